@@ -12,21 +12,10 @@ from tests.unit.price_nodes import DAY
 
 KEY = "i-0abc"
 ROW: dict[str, Any] = {
-    "key": KEY,
-    "hour": 0,
-    "length": 1.0,
-    "hours": 1.0,
-    "cost": "10",
-    "currency": "USD",
-    "type": "p4d.24xlarge",
-    "account": "444455556666",
-    "region": "us-east-1",
-    "pricing": "Standard",
-    "reservation": None,
-    "correction": None,
-    "cause": "same",
-    "kind": "instance",
-}
+    "key": KEY, "hour": 0, "length": 1.0, "hours": 1.0, "cost": "10", "currency": "USD", "type": "p4d.24xlarge",
+    "account": "444455556666", "region": "us-east-1", "pricing": "Standard", "reservation": None, "correction": None,
+    "cause": "same", "kind": "instance",
+}  # fmt: skip
 
 
 def bill(

@@ -19,45 +19,23 @@ from gpucost.store.charges import BillFiles, write_details
 from gpucost.store.connection import Store
 
 USAGE = {
-    "bill/BillingPeriodStartDate": "2026-03-01T00:00:00Z",
-    "bill/PayerAccountId": "111122223333",
-    "bill/InvoiceId": "",
-    "lineItem/LineItemType": "Usage",
-    "lineItem/UsageStartDate": "2026-03-05T10:00:00Z",
-    "lineItem/UsageEndDate": "2026-03-05T11:00:00Z",
-    "lineItem/UsageAccountId": "444455556666",
-    "lineItem/ProductCode": "AmazonEC2",
-    "lineItem/UsageType": "BoxUsage:p4d.24xlarge",
-    "lineItem/Operation": "RunInstances",
-    "lineItem/AvailabilityZone": "us-east-1a",
-    "lineItem/ResourceId": "i-0123456789abcdef0",
-    "lineItem/UsageAmount": "1",
-    "lineItem/CurrencyCode": "USD",
-    "lineItem/UnblendedCost": "32.77",
-    "lineItem/LineItemDescription": "$32.77 per On Demand Linux p4d.24xlarge Instance Hour",
-    "pricing/unit": "Hrs",
-}
+    "bill/BillingPeriodStartDate": "2026-03-01T00:00:00Z", "bill/PayerAccountId": "111122223333", "bill/InvoiceId": "",
+    "lineItem/LineItemType": "Usage", "lineItem/UsageStartDate": "2026-03-05T10:00:00Z",
+    "lineItem/UsageEndDate": "2026-03-05T11:00:00Z", "lineItem/UsageAccountId": "444455556666",
+    "lineItem/ProductCode": "AmazonEC2", "lineItem/UsageType": "BoxUsage:p4d.24xlarge", "lineItem/Operation": "RunInstances",
+    "lineItem/AvailabilityZone": "us-east-1a", "lineItem/ResourceId": "i-0123456789abcdef0", "lineItem/UsageAmount": "1",
+    "lineItem/CurrencyCode": "USD", "lineItem/UnblendedCost": "32.77",
+    "lineItem/LineItemDescription": "$32.77 per On Demand Linux p4d.24xlarge Instance Hour", "pricing/unit": "Hrs",
+}  # fmt: skip
 
 FOCUS_USAGE = {
-    "BilledCost": "4.00",
-    "EffectiveCost": "4.00",
-    "ListCost": "4.00",
-    "BillingAccountId": "acct-1",
-    "BillingCurrency": "USD",
-    "BillingPeriodStart": "2026-03-01T00:00:00Z",
-    "BillingPeriodEnd": "2026-04-01T00:00:00Z",
-    "ChargeCategory": "Usage",
-    "ChargeDescription": "GPU machine",
-    "ChargePeriodStart": "2026-03-05T10:00:00Z",
-    "ChargePeriodEnd": "2026-03-05T11:00:00Z",
-    "ConsumedQuantity": "1",
-    "ConsumedUnit": "Hours",
-    "ProviderName": "Nimbus GPU Cloud",
-    "ResourceId": "vm-1",
-    "ResourceType": "Virtual Machine",
-    "ServiceCategory": "Compute",
-    "ServiceName": "GPU machines",
-}
+    "BilledCost": "4.00", "EffectiveCost": "4.00", "ListCost": "4.00", "BillingAccountId": "acct-1",
+    "BillingCurrency": "USD", "BillingPeriodStart": "2026-03-01T00:00:00Z", "BillingPeriodEnd": "2026-04-01T00:00:00Z",
+    "ChargeCategory": "Usage", "ChargeDescription": "GPU machine", "ChargePeriodStart": "2026-03-05T10:00:00Z",
+    "ChargePeriodEnd": "2026-03-05T11:00:00Z", "ConsumedQuantity": "1", "ConsumedUnit": "Hours",
+    "ProviderName": "Nimbus GPU Cloud", "ResourceId": "vm-1", "ResourceType": "Virtual Machine",
+    "ServiceCategory": "Compute", "ServiceName": "GPU machines",
+}  # fmt: skip
 
 
 def usage(hour: int = 10, /, **changed: str) -> dict[str, str]:

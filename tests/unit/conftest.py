@@ -1,4 +1,4 @@
-"""Fixtures that the tests of what-ifs share."""
+"""Fixtures that tests of what-ifs and of bills share."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import pytest
 
 from gpucost.store.connection import scratch_store
 from gpucost.whatif.gpu_specs import Facts, load_facts
+from tests.unit.bills import Bills
 from tests.unit.whatif_costs import stages_at_once
 
 
@@ -31,3 +32,8 @@ def facts() -> Facts:
     """What the catalog knows of GPU models."""
     with scratch_store() as con:
         return load_facts(con)
+
+
+@pytest.fixture
+def bills(tmp_path: Path) -> Bills:
+    return Bills(tmp_path)

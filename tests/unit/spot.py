@@ -19,12 +19,9 @@ def change(
     when: str, price: str, zone: str = "us-east-1a", instance_type: str = "p3.2xlarge", product: str = "Linux/UNIX"
 ) -> dict[str, Any]:
     return {
-        "AvailabilityZone": zone,
-        "InstanceType": instance_type,
-        "ProductDescription": product,
-        "SpotPrice": price,
+        "AvailabilityZone": zone, "InstanceType": instance_type, "ProductDescription": product, "SpotPrice": price,
         "Timestamp": when if "T" in when else f"{when}T00:00:00.000Z",
-    }
+    }  # fmt: skip
 
 
 def answer(changes: Sequence[dict[str, Any]], token: str = "") -> str:
@@ -39,12 +36,8 @@ def write(path: Path, *changes: dict[str, Any]) -> Path:
 
 def feed_line(when: str, usage: str = "USW2-SpotUsage:p3.2xlarge", *, operation: str = "RunInstances:SV001", **more: str) -> str:
     fields = {
-        "instance": "i-0abc",
-        "bid": "sir-1",
-        "most": "3.060 USD",
-        "market": "1.234 USD",
-        "charge": "0.617 USD",
+        "instance": "i-0abc", "bid": "sir-1", "most": "3.060 USD", "market": "1.234 USD", "charge": "0.617 USD",
         "version": "1",
-    }
+    }  # fmt: skip
     fields |= more
     return "\t".join([f"{when} UTC", usage, operation, *fields.values()])

@@ -1,219 +1,100 @@
-"""Every command that prints rows prints them in every format, and every JSON answer is as its schema says."""
+"""Every frozen answer: JSON is as its schema says, and CSV and Parquet hold the same rows."""
 
 from __future__ import annotations
 
 import csv
+import datetime
+import io
 import json
-import shlex
-from collections.abc import Iterator
-from datetime import UTC, datetime
-from decimal import Decimal
+import re
 from pathlib import Path
 from typing import Any
 
-import duckdb
 import jsonschema
 import pytest
 from typer.testing import CliRunner
 
-from gpucost import pipeline
 from gpucost.cli.app import app
-from gpucost.config.load import load_config
-from gpucost.demo.build import build
-from gpucost.periods import Period
-from gpucost.render.rows import RowFormat
-from gpucost.render.schema import ANSWERS as SCHEMAS
-from gpucost.render.schema import schema as schema_of
-from gpucost.report import Query
-from gpucost.resources import pricing_dir
-from gpucost.store.connection import Store
-from tests.asked_once import ask_findings_once
-from tests.replay import bill_files
-from tests.replay.billing import charges
-from tests.same_figures import check_same_figures
-from tests.unit.test_price_bill_fleets import Billed, machines, rate
+from gpucost.render.schema import ANSWERS, schema
 
-pytestmark = pytest.mark.slow
-
-MONTH = Period(datetime(2026, 2, 1, tzinfo=UTC), datetime(2026, 3, 1, tzinfo=UTC))
-BUDGETS = """
-[[budgets]]
-name = "fleet"
-amount = 90000
-efficiency = 0.8
-spot_ratio = 0.7
-[[budgets]]
-name = "research"
-team = "research"
-idle_cost_share = 0.3
-"""
-# By schema, or by a name of their own where there is none.
-ANSWERS = {
-    "report": "report --by team,gpu_model",
-    "waste": "waste --by team",
-    "findings": "findings",
-    "queue": "queue",
-    "diff": "diff 2026-02-02 2026-02-09",
-    "budget": "budget check --fail-on never",
-    "forecast": "forecast --month 2026-02",
-    "anomalies": "anomalies --min-cost 1",
-    "unit.epoch": "unit epoch",
-    "unit.experiment": "unit experiment",
-    "unit.requests": "unit requests",
-    "unit.tokens": "unit tokens",
-    "store": "store info",
-    "prices": "prices A100",
-    "tco": f"prices tco {pricing_dir() / 'onprem.toml'}",
-}
-WITHOUT_SCHEMA = {
-    "sql": "sql 'SELECT node, up_from_ms, gpu_count, capacity_type FROM nodes'",
-    "prices of all": "prices",
-    "config": "config show",
-}
-# Answers with lists of several kinds, in JSON and for people alone.
-NESTED = {
-    "explain.team": "explain team research",
-    "explain.namespace": "explain namespace serving",
-    "explain.workload": "explain workload Deployment/chat-api",
-}
+FROZEN = Path(__file__).parents[1] / "frozen" / "answers"
 
 
-@pytest.fixture(scope="module")
-def demo(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("demo")
-    build(folder, MONTH, lambda _: None)
-    with (folder / "gpucost.toml").open("a") as config:
-        config.write(BUDGETS)
-    return folder
+def parts(file: Path) -> dict[str, str]:
+    """What came of a command by where it was written: stdout, stderr, files."""
+    found = re.split(r"(?m)^-- (exit code \d+|stdout|stderr|\S+\.\w+)\n", file.read_text(encoding="utf-8"))
+    return dict(zip(found[1::2], found[2::2], strict=True))
 
 
-@pytest.fixture(scope="module", autouse=True)
-def _asked_once() -> Iterator[None]:
-    with pytest.MonkeyPatch.context() as patch:
-        ask_findings_once(patch)
-        yield
+def documents() -> dict[str, Any]:
+    """JSON that names its schema, by file; but for what is too long to be frozen whole."""
+    texts = {
+        f"{file.parent.name}/{file.name} {name}": text for file in FROZEN.glob("*/*.txt") for name, text in parts(file).items()
+    }
+    whole = {name: json.loads(text) for name, text in texts.items() if text.startswith("{\n") and "… " not in text[2000:2010]}
+    return {name: document for name, document in whole.items() if "schema" in document}
 
 
-@pytest.fixture
-def _on_demo(demo: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(demo)
-    monkeypatch.setenv("HOME", str(demo))
+DOCUMENTS = documents()
 
 
-def run(command: str, *options: str) -> str:
-    result = CliRunner().invoke(app, [*shlex.split(command), *options])
-    assert result.exit_code == 0, result.output
-    return result.stdout
+@pytest.mark.parametrize("name", ANSWERS)
+def test_answers_are_as_their_schema_says(name: str) -> None:
+    told = json.loads(schema(name))
+    jsonschema.Draft202012Validator.check_schema(told)
+    validator = jsonschema.Draft202012Validator(told, format_checker=jsonschema.FormatChecker())
+    answers = [one for one in DOCUMENTS.values() if one["schema"] == f"gpucost.{name}/1"]
+    assert answers
+    for answer in answers:
+        assert [f"{list(error.absolute_path)}: {error.message}" for error in validator.iter_errors(answer)] == []
+        assert not validator.is_valid(answer | {"surprise": 1}) or name in ("report", "prices.history")  # which may grow
+        assert not validator.is_valid({key: value for key, value in answer.items() if key != "schema"})
 
 
-def problems(name: str, answer: Any) -> list[str]:
-    schema = json.loads(schema_of(name))
-    jsonschema.Draft202012Validator.check_schema(schema)
-    validator = jsonschema.Draft202012Validator(schema, format_checker=jsonschema.FormatChecker())
-    return [f"{list(error.absolute_path)}: {error.message}" for error in validator.iter_errors(answer)]
+def of_csv(text: str, column: str) -> object:
+    """What a cell of CSV stands for in a column of Parquet."""
+    if text == "":
+        return None
+    if column == "VARCHAR":
+        return text.removeprefix("'")
+    if column == "BOOLEAN":
+        return text == "true"
+    if column == "DATE":
+        return datetime.date.fromisoformat(text)
+    return datetime.datetime.fromisoformat(text) if column.startswith("TIMESTAMP") else pytest.approx(float(text), abs=1e-9)
 
 
-@pytest.mark.usefixtures("_on_demo")
-@pytest.mark.parametrize("name", [*ANSWERS, *WITHOUT_SCHEMA])
-def test_rows_come_in_every_format_and_are_the_same(name: str, tmp_path: Path) -> None:
-    command = (ANSWERS | WITHOUT_SCHEMA)[name]
-    written = {}
-    for how in RowFormat:
-        file = tmp_path / f"answer.{how.value}"
-        run(command, "--format", how.value, "-o", str(file))
-        written[how] = file
-    columns, *lines = csv.reader(written[RowFormat.csv].open(encoding="utf-8", newline=""))
-    table = duckdb.read_parquet(str(written[RowFormat.parquet]))
-    assert table.columns == columns
-    rows = table.fetchall()
-    assert len(rows) == len(lines) > 0
-    for line, row in zip(lines, rows, strict=True):
-        for column, text, value in zip(columns, line, row, strict=True):
-            assert is_same(text, value), f"{column}: {text!r} in CSV, {value!r} in Parquet"
-    assert json.loads(written[RowFormat.json].read_text(encoding="utf-8"))
-    assert "| :-" in written[RowFormat.markdown].read_text(encoding="utf-8")
-    assert "|" not in written[RowFormat.table].read_text(encoding="utf-8").splitlines()[0]
+PARQUET = [file for file in sorted(FROZEN.glob("*/*.parquet.txt")) if "answer.parquet" in parts(file)]
 
 
-def is_same(text: str, value: object) -> bool:
-    if value is None or text == "":
-        return text == "" and value in (None, "")
-    if isinstance(value, bool):
-        return text == str(value).lower()
-    if isinstance(value, int | float | Decimal):
-        return float(text) == pytest.approx(float(value), abs=1e-9)
-    if isinstance(value, datetime):
-        return datetime.fromisoformat(text) == value
-    return text.removeprefix("'") == str(value)
-
-
-def test_the_month_is_the_same_in_every_format(demo: Path, tmp_path: Path) -> None:
-    config = load_config(demo / "gpucost.toml")
-    query = Query(period=MONTH, period_name="February 2026", by=("team",), now=MONTH.end, with_series=True)
-    view = pipeline.report(config, Store(config.store), query)
-    with Store(config.store).read() as con:
-        check_same_figures(con, view, "2026-02", tmp_path)
-
-
-@pytest.mark.usefixtures("_on_demo")
-@pytest.mark.parametrize("name", [*ANSWERS, *NESTED])
-def test_answers_are_as_their_schemas_say(name: str) -> None:
-    answer = json.loads(run((ANSWERS | NESTED)[name], "--format", "json"))
-    assert answer["schema"] == f"gpucost.{name}/1"
-    assert problems(name, answer) == []
-    assert problems(name, answer | {"surprise": 1}) or name == "report"  # whose minor versions may add to it
-    assert problems(name, {key: value for key, value in answer.items() if key != "schema"})
-
-
-@pytest.mark.usefixtures("_on_demo")
-def test_prices_of_all_are_as_their_schema_says() -> None:
-    assert problems("prices", json.loads(run("prices", "--format", "json"))) == []
-
-
-@pytest.mark.usefixtures("_on_demo")
-def test_a_node_is_as_its_schema_says() -> None:
-    node = run("sql 'SELECT node FROM nodes LIMIT 1'", "--format", "csv").split()[1]
-    assert problems("explain.node", json.loads(run(f"explain node {node}", "--format", "json"))) == []
-
-
-@pytest.mark.usefixtures("_on_demo")
-def test_waste_with_findings_is_as_its_schema_says() -> None:
-    answer = json.loads(run("waste --findings 2", "--format", "json"))
-    assert len(answer["findings"]) == 2 and problems("waste", answer) == []
-    result = CliRunner().invoke(app, ["waste", "--findings", "2", "--format", "csv"])
-    assert result.exit_code == 2 and "gpucost findings --format csv" in result.stderr
-
-
-def test_bills_are_as_their_schemas_say(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    fleet = Billed(tmp_path, machines("p4de.24xlarge"))
-    (tmp_path / "gpucost.toml").write_text(f'[prices]\nbook = "{tmp_path / "prices.csv"}"\n')
-    fleet.bill(bill_files.aws_cur(charges(fleet.fleet, rate)), "cur.csv", "aws")
-    monkeypatch.chdir(tmp_path)
-    store = ("--store", str(fleet.store.path))
-    for by in ((), ("--by", "day,team")):
-        # two days of the month were collected
-        found = CliRunner().invoke(app, ["reconcile", "--month", "2026-03", "--format", "json", *by, *store])
-        assert (found.exit_code, problems("reconcile", json.loads(found.stdout))) == (4, [])
-    out = tmp_path / "out"
-    for _ in range(2):
-        assert CliRunner().invoke(app, ["chargeback", "--month", "2026-03", "--out", str(out), *store]).exit_code == 4
-    index = json.loads((out / "2026-03" / "index.json").read_text(encoding="utf-8"))
-    assert index["reconciliation"] and problems("chargeback", index) == []
-    for report in (out / "2026-03").glob("**/*.json"):
-        if report.name != "index.json":
-            assert problems("report", json.loads(report.read_text(encoding="utf-8"))) == []
+@pytest.mark.parametrize("file", PARQUET, ids=lambda file: f"{file.parent.name} {file.name[:-12]}")
+def test_rows_of_csv_and_parquet_are_the_same(file: Path) -> None:
+    head, *lines = parts(file)["answer.parquet"].splitlines()
+    names, kinds = zip(*re.findall(r"(.+?) ([A-Z]+(?:\(.*?\))?(?: WITH TIME ZONE)?)(?:, |$)", head), strict=True)
+    columns, *rows = csv.reader(io.StringIO(parts(file.with_name(file.name.replace("parquet", "csv")))["stdout"]))
+    assert columns == [*names]
+    values = [eval(re.sub("<.*?>", "datetime.UTC", line), {"Decimal": float, "datetime": datetime}) for line in lines]  # noqa: S307 - goldens of our own
+    assert len(values) == len(rows)
+    for row, told in zip(rows, values, strict=True):
+        assert [of_csv(*cell) for cell in zip(row, kinds, strict=True)] == [None if one == "" else one for one in told]
 
 
 def test_the_command_lists_and_prints_schemas() -> None:
-    listed = run("schema").split()
-    assert listed == [*SCHEMAS]
-    assert {*ANSWERS, *NESTED, "explain.node", "reconcile", "chargeback", "prices.history"} == set(listed)
-    for name in listed:
-        assert json.loads(run(f"schema {name}"))["title"] == f"gpucost.{name}/1"
-    result = CliRunner().invoke(app, ["schema", "nothing"])
-    assert result.exit_code == 2 and "takes one of: report," in result.stderr
+    def asked(*words: str, code: int = 0) -> str:
+        result = CliRunner().invoke(app, ["schema", *words])
+        assert result.exit_code == code
+        return result.output
+
+    assert asked().split() == [*ANSWERS]
+    for name in ANSWERS:
+        assert json.loads(asked(name))["title"] == f"gpucost.{name}/1"
+    assert "takes one of: report," in asked("nothing", code=2)
 
 
-def test_parquet_needs_a_file() -> None:
-    result = CliRunner().invoke(app, ["config", "show", "--format", "parquet"])
-    assert result.exit_code == 2 and "it needs a file" in result.stderr
+def test_rows_that_cannot_be_written_so_are_wrong_usage() -> None:
+    for words, said in (
+        ("config show --format parquet", "it needs a file"),
+        ("waste --findings 2 --format csv", "findings --format csv"),
+    ):
+        result = CliRunner().invoke(app, words.split())
+        assert result.exit_code == 2 and said in result.stderr

@@ -6,7 +6,6 @@ import io
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -153,11 +152,6 @@ KINDS: list[tuple[str, Row]] = [
 ]
 
 
-@pytest.fixture
-def bills(tmp_path: Path) -> Bills:
-    return Bills(tmp_path)
-
-
 @pytest.fixture(scope="module")
 def loaded(tmp_path_factory: pytest.TempPathFactory) -> tuple[BillRun, dict[str, list[dict[str, Any]]]]:
     """All cases in one file, and the charges of each."""
@@ -193,12 +187,6 @@ def test_only_the_compute_charge_of_a_machine_is_the_machine_and_what_is_odd_is_
     assert "1 rows of reserved usage have no reservation cost" in run.findings[0].message
 
 
-def test_net_costs_where_filled_and_gross_where_the_net_column_is_empty(bills: Bills) -> None:
-    charges = bills.aws(NET_ROWS)
-    assert [charge["effective_cost"] for charge in charges] == [30, Decimal("32.77"), 0, 18, 9]
-    assert [charge["cost_cause"] for charge in charges][:3] == ["discount_spread", "same", "discount_spread"]
-
-
 def test_both_spellings_of_columns_give_the_same_charges(bills: Bills) -> None:
     rows = [usage(), usage(11, LineItemType="DiscountedUsage", **{"reservation/EffectiveCost": "3"})]
     slashes = bills.aws(rows)
@@ -211,10 +199,13 @@ def test_both_spellings_of_columns_give_the_same_charges(bills: Bills) -> None:
     assert [charge["tags"] for charge in bills.charges()] == [{"team": "ml"}] * 2
 
 
-def test_a_cost_that_is_no_number_is_refused_with_file_and_row(bills: Bills) -> None:
+def test_a_cost_that_is_no_number_is_refused_and_net_costs_count_where_they_are_filled(bills: Bills) -> None:
     run = bills.load(bills.write("cur.csv", csv_text([usage(), usage(11, UnblendedCost="n/a")])))
     assert "cur.csv, row 2: the billed cost is empty or cannot be read" in run.errors[0].message
     assert not bills.store.exists
+    charges = bills.aws(NET_ROWS)
+    assert [charge["effective_cost"] for charge in charges] == [30, Decimal("32.77"), 0, 18, 9]
+    assert [charge["cost_cause"] for charge in charges][:3] == ["discount_spread", "same", "discount_spread"]
 
 
 def test_parquet_with_the_types_that_data_exports_write(bills: Bills) -> None:

@@ -22,51 +22,24 @@ INFO = {"UsageType": "ComputeHR", "ServiceType": "Standard_NC24ads_A100_v4", "VM
 def row(**changed: str) -> dict[str, str]:
     """A row of an Enterprise agreement's export: a machine of an AKS node pool for a day."""
     made = {
-        "SubscriptionId": SUB.rpartition("/")[2],
-        "SubscriptionName": "ml",
-        "ResourceLocation": "US East",
-        "Date": "03/05/2026",
-        "ProductName": "",
-        "MeterCategory": "Virtual Machines",
-        "MeterSubCategory": "NCads A100 v4 Series",
-        "MeterId": "m-1",
-        "MeterName": "NC24ads A100 v4",
-        "UnitOfMeasure": "10 Hours",
-        "Quantity": "24",
-        "EffectivePrice": "3.673",
-        "CostInBillingCurrency": "88.152",
-        "ConsumedService": "Microsoft.Compute",
-        "ResourceId": SET,
-        "Tags": '{"aks-managed-poolName": "gpu"}',
-        "AdditionalInfo": json.dumps(INFO),
-        "ReservationId": "",
-        "ReservationName": "",
-        "ChargeType": "Usage",
-        "PricingModel": "OnDemand",
-        "Frequency": "UsageBased",
-        "BillingAccountId": "4711",
-        "BillingCurrencyCode": "USD",
-        "BillingPeriodStartDate": "03/01/2026",
-        "BillingPeriodEndDate": "03/31/2026",
-    }
+        "SubscriptionId": SUB.rpartition("/")[2], "SubscriptionName": "ml", "ResourceLocation": "US East",
+        "Date": "03/05/2026", "ProductName": "", "MeterCategory": "Virtual Machines",
+        "MeterSubCategory": "NCads A100 v4 Series", "MeterId": "m-1", "MeterName": "NC24ads A100 v4",
+        "UnitOfMeasure": "10 Hours", "Quantity": "24", "EffectivePrice": "3.673", "CostInBillingCurrency": "88.152",
+        "ConsumedService": "Microsoft.Compute", "ResourceId": SET, "Tags": '{"aks-managed-poolName": "gpu"}',
+        "AdditionalInfo": json.dumps(INFO), "ReservationId": "", "ReservationName": "", "ChargeType": "Usage",
+        "PricingModel": "OnDemand", "Frequency": "UsageBased", "BillingAccountId": "4711", "BillingCurrencyCode": "USD",
+        "BillingPeriodStartDate": "03/01/2026", "BillingPeriodEndDate": "03/31/2026",
+    }  # fmt: skip
     assert changed.keys() <= made.keys() | {"benefitId", "benefitName", "ServiceFamily"}
     return made | changed
 
 
 COVERED = {"PricingModel": "Reservation", "ReservationId": "ri-1"}
 PURCHASE = {
-    "ChargeType": "Purchase",
-    "MeterCategory": "",
-    "ResourceId": "",
-    "Quantity": "1",
-    "AdditionalInfo": "",
+    "ChargeType": "Purchase", "MeterCategory": "", "ResourceId": "", "Quantity": "1", "AdditionalInfo": "",
     "MeterName": "RI",
-}
-
-
-@pytest.fixture
-def bills(tmp_path: Path) -> Bills:
-    return Bills(tmp_path)
+}  # fmt: skip
 
 
 def load(bills: Bills, rows: list[dict[str, str]], name: str = "cost.csv") -> list[dict[str, Any]]:
@@ -292,7 +265,10 @@ def delivered(bills: Bills, run: str, rows: list[dict[str, str]], *, cut: bool =
     bills.write(f"{below}/manifest.json", manifest({f"{below}/000001.csv": content}, f"2026-03-{run[6:8]}T05:00:00Z"))
 
 
-def test_the_last_run_of_a_month_holds(bills: Bills) -> None:
+def test_half_a_delivery_is_refused_and_the_last_run_of_a_month_holds(bills: Bills) -> None:
+    delivered(bills, "202603050500", [row(), row(Date="03/06/2026")], cut=True)
+    run = bills.load(bills.directory / "exports", provider="azure")
+    assert "bytes of the" in run.errors[0].message and not run.results
     delivered(bills, "202603050500", [row()])
     delivered(bills, "202603060500", [row(), row(Date="03/06/2026")])
     run = bills.load(bills.directory / "exports", provider="azure")
@@ -301,12 +277,6 @@ def test_the_last_run_of_a_month_holds(bills: Bills) -> None:
     delivered(bills, "202603070500", [row(CostInBillingCurrency="80")])
     bills.load(bills.directory / "exports", provider="azure")
     assert bills.sums() == [("azure://exports/daily", "2026-03", 1, 80.0, 80.0)]
-
-
-def test_half_a_delivery_is_refused(bills: Bills) -> None:
-    delivered(bills, "202603050500", [row(), row(Date="03/06/2026")], cut=True)
-    run = bills.load(bills.directory / "exports", provider="azure")
-    assert "bytes of the" in run.errors[0].message and not run.results
 
 
 def test_a_manifest_without_its_files_leaves_others_alone(bills: Bills) -> None:
@@ -333,19 +303,16 @@ ANSWER = {
 }
 
 
-def test_a_saved_answer_of_the_query_api_loads(bills: Bills) -> None:
+def test_a_saved_answer_of_the_query_api_loads_and_an_empty_one_says_so(bills: Bills) -> None:
+    empty = {"properties": {"columns": [{"name": "Cost"}, {"name": "UsageDate"}], "rows": []}}
+    run = bills.load(bills.write("answer.json", json.dumps(empty)), provider="azure")
+    assert isinstance(run.errors[0], DataError) and "without rows" in run.errors[0].message
     run = bills.load(bills.write("answer.json", json.dumps(ANSWER, indent=1)), provider="azure")
     assert not run.errors, run.errors
     charges = bills.charges()
     assert [charge["billed_cost"] for charge in charges] == [Decimal("12.34"), Decimal("0.1")]
     assert [charge["kind"] for charge in charges] == ["instance", "storage"]
     assert (charges[0]["instance_key"], charges[0]["billing_currency"]) == (SET.lower(), "EUR")
-
-
-def test_an_empty_answer_says_so(bills: Bills) -> None:
-    empty = {"properties": {"columns": [{"name": "Cost"}, {"name": "UsageDate"}], "rows": []}}
-    run = bills.load(bills.write("answer.json", json.dumps(empty)), provider="azure")
-    assert isinstance(run.errors[0], DataError) and "without rows" in run.errors[0].message
 
 
 def test_dollars_are_not_taken_for_the_currency_that_stands_beside_them(bills: Bills) -> None:

@@ -6,10 +6,9 @@ import json
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner
 
-from gpucost.cli.app import app
-from tests.unit.bills import FOCUS_USAGE, csv_text, usage
+from tests.unit.bills import csv_text, usage
+from tests.unit.command import call
 
 ROWS = [usage(hour) for hour in range(3)]
 
@@ -21,53 +20,37 @@ def at(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def _run(*words: str, code: int = 0) -> tuple[str, str]:
-    result = CliRunner().invoke(app, list(words))
-    assert result.exit_code == code, result.output
-    return result.stdout, result.stderr
-
-
 def test_a_line_for_each_bill_and_the_charges_in_sql(at: Path) -> None:
-    out, err = _run("collect", "aws", "march.csv")
+    out, err = call("collect", "aws", "march.csv")
     assert out == "aws/111122223333 2026-03: 3 rows, billed 98.31, effective 98.31 USD, not final\n"
     assert err == ""
     asked = "select provider, count(*), sum(billed_cost), sum(effective_cost) from charges group by 1"
-    (row,) = json.loads(_run("sql", asked, "--format", "json")[0])
+    (row,) = json.loads(call("sql", asked, "--format", "json")[0])
     assert list(row.values()) == ["aws", 3, 98.31, 98.31]
 
 
 def test_what_replaces_and_what_is_left_out_is_said(at: Path) -> None:
-    _run("collect", "aws", "march.csv", "-q")
-    assert "already loaded, unchanged" in _run("collect", "aws", "march.csv")[0]
+    call("collect", "aws", "march.csv", "-q")
+    assert "already loaded, unchanged" in call("collect", "aws", "march.csv")[0]
     (at / "part.csv").write_text(csv_text(ROWS[2:]))
-    out, err = _run("collect", "aws", "part.csv", code=1)
+    out, err = call("collect", "aws", "part.csv", code=1)
     assert "NOT loaded: the bill there holds all of this one and more" in out
     assert "aws/111122223333 2026-03 was not loaded: the bill there holds all of this one and more" in err
-    assert "replaces what was there" in _run("collect", "aws", "part.csv", "--force")[0]
-
-
-def test_each_command_takes_its_own_and_loads_the_rest(at: Path) -> None:
-    (at / "focus.csv").write_text(csv_text([FOCUS_USAGE]))
-    assert "nimbus gpu cloud/acct-1 2026-03: 1 rows" in _run("collect", "focus", "focus.csv")[0]
-    out, err = _run("collect", "aws", "march.csv", "focus.csv", code=1)
-    assert out.startswith("aws/111122223333") and "gpucost collect focus loads any provider's" in err
+    assert "replaces what was there" in call("collect", "aws", "part.csv", "--force")[0]
 
 
 def test_findings_and_errors_go_to_stderr(at: Path) -> None:
     (at / "zero.csv").write_text(csv_text([usage(UnblendedCost="0")]))
-    out, err = _run("collect", "aws", "zero.csv")
+    out, err = call("collect", "aws", "zero.csv")
     assert "cost nothing" in err and "cost nothing" not in out
-    assert _run("collect", "aws", "zero.csv", "-q")[1] == ""
+    assert call("collect", "aws", "zero.csv", "-q")[1] == ""
     (at / "notes.csv").write_text("a,b\n1,2\n")
-    assert "no billing export that gpucost knows" in _run("collect", "aws", "notes.csv", code=1)[1]
+    assert "no billing export that gpucost knows" in call("collect", "aws", "notes.csv", code=1)[1]
 
 
-def test_paths_come_from_the_configuration_where_none_is_given(at: Path) -> None:
-    assert 'set exports = ["…"] under [aws]' in _run("collect", "aws", code=2)[1]
+def test_paths_come_from_the_configuration_where_none_is_given_and_have_to_be_there(at: Path) -> None:
+    assert 'set exports = ["…"] under [aws]' in call("collect", "aws", code=2)[1]
     (at / "gpucost.toml").write_text('[aws]\nexports = ["march.csv"]\n')
-    assert "3 rows" in _run("collect", "aws")[0]
-
-
-@pytest.mark.parametrize("path", ["nowhere.csv", "ftp://host/x"])
-def test_a_path_that_is_nothing_is_wrong_usage(at: Path, path: str) -> None:
-    assert path in _run("collect", "aws", path, code=2)[1]
+    assert "3 rows" in call("collect", "aws")[0]
+    for path in ("nowhere.csv", "ftp://host/x"):
+        assert path in call("collect", "aws", path, code=2)[1]

@@ -134,16 +134,11 @@ def covered(hour: int, key: str, cost: str, **more: str) -> list[Row]:
 
 def plan_fee(hour: int, committed: str, used: str, **more: str) -> Row:
     fee = {
-        "LineItemType": "SavingsPlanRecurringFee",
-        "ProductCode": "ComputeSavingsPlans",
-        "UsageType": "ComputeSP:1yrNoUpfront",
-        "UsageAccountId": PAYER,
-        "ResourceId": SP_ARN,
-        "UnblendedCost": committed,
-        "savingsPlan/SavingsPlanARN": SP_ARN,
-        "savingsPlan/TotalCommitmentToDate": committed,
+        "LineItemType": "SavingsPlanRecurringFee", "ProductCode": "ComputeSavingsPlans",
+        "UsageType": "ComputeSP:1yrNoUpfront", "UsageAccountId": PAYER, "ResourceId": SP_ARN, "UnblendedCost": committed,
+        "savingsPlan/SavingsPlanARN": SP_ARN, "savingsPlan/TotalCommitmentToDate": committed,
         "savingsPlan/UsedCommitment": used,
-    }
+    }  # fmt: skip
     return usage(hour, **(fee | more))
 
 

@@ -4,20 +4,12 @@ from __future__ import annotations
 
 import io
 from decimal import Decimal
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-import pytest
 
 from tests.unit.bills import FOCUS_USAGE, Bills, csv_text
-
-
-@pytest.fixture
-def bills(tmp_path: Path) -> Bills:
-    return Bills(tmp_path)
-
 
 NAMES = {"AWS": "aws", "Amazon Web Services": "aws", "Microsoft": "azure", "Google Cloud": "gcp", "Oracle": "oci"}
 MACHINES = {
@@ -85,13 +77,11 @@ def test_snake_case_and_parquet_are_the_same_file(bills: Bills) -> None:
     assert (charge["billed_cost"], charge["tags"], charge["kind"]) == (Decimal(4), {"team": "ml"}, "instance")
 
 
-def test_for_one_provider_only_its_charges_are_taken(bills: Bills) -> None:
+def test_each_command_takes_its_providers_and_no_other_files_of_a_data_set(bills: Bills) -> None:
     run = bills.load(bills.write("focus.csv", csv_text([FOCUS_USAGE])), provider="aws")
     assert "is a FOCUS cost and usage file of nimbus gpu cloud" in run.errors[0].message
+    assert run.errors[0].fix == "gpucost collect focus loads any provider's"
     both = [FOCUS_USAGE, FOCUS_USAGE | {"ProviderName": "AWS"}]
     assert "holds charges of aws, nimbus gpu cloud" in bills.load(bills.write("both.csv", csv_text(both))).errors[0].message
-
-
-def test_other_files_of_a_focus_data_set_hold_no_charges(bills: Bills) -> None:
     run = bills.load(bills.write("c.csv", "ContractCommitmentId,ContractCommitmentCost\na,1\n"), provider=None)
     assert "contract commitment" in run.errors[0].message

@@ -5,7 +5,6 @@ from __future__ import annotations
 import gzip
 import json
 from decimal import Decimal
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -54,11 +53,6 @@ def credit(kind: str, amount: float, name: str = "") -> dict[str, Any]:
 def fee(sku: str, cost: float, units: float, hour: int = 0, **changed: Any) -> dict[str, Any]:
     usage = {"amount": units * 3600, "unit": "seconds", "amount_in_pricing_units": units, "pricing_unit": "hour"}
     return row(sku, cost, hour, **({"usage": usage, "resource": None, "system_labels": [], "labels": []} | changed))
-
-
-@pytest.fixture
-def bills(tmp_path: Path) -> Bills:
-    return Bills(tmp_path)
 
 
 def load(bills: Bills, rows: list[dict[str, Any]], name: str = "export.json") -> list[dict[str, Any]]:
@@ -296,18 +290,6 @@ def test_the_invoice_month_is_the_period_and_corrections_are_added(bills: Bills)
     assert sum(charge["instance_hours"] for charge in bills.charges() if charge["billing_period"] == "2026-03") == pytest.approx(
         23 / 6
     )
-
-
-@pytest.mark.slow
-def test_loading_twice_and_in_any_order_is_loading_once(bills: Bills) -> None:
-    days = [bills.write(f"{day}.json", json.dumps(row(CORE, 0.36, hour=day)) + "\n") for day in range(3)]
-    for path in (days[2], days[0], days[1], days[0]):
-        assert not bills.load(path, provider="gcp").errors
-    (bills.directory / "other").mkdir()
-    other = Bills(bills.directory / "other")
-    assert not other.load(*days, provider="gcp").errors
-    cells = "SELECT billing_period, charge_period_start, billed_cost, kind, instance_key FROM charges ORDER BY ALL"
-    assert bills.store.query(cells)[1] == other.store.query(cells)[1]
 
 
 def test_unknown_columns_and_fields_that_come_late_are_read(bills: Bills) -> None:

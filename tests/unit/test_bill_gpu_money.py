@@ -112,13 +112,10 @@ def test_on_which_machine_it_is(money: Priced, name: str) -> None:
     money.check(name)
 
 
-def test_gpus_without_a_node_are_named(money: Priced) -> None:
+def test_what_machines_are_and_gpus_without_a_node(money: Priced) -> None:
     for (row, kind, instance_type), charge in zip(NAMED, money.charges("named"), strict=True):
         assert (charge["kind"], charge["instance_type"], charge["instance_key"]) == (kind, instance_type, None), row
         assert (charge["instance_hours"] is None) == (kind != "reserved_unused")
-
-
-def test_what_machines_are(money: Priced) -> None:
     fee = next(
         one
         for one in money.charges("EKS Auto Mode's fee is part of its machine's price and no hours")

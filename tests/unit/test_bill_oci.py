@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from decimal import Decimal
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,41 +12,21 @@ from tests.unit.bills import Bills, csv_text
 MACHINE = "ocid1.instance.oc1.iad.aNuwc"
 
 
-@pytest.fixture
-def bills(tmp_path: Path) -> Bills:
-    return Bills(tmp_path)
-
-
 def classic(hour: int, quantity: str = "8", **changed: str) -> dict[str, str]:
     """A row of an 8-GPU machine's hour."""
     row = {
-        "lineItem/referenceNo": f"V2.{hour}",
-        "lineItem/tenantId": "ocid1.tenancy.oc1..aaa",
+        "lineItem/referenceNo": f"V2.{hour}", "lineItem/tenantId": "ocid1.tenancy.oc1..aaa",
         "lineItem/intervalUsageStart": f"2026-03-05T{hour:02}:00Z",
-        "lineItem/intervalUsageEnd": f"2026-03-05T{hour + 1:02}:00Z",
-        "product/service": "COMPUTE",
-        "product/compartmentId": "ocid1.compartment.oc1..c",
-        "product/compartmentName": "ml",
-        "product/region": "us-ashburn-1",
-        "product/availabilityDomain": "kIdk:US-ASHBURN-AD-1",
-        "product/resourceId": MACHINE,
-        "usage/billedQuantity": quantity,
-        "usage/billedQuantityOverage": "",
-        "cost/subscriptionId": "4711",
-        "cost/productSku": "B109479",
-        "product/Description": "Compute - GPU - H100",
-        "cost/unitPrice": "10",
-        "cost/unitPriceOverage": "",
-        "cost/myCost": str(Decimal(quantity) * 10),
-        "cost/myCostOverage": "",
-        "cost/currencyCode": "USD",
-        "cost/skuUnitDescription": "GPU Per Hour",
-        "cost/overageFlag": "N",
-        "lineItem/isCorrection": "false",
-        "lineItem/backreferenceNo": "",
-        "tags/team": "nlp",
+        "lineItem/intervalUsageEnd": f"2026-03-05T{hour + 1:02}:00Z", "product/service": "COMPUTE",
+        "product/compartmentId": "ocid1.compartment.oc1..c", "product/compartmentName": "ml",
+        "product/region": "us-ashburn-1", "product/availabilityDomain": "kIdk:US-ASHBURN-AD-1",
+        "product/resourceId": MACHINE, "usage/billedQuantity": quantity, "usage/billedQuantityOverage": "",
+        "cost/subscriptionId": "4711", "cost/productSku": "B109479", "product/Description": "Compute - GPU - H100",
+        "cost/unitPrice": "10", "cost/unitPriceOverage": "", "cost/myCost": str(Decimal(quantity) * 10),
+        "cost/myCostOverage": "", "cost/currencyCode": "USD", "cost/skuUnitDescription": "GPU Per Hour",
+        "cost/overageFlag": "N", "lineItem/isCorrection": "false", "lineItem/backreferenceNo": "", "tags/team": "nlp",
         "tags/Oracle-Tags.CreatedBy": "",
-    }
+    }  # fmt: skip
     assert changed.keys() <= row.keys()
     return row | changed
 
@@ -55,36 +34,16 @@ def classic(hour: int, quantity: str = "8", **changed: str) -> dict[str, str]:
 def focus(hour: int, quantity: str = "8", **changed: str) -> dict[str, str]:
     """The same machine's hour in the columns of the FOCUS preview."""
     row = {
-        "AvailabilityZone": "AD-1",
-        "BilledCost": str(Decimal(quantity) * 10),
-        "BillingAccountId": "4711",
-        "BillingCurrency": "EUR",
-        "BillingPeriodStart": "2026-03-01T00:00Z",
-        "BillingPeriodEnd": "2026-04-01T00:00Z",
-        "ChargeCategory": "Usage",
-        "ChargeDescription": "Compute - GPU - H100",
-        "ChargePeriodStart": f"2026-03-05T{hour:02}:00Z",
-        "ChargePeriodEnd": f"2026-03-05T{hour + 1:02}:00Z",
-        "ChargeSubcategory": "On-Demand",
-        "EffectiveCost": "",
-        "InvoiceIssuer": "Oracle",
-        "ListUnitPrice": "10",
-        "PricingQuantity": quantity,
-        "PricingUnit": "GPU Per Hour",
-        "Provider": "Oracle",
-        "Publisher": "Oracle",
-        "Region": "us-ashburn-1",
-        "ResourceId": MACHINE,
-        "ServiceCategory": "Compute",
-        "ServiceName": "Compute",
-        "SkuId": "B109479",
-        "Tags": '{"team": "nlp"}',
-        "UsageQuantity": quantity,
-        "UsageUnit": "GPU Per Hour",
-        "oci_ReferenceNumber": f"r{hour}",
-        "oci_CompartmentName": "ml",
-        "oci_BackReferenceNumber": "",
-    }
+        "AvailabilityZone": "AD-1", "BilledCost": str(Decimal(quantity) * 10), "BillingAccountId": "4711",
+        "BillingCurrency": "EUR", "BillingPeriodStart": "2026-03-01T00:00Z", "BillingPeriodEnd": "2026-04-01T00:00Z",
+        "ChargeCategory": "Usage", "ChargeDescription": "Compute - GPU - H100",
+        "ChargePeriodStart": f"2026-03-05T{hour:02}:00Z", "ChargePeriodEnd": f"2026-03-05T{hour + 1:02}:00Z",
+        "ChargeSubcategory": "On-Demand", "EffectiveCost": "", "InvoiceIssuer": "Oracle", "ListUnitPrice": "10",
+        "PricingQuantity": quantity, "PricingUnit": "GPU Per Hour", "Provider": "Oracle", "Publisher": "Oracle",
+        "Region": "us-ashburn-1", "ResourceId": MACHINE, "ServiceCategory": "Compute", "ServiceName": "Compute",
+        "SkuId": "B109479", "Tags": '{"team": "nlp"}', "UsageQuantity": quantity, "UsageUnit": "GPU Per Hour",
+        "oci_ReferenceNumber": f"r{hour}", "oci_CompartmentName": "ml", "oci_BackReferenceNumber": "",
+    }  # fmt: skip
     assert changed.keys() <= row.keys()
     return row | changed
 

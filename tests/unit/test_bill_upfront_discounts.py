@@ -149,12 +149,9 @@ def telling(way: str, off: str = "uneven", backward: bool = False, parts: bool =
 
 TELLINGS = [
     *(telling("rows", backward=backward, parts=parts) for backward in (False, True) for parts in (False, True)),
-    telling("net columns"),
-    telling("net columns, blank discounts"),
-    telling("rows", "0"),
-    telling("spread", "0.08"),
+    telling("net columns"), telling("net columns, blank discounts"), telling("rows", "0"), telling("spread", "0.08"),
     telling("net columns", "0.08"),
-]
+]  # fmt: skip
 #: What is loaded, and after it was priced what comes later.
 LOADS: dict[Told | str, tuple[list[Row], list[Row]]] = {}
 for way, off, backward, parts in TELLINGS:
@@ -297,18 +294,12 @@ def test_over_the_months_of_a_fee_no_part_of_its_discount_is_lost(loaded: Loaded
         assert invoices[0] - invoices[1] == bought + recurring
 
 
-def test_a_month_whose_fee_is_not_there_is_before_its_discount_until_it_is(loaded: Loaded) -> None:
+def test_fees_and_discounts_of_a_month_that_runs_or_whose_fee_is_not_there(loaded: Loaded) -> None:
     machine = own_text("i-0bbb", NUMBERS[telling("rows", backward=True)])
     costs = [hours[machine, "2026-04"][0] for hours in loaded.hours]
     assert costs == pytest.approx([3 - 2 * 0.05, 3 - 2 * 0.05 - 0.1])
-
-
-def test_while_a_month_runs_the_export_says_what_is_upfront(loaded: Loaded) -> None:
     for name in [name for name in LOADS if "that runs" in name]:
         assert loaded.hours[1][own_text("i-0aaa", NUMBERS[name]), "2026-03"][1] == pytest.approx(-0.1)
-
-
-def test_fees_and_discounts_of_a_month(loaded: Loaded) -> None:
     assert effective(loaded.account("two parts of a month")["2026-03"])["all"] == 300 - 30 + 5
     correction = effective(loaded.account("beside a correction")["2026-03"])
     assert correction["all"] == 720 and not correction.get("discounts")

@@ -43,7 +43,7 @@ def weekly(day: date) -> Decimal:
     return D(40) if day.weekday() >= 5 else D(100)
 
 
-def test_missing_days_cost_what_their_weekday_costs() -> None:
+def test_neither_an_odd_day_nor_one_that_is_missed_moves_what_others_of_its_weekday_cost() -> None:
     known = {day: weekly(day) for day in month_of(SEPTEMBER, 40)}  # up to October 10
     told = forecast(days(known, month_of(SEPTEMBER, 61)), FLEET, OCTOBER_DAYS)
     assert told.to_date == sum(weekly(day) for day in OCTOBER_DAYS[:10])
@@ -51,65 +51,48 @@ def test_missing_days_cost_what_their_weekday_costs() -> None:
     assert told.low == pytest.approx(told.expected)  # no day ever strayed
     assert told.high == pytest.approx(told.expected)
     assert (told.open_days, told.history_days) == (21, 40)
-
-
-def test_one_odd_day_moves_nothing() -> None:
     known = {day: weekly(day) for day in month_of(SEPTEMBER, 40)} | {date(2026, 9, 22): D(90_000)}
     assert forecast(days(known, month_of(SEPTEMBER, 61)), FLEET, OCTOBER_DAYS).expected == pytest.approx(
         sum(map(weekly, OCTOBER_DAYS))
     )
-
-
-def test_a_day_partly_known_costs_at_least_what_is_known_of_it() -> None:
-    known = {day: weekly(day) for day in month_of(SEPTEMBER, 60)}
-    today = date(2026, 10, 31)
-    for so_far, whole in ((30, 40), (70, 70)):  # a Saturday
-        every = Days(tuple(month_of(SEPTEMBER, 61)), tuple(known), {FLEET: known | {today: D(so_far)}})
-        told = forecast(every, FLEET, OCTOBER_DAYS)
-        assert told.expected == pytest.approx(sum(map(weekly, OCTOBER_DAYS[:-1])) + whole)
-        assert told.low is not None
-        assert told.low >= told.to_date
-
-
-def test_a_month_that_is_known_is_no_forecast_and_two_days_tell_nothing() -> None:
-    known = {day: weekly(day) for day in OCTOBER_DAYS}
-    told = forecast(days(known, OCTOBER_DAYS), FLEET, OCTOBER_DAYS)
-    assert told.to_date == told.expected == told.low == told.high
-    begun = {day: weekly(day) for day in OCTOBER_DAYS[:2]}
-    few = forecast(days(begun, OCTOBER_DAYS), FLEET, OCTOBER_DAYS)
-    assert (few.to_date, few.expected, few.low, few.high) == (200, None, None, None)
-
-
-def test_a_day_that_was_not_collected_is_unknown_and_not_nothing() -> None:
     known = {day: weekly(day) for day in month_of(SEPTEMBER, 61) if day.day not in (13, 14)}
     told = forecast(days(known, month_of(SEPTEMBER, 61)), FLEET, OCTOBER_DAYS)
     assert told.expected == pytest.approx(sum(map(weekly, OCTOBER_DAYS)))
     assert told.open_days == 2
 
 
-def test_a_day_missed_before_a_team_had_anything_costs_it_nothing() -> None:
-    """Collected but for the 3rd; the team came on the 15th, and cost nothing on the 4th to the 14th."""
+def test_a_month_known_in_part_costs_at_least_that_and_one_known_is_no_forecast() -> None:
+    known = {day: weekly(day) for day in month_of(SEPTEMBER, 60)}
+    today = date(2026, 10, 31)
+    for so_far, whole in ((30, 40), (70, 70)):  # a Saturday
+        every = Days(tuple(month_of(SEPTEMBER, 61)), tuple(known), {FLEET: known | {today: D(so_far)}})
+        told = forecast(every, FLEET, OCTOBER_DAYS)
+        assert told.expected == pytest.approx(sum(map(weekly, OCTOBER_DAYS[:-1])) + whole)
+        assert told.low >= told.to_date
+    known = {day: weekly(day) for day in OCTOBER_DAYS}
+    told = forecast(days(known, OCTOBER_DAYS), FLEET, OCTOBER_DAYS)
+    assert told.to_date == told.expected == told.low == told.high
+    begun = {day: weekly(day) for day in OCTOBER_DAYS[:2]}
+    few = forecast(days(begun, OCTOBER_DAYS), FLEET, OCTOBER_DAYS)
+    assert (few.to_date, few.expected, few.low, few.high) == (200, None, None, None)
+    # Collected but for the 3rd; the team came on the 15th, and cost nothing on the 4th to the 14th.
     known = {day: Decimal(100 if day.day >= 15 else 0) for day in OCTOBER_DAYS if day.day != 3}
     told = forecast(days(known, OCTOBER_DAYS), FLEET, OCTOBER_DAYS)
     assert (told.to_date, told.expected, told.high, told.open_days) == (1700, 1700, 1700, 1)
 
 
-def test_a_fleet_that_stopped_goes_on_costing_nothing() -> None:
+def test_a_fleet_that_stopped_stays_off_and_one_that_grows_is_expected_to_grow() -> None:
     stopped = {day: weekly(day) if day.day < 10 or day.month == 9 else D(0) for day in month_of(SEPTEMBER, 50)}
     told = forecast(days(stopped, month_of(SEPTEMBER, 61)), FLEET, OCTOBER_DAYS)
     assert told.to_date == sum(weekly(day) for day in OCTOBER_DAYS[:9])
-    assert told.expected is not None
     assert told.expected - told.to_date < 20
-
-
-def test_a_fleet_that_grows_is_expected_to_grow() -> None:
     grown = {day: D(100 + 2 * index) for index, day in enumerate(month_of(SEPTEMBER, 61))}
     told = forecast(days(dict(list(grown.items())[:40]), month_of(SEPTEMBER, 61)), FLEET, OCTOBER_DAYS)
     true = sum(grown[day] for day in OCTOBER_DAYS)
     assert told.expected == pytest.approx(true, rel=D("0.03"))
 
 
-def test_a_day_beyond_its_pattern_is_told_with_the_money() -> None:
+def test_a_day_beyond_its_pattern_and_a_new_level_are_told_with_the_money() -> None:
     every = month_of(SEPTEMBER, 61)
     known = {day: weekly(day) + day.day % 3 for day in every} | {date(2026, 10, 24): D(100)}
     (found,) = anomalies(days(known, every), OCTOBER_DAYS, D(10))
@@ -118,6 +101,11 @@ def test_a_day_beyond_its_pattern_is_told_with_the_money() -> None:
     assert found.cost == found.expected + found.excess
     assert found.score > 3.5
     assert anomalies(days(known, every), OCTOBER_DAYS, D(65)) == []
+    every = month_of(SEPTEMBER, 61)
+    known = {day: D(100 + day.day % 5) * (1 if day < date(2026, 10, 5) else 2) for day in every}
+    told = {one.day for one in anomalies(days(known, every), OCTOBER_DAYS, D(10))}
+    assert min(told) == date(2026, 10, 5)
+    assert max(told) <= date(2026, 10, 12)
 
 
 def work(name: str, team: str = "research") -> CostSeries:
@@ -131,12 +119,9 @@ def test_less_is_told_of_teams_and_of_work_that_is_meant_to_go_on() -> None:
     collapsed = {day: cost for day, cost in steady.items() if day != gone}
     costs = {
         CostSeries("team", "research"): {day: D(900) if day != gone else D(300) for day in every},
-        work("Deployment/serve"): collapsed,
-        work("Job/train"): collapsed,
-        work("Deployment/other"): steady,
-        CostSeries("unallocated"): collapsed,
-        CostSeries("team", "vision"): steady,
-    }
+        work("Deployment/serve"): collapsed, work("Job/train"): collapsed, work("Deployment/other"): steady,
+        CostSeries("unallocated"): collapsed, CostSeries("team", "vision"): steady,
+    }  # fmt: skip
     found = anomalies(Days(tuple(every), tuple(every), costs), OCTOBER_DAYS, D(50))
     assert [(one.series, one.excess) for one in found] == [
         (CostSeries("team", "research"), -600),
@@ -144,27 +129,15 @@ def test_less_is_told_of_teams_and_of_work_that_is_meant_to_go_on() -> None:
     ]
     assert all((one.day, one.direction, one.score < -3.5) == (gone, "below", True) for one in found)
     part = found[0].part
-    assert part is not None
     assert (part.workload[-1], part.change) == ("Deployment/serve", -300)
     assert found[1].part is None
 
 
-def test_a_new_level_is_news_for_a_week() -> None:
-    every = month_of(SEPTEMBER, 61)
-    known = {day: D(100 + day.day % 5) * (1 if day < date(2026, 10, 5) else 2) for day in every}
-    told = {one.day for one in anomalies(days(known, every), OCTOBER_DAYS, D(10))}
-    assert min(told) == date(2026, 10, 5)
-    assert max(told) <= date(2026, 10, 12)
-
-
-def test_a_few_percent_above_what_never_changed_are_no_news_and_the_first_days_have_no_pattern() -> None:
+def test_what_has_no_pattern_or_strays_a_little_is_no_news() -> None:
     known = {day: D(1000) for day in month_of(SEPTEMBER, 61)} | {date(2026, 10, 24): D(1100)}
     assert anomalies(days(known, month_of(SEPTEMBER, 61)), OCTOBER_DAYS, D(1)) == []
     new = dict.fromkeys(OCTOBER_DAYS[:3], D(10)) | {OCTOBER_DAYS[3]: D(10_000)}
     assert anomalies(days(new, OCTOBER_DAYS), OCTOBER_DAYS, D(1)) == []
-
-
-def test_a_job_that_runs_now_and_then_has_no_pattern() -> None:
     every = month_of(SEPTEMBER, 61)
     job = CostSeries("workload", "research", ("research", "prod", "ml", "Job/eval"))
     costs = {day: D(500) for day in (every[0], every[20], every[50])}
@@ -187,22 +160,10 @@ def october(store: Path, *by: str) -> ReportView:
 def test_costs_by_day_add_up_to_the_report_and_today_is_not_complete(store: Path) -> None:
     view = october(store, "team", "day")
     found = days_of(view, UTC_ZONE, MID_OCTOBER)
-    assert view.node_totals is not None
     assert sum(found.costs[FLEET].values()) == view.node_totals.node_cost
     assert sum(found.costs[CostSeries("unallocated")].values()) == view.node_totals.unallocated_cost
     assert found.complete == tuple(OCTOBER_DAYS[:20])
     assert found.first(CostSeries("team", "vision")) == date(2026, 10, 1)
-
-
-def test_a_day_with_a_gap_is_not_complete(tmp_path: Path) -> None:
-    fleet = sample(hours=240)
-    fleet.rows["collected"] = [
-        ("prod", OCTOBER, OCTOBER + 50 * 3_600_000),
-        ("prod", OCTOBER + 51 * 3_600_000, OCTOBER + 240 * 3_600_000),
-    ]
-    fleet.write(tmp_path / "store.duckdb")
-    found = days_of(october(tmp_path / "store.duckdb", "team", "day"), UTC_ZONE, datetime(2026, 10, 11, tzinfo=UTC))
-    assert found.complete == tuple(day for day in OCTOBER_DAYS[:10] if day.day != 3)
 
 
 def test_days_before_anything_was_collected_are_unknown_and_those_without_nodes_cost_nothing(tmp_path: Path) -> None:
@@ -219,7 +180,7 @@ def budgets(*rows: dict[str, object], **more: object) -> Config:
     return Config.model_validate({"budgets": [{"name": f"b{index}", **row} for index, row in enumerate(rows)], **more})
 
 
-def test_states_of_budgets(store: Path) -> None:
+def test_states_of_budgets_also_in_other_currencies(store: Path) -> None:
     by_day = days_of(october(store, "team", "day"), UTC_ZONE, MID_OCTOBER)
     spent = sum(by_day.costs[CostSeries("team", "research")].values())
     config = budgets(
@@ -232,12 +193,17 @@ def test_states_of_budgets(store: Path) -> None:
     )
     states = check(config, october(store, "team"), by_day, OCTOBER_DAYS)
     assert [state.status for state in states] == ["warn", "over", "ok", "warn", "ok", "ok"]
-    assert states[0].forecast.expected is not None
     assert states[0].forecast.expected > spent
     assert states[0].reasons == ("the forecast is beyond it",)
     assert states[3].reasons == ("33 % is spent",)
     assert not states[5].is_seen
     assert [target.status for target in states[5].targets] == ["unknown"]
+    view, by_day = october(store, "team"), days_of(october(store, "team", "day"), UTC_ZONE, MID_OCTOBER)
+    row: dict[str, object] = {"amount": 100, "currency": "EUR"}
+    (state,) = check(budgets(row, prices={"fx": {"EUR": "1.08"}}), view, by_day, OCTOBER_DAYS)
+    assert state.amount == 108
+    with pytest.raises(PriceError, match="the budget 'b0' in EUR: there is no rate"):
+        check(budgets(row), view, by_day, OCTOBER_DAYS)
 
 
 def test_of_a_month_that_is_over_nothing_comes_near(tmp_path: Path) -> None:
@@ -254,7 +220,6 @@ def test_targets_are_missed_met_or_unknown(store: Path) -> None:
     view = october(store, "team")
     by_team = {row.keys["team"]: row.measures for row in view.rows if row.kind == "allocated"}
     research = by_team["research"]
-    assert research.efficiency is not None
     just = D(repr(research.efficiency))
     config = budgets(
         {"team": "research", "efficiency": just, "spot_ratio": 0, "idle_cost_share": 1},
@@ -271,20 +236,11 @@ def test_targets_are_missed_met_or_unknown(store: Path) -> None:
     assert states[2].targets[0].note == "0% measured, 80% needed"
 
 
-def test_budgets_in_other_currencies(store: Path) -> None:
-    view, by_day = october(store, "team"), days_of(october(store, "team", "day"), UTC_ZONE, MID_OCTOBER)
-    row: dict[str, object] = {"amount": 100, "currency": "EUR"}
-    (state,) = check(budgets(row, prices={"fx": {"EUR": "1.08"}}), view, by_day, OCTOBER_DAYS)
-    assert state.amount == 108
-    with pytest.raises(PriceError, match="the budget 'b0' in EUR: there is no rate"):
-        check(budgets(row), view, by_day, OCTOBER_DAYS)
-
-
 def run(store: Path, *words: str) -> Result:
     return CliRunner().invoke(app, [*words, "--store", str(store)])
 
 
-def test_exit_codes_of_budget_check(store: Path, in_an_empty_folder: Path) -> None:
+def test_exit_codes_of_budget_check_and_a_team_that_is_not_there(store: Path, in_an_empty_folder: Path) -> None:
     config = in_an_empty_folder / "gpucost.toml"
     assert run(store, "budget", "check").exit_code == 1
     config.write_text('[[budgets]]\nname = "Fleet"\namount = 1000000\n')
@@ -292,8 +248,7 @@ def test_exit_codes_of_budget_check(store: Path, in_an_empty_folder: Path) -> No
     config.write_text('[[budgets]]\nname = "Fleet"\namount = 20000\n')
     assert run(store, "budget", "check", "--month", "2026-10").exit_code == 0
     warned = run(store, "budget", "check", "--month", "2026-10", "--fail-on", "warn")
-    assert warned.exit_code == 3
-    assert "budget Fleet: " in warned.stderr
+    assert warned.exit_code == 3 and "budget Fleet: " in warned.stderr
     config.write_text('[[budgets]]\nname = "Fleet"\namount = 10\n[[budgets]]\nname = "Eyes"\nteam = "vision"\nefficiency = 0.8\n')
     over = run(store, "budget", "check", "--month", "2026-10", "--format", "json")
     assert over.exit_code == 3
@@ -304,9 +259,6 @@ def test_exit_codes_of_budget_check(store: Path, in_an_empty_folder: Path) -> No
     assert run(store, "budget", "check", "--month", "2026-10", "--fail-on", "never").exit_code == 0
     config.write_text('[[budgets]]\nname = "Nothing"\n')
     assert "needs one of amount, efficiency" in run(store, "budget", "check").stderr
-
-
-def test_a_budget_of_a_team_that_is_not_there(store: Path, in_an_empty_folder: Path) -> None:
     (in_an_empty_folder / "gpucost.toml").write_text('[[budgets]]\nname = "Eyes"\nteam = "visoin"\namount = 10\n')
     result = run(store, "budget", "check", "--month", "2026-10")
     assert result.exit_code == 0
@@ -351,8 +303,7 @@ def test_forecast_and_anomalies_as_commands(store: Path) -> None:
     assert fleet["forecast"] == pytest.approx((24.48 + 9.36 + 1.4 + 0.805) * 744, rel=0.001)
     assert "All GPU nodes" in run(store, "forecast", "--month", "2026-10").stdout
     nobody = run(store, "forecast", "--month", "2026-10", "--team", "visoin")
-    assert nobody.exit_code == 1
-    assert "--team takes one of: vision" in nobody.stderr
+    assert nobody.exit_code == 1 and "--team takes one of: vision" in nobody.stderr
     assert run(store, "forecast", "--month", "2999-01").exit_code == 2
     unusual = run(store, "anomalies", "--month", "2026-10", "--format", "json")
     assert json.loads(unusual.stdout)["schema"] == "gpucost.anomalies/1"

@@ -1,4 +1,7 @@
-"""The shipped catalog: every row is a fact with a source and a date, written one way, and the loaders read all of them."""
+"""The shipped catalog: every row is a fact with a source and a date, written one way, and the loaders read all of them.
+
+Google's parts add up to its machines' prices, and every spelling of a GPU model that is met maps to one name.
+"""
 
 from __future__ import annotations
 
@@ -124,16 +127,7 @@ def test_prices_that_are_known(region: str, instance_type: str, purchase_option:
     assert found[-1:] == [price]
 
 
-def test_the_price_cut_of_p5_has_its_day(con: duckdb.DuckDBPyConnection) -> None:
-    steps = con.execute(
-        "SELECT price_as_of, price_per_hour FROM catalog_prices"
-        " WHERE instance_type = 'p5.48xlarge' AND region = 'us-east-1' AND purchase_option = 'on_demand'"
-        " QUALIFY price_per_hour IS DISTINCT FROM lag(price_per_hour) OVER (ORDER BY price_as_of) ORDER BY 1"
-    ).fetchall()
-    assert steps == [(date(2025, 4, 23), Decimal("98.32")), (date(2025, 6, 5), Decimal("55.04"))]
-
-
-def test_what_is_superseded_is_gone() -> None:
+def test_what_is_superseded_is_gone_and_a_spot_price_of_azure_no_placeholder() -> None:
     # of a place and a way to buy, no row of a whole region stands beside older ones of its zones or the reverse
     newest: dict[tuple[str, ...], dict[bool, str]] = {}
     for row in rows("prices.csv"):
@@ -145,9 +139,6 @@ def test_what_is_superseded_is_gone() -> None:
     for row in rows("prices.csv"):
         places.setdefault((row["provider"], row["instance_type"], row["purchase_option"]), set()).add(bool(row["region"]))
     assert all(len(found) == 1 for found in places.values())
-
-
-def test_a_spot_price_of_azure_is_no_placeholder() -> None:
     on_demand = {
         (row["region"], row["instance_type"]): Decimal(row["price_per_hour"])
         for row in rows("prices.csv")
@@ -174,7 +165,7 @@ PLAUSIBLE = {
 }  # fmt: skip
 
 
-def test_a_gpu_hour_costs_what_such_a_gpu_costs() -> None:
+def test_a_gpu_hour_costs_what_such_a_gpu_costs_and_is_confirmed_before_it_is_stale() -> None:
     holds = {(row["provider"], row["instance_type"]): row for row in rows("instances.csv")}
     for row in rows("prices.csv"):
         if row["currency"] != "USD":
@@ -183,9 +174,6 @@ def test_a_gpu_hour_costs_what_such_a_gpu_costs() -> None:
         model = max((name for name in PLAUSIBLE if instance["gpu_model"].startswith(name)), key=len, default="")
         low, high = PLAUSIBLE.get(model, (0.1, 6))
         assert low <= float(row["price_per_hour"]) / float(instance["gpu_count"]) <= high, row
-
-
-def test_a_price_of_several_dates_is_confirmed_before_it_is_stale() -> None:
     dates: dict[tuple[str, ...], list[date]] = {}
     for row in rows("prices.csv"):
         key = tuple(row[name] for name in KEYS["prices.csv"].split()[:-1])
@@ -197,7 +185,7 @@ def test_a_price_of_several_dates_is_confirmed_before_it_is_stale() -> None:
     assert gaps == {(date(2026, 3, 1), date(2026, 7, 22))}
 
 
-def test_what_is_priced_is_known_and_the_reverse_but_for_those_sold_otherwise() -> None:
+def test_what_is_priced_is_known_or_sold_as_it_says() -> None:
     known = {(row["provider"], row["instance_type"]) for row in rows("instances.csv")}
     priced = {(row["provider"], row["instance_type"]) for row in rows("prices.csv")}
     assert priced <= known
@@ -206,9 +194,6 @@ def test_what_is_priced_is_known_and_the_reverse_but_for_those_sold_otherwise() 
         ("gcp", "a3-edgegpu-8g"),
         ("gcp", "a4x-highgpu-4g"),
     }
-
-
-def test_what_is_not_sold_on_demand_is_sold_as_it_says() -> None:
     sold: dict[tuple[str, str], set[str]] = {}
     for row in rows("prices.csv"):
         sold.setdefault((row["provider"], row["instance_type"]), set()).add(row["purchase_option"])
@@ -219,7 +204,7 @@ def test_what_is_not_sold_on_demand_is_sold_as_it_says() -> None:
         assert set(ways) - sold.get((row["provider"], row["instance_type"]), set()) <= {"spot"}, row
 
 
-def test_measured_interruptions_are_events_over_hours() -> None:
+def test_interruptions_are_the_advisors_bands_and_measured_events_over_hours() -> None:
     models = {row["gpu_model"] for row in rows("gpus.csv")}
     for row in rows("interruptions.csv"):
         assert row["measure"] in {"preemption", "availability_loss"} and row["gpu_model"] in models, row
@@ -227,9 +212,6 @@ def test_measured_interruptions_are_events_over_hours() -> None:
         assert 0 < low < rate < high and abs(rate - int(row["events"]) / float(row["instance_hours"])) < 0.002, row
         assert date(2021, 1, 1) < date.fromisoformat(row["period_start"]) < NEWEST and float(row["period_days"]) > 0, row
     assert {row["family"] for row in rows("interruptions.csv")} == {"p2", "p3", "g4dn", "a2", "n1"}
-
-
-def test_interruption_bands_are_the_advisors() -> None:
     bands = {(row["band_low_percent"], row["band_high_percent"]) for row in rows("interruption.csv")}
     assert bands == {("0", "5"), ("5", "10"), ("10", "15"), ("15", "20"), ("20", "100")}
     for row in rows("interruption.csv"):
@@ -238,14 +220,11 @@ def test_interruption_bands_are_the_advisors() -> None:
         assert date.fromisoformat(row["as_of"]) == date(2025, 6, 28)
 
 
-def test_gpu_models_have_one_name_everywhere() -> None:
+def test_models_have_one_name_everywhere_and_instances_hold_gpus() -> None:
     models = {row["gpu_model"] for row in rows("gpus.csv")}
     assert len(models) == len(rows("gpus.csv"))
     for name in ("instances.csv", "gpu_aliases.csv", "mig_profiles.csv"):
         assert {row["gpu_model"] for row in rows(name)} <= models, name
-
-
-def test_instances_hold_gpus() -> None:
     memory = {row["gpu_model"]: Decimal(row["memory_mib"] or 0) for row in rows("gpus.csv")}
     for row in rows("instances.csv"):
         assert 0 < Decimal(row["gpu_count"]) <= 16, row
@@ -257,7 +236,7 @@ def test_instances_hold_gpus() -> None:
             assert part <= min(Decimal(row["gpu_count"]), Decimal(1)) * Decimal("1.01"), row
 
 
-def test_gpus_say_what_is_known_of_them() -> None:
+def test_gpus_say_what_is_known_of_them_and_mig_profiles_fit_them() -> None:
     for row in rows("gpus.csv"):
         assert row["memory_mib"] == "" or 2048 <= int(row["memory_mib"]) <= 400_000, row
         assert row["tdp_watts"] == "" or 30 <= int(row["tdp_watts"]) <= 2000, row
@@ -268,9 +247,6 @@ def test_gpus_say_what_is_known_of_them() -> None:
         *("Inferentia", "Inferentia2", "Trainium", "Trainium2"),
         *("TPU-v2", "TPU-v3", "TPU-v4", "TPU-v5e", "TPU-v5p", "TPU-v6e"),
     }
-
-
-def test_mig_profiles_fit_their_gpu() -> None:
     slices = {row["gpu_model"]: int(row["mig_slices"]) for row in rows("gpus.csv")}
     profiles = rows("mig_profiles.csv")
     for row in profiles:
@@ -281,12 +257,18 @@ def test_mig_profiles_fit_their_gpu() -> None:
     assert {row["gpu_model"] for row in profiles} == {model for model, count in slices.items() if count}
 
 
-def test_the_loader_takes_in_every_row(con: duckdb.DuckDBPyConnection) -> None:
+def test_the_loader_takes_in_every_row_and_the_day_of_the_price_cut_of_p5(con: duckdb.DuckDBPyConnection) -> None:
     for table, name in ALL_TABLES.items():
         [(count,)] = con.table(table).count("*").fetchall()
         expected = {row["alias"] for row in rows(name)} if table == "gpu_aliases" else rows(name)
         assert 0 < count <= len(expected)
         assert table == "gpu_aliases" or count == len(expected)
+    steps = con.execute(
+        "SELECT price_as_of, price_per_hour FROM catalog_prices"
+        " WHERE instance_type = 'p5.48xlarge' AND region = 'us-east-1' AND purchase_option = 'on_demand'"
+        " QUALIFY price_per_hour IS DISTINCT FROM lag(price_per_hour) OVER (ORDER BY price_as_of) ORDER BY 1"
+    ).fetchall()
+    assert steps == [(date(2025, 4, 23), Decimal("98.32")), (date(2025, 6, 5), Decimal("55.04"))]
 
 
 @pytest.mark.parametrize(
@@ -323,3 +305,171 @@ def test_the_on_premises_example_names_a_model_and_counts_in_positive_numbers() 
     assert example.pop("gpu_model") in {row["gpu_model"] for row in rows("gpus.csv")}
     assert example.pop("currency") == "USD"
     assert all(isinstance(value, int | float) and value >= 0 for value in example.values())
+
+
+UNITS = {
+    tuple(row[name] for name in ("region", "family", "component", "gpu_model", "purchase_option", "term_years")): Decimal(
+        row["price_per_hour"]
+    )
+    for row in rows("components.csv")
+}
+INSTANCES = {row["instance_type"]: row for row in rows("instances.csv")}
+
+
+def parts_of(
+    region: str, instance_type: str, purchase_option: str = "on_demand", term_years: str = ""
+) -> dict[str, Decimal] | None:
+    """What each part of a machine costs per hour; None where a part has no price of its own."""
+    row, family = INSTANCES[instance_type], instance_type.split("-")[0]
+    counts = {
+        "vcpu": row["vcpus"],
+        "memory_gib": row["memory_gib"],
+        "gpu": row["gpu_count"],
+        "local_ssd_gib": row["local_ssd_gib"],
+    }
+    parts = {}
+    for component, count in counts.items():
+        if Decimal(count or 0) == 0:
+            continue
+        model = row["gpu_model"] if component == "gpu" else ""
+        unit = UNITS.get((region, family, component, model, purchase_option, term_years))
+        if unit is None:
+            return None
+        parts[component] = unit * Decimal(count)
+    return parts
+
+
+def test_every_part_of_google_is_one_of_four_and_only_gpus_name_a_model() -> None:
+    models = {row["gpu_model"] for row in rows("gpus.csv")}
+    for row in rows("components.csv"):
+        assert row["component"] in {"vcpu", "memory_gib", "gpu", "local_ssd_gib"}, row
+        assert (row["gpu_model"] in models) if row["component"] == "gpu" else row["gpu_model"] == "", row
+
+
+def test_parts_add_up_to_the_machines_price() -> None:
+    checked = set()
+    for row in rows("prices.csv"):
+        instance_type = row["instance_type"]
+        # a3-megagpu's GPUs are another product; older months had other prices
+        if row["provider"] != "gcp" or instance_type.startswith("a3-mega") or row["source_id"] != "cyclenerd-gcp":
+            continue
+        parts = parts_of(row["region"], instance_type, row["purchase_option"], row["term_years"])
+        if parts is None:
+            continue
+        assert abs(sum(parts.values()) - Decimal(row["price_per_hour"])) < Decimal("0.00005"), row
+        checked.add((row["region"], instance_type))
+    assert len(checked) > 200
+    assert {instance_type.split("-")[0] for _, instance_type in checked} == {"a2", "a3", "g2"}
+
+
+@pytest.mark.parametrize(
+    ("instance_type", "share"),
+    [
+        ("a2-highgpu-1g", "0.7987"),
+        ("a2-ultragpu-1g", "0.775"),
+        ("a3-highgpu-8g", "0.8857"),
+        ("g2-standard-4", "0.7923"),
+        ("g2-standard-32", "0.3229"),
+    ],
+)
+def test_the_gpu_parts_share_of_a_machine(instance_type: str, share: str) -> None:
+    parts = parts_of("us-central1", instance_type)
+    assert round(parts["gpu"] / sum(parts.values()), 4) == Decimal(share)
+
+
+@pytest.mark.parametrize(
+    ("vcpus", "memory_gib", "price", "share"),
+    [
+        (192, 2048, "55.04", "0.7321"),  # p5.48xlarge
+        (96, 1152, "21.957642", "0.6395"),  # p4d.24xlarge
+        (4, 16, "1.006", "0.8069"),  # g5.xlarge
+        (64, 256, "4.096", "0.2413"),  # g5.16xlarge
+        (208, 1872, "88.49", "0.8361"),  # a3-highgpu-8g
+        (4, 16, "0.706832", "0.7252"),  # g2-standard-4
+        (96, 1900, "32.77", "0.6617"),  # Standard_ND96amsr_A100_v4
+    ],
+)
+def test_what_a_host_at_googles_list_leaves_for_the_gpus(vcpus: int, memory_gib: int, price: str, share: str) -> None:
+    host = vcpus * UNITS["us-central1", "a2", "vcpu", "", "on_demand", ""]
+    host += memory_gib * UNITS["us-central1", "a2", "memory_gib", "", "on_demand", ""]
+    assert round(1 - host / Decimal(price), 4) == Decimal(share)
+
+
+SPELLINGS = {
+    "T4": ["Tesla T4", "NVIDIA T4", "Tesla-T4", "Tesla-T4-SHARED", "nvidia-tesla-t4", "t4", "T4"],
+    "T4G": ["NVIDIA T4G", "t4g"],
+    "V100-SXM2-16GB": [
+        "Tesla V100-SXM2-16GB", "Tesla-V100-SXM2-16GB", "Tesla-V100-SXM2-16GB-SHARED", "nvidia-tesla-v100", "v100", "V100",
+    ],
+    "V100-SXM2-32GB": ["Tesla V100-SXM2-32GB", "Tesla V100-SXM3-32GB", "Tesla-V100-SXM2-32GB"],
+    "V100-PCIE-16GB": ["Tesla V100-PCIE-16GB"],
+    "P100-PCIE-16GB": ["Tesla P100-PCIE-16GB", "nvidia-tesla-p100"],
+    "P4": ["Tesla P4", "nvidia-tesla-p4"],
+    "K80": ["Tesla K80", "nvidia-tesla-k80", "K80"],
+    "M60": ["Tesla M60", "M60"],
+    "A10": ["NVIDIA A10", "NVIDIA A10-24Q", "NVIDIA A10-8Q", "nvidia-a10"],
+    "A10G": ["NVIDIA A10G", "NVIDIA-A10G", "NVIDIA-A10G-SHARED", "a10g", "A10G", "nvidia-a10g"],
+    "A30": ["NVIDIA A30", "NVIDIA-A30", "NVIDIA-A30-MIG-1g.6gb"],
+    "A40": ["NVIDIA A40"],
+    "RTX-A6000": ["NVIDIA RTX A6000", "A6000"],
+    "A100-SXM4-40GB": [
+        "NVIDIA A100-SXM4-40GB", "A100-SXM4-40GB", "NVIDIA-A100-SXM4-40GB", "NVIDIA-A100-SXM4-40GB-MIG-1g.5gb",
+        "NVIDIA-A100-SXM4-40GB-MIG-3g.20gb-SHARED", "NVIDIA-A100-SXM4-40GB-SHARED", "nvidia-tesla-a100", "a100", "A100",
+    ],
+    "A100-PCIE-40GB": ["NVIDIA A100-PCIE-40GB", "A100-PCIE-40GB"],
+    "A100-SXM4-80GB": [
+        "NVIDIA A100-SXM4-80GB", "NVIDIA-A100-SXM4-80GB", "NVIDIA-A100-SXM4-80GB-MIG-1g.10gb", "nvidia-a100-80gb",
+        "a100-80gb", "A100-80GB",
+    ],
+    "A100-80GB-PCIe": ["NVIDIA A100 80GB PCIe", "NVIDIA-A100-80GB-PCIe", "NVIDIA-A100-80GB-PCIe-MIG-2g.20gb"],
+    "L4": ["NVIDIA L4", "NVIDIA-L4", "NVIDIA-L4-SHARED", "nvidia-l4", "l4", "L4"],
+    "L40": ["NVIDIA L40"],
+    "L40S": ["NVIDIA L40S", "NVIDIA-L40S", "l40s", "L40S"],
+    "H100-80GB-HBM3": [
+        "NVIDIA H100 80GB HBM3", "NVIDIA-H100-80GB-HBM3", "NVIDIA-H100-80GB-HBM3-MIG-1g.10gb",
+        "NVIDIA-H100-80GB-HBM3-SHARED", "nvidia-h100-80gb", "nvidia-h100-mega-80gb", "h100-80gb", "h100-80gb-mega", "h100",
+        "H100",
+    ],
+    "H100-PCIe": ["NVIDIA H100 PCIe", "NVIDIA-H100-PCIe"],
+    "H100-NVL": ["NVIDIA H100 NVL", "NVIDIA-H100-NVL", "NVIDIA-H100-NVL-MIG-1g.12gb"],
+    "H200": ["NVIDIA H200", "NVIDIA-H200", "nvidia-h200-141gb", "h200", "H200"],
+    "H200-NVL": ["NVIDIA H200 NVL"],
+    "GH200-96GB": ["NVIDIA GH200 480GB"],
+    "B200": ["NVIDIA B200", "NVIDIA-B200", "nvidia-b200", "b200", "B200"],
+    "GB200": ["NVIDIA GB200", "nvidia-gb200"],
+    "B300": ["NVIDIA B300 SXM6 AC", "b300"],
+    "GB300": ["NVIDIA GB300", "nvidia-gb300"],
+    "RTX-PRO-6000": [
+        "NVIDIA RTX PRO 6000 Blackwell Server Edition", "NVIDIA-RTX-PRO-6000-Blackwell-Server-Edition",
+        "NVIDIA-RTX-PRO-6000-Blackwell-Server-Edition-MIG-1g.24gb", "nvidia-rtx-pro-6000", "rtx6000",
+    ],
+    "GeForce-RTX-4090": ["NVIDIA GeForce RTX 4090", "NVIDIA-GeForce-RTX-4090-SHARED"],
+    "MI210": ["AMD Instinct MI210"],
+    "MI250X": ["AMD Instinct MI250X / MI250", "AMD_Instinct_MI250X"],
+    "MI300X": ["AMD Instinct MI300X", "AMD_Instinct_MI300X_OAM", "AMD_Instinct_MI300X_VF", "MI300X"],
+    "MI325X": ["AMD Instinct MI325X", "AMD_Instinct_MI325X_OAM"],
+    "Radeon-Pro-V520": ["AMD Radeon Pro V520", "radeon-pro-v520"],
+    "Gaudi": ["Gaudi HL-205"],
+    "Gaudi2": ["Gaudi2", "HL-225"],
+    "Inferentia2": ["Inferentia2"],
+    "Trainium": ["Trainium"],
+    "Trainium2": ["Trainium2"],
+}  # fmt: skip
+
+
+def test_a_models_own_name_is_one_of_its_spellings(con: duckdb.DuckDBPyConnection) -> None:
+    named = {model for spellings in (con.execute("SELECT gpu_model FROM gpu_models").fetchall(),) for (model,) in spellings}
+    assert {model for model in named if _model(con, model) != model} == set()
+
+
+@pytest.mark.parametrize(("model", "spelling"), [(model, name) for model, names in SPELLINGS.items() for name in names])
+def test_spellings_that_are_met(con: duckdb.DuckDBPyConnection, model: str, spelling: str) -> None:
+    assert _model(con, spelling) == model
+
+
+def _model(con: duckdb.DuckDBPyConnection, spelling: str) -> str | None:
+    # as inventory cleans a name: without what says how a GPU is cut or shared, then letters and digits only
+    whole = re.sub(r"(-MIG-.*|-SHARED)$", "", spelling)
+    alias = re.sub("^(nvidia|tesla)+", "", re.sub("[^a-z0-9]", "", whole.lower()))
+    rows = con.execute("SELECT gpu_model FROM gpu_aliases WHERE alias = ?", [alias]).fetchone()
+    return rows[0] if rows else None

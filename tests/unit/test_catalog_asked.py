@@ -46,16 +46,10 @@ AZURE = {
     "Standard_ND96isr_MI300X_v5": "eastus2 westus3 swedencentral francecentral centralus northeurope",
 }
 ANYWHERE = {
-    "coreweave": "gd-8xh100ib-i128",
-    "lambda": "gpu_8x_h100_sxm5",
-    "nebius": "gpu-h100-sxm_8gpu-128vcpu-1600gb",
-    "runpod": "1x_H100-SXM_SECURE",
-    "crusoe": "h100-80gb-sxm-ib.8x",
-    "together": "8x_H100-SXM",
-    "hyperstack": "1x_H100-SXM",
-    "vast": "1x_H100-SXM",
-    "oci": "BM.GPU.H100.8",
-}
+    "coreweave": "gd-8xh100ib-i128", "lambda": "gpu_8x_h100_sxm5", "nebius": "gpu-h100-sxm_8gpu-128vcpu-1600gb",
+    "runpod": "1x_H100-SXM_SECURE", "crusoe": "h100-80gb-sxm-ib.8x", "together": "8x_H100-SXM", "hyperstack": "1x_H100-SXM",
+    "vast": "1x_H100-SXM", "oci": "BM.GPU.H100.8",
+}  # fmt: skip
 ASKED = [
     *((name, region) for group in (AWS, GCP, AZURE) for name, regions in group.items() for region in regions.split()),
     *((name, "") for name in ANYWHERE.values()),
@@ -131,20 +125,14 @@ def test_what_nobody_sells_on_demand_says_how_it_is_sold(tmp_path: Path, monkeyp
     assert "flex start" in output_of("a3-megagpu-8g", "--purchase-option", "flex_start")
 
 
-def test_what_has_a_price_on_demand_is_not_called_unsold(con: duckdb.DuckDBPyConnection) -> None:
+def test_what_has_a_price_on_demand_is_not_called_unsold_and_an_old_price_is_named(con: duckdb.DuckDBPyConnection) -> None:
     answer = listing(con, "a4-highgpu-8g", PriceQuery(TODAY, "USD", 90), FX)
     assert "on_demand" in {row.purchase_option for row in answer.rows}
     assert answer.not_sold_on_demand == ()
-
-
-def test_an_old_price_that_stands_first_is_named(con: duckdb.DuckDBPyConnection) -> None:
     answer = listing(con, "p5.48xlarge", PriceQuery(TODAY, "USD", 90), FX)
     assert answer.rows[0].is_stale and answer.cheapest_fresh is not None and not answer.cheapest_fresh.is_stale
     (remark,) = (words for words in listing_notes(answer) if words.startswith("the first price"))
     assert "p5.48xlarge spot, is 357 days old; the cheapest that is not stale: p5.48xlarge reserved, 3 years" in remark
     assert listing(con, "p5.48xlarge", PriceQuery(TODAY, "USD", 90, purchase_options=("on_demand",)), FX).cheapest_fresh is None
-
-
-def test_a_name_that_nobody_has_is_no_type(con: duckdb.DuckDBPyConnection) -> None:
     with pytest.raises(GpucostError, match="no GPU or instance type"):
         listing(con, "p99.xlarge", PriceQuery(TODAY, "USD", 90), FX)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from gpucost.config.model import Config
 from gpucost.errors import GpucostError, SourceError
 from gpucost.periods import Period
 from gpucost.store.connection import Store
+from tests.unit.command import call
 
 HOUR = Period(datetime(2026, 10, 1, tzinfo=UTC), datetime(2026, 10, 1, 1, tzinfo=UTC))
 
@@ -50,18 +52,19 @@ def fake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Fake:
     return fake
 
 
-def collect(*words: str, code: int = 0) -> tuple[str, str]:
-    result = CliRunner().invoke(app, ["collect", "prometheus", *words])
-    assert result.exit_code == code, result.output
-    return result.stdout, result.stderr
+collect = partial(call, "collect", "prometheus")
 
 
-def test_all_servers_and_no_period_by_default(fake: Fake) -> None:
+def test_all_servers_and_no_period_by_default_or_those_that_are_named(fake: Fake) -> None:
     out, err = collect()
     assert fake.period is None
     assert [server.source for server in fake.config.prometheus] == ["main", "http://b"]
     assert out == "main: 1,234 samples of 2026-10-01T00:00:00Z .. 2026-10-01T01:00:00Z (1 window, 1 new series)\n"
     assert err == ""
+    collect("--from", "2026-10-01", "--to", "2026-11-01", "--source", "http://b")
+    assert str(fake.period) == "2026-09-30T22:00:00Z .. 2026-10-31T23:00:00Z"
+    assert [server.source for server in fake.config.prometheus] == ["http://b"]
+    assert "--source takes one of: main, http://b" in collect("--source", "other", code=2)[1]
 
 
 def test_the_summary_does_not_claim_what_failed(fake: Fake, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -70,16 +73,6 @@ def test_the_summary_does_not_claim_what_failed(fake: Fake, monkeypatch: pytest.
     monkeypatch.setattr(pipeline, "collect", lambda *_: (results, []))
     out, _ = collect(code=1)
     assert out == f"main: 5 samples of {HOUR}, but 2 windows failed (1 window, 0 new series)\n"
-
-
-def test_a_period_in_local_time_and_one_server(fake: Fake) -> None:
-    collect("--from", "2026-10-01", "--to", "2026-11-01", "--source", "http://b")
-    assert str(fake.period) == "2026-09-30T22:00:00Z .. 2026-10-31T23:00:00Z"
-    assert [server.source for server in fake.config.prometheus] == ["http://b"]
-
-
-def test_a_server_that_is_not_configured(fake: Fake) -> None:
-    assert "--source takes one of: main, http://b" in collect("--source", "other", code=2)[1]
 
 
 def test_what_is_missing_is_said_with_the_fix(fake: Fake) -> None:

@@ -10,12 +10,11 @@ import sys
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner
 
 from gpucost import __version__
-from gpucost.cli.app import app
 from gpucost.store.connection import Store
 from tests.golden.report_fleet import stored
+from tests.unit.command import call
 
 fleet = stored(hours=48)
 
@@ -29,12 +28,6 @@ def work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def call(*words: str, code: int = 0, stdin: str | None = None) -> tuple[str, str]:
-    result = CliRunner().invoke(app, list(words), input=stdin)
-    assert result.exit_code == code, result.output
-    return result.stdout, result.stderr
-
-
 @pytest.fixture
 def store(work: Path) -> Path:
     with Store(work / "gpucost.duckdb").write() as con:
@@ -43,13 +36,13 @@ def store(work: Path) -> Path:
     return work / "gpucost.duckdb"
 
 
-def test_version(work: Path) -> None:
+def test_version_and_what_is_not_there_yet(work: Path) -> None:
     assert call("--version")[0] == f"gpucost {__version__}\n"
-
-
-def test_wrong_usage_exits_2(work: Path) -> None:
-    for words, named in ((("report", "--colour"), "--colour"), (("nonsense",), "nonsense"), (("sql",), "Missing argument")):
-        assert named in call(*words, code=2)[1]
+    _, err = call("config", "show")
+    assert str(work / "gpucost.toml") in err
+    assert str(work / "home" / ".config" / "gpucost" / "gpucost.toml") in err
+    for words in (["store", "info"], ["sql", "select 1"]):
+        assert "fix: gpucost collect prometheus" in call(*words, code=1)[1]
 
 
 @pytest.mark.parametrize("command", ["config show", "store info", "sql 'select 1'", "report", "collect prometheus", "doctor"])
@@ -60,44 +53,15 @@ def test_a_broken_config_is_told_by_every_command(work: Path, command: str) -> N
     assert "did you mean idle.threshold_percent?" in out + err
 
 
-def test_config_show(work: Path) -> None:
-    (work / "gpucost.toml").write_text('currency = "EUR"\n')
-    out, err = call("config", "show")
-    assert f"config file: {work}/gpucost.toml" in err
-    assert ["currency", '"EUR"', f"{work}/gpucost.toml:1"] in [line.split() for line in out.splitlines()]
-
-
-def test_config_show_without_a_file_says_where_it_looked(work: Path) -> None:
-    _, err = call("config", "show")
-    assert str(work / "gpucost.toml") in err
-    assert str(work / "home" / ".config" / "gpucost" / "gpucost.toml") in err
-
-
-def test_config_show_as_json(work: Path) -> None:
+def test_config_show_tells_of_options(work: Path) -> None:
     rows = json.loads(call("config", "show", "--format", "json", "-q", "--store", "x.duckdb")[0])
     assert {"key": "store.path", "value": f'"{work}/x.duckdb"', "from": "option --store"} in rows
 
 
-def test_store_info(store: Path) -> None:
+def test_store_info_has_what_is_empty_on_request(store: Path) -> None:
     out, _ = call("store", "info")
-    assert str(store) in out
-    assert ["main", "prometheus", "2025-10-01T00:00:00Z", "2025-10-02T00:00:00Z", "1", "42", "3", "2025-10-02T01:02:03Z"] in [
-        line.split() for line in out.splitlines()
-    ]
-    assert "scrape_gaps" not in out
+    assert "main" in out and "scrape_gaps" not in out
     assert "scrape_gaps" in call("store", "info", "-v")[0]
-
-
-def test_store_info_as_json(store: Path) -> None:
-    answer = json.loads(call("store", "info", "--format", "json")[0])
-    assert answer["path"] == str(store)
-    assert answer["sources"][0]["start"] == "2025-10-01T00:00:00Z"
-    assert answer["sources"][0]["rows"] == 42
-
-
-def test_no_store_yet(work: Path) -> None:
-    for words in (["store", "info"], ["sql", "select 1"]):
-        assert "fix: gpucost collect prometheus" in call(*words, code=1)[1]
 
 
 def test_sql(store: Path) -> None:
@@ -111,16 +75,11 @@ def test_sql(store: Path) -> None:
 @pytest.mark.parametrize(
     "statement",
     [
-        "delete from loads",
-        "create table x as select 1",
-        "copy loads to 'stolen.csv'",
-        "from 'gpucost.toml'",
-        "select * from read_text('gpucost.toml')",
-        "attach 'other.duckdb'",
-        "set enable_external_access = true",
+        "delete from loads", "create table x as select 1", "copy loads to 'stolen.csv'", "from 'gpucost.toml'",
+        "select * from read_text('gpucost.toml')", "attach 'other.duckdb'", "set enable_external_access = true",
         "select nonsense",
     ],
-)
+)  # fmt: skip
 def test_sql_neither_writes_nor_reads_other_files(store: Path, statement: str) -> None:
     Path("gpucost.toml").write_text('currency = "USD"')
     out, err = call("sql", statement, code=1)

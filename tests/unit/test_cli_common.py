@@ -40,33 +40,30 @@ def run(raised: Callable[[], BaseException], *arguments: str) -> tuple[int, str,
     return result.exit_code, result.stdout, result.stderr
 
 
+INTERRUPTED = "error: interrupted; what was saved before is kept\n"
+
+
+def failed_query() -> StoreError:
+    error = StoreError("INTERRUPT Error: Interrupted!")
+    error.__cause__ = duckdb.InterruptException("Interrupted!")
+    return error
+
+
 @pytest.mark.parametrize(
-    ("error", "code"),
-    [(StoreError("it broke", "mend it"), 1), (UsageError("it broke", "mend it"), 2), (IncompleteError("it broke", "mend it"), 4)],
+    ("raised", "code", "said"),
+    [
+        (lambda: StoreError("it broke", "mend it"), 1, "error: it broke\nfix: mend it\n"),
+        (lambda: UsageError("it broke", "mend it"), 2, "error: it broke\nfix: mend it\n"),
+        (lambda: IncompleteError("it broke", "mend it"), 4, "error: it broke\nfix: mend it\n"),
+        (lambda: StoreError("it broke"), 1, "error: it broke\n"),
+        (KeyboardInterrupt, 130, INTERRUPTED),
+        (failed_query, 130, INTERRUPTED),
+        (lambda: RuntimeError("Query interrupted"), 130, INTERRUPTED),
+        (BrokenPipeError, 141, ""),
+    ],
 )
-def test_an_error_is_one_message_one_fix_and_its_exit_code(error: Exception, code: int) -> None:
-    assert run(lambda: error) == (code, "data\n", "error: it broke\nfix: mend it\n")
-
-
-def test_no_fix_no_line() -> None:
-    assert run(lambda: StoreError("it broke"))[2] == "error: it broke\n"
-
-
-def test_interrupted() -> None:
-    code, _, said = run(KeyboardInterrupt)
-    assert code == 130
-    assert "interrupted" in said
-
-
-def test_a_query_that_was_interrupted() -> None:
-    def failed() -> StoreError:
-        error = StoreError("INTERRUPT Error: Interrupted!")
-        error.__cause__ = duckdb.InterruptException("Interrupted!")
-        return error
-
-    assert run(failed)[0] == 130
-    assert run(lambda: RuntimeError("Query interrupted"))[0] == 130
-    assert run(lambda: RuntimeError("something else"))[0] == 1
+def test_how_a_command_ends(raised: Callable[[], BaseException], code: int, said: str) -> None:
+    assert run(raised) == (code, "data\n", said)
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full")
@@ -103,11 +100,6 @@ def test_an_unexpected_error_is_one_line_and_a_traceback_only_on_request() -> No
     assert "Traceback" in run(lambda: ZeroDivisionError("oh"), "-v")[2]
 
 
-def test_a_reader_that_left_is_no_error() -> None:
-    code, _, said = run(BrokenPipeError)
-    assert (code, said) == (141, "")
-
-
 def test_a_reader_that_left_a_real_pipe(tmp_path: Path) -> None:
     script = tmp_path / "many.py"
     script.write_text(
@@ -136,41 +128,26 @@ def written(format: RowFormat, directory: Path) -> str:
     return (directory / "out").read_text()
 
 
-def test_rows_as_a_table_align_numbers_right(tmp_path: Path) -> None:
+def test_rows_in_every_format(tmp_path: Path) -> None:
     lines = written(RowFormat.table, tmp_path).splitlines()
-    assert lines[0].split() == list(COLUMNS)
-    assert lines[2].index("12.500000000") + len("12.500000000") == lines[0].index("cost") + len("cost")
-    assert lines[3].startswith("two\\nlines")
-
-
-def test_rows_as_markdown(tmp_path: Path) -> None:
+    assert lines[0].split() == list(COLUMNS) and lines[3].startswith("two\\nlines")
+    assert lines[2].index("12.500000000") + len("12.500000000") == lines[0].index("cost") + len("cost")  # numbers on the right
     lines = written(RowFormat.markdown, tmp_path).splitlines()
     assert lines[1] == "| :-- | --: | :-- | :-- | --: |"
     assert lines[2].startswith("| a\\|b | 12.500000000 | 2026-10-01T00:00:00+00:00 |")
+    head, *rows = csv.reader(io.StringIO(written(RowFormat.csv, tmp_path)))
+    assert (head, rows[0][:2], rows[1][1]) == ([*COLUMNS], ["a|b", "12.500000000"], "")
+    first, second = json.loads(written(RowFormat.json, tmp_path))
+    assert first == {"name": "a|b", "cost": 12.5, "at": "2026-10-01T00:00:00+00:00", "labels": {"x": ["y"]}, "share": None}
+    assert second["cost"] is None
 
 
-def test_rows_as_csv(tmp_path: Path) -> None:
-    rows = list(csv.reader(io.StringIO(written(RowFormat.csv, tmp_path))))
-    assert rows[0] == list(COLUMNS)
-    assert rows[1][:2] == ["a|b", "12.500000000"]
-    assert rows[2][1] == ""
-
-
-def test_rows_as_json(tmp_path: Path) -> None:
-    rows = json.loads(written(RowFormat.json, tmp_path))
-    assert rows[0] == {"name": "a|b", "cost": 12.5, "at": "2026-10-01T00:00:00+00:00", "labels": {"x": ["y"]}, "share": None}
-    assert rows[1]["cost"] is None
-
-
-def test_infinity_and_bytes(tmp_path: Path) -> None:
+def test_infinity_bytes_and_a_directory_that_is_not_there(tmp_path: Path) -> None:
     rows = [(float("inf"), float("-inf"), b"ab\xff")]
     for written_as, expected in ((RowFormat.csv, "a,b,c\ninf,-inf,6162ff\n"), (RowFormat.json, None)):
         write_rows(("a", "b", "c"), rows, written_as, tmp_path / "out")
         text = (tmp_path / "out").read_text()
         assert text == expected if expected else json.loads(text) == [{"a": "Infinity", "b": "-Infinity", "c": "6162ff"}]
-
-
-def test_rows_into_a_directory_that_is_not_there(tmp_path: Path) -> None:
     with pytest.raises(GpucostError, match="cannot write"):
         write_rows(COLUMNS, ROWS, RowFormat.csv, tmp_path / "none" / "out")
 
@@ -185,9 +162,6 @@ def test_a_pipe_is_written_into_and_stays_one(tmp_path: Path) -> None:
     assert os.read(reader, 100_000).startswith(b"PAR1")
     os.close(reader)
     assert pipe.is_fifo()
-
-
-def test_a_pipe_without_a_name_is_written_into() -> None:
     reader, writer = os.pipe()
     write_text("nothing to see", Path(f"/dev/fd/{writer}"))
     assert os.read(reader, 100) == b"nothing to see"

@@ -36,13 +36,10 @@ NOW = datetime(2026, 11, 1, tzinfo=UTC)
 UTIL = "DCGM_FI_DEV_GPU_UTIL"
 
 HEALTHY: dict[str, set[str]] = {
-    REQUESTS: {"namespace", "pod", "uid", "resource"},
-    **{need.metric: set(need.labels) for need in NEEDS},
-    "kube_pod_info": {"node", "uid"},
-    "kube_node_labels": {fact.labels[0] for fact in NODE_FACTS},
-    POD_LABELS: {"label_app"},
+    REQUESTS: {"namespace", "pod", "uid", "resource"}, **{need.metric: set(need.labels) for need in NEEDS},
+    "kube_pod_info": {"node", "uid"}, "kube_node_labels": {fact.labels[0] for fact in NODE_FACTS}, POD_LABELS: {"label_app"},
     UTIL: {"gpu", "UUID", "exported_pod"},
-}
+}  # fmt: skip
 
 
 def without(metric: str) -> dict[str, set[str]]:
@@ -105,13 +102,11 @@ def problems(server: Any, config: Config | None = None) -> dict[str, Check]:
     return checks
 
 
-def test_a_healthy_server() -> None:
+def test_a_healthy_server_and_one_that_does_not_answer() -> None:
     checks = examine(Server(HEALTHY))
     assert {check.status for check in checks} == {Status.ok}
     assert checks[0].found == "answers, version 3.1.0, keeps 15d"
 
-
-def test_a_server_that_does_not_answer_is_one_failure() -> None:
     def down(path: str, params: Mapping[str, str]) -> Any:
         raise SourceError("nothing answers", "start it")
 
@@ -152,8 +147,13 @@ def test_what_a_server_lacks(server: Server, subject: str, status: Status, text:
     assert subject != "kube_node_labels" or check.fix == NODE_LABELS_FIX
 
 
-def test_mig_instances_have_their_own_metric() -> None:
+def test_mig_instances_have_a_metric_and_reservations_annotations_of_their_own() -> None:
     assert problems(Server(HEALTHY | {UTIL: {"GPU_I_ID", "exported_pod"}, MIG: {"GPU_I_ID"}})) == {}
+    reserved = {**HEALTHY, RESERVATIONS: {"namespace", "resource"}}
+    assert problems(Server(reserved))["kube_pod_annotations"].fix == (
+        "kube-state-metrics --metric-annotations-allowlist=pods=[gpu-fraction,gpu-memory,gpu-fraction-num-devices]"
+    )
+    assert not problems(Server({**reserved, "kube_pod_annotations": {"annotation_gpu_memory"}}))
 
 
 @pytest.mark.parametrize("days", [0.5, 3, 12, 200])
@@ -167,14 +167,11 @@ def test_data_that_ends_in_the_past_is_one_finding(days: float) -> None:
     assert all(abs(int(looked) - end.timestamp()) <= 600 for looked in server.looked)
 
 
-def test_a_server_is_looked_at_now_where_its_data_goes_on() -> None:
+def test_an_exporter_or_a_cluster_that_fell_silent_unless_it_is_declared() -> None:
     server = Server(HEALTHY, until={"kube": {"": NOW - timedelta(minutes=7)}})
     checks = {check.subject: check for check in examine(server)}
     assert checks["time"].found == "looked at 2026-11-01T00:00:00Z and the day before, data until then"
     assert len(server.looked) == 1
-
-
-def test_one_of_two_exporters_fell_silent() -> None:
     since = NOW - timedelta(days=3)
     states = problems(Server(HEALTHY, until={"kube": {"": since}}))
     assert list(states) == ["kube-state-metrics"] and "silent since 2026-10-29T00:0" in states["kube-state-metrics"].found
@@ -182,15 +179,12 @@ def test_one_of_two_exporters_fell_silent() -> None:
     assert list(activity) == [UTIL] and "unmeasured since then" in activity[UTIL].found
     none = problems(Server(HEALTHY, until={"kube": {}}))
     assert list(none) == ["kube-state-metrics"] and "no sample" in none["kube-state-metrics"].found
-
-
-def test_a_cluster_that_lags_unless_it_is_declared() -> None:
     server = Server(HEALTHY, until={"kube": {"a": NOW, "b": NOW - timedelta(hours=5)}})
     assert "b: nothing since 2026-10-31T19:0" in problems(server)["clusters"].found
     assert problems(server, Config(clusters=[ClusterHours(name="b", until=NOW)])) == {}
 
 
-def test_shards_of_kube_state_metrics() -> None:
+def test_shards_and_servers_that_answer_in_part() -> None:
     total, heard, targets = "total_shards", "kube_state_metrics_shard_ordinal", "kube_pod_info"
     whole = {total: {"a": 3}, heard: {"a": 3}, targets: {"a": 3}}
     assert problems(Server(HEALTHY, numbers=whole)) == {}
@@ -198,16 +192,6 @@ def test_shards_of_kube_state_metrics() -> None:
     assert lost.status is Status.fail and "2 of 3 shards" in lost.found
     unknown = problems(Server(HEALTHY, numbers={targets: {"a": 3, "b": 1}}))["kube_state_metrics_total_shards"]
     assert unknown.status is Status.warn and "3 kube-state-metrics report pods of cluster a" in unknown.found
-
-
-@pytest.mark.parametrize(("minutes", "text"), [(1, None), (-1, None), (5, "5 minutes ahead"), (-300, "300 minutes behind")])
-def test_clocks_that_differ(minutes: int, text: str | None) -> None:
-    checks = problems(Server(HEALTHY, clock=timedelta(minutes=minutes)))
-    assert list(checks) == (["clock"] if text else [])
-    assert text is None or text in checks["clock"].found
-
-
-def test_servers_that_answer_in_part() -> None:
     ((subject, check),) = problems(Server(HEALTHY, numbers={"stores": {}})).items()
     assert subject == "stores" and "no answer from b:10901" in check.found
     accepted = PrometheusSource(name="main", partial_response="accept")
@@ -222,6 +206,13 @@ def test_servers_that_answer_in_part() -> None:
     assert [check.fix for check in examine(partial) if check.status is Status.fail] == ['partial_response = "accept"']
 
 
+@pytest.mark.parametrize(("minutes", "text"), [(1, None), (-1, None), (5, "5 minutes ahead"), (-300, "300 minutes behind")])
+def test_clocks_that_differ(minutes: int, text: str | None) -> None:
+    checks = problems(Server(HEALTHY, clock=timedelta(minutes=minutes)))
+    assert list(checks) == (["clock"] if text else [])
+    assert text is None or text in checks["clock"].found
+
+
 @pytest.mark.parametrize("fact", NODE_FACTS, ids=lambda fact: str(fact.name))
 def test_each_fact_about_nodes_that_no_label_tells(fact: Any) -> None:
     left = HEALTHY["kube_node_labels"] - set(fact.labels)
@@ -229,15 +220,12 @@ def test_each_fact_about_nodes_that_no_label_tells(fact: Any) -> None:
     assert list(problems(Server(HEALTHY | {"kube_node_labels": left}))) == missing
 
 
-def test_the_facts_name_every_node_label_that_is_read() -> None:
+def test_what_labels_are_read_is_known() -> None:
     package = Path(__file__).parents[2] / "gpucost"
     files = [file for stage in ("inventory", "price") for file in (package / stage).glob("*.sql")]
     texts = [file.read_text() for file in files if file.stem not in {"41_allocation_devices", "43_workload_types"}]
     read = {name for text in texts for name in re.findall(r"labels\['(label_\w+)'\]", text)}
     assert read == {label for fact in NODE_FACTS for label in fact.labels}
-
-
-def test_labels_that_tell_what_workloads_are_for() -> None:
     text = (Path(__file__).parents[2] / "gpucost" / "inventory" / "43_workload_types.sql").read_text()
     read = set(re.findall(r"labels\['(label_\w+)'\]", text))
     assert read <= {label_name(label) for label in TYPE_LABELS}
@@ -245,14 +233,6 @@ def test_labels_that_tell_what_workloads_are_for() -> None:
     (check,) = problems(silent, Config(team_labels=TeamLabels(pod="my-team/name"))).values()
     assert check.status is Status.warn and check.subject == "kube_pod_labels: workload type"
     assert check.fix == f"kube-state-metrics --metric-labels-allowlist=pods=[my-team/name,{','.join(TYPE_LABELS)}]"
-
-
-def test_fractions_that_are_not_exported_where_gpus_are_reserved() -> None:
-    reserved = {**HEALTHY, RESERVATIONS: {"namespace", "resource"}}
-    assert problems(Server(reserved))["kube_pod_annotations"].fix == (
-        "kube-state-metrics --metric-annotations-allowlist=pods=[gpu-fraction,gpu-memory,gpu-fraction-num-devices]"
-    )
-    assert not problems(Server({**reserved, "kube_pod_annotations": {"annotation_gpu_memory"}}))
 
 
 def test_the_connection_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -395,8 +375,7 @@ def test_the_command_ends_with_1_and_gives_a_fix_for_each_problem(tmp_path: Path
     monkeypatch.setenv("NO_COLOR", "1")
     Path("gpucost.toml").write_text('[prometheus]\nurl = "http://127.0.0.1:1"\n')
     result = doctor()
-    assert result.exit_code == 1
-    assert "✗ fail  http://127.0.0.1:1: nothing answers at http://127.0.0.1:1" in result.stdout
+    assert result.exit_code == 1 and "✗ fail  http://127.0.0.1:1: nothing answers at http://127.0.0.1:1" in result.stdout
     assert result.stdout.count("fix: ") == 2
     assert "✓" not in doctor("-q").stdout
     answer = json.loads(doctor("--format", "json").stdout)

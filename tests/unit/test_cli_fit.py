@@ -27,24 +27,18 @@ def table(width: int | None, weights: list[int]) -> str:
     return render_rows(*fitted(COLUMNS, ROWS, weights, width), RowFormat.table)
 
 
-def test_what_has_room_stays_as_it_is() -> None:
+def test_the_heaviest_column_goes_first_and_is_named() -> None:
     assert fitted(COLUMNS, ROWS, [0] * 5, None) == fitted(COLUMNS, ROWS, [0] * 5, 110) == (COLUMNS, ROWS)
+    assert fitted(COLUMNS, ROWS, [0, 0, 0, 2, 3], 78)[0] == ["price", "place", "instance type"]
+    assert fitted(COLUMNS, ROWS, [0, 0, 0, 1, 2], 80)[0] == ["price", "place", "instance type", "why"]
+    shown, _ = fitted(COLUMNS, ROWS, [0, 0, 0, 2, 3], 78)
+    assert left_out(COLUMNS, shown) == "Left out for lack of room: why, note; --format json has all."
+    assert not left_out(COLUMNS, COLUMNS)
 
 
 @pytest.mark.parametrize("width", [60, 70, 80, 90, 100])
 def test_lines_are_no_longer_than_the_width(width: int) -> None:
     assert max(map(len, table(width, [0, 0, 0, 0, 1]).splitlines())) <= width
-
-
-def test_the_heaviest_column_goes_first() -> None:
-    assert fitted(COLUMNS, ROWS, [0, 0, 0, 2, 3], 78)[0] == ["price", "place", "instance type"]
-    assert fitted(COLUMNS, ROWS, [0, 0, 0, 1, 2], 80)[0] == ["price", "place", "instance type", "why"]
-
-
-def test_what_has_no_room_is_named() -> None:
-    shown, _ = fitted(COLUMNS, ROWS, [0, 0, 0, 2, 3], 78)
-    assert left_out(COLUMNS, shown) == "Left out for lack of room: why, note; --format json has all."
-    assert not left_out(COLUMNS, COLUMNS)
 
 
 def test_texts_break_between_words_and_only_then_within() -> None:

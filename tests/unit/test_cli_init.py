@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import json
-import threading
-from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
-from urllib.parse import urlsplit
 
 import pytest
-from typer.testing import CliRunner
 
 from gpucost import discover
-from gpucost.cli.app import app
 from gpucost.config.load import load_config
+from tests.unit.command import call
+from tests.unit.test_collect_http import Fake, Question, Reply, fake, fakes
+
+__all__ = ["fake", "fakes"]  # fixtures
 
 PAGES: dict[str, object] = {
     "/api/v1/query": {"resultType": "scalar", "result": [1, "1"]},
@@ -23,31 +20,13 @@ PAGES: dict[str, object] = {
 }
 
 
-def serve(pages: dict[str, object], status: int = 200) -> Iterator[str]:
-    class Handler(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            path = urlsplit(self.path).path
-            self.send_response(status if path in pages else 404)
-            self.end_headers()
-            self.wfile.write(json.dumps({"status": "success", "data": pages.get(path)}).encode())
+def serve(fake: Fake, pages: dict[str, object], status: int = 200) -> str:
+    def page(question: Question) -> Reply:
+        data = next((data for path, data in pages.items() if question.path.partition("?")[0].endswith(path)), None)
+        return Reply(status if data else 404, {"status": "success", "data": data})
 
-        def log_message(self, format: str, *args: object) -> None:
-            """Keep the test's output clean."""
-
-    server = HTTPServer(("127.0.0.1", 0), Handler)
-    threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
-    yield f"http://127.0.0.1:{server.server_port}"
-    server.shutdown()
-
-
-@pytest.fixture
-def prometheus() -> Iterator[str]:
-    yield from serve(PAGES)
-
-
-@pytest.fixture
-def locked() -> Iterator[str]:
-    yield from serve(PAGES, 401)
+    fake.trick = page
+    return fake.url
 
 
 @pytest.fixture
@@ -60,15 +39,10 @@ def work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def init(*words: str, code: int = 0) -> tuple[str, str]:
-    result = CliRunner().invoke(app, ["init", *words])
-    assert result.exit_code == code, result.output
-    return result.stdout, result.stderr
-
-
-def test_what_is_found_is_written(work: Path, prometheus: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_found_is_written(work: Path, fake: Fake, monkeypatch: pytest.MonkeyPatch) -> None:
+    prometheus = serve(fake, PAGES)
     monkeypatch.setenv("PROMETHEUS_URL", prometheus + "/")
-    out, err = init()
+    out, err = call("init")
     assert out == "wrote gpucost.toml\n"
     assert f"found {prometheus}, version 3.1.0" in err
     assert "forgets after 15d" in err
@@ -81,55 +55,45 @@ def test_what_is_found_is_written(work: Path, prometheus: str, monkeypatch: pyte
 
 
 def test_yes_takes_the_default_where_nothing_is_found(work: Path) -> None:
-    _, err = init("--yes")
+    _, err = call("init", "--yes")
     assert "found no Prometheus" in err
     assert "by default after 15 days" in err
     assert load_config(environ={}, cwd=work).prometheus[0].url == discover.LOCAL
 
 
 def test_a_given_url_and_store_and_file(work: Path) -> None:
-    init("--url", "https://prometheus.example.invalid/", "--store", 'odd "name".duckdb', "--config", "etc/costs.toml")
+    call("init", "--url", "https://prometheus.example.invalid/", "--store", 'odd "name".duckdb', "--config", "etc/costs.toml")
     config = load_config(Path("etc/costs.toml"), environ={}, cwd=work)
     assert config.prometheus[0].url == "https://prometheus.example.invalid"
     assert config.store == work / "etc" / 'odd "name".duckdb'
 
 
-def test_a_server_that_wants_a_login_counts_as_found(work: Path, locked: str) -> None:
-    assert "wants a login" in init("--url", locked)[1]
+def test_a_server_that_wants_a_login_counts_as_found_and_something_else_does_not(work: Path, fake: Fake) -> None:
+    assert "wants a login" in call("init", "--url", serve(fake, PAGES, 401))[1]
+    assert discover.probe(serve(fake, {"/api/v1/query": "hello"})) is None
 
 
 def test_nothing_is_overwritten_without_force(work: Path) -> None:
     (work / "gpucost.toml").write_text("# mine")
-    assert "--force" in init("--yes", code=1)[1]
+    assert "--force" in call("init", "--yes", code=1)[1]
     assert (work / "gpucost.toml").read_text() == "# mine"
-    init("--yes", "--force")
+    call("init", "--yes", "--force")
     assert (work / "gpucost.toml").read_text() != "# mine"
 
 
-def test_a_url_that_cannot_be_used_is_refused(work: Path) -> None:
-    assert "http://" in init("--url", "prometheus:9090", code=1)[1]
+def test_a_url_that_cannot_be_used_is_refused_and_no_password_told(work: Path) -> None:
+    assert "http://" in call("init", "--url", "prometheus:9090", code=1)[1]
     assert not (work / "gpucost.toml").exists()
-
-
-def test_a_password_in_the_url_is_not_told(work: Path) -> None:
-    out, err = init("--url", "http://user:sek/r@et@127.0.0.1:1", code=1)
+    out, err = call("init", "--url", "http://user:sek/r@et@127.0.0.1:1", code=1)
     assert "http://***@127.0.0.1:1 cannot be used" in err
     assert "sek" not in out + err and "r@et" not in out + err
 
 
-def test_candidates() -> None:
+def test_candidates_and_time_zones_of_the_surroundings(tmp_path: Path) -> None:
     found = discover.candidates({"PROMETHEUS_URL": "prom:9090/", "KUBERNETES_SERVICE_HOST": "10.0.0.1"})
     assert found[:2] == ["http://prom:9090", discover.LOCAL]
     assert set(discover.IN_CLUSTER) < set(found)
     assert discover.candidates({}) == [discover.LOCAL]
-
-
-def test_something_else_on_the_port_is_no_prometheus() -> None:
-    for url in serve({"/api/v1/query": "hello"}):
-        assert discover.probe(url) is None
-
-
-def test_timezone(tmp_path: Path) -> None:
     assert discover.timezone({"TZ": ":Asia/Tokyo"}, tmp_path) == "Asia/Tokyo"
     assert discover.timezone({"TZ": "CET-1CEST"}, tmp_path) == "UTC"
     (tmp_path / "timezone").write_text("Europe/Paris\n")

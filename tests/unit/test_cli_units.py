@@ -19,21 +19,17 @@ from tests.replay.work import counter, put, stored, training
 
 MONTH = Period(datetime(2026, 10, 1, tzinfo=UTC), datetime(2026, 11, 1, tzinfo=UTC))
 TOKENS = {
-    "namespace": "inference",
-    "workload": "Deployment/a-chat-api-with-a-long-name",
-    "model": "llama-3-8b-instruct",
-    "prompt_tokens": 3012918480,
-    "generation_tokens": 826621224,
-    "cost": Decimal("2624.98"),
+    "namespace": "inference", "workload": "Deployment/a-chat-api-with-a-long-name", "model": "llama-3-8b-instruct",
+    "prompt_tokens": 3012918480, "generation_tokens": 826621224, "cost": Decimal("2624.98"),
     "cost_per_million_tokens": Decimal("0.683663"),
-}
+}  # fmt: skip
 
 
 def table(view: UnitView, width: int | None = None, most: int | None = None) -> str:
     return render(document(view, most=most), width, color=False)
 
 
-def test_the_price_of_the_unit_is_never_left_out() -> None:
+def test_tables_of_units_keep_prices_the_dearest_rows_and_local_moments() -> None:
     ask = UnitQuery(MONTH, "October 2026", ZoneInfo("UTC"), "USD")
     view = UnitView("s", "Cost per million tokens", ask, [TOKENS], {"cost": Decimal("2624.98")}, {}, {"rows": tuple(TOKENS)})
     narrow = table(view, 80)
@@ -41,9 +37,6 @@ def test_the_price_of_the_unit_is_never_left_out() -> None:
     assert max(map(len, narrow.splitlines())) <= 80
     assert "3,012,918,480       826,621,224  $2,624.98      $0.6837" in table(view, 160)
     assert "Cost  $2,624.98" in table(view, 160)
-
-
-def test_only_the_dearest_rows_are_listed_where_there_are_many() -> None:
     rows = [{"name": f"job-{number}", "status": None, "cost": Decimal(number)} for number in range(9, 0, -1)]
     ask = UnitQuery(MONTH, "October 2026", ZoneInfo("UTC"), "USD")
     view = UnitView("s", "Cost", ask, rows, {}, {}, {"rows": ("name", "status", "cost")})
@@ -52,6 +45,11 @@ def test_only_the_dearest_rows_are_listed_where_there_are_many() -> None:
     # nobody has one
     assert "Status" not in text
     assert "job-1" in render_rows(*document(view).flat, RowFormat.csv)
+    ask = UnitQuery(MONTH, "October 2026", ZoneInfo("Europe/Berlin"), "USD")
+    rows = [{"epoch": 1, "from": "2026-10-12T22:30:00Z"}]
+    view = UnitView("s", "Cost", ask, rows, {}, {}, {"rows": ("epoch", "from")})
+    assert "2026-10-13 00:30" in table(view)
+    assert "2026-10-12T22:30:00Z" in render_rows(*document(view).flat, RowFormat.csv)
 
 
 def test_a_period_that_holds_nothing_is_no_answer(tmp_path: Path) -> None:
@@ -59,13 +57,4 @@ def test_a_period_that_holds_nothing_is_no_answer(tmp_path: Path) -> None:
     put(store, [(counter("epoch", "run-a-0"), [(0, 0), (3, 1)])], 4)
     config = next(tmp_path.glob("*.toml"))
     result = CliRunner().invoke(app, ["unit", "epoch", "--config", str(config), "--month", "2020-01"])
-    assert result.exit_code == 1
-    assert "there is no data for January 2020" in result.stderr
-
-
-def test_moments_are_local_in_tables_and_utc_elsewhere() -> None:
-    ask = UnitQuery(MONTH, "October 2026", ZoneInfo("Europe/Berlin"), "USD")
-    rows = [{"epoch": 1, "from": "2026-10-12T22:30:00Z"}]
-    view = UnitView("s", "Cost", ask, rows, {}, {}, {"rows": ("epoch", "from")})
-    assert "2026-10-13 00:30" in table(view)
-    assert "2026-10-12T22:30:00Z" in render_rows(*document(view).flat, RowFormat.csv)
+    assert result.exit_code == 1 and "there is no data for January 2020" in result.stderr

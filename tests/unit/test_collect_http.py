@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import re
+import signal
+import subprocess
+import sys
+import threading
+import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from functools import partial
 from http.server import BaseHTTPRequestHandler
 from itertools import cycle
 from pathlib import Path
@@ -20,7 +25,7 @@ import pytest
 
 from gpucost import pipeline
 from gpucost.collect.base import CollectResult
-from gpucost.collect.prometheus.client import Retries
+from gpucost.collect.prometheus.client import PrometheusClient, Retries
 from gpucost.collect.prometheus.collector import collect_prometheus
 from gpucost.collect.prometheus.queries import DCGM_FIX, KSM_FIX, NODE_LABELS_FIX
 from gpucost.config.model import Activity, BasicAuth, Config, Idle, PrometheusSource
@@ -347,7 +352,7 @@ def test_a_killed_run_until_now_takes_its_last_hour_up_again(fake: Fake, tmp_pat
     store, source = Store(tmp_path / "s.duckdb"), PrometheusSource(url=fake.url)
     began = datetime.now(UTC).replace(microsecond=0)
     first, later = began - timedelta(hours=3), began + timedelta(minutes=70)
-    run = partial(collect_prometheus, source, store, activity=Activity(), idle=Idle(), retries=QUICK)
+    run = functools.partial(collect_prometheus, source, store, activity=Activity(), idle=Idle(), retries=QUICK)
     run(period=Period(first, began), now=began)
     with store.write() as con:
         con.execute("UPDATE collect_runs SET finished_at = NULL")
@@ -455,3 +460,70 @@ def test_hours_of_partial_answers_are_marked_and_asked_for_again(fake: Fake, tmp
     assert partial_hours()[-1] == -16
     assert [row for row in blocks(tmp_path) if 0 <= row[0] < 8] == FULL
     assert run(9.1).asked_again == 0
+
+
+BUSY = Reply(503, b"", {"Retry-After": "60"})
+
+
+def test_closing_ends_a_pause(fake: Fake) -> None:
+    fake.trick = lambda _: BUSY
+    client = PrometheusClient(PrometheusSource(url=fake.url))
+    errors: list[Exception] = []
+
+    def ask() -> None:
+        try:
+            client.matrix("m", "m[60000ms]", 0)
+        except SourceError as error:
+            errors.append(error)
+
+    thread = threading.Thread(target=ask)
+    thread.start()
+    deadline = time.monotonic() + 10
+    while not fake.queries and time.monotonic() < deadline:
+        time.sleep(0.01)
+    time.sleep(0.1)
+    client.close()
+    thread.join(timeout=5)
+    assert not thread.is_alive()
+    assert len(errors) == 1 and len(fake.queries) == 1
+
+
+def test_a_server_is_waited_for_as_long_as_it_asks(fake: Fake) -> None:
+    fake.trick = lambda _: BUSY
+    pauses: list[float | None] = []
+
+    class Impatient(threading.Event):
+        def wait(self, timeout: float | None = None) -> bool:
+            pauses.append(timeout)
+            return False
+
+    client = PrometheusClient(PrometheusSource(url=fake.url), Retries(attempts=2, initial=0, longest=0, jitter=0))
+    client._stop = Impatient()
+    with pytest.raises(SourceError, match="tried 2 times"):
+        client.value("1", 0)
+    assert pauses == [60] and len(fake.queries) == 2
+
+
+def test_ctrl_c_does_not_wait_for_a_silent_server(fake: Fake, tmp_path: Path) -> None:
+    silent = threading.Event()
+
+    def mute(question: Question) -> bool:
+        if question.is_range:
+            silent.set()
+            time.sleep(300)
+        return question.is_range
+
+    fake.trick = mute
+    (tmp_path / "gpucost.toml").write_text(f'[prometheus]\nurl = "{fake.url}"\n')
+    command = [sys.executable, "-m", "gpucost", "collect", "prometheus", "--from", "2026-01-01", "--to", "2026-01-02", "--config"]
+    # a run started in the background hands on that SIGINT is ignored
+    heard = functools.partial(signal.signal, signal.SIGINT, signal.SIG_DFL)
+    process = subprocess.Popen([*command, str(tmp_path / "gpucost.toml")], stderr=subprocess.PIPE, text=True, preexec_fn=heard)
+    try:
+        assert silent.wait(120)
+        process.send_signal(signal.SIGINT)
+        assert "interrupted" in process.communicate(timeout=120)[1]
+        assert process.returncode == 130
+    finally:
+        process.kill()
+        process.wait()

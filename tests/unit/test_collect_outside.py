@@ -112,10 +112,15 @@ def test_servers_are_asked_not_to_answer_in_part(open_client: Open) -> None:
     assert len(paths) == 10 and whole == paths[:5] and all("max_source_resolution=0s" in path for path in paths)
 
 
-def test_a_server_that_refuses_unknown_parameters_is_asked_without_them(open_client: Open) -> None:
+def test_parameters_that_a_server_refuses_are_left_out_and_samples_from_the_future_are_garbled(open_client: Open) -> None:
     refusal = Reply(400, {"error": {"message": 'Unknown name "partial_response": Cannot bind query parameter.'}})
     with open_client(lambda question: "partial_response" in question.path and refusal, QUICK) as client:
         assert client.value("vector(1)", T0) == 60
+    with (
+        open_client(lambda question: Reply(200, question.document(at=question.at + MS_PER_HOUR))) as client,
+        pytest.raises(SourceError, match="after the time that was asked for"),
+    ):
+        client.matrix("m", "m[60000ms]", T0)
 
 
 @pytest.mark.parametrize(
@@ -236,17 +241,12 @@ def test_of_an_error_only_the_beginning_is_read(ask: Ask, beginning: bytes, open
 
 
 GARBLED = [
-    b'{"status":"success","data":',
-    b'{"status":"success","data":"\xff"}',
-    b'{"status":"suc\x00cess","data":[]}',
+    b'{"status":"success","data":', b'{"status":"success","data":"\xff"}', b'{"status":"suc\x00cess","data":[]}',
     b'{"status":"success","data":{"resultType":"vector","result":[{"metric":{},"value":[1,"x"]}]}}',
     b'{"status":"success","data":{"resultType":"matrix","result":[{"metric":{"a":"\xc3"},"values":[[1,"1"]]}]}}',
-    b'{"status":"error","error":"no"}',
-    b'{"status":"success","data":' + b"[" * 100_000,
-    b'{"status":"success","data":5}',
-    b"{",
-    b"",
-]
+    b'{"status":"error","error":"no"}', b'{"status":"success","data":' + b"[" * 100_000, b'{"status":"success","data":5}',
+    b"{", b"",
+]  # fmt: skip
 
 
 @pytest.mark.parametrize("ask", ASKS[:2])
@@ -269,14 +269,6 @@ def test_one_garbled_window_does_not_keep_the_others(fake: Fake, tmp_path: Path)
     (failed,) = collect(fake, tmp_path, max_samples=1000).failed_windows
     assert "no number" in failed.error and failed.command
     assert set(blocks(tmp_path)) < set(FULL) and len(blocks(tmp_path)) >= 4
-
-
-def test_samples_from_the_future_are_garbled(open_client: Open) -> None:
-    with (
-        open_client(lambda question: Reply(200, question.document(at=question.at + MS_PER_HOUR))) as client,
-        pytest.raises(SourceError, match="after the time that was asked for"),
-    ):
-        client.matrix("m", "m[60000ms]", T0)
 
 
 def test_series_that_come_twice_and_in_disorder_count_once(fakes: Callable[[], Fake], tmp_path: Path) -> None:

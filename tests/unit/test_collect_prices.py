@@ -93,7 +93,7 @@ def test_units_tiers_and_free_skus_of_google() -> None:
     assert price(unit="GiBy") is None
 
 
-def test_names_of_families_and_components() -> None:
+def test_names_of_families_components_regions_and_machines() -> None:
     assert [family_of(name) for name in ("a3-megagpu-8g", "a3-ultragpu-8g", "a3-highgpu-1g", "g2-standard-4")] == [
         "a3plus",
         "a3ultra",
@@ -103,6 +103,14 @@ def test_names_of_families_and_components() -> None:
     units = {"a2/cpu": ("cpu", "a2"), "a2/memory_gib": ("memory_gib", "a2"), "gpu/L4": ("gpu", "L4")}
     assert [PriceUnit(*unit).component for unit in units.values()] == list(units)
     assert PriceUnit("local_ssd_gib", "").component == "local_ssd_gib"
+    spelled = {"us-east-1": "aws", "us-gov-west-1": "aws", "ap-southeast-7": "aws", "us-central1": "gcp", "africa-south1": "gcp"}
+    spelled |= {"northamerica-northeast1": "gcp", "eastus": "azure", "westus3": "azure", "germanywestcentral": "azure"}
+    for region, owner in spelled.items():
+        assert [name for name in ("aws", "gcp", "azure") if is_region_of(name, region)] == [owner], region
+    ultra = known_types("gcp")["a2-ultragpu-2g"]
+    assert (ultra.gpu_model, ultra.gpu_count, ultra.vcpus) == ("A100-SXM4-80GB", Decimal(2), Decimal(24))
+    assert (ultra.memory_gib, ultra.local_ssd_gib) == (Decimal(340), Decimal(750))
+    assert gpu_model("unheard of", "NVIDIA H100 80GB HBM3") == "H100-80GB-HBM3"
 
 
 def ec2(name: str, info: str, kind: str, **device: Any) -> InstanceType | None:
@@ -110,7 +118,7 @@ def ec2(name: str, info: str, kind: str, **device: Any) -> InstanceType | None:
     return accelerated({"InstanceType": name, **size, info: {kind: [device]}})
 
 
-def test_gpus_that_ec2_counts_as_none() -> None:
+def test_names_and_counts_that_ec2_gives_accelerators() -> None:
     part = {"Name": "L4", "Count": 0, "MemoryInfo": {"SizeInMiB": 2861}}
     partition = ec2("g6f.large", "GpuInfo", "Gpus", **part, LogicalGpuCount=1, GpuPartitionSize=0.125)
     assert partition is not None and (partition.gpu_model, partition.gpu_count, partition.gpu_memory_mib) == ("L4", 0.125, 2861)
@@ -119,8 +127,6 @@ def test_gpus_that_ec2_counts_as_none() -> None:
     by_memory = ec2("g99f.large", "GpuInfo", "Gpus", Name="L4", Count=0, MemoryInfo={"SizeInMiB": 5722})
     assert by_memory is not None and by_memory.gpu_count == 0.25
 
-
-def test_names_that_ec2_gives_accelerators() -> None:
     def model(info: str, kind: str, name: str, memory: int) -> str:
         instance_type = ec2("x99.xlarge", info, kind, Name=name, Count=1, MemoryInfo={"SizeInMiB": memory})
         assert instance_type is not None and instance_type.gpu_count == 1
@@ -137,7 +143,7 @@ def test_names_that_ec2_gives_accelerators() -> None:
     assert accelerated({"InstanceType": "m7i.large", "MemoryInfo": {"SizeInMiB": 8192}}) is None
 
 
-def test_upfront_payments_are_spread_over_the_term() -> None:
+def test_upfront_payments_are_spread_over_the_term_and_plans_have_rates() -> None:
     terms = [("3yr", "standard", "Partial Upfront", "262800", "10.5"), ("1yr", "standard", "All Upfront", "8760", "0")]
     sold = aws_product("p5.48xlarge", "us-east-1", "55.04", terms)
     product = json.dumps(sold | {"terms": sold["terms"] | {"FlatRate": {"x": {"effectiveDate": "2026-01-01T00:00:00Z"}}}})
@@ -145,6 +151,13 @@ def test_upfront_payments_are_spread_over_the_term() -> None:
     assert prices == {0: Decimal("55.04"), 3: Decimal("20.5"), 1: Decimal(1)}
     assert not list(product_prices(product, "us-east-1", {"p4d.24xlarge"}, DAY))
     assert not list(product_prices(product, "us-east-1", {"p5.48xlarge"}, date(2026, 10, 31)))  # not begun
+    price = plan_price(
+        aws_rate("g5.xlarge", "us-east-1", "0.7", plan="EC2Instance", payment="All Upfront", years=3), {"g5.xlarge"}
+    )
+    assert (price.term_years, price.payment_option, price.offering) == (3, "all_upfront", "ec2_instance")
+    assert plan_price(aws_rate("g5.xlarge", "us-east-1", "0.7", plan="SageMaker"), {"g5.xlarge"}) is None
+    with pytest.raises(SourceError, match="cannot be read"):
+        plan_price({"rate": "1"}, {"g5.xlarge"})
 
 
 @pytest.mark.parametrize(
@@ -157,26 +170,13 @@ def test_a_product_that_is_none(broken: Any) -> None:
         list(product_prices(json.dumps(broken), "us-east-1", {"p5.48xlarge"}, DAY))
 
 
-def test_rates_of_savings_plans() -> None:
-    price = plan_price(
-        aws_rate("g5.xlarge", "us-east-1", "0.7", plan="EC2Instance", payment="All Upfront", years=3), {"g5.xlarge"}
-    )
-    assert price is not None
-    assert (price.term_years, price.payment_option, price.offering) == (3, "all_upfront", "ec2_instance")
-    assert plan_price(aws_rate("g5.xlarge", "us-east-1", "0.7", plan="SageMaker"), {"g5.xlarge"}) is None
-    with pytest.raises(SourceError, match="cannot be read"):
-        plan_price({"rate": "1"}, {"g5.xlarge"})
-
-
-def test_items_of_azure_that_are_broken() -> None:
+def test_items_of_azure_that_are_broken_or_placeholders() -> None:
     with pytest.raises(SourceError, match="cannot be read"):
         list(item_prices(azure_item("Standard_NC6s_v3", "eastus", 1.0, type="Reservation", reservationTerm="soon"), DAY))
     assert [p.purchase_option for p in item_prices(azure_item("Standard_NC6s_v3", "eastus", 1.0), DAY)] == ["on_demand"]
     assert not list(item_prices(azure_item("Standard_NC6s_v3", "eastus", 0.0), DAY))
     assert not list(item_prices(azure_item("Standard_NC6s_v3", "eastus", 1.0, effectiveEndDate="2026-11-01T00:00:00Z"), DAY))
 
-
-def test_spot_at_the_price_on_demand_is_a_placeholder_of_azure() -> None:
     def spot(name: str, region: str, price: float) -> Any:
         return azure_item(name, region, price, skuName=f"{name} Spot", meterName=f"{name} Spot")
 
@@ -189,20 +189,6 @@ def test_spot_at_the_price_on_demand_is_a_placeholder_of_azure() -> None:
         ("eastus2", "spot", 25.44),
         ("westus3", "on_demand", 84.8),
     ]
-
-
-def test_regions_say_whose_they_are() -> None:
-    spelled = {"us-east-1": "aws", "us-gov-west-1": "aws", "ap-southeast-7": "aws", "us-central1": "gcp", "africa-south1": "gcp"}
-    spelled |= {"northamerica-northeast1": "gcp", "eastus": "azure", "westus3": "azure", "germanywestcentral": "azure"}
-    for region, owner in spelled.items():
-        assert [name for name in ("aws", "gcp", "azure") if is_region_of(name, region)] == [owner], region
-
-
-def test_the_catalog_tells_what_machines_are_made_of() -> None:
-    ultra = known_types("gcp")["a2-ultragpu-2g"]
-    assert (ultra.gpu_model, ultra.gpu_count, ultra.vcpus) == ("A100-SXM4-80GB", Decimal(2), Decimal(24))
-    assert (ultra.memory_gib, ultra.local_ssd_gib) == (Decimal(340), Decimal(750))
-    assert gpu_model("unheard of", "NVIDIA H100 80GB HBM3") == "H100-80GB-HBM3"
 
 
 def list_price(price: str, **about: Any) -> ListPrice:

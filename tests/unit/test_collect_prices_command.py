@@ -5,17 +5,17 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import date
 from decimal import Decimal
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
-from typer.testing import CliRunner
 
-from gpucost.cli.app import app
 from gpucost.collect import prices
 from gpucost.collect.base import NoCredentials
 from gpucost.collect.prices import PriceResult, ReplacedPrices
 from gpucost.errors import SourceError
+from tests.unit.command import call
 
 DAY = date(2026, 11, 21)
 DONE = PriceResult("azure", DAY, ("eastus", "westus3"), prices=1234, priced_types=87)
@@ -49,10 +49,7 @@ def fake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Fake:
     return fake
 
 
-def collect(*words: str, code: int = 0) -> tuple[str, str]:
-    result = CliRunner().invoke(app, ["collect", "prices", *words])
-    assert result.exit_code == code, result.output
-    return result.stdout, result.stderr
+collect = partial(call, "collect", "prices")
 
 
 def test_all_clouds_by_default(fake: Fake) -> None:

@@ -52,13 +52,10 @@ def test_what_a_run_without_a_period_collects(
     assert default_spans(month_start, now, asked, loaded) == spans
 
 
-def test_what_lies_past_the_newest_sample_was_never_loaded() -> None:
+def test_nothing_is_loaded_past_the_newest_sample_and_no_clock_runs_behind_it() -> None:
     loaded = until([(0, 3 * H), (3 * H, 9 * H), (9 * H, 12 * H)], 5 * H + 9)
     assert merge(loaded) == [(0, 5 * H + 10)]
     assert default_spans(0, 7 * H, [(0, 12 * H)], loaded) == [(3 * H, 7 * H)]
-
-
-def test_a_clock_before_the_last_collected_hour_is_a_sentence() -> None:
     assert default_spans(10 * H, 20 * H, [], [(10 * H, 20 * H + 30)]) == [(18 * H, 20 * H)]
     with pytest.raises(SourceError, match="the clock says 1970-01-01T19:00:00Z, but the store holds data up to 1970-01-01T20:29"):
         default_spans(10 * H, 19 * H, [], [(10 * H, 20 * H + H // 2)])
@@ -95,12 +92,9 @@ def test_counts_agree_only_an_hour_apart_and_by_one_clock(tmp_path: Path) -> Non
     assert store.query("SELECT count(*) FROM asked_hours")[1] == [(1,)]
 
 
-def test_whole_hours_never_reach_into_the_future() -> None:
+def test_spans_are_cut_at_full_hours_and_never_reach_into_the_future() -> None:
     assert whole_hours([(H + 1, 2 * H + 1)], 2 * H + 30) == [(H, 2 * H + 30)]
     assert whole_hours([(H + 1, 2 * H + 1)], 9 * H) == [(H, 3 * H)]
-
-
-def test_halves_end_at_full_hours() -> None:
     assert halves((0, 5 * H)) == [(0, 2 * H), (2 * H, 5 * H)]
     assert halves((0, H)) == [(0, H)]
     assert halves((0, H + 1)) == [(0, H), (H, H + 1)]
@@ -119,21 +113,15 @@ def test_selectors_ask_for_each_metric_once() -> None:
     assert sum(s.scope == "activity" for s in selectors(same)) == 1
 
 
-def test_other_spellings_are_found() -> None:
+def test_selectors_know_other_spellings_are_quoted_bounded_and_cut_into_shards() -> None:
     device = selectors(Activity())[0]
     assert device.spelled({"dcgm_gpu_utilization", "up"}) == ["dcgm_gpu_utilization"]
     assert device.spelled({"dcgm_fi_dev_gpu_util"}) == ["dcgm_fi_dev_gpu_util"]
     assert device.spelled({"up"}) == []
     assert "DCGM_FI_DEV_GPU_UTIL" in device.spelled(None)
-
-
-def test_namespaces_are_quoted_and_bounded() -> None:
     pods = Selector("kube_pod_info", (), "pods", "uid")
     assert among(pods, "namespace", ["b", "a.b"]).text("x") == r'x{namespace=~"a\\.b|b"}'
     assert among(pods, "namespace", [f"n{i}" for i in range(1000)]) == pods
-
-
-def test_shards_cover_a_selector() -> None:
     shards = Selector("m", ('a="b"',), "pods", "uid").shards()
     assert len(shards) == 17
     assert shards[0].text("m") == 'm{a="b",uid=~"(?i).*0"}'

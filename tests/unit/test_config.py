@@ -57,13 +57,10 @@ def test_order_is_option_variable_file_user_file(home: Path) -> None:
     assert load(home, file, environ, store=Path("d.duckdb")).store == home / "work" / "d.duckdb"
 
 
-def test_xdg_config_home(home: Path) -> None:
+def test_a_file_is_found_by_xdg_config_home_an_option_or_a_variable(home: Path) -> None:
     (home / "xdg" / "gpucost").mkdir(parents=True)
     (home / "xdg" / "gpucost" / "gpucost.toml").write_text('currency = "EUR"')
     assert load(home, environ={"XDG_CONFIG_HOME": str(home / "xdg")}).currency == "EUR"
-
-
-def test_a_named_file_by_option_and_by_variable(home: Path) -> None:
     (home / "one.toml").write_text('currency = "EUR"')
     (home / "two.toml").write_text('currency = "GBP"')
     environ = {"GPUCOST_CONFIG": str(home / "one.toml")}
@@ -95,8 +92,10 @@ def test_nested_variables(home: Path) -> None:
     assert config.teams[0].namespaces == ["ml-*"]
 
 
-def test_variables_of_others_are_left_alone(home: Path) -> None:
+def test_variables_of_others_and_empty_ones_count_as_unset(home: Path) -> None:
     assert load(home, environ={"GPUCOST_PORT": "tcp://10.0.0.1:80", "GPUCOST_SERVICE_HOST": "10.0.0.1"}).currency == "USD"
+    environ = {"GPUCOST_STORE": "", "GPUCOST_TIMEZONE": "", "GPUCOST_PROMETHEUS__URL": ""}
+    assert load(home, 'timezone = "Asia/Tokyo"', environ) == load(home, 'timezone = "Asia/Tokyo"')
 
 
 @pytest.mark.parametrize(
@@ -114,11 +113,6 @@ def test_wrong_variables_are_named(home: Path, environ: Environ, expected: str) 
     assert expected in refused(home, 'timezone = "UTC"', environ)
 
 
-def test_a_variable_cannot_mean_one_of_several_servers(home: Path) -> None:
-    file = '[[prometheus]]\nurl = "http://a"\n[[prometheus]]\nurl = "http://b"'
-    assert "several [[prometheus]]" in refused(home, file, {"GPUCOST_PROMETHEUS__URL": "http://c"})
-
-
 def test_relative_paths_lie_beside_the_file(home: Path) -> None:
     (home / "etc").mkdir()
     (home / "etc" / "gpucost.toml").write_text('[prices]\nbook = "prices.csv"\n[prometheus]\nbearer_token_file = "~/token"')
@@ -128,7 +122,7 @@ def test_relative_paths_lie_beside_the_file(home: Path) -> None:
     assert config.prometheus[0].bearer_token_file == Path("~/token").expanduser()
 
 
-def test_every_path_in_the_model_is_resolved() -> None:
+def test_every_path_of_the_model_is_resolved_and_nested_keys_and_lines_are_known() -> None:
     def paths(section: Any) -> Iterator[str]:
         for name, info in section.model_fields.items():
             if inner := section_of(info.annotation):
@@ -137,12 +131,24 @@ def test_every_path_in_the_model_is_resolved() -> None:
                 yield name
 
     assert set(paths(Config)) == PATH_KEYS
+    assert {"store.path", "prometheus.url", "prometheus.tls.ca_file", "teams.namespaces"} <= set(all_keys(Config))
+    text = '# comment\na = 1\n[b.c]\n"d e".f = 2\n[[g]]\nh = 1\n[[g]]\n[g.i]\nj = 2  # x\n'
+    tomllib.loads(text)
+    assert line_numbers(text) == {
+        ("a",): 2, ("b", "c"): 3, ("b", "c", "d e", "f"): 4, ("g", 0): 5, ("g", 0, "h"): 6, ("g", 1): 7, ("g", 1, "i"): 8,
+        ("g", 1, "i", "j"): 9,
+    }  # fmt: skip
 
 
-def test_one_server_or_several(home: Path) -> None:
+def test_one_server_several_or_none_and_variables_that_mean_one(home: Path) -> None:
     assert [s.source for s in load(home, '[prometheus]\nurl = "http://a"').prometheus] == ["http://a"]
     several = load(home, '[[prometheus]]\nurl = "http://a"\nname = "a"\n[[prometheus]]\nurl = "http://b"\ncluster = "b"')
     assert [(s.source, s.cluster) for s in several.prometheus] == [("a", None), ("http://b", "b")]
+    assert load(home, "prometheus = []").prometheus == []
+    by_variable = load(home, "prometheus = []", {"GPUCOST_PROMETHEUS__URL": "http://a"})
+    assert [server.url for server in by_variable.prometheus] == ["http://a"]
+    file = '[[prometheus]]\nurl = "http://a"\n[[prometheus]]\nurl = "http://b"'
+    assert "several [[prometheus]]" in refused(home, file, {"GPUCOST_PROMETHEUS__URL": "http://c"})
 
 
 def test_all_wrong_keys_are_listed_with_their_lines(home: Path) -> None:
@@ -198,7 +204,7 @@ def test_secrets_in_the_file_are_refused_and_not_shown(home: Path, file: str, hi
         ('[[prometheus]]\nurl = "http://a"\n[[prometheus]]\nurl = "http://a/"', "two servers are called http://a"),
         ('[prometheus]\nbearer_token_env = "A"\nbearer_token_file = "b"', "one is enough"),
         ('[prometheus.tls]\nkey_file = "k"', "needs cert_file"),
-        ('[[teams]]\nname = "a"', "needs namespaces or labels"),
+        ('[[teams]]\nname = "a"', "needs namespaces or labels, or cost_categories"),
         ('[[units]]\nname = "file"\nunit = "epoch"\nmetric = "epoch"', "take another name"),
         ('[[units]]\nname = "a"\nunit = "epoch"', "needs one of metric and query"),
         ('[[units]]\nname = "a"\nunit = "request"\nmetric = "m"\nkind = "gauge"', "is for epochs"),
@@ -248,7 +254,7 @@ def test_each_wrong_word_on_coverage_is_one_line(home: Path, file: str, expected
     assert refused(home, file).splitlines()[1:] == ["  " + expected.replace("FILE", str(home / "work" / "gpucost.toml"))]
 
 
-def test_coverage_that_is_right(home: Path) -> None:
+def test_coverage_that_is_right_and_the_line_of_tables_on_one(home: Path) -> None:
     file = '[coverage]\nmax_bridge = "1440m"\n' + _SIGNED + 'from = "2026-09-01"\nto = 2026-09-01T00:00:01Z\n'
     config = load(home, file + _CLUSTER + 'until = 2026-09-01\nhours = ["Mon-Fri 00:00-24:00", "Sat 20:00-06:00"]')
     assert config.coverage.max_bridge_ms == 24 * 3_600_000
@@ -259,19 +265,20 @@ def test_coverage_that_is_right(home: Path) -> None:
     assert rows["coverage.accept[0].to"] == ('"2026-09-01 00:00:01+00:00"', f"{where}:7")
     assert rows["clusters[0].until"] == ('"2026-09-01"', f"{where}:10")
     assert "coverage.accept[0].start" not in rows
-
-
-def test_the_origin_of_tables_on_one_line_is_that_line(home: Path) -> None:
     config = load(home, 'clusters = [{ name = "a", from = 2026-09-01 }]')
     assert {origin for key, _, origin in resolved(config) if key.startswith("clusters")} == {
         f"{home / 'work' / 'gpucost.toml'}:1"
     }
 
 
-def test_a_file_that_is_no_text_is_refused(home: Path) -> None:
+def test_a_directory_or_a_file_that_is_no_text_is_refused(home: Path) -> None:
     (home / "work" / "gpucost.toml").write_bytes(b"\xff\xfe\x00")
     with pytest.raises(ConfigError, match="cannot read"):
         load(home)
+    (home / "gpucost.toml").mkdir()
+    for named in (None, home, home / "gpucost.toml"):
+        with pytest.raises(ConfigError, match="is a directory, not a config file"):
+            load_config(named, environ={"HOME": str(home)}, cwd=home)
 
 
 def test_resolved_says_where_each_value_comes_from_and_hides_headers(home: Path) -> None:
@@ -287,43 +294,6 @@ def test_resolved_says_where_each_value_comes_from_and_hides_headers(home: Path)
     assert rows["timezone"] == ('"UTC"', "default")
     assert rows["targets.efficiency"] == ("0.8", "default")
     assert "hunter2" not in str(rows)
-
-
-def test_line_numbers() -> None:
-    text = '# comment\na = 1\n[b.c]\n"d e".f = 2\n[[g]]\nh = 1\n[[g]]\n[g.i]\nj = 2  # x\n'
-    tomllib.loads(text)
-    assert line_numbers(text) == {
-        ("a",): 2,
-        ("b", "c"): 3,
-        ("b", "c", "d e", "f"): 4,
-        ("g", 0): 5,
-        ("g", 0, "h"): 6,
-        ("g", 1): 7,
-        ("g", 1, "i"): 8,
-        ("g", 1, "i", "j"): 9,
-    }
-
-
-def test_all_keys_names_nested_keys() -> None:
-    assert {"store.path", "prometheus.url", "prometheus.tls.ca_file", "teams.namespaces"} <= set(all_keys(Config))
-
-
-def test_no_server_at_all(home: Path) -> None:
-    assert load(home, "prometheus = []").prometheus == []
-    by_variable = load(home, "prometheus = []", {"GPUCOST_PROMETHEUS__URL": "http://a"})
-    assert [server.url for server in by_variable.prometheus] == ["http://a"]
-
-
-def test_an_empty_variable_counts_as_unset(home: Path) -> None:
-    environ = {"GPUCOST_STORE": "", "GPUCOST_TIMEZONE": "", "GPUCOST_PROMETHEUS__URL": ""}
-    assert load(home, 'timezone = "Asia/Tokyo"', environ) == load(home, 'timezone = "Asia/Tokyo"')
-
-
-def test_a_directory_is_no_config_file(home: Path) -> None:
-    (home / "gpucost.toml").mkdir()
-    for named in (None, home, home / "gpucost.toml"):
-        with pytest.raises(ConfigError, match="is a directory, not a config file"):
-            load_config(named, environ={"HOME": str(home)}, cwd=home)
 
 
 @pytest.mark.parametrize("url", ["http://user:sekret@host:1/x", "user:sekret@host", "https://u:sek/ret@host"])

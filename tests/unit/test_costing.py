@@ -29,7 +29,7 @@ def _node(name: str, price: str) -> Node:
     return Node(name, 8, 0, 10 * HOUR, (Price(Decimal(price), "option"),))
 
 
-def test_a_workload_of_two_teams_costs_what_both_pay() -> None:
+def test_fleets_cost_what_their_workloads_pay_and_do_not_mix() -> None:
     pods = (
         Pod("a", "Job/train", 4, 0, 10 * HOUR, team="vision", uid="1"),
         Pod("a", "Job/train", 2, 0, 10 * HOUR, team="nlp", uid="2"),
@@ -37,10 +37,7 @@ def test_a_workload_of_two_teams_costs_what_both_pay() -> None:
     costs = stage_cost(Fleet((_node("a", "8"),), pods))
     assert costs.by_workload == {("default", "default", "Job/train"): Decimal(60)}
     assert (costs.node_cost, costs.cost, costs.unallocated_cost) == (80, 60, 20)
-
-
-def test_fleets_side_by_side_do_not_mix() -> None:
-    """Of the same names, at the same time; one without a pod, one without a node."""
+    # Of the same names, at the same time; one without a pod, one without a node.
     held = Fleet((_node("a", "8"),), (Pod("a", "Job/train", 8, 0, 5 * HOUR, uid="1"),))
     empty, nothing = Fleet((_node("a", "2"),)), Fleet()
     result = costs_of(Config(), [held, empty, nothing])
@@ -64,16 +61,13 @@ def test_what_is_declared_is_what_inventory_leaves_of_nothing(monkeypatch: pytes
     assert stage_cost(fleet) == alone
 
 
-def test_each_declared_table_is_filled_by_one_stage() -> None:
+def test_declared_tables_are_filled_once_and_a_scratch_store_has_the_whole_schema() -> None:
     with scratch_store() as con:
         inventory.declare(con)
         declared = {name for (name,) in con.execute("SELECT table_name FROM duckdb_tables() WHERE temporary").fetchall()}
     stages = [file.read_text("utf-8") for file in Path(inventory.__file__).parent.glob("*.sql")]
     filled = re.findall(r"^INSERT INTO (\w+) BY NAME$", "\n".join(stages), re.MULTILINE)
     assert {name: filled.count(name) for name in declared} == dict.fromkeys(declared, 1) | {"settings": 0}
-
-
-def test_a_scratch_store_is_empty_has_the_whole_schema_and_shares_no_rows() -> None:
     schema_sql = """SELECT name, sql FROM (
             SELECT database_name, table_name AS name, sql FROM duckdb_tables() WHERE NOT temporary
             UNION ALL SELECT database_name, view_name, sql FROM duckdb_views() WHERE NOT internal

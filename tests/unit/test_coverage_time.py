@@ -4,25 +4,28 @@ from __future__ import annotations
 
 import csv
 import io
+import json
 import shutil
 from collections.abc import Callable, Iterator
 from copy import copy
 from dataclasses import replace
+from datetime import UTC, datetime
 from decimal import Decimal
 from itertools import count
 from pathlib import Path
 from typing import Any
-from zoneinfo import ZoneInfo
 
 import duckdb
 import pytest
 
-from gpucost import inventory, pipeline
+from gpucost import inventory, pipeline, savings
 from gpucost.collect.bill.load import collect_bills
 from gpucost.collect.bill.opening import LocalTree
 from gpucost.config.load import load_config
-from gpucost.config.model import ClusterHours, Config, StoreSettings, hours_off
+from gpucost.config.model import Config, StoreSettings
 from gpucost.engine import run_stage
+from gpucost.periods import Period
+from gpucost.report import Query
 from gpucost.store.connection import Store
 from tests.replay import bill_files
 from tests.replay.billing import Charge, charges
@@ -34,6 +37,10 @@ from tests.replay.scrape import scrape
 from tests.replay.series import Series
 from tests.side_by_side import Scene, Scenes
 from tests.unit.bills import csv_text
+from tests.unit.command import call
+from tests.unit.test_collect_http import Fake, Question, Reply, fake, fakes
+
+__all__ = ["fake", "fakes"]  # fixtures
 
 DAY = 24.0
 FOREVER = 9_223_372_036_854_775_807
@@ -111,7 +118,6 @@ class OwnStore(Answers):
         (folder / "prices.csv").write_text("\n".join([HEADER, *BOOK]) + "\n")
         self.folder, self.fleet, self.cluster = folder, described, ".*"
         self.config = write_config(described, folder, folder / "prices.csv")
-        assert self.config.path is not None
         if settings:
             self.config.path.write_text(self.config.path.read_text() + settings)
             self.config = load_config(self.config.path, environ={}, cwd=folder)
@@ -179,30 +185,18 @@ def outside(charge: Charge) -> bool:
     return not at(5) <= charge.start < at(15)
 
 
-@scene()
-def test_a_restart_of_three_minutes_is_no_gap() -> Scene:
-    answers = yield scraped(machines((12, 12.05)))
-    assert answers.within() == answers.within("bridged") == []
-    assert answers.hours("train") == pytest.approx(4 * DAY, abs=0.1)
-
-
-@scene()
-def test_silences_of_up_to_two_hours_are_bridged_for_who_stands_at_both_ends() -> Scene:
-    answers = yield scraped(machines((9.5, 11)))
-    assert answers.within("bridged") == [(9.5, 11)]
-    assert answers.within() == []
-    assert answers.hours("train") == pytest.approx(4 * DAY, abs=0.1)
-    assert answers.hours("early") == pytest.approx(2 * 9.5, abs=0.1)  # seen last at 9:30
-    assert answers.node_cost() == pytest.approx(40 * DAY, abs=1)
-
-
-@scene()
-def test_longer_silences_are_not_collected_and_cost_nothing() -> Scene:
-    answers = yield scraped(machines((5, 15)))
-    assert answers.within() == [(5, 15)]
-    assert answers.hours("train") == pytest.approx(4 * 14, abs=0.1)
-    assert answers.hours("early") == pytest.approx(2 * 5, abs=0.1)
-    assert answers.node_cost() == pytest.approx(40 * 14, abs=1)
+@scene(
+    ([(12, 12.05)], [], [], 4 * DAY, 20, 40 * DAY),  # a restart is no gap
+    ([(9.5, 11)], [], [(9.5, 11)], 4 * DAY, 2 * 9.5, 40 * DAY),  # of two hours at most: `early` was seen last at 9:30
+    ([(5, 15)], [(5, 15)], [], 4 * 14, 2 * 5, 40 * 14),
+)
+def test_silences_are_bridged_for_who_stands_at_both_ends_or_not_collected_and_cost_nothing(
+    silences: list[tuple[float, float]], gaps: list[Any], bridged: list[Any], train: float, early: float, cost: float
+) -> Scene:
+    answers = yield scraped(machines(*silences))
+    assert (answers.within(), answers.within("bridged")) == (gaps, bridged)
+    assert (answers.hours("train"), answers.hours("early")) == pytest.approx((train, early), abs=0.1)
+    assert answers.node_cost() == pytest.approx(cost, abs=1)
 
 
 @scene()
@@ -349,16 +343,6 @@ def test_hours_in_which_nothing_was_billed_are_off() -> Scene:
     assert answers.within("off") == [(5, 15)]
 
 
-def test_weekly_hours_are_local_and_cross_midnight() -> None:
-    berlin = ZoneInfo("Europe/Berlin")
-    cluster = ClusterHours(name="c", hours=["Fri 20:00-06:00"])
-    noon = (MORNING + 12 * 3600) * 1000
-    off = hours_off(cluster, berlin, (noon, noon))
-    # 2026-03-13 is a Friday: on from 19:00Z until Saturday 05:00Z
-    assert any(end == at(3 * 24 + 19) * 1000 for _, end in off)
-    assert any(start == at(4 * 24 + 5) * 1000 for start, _ in off)
-
-
 def _pair(kind: str) -> dict[str, Any]:
     """Two machines for a day, n of AWS and m of a kind, silent from 5:00 to 15:00."""
     nodes = [node("n", "p4de.24xlarge", 0, DAY), node("m", kind, 0, DAY)]
@@ -488,11 +472,11 @@ def test_of_a_bridged_hour_that_is_billed_in_part_that_part_ran() -> Scene:
 
 
 def test_days_that_a_corrected_bill_no_longer_covers_cost_nothing(tmp_path: Path) -> None:
-    described = machines((10, 72))
-    described["end"] = described["nodes"][0]["to"] = at(72)
+    described = machines((10, 48))
+    described["end"] = described["nodes"][0]["to"] = at(48)
     answers = OwnStore(tmp_path, described)
     answers.load_bill(cur(described))
-    assert sum(answers.costs().values()) == pytest.approx(21.96 * 72)
+    assert sum(answers.costs().values()) == pytest.approx(21.96 * 48)
     answers.load_bill(cur(described, lambda one: one.start < at(20)))
     assert sum(answers.costs().values()) == pytest.approx(21.96 * 20)
     for table in ("attributed_days", "node_runs", "cost_daily", "node_daily"):
@@ -619,7 +603,6 @@ def test_pods_on_busy_gpus_that_never_asked_for_one_show_that_requests_were_sile
 def test_a_server_that_never_answered_is_missed_once_it_is_configured(tmp_path: Path) -> None:
     answers = OwnStore(tmp_path, machines())
     path = answers.config.path
-    assert path is not None
     written = path.read_text()
 
     def missed(*servers: str) -> list[tuple[str]]:
@@ -632,3 +615,82 @@ def test_a_server_that_never_answered_is_missed_once_it_is_configured(tmp_path: 
     assert missed('cluster = "b"') == [("b",)]
     assert missed('name = "c"') == []  # nor did any other that is configured answer
     assert missed('name = "replay"', 'name = "c"\ncluster = "main"') == [("http://127.0.0.1:9",)]
+
+
+PERIOD = Period(*(datetime.fromtimestamp(at(hour), UTC) for hour in (0, DAY)))
+
+
+@pytest.fixture(scope="module")
+def unseen(tmp_path_factory: pytest.TempPathFactory) -> OwnStore:
+    """Four GPUs are held for a day of which ten hours were not seen; two of them are never used."""
+    described = fleet(
+        DAY,
+        [node("n", "p4de.24xlarge", 0, DAY)],
+        [pod("train", "n", [0, 1, 2, 3], 0, DAY)],
+        busy("n", [0, 1], 0, DAY),
+        ksm_silent=[[at(5), at(15)]],
+    )
+    answers = OwnStore(tmp_path_factory.mktemp("fleet"), described, scrape(described))
+    assert answers.within() == [(5, 15)]
+    return answers
+
+
+def test_gpus_never_used_were_held_as_long_as_was_seen(unseen: OwnStore) -> None:
+    findings = [candidate.finding for candidate in pipeline.candidates(unseen.config, unseen.store, PERIOD)]
+    (one,) = [finding for finding in findings if finding.kind == "over_requested"]
+    assert (one.waste_gpu_hours, one.gpu_hours) == (pytest.approx(28, abs=0.1), pytest.approx(56, abs=0.2))
+    assert one.saving == pytest.approx(one.cost / 2)
+    assert "28.0 of 56.0 GPU-hours on GPUs never used" in one.evidence
+
+
+def test_what_is_saved_a_month_is_of_the_hours_collected(unseen: OwnStore) -> None:
+    findings = savings.findings(unseen.config, unseen.store, PERIOD).findings
+    assert findings
+    for one in findings:
+        assert float(one.saving_per_month) == pytest.approx(float(one.saving) * 730 / 14, rel=0.01)
+
+
+def test_prices_are_of_the_hours_collected(unseen: OwnStore) -> None:
+    query = Query(period=PERIOD, period_name="the day", namespaces=("train",))
+    (one,) = pipeline.explain_cost(unseen.config, unseen.store, query, 0).nodes
+    hours = [(price.end - price.start).total_seconds() / 3600 for price in one.prices]
+    assert hours == [pytest.approx(5, abs=0.05), pytest.approx(9, abs=0.05)]
+    assert sum(Decimal(hour) * price.price_per_hour for hour, price in zip(hours, one.prices, strict=True)) == pytest.approx(
+        one.node_cost
+    )
+
+
+def test_a_bill_prices_hours_that_nobody_saw(unseen: OwnStore, tmp_path: Path) -> None:
+    billed = unseen.copy(tmp_path)
+    billed.load_bill(cur(billed.fleet))
+    query = Query(period=PERIOD, period_name="the day", namespaces=("train",))
+    (one,) = pipeline.explain_cost(billed.config, billed.store, query, 0).nodes
+    assert float(one.not_collected_cost) == pytest.approx(219.6, abs=1)
+    assert sum((price.end - price.start).total_seconds() for price in one.prices) == DAY * 3600
+    (missed,) = billed.store.query("SELECT sum(not_collected_cost) FROM cost_hourly")[1][0]
+    account = pipeline.reconcile(billed.config, billed.store, "2026-03", ("node",))
+    assert account.lines["not_collected"] == missed == sum(row.cost for row in account.rows if row.line == "not_collected")
+    assert account.problems == () and abs(account.lines["outside_node_life"]) < Decimal("0.005")
+    path = tmp_path / "focus.parquet"
+    pipeline.focus_file(billed.config, billed.store, "2026-03", "1.2", "parquet", path)
+    sums = dict(duckdb.sql(f"SELECT x_gpucost_kind, sum(EffectiveCost) FROM '{path}' GROUP BY ALL").fetchall())  # noqa: S608
+    assert float(sums["not_collected"]) == pytest.approx(float(missed), abs=1e-6)
+    assert float(sums["allocated"]) == pytest.approx(float(account.lines["attributed"]), abs=1e-6)
+
+
+@pytest.mark.slow
+def test_a_collect_that_brings_nothing_erases_no_warning(fake: Fake, tmp_path: Path) -> None:
+    def nothing(question: Question) -> Reply:
+        rows = {"resultType": "matrix" if question.is_range else "vector", "result": []}
+        return Reply(200, {"status": "success", "data": [] if question.query.startswith("label/") else rows})
+
+    fake.trick = nothing
+    answers = OwnStore(tmp_path, machines((5, 15)))
+    answers.config.path.write_text(answers.config.path.read_text().replace("http://127.0.0.1:9", fake.url))
+    words = ["chargeback", "--month", "2026-03", "--out", str(tmp_path / "out"), "--config", str(answers.config.path)]
+    told = []
+    for more in ([], ["--collect"]):
+        call(*words, *more, code=4)
+        index = json.loads((tmp_path / "out" / "2026-03" / "index.json").read_text())
+        told.append([index["state"], index["missing"], index["coverage"]["not_collected"], index["totals"]])
+    assert told[0] == told[1] and "10.0 h of main were not collected" in told[0][1][0]

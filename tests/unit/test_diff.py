@@ -15,6 +15,7 @@ from gpucost.cli.app import app
 from gpucost.report.diff import PARTS, Cell, Parts, Use, parts_of
 from tests.golden.report_fleet import stored
 
+pytestmark = pytest.mark.usefixtures("in_an_empty_folder")
 D = Decimal
 SPOT, ON_DEMAND = ("prod", "A100", "spot"), ("prod", "A100", "on_demand")
 TRAIN = ("research", "prod", "ml", "Job/train")
@@ -25,46 +26,31 @@ def use(hours: int, cost: int, idle: int = 0) -> Use:
     return Use(D(hours), D(idle), D(cost))
 
 
-def explained(before: dict[Cell, Use], after: dict[Cell, Use]) -> dict[str, Decimal]:
-    whole = sum(parts_of(before, after).values(), Parts())
-    return {name: getattr(whole, name) for name in PARTS if getattr(whole, name)}
-
-
-def test_a_price_that_rose() -> None:
-    cell = Cell(TRAIN, ON_DEMAND)
-    assert explained({cell: use(10, 20)}, {cell: use(10, 30)}) == {"price": D(10)}
-
-
-def test_more_hours_in_use_and_more_idle_ones_at_the_old_price_then_the_new_price() -> None:
-    cell = Cell(TRAIN, ON_DEMAND)
+TRAINING, POOL = Cell(TRAIN, ON_DEMAND), Cell(SPOT, SPOT, "unallocated")
+PARTS_OF: dict[str, tuple[dict[Cell, Use], dict[Cell, Use], dict[str, int]]] = {
+    "a price that rose": ({TRAINING: use(10, 20)}, {TRAINING: use(10, 30)}, {"price": 10}),
     # 10 h at 2 become 16 h at 3: 4 more in use (8), 2 more idle (4), and 1 more for each of the 16
-    assert explained({cell: use(10, 20, idle=1)}, {cell: use(16, 48, idle=3)}) == {"volume": D(8), "idle": D(4), "price": D(16)}
+    "more hours in use and idle": (
+        {TRAINING: use(10, 20, idle=1)}, {TRAINING: use(16, 48, idle=3)}, {"volume": 8, "idle": 4, "price": 16}
+    ),
+    # all 10 h move from 4 to a spot price that was 1 for others and is 2 now
+    "a move to spot": (
+        {TRAINING: use(10, 40), Cell(CHAT, SPOT): use(10, 10)},
+        {Cell(TRAIN, SPOT): use(10, 20), Cell(CHAT, SPOT): use(10, 10)},
+        {"mix": -30, "price": 10},
+    ),
+    "a kind of GPU that has no old price": ({TRAINING: use(10, 40)}, {Cell(TRAIN, SPOT): use(10, 15)}, {"mix": -25}),
+    "new and gone workloads": ({Cell(TRAIN, SPOT): use(5, 5)}, {Cell(CHAT, SPOT): use(3, 9)}, {"new": 9, "gone": -5}),
+    "what nobody held": ({POOL: use(10, 10)}, {POOL: use(6, 12)}, {"price": 6, "unallocated": -4}),
+    "cost without GPUs is of hosts": ({TRAINING: use(0, 3)}, {TRAINING: use(0, 5)}, {"host": 2}),
+}  # fmt: skip
 
 
-def test_a_move_to_spot_is_mix_at_the_price_others_paid_for_spot() -> None:
-    train, moved, chat = Cell(TRAIN, ON_DEMAND), Cell(TRAIN, SPOT), Cell(CHAT, SPOT)
-    before = {train: use(10, 40), chat: use(10, 10)}
-    # all 10 h move from 4 to a spot price that was 1 and is 2 now
-    after = {moved: use(10, 20), chat: use(10, 10)}
-    assert explained(before, after) == {"mix": D(-30), "price": D(10)}
-
-
-def test_a_kind_of_gpu_that_nobody_had_used_has_no_old_price() -> None:
-    assert explained({Cell(TRAIN, ON_DEMAND): use(10, 40)}, {Cell(TRAIN, SPOT): use(10, 15)}) == {"mix": D(-25)}
-
-
-def test_new_and_gone_workloads_are_whole() -> None:
-    assert explained({Cell(TRAIN, SPOT): use(5, 5)}, {Cell(CHAT, SPOT): use(3, 9)}) == {"new": D(9), "gone": D(-5)}
-
-
-def test_what_nobody_held_changes_by_price_and_by_hours() -> None:
-    pool = Cell(SPOT, SPOT, "unallocated")
-    assert explained({pool: use(10, 10)}, {pool: use(6, 12)}) == {"price": D(6), "unallocated": D(-4)}
-
-
-def test_cost_without_gpus_is_of_hosts() -> None:
-    cell = Cell(TRAIN, ON_DEMAND)
-    assert explained({cell: use(0, 3)}, {cell: use(0, 5)}) == {"host": D(2)}
+@pytest.mark.parametrize("name", PARTS_OF)
+def test_the_parts_of_a_change(name: str) -> None:
+    before, after, parts = PARTS_OF[name]
+    whole = sum(parts_of(before, after).values(), Parts())
+    assert {part: getattr(whole, part) for part in PARTS if getattr(whole, part)} == parts
 
 
 store = stored(hours=240)
@@ -74,7 +60,6 @@ def run(store: Path, *options: str) -> Result:
     return CliRunner().invoke(app, ["diff", "--store", str(store), *options])
 
 
-@pytest.mark.usefixtures("in_an_empty_folder")
 @pytest.mark.parametrize("by", ["team", "workload", "gpu_model,capacity_type", "cluster", "namespace"])
 def test_rows_and_parts_add_up_to_the_change(store: Path, by: str) -> None:
     result = run(store, "2026-10-01..2026-10-03", "2026-10-03..2026-10-06", "--by", by, "--format", "json")
@@ -91,8 +76,7 @@ def test_rows_and_parts_add_up_to_the_change(store: Path, by: str) -> None:
         assert sum(row[name] for name in PARTS) == pytest.approx(row["cost_change"])
 
 
-@pytest.mark.usefixtures("in_an_empty_folder")
-def test_tables_for_people_name_both_periods_and_a_csv_holds_the_same(store: Path) -> None:
+def test_tables_for_people_name_both_periods_and_a_team_is_in_one_of_them(store: Path) -> None:
     shown = run(store, "2026-10-01..2026-10-03", "2026-10-03..2026-10-06").stdout
     assert shown.startswith(
         "What changed: all teams, 2026-10-01 to 2026-10-02 against 2026-10-03 to 2026-10-05\n2 days to 3 days\n"
@@ -105,9 +89,15 @@ def test_tables_for_people_name_both_periods_and_a_csv_holds_the_same(store: Pat
     rows = list(csv.DictReader(io.StringIO(run(store, "2026-10-01", "2026-10-05", "--format", "csv").stdout)))
     assert {row["kind"] for row in rows} == {"allocated", "unallocated"}
     assert sum(D(row["cost_change"]) for row in rows) == 0
+    told = json.loads(run(store, "2026-10-01", "2026-10-05", "--team", "vision", "--format", "json").stdout)
+    assert told["by"] == ["workload"]
+    assert told["after"]["cost"] == 0
+    assert told["parts"]["gone"] == told["cost_change"] < 0
+    nobody = run(store, "2026-10-01", "2026-10-05", "--team", "visoin")
+    assert nobody.exit_code == 1 and "no team 'visoin'" in nobody.stderr
+    assert "vision" not in nobody.stdout
 
 
-@pytest.mark.usefixtures("in_an_empty_folder")
 @pytest.mark.parametrize("width", [60, 80, 120, 160])
 def test_a_table_shows_all_parts_of_a_change_or_says_that_it_has_none(
     store: Path, width: int, monkeypatch: pytest.MonkeyPatch
@@ -124,19 +114,6 @@ def test_a_table_shows_all_parts_of_a_change_or_says_that_it_has_none(
     assert research.count("$0.00") == 1  # the change a day: parts that there are none of are blank
 
 
-@pytest.mark.usefixtures("in_an_empty_folder")
-def test_a_team_that_is_only_in_one_of_them(store: Path) -> None:
-    told = json.loads(run(store, "2026-10-01", "2026-10-05", "--team", "vision", "--format", "json").stdout)
-    assert told["by"] == ["workload"]
-    assert told["after"]["cost"] == 0
-    assert told["parts"]["gone"] == told["cost_change"] < 0
-    nobody = run(store, "2026-10-01", "2026-10-05", "--team", "visoin")
-    assert nobody.exit_code == 1
-    assert "no team 'visoin'" in nobody.stderr
-    assert "vision" not in nobody.stdout
-
-
-@pytest.mark.usefixtures("in_an_empty_folder")
 @pytest.mark.parametrize(
     ("words", "code", "told"),
     [
@@ -148,5 +125,4 @@ def test_a_team_that_is_only_in_one_of_them(store: Path) -> None:
 )
 def test_what_cannot_be_compared_is_said(store: Path, words: tuple[str, ...], code: int, told: str) -> None:
     result = run(store, *words)
-    assert result.exit_code == code
-    assert told in result.stderr
+    assert result.exit_code == code and told in result.stderr

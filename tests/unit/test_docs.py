@@ -1,28 +1,40 @@
-"""Pages that are generated from the program do not drift from it, and what init writes shows every key."""
+"""Pages say what the program does: commands, settings, series, alerts and metrics; and what init writes shows every key."""
 
 from __future__ import annotations
 
 import re
 import shlex
 import tomllib
+from datetime import date
+from decimal import Decimal
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
 import pytest
 import typer
+import yaml
 
 from gpucost.cli import _docs
 from gpucost.cli.app import app, default_command
 from gpucost.collect.prometheus.queries import NEEDS, NODE_FACTS, selectors
-from gpucost.config.load import all_keys, load_config
-from gpucost.config.model import Config
+from gpucost.config.load import all_keys, load_config, places
+from gpucost.config.model import Budget, Config
+from gpucost.publish import openmetrics
+from gpucost.publish.rules import RulePrices, alerting_rules, recording_rules
 
 ROOT = Path(__file__).parents[2]
+MONITORING = (ROOT / "docs" / "monitoring.md").read_text(encoding="utf-8")
+SCHEDULING = (ROOT / "docs" / "scheduling.md").read_text(encoding="utf-8")
 STARTER = files("gpucost.cli").joinpath("starter.toml").read_text(encoding="utf-8")
 
 # kube-state-metrics' newer spelling of eks.amazonaws.com/capacityType, and a label without a domain
 OTHER_SPELLINGS = {"label_eks_amazonaws_com_capacity_type", "label_node_lifecycle"}
+
+
+def _commands(text: str) -> list[str]:
+    fenced = "\n".join(re.findall(r"```(?:sh|crontab|ini|yaml)\n(.*?)```", text, re.S)).replace("\\\n", " ")
+    return re.findall(r"(?:^|/|&& |run: )gpucost ([a-z].*?)(?: && | \| | >> |'?$)", fenced, re.M)
 
 
 @pytest.mark.parametrize(("name", "page"), [("commands.md", _docs.commands_page), ("config.md", _docs.config_page)])
@@ -31,17 +43,18 @@ def test_generated_pages_are_current(name: str, page: Any) -> None:
     assert written == page().rstrip("\n") + "\n", "run: python -m gpucost.cli._docs docs"
 
 
-def test_every_command_of_the_examples_can_be_parsed() -> None:
+def test_every_command_of_examples_and_recipes_can_be_parsed() -> None:
     program = typer.main.get_command(app)
     page = (ROOT / "docs" / "commands.md").read_text(encoding="utf-8").replace("\\\n", "")
-    lines = re.findall(r"^(?:[A-Z_]+=\S+ )?gpucost (.+)$", page, re.M)
-    examples = [shlex.split(re.split(" [<>] ", line)[0]) for line in lines]
-    assert len(examples) > 10
-    for words in examples:
-        command: Any = program
+    examples = [re.split(" [<>] ", line)[0] for line in re.findall(r"^(?:[A-Z_]+=\S+ )?gpucost (.+)$", page, re.M)]
+    recipes = [*_commands(MONITORING), *_commands(SCHEDULING)]
+    assert len(examples) > 10 and len(recipes) > 14
+    assert sum(line.startswith("chargeback ") for line in recipes) == 3
+    for line in (*examples, *recipes):
+        command, words = program, shlex.split(line, comments=True)
         while hasattr(command, "commands"):
             command = command.commands[default_command(command, words) or words.pop(0)]
-        command.make_context("example", list(words))
+        command.make_context("example", words)
 
 
 def test_the_page_of_metrics_names_everything_that_is_collected_and_checked() -> None:
@@ -54,9 +67,22 @@ def test_the_page_of_metrics_names_everything_that_is_collected_and_checked() ->
     assert wanted - named == set()
 
 
-def test_the_starting_file_mentions_every_key() -> None:
+def test_the_starting_file_mentions_every_key_and_its_commented_defaults_are_the_defaults() -> None:
     mentioned = set(re.findall(r"^(?:# )?([a-z_]+) = ", STARTER, re.M))
     assert {key.rpartition(".")[2] for key in all_keys(Config)} <= mentioned
+    names = r"timeout_seconds|concurrency|max_samples|cluster_label|\w+_metric|\w+_scale|share|min_measured"
+    before, _, mlflow = STARTER.partition("# [mlflow]\n")
+    lines = re.findall(rf"^# ((?:{names}) = \S+)", before, re.M)
+    assert len(lines) == 10
+    config = Config()
+    defaults: dict[str, Any] = {}
+    for section in (config.prometheus[0], config.activity, config.mig, config.idle):
+        defaults |= section.model_dump()
+    given = tomllib.loads("\n".join(lines))
+    assert given == {name: defaults[name] for name in given}
+    shown = tomllib.loads("\n".join(re.findall(r"^# (\w+ = .+)$", mlflow.partition("# [mlflow.tls]")[0], re.M)))
+    of_mlflow = {key: value for key, value in config.mlflow.model_dump().items() if value and key not in ("tls", "experiments")}
+    assert of_mlflow == {key: shown[key] for key in of_mlflow}
 
 
 def test_the_starting_file_loads_with_every_commented_key_in_force(tmp_path: Path) -> None:
@@ -72,17 +98,56 @@ def test_the_starting_file_loads_with_every_commented_key_in_force(tmp_path: Pat
     assert config.model_copy(update={"prometheus": [], "teams": []}).idle == Config().idle
 
 
-def test_commented_defaults_are_the_defaults() -> None:
-    names = r"timeout_seconds|concurrency|max_samples|cluster_label|\w+_metric|\w+_scale|share|min_measured"
-    before, _, mlflow = STARTER.partition("# [mlflow]\n")
-    lines = re.findall(rf"^# ((?:{names}) = \S+)", before, re.M)
-    assert len(lines) == 10
-    config = Config()
-    defaults: dict[str, Any] = {}
-    for section in (config.prometheus[0], config.activity, config.mig, config.idle):
-        defaults |= section.model_dump()
-    given = tomllib.loads("\n".join(lines))
-    assert given == {name: defaults[name] for name in given}
-    shown = tomllib.loads("\n".join(re.findall(r"^# (\w+ = .+)$", mlflow.partition("# [mlflow.tls]")[0], re.M)))
-    of_mlflow = {key: value for key, value in config.mlflow.model_dump().items() if value and key not in ("tls", "experiments")}
-    assert of_mlflow == {key: shown[key] for key in of_mlflow}
+def test_settings_of_the_docs_are_settings(tmp_path: Path) -> None:
+    blocks = re.findall(r"```toml\n(.*?)```", MONITORING, re.S)
+    assert len(blocks) == 2
+    for block in blocks:
+        file = tmp_path / "gpucost.toml"
+        file.write_text(block)
+        load_config(file, environ={})
+        assert tomllib.loads(block)
+    for section, keys in re.findall(r"`\[(alerts|idle|targets)\] ([a-z_]+)`", MONITORING):
+        assert keys in dict(type(getattr(Config(), section)).model_fields)
+
+
+def test_the_variables_of_the_workflow_are_settings(tmp_path: Path) -> None:
+    workflow = yaml.safe_load(re.findall(r"```yaml\n(.*?)```", SCHEDULING, re.S)[0])
+    names = workflow["jobs"]["collect"]["env"]
+    environ = {name: "http://x:1" if name.endswith("URL") else "NAME" for name in names if name.startswith("GPUCOST_")}
+    config = load_config(environ=environ, cwd=tmp_path)
+    assert config.notify.slack.webhook_url_env == "NAME"
+    assert config.prometheus[0].bearer_token_env == "NAME"  # noqa: S105 - of a variable
+
+
+@pytest.mark.parametrize("kind", ["series", "alerts", "metrics"])
+def test_the_page_names_all_that_is_exported(kind: str) -> None:
+    budgets = [Budget(name="all", amount=Decimal(1)), Budget(name="a", team="a", amount=Decimal(1))]
+    alerts = alerting_rules(Config(budgets=budgets), date(2026, 10, 1))
+    names = {
+        "series": set(re.findall(r"record: (\S+)", recording_rules(Config(), RulePrices((), "")))),
+        "alerts": set(re.findall(r"alert: (\S+)", alerts)),
+        "metrics": set(openmetrics._HELP),
+    }[kind]
+    assert names
+    # `gpucost:pod_gpus:allocated`, `:active` names both
+    short = re.sub(r"`(gpucost:\w+):(\w+)`((?:, `:\w+`)+)", lambda found: _long(*found.groups()), MONITORING)
+    inner = {"gpucost:node:info", "gpucost:instance_price:per_hour"}  # what others are made from
+    assert {name for name in names - inner if f"`{name}`" not in short} == set()
+
+
+def _long(base: str, first: str, more: str) -> str:
+    return " ".join(f"`{base}:{state}`" for state in (first, *re.findall(r"`:(\w+)`", more)))
+
+
+def test_the_image_is_built_from_what_is_there_and_runs_without_root() -> None:
+    lines = (ROOT / "Dockerfile").read_text(encoding="utf-8").splitlines()
+    copied = {word for line in lines if line.startswith("COPY ") and "--from" not in line for word in line.split()[1:-1]}
+    allowed = {line[1:] for line in (ROOT / ".dockerignore").read_text(encoding="utf-8").splitlines() if line.startswith("!")}
+    assert copied == allowed
+    assert all((ROOT / name).exists() for name in copied)
+    environment = {name: value for line in lines for name, _, value in [line.strip(" \\").partition("=")]}
+    assert Path("/etc/gpucost/gpucost.toml") in places({"XDG_CONFIG_HOME": environment["XDG_CONFIG_HOME"]}, Path("/data"))
+    user = next(line for line in lines if line.startswith("USER "))
+    manifest = (ROOT / "reports" / "cronjob.yml.j2").read_text(encoding="utf-8")
+    uid, gid = user.removeprefix("USER ").split(":")
+    assert f"runAsUser: {uid}" in manifest and f"runAsGroup: {gid}" in manifest

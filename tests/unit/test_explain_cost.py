@@ -80,7 +80,7 @@ def test_every_sum_adds_up_to_the_report(fleet: Billed, namespace: str) -> None:
             assert (node.machine_id or "").endswith(machine.instance_key)
 
 
-def test_rows_of_the_bill_are_those_of_the_file(fleet: Billed) -> None:
+def test_rows_of_the_bill_are_those_of_the_file_and_what_none_covers_is_an_estimate(fleet: Billed) -> None:
     answer = explained(fleet, rows=10_000, namespaces=("train",))
     (node,) = answer.nodes
     (machine,) = node.bill
@@ -95,9 +95,6 @@ def test_rows_of_the_bill_are_those_of_the_file(fleet: Billed) -> None:
     # n2 ran ten minutes in its first hour before it was a node: they are billed, and no part of its cost
     later = next(node for node in explained(fleet, namespaces=("serve",)).nodes if node.node == "n2")
     assert later.bill[0].cost is not None and round(later.bill[0].cost - later.node_cost, 6) == Decimal("3.66")
-
-
-def test_what_no_bill_covers_is_an_estimate(fleet: Billed) -> None:
     answer = explained(fleet, namespaces=("batch",))
     assert answer.estimated_cost == answer.cost > 0
     assert [node.bill for node in answer.nodes] == [[]]
@@ -105,7 +102,6 @@ def test_what_no_bill_covers_is_an_estimate(fleet: Billed) -> None:
     for row in view.rows:
         cost = row.measures.cost + (row.unallocated.unallocated_cost if row.unallocated else 0)
         assert row.measures.estimated_cost == (cost if row.keys["node"] == "n3" else 0)
-    assert view.node_totals is not None
     assert view.totals.estimated_cost == sum(row.measures.estimated_cost for row in view.rows)
     assert view.coverage.billed_cost + view.coverage.estimated_cost == view.node_totals.node_cost
     said = f"${view.coverage.billed_cost:,.2f}; ${view.totals.estimated_cost:,.2f} is an estimate until its bill is collected"
@@ -120,8 +116,12 @@ def run(fleet: Billed, monkeypatch: pytest.MonkeyPatch, *options: str, columns: 
     return CliRunner().invoke(app, ["explain", *options, "--config", str(fleet.folder / "gpucost.toml")])
 
 
-def test_as_text_and_as_json(fleet: Billed, monkeypatch: pytest.MonkeyPatch) -> None:
-    answer = json.loads(run(fleet, monkeypatch, "namespace", "serve", "--format", "json", "--rows", "2").stdout)
+def as_json(fleet: Billed, monkeypatch: pytest.MonkeyPatch, *options: str) -> Any:
+    return json.loads(run(fleet, monkeypatch, *options, "--format", "json").stdout)
+
+
+def test_as_text_and_as_json_with_the_pods_of_a_team(fleet: Billed, monkeypatch: pytest.MonkeyPatch) -> None:
+    answer = as_json(fleet, monkeypatch, "namespace", "serve", "--rows", "2")
     assert (answer["schema"], answer["namespace"]) == ("gpucost.explain.namespace/1", "serve")
     assert answer["cost"] == pytest.approx(sum(node["cost"] for node in answer["nodes"]))
     assert {"from", "to", "price_per_hour", "price_source", "price_as_of"} == answer["nodes"][0]["prices"][0].keys()
@@ -136,28 +136,38 @@ def test_as_text_and_as_json(fleet: Billed, monkeypatch: pytest.MonkeyPatch) -> 
     assert re.search(r"of time outside the node's life or this period +-\$3\.66\n", text)
     assert re.search(r"shared with machines of its kind, \[prices\] commitment_sharing +\$0\.00\n", text)
     assert re.search(r"More nodes\n  and 1 more, [\d.,]+ GPU-hours, .*\$\d", text)
+    answer = as_json(fleet, monkeypatch, "team", "serve", "--month", "2026-03")
+    assert answer["schema"] == "gpucost.explain.team/1"
+    assert sum(pod["cost"] for pod in answer["pods"]) == pytest.approx(answer["cost"])
+    costs = [pod["cost"] for pod in answer["pods"]]
+    assert costs == sorted(costs, reverse=True)
+    assert all(pod["devices"] for pod in answer["pods"])
 
 
-def test_one_day(fleet: Billed, monkeypatch: pytest.MonkeyPatch) -> None:
-    days = {
-        day: json.loads(run(fleet, monkeypatch, "namespace", "train", "--day", day, "--format", "json").stdout)
-        for day in ("2026-03-10", "2026-03-11")
-    }
-    month = json.loads(run(fleet, monkeypatch, "namespace", "train", "--month", "2026-03", "--format", "json").stdout)
+def test_one_day_and_each_price_of_a_node_whose_price_changes(fleet: Billed, monkeypatch: pytest.MonkeyPatch) -> None:
+    days = {day: as_json(fleet, monkeypatch, "namespace", "train", "--day", day) for day in ("2026-03-10", "2026-03-11")}
+    month = as_json(fleet, monkeypatch, "namespace", "train", "--month", "2026-03")
     assert sum(day["cost"] for day in days.values()) == pytest.approx(month["cost"])
     assert {day: answer["from"] for day, answer in days.items()} == {day: f"{day}T00:00:00Z" for day in days}
-    short = run(fleet, monkeypatch, "namespace", "train", "--month", "2026-03", "--day", "10", "--format", "json")
-    assert json.loads(short.stdout) == days["2026-03-10"]
+    assert as_json(fleet, monkeypatch, "namespace", "train", "--month", "2026-03", "--day", "10") == days["2026-03-10"]
+    answer = as_json(fleet, monkeypatch, "namespace", "serve")
+    prices = max((node["prices"] for node in answer["nodes"]), key=len)
+    assert len(prices) > 1
+    text = run(fleet, monkeypatch, "namespace", "serve", "--rows", str(len(prices))).stdout
+    for price in prices:
+        assert re.search(rf"{price['from'][:10]} {price['from'][11:16]} +{price['to'][:10]} {price['to'][11:16]} ", text)
+    assert "more prices in turn" not in text
+    assert (
+        f"{len(prices)} more prices in turn: --rows {len(prices)}"
+        in run(fleet, monkeypatch, "namespace", "serve", "--rows", "0").stdout
+    )
 
 
 def test_a_workload_down_to_its_pods(fleet: Billed, monkeypatch: pytest.MonkeyPatch) -> None:
     view = report(fleet, "namespace", "workload")
-    for row in view.rows:
-        if row.kind != "allocated":
-            continue
+    for row in [row for row in view.rows if row.kind == "allocated"][:3]:
         name, space = row.keys["workload"] or "", row.keys["namespace"] or ""
-        options = ("workload", name, "--namespace", space, "--month", "2026-03", "--format", "json")
-        answer = json.loads(run(fleet, monkeypatch, *options).stdout)
+        answer = as_json(fleet, monkeypatch, "workload", name, "--namespace", space, "--month", "2026-03")
         assert (answer["schema"], answer["workload"]) == ("gpucost.explain.workload/1", name)
         assert answer["cost"] == pytest.approx(float(row.measures.cost))
         for parts in ("workloads", "nodes", "pods"):
@@ -202,29 +212,6 @@ def test_the_stages_it_names_are_there_and_are_those_of_the_cost_basis(fleet: Bi
     assert "price/bill/30_billed_hours.sql" in named
     unbilled = explained(fleet, namespaces=("batch",))
     assert "price/bill/30_billed_hours.sql" not in [file for _, file in stages(unbilled)]
-
-
-def test_pods_of_a_team_add_up_to_its_cost(fleet: Billed, monkeypatch: pytest.MonkeyPatch) -> None:
-    answer = json.loads(run(fleet, monkeypatch, "team", "serve", "--month", "2026-03", "--format", "json").stdout)
-    assert answer["schema"] == "gpucost.explain.team/1"
-    assert sum(pod["cost"] for pod in answer["pods"]) == pytest.approx(answer["cost"])
-    costs = [pod["cost"] for pod in answer["pods"]]
-    assert costs == sorted(costs, reverse=True)
-    assert all(pod["devices"] for pod in answer["pods"])
-
-
-def test_a_node_whose_price_changes_shows_each_price(fleet: Billed, monkeypatch: pytest.MonkeyPatch) -> None:
-    answer = json.loads(run(fleet, monkeypatch, "namespace", "serve", "--format", "json").stdout)
-    prices = max((node["prices"] for node in answer["nodes"]), key=len)
-    assert len(prices) > 1
-    text = run(fleet, monkeypatch, "namespace", "serve", "--rows", str(len(prices))).stdout
-    for price in prices:
-        assert re.search(rf"{price['from'][:10]} {price['from'][11:16]} +{price['to'][:10]} {price['to'][11:16]} ", text)
-    assert "more prices in turn" not in text
-    assert (
-        f"{len(prices)} more prices in turn: --rows {len(prices)}"
-        in run(fleet, monkeypatch, "namespace", "serve", "--rows", "0").stdout
-    )
 
 
 def with_discounts(rows: list[dict[str, str]]) -> list[dict[str, str]]:

@@ -42,7 +42,7 @@ def _values(text: str, name: str, **labels: str) -> list[float]:
     ]
 
 
-def test_metrics_hold_the_figures_of_the_report(store: Path) -> None:
+def test_metrics_hold_the_figures_of_the_report_and_of_the_last_whole_day(store: Path) -> None:
     text = run("export", "openmetrics", "--store", str(store), "--month", "2026-10").stdout
     report = json.loads(run("report", "--store", str(store), "--month", "2026-10", "--format", "json").stdout)
     for row in report["rows"]:
@@ -58,10 +58,6 @@ def test_metrics_hold_the_figures_of_the_report(store: Path) -> None:
     assert _values(text, "gpucost_fleet_cost", **month) == [pytest.approx(totals["node_cost"], abs=1e-9)]
     assert sum(_values(text, "gpucost_unallocated_cost", **month)) == pytest.approx(totals["unallocated_cost"], abs=1e-6)
     assert _values(text, "gpucost_gpu_price_per_hour", gpu_model="A100", capacity_type="spot", **month) == [pytest.approx(1.17)]
-
-
-def test_the_last_day_is_the_last_whole_one(store: Path) -> None:
-    text = run("export", "openmetrics", "--store", str(store), "--month", "2026-10").stdout
     second = datetime(2026, 10, 2, tzinfo=UTC).timestamp()
     # 60 hours of October were collected: two days and a half
     assert _values(text, "gpucost_period_start_timestamp_seconds", period="last_day") == [second]
@@ -73,24 +69,25 @@ def test_the_last_day_is_the_last_whole_one(store: Path) -> None:
     assert _values(text, "gpucost_fleet_cost", period="last_day") == [pytest.approx(report["totals"]["node_cost"])]
 
 
-def test_metrics_can_be_read_by_both_parsers_whatever_the_names(store: Path) -> None:
+def test_metrics_are_read_by_both_parsers_whatever_the_names_and_have_help_type_and_unit(store: Path, tmp_path: Path) -> None:
     text = run("export", "openmetrics", "--store", str(store), "--month", "2026-10").stdout
+    # and are written into a file in one step
+    target = tmp_path / "gpucost.prom"
+    target.write_text("old")
+    assert run("export", "openmetrics", "--store", str(store), "--month", "2026-10", "-o", str(target)).exit_code == 0
+    assert target.read_text() == text and [item.name for item in tmp_path.iterdir()] == ["gpucost.prom"]
     assert text.endswith("# EOF\n")
     for families in (list(text_families(text)), list(openmetrics_families(text))):
         teams = {sample.labels["team"] for family in families for sample in family.samples if "team" in sample.labels}
         assert NAME in teams and "research" in teams
     lines = text.splitlines()
     assert len(lines) == len(set(lines))
-
-
-def test_metrics_are_written_in_one_step(store: Path, tmp_path: Path) -> None:
-    target = tmp_path / "gpucost.prom"
-    target.write_text("old")
-    assert run("export", "openmetrics", "--store", str(store), "--month", "2026-10", "-o", str(target)).exit_code == 0
-    assert target.read_text().startswith("# HELP")
-    assert [item.name for item in tmp_path.iterdir()] == ["gpucost.prom"]
-    again = run("export", "openmetrics", "--store", str(store), "--month", "2026-10").stdout
-    assert again == target.read_text()
+    families = {family.name: family for family in openmetrics_families(text)}
+    assert all(family.documentation and family.type == "gauge" for family in families.values())
+    assert families["gpucost_not_collected_seconds"].unit == "seconds"
+    assert families["gpucost_fleet_spot_ratio"].unit == "ratio"
+    assert families["gpucost_team_gpu_hours"].unit == "gpu_hours"
+    assert families["gpucost_team_cost"].unit == ""
 
 
 @pytest.mark.parametrize(
@@ -139,7 +136,8 @@ def test_rules_without_a_store_hold_the_prices_of_the_catalog() -> None:
     assert "on (instance_type, capacity_type)" in text
 
 
-def test_thresholds_of_the_config_stand_in_the_alerts(tmp_path: Path) -> None:
+def test_thresholds_of_the_config_stand_in_the_alerts_and_without_budgets_none_is_on_them(tmp_path: Path) -> None:
+    assert "Budget" not in run("export", "alerts").stdout
     (tmp_path / "gpucost.toml").write_text(
         "prometheus = []\n[idle]\nthreshold_percent = 7.5\n[targets]\nspot_ratio = 0.6\n[alerts]\nidle_minutes = 45\n"
         'queue_wait_minutes = 20\nlabels = { severity = "page" }\n[[budgets]]\nname = "all"\namount = 1234.5\n'
@@ -153,10 +151,6 @@ def test_thresholds_of_the_config_stand_in_the_alerts(tmp_path: Path) -> None:
     assert "< 0.6" in rules["GpucostSpotShareLow"]["expr"]
     assert "> 1234.5" in rules["GpucostBudgetPace"]["expr"]
     assert rules["GpucostTeamBudgetPace"]["labels"] == {"budget": "theirs", "team": "a b", "severity": "page"}
-
-
-def test_without_budgets_there_is_no_alert_on_them() -> None:
-    assert "Budget" not in run("export", "alerts").stdout
 
 
 @pytest.mark.parametrize(
@@ -184,7 +178,7 @@ def _manifest(*words: str) -> list[dict[str, Any]]:
     return list(yaml.safe_load_all(result.stdout))
 
 
-def test_a_cronjob_that_runs_one_command_after_the_other() -> None:
+def test_a_cronjob_runs_one_command_after_the_other_or_on_a_claim_that_is_there(tmp_path: Path) -> None:
     claim, job = _manifest(
         "--run",
         "gpucost collect prometheus",
@@ -204,9 +198,6 @@ def test_a_cronjob_that_runs_one_command_after_the_other() -> None:
     mounts = {mount["name"] for mount in pod["containers"][0]["volumeMounts"]}
     assert mounts == {volume["name"] for volume in pod["volumes"]}
     assert pod["volumes"][0]["persistentVolumeClaim"]["claimName"] == claim["metadata"]["name"]
-
-
-def test_a_cronjob_on_a_claim_that_is_there_in_the_configured_time_zone(tmp_path: Path) -> None:
     (tmp_path / "gpucost.toml").write_text('timezone = "Europe/Berlin"\n')
     (job,) = _manifest("--existing-claim", "--claim", "shared", "--schedule", "0 6 2 jan-MAR mon,*/2", "--service-account", "sa")
     assert job["spec"]["timeZone"] == "Europe/Berlin"
@@ -291,16 +282,6 @@ def test_a_fleet_that_nobody_uses_has_its_figures(tmp_path: Path) -> None:
     assert unallocated > 0
     assert sum(_values(result.stdout, "gpucost_unallocated_cost", period="month_to_date")) == pytest.approx(unallocated)
     assert _values(result.stdout, "gpucost_fleet_capacity_gpu_hours", period="month_to_date") == [21 * 48]
-
-
-def test_figures_have_help_type_and_unit(store: Path) -> None:
-    text = run("export", "openmetrics", "--store", str(store), "--month", "2026-10").stdout
-    families = {family.name: family for family in openmetrics_families(text)}
-    assert all(family.documentation and family.type == "gauge" for family in families.values())
-    assert families["gpucost_not_collected_seconds"].unit == "seconds"
-    assert families["gpucost_fleet_spot_ratio"].unit == "ratio"
-    assert families["gpucost_team_gpu_hours"].unit == "gpu_hours"
-    assert families["gpucost_team_cost"].unit == ""
 
 
 def test_every_panel_of_the_dashboard_has_its_place_and_its_query() -> None:

@@ -79,7 +79,7 @@ def _answer(run: Run, command: str) -> Any:
     return json.loads(result.stdout)
 
 
-def test_the_demo_has_every_kind_that_its_waste_can_show(findings: Findings) -> None:
+def test_the_demo_has_every_kind_of_waste_and_of_finding(findings: Findings, demo: Config) -> None:
     assert {one.kind for one in findings.findings} >= {
         "idle_notebook", "idle_workload", "over_requested", "over_provisioned", "off_peak", "on_demand_training", "empty_nodes",
         "data_stall", "lost_work",
@@ -88,9 +88,6 @@ def test_the_demo_has_every_kind_that_its_waste_can_show(findings: Findings) -> 
     amounts = [one.saving_per_month for one in findings.findings]
     assert amounts == sorted(amounts, reverse=True)
     assert min(amounts) >= 50
-
-
-def test_the_demo_has_every_kind_of_waste(demo: Config) -> None:
     query = Query(period=MONTH, period_name="February 2026", with_sections=False)
     _, waste = pipeline.waste_report(demo, Store(demo.store), query)
     assert {row.bucket for row in waste.buckets if row.gpu_hours} == {bucket.name for bucket in BUCKETS} - {"cpu_memory"}
@@ -145,20 +142,6 @@ def test_a_period_that_is_no_month_is_named_by_its_ends(demo: Config, run: Run) 
     assert float(one.saving_per_month) == pytest.approx(float(one.saving) * 730 / 168)
 
 
-def test_fleets_costed_together_cost_what_each_costs_alone(demo: Config) -> None:
-    several = [
-        _used(demo, Scope(workloads=globs))
-        for globs in (("StatefulSet/jupyter-*",), ("Job/ablation-*", "Job/eval-suite-*"), ("Deployment/chat-api",))
-    ]
-    for together, fleet in zip(costs_of(demo, several), several, strict=True):
-        (alone,) = costs_of(demo, [fleet])
-        for figure in ("node_cost", "cost", "unallocated_cost", "gpu_hours", "allocated_gpu_hours", "node_hours"):
-            assert float(getattr(together, figure)) == pytest.approx(float(getattr(alone, figure)), abs=1e-6), figure
-        assert {key: round(cost, 6) for key, cost in together.by_workload.items()} == {
-            key: round(cost, 6) for key, cost in alone.by_workload.items()
-        }
-
-
 def test_commitments_are_asked_as_the_command_asks(demo: Config, run: Run) -> None:
     with Store(demo.store).write() as con:
         con.execute(
@@ -192,19 +175,35 @@ def test_commitments_are_looked_up_once(demo: Config, monkeypatch: pytest.Monkey
     assert len(asked) == len(places)
 
 
-def test_names_fit_a_glob_as_each_of_them_does() -> None:
+def test_names_fit_globs_and_words_are_safe_for_a_shell() -> None:
     names = ["Job/a", "Job/a-1", "Job/a-12", "Job/ab-1", "Job/b-1", "Pod/a-1", "Job/[x]-1"]
     for glob in (*names, "Job/a-*", "Job/*", "*", "*-1", "Job/?-1", "Job/[ab]-1", "Pod/z*"):
         fitting = sorted(name for name in names if fnmatchcase(name, glob) or name == glob)
         assert Names(reversed(names)).fitting(glob) == fitting, glob
+    question = WhatIfQuery("schedule", "eu one", "n", ("Job/a-*",), (("--idle-minutes", "60"), ("--same-model", None)))
+    assert savings.period_words(Config(), MONTH) == ("--month", "2026-02")
+    week = Period(MONTH.start + timedelta(days=7), MONTH.start + timedelta(days=14))
+    assert savings.period_words(Config(), week) == ("--from", "2026-02-08T00:00:00Z", "--to", "2026-02-15T00:00:00Z")
+    words = question.words(("--month", "2026-02"))
+    assert shlex.split(words) == [
+        "gpucost", "whatif", "schedule", "--month", "2026-02", "--cluster", "eu one", "--namespace", "n", "--workload", "Job/a-*",
+        "--idle-minutes", "60", "--same-model",
+    ]  # fmt: skip
 
 
-def test_the_command(run: Run, findings: Findings) -> None:
+def test_the_command_lists_the_dearest_and_a_period_without_data_is_no_good_news(run: Run, findings: Findings) -> None:
     whole = json.loads(run("findings", "--month", "2026-02", "--format", "json", "--team", "research", "--top", "2").stdout)
     assert whole["schema"] == "gpucost.findings/1"
     research = [one for one in findings.findings if one.team == "research"]
     assert [one["command"] for one in whole["findings"]] == [one.command for one in research[:2]]
     assert run("findings", "--minimum", "-1").exit_code == 2
+    text = run("waste", "--month", "2026-02", "--top", "0", "--findings", "2").stdout
+    assert "What to do about it" in text
+    assert f"${findings.findings[0].saving_per_month:,.2f}" in text
+    listed = json.loads(run("waste", "--month", "2026-02", "--findings", "2", "--format", "json").stdout)
+    assert [one["rank"] for one in listed["findings"]] == [1, 2]
+    result = run("findings", "--month", "2020-01")
+    assert result.exit_code == 1 and "nothing held GPUs in 2020-01-01" in result.stderr
 
 
 def test_every_format_tells_the_same(findings: Findings) -> None:
@@ -249,7 +248,7 @@ def test_the_first_kind_in_line_takes_the_workload_and_a_small_one_leaves_it() -
     assert [(one.kind, one.is_bound, one.command) for one in unasked.findings] == [("data_stall", True, None)]
 
 
-def test_two_buckets_of_a_workload_are_two_findings_and_the_best_question_counts() -> None:
+def test_two_buckets_of_a_workload_are_two_findings_and_half_a_month_of_saving_counts_twice() -> None:
     share, size = WhatIfQuery("share"), WhatIfQuery("rightsize")
     findings = _ranked(
         [
@@ -267,26 +266,11 @@ def test_two_buckets_of_a_workload_are_two_findings_and_the_best_question_counts
     ]
     assert findings.findings[0].command == "gpucost whatif rightsize --month 2026-02"
     assert findings.saving_per_month == 300
-
-
-def test_half_a_month_of_saving_counts_twice() -> None:
     ask = WhatIfQuery("schedule")
     answers = {ask: WhatIfResult(ask, Decimal(1), Decimal(30))}
     one = _candidate("idle_notebook", ("c", "n", "w", "*"), questions=(ask,))
     findings = ranked([one], answers, months=Decimal("0.5"), minimum=Decimal(50), period=())
     assert [(int(f.saving), int(f.saving_per_month)) for f in findings.findings] == [(30, 60)]
-
-
-def test_words_are_safe_for_a_shell() -> None:
-    question = WhatIfQuery("schedule", "eu one", "n", ("Job/a-*",), (("--idle-minutes", "60"), ("--same-model", None)))
-    assert savings.period_words(Config(), MONTH) == ("--month", "2026-02")
-    week = Period(MONTH.start + timedelta(days=7), MONTH.start + timedelta(days=14))
-    assert savings.period_words(Config(), week) == ("--from", "2026-02-08T00:00:00Z", "--to", "2026-02-15T00:00:00Z")
-    words = question.words(("--month", "2026-02"))
-    assert shlex.split(words) == [
-        "gpucost", "whatif", "schedule", "--month", "2026-02", "--cluster", "eu one", "--namespace", "n", "--workload", "Job/a-*",
-        "--idle-minutes", "60", "--same-model",
-    ]  # fmt: skip
 
 
 def _hours(active: Callable[[datetime], bool], tz: ZoneInfo) -> list[dict[str, float]]:
@@ -313,18 +297,6 @@ def _hours(active: Callable[[datetime], bool], tz: ZoneInfo) -> list[dict[str, f
 def test_hours_that_a_service_is_needed(active: Callable[[datetime], bool], expected: tuple[str, str] | None) -> None:
     tz = ZoneInfo("America/New_York")
     assert open_hours(_hours(active, tz), tz) == expected
-
-
-def test_waste_lists_the_dearest(run: Run, findings: Findings) -> None:
-    text = run("waste", "--month", "2026-02", "--top", "0", "--findings", "2").stdout
-    assert "What to do about it" in text
-    assert f"${findings.findings[0].saving_per_month:,.2f}" in text
-
-
-def test_a_period_without_data_is_no_good_news(run: Run) -> None:
-    result = run("findings", "--month", "2020-01")
-    assert result.exit_code == 1
-    assert "nothing held GPUs in 2020-01-01" in result.stderr
 
 
 @pytest.fixture(scope="module")

@@ -334,13 +334,10 @@ def test_since_1_3_tags_are_the_origins_and_the_ratios_add_up_to_1(plain: Billed
     assert set(ratios.values()) == {Decimal(1)}
 
 
-def test_the_same_input_gives_the_same_bytes(plain: Billed) -> None:
+def test_the_same_input_gives_the_same_bytes_and_a_month_without_any_is_an_error(plain: Billed) -> None:
     for kind in ("csv", "parquet"):
         first = save(plain, "1.2", kind)[1].read_bytes()
         assert save(plain, "1.2", kind)[1].read_bytes() == first
-
-
-def test_a_month_that_nothing_is_known_of_is_an_error(plain: Billed) -> None:
     with pytest.raises(GpucostError, match="nothing of 2025-01 costs anything"):
         pipeline.focus_file(plain.config, plain.store, "2025-01", "1.2", "csv", plain.folder / "none.csv")
     with pytest.raises(UsageError, match=r"FOCUS 2\.0 is not written"):
