@@ -39,12 +39,8 @@ def write(path: Path, *changes: dict[str, Any]) -> Path:
 
 def feed_line(when: str, usage: str = "USW2-SpotUsage:p3.2xlarge", *, operation: str = "RunInstances:SV001", **more: str) -> str:
     fields = {
-        "instance": "i-0abc",
-        "bid": "sir-1",
-        "most": "3.060 USD",
-        "market": "1.234 USD",
-        "charge": "0.617 USD",
+        "instance": "i-0abc", "bid": "sir-1", "most": "3.060 USD", "market": "1.234 USD", "charge": "0.617 USD",
         "version": "1",
-    }
+    }  # fmt: skip
     fields |= more
     return "\t".join([f"{when} UTC", usage, operation, *fields.values()])
