@@ -39,16 +39,9 @@ def azurite(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     place = tmp_path_factory.mktemp("azurite")
     with (place / "log").open("wb") as log:
         command = [
-            program,
-            "--blobHost",
-            "127.0.0.1",
-            "--blobPort",
-            str(port),
-            "--location",
-            str(place),
-            "--skipApiVersionCheck",
+            program, "--blobHost", "127.0.0.1", "--blobPort", str(port), "--location", str(place), "--skipApiVersionCheck",
             "--silent",
-        ]
+        ]  # fmt: skip
         process = subprocess.Popen(command, stdout=log, stderr=log)
         try:
             deadline = time.monotonic() + 30

@@ -121,6 +121,7 @@ def test_what_is_refused_is_said(s3: Any, endpoint: str, tmp_path: Path) -> None
     assert "there is nothing at s3://empty/x" in _load(store, endpoint, "s3://empty/x").errors[0].message
 
 
+@pytest.mark.slow
 @pytest.mark.shared
 def test_the_generated_report_loads_once(s3: Any, endpoint: str, tmp_path: Path) -> None:
     root = shared("data/billing/generated/nise/dev-gpu/aws-s3-layout/bucket")

@@ -34,13 +34,8 @@ class Asked:
         self.slacks = slacks(self.fleet, self.expected)
         write_config(self.fleet, folder, case / "prices.csv", url, cluster=self.fleet["nodes"][0]["cluster"])
         self.words = [
-            "--config",
-            str(folder / "gpucost.toml"),
-            "--from",
-            iso(self.fleet["start"]),
-            "--to",
-            iso(self.fleet["end"]),
-        ]
+            "--config", str(folder / "gpucost.toml"), "--from", iso(self.fleet["start"]), "--to", iso(self.fleet["end"]),
+        ]  # fmt: skip
         self.run("collect", "prometheus")
 
     def run(self, *words: str) -> str:
