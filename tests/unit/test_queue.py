@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Sequence
 from datetime import UTC, datetime
@@ -10,7 +11,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+from typer.testing import CliRunner
 
+from gpucost.cli.app import app
 from gpucost.periods import MS_PER_HOUR, Period
 from gpucost.report.queue import Queue, quantile, queues
 from gpucost.store import runs
@@ -158,3 +161,13 @@ def test_a_month_of_use_fades_by_half_in_two_days(tmp_path: Path) -> None:
 )
 def test_quantiles(buckets: list[tuple[float, float]], share: float, expected: float | None) -> None:
     assert quantile(buckets, share) == expected
+
+
+def test_the_command(tmp_path: Path) -> None:
+    store = _load(tmp_path, _gauges("research", 8, _hold(4)))
+    words = ["queue", "--store", str(store.path), "--from", "2026-10-01", "--to", "2026-10-02"]
+    answer = json.loads(CliRunner().invoke(app, [*words, "--format", "json"]).stdout)
+    assert (answer["queues"][0]["used_average"], answer["queues"][0]["is_borrowing_unlimited"]) == (4, True)
+    assert "none" in CliRunner().invoke(app, words).stdout
+    none = CliRunner().invoke(app, [*words, "--queue", "nobody"])
+    assert none.exit_code == 1 and "no such ClusterQueue" in none.stderr

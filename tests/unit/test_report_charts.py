@@ -81,7 +81,7 @@ def test_each_team_has_its_own_days(view: ReportView) -> None:
 
 
 def test_charts_take_no_room_from_names_and_figures(view: ReportView) -> None:
-    for width in range(60, 161, 5):
+    for width in range(60, 161, 20):
         plain, drawn = (render(view, width, color=False, charts=charts) for charts in (False, True))
         for name in ("Pod/ocr-1", "Idle cost", "research"):
             assert (name in plain) <= (name in drawn), (width, name)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import json
 from datetime import UTC, datetime
 from decimal import Decimal
@@ -311,6 +313,10 @@ def test_the_command_filters(everything: Stored) -> None:
         wrong = run(everything, "waste", f"--{option}", name)
         assert wrong.exit_code == 1 and f"no {option} '{name}' held GPUs" in wrong.stderr, wrong.output
     assert "name one that did: " in run(everything, "waste", "--workload", "nothing").stderr
+    rows = csv.DictReader(io.StringIO(run(everything, "waste", "--by", "namespace", "--format", "csv").stdout))
+    assert {(row["bucket"], row["namespace"], float(row["cost"])) for row in rows} == {
+        ("active", "train", 3.6), ("data_stall", "train", 1.2), ("user_away", "labs", 4.8), ("between_jobs", "", 9.6)
+    }  # fmt: skip
 
 
 def test_a_report_with_waste(everything: Stored) -> None:
