@@ -1,10 +1,11 @@
-"""Fixtures that the tests of what-ifs share."""
+"""Fixtures that tests of prices and of what-ifs share."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
 
+import duckdb
 import pytest
 
 from gpucost.store.connection import scratch_store
@@ -31,3 +32,12 @@ def facts() -> Facts:
     """What the catalog knows of GPU models."""
     with scratch_store() as con:
         return load_facts(con)
+
+
+@pytest.fixture
+def con() -> Iterator[duckdb.DuckDBPyConnection]:
+    """An empty store."""
+    from tests.unit.price_nodes import empty_store  # slow to import
+
+    with empty_store() as connection:
+        yield connection

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
 from datetime import timedelta
 from decimal import Decimal
 from typing import Any
@@ -30,12 +29,6 @@ CLASS_OF = {
     "other": "other_services", "discount": "discounts", "credit": "credits", "refund": "refunds", "managed": "managed",
     "commitment_fee": "commitment_fees", "commitment_unused": "unused_commitments",
 }  # fmt: skip
-
-
-@pytest.fixture
-def con() -> Iterator[duckdb.DuckDBPyConnection]:
-    with empty_store() as connection:
-        yield connection
 
 
 def put(con: duckdb.DuckDBPyConnection, *rows: dict[str, Any], form: str = "aws-cur", payer: str | None = "1111") -> int:

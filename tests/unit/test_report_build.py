@@ -25,16 +25,17 @@ from gpucost.render.view import Figures, ReportView, Table
 from gpucost.report import DIMENSIONS, Query, build, build_each, default_period
 from gpucost.report.query import NODE_DIMENSIONS
 from gpucost.report.sections import IDLE_FLAG
-from tests.golden.report_fleet import HOUR, NOW, OCTOBER, Fleet, sample
+from tests.golden.report_fleet import HOUR, NOW, OCTOBER, Fleet, sample, stored
 
 Connection = duckdb.DuckDBPyConnection
 
 
+store = stored(hours=96)
+
+
 @pytest.fixture(scope="module")
-def con(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Connection]:
-    path = tmp_path_factory.mktemp("report") / "store.duckdb"
-    sample(hours=96).write(path)
-    with duckdb.connect(str(path), read_only=True) as connection:
+def con(store: Path) -> Iterator[Connection]:
+    with duckdb.connect(str(store), read_only=True) as connection:
         yield connection
 
 

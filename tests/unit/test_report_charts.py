@@ -20,17 +20,13 @@ from gpucost.periods import month_period
 from gpucost.render.terminal import Charts, meter, render, sparkline, with_trends
 from gpucost.render.view import Column, Line, ReportView, Table
 from gpucost.report import Query, build
-from tests.golden.report_fleet import NOW, sample
+from tests.golden.report_fleet import NOW, stored
 
 OCTOBER = month_period(date(2026, 10, 1), ZoneInfo("UTC"))
 PARTS = ("Price", "Volume", "Mix")
 
 
-@pytest.fixture(scope="module")
-def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    path = tmp_path_factory.mktemp("charts") / "store.duckdb"
-    sample(hours=240).write(path)
-    return path
+path = stored(hours=240)
 
 
 @pytest.fixture(scope="module")

@@ -31,18 +31,15 @@ from gpucost.render.schema import schema as schema_of
 from gpucost.render.view import ReportView
 from gpucost.report import Query, build
 from gpucost.store.table_files import save_table
-from tests.golden.report_fleet import NOW, Fleet, sample
+from tests.golden import report_fleet
+from tests.golden.report_fleet import NOW, Fleet
 from tests.same_figures import check_same_figures
 
 OCTOBER = month_period(date(2026, 10, 1), ZoneInfo("UTC"))
 SHARED = Config(shared_costs=[SharedCost(name="=Support", of="support")])
 
 
-@pytest.fixture(scope="module")
-def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    path = tmp_path_factory.mktemp("renderers") / "store.duckdb"
-    sample().write(path)
-    return path
+path = report_fleet.stored(hours=744)
 
 
 @pytest.fixture(scope="module")
