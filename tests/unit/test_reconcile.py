@@ -46,9 +46,7 @@ def plain(tmp_path_factory: pytest.TempPathFactory) -> Billed:
     return fleet
 
 
-@pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=[] if name in ("cur2", "azure") else [pytest.mark.slow]) for name in FORMATS]
-)
+@pytest.mark.parametrize("name", [pytest.param(name, marks=[] if name == "cur2" else [pytest.mark.slow]) for name in FORMATS])
 def test_every_billed_cent_is_attributed_or_unallocated(name: str, tmp_path: Path) -> None:
     kind, file, provider, write = FORMATS[name]
     fleet = Billed(tmp_path, machines(kind))
