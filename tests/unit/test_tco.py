@@ -165,6 +165,7 @@ def test_options_alone_name_what_counts_as_nothing() -> None:
     assert "1.000000000" in out
     assert "rated 350 W of L40S" in out and "--gpu-watts" in out
     assert "pue" in out and "staff_per_year" in out
+    assert "--gpu-watts" in call(*words, "--format", "csv")[1]
     assert answer_of(*words, "--currency", "eur")["currency"] == "EUR"
 
 
