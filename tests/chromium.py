@@ -76,13 +76,6 @@ class Browser:
         self.send("Input.dispatchKeyEvent", type="keyDown", text=text, **named)
         self.send("Input.dispatchKeyEvent", type="keyUp", **named)
 
-    def picture(self, target: Path) -> None:
-        """The whole page as PNG."""
-        size = self.send("Page.getLayoutMetrics")["cssContentSize"]
-        clip = {"x": 0, "y": 0, "width": size["width"], "height": size["height"], "scale": 1}
-        shot = self.send("Page.captureScreenshot", format="png", captureBeyondViewport=True, clip=clip)
-        target.write_bytes(base64.b64decode(shot["data"]))
-
     def pdf(self) -> bytes:
         """The page as it prints."""
         return base64.b64decode(self.send("Page.printToPDF", printBackground=True)["data"])

@@ -4,6 +4,12 @@ from __future__ import annotations
 
 import os
 import shutil
+import socket
+import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
 
 import pytest
 
@@ -20,3 +26,23 @@ def require(*programs: str, package: str) -> None:
     if os.environ.get("CI") == "true":
         pytest.fail(message)
     pytest.skip(message)
+
+
+@contextmanager
+def listening(command: list[str], port: int, log: Path) -> Iterator[str]:
+    """The URL of a program that listens on this port of loopback, alive within the `with`; `log` is where it writes."""
+    with log.open("wb") as out:
+        process = subprocess.Popen(command, stdout=out, stderr=out)
+    try:
+        deadline = time.monotonic() + 30
+        while True:
+            with socket.socket() as probe:
+                if probe.connect_ex(("127.0.0.1", port)) == 0:
+                    break
+            if time.monotonic() > deadline or process.poll() is not None:
+                pytest.fail(log.read_text())
+            time.sleep(0.02)
+        yield f"http://127.0.0.1:{port}"
+    finally:
+        process.terminate()
+        process.wait(10)

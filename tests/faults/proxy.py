@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import random
-import sys
 import threading
 import time
 import urllib.error
@@ -18,9 +17,10 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, ClassVar
 from urllib.parse import parse_qsl, urlencode, urlsplit
+
+from tests.loopback import Quiet, serving
 
 JSON = "application/json"
 ALWAYS = 99
@@ -107,17 +107,17 @@ class Proxy:
         return self._answers[url]
 
 
-class Handler(BaseHTTPRequestHandler):
+class Handler(Quiet):
     """Answers one question, or fails to."""
 
     protocol_version = "HTTP/1.1"
     disable_nagle_algorithm = True
     proxy: ClassVar[Proxy]
 
-    def do_GET(self) -> None:
+    def do_GET(self) -> None:  # noqa: N802
         self._serve(urlsplit(self.path).query)
 
-    def do_POST(self) -> None:
+    def do_POST(self) -> None:  # noqa: N802
         self._serve(self.rfile.read(int(self.headers["Content-Length"])).decode())
 
     def _serve(self, form: str) -> None:
@@ -146,35 +146,13 @@ class Handler(BaseHTTPRequestHandler):
             self.send_header(name, value)
         self.end_headers()
 
-    def log_message(self, *_: object) -> None:
-        """Is quiet."""
-
-
-class Server(ThreadingHTTPServer):
-    """A thread for each connection, whose client may be gone before its answer."""
-
-    daemon_threads = True
-
-    def handle_error(self, request: object, client_address: object) -> None:
-        """Prints what is no lost connection."""
-        if not isinstance(sys.exception(), ConnectionError):
-            super().handle_error(request, client_address)  # type: ignore[arg-type]
-
 
 @contextmanager
 def proxy() -> Iterator[Proxy]:
     """A proxy on a free loopback port, alive within the `with`."""
     state = Proxy()
-    server = Server(("127.0.0.1", 0), type("Bound", (Handler,), {"proxy": state}))
-    state.url = f"http://127.0.0.1:{server.server_address[1]}"
-    thread = threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True)
-    thread.start()
-    try:
+    with serving(type("Bound", (Handler,), {"proxy": state})) as state.url:
         yield state
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join()
 
 
 # Refusals and lost connections
@@ -361,24 +339,10 @@ def _text(document: Any) -> bytes:
 FAULTS: dict[str, Callable[[Handler, bytes, random.Random], None]] = {
     fault.__name__[1:]: fault
     for fault in (
-        _busy,
-        _broken,
-        _closed,
-        _redirect,
-        _cut,
-        _drip,
-        _login,
-        _other_json,
-        _garbled,
-        _bad_utf8,
-        _bomb,
-        _partial,
-        _promql_notes,
-        _duplicated,
-        _reordered,
-        _blanks,
+        _busy, _broken, _closed, _redirect, _cut, _drip, _login, _other_json, _garbled, _bad_utf8, _bomb, _partial,
+        _promql_notes, _duplicated, _reordered, _blanks,
     )
-}
+}  # fmt: skip
 #: Faults that may change nothing, not even how often is asked.
 UNFELT = frozenset({"promql_notes", "duplicated", "reordered", "blanks"})
 #: Faults that take long, and so are met by few questions.

@@ -53,22 +53,10 @@ class Fleet:
         self.prices[node_id] = (Decimal(price), gpus, source, as_of)
         self.rows["nodes"].append(
             (
-                node_id,
-                cluster,
-                name,
-                f"i-{node_id}",
-                up[0],
-                *up,
-                "aws",
-                "us-east-1",
-                "us-east-1a",
-                "p4d",
-                capacity_type,
-                model,
-                gpus,
-                {},
+                node_id, cluster, name, f"i-{node_id}", up[0], *up, "aws", "us-east-1", "us-east-1a", "p4d", capacity_type,
+                model, gpus, {},
             )
-        )
+        )  # fmt: skip
 
     def pod(
         self, allocation_id: int, node_id: int, namespace: str, pod: str, workload: str, *, uid: str = "", cluster: str = "prod"
@@ -101,27 +89,10 @@ class Fleet:
             gone = free if used == 0 and node_id == 4 else 0.0
             self.rows["cost_hourly"].append(
                 (
-                    "unallocated",
-                    at,
-                    end,
-                    node_id,
-                    None,
-                    None,
-                    0.0,
-                    0.0,
-                    0.0,
-                    0.0,
-                    0.0,
-                    free,
-                    gone,
-                    Decimal(0),
-                    Decimal(0),
-                    left,
-                    left,
-                    0.0,
-                    Decimal(0),
+                    "unallocated", at, end, node_id, None, None, 0.0, 0.0, 0.0, 0.0, 0.0, free, gone, Decimal(0), Decimal(0),
+                    left, left, 0.0, Decimal(0),
                 )
-            )
+            )  # fmt: skip
         self.rows["node_hourly"].append((at, end, node_id, gpus * span, 0.0, node_cost, source, as_of))
 
     def unseen(self, at: int, node_id: int, *, until: int | None = None) -> None:

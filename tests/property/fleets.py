@@ -3,18 +3,48 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
+import pytest
+from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 
+from gpucost.config.model import Config
+from gpucost.periods import Period, from_ms, iso
 from tests.oracle.basis import REFERENCE, SIZES
-from tests.replay.cases.words import MORNING, SHAPES
+from tests.replay.cases.words import HEADER, MORNING, SHAPES
 from tests.replay.fleet import Fleet, is_on
+from tests.replay.load import write_config
 
 Draw = st.DrawFn
 PERCENTS = (0, 1, 4.9, 5, 5.1, 40, 100)
 NONSENSE = (2147483632, 4294967295, 9.223372036854776e18, 140737488355330, "NaN", 101, -1)
 CUT = [{"gi": 7, "profile": "1g.10gb"}, {"gi": 3, "profile": "2g.20gb"}, {"gi": 1, "profile": "3g.40gb"}]
+
+RARELY_SLOW = settings(max_examples=2, deadline=None, suppress_health_check=list(HealthCheck), print_blob=True)
+
+
+def many(test: Any, drawn: Callable[[Any], Any], base: settings, examples: int = 60) -> Any:
+    """The same test with many more of what is drawn, for the slower suite."""
+    return pytest.mark.slow(settings(base, max_examples=examples)(drawn(test.hypothesis.inner_test)))
+
+
+@contextmanager
+def priced(fleet: Fleet, book: list[str]) -> Iterator[Config]:
+    """The fleet's configuration with a price book of these rows, in a folder that is gone afterwards."""
+    with TemporaryDirectory(prefix="fleet-") as folder:
+        prices = Path(folder) / "prices.csv"
+        prices.write_text("\n".join([HEADER, *book]) + "\n")
+        yield write_config(fleet, Path(folder), prices)
+
+
+def period(start: int, end: int) -> Period:
+    """From second to second."""
+    return Period(from_ms(start * 1000), from_ms(end * 1000))
 
 
 @st.composite
@@ -72,14 +102,9 @@ def lived_in(draw: Draw, fleet: Fleet) -> Fleet:
     slots = {**draw(_node("slots", MORNING, end)), "gpus": ["GPU-slots-0"], "mig": {}, "replicas": draw(st.sampled_from([3, 4]))}
     slots |= {"instance_type": "g5.xlarge", "gpu_model": SHAPES["g5.xlarge"][0]}
     lived = {
-        **fleet,
-        "end": end,
-        "timezone": "America/St_Johns",
-        "nodes": [*fleet["nodes"], whole, slots],
-        "pods": list(fleet["pods"]),
-        "util": dict(fleet["util"]),
-        "silent": list(fleet["silent"]),
-    }
+        **fleet, "end": end, "timezone": "America/St_Johns", "nodes": [*fleet["nodes"], whole, slots],
+        "pods": list(fleet["pods"]), "util": dict(fleet["util"]), "silent": list(fleet["silent"]),
+    }  # fmt: skip
     for number in range(2):
         begins = MORNING + draw(st.integers(0, 1800))
         devices = [{"uuid": f"GPU-whole-{2 * number + i}"} for i in range(2)]
@@ -144,7 +169,7 @@ def books(draw: Draw, fleet: Fleet) -> list[str]:
         for option in ("on_demand", "spot"):
             rows.append(f",,,{instance_type},{option},{draw(_price())},USD,")
             for second in draw(st.lists(st.integers(fleet["start"], fleet["end"]), max_size=2, unique=True)):
-                rows.append(f",,,{instance_type},{option},{draw(_price())},USD,{_iso(second)}")
+                rows.append(f",,,{instance_type},{option},{draw(_price())},USD,{iso(from_ms(second * 1000))}")
     return rows
 
 
@@ -261,9 +286,3 @@ def _percents(draw: Draw, fleet: Fleet) -> list[list[float]]:
 
 def _price() -> st.SearchStrategy[str]:
     return st.integers(1, 999_999).map(lambda cents: f"{cents / 10_000:.4f}")
-
-
-def _iso(second: int) -> str:
-    from datetime import UTC, datetime
-
-    return datetime.fromtimestamp(second, UTC).isoformat().replace("+00:00", "Z")

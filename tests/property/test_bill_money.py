@@ -8,7 +8,7 @@ from decimal import Decimal
 
 import duckdb
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gpucost import price
@@ -16,6 +16,7 @@ from gpucost.collect.bill.aws import CUR
 from gpucost.collect.bill.formats import sql_text
 from gpucost.config.model import Bills, Config
 from tests.bill_table import change_bill_rows
+from tests.property.fleets import RARELY_SLOW, many
 from tests.unit.price_nodes import empty_store
 
 Row = dict[str, str]
@@ -24,7 +25,7 @@ RESERVED = "arn:aws:ec2:us-east-1:1:reserved-instances/r"
 PERCENT = Decimal("0.1")
 #: Covered usage and negations are billed as listed; discounts are on what is billed for good.
 FREE = ("SavingsPlanCoveredUsage", "SavingsPlanNegation", "DiscountedUsage")
-SETTINGS = settings(max_examples=4, deadline=None, suppress_health_check=list(HealthCheck), print_blob=True)
+SETTINGS = settings(RARELY_SLOW, max_examples=3)
 
 
 @pytest.fixture(scope="module")
@@ -158,20 +159,12 @@ def one(con: duckdb.DuckDBPyConnection, sql: str) -> Decimal:
     return Decimal(con.execute(sql).fetchall()[0][0] or 0)
 
 
+DRAWN = given(seed=st.integers(0, 10**9), pooled=st.booleans(), spread=st.booleans())
+
+
 @SETTINGS
-@given(seed=st.integers(0, 10**9), pooled=st.booleans(), spread=st.booleans())
+@DRAWN
 def test_no_money_of_a_bill_is_lost_or_told_twice(con: duckdb.DuckDBPyConnection, seed: int, pooled: bool, spread: bool) -> None:
-    _check(con, seed, pooled, spread)
-
-
-@pytest.mark.slow
-@settings(SETTINGS, max_examples=60)
-@given(seed=st.integers(0, 10**9), pooled=st.booleans(), spread=st.booleans())
-def test_nor_of_many_more(con: duckdb.DuckDBPyConnection, seed: int, pooled: bool, spread: bool) -> None:
-    _check(con, seed, pooled, spread)
-
-
-def _check(con: duckdb.DuckDBPyConnection, seed: int, pooled: bool, spread: bool) -> None:
     plain = bill(seed)
     charge(con, plain)
     gross = one(con, "SELECT sum(effective_cost) FROM bill_rows")
@@ -196,3 +189,6 @@ def _check(con: duckdb.DuckDBPyConnection, seed: int, pooled: bool, spread: bool
     assert abs(one(con, "SELECT sum(price_per_hour * instance_hours::DECIMAL(38, 12)) FROM billed_hours") - billed) < Decimal(
         "1e-6"
     )
+
+
+test_nor_of_many_more = many(test_no_money_of_a_bill_is_lost_or_told_twice, DRAWN, SETTINGS)

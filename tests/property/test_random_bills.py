@@ -3,31 +3,25 @@
 from __future__ import annotations
 
 import random
-import tempfile
-from datetime import UTC, datetime
 from decimal import Decimal
 from fractions import Fraction
-from pathlib import Path
 from typing import Any
 
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gpucost import pipeline
 from gpucost.collect.bill.load import collect_bills
 from gpucost.collect.bill.opening import LocalTree
-from gpucost.periods import Period
 from gpucost.store.connection import Store
 from tests.oracle import calculate, read_book
 from tests.oracle.billed import billed_book
-from tests.property.fleets import books, fleets
-from tests.property.test_random_fleets import RARELY_SLOW, wrong_figures
+from tests.property.fleets import RARELY_SLOW, books, fleets, many, period, priced
+from tests.property.test_random_fleets import wrong_figures
 from tests.replay.bill_files import aws_cur, focus
 from tests.replay.billing import Charge, Rate, charges
-from tests.replay.cases.words import HEADER
 from tests.replay.fleet import Fleet
-from tests.replay.load import load, write_config
+from tests.replay.load import load
 from tests.replay.result import unpaid
 from tests.replay.scrape import scrape
 
@@ -55,44 +49,36 @@ def bills(draw: st.DrawFn, fleet: Fleet) -> list[Charge]:
     return list(charges(fleet, rates(draw(st.integers(0, 10**6)), until), draw(st.sampled_from([0, 77, 1800]))))
 
 
+DRAWN = given(data=st.data(), fleet=fleets(), pooled=st.booleans(), write=st.sampled_from([aws_cur, focus]))
+
+
 @BILLED
-@given(data=st.data(), fleet=fleets(), pooled=st.booleans(), write=st.sampled_from([aws_cur, focus]))
+@DRAWN
 def test_costs_are_those_of_an_exact_calculation_from_the_bill(
     data: st.DataObject, fleet: Fleet, pooled: bool, write: Any
 ) -> None:
-    _compare(data, fleet, pooled, write)
-
-
-@pytest.mark.slow
-@settings(BILLED, max_examples=60)
-@given(data=st.data(), fleet=fleets(), pooled=st.booleans(), write=st.sampled_from([aws_cur, focus]))
-def test_many_more_bills(data: st.DataObject, fleet: Fleet, pooled: bool, write: Any) -> None:
-    _compare(data, fleet, pooled, write)
-
-
-def _compare(data: st.DataObject, fleet: Fleet, pooled: bool, write: Any) -> None:
     told = data.draw(bills(fleet))
-    with tempfile.TemporaryDirectory(prefix="billed-") as directory:
-        folder = Path(directory)
-        prices = folder / "prices.csv"
-        prices.write_text("\n".join([HEADER, *data.draw(books(fleet))]) + "\n")
+    with priced(fleet, data.draw(books(fleet))) as config:
         series = scrape(fleet, lean=True)
-        config = write_config(fleet, folder, prices)
         shared = config.prices.model_copy(update={"commitment_sharing": "pooled" if pooled else "as_billed"})
         config = config.model_copy(update={"prices": shared})
         store = load(fleet, series, config)
         if told:
-            export = folder / "bill.csv"
+            export = config.store.with_name("bill.csv")
             export.write_text(write(told))
             assert not collect_bills(store, [LocalTree(export)], None if write is focus else "aws").errors
-        pipeline.attribute(config, store, Period(*(datetime.fromtimestamp(s, UTC) for s in (fleet["start"], fleet["end"]))))
+        pipeline.attribute(config, store, period(fleet["start"], fleet["end"]))
         assert not unpaid(store)
-        book = billed_book(told, read_book(prices), pooled=pooled)
-        dearest = max([float(row["price"]) for row in read_book(prices)] + [float(Fraction(c.cost) / c.hours) for c in told])
-        wrong = wrong_figures(fleet, calculate(fleet, book, series=series), store, dearest)
+        assert config.prices.book is not None
+        listed = read_book(config.prices.book)
+        dearest = max([float(row["price"]) for row in listed] + [float(Fraction(c.cost) / c.hours) for c in told])
+        truth = calculate(fleet, billed_book(told, listed, pooled=pooled), series=series)
+        wrong = wrong_figures(fleet, truth, store, dearest)
         assert not wrong, "\n".join(wrong)
         _check_hours(store, told, pooled)
 
+
+test_many_more_bills = many(test_costs_are_those_of_an_exact_calculation_from_the_bill, DRAWN, BILLED)
 
 _POOLS = """
     SELECT sum(instance_hours * price_per_hour), sum(effective_cost) FROM billed_hours

@@ -5,11 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
-import shutil
-import tempfile
-from datetime import UTC, datetime
 from decimal import Decimal
-from pathlib import Path
 
 import pytest
 from hypothesis import Phase, assume, given, reject, settings
@@ -18,17 +14,14 @@ from hypothesis import strategies as st
 from gpucost import comparisons, pipeline
 from gpucost.cli.diff import document
 from gpucost.errors import GpucostError
-from gpucost.periods import Period
 from gpucost.render.rows import RowFormat, render_rows
 from gpucost.render.schema import to_json
 from gpucost.render.view import ReportView
 from gpucost.report import Query
 from gpucost.report.diff import CELL, PARTS, Cell, Diff, Parts, Use, parts_of
-from tests.property.fleets import books, by_basis, fleets
-from tests.property.test_random_fleets import RARELY_SLOW
-from tests.replay.cases.words import HEADER
+from tests.property.fleets import RARELY_SLOW, books, by_basis, fleets, period, priced
 from tests.replay.fleet import Fleet
-from tests.replay.load import load, write_config
+from tests.replay.load import load
 from tests.replay.scrape import scrape
 
 pytestmark = pytest.mark.slow
@@ -59,17 +52,17 @@ def test_the_parts_of_every_cell_add_up_to_its_change(before: dict[Cell, Use], a
 
 
 @given(PERIOD)
-def test_a_period_has_not_changed_since_itself(period: dict[Cell, Use]) -> None:
+def test_a_period_has_not_changed_since_itself(cells: dict[Cell, Use]) -> None:
     # a price of 9 decimals times hours is off by a rounding at most
-    for parts in parts_of(period, period).values():
+    for parts in parts_of(cells, cells).values():
         assert all(abs(getattr(parts, name)) <= Decimal("0.000000001") for name in ("price", "mix", "volume", "idle", "new"))
         assert not parts.gone
         assert not parts.change
 
 
 @given(PERIOD)
-def test_back_is_the_opposite_of_forth(period: dict[Cell, Use]) -> None:
-    forth, back = parts_of({}, period), parts_of(period, {})
+def test_back_is_the_opposite_of_forth(cells: dict[Cell, Use]) -> None:
+    forth, back = parts_of({}, cells), parts_of(cells, {})
     for cell, parts in forth.items():
         assert parts.change == -back[cell].change
         assert cell.of == "unallocated" or parts.new == -back[cell].gone
@@ -81,16 +74,10 @@ def test_in_every_format_the_parts_of_a_random_store_are_the_difference_of_its_r
     hours = (fleet["end"] - fleet["start"]) // 3600
     assume(hours > 1)
     middle = fleet["start"] + 3600 * data.draw(st.integers(1, hours - 1))
-    folder = Path(tempfile.mkdtemp(prefix="diff-"))
-    try:
-        prices = folder / "prices.csv"
-        prices.write_text("\n".join([HEADER, *data.draw(books(fleet))]) + "\n")
-        config = write_config(fleet, folder, prices)
+    with priced(fleet, data.draw(books(fleet))) as config:
         store = load(fleet, scrape(fleet, lean=True), config, 24)
         spans = [(fleet["start"], middle), (middle, fleet["end"])]
-        before, after = (
-            Query(period=Period(*(datetime.fromtimestamp(at, UTC) for at in span)), period_name=f"{span}") for span in spans
-        )
+        before, after = (Query(period=period(*span), period_name=f"{span}") for span in spans)
         try:
             costs = [_node_cost(pipeline.report(config, store, query)) for query in (before, after)]
         except GpucostError:  # no node was up in one of them
@@ -99,8 +86,6 @@ def test_in_every_format_the_parts_of_a_random_store_are_the_difference_of_its_r
             view, result = comparisons.compare(config, store, before, after, by)
             assert (result.before.cost, result.after.cost) == tuple(costs)
             _check_formats(view, result)
-    finally:
-        shutil.rmtree(folder)
 
 
 def _node_cost(view: ReportView) -> Decimal:

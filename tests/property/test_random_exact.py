@@ -2,57 +2,38 @@
 
 from __future__ import annotations
 
-import tempfile
-from datetime import UTC, datetime
-from pathlib import Path
-
-import pytest
-from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
 from gpucost import pipeline
-from gpucost.periods import Period
 from tests.oracle.exact.compare import unequal
-from tests.property.fleets import books, fleets, lived_in
-from tests.replay.cases.words import HEADER, MORNING
+from tests.property.fleets import RARELY_SLOW, books, fleets, lived_in, many, period, priced
+from tests.replay.cases.words import MORNING
 from tests.replay.edits import relabel, revalue
 from tests.replay.fleet import Fleet
-from tests.replay.load import load, write_config
+from tests.replay.load import load
 from tests.replay.scrape import scrape
 from tests.replay.series import Series
 
 # A failure names cells, hours and pods: to look for a smaller fleet takes minutes, and says no more.
 FOUND = (Phase.explicit, Phase.reuse, Phase.generate)
-RARELY_SLOW = settings(max_examples=3, deadline=None, suppress_health_check=list(HealthCheck), print_blob=True, phases=FOUND)
-FLEETS = fleets().flatmap(lived_in)
-WINDOWS = st.sampled_from([1, 3, 24])
+SETTINGS = settings(RARELY_SLOW, phases=FOUND)
+DRAWN = given(data=st.data(), fleet=fleets().flatmap(lived_in), hours_per_window=st.sampled_from([1, 3, 24]))
 
 
-@RARELY_SLOW
-@given(data=st.data(), fleet=FLEETS, hours_per_window=WINDOWS)
+@SETTINGS
+@DRAWN
 def test_every_cell_is_that_of_the_exact_bill(data: st.DataObject, fleet: Fleet, hours_per_window: int) -> None:
-    _compare(data, fleet, hours_per_window)
-
-
-@pytest.mark.slow
-@settings(RARELY_SLOW, max_examples=80)
-@given(data=st.data(), fleet=FLEETS, hours_per_window=WINDOWS)
-def test_every_cell_of_many_more_fleets(data: st.DataObject, fleet: Fleet, hours_per_window: int) -> None:
-    _compare(data, fleet, hours_per_window)
-
-
-def _compare(data: st.DataObject, fleet: Fleet, hours_per_window: int) -> None:
-    with tempfile.TemporaryDirectory(prefix="fleet-") as name:
-        folder = Path(name)
-        prices = folder / "prices.csv"
-        prices.write_text("\n".join([HEADER, *data.draw(books(fleet))]) + "\n")
+    with priced(fleet, data.draw(books(fleet))) as config:
         fleet["report"] = [MORNING + data.draw(st.integers(0, 3599)), fleet["end"] - data.draw(st.integers(0, 3599))]
         series = _unsettled(data, fleet)
-        config = write_config(fleet, folder, prices)
         store = load(fleet, series, config, hours_per_window)
-        pipeline.attribute(config, store, Period(*(datetime.fromtimestamp(s, UTC) for s in fleet["report"])))
+        pipeline.attribute(config, store, period(*fleet["report"]))
         wrong = unequal(fleet, series, config, store)
         assert not wrong, "\n".join(wrong[:40])
+
+
+test_every_cell_of_many_more_fleets = many(test_every_cell_is_that_of_the_exact_bill, DRAWN, SETTINGS, 80)
 
 
 def _unsettled(data: st.DataObject, fleet: Fleet) -> list[Series]:

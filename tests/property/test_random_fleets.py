@@ -2,74 +2,44 @@
 
 from __future__ import annotations
 
-import shutil
-import tempfile
-from datetime import UTC, datetime
-from pathlib import Path
-
-import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from gpucost import pipeline
-from gpucost.periods import Period
 from gpucost.store.connection import Store
 from tests.oracle import Bill, Figures, calculate, read_book
-from tests.property.fleets import books, by_basis, fleets
+from tests.property.fleets import RARELY_SLOW, books, by_basis, fleets, many, period, priced
 from tests.property.slack import Slack
-from tests.replay.cases.words import HEADER
 from tests.replay.compare import FLEET_HOURS, FLEET_MONEY, HOURS, MONEY, differences
 from tests.replay.fleet import Fleet
-from tests.replay.load import load, write_config
+from tests.replay.load import load
 from tests.replay.result import by_pod, total, unpaid
 from tests.replay.scrape import scrape
 
-RARELY_SLOW = settings(max_examples=3, deadline=None, suppress_health_check=list(HealthCheck), print_blob=True)
-
-
-WINDOWS = st.sampled_from([1, 3, 24])
+DRAWN = given(data=st.data(), fleet=fleets(), hours_per_window=st.sampled_from([1, 3, 24]))
 
 
 @RARELY_SLOW
-@given(data=st.data(), fleet=fleets(), hours_per_window=WINDOWS)
+@DRAWN
 def test_figures_are_those_of_the_second_calculation(data: st.DataObject, fleet: Fleet, hours_per_window: int) -> None:
-    _compare(data, fleet, hours_per_window)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("half", ["one half", "the other half"])
-@settings(RARELY_SLOW, max_examples=60)
-@given(data=st.data(), fleet=fleets(), hours_per_window=WINDOWS)
-def test_many_more_fleets(half: str, data: st.DataObject, fleet: Fleet, hours_per_window: int) -> None:
-    _compare(data, fleet, hours_per_window)
-
-
-@pytest.mark.slow
-@settings(RARELY_SLOW, max_examples=60)
-@given(data=st.data(), fleet=fleets().flatmap(by_basis))
-def test_figures_by_every_other_cost_basis_are_those_of_the_second_calculation(data: st.DataObject, fleet: Fleet) -> None:
-    _compare(data, fleet, 24)
-
-
-def _compare(data: st.DataObject, fleet: Fleet, hours_per_window: int) -> None:
-    folder = Path(tempfile.mkdtemp(prefix="fleet-"))
-    try:
-        prices = folder / "prices.csv"
-        prices.write_text("\n".join([HEADER, *data.draw(books(fleet))]) + "\n")
+    with priced(fleet, data.draw(books(fleet))) as config:
         series = scrape(fleet, lean=True)
-        config = write_config(fleet, folder, prices)
         store = load(fleet, series, config, hours_per_window)
-        pipeline.attribute(config, store, Period(*(datetime.fromtimestamp(s, UTC) for s in (fleet["start"], fleet["end"]))))
+        pipeline.attribute(config, store, period(fleet["start"], fleet["end"]))
         assert not unpaid(store)
-        bill = calculate(fleet, read_book(prices), series=series)
-        dearest = max(float(row["price"]) for row in read_book(prices))
-        wrong = wrong_figures(fleet, bill, store, dearest)
+        assert config.prices.book is not None
+        book = read_book(config.prices.book)
+        dearest = max(float(row["price"]) for row in book)
+        wrong = wrong_figures(fleet, calculate(fleet, book, series=series), store, dearest)
         for hour in range(fleet["start"], fleet["end"], 3600):
-            truth = calculate(fleet, read_book(prices), (hour, hour + 3600), series=series).total
+            truth = calculate(fleet, book, (hour, hour + 3600), series=series).total
             wrong += _wrong_total(fleet, truth, store, (hour, hour + 3600), dearest)
         assert not wrong, "\n".join(wrong)
-    finally:
-        shutil.rmtree(folder)
+
+
+OTHER_BASES = given(data=st.data(), fleet=fleets().flatmap(by_basis), hours_per_window=st.just(24))
+test_many_more_fleets = many(test_figures_are_those_of_the_second_calculation, DRAWN, RARELY_SLOW, 120)
+test_figures_by_every_other_cost_basis = many(test_figures_are_those_of_the_second_calculation, OTHER_BASES, RARELY_SLOW)
 
 
 def wrong_figures(fleet: Fleet, bill: Bill, store: Store, dearest: float) -> list[str]:

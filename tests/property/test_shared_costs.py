@@ -8,10 +8,11 @@ from typing import Any
 
 import duckdb
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gpucost.engine import run_stage
+from tests.property.fleets import RARELY_SLOW
 
 NANO = Decimal("0.000000001")
 # what a report's sums come to, from a nanodollar to more than a double holds exactly
@@ -40,7 +41,7 @@ def con() -> Iterator[duckdb.DuckDBPyConnection]:
         yield connection
 
 
-@settings(max_examples=50, deadline=None, suppress_health_check=list(HealthCheck), print_blob=True)
+@settings(RARELY_SLOW, max_examples=20)
 @given(pools=POOLS)
 def test_every_cut_adds_up(con: duckdb.DuckDBPyConnection, pools: list[tuple[Decimal, str, list[dict[str, Any]]]]) -> None:
     con.execute(

@@ -6,7 +6,6 @@ from decimal import Decimal
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -40,8 +39,7 @@ def plain(facts: dict[int, Decimal]) -> tuple[list[tuple[int, int, Decimal]], De
     return steps, sum((price * (b - a) for a, b, price in steps), Decimal(0)), sum(b - a for a, b, _ in steps)
 
 
-@pytest.mark.slow
-@settings(max_examples=30)
+@settings(max_examples=8)
 @given(changes, st.integers(min_value=1, max_value=3))
 def test_histories_weigh_as_a_plain_calculation_does(facts: dict[int, Decimal], parts: int) -> None:
     rows = [

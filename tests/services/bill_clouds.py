@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 import re
-import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
+
+from tests import loopback
+from tests.loopback import Quiet
 
 Answer = tuple[int, dict[str, str], Any]
 Handler = Callable[[str, str, dict[str, list[str]], Any], Answer]
@@ -19,7 +20,7 @@ Handler = Callable[[str, str, dict[str, list[str]], Any], Answer]
 def serving(handle: Handler) -> Iterator[str]:
     """Serves on a free port of loopback; `handle(method, path, query, body)` answers (status, headers, JSON). Yields its URL."""
 
-    class Server(BaseHTTPRequestHandler):
+    class Server(Quiet):
         protocol_version = "HTTP/1.1"
 
         def _serve(self) -> None:
@@ -35,16 +36,8 @@ def serving(handle: Handler) -> Iterator[str]:
 
         do_GET = do_POST = _serve  # noqa: N815
 
-        def log_message(self, *_arguments: object) -> None:
-            return
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Server)
-    threading.Thread(target=server.serve_forever, args=[0.01], daemon=True).start()
-    try:
-        yield f"http://127.0.0.1:{server.server_port}"
-    finally:
-        server.shutdown()
-        server.server_close()
+    with loopback.serving(Server) as url:
+        yield url
 
 
 class BigQuery:

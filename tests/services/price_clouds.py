@@ -7,20 +7,20 @@ from __future__ import annotations
 
 import json
 import re
-import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from decimal import Decimal
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import parse_qs, urlencode, urlsplit
 
 from gpucost.collect.prices import PriceResult, collect_prices
 from gpucost.config.model import Config
 from gpucost.store.connection import Store
+from tests import loopback
+from tests.loopback import Quiet
 
 NOW = datetime(2026, 11, 21, 10, 30, tzinfo=UTC)
 PAGE = 2  # facts per page: everything is paged
@@ -65,13 +65,10 @@ def check_failure(result: PriceResult, message: str) -> None:
     assert "\n" not in result.error.message and result.error.fix
 
 
-class Handler(BaseHTTPRequestHandler):
+class Handler(Quiet):
     protocol_version = "HTTP/1.1"
     disable_nagle_algorithm = True
     cloud: Cloud
-
-    def log_message(self, *_: Any) -> None:
-        return
 
     def reply(self, reply: Reply, kind: str = "application/json") -> None:
         body = reply.body if isinstance(reply.body, bytes) else json.dumps(reply.body).encode()
@@ -93,17 +90,8 @@ class Handler(BaseHTTPRequestHandler):
         return reply is not None
 
 
-@contextmanager
-def serving(handler: type[Handler], cloud: Cloud, **more: Any) -> Iterator[str]:
-    bound = type("Bound", (handler,), {"cloud": cloud, **more})
-    server = ThreadingHTTPServer(("127.0.0.1", 0), bound)
-    server.daemon_threads = True
-    threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
-    try:
-        yield f"http://127.0.0.1:{server.server_address[1]}"
-    finally:
-        server.shutdown()
-        server.server_close()
+def serving(handler: type[Handler], cloud: Cloud, **more: Any) -> AbstractContextManager[str]:
+    return loopback.serving(type("Bound", (handler,), {"cloud": cloud, **more}))
 
 
 def page_of(items: list[Any], token: str | None) -> tuple[list[Any], str | None]:
@@ -112,7 +100,7 @@ def page_of(items: list[Any], token: str | None) -> tuple[list[Any], str | None]
 
 
 class _AzureHandler(Handler):
-    def do_GET(self) -> None:
+    def do_GET(self) -> None:  # noqa: N802
         question = {key: values[0] for key, values in parse_qs(urlsplit(self.path).query).items()}
         if self.tricked("retail", question):
             return

@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import socket
-import subprocess
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -17,6 +14,8 @@ from gpucost.cli.app import app
 from gpucost.collect.bill.azure_blobs import CONNECTION, BlobTree
 from gpucost.collect.bill.load import collect_bills
 from gpucost.errors import UsageError
+from tests.programs import listening
+from tests.replay.server import free_port
 from tests.unit.bills import Bills, csv_text
 from tests.unit.test_bill_azure import amortized, manifest, row
 
@@ -33,36 +32,10 @@ def azurite(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         if os.environ.get("CI") == "true":
             pytest.fail(message)
         pytest.skip(message)
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    place = tmp_path_factory.mktemp("azurite")
-    with (place / "log").open("wb") as log:
-        command = [
-            program,
-            "--blobHost",
-            "127.0.0.1",
-            "--blobPort",
-            str(port),
-            "--location",
-            str(place),
-            "--skipApiVersionCheck",
-            "--silent",
-        ]
-        process = subprocess.Popen(command, stdout=log, stderr=log)
-        try:
-            deadline = time.monotonic() + 30
-            while True:
-                with socket.socket() as probe:
-                    if probe.connect_ex(("127.0.0.1", port)) == 0:
-                        break
-                if time.monotonic() > deadline or process.poll() is not None:
-                    pytest.fail((place / "log").read_text())
-                time.sleep(0.02)
-            yield f"http://127.0.0.1:{port}/{ACCOUNT}"
-        finally:
-            process.terminate()
-            process.wait(10)
+    port, place = free_port(), tmp_path_factory.mktemp("azurite")
+    where = ["--blobHost", "127.0.0.1", "--blobPort", str(port), "--location", str(place)]
+    with listening([program, *where, "--skipApiVersionCheck", "--silent"], port, place / "log") as url:
+        yield f"{url}/{ACCOUNT}"
 
 
 @pytest.fixture

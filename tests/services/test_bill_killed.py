@@ -18,10 +18,10 @@ from tests.unit.bills import Bills, csv_text, usage
 @pytest.mark.parametrize("after", [1.2, *(pytest.param(late, marks=pytest.mark.slow) for late in (0.3, 0.8, 1.6, 2.0, 2.5))])
 def test_killed_in_mid_load(tmp_path: Path, after: float) -> None:
     bills = Bills(tmp_path)
-    first = [usage(hour, ResourceId=f"i-{machine:017x}") for machine in range(500) for hour in range(20)]
+    first = [usage(hour, ResourceId=f"i-{machine:017x}") for machine in range(200) for hour in range(20)]
     bills.load(bills.write("old.csv", csv_text(first)))
     final = [row | {"bill/InvoiceId": "INV1", "lineItem/UnblendedCost": "30"} for row in first] + [
-        usage(hour, ResourceId=f"i-{machine:017x}", InvoiceId="INV1") for machine in range(500, 1500) for hour in range(20)
+        usage(hour, ResourceId=f"i-{machine:017x}", InvoiceId="INV1") for machine in range(200, 600) for hour in range(20)
     ]
     path = bills.write("new.csv", csv_text(final))
     before, whole = bills.sums(), len(final)

@@ -19,7 +19,7 @@ from tests.replay.scrape import scrape
 from tests.shared import shared
 
 FLEET = "data/billing/generated/nise/dev-gpu"
-pytestmark = pytest.mark.shared
+pytestmark = [pytest.mark.shared, pytest.mark.slow]
 
 HOUR = 3600
 GPUS = 8

@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
-import socket
-import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -18,6 +15,8 @@ from gpucost.collect.bill.load import BillRun, collect_bills
 from gpucost.collect.bill.s3 import S3Tree
 from gpucost.config.model import Aws
 from gpucost.store.connection import Store
+from tests.programs import listening
+from tests.replay.server import free_port
 from tests.shared import shared
 from tests.unit.bills import csv_text, usage
 
@@ -25,23 +24,11 @@ ROWS = [usage(hour) for hour in range(6)]
 
 
 @pytest.fixture(scope="module")
-def endpoint() -> Iterator[str]:
+def endpoint(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     # a test dependency: it lies beside the Python that runs this
-    program = str(Path(sys.executable).with_name("moto_server"))
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        port = found.getsockname()[1]
-    server = subprocess.Popen([program, "-H", "127.0.0.1", "-p", str(port)], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    try:
-        for _ in range(1000):
-            with socket.socket() as probe:
-                if probe.connect_ex(("127.0.0.1", port)) == 0:
-                    break
-            time.sleep(0.02)
-        yield f"http://127.0.0.1:{port}"
-    finally:
-        server.terminate()
-        server.wait(10)
+    program, port = str(Path(sys.executable).with_name("moto_server")), free_port()
+    with listening([program, "-H", "127.0.0.1", "-p", str(port)], port, tmp_path_factory.mktemp("moto") / "log") as url:
+        yield url
 
 
 @pytest.fixture
@@ -121,6 +108,7 @@ def test_what_is_refused_is_said(s3: Any, endpoint: str, tmp_path: Path) -> None
     assert "there is nothing at s3://empty/x" in _load(store, endpoint, "s3://empty/x").errors[0].message
 
 
+@pytest.mark.slow
 @pytest.mark.shared
 def test_the_generated_report_loads_once(s3: Any, endpoint: str, tmp_path: Path) -> None:
     root = shared("data/billing/generated/nise/dev-gpu/aws-s3-layout/bucket")

@@ -7,7 +7,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator
@@ -25,7 +24,7 @@ from gpucost.collect.prometheus.queries import selectors
 from gpucost.config.model import Activity, Idle, PrometheusSource
 from gpucost.periods import MS_PER_HOUR, Period
 from gpucost.store.connection import Store
-from tests.programs import require
+from tests.programs import listening, require
 from tests.replay.fleet import Fleet, all_cases, read_fleet
 from tests.replay.load import load, write_config
 from tests.replay.scrape import scrape, write_openmetrics
@@ -96,21 +95,9 @@ def is_selected(series: Series) -> bool:
 def victoria(tmp_path: Path) -> Iterator[str]:
     require("victoria-metrics", package="victoria-metrics")
     port = free_port()
-    process = subprocess.Popen(
-        ["victoria-metrics", f"-storageDataPath={tmp_path / 'vm'}", f"-httpListenAddr=127.0.0.1:{port}", "-retentionPeriod=100y",
-         "-loggerLevel=ERROR"]
-    )  # fmt: skip
-    url = f"http://127.0.0.1:{port}"
-    deadline = time.monotonic() + 30
-    while True:
-        try:
-            with urllib.request.urlopen(url + "/health", timeout=1):
-                break
-        except (urllib.error.URLError, ConnectionError, TimeoutError):
-            assert time.monotonic() < deadline and process.poll() is None
-            time.sleep(0.05)
-    yield url
-    stop(process)
+    where = [f"-storageDataPath={tmp_path / 'vm'}", f"-httpListenAddr=127.0.0.1:{port}"]
+    with listening(["victoria-metrics", *where, "-retentionPeriod=100y", "-loggerLevel=ERROR"], port, tmp_path / "log") as url:
+        yield url
 
 
 @pytest.mark.parametrize("name", ["mig-mixed", pytest.param("jittered", marks=pytest.mark.slow)])

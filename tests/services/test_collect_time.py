@@ -95,8 +95,9 @@ class Server:
 
 
 @pytest.fixture
-def server(tmp_path: Path) -> Iterator[Server]:
-    server = Server(tmp_path, fleet())
+def server(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Server]:
+    """Of a fleet that is scraped every minute, or every so many seconds as the parameter says."""
+    server = Server(tmp_path, fleet(scrape=getattr(request, "param", 60)))
     yield server
     server.close()
 
@@ -199,6 +200,7 @@ def test_who_is_always_three_hours_late_is_not_lost(late: Callable[[Series], boo
     same_as_calm(store, server.url, tmp_path)
 
 
+@pytest.mark.parametrize("server", [120], indirect=True)
 def test_an_exporter_that_was_dead_is_asked_for_again_until_two_counts_agree(
     server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -273,7 +275,7 @@ def test_a_hole_of_a_closed_day_ends_with_4_unless_it_is_signed(tmp_path: Path) 
     begin = datetime.now(UTC).replace(hour=0, minute=0, second=0, microsecond=0) - timedelta(days=2)
     # kube-state-metrics restarts for three minutes, then is gone for five hours
     silent = [[begin.timestamp() + a, begin.timestamp() + b] for a, b in ((7200, 7380), (4 * 3600, 9 * 3600))]
-    server = Server(tmp_path, fleet(begin, ksm_silent=silent))
+    server = Server(tmp_path, fleet(begin, ksm_silent=silent, scrape=120))
     server.serve()
     try:
         period = ("--from", begin.isoformat(), "--to", (begin + timedelta(hours=HOURS)).isoformat())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import urllib.parse
 import urllib.request
@@ -16,6 +17,7 @@ import yaml
 
 from gpucost import inventory
 from gpucost.config.model import Activity, Alerts, Budget, Config, Idle, Prices, PrometheusSource, Targets
+from gpucost.publish import openmetrics
 from gpucost.publish.dashboard import dashboard
 from gpucost.publish.rules import RulePrice, RulePrices, alerting_rules, recording_rules
 from tests.programs import require
@@ -106,9 +108,11 @@ FLEET = [
 ]
 
 
-def _check(rules: Path, tests: dict[str, Any], folder: Path) -> None:
-    file = folder / "tests.yml"
-    file.write_text(yaml.safe_dump(tests, allow_unicode=True))
+def _check(files: list[Path], *cases: dict[str, Any]) -> None:
+    """promtool's unit tests of the rules in `files`."""
+    file = files[0].with_name("tests.yml")
+    rules = {"rule_files": [str(rules) for rules in files], "evaluation_interval": cases[0]["interval"], "tests": list(cases)}
+    file.write_text(yaml.safe_dump(rules, allow_unicode=True))
     done = subprocess.run(["promtool", "test", "rules", str(file)], capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
 
@@ -159,7 +163,7 @@ def test_what_the_recording_rules_record(tmp_path: Path) -> None:
         _expected("round(gpucost:cluster_gpus:spot_ratio, 0.0001)", ("{}", round(3 / 7, 4))),
     ]
     case = {"interval": "1m", "input_series": FLEET, "promql_expr_test": tests}
-    _check(files[0], {"rule_files": [str(file) for file in files], "evaluation_interval": "1m", "tests": [case]}, tmp_path)
+    _check(files, case)
 
 
 # label and value, as exported, and the capacity type that they tell
@@ -197,7 +201,7 @@ def test_rules_and_inventory_tell_capacity_types_alike(tmp_path: Path) -> None:
     samples = [(f'{{node="n{number}", capacity_type="{told}"}}', 1) for number, (_, told) in enumerate(BOUGHT)]
     tests = [_expected("sum by (node, capacity_type) (gpucost:node_gpus:capacity)", *samples, at="5m")]
     case = {"interval": "1m", "input_series": series, "promql_expr_test": tests}
-    _check(files[0], {"rule_files": [str(file) for file in files], "evaluation_interval": "1m", "tests": [case]}, tmp_path)
+    _check(files, case)
     nodes = [node(f"n{number}", "p5.48xlarge", 0, 1, "", labels=_exported(labels)) for number, (labels, _) in enumerate(BOUGHT)]
     described = fleet(1, nodes, [], {})
     with load(described, scrape(described), write_config(described, tmp_path, tmp_path / "prices.csv"), 1).write() as con:
@@ -210,9 +214,11 @@ def _exported(labels: dict[str, str]) -> dict[str, str | None]:
     return {"label_karpenter_sh_capacity_type": None} | {f"label_{name}": value for name, value in labels.items()}
 
 
-def _alert(name: str, at: str, *firing: tuple[dict[str, str], dict[str, str]]) -> dict[str, Any]:
-    found = [{"exp_labels": {"severity": "warning", **labels}, "exp_annotations": texts} for labels, texts in firing]
-    return {"eval_time": at, "alertname": name, "exp_alerts": found}
+def _alert(name: str, at: str, labels: dict[str, str] | None = None, summary: str = "", description: str = "") -> dict[str, Any]:
+    """That an alert fires with these labels and texts at a time, or that it does not."""
+    texts = {"summary": summary, "description": description}
+    found = {"exp_labels": {"severity": "warning", **(labels or {})}, "exp_annotations": texts}
+    return {"eval_time": at, "alertname": name, "exp_alerts": [] if labels is None else [found]}
 
 
 def test_idle_gpus_and_unused_nodes(tmp_path: Path) -> None:
@@ -220,34 +226,26 @@ def test_idle_gpus_and_unused_nodes(tmp_path: Path) -> None:
     files = _write(tmp_path, CONFIG)
     train = {"namespace": "ml", "pod": "train", "node": "od"}
 
-    def idle(count: int) -> tuple[dict[str, str], dict[str, str]]:
-        return train, {
-            "summary": f"ml/train idles on {count} on-demand GPU(s)",
-            "description": f"{count} GPU(s) on od stayed under 5 % for 30 minutes. Each costs 4.00 USD an hour.",
-        }
+    def idle(count: int) -> tuple[dict[str, str], str, str]:
+        told = f"{count} GPU(s) on od stayed under 5 % for 30 minutes. Each costs 4.00 USD an hour."
+        return train, f"ml/train idles on {count} on-demand GPU(s)", told
 
     tests = [
         _alert("GpucostGpuIdle", "29m"),
-        _alert("GpucostGpuIdle", "31m", idle(3)),
-        _alert("GpucostGpuIdle", "62m", idle(2)),
-        _alert("GpucostGpuIdle", "97m", idle(3)),
+        _alert("GpucostGpuIdle", "31m", *idle(3)),
+        _alert("GpucostGpuIdle", "62m", *idle(2)),
+        _alert("GpucostGpuIdle", "97m", *idle(3)),
         _alert("GpucostNodeUnused", "100m"),  # somebody holds GPUs of every on-demand node
     ]
-    unused = {
-        "summary": "Nobody holds a GPU of on-demand node od",
-        "description": "8 GPU(s) were held by nobody for 30 minutes. Each costs 4.00 USD an hour.",
-    }
     labels = {"node": "od", "capacity_type": "on_demand", "instance_type": "p4d.24xlarge", "region": "us-east-1"}
+    unused = "8 GPU(s) were held by nobody for 30 minutes. Each costs 4.00 USD an hour."
+    fires = _alert("GpucostNodeUnused", "31m", labels, "Nobody holds a GPU of on-demand node od", unused)
     empty = [series for series in FLEET if "pod=" not in series["series"]]
     cases = [
         {"interval": "1m", "input_series": FLEET, "alert_rule_test": tests},
-        {
-            "interval": "1m",
-            "input_series": empty,
-            "alert_rule_test": [_alert("GpucostNodeUnused", "29m"), _alert("GpucostNodeUnused", "31m", (labels, unused))],
-        },
+        {"interval": "1m", "input_series": empty, "alert_rule_test": [_alert("GpucostNodeUnused", "29m"), fires]},
     ]
-    _check(files[1], {"rule_files": [str(file) for file in files], "evaluation_interval": "1m", "tests": cases}, tmp_path)
+    _check(files, *cases)
 
 
 @pytest.mark.slow
@@ -272,66 +270,38 @@ def test_queues_budgets_and_missing_telemetry(tmp_path: Path) -> None:
         {"series": 'gpucost_period_elapsed_ratio{period="month_to_date"}', "values": "0.05x100 0.5x200"},
         {"series": "gpucost_collected_timestamp_seconds", "values": "0x300"},
     ]
-    dark = {
-        "summary": "1 GPU(s) of sp are held and not measured",
-        "description": "dcgm-exporter said nothing of pods that hold GPUs on sp for 15 minutes: their GPU-hours will be "
-        "unmeasured. gpucost doctor says what is missing.",
-    }
     tests = [
         _alert(
-            "GpucostQueueWait",
-            "100m",
-            (
-                {"cluster_queue": "gpu"},
-                {
-                    "summary": "Workloads of queue gpu wait too long",
-                    "description": "One in ten workloads that queue gpu admitted in the last hour had waited 1h 20m 0s or more; "
-                    "the limit is 30 minutes.",
-                },
-            ),
+            "GpucostQueueWait", "100m", {"cluster_queue": "gpu"}, "Workloads of queue gpu wait too long",
+            "One in ten workloads that queue gpu admitted in the last hour had waited 1h 20m 0s or more; "
+            "the limit is 30 minutes.",
         ),
         _alert(
-            "GpucostQueueStuck",
-            "100m",
-            (
-                {"cluster_queue": "stuck"},
-                {
-                    "summary": "Queue stuck admits nothing",
-                    "description": "3 workload(s) of queue stuck are pending, and none was admitted for 30 minutes.",
-                },
-            ),
+            "GpucostQueueStuck", "100m", {"cluster_queue": "stuck"}, "Queue stuck admits nothing",
+            "3 workload(s) of queue stuck are pending, and none was admitted for 30 minutes.",
         ),
         _alert("GpucostBudgetBurn", "290m"),  # a fleet that has just begun has no rate of a day
         _alert("GpucostBudgetPace", "90m"),  # too early in the month to say
         _alert(
-            "GpucostBudgetPace",
-            "120m",
-            (
-                {"budget": "all"},
-                {
-                    "summary": "GPU nodes are on their way over the budget",
-                    "description": "Going on as it did, the month comes to 24000 USD; the budget is 20000.",
-                },
-            ),
+            "GpucostBudgetPace", "120m", {"budget": "all"}, "GPU nodes are on their way over the budget",
+            "Going on as it did, the month comes to 24000 USD; the budget is 20000.",
         ),
         _alert(
-            "GpucostTeamBudgetPace",
-            "120m",
-            (
-                {"team": "research", "budget": "Research"},
-                {
-                    "summary": "Team research is on its way over its budget",
-                    "description": "Going on as it did, the month comes to 5200 USD; the budget is 5000.",
-                },
-            ),
+            "GpucostTeamBudgetPace", "120m", {"team": "research", "budget": "Research"},
+            "Team research is on its way over its budget",
+            "Going on as it did, the month comes to 5200 USD; the budget is 5000.",
         ),
         _alert("GpucostActivityMissing", "10m"),
-        _alert("GpucostActivityMissing", "20m", ({"node": "sp"}, dark)),
+        _alert(
+            "GpucostActivityMissing", "20m", {"node": "sp"}, "1 GPU(s) of sp are held and not measured",
+            "dcgm-exporter said nothing of pods that hold GPUs on sp for 15 minutes: their GPU-hours will be unmeasured. "
+            "gpucost doctor says what is missing.",
+        ),
         _alert("GpucostCollectLate", "100m"),
         _alert("GpucostClusterMissing", "100m"),
-    ]
+    ]  # fmt: skip
     case = {"interval": "1m", "input_series": [*FLEET, *waits, *paces], "alert_rule_test": tests}
-    _check(files[1], {"rule_files": [str(file) for file in files], "evaluation_interval": "1m", "tests": [case]}, tmp_path)
+    _check(files, case)
 
 
 @pytest.mark.slow
@@ -343,38 +313,33 @@ def test_spot_share_stale_data_and_a_cluster_that_is_gone(tmp_path: Path) -> Non
         for item in FLEET
         if "DCGM" not in item["series"]
     ]
-    series = [{"series": item["series"], "values": item["values"]} for item in series]
     series.append({"series": "gpucost_collected_timestamp_seconds", "values": "0x600"})
-    low = {
-        "summary": "Only 42.86% of the GPUs in use are spot",
-        "description": "Over the last 24 hours 42.86% of the GPUs that pods held were spot; the target is 0.7.",
-    }
-    burn = {
-        "summary": "GPU nodes burn more than the budget",
-        "description": "At the rate of the last day GPU nodes cost 38690 USD in a month of 730 hours; the budget is 20000.",
-    }
-    gone = {
-        "summary": "kube-state-metrics says nothing of GPU nodes",
-        "description": "A cluster had GPU nodes in the last day, and for 15 minutes kube-state-metrics told of none: "
-        "it is gone, or the last GPU node is.",
-    }
-    late = {
-        "summary": "gpucost has collected nothing for 1d 13h 0m 0s",
-        "description": "What Prometheus forgets before it is collected is lost. Run gpucost collect prometheus, "
-        "then gpucost export openmetrics.",
-    }
     tests = [
         _alert("GpucostBudgetBurn", "10h"),
-        _alert("GpucostBudgetBurn", "26h", ({"budget": "all"}, burn)),
+        _alert(
+            "GpucostBudgetBurn", "26h", {"budget": "all"}, "GPU nodes burn more than the budget",
+            "At the rate of the last day GPU nodes cost 38690 USD in a month of 730 hours; the budget is 20000.",
+        ),
         _alert("GpucostSpotShareLow", "23h"),
-        _alert("GpucostSpotShareLow", "25h", ({}, low)),
+        _alert(
+            "GpucostSpotShareLow", "25h", {}, "Only 42.86% of the GPUs in use are spot",
+            "Over the last 24 hours 42.86% of the GPUs that pods held were spot; the target is 0.7.",
+        ),
         _alert("GpucostClusterMissing", "29h"),
-        _alert("GpucostClusterMissing", "31h", ({}, gone)),
+        _alert(
+            "GpucostClusterMissing", "31h", {}, "kube-state-metrics says nothing of GPU nodes",
+            "A cluster had GPU nodes in the last day, and for 15 minutes kube-state-metrics told of none: "
+            "it is gone, or the last GPU node is.",
+        ),
         _alert("GpucostCollectLate", "36h"),
-        _alert("GpucostCollectLate", "37h", ({}, late)),
-    ]
+        _alert(
+            "GpucostCollectLate", "37h", {}, "gpucost has collected nothing for 1d 13h 0m 0s",
+            "What Prometheus forgets before it is collected is lost. Run gpucost collect prometheus, "
+            "then gpucost export openmetrics.",
+        ),
+    ]  # fmt: skip
     case = {"interval": "5m", "input_series": series, "alert_rule_test": tests}
-    _check(files[1], {"rule_files": [str(file) for file in files], "evaluation_interval": "5m", "tests": [case]}, tmp_path)
+    _check(files, case)
 
 
 def expressions(config: Config) -> list[str]:
@@ -402,10 +367,6 @@ def test_prometheus_understands_every_expression_of_the_dashboard(config: Config
 
 def test_the_dashboard_reads_only_what_is_recorded_or_exported(tmp_path: Path) -> None:
     """A rule or a metric that is renamed must not leave an empty panel behind."""
-    import re
-
-    from gpucost.publish import openmetrics
-
     recorded = set(re.findall(r"record: (\S+)", recording_rules(CONFIG, PRICES)))
     read = set()
     for text in (*expressions(CONFIG), alerting_rules(CONFIG, TODAY)):

@@ -5,14 +5,12 @@ from __future__ import annotations
 import json
 import re
 import subprocess
-import threading
 import time
 import urllib.parse
 import urllib.request
 from collections.abc import Iterator
 from datetime import date
 from decimal import Decimal
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 import pytest
@@ -22,6 +20,7 @@ from gpucost.cli.app import app
 from gpucost.config.model import Budget, Config
 from gpucost.publish.rules import alerting_rules
 from tests.golden.report_fleet import alone, sample
+from tests.loopback import Quiet, serving
 from tests.programs import require
 from tests.replay.server import free_port, stop
 from tests.services.test_export_rules import expressions
@@ -65,36 +64,29 @@ def prometheus(exported: tuple[str, str], tmp_path_factory: pytest.TempPathFacto
     (folder / "recording.yml").write_text(rules.replace("interval: 1m", "interval: 1s"))
     (folder / "alerts.yml").write_text(alerting_rules(config, date(2026, 10, 1)))
 
-    class Handler(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
+    class Handler(Quiet):
+        def do_GET(self) -> None:  # noqa: N802
             self.send_response(200)
             self.send_header("Content-Type", "text/plain; version=0.0.4")
             self.end_headers()
             self.wfile.write((CLUSTER + metrics).encode())
 
-        def log_message(self, *_: Any) -> None:
-            pass
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
-    settings = {
-        "global": {"scrape_interval": "1s", "evaluation_interval": "1s"},
-        "rule_files": ["recording.yml", "alerts.yml"],
-        "scrape_configs": [
-            {"job_name": "all", "honor_labels": True, "static_configs": [{"targets": [f"127.0.0.1:{server.server_port}"]}]}
-        ],
-    }
-    (folder / "prometheus.yml").write_text(json.dumps(settings))
-    url = f"127.0.0.1:{free_port()}"
-    command = ["prometheus", f"--config.file={folder}/prometheus.yml", f"--storage.tsdb.path={folder}/data"]
-    process = subprocess.Popen([*command, f"--web.listen-address={url}", "--log.level=error"])
-    try:
-        _wait_for(f"http://{url}", "gpucost:cluster_cost:per_hour")
-        yield f"http://{url}"
-    finally:
-        stop(process)
-        server.shutdown()
-        server.server_close()
+    with serving(Handler) as exporter:
+        scraped = {"job_name": "all", "honor_labels": True, "static_configs": [{"targets": [exporter.removeprefix("http://")]}]}
+        settings = {
+            "global": {"scrape_interval": "1s", "evaluation_interval": "1s"},
+            "rule_files": ["recording.yml", "alerts.yml"],
+            "scrape_configs": [scraped],
+        }
+        (folder / "prometheus.yml").write_text(json.dumps(settings))
+        url = f"127.0.0.1:{free_port()}"
+        command = ["prometheus", f"--config.file={folder}/prometheus.yml", f"--storage.tsdb.path={folder}/data"]
+        process = subprocess.Popen([*command, f"--web.listen-address={url}", "--log.level=error"])
+        try:
+            _wait_for(f"http://{url}", "gpucost:cluster_cost:per_hour")
+            yield f"http://{url}"
+        finally:
+            stop(process)
 
 
 def _get(url: str) -> Any:

@@ -99,6 +99,7 @@ def test_every_spelling_is_a_device(own: Collected) -> None:
 
 
 @pytest.mark.shared
+@pytest.mark.slow
 def test_nobody_pays_for_what_others_print(tmp_path: Path) -> None:
     assert THEIR_FILES
     check_nobody_pays(collect(THEIR_FILES, tmp_path))

@@ -344,7 +344,7 @@ _FIRST_DAY = "SELECT * FROM cost_hourly WHERE from_ms < $day ORDER BY ALL"
 _FINGERPRINT = "SELECT fingerprint FROM attributed_days WHERE from_ms < $day ORDER BY ALL"
 
 
-@pytest.mark.parametrize(("before", "after"), [(60, 30), pytest.param(30, 60, marks=pytest.mark.slow)])
+@pytest.mark.parametrize(("before", "after"), [(120, 60), pytest.param(60, 120, marks=pytest.mark.slow)])
 def test_scraping_otherwise_from_the_third_day_on_leaves_the_first_as_it_was(tmp_path: Path, before: int, after: int) -> None:
     """Rows and fingerprint of the first day stay as they are, with a gap, a node and a pod that end in it."""
     pods = [pod("a", "w", [0], 0.5, 20.01, uid="a", keep_until=at(20.01)), pod("b", "w", [1], 3.3, 70, uid="b")]
@@ -352,7 +352,7 @@ def test_scraping_otherwise_from_the_third_day_on_leaves_the_first_as_it_was(tmp
     nodes = [node("w", "g6.12xlarge", 0, 72), node("v", "g6.12xlarge", 0, 10.01)]
     silent = [["w", at(5.1), at(5.4)], ["w", at(11.99), at(13.2)]]
     util = {**busy("w", [0, 1], 0, 72), **busy("v", [0], 0, 72)}
-    described = fleet(72, nodes, pods, util, scrape=30, silent=silent)
+    described = fleet(72, nodes, pods, util, silent=silent)
     series = thin(thin(scrape(described, lean=True), before, (0, 48)), after, (48, 72))
     (tmp_path / "prices.csv").write_text("\n".join([HEADER, *BOOK]) + "\n")
     config = write_config(described, tmp_path, tmp_path / "prices.csv")

@@ -176,12 +176,3 @@ def test_it_prints(browser: Browser, page: Path) -> None:
     paper, ink = browser.value(_BRIGHTNESS)
     assert paper == 255 and ink == 0
     assert browser.value("getComputedStyle(document.querySelector('nav')).display") == "none"
-
-
-@pytest.mark.slow
-def test_every_width_can_be_looked_at(browser: Browser, hostile: Path, tmp_path: Path) -> None:
-    browser.open(hostile)
-    for width, dark in ((1280, False), (390, False), (1280, True)):
-        browser.view(width, dark=dark)
-        browser.picture(tmp_path / "page.png")
-        assert (tmp_path / "page.png").stat().st_size > 50_000

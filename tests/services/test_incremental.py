@@ -16,28 +16,14 @@ from tests.replay.scrape import scrape
 pytestmark = pytest.mark.slow
 
 TABLES = (
-    "cost_hourly",
-    "node_hourly",
-    "cost_daily",
-    "node_daily",
-    "nodes",
-    "allocations",
-    "node_prices",
-    "collected",
-    "warnings",
-)
+    "cost_hourly", "node_hourly", "cost_daily", "node_daily", "nodes", "allocations", "node_prices", "collected", "warnings",
+)  # fmt: skip
 FLEETS = sorted(
     [
-        "completion-time-while-running",
-        "held-since-before-the-window",
-        "local-midnight-half-hour",
-        "node-name-reused",
-        "prometheus-pair",
-        "requeued-within-the-hour",
-        "spot-churn",
-        "time-slicing",
+        "completion-time-while-running", "held-since-before-the-window", "local-midnight-half-hour", "node-name-reused",
+        "prometheus-pair", "requeued-within-the-hour", "spot-churn", "time-slicing",
     ]
-)
+)  # fmt: skip
 
 
 def contents(store: Store) -> dict[str, list[tuple[Any, ...]]]:

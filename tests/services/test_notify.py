@@ -10,7 +10,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from email import message_from_bytes, policy
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +21,7 @@ from typer.testing import CliRunner, Result
 from gpucost.cli.app import app
 from gpucost.periods import month_name
 from tests.golden.report_fleet import stored
+from tests.loopback import Quiet, serving
 from tests.programs import require
 from tests.replay.server import free_port
 
@@ -68,7 +68,7 @@ class Web:
 
 @pytest.fixture
 def web() -> Iterator[Web]:
-    class Handler(BaseHTTPRequestHandler):
+    class Handler(Quiet):
         def answer(self) -> None:
             body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
             made.requests.append((self.command, self.path, dict(self.headers), body))
@@ -83,18 +83,10 @@ def web() -> Iterator[Web]:
 
         do_POST = do_PUT = answer  # noqa: N815 - names that http.server asks for
 
-        def log_message(self, *_: Any) -> None:
-            pass
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    made = Web(f"http://127.0.0.1:{server.server_port}")
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
-    thread.start()
-    yield made
-    made.hang.set()
-    server.shutdown()
-    server.server_close()
-    thread.join()
+    with serving(Handler) as url:
+        made = Web(url)
+        yield made
+        made.hang.set()
 
 
 @pytest.fixture

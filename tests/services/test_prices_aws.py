@@ -67,11 +67,6 @@ def collect(cloud: Cloud, store: Store, *regions: str, now: datetime = NOW) -> P
     return collected("aws", Config(aws=Aws(endpoint_url=cloud.url, regions=list(regions))), store, now=now)
 
 
-@pytest.fixture
-def store(tmp_path: Path) -> Store:
-    return Store(tmp_path / "store.duckdb")
-
-
 @pytest.fixture(scope="module")
 def filled(running: Cloud, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A store into which everything was collected; tests take a copy."""

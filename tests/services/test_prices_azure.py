@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from datetime import date
 from decimal import Decimal
-from pathlib import Path
 
 import pytest
 
@@ -44,11 +43,6 @@ ITEMS = [
 def cloud() -> Iterator[Cloud]:
     with azure_cloud(ITEMS) as running:
         yield running
-
-
-@pytest.fixture
-def store(tmp_path: Path) -> Store:
-    return Store(tmp_path / "store.duckdb")
 
 
 def collect(cloud: Cloud, store: Store, *regions: str, currency: str = "USD") -> PriceResult:

@@ -65,11 +65,6 @@ def cloud() -> Iterator[Cloud]:
         yield running
 
 
-@pytest.fixture
-def store(tmp_path: Path) -> Store:
-    return Store(tmp_path / "store.duckdb")
-
-
 def collect(cloud: Cloud, store: Store, *regions: str) -> PriceResult:
     return collected("gcp", Config(gcp=Gcp(endpoint=cloud.url)), store, *regions)
 

@@ -48,13 +48,9 @@ SHAPES = [
     oci_shape("BM.Standard.E4.128", None, "B93113"),
 ]
 PRODUCTS = [
-    oci_product("B98415", 10),
-    oci_product("B110979", 16),
-    oci_product("B89734", 2.95),
-    oci_product("B999999", 9),
-    oci_product("B93113", 0.025),
-    oci_product("B0", 100, kind="MONTH"),
-]
+    oci_product("B98415", 10), oci_product("B110979", 16), oci_product("B89734", 2.95), oci_product("B999999", 9),
+    oci_product("B93113", 0.025), oci_product("B0", 100, kind="MONTH"),
+]  # fmt: skip
 GPUS = [
     {"id": "NVIDIA H100 80GB HBM3", "displayName": "H100 SXM", "memoryInGb": 80, "securePrice": 3.49, "communityPrice": 2.69},
     {"id": "NVIDIA A100 80GB PCIe", "displayName": "A100 PCIe", "memoryInGb": 80, "securePrice": 1.59, "communityPrice": 1.19},
@@ -86,11 +82,6 @@ def cloud(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Cloud]:
     monkeypatch.setattr("tenacity.nap.time.sleep", lambda _: None)
     with price_lists(FILES) as running:
         yield running
-
-
-@pytest.fixture
-def store(tmp_path: Path) -> Store:
-    return Store(tmp_path / "store.duckdb")
 
 
 def collect(cloud: Cloud, store: Store, provider: str, *, currency: str = "USD", now: datetime = NOW) -> PriceResult:

@@ -17,6 +17,7 @@ from tests.replay.check import check_figures
 from tests.replay.compare import differences
 from tests.replay.fleet import all_cases, period_of, read_expected, read_fleet
 from tests.replay.load import put_prices, write_config
+from tests.replay.waste import check_waste
 
 pytestmark = pytest.mark.services
 
@@ -44,6 +45,7 @@ def test_fleet_collected_over_http_gives_its_true_figures(
     by = ("day",) if "timezone" in fleet else ("namespace",)
     view = pipeline.report(config, store, Query(period=period, period_name="the case", by=by))
     check_figures(case, store)
+    check_waste(config, store, period)
     expected = read_expected(case)
     for row in view.rows:
         if "by_day" in expected and row.kind == "allocated":

@@ -1,10 +1,11 @@
-"""Fixtures that tests of what-ifs and of bills share."""
+"""Fixtures that tests of prices, bills and what-ifs share."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
 
+import duckdb
 import pytest
 
 from gpucost.store.connection import scratch_store
@@ -37,3 +38,12 @@ def facts() -> Facts:
 @pytest.fixture
 def bills(tmp_path: Path) -> Bills:
     return Bills(tmp_path)
+
+
+@pytest.fixture
+def con() -> Iterator[duckdb.DuckDBPyConnection]:
+    """An empty store."""
+    from tests.unit.price_nodes import empty_store  # slow to import
+
+    with empty_store() as connection:
+        yield connection

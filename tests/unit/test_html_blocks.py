@@ -121,12 +121,6 @@ def test_findings_are_those_of_the_command(run: Run) -> None:
     assert "What to do about it" not in sections(run("report", "--format", "html"))
 
 
-def test_findings_have_a_place_on_pages_only() -> None:
-    result = CliRunner().invoke(app, ["report", "--findings", "3"])
-    assert result.exit_code == 2
-    assert "gpucost findings lists them" in result.stderr
-
-
 @pytest.mark.parametrize(
     ("page", "narrowed"), [("all-teams", ()), ("teams/research", NARROWED[1]), ("teams/product", NARROWED[2])]
 )

@@ -8,9 +8,6 @@ from __future__ import annotations
 import csv
 import io
 import json
-import shutil
-from collections.abc import Callable
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from decimal import Decimal
 from pathlib import Path
@@ -41,44 +38,6 @@ pytestmark = pytest.mark.slow
 FEBRUARY = Period(datetime(2026, 2, 1, tzinfo=UTC), datetime(2026, 3, 1, tzinfo=UTC))
 CENT = Decimal("0.01")
 KEPT = Decimal("0.9")
-#: The demo's bill as it might be told otherwise, from the table `cur`.
-TELLINGS = {
-    "list": "FROM cur WHERE line_item_line_item_type <> 'EdpDiscount'",
-    "discount rows": "FROM cur",
-    "net columns": """
-        SELECT * EXCLUDE (kept),
-            CASE WHEN line_item_line_item_type = 'EdpDiscount' THEN 0 ELSE kept END * line_item_unblended_cost
-                AS line_item_net_unblended_cost,
-            kept * savings_plan_savings_plan_effective_cost AS savings_plan_net_savings_plan_effective_cost,
-            kept * reservation_effective_cost AS reservation_net_effective_cost,
-            kept * reservation_unused_amortized_upfront_fee_for_billing_period
-                AS reservation_net_unused_amortized_upfront_fee_for_billing_period,
-            kept * reservation_unused_recurring_fee AS reservation_net_unused_recurring_fee
-        FROM (SELECT *, CASE WHEN line_item_line_item_type IN ('Tax', 'Credit', 'Refund')
-                  OR line_item_product_code LIKE 'AWSSupport%' THEN 1 ELSE 0.9 END AS kept FROM cur)""",
-    "discount rows by product": """
-        FROM cur WHERE line_item_line_item_type <> 'EdpDiscount'
-        UNION ALL BY NAME
-        SELECT any_value(COLUMNS('^bill_')), line_item_line_item_type, line_item_product_code, line_item_usage_account_id,
-            min(line_item_usage_start_date) AS line_item_usage_start_date,
-            max(line_item_usage_end_date) AS line_item_usage_end_date,
-            '' AS line_item_usage_type, 'USD' AS line_item_currency_code,
-            sum(line_item_unblended_cost) AS line_item_unblended_cost,
-            savings_plan_savings_plan_a_r_n, reservation_reservation_a_r_n
-        FROM cur WHERE line_item_line_item_type = 'EdpDiscount'
-        GROUP BY ALL""",
-}
-
-
-@dataclass(frozen=True)
-class Told:
-    """A telling of the demo's bill: its file, what is in it, and what gpucost says with it."""
-
-    rows: int
-    invoice: Decimal
-    by_type: dict[str, Decimal]
-    gpu_cost: Decimal
-    statements: dict[str, Any]
 
 
 def statements(config: Path, month: str) -> dict[str, Any]:
@@ -101,124 +60,44 @@ def of_class(statement: dict[str, Any], *names: str) -> Decimal:
     return sum((Decimal(one["cost"]) for one in statement["classes"] if one["class"] in names), Decimal(0))
 
 
-@pytest.fixture(scope="module")
-def told(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Told]:
-    """What gpucost says of the demo's fleet with each telling of its bill."""
-    demo = tmp_path_factory.mktemp("demo")
-    build(demo, FEBRUARY, lambda _: None)
-    made = bill.write(plan(FEBRUARY), FEBRUARY, tmp_path_factory.mktemp("bill"))
-    known: dict[str, Told] = {}
-
-    def tell(name: str) -> Told:
-        if name not in known:
-            known[name] = _told(shutil.copytree(demo, tmp_path_factory.mktemp("told"), dirs_exist_ok=True), made, name)
-        return known[name]
-
-    return tell
-
-
-def _told(folder: Path, made: Path, name: str) -> Told:
-    path = folder / "told.parquet"
+def test_the_demos_bill(tmp_path: Path) -> None:
+    build(tmp_path, FEBRUARY, lambda _: None)
+    made = bill.write(plan(FEBRUARY), FEBRUARY, tmp_path)
     with duckdb.connect() as con:
         con.read_parquet(str(made)).create_view("cur")
-        con.sql(TELLINGS[name]).write_parquet(str(path))
-        con.read_parquet(str(path)).create_view("told")
+        con.execute("CREATE VIEW listed AS FROM cur WHERE line_item_line_item_type <> 'EdpDiscount'")
+        con.table("listed").write_parquet(str(tmp_path / "listed.parquet"))
         sums = con.execute(
             "SELECT line_item_line_item_type || if(line_item_product_code LIKE 'AWSSupport%', ' of support', ''), "
-            "sum(line_item_unblended_cost), count(*) FROM told GROUP BY ALL"
+            "sum(line_item_unblended_cost), count(*) FROM listed GROUP BY ALL"
         ).fetchall()
-    config = load_config(folder / "gpucost.toml", environ={})
+    by_type, invoice = {name: cost for name, cost, _ in sums}, sum((cost for _, cost, _ in sums), Decimal(0))
+    config = load_config(tmp_path / "gpucost.toml", environ={})
     store = Store(config.store)
-    run = collect_bills(store, [LocalTree(path)], "aws")
-    assert not run.errors, run.errors
+    assert not collect_bills(store, [LocalTree(tmp_path / "listed.parquet")], "aws").errors
     view = pipeline.report(config, store, Query(period=FEBRUARY, period_name="February 2026"))
-    assert view.node_totals is not None
-    assert {source.name for source in view.coverage.price_sources} == {"bill"}
-    return Told(
-        rows=sum(count for *_, count in sums),
-        invoice=sum((cost for _, cost, _ in sums), Decimal(0)),
-        by_type={name: cost for name, cost, _ in sums},
-        gpu_cost=view.node_totals.node_cost,
-        statements=statements(folder / "gpucost.toml", "2026-02"),
-    )
-
-
-def _effective(told: Told) -> Decimal:
-    """Of the bill at list prices: the invoice, with the month's part of the reservations' upfront fee in the fee's place."""
+    assert view.node_totals is not None and {source.name for source in view.coverage.price_sources} == {"bill"}
+    found, rows = statements(tmp_path / "gpucost.toml", "2026-02"), sum(count for *_, count in sums)
+    billed, effective = found["billed"], found["effective"]
+    check(billed, rows, invoice)
+    # the month's part of the reservations' upfront fee, in the fee's place
     count, upfront, hours = bill.TERMS["reserved_count"], Decimal(bill.TERMS["reserved_upfront"]), Decimal(28 * 24)
-    return told.invoice - count * upfront + count * hours * upfront / 8760
-
-
-@pytest.mark.parametrize("name", TELLINGS)
-def test_classes_add_up_to_the_invoice(told: Callable[[str], Told], name: str) -> None:
-    found = told(name)
-    check(found.statements["billed"], found.rows, found.invoice)
-    check(found.statements["effective"], found.rows, Decimal(found.statements["effective"]["cost"]))
-
-
-def test_effective_cost_spreads_the_upfront_fee(told: Callable[[str], Told]) -> None:
-    at_list, net = told("list"), told("net columns")
-    effective = _effective(at_list)
-    check(at_list.statements["effective"], at_list.rows, effective)
-    kept = ("Tax", "Credit", "Refund", "Tax of support", "Fee of support")
-    rest = sum((at_list.by_type[name] for name in kept), Decimal(0))
-    check(net.statements["effective"], net.rows, KEPT * (effective - rest) + rest)
-
-
-def test_each_class_is_what_the_bill_has_of_it(told: Callable[[str], Told]) -> None:
-    found = told("list")
-    billed = found.statements["billed"]
-    assert of_class(billed, "tax") == found.by_type["Tax"] + found.by_type["Tax of support"]
-    assert of_class(billed, "credits") == Decimal("-750")
-    assert of_class(billed, "refunds") == Decimal("-64.20")
-    assert of_class(billed, "support") == found.by_type["Fee of support"]
-    assert of_class(billed, "unused_gpu_reservations") == 24 * Decimal("55.04")
-    fees = sum(found.by_type[name] for name in ("Fee", "RIFee", "SavingsPlanRecurringFee"))
-    assert of_class(billed, "commitment_fees", "unused_commitments") == fees
-    for name in (
-        "attributed",
-        "unallocated",
-        "outside_node_life",
-        "instances_without_metrics",
-        "other_machines",
-        "storage",
-        "network",
+    check(effective, rows, invoice - count * upfront + count * hours * upfront / 8760)
+    fees = sum(by_type[name] for name in ("Fee", "RIFee", "SavingsPlanRecurringFee"))
+    for names, cost in (
+        (["tax"], by_type["Tax"] + by_type["Tax of support"]),
+        (["credits"], -750),
+        (["refunds"], Decimal("-64.20")),
+        (["support"], by_type["Fee of support"]),
+        (["unused_gpu_reservations"], 24 * Decimal("55.04")),
+        (["commitment_fees", "unused_commitments"], fees),
     ):
-        assert of_class(billed, name) > 0, name
-    effective = found.statements["effective"]
+        assert of_class(billed, *names) == cost, names
+    machines = ("attributed", "unallocated", "outside_node_life", "instances_without_metrics", "other_machines")
+    assert all(of_class(billed, name) > 0 for name in (*machines, "storage", "network"))
     # on the first day one of the two reserved machines was not there yet
-    assert Decimal(80) < of_class(effective, "unused_commitments") < 25 * Decimal("3.57")
-    gpus = of_class(effective, "attributed", "unallocated")
-    assert abs(gpus - found.gpu_cost) < Decimal(1)
-
-
-@pytest.mark.parametrize("name", ["discount rows", "net columns"])
-def test_a_discount_of_ten_percent_is_taken_off_gpus(told: Callable[[str], Told], name: str) -> None:
-    assert abs(told(name).gpu_cost - KEPT * told("list").gpu_cost) < CENT
-
-
-def test_discounts_that_name_no_machine_are_spread(told: Callable[[str], Told]) -> None:
-    assert told("discount rows by product").gpu_cost / told("list").gpu_cost == pytest.approx(KEPT, abs=Decimal("0.01"))
-
-
-def test_what_was_discounted_is_told_of(told: Callable[[str], Told]) -> None:
-    """What discount rows took off machines is in their cost; what they took off the rest stays a class of its own."""
-    rows = told("discount rows")
-    billed, effective = (rows.statements[basis] for basis in ("billed", "effective"))
-    taken = told("list").gpu_cost - rows.gpu_cost
-    assert taken > 5000
-    assert of_class(billed, "discounts") <= of_class(effective, "discounts") - Decimal("0.9") * taken
-
-
-@pytest.mark.parametrize("name", ["discount rows", "discount rows by product"])
-def test_discount_rows_and_net_columns_come_to_the_same(told: Callable[[str], Told], name: str) -> None:
-    rows, net = (told(one).statements["effective"] for one in (name, "net columns"))
-    assert abs(rows["cost"] - net["cost"]) < CENT
-    for one in ("unused_commitments", "unused_gpu_reservations", "commitment_fees"):
-        assert abs(of_class(rows, one) - of_class(net, one)) < CENT, one
-
-
-# Google Cloud and Azure.
+    assert 80 < of_class(effective, "unused_commitments") < 25 * Decimal("3.57")
+    assert abs(of_class(effective, "attributed", "unallocated") - view.node_totals.node_cost) < 1
 
 
 def signed(fleet: Billed) -> Path:
@@ -243,9 +122,7 @@ def _gcp(fleet: Billed, kept: Decimal = Decimal(1)) -> list[dict[str, Any]]:
     rest: list[dict[str, Any]] = []
     for row in rows:
         if "Instance Core" in row["sku"]["description"] and row["resource"]["name"] == rows[0]["resource"]["name"]:
-            row["credits"] = [
-                {"name": "Committed use", "full_name": "", "id": "", "type": "COMMITTED_USAGE_DISCOUNT", "amount": -row["cost"]}
-            ]
+            row["credits"] = [_credit("COMMITTED_USAGE_DISCOUNT", -row["cost"])]
             units = row["usage"]["amount_in_pricing_units"] / Decimal("0.75")
             rest.append(
                 row
@@ -272,10 +149,7 @@ def _gcp(fleet: Billed, kept: Decimal = Decimal(1)) -> list[dict[str, Any]]:
     for row in told if kept != 1 else ():
         if row["cost_type"] == "regular" and "Support" not in row["service"]["description"]:
             due = row["cost"] + sum(one["amount"] for one in row["credits"] if one["type"] != "PROMOTION")
-            row["credits"] = [
-                *row["credits"],
-                {"name": "Contract", "full_name": "", "id": "", "type": "DISCOUNT", "amount": due * (kept - 1)},
-            ]
+            row["credits"] = [*row["credits"], _credit("DISCOUNT", due * (kept - 1))]
     return told
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gpucost.publish.notify import Message, _plain, _shortened, as_html, as_slack, as_text
@@ -31,6 +31,7 @@ def test_without_teams_there_is_no_table() -> None:
     assert "Cost by team" not in as_text(message) + as_html(message) + json.dumps(as_slack(message))
 
 
+@settings(max_examples=25)
 @given(st.text(max_size=300))
 def test_names_stay_on_their_line(name: str) -> None:
     plain = _shortened(name, 48)

@@ -128,21 +128,6 @@ class Billed:
         return dict(self.store.query(sql)[1])
 
 
-@pytest.mark.parametrize("name", FORMATS)
-def test_cost_by_namespace_is_what_the_bill_says(name: str, tmp_path: Path) -> None:
-    kind, file, provider, write = FORMATS[name]
-    fleet = Billed(tmp_path, machines(kind))
-    told = list(charges(fleet.fleet, rate))
-    if name == "azure":
-        told = by_day(told)
-    fleet.bill(write(told), file, provider)
-    cost = fleet.check(told)
-    # all that is billed of the machines, and nothing else: no storage, credit, tax or fee
-    assert round(cost, 6) == round(sum(Fraction(charge.cost) for charge in told), 6)
-    assert set(fleet.sources()) == {"bill"}
-    assert round(fleet.check(told, pooled=False), 6) == round(cost, 6)
-
-
 def test_time_that_a_machine_boots_is_billed_and_outside_its_nodes_life(tmp_path: Path) -> None:
     fleet = Billed(tmp_path, machines("p4de.24xlarge"))
     told = list(charges(fleet.fleet, rate, booting=450))

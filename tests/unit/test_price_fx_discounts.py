@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from datetime import date, timedelta
 from decimal import Decimal
 from pathlib import Path
@@ -15,15 +14,9 @@ from gpucost.config.model import Config, Prices
 from gpucost.errors import PriceError
 from gpucost.periods import MS_PER_HOUR
 from gpucost.price.fx import rates
-from tests.unit.price_nodes import DAY, NODE, START, empty_store, run, steps
+from tests.unit.price_nodes import DAY, NODE, START, run, steps
 
 FX = "date,currency,rate\n2026-10-02,EUR,1.10\n2026-10-03,EUR,1.20\n2026-10-03,GBP,1.3\n"
-
-
-@pytest.fixture
-def con() -> Iterator[duckdb.DuckDBPyConnection]:
-    with empty_store() as connection:
-        yield connection
 
 
 def config(tmp_path: Path, text: str | None = None, **fx: str) -> Config:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from datetime import UTC, datetime
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -36,14 +37,20 @@ def rows(store: Store, sql: str) -> list[tuple[Any, ...]]:
 COSTS = "SELECT node_id, allocation_id, from_ms, cost, idle_cost, unallocated_cost FROM cost_hourly ORDER BY ALL"
 
 
-def test_thirty_percent_off_is_thirty_percent_off_gpus(fleet: tuple[dict[str, Any], Config, Store]) -> None:
-    _, config, store = fleet
+def test_a_discount_is_off_every_cost_of_gpus(fleet: tuple[dict[str, Any], Config, Store]) -> None:
+    case, config, store = fleet
     pipeline.attribute(config, store)
     before = rows(store, COSTS)
     assert sum(row[3] for row in before) > 0
-    less = Prices(book=config.prices.book, discounts=[Discount(percent=Decimal(30))])
-    pipeline.attribute(config.model_copy(update={"prices": less}), store)
-    assert rows(store, COSTS) == [(*row[:3], *(value * Decimal("0.7") for value in row[3:])) for row in before]
+    begins = datetime.fromtimestamp(case["start"], UTC).date()
+    for percent, begun, rounding in (("30", None, Decimal(0)), ("99.99", begins, Decimal("0.00000001"))):
+        discounts = [Discount(percent=Decimal(percent), effective_start=begun)]
+        less = Prices(book=config.prices.book, discounts=discounts)
+        pipeline.attribute(config.model_copy(update={"prices": less}), store)
+        kept, after = 1 - Decimal(percent) / 100, rows(store, COSTS)
+        assert [row[:3] for row in after] == [row[:3] for row in before]
+        for full, reduced in zip(before, after, strict=True):
+            assert all(abs(part - value * kept) <= rounding for value, part in zip(full[3:], reduced[3:], strict=True))
 
 
 DAY = 24 * MS_PER_HOUR

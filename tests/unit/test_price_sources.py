@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from datetime import date
 from decimal import Decimal
 
@@ -16,12 +15,6 @@ from tests.unit.price_nodes import NODE, START, empty_store, run, steps
 
 SPOT = NODE | {"capacity_type": "spot", "instance_type": "x9.large"}
 DAY_MS = 24 * MS_PER_HOUR
-
-
-@pytest.fixture
-def con() -> Iterator[duckdb.DuckDBPyConnection]:
-    with empty_store() as connection:
-        yield connection
 
 
 def change(con: duckdb.DuckDBPyConnection, hour: float, price: str, zone: str = "us-east-1a", **other: object) -> None:

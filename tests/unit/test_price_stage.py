@@ -37,15 +37,9 @@ def test_the_most_specific_row_wins_at_each_moment(con: duckdb.DuckDBPyConnectio
 
 def test_the_order_of_what_is_specific(con: duckdb.DuckDBPyConnection) -> None:
     lines = [
-        ",,,,,1,USD,,,",
-        ",,,,on_demand,2,USD,,,",
-        "aws,,,,,3,USD,,,",
-        ",us-east-1,,,,4,USD,,,",
-        ",,us-east-1a,,,5,USD,,,",
-        ",,,P4D.24xlarge,,6,USD,,,",
-        ",,,,,7,USD,,,pool=train",
-        ",,,,,8,USD,,,pool=train;team=a",
-    ]
+        ",,,,,1,USD,,,", ",,,,on_demand,2,USD,,,", "aws,,,,,3,USD,,,", ",us-east-1,,,,4,USD,,,", ",,us-east-1a,,,5,USD,,,",
+        ",,,P4D.24xlarge,,6,USD,,,", ",,,,,7,USD,,,pool=train", ",,,,,8,USD,,,pool=train;team=a",
+    ]  # fmt: skip
     names = ("capacity_type", "provider", "region", "zone", "instance_type", "labels")
     facts = dict(zip(names, ("capacity_block", "gcp", "x", "x", "x", {}), strict=True))
     nodes = [NODE | facts]
@@ -120,13 +114,9 @@ def test_a_price_per_gpu_is_multiplied(con: duckdb.DuckDBPyConnection) -> None:
 def test_labels_are_matched_as_exported(con: duckdb.DuckDBPyConnection) -> None:
     node = NODE | {"instance_type": None, "labels": {"label_example_com_pool_name": "A", "label_capacity_type": "x"}}
     selectors = (
-        "example.com/pool-name=A",
-        "label_example_com_pool_name=A",
-        "capacityType=x",
-        "example.com/pool-name=A;capacityType=x",
-        "example.com/pool-name=a",
-        "absent=A",
-    )
+        "example.com/pool-name=A", "label_example_com_pool_name=A", "capacityType=x",
+        "example.com/pool-name=A;capacityType=x", "example.com/pool-name=a", "absent=A",
+    )  # fmt: skip
     nodes = [node | {"node_id": number, "instance_type": f"x{number}"} for number in range(len(selectors))]
     unlabeled = node | {"node_id": 9, "instance_type": "x5", "labels": None}
     result = run(con, [*nodes, unlabeled], [f",,,x{number},,5,USD,,,{selector}" for number, selector in enumerate(selectors)])

@@ -5,8 +5,6 @@ from __future__ import annotations
 import csv
 import io
 import json
-from collections import defaultdict
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +15,6 @@ from typer.testing import CliRunner
 from gpucost.cli.app import app
 from gpucost.render.schema import schema
 from gpucost.store.connection import Store
-from tests.shared import shared
 from tests.unit.spot import change, write
 
 
@@ -172,34 +169,3 @@ def test_what_is_not_known_is_said_with_what_is(folder: Path) -> None:
     message = run("prices", "history", "p3.2xlarge", "--zone", "us-east-1x", code=1)
     assert "of p3.2xlarge in zone us-east-1x" in message
     assert "known are us-east-1a" in message
-
-
-@pytest.mark.shared
-def test_real_answers_weigh_as_a_plain_calculation_does(folder: Path) -> None:
-    """Answers for us-east-1 in February 2020: overlapping snapshots."""
-    answers = shared("data/gpu/spot-prices-stanford-2020")
-    facts: dict[tuple[str, str], dict[datetime, float]] = defaultdict(dict)
-    for path in answers.rglob("*.json"):
-        for row in json.loads(path.read_text())["SpotPriceHistory"]:
-            key = (row["InstanceType"], row["AvailabilityZone"])
-            facts[key][datetime.fromisoformat(row["Timestamp"])] = float(row["SpotPrice"])
-    run("collect", "spot", str(answers))
-    again = run("collect", "spot", str(answers))
-    assert ": 0 new," in again
-    start, end = datetime(2020, 2, 1, tzinfo=UTC), datetime(2020, 3, 1, tzinfo=UTC)
-    for instance_type in sorted({key[0] for key in facts}):
-        answer = history(instance_type, "--region", "us-east-1", "--from", "2020-02-01", "--to", "2020-03-01")
-        for zone in answer["zones"]:
-            changes = sorted(facts[(instance_type, zone["zone"])].items())
-            ends = [moment for moment, _ in changes[1:]] + [end]
-            parts = [
-                (price, (min(until, end) - max(moment, start)).total_seconds())
-                for (moment, price), until in zip(changes, ends, strict=True)
-                if min(until, end) > max(moment, start)
-            ]
-            seconds = sum(part for _, part in parts)
-            assert zone["covered_hours"] == pytest.approx(seconds / 3600, abs=1e-5)
-            assert zone["mean_price_per_hour"] == pytest.approx(sum(p * s for p, s in parts) / seconds, abs=1e-6)
-    mean = history("p3.2xlarge", "--zone", "us-east-1c", "--from", "2020-02-01", "--to", "2020-03-01")
-    if not mean["not_covered_hours"]:  # snapshots that reach back to January: the whole month is known
-        assert mean["mean_price_per_hour"] == 0.954941

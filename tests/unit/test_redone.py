@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gpucost import attribute, inventory, pipeline, price
@@ -14,6 +14,7 @@ from gpucost.config.model import Config
 from gpucost.periods import Period, from_ms
 from gpucost.store.connection import Store
 from gpucost.store.metrics import load_window
+from tests.property.fleets import many
 from tests.replay.cases.words import BOOK, HEADER, at, busy, fleet, node, pod
 from tests.replay.load import windows, write_config
 from tests.replay.scrape import scrape
@@ -139,14 +140,17 @@ def test_work_that_is_loaded_changes_nothing(tmp_path: Path, loads: list[Any], m
     pipeline.attribute(config, store)
 
 
-@settings(max_examples=4, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(
+DRAWN = given(
     order=st.lists(
         st.sampled_from([(name, value) for name, values in CHANGES.items() for value in values]), min_size=1, max_size=4
     ),
     late=st.integers(0, DAYS - 1),
     cut=st.sampled_from([None, 30.5]),
 )
+
+
+@settings(max_examples=2)
+@DRAWN
 def test_after_any_changes_figures_are_those_of_a_store_made_anew(
     order: list[tuple[str, Any]], late: int, cut: float | None, loads: list[Any], tmp_path_factory: pytest.TempPathFactory
 ) -> None:
@@ -165,3 +169,6 @@ def test_after_any_changes_figures_are_those_of_a_store_made_anew(
     anew, other = made(folder / "b", chosen, loads)
     pipeline.attribute(anew, other, period)
     assert figures(store) == figures(other)
+
+
+test_after_many_more = many(test_after_any_changes_figures_are_those_of_a_store_made_anew, DRAWN, settings(), 8)

@@ -25,16 +25,17 @@ from gpucost.render.view import Figures, ReportView, Table
 from gpucost.report import DIMENSIONS, Query, build, build_each, default_period
 from gpucost.report.query import NODE_DIMENSIONS
 from gpucost.report.sections import IDLE_FLAG
-from tests.golden.report_fleet import HOUR, NOW, OCTOBER, Fleet, sample
+from tests.golden.report_fleet import HOUR, NOW, OCTOBER, Fleet, sample, stored
 
 Connection = duckdb.DuckDBPyConnection
 
 
+store = stored(hours=96)
+
+
 @pytest.fixture(scope="module")
-def con(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Connection]:
-    path = tmp_path_factory.mktemp("report") / "store.duckdb"
-    sample(hours=96).write(path)
-    with duckdb.connect(str(path), read_only=True) as connection:
+def con(store: Path) -> Iterator[Connection]:
+    with duckdb.connect(str(store), read_only=True) as connection:
         yield connection
 
 
@@ -52,6 +53,11 @@ def ask(
 def opened(fleet: Fleet, path: Path) -> Connection:
     fleet.write(path)
     return duckdb.connect(str(path), read_only=True)
+
+
+def table(view: ReportView, title: str) -> Table:
+    (found,) = (section for section in view.sections if isinstance(section, Table) and section.title == title)
+    return found
 
 
 def test_all_teams_add_up_to_what_the_nodes_cost(con: Connection) -> None:
@@ -87,12 +93,8 @@ def test_one_team_has_no_node_side(con: Connection) -> None:
     assert view.totals.cost == sum(row.measures.cost for row in ask(con).rows if row.keys["team"] == "research")
     totals = to_dict(view)["totals"]
     node_side = (
-        "capacity_gpu_hours",
-        "unallocated_gpu_hours",
-        "unavailable_gpu_hours",
-        "unallocated_cost",
-        "over_allocated_gpu_hours",
-    )
+        "capacity_gpu_hours", "unallocated_gpu_hours", "unavailable_gpu_hours", "unallocated_cost", "over_allocated_gpu_hours",
+    )  # fmt: skip
     assert [totals[name] for name in (*node_side, "node_cost")] == [None] * 6
 
 
@@ -155,23 +157,20 @@ def test_one_name_in_two_clusters_is_kept_apart(tmp_path: Path) -> None:
     assert west.totals.cost == 4
     assert west.node_totals is not None
     assert west.node_totals.node_cost == 4
-    top = next(section for section in ask(connection, period=period).sections if section.title == "Top consumers")
-    assert isinstance(top, Table)
+    top = table(ask(connection, period=period), "Top consumers")
     assert [line.cells[1] for line in top.lines] == ["east", "west"]
 
 
 def test_gpu_hours_times_price_is_cost(con: Connection) -> None:
-    table = next(section for section in ask(con).sections if section.title == "GPU-hours consumed")
-    assert isinstance(table, Table)
-    for line in table.lines[:-1]:
+    consumed = table(ask(con), "GPU-hours consumed")
+    for line in consumed.lines[:-1]:
         _, hours, price, cost = line.cells
         assert isinstance(hours, float) and isinstance(price, Decimal) and isinstance(cost, Decimal)
-        assert Decimal(str(hours)) * round(price, table.columns[2].decimals) == pytest.approx(cost, rel=Decimal("1e-4"))
+        assert Decimal(str(hours)) * round(price, consumed.columns[2].decimals) == pytest.approx(cost, rel=Decimal("1e-4"))
 
 
 def test_workloads_that_idle_half_their_time_are_flagged(con: Connection) -> None:
-    top = next(section for section in ask(con, teams=("research",)).sections if section.title == "Top consumers")
-    assert isinstance(top, Table)
+    top = table(ask(con, teams=("research",)), "Top consumers")
     assert {line.cells[0]: line.flag for line in top.lines}["StatefulSet/jupyter-alice"] == "idle"
     assert sum(line.flag is not None for line in top.lines) == 1
     assert IDLE_FLAG == 0.5
@@ -407,7 +406,5 @@ def test_top_cuts_the_consumers_and_no_rows(con: Connection) -> None:
     by = ("cluster", "namespace", "workload")
     query = Query(period=hours_of(0, 96), period_name="these days", by=by, now=NOW, top=1)
     view = build(con, Config(), query)
-    (top,) = (part for part in view.sections if part.title == "Top consumers")
-    assert isinstance(top, Table)
-    assert len(top.lines) == 1
+    assert len(table(view, "Top consumers").lines) == 1
     assert view.rows == build(con, Config(), replace(query, top=10)).rows

@@ -20,17 +20,13 @@ from gpucost.periods import month_period
 from gpucost.render.terminal import Charts, meter, render, sparkline, with_trends
 from gpucost.render.view import Column, Line, ReportView, Table
 from gpucost.report import Query, build
-from tests.golden.report_fleet import NOW, sample
+from tests.golden.report_fleet import NOW, stored
 
 OCTOBER = month_period(date(2026, 10, 1), ZoneInfo("UTC"))
 PARTS = ("Price", "Volume", "Mix")
 
 
-@pytest.fixture(scope="module")
-def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    path = tmp_path_factory.mktemp("charts") / "store.duckdb"
-    sample(hours=240).write(path)
-    return path
+path = stored(hours=240)
 
 
 @pytest.fixture(scope="module")
@@ -81,7 +77,7 @@ def test_each_team_has_its_own_days(view: ReportView) -> None:
 
 
 def test_charts_take_no_room_from_names_and_figures(view: ReportView) -> None:
-    for width in range(60, 161, 5):
+    for width in range(60, 161, 20):
         plain, drawn = (render(view, width, color=False, charts=charts) for charts in (False, True))
         for name in ("Pod/ocr-1", "Idle cost", "research"):
             assert (name in plain) <= (name in drawn), (width, name)

@@ -23,6 +23,7 @@ PRICES = Decimal("24.48") + Decimal("9.36") + Decimal("1.4") + Decimal("0.805")
 
 
 store = stored(hours=240)
+LATER = ("--from", "2026-10-03", "--to", "2026-10-05")
 pytestmark = pytest.mark.usefixtures("in_an_empty_folder")
 
 
@@ -67,7 +68,7 @@ def test_json_tells_of_every_row_and_the_changes_add_up(store: Path) -> None:
     none = run(store, "--from", "2026-10-01", "--to", "2026-10-03")
     assert none.exit_code == 1
     assert "nothing to compare with: there is no data for 2026-09-29 to 2026-09-30" in none.stderr
-    later = json.loads(run(store, "--from", "2026-10-03", "--to", "2026-10-05", "--by", "workload", "--format", "json").stdout)
+    later = json.loads(run(store, *LATER, "--by", "workload", "--format", "json").stdout)
     assert later["previous"] == {"name": "2026-10-01 to 2026-10-02", "from": "2026-10-01T00:00:00Z", "to": "2026-10-03T00:00:00Z"}
     gone = next(row for row in later["rows"] if row["workload"] == "Pod/ocr-1")
     assert (gone["cost"], gone["cost_change_percent"]) == (0, -100)
@@ -84,34 +85,32 @@ def test_a_period_before_that_was_collected_in_part_is_said_to_be(store: Path) -
     warned = json.loads(run(store, *asked).stdout)["coverage"]["warnings"]
     (said,) = [one for one in warned if one["code"] == "not_collected_before"]
     assert "of which 24.0 h of prod were not collected, 2026-09-30 00:00 to 2026-10-01 00:00" in said["message"]
-    whole = json.loads(run(store, "--from", "2026-10-03", "--to", "2026-10-05", "--format", "json").stdout)
+    whole = json.loads(run(store, *LATER, "--format", "json").stdout)
     assert not [one for one in whole["coverage"]["warnings"] if one["code"] == "not_collected_before"]
 
 
 def test_arrows_on_a_terminal_and_signs_elsewhere(store: Path) -> None:
-    shown = run(store, "--from", "2026-10-03", "--to", "2026-10-05").stdout
+    shown = run(store, *LATER).stdout
     (vision,) = [line for line in shown.splitlines() if "vision" in line]
     assert "▼ -100.0 %" in vision
     assert "Previous is 2026-10-01 to 2026-10-02." in " ".join(shown.split())
     assert "\x1b" not in shown
-    written = run(store, "--from", "2026-10-03", "--to", "2026-10-05", "--format", "markdown").stdout
+    written = run(store, *LATER, "--format", "markdown").stdout
     assert "-100.0 %" in written
     assert "▼" not in written
 
 
 def test_csv_has_the_columns_and_a_report_without_it_has_not(store: Path) -> None:
-    (first, *_) = csv.DictReader(io.StringIO(run(store, "--from", "2026-10-03", "--to", "2026-10-05", "--format", "csv").stdout))
+    (first, *_) = csv.DictReader(io.StringIO(run(store, *LATER, "--format", "csv").stdout))
     assert Decimal(first["cost_change"]) == Decimal(first["cost"]) - Decimal(first["previous_cost"])
-    plain = CliRunner().invoke(
-        app, ["report", "--store", str(store), "--from", "2026-10-03", "--to", "2026-10-05", "--format", "json"]
-    )
+    plain = CliRunner().invoke(app, ["report", "--store", str(store), *LATER, "--format", "json"])
     assert "previous" not in plain.stdout
 
 
 def test_one_team_is_compared_without_nodes(store: Path) -> None:
-    told = json.loads(run(store, "--from", "2026-10-03", "--to", "2026-10-05", "--team", "research", "--format", "json").stdout)
+    told = json.loads(run(store, *LATER, "--team", "research", "--format", "json").stdout)
     assert told["totals"]["previous_node_cost"] is None
-    typo = run(store, "--from", "2026-10-03", "--to", "2026-10-05", "--team", "researhc")
+    typo = run(store, *LATER, "--team", "researhc")
     assert typo.exit_code == 1
     assert "no team 'researhc'" in typo.stderr
 

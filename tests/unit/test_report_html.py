@@ -11,9 +11,7 @@ from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner
 
-from gpucost.cli.app import app
 from gpucost.cli.page import reconciled
 from gpucost.config.model import Config
 from gpucost.render.charts import clean, clipped, spark, tick_texts, ticks
@@ -21,7 +19,6 @@ from gpucost.render.html import Bar, Block, render
 from gpucost.render.view import Column, Figure, Line, PriceSource, Table
 from gpucost.report.reconcile import LINES, Basis, ClassRow, Reconciliation, Statement
 from gpucost.store.connection import Store
-from tests.golden.report_fleet import sample
 from tests.html_pages import HOSTILE, hostile_store, october, sample_store, view
 
 _VOID = {"meta", "link", "br"}
@@ -187,29 +184,9 @@ def test_the_bill_of_the_month_is_told(store: Path, monkeypatch: pytest.MonkeyPa
     costs: dict[Basis, Decimal] = {"billed": Decimal(1200), "effective": Decimal(110)}
     whole = tuple(Statement.of(basis, "USD", 7, cost, [ClassRow("tax", None, 7, cost)]) for basis, cost in costs.items())
     account = Reconciliation(
-        "2026-10",
-        "USD",
-        ("aws",),
-        True,
-        True,
-        (),
-        whole,
-        (),
-        Decimal(100),
-        744.0,
-        3,
-        lines,
-        Decimal(0),
-        (),
-        (),
-        (),
-        (),
-        (),
-        (),
-        (),
-        Decimal(100),
-        Decimal(0),
-    )
+        "2026-10", "USD", ("aws",), True, True, (), whole, (), Decimal(100), 744.0, 3, lines, Decimal(0),
+        (), (), (), (), (), (), (), Decimal(100), Decimal(0),
+    )  # fmt: skip
     monkeypatch.setattr("gpucost.pipeline.reconcile", lambda *_: account)
     report, query = view(store), october()
     assert reconciled(Config(), Store(store), query, report) is report
@@ -221,17 +198,3 @@ def test_the_bill_of_the_month_is_told(store: Path, monkeypatch: pytest.MonkeyPa
     )
     assert told.coverage.reconciliation in Page(render(told)).texts
     assert reconciled(Config(), Store(store), october(teams=("research",)), billed) is billed
-
-
-def test_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("HOME", str(tmp_path))
-    monkeypatch.setattr("gpucost.pipeline.attribute", lambda *_: None)
-    monkeypatch.setattr("gpucost.pipeline.attribution.is_current", lambda *_: True)
-    sample(hours=96).write(tmp_path / "s")
-    days = ("--store", "s", "--from", "2026-10-01", "--to", "2026-10-05")
-    result = CliRunner().invoke(app, ["report", *days, "-o", "r.html"])
-    assert (result.exit_code, result.stdout) == (0, "")
-    printed = CliRunner().invoke(app, ["report", *days, "--format", "html"])
-    assert printed.stdout == (tmp_path / "r.html").read_text(encoding="utf-8")
-    assert printed.stdout.startswith("<!doctype html>\n") and printed.stdout.endswith("</html>\n")

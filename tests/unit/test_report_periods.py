@@ -67,24 +67,12 @@ def test_periods_follow_local_time(options: dict[str, str], expected: tuple[str,
 @pytest.mark.parametrize(
     "options",
     [
-        {"month": "2026-13"},
-        {"month": "October"},
-        {"month": "0001-01"},
-        {"month": "9999-12"},
-        {"start": "0001-01-01"},
-        {"month": "2026-10", "last": "7d"},
-        {"month": "2026-10", "start": "2026-10-01"},
-        {"last": "7"},
-        {"last": "0d"},
-        {"last": "99999w"},
-        {"start": "yesterday"},
-        {"start": "2026-02-30"},
-        {"end": "2026-10-01"},
-        {"start": "2026-10-02", "end": "2026-10-01"},
-        {"start": "2026-10-02", "end": "2026-10-02"},
-        {"start": "2026-12-01"},
+        {"month": "2026-13"}, {"month": "October"}, {"month": "0001-01"}, {"month": "9999-12"}, {"start": "0001-01-01"},
+        {"month": "2026-10", "last": "7d"}, {"month": "2026-10", "start": "2026-10-01"}, {"last": "7"}, {"last": "0d"},
+        {"last": "99999w"}, {"start": "yesterday"}, {"start": "2026-02-30"}, {"end": "2026-10-01"},
+        {"start": "2026-10-02", "end": "2026-10-01"}, {"start": "2026-10-02", "end": "2026-10-02"}, {"start": "2026-12-01"},
     ],
-)
+)  # fmt: skip
 def test_what_cannot_be_a_period_is_wrong_usage(options: dict[str, str]) -> None:
     with pytest.raises(UsageError) as error:
         parse_period(UTC_ZONE, NOW, **options)

@@ -31,18 +31,15 @@ from gpucost.render.schema import schema as schema_of
 from gpucost.render.view import ReportView
 from gpucost.report import Query, build
 from gpucost.store.table_files import save_table
-from tests.golden.report_fleet import NOW, Fleet, sample
+from tests.golden import report_fleet
+from tests.golden.report_fleet import NOW, Fleet
 from tests.same_figures import check_same_figures
 
 OCTOBER = month_period(date(2026, 10, 1), ZoneInfo("UTC"))
 SHARED = Config(shared_costs=[SharedCost(name="=Support", of="support")])
 
 
-@pytest.fixture(scope="module")
-def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    path = tmp_path_factory.mktemp("renderers") / "store.duckdb"
-    sample().write(path)
-    return path
+path = report_fleet.stored(hours=744)
 
 
 @pytest.fixture(scope="module")
@@ -70,20 +67,12 @@ def test_reports_are_as_their_schema_says(con: duckdb.DuckDBPyConnection, by: tu
     jsonschema.Draft202012Validator(schema, format_checker=jsonschema.FormatChecker()).validate(told)
 
 
-@pytest.mark.parametrize("path", sorted(Path(__file__).parents[1].glob("golden/report/*.json")), ids=lambda path: path.stem)
-def test_golden_reports_are_as_their_schema_says(path: Path) -> None:
-    schema = json.loads(schema_of("report"))
-    told = json.loads(path.read_text(encoding="utf-8"))
-    jsonschema.Draft202012Validator(schema, format_checker=jsonschema.FormatChecker()).validate(told)
-    with pytest.raises(jsonschema.ValidationError):
-        jsonschema.validate(told | {"surprise": 1}, schema)
-
-
 def test_the_schema_refuses_what_is_no_report(con: duckdb.DuckDBPyConnection) -> None:
     schema = json.loads(schema_of("report"))
     told = json.loads(to_json(view(con, "team")))
     for broken in (
         told | {"schema": "gpucost.report/2"},
+        told | {"surprise": 1},
         told | {"rows": [told["rows"][0] | {"surprise": 1}]},
         told | {"rows": [told["rows"][0] | {"unallocated_cost": 1.0}]},
         told | {"totals": {}},
@@ -93,9 +82,7 @@ def test_the_schema_refuses_what_is_no_report(con: duckdb.DuckDBPyConnection) ->
 
 
 def test_the_command_prints_the_schema() -> None:
-    result = CliRunner().invoke(app, ["schema", "report"])
-    assert result.exit_code == 0
-    assert json.loads(result.stdout) == json.loads(schema_of("report"))
+    assert json.loads(CliRunner().invoke(app, ["schema", "report"]).stdout) == json.loads(schema_of("report"))
 
 
 def test_text_of_csv_starts_no_formula(tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ from gpucost.periods import Period, month_period, to_ms
 from gpucost.render.view import ReportView, Series, Table
 from gpucost.report import Query, build
 from gpucost.report.series import local_hours, moments_of, step_of
-from tests.golden.report_fleet import NOW, OCTOBER, OCTOBER_END, Fleet, sample
+from tests.golden.report_fleet import NOW, OCTOBER, OCTOBER_END, Fleet, stored
 
 MONTH = month_period(date(2026, 10, 1), ZoneInfo("UTC"))
 DAY = Period(datetime(2026, 10, 2, tzinfo=UTC), datetime(2026, 10, 3, tzinfo=UTC))
@@ -31,11 +31,12 @@ PARTS = {
 }
 
 
+store = stored(hours=744)
+
+
 @pytest.fixture(scope="module")
-def con(tmp_path_factory: pytest.TempPathFactory) -> Iterator[duckdb.DuckDBPyConnection]:
-    path = tmp_path_factory.mktemp("series") / "store.duckdb"
-    sample().write(path)
-    with duckdb.connect(str(path), read_only=True) as connection:
+def con(store: Path) -> Iterator[duckdb.DuckDBPyConnection]:
+    with duckdb.connect(str(store), read_only=True) as connection:
         yield connection
 
 

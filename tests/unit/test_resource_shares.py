@@ -93,12 +93,8 @@ def test_a_claim_is_split_among_those_that_run_at_each_moment() -> Scene:
 def test_what_the_exporter_says_of_a_claim_holds_for_all_its_pods() -> Scene:
     described = fleet(HOURS, [node("n", "g6.12xlarge", 0, HOURS)], SHARED, busy("n", [0], 0, HOURS))
     labels = {
-        "__name__": "DCGM_FI_DEV_GPU_UTIL",
-        "job": "dcgm-exporter",
-        "instance": "n:9400",
-        "UUID": "GPU-n-0",
-        "Hostname": "n",
-    }
+        "__name__": "DCGM_FI_DEV_GPU_UTIL", "job": "dcgm-exporter", "instance": "n:9400", "UUID": "GPU-n-0", "Hostname": "n",
+    }  # fmt: skip
     claim = {"namespace": "train", "pod": "long", "dra_claim_name": "shared", "dra_claim_namespace": "train"}
     times = np.arange(at(0), at(HOURS), 60, dtype=np.int64) * 1000
     hours, _ = yield scraped(described, [Series({**labels, **claim}, times, np.full(len(times), 70.0))], drop="DCGM_.*")
@@ -250,49 +246,21 @@ def test_intel_slots_and_gaudi() -> Scene:
 
 
 KINDS = {
-    "nvidia_com_gpu": "device",
-    "nvidia_com_gpu_shared": "slot",
-    "nvidia_com_mig_1g_5gb": "slice",
-    "nvidia_com_mig_2g_10gb_shared": "slice",
-    "nvidia_com_gpumem": "memory",
-    "nvidia_com_gpumem_percentage": "percentage",
-    "nvidia_com_gpucores": "cores",
-    "nvidia_com_priority": "none",
-    "volcano_sh_vgpu_number": "virtual",
-    "volcano_sh_vgpu_memory": "memory",
-    "aliyun_com_gpu_mem": "total_memory",
-    "aliyun_com_gpu_count": "device",
-    "amd_com_gpu": "device",
-    "amd_com_cpx_nps4": "partition",
-    "amd_com_spx_nps1": "partition",
-    "habana_ai_gaudi": "device",
-    "aws_amazon_com_neuron": "device",
-    "aws_amazon_com_neurondevice": "device",
-    "aws_amazon_com_neuroncore": "core",
-    "google_com_tpu": "device",
-    "huawei_com_Ascend910": "device",
-    "huawei_com_Ascend910B4_1": "device",
-    "huawei_com_Ascend310P": "device",
-    "huawei_com_Ascend310P_2c_1cpu": "unsplit",
-    "huawei_com_Ascend910B_memory": "unsplit_part",
-    "gpu_intel_com_i915": "device",
-    "gpu_intel_com_xe": "device",
-    "gpu_intel_com_xe_monitoring": "none",
-    "gpu_intel_com_millicores": "unsplit_part",
-    "cambricon_com_vmlu": "unsplit",
-    "cambricon_com_mlu_smlu_vmemory": "unsplit_part",
-    "hygon_com_dcunum": "unsplit",
-    "hygon_com_dcumem": "unsplit_part",
-    "cpu": "none",
-    "memory": "none",
-    "ephemeral_storage": "none",
-    "hugepages_2Mi": "none",
-    "pods": "none",
-    "attachable_volumes_aws_ebs": "none",
-    "vpc_amazonaws_com_pod_eni": "none",
-    "rdma_hca_shared_devices_a": "none",
+    "nvidia_com_gpu": "device", "nvidia_com_gpu_shared": "slot", "nvidia_com_mig_1g_5gb": "slice",
+    "nvidia_com_mig_2g_10gb_shared": "slice", "nvidia_com_gpumem": "memory", "nvidia_com_gpumem_percentage": "percentage",
+    "nvidia_com_gpucores": "cores", "nvidia_com_priority": "none", "volcano_sh_vgpu_number": "virtual",
+    "volcano_sh_vgpu_memory": "memory", "aliyun_com_gpu_mem": "total_memory", "aliyun_com_gpu_count": "device",
+    "amd_com_gpu": "device", "amd_com_cpx_nps4": "partition", "amd_com_spx_nps1": "partition", "habana_ai_gaudi": "device",
+    "aws_amazon_com_neuron": "device", "aws_amazon_com_neurondevice": "device", "aws_amazon_com_neuroncore": "core",
+    "google_com_tpu": "device", "huawei_com_Ascend910": "device", "huawei_com_Ascend910B4_1": "device",
+    "huawei_com_Ascend310P": "device", "huawei_com_Ascend310P_2c_1cpu": "unsplit",
+    "huawei_com_Ascend910B_memory": "unsplit_part", "gpu_intel_com_i915": "device", "gpu_intel_com_xe": "device",
+    "gpu_intel_com_xe_monitoring": "none", "gpu_intel_com_millicores": "unsplit_part", "cambricon_com_vmlu": "unsplit",
+    "cambricon_com_mlu_smlu_vmemory": "unsplit_part", "hygon_com_dcunum": "unsplit", "hygon_com_dcumem": "unsplit_part",
+    "cpu": "none", "memory": "none", "ephemeral_storage": "none", "hugepages_2Mi": "none", "pods": "none",
+    "attachable_volumes_aws_ebs": "none", "vpc_amazonaws_com_pod_eni": "none", "rdma_hca_shared_devices_a": "none",
     "devices_kubevirt_io_kvm": "none",
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("resource", KINDS)

@@ -209,12 +209,3 @@ def test_info_says_what_there_is(store: Store) -> None:
     assert info.storage_version.startswith("v1.4")
     assert info.size > 0 and info.samples == 0 and info.sources == []
     assert {"series", "states", "blocks", "loads"} <= {table.name for table in info.tables}
-
-
-def test_every_sql_file_says_what_it_reads_writes_and_keeps() -> None:
-    files = sorted((Path(__file__).parents[2] / "gpucost" / "store").rglob("*.sql"))
-    assert files
-    for file in files:
-        lines = file.read_text().splitlines()
-        for line, word in zip(lines, ("reads", "writes", "invariant"), strict=False):
-            assert line.startswith(f"-- {word}: "), f"{file}: {line}"

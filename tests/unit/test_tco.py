@@ -10,7 +10,7 @@ from typing import Any
 from zoneinfo import ZoneInfo
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from typer.testing import CliRunner
 
@@ -46,13 +46,9 @@ BY_HAND = Inputs(
 def test_by_hand() -> None:
     answer = tco(BY_HAND, tdp_watts=Decimal(700))
     assert {part.name: part.price_per_hour for part in answer.parts} == {
-        "depreciation": Decimal(6),
-        "maintenance": Decimal(3),
-        "network": Decimal("0.5"),
-        "power": Decimal("0.6"),
-        "colocation": Decimal("0.66"),
-        "staff": Decimal("0.5"),
-    }
+        "depreciation": Decimal(6), "maintenance": Decimal(3), "network": Decimal("0.5"), "power": Decimal("0.6"),
+        "colocation": Decimal("0.66"), "staff": Decimal("0.5"),
+    }  # fmt: skip
     assert answer.price_per_hour == Decimal("11.26")
     assert answer.price_per_gpu_hour == Decimal("1.4075")
     assert answer.price_per_utilized_gpu_hour == Decimal("2.815")
@@ -89,18 +85,12 @@ INPUTS = st.builds(
     utilization_percent=st.none() | st.decimals("0.01", 100, places=2),
 )
 RISING = (
-    "purchase_price",
-    "price_per_kwh",
-    "gpu_watts",
-    "other_watts",
-    "pue",
-    "colocation_per_kw_month",
-    "staff_per_year",
-    "network_per_node",
-    "maintenance_percent_per_year",
-)
+    "purchase_price", "price_per_kwh", "gpu_watts", "other_watts", "pue", "colocation_per_kw_month", "staff_per_year",
+    "network_per_node", "maintenance_percent_per_year",
+)  # fmt: skip
 
 
+@settings(max_examples=25)
 @given(INPUTS, st.none() | st.decimals(1, 2000, places=0))
 def test_the_price_is_the_exact_sum_of_its_parts(inputs: Inputs, tdp: Decimal | None) -> None:
     answer = tco(inputs, tdp)
@@ -112,6 +102,7 @@ def test_the_price_is_the_exact_sum_of_its_parts(inputs: Inputs, tdp: Decimal | 
     assert in_use is None or in_use >= answer.price_per_gpu_hour
 
 
+@settings(max_examples=25)
 @given(INPUTS, st.sampled_from(RISING), st.decimals("0.001", 1000, places=3))
 def test_nothing_gets_cheaper_by_costing_more(inputs: Inputs, key: str, more: Decimal) -> None:
     before = getattr(inputs, key) or Decimal(1 if key == "pue" else 0)
@@ -119,6 +110,7 @@ def test_nothing_gets_cheaper_by_costing_more(inputs: Inputs, key: str, more: De
     assert tco(dearer, None).price_per_hour >= tco(inputs, None).price_per_hour
 
 
+@settings(max_examples=25)
 @given(INPUTS, st.decimals("0.1", 10, places=1))
 def test_longer_use_and_more_residual_make_it_no_dearer(inputs: Inputs, more: Decimal) -> None:
     price = tco(inputs, None).price_per_hour
@@ -173,6 +165,7 @@ def test_options_alone_name_what_counts_as_nothing() -> None:
     assert "1.000000000" in out
     assert "rated 350 W of L40S" in out and "--gpu-watts" in out
     assert "pue" in out and "staff_per_year" in out
+    assert "--gpu-watts" in call(*words, "--format", "csv")[1]
     assert answer_of(*words, "--currency", "eur")["currency"] == "EUR"
 
 
@@ -280,6 +273,7 @@ def test_save_needs_a_configured_book(work: Path) -> None:
     assert "no price book is configured" in call("node.toml", "--save", "--instance-type", "a", code=1)[1]
 
 
+@settings(max_examples=25)
 @given(
     st.text("\ufeff", max_size=1),
     st.sampled_from(["\n", "\r\n"]),

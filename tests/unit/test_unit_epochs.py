@@ -1,4 +1,4 @@
-"""What an epoch costs: its workload's cost over the epoch's own interval, to the last digit."""
+"""What an epoch costs: its workload's cost over the epoch's own interval, to the last digit; and runs that were killed."""
 
 from __future__ import annotations
 
@@ -6,14 +6,17 @@ from decimal import Decimal
 from functools import partial
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from gpucost.collect.progress.files import import_files
 from gpucost.collect.progress.mappings import levels
 from gpucost.errors import GpucostError
 from gpucost.report import units
-from gpucost.report.units.work import Interval, Levels, intervals
-from tests.replay.cases.words import busy, fleet, node, pod
+from gpucost.report.units.work import Levels, intervals
+from gpucost.store.connection import Store
+from gpucost.store.progress import ProgressBatch, ProgressRun, ProgressSeries, load_runs
+from tests.replay.cases.words import at, busy, fleet, node, pod
 from tests.replay.work import asked, counter, put, stored, training
 
 
@@ -57,14 +60,9 @@ def test_work_after_a_restart_from_nothing_loses_what_was_done(tmp_path: Path) -
     )
     view = asked(config, store)
     assert done(view)[:7] == [
-        (1, "lost", 96),
-        (2, "lost", 96),
-        (3, "lost", 24),
-        (1, "done", 96),
-        (2, "done", 96),
-        (3, "done", 96),
+        (1, "lost", 96), (2, "lost", 96), (3, "lost", 24), (1, "done", 96), (2, "done", 96), (3, "done", 96),
         (4, "unfinished", 48),
-    ]
+    ]  # fmt: skip
     (run,) = view.sections["runs"]
     assert run["lost_cost"] == Decimal(216)
     assert run["attempts"] == 2
@@ -150,27 +148,71 @@ def test_epochs_told_of_while_no_pod_ran_are_work_without_cost(tmp_path: Path) -
     assert view.totals["cost_without_work"] == Decimal(8 * 24)
 
 
-def test_missed_scrapes_share_the_time_between_the_epochs_in_it() -> None:
-    run = Levels(((0, 0), (90, 3)), 0, 100, "end", from_zero=True, is_over=True)
-    assert [(i.epoch, i.from_ms, i.to_ms) for i in intervals(run)] == [(1, 0, 30), (2, 30, 60), (3, 60, 90), (None, 90, 100)]
+def log(*reached: tuple[int, float], end: int, is_over: bool = True, failed: bool = False) -> Levels:
+    """Of a run that logs what it has done, from 0 on."""
+    return Levels(reached, 0, end, "end", from_zero=True, is_over=is_over, failed=failed, is_log=True)
 
 
-def test_epochs_before_collection_are_unknown() -> None:
-    run = Levels(((10, 5), (20, 6)), 0, 20, "end", from_zero=False, is_over=True)
-    assert intervals(run) == [Interval(None, "outside", 1, 0, 10), Interval(6, "done", 1, 10, 20)]
+# what a run counted, and its epochs: (number, status, from, to)
+COUNTED = {
+    "missed scrapes share the time between the epochs in it": (
+        Levels(((0, 0), (90, 3)), 0, 100, "end", from_zero=True, is_over=True),
+        [(1, "done", 0, 30), (2, "done", 30, 60), (3, "done", 60, 90), (None, "outside", 90, 100)],
+    ),
+    "epochs before collection are unknown": (
+        Levels(((10, 5), (20, 6)), 0, 20, "end", from_zero=False, is_over=True),
+        [(None, "outside", 0, 10), (6, "done", 10, 20)],
+    ),
+    "a log that counts from 0 says what it has done: epochs of 40 each": (
+        log((40, 0), (80, 1), (120, 2), end=130),
+        [(0, "done", 0, 40), (1, "done", 40, 80), (2, "done", 80, 120), (None, "outside", 120, 130)],
+    ),
+    "a 0 that comes at once says that nothing is done yet": (
+        log((2, 0), (80, 1), (120, 2), end=130),
+        [(None, "outside", 0, 2), (1, "done", 2, 80), (2, "done", 80, 120), (None, "outside", 120, 130)],
+    ),
+    "a log from 0 that falls back": (
+        log((40, 0), (80, 1), (81, -1), (121, 0), end=130, failed=True),
+        [(0, "lost", 0, 40), (1, "lost", 40, 80), (0, "done", 80, 121), (1, "lost", 121, 130)],
+    ),
+    "a log of a single epoch": (log((40, 0), end=42), [(0, "done", 0, 40), (None, "outside", 40, 42)]),
+    "a fraction alone is an epoch under way": (log((35, 0.7), end=40, is_over=False), [(1, "unfinished", 0, 40)]),
+}
+# what a run logged as (moment, step, epoch), what that marks, where it ended, and its epochs
+LOGGED = {
+    "an epoch logged again is done again": (
+        [(10, 1, 1), (20, 2, 2), (30, 3, 3), (50, 2, 2), (60, 3, 3)], "end", 70, False,
+        [(1, "done", 0, 10), (2, "lost", 10, 20), (3, "lost", 20, 30), (2, "done", 30, 50), (3, "done", 50, 60),
+         (None, "outside", 60, 70)],
+    ),
+    "a first entry with a fraction is an epoch under way": (
+        [(35, 7, 0.7), (70, 14, 1.4), (105, 21, 2.1)], "end", 110, True,
+        [(1, "done", 0, 70), (2, "done", 70, 105), (None, "outside", 105, 110)],
+    ),
+    "several entries within the first epoch, as trainers write them every few steps": (
+        [(10 * (step + 1), step, number) for step, number in enumerate([0.1, 0.4, 0.8, 1.0, 1.5, 2.0])], "end", 70, True,
+        [(1, "done", 0, 40), (2, "done", 40, 60), (None, "outside", 60, 70)],
+    ),
+    "fractions of epochs that have begun": (
+        [(10 * (step + 1), step, number) for step, number in enumerate([0.5, 1.0, 1.5, 2.0])], "begin", 70, True,
+        [(None, "outside", 0, 10), (0, "done", 10, 20), (1, "done", 20, 40), (2, "done", 40, 70)],
+    ),
+}  # fmt: skip
+Epochs = list[tuple[int | None, str, int, int]]
 
 
-def test_an_epoch_logged_again_is_done_again() -> None:
-    times, reached = levels([(10, 1, 1), (20, 2, 2), (30, 3, 3), (50, 2, 2), (60, 3, 3)], "end")
-    found = intervals(Levels(tuple(zip(times, reached, strict=True)), 0, 70, "end", from_zero=True, is_over=True))
-    assert [(i.epoch, i.status, i.from_ms, i.to_ms) for i in found] == [
-        (1, "done", 0, 10),
-        (2, "lost", 10, 20),
-        (3, "lost", 20, 30),
-        (2, "done", 30, 50),
-        (3, "done", 50, 60),
-        (None, "outside", 60, 70),
-    ]
+@pytest.mark.parametrize(("run", "expected"), COUNTED.values(), ids=list(COUNTED))
+def test_what_was_counted_is_epochs(run: Levels, expected: Epochs) -> None:
+    assert [(i.epoch, i.status, i.from_ms, i.to_ms) for i in intervals(run)] == expected
+
+
+@pytest.mark.parametrize(("entries", "marks", "end", "is_log", "expected"), LOGGED.values(), ids=list(LOGGED))
+def test_what_was_logged_is_epochs(
+    entries: list[tuple[int, int, float]], marks: str, end: int, is_log: bool, expected: Epochs
+) -> None:
+    times, reached = levels(entries, marks)
+    run = Levels(tuple(zip(times, reached, strict=True)), 0, end, marks, from_zero=True, is_over=True, is_log=is_log)
+    assert [(i.epoch, i.status, i.from_ms, i.to_ms) for i in intervals(run)] == expected
 
 
 def test_filters_and_a_part_of_the_period(tmp_path: Path) -> None:
@@ -205,65 +247,6 @@ def test_each_job_of_a_cron_job_is_a_run_that_loses_nothing_of_the_one_before(tm
     assert view.totals["cost"] == Decimal(8 * 24)
 
 
-@pytest.mark.parametrize(
-    ("zero_at", "expected"),
-    [
-        # the loop counts from 0 and logs what it has done: epochs of 40 each
-        (40, [(0, "done", 0, 40), (1, "done", 40, 80), (2, "done", 80, 120), (None, "outside", 120, 130)]),
-        # a 0 that comes at once says that nothing is done yet
-        (2, [(None, "outside", 0, 2), (1, "done", 2, 80), (2, "done", 80, 120), (None, "outside", 120, 130)]),
-    ],
-)
-def test_a_log_that_counts_from_0(zero_at: int, expected: list[tuple[int | None, str, int, int]]) -> None:
-    run = Levels(((zero_at, 0), (80, 1), (120, 2)), 0, 130, "end", from_zero=True, is_over=True, is_log=True)
-    assert [(i.epoch, i.status, i.from_ms, i.to_ms) for i in intervals(run)] == expected
-
-
-def test_a_log_from_0_that_falls_back_and_one_of_a_single_epoch() -> None:
-    run = Levels(((40, 0), (80, 1), (81, -1), (121, 0)), 0, 130, "end", from_zero=True, is_over=True, failed=True, is_log=True)
-    assert [(i.epoch, i.status, i.to_ms) for i in intervals(run)] == [
-        (0, "lost", 40),
-        (1, "lost", 80),
-        (0, "done", 121),
-        (1, "lost", 130),
-    ]
-    alone = Levels(((40, 0),), 0, 42, "end", from_zero=True, is_over=True, is_log=True)
-    assert [(i.epoch, i.status) for i in intervals(alone)] == [(0, "done"), (None, "outside")]
-
-
-def test_a_first_entry_with_a_fraction_is_an_epoch_under_way() -> None:
-    from gpucost.collect.progress.mappings import levels
-
-    times, reached = levels([(35, 7, 0.7), (70, 14, 1.4), (105, 21, 2.1)], "end")
-    assert (times, reached) == ([35, 70, 105], [0.7, 1, 2])
-    run = Levels(tuple(zip(times, reached, strict=True)), 0, 110, "end", from_zero=True, is_over=True, is_log=True)
-    assert [(i.epoch, i.status, i.to_ms) for i in intervals(run)] == [
-        (1, "done", 70),
-        (2, "done", 105),
-        (None, "outside", 110),
-    ]
-    alone = Levels(((35, 0.7),), 0, 40, "end", from_zero=True, is_over=False, is_log=True)
-    assert intervals(alone) == [Interval(1, "unfinished", 1, 0, 40)]
-
-
-@pytest.mark.parametrize(
-    ("marks", "logged", "expected"),
-    [
-        # several entries within the first epoch, as trainers write them every few steps
-        ("end", [0.1, 0.4, 0.8, 1.0, 1.5, 2.0], [(1, "done", 0, 40), (2, "done", 40, 60), (None, "outside", 60, 70)]),
-        (
-            "begin",
-            [0.5, 1.0, 1.5, 2.0],
-            [(None, "outside", 0, 10), (0, "done", 10, 20), (1, "done", 20, 40), (2, "done", 40, 70)],
-        ),
-    ],
-)
-def test_fractions_of_epochs(marks: str, logged: list[float], expected: list[tuple[int | None, str, int, int]]) -> None:
-    times, reached = levels([(10 * (step + 1), step, number) for step, number in enumerate(logged)], marks)
-    run = Levels(tuple(zip(times, reached, strict=True)), 0, 70, marks, from_zero=True, is_over=True, is_log=True)
-    assert [(i.epoch, i.status, i.from_ms, i.to_ms) for i in intervals(run)] == expected
-
-
 def test_three_epochs_logged_as_0_1_2_are_three_of_96_dollars(tmp_path: Path) -> None:
     config, store = stored(training([(0, 12)]), tmp_path)
     path = tmp_path / "epochs.csv"
@@ -276,3 +259,50 @@ def test_three_epochs_logged_as_0_1_2_are_three_of_96_dollars(tmp_path: Path) ->
     assert done(view) == [(0, "done", 96), (1, "done", 96), (2, "done", 96)]
     assert (run["epochs_done"], run["mean_cost"], run["outside_cost"]) == (3, Decimal(96), Decimal(0))
     assert (run["remaining_epochs"], run["forecast_cost"]) == (2, Decimal(5 * 96))
+
+
+def tell(store: Store, *told: tuple[str, float, float | None, list[tuple[float, float]]]) -> None:
+    """Runs of Job/run-a: name, begin and end (None: unknown), and the moments at which epochs ended."""
+    batch, found = ProgressBatch(), []
+    for name, start, end, points in told:
+        found.append(
+            ProgressRun(
+                run_id=name, parent_id="", experiment="llm", name=name, status="RUNNING" if end is None else "FINISHED",
+                started_ms=at(start) * 1000, ended_ms=0 if end is None else at(end) * 1000,
+                cluster="", namespace="train", pod="", workload="Job/run-a", planned_epochs=0, metrics={},
+            )
+        )  # fmt: skip
+        series = ProgressSeries("mlflow", "epoch", "gauge", (), "", "train", "", "Job/run-a", run_id=name)
+        hours, levels = zip(*points, strict=True)
+        batch.add(series, np.array([at(hour) * 1000 for hour in hours]), np.array(levels, dtype=float))
+    with store.write() as con:
+        load_runs(con, "mlflow", (at(0) * 1000, at(24) * 1000), found, batch)
+
+
+def test_a_killed_run_ends_with_its_pod_where_another_one_began_after_it(tmp_path: Path) -> None:
+    config, store = stored(training([(0, 9), (10, 24)]), tmp_path)
+    tell(store, ("first", 0, None, [(4, 1), (8, 2)]), ("again", 10, 22, [(14, 1), (18, 2), (22, 3)]))
+    view = asked(config, store)
+    first, again = (next(run for run in view.sections["runs"] if run["run"] == name) for name in ("first", "again"))
+    # what it had done of the third epoch is lost, and none of what came after is its own
+    assert (first["cost"], first["lost_cost"], first["mean_cost"]) == (Decimal(9 * 24), Decimal(24), Decimal(96))
+    assert (again["cost"], again["mean_cost"], again["lost_cost"]) == (Decimal(12 * 24), Decimal(96), Decimal(0))
+    costs = {row["name"]: row["cost"] for row in asked(config, store, units.experiments).rows if row["kind"] == "run"}
+    assert costs == {"first": Decimal(9 * 24), "again": Decimal(12 * 24)}
+
+
+def test_a_run_that_goes_on_in_the_next_pod_is_not_ended_by_the_first_one(tmp_path: Path) -> None:
+    config, store = stored(training([(0, 9), (10, 24)]), tmp_path)
+    tell(store, ("only", 0, None, [(4, 1), (8, 2), (14, 3), (18, 4)]))
+    (run,) = asked(config, store).sections["runs"]
+    assert (run["epochs_done"], run["cost"], run["unfinished_cost"]) == (4, Decimal(23 * 24), Decimal(6 * 24))
+
+
+def test_a_run_that_went_on_in_the_next_pod_is_not_ended_by_another_run_there(tmp_path: Path) -> None:
+    config, store = stored(training([(0, 9), (10, 24)]), tmp_path)
+    tell(store, ("resumed", 0, None, [(4, 1), (8, 2), (14, 3), (18, 4)]), ("evaluation", 19, 20, [(20, 1)]))
+    view = asked(config, store)
+    run = next(run for run in view.sections["runs"] if run["run"] == "resumed")
+    epochs = [(row["epoch"], row["status"], row["cost"]) for row in view.rows if row["run"] == "resumed" and row["epoch"]]
+    assert (run["epochs_done"], run["lost_cost"]) == (4, Decimal(0))
+    assert epochs[2] == (3, "done", Decimal(5 * 24)) and epochs[3] == (4, "done", Decimal(4 * 24))

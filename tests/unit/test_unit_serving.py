@@ -130,14 +130,14 @@ def check_trace(rows: list[tuple[datetime, int, int]], folder: Path) -> None:
     assert float(asked(config, store, units.requests, (0, 2)).totals["cost_per_1000"]) == pytest.approx(8000 / len(rows))
 
 
-@pytest.mark.slow
 def test_requests_with_token_counts_from_a_file(tmp_path: Path) -> None:
     start = datetime.fromtimestamp(MORNING, UTC)
     check_trace([(start + timedelta(seconds=i * 0.7), 300 + i * 13 % 900, 20 + i * 7 % 300) for i in range(1000)], tmp_path)
 
 
+@pytest.mark.slow
 @pytest.mark.shared
-@pytest.mark.parametrize("kind", ["code", pytest.param("conv", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("kind", ["code", "conv"])
 def test_the_azure_trace_of_2023(kind: str, tmp_path: Path) -> None:
     """Columns TIMESTAMP, ContextTokens, GeneratedTokens; moved to the fleet's day."""
     with shared(f"data/gpu/inference-azure-2023/data/AzureLLMInferenceTrace_{kind}.csv").open() as file:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import json
 from datetime import UTC, datetime
 from decimal import Decimal
@@ -10,8 +12,10 @@ from shutil import copyfile
 from typing import Any
 
 import pytest
+from typer.testing import CliRunner
 
 from gpucost import pipeline
+from gpucost.cli.app import app
 from gpucost.collect.progress.files import import_files
 from gpucost.config.model import Config, WasteSettings
 from gpucost.periods import Period, time_buckets
@@ -53,6 +57,7 @@ def replicas(count: int, hours: float) -> list[dict[str, Any]]:
 waiting = pod("big", None, [], 0, 6, "queue", count=4, keep_until=at(6), owner=["Job", "big"])
 failed = one(0, 4, TRAIN, end_phase="Failed")
 SCRAPED_SELDOM = {"scrape": 300}
+SLICES = [{"gi": 7, "profile": "1g.10gb"}, {"gi": 3, "profile": "2g.20gb"}, {"gi": 1, "profile": "3g.40gb"}]
 
 FLEETS: dict[str, tuple[Fleet, dict[str, float]]] = {
     "active": (alone(4, one(0, 4, TRAIN), util=busy("a", [0], 0, 4)), {"active": 4}),
@@ -118,27 +123,7 @@ FLEETS: dict[str, tuple[Fleet, dict[str, float]]] = {
     ),
     # slices of 1, 2 and 3 of 7 leave one over, on each of the eight GPUs
     "fragmentation_of_slices": (
-        fleet(
-            7,
-            [
-                node(
-                    "m",
-                    "p5.48xlarge",
-                    0,
-                    7,
-                    mig={
-                        f"GPU-m-{i}": [
-                            {"gi": 7, "profile": "1g.10gb"},
-                            {"gi": 3, "profile": "2g.20gb"},
-                            {"gi": 1, "profile": "3g.40gb"},
-                        ]
-                        for i in range(8)
-                    },
-                )
-            ],
-            [],
-            {},
-        ),
+        fleet(7, [node("m", "p5.48xlarge", 0, 7, mig={f"GPU-m-{i}": SLICES for i in range(8)})], [], {}),
         {"fragmentation": 8, "empty_node": 48},
     ),
 }
@@ -307,3 +292,43 @@ def test_filters_and_dimensions(everything: Stored) -> None:
         ("between_jobs", None, None, 8.0),
     }
     assert by_type.totals.wasted_gpu_hours == 13.0 and by_type.totals.wasted_cost == 13 * PRICE
+
+
+def run(stored: Stored, *words: str) -> Any:
+    """A command, asked of the fleet of several namespaces."""
+    path = stored[0].path
+    span = ("--from", "2026-03-10", "--to", "2026-03-10T04:00Z", "--cluster", "named")
+    return CliRunner().invoke(app, [*words, *span, "--config", str(path)])
+
+
+def told(stored: Stored, *words: str) -> dict[str, Any]:
+    answer: dict[str, Any] = json.loads(run(stored, *words, "--format", "json").stdout)
+    return answer
+
+
+def test_the_command_filters(everything: Stored) -> None:
+    assert told(everything, "waste", "--workload", "bert")["totals"]["gpu_hours"] == 4.0
+    assert told(everything, "waste", "--namespace", "labs")["totals"]["cost"] == 4.8
+    for option, name in (("workload", "nothing"), ("team", "nobody")):
+        wrong = run(everything, "waste", f"--{option}", name)
+        assert wrong.exit_code == 1 and f"no {option} '{name}' held GPUs" in wrong.stderr, wrong.output
+    assert "name one that did: " in run(everything, "waste", "--workload", "nothing").stderr
+    rows = csv.DictReader(io.StringIO(run(everything, "waste", "--by", "namespace", "--format", "csv").stdout))
+    assert {(row["bucket"], row["namespace"], float(row["cost"])) for row in rows} == {
+        ("active", "train", 3.6), ("data_stall", "train", 1.2), ("user_away", "labs", 4.8), ("between_jobs", "", 9.6)
+    }  # fmt: skip
+
+
+def test_a_report_with_waste(everything: Stored) -> None:
+    report, waste_alone = told(everything, "report", "--waste"), told(everything, "waste")
+    assert waste_alone["totals"] == {
+        "gpu_hours": 16.0, "cost": 19.2, "wasted_gpu_hours": 13.0, "wasted_cost": 15.6, "waste_ratio": 0.8125,
+    }  # fmt: skip
+    assert (report["schema"], waste_alone["schema"]) == ("gpucost.report/1", "gpucost.waste/1")
+    assert report["waste"] == {key: waste_alone[key] for key in ("by", "buckets", "rows", "totals", "workloads")}
+    assert report["waste"]["totals"]["cost"] == report["totals"]["node_cost"]
+    text = run(everything, "report", "--waste").stdout
+    assert "Cost by team" in text and "Where GPU time went" in text and "Workloads that waste most" in text
+    assert "waste" not in told(everything, "report")
+    wrong = run(everything, "report", "--waste", "--format", "csv")
+    assert wrong.exit_code == 2 and "gpucost waste --format csv" in wrong.stderr

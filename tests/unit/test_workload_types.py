@@ -31,15 +31,7 @@ PODS: dict[str, tuple[str, dict[str, Any]]] = {
     "job-of-batch": ("batch", {"owner": ["Job", "embed-catalog"]}),
     "job-that-trains": ("training", {"owner": ["Job", "train-batch-512"]}),
     "cron": ("batch", {"owner": ["CronJob", "nightly"]}),
-    "cron-that-trains": (
-        "training",
-        {
-            "owner": [
-                "CronJob",
-                "retrain-weekly",
-            ]
-        },
-    ),
+    "cron-that-trains": ("training", {"owner": ["CronJob", "retrain-weekly"]}),
     "workflow": ("batch", {"owner": ["Workflow", "pipeline-x"]}),
     "workflow-that-trains": ("training", {"owner": ["Workflow", "finetune-7b"]}),
     "user-notebook": ("development", {}),

@@ -1,0 +1,74 @@
+"""What the README and docs/whatif.md show is what the program prints. UPDATE_GOLDEN=1 writes that into the pages instead."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from gpucost.cli.app import app
+from gpucost.demo.build import build, last_months
+
+ROOT = Path(__file__).parents[2]
+README, WHATIF = ROOT / "README.md", ROOT / "docs" / "whatif.md"
+BLOCK = re.compile(r"(<!-- output: gpucost (.+?) -->\n```text\n)(.*?)(```\n<!-- end -->)", re.DOTALL)
+SHOWN = {page: BLOCK.findall(page.read_text()) for page in (README, WHATIF)}
+PLAN = re.search(r"(<!-- plan -->\n```text\n)(.*?)(```\n<!-- end -->)", WHATIF.read_text(), re.DOTALL)
+
+
+@pytest.fixture(scope="module")
+def demo(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = build(tmp_path_factory.mktemp("demo"), last_months(datetime(2026, 11, 21, tzinfo=UTC)), print).path
+    assert path is not None
+    return path
+
+
+def check(page: Path, words: list[str], head: str, shown: str, tail: str) -> None:
+    result = CliRunner().invoke(app, words)
+    assert result.exit_code == 0, result.output
+    if os.environ.get("UPDATE_GOLDEN"):
+        page.write_text(page.read_text().replace(head + shown + tail, head + result.stdout + tail))
+    else:
+        assert shown == result.stdout
+
+
+@pytest.mark.usefixtures("nowhere")
+def test_the_readme_shows_what_is_printed(demo: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "100")
+    assert SHOWN[README]
+    for head, command, shown, tail in SHOWN[README]:
+        check(README, [*command.split(), "--config", str(demo), "--month", "2026-10"], head, shown, tail)
+
+
+# the first needs no store
+@pytest.mark.parametrize(
+    ("head", "command", "shown", "tail"),
+    [pytest.param(*block, marks=[pytest.mark.slow] if at else [], id=block[1]) for at, block in enumerate(SHOWN[WHATIF])],
+)
+@pytest.mark.usefixtures("nowhere")
+def test_the_page_of_what_ifs_shows_what_is_printed(
+    request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, head: str, command: str, shown: str, tail: str
+) -> None:
+    monkeypatch.setenv("COLUMNS", "120")
+    where = [] if command == SHOWN[WHATIF][0][1] else ["--config", str(request.getfixturevalue("demo"))]
+    check(WHATIF, [*shlex.split(command), *where], head, shown, tail)
+
+
+@pytest.mark.usefixtures("nowhere")
+def test_the_page_of_what_ifs_shows_the_example_plan(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "120")
+    Path("plan.toml").write_text(CliRunner().invoke(app, ["whatif", "plan", "--example"]).stdout)
+    assert PLAN is not None and len(SHOWN[WHATIF]) > 1
+    check(WHATIF, ["whatif", "plan", "plan.toml"], PLAN[1], PLAN[2], PLAN[3])
+
+
+def test_every_stage_is_explained() -> None:
+    explained = (ROOT / "docs" / "attribution.md").read_text()
+    names = {path.stem for stage in ("inventory", "attribute") for path in (ROOT / "gpucost" / stage).rglob("*.sql")}
+    assert names
+    assert {name for name in names if not re.search(rf"`(days/|basis/)?{name}`", explained)} == set()
