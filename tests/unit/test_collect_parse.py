@@ -12,8 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gpucost.collect.prometheus.failures import TooMuch
-from gpucost.collect.prometheus.parse import Garbled, LabelCache, MatrixReader, samples
+from gpucost.collect.prometheus.parse import Garbled, MatrixReader, TooMuch, samples
 from gpucost.store.metrics import ReadAnswer
 
 
@@ -23,7 +22,7 @@ def body(result: list[dict[str, Any]], before: dict[str, Any] | None = None, aft
 
 
 def read(text: bytes, size: int = 1 << 20) -> ReadAnswer:
-    reader = MatrixReader("m", LabelCache())
+    reader = MatrixReader("m")
     for at in range(0, len(text), size):
         reader.feed(text[at : at + size])
     return reader.finish()
@@ -93,7 +92,7 @@ SERIES_OF_TWO: list[dict[str, Any]] = [{"metric": {"a": str(i)}, "values": [[1_7
 
 
 def test_fields_before_and_after_the_data() -> None:
-    reader = MatrixReader("m", LabelCache())
+    reader = MatrixReader("m")
     text = body(SERIES_OF_TWO, {"isPartial": True}, {"warnings": ['a "]]}" b'], "infos": ["i"], "stats": {"seriesFetched": "2"}})
     reader.feed(text)
     assert flat(reader.finish()) == plain(SERIES_OF_TWO)
@@ -113,7 +112,7 @@ def test_fields_before_and_after_the_data() -> None:
 )
 def test_an_answer_is_partial_when_more_than_its_query_is_warned_of(more: dict[str, Any], is_partial: bool) -> None:
     for after in (None, more):
-        reader = MatrixReader("m", LabelCache())
+        reader = MatrixReader("m")
         reader.feed(body(SERIES_OF_TWO, None if after else more, after))
         assert flat(reader.finish()) == plain(SERIES_OF_TWO)
         assert reader.is_partial is is_partial
@@ -121,7 +120,7 @@ def test_an_answer_is_partial_when_more_than_its_query_is_warned_of(more: dict[s
 
 def test_more_samples_than_can_be_meant_are_too_much() -> None:
     for most, fits in ((101, False), (102, True)):
-        reader = MatrixReader("m", LabelCache(), most_samples=most)
+        reader = MatrixReader("m", most_samples=most)
         reader.feed(body(SERIES_OF_TWO))
         with nullcontext() if fits else pytest.raises(TooMuch, match="2 samples of 2 series"):
             reader.finish()
@@ -129,7 +128,7 @@ def test_more_samples_than_can_be_meant_are_too_much() -> None:
 
 def test_one_series_without_end_is_too_much() -> None:
     for opening in (b'{"status":"success","data":{"resultType":"matrix","result":[{"metric":{"a":"', b'{"a":"'):
-        reader = MatrixReader("m", LabelCache())
+        reader = MatrixReader("m")
         reader.feed(opening)
         for _ in range(32):
             reader.feed(b"x" * ((1 << 20) - 4))
@@ -173,11 +172,10 @@ def test_answers_that_are_no_matrix() -> None:
 
 
 def test_a_series_is_parsed_once_and_named_as_asked() -> None:
-    cache = LabelCache()
     text = body([{"metric": {"__name__": "dcgm_gpu_utilization"}, "values": [[1_700_000_000, "1"]]}])
     answers = []
     for _ in range(2):
-        reader = MatrixReader("DCGM_FI_DEV_GPU_UTIL", cache)
+        reader = MatrixReader("DCGM_FI_DEV_GPU_UTIL")
         reader.feed(text)
         answers.append(reader.finish())
     assert answers[0].series[0] is answers[1].series[0]

@@ -34,8 +34,8 @@ from gpucost.collect.base import (
     whole_hours,
 )
 from gpucost.collect.prometheus.client import PrometheusClient, Retries
-from gpucost.collect.prometheus.failures import TooMuch
 from gpucost.collect.prometheus.hours import Hours, Life, Scrapes, is_by_hour, scrapes, speakers
+from gpucost.collect.prometheus.parse import TooMuch
 from gpucost.collect.prometheus.queries import (
     ACTIVITY_LOST,
     DCGM_FIX,
