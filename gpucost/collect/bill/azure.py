@@ -18,7 +18,7 @@ from urllib.parse import unquote, urlsplit
 
 from gpucost.collect.base import require
 from gpucost.collect.bill.formats import Format, spelled
-from gpucost.collect.bill.opening import BucketTree, Entry, MonthsTree, records
+from gpucost.collect.bill.opening import BucketTree, Entry, MonthsTree, is_answer, records
 from gpucost.collect.clouds import azure_in_words, azure_login, is_loopback, line
 from gpucost.errors import SourceError, UsageError
 from gpucost.http import PASSING, TransientError, retry, retry_after
@@ -161,7 +161,7 @@ class QueryTree(MonthsTree):
                 for row in records(answer):
                     out.write(json.dumps(row) + "\n")
                     rows += 1
-                page = (answer.get("properties") or {}).get("nextLink")
+                page = answer["properties"].get("nextLink")
                 if not page:
                     break
                 self._tell(f"{self.name}: {month}: {rows:,} rows")
@@ -198,7 +198,7 @@ class QueryTree(MonthsTree):
             answer = json.loads(text, parse_float=str)
         except ValueError:
             answer = None
-        if not isinstance(answer, dict) or not isinstance((answer.get("properties") or {}).get("rows"), list):
+        if not is_answer(answer):
             raise SourceError(f"{self.name} answered what is no cost query answer", "check azure.management_url")
         return answer
 

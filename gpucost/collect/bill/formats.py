@@ -14,6 +14,16 @@ from gpucost.errors import DataError
 PACKAGE = "gpucost.collect.bill"
 
 
+# Whose a FOCUS row is, as `charges.provider` has it: the first name that is there decides.
+FOCUS_PROVIDER = """CREATE OR REPLACE TEMP MACRO focus_provider(service_provider, provider, publisher, issuer) AS
+    CASE WHEN regexp_matches(coalesce(service_provider, provider, publisher, issuer), '^(aws|amazon)', 'i') THEN 'aws'
+         WHEN regexp_matches(coalesce(service_provider, provider, publisher, issuer), '^(google|gcp$)', 'i') THEN 'gcp'
+         WHEN regexp_matches(coalesce(service_provider, provider, publisher, issuer), '^(microsoft|azure)', 'i') THEN 'azure'
+         WHEN regexp_matches(coalesce(service_provider, provider, publisher, issuer), '^oracle', 'i') THEN 'oci'
+         ELSE lower(coalesce(service_provider, provider, publisher, issuer))
+    END"""
+
+
 class NotThis(DataError):
     """A file that this command does not take: unknown, another provider's, or none that holds charges."""
 
@@ -57,7 +67,7 @@ class Format:
         """What the mapping is: bills read by other rules are read again."""
         import hashlib
 
-        return hashlib.sha256("\n".join(sql_text(name) for name in self.sql).encode()).hexdigest()
+        return hashlib.sha256("\n".join([FOCUS_PROVIDER, *map(sql_text, self.sql)]).encode()).hexdigest()
 
 
 @dataclass(frozen=True, slots=True)

@@ -47,14 +47,6 @@ QUALIFY row_number() OVER (
     PARTITION BY row_digest, CASE WHEN NOT getvariable('across_files') THEN source_file END
     ORDER BY source_file, file_row_number) > 1"""
 _NOT_REPEATED = "CREATE OR REPLACE TEMP VIEW raw_rows AS FROM staged ANTI JOIN repeated USING (source_file, file_row_number)"
-# Whose a FOCUS row is, as `charges.provider` has it: the first name that is there decides.
-_FOCUS_PROVIDER = """CREATE OR REPLACE TEMP MACRO focus_provider(service_provider, provider, publisher, issuer) AS
-    CASE WHEN regexp_matches(coalesce(service_provider, provider, publisher, issuer), '^(aws|amazon)', 'i') THEN 'aws'
-         WHEN regexp_matches(coalesce(service_provider, provider, publisher, issuer), '^(google|gcp$)', 'i') THEN 'gcp'
-         WHEN regexp_matches(coalesce(service_provider, provider, publisher, issuer), '^(microsoft|azure)', 'i') THEN 'azure'
-         WHEN regexp_matches(coalesce(service_provider, provider, publisher, issuer), '^oracle', 'i') THEN 'oci'
-         ELSE lower(coalesce(service_provider, provider, publisher, issuer))
-    END"""
 _HOLDERS = """FROM staged
 SELECT DISTINCT focus_provider(service_provider_name, provider_name, publisher_name, invoice_issuer_name)"""
 # What rows say alike is mapped once: views of the mapping read but the first rows that say it.
@@ -107,7 +99,7 @@ def write_rows(
     with bill_files.values_in_words([file.name for file in staged]):
         statements = [text for name in known.sql for text in con.extract_statements(formats.sql_text(name))]
         ask_findings = statements.pop() if known.has_findings else None
-        steps: list[duckdb.Statement | str] = [_REPEATED, _NOT_REPEATED, _ALL_ROWS, _FOCUS_PROVIDER, *statements, _READ]
+        steps: list[duckdb.Statement | str] = [_REPEATED, _NOT_REPEATED, _ALL_ROWS, formats.FOCUS_PROVIDER, *statements, _READ]
         for step in steps:
             con.execute(step)
         charges.write_lines(con)
@@ -582,7 +574,7 @@ class _Run:
     def _check_holders(self, known: Format, staged: Staged) -> None:
         """A format of any provider's, whose rows say whose they are."""
         bill_files.staged_view(self.con, [staged], known.columns, formats.MAPS)
-        self.con.execute(_FOCUS_PROVIDER)
+        self.con.execute(formats.FOCUS_PROVIDER)
         holders = {str(row[0]) for row in self.con.execute(_HOLDERS).fetchall()}
         if holders and self.provider not in holders:
             what = f"{staged.name} is {known.title} of {', '.join(sorted(holders))}"

@@ -16,7 +16,7 @@ from abc import ABC, abstractmethod
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any, BinaryIO, cast
+from typing import IO, TYPE_CHECKING, Any, BinaryIO, TypeGuard, cast
 
 from gpucost.collect.bill.formats import NotThis
 from gpucost.errors import DataError, SourceError, UsageError
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from gpucost.collect.bill.manifest import Manifest
 
 
-def is_answer(document: object) -> bool:
+def is_answer(document: object) -> TypeGuard[dict[str, Any]]:
     """Whether a JSON document is an answer of the query API, as a page of it or a saved file."""
     properties = document.get("properties") if isinstance(document, dict) else None
     return (

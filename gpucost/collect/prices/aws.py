@@ -108,18 +108,7 @@ def _term_prices(rows: Iterable[Row], region: str, day: date, source: str) -> It
         sums[row["sku"], row["offertermcode"], row["instancetype"], row["currency"], started, bought] += amount
     for (_, _, name, currency, started, (option, years, payment, offering)), price in sums.items():
         if price > 0:
-            yield ListPrice(
-                region=region,
-                instance_type=name,
-                purchase_option=option,
-                term_years=years,
-                payment_option=payment,
-                offering=offering,
-                price_per_hour=price,
-                currency=currency,
-                effective_start=started,
-                source=source,
-            )
+            yield ListPrice(region, name, option, price, currency, source, years, payment, offering, effective_start=started)
 
 
 def plan_price(rate: Mapping[str, Any], instance_types: Collection[str], source: str = RATES) -> ListPrice | None:

@@ -182,15 +182,8 @@ def component_prices(region: str, units: Mapping[PriceUnit, UnitPrice]) -> Itera
     families = {family_of(name) for name in known_types("gcp")} | _BESIDE
     for unit, price in units.items():
         if unit.part in ("gpu", "local_ssd_gib") or unit.of in families:
-            yield ComponentPrice(
-                region=region,
-                component=unit.component,
-                purchase_option=unit.purchase_option,
-                term_years=unit.term_years,
-                price_per_hour=price.price_per_hour,
-                currency=price.currency,
-                source=SOURCE,
-            )
+            bought = unit.purchase_option, unit.term_years
+            yield ComponentPrice(region, unit.component, *bought, price.price_per_hour, price.currency, SOURCE)
 
 
 def family_of(machine: str) -> str:
