@@ -45,8 +45,7 @@ def first_server(urls: Iterable[str], timeout_seconds: float = 2.0) -> Server | 
 
 def probe(url: str, timeout_seconds: float = 2.0) -> Server | None:
     """The server at `url`; None where nothing answers or something else does. Sends no credentials."""
-    from gpucost.collect.prometheus.client import PrometheusClient, Retries, status
-    from gpucost.collect.prometheus.failures import Unauthorized
+    from gpucost.collect.prometheus.client import PrometheusClient, Retries, Unauthorized, status
     from gpucost.config.model import PrometheusSource
 
     try:

@@ -20,7 +20,7 @@ from gpucost.errors import UsageError
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from gpucost.collect.bill.gcp_bigquery import BigQueryTree
+    from gpucost.collect.bill.gcp import BigQueryTree
     from gpucost.collect.bill.load import BillProgress, BillRun
     from gpucost.collect.bill.opening import Tree
     from gpucost.config.model import Config
@@ -70,15 +70,15 @@ def tree_of(name: str, settings: Config) -> Tree:
     """Where `name` lies: an address of an object store, or a path. Raises UsageError where there is nothing of that name."""
     scheme = name.partition("://")[0].lower() if "://" in name else ""
     if scheme == "s3":
-        from gpucost.collect.bill.s3 import S3Tree
+        from gpucost.collect.bill.aws import S3Tree
 
         return S3Tree(name, settings.aws)
     if scheme == "gs":
-        from gpucost.collect.bill.gcp_storage import GcsTree
+        from gpucost.collect.bill.gcp import GcsTree
 
         return GcsTree(name, endpoint=settings.gcp.storage_endpoint, project=settings.gcp.billing_project)
     if scheme in ("http", "https"):
-        from gpucost.collect.bill.azure_blobs import BlobTree
+        from gpucost.collect.bill.azure import BlobTree
 
         return BlobTree(name)
     if scheme:
@@ -206,7 +206,7 @@ def collect_azure(
         azure = call.settings.azure
         if not azure.cost_scope:
             return []
-        from gpucost.collect.bill.azure_query import QueryTree
+        from gpucost.collect.bill.azure import QueryTree
 
         return [
             QueryTree(
@@ -262,7 +262,7 @@ def collect_gcp(
 
 
 def _bigquery(call: Call, month: str, max_gib: float | None) -> BigQueryTree:
-    from gpucost.collect.bill.gcp_bigquery import BigQueryTree
+    from gpucost.collect.bill.gcp import BigQueryTree
 
     gcp = call.settings.gcp
     return BigQueryTree(

@@ -35,7 +35,7 @@ class Section(BaseModel):
         return self
 
 
-def setting(default: Any, description: str, **limits: Any) -> Any:
+def setting(description: str, default: Any = None, **limits: Any) -> Any:
     """A key that may be left out, and what docs/config.md says of it."""
     return Field(default=default, description=description, **limits)
 
@@ -67,14 +67,14 @@ class Alerts(Section):
     What may be spent stands in [[budgets]].
     """
 
-    idle_minutes: int = setting(60, "On-demand GPUs idle, or nodes held by nobody, for this long.", ge=1)
+    idle_minutes: int = setting("On-demand GPUs idle, or nodes held by nobody, for this long.", 60, ge=1)
     queue_wait_minutes: int = setting(
-        30, "Nine in ten workloads of a Kueue queue should start sooner.", ge=1, le=_LONGEST_WAIT_MINUTES
+        "Nine in ten workloads of a Kueue queue should start sooner.", 30, ge=1, le=_LONGEST_WAIT_MINUTES
     )
-    spot_hours: int = setting(24, "Hours that the spot ratio is measured over.", ge=1)
-    telemetry_minutes: int = setting(15, "Metrics missing for this long.", ge=1)
-    collect_hours: int = setting(36, "The newest data in the store is older than this.", ge=1)
-    labels: dict[str, str] = setting({"severity": "warning"}, "Labels of every alert, for the routes of Alertmanager.")
+    spot_hours: int = setting("Hours that the spot ratio is measured over.", 24, ge=1)
+    telemetry_minutes: int = setting("Metrics missing for this long.", 15, ge=1)
+    collect_hours: int = setting("The newest data in the store is older than this.", 36, ge=1)
+    labels: dict[str, str] = setting("Labels of every alert, for the routes of Alertmanager.", {"severity": "warning"})
 
     _names = every("labels", _LABEL_NAME.fullmatch, "{} is no label name: letters, digits and underscores")
 
@@ -82,17 +82,17 @@ class Alerts(Section):
 class Slack(Section):
     """An incoming webhook of Slack, or of what understands the same; its URL is a secret. The file wins over the variable."""
 
-    webhook_url_file: Path | None = setting(None, "File that holds the webhook's URL.")
-    webhook_url_env: str | None = setting(None, "Environment variable that holds the webhook's URL.")
+    webhook_url_file: Path | None = setting("File that holds the webhook's URL.")
+    webhook_url_env: str | None = setting("Environment variable that holds the webhook's URL.")
 
 
 class Webhook(Section):
     """Any server that takes JSON over HTTP."""
 
-    url: str | None = setting(None, "Where to POST, where the URL is no secret.")
-    url_file: Path | None = setting(None, "File that holds the URL, where it is one.")
-    url_env: str | None = setting(None, "Environment variable that holds it.")
-    headers_env: dict[str, str] = setting({}, 'Headers with secret values: `{ Authorization = "NAME_OF_VARIABLE" }`.')
+    url: str | None = setting("Where to POST, where the URL is no secret.")
+    url_file: Path | None = setting("File that holds the URL, where it is one.")
+    url_env: str | None = setting("Environment variable that holds it.")
+    headers_env: dict[str, str] = setting('Headers with secret values: `{ Authorization = "NAME_OF_VARIABLE" }`.', {})
 
     _http = every("url", lambda url: url.startswith(_HTTP), "should begin with http:// or https://")
     _no_password = every(
@@ -103,17 +103,17 @@ class Webhook(Section):
 class Email(Section):
     """A mail server that takes messages over SMTP."""
 
-    host: str | None = setting(None, "Host of the mail server.", min_length=1)
-    port: int = setting(587, "Its port.", ge=1, le=65535)
+    host: str | None = setting("Host of the mail server.", min_length=1)
+    port: int = setting("Its port.", 587, ge=1, le=65535)
     encryption: Literal["starttls", "tls", "none"] = setting(
-        "starttls", "`starttls`: on the open connection, as is usual on 587. `tls`: from the start, on 465."
+        "`starttls`: on the open connection, as is usual on 587. `tls`: from the start, on 465.", "starttls"
     )
-    sender: str | None = setting(None, "Address that messages come from.")
-    recipients: list[str] = setting([], "Addresses that they go to.")
-    username: str | None = setting(None, "User name, where the server wants one.", min_length=1)
-    password_file: Path | None = setting(None, "File that holds the password; it wins over the variable.")
-    password_env: str | None = setting(None, "Environment variable that holds the password.")
-    ca_file: Path | None = setting(None, "Certificate authority to trust, PEM; else the system's.")
+    sender: str | None = setting("Address that messages come from.")
+    recipients: list[str] = setting("Addresses that they go to.", [])
+    username: str | None = setting("User name, where the server wants one.", min_length=1)
+    password_file: Path | None = setting("File that holds the password; it wins over the variable.")
+    password_env: str | None = setting("Environment variable that holds the password.")
+    ca_file: Path | None = setting("Certificate authority to trust, PEM; else the system's.")
 
     # an address that held a line break would be a header of its own
     _sender = every("sender", _ADDRESS.fullmatch, "{!r} should be an address such as finops@example.com")
@@ -135,7 +135,7 @@ def is_link(text: str) -> bool:
 class Notify(Section):
     """Where `gpucost notify` sends the summary of a report. Secrets are named by file or by variable, never written here."""
 
-    link: str | None = setting(None, "Link to the whole report, shown below the summary; --link wins.")
+    link: str | None = setting("Link to the whole report, shown below the summary; --link wins.")
     slack: Slack = Slack.model_construct()
     webhook: Webhook = Webhook.model_construct()
     email: Email = Email.model_construct()
@@ -147,17 +147,15 @@ class Budget(Section):
     """What a team, or all GPU nodes together, may cost a month, and the targets it is held to (docs/budgets.md)."""
 
     name: str = Field(min_length=1, description="What it is called.")
-    team: str | None = setting(None, "Whose it is; without it, all GPU nodes together.", min_length=1)
-    amount: Decimal | None = setting(
-        None, "Money a month: the team's cost, or what all GPU nodes cost.", gt=0, lt=Decimal(10) ** 15
-    )
-    currency: str | None = setting(None, "Currency of `amount`, where it is not that of reports.", pattern=r"^[A-Z]{3}$")
+    team: str | None = setting("Whose it is; without it, all GPU nodes together.", min_length=1)
+    amount: Decimal | None = setting("Money a month: the team's cost, or what all GPU nodes cost.", gt=0, lt=Decimal(10) ** 15)
+    currency: str | None = setting("Currency of `amount`, where it is not that of reports.", pattern=r"^[A-Z]{3}$")
     warn_at_percent: Decimal = setting(
-        Decimal(80), "Warn when this much of `amount` is spent, or a forecast is beyond it.", gt=0, le=100
+        "Warn when this much of `amount` is spent, or a forecast is beyond it.", Decimal(80), gt=0, le=100
     )
-    efficiency: Decimal | None = setting(None, "Least active share of measured GPU-hours.", ge=0, le=1)
-    spot_ratio: Decimal | None = setting(None, "Least spot share of allocated GPU-hours.", ge=0, le=1)
-    idle_cost_share: Decimal | None = setting(None, "Largest idle share of cost.", ge=0, le=1)
+    efficiency: Decimal | None = setting("Least active share of measured GPU-hours.", ge=0, le=1)
+    spot_ratio: Decimal | None = setting("Least spot share of allocated GPU-hours.", ge=0, le=1)
+    idle_cost_share: Decimal | None = setting("Largest idle share of cost.", ge=0, le=1)
 
     def _conflicts(self) -> dict[str, bool]:
         targets = (self.efficiency, self.spot_ratio, self.idle_cost_share)
@@ -171,50 +169,49 @@ class Bills(Section):
     """How billing exports are read."""
 
     currency: str | None = setting(
-        None, "Currency of rows that name none, ISO 4217; else such a row is refused.", pattern=r"^[A-Z]{3}$"
+        "Currency of rows that name none, ISO 4217; else such a row is refused.", pattern=r"^[A-Z]{3}$"
     )
     spread_discounts: bool = setting(
-        True,
         "Discounts that name neither a resource nor a commitment lower what they discount, by product and account; "
         "`false`: only those that name one lower a price.",
+        True,
     )
 
 
 class Aws(Section):
     """How AWS is asked: credentials are those that boto3 finds."""
 
-    profile: str | None = setting(None, "Profile of the AWS configuration; else boto3's default.")
-    regions: list[str] = setting([], "Regions to ask; else those where GPU nodes were seen, else us-east-1.")
-    endpoint_url: str | None = setting(None, "Base URL of another endpoint for all AWS services.")
+    profile: str | None = setting("Profile of the AWS configuration; else boto3's default.")
+    regions: list[str] = setting("Regions to ask; else those where GPU nodes were seen, else us-east-1.", [])
+    endpoint_url: str | None = setting("Base URL of another endpoint for all AWS services.")
     price_list_url: str | None = setting(
-        None, "Base URL of a mirror of AWS' public price lists, which are read where nobody is logged in."
+        "Base URL of a mirror of AWS' public price lists, which are read where nobody is logged in."
     )
-    exports: list[str] = setting([], "Where billing exports lie, for `gpucost collect aws`: paths or bucket addresses.")
+    exports: list[str] = setting("Where billing exports lie, for `gpucost collect aws`: paths or bucket addresses.", [])
 
 
 class Gcp(Section):
     """How Google Cloud is asked: credentials are the application default ones."""
 
-    regions: list[str] = setting([], "Regions whose prices are kept; else all.")
-    endpoint: str | None = setting(None, "`host:port` of another Cloud Billing endpoint.")
-    exports: list[str] = setting([], "Where billing exports lie, for `gpucost collect gcp`: paths or bucket addresses.")
-    billing_table: str | None = setting(None, "Table of the detailed usage cost export in BigQuery: `project.dataset.table`.")
-    billing_project: str | None = setting(None, "Project that BigQuery queries run in; else the login's own.")
-    max_gib: float = setting(100.0, "GiB that the BigQuery query of one month may read; more is refused.", gt=0)
-    bigquery_endpoint: str | None = setting(None, "Base URL of another BigQuery endpoint.")
-    storage_endpoint: str | None = setting(None, "Base URL of another Cloud Storage endpoint.")
+    regions: list[str] = setting("Regions whose prices are kept; else all.", [])
+    endpoint: str | None = setting("`host:port` of another Cloud Billing endpoint.")
+    exports: list[str] = setting("Where billing exports lie, for `gpucost collect gcp`: paths or bucket addresses.", [])
+    billing_table: str | None = setting("Table of the detailed usage cost export in BigQuery: `project.dataset.table`.")
+    billing_project: str | None = setting("Project that BigQuery queries run in; else the login's own.")
+    max_gib: float = setting("GiB that the BigQuery query of one month may read; more is refused.", 100.0, gt=0)
+    bigquery_endpoint: str | None = setting("Base URL of another BigQuery endpoint.")
+    storage_endpoint: str | None = setting("Base URL of another Cloud Storage endpoint.")
 
 
 class Azure(Section):
     """How Azure is asked: retail prices need no credentials, everything else those that azure-identity finds."""
 
-    regions: list[str] = setting([], "Regions whose prices are kept; else all.")
-    subscriptions: list[str] = setting([], "Subscriptions to ask for spot price history.")
-    retail_prices_url: str = setting("https://prices.azure.com/api/retail/prices", "Where the retail prices are served.")
-    management_url: str = setting("https://management.azure.com", "Where Azure Resource Manager is served.")
-    exports: list[str] = setting([], "Where billing exports lie, for `gpucost collect azure`: paths or container URLs.")
+    regions: list[str] = setting("Regions whose prices are kept; else all.", [])
+    subscriptions: list[str] = setting("Subscriptions to ask for spot price history.", [])
+    retail_prices_url: str = setting("Where the retail prices are served.", "https://prices.azure.com/api/retail/prices")
+    management_url: str = setting("Where Azure Resource Manager is served.", "https://management.azure.com")
+    exports: list[str] = setting("Where billing exports lie, for `gpucost collect azure`: paths or container URLs.", [])
     cost_scope: str | None = setting(
-        None,
         "Scope to ask the Cost Management query API for, where there is no export: `/subscriptions/<id>`, or a billing scope.",
     )
 
@@ -223,16 +220,16 @@ class PriceLists(Section):
     """Where the price lists are that need no login, but for AWS' and Azure's, which their own sections name."""
 
     oci: str = setting(
-        "https://www.oracle.com/a/ocom/docs/cloudestimator2/data", "Folder of the files of Oracle's cost estimator."
+        "Folder of the files of Oracle's cost estimator.", "https://www.oracle.com/a/ocom/docs/cloudestimator2/data"
     )
-    runpod: str = setting("https://api.runpod.io/graphql", "RunPod's GraphQL API.")
-    vast: str = setting("https://console.vast.ai/api/v0/bundles/", "Vast.ai's search for offers.")
+    runpod: str = setting("RunPod's GraphQL API.", "https://api.runpod.io/graphql")
+    vast: str = setting("Vast.ai's search for offers.", "https://console.vast.ai/api/v0/bundles/")
 
 
 class FocusSettings(Section):
     """FOCUS files of any provider."""
 
-    exports: list[str] = setting([], "Where billing exports lie, for `gpucost collect focus`: paths or bucket addresses.")
+    exports: list[str] = setting("Where billing exports lie, for `gpucost collect focus`: paths or bucket addresses.", [])
 
 
 _WEEKDAY, _CLOCK = "(mon|tue|wed|thu|fri|sat|sun)", r"(?:[01][0-9]|2[0-3]):[0-5][0-9]|24:00"
@@ -270,7 +267,7 @@ class AcceptedGap(Section):
 
     start: Moment = Field(alias="from", description="From when, a date (local midnight) or a time.")
     end: Moment = Field(alias="to", description="To when, exclusive.")
-    cluster: str | None = setting(None, "Cluster; else all.")
+    cluster: str | None = setting("Cluster; else all.")
     who: str = Field(min_length=1, description="Who accepts it: stands on every report.")
     why: str = Field(min_length=1, description="Why: stands on every report.")
 
@@ -281,7 +278,7 @@ class AcceptedGap(Section):
 class CoverageSettings(Section):
     """What of the time that was not seen counts, and what is accepted (docs/coverage.md)."""
 
-    max_bridge: str = setting("2h", "Longest silence across which who stands at both ends held on: `10m` to `24h`.")
+    max_bridge: str = setting("Longest silence across which who stands at both ends held on: `10m` to `24h`.", "2h")
     accept: list[AcceptedGap] = []
 
     @field_validator("max_bridge", mode="before")
@@ -304,10 +301,10 @@ class ClusterHours(Section):
     """When a cluster runs that is not always on: outside of that nothing is missing."""
 
     name: str = Field(min_length=1, description="Cluster.")
-    start: Moment | None = setting(None, "When it was set up; else since ever.", alias="from")
-    until: Moment | None = setting(None, "When it was taken down, exclusive; else it goes on.")
+    start: Moment | None = setting("When it was set up; else since ever.", alias="from")
+    until: Moment | None = setting("When it was taken down, exclusive; else it goes on.")
     hours: list[str] = setting(
-        [], 'Local hours in which it runs, such as `["Mon-Fri 07:00-21:00", "Sat 10:00-16:00"]`; else always.'
+        'Local hours in which it runs, such as `["Mon-Fri 07:00-21:00", "Sat 10:00-16:00"]`; else always.', []
     )
 
     _moments = field_validator("start", "until", mode="before")(_read_moment)
@@ -374,19 +371,19 @@ class Discount(Section):
     """A negotiated discount on the whole price of the nodes that match; what is left out matches anything."""
 
     percent: Decimal = Field(gt=0, lt=100, description="Percent off the price of the whole node, its GPUs included.")
-    provider: str | None = setting(None, "Cloud, such as `aws`.")
-    instance_family: str | None = setting(None, "Family of instance types, such as `p5` or `Standard_ND`: what they begin with.")
-    gpu_model: str | None = setting(None, "GPU model as `gpucost prices` spells it.")
+    provider: str | None = setting("Cloud, such as `aws`.")
+    instance_family: str | None = setting("Family of instance types, such as `p5` or `Standard_ND`: what they begin with.")
+    gpu_model: str | None = setting("GPU model as `gpucost prices` spells it.")
     purchase_option: (
         Literal["on_demand", "spot", "reserved", "savings_plan", "cud", "capacity_block", "flex_start", "calendar"] | None
-    ) = setting(None, "How the node is bought.")
+    ) = setting("How the node is bought.")
     price_sources: list[Literal["price_book", "spot_history", "catalog"]] = setting(
-        ["price_book", "spot_history", "catalog"],
         "Prices it is taken off; a bill, which has it already, is never one.",
+        ["price_book", "spot_history", "catalog"],
         min_length=1,
     )
-    effective_start: date | None = setting(None, "First local day it holds; else since ever.")
-    effective_end: date | None = setting(None, "First local day it no longer holds; else for good.")
+    effective_start: date | None = setting("First local day it holds; else since ever.")
+    effective_end: date | None = setting("First local day it no longer holds; else for good.")
 
     def _conflicts(self) -> dict[str, bool]:
         start, end = self.effective_start, self.effective_end
@@ -396,20 +393,20 @@ class Discount(Section):
 class Prices(Section):
     """Where prices come from besides the catalog inside gpucost, and how a node's price is shared."""
 
-    book: Path | None = setting(None, "Price book, a CSV file: contract prices and on-premises rates.")
-    stale_after_days: int = setting(90, "A list price older than this is marked as stale.", ge=1)
+    book: Path | None = setting("Price book, a CSV file: contract prices and on-premises rates.")
+    stale_after_days: int = setting("A list price older than this is marked as stale.", 90, ge=1)
     discounts: list[Discount] = []
-    fx: dict[str, Decimal] = setting({}, "What one unit of another currency is worth in `currency`: `{ EUR = 1.08 }`.")
-    fx_rates: Path | None = setting(None, "CSV file of rates by day: `date,currency,rate`; a rate holds until the next one.")
+    fx: dict[str, Decimal] = setting("What one unit of another currency is worth in `currency`: `{ EUR = 1.08 }`.", {})
+    fx_rates: Path | None = setting("CSV file of rates by day: `date,currency,rate`; a rate holds until the next one.")
     commitment_sharing: Literal["pooled", "as_billed"] = setting(
-        "pooled",
         "`pooled`: nodes of one account, region, instance type, operating system, tenancy, capacity type and hour "
         "share what the bill says, because clouds assign discounts to instances by lot. `as_billed`: each keeps its own.",
+        "pooled",
     )
     cost_basis: Literal["node", "sku", "residual", "opencost", "scad"] = setting(
-        "node",
         "`node`: a node's whole price rides on its GPUs. The others split it into GPU, CPU and memory, "
         "and charge CPU and memory by request.",
+        "node",
     )
 
     _currencies = every("fx", _CURRENCY.fullmatch, "{} should be a currency such as EUR")
@@ -447,8 +444,8 @@ class BasicAuth(Section):
     """User name and password; the password is named by file or by variable."""
 
     username: str = Field(description="User name.")
-    password_file: Path | None = setting(None, "File that holds the password.")
-    password_env: str | None = setting(None, "Environment variable that holds the password.")
+    password_file: Path | None = setting("File that holds the password.")
+    password_env: str | None = setting("Environment variable that holds the password.")
 
     def _conflicts(self) -> dict[str, bool]:
         return {"needs one of password_file and password_env": (self.password_file is None) == (self.password_env is None)}
@@ -457,10 +454,10 @@ class BasicAuth(Section):
 class Tls(Section):
     """Certificates for https."""
 
-    ca_file: Path | None = setting(None, "Certificate authority to trust, PEM; else the system's.")
-    cert_file: Path | None = setting(None, "Client certificate, PEM.")
-    key_file: Path | None = setting(None, "Key of the client certificate, where it is not in `cert_file`.")
-    insecure_skip_verify: bool = setting(False, "Do not check the server's certificate.")
+    ca_file: Path | None = setting("Certificate authority to trust, PEM; else the system's.")
+    cert_file: Path | None = setting("Client certificate, PEM.")
+    key_file: Path | None = setting("Key of the client certificate, where it is not in `cert_file`.")
+    insecure_skip_verify: bool = setting("Do not check the server's certificate.", False)
 
     def _conflicts(self) -> dict[str, bool]:
         return {"key_file needs cert_file beside it": bool(self.key_file and not self.cert_file)}
@@ -469,26 +466,26 @@ class Tls(Section):
 class PrometheusSource(Section):
     """One server that speaks Prometheus' HTTP API. Secrets are named by file or by variable, never written here."""
 
-    url: str = setting("http://127.0.0.1:9090", "Base URL: what stands before `/api/v1`.")
-    name: str | None = setting(None, "What the store calls this server; else its URL.")
-    cluster: str | None = setting(None, "Cluster of series without `cluster_label`; else `default`.")
-    cluster_label: str = setting("cluster", "Label that names a series' cluster.")
-    tenant: str | None = setting(None, "Tenant of Mimir, Cortex or Thanos, sent as `X-Scope-OrgID`.")
-    headers: dict[str, str] = setting({}, 'Further headers, such as `{ X-Team = "finops" }`.')
-    headers_env: dict[str, str] = setting({}, 'Headers with secret values: `{ X-Api-Key = "NAME_OF_VARIABLE" }`.')
-    bearer_token_file: Path | None = setting(None, "File that holds a bearer token; read anew for each run.")
-    bearer_token_env: str | None = setting(None, "Environment variable that holds a bearer token.")
+    url: str = setting("Base URL: what stands before `/api/v1`.", "http://127.0.0.1:9090")
+    name: str | None = setting("What the store calls this server; else its URL.")
+    cluster: str | None = setting("Cluster of series without `cluster_label`; else `default`.")
+    cluster_label: str = setting("Label that names a series' cluster.", "cluster")
+    tenant: str | None = setting("Tenant of Mimir, Cortex or Thanos, sent as `X-Scope-OrgID`.")
+    headers: dict[str, str] = setting('Further headers, such as `{ X-Team = "finops" }`.', {})
+    headers_env: dict[str, str] = setting('Headers with secret values: `{ X-Api-Key = "NAME_OF_VARIABLE" }`.', {})
+    bearer_token_file: Path | None = setting("File that holds a bearer token; read anew for each run.")
+    bearer_token_env: str | None = setting("Environment variable that holds a bearer token.")
     basic_auth: BasicAuth | None = None
     tls: Tls = Tls.model_construct()
-    timeout_seconds: float = setting(120.0, "Longest wait for one answer.", gt=0)
-    concurrency: int = setting(2, "Queries that run at once.", ge=1, le=16)
-    max_samples: int = setting(2_000_000, "Samples that one query is sized for.", ge=1_000)
-    max_response_mib: int = setting(1024, "Largest answer, decompressed; a larger one is asked for in parts.", ge=1)
-    max_response_seconds: float = setting(600.0, "Longest time for one whole answer.", gt=0)
+    timeout_seconds: float = setting("Longest wait for one answer.", 120.0, gt=0)
+    concurrency: int = setting("Queries that run at once.", 2, ge=1, le=16)
+    max_samples: int = setting("Samples that one query is sized for.", 2_000_000, ge=1_000)
+    max_response_mib: int = setting("Largest answer, decompressed; a larger one is asked for in parts.", 1024, ge=1)
+    max_response_seconds: float = setting("Longest time for one whole answer.", 600.0, gt=0)
     partial_response: Literal["refuse", "accept"] = setting(
-        "refuse", "What becomes of an answer that the server calls partial; accepted, its hours stay marked."
+        "What becomes of an answer that the server calls partial; accepted, its hours stay marked.", "refuse"
     )
-    late_hours: int = setting(72, "For how long incomplete hours are asked for again, in hours.", ge=0, le=24 * 60)
+    late_hours: int = setting("For how long incomplete hours are asked for again, in hours.", 72, ge=0, le=24 * 60)
 
     _base = field_validator("url")(lambda url: base_url(url, "name it under [prometheus.basic_auth]"))
     _no_secrets = every(
@@ -511,8 +508,8 @@ class PrometheusSource(Section):
 class TeamLabels(Section):
     """Labels whose value is the team; the pod's label wins over the namespace's."""
 
-    namespace: str | None = setting(None, "Namespace label, such as `team`.")
-    pod: str | None = setting(None, "Pod label, such as `team`.")
+    namespace: str | None = setting("Namespace label, such as `team`.")
+    pod: str | None = setting("Pod label, such as `team`.")
 
 
 class Team(Section):
@@ -521,14 +518,14 @@ class Team(Section):
     """
 
     name: str = Field(min_length=1, description="What reports call the team.")
-    namespaces: list[str] = setting([], "Namespaces, with `*` and `?`.")
-    clusters: list[str] = setting([], "Only in these clusters, with `*` and `?`; none means all.")
-    labels: dict[str, list[str]] = setting({}, 'Values of a label that belong to this team: `{ team = ["nlp", "vision"] }`.')
+    namespaces: list[str] = setting("Namespaces, with `*` and `?`.", [])
+    clusters: list[str] = setting("Only in these clusters, with `*` and `?`; none means all.", [])
+    labels: dict[str, list[str]] = setting('Values of a label that belong to this team: `{ team = ["nlp", "vision"] }`.', {})
 
     cost_categories: dict[str, list[str]] = setting(
-        {},
         "Values of an AWS cost category, as the bill has it of the node, that belong to this team: "
         '`{ Department = ["Research"] }`.',
+        {},
     )
 
     def _conflicts(self) -> dict[str, bool]:
@@ -539,10 +536,10 @@ class WorkloadTypeRule(Section):
     """What some workloads are for, where it is not as labels and owners tell; the first match wins."""
 
     type: Literal["training", "inference", "development", "batch", "other"] = Field(description="What they are for.")
-    namespaces: list[str] = setting([], "Namespaces, with `*` and `?`.")
-    names: list[str] = setting([], "Names of workloads or pods, with `*` and `?`.")
-    kinds: list[str] = setting([], "Kinds of the topmost owner, such as `StatefulSet`.")
-    labels: dict[str, list[str]] = setting({}, 'Pod labels of which one has one of these values: `{ app = ["vllm", "triton"] }`.')
+    namespaces: list[str] = setting("Namespaces, with `*` and `?`.", [])
+    names: list[str] = setting("Names of workloads or pods, with `*` and `?`.", [])
+    kinds: list[str] = setting("Kinds of the topmost owner, such as `StatefulSet`.", [])
+    labels: dict[str, list[str]] = setting('Pod labels of which one has one of these values: `{ app = ["vllm", "triton"] }`.', {})
 
     def _conflicts(self) -> dict[str, bool]:
         matches = self.namespaces or self.names or self.kinds or self.labels
@@ -558,11 +555,11 @@ class SharedCost(Section):
         "nothing used. `support`: support charges. `namespaces`: what the pods of `namespaces` cost."
     )
     split: Literal["proportional", "even", "owner"] = setting(
-        "proportional", "By cost of GPUs, evenly over the teams that used any, or all of it to `owner`."
+        "By cost of GPUs, evenly over the teams that used any, or all of it to `owner`.", "proportional"
     )
-    owner: str | None = setting(None, 'The team that pays for it, with `split = "owner"`.', min_length=1)
-    namespaces: list[str] = setting([], "Namespaces whose cost goes to others, with `*` and `?`.")
-    provider: str | None = setting(None, "Only bills of this provider, such as `aws`.")
+    owner: str | None = setting('The team that pays for it, with `split = "owner"`.', min_length=1)
+    namespaces: list[str] = setting("Namespaces whose cost goes to others, with `*` and `?`.", [])
+    provider: str | None = setting("Only bills of this provider, such as `aws`.")
 
     def _conflicts(self) -> dict[str, bool]:
         by_owner, of_namespaces = self.split == "owner", self.of == "namespaces"
@@ -578,27 +575,27 @@ class SharedCost(Section):
 class Idle(Section):
     """When a held GPU counts as idle."""
 
-    threshold_percent: float = setting(5.0, "A measured GPU under this activity is idle.", ge=0, le=100)
+    threshold_percent: float = setting("A measured GPU under this activity is idle.", 5.0, ge=0, le=100)
     min_measured: float = setting(
-        0.8, "Under this measured share of allocated GPU-hours, the efficiency target is unknown.", ge=0, le=1
+        "Under this measured share of allocated GPU-hours, the efficiency target is unknown.", 0.8, ge=0, le=1
     )
 
 
 class Activity(Section):
     """What measures a GPU's activity."""
 
-    device_metric: str = setting("DCGM_FI_DEV_GPU_UTIL", "Metric of whole devices.")
-    device_scale: float = setting(1.0, "Factor that makes it a percentage.", gt=0)
-    mig_metric: str = setting("DCGM_FI_PROF_GR_ENGINE_ACTIVE", "Metric of MIG instances.")
-    mig_scale: float = setting(100.0, "Factor that makes it a percentage.", gt=0)
-    memory: bool = setting(False, "Also collect used GPU memory, `DCGM_FI_DEV_FB_USED`: as many samples again as of activity.")
+    device_metric: str = setting("Metric of whole devices.", "DCGM_FI_DEV_GPU_UTIL")
+    device_scale: float = setting("Factor that makes it a percentage.", 1.0, gt=0)
+    mig_metric: str = setting("Metric of MIG instances.", "DCGM_FI_PROF_GR_ENGINE_ACTIVE")
+    mig_scale: float = setting("Factor that makes it a percentage.", 100.0, gt=0)
+    memory: bool = setting("Also collect used GPU memory, `DCGM_FI_DEV_FB_USED`: as many samples again as of activity.", False)
 
 
 class Mig(Section):
     """How MIG slices share a GPU."""
 
     share: Literal["compute", "max_compute_memory"] = setting(
-        "compute", "What a slice is of its GPU: its share of compute slices, or the larger of its compute and memory shares."
+        "What a slice is of its GPU: its share of compute slices, or the larger of its compute and memory shares.", "compute"
     )
 
 
@@ -606,26 +603,26 @@ class Hami(Section):
     """How HAMi shares GPUs."""
 
     default_mem: int | None = setting(
-        None, "MiB of a virtual GPU that names no memory, as HAMi's `scheduler.defaultMem` says; else the whole GPU.", gt=0
+        "MiB of a virtual GPU that names no memory, as HAMi's `scheduler.defaultMem` says; else the whole GPU.", gt=0
     )
 
 
 class Targets(Section):
     """What the report measures teams against."""
 
-    efficiency: Decimal = setting(Decimal("0.80"), "Least active share of measured GPU-hours.", ge=0, le=1)
-    spot_ratio: Decimal = setting(Decimal("0.70"), "Least spot share of allocated GPU-hours.", ge=0, le=1)
+    efficiency: Decimal = setting("Least active share of measured GPU-hours.", Decimal("0.80"), ge=0, le=1)
+    spot_ratio: Decimal = setting("Least spot share of allocated GPU-hours.", Decimal("0.70"), ge=0, le=1)
 
 
 class WasteSettings(Section):
     """What counts as which kind of waste (docs/waste.md)."""
 
-    target_utilization: float = setting(0.7, "How busy the replicas of a serving workload may be at its peak.", gt=0, le=1)
+    target_utilization: float = setting("How busy the replicas of a serving workload may be at its peak.", 0.7, gt=0, le=1)
     forgotten_after: str = setting(
-        "24h", "Idle for longer, until its end, and a notebook is forgotten.", pattern=r"^[1-9]\d{0,3}[hdw]$"
+        "Idle for longer, until its end, and a notebook is forgotten.", "24h", pattern=r"^[1-9]\d{0,3}[hdw]$"
     )
     empty_after: str = setting(
-        "1h", "A node that nobody holds for this long is empty, not between jobs.", pattern=r"^[1-9]\d{0,3}[hdw]$"
+        "A node that nobody holds for this long is empty, not between jobs.", "1h", pattern=r"^[1-9]\d{0,3}[hdw]$"
     )
 
     @property
@@ -643,7 +640,7 @@ class FindingsSettings(Section):
     """What is worth saying (docs/findings.md)."""
 
     minimum_per_month: Decimal = setting(
-        Decimal(50), "Money a month under which a saving is left out of `gpucost findings`.", ge=0
+        "Money a month under which a saving is left out of `gpucost findings`.", Decimal(50), ge=0
     )
 
 
@@ -659,23 +656,23 @@ class UnitSettings(Section):
         pattern="^[a-z][a-z0-9_]*$",
         description="What is counted: `epoch`, `request`, `batch_item`, `prompt_token`, `generation_token`, or your own word.",
     )
-    metric: str | None = setting(None, "Name of the metric.", pattern="^[a-zA-Z_:][a-zA-Z0-9_:]*$")
-    query: str | None = setting(None, "PromQL instead of a metric, evaluated once a minute.", min_length=1)
+    metric: str | None = setting("Name of the metric.", pattern="^[a-zA-Z_:][a-zA-Z0-9_:]*$")
+    query: str | None = setting("PromQL instead of a metric, evaluated once a minute.", min_length=1)
     kind: Literal["counter", "gauge"] = setting(
-        "counter", "`counter` rises, and falls to 0 at a restart. `gauge` is a level: the current epoch."
+        "`counter` rises, and falls to 0 at a restart. `gauge` is a level: the current epoch.", "counter"
     )
     marks: Literal["begin", "end"] | None = setting(
-        None, "An epoch's number: `end`, so many are done (default of counters); `begin`, it has begun (of gauges)."
+        "An epoch's number: `end`, so many are done (default of counters); `begin`, it has begun (of gauges)."
     )
-    resumes: bool = setting(False, "A restarted process counts epochs from 0 although it goes on from a checkpoint.")
+    resumes: bool = setting("A restarted process counts epochs from 0 although it goes on from a checkpoint.", False)
     workload_label: str | None = setting(
-        None, "Label that names the workload, as `Kind/name` or a name; else the labels of the pod do."
+        "Label that names the workload, as `Kind/name` or a name; else the labels of the pod do."
     )
-    model_label: str | None = setting(None, "Label that names the model that serves.")
-    run_label: str | None = setting(None, "Label that tells runs of one workload apart.")
-    match: dict[str, list[str]] = setting({}, 'Only series with one of these values of a label: `{ job = ["trainer"] }`.')
+    model_label: str | None = setting("Label that names the model that serves.")
+    run_label: str | None = setting("Label that tells runs of one workload apart.")
+    match: dict[str, list[str]] = setting('Only series with one of these values of a label: `{ job = ["trainer"] }`.', {})
     failure: dict[str, list[str]] = setting(
-        {}, 'Values of a label that say that the work came to nothing: `{ status = ["error"] }`.'
+        'Values of a label that say that the work came to nothing: `{ status = ["error"] }`.', {}
     )
 
     _not_of_logs = every(
@@ -700,26 +697,26 @@ _MLFLOW_LOGIN = "set MLFLOW_TRACKING_USERNAME and MLFLOW_TRACKING_PASSWORD"
 class Mlflow(Section):
     """An MLflow tracking server. MLFLOW_TRACKING_TOKEN, or MLFLOW_TRACKING_USERNAME and _PASSWORD, are sent to it."""
 
-    url: str | None = setting(None, "Base URL of the server: what stands before `/api/2.0`.")
-    name: str | None = setting(None, "What the store calls this server; else its URL.")
-    experiments: list[str] = setting([], "Names of experiments, with `*` and `?`; none means all.")
-    epoch_metric: str = setting("epoch", "Metric whose value is the number of the epoch.")
-    step_metric: str | None = setting(None, "Metric whose step is the number of the epoch, for runs without `epoch_metric`.")
-    marks: Literal["begin", "end"] = setting("end", "`end`: a number is logged when the epoch is done; `begin`: when it begins.")
-    cluster_tags: list[str] = setting(["gpucost.cluster", "k8s.cluster.name"], "Tags that name the cluster.")
+    url: str | None = setting("Base URL of the server: what stands before `/api/2.0`.")
+    name: str | None = setting("What the store calls this server; else its URL.")
+    experiments: list[str] = setting("Names of experiments, with `*` and `?`; none means all.", [])
+    epoch_metric: str = setting("Metric whose value is the number of the epoch.", "epoch")
+    step_metric: str | None = setting("Metric whose step is the number of the epoch, for runs without `epoch_metric`.")
+    marks: Literal["begin", "end"] = setting("`end`: a number is logged when the epoch is done; `begin`: when it begins.", "end")
+    cluster_tags: list[str] = setting("Tags that name the cluster.", ["gpucost.cluster", "k8s.cluster.name"])
     namespace_tags: list[str] = setting(
-        ["gpucost.namespace", "kubernetes.namespace", "k8s.namespace.name", "namespace"],
         "Tags that name the namespace; the first that is there is taken.",
+        ["gpucost.namespace", "kubernetes.namespace", "k8s.namespace.name", "namespace"],
     )
     pod_tags: list[str] = setting(
-        ["gpucost.pod", "kubernetes.pod", "k8s.pod.name", "pod"], "Tags that name the pod; several with commas."
+        "Tags that name the pod; several with commas.", ["gpucost.pod", "kubernetes.pod", "k8s.pod.name", "pod"]
     )
     workload_tags: list[str] = setting(
-        ["gpucost.workload", "kubernetes.job", "k8s.job.name", "job"],
         "Tags that name the workload, as `Kind/name` or a name; they win over the pod's.",
+        ["gpucost.workload", "kubernetes.job", "k8s.job.name", "job"],
     )
     tls: Tls = Tls.model_construct()
-    timeout_seconds: float = setting(60.0, "Longest wait for one answer.", gt=0)
+    timeout_seconds: float = setting("Longest wait for one answer.", 60.0, gt=0)
 
     _base = field_validator("url")(lambda url: None if url is None else base_url(url, _MLFLOW_LOGIN))
 
@@ -732,9 +729,9 @@ class Mlflow(Section):
 class StoreSettings(Section):
     """The store. `store = "FILE"` is short for its `path`."""
 
-    path: Path = setting(Path("gpucost.duckdb"), "A DuckDB file.")
+    path: Path = setting("A DuckDB file.", Path("gpucost.duckdb"))
     raw_retention_days: int | None = setting(
-        None, "After so many days `gpucost store compact` drops samples that no figure needs (docs/store.md).", ge=1
+        "After so many days `gpucost store compact` drops samples that no figure needs (docs/store.md).", None, ge=1
     )
 
     @model_validator(mode="before")
@@ -750,8 +747,8 @@ class Config(Section):
     """Everything a run depends on besides the store."""
 
     store_settings: StoreSettings = Field(StoreSettings.model_construct(), alias="store")
-    timezone: str = setting("UTC", "Where days and months begin: an IANA name such as `Europe/Berlin`.")
-    currency: str = setting("USD", "Currency of prices and reports, ISO 4217.", pattern=r"^[A-Z]{3}$")
+    timezone: str = setting("Where days and months begin: an IANA name such as `Europe/Berlin`.", "UTC")
+    currency: str = setting("Currency of prices and reports, ISO 4217.", "USD", pattern=r"^[A-Z]{3}$")
     prometheus: list[PrometheusSource] = [PrometheusSource.model_construct()]
     coverage: CoverageSettings = CoverageSettings.model_construct()
     clusters: list[ClusterHours] = []

@@ -141,8 +141,9 @@ def charge(con: duckdb.DuckDBPyConnection, rows: list[Row]) -> None:
     marks = ", ".join("?" * len(CUR.columns))
     cells = [(*(row.get(name) or None for name in CUR.columns), place) for place, row in enumerate(rows)]
     con.executemany(f"INSERT INTO raw VALUES ({marks}, NULL, NULL, NULL, NULL, 'cur.csv', ?)", cells)  # noqa: S608
-    for name in CUR.sql:
-        con.execute(sql_text(name))
+    *statements, _findings = (one for name in CUR.sql for one in con.extract_statements(sql_text(name)))
+    for statement in statements:
+        con.execute(statement)
     con.execute(
         "INSERT INTO bills BY NAME SELECT 1 AS bill_id, 'aws' AS provider, 's' AS source, 'aws-cur' AS format,"
         " '1' AS billing_account_id, '2026-03' AS billing_period, false AS is_whole, '' AS digest, 1 AS rows,"

@@ -11,7 +11,7 @@ import pytest
 from typer.testing import CliRunner
 
 from gpucost.cli.app import app
-from gpucost.collect.bill.azure_blobs import CONNECTION, BlobTree
+from gpucost.collect.bill.azure import CONNECTION, BlobTree
 from gpucost.collect.bill.load import collect_bills
 from gpucost.errors import UsageError
 from tests.programs import listening

@@ -11,7 +11,7 @@ import pytest
 from typer.testing import CliRunner
 
 from gpucost.cli.app import app
-from gpucost.collect.bill.azure_query import QueryTree
+from gpucost.collect.bill.azure import QueryTree
 from gpucost.collect.bill.load import BillRun, collect_bills
 from tests.services.bill_clouds import CostManagement, serving
 from tests.unit.bills import Bills

@@ -10,9 +10,10 @@ import pytest
 from typer.testing import CliRunner
 
 from gpucost.cli.app import app
-from gpucost.collect.bill.gcp_bigquery import BigQueryTree
+from gpucost.collect.base import NoCredentials
+from gpucost.collect.bill.gcp import BigQueryTree
 from gpucost.collect.bill.load import BillRun, collect_bills
-from gpucost.errors import ConfigError, SourceError
+from gpucost.errors import ConfigError
 from tests.services.bill_clouds import BigQuery, expired, serving, throttled
 from tests.unit.bills import Bills
 from tests.unit.test_bill_gcp import CORE, row
@@ -115,7 +116,7 @@ def test_no_credentials_end_soon(monkeypatch: pytest.MonkeyPatch, tmp_path: Path
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setenv("CLOUDSDK_CONFIG", str(tmp_path))
     started = time.monotonic()
-    with pytest.raises(SourceError, match="no credentials found"):
+    with pytest.raises(NoCredentials, match="no credentials found"):
         BigQueryTree(TABLE, ["2026-03"], max_gib=1, tell=print).entries()
     assert time.monotonic() - started < 30
 

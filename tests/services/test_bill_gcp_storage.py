@@ -10,7 +10,7 @@ import pytest
 from typer.testing import CliRunner
 
 from gpucost.cli.app import app
-from gpucost.collect.bill.gcp_storage import GcsTree
+from gpucost.collect.bill.gcp import GcsTree
 from gpucost.collect.bill.load import collect_bills
 from gpucost.errors import UsageError
 from tests.unit.bills import Bills

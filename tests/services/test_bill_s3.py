@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
+from gpucost.collect.bill.aws import S3Tree
 from gpucost.collect.bill.load import BillRun, collect_bills
-from gpucost.collect.bill.s3 import S3Tree
 from gpucost.config.model import Aws
 from gpucost.store.connection import Store
 from tests.programs import listening

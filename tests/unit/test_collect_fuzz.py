@@ -17,7 +17,7 @@ import pytest
 from gpucost.collect.progress.files import import_files
 from gpucost.collect.progress.mlflow import collect_mlflow
 from gpucost.collect.prometheus.client import PrometheusClient, Retries
-from gpucost.collect.prometheus.parse import Garbled, LabelCache, MatrixReader
+from gpucost.collect.prometheus.parse import Garbled, MatrixReader
 from gpucost.config.model import Mlflow, PrometheusSource
 from gpucost.errors import GpucostError, SourceError
 from gpucost.periods import Period, from_ms
@@ -52,7 +52,7 @@ ANSWERS = [
 
 
 def read(text: bytes, draw: random.Random) -> list[tuple[dict[str, str], int, float]]:
-    reader = MatrixReader("m", LabelCache())
+    reader = MatrixReader("m")
     at = 0
     while at < len(text):
         size = draw.choice([1, 7, 100, 1 << 20])

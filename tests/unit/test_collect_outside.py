@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 from gpucost.collect.prometheus.client import PrometheusClient, Retries
-from gpucost.collect.prometheus.failures import TooMuch
+from gpucost.collect.prometheus.parse import TooMuch
 from gpucost.collect.prometheus.queries import Selector, among, one_of
 from gpucost.config.model import PrometheusSource
 from gpucost.errors import SourceError

@@ -12,8 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gpucost.collect.prometheus.failures import TooMuch
-from gpucost.collect.prometheus.parse import Garbled, LabelCache, MatrixReader, samples
+from gpucost.collect.prometheus.parse import Garbled, MatrixReader, TooMuch, samples
 from gpucost.store.metrics import ReadAnswer
 
 
@@ -23,7 +22,7 @@ def body(result: list[dict[str, Any]], before: dict[str, Any] | None = None, aft
 
 
 def read(text: bytes, size: int = 1 << 20) -> ReadAnswer:
-    reader = MatrixReader("m", LabelCache())
+    reader = MatrixReader("m")
     for at in range(0, len(text), size):
         reader.feed(text[at : at + size])
     return reader.finish()
@@ -89,16 +88,15 @@ SERIES_OF_TWO: list[dict[str, Any]] = [{"metric": {"a": str(i)}, "values": [[1_7
 
 
 def test_fields_around_the_data_and_names_as_asked() -> None:
-    reader = MatrixReader("m", LabelCache())
+    reader = MatrixReader("m")
     text = body(SERIES_OF_TWO, {"isPartial": True}, {"warnings": ['a "]]}" b'], "infos": ["i"], "stats": {"seriesFetched": "2"}})
     reader.feed(text)
     assert flat(reader.finish()) == plain(SERIES_OF_TWO)
     assert reader.warnings == ['a "]]}" b', "i", "the server says that its answer is partial"] and reader.is_partial
-    cache = LabelCache()
     text = body([{"metric": {"__name__": "dcgm_gpu_utilization"}, "values": [[1_700_000_000, "1"]]}])
     answers = []
     for _ in range(2):
-        reader = MatrixReader("DCGM_FI_DEV_GPU_UTIL", cache)
+        reader = MatrixReader("DCGM_FI_DEV_GPU_UTIL")
         reader.feed(text)
         answers.append(reader.finish())
     assert answers[0].series[0] is answers[1].series[0]
@@ -118,7 +116,7 @@ def test_fields_around_the_data_and_names_as_asked() -> None:
 )
 def test_an_answer_is_partial_when_more_than_its_query_is_warned_of(more: dict[str, Any], is_partial: bool) -> None:
     for after in (None, more):
-        reader = MatrixReader("m", LabelCache())
+        reader = MatrixReader("m")
         reader.feed(body(SERIES_OF_TWO, None if after else more, after))
         assert flat(reader.finish()) == plain(SERIES_OF_TWO)
         assert reader.is_partial is is_partial
@@ -126,12 +124,12 @@ def test_an_answer_is_partial_when_more_than_its_query_is_warned_of(more: dict[s
 
 def test_more_than_can_be_meant_is_too_much() -> None:
     for most, fits in ((101, False), (102, True)):
-        reader = MatrixReader("m", LabelCache(), most_samples=most)
+        reader = MatrixReader("m", most_samples=most)
         reader.feed(body(SERIES_OF_TWO))
         with nullcontext() if fits else pytest.raises(TooMuch, match="2 samples of 2 series"):
             reader.finish()
     for opening in (b'{"status":"success","data":{"resultType":"matrix","result":[{"metric":{"a":"', b'{"a":"'):
-        reader = MatrixReader("m", LabelCache())
+        reader = MatrixReader("m")
         reader.feed(opening)
         for _ in range(32):
             reader.feed(b"x" * ((1 << 20) - 4))

@@ -1,12 +1,33 @@
-"""Azure's cost exports, and answers of the Cost Management query API.
+"""Azure's cost exports, in Blob Storage too; where there is none, the Cost Management query API: daily costs by resource, meter.
 
-Columns differ by agreement (Enterprise, Microsoft Customer, pay-as-you-go), version and language; their case never matters.
-Source: Microsoft Learn, "Understand usage details fields" and "Cost and usage details file schema" (2026).
+Columns differ by agreement (Enterprise, Microsoft Customer, pay-as-you-go), version and language; their case never matters. The
+API's answers name columns and give rows; they come in pages behind `nextLink`, and are throttled by quota units, with the seconds
+to wait in headers of several names.
+Sources: Microsoft Learn, "Understand usage details fields" and "Cost and usage details file schema" (2026); Cost Management REST
+API, "Query - Usage" 2025-03-01.
 """
 
 from __future__ import annotations
 
-from gpucost.collect.bill.formats import Format
+import json
+import os
+from calendar import monthrange
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Literal
+from urllib.parse import unquote, urlsplit
+
+from gpucost.collect.base import require
+from gpucost.collect.bill.formats import Format, spelled
+from gpucost.collect.bill.opening import BucketTree, Entry, MonthsTree, is_answer, records
+from gpucost.collect.clouds import azure_in_words, azure_login, is_loopback, line
+from gpucost.errors import SourceError, UsageError
+from gpucost.http import PASSING, TransientError, retry, retry_after
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from pathlib import Path
+
+    from azure.mgmt.costmanagement import CostManagementClient
 
 _NAMES = """
     date cost payg_cost currency pricing_currency payg_price unit_price invoice_id product_id quantity unit_of_measure
@@ -32,11 +53,10 @@ _SPELLINGS = {
     "billing_period_start": ("BillingPeriodStartDate", "BillingMonth"),
     "subscription_id": ("SubscriptionGuid",),
 }
-COLUMNS = {name: _SPELLINGS.get(name, ()) for name in _NAMES.split()}
 
 
 def _format(title: str, *required: str) -> Format:
-    return Format("azure", title, ("azure",), COLUMNS, required, ("azure_1_rows", "azure_2_mapped"), "azure_findings")
+    return Format("azure", title, ("azure",), spelled(_NAMES, _SPELLINGS), required, ("azure_1_rows", "azure_2_mapped"))
 
 
 FORMATS = (
@@ -44,3 +64,195 @@ FORMATS = (
     _format("an Azure cost query answer", "date", "cost", "service_name"),
     _format("an Azure cost query answer", "date", "cost", "resource_id", "currency"),
 )
+
+CONNECTION = "AZURE_STORAGE_CONNECTION_STRING"
+
+
+class BlobTree(BucketTree):
+    """The blobs below `https://<account>.blob.core.windows.net/<container>/<directory>` that may be exports.
+
+    Credentials: a SAS token in the URL, else the variable AZURE_STORAGE_CONNECTION_STRING (of this account), else those
+    that azure-identity finds.
+    """
+
+    def __init__(self, address: str) -> None:
+        url = urlsplit(address)
+        parts = [unquote(part) for part in url.path.split("/") if part]
+        # An emulator has the account in the path: http://127.0.0.1:10000/devstoreaccount1/container/directory.
+        own = [] if ".blob." in (url.hostname or "") else parts[:1]
+        inside = parts[len(own) :]
+        if not inside:
+            raise UsageError(
+                f"{url.netloc}{url.path} names no container", "https://<account>.blob.core.windows.net/<container>/<directory>"
+            )
+        self._account_url = "/".join([f"{url.scheme}://{url.netloc}", *own])
+        self._account = (own or (url.hostname or "").split("."))[0]
+        self._sas = url.query
+        self.scheme = f"{self._account_url}/"
+        # Never the SAS token.
+        super().__init__(self.scheme + "/".join(inside))
+
+    def around(self) -> list[Entry]:
+        return self.listed(self.prefix.rpartition("/")[0])
+
+    def fetch(self, entry: Entry, directory: Path) -> Path:
+        target = self.target(entry, directory)
+        with azure_in_words(self.shown(entry)), target.open("wb") as out:
+            self._opened.download_blob(entry.key).readinto(out)
+        return target
+
+    def listed(self, prefix: str) -> list[Entry]:
+        with azure_in_words(self.name):
+            blobs = self._opened.list_blobs(name_starts_with=prefix or None)
+            return [Entry(blob.name, blob.size or 0, f"{blob.name}:{blob.etag}") for blob in blobs]
+
+    @cached_property
+    def _opened(self) -> Any:
+        from azure.storage.blob import ContainerClient
+
+        # The library's own waits add up to three minutes.
+        retries: dict[str, Any] = {"retry_total": 3, "initial_backoff": 1, "increment_base": 2}
+        connection = os.environ.get(CONNECTION, "")
+        if not self._sas and f"AccountName={self._account};" in connection:
+            return ContainerClient.from_connection_string(connection, self.bucket, **retries)
+        who: Any = self._sas
+        if not who:
+            who = azure_login()
+            who.get_token(
+                "https://storage.azure.com/.default"
+            )  # the client would retry that, too, where there are no credentials
+        return ContainerClient(self._account_url, self.bucket, who, **retries)
+
+
+CostType = Literal["AmortizedCost", "ActualCost"]
+_DIMENSIONS = """
+    ResourceId ResourceType ResourceLocation SubscriptionId MeterCategory MeterSubCategory Meter ChargeType PricingModel
+    ReservationId
+"""
+
+
+class QueryTree(MonthsTree):
+    """One file of JSON lines per month ('2026-10'), asked for when it is fetched. `scope` is a subscription or billing scope."""
+
+    def __init__(
+        self,
+        scope: str,
+        months: Sequence[str],
+        cost_type: CostType,
+        *,
+        management_url: str,
+        tell: Callable[[str], None],
+        longest_wait: float = 120.0,
+    ) -> None:
+        self._scope = scope.strip("/")
+        super().__init__(f"azure-query:/{self._scope}?type={cost_type}", months, f".{cost_type}")
+        self._type = cost_type
+        self._url = management_url.rstrip("/")
+        self._longest_wait, self._tell = longest_wait, tell
+
+    def fetch(self, entry: Entry, directory: Path) -> Path:
+        month = self.month(entry)
+        target = directory / entry.key
+        rows = 0
+        with self._client() as client, target.open("w", encoding="utf-8") as out:
+            page: str | None = None
+            while True:
+                answer = self._page(client, month, page)
+                for row in records(answer):
+                    out.write(json.dumps(row) + "\n")
+                    rows += 1
+                page = answer["properties"].get("nextLink")
+                if not page:
+                    break
+                self._tell(f"{self.name}: {month}: {rows:,} rows")
+        if not rows:
+            raise SourceError(f"{self.name} has no costs of {month}", "check azure.cost_scope and the month")
+        return target
+
+    def digest(self, entry: Entry) -> str:  # noqa: ARG002
+        # An answer is never known to be the same before it is read.
+        from uuid import uuid4
+
+        return uuid4().hex
+
+    def _client(self) -> CostManagementClient:
+        require("azure")
+        from azure.mgmt.costmanagement import CostManagementClient
+
+        options: dict[str, Any] = {"base_url": self._url, "retry_total": 0}
+        if is_loopback(self._url):
+            from azure.core.pipeline.policies import SansIOHTTPPolicy
+
+            # Tokens are for Azure's own servers, never for a stand-in.
+            return CostManagementClient(_Nobody(), authentication_policy=SansIOHTTPPolicy(), **options)
+        return CostManagementClient(azure_login(), credential_scopes=[f"{self._url}/.default"], **options)
+
+    def _page(self, client: CostManagementClient, month: str, link: str | None) -> dict[str, Any]:
+        try:
+            text = retry(lambda: self._ask(client, month, link), attempts=8, longest_wait=self._longest_wait)
+        except TransientError as error:
+            raise SourceError(f"{self.name}: {error}", "try again later: the API answers few questions a minute") from None
+        if not text:
+            return {"properties": {"columns": [], "rows": []}}
+        try:
+            answer = json.loads(text, parse_float=str)
+        except ValueError:
+            answer = None
+        if not is_answer(answer):
+            raise SourceError(f"{self.name} answered what is no cost query answer", "check azure.management_url")
+        return answer
+
+    def _ask(self, client: CostManagementClient, month: str, link: str | None) -> str:
+        from azure.core.exceptions import (
+            AzureError,
+            ClientAuthenticationError,
+            HttpResponseError,
+            ServiceRequestError,
+            ServiceResponseError,
+        )
+        from azure.core.rest import HttpRequest
+
+        body = self._definition(month)
+        with azure_in_words(self.name):
+            try:
+                if link is None:
+                    return str(client.query.usage(self._scope, body, cls=lambda got, _result, _headers: got.http_response.text()))  # type: ignore[call-overload]
+                # The answer's own link, with the same body; never to another host.
+                if not link.startswith(self._url + "/"):
+                    raise SourceError(f"{self.name}: the answer goes on at another server", "check azure.management_url")
+                response = client.send_request(HttpRequest("POST", link, json=body))
+                if response.status_code != 200:
+                    raise (ClientAuthenticationError if response.status_code == 401 else HttpResponseError)(response=response)
+                return response.text()
+            except AzureError as error:
+                status = getattr(error, "status_code", None)
+                if status in PASSING:
+                    headers = getattr(getattr(error, "response", None), "headers", None) or {}
+                    wait = retry_after(headers)
+                    raise TransientError(f"throttled or failing, again and again: HTTP {status}", wait) from None
+                if isinstance(error, ServiceRequestError | ServiceResponseError):
+                    raise TransientError(f"no answer: {line(error)}") from None
+                raise
+
+    def _definition(self, month: str) -> dict[str, Any]:
+        last = monthrange(int(month[:4]), int(month[5:]))[1]
+        return {
+            "type": self._type,
+            "timeframe": "Custom",
+            "timePeriod": {"from": f"{month}-01T00:00:00Z", "to": f"{month}-{last}T23:59:59Z"},
+            "dataset": {
+                "granularity": "Daily",
+                "aggregation": {
+                    "totalCost": {"name": "Cost", "function": "Sum"},
+                    "totalQuantity": {"name": "UsageQuantity", "function": "Sum"},
+                },
+                "grouping": [{"type": "Dimension", "name": name} for name in _DIMENSIONS.split()],
+            },
+        }
+
+
+class _Nobody:
+    """A credential for servers that ask for none: the client wants one with this method, and its policy never calls it."""
+
+    def get_token(self, *_scopes: str, **_options: object) -> Any:
+        raise NotImplementedError("no server on loopback asks who is there")

@@ -37,8 +37,7 @@ FOCUS = Format(
         "charge_period_end",
         "billing_period_start",
     ),
-    sql=("focus_provider", "focus"),
-    findings="focus_findings",
+    sql=("focus",),
 )
 
 FORMATS = (FOCUS,)

@@ -1,5 +1,5 @@
--- reads: raw (FOCUS cost and usage rows as text), the variable currency
--- writes: focus_facts: whether the file says invoices, as FOCUS does since 1.2; mapped (view): charges
+-- reads: raw (FOCUS cost and usage rows as text), the variable currency; charges_read (the same rows, mapped)
+-- writes: focus_facts: whether the file says invoices, as FOCUS does since 1.2; mapped (view): charges; answers what is worth saying of the export: level, code, message, fix
 -- invariant: one charge per row; billed and effective cost are the file's own
 CREATE OR REPLACE TEMP TABLE focus_facts AS
 SELECT count(invoice_id) > 0 AS tells_invoices
@@ -122,3 +122,18 @@ SELECT focus_provider(service_provider_name, provider_name, publisher_name, invo
        file_row_number + 1 AS source_row
 FROM told
 CROSS JOIN focus_facts;
+
+-- What is worth saying of the export.
+SELECT 'warning' AS level, 'zero_unexplained' AS code,
+       count(*) || ' charges of running instances cost nothing, and the file does not say why (first: ' || min(resource_id) || ')' AS message,
+       'ask the provider, or name the price in the price book' AS fix
+FROM charges_read
+WHERE cost_cause = 'zero_unexplained'
+HAVING count(*) > 0
+UNION ALL
+SELECT 'warning', 'rounded_by_export',
+       count(*) || ' effective costs are whole numbers where billed costs are not: the file was rounded by what wrote it',
+       'get the file from the provider itself'
+FROM charges_read
+WHERE cost_cause = 'rounded_by_export'
+HAVING count(*) > 0;

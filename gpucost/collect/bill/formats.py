@@ -5,25 +5,27 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
-from typing import TYPE_CHECKING
 
 from gpucost.errors import DataError
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
 
 PACKAGE = "gpucost.collect.bill"
 
 
+# Whose a FOCUS row is, as `charges.provider` has it: the first name that is there decides.
+FOCUS_PROVIDER = """CREATE OR REPLACE TEMP MACRO focus_provider(service_provider, provider, publisher, issuer) AS
+    CASE WHEN regexp_matches(coalesce(service_provider, provider, publisher, issuer), '^(aws|amazon)', 'i') THEN 'aws'
+         WHEN regexp_matches(coalesce(service_provider, provider, publisher, issuer), '^(google|gcp$)', 'i') THEN 'gcp'
+         WHEN regexp_matches(coalesce(service_provider, provider, publisher, issuer), '^(microsoft|azure)', 'i') THEN 'azure'
+         WHEN regexp_matches(coalesce(service_provider, provider, publisher, issuer), '^oracle', 'i') THEN 'oci'
+         ELSE lower(coalesce(service_provider, provider, publisher, issuer))
+    END"""
+
+
 class NotThis(DataError):
     """A file that this command does not take: unknown, another provider's, or none that holds charges."""
-
-
-def _no_entry(column: str) -> tuple[str, str] | None:  # noqa: ARG001  (a format without columns that are entries of maps)
-    return None
 
 
 # The maps that columns of a file can be entries of, as the SQL names them.
@@ -36,7 +38,8 @@ class Format:
 
     `columns` maps the name that the SQL uses to other spellings of it; how a name is cased and parted never matters.
     `required` are the columns that make a file one of this kind. `sql` are files of this package without their ending:
-    run in order, the last one makes the view `mapped`. `findings` is an SQL file that answers level, code, message, fix.
+    run in order, the last one makes the view `mapped`. `has_findings`: its last statement, run when the charges are written,
+    answers level, code, message, fix.
     `entry` gives the map (one of MAPS) and the key of a column that is an entry of one, None for any other column.
     `line_item` are the columns that name a line item, its id first: where a file has that, `row_digest` tells its rows apart.
     `catalog`: the SQL reads the catalog's tables. Every format's SQL may read the variable `currency`, that of rows that name
@@ -49,10 +52,9 @@ class Format:
     columns: Mapping[str, Sequence[str]]
     required: tuple[str, ...]
     sql: tuple[str, ...]
-    findings: str | None = None
-    entry: Callable[[str], tuple[str, str] | None] = field(default=_no_entry)
+    has_findings: bool = True
+    entry: Callable[[str], tuple[str, str] | None] = lambda _: None
     line_item: tuple[str, ...] = ()
-    obsolete: str | None = None
     catalog: bool = False
 
     @property
@@ -65,7 +67,7 @@ class Format:
         """What the mapping is: bills read by other rules are read again."""
         import hashlib
 
-        return hashlib.sha256("\n".join(sql_text(name) for name in self.sql).encode()).hexdigest()
+        return hashlib.sha256("\n".join([FOCUS_PROVIDER, *map(sql_text, self.sql)]).encode()).hexdigest()
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +94,11 @@ def squeeze(name: str) -> str:
     return re.sub(r"[\W_]+", "", unicodedata.normalize("NFKC", name).casefold())
 
 
+def spelled(names: str, spellings: Mapping[str, Sequence[str]]) -> dict[str, Sequence[str]]:
+    """The columns of a format: `names` with blanks between them, some with other `spellings`."""
+    return {name: spellings.get(name, ()) for name in names.split()}
+
+
 def all_formats() -> tuple[Format, ...]:
     """Every format, the more particular first."""
     from gpucost.collect.bill import aws, azure, focus, gcp, oci
@@ -103,9 +110,7 @@ def recognize(header: Sequence[str], name: str) -> Format:
     """The format whose required columns are all in `header`. Raises NotThis, saying what the file seems to be."""
     there = {squeeze(column) for column in header}
     for known in all_formats():
-        if all(there & _spellings(known, column) for column in known.required):
-            if known.obsolete:
-                raise NotThis(f"{name} is {known.title}", known.obsolete)
+        if not _lacking(known, there):
             return known
     for columns, what, fix in _NO_BILLS:
         if there.issuperset(map(squeeze, columns)):
@@ -125,7 +130,7 @@ def locate(known: Format, header: Sequence[str], name: str) -> Columns:
     positions: dict[str, int | None] = {}
     for column in known.columns:
         # The first spelling that is there: the name itself, then the others in their order.
-        spelled = next((at[word] for word in _ordered(known, column) if word in at), [])
+        spelled = next((at[word] for word in _spellings(known, column) if word in at), [])
         if len(spelled) > 1 and column in (exact := [header[position] for position in spelled]):
             spelled = [spelled[exact.index(column)]]
         if len(spelled) > 1:
@@ -186,23 +191,18 @@ _EXPECTED = (
 )
 
 
-def _ordered(known: Format, column: str) -> list[str]:
-    return [squeeze(column), *(squeeze(other) for other in known.columns[column])]
+def _spellings(known: Format, column: str) -> list[str]:
+    return [squeeze(spelling) for spelling in (column, *known.columns[column])]
 
 
-def _spellings(known: Format, column: str) -> set[str]:
-    return set(_ordered(known, column))
+def _lacking(known: Format, there: set[str]) -> list[str]:
+    return [column for column in known.required if there.isdisjoint(_spellings(known, column))]
 
 
-def _nearest(there: Iterable[str]) -> str:
+def _nearest(there: set[str]) -> str:
     """How close the columns come to a format: what is missing from the one that shares most."""
-    words = set(there)
-    best, missing, share = None, [""], 0.0
-    for known in all_formats():
-        lacking = [column for column in known.required if not words & _spellings(known, column)]
-        has = 1 - len(lacking) / len(known.required)
-        if has > share:
-            best, missing, share = known, lacking, has
-    if best is None or share < 0.4:
+    formats = [(known, _lacking(known, there)) for known in all_formats()]
+    best, missing = min(formats, key=lambda one: len(one[1]) / len(one[0].required))
+    if len(missing) / len(best.required) > 0.6:
         return "its columns are unlike any of them"
     return f"it is like {best.title}, but has no column {', '.join(missing)}"

@@ -1,14 +1,32 @@
-"""Google Cloud's usage cost export: the detailed one, and the standard one, which names no machines.
+"""Google Cloud's usage cost export, the detailed one, and the standard one, which names no machines: in BigQuery, or files of it.
 
-Source of columns and meanings: Cloud Billing documentation, "Structure of Detailed data export" (2026).
+Rows of an invoice month are appended until it is closed and corrected afterwards, to the partition of the day they are written:
+a month is always read whole, from the partition of its first day to the newest.
+Sources: Cloud Billing documentation, "Structure of Detailed data export" (2026); BigQuery REST API v2.
 """
 
 from __future__ import annotations
 
+import re
+from datetime import UTC, datetime
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from gpucost.collect.base import require
 from gpucost.collect.bill.formats import Format
+from gpucost.collect.bill.opening import BucketTree, Entry, MonthsTree
+from gpucost.collect.clouds import google_in_words, google_login
+from gpucost.errors import ConfigError, SourceError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from contextlib import AbstractContextManager
+    from pathlib import Path
+
+    from google.cloud.bigquery import Client, Table
 
 # Flattened files have a column per field of a record ('service.id'), nested ones the record ('service').
-RECORDS = {
+_RECORDS = {
     "service": ("id", "description"),
     "sku": ("id", "description"),
     "project": ("id", "name"),
@@ -25,18 +43,178 @@ _PLAIN = """
     billing_account_id usage_start_time usage_end_time cost cost_at_list cost_at_effective_price_default currency
     cost_type credits labels system_labels
 """
-PLAIN = tuple(_PLAIN.split())
-COLUMNS: dict[str, tuple[str, ...]] = {
-    **dict.fromkeys(PLAIN, ()),
-    **dict.fromkeys(RECORDS, ()),
-    **{f"{record}_{name}": () for record, names in RECORDS.items() for name in names},
-}
+_WHOLE = (*_PLAIN.split(), *_RECORDS)
+_COLUMNS = [*_WHOLE, *(f"{record}_{name}" for record, names in _RECORDS.items() for name in names)]
 
 
 def _format(*named: str) -> Format:
     required = ("billing_account_id", "usage_start_time", "usage_end_time", "cost", "credits", *named)
-    sql = ("gcp_1_rows", "gcp_2_hours", "gcp_3_fees", "gcp_4_mapped")
-    return Format("gcp", "a Google Cloud usage cost export", ("gcp",), COLUMNS, required, sql, "gcp_findings", catalog=True)
+    sql = ("gcp_1_rows", "gcp_2_shares", "gcp_3_mapped")
+    return Format("gcp", "a Google Cloud usage cost export", ("gcp",), dict.fromkeys(_COLUMNS, ()), required, sql, catalog=True)
 
 
 FORMATS = (_format("service", "invoice"), _format("service_description", "invoice_month"))
+
+
+def _in_words(what: str) -> AbstractContextManager[None]:
+    return google_in_words(
+        what, "try again later; nothing of it was loaded", ("", "see docs/billing-gcp.md for the roles that are needed")
+    )
+
+
+class GcsTree(BucketTree):
+    """The objects below a `gs://` address that may be exports. `endpoint` is another base URL, of an emulator."""
+
+    scheme = "gs://"
+
+    def __init__(self, address: str, *, endpoint: str | None = None, project: str | None = None) -> None:
+        super().__init__(address)
+        self._endpoint, self._project = endpoint, project
+
+    def fetch(self, entry: Entry, directory: Path) -> Path:
+        target = self.target(entry, directory)
+        with _in_words(self.shown(entry)):
+            # The checksum is compared by the library: a broken download raises.
+            self._opened.blob(entry.key).download_to_filename(str(target), timeout=120)
+        return target
+
+    def listed(self, prefix: str) -> list[Entry]:
+        require("gcp")
+        from google.cloud.storage.retry import DEFAULT_RETRY
+
+        with _in_words(self.name):
+            blobs = self._opened.list_blobs(prefix=prefix, timeout=60, retry=DEFAULT_RETRY.with_timeout(30))
+            return [Entry(one.name, one.size or 0, f"{one.name}:{one.md5_hash or one.crc32c or one.generation}") for one in blobs]
+
+    @cached_property
+    def _opened(self) -> Any:
+        who, project = google_login(self._endpoint, self._project)
+        from google.cloud.storage import Client
+
+        options = {"api_endpoint": self._endpoint} if self._endpoint else None
+        return Client(project=project or "none", credentials=who, client_options=options).bucket(self.bucket)
+
+
+_TABLE = re.compile(r"^[a-z][a-z0-9.:-]{4,}\.[A-Za-z0-9_]+\.[A-Za-z0-9_-]+$")
+_GIB = 1 << 30
+# On-demand price of the US multi-region since July 2023 (cloud.google.com/bigquery/pricing); the estimate says so.
+_USD_PER_TIB = 6.25
+# In BigQuery's dialect: a JSON text per row of an invoice month. Corrections come in later partitions: all up to now are read.
+_MONTH = """SELECT TO_JSON_STRING(STRUCT(columns)) AS line
+FROM `project.dataset.table`
+WHERE invoice.month = @month AND partition_column >= @since"""
+
+
+class BigQueryTree(MonthsTree):
+    """One file of JSON lines per invoice month ('2026-10'), queried when it is fetched.
+
+    `max_gib` caps what a month's query may read: it is estimated before, and BigQuery itself refuses to go beyond. `tell`
+    hears the estimate.
+    """
+
+    def __init__(
+        self,
+        table: str,
+        months: Sequence[str],
+        *,
+        max_gib: float,
+        tell: Callable[[str], None],
+        project: str | None = None,
+        endpoint: str | None = None,
+    ) -> None:
+        table = table.replace(":", ".", 1) if table.count(".") < 2 else table
+        if not _TABLE.match(table):
+            raise ConfigError(
+                f"{table} is no BigQuery table", "gcp.billing_table should read project.dataset.gcp_billing_export_resource_v1_…"
+            )
+        super().__init__(f"bigquery://{table}", months)
+        self._table_name, self._max_gib, self._tell = table, max_gib, tell
+        self._project, self._endpoint = project, endpoint
+
+    def entries(self) -> list[Entry]:
+        table = self._opened[1]
+        # The table as it is now: an answer of another moment is another file.
+        state = f"{table.modified}:{table.num_rows}"
+        return [Entry(one.key, 0, f"{self._table_name}:{one.key}:{state}") for one in super().entries()]
+
+    def estimate(self, month: str) -> int:
+        """Bytes that the query of a month would read. Raises SourceError where they are over the cap."""
+        size = int(self._query(month, dry_run=True).total_bytes_processed or 0)
+        self._tell(
+            f"{self.name}: {month}: the query reads {size / _GIB:,.2f} GiB, about ${size / (1 << 40) * _USD_PER_TIB:,.2f} "
+            f"at ${_USD_PER_TIB} per TiB"
+        )
+        if size > self._max_gib * _GIB:
+            raise SourceError(
+                f"{self.name}: {month} would read {size / _GIB:,.1f} GiB, more than the cap of {self._max_gib:g} GiB; "
+                "nothing was read",
+                f"raise the cap: gpucost collect gcp --max-gib {int(size / _GIB) + 1}, or gcp.max_gib in gpucost.toml",
+            )
+        return size
+
+    def fetch(self, entry: Entry, directory: Path) -> Path:
+        month = self.month(entry)
+        self.estimate(month)
+        job = self._query(month, maximum_bytes_billed=max(int(self._max_gib * _GIB), 1))
+        target = directory / entry.key
+        with _in_words(self.name), target.open("w", encoding="utf-8") as out:
+            written = sum(out.write(f"{row[0]}\n") for row in job.result(page_size=50_000, timeout=600.0))
+        if not written:
+            raise SourceError(
+                f"{self.name} has no rows of invoice month {month}",
+                "an export holds months since it was enabled, and the one before",
+            )
+        return target
+
+    @cached_property
+    def _opened(self) -> tuple[Client, Table]:
+        with _in_words(self.name):
+            who, project = google_login(self._endpoint, self._project)
+            from google.cloud import bigquery
+
+            client = bigquery.Client(
+                project=project or self._table_name.split(".")[0],
+                credentials=who,
+                client_options={"api_endpoint": self._endpoint} if self._endpoint else None,
+            )
+            table = client.get_table(self._table_name, timeout=60)
+        there = {field.name for field in table.schema}
+        if lacking := {"billing_account_id", "usage_start_time", "cost", "invoice", "sku"} - there:
+            raise SourceError(
+                f"{self.name} is no usage cost export: it has no column {', '.join(sorted(lacking))}",
+                "name the table gcp_billing_export_resource_v1_… under [gcp]: billing_table",
+            )
+        return client, table
+
+    def _query(self, month: str, **options: Any) -> Any:
+        """The job that asks for a month."""
+        client, table = self._opened
+        from google.cloud.bigquery import QueryJobConfig, ScalarQueryParameter
+
+        kinds = {field.name: field.field_type for field in table.schema}
+        # A table that grew columns is asked for ours alone; one that is older lacks some.
+        columns = ", ".join(name for name in _WHOLE if name in kinds)
+        text = _MONTH.replace("project.dataset.table", self._table_name).replace("(columns)", f"({columns})")
+        parameters = [ScalarQueryParameter("month", "STRING", month.replace("-", ""))]
+        column = _partition_column(table)
+        if column is None:
+            text = text.replace(" AND partition_column >= @since", "")
+        else:
+            first = datetime.strptime(month, "%Y-%m").replace(tzinfo=UTC)
+            is_date = kinds.get(column) == "DATE"
+            since = ("DATE", first.date()) if is_date else ("TIMESTAMP", first)
+            parameters.append(ScalarQueryParameter("since", *since))
+        config = QueryJobConfig(query_parameters=parameters, use_query_cache=False, **options)
+        with _in_words(self.name):
+            return client.query(text.replace("partition_column", column or ""), job_config=config, timeout=60)
+
+
+def _partition_column(table: Table) -> str | None:
+    """What tells the day a row was written, which pruning goes by; None where partitions are of something else."""
+    parts = table.time_partitioning
+    if parts is None:
+        return None
+    if parts.field is None:
+        return "_PARTITIONTIME"
+    # By usage, a correction lies in the partition of the day it corrects, however old: all of them are read.
+    return parts.field if parts.field in ("export_time", "partition_date", "_PARTITIONTIME", "ingestion_time") else None

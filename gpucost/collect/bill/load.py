@@ -36,6 +36,19 @@ _READ = """CREATE OR REPLACE TEMP VIEW charges_read AS
 FROM (SELECT NULL::VARCHAR AS format, * EXCLUDE (bill_id) FROM bill_rows LIMIT 0)
 UNION ALL BY NAME
 FROM mapped"""
+# What the rows of every format pass first: of rows with one row_digest, in the same file or, across files, in any, the first is
+# kept. A row without a line item's id has no digest and stays.
+_REPEATED = """CREATE OR REPLACE TEMP TABLE repeated AS
+SELECT source_file, file_row_number
+FROM staged
+WHERE getvariable('may_repeat')
+  AND row_digest IN (SELECT row_digest FROM staged WHERE row_digest IS NOT NULL GROUP BY row_digest HAVING count(*) > 1)
+QUALIFY row_number() OVER (
+    PARTITION BY row_digest, CASE WHEN NOT getvariable('across_files') THEN source_file END
+    ORDER BY source_file, file_row_number) > 1"""
+_NOT_REPEATED = "CREATE OR REPLACE TEMP VIEW raw_rows AS FROM staged ANTI JOIN repeated USING (source_file, file_row_number)"
+_HOLDERS = """FROM staged
+SELECT DISTINCT focus_provider(service_provider_name, provider_name, publisher_name, invoice_issuer_name)"""
 # What rows say alike is mapped once: views of the mapping read but the first rows that say it.
 _FIRST_ROWS = """CREATE OR REPLACE TEMP VIEW raw AS
 FROM raw_rows
@@ -84,12 +97,11 @@ def write_rows(
     if known.catalog:
         load_catalog(con)
     with bill_files.values_in_words([file.name for file in staged]):
-        # What the rows of every format pass first: a charge that stands there twice is one.
-        con.execute(formats.sql_text("once"))
-        con.execute(_ALL_ROWS)
-        for name in known.sql:
-            con.execute(formats.sql_text(name))
-        con.execute(_READ)
+        statements = [text for name in known.sql for text in con.extract_statements(formats.sql_text(name))]
+        ask_findings = statements.pop() if known.has_findings else None
+        steps: list[duckdb.Statement | str] = [_REPEATED, _NOT_REPEATED, _ALL_ROWS, formats.FOCUS_PROVIDER, *statements, _READ]
+        for step in steps:
+            con.execute(step)
         charges.write_lines(con)
         con.execute(_FIRST_ROWS)
         is_complete = charges.write_details(con, files)
@@ -98,7 +110,7 @@ def write_rows(
             raise _unread(con, known)
     # What is written is read faster than it is mapped.
     con.execute("CREATE OR REPLACE TEMP VIEW charges_read AS FROM incoming")
-    findings = [SourceFinding(*row) for row in con.execute(formats.sql_text(known.findings)).fetchall()] if known.findings else []
+    findings = [SourceFinding(*row) for row in con.execute(ask_findings).fetchall()] if ask_findings else []
     ((repeated,),) = con.execute("SELECT count(*) FROM repeated").fetchall()
     return findings + repeated_rows(repeated, "of these files")
 
@@ -112,13 +124,10 @@ def _unread(con: duckdb.DuckDBPyConnection, known: Format) -> DataError:
 
 
 def repeated_rows(count: int, where: str) -> list[SourceFinding]:
-    """What to say of rows that were left out: the same charges stand `where`."""
-    if not count:
-        return []
+    """What to say of rows that were left out, if any: the same charges stand `where`."""
     rows = "1 row repeats a charge" if count == 1 else f"{count:,} rows repeat charges"
-    return [
-        SourceFinding("note", "repeated_rows", f"{rows} {where}, the same in every column that is read: each charge counts once")
-    ]
+    message = f"{rows} {where}, the same in every column that is read: each charge counts once"
+    return [SourceFinding("note", "repeated_rows", message)] if count else []
 
 
 def write_loose(
@@ -126,23 +135,11 @@ def write_loose(
 ) -> tuple[list[SourceFinding], dict[str, str]]:
     """As `write_rows`, of files that no manifest vouches for: those that another one supersedes are left out, and answered."""
     findings = write_rows(con, known, staged, files, across_files=False)
-    if len(staged) < 2:
-        return findings, {}
-    lost = bill_rules.superseded(con)
-    if lost or con.execute(_IN_TWO_FILES).fetchall():
+    lost = bill_rules.superseded(con) if len(staged) > 1 else {}
+    if lost or (len(staged) > 1 and con.execute(_IN_TWO_FILES).fetchall()):
         charges.take_back(con)
         findings = write_rows(con, known, [file for file in staged if file.name not in lost], files)
     return findings, lost
-
-
-def holders(con: duckdb.DuckDBPyConnection, known: Format, staged: Staged) -> set[str]:
-    """Whose charges a staged FOCUS file holds."""
-    bill_files.staged_view(con, [staged], known.columns, formats.MAPS)
-    con.execute(formats.sql_text("focus_provider"))
-    con.execute(
-        "FROM staged SELECT DISTINCT focus_provider(service_provider_name, provider_name, publisher_name, invoice_issuer_name)"
-    )
-    return {str(row[0]) for row in con.fetchall()}
 
 
 _EVERY_SECONDS = 0.2
@@ -242,10 +239,10 @@ def collect_bills(
 
 @dataclass(slots=True)
 class _Group:
-    """Loose files of one format; `named` are those that were named themselves."""
+    """Files of one format that are loaded together; `named` are those that were named themselves."""
 
     kind: Format
-    staged: list[bill_files.Staged] = field(default_factory=list)
+    staged: list[Staged] = field(default_factory=list)
     digests: list[str] = field(default_factory=list)
     files: list[tuple[Tree, Entry]] = field(default_factory=list)
     named: set[str] = field(default_factory=set)
@@ -296,8 +293,11 @@ class _Run:
             )
 
     @contextmanager
-    def _caught(self, tree: Tree | None = None) -> Iterator[None]:
-        """Notes what fails in the block, and the rest goes on; of `tree`, what is no export for this command is passed over."""
+    def _caught(self, tree: Tree | None = None, left: int = 0) -> Iterator[None]:
+        """Notes what fails in the block, and the rest goes on; of `tree`, what is no export for this command is passed over.
+
+        A failure keeps `left` other files from being loaded.
+        """
         try:
             yield
         except GpucostError as error:
@@ -305,6 +305,7 @@ class _Run:
                 self._pass_over(tree, error)
             else:
                 self.run.errors.append(error)
+                self._leave(left)
 
     def _plan(self, tree: Tree) -> tuple[list[tuple[Tree, Manifest, list[Entry]]], list[Entry]]:
         """The billing periods that manifests vouch for, and the loose files."""
@@ -321,17 +322,15 @@ class _Run:
             if entry.key.lower().endswith(".json") and "manifest" in entry.key.lower():
                 self.meter.tell(f"reading {tree.shown(entry)}")
                 text = tree.fetch(entry, self.work).read_bytes()
-                of_azure = manifest.parse_azure(text, entry)
-                read = of_azure or manifest.parse(text, entry, tree.shown(entry))
-                whose = "azure" if of_azure else "aws"
-                if read is not None and self.provider not in (None, whose):
-                    what = f"{tree.shown(entry)} is the manifest of an export of {whose}"
-                    self._pass_over(tree, formats.NotThis(what, f"gpucost collect {whose} loads it"))
+                read = manifest.parse(text, entry, tree.shown(entry))
+                if read is not None and self.provider not in (None, read[0]):
+                    what = f"{tree.shown(entry)} is the manifest of an export of {read[0]}"
+                    self._pass_over(tree, formats.NotThis(what, f"gpucost collect {read[0]} loads it"))
                     continue
             if read is None:
                 others.append(entry)
             else:
-                manifests.append(read)
+                manifests.append(read[1])
         by_key = {entry.key: entry for entry in others}
         if manifests and tree.is_file and not tree.manifests():
             # The manifest alone was named: its files lie around it.
@@ -343,7 +342,7 @@ class _Run:
         for chosen in manifest.choose(manifests):
             with self._caught():
                 sets.append((tree, chosen, manifest.find(chosen, by_key, f"{tree.name}: {chosen.key}")))
-        loose = [entry for entry in others if not any(_below(entry.key, root) for root in roots)]
+        loose = [one for one in others if not any(root in ("", ".") or one.key.startswith(f"{root}/") for root in roots)]
         named = {entry.key for _, _, files in sets for entry in files}
         left = [entry for entry in others if entry not in loose and entry.key not in named]
         if left:
@@ -365,7 +364,7 @@ class _Run:
             self._find("note", "unchanged", f"{delivery.source} {delivery.billing_period}: already loaded, unchanged")
             self.meter.advance(sum(entry.size for entry in entries))
             return
-        read: list[tuple[Format, bill_files.Staged]] = []
+        read: list[tuple[Format, Staged]] = []
         for entry in entries:
             read += self._read(tree, entry)
             self.meter.advance(entry.size)
@@ -374,13 +373,9 @@ class _Run:
             raise DataError(
                 f"{tree.name}: files of one manifest are of several formats: {', '.join(known)}", "get the export again"
             )
-        kind = read[0][0]
-        stamps = self._stamps_of(digests)
-        files = charges.BillFiles(kind.name, self._digest(kind, digests), delivery.source, is_whole=True, file_stamps=stamps)
-        with self._store([(tree, entry) for entry in entries]) as con:
-            findings = write_rows(con, kind, [staged for _, staged in read], files)
-            results = self._replace(con, files)
-        self._tell(files, results, findings, is_named=tree.is_file)
+        files = [(tree, entry) for entry in entries]
+        named = {tree.name} if tree.is_file else set[str]()
+        self._write(_Group(read[0][0], [staged for _, staged in read], digests, files, named), delivery.source)
 
     @contextmanager
     def _store(self, files: Sequence[tuple[Tree, Entry]]) -> Iterator[duckdb.DuckDBPyConnection]:
@@ -462,11 +457,8 @@ class _Run:
                 self._keep_stamps(load.digest, load.file_digests)
                 self.meter.advance(sum(files[digest][1].size for digest in load.file_digests))
         for group in groups.values():
-            try:
-                self._group(group)
-            except GpucostError as error:
-                self.run.errors.append(error)
-                self._leave(len(group.staged) - 1)
+            with self._caught(left=len(group.staged) - 1):
+                self._write(group)
 
     def _loaded(self, digests: Iterable[str]) -> list[tuple[Format, BillLoad, list[BillResult]]]:
         """What the store has of just these files, read by the rules of today, as this command would load it."""
@@ -509,13 +501,25 @@ class _Run:
         else:
             self._find("warning", "not_loaded", f"{error.message}; not loaded", error.fix)
 
-    def _group(self, group: _Group) -> None:
-        digest = self._digest(group.kind, group.digests)
-        file_digests = None if group.has_archive else group.digests
-        files = charges.BillFiles(group.kind.name, digest, file_digests=file_digests, file_stamps=self._stamps_of(group.digests))
+    def _write(self, group: _Group, source: str | None = None) -> None:
+        """Puts a group in the place of what the store has of it: the files that a manifest names, of `source`, or loose ones."""
+        kind, stamps = group.kind, self._stamps_of(group.digests)
+        file_digests = None if source or group.has_archive else group.digests
+        digest = self._digest(kind, group.digests)
+        files = charges.BillFiles(kind.name, digest, source, source is not None, file_digests, stamps)
+        lost: dict[str, str] = {}
         with self._store(group.files) as con:
-            findings, lost = write_loose(con, group.kind, group.staged, files)
-            results = self._replace(con, files)
+            if source:
+                findings = write_rows(con, kind, group.staged, files)
+            else:
+                findings, lost = write_loose(con, kind, group.staged, files)
+            held = charges.providers(con)
+            if self.provider is not None and held - {self.provider}:
+                raise DataError(
+                    f"a {files.format} file holds charges of {', '.join(sorted(held))}",
+                    "gpucost collect focus loads any provider's",
+                )
+            results = charges.replace(con, files, force=self.force)
         for old, new in sorted(lost.items()):
             why = f"{old} does not count: {new} holds the same bill and is the newer one"
             if old in group.named:
@@ -523,14 +527,6 @@ class _Run:
             else:
                 self._find("note", "superseded", why)
         self._tell(files, results, findings, is_named=bool(group.named))
-
-    def _replace(self, con: duckdb.DuckDBPyConnection, files: charges.BillFiles) -> list[BillResult]:
-        held = charges.providers(con)
-        if self.provider is not None and held - {self.provider}:
-            raise DataError(
-                f"a {files.format} file holds charges of {', '.join(sorted(held))}", "gpucost collect focus loads any provider's"
-            )
-        return charges.replace(con, files, force=self.force)
 
     def _tell(
         self, files: charges.BillFiles, results: list[BillResult], findings: Sequence[SourceFinding], *, is_named: bool
@@ -556,7 +552,7 @@ class _Run:
                 self.run.errors.append(DataError(f"{bill} was not loaded: {charges.KEPT[result.verdict]}", fix))
             self.run.findings += repeated_rows(result.repeated, f"that the store has with another part of {bill}")
 
-    def _read(self, tree: Tree, entry: Entry) -> list[tuple[Format, bill_files.Staged]]:
+    def _read(self, tree: Tree, entry: Entry) -> list[tuple[Format, Staged]]:
         """A file, or those in an archive, as text columns; what was fetched is kept only where it is read in its place."""
         directory = self.work / f"files-{next(self._serial)}"
         directory.mkdir()
@@ -564,29 +560,25 @@ class _Run:
         with self.meter.reading(self.con, tree.shown(entry), entry.size):
             for file in opening.open_files(self.con, tree.fetch(entry, directory), tree.shown(entry), directory):
                 kind = formats.recognize(file.header, file.name)
-                self._check_provider(kind, file.name)
+                if kind.command != "focus" if self.provider is None else kind.providers and self.provider not in kind.providers:
+                    what = f"{file.name} is {kind.title}" + ("" if self.provider else ", no FOCUS file")
+                    raise formats.NotThis(what, f"gpucost collect {kind.command} loads it")
                 staged = stage(self.con, kind, file, self.work / f"staged-{next(self._serial)}.parquet")
-                self._check_holders(kind, file.name, staged)
+                if self.provider is not None and not kind.providers:
+                    self._check_holders(kind, staged)
                 files.append((kind, staged))
         if all(staged.raw is None for _, staged in files):
             rmtree(directory)
         return files
 
-    def _check_provider(self, known: Format, name: str) -> None:
-        if self.provider is None and known.command != "focus":
-            raise formats.NotThis(f"{name} is {known.title}, no FOCUS file", f"gpucost collect {known.command} loads it")
-        if self.provider is not None and known.providers and self.provider not in known.providers:
-            raise formats.NotThis(f"{name} is {known.title}", f"gpucost collect {known.command} loads it")
-
-    def _check_holders(self, known: Format, name: str, staged: bill_files.Staged) -> None:
+    def _check_holders(self, known: Format, staged: Staged) -> None:
         """A format of any provider's, whose rows say whose they are."""
-        if self.provider is None or known.providers:
-            return
-        held = holders(self.con, known, staged)
-        if held and self.provider not in held:
-            raise formats.NotThis(
-                f"{name} is {known.title} of {', '.join(sorted(held))}", "gpucost collect focus loads any provider's"
-            )
+        bill_files.staged_view(self.con, [staged], known.columns, formats.MAPS)
+        self.con.execute(formats.FOCUS_PROVIDER)
+        holders = {str(row[0]) for row in self.con.execute(_HOLDERS).fetchall()}
+        if holders and self.provider not in holders:
+            what = f"{staged.name} is {known.title} of {', '.join(sorted(holders))}"
+            raise formats.NotThis(what, "gpucost collect focus loads any provider's")
 
     def _digest(self, known: Format, digests: Iterable[str]) -> str:
         parts = [known.name, known.rules_digest, self.currency or "", *sorted(digests)]
@@ -594,7 +586,3 @@ class _Run:
 
     def _find(self, level: Literal["warning", "note"], code: str, message: str, fix: str | None = None) -> None:
         self.run.findings.append(SourceFinding(level, code, message, fix))
-
-
-def _below(key: str, root: str) -> bool:
-    return root in ("", ".") or key.startswith(root + "/")

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import re
 from dataclasses import dataclass
+from itertools import takewhile
 from pathlib import PurePosixPath
 from typing import Any
 
@@ -40,27 +41,36 @@ class Manifest:
         return len(PurePosixPath(self.key).parts)
 
 
-def parse(text: bytes, entry: Entry, name: str) -> Manifest | None:
-    """The manifest, None for any other JSON file. Raises DataError for one that cannot be used."""
+def parse(text: bytes, entry: Entry, name: str) -> tuple[str, Manifest] | None:
+    """Whose manifest it is ('aws', 'azure'), and what it says; None for any other JSON file, and for a run of Azure's without a
+    period. Raises DataError for one that cannot be used.
+    """
     try:
         document = json.loads(text)
     except ValueError:
         if "manifest" not in PurePosixPath(entry.key).name.lower():
             return None
         raise DataError(f"{name} is a manifest that breaks off", "get it again; nothing below it was loaded") from None
-    if not isinstance(document, dict) or not isinstance(document.get("reportKeys", document.get("dataFiles")), list):
+    if not isinstance(document, dict):
+        return None
+    if isinstance(document.get("blobs"), list):
+        run = _of_azure(document, entry)
+        return ("azure", run) if run else None
+    listed = document.get("reportKeys", document.get("dataFiles"))
+    if not isinstance(listed, list):
         return None
     bucket = str(document.get("bucket") or "")
     files = []
-    for listed in document.get("reportKeys") or document.get("dataFiles") or []:
-        address = str(listed)
+    for address in map(str, listed or document.get("dataFiles") or []):
         if address.startswith("s3://"):
             bucket, _, address = address.removeprefix("s3://").partition("/")
         files.append(address.lstrip("/"))
-    period = _period(document, files)
+    period = _month(_part(document, "billingPeriod").get("start")) or next(
+        (month for file in files if (month := _named(file))), None
+    )
     if period is None:
         raise DataError(f"{name} is a manifest that does not say its billing period", "get the manifest again")
-    return Manifest(entry.key, _source(document, bucket, files), period, tuple(files))
+    return "aws", Manifest(entry.key, _source(document, bucket, files), period, tuple(files))
 
 
 def choose(manifests: list[Manifest]) -> list[Manifest]:
@@ -83,11 +93,8 @@ def choose(manifests: list[Manifest]) -> list[Manifest]:
 
 def find(manifest: Manifest, entries: dict[str, Entry], name: str) -> list[Entry]:
     """The files that a manifest names, wherever its tree begins. Raises DataError where one of them is missing."""
-    there, missing = [], []
-    above = [str(parent) for parent in PurePosixPath(manifest.key).parents]
-    for listed in manifest.files:
-        entry = _located(PurePosixPath(listed).parts, above, entries)
-        there.append(entry) if entry else missing.append(listed)
+    there = _located(manifest, entries)
+    missing = [listed for listed, entry in zip(manifest.files, there, strict=True) if entry is None]
     if missing:
         raise DataError(
             f"{name} names {len(manifest.files)} files, but {missing[0]} is not there"
@@ -105,8 +112,7 @@ def find(manifest: Manifest, entries: dict[str, Entry], name: str) -> list[Entry
 
 def is_here(manifest: Manifest, entries: dict[str, Entry]) -> bool:
     """Whether any of the files that a manifest names is there."""
-    above = [str(parent) for parent in PurePosixPath(manifest.key).parents]
-    return any(_located(PurePosixPath(listed).parts, above, entries) for listed in manifest.files)
+    return any(_located(manifest, entries))
 
 
 def governed(manifest: Manifest) -> str:
@@ -116,39 +122,35 @@ def governed(manifest: Manifest) -> str:
     return "/".join(parts[:below])
 
 
-def _located(parts: tuple[str, ...], above: list[str], entries: dict[str, Entry]) -> Entry | None:
-    """The longest tail of the key that is there, below a directory that the manifest lies in."""
-    for start in range(len(parts)):
-        tail = "/".join(parts[start:])
-        for parent in above:
-            if entry := entries.get(tail if parent == "." else f"{parent}/{tail}"):
-                return entry
-    return None
+def _located(manifest: Manifest, entries: dict[str, Entry]) -> list[Entry | None]:
+    """Of each file the longest tail of its key that is there, below a directory that the manifest lies in."""
+    above = PurePosixPath(manifest.key).parents
+
+    def located(parts: tuple[str, ...]) -> Entry | None:
+        places = (str(parent.joinpath(*parts[start:])) for start in range(len(parts)) for parent in above)
+        return next((entries[place] for place in places if place in entries), None)
+
+    return [located(PurePosixPath(listed).parts) for listed in manifest.files]
 
 
-def _period(document: dict[str, Any], files: list[str]) -> str | None:
-    span = document.get("billingPeriod")
-    start = re.sub(r"\D", "", str(span.get("start", ""))) if isinstance(span, dict) else ""
-    if len(start) >= 6:
-        return f"{start[:4]}-{start[4:6]}"
-    for file in files:
-        if named := _PERIOD.search(file):
-            return named.group(1)
-        for part in PurePosixPath(file).parts:
-            if dates := _RANGE.match(part):
-                return f"{dates.group(1)}-{dates.group(2)}"
-    return None
+def _month(moment: object) -> str | None:
+    digits = re.sub(r"\D", "", str(moment or ""))
+    return f"{digits[:4]}-{digits[4:6]}" if len(digits) >= 6 else None
+
+
+def _named(file: str) -> str | None:
+    """The month in a file's path: BILLING_PERIOD=2026-03, or a directory 20260301-20260401."""
+    if named := _PERIOD.search(file):
+        return named.group(1)
+    ranges = (_RANGE.match(part) for part in PurePosixPath(file).parts)
+    return next((f"{dates.group(1)}-{dates.group(2)}" for dates in ranges if dates), None)
 
 
 def _source(document: dict[str, Any], bucket: str, files: list[str]) -> str:
     """`s3://bucket/prefix/name`: where the export is delivered to, whatever month or delivery it is."""
     name = str(document.get("reportName") or document.get("exportArn") or "").rpartition("/")[2]
     parts = PurePosixPath(files[0]).parts[:-1] if files else ()
-    prefix: list[str] = []
-    for part in parts:
-        if part == "data" or _PERIOD.match(part) or _RANGE.match(part):
-            break
-        prefix.append(part)
+    prefix = list(takewhile(lambda part: part != "data" and not _PERIOD.match(part) and not _RANGE.match(part), parts))
     if name and not prefix:
         prefix.append(name)
     return "s3://" + "/".join([bucket or "unknown", *prefix])
@@ -157,48 +159,26 @@ def _source(document: dict[str, Any], bucket: str, files: list[str]) -> str:
 _RUN = re.compile(r"^\d{12}$")
 
 
-def parse_azure(text: bytes, entry: Entry) -> Manifest | None:
-    """The manifest of an export run; None for any other JSON file, and for one whose period cannot be told."""
-    try:
-        document = json.loads(text)
-    except ValueError:
-        return None
-    if not isinstance(document, dict) or not isinstance(document.get("blobs"), list):
-        return None
+def _of_azure(document: dict[str, Any], entry: Entry) -> Manifest | None:
+    """The manifest of an export run: 'root/export' of 'root/export/20230101-20230131/202301041442/<run>/000001.csv'."""
     blobs = [blob for blob in document["blobs"] if isinstance(blob, dict) and blob.get("blobName")]
     files = tuple(str(blob["blobName"]).lstrip("/") for blob in blobs)
     run = _part(document, "runInfo")
-    period, folder, number = _placed(files[0] if files else entry.key)
-    start = re.sub(r"\D", "", str(run.get("startDate", "")))[:6]
-    month = f"{start[:4]}-{start[4:]}" if len(start) == 6 else period
+    placed = PurePosixPath(files[0] if files else entry.key).parent
+    month = _month(run.get("startDate")) or _named(str(placed))
     if month is None:
         return None
+    folder = takewhile(lambda part: not _RANGE.match(part), (part for part in placed.parts if not _RUN.match(part)))
+    number = next((part for part in reversed(placed.parts) if _RUN.match(part)), None)
+    container = str(_part(document, "deliveryConfig").get("containerUri") or "").rpartition("/")[2]
     return Manifest(
         entry.key,
-        _azure_source(document, folder),
+        "azure://" + "/".join(part for part in (container, *folder) if part),
         month,
         files,
         delivered=str(run.get("submittedTime") or number or entry.key),
         sizes=tuple(int(blob.get("byteCount") or 0) for blob in blobs),
     )
-
-
-def _placed(path: str) -> tuple[str | None, str, str | None]:
-    """Of 'root/export/20230101-20230131/202301041442/<run>/000001.csv': the month, 'root/export', the run's time."""
-    month, number, folder = None, None, []
-    for part in PurePosixPath(path).parts[:-1]:
-        if span := _RANGE.match(part):
-            month = f"{span.group(1)}-{span.group(2)}"
-        elif _RUN.match(part):
-            number = part
-        elif month is None:
-            folder.append(part)
-    return month, "/".join(folder), number
-
-
-def _azure_source(document: dict[str, Any], folder: str) -> str:
-    container = str(_part(document, "deliveryConfig").get("containerUri") or "").rpartition("/")[2]
-    return "azure://" + "/".join(part for part in (container, folder) if part)
 
 
 def _part(document: dict[str, Any], name: str) -> dict[str, Any]:

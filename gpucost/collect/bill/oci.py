@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 
-from gpucost.collect.bill.formats import Format
+from gpucost.collect.bill.formats import Format, spelled
 
 _CLASSIC = """
     line_item_reference_no line_item_tenant_id line_item_interval_usage_start line_item_interval_usage_end
@@ -42,42 +42,32 @@ def _entry(column: str) -> tuple[str, str] | None:
     return ("tag_columns", tag.group(1)) if tag else None
 
 
-def _columns(names: str) -> dict[str, tuple[str, ...]]:
-    return {name: _SPELLINGS.get(name, ()) for name in names.split()}
+def _format(name: str, title: str, reference: str, *required: str) -> Format:
+    columns = spelled(_CLASSIC + _FOCUS, _SPELLINGS)
+    return Format(
+        name, title, ("oci",), columns, (reference, *required), ("oci",), has_findings=False, entry=_entry, line_item=(reference,)
+    )
 
 
 FORMATS = (
-    Format(
-        name="oci",
-        title="an OCI cost report",
-        providers=("oci",),
-        columns=_columns(_CLASSIC),
-        required=(
-            "line_item_reference_no",
-            "line_item_interval_usage_start",
-            "line_item_interval_usage_end",
-            "product_resource_id",
-            "usage_billed_quantity",
-            "cost_my_cost",
-        ),
-        sql=("oci_1_classic", "oci_2_mapped"),
-        entry=_entry,
-        line_item=("line_item_reference_no",),
+    _format(
+        "oci",
+        "an OCI cost report",
+        "line_item_reference_no",
+        "line_item_interval_usage_start",
+        "line_item_interval_usage_end",
+        "product_resource_id",
+        "usage_billed_quantity",
+        "cost_my_cost",
     ),
-    Format(
-        name="oci-focus",
-        title="an OCI cost report in FOCUS columns",
-        providers=("oci",),
-        columns=_columns(_FOCUS),
-        required=(
-            "oci_reference_number",
-            "billed_cost",
-            "charge_category",
-            "charge_period_start",
-            "charge_period_end",
-            "billing_period_start",
-        ),
-        sql=("oci_1_focus", "oci_2_mapped"),
-        line_item=("oci_reference_number",),
+    _format(
+        "oci-focus",
+        "an OCI cost report in FOCUS columns",
+        "oci_reference_number",
+        "billed_cost",
+        "charge_category",
+        "charge_period_start",
+        "charge_period_end",
+        "billing_period_start",
     ),
 )

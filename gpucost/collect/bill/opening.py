@@ -8,6 +8,7 @@ import hashlib
 import io
 import json
 import os
+import shutil
 import time
 import zipfile
 import zlib
@@ -15,7 +16,7 @@ from abc import ABC, abstractmethod
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO, cast
+from typing import IO, TYPE_CHECKING, Any, BinaryIO, TypeGuard, cast
 
 from gpucost.collect.bill.formats import NotThis
 from gpucost.errors import DataError, SourceError, UsageError
@@ -23,14 +24,14 @@ from gpucost.store import bill_files
 from gpucost.store.bill_files import RawFile
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     import duckdb
 
     from gpucost.collect.bill.manifest import Manifest
 
 
-def is_answer(document: object) -> bool:
+def is_answer(document: object) -> TypeGuard[dict[str, Any]]:
     """Whether a JSON document is an answer of the query API, as a page of it or a saved file."""
     properties = document.get("properties") if isinstance(document, dict) else None
     return (
@@ -71,17 +72,22 @@ def open_files(con: duckdb.DuckDBPyConnection, path: Path, name: str, directory:
 def _open(con: duckdb.DuckDBPyConnection, path: Path, name: str, directory: Path) -> RawFile:
     with _in_words(name), path.open("rb") as file:
         gzipped = file.read(2) == b"\x1f\x8b"
-    with _in_words(name), cast("BinaryIO", gzip.open(path, "rb")) if gzipped else path.open("rb") as stream:
-        head = stream.read(_HEADER_LIMIT)
+    head = _beginning(path, name, gzipped, _HEADER_LIMIT)
     if head[:4] == b"PAR1":
         if gzipped:
-            path = _ungzipped(path, directory, name)
+            with _in_words(name), gzip.open(path, "rb") as source:
+                path = _copied(source, directory / f"{path.name}.parquet")
         return RawFile(path, name, "parquet", bill_files.parquet_header(con, path, name))
     if head[:2] in (b"\xff\xfe", b"\xfe\xff") or b"\0" in head[:1024]:
         raise DataError(f"{name} is no UTF-8 text", "save it as UTF-8; nothing of it was loaded")
     if head.removeprefix(b"\xef\xbb\xbf").lstrip()[:1] in (b"{", b"["):
         return _open_json(path, name, head, gzipped, directory)
     return _open_csv(path, name, head, gzipped)
+
+
+def _beginning(path: Path, name: str, gzipped: bool, limit: int) -> bytes:
+    with _in_words(name), cast("BinaryIO", gzip.open(path, "rb")) if gzipped else path.open("rb") as stream:
+        return stream.read(limit)
 
 
 def _open_csv(path: Path, name: str, head: bytes, gzipped: bool) -> RawFile:
@@ -117,9 +123,7 @@ def _open_json(path: Path, name: str, head: bytes, gzipped: bool, directory: Pat
             if number == 1:
                 return _document(path, name, gzipped, directory)
             break  # cut off by the limit of what was looked at, or wrong: reading it all will tell
-        if not isinstance(record, dict):
-            return _document(path, name, gzipped, directory)
-        if is_answer(record):
+        if not isinstance(record, dict) or is_answer(record):
             return _document(path, name, gzipped, directory)
         keys |= dict.fromkeys(record)
     return RawFile(path, name, "jsonl", list(keys), gzipped)
@@ -127,8 +131,7 @@ def _open_json(path: Path, name: str, head: bytes, gzipped: bool, directory: Pat
 
 def _document(path: Path, name: str, gzipped: bool, directory: Path) -> RawFile:
     """One JSON document over many lines: its keys, or those of its first element; an Azure query answer as its rows."""
-    with _in_words(name), cast("BinaryIO", gzip.open(path, "rb")) if gzipped else path.open("rb") as stream:
-        text = stream.read(_JSON_DOCUMENT_LIMIT)
+    text = _beginning(path, name, gzipped, _JSON_DOCUMENT_LIMIT)
     try:
         document = json.loads(text, parse_float=str)
     except ValueError as error:
@@ -151,23 +154,16 @@ def _answer(document: dict[str, Any], path: Path, name: str, directory: Path) ->
 
 
 def _unpacked(path: Path, directory: Path) -> Iterator[tuple[str, Path]]:
-    import shutil
-
     with zipfile.ZipFile(path) as archive:
         for number, member in enumerate(sorted(info.filename for info in archive.infolist() if not info.is_dir())):
-            if member.startswith("__MACOSX/"):
-                continue
-            target = directory / f"{path.stem}-{number}{Path(member).suffix}"
-            with archive.open(member) as source, target.open("wb") as out:
-                shutil.copyfileobj(source, out, 1 << 20)
-            yield member, target
+            if not member.startswith("__MACOSX/"):
+                target = directory / f"{path.stem}-{number}{Path(member).suffix}"
+                with archive.open(member) as source:
+                    yield member, _copied(source, target)
 
 
-def _ungzipped(path: Path, directory: Path, name: str) -> Path:
-    import shutil
-
-    target = directory / f"{path.name}.parquet"
-    with _in_words(name), gzip.open(path, "rb") as source, target.open("wb") as out:
+def _copied(source: IO[bytes] | gzip.GzipFile, target: Path) -> Path:
+    with target.open("wb") as out:
         shutil.copyfileobj(source, out, 1 << 20)
     return target
 
@@ -241,6 +237,59 @@ class Tree(ABC):
     def stamp(self, entry: Entry) -> str | None:  # noqa: ARG002  (its digest costs nothing)
         """By what an unchanged file is known without reading it all; None where only `digest` can tell."""
         return None
+
+
+class BucketTree(Tree):
+    """The files below an address of an object store, `<scheme><bucket>/<prefix>`, that may be exports."""
+
+    scheme: str
+
+    def __init__(self, address: str) -> None:
+        self.name = address
+        self.bucket, _, prefix = address.removeprefix(self.scheme).partition("/")
+        self.prefix = prefix.strip("/")
+        if not self.bucket:
+            raise UsageError(f"{address} names no bucket", f"{self.scheme}bucket/prefix")
+
+    @abstractmethod
+    def listed(self, prefix: str) -> list[Entry]:
+        """Every file whose key begins so. Raises SourceError."""
+
+    def entries(self) -> list[Entry]:
+        # `exports` would find `exports-old`, too.
+        found = [one for one in self.listed(self.prefix) if f"{one.key}/".startswith(f"{self.prefix}/") or not self.prefix]
+        self.is_file = any(one.key == self.prefix for one in found)
+        return [one for one in found if one.key.lower().endswith(ENDINGS)]
+
+    def target(self, entry: Entry, directory: Path) -> Path:
+        """Where in `directory` a file is written."""
+        return directory / entry.key.rpartition("/")[2]
+
+    def shown(self, entry: Entry) -> str:
+        return f"{self.scheme}{self.bucket}/{entry.key}"
+
+
+class MonthsTree(Tree):
+    """What a service answers about months ('2026-10'): one file of JSON lines for each, which vouches for its billing period."""
+
+    def __init__(self, name: str, months: Sequence[str], kind: str = "") -> None:
+        self.name = name
+        self._months, self._ending = months, f"{kind}.jsonl"
+
+    def entries(self) -> list[Entry]:
+        return [Entry(month + self._ending, 0) for month in self._months]
+
+    def manifests(self) -> list[Manifest]:
+        from gpucost.collect.bill.manifest import Manifest
+
+        return [Manifest(f"{month}.json", self.name, month, (month + self._ending,)) for month in self._months]
+
+    def month(self, entry: Entry) -> str:
+        """The month that a file is about."""
+        return entry.key.removesuffix(self._ending)
+
+    def shown(self, entry: Entry) -> str:
+        return f"{self.name}#{self.month(entry)}"
 
 
 class LocalTree(Tree):

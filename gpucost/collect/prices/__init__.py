@@ -10,7 +10,12 @@ from typing import TYPE_CHECKING
 
 from gpucost.catalog import load_catalog
 from gpucost.collect.base import NoCredentials
+from gpucost.collect.prices.aws import AwsPrices
+from gpucost.collect.prices.azure import AzurePrices
 from gpucost.collect.prices.base import PriceCollector, is_region_of
+from gpucost.collect.prices.gcp import GcpPrices
+from gpucost.collect.prices.gpu_clouds import RunpodPrices, VastPrices
+from gpucost.collect.prices.oci import OciPrices
 from gpucost.engine import answer_rows
 from gpucost.errors import GpucostError, StoreError
 from gpucost.store.connection import scratch_store
@@ -23,7 +28,8 @@ if TYPE_CHECKING:
     from gpucost.store.connection import Store
     from gpucost.store.prices import ProviderPrices
 
-PROVIDERS = ("aws", "gcp", "azure", "oci", "runpod", "vast")
+_COLLECTORS = (AwsPrices, GcpPrices, AzurePrices, OciPrices, RunpodPrices, VastPrices)
+PROVIDERS: dict[str, type[PriceCollector]] = {collector.provider: collector for collector in _COLLECTORS}
 
 
 # Sources round differently: prices nearer to each other than this part are one price.
@@ -97,7 +103,7 @@ def collect_prices(
         result = partial(PriceResult, provider, now.date())
         named, near = ([one for one in dict.fromkeys(some) if is_region_of(provider, one)] for some in (regions, seen))
         try:
-            answer = _collectors()[provider](config, named, near, now.date(), say).fetch()
+            answer = PROVIDERS[provider](config, named, near, now.date(), say).fetch()
             say("writing")
             replaced, unchanged = _compared(store, answer)
             load_prices(store, answer, now)
@@ -131,14 +137,3 @@ def _compared(store: Store, answer: ProviderPrices) -> tuple[tuple[ReplacedPrice
     known = [ReplacedPrices(**row) for row in rows if row["old_price_per_hour"]]
     changed = sorted((price for price in known if abs(price.change) >= _SAME), key=lambda price: -abs(price.change))
     return tuple(changed), len(known) - len(changed)
-
-
-def _collectors() -> dict[str, type[PriceCollector]]:
-    from gpucost.collect.prices.aws import AwsPrices
-    from gpucost.collect.prices.azure import AzurePrices
-    from gpucost.collect.prices.gcp import GcpPrices
-    from gpucost.collect.prices.gpu_clouds import RunpodPrices, VastPrices
-    from gpucost.collect.prices.oci import OciPrices
-
-    collectors = (AwsPrices, GcpPrices, AzurePrices, OciPrices, RunpodPrices, VastPrices)
-    return {collector.provider: collector for collector in collectors}

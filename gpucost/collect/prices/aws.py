@@ -11,8 +11,8 @@ from decimal import Decimal
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from gpucost.collect import aws
 from gpucost.collect.base import NoCredentials
+from gpucost.collect.clouds import HALF, aws_client, aws_in_words, aws_login
 from gpucost.collect.prices.base import (
     HOURS_PER_YEAR,
     PriceCollector,
@@ -108,18 +108,7 @@ def _term_prices(rows: Iterable[Row], region: str, day: date, source: str) -> It
         sums[row["sku"], row["offertermcode"], row["instancetype"], row["currency"], started, bought] += amount
     for (_, _, name, currency, started, (option, years, payment, offering)), price in sums.items():
         if price > 0:
-            yield ListPrice(
-                region=region,
-                instance_type=name,
-                purchase_option=option,
-                term_years=years,
-                payment_option=payment,
-                offering=offering,
-                price_per_hour=price,
-                currency=currency,
-                effective_start=started,
-                source=source,
-            )
+            yield ListPrice(region, name, option, price, currency, source, years, payment, offering, effective_start=started)
 
 
 def plan_price(rate: Mapping[str, Any], instance_types: Collection[str], source: str = RATES) -> ListPrice | None:
@@ -287,10 +276,10 @@ class AwsPrices(PriceCollector):
     def fetch(self) -> ProviderPrices:
         regions = self.regions or self.config.aws.regions or self.seen or [_ELSE]
         try:
-            session = aws.logged_in(self.config.aws)
+            session = aws_login(self.config.aws)
         except NoCredentials:
             return self._public(regions)
-        with aws.in_words(self.provider, AGAIN, _PERMISSIONS):
+        with aws_in_words(self.provider, AGAIN, _PERMISSIONS):
             prices: list[ListPrice] = []
             types: dict[str, InstanceType] = {}
             for region in regions:
@@ -313,7 +302,7 @@ class AwsPrices(PriceCollector):
         return ProviderPrices("aws", regions, one_of_each(prices))
 
     def _types(self, session: boto3.Session, region: str) -> Iterator[InstanceType]:
-        pages = aws.client(session, self.config.aws, "ec2", region).get_paginator("describe_instance_types").paginate()
+        pages = aws_client(session, self.config.aws, "ec2", region).get_paginator("describe_instance_types").paginate()
         for page in pages:
             for described in _part(page, "InstanceTypes", "describe_instance_types"):
                 if kind := accelerated(described):
@@ -331,7 +320,7 @@ class AwsPrices(PriceCollector):
         raise SourceError(endless)
 
     def _products(self, session: boto3.Session, region: str, names: set[str]) -> Iterator[ListPrice]:
-        client = aws.client(session, self.config.aws, "pricing", _price_list_region(region))
+        client = aws_client(session, self.config.aws, "pricing", _price_list_region(region))
         wanted = {**WANTED, "regionCode": region}
         filters = [{"Type": "TERM_MATCH", "Field": name, "Value": value} for name, value in wanted.items()]
         ask = partial(client.get_products, ServiceCode="AmazonEC2", FormatVersion="aws_v1", Filters=filters)
@@ -340,7 +329,7 @@ class AwsPrices(PriceCollector):
                 yield from product_prices(text, region, names, self.day)
 
     def _plans(self, session: boto3.Session, region: str, names: set[str]) -> Iterator[ListPrice]:
-        client = aws.client(session, self.config.aws, "savingsplans", _price_list_region(region))
+        client = aws_client(session, self.config.aws, "savingsplans", _price_list_region(region))
         ordered = sorted(names)
         for start in range(0, len(ordered), _TYPES_PER_REQUEST):
             filters = {
@@ -376,7 +365,7 @@ def _not_none(prices: list[ListPrice], region: str) -> list[ListPrice]:
 def _part(answer: Mapping[str, Any], name: str, operation: str) -> Any:
     """`answer[name]`. botocore takes JSON that breaks off for an answer without content: then SourceError."""
     if name not in answer:
-        raise aws.half(AwsPrices.provider, AGAIN, operation)
+        raise SourceError(f"aws: {HALF.replace(',', f' of {operation},', 1)}", AGAIN)
     return answer[name]
 
 

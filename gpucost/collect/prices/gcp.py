@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import os
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import date
 from decimal import Decimal
 from typing import TYPE_CHECKING, ClassVar
 
-from gpucost.collect.base import NoCredentials, require
+from gpucost.collect.clouds import GRPC_NO_LOGIN, google_in_words, google_login, is_loopback
 from gpucost.collect.prices.base import KnownType, PriceCollector, again, gpu_model, known_types, newest, one_of_each
 from gpucost.errors import SourceError
 from gpucost.store.prices import ComponentPrice, ListPrice, ProviderPrices
@@ -184,15 +182,8 @@ def component_prices(region: str, units: Mapping[PriceUnit, UnitPrice]) -> Itera
     families = {family_of(name) for name in known_types("gcp")} | _BESIDE
     for unit, price in units.items():
         if unit.part in ("gpu", "local_ssd_gib") or unit.of in families:
-            yield ComponentPrice(
-                region=region,
-                component=unit.component,
-                purchase_option=unit.purchase_option,
-                term_years=unit.term_years,
-                price_per_hour=price.price_per_hour,
-                currency=price.currency,
-                source=SOURCE,
-            )
+            bought = unit.purchase_option, unit.term_years
+            yield ComponentPrice(region, unit.component, *bought, price.price_per_hour, price.currency, SOURCE)
 
 
 def family_of(machine: str) -> str:
@@ -219,12 +210,8 @@ def _parts(
 COMPUTE_ENGINE = "services/6F81-5844-456A"
 
 _PAGE_SIZE = 5000  # the most that is answered at once
-_LOOPBACK = re.compile(r"(?:localhost|127(?:\.\d+){3}|\[::1\]):\d+")
-# How a login that cannot be renewed shows in gRPC: as a server that is not there.
-_NO_LOGIN = "metadata from plugin failed"
 # gRPC itself has tried every address by then.
 _NOBODY = ("failed to connect to all addresses", "name resolution", "DNS resolution failed")
-_LOGIN = "gcloud auth application-default login"
 _AGAIN = again("gcp")
 
 
@@ -234,7 +221,8 @@ class GcpPrices(PriceCollector):
     provider: ClassVar[str] = "gcp"
 
     def fetch(self) -> ProviderPrices:
-        with _in_words():
+        allowing = "gcloud services enable cloudbilling.googleapis.com"
+        with google_in_words(self.provider, _AGAIN, ("listing SKUs is ", allowing), "half an answer, or none: "):
             units = by_region(self._units(self._client()))
         wanted = self.regions or self.config.gcp.regions
         prices = {region: one_of_each(machine_prices(region, of)) for region, of in units.items()}
@@ -269,50 +257,16 @@ class GcpPrices(PriceCollector):
 
     def _client(self) -> CloudCatalogClient:
         """Raises NoCredentials where Google's library finds none. On loopback nobody asks who is there."""
-        # Where nothing answers at its address, the search for the metadata server would take ten seconds.
-        os.environ.setdefault("GCE_METADATA_DETECT_RETRIES", "1")
-        os.environ.setdefault("GCE_METADATA_TIMEOUT", "2")
+        endpoint = self.config.gcp.endpoint
+        credentials, _ = google_login(endpoint, None)
         from google.cloud.billing_v1 import CloudCatalogClient
         from google.cloud.billing_v1.services.cloud_catalog.transports import CloudCatalogGrpcTransport
 
-        endpoint = self.config.gcp.endpoint
-        if endpoint and _LOOPBACK.fullmatch(endpoint):
+        if is_loopback(endpoint):
             import grpc
 
             return CloudCatalogClient(transport=CloudCatalogGrpcTransport(channel=grpc.insecure_channel(endpoint)))
-        return CloudCatalogClient(client_options={"api_endpoint": endpoint} if endpoint else None)
-
-
-@contextmanager
-def _in_words() -> Iterator[None]:
-    """Turns failures of Google's libraries into SourceError or NoCredentials."""
-    require("gcp")
-    from google.api_core import exceptions as its
-    from google.auth import exceptions as login
-
-    # the first kind that fits counts
-    kinds: tuple[tuple[type[Exception], str, str], ...] = (
-        (login.RefreshError, "the login has expired: ", _LOGIN),
-        (login.GoogleAuthError, "", _LOGIN),
-        (its.Unauthenticated, "the credentials have expired or are refused: ", _LOGIN),
-        (its.PermissionDenied, "listing SKUs is not allowed: ", "gcloud services enable cloudbilling.googleapis.com"),
-        (its.ServiceUnavailable, "cannot be reached: ", _AGAIN),
-        (its.ResourceExhausted, "throttled, again and again: ", f"wait a while, then {_AGAIN}"),
-        (its.RetryError, "no answer in time: ", _AGAIN),
-        (its.GoogleAPICallError, "half an answer, or none: ", _AGAIN),
-    )
-    try:
-        yield
-    except login.DefaultCredentialsError as error:
-        # a file that is named but cannot be used is more than nobody being logged in
-        if os.environ.get("GOOGLE_APPLICATION_CREDENTIALS"):
-            raise SourceError(f"gcp: {_line(error)}", "GOOGLE_APPLICATION_CREDENTIALS names a credentials file") from None
-        raise NoCredentials("gcp: no credentials found", _LOGIN) from None
-    except tuple(kind for kind, _, _ in kinds) as error:
-        what, fix = next((what, fix) for kind, what, fix in kinds if isinstance(error, kind))
-        if isinstance(error, its.ServiceUnavailable) and _NO_LOGIN in str(error):
-            what, fix = "the login has expired: ", _LOGIN
-        raise SourceError(f"gcp: {what}{_line(error)}", fix) from None
+        return CloudCatalogClient(credentials=credentials, client_options={"api_endpoint": endpoint} if endpoint else None)
 
 
 def _passing(error: BaseException) -> bool:
@@ -320,8 +274,4 @@ def _passing(error: BaseException) -> bool:
     from google.api_core import exceptions as its
 
     kinds = (its.ResourceExhausted, its.ServiceUnavailable, its.Aborted, its.DeadlineExceeded)
-    return isinstance(error, kinds) and not any(words in str(error) for words in (_NO_LOGIN, *_NOBODY))
-
-
-def _line(error: Exception) -> str:
-    return " ".join(str(error).split())[:200]
+    return isinstance(error, kinds) and not any(words in str(error) for words in (GRPC_NO_LOGIN, *_NOBODY))

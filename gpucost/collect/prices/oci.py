@@ -62,14 +62,7 @@ class OciPrices(PriceCollector):
             return
         options = [("on_demand", price), *([("spot", price * _PREEMPTIBLE)] if shape["allowPreemptible"] else [])]
         for option, per_hour in options:
-            yield ListPrice(
-                region="",
-                instance_type=_name(shape),
-                purchase_option=option,
-                price_per_hour=per_hour,
-                currency=self.config.currency,
-                source=SOURCE,
-            )
+            yield ListPrice("", _name(shape), option, per_hour, self.config.currency, SOURCE)
 
 
 def _name(shape: dict[str, Any]) -> str:

@@ -11,9 +11,9 @@ from typing import Any, TypeVar
 
 import requests
 
-from gpucost.collect.prices.base import again
+from gpucost.collect.prices.base import again as prices_again
 from gpucost.errors import SourceError
-from gpucost.http import PASSING, TooLarge, TransientError, beginning, chunks, hold, retry, retry_after
+from gpucost.http import PASSING, TooLarge, TransientError, beginning, chunks, hold, one_line, retry, retry_after
 
 _ATTEMPTS = 5
 _LONGEST_PAUSE = 120.0
@@ -27,11 +27,17 @@ Row = dict[str, str]
 class PublicList:
     """One provider's public price list. Its failures are SourceErrors of one line that name the provider."""
 
-    def __init__(self, provider: str, what: str, setting: str) -> None:
-        """`what` the list is called in messages; `setting` is the key of the configuration that says where it is."""
+    def __init__(
+        self, provider: str, what: str, setting: str, again: str = "", login: str = "a proxy may stand between; it needs no login"
+    ) -> None:
+        """`what` the list is called in messages; `setting` is the key of the configuration that says where it is.
+
+        `again` asks once more, else as prices are asked for; `login` is what helps where the server refuses.
+        """
         self._session = requests.Session()
-        self._provider, self._what, self._setting = provider, what, setting
-        self.again = again(provider)
+        self.headers = self._session.headers
+        self._provider, self._what, self._setting, self._login = provider, what, setting, login
+        self.again = again or prices_again(provider)
 
     def json(
         self,
@@ -109,14 +115,11 @@ class PublicList:
         if answer.status_code in PASSING:
             reason = "throttled, again and again" if answer.status_code == 429 else "does not answer"
             raise TransientError(f"{reason} (HTTP {answer.status_code})", retry_after(answer.headers))
-        if answer.status_code in (401, 403):
-            raise SourceError(
-                f"{self._provider}: {self._what} is refused (HTTP {answer.status_code})",
-                "a proxy may stand between; it needs no login",
-            )
         if answer.status_code != 200:
-            text = " ".join(beginning(answer).decode(errors="replace").split())[:200]
-            raise SourceError(f"{self._provider}: HTTP {answer.status_code}: {text}", self.again)
+            status = f"HTTP {answer.status_code}: {one_line(beginning(answer).decode(errors='replace'), 200)}".rstrip(": ")
+            if answer.status_code in (401, 403):
+                raise SourceError(f"{self._provider}: {self._what} is refused ({status})", self._login)
+            raise SourceError(f"{self._provider}: {status}", self.again)
 
 
 def _lines(answer: requests.Response) -> Iterator[str]:
@@ -136,4 +139,4 @@ def _line(error: Exception) -> str:
     """What is at the bottom of a failure: requests wraps it in what urllib3 wrapped."""
     while inner := getattr(error, "reason", None) or next((arg for arg in error.args if isinstance(arg, Exception)), None):
         error = inner
-    return " ".join(str(error).split())[:200]
+    return one_line(str(error), 200)

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from fnmatch import fnmatchcase
+from functools import partial
 from typing import TYPE_CHECKING, Any
 from zoneinfo import ZoneInfo
 
@@ -52,33 +53,21 @@ class MlflowClient:
         """Ends the session."""
         self._session.close()
 
-    def experiments(self) -> Iterator[dict[str, Any]]:
-        """All experiments that are not deleted."""
-        return self._pages("POST", "experiments/search", "experiments", {})
-
-    def runs(self, experiment_id: str, before_ms: int) -> Iterator[dict[str, Any]]:
-        """Runs of an experiment that began before a moment and are not deleted."""
-        began = f"attributes.start_time < {before_ms}"
-        query = {"experiment_ids": [experiment_id], "filter": began, "run_view_type": "ACTIVE_ONLY"}
-        return self._pages("POST", "runs/search", "runs", query)
-
-    def history(self, run_id: str, metric: str) -> Iterator[dict[str, Any]]:
-        """All logged values of a run's metric: `value`, `timestamp` in milliseconds, `step`."""
-        return self._pages("GET", "metrics/get-history", "metrics", {"run_id": run_id, "metric_key": metric})
-
     def not_mlflow(self) -> SourceError:
         """What an answer means that MLflow does not give."""
         return SourceError(f"{self._url} answers with something that is not MLflow's JSON", _ADDRESS)
 
-    def _pages(self, method: str, path: str, key: str, query: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    def pages(self, path: str, query: Mapping[str, Any], *, is_get: bool = False) -> Iterator[dict[str, Any]]:
+        """The items that the server has under a path such as `runs/search`: `runs`."""
         page = {**query, "max_results": _PAGE}
         token = ""
         while True:
             try:
-                answer = http.retry(lambda: self._page(method, path, page), attempts=5, initial=self._pause, longest_wait=60.0)
+                ask = partial(self._page, "GET" if is_get else "POST", path, page)
+                answer = http.retry(ask, attempts=5, initial=self._pause, longest_wait=60.0)
             except http.TransientError as error:
                 raise SourceError(error.message, _LATER) from None
-            yield from answer.get(key) or []
+            yield from answer.get(path.partition("/")[0]) or []
             before, token = token, str(answer.get("next_page_token") or "")
             if not token or token == before:
                 return
@@ -119,10 +108,9 @@ class MlflowClient:
         if status in (301, 302, 303, 307, 308):
             return SourceError(f"{url} redirects elsewhere (a login page?)", _ADDRESS)
         try:
-            document = response.json()
-        except ValueError:
-            document = None
-        text = " ".join(str(document.get("message") or "").split())[:300] if isinstance(document, dict) else ""
+            text = http.one_line(str(response.json().get("message") or ""))
+        except (ValueError, AttributeError):
+            text = ""
         if status == 404 and not text:
             return SourceError(f"{url}/api/2.0/mlflow/{path} is not there (HTTP 404)", _ADDRESS)
         return SourceError(f"{url} answered HTTP {status}: {text}")
@@ -189,10 +177,12 @@ def collect_mlflow(
 def _read(client: MlflowClient, settings: Mlflow, period: Period) -> tuple[list[ProgressRun], ProgressBatch]:
     wanted = settings.experiments or ["*"]
     runs: dict[str, ProgressRun] = {}
-    for experiment in client.experiments():
+    for experiment in client.pages("experiments/search", {}):  # those that are not deleted
         name = str(experiment.get("name", ""))
         if any(fnmatchcase(name, pattern) for pattern in wanted):
-            for item in client.runs(str(experiment["experiment_id"]), period.end_ms):
+            began = f"attributes.start_time < {period.end_ms}"
+            query = {"experiment_ids": [str(experiment["experiment_id"])], "filter": began, "run_view_type": "ACTIVE_ONLY"}
+            for item in client.pages("runs/search", query):
                 run = _run(item, name, settings)
                 if not run.ended_ms or run.ended_ms >= period.start_ms:
                     runs[run.run_id] = run
@@ -203,7 +193,8 @@ def _read(client: MlflowClient, settings: Mlflow, period: Period) -> tuple[list[
         metric = settings.epoch_metric if by_value else settings.step_metric
         if metric is None or metric not in run.metrics:
             continue
-        times, reached = levels(_logged(client.history(run.run_id, metric), by_value=by_value), settings.marks)
+        history = client.pages("metrics/get-history", {"run_id": run.run_id, "metric_key": metric}, is_get=True)
+        times, reached = levels(_logged(history, by_value=by_value), settings.marks)
         series = ProgressSeries(
             "mlflow", "epoch", "gauge", (("metric", metric),), run.cluster, run.namespace, run.pod, run.workload,
             run_id=run.run_id, marks=settings.marks,

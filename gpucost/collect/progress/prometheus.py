@@ -12,7 +12,7 @@ from gpucost.collect.base import CollectResult, Progress, SourceFinding, period_
 from gpucost.collect.progress.mappings import selector, series_of
 from gpucost.collect.prometheus.client import PrometheusClient, Retries
 from gpucost.collect.prometheus.collector import ServerCollector, open_client, server_warnings
-from gpucost.collect.prometheus.failures import TooMuch
+from gpucost.collect.prometheus.parse import TooMuch
 from gpucost.errors import SourceError
 from gpucost.periods import Period, to_ms
 from gpucost.store import runs

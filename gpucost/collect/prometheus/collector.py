@@ -34,8 +34,8 @@ from gpucost.collect.base import (
     whole_hours,
 )
 from gpucost.collect.prometheus.client import PrometheusClient, Retries
-from gpucost.collect.prometheus.failures import TooMuch
 from gpucost.collect.prometheus.hours import Hours, Life, Scrapes, is_by_hour, scrapes, speakers
+from gpucost.collect.prometheus.parse import TooMuch
 from gpucost.collect.prometheus.queries import (
     ACTIVITY_LOST,
     DCGM_FIX,
@@ -239,7 +239,7 @@ class PrometheusCollector(ServerCollector[list[ReadAnswer]]):
         whole = span[0], span[1] // MS_PER_HOUR * MS_PER_HOUR
         scrapes = self._scrapes(whole) if whole[0] < whole[1] else None
         answers: list[ReadAnswer] = []
-        constants: list[tuple[Selector, str, Hours]] = []
+        constants: list[Hours] = []
         # Namespaces of the whole period, so that what is collected does not hang on where windows are cut; and of this window.
         namespaces, gpu_nodes = set(self._namespaces), set(self._gpu_nodes)
         for selector in self._selectors:
@@ -260,7 +260,7 @@ class PrometheusCollector(ServerCollector[list[ReadAnswer]]):
                 else:
                     tail = self._fetch(selector, name, (whole[1], span[1])) if whole[1] < span[1] else []
                     hours.read(tail)
-                    constants.append((selector, name, hours))
+                    constants.append(hours)
                     series = hours.series
                 if selector.scope in ("activity", "requests", "hosts"):
                     namespaces.update(_namespaces(series))
@@ -305,7 +305,7 @@ class PrometheusCollector(ServerCollector[list[ReadAnswer]]):
             value = np.where(sums.values == 0, 0.0, 1.0)
             unit = np.where((sums.values == 0) | (sums.values == counts.values), 1.0, np.nan)
             sums = replace(sums, values=counts.values)
-        return Hours(scrapes, self.source, selector.shard_label, sums, unit, value)
+        return Hours(scrapes, self.source, selector, name, sums, unit, value)
 
     def _by_hour(self, metric: str, query: str, span: Span) -> ReadAnswer | None:
         """What a query says at the end of each hour; None where the server does not answer such questions."""
@@ -322,37 +322,37 @@ class PrometheusCollector(ServerCollector[list[ReadAnswer]]):
                 self._resize(self._per_hour * _CONSTANT_SHARE)
             return None
 
-    def _complete(self, constants: list[tuple[Selector, str, Hours]], from_ms: int) -> list[ReadAnswer]:
+    def _complete(self, constants: list[Hours], from_ms: int) -> list[ReadAnswer]:
         """The samples of constant series, raw where their hours do not prove them; lives of objects come first."""
         lives: dict[Life, NDArray[np.int64]] = {}
-        rest: dict[tuple[int, str], list[tuple[Selector, str, Hours, set[str]]]] = {}
-        for selector, name, hours in sorted(constants, key=lambda one: one[1] not in LIVES.values()):
-            if name not in LIVES.values():
-                hours.borrow(lives)
-            for hour, names in hours.unproven().items():
-                if name in LIVES.values():
-                    self._read_hour([(selector, name, hours, names)], from_ms, hour)
-                else:
-                    rest.setdefault((hour, selector.shard_label), []).append((selector, name, hours, names))
-            if name in LIVES.values():
+        rest: dict[tuple[int, str], list[tuple[Hours, set[str]]]] = {}
+        for hours in sorted(constants, key=lambda one: one.name not in LIVES.values()):
+            if hours.name in LIVES.values():
+                for hour, names in hours.unproven().items():
+                    self._read_hour([(hours, names)], from_ms, hour)
                 lives |= hours.lives()
+                continue
+            hours.borrow(lives)
+            for hour, names in hours.unproven().items():
+                rest.setdefault((hour, hours.selector.shard_label), []).append((hours, names))
         for (hour, _), several in rest.items():
             self._read_hour(several, from_ms, hour)
-        return [hours.answer() for _, _, hours in constants]
+        return [hours.answer() for hours in constants]
 
-    def _read_hour(self, several: list[tuple[Selector, str, Hours, set[str]]], from_ms: int, hour: int) -> None:
+    def _read_hour(self, several: list[tuple[Hours, set[str]]], from_ms: int, hour: int) -> None:
         """Reads an hour's unproven rows of metrics that tell of one kind of object: by one question, where few are concerned."""
         span = from_ms + hour * MS_PER_HOUR, from_ms + (hour + 1) * MS_PER_HOUR
-        label = several[0][0].shard_label
-        names = set().union(*(names for _, _, _, names in several))
-        if "" not in names and 0 < len(names) <= MOST_NAMES and len(several) > 1:
-            metrics = Selector("", (one_of("__name__", sorted(name for _, name, _, _ in several)),), shard_label=label)
-            answers = self._fetch(among(metrics, label, names), "", span)
-            for _, _, hours, _ in several:
+        label = several[0][0].selector.shard_label
+        every = set().union(*(names for _, names in several))
+        if "" not in every and 0 < len(every) <= MOST_NAMES and len(several) > 1:
+            metrics = Selector("", (one_of("__name__", sorted(hours.name for hours, _ in several)),), shard_label=label)
+            answers = self._fetch(among(metrics, label, every), "", span)
+            for hours, _ in several:
                 hours.read(answers, hour)
             return
-        for selector, name, hours, names in several:
-            hours.read(self._fetch(selector if "" in names else among(selector, label, names), name, span), hour)
+        for hours, names in several:
+            selector = hours.selector if "" in names else among(hours.selector, label, names)
+            hours.read(self._fetch(selector, hours.name, span), hour)
 
     def write(self, con: duckdb.DuckDBPyConnection, run_id: int, span: Span, batch: list[ReadAnswer]) -> LoadResult | None:
         """Loads one window up to the source's newest sample: what lies past it is not there yet, and is asked for again.
@@ -432,31 +432,30 @@ class PrometheusCollector(ServerCollector[list[ReadAnswer]]):
                 if intersect([silence[1:]], result.spans) and silence.to_ms - silence.from_ms > runs.SHORT_SILENCE_MS
             ]
             if result.windows or not result.failed_windows:
-                result.findings = self._findings(con, result)
+                result.findings = list(self._findings(con, result))
         if end == self._now_ms:
             result.findings += self._newest()
         result.findings += server_warnings(self._config, self._client)
 
-    def _findings(self, con: duckdb.DuckDBPyConnection, result: CollectResult) -> list[SourceFinding]:
-        nothing = not result.metrics and not result.dropped
-        if nothing and self.data_from_ms is not None and result.asked.end_ms <= self.data_from_ms:
-            return [self._before_retention(self.data_from_ms)]
-        findings = self._silence(con, result)
+    def _findings(self, con: duckdb.DuckDBPyConnection, result: CollectResult) -> Iterator[SourceFinding]:
+        began = self.data_from_ms
+        if not (result.metrics or result.dropped) and began is not None and result.asked.end_ms <= began:
+            yield self._before_retention(began)
+            return
+        silences = list(self._silence(con, result))
+        yield from silences
         runs.look(con, stored_needs(self._activity.device_metric, self._activity.mig_metric))
-        codes = {finding.code for finding in findings}
-        lacks = [lack for lack in runs.of_source(con, self.source, result.asked) if lack.code not in codes]
-        findings += [SourceFinding(*lack) for lack in lacks]
+        codes = {finding.code for finding in silences}
+        yield from (SourceFinding(*lack) for lack in runs.of_source(con, self.source, result.asked) if lack.code not in codes)
         if result.not_collected is not None and result.metrics and not result.failed_windows:
-            findings.append(self._before_retention(result.not_collected.end_ms))
-        return findings
+            yield self._before_retention(result.not_collected.end_ms)
 
     def _before_retention(self, data_from_ms: int) -> SourceFinding:
         lost = f"{self.source} has nothing before {iso(from_ms(data_from_ms))}; that time is lost"
-        return SourceFinding(
-            "warning", "before_retention", lost, "collect every day, before the server forgets: the README says how"
-        )
+        fix = "collect every day, before the server forgets: the README says how"
+        return SourceFinding("warning", "before_retention", lost, fix)
 
-    def _silence(self, con: duckdb.DuckDBPyConnection, result: CollectResult) -> list[SourceFinding]:
+    def _silence(self, con: duckdb.DuckDBPyConnection, result: CollectResult) -> Iterator[SourceFinding]:
         """Exporters that were silent in this run, and whether they are to be installed or this time alone is lost."""
         source, seen = self.source, set(result.metrics)
 
@@ -470,29 +469,24 @@ class PrometheusCollector(ServerCollector[list[ReadAnswer]]):
             except SourceError:  # a server that does not say has it not
                 return False
 
-        def at_other_times(*metrics: str) -> bool:
-            return any(map(ever, metrics)) or any(map(now, metrics))
+        def silent(code: str, message: str, at_other_times: str, lost: str, fix: str, *metrics: str) -> SourceFinding:
+            is_there = any(map(ever, metrics)) or any(map(now, metrics))
+            return SourceFinding("warning", code, message + at_other_times * is_there + lost, None if is_there else fix)
 
-        findings = []
         if not any(metric.startswith("kube_") for metric in seen):
-            is_there = at_other_times(*_ALWAYS_THERE)
-            silent = f"{source} holds no sample of {KSM} in this period"
-            silent += ", though at other times; that time is lost" if is_there else ""
-            findings.append(SourceFinding("warning", "no_kube_state_metrics", silent, None if is_there else KSM_FIX))
+            message = f"{source} holds no sample of {KSM} in this period"
+            times = ", though at other times; that time is lost"
+            yield silent("no_kube_state_metrics", message, times, "", KSM_FIX, *_ALWAYS_THERE)
         elif REQUESTS not in seen and ever(REQUESTS):
-            findings.append(SourceFinding("note", "no_gpu_requests", f"{source}: no pod asked for a GPU in this period"))
+            yield SourceFinding("note", "no_gpu_requests", f"{source}: no pod asked for a GPU in this period")
         device, mig = self._activity.device_metric, self._activity.mig_metric
-        spoiled = sorted({device, mig} & {dropped.metric for dropped in result.dropped})
         if seen & {device, mig}:
-            return findings
-        if spoiled:
-            findings.append(
-                SourceFinding("warning", "activity_invalid", f"{source}: {' and '.join(spoiled)} held no valid sample")
-            )
-            return findings
-        is_there = at_other_times(device, mig)
-        neither = f"{source} has neither {device} nor {mig}" + (" in this period, though at other times" if is_there else "")
-        return [*findings, SourceFinding("warning", "no_activity", f"{neither}: {ACTIVITY_LOST}", None if is_there else DCGM_FIX)]
+            return
+        if spoiled := sorted({device, mig} & {dropped.metric for dropped in result.dropped}):
+            yield SourceFinding("warning", "activity_invalid", f"{source}: {' and '.join(spoiled)} held no valid sample")
+            return
+        message, times = f"{source} has neither {device} nor {mig}", " in this period, though at other times"
+        yield silent("no_activity", message, times, f": {ACTIVITY_LOST}", DCGM_FIX, device, mig)
 
     def _newest(self) -> list[SourceFinding]:
         """A warning where the server's newest sample is old: it serves late, or this machine's clock is ahead."""
@@ -501,11 +495,9 @@ class PrometheusCollector(ServerCollector[list[ReadAnswer]]):
             return []
         age = (self._now_ms - newest_ms) / MS_PER_HOUR
         old = f"{age / 24:,.0f} days" if age >= 48 else f"{age:,.1f} h"
-        newest = (
-            f"{self.source}: its newest sample is {old} old ({iso(from_ms(newest_ms))}); what lies after it is asked for again"
-        )
+        newest = f"its newest sample is {old} old ({iso(from_ms(newest_ms))}); what lies after it is asked for again"
         fix = f"is {iso(self._now.replace(microsecond=0))} the right time? else see why it lags"
-        return [SourceFinding("warning", "newest_sample", newest, fix)]
+        return [SourceFinding("warning", "newest_sample", f"{self.source}: {newest}", fix)]
 
     def _newest_on_server(self) -> int | None:
         """About when a server that has nothing of late heard of nodes last; None where it does not in two years."""

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from gpucost.collect.prometheus.queries import Selector
     from gpucost.store.runs import Span
 
 # Of kube_node_info, what no scrape target says; and what says an object where labels are honored, else a target.
@@ -152,20 +153,29 @@ Life = tuple[int, str, str | None, int]  # target, object, its node (None: with 
 
 
 class Hours:
-    """One metric's series by hour, and when they have samples: at a target's scrapes, in an object's life, or as an answer says.
+    """The series of one metric, asked for as `name`, by hour, and when they have samples: at a target's scrapes, in an object's
+    life, or as an answer says.
 
     `total` is, by row, what its samples sum up to, `unit` what each of them adds to that, NaN where it is not known, and `value`
     what each of them says. Rows are (series, hour) pairs, those of `answer`.
     """
 
     def __init__(
-        self, scrapes: Scrapes, source: str, label: str, answer: ReadAnswer, unit: NDArray[np.float64], value: NDArray[np.float64]
+        self,
+        scrapes: Scrapes,
+        source: str,
+        selector: Selector,
+        name: str,
+        answer: ReadAnswer,
+        unit: NDArray[np.float64],
+        value: NDArray[np.float64],
     ) -> None:
         hours = _hours(answer, scrapes.span)
+        self.selector, self.name = selector, name
         self.series = list(answer.series)
         self.is_partial = answer.is_partial
         self._scrapes = scrapes
-        self._source, self._label, self._from_ms = source, label, scrapes.span[0]
+        self._source, self._label, self._from_ms = source, selector.shard_label, scrapes.span[0]
         self._number: dict[int, int] = {}
         self._hours = (scrapes.span[1] - scrapes.span[0]) // MS_PER_HOUR
         self._index, self._hour = answer.series_index.astype(np.int64), hours

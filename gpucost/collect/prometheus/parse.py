@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import json
 import re
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from gpucost.collect.prometheus.failures import TooMuch
+from gpucost.errors import SourceError
 from gpucost.store.metrics import Labels, ReadAnswer
 
 if TYPE_CHECKING:
@@ -123,6 +124,7 @@ _PIECE = 1 << 20
 # A series' labels take as much memory as so many samples.
 _SERIES_WEIGHT = 50
 _HEAD_LIMIT = 1 << 16
+# Labels of series that are kept for the next window.
 _CACHE_LIMIT = 300_000
 # One series, or a whole answer that is not laid out as Prometheus does it: json.loads takes some ten times as much memory.
 _TEXT_LIMIT = 32 << 20
@@ -135,32 +137,24 @@ _ANY_VALUE = re.compile(_VALUE.decode())
 _LATEST_SECOND = 1e12
 
 
+class TooMuch(SourceError):
+    """The server will not answer that much at once: ask for less."""
+
+
 class Garbled(Exception):
     """The body ends before the answer does, or is none. Asking again may bring a whole one."""
 
 
-class LabelCache:
-    """Labels by their JSON text: a series that comes back in the next window is not parsed again.
+@lru_cache(_CACHE_LIMIT)
+def labels_of(metric: str, text: bytes) -> Labels:
+    """The labels that `text` (a JSON object) says, which is not parsed again when a series comes back. Raises Garbled.
 
     `metric` is the name that the samples are stored under, whatever spelling the server uses; its own, where that is empty.
     """
-
-    def __init__(self) -> None:
-        self._known: dict[tuple[str, bytes], Labels] = {}
-
-    def labels(self, metric: str, text: bytes) -> Labels:
-        """The labels that `text` (a JSON object) says, `__name__` replaced by `metric`. Raises Garbled."""
-        known = self._known.get((metric, text))
-        if known is None:
-            document = whole_json(text)
-            if not isinstance(document, dict) or not all(isinstance(value, str) for value in document.values()):
-                raise Garbled("the answer holds labels that are none")
-            known = Labels(document)
-            known["__name__"] = metric or known.get("__name__", "")
-            if len(self._known) >= _CACHE_LIMIT:
-                self._known.clear()
-            self._known[metric, text] = known
-        return known
+    document = whole_json(text)
+    if not isinstance(document, dict) or not all(isinstance(value, str) for value in document.values()):
+        raise Garbled("the answer holds labels that are none")
+    return Labels(document | {"__name__": metric or document.get("__name__", "")})
 
 
 class MatrixReader:
@@ -170,9 +164,8 @@ class MatrixReader:
     and TooMuch where the answer takes more memory than `most_samples` do.
     """
 
-    def __init__(self, metric: str, cache: LabelCache, most_samples: int = 1 << 62) -> None:
+    def __init__(self, metric: str, most_samples: int = 1 << 62) -> None:
         self._metric = metric
-        self._cache = cache
         self._most_samples = most_samples
         self._samples = 0
         self._head: bytes | None = None  # what stands before the first series
@@ -254,7 +247,7 @@ class MatrixReader:
                 first, bodies = len(self._series), []
                 continue
             bodies.append(part[at + len(_VALUES) : 1 - len(_NEXT)])
-            self._series.append(self._cache.labels(self._metric, b"{" + part[:at]))
+            self._series.append(labels_of(self._metric, b"{" + part[:at]))
         self._flush(first, bodies)
 
     def _flush(self, first: int, bodies: list[bytes]) -> None:
@@ -279,7 +272,7 @@ class MatrixReader:
         pairs = item.get("values") or []
         if not isinstance(pairs, list) or not all(isinstance(pair, list) and len(pair) == 2 for pair in pairs):
             raise Garbled("the answer holds a sample that is none")
-        labels = self._cache.labels(self._metric, json.dumps(item["metric"]).encode())
+        labels = labels_of(self._metric, json.dumps(item["metric"]).encode())
         if not pairs:
             return
         index = np.full(len(pairs), len(self._series), dtype=np.int32)

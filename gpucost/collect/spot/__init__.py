@@ -7,8 +7,8 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from gpucost import catalog
-from gpucost.collect import aws as aws_login
 from gpucost.collect.base import NoCredentials
+from gpucost.collect.clouds import aws_login
 from gpucost.collect.spot import aws, azure, files
 from gpucost.collect.spot.base import AWS_REGIONS
 from gpucost.errors import GpucostError
@@ -78,7 +78,7 @@ def collect_spot(
     report = progress or (lambda _: None)
     if "aws" in providers:
         try:
-            session = aws_login.logged_in(config.aws)
+            session = aws_login(config.aws)
         except GpucostError as error:
             yield _failed("aws", error)
         else:

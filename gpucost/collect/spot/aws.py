@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from gpucost.collect import aws
+from gpucost.collect.clouds import aws_client, aws_in_words
 from gpucost.collect.spot.base import HISTORY, BadFact, price_of_row
 from gpucost.errors import SourceError
 from gpucost.periods import from_ms
@@ -28,8 +28,8 @@ def fetch(session: boto3.Session, settings: Aws, types: list[str], region: str, 
     Raises SourceError where AWS refuses, does not answer, or answers what cannot be used.
     """
     prices: list[SpotPrice] = []
-    with aws.in_words(source_of(region), _AGAIN, "ec2:DescribeSpotPriceHistory"):
-        paginator = aws.client(session, settings, "ec2", region).get_paginator("describe_spot_price_history")
+    with aws_in_words(source_of(region), _AGAIN, "ec2:DescribeSpotPriceHistory"):
+        paginator = aws_client(session, settings, "ec2", region).get_paginator("describe_spot_price_history")
         for first in range(0, len(types), _TYPES_AT_ONCE):
             pages = paginator.paginate(
                 StartTime=from_ms(span[0]),

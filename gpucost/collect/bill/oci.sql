@@ -1,8 +1,50 @@
--- reads: oci_read
+-- reads: raw (an OCI cost report in either form as text), the variable currency
 -- writes: mapped (view): charges
--- invariant: one charge per row; an hour of a machine stands once, on the rows of its GPUs, of its cores where it has none
+-- invariant: one charge per row; cost is what OCI bills, overage included; an hour of a machine stands once, on the rows of its GPUs, of its cores where it has none
 CREATE OR REPLACE TEMP VIEW mapped AS
-WITH parted AS (
+WITH typed AS (
+    SELECT coalesce(line_item_reference_no, oci_reference_number) AS line_item_id,
+           row_digest,
+           line_item_interval_usage_start IS NOT NULL AS is_classic,
+           TRY_CAST(coalesce(line_item_interval_usage_start, charge_period_start) AS TIMESTAMPTZ)::TIMESTAMP AS starts,
+           TRY_CAST(coalesce(line_item_interval_usage_end, charge_period_end) AS TIMESTAMPTZ)::TIMESTAMP AS ends,
+           strftime(CASE WHEN is_classic THEN starts ELSE TRY_CAST(billing_period_start AS TIMESTAMPTZ)::TIMESTAMP END, '%Y-%m') AS billing_period,
+           CASE WHEN is_classic THEN 'Usage' ELSE raw.charge_category END AS charge_category,
+           CASE WHEN raw.charge_class = 'Correction' OR lower(line_item_is_correction) = 'true'
+                     OR coalesce(line_item_backreference_no, oci_back_reference_number) IS NOT NULL THEN 'Correction' END AS charge_class,
+           CASE WHEN is_classic THEN 'Usage-Based' ELSE raw.charge_frequency END AS charge_frequency,
+           coalesce(product_description, charge_description) AS description,
+           TRY_CAST(coalesce(cost_my_cost, billed_cost) AS DECIMAL(38, 12)) AS cost,
+           -- Where the report amortizes nothing.
+           CASE WHEN effective_cost IS NULL THEN cost ELSE TRY_CAST(effective_cost AS DECIMAL(38, 12)) END AS effective,
+           TRY_CAST(raw.list_cost AS DECIMAL(38, 12)) AS list_cost,
+           coalesce(cost_currency_code, billing_currency, getvariable('currency')) AS currency,
+           coalesce(cost_subscription_id, line_item_tenant_id, raw.billing_account_id) AS billing_account_id,
+           coalesce(line_item_tenant_id, raw.sub_account_id) AS sub_account_id,
+           sub_account_name,
+           coalesce(product_compartment_name, oci_compartment_name) AS compartment,
+           coalesce(product_service, service_name) AS service,
+           service_category,
+           coalesce(product_region, raw.region) AS region,
+           coalesce(product_availability_domain, availability_zone) AS zone,
+           coalesce(product_resource_id, raw.resource_id) AS resource_id,
+           resource_name,
+           coalesce(cost_product_sku, raw.sku_id) AS sku_id,
+           coalesce(TRY_CAST(usage_billed_quantity AS DECIMAL(38, 12)), TRY_CAST(usage_quantity AS DECIMAL(38, 12)),
+                    TRY_CAST(pricing_quantity AS DECIMAL(38, 12))) AS quantity,
+           coalesce(cost_billing_unit_readable, usage_unit, pricing_unit) AS unit,
+           pricing_category,
+           commitment_discount_id, commitment_discount_category, commitment_discount_type, commitment_discount_name,
+           invoice_id,
+           TRY_CAST(raw.list_unit_price AS DECIMAL(38, 12)) AS list_unit_price,
+           TRY_CAST(cost_unit_price AS DECIMAL(38, 12)) AS contracted_unit_price,
+           sku_price_id,
+           coalesce(TRY_CAST(TRY_CAST(raw.tags AS JSON) AS MAP(VARCHAR, VARCHAR)), tag_columns) AS tags,
+           CASE WHEN is_classic THEN raw.label_digest ELSE hash(raw.tags) END AS label_digest,
+           source_file,
+           file_row_number
+    FROM raw
+), parted AS (
     SELECT *,
            lower(concat_ws(' ', service, description)) AS words,
            contains(resource_id, '.instance.') AS is_on_machine,
@@ -12,7 +54,7 @@ WITH parted AS (
                 WHEN regexp_matches(lower(concat_ws(' ', unit, description)), '\b[oe]cpus?\b') THEN 2
            END AS part,
            epoch(ends - starts) / 3600 AS span
-    FROM oci_read
+    FROM typed
 ), told AS (
     SELECT *,
            CASE WHEN charge_category = 'Tax' THEN 'tax'
