@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Sequence
-from datetime import timedelta
 from decimal import Decimal
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
@@ -78,10 +77,13 @@ class _Scenarios:
                 offers[offer.provider, offer.region].append(offer)
             return _Prices(load_facts(con), offers, market, typical_rate(con))
 
+    def _usage(self, question: WhatIfQuery, *, is_narrowed: bool = True) -> Usage:
+        return Usage(self._narrowed(question), self.config.currency, self.period_name, "", is_narrowed)
+
     def _narrowed(self, question: WhatIfQuery) -> Fleet:
         """The pods that the question is about, and their nodes; of a cluster alone all of its nodes."""
         if not question.workloads:
-            return self.fleet if question.cluster is None else self.fleet.in_clusters([question.cluster])
+            return self.fleet.only(lambda node: question.cluster in (None, node.cluster))
         meant: dict[int, Pod] = {}
         for place, (names, pods_of) in self._pods.items():
             if question.cluster in (None, place[0]) and question.namespace in (None, place[1]):
@@ -121,29 +123,26 @@ class _Scenarios:
             office=tuple(office.spans(self.period, self.config.tz)) if office else None,
         )
         idle = self._idle_hour if rules.idle_minutes else {}
-        options = schedule.ScheduleOptions(rules, self.config.currency, self.period_name, "", bool(question.workloads))
-        fleet = self._narrowed(question)
-        return schedule.answer(options, fleet, schedule.played(options, fleet, idle), idle)
+        usage = self._usage(question, is_narrowed=bool(question.workloads))
+        return schedule.answer(usage, rules, schedule.played(usage, rules, idle), idle)
 
     def spot(self, question: WhatIfQuery) -> Scenario[Answer]:
         from gpucost.whatif.spot import answer, simulate
 
         market, typical = self._prices.market, self._prices.typical
-        fleet = self._narrowed(question)
-        query = simulate.SimulationQuery(fleet, self.period_name, "", is_narrowed=True, market=market, typical=typical)
+        query = simulate.SimulationQuery(self._usage(question), market, typical)
         return answer.answer(simulate.SimulationOptions(), query)
 
     def reserve(self, commit: Commit, question: WhatIfQuery) -> Scenario[Answer]:
-        return commit(Usage(self._narrowed(question), self.period, self.period_name, "", is_narrowed=True))
+        return commit(self._usage(question))
 
     def share(self, question: WhatIfQuery) -> Scenario[Answer]:
         from gpucost.whatif import share
 
-        options = share.ShareOptions(share.Sizing(), self.config.currency, self.period_name, "")
-        fleet = self._narrowed(question)
+        usage = self._usage(question)
         # of the others it matters only whether anybody's memory was collected
-        known = self._with_memory | {pod.key: self._levels[pod.key] for pod in fleet.pods if pod.key in self._levels}
-        return share.answer(options, fleet, known, self._prices.facts)
+        known = self._with_memory | {pod.key: self._levels[pod.key] for pod in usage.fleet.pods if pod.key in self._levels}
+        return share.answer(usage, share.Sizing(), known, self._prices.facts)
 
     @cached_property
     def _with_memory(self) -> dict[PodKey, Level]:
@@ -153,14 +152,11 @@ class _Scenarios:
     def rightsize(self, question: WhatIfQuery) -> Scenario[Answer]:
         from gpucost.whatif import rightsize
 
-        facts, fleet = self._prices.facts, self._narrowed(question)
-        places = dict.fromkeys((node.provider, node.region) for node in fleet.nodes)
+        facts, usage = self._prices.facts, self._usage(question)
+        places = dict.fromkeys((node.provider, node.region) for node in usage.fleet.nodes)
         offers = [offer for place in places for offer in self._prices.offers.get(place, ())]
-        stale = (self.period.end - timedelta(days=self.config.prices.stale_after_days)).date().isoformat()
-        same = "--same-model" in dict(question.options)
-        options = rightsize.RightsizeOptions(self.config.currency, self.period_name, "", rightsize.Margins(), same, stale)
-        speeds = rightsize.catalog_speeds(facts)
-        return rightsize.answer(options, fleet, self._levels, facts, speeds, offers)
+        same, speeds = "--same-model" in dict(question.options), rightsize.catalog_speeds(facts)
+        return rightsize.answer(usage, rightsize.Margins(), self._levels, facts, speeds, offers, same_model=same)
 
 
 def _if_any(scenario: Scenario[Answer]) -> Scenario[Answer | None]:

@@ -233,7 +233,7 @@ class WhatIfContext(Call):
                 f"{len(unpriced):,} of {len(fleet.nodes):,} nodes ({', '.join(types)}) have no known price for a part of the"
                 " period, which counts as costing nothing: a price book or gpucost collect prices mends that"
             )
-        return Usage(fleet, period, self.period_name, str(scope), scope.is_narrowed)
+        return Usage(fleet, self.settings.currency, self.period_name, str(scope), scope.is_narrowed)
 
     def is_described(self, group: Any, *of_store: str, but: Collection[str] = (), of_period: bool = True) -> bool:
         """Whether options of the group, others than those of `but`, describe the fleet, so that no store is needed.

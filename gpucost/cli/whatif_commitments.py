@@ -19,7 +19,7 @@ from gpucost.whatif.buy import DescribedCloud, Own, Purchase
 from gpucost.whatif.curve import described_curve
 from gpucost.whatif.flags import GPUS_PER_NODE, PricePer, node_price
 from gpucost.whatif.fleet import Price
-from gpucost.whatif.reserve import Considered, DescribedUse, Existing, Family, Offers, ReservedUse, Terms, family_name
+from gpucost.whatif.reserve import ANYTHING, Considered, DescribedUse, Existing, Family, Offers, ReservedUse, Terms, family_name
 
 if TYPE_CHECKING:
     from gpucost.config.model import Config
@@ -77,7 +77,7 @@ def whatif_buy(
         model, period_name = inputs.gpu_model, usage.period_name
         if model is None:
             raise UsageError("--gpu-model is missing: which nodes of the store could be own ones", "or describe them: --nodes")
-        shape, cloud = run.evaluate(cloud_usage(usage.fleet, usage.period, model, gpus, is_narrowed=usage.is_narrowed))
+        shape, cloud = run.evaluate(cloud_usage(usage.fleet, run.period, model, gpus, is_narrowed=usage.is_narrowed))
         use = Assumption("usage", usage.scope_name, f"{model} nodes by hour", "store", period_name)
     assumptions = (use, *(Assumption(p.name, p.price_per_hour, "money per node-hour", p.basis) for p in costs.parts))
     result = answer(own, cloud, shape, currency=settings.currency, period=period_name, purchase=purchase, assumptions=assumptions)
@@ -141,7 +141,7 @@ class GivenOffers(NamedTuple):
 
 
 # without options of commitments: what is listed of all terms
-_ALL, _NONE = Considered(), GivenOffers({}, {}, PricePer.node)
+_NONE = GivenOffers({}, {}, PricePer.node)
 
 
 def _given_terms(option: str, texts: Sequence[str] | None, highest: int | None = None) -> dict[Terms, Decimal]:
@@ -231,22 +231,19 @@ class StoredCommitments:
 
 
 def stored_families(
-    known: StoredCommitments, usage: Usage, considered: Considered = _ALL, given: GivenOffers = _NONE
+    known: StoredCommitments, usage: Usage, considered: Considered = ANYTHING, given: GivenOffers = _NONE
 ) -> tuple[tuple[Family, ...], Existing, tuple[Assumption, ...]]:
     """What the store's usage asks of commitments: families with their offers, commitments there are, assumptions."""
     from gpucost.whatif.reserve import families_of
 
     existing = known.existing
     names, places = ({name.lower() for name in several} for several in (considered.instance_type, considered.region))
-    fleet = usage.fleet.with_nodes(
+    fleet = usage.fleet.only(
         lambda node: (
-            node
-            if (not names or (node.instance_type or "").lower() in names)
-            and (not places or (node.region or "").lower() in places)
-            else None
+            (not names or (node.instance_type or "").lower() in names) and (not places or (node.region or "").lower() in places)
         )
     )
-    families = families_of(fleet, usage.period, existing, known.offers_of, is_narrowed=usage.is_narrowed)
+    families = families_of(fleet, known.period, existing, known.offers_of, is_narrowed=usage.is_narrowed)
     if not families:
         seen = sorted({node.instance_type or "?" for node in usage.fleet.nodes if node.capacity_type != "spot"})
         raise GpucostError(
@@ -301,7 +298,7 @@ def whatif_reserve(described: DescribedUse, considered: Considered, *, run: What
         usage = run.usage()
         period_name = usage.period_name
         families, existing, assumptions = stored_families(
-            StoredCommitments(run.settings, run.store, usage.period), usage, considered, given
+            StoredCommitments(run.settings, run.store, run.period), usage, considered, given
         )
     result = answer(
         families, existing, currency=run.settings.currency, period=period_name, considered=considered, assumptions=assumptions

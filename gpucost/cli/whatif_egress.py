@@ -60,8 +60,8 @@ def whatif_egress(
         starts = Assumption("starts", per_day, "per day", "option: each node once a day" if described.nodes else "option")
     else:
         usage = run.usage()
-        downloads = starts_of(usage.fleet, usage.period, same_data.value)
-        hours, period_name = (usage.period.end_ms - usage.period.start_ms) / MS_PER_HOUR, usage.period_name
+        downloads = starts_of(usage.fleet, run.period, same_data.value)
+        hours, period_name = (run.period.end_ms - run.period.start_ms) / MS_PER_HOUR, usage.period_name
         if not downloads:
             raise GpucostError(
                 f"no pod of {usage.scope_name} started in {period_name}", "--starts-per-day or --nodes describe starts"

@@ -59,7 +59,7 @@ def whatif_plan(
     }
     if usages:
         usage = next(iter(usages.values()))
-        hours = (usage.period.end_ms - usage.period.start_ms) / MS_PER_HOUR
+        hours = (run.period.end_ms - run.period.start_ms) / MS_PER_HOUR
         fleets = {name: one.fleet for name, one in usages.items()}
         context = replace(context, fleets=fleets, period=usage.period_name, hours=hours, days=hours / 24)
     elif run.period_flags:

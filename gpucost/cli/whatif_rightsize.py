@@ -37,28 +37,24 @@ def whatif_rightsize(
 
     from gpucost.price import load_offers
     from gpucost.store.connection import scratch_store
-    from gpucost.whatif.answer import Assumption
     from gpucost.whatif.fleet import levels
     from gpucost.whatif.gpu_specs import load_facts
-    from gpucost.whatif.rightsize import RightsizeOptions, answer, catalog_speeds, described, list_offers, read_speeds
+    from gpucost.whatif.rightsize import answer, catalog_speeds, described, list_offers, read_speeds
 
     settings = run.settings
     with scratch_store() as con:
         facts = load_facts(con)
     measured_speeds = read_speeds(speeds, facts) if speeds is not None else catalog_speeds(facts)
     if run.is_described(work, *(["--same-model"] if same_model else [])):
-        options, fleet, measured, measured_speeds, offer = described(work, margins, measured_speeds, facts, settings.currency)
-        offers = [offer]
+        usage, measured, measured_speeds, offer = described(work, measured_speeds, facts, settings.currency)
+        offers, stale_before = [offer], ""
     else:
         usage = run.usage()
         with run.store.read() as con:
             facts = load_facts(con)
             load_offers(con, settings)
             offers = list_offers(con)
-        fleet, measured = usage.fleet, run.read(lambda con: levels(con, settings.activity, usage.period))
-        stale_before = (usage.period.end - timedelta(days=settings.prices.stale_after_days)).date().isoformat()
-        use = Assumption("usage, activity and today's prices", usage.period_name, "", "store")
-        options = RightsizeOptions(
-            settings.currency, usage.period_name, usage.scope_name, margins, same_model, stale_before, (use,)
-        )
-    run.finish(answer(options, fleet, measured, facts, measured_speeds, offers))
+        measured = run.read(lambda con: levels(con, settings.activity, run.period))
+        stale_before = (run.period.end - timedelta(days=settings.prices.stale_after_days)).date().isoformat()
+    result = answer(usage, margins, measured, facts, measured_speeds, offers, same_model=same_model, stale_before=stale_before)
+    run.finish(result)

@@ -39,28 +39,26 @@ def whatif_schedule(
     from dataclasses import replace
 
     from gpucost.whatif.fleet import idle_stretches
-    from gpucost.whatif.schedule import OfficeHours, ScheduleOptions, answer, described, played
+    from gpucost.whatif.schedule import OfficeHours, answer, described, played
 
     settings = run.settings
     office = OfficeHours.parse(office_hours, weekdays) if office_hours is not None else None
     if run.is_described(nodes, *flags_of(rules, but=("provision_minutes",))):
-        options, fleet, then = described(nodes, rules, office, settings.currency)
-        run.finish(answer(options, fleet, then, {}))
+        usage, then, even = described(nodes, rules, office, settings.currency)
+        run.finish(answer(usage, rules, then, {}, even))
         return
 
     # a cluster's nodes are whole, those too on which nothing ran: ask for all nodes and keep the cluster's
     of_clusters = bool(run.clusters) and not (run.teams or run.namespaces or run.workloads)
     usage = run.usage(replace(run.scope, clusters=()) if of_clusters else run.scope)
-    fleet, scope = usage.fleet, usage.scope_name
     if of_clusters:
         scope = ", ".join(sorted(set(run.clusters)))
-        fleet = fleet.in_clusters(run.clusters)
-        if not fleet.nodes:
-            raise GpucostError(f"nothing in {usage.period} was used in {scope}", "gpucost report --by cluster lists them")
+        usage = usage._replace(fleet=usage.fleet.only(lambda node: node.cluster in run.clusters), scope_name=scope)
+        if not usage.fleet.nodes:
+            raise GpucostError(f"nothing in {run.period} was used in {scope}", "gpucost report --by cluster lists them")
     if rules.shortest_idle_ms == 0 and office is None:
         rules = replace(rules, notebook_idle_minutes=_NOTEBOOK_IDLE_MINUTES)
-    rules = replace(rules, office=tuple(office.spans(usage.period, settings.tz)) if office else None)
+    rules = replace(rules, office=tuple(office.spans(run.period, settings.tz)) if office else None)
     at_least_ms = 0 if office else rules.shortest_idle_ms
-    idle = run.read(lambda con: idle_stretches(con, settings.activity, usage.period, at_least_ms))
-    options = ScheduleOptions(rules, settings.currency, usage.period_name, scope, usage.is_narrowed)
-    run.finish(answer(options, fleet, played(options, fleet, idle), idle))
+    idle = run.read(lambda con: idle_stretches(con, settings.activity, run.period, at_least_ms))
+    run.finish(answer(usage, rules, played(usage, rules, idle), idle))

@@ -32,10 +32,9 @@ def whatif_share(
       gpucost whatif share --team platform --across-teams
     """
     from gpucost.store.connection import scratch_store
-    from gpucost.whatif.answer import Assumption
     from gpucost.whatif.fleet import levels
     from gpucost.whatif.gpu_specs import load_facts
-    from gpucost.whatif.share import ShareOptions, answer, described
+    from gpucost.whatif.share import answer, described
 
     settings = run.settings
     if sizing.is_mig and "ways" in sizing.given:
@@ -43,13 +42,7 @@ def whatif_share(
     with scratch_store() as con:
         facts = load_facts(con)
     if run.is_described(pods, *(["--across-teams"] if across_teams else [])):
-        options, fleet, measured = described(sizing, pods, facts, settings.currency)
+        usage, measured = described(sizing, pods, facts, settings.currency)
     else:
-        usage = run.usage()
-        fleet, measured = usage.fleet, run.read(lambda con: levels(con, settings.activity, usage.period))
-        assumptions = (
-            Assumption("how busy a pod is", "95th percentile of its workload's busiest GPU", "", "store"),
-            Assumption("usage and prices", usage.period_name, "", "store"),
-        )
-        options = ShareOptions(sizing, settings.currency, usage.period_name, usage.scope_name, across_teams, assumptions)
-    run.finish(answer(options, fleet, measured, facts))
+        usage, measured = run.usage(), run.read(lambda con: levels(con, settings.activity, run.period))
+    run.finish(answer(usage, sizing, measured, facts, across_teams=across_teams))

@@ -96,7 +96,7 @@ def _usage(run: WhatIfContext) -> tuple[Usage, Market]:
     """Usage in the store, and what is known of its instance types."""
     usage = run.usage()
     types = {node.instance_type for node in usage.fleet.nodes if node.instance_type}
-    return usage, _market(run, types, run.settings.prices.stale_after_days, usage.period)
+    return usage, _market(run, types, run.settings.prices.stale_after_days, run.period)
 
 
 def _market(run: WhatIfContext, instance_types: Collection[str], stale_after_days: int, period: Period | None = None) -> Market:
@@ -171,7 +171,4 @@ def _from_store(run: WhatIfContext, rate: Rate | None, fleet: Described) -> Simu
     usage, market = _usage(run)
     with run.store.read() as con:
         typical = typical_rate(con)
-    return SimulationQuery(
-        usage.fleet, usage.period_name, usage.scope_name, usage.is_narrowed, market, typical, rate, fleet.spot_price,
-        fleet.price_per,
-    )  # fmt: skip
+    return SimulationQuery(usage, market, typical, rate, fleet.spot_price, fleet.price_per)

@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from gpucost.periods import Period, month_period
+from gpucost.records import record
 
 #: (number of the GPU on its node, MIG instance or None)
 Device = tuple[int, int | None]
@@ -34,7 +35,7 @@ class DemoPool(NamedTuple):
         return "nvidia_com_gpu" if instance is None else f"nvidia_com_mig_{dict(self.mig)[instance].replace('.', '_')}"
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class DemoNode:
     """A node that is up in [start, end); since `cordoned` nothing can be scheduled on it."""
 
@@ -47,7 +48,7 @@ class DemoNode:
     cordoned: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class DemoPod:
     """A pod that holds devices of a node in [start, end).
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from functools import partial
 
 import numpy as np
 import numpy.typing as npt
@@ -137,9 +138,9 @@ def _state(name: str, start: int, end: int, value: float = 1, /, **labels: str) 
 
 def _nodes(fleet: DemoFleet) -> Iterator[DemoSeries]:
     for node in fleet.nodes:
-        pool, name, span = node.pool, node.name, (node.start, node.end)
-        yield _state("node_info", *span, node=name, provider_id=node.machine, kubelet_version="v1.34.2")
-        yield _state("node_created", *span, node.start, node=name)
+        pool, span, state = node.pool, (node.start, node.end), partial(_state, node=node.name)
+        yield state("node_info", *span, provider_id=node.machine, kubelet_version="v1.34.2")
+        yield state("node_created", *span, node.start)
         labels = {
             "label_node_kubernetes_io_instance_type": pool.instance_type,
             "label_topology_kubernetes_io_region": pool.zone[:-1],
@@ -150,39 +151,39 @@ def _nodes(fleet: DemoFleet) -> Iterator[DemoSeries]:
             "label_nvidia_com_gpu_replicas": str(pool.replicas),
             **({"label_nvidia_com_mig_strategy": "mixed"} if pool.mig else {}),
         }
-        yield _state("node_labels", *span, node=name, **labels)
+        yield state("node_labels", *span, **labels)
         if node.cordoned is not None:
-            yield _state("node_spec_unschedulable", node.cordoned, node.end, node=name)
+            yield state("node_spec_unschedulable", node.cordoned, node.end)
         offered = {pool.resource(None): (pool.gpus - pool.cut_gpus) * pool.replicas}
         for instance, _ in pool.mig:
             resource = pool.resource(instance)
             offered[resource] = offered.get(resource, 0) + pool.cut_gpus
         for resource, units in offered.items():
             for what in ("capacity", "allocatable"):
-                yield _state(f"node_status_{what}", *span, units, node=name, resource=resource, unit="integer")
+                yield state(f"node_status_{what}", *span, units, resource=resource, unit="integer")
 
 
 def _pods(fleet: DemoFleet) -> Iterator[DemoSeries]:
     owners: dict[tuple[str, str, str], tuple[tuple[str, str], int, int]] = {}
     for pod in fleet.pods:
-        pod_labels = {"namespace": pod.namespace, "pod": pod.name, "uid": pod.uid}
+        state = partial(_state, namespace=pod.namespace, pod=pod.name, uid=pod.uid)
         span, queued, started = (pod.start, pod.gone), pod.start - pod.waits, pod.start + pod.pulls
         kind, name = pod.owner
         gpus = len(pod.devices)
         request = {"resource": pod.node.pool.resource(pod.devices[0][1]), "unit": "integer"}
-        yield _state("pod_info", *span, **pod_labels, node=pod.node.name, created_by_kind=kind)
-        yield _state("pod_owner", *span, **pod_labels, owner_kind=kind, owner_name=name, owner_is_controller="true")
+        yield state("pod_info", *span, node=pod.node.name, created_by_kind=kind)
+        yield state("pod_owner", *span, owner_kind=kind, owner_name=name, owner_is_controller="true")
         requests = "pod_container_resource_requests"
-        yield _state(requests, *span, gpus, **pod_labels, container="main", node=pod.node.name, **request)
-        yield _state("pod_status_scheduled_time", *span, pod.start, **pod_labels)
+        yield state(requests, *span, gpus, container="main", node=pod.node.name, **request)
+        yield state("pod_status_scheduled_time", *span, pod.start)
         if pod.waits:
-            yield _state(requests, queued, pod.start, gpus, **pod_labels, container="main", **request)
+            yield state(requests, queued, pod.start, gpus, container="main", **request)
         if pod.waits or pod.pulls:
-            yield _state("pod_status_phase", queued, started, **pod_labels, phase="Pending")
-        yield _state("pod_status_phase", started, pod.end, **pod_labels, phase="Running")
+            yield state("pod_status_phase", queued, started, phase="Pending")
+        yield state("pod_status_phase", started, pod.end, phase="Running")
         if pod.gone > pod.end:
-            yield _state("pod_status_phase", pod.end, pod.gone, **pod_labels, phase=pod.phase)
-            yield _state("pod_completion_time", pod.end, pod.gone, pod.end, **pod_labels)
+            yield state("pod_status_phase", pod.end, pod.gone, phase=pod.phase)
+            yield state("pod_completion_time", pod.end, pod.gone, pod.end)
         if pod.parent:
             key = (pod.namespace, kind, name)
             _, start, end = owners.get(key, (pod.parent, *span))

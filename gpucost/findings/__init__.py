@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from gpucost.engine import answer_rows, dicts
 from gpucost.periods import MS_PER_HOUR, Period, from_ms
+from gpucost.records import record
 from gpucost.render.view import Coverage
 from gpucost.report.waste import Waste
 from gpucost.shapes import Shape
@@ -72,7 +73,7 @@ Row = Mapping[str, Any]
 Claim = tuple[str, str, str, str]
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class WhatIfQuery:
     """A what-if over the store's usage. `workloads` are globs; `options` are those of the command, in its own words."""
 
@@ -102,7 +103,7 @@ class WhatIfResult(NamedTuple):
     saving: Decimal
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Finding(Shape):
     """`saving` is of the period, and what `command` shows; `saving_per_month` the same of 730 hours (a whole month: as it is).
 
@@ -142,7 +143,7 @@ class Candidate(NamedTuple):
     questions: tuple[WhatIfQuery, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Findings:
     """`findings` are the dearest first; `passed_over` counts those under the minimum."""
 
@@ -156,7 +157,7 @@ class Findings:
         return sum((found.saving_per_month for found in self.findings if not found.is_bound), Decimal(0))
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class FindingsAnswer(Shape):
     """What `gpucost findings` prints: sums of all findings, and the first of them."""
 
@@ -226,10 +227,8 @@ class _Candidates:
     def __init__(self, workloads: Sequence[Row], free: Sequence[Row], period: Period, tz: ZoneInfo) -> None:
         self.workloads, self.free, self.period, self.tz = workloads, free, period, tz
         self.many = len({row["cluster"] for row in (*workloads, *free)}) > 1
-        named: dict[tuple[str, str], list[str]] = defaultdict(list)
-        for row in workloads:
-            named[row["cluster"], row["namespace"]].append(row["workload"])
-        self.names = {place: Names(several) for place, several in named.items()}
+        places = _grouped(workloads, "cluster", "namespace")
+        self.names = {place: Names(row["workload"] for row in rows) for place, rows in places.items()}
 
     def all(self) -> Iterator[Candidate]:
         """All waste that may become a finding, kind by kind."""
@@ -310,11 +309,8 @@ class _Candidates:
             yield self._on_demand("on_demand_training", rows, ", ".join(families), words, self._question("spot", rows[0], scope))
 
     def _empty_nodes(self) -> Iterator[Candidate]:
-        by_cluster: dict[str, list[Row]] = defaultdict(list)
-        for row in self.free:
-            if row["bucket"] == "empty_node":
-                by_cluster[row["cluster"]].append(row)
-        for cluster, rows in by_cluster.items():
+        empty = [row for row in self.free if row["bucket"] == "empty_node"]
+        for (cluster,), rows in _grouped(empty, "cluster").items():
             # no workload is called `none`: only nodes are looked at
             options = (("--empty-minutes", "10"), ("--notebook", "none"))
             question = WhatIfQuery("schedule", cluster if self.many else None, options=options)
@@ -322,11 +318,8 @@ class _Candidates:
 
     def _steady(self) -> Iterator[Candidate]:
         """What serves on demand all the time, each namespace's together."""
-        steady: dict[tuple[str, str], list[Row]] = defaultdict(list)
-        for row in self._of_type("inference"):
-            if row["on_demand_cost"] > 0:
-                steady[row["cluster"], row["namespace"]].append(row)
-        for rows in steady.values():
+        on_demand = [row for row in self._of_type("inference") if row["on_demand_cost"] > 0]
+        for rows in _grouped(on_demand, "cluster", "namespace").values():
             names = tuple(sorted(row["workload"] for row in rows))
             question = self._question("reserve", rows[0], names)
             yield self._on_demand("steady_on_demand", rows, ", ".join(names), "serves around the clock", question)
@@ -348,12 +341,8 @@ class _Candidates:
                 yield self._of_free(bucket, [row], words)
 
     def _of_free(self, kind: str, rows: Sequence[Row], words: str, *questions: WhatIfQuery) -> Candidate:
-        gpu_ms, cost, nodes = (
-            sum(row["gpu_ms"] for row in rows),
-            _total(row["cost"] for row in rows),
-            sum(row["nodes"] for row in rows),
-        )
-        dearest = max(rows, key=lambda row: row["cost"])["dearest"]
+        hours, nodes = _hours(sum(row["gpu_ms"] for row in rows)), sum(row["nodes"] for row in rows)
+        cost, dearest = _total(row["cost"] for row in rows), max(rows, key=lambda row: row["cost"])["dearest"]
         names = (f"{row['gpu_model'] or 'GPUs'} {row['capacity_type'].replace('_', ' ')}" for row in rows)
         finding = _bound(
             kind,
@@ -361,11 +350,11 @@ class _Candidates:
             namespace=None,
             team=None,
             subject=", ".join(names),
-            evidence=f"{_hours(gpu_ms):,.1f} GPU-hours on {nodes} node{'s' if nodes > 1 else ''} {words}, most on {dearest}",
+            evidence=f"{hours:,.1f} GPU-hours on {nodes} node{'s' if nodes > 1 else ''} {words}, most on {dearest}",
             start=self.period.start,
             end=self.period.end,
-            gpu_hours=_hours(gpu_ms),
-            waste_gpu_hours=_hours(gpu_ms),
+            gpu_hours=hours,
+            waste_gpu_hours=hours,
             utilization=None,
             cost=cost,
             saving=cost,
@@ -419,6 +408,13 @@ class _Candidates:
 
 def _subject(family: str, rows: Sequence[Row]) -> str:
     return family if len(rows) > 1 else str(rows[0]["workload"])
+
+
+def _grouped(rows: Iterable[Row], *keys: str) -> dict[tuple[str, ...], list[Row]]:
+    groups: dict[tuple[str, ...], list[Row]] = defaultdict(list)
+    for row in rows:
+        groups[tuple(row[key] for key in keys)].append(row)
+    return groups
 
 
 def _wasted(rows: Sequence[Row], *buckets: str) -> Wasted:

@@ -3,26 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from decimal import Decimal
 from typing import Any
 
 from gpucost.periods import MS_PER_HOUR
+from gpucost.records import record
 from gpucost.whatif.flags import options_in
-from gpucost.whatif.fleet import Costs, Fleet
+from gpucost.whatif.fleet import Costs, Fleet, Price
 
 _LINES_SHOWN = 20
 Value = str | int | float | Decimal | None
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Position:
     """A state of affairs: what it costs over the period, the GPU-hours and node-hours paid, and `more` beside them."""
 
     cost: Decimal
     currency: str
-    gpu_hours: float
-    node_hours: float
+    gpu_hours: float = 0.0
+    node_hours: float = 0.0
     more: dict[str, Value] = field(default_factory=dict)
 
     @classmethod
@@ -46,7 +47,7 @@ class Position:
         )
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Assumption:
     """A number that the answer rests on: its unit, and where it comes from (an option, the catalog, a measurement) and when."""
 
@@ -55,6 +56,11 @@ class Assumption:
     unit: str
     source: str
     as_of: str | None = None
+
+
+def priced(name: str, price: Price, unit: str) -> Assumption:
+    """A price, and where it comes from."""
+    return Assumption(name, price.per_node_hour, unit, price.source, price.as_of)
 
 
 def assumed(name: str, value: Value, unit: str, given: object) -> Assumption:
@@ -73,7 +79,7 @@ def stated(options: Any, *names: str) -> list[Assumption]:
     ]
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Range:
     """Between which values a figure lies, and what that means: `5 % to 95 % of 10,000 simulated runs`."""
 
@@ -84,7 +90,7 @@ class Range:
     meaning: str
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Rows:
     """A table of an answer: named columns, plain values."""
 
@@ -94,16 +100,20 @@ class Rows:
     note: str | None = None
 
     @classmethod
+    def of(cls, title: str, columns: tuple[str, ...], lines: Sequence[tuple[Value, ...]], note: str = "") -> tuple[Rows, ...]:
+        """A table of these lines; none of no lines."""
+        return (cls(title, columns, tuple(lines), note or None),) if lines else ()
+
+    @classmethod
     def top(
         cls, title: str, columns: tuple[str, ...], lines: Sequence[tuple[Value, ...]], more: str, note: str = ""
     ) -> tuple[Rows, ...]:
         """The first 20 lines, and a note, also on how many `more` there are; no table of no lines."""
         hidden = len(lines) - _LINES_SHOWN
-        notes = [text for text in (note, more.format(hidden) if hidden > 0 else "") if text]
-        return (cls(title, columns, tuple(lines[:_LINES_SHOWN]), " ".join(notes) or None),) if lines else ()
+        return cls.of(title, columns, lines[:_LINES_SHOWN], f"{note} {more.format(hidden) if hidden > 0 else ''}".strip())
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Answer:
     """`figures` are further named numbers of JSON answers, units in their names; `findings` are sentences for people."""
 

@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from decimal import Decimal
 from typing import Annotated, NamedTuple
 
 from gpucost.periods import MS_PER_HOUR
+from gpucost.records import record
 from gpucost.whatif import flags
-from gpucost.whatif.answer import Answer, Assumption, Position, Rows, Value, stated
+from gpucost.whatif.answer import Answer, Assumption, Position, Rows, stated
 from gpucost.whatif.cost import CostBlock, charge, positions
-from gpucost.whatif.flags import HOURS_PER_MONTH, Option, PricePer
+from gpucost.whatif.flags import HOURS_PER_MONTH, Option, OptionGroup, PricePer
 from gpucost.whatif.fleet import Fleet, Pod, Scenario
 
-_COLUMNS = ("work", "where", "instance", "spot per node-hour", "as of", "cost", "% of primary", "worth it")
 _ROWS = 12
 _CENT = Decimal("0.01")
 _GUESS = "default: a guess"
@@ -24,7 +24,7 @@ _EGRESS_PRICES = {"same": Decimal("0.02"), "other": Decimal("0.09")}
 _EGRESS_SOURCE = "default: usual list prices, from general knowledge"
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class BurstPlace:
     """Somewhere that the work could run: its spot price per GPU-hour. `zone` and `region` are '' where there is none."""
 
@@ -41,7 +41,7 @@ class BurstPlace:
         return " ".join(word for word in (self.provider, self.zone or self.region) if word) or "elsewhere"
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class BurstWork:
     """Work of one GPU model in one place. `gpus` are those of a node, of which `starts` wait for their data and instance.
 
@@ -64,8 +64,8 @@ class BurstWork:
         return CostBlock(self.gpu_hours / self.gpus + self.starts * wait_minutes / 60, self.per_node(place), self.gpus)
 
 
-@dataclass(frozen=True, slots=True)
-class Moving:
+@record
+class Moving(OptionGroup):
     """What moving costs. Egress is of all work together; a start waits `wait_minutes` on a node that is paid already."""
 
     at_most_percent: Annotated[
@@ -87,7 +87,6 @@ class Moving:
         float,
         Option("Speed at which data moves. Default: 5.", above=True, says="data moves at", unit="Gbit/s", source=_GUESS),
     ] = 5.0
-    given: Collection[str] = ()
 
     def price_per_gb(self, work: BurstWork, place: BurstPlace) -> Decimal:
         if self.egress_price_per_gb is not None:
@@ -110,8 +109,8 @@ class Moving:
         return float(self.egress_gb) * 8 / self.transfer_gbit_per_second / 3600
 
 
-@dataclass(frozen=True, slots=True)
-class DescribedWork:
+@record
+class DescribedWork(OptionGroup):
     """Work that options describe, and where it could run."""
 
     spot_price: flags.SpotPrice | None = None
@@ -123,7 +122,6 @@ class DescribedWork:
     region: Annotated[str | None, Option("Primary region of that instance.", "NAME")] = None
     gpu_model: Annotated[str | None, Option("GPU that other places must have; else the instance's.", "NAME")] = None
     place: Annotated[tuple[str, ...], Option("Another place and its spot price, in --price-per; repeatable.", "NAME=MONEY")] = ()
-    given: Collection[str] = ()
 
 
 class _Elsewhere(NamedTuple):
@@ -136,7 +134,7 @@ class _Elsewhere(NamedTuple):
     is_worth_it: bool
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class _Case:
     """A work with its `gb` of the data: at its primary's spot price, as it is paid today, and elsewhere, cheapest first."""
 
@@ -167,8 +165,10 @@ def answer(
     A place's cost is the work at its spot price, paid waiting, data moved, and what delay is worth.
     """
     cases = yield from _cases(works, moving, currency)
-    records = [_record(case.work, one) for case in cases for one in case.elsewhere]
-    none = Position(Decimal(0), currency, 0.0, 0.0)
+    everywhere = [(case.work, one, one.place) for case in cases for one in case.elsewhere]
+    shown = [(case.work, one, one.place) for case in cases for one in case.elsewhere[:_ROWS]]
+    dearer = f" And {left} dearer places." if (left := len(everywhere) - len(shown)) else ""
+    none = Position(Decimal(0), currency)
     return Answer(
         kind="burst",
         title="Low-priority work in another region or cloud",
@@ -188,7 +188,22 @@ def answer(
                 }
                 for case in cases
             ],
-            "places": records,
+            "places": [
+                {
+                    "work": work.name,
+                    "provider": place.provider,
+                    "region": place.region,
+                    "zone": place.zone or None,
+                    "instance_type": place.instance_type or None,
+                    "spot_price_per_node_hour": work.per_node(place),
+                    "price_as_of": place.as_of,
+                    "source": place.source,
+                    "cost": one.position.cost,
+                    "percent_of_primary": one.percent,
+                    "is_worth_it": one.is_worth_it,
+                }
+                for work, one, place in everywhere
+            ],
         },
         assumptions=(
             *assumptions,
@@ -203,7 +218,16 @@ def answer(
         break_even=tuple(_break_even(case, moving) for case in cases),
         time=_time(cases, moving),
         findings=(*_findings(cases), *findings),
-        tables=(_table(cases, moving),) if records else (),
+        tables=Rows.of(
+            "places, cheapest first",
+            ("work", "where", "instance", "spot per node-hour", "as of", "cost", "% of primary", "worth it"),
+            [
+                (work.name, str(place), place.instance_type or "-", work.per_node(place), place.as_of or "-",
+                 round(one.position.cost, 2), round(one.percent, 1), "yes" if one.is_worth_it else "no")
+                for work, one, place in shown
+            ],
+            f"Worth it: at most {moving.at_most_percent:g} % of what the work costs at the primary's spot price.{dearer}",
+        ),
     )  # fmt: skip
 
 
@@ -235,35 +259,6 @@ def _cases(works: Sequence[BurstWork], moving: Moving, currency: str) -> Scenari
         today = primary if work.today is None else replace(primary, cost=work.today)
         cases.append(_Case(work, data[work.name], primary, today, limit, elsewhere))
     return cases
-
-
-def _record(work: BurstWork, one: _Elsewhere) -> dict[str, Value]:
-    place = one.place
-    return {
-        "work": work.name,
-        "provider": place.provider,
-        "region": place.region,
-        "zone": place.zone or None,
-        "instance_type": place.instance_type or None,
-        "spot_price_per_node_hour": work.per_node(place),
-        "price_as_of": place.as_of,
-        "source": place.source,
-        "cost": one.position.cost,
-        "percent_of_primary": one.percent,
-        "is_worth_it": one.is_worth_it,
-    }
-
-
-def _table(cases: Sequence[_Case], moving: Moving) -> Rows:
-    lines: list[tuple[Value, ...]] = []
-    for case in cases:
-        for one in case.elsewhere[:_ROWS]:
-            place, cost = one.place, one.position.cost
-            where = (case.work.name, str(place), place.instance_type or "-", case.work.per_node(place), place.as_of or "-")
-            lines.append((*where, round(cost, 2), round(one.percent, 1), "yes" if one.is_worth_it else "no"))
-    note = f"Worth it: at most {moving.at_most_percent:g} % of what the work costs at the primary's spot price."
-    left = sum(len(case.elsewhere) for case in cases) - len(lines)
-    return Rows("places, cheapest first", _COLUMNS, tuple(lines), note + (f" And {left} dearer places." if left else ""))
 
 
 def _break_even(case: _Case, moving: Moving) -> str:

@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from decimal import Decimal
 from typing import Annotated, NamedTuple
 
 from gpucost.errors import GpucostError
 from gpucost.periods import Period
-from gpucost.whatif.answer import Answer, Assumption, Position, Rows, Value, stated
-from gpucost.whatif.cost import CostBlock, kept, positions
+from gpucost.records import record
+from gpucost.whatif.answer import Answer, Assumption, Position, Rows, Value, priced, stated
+from gpucost.whatif.cost import CostBlock, base_and_rest, kept, positions
 from gpucost.whatif.curve import Curve, DescribedCurve, counted
-from gpucost.whatif.flags import HOURS_PER_MONTH, Option
+from gpucost.whatif.flags import HOURS_PER_MONTH, Option, OptionGroup
 from gpucost.whatif.fleet import Fleet, Node, Pod, Price, Scenario
 
 _ROWS = 9
-_COLUMNS = ("own nodes", "cost", "saving", "own utilization %", "in the cloud %", "break-even month")
 
 
 class Own(NamedTuple):
@@ -35,7 +35,7 @@ class Own(NamedTuple):
     source: str
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class DescribedCloud(DescribedCurve):
     """The cloud's nodes that options describe."""
 
@@ -43,15 +43,14 @@ class DescribedCloud(DescribedCurve):
     region: Annotated[str | None, Option("Where that list price holds.", "NAME")] = None
 
 
-@dataclass(frozen=True, slots=True)
-class Purchase:
+@record
+class Purchase(OptionGroup):
     """How many own nodes are bought, None: what costs least; and how long it takes until they run."""
 
     own_nodes: Annotated[int | None, Option("Buy so many; else what costs least.")] = None
     lead_months: Annotated[
         float, Option("Months from buying to running.", says="months from buying to running", unit="months")
     ] = 0.0
-    given: Collection[str] = ()
 
 
 class _Split(NamedTuple):
@@ -77,7 +76,7 @@ def cloud_usage(
     In own nodes of `own_gpus` GPUs. `is_narrowed`: by what the fleet's pods hold; else by whole nodes, used or not.
     Raises GpucostError where the fleet has no such GPU, or they cost nothing.
     """
-    same = fleet.with_nodes(lambda node: node if node.gpu_model == gpu_model else None)
+    same = fleet.only(lambda node: node.gpu_model == gpu_model)
     if not same.nodes:
         models = ", ".join(sorted({node.gpu_model for node in fleet.nodes if node.gpu_model}))
         fix = f"--gpu-model takes one of {models}" if models else "--nodes and --on-demand-price describe the cloud instead"
@@ -102,7 +101,7 @@ def answer(
     *,
     currency: str,
     period: str,
-    purchase: Purchase = Purchase(),
+    purchase: Purchase,
     assumptions: Sequence[Assumption] = (),
 ) -> Scenario[Answer]:
     """All in the cloud against own nodes for the base load and the cloud above it, over the period of the curve.
@@ -117,6 +116,13 @@ def answer(
     today, splits = yield from _splits(own, cloud, curve, levels, currency, lead_months)
     chosen = splits[nodes]
     when = chosen.break_even_month
+    findings = []
+    if not nodes:
+        findings.append("At no level of use that was seen does an own node cost less than the cloud.")
+    elif chosen.whole.cost > today.cost:
+        findings.append("Own nodes cost more than the cloud here.")
+    if nodes != best:
+        findings.append(f"{best} own nodes would cost least; {nodes} were asked for.")
     return Answer(
         kind="buy",
         title=f"Own nodes beside the cloud: {nodes} of {curve.peak:,.1f} at the peak",
@@ -138,7 +144,17 @@ def answer(
             "base_load_percent": round(chosen.used / curve.node_hours * 100, 6),
             "monthly_cash_saving": round(chosen.monthly_gain, 6),
         },
-        assumptions=(*assumptions, *_assumptions(own, cloud, curve, purchase)),
+        assumptions=(
+            *assumptions,
+            Assumption("own node, whole cost", own.price, "money per node-hour", own.source),
+            Assumption("own node, as it runs", own.running_price, "money per node-hour", own.source),
+            Assumption("own node, on the first day", own.capex, "money per node", own.source),
+            Assumption("life of an own node", own.years, "years", own.source),
+            priced("cloud", cloud, f"money per hour of {own.gpus:g} GPUs"),
+            Assumption("mean use", round(curve.mean, 3), "nodes", "the curve"),
+            *stated(purchase, "lead_months"),
+            Assumption("use and prices", "stay as they are", "over the nodes' life", "default"),
+        ),
         break_even=tuple(_break_even(own, share, nodes, when)),
         time=(
             f"Own nodes run {lead_months:g} months after they are bought; until then all is in the cloud."
@@ -147,11 +163,11 @@ def answer(
             f"No workload waits: what is over {nodes} own nodes, {max(0.0, curve.node_hours - chosen.used):,.1f} node-hours,"
             " the cloud takes as fast as it can.",
         ),
-        findings=tuple(_findings(best, chosen, today)),
+        findings=(*findings, "A commitment with the cloud may beat both: gpucost whatif reserve."),
         tables=(
             Rows(
                 "own nodes for the base, cloud for the peaks",
-                _COLUMNS,
+                ("own nodes", "cost", "saving", "own utilization %", "in the cloud %", "break-even month"),
                 tuple(_line(split, curve, today) for split in splits.values()),
             ),
             *([_cash(own, chosen, today, curve, lead_months)] if nodes else []),
@@ -165,9 +181,8 @@ def _splits(
     """All in the cloud, and each number of own nodes."""
     groups = {"cloud": [CostBlock(curve.node_hours, cloud.per_node_hour, own.gpus)]}
     for nodes in levels:
-        peaks = CostBlock(max(0.0, curve.node_hours - curve.used(nodes)), cloud.per_node_hour, own.gpus)
-        groups[f"{nodes} whole"] = [CostBlock(nodes * curve.hours, own.price, own.gpus), peaks]
-        groups[f"{nodes} running"] = [CostBlock(nodes * curve.hours, own.running_price, own.gpus), peaks]
+        for what, price in (("whole", own.price), ("running", own.running_price)):
+            groups[f"{nodes} {what}"] = base_and_rest(curve, nodes, price, cloud.per_node_hour, own.gpus)
     costs = yield from positions(currency, groups)
     splits = {}
     for nodes in levels:
@@ -207,19 +222,6 @@ def _cash(own: Own, split: _Split, cloud: Position, curve: Curve, lead: float) -
     return Rows("cumulative cash", columns, tuple(lines), "The last line has the residual value in it, where one is got back.")
 
 
-def _assumptions(own: Own, cloud: Price, curve: Curve, purchase: Purchase) -> list[Assumption]:
-    return [
-        Assumption("own node, whole cost", own.price, "money per node-hour", own.source),
-        Assumption("own node, as it runs", own.running_price, "money per node-hour", own.source),
-        Assumption("own node, on the first day", own.capex, "money per node", own.source),
-        Assumption("life of an own node", own.years, "years", own.source),
-        Assumption("cloud", cloud.per_node_hour, f"money per hour of {own.gpus:g} GPUs", cloud.source, cloud.as_of),
-        Assumption("mean use", round(curve.mean, 3), "nodes", "the curve"),
-        *stated(purchase, "lead_months"),
-        Assumption("use and prices", "stay as they are", "over the nodes' life", "default"),
-    ]
-
-
 def _break_even(own: Own, share: float, nodes: int, when: int | None) -> Iterator[str]:
     if share <= 1:
         yield f"An own node pays for itself from {share * 100:.1f} % of its hours in use on."
@@ -229,13 +231,3 @@ def _break_even(own: Own, share: float, nodes: int, when: int | None) -> Iterato
         yield f"Cumulative cash breaks even in month {when}."
     elif nodes:
         yield f"Cumulative cash does not break even in the {own.years:g} years that the nodes last."
-
-
-def _findings(best: int, chosen: _Split, cloud: Position) -> Iterator[str]:
-    if not chosen.nodes:
-        yield "At no level of use that was seen does an own node cost less than the cloud."
-    elif chosen.whole.cost > cloud.cost:
-        yield "Own nodes cost more than the cloud here."
-    if chosen.nodes != best:
-        yield f"{best} own nodes would cost least; {chosen.nodes} were asked for."
-    yield "A commitment with the cloud may beat both: gpucost whatif reserve."

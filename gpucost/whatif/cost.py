@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from gpucost import attribute as attribution
 from gpucost import inventory
 from gpucost.periods import MS_PER_HOUR
+from gpucost.records import record
 from gpucost.whatif.answer import Position
-from gpucost.whatif.fleet import Costs, Fleet, Node, Pod, Price, Scenario, uniform
+from gpucost.whatif.fleet import Costs, Fleet, Node, Pod, Price, Scenario, one_node
 
 if TYPE_CHECKING:
     from gpucost.config.model import Config
+    from gpucost.whatif.curve import Curve
 
 
 T = TypeVar("T")
@@ -41,18 +42,11 @@ def evaluate(costs_of: Callable[[Sequence[Fleet]], Sequence[Costs]], scenarios: 
 
 def costs_of(config: Config, fleets: Sequence[Fleet]) -> list[Costs]:
     """What each of the fleets costs, in order."""
-    costs: dict[int, Costs] = {}
-    for numbers in _at_one_time(fleets):
-        costs |= zip(numbers, _costs_together(config, [fleets[number] for number in numbers]), strict=True)
-    return [costs[number] for number in range(len(fleets))]
-
-
-def _at_one_time(fleets: Sequence[Fleet]) -> list[list[int]]:
-    """Fleets whose times meet, as positions: the stages walk through all days between the first and the last."""
     spans = [
         (min((node.from_ms for node in fleet.nodes), default=0), max((node.to_ms for node in fleet.nodes), default=0), number)
         for number, fleet in enumerate(fleets)
     ]
+    # together those whose times meet: the stages walk through all days between the first and the last
     groups: list[list[int]] = []
     until = 0
     for begin, end, number in sorted(spans):
@@ -60,7 +54,10 @@ def _at_one_time(fleets: Sequence[Fleet]) -> list[list[int]]:
             groups.append([])
         groups[-1].append(number)
         until = max(until, end)
-    return groups
+    costs: dict[int, Costs] = {}
+    for numbers in groups:
+        costs |= zip(numbers, _costs_together(config, [fleets[number] for number in numbers]), strict=True)
+    return [costs[number] for number in range(len(fleets))]
 
 
 def _costs_together(config: Config, fleets: Sequence[Fleet]) -> list[Costs]:
@@ -116,7 +113,7 @@ _KEPT = Decimal("1e-9")
 _LONGEST_HOURS = 730
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class CostBlock:
     """`node_hours` of nodes with `gpus` GPUs each, all of them in use or at least paid, at one price per node-hour."""
 
@@ -133,6 +130,12 @@ def kept(price: Decimal | float) -> Decimal:
 def charge(amount_per_part: Decimal, parts: float = 1) -> CostBlock:
     """Money that is no node's (data moved, say): `parts` hours of something without GPUs, at that much each."""
     return CostBlock(parts, amount_per_part, 0.0)
+
+
+def base_and_rest(curve: Curve, level: int, base: Decimal, rest: Decimal, gpus: float) -> list[CostBlock]:
+    """`level` nodes at the price `base` in all hours, and what of the curve they do not hold by the hour, at `rest`."""
+    above = max(0.0, curve.node_hours - curve.used(level))
+    return [CostBlock(level * curve.hours, base, gpus), CostBlock(above, rest, gpus)]
 
 
 def positions(currency: str, groups: Mapping[str, Iterable[CostBlock]]) -> Scenario[dict[str, Position]]:
@@ -155,4 +158,4 @@ def _fleet(name: str, block: CostBlock) -> Fleet:
     several = max(1, math.ceil(block.node_hours / _LONGEST_HOURS))
     price = Price(kept(block.price) * several, "option")
     gpus, hours = (block.gpus or 1.0) * several, block.node_hours / several
-    return uniform(name, nodes=1, gpus_per_node=gpus, hours=hours, price=price)
+    return one_node(name, gpus, hours, price)

@@ -4,21 +4,21 @@ from __future__ import annotations
 
 import csv
 import math
-from collections.abc import Collection, Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable
 from itertools import pairwise
 from pathlib import Path
 
 from gpucost.errors import DataError, UsageError
 from gpucost.periods import MS_PER_HOUR
+from gpucost.records import record
 from gpucost.whatif import flags
-from gpucost.whatif.flags import DAYS, HOURS_PER_MONTH, hours_needed
+from gpucost.whatif.flags import DAYS, HOURS_PER_MONTH, OptionGroup, hours_needed
 
 # A node whose use comes this close to the break-even pays as much either way.
 _TIE = 1e-9
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Curve:
     """`levels[i]` nodes in use on the mean over `lengths[i]` hours, in order of time; a level may be a fraction."""
 
@@ -145,8 +145,8 @@ def read_curve(path: Path) -> Curve:
     return Curve.hourly(levels)
 
 
-@dataclass(frozen=True, slots=True)
-class DescribedCurve:
+@record
+class DescribedCurve(OptionGroup):
     """Nodes on demand that options describe."""
 
     curve: flags.CurveFile | None = None
@@ -156,7 +156,6 @@ class DescribedCurve:
     days: flags.Days | None = None
     on_demand_price: flags.OnDemandPrice | None = None
     price_per: flags.Per = flags.PricePer.node
-    given: Collection[str] = ()
 
 
 def described_curve(use: DescribedCurve) -> tuple[Curve, str]:

@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping, Sequence
 from decimal import Decimal
 from typing import Annotated, NamedTuple
 
 from gpucost.errors import UsageError
 from gpucost.periods import Period
+from gpucost.records import record
 from gpucost.whatif import flags
 from gpucost.whatif.answer import Answer, Assumption, Position, Rows, Value, stated
 from gpucost.whatif.cost import CostBlock, charge, positions
-from gpucost.whatif.flags import DAYS, HOURS_PER_MONTH, Option
+from gpucost.whatif.flags import DAYS, HOURS_PER_MONTH, Option, OptionGroup
 from gpucost.whatif.fleet import Fleet, Scenario
 
-_COLUMNS = ("of the same data", "starts", "downloaded GB", "today", "with a cache", "saving", "cached")
 _GUESS = "default: a guess"
 _SECONDS = 3600
 _BITS = 8
@@ -33,8 +32,8 @@ class Downloads(NamedTuple):
     gpus: float = 0.0
 
 
-@dataclass(frozen=True, slots=True)
-class Transfer:
+@record
+class Transfer(OptionGroup):
     """What is moved, at what price and speed. Prices are per GB, storage per GB and month of 730 hours.
 
     `changes` is how often in the period the data changes, each time of which the cache downloads it once.
@@ -66,7 +65,6 @@ class Transfer:
         float,
         Option("Speed of reading the cache. Default: 10.", above=True, says="cache speed", unit="Gbit/s", source=_GUESS),
     ] = 10.0
-    given: Collection[str] = ()
 
     def seconds(self, *, cached: bool) -> float:
         """How long a pod waits for its data."""
@@ -74,14 +72,13 @@ class Transfer:
         return float(self.gb_per_start) * _BITS / speed
 
 
-@dataclass(frozen=True, slots=True)
-class DescribedStarts:
+@record
+class DescribedStarts(OptionGroup):
     """Starts that options describe, all of the same data."""
 
     starts_per_day: Annotated[float | None, Option("Pod starts per day, of all nodes together.", above=True)] = None
     nodes: flags.Nodes | None = None
     days: flags.Days = DAYS
-    given: Collection[str] = ()
 
     @property
     def per_day(self) -> float:
@@ -153,6 +150,19 @@ def answer(
             f"GPUs held while they wait: {waiting:,.1f} GPU-hours today, {waiting_cached:,.1f} with the cache."
             " They are paid, and not part of the saving."
         )
+    lines: list[tuple[Value, ...]] = []
+    for one in downloads:
+        now, kept = costs[one.name]
+        money = (round(now, 2), round(kept, 2), round(now - kept, 2))
+        gb = Decimal(repr(one.starts)) * per_start
+        lines.append((one.name, round(one.starts, 2), gb, *money, "yes" if one.name in cached else "no"))
+    findings = []
+    if left := len(downloads) - len(cached):
+        findings.append(f"For {left:,} of {len(downloads):,} sets of data a cache costs more: they stay as they are.")
+    if cached and transfer.cache_read_price_per_gb == 0:
+        findings.append(
+            "Reading the cache is counted as free, as within a zone; across zones clouds charge: --cache-read-price-per-gb."
+        )
     return Answer(
         kind="egress",
         title="A shared cache instead of a download at every pod start",
@@ -192,8 +202,13 @@ def answer(
             else f"The cache pays for itself where the same data is read more than {break_even:,.1f} times in the period.",
         ),
         time=tuple(time),
-        findings=tuple(_findings(transfer, len(downloads), len(cached))),
-        tables=_table(downloads, costs, transfer),
+        findings=tuple(findings),
+        tables=Rows.top(
+            "downloads",
+            ("of the same data", "starts", "downloaded GB", "today", "with a cache", "saving", "cached"),
+            lines,
+            "And {} with no more starts.",
+        ),
     )
 
 
@@ -210,21 +225,4 @@ def _state(
         seconds += one.starts * waits
         gpu_seconds += one.starts * one.gpus * waits
     more: dict[str, Value] = {"downloaded_gb": gb, "wait_hours": round(seconds / _SECONDS, 6)}
-    return Position(cost, currency, 0.0, 0.0, more), round(gpu_seconds / _SECONDS, 6)
-
-
-def _findings(transfer: Transfer, count: int, cached: int) -> Iterator[str]:
-    if cached < count:
-        yield f"For {count - cached:,} of {count:,} sets of data a cache costs more: they stay as they are."
-    if cached and transfer.cache_read_price_per_gb == 0:
-        yield "Reading the cache is counted as free, as within a zone; across zones clouds charge: --cache-read-price-per-gb."
-
-
-def _table(downloads: Sequence[Downloads], costs: Costs, transfer: Transfer) -> tuple[Rows, ...]:
-    lines: list[tuple[Value, ...]] = []
-    for one in downloads:
-        today, cache = costs[one.name]
-        gb = Decimal(repr(one.starts)) * transfer.gb_per_start
-        money = (round(today, 2), round(cache, 2), round(today - cache, 2))
-        lines.append((one.name, round(one.starts, 2), gb, *money, "yes" if cache < today else "no"))
-    return Rows.top("downloads", _COLUMNS, lines, "And {} with no more starts.")
+    return Position(cost, currency, more=more), round(gpu_seconds / _SECONDS, 6)

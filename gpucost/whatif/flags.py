@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from decimal import Decimal
 from enum import StrEnum
@@ -9,6 +10,7 @@ from pathlib import Path
 from typing import Annotated, Any, get_args, get_type_hints
 
 from gpucost.errors import UsageError
+from gpucost.records import record
 
 HOURS_PER_MONTH = 730
 HOURS_PER_YEAR = 8760
@@ -28,7 +30,7 @@ def node_price(price: Decimal, per: PricePer, gpus: float) -> Decimal:
     return price * Decimal(str(gpus)) if per is PricePer.gpu else price
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Option:
     """How a command line gives a field of a dataclass, and how an answer states it: `says` what it is, in `unit`.
 
@@ -47,6 +49,13 @@ class Option:
     says: str = ""
     unit: str = ""
     source: str = "default"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OptionGroup:
+    """Fields that are options of a command; `given` are the names of those that are no defaults."""
+
+    given: Collection[str] = ()
 
 
 def typed_option(hint: Any) -> tuple[Any, Option | None]:

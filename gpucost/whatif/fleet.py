@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, field, replace
 from decimal import Decimal
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from gpucost.periods import MS_PER_HOUR
+from gpucost.records import record
 from gpucost.store.usage import nothing_used, read_idle, read_levels, read_usage
 
 if TYPE_CHECKING:
@@ -17,9 +18,10 @@ if TYPE_CHECKING:
 
     from gpucost.config.model import Activity
     from gpucost.periods import Period
+    from gpucost.whatif.answer import Assumption
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Price:
     """A price of the whole node, in money per node-hour, and where it comes from; `from_ms` None is since ever."""
 
@@ -29,7 +31,7 @@ class Price:
     from_ms: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Node:
     """A node that is up (and paid) in [from_ms, to_ms), at the prices of `prices` in order of time."""
 
@@ -86,7 +88,7 @@ class Node:
         return bool(self.prices) and all(price.source != "none" for price in self.prices)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Pod:
     """What holds `gpus` of a node in [from_ms, to_ms)."""
 
@@ -125,16 +127,20 @@ class Pod:
         return self.length_ms * self.gpus
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Fleet:
     """Nodes, known by (cluster, name), and the pods on them. Names are unique; a pod's node is one of them."""
 
     nodes: tuple[Node, ...] = ()
     pods: tuple[Pod, ...] = ()
 
-    def with_nodes(self, edit: Callable[[Node], Node | None]) -> Fleet:
-        """The same fleet, each node as `edit` returns it; None takes the node away, and its pods with it."""
-        kept = {node.key: edited for node in self.nodes if (edited := edit(node)) is not None}
+    def with_nodes(self, edit: Callable[[Node], Node]) -> Fleet:
+        """The same fleet, each node as `edit` returns it."""
+        return replace(self, nodes=tuple(map(edit, self.nodes)))
+
+    def only(self, is_kept: Callable[[Node], bool]) -> Fleet:
+        """The nodes that are kept, and the pods on them."""
+        kept = {node.key: node for node in self.nodes if is_kept(node)}
         return Fleet(tuple(kept.values()), tuple(pod for pod in self.pods if pod.place in kept))
 
     @property
@@ -146,13 +152,6 @@ class Fleet:
         """All of its nodes, and the other pods."""
         gone = set(pods)
         return Fleet(self.nodes, tuple(pod for pod in self.pods if pod not in gone))
-
-    def in_clusters(self, clusters: Collection[str]) -> Fleet:
-        """The part of it in these clusters, their empty nodes too."""
-        return Fleet(
-            tuple(node for node in self.nodes if node.cluster in clusters),
-            tuple(pod for pod in self.pods if pod.cluster in clusters),
-        )
 
     def folded(self) -> Fleet:
         """Nodes that are alike in all but their names as one that costs their sum, and their pods as one: it costs the same.
@@ -181,7 +180,7 @@ class Fleet:
         return Fleet(self.nodes + other.nodes, self.pods + other.pods)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Costs:
     """What the stages say a fleet costs, in money; GPU time in GPU-hours, node time in node-hours.
 
@@ -202,27 +201,18 @@ T = TypeVar("T")
 Scenario = Generator[Sequence[Fleet], Sequence[Costs], T]
 
 
-def uniform(
-    name: str,
-    *,
-    nodes: int,
-    gpus_per_node: float,
-    hours: float,
-    price: Price,
-    capacity_type: str = "on_demand",
-    held_gpus_per_node: float | None = None,
-    gpu_model: str | None = None,
+def one_node(
+    name: str, gpus: float, hours: float, price: Price, capacity_type: str = "on_demand", gpu_model: str | None = None
 ) -> Fleet:
-    """`nodes` equal nodes, each up for `hours`, all of whose GPUs (or `held_gpus_per_node`) one workload called `name` holds.
+    """A node up for `hours`, all of whose GPUs one workload called `name` holds.
 
-    Hours are those of all nodes alike and begin at the epoch: what they cost does not depend on when they are.
+    Its hours begin at the epoch: what they cost does not depend on when they are.
     """
     end = round(hours * MS_PER_HOUR)
-    held = gpus_per_node if held_gpus_per_node is None else held_gpus_per_node
-    one = Node("", gpus_per_node, 0, end, (price,), capacity_type, gpu_model=gpu_model)
-    every = tuple(replace(one, name=f"{name}-{index}") for index in range(nodes)) if end > 0 else ()
-    pods = tuple(Pod(node.name, name, held, 0, end, team=name, uid=node.name) for node in every) if held > 0 else ()
-    return Fleet(every, pods)
+    if end <= 0:
+        return Fleet()
+    node = Node(f"{name}-0", gpus, 0, end, (price,), capacity_type, gpu_model=gpu_model)
+    return Fleet((node,), (Pod(node.name, name, gpus, 0, end, team=name, uid=node.name),))
 
 
 Span = tuple[int, int]
@@ -235,7 +225,7 @@ Idle = Mapping[PodKey, tuple[Span, ...]]
 NOTEBOOKS = ("*notebook*", "*jupyter*", "*workspace*")
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Level:
     """How busy a pod was: shares 0-1 of a GPU's activity, memory in MiB of one GPU (None: not collected).
 
@@ -292,7 +282,7 @@ def is_batch(pod: Pod) -> bool:
 Row = Mapping[str, Any]
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Scope:
     """Whose usage a question is about; nothing named is the whole fleet."""
 
@@ -311,16 +301,24 @@ class Scope:
 
 
 class Usage(NamedTuple):
-    """Usage from the store: the fleet, its period and that period's name, and whose it is.
+    """A fleet that a what-if is asked about, and how its period and whose it is are called: the store's, or one of options.
 
-    `is_narrowed`: only some pods were asked for, so that the rest of their nodes is others' cost (Position.of).
+    `is_narrowed`: only some pods were asked for, so that the rest of their nodes is others' cost (Position.of). Of options, each
+    node stands for `times` equal ones, and `assumptions` say what it rests on.
     """
 
     fleet: Fleet
-    period: Period
+    currency: str
     period_name: str
     scope_name: str
-    is_narrowed: bool
+    is_narrowed: bool = False
+    times: int = 1
+    assumptions: tuple[Assumption, ...] = ()
+
+    @property
+    def is_described(self) -> bool:
+        """Whether options describe it, so that what it lacks is given by options, too."""
+        return bool(self.assumptions)
 
 
 def read_fleet(con: DuckDBPyConnection, period: Period, scope: Scope) -> Fleet:

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import csv
-import re
 from collections import defaultdict
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, NamedTuple
 
 from gpucost import catalog
 from gpucost.errors import UsageError
-from gpucost.resources import pricing_dir
+from gpucost.records import record
 from gpucost.suggest import did_you_mean
 
 if TYPE_CHECKING:
@@ -39,7 +37,7 @@ class GpuModel(NamedTuple):
     as_of: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Facts:
     """Models by name, and names by spelling."""
 
@@ -48,8 +46,7 @@ class Facts:
 
     def model(self, spelling: str, option: str = "--gpu-model") -> GpuModel:
         """The model that `spelling` means. Raises UsageError, naming the nearest."""
-        plain = re.sub(r"[^a-z0-9]", "", spelling.lower())
-        name = self.aliases.get(re.sub(r"^(nvidia|tesla)+", "", plain), spelling)
+        name = self.aliases.get(catalog.spelled(spelling), spelling)
         if name in self.models:
             return self.models[name]
         by_lower = {known.lower(): known for known in self.models}
@@ -68,7 +65,8 @@ ORDER BY ALL"""
 def load_facts(con: DuckDBPyConnection) -> Facts:
     """The shipped facts; loads the catalog's temporary tables on `con`."""
     catalog.load_catalog(con)
-    dates = source_dates()
+    # the day as of which each source was read
+    dates = {row["source_id"]: row["as_of"] for row in catalog.facts("sources.csv")}
     profiles: dict[str, list[Profile]] = defaultdict(list)
     for model, *profile in con.execute(_PROFILES).fetchall():
         profiles[model].append(Profile(*profile))
@@ -77,9 +75,3 @@ def load_facts(con: DuckDBPyConnection) -> Facts:
         for name, memory, tflops, vendor, slices, source in con.execute(_MODELS).fetchall()
     }
     return Facts(models, dict(con.execute("SELECT alias, gpu_model FROM gpu_aliases").fetchall()))
-
-
-def source_dates() -> dict[str, str]:
-    """source_id -> the day as of which that source was read."""
-    with (pricing_dir() / "sources.csv").open(encoding="utf-8", newline="") as file:
-        return {row["source_id"]: row["as_of"] for row in csv.DictReader(file)}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import tomllib
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from decimal import Decimal
 from itertools import pairwise
 from pathlib import Path
@@ -16,6 +16,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationEr
 from gpucost.config.load import Key, line_numbers
 from gpucost.errors import DataError
 from gpucost.periods import MS_PER_HOUR
+from gpucost.records import record
 from gpucost.suggest import did_you_mean
 from gpucost.whatif.answer import Answer, Assumption, Position, Rows, Value
 from gpucost.whatif.flags import HOURS_PER_MONTH
@@ -222,9 +223,9 @@ def read_plan(path: Path) -> Plan:
         if name in names[:number]:
             raise _at(path, line_numbers(text), ("groups", number, "name"), f"there are two groups called {name!r}")
     for number, step in enumerate(plan.steps):
-        if unknown := [name for name in step.groups if name not in names]:
-            message = f"there is no group {unknown[0]!r}"
-            raise _at(path, line_numbers(text), ("steps", number, "groups"), message, _nearest(unknown[0], names))
+        if unknown := next((name for name in step.groups if name not in names), None):
+            message = f"there is no group {unknown!r}"
+            raise _at(path, line_numbers(text), ("steps", number, "groups"), message, _nearest(unknown, names))
     return plan.model_copy(update={"name": plan.name or path.stem})
 
 
@@ -271,7 +272,7 @@ def _nearest(name: str, known: Collection[str]) -> str:
     return did_you_mean(name, known, f"there are {', '.join(known)}", cutoff=0.5, shown=repr)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Context:
     """`fleets`: usage of the groups that are read from the store; `hours` and `days` of their period, None without any."""
 
@@ -293,13 +294,7 @@ def answer(plan: Plan, context: Context) -> Scenario[Answer]:
     totals = [sum(of_groups.values(), Decimal(0)) for of_groups in costs]
     savings = [before - after for before, after in pairwise(totals)]
     steps = list(zip(range(1, len(savings) + 1), plan.steps, savings, strict=True))
-    today, scenario = (
-        Position(totals[at], context.currency, _hours(stages[at], gpus=True), _hours(stages[at], gpus=False)) for at in (0, -1)
-    )
-    by_step = tuple(
-        (number, step.change, ", ".join(step.groups), round(totals[number], 6), round(saving, 6))
-        for number, step, saving in steps
-    )
+    today, scenario = (_position(totals[at], context.currency, stages[at]) for at in (0, -1))
     return Answer(
         kind="plan",
         title=plan.name,
@@ -315,13 +310,16 @@ def answer(plan: Plan, context: Context) -> Scenario[Answer]:
         assumptions=tuple(_assumptions(plan, context, hours, days)),
         break_even=(yield from _break_even(plan, start, days, savings, today.cost)),
         time=tuple(f"Step {number} ({', '.join(step.groups)}): {step.time}" for number, step, _ in steps),
-        findings=_findings(steps, twice),
+        findings=tuple(_findings(steps, twice)),
         tables=(
             _by_category(plan, costs[0], costs[-1]),
             Rows(
                 "Step by step",
                 ("step", "change", "groups", "cost_after", "saving"),
-                by_step,
+                tuple(
+                    (number, step.change, ", ".join(step.groups), round(totals[number], 6), round(saving, 6))
+                    for number, step, saving in steps
+                ),
                 "Each step is counted on what the steps before it left.",
             ),
         ),
@@ -334,23 +332,14 @@ def _today(plan: Plan, context: Context, hours: float, days: float) -> tuple[Sta
     A stored pod is on a node of its own at its share of the price of the node that it was on.
     """
     seen: set[tuple[tuple[str, str], str, int]] = set()
-    stage: dict[str, Nodes] = {}
-    pods = 0
-    for group in plan.groups:
-        if not group.is_stored:
-            stage[group.name] = group.described(hours, days)
-            continue
-        fleet = context.fleets[group.name]
-        own: list[Node] = []
+    stage: dict[str, Nodes] = {group.name: group.described(hours, days) for group in plan.groups}
+    for name in (group.name for group in plan.groups if group.is_stored):
+        fleet = context.fleets[name]
         nodes = fleet.by_name
-        for pod in fleet.pods:
-            key = (pod.key, pod.node, pod.from_ms)
-            if key not in seen:
-                own.append(nodes[pod.place].part(pod.gpus, pod, f"{group.name}/{len(own)}"))
-            seen.add(key)
-        stage[group.name] = own
-        pods += len(fleet.pods)
-    return stage, pods - len(seen)
+        new = {key: pod for pod in fleet.pods if (key := (pod.key, pod.node, pod.from_ms)) not in seen}
+        stage[name] = [nodes[pod.place].part(pod.gpus, pod, f"{name}/{number}") for number, pod in enumerate(new.values())]
+        seen |= new.keys()
+    return stage, sum(len(fleet.pods) for fleet in context.fleets.values()) - len(seen)
 
 
 def _stages(plan: Plan, start: Stage, steps: Sequence[Step], days: float) -> list[Stage]:
@@ -426,9 +415,12 @@ def _costs(stages: Sequence[Stage]) -> Scenario[list[dict[str, Decimal]]]:
     ]
 
 
-def _hours(stage: Stage, *, gpus: bool) -> float:
-    times = (node.length_ms * (node.gpus if gpus else 1) for own in stage.values() for node in own)
-    return round(sum(times) / MS_PER_HOUR, 9)
+def _position(cost: Decimal, currency: str, stage: Stage) -> Position:
+    nodes = [node for own in stage.values() for node in own]
+    gpu_hours, hours = (
+        sum(node.length_ms * (node.gpus if gpus else 1) for node in nodes) / MS_PER_HOUR for gpus in (True, False)
+    )
+    return Position(cost, currency, round(gpu_hours, 9), round(hours, 9))
 
 
 def _by_category(plan: Plan, before: Mapping[str, Decimal], after: Mapping[str, Decimal]) -> Rows:
@@ -455,20 +447,17 @@ def _break_even(plan: Plan, start: Stage, days: float, savings: Sequence[Decimal
     return (f"Without step {top + 1} ({step}) the rest of the plan saves {left:,.2f}.",)
 
 
-def _findings(steps: Sequence[tuple[int, Step, Decimal]], twice: int) -> tuple[str, ...]:
-    findings = [
-        f"Step {number} ({step}) costs {-saving:,.2f} more than it saves." for number, step, saving in steps if saving < 0
-    ]
+def _findings(steps: Sequence[tuple[int, Step, Decimal]], twice: int) -> Iterator[str]:
+    for number, step, saving in steps:
+        if saving < 0:
+            yield f"Step {number} ({step}) costs {-saving:,.2f} more than it saves."
     if twice:
-        findings.append(f"{twice} pods are named by several groups: each counts in the first of them alone.")
+        yield f"{twice} pods are named by several groups: each counts in the first of them alone."
     sharing = [step for _, step, _ in steps if isinstance(step, Share)]
     if any(step.utilization_percent is None for step in sharing):
-        findings.append("A step shares GPUs without utilization_percent: as many pods as ways says are taken to fit.")
+        yield "A step shares GPUs without utilization_percent: as many pods as ways says are taken to fit."
     if sharing:
-        findings.append(
-            "Sharing by time slicing keeps nothing apart, and memory is not looked at here: gpucost whatif share does."
-        )
-    return tuple(findings)
+        yield "Sharing by time slicing keeps nothing apart, and memory is not looked at here: gpucost whatif share does."
 
 
 def _assumptions(plan: Plan, context: Context, hours: float, days: float) -> Iterator[Assumption]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from decimal import Decimal
 from functools import partial, reduce
@@ -14,12 +14,14 @@ from typing import TYPE_CHECKING, Annotated
 from gpucost.errors import GpucostError, UsageError
 from gpucost.periods import MS_PER_HOUR, Period
 from gpucost.periods import from_ms as at
+from gpucost.records import record
 from gpucost.whatif import flags
-from gpucost.whatif.answer import Answer, Assumption, Position, Rows, Value
-from gpucost.whatif.cost import CostBlock, kept, positions
+from gpucost.whatif.answer import Answer, Assumption, Position, Rows, Value, priced
+from gpucost.whatif.cost import CostBlock, base_and_rest, kept, positions
 from gpucost.whatif.curve import Curve, DescribedCurve, counted
-from gpucost.whatif.flags import HOURS_PER_MONTH, HOURS_PER_YEAR, Option
+from gpucost.whatif.flags import HOURS_PER_MONTH, HOURS_PER_YEAR, Option, OptionGroup
 from gpucost.whatif.fleet import Fleet, Node, Price, Scenario
+from gpucost.whatif.spot.simulate import bisected
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
@@ -32,7 +34,7 @@ _LASTS = 62 * _DAY
 Key = tuple[str, str, str]
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Commitment:
     """One commitment in the period: instance-hours that it covered, and what of it was paid and not used."""
 
@@ -43,7 +45,7 @@ class Commitment:
     currency: str
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Existing:
     """Commitments of the bill. `is_bill_loaded` tells none from not known; `covered` holds instances covered, hour by hour.
 
@@ -168,15 +170,15 @@ def parse_terms(text: str, option: str) -> Terms:
     return terms
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class DescribedUse(DescribedCurve):
     """Nodes on demand that options describe."""
 
     gpus: flags.Gpus | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Considered:
+@record
+class Considered(OptionGroup):
     """Which nodes may be committed, on which terms, and at what prices, where they are given."""
 
     commitment_price: Annotated[
@@ -193,7 +195,6 @@ class Considered:
     region: Annotated[tuple[str, ...], Option("Only this region; of options, where prices hold.", "NAME")] = ()
     term_years: Annotated[tuple[int, ...], Option("Only 1 or 3 years. Default: both.", "YEARS", least=1, most=3)] = ()
     payment_option: Annotated[tuple[str, ...], Option("Only no_upfront, partial_upfront, all_upfront or monthly.", "NAME")] = ()
-    given: Collection[str] = ()
 
     def __post_init__(self) -> None:
         """Raises UsageError for terms that nobody sells."""
@@ -209,13 +210,14 @@ class Considered:
         )
 
 
+ANYTHING = Considered()
 _AZURE = re.compile(r"(?i)^(standard_[a-z]+)\d+")
 
 # What is paid by the hour and cannot be taken back. Nodes of unknown capacity type count as on demand.
 COMMITTABLE = ("on_demand", "unknown")
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class ReservedUse:
     """Instances of one type in use that no commitment covers yet, their price on demand, and what they could be committed at."""
 
@@ -231,7 +233,7 @@ class ReservedUse:
         return [CostBlock(self.curve.node_hours * usage, self.on_demand.per_node_hour, self.gpus)]
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Family:
     """Instance types of one family in one region."""
 
@@ -314,7 +316,7 @@ def _mean_price(nodes: Iterable[Node]) -> Price | None:
     return Price(kept(amount / time), ", ".join(sorted(sources)).replace("_", " "), max(days) or None)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Pool:
     """`level` nodes paid around the clock at `committed`, for the curve of `use`, whose rest is paid on demand.
 
@@ -341,12 +343,9 @@ class Pool:
 
     def blocks(self, usage: float) -> list[CostBlock]:
         """The committed nodes in all hours, and what they do not hold by the hour, where usage is `usage` of today's."""
-        curve = self.use.curve.scaled(usage)
-        rest = max(0.0, curve.node_hours - curve.used(self.level))
-        return [
-            CostBlock(self.level * curve.hours, self.price, self.use.gpus),
-            CostBlock(rest, self.use.on_demand.per_node_hour, self.use.gpus),
-        ]
+        return base_and_rest(
+            self.use.curve.scaled(usage), self.level, self.price, self.use.on_demand.per_node_hour, self.use.gpus
+        )
 
     def gain(self, usage: float) -> float:
         """What the committed nodes save over on demand where usage is `usage` of today's."""
@@ -367,7 +366,7 @@ class Pool:
         return hours if hours <= term else None
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Choice:
     """A family committed on some terms, at the level that costs least; `left_out` are types that these terms are not sold for."""
 
@@ -391,6 +390,11 @@ class Choice:
     @property
     def name(self) -> str:
         return f"{self.family}: {self.terms}"
+
+    @property
+    def levels(self) -> str:
+        """How many of what."""
+        return " and ".join(f"{pool.level} × {pool.use.instance_type}" for pool in self.pools if pool.level)
 
     @property
     def instances(self) -> int:
@@ -427,14 +431,11 @@ class Choice:
 
     def lasting_share(self) -> float:
         """The share of today's usage at which the commitments cost what on demand would."""
-        low, high = 0.0, 1.0
-        for _ in range(40):
-            middle = (low + high) / 2
-            low, high = (low, middle) if sum(pool.gain(middle) for pool in self.pools) > 0 else (middle, high)
-        return high
+        return bisected(0.0, 1.0, lambda usage: sum(pool.gain(usage) for pool in self.pools) <= 0)
 
 
 FALLS = (10, 25, 50)
+_HALF = Assumption("partial upfront", 50, "% of the term's price", "default")
 
 # columns of the table, and the keys of a record that they show; "": the terms
 _COLUMNS = {
@@ -452,16 +453,17 @@ def answer(
     *,
     currency: str,
     period: str,
-    considered: Considered = Considered(),
+    considered: Considered = ANYTHING,
     assumptions: Sequence[Assumption] = (),
 ) -> Scenario[Answer]:
     """What the best commitment of each family would have cost over the period, beside on demand.
 
     Raises GpucostError where nothing that is considered is on offer.
     """
+    uses = [use for family in families for use in family.uses]
     choices = [Choice.best(family, terms) for family in families for terms in family.terms if considered.allows(terms)]
     if not choices:
-        names = ", ".join(sorted({use.instance_type for family in families for use in family.uses}))
+        names = ", ".join(sorted({use.instance_type for use in uses}))
         raise GpucostError(
             f"no price of a commitment is known for {names or 'any node'}",
             "gpucost collect prices asks the clouds for them; or --commitment-price 1=PRICE, or --commitment-discount 1=PERCENT",
@@ -478,6 +480,8 @@ def answer(
     # What nothing is committed of costs in the scenario what it does today: the parts of one sum, to the last digit.
     scenario = [costs[chosen[str(family)].name if str(family) in chosen else str(family)] for family in families]
     committed_hours = round(sum(choice.committed_hours for choice in chosen.values()), 6)
+    unit = "money per node-hour"
+    note = "; ".join(f"{name}: {choice.terms}, {choice.levels}" for name, choice in chosen.items())
     return Answer(
         kind="reserve",
         title="Committing instead of paying on demand",
@@ -493,7 +497,16 @@ def answer(
             "existing_commitments_known": existing.is_bill_loaded,
             **({name: records_chosen[0][name] for name in _FIGURES} if len(chosen) == 1 else {}),
         },
-        assumptions=(*assumptions, *_sources(families, choices)),
+        assumptions=(
+            *assumptions,
+            *(priced(f"on demand, {use.instance_type}", use.on_demand, unit) for use in uses),
+            *(
+                priced(f"{pool.use.instance_type}, {choice.terms}", pool.committed, unit)
+                for choice in choices
+                for pool in choice.pools
+            ),
+            *([_HALF] if any(choice.terms.payment == "partial_upfront" for choice in choices) else []),
+        ),
         break_even=tuple(
             f"{name}: a committed instance pays for itself from {choice.break_even * 100:.1f} % of its hours in use on"
             f"; all of them together until usage falls by {(1 - choice.lasting_share()) * 100:.1f} %."
@@ -509,16 +522,24 @@ def answer(
             Rows(
                 "commitments",
                 tuple(_COLUMNS),
-                tuple(_line(choice, records[choice.name]) for choice in choices),
-                _best_note(chosen),
+                tuple(
+                    tuple(_short(records[choice.name][key]) if key else str(choice.terms) for key in _COLUMNS.values())
+                    for choice in choices
+                ),
+                f"The cheapest, which the scenario takes: {note}." if note else "On demand alone is the cheapest.",
             ),
-            *([_falls(regret)] if regret else []),
+            *Rows.of(
+                "if usage falls",
+                ("family", "usage falls %", "cost", "on demand cost", "still saves", "best cost", "regret"),
+                [tuple(map(_short, row.values())) for row in regret],
+                "Regret: what is paid over the best level for that usage.",
+            ),
         ),
     )
 
 
 def _total(parts: Sequence[Position], currency: str, **more: Value) -> Position:
-    whole = sum(parts, Position(Decimal(0), currency, 0.0, 0.0))
+    whole = sum(parts, Position(Decimal(0), currency))
     return Position(whole.cost, currency, round(whole.gpu_hours, 6), round(whole.node_hours, 6), more)
 
 
@@ -554,22 +575,10 @@ def _record(choice: Choice, today: Decimal, cost: Decimal) -> dict[str, Value]:
     }
 
 
-def _line(choice: Choice, record: dict[str, Value]) -> tuple[Value, ...]:
-    return tuple(_short(record[key]) if key else str(choice.terms) for key in _COLUMNS.values())
-
-
 def _short(value: Value) -> Value:
     if isinstance(value, Decimal):
         return round(value, 2)
     return "-" if value is None else round(value, 1) if isinstance(value, float) else value
-
-
-def _best_note(chosen: dict[str, Choice]) -> str:
-    notes = []
-    for name, choice in chosen.items():
-        levels = " and ".join(f"{pool.level} × {pool.use.instance_type}" for pool in choice.pools if pool.level)
-        notes.append(f"{name}: {choice.terms}, {levels}")
-    return f"The cheapest, which the scenario takes: {'; '.join(notes)}." if notes else "On demand alone is the cheapest."
 
 
 def _regret(chosen: Sequence[Choice], currency: str) -> Scenario[list[dict[str, Value]]]:
@@ -597,21 +606,6 @@ def _regret(chosen: Sequence[Choice], currency: str) -> Scenario[list[dict[str, 
             }
         )
     return rows
-
-
-def _falls(regret: Sequence[dict[str, Value]]) -> Rows:
-    lines = tuple(tuple(map(_short, row.values())) for row in regret)
-    columns = tuple(name.replace("_percent", " %").replace("_", " ") for name in regret[0])
-    return Rows("if usage falls", columns, lines, "Regret: what is paid over the best level for that usage.")
-
-
-def _sources(families: Sequence[Family], choices: Sequence[Choice]) -> Iterator[Assumption]:
-    prices = [(f"on demand, {use.instance_type}", use.on_demand) for family in families for use in family.uses]
-    prices += [(f"{pool.use.instance_type}, {choice.terms}", pool.committed) for choice in choices for pool in choice.pools]
-    for name, price in prices:
-        yield Assumption(name, price.per_node_hour, "money per node-hour", price.source, price.as_of)
-    if any(choice.terms.payment == "partial_upfront" for choice in choices):
-        yield Assumption("partial upfront", 50, "% of the term's price", "default")
 
 
 def _findings(

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import replace
 from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
 from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 from gpucost.errors import UsageError
 from gpucost.periods import MS_PER_HOUR, Period, local_days, to_ms
+from gpucost.records import record
 from gpucost.whatif import flags
 from gpucost.whatif.answer import Answer, Assumption, Position, Rows, assumed, stated
-from gpucost.whatif.flags import DAYS, GPUS_PER_NODE, HOURS_PER_MONTH, Option, PricePer, days_counted, node_price
-from gpucost.whatif.fleet import NOTEBOOKS, Fleet, Idle, Node, Pod, Price, Scenario, Span, is_batch, is_notebook, uniform
+from gpucost.whatif.flags import DAYS, GPUS_PER_NODE, HOURS_PER_MONTH, Option, OptionGroup, PricePer, days_counted, node_price
+from gpucost.whatif.fleet import NOTEBOOKS, Fleet, Idle, Node, Pod, Price, Scenario, Span, Usage, is_batch, is_notebook, one_node
 
 if TYPE_CHECKING:
     from zoneinfo import ZoneInfo
@@ -25,7 +26,7 @@ _HOURS = re.compile(r"(\d{1,2}):(\d\d)-(\d{1,2}):(\d\d)")
 HOURS_PER_WEEK = 168
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class OfficeHours:
     """Minutes of the local day [opens, closes), on `weekdays` (0 is Monday). Closing before opening runs into the next day."""
 
@@ -71,7 +72,7 @@ def _weekdays(text: str) -> frozenset[int]:
     chosen: set[int] = set()
     for part in text.lower().replace(" ", "").split(","):
         first, dash, last = part.partition("-")
-        if first not in _DAYS or (dash and last not in _DAYS):
+        if not {first, last if dash else first} <= set(_DAYS):
             raise UsageError(f"--weekdays {text!r} cannot be read", "write them as mon-fri or mon,wed,sat")
         begin = _DAYS.index(first)
         length = (_DAYS.index(last) - begin) % 7 + 1 if dash else 1
@@ -109,8 +110,8 @@ def total_hours(spans: Iterable[Span]) -> float:
 MS_PER_MINUTE = 60_000
 
 
-@dataclass(frozen=True, slots=True)
-class Rules:
+@record
+class Rules(OptionGroup):
     """Minutes throughout; None: that rule does not hold. `notebooks` are globs on workloads and namespaces.
 
     `idle_minutes` releases any pod, `notebook_idle_minutes` notebooks (whichever is shorter for them). `office` are the open
@@ -151,24 +152,22 @@ class Rules:
         float,
         Option("A released pod comes back in so long. Default: 2.", says="a released pod comes back in", unit="minutes"),
     ] = 2.0
-    given: Collection[str] = ()
 
     def patience_ms(self, pod: Pod) -> int | None:
         """How long the pod may be idle; None: as long as it likes."""
-        limits = (self.idle_minutes, self.notebook_idle_minutes if is_notebook(pod, self.notebooks) else None)
-        return _shortest_ms(limits)
+        return self._patience_ms(is_notebook(pod, self.notebooks))
 
     @property
     def shortest_idle_ms(self) -> int:
         """Idle stretches under this change nothing."""
-        return _shortest_ms((self.idle_minutes, self.notebook_idle_minutes)) or 0
+        return self._patience_ms(True) or 0
+
+    def _patience_ms(self, of_notebooks: bool) -> int | None:
+        limits = (self.idle_minutes, self.notebook_idle_minutes if of_notebooks else None)
+        return min((round(limit * MS_PER_MINUTE) for limit in limits if limit is not None), default=None)
 
 
-def _shortest_ms(minutes: Iterable[float | None]) -> int | None:
-    return min((round(limit * MS_PER_MINUTE) for limit in minutes if limit is not None), default=None)
-
-
-@dataclass(frozen=True, slots=True)
+@record
 class Piece:
     """A stretch in which a pod holds its GPUs; `returns` where it had them released before."""
 
@@ -243,9 +242,7 @@ def _lives(node: Node, kept: Iterable[Piece], rules: Rules, *, removable: bool) 
 
     def removed(empty_from_ms: int) -> int:
         """When the node goes that is empty from then on: never later than it really did, unless work moved past that."""
-        if not removable:
-            return max(node.to_ms, empty_from_ms)
-        return max(empty_from_ms, min(empty_from_ms + empty_ms, node.to_ms))
+        return max(empty_from_ms, min(empty_from_ms + empty_ms, node.to_ms) if removable else node.to_ms)
 
     def name(life: int) -> str:
         return node.name if life == 1 else f"{node.name}@{life}"
@@ -291,8 +288,8 @@ def _free_at(begin: int, gpus: float, running: Iterable[tuple[int, float]]) -> i
     return begin
 
 
-@dataclass(frozen=True, slots=True)
-class DescribedNodes:
+@record
+class DescribedNodes(OptionGroup):
     """Nodes that options describe, equal and always on, and when they are needed."""
 
     on_demand_price: flags.OnDemandPrice | None = None
@@ -303,52 +300,41 @@ class DescribedNodes:
     hours: flags.Hours | None = None
     active_hours_per_day: flags.ActiveHours | None = None
     days: flags.Days | None = None
-    given: Collection[str] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class ScheduleOptions:
-    """`is_narrowed`: only some of the nodes' pods are asked about, so that no node can be told to be empty.
+def played(usage: Usage, rules: Rules, idle: Idle) -> Replay:
+    """The fleet under the rules. Where only some pods are asked about, no node can be told to be empty."""
+    kept = [piece for pod in usage.fleet.pods for piece in pieces(pod, rules, idle.get(pod.key, ()))]
+    return replay(usage.fleet, kept, rules, remove_nodes=not usage.is_narrowed)
 
-    Of a described fleet, one node stands for `nodes` equal ones, and it saves while a node is needed for `break_even_hours`.
+
+def answer(usage: Usage, rules: Rules, then: Replay, idle: Idle, even: tuple[float, str] | None = None) -> Scenario[Answer]:
+    """What the schedule saves in the period, and whom it makes wait.
+
+    `even`: of a described fleet, for how many hours a node must be needed to save nothing, and that in words.
     """
-
-    rules: Rules
-    currency: str
-    period: str
-    scope: str
-    is_narrowed: bool = False
-    nodes: int = 1
-    break_even_hours: float | None = None
-    break_even: tuple[str, ...] = ()
-    assumptions: tuple[Assumption, ...] = ()
-
-
-def played(options: ScheduleOptions, fleet: Fleet, idle: Idle) -> Replay:
-    """The fleet under the rules."""
-    kept = [piece for pod in fleet.pods for piece in pieces(pod, options.rules, idle.get(pod.key, ()))]
-    return replay(fleet, kept, options.rules, remove_nodes=not options.is_narrowed)
-
-
-def answer(options: ScheduleOptions, fleet: Fleet, then: Replay, idle: Idle) -> Scenario[Answer]:
-    """What the schedule saves in the period, and whom it makes wait."""
-    is_described, times = bool(options.assumptions), options.nodes
+    fleet, is_described, times = usage.fleet, usage.is_described, usage.times
     costs = yield fleet, then.fleet
     today, scenario = (
-        Position.of(one, options.currency, of if options.is_narrowed else None) * times
+        Position.of(one, usage.currency, of if usage.is_narrowed else None) * times
         for of, one in zip((fleet, then.fleet), costs, strict=True)
     )
     saving, hours = today.cost - scenario.cost, [wait.hours for wait in then.waits]
     waited, longest = sum(hours) * times, max(hours, default=0.0) * 60
     per_hour = round(saving / Decimal(str(waited)), 6) if waited > 0 and saving > 0 else None
     released = (sum(pod.gpu_ms for pod in fleet.pods) - sum(piece.gpu_ms for piece in then.kept)) / MS_PER_HOUR
-    cut = _busy_hours_cut(fleet, options.rules, idle)
-    if saving <= 0:
+    cut = None  # work that would move, or not be done
+    if rules.office is not None:
+        outside = ((pod, subtract([(pod.from_ms, pod.to_ms)], rules.office)) for pod in fleet.pods if not is_batch(pod))
+        cut = sum((total_hours(subtract(spans, idle.get(pod.key, ()))) * pod.gpus for pod, spans in outside), 0.0)
+    if even:
+        break_even = even[1]
+    elif saving <= 0:
         break_even = "These rules save nothing here: nodes were not empty, and GPUs not idle, for long enough."
     elif per_hour is None:
         break_even = "Nobody would have waited: nothing but a change of usage breaks it."
     else:
-        break_even = f"It pays as long as an hour that somebody waits is worth less than {per_hour:,.2f} {options.currency}."
+        break_even = f"It pays as long as an hour that somebody waits is worth less than {per_hour:,.2f} {usage.currency}."
     delays = ["Nobody would have waited."]
     if hours:
         delays = [f"{len(hours) * times:,} waits of {waited:,.1f} hours in all, the longest {longest:,.1f} minutes."]
@@ -360,34 +346,35 @@ def answer(options: ScheduleOptions, fleet: Fleet, then: Replay, idle: Idle) -> 
         delays.append(f"{cut:,.1f} GPU-hours outside of office hours were busy or not measured: that work would have to move.")
     return Answer(
         kind="schedule",
-        title=f"A schedule for {options.scope}",
-        period=options.period,
+        title=f"A schedule for {usage.scope_name}",
+        period=usage.period_name,
         today=today,
         scenario=scenario,
         figures={
             "released_gpu_hours": round(released * times, 6),
-            "removed_node_hours": None if options.is_narrowed else round(today.node_hours - scenario.node_hours, 6),
+            "removed_node_hours": None if usage.is_narrowed else round(today.node_hours - scenario.node_hours, 6),
             "waits": len(hours) * times,
             "wait_hours": round(waited, 6),
             "longest_wait_minutes": round(longest, 6),
             "busy_gpu_hours_outside_office_hours": None if cut is None else round(cut, 6),
-            "break_even_hours": options.break_even_hours,
+            "break_even_hours": even[0] if even else None,
             "break_even_cost_per_wait_hour": per_hour,
         },
-        assumptions=options.assumptions or _assumptions(options),
-        break_even=options.break_even or (break_even,),
+        assumptions=usage.assumptions or _assumptions(usage, rules),
+        break_even=(break_even,),
         time=tuple(delays),
-        findings=_findings(options, fleet, then.kept, idle),
+        findings=tuple(_findings(usage, rules, then.kept, idle)),
         tables=() if is_described else _tables(fleet, then),
     )
 
 
 def described(
     nodes: DescribedNodes, rules: Rules, office: OfficeHours | None, currency: str
-) -> tuple[ScheduleOptions, Fleet, Replay]:
+) -> tuple[Usage, Replay, tuple[float, str]]:
     """One of the nodes that options describe, always on, and the same up when needed, at the spot price where one is given.
 
-    Raises UsageError where options do not say enough, or contradict.
+    And the hours from which on that saves nothing, as answer() takes them. Raises UsageError where options do not say enough,
+    or contradict.
     """
     if nodes.on_demand_price is None:
         raise UsageError("what a node costs now is not told", "--on-demand-price 32.77 tells it, per hour")
@@ -401,13 +388,14 @@ def described(
     # more days than a month has are all of them today
     longest = max(HOURS_PER_MONTH, 24 * days) if days > DAYS else HOURS_PER_MONTH
     always = longest if nodes.hours is None else nodes.hours
+    unit = f"per {nodes.price_per}-hour"
     assumptions = [
-        Assumption("on-demand price", nodes.on_demand_price, f"per {nodes.price_per}-hour", "option"),
+        Assumption("on-demand price", nodes.on_demand_price, unit, "option"),
         assumed("always on", always, "hours", nodes.hours),
         *stated(nodes, "nodes", "gpus"),
     ]
     if nodes.spot_price is not None:
-        assumptions.append(Assumption("spot price", nodes.spot_price, f"per {nodes.price_per}-hour", "option"))
+        assumptions.append(Assumption("spot price", nodes.spot_price, unit, "option"))
     if office is not None:
         active, starts = always * office.share_of_week, round(always / HOURS_PER_WEEK * len(office.weekdays))
         assumptions.append(Assumption("office hours", round(active, 4), f"of {always:g} hours", "option"))
@@ -427,83 +415,55 @@ def described(
     even = float(price / then) * always
     limit = f"{even:,.1f} of {always:,.1f} hours." if even < always else f"all of the {always:,.1f} hours"
     more = "" if even < always else ", and even then, as spot is cheaper." if even > always else "."
-    fleet = uniform("nodes", nodes=1, gpus_per_node=nodes.gpus, hours=always, price=Price(price, "option"))
-    scenario = uniform(
-        "nodes",
-        nodes=1,
-        gpus_per_node=nodes.gpus,
-        hours=min(active + starts * wait, always),
-        price=Price(then, "option"),
-        capacity_type="spot" if nodes.spot_price else "on_demand",
+    fleet = one_node("nodes", nodes.gpus, always, Price(price, "option"))
+    up, kind = min(active + starts * wait, always), "spot" if nodes.spot_price else "on_demand"
+    scenario = one_node("nodes", nodes.gpus, up, Price(then, "option"), capacity_type=kind)
+    pod, waits = fleet.pods[0], (Wait(fleet.pods[0], 0, wait),) * starts if wait else ()
+    title = f"{nodes.nodes:,} node(s) scaled to zero"
+    return (
+        Usage(fleet, currency, f"{always:g} hours", title, times=nodes.nodes, assumptions=tuple(assumptions)),
+        Replay(scenario, waits, (Piece(pod, 0, round(active * MS_PER_HOUR), False),)),
+        (round(min(even, always), 6), f"It saves as long as a node is needed less than {limit}{more}"),
     )
-    options = ScheduleOptions(
-        Rules(),
-        currency,
-        f"{always:g} hours",
-        f"{nodes.nodes:,} node(s) scaled to zero",
-        nodes=nodes.nodes,
-        break_even_hours=round(min(even, always), 6),
-        break_even=(f"It saves as long as a node is needed less than {limit}{more}",),
-        assumptions=tuple(assumptions),
-    )
-    pod = fleet.pods[0]
-    waits = (Wait(pod, 0, wait),) * starts if wait else ()
-    return options, fleet, Replay(scenario, waits, (Piece(pod, 0, round(active * MS_PER_HOUR), False),))
 
 
-def _busy_hours_cut(fleet: Fleet, rules: Rules, idle: Idle) -> float | None:
-    """GPU-hours outside of office hours in which pods were not idle: work that would move, or not be done."""
-    if rules.office is None:
-        return None
-    closed = 0.0
-    for pod in fleet.pods:
-        if not is_batch(pod):
-            outside = subtract([(pod.from_ms, pod.to_ms)], rules.office)
-            closed += total_hours(subtract(outside, idle.get(pod.key, ()))) * pod.gpus
-    return closed
-
-
-def _findings(options: ScheduleOptions, fleet: Fleet, kept: Sequence[Piece], idle: Idle) -> tuple[str, ...]:
-    findings = []
-    if options.is_narrowed:
-        findings.append(
+def _findings(usage: Usage, rules: Rules, kept: Sequence[Piece], idle: Idle) -> Iterator[str]:
+    fleet = usage.fleet
+    if usage.is_narrowed:
+        yield (
             "Counted are the GPUs of these pods alone, at their share of their nodes: money is saved once others use what is "
             "released, or the nodes go. Empty nodes are removed in the question about the whole fleet or a cluster."
         )
-    batch = {piece.pod.uid for piece in kept if piece.returns and is_batch(piece.pod)}
-    if batch:
-        findings.append(f"{len(batch)} batch pods would lose their GPUs while idle: they need checkpoints to go on from.")
-    judged = [pod for pod in fleet.pods if options.rules.patience_ms(pod) is not None]
+    if batch := {piece.pod.uid for piece in kept if piece.returns and is_batch(piece.pod)}:
+        yield f"{len(batch)} batch pods would lose their GPUs while idle: they need checkpoints to go on from."
+    judged = [pod for pod in fleet.pods if rules.patience_ms(pod) is not None]
     if judged and not any(pod.key in idle for pod in judged):
-        findings.append(
-            "None of these pods was measured idle for so long; GPUs that no exporter labels with their pod are never released."
-        )
+        yield "None of these pods was measured idle for so long; GPUs that no exporter labels with their pod are never released."
     reserved = sum(node.capacity_type in PAID_ANYWAY for node in fleet.nodes)
-    if reserved and not options.is_narrowed:
-        findings.append(f"{reserved} nodes in reservations or capacity blocks stay: they are paid whether they are up or not.")
-    return tuple(findings)
+    if reserved and not usage.is_narrowed:
+        yield f"{reserved} nodes in reservations or capacity blocks stay: they are paid whether they are up or not."
 
 
-def _assumptions(options: ScheduleOptions) -> tuple[Assumption, ...]:
-    rules, of_nodes = options.rules, () if options.is_narrowed else ("empty_minutes", "provision_minutes")
+def _assumptions(usage: Usage, rules: Rules) -> tuple[Assumption, ...]:
+    of_nodes = () if usage.is_narrowed else ("empty_minutes", "provision_minutes")
     lines = stated(rules, "idle_minutes", "notebook_idle_minutes", "restart_minutes", *of_nodes)
     if rules.office is not None:
         lines.append(Assumption("office hours in the period", round(total_hours(rules.office), 2), "hours", "option"))
     return (
         *lines,
         Assumption("notebooks", ", ".join(rules.notebooks), "globs", "option" if "notebooks" in rules.given else "default"),
-        Assumption("usage, idleness and prices", options.period, "", "store"),
+        Assumption("usage, idleness and prices", usage.period_name, "", "store"),
     )
 
 
 def _tables(fleet: Fleet, then: Replay) -> tuple[Rows, ...]:
     held: dict[str, float] = defaultdict(float)
     left: dict[str, float] = defaultdict(float)
+    waits: dict[str, list[float]] = defaultdict(list)
     for pod in fleet.pods:
         held[pod.workload] += pod.gpu_ms / MS_PER_HOUR
     for piece in then.kept:
         left[piece.pod.workload] += piece.gpu_ms / MS_PER_HOUR
-    waits: dict[str, list[float]] = defaultdict(list)
     for wait in then.waits:
         waits[wait.pod.workload].append(wait.hours * 60)
     lines = [

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from enum import StrEnum
@@ -11,10 +11,11 @@ from typing import Annotated, NamedTuple
 
 from gpucost.errors import GpucostError, UsageError
 from gpucost.periods import MS_PER_HOUR
+from gpucost.records import record
 from gpucost.whatif import flags
 from gpucost.whatif.answer import Answer, Assumption, Position, Rows, Value, stated
-from gpucost.whatif.flags import GPUS_PER_NODE, HOURS_PER_MONTH, Option, PricePer, node_price
-from gpucost.whatif.fleet import Fleet, Level, Levels, Node, Pod, Price, Scenario
+from gpucost.whatif.flags import GPUS_PER_NODE, HOURS_PER_MONTH, Option, OptionGroup, PricePer, node_price
+from gpucost.whatif.fleet import Fleet, Level, Levels, Node, Pod, Price, Scenario, Usage
 from gpucost.whatif.gpu_specs import Facts, GpuModel, Profile
 
 
@@ -29,7 +30,7 @@ class Method(StrEnum):
 _ROUNDING = 1e-9
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class PackedPod:
     """What one pod needs of a GPU in [from_ms, to_ms): a share of its activity 0-1 and MiB of its memory, margins included."""
 
@@ -130,8 +131,7 @@ def profile_for(model: GpuModel, activity: float, memory_mib: float) -> Profile 
 
 def _profiles(model: GpuModel, items: Sequence[PackedPod]) -> Counter[Profile]:
     """How many of which profiles the items need, but for those that need a whole GPU."""
-    profiles = (profile_for(model, item.activity, item.memory_mib) for item in items)
-    return Counter(profile for profile in profiles if profile is not None)
+    return Counter(profile for item in items if (profile := profile_for(model, item.activity, item.memory_mib)))
 
 
 def layouts(model: GpuModel) -> Fits:
@@ -175,8 +175,8 @@ TIME = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Sizing:
+@record
+class Sizing(OptionGroup):
     """Percentages: `margin` is added to what was measured, `headroom` of the GPU stays free. `ways`: pods on one GPU at most."""
 
     method: Annotated[Method, Option("How pods share a GPU.", is_shown=True, says="sharing")] = Method.time_slicing
@@ -196,7 +196,6 @@ class Sizing:
         float,
         Option("Of a GPU or slice, kept free. Default: 20.", most=90, says="kept free", unit="percent of a GPU or slice"),
     ] = 20.0
-    given: Collection[str] = ()
 
     @property
     def is_mig(self) -> bool:
@@ -238,8 +237,8 @@ class Sizing:
         return profile.compute_slices / model.mig_slices if profile else 1.0
 
 
-@dataclass(frozen=True, slots=True)
-class DescribedPods:
+@record
+class DescribedPods(OptionGroup):
     """Pods that options describe, all equally busy, on GPUs of one price."""
 
     pods: Annotated[int | None, Option("Pods, all alike.", least=1, most=100_000, says="pods", unit="pods")] = None
@@ -255,23 +254,6 @@ class DescribedPods:
     price_per: flags.Per = PricePer.node
     gpus: flags.Gpus = GPUS_PER_NODE
     hours: flags.Hours = HOURS_PER_MONTH
-    given: Collection[str] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class ShareOptions:
-    """`across_teams`: pods of several teams may meet on one GPU. `assumptions` are those that the fleet rests on.
-
-    `is_described`: the fleet was made of options, so that what it lacks is told by options, too.
-    """
-
-    sizing: Sizing
-    currency: str
-    period: str
-    scope: str
-    across_teams: bool = False
-    assumptions: tuple[Assumption, ...] = ()
-    is_described: bool = False
 
 
 class _Pool(NamedTuple):
@@ -289,34 +271,32 @@ class _Pool(NamedTuple):
     pods: dict[str, Pod]
 
 
-def answer(options: ShareOptions, fleet: Fleet, levels: Levels, facts: Facts) -> Scenario[Answer]:
+def answer(usage: Usage, sizing: Sizing, levels: Levels, facts: Facts, *, across_teams: bool = False) -> Scenario[Answer]:
     """Pods of one whole GPU each, as busy as their workload's busiest, packed in the order in which they came.
 
-    Raises GpucostError where no pod was measured.
+    `across_teams`: pods of several teams may meet on one GPU. Raises GpucostError where no pod was measured.
     """
-    sizing, is_described = options.sizing, options.is_described
-    measured = {pod for pod in fleet.pods if pod.key in levels}
-    if not measured:
+    fleet, currency, is_described = usage.fleet, usage.currency, usage.is_described
+    if not any(pod.key in levels for pod in fleet.pods):
         raise GpucostError(
-            f"no GPU of {options.scope} was measured in {options.period}",
+            f"no GPU of {usage.scope_name} was measured in {usage.period_name}",
             "gpucost doctor says whether dcgm-exporter labels GPUs with their pods",
         )
-    candidates = [pod for pod in fleet.pods if pod in measured and _has_one_gpu(pod)]
+    single = [pod for pod in fleet.pods if abs(pod.gpus - 1) < 1e-6]
+    candidates = [pod for pod in single if pod.key in levels]
     nodes = fleet.by_name
     has_memory = any(level.high_memory_mib is not None for level in levels.values())
-    busiest = _busiest(fleet, levels)
     # where others' memory is known, what a pod fills may not be taken for nothing
-    known = {key: level for key, level in busiest.items() if level.high_memory_mib is not None or not has_memory}
-    pools = _pools(options, candidates, known, nodes, facts)
+    busiest = {
+        owner: level for owner, level in _busiest(fleet, levels).items() if level.high_memory_mib is not None or not has_memory
+    }
+    pools = _pools(sizing, candidates, busiest, nodes, facts, across_teams=across_teams)
     moved = [pod for pool in pools for pod in pool.pods.values()]
     rest = fleet.without(moved)
     shared = sum((_shared_fleet(pool, sizing, nodes) for pool in pools), Fleet())
     fleets = (fleet, rest, shared)
     # described pods are many and alike
     today_costs, rest_costs, shared_costs = yield [one.folded() for one in fleets] if is_described else fleets
-    today, scenario = Position.of(today_costs, options.currency, fleet), Position.of(rest_costs, options.currency, rest)
-    if shared.nodes:
-        scenario = scenario + Position.of(shared_costs, options.currency)
     gpus = [gpu for pool in pools for gpu in pool.gpus]
     held, _ = peak((pod.from_ms, pod.to_ms) for pod in moved or candidates)
     needed = peak((gpu.from_ms, gpu.to_ms) for gpu in gpus)[0] if moved else held
@@ -337,21 +317,17 @@ def answer(options: ShareOptions, fleet: Fleet, levels: Levels, facts: Facts) ->
         findings.append("Counted are freed GPUs at their share of their nodes: money is saved once nodes go, or others use them.")
     if is_described and not all(node.is_priced for node in fleet.nodes):
         findings.append("No price was given: --on-demand-price 3 --price-per gpu turns GPUs into money.")
-    others = [pod for pod in fleet.pods if not _has_one_gpu(pod)]
-    if others:
-        several = sum(pod.gpus > 1 for pod in others)
-        findings.append(
-            f"Left as they are: {several} pods with several GPUs, {len(others) - several} pods that share one already."
-        )
-    unmeasured = len(fleet.pods) - len(others) - len(candidates)
-    if unmeasured:
+    if others := len(fleet.pods) - len(single):
+        several = sum(pod.gpus > 1 for pod in fleet.pods) - sum(pod.gpus > 1 for pod in single)
+        findings.append(f"Left as they are: {several} pods with several GPUs, {others - several} pods that share one already.")
+    if unmeasured := len(single) - len(candidates):
         findings.append(f"{unmeasured} pods with one GPU were not measured and keep it.")
     return Answer(
         kind="share",
-        title=f"Shared GPUs for {options.scope}",
-        period=options.period,
-        today=today,
-        scenario=scenario,
+        title=f"Shared GPUs for {usage.scope_name}",
+        period=usage.period_name,
+        today=Position.of(today_costs, currency, fleet),
+        scenario=Position.of(rest_costs, currency, rest) + Position.of(shared_costs, currency),
         figures={
             "gpus_today": held,
             "gpus_needed": needed,
@@ -364,7 +340,7 @@ def answer(options: ShareOptions, fleet: Fleet, levels: Levels, facts: Facts) ->
         },
         assumptions=(
             *stated(sizing, "method", "margin_percent", "headroom_percent", *(() if sizing.is_mig else ("ways",))),
-            *options.assumptions,
+            *(usage.assumptions or _of_store(usage)),
             *(
                 Assumption(f"memory of {model.name}", model.memory_mib, "MiB", "catalog", model.as_of)
                 for model in models.values()
@@ -381,7 +357,12 @@ def answer(options: ShareOptions, fleet: Fleet, levels: Levels, facts: Facts) ->
     )
 
 
-def described(sizing: Sizing, pods: DescribedPods, facts: Facts, currency: str) -> tuple[ShareOptions, Fleet, Levels]:
+def _of_store(usage: Usage) -> Iterator[Assumption]:
+    yield Assumption("how busy a pod is", "95th percentile of its workload's busiest GPU", "", "store")
+    yield Assumption("usage and prices", usage.period_name, "", "store")
+
+
+def described(sizing: Sizing, pods: DescribedPods, facts: Facts, currency: str) -> tuple[Usage, Levels]:
     """The fleet that options describe, one pod per GPU, all equally busy.
 
     How GPUs lie on nodes does not matter to what they cost: all are on one. Raises UsageError where options do not say enough,
@@ -417,56 +398,49 @@ def described(sizing: Sizing, pods: DescribedPods, facts: Facts, currency: str) 
     fleet = Fleet((node,), tuple(replace(pod, uid=str(number // pods.gpus_per_pod)) for number in range(count)))
     busy = pods.utilization_percent / 100
     level = Level(1, 1, 0, busy, busy, filled)
-    options = ShareOptions(
-        sizing, currency, f"{pods.hours:g} hours", f"{pods.pods} pods", assumptions=tuple(assumptions), is_described=True
-    )
-    return options, fleet, {pod.key: level for pod in fleet.pods}
+    usage = Usage(fleet, currency, f"{pods.hours:g} hours", f"{pods.pods} pods", assumptions=tuple(assumptions))
+    return usage, {pod.key: level for pod in fleet.pods}
 
 
-def _has_one_gpu(pod: Pod) -> bool:
-    return abs(pod.gpus - 1) < 1e-6
-
-
-Busiest = Mapping[tuple[str, str, str], Level]
+Busiest = dict[tuple[str, str, str], Level]
 
 
 def _busiest(fleet: Fleet, levels: Levels) -> Busiest:
     """Each workload's level: of its pods the highest percentiles."""
-    busiest: dict[tuple[str, str, str], Level] = {}
+    busiest: Busiest = {}
     for pod in fleet.pods:
-        level = levels.get(pod.key)
-        if level is None:
-            continue
-        key = pod.owner
-        other = busiest.get(key, level)
-        memories = [m for m in (level.high_memory_mib, other.high_memory_mib) if m is not None]
-        busiest[key] = replace(level, high=max(level.high, other.high), high_memory_mib=max(memories, default=None))
+        if level := levels.get(pod.key):
+            other = busiest.get(pod.owner, level)
+            memories = [m for m in (level.high_memory_mib, other.high_memory_mib) if m is not None]
+            busiest[pod.owner] = replace(level, high=max(level.high, other.high), high_memory_mib=max(memories, default=None))
     return busiest
 
 
 def _pools(
-    options: ShareOptions, candidates: Iterable[Pod], busiest: Busiest, nodes: Mapping[tuple[str, str], Node], facts: Facts
+    sizing: Sizing,
+    candidates: Iterable[Pod],
+    busiest: Busiest,
+    nodes: Mapping[tuple[str, str], Node],
+    facts: Facts,
+    *,
+    across_teams: bool,
 ) -> list[_Pool]:
     """The candidates that share GPUs, packed, of each place alone."""
     by_place: dict[tuple[str, str, str, str], list[Pod]] = defaultdict(list)
     for pod in candidates:
         node = nodes[pod.place]
-        team = "" if options.across_teams else pod.team
-        by_place[pod.cluster, node.gpu_model or "", node.capacity_type, team].append(pod)
+        by_place[pod.cluster, node.gpu_model or "", node.capacity_type, "" if across_teams else pod.team].append(pod)
     pools = []
     for place, pods in sorted(by_place.items()):
         model = facts.models.get(place[1])
-        fits = options.sizing.fits(model)
-        items, packed = [], {}
-        for number, pod in enumerate(pods):
-            level = busiest.get(pod.owner)
-            item = options.sizing.item(str(number), pod, level) if level else None
-            # a pod that leaves no room for another like it keeps its GPU
-            if item and fits([item, item]):
-                items.append(item)
-                packed[item.key] = pod
-        if items:
-            pools.append(_Pool(*place, model, pack(items, fits), packed))
+        fits = sizing.fits(model)
+        levels = ((pod, busiest.get(pod.owner)) for pod in pods)
+        needs = [(pod, sizing.item(str(number), pod, level)) for number, (pod, level) in enumerate(levels) if level]
+        # a pod that leaves no room for another like it keeps its GPU
+        packed = {item.key: (pod, item) for pod, item in needs if fits([item, item])}
+        if packed:
+            gpus = pack((item for _, item in packed.values()), fits)
+            pools.append(_Pool(*place, model, gpus, {key: pod for key, (pod, _) in packed.items()}))
     return pools
 
 
@@ -479,12 +453,8 @@ def _shared_fleet(pool: _Pool, sizing: Sizing, nodes: Mapping[tuple[str, str], N
         name = f"shared/{pool.model}/{pool.capacity_type}/{pool.team}/{number}"
         # the first price is since ever: a shared GPU may be older than the node whose price it takes
         prices = tuple(
-            replace(
-                price,
-                per_node_hour=round(price.per_node_hour / round(node.gpus), 12),
-                from_ms=price.from_ms if step else None,
-            )
-            for step, price in enumerate(node.prices)
+            replace(each, per_node_hour=round(each.per_node_hour / round(node.gpus), 12), from_ms=each.from_ms if step else None)
+            for step, each in enumerate(node.prices)
         )
         shared.append(replace(node, name=name, gpus=1.0, from_ms=gpu.from_ms, to_ms=gpu.to_ms, prices=prices))
         pods += [replace(pool.pods[item.key], node=name, gpus=sizing.part(item, pool.known)) for item in gpu.items]
@@ -507,11 +477,9 @@ def _tables(pools: Sequence[_Pool], sizing: Sizing) -> tuple[Rows, ...]:
                 round(sum(item.memory_mib for item in items), 1) or None,
                 ", ".join(sorted({pool.pods[item.key].workload for item in items})),
             ] += 1
-    if not pools:
-        return ()
     columns = ("pool", "gpu_model", "capacity_type", "pods", "gpus_today", "gpus_needed")
     return (
-        Rows("GPUs at the busiest moment", columns, tuple(summary)),
+        *Rows.of("GPUs at the busiest moment", columns, summary),
         *Rows.top(
             "A packing that fits, at that moment",
             ("pool", "gpus", "layout", "busy_percent_with_margin", "memory_mib_with_margin", "workloads"),

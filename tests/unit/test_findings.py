@@ -151,7 +151,7 @@ def test_commitments_are_asked_as_the_command_asks(demo: Config, run: Run) -> No
     question = WhatIfQuery("reserve", namespace="inference", workloads=("Deployment/chat-api",))
     fleet = _used(demo, Scope(namespaces=("inference",), workloads=question.workloads))
     known = StoredCommitments(demo, Store(demo.store), MONTH)
-    scenario = waste._commit(known, Usage(fleet, MONTH, "", "", is_narrowed=True))
+    scenario = waste._commit(known, Usage(fleet, "USD", "", "", is_narrowed=True))
     (result,) = evaluate(partial(costs_of, demo), [scenario])
     assert result.saving > 0
     answer = _answer(run, question.words(("--month", "2026-02")))

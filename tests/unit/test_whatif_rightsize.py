@@ -19,7 +19,7 @@ from gpucost.store.connection import scratch_store
 from gpucost.store.usage import read_idle, read_levels
 from gpucost.whatif import rightsize
 from gpucost.whatif.answer import Answer
-from gpucost.whatif.fleet import Fleet, Level, Levels, Node, Pod, Price, is_batch, is_notebook
+from gpucost.whatif.fleet import Fleet, Level, Levels, Node, Pod, Price, Usage, is_batch, is_notebook
 from gpucost.whatif.gpu_specs import Facts, load_facts
 from gpucost.whatif.rightsize import (
     Load,
@@ -149,8 +149,8 @@ def test_the_fleets_own_prices_win() -> None:
 
 
 def sized(facts: Facts, pods: tuple[Pod, ...], levels: Levels, *offers: Offer, same_model: bool = False) -> Answer:
-    options = rightsize.RightsizeOptions("USD", "test", "all", Margins(), same_model)
-    return answered(rightsize.answer(options, Fleet((NODE,), pods), levels, facts, catalog_speeds(facts), offers))
+    usage, speeds = Usage(Fleet((NODE,), pods), "USD", "test", "all"), catalog_speeds(facts)
+    return answered(rightsize.answer(usage, Margins(), levels, facts, speeds, offers, same_model=same_model))
 
 
 def test_gpus_never_used_are_given_back(facts: Facts) -> None:

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from gpucost.errors import UsageError
 from gpucost.periods import MS_PER_HOUR, Period
 from gpucost.whatif import schedule
-from gpucost.whatif.fleet import Fleet, Node, Pod, Price
+from gpucost.whatif.fleet import Fleet, Node, Pod, Price, Usage
 from gpucost.whatif.schedule import OfficeHours, Piece, Replay, Rules, intersect, pieces, replay, subtract
 from tests.unit.whatif_costs import answered, ask
 
@@ -123,9 +123,9 @@ def test_work_that_moved_waits_for_gpus() -> None:
 
 def test_narrowed_to_some_pods_nodes_stay_and_others_cost_is_left_out() -> None:
     fleet = Fleet((NODE,), (pod("a", 0, 50, gpus=2, workload="StatefulSet/jupyter-eve"),))
-    options = schedule.ScheduleOptions(Rules(notebook_idle_minutes=60), "USD", "test", "eve", is_narrowed=True)
+    usage, rules = Usage(fleet, "USD", "test", "eve", is_narrowed=True), Rules(notebook_idle_minutes=60)
     idle = {("default", "a"): ((10 * H, 40 * H),)}
-    answer = answered(schedule.answer(options, fleet, schedule.played(options, fleet, idle), idle))
+    answer = answered(schedule.answer(usage, rules, schedule.played(usage, rules, idle), idle))
     assert answer.today.cost == Decimal(50 * 10) * 2 / 8
     assert answer.scenario.cost == Decimal(50 - 29) * 10 * 2 / 8
     assert answer.figures["waits"] == 1

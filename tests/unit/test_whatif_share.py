@@ -14,7 +14,7 @@ from gpucost.errors import GpucostError
 from gpucost.periods import MS_PER_HOUR
 from gpucost.whatif import share
 from gpucost.whatif.answer import Answer
-from gpucost.whatif.fleet import Costs, Fleet, Level, Levels, Node, Pod, Price
+from gpucost.whatif.fleet import Costs, Fleet, Level, Levels, Node, Pod, Price, Usage
 from gpucost.whatif.gpu_specs import Facts
 from gpucost.whatif.share import Method, PackedPod, Sizing, layout_name, layouts, pack, peak, profile_for, slots
 from tests.unit.whatif_costs import answered, ask, stage_cost
@@ -129,8 +129,8 @@ def test_many_described_gpus_are_costed_as_one_node(facts: Facts) -> None:
         return stage_cost(fleet)
 
     pods = share.DescribedPods(pods=100, utilization_percent=10, gpus_per_pod=10, on_demand_price=Decimal(32))
-    options, fleet, levels = share.described(Sizing(ways=6), pods, facts, "USD")
-    answer = answered(share.answer(options, fleet, levels, facts), cost_of)
+    usage, levels = share.described(Sizing(ways=6), pods, facts, "USD")
+    answer = answered(share.answer(usage, Sizing(ways=6), levels, facts), cost_of)
     assert answer.figures["pods_shared"] == 100 and answer.figures["gpus_needed"] == 167
     assert (answer.today.cost, answer.scenario.cost) == (1000 * 4 * 730, 167 * 4 * 730)
     assert max(len(fleet.nodes) + len(fleet.pods) for fleet in fleets) <= 2
@@ -146,8 +146,7 @@ def _fleet() -> tuple[Fleet, Levels]:
 
 
 def shared(facts: Facts, fleet: Fleet, levels: Levels, sizing: Sizing | None = None, **more: Any) -> Answer:
-    options = share.ShareOptions(sizing or Sizing(), "USD", "test", "all", **more)
-    return answered(share.answer(options, fleet, levels, facts))
+    return answered(share.answer(Usage(fleet, "USD", "test", "all"), sizing or Sizing(), levels, facts, **more))
 
 
 @pytest.mark.parametrize("method", list(Method))

@@ -14,7 +14,7 @@ from gpucost.cli.app import app
 from gpucost.errors import GpucostError
 from gpucost.periods import MS_PER_HOUR, Period, from_ms
 from gpucost.whatif.answer import Answer
-from gpucost.whatif.fleet import Fleet, Node, Pod, Price, fleet_of
+from gpucost.whatif.fleet import Fleet, Node, Pod, Price, Usage, fleet_of
 from gpucost.whatif.reserve import Existing, families_of
 from gpucost.whatif.rightsize import fleet_offers
 from gpucost.whatif.spot import answer as stored
@@ -149,7 +149,8 @@ def moved(
     fleet: Fleet, market: Market | None = None, *, is_narrowed: bool = False, price: str | None = None, to: Target = Target.spot
 ) -> Answer:
     amount = Decimal(price) if price else None
-    query = SimulationQuery(fleet, "a period", "a team", is_narrowed, market or Market("USD"), TYPICAL, None, amount)
+    usage = Usage(fleet, "USD", "a period", "a team", is_narrowed)
+    query = SimulationQuery(usage, market or Market("USD"), TYPICAL, None, amount)
     return answered(stored.answer(SimulationOptions(runs=100, to=to), query))
 
 

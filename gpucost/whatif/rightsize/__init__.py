@@ -5,8 +5,8 @@ from __future__ import annotations
 import csv
 import math
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -14,10 +14,11 @@ from typing import TYPE_CHECKING, Annotated
 from gpucost.engine import run_stage
 from gpucost.errors import DataError, GpucostError, UsageError
 from gpucost.periods import MS_PER_HOUR
+from gpucost.records import record
 from gpucost.whatif import flags
 from gpucost.whatif.answer import Answer, Assumption, Position, Rows, Value, stated
-from gpucost.whatif.flags import DEAREST, GPUS_PER_NODE, HOURS_PER_MONTH, Option, PricePer, node_price
-from gpucost.whatif.fleet import Fleet, Level, Levels, Node, Pod, Price, Scenario, is_batch, uniform
+from gpucost.whatif.flags import DEAREST, GPUS_PER_NODE, HOURS_PER_MONTH, Option, OptionGroup, PricePer, node_price
+from gpucost.whatif.fleet import Fleet, Level, Levels, Node, Pod, Price, Scenario, Usage, is_batch, one_node
 from gpucost.whatif.gpu_specs import Facts, GpuModel
 
 if TYPE_CHECKING:
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
 PURCHASE = {"on_demand": "on_demand", "unknown": "on_demand", "spot": "spot", "flex_start": "flex_start"}
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Offer:
     """An instance type's GPUs: up to `gpus` of them at `price_per_gpu_hour` each, or exactly `count`, whether it fits or not."""
 
@@ -81,7 +82,7 @@ def merge(own: list[Offer], listed: list[Offer]) -> list[Offer]:
 _COLUMNS = ("gpu_model", "relative_speed")
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Speeds:
     """Speeds by model, in any one unit. `across_vendors`: they are measured, so that work may move to another vendor's GPUs."""
 
@@ -138,7 +139,7 @@ _COUNTS = (1, 2, 3, 4, 6, 8, 16)
 _TIE = 1e-9
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Load:
     """What a pod does with its `gpus`: `used` of them are ever active; `mean` and `high` are shares 0-1 of those.
 
@@ -155,8 +156,8 @@ class Load:
     is_batch: bool
 
 
-@dataclass(frozen=True, slots=True)
-class Margins:
+@record
+class Margins(OptionGroup):
     """Percentages as in `whatif share`; a batch job may take `max_slowdown` times as long."""
 
     margin_percent: Annotated[
@@ -173,7 +174,6 @@ class Margins:
             says="batch work may take", unit="times as long",
         ),
     ] = 2.0  # fmt: skip
-    given: Collection[str] = ()
 
     @property
     def factor(self) -> float:
@@ -181,7 +181,7 @@ class Margins:
         return 1 + self.margin_percent / 100
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Fit:
     """`gpus` of an offer that do the work in `time_factor` times the hours."""
 
@@ -190,9 +190,10 @@ class Fit:
     time_factor: float
 
     @property
-    def price_per_hour_today(self) -> Decimal:
-        """What the GPUs cost while an hour's work of today is done: a price per unit of work."""
-        return self.offer.price_per_gpu_hour * self.gpus * Decimal(str(self.time_factor))
+    def order(self) -> tuple[Decimal, float, int]:
+        """First what its GPUs cost while an hour's work of today is done: a price per unit of work."""
+        price = self.offer.price_per_gpu_hour * self.gpus * Decimal(str(self.time_factor))
+        return price, self.time_factor, self.gpus
 
 
 def fits(load: Load, offers: Iterable[Offer], facts: Facts, speeds: Speeds, margins: Margins) -> list[Fit]:
@@ -212,7 +213,7 @@ def fits(load: Load, offers: Iterable[Offer], facts: Facts, speeds: Speeds, marg
                 and (not load.is_batch or time_factor(load, gpus, ratio) <= margins.max_slowdown + _TIE)
             ]
         able += [Fit(offer, gpus, time_factor(load, gpus, ratio)) for gpus in counts]
-    return sorted(able, key=lambda fit: (fit.price_per_hour_today, fit.time_factor, fit.gpus))
+    return sorted(able, key=lambda fit: fit.order)
 
 
 def time_factor(load: Load, gpus: int, ratio: float) -> float:
@@ -249,7 +250,7 @@ def _holds(load: Load, today: GpuModel | None, model: GpuModel, gpus: int, margi
 _LEAST_HOURS = 1.0
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class MachineShape:
     """Pods of a workload that are alike: on one model, of one size, in one place."""
 
@@ -295,7 +296,7 @@ def load_of(shape: MachineShape, pods: Sequence[Pod], levels: Levels) -> Load | 
     return Load(shape.model, shape.gpus, min(used, shape.gpus), min(share, 1.0), high, memory, is_batch(pods[0]))
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Move:
     """A shape's pods, what they do, and the GPUs that would do it; what the one and the other cost once that is known."""
 
@@ -350,8 +351,8 @@ def _side_by_side(fleet: Fleet, moves: Sequence[Move]) -> tuple[Fleet, Fleet]:
     return before, after
 
 
-@dataclass(frozen=True, slots=True)
-class DescribedLoad:
+@record
+class DescribedLoad(OptionGroup):
     """Work that options describe, on which GPUs it runs, and the others that it is compared with."""
 
     gpu_model: Annotated[str | None, Option("The GPUs of today, in any spelling.", "NAME")] = None
@@ -373,29 +374,9 @@ class DescribedLoad:
         float | None, Option("One is so many times as fast. Default: the catalog's.", above=True)
     ] = None  # fmt: skip
     serving: Annotated[bool, Option("The work runs all its hours, however fast the GPUs.")] = False
-    given: Collection[str] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class RightsizeOptions:
-    """`same_model`: workloads stay on their GPU model, and counts change only. Prices before `stale_before` are pointed out.
-
-    `assumptions` are those that the fleet rests on. `is_described`: it was made of options, to be compared with the one offer.
-    """
-
-    currency: str
-    period: str
-    scope: str
-    margins: Margins
-    same_model: bool = False
-    stale_before: str = ""
-    assumptions: tuple[Assumption, ...] = ()
-    is_described: bool = False
-
-
-def described(
-    work: DescribedLoad, margins: Margins, speeds: Speeds, facts: Facts, currency: str
-) -> tuple[RightsizeOptions, Fleet, Levels, Speeds, Offer]:
+def described(work: DescribedLoad, speeds: Speeds, facts: Facts, currency: str) -> tuple[Usage, Levels, Speeds, Offer]:
     """The work that options describe on a node of its own, how busy it is, speeds, and the GPUs to compare with.
 
     Raises UsageError where a model or its speed is not known, or what decides is not told.
@@ -417,64 +398,61 @@ def described(
             f"how fast {other.name} is beside {model.name} is not known to {speeds.source}",
             "--relative-speed 0.5 says it, or --speeds FILE",
         )
-    options = RightsizeOptions(
-        currency,
-        f"{work.hours:g} hours",
-        f"{work.gpus} x {model.name}",
-        margins,
-        assumptions=(
-            Assumption("price today", price, f"per {work.price_per}-hour", "option"),
-            Assumption("price of the others", to_price, f"per {work.price_per}-hour", "option"),
-            *stated(work, "utilization_percent", "hours"),
-            *(Assumption(f"memory of {one.name}", one.memory_mib, "MiB", "catalog", one.as_of) for one in (model, other)),
-            Assumption("speed of one GPU beside the other", round(ratio, 4), "times", speeds.source, speeds.as_of),
-        ),
-        is_described=True,
+    assumptions = (
+        Assumption("price today", price, f"per {work.price_per}-hour", "option"),
+        Assumption("price of the others", to_price, f"per {work.price_per}-hour", "option"),
+        *stated(work, "utilization_percent", "hours"),
+        *(Assumption(f"memory of {one.name}", one.memory_mib, "MiB", "catalog", one.as_of) for one in (model, other)),
+        Assumption("speed of one GPU beside the other", round(ratio, 4), "times", speeds.source, speeds.as_of),
     )
     to_price = round(node_price(to_price, work.price_per, to_gpus or 1) / (to_gpus or 1), 12)
     offer = Offer(None, None, None, other.name, to_gpus or GPUS_PER_NODE, "on_demand", to_price, "option", count=to_gpus)
-    fleet = uniform(
-        "Deployment/work" if work.serving else "Job/work",
-        nodes=1,
-        gpus_per_node=work.gpus,
-        hours=work.hours,
-        price=Price(node_price(price, work.price_per, work.gpus), "option"),
-        gpu_model=model.name,
-    )
+    today = Price(node_price(price, work.price_per, work.gpus), "option")
+    kind = "Deployment" if work.serving else "Job"
+    fleet = one_node(f"{kind}/work", work.gpus, work.hours, today, gpu_model=model.name)
     busy = work.utilization_percent / 100
     level = Level(work.gpus, work.gpus, _LEAST_HOURS, busy, busy, work.memory_per_gpu_mib)
-    return options, fleet, {pod.key: level for pod in fleet.pods}, speeds, offer
+    usage = Usage(fleet, currency, f"{work.hours:g} hours", f"{work.gpus} x {model.name}", assumptions=assumptions)
+    return usage, {pod.key: level for pod in fleet.pods}, speeds, offer
 
 
 def answer(
-    options: RightsizeOptions, fleet: Fleet, levels: Levels, facts: Facts, speeds: Speeds, listed: Sequence[Offer]
+    usage: Usage,
+    margins: Margins,
+    levels: Levels,
+    facts: Facts,
+    speeds: Speeds,
+    listed: Sequence[Offer],
+    *,
+    same_model: bool = False,
+    stale_before: str = "",
 ) -> Scenario[Answer]:
     """The cheapest GPUs per unit of work for each measured workload, where they cost less than today's.
 
-    Those of a described offer also where they cost more. Raises GpucostError where nothing was measured, UsageError where the
-    offer cannot do the work.
+    `same_model`: counts change only. Prices before the day `stale_before` are pointed out. Of a described fleet the one offer
+    counts, also where it costs more. Raises GpucostError where nothing was measured, UsageError where that offer cannot do the
+    work.
     """
-    is_described, currency = options.is_described, options.currency
+    fleet, is_described, currency = usage.fleet, usage.is_described, usage.currency
     shapes = shapes_of(fleet)
     loads = {shape: load for shape, pods in shapes.items() if (load := load_of(shape, pods, levels)) is not None}
     if not loads:
         raise GpucostError(
-            f"no pod of {options.scope} with whole GPUs was measured in {options.period}",
+            f"no pod of {usage.scope_name} with whole GPUs was measured in {usage.period_name}",
             "gpucost doctor says whether dcgm-exporter labels GPUs with their pods",
         )
     offers = list(listed) if is_described else merge(fleet_offers(fleet.nodes), list(listed))
     moves = []
     for shape, load in loads.items():
-        if load.used == 0:
-            continue  # no work to size GPUs by
         near = [
             offer
             for offer in offers
             if (offer.provider, offer.region) == (shape.provider, shape.region)
             and offer.purchase_option == PURCHASE[shape.capacity_type]
-            and (not options.same_model or offer.gpu_model == shape.model)
+            and (not same_model or offer.gpu_model == shape.model)
         ]
-        best = next(iter(fits(load, near, facts, speeds, options.margins)), None)
+        # without work there is nothing to size GPUs by
+        best = next(iter(fits(load, near, facts, speeds, margins)), None) if load.used else None
         if best and (is_described or (best.offer.gpu_model, best.gpus) != (shape.model, shape.gpus)):
             moves.append(Move(shape, tuple(shapes[shape]), load, best))
     if is_described and not moves:
@@ -491,9 +469,8 @@ def answer(
     moves = [move for move in costed if is_described or move.cost < move.cost_today]
     rest = fleet.without([pod for move in moves for pod in move.pods])
     today_costs, rest_costs, costs = yield fleet, rest, _side_by_side(fleet, moves)[1]
-    today, scenario = Position.of(today_costs, currency, fleet), Position.of(rest_costs, currency, rest)
-    if moves:
-        scenario = scenario + Position.of(costs, currency)
+    today = Position.of(today_costs, currency, fleet)
+    scenario = Position.of(rest_costs, currency, rest) + Position.of(costs, currency)
     has_memory = any(load.memory_mib is not None for load in loads.values())
     figures: dict[str, Value] = {
         "workloads_measured": _workloads(loads),
@@ -501,30 +478,59 @@ def answer(
         "workloads_with_unused_gpus": _workloads(shape for shape, load in loads.items() if 0 < load.used < shape.gpus),
         "memory_measured": has_memory,
     }
-    findings = _stale(options, moves)
+    old = sorted(
+        f"{offer.instance_type} {offer.purchase_option} ({offer.as_of})"
+        for offer in {move.offer for move in moves}
+        if offer.source in ("catalog", "spot_history") and offer.as_of and offer.as_of < stale_before
+    )
+    findings = []
+    if old:
+        findings.append(f"Prices that are old: {', '.join(old)}; gpucost collect prices and collect spot ask for newer ones.")
     if is_described:
         (move,) = moves
-        figures |= _of_one(move, speeds)
+        figures |= {
+            "unit_of_work": f"active GPU-hour of {move.load.model}",
+            "units_of_work": round(float(move.work), 6),
+            "cost_per_unit_of_work_today": move.per_work(move.cost_today, 6),
+            "cost_per_unit_of_work": move.per_work(move.cost, 6),
+            "relative_speed": round(speeds.ratio(move.offer.gpu_model, move.load.model) or 0.0, 6),
+            "time_factor": round(move.fit.time_factor, 6),
+            "break_even_price_per_gpu_hour": round(move.cost_today / move.gpu_hours, 6),
+        }
         today = replace(today, more={"gpus": move.load.gpus, "gpu_model": move.load.model})
         scenario = replace(scenario, more={"gpus": move.fit.gpus, "gpu_model": move.offer.gpu_model})
-        findings += _unfit(options, move, facts)
+        findings += _unfit(margins, move, facts)
     else:
         findings += _findings(loads, fleet, has_memory=has_memory, across_vendors=speeds.across_vendors)
     return Answer(
         kind="rightsize",
-        title=f"Other GPUs for {options.scope}",
-        period=options.period,
+        title=f"Other GPUs for {usage.scope_name}",
+        period=usage.period_name,
         today=today,
         scenario=scenario,
         figures=figures,
-        assumptions=_assumptions(options, speeds, moves),
-        break_even=_break_even(options, moves),
+        assumptions=_assumptions(usage, margins, speeds, moves),
+        break_even=(_break_even(usage, moves),),
         time=_time(moves, is_described=is_described),
         findings=tuple(findings),
         tables=Rows.top(
             "Per unit of work" if is_described else "What would cost less per unit of work",
             ("workload", "gpus_today", "gpus", "bought", "cost_today", "cost", "per_unit_today", "per_unit", "time_factor"),
-            _lines(moves),
+            [
+                (
+                    move.shape.workload,
+                    f"{move.shape.gpus} x {move.shape.model}",
+                    f"{move.fit.gpus} x {move.offer.gpu_model}",
+                    f"{move.offer.instance_type or 'option'} {move.offer.purchase_option} ({move.offer.source})",
+                    round(move.cost_today, 2),
+                    round(move.cost, 2),
+                    move.per_work(move.cost_today, 4),
+                    move.per_work(move.cost, 4),
+                    round(move.fit.time_factor, 3),
+                )
+                # those that save most first
+                for move in sorted(moves, key=lambda move: (round(move.cost, 2) - round(move.cost_today, 2), move.shape.workload))
+            ],
             "{} more workloads.",
             "per_unit: cost per active GPU-hour of today's model.",
         ),
@@ -535,75 +541,43 @@ def _workloads(shapes: Iterable[MachineShape]) -> int:
     return len({(shape.cluster, shape.namespace, shape.workload) for shape in shapes})
 
 
-def _of_one(move: Move, speeds: Speeds) -> dict[str, Value]:
-    """What a move of one workload comes to, per unit of its work."""
-    return {
-        "unit_of_work": f"active GPU-hour of {move.load.model}",
-        "units_of_work": round(float(move.work), 6),
-        "cost_per_unit_of_work_today": move.per_work(move.cost_today, 6),
-        "cost_per_unit_of_work": move.per_work(move.cost, 6),
-        "relative_speed": round(speeds.ratio(move.offer.gpu_model, move.load.model) or 0.0, 6),
-        "time_factor": round(move.fit.time_factor, 6),
-        "break_even_price_per_gpu_hour": round(move.cost_today / move.gpu_hours, 6),
-    }
-
-
-def _unfit(options: RightsizeOptions, move: Move, facts: Facts) -> list[str]:
+def _unfit(margins: Margins, move: Move, facts: Facts) -> Iterator[str]:
     """What speaks against a count that was asked for."""
-    load, gpus, findings = move.load, move.fit.gpus, []
+    load, gpus = move.load, move.fit.gpus
     each, there = load.memory_mib or facts.models[load.model].memory_mib, facts.models[move.offer.gpu_model].memory_mib
     if each and there and gpus * there < load.gpus * each:
         filled = "that the work fills" if load.memory_mib else "of today's GPUs; --memory-per-gpu-mib tells what the work fills"
-        findings.append(f"It may not fit: {gpus * there:,} MiB of memory in all, against {load.gpus * each:,.0f} MiB {filled}.")
-    if load.is_batch and move.fit.time_factor > options.margins.max_slowdown:
-        findings.append(f"It takes more than {options.margins.max_slowdown:g} times as long (--max-slowdown).")
-    return findings
+        yield f"It may not fit: {gpus * there:,} MiB of memory in all, against {load.gpus * each:,.0f} MiB {filled}."
+    if load.is_batch and move.fit.time_factor > margins.max_slowdown:
+        yield f"It takes more than {margins.max_slowdown:g} times as long (--max-slowdown)."
 
 
-def _lines(moves: Sequence[Move]) -> list[tuple[Value, ...]]:
-    """The moves that save most first."""
-    ordered = sorted(moves, key=lambda move: (round(move.cost, 2) - round(move.cost_today, 2), move.shape.workload))
-    return [
-        (
-            move.shape.workload,
-            f"{move.shape.gpus} x {move.shape.model}",
-            f"{move.fit.gpus} x {move.offer.gpu_model}",
-            f"{move.offer.instance_type or 'option'} {move.offer.purchase_option} ({move.offer.source})",
-            round(move.cost_today, 2),
-            round(move.cost, 2),
-            move.per_work(move.cost_today, 4),
-            move.per_work(move.cost, 4),
-            round(move.fit.time_factor, 3),
-        )
-        for move in ordered
-    ]
-
-
-def _assumptions(options: RightsizeOptions, speeds: Speeds, moves: Sequence[Move]) -> tuple[Assumption, ...]:
-    batch = {move.load.is_batch for move in moves} if options.is_described else {True, False}
+def _assumptions(usage: Usage, margins: Margins, speeds: Speeds, moves: Sequence[Move]) -> tuple[Assumption, ...]:
+    batch = {move.load.is_batch for move in moves} if usage.is_described else {True, False}
     limits = [name for name, of_batch in (("headroom_percent", False), ("max_slowdown", True)) if of_batch in batch]
-    prices = {(m.offer.instance_type, m.offer.purchase_option): m.offer for m in moves if m.offer.instance_type}
+    offers = {(str(one.instance_type), one.purchase_option): one for one in (move.offer for move in moves) if one.instance_type}
     source = "option" if speeds.across_vendors else "catalog"
+    of_store = Assumption("usage, activity and today's prices", usage.period_name, "", "store")
     return (
-        *(() if options.is_described else (Assumption("speed of GPU models", speeds.source, "", source, speeds.as_of),)),
-        *stated(options.margins, "margin_percent", *limits),
-        *options.assumptions,
+        *(() if usage.is_described else (Assumption("speed of GPU models", speeds.source, "", source, speeds.as_of),)),
+        *stated(margins, "margin_percent", *limits),
+        *(usage.assumptions or (of_store,)),
         *(
             Assumption(f"a GPU of {kind}, {option}", round(offer.price_per_gpu_hour, 4), "per hour", offer.source, offer.as_of)
-            for (kind, option), offer in sorted(prices.items(), key=lambda item: str(item[0]))
+            for (kind, option), offer in sorted(offers.items(), key=lambda item: str(item[0]))
         ),
     )
 
 
-def _break_even(options: RightsizeOptions, moves: Sequence[Move]) -> tuple[str, ...]:
+def _break_even(usage: Usage, moves: Sequence[Move]) -> str:
     if not moves:
-        return ("Nothing with enough memory and speed costs less per unit of work than what runs today.",)
+        return "Nothing with enough memory and speed costs less per unit of work than what runs today."
     move = max(moves, key=lambda move: move.cost_today)
-    who = "It" if options.is_described else f"The largest, {move.shape.workload},"
+    who = "It" if usage.is_described else f"The largest, {move.shape.workload},"
     limit, offer = move.cost_today / move.gpu_hours, move.offer
     return (
-        f"{who} saves as long as a {offer.gpu_model} costs less than {limit:,.4f} {options.currency} per GPU-hour"
-        f" (now {offer.price_per_gpu_hour:,.4f}).",
+        f"{who} saves as long as a {offer.gpu_model} costs less than {limit:,.4f} {usage.currency} per GPU-hour"
+        f" (now {offer.price_per_gpu_hour:,.4f})."
     )
 
 
@@ -618,37 +592,20 @@ def _time(moves: Sequence[Move], *, is_described: bool) -> tuple[str, ...]:
     return (f"Batch work takes {span} times as long{rest}.", *caveats)
 
 
-def _stale(options: RightsizeOptions, moves: Sequence[Move]) -> list[str]:
-    offers = {move.offer for move in moves if move.offer.source in ("catalog", "spot_history")}
-    old = sorted(
-        f"{offer.instance_type} {offer.purchase_option} ({offer.as_of})"
-        for offer in offers
-        if offer.as_of and offer.as_of < options.stale_before
-    )
-    return [f"Prices that are old: {', '.join(old)}; gpucost collect prices and collect spot ask for newer ones."] if old else []
-
-
-def _findings(loads: Mapping[MachineShape, Load], fleet: Fleet, *, has_memory: bool, across_vendors: bool) -> list[str]:
+def _findings(loads: Mapping[MachineShape, Load], fleet: Fleet, *, has_memory: bool, across_vendors: bool) -> Iterator[str]:
     partly = [(shape, load.used) for shape, load in loads.items() if 0 < load.used < shape.gpus]
-    partly.sort(key=lambda item: (item[1] - item[0].gpus, item[0].workload))
-    findings = [
-        f"{shape.namespace}/{shape.workload} asks for {shape.gpus} GPUs and never used more than {used} of them."
-        for shape, used in partly[:20]
-    ]
-    never = [shape for shape, load in loads.items() if load.used == 0]
-    findings += [
-        f"{shape.namespace}/{shape.workload} held {shape.gpus} GPUs and never used any: gpucost whatif schedule releases them."
-        for shape in never[:20]
-    ]
+    for shape, used in sorted(partly, key=lambda item: (item[1] - item[0].gpus, item[0].workload))[:20]:
+        yield f"{shape.namespace}/{shape.workload} asks for {shape.gpus} GPUs and never used more than {used} of them."
+    for shape in [shape for shape, load in loads.items() if load.used == 0][:20]:
+        name = f"{shape.namespace}/{shape.workload}"
+        yield f"{name} held {shape.gpus} GPUs and never used any: gpucost whatif schedule releases them."
     if not has_memory:
-        findings.append(
-            "Memory is not in the store (DCGM_FI_DEV_FB_USED): other GPUs are asked to have as much memory in all as today's."
-        )
+        yield "Memory is not in the store (DCGM_FI_DEV_FB_USED): other GPUs are asked to have as much memory in all as today's."
     if not across_vendors:
-        findings.append("Other vendors' GPUs need other software and are left out; --speeds with measured speeds brings them in.")
+        yield "Other vendors' GPUs need other software and are left out; --speeds with measured speeds brings them in."
     if parts := sum(not has_whole_gpus(pod) for pod in fleet.pods):
-        findings.append(f"{parts} pods that hold parts of GPUs are left as they are.")
+        yield f"{parts} pods that hold parts of GPUs are left as they are."
     nodes = fleet.by_name
     if reserved := sum(nodes[pod.place].capacity_type not in PURCHASE for pod in fleet.pods):
-        findings.append(f"{reserved} pods on reserved capacity are left as they are: it is paid anyway.")
-    return [*findings, "GPUs are counted at their share of an instance; money is saved once whole nodes change."]
+        yield f"{reserved} pods on reserved capacity are left as they are: it is paid anyway."
+    yield "GPUs are counted at their share of an instance; money is saved once whole nodes change."

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from decimal import Decimal
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 from gpucost.errors import UsageError
 from gpucost.periods import to_ms
+from gpucost.records import record
 from gpucost.whatif import flags
-from gpucost.whatif.answer import Answer, Assumption, Position, Range, Rows
-from gpucost.whatif.flags import GPUS_PER_NODE, HOURS_PER_MONTH, Option, PricePer, node_price
-from gpucost.whatif.fleet import Costs, Fleet, Price, Scenario, uniform
+from gpucost.whatif.answer import Answer, Assumption, Position, Range, Rows, priced
+from gpucost.whatif.flags import GPUS_PER_NODE, HOURS_PER_MONTH, Option, OptionGroup, PricePer, node_price
+from gpucost.whatif.fleet import Costs, Fleet, Price, Scenario, Usage, one_node
 from gpucost.whatif.spot import simulate as formulas
 from gpucost.whatif.spot.interruptions import Rate
 from gpucost.whatif.spot.market import Market, Place, find_instance, read_market, typical_rate
@@ -108,7 +109,9 @@ def break_even_sentences(
     if exact is None:
         return ("spot costs as much as on demand even if nothing is interrupted: there is no break-even",)
     gang = f", which stops all {nodes} at once" if nodes > 1 else ""
-    message = f"spot costs as much as on demand at {exact:,.4g} interruptions per node-hour{gang}: one in {_span(1 / exact)}"
+    hours = 1 / exact
+    span = f"{hours * 60:,.1f} minutes" if hours < 1 else f"{hours:,.1f} h" if hours < 48 else f"{hours / 24:,.1f} days"
+    message = f"spot costs as much as on demand at {exact:,.4g} interruptions per node-hour{gang}: one in {span}"
     if rate:
         message += f", {exact / rate:,.1f} times what is assumed" if exact > rate else "; more are assumed"
     return (message, f"by first order at {first_order:,.4g}") if first_order is not None else (message,)
@@ -129,12 +132,6 @@ def time_sentences(makespan: dict[str, Any], optimum: float | None, unit: str = 
     if optimum is not None:
         sentences.append(f"a checkpoint every {optimum:,.1f} minutes would cost least")
     return tuple(sentences)
-
-
-def _span(hours: float) -> str:
-    if hours < 1:
-        return f"{hours * 60:,.1f} minutes"
-    return f"{hours:,.1f} h" if hours < 48 else f"{hours / 24:,.1f} days"
 
 
 _DIGITS = 6
@@ -169,7 +166,8 @@ def answer(options: SimulationOptions, question: SimulationQuery) -> Scenario[An
 
     A described fleet is one that moves to spot, and back by the same figures. Raises GpucostError where nothing can be moved.
     """
-    is_described, currency, per = question.is_described, question.market.currency, question.price_per
+    usage, per = question.usage, question.price_per
+    fleet, is_described, currency = usage.fleet, usage.is_described, usage.currency
     is_back = is_described and options.to is Target.on_demand
     options = replace(options, to=Target.spot) if is_back else options
     to_spot = options.to is Target.spot
@@ -208,14 +206,14 @@ def answer(options: SimulationOptions, question: SimulationQuery) -> Scenario[An
     best = formulas.best_checkpoints(work)
     spans = _spans(options, question, moved, simulated, expected)
     costs_today, costs_then, costs_first, *ends = yield [
-        question.fleet,
+        fleet,
         edited(options, question, moved, exact),
         edited(options, question, moved, formulas.first_order),
-        *(fleet for fleets in spans.values() for fleet in fleets),
+        *(end for fleets in spans.values() for end in fleets),
     ]
 
     def position(costs: Costs) -> Position:
-        return Position.of(costs, currency, question.fleet if question.is_narrowed else None) * question.times
+        return Position.of(costs, currency, fleet if usage.is_narrowed else None) * usage.times
 
     today, scenario = position(costs_today), position(costs_then)
     scenario = replace(scenario, more={"cost_first_order": position(costs_first).cost})
@@ -249,7 +247,7 @@ def answer(options: SimulationOptions, question: SimulationQuery) -> Scenario[An
     )
     tables: tuple[Rows, ...] = ()
     if not is_described:
-        savings, tables = _by_workload(question, moved, costs_today, costs_then)
+        savings, tables = _by_workload(usage, moved, costs_today, costs_then)
         figures |= {
             "moved_nodes": len(moved),
             "moved_node_hours": round(hours, _DIGITS),
@@ -271,13 +269,13 @@ def answer(options: SimulationOptions, question: SimulationQuery) -> Scenario[An
     unit = "h" if is_described else "node-hours" if gang == 1 else f"hours of {gang} nodes"
     return Answer(
         kind="spot",
-        title=f"Usage of {question.scope_name}: {'on demand to spot' if to_spot and not is_back else 'spot to on demand'}",
-        period=question.period_name,
+        title=f"Usage of {usage.scope_name}: {'on demand to spot' if to_spot and not is_back else 'spot to on demand'}",
+        period=usage.period_name,
         today=scenario if is_back else today,
         scenario=today if is_back else scenario,
         figures=figures,
         assumptions=(
-            *(question.assumptions or _price_assumptions(items, currency)),
+            *(usage.assumptions or _price_assumptions(items, currency)),
             *_rate_assumptions(items),
             *options.assumptions(),
         ),
@@ -315,11 +313,9 @@ def _spans(
     return spans
 
 
-def _by_workload(
-    question: SimulationQuery, moved: Moves, today: Costs, then: Costs
-) -> tuple[dict[str, Decimal], tuple[Rows, ...]]:
+def _by_workload(usage: Usage, moved: Moves, today: Costs, then: Costs) -> tuple[dict[str, Decimal], tuple[Rows, ...]]:
     """Savings by suitability, and the workloads that hold moved nodes, dearest first; runs of one name together."""
-    fleet = question.fleet
+    fleet = usage.fleet
     gang_of, team_of = gangs(fleet), {pod.owner: pod.team for pod in fleet.pods}
     rows: dict[tuple[str, str, str], list[Any]] = {}
     savings: dict[str, Decimal] = {"yes": Decimal(0), "no": Decimal(0), "risky": Decimal(0)}
@@ -330,7 +326,7 @@ def _by_workload(
         savings[advice.suits] += before - after
         row = rows.setdefault((team_of[key], namespace, base_name(workload)), [advice, 0, Decimal(0), Decimal(0)])
         row[1:] = [max(row[1], gang_of[key]), row[2] + before, row[3] + after]
-    if not question.is_narrowed:
+    if not usage.is_narrowed:
         savings["unallocated"] = today.unallocated_cost - then.unallocated_cost
     lines = [
         (namespace, workload, advice.suits, gang, round(before, 2), round(after, 2), round(before - after, 2), advice.why)
@@ -371,8 +367,8 @@ def _typical_gang(moved: Sequence[Moved]) -> int:
     return max(1, round(sum(gang * hours for gang, hours in held) / total)) if total else 1
 
 
-@dataclass(frozen=True, slots=True)
-class Described:
+@record
+class Described(OptionGroup):
     """What options say of a fleet; prices are per node or per GPU, None is not given."""
 
     on_demand_price: flags.OnDemandPrice | None = None
@@ -386,7 +382,6 @@ class Described:
     hours: flags.Hours | None = None
     active_hours_per_day: flags.ActiveHours | None = None
     days: flags.Days | None = None
-    given: Collection[str] = ()
 
 
 def find_place(con: DuckDBPyConnection, fleet: Described) -> tuple[Place, int]:
@@ -430,21 +425,16 @@ def described(
             "interrupted so often, this work would practically never end", "more checkpoints, or fewer interruptions per hour"
         )
     name = f"{place.instance_type}{f' in {place.region}' if place.region else ''}" if place else "described nodes"
-    return SimulationQuery(
-        fleet=uniform("Job/work", nodes=1, gpus_per_node=gpus, hours=hours, price=prices[Target.on_demand]),
-        period_name=f"{nodes:,} node(s) of {gpus} GPUs, {hours:,g} h each",
-        scope_name=name,
-        is_narrowed=False,
-        market=Market(settings.currency),
-        typical=rate,
-        price=prices[Target.spot].per_node_hour / (gpus if fleet.price_per is PricePer.gpu else 1),
-        price_per=fleet.price_per,
+    usage = Usage(
+        one_node("Job/work", gpus, hours, prices[Target.on_demand]),
+        settings.currency,
+        f"{nodes:,} node(s) of {gpus} GPUs, {hours:,g} h each",
+        name,
         times=nodes,
-        assumptions=tuple(
-            Assumption(f"{target} price", price.per_node_hour, unit, price.source, price.as_of)
-            for target, price in prices.items()
-        ),
+        assumptions=tuple(priced(f"{target} price", price, unit) for target, price in prices.items()),
     )
+    amount = prices[Target.spot].per_node_hour / (gpus if fleet.price_per is PricePer.gpu else 1)
+    return SimulationQuery(usage, Market(settings.currency), rate, price=amount, price_per=fleet.price_per)
 
 
 def known_price(market: Market, place: Place, target: Target) -> Price:

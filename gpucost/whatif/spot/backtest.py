@@ -5,12 +5,13 @@ from __future__ import annotations
 import bisect
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from decimal import Decimal
 from typing import NamedTuple
 
 from gpucost.errors import GpucostError
 from gpucost.periods import MS_PER_HOUR, Period, from_ms, iso
+from gpucost.records import record
 from gpucost.whatif.answer import Answer, Assumption, Position, Range, Rows, Value
 from gpucost.whatif.fleet import Fleet, Node, Pod, Price, Scenario
 from gpucost.whatif.spot import simulate
@@ -27,7 +28,7 @@ FALLBACK = "spot, on demand where spot is dearer"
 Lane = tuple[tuple[int, Decimal], ...]
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Job:
     """Work that keeps `nodes` nodes of `gpus` GPUs up for `hours` from `start_ms` on, and holds `held_gpus` of each.
 
@@ -47,7 +48,7 @@ class Job:
         return self.start_ms + round(self.hours * MS_PER_HOUR)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class TrainingRun:
     """A job bought in one way: price steps (since when, per node-hour) up to `end_ms`, and how often it moved."""
 
@@ -90,16 +91,13 @@ def replay(job: Job, move_hours: float, on_demand_share: float) -> dict[str, Tra
     first = min(covered, key=lambda zone: (zone.steps(job.start_ms, job.start_ms + 1)[0][1], zone.zone))
     lanes = [tuple(zone.steps(job.start_ms, known)) for zone in covered]
     spot = tuple(first.steps(job.start_ms, first.known_until_ms))
-    runs |= {
-        name: run
-        for name, run in (
-            (SWITCHING, switching(lanes, job, move_hours, known)),
-            (FALLBACK, switching([spot, job.on_demand], job, move_hours, first.known_until_ms)),
-            (anchor_name(on_demand_share), _anchored(first, job, on_demand_share)),
-        )
-        if run is not None
-    }
-    return runs
+    switched = switching(lanes, job, move_hours, known), switching([spot, job.on_demand], job, move_hours, first.known_until_ms)
+    runs |= {name: run for name, run in zip((SWITCHING, FALLBACK), switched, strict=True) if run is not None}
+    # a mean node of a fleet of which a share is bought on demand and the rest in the zone that was cheapest at the start
+    part = Decimal(str(on_demand_share))
+    changes = sorted({at for at, _ in (*spot, *job.on_demand) if at < job.end_ms})
+    mixed = ((at, part * _price_at(job.on_demand, at) + (1 - part) * _price_at(spot, at)) for at in changes)
+    return runs | {anchor_name(on_demand_share): TrainingRun(tuple(mixed), job.end_ms)}
 
 
 def anchor_name(on_demand_share: float) -> str:
@@ -122,19 +120,11 @@ def costs(jobs: Sequence[Job], runs: Sequence[dict[str, TrainingRun]]) -> Scenar
     return {way: [by_name.get(f"{way}/{index}", Decimal(0)) for index in range(len(jobs))] for way in runs[0]}
 
 
-def _anchored(zone: PriceChanges, job: Job, share: float) -> TrainingRun:
-    """A mean node of a fleet of which `share` is bought on demand and the rest in the zone that was cheapest at the start."""
-    part = Decimal(str(share))
-    spot = tuple(zone.steps(job.start_ms, job.end_ms))
-    changes = sorted({at for at, _ in (*spot, *job.on_demand) if at < job.end_ms})
-    mixed = ((at, part * _price_at(job.on_demand, at) + (1 - part) * _price_at(spot, at)) for at in changes)
-    return TrainingRun(tuple(mixed), job.end_ms)
-
-
 def _price_at(lane: Lane, at_ms: int) -> Decimal:
     return lane[max(bisect.bisect_right(lane, at_ms, key=lambda step: step[0]) - 1, 0)][1]
 
 
+_NO_RATE = Assumption("interruptions", 0, "per node-hour", "not counted without --interruptions-per-hour or --trace")
 _DAY_MS = 24 * MS_PER_HOUR
 _MOST_STARTS = 120
 _CENTS = Decimal("0.000001")
@@ -263,7 +253,7 @@ def answer(options: SimulationOptions, question: SpotReplay) -> Scenario[Answer]
         findings.append("spot cost as much as on demand here: there was no discount")
     if left_out := question.left_out + len(question.jobs) - len(jobs):
         findings.append(f"{left_out} more are left out: spot price history does not cover them")
-    keys = [column.replace(" ", "_") for column in columns]
+    keys, first = [column.replace(" ", "_") for column in columns], question.jobs[0]
     return Answer(
         kind="spot-backtest",
         title=question.title,
@@ -275,7 +265,13 @@ def answer(options: SimulationOptions, question: SpotReplay) -> Scenario[Answer]
             "jobs": len(jobs),
             "strategies": [dict(zip(keys, line, strict=True)) for line in lines],
         },
-        assumptions=_assumptions(options, question, move),
+        assumptions=(
+            Assumption("on-demand price", first.on_demand[0][1], f"{question.currency} per node-hour", question.on_demand_source),
+            Assumption("spot prices", len(first.zones), "zones", "spot price history of the store"),
+            Assumption("a move to another place", move * 60, "paid minutes", "--restart-minutes + --checkpoint-write-minutes"),
+            Assumption("on-demand share of the anchor", options.on_demand_share, "", "--on-demand-share"),
+            *((rate_assumption(question.rate), *options.assumptions()) if question.rate else (_NO_RATE,)),
+        ),
         ranges=ranges,
         break_even=break_even,
         time=(f"{hours_per_job(ON_DEMAND):,.1f} h of work take {hours_per_job(chosen):,.1f} h by {chosen!r}",),
@@ -288,15 +284,3 @@ def _percentile(amounts: Sequence[Decimal], percent: int) -> Decimal:
     """The amount that `percent` of them do not exceed."""
     ordered = sorted(amounts)
     return ordered[max(0, -(-len(ordered) * percent // 100) - 1)].quantize(_CENTS)
-
-
-def _assumptions(options: SimulationOptions, question: SpotReplay, move: float) -> tuple[Assumption, ...]:
-    job, unit = question.jobs[0], f"{question.currency} per node-hour"
-    no_rate = Assumption("interruptions", 0, "per node-hour", "not counted without --interruptions-per-hour or --trace")
-    return (
-        Assumption("on-demand price", job.on_demand[0][1], unit, question.on_demand_source),
-        Assumption("spot prices", len(job.zones), "zones", "spot price history of the store"),
-        Assumption("a move to another place", move * 60, "paid minutes", "--restart-minutes + --checkpoint-write-minutes"),
-        Assumption("on-demand share of the anchor", options.on_demand_share, "", "--on-demand-share"),
-        *((rate_assumption(question.rate), *options.assumptions()) if question.rate else (no_rate,)),
-    )

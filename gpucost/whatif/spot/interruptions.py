@@ -7,13 +7,13 @@ import json
 import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from itertools import pairwise
 from pathlib import Path
 
 from gpucost.errors import DataError
 from gpucost.periods import MS_PER_HOUR
+from gpucost.records import record
 from gpucost.whatif.flags import HOURS_PER_MONTH
 
 _SUFFIXES = {".json", ".csv", ".txt"}
@@ -25,7 +25,7 @@ _LOOKED_AT = 10
 _SECONDS_PER_HOUR = 3600
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Trace:
     """What a trace, or several, came to. `passed_over` are the files of directories that hold no trace."""
 
@@ -33,14 +33,6 @@ class Trace:
     node_hours: float
     files: int = 1
     passed_over: tuple[Path, ...] = ()
-
-    def __add__(self, other: Trace) -> Trace:
-        return Trace(
-            self.preemptions + other.preemptions,
-            self.node_hours + other.node_hours,
-            self.files + other.files,
-            self.passed_over + other.passed_over,
-        )
 
     @property
     def per_hour(self) -> float:
@@ -54,17 +46,19 @@ def read_traces(paths: Sequence[Path]) -> Trace:
     Of `x.csv` and `x_scaled.csv`, which tell the same in seconds and in hours, the first is read.
     Raises DataError for a file that cannot be read as a trace, naming its row, and where no instance was ever there.
     """
-    total = Trace(0, 0.0, files=0)
+    traces, passed_over = [], []
     for path in paths:
         for file in _files(path) if path.is_dir() else [path]:
-            is_trace = file == path or _is_trace(file)
-            total += read_trace(file) if is_trace else Trace(0, 0.0, files=0, passed_over=(file,))
-    named = ", ".join(map(str, paths))
-    if not total.files:
+            if file == path or _is_trace(file):
+                traces.append(read_trace(file))
+            else:
+                passed_over.append(file)
+    named, node_hours = ", ".join(map(str, paths)), sum(trace.node_hours for trace in traces)
+    if not traces:
         raise DataError(f"no traces in {named}", "gpucost whatif spot --help says which formats are read")
-    if total.node_hours <= 0:
+    if node_hours <= 0:
         raise DataError(f"no instance was ever there in {named}", "a rate needs node-hours")
-    return total
+    return Trace(sum(trace.preemptions for trace in traces), node_hours, len(traces), tuple(passed_over))
 
 
 def read_trace(path: Path) -> Trace:
@@ -179,7 +173,7 @@ def _broken(path: Path, number: int, what: str) -> DataError:
     return DataError(f"{path}, row {number}: {what}", "nothing of this trace was used")
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Rate:
     """Interruptions per node-hour, and between which they lie; `high` None where nothing bounds them, or no range is known."""
 

@@ -6,7 +6,7 @@ import bisect
 import difflib
 from collections import defaultdict
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import field
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -14,6 +14,7 @@ from gpucost.catalog import load_catalog, load_interruptions
 from gpucost.engine import run_stage
 from gpucost.errors import UsageError
 from gpucost.periods import Period, from_ms
+from gpucost.records import record
 from gpucost.whatif.fleet import Price
 from gpucost.whatif.spot.interruptions import Rate, of_band
 
@@ -33,7 +34,7 @@ class Place(NamedTuple):
     zone_id: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class PriceChanges:
     """A zone's spot price: since `at_ms[i]` it is `prices[i]`, per node-hour, up to `known_until_ms` after the last change."""
 
@@ -57,7 +58,7 @@ class PriceChanges:
         return [(max(at, start_ms), price) for at, price in zip(self.at_ms[first:last], self.prices[first:last], strict=True)]
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Market:
     """Facts by instance type (lower-cased); prices are per node-hour in `currency`."""
 

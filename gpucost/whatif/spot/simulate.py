@@ -5,23 +5,27 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter, defaultdict
-from collections.abc import Callable, Collection, Iterable
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable
+from dataclasses import replace
 from decimal import Decimal
 from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 from gpucost.errors import GpucostError, UsageError
+from gpucost.records import record
 from gpucost.whatif.answer import Assumption, stated
 from gpucost.whatif.cost import kept
-from gpucost.whatif.flags import Option, PricePer, node_price
-from gpucost.whatif.fleet import Fleet, Node, Pod, Price
+from gpucost.whatif.flags import Option, OptionGroup, PricePer, node_price
+from gpucost.whatif.fleet import Fleet, Node, Pod, Price, Usage
 from gpucost.whatif.spot.interruptions import Rate
 from gpucost.whatif.spot.market import Market, Place
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
+
+    Floats = NDArray[np.float64]
+    Counts = NDArray[np.int64]
 
 # Rates that break-evens are looked for in, interruptions per node-hour: one in a million years to one in a third of a second.
 _LOWEST, _HIGHEST = 1e-10, 1e4
@@ -32,7 +36,7 @@ _BISECTIONS = 80
 _LARGEST = 700.0
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Work:
     """How a gang of `nodes` works on spot. Times in hours, `per_hour` in interruptions per node-hour.
 
@@ -144,10 +148,10 @@ def best_checkpoints(work: Work) -> Checkpoints | None:
 
 def _optimum(write: float) -> float:
     """The x = Λc in (0, 1) where the derivative of (e^{x + Λw} - 1) / x is 0: ln(1 - x) + x + Λw = 0."""
-    return _bisected(0.0, 1.0, lambda x: x < 1 and math.log1p(-x) + x + write > 0)
+    return bisected(0.0, 1.0, lambda x: x < 1 and math.log1p(-x) + x + write > 0)
 
 
-def _bisected(low: float, high: float, is_low: Callable[[float], bool]) -> float:
+def bisected(low: float, high: float, is_low: Callable[[float], bool]) -> float:
     """Where `is_low` ends to hold, between both."""
     for _ in range(_BISECTIONS):
         middle = (low + high) / 2
@@ -165,7 +169,7 @@ def _crossing(cost: Callable[[float], float], target: float, may_fall: bool) -> 
         low, high = high, high * factor
         if high > _HIGHEST:
             return None
-    return _bisected(low, high, lambda rate: cost(rate) < target)
+    return bisected(low, high, lambda rate: cost(rate) < target)
 
 
 # A job that takes longer than so many times its work is not worth simulating: it practically never ends.
@@ -178,9 +182,9 @@ _RUNS_AT_ONCE = 1000
 class Makespans(NamedTuple):
     """`paid` hours of a node and `elapsed` hours (waits for capacity among them) of each run, and its interruptions."""
 
-    paid: NDArray[np.float64]
-    elapsed: NDArray[np.float64]
-    interruptions: NDArray[np.float64]
+    paid: Floats
+    elapsed: Floats
+    interruptions: Floats
 
 
 def _intervals(work: Work, hours: float) -> tuple[int, float]:
@@ -214,7 +218,7 @@ def simulate(work: Work, hours: float, wait: float, runs: int, seed: int) -> Mak
     return Makespans(paid, paid + wait * interruptions, interruptions)
 
 
-def _simulate(rng: np.random.Generator, work: Work, hours: float, runs: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def _simulate(rng: np.random.Generator, work: Work, hours: float, runs: int) -> tuple[Floats, Floats]:
     """(paid hours, interruptions) of each run."""
     import numpy as np
 
@@ -235,9 +239,7 @@ def _simulate(rng: np.random.Generator, work: Work, hours: float, runs: int) -> 
     return clock + stops * work.restart + lost + lost_restarts, (stops + again).astype(np.float64)
 
 
-def _failures(
-    rng: np.random.Generator, tasks: NDArray[np.int64], span: float, rate: float
-) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+def _failures(rng: np.random.Generator, tasks: Counts, span: float, rate: float) -> tuple[Counts, Floats]:
     """How often each run fails before all its `tasks` of `span` hours got through, and the hours those failures took."""
     import numpy as np
 
@@ -247,7 +249,7 @@ def _failures(
     return failures, _lost_hours(rng, failures, span, rate)
 
 
-def _lost_hours(rng: np.random.Generator, failures: NDArray[np.int64], span: float, rate: float) -> NDArray[np.float64]:
+def _lost_hours(rng: np.random.Generator, failures: Counts, span: float, rate: float) -> Floats:
     """Sums of so many exponential times that are known to be shorter than `span`."""
     import numpy as np
 
@@ -282,9 +284,9 @@ def _most_at_once(pods: Iterable[Pod]) -> int:
     held: dict[str, int] = defaultdict(int)
     nodes = most = 0
     for _, change, node in events:
-        before = held[node]
         held[node] += change
-        nodes += (held[node] > 0) - (before > 0)
+        # its first pod came, or its last one went
+        nodes += change if held[node] == max(change, 0) else 0
         most = max(most, nodes)
     return most
 
@@ -305,8 +307,8 @@ class Target(StrEnum):
         return self.value.replace("-", "_")
 
 
-@dataclass(frozen=True, slots=True)
-class SimulationOptions:
+@record
+class SimulationOptions(OptionGroup):
     """Assumptions about work on spot, and what is asked of it; `given` names the options that are no defaults."""
 
     checkpoint_minutes: Annotated[
@@ -352,7 +354,6 @@ class SimulationOptions:
     ] = 0.3  # fmt: skip
     runs: Annotated[int, Option("Simulated runs of the job.", least=100, most=1_000_000, is_shown=True, is_rare=True)] = 10_000
     seed: Annotated[int, Option("The same seed simulates the same.", "NUMBER", is_shown=True, is_rare=True)] = 0
-    given: Collection[str] = ()
 
     def work(self, per_hour: float, nodes: int = 1) -> Work:
         """The same in hours."""
@@ -388,31 +389,21 @@ def rate_assumption(rate: Rate, name: str = "interruptions") -> Assumption:
 HOPELESS_RATIO = 1e9
 
 
-@dataclass(frozen=True, slots=True)
-class SimulationQuery:
+class SimulationQuery(NamedTuple):
     """Whose usage, at which prices: `price` of a node (per node, or per GPU) wins over all that is known.
 
-    Of a described fleet each node stands for `times` equal ones that need each other, and `assumptions` say what it rests on.
+    The `times` nodes that a described one stands for need each other.
     """
 
-    fleet: Fleet
-    period_name: str
-    scope_name: str
-    is_narrowed: bool
+    usage: Usage
     market: Market
     typical: Rate
     rate: Rate | None = None
     price: Decimal | None = None
     price_per: PricePer = PricePer.node
-    times: int = 1
-    assumptions: tuple[Assumption, ...] = ()
-
-    @property
-    def is_described(self) -> bool:
-        return bool(self.assumptions)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Moved:
     """A node that can move: its prices there, before interruptions are counted, and how its time is used."""
 
@@ -444,13 +435,14 @@ Moves = dict[tuple[str, str], Moved]  # by cluster and node
 def movable(options: SimulationOptions, question: SimulationQuery) -> tuple[Moves, Counter[str]]:
     """Nodes that move, and why how many others do not."""
     target, wanted = options.to, "on_demand" if options.to is Target.spot else "spot"
-    gang_of = gangs(question.fleet)
+    usage = question.usage
+    gang_of = gangs(usage.fleet)
     held: dict[tuple[str, str], dict[int, float]] = defaultdict(lambda: defaultdict(float))
-    for pod in question.fleet.pods:
-        held[pod.place][gang_of[pod.owner] * question.times] += pod.gpu_ms
+    for pod in usage.fleet.pods:
+        held[pod.place][gang_of[pod.owner] * usage.times] += pod.gpu_ms
     moved: Moves = {}
     stays: Counter[str] = Counter()
-    for node in question.fleet.nodes:
+    for node in usage.fleet.nodes:
         name = node.instance_type or "nodes without an instance type"
         place = Place(node.instance_type or "", node.provider, node.region, node.zone, node.zone_id)
         if node.capacity_type == "unknown":
@@ -466,11 +458,11 @@ def movable(options: SimulationOptions, question: SimulationQuery) -> tuple[Move
             capacity_ms = max(node.gpus * node.length_ms, sum(gangs_held.values()))
             shares = {gang: time / capacity_ms for gang, time in gangs_held.items()}
             rate = question.rate or question.market.band(place) or question.typical
-            hours = node.hours * question.times * (sum(shares.values()) if question.is_narrowed else 1)
+            hours = node.hours * usage.times * (sum(shares.values()) if usage.is_narrowed else 1)
             moved[node.key] = Moved(node, prices, rate, shares, hours)
     if not moved:
         raise GpucostError(
-            f"no {wanted.replace('_', '-')} usage of {question.scope_name} in {question.period_name} can be moved: "
+            f"no {wanted.replace('_', '-')} usage of {usage.scope_name} in {usage.period_name} can be moved: "
             + "; ".join(f"{count} node(s): {why}" for why, count in stays.items()),
             "--spot-price gives a price; --month names another period" if target is Target.spot else "--month names a period",
         )
@@ -513,4 +505,4 @@ def edited(
         prices = tuple(replace(price, per_node_hour=kept(float(price.per_node_hour) * times)) for price in item.prices)
         return replace(node, prices=prices, capacity_type=options.to.capacity_type)
 
-    return question.fleet.with_nodes(edit)
+    return question.usage.fleet.with_nodes(edit)
