@@ -294,20 +294,22 @@ def unit_costs(
 
 # The number of a stage rises when it makes other figures of the same inputs than before: then it is run again, and days are
 # attributed anew whose inputs differ; after a change of attribution itself all of them.
-ALGORITHM = {"inventory": 1, "price": 1, "attribute": 1}
+ALGORITHM = {"inventory": 1, "price": 2, "attribute": 2}
 # What days are cut by, and how activity is read; of other settings the days that they change tell.
 _OWN = {"timezone", "idle", "activity", "mig", "hami"}
+# Of these, what only reports read.
+_SHOWN = {"activity": {"memory"}, "idle": {"min_measured"}}
 _DECISIVE = _OWN | {"currency", "coverage", "clusters", "team_labels", "teams", "workload_types"}
 
 
 def _inputs(config: Config) -> attribution.Inputs:
     """Digests of all that decides the figures besides what was collected."""
-    own = [str(ALGORITHM["attribute"]), config.model_dump_json(include=_OWN, exclude={"activity": {"memory"}})]
+    own = [str(ALGORITHM["attribute"]), config.model_dump_json(include=_OWN, exclude=_SHOWN)]
     parts = [
         *own,
         str(ALGORITHM),
         # of what is collected the rest shows in the loads
-        config.model_dump_json(include=_DECISIVE, exclude={"activity": {"memory"}}),
+        config.model_dump_json(include=_DECISIVE, exclude=_SHOWN),
         # which clusters should be there
         *(f"{source.source} {source.cluster}" for source in config.prometheus),
         price.inputs_digest(config),

@@ -33,4 +33,4 @@ free AS (
     LEFT JOIN allocation_segments AS h ON h.node_id = p.node_id AND h.segment_from_ms = p.segment_from_ms AND h.from_ms < p.to_ms AND p.from_ms < h.to_ms
     GROUP BY p.node_id, p.segment_from_ms, p.gpus, p.gpu_count, p.from_ms, p.to_ms
 )
-SELECT node_id, segment_from_ms, sum(least(absent_gpu_ms, free_gpu_ms)) AS gpu_ms FROM free GROUP BY ALL;
+SELECT node_id, segment_from_ms, round(sum(least(absent_gpu_ms, free_gpu_ms)), 6) AS gpu_ms FROM free GROUP BY ALL;

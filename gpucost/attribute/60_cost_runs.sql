@@ -15,8 +15,8 @@ summed AS (
     -- most segments are whole cells, paid for by their GPUs alone: there is nothing to add up
     SELECT * EXCLUDE (is_whole) FROM parts WHERE is_whole
     UNION ALL BY NAME
-    SELECT from_ms, to_ms, hours, node_id, allocation_id, is_collected, sum(gpu_ms) AS gpu_ms, sum(cost)::DECIMAL(38, 9) AS cost,
-        sum(unavailable_gpu_ms) AS unavailable_gpu_ms, sum(estimated_cost)::DECIMAL(38, 9) AS estimated_cost
+    SELECT from_ms, to_ms, hours, node_id, allocation_id, is_collected, round(sum(gpu_ms), 6) AS gpu_ms, sum(cost)::DECIMAL(38, 9) AS cost,
+        round(sum(unavailable_gpu_ms), 6) AS unavailable_gpu_ms, sum(estimated_cost)::DECIMAL(38, 9) AS estimated_cost
     FROM parts
     WHERE NOT is_whole
     GROUP BY ALL

@@ -22,7 +22,7 @@ parts AS (
 ),
 measures AS (
     SELECT allocation_id, run_from_ms, later_ms, from_ms, is_cell, gpu_ms, cost,
-        sum(idle) AS idle, sum(measured) AS measured, sum(utilization) AS utilization
+        round(sum(idle), 6) AS idle, round(sum(measured), 6) AS measured, round(sum(utilization), 6) AS utilization
     FROM parts
     GROUP BY ALL
     UNION ALL BY NAME
@@ -40,8 +40,8 @@ costed AS (
 )
 SELECT * EXCLUDE (is_cell) FROM costed WHERE is_cell
 UNION ALL BY NAME
-SELECT allocation_id, run_from_ms, from_ms, sum(measured_gpu_ms) AS measured_gpu_ms, sum(idle_gpu_ms) AS idle_gpu_ms,
-    sum(utilization_gpu_ms) AS utilization_gpu_ms, sum(idle_cost)::DECIMAL(38, 9) AS idle_cost
+SELECT allocation_id, run_from_ms, from_ms, round(sum(measured_gpu_ms), 6) AS measured_gpu_ms, round(sum(idle_gpu_ms), 6) AS idle_gpu_ms,
+    round(sum(utilization_gpu_ms), 6) AS utilization_gpu_ms, sum(idle_cost)::DECIMAL(38, 9) AS idle_cost
 FROM costed
 WHERE NOT is_cell
 GROUP BY ALL;

@@ -4,8 +4,8 @@
 INSERT INTO node_daily BY NAME
 SELECT
     d.from_ms, d.to_ms, r.node_id,
-    sum(r.hours * r.capacity_gpu_ms) AS capacity_gpu_ms,
-    sum(r.hours * r.over_allocated_gpu_ms) AS over_allocated_gpu_ms,
+    round(sum(r.hours * r.capacity_gpu_ms), 6) AS capacity_gpu_ms,
+    round(sum(r.hours * r.over_allocated_gpu_ms), 6) AS over_allocated_gpu_ms,
     sum(r.hours * r.node_cost)::DECIMAL(38, 9) AS node_cost,
     r.price_source,
     min(r.price_as_of) AS price_as_of

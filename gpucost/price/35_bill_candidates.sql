@@ -7,9 +7,21 @@ WITH bills AS (
         dense_rank() OVER (ORDER BY billing_period, bill_id)::INTEGER AS bill, dense_rank() OVER (ORDER BY provider, billing_period)::INTEGER AS month
     FROM (SELECT DISTINCT bill_id, provider, billing_period FROM billed_hours)
 ),
+-- a machine's hour in several currencies costs what it does in all of them; where one of them has no rate, there is no price
+mixed AS (
+    SELECT instance_key, from_ms, CASE WHEN NOT bool_or(is_unexplained)
+        THEN (sum(price_per_hour * rate * hours) / greatest(max(hours), least(sum(hours), any_value(to_ms - from_ms) / 3600000.0)))::DECIMAL(38, 12) END AS price_per_hour
+    FROM (
+        SELECT instance_key, currency, from_ms, to_ms, rate, price_per_hour, is_unexplained, sum(instance_hours) AS hours
+        FROM billed_hours SEMI JOIN (SELECT instance_key FROM billed_hours GROUP BY ALL HAVING min(currency) < max(currency)) USING (instance_key)
+        GROUP BY ALL
+    )
+    GROUP BY ALL
+    HAVING count(*) > 1 AND count(rate) = count(*)
+),
 summed AS (
     -- a later billing period's correction of an hour is in the price already
-    SELECT l.node_id, h.from_ms, arg_min(h.rowid, b.bill) AS first_row, any_value(n.is_scale_set) AS is_scale_set,
+    SELECT l.node_id, h.from_ms, arg_min(h.rowid, (h.rate IS NOT NULL, b.bill, h.currency)) AS first_row, any_value(n.is_scale_set) AS is_scale_set,
         greatest(sum(h.effective_cost), 0) / nullif(sum(h.instance_hours), 0) AS own_price, coalesce(sum(h.discount_cost) <> 0, false) AS is_discounted
     FROM billed_hours AS h
     JOIN bills AS b USING (bill_id)
@@ -18,12 +30,15 @@ summed AS (
     WHERE h.price_per_hour IS NOT NULL
     GROUP BY l.node_id, h.from_ms
 )
-SELECT s.node_id, h.from_ms, h.to_ms, h.price_per_hour, h.currency, h.from_ms // 86400000 AS day, b.month, h.bill_id, s.is_scale_set, s.is_discounted,
+SELECT s.node_id, h.from_ms, h.to_ms, CASE WHEN m.instance_key IS NULL THEN h.price_per_hour ELSE (m.price_per_hour / h.rate)::DECIMAL(38, 12) END AS price_per_hour,
+    h.currency, h.from_ms // 86400000 AS day, b.month, h.bill_id, s.is_scale_set, s.is_discounted,
     coalesce(abs(s.own_price - h.price_per_hour) > 1e-9, false) AS is_shared,
     CASE WHEN h.to_ms - h.from_ms <= 3600000 THEN 0 WHEN h.to_ms - h.from_ms = 86400000 THEN 1 ELSE 2 END AS width
 FROM summed AS s
 JOIN billed_hours AS h ON h.rowid = s.first_row
-JOIN bills AS b USING (bill_id);
+JOIN bills AS b USING (bill_id)
+LEFT JOIN mixed AS m ON m.instance_key = h.instance_key AND m.from_ms = h.from_ms
+WHERE m.instance_key IS NULL OR m.price_per_hour IS NOT NULL;
 
 CREATE OR REPLACE TEMP TABLE bill_candidates AS
 WITH alike AS (

@@ -104,10 +104,21 @@ def test_figures_of_any_sealed_fleet_can_be_made_again(data: st.DataObject, flee
         ((dropped, kept),) = store.query("SELECT count(*) - count(vals), count(vals) FROM blocks")[1]
         event(f"lists dropped: {dropped > 0}, kept: {kept > 0}")
         other = config.model_copy(update={"teams": [], "mig": config.mig.model_copy(update={"share": "max_compute_memory"})})
+        before, old_book = figures(store), book.read_text()
         book.write_text("\n".join([HEADER, *data.draw(books(fleet))]) + "\n")
-        for one in (store, copy):
-            pipeline.attribute(other, one)
-        assert figures(store) == figures(copy)
+        pipeline.attribute(other, copy)
+        try:
+            pipeline.attribute(other, store)
+        except StoreError as error:
+            # a price that changes within an hour needs samples that are gone; undone, all is as before
+            assert "the samples of" in str(error)
+            assert dropped
+            event("refused")
+            book.write_text(old_book)
+            pipeline.attribute(config, store)
+            assert figures(store) == before
+        else:
+            assert figures(store) == figures(copy)
 
 
 @settings(max_examples=4, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])

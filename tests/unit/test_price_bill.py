@@ -328,3 +328,22 @@ def test_a_bill_in_another_currency_and_one_that_is_restated() -> None:
         assert {s[4] for s in run(con, [NODE], BOOK)} == {"price_book"}
         bill(con, {"cost": "9"})
         assert run(con, [NODE], BOOK)[0][3:5] == (Decimal(9), "bill")
+
+
+def test_a_machine_that_is_billed_in_two_currencies_costs_the_sum() -> None:
+    rates = {"fx": {"EUR": Decimal("1.5")}}
+    for rows, prices in (
+        ([*hours(0, 1), *hours(1, cost="2", currency="EUR", hours=None)], [(0, 1, 10), (1, 2, 13)]),
+        # half of the hour in each
+        ([{"hours": 0.5, "cost": "5"}, {"hours": 0.5, "cost": "4", "currency": "EUR"}], [(0, 1, 11)]),
+        # of which a part lacks its cost: no price
+        ([*hours(0, 1), {"cost": "0", "currency": "EUR", "cause": "zero_unexplained"}], [(1, 2, 10)]),
+    ):
+        for told in (rows, rows[::-1]):
+            with empty_store() as con:
+                bill(con, *told)
+                assert [s[1:4] for s in run(con, [NODE], BOOK, rates) if s[4] == "bill"] == prices
+    with empty_store() as con:
+        bill(con, *rows[:1], *hours(0, cost="2", currency="CHF", hours=None))
+        with pytest.raises(PriceError, match=r"node n1 .*CHF"):
+            run(con, [NODE], BOOK, rates)

@@ -127,7 +127,7 @@ def test_days_are_redone_where_figures_are_worked_out_otherwise(
     monkeypatch.setattr(price, "stage", lambda *args: (runs.append("price"), whole(*args)))
     for stage, expected in (("inventory", []), ("price", []), ("attribute", days(0))):
         redone.clear()
-        monkeypatch.setitem(pipeline.ALGORITHM, stage, 2)
+        monkeypatch.setitem(pipeline.ALGORITHM, stage, 99)
         pipeline.attribute(config, store)
         assert redone == expected, stage
     assert runs == ["price"] * 3
