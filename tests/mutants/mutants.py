@@ -28,14 +28,14 @@ MUTANTS = (
     ),
     Mutant(
         "a sample speaks over 4.5 intervals",
-        "gpucost/attribute/72_sample_intervals.sql",
+        "gpucost/attribute/71_device_readings.sql",
         "<= 2.5 *",
         "<= 4.5 *",
         (f"{EXACT}::test_a_sample_before_a_gap_speaks_for_one_interval",),
     ),
     Mutant(
         "a holding that ends between even samples has part of their sum",
-        "gpucost/attribute/72_sample_intervals.sql",
+        "gpucost/attribute/71_device_readings.sql",
         "OR (r.first_offset_ms < h.to_offset_ms AND h.to_offset_ms < r.last_offset_ms)",
         "OR (false)",
         (f"{EXACT}::test_a_pod_on_an_unlabeled_device_has_the_activity_of_its_own_minutes",),
