@@ -28,7 +28,7 @@ MUTANTS = (
     ),
     Mutant(
         "a sample speaks over 4.5 intervals",
-        "gpucost/attribute/71_device_readings.sql",
+        "gpucost/attribute/72_sample_intervals.sql",
         "<= 2.5 *",
         "<= 4.5 *",
         (f"{EXACT}::test_a_sample_before_a_gap_speaks_for_one_interval",),
