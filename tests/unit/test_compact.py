@@ -173,6 +173,9 @@ def test_what_needs_samples_that_are_gone_is_refused_by_its_days(sealed: tuple[C
         pipeline.attribute(configured(tmp_path / "a", FIRST | {"threshold": 60}), store)
     with pytest.raises(StoreError, match=f"{days}.* cannot be attributed"):
         pipeline.attribute(configured(tmp_path / "a", FIRST | {"timezone": "Asia/Kolkata"}), store)
+    with pytest.raises(StoreError, match=r"2026-03-10 are gone.* cannot be attributed"):
+        pipeline.attribute(configured(tmp_path / "a", FIRST | {"step": "2026-03-10T10:22:30Z"}), store)
+    configured(tmp_path / "a", FIRST)
     odd = Period(from_ms(at(10.5) * 1000), FLEET.end)
     with pytest.raises(StoreError, match=r"2026-03-10 are gone.* full hours"):
         pipeline.attribute(config, store, odd)
