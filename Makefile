@@ -4,6 +4,8 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 PYTEST_ARGS ?=
+# Bytecode is written when a module is first imported; without it every start compiles all that it imports.
+unexport PYTHONDONTWRITEBYTECODE
 COMPILE = uv pip compile pyproject.toml --universal --python-version 3.11 --generate-hashes \
 	--no-emit-index-url --no-header --no-annotate --quiet
 
@@ -40,7 +42,7 @@ clean:
 	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
-# Bytecode is written when a module is first imported: compiling all of it now would take longer than the rest.
+# Not compiled: all of it now would take longer than the rest.
 $(VENV)/.run: requirements/run.txt pyproject.toml
 	@echo "1/3  an environment of its own: $(VENV)"
 	@$(PYTHON) -m venv $(VENV)
