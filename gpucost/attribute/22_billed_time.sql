@@ -10,7 +10,7 @@ WITH requested AS (
 ),
 excess AS (
     SELECT h.allocation_id, h.node_id, h.segment_from_ms, h.part,
-        round(sum(h.units * (least(h.to_ms, o.to_ms) - greatest(h.from_ms, o.from_ms)) * (1 - o.units / o.held_units)), 6) AS unit_ms
+        sum(h.units * (least(h.to_ms, o.to_ms) - greatest(h.from_ms, o.from_ms)) * (1 - o.units / o.held_units) ORDER BY o.from_ms) AS unit_ms
     FROM requested AS h
     JOIN over_requested AS o ON o.node_id = h.node_id AND o.part = h.part AND o.from_ms < h.to_ms AND h.from_ms < o.to_ms
     GROUP BY ALL

@@ -11,7 +11,8 @@ WITH offered AS (
     WHERE l.cpu_cost IS NOT NULL
 ),
 held AS (
-    SELECT o.*, coalesce(round(sum(b.billed_unit_ms), 6), 0) AS held_unit_ms
+    -- in one order: half a billionth of money is rounded the same way each time
+    SELECT o.*, coalesce(sum(b.billed_unit_ms ORDER BY b.billed_unit_ms), 0) AS held_unit_ms
     FROM offered AS o LEFT JOIN billed_time AS b USING (node_id, segment_from_ms, part)
     GROUP BY ALL
 )

@@ -22,7 +22,7 @@ parts AS (
 ),
 measures AS (
     SELECT allocation_id, run_from_ms, later_ms, from_ms, is_cell, gpu_ms, cost,
-        round(sum(idle), 6) AS idle, round(sum(measured), 6) AS measured, round(sum(utilization), 6) AS utilization
+        sum(idle) AS idle, sum(measured) AS measured, sum(utilization) AS utilization
     FROM parts
     GROUP BY ALL
     UNION ALL BY NAME
@@ -34,7 +34,7 @@ measures AS (
 ),
 costed AS (
     SELECT allocation_id, run_from_ms, run_from_ms + later_ms AS from_ms, is_cell,
-        least(measured, gpu_ms) AS measured_gpu_ms, least(idle, gpu_ms) AS idle_gpu_ms, utilization AS utilization_gpu_ms,
+        round(least(measured, gpu_ms), 6) AS measured_gpu_ms, round(least(idle, gpu_ms), 6) AS idle_gpu_ms, round(utilization, 6) AS utilization_gpu_ms,
         CASE WHEN idle > 0 THEN (cost * (least(idle, gpu_ms) / gpu_ms))::DECIMAL(38, 9) ELSE 0 END AS idle_cost
     FROM measures
 )
