@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
 from typing import Any
 
@@ -61,6 +62,27 @@ class Slack:
         """GPU-seconds that its node's pods may be taken to hold or not: where too much is held, each cost depends on all."""
         node = next(n for n in self.fleet["nodes"] if is_on(pod, n))
         return sum(self.gpus(other) * self.pod(other) for other in self.fleet["pods"] if is_on(other, node))
+
+    def mixed(self, pod: dict[str, Any]) -> float:
+        """GPU-seconds whose rate is that of their hour, not of their moment: in hours in which too much is held for a time.
+
+        Idle cost is an hour's cost by its idle part. Of what is idle for a part of the hour and costs up to all of the rate for
+        another part, the product of the means is off by a quarter at most.
+        """
+        node = next(n for n in self.fleet["nodes"] if is_on(pod, n))
+        held = [(one["scheduled"], one["to"], self.gpus(one)) for one in self.fleet["pods"] if is_on(one, node)]
+        edges = sorted({edge for start, end, _ in held for edge in (start, end)})
+        crowded = [
+            (at, until)
+            for at, until in itertools.pairwise(edges)
+            if sum(gpus for start, end, gpus in held if start <= at < end) > len(node["gpus"])
+        ]
+        hours = range(pod["scheduled"] // 3600, -(-pod["to"] // 3600))
+        return sum(
+            self.gpus(pod) * (min(pod["to"], hour * 3600 + 3600) - max(pod["scheduled"], hour * 3600)) / 4
+            for hour in hours
+            if any(at < hour * 3600 + 3600 and hour * 3600 < until for at, until in crowded)
+        )
 
     def host(self, pod: dict[str, Any]) -> float:
         """Node-seconds whose cores and memory may be charged to its node's pods or not, this one's own included."""

@@ -53,7 +53,7 @@ def wrong_figures(fleet: Fleet, bill: Bill, store: Store, dearest: float) -> lis
         measured = held + slack.gpus(pod) * 2 * slack.interval / 3600
         allowed = {**dict.fromkeys(HOURS, measured), "allocated_gpu_hours": held, "spot_gpu_hours": held}
         extra = (slack.beside(pod) + slack.host(pod)) / 3600
-        allowed |= {"cost": (held + extra) * dearest, "idle_cost": (measured + extra) * dearest}
+        allowed |= {"cost": (held + extra) * dearest, "idle_cost": (measured + extra + slack.mixed(pod) / 3600) * dearest}
         truth = bill.pods.get(key, Figures()).rounded()
         wrong += differences(pod["uid"], pods.pop(key, Figures()).rounded(), truth, (*HOURS, *MONEY), allowed)
     wrong += [f"{key} was not there" for key, figures in pods.items() if figures.allocated_gpu_hours]

@@ -459,6 +459,14 @@ def test_a_bridged_hour_that_the_bill_leaves_out_costs_nothing_and_one_that_it_h
 
 
 @scene()
+def test_a_bill_without_an_hour_in_which_the_node_was_seen_says_nothing_of_its_silence() -> Scene:
+    described = own(machines((10.2, 10.7)))
+    answers = yield *scraped(described), "", cur(described, lambda one: one.start != at(10))
+    assert answers.hours("train") == pytest.approx(4 * DAY, abs=0.1)
+    assert answers.query("SELECT count(*) FROM node_stops JOIN nodes USING (node_id) WHERE cluster = $cluster") == [(0,)]
+
+
+@scene()
 def test_of_a_bridged_hour_that_is_billed_in_part_that_part_ran() -> Scene:
     """Stopped at 10:05 and started at 11:54, within a silence from 10:04 to 11:56."""
     described = own(machines((10 + 4 / 60, 11 + 56 / 60)))

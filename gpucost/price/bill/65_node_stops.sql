@@ -41,6 +41,8 @@ ran AS (
     LEFT JOIN billed AS b USING (node_id, hour, from_ms)
     LEFT JOIN seen AS n USING (node_id, hour, from_ms)
     LEFT JOIN node_stops AS s ON s.node_id = h.node_id AND h.from_ms < s.to_ms AND s.to_ms <= h.to_ms
+    -- a bill that has less of an hour than was seen of it has not all of it
+    WHERE coalesce(n.up_ms, 0) - h.bridged_ms <= coalesce(b.billed_ms, 0) + 600000
 )
 -- it stood still at the end of the hour in which it stopped, and at the beginning of the one in which it booted
 SELECT node_id, CASE WHEN boot_ms IS NULL THEN to_ms - stopped_ms ELSE from_ms END AS from_ms,
