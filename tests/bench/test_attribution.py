@@ -98,17 +98,21 @@ def test_a_month_of_a_large_fleet(large: Path, page: Page) -> None:
     bare = step("bare", large)[1]["cpu"]
     fleet = f"{LARGE[0]:,} GPUs × {LARGE[1]} days"
     ratio = told["attribute"] / bare
-    with page.row(f"attribution alone, {fleet}", f"≤ {BARE_LARGE} ×", parts(told)) as row:
-        row |= {"ours": f"{told['attribute']:.1f} s", "beside": f"bare group by {bare:.2f} s", "ratio": f"{ratio:.1f} ×"}
-        assert ratio <= BARE_LARGE
     with page.row(f"memory, {fleet}", f"≤ {PEAK_MB} MB") as row:
         row["ours"] = f"{ran.peak_mb:,.0f} MB"
         assert ran.peak_mb <= PEAK_MB
+    with page.row(f"attribution alone, {fleet}", f"≤ {BARE_LARGE} ×", parts(told)) as row:
+        row |= {"ours": f"{told['attribute']:.1f} s", "beside": f"bare group by {bare:.2f} s", "ratio": f"{ratio:.1f} ×"}
+        assert ratio <= BARE_LARGE
 
 
 def test_bytes_of_a_sample(large: Path, page: Page) -> None:
     told = step("compact", large)[1]
-    with page.row("bytes a sample after `store compact`", f"≤ {BYTES}") as row:
+    why = (
+        "the size of the file counts what was attributed, too. By itself, of 1,000 GPUs: 0.92 the values, which are drawn "
+        "from 0 to 100, 7 bits each as DuckDB packs them (bytes in place of doubles: 0.91), 0.2 the aggregates of hours."
+    )
+    with page.row("bytes a sample after `store compact`", f"≤ {BYTES}", why) as row:
         row |= {"ours": f"{told['after']:.2f}", "beside": f"{told['before']:.2f} before"}
         assert told["after"] <= BYTES
 
