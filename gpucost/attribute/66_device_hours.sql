@@ -41,7 +41,8 @@ readings AS MATERIALIZED (
             AND d.up_from_ms < b.hour::BIGINT * 3600000 AND (b.hour::BIGINT + 1) * 3600000 < d.up_to_ms AS is_plain
     FROM scanned AS b
     JOIN devices AS d USING (series_id)
-    JOIN scrape_intervals AS i ON i.target_id = d.target_id AND i.hour = b.hour
+    -- there is one for each; joined first, to the right, each series would be there once for each hour of its target
+    LEFT JOIN scrape_intervals AS i ON i.target_id = d.target_id AND i.hour = b.hour
     LEFT JOIN shared AS s ON s.device_id = d.device_id AND s.hour = b.hour
     WHERE b.hour::BIGINT * 3600000 < d.up_to_ms AND d.up_from_ms < (b.hour::BIGINT + 1) * 3600000
 ),
