@@ -16,22 +16,21 @@ intervals AS (
     SELECT source, cluster, job, NULL, hour, quantile_disc(interval_ms, 0.5) FROM target_intervals GROUP BY ALL
 ),
 named AS (
-    SELECT series_id, source, cluster, metric, labels, ends_with(metric, '_time') OR ends_with(metric, '_created') AS is_moment, coalesce(labels['job'], '') AS job, coalesce(labels['instance'], '') AS instance
+    SELECT series_id, source, cluster, metric, labels, ends_with(metric, '_time') OR ends_with(metric, '_created') AS is_moment,
+        coalesce(labels['job'], '') AS job, coalesce(labels['instance'], '') AS instance,
+        -- where the scraped target's own labels won, the object's stand under exported_*
+        coalesce(labels['exported_namespace'], labels['namespace']) AS namespace,
+        coalesce(labels['exported_pod'], labels['pod']) AS pod,
+        coalesce(labels['exported_uid'], labels['uid']) AS uid,
+        coalesce(labels['exported_container'], labels['container']) AS container,
+        coalesce(labels['exported_node'], labels['node']) AS node,
+        regexp_replace(lower(labels['resource']), '[^a-z0-9]', '_', 'g') AS resource
     FROM series
     -- Kueue tells nothing of pods and nodes
     WHERE NOT starts_with(metric, 'kueue_')
 )
 SELECT
-    s.cluster,
-    s.metric,
-    s.labels,
-    -- where the scraped target's own labels won, the object's stand under exported_*
-    coalesce(s.labels['exported_namespace'], s.labels['namespace']) AS namespace,
-    coalesce(s.labels['exported_pod'], s.labels['pod']) AS pod,
-    coalesce(s.labels['exported_uid'], s.labels['uid']) AS uid,
-    coalesce(s.labels['exported_container'], s.labels['container']) AS container,
-    coalesce(s.labels['exported_node'], s.labels['node']) AS node,
-    regexp_replace(lower(s.labels['resource']), '[^a-z0-9]', '_', 'g') AS resource,
+    s.cluster, s.metric, s.labels, s.namespace, s.pod, s.uid, s.container, s.node, s.resource,
     t.value,
     t.first_ms - coalesce(b.interval_ms, bj.interval_ms, 60000) AS begin_ms,
     t.first_ms,

@@ -3,7 +3,10 @@
 -- invariant: held_from_ms < held_to_ms
 CREATE OR REPLACE TEMP TABLE pods AS
 WITH named AS (
-    SELECT * FROM state_intervals WHERE uid IS NOT NULL
+    SELECT cluster, uid, namespace, pod, metric, resource, value, node, first_ms, last_ms, end_ms,
+        CASE WHEN metric = 'kube_pod_status_phase' THEN labels['phase'] END AS phase
+    FROM state_intervals
+    WHERE uid IS NOT NULL
 ),
 asking AS (
     SELECT cluster, uid, any_value(namespace) AS namespace, any_value(pod) AS pod, bool_or(is_accelerator(resource)) AS asks_gpus
@@ -42,17 +45,17 @@ seen AS (
         min(value) FILTER (metric = 'kube_pod_start_time') * 1000 AS started_ms,
         -- the last scrape before the phase that it ended in: none, where the pod was over before it was first seen
         CASE
-            WHEN bool_or(metric = 'kube_pod_status_phase' AND labels['phase'] = 'Succeeded' AND value = 1)
-                THEN max(last_ms) FILTER (metric = 'kube_pod_status_phase' AND labels['phase'] = 'Succeeded' AND value = 0)
-            ELSE max(last_ms) FILTER (metric = 'kube_pod_status_phase' AND labels['phase'] = 'Failed' AND value = 0)
+            WHEN bool_or(phase = 'Succeeded' AND value = 1)
+                THEN max(last_ms) FILTER (phase = 'Succeeded' AND value = 0)
+            ELSE max(last_ms) FILTER (phase = 'Failed' AND value = 0)
         END AS alive_ms,
         max(end_ms - last_ms) AS interval_ms,
         -- reported for any container that ever ended: it ends the pod only where a terminal phase follows
         max(value) FILTER (metric = 'kube_pod_completion_time') * 1000 AS completed_ms,
-        max(end_ms) FILTER (metric = 'kube_pod_status_phase' AND labels['phase'] = 'Pending' AND value = 1) AS pending_to_ms,
-        bool_or(metric = 'kube_pod_status_phase' AND labels['phase'] = 'Failed' AND value = 1) AS failed,
-        min(first_ms) FILTER (metric = 'kube_pod_status_phase' AND labels['phase'] IN ('Succeeded', 'Failed') AND value = 1) AS ended_first_ms,
-        max(last_ms) FILTER (metric = 'kube_pod_status_phase' AND labels['phase'] IN ('Succeeded', 'Failed') AND value = 1) AS ended_last_ms
+        max(end_ms) FILTER (phase = 'Pending' AND value = 1) AS pending_to_ms,
+        bool_or(phase = 'Failed' AND value = 1) AS failed,
+        min(first_ms) FILTER (phase IN ('Succeeded', 'Failed') AND value = 1) AS ended_first_ms,
+        max(last_ms) FILTER (phase IN ('Succeeded', 'Failed') AND value = 1) AS ended_last_ms
     FROM named
     GROUP BY ALL
 ),

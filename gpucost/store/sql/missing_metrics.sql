@@ -7,14 +7,20 @@ WITH times AS (
     UNION ALL
     SELECT series_id, min(hour)::BIGINT * 3600000, (max(hour)::BIGINT + 1) * 3600000 FROM blocks GROUP BY ALL
 ),
+-- labels are looked into where the metric can have them
+named AS (
+    SELECT series_id, cluster, lower(metric) AS metric, labels['node'] <> '' AS is_bound,
+        CASE WHEN ends_with(metric, '_labels') THEN len(list_filter(map_keys(labels), lambda name: starts_with(name, 'label_'))) > 0 END AS is_labeled,
+        CASE WHEN contains(metric, 'resource') OR contains(metric, 'capacity') OR contains(metric, 'allocatable') THEN labels['resource'] END AS resource
+    FROM series
+),
 -- of all sources together: one server may scrape what another does not; requests and capacity of cores and memory are left out
 metric_spans AS MATERIALIZED (
-    SELECT s.cluster, lower(s.metric) AS metric, min(h.first_ms) AS first_ms, max(h.last_ms) AS last_ms,
-        min(h.first_ms) FILTER (s.labels['node'] <> '') AS bound_first_ms, max(h.last_ms) FILTER (s.labels['node'] <> '') AS bound_last_ms,
-        bool_or(len(list_filter(map_keys(s.labels), lambda name: starts_with(name, 'label_'))) > 0) AS is_labeled,
-        bool_or(coalesce(starts_with(s.labels['resource'], 'nvidia_com_mig_'), false)) AS is_mig
-    FROM times AS h JOIN series AS s USING (series_id)
-    WHERE coalesce(s.labels['resource'], '') NOT IN ('cpu', 'memory')
+    SELECT s.cluster, s.metric, min(h.first_ms) AS first_ms, max(h.last_ms) AS last_ms,
+        min(h.first_ms) FILTER (s.is_bound) AS bound_first_ms, max(h.last_ms) FILTER (s.is_bound) AS bound_last_ms,
+        coalesce(bool_or(s.is_labeled), false) AS is_labeled, coalesce(bool_or(starts_with(s.resource, 'nvidia_com_mig_')), false) AS is_mig
+    FROM times AS h JOIN named AS s USING (series_id)
+    WHERE coalesce(s.resource, '') NOT IN ('cpu', 'memory')
     GROUP BY ALL
 ),
 heard AS (
