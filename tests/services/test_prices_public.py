@@ -12,6 +12,7 @@ import pytest
 from gpucost.collect.prices import PriceResult, public
 from gpucost.config.model import Aws, Config, PriceLists
 from gpucost.store.connection import Store
+from tests.loopback import Quiet, serving
 from tests.services.price_clouds import NOW, Cloud, Reply, check_failure, collected, rows
 from tests.services.price_lists import aws_bulk, oci_product, oci_shape, offer, plan, price_lists, reserved
 
@@ -199,3 +200,20 @@ def test_a_list_without_end_is_left(cloud: Cloud, store: Store, monkeypatch: pyt
 def test_a_region_that_aws_has_no_list_of(cloud: Cloud, store: Store) -> None:
     config = Config(aws=Aws(price_list_url=cloud.url, regions=["xx-east-1"]))
     check_failure(collected("aws", config, store), "aws: HTTP 404")
+
+
+def test_no_password_of_netrc_is_sent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / ".netrc").write_text("machine 127.0.0.1 login somebody password secret\n")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    sent: list[str | None] = []
+
+    class Listed(Quiet):
+        def do_GET(self) -> None:  # noqa: N802 - http.server calls it so
+            sent.append(self.headers["Authorization"])
+            self.send_response(200)
+            self.end_headers()
+            self.wfile.write(b"[]")
+
+    with serving(Listed) as url:
+        assert public.PublicList("here", "the list", "").json(url) == []
+    assert sent == [None]

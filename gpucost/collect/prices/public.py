@@ -13,7 +13,7 @@ import requests
 
 from gpucost.collect.prices.base import again as prices_again
 from gpucost.errors import SourceError
-from gpucost.http import PASSING, TooLarge, TransientError, beginning, chunks, hold, one_line, retry, retry_after
+from gpucost.http import PASSING, TooLarge, TransientError, beginning, chunks, hold, keep, one_line, retry, retry_after
 
 _ATTEMPTS = 5
 _LONGEST_PAUSE = 120.0
@@ -35,6 +35,7 @@ class PublicList:
         `again` asks once more, else as prices are asked for; `login` is what helps where the server refuses.
         """
         self._session = requests.Session()
+        self._session.auth = keep  # else requests would take a password from ~/.netrc
         self.headers = self._session.headers
         self._provider, self._what, self._setting, self._login = provider, what, setting, login
         self.again = again or prices_again(provider)
