@@ -294,7 +294,7 @@ def _history_document(zones: list[ZoneHistory]) -> Document:
         currency=first.currency,
         sections=_one_zone(first) if len(zones) == 1 else (_zones_table(zones),),
         name="prices.history",
-        answer=PriceHistory(first.instance_type, first.start, first.end, records[0] if len(zones) == 1 else None, zones),
+        answer=PriceHistory(first.instance_type, first.start, first.end, first if len(zones) == 1 else None, zones),
         flat=(columns, [[_flat(row[name]) for name in columns] for row in records]),
         whole_in="json",
     )

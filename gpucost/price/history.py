@@ -85,7 +85,7 @@ class PriceHistory(Shape):
     instance_type: str
     start: datetime
     end: datetime
-    alone: dict[str, object] | None
+    alone: ZoneHistory | None
     zones: list[ZoneHistory]
 
     FLAT = ("alone",)

@@ -156,7 +156,8 @@ def _settle(whole: Any, defs: dict[str, Any]) -> None:
         if inner.get("additionalProperties"):
             whole["additionalProperties"] = inner["additionalProperties"]
         if "anyOf" in shape:  # all of it or nothing
-            whole.setdefault("dependentRequired", {}).update({one: sorted(names) for one in sorted(names)})
+            own = {KEYS.get(one, one) for one in whole["properties"]}
+            whole.setdefault("dependentRequired", {}).update({one: sorted(names) for one in sorted(names - own)})
         else:
             required |= names
             whole.setdefault("dependentRequired", {}).update(inner.get("dependentRequired", {}))
