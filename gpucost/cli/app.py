@@ -232,6 +232,7 @@ COMMANDS = {
     "diff": ("diff", "What changed between two periods, and why."),
     "sql": ("setup", "Ask the store anything in SQL, read-only."),
     "findings": ("waste", "What to do about waste, dearest first."),
+    "quote": ("quote", "What so many GPUs cost for so long, bought each way."),
     "forecast": ("budgets", "What the month will come to, and within which range."),
     "chargeback": ("bills", "Write a month's bundle: a report per team, ledger, FOCUS."),
     "schema": ("setup", "The JSON Schema of an answer."),
@@ -241,7 +242,7 @@ COMMANDS = {
 TOPICS = {
     "Set up": ("init", "demo", "collect", "doctor", "config", "store"),
     "See": ("report", "explain", "waste", "queue", "unit", "prices", "diff", "sql"),
-    "Decide": ("findings", "whatif", "forecast"),
+    "Decide": ("findings", "whatif", "quote", "forecast"),
     "Share": ("chargeback", "notify", "export", "schema"),
     "Check": ("reconcile", "budget", "anomalies"),
 }

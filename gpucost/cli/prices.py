@@ -38,12 +38,13 @@ from gpucost.render.view import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
     from zoneinfo import ZoneInfo
 
     from gpucost.config.model import Config
     from gpucost.price.history import ZoneHistory
     from gpucost.price.onprem import BookEntry, Tco
+    from gpucost.price.quote import Quoted
 
 
 _DECIMALS = 4  # of a price per hour
@@ -117,10 +118,10 @@ def prices(
     with store_or_empty(settings) as con:
         answer = overview(con, query, fx) if name is None else listing(con, name, query, fx)
     replaced = list(answer.superseded) if superseded and isinstance(answer, Listing) else []
-    _write(call, _listing_document(answer, _prices_of(answer) + replaced, superseded=superseded), listing_notes(answer))
+    write_with_notes(call, _listing_document(answer, _prices_of(answer) + replaced, superseded=superseded), listing_notes(answer))
 
 
-def _write(call: Call, document: Document, notes: Sequence[str]) -> None:
+def write_with_notes(call: Call, document: Document, notes: Sequence[str]) -> None:
     """Writes the document with `notes` at its end; beside flat formats they go to stderr, and JSON has them its own way."""
     below = (Texts("Notes", tuple(notes)),) if notes and not call.quiet else ()
     call.answer(replace(document, sections=(*document.sections, *below)))
@@ -156,17 +157,17 @@ def _listing_document(answer: Listing | Overview, prices: list[ListedPrice], *, 
     if isinstance(answer, Overview):
         title = "What GPUs cost"
         where = text(lambda row: " ".join(part for part in (row.provider, row.region, row.instance_type) if part), "Where")
-        columns = [text("gpu_model", "GPU"), text(_bought, "Bought"), per_gpu_hour, where, as_of, source]
+        columns = [text("gpu_model", "GPU"), text(bought, "Bought"), per_gpu_hour, where, as_of, source]
     else:
         title = f"What {answer.name} costs"
         columns = [
             per_gpu_hour,
             per_hour("Per hour", lambda row: row.price_per_hour, 1),
             text("provider"),
-            text(_place, "Place"),
+            text(place, "Place"),
             text("instance_type", weight=2 if len({price.instance_type for price in prices}) == 1 else 0),
             text(lambda row: f"{row.gpu_count:f} × {row.gpu_model}" if row.gpu_count else "not known", "GPUs", weight=2),
-            text(_bought, "Bought"),
+            text(bought, "Bought"),
         ]
         if any(price.spot_discount_percent is not None for price in prices):
             columns.append(figure(_discount, "Spot discount", weight=1))
@@ -199,8 +200,8 @@ def listing_notes(answer: Listing | Overview) -> list[str]:
         first = answer.rows[0]
         price = figure_text(fresh.price_per_gpu_hour, "price", fresh.currency, _DECIMALS)
         notes.append(
-            f"the first price, {first.instance_type} {_bought(first)}, is {(answer.today - first.price_as_of).days:,} days old;"
-            f" the cheapest that is not stale: {fresh.instance_type} {_bought(fresh)} in {_place(fresh)} at {price} per GPU-hour"
+            f"the first price, {first.instance_type} {bought(first)}, is {(answer.today - first.price_as_of).days:,} days old;"
+            f" the cheapest that is not stale: {fresh.instance_type} {bought(fresh)} in {place(fresh)} at {price} per GPU-hour"
         )
     if any(price.more_regions for price in prices):
         notes.append("the cheapest region of each price is shown; --all-regions shows the others")
@@ -213,7 +214,7 @@ def listing_notes(answer: Listing | Overview) -> list[str]:
     return notes
 
 
-def _bought(price: ListedPrice) -> str:
+def bought(price: ListedPrice | Quoted) -> str:
     """`reserved, 3 years, no upfront, standard`."""
     years = price.term_years or 0
     words = (
@@ -236,7 +237,7 @@ def _discount(price: ListedPrice) -> str:
     return "" if price.spot_discount_percent is None else f"{price.spot_discount_percent} %"
 
 
-def _place(price: ListedPrice) -> str:
+def place(price: ListedPrice | Quoted) -> str:
     if price.region and price.zone and not price.zone.startswith(price.region):
         return f"{price.region} {price.zone}"  # AWS' zone ids do not say their region in full
     return price.zone or price.region or "any"
@@ -278,7 +279,7 @@ def prices_history(
     for zone_history in zones:
         for note in zone_history.notes:
             places.setdefault(note, []).append(zone_history.place)
-    _write(call, _history_document(zones), [f"{', '.join(where)}: {note}" for note, where in places.items()])
+    write_with_notes(call, _history_document(zones), [f"{', '.join(where)}: {note}" for note, where in places.items()])
 
 
 def _history_document(zones: list[ZoneHistory]) -> Document:
@@ -428,8 +429,7 @@ def prices_tco(
       gpucost prices tco --purchase-price 280000 --gpus-per-node 8 --gpu-model H100 --years 4 --price-per-kwh 0.12 --pue 1.3
       gpucost prices tco onprem.toml --save --node-selector node-pool=dgx --effective-start 2026-10-01
     """
-    from gpucost.price.onprem import BookEntry, rated_power, read_file, read_inputs, tco
-    from gpucost.store.connection import scratch_store
+    from gpucost.price.onprem import BookEntry
 
     of_row = {"--node-selector": node_selector, "--instance-type": instance_type, "--effective-start": effective_start}
     for name, value in of_row.items():
@@ -437,18 +437,27 @@ def prices_tco(
             raise UsageError(f"{name} needs --save", "it says which nodes the saved price is for")
     given = {**call.more, "utilization_percent": utilization_percent, "currency": currency}
     options = {key: value for key, value in given.items() if value is not None}
-    inputs = read_inputs(read_file(file) if file else {}, options, file, call.settings.currency)
-    tdp = None
+    answer = own_node(file, options, call.settings.currency)
+    entry = None
+    if save:
+        entry = BookEntry(
+            answer.price_per_hour, answer.inputs.currency, instance_type or "", node_selector or "", effective_start or ""
+        )
+        call.note(_save_entry(call.settings, entry))
+    write_with_notes(call, _tco_document(answer, entry), _tco_notes(answer))
+
+
+def own_node(file: Path | None, options: Mapping[str, str], currency: str) -> Tco:
+    """What an own node costs by the file and the options that win over it."""
+    from gpucost.price.onprem import rated_power, read_file, read_inputs, tco
+    from gpucost.store.connection import scratch_store
+
+    inputs, tdp = read_inputs(read_file(file) if file else {}, options, file, currency), None
     if inputs.gpu_model:
         with scratch_store() as con:
             model, tdp = rated_power(con, inputs.gpu_model, needed=inputs.gpu_watts is None)
         inputs = replace(inputs, gpu_model=model)
-    answer = tco(inputs, tdp)
-    entry = None
-    if save:
-        entry = BookEntry(answer.price_per_hour, inputs.currency, instance_type or "", node_selector or "", effective_start or "")
-        call.note(_save_entry(call.settings, entry))
-    _write(call, _tco_document(answer, entry), _tco_notes(answer))
+    return tco(inputs, tdp)
 
 
 def _tco_notes(answer: Tco) -> list[str]:

@@ -100,6 +100,7 @@ ANSWERS = {
     "reconcile": "gpucost.report.reconcile:Reconciliation",
     "prices": "gpucost.price.listing:PricesAnswer",
     "prices.history": "gpucost.price.history:PriceHistory",
+    "quote": "gpucost.price.quote:Quote",
     "tco": "gpucost.price.onprem:TcoAnswer",
     "store": "gpucost.store.schema:StoreInfo",
     "chargeback": "gpucost.publish.chargeback:Index",

@@ -1,0 +1,169 @@
+"""`gpucost quote`: what so many GPUs cost for so many hours."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import asdict
+from decimal import Decimal
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from gpucost.cli.command import Call, argument, command, option
+from gpucost.cli.prices import bought, own_node, place, write_with_notes
+from gpucost.cli.whatif import number_parser, store_or_empty
+from gpucost.errors import UsageError
+from gpucost.render.formatting import figure_text
+from gpucost.render.view import Column, Document, Figure, Figures, Shown, Table, Value, figure, text
+from gpucost.whatif.flags import DEAREST, HOURS, HOURS_PER_MONTH, Option, PricePer
+
+if TYPE_CHECKING:
+    from gpucost.price.quote import Quote, Quoted
+
+
+_WAYS = {"cud": "Committed use", "given": "Your price", "own": "Own nodes"}
+
+
+def _amount(name: str, metavar: str, help: str, how: Option) -> Any:
+    return option(name, metavar, help, parser=number_parser(Decimal, how))
+
+
+@command("* written")
+def quote(
+    call: Call,
+    name: Annotated[str | None, argument("GPU or INSTANCE", "GPU model in any spelling, or instance type.")] = None,
+    count: Annotated[int | None, option("--count", "COUNT", "Instances. Default: 1.", min=1, max=1_000_000)] = None,
+    gpus: Annotated[int | None, option("--gpus", "COUNT", "GPUs, in whole instances.", min=1, max=10_000_000)] = None,
+    hours: Annotated[Decimal | None, _amount("--hours", "HOURS", "How long. Default: 730, a month.", HOURS)] = None,
+    days: Annotated[Decimal | None, _amount("--days", "DAYS", "How long, in days of 24 hours.", HOURS)] = None,
+    provider: Annotated[list[str] | None, option("--provider", "NAME", "Only this cloud, such as aws; repeatable.")] = None,
+    region: Annotated[list[str] | None, option("--region", "NAME", "Only this region; repeatable; may hold * and ?.")] = None,
+    price: Annotated[
+        Decimal | None, _amount("--price", "PRICE", "A price of your own, per hour.", Option("", above=True, most=DEAREST))
+    ] = None,
+    price_per: Annotated[PricePer, typer.Option("--price-per", help="What --price is per: a node or a GPU.")] = PricePer.node,
+    own: Annotated[Path | None, option("--own", "FILE", "Own nodes, in a file that gpucost prices tco reads.")] = None,
+) -> None:
+    """Say what so many GPUs cost for so many hours, each way to buy them side by side.
+
+    On demand, spot and commitments at today's list prices, as gpucost prices has them; your own price; own nodes. It needs no
+    store. What you commit to or own is paid for longer than these hours: rows are sorted by what is to be paid in all. Of a
+    GPU model, each cloud's cheapest place.
+
+    \b
+    Examples:
+      gpucost quote p5.48xlarge --count 2 --hours 168
+      gpucost quote H100 --gpus 16 --days 7 --region 'us-*'
+      gpucost quote H100 --gpus 16 --days 7 --price 3 --price-per gpu --own onprem.toml
+      gpucost quote --gpus 16 --days 7 --price 3 --price-per gpu
+    """
+    from gpucost.price.fx import rates
+    from gpucost.price.listing import PriceQuery, listing
+    from gpucost.price.quote import Need, Quote, given, listed, owned, ranked
+
+    settings = call.settings
+    if name is None and price is None and own is None:
+        raise UsageError("what to quote is missing", "for example: gpucost quote p5.48xlarge --count 2 --hours 168")
+    for one, other, is_twice in (
+        ("--count", "--gpus", None not in (count, gpus)),
+        ("--hours", "--days", None not in (hours, days)),
+    ):
+        if is_twice:
+            raise UsageError(f"{one} and {other} both say how much is needed", "leave out one of them")
+    need = Need(hours or (days * 24 if days else Decimal(HOURS_PER_MONTH)), count, gpus)
+    day, currency, stale = call.now.astimezone(call.tz).date(), settings.currency, settings.prices.stale_after_days
+    rows: list[Quoted] = []
+    if name is not None:
+        query = PriceQuery(day, currency, stale, tuple(provider or ()), tuple(region or ()), all_regions=True)
+        with store_or_empty(settings) as con:
+            rows = listed(listing(con, name, query, rates(settings)), need)
+    wanted = Decimal(gpus) if gpus is not None else next((row.gpus for row in rows if row.gpus), None)
+    if price is not None:
+        if price_per is PricePer.gpu and wanted is None:
+            raise UsageError("how many GPUs --price is for is not known", "add --gpus 16")
+        if price_per is PricePer.node and gpus is not None:
+            raise UsageError("how many nodes --price is for is not known", "add --price-per gpu, or say --count for --gpus")
+        rows.append(given(price, need, currency, wanted if price_per is PricePer.gpu else None))
+    if own is not None:
+        if wanted is None:
+            raise UsageError("how many GPUs the own nodes should have is not known", "add --gpus 16")
+        rows.append(owned(own_node(own, {}, currency), wanted, need.hours))
+    answer = Quote(day, currency, stale, name, need.hours, ranked(rows, currency))
+    what = f"{wanted:f} GPUs" if wanted is not None else f"{count or 1} nodes"
+    write_with_notes(call, _document(answer, what), _notes(answer))
+
+
+def _document(answer: Quote, what: str) -> Document:
+    """The least to pay of each way to buy, with how old its price is, then all."""
+
+    def amount(title: str, value: Callable[[Quoted], Decimal], decimals: int = 2) -> Shown:
+        def cell(row: Quoted) -> Value:
+            return value(row) if row.currency == answer.currency else figure_text(value(row), "price", row.currency, decimals)
+
+        return Column(title, "price", decimals), cell
+
+    least: dict[str, Quoted] = {}
+    for row in answer.rows:
+        if row.currency == answer.currency:
+            least.setdefault(row.purchase_option, row)
+    figures = (
+        Figure(
+            _WAYS.get(name, name.replace("_", " ").capitalize()), row.to_pay, "money", note=f"{_offer(row)}{_age(row, answer)}"
+        )
+        for name, row in least.items()
+    )
+    columns = [
+        amount("To pay", lambda row: row.to_pay),
+        amount("These hours", lambda row: row.cost),
+        amount("Per hour", lambda row: row.price_per_hour, 4),
+        text(bought, "Bought"),
+        text(lambda row: row.provider or "", "Provider"),
+        text(lambda row: place(row) if row.provider else "", "Place", weight=1),
+        text(_instances, "Instances"),
+        text(lambda row: "" if row.gpus is None else f"{row.gpus:f}", "GPUs", weight=2),
+        figure(lambda row: "" if row.price_as_of is None else f"{row.price_as_of}", "As of"),
+        text("source", weight=4),
+    ]
+    return Document(
+        title=f"{answer.name or what} for {answer.hours:,f} hours",
+        subtitle=f"{what}, list prices of {answer.today}",
+        currency=answer.currency,
+        sections=(Figures("Least to pay", tuple(figures)), Table.of("Ways to buy", answer.rows, columns)),
+        name="quote",
+        answer=answer,
+        flat=(list(asdict(answer.rows[0])), [list(asdict(row).values()) for row in answer.rows]),
+        whole_in="json",
+    )
+
+
+def _instances(row: Quoted) -> str:
+    return " × ".join(filter(None, (str(row.instances or ""), row.instance_type)))
+
+
+def _offer(row: Quoted) -> str:
+    where = f"{row.provider} {place(row)}" if row.provider else ""
+    return ", ".join(filter(None, (*bought(row).split(", ")[1:], _instances(row), where)))
+
+
+def _age(row: Quoted, answer: Quote) -> str:
+    if row.price_as_of is None:
+        return ""
+    days = (answer.today - row.price_as_of).days
+    return f"; a price of {row.price_as_of}, {days:,} days ago" if row.is_stale else f", {row.price_as_of}"
+
+
+def _notes(answer: Quote) -> list[str]:
+    ways, notes = {row.purchase_option for row in answer.rows}, []
+    if "spot" in ways:
+        notes.append("spot is interrupted, and work done again is not in its cost: gpucost whatif spot counts it")
+    if any(row.term_years for row in answer.rows):
+        notes.append("what is committed to or owned is to pay for its whole term, used or not")
+    if "capacity_block" in ways:
+        notes.append("capacity blocks are sold by the day, for days that are free")
+    if stale := sum(row.is_stale for row in answer.rows):
+        old = "1 price is" if stale == 1 else f"{stale} prices are"
+        notes.append(f"{old} over {answer.stale_after_days} days old; gpucost collect prices asks for new ones")
+    if others := sorted({row.currency for row in answer.rows} - {answer.currency}):
+        notes.append(f"prices in {', '.join(others)} stand last, unconverted: [prices] fx gives the rate to {answer.currency}")
+    return notes

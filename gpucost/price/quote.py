@@ -1,0 +1,139 @@
+"""What so many GPUs cost for so many hours: each way to buy them side by side, at today's list prices."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import date
+from decimal import ROUND_CEILING, Decimal
+from typing import TYPE_CHECKING, Any
+
+from gpucost.errors import UsageError
+from gpucost.price.onprem import HOURS_PER_YEAR
+from gpucost.records import record
+from gpucost.shapes import Shape
+
+if TYPE_CHECKING:
+    from gpucost.price.listing import ListedPrice, Listing
+    from gpucost.price.onprem import Tco
+
+_BINDING = {"reserved", "savings_plan", "cud"}
+_AS_LISTED = (
+    "provider", "region", "zone", "instance_type", "payment_option", "offering", "currency", "price_as_of", "is_stale", "source",
+)  # fmt: skip
+
+
+@record
+class Quoted:
+    """One way to have the GPUs: `cost` is of the hours asked for, `to_pay` what is owed for having them, in `currency`.
+
+    They differ where a commitment or an own node binds for term_years. price_per_hour is of all of them. `gpus` may be more
+    than asked for, as instances are bought whole; `instances` is None of a price per GPU, price_as_of of what is no list price.
+    """
+
+    purchase_option: str  # a purchase option, 'given' or 'own'
+    price_per_hour: Decimal
+    cost: Decimal
+    to_pay: Decimal
+    currency: str
+    source: str
+    instances: int | None
+    gpus: Decimal | None
+    provider: str | None = None
+    region: str | None = None
+    zone: str | None = None
+    instance_type: str | None = None
+    term_years: Decimal | None = None
+    payment_option: str | None = None
+    offering: str | None = None
+    price_as_of: date | None = None
+    is_stale: bool = False
+
+
+@record
+class Quote(Shape):
+    """What `gpucost quote` prints: rows in the config's currency first, by what is to be paid."""
+
+    today: date
+    currency: str
+    stale_after_days: int
+    name: str | None
+    hours: Decimal
+    rows: tuple[Quoted, ...]
+
+
+@record
+class Need:
+    """How much is wanted, for how long: whole instances, or GPUs; never both, and one instance where neither is said."""
+
+    hours: Decimal
+    instances: int | None = None
+    gpus: int | None = None
+
+    def instances_of(self, gpu_count: Decimal | None) -> int:
+        """How many instances of so many GPUs are needed."""
+        if self.gpus is None or not gpu_count:
+            return self.instances or 1
+        return int((self.gpus / gpu_count).to_integral_value(ROUND_CEILING))
+
+
+def listed(listing: Listing, need: Need) -> list[Quoted]:
+    """The list prices of an instance type or a GPU model; of a model each provider's cheapest of each way to buy it.
+
+    Raises UsageError where no number of GPUs is asked for of a GPU model, or one of an instance type that tells none.
+    """
+    names = {listing.name.strip().lower(), f"standard_{listing.name.strip().lower()}"}
+    is_type = all(row.instance_type.lower() in names for row in listing.rows)
+    if need.gpus is None and not is_type:
+        wrong = "--count counts instances, and" if need.instances is not None else "how many GPUs are needed is not said:"
+        raise UsageError(f"{wrong} {listing.name} is a GPU model", "add --gpus 16")
+    if need.gpus is not None and not any(row.gpu_count for row in listing.rows):
+        raise UsageError(f"how many GPUs {listing.name} has is not known", "--count says how many instances are needed")
+    cheapest: dict[tuple[object, ...], Quoted] = {}
+    for row in listing.rows:
+        if need.gpus is not None and not row.gpu_count:
+            continue
+        quoted = _listed(row, need)
+        way = quoted.provider, quoted.purchase_option, quoted.term_years, quoted.payment_option, quoted.offering, quoted.currency
+        cheapest[way] = min(cheapest.get(way, quoted), quoted, key=lambda one: one.to_pay)
+    return list(cheapest.values())
+
+
+def _listed(row: ListedPrice, need: Need) -> Quoted:
+    instances = need.instances_of(row.gpu_count)
+    return _quoted(
+        row.purchase_option, row.price_per_hour * instances, need.hours,
+        term_years=Decimal(row.term_years) if row.term_years and row.purchase_option in _BINDING else None,
+        instances=instances, gpus=row.gpu_count and row.gpu_count * instances,
+        **{name: getattr(row, name) for name in _AS_LISTED},
+    )  # fmt: skip
+
+
+def given(price_per_hour: Decimal, need: Need, currency: str, gpus: Decimal | None) -> Quoted:
+    """An own price: per hour of a GPU where `gpus` is not None, else of an instance."""
+    count = need.instances or 1 if gpus is None else gpus
+    return _quoted(
+        "given", price_per_hour * count, need.hours, currency=currency, source="your price", instances=need.instances, gpus=gpus
+    )
+
+
+def owned(answer: Tco, gpus: Decimal, hours: Decimal) -> Quoted:
+    """Own nodes, which cost what they do in every hour of their years, used or not."""
+    inputs = answer.inputs
+    nodes = int((gpus / inputs.gpus_per_node).to_integral_value(ROUND_CEILING))
+    return _quoted(
+        "own", answer.price_per_hour * nodes, hours, term_years=inputs.years, instances=nodes, gpus=nodes * inputs.gpus_per_node,
+        instance_type=inputs.gpu_model, currency=inputs.currency, source="total cost of ownership",
+    )  # fmt: skip
+
+
+def _quoted(
+    purchase_option: str, price_per_hour: Decimal, hours: Decimal, *, term_years: Decimal | None = None, **more: Any
+) -> Quoted:
+    bound = max(hours, (term_years or 0) * HOURS_PER_YEAR)
+    cost, to_pay = (price_per_hour * time for time in (hours, bound))
+    return Quoted(purchase_option, price_per_hour, cost, to_pay, term_years=term_years, **more)
+
+
+def ranked(rows: Iterable[Quoted], currency: str) -> tuple[Quoted, ...]:
+    """The least to pay first, in the config's currency; then other currencies."""
+    return tuple(sorted(rows, key=lambda row: (row.currency != currency, row.currency, row.to_pay, row.purchase_option)))
