@@ -60,7 +60,7 @@ def quote(
     """
     from gpucost.price.fx import rates
     from gpucost.price.listing import PriceQuery, listing
-    from gpucost.price.quote import Need, Quote, given, listed, owned, ranked
+    from gpucost.price.quote import Quantity, Quote, given, listed, owned, ranked
 
     settings = call.settings
     if name is None and price is None and own is None:
@@ -71,7 +71,7 @@ def quote(
     ):
         if is_twice:
             raise UsageError(f"{one} and {other} both say how much is needed", "leave out one of them")
-    need = Need(hours or (days * 24 if days else Decimal(HOURS_PER_MONTH)), count, gpus)
+    need = Quantity(hours or (days * 24 if days else Decimal(HOURS_PER_MONTH)), count, gpus)
     day, currency, stale = call.now.astimezone(call.tz).date(), settings.currency, settings.prices.stale_after_days
     rows: list[Quoted] = []
     if name is not None:

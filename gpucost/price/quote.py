@@ -62,7 +62,7 @@ class Quote(Shape):
 
 
 @record
-class Need:
+class Quantity:
     """How much is wanted, for how long: whole instances, or GPUs; never both, and one instance where neither is said."""
 
     hours: Decimal
@@ -76,7 +76,7 @@ class Need:
         return int((self.gpus / gpu_count).to_integral_value(ROUND_CEILING))
 
 
-def listed(listing: Listing, need: Need) -> list[Quoted]:
+def listed(listing: Listing, need: Quantity) -> list[Quoted]:
     """The list prices of an instance type or a GPU model; of a model each provider's cheapest of each way to buy it.
 
     Raises UsageError where no number of GPUs is asked for of a GPU model, or one of an instance type that tells none.
@@ -98,7 +98,7 @@ def listed(listing: Listing, need: Need) -> list[Quoted]:
     return list(cheapest.values())
 
 
-def _listed(row: ListedPrice, need: Need) -> Quoted:
+def _listed(row: ListedPrice, need: Quantity) -> Quoted:
     instances = need.instances_of(row.gpu_count)
     return _quoted(
         row.purchase_option, row.price_per_hour * instances, need.hours,
@@ -108,7 +108,7 @@ def _listed(row: ListedPrice, need: Need) -> Quoted:
     )  # fmt: skip
 
 
-def given(price_per_hour: Decimal, need: Need, currency: str, gpus: Decimal | None) -> Quoted:
+def given(price_per_hour: Decimal, need: Quantity, currency: str, gpus: Decimal | None) -> Quoted:
     """An own price: per hour of a GPU where `gpus` is not None, else of an instance."""
     count = need.instances or 1 if gpus is None else gpus
     return _quoted(
