@@ -3,24 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import fields
 from datetime import datetime
+from decimal import Decimal
 from enum import StrEnum
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from gpucost.cli.command import Call, command, note_gaps, option
-from gpucost.errors import GpucostError
+from gpucost.cli.command import Call, command, note_gaps, option, parameters
+from gpucost.cli.whatif import number_parser
+from gpucost.errors import GpucostError, UsageError
 from gpucost.periods import iso
-from gpucost.render.formatting import cell
-from gpucost.render.view import Column, Document, Line, Table, Texts
+from gpucost.render.formatting import cell, figure_text
+from gpucost.render.view import Column, Document, Figure, Figures, Line, Table, Texts
+from gpucost.whatif.flags import DEAREST, Option
 
 if TYPE_CHECKING:
     from zoneinfo import ZoneInfo
 
     from duckdb import DuckDBPyConnection
 
+    from gpucost.report.units.described import UnitPrice
     from gpucost.report.units.query import Item, UnitQuery, UnitView
 
 _LISTED = 10  # rows that tables show of work without cost and cost without work
@@ -59,6 +64,78 @@ _SECTIONS = {
     "cost_without_work": "Cost without work",
 }
 _LAYOUT = "team namespace workload cluster period * written"
+
+
+def _number(flag: str, help: str, most: int = DEAREST) -> Any:
+    return option(flag, "NUMBER", help, parser=number_parser(Decimal, Option("", above=True, most=most)))
+
+
+# Work that is described needs no store.
+_WORKERS = parameters(
+    {
+        "gpus": (Decimal | None, _number("--gpus", "Without a store: GPUs that do the work, with --price-per-gpu-hour.")),
+        "price_per_gpu_hour": (Decimal | None, _number("--price-per-gpu-hour", "Without a store: what one of them costs.")),
+    }
+)
+_SERVERS = _WORKERS | parameters(
+    {
+        "busy_percent": (
+            Decimal | None,
+            _number("--busy-percent", "Without a store: share of the paid hours in which the rate is reached.", 100),
+        )
+    }
+)
+
+
+def _is_described(call: Call, unit: str, flag: str, units_per_hour: Decimal | None, planned: int | None = None) -> bool:
+    """Whether options describe the work, whose price is written then. Raises UsageError where one is missing."""
+    given = {flag: units_per_hour, **{f"--{name.replace('_', '-')}": value for name, value in call.more.items()}}
+    if all(value is None for value in given.values()):
+        return False
+    asked = [f"--{name}" for name in ("team", "namespace", "workload", "cluster") if getattr(call, f"{name}s")]
+    if asked or call.named_period:
+        first = next(name for name, value in given.items() if value is not None)
+        raise UsageError(
+            f"{first} describes work by options, {(asked or ['a period'])[0]} asks for that in the store", "leave out one"
+        )
+    if missing := [name for name, value in given.items() if value is None]:
+        raise UsageError(
+            f"{' and '.join(missing)} {'is' if len(missing) == 1 else 'are'} missing", "they describe the work together"
+        )
+    from gpucost.report.units.described import DescribedWork, unit_price
+
+    more, rate = dict(call.more), units_per_hour or Decimal(0)
+    busy = more.pop("busy_percent", None) or Decimal(100)
+    price = unit_price(
+        DescribedWork(unit, units_per_hour=rate, busy_percent=busy, planned=planned, **more), call.settings.currency
+    )
+    call.answer(_price_document(price))
+    return True
+
+
+def _price_document(price: UnitPrice) -> Document:
+    title = {1: f"What an {price.unit} costs", 1000: f"What 1,000 {price.unit}s cost"}.get(
+        price.per, f"What a million {price.unit}s cost"
+    )
+    cost = figure_text(price.cost, "price", price.currency, 4)
+    figures = [Figure(title.removeprefix("What ").capitalize(), cost, "text")]
+    if price.planned_cost is not None:
+        figures.append(
+            Figure(f"All {price.planned:,} of them", price.planned_cost, "money", note=f"{price.planned_hours:,.1f} hours")
+        )
+    figures.append(Figure("An hour", price.cost_per_hour, "money", note=f"{price.gpus:,f} GPUs"))
+    busy = f"; {price.busy_percent:f} % of the paid hours at that rate" if price.busy_percent != 100 else ""
+    row = {field.name: getattr(price, field.name) for field in fields(price)}
+    return Document(
+        title=title,
+        subtitle=f"by options: {price.units_per_hour.normalize():,f} {price.unit}s an hour{busy}",
+        currency=price.currency,
+        sections=(Figures("Price", tuple(figures)),),
+        name="unit.price",
+        answer=price,
+        flat=(list(row), [list(row.values())]),
+        whole_in="json",
+    )
 
 
 def answer(
@@ -175,13 +252,14 @@ def _local(name: str, tz: ZoneInfo, row: Item) -> Any:
     return value
 
 
-@command(_LAYOUT)
+@command(f"{' '.join(_WORKERS)} {_LAYOUT}", more=_WORKERS)
 def unit_epoch(
     call: Call,
     planned_epochs: Annotated[
         int | None, option("--planned-epochs", "NUMBER", "Forecast the cost up to this many epochs.", min=1)
     ] = None,
     each: Annotated[bool, typer.Option("--each", help="List every epoch, also where there are several runs.")] = False,
+    hours_per_epoch: Annotated[Decimal | None, _number("--hours-per-epoch", "Without a store: how long an epoch takes.")] = None,
 ) -> None:
     """Show what each epoch of a training run cost, its mean, trend and best, what was lost, and what is still to come.
 
@@ -194,9 +272,12 @@ def unit_epoch(
       gpucost unit epoch --workload Job/llama-sft-03 --planned-epochs 20
       gpucost unit epoch --team research --month 2026-10 --each
       gpucost unit epoch --last 7d --format json -o epochs.json
+      gpucost unit epoch --gpus 16 --price-per-gpu-hour 3 --hours-per-epoch 2.5 --planned-epochs 20
     """
     from gpucost.report import units
 
+    if _is_described(call, "epoch", "--hours-per-epoch", hours_per_epoch and 1 / hours_per_epoch, planned_epochs):
+        return
     answer(call, lambda con, ask: units.epochs(con, ask, planned_epochs), with_rows=True if each else None)
 
 
@@ -233,12 +314,15 @@ def unit_experiment(
     answer(call, lambda con, ask: units.experiments(con, ask, metric, goal.value), most=30)
 
 
-@command(_LAYOUT)
+@command(f"{' '.join(_SERVERS)} {_LAYOUT}", more=_SERVERS)
 def unit_requests(
     call: Call,
     count: Annotated[
         str, typer.Option("--count", metavar="UNIT", help="What is counted: request, batch_item, or a unit of [[units]].")
     ] = "request",
+    requests_per_second: Annotated[
+        Decimal | None, _number("--requests-per-second", "Without a store: of all GPUs together.")
+    ] = None,
 ) -> None:
     """Show what 1,000 requests cost, by model and day, with what models cost while they were idle.
 
@@ -250,14 +334,20 @@ def unit_requests(
       gpucost unit requests
       gpucost unit requests --namespace inference --last 7d
       gpucost unit requests --count batch_item --month 2026-10 --format csv -o items.csv
+      gpucost unit requests --gpus 2 --price-per-gpu-hour 1.2 --requests-per-second 15 --busy-percent 40
     """
     from gpucost.report import units
 
+    if _is_described(call, "request", "--requests-per-second", requests_per_second and requests_per_second * 3600):
+        return
     answer(call, lambda con, ask: units.requests(con, ask, count))
 
 
-@command(_LAYOUT)
-def unit_tokens(call: Call) -> None:
+@command(f"{' '.join(_SERVERS)} {_LAYOUT}", more=_SERVERS)
+def unit_tokens(
+    call: Call,
+    tokens_per_second: Annotated[Decimal | None, _number("--tokens-per-second", "Without a store: of all GPUs together.")] = None,
+) -> None:
     """Show what a million tokens cost, by model and day: of all tokens, of prompt tokens, and of generated ones.
 
     The whole cost of the workload that serves counts, also at night. Without a period: the current month so far, or the newest
@@ -268,7 +358,10 @@ def unit_tokens(call: Call) -> None:
       gpucost unit tokens
       gpucost unit tokens --team platform --month 2026-10
       gpucost unit tokens --last 7d --format json -o tokens.json
+      gpucost unit tokens --gpus 8 --price-per-gpu-hour 2.5 --tokens-per-second 9000 --busy-percent 40
     """
     from gpucost.report import units
 
+    if _is_described(call, "token", "--tokens-per-second", tokens_per_second and tokens_per_second * 3600):
+        return
     answer(call, units.tokens)

@@ -112,6 +112,7 @@ ANSWERS = {
     "unit.experiment": "gpucost.report.units.work:Experiments",
     "unit.requests": "gpucost.report.units.serving:Requests",
     "unit.tokens": "gpucost.report.units.serving:Tokens",
+    "unit.price": "gpucost.report.units.described:UnitPrice",
 }
 
 

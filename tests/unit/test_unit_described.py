@@ -1,0 +1,60 @@
+"""`gpucost unit epoch|requests|tokens` by options alone, without a store."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from gpucost.cli.app import app
+
+
+@pytest.fixture(autouse=True)
+def nowhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.chdir(tmp_path)
+
+
+def asked(words: str, code: int = 0) -> str:
+    result = CliRunner().invoke(app, ["unit", *words.split()])
+    assert result.exit_code == code, result.output
+    return result.output
+
+
+def price(words: str) -> dict[str, Any]:
+    return dict(json.loads(asked(f"{words} --format json")))
+
+
+def test_what_is_described_has_its_price() -> None:
+    tokens = price("tokens --gpus 8 --price-per-gpu-hour 2.5 --tokens-per-second 9000 --busy-percent 40")
+    # 20 an hour for 9,000 × 3,600 × 0.4 tokens
+    assert (tokens["schema"], tokens["cost_per_hour"], tokens["per"]) == ("gpucost.unit.price/1", 20, 1_000_000)
+    assert tokens["cost"] == pytest.approx(20 / (9000 * 3600 * 0.4) * 1e6, abs=1e-9)
+    requests = price("requests --gpus 2 --price-per-gpu-hour 1.2 --requests-per-second 15 --busy-percent 40")
+    assert requests["cost"] == pytest.approx(2.4 / (15 * 3600 * 0.4) * 1000, abs=1e-9)
+    epochs = price("epoch --gpus 16 --price-per-gpu-hour 3 --hours-per-epoch 3 --planned-epochs 20")
+    assert (epochs["cost"], epochs["planned_hours"], epochs["planned_cost"]) == (144, 60, 2880)
+
+
+def test_it_reads_as_a_sentence() -> None:
+    told = asked("tokens --gpus 8 --price-per-gpu-hour 2.5 --tokens-per-second 9000 --busy-percent 40")
+    assert "What a million tokens cost" in told
+    assert "$1.5432" in told
+    assert "40 % of the paid hours at that rate" in told
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ("tokens --gpus 8 --tokens-per-second 9000", "--price-per-gpu-hour and --busy-percent are missing"),
+        ("epoch --hours-per-epoch 2", "--gpus and --price-per-gpu-hour are missing"),
+        ("requests --gpus 8 --team x", "--gpus describes work by options, --team asks for that in the store"),
+        ("epoch --gpus 8 --month 2026-10", "--gpus describes work by options, a period asks for that in the store"),
+        ("tokens --tokens-per-second 0", "'0' is no number above 0"),
+    ],
+)
+def test_what_is_missing_or_asks_for_a_store(words: str, message: str) -> None:
+    assert message in asked(words, code=2)
