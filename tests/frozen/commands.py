@@ -210,6 +210,7 @@ def answers() -> list[Answer]:
     return found
 
 
+@cache
 def formats() -> dict[str, list[str]]:
     """By command the formats that it offers, as docs/commands.md has them, which is held against the program."""
     found = {}

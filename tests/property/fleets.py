@@ -26,6 +26,12 @@ NONSENSE = (2147483632, 4294967295, 9.223372036854776e18, 140737488355330, "NaN"
 CUT = [{"gi": 7, "profile": "1g.10gb"}, {"gi": 3, "profile": "2g.20gb"}, {"gi": 1, "profile": "3g.40gb"}]
 
 RARELY_SLOW = settings(max_examples=2, deadline=None, suppress_health_check=list(HealthCheck), print_blob=True)
+ONE = settings(RARELY_SLOW, max_examples=1)
+
+
+def involved(drawn: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
+    """The same but for the simplest of all, which Hypothesis draws first: of one example, it would be the only one."""
+    return st.tuples(st.integers(0, 999).filter(bool), drawn).map(lambda pair: pair[1])
 
 
 def many(test: Any, drawn: Callable[[Any], Any], base: settings, examples: int = 60) -> Any:

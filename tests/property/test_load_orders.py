@@ -6,8 +6,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-import pytest
-from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from gpucost import pipeline
@@ -15,7 +14,7 @@ from gpucost.config.model import Config
 from gpucost.store import upkeep
 from gpucost.store.connection import Store
 from gpucost.store.metrics import SampleWindow, load_window
-from tests.property.fleets import books, fleets
+from tests.property.fleets import ONE, books, fleets, many
 from tests.replay.cases.words import HEADER
 from tests.replay.fleet import Fleet
 from tests.replay.load import windows, write_config
@@ -25,23 +24,11 @@ TABLES = (
     "nodes", "allocations", "allocation_traits", "mig_fragmentation", "pending_pods", "collected", "coverage_gaps", "node_prices",
     "warnings", "cost_hourly", "node_hourly", "cost_daily", "node_daily",
 )  # fmt: skip
-FEW = settings(max_examples=3, deadline=None, suppress_health_check=list(HealthCheck), print_blob=True)
 
 
-@FEW
+@ONE
 @given(data=st.data(), fleet=fleets())
 def test_a_store_filled_in_any_order_is_that_made_from_nothing(data: st.DataObject, fleet: Fleet) -> None:
-    _compare(data, fleet)
-
-
-@pytest.mark.slow
-@settings(FEW, max_examples=60)
-@given(data=st.data(), fleet=fleets())
-def test_many_more_orders(data: st.DataObject, fleet: Fleet) -> None:
-    _compare(data, fleet)
-
-
-def _compare(data: st.DataObject, fleet: Fleet) -> None:
     with tempfile.TemporaryDirectory(prefix="orders-") as folder:
         prices = Path(folder) / "prices.csv"
         prices.write_text("\n".join([HEADER, *data.draw(books(fleet))]) + "\n")
@@ -67,6 +54,11 @@ def _compare(data: st.DataObject, fleet: Fleet) -> None:
         for window in hourly:
             _load(anew, window)
         assert _stored(config, grown) == _stored(config, anew)
+
+
+test_many_more_orders = many(
+    test_a_store_filled_in_any_order_is_that_made_from_nothing, given(data=st.data(), fleet=fleets()), ONE
+)
 
 
 def _load(store: Store, window: SampleWindow) -> None:

@@ -2,12 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
 
 from gpucost.store.connection import Store
 from tests.unit.bills import Bills
+
+
+@pytest.fixture(scope="session", autouse=True)
+def models_read_once() -> Iterator[None]:
+    """What boto3 knows of AWS' services; each session would read it anew."""
+    from botocore import loaders
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(loaders, "create_loader", cache(loaders.create_loader))
+        yield
 
 
 @pytest.fixture

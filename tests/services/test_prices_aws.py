@@ -53,11 +53,15 @@ def running() -> Iterator[Cloud]:
 
 @pytest.fixture
 def cloud(running: Cloud, monkeypatch: pytest.MonkeyPatch) -> Cloud:
+    return anew(running, monkeypatch)
+
+
+def anew(running: Cloud, environment: pytest.MonkeyPatch) -> Cloud:
     for name in ("AWS_PROFILE", "AWS_SESSION_TOKEN"):
-        monkeypatch.delenv(name, raising=False)
-    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "testing")
-    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "testing")
-    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+        environment.delenv(name, raising=False)
+    environment.setenv("AWS_ACCESS_KEY_ID", "testing")
+    environment.setenv("AWS_SECRET_ACCESS_KEY", "testing")
+    environment.setenv("AWS_EC2_METADATA_DISABLED", "true")
     running.questions.clear()
     running.trick = lambda _service, _number: None
     return running
@@ -68,18 +72,24 @@ def collect(cloud: Cloud, store: Store, *regions: str, now: datetime = NOW) -> P
 
 
 @pytest.fixture(scope="module")
-def filled(running: Cloud, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A store into which everything was collected; tests take a copy."""
+def first(running: Cloud, tmp_path_factory: pytest.TempPathFactory) -> tuple[Store, PriceResult]:
+    """A store into which everything was collected."""
     store = Store(tmp_path_factory.mktemp("collected") / "store.duckdb")
     with pytest.MonkeyPatch.context() as environment:
-        environment.setenv("AWS_ACCESS_KEY_ID", "testing")
-        environment.setenv("AWS_SECRET_ACCESS_KEY", "testing")
-        assert collect(running, store).ok
-    return store.path
+        result = collect(anew(running, environment), store)
+    # everything came in pages, and the price list is served in one region for all
+    assert running.count("pricing") > 1 and running.count("savingsplans") > 1
+    return store, result
 
 
-def test_all_ways_to_buy_an_instance(cloud: Cloud, store: Store) -> None:
-    result = collect(cloud, store)
+@pytest.fixture(scope="module")
+def filled(first: tuple[Store, PriceResult]) -> Path:
+    """Its file; tests take a copy."""
+    return first[0].path
+
+
+def test_all_ways_to_buy_an_instance(first: tuple[Store, PriceResult]) -> None:
+    store, result = first
     assert result.ok, result.error
     assert result.regions == (EAST,)
     columns = "instance_type, purchase_option, term_years, payment_option, offering, price_per_hour"
@@ -98,8 +108,6 @@ def test_all_ways_to_buy_an_instance(cloud: Cloud, store: Store) -> None:
         ("aws", EAST, "", "USD", date(2026, 11, 21), date(2026, 11, 1)),
         ("aws", EAST, "", "USD", date(2026, 11, 21), None),
     ]
-    # everything came in pages, and the price list is served in one region for all
-    assert cloud.count("pricing") > 1 and cloud.count("savingsplans") > 1
     [(types,)] = rows(store, "SELECT count(*) FROM instance_types")
     assert rows(store, "SELECT kind, source, rows FROM loads") == [("prices", "aws", result.prices + types)]
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 
 import duckdb
 import pytest
 
+from gpucost.config.model import Config
 from gpucost.store.connection import scratch_store
 from gpucost.whatif.gpu_specs import Facts, load_facts
 from tests.unit.bills import Bills
@@ -19,6 +21,14 @@ def stages_together() -> Iterator[None]:
     """What a module's fleets cost is added up in plain Python, and the stages must agree at its end."""
     with stages_at_once():
         yield
+
+
+@pytest.fixture(scope="session")
+def demo(tmp_path_factory: pytest.TempPathFactory) -> Config:
+    """The sample fleet in September and October 2026, for who only reads it."""
+    from gpucost.demo.build import build, last_months  # slow to import
+
+    return build(tmp_path_factory.mktemp("demo"), last_months(datetime(2026, 11, 21, tzinfo=UTC)), lambda _: None)
 
 
 @pytest.fixture

@@ -191,7 +191,9 @@ def test_rows_of_an_export_split_at_random_load_together(bills: Bills, seed: int
     [
         ([ROWS[:4], ROWS[3:]], "hold some of the same charges of 2026-03"),
         ([ROWS, [row | {"lineItem/UnblendedCost": "30"} for row in ROWS]], "hold the same charges of 2026-03"),
-        (list(SECOND["less than half is shared"][:2]), "hold some of the same charges of 2026-03"),
+        pytest.param(
+            list(SECOND["less than half is shared"][:2]), "hold some of the same charges of 2026-03", marks=pytest.mark.slow
+        ),
         ([[*ROWS[:4], *(of_month(row, "2026-04") for row in ROWS)], ROWS],
          "0.csv holds a bill that another file holds newer"),
     ],

@@ -48,7 +48,7 @@ ROWS = {
 }
 
 
-@pytest.mark.parametrize("kind", ["csv", "parquet"])
+@pytest.mark.parametrize("kind", ["csv", pytest.param("parquet", marks=pytest.mark.slow)])
 def test_a_row_that_stands_in_a_file_twice_is_one_charge_and_one_that_differs_in_any_column_is_another(
     bills: Bills, kind: str
 ) -> None:

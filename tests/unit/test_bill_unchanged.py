@@ -121,7 +121,7 @@ def test_a_file_of_a_manifest_as_it_was_is_not_digested_again(bills: Bills, dige
     assert digested == ["march.csv"]
 
 
-@pytest.mark.parametrize("is_age_set_back", [True, False])
+@pytest.mark.parametrize("is_age_set_back", [True, pytest.param(False, marks=pytest.mark.slow)])
 def test_a_file_that_was_written_to_is_digested_again(bills: Bills, digested: list[str], is_age_set_back: bool) -> None:
     path = bills.write("march.csv", csv_text(ROWS))
     bills.load(path)

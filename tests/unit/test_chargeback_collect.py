@@ -105,8 +105,8 @@ def chargeback(store: Path, *options: str) -> Result:
 @pytest.mark.parametrize(
     ("answer", "line", "code"),
     [
-        ({"skipped": NoCredentials("aws: no credentials found", "aws configure")},
-         "aws: no credentials found; skipped (aws configure)\n", 0),
+        pytest.param({"skipped": NoCredentials("aws: no credentials found", "aws configure")},
+                     "aws: no credentials found; skipped (aws configure)\n", 0, marks=pytest.mark.slow),
         ({"error": SourceError("aws: cannot be reached", "check the network")},
          "error: aws: cannot be reached\nfix: check the network\n", 1),
     ],

@@ -160,7 +160,7 @@ def in_chunks(question: Question) -> bool:
     return True
 
 
-@pytest.mark.parametrize("status", [400, 403, 404, 405, 422, 501])
+@pytest.mark.parametrize("status", [404, 422, *(pytest.param(one, marks=pytest.mark.slow) for one in (400, 403, 405, 501))])
 def test_a_server_that_answers_for_samples_alone_is_asked_for_them(status: int, fake: Fake, tmp_path: Path) -> None:
     fake.trick = lambda question: Reply(status, {"error": "no such thing"}) if "query_range" in question.path else None
     assert collect(fake, tmp_path).ok and blocks(tmp_path) == FULL

@@ -14,7 +14,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, event, given, settings
+from hypothesis import event, given
 from hypothesis import strategies as st
 from typer.testing import CliRunner
 
@@ -27,14 +27,14 @@ from gpucost.store import upkeep
 from gpucost.store.connection import Store
 from gpucost.store.metrics import load_window
 from gpucost.store.usage import read_idle, read_levels
-from tests.property.fleets import books, fleets
+from tests.property.fleets import ONE, books, fleets, involved, many
 from tests.replay.cases.words import HEADER, at
 from tests.replay.fleet import Fleet
 from tests.replay.load import load, write_config
 from tests.replay.scrape import scrape
-from tests.unit.test_redone import CHANGES, DAYS, FIRST, configured, figures, loads, made
+from tests.unit.test_redone import CHANGES, DAYS, FIRST, configured, copied, figures, loads, made, stored, whole
 
-__all__ = ["loads"]
+__all__ = ["loads", "stored", "whole"]
 
 FLEET = Period(from_ms(at(0) * 1000), from_ms(at(DAYS * 24) * 1000))
 #: Of the fleet's four days the last is younger than two days then.
@@ -46,20 +46,21 @@ def keeping(config: Config, days: int | None) -> Config:
 
 
 def rows(store: Store) -> dict[str, list[tuple[Any, ...]]]:
-    tables = [name for (name,) in store.query("SELECT table_name FROM duckdb_tables() WHERE NOT internal")[1]]
-    return {name: store.query(f"SELECT * FROM {name} ORDER BY ALL")[1] for name in tables if name != "compactions"}  # noqa: S608
+    with store.read() as con:
+        tables = [name for (name,) in con.execute("SELECT table_name FROM duckdb_tables() WHERE NOT internal").fetchall()]
+        return {name: con.execute(f"FROM {name} ORDER BY ALL").fetchall() for name in tables if name != "compactions"}
 
 
-@pytest.fixture
-def whole(tmp_path: Path, loads: list[Any]) -> tuple[Config, Store]:
-    return made(tmp_path / "a", FIRST, loads)
-
-
-@pytest.fixture
-def sealed(whole: tuple[Config, Store]) -> tuple[Config, Store]:
-    config, store = whole
+@pytest.fixture(scope="module")
+def sealed_file(stored: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    config, store = copied(stored, tmp_path_factory.mktemp("sealed"))
     pipeline.compact(keeping(config, 2), store, NOW)
-    return config, store
+    return store.path
+
+
+@pytest.fixture
+def sealed(tmp_path: Path, sealed_file: Path) -> tuple[Config, Store]:
+    return copied(sealed_file, tmp_path / "a")
 
 
 def test_a_store_written_anew_holds_the_same_in_less_space(whole: tuple[Config, Store], loads: list[Any]) -> None:
@@ -88,8 +89,11 @@ def test_samples_that_no_figure_needs_are_dropped_from_older_days_alone(sealed: 
     ]  # fmt: skip
 
 
-@settings(max_examples=5, deadline=None, suppress_health_check=list(HealthCheck), print_blob=True)
-@given(data=st.data(), fleet=fleets(), zone=st.sampled_from(["UTC", "Asia/Kolkata"]))
+ZONES = st.sampled_from(["UTC", "Asia/Kolkata"])
+
+
+@ONE
+@given(data=st.data(), fleet=involved(fleets()), zone=ZONES)
 def test_figures_of_any_sealed_fleet_can_be_made_again(data: st.DataObject, fleet: Fleet, zone: str) -> None:
     with TemporaryDirectory() as folder:
         book = Path(folder) / "prices.csv"
@@ -124,15 +128,16 @@ def test_figures_of_any_sealed_fleet_can_be_made_again(data: st.DataObject, flee
         assert figures(store) == before
 
 
-@settings(max_examples=4, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(
-    order=st.lists(
-        st.sampled_from([(name, value) for name in ("teams", "step", "mig_share") for value in CHANGES[name]]),
-        min_size=1,
-        max_size=3,
-    ),
-    at_once=st.booleans(),
+test_figures_of_many_more = many(
+    test_figures_of_any_sealed_fleet_can_be_made_again, given(data=st.data(), fleet=fleets(), zone=ZONES), ONE, 10
 )
+CHANGED = st.lists(
+    st.sampled_from([(name, value) for name in ("teams", "step", "mig_share") for value in CHANGES[name]]), min_size=1, max_size=3
+)
+
+
+@ONE
+@given(order=involved(CHANGED), at_once=st.booleans())
 def test_figures_of_sealed_days_follow_teams_and_prices(
     order: list[tuple[str, Any]], at_once: bool, loads: list[Any], tmp_path_factory: pytest.TempPathFactory
 ) -> None:
@@ -150,6 +155,10 @@ def test_figures_of_sealed_days_follow_teams_and_prices(
         chosen[name] = value
         pipeline.attribute(configured(folder / "a", chosen), store)
     assert figures(store) == figures(made(folder / "b", chosen, loads)[1])
+
+
+MANY = given(order=CHANGED, at_once=st.booleans())
+test_figures_follow_many_more = many(test_figures_of_sealed_days_follow_teams_and_prices, MANY, ONE, 8)
 
 
 def test_an_upgrade_that_figures_otherwise_can_read_sealed_days(
@@ -250,6 +259,11 @@ def check(store: Store, *words: str) -> tuple[int, list[dict[str, Any]], str]:
     return result.exit_code, json.loads(result.stdout or "[]"), result.stderr
 
 
+def test_check_finds_nothing_wrong_with_a_sound_store(whole: tuple[Config, Store]) -> None:
+    code, checks, _ = check(whole[1])
+    assert (code, {one["result"] for one in checks}) == (0, {"ok"})
+
+
 @pytest.mark.parametrize(
     ("damage", "named"),
     [
@@ -266,8 +280,6 @@ def check(store: Store, *words: str) -> tuple[int, list[dict[str, Any]], str]:
 )
 def test_check_names_what_is_wrong(whole: tuple[Config, Store], damage: str, named: str) -> None:
     _, store = whole
-    code, checks, _ = check(store)
-    assert (code, {one["result"] for one in checks}) == (0, {"ok"})
     with store.write() as con:
         con.execute(damage)
     code, checks, error = check(store, "-q")

@@ -441,7 +441,7 @@ def test_where_activity_alone_is_collected_boots_are_no_state_metrics(tmp_path: 
         answers = OwnStore(tmp_path / name, machines(), collected)
         with answers.store.write() as con:
             inventory.coverage(con, answers.config)
-        gaps.append(answers.query("FROM coverage_gaps ORDER BY ALL"))
+            gaps.append(con.execute("FROM coverage_gaps ORDER BY ALL").fetchall())
     assert gaps[0] == gaps[1] != []
 
 
@@ -487,8 +487,9 @@ def test_days_that_a_corrected_bill_no_longer_covers_cost_nothing(tmp_path: Path
     assert sum(answers.costs().values()) == pytest.approx(21.96 * 48)
     answers.load_bill(cur(described, lambda one: one.start < at(20)))
     assert sum(answers.costs().values()) == pytest.approx(21.96 * 20)
-    for table in ("attributed_days", "node_runs", "cost_daily", "node_daily"):
-        assert answers.query(f"SELECT max(from_ms) FROM {table}")[0][0] < at(DAY) * 1000  # noqa: S608
+    with answers.store.read() as con:
+        for table in ("attributed_days", "node_runs", "cost_daily", "node_daily"):
+            assert con.execute(f"SELECT max(from_ms) FROM {table}").fetchall()[0][0] < at(DAY) * 1000  # noqa: S608
 
 
 @pytest.mark.parametrize(
@@ -617,7 +618,7 @@ def test_a_server_that_never_answered_is_missed_once_it_is_configured(tmp_path: 
         path.write_text(written + "".join(f'[[prometheus]]\nurl = "http://127.0.0.1:10"\n{one}\n' for one in servers))
         with answers.store.write() as con:
             inventory.coverage(con, load_config(path, environ={}, cwd=tmp_path))
-        return answers.query("SELECT DISTINCT cluster FROM coverage_gaps WHERE cluster <> 'main'")
+            return con.execute("SELECT DISTINCT cluster FROM coverage_gaps WHERE cluster <> 'main'").fetchall()
 
     assert missed() == []
     assert missed('cluster = "b"') == [("b",)]

@@ -20,6 +20,7 @@ import gpucost
 from gpucost import pipeline
 from gpucost.cli.app import app
 from gpucost.cli.explain import stages
+from gpucost.config.load import load_config
 from gpucost.periods import Period
 from gpucost.render import terminal
 from gpucost.render.view import ReportView
@@ -40,10 +41,10 @@ def fleet(tmp_path_factory: pytest.TempPathFactory) -> Billed:
     billed_fleet = Billed(folder, machines("p4de.24xlarge"))
     billed = charges(billed_fleet.fleet, lambda node, hour: None if node["name"] == "n3" else rate(node, hour), booting=600)
     billed_fleet.bill(bill_files.aws_cur(billed), "cur.csv", "aws")
-    (folder / "gpucost.toml").write_text(
-        f'prometheus = []\nstore = "{billed_fleet.store.path}"\n'
-        f'[prices]\nbook = "{folder / "prices.csv"}"\ncommitment_sharing = "as_billed"\n'
-    )
+    # as the command reads it, or each would attribute anew what the other did
+    path = folder / "gpucost.toml"
+    path.write_text(f'{path.read_text()}commitment_sharing = "as_billed"\n')
+    billed_fleet.config = load_config(path, environ={}, cwd=folder)
     return billed_fleet
 
 
@@ -54,11 +55,11 @@ def query(fleet: Billed, *by: str, **options: Any) -> Query:
 
 @cache
 def explained(fleet: Billed, rows: int = 3, **filters: Any) -> CostExplained:
-    return pipeline.explain_cost(fleet.sharing("as_billed"), fleet.store, query(fleet, **filters), rows)
+    return pipeline.explain_cost(fleet.config, fleet.store, query(fleet, **filters), rows)
 
 
 def report(fleet: Billed, *by: str, **options: Any) -> ReportView:
-    return pipeline.report(fleet.sharing("as_billed"), fleet.store, query(fleet, *by, **options))
+    return pipeline.report(fleet.config, fleet.store, query(fleet, *by, **options))
 
 
 @pytest.mark.parametrize("namespace", ["train", "serve", "batch"])

@@ -57,7 +57,11 @@ def test_a_store_of_every_schema_is_kept() -> None:
     assert [int(path.name[7:9]) for path in OLD] == [*range(8, latest_version())]
 
 
-@pytest.mark.parametrize("old", OLD, ids=lambda path: path.name.partition(".")[0])
+@pytest.mark.parametrize(
+    "old",
+    [pytest.param(path, marks=[pytest.mark.slow] * (path not in (OLD[0], OLD[-1]))) for path in OLD],
+    ids=lambda path: path.name.partition(".")[0],
+)
 def test_a_store_of_an_earlier_schema_tells_what_one_made_today_tells(
     old: Path, today: tuple[Config, dict[str, list[tuple[Any, ...]]]], tmp_path: Path
 ) -> None:

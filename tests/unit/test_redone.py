@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from gpucost import attribute, inventory, pipeline, price
@@ -14,7 +15,7 @@ from gpucost.config.model import Config
 from gpucost.periods import Period, from_ms
 from gpucost.store.connection import Store
 from gpucost.store.metrics import load_window
-from tests.property.fleets import many
+from tests.property.fleets import ONE, involved, many
 from tests.replay.cases.words import BOOK, HEADER, at, busy, fleet, node, pod
 from tests.replay.load import windows, write_config
 from tests.replay.scrape import scrape
@@ -88,6 +89,22 @@ def made(folder: Path, chosen: dict[str, Any], loads: list[Any]) -> tuple[Config
     return config, store
 
 
+@pytest.fixture(scope="module")
+def stored(tmp_path_factory: pytest.TempPathFactory, loads: list[Any]) -> Path:
+    """The file of the fleet's store."""
+    return made(tmp_path_factory.mktemp("stored") / "a", FIRST, loads)[1].path
+
+
+def copied(file: Path, folder: Path) -> tuple[Config, Store]:
+    config = configured(folder, FIRST)
+    return config, Store(shutil.copyfile(file, config.store))
+
+
+@pytest.fixture
+def whole(tmp_path: Path, stored: Path) -> tuple[Config, Store]:
+    return copied(stored, tmp_path / "a")
+
+
 def figures(store: Store) -> dict[str, list[tuple[Any, ...]]]:
     with store.read() as con:
         return {table: con.execute(f"FROM {table} ORDER BY ALL").fetchall() for table in TABLES}
@@ -115,10 +132,9 @@ def test_a_change_redoes_the_days_that_it_touches(tmp_path: Path, loads: list[An
 
 
 def test_days_are_redone_where_figures_are_worked_out_otherwise(
-    tmp_path: Path, loads: list[Any], redone: list[tuple[float, float]], monkeypatch: pytest.MonkeyPatch
+    whole: tuple[Config, Store], redone: list[tuple[float, float]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    config, store = made(tmp_path / "a", FIRST, loads)
-    redone.clear()
+    config, store = whole
     monkeypatch.setattr("gpucost.__version__", "99")
     pipeline.attribute(config, store)
     assert redone == []
@@ -133,24 +149,21 @@ def test_days_are_redone_where_figures_are_worked_out_otherwise(
     assert runs == ["price"] * 3
 
 
-def test_work_that_is_loaded_changes_nothing(tmp_path: Path, loads: list[Any], monkeypatch: pytest.MonkeyPatch) -> None:
-    config, store = made(tmp_path / "a", FIRST, loads)
+def test_work_that_is_loaded_changes_nothing(whole: tuple[Config, Store], monkeypatch: pytest.MonkeyPatch) -> None:
+    config, store = whole
     monkeypatch.setattr(inventory, "stage", lambda *_: pytest.fail("inventory was made again"))
     put(store, [])
     pipeline.attribute(config, store)
 
 
-DRAWN = given(
-    order=st.lists(
-        st.sampled_from([(name, value) for name, values in CHANGES.items() for value in values]), min_size=1, max_size=4
-    ),
-    late=st.integers(0, DAYS - 1),
-    cut=st.sampled_from([None, 30.5]),
+ORDERS = st.lists(
+    st.sampled_from([(name, value) for name, values in CHANGES.items() for value in values]), min_size=1, max_size=4
 )
+OTHERS = {"late": st.integers(0, DAYS - 1), "cut": st.sampled_from([None, 30.5])}
 
 
-@settings(max_examples=2)
-@DRAWN
+@ONE
+@given(order=involved(ORDERS), **OTHERS)
 def test_after_any_changes_figures_are_those_of_a_store_made_anew(
     order: list[tuple[str, Any]], late: int, cut: float | None, loads: list[Any], tmp_path_factory: pytest.TempPathFactory
 ) -> None:
@@ -171,4 +184,4 @@ def test_after_any_changes_figures_are_those_of_a_store_made_anew(
     assert figures(store) == figures(other)
 
 
-test_after_many_more = many(test_after_any_changes_figures_are_those_of_a_store_made_anew, DRAWN, settings(), 8)
+test_after_many_more = many(test_after_any_changes_figures_are_those_of_a_store_made_anew, given(order=ORDERS, **OTHERS), ONE, 8)

@@ -387,7 +387,7 @@ class Counted:
         return getattr(self.con, name)
 
 
-@pytest.mark.parametrize("share", [None, "proportional", "even"])
+@pytest.mark.parametrize("share", [None, pytest.param("proportional", marks=pytest.mark.slow), "even"])
 def test_each_team_is_told_of_as_alone_in_as_many_queries_as_one(
     con: Connection, share: Literal["proportional", "even"] | None
 ) -> None:

@@ -5,27 +5,19 @@ from __future__ import annotations
 import os
 import re
 import shlex
-from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
 
 from gpucost.cli.app import app
-from gpucost.demo.build import build, last_months
+from gpucost.config.model import Config
 
 ROOT = Path(__file__).parents[2]
 README, WHATIF = ROOT / "README.md", ROOT / "docs" / "whatif.md"
 BLOCK = re.compile(r"(<!-- output: gpucost (.+?) -->\n```text\n)(.*?)(```\n<!-- end -->)", re.DOTALL)
 SHOWN = {page: BLOCK.findall(page.read_text()) for page in (README, WHATIF)}
 PLAN = re.search(r"(<!-- plan -->\n```text\n)(.*?)(```\n<!-- end -->)", WHATIF.read_text(), re.DOTALL)
-
-
-@pytest.fixture(scope="module")
-def demo(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    path = build(tmp_path_factory.mktemp("demo"), last_months(datetime(2026, 11, 21, tzinfo=UTC)), print).path
-    assert path is not None
-    return path
 
 
 def check(page: Path, words: list[str], head: str, shown: str, tail: str) -> None:
@@ -38,11 +30,11 @@ def check(page: Path, words: list[str], head: str, shown: str, tail: str) -> Non
 
 
 @pytest.mark.usefixtures("nowhere")
-def test_the_readme_shows_what_is_printed(demo: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_readme_shows_what_is_printed(demo: Config, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "100")
     assert SHOWN[README]
     for head, command, shown, tail in SHOWN[README]:
-        check(README, [*command.split(), "--config", str(demo), "--month", "2026-10"], head, shown, tail)
+        check(README, [*command.split(), "--config", str(demo.path), "--month", "2026-10"], head, shown, tail)
 
 
 # the first needs no store
@@ -55,7 +47,7 @@ def test_the_page_of_what_ifs_shows_what_is_printed(
     request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, head: str, command: str, shown: str, tail: str
 ) -> None:
     monkeypatch.setenv("COLUMNS", "120")
-    where = [] if command == SHOWN[WHATIF][0][1] else ["--config", str(request.getfixturevalue("demo"))]
+    where = [] if command == SHOWN[WHATIF][0][1] else ["--config", str(request.getfixturevalue("demo").path)]
     check(WHATIF, [*shlex.split(command), *where], head, shown, tail)
 
 

@@ -174,16 +174,23 @@ def test_a_directory_that_cannot_be_written(store: Store) -> None:
     assert store.query("SELECT at_ms FROM cuts")[1] == [(1,)]
 
 
+@pytest.fixture(scope="module")
+def only_read(tmp_path_factory: pytest.TempPathFactory) -> Store:
+    store = Store(tmp_path_factory.mktemp("read") / "a.duckdb")
+    write_a_row(store)
+    return store
+
+
 @pytest.mark.parametrize("sql", ["", " ;", "-- nothing", "SELECT 1; SELECT 2"])
-def test_one_statement_is_answered(store: Store, sql: str) -> None:
+def test_one_statement_is_answered(only_read: Store, sql: str) -> None:
     with pytest.raises(UsageError, match="statement"):
-        store.query(sql)
+        only_read.query(sql)
 
 
 @pytest.mark.parametrize("sql", ["CREATE TEMP TABLE a (b INTEGER)", "CHECKPOINT", "SET threads = 1", "BEGIN", "LOAD parquet"])
-def test_statements_that_do_more_than_read_are_refused(store: Store, sql: str) -> None:
+def test_statements_that_do_more_than_read_are_refused(only_read: Store, sql: str) -> None:
     with pytest.raises(StoreError, match="read-only"):
-        store.query(sql)
+        only_read.query(sql)
 
 
 @pytest.mark.parametrize(
@@ -191,8 +198,8 @@ def test_statements_that_do_more_than_read_are_refused(store: Store, sql: str) -
     ["FROM cuts", "VALUES (1)", "SHOW TABLES", "DESCRIBE cuts", "SUMMARIZE cuts", "EXPLAIN FROM cuts", "PRAGMA version",
      "WITH a AS (FROM cuts) FROM a;", "PIVOT cuts ON at_ms USING count(*)"],
 )  # fmt: skip
-def test_statements_that_read(store: Store, sql: str) -> None:
-    assert store.query(sql)[1]
+def test_statements_that_read(only_read: Store, sql: str) -> None:
+    assert only_read.query(sql)[1]
 
 
 def test_a_store_of_a_newer_program_is_refused(store: Store) -> None:
