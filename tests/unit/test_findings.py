@@ -301,6 +301,15 @@ def test_two_buckets_of_a_workload_are_two_findings_and_half_a_month_of_saving_c
     assert [(int(f.saving), int(f.saving_per_month)) for f in findings.findings] == [(30, 60)]
 
 
+def test_what_takes_work_first_is_a_bound_that_its_command_shows() -> None:
+    question = WhatIfQuery("spot")
+    one = _candidate("on_demand_training", ("c", "n", "w", "*"), questions=(question,))
+    for safe, is_bound, saving in ((0, True, 900), (70, False, 70)):
+        answers = {question: WhatIfResult(question, Decimal(1000), Decimal(safe), Decimal(900))}
+        (found,) = ranked([one], answers, months=Decimal(1), minimum=Decimal(50), period=()).findings
+        assert (found.is_bound, found.saving, found.command) == (is_bound, saving, "gpucost whatif spot")
+
+
 def _hours(active: Callable[[datetime], bool], tz: ZoneInfo) -> list[dict[str, float]]:
     start = to_ms(MONTH.start) // MS_PER_HOUR
     rows = []

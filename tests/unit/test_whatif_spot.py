@@ -295,6 +295,11 @@ def test_low_middle_and_high_are_three_lines_of_cost_and_time() -> None:
             pytest.approx((times - 1) * 100, abs=0.01),
         )
     assert middle["cost"] == answer["scenario"]["cost"]
+    assert [(one["low"], one["high"]) for one in answer["ranges"]][-1] == (low["cost"], high["cost"])
+    # a gang of 32, interrupted as often as the busiest trace, never ends: no figure is made up
+    gang = ask_once("--on-demand-price 32 --spot-price 12 --nodes 32")
+    assert [line["cost"] is None for line in gang["tables"]["What moves, by how often it is interrupted"]] == [False, False, True]
+    assert any("never end" in finding for finding in gang["findings"]) and len(gang["ranges"]) == 1
 
 
 def test_defaults_are_above_zero_and_have_sources() -> None:

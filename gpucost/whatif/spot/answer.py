@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import re
 from collections import defaultdict
 from collections.abc import Callable, Sequence
@@ -349,11 +348,10 @@ def answer(options: SimulationOptions, question: SimulationQuery) -> Scenario[An
         tables = _cases(options, safe, today, position)
         if len(tables[0].lines) > 1:
             low, *_, high = (line[2] for line in tables[0].lines)
-            ranges.append(Range(figure, low, high, currency, "between the ends of what is known of interruptions"))
             if high is None:
-                findings.append(
-                    "at the high end of what is known of interruptions, some of this work would practically never end"
-                )
+                findings.append("interrupted as often as the high end says, this work would practically never end")
+            else:
+                ranges.append(Range(figure, low, high, currency, "between the ends of what is known of interruptions"))
     if not is_described:
         savings, more = _by_workload(options, parts, usage)
         tables += more
@@ -479,7 +477,7 @@ def _cases(
             up, rates = up + part.hours * times, rates + rate * part.hours
             waited += part.hours * times * work.gang_rate * options.wait_hours
         there = position(rate_of)
-        if there is None or not math.isfinite(up):
+        if there is None or up > hours * formulas.HOPELESS:
             lines.append((name, rates / hours, None, None, None, None))
             continue
         longer = round(((up + waited) / hours - 1) * 100, 2)
