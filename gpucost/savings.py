@@ -203,12 +203,17 @@ def findings(
     scenario_of = {question: _if_any(what_if(question)) for question in questions if (what_if := what_ifs[question.command])}
     results = zip(scenario_of, evaluate(costs, list(scenario_of.values())), strict=True)
     answers = {
-        question: WhatIfResult(question, answer.today.cost, answer.saving, answer.figures.get("saving_with_work", Decimal(0)))
+        question: WhatIfResult(question, answer.today.cost, answer.saving, _with_work(answer))
         for question, answer in results
         if answer
     }
     months = _months(config, store, period, scenarios.fleet)
     return ranked(candidates, answers, months=months, minimum=minimum, period=period_words(config, period))
+
+
+def _with_work(answer: Answer) -> Decimal:
+    saving: Decimal = answer.figures.get("saving_by_suitability", {}).get("needs_work", Decimal(0))
+    return saving
 
 
 def period_words(config: Config, period: Period) -> tuple[str, ...]:

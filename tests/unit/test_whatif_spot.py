@@ -322,6 +322,9 @@ def test_a_part_stays_on_demand() -> None:
     factor = exact(Work(0.3333333333 * 0.75, 0.5, nodes=4))
     assert gang["scenario"]["cost"] == pytest.approx(4 * 730 * (0.25 * 32 + 0.75 * 12) * factor, rel=1e-9)
     assert gang["effective_price_exact"] == pytest.approx(17 * factor, abs=1e-6)
+    # what moves takes longer, what stays does not
+    (line,), (more,) = (one["tables"]["What moves, by how often it is interrupted"] for one in (whole, none))
+    assert more["node-hours"] - 730 == pytest.approx(0.75 * (line["node-hours"] - 730), abs=0.1)
     assert_refused("spot", EXAMPLE + " --on-demand-share 1", "nothing would move")
 
 

@@ -342,29 +342,29 @@ def answer(options: SimulationOptions, question: SimulationQuery) -> Scenario[An
 
         ends = [position(times=float(value) / expected) for value in np.percentile(simulated.paid, (5, 95))]
         if ends[0] and ends[1] and safe:
-            meaning = f"5 % to 95 % of {options.runs:,} simulated runs"
-            ranges.append(Range(figure, ends[0].cost, ends[1].cost, currency, meaning))
+            low, high = sorted(end.cost for end in ends if end)
+            ranges.append(Range(figure, low, high, currency, f"5 % to 95 % of {options.runs:,} simulated runs"))
     if to_spot and safe:
         tables = _cases(options, safe, today, position)
         if len(tables[0].lines) > 1:
-            low, *_, high = (line[2] for line in tables[0].lines)
-            if high is None:
+            least, *_, most = (line[2] for line in tables[0].lines)
+            if most is None:
                 findings.append("interrupted as often as the high end says, this work would practically never end")
             else:
-                ranges.append(Range(figure, low, high, currency, "between the ends of what is known of interruptions"))
+                ranges.append(Range(figure, least, most, currency, "between the ends of what is known of interruptions"))
     if not is_described:
         savings, more = _by_workload(options, parts, usage)
         tables += more
+        goes = sum(part.hours for part in safe) * (1 - options.kept_on_demand if to_spot else 1)
         figures |= {
             "moved_nodes": len(moved),
-            "moved_node_hours": round(sum(part.hours for part in safe), _DIGITS),
-            "moved_gpu_hours": round(sum(part.hours for part in safe) * means.gpus, _DIGITS),
+            "moved_node_hours": round(goes, _DIGITS),
+            "moved_gpu_hours": round(goes * means.gpus, _DIGITS),
             "saving_by_suitability": savings,
-            "saving_with_work": savings[NEEDS_WORK],
         }
         if to_spot:
             if not safe:
-                findings.append("nothing here is known to go on after an interruption: no saving is counted")
+                findings.append("nothing here is both safe to move and cheaper on spot: no saving is counted")
             findings += [
                 f"{text}: {savings[suits]:,.2f} {currency}, not counted above"
                 for suits, text in _MORE.items()
@@ -468,20 +468,26 @@ def _cases(
     hours = sum(part.hours for part in safe)
     lines: list[tuple[Value, ...]] = []
     for name, rate_of in ends.items():
-        up = waited = rates = 0.0
+        up = longer = rates = 0.0
         for part in safe:
             rate = rate_of(part.rate) or 0.0
             exposed = 1 - options.kept_on_demand if part.gang > 1 else 1.0
-            work = options.work(rate * exposed, part.gang if part.owner else 1, part.provider)
-            times = formulas.stretch(work) if part.owner else 1.0
-            up, rates = up + part.hours * times, rates + rate * part.hours
-            waited += part.hours * times * work.gang_rate * options.wait_hours
+            work = options.work(rate * exposed, part.gang, part.provider)
+            times = formulas.stretch(work)
+            # of nodes that don't need each other, those kept on demand take no longer
+            moves = part.hours * (1.0 if part.gang > 1 else 1 - options.kept_on_demand)
+            up, longer, rates = (
+                up + part.hours + moves * (times - 1),
+                longer + part.hours * (times - 1),
+                rates + rate * part.hours,
+            )
+            longer += part.hours * times * work.gang_rate * options.wait_hours
         there = position(rate_of)
         if there is None or up > hours * formulas.HOPELESS:
             lines.append((name, rates / hours, None, None, None, None))
             continue
-        longer = round(((up + waited) / hours - 1) * 100, 2)
-        lines.append((name, rates / hours, there.cost, today.cost - there.cost, round(up, 1), longer))
+        percent = round(longer / hours * 100, 2)
+        lines.append((name, rates / hours, there.cost, today.cost - there.cost, round(up, 1), percent))
     columns = ("interruptions", "per node-hour", "cost", "saving", "node-hours", "% longer")
     return (Rows("What moves, by how often it is interrupted", columns, tuple(lines), "Time holds waits for capacity."),)
 
