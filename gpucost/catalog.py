@@ -32,7 +32,6 @@ TABLES = {
     "not_sold_on_demand": "not_sold_on_demand.csv",
 }
 COMPONENTS = {"catalog_components": "components.csv"}
-INTERRUPTIONS = {"interruption_bands": "interruption.csv"}
 
 _MISSING = "SELECT count(*) < len($tables) FROM duckdb_tables() WHERE temporary AND list_contains($tables, table_name)"
 # A file of pricing/ with these columns.
@@ -48,14 +47,6 @@ FROM catalog_csv('components.csv', {
     'provider': 'VARCHAR', 'region': 'VARCHAR', 'family': 'VARCHAR', 'component': 'VARCHAR', 'gpu_model': 'VARCHAR',
     'purchase_option': 'VARCHAR', 'term_years': 'INTEGER', 'price_per_hour': 'DECIMAL(24, 12)', 'currency': 'VARCHAR',
     'price_as_of': 'DATE', 'source_id': 'VARCHAR'})"""
-# Which percent of a type's spot instances were interrupted in a period, and what spot saved: under 0 where it cost more. One row
-# per (provider, region, instance_type, os, as_of); low < high.
-_INTERRUPTIONS = """
-CREATE TEMP TABLE IF NOT EXISTS interruption_bands AS
-FROM catalog_csv('interruption.csv', {
-    'provider': 'VARCHAR', 'region': 'VARCHAR', 'instance_type': 'VARCHAR', 'os': 'VARCHAR', 'band_low_percent': 'INTEGER',
-    'band_high_percent': 'INTEGER', 'period': 'VARCHAR', 'savings_percent': 'INTEGER', 'as_of': 'DATE',
-    'source_id': 'VARCHAR'})"""
 
 
 def load_catalog(con: DuckDBPyConnection) -> None:
@@ -70,12 +61,6 @@ def load_components(con: DuckDBPyConnection) -> None:
     """Create `catalog_components`, the unit prices of an instance's parts, which only some cost bases read."""
     _prepare(con)
     con.execute(_COMPONENTS)
-
-
-def load_interruptions(con: DuckDBPyConnection) -> None:
-    """Create `interruption_bands`, how often spot instances are taken back, which no attribution reads."""
-    _prepare(con)
-    con.execute(_INTERRUPTIONS)
 
 
 def _prepare(con: DuckDBPyConnection) -> None:

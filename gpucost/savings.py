@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from gpucost.whatif.fleet import Costs, Idle, Level, Levels, Pod, PodKey
     from gpucost.whatif.gpu_specs import Facts
     from gpucost.whatif.rightsize import Offer
-    from gpucost.whatif.spot.interruptions import Rate
     from gpucost.whatif.spot.market import Market
 
 T = TypeVar("T")
@@ -41,7 +40,6 @@ class _Prices(NamedTuple):
     facts: Facts
     offers: dict[Place, list[Offer]]
     market: Market
-    typical: Rate
 
 
 class _Scenarios:
@@ -66,7 +64,7 @@ class _Scenarios:
         from gpucost.price import load_offers
         from gpucost.whatif.gpu_specs import load_facts
         from gpucost.whatif.rightsize import list_offers
-        from gpucost.whatif.spot.market import read_market, typical_rate
+        from gpucost.whatif.spot.market import read_market
 
         types = {node.instance_type for node in self.fleet.nodes if node.instance_type}
         with self.store.read() as con:
@@ -75,7 +73,7 @@ class _Scenarios:
             offers: dict[Place, list[Offer]] = defaultdict(list)
             for offer in list_offers(con):
                 offers[offer.provider, offer.region].append(offer)
-            return _Prices(load_facts(con), offers, market, typical_rate(con))
+            return _Prices(load_facts(con), offers, market)
 
     def _usage(self, question: WhatIfQuery, *, is_narrowed: bool = True) -> Usage:
         return Usage(self._narrowed(question), self.config.currency, self.period_name, "", is_narrowed)
@@ -129,8 +127,10 @@ class _Scenarios:
     def spot(self, question: WhatIfQuery) -> Scenario[Answer]:
         from gpucost.whatif.spot import answer, simulate
 
-        market, typical = self._prices.market, self._prices.typical
-        query = simulate.SimulationQuery(self._usage(question), market, typical)
+        interruptible, days = self.config.spot.interruptible, self.config.prices.stale_after_days
+        query = simulate.SimulationQuery(
+            self._usage(question), self._prices.market, interruptible=interruptible, stale_after_days=days
+        )
         return answer.answer(simulate.SimulationOptions(), query)
 
     def reserve(self, commit: Commit, question: WhatIfQuery) -> Scenario[Answer]:
@@ -202,9 +202,18 @@ def findings(
     tell(f"asking {len(questions):,} what-ifs")
     scenario_of = {question: _if_any(what_if(question)) for question in questions if (what_if := what_ifs[question.command])}
     results = zip(scenario_of, evaluate(costs, list(scenario_of.values())), strict=True)
-    answers = {question: WhatIfResult(question, answer.today.cost, answer.saving) for question, answer in results if answer}
+    answers = {
+        question: WhatIfResult(question, answer.today.cost, answer.saving, _with_work(answer))
+        for question, answer in results
+        if answer
+    }
     months = _months(config, store, period, scenarios.fleet)
     return ranked(candidates, answers, months=months, minimum=minimum, period=period_words(config, period))
+
+
+def _with_work(answer: Answer) -> Decimal:
+    saving: Decimal = answer.figures.get("saving_by_suitability", {}).get("needs_work", Decimal(0))
+    return saving
 
 
 def period_words(config: Config, period: Period) -> tuple[str, ...]:

@@ -113,7 +113,7 @@ def whatif_spot(
     fleet: Described,
     interruptions_per_hour: Annotated[
         float | None,
-        Option("Interruptions of one node per hour. Default: the catalog's band of the type."),
+        Option("Interruptions of one node per hour. Default: those of own spot nodes, else of measured traces."),
     ] = None,
     trace: Annotated[
         list[Path] | None,
@@ -127,16 +127,19 @@ def whatif_spot(
 
     With --on-demand-price, --instance-type, --nodes, --gpus or --hours: a calculator, no store needed. Without them: the usage
     in the store of the last complete month, or of the period and the team named. Spot prices come from --spot-price, else the
-    store's spot price history, else own spot nodes of the type, else the catalog.
+    store's spot price history, else own spot nodes of the type, else the catalog. What is safe moves: batch work, and training
+    with known checkpoints; the rest stands below as a second figure, with its reason.
 
     Traces are JSON with metadata.gap_seconds and data (instances at each tick), CSV of milliseconds,add|remove,node, or counts:
-    date,time,instances or elapsed,instances. Interruptions come from an option, else the catalog's bands by instance type.
+    date,time,instances or elapsed,instances. Interruptions come from an option, else own spot nodes of the period (from 20 that
+    ended while held), else measured traces of the GPU family.
 
     \b
     Examples:
       gpucost whatif spot --on-demand-price 32 --spot-price 12 --interruptions-per-hour 0.33 --checkpoint-minutes 30
       gpucost whatif spot --instance-type p4d.24xlarge --region us-east-1 --nodes 4 --restart-minutes 10
       gpucost whatif spot --team research --month 2026-10
+      gpucost whatif spot --on-demand-price 32 --spot-price 12 --nodes 4 --on-demand-share 0.25
       gpucost whatif spot --backtest --instance-type p3.2xlarge --region us-east-1 --hours 168
       gpucost whatif spot --trace traces/ --checkpoint-write-minutes 3 --format json
     """
@@ -165,10 +168,12 @@ def whatif_spot(
 
 
 def _from_store(run: WhatIfContext, rate: Rate | None, fleet: Described) -> SimulationQuery:
-    from gpucost.whatif.spot.market import typical_rate
+    from gpucost.whatif.fleet import Price
     from gpucost.whatif.spot.simulate import SimulationQuery
 
     usage, market = _usage(run)
-    with run.store.read() as con:
-        typical = typical_rate(con)
-    return SimulationQuery(usage, market, typical, rate, fleet.spot_price, fleet.price_per)
+    price = Price(fleet.spot_price, "option") if fleet.spot_price is not None else None
+    settings = run.settings
+    return SimulationQuery(
+        usage, market, rate, price, fleet.price_per, settings.spot.interruptible, settings.prices.stale_after_days
+    )

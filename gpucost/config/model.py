@@ -644,6 +644,16 @@ class FindingsSettings(Section):
     )
 
 
+class SpotSettings(Section):
+    """What `gpucost whatif spot` cannot see."""
+
+    interruptible: list[str] = setting(
+        "Workloads that go on after an interruption: training that writes checkpoints, serving with replicas to spare. "
+        "Globs of `Kind/name`, or of the name.",
+        [],
+    )
+
+
 def _span_ms(span: str) -> int:
     return int(span[:-1]) * {"m": 1, "h": 60, "d": 24 * 60, "w": 168 * 60}[span[-1]] * 60_000
 
@@ -769,6 +779,7 @@ class Config(Section):
     workload_types: list[WorkloadTypeRule] = []
     waste: WasteSettings = WasteSettings.model_construct()
     findings: FindingsSettings = FindingsSettings.model_construct()
+    spot: SpotSettings = SpotSettings.model_construct()
     shared_costs: list[SharedCost] = []
     budgets: list[Budget] = []
     alerts: Alerts = Alerts.model_construct()

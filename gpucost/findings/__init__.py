@@ -96,19 +96,20 @@ class WhatIfQuery:
 
 
 class WhatIfResult(NamedTuple):
-    """What a what-if said, over the period."""
+    """What a what-if said, over the period; `with_work` is what could be saved once something else is done."""
 
     question: WhatIfQuery
     cost: Decimal
     saving: Decimal
+    with_work: Decimal = Decimal(0)
 
 
 @record
 class Finding(Shape):
     """`saving` is of the period, and what `command` shows; `saving_per_month` the same of 730 hours (a whole month: as it is).
 
-    `is_bound`: no command shows it: what the waste cost, so that no more than that can be saved. `utilization` is 0-1 over
-    measured time, None where nothing was measured.
+    `is_bound`: no command shows it (what the waste cost, so that no more can be saved), or what the command shows takes work
+    first. `utilization` is 0-1 over measured time, None where nothing was measured.
     """
 
     rank: int
@@ -483,7 +484,9 @@ def ranked(
         if answered:
             best = max(answered, key=lambda answer: answer.saving)
             command = best.question.words(period)
-            finding = replace(finding, cost=best.cost, saving=best.saving, is_bound=False, command=command)
+            is_bound = best.saving <= 0 < best.with_work
+            saving = best.with_work if is_bound else best.saving
+            finding = replace(finding, cost=best.cost, saving=saving, is_bound=is_bound, command=command)
         elif candidate.questions:
             finding = replace(finding, saving=Decimal(0))
         proposed.append((candidate, replace(finding, saving_per_month=round(finding.saving / months, 9))))

@@ -98,11 +98,30 @@ SELECT allocation_id, arg_max(team, from_ms) AS team
 FROM cost_runs
 WHERE allocation_id IS NOT NULL AND from_ms < $to_ms AND $from_ms < to_ms + (hours - 1) * 3600000
 GROUP BY allocation_id"""
+# workloads that write checkpoints: [[units]] resumes says so, or a pod's epochs went on where those of an earlier pod had been
+_USAGE_RESUMED = """
+CREATE OR REPLACE TEMP TABLE usage_resumed AS
+WITH reached AS (
+    SELECT a.cluster, a.namespace, a.workload, a.allocation_id, a.held_from_ms, bool_or(s.resumes) AS resumes,
+        arg_min(v.value, v.at_ms) AS first_epoch, max(v.value) AS last_epoch
+    FROM progress_series AS s
+    JOIN allocations AS a ON a.pod = s.pod AND a.namespace = s.namespace AND a.cluster = coalesce(s.cluster, a.cluster)
+    JOIN progress_values AS v ON v.series_id = s.series_id AND v.at_ms >= a.held_from_ms AND v.at_ms < a.held_to_ms
+    WHERE s.unit = 'epoch'
+    GROUP BY ALL
+)
+SELECT DISTINCT r.cluster, r.namespace, r.workload
+FROM reached AS r LEFT JOIN reached AS e ON (e.cluster, e.namespace, e.workload) = (r.cluster, r.namespace, r.workload)
+    AND e.held_from_ms < r.held_from_ms AND r.first_epoch BETWEEN 2 AND e.last_epoch + 1
+WHERE r.resumes OR e.allocation_id IS NOT NULL"""
 # workloads by globs of Kind/name or name
 _USAGE_PODS = """
 CREATE OR REPLACE TEMP TABLE usage_pods AS
-SELECT a.* REPLACE (greatest(a.held_from_ms, $from_ms) AS held_from_ms, least(a.held_to_ms, $to_ms) AS held_to_ms), t.team
+SELECT a.* REPLACE (greatest(a.held_from_ms, $from_ms) AS held_from_ms, least(a.held_to_ms, $to_ms) AS held_to_ms), t.team,
+    coalesce(w.workload_type, '') AS workload_type, r.workload IS NOT NULL AS resumes
 FROM allocations AS a JOIN usage_teams AS t USING (allocation_id)
+LEFT JOIN allocation_traits AS w USING (allocation_id)
+LEFT JOIN usage_resumed AS r ON (r.cluster, r.namespace, r.workload) = (a.cluster, a.namespace, a.workload)
 WHERE a.gpus > 0 AND a.held_from_ms < $to_ms AND $from_ms < a.held_to_ms
     AND passes($clusters, a.cluster) AND passes($namespaces, a.namespace) AND passes($teams, t.team)
     AND (len($workloads::VARCHAR[]) = 0 OR len(list_filter($workloads::VARCHAR[],
@@ -141,6 +160,7 @@ def read_usage(
     names = {"teams": list(teams), "namespaces": list(namespaces), "workloads": list(workloads), "clusters": list(clusters)}
     sqlfiles.run(con, "filters")
     con.execute(_USAGE_TEAMS, period)
+    con.execute(_USAGE_RESUMED)
     con.execute(_USAGE_PODS, period | names)
     narrowed = period | {"all_nodes": not any(names.values())}
     return UsageRows(

@@ -90,7 +90,10 @@ class Node:
 
 @record
 class Pod:
-    """What holds `gpus` of a node in [from_ms, to_ms)."""
+    """What holds `gpus` of a node in [from_ms, to_ms).
+
+    `workload_type` is what inventory takes it for; `resumes`: its workload was seen to go on from a checkpoint.
+    """
 
     node: str
     workload: str
@@ -101,6 +104,8 @@ class Pod:
     team: str = "default"
     uid: str = ""
     cluster: str = "default"
+    workload_type: str = ""
+    resumes: bool = False
 
     @property
     def key(self) -> PodKey:
@@ -332,7 +337,7 @@ def read_fleet(con: DuckDBPyConnection, period: Period, scope: Scope) -> Fleet:
 
 # what rows of the store's usage call as a Node and a Pod do
 _NODE = ("cluster", "from_ms", "to_ms", "capacity_type", "provider", "region", "zone", "zone_id", "instance_type", "gpu_model")
-_POD = ("cluster", "uid", "namespace", "workload", "team", "gpus")
+_POD = ("cluster", "uid", "namespace", "workload", "team", "gpus", "workload_type", "resumes")
 
 
 def fleet_of(nodes: Iterable[Row], prices: Iterable[Row], pods: Iterable[Row]) -> Fleet:

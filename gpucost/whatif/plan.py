@@ -135,6 +135,7 @@ class Spot(_Step):
     checkpoint_minutes: _Above | None = None
     checkpoint_write_minutes: _FromZero = 0.0
     restart_minutes: _FromZero = 0.0
+    on_demand_share: Annotated[_FromZero, Field(lt=1)] | None = None
 
     @model_validator(mode="after")
     def _has_checkpoints(self) -> Spot:
@@ -364,7 +365,7 @@ def _edited(step: Step, group: Group, nodes: Nodes, days: float) -> Nodes:
                     "with so many interruptions nothing is ever finished on spot",
                     "fewer interruptions_per_hour, or more checkpoints",
                 )
-            return [replace(_priced(node, step, node.gpus, step.factor), capacity_type="spot") for node in nodes]
+            return [part for node in nodes for part in _on_spot(node, step)]
         case Rightsize():
             return [_priced(node, step, float(step.gpus_per_pod or node.gpus), step.time_factor) for node in nodes]
         case Schedule(active_percent=float(percent)):
@@ -380,6 +381,16 @@ def _edited(step: Step, group: Group, nodes: Nodes, days: float) -> Nodes:
 def _priced(node: Node, step: Spot | Rightsize, gpus: float, times: float) -> Node:
     """The node with so many GPUs, of any model, at the step's price, up so many times as long."""
     return replace(_lasting(node, times), gpus=gpus, gpu_model=None, prices=_price(step.price_per_gpu_hour, gpus))
+
+
+def _on_spot(node: Node, step: Spot) -> Iterator[Node]:
+    """The node on spot, and what of it stays on demand."""
+    share = step.on_demand_share or 0.0
+    yield replace(_priced(node, step, node.gpus * (1 - share), step.factor), capacity_type="spot")
+    if share:
+        part = Decimal(str(share))
+        prices = tuple(replace(price, per_node_hour=round(price.per_node_hour * part, 9)) for price in node.prices)
+        yield replace(node, name=f"{node.name}/on-demand", gpus=node.gpus * share, prices=prices)
 
 
 def _shared(step: Share, group: Group, nodes: Nodes) -> Nodes:

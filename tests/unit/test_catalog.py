@@ -18,13 +18,13 @@ from pathlib import Path
 import duckdb
 import pytest
 
-from gpucost.catalog import COMPONENTS, INTERRUPTIONS, TABLES, catalog_digest, load_catalog, load_components, load_interruptions
+from gpucost.catalog import COMPONENTS, TABLES, catalog_digest, load_catalog, load_components
 from gpucost.collect.prices.base import is_region_of
 from gpucost.resources import pricing_dir
 
 Rows = list[dict[str, str]]
 
-ALL_TABLES = {**TABLES, **COMPONENTS, **INTERRUPTIONS}
+ALL_TABLES = {**TABLES, **COMPONENTS}
 
 # file -> the columns no two rows may share
 KEYS = {
@@ -59,7 +59,6 @@ def con() -> Iterator[duckdb.DuckDBPyConnection]:
     with duckdb.connect() as connection:
         load_catalog(connection)
         load_components(connection)
-        load_interruptions(connection)
         yield connection
 
 

@@ -99,6 +99,15 @@ def test_spot_pays_for_interruptions() -> None:
     assert 200 * 1.05 < result.scenario.cost < 200 * 1.08  # 1 + 0.1 x (0.5 + 0.1), and a little more
 
 
+def test_a_part_stays_on_demand() -> None:
+    group = Group(name="g", pods=2, hours=100, gpus_per_pod=4, price_per_gpu_hour=Decimal(3))
+    step = Spot(groups=["g"], price_per_gpu_hour=Decimal(1), on_demand_share=0.25)
+    result = answer_to([group], step)
+    assert (result.today.cost, result.scenario.cost) == (2400, 600 + 600)
+    assert result.scenario.gpu_hours == 800
+    assert any(one.name.endswith("on_demand_share") and one.value == 0.25 for one in result.assumptions)
+
+
 def test_stored_groups_at_their_own_prices_and_no_pod_twice() -> None:
     node = Node("n", 8, 0, 100 * H, (Price(Decimal(24), "price_book"), Price(Decimal(48), "price_book", from_ms=50 * H)))
     one, two = Pod("n", "Job/a", 2, 0, 100 * H, uid="a", team="x"), Pod("n", "Job/b", 1, 0, 10 * H, uid="b", team="x")

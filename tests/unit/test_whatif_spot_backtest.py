@@ -96,7 +96,7 @@ def collect(path: str) -> None:
 
 
 def answered(arguments: str) -> dict[str, Any]:
-    answer = ask("spot", f"--backtest {arguments}")
+    answer = ask("spot", f"--backtest --restart-minutes 0 --checkpoint-write-minutes 0 --notice-seconds 0 {arguments}")
     return answer | {"by": {row["strategy"]: row["cost"] for row in answer["strategies"]}}
 
 

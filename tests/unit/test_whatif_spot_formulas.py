@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from gpucost.errors import DataError
 from gpucost.whatif.spot.answer import free_first_hours
-from gpucost.whatif.spot.interruptions import of_band, of_share, of_trace, read_trace, read_traces
+from gpucost.whatif.spot.interruptions import measured_rate, of_trace, read_trace, read_traces
 from gpucost.whatif.spot.simulate import (
     Work,
     best_checkpoints,
@@ -178,12 +178,15 @@ def test_where_free_first_hours_make_interruptions_pay_the_answer_says_so() -> N
     assert "spot costs less than on demand again" in free_first_hours(often, 1.01, break_even_exact(often, 1.01))[0]
 
 
-def test_bands_are_shares_of_a_month() -> None:
-    assert of_share(5) * 730 == pytest.approx(-math.log(0.95))
-    rate = of_band(5, 10, "catalog", None)
-    assert rate.low is not None and rate.high is not None
-    assert rate.low < rate.per_hour < rate.high
-    assert of_band(20, 100, "catalog", None).high is None
+def test_measured_rates_are_of_the_family_or_the_model_at_that_provider_else_pooled() -> None:
+    t4 = measured_rate("aws", "g4dn.12xlarge", None)
+    assert (t4.per_hour, t4.low, t4.high) == (74 / 135.7, 0.4282, 0.6847)
+    assert measured_rate("gcp", "a3-highgpu-8g", "A100-SXM4-40GB").per_hour == 154 / 1548.2
+    # K80: probes that failed are all that is known
+    assert "upper limit" in measured_rate("aws", "p2.xlarge", "K80").source
+    pooled = measured_rate("aws", "p5.48xlarge", "H100-80GB-HBM3")
+    assert pooled == measured_rate(None, "", None) or "pooled: none of aws p5" in pooled.source
+    assert pooled.low == 0.0472 and pooled.high == 0.9974 and 0.24 < pooled.per_hour < 0.25
 
 
 TICKS = {"metadata": {"gap_seconds": 600}, "data": [0, 1, 1, 1, 0, 0, 2, 2, 1, 3, 0]}

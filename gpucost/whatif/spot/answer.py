@@ -6,22 +6,25 @@ import re
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
 from decimal import Decimal
+from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
-from gpucost.errors import UsageError
-from gpucost.periods import to_ms
+from gpucost.errors import GpucostError, UsageError
+from gpucost.periods import from_ms, to_ms
 from gpucost.records import record
 from gpucost.whatif import flags
-from gpucost.whatif.answer import Answer, Assumption, Position, Range, Rows, priced
+from gpucost.whatif.answer import Answer, Assumption, Position, Range, Rows, Value, priced
+from gpucost.whatif.cost import kept
 from gpucost.whatif.flags import GPUS_PER_NODE, HOURS_PER_MONTH, Option, OptionGroup, PricePer, node_price
-from gpucost.whatif.fleet import Costs, Fleet, Price, Scenario, Usage, one_node
+from gpucost.whatif.fleet import Fleet, Pod, Price, Scenario, Usage, one_node
 from gpucost.whatif.spot import simulate as formulas
-from gpucost.whatif.spot.interruptions import Rate
-from gpucost.whatif.spot.market import Market, Place, find_instance, read_market, typical_rate
+from gpucost.whatif.spot.interruptions import Rate, measured_rate
+from gpucost.whatif.spot.market import Market, Place, find_instance, read_market
 from gpucost.whatif.spot.simulate import (
     HOPELESS_RATIO,
+    Formula,
     Makespans,
     Moved,
     Moves,
@@ -29,8 +32,8 @@ from gpucost.whatif.spot.simulate import (
     SimulationQuery,
     Target,
     Work,
+    Workload,
     base_name,
-    edited,
     exact,
     expected_hours,
     gangs,
@@ -38,6 +41,7 @@ from gpucost.whatif.spot.simulate import (
     paid_share,
     rate_assumption,
     simulate,
+    weights,
 )
 
 if TYPE_CHECKING:
@@ -46,42 +50,75 @@ if TYPE_CHECKING:
     from gpucost.config.model import Config
 
 _NOTEBOOK = re.compile(r"jupyter|notebook|workspace|codespace|(^|[-_/])(nb|ide|lab)([-_]|$)", re.IGNORECASE)
-# what a batch workload's name says of it, the first that fits
+# what a job's name says of it, the first that fits
 _BATCH = {
     r"sweep|hpo|tune|tuning|ablation|trial|experiment|grid": "a sweep: one trial starts over, the others go on",
     r"preproc|etl|feature|embed|tokeni|encoding|transcod|ingest|convert": "preprocessing: only the piece at hand is done again",
     r"batch|infer|eval|quanti|score|scoring|test|bench": "batch work: it is done again where it stopped",
-    r"": "a job: yes if it writes checkpoints and goes on from them",
 }
 _SERVING_KINDS = {
     "deployment", "replicaset", "statefulset", "daemonset", "inferenceservice", "rayservice", "rollout", "llminferenceservice",
 }  # fmt: skip
-_BATCH_KINDS = {
-    "job", "cronjob", "jobset", "pytorchjob", "tfjob", "mpijob", "xgboostjob", "paddlejob", "jaxjob", "trainjob", "rayjob",
-    "workflow", "cronworkflow", "sparkapplication", "trial", "experiment", "pipelinerun", "taskrun", "vcjob", "appwrapper",
+_TRAINING_KINDS = {
+    "pytorchjob", "tfjob", "mpijob", "xgboostjob", "paddlejob", "jaxjob", "trainjob", "rayjob", "jobset",
 }  # fmt: skip
+_BATCH_KINDS = {
+    "job", "cronjob", "workflow", "cronworkflow", "sparkapplication", "trial", "experiment", "pipelinerun", "taskrun", "vcjob",
+    "appwrapper",
+}  # fmt: skip
+
+SAFE, NEEDS_WORK, NOT = "safe", "needs_work", "not"
+_FREE = "GPUs that nobody held: better not there at all"
+_DEAR = "interrupted so often, it would cost as much as on demand, or more"
 
 
 class Advice(NamedTuple):
-    """`suits` is `yes`, `no` or `risky`."""
+    """`suits` is SAFE, NEEDS_WORK or NOT."""
 
     suits: str
     why: str
 
 
-def advise(workload: str, namespace: str = "") -> Advice:
-    """What a workload called `Kind/name` should do about spot."""
+def advise(workload: str, namespace: str = "", workload_type: str = "", checkpoints: str = "") -> Advice:
+    """What a workload called `Kind/name`, of the type that inventory takes it for, should do about spot.
+
+    `checkpoints` says how it is known to go on after an interruption, if it is.
+    """
     kind, _, name = workload.partition("/")
     kind = kind.lower()
-    if kind == "notebook" or _NOTEBOOK.search(name) or _NOTEBOOK.search(namespace):
-        return Advice("risky", "a notebook: its state is lost when it is interrupted")
-    if kind in _SERVING_KINDS:
-        return Advice("no", "serving: requests fail while a replica is replaced")
+    if workload_type == "development" or kind == "notebook" or _NOTEBOOK.search(name) or _NOTEBOOK.search(namespace):
+        return Advice(NOT, "a notebook: its state is lost when it is interrupted")
+    if workload_type == "inference" or kind in _SERVING_KINDS:
+        return Advice(NOT, "serving: requests fail while a replica is replaced")
     if kind in _BATCH_KINDS:
-        return Advice("yes", next(why for pattern, why in _BATCH.items() if re.search(pattern, name, re.IGNORECASE)))
+        batch = next((why for pattern, why in _BATCH.items() if re.search(pattern, name, re.IGNORECASE)), None)
+        if batch or workload_type == "batch":
+            return Advice(SAFE, batch or "batch work: it is done again where it stopped")
+    if kind in _BATCH_KINDS | _TRAINING_KINDS:
+        if checkpoints:
+            return Advice(SAFE, f"training with checkpoints: {checkpoints}")
+        return Advice(NEEDS_WORK, "training without known checkpoints: it would start over")
     if kind == "pod":
-        return Advice("risky", "a bare pod: nothing starts it again")
-    return Advice("risky", f"gpucost does not know what a {kind or 'workload'} does when it is interrupted")
+        return Advice(NEEDS_WORK, "a bare pod: nothing starts it again")
+    return Advice(NEEDS_WORK, f"gpucost does not know what a {kind or 'workload'} does when it is interrupted")
+
+
+def suitability(options: SimulationOptions, question: SimulationQuery) -> dict[Workload, Advice]:
+    """What each workload should do. All of it moves to on demand, and all of what options describe moves to spot."""
+    pods = {pod.owner: pod for pod in question.usage.fleet.pods}
+    if question.usage.is_described or options.to is not Target.spot:
+        return dict.fromkeys(pods, Advice(SAFE, ""))
+    resumed = {pod.owner for pod in question.usage.fleet.pods if pod.resumes}
+    advices = {}
+    for owner, pod in pods.items():
+        names = (pod.workload, pod.workload.partition("/")[2])
+        if any(fnmatchcase(name, glob) for glob in question.interruptible for name in names):
+            advices[owner] = Advice(SAFE, "goes on after an interruption, as [spot] interruptible says")
+            continue
+        seen = "it went on from one before" if owner in resumed else ""
+        given = "--checkpoint-minutes says so" if "checkpoint_minutes" in options.given else ""
+        advices[owner] = advise(pod.workload, pod.namespace, pod.workload_type, seen or given)
+    return advices
 
 
 def free_first_hours(work: Work, ratio: float, even: float | None) -> list[str]:
@@ -161,8 +198,47 @@ def makespan_figures(
     return figures | {"runs": runs} | {name: round(value, _DIGITS) for name, value in values.items()}
 
 
+@record
+class Part:
+    """What one workload (None: nobody) held of nodes that are interrupted alike: node-hours, and their cost before and there."""
+
+    owner: Workload | None
+    advice: Advice
+    gang: int
+    rate: Rate
+    provider: str | None
+    hours: float
+    today: Decimal
+    there: Decimal
+
+    def cost(self, options: SimulationOptions, formula: Formula, per_hour: float | None, times: float = 1.0) -> Decimal | None:
+        """What it costs there, interrupted `per_hour`, in `times` the hours expected; None where it would never end."""
+        if self.owner is None:
+            return self.there
+        rate = self.rate.per_hour if per_hour is None else per_hour
+        on_demand, spot = weights(options, rate, self.gang, self.provider, formula)
+        if on_demand + spot > HOPELESS_RATIO:
+            return None
+        if options.to is Target.spot:
+            return kept(float(self.today) * on_demand + float(self.there) * spot * times)
+        return kept(float(self.there) / (spot * times))
+
+
+def _labelled(moved: Moves, usage: Usage) -> tuple[dict[str, tuple[Workload, Moved]], tuple[Pod, ...]]:
+    """Pods on nodes that move, their workloads split by how those nodes are interrupted: by the name that each part has now."""
+    names: dict[tuple[Workload, Rate, str | None], str] = {}
+    parts: dict[str, tuple[Workload, Moved]] = {}
+    pods = []
+    for pod in usage.fleet.pods:
+        if item := moved.get(pod.place):
+            name = names.setdefault((pod.owner, item.rate, item.node.provider), f"part-{len(names)}")
+            parts[name] = (pod.owner, item)
+            pods.append(replace(pod, workload=name, namespace="default"))
+    return parts, tuple(pods)
+
+
 def answer(options: SimulationOptions, question: SimulationQuery) -> Scenario[Answer]:
-    """What moving the usage costs, by the exact effective price; first order beside it.
+    """What moving the usage costs, by the exact effective price; first order beside it. Only what suits spot moves.
 
     A described fleet is one that moves to spot, and back by the same figures. Raises GpucostError where nothing can be moved.
     """
@@ -171,61 +247,75 @@ def answer(options: SimulationOptions, question: SimulationQuery) -> Scenario[An
     is_back = is_described and options.to is Target.on_demand
     options = replace(options, to=Target.spot) if is_back else options
     to_spot = options.to is Target.spot
+    if to_spot and options.kept_on_demand >= 1:
+        raise UsageError("--on-demand-share 1 keeps everything on demand: nothing would move", "give a part of 1, such as 0.3")
     moved, stays = movable(options, question)
-    items = list(moved.values())
-    hours = sum(item.hours for item in items)
-    gpu_hours = sum(item.hours * item.node.gpus for item in items)
+    named, pods = _labelled(moved, usage)
+    before = Fleet(tuple(item.node for item in moved.values()), pods)
+    there = before.with_nodes(lambda node: replace(node, prices=moved[node.key].prices, capacity_type=options.to.capacity_type))
+    costs_today, costs_before, costs_there = yield [fleet, before, there]
+    today = Position.of(costs_today, currency, fleet if usage.is_narrowed else None) * usage.times
 
-    def spot_price(item: Moved) -> float:
-        return item.price if to_spot else item.today_price
+    gang_of, advices, hours_of = gangs(fleet), suitability(options, question), _hours_by_part(moved)
+    parts = []
+    for name, (owner, item) in named.items():
+        key = (owner[0], "default", name)
+        money = [(costs.by_workload.get(key) or Decimal(0)) * usage.times for costs in (costs_before, costs_there)]
+        hours, gang = hours_of[owner, item.rate, item.node.provider], gang_of[owner] * usage.times
+        part = Part(owner, advices[owner], gang, item.rate, item.node.provider, hours, *money)
+        cost = part.cost(options, exact, None)
+        if cost is None and not to_spot:
+            raise GpucostError("interrupted so often, this work would practically never end", "more checkpoints, or a lower rate")
+        if not is_described and to_spot and part.advice.suits != NOT and (cost is None or cost >= part.today > 0):
+            part = replace(part, advice=Advice(NOT, _DEAR))
+        parts.append(part)
+    if not usage.is_narrowed and any(None in item.hours for item in moved.values()):
+        money = [costs.unallocated_cost * usage.times for costs in (costs_before, costs_there)]
+        hours = sum(item.hours.get(None, 0.0) for item in moved.values())
+        advice = Advice(NOT if to_spot else SAFE, _FREE)
+        parts.append(Part(None, advice, 1, next(iter(moved.values())).rate, None, hours, *money))
+    safe = [part for part in parts if part.advice.suits == SAFE]
+    # where nothing suits spot, figures are those of what does not
+    shown = [part for part in safe if part.owner] or [part for part in parts if part.owner] or parts
 
-    def mean(value: Callable[[Moved], float]) -> float:
-        """By time; of equal values that one, to the last digit."""
-        if len({value(item) for item in items}) == 1:
-            return value(items[0])
-        return sum(value(item) * item.hours for item in items) / hours
+    def position(per_hour: RateOf = _middle, formula: Formula = exact, times: float = 1.0) -> Position | None:
+        """The usage with what suits spot moved there, interrupted as `per_hour` says; None where it would never end."""
+        costs = [part.cost(options, formula, per_hour(part.rate), times) for part in safe]
+        known = [cost for cost in costs if cost is not None]
+        if len(known) < len(costs):
+            return None
+        return replace(today, cost=today.cost - sum((part.today for part in safe), Decimal(0)) + sum(known, Decimal(0)))
 
-    def effective(formula: Callable[[Work], float]) -> float:
-        """Per useful GPU-hour."""
-        overheads = (item.overhead(options, item.rate.per_hour, formula) for item in items)
-        costs = (spot_price(item) * overhead * item.hours for item, overhead in zip(items, overheads, strict=True))
-        return sum(costs) / gpu_hours
-
-    spot, on_demand = mean(spot_price), mean(lambda item: item.today_price if to_spot else item.price)
-    rate, gang = mean(lambda item: item.rate.per_hour), _typical_gang(items)
-    first, exactly = effective(formulas.first_order), effective(exact)
-    gpus, share = (1.0, hours / gpu_hours) if per is PricePer.gpu else (gpu_hours / hours, 1.0)
-    work, ratio = options.work(rate, gang), on_demand / spot
-    even = formulas.break_even_exact(work, ratio)
-    even_first = formulas.break_even_first_order(work, ratio)
+    means = _Means.of(options, moved, shown, to_spot=to_spot)
+    spot, on_demand, rate, gang = means.spot, means.on_demand, means.rate, means.gang
+    gpus, share = (1.0, 1 / means.gpus) if per is PricePer.gpu else (means.gpus, 1.0)
+    provider = shown[0].provider
+    work = options.work(rate, gang, provider)
+    # where a gang keeps a part on demand, it pays for both, and is interrupted less often
+    exposed = 1 - options.kept_on_demand if gang > 1 else 1.0
+    ratio = on_demand / ((1 - exposed) * on_demand + exposed * spot)
+    even, even_first = (
+        None if rate_there is None else rate_there / exposed
+        for rate_there in (formulas.break_even_exact(work, ratio), formulas.break_even_first_order(work, ratio))
+    )
+    work = replace(work, per_hour=rate * exposed)
     # hours on spot hold what interruptions lost already: the work itself is less
-    useful = hours / gang / (1 if to_spot else formulas.stretch(work))
+    useful = means.hours / gang / (1 if to_spot else formulas.stretch(work))
     simulated = simulate(work, useful, options.wait_hours, options.runs, options.seed)
     expected = expected_hours(work, useful)
     makespan = makespan_figures(useful, expected, work, options.wait_hours, simulated)
     best = formulas.best_checkpoints(work)
-    spans = _spans(options, question, moved, simulated, expected)
-    costs_today, costs_then, costs_first, *ends = yield [
-        fleet,
-        edited(options, question, moved, exact),
-        edited(options, question, moved, formulas.first_order),
-        *(end for fleets in spans.values() for end in fleets),
-    ]
-
-    def position(costs: Costs) -> Position:
-        return Position.of(costs, currency, fleet if usage.is_narrowed else None) * usage.times
-
-    today, scenario = position(costs_today), position(costs_then)
-    scenario = replace(scenario, more={"cost_first_order": position(costs_first).cost})
+    scenario, first_order = position() or today, position(formula=formulas.first_order)
+    scenario = replace(scenario, more={"cost_first_order": first_order.cost if first_order else None})
     figures: dict[str, Any] = {
         "price_per": per,
         "on_demand_price": round(on_demand * share, 9),
         "spot_price": round(spot * share, 9),
         "has_discount": spot < on_demand,
-        "effective_price_first_order": round(first * gpus, _DIGITS),
-        "effective_price_exact": round(exactly * gpus, _DIGITS),
-        "effective_price_per_gpu_hour_first_order": round(first, _DIGITS),
-        "effective_price_per_gpu_hour_exact": round(exactly, _DIGITS),
+        "effective_price_first_order": round(means.first_order * gpus, _DIGITS),
+        "effective_price_exact": round(means.exact * gpus, _DIGITS),
+        "effective_price_per_gpu_hour_first_order": round(means.first_order, _DIGITS),
+        "effective_price_per_gpu_hour_exact": round(means.exact, _DIGITS),
         "interruptions_per_hour": rate,
         "break_even_interruptions_per_hour": even,
         "break_even_interruptions_per_hour_first_order": even_first,
@@ -242,102 +332,223 @@ def answer(options: SimulationOptions, question: SimulationQuery) -> Scenario[An
         dearer = "more than on demand" if spot > on_demand else "as much as on demand"
         findings.append(f"spot costs {dearer} here: there is no discount")
     findings += free_first_hours(work, ratio, even)
-    findings.append(
-        f"effective price: {first * gpus:,.4f} by first order, {exactly * gpus:,.4f} exactly, {currency} per useful {per}-hour"
-    )
+    prices = f"{means.first_order * gpus:,.4f} by first order, {means.exact * gpus:,.4f} exactly"
+    findings.append(f"effective price: {prices}, {currency} per useful {per}-hour")
     tables: tuple[Rows, ...] = ()
+    ranges: list[Range] = []
+    figure = "cost on spot" if is_described else "scenario cost"
+    if simulated is not None and expected:
+        import numpy as np
+
+        ends = [position(times=float(value) / expected) for value in np.percentile(simulated.paid, (5, 95))]
+        if ends[0] and ends[1] and safe:
+            low, high = sorted(end.cost for end in ends if end)
+            ranges.append(Range(figure, low, high, currency, f"5 % to 95 % of {options.runs:,} simulated runs"))
+    if to_spot and safe:
+        tables = _cases(options, safe, today, position)
+        if len(tables[0].lines) > 1:
+            least, *_, most = (line[2] for line in tables[0].lines)
+            if most is None:
+                findings.append("interrupted as often as the high end says, this work would practically never end")
+            else:
+                ranges.append(Range(figure, least, most, currency, "between the ends of what is known of interruptions"))
     if not is_described:
-        savings, tables = _by_workload(usage, moved, costs_today, costs_then)
+        savings, more = _by_workload(options, parts, usage)
+        tables += more
+        goes = sum(part.hours for part in safe) * (1 - options.kept_on_demand if to_spot else 1)
         figures |= {
             "moved_nodes": len(moved),
-            "moved_node_hours": round(hours, _DIGITS),
-            "moved_gpu_hours": round(gpu_hours, _DIGITS),
+            "moved_node_hours": round(goes, _DIGITS),
+            "moved_gpu_hours": round(goes * means.gpus, _DIGITS),
             "saving_by_suitability": savings,
         }
         if to_spot:
+            if not safe:
+                findings.append("nothing here is both safe to move and cheaper on spot: no saving is counted")
             findings += [
-                text.format(f"{savings[suits]:,.2f} {currency}")
-                for suits, text in _SAVED.items()
-                if suits == "yes" or savings.get(suits)
+                f"{text}: {savings[suits]:,.2f} {currency}, not counted above"
+                for suits, text in _MORE.items()
+                if savings[suits] > 0
             ]
         findings += [f"{count} node(s) stay as they are: {why}" for why, count in sorted(stays.items())]
-    amounts = iter([position(costs).cost for costs in ends])
-    ranges = []
-    for meaning, pair in zip(spans, zip(amounts, amounts, strict=True), strict=True):
-        figure = "cost on spot" if is_described else "scenario cost"
-        ranges.append(Range(figure, min(pair), max(pair), currency, meaning))
     unit = "h" if is_described else "node-hours" if gang == 1 else f"hours of {gang} nodes"
+    title = f"Usage of {usage.scope_name}: {'on demand to spot' if to_spot and not is_back else 'spot to on demand'}"
+    owners = {part.owner for part in shown}
+    old = _old_prices(question, [item for item in moved.values() if owners & item.hours.keys()])
     return Answer(
         kind="spot",
-        title=f"Usage of {usage.scope_name}: {'on demand to spot' if to_spot and not is_back else 'spot to on demand'}",
+        title=f"{title} ({old})" if old else title,
         period=usage.period_name,
         today=scenario if is_back else today,
         scenario=today if is_back else scenario,
         figures=figures,
         assumptions=(
-            *(usage.assumptions or _price_assumptions(items, currency)),
-            *_rate_assumptions(items),
-            *options.assumptions(),
+            *(usage.assumptions or _price_assumptions(list(moved.values()), currency)),
+            *_rate_assumptions(list(moved.values())),
+            *options.assumptions(dict.fromkeys(item.node.provider for item in moved.values())),
         ),
         ranges=tuple(ranges),
-        break_even=break_even_sentences(even, even_first, rate, gang, is_cheaper=exact(options.work(0.0)) < ratio),
+        break_even=break_even_sentences(even, even_first, rate, gang, is_cheaper=exact(replace(work, per_hour=0.0)) < ratio),
         time=time_sentences(makespan, figures["optimal_checkpoint_minutes"], unit),
         findings=tuple(findings),
         tables=tables,
     )
 
 
-_SAVED = {
-    "yes": "of the saving, {} is of workloads that suit spot; move these first",
-    "no": "{} is of serving, which should stay on demand",
-    "unallocated": "{} is of GPUs that nobody held",
-    "risky": "{} is of notebooks and bare pods, which lose their state",
+RateOf = Callable[[Rate], float | None]
+_MORE = {
+    NEEDS_WORK: "with work, more could move",
+    NOT: "what should not move would save",
 }
 
 
-def _spans(
-    options: SimulationOptions, question: SimulationQuery, moved: Moves, simulated: Makespans | None, expected: float
-) -> dict[str, list[Fleet]]:
-    """What is known of the spread of the scenario's cost: by what it means, the fleets at both ends."""
-    spans = {}
-    if simulated is not None and expected:
-        import numpy as np
-
-        spans[f"5 % to 95 % of {options.runs:,} simulated runs"] = [
-            edited(options, question, moved, exact, float(value) / expected) for value in np.percentile(simulated.paid, (5, 95))
-        ]
-    if all(item.rate.low is not None and item.rate.high is not None for item in moved.values()):
-        least = edited(options, question, moved, exact, rate_of=lambda rate: rate.low or 0.0)
-        most = edited(options, question, moved, exact, rate_of=lambda rate: rate.high or 0.0)
-        spans["between the ends of what is known of interruptions"] = [least, most]
-    return spans
+def _middle(rate: Rate) -> float:
+    return rate.per_hour
 
 
-def _by_workload(usage: Usage, moved: Moves, today: Costs, then: Costs) -> tuple[dict[str, Decimal], tuple[Rows, ...]]:
-    """Savings by suitability, and the workloads that hold moved nodes, dearest first; runs of one name together."""
-    fleet = usage.fleet
-    gang_of, team_of = gangs(fleet), {pod.owner: pod.team for pod in fleet.pods}
-    rows: dict[tuple[str, str, str], list[Any]] = {}
-    savings: dict[str, Decimal] = {"yes": Decimal(0), "no": Decimal(0), "risky": Decimal(0)}
-    for key in sorted({pod.owner for pod in fleet.pods if pod.place in moved}):
-        _, namespace, workload = key
-        before, after = today.by_workload.get(key, Decimal(0)), then.by_workload.get(key, Decimal(0))
-        advice = advise(workload, namespace)
-        savings[advice.suits] += before - after
-        row = rows.setdefault((team_of[key], namespace, base_name(workload)), [advice, 0, Decimal(0), Decimal(0)])
-        row[1:] = [max(row[1], gang_of[key]), row[2] + before, row[3] + after]
-    if not usage.is_narrowed:
-        savings["unallocated"] = today.unallocated_cost - then.unallocated_cost
+def _hours_by_part(moved: Moves) -> dict[tuple[Workload | None, Rate, str | None], float]:
+    hours: dict[tuple[Workload | None, Rate, str | None], float] = defaultdict(float)
+    for item in moved.values():
+        for owner, held in item.hours.items():
+            hours[owner, item.rate, item.node.provider] += held
+    return hours
+
+
+class _Means(NamedTuple):
+    """Means over node-hours of some parts: prices and rate per node-hour, effective prices per useful GPU-hour."""
+
+    hours: float
+    gpus: float
+    spot: float
+    on_demand: float
+    rate: float
+    gang: int
+    first_order: float
+    exact: float
+
+    @classmethod
+    def of(cls, options: SimulationOptions, moved: Moves, parts: Sequence[Part], *, to_spot: bool) -> _Means:
+        gang_of = {part.owner: part.gang for part in parts}
+        held = [(item, owner, time) for item in moved.values() for owner, time in item.hours.items() if owner in gang_of]
+        hours = sum(time for _, _, time in held)
+
+        def mean(value: Callable[[Moved], float]) -> float:
+            """By time; of equal values that one, to the last digit."""
+            if len({value(item) for item, _, _ in held}) == 1:
+                return value(held[0][0])
+            return sum(value(item) * time for item, _, time in held) / hours
+
+        def spot(item: Moved) -> float:
+            return item.price if to_spot else item.today_price
+
+        def on_demand(item: Moved) -> float:
+            return item.today_price if to_spot else item.price
+
+        def effective(formula: Formula) -> float:
+            cost = 0.0
+            for item, owner, time in held:
+                there = weights(options, item.rate.per_hour, gang_of[owner], item.node.provider, formula) if owner else (0, 1)
+                cost += (on_demand(item) * there[0] + spot(item) * there[1]) * time
+            return cost / sum(time * item.node.gpus for item, _, time in held)
+
+        gang = max(1, round(sum(gang_of[owner] * time for _, owner, time in held) / hours))
+        return cls(
+            hours, mean(lambda item: item.node.gpus), mean(spot), mean(on_demand), mean(lambda item: item.rate.per_hour), gang,
+            effective(formulas.first_order), effective(exact),
+        )  # fmt: skip
+
+
+def _cases(
+    options: SimulationOptions, safe: Sequence[Part], today: Position, position: Callable[[RateOf], Position | None]
+) -> tuple[Rows, ...]:
+    """What moves, at the low end, the middle and the high end of what is known of interruptions: its cost and its time."""
+    ends: dict[str, RateOf] = {"as given": _middle}
+    if all(part.rate.low is not None and part.rate.high is not None for part in safe):
+        ends = {"low": lambda rate: rate.low, "middle": _middle, "high": lambda rate: rate.high}
+    hours = sum(part.hours for part in safe)
+    lines: list[tuple[Value, ...]] = []
+    for name, rate_of in ends.items():
+        up = longer = rates = 0.0
+        for part in safe:
+            rate = rate_of(part.rate) or 0.0
+            exposed = 1 - options.kept_on_demand if part.gang > 1 else 1.0
+            work = options.work(rate * exposed, part.gang, part.provider)
+            times = formulas.stretch(work)
+            # of nodes that don't need each other, those kept on demand take no longer
+            moves = part.hours * (1.0 if part.gang > 1 else 1 - options.kept_on_demand)
+            up, longer, rates = (
+                up + part.hours + moves * (times - 1),
+                longer + part.hours * (times - 1),
+                rates + rate * part.hours,
+            )
+            longer += part.hours * times * work.gang_rate * options.wait_hours
+        there = position(rate_of)
+        if there is None or up > hours * formulas.HOPELESS:
+            lines.append((name, rates / hours, None, None, None, None))
+            continue
+        percent = round(longer / hours * 100, 2)
+        lines.append((name, rates / hours, there.cost, today.cost - there.cost, round(up, 1), percent))
+    columns = ("interruptions", "per node-hour", "cost", "saving", "node-hours", "% longer")
+    return (Rows("What moves, by how often it is interrupted", columns, tuple(lines), "Time holds waits for capacity."),)
+
+
+def _by_workload(options: SimulationOptions, parts: Sequence[Part], usage: Usage) -> tuple[dict[str, Decimal], tuple[Rows, ...]]:
+    """Savings by suitability; why what does not move stays; the workloads on nodes that could move. Runs of one name together."""
+    team_of = {pod.owner: pod.team for pod in usage.fleet.pods}
+    rows: dict[tuple[str, str, str, Advice], list[Any]] = {}
+    left: dict[Advice, list[Decimal]] = defaultdict(lambda: [Decimal(0), Decimal(0)])
+    savings = {SAFE: Decimal(0), NEEDS_WORK: Decimal(0), NOT: Decimal(0)}
+    for part in parts:
+        cost = part.cost(options, exact, None)
+        after = part.today if cost is None else cost
+        savings[part.advice.suits] += part.today - after
+        if part.advice.suits != SAFE:
+            left[part.advice] = [left[part.advice][0] + part.today, left[part.advice][1] + part.today - after]
+        if part.owner:
+            _, namespace, workload = part.owner
+            row = rows.setdefault((team_of[part.owner], namespace, base_name(workload), part.advice), [0, Decimal(0), Decimal(0)])
+            row[:] = [max(row[0], part.gang), row[1] + part.today, row[2] + after]
+    order = list(savings)
+    below = [
+        (advice.suits.replace("_", " "), round(today, 2), round(saving, 2), advice.why)
+        for advice, (today, saving) in sorted(left.items(), key=lambda item: (order.index(item[0].suits), -item[1][0], item[0]))
+    ]
     lines = [
-        (namespace, workload, advice.suits, gang, round(before, 2), round(after, 2), round(before - after, 2), advice.why)
-        for (_, namespace, workload), (advice, gang, before, after) in sorted(
-            rows.items(), key=lambda item: (-item[1][2], item[0])
+        (
+            namespace,
+            workload,
+            advice.suits.replace("_", " "),
+            gang,
+            round(before, 2),
+            round(after, 2),
+            round(before - after, 2),
+            advice.why,
+        )
+        for (_, namespace, workload, advice), (gang, before, after) in sorted(
+            rows.items(), key=lambda item: (order.index(item[0][3].suits), -item[1][1], item[0])
         )
     ]
     columns = ("namespace", "workload", "suits spot", "nodes at once", "today", "scenario", "saving", "why")
-    if not lines:
-        return savings, (Rows("Workloads on nodes that move", columns, ()),)
-    return savings, Rows.top("Workloads on nodes that move", columns, lines, "and {} more")
+    stay = Rows.of("Left on demand, and what it would save", ("suits spot", "today", "saving", "why"), below)
+    workloads = Rows.top("Workloads on nodes that could move", columns, lines, "and {} more")
+    return savings, (*stay, *(workloads or (Rows("Workloads on nodes that could move", columns, ()),)))
+
+
+def _old_prices(question: SimulationQuery, moved: Sequence[Moved]) -> str:
+    """Which prices were older than they should be when they were used; empty where none was."""
+    usage = question.usage
+    used = datetime.now(UTC) if usage.is_described else from_ms(max(item.node.to_ms for item in moved))
+    oldest: dict[str, str] = {}
+    for item in moved:
+        for price in (*item.prices, *item.node.prices):
+            if price.as_of and (used.date() - date.fromisoformat(price.as_of[:10])).days > question.stale_after_days:
+                name = item.node.instance_type or "nodes"
+                oldest[name] = min(oldest.get(name, price.as_of), price.as_of)
+    if not oldest:
+        return ""
+    return f"prices over {question.stale_after_days} days old: " + ", ".join(
+        f"{name} of {day}" for name, day in sorted(oldest.items())
+    )
 
 
 def _price_assumptions(moved: Sequence[Moved], currency: str) -> tuple[Assumption, ...]:
@@ -358,13 +569,6 @@ def _rate_assumptions(moved: Sequence[Moved]) -> tuple[Assumption, ...]:
     if len(set(rates.values())) == 1:
         return (rate_assumption(moved[0].rate),)
     return tuple(rate_assumption(rate, f"interruptions of {name}") for (name, _), rate in sorted(rates.items(), key=str))
-
-
-def _typical_gang(moved: Sequence[Moved]) -> int:
-    """The gang size, weighted by node time, that figures of one job stand for."""
-    held = [(gang, share * item.node.hours) for item in moved for gang, share in item.shares.items()]
-    total = sum(hours for _, hours in held)
-    return max(1, round(sum(gang * hours for gang, hours in held) / total)) if total else 1
 
 
 @record
@@ -405,10 +609,9 @@ def described(
     if fleet.instance_type is not None:
         place, gpus = find_place(con, fleet)
         market = read_market(con, [fleet.instance_type], settings.currency, settings.prices.stale_after_days)
-        rate = rate or market.band(place)
     elif fleet.region or fleet.zone:
         raise UsageError("--region and --zone say where an --instance-type is", "give --instance-type, or leave them out")
-    rate = rate or typical_rate(con)
+    rate = rate or (market.rate(place) if market and place else measured_rate(None, "", None))
     prices: dict[Target, Price] = {}
     for target, price in ((Target.on_demand, fleet.on_demand_price), (Target.spot, fleet.spot_price)):
         if price is not None:
@@ -420,13 +623,17 @@ def described(
             raise UsageError(f"{name} is missing", f"give {name}, or --instance-type and --region to look it up")
     nodes, hours, unit = fleet.nodes, fleet.hours or HOURS_PER_MONTH, f"{settings.currency} per node-hour"
     options.check(hours)
-    if formulas.exact(options.work(rate.per_hour, nodes)) > HOPELESS_RATIO:
+    provider = place.provider if place else None
+    if sum(weights(options, rate.per_hour, nodes, provider, exact)) > HOPELESS_RATIO:
         raise UsageError(
             "interrupted so often, this work would practically never end", "more checkpoints, or fewer interruptions per hour"
         )
     name = f"{place.instance_type}{f' in {place.region}' if place.region else ''}" if place else "described nodes"
+    node = one_node("Job/work", gpus, hours, prices[Target.on_demand])
+    if place:
+        node = node.with_nodes(lambda one: replace(one, provider=provider, instance_type=place.instance_type))
     usage = Usage(
-        one_node("Job/work", gpus, hours, prices[Target.on_demand]),
+        node,
         settings.currency,
         f"{nodes:,} node(s) of {gpus} GPUs, {hours:,g} h each",
         name,
@@ -434,7 +641,10 @@ def described(
         assumptions=tuple(priced(f"{target} price", price, unit) for target, price in prices.items()),
     )
     amount = prices[Target.spot].per_node_hour / (gpus if fleet.price_per is PricePer.gpu else 1)
-    return SimulationQuery(usage, Market(settings.currency), rate, price=amount, price_per=fleet.price_per)
+    there = replace(prices[Target.spot], per_node_hour=amount)
+    return SimulationQuery(
+        usage, Market(settings.currency), rate, there, fleet.price_per, stale_after_days=settings.prices.stale_after_days
+    )
 
 
 def known_price(market: Market, place: Place, target: Target) -> Price:

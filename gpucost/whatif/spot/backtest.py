@@ -128,6 +128,8 @@ _NO_RATE = Assumption("interruptions", 0, "per node-hour", "not counted without 
 _DAY_MS = 24 * MS_PER_HOUR
 _MOST_STARTS = 120
 _CENTS = Decimal("0.000001")
+# the part on demand of the fleet that holds an anchor
+_ANCHOR = 0.3
 
 
 class SpotReplay(NamedTuple):
@@ -203,9 +205,10 @@ def node_jobs(fleet: Fleet, market: Market, *, is_narrowed: bool) -> tuple[tuple
 def answer(options: SimulationOptions, question: SpotReplay) -> Scenario[Answer]:
     """Every way of buying, over the same jobs. Raises GpucostError where history covers none of them."""
     overhead = simulate.stretch(options.work(question.rate.per_hour)) if question.rate else 1.0
+    share = _ANCHOR if options.on_demand_share is None else options.on_demand_share
     move = (options.restart_minutes + options.checkpoint_write_minutes) / 60
     stretched = [replace(job, hours=job.hours * overhead) for job in question.jobs]
-    replayed = [(job, bought) for job in stretched if (bought := replay(job, move, options.on_demand_share))]
+    replayed = [(job, bought) for job in stretched if (bought := replay(job, move, share))]
     if not replayed:
         raise GpucostError("the spot price history is shorter than the job with its interruptions", "give fewer --hours")
     for job, bought in replayed:
@@ -269,7 +272,7 @@ def answer(options: SimulationOptions, question: SpotReplay) -> Scenario[Answer]
             Assumption("on-demand price", first.on_demand[0][1], f"{question.currency} per node-hour", question.on_demand_source),
             Assumption("spot prices", len(first.zones), "zones", "spot price history of the store"),
             Assumption("a move to another place", move * 60, "paid minutes", "--restart-minutes + --checkpoint-write-minutes"),
-            Assumption("on-demand share of the anchor", options.on_demand_share, "", "--on-demand-share"),
+            Assumption("on-demand share of the anchor", share, "", "--on-demand-share"),
             *((rate_assumption(question.rate), *options.assumptions()) if question.rate else (_NO_RATE,)),
         ),
         ranges=ranges,

@@ -11,10 +11,10 @@ from datetime import datetime
 from itertools import pairwise
 from pathlib import Path
 
+from gpucost.catalog import facts
 from gpucost.errors import DataError
 from gpucost.periods import MS_PER_HOUR
 from gpucost.records import record
-from gpucost.whatif.flags import HOURS_PER_MONTH
 
 _SUFFIXES = {".json", ".csv", ".txt"}
 _EVENT = re.compile(r"\s*\d+\s*,\s*(add|remove)\s*,")
@@ -184,20 +184,39 @@ class Rate:
     high: float | None = None
 
 
-def of_share(percent: float) -> float:
-    """The rate at which `percent` of instances are interrupted within a month of 730 h: -ln(1 - p) / 730."""
-    return math.inf if percent >= 100 else -math.log1p(-percent / 100) / HOURS_PER_MONTH
-
-
-def of_band(low_percent: float, high_percent: float, source: str, as_of: str | None) -> Rate:
-    """The rate of a band per month: that of its middle, and those of its ends; a band up to 100 % has no upper end."""
-    low, high = of_share(low_percent), of_share(high_percent)
-    middle = of_share((low_percent + high_percent) / 2)
-    return Rate(middle, source, as_of, low, high if math.isfinite(high) else None)
+def of_events(events: int, node_hours: float, source: str) -> Rate:
+    """Events per node-hour, and a 95 % interval of a Poisson count (its normal approximation on square roots)."""
+    root = math.sqrt(events)
+    low, high = (max(root + side, 0.0) ** 2 / node_hours for side in (-0.98, 0.98))
+    return Rate(events / node_hours, source, None, low, high)
 
 
 def of_trace(trace: Trace) -> Rate:
-    """Preemptions per node-hour, and a 95 % interval of a Poisson count (its normal approximation on square roots)."""
-    root, hours = math.sqrt(trace.preemptions), trace.node_hours
-    source = f"traces: {trace.preemptions:,} preemptions in {hours:,.1f} node-hours of {trace.files} file(s)"
-    return Rate(trace.per_hour, source, None, max(root - 0.98, 0.0) ** 2 / hours, (root + 0.98) ** 2 / hours)
+    """Preemptions per node-hour of traces."""
+    counted = f"{trace.preemptions:,} preemptions in {trace.node_hours:,.1f} node-hours of {trace.files} file(s)"
+    return of_events(trace.preemptions, trace.node_hours, f"traces: {counted}")
+
+
+def family_of(instance_type: str) -> str:
+    """What an instance type is of: `p4d` of p4d.24xlarge, `a2` of a2-highgpu-8g; all of a name without such parts."""
+    return re.split(r"[.-]", instance_type.lower())[0]
+
+
+def measured_rate(provider: str | None, instance_type: str, gpu_model: str | None) -> Rate:
+    """What traces of the same family or GPU model counted at this provider, else all of them pooled: pricing/interruptions.csv.
+
+    The middle is all events over all instance-hours, `low` and `high` the limits of the calmest and of the busiest trace.
+    """
+    known, family = facts("interruptions.csv"), family_of(instance_type)
+    own = [row for row in known if row["provider"] == provider and (row["family"] == family or row["gpu_model"] == gpu_model)]
+    preemptions = [row for row in known if row["measure"] == "preemption"]
+    rows = [row for row in own if row["measure"] == "preemption"] or own or preemptions
+    events, hours = sum(int(row["events"]) for row in rows), sum(float(row["instance_hours"]) for row in rows)
+    counted = "preemptions" if rows[0]["measure"] == "preemption" else "failed probes (an upper limit)"
+    models = ", ".join(sorted({f"{row['provider']} {row['gpu_model']}" for row in rows}))
+    source = f"measured traces: {events:,} {counted} in {hours:,.0f} instance-hours of {models}"
+    if not own:
+        what = f"{provider or ''} {family}".strip()
+        source += f"; pooled: none of {what} is known" if what else "; pooled"
+    low, high = min(float(row["low"]) for row in rows), max(float(row["high"]) for row in rows)
+    return Rate(events / hours, source, max(row["period_start"] for row in rows), low, high)

@@ -10,18 +10,21 @@ from dataclasses import field
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from gpucost.catalog import load_catalog, load_interruptions
+from gpucost.catalog import load_catalog
 from gpucost.engine import run_stage
 from gpucost.errors import UsageError
-from gpucost.periods import Period, from_ms
+from gpucost.periods import MS_PER_HOUR, Period, from_ms
 from gpucost.records import record
 from gpucost.whatif.fleet import Price
-from gpucost.whatif.spot.interruptions import Rate, of_band
+from gpucost.whatif.spot.interruptions import Rate, family_of, measured_rate, of_events
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
 
 _DAY_MS = 86_400_000
+# Ends of own spot nodes from which on they are a rate, and how long before its end a node was held, if it was one.
+_FEWEST_ENDS = 20
+_HELD_WITHIN_MS = 600_000
 
 
 class Place(NamedTuple):
@@ -32,6 +35,7 @@ class Place(NamedTuple):
     region: str | None = None
     zone: str | None = None
     zone_id: str | None = None
+    gpu_model: str | None = None
 
 
 @record
@@ -66,7 +70,8 @@ class Market:
     listed: dict[tuple[str, str], list[tuple[str, str, str, Price]]] = field(default_factory=dict)
     history: dict[str, list[tuple[str, PriceChanges]]] = field(default_factory=dict)
     own: dict[tuple[str, str], Decimal] = field(default_factory=dict)
-    bands: dict[tuple[str, str, str], Rate] = field(default_factory=dict)
+    # by provider, family, and zone ("": all zones)
+    own_rates: dict[tuple[str | None, str, str], Rate] = field(default_factory=dict)
 
     def list_price(self, place: Place, option: str) -> Price | None:
         """`on_demand` or `spot` list price of the place, in the order of place_rank (price/vocabulary.sql).
@@ -110,25 +115,13 @@ class Market:
         chosen = _lower_median(known, key=lambda zone: zone.prices[-1])
         return Price(chosen.prices[-1], chosen.source, str(from_ms(chosen.at_ms[-1]).date()))
 
-    def band(self, place: Place) -> Rate | None:
-        """How often the place's spot instances are interrupted, by the catalog; None where it does not say."""
-        return next(
-            (
-                rate
-                for (provider, region, name), rate in self.bands.items()
-                if name == place.instance_type.lower() and region == place.region and place.provider in (None, provider)
-            ),
-            None,
-        )
+    def rate(self, place: Place) -> Rate:
+        """How often the place's spot nodes are interrupted: own nodes of its family in its zone, in all zones, else traces."""
+        family = family_of(place.instance_type)
+        own = (self.own_rates.get((place.provider, family, zone)) for zone in (place.zone or "", ""))
+        return next((rate for rate in own if rate), None) or measured_rate(place.provider, place.instance_type, place.gpu_model)
 
 
-# How often spot instances with Linux were interrupted in a month, at the last time it was told.
-_BANDS = """
-SELECT provider, region, lower(instance_type) AS instance_type, band_low_percent, band_high_percent, as_of, source_id
-FROM interruption_bands
-WHERE os = 'linux' AND period = 'month' AND list_contains($instance_types::VARCHAR[], lower(instance_type))
-QUALIFY row_number() OVER (PARTITION BY provider, region, lower(instance_type) ORDER BY as_of DESC) = 1
-ORDER BY ALL"""
 # What own nodes of an instance type cost per hour in the period, weighted by time.
 _OWN = """
 SELECT lower(n.instance_type), n.capacity_type,
@@ -156,11 +149,10 @@ ORDER BY 1, 2, 3, 4"""
 def read_market(
     con: DuckDBPyConnection, instance_types: Iterable[str], currency: str, stale_after_days: int, period: Period | None = None
 ) -> Market:
-    """All that store and catalog know of these instance types. Own prices are those of `period`.
+    """All that store and catalog know of these instance types. Own prices and interruptions are those of `period`.
 
     Expects price_offers on this connection (price.load_offers), in `currency`.
     """
-    load_interruptions(con)
     types: dict[str, object] = {"instance_types": sorted({name.lower() for name in instance_types})}
     run_stage(con, __package__, "market_changes", types | {"currency": currency})
     history: dict[str, list[tuple[str, PriceChanges]]] = defaultdict(list)
@@ -174,24 +166,24 @@ def read_market(
     if period is not None:
         rows = con.execute(_OWN, {"from_ms": period.start_ms, "to_ms": period.end_ms}).fetchall()
         own = {(name, capacity): price for name, capacity, price in rows}
-    bands = {
-        (provider, region, name): of_band(
-            low, high, f"catalog, {source}: {_percent(low, high)} of instances a month, -ln(1 - p) / 730 h", str(as_of)
-        )
-        for provider, region, name, low, high, as_of, source in con.execute(_BANDS, types).fetchall()
-    }
-    return Market(currency, dict(listed), dict(history), own, bands)
+    return Market(currency, dict(listed), dict(history), own, _own_rates(con, period) if period else {})
 
 
-def typical_rate(con: DuckDBPyConnection) -> Rate:
-    """The median band of all GPU instances that the catalog knows bands of."""
-    load_interruptions(con)
-    low, high, as_of, count = con.execute(
-        "SELECT quantile_disc(band_low_percent, 0.5), quantile_disc(band_high_percent, 0.5), max(as_of), count(*) "
-        "FROM interruption_bands WHERE period = 'month'"
-    ).fetchall()[0]
-    source = f"catalog: {_percent(low, high)} a month, the median of {count:,} GPU types and regions, -ln(1 - p) / 730 h"
-    return of_band(low, high, source, str(as_of))
+def _own_rates(con: DuckDBPyConnection, period: Period) -> dict[tuple[str | None, str, str], Rate]:
+    """What own spot nodes of the period came to, where enough of them ended."""
+    during = {"from_ms": period.start_ms, "to_ms": period.end_ms, "held_within_ms": _HELD_WITHIN_MS}
+    run_stage(con, __package__, "spot_lives", during)
+    sums: dict[tuple[str | None, str, str], list[float]] = defaultdict(lambda: [0, 0.0])
+    for provider, name, zone, up_ms, ends in con.execute("FROM spot_lives ORDER BY ALL").fetchall():
+        for key in {(provider, family_of(name), zone), (provider, family_of(name), "")}:
+            sums[key] = [sums[key][0] + ends, sums[key][1] + up_ms / MS_PER_HOUR]
+    rates = {}
+    for key, (ends, hours) in sums.items():
+        if ends >= _FEWEST_ENDS:
+            where = f"{key[1]} in {key[2] or 'all zones'}"
+            held = f"{ends:,} of own spot nodes of {where} ended while, or 10 minutes after, unfinished pods held them"
+            rates[key] = of_events(int(ends), hours, f"{held}, in {hours:,.0f} node-hours: an upper limit")
+    return rates
 
 
 _INSTANCES = """
@@ -211,10 +203,6 @@ def find_instance(con: DuckDBPyConnection, name: str) -> tuple[str, str, float]:
         f"no instance type {name!r} is known",
         f"near it: {', '.join(near)}" if near else "gpucost prices lists instance types; or give prices and --gpus instead",
     )
-
-
-def _percent(low: int, high: int) -> str:
-    return f"more than {low} %" if high >= 100 else f"{low}-{high} %"
 
 
 def _lower_median(zones: Iterable[PriceChanges], key: Callable[[PriceChanges], Any]) -> PriceChanges:

@@ -1,0 +1,26 @@
+-- reads: nodes, collected, allocations, series, states; $from_ms, $to_ms, $held_within_ms
+-- writes: spot_lives, how long spot nodes were up in the period, and how many ended in it within so long of a GPU pod that was not done
+-- invariant: one row per (provider, instance_type, zone), which are never NULL but for the provider; ends that were not collected do not count
+CREATE OR REPLACE TEMP TABLE spot_lives AS
+WITH done AS (
+    SELECT DISTINCT s.cluster, coalesce(s.labels['exported_uid'], s.labels['uid']) AS uid
+    FROM series AS s JOIN states AS t USING (series_id)
+    WHERE s.metric = 'kube_pod_status_phase' AND s.labels['phase'] = 'Succeeded' AND t.value = 1
+),
+lives AS (
+    SELECT n.node_id, n.cluster, n.provider, n.instance_type, coalesce(n.zone, '') AS zone, n.up_to_ms,
+        sum(least(n.up_to_ms, c.to_ms, $to_ms) - greatest(n.up_from_ms, c.from_ms, $from_ms)) AS up_ms,
+        bool_or(c.from_ms < n.up_to_ms AND n.up_to_ms < least(c.to_ms - $held_within_ms, $to_ms)) AS is_over
+    FROM nodes AS n JOIN collected AS c USING (cluster)
+    WHERE n.capacity_type = 'spot' AND n.instance_type IS NOT NULL
+        AND greatest(n.up_from_ms, c.from_ms, $from_ms) < least(n.up_to_ms, c.to_ms, $to_ms)
+    GROUP BY ALL
+)
+SELECT provider, instance_type, zone, sum(up_ms)::BIGINT AS up_ms,
+    count(*) FILTER (is_over AND node_id IN (
+        SELECT a.node_id
+        FROM allocations AS a JOIN lives AS l USING (node_id) ANTI JOIN done AS d ON d.cluster = a.cluster AND d.uid = a.uid
+        WHERE a.gpus > 0 AND a.held_to_ms >= l.up_to_ms - $held_within_ms
+    )) AS ends
+FROM lives
+GROUP BY ALL;
