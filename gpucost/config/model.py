@@ -62,15 +62,18 @@ _ADDRESS = re.compile(r"[^\s@<>,;:\"()\[\]\\]+@[^\s@<>,;:\"()\[\]\\]+")
 
 
 class Alerts(Section):
-    """Thresholds of the alerting rules that `gpucost export alerts` prints; the spot ratio's is that of [targets].
-
-    What may be spent stands in [[budgets]].
-    """
+    """Thresholds of the alerting rules that `gpucost export alerts` prints. What may be spent stands in [[budgets]]."""
 
     idle_minutes: int = setting("On-demand GPUs idle, or nodes held by nobody, for this long.", 60, ge=1)
+    idle_percent: float | None = setting(
+        "Activity under which a GPU is idle to this alert; else that of [idle] threshold_percent.", gt=0, le=100
+    )
+    idle_ratio: Decimal | None = setting("Largest idle share of a namespace's GPUs over idle_hours; else no alert.", gt=0, lt=1)
+    idle_hours: int = setting("Hours that the idle share is measured over.", 24, ge=1)
     queue_wait_minutes: int = setting(
         "Nine in ten workloads of a Kueue queue should start sooner.", 30, ge=1, le=_LONGEST_WAIT_MINUTES
     )
+    spot_ratio: Decimal | None = setting("Least spot share of the GPUs held; else that of [targets].", gt=0, le=1)
     spot_hours: int = setting("Hours that the spot ratio is measured over.", 24, ge=1)
     telemetry_minutes: int = setting("Metrics missing for this long.", 15, ge=1)
     collect_hours: int = setting("The newest data in the store is older than this.", 36, ge=1)

@@ -90,19 +90,21 @@ def recording_rules(config: Config, prices: RulePrices) -> str:
 
 
 def alerting_rules(config: Config, today: date) -> str:
-    """Alerting rules (YAML) with the thresholds of [alerts], [idle] and [targets] and the amounts of [[budgets]].
+    """Alerting rules (YAML) with the thresholds of [alerts], else of [idle] and [targets], and the amounts of [[budgets]].
 
     They read what the recording rules record. Amounts in other currencies are converted at the rate of the first day of
     the month that holds `today`; PriceError where there is none.
     """
+    alerts, idle_ratio = config.alerts, config.alerts.idle_ratio
     amounts = [(budget, budget_amount(config, budget, today.replace(day=1))) for budget in config.budgets]
     return render(
         "alerts.yml.j2",
         cluster_label=cluster_label(config),
         gpu_resource=GPU_RESOURCE,
-        alerts=config.alerts,
-        idle_threshold=number(config.idle.threshold_percent),
-        spot_ratio=number(config.targets.spot_ratio),
+        alerts=alerts,
+        idle_threshold=number(config.idle.threshold_percent if alerts.idle_percent is None else alerts.idle_percent),
+        idle_ratio=None if idle_ratio is None else number(idle_ratio),
+        spot_ratio=number(config.targets.spot_ratio if alerts.spot_ratio is None else alerts.spot_ratio),
         currency=config.currency,
         budgets=[(budget.name, budget.team, number(round(amount, 2))) for budget, amount in amounts if amount is not None],
     )

@@ -53,6 +53,7 @@ HOSTILE = Config(
     targets=Targets(spot_ratio=Decimal("0.5")),
     currency="CHF",
     alerts=Alerts(
+        idle_ratio=Decimal("0.5"),
         labels={"severity": "{{ boom", "owner": "a: b #\u2028"},
     ),
     budgets=[
@@ -340,6 +341,23 @@ def test_spot_share_stale_data_and_a_cluster_that_is_gone(tmp_path: Path) -> Non
     ]  # fmt: skip
     case = {"interval": "5m", "input_series": series, "alert_rule_test": tests}
     _check(files, case)
+
+
+@pytest.mark.slow
+def test_a_namespace_that_idles_for_a_day(tmp_path: Path) -> None:
+    require("promtool", package="prometheus")
+    files = _write(tmp_path, Config(alerts=Alerts(idle_ratio=Decimal("0.7"))))
+    series = [{"series": item["series"], "values": item["values"].replace("0x60 80x5 0x235", "0x300")} for item in FLEET]
+    series = [{"series": item["series"], "values": item["values"].replace("x300", "x360")} for item in series]
+    tests = [
+        _alert("GpucostIdleShareHigh", "23h"),
+        # of seven GPUs five are idle: three of train's four, and both of sweep's
+        _alert(
+            "GpucostIdleShareHigh", "25h", {"namespace": "ml"}, "71.43% of the GPU time of ml is idle",
+            "Over the last 24 hours 71.43% of the GPU-hours that pods of ml held were idle; the limit is 0.7.",
+        ),
+    ]  # fmt: skip
+    _check(files, {"interval": "5m", "input_series": series, "alert_rule_test": tests})
 
 
 def expressions(config: Config) -> list[str]:

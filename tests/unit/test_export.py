@@ -149,13 +149,27 @@ def test_thresholds_of_the_config_stand_in_the_alerts_and_without_budgets_none_i
     assert "[45m]) < 7.5" in rules["GpucostGpuIdle"]["expr"]
     assert "> 1200" in rules["GpucostQueueWait"]["expr"]
     assert "< 0.6" in rules["GpucostSpotShareLow"]["expr"]
+    assert "GpucostIdleShareHigh" not in rules
     assert "> 1234.5" in rules["GpucostBudgetPace"]["expr"]
     assert rules["GpucostTeamBudgetPace"]["labels"] == {"budget": "theirs", "team": "a b", "severity": "page"}
+
+
+def test_thresholds_of_alerts_alone_win_over_those_of_reports(tmp_path: Path) -> None:
+    (tmp_path / "gpucost.toml").write_text(
+        "prometheus = []\n[idle]\nthreshold_percent = 7.5\n[targets]\nspot_ratio = 0.6\n"
+        "[alerts]\nidle_percent = 2\nidle_ratio = 0.4\nidle_hours = 12\nspot_ratio = 0.3\n"
+    )
+    rules = {rule["alert"]: rule for rule in yaml.safe_load(run("export", "alerts").stdout)["groups"][0]["rules"]}
+    assert "[60m]) < 2\n" in rules["GpucostGpuIdle"]["expr"]
+    assert "[12h:5m]) > 0.4\n" in rules["GpucostIdleShareHigh"]["expr"]
+    assert "< 0.3\n" in rules["GpucostSpotShareLow"]["expr"]
+    assert "the limit is 0.3" in rules["GpucostSpotShareLow"]["annotations"]["description"]
 
 
 @pytest.mark.parametrize(
     ("section", "message"),
     [
+        ("[alerts]\nidle_ratio = 1", "alerts.idle_ratio"),
         ("[alerts]\nidle_minutes = 0", "alerts.idle_minutes"),
         ("[alerts]\nqueue_wait_minutes = 171", "alerts.queue_wait_minutes"),
         ("[[budgets]]\nname = 'a'\namount = -1", "budgets[0].amount"),
