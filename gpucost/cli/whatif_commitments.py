@@ -301,7 +301,14 @@ def whatif_reserve(described: DescribedUse, considered: Considered, *, run: What
             StoredCommitments(run.settings, run.store, run.period), usage, considered, given
         )
     result = answer(
-        families, existing, currency=run.settings.currency, period=period_name, considered=considered, assumptions=assumptions
+        families,
+        existing,
+        currency=run.settings.currency,
+        period=period_name,
+        considered=considered,
+        assumptions=assumptions,
+        bought_on=run.now.astimezone(run.tz).date(),
+        stale_after_days=run.settings.prices.stale_after_days,
     )
     run.finish(result)
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import field
+from datetime import date
 from decimal import Decimal
 from typing import Any
 
@@ -61,6 +62,16 @@ class Assumption:
 def priced(name: str, price: Price, unit: str) -> Assumption:
     """A price, and where it comes from."""
     return Assumption(name, price.per_node_hour, unit, price.source, price.as_of)
+
+
+def old_prices(prices: Iterable[tuple[str, Price]], used: date, most_days: int) -> str:
+    """Which prices, by what they are of, were over `most_days` old when they were used, for a title; empty where none was."""
+    oldest: dict[str, str] = {}
+    for name, price in prices:
+        if price.as_of and (used - date.fromisoformat(price.as_of[:10])).days > most_days:
+            oldest[name] = min(oldest.get(name, price.as_of), price.as_of)
+    named = ", ".join(f"{name} of {day}" for name, day in sorted(oldest.items()))
+    return f" (prices over {most_days} days old: {named})" if named else ""
 
 
 def assumed(name: str, value: Value, unit: str, given: object) -> Assumption:

@@ -1,4 +1,4 @@
-"""Commitments: how many nodes are worth paying for around the clock, of which kind, and what if usage falls."""
+"""Commitments: how many nodes are worth paying for around the clock, of which kind, and what if usage changes."""
 
 from __future__ import annotations
 
@@ -6,17 +6,18 @@ import re
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
+from datetime import date, timedelta
 from decimal import Decimal
 from functools import partial, reduce
 from operator import add
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 from gpucost.errors import GpucostError, UsageError
 from gpucost.periods import MS_PER_HOUR, Period
 from gpucost.periods import from_ms as at
 from gpucost.records import record
 from gpucost.whatif import flags
-from gpucost.whatif.answer import Answer, Assumption, Position, Rows, Value, priced
+from gpucost.whatif.answer import Answer, Assumption, Position, Rows, Value, old_prices, priced
 from gpucost.whatif.cost import CostBlock, base_and_rest, kept, positions
 from gpucost.whatif.curve import Curve, DescribedCurve, counted
 from gpucost.whatif.flags import HOURS_PER_MONTH, HOURS_PER_YEAR, Option, OptionGroup
@@ -32,6 +33,7 @@ _LASTS = 62 * _DAY
 
 # (provider, region, instance type), lower-cased.
 Key = tuple[str, str, str]
+NOTHING: Key = ("", "", "")
 
 
 @record
@@ -56,20 +58,23 @@ class Existing:
     commitments: tuple[Commitment, ...] = ()
     covered: dict[Key, Curve] = field(default_factory=dict)
     month: str | None = None
+    # what they cost by what they cover, used or not, after discounts; what covered nothing stands under NOTHING
+    paid: dict[Key, Decimal] = field(default_factory=dict)
+    currency: str | None = None
 
 
 _BILLS = """
 SELECT bool_or(epoch_ms(charge_period_end) > $from_ms), max(epoch_ms(charge_period_end)) FROM bill_rows
 WHERE kind = 'instance' AND epoch_ms(charge_period_start) < $to_ms AND epoch_ms(charge_period_end) >= $from_ms - $lasts
 """
-# Hours of instances that a commitment covers, or its unused part, which may be billed as a purchase.
+# Hours of instances that a commitment covers, its unused part, which may be billed as a purchase, and discounts on it.
 _CHARGES = """
 SELECT lower(provider), lower(region), lower(instance_type), commitment_discount_id, any_value(commitment_discount_type),
     epoch_ms(charge_period_start), epoch_ms(charge_period_end),
     coalesce(commitment_discount_status = 'Unused', false) OR kind = 'commitment_unused',
     coalesce(sum(instance_hours), 0), sum(effective_cost), any_value(billing_currency)
 FROM charges
-WHERE commitment_discount_id IS NOT NULL AND (charge_category = 'Usage' OR kind = 'commitment_unused')
+WHERE commitment_discount_id IS NOT NULL AND (charge_category = 'Usage' OR kind IN ('commitment_unused', 'discount'))
     AND epoch_ms(charge_period_start) < $to_ms AND $from_ms < epoch_ms(charge_period_end)
 GROUP BY ALL ORDER BY ALL
 """
@@ -97,6 +102,8 @@ def read_commitments(con: DuckDBPyConnection, from_ms: int, to_ms: int) -> Exist
         ),
         {key: counted([(from_ms, to_ms, curve.mean)], from_ms, to_ms) for key, curve in day.covered.items()},
         f"{at(last - 1):%Y-%m}",
+        {key: cost * Decimal(repr(times)) for key, cost in day.paid.items()},
+        day.currency,
     )
 
 
@@ -104,6 +111,8 @@ def _read(con: DuckDBPyConnection, from_ms: int, to_ms: int) -> Existing:
     """What bills that are there say of the period."""
     spans: dict[Key, list[tuple[int, int, float]]] = defaultdict(list)
     commitments: dict[str, Commitment] = {}
+    paid: dict[str, Decimal] = defaultdict(Decimal)
+    hours_of: dict[str, dict[Key, float]] = defaultdict(lambda: defaultdict(float))
     rows = con.execute(_CHARGES, {"from_ms": from_ms, "to_ms": to_ms}).fetchall()
     for provider, region, instance_type, name, kind, start, end, is_unused, hours, cost, currency in rows:
         share = (min(end, to_ms) - max(start, from_ms)) / (end - start)
@@ -114,10 +123,19 @@ def _read(con: DuckDBPyConnection, from_ms: int, to_ms: int) -> Existing:
             covered_instance_hours=before.covered_instance_hours + (0.0 if is_unused else hours * share),
             unused_cost=before.unused_cost + (cost * Decimal(repr(share)) if is_unused else Decimal(0)),
         )
+        paid[name] += cost * Decimal(repr(share))
         if instance_type and hours and not is_unused:
+            hours_of[name][provider, region or "", instance_type] += hours * share
             spans[provider, region or "", instance_type].append((start, end, hours / ((end - start) / MS_PER_HOUR)))
     covered = {key: counted(several, from_ms, to_ms) for key, several in spans.items()}
-    return Existing(True, tuple(commitments.values()), covered)
+    by_key: dict[Key, Decimal] = defaultdict(Decimal)
+    for name, cost in paid.items():
+        several = hours_of[name] or {NOTHING: 1.0}
+        for key, hours in several.items():
+            by_key[key] += cost * Decimal(repr(hours / sum(several.values())))
+    currencies = {one.currency for one in commitments.values()}
+    currency = currencies.pop() if len(currencies) == 1 else None
+    return Existing(True, tuple(commitments.values()), covered, paid=dict(by_key), currency=currency)
 
 
 KINDS = ("reserved", "savings_plan", "cud")
@@ -415,6 +433,17 @@ class Choice:
         paid = sum((pool.level * pool.price for pool in self.pools), Decimal(0))
         return paid * self.terms.upfront_share * self.terms.years * HOURS_PER_YEAR
 
+    def break_even_on(self, bought_on: date | None) -> date | None:
+        """The day on which on-demand cost avoided has made up for the whole term's price; None beyond the term.
+
+        From then on the commitment has cost no more than on demand, whatever use is made of it.
+        """
+        shares = [(pool.break_even, pool.use.curve.utilization(pool.level)) for pool in self.pools if pool.level]
+        if bought_on is None or not shares or any(not used or even > used for even, used in shares):
+            return None
+        term = self.terms.years * HOURS_PER_YEAR
+        return bought_on + timedelta(hours=max(even / used * term for even, used in shares if used))
+
     def payback_months(self) -> float | None:
         """Of the slowest pool; None beyond the term, or where nothing is committed."""
         hours = [pool.payback_hours() for pool in self.pools if pool.level]
@@ -434,7 +463,7 @@ class Choice:
         return bisected(0.0, 1.0, lambda usage: sum(pool.gain(usage) for pool in self.pools) <= 0)
 
 
-FALLS = (10, 25, 50)
+CHANGES = (20, -10, -20, -25, -50)
 _HALF = Assumption("partial upfront", 50, "% of the term's price", "default")
 
 # columns of the table, and the keys of a record that they show; "": the terms
@@ -455,9 +484,12 @@ def answer(
     period: str,
     considered: Considered = ANYTHING,
     assumptions: Sequence[Assumption] = (),
+    bought_on: date | None = None,
+    stale_after_days: int = 90,
 ) -> Scenario[Answer]:
     """What the best commitment of each family would have cost over the period, beside on demand.
 
+    `bought_on` is the first day of commitments: when they have paid for themselves is told where it is known.
     Raises GpucostError where nothing that is considered is on offer.
     """
     uses = [use for family in families for use in family.uses]
@@ -474,25 +506,36 @@ def answer(
     for choice in sorted(choices, key=lambda choice: (costs[choice.name].cost, choice.terms.years, choice.upfront)):
         best.setdefault(str(choice.family), choice)
     chosen = {name: choice for name, choice in best.items() if choice.instances}
-    records = {choice.name: _record(choice, costs[str(choice.family)].cost, costs[choice.name].cost) for choice in choices}
+    records = {
+        choice.name: _record(choice, costs[str(choice.family)].cost, costs[choice.name].cost, bought_on) for choice in choices
+    }
     records_chosen = [records[choice.name] for choice in chosen.values()]
     regret = yield from _regret(list(chosen.values()), currency)
     # What nothing is committed of costs in the scenario what it does today: the parts of one sum, to the last digit.
     scenario = [costs[chosen[str(family)].name if str(family) in chosen else str(family)] for family in families]
     committed_hours = round(sum(choice.committed_hours for choice in chosen.values()), 6)
+    today = _total([costs[str(family)] for family in families], currency)
+    after = _total(scenario, currency, committed_node_hours=committed_hours)
+    eligible = _eligible(families, list(chosen.values()), existing, today, after)
+    prices = [
+        *((use.instance_type, use.on_demand) for use in uses),
+        *((pool.use.instance_type, pool.committed) for choice in chosen.values() for pool in choice.pools),
+    ]
     unit = "money per node-hour"
     note = "; ".join(f"{name}: {choice.terms}, {choice.levels}" for name, choice in chosen.items())
     return Answer(
         kind="reserve",
-        title="Committing instead of paying on demand",
+        title="Committing instead of paying on demand"
+        + (old_prices(prices, bought_on, stale_after_days) if bought_on is not None else ""),
         period=period,
-        today=_total([costs[str(family)] for family in families], currency),
-        scenario=_total(scenario, currency, committed_node_hours=committed_hours),
+        today=today,
+        scenario=after,
         figures={
             "price_per": "node",
             "best": records_chosen,
             "options": list(records.values()),
             "regret": regret,
+            **eligible,
             "existing_commitments": [asdict(one) for one in existing.commitments],
             "existing_commitments_known": existing.is_bill_loaded,
             **({name: records_chosen[0][name] for name in _FIGURES} if len(chosen) == 1 else {}),
@@ -509,7 +552,8 @@ def answer(
         ),
         break_even=tuple(
             f"{name}: a committed instance pays for itself from {choice.break_even * 100:.1f} % of its hours in use on"
-            f"; all of them together until usage falls by {(1 - choice.lasting_share()) * 100:.1f} %."
+            f"; all of them together until usage falls by {(1 - choice.lasting_share()) * 100:.1f} %"
+            + _paid_back(choice, bought_on)
             for name, choice in chosen.items()
         )
         or ("At no level of use that was seen does a commitment cost less than on demand.",),
@@ -529,8 +573,14 @@ def answer(
                 f"The cheapest, which the scenario takes: {note}." if note else "On demand alone is the cheapest.",
             ),
             *Rows.of(
-                "if usage falls",
-                ("family", "usage falls %", "cost", "on demand cost", "still saves", "best cost", "regret"),
+                "eligible spend",
+                ("", "today", "scenario"),
+                _spend_lines(eligible),
+                "Of on-demand nodes and of what commitments cover already; spot and capacity blocks are in neither.",
+            ),
+            *Rows.of(
+                "if usage changes",
+                ("family", "usage changes %", "cost", "on demand cost", "still saves", "best cost", "regret"),
                 [tuple(map(_short, row.values())) for row in regret],
                 "Regret: what is paid over the best level for that usage.",
             ),
@@ -547,7 +597,58 @@ def _percent(part: float, whole: float) -> float | None:
     return round(part / whole * 100, 6) if whole else None
 
 
-def _record(choice: Choice, today: Decimal, cost: Decimal) -> dict[str, Value]:
+def _eligible(
+    families: Sequence[Family], chosen: Sequence[Choice], existing: Existing, today: Position, after: Position
+) -> dict[str, Any]:
+    """What eligible use would cost on demand, the share of it that commitments cover, and the effective savings rate.
+
+    That is 1 − what is paid ÷ what would be paid on demand (FinOps Foundation, effective savings rate); None where what there
+    is already is not known, or billed in several currencies or another one.
+    """
+    uses = {(family.provider, family.region, use.instance_type.lower()): use for family in families for use in family.uses}
+    before = sum((use.on_demand.per_node_hour * Decimal(repr(use.covered_hours)) for use in uses.values()), Decimal(0))
+    paid = sum((existing.paid.get(key, Decimal(0)) for key in (*uses, NOTHING)), Decimal(0))
+    covered = sum(
+        (
+            pool.use.on_demand.per_node_hour * Decimal(repr(pool.use.curve.used(pool.level)))
+            for choice in chosen
+            for pool in choice.pools
+        ),
+        before,
+    )
+    eligible = today.cost + before
+    is_known = existing.is_bill_loaded and (not paid or existing.currency == today.currency)
+
+    def saved(cost: Decimal) -> float | None:
+        return _percent(float(eligible - cost - paid), float(eligible)) if is_known else None
+
+    return {
+        "eligible_cost": eligible,
+        "covered_percent_today": _percent(float(before), float(eligible)) if is_known else None,
+        "covered_percent": _percent(float(covered), float(eligible)) if is_known else None,
+        "effective_savings_rate_percent_today": saved(today.cost),
+        "effective_savings_rate_percent": saved(after.cost),
+    }
+
+
+def _spend_lines(eligible: Mapping[str, Any]) -> list[tuple[Value, ...]]:
+    """Nothing where what there is already is not known."""
+    if eligible["covered_percent_today"] is None:
+        return []
+    lines: list[tuple[Value, ...]] = [("at on-demand prices", *[round(eligible["eligible_cost"], 2)] * 2)]
+    for name in ("covered", "effective_savings_rate"):
+        ends = (_short(eligible[f"{name}_percent{end}"]) for end in ("_today", ""))
+        lines.append((f"{name.replace('_', ' ')} %", *ends))
+    return lines
+
+
+def _paid_back(choice: Choice, bought_on: date | None) -> str:
+    day = choice.break_even_on(bought_on)
+    return f"; bought on {bought_on}, they have paid for themselves on {day}, even if nobody uses them again." if day else "."
+
+
+def _record(choice: Choice, today: Decimal, cost: Decimal, bought_on: date | None) -> dict[str, Value]:
+    even = choice.break_even_on(bought_on)
     pools = choice.pools
     used = sum(pool.use.curve.used(pool.level) for pool in pools)
     # in the pools' instances; those of types left out as they are
@@ -570,6 +671,7 @@ def _record(choice: Choice, today: Decimal, cost: Decimal) -> dict[str, Value]:
         "coverage_percent": _percent(used, in_use),
         "utilization_percent": _percent(used, choice.committed_hours),
         "break_even_utilization_percent": round(choice.break_even * 100, 6),
+        **({"break_even_date": None if even is None else even.isoformat()} if bought_on else {}),
         "upfront_payment": choice.upfront,
         "payback_months": choice.payback_months(),
     }
@@ -582,22 +684,22 @@ def _short(value: Value) -> Value:
 
 
 def _regret(chosen: Sequence[Choice], currency: str) -> Scenario[list[dict[str, Value]]]:
-    """For each family and fall of usage: what is paid with the commitment held, and with what would have been best then."""
-    falls = [(choice, fall, f"{choice.family} -{fall}") for choice in chosen for fall in FALLS]
+    """For each family and change of usage: what is paid with the commitment held, and with what would have been best then."""
+    changes = [(choice, change, f"{choice.family} {change}") for choice in chosen for change in CHANGES]
     groups: dict[str, list[CostBlock]] = {}
-    for choice, fall, name in falls:
-        usage = 1 - fall / 100
+    for choice, change, name in changes:
+        usage = 1 + change / 100
         groups[f"{name} held"] = choice.blocks(usage)
         groups[f"{name} best"] = choice.at_levels(partial(Pool.best_level, usage=usage)).blocks(usage)
         groups[f"{name} on demand"] = choice.at_levels(lambda _: 0).blocks(usage)
     costs = yield from positions(currency, groups)
     rows: list[dict[str, Value]] = []
-    for choice, fall, name in falls:
+    for choice, change, name in changes:
         held, best, alone = (costs[f"{name} {what}"].cost for what in ("held", "best", "on demand"))
         rows.append(
             {
                 "family": str(choice.family),
-                "usage_falls_percent": fall,
+                "usage_change_percent": change,
                 "cost": round(held, 6),
                 "on_demand_cost": round(alone, 6),
                 "still_saves": round(alone - held, 6),

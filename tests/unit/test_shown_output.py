@@ -5,12 +5,14 @@ from __future__ import annotations
 import os
 import re
 import shlex
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
 
 from gpucost.cli.app import app
+from gpucost.cli.command import Call
 from gpucost.config.model import Config
 
 ROOT = Path(__file__).parents[2]
@@ -47,6 +49,7 @@ def test_the_page_of_what_ifs_shows_what_is_printed(
     request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, head: str, command: str, shown: str, tail: str
 ) -> None:
     monkeypatch.setenv("COLUMNS", "120")
+    monkeypatch.setattr(Call, "now", datetime(2026, 11, 1, tzinfo=UTC))
     where = [] if command == SHOWN[WHATIF][0][1] else ["--config", str(request.getfixturevalue("demo").path)]
     check(WHATIF, [*shlex.split(command), *where], head, shown, tail)
 

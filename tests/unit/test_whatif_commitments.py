@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from dataclasses import replace
+from datetime import UTC, date, datetime
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -101,11 +102,40 @@ def test_saves_nothing_less_than_nothing_and_no_more_than_today(levels: list[flo
 def test_regret_is_what_the_level_costs_over_the_best_one_then() -> None:
     answer = committed(use([2.0] * 10, offer("6")))
     # usage of one node: two are paid at 6, one would do
-    assert answer.figures["regret"][2] == {
-        "family": "aws us-east-1 p5", "usage_falls_percent": 50, "cost": 120, "on_demand_cost": 100, "still_saves": -20,
+    assert answer.figures["regret"][-1] == {
+        "family": "aws us-east-1 p5", "usage_change_percent": -50, "cost": 120, "on_demand_cost": 100, "still_saves": -20,
         "best_cost": 60, "regret": 60,
     }  # fmt: skip
     assert "until usage falls by 40.0 %" in answer.break_even[0]
+
+
+def test_the_day_on_which_a_commitment_has_paid_for_itself() -> None:
+    family = Family("aws", "us-east-1", "p5", (use([1.0, 0.8], offer("6")),))
+    old = replace(family.uses[0].offers[ONE_YEAR], as_of="2026-07-01")
+    family = replace(family, uses=(replace(family.uses[0], offers={ONE_YEAR: old}),))
+    scenario = reserve.answer((family,), NONE, currency="USD", period="a test", bought_on=date(2026, 10, 1))
+    answer = answered(scenario, plain_cost)
+    # 60 of 100 a year are paid, 90 of 100 would be on demand: after two thirds of a year
+    assert answer.figures["best"][0]["break_even_date"] == "2027-06-01"
+    assert "paid for themselves on 2027-06-01, even if nobody uses them again" in answer.break_even[0]
+    assert answer.title.endswith("(prices over 90 days old: p5.48xlarge of 2026-07-01)")
+    assert [row["usage_change_percent"] for row in answer.figures["regret"]] == [20, -10, -20, -25, -50]
+
+
+def test_eligible_spend_and_the_effective_savings_rate() -> None:
+    # four hours of one instance at 10; three more are covered, for 15, and 2 were paid for nothing
+    there = replace(use([1.0] * 4, offer("6")), covered_hours=3.0)
+    family = Family("aws", "us-east-1", "p5", (there,))
+    paid = {("aws", "us-east-1", "p5.48xlarge"): Decimal(15), reserve.NOTHING: Decimal(2)}
+    existing = Existing(True, paid=paid, currency="USD")
+    figures = answered(reserve.answer((family,), existing, currency="USD", period="a test"), plain_cost).figures
+    assert figures["eligible_cost"] == 70
+    assert (figures["covered_percent_today"], figures["covered_percent"]) == (pytest.approx(300 / 7), 100)
+    assert figures["effective_savings_rate_percent_today"] == pytest.approx((70 - 40 - 17) / 70 * 100)
+    assert figures["effective_savings_rate_percent"] == pytest.approx((70 - 24 - 17) / 70 * 100)
+    for other in (NONE, replace(existing, currency="EUR")):
+        unknown = answered(reserve.answer((family,), other, currency="USD", period="a test"), plain_cost).figures
+        assert unknown["effective_savings_rate_percent"] is None
 
 
 # all upfront: 6 of 10 paid on day one, 60 % of the year; in part: 3 × 12 months upfront against 10 − 3 a month

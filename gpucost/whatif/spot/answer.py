@@ -6,7 +6,7 @@ import re
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from datetime import UTC, date, datetime
+from datetime import UTC, datetime
 from decimal import Decimal
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
@@ -15,7 +15,7 @@ from gpucost.errors import GpucostError, UsageError
 from gpucost.periods import from_ms, to_ms
 from gpucost.records import record
 from gpucost.whatif import flags
-from gpucost.whatif.answer import Answer, Assumption, Position, Range, Rows, Value, priced
+from gpucost.whatif.answer import Answer, Assumption, Position, Range, Rows, Value, old_prices, priced
 from gpucost.whatif.cost import kept
 from gpucost.whatif.flags import GPUS_PER_NODE, HOURS_PER_MONTH, Option, OptionGroup, PricePer, node_price
 from gpucost.whatif.fleet import Fleet, Pod, Price, Scenario, Usage, one_node
@@ -374,10 +374,12 @@ def answer(options: SimulationOptions, question: SimulationQuery) -> Scenario[An
     unit = "h" if is_described else "node-hours" if gang == 1 else f"hours of {gang} nodes"
     title = f"Usage of {usage.scope_name}: {'on demand to spot' if to_spot and not is_back else 'spot to on demand'}"
     owners = {part.owner for part in shown}
-    old = _old_prices(question, [item for item in moved.values() if owners & item.hours.keys()])
+    used = [item for item in moved.values() if owners & item.hours.keys()]
+    at = datetime.now(UTC) if is_described else from_ms(max(item.node.to_ms for item in used))
+    dated = ((item.node.instance_type or "nodes", price) for item in used for price in (*item.prices, *item.node.prices))
     return Answer(
         kind="spot",
-        title=f"{title} ({old})" if old else title,
+        title=title + old_prices(dated, at.date(), question.stale_after_days),
         period=usage.period_name,
         today=scenario if is_back else today,
         scenario=today if is_back else scenario,
@@ -532,23 +534,6 @@ def _by_workload(options: SimulationOptions, parts: Sequence[Part], usage: Usage
     stay = Rows.of("Left on demand, and what it would save", ("suits spot", "today", "saving", "why"), below)
     workloads = Rows.top("Workloads on nodes that could move", columns, lines, "and {} more")
     return savings, (*stay, *(workloads or (Rows("Workloads on nodes that could move", columns, ()),)))
-
-
-def _old_prices(question: SimulationQuery, moved: Sequence[Moved]) -> str:
-    """Which prices were older than they should be when they were used; empty where none was."""
-    usage = question.usage
-    used = datetime.now(UTC) if usage.is_described else from_ms(max(item.node.to_ms for item in moved))
-    oldest: dict[str, str] = {}
-    for item in moved:
-        for price in (*item.prices, *item.node.prices):
-            if price.as_of and (used.date() - date.fromisoformat(price.as_of[:10])).days > question.stale_after_days:
-                name = item.node.instance_type or "nodes"
-                oldest[name] = min(oldest.get(name, price.as_of), price.as_of)
-    if not oldest:
-        return ""
-    return f"prices over {question.stale_after_days} days old: " + ", ".join(
-        f"{name} of {day}" for name, day in sorted(oldest.items())
-    )
 
 
 def _price_assumptions(moved: Sequence[Moved], currency: str) -> tuple[Assumption, ...]:
