@@ -337,15 +337,14 @@ def test_what_a_killed_run_left_is_removed_and_files_of_others_stay(store: Path,
     assert [item.name for item in out.iterdir()] == ["2026-10"]
 
 
-def test_a_directory_that_is_no_bundle_is_not_replaced(store: Path, tmp_path: Path) -> None:
+def test_what_is_no_bundle_is_not_replaced_and_a_file_in_place_of_the_directory_is_wrong_usage(
+    store: Path, tmp_path: Path
+) -> None:
     (tmp_path / "2026-10").mkdir()
     (tmp_path / "2026-10" / "precious.txt").write_text("x")
     result = run(store, tmp_path)
     assert result.exit_code == 1 and "was not written by gpucost chargeback" in result.stderr
     assert (tmp_path / "2026-10" / "precious.txt").read_text() == "x"
-
-
-def test_a_file_in_place_of_the_directory_is_wrong_usage(store: Path, tmp_path: Path) -> None:
     (tmp_path / "out").write_text("x")
     result = run(store, tmp_path / "out")
     assert result.exit_code == 2 and "--out names a file" in result.stderr
