@@ -58,19 +58,10 @@ def together() -> list[Together]:
 
 #: Singles whose likeness is among the others.
 SLOW = ("no-node-labels", "reservation-block-and-flex-start", "short-of-two-resources", "slots-of-whole-gpus-and-of-slices")
+GROUPS = [pytest.param(group, marks=[pytest.mark.slow] * (group.cases[0].name in SLOW)) for group in together()]
 
 
-@pytest.mark.parametrize(
-    "group",
-    [
-        pytest.param(
-            group,
-            id=f"{group.cases[0].name} and {len(group.cases) - 1} more",
-            marks=[pytest.mark.slow] * (group.cases[0].name in SLOW),
-        )
-        for group in together()
-    ],
-)
+@pytest.mark.parametrize("group", GROUPS, ids=lambda group: f"{group.cases[0].name} and {len(group.cases) - 1} more")
 def test_stored_cells_are_those_of_the_exact_bill(group: Together, tmp_path: Path) -> None:
     """Each case's clusters are named after it."""
     cases, prices = group.cases, tmp_path / "book.csv"

@@ -7,7 +7,7 @@ from decimal import Decimal
 from fractions import Fraction
 from typing import Any
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from gpucost import pipeline
@@ -16,7 +16,7 @@ from gpucost.collect.bill.opening import LocalTree
 from gpucost.store.connection import Store
 from tests.oracle import calculate, read_book
 from tests.oracle.billed import billed_book
-from tests.property.fleets import RARELY_SLOW, books, fleets, many, period, priced
+from tests.property.fleets import ONE, books, fleets, involved, many, period, priced
 from tests.property.test_random_fleets import wrong_figures
 from tests.replay.bill_files import aws_cur, focus
 from tests.replay.billing import Charge, Rate, charges
@@ -24,8 +24,6 @@ from tests.replay.fleet import Fleet
 from tests.replay.load import load
 from tests.replay.result import unpaid
 from tests.replay.scrape import scrape
-
-BILLED = settings(RARELY_SLOW, max_examples=2)
 
 
 def rates(seed: int, billed_to: float) -> Rate:
@@ -49,11 +47,11 @@ def bills(draw: st.DrawFn, fleet: Fleet) -> list[Charge]:
     return list(charges(fleet, rates(draw(st.integers(0, 10**6)), until), draw(st.sampled_from([0, 77, 1800]))))
 
 
-DRAWN = given(data=st.data(), fleet=fleets(), pooled=st.booleans(), write=st.sampled_from([aws_cur, focus]))
+WAYS = {"pooled": st.booleans(), "write": st.sampled_from([aws_cur, focus])}
 
 
-@BILLED
-@DRAWN
+@ONE
+@given(data=st.data(), fleet=involved(fleets()), **WAYS)
 def test_costs_are_those_of_an_exact_calculation_from_the_bill(
     data: st.DataObject, fleet: Fleet, pooled: bool, write: Any
 ) -> None:
@@ -78,7 +76,8 @@ def test_costs_are_those_of_an_exact_calculation_from_the_bill(
         _check_hours(store, told, pooled)
 
 
-test_many_more_bills = many(test_costs_are_those_of_an_exact_calculation_from_the_bill, DRAWN, BILLED)
+DRAWN = given(data=st.data(), fleet=fleets(), **WAYS)
+test_many_more_bills = many(test_costs_are_those_of_an_exact_calculation_from_the_bill, DRAWN, ONE)
 
 _POOLS = """
     SELECT sum(instance_hours * price_per_hour), sum(effective_cost) FROM billed_hours

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from gpucost import pipeline
 from tests.oracle.exact.compare import unequal
-from tests.property.fleets import RARELY_SLOW, books, fleets, lived_in, many, period, priced
+from tests.property.fleets import ONE, books, fleets, involved, lived_in, many, period, priced
 from tests.replay.cases.words import MORNING
 from tests.replay.edits import relabel, revalue
 from tests.replay.fleet import Fleet
@@ -17,12 +17,13 @@ from tests.replay.series import Series
 
 # A failure names cells, hours and pods: to look for a smaller fleet takes minutes, and says no more.
 FOUND = (Phase.explicit, Phase.reuse, Phase.generate)
-SETTINGS = settings(RARELY_SLOW, phases=FOUND)
-DRAWN = given(data=st.data(), fleet=fleets().flatmap(lived_in), hours_per_window=st.sampled_from([1, 3, 24]))
+SETTINGS = settings(ONE, phases=FOUND)
+FLEETS = fleets().flatmap(lived_in)
+WINDOWS = st.sampled_from([1, 3, 24])
 
 
 @SETTINGS
-@DRAWN
+@given(data=st.data(), fleet=involved(FLEETS), hours_per_window=WINDOWS)
 def test_every_cell_is_that_of_the_exact_bill(data: st.DataObject, fleet: Fleet, hours_per_window: int) -> None:
     with priced(fleet, data.draw(books(fleet))) as config:
         fleet["report"] = [MORNING + data.draw(st.integers(0, 3599)), fleet["end"] - data.draw(st.integers(0, 3599))]
@@ -33,6 +34,7 @@ def test_every_cell_is_that_of_the_exact_bill(data: st.DataObject, fleet: Fleet,
         assert not wrong, "\n".join(wrong[:40])
 
 
+DRAWN = given(data=st.data(), fleet=FLEETS, hours_per_window=WINDOWS)
 test_every_cell_of_many_more_fleets = many(test_every_cell_is_that_of_the_exact_bill, DRAWN, SETTINGS, 80)
 
 

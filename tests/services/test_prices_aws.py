@@ -73,19 +73,13 @@ def collect(cloud: Cloud, store: Store, *regions: str, now: datetime = NOW) -> P
 
 @pytest.fixture(scope="module")
 def first(running: Cloud, tmp_path_factory: pytest.TempPathFactory) -> tuple[Store, PriceResult]:
-    """A store into which everything was collected."""
+    """A store into which everything was collected; who changes it takes a copy."""
     store = Store(tmp_path_factory.mktemp("collected") / "store.duckdb")
     with pytest.MonkeyPatch.context() as environment:
         result = collect(anew(running, environment), store)
     # everything came in pages, and the price list is served in one region for all
     assert running.count("pricing") > 1 and running.count("savingsplans") > 1
     return store, result
-
-
-@pytest.fixture(scope="module")
-def filled(first: tuple[Store, PriceResult]) -> Path:
-    """Its file; tests take a copy."""
-    return first[0].path
 
 
 def test_all_ways_to_buy_an_instance(first: tuple[Store, PriceResult]) -> None:
@@ -112,8 +106,8 @@ def test_all_ways_to_buy_an_instance(first: tuple[Store, PriceResult]) -> None:
     assert rows(store, "SELECT kind, source, rows FROM loads") == [("prices", "aws", result.prices + types)]
 
 
-def test_what_ec2_says_of_parts_of_gpus(filled: Path) -> None:
-    store = Store(filled)
+def test_what_ec2_says_of_parts_of_gpus(first: tuple[Store, PriceResult]) -> None:
+    store, _ = first
     types = rows(
         store,
         "SELECT instance_type, gpu_model, gpu_count, gpu_memory_mib, vcpus, memory_gib FROM instance_types"
@@ -206,10 +200,10 @@ XML = b"<Response><Errors><Error><Code>RequestExpired</Code><Message>Request has
     ],
 )
 def test_a_failure_is_one_line_and_nothing_is_written(
-    cloud: Cloud, store: Store, filled: Path, service: str, number: int, reply: Reply, message: str
+    cloud: Cloud, store: Store, first: tuple[Store, PriceResult], service: str, number: int, reply: Reply, message: str
 ) -> None:
     """`number` is that of the question that is answered so; 0: all."""
-    shutil.copy(filled, store.path)
+    shutil.copy(first[0].path, store.path)
     before = rows(store, "SELECT * FROM list_prices ORDER BY ALL")
     cloud.trick = lambda name, at: reply if name == service and number in (0, at) else None
     check_failure(collect(cloud, store, now=NOW.replace(day=22)), f"aws: {message}")

@@ -235,7 +235,9 @@ def test_a_final_month_over_an_estimated_one_shows_the_adjustment(store: Path, m
     assert contents(tmp_path / "2026-10") == bytes_before
 
 
-def test_a_closed_month_that_was_not_collected_ends_with_4_and_is_written(tmp_path: Path) -> None:
+def test_a_closed_month_that_was_not_collected_ends_with_4_and_is_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     path = tmp_path / "store.duckdb"
     sample(hours=48).write(path)
     result = run(path, tmp_path / "out")
@@ -249,6 +251,7 @@ def test_a_closed_month_that_was_not_collected_ends_with_4_and_is_written(tmp_pa
     assert result.stderr.endswith(f"fix: gpucost chargeback --collect {again}\n")
     assert "This month is incomplete" in (tmp_path / "out" / "2026-10" / "index.md").read_text()
     # what collecting did not bring is for the doctor
+    monkeypatch.setattr("gpucost.collect.prices.public._ATTEMPTS", 1)
     (tmp_path / "gpucost.toml").write_text("prometheus = []")
     assert run(path, tmp_path / "out", "--collect").stderr.endswith(f"fix: gpucost doctor --store {path}\n")
 
@@ -334,15 +337,14 @@ def test_what_a_killed_run_left_is_removed_and_files_of_others_stay(store: Path,
     assert [item.name for item in out.iterdir()] == ["2026-10"]
 
 
-def test_a_directory_that_is_no_bundle_is_not_replaced(store: Path, tmp_path: Path) -> None:
+def test_what_is_no_bundle_is_not_replaced_and_a_file_in_place_of_the_directory_is_wrong_usage(
+    store: Path, tmp_path: Path
+) -> None:
     (tmp_path / "2026-10").mkdir()
     (tmp_path / "2026-10" / "precious.txt").write_text("x")
     result = run(store, tmp_path)
     assert result.exit_code == 1 and "was not written by gpucost chargeback" in result.stderr
     assert (tmp_path / "2026-10" / "precious.txt").read_text() == "x"
-
-
-def test_a_file_in_place_of_the_directory_is_wrong_usage(store: Path, tmp_path: Path) -> None:
     (tmp_path / "out").write_text("x")
     result = run(store, tmp_path / "out")
     assert result.exit_code == 2 and "--out names a file" in result.stderr

@@ -247,24 +247,20 @@ def test_a_gap_of_several_clusters_is_one_warning(tmp_path: Path) -> None:
     assert notice.message.startswith("10.0 h of dev, edge, gpu, lab, prod and 2 more clusters were not collected")
 
 
-@pytest.mark.parametrize(("minutes", "missing"), [(10, 0.0), (12, 0.2)])
-def test_the_end_of_what_runs_may_be_ten_minutes_old(tmp_path: Path, minutes: int, missing: float) -> None:
-    case = fleet((0, 48))
-    now = MONTH.start + timedelta(hours=48, minutes=minutes)
-    view = view_of(case, tmp_path, now=now)
-    assert view.coverage.not_collected_hours == missing
-    assert view.coverage.collected_to == MONTH.start + timedelta(hours=48)
-    assert not view.coverage.is_complete
-    assert lines_of(view)["Collected"] == ["until 2026-10-03 00:00; the period is not over yet"]
-    over = view_of(case, tmp_path, now=now, period=Period(MONTH.start, now))
-    assert (over.coverage.is_complete, over.coverage.not_collected_hours) == (False, round(minutes / 60, 9))
-
-
-@pytest.mark.parametrize(("seconds", "is_complete"), [(60, True), (61, False)])
-def test_after_the_end_of_what_is_over_a_scrape_may_be_late(tmp_path: Path, seconds: int, is_complete: bool) -> None:
+def test_the_end_of_what_runs_may_be_ten_minutes_old_and_of_what_is_over_a_scrape_late(tmp_path: Path) -> None:
     """A collect that stopped minutes before the end of a period left them out of it: nobody held anything then."""
-    end = MONTH.start + timedelta(hours=48, seconds=seconds)
-    assert view_of(fleet((0, 48)), tmp_path, now=end, period=Period(MONTH.start, end)).coverage.is_complete is is_complete
+    case, last = fleet((0, 48)), MONTH.start + timedelta(hours=48)
+    for minutes, missing in ((10, 0.0), (12, 0.2)):
+        now = last + timedelta(minutes=minutes)
+        view = view_of(case, tmp_path, now=now)
+        assert (view.coverage.not_collected_hours, view.coverage.collected_to) == (missing, last)
+        assert not view.coverage.is_complete
+        assert lines_of(view)["Collected"] == ["until 2026-10-03 00:00; the period is not over yet"]
+        over = view_of(case, tmp_path, now=now, period=Period(MONTH.start, now))
+        assert (over.coverage.is_complete, over.coverage.not_collected_hours) == (False, round(minutes / 60, 9))
+    for seconds, is_complete in ((60, True), (61, False)):
+        end = last + timedelta(seconds=seconds)
+        assert view_of(case, tmp_path, now=end, period=Period(MONTH.start, end)).coverage.is_complete is is_complete
 
 
 def test_hours_known_in_part_are_a_warning(tmp_path: Path) -> None:

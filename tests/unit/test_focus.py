@@ -6,6 +6,7 @@ import json
 from collections import defaultdict
 from dataclasses import replace
 from decimal import Decimal
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,7 @@ from gpucost.publish import focus
 from gpucost.publish.focus import PREFIX, VERSIONS, columns_of
 from tests.bill_table import change_bill_rows
 from tests.replay import bill_files
-from tests.replay.billing import by_day, charges
+from tests.replay.billing import Charge, by_day, charges
 from tests.shared import shared
 from tests.unit.test_price_bill_fleets import FORMATS, Billed, machines, rate
 
@@ -57,6 +58,9 @@ def save(fleet: Billed, version: str = "1.2", kind: Any = "parquet") -> tuple[fo
     return pipeline.focus_file(fleet.config, fleet.store, MONTH, version, kind, path), path
 
 
+written = cache(save)  # of fleets that nobody changes
+
+
 @pytest.fixture(scope="module")
 def plain(tmp_path_factory: pytest.TempPathFactory) -> Billed:
     folder = tmp_path_factory.mktemp("plain")
@@ -83,7 +87,7 @@ def billed(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
 
 def test_rows_add_up_to_their_charge_exactly_and_carry_its_name(billed: tuple[str, Billed]) -> None:
     _, fleet = billed
-    totals, path = save(fleet)
+    totals, path = written(fleet)
     with fleet.store.read() as con:
         agreed = (
             "coalesce(contracted_cost, CASE WHEN commitment_discount_id IS NULL AND pricing_category <> 'Committed' "
@@ -111,7 +115,7 @@ def test_rows_add_up_to_their_charge_exactly_and_carry_its_name(billed: tuple[st
 
 def test_only_commitments_save_on_what_was_agreed_and_spot_contracts_at_its_own_price(billed: tuple[str, Billed]) -> None:
     name, fleet = billed
-    found = rows(save(fleet)[1])
+    found = rows(written(fleet)[1])
     spot = [row for row in found if row["PricingCategory"] == "Dynamic"]
     assert sum(row["EffectiveCost"] for row in spot) > 0
     saved: dict[str, Decimal] = defaultdict(Decimal)
@@ -167,7 +171,7 @@ MORE = """
 
 @pytest.mark.slow
 def test_discounts_and_fees_on_a_machine_are_split_as_its_hours_and_add_none(plain: Billed, tmp_path: Path) -> None:
-    hours = sum(row[f"{PREFIX}gpu_hours"] for row in rows(save(plain)[1]))
+    hours = sum(row[f"{PREFIX}gpu_hours"] for row in rows(written(plain)[1]))
     fleet = Billed(tmp_path, machines("p4de.24xlarge"))
     fleet.bill(bill_files.aws_cur(charges(fleet.fleet, rate, booting=BOOTING)), "cur.csv", "aws")
     more = {
@@ -240,7 +244,7 @@ def test_shares_are_those_of_the_reconciliation(plain: Billed, tmp_path: Path) -
 
 
 def test_tags_name_the_holder_and_what_nobody_held_is_a_row_of_its_own(plain: Billed) -> None:
-    _, path = save(plain)
+    _, path = written(plain)
     told = rows(path)
     held = [row for row in told if row[f"{PREFIX}kind"] == "allocated"]
     for row in held:
@@ -266,11 +270,21 @@ def _all() -> Any:
     return Query(period=Period(datetime(2026, 3, 1, tzinfo=UTC), datetime(2026, 4, 1, tzinfo=UTC)), period_name="March 2026")
 
 
-def test_what_no_bill_covers_is_an_estimate_that_bills_nothing(tmp_path: Path) -> None:
-    fleet = Billed(tmp_path, machines("p4de.24xlarge"))
-    told = [charge for charge in charges(fleet.fleet, rate) if charge.node["name"] != "n2"]
+@pytest.fixture(scope="module")
+def elsewhere(tmp_path_factory: pytest.TempPathFactory) -> tuple[Billed, list[Charge]]:
+    """The fleet with a bill that has another machine in the place of n2."""
+    fleet = Billed(tmp_path_factory.mktemp("elsewhere"), machines("p4de.24xlarge"))
+    told = [
+        replace(charge, node=charge.node | {"name": "elsewhere"}) if charge.node["name"] == "n2" else charge
+        for charge in charges(fleet.fleet, rate)
+    ]
     fleet.bill(bill_files.aws_cur(told), "cur.csv", "aws")
-    totals, path = save(fleet)
+    return fleet, told
+
+
+def test_what_no_bill_covers_is_an_estimate_that_bills_nothing(elsewhere: tuple[Billed, list[Charge]]) -> None:
+    fleet, _ = elsewhere
+    totals, path = written(fleet)
     estimates = [row for row in rows(path) if row[f"{PREFIX}is_estimate"]]
     view = pipeline.report(fleet.config, fleet.store, _all())
     assert totals.estimated_cost == view.totals.estimated_cost > 0
@@ -280,14 +294,9 @@ def test_what_no_bill_covers_is_an_estimate_that_bills_nothing(tmp_path: Path) -
     assert all("stimate" in row["ChargeDescription"] and "No invoice" in row["InvoiceIssuerName"] for row in estimates)
 
 
-def test_billed_machines_that_no_metrics_saw_keep_their_whole_charge(tmp_path: Path) -> None:
-    fleet = Billed(tmp_path, machines("p4de.24xlarge"))
-    told = [
-        replace(charge, node=charge.node | {"name": "elsewhere"}) if charge.node["name"] == "n2" else charge
-        for charge in charges(fleet.fleet, rate)
-    ]
-    fleet.bill(bill_files.aws_cur(told), "cur.csv", "aws")
-    _, path = save(fleet, "1.3")
+def test_billed_machines_that_no_metrics_saw_keep_their_whole_charge(elsewhere: tuple[Billed, list[Charge]]) -> None:
+    fleet, told = elsewhere
+    _, path = written(fleet, "1.3")
     unseen = [row for row in rows(path) if row[f"{PREFIX}kind"] == "instance_without_metrics"]
     assert sum(row["EffectiveCost"] for row in unseen) == sum(c.cost for c in told if c.node["name"] == "elsewhere")
     assert {row["AllocatedMethodId"] for row in unseen} == {None}
@@ -301,7 +310,7 @@ def test_the_columns_are_those_of_the_version(version: str, plain: Billed) -> No
     assert set(standard) >= MANDATORY | NAMED[version]
     assert header == list(columns_of(version))
     assert all(name.startswith(PREFIX) for name in header if name.startswith("x_"))
-    for row in rows(save(plain, version)[1]):
+    for row in rows(written(plain, version)[1]):
         assert not [name for name in NEVER_NULL if name in row and row[name] is None]
         assert (row["PricingUnit"] is None) == (row["PricingQuantity"] is None)
 
@@ -315,7 +324,7 @@ def test_no_column_is_unknown_to_the_version(version: str) -> None:
 
 
 def test_since_1_3_tags_are_the_origins_and_the_ratios_add_up_to_1(plain: Billed) -> None:
-    _, path = save(plain, "1.3")
+    _, path = written(plain, "1.3")
     ratios: dict[int, Decimal] = defaultdict(Decimal)
     for row in rows(path):
         assert row["AllocatedMethodId"] == "gpucost-held-time"

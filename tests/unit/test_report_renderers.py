@@ -58,7 +58,13 @@ def test_each_format_holds_the_same_figures(con: duckdb.DuckDBPyConnection, tmp_
     check_same_figures(con, view(con, "team"), "2026-10", tmp_path)
 
 
-@pytest.mark.parametrize("by", [("team",), ("pod", "day"), ("cluster", "gpu_model", "capacity_type")])
+@pytest.mark.parametrize(
+    "by",
+    [
+        ("pod", "day"),
+        *(pytest.param(by, marks=pytest.mark.slow) for by in (("team",), ("cluster", "gpu_model", "capacity_type"))),
+    ],
+)
 @pytest.mark.parametrize("options", [{}, {"teams": ("research",)}, {"share_unallocated": "even"}, {"config": SHARED}])
 def test_reports_are_as_their_schema_says(con: duckdb.DuckDBPyConnection, by: tuple[str, ...], options: dict[str, Any]) -> None:
     schema = json.loads(schema_of("report"))

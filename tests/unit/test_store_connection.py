@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -33,11 +34,16 @@ def hold(path: Path, seconds: float) -> subprocess.Popen[str]:
     return process
 
 
-@pytest.fixture
-def store(tmp_path: Path) -> Store:
-    store = Store(tmp_path / "a.duckdb")
+@pytest.fixture(scope="module")
+def only_read(tmp_path_factory: pytest.TempPathFactory) -> Store:
+    store = Store(tmp_path_factory.mktemp("read") / "a.duckdb")
     write_a_row(store, 1)
     return store
+
+
+@pytest.fixture
+def store(tmp_path: Path, only_read: Store) -> Store:
+    return Store(shutil.copyfile(only_read.path, tmp_path / "a.duckdb"))
 
 
 def test_a_missing_store_says_how_to_get_one(tmp_path: Path) -> None:
@@ -172,13 +178,6 @@ def test_a_directory_that_cannot_be_written(store: Store) -> None:
     assert message == f"cannot write the store {store.path}: permission denied"
     assert str(store.path.parent) in fix
     assert store.query("SELECT at_ms FROM cuts")[1] == [(1,)]
-
-
-@pytest.fixture(scope="module")
-def only_read(tmp_path_factory: pytest.TempPathFactory) -> Store:
-    store = Store(tmp_path_factory.mktemp("read") / "a.duckdb")
-    write_a_row(store)
-    return store
 
 
 @pytest.mark.parametrize("sql", ["", " ;", "-- nothing", "SELECT 1; SELECT 2"])
