@@ -361,3 +361,20 @@ test_many_more_bills = many(test_any_bill_is_accounted_for_to_the_last_row_and_c
 
 def _class_of(kind: str, basis: str) -> str:
     return "commitment_fees" if basis == "billed" and kind == "commitment_unused" else CLASS_OF[kind]
+
+
+@pytest.mark.parametrize("hours", [1.0, 1.5])
+def test_an_hour_in_two_currencies_goes_to_classes_once(hours: float) -> None:
+    told = {"kind": "instance", "key": KEY, "type": "p4d.24xlarge", "hour": 0}
+    rows = [
+        told | {"billed": Decimal(30), "cost": Decimal(30), "hours": hours, "currency": "USD"},
+        told | {"billed": Decimal(60), "cost": Decimal(60), "hours": 1.0, "currency": "EUR"},
+    ]
+    with empty_store() as con:
+        put(con, *rows)
+        found = account(con, {}, "pooled")
+    # 30 USD and 60 EUR at 1.1, of a machine that is up for that hour
+    (effective,) = (one for one in found.statements if one.basis == "effective")
+    costs = {one.name: one.cost for one in effective.classes}
+    assert (effective.cost, effective.difference, sum(costs.values())) == (96, 0, 96)
+    assert costs["unallocated"] == pytest.approx(Decimal(96) / Decimal(hours), abs=Decimal("1e-8"))

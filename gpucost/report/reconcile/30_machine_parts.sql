@@ -7,7 +7,7 @@ WITH covered AS (
     FROM machine_hours AS m JOIN billed_nodes AS b USING (instance_key)
     WHERE m.is_first AND m.price_per_hour IS NOT NULL
 ),
-metric_parts AS (
+attributed AS (
     SELECT h.machine_hour, CASE c.kind WHEN 'allocated' THEN 'attributed' ELSE c.kind END AS line, epoch_ms(c.from_ms)::DATE AS day, n.node, c.team,
         sum(c.cost + c.unallocated_cost + c.not_collected_cost - c.estimated_cost) AS cost
     FROM hourly_costs((SELECT min(from_ms) - 3600000 FROM covered), (SELECT max(to_ms) + 3600000 FROM covered)) AS c
@@ -15,11 +15,34 @@ metric_parts AS (
     JOIN covered AS h ON h.node_id = c.node_id AND h.from_ms < c.to_ms AND c.from_ms < h.to_ms
     GROUP BY ALL
 ),
+hours AS (
+    SELECT *, (price_per_hour * instance_hours)::DECIMAL(38, 9) AS hours_cost FROM machine_hours
+),
+-- an hour in several currencies has one price, that of all of them: what is attributed is of each by its cost
+several AS (
+    SELECT f.machine_hour AS first_hour, h.machine_hour, h.hours_cost / nullif(sum(h.hours_cost) OVER w, 0) AS share
+    FROM hours AS h JOIN hours AS f ON f.is_first AND f.instance_key = h.instance_key AND f.from_ms = h.from_ms
+    WINDOW w AS (PARTITION BY f.machine_hour)
+    QUALIFY min(h.currency) OVER w < max(h.currency) OVER w
+),
+split AS (
+    SELECT s.machine_hour, s.first_hour, a.line, a.day, a.node, a.team, a.cost, (a.cost * coalesce(s.share, 0))::DECIMAL(38, 9) AS part,
+        row_number() OVER (PARTITION BY s.first_hour, a.line, a.day, a.node, a.team ORDER BY s.share DESC NULLS LAST, s.machine_hour) = 1 AS takes_rest
+    FROM attributed AS a JOIN several AS s ON s.first_hour = a.machine_hour
+),
+metric_parts AS (
+    FROM attributed WHERE machine_hour NOT IN (SELECT first_hour FROM several)
+    UNION ALL
+    SELECT machine_hour, line, day, node, team,
+        part + CASE WHEN takes_rest THEN cost - sum(part) OVER (PARTITION BY first_hour, line, day, node, team) ELSE 0 END
+    FROM split
+),
 priced AS (
-    SELECT *, (price_per_hour * instance_hours)::DECIMAL(38, 9) AS hours_cost,
-        (price_per_hour * (seen_ms / 3600000.0))::DECIMAL(38, 9) AS seen_cost,
-        epoch_ms(from_ms)::DATE AS day, CASE WHEN has_node THEN node ELSE billed_name END AS name
-    FROM machine_hours
+    SELECT h.*, CASE WHEN s.machine_hour IS NULL THEN (h.price_per_hour * (h.seen_ms / 3600000.0))::DECIMAL(38, 9) ELSE coalesce(p.cost, 0) END AS seen_cost,
+        epoch_ms(h.from_ms)::DATE AS day, CASE WHEN h.has_node THEN h.node ELSE h.billed_name END AS name
+    FROM hours AS h
+    LEFT JOIN several AS s USING (machine_hour)
+    LEFT JOIN (SELECT machine_hour, sum(cost) AS cost FROM metric_parts WHERE line <> 'not_collected' GROUP BY ALL) AS p USING (machine_hour)
 ),
 lines AS (
     FROM metric_parts
