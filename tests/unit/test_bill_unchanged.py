@@ -162,7 +162,7 @@ def test_a_young_file_is_digested_again(bills: Bills, digested: list[str], monke
     assert digested == ["march.csv"] * 3  # the first run that meets it old enough keeps its stamp
 
 
-@pytest.mark.parametrize("name", ["march.parquet", "march.csv"])
+@pytest.mark.parametrize("name", ["march.csv", pytest.param("march.parquet", marks=pytest.mark.slow)])
 def test_a_file_that_is_replaced_while_it_is_read_is_not_loaded(bills: Bills, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     text = bills.write("rows.csv", csv_text(ROWS))
     path = bills.directory / name

@@ -129,7 +129,7 @@ def test_figures_of_any_sealed_fleet_can_be_made_again(data: st.DataObject, flee
 
 
 test_figures_of_many_more = many(
-    test_figures_of_any_sealed_fleet_can_be_made_again, given(data=st.data(), fleet=fleets(), zone=ZONES), ONE, 10
+    test_figures_of_any_sealed_fleet_can_be_made_again, given(data=st.data(), fleet=fleets(), zone=ZONES), ONE, 5
 )
 CHANGED = st.lists(
     st.sampled_from([(name, value) for name in ("teams", "step", "mig_share") for value in CHANGES[name]]), min_size=1, max_size=3
@@ -158,7 +158,7 @@ def test_figures_of_sealed_days_follow_teams_and_prices(
 
 
 MANY = given(order=CHANGED, at_once=st.booleans())
-test_figures_follow_many_more = many(test_figures_of_sealed_days_follow_teams_and_prices, MANY, ONE, 8)
+test_figures_follow_many_more = many(test_figures_of_sealed_days_follow_teams_and_prices, MANY, ONE, 4)
 
 
 def test_an_upgrade_that_figures_otherwise_can_read_sealed_days(

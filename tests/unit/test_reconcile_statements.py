@@ -202,7 +202,7 @@ def test_discounts_that_are_in_machines_cost_are_not_told_again(con: duckdb.Duck
     assert "discounts that are in no other class" in [words for words, *_ in found.statements[1].lines()]
 
 
-@pytest.mark.parametrize("length", [1, 720])
+@pytest.mark.parametrize("length", [1, pytest.param(720, marks=pytest.mark.slow)])
 def test_a_fee_on_a_machine_is_the_machine_s(length: int, con: duckdb.DuckDBPyConnection) -> None:
     put(
         con,

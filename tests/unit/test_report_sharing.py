@@ -152,7 +152,7 @@ RULES = (
 )
 
 
-SHOWN = ("team", "pod", "gpu_model")
+SHOWN = ("team", "gpu_model")
 
 
 @pytest.mark.parametrize(
