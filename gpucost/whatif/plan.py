@@ -175,10 +175,19 @@ class _OnSpot(_Step):
         return kept + (1 - kept) * self.factor(node)
 
 
+    def moves(self, node: Node) -> bool:
+        """Whether the node is one that the step changes."""
+        return True
+
+
 class Spot(_OnSpot):
-    """On spot nodes where it runs today."""
+    """On spot nodes where it runs today. What is on spot already stays, as does what is reserved and paid anyway."""
 
     change: Literal["spot"] = "spot"
+
+    def moves(self, node: Node) -> bool:
+        """Whether the node is on demand."""
+        return node.capacity_type in ("on_demand", "unknown")
 
 
 class Burst(_OnSpot):
@@ -519,6 +528,9 @@ def _priced(node: Node, step: Spot | Burst | Rightsize, gpus: float, times: floa
 
 def _on_spot(node: Node, step: Spot | Burst, wait_ms: int) -> Iterator[Node]:
     """The node on spot, and what of it stays on demand."""
+    if not step.moves(node):
+        yield node
+        return
     share, factor = step.on_demand_share or 0.0, step.factor(node)
     if not math.isfinite(factor):
         raise DataError(
@@ -708,7 +720,7 @@ def _break_even(
 
 def _factors(step: Spot | Burst, stage: Stage) -> tuple[float, float]:
     """The least and the most times as long that work of the step takes."""
-    nodes = {(node.provider, *_kind(node)): node for group in step.groups for node in stage.nodes[group]}
+    nodes = {(node.provider, *_kind(node)): node for group in step.groups for node in stage.nodes[group] if step.moves(node)}
     factors = [step.factor(node) for node in nodes.values()] or [1.0]
     return min(factors), max(factors)
 
@@ -757,7 +769,7 @@ def _risk(step: Step, stage: Stage, context: Context, used: float | None) -> str
     pods = [pod for name in step.groups for pod in (context.fleets[name].pods if name in context.fleets else ())]
     owners = {pod.owner: pod for pod in pods}
     lost = sum(advise(pod.workload, pod.namespace, pod.workload_type).suits == NOT for pod in owners.values())
-    rates = {step.rate(node).per_hour for name in step.groups for node in stage.nodes[name]}
+    rates = {step.rate(node).per_hour for name in step.groups for node in stage.nodes[name] if step.moves(node)}
     often = f"interrupted {max(rates, default=0.0):.3g} times a node-hour"
     return often + (f"; {lost} of {len(owners)} workloads lose state or requests then" if lost else "")
 
@@ -898,7 +910,7 @@ def _assumptions(plan: Plan, context: Context, start: Stage, time: _Time) -> Ite
             if key not in ("groups", "change", "risk", "effort", "confidence") and value is not None:
                 yield Assumption(f"{name}: {key}", value, "", context.file if key in step.model_fields_set else "default")
         if isinstance(step, Spot | Burst):
-            nodes = [node for group in step.groups for node in start.nodes[group]]
+            nodes = [node for group in step.groups for node in start.nodes[group] if step.moves(node)]
             if step.interruptions_per_hour is None:
                 rates = {rate.source: rate for rate in map(step.rate, nodes)}
                 for rate in rates.values():

@@ -263,6 +263,16 @@ def test_a_commitment_counts_no_gpu_hour_twice(pods: list[tuple[int, int, int]],
     assert sum(node.mean_price * node.hours for node in paid) == pytest.approx(gpus * 100 + over)
 
 
+def test_what_is_on_spot_already_is_not_moved_again() -> None:
+    nodes = tuple(
+        Node(kind, 1, 0, 100 * H, (Price(Decimal(2), "price_book"),), kind) for kind in ("spot", "on_demand", "reserved")
+    )
+    pods = tuple(Pod(node.name, "Job/a", 1, 0, 100 * H, uid=node.name) for node in nodes)
+    context = Context("USD", {"x": Fleet(nodes, pods)}, "October 2026", 100, 4)
+    step = Spot(groups=["x"], price_per_gpu_hour=Decimal(1), interruptions_per_hour=0)
+    assert answer_to([Group(name="x", teams=["x"])], step, context=context).scenario.cost == 200 + 100 + 200
+
+
 def test_described_groups_run_when_stored_ones_did() -> None:
     begin = 500_000 * H
     node = Node("n", 1, begin, begin + 10 * H, (Price(Decimal(8), "price_book"),))
