@@ -174,7 +174,6 @@ class _OnSpot(_Step):
         kept = self.on_demand_share or 0.0
         return kept + (1 - kept) * self.factor(node)
 
-
     def moves(self, node: Node) -> bool:
         """Whether the node is one that the step changes."""
         return True
