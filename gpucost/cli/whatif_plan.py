@@ -22,9 +22,10 @@ def whatif_plan(
     *,
     run: WhatIfContext,
 ) -> None:
-    """Say what several changes save together: shared GPUs, spot, schedules and other GPUs, in order, none counted twice.
+    """Say what several changes save together, in order, none counted twice: a business case.
 
-    Groups of a plan are described in it, or read from the store: the last complete month, or the period named.
+    Changes are share, spot, schedule, rightsize, reserve, egress and burst. Groups of workloads are described in the plan, or
+    read from the store: the last complete month, or the period named.
 
     \b
     Examples:
@@ -61,7 +62,9 @@ def whatif_plan(
         usage = next(iter(usages.values()))
         hours = (run.period.end_ms - run.period.start_ms) / MS_PER_HOUR
         fleets = {name: one.fleet for name, one in usages.items()}
-        context = replace(context, fleets=fleets, period=usage.period_name, hours=hours, days=hours / 24)
+        context = replace(
+            context, fleets=fleets, period=usage.period_name, hours=hours, days=hours / 24, start_ms=run.period.start_ms
+        )
     elif run.period_flags:
         raise UsageError("a period was named, but no group of the plan is read from the store", "leave the period out")
     run.finish(answer(plan, context))

@@ -74,13 +74,15 @@ class Node:
         """Of a node-hour, weighted by time."""
         return sum(float(price.per_node_hour) * (end - start) for price, start, end in self.steps) / self.length_ms
 
-    def part(self, gpus: float, held: Pod, name: str, *, cluster: str | None = None) -> Node:
-        """A node of its own of so many of these GPUs, up while `held` is, at their share of the price."""
+    def sized(self, gpus: float, name: str) -> Node:
+        """A node of its own of so many of these GPUs, at their share of the price."""
         share = Decimal(str(gpus)) / Decimal(str(self.gpus))
         prices = tuple(replace(price, per_node_hour=round(price.per_node_hour * share, 9)) for price in self.prices)
-        return replace(
-            self, name=name, gpus=gpus, from_ms=held.from_ms, to_ms=held.to_ms, prices=prices, cluster=cluster or self.cluster
-        )
+        return replace(self, name=name, gpus=gpus, prices=prices)
+
+    def part(self, gpus: float, held: Pod, name: str, *, cluster: str | None = None) -> Node:
+        """The same, up while `held` is."""
+        return replace(self.sized(gpus, name), from_ms=held.from_ms, to_ms=held.to_ms, cluster=cluster or self.cluster)
 
     @property
     def is_priced(self) -> bool:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import heapq
 import math
 import tomllib
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections import deque
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from decimal import Decimal
 from itertools import pairwise
@@ -18,19 +20,23 @@ from gpucost.errors import DataError
 from gpucost.periods import MS_PER_HOUR
 from gpucost.records import record
 from gpucost.suggest import did_you_mean
-from gpucost.whatif.answer import Answer, Assumption, Position, Rows, Value
+from gpucost.whatif.answer import Answer, Assumption, Position, Rows, Value, stated
+from gpucost.whatif.curve import counted
 from gpucost.whatif.flags import HOURS_PER_MONTH
 from gpucost.whatif.fleet import Fleet, Node, Pod, Price, Scenario
 from gpucost.whatif.share import PackedPod, pack, slots
-from gpucost.whatif.spot.simulate import Work, exact
+from gpucost.whatif.spot.answer import NOT, advise
+from gpucost.whatif.spot.interruptions import Rate, measured_rate
+from gpucost.whatif.spot.simulate import SimulationOptions, exact
 
 _HINT = "gpucost whatif plan --example prints a plan with all that matters"
 _FILTERS = ("teams", "namespaces", "workloads", "clusters")
+_OF_ANY = ("capacity_gpus", "gb_per_start", "price_per_gb")  # keys of a group, described or stored
 _ROUNDING = 1e-6
 _DAYS = 30.0
 
 Nodes = Sequence[Node]
-Stage = Mapping[str, Nodes]  # group -> its nodes
+Groups = Mapping[str, Nodes]
 
 
 def _plain(value: Any) -> Any:
@@ -67,6 +73,9 @@ class Group(_Table):
     runs_per_day: _Above | None = None
     hours_per_run: _Above | None = None
     price_per_gpu_hour: _Amount | None = None
+    capacity_gpus: _Count | None = None
+    gb_per_start: _Amount | None = None
+    price_per_gb: _Amount | None = None
     teams: _Names = []
     namespaces: _Names = []
     workloads: _Names = []
@@ -75,7 +84,7 @@ class Group(_Table):
     @model_validator(mode="after")
     def _described_or_stored(self) -> Group:
         filters = [key for key in _FILTERS if key in self.model_fields_set]
-        describing = sorted(self.model_fields_set - {"name", "category", *_FILTERS})
+        describing = sorted(self.model_fields_set - {"name", "category", *_OF_ANY, *_FILTERS})
         if filters and describing:
             raise ValueError(f"{filters[0]} reads {self.name} from the store, {describing[0]} describes it")
         if not filters and self.price_per_gpu_hour is None:
@@ -86,29 +95,38 @@ class Group(_Table):
             raise ValueError(f"{self.name} needs both runs_per_day and hours_per_run")
         if self.runs_per_day is not None and self.hours is not None:
             raise ValueError(f"{self.name} tells its hours twice: by runs_per_day and by hours")
+        if (self.gb_per_start is None) != (self.price_per_gb is None):
+            raise ValueError(f"{self.name} needs both gb_per_start and price_per_gb")
+        if self.gb_per_start is not None and not filters and self.runs_per_day is None:
+            raise ValueError(f"{self.name} starts never: gb_per_start needs runs_per_day, or a group of the store")
         return self
 
     @property
     def is_stored(self) -> bool:
         return self.price_per_gpu_hour is None
 
-    def described(self, hours: float, days: float) -> Nodes:
+    def described(self, start_ms: int, hours: float, days: float) -> Nodes:
         """Its pods over a period of `hours`; runs of a day follow one another on the same GPUs."""
         length, count = (hours if self.hours is None else self.hours), float(self.pods)
         if self.runs_per_day is not None and self.hours_per_run is not None:
             count, length = self.pods * self.runs_per_day, days * self.hours_per_run
         price = _price(self.price_per_gpu_hour or Decimal(0), self.gpus_per_pod)
-        node = Node("", float(self.gpus_per_pod), 0, round(length * MS_PER_HOUR), price)
+        node = Node("", float(self.gpus_per_pod), start_ms, start_ms + round(length * MS_PER_HOUR), price)
         whole = [replace(node, name=f"{self.name}/{number}") for number in range(int(count))]
-        part = replace(node, name=f"{self.name}/part", to_ms=round(length * (count % 1) * MS_PER_HOUR))
-        return [*whole, part] if part.to_ms > 0 else whole  # two and a half runs a day
+        part = replace(node, name=f"{self.name}/part", to_ms=start_ms + round(length * (count % 1) * MS_PER_HOUR))
+        return [*whole, part] if part.to_ms > start_ms else whole  # two and a half runs a day
 
 
 class _Step(_Table):
-    """A change of some groups."""
+    """A change of some groups; what is known of its risk, effort and confidence may stand with it."""
 
     change: str
     groups: Annotated[_Names, Field(min_length=1)]
+    risk: str = ""
+    effort: Literal["", "low", "medium", "high"] = ""
+    confidence: Literal["", "low", "medium", "high"] = ""
+
+    usual: ClassVar[str] = "medium"  # effort
 
     def __str__(self) -> str:
         return f"{self.change} of {', '.join(self.groups)}"
@@ -123,39 +141,96 @@ class Share(_Step):
     margin_percent: _FromZero = 10.0
     headroom_percent: Annotated[_FromZero, Field(le=90)] = 20.0
 
-    time: ClassVar[str] = "pods take turns; while several of a GPU are busy, each is slower by as many."
 
+class _OnSpot(_Step):
+    """Spot nodes, whose work takes longer by its interruptions; what is not given is as `whatif spot` takes it."""
 
-class Spot(_Step):
-    """Spot nodes, whose work takes longer by its interruptions."""
-
-    change: Literal["spot"] = "spot"
     price_per_gpu_hour: _Amount
-    interruptions_per_hour: _FromZero = 0.0
+    interruptions_per_hour: _FromZero | None = None
     checkpoint_minutes: _Above | None = None
-    checkpoint_write_minutes: _FromZero = 0.0
-    restart_minutes: _FromZero = 0.0
+    checkpoint_write_minutes: _FromZero | None = None
+    restart_minutes: _FromZero | None = None
     on_demand_share: Annotated[_FromZero, Field(lt=1)] | None = None
 
+    @property
+    def options(self) -> SimulationOptions:
+        """How work goes on after an interruption."""
+        names = ("checkpoint_minutes", "checkpoint_write_minutes", "restart_minutes")
+        return SimulationOptions(**{name: value for name in names if (value := getattr(self, name)) is not None})
+
+    def rate(self, node: Node) -> Rate:
+        """Interruptions per node-hour: those given, else what traces measured of such nodes."""
+        if self.interruptions_per_hour is not None:
+            return Rate(self.interruptions_per_hour, "plan")
+        return measured_rate(node.provider, node.instance_type or "", node.gpu_model)
+
+    def factor(self, node: Node) -> float:
+        """Paid hours per useful hour, exactly for exponential interruptions without notice (whatif/spot/simulate.py)."""
+        rate = self.rate(node).per_hour
+        return exact(replace(self.options.work(rate), notice=0.0)) if rate or self.checkpoint_minutes else 1.0
+
+    def mean_factor(self, node: Node) -> float:
+        """The same of all of the work, that which stays on demand among it."""
+        kept = self.on_demand_share or 0.0
+        return kept + (1 - kept) * self.factor(node)
+
+    def moves(self, node: Node) -> bool:
+        """Whether the node is one that the step changes."""
+        return True
+
+
+class Spot(_OnSpot):
+    """On spot nodes where it runs today. What is on spot already stays, as does what is reserved and paid anyway."""
+
+    change: Literal["spot"] = "spot"
+
+    def moves(self, node: Node) -> bool:
+        """Whether the node is on demand."""
+        return node.capacity_type in ("on_demand", "unknown")
+
+
+class Burst(_OnSpot):
+    """Spot nodes elsewhere: each start waits on a node that is paid already, and data moves there and back."""
+
+    change: Literal["burst"] = "burst"
+    wait_minutes: _FromZero
+    egress_gb: _FromZero
+    price_per_gb: _Amount | None = None
+
+    usual: ClassVar[str] = "high"
+
     @model_validator(mode="after")
-    def _has_checkpoints(self) -> Spot:
-        if self.interruptions_per_hour and self.checkpoint_minutes is None:
-            raise ValueError("with interruptions spot needs checkpoint_minutes")
+    def _data_has_a_price(self) -> Burst:
+        if self.egress_gb and self.price_per_gb is None:
+            raise ValueError("with egress_gb burst needs price_per_gb")
         return self
 
     @property
-    def factor(self) -> float:
-        """Paid hours per useful hour, exactly for exponential interruptions (whatif/spot/simulate.py)."""
-        if self.checkpoint_minutes is None:
-            return 1.0
-        saved, write, restart = self.checkpoint_minutes, self.checkpoint_write_minutes, self.restart_minutes
-        return exact(Work(self.interruptions_per_hour, saved / 60, write / 60, restart / 60))
+    def egress_cost(self) -> Decimal:
+        return Decimal(str(self.egress_gb)) * (self.price_per_gb or 0)
 
-    @property
-    def time(self) -> str:
-        if self.factor > 1:
-            return f"work takes {self.factor:.3f} times as long."
-        return "work takes as long as it did: no interruptions are counted."
+
+class Reserve(_Step):
+    """`gpus` paid around the clock at the price of a commitment, whose term binds; what they don't hold stays as it is.
+
+    `gpus` None: as many as cost least for what the steps before it left.
+    """
+
+    change: Literal["reserve"] = "reserve"
+    price_per_gpu_hour: _Amount
+    gpus: _Count | None = None
+    term_years: Literal[1, 3] = 1
+
+    usual: ClassVar[str] = "low"
+
+
+class Egress(_Step):
+    """A cache that downloads each set of data once: the groups' gb_per_start are read from it at each start."""
+
+    change: Literal["egress"] = "egress"
+    cache_price_per_gb_month: _Amount
+    cache_read_price_per_gb: Annotated[Decimal, BeforeValidator(_plain), Field(ge=0, allow_inf_nan=False)] = Decimal(0)
+    versions: _Count = 1
 
 
 class Schedule(_Step):
@@ -165,7 +240,7 @@ class Schedule(_Step):
     active_percent: Annotated[_Above, Field(le=100)] | None = None
     active_hours_per_day: Annotated[_Above, Field(le=24)] | None = None
 
-    time: ClassVar[str] = "there are no GPUs the rest of the time, and they have to come up again before work goes on."
+    usual: ClassVar[str] = "low"
 
     @model_validator(mode="after")
     def _one_of_both(self) -> Schedule:
@@ -182,13 +257,12 @@ class Rightsize(_Step):
     gpus_per_pod: _Count | None = None
     time_factor: _Above = 1.0
 
-    @property
-    def time(self) -> str:
-        return f"work takes {self.time_factor:g} times as long."
 
-
-Step = Share | Spot | Schedule | Rightsize
-_STEPS: dict[str, type[Step]] = {"share": Share, "spot": Spot, "schedule": Schedule, "rightsize": Rightsize}
+Step = Share | Spot | Schedule | Rightsize | Reserve | Egress | Burst
+_STEPS: dict[str, type[Step]] = {
+    "share": Share, "spot": Spot, "schedule": Schedule, "rightsize": Rightsize, "reserve": Reserve, "egress": Egress,
+    "burst": Burst,
+}  # fmt: skip
 
 
 class Plan(_Table):
@@ -275,7 +349,7 @@ def _nearest(name: str, known: Collection[str]) -> str:
 
 @record
 class Context:
-    """`fleets`: usage of the groups that are read from the store; `hours` and `days` of their period, None without any."""
+    """`fleets`: usage of the groups that are read from the store; `hours`, `days` and `start_ms` are of their period."""
 
     currency: str
     fleets: Mapping[str, Fleet]
@@ -283,19 +357,57 @@ class Context:
     hours: float | None = None
     days: float | None = None
     file: str = "plan"
+    start_ms: int = 0
+
+
+@record
+class Commitment:
+    """`gpus` of the groups' nodes of these kinds, paid in all hours from the period's first to its last."""
+
+    groups: tuple[str, ...]
+    kinds: frozenset[tuple[str | None, str | None]]
+    gpus: int
+    price_per_gpu_hour: Decimal
+
+    def covers(self, group: str, node: Node) -> bool:
+        """Whether it holds for the node: other GPUs and spot it is no help for."""
+        return group in self.groups and node.capacity_type == "on_demand" and _kind(node) in self.kinds
+
+
+@record
+class Stage:
+    """How things are after a step: the groups' nodes, what moving data costs each group, and what was committed to."""
+
+    nodes: Groups
+    charges: Mapping[str, Decimal]
+    commitments: tuple[Commitment, ...] = ()
+
+
+@record
+class _Time:
+    """The period that a plan is about."""
+
+    start_ms: int
+    hours: float
+    days: float
+
+    @property
+    def end_ms(self) -> int:
+        return self.start_ms + round(self.hours * MS_PER_HOUR)
 
 
 def answer(plan: Plan, context: Context) -> Scenario[Answer]:
     """What each step, each category and the whole plan save. Raises DataError where a step cannot be done."""
     hours = context.hours or HOURS_PER_MONTH
-    days = plan.days or context.days or _DAYS
-    start, twice = _today(plan, context, hours, days)
-    stages = _stages(plan, start, plan.steps, days)
-    costs = yield from _costs(stages)
+    time = _Time(context.start_ms, float(hours), plan.days or context.days or _DAYS)
+    start, starts, twice = _today(plan, context, time)
+    stages = _stages(plan, start, starts, plan.steps, time)
+    costs = yield from _costs(stages, time)
     totals = [sum(of_groups.values(), Decimal(0)) for of_groups in costs]
     savings = [before - after for before, after in pairwise(totals)]
     steps = list(zip(range(1, len(savings) + 1), plan.steps, savings, strict=True))
-    today, scenario = (_position(totals[at], context.currency, stages[at]) for at in (0, -1))
+    today, scenario = (_position(totals[at], context.currency, _paid(stages[at], time)) for at in (0, -1))
+    used = [_used(step, before, after, time) for step, (before, after) in zip(plan.steps, pairwise(stages), strict=True)]
     return Answer(
         kind="plan",
         title=plan.name,
@@ -308,64 +420,93 @@ def answer(plan: Plan, context: Context) -> Scenario[Answer]:
                 {"step": number, "change": step.change, "groups": step.groups, "saving": saving} for number, step, saving in steps
             ],
         },
-        assumptions=tuple(_assumptions(plan, context, hours, days)),
-        break_even=(yield from _break_even(plan, start, days, savings, today.cost)),
-        time=tuple(f"Step {number} ({', '.join(step.groups)}): {step.time}" for number, step, _ in steps),
+        assumptions=tuple(_assumptions(plan, context, start, time)),
+        break_even=(yield from _break_even(plan, start, starts, time, savings, today.cost)),
+        time=tuple(f"Step {number} ({', '.join(step.groups)}): {_takes(step, stages[number - 1])}" for number, step, _ in steps),
         findings=tuple(_findings(steps, twice)),
         tables=(
             _by_category(plan, costs[0], costs[-1]),
             Rows(
-                "Step by step",
-                ("step", "change", "groups", "cost_after", "saving"),
+                "Business case",
+                ("step", "change", "groups", "today", "after", "saving", "risk", "effort", "confidence"),
                 tuple(
-                    (number, step.change, ", ".join(step.groups), round(totals[number], 6), round(saving, 6))
+                    (
+                        number,
+                        step.change,
+                        ", ".join(step.groups),
+                        round(totals[number - 1], 2),
+                        round(totals[number], 2),
+                        round(saving, 2),
+                        step.risk or _risk(step, stages[number - 1], context, used[number - 1]),
+                        step.effort or step.usual,
+                        step.confidence or _confidence(step, plan),
+                    )
                     for number, step, saving in steps
                 ),
                 "Each step is counted on what the steps before it left.",
             ),
+            *_queues(plan, stages, time),
         ),
     )
 
 
-def _today(plan: Plan, context: Context, hours: float, days: float) -> tuple[Stage, int]:
-    """The groups' nodes, a pod in the first stored group alone that holds it; and how many more times pods were named.
+def _today(plan: Plan, context: Context, time: _Time) -> tuple[Stage, Mapping[str, float], int]:
+    """Things as they are, each group's starts, and how many more times pods were named.
 
-    A stored pod is on a node of its own at its share of the price of the node that it was on.
+    A pod is in the first stored group alone that holds it, on a node of its own at its share of the price of the node that it
+    was on.
     """
     seen: set[tuple[tuple[str, str], str, int]] = set()
-    stage: dict[str, Nodes] = {group.name: group.described(hours, days) for group in plan.groups}
+    nodes: dict[str, Nodes] = {group.name: group.described(time.start_ms, time.hours, time.days) for group in plan.groups}
+    starts = {group.name: group.runs_per_day * group.pods * time.days for group in plan.groups if group.runs_per_day}
     for name in (group.name for group in plan.groups if group.is_stored):
         fleet = context.fleets[name]
-        nodes = fleet.by_name
+        places = fleet.by_name
         new = {key: pod for pod in fleet.pods if (key := (pod.key, pod.node, pod.from_ms)) not in seen}
-        stage[name] = [nodes[pod.place].part(pod.gpus, pod, f"{name}/{number}") for number, pod in enumerate(new.values())]
+        nodes[name] = [places[pod.place].part(pod.gpus, pod, f"{name}/{number}") for number, pod in enumerate(new.values())]
+        first = max(time.start_ms, min((node.from_ms for node in fleet.nodes), default=0))
+        starts[name] = len({pod.key for pod in new.values() if pod.from_ms > first})
         seen |= new.keys()
-    return stage, sum(len(fleet.pods) for fleet in context.fleets.values()) - len(seen)
+    charges = {
+        group.name: (group.gb_per_start or 0) * (group.price_per_gb or 0) * Decimal(str(starts.get(group.name, 0)))
+        for group in plan.groups
+    }
+    return Stage(nodes, charges), starts, sum(len(fleet.pods) for fleet in context.fleets.values()) - len(seen)
 
 
-def _stages(plan: Plan, start: Stage, steps: Sequence[Step], days: float) -> list[Stage]:
-    """The groups today, and after each step."""
+def _stages(plan: Plan, start: Stage, starts: Mapping[str, float], steps: Sequence[Step], time: _Time) -> list[Stage]:
+    """Things today, and after each step."""
     groups = {group.name: group for group in plan.groups}
     stages = [start]
     for step in steps:
-        edited = {name: _edited(step, groups[name], stages[-1][name], days) for name in step.groups}
-        left = {name: [node for node in nodes if node.to_ms > node.from_ms] for name, nodes in edited.items()}
-        stages.append({**stages[-1], **left})
+        now = stages[-1]
+        match step:
+            case Reserve():
+                now = replace(now, commitments=(*now.commitments, _committed(step, now, time)))
+            case Egress():
+                cached = {name: _cached(step, groups[name], starts[name], time) for name in step.groups if name in starts}
+                now = replace(now, charges={**now.charges, **cached})
+            case _:
+                edited = {name: _edited(step, groups[name], now.nodes[name], time) for name in step.groups}
+                left = {name: [node for node in nodes if node.to_ms > node.from_ms] for name, nodes in edited.items()}
+                now = replace(now, nodes={**now.nodes, **left})
+                if isinstance(step, Burst):
+                    first = step.groups[0]
+                    now = replace(now, charges={**now.charges, first: now.charges[first] + step.egress_cost})
+        stages.append(now)
     return stages
 
 
-def _edited(step: Step, group: Group, nodes: Nodes, days: float) -> Nodes:
+def _edited(step: Share | Spot | Burst | Rightsize | Schedule, group: Group, nodes: Nodes, time: _Time) -> Nodes:
     """The group's nodes once the step is done. Raises DataError where it cannot be done."""
     match step:
         case Share():
             return _shared(step, group, nodes)
-        case Spot():
-            if not math.isfinite(step.factor):
-                raise DataError(
-                    "with so many interruptions nothing is ever finished on spot",
-                    "fewer interruptions_per_hour, or more checkpoints",
-                )
-            return [part for node in nodes for part in _on_spot(node, step)]
+        case Spot() | Burst():
+            # described runs of a day share a node
+            waits = time.days if group.runs_per_day is not None else 1.0
+            wait_ms = round(waits * step.wait_minutes * MS_PER_HOUR / 60) if isinstance(step, Burst) else 0
+            return [part for node in nodes for part in _on_spot(node, step, wait_ms)]
         case Rightsize():
             return [_priced(node, step, float(step.gpus_per_pod or node.gpus), step.time_factor) for node in nodes]
         case Schedule(active_percent=float(percent)):
@@ -374,23 +515,136 @@ def _edited(step: Step, group: Group, nodes: Nodes, days: float) -> Nodes:
     if group.is_stored:
         # on which days a pod was there is its own affair: of each day the same share
         return [_lasting(node, hours, 24) for node in nodes]
-    kept = round(hours * days * MS_PER_HOUR)
+    kept = round(hours * time.days * MS_PER_HOUR)
     return [replace(node, to_ms=min(node.to_ms, node.from_ms + kept)) for node in nodes]
 
 
-def _priced(node: Node, step: Spot | Rightsize, gpus: float, times: float) -> Node:
+def _priced(node: Node, step: Spot | Burst | Rightsize, gpus: float, times: float) -> Node:
     """The node with so many GPUs, of any model, at the step's price, up so many times as long."""
-    return replace(_lasting(node, times), gpus=gpus, gpu_model=None, prices=_price(step.price_per_gpu_hour, gpus))
+    price = _price(step.price_per_gpu_hour, gpus)
+    return replace(_lasting(node, times), gpus=gpus, gpu_model=None, instance_type=step.change, prices=price)
 
 
-def _on_spot(node: Node, step: Spot) -> Iterator[Node]:
+def _on_spot(node: Node, step: Spot | Burst, wait_ms: int) -> Iterator[Node]:
     """The node on spot, and what of it stays on demand."""
-    share = step.on_demand_share or 0.0
-    yield replace(_priced(node, step, node.gpus * (1 - share), step.factor), capacity_type="spot")
+    if not step.moves(node):
+        yield node
+        return
+    share, factor = step.on_demand_share or 0.0, step.factor(node)
+    if not math.isfinite(factor):
+        raise DataError(
+            "with so many interruptions nothing is ever finished on spot", "fewer interruptions_per_hour, or more checkpoints"
+        )
+    moved = _priced(node, step, node.gpus * (1 - share), factor)
+    yield replace(moved, capacity_type="spot", to_ms=moved.to_ms + wait_ms)
     if share:
-        part = Decimal(str(share))
-        prices = tuple(replace(price, per_node_hour=round(price.per_node_hour * part, 9)) for price in node.prices)
-        yield replace(node, name=f"{node.name}/on-demand", gpus=node.gpus * share, prices=prices)
+        yield node.sized(node.gpus * share, f"{node.name}/on-demand")
+
+
+def _kind(node: Node) -> tuple[str | None, str | None]:
+    return node.gpu_model, node.instance_type
+
+
+def _committed(step: Reserve, stage: Stage, time: _Time) -> Commitment:
+    """What the step commits to: so many GPUs, or as many as cost least for what is not committed yet."""
+    nodes = [
+        node
+        for group, own in _paid(stage, time).items()
+        for node in own
+        if group in step.groups and node.capacity_type == "on_demand"
+    ]
+    gpus = step.gpus
+    if gpus is None:
+        gpu_hours = sum(node.hours * node.gpus for node in nodes)
+        mean = sum(node.mean_price * node.hours for node in nodes) / gpu_hours if gpu_hours else 0.0
+        curve = counted(((node.from_ms, node.to_ms, node.gpus) for node in nodes), time.start_ms, time.end_ms)
+        gpus = curve.best_level(float(step.price_per_gpu_hour) / mean) if mean else 0
+    return Commitment(tuple(step.groups), frozenset(map(_kind, nodes)), gpus, step.price_per_gpu_hour)
+
+
+def _cached(step: Egress, group: Group, starts: float, time: _Time) -> Decimal:
+    """What the group's data costs with a cache: each version fetched once, kept, and read at each start."""
+    if group.gb_per_start is None or group.price_per_gb is None:
+        raise DataError(f"{group.name} downloads nothing that a cache could keep", "gb_per_start and price_per_gb say what")
+    kept = step.cache_price_per_gb_month * Decimal(str(time.hours)) / HOURS_PER_MONTH
+    read = step.cache_read_price_per_gb * Decimal(str(starts))
+    return round(group.gb_per_start * (group.price_per_gb * step.versions + kept + read), 9)
+
+
+def _paid(stage: Stage, time: _Time) -> Groups:
+    """The nodes as they are paid: what a commitment holds at its price, and what of it nobody used on a node of its own."""
+    paid = {group: list(nodes) for group, nodes in stage.nodes.items()}
+    for number, commitment in enumerate(stage.commitments):
+        held = [(group, node) for group, nodes in paid.items() for node in nodes if commitment.covers(group, node)]
+        parts = list(_held(held, commitment, number))
+        for group in commitment.groups:
+            paid[group] = [node for node in paid[group] if not commitment.covers(group, node)]
+        for group, node in parts:
+            paid[group].append(node)
+        used = sum(node.hours * node.gpus for _, node in parts if node.capacity_type == "reserved")
+        unused = round((commitment.gpus * time.hours - used) / max(commitment.gpus, 1) * MS_PER_HOUR)
+        if unused > 0 and commitment.gpus:
+            price = _price(commitment.price_per_gpu_hour, commitment.gpus)
+            end = time.start_ms + unused
+            node = Node(f"commitment {number}", float(commitment.gpus), time.start_ms, end, price, "reserved")
+            paid[commitment.groups[0]].append(node)
+    return paid
+
+
+def _held(nodes: Sequence[tuple[str, Node]], commitment: Commitment, number: int) -> Iterator[tuple[str, Node]]:
+    """The nodes in parts: what the commitment holds, at its price, and the rest as it was. Those that began first come first."""
+    free = float(commitment.gpus)
+    ends: list[tuple[int, int]] = []  # of nodes that are up, by their number in order of time
+    held: dict[int, tuple[float, int]] = {}  # GPUs held, and since when
+    left: dict[int, tuple[float, int]] = {}  # GPUs not held
+    waiting: deque[int] = deque()
+    order = sorted(nodes, key=lambda one: (one[1].from_ms, one[1].name))
+    count = 0
+
+    def cut(at: int, gpus: float, since: int, until: int, *, is_held: bool) -> Iterator[tuple[str, Node]]:
+        nonlocal count
+        group, node = order[at]
+        if gpus > _ROUNDING and since < until:
+            count += 1
+            part = replace(node.sized(gpus, f"{node.name}/{number}.{count}"), from_ms=since, to_ms=until)
+            if is_held:
+                part = replace(part, prices=_price(commitment.price_per_gpu_hour, gpus), capacity_type="reserved")
+            yield group, part
+
+    def take(moment: int) -> Iterator[tuple[str, Node]]:
+        """Give what is free to those that wait, first come first."""
+        nonlocal free
+        while free > _ROUNDING and waiting:
+            at = waiting[0]
+            gpus, since = left.get(at, (0.0, 0))
+            if gpus <= _ROUNDING:
+                waiting.popleft()
+                continue
+            more = min(free, gpus)
+            yield from cut(at, gpus, since, moment, is_held=False)
+            left[at] = (gpus - more, moment)
+            had, begun = held.get(at, (0.0, moment))
+            yield from cut(at, had, begun, moment, is_held=True)
+            held[at] = (had + more, moment)
+            free -= more
+
+    def end_until(moment: int) -> Iterator[tuple[str, Node]]:
+        nonlocal free
+        while ends and ends[0][0] <= moment:
+            until, at = heapq.heappop(ends)
+            for kept, is_held in ((held, True), (left, False)):
+                gpus, since = kept.pop(at, (0.0, 0))
+                yield from cut(at, gpus, since, until, is_held=is_held)
+                free += gpus if is_held else 0.0
+            yield from take(until)
+
+    for at, (_, node) in enumerate(order):
+        yield from end_until(node.from_ms)
+        heapq.heappush(ends, (node.to_ms, at))
+        left[at] = (node.gpus, node.from_ms)
+        waiting.append(at)
+        yield from take(node.from_ms)
+    yield from end_until(max((node.to_ms for _, node in order), default=0))
 
 
 def _shared(step: Share, group: Group, nodes: Nodes) -> Nodes:
@@ -411,23 +665,26 @@ def _shared(step: Share, group: Group, nodes: Nodes) -> Nodes:
     return [*shared, *(node for node in nodes if node.name not in single)]
 
 
-def _costs(stages: Sequence[Stage]) -> Scenario[list[dict[str, Decimal]]]:
+def _costs(stages: Sequence[Stage], time: _Time) -> Scenario[list[dict[str, Decimal]]]:
     """What each group costs in each stage: stages are clusters of one fleet, groups its workloads."""
     fleet = Fleet()
     for number, stage in enumerate(stages):
-        for group, own in stage.items():
+        for group, own in _paid(stage, time).items():
             nodes = tuple(replace(node, cluster=f"stage-{number}") for node in own)
             pods = (Pod(n.name, group, n.gpus, n.from_ms, n.to_ms, uid=n.name, cluster=n.cluster) for n in nodes)
             fleet += Fleet(nodes, tuple(pods)).folded()
     (costs,) = yield (fleet,)
     return [
-        {group: costs.by_workload.get((f"stage-{number}", "default", group), Decimal(0)) for group in stage}
+        {
+            group: costs.by_workload.get((f"stage-{number}", "default", group), Decimal(0)) + stage.charges[group]
+            for group in stage.nodes
+        }
         for number, stage in enumerate(stages)
     ]
 
 
-def _position(cost: Decimal, currency: str, stage: Stage) -> Position:
-    nodes = [node for own in stage.values() for node in own]
+def _position(cost: Decimal, currency: str, paid: Groups) -> Position:
+    nodes = [node for own in paid.values() for node in own]
     gpu_hours, hours = (
         sum(node.length_ms * (node.gpus if gpus else 1) for node in nodes) / MS_PER_HOUR for gpus in (True, False)
     )
@@ -446,16 +703,177 @@ def _by_category(plan: Plan, before: Mapping[str, Decimal], after: Mapping[str, 
     return Rows("Before and after", ("category", "before", "after", "saving", "saving_percent"), tuple(lines))
 
 
-def _break_even(plan: Plan, start: Stage, days: float, savings: Sequence[Decimal], today: Decimal) -> Scenario[tuple[str, ...]]:
+def _break_even(
+    plan: Plan, start: Stage, starts: Mapping[str, float], time: _Time, savings: Sequence[Decimal], today: Decimal
+) -> Scenario[tuple[str, ...]]:
     """What is left of the plan without the step that it rests on most."""
     if max(savings) <= 0:
         return ("No step saves anything.",)
     top = savings.index(max(savings))
     step = plan.steps[top]
     without = [*plan.steps[:top], *plan.steps[top + 1 :]]
-    (costs,) = yield from _costs(_stages(plan, start, without, days)[-1:])
+    (costs,) = yield from _costs(_stages(plan, start, starts, without, time)[-1:], time)
     left = today - sum(costs.values(), Decimal(0))
     return (f"Without step {top + 1} ({step}) the rest of the plan saves {left:,.2f}.",)
+
+
+def _factors(step: Spot | Burst, stage: Stage) -> tuple[float, float]:
+    """The least and the most times as long that work of the step takes."""
+    nodes = {(node.provider, *_kind(node)): node for group in step.groups for node in stage.nodes[group] if step.moves(node)}
+    factors = [step.factor(node) for node in nodes.values()] or [1.0]
+    return min(factors), max(factors)
+
+
+def _takes(step: Step, stage: Stage) -> str:
+    """What the step does to the time that work takes."""
+    match step:
+        case Share():
+            return "pods take turns; while several of a GPU are busy, each is slower by as many."
+        case Schedule():
+            return "there are no GPUs the rest of the time, and they have to come up again before work goes on."
+        case Rightsize():
+            return f"work takes {step.time_factor:g} times as long."
+        case Reserve():
+            return "no work waits: they are the same machines."
+        case Egress():
+            return "a start reads the cache; what that saves in time is not counted: gpucost whatif egress does."
+    least, most = _factors(step, stage)
+    span = f"{least:.3f} to {most:.3f}" if most - least > _ROUNDING else f"{most:.3f}"
+    slower = f"work takes {span} times as long" if most > 1 else "work takes as long as it did: no interruptions are counted"
+    return f"{slower}; each start waits {step.wait_minutes:g} min more." if isinstance(step, Burst) else f"{slower}."
+
+
+def _used(step: Step, before: Stage, after: Stage, time: _Time) -> float | None:
+    """Of a commitment that the step made: the share of its GPU-hours that are used, 0-1; None where there is none."""
+    if not isinstance(step, Reserve) or not after.commitments[-1].gpus:
+        return None
+    hours = [sum(node.hours * node.gpus for own in _paid(stage, time).values() for node in own) for stage in (before, after)]
+    return 1 - (hours[1] - hours[0]) / (after.commitments[-1].gpus * time.hours)
+
+
+def _risk(step: Step, stage: Stage, context: Context, used: float | None) -> str:
+    """What may go wrong with the step, in short."""
+    match step:
+        case Share():
+            return "pods of a GPU slow each other, and share its memory unguarded"
+        case Schedule():
+            return "who needs GPUs at other hours has none"
+        case Rightsize():
+            return f"work may not take {step.time_factor:g} times as long: try it first"
+        case Egress():
+            return "one more thing to run; a stale cache serves old data"
+        case Reserve():
+            share = "nothing is worth committing to" if used is None else f"{used * 100:.1f} % used in the period"
+            return f"paid for {step.term_years} year{'s' * (step.term_years > 1)}, used or not: {share}"
+    pods = [pod for name in step.groups for pod in (context.fleets[name].pods if name in context.fleets else ())]
+    owners = {pod.owner: pod for pod in pods}
+    lost = sum(advise(pod.workload, pod.namespace, pod.workload_type).suits == NOT for pod in owners.values())
+    rates = {step.rate(node).per_hour for name in step.groups for node in stage.nodes[name] if step.moves(node)}
+    often = f"interrupted {max(rates, default=0.0):.3g} times a node-hour"
+    return often + (f"; {lost} of {len(owners)} workloads lose state or requests then" if lost else "")
+
+
+def _confidence(step: Step, plan: Plan) -> str:
+    """high: usage is measured and every number given; medium: some are defaults; low: usage is described."""
+    stored = {group.name for group in plan.groups if group.is_stored}
+    if not stored.issuperset(step.groups):
+        return "low"
+    own = {"change", "groups", "risk", "effort", "confidence", "on_demand_share", "price_per_gb", "gpus", "gpus_per_pod"}
+    given = step.model_fields_set
+    asked = set(type(step).model_fields) - own
+    if isinstance(step, Schedule):
+        asked = set()
+    if isinstance(step, Spot | Burst) and step.interruptions_per_hour == 0:
+        asked -= {"checkpoint_minutes", "checkpoint_write_minutes", "restart_minutes"}
+    return "high" if asked <= given else "medium"
+
+
+_P = 0.05  # of work waits longer than the 95th percentile
+
+
+def _queues(plan: Plan, stages: Sequence[Stage], time: _Time) -> tuple[Rows, ...]:
+    """How full each group's GPUs are and how long work waits for them, before and after, if none are added."""
+    lines: list[tuple[Value, ...]] = []
+    for group in plan.groups:
+        before, after = (stages[at].nodes[group.name] for at in (0, -1))
+        gpus = group.capacity_gpus or (_peak(before) if group.is_stored else 0)
+        if not gpus:
+            continue
+        bursts = next((step for step in plan.steps if isinstance(step, Burst) and group.name in step.groups), None)
+        if group.runs_per_day is not None:
+            now, then = (_by_formula(group, steps, before[0], gpus) for steps in ([], plan.steps))
+        else:
+            now, then = (_replayed(nodes, gpus, time) for nodes in (before, after))
+        if bursts:
+            then = 0.0, bursts.wait_minutes
+        figures = [_rounded(one) for pair in zip(now, then, strict=True) for one in pair]
+        lines.append((group.name, gpus, *figures))
+    note = (
+        "If no GPUs are added. Waits of stored work are replayed, first come first served, on as many GPUs as it held at most;"
+        " those of described runs follow from M/M/c queues. unknown: work comes faster than it is done."
+    )
+    columns = ("group", "gpus", "busy % today", "busy % after", "p95 wait minutes today", "p95 wait minutes after")
+    return Rows.of("Queueing", columns, lines, note)
+
+
+def _rounded(value: float) -> float | None:
+    return round(value, 1) if math.isfinite(value) else None
+
+
+def _peak(nodes: Nodes) -> int:
+    """The most GPUs held at once."""
+    changes = sorted([(n.from_ms, 1, n.gpus) for n in nodes] + [(n.to_ms, 0, -n.gpus) for n in nodes])
+    held = most = 0.0
+    for _, _, more in changes:
+        held += more
+        most = max(most, held)
+    return math.ceil(most - _ROUNDING)
+
+
+def _replayed(nodes: Nodes, gpus: int, time: _Time) -> tuple[float, float]:
+    """Per cent of the GPU time in use, and the 95th percentile of waits in minutes, where work runs in the order that it came."""
+    running: list[tuple[int, float]] = []
+    free, now, waits = float(gpus), 0, []
+    for node in sorted(nodes, key=lambda one: (one.from_ms, one.name)):
+        now = max(now, node.from_ms)
+        needed = min(node.gpus, float(gpus))
+        while running and (running[0][0] <= now or free < needed - _ROUNDING):
+            end, back = heapq.heappop(running)
+            now, free = max(now, end), free + back
+        waits.append(now - node.from_ms)
+        free -= needed
+        heapq.heappush(running, (now + node.length_ms, needed))
+    used = sum(node.hours * node.gpus for node in nodes) / (gpus * time.hours) * 100
+    rank = max(0, math.ceil((1 - _P) * len(waits)) - 1)
+    return used, sorted(waits)[rank] / MS_PER_HOUR * 60 if waits else 0.0
+
+
+def _by_formula(group: Group, steps: Iterable[Step], node: Node, gpus: int) -> tuple[float, float]:
+    """The same of described runs that come at random (Poisson) and last exponentially long: Erlang's C formula for M/M/c.
+
+    L. Kleinrock, Queueing Systems, vol. 1 (1975), section 3.5.
+    """
+    each, hours, there = float(group.gpus_per_pod), group.hours_per_run or 0.0, float(gpus)
+    for step in (step for step in steps if group.name in step.groups):
+        match step:
+            case Spot() | Burst():
+                hours *= step.mean_factor(node)
+            case Rightsize():
+                hours, each = hours * step.time_factor, float(step.gpus_per_pod or each)
+            case Share():
+                there *= step.ways if each == 1 else 1
+            case Schedule():
+                there *= (step.active_percent or 0) / 100 or (step.active_hours_per_day or 0) / 24
+    servers = int(there / each + _ROUNDING)
+    offered = (group.runs_per_day or 0.0) * group.pods / 24 * hours  # runs under way on the mean
+    if not servers or offered >= servers:
+        return offered * each / there * 100, math.inf
+    blocked = 1.0
+    for number in range(1, servers + 1):
+        blocked = offered * blocked / (number + offered * blocked)
+    waiting = blocked / (1 - offered / servers * (1 - blocked))
+    wait = math.log(waiting / _P) * hours / (servers - offered) if waiting > _P else 0.0
+    return offered / servers * 100, wait * 60
 
 
 def _findings(steps: Sequence[tuple[int, Step, Decimal]], twice: int) -> Iterator[str]:
@@ -471,18 +889,33 @@ def _findings(steps: Sequence[tuple[int, Step, Decimal]], twice: int) -> Iterato
         yield "Sharing by time slicing keeps nothing apart, and memory is not looked at here: gpucost whatif share does."
 
 
-def _assumptions(plan: Plan, context: Context, hours: float, days: float) -> Iterator[Assumption]:
+def _assumptions(plan: Plan, context: Context, start: Stage, time: _Time) -> Iterator[Assumption]:
     source = "default" if context.hours is None else "store"
-    yield Assumption("always on", hours, "hours", source)
-    yield Assumption("what counts per day runs", days, "days", context.file if plan.days else source)
+    yield Assumption("always on", time.hours if context.hours else HOURS_PER_MONTH, "hours", source)
+    yield Assumption("what counts per day runs", time.days, "days", context.file if plan.days else source)
     for group in plan.groups:
         if group.is_stored:
             named = ", ".join(name for key in _FILTERS for name in getattr(group, key))
             yield Assumption(f"{group.name}: usage and prices", f"{named}, {context.period}", "", "store")
         else:
             yield Assumption(f"{group.name}: price", group.price_per_gpu_hour, "per GPU-hour", context.file)
+        for key in _OF_ANY:
+            if (value := getattr(group, key)) is not None:
+                yield Assumption(f"{group.name}: {key}", value, "", context.file)
     for number, step in enumerate(plan.steps, start=1):
+        name = f"step {number}, {step.change}"
         for key in type(step).model_fields:
             value = getattr(step, key)
-            if key not in ("groups", "change") and value is not None:
-                yield Assumption(f"step {number}, {step.change}: {key}", value, "", context.file)
+            if key not in ("groups", "change", "risk", "effort", "confidence") and value is not None:
+                yield Assumption(f"{name}: {key}", value, "", context.file if key in step.model_fields_set else "default")
+        if isinstance(step, Spot | Burst):
+            nodes = [node for group in step.groups for node in start.nodes[group] if step.moves(node)]
+            if step.interruptions_per_hour is None:
+                rates = {rate.source: rate for rate in map(step.rate, nodes)}
+                for rate in rates.values():
+                    yield Assumption(f"{name}: interruptions", rate.per_hour, "per node-hour", rate.source, rate.as_of)
+            if step.interruptions_per_hour != 0:
+                asked = ("checkpoint_minutes", "checkpoint_write_minutes", "restart_minutes")
+                for one, key in zip(stated(step.options, *asked), asked, strict=True):
+                    if key not in step.model_fields_set:
+                        yield replace(one, name=f"{name}: {one.name}")
