@@ -152,6 +152,8 @@ class _OnSpot(_Step):
     restart_minutes: _FromZero | None = None
     on_demand_share: Annotated[_FromZero, Field(lt=1)] | None = None
 
+    only: ClassVar[tuple[str, ...]] = ()  # capacity types that move; none named: all
+
     @property
     def options(self) -> SimulationOptions:
         """How work goes on after an interruption."""
@@ -176,7 +178,7 @@ class _OnSpot(_Step):
 
     def moves(self, node: Node) -> bool:
         """Whether the node is one that the step changes."""
-        return True
+        return not self.only or node.capacity_type in self.only
 
 
 class Spot(_OnSpot):
@@ -184,9 +186,7 @@ class Spot(_OnSpot):
 
     change: Literal["spot"] = "spot"
 
-    def moves(self, node: Node) -> bool:
-        """Whether the node is on demand."""
-        return node.capacity_type in ("on_demand", "unknown")
+    only: ClassVar[tuple[str, ...]] = ("on_demand", "unknown")
 
 
 class Burst(_OnSpot):
