@@ -484,7 +484,8 @@ def ranked(
         if answered:
             best = max(answered, key=lambda answer: answer.saving)
             command = best.question.words(period)
-            is_bound = best.saving <= 0 < best.with_work
+            # too little as it is, but worth a line once it is worked for
+            is_bound = best.saving / months < minimum and best.with_work > max(best.saving, Decimal(0))
             saving = best.with_work if is_bound else best.saving
             finding = replace(finding, cost=best.cost, saving=saving, is_bound=is_bound, command=command)
         elif candidate.questions:

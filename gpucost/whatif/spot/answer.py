@@ -12,7 +12,7 @@ from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 from gpucost.errors import GpucostError, UsageError
-from gpucost.periods import from_ms, to_ms
+from gpucost.periods import MS_PER_HOUR, from_ms, to_ms
 from gpucost.records import record
 from gpucost.whatif import flags
 from gpucost.whatif.answer import Answer, Assumption, Position, Range, Rows, Value, old_prices, priced
@@ -50,11 +50,12 @@ if TYPE_CHECKING:
     from gpucost.config.model import Config
 
 _NOTEBOOK = re.compile(r"jupyter|notebook|workspace|codespace|(^|[-_/])(nb|ide|lab)([-_]|$)", re.IGNORECASE)
+_AGAIN = "batch work: an interrupted run is done again"
 # what a job's name says of it, the first that fits
 _BATCH = {
     r"sweep|hpo|tune|tuning|ablation|trial|experiment|grid": "a sweep: one trial starts over, the others go on",
-    r"preproc|etl|feature|embed|tokeni|encoding|transcod|ingest|convert": "preprocessing: only the piece at hand is done again",
-    r"batch|infer|eval|quanti|score|scoring|test|bench": "batch work: it is done again where it stopped",
+    r"preproc|etl|feature|embed|tokeni|encoding|transcod|ingest|convert": "preprocessing: an interrupted run is done again",
+    r"batch|infer|eval|quanti|score|scoring|test|bench": _AGAIN,
 }
 _SERVING_KINDS = {
     "deployment", "replicaset", "statefulset", "daemonset", "inferenceservice", "rayservice", "rollout", "llminferenceservice",
@@ -70,13 +71,15 @@ _BATCH_KINDS = {
 SAFE, NEEDS_WORK, NOT = "safe", "needs_work", "not"
 _FREE = "GPUs that nobody held: better not there at all"
 _DEAR = "interrupted so often, it would cost as much as on demand, or more"
+_RERUN = "batch work: doing interrupted runs again would cost more than spot saves; with checkpoints it could move"
 
 
 class Advice(NamedTuple):
-    """`suits` is SAFE, NEEDS_WORK or NOT."""
+    """`suits` is SAFE, NEEDS_WORK or NOT; `starts_over`: no checkpoint of it is known, an interruption costs a whole run."""
 
     suits: str
     why: str
+    starts_over: bool = False
 
 
 def advise(workload: str, namespace: str = "", workload_type: str = "", checkpoints: str = "") -> Advice:
@@ -93,7 +96,9 @@ def advise(workload: str, namespace: str = "", workload_type: str = "", checkpoi
     if kind in _BATCH_KINDS:
         batch = next((why for pattern, why in _BATCH.items() if re.search(pattern, name, re.IGNORECASE)), None)
         if batch or workload_type == "batch":
-            return Advice(SAFE, batch or "batch work: it is done again where it stopped")
+            if checkpoints:
+                return Advice(SAFE, f"batch work with checkpoints: {checkpoints}")
+            return Advice(SAFE, batch or _AGAIN, starts_over=True)
     if kind in _BATCH_KINDS | _TRAINING_KINDS:
         if checkpoints:
             return Advice(SAFE, f"training with checkpoints: {checkpoints}")
@@ -200,7 +205,10 @@ def makespan_figures(
 
 @record
 class Part:
-    """What one workload (None: nobody) held of nodes that are interrupted alike: node-hours, and their cost before and there."""
+    """What one workload (None: nobody) held of nodes that are interrupted alike: node-hours, and their cost before and there.
+
+    `run_hours` is how long its pods are there, each counted as long as it is: what an interruption may cost.
+    """
 
     owner: Workload | None
     advice: Advice
@@ -210,13 +218,20 @@ class Part:
     hours: float
     today: Decimal
     there: Decimal
+    run_hours: float = 0.0
+
+    def own(self, options: SimulationOptions) -> SimulationOptions:
+        """The options as they hold for it: what starts over loses all of a run, and no notice helps it."""
+        if not self.advice.starts_over:
+            return options
+        return replace(options, checkpoint_minutes=self.run_hours * 60, checkpoint_write_minutes=0.0, notice_seconds=0.0)
 
     def cost(self, options: SimulationOptions, formula: Formula, per_hour: float | None, times: float = 1.0) -> Decimal | None:
         """What it costs there, interrupted `per_hour`, in `times` the hours expected; None where it would never end."""
         if self.owner is None:
             return self.there
         rate = self.rate.per_hour if per_hour is None else per_hour
-        on_demand, spot = weights(options, rate, self.gang, self.provider, formula)
+        on_demand, spot = weights(self.own(options), rate, self.gang, self.provider, formula)
         if on_demand + spot > HOPELESS_RATIO:
             return None
         if options.to is Target.spot:
@@ -257,23 +272,24 @@ def answer(options: SimulationOptions, question: SimulationQuery) -> Scenario[An
     today = Position.of(costs_today, currency, fleet if usage.is_narrowed else None) * usage.times
 
     gang_of, advices, hours_of = gangs(fleet), suitability(options, question), _hours_by_part(moved)
+    runs = _run_hours(fleet)
     parts = []
     for name, (owner, item) in named.items():
         key = (owner[0], "default", name)
-        money = [(costs.by_workload.get(key) or Decimal(0)) * usage.times for costs in (costs_before, costs_there)]
+        before_it, after_it = ((costs.by_workload.get(key) or Decimal(0)) * usage.times for costs in (costs_before, costs_there))
         hours, gang = hours_of[owner, item.rate, item.node.provider], gang_of[owner] * usage.times
-        part = Part(owner, advices[owner], gang, item.rate, item.node.provider, hours, *money)
+        part = Part(owner, advices[owner], gang, item.rate, item.node.provider, hours, before_it, after_it, runs[owner])
         cost = part.cost(options, exact, None)
         if cost is None and not to_spot:
             raise GpucostError("interrupted so often, this work would practically never end", "more checkpoints, or a lower rate")
         if not is_described and to_spot and part.advice.suits != NOT and (cost is None or cost >= part.today > 0):
-            part = replace(part, advice=Advice(NOT, _DEAR))
+            part = replace(part, advice=Advice(NEEDS_WORK, _RERUN) if part.advice.starts_over else Advice(NOT, _DEAR))
         parts.append(part)
     if not usage.is_narrowed and any(None in item.hours for item in moved.values()):
-        money = [costs.unallocated_cost * usage.times for costs in (costs_before, costs_there)]
+        before_it, after_it = (costs.unallocated_cost * usage.times for costs in (costs_before, costs_there))
         hours = sum(item.hours.get(None, 0.0) for item in moved.values())
         advice = Advice(NOT if to_spot else SAFE, _FREE)
-        parts.append(Part(None, advice, 1, next(iter(moved.values())).rate, None, hours, *money))
+        parts.append(Part(None, advice, 1, next(iter(moved.values())).rate, None, hours, before_it, after_it))
     safe = [part for part in parts if part.advice.suits == SAFE]
     # where nothing suits spot, figures are those of what does not
     shown = [part for part in safe if part.owner] or [part for part in parts if part.owner] or parts
@@ -290,7 +306,7 @@ def answer(options: SimulationOptions, question: SimulationQuery) -> Scenario[An
     spot, on_demand, rate, gang = means.spot, means.on_demand, means.rate, means.gang
     gpus, share = (1.0, 1 / means.gpus) if per is PricePer.gpu else (means.gpus, 1.0)
     provider = shown[0].provider
-    work = options.work(rate, gang, provider)
+    work = means.options.work(rate, gang, provider)
     # where a gang keeps a part on demand, it pays for both, and is interrupted less often
     exposed = 1 - options.kept_on_demand if gang > 1 else 1.0
     ratio = on_demand / ((1 - exposed) * on_demand + exposed * spot)
@@ -387,7 +403,7 @@ def answer(options: SimulationOptions, question: SimulationQuery) -> Scenario[An
         assumptions=(
             *(usage.assumptions or _price_assumptions(list(moved.values()), currency)),
             *_rate_assumptions(list(moved.values())),
-            *options.assumptions(dict.fromkeys(item.node.provider for item in moved.values())),
+            *_ways_on(options, shown),
         ),
         ranges=tuple(ranges),
         break_even=break_even_sentences(even, even_first, rate, gang, is_cheaper=exact(replace(work, per_hour=0.0)) < ratio),
@@ -406,6 +422,26 @@ _MORE = {
 
 def _middle(rate: Rate) -> float:
     return rate.per_hour
+
+
+def _run_hours(fleet: Fleet) -> dict[Workload, float]:
+    """How long each workload's pods are there, weighed by that: a long one loses more, and is hit more often."""
+    lengths: dict[Workload, list[int]] = defaultdict(list)
+    for pod in fleet.pods:
+        lengths[pod.owner].append(pod.length_ms)
+    return {owner: sum(ms * ms for ms in own) / sum(own) / MS_PER_HOUR for owner, own in lengths.items()}
+
+
+def _ways_on(options: SimulationOptions, parts: Sequence[Part]) -> tuple[Assumption, ...]:
+    """How work goes on after an interruption: by checkpoints, or from its start."""
+    known = options.assumptions(dict.fromkeys(part.provider for part in parts))
+    over = [part for part in parts if part.advice.starts_over]
+    if len(over) == len(parts):  # nothing writes any
+        known = tuple(one for one in known if "checkpoint" not in one.name and "notice" not in one.name)
+    if over:
+        mean = sum(part.run_hours * part.hours for part in over) / sum(part.hours for part in over)
+        known += (Assumption("without known checkpoints a run starts over: its length", round(mean, 2), "hours", "store, mean"),)
+    return known
 
 
 def _hours_by_part(moved: Moves) -> dict[tuple[Workload | None, Rate, str | None], float]:
@@ -427,10 +463,12 @@ class _Means(NamedTuple):
     gang: int
     first_order: float
     exact: float
+    options: SimulationOptions
 
     @classmethod
     def of(cls, options: SimulationOptions, moved: Moves, parts: Sequence[Part], *, to_spot: bool) -> _Means:
         gang_of = {part.owner: part.gang for part in parts}
+        own = {part.owner: part.own(options) for part in parts}
         held = [(item, owner, time) for item in moved.values() for owner, time in item.hours.items() if owner in gang_of]
         hours = sum(time for _, _, time in held)
 
@@ -449,15 +487,27 @@ class _Means(NamedTuple):
         def effective(formula: Formula) -> float:
             cost = 0.0
             for item, owner, time in held:
-                there = weights(options, item.rate.per_hour, gang_of[owner], item.node.provider, formula) if owner else (0, 1)
+                rate = item.rate.per_hour
+                there = weights(own[owner], rate, gang_of[owner], item.node.provider, formula) if owner else (0, 1)
                 cost += (on_demand(item) * there[0] + spot(item) * there[1]) * time
             return cost / sum(time * item.node.gpus for item, _, time in held)
 
         gang = max(1, round(sum(gang_of[owner] * time for _, owner, time in held) / hours))
         return cls(
             hours, mean(lambda item: item.node.gpus), mean(spot), mean(on_demand), mean(lambda item: item.rate.per_hour), gang,
-            effective(formulas.first_order), effective(exact),
+            effective(formulas.first_order), effective(exact), _mean_options(options, parts),
         )  # fmt: skip
+
+
+def _mean_options(options: SimulationOptions, parts: Sequence[Part]) -> SimulationOptions:
+    """Options with the mean interval between checkpoints, and what writing one takes, weighed by hours."""
+    if not any(part.advice.starts_over for part in parts):
+        return options
+    hours = sum(part.hours for part in parts)
+    names = ("checkpoint_minutes", "checkpoint_write_minutes")
+    means = {name: sum(getattr(part.own(options), name) * part.hours for part in parts) / hours for name in names}
+    over = all(part.advice.starts_over for part in parts)
+    return replace(options, **means, notice_seconds=0.0 if over else options.notice_seconds)
 
 
 def _cases(
@@ -474,7 +524,7 @@ def _cases(
         for part in safe:
             rate = rate_of(part.rate) or 0.0
             exposed = 1 - options.kept_on_demand if part.gang > 1 else 1.0
-            work = options.work(rate * exposed, part.gang, part.provider)
+            work = part.own(options).work(rate * exposed, part.gang, part.provider)
             times = formulas.stretch(work)
             # of nodes that don't need each other, those kept on demand take no longer
             moves = part.hours * (1.0 if part.gang > 1 else 1 - options.kept_on_demand)

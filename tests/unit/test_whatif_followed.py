@@ -1,0 +1,104 @@
+"""Advice of the sample fleet's first month, followed in its second: it saves what was promised, within the range stated."""
+
+from __future__ import annotations
+
+import json
+import math
+import random
+import shlex
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from gpucost import pipeline
+from gpucost.cli.app import app
+from gpucost.cli.whatif_commitments import StoredCommitments
+from gpucost.config.model import Config
+from gpucost.periods import MS_PER_HOUR, Period
+from gpucost.store.connection import Store
+from gpucost.whatif.curve import counted
+from gpucost.whatif.fleet import Fleet, Scope, read_fleet
+from gpucost.whatif.spot.answer import SAFE, advise
+
+OCTOBER = Period(datetime(2026, 10, 1, tzinfo=UTC), datetime(2026, 11, 1, tzinfo=UTC))
+
+
+def promised(demo: Config, words: str) -> dict[str, Any]:
+    result = CliRunner().invoke(
+        app, ["whatif", *shlex.split(words), "--month", "2026-09", "--format", "json", "--config", str(demo.path)]
+    )
+    assert result.exit_code == 0, result.output
+    answer: dict[str, Any] = json.loads(result.stdout)
+    return answer
+
+
+def october(demo: Config) -> Fleet:
+    return pipeline.read_attributed(demo, Store(demo.store), lambda con: read_fleet(con, OCTOBER, Scope()))
+
+
+def test_commitments(demo: Config) -> None:
+    answer = promised(demo, "reserve")
+    nodes = [node for node in october(demo).nodes if node.capacity_type == "on_demand"]
+    covered = StoredCommitments(demo, Store(demo.store), OCTOBER).existing.covered
+    saved = least = most = 0.0
+    for best in answer["best"]:
+        own = [node for node in nodes if node.instance_type == best["instance_types"]]
+        up = counted(((node.from_ms, node.to_ms, 1.0) for node in own), OCTOBER.start_ms, OCTOBER.end_ms)
+        had = covered.get((best["provider"], best["region"], best["instance_types"]))
+        left = [max(0.0, level - (had.levels[at] if had else 0.0)) for at, level in enumerate(up.levels)]
+        used = sum(min(level, best["instances"]) for level in left)
+        price, on_demand = best["committed_price_per_node_hour"], best["on_demand_price_per_node_hour"]
+        saved += used * on_demand - best["instances"] * len(left) * price
+        changes = [
+            row["still_saves"]
+            for row in answer["regret"]
+            if row["family"] == best["family"] and abs(row["usage_change_percent"]) == 20
+        ]
+        least, most = least + min(changes), most + max(changes)
+    assert sum(best["instances"] for best in answer["best"]) > 0
+    assert least <= saved <= most, (answer["saving"], saved)
+
+
+def test_spot(demo: Config) -> None:
+    """Runs that September's answer calls safe move in October; each is played by itself, interrupted at random."""
+    answer = promised(demo, "spot --runs 100")
+    cases = {row["interruptions"]: row for row in answer["tables"]["What moves, by how often it is interrupted"]}
+    given = {one["name"]: one["value"] for one in answer["assumptions"]}
+    rates = {name.removeprefix("interruptions of "): value for name, value in given.items() if name.startswith("interruptions")}
+    spot = {name.split()[2]: value for name, value in given.items() if name.startswith("price of")}
+    restart = given["restart (provision, pull, load)"] / 60
+    fleet = october(demo)
+    places = fleet.by_name
+    draw = random.Random(20261001)
+    before = after = 0.0
+    moved = 0
+    for pod in fleet.pods:
+        node = places[pod.place]
+        kind = node.instance_type or ""
+        if (
+            node.capacity_type != "on_demand"
+            or kind not in spot
+            or advise(pod.workload, pod.namespace, pod.workload_type).suits != SAFE
+        ):
+            continue
+        hours, share = pod.length_ms / MS_PER_HOUR, pod.gpus / node.gpus
+        expected = math.exp(rates[kind] * restart) * math.expm1(rates[kind] * hours) / rates[kind]
+        if expected * spot[kind] >= hours * node.mean_price:
+            continue  # doing it again would cost more than spot saves: stays
+        moved += 1
+        before += hours * share * node.mean_price
+        plays = 200
+        for _ in range(plays):
+            paid, needed = 0.0, hours
+            while (lived := draw.expovariate(rates[kind])) < needed:
+                paid, needed = paid + lived, restart + hours
+            after += (paid + needed) * share * spot[kind] / plays
+    assert moved > 5
+    # as many node-hours move as did in September, or about
+    scale = before / sum(
+        row["today"] for row in answer["tables"]["Workloads on nodes that could move"] if row["suits spot"] == "safe"
+    )
+    assert cases["high"]["saving"] * scale <= before - after <= cases["low"]["saving"] * scale
+    assert before - after == pytest.approx(answer["saving"] * scale, rel=0.4)
