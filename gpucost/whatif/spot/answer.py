@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from decimal import Decimal
@@ -403,7 +403,8 @@ def answer(options: SimulationOptions, question: SimulationQuery) -> Scenario[An
         assumptions=(
             *(usage.assumptions or _price_assumptions(list(moved.values()), currency)),
             *_rate_assumptions(list(moved.values())),
-            *_ways_on(options, shown),
+            *options.assumptions(dict.fromkeys(item.node.provider for item in moved.values())),
+            *_starting_over(shown),
         ),
         ranges=tuple(ranges),
         break_even=break_even_sentences(even, even_first, rate, gang, is_cheaper=exact(replace(work, per_hour=0.0)) < ratio),
@@ -432,16 +433,12 @@ def _run_hours(fleet: Fleet) -> dict[Workload, float]:
     return {owner: sum(ms * ms for ms in own) / sum(own) / MS_PER_HOUR for owner, own in lengths.items()}
 
 
-def _ways_on(options: SimulationOptions, parts: Sequence[Part]) -> tuple[Assumption, ...]:
-    """How work goes on after an interruption: by checkpoints, or from its start."""
-    known = options.assumptions(dict.fromkeys(part.provider for part in parts))
+def _starting_over(parts: Sequence[Part]) -> Iterator[Assumption]:
+    """How much work an interruption costs what has no checkpoints."""
     over = [part for part in parts if part.advice.starts_over]
-    if len(over) == len(parts):  # nothing writes any
-        known = tuple(one for one in known if "checkpoint" not in one.name and "notice" not in one.name)
     if over:
         mean = sum(part.run_hours * part.hours for part in over) / sum(part.hours for part in over)
-        known += (Assumption("without known checkpoints a run starts over: its length", round(mean, 2), "hours", "store, mean"),)
-    return known
+        yield Assumption("without known checkpoints a run starts over: its length", round(mean, 2), "hours", "store, mean")
 
 
 def _hours_by_part(moved: Moves) -> dict[tuple[Workload | None, Rate, str | None], float]:
