@@ -12,7 +12,7 @@ from gpucost.errors import GpucostError, NoDataError, SourceError, StoreError
 from gpucost.periods import local_midnight, month_period, to_ms
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
     from datetime import datetime
     from pathlib import Path
 
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from gpucost.config.model import Config
     from gpucost.findings import Candidate
     from gpucost.periods import Period
+    from gpucost.policy import PolicyAnswer, Rule
     from gpucost.price.explain import NodePriceRow
     from gpucost.publish.chargeback import Bundle, ChargebackQuery
     from gpucost.publish.focus import FocusTotals
@@ -205,6 +206,16 @@ def candidates(config: Config, store: Store, period: Period) -> list[Candidate]:
         return found(con, config, period)
 
     return read_attributed(config, store, built, period)
+
+
+def policy(config: Config, store: Store, query: Query, rules: Sequence[Rule]) -> PolicyAnswer:
+    """How each of the rules stands in the query's period; the query asks by gpucost.policy.BY."""
+    from gpucost.policy import check
+
+    def checked(con: DuckDBPyConnection) -> PolicyAnswer:
+        return check(con, config, query, _report(con, config, query), rules)
+
+    return read_attributed(config, store, checked, query.period)
 
 
 def explain_node(config: Config, store: Store, name: str, at: datetime | None, cluster: str | None) -> NodePriceRow:

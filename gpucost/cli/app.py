@@ -217,6 +217,13 @@ GROUPS: dict[str, tuple[str, dict[str, Row]]] = {
             "cronjob": ("export", "A Kubernetes CronJob, and the claim for its store."),
         },
     ),
+    "policy": (
+        "Rules that the fleet should keep.",
+        {
+            "check": ("policy", "Hold the fleet against them; exit with 3 where one is broken."),
+            "rules": ("policy", "Print the rules, to start from."),
+        },
+    ),
     "budget": (
         "Budgets and targets of teams and of the fleet.",
         {"check": ("budgets", "Hold the month against them; exit with 3 where one is missed.")},
@@ -244,7 +251,7 @@ TOPICS = {
     "See": ("report", "explain", "waste", "queue", "unit", "prices", "diff", "sql"),
     "Decide": ("findings", "whatif", "quote", "forecast"),
     "Share": ("chargeback", "notify", "export", "schema"),
-    "Check": ("reconcile", "budget", "anomalies"),
+    "Check": ("reconcile", "budget", "policy", "anomalies"),
 }
 
 

@@ -26,8 +26,8 @@ named AS (
         coalesce(labels['exported_node'], labels['node']) AS node,
         regexp_replace(lower(labels['resource']), '[^a-z0-9]', '_', 'g') AS resource
     FROM series
-    -- Kueue tells nothing of pods and nodes
-    WHERE NOT starts_with(metric, 'kueue_')
+    -- Kueue, Karpenter, quotas and limits tell nothing of pods and nodes
+    WHERE NOT (starts_with(metric, 'kueue_') OR starts_with(metric, 'karpenter_') OR metric IN ('kube_resourcequota', 'kube_limitrange'))
 )
 SELECT
     s.cluster, s.metric, s.labels, s.namespace, s.pod, s.uid, s.container, s.node, s.resource,

@@ -94,6 +94,7 @@ ANSWERS = {
     "findings": "gpucost.findings:FindingsAnswer",
     "queue": "gpucost.report.queue:Queues",
     "diff": "gpucost.report.diff:Diff",
+    "policy": "gpucost.policy:PolicyAnswer",
     "budget": "gpucost.report.budget:BudgetAnswer",
     "forecast": "gpucost.report.forecast:ForecastAnswer",
     "anomalies": "gpucost.report.anomalies:AnomaliesAnswer",

@@ -30,6 +30,8 @@ ESTIMATED = {
     "queue": f"queue {MARCH}",
     "diff": "diff 2026-03-10..2026-03-17 2026-03-17..2026-03-24",
     "budget-check": f"budget check {MARCH}",
+    "policy-check": f"policy check {MARCH} --junit policy.xml",
+    "policy-rules": "policy rules",
     "forecast": f"forecast {MARCH}",
     "anomalies": f"anomalies {MARCH} --min-cost 1",
     "explain-node": "explain node train --at 2026-03-12T06:00Z",
