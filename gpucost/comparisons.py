@@ -22,10 +22,10 @@ def compared_report(config: Config, store: Store, query: Query) -> ReportView:
     Raises GpucostError where that period holds no data.
     """
     from gpucost.periods import name_of
-    from gpucost.report.changes import previous_period
+    from gpucost.report.changes import newest_data, previous_period
 
     with store.read() as con:
-        newest = con.execute("SELECT max(to_ms) FROM loads WHERE kind = 'prometheus' AND rows > 0").fetchall()[0][0]
+        newest = newest_data(con)
     period = previous_period(query.period, newest or query.period.end_ms, config.tz)
     name = name_of(period, config.tz)
     before = replace(

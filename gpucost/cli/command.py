@@ -45,6 +45,13 @@ if TYPE_CHECKING:
     from gpucost.report import Query
     from gpucost.store.connection import Store
 
+
+class Comparison(StrEnum):
+    """What an answer is compared with."""
+
+    previous = "previous"
+
+
 P = ParamSpec("P")
 R = TypeVar("R")
 

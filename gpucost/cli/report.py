@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from gpucost.cli.app import RARE, WRITTEN
-from gpucost.cli.command import Call, command, completeness, count_option, names_in, note_gaps, option
+from gpucost.cli.command import Call, Comparison, command, completeness, count_option, names_in, note_gaps, option
 from gpucost.cli.output import atomic_write, drop_stdout, file_needed, is_drawn, stdout_failed, write_output, write_page
 from gpucost.errors import UsageError
 
@@ -21,12 +21,6 @@ if TYPE_CHECKING:
     from gpucost.render.html import Block
     from gpucost.render.view import ReportView
     from gpucost.report import Query
-
-
-class Comparison(StrEnum):
-    """What a report is compared with."""
-
-    previous = "previous"
 
 
 def check_comparable(query: Query, *, waste: bool, focus: bool) -> None:

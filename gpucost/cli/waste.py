@@ -7,11 +7,13 @@ from decimal import Decimal
 from functools import partial
 from typing import TYPE_CHECKING, Annotated
 
-from gpucost.cli.command import Call, command, count_option, names_in, note_gaps, option
+import typer
+
+from gpucost.cli.command import Call, Comparison, command, count_option, names_in, note_gaps, option
 from gpucost.cli.whatif import number_parser
-from gpucost.errors import GpucostError, UsageError
+from gpucost.errors import GpucostError, StoreError, UsageError
 from gpucost.render.formatting import figure_text
-from gpucost.render.rows import FLAT
+from gpucost.render.rows import FLAT, RowFormat
 from gpucost.render.schema import columns_of, table, to_dict
 from gpucost.render.view import (
     Document,
@@ -19,6 +21,7 @@ from gpucost.render.view import (
     Items,
     Line,
     ReportView,
+    Section,
     Table,
     count,
     dimension,
@@ -37,7 +40,7 @@ if TYPE_CHECKING:
 
     from gpucost.cli.whatif_commitments import StoredCommitments
     from gpucost.config.model import Config
-    from gpucost.findings import Finding, Findings
+    from gpucost.findings import Finding, FindingChanges, Findings
     from gpucost.periods import Period
     from gpucost.store.connection import Store
     from gpucost.whatif.answer import Answer
@@ -183,9 +186,17 @@ def findings(
         ),
     ] = None,
     top: Annotated[int | None, option("--top", "COUNT", "Only the dearest; without it all.", min=1)] = None,
+    show_patches: Annotated[
+        bool, typer.Option("--patches", help="Also what to apply: Kubernetes YAML, where it is known.")
+    ] = False,
+    compare: Annotated[
+        Comparison | None,
+        typer.Option("--compare", help="Also what became of the findings of the period before, as long.", show_default=False),
+    ] = None,
 ) -> None:
     """Say what to do about waste, the dearest first: what, who, evidence, saving, and the command that shows it.
 
+    Savings come first, then upper bounds: what waste cost, or what could be saved once something else is done.
     Each finding's saving is what its `gpucost whatif` command answers on the same store. No GPU-hour's waste is in two findings.
     docs/findings.md tells the kinds, and the order in which they lay claim to GPU-hours.
 
@@ -196,26 +207,49 @@ def findings(
       gpucost findings
       gpucost findings --month 2026-10 --top 5
       gpucost findings --team research --minimum 500
+      gpucost findings --month 2026-10 --compare previous --patches
       gpucost findings --last 30d --format json
     """
-    from gpucost.findings import Finding, FindingsAnswer
+    from gpucost.findings import Finding, FindingsAnswer, changes
+    from gpucost.periods import name_of
+    from gpucost.report.changes import newest_data, previous_period
 
     settings = call.settings
     if minimum is not None:
         settings = settings.model_copy(update={"findings": settings.findings.model_copy(update={"minimum_per_month": minimum})})
     with call.status() as tell:
         found = narrowed(read_findings(settings, call.store, call.period, tell), call.teams, call.namespaces)
+        changed = None
+        if compare:
+            with call.store.read() as con:
+                period = previous_period(call.period, newest_data(con) or call.period.end_ms, call.tz)
+            try:
+                before = narrowed(read_findings(settings, call.store, period, tell), call.teams, call.namespaces)
+            except StoreError:
+                raise
+            except GpucostError as error:
+                raise GpucostError(f"there is nothing to compare with: {error.message}", "leave out --compare") from None
+            changed = changes(before.findings, found.findings, period)
     note_gaps(settings, call.store, call.period, quiet=call.quiet)
     shown, columns = found.findings[:top], columns_of(Finding)
-    sums = found.minimum_per_month, found.saving_per_month, found.passed_over
+    lists = [tuple(one for one in shown if one.is_bound is is_bound) for is_bound in (False, True)]
+    sums = found.minimum_per_month, found.saving_per_month, found.at_most_per_month, found.passed_over
+    with_patches = show_patches or call.format is RowFormat.markdown
+    sections: list[Section] = [
+        finding_items(several, title, with_patches=with_patches)
+        for several, title in zip(lists, ("Savings", "Upper bounds"), strict=True)
+        if several
+    ]
+    if changed:
+        sections.append(_changes_table(changed, name_of(changed.period, call.tz)))
     call.answer(
         Document(
             title=f"Findings: {', '.join((*call.teams, *call.namespaces, call.period_name))}",
             subtitle=headline(found, settings.currency),
             currency=settings.currency,
-            sections=(finding_items(shown),) if shown else (),
+            sections=tuple(sections),
             name="findings",
-            answer=FindingsAnswer(call.period, settings.currency, *sums, shown),
+            answer=FindingsAnswer(call.period, settings.currency, *sums, lists[0], lists[1], changed),
             flat=(columns, table(shown, columns)[1]),
         )
     )
@@ -244,7 +278,24 @@ def narrowed(found: Findings, teams: Sequence[str], namespaces: Sequence[str], c
     return replace(found, findings=kept, passed_over=0 if teams or namespaces or clusters else found.passed_over)
 
 
-def finding_items(findings: Sequence[Finding], title: str = "") -> Items:
+def _changes_table(changed: FindingChanges, name: str) -> Table:
+    """What is gone, new and still there since the period before."""
+    return Table.of(
+        f"Since {name}",
+        changed.findings,
+        (
+            text("status"),
+            text("title", "What"),
+            text("subject", "Who"),
+            text("namespace", weight=2),
+            money("before_per_month", "A month then"),
+            money("after_per_month", "Now"),
+        ),
+        note="Gone: done, or passed by itself.",
+    )
+
+
+def finding_items(findings: Sequence[Finding], title: str = "", *, with_patches: bool = False) -> Items:
     """What each is worth a month, whose it is, its evidence, what to do, and the command that shows the saving."""
 
     def whose(one: Finding) -> str:
@@ -258,10 +309,11 @@ def finding_items(findings: Sequence[Finding], title: str = "") -> Items:
                 one.saving_per_month,
                 "money",
                 "a month",
-                f"{one.evidence}. {one.advice[:1].upper()}{one.advice[1:]}.",
+                f"{one.evidence}. {one.advice[:1].upper()}{one.advice[1:]}. Measured by {one.measured}.",
                 one.command,
                 one.is_bound,
                 one.rank,
+                one.patch if with_patches else None,
             )
             for one in findings
         ),
@@ -274,11 +326,11 @@ def headline(findings: Findings, currency: str) -> str:
     least, saving = (figure_text(one, "money", currency, 2) for one in (findings.minimum_per_month, findings.saving_per_month))
     if not findings.findings:
         return f"Nothing would save {least} a month or more ([findings] minimum_per_month)."
-    count = len(findings.findings)
+    count, most = len(findings.findings), figure_text(findings.at_most_per_month, "money", currency, 2)
     less = f"; {findings.passed_over} more under {least}" if findings.passed_over else ""
     return (
         f"{count} finding{'s' if count > 1 else ''}{less}. Their commands show {saving} "
-        "a month; amounts after ≤ are what the waste cost, so that no more can be saved."
+        f"a month; the upper bounds come to {most}: what waste cost, or what takes work first."
     )
 
 

@@ -11,9 +11,10 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from decimal import Decimal
 from fnmatch import fnmatchcase
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from gpucost.engine import answer_rows, dicts
+from gpucost.findings import patches
 from gpucost.periods import MS_PER_HOUR, Period, from_ms
 from gpucost.records import record
 from gpucost.render.view import Coverage
@@ -108,8 +109,9 @@ class WhatIfResult(NamedTuple):
 class Finding(Shape):
     """`saving` is of the period, and what `command` shows; `saving_per_month` the same of 730 hours (a whole month: as it is).
 
-    `is_bound`: no command shows it (what the waste cost, so that no more can be saved), or what the command shows takes work
-    first. `utilization` is 0-1 over measured time, None where nothing was measured.
+    `measured` says how; `patch` is what to apply, in YAML, where it is known. `is_bound`: no command shows it (what the waste
+    cost, so that no more can be saved), or what the command shows takes work first. `utilization` is 0-1 over measured time,
+    None where nothing was measured.
     """
 
     rank: int
@@ -131,6 +133,8 @@ class Finding(Shape):
     is_bound: bool
     command: str | None
     advice: str
+    measured: str
+    patch: str | None
 
 
 class Candidate(NamedTuple):
@@ -146,16 +150,80 @@ class Candidate(NamedTuple):
 
 @record
 class Findings:
-    """`findings` are the dearest first; `passed_over` counts those under the minimum."""
+    """`findings` are those that a command shows, the dearest first, then the others.
+
+    `passed_over` counts those under the minimum.
+    """
 
     findings: tuple[Finding, ...]
     minimum_per_month: Decimal
     passed_over: int
 
     @property
+    def savings(self) -> tuple[Finding, ...]:
+        """Those that a command shows."""
+        return tuple(found for found in self.findings if not found.is_bound)
+
+    @property
+    def upper_bounds(self) -> tuple[Finding, ...]:
+        """Those of which no more than that can be saved, or once something else is done."""
+        return tuple(found for found in self.findings if found.is_bound)
+
+    @property
     def saving_per_month(self) -> Decimal:
         """Of those that a command shows: what only bounds a saving is not added to it."""
-        return sum((found.saving_per_month for found in self.findings if not found.is_bound), Decimal(0))
+        return sum((found.saving_per_month for found in self.savings), Decimal(0))
+
+    @property
+    def at_most_per_month(self) -> Decimal:
+        """Of the others."""
+        return sum((found.saving_per_month for found in self.upper_bounds), Decimal(0))
+
+
+@record
+class FindingChange(Shape):
+    """A finding beside the same of the period before: what it is worth a month then and now, None where it is not there."""
+
+    status: Literal["gone", "still", "new"]
+    kind: str
+    title: str
+    cluster: str
+    namespace: str | None
+    subject: str
+    before_per_month: Decimal | None
+    after_per_month: Decimal | None
+
+
+@record
+class FindingChanges(Shape):
+    """What became of the findings of the period before: `gone` no longer show, done or passed by themselves."""
+
+    period: Period
+    findings: tuple[FindingChange, ...]
+
+    FLAT = ("period",)
+
+
+# Of these a place has one, whoever its runs or nodes are.
+_OF_PLACES = {"on_demand_training", "steady_on_demand", "empty_nodes"}
+
+
+def changes(before: Sequence[Finding], after: Sequence[Finding], period: Period) -> FindingChanges:
+    """The findings of `period` beside those after it: known by kind, place and subject; what is gone first, then the dearest."""
+
+    def by_key(findings: Sequence[Finding]) -> dict[tuple[str | None, ...], Finding]:
+        return {(one.kind, one.cluster, one.namespace, "" if one.kind in _OF_PLACES else one.subject): one for one in findings}
+
+    then, now = by_key(before), by_key(after)
+    rows = []
+    for key in {**then, **now}:
+        one = now.get(key) or then[key]
+        status: Literal["gone", "still", "new"] = "new" if key not in then else "still" if key in now else "gone"
+        worth = tuple(of[key].saving_per_month if key in of else None for of in (then, now))
+        rows.append(FindingChange(status, one.kind, one.title, one.cluster, one.namespace, one.subject, *worth))
+    order = ("gone", "new", "still")
+    rows.sort(key=lambda row: (order.index(row.status), -max(row.before_per_month or 0, row.after_per_month or 0)))
+    return FindingChanges(period, tuple(rows))
 
 
 @record
@@ -166,8 +234,11 @@ class FindingsAnswer(Shape):
     currency: str
     minimum_per_month: Decimal
     saving_per_month: Decimal
+    at_most_per_month: Decimal
     passed_over: int
-    findings: tuple[Finding, ...]
+    savings: tuple[Finding, ...]
+    upper_bounds: tuple[Finding, ...]
+    changes: FindingChanges | None = None
 
     FLAT = ("period",)
 
@@ -219,14 +290,16 @@ def candidates(con: DuckDBPyConnection, config: Config, period: Period) -> list[
     """Everything that may be worth a finding, of the temporary table waste_rows and the attributed tables."""
     load_devices(con, config.activity, period)
     workloads = answer_rows(con, __name__, "workloads", {"from_ms": period.start_ms, "to_ms": period.end_ms})
-    return list(_Candidates(workloads, dicts(con.execute(_FREE)), period, config.tz).all())
+    return list(_Candidates(workloads, dicts(con.execute(_FREE)), period, config).all())
 
 
 class _Candidates:
     """Of workloads, and of GPUs that nobody held: rows as the SQL names them."""
 
-    def __init__(self, workloads: Sequence[Row], free: Sequence[Row], period: Period, tz: ZoneInfo) -> None:
-        self.workloads, self.free, self.period, self.tz = workloads, free, period, tz
+    def __init__(self, workloads: Sequence[Row], free: Sequence[Row], period: Period, config: Config) -> None:
+        self.workloads, self.free, self.period, self.tz = workloads, free, period, config.tz
+        self.timezone = config.timezone
+        self.how = f"{config.activity.device_metric}, idle under {config.idle.threshold_percent:g} %"
         self.many = len({row["cluster"] for row in (*workloads, *free)}) > 1
         places = _grouped(workloads, "cluster", "namespace")
         self.names = {place: Names(row["workload"] for row in rows) for place, rows in places.items()}
@@ -268,7 +341,8 @@ class _Candidates:
             if waste[1] > 0:
                 words = f"last active {self._moment(row['active_to_ms'])}" if row["active_to_ms"] else "never active"
                 question = self._question("schedule", row, (row["workload"],), _IDLE_MINUTES)
-                yield self._candidate(kind, [row], row["workload"], waste, "idle", words, question)
+                patch = patches.scaled_down(row["workload"], row["namespace"], self.timezone, {})
+                yield self._candidate(kind, [row], row["workload"], waste, "idle", words, question, patch=patch)
 
     def _over_requested(self) -> Iterator[Candidate]:
         for (_, _, family), members in self._families().items():
@@ -280,8 +354,11 @@ class _Candidates:
             cost = _total(row["cost"] for row in rows) * Decimal(str(round(share, 9)))
             most, used = max(row["asked"] for row in rows), max(row["most_used"] for row in rows)
             words = f"asks for {most:g} GPUs, never used more than {used}"
+            patch = patches.smaller_request(_subject(family, rows), rows[0]["namespace"], most, used)
             question = self._question("rightsize", rows[0], self._scope(rows, family), (("--same-model", None),))
-            yield self._candidate("over_requested", rows, family, (unused, cost), "on GPUs never used", words, question)
+            yield self._candidate(
+                "over_requested", rows, family, (unused, cost), "on GPUs never used", words, question, patch=patch
+            )
 
     def _serving(self) -> Iterator[Candidate]:
         for row in self._of_type("inference"):
@@ -296,7 +373,8 @@ class _Candidates:
             if hours:
                 question = self._question("schedule", row, (name,), (("--office-hours", hours[0]), ("--weekdays", hours[1])))
                 words = f"needed {hours[0]}, {hours[1]}; {busiest}"
-                yield self._candidate("off_peak", [row], name, off, "idle", words, question)
+                patch = patches.scaled_down(name, row["namespace"], self.timezone, dict(question.options))
+                yield self._candidate("off_peak", [row], name, off, "idle", words, question, patch=patch)
 
     def _training_on_demand(self) -> Iterator[Candidate]:
         spaces: dict[tuple[str, str], dict[str, list[Row]]] = defaultdict(dict)
@@ -327,7 +405,8 @@ class _Candidates:
 
     def _on_demand(self, kind: str, rows: Sequence[Row], subject: str, words: str, question: WhatIfQuery) -> Candidate:
         waste = sum(row["on_demand_gpu_ms"] for row in rows), _total(row["on_demand_cost"] for row in rows)
-        return self._candidate(kind, rows, subject, waste, "on demand", words, question)
+        patch = patches.on_spot() if kind == "on_demand_training" else None
+        return self._candidate(kind, rows, subject, waste, "on demand", words, question, patch=patch)
 
     def _advised(self, kind: str, bucket: str, what: str, words: str) -> Iterator[Candidate]:
         for (_, _, family), members in self._families().items():
@@ -359,6 +438,8 @@ class _Candidates:
             utilization=None,
             cost=cost,
             saving=cost,
+            measured="what kube-state-metrics told of nodes and pods",
+            patch=patches.empty_nodes() if kind == "empty_nodes" else None,
         )
         claims = frozenset((row["cluster"], row["gpu_model"], row["capacity_type"], row["bucket"]) for row in rows)
         return Candidate(finding, claims, questions)
@@ -373,6 +454,7 @@ class _Candidates:
         words: str,
         *questions: WhatIfQuery,
         bucket: str = "*",
+        patch: str | None = None,
     ) -> Candidate:
         held, active, idle = (sum(row[f"{name}_gpu_ms"] for row in rows) for name in ("held", "active", "idle"))
         busy = sum(row["utilization_gpu_ms"] for row in rows) / (active + idle) if active + idle else None
@@ -396,6 +478,8 @@ class _Candidates:
             utilization=round(busy, 6) if busy is not None else None,
             cost=_total(row["cost"] for row in rows),
             saving=waste[1],
+            measured=f"{self.how}; {_percent((active + idle) / held) if held else 'nothing'} of the GPU-hours measured",
+            patch=patch,
         )
         claims = frozenset[Claim]((row["cluster"], row["namespace"], row["workload"], bucket) for row in rows)
         return Candidate(finding, claims, questions)
@@ -487,7 +571,8 @@ def ranked(
             # too little as it is, but worth a line once it is worked for
             is_bound = best.saving / months < minimum and best.with_work > max(best.saving, Decimal(0))
             saving = best.with_work if is_bound else best.saving
-            finding = replace(finding, cost=best.cost, saving=saving, is_bound=is_bound, command=command)
+            patch = patches.shared_gpus() if best.question.command == "share" else finding.patch
+            finding = replace(finding, cost=best.cost, saving=saving, is_bound=is_bound, command=command, patch=patch)
         elif candidate.questions:
             finding = replace(finding, saving=Decimal(0))
         proposed.append((candidate, replace(finding, saving_per_month=round(finding.saving / months, 9))))
@@ -509,5 +594,5 @@ def ranked(
         taken |= candidate.claims
         touched |= {claim[:3] for claim in candidate.claims}
         kept.append(finding)
-    kept.sort(key=lambda finding: -finding.saving)
+    kept.sort(key=lambda finding: (finding.is_bound, -finding.saving))
     return Findings(tuple(replace(one, rank=rank) for rank, one in enumerate(kept, start=1)), minimum, passed_over)

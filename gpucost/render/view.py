@@ -489,7 +489,10 @@ class Texts:
 
 @dataclass(frozen=True, slots=True)
 class Item:
-    """Something to do: what it is worth (`note` says of what time; `is_most`: no more than that), why, and what shows it."""
+    """Something to do: what it is worth (`note` says of what time; `is_most`: no more than that), why, and what shows it.
+
+    `patch` is what to apply, as text.
+    """
 
     title: str
     value: Decimal
@@ -499,6 +502,7 @@ class Item:
     command: str | None = None
     is_most: bool = False
     rank: int = 0
+    patch: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

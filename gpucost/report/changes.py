@@ -14,6 +14,8 @@ from gpucost.report.rows import ALL_COLLECTED, ALL_HELD, KINDS, NO_MEASURES, ZER
 if TYPE_CHECKING:
     from zoneinfo import ZoneInfo
 
+    from duckdb import DuckDBPyConnection
+
 
 def previous_period(period: Period, end_ms: int, tz: ZoneInfo) -> Period:
     """The period before, as long: of a month the month before, else what ends where `period` begins.
@@ -31,6 +33,12 @@ def previous_period(period: Period, end_ms: int, tz: ZoneInfo) -> Period:
         return before
     known = -(-(end_ms - period.start_ms) // MS_PER_HOUR) * MS_PER_HOUR
     return Period(before.start, from_ms(min(before.end_ms, before.start_ms + max(known, MS_PER_HOUR))))
+
+
+def newest_data(con: DuckDBPyConnection) -> int | None:
+    """Where the newest window of metrics ends, in milliseconds; None without any."""
+    newest: int | None = con.execute("SELECT max(to_ms) FROM loads WHERE kind = 'prometheus' AND rows > 0").fetchall()[0][0]
+    return newest
 
 
 def with_changes(rows: list[Row], earlier: tuple[Row, ...]) -> list[Row]:

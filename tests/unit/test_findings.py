@@ -18,6 +18,7 @@ from typing import Any
 from zoneinfo import ZoneInfo
 
 import pytest
+import yaml
 from typer.testing import CliRunner, Result
 
 from gpucost import pipeline, savings
@@ -27,7 +28,19 @@ from gpucost.cli.whatif_commitments import StoredCommitments
 from gpucost.config.model import Config
 from gpucost.demo.build import build
 from gpucost.errors import GpucostError
-from gpucost.findings import Candidate, Claim, Finding, Findings, Names, WhatIfQuery, WhatIfResult, open_hours, ranked
+from gpucost.findings import (
+    Candidate,
+    Claim,
+    Finding,
+    Findings,
+    Names,
+    WhatIfQuery,
+    WhatIfResult,
+    changes,
+    open_hours,
+    patches,
+    ranked,
+)
 from gpucost.periods import MS_PER_HOUR, Period, to_ms
 from gpucost.render import markdown, terminal
 from gpucost.render.schema import columns_of, table
@@ -86,9 +99,15 @@ def test_the_demo_has_every_kind_of_waste_and_of_finding(findings: Findings, dem
         "data_stall", "lost_work",
     }  # fmt: skip
     assert [one.rank for one in findings.findings] == list(range(1, len(findings.findings) + 1))
-    amounts = [one.saving_per_month for one in findings.findings]
-    assert amounts == sorted(amounts, reverse=True)
-    assert min(amounts) >= 50
+    assert (*findings.savings, *findings.upper_bounds) == findings.findings
+    for several, total in ((findings.savings, findings.saving_per_month), (findings.upper_bounds, findings.at_most_per_month)):
+        amounts = [one.saving_per_month for one in several]
+        assert amounts == sorted(amounts, reverse=True)
+        assert min(amounts) >= 50
+        assert sum(amounts) == total
+    assert all(one.command and "whatif" in one.command for one in findings.savings)
+    busy = next(one for one in findings.findings if one.kind == "idle_notebook")
+    assert busy.measured == "DCGM_FI_DEV_GPU_UTIL, idle under 5 %; 100 % of the GPU-hours measured"
     query = Query(period=MONTH, period_name="February 2026", with_sections=False)
     _, waste = pipeline.waste_report(demo, Store(demo.store), query)
     assert {row.bucket for row in waste.buckets if row.gpu_hours} == {bucket.name for bucket in BUCKETS} - {"cpu_memory"}
@@ -231,7 +250,7 @@ def test_the_command_lists_the_dearest_and_a_period_without_data_is_no_good_news
     whole = json.loads(run("findings", "--month", "2026-02", "--format", "json", "--team", "research", "--top", "2").stdout)
     assert whole["schema"] == "gpucost.findings/1"
     research = [one for one in findings.findings if one.team == "research"]
-    assert [one["command"] for one in whole["findings"]] == [one.command for one in research[:2]]
+    assert [one["command"] for one in (*whole["savings"], *whole["upper_bounds"])] == [one.command for one in research[:2]]
     assert run("findings", "--minimum", "-1").exit_code == 2
     text = run("waste", "--month", "2026-02", "--top", "0", "--findings", "2").stdout
     assert "What to do about it" in text
@@ -260,7 +279,7 @@ def _candidate(
     finding = Finding(
         rank=0, kind=kind, title="", cluster="c", namespace="n", team="t", subject=subject, evidence="", start=MONTH.start,
         end=MONTH.end, gpu_hours=1.0, waste_gpu_hours=1.0, utilization=None, cost=Decimal(1000), saving=Decimal(waste),
-        saving_per_month=Decimal(0), is_bound=True, command=None, advice="",
+        saving_per_month=Decimal(0), is_bound=True, command=None, advice="", measured="", patch=None,
     )  # fmt: skip
     return Candidate(finding, frozenset(claims), questions)
 
@@ -316,6 +335,56 @@ def test_what_takes_work_first_is_a_bound_that_its_command_shows() -> None:
         answers = {question: WhatIfResult(question, Decimal(1000), Decimal(safe), Decimal(900))}
         (found,) = ranked([one], answers, months=Decimal(1), minimum=Decimal(50), period=()).findings
         assert (found.is_bound, found.saving, found.command) == (is_bound, saving, "gpucost whatif spot")
+
+
+def test_patches_are_objects_that_kubernetes_knows(findings: Findings) -> None:
+    patched = [one for one in findings.findings if one.patch]
+    assert {one.kind for one in patched} >= {"idle_notebook", "empty_nodes", "on_demand_training", "off_peak"}
+    for one in patched:
+        for document in yaml.safe_load_all(one.patch or ""):
+            if document.get("kind") == "CronJob":
+                (container,) = document["spec"]["jobTemplate"]["spec"]["template"]["spec"]["containers"]
+                assert container["command"][:2] == ["kubectl", "scale"]
+                assert container["command"][2].partition("/")[2] == one.subject.partition("/")[2]
+                assert document["metadata"]["namespace"] == one.namespace
+    # of the size that was used
+    smaller = yaml.safe_load(patches.smaller_request("Deployment/chat", "web", 4, 2) or "")
+    (container,) = smaller["spec"]["template"]["spec"]["containers"]
+    assert (smaller["kind"], smaller["metadata"]["namespace"], container["resources"]) == (
+        "Deployment", "web", {"limits": {"nvidia.com/gpu": 2}}
+    )  # fmt: skip
+    assert yaml.safe_load(patches.smaller_request("Job/sweep-*", "ml", 4, 1) or "")["containers"]
+    assert patches.smaller_request("Job/a", "ml", 4, 0) is None
+    assert yaml.safe_load(yaml.safe_load(patches.shared_gpus())["data"]["shared"])["sharing"]["timeSlicing"]["resources"]
+
+
+@pytest.mark.parametrize(
+    ("hours", "days", "down", "up"),
+    [
+        ("08:00-18:30", "mon-fri", "30 18 * * 1-5", "0 8 * * 1-5"),
+        ("20:00-04:00", "mon-fri", "0 4 * * 2-6", "0 20 * * 1-5"),
+        ("06:00-24:00", "mon-sun", "59 23 * * *", "0 6 * * *"),
+    ],
+)
+def test_office_hours_as_cron_has_them(hours: str, days: str, down: str, up: str) -> None:
+    text = patches.scaled_down("Deployment/chat", "web", "Europe/Berlin", {"--office-hours": hours, "--weekdays": days})
+    jobs = list(yaml.safe_load_all(text or ""))
+    assert [(job["metadata"]["name"], job["spec"]["schedule"]) for job in jobs] == [("chat-down", down), ("chat-up", up)]
+    assert {job["spec"]["timeZone"] for job in jobs} == {"Europe/Berlin"}
+
+
+def test_what_became_of_the_findings_before() -> None:
+    def found(*worth: tuple[str, int]) -> list[Finding]:
+        return [replace(_candidate("data_stall", subject=name).finding, saving_per_month=Decimal(much)) for name, much in worth]
+
+    changed = changes(found(("a", 10), ("b", 20), ("c", 30)), found(("b", 25), ("d", 5)), MONTH)
+    told = [(one.status, one.subject, one.before_per_month, one.after_per_month) for one in changed.findings]
+    assert told == [("gone", "c", 30, None), ("gone", "a", 10, None), ("new", "d", None, 5), ("still", "b", 20, 25)]
+
+
+def test_a_period_with_nothing_before_it_is_not_compared(run: Run) -> None:
+    result = run("findings", "--month", "2026-02", "--compare", "previous")
+    assert result.exit_code == 1 and "there is nothing to compare with" in result.stderr
 
 
 def _hours(active: Callable[[datetime], bool], tz: ZoneInfo) -> list[dict[str, float]]:
