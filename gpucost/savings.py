@@ -155,8 +155,7 @@ class _Scenarios:
         facts, usage = self._prices.facts, self._usage(question)
         places = dict.fromkeys((node.provider, node.region) for node in usage.fleet.nodes)
         offers = [offer for place in places for offer in self._prices.offers.get(place, ())]
-        same, speeds = "--same-model" in dict(question.options), rightsize.catalog_speeds(facts)
-        return rightsize.answer(usage, rightsize.Margins(), self._levels, facts, speeds, offers, same_model=same)
+        return rightsize.answer(usage, rightsize.Margins(), self._levels, facts, rightsize.catalog_speeds(facts), offers)
 
 
 def _if_any(scenario: Scenario[Answer]) -> Scenario[Answer | None]:

@@ -190,7 +190,7 @@ GROUPS: dict[str, tuple[str, dict[str, Row]]] = {
             "spot": ("whatif_spot", "Move on-demand usage to spot, interruptions counted."),
             "schedule": ("whatif_schedule", "Release idle GPUs, remove empty nodes, keep office hours."),
             "share": ("whatif_share", "Let pods share GPUs: time slicing, MPS or MIG."),
-            "rightsize": ("whatif_rightsize", "Do the same work on other GPUs."),
+            "rightsize": ("whatif_rightsize", "Fewer GPUs for the same work, a slice of one, or others."),
             "plan": ("whatif_plan", "Several changes together, none counted twice."),
             "compare": ("whatif_plan", "Two saved answers side by side."),
             "reserve": ("whatif_commitments", "Commit: how many instances, for how long, paid how."),

@@ -1,4 +1,4 @@
-"""`gpucost whatif rightsize`: other GPU models and counts for the same work."""
+"""`gpucost whatif rightsize`: fewer GPUs, slices or other models for the same work."""
 
 from __future__ import annotations
 
@@ -17,19 +17,22 @@ def whatif_rightsize(
     speeds: Annotated[
         Path | None, typer.Option("--speeds", metavar="FILE", help="CSV of gpu_model,relative_speed instead of the catalog's.")
     ] = None,
-    same_model: Annotated[bool, typer.Option("--same-model", help="Keep GPU models, and change counts only.")] = False,
+    other_models: Annotated[
+        bool, typer.Option("--other-models", help="Also other GPU models: a table of its own, no part of the saving.")
+    ] = False,
     *,
     margins: Margins,
     run: WhatIfContext,
 ) -> None:
-    """Say which GPUs would do the same work for less: cost per unit of work, not per hour.
+    """Say which workloads could do with fewer GPUs, or a MIG slice of one; with --other-models also with other GPUs.
 
-    Without --gpu-model: every workload measured in the store, by its memory and activity, and GPUs that it never used.
+    Without --gpu-model: every workload measured in the store, by its memory and activity (95th percentiles). Other models are
+    compared by cost per unit of work: by measured speeds of --speeds, else by an estimate.
 
     \b
     Examples:
       gpucost whatif rightsize --month 2026-10
-      gpucost whatif rightsize --team research --max-slowdown 1.5 --speeds speeds.csv
+      gpucost whatif rightsize --team research --other-models --max-slowdown 1.5 --speeds speeds.csv
       gpucost whatif rightsize --gpu-model A100-SXM4-40GB --gpus 4 --on-demand-price 3 --price-per gpu \\
         --to-gpu-model H100-80GB-HBM3 --to-price 6 --to-gpus 2
     """
@@ -45,7 +48,7 @@ def whatif_rightsize(
     with scratch_store() as con:
         facts = load_facts(con)
     measured_speeds = read_speeds(speeds, facts) if speeds is not None else catalog_speeds(facts)
-    if run.is_described(work, *(["--same-model"] if same_model else [])):
+    if run.is_described(work, *(["--other-models"] if other_models else [])):
         usage, measured, measured_speeds, offer = described(work, measured_speeds, facts, settings.currency)
         offers, stale_before = [offer], ""
     else:
@@ -56,5 +59,7 @@ def whatif_rightsize(
             offers = list_offers(con)
         measured = run.read(lambda con: levels(con, settings.activity, run.period))
         stale_before = (run.period.end - timedelta(days=settings.prices.stale_after_days)).date().isoformat()
-    result = answer(usage, margins, measured, facts, measured_speeds, offers, same_model=same_model, stale_before=stale_before)
+    result = answer(
+        usage, margins, measured, facts, measured_speeds, offers, other_models=other_models, stale_before=stale_before
+    )
     run.finish(result)

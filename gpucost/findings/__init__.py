@@ -355,7 +355,7 @@ class _Candidates:
             most, used = max(row["asked"] for row in rows), max(row["most_used"] for row in rows)
             words = f"asks for {most:g} GPUs, never used more than {used}"
             patch = patches.smaller_request(_subject(family, rows), rows[0]["namespace"], most, used)
-            question = self._question("rightsize", rows[0], self._scope(rows, family), (("--same-model", None),))
+            question = self._question("rightsize", rows[0], self._scope(rows, family))
             yield self._candidate(
                 "over_requested", rows, family, (unused, cost), "on GPUs never used", words, question, patch=patch
             )

@@ -77,7 +77,7 @@ ESTIMATED = {
     "whatif-schedule-options": "whatif schedule --nodes 8 --on-demand-price 32.77 --active-hours-per-day 10 --days 30",
     "whatif-share": f"whatif share {MARCH} --method mps --ways 8",
     "whatif-share-options": "whatif share --pods 40 --utilization-percent 15 --gpus-per-pod 1 --ways 4 --on-demand-price 3",
-    "whatif-rightsize": f"whatif rightsize {MARCH} --speeds speeds.csv",
+    "whatif-rightsize": f"whatif rightsize {MARCH} --other-models --speeds speeds.csv",
     "whatif-rightsize-options": "whatif rightsize --gpu-model A100-SXM4-40GB --gpus 4 --on-demand-price 3 --price-per gpu "
     "--utilization-percent 20 --memory-per-gpu-mib 9000 --to-gpu-model L4 --to-price 1",
     "whatif-reserve": f"whatif reserve {MARCH} --commitment-discount 1=35",

@@ -50,7 +50,7 @@ from gpucost.report.waste import BUCKETS
 from gpucost.store.connection import Store
 from gpucost.store.usage import read_idle
 from gpucost.whatif.cost import costs_of, evaluate
-from gpucost.whatif.fleet import Fleet, Scope, Usage, read_fleet
+from gpucost.whatif.fleet import Fleet, Scope, Usage, is_batch, levels, read_fleet
 from tests.asked_once import ask_findings_once
 from tests.unit.whatif_costs import ask
 
@@ -512,7 +512,29 @@ def test_share_on_the_store(ask_week: Callable[[str], Any], method: str) -> None
 
 def test_rightsize_on_the_store(ask_week: Callable[[str], Any]) -> None:
     answer = ask_week("rightsize --team research")
-    assert ask_week("rightsize --team research --same-model")["saving"] < answer["saving"] < answer["today"]["cost"]
+    assert answer["saving"] == pytest.approx(answer["saving_by_fewer_gpus"] + answer["saving_by_mig_slices"])
+    others = ask_week("rightsize --team research --other-models")
+    assert (others["saving"], others["scenario"]) == (answer["saving"], answer["scenario"])
+    assert others["other_models_saving"] > 0
+
+
+def test_the_headline_of_rightsize_is_what_its_unused_gpus_cost(demo: Config, run: Run) -> None:
+    """Jobs of several GPUs on demand or spot of which some stood at 0 % all along, for an hour or more."""
+    answer = _answer(run, "gpucost whatif rightsize --month 2026-02")
+    fleet = _used(demo, Scope())
+    with Store(demo.store).read() as con:
+        measured = levels(con, demo.activity, MONTH)
+    nodes, saving = fleet.by_name, Decimal(0)
+    for pod in fleet.pods:
+        level, node = measured.get(pod.key), nodes[pod.place]
+        if node.capacity_type == "reserved" or level is None or not 0 < level.active_devices < pod.gpus or level.mean == 0:
+            continue
+        if level.devices < pod.gpus or level.measured_hours < 1 or not is_batch(pod):
+            continue
+        per_gpu = Decimal(str(node.mean_price / node.gpus * pod.length_ms / MS_PER_HOUR))
+        saving += per_gpu * (round(pod.gpus) - level.active_devices)
+    assert saving > 0
+    assert float(saving) == pytest.approx(answer["saving_by_fewer_gpus"], rel=1e-3)
 
 
 def test_a_plan_on_the_store(ask_week: Callable[[str], Any], tmp_path: Path) -> None:

@@ -96,7 +96,7 @@ WRONG = {
         (f"{A100} {TODAY} --to-gpu-model H1000 --to-price 6", "--to-gpu-model 'H1000'"),
         (f"{A100} {TODAY} {TO_H100} --relative-speed -1", "above 0"),
         (f"{A100} {TODAY} {TO_H100} --month 2026-10", "--month"),
-        (f"{A100} {TODAY} {TO_H100} --same-model", "--same-model"),
+        (f"{A100} {TODAY} {TO_H100} --other-models", "--other-models"),
         (f"--gpu-model K80 {TODAY} {TO_H100}", "--relative-speed"),
     ],
     "spot": [

@@ -17,7 +17,7 @@ from gpucost.periods import MS_PER_HOUR, Period
 from gpucost.price import load_offers
 from gpucost.store.connection import scratch_store
 from gpucost.store.usage import read_idle, read_levels
-from gpucost.whatif import rightsize
+from gpucost.whatif import rightsize, share
 from gpucost.whatif.answer import Answer
 from gpucost.whatif.fleet import Fleet, Level, Levels, Node, Pod, Price, Usage, is_batch, is_notebook
 from gpucost.whatif.gpu_specs import Facts, load_facts
@@ -148,9 +148,9 @@ def test_the_fleets_own_prices_win() -> None:
     assert merge(own, listed) == [*own, listed[1]]
 
 
-def sized(facts: Facts, pods: tuple[Pod, ...], levels: Levels, *offers: Offer, same_model: bool = False) -> Answer:
+def sized(facts: Facts, pods: tuple[Pod, ...], levels: Levels, *offers: Offer, other_models: bool = False) -> Answer:
     usage, speeds = Usage(Fleet((NODE,), pods), "USD", "test", "all"), catalog_speeds(facts)
-    return answered(rightsize.answer(usage, Margins(), levels, facts, speeds, offers, same_model=same_model))
+    return answered(rightsize.answer(usage, Margins(), levels, facts, speeds, offers, other_models=other_models))
 
 
 def test_gpus_never_used_are_given_back(facts: Facts) -> None:
@@ -160,16 +160,33 @@ def test_gpus_never_used_are_given_back(facts: Facts) -> None:
     assert any("asks for 4 GPUs and never used more than 2" in finding for finding in answer.findings)
 
 
-def test_a_cheaper_model_for_what_serves(facts: Facts) -> None:
+def test_a_cheaper_model_stands_below_the_saving_and_only_where_it_is_asked_for(facts: Facts) -> None:
     pods = (Pod("n", "Deployment/api", 1, 0, 100 * H, uid="a"), Pod("n", "Job/x", 2, 0, 5 * H, uid="b"))
     levels = {("default", "a"): Level(1, 1, 100, 0.1, 0.2, 8000)}
-    answer = sized(facts, pods, levels, offer(L4, "0.80"))
-    assert (answer.today.cost, answer.scenario.cost) == (300 + 30, 80 + 30)
-    dear = sized(facts, pods, levels, offer(L4, "8"))
-    assert dear.saving == sized(facts, pods, levels, offer(L4, "0.80"), same_model=True).saving == 0
-    assert "Nothing" in dear.break_even[0]
+    assert sized(facts, pods, levels, offer(L4, "0.80")).tables == ()
+    answer = sized(facts, pods, levels, offer(L4, "0.80"), other_models=True)
+    other = answer.tables[-1]
+    assert other.title == "Other models, not counted above: an estimate by dense FP16 throughput"
+    assert other.lines[0][4:6] == (300, 80) and answer.figures["other_models_saving"] == 220
+    dear = sized(facts, pods, levels, offer(L4, "8"), other_models=True)
+    assert dear.figures["other_models_saving"] == dear.figures["saving_by_fewer_gpus"] == 0
+    assert dear.break_even == ("No workload needs fewer GPUs of its model than it has.",)
     with pytest.raises(GpucostError, match="measured"):
         sized(facts, pods, {})
+
+
+def test_pods_that_fit_slices_of_one_gpu(facts: Facts) -> None:
+    pods = tuple(Pod("n", "Deployment/api", 1, 0, 100 * H, uid=uid) for uid in ("a", "b"))
+    levels = {pod.key: Level(1, 1, 100, 0.1, 0.2, 8000) for pod in pods}
+    answer = sized(facts, pods, levels)
+    assert (answer.today.cost, answer.scenario.cost) == (600, 300)
+    assert answer.figures["saving_by_mig_slices"] == 300 and answer.figures["pods_on_mig_slices"] == 2
+    usage = Usage(Fleet((NODE,), pods), "USD", "t", "all")
+    alone = answered(share.answer(usage, share.Sizing(method=share.Method.mig), levels, facts))
+    assert (alone.saving, alone.scenario.gpu_hours) == (answer.saving, answer.scenario.gpu_hours)
+    # what they fill is not known: nothing is cut
+    unknown = {pod.key: Level(1, 1, 100, 0.1, 0.2, None) for pod in pods}
+    assert sized(facts, pods, unknown).saving == 0
 
 
 MINUTE = 60_000

@@ -1,11 +1,11 @@
-"""Other GPU models and counts for the same work, by memory, measured activity and speed."""
+"""Fewer GPUs, slices of one, or other models for the same work, by memory, measured activity and speed."""
 
 from __future__ import annotations
 
 import csv
 import math
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
@@ -15,7 +15,7 @@ from gpucost.engine import run_stage
 from gpucost.errors import DataError, GpucostError, UsageError
 from gpucost.periods import MS_PER_HOUR
 from gpucost.records import record
-from gpucost.whatif import flags
+from gpucost.whatif import flags, share
 from gpucost.whatif.answer import Answer, Assumption, Position, Rows, Value, stated
 from gpucost.whatif.flags import DEAREST, GPUS_PER_NODE, HOURS_PER_MONTH, Option, OptionGroup, PricePer, node_price
 from gpucost.whatif.fleet import Fleet, Level, Levels, Node, Pod, Price, Scenario, Usage, is_batch, one_node
@@ -424,14 +424,14 @@ def answer(
     speeds: Speeds,
     listed: Sequence[Offer],
     *,
-    same_model: bool = False,
+    other_models: bool = False,
     stale_before: str = "",
 ) -> Scenario[Answer]:
-    """The cheapest GPUs per unit of work for each measured workload, where they cost less than today's.
+    """What measured workloads need of the GPUs that they run on: fewer of them, else a MIG slice of one.
 
-    `same_model`: counts change only. Prices before the day `stale_before` are pointed out. Of a described fleet the one offer
-    counts, also where it costs more. Raises GpucostError where nothing was measured, UsageError where that offer cannot do the
-    work.
+    `other_models`: below it stand the cheapest of other models per unit of work, which the scenario does not count. Prices before
+    the day `stale_before` stand in the title. Of a described fleet the one offer counts, also where it costs more. Raises
+    GpucostError where nothing was measured, UsageError where that offer cannot do the work.
     """
     fleet, is_described, currency = usage.fleet, usage.is_described, usage.currency
     shapes = shapes_of(fleet)
@@ -442,50 +442,75 @@ def answer(
             "gpucost doctor says whether dcgm-exporter labels GPUs with their pods",
         )
     offers = list(listed) if is_described else merge(fleet_offers(fleet.nodes), list(listed))
-    moves = []
-    for shape, load in loads.items():
-        near = [
-            offer
-            for offer in offers
-            if (offer.provider, offer.region) == (shape.provider, shape.region)
-            and offer.purchase_option == PURCHASE[shape.capacity_type]
-            and (not same_model or offer.gpu_model == shape.model)
-        ]
-        # without work there is nothing to size GPUs by
-        best = next(iter(fits(load, near, facts, speeds, margins)), None) if load.used else None
-        if best and (is_described or (best.offer.gpu_model, best.gpus) != (shape.model, shape.gpus)):
-            moves.append(Move(shape, tuple(shapes[shape]), load, best))
+
+    def cheapest(is_meant: Callable[[MachineShape, Offer], bool]) -> Iterator[Move]:
+        for shape, load in loads.items():
+            near = [
+                offer
+                for offer in offers
+                if (offer.provider, offer.region) == (shape.provider, shape.region)
+                and offer.purchase_option == PURCHASE[shape.capacity_type]
+                and is_meant(shape, offer)
+            ]
+            # without work there is nothing to size GPUs by
+            best = next(iter(fits(load, near, facts, speeds, margins)), None) if load.used else None
+            if best and (is_described or (best.offer.gpu_model, best.gpus) != (shape.model, shape.gpus)):
+                yield Move(shape, tuple(shapes[shape]), load, best)
+
+    moves = list(cheapest(lambda shape, offer: is_described or offer.gpu_model == shape.model))
+    others = list(cheapest(lambda shape, offer: offer.gpu_model != shape.model)) if other_models and not is_described else []
     if is_described and not moves:
         raise UsageError(
             f"no count up to {GPUS_PER_NODE} of {listed[0].gpu_model} has the memory and the speed for this work",
             "--to-gpus, --memory-per-gpu-mib or --max-slowdown says otherwise",
         )
-    before, after = yield _side_by_side(fleet, moves)
-    keys = [("moved", "default", str(number)) for number in range(len(moves))]
-    costed = (
+    before, after = yield _side_by_side(fleet, [*moves, *others])
+    keys = [("moved", "default", str(number)) for number in range(len(moves) + len(others))]
+    costed = [
         replace(move, cost_today=before.by_workload[key], cost=after.by_workload[key])
-        for key, move in zip(keys, moves, strict=True)
-    )
-    moves = [move for move in costed if is_described or move.cost < move.cost_today]
+        for key, move in zip(keys, [*moves, *others], strict=True)
+    ]
+    others = [move for move in costed[len(moves) :] if move.cost < move.cost_today]
+    moves = [move for move in costed[: len(moves)] if is_described or move.cost < move.cost_today]
     rest = fleet.without([pod for move in moves for pod in move.pods])
     today_costs, rest_costs, costs = yield fleet, rest, _side_by_side(fleet, moves)[1]
     today = Position.of(today_costs, currency, fleet)
     scenario = Position.of(rest_costs, currency, rest) + Position.of(costs, currency)
     has_memory = any(load.memory_mib is not None for load in loads.values())
+    slices = None
+    if has_memory and not is_described and any(pod.key in levels for pod in rest.pods):
+        # what fits a slice of its GPU, as `whatif share --method mig` tells it
+        slices = yield from share.answer(usage._replace(fleet=rest), share.Sizing(method=share.Method.mig), levels, facts)
+        scenario = replace(
+            scenario,
+            cost=scenario.cost - slices.saving,
+            gpu_hours=round(scenario.gpu_hours - slices.today.gpu_hours + slices.scenario.gpu_hours, 9),
+            node_hours=round(scenario.node_hours - slices.today.node_hours + slices.scenario.node_hours, 9),
+        )
     figures: dict[str, Value] = {
         "workloads_measured": _workloads(loads),
         "workloads_moved": _workloads(move.shape for move in moves),
         "workloads_with_unused_gpus": _workloads(shape for shape, load in loads.items() if 0 < load.used < shape.gpus),
         "memory_measured": has_memory,
     }
-    old = sorted(
-        f"{offer.instance_type} {offer.purchase_option} ({offer.as_of})"
-        for offer in {move.offer for move in moves}
-        if offer.source in ("catalog", "spot_history") and offer.as_of and offer.as_of < stale_before
-    )
-    findings = []
-    if old:
-        findings.append(f"Prices that are old: {', '.join(old)}; gpucost collect prices and collect spot ask for newer ones.")
+    if not is_described:
+        fewer = sum((move.cost_today - move.cost for move in moves), Decimal(0))
+        figures |= {"saving_by_fewer_gpus": fewer, "saving_by_mig_slices": slices.saving if slices else Decimal(0)}
+        figures["pods_on_mig_slices"] = slices.figures["pods_shared"] if slices else 0
+    if other_models:
+        figures["other_models_saving"] = sum((move.cost_today - move.cost for move in others), Decimal(0))
+
+    def old(several: Sequence[Move]) -> str:
+        """Which of their prices are old, for a title."""
+        names = {
+            f"{offer.instance_type} {offer.purchase_option} of {offer.as_of}"
+            for offer in {move.offer for move in several}
+            if offer.source in ("catalog", "spot_history") and offer.as_of and offer.as_of < stale_before
+        }
+        return f" (old prices: {', '.join(sorted(names))})" if names else ""
+
+    findings: list[str] = []
+    how = "" if speeds.across_vendors else ": an estimate by dense FP16 throughput"
     if is_described:
         (move,) = moves
         figures |= {
@@ -501,39 +526,54 @@ def answer(
         scenario = replace(scenario, more={"gpus": move.fit.gpus, "gpu_model": move.offer.gpu_model})
         findings += _unfit(margins, move, facts)
     else:
-        findings += _findings(loads, fleet, has_memory=has_memory, across_vendors=speeds.across_vendors)
+        if slices and slices.saving > 0:
+            pods = slices.figures["pods_shared"]
+            what = f"{pods} pods with one GPU fit a MIG slice of it: {slices.saving:,.2f} of the saving"
+            findings.append(f"{what}; gpucost whatif share --method mig tells which.")
+        findings += _findings(loads, fleet, has_memory=has_memory, across_vendors=speeds.across_vendors or not other_models)
     return Answer(
         kind="rightsize",
-        title=f"Other GPUs for {usage.scope_name}",
+        title=f"{'Other' if is_described else 'Fewer or smaller'} GPUs for {usage.scope_name}{old(moves)}",
         period=usage.period_name,
         today=today,
         scenario=scenario,
         figures=figures,
-        assumptions=_assumptions(usage, margins, speeds, moves),
+        assumptions=_assumptions(usage, margins, speeds if is_described or others else None, [*moves, *others]),
         break_even=(_break_even(usage, moves),),
         time=_time(moves, is_described=is_described),
         findings=tuple(findings),
-        tables=Rows.top(
-            "Per unit of work" if is_described else "What would cost less per unit of work",
-            ("workload", "gpus_today", "gpus", "bought", "cost_today", "cost", "per_unit_today", "per_unit", "time_factor"),
-            [
-                (
-                    move.shape.workload,
-                    f"{move.shape.gpus} x {move.shape.model}",
-                    f"{move.fit.gpus} x {move.offer.gpu_model}",
-                    f"{move.offer.instance_type or 'option'} {move.offer.purchase_option} ({move.offer.source})",
-                    round(move.cost_today, 2),
-                    round(move.cost, 2),
-                    move.per_work(move.cost_today, 4),
-                    move.per_work(move.cost, 4),
-                    round(move.fit.time_factor, 3),
-                )
-                # those that save most first
-                for move in sorted(moves, key=lambda move: (round(move.cost, 2) - round(move.cost_today, 2), move.shape.workload))
-            ],
-            "{} more workloads.",
-            "per_unit: cost per active GPU-hour of today's model.",
+        tables=(
+            *_table("Per unit of work" if is_described else "Fewer GPUs of the same model", moves),
+            *_table(
+                f"Other models, not counted above{how}{old(others)}",
+                others,
+            ),
         ),
+    )
+
+
+def _table(title: str, moves: Sequence[Move]) -> tuple[Rows, ...]:
+    """The moves, those that save most first."""
+    saved = sum((move.cost_today - move.cost for move in moves), Decimal(0))
+    return Rows.top(
+        title,
+        ("workload", "gpus_today", "gpus", "bought", "cost_today", "cost", "per_unit_today", "per_unit", "time_factor"),
+        [
+            (
+                move.shape.workload,
+                f"{move.shape.gpus} x {move.shape.model}",
+                f"{move.fit.gpus} x {move.offer.gpu_model}",
+                f"{move.offer.instance_type or 'option'} {move.offer.purchase_option} ({move.offer.source})",
+                round(move.cost_today, 2),
+                round(move.cost, 2),
+                move.per_work(move.cost_today, 4),
+                move.per_work(move.cost, 4),
+                round(move.fit.time_factor, 3),
+            )
+            for move in sorted(moves, key=lambda move: (round(move.cost, 2) - round(move.cost_today, 2), move.shape.workload))
+        ],
+        "{} more workloads.",
+        f"{f'Together they save {saved:,.2f}. ' if len(moves) > 1 else ''}per_unit: cost per active GPU-hour of today's model.",
     )
 
 
@@ -552,14 +592,17 @@ def _unfit(margins: Margins, move: Move, facts: Facts) -> Iterator[str]:
         yield f"It takes more than {margins.max_slowdown:g} times as long (--max-slowdown)."
 
 
-def _assumptions(usage: Usage, margins: Margins, speeds: Speeds, moves: Sequence[Move]) -> tuple[Assumption, ...]:
+def _assumptions(usage: Usage, margins: Margins, speeds: Speeds | None, moves: Sequence[Move]) -> tuple[Assumption, ...]:
     batch = {move.load.is_batch for move in moves} if usage.is_described else {True, False}
     limits = [name for name, of_batch in (("headroom_percent", False), ("max_slowdown", True)) if of_batch in batch]
     offers = {(str(one.instance_type), one.purchase_option): one for one in (move.offer for move in moves) if one.instance_type}
-    source = "option" if speeds.across_vendors else "catalog"
+    of_models: tuple[Assumption, ...] = ()
+    if speeds and not usage.is_described:
+        source = "option" if speeds.across_vendors else "catalog"
+        of_models = (Assumption("speed of GPU models", speeds.source, "", source, speeds.as_of),)
     of_store = Assumption("usage, activity and today's prices", usage.period_name, "", "store")
     return (
-        *(() if usage.is_described else (Assumption("speed of GPU models", speeds.source, "", source, speeds.as_of),)),
+        *of_models,
         *stated(margins, "margin_percent", *limits),
         *(usage.assumptions or (of_store,)),
         *(
@@ -571,7 +614,7 @@ def _assumptions(usage: Usage, margins: Margins, speeds: Speeds, moves: Sequence
 
 def _break_even(usage: Usage, moves: Sequence[Move]) -> str:
     if not moves:
-        return "Nothing with enough memory and speed costs less per unit of work than what runs today."
+        return "No workload needs fewer GPUs of its model than it has."
     move = max(moves, key=lambda move: move.cost_today)
     who = "It" if usage.is_described else f"The largest, {move.shape.workload},"
     limit, offer = move.cost_today / move.gpu_hours, move.offer
