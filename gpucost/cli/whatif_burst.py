@@ -31,9 +31,10 @@ def whatif_burst(
 
     \b
     Examples:
-      gpucost whatif burst --month 2026-10 --namespace ci --egress-gb 500
-      gpucost whatif burst --instance-type a2-highgpu-8g --region us-central1 --nodes 4 --hours 100 --egress-gb 2000
-      gpucost whatif burst --spot-price 12 --nodes 4 --hours 100 --place "gcp us-east1=7.10" --egress-gb 500
+      gpucost whatif burst --month 2026-10 --namespace ci --wait-minutes 15
+      gpucost whatif burst --instance-type a2-highgpu-8g --region us-central1 --nodes 4 --hours 100 --wait-minutes 15
+      gpucost whatif burst --spot-price 12 --nodes 4 --hours 100 --place "gcp us-east1=7.10" --wait-minutes 15 \\
+        --egress-gb 500 --egress-price-per-gb 0.02
     """
     from gpucost.whatif.answer import Assumption
     from gpucost.whatif.burst import answer, works_of

@@ -8,6 +8,7 @@ from dataclasses import replace
 from decimal import Decimal
 from typing import Annotated, NamedTuple
 
+from gpucost.errors import UsageError
 from gpucost.periods import MS_PER_HOUR
 from gpucost.records import record
 from gpucost.whatif import flags
@@ -18,10 +19,6 @@ from gpucost.whatif.fleet import Fleet, Pod, Scenario
 
 _ROWS = 12
 _CENT = Decimal("0.01")
-_GUESS = "default: a guess"
-# public list prices as generally known, looked up on no day that could be named
-_EGRESS_PRICES = {"same": Decimal("0.02"), "other": Decimal("0.09")}
-_EGRESS_SOURCE = "default: usual list prices, from general knowledge"
 
 
 @record
@@ -59,9 +56,9 @@ class BurstWork:
     def per_node(self, place: BurstPlace) -> Decimal:
         return place.price_per_gpu_hour * Decimal(repr(self.gpus))
 
-    def nodes(self, place: BurstPlace, wait_minutes: float) -> CostBlock:
+    def nodes(self, place: BurstPlace, wait_hours: float) -> CostBlock:
         """What it takes in that place, each start waiting so long on a node that is paid already."""
-        return CostBlock(self.gpu_hours / self.gpus + self.starts * wait_minutes / 60, self.per_node(place), self.gpus)
+        return CostBlock(self.gpu_hours / self.gpus + self.starts * wait_hours, self.per_node(place), self.gpus)
 
 
 @record
@@ -73,40 +70,50 @@ class Moving(OptionGroup):
     ] = 70.0
     egress_gb: Annotated[Decimal, Option("Data that moves there and back, in all.", "GB", is_shown=True)] = Decimal(0)
     egress_price_per_gb: Annotated[
-        Decimal | None, Option("Default: 0.02 to a region of the same cloud, 0.09 to another cloud.")
+        Decimal | None, Option("Of a GB that moves, as its cloud charges it.", says="egress", unit="money per GB")
     ] = None
     wait_minutes: Annotated[
-        float,
-        Option("Longer start on a paid node: instance, image, data. Default: 15.", says="longer start", unit="min, paid",
-               source=_GUESS),
-    ] = 15.0  # fmt: skip
+        float | None,
+        Option("Needed: longer start on a paid node, for instance, image and data.", says="longer start", unit="min, paid"),
+    ] = None
     delay_cost_per_hour: Annotated[
         Decimal, Option("What an hour of waiting is worth. Default: 0.", says="delay", unit="money per hour waited")
     ] = Decimal(0)
     transfer_gbit_per_second: Annotated[
-        float,
-        Option("Speed at which data moves. Default: 5.", above=True, says="data moves at", unit="Gbit/s", source=_GUESS),
-    ] = 5.0
+        float | None,
+        Option("Speed at which data moves: how long that takes.", above=True, says="data moves at", unit="Gbit/s"),
+    ] = None
 
-    def price_per_gb(self, work: BurstWork, place: BurstPlace) -> Decimal:
-        if self.egress_price_per_gb is not None:
-            return self.egress_price_per_gb
-        return _EGRESS_PRICES["same" if place.provider == work.primary.provider else "other"]
+    def check(self) -> None:
+        """Raises UsageError where a number that decides is not told: nothing is guessed."""
+        if self.wait_minutes is None:
+            raise UsageError(
+                "how much longer a start takes elsewhere is not told", "--wait-minutes 15 tells it, 0 that nothing waits"
+            )
+        if self.egress_gb and self.egress_price_per_gb is None:
+            raise UsageError("what a GB costs that moves is not told", "--egress-price-per-gb tells it, as the cloud charges it")
+        if self.egress_gb and self.delay_cost_per_hour and self.transfer_gbit_per_second is None:
+            raise UsageError("how long the data moves is not told, and delay costs", "--transfer-gbit-per-second tells it")
+
+    @property
+    def price_per_gb(self) -> Decimal:
+        return self.egress_price_per_gb or Decimal(0)
+
+    @property
+    def wait_hours(self) -> float:
+        """Of each start."""
+        return (self.wait_minutes or 0.0) / 60
 
     def assumptions(self) -> Iterator[Assumption]:
         """What moving rests on."""
         yield Assumption("worth it", self.at_most_percent, "% of the primary's spot price", "option")
         yield Assumption("data", self.egress_gb, "GB in all", "option")
-        if self.egress_price_per_gb is not None:
-            yield Assumption("egress", self.egress_price_per_gb, "money per GB", "option")
-        else:
-            for cloud, price in _EGRESS_PRICES.items():
-                yield Assumption(f"egress, {cloud} cloud", price, "money per GB", _EGRESS_SOURCE)
-        yield from stated(self, "wait_minutes", "delay_cost_per_hour", "transfer_gbit_per_second")
+        yield from stated(self, "egress_price_per_gb", "wait_minutes", "delay_cost_per_hour", "transfer_gbit_per_second")
 
     @property
     def transfer_hours(self) -> float:
-        return float(self.egress_gb) * 8 / self.transfer_gbit_per_second / 3600
+        speed = self.transfer_gbit_per_second
+        return float(self.egress_gb) * 8 / speed / 3600 if speed else 0.0
 
 
 @record
@@ -164,6 +171,7 @@ def answer(
 
     A place's cost is the work at its spot price, paid waiting, data moved, and what delay is worth.
     """
+    moving.check()
     cases = yield from _cases(works, moving, currency)
     everywhere = [(case.work, one, one.place) for case in cases for one in case.elsewhere]
     shown = [(case.work, one, one.place) for case in cases for one in case.elsewhere[:_ROWS]]
@@ -239,10 +247,10 @@ def _cases(works: Sequence[BurstWork], moving: Moving, currency: str) -> Scenari
     for work in works:
         groups[work.name] = [work.nodes(work.primary, 0.0)]
         # of all its starts, and for its data
-        delay = work.starts * moving.wait_minutes / 60 + moving.transfer_hours * shares[work.name]
+        delay = work.starts * moving.wait_hours + moving.transfer_hours * shares[work.name]
         for index, place in enumerate(work.places):
-            nodes = work.nodes(place, moving.wait_minutes)
-            moved = charge(data[work.name] * moving.price_per_gb(work, place))
+            nodes = work.nodes(place, moving.wait_hours)
+            moved = charge(data[work.name] * moving.price_per_gb)
             groups[f"{work.name} {index} nodes"] = [nodes]
             groups[f"{work.name} {index}"] = [nodes, moved, charge(moving.delay_cost_per_hour, delay)]
     costs = yield from positions(currency, groups)
@@ -267,9 +275,8 @@ def _break_even(case: _Case, moving: Moving) -> str:
         return f"{name}: no place costs at most {moving.at_most_percent:g} % of the primary's spot price, and less than today."
     room = case.limit - best.position.cost
     text = f"{name}: {best.place} is worth it until its spot price rises by {room / best.nodes_cost * 100:,.1f} %"
-    per_gb = moving.price_per_gb(case.work, best.place)
-    if per_gb:
-        text += f", or {case.gb + room / per_gb:,.0f} GB are moved instead of {case.gb:,.0f}"
+    if moving.price_per_gb:
+        text += f", or {case.gb + room / moving.price_per_gb:,.0f} GB are moved instead of {case.gb:,.0f}"
     return text + "."
 
 
@@ -277,9 +284,12 @@ def _time(cases: Sequence[_Case], moving: Moving) -> tuple[str, ...]:
     starts = [case.work.starts for case in cases if case.best]
     if not starts:
         return ("Nothing moves, so nothing waits.",)
+    data = f"the data takes {moving.transfer_hours:,.1f} h to move" if moving.transfer_hours else ""
+    if moving.egress_gb and not data:
+        data = "how long the data takes is not known (--transfer-gbit-per-second)"
     return (
-        f"Each start waits {moving.wait_minutes:g} min longer, {sum(starts) * moving.wait_minutes / 60:,.1f} h in all;"
-        f" the data takes {moving.transfer_hours:,.1f} h to move.",
+        f"Each start waits {moving.wait_hours * 60:g} min longer, {sum(starts) * moving.wait_hours:,.1f} h in all"
+        + (f"; {data}." if data else "."),
         "Spot is interrupted elsewhere, too, maybe more often: gpucost whatif spot counts that.",
     )
 

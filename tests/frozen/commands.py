@@ -87,9 +87,9 @@ ESTIMATED = {
     "whatif-buy-options": "whatif buy onprem.toml --nodes 4 --on-demand-price 55.04",
     "whatif-egress": f"whatif egress --gb-per-start 15 {MARCH} --same-data namespace",
     "whatif-egress-options": "whatif egress --gb-per-start 100 --nodes 50 --days 30 --price-per-gb 0.09",
-    "whatif-burst": f"whatif burst {MARCH} --namespace train --egress-gb 500",
+    "whatif-burst": f"whatif burst {MARCH} --namespace train --egress-gb 500 --egress-price-per-gb 0.09 --wait-minutes 15",
     "whatif-burst-options": "whatif burst --instance-type a2-highgpu-8g --region us-central1 --nodes 4 --hours 100 "
-    "--egress-gb 2000",
+    "--egress-gb 2000 --egress-price-per-gb 0.02 --wait-minutes 15 --transfer-gbit-per-second 5",
     "whatif-plan": f"whatif plan plan.toml {MARCH}",
     "whatif-plan-example": "whatif plan --example",
     "whatif-compare": "whatif compare ten.json six.json",

@@ -26,7 +26,8 @@ HOME = BurstPlace("aws", "us-east-1", Decimal(1), "test")
 
 
 def moved(*places: BurstPlace, today: Decimal | None = None, **changes: Any) -> Answer:
-    moving = Moving(**{"at_most_percent": 70.0, "egress_gb": Decimal(0), "wait_minutes": 0.0} | changes)
+    moving = Moving(**{"at_most_percent": 70.0, "egress_gb": Decimal(0), "egress_price_per_gb": Decimal("0.05"),
+                        "wait_minutes": 0.0, "transfer_gbit_per_second": 5.0} | changes)  # fmt: skip
     work = BurstWork("the work", HOME, 800, 8.0, 2, places, today)
     return answered(burst.answer((work,), moving, currency="USD", period="a test"), plain_cost)
 
@@ -53,7 +54,7 @@ def test_data_and_waiting_are_counted() -> None:
     cost = {row["provider"]: float(row["cost"]) for row in answer.figures["places"]}
     # 2 starts of half an hour on nodes of 8 GPUs, and 8,000 Gbit at 5 Gbit/s
     delay = 10 * (1 + 1600 / 3600)
-    assert cost == pytest.approx({"aws": 808 * 0.5 + 20 + delay, "gcp": 808 * 0.4 + 90 + delay}, abs=1e-4)
+    assert cost == pytest.approx({"aws": 808 * 0.5 + 50 + delay, "gcp": 808 * 0.4 + 50 + delay}, abs=1e-4)
     assert answer.figures["best"]["the work"] == "gcp us-central1"
     assert answer.time[0].startswith("Each start waits 30 min longer, 1.0 h in all")
 
@@ -100,7 +101,9 @@ def test_burst_of_options() -> None:
 
 
 def test_places_of_the_catalog() -> None:
-    answer = ask("burst", "--instance-type a2-highgpu-8g --region us-central1 --nodes 2 --hours 10 --to-provider gcp")
+    answer = ask(
+        "burst", "--instance-type a2-highgpu-8g --region us-central1 --nodes 2 --hours 10 --to-provider gcp --wait-minutes 15"
+    )
     assert answer["today"]["gpu_hours"] == 160
     assert all(row["price_as_of"] and row["source"] and row["region"] != "us-central1" for row in answer["places"])
     assert {row["provider"] for row in answer["places"]} == {"gcp"}

@@ -46,6 +46,12 @@ WRONG = {
         ("--spot-price 3 --place x=1 --at-most-percent 120", "at most 100"),
         ("--spot-price 3 --place x=1 --last 7d", "leave out"),
         ("--region us-east-1", "--region needs --instance-type"),
+        ("--spot-price 3 --place x=1", "how much longer a start takes elsewhere is not told"),
+        ("--spot-price 3 --place x=1 --wait-minutes 5 --egress-gb 10", "what a GB costs that moves is not told"),
+        (
+            "--spot-price 3 --place x=1 --wait-minutes 5 --egress-gb 10 --egress-price-per-gb 1 --delay-cost-per-hour 2",
+            "--transfer-gbit-per-second tells it",
+        ),
     ],
     "egress": [
         ("", "--gb-per-start is missing"),
