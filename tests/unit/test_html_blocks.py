@@ -107,17 +107,20 @@ def test_a_fleet_without_progress_has_no_unit_costs(tmp_path: Path) -> None:
 def test_findings_are_those_of_the_command(run: Run) -> None:
     page = run("report", "--format", "html", "--findings", "4")
     text, found = sections(page)["What to do about it"], told(run, "findings")
-    shown = found["findings"][:4]
-    assert text.startswith(f"{len(found['findings'])} findings")
+    listed = [*found["savings"], *found["upper_bounds"]]
+    shown = listed[:4]
+    assert text.startswith(f"{len(listed)} findings")
     assert f"Their commands show ${found['saving_per_month']:,.2f} a month" in text
-    amounts = re.findall(r"(≤ )?\$([\d,.]+) a month (?!;)", text.split("can be saved.")[1])
+    amounts = re.findall(r"(≤ )?\$([\d,.]+) a month (?!;)", text.split("takes work first.")[1])
     assert amounts == [("≤ " if one["is_bound"] else "", f"{one['saving_per_month']:,.2f}") for one in shown]
     for one in shown:
         assert f"{one['evidence']}." in text and (one["command"] or "") in text
-    assert f"{len(found['findings']) - 4} more: gpucost findings --month 2026-02" in text
+        assert f"Measured by {one['measured']}." in text and (one["patch"] is not None) <= ("What to apply" in text)
+    assert f"{len(listed) - 4} more: gpucost findings --month 2026-02" in text
     assert "What to do about it:" not in sections(page)["Where GPU time went"]
     own = sections(run("report", "--format", "html", "--findings", "3", "--team", "product"))["What to do about it"]
-    assert own.startswith(f"{len(told(run, 'findings', '--team', 'product')['findings'])} findings.")
+    product = told(run, "findings", "--team", "product")
+    assert own.startswith(f"{len(product['savings']) + len(product['upper_bounds'])} findings.")
     assert "What to do about it" not in sections(run("report", "--format", "html"))
 
 
