@@ -26,8 +26,9 @@ named AS (
         coalesce(labels['exported_node'], labels['node']) AS node,
         regexp_replace(lower(labels['resource']), '[^a-z0-9]', '_', 'g') AS resource
     FROM series
-    -- Kueue, Karpenter, quotas and limits tell nothing of pods and nodes
-    WHERE NOT (starts_with(metric, 'kueue_') OR starts_with(metric, 'karpenter_') OR metric IN ('kube_resourcequota', 'kube_limitrange'))
+    -- Kueue, Karpenter, quotas, limits and what is done to nodes tell nothing of what pods and nodes are
+    WHERE NOT (starts_with(metric, 'kueue_') OR starts_with(metric, 'karpenter_')
+        OR metric IN ('kube_resourcequota', 'kube_limitrange', 'actions_node_total'))
 )
 SELECT
     s.cluster, s.metric, s.labels, s.namespace, s.pod, s.uid, s.container, s.node, s.resource,

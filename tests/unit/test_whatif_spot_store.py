@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import math
+from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from typer.testing import CliRunner
 
@@ -20,6 +22,7 @@ from gpucost.whatif.spot.simulate import Work, exact
 from tests.replay.cases.words import BOOK, HEADER, at, fleet, node, pod
 from tests.replay.load import load, write_config
 from tests.replay.scrape import scrape
+from tests.replay.series import Series
 from tests.replay.work import counter, put
 
 END = 400
@@ -83,6 +86,35 @@ def test_spot_lives_give_their_own_rate_back(told: tuple[Config, Store, float]) 
     assert market.rate(place._replace(zone="us-west-2z")).source.startswith(f"{LIVES} of own spot nodes of g5 in all zones")
     # of the g6 nodes none was taken: their pods were done, or gone for an hour
     assert market.rate(place._replace(instance_type="g6.12xlarge")).source.startswith("measured traces")
+
+
+def test_interruptions_that_a_handler_names_are_those_that_count(tmp_path: Path) -> None:
+    (tmp_path / "prices.csv").write_text("\n".join([HEADER, *BOOK]) + "\n")
+    nodes, pods, hours = lives()
+    described = fleet(END, nodes, pods, {}, scrape=300)
+    config = write_config(described, tmp_path, tmp_path / "prices.csv")
+
+    def action(start: float, value: float, **labels: str) -> Series:
+        times = np.arange(at(start), at(END), 300, dtype=np.int64) * 1000
+        own = {"__name__": "actions_node_total", "job": "handler", "instance": "10.4.0.9:9092", "cluster": "main"}
+        return Series({**own, **labels}, times, np.full(len(times), value))
+
+    # of the 45 that ended 25 were taken, and another was drained for maintenance
+    taken = [one for one in nodes if one["name"].startswith("taken-")][:26]
+    ends = [(one["to"] - at(0)) / 3600 - 1 / 60 for one in taken]
+    event = ["spot-itn-1f"] * 25 + ["maintenance-event-2"]
+    more = [action(0, 0)] + [
+        action(end, 1, node_name=one["name"], node_event_id=what, node_action="cordon-and-drain", node_status="success")
+        for one, end, what in zip(taken, ends, event, strict=True)
+    ]
+    store = load(described, [*scrape(described, lean=True), *more], config, hours_per_window=24 * 31)
+    pipeline.attribute(config, store)
+    with store.read() as con:
+        load_offers(con, config)
+        period = Period(from_ms(at(0) * 1000), from_ms(at(END) * 1000))
+        rate = read_market(con, ["g5.2xlarge"], "USD", 90, period).rate(Place("g5.2xlarge", "aws", "us-west-2", "us-west-2b"))
+    assert rate.per_hour == pytest.approx(25 / hours, rel=0.02)
+    assert rate.source.startswith("25 of own spot nodes of g5 in us-west-2b taken, as the termination handler names them")
 
 
 def test_few_ends_are_no_rate(told: tuple[Config, Store, float]) -> None:

@@ -78,7 +78,7 @@ def selectors(activity: Activity, cost_basis: str = "node") -> list[Selector]:
     Cores and memory are asked for only where the cost basis charges them.
     """
     hosts = [] if cost_basis == "node" else _HOSTS
-    return [*_activity(activity), *_REQUESTS, *_CLUSTER, *_KUEUE, *_POLICIES, *hosts, *_PODS]
+    return [*_activity(activity), *_REQUESTS, *_CLUSTER, *_KUEUE, *_POLICIES, *_INTERRUPTIONS, *hosts, *_PODS]
 
 
 def among(selector: Selector, label: str, names: Iterable[str]) -> Selector:
@@ -126,6 +126,7 @@ _REQUESTS = [*_listed("requests", "requests", "uid"), *_claims("pod", "requests"
 _CLUSTER = [*_listed("cluster", "cluster", "node"), *_claims("device", "cluster", "resourceclaim")]
 _KUEUE = _listed("kueue", "cluster", "cluster_queue")
 _POLICIES = _listed("policies", "cluster", "nodepool")
+_INTERRUPTIONS = _listed("interruptions", "cluster", "node_name")
 _HOSTS = _listed("hosts", "hosts", "uid")
 _PODS = _listed("pods", "pods", "uid")
 

@@ -173,16 +173,21 @@ def _own_rates(con: DuckDBPyConnection, period: Period) -> dict[tuple[str | None
     """What own spot nodes of the period came to, where enough of them ended."""
     during = {"from_ms": period.start_ms, "to_ms": period.end_ms, "held_within_ms": _HELD_WITHIN_MS}
     run_stage(con, __package__, "spot_lives", during)
-    sums: dict[tuple[str | None, str, str], list[float]] = defaultdict(lambda: [0, 0.0])
-    for provider, name, zone, up_ms, ends in con.execute("FROM spot_lives ORDER BY ALL").fetchall():
+    sums: dict[tuple[str | None, str, str], tuple[int, float, bool]] = defaultdict(lambda: (0, 0.0, True))
+    for provider, name, zone, up_ms, ends, is_named in con.execute("FROM spot_lives ORDER BY ALL").fetchall():
         for key in {(provider, family_of(name), zone), (provider, family_of(name), "")}:
-            sums[key] = [sums[key][0] + ends, sums[key][1] + up_ms / MS_PER_HOUR]
+            before, hours, all_named = sums[key]
+            sums[key] = before + ends, hours + up_ms / MS_PER_HOUR, all_named and is_named
     rates = {}
-    for key, (ends, hours) in sums.items():
+    for key, (ends, hours, is_named) in sums.items():
         if ends >= _FEWEST_ENDS:
             where = f"{key[1]} in {key[2] or 'all zones'}"
-            held = f"{ends:,} of own spot nodes of {where} ended while, or 10 minutes after, unfinished pods held them"
-            rates[key] = of_events(int(ends), hours, f"{held}, in {hours:,.0f} node-hours: an upper limit")
+            how = "ended while, or 10 minutes after, unfinished pods held them"
+            if is_named:
+                how = "taken, as the termination handler names them"
+            source = f"{ends:,} of own spot nodes of {where} {how}, in {hours:,.0f} node-hours"
+            source += "" if is_named else ": an upper limit"
+            rates[key] = of_events(ends, hours, source)
     return rates
 
 
