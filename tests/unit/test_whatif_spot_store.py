@@ -88,7 +88,9 @@ def test_spot_lives_give_their_own_rate_back(told: tuple[Config, Store, float]) 
     assert market.rate(place._replace(instance_type="g6.12xlarge")).source.startswith("measured traces")
 
 
-def test_interruptions_that_a_handler_names_are_those_that_count(tmp_path: Path) -> None:
+@pytest.mark.parametrize("heard_from", [0.0, 60.0])
+def test_interruptions_that_a_handler_names_are_those_that_count(tmp_path: Path, heard_from: float) -> None:
+    """While the handler is not heard yet, every end under a pod counts."""
     (tmp_path / "prices.csv").write_text("\n".join([HEADER, *BOOK]) + "\n")
     nodes, pods, hours = lives()
     described = fleet(END, nodes, pods, {}, scrape=300)
@@ -103,18 +105,24 @@ def test_interruptions_that_a_handler_names_are_those_that_count(tmp_path: Path)
     taken = [one for one in nodes if one["name"].startswith("taken-")][:26]
     ends = [(one["to"] - at(0)) / 3600 - 1 / 60 for one in taken]
     event = ["spot-itn-1f"] * 25 + ["maintenance-event-2"]
-    more = [action(0, 0)] + [
+    more = [action(heard_from, 0)] + [
         action(end, 1, node_name=one["name"], node_event_id=what, node_action="cordon-and-drain", node_status="success")
         for one, end, what in zip(taken, ends, event, strict=True)
+        if end >= heard_from
     ]
+    unheard = sum(one["name"].startswith("taken-") and one["to"] < at(heard_from) for one in nodes)
+    expected = unheard + sum(end >= heard_from for end in ends[:25])
+    assert (unheard > 0) == (heard_from > 0)
     store = load(described, [*scrape(described, lean=True), *more], config, hours_per_window=24 * 31)
     pipeline.attribute(config, store)
     with store.read() as con:
         load_offers(con, config)
         period = Period(from_ms(at(0) * 1000), from_ms(at(END) * 1000))
         rate = read_market(con, ["g5.2xlarge"], "USD", 90, period).rate(Place("g5.2xlarge", "aws", "us-west-2", "us-west-2b"))
-    assert rate.per_hour == pytest.approx(25 / hours, rel=0.02)
-    assert rate.source.startswith("25 of own spot nodes of g5 in us-west-2b taken, as the termination handler names them")
+    assert rate.per_hour == pytest.approx(expected / hours, rel=0.02)
+    named = "taken, as the termination handler names them" if not unheard else "ended while"
+    assert rate.source.startswith(f"{expected} of own spot nodes of g5 in us-west-2b {named}")
+    assert rate.source.endswith("an upper limit") == (unheard > 0)
 
 
 def test_few_ends_are_no_rate(told: tuple[Config, Store, float]) -> None:

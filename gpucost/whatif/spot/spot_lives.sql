@@ -1,5 +1,5 @@
 -- reads: nodes, collected, allocations, series, states; $from_ms, $to_ms, $held_within_ms
--- writes: spot_lives, how long spot nodes were up in the period, and how many were taken in it: as AWS' termination handler names them (is_named), else those that ended within so long of a GPU pod that was not done
+-- writes: spot_lives, how long spot nodes were up in the period, and how many were taken in it: as AWS' termination handler names them while it is heard (is_named: all along), else those that ended within so long of a GPU pod that was not done
 -- invariant: one row per (provider, instance_type, zone), which are never NULL but for the provider; ends that were not collected do not count
 CREATE OR REPLACE TEMP TABLE spot_lives AS
 WITH done AS (
@@ -7,10 +7,11 @@ WITH done AS (
     FROM series AS s JOIN states AS t USING (series_id)
     WHERE s.metric = 'kube_pod_status_phase' AND s.labels['phase'] = 'Succeeded' AND t.value = 1
 ),
--- a cluster whose handler exports metrics names every interruption, by the node and an event: without labels it says that it runs
+-- while its handler exports metrics a cluster names every interruption, by the node and an event
 handled AS (
-    SELECT DISTINCT s.cluster FROM series AS s JOIN states AS t USING (series_id)
-    WHERE s.metric = 'actions_node_total' AND t.first_ms < $to_ms AND $from_ms <= t.last_ms
+    SELECT s.cluster, min(t.first_ms) AS first_ms, max(t.last_ms) AS last_ms FROM series AS s JOIN states AS t USING (series_id)
+    WHERE s.metric = 'actions_node_total'
+    GROUP BY ALL
 ),
 named AS (
     SELECT DISTINCT s.cluster, s.labels['node_name'] AS node, t.first_ms AS at_ms FROM series AS s JOIN states AS t USING (series_id)
@@ -20,8 +21,9 @@ named AS (
 lives AS (
     SELECT n.node_id, n.cluster, n.node, n.up_from_ms, n.provider, n.instance_type, coalesce(n.zone, '') AS zone, n.up_to_ms,
         sum(least(n.up_to_ms, c.to_ms, $to_ms) - greatest(n.up_from_ms, c.from_ms, $from_ms)) AS up_ms,
-        bool_or(c.from_ms < n.up_to_ms AND n.up_to_ms < least(c.to_ms - $held_within_ms, $to_ms)) AS is_over
-    FROM nodes AS n JOIN collected AS c USING (cluster)
+        bool_or(c.from_ms < n.up_to_ms AND n.up_to_ms < least(c.to_ms - $held_within_ms, $to_ms)) AS is_over,
+        bool_or(h.first_ms <= n.up_to_ms AND n.up_to_ms <= h.last_ms + $held_within_ms) IS TRUE AS is_named
+    FROM nodes AS n JOIN collected AS c USING (cluster) LEFT JOIN handled AS h USING (cluster)
     WHERE n.capacity_type = 'spot' AND n.instance_type IS NOT NULL
         AND greatest(n.up_from_ms, c.from_ms, $from_ms) < least(n.up_to_ms, c.to_ms, $to_ms)
     GROUP BY ALL
@@ -34,9 +36,9 @@ taken AS (
     FROM allocations AS a
     JOIN lives AS l USING (node_id)
     ANTI JOIN done AS d ON d.cluster = a.cluster AND d.uid = a.uid
-    WHERE l.is_over AND l.cluster NOT IN (SELECT cluster FROM handled) AND a.gpus > 0 AND a.held_to_ms >= l.up_to_ms - $held_within_ms
+    WHERE l.is_over AND NOT l.is_named AND a.gpus > 0 AND a.held_to_ms >= l.up_to_ms - $held_within_ms
 )
 SELECT provider, instance_type, zone, sum(up_ms)::BIGINT AS up_ms, count(*) FILTER (node_id IN (FROM taken)) AS ends,
-    bool_and(cluster IN (FROM handled)) AS is_named
+    bool_and(is_named) AS is_named
 FROM lives
 GROUP BY ALL;
