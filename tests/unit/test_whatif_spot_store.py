@@ -120,9 +120,50 @@ def test_interruptions_that_a_handler_names_are_those_that_count(tmp_path: Path,
         period = Period(from_ms(at(0) * 1000), from_ms(at(END) * 1000))
         rate = read_market(con, ["g5.2xlarge"], "USD", 90, period).rate(Place("g5.2xlarge", "aws", "us-west-2", "us-west-2b"))
     assert rate.per_hour == pytest.approx(expected / hours, rel=0.02)
-    named = "taken, as the termination handler names them" if not unheard else "ended while"
+    named = "taken, as Karpenter or the termination handler names them" if not unheard else "ended while"
     assert rate.source.startswith(f"{expected} of own spot nodes of g5 in us-west-2b {named}")
     assert rate.source.endswith("an upper limit") == (unheard > 0)
+
+
+@pytest.mark.parametrize(
+    ("metric", "reason"),
+    [
+        ("karpenter_nodeclaims_disrupted_total", "spot_interrupted"),
+        ("karpenter_nodeclaims_disrupted_total", "interruption"),
+        ("karpenter_nodeclaims_terminated", "interruption"),
+    ],
+)
+def test_interruptions_that_karpenter_counts_are_those_that_count(tmp_path: Path, metric: str, reason: str) -> None:
+    """It names the NodePool alone; what ended without its counter rising was not taken, in NodePools at least."""
+    (tmp_path / "prices.csv").write_text("\n".join([HEADER, *BOOK]) + "\n")
+    nodes, pods, hours = lives()
+    ended = [one for one in nodes if one["name"].startswith("taken-")]
+    described = fleet(END, nodes, pods, {}, scrape=300)
+    config = write_config(described, tmp_path, tmp_path / "prices.csv")
+    # every other one was taken, a scrape before its end; Karpenter begins anew in the middle of them
+    taken = [round((one["to"] - at(0)) / 300) - 1 for one in ended[3::2]]
+    middle = len(taken) // 2
+
+    def counted(ends: list[int], until: int, instance: str) -> Series:
+        ticks = np.arange(ends[0], until)
+        labels = {"reason": reason, "nodepool": "gpu", "capacity_type": "spot", "instance": instance}
+        own = {"__name__": metric, "job": "karpenter", "cluster": "main", **labels}
+        return Series(own, (ticks * 300 + at(0)) * 1000, np.searchsorted(ends, ticks, side="right").astype(float))
+
+    more = [counted(taken[:middle], taken[middle] - 1, "10.4.0.8:8080"), counted(taken[middle:], END * 12, "10.4.0.9:8080")]
+    scraped = scrape(described, lean=True)
+    # the first three are of a node group that Karpenter does not know
+    known = {one["name"] for one in nodes if one["capacity_type"] == "spot"} - {one["name"] for one in ended[:3]}
+    for one in scraped:
+        if one.labels["__name__"] == "kube_node_labels" and one.labels["node"] in known:
+            one.labels["label_karpenter_sh_nodepool"] = "gpu"
+    store = load(described, [*scraped, *more], config, hours_per_window=24 * 31)
+    pipeline.attribute(config, store)
+    with store.read() as con:
+        load_offers(con, config)
+        period = Period(from_ms(at(0) * 1000), from_ms(at(END) * 1000))
+        rate = read_market(con, ["g5.2xlarge"], "USD", 90, period).rate(Place("g5.2xlarge", "aws", "us-west-2", "us-west-2b"))
+    assert rate.per_hour == pytest.approx((3 + len(taken)) / hours, rel=0.02)
 
 
 def test_few_ends_are_no_rate(told: tuple[Config, Store, float]) -> None:

@@ -184,7 +184,7 @@ def _own_rates(con: DuckDBPyConnection, period: Period) -> dict[tuple[str | None
             where = f"{key[1]} in {key[2] or 'all zones'}"
             how = "ended while, or 10 minutes after, unfinished pods held them"
             if is_named:
-                how = "taken, as the termination handler names them"
+                how = "taken, as Karpenter or the termination handler names them"
             source = f"{ends:,} of own spot nodes of {where} {how}, in {hours:,.0f} node-hours"
             source += "" if is_named else ": an upper limit"
             rates[key] = of_events(ends, hours, source)
