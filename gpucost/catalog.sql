@@ -24,7 +24,7 @@ FROM catalog_csv('instances.csv', {
 CREATE TEMP TABLE IF NOT EXISTS gpu_models AS
 FROM catalog_csv('gpus.csv', {
     'gpu_model': 'VARCHAR', 'vendor': 'VARCHAR', 'memory_mib': 'INTEGER', 'tdp_watts': 'INTEGER',
-    'fp16_dense_tflops': 'DECIMAL(9, 1)', 'mig_slices': 'INTEGER', 'source_id': 'VARCHAR'});
+    'fp16_dense_tflops': 'DECIMAL(9, 1)', 'memory_gb_per_s': 'INTEGER', 'mig_slices': 'INTEGER', 'source_id': 'VARCHAR'});
 
 -- lower-cased letters and digits of a spelling, without a leading nvidia or tesla -> the one name of the model
 -- one row per alias

@@ -35,6 +35,7 @@ class GpuModel(NamedTuple):
     mig_slices: int = 0
     profiles: tuple[Profile, ...] = ()
     as_of: str | None = None
+    memory_gb_per_s: int | None = None
 
 
 @record
@@ -55,7 +56,9 @@ class Facts:
         raise UsageError(f"{option} {spelling!r} is no GPU model known", hint)
 
 
-_MODELS = "SELECT gpu_model, memory_mib, fp16_dense_tflops::DOUBLE, vendor, mig_slices, source_id FROM gpu_models"
+_MODELS = """
+SELECT gpu_model, memory_mib, fp16_dense_tflops::DOUBLE, vendor, mig_slices, source_id, memory_gb_per_s
+FROM gpu_models"""
 _PROFILES = """
 SELECT gpu_model, profile, compute_slices, memory_slices, memory_slices_total, max_per_gpu
 FROM mig_profiles
@@ -71,7 +74,7 @@ def load_facts(con: DuckDBPyConnection) -> Facts:
     for model, *profile in con.execute(_PROFILES).fetchall():
         profiles[model].append(Profile(*profile))
     models = {
-        name: GpuModel(name, memory, tflops, vendor, slices, tuple(profiles[name]), dates.get(source))
-        for name, memory, tflops, vendor, slices, source in con.execute(_MODELS).fetchall()
+        name: GpuModel(name, memory, tflops, vendor, slices, tuple(profiles[name]), dates.get(source), bandwidth)
+        for name, memory, tflops, vendor, slices, source, bandwidth in con.execute(_MODELS).fetchall()
     }
     return Facts(models, dict(con.execute("SELECT alias, gpu_model FROM gpu_aliases").fetchall()))

@@ -240,6 +240,7 @@ def test_gpus_say_what_is_known_of_them_and_mig_profiles_fit_them() -> None:
         assert row["memory_mib"] == "" or 2048 <= int(row["memory_mib"]) <= 400_000, row
         assert row["tdp_watts"] == "" or 30 <= int(row["tdp_watts"]) <= 2000, row
         assert row["fp16_dense_tflops"] == "" or 0 < Decimal(row["fp16_dense_tflops"]) < 5000, row
+        assert row["memory_gb_per_s"] == "" or 100 <= int(row["memory_gb_per_s"]) <= 10_000, row
         assert int(row["mig_slices"]) in {0, 4, 7}, row
     # nobody publishes the power of these
     assert {row["gpu_model"] for row in rows("gpus.csv") if not row["tdp_watts"]} == {

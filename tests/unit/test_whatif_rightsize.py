@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from pathlib import Path
@@ -87,8 +88,8 @@ def test_time_factor_of_batch_and_of_what_serves() -> None:
 
 def test_memory_decides(facts: Facts) -> None:
     speeds = catalog_speeds(facts)
-    unknown = Load(A100, 1, 1, 0.1, 0.2, None, is_batch=False)
-    small = Load(A100, 1, 1, 0.1, 0.2, 10_000, is_batch=False)
+    unknown = Load(A100, 1, 1, 0.1, 0.1, None, is_batch=False)
+    small = Load(A100, 1, 1, 0.1, 0.1, 10_000, is_batch=False)
     assert fits(unknown, [offer(L4, "1")], facts, speeds, Margins()) == []  # 24 GiB for 40, even on two GPUs
     assert fits(small, [offer(L4, "1")], facts, speeds, Margins())[0].gpus == 1
     # of two GPUs' memory, as much in all
@@ -99,14 +100,22 @@ def test_memory_decides(facts: Facts) -> None:
 def test_other_vendors_only_by_measured_speeds(facts: Facts) -> None:
     load = Load(A100, 1, 1, 0.1, 0.2, 1000, is_batch=False)
     assert fits(load, [offer("Inferentia2", "0.1")], facts, catalog_speeds(facts), Margins()) == []
-    own = Speeds({A100: 1, "Inferentia2": 0.5}, "speeds.csv", across_vendors=True)
+    own = Speeds({A100: (1,), "Inferentia2": (0.5,)}, "speeds.csv", across_vendors=True)
     assert fits(load, [offer("Inferentia2", "0.1")], facts, own, Margins())
 
 
 def test_no_batch_job_slower_than_allowed(facts: Facts) -> None:
     load = Load(A100, 4, 4, 1.0, 1.0, 1000, is_batch=True)
-    fitting = fits(load, [offer(L4, "0.01")], facts, catalog_speeds(facts), Margins(max_slowdown=2))
+    fitting = fits(load, [offer(L4, "0.01", 16)], facts, catalog_speeds(facts), Margins(max_slowdown=2))
     assert fitting and all(fit.time_factor <= 2 for fit in fitting)
+
+
+def test_the_slower_of_throughput_and_memory_is_the_estimate(facts: Facts) -> None:
+    """989 and 312 TFLOPS, 3350 and 1555 GB/s: one H100 is 3.17 A100 by the one and 2.15 by the other."""
+    speeds = catalog_speeds(facts)
+    assert speeds.ratio(H100, A100) == pytest.approx(3350 / 1555)
+    assert speeds.ratio(A100, H100) == pytest.approx(312 / 989)
+    assert speeds.ratio("Inferentia", A100) is None
 
 
 def test_speeds_of_a_table(facts: Facts, tmp_path: Path) -> None:
@@ -148,8 +157,10 @@ def test_the_fleets_own_prices_win() -> None:
     assert merge(own, listed) == [*own, listed[1]]
 
 
-def sized(facts: Facts, pods: tuple[Pod, ...], levels: Levels, *offers: Offer, other_models: bool = False) -> Answer:
-    usage, speeds = Usage(Fleet((NODE,), pods), "USD", "test", "all"), catalog_speeds(facts)
+def sized(
+    facts: Facts, pods: tuple[Pod, ...], levels: Levels, *offers: Offer, other_models: bool = False, node: Node = NODE
+) -> Answer:
+    usage, speeds = Usage(Fleet((node,), pods), "USD", "test", "all"), catalog_speeds(facts)
     return answered(rightsize.answer(usage, Margins(), levels, facts, speeds, offers, other_models=other_models))
 
 
@@ -162,11 +173,11 @@ def test_gpus_never_used_are_given_back(facts: Facts) -> None:
 
 def test_a_cheaper_model_stands_below_the_saving_and_only_where_it_is_asked_for(facts: Facts) -> None:
     pods = (Pod("n", "Deployment/api", 1, 0, 100 * H, uid="a"), Pod("n", "Job/x", 2, 0, 5 * H, uid="b"))
-    levels = {("default", "a"): Level(1, 1, 100, 0.1, 0.2, 8000)}
+    levels = {("default", "a"): Level(1, 1, 100, 0.1, 0.1, 8000)}
     assert sized(facts, pods, levels, offer(L4, "0.80")).tables == ()
     answer = sized(facts, pods, levels, offer(L4, "0.80"), other_models=True)
     other = answer.tables[-1]
-    assert other.title == "Other models, not counted above: an estimate by dense FP16 throughput"
+    assert other.title == "Other models, not counted above: an estimate by dense FP16 throughput and memory bandwidth"
     assert other.lines[0][4:6] == (300, 80) and answer.figures["other_models_saving"] == 220
     dear = sized(facts, pods, levels, offer(L4, "8"), other_models=True)
     assert dear.figures["other_models_saving"] == dear.figures["saving_by_fewer_gpus"] == 0
@@ -187,6 +198,16 @@ def test_pods_that_fit_slices_of_one_gpu(facts: Facts) -> None:
     # what they fill is not known: nothing is cut
     unknown = {pod.key: Level(1, 1, 100, 0.1, 0.2, None) for pod in pods}
     assert sized(facts, pods, unknown).saving == 0
+
+
+def test_time_slices_stand_beside_the_saving(facts: Facts) -> None:
+    """Four pods on four L4, which MIG cannot cut: two on each of two would do, at $80 less."""
+    node = replace(NODE, gpus=4, gpu_model=L4, prices=(Price(Decimal("1.6"), "price_book"),))
+    pods = tuple(Pod("n", f"Deployment/api-{name}", 1, 0, 100 * H, uid=name) for name in "abcd")
+    levels = {pod.key: Level(1, 1, 100, 0.1, 0.3, 8000) for pod in pods}
+    answer = sized(facts, pods, levels, node=node)
+    assert (answer.saving, answer.figures["time_slices_saving"]) == (0, 80)
+    assert any("Time-slices for 4 pods on GPUs without MIG would save 80.00 more" in finding for finding in answer.findings)
 
 
 MINUTE = 60_000

@@ -84,32 +84,35 @@ _COLUMNS = ("gpu_model", "relative_speed")
 
 @record
 class Speeds:
-    """Speeds by model, in any one unit. `across_vendors`: they are measured, so that work may move to another vendor's GPUs."""
+    """Speeds by model, in any units that are the same for all; of several, the slowest counts.
 
-    of: Mapping[str, float]
+    `across_vendors`: they are measured, so that work may move to another vendor's GPUs.
+    """
+
+    of: Mapping[str, tuple[float, ...]]
     source: str
     as_of: str | None = None
     across_vendors: bool = False
 
     def ratio(self, model: str, base: str) -> float | None:
         """How many GPUs of `base` one of `model` is worth; None where either is not known."""
-        speed, other = self.of.get(model), self.of.get(base)
-        return speed / other if speed and other else None
+        pairs = zip(self.of.get(model, ()), self.of.get(base, ()), strict=False)
+        return min((speed / other for speed, other in pairs), default=None)
 
 
 def catalog_speeds(facts: Facts) -> Speeds:
-    """Dense FP16 throughput: right for large matrix products, too good for what waits for memory or input."""
-    dates = [model.as_of for model in facts.models.values() if model.tflops and model.as_of]
+    """Dense FP16 throughput and memory bandwidth, the smaller ratio of the two: most work waits for one of them."""
+    known = [(model, model.tflops, model.memory_gb_per_s) for model in facts.models.values()]
     return Speeds(
-        {model.name: model.tflops for model in facts.models.values() if model.tflops},
-        "catalog (dense FP16 TFLOPS)",
-        max(dates, default=None),
+        {model.name: (tflops, bandwidth) for model, tflops, bandwidth in known if tflops and bandwidth},
+        "catalog (smaller of TFLOPS and GB/s)",
+        max((model.as_of for model, tflops, bandwidth in known if tflops and bandwidth and model.as_of), default=None),
     )
 
 
 def read_speeds(path: Path, facts: Facts) -> Speeds:
     """The user's table: CSV with the columns gpu_model, relative_speed. Raises DataError, naming file and line."""
-    speeds: dict[str, float] = {}
+    speeds: dict[str, tuple[float, ...]] = {}
     try:
         with path.open(encoding="utf-8-sig", newline="") as file:
             reader = csv.DictReader(file)
@@ -123,7 +126,7 @@ def read_speeds(path: Path, facts: Facts) -> Speeds:
                     speed = 0.0
                 if not 0 < speed < float("inf"):
                     raise DataError(f"{where}: {row['relative_speed']!r} is no speed above 0", _HINT)
-                speeds[facts.model(row["gpu_model"] or "", where).name] = speed
+                speeds[facts.model(row["gpu_model"] or "", where).name] = (speed,)
     except (OSError, UnicodeDecodeError) as error:
         raise DataError(f"cannot read {path}: {getattr(error, 'strerror', None) or error}", _HINT) from None
     if not speeds:
@@ -391,7 +394,7 @@ def described(work: DescribedLoad, speeds: Speeds, facts: Facts, currency: str) 
         raise UsageError("how many GPUs a node of --to-price has is not told", "--to-gpus tells it, or --price-per gpu")
     model, other = facts.model(work.gpu_model), facts.model(work.to_gpu_model, "--to-gpu-model")
     if work.relative_speed is not None:
-        speeds = Speeds({model.name: 1.0, other.name: work.relative_speed}, "option", across_vendors=True)
+        speeds = Speeds({model.name: (1.0,), other.name: (work.relative_speed,)}, "option", across_vendors=True)
     ratio = speeds.ratio(other.name, model.name)
     if ratio is None:
         raise UsageError(
@@ -427,7 +430,7 @@ def answer(
     other_models: bool = False,
     stale_before: str = "",
 ) -> Scenario[Answer]:
-    """What measured workloads need of the GPUs that they run on: fewer of them, else a MIG slice of one.
+    """What measured workloads need of the GPUs they run on: fewer of them, else a MIG slice of one; time-slices stand beside it.
 
     `other_models`: below it stand the cheapest of other models per unit of work, which the scenario does not count. Prices before
     the day `stale_before` stand in the title. Of a described fleet the one offer counts, also where it costs more. Raises
@@ -477,7 +480,7 @@ def answer(
     today = Position.of(today_costs, currency, fleet)
     scenario = Position.of(rest_costs, currency, rest) + Position.of(costs, currency)
     has_memory = any(load.memory_mib is not None for load in loads.values())
-    slices = None
+    slices = sliced = None
     if has_memory and not is_described and any(pod.key in levels for pod in rest.pods):
         # what fits a slice of its GPU, as `whatif share --method mig` tells it
         slices = yield from share.answer(usage._replace(fleet=rest), share.Sizing(method=share.Method.mig), levels, facts)
@@ -487,6 +490,10 @@ def answer(
             gpu_hours=round(scenario.gpu_hours - slices.today.gpu_hours + slices.scenario.gpu_hours, 9),
             node_hours=round(scenario.node_hours - slices.today.node_hours + slices.scenario.node_hours, 9),
         )
+        # what MIG cannot cut may take turns, with nothing between the pods: no part of the saving
+        uncut = rest.only(lambda node: (model := facts.models.get(node.gpu_model or "")) is not None and not model.mig_slices)
+        if any(pod.key in levels for pod in uncut.pods):
+            sliced = yield from share.answer(usage._replace(fleet=uncut), share.Sizing(), levels, facts)
     figures: dict[str, Value] = {
         "workloads_measured": _workloads(loads),
         "workloads_moved": _workloads(move.shape for move in moves),
@@ -496,6 +503,7 @@ def answer(
     if not is_described:
         fewer = sum((move.cost_today - move.cost for move in moves), Decimal(0))
         figures |= {"saving_by_fewer_gpus": fewer, "saving_by_mig_slices": slices.saving if slices else Decimal(0)}
+        figures["time_slices_saving"] = sliced.saving if sliced else Decimal(0)
         figures["pods_on_mig_slices"] = slices.figures["pods_shared"] if slices else 0
     if other_models:
         figures["other_models_saving"] = sum((move.cost_today - move.cost for move in others), Decimal(0))
@@ -510,7 +518,7 @@ def answer(
         return f" (old prices: {', '.join(sorted(names))})" if names else ""
 
     findings: list[str] = []
-    how = "" if speeds.across_vendors else ": an estimate by dense FP16 throughput"
+    how = "" if speeds.across_vendors else ": an estimate by dense FP16 throughput and memory bandwidth"
     if is_described:
         (move,) = moves
         figures |= {
@@ -530,6 +538,10 @@ def answer(
             pods = slices.figures["pods_shared"]
             what = f"{pods} pods with one GPU fit a MIG slice of it: {slices.saving:,.2f} of the saving"
             findings.append(f"{what}; gpucost whatif share --method mig tells which.")
+        if sliced and sliced.saving > 0:
+            pods = sliced.figures["pods_shared"]
+            what = f"Time-slices for {pods} pods on GPUs without MIG would save {sliced.saving:,.2f} more, not counted above"
+            findings.append(f"{what}: nothing keeps the pods apart. gpucost whatif share tells which.")
         findings += _findings(loads, fleet, has_memory=has_memory, across_vendors=speeds.across_vendors or not other_models)
     return Answer(
         kind="rightsize",
