@@ -143,6 +143,7 @@ GROUPS: dict[str, tuple[str, dict[str, Row]]] = {
             "focus": ("collect_bills", "FOCUS files of any provider, and OCI's cost reports."),
             "spot": ("collect", "Spot price history of GPU instances."),
             "prices": ("collect", "List prices of AWS, Google Cloud, Azure, OCI, RunPod, Vast.ai."),
+            "slurm": ("collect_slurm", "Jobs, nodes and accounts of Slurm."),
             "progress": ("collect", "What workloads did: epochs, requests, tokens, units of your own."),
         },
     ),

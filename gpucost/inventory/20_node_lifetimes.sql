@@ -1,4 +1,4 @@
--- reads: state_intervals, device_series
+-- reads: state_intervals, device_series, loads
 -- writes: node_lifetimes, one row per node identity (cluster, machine, created) with the time it was up
 -- invariant: up_from_ms < up_to_ms; lives of one name in one cluster do not overlap
 CREATE OR REPLACE TEMP TABLE node_lifetimes AS
@@ -38,6 +38,7 @@ bare AS (
     SELECT cluster, host AS node, min(first_ms) AS up_from_ms, max(end_ms) AS up_to_ms
     FROM device_series AS d
     WHERE host <> '' AND NOT EXISTS (FROM seen AS s WHERE s.cluster = d.cluster)
+        AND NOT EXISTS (FROM loads AS l WHERE l.kind = 'slurm' AND l.source = d.cluster)
     GROUP BY ALL
 ),
 lives AS (

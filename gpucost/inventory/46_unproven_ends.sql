@@ -1,4 +1,4 @@
--- reads: allocated, state_intervals
+-- reads: allocated, state_intervals, loads
 -- writes: unproven_ends, one row per allocation that may have ended before its requests did: from the last sample of its phase on, or later from when one of its containers had ended
 -- invariant: held_from_ms <= from_ms < to_ms = held_to_ms; none where a terminal phase was seen, or phases were scraped to within ten minutes of the end
 INSERT INTO unproven_ends BY NAME
@@ -20,5 +20,7 @@ pods AS (
     LEFT JOIN phases AS p ON p.cluster = a.cluster AND p.uid = a.uid
     LEFT JOIN completions AS c ON c.cluster = a.cluster AND c.uid = a.uid
     WHERE a.gpus > 0 AND NOT coalesce(p.is_terminal, false)
+        -- Slurm's accounting says when a job ended
+        AND a.cluster NOT IN (SELECT source FROM loads WHERE kind = 'slurm')
 )
 SELECT allocation_id, cluster, from_ms, held_to_ms AS to_ms FROM pods WHERE from_ms < held_to_ms - 600000;

@@ -32,6 +32,22 @@ CREATE OR REPLACE TEMP TABLE accepted_gaps
 CREATE OR REPLACE TEMP TABLE expected_clusters (cluster VARCHAR)"""
 
 
+_FIRST_AND_LAST = """
+SELECT min(from_ms), max(to_ms)
+FROM (SELECT min(first_ms) AS from_ms, max(last_ms) AS to_ms FROM states
+    UNION ALL SELECT min(from_ms), max(to_ms) FROM loads WHERE kind = 'slurm')"""
+# What Slurm tells of nodes and jobs joins what metrics tell; without it there is nothing to do.
+_SLURM = (
+    "19_slurm_holdings",
+    "20_slurm_machines",
+    "26_slurm_nodes",
+    "29_slurm_absences",
+    "40_slurm_allocated",
+    "44_slurm_pending",
+)
+_HAS_SLURM = "SELECT count(*) > 0 FROM loads WHERE kind = 'slurm'"
+
+
 def declare(con: DuckDBPyConnection) -> None:
     """Make the temporary tables that inventory hands to price and attribution (interface.sql), empty."""
     run_stage(con, __name__, _INTERFACE)
@@ -88,7 +104,7 @@ def load_settings(con: DuckDBPyConnection, config: Config) -> None:
             [ordinal, rule.type, rule.namespaces, rule.names, rule.kinds, labels],
         )
 
-    first, last = con.execute("SELECT min(first_ms), max(last_ms) FROM states").fetchall()[0]
+    first, last = con.execute(_FIRST_AND_LAST).fetchall()[0]
     for declared in config.clusters:
         con.execute("INSERT INTO expected_clusters VALUES ($1)", [declared.name])
         for start, end in hours_off(declared, config.tz, (first or 0, last or 0)):
@@ -121,7 +137,8 @@ def stage(con: DuckDBPyConnection, config: Config, needs: Sequence[tuple[str, st
     load_catalog(con)
     load_settings(con, config)
     runs.look(con, needs)
-    run_stages(con, __name__, skip=(_INTERFACE,))
+    has_slurm = con.execute(_HAS_SLURM).fetchall()[0][0]
+    run_stages(con, __name__, skip=(_INTERFACE,) if has_slurm else (_INTERFACE, *_SLURM))
 
 
 def coverage(con: DuckDBPyConnection, config: Config) -> None:

@@ -4,7 +4,7 @@
 CREATE OR REPLACE TEMP TABLE book_fits AS
 SELECT n.node_id, b.line, 4 * b.specificity + coalesce(o.preference, 0) AS specificity, [b.selector_labels, b.selector_values] AS selector,
     coalesce(b.start_ms, -4611686018427387904) AS start_ms,
-    (b.price_per_hour * CASE WHEN b.per_gpu THEN n.gpu_count ELSE 1 END)::DECIMAL(38, 12) AS price_per_hour,
+    (b.price_per_hour * CASE WHEN b.per_gpu THEN n.gpu_count ELSE n.machine_share END)::DECIMAL(38, 12) AS price_per_hour,
     b.currency, b.price_as_of, b.purchase_option
 FROM priced_nodes AS n
 JOIN price_book AS b
@@ -17,7 +17,9 @@ JOIN price_book AS b
             n.labels[b.selector_labels[i]],
             -- newer kube-state-metrics turn camelCase into snake_case
             n.labels[lower(regexp_replace(b.selector_labels[i], '([a-z0-9])([A-Z])', '\1_\2', 'g'))]
-        ) = b.selector_values[i], false))), true)
+        ) = b.selector_values[i], false)
+        -- Slurm's partitions and features are several in one
+        OR coalesce(list_contains(string_split(n.labels[b.selector_labels[i]], ','), b.selector_values[i]), false))), true)
     AND (n.gpu_count > 0 OR NOT b.per_gpu)
 LEFT JOIN purchase_fits AS o ON o.capacity_type = n.capacity_type AND o.purchase_option = b.purchase_option
 WHERE b.purchase_option IS NULL OR o.capacity_type IS NOT NULL;

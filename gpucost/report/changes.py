@@ -37,7 +37,9 @@ def previous_period(period: Period, end_ms: int, tz: ZoneInfo) -> Period:
 
 def newest_data(con: DuckDBPyConnection) -> int | None:
     """Where the newest window of metrics ends, in milliseconds; None without any."""
-    newest: int | None = con.execute("SELECT max(to_ms) FROM loads WHERE kind = 'prometheus' AND rows > 0").fetchall()[0][0]
+    newest: int | None = con.execute(
+        "SELECT max(to_ms) FROM loads WHERE kind IN ('prometheus', 'slurm') AND rows > 0"
+    ).fetchall()[0][0]
     return newest
 
 

@@ -175,7 +175,7 @@ def _gap_notices(con: DuckDBPyConnection, seen: _Seen) -> list[Notice]:
     """What nobody signed. A period that runs may lack its last hours."""
     # from when on servers were asked, and from when on they had something: what lies between is forgotten for good
     asked_ms, first_ms = con.execute(
-        "SELECT min(from_ms), min(from_ms) FILTER (rows + dropped > 0) FROM loads WHERE kind = 'prometheus'"
+        "SELECT min(from_ms), min(from_ms) FILTER (rows + dropped > 0) FROM loads WHERE kind IN ('prometheus', 'slurm')"
     ).fetchall()[0]
     notices: list[Notice] = []
     for alike in alike_gaps(gap for gap in seen.missing if not gap.accepted_by and not _is_late(gap, seen)):

@@ -85,7 +85,7 @@ def default_period(con: DuckDBPyConnection, tz: ZoneInfo, now: datetime) -> tupl
 
     Reads the `loads` of metrics: prices and bills tell nothing of use. Raises StoreError where the store holds nothing.
     """
-    answer = con.execute("SELECT max(to_ms) FROM loads WHERE kind = 'prometheus' AND rows > 0").fetchone()
+    answer = con.execute("SELECT max(to_ms) FROM loads WHERE kind IN ('prometheus', 'slurm') AND rows > 0").fetchone()
     if answer is None or answer[0] is None:
         raise StoreError("the store holds no data yet", "gpucost collect prometheus")
     newest = from_ms(int(answer[0]) - 1).astimezone(tz).date()

@@ -6,7 +6,7 @@ WITH closed AS (
     SELECT n.node_id, '' AS cause, n.gpu_count AS gpus, f.first_ms AS from_ms, f.end_ms AS to_ms
     FROM state_intervals AS f
     JOIN nodes AS n ON n.cluster = f.cluster AND n.node = f.node AND f.first_ms < n.up_to_ms AND n.up_from_ms < f.end_ms
-    WHERE (f.metric = 'kube_node_spec_unschedulable' AND f.value = 1)
+    WHERE (f.metric IN ('kube_node_spec_unschedulable', 'slurm_node_unavailable') AND f.value = 1)
         OR (f.metric = 'kube_node_status_condition' AND f.labels['condition'] = 'Ready' AND f.labels['status'] = 'true' AND f.value = 0)
 ),
 short AS (

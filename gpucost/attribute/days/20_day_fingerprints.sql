@@ -50,7 +50,7 @@ inputs AS (
     SELECT d.from_ms, hash('load', l.load_id)
     FROM loads AS l JOIN local_days AS d ON l.from_ms - 10800000 < d.to_ms AND d.from_ms < l.to_ms + 10800000
     -- of other loads the prices above tell
-    WHERE l.kind = 'prometheus'
+    WHERE l.kind IN ('prometheus', 'slurm')
     UNION ALL
     SELECT d.from_ms, hash('cut', c.at_ms) FROM cuts AS c JOIN local_days AS d ON d.from_ms < c.at_ms AND c.at_ms < d.to_ms
 )

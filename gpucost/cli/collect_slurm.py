@@ -1,0 +1,101 @@
+"""`gpucost collect slurm`: jobs, nodes and accounts of Slurm."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+from gpucost.cli.command import Call, argument, command, option
+from gpucost.errors import UsageError
+
+if TYPE_CHECKING:
+    from gpucost.collect.slurm.collector import SlurmResult
+
+_SHOWN = {
+    "slurm_nodes": "nodes", "slurm_events": "events of nodes", "slurm_reservations": "reservations", "slurm_accounts": "accounts",
+    "slurm_shares": "shares",
+}  # fmt: skip
+
+
+@command("* start end")
+def collect_slurm(
+    call: Call,
+    paths: Annotated[
+        list[Path] | None, argument("[FILE]...", "What sacct, scontrol, sinfo, sacctmgr and sshare wrote; text may be gzipped.")
+    ] = None,
+    cluster: Annotated[str | None, option("--cluster", "NAME", "The cluster, where a file names none.")] = None,
+    fields: Annotated[str | None, option("--fields", "A,B,C", "The fields of files without a header.")] = None,
+    delimiter: Annotated[
+        str | None, option("--delimiter", "TEXT", "What stands between fields; else what the header shows.")
+    ] = None,
+    timezone: Annotated[str | None, option("--timezone", "ZONE", "Of times without an offset; UTC by default.")] = None,
+) -> None:
+    r"""Load what Slurm's accounting says of jobs, and what else it says of nodes and accounts.
+
+    Of jobs: sacct's text with any list of fields that has JobID, State, Start, End (or Elapsed) and AllocTRES, and its JSON.
+    Of the rest: scontrol show node, scontrol show reservation (--oneliner or --json), sinfo --json, sacctmgr show event,
+    sacctmgr show assoc tree and sshare (--parsable2). Loading a file twice changes nothing; a later answer replaces what an
+    earlier one said of a job that still ran, in whichever order they come. One file that cannot be read, and none is loaded.
+
+    Without --from and --to jobs count as collected from the first one's start to the last moment of any.
+
+    \b
+    Jobs, and on which nodes they were:
+      TZ=UTC SLURM_TIME_FORMAT=%s sacct -a -D -S 2026-11-01 -E 2026-12-01 --parsable2 --delimiter=$'\x1f' \
+        -o JobID,JobIDRaw,JobName,Cluster,Partition,Account,User,QOS,State,Reason,Submit,Eligible,Start,End,ElapsedRaw,Suspended,\
+    NNodes,NodeList,ReqTRES,AllocTRES,TRESUsageInAve,Reservation > jobs.psv
+
+    \b
+    Examples:
+      gpucost collect slurm jobs.psv nodes.txt
+      gpucost collect slurm jobs.json --from 2026-11-01 --to 2026-12-01
+      gpucost collect slurm dump.log --fields jobid,jobidraw,cluster,state,start,end,alloctres,nodelist
+    """
+    from gpucost.collect.slurm.collector import import_files
+    from gpucost.collect.slurm.sacct import SacctFormat
+
+    if not paths:
+        raise UsageError("no file is named", "gpucost collect slurm jobs.psv; --help has the commands that write them")
+    form = SacctFormat(
+        tuple(name.strip() for name in fields.split(",")) if fields else None, _unescaped(delimiter), cluster, _zone(timezone)
+    )
+    period = call.named_period[0] if call.named_period else None
+    results, changed = import_files(call.store, paths, form, period, call.now)
+    for result in results:
+        _print(call, result)
+    if not changed:
+        call.say("nothing is new")
+
+
+def _unescaped(text: str | None) -> str | None:
+    r"""A delimiter as people write it: \t and \x1f are one character."""
+    if text is None:
+        return None
+    try:
+        return text.encode("latin-1", "backslashreplace").decode("unicode_escape") if "\\" in text else text
+    except UnicodeDecodeError:
+        raise UsageError(f"--delimiter {text!r} is no text", r"--delimiter '\x1f'") from None
+
+
+def _zone(name: str | None) -> ZoneInfo:
+    try:
+        return ZoneInfo(name or "UTC")
+    except (ZoneInfoNotFoundError, ValueError):
+        raise UsageError(f"--timezone {name!r} is no time zone", "an IANA name: Europe/Berlin") from None
+
+
+def _print(call: Call, result: SlurmResult) -> None:
+    for cluster, span in result.clusters.items():
+        call.say(f"{result.source}: {result.runs:,} runs of jobs of {cluster}, {span}")
+    if not result.clusters and not result.facts:
+        call.say(f"{result.source}: no jobs")
+    for table, rows in result.facts.items():
+        call.say(f"{result.source}: {rows:,} {_SHOWN[table]}")
+    if result.repaired:
+        call.note(f"  note: {result.repaired:,} records with the delimiter or a new line in a name were put together")
+    if result.has_local_times:
+        call.note(
+            "  warning: times without an offset were read as --timezone says, else as UTC\n"
+            "    fix: run sacct with TZ=UTC SLURM_TIME_FORMAT=%s"
+        )

@@ -1,0 +1,1 @@
+"""Slurm's accounting: jobs, nodes, what happened to nodes, accounts and their shares."""

@@ -1,0 +1,503 @@
+"""Reads what sacct tells of jobs: delimited text with any list of fields, and JSON."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from itertools import chain, combinations_with_replacement
+from pathlib import Path
+from typing import IO, Any, NamedTuple
+from zoneinfo import ZoneInfo
+
+from gpucost.errors import DataError
+from gpucost.records import record
+
+# The columns of the store's tables slurm_runs and slurm_steps.
+RUN_COLUMNS = (
+    "cluster", "job_id", "submit_ms", "job", "array_job_id", "name", "user", "account", "partition", "qos", "state", "reason",
+    "eligible_ms", "start_ms", "end_ms", "elapsed_ms", "suspended_ms", "nodes", "req_tres", "alloc_tres", "reservation",
+)  # fmt: skip
+STEP_COLUMNS = ("cluster", "job_id", "step", "start_ms", "end_ms", "nodes", "alloc_tres", "gpu_util")
+# What is asked of sacct: enough for every figure, and for every doubt.
+FIELDS = (
+    "JobID", "JobIDRaw", "JobName", "Cluster", "Partition", "Account", "User", "QOS", "State", "Reason", "Submit", "Eligible",
+    "Start", "End", "ElapsedRaw", "Suspended", "NNodes", "NodeList", "ReqTRES", "AllocTRES", "TRESUsageInAve", "Reservation",
+)  # fmt: skip
+# As a shell writes it: no name of a job holds it.
+DELIMITER = "\x1f"
+DEFAULT_CLUSTER = "slurm"
+_ROWS_AT_ONCE = 100_000
+_MEMORY = 200_000
+
+
+def sacct_command(start: str = "now-7days", end: str = "now", *, steps: bool = False) -> str:
+    """The command whose answer is right whatever a job is called and wherever its clock stands; `steps`: with placement."""
+    jobs = "" if steps else " -X"
+    asked = f"sacct -a -D{jobs} -S {start} -E {end} --parsable2 --delimiter=$'\\x1f' -o {','.join(FIELDS)}"
+    return f"TZ=UTC SLURM_TIME_FORMAT=%s {asked}"
+
+
+@record
+class SacctFormat:
+    """What a file does not say of itself: its fields (no header), delimiter, cluster, and the time zone of its local times."""
+
+    fields: tuple[str, ...] | None = None
+    delimiter: str | None = None
+    cluster: str | None = None
+    timezone: ZoneInfo = ZoneInfo("UTC")
+
+
+@dataclass(slots=True)
+class Notes:
+    """What a reader should be told of a file: local times without an offset, records put together again, how many there were."""
+
+    has_local_times: bool = False
+    repaired: int = 0
+    rows: int = 0
+
+
+class Batch(NamedTuple):
+    """Runs of jobs and steps with generic resources, a list for each column."""
+
+    runs: dict[str, list[Any]]
+    steps: dict[str, list[Any]]
+
+    @classmethod
+    def empty(cls) -> Batch:
+        """Columns without rows."""
+        return cls({name: [] for name in RUN_COLUMNS}, {name: [] for name in STEP_COLUMNS})
+
+
+def read_sacct(source: Path, form: SacctFormat, notes: Notes) -> Iterator[Batch]:
+    """The file's records in batches. Raises DataError, naming the line, where it cannot be read without guessing."""
+    opening: Any = gzip.open if source.suffix == ".gz" else open
+    try:
+        with opening(source, "rb") as file:
+            yield from read_records(file, str(source), form, notes)
+    except (OSError, EOFError) as error:
+        raise DataError(f"cannot read {source}: {getattr(error, 'strerror', None) or error}") from None
+
+
+def read_records(file: IO[bytes], name: str, form: SacctFormat, notes: Notes) -> Iterator[Batch]:
+    """The same of an open file or an answer."""
+    start = file.read(1)
+    while start.isspace():
+        start = file.read(1)
+    if start == b"{":
+        try:
+            answer = json.loads(start + file.read())
+        except ValueError as error:
+            raise DataError(f"{name} is no whole JSON: {error}", "run the command again, and let it finish") from None
+        yield from read_answer(answer, name, form, notes)
+    elif start:
+        lines = (line.decode("utf-8", "replace") for line in _after(start, file))
+        yield from _Text(name, form, notes).batches(lines)
+
+
+def _after(start: bytes, file: IO[bytes]) -> Iterator[bytes]:
+    yield start + file.readline()
+    yield from file
+
+
+# Text
+
+# What people write: the delimiter, or a new line, may stand in it.
+_FREE = {
+    "jobname", "comment", "admincomment", "systemcomment", "wckey", "reason", "workdir", "submitline", "constraints", "container",
+}  # fmt: skip
+_DATE = r"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d([+-]\d\d:?\d\d|Z)?|\d+|Unknown|None|N/A|)"
+_TIME = r"((\d+-)?(\d+:)?\d+:\d\d(\.\d+)?|INVALID|)"
+_TRES = r"([a-z]+(/[^=,]*)?=[^,=]*(,[a-z]+(/[^=,]*)?=[^,=]*)*|)"
+_COUNT = r"\d*"
+_TYPED = {
+    "jobid": r"\d+([_+.].*)?", "jobidraw": r"\d+([.+].*)?", "state": r"[A-Z_]+( by \d+|\+)?",
+    "submit": _DATE, "eligible": _DATE, "start": _DATE, "end": _DATE, "elapsed": _TIME, "suspended": _TIME,
+    "alloctres": _TRES, "reqtres": _TRES, "exitcode": r"(\d+:\d+|)", "timelimitraw": r"(\d*|UNLIMITED|Partition_Limit)",
+    "elapsedraw": _COUNT, "nnodes": _COUNT, "uid": _COUNT, "gid": _COUNT, "ncpus": _COUNT, "alloccpus": _COUNT, "reqcpus": _COUNT,
+    "cputimeraw": _COUNT, "priority": _COUNT, "dbindex": _COUNT,
+}  # fmt: skip
+_CHECKS = {name: re.compile(pattern).fullmatch for name, pattern in _TYPED.items()}
+_NEEDED = (("JobID", "JobIDRaw"), ("State",), ("Start",), ("End", "Elapsed", "ElapsedRaw"), ("AllocTRES", "AllocGRES"))
+_UNENDED = ("RUNNING", "PENDING", "SUSPENDED", "COMPLETING", "CONFIGURING", "RESIZING", "REQUEUE_HOLD", "STOPPED", "SIGNALING")
+
+
+class _Text:
+    """A file of delimited records."""
+
+    def __init__(self, name: str, form: SacctFormat, notes: Notes) -> None:
+        self.name, self.form, self.notes = name, form, notes
+        self.clock = _Clock(form.timezone, notes)
+
+    def error(self, line: int, message: str) -> DataError:
+        return DataError(f"{self.name}, line {line}: {message}", f"{sacct_command()} gives what is needed; --json does, too")
+
+    def batches(self, lines: Iterable[str]) -> Iterator[Batch]:
+        numbered = enumerate((line.rstrip("\r\n") for line in lines), start=1)
+        number, first = next(numbered)
+        columns, delimiter, has_header = self._columns(first)
+        # --parsable ends each record with the delimiter
+        is_closed = has_header and first.endswith(delimiter)
+        batch = Batch.empty()
+        rows = 0
+        for place, parts in self._records(
+            columns, delimiter, is_closed, numbered if has_header else chain([(number, first)], numbered)
+        ):
+            self._add(batch, dict(zip(columns, parts, strict=True)), place)
+            rows += 1
+            if rows % _ROWS_AT_ONCE == 0:
+                yield batch
+                batch = Batch.empty()
+        self.notes.rows += rows
+        yield batch
+
+    def _columns(self, first: str) -> tuple[tuple[str, ...], str, bool]:
+        """The fields, lower-cased, the delimiter, and whether the first line is a header."""
+        given = self.form.delimiter
+        found = (
+            next((mark for mark in (DELIMITER, "\x1e", "\t", "|", ";", ",") if mark in first), "|") if given is None else given
+        )
+        names = tuple(re.sub(r"%-?\d+$", "", part).strip().lower().replace("_", "") for part in first.split(found))
+        has_header = bool({"jobid", "jobidraw"} & set(names))
+        if has_header:
+            columns = names[:-1] if names[-1] == "" else names
+            if self.form.fields and tuple(one.lower() for one in self.form.fields) != columns:
+                raise self.error(
+                    1, f"the header names {len(columns)} fields, --fields names others: {', '.join(self.form.fields)}"
+                )
+        elif self.form.fields:
+            columns = tuple(one.strip().lower() for one in self.form.fields)
+        else:
+            raise self.error(1, "there is no header, so that nothing tells which field is which: --fields lists them")
+        missing = [
+            " or ".join(options)
+            for options in (
+                ("JobID", "JobIDRaw"),
+                ("State",),
+                ("Start",),
+                ("End", "Elapsed", "ElapsedRaw"),
+                ("AllocTRES", "AllocGRES"),
+            )
+            if not {option.lower() for option in options} & set(columns)
+        ]
+        if missing:
+            raise self.error(1, f"there is no field {missing[0]}")
+        return columns, found, has_header
+
+    def _records(
+        self, columns: tuple[str, ...], delimiter: str, is_closed: bool, lines: Iterator[tuple[int, str]]
+    ) -> Iterator[tuple[int, list[str]]]:
+        """Each record with its line: cut right where names hold the delimiter, put together where they hold new lines."""
+        count = len(columns)
+        held: tuple[int, list[str]] | None = None  # the record before, as long as a line may go on with its last field
+        pending, begun = "", 0
+        for number, line in lines:
+            if not pending:
+                parts = line.split(delimiter)
+                if len(parts) == count + 1 and parts[-1] == "" and (is_closed or self._begins(columns, parts[:-1])):
+                    parts.pop()
+                if len(parts) == count:
+                    if held:
+                        yield held
+                    held = (number, parts)
+                    continue
+                if len(parts) < count and held and columns[-1] in _FREE and not self._begins(columns, parts):
+                    held[1][-1] += "\n" + line
+                    self.notes.repaired += 1
+                    continue
+                if not line and len(parts) == 1:
+                    continue
+            joined = f"{pending}\n{line}" if pending else line
+            begun = begun if pending else number
+            parts = joined.split(delimiter)
+            if len(parts) < count:
+                pending = joined
+                continue
+            repaired = self._repaired(columns, parts[:-1] if is_closed and parts[-1] == "" else parts, delimiter)
+            if repaired is None:
+                raise self.error(begun, f"there are {len(parts)} fields for {count} columns, and no one way to cut them")
+            self.notes.repaired += 1
+            if held:
+                yield held
+            held, pending = (begun, repaired), ""
+        if held:
+            yield held
+        if pending:
+            raise self.error(
+                begun, f"there are {len(pending.split(delimiter))} fields for {count} columns: the record is cut off"
+            )
+
+    @staticmethod
+    def _begins(columns: tuple[str, ...], parts: list[str]) -> bool:
+        """Whether these are the first fields of a record."""
+        known = [(name, part) for name, part in zip(columns, parts, strict=False) if name in _CHECKS]
+        return bool(known) and all(_CHECKS[name](part) for name, part in known)
+
+    @staticmethod
+    def _repaired(columns: tuple[str, ...], parts: list[str], delimiter: str) -> list[str] | None:
+        """The only way to cut the record in which every field is what it should be; None where there is none, or several."""
+        surplus = len(parts) - len(columns)
+        free = [place for place, name in enumerate(columns) if name in _FREE]
+        found = []
+        for chosen in combinations_with_replacement(free, surplus) if surplus < 12 else ():
+            rest, row = iter(parts), []
+            for place in range(len(columns)):
+                row.append(delimiter.join(next(rest) for _ in range(1 + chosen.count(place))))
+            if all(_CHECKS[name](value) for name, value in zip(columns, row, strict=True) if name in _CHECKS):
+                found.append(row)
+        return found[0] if len(found) == 1 else None
+
+    def _add(self, batch: Batch, row: Mapping[str, str], line: int) -> None:
+        get = row.get
+        shown, raw = get("jobid") or get("jobidraw") or "", get("jobidraw") or get("jobid") or ""
+        number, _, step = raw.partition(".")
+        digits = re.match(r"\d+", number)
+        if digits is None:
+            raise self.error(line, f"{raw!r} is no number of a job")
+        try:
+            times = {name: self.clock.ms(get(name)) for name in ("submit", "eligible", "start", "end")}
+            elapsed = _seconds(get("elapsedraw")) if get("elapsedraw") else _seconds(get("elapsed"))
+            suspended = _seconds(get("suspended")) or 0.0
+        except ValueError as error:
+            raise self.error(line, str(error)) from None
+        state = (get("state") or "").partition(" ")[0].rstrip("+")
+        start, end = times["start"], times["end"]
+        tres = get("alloctres") or _gres(get("allocgres")) or None
+        cluster = get("cluster") or self.form.cluster or DEFAULT_CLUSTER
+        step = step or (shown.partition(".")[2])
+        if start is not None and end is not None and elapsed is not None and not step:
+            # sacct's Elapsed leaves out what was suspended
+            off = (end - start) / 1000 - elapsed - suspended
+            if abs(abs(off) - 3600) < 1.5 and self.clock.is_ambiguous:
+                raise self.error(line, "from Start to End is an hour off Elapsed: the clocks changed, and these times are local")
+        if step:
+            if start is not None and "gres/" in (tres or ""):
+                _append(batch.steps, (
+                    cluster, int(digits[0]), step, start, end, expand_nodes(get("nodelist") or "", self.name), tres,
+                    _gpu_util(get("tresusageinave")),
+                ))  # fmt: skip
+            return
+        if end is None and start is not None and elapsed is not None and state not in _UNENDED:
+            end = start + round(1000 * (elapsed + suspended))
+        if elapsed is None and start is not None and end is not None:
+            elapsed = (end - start) / 1000
+        submit = times["submit"] if times["submit"] is not None else start
+        if submit is None:
+            raise self.error(line, "neither Submit nor Start tells when the job was")
+        array = re.match(r"(\d+)_", shown)
+        _append(batch.runs, (
+            cluster, int(digits[0]), submit, shown, int(array[1]) if array else None, get("jobname") or None, get("user") or None,
+            get("account") or None, get("partition") or None, get("qos") or None, state, get("reason") or None, times["eligible"],
+            start, end, None if elapsed is None else round(1000 * elapsed), round(1000 * suspended),
+            expand_nodes(get("nodelist") or "", self.name), get("reqtres") or None, tres, get("reservation") or None,
+        ))  # fmt: skip
+
+
+def _append(columns: dict[str, list[Any]], row: Sequence[Any]) -> None:
+    for values, value in zip(columns.values(), row, strict=True):
+        values.append(value)
+
+
+@dataclass(slots=True)
+class _Clock:
+    """Moments of a file in milliseconds; local times count in its zone."""
+
+    zone: ZoneInfo
+    notes: Notes
+    is_ambiguous: bool = False
+    _known: dict[str, int | None] = field(default_factory=dict)
+
+    def ms(self, text: str | None) -> int | None:
+        """Milliseconds since 1970, None where there is no moment. Raises ValueError."""
+        if not text:
+            return None
+        if text not in self._known:
+            if len(self._known) > _MEMORY:
+                self._known.clear()
+            self._known[text] = self._parsed(text)
+        return self._known[text]
+
+    def _parsed(self, text: str) -> int | None:
+        if text in ("Unknown", "None", "N/A", "0"):
+            return None
+        if text.isdigit():
+            return int(text) * 1000
+        try:
+            at = datetime.fromisoformat(text)
+        except ValueError:
+            raise ValueError(f"{text!r} is no time") from None
+        if at.tzinfo is None:
+            self.notes.has_local_times = self.is_ambiguous = True
+            at = at.replace(tzinfo=self.zone)
+        return round(at.astimezone(UTC).timestamp() * 1000)
+
+
+_ELAPSED = re.compile(r"(?:(\d+)-)?(?:(\d+):)?(\d+):(\d\d(?:\.\d+)?)")
+
+
+def _seconds(text: str | None) -> float | None:
+    """Seconds of '10-13:27:06', '27:06.5' or '97626'. Raises ValueError."""
+    if not text or text == "INVALID":
+        return None
+    if text.isdigit():
+        return int(text)
+    match = _ELAPSED.fullmatch(text)
+    if match is None:
+        raise ValueError(f"{text!r} is no length of time")
+    days, hours, minutes, seconds = match.groups()
+    return int(days or 0) * 86400 + int(hours or 0) * 3600 + int(minutes) * 60 + float(seconds)
+
+
+def _gres(text: str | None) -> str:
+    """AllocGRES of Slurm before 20.11, 'gpu:a100:2', as AllocTRES says it."""
+    items = []
+    for item in filter(None, (text or "").split(",")):
+        name, *kind, count = item.split(":") if item.count(":") else (item, "1")
+        items += [f"gres/{':'.join((name, *kind))}={count}", *([f"gres/{name}={count}"] if kind else [])]
+    return ",".join(items)
+
+
+def _gpu_util(text: str | None) -> float | None:
+    match = re.search(r"gres/gpuutil=(\d+(?:\.\d+)?)", text or "")
+    return float(match[1]) if match else None
+
+
+# JSON
+
+
+def read_answer(answer: Any, name: str, form: SacctFormat, notes: Notes) -> Iterator[Batch]:
+    """The records of `sacct --json`, or of slurmrestd's /slurmdb/vX/jobs: data parsers of Slurm 22.05 to 25.x."""
+    errors = answer.get("errors") or []
+    if errors:
+        first = errors[0]
+        raise DataError(f"{name}: Slurm says {first.get('error') or first.get('description') or first}")
+    if "jobs" not in answer:
+        raise DataError(f"{name} has no jobs: {', '.join(answer) or 'it is empty'}", "sacct -a -D --json")
+    batch = Batch.empty()
+    for job in answer["jobs"]:
+        try:
+            _add_job(batch, job, form.cluster)
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            raise DataError(f"{name}: job {job.get('job_id')} cannot be read: {error!r}") from None
+        notes.rows += 1
+        if len(batch.runs["job_id"]) >= _ROWS_AT_ONCE:
+            yield batch
+            batch = Batch.empty()
+    yield batch
+
+
+def _number(value: Any) -> float | None:
+    """A number, or one in {"set": true, "infinite": false, "number": 5}."""
+    if isinstance(value, Mapping):
+        value = value.get("number") if value.get("set", True) and not value.get("infinite") else None
+    return float(value) if isinstance(value, int | float | str) and value != "" else None
+
+
+def _moment(value: Any) -> int | None:
+    return round(1000 * number) if (number := _number(value)) else None
+
+
+def _tres(items: Any) -> str | None:
+    """[{"type": "gres", "name": "gpu:a100", "count": 2}] as AllocTRES says it."""
+    texts = []
+    for item in items or ():
+        if count := _number(item.get("count")):
+            kind = item["type"] + (f"/{item['name']}" if item.get("name") else "")
+            texts.append(f"{kind}={count:.0f}")
+    return ",".join(texts) or None
+
+
+def _state(value: Any) -> str:
+    if isinstance(value, Mapping):
+        value = value.get("current")
+    if isinstance(value, list):
+        value = value[0] if value else ""
+    return str(value or "").partition(" ")[0]
+
+
+def _add_job(batch: Batch, job: Mapping[str, Any], cluster: str | None) -> None:
+    time, state = job["time"], _state(job["state"])
+    job_id = int(_number(job["job_id"]) or 0)
+    array, het = job.get("array") or {}, job.get("het") or {}
+    array_id, het_id = int(_number(array.get("job_id")) or 0), int(_number(het.get("job_id")) or 0)
+    shown = str(job_id)
+    if array_id and (task := _number(array.get("task_id"))) is not None:
+        shown = f"{array_id}_{task:.0f}"
+    elif array_id and array.get("task"):
+        shown = f"{array_id}_[{array['task']}]"
+    elif het_id:
+        shown = f"{het_id}+{_number(het.get('job_offset')) or 0:.0f}"
+    start, end = _moment(time.get("start")), _moment(time.get("end"))
+    elapsed, suspended = _number(time.get("elapsed")), _number(time.get("suspended")) or 0.0
+    if state in _UNENDED:
+        end = None
+    if state == "PENDING":
+        start = None
+    elif end is None and start is not None and elapsed is not None and state not in _UNENDED:
+        end = start + round(1000 * (elapsed + suspended))
+    submit = _moment(time.get("submission"))
+    submit = start if submit is None else submit
+    if submit is None:
+        raise ValueError("neither submission nor start tells when it was")
+    name = str(job.get("cluster") or cluster or DEFAULT_CLUSTER)
+    tres, held = job.get("tres") or {}, (job.get("reservation") or {}).get("name")
+    reason = job["state"].get("reason") if isinstance(job["state"], Mapping) else None
+    words = (job.get(key) or None for key in ("name", "user", "account", "partition", "qos"))
+    _append(batch.runs, (
+        name, job_id, submit, shown, array_id or None, *words, state, reason or None, _moment(time.get("eligible")), start, end,
+        None if elapsed is None else round(1000 * elapsed), round(1000 * suspended), expand_nodes(job.get("nodes") or "", name),
+        _tres(tres.get("requested")), _tres(tres.get("allocated")), held if isinstance(held, str) and held else None,
+    ))  # fmt: skip
+    for step in job.get("steps") or ():
+        allocated = _tres((step.get("tres") or {}).get("allocated"))
+        began = _moment(step["time"].get("start"))
+        if began is None or "gres/" not in (allocated or ""):
+            continue
+        places = step.get("nodes") or {}
+        listed = places.get("list") or expand_nodes(places.get("range") or "", name)
+        label = (step.get("step") or {}).get("id")
+        label = label.get("step_id") if isinstance(label, Mapping) else label
+        usage = ((step.get("tres") or {}).get("requested") or {}).get("average") or ()
+        util = next((_number(item.get("count")) for item in usage if item.get("name") == "gpuutil"), None)
+        _append(batch.steps, (
+            name, job_id, str(label).rpartition(".")[2], began, _moment(step["time"].get("end")), list(listed), allocated, util,
+        ))  # fmt: skip
+
+
+# Lists of nodes
+
+_NODES: dict[str, list[str]] = {}
+
+
+def expand_nodes(text: str, where: str = "") -> list[str]:
+    """The names in a list of hosts: 'r[1-2]n[01-03,7],login' has nine; [] of 'None assigned'. Raises DataError."""
+    known = _NODES.get(text)
+    if known is None:
+        known = [] if text in ("", "None assigned", "(null)", "None") else _expanded(text, where)
+        if len(_NODES) > _MEMORY:
+            _NODES.clear()
+        _NODES[text] = known
+    return known
+
+
+def _expanded(text: str, where: str) -> list[str]:
+    hosts: list[str] = []
+    for piece in re.findall(r"(?:[^,\[\]]|\[[^\]]*\])+", text):
+        names = [""]
+        for fixed, ranges in re.findall(r"([^\[\]]+)|\[([^\]]*)\]", piece):
+            tails = [fixed] if fixed else [number for item in ranges.split(",") for number in _numbers(item, text, where)]
+            names = [name + tail for name in names for tail in tails]
+        hosts += names
+    if not hosts or text.count("[") != text.count("]"):
+        raise DataError(f"{where}: {text!r} is no list of nodes")
+    return hosts
+
+
+def _numbers(item: str, text: str, where: str) -> list[str]:
+    first, dash, last = item.partition("-")
+    if not first.isdigit() or (dash and not last.isdigit()):
+        raise DataError(f"{where}: {text!r} is no list of nodes")
+    return [str(number).zfill(len(first)) for number in range(int(first), int(last) + 1)] if dash else [first]

@@ -1,0 +1,32 @@
+-- reads: slurm_holdings, slurm_units, slurm_machines, slurm_runs
+-- writes: allocated, pods, allocations (stored): one row per (run of a job, life of a node's GPUs of one model) in which it held any
+-- invariant: gpus > 0; held_from_ms < held_to_ms within the node's life; uid names the run and its node
+INSERT INTO allocated BY NAME
+SELECT hash(h.cluster, h.job_id, h.submit_ms, m.node_id) AS allocation_id,
+    h.cluster, coalesce(r.account, '') AS namespace, r.job AS pod,
+    -- unlike a pod a job may be on several nodes
+    h.job_id || '@' || h.submit_ms || '/' || h.node || '/' || coalesce(m.gpu_model, '') || '/' || m.up_from_ms AS uid,
+    m.node_id,
+    CASE WHEN count(DISTINCT (h.kind, h.type)) > 1 THEN 'mixed' ELSE any_value('gres_' || h.kind || coalesce('_' || h.type, '')) END AS resource,
+    sum(h.units)::DOUBLE AS units, sum(h.units * u.share)::DOUBLE AS gpus,
+    greatest(h.from_ms, m.up_from_ms) AS held_from_ms, least(h.to_ms, m.up_to_ms) AS held_to_ms,
+    'Job' AS workload_kind, 'Job/' || coalesce(r.name, r.job) AS workload
+FROM slurm_holdings AS h
+JOIN slurm_units AS u ON u.cluster = h.cluster AND u.node = h.node AND u.kind = h.kind AND u.type IS NOT DISTINCT FROM h.type
+JOIN slurm_machines AS m ON m.cluster = h.cluster AND m.node = h.node AND m.gpu_model IS NOT DISTINCT FROM u.gpu_model
+    AND m.up_from_ms < h.to_ms AND h.from_ms < m.up_to_ms
+JOIN slurm_runs AS r ON r.cluster = h.cluster AND r.job_id = h.job_id AND r.submit_ms = h.submit_ms
+GROUP BY ALL;
+
+INSERT INTO pods BY NAME
+SELECT a.cluster, a.namespace, a.pod, a.uid, true AS asks_gpus, n.node, NULL AS pending_to_ms,
+    r.state IN ('FAILED', 'NODE_FAIL', 'OUT_OF_MEMORY', 'BOOT_FAIL') AS failed, a.held_from_ms, a.held_to_ms
+FROM allocated AS a
+JOIN slurm_machines AS n USING (node_id)
+JOIN slurm_runs AS r ON r.cluster = a.cluster AND r.job_id || '@' || r.submit_ms = split_part(a.uid, '/', 1);
+
+INSERT INTO allocations BY NAME
+SELECT a.*, r."user", r.partition, r.qos
+FROM allocated AS a
+JOIN slurm_runs AS r ON r.cluster = a.cluster AND r.job_id || '@' || r.submit_ms = split_part(a.uid, '/', 1)
+SEMI JOIN slurm_machines USING (node_id);

@@ -1,0 +1,74 @@
+"""What Slurm's accounting says, in the store: what a later answer restates replaces what an earlier one said."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from gpucost.store import sqlfiles
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    import duckdb
+
+# Each table of facts, and what names a row of it.
+_KEYS = {
+    "slurm_runs": ("cluster", "job_id", "submit_ms"),
+    "slurm_steps": ("cluster", "job_id", "step", "start_ms"),
+    "slurm_nodes": ("cluster", "node", "seen_ms"),
+    "slurm_events": ("cluster", "node", "from_ms"),
+    "slurm_reservations": ("cluster", "name", "from_ms"),
+    "slurm_accounts": ("cluster", "account"),
+    "slurm_shares": ("cluster", "account", "user", "seen_ms"),
+}
+# Of two rows of one name: what has ended wins over what went on, then what lasted longer (`sacct --truncate` cuts), then any.
+_RANKS = {
+    "slurm_runs": "end_ms IS NOT NULL, coalesce(elapsed_ms, -1)",
+    "slurm_steps": "end_ms IS NOT NULL, coalesce(end_ms, -1)",
+    "slurm_events": "to_ms IS NOT NULL, coalesce(to_ms, -1)",
+}
+
+
+def stage(con: duckdb.DuckDBPyConnection, table: str, columns: Mapping[str, Sequence[Any]]) -> None:
+    """Take in rows of `table`, a column each, None where nothing is known; `merge` enters them."""
+    con.execute(f"CREATE TEMP TABLE IF NOT EXISTS incoming_{table} AS FROM {table} LIMIT 0")
+    if not columns or not next(iter(columns.values())):
+        return
+    types = dict(con.execute("SELECT column_name, data_type FROM duckdb_columns() WHERE table_name = $1", [table]).fetchall())
+    with sqlfiles.frames(con, slurm_batch={name: _column(values, types[name]) for name, values in columns.items()}):
+        chosen = ", ".join(f'"{name}"::{types[name]} AS "{name}"' for name in columns)
+        con.execute(f"INSERT INTO incoming_{table} BY NAME SELECT {chosen} FROM slurm_batch")  # noqa: S608 - names of our own
+
+
+def _column(values: Sequence[Any], kind: str) -> Any:
+    """A column as DuckDB reads it without guessing at the types of its values."""
+    if kind in ("BIGINT", "UBIGINT", "DOUBLE"):
+        number: Any = np.float64 if kind == "DOUBLE" else np.int64
+        missing = np.fromiter((value is None for value in values), bool, len(values))
+        return np.ma.array(np.fromiter((value or 0 for value in values), number, len(values)), mask=missing)
+    return sqlfiles.objects(values)
+
+
+def merge(con: duckdb.DuckDBPyConnection) -> int:
+    """Enter what was taken in, each row where it says more than the stored one of its name; returns how many rows changed."""
+    changed = 0
+    for table, keys in _KEYS.items():
+        incoming = f"incoming_{table}"
+        if not con.execute("SELECT 1 FROM duckdb_tables() WHERE table_name = $1", [incoming]).fetchall():
+            continue
+        names = ", ".join(f'"{key}"' for key in keys)
+        rank = f"({_RANKS.get(table, '1')}, hash(t))"
+        con.execute(
+            f"""CREATE OR REPLACE TEMP TABLE better AS
+            SELECT {names}, arg_max(t, {rank}) AS row, max({rank}) AS rank FROM {incoming} AS t GROUP BY ALL"""  # noqa: S608
+        )
+        con.execute(
+            f"""DELETE FROM better WHERE ({names}, rank) IN (
+            SELECT ({names}, b.rank) FROM {table} AS t JOIN better AS b USING ({names}) WHERE {rank} >= b.rank)"""  # noqa: S608
+        )
+        con.execute(f"DELETE FROM {table} WHERE ({names}) IN (SELECT ({names}) FROM better)")  # noqa: S608
+        changed += con.execute(f"INSERT INTO {table} BY NAME SELECT unnest(row) FROM better").fetchall()[0][0]  # noqa: S608
+        con.execute(f"DROP TABLE {incoming}; DROP TABLE better")
+    return changed
