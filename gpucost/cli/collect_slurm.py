@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from gpucost.cli.command import Call, argument, command, option
+from gpucost.cli.output import print_error
 from gpucost.errors import UsageError
 
 if TYPE_CHECKING:
@@ -26,9 +27,9 @@ def collect_slurm(
     ] = None,
     cluster: Annotated[str | None, option("--cluster", "NAME", "The cluster, where a file names none.")] = None,
     fields: Annotated[str | None, option("--fields", "A,B,C", "The fields of files without a header.")] = None,
-    delimiter: Annotated[
-        str | None, option("--delimiter", "TEXT", "What stands between fields; else what the header shows.")
-    ] = None,
+    delimiter: Annotated[str | None, option("--delimiter", "TEXT", "What stands between fields; else as in the header.")] = None,
+    sacct: Annotated[str | None, option("--sacct", "COMMAND", 'Ask this command: "ssh login sacct".')] = None,
+    slurmrestd: Annotated[str | None, option("--slurmrestd", "URL", "Ask slurmrestd there; SLURM_JWT is its token.")] = None,
     timezone: Annotated[str | None, option("--timezone", "ZONE", "Of times without an offset; UTC by default.")] = None,
 ) -> None:
     r"""Load what Slurm's accounting says of jobs, and what else it says of nodes and accounts.
@@ -38,7 +39,10 @@ def collect_slurm(
     sacctmgr show assoc tree and sshare (--parsable2). Loading a file twice changes nothing; a later answer replaces what an
     earlier one said of a job that still ran, in whichever order they come. One file that cannot be read, and none is loaded.
 
-    Without --from and --to jobs count as collected from the first one's start to the last moment of any.
+    Without a file Slurm is asked, by --sacct, --slurmrestd or [slurm] of the config: a day at a time, from the beginning of
+    the month at first, later from late_days before the last collected moment.
+
+    Without --from and --to jobs of files count as collected from the first one's start to the last moment of any.
 
     \b
     Jobs, and on which nodes they were:
@@ -48,6 +52,7 @@ def collect_slurm(
 
     \b
     Examples:
+      gpucost collect slurm --sacct "ssh login sacct" --from 2026-11-01
       gpucost collect slurm jobs.psv nodes.txt
       gpucost collect slurm jobs.json --from 2026-11-01 --to 2026-12-01
       gpucost collect slurm dump.log --fields jobid,jobidraw,cluster,state,start,end,alloctres,nodelist
@@ -56,7 +61,10 @@ def collect_slurm(
     from gpucost.collect.slurm.sacct import SacctFormat
 
     if not paths:
-        raise UsageError("no file is named", "gpucost collect slurm jobs.psv; --help has the commands that write them")
+        _ask(call, sacct, slurmrestd, cluster)
+        return
+    if sacct or slurmrestd:
+        raise UsageError("files are loaded, or Slurm is asked: not both", "leave out --sacct and --slurmrestd, or the files")
     form = SacctFormat(
         tuple(name.strip() for name in fields.split(",")) if fields else None, _unescaped(delimiter), cluster, _zone(timezone)
     )
@@ -66,6 +74,24 @@ def collect_slurm(
         _print(call, result)
     if not changed:
         call.say("nothing is new")
+
+
+def _ask(call: Call, sacct: str | None, slurmrestd: str | None, cluster: str | None) -> None:
+    from gpucost.collect.slurm.collector import collect
+
+    settings = call.settings.slurm
+    given: dict[str, str | None] = {"sacct": sacct, "slurmrestd": slurmrestd} if sacct or slurmrestd else {}
+    settings = settings.model_copy(update={**given, **({"cluster": cluster} if cluster else {})})
+    if sacct and slurmrestd:
+        raise UsageError("--sacct and --slurmrestd are two ways to ask one Slurm", "leave out one")
+    period = call.named_period[0] if call.named_period else None
+    with call.progress_bar() as progress:
+        result = collect(call.store, settings, period, call.tz, call.now, progress)
+    _print(call, result)
+    if result.purged:
+        call.note(f"  warning: slurmdbd no longer keeps jobs of {result.purged} (PurgeJobAfter): they count as not collected")
+    for error in result.failed:
+        print_error(error.message, error.fix)
 
 
 def _unescaped(text: str | None) -> str | None:

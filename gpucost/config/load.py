@@ -27,7 +27,7 @@ PREFIX = "GPUCOST_"
 # Keys whose values are paths, taken relative to the file (or directory) they were written in.
 PATH_KEYS = frozenset(
     {
-        "path", "book", "fx_rates", "bearer_token_file", "password_file", "ca_file", "cert_file", "key_file",
+        "path", "book", "fx_rates", "bearer_token_file", "token_file", "password_file", "ca_file", "cert_file", "key_file",
         "webhook_url_file", "url_file",
     }
 )  # fmt: skip

@@ -739,6 +739,21 @@ class Mlflow(Section):
         return self.name or self.url or "mlflow"
 
 
+class Slurm(Section):
+    """A Slurm cluster that `gpucost collect slurm` asks, by its commands or through slurmrestd; files need none of it."""
+
+    sacct: str | None = setting("How sacct is called: `sacct`, `ssh login sacct`, `ssh login /opt/slurm/bin/sacct`.")
+    slurmrestd: str | None = setting("Base URL of slurmrestd, asked in place of the commands. SLURM_JWT is its token.")
+    api_version: str | None = setting(
+        "Of slurmrestd, such as `v0.0.40`; else the newest that it has.", None, pattern=r"^v\d+\.\d+\.\d+$"
+    )
+    user: str | None = setting("Whose token it is; else SLURM_USER_NAME, or who runs gpucost.")
+    token_file: Path | None = setting("File with the token, in place of SLURM_JWT.")
+    cluster: str | None = setting("What the cluster is called where its answers do not say.")
+    late_days: int = setting("So many days are asked again with each collection: accounting is corrected late.", 7, ge=0, le=400)
+    tls: Tls = Tls.model_construct()
+
+
 class StoreSettings(Section):
     """The store. `store = "FILE"` is short for its `path`."""
 
@@ -789,6 +804,7 @@ class Config(Section):
     notify: Notify = Notify.model_construct()
     units: list[UnitSettings] = []
     mlflow: Mlflow = Mlflow.model_construct()
+    slurm: Slurm = Slurm.model_construct()
 
     _path: Path | None = PrivateAttr(default=None)
     _origins: dict[str, str] = PrivateAttr(default_factory=dict)

@@ -1,4 +1,4 @@
--- reads: slurm_machines, slurm_nodes
+-- reads: slurm_machines, slurm_nodes, node_facts
 -- writes: node_facts, nodes (stored), one row per life of a node's GPUs of one model
 -- invariant: labels hold what Slurm says of the node, several values in one separated by commas: partition, feature, node
 INSERT INTO node_facts BY NAME

@@ -1,4 +1,4 @@
--- reads: slurm_events, slurm_reservations, slurm_machines, slurm_runs
+-- reads: slurm_events, slurm_reservations, slurm_machines
 -- writes: state_intervals, one row per node and time in which Slurm let nobody have its free GPUs (metric slurm_node_unavailable): down, drained, in maintenance
 -- invariant: first_ms < end_ms
 INSERT INTO state_intervals BY NAME

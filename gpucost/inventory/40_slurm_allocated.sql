@@ -1,4 +1,4 @@
--- reads: slurm_holdings, slurm_units, slurm_machines, slurm_runs
+-- reads: slurm_holdings, slurm_units, slurm_machines, slurm_runs, slurm_accounts, allocated
 -- writes: allocated, pods, allocations (stored): one row per (run of a job, life of a node's GPUs of one model) in which it held any
 -- invariant: gpus > 0; held_from_ms < held_to_ms within the node's life; uid names the run and its node
 INSERT INTO allocated BY NAME
@@ -26,7 +26,19 @@ JOIN slurm_machines AS n USING (node_id)
 JOIN slurm_runs AS r ON r.cluster = a.cluster AND r.job_id || '@' || r.submit_ms = split_part(a.uid, '/', 1);
 
 INSERT INTO allocations BY NAME
-SELECT a.*, r."user", r.partition, r.qos
+WITH RECURSIVE above AS (
+    SELECT cluster, account, account AS top, parent, 0 AS depth FROM slurm_accounts
+    UNION ALL
+    -- up to the one below the root, which has no parent
+    SELECT u.cluster, u.account, p.account, p.parent, u.depth + 1
+    FROM above AS u JOIN slurm_accounts AS p ON p.cluster = u.cluster AND p.account = u.parent
+    WHERE p.parent IS NOT NULL AND u.depth < 100
+),
+tops AS (
+    SELECT cluster, account, arg_max(top, depth) AS top FROM above GROUP BY ALL
+)
+SELECT a.*, coalesce(t.top, a.namespace) AS account, r."user", r.partition, r.qos
 FROM allocated AS a
 JOIN slurm_runs AS r ON r.cluster = a.cluster AND r.job_id || '@' || r.submit_ms = split_part(a.uid, '/', 1)
-SEMI JOIN slurm_machines USING (node_id);
+LEFT JOIN tops AS t ON t.cluster = a.cluster AND t.account = a.namespace
+WHERE a.node_id IN (SELECT node_id FROM slurm_machines);

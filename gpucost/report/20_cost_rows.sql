@@ -44,6 +44,10 @@ SELECT
     CASE WHEN list_contains($by::VARCHAR[], 'workload_type') THEN t.workload_type END AS workload_type,
     CASE WHEN list_contains($by::VARCHAR[], 'pod') THEN a.pod END                     AS pod,
     CASE WHEN list_contains($by::VARCHAR[], 'uid') THEN a.uid END                     AS uid,
+    CASE WHEN list_contains($by::VARCHAR[], 'account') THEN a.account END             AS account,
+    CASE WHEN list_contains($by::VARCHAR[], 'user') THEN a."user" END                 AS "user",
+    CASE WHEN list_contains($by::VARCHAR[], 'partition') THEN a.partition END         AS partition,
+    CASE WHEN list_contains($by::VARCHAR[], 'qos') THEN a.qos END                     AS qos,
     s.month, s.day, s.hour
 FROM sums AS f
 JOIN nodes AS n USING (node_id)

@@ -2,25 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from gpucost.collect.base import period_of
+from gpucost.collect.base import ProgressState, month_start_ms, period_of
 from gpucost.collect.slurm.facts import Facts, read_facts
+from gpucost.collect.slurm.live import slurm_of
 from gpucost.collect.slurm.sacct import Batch, Notes, SacctFormat, read_sacct
-from gpucost.errors import SourceError, UsageError
-from gpucost.periods import Period, to_ms
+from gpucost.errors import DataError, GpucostError, SourceError, UsageError
+from gpucost.periods import Period, from_ms, to_ms
 from gpucost.store import runs, slurm
 
 if TYPE_CHECKING:
+    from zoneinfo import ZoneInfo
+
     from duckdb import DuckDBPyConnection
 
+    from gpucost.collect.base import Progress
+    from gpucost.collect.slurm.live import Slurmlike
+    from gpucost.config.model import Slurm
     from gpucost.store.connection import Store
 
 KIND = "slurm"
+_DAY = timedelta(days=1)
 # Tables of facts are small; a first look tells them from jobs, of which there may be gigabytes.
 _LOOK = 4096
 _FACTS_MOST = 256 * 2**20
@@ -37,6 +44,8 @@ class SlurmResult:
     facts: dict[str, int] = field(default_factory=dict)
     repaired: int = 0
     has_local_times: bool = False
+    purged: Period | None = None  # asked for, and no longer kept
+    failed: list[GpucostError] = field(default_factory=list)
 
 
 def import_files(
@@ -72,6 +81,73 @@ def import_files(
                 # they tell of no time of their own, but what was attributed before does not know them
                 con.execute("UPDATE attribution_state SET last_load_id = -1")
     return results, changed
+
+
+def collect(
+    store: Store, settings: Slurm, period: Period | None, tz: ZoneInfo, now: datetime, progress: Progress | None = None
+) -> SlurmResult:
+    """Ask Slurm for jobs, a day at a time, and for what else it knows.
+
+    Without `period`: from the beginning of the month at first, later from `late_days` before the last collected moment. Each day
+    is committed by itself: a run that was ended goes on there. Raises SourceError where jobs could not be had; what else could
+    not is told in `failed`.
+    """
+    source = slurm_of(settings)
+    result = SlurmResult(source.name)
+    cluster = settings.cluster or source.cluster()
+    if period is None:
+        with store.write() as con:
+            ends = [end for _, end in runs.loaded(con, KIND, cluster)] if cluster else []
+        late = timedelta(days=settings.late_days)
+        first = from_ms(max(ends)) - late if ends else from_ms(month_start_ms(now, tz))
+        period = Period(min(first, now - timedelta(minutes=1)), now)
+    kept = source.kept()
+    if kept is not None and period.start < now - kept:
+        result.purged = Period(period.start, min(now - kept, period.end))
+        period = Period(result.purged.end, period.end)
+    form = SacctFormat(cluster=cluster)
+    days = [Period(max(period.start, start), min(period.end, start + _DAY)) for start in _midnights(period)]
+    for day in days:
+        notes = Notes()
+        part = SlurmResult(source.name)
+        if progress:
+            done, total = (round((end - period.start) / timedelta(milliseconds=1)) for end in (day.start, period.end))
+            progress(ProgressState(source.name, done, total, result.runs))
+        with store.write() as con:
+            _load_jobs(con, source.jobs(day, notes), part, day, cluster)
+            slurm.merge(con)
+            for name, span in part.clusters.items():
+                runs.log_run(con, KIND, name, (to_ms(span.start), to_ms(span.end)), rows=max(part.runs, 1))
+        result.runs += part.runs
+        result.steps += part.steps
+        result.clusters |= dict.fromkeys(part.clusters, period)
+        result.repaired += notes.repaired
+    _load_other(store, source, form, result, now)
+    return result
+
+
+def _midnights(period: Period) -> Iterator[datetime]:
+    start = period.start.astimezone(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
+    while start < period.end:
+        yield start
+        start += _DAY
+
+
+def _load_other(store: Store, source: Slurmlike, form: SacctFormat, result: SlurmResult, now: datetime) -> None:
+    tables: list[Facts] = []
+    for name, ask in source.facts():
+        try:
+            facts = read_facts(ask(), name, form, Notes(), to_ms(now))
+        except (SourceError, DataError) as error:
+            result.failed.append(error)
+            continue
+        if facts is not None:
+            tables.append(facts)
+            result.facts[facts[0]] = len(next(iter(facts[1].values()), ()))
+    with store.write() as con:
+        _load_facts(con, tables, form, [result])
+        if slurm.merge(con):
+            con.execute("UPDATE attribution_state SET last_load_id = -1")
 
 
 def _facts(path: Path, form: SacctFormat, notes: Notes, seen_ms: int) -> Facts | None:

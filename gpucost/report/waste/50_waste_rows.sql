@@ -1,4 +1,4 @@
--- reads: waste_held, waste_free, waste_pods, nodes, time_buckets; $teams, $namespaces, $clusters, $workloads filter (empty: all)
+-- reads: waste_held, waste_free, waste_pods, allocations, nodes, time_buckets; $teams, $namespaces, $clusters, $workloads filter (empty: all)
 -- writes: waste_rows, one row per (bucket, node, allocation, team, time_bucket): its GPU time and cost, and every dimension
 -- invariant: without filters the costs of a node add up to what it cost, exactly; each bucket's definition stands in docs/waste.md
 CREATE OR REPLACE TEMP TABLE waste_rows AS
@@ -28,11 +28,13 @@ WITH parts AS (
 )
 SELECT f.part.bucket AS bucket, f.part.gpu_ms AS gpu_ms, f.part.cost AS cost,
     f.allocation_id, n.cluster, p.namespace, f.team, p.workload, f.workload_type, p.pod, p.uid,
+    a.account, a."user", a.partition, a.qos,
     n.node, n.gpu_model, n.capacity_type, n.region, n.zone, s.month, s.day, s.hour
 FROM parts AS f
 JOIN nodes AS n USING (node_id)
 JOIN time_buckets AS s ON s.from_ms = f.time_bucket
 LEFT JOIN waste_pods AS p USING (allocation_id)
+LEFT JOIN allocations AS a ON a.allocation_id = f.allocation_id
 -- a millisecond is what adding binary fractions may leave; money is never left out
 WHERE (f.part.gpu_ms >= 1 OR f.part.cost <> 0)
     AND passes($clusters, n.cluster) AND passes($namespaces, p.namespace) AND passes($teams, f.team)

@@ -91,7 +91,8 @@ CREATE TABLE slurm_shares (
 
 -- GPUs of the machine that a row of nodes is a part of: null where it is all of it. Slurm mixes models in one machine.
 ALTER TABLE nodes ADD COLUMN machine_gpus DOUBLE;
--- Slurm's user, partition and quality of service: null for pods.
+-- Slurm's account right below the root of its tree (namespace is the job's own), user, partition and quality of service: null for pods.
+ALTER TABLE allocations ADD COLUMN account VARCHAR;
 ALTER TABLE allocations ADD COLUMN "user" VARCHAR;
 ALTER TABLE allocations ADD COLUMN partition VARCHAR;
 ALTER TABLE allocations ADD COLUMN qos VARCHAR;

@@ -1,0 +1,233 @@
+"""Asks Slurm itself: through its commands, here or over ssh, or through slurmrestd."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shlex
+import subprocess
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime, timedelta
+from functools import partial
+from tempfile import TemporaryFile
+from typing import IO, TYPE_CHECKING, Any, Protocol, cast
+from zoneinfo import ZoneInfo
+
+import requests
+
+from gpucost import http
+from gpucost.collect.slurm.sacct import DELIMITER, FIELDS, Batch, Notes, SacctFormat, read_answer, read_records
+from gpucost.errors import ConfigError, DataError, SourceError, UsageError
+from gpucost.periods import Period
+
+if TYPE_CHECKING:
+    from gpucost.config.model import Slurm
+
+_SECONDS = 3600
+_PATIENT = 60
+_UTC = ZoneInfo("UTC")
+
+
+class Slurmlike(Protocol):
+    """A Slurm that can be asked."""
+
+    name: str
+
+    def cluster(self) -> str | None:
+        """What the cluster is called, where it says so."""
+
+    def kept(self) -> timedelta | None:
+        """How long jobs are kept: None where it is not known, or for ever."""
+
+    def jobs(self, period: Period, notes: Notes) -> Iterator[Batch]:
+        """All runs of jobs that were there in a period."""
+
+    def facts(self) -> Iterator[tuple[str, Callable[[], str]]]:
+        """What else there is to ask for: its name, and what asks."""
+
+
+class Commands:
+    """Slurm's commands: `command` is how sacct is called, such as `ssh login /opt/slurm/bin/sacct`."""
+
+    def __init__(self, command: str) -> None:
+        try:
+            words = shlex.split(command)
+        except ValueError as error:
+            raise UsageError(f"--sacct {command!r} is no command: {error}") from None
+        if not words or not words[-1].endswith("sacct"):
+            raise UsageError(f"--sacct {command!r} does not end in sacct", '--sacct "ssh login sacct"')
+        self.name = command
+        self._before, self._path = words[:-1], words[-1].removesuffix("sacct")
+
+    def _words(self, program: str, *args: str) -> list[str]:
+        # the clock's settings have to arrive where the program runs
+        return [*self._before, "env", "TZ=UTC", "SLURM_TIME_FORMAT=%s", f"{self._path}{program}", *args]
+
+    def run(self, program: str, *args: str) -> str:
+        """What a command prints. Raises SourceError where it fails."""
+        words = self._words(program, *args)
+        try:
+            done = subprocess.run(  # noqa: S603 - the user's own command
+                words, stdin=subprocess.DEVNULL, capture_output=True, timeout=_PATIENT, check=False
+            )
+        except (OSError, subprocess.TimeoutExpired) as error:
+            raise self._failed(program, str(error)) from None
+        if done.returncode:
+            raise self._failed(program, done.stderr.decode("utf-8", "replace"))
+        return done.stdout.decode("utf-8", "replace")
+
+    def _failed(self, program: str, said: str) -> SourceError:
+        command = shlex.join([*self._before, f"{self._path}{program}"])
+        return SourceError(
+            f"{command} failed: {http.one_line(said) or 'it says nothing'}", f"{command} has to work in your shell"
+        )
+
+    def cluster(self) -> str | None:
+        """The name in `scontrol show config`."""
+        match = re.search(r"^ClusterName\s*=\s*(\S+)", self.run("scontrol", "show", "config"), re.MULTILINE)
+        return match[1] if match else None
+
+    def hidden(self) -> str | None:
+        """What PrivateData hides from this user: None where all of it is shown."""
+        private = re.search(r"^PrivateData\s*=\s*(\S+)", self.run("scontrol", "show", "config"), re.MULTILINE)
+        hides = {"jobs", "usage"} & set((private[1] if private else "none").lower().split(","))
+        if not hides:
+            return None
+        user = self._plain("id", "-un").strip()
+        level = self.run("sacctmgr", "-nP", "show", "user", user, "format=AdminLevel").strip()
+        return None if level in ("Operator", "Administrator") or user == "root" else ", ".join(sorted(hides))
+
+    def _plain(self, *words: str) -> str:
+        return subprocess.run([*self._before, *words], capture_output=True, timeout=_PATIENT, check=False, text=True).stdout  # noqa: S603
+
+    def kept(self) -> timedelta | None:
+        """How long slurmdbd keeps jobs: None where it keeps them, or does not say."""
+        match = re.search(r"^PurgeJobAfter\s*=\s*(\d+)\s*(hour|day|month)", self.run("sacctmgr", "show", "config"), re.MULTILINE)
+        return timedelta(hours=int(match[1]) * {"hour": 1, "day": 24, "month": 28 * 24}[match[2]]) if match else None
+
+    def jobs(self, period: Period, notes: Notes) -> Iterator[Batch]:
+        """By sacct, steps among them: they tell what lay on which node."""
+        known = {word.lower() for word in self.run("sacct", "--helpformat").split()}
+        fields = [name for name in FIELDS if name.lower() in known]
+        start, end = (moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S") for moment in (period.start, period.end))
+        words = self._words(
+            "sacct", "-a", "-D", "-S", start, "-E", end, "--parsable2", f"--delimiter={DELIMITER}", "-o", ",".join(fields)
+        )
+        with TemporaryFile() as said:
+            try:
+                process = subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=said)  # noqa: S603
+            except OSError as error:
+                raise self._failed("sacct", str(error)) from None
+            with process:
+                form = SacctFormat(delimiter=DELIMITER, timezone=_UTC)
+                yield from read_records(cast("IO[bytes]", process.stdout), self.name, form, notes)
+            if process.returncode:
+                said.seek(0)
+                raise self._failed("sacct", said.read().decode("utf-8", "replace"))
+
+    def facts(self) -> Iterator[tuple[str, Callable[[], str]]]:
+        """Nodes, reservations, what happened to nodes, accounts, shares."""
+        year = (datetime.now(UTC) - timedelta(days=366)).strftime("%Y-%m-%d")
+        for program, *args in (
+            ("scontrol", "show", "node", "-o"),
+            ("scontrol", "show", "reservation", "-o"),
+            ("sacctmgr", "-P", "show", "event", f"start={year}", "format=Cluster,NodeName,TimeStart,TimeEnd,State,Reason"),
+            ("sacctmgr", "-P", "show", "assoc", "tree", "format=Cluster,Account,User,ParentName"),
+            ("sshare", "-a", "-P", "-l"),
+        ):
+            yield " ".join((program, *args)), partial(self.run, program, *args)
+
+
+class Slurmrestd:
+    """slurmrestd, asked with a token: SLURM_JWT, or the file that `token_file` names."""
+
+    def __init__(self, settings: Slurm) -> None:
+        self.name = settings.slurmrestd or ""
+        self._session = http.session(self.name, _SECONDS, settings.tls, "slurm")
+        token = os.environ.get("SLURM_JWT", "")
+        if settings.token_file is not None:
+            try:
+                token = settings.token_file.read_text(encoding="utf-8").strip()
+            except OSError as error:
+                raise ConfigError(f"cannot read {settings.token_file}: {error.strerror}", "token_file in [slurm]") from None
+        if token:
+            self._session.headers["X-SLURM-USER-TOKEN"] = token.removeprefix("SLURM_JWT=")
+        if user := settings.user or os.environ.get("SLURM_USER_NAME") or os.environ.get("USER"):
+            self._session.headers["X-SLURM-USER-NAME"] = user
+        self._version = settings.api_version
+        self._cluster: str | None = None
+
+    def _get(self, path: str, query: dict[str, str] | None = None) -> Any:
+        url = f"{self.name.rstrip('/')}/{path}"
+        try:
+            answer = http.retry(partial(self._once, url, query or {}), attempts=4, longest_wait=60.0)
+        except http.TransientError as error:
+            raise SourceError(error.message, "collect again later: what was loaded is kept") from None
+        try:
+            return json.loads(answer)
+        except ValueError:
+            raise DataError(f"{url} answers with something that is no JSON", "slurmrestd in [slurm] is its base URL") from None
+
+    def _once(self, url: str, query: dict[str, str]) -> bytes:
+        try:
+            response = self._session.get(url, params=query, timeout=(10, _SECONDS), allow_redirects=False)
+        except requests.RequestException as error:
+            raise http.TransientError(f"nothing answers at {self.name}: {http.one_line(str(error), 120)}") from None
+        if response.status_code in (401, 403):
+            raise SourceError(
+                f"{self.name} refuses the token ({response.status_code})", "scontrol token lifespan=86400 makes one"
+            )
+        if response.status_code in http.PASSING:
+            raise http.TransientError(f"{self.name} answers {response.status_code}", http.retry_after(response.headers))
+        if response.status_code != requests.codes.ok:
+            raise SourceError(f"{url} answers {response.status_code}: {http.one_line(response.text)}", "api_version in [slurm]")
+        return response.content
+
+    def _api(self) -> str:
+        """The newest version of the interface that the server has."""
+        if self._version is None:
+            paths = self._get("openapi/v3").get("paths", {})
+            versions = {match[1] for path in paths if (match := re.match(r"/slurmdb/(v\d+\.\d+\.\d+)/jobs", path))}
+            if not versions:
+                raise SourceError(f"{self.name} has no jobs of slurmdbd", "start slurmrestd with the plugin openapi/slurmdbd")
+            self._version = max(versions, key=lambda version: [int(part) for part in version[1:].split(".")])
+        return self._version
+
+    def cluster(self) -> str | None:
+        """The name in an answer's own description, from Slurm 23.11 on."""
+        if self._cluster is None:
+            meta = self._get(f"slurm/{self._api()}/ping").get("meta") or {}
+            self._cluster = next(
+                (meta[key].get("cluster") for key in ("slurm", "Slurm") if isinstance(meta.get(key), dict)), None
+            )
+        return self._cluster
+
+    def kept(self) -> timedelta | None:
+        """It does not say."""
+        return None
+
+    def jobs(self, period: Period, notes: Notes) -> Iterator[Batch]:
+        """By /slurmdb/vX/jobs, runs of requeued jobs among them."""
+        query = {
+            "start_time": str(int(period.start.timestamp())), "end_time": str(int(period.end.timestamp())),
+            "show_duplicates": "true", "skip_steps": "false",
+        }  # fmt: skip
+        yield from read_answer(self._get(f"slurmdb/{self._api()}/jobs", query), self.name, SacctFormat(), notes)
+
+    def facts(self) -> Iterator[tuple[str, Callable[[], str]]]:
+        """Nodes and reservations."""
+        for name in ("nodes", "reservations"):
+            yield name, lambda name=name: json.dumps(self._get(f"slurm/{self._api()}/{name}"))  # type: ignore[misc]
+
+
+def slurm_of(settings: Slurm) -> Slurmlike:
+    """What the configuration names. Raises ConfigError where it names nothing."""
+    if settings.slurmrestd:
+        return Slurmrestd(settings)
+    if settings.sacct:
+        return Commands(settings.sacct)
+    raise ConfigError(
+        "no Slurm is configured, and no file is named",
+        'gpucost collect slurm FILE, or --sacct "ssh login sacct", or sacct = "sacct" under [slurm] in gpucost.toml',
+    )
