@@ -92,9 +92,12 @@ def check_store(config: Config, now: datetime) -> Iterator[Check]:
         yield Check("store", str(store.path), FAIL, error.message, error.fix or "name another file with --store")
         return
     yield Check("store", str(store.path), OK, f"opens; schema {info.schema_version}, {info.samples:,} activity samples")
+    has_slurm = any(known.kind == "slurm" for known in info.sources)
     periods = {known.source: (known.start, known.end) for known in info.sources}
     for server in config.prometheus:
         source = server.source
+        if source not in periods and has_slurm and "prometheus" not in config.model_fields_set:
+            continue  # the default server of a store that Slurm fills
         if source not in periods:
             fix = f"gpucost collect prometheus --source {shlex.quote(source)}"
             yield Check("store", source, WARN, "nothing collected yet", fix)
@@ -190,6 +193,7 @@ def check_coverage(config: Config) -> Iterator[Check]:
         with store.read() as con:
             rows = con.execute(_COVERAGE, [COVERAGE_DAYS * 24 * MS_PER_HOUR]).fetchall()
             known = [name for (name,) in con.execute("SELECT DISTINCT cluster FROM series ORDER BY ALL").fetchall()]
+            accounted = {name for (name,) in con.execute("SELECT DISTINCT source FROM loads WHERE kind = 'slurm'").fetchall()}
     except GpucostError:
         return  # said before
     for cluster, end_ms, kind, count, missing_ms, from_ms_, to_ms_, families, reason in rows:
@@ -201,8 +205,9 @@ def check_coverage(config: Config) -> Iterator[Check]:
         lacks = "from answers that were partial" if kind == "partial" else "missing"
         text += f"; {missing_ms / MS_PER_HOUR:.1f} h {lacks} in the {COVERAGE_DAYS} days before, in {count} gap(s)"
         text += f", the last {start} to {end} ({', '.join(families)}): {reason}"
-        yield Check("coverage", cluster, WARN, text, f"gpucost collect prometheus --from {start} --to {end}")
-    yield from _unknown_clusters(config, known)
+        source = "slurm" if cluster in accounted else "prometheus"
+        yield Check("coverage", cluster, WARN, text, f"gpucost collect {source} --from {start} --to {end}")
+    yield from _unknown_clusters(config, sorted({*known, *accounted}))
 
 
 def _unknown_clusters(config: Config, known: list[str]) -> Iterator[Check]:

@@ -385,7 +385,8 @@ def note_gaps(
     """Enters into `result` what `coverage_gaps`, made anew, says of its clusters: gaps, and what closed days lack for good."""
     rows = con.execute(
         "SELECT cluster, from_ms, to_ms, kind, families, reason FROM coverage_gaps"
-        " WHERE kind IN ('not_collected', 'bridged', 'partial') AND accepted_by IS NULL AND reason <> 'before its first sample'"
+        " WHERE kind IN ('not_collected', 'bridged', 'partial') AND accepted_by IS NULL"
+        " AND reason NOT IN ('before its first sample', 'before the first collection')"
         " AND cluster IN (SELECT cluster FROM series WHERE source = $source) ORDER BY from_ms, cluster",
         {"source": source.source},
     ).fetchall()

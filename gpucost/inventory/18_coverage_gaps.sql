@@ -46,12 +46,18 @@ queried AS (
     JOIN loads AS l ON l.source = s.source AND l.kind = 'prometheus' AND l.from_ms < h.after_ms AND h.end_ms < l.to_ms
     GROUP BY ALL
 ),
+accounted AS (
+    SELECT DISTINCT source AS cluster FROM loads WHERE kind = 'slurm'
+),
 silent AS (
     -- what a first sample says was so one scrape before; not in an hour that nobody was asked about
-    SELECT cluster, 0 AS from_ms, greatest(begin_ms, first_ms // 3600000 * 3600000) AS to_ms, 'before its first sample' AS reason FROM heard WHERE before_ms IS NULL
+    SELECT cluster, 0 AS from_ms, greatest(begin_ms, first_ms // 3600000 * 3600000) AS to_ms,
+        CASE WHEN cluster IN (FROM accounted) THEN 'before the first collection' ELSE 'before its first sample' END AS reason
+    FROM heard WHERE before_ms IS NULL
     UNION ALL
     SELECT h.cluster, h.end_ms, coalesce(h.after_ms, 9223372036854775807),
-        CASE WHEN h.after_ms IS NULL THEN 'after its last sample' WHEN coalesce(a.queried, false) THEN 'kube-state-metrics was silent'
+        CASE WHEN h.after_ms IS NULL THEN CASE WHEN h.cluster IN (FROM accounted) THEN 'after the last collection' ELSE 'after its last sample' END
+            WHEN coalesce(a.queried, false) THEN 'kube-state-metrics was silent'
             ELSE 'not collected yet' END
     FROM heard AS h LEFT JOIN queried AS a ON a.cluster = h.cluster AND a.end_ms = h.end_ms
     UNION ALL

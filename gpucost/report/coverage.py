@@ -171,19 +171,24 @@ def _price_sources(nodes: list[PricedNodes], now: datetime) -> tuple[PriceSource
     return tuple(sorted(sources, key=lambda source: (-source.share, source.name)))
 
 
+_ACCOUNTED = "SELECT DISTINCT source FROM loads WHERE kind = 'slurm'"
+
+
 def _gap_notices(con: DuckDBPyConnection, seen: _Seen) -> list[Notice]:
     """What nobody signed. A period that runs may lack its last hours."""
     # from when on servers were asked, and from when on they had something: what lies between is forgotten for good
     asked_ms, first_ms = con.execute(
         "SELECT min(from_ms), min(from_ms) FILTER (rows + dropped > 0) FROM loads WHERE kind IN ('prometheus', 'slurm')"
     ).fetchall()[0]
+    accounted = {cluster for (cluster,) in con.execute(_ACCOUNTED).fetchall()}
     notices: list[Notice] = []
     for alike in alike_gaps(gap for gap in seen.missing if not gap.accepted_by and not _is_late(gap, seen)):
         text, start, end = gap_text(alike), alike[0].start, alike[0].end
         if first_ms is not None and asked_ms <= to_ms(start) and to_ms(end) < first_ms + MS_PER_HOUR:
             notices.append(Notice("not_collected", f"{text}; the server had nothing that old, and that time is lost", None))
         else:
-            notices.append(Notice("not_collected", text, _collect(start, end)))
+            source = "slurm" if alike[0].cluster in accounted else "prometheus"
+            notices.append(Notice("not_collected", text, _collect(start, end, source)))
     return notices
 
 
@@ -207,8 +212,8 @@ def _partial_notices(gaps: Iterable[Gap]) -> list[Notice]:
     ]
 
 
-def _collect(start: datetime, end: datetime) -> str:
-    return f"gpucost collect prometheus --from {local_text(start, 'T')} --to {local_text(end, 'T')}"
+def _collect(start: datetime, end: datetime, source: str = "prometheus") -> str:
+    return f"gpucost collect {source} --from {local_text(start, 'T')} --to {local_text(end, 'T')}"
 
 
 def _stored_notices(con: DuckDBPyConnection, query: Query, parts: list[Part]) -> dict[Part, list[Notice]]:

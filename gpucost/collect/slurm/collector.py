@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from gpucost.collect.base import ProgressState, month_start_ms, period_of
 from gpucost.collect.slurm.facts import Facts, read_facts
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from gpucost.config.model import Slurm
     from gpucost.store.connection import Store
 
+T = TypeVar("T")
 KIND = "slurm"
 _DAY = timedelta(days=1)
 # Tables of facts are small; a first look tells them from jobs, of which there may be gigabytes.
@@ -94,14 +95,14 @@ def collect(
     """
     source = slurm_of(settings)
     result = SlurmResult(source.name)
-    cluster = settings.cluster or source.cluster()
+    cluster = settings.cluster or _told(source.cluster, result)
     if period is None:
         with store.write() as con:
             ends = [end for _, end in runs.loaded(con, KIND, cluster)] if cluster else []
         late = timedelta(days=settings.late_days)
         first = from_ms(max(ends)) - late if ends else from_ms(month_start_ms(now, tz))
         period = Period(min(first, now - timedelta(minutes=1)), now)
-    kept = source.kept()
+    kept = _told(source.kept, result)
     if kept is not None and period.start < now - kept:
         result.purged = Period(period.start, min(now - kept, period.end))
         period = Period(result.purged.end, period.end)
@@ -124,6 +125,15 @@ def collect(
         result.repaired += notes.repaired
     _load_other(store, source, form, result, now)
     return result
+
+
+def _told(ask: Callable[[], T | None], result: SlurmResult) -> T | None:
+    """What is good to know, and can be done without: slurmctld may be down while slurmdbd answers."""
+    try:
+        return ask()
+    except SourceError as error:
+        result.failed.append(error)
+        return None
 
 
 def _midnights(period: Period) -> Iterator[datetime]:

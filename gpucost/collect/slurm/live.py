@@ -90,8 +90,10 @@ class Commands:
 
     def hidden(self) -> str | None:
         """What PrivateData hides from this user: None where all of it is shown."""
-        private = re.search(r"^PrivateData\s*=\s*(\S+)", self.run("scontrol", "show", "config"), re.MULTILINE)
-        hides = {"jobs", "usage"} & set((private[1] if private else "none").lower().split(","))
+        # slurmdbd's own word counts for accounting, slurmctld's for what runs
+        told = self.run("sacctmgr", "show", "config") + self.run("scontrol", "show", "config")
+        private = ",".join(re.findall(r"^PrivateData\s*=\s*(\S+)", told, re.MULTILINE))
+        hides = {"jobs", "usage"} & set(private.lower().split(","))
         if not hides:
             return None
         user = self._plain("id", "-un").strip()

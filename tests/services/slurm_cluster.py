@@ -1,0 +1,228 @@
+"""A real Slurm on loopback: MariaDB, slurmdbd, slurmctld and two nodes whose GPUs are empty files, without system services."""
+
+from __future__ import annotations
+
+import os
+import pwd
+import shutil
+import signal
+import socket
+import subprocess
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+PROGRAMS = ("mariadbd", "mariadb-install-db", "mysqladmin", "mysql", "slurmdbd", "slurmctld", "slurmd", "sacct", "sbatch")
+PLUGINS = Path("/usr/lib/x86_64-linux-gnu/slurm-wlm")
+CLUSTER = "testcluster"
+#: Users that every Debian has.
+USERS = {"games": "team-nlp", "news": "team-cv", "www-data": "product", "root": "team-nlp"}
+_SECONDS = 60
+
+
+def missing() -> list[str]:
+    """The programs that are not there."""
+    return [name for name in PROGRAMS if shutil.which(name) is None] + ([] if PLUGINS.is_dir() else [str(PLUGINS)])
+
+
+def _free_ports(count: int) -> list[int]:
+    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
+    ports = [one.getsockname()[1] for one in sockets]
+    for one in sockets:
+        one.close()
+    return ports
+
+
+class SlurmCluster:
+    """Started by `start`, ended by `stop`; everything lies in `base`."""
+
+    def __init__(self, base: Path) -> None:
+        self.base = base
+        self.environment = {**os.environ, "SLURM_CONF": str(base / "slurm.conf"), "TZ": "UTC"}
+        self._daemons: dict[str, subprocess.Popen[bytes]] = {}
+        self._host = socket.gethostname().partition(".")[0]
+
+    def run(self, *command: str, check: bool = True) -> str:
+        """What a command prints."""
+        done = subprocess.run(
+            command,
+            env=self.environment,
+            capture_output=True,
+            text=True,
+            timeout=_SECONDS,
+            check=False,
+        )
+        if check and done.returncode:
+            raise RuntimeError(f"{' '.join(command)}: {done.stderr or done.stdout}")
+        return done.stdout
+
+    def submit(self, user: str, name: str, script: str, *options: str) -> str:
+        """The number of a job that `user` submits."""
+        account = USERS[user]
+        words = ("sbatch", "--parsable", f"--uid={user}", "-A", account, "-D", "/", "-o", "/dev/null", "--mem=100", "-J", name)
+        return self.run(*words, *options, "--wrap", script).strip()
+
+    def wait(self, what: str, is_there: Callable[[], bool], seconds: float = _SECONDS) -> None:
+        """Wait until something is so. Raises TimeoutError, with the last words of the daemons, where it does not come."""
+        end = time.monotonic() + seconds
+        while not is_there():
+            if time.monotonic() > end:
+                logs = "\n".join(f"{log.name}: {log.read_text()[-800:]}" for log in sorted((self.base / "log").iterdir()))
+                raise TimeoutError(f"{what} did not come in {seconds} s\n{logs}")
+            time.sleep(0.2)
+
+    def start(self) -> None:
+        """Bring everything up: some ten seconds."""
+        base = self.base
+        for folder in ("db", "state", "spool-n1", "spool-n2", "gpu", "log", "bin"):
+            (base / folder).mkdir(parents=True)
+        for number in range(8):
+            (base / "gpu" / f"g{number}").touch()
+        for daemon in ("slurmctld", "slurmd", "slurmstepd", "slurmdbd"):
+            # they compare the name that they were started by with their own
+            real = Path(f"/usr/sbin/{daemon}-wlm")
+            (base / "bin" / daemon).symlink_to(real if real.exists() else f"/usr/sbin/{daemon}")
+        database, self.controller, accounting, first, second = _free_ports(5)
+        self._configure(database, accounting, (first, second))
+        self._start_database(database)
+        self._spawn("slurmdbd", str(base / "bin" / "slurmdbd"), "-D")
+        self.wait("slurmdbd", lambda: "Cluster" in self.run("sacctmgr", "list", "cluster", check=False))
+        self.run("sacctmgr", "-i", "add", "cluster", CLUSTER)
+        self._add_users()
+        self._spawn("slurmctld", str(base / "bin" / "slurmctld"), "-D", "-c", "-f", str(base / "slurm.conf"))
+        self.wait("slurmctld", lambda: "UP" in self.run("scontrol", "ping", check=False))
+        for node in ("n1", "n2"):
+            step = str(base / "bin" / "slurmstepd")
+            self._spawn(
+                f"slurmd-{node}", str(base / "bin" / "slurmd"), "-D", "-N", node, "-f", str(base / "slurm.conf"), "-d", step
+            )
+        self.wait("both nodes", lambda: self.run("sinfo", "-h", "-N", "-o", "%N %T").count("idle") >= 2)
+
+    def stop(self) -> None:
+        """End all that was started, the last first."""
+        self._end(*reversed(self._daemons))
+
+    def rolled_up(self, hours: int) -> dict[str, int]:
+        """GPU-seconds by account as sreport tells them, once all that was lies so many hours further back."""
+        self._end("slurmctld", "slurmd-n1", "slurmd-n2", "slurmdbd")
+        back = hours * 3600
+        moments = {
+            "job_table": ("time_submit", "time_eligible", "time_start", "time_end"),
+            "step_table": ("time_start", "time_end"),
+            "event_table": ("time_start", "time_end"),
+        }
+        changes = [
+            f"update {CLUSTER}_{table} set {column} = {column} - {back} where {column} between 1 and 4000000000"  # noqa: S608
+            for table, columns in moments.items()
+            for column in columns
+        ]
+        oldest = f"unix_timestamp() - {back + 7200}"
+        rollups = ", ".join(f"{name}_rollup = {oldest}" for name in ("hourly", "daily", "monthly"))
+        changes.append(f"update {CLUSTER}_last_ran_table set {rollups}")  # noqa: S608
+        self.run("mysql", "--no-defaults", "-uroot", "-S", f"{self.base}/db.sock", "slurm_acct_db", "-e", "; ".join(changes))
+        self._spawn("slurmdbd", str(self.base / "bin" / "slurmdbd"), "-D")
+
+        def report() -> dict[str, int]:
+            moments = (time.gmtime(time.time() - ago) for ago in (back + 7200, 0))
+            start, end = (time.strftime("%Y-%m-%dT%H:00:00", moment) for moment in moments)
+            words = (
+                "-n",
+                "-P",
+                "-t",
+                "seconds",
+                "-T",
+                "gres/gpu",
+                "cluster",
+                "AccountUtilizationByUser",
+                f"start={start}",
+                f"end={end}",
+            )
+            rows = [line.split("|") for line in self.run("sreport", *words, check=False).splitlines() if line.count("|") == 5]
+            return {row[1].strip(): int(row[5]) for row in rows if not row[2]}
+
+        self.wait("sreport", lambda: bool(report()), 120)
+        return report()
+
+    def _end(self, *names: str) -> None:
+        """End daemons by name."""
+        for name in names:
+            daemon = self._daemons.pop(name)
+            daemon.terminate()
+            try:
+                daemon.wait(10)
+            except subprocess.TimeoutExpired:
+                os.killpg(daemon.pid, signal.SIGKILL)
+                daemon.wait()
+
+    def _spawn(self, name: str, *command: str) -> None:
+        with (self.base / "log" / name).open("wb") as log:
+            self._daemons[name] = subprocess.Popen(
+                command, env=self.environment, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
+            )
+
+    def _configure(self, database: int, accounting: int, nodes: Sequence[int]) -> None:
+        base, root = self.base, pwd.getpwuid(os.getuid()).pw_name
+        dbd = base / "slurmdbd.conf"
+        dbd.write_text(
+            f"AuthType=auth/none\nDbdHost=localhost\nDbdAddr=127.0.0.1\nDbdPort={accounting}\nSlurmUser={root}\n"
+            f"StorageType=accounting_storage/mysql\nStorageHost=127.0.0.1\nStoragePort={database}\nStorageUser=slurm\n"
+            f"StoragePass=slurm\nStorageLoc=slurm_acct_db\nPidFile={base}/slurmdbd.pid\nPluginDir={PLUGINS}\n"
+        )
+        dbd.chmod(0o600)
+        shape = "CPUs=32 Boards=1 SocketsPerBoard=1 CoresPerSocket=32 ThreadsPerCore=1 RealMemory=64000 State=UNKNOWN"
+        gres = {"n1": "gpu:a100:4", "n2": "gpu:a100:2,gpu:v100:2"}
+        described = "\n".join(
+            f"NodeName={node} NodeAddr=127.0.0.1 NodeHostname={self._host} Port={port} {shape} Gres={gres[node]}"
+            for node, port in zip(gres, nodes, strict=True)
+        )
+        (base / "slurm.conf").write_text(
+            f"ClusterName={CLUSTER}\nSlurmctldHost={self._host}(127.0.0.1)\nSlurmctldPort={self.controller}\nSlurmUser={root}\n"
+            f"SlurmdUser={root}\nAuthType=auth/none\nCredType=cred/none\nPluginDir={PLUGINS}\nStateSaveLocation={base}/state\n"
+            f"SlurmdSpoolDir={base}/spool-%n\nSlurmctldPidFile={base}/slurmctld.pid\nSlurmdPidFile={base}/slurmd-%n.pid\n"
+            "ProctrackType=proctrack/linuxproc\nTaskPlugin=task/none\nJobAcctGatherType=jobacct_gather/linux\nMpiDefault=none\n"
+            "SwitchType=switch/none\nReturnToService=2\nSelectType=select/cons_tres\nSelectTypeParameters=CR_Core\n"
+            "SlurmdParameters=config_overrides\nSchedulerParameters=bf_interval=2,sched_interval=2\nPreemptType=preempt/qos\n"
+            "PreemptMode=REQUEUE\nPriorityType=priority/multifactor\nJobRequeue=1\nMinJobAge=300\nKillWait=2\n"
+            "AccountingStorageType=accounting_storage/slurmdbd\nAccountingStorageHost=127.0.0.1\n"
+            f"AccountingStoragePort={accounting}\nAccountingStorageTRES=gres/gpu,gres/gpu:a100,gres/gpu:v100\n"
+            f"AccountingStorageEnforce=associations,limits,qos\nGresTypes=gpu\n{described}\n"
+            "PartitionName=training Nodes=n1,n2 Default=YES MaxTime=1-0 State=UP\n"
+            "PartitionName=inference Nodes=n2 MaxTime=1-0 State=UP\n"
+        )
+        (base / "gres.conf").write_text(
+            f"NodeName=n1 Name=gpu Type=a100 File={base}/gpu/g[0-3]\nNodeName=n2 Name=gpu Type=a100 File={base}/gpu/g[4-5]\n"
+            f"NodeName=n2 Name=gpu Type=v100 File={base}/gpu/g[6-7]\n"
+        )
+        (base / "cgroup.conf").write_text("CgroupAutomount=no\n")
+
+    def _start_database(self, port: int) -> None:
+        base = self.base
+        self.run(
+            "mariadb-install-db", "--no-defaults", "--user=root", f"--datadir={base}/db",
+            "--auth-root-authentication-method=normal", "--skip-test-db",
+        )  # fmt: skip
+        self._spawn(
+            "mariadbd", "mariadbd", "--no-defaults", "--user=root", f"--datadir={base}/db", "--bind-address=127.0.0.1",
+            f"--port={port}", f"--socket={base}/db.sock", f"--pid-file={base}/db.pid", "--innodb-buffer-pool-size=64M",
+        )  # fmt: skip
+        client = ("--no-defaults", "-uroot", "-S", f"{base}/db.sock")
+        self.wait("MariaDB", lambda: "alive" in self.run("mysqladmin", *client, "ping", check=False))
+        grants = "".join(
+            f"create user slurm@'{host}' identified by 'slurm'; grant all on slurm_acct_db.* to slurm@'{host}';"
+            for host in ("127.0.0.1", "localhost")
+        )
+        self.run("mysql", *client, "-e", f"create database slurm_acct_db; {grants}")
+
+    def _add_users(self) -> None:
+        def manage(*words: str) -> None:
+            self.run("sacctmgr", "-i", *words)
+
+        manage("add", "qos", "high", "set", "priority=1000")
+        manage("modify", "qos", "high", "set", "preempt=normal")
+        manage("add", "account", "research", "Fairshare=60")
+        manage("add", "account", "team-nlp", "parent=research")
+        manage("add", "account", "team-cv", "parent=research")
+        manage("add", "account", "product", "Fairshare=40")
+        for user, account in USERS.items():
+            manage("add", "user", user, f"account={account}")
+            manage("modify", "user", user, "set", "qos=normal,high")
