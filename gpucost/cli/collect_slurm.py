@@ -119,7 +119,7 @@ def _print(call: Call, result: SlurmResult) -> None:
     for table, rows in result.facts.items():
         call.say(f"{result.source}: {rows:,} {_SHOWN[table]}")
     if result.repaired:
-        call.note(f"  note: {result.repaired:,} records with the delimiter or a new line in a name were put together")
+        call.note(f"  note: names with the delimiter or a new line in them: {result.repaired:,}, put together")
     if result.has_local_times:
         call.note(
             "  warning: times without an offset were read as --timezone says, else as UTC\n"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from decimal import Decimal
 from functools import partial
@@ -12,6 +13,7 @@ import typer
 from gpucost.cli.command import Call, Comparison, command, count_option, names_in, note_gaps, option
 from gpucost.cli.whatif import number_parser
 from gpucost.errors import GpucostError, StoreError, UsageError
+from gpucost.periods import MS_PER_HOUR
 from gpucost.render.formatting import figure_text
 from gpucost.render.rows import FLAT, RowFormat
 from gpucost.render.schema import columns_of, table, to_dict
@@ -42,6 +44,7 @@ if TYPE_CHECKING:
     from gpucost.config.model import Config
     from gpucost.findings import Finding, FindingChanges, Findings
     from gpucost.periods import Period
+    from gpucost.report.queue import SlurmShare, SlurmWait
     from gpucost.store.connection import Store
     from gpucost.whatif.answer import Answer
     from gpucost.whatif.fleet import Scenario, Usage
@@ -348,11 +351,18 @@ def _commit(known: StoredCommitments, usage: Usage) -> Scenario[Answer]:
 def queue(
     call: Call,
     name: Annotated[list[str] | None, option("--queue", "NAME", "Only this ClusterQueue; repeatable.")] = None,
+    half_life: Annotated[
+        str, option("--half-life", "SPAN", "Of dollars beside Slurm's fair share: 7d, 12h. Default: 7d, as Slurm's own.")
+    ] = "7d",
 ) -> None:
-    """Show what Kueue's ClusterQueues may use and do use, what they borrow, and how long workloads wait.
+    """Show who waits for GPUs, and whose share of them is fair: Kueue's ClusterQueues, and Slurm's partitions and accounts.
 
-    Fair share is told over the last 7 days of the period: a queue's share of its cohort's quota against its share of the use,
-    what was used 2 days ago counting half. docs/kueue.md has the formulas.
+    Of Kueue: what ClusterQueues may use and do use, what they borrow, and how long workloads wait. Fair share is told over the
+    last 7 days of the period: a queue's share of its cohort's quota against its share of the use, what was used 2 days ago
+    counting half. docs/kueue.md has the formulas.
+
+    Of Slurm: how long jobs waited by partition, QOS and account, what they cost, what preemption threw away, and fair share as
+    sshare says it beside the dollars. docs/slurm.md says more.
 
     Without a period: the current month so far, or the newest month with data.
 
@@ -362,20 +372,35 @@ def queue(
       gpucost queue --last 7d
       gpucost queue --month 2026-10 --queue research --format json
     """
-    from gpucost.report.queue import Queues, queues
+    from gpucost import pipeline
+    from gpucost.report.queue import Queues, queues, slurm_shares, slurm_waits
 
     period = call.period
     with call.store.read() as con:
         found = queues(con, period, call.clusters, name or ())
-    if not found:
+    waits: list[SlurmWait] = []
+    shares: list[SlurmShare] = []
+    if not name:
+        half_life_ms = _half_life_ms(half_life)
+        waits, shares = pipeline.read_attributed(
+            call.settings,
+            call.store,
+            lambda con: (
+                slurm_waits(con, period, call.clusters),
+                slurm_shares(con, period, half_life_ms, call.clusters),
+            ),
+            period,
+        )
+    if not found and not waits:
         what = "no such ClusterQueue" if name or call.clusters else "nothing"
         raise GpucostError(
             f"Kueue told of {what} in {call.period_name}",
             "have Prometheus scrape Kueue's manager, and run gpucost collect prometheus; docs/kueue.md says which metrics",
         )
-    several = len({one.cluster for one in found}) > 1
+    several = len({*(one.cluster for one in found), *(one.cluster for one in waits)}) > 1
+    cluster = [text("cluster")] if several else []
     columns = (
-        *([text("cluster")] if several else []),
+        *cluster,
         text("cluster_queue", "Queue"),
         text("cohort", weight=2),
         text("resource", weight=1),
@@ -393,16 +418,54 @@ def queue(
         share("share_of_quota", "Of quota", decimals=0),
         share("share_of_use", "Of use", decimals=0),
     )
+    of_jobs = (
+        *cluster,
+        text("name"),
+        count("started"),
+        figure(lambda one: _time(one.wait_p50_seconds), "Wait p50"),
+        figure(lambda one: _time(one.wait_p95_seconds), "Wait p95"),
+        figure(lambda one: _time(one.eligible_wait_p95_seconds), "Eligible p95", weight=2),
+        number("gpu_hours", "GPU-hours"),
+        money("cost"),
+        count("preempted", weight=2),
+        money("preempted_cost", "Thrown away", weight=1),
+    )
+    of_shares = (
+        *cluster,
+        text("account"),
+        text("user"),
+        share("norm_shares", "Shares", decimals=1),
+        share("effective_usage", "Used", decimals=1),
+        figure(lambda one: None if one.fair_share is None else f"{one.fair_share:.3f}", "Fair share"),
+        money("cost"),
+        share("cost_share", "Of dollars", decimals=1),
+    )
+    titles = {"partition": "Jobs by partition", "qos": "Jobs by QOS", "account": "Jobs by account"}
     call.answer(
         Document(
-            title=f"ClusterQueues: {call.period_name}",
+            title=f"{'Queues' if waits else 'ClusterQueues'}: {call.period_name}",
             currency=call.settings.currency,
-            sections=(Table.of("Quota, use and waits", found, columns, note=_RECENT),),
+            sections=(
+                *([Table.of("Quota, use and waits", found, columns, note=_RECENT)] if found else []),
+                *(Table.of(title, [one for one in waits if one.by == by], of_jobs) for by, title in titles.items() if waits),
+                *(
+                    [Table.of("Fair share, as sshare says it", shares, of_shares, note=f"Of dollars: half-life {half_life}.")]
+                    if shares
+                    else []
+                ),
+            ),
             name="queue",
-            answer=Queues(period, found),
-            flat=table(found),
+            answer=Queues(period, found, waits or None, shares or None),
+            flat=table(found or waits),
         )
     )
+
+
+def _half_life_ms(span: str) -> int:
+    match = re.fullmatch(r"([1-9]\d{0,3})([hdw])", span)
+    if match is None:
+        raise UsageError(f"--half-life {span!r} is no span of time", "7d, 12h or 2w")
+    return int(match[1]) * {"h": 1, "d": 24, "w": 168}[match[2]] * MS_PER_HOUR
 
 
 _RECENT = "Of quota and of use: the last 7 days, half-life 2 days."

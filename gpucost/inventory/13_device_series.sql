@@ -23,8 +23,10 @@ named AS (
             s.labels['node_name'], regexp_replace(s.labels['instance'], ':[0-9]+$', ''), '') AS host,
         coalesce(s.labels['node'], s.labels['kubernetes_node'], s.labels['node_name'], s.labels['exported_node'], '') AS node_label,
         coalesce(nullif(s.labels['modelName'], ''), nullif(s.labels['model_name'], '')) AS model_name,
-        nullif(coalesce(s.labels['exported_namespace'], s.labels['pod_namespace'], s.labels['namespace']), '') AS namespace,
-        nullif(coalesce(s.labels['exported_pod'], s.labels['pod_name'], s.labels['pod']), '') AS pod,
+        -- a job of Slurm is known by its number, in no namespace
+        CASE WHEN nullif(s.labels['hpc_job'], '') IS NOT NULL THEN ''
+            ELSE nullif(coalesce(s.labels['exported_namespace'], s.labels['pod_namespace'], s.labels['namespace']), '') END AS namespace,
+        coalesce(nullif(s.labels['hpc_job'], ''), nullif(coalesce(s.labels['exported_pod'], s.labels['pod_name'], s.labels['pod']), '')) AS pod,
         s.labels['dra_claim_name'] IS NOT NULL AS by_claim,
         hash(s.source, s.cluster, s.labels['job']) AS job_id,
         -- what one target tells is scraped at once; an aggregator in between may give all of them one instance

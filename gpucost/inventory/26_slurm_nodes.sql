@@ -1,6 +1,10 @@
 -- reads: slurm_machines, slurm_nodes, node_facts
 -- writes: node_facts, nodes (stored), one row per life of a node's GPUs of one model
 -- invariant: labels hold what Slurm says of the node, several values in one separated by commas: partition, feature, node
+-- measured GPUs alone make a node of it: Slurm knows better
+DELETE FROM node_facts WHERE node_id IN (SELECT node_id FROM slurm_machines);
+DELETE FROM nodes WHERE node_id IN (SELECT node_id FROM slurm_machines);
+
 INSERT INTO node_facts BY NAME
 WITH described AS (
     SELECT * FROM slurm_nodes QUALIFY row_number() OVER (PARTITION BY cluster, node ORDER BY seen_ms DESC) = 1

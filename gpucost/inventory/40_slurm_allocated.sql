@@ -1,5 +1,5 @@
 -- reads: slurm_holdings, slurm_units, slurm_machines, slurm_runs, slurm_accounts, allocated
--- writes: allocated, pods, allocations (stored): one row per (run of a job, life of a node's GPUs of one model) in which it held any
+-- writes: allocated, pods, pod_units, allocations (stored): one row per (run of a job, life of a node's GPUs of one model) in which it held any
 -- invariant: gpus > 0; held_from_ms < held_to_ms within the node's life; uid names the run and its node
 INSERT INTO allocated BY NAME
 SELECT hash(h.cluster, h.job_id, h.submit_ms, m.node_id) AS allocation_id,
@@ -24,6 +24,14 @@ SELECT a.cluster, a.namespace, a.pod, a.uid, true AS asks_gpus, n.node, NULL AS 
 FROM allocated AS a
 JOIN slurm_machines AS n USING (node_id)
 JOIN slurm_runs AS r ON r.cluster = a.cluster AND r.job_id || '@' || r.submit_ms = split_part(a.uid, '/', 1);
+
+INSERT INTO pod_units BY NAME
+SELECT a.cluster, a.uid, a.resource, a.units, a.gpus, bool_or(u.profile IS NOT NULL) AS sliced, bool_or(u.kind <> 'gpu') AS shared
+FROM allocated AS a
+JOIN slurm_machines AS n USING (node_id)
+JOIN slurm_units AS u ON u.cluster = n.cluster AND u.node = n.node AND u.gpu_model IS NOT DISTINCT FROM n.gpu_model
+    AND (a.resource = 'mixed' OR a.resource = 'gres_' || u.kind || coalesce('_' || u.type, ''))
+GROUP BY ALL;
 
 INSERT INTO allocations BY NAME
 WITH RECURSIVE above AS (

@@ -20,6 +20,9 @@ device_names AS (
     SELECT cluster, uid, namespace, pod FROM pods
     UNION
     SELECT cluster, uid, namespace, pod FROM reserving WHERE coalesce(is_same, candidates = 1)
+    UNION
+    -- a run of a job: its number, and when it was submitted
+    SELECT cluster, uid, '', split_part(uid, '@', 1) FROM pods WHERE contains(uid, '@')
 ),
 labeled AS (
     SELECT a.allocation_id, d.device_id, d.series_id, d.first_ms, d.last_ms, a.held_from_ms, a.held_to_ms,

@@ -44,6 +44,7 @@ _SLURM = (
     "29_slurm_absences",
     "40_slurm_allocated",
     "44_slurm_pending",
+    "63_slurm_warnings",
 )
 _HAS_SLURM = "SELECT count(*) > 0 FROM loads WHERE kind = 'slurm'"
 

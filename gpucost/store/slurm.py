@@ -51,6 +51,21 @@ def _column(values: Sequence[Any], kind: str) -> Any:
     return sqlfiles.objects(values)
 
 
+# A node that is described as it was is nothing new, and neither are shares.
+_UNCHANGED = {
+    "slurm_nodes": """DELETE FROM incoming_slurm_nodes AS i USING (
+        SELECT cluster, node, arg_max((gres, partitions, features, instance_type), seen_ms) AS told
+        FROM slurm_nodes GROUP BY ALL) AS n
+        WHERE n.cluster = i.cluster AND n.node = i.node
+            AND n.told IS NOT DISTINCT FROM (i.gres, i.partitions, i.features, i.instance_type)""",
+    "slurm_shares": """DELETE FROM incoming_slurm_shares AS i USING (
+        SELECT cluster, account, "user", arg_max((norm_shares, raw_usage, effective_usage, fair_share), seen_ms) AS told
+        FROM slurm_shares GROUP BY ALL) AS n
+        WHERE n.cluster = i.cluster AND n.account = i.account AND n."user" = i."user"
+            AND n.told IS NOT DISTINCT FROM (i.norm_shares, i.raw_usage, i.effective_usage, i.fair_share)""",
+}
+
+
 def merge(con: duckdb.DuckDBPyConnection) -> int:
     """Enter what was taken in, each row where it says more than the stored one of its name; returns how many rows changed."""
     changed = 0
@@ -58,6 +73,8 @@ def merge(con: duckdb.DuckDBPyConnection) -> int:
         incoming = f"incoming_{table}"
         if not con.execute("SELECT 1 FROM duckdb_tables() WHERE table_name = $1", [incoming]).fetchall():
             continue
+        if table in _UNCHANGED:
+            con.execute(_UNCHANGED[table])
         names = ", ".join(f'"{key}"' for key in keys)
         rank = f"({_RANKS.get(table, '1')}, hash(t))"
         con.execute(

@@ -107,6 +107,12 @@ EPOCHS = """workload,namespace,time,unit,value
 Job/run-b,train,2026-03-13T06:00:00Z,epoch,1
 Job/run-b,train,2026-03-13T18:00:00Z,epoch,1
 """
+JOBS = """JobID|JobIDRaw|JobName|Cluster|Account|User|State|Submit|Start|End|ElapsedRaw|NodeList|AllocTRES
+7|7|bert|hpc|nlp|ann|COMPLETED|1773100800|1773100860|1773108060|7200|n[1-2]|cpu=8,gres/gpu:a100=8,gres/gpu=8,node=2
+7.batch|7.batch|batch|hpc|nlp||COMPLETED|1773100860|1773100860|1773108060|7200|n1|cpu=4,gres/gpu:a100=4,gres/gpu=4,node=1
+8|8|sweep|of|names|hpc|cv|bob|RUNNING|1773104400|1773104400|Unknown|3600|n1|cpu=1,gres/gpu:a100=1,gres/gpu=1,node=1
+"""
+NODES = "NodeName=n1 Gres=gpu:a100:4 Partitions=gpu State=MIXED\nNodeName=n2 Gres=gpu:a100:4 Partitions=gpu State=IDLE\n"
 
 
 def estimated(folder: Path) -> None:
@@ -117,6 +123,8 @@ def estimated(folder: Path) -> None:
     write(folder, "onprem.toml", ONPREM)
     write(folder, "plan.toml", PLAN)
     write(folder, "epochs.csv", EPOCHS)
+    write(folder, "jobs.psv", JOBS)
+    write(folder, "nodes.txt", NODES)
     write(folder, "nodes.csv", "nodes\n" + "".join(f"{2 + 6 * (8 <= hour % 24 < 20)}\n" for hour in range(24 * 28)))
     write(folder, "speeds.csv", "gpu_model,relative_speed\nA100-SXM4-80GB,1\nA100-SXM4-40GB,0.9\nL4,0.25\n")
     steps = [("2026-03-01", "14.2"), ("2026-03-12", "16.9"), ("2026-03-18", "15.1")]

@@ -54,7 +54,7 @@ class Fleet:
         self.rows["nodes"].append(
             (
                 node_id, cluster, name, f"i-{node_id}", up[0], *up, "aws", "us-east-1", "us-east-1a", "p4d", capacity_type,
-                model, gpus, {},
+                model, gpus, {}, None,
             )
         )  # fmt: skip
 
@@ -63,7 +63,8 @@ class Fleet:
     ) -> None:
         kind = workload.split("/")[0]
         identity = (allocation_id, cluster, namespace, pod, uid or f"uid-{allocation_id}", node_id)
-        self.rows["allocations"].append((*identity, "nvidia_com_gpu", 1.0, 1.0, OCTOBER, OCTOBER_END, kind, workload))
+        held = ("nvidia_com_gpu", 1.0, 1.0, OCTOBER, OCTOBER_END, kind, workload)
+        self.rows["allocations"].append((*identity, *held, *[None] * 4))
 
     def cell(self, at: int, node_id: int, held: list[tuple[int, str, float, float, float]], *, until: int | None = None) -> None:
         """One cell of a node; held: (allocation, team, GPUs, share of time measured, share of measured time active)."""

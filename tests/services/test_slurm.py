@@ -23,7 +23,8 @@ pytestmark = pytest.mark.slow
 @pytest.fixture(scope="module")
 def slurm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SlurmCluster]:
     if lacking := missing():
-        message = f"not installed: {', '.join(lacking)} (Debian: .ci/install-server slurmctld slurmd slurmdbd sacct mariadbd)"
+        packages = "slurmctld slurmd slurmdbd slurm-client slurm-wlm-basic-plugins mariadb-server"
+        message = f"not installed: {', '.join(lacking)} (Debian: .ci/install-server {packages})"
         if os.environ.get("CI") == "true":
             pytest.fail(message)
         pytest.skip(message)

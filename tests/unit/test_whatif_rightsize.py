@@ -231,7 +231,8 @@ def pod() -> Iterator[Any]:
     with scratch_store() as con:
         begin, end = 100 * 3_600_000, 102 * 3_600_000
         con.execute(
-            "INSERT INTO allocations VALUES (1, 'c', 'ns', 'p', 'u', 1, 'nvidia_com_gpu', 2, 2, $1, $2, 'Job', 'Job/p')",
+            "INSERT INTO allocations"
+            " SELECT 1, 'c', 'ns', 'p', 'u', 1, 'nvidia_com_gpu', 2, 2, $1, $2, 'Job', 'Job/p', NULL, NULL, NULL, NULL",
             [begin, end],
         )
         labels = {"exported_namespace": "ns", "exported_pod": "p"}

@@ -1,4 +1,4 @@
--- reads: state_intervals, nodes, unit_shares
+-- reads: state_intervals, nodes, unit_shares, closed_nodes
 -- writes: absences, one row per (node, cause, stretch) in which GPUs could not be held: not ready, cordoned, or not allocatable
 -- invariant: cause '' is all of the node, another the resource that is short
 CREATE OR REPLACE TEMP TABLE absences AS
@@ -6,8 +6,11 @@ WITH closed AS (
     SELECT n.node_id, '' AS cause, n.gpu_count AS gpus, f.first_ms AS from_ms, f.end_ms AS to_ms
     FROM state_intervals AS f
     JOIN nodes AS n ON n.cluster = f.cluster AND n.node = f.node AND f.first_ms < n.up_to_ms AND n.up_from_ms < f.end_ms
-    WHERE (f.metric IN ('kube_node_spec_unschedulable', 'slurm_node_unavailable') AND f.value = 1)
+    WHERE (f.metric = 'kube_node_spec_unschedulable' AND f.value = 1)
         OR (f.metric = 'kube_node_status_condition' AND f.labels['condition'] = 'Ready' AND f.labels['status'] = 'true' AND f.value = 0)
+    UNION ALL
+    SELECT n.node_id, '', n.gpu_count, c.from_ms, c.to_ms
+    FROM closed_nodes AS c JOIN nodes AS n ON n.cluster = c.cluster AND n.node = c.node AND c.from_ms < n.up_to_ms AND n.up_from_ms < c.to_ms
 ),
 short AS (
     SELECT n.node_id, f.resource AS cause, greatest(0, c.value - f.value) * u.offered_share AS gpus,

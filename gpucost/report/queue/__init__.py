@@ -1,10 +1,11 @@
-"""What Kueue says of its ClusterQueues: quotas, use, borrowing, waits, and whose share of the GPUs is fair (docs/kueue.md)."""
+"""What Kueue says of ClusterQueues (docs/kueue.md), and Slurm of jobs (docs/slurm.md): waits, use, and whose share is fair."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 from gpucost.engine import answer_rows, run_stage
@@ -60,11 +61,52 @@ class Queue(Shape):
 
 
 @dataclass(frozen=True, slots=True)
+class SlurmWait:
+    """Jobs with GPUs of a partition, a QOS or an account (`by`): waits of those that began in the period, in seconds.
+
+    `wait_*` from submission, `eligible_wait_*` from when they could have begun; None where none began. `preempted_cost` is what
+    runs cost that were preempted.
+    """
+
+    cluster: str
+    by: str
+    name: str
+    started: int
+    wait_p50_seconds: float | None
+    wait_p95_seconds: float | None
+    eligible_wait_p50_seconds: float | None
+    eligible_wait_p95_seconds: float | None
+    gpu_hours: float
+    cost: Decimal
+    preempted: int
+    preempted_cost: Decimal
+
+
+@dataclass(frozen=True, slots=True)
+class SlurmShare:
+    """What sshare says of an account, or of a user in it, beside what its jobs cost; shares are 0-1.
+
+    `cost_share` is of the cluster's dollars, those of one half-life before the period's end counting half; None without any.
+    """
+
+    cluster: str
+    account: str
+    user: str | None
+    norm_shares: float | None
+    effective_usage: float | None
+    fair_share: float | None
+    cost: Decimal
+    cost_share: float | None
+
+
+@dataclass(frozen=True, slots=True)
 class Queues(Shape):
-    """What the queues were in a period."""
+    """What the queues were in a period; of Slurm where the store knows one."""
 
     period: Period
     queues: list[Queue]
+    slurm_waits: list[SlurmWait] | None = None
+    slurm_shares: list[SlurmShare] | None = None
 
     FLAT = ("period",)
 
@@ -101,6 +143,21 @@ def queues(con: DuckDBPyConnection, period: Period, clusters: Sequence[str] = ()
         Queue(waits=_waits(row.pop("admitted"), row.pop("waited_seconds"), row.pop("buckets")), **_rounded(row))
         for row in answer_rows(con, _PACKAGE, "60_queues", span | filters)
     ]
+
+
+def slurm_waits(con: DuckDBPyConnection, period: Period, clusters: Sequence[str] = ()) -> list[SlurmWait]:
+    """Waits and cost of Slurm's jobs by partition, QOS and account, each group's dearest first. Needs attributed tables."""
+    sqlfiles.run(con, "filters")
+    params = {"from_ms": period.start_ms, "to_ms": period.end_ms, "clusters": list(clusters)}
+    return [SlurmWait(**_rounded(row)) for row in answer_rows(con, _PACKAGE, "70_slurm_waits", params)]
+
+
+def slurm_shares(con: DuckDBPyConnection, period: Period, half_life_ms: int, clusters: Sequence[str] = ()) -> list[SlurmShare]:
+    """What sshare said of accounts and users, beside what they cost. Needs attributed tables."""
+    sqlfiles.run(con, "filters")
+    span = {"from_ms": period.start_ms, "to_ms": period.end_ms}
+    params = {**span, "half_life_ms": half_life_ms, "clusters": list(clusters)}
+    return [SlurmShare(**_rounded(row)) for row in answer_rows(con, _PACKAGE, "80_slurm_shares", params)]
 
 
 def _waits(admitted: float | None, seconds: float | None, histogram: list[dict[str, float]] | None) -> Waits:

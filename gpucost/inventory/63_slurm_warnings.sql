@@ -1,0 +1,25 @@
+-- reads: slurm_holdings, slurm_units, slurm_nodes, slurm_machines
+-- writes: warnings (stored), what a reader should know of a Slurm cluster: nodes that nobody described, jobs that lie evenly on their nodes for want of steps, and what no GPU is known for
+-- invariant: one row per (code, cluster)
+INSERT INTO warnings BY NAME
+SELECT 'slurm_nodes_unknown' AS code, h.cluster, NULL AS subject, min(h.from_ms) AS from_ms, max(h.to_ms) AS to_ms,
+    format('GPUs of {} nodes of {} are guessed: as many as jobs ever held at once', count(DISTINCT h.node), h.cluster) AS message,
+    'scontrol show node --oneliner > nodes.txt, and gpucost collect slurm nodes.txt' AS fix
+FROM slurm_holdings AS h ANTI JOIN slurm_nodes AS n USING (cluster, node)
+GROUP BY h.cluster
+UNION ALL
+SELECT 'slurm_even_placement', h.cluster, NULL, min(h.from_ms), max(h.to_ms),
+    format('{} jobs of {} lie on several nodes, and no step tells how: {:.1f} GPU-hours are spread evenly', count(DISTINCT (h.job_id, h.submit_ms)), h.cluster,
+        sum(h.units * u.share * (h.to_ms - h.from_ms)) / 3600000),
+    'sacct without -X lists the steps'
+FROM slurm_holdings AS h
+JOIN slurm_units AS u ON u.cluster = h.cluster AND u.node = h.node AND u.kind = h.kind AND u.type IS NOT DISTINCT FROM h.type
+WHERE h.is_even
+GROUP BY h.cluster
+UNION ALL
+SELECT 'slurm_not_attributed', h.cluster, NULL, min(h.from_ms), max(h.to_ms),
+    format('{} jobs of {} held {} of nodes of which no GPU is known: not attributed', count(DISTINCT (h.job_id, h.submit_ms)), h.cluster,
+        string_agg(DISTINCT 'gres/' || h.kind, ', ' ORDER BY 'gres/' || h.kind)),
+    'scontrol show node --oneliner > nodes.txt, and gpucost collect slurm nodes.txt'
+FROM slurm_holdings AS h ANTI JOIN slurm_machines AS m USING (cluster, node)
+GROUP BY h.cluster;

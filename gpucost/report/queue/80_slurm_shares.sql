@@ -1,0 +1,28 @@
+-- reads: slurm_shares, allocations, hourly_costs; $from_ms, $to_ms the period; $half_life_ms; $clusters filter (empty: all)
+-- writes: nothing; answers one row per account (user '') and user of sshare's last word before the period ended: its shares, what was used of them, and what it cost
+-- invariant: cost_share is of all dollars of the cluster's jobs in the period, each counting half with each half-life that it lies before the end
+WITH told AS (
+    SELECT * FROM slurm_shares
+    WHERE passes($clusters, cluster)
+    -- the last before the end, else the first after it
+    QUALIFY row_number() OVER (PARTITION BY cluster, account, "user" ORDER BY seen_ms > $to_ms, abs($to_ms - seen_ms)) = 1
+),
+spent AS (
+    SELECT a.cluster, a.namespace AS account, a."user", c.cost, c.cost::DOUBLE * 0.5 ** (($to_ms - c.from_ms) / $half_life_ms) AS decayed
+    FROM hourly_costs($from_ms, $to_ms) AS c JOIN allocations AS a USING (allocation_id)
+    WHERE a.account IS NOT NULL
+),
+sums AS (
+    SELECT cluster, account, coalesce("user", '') AS "user", sum(cost) AS cost, sum(decayed) AS decayed FROM spent GROUP BY ALL
+    UNION ALL
+    SELECT cluster, account, '', sum(cost), sum(decayed) FROM spent GROUP BY ALL
+),
+totals AS (
+    SELECT cluster, sum(decayed) AS decayed FROM spent GROUP BY ALL
+)
+SELECT t.cluster, t.account, nullif(t."user", '') AS "user", t.norm_shares, t.effective_usage, t.fair_share,
+    coalesce(s.cost, 0)::DECIMAL(38, 9) AS cost, coalesce(s.decayed, 0) / nullif(a.decayed, 0) AS cost_share
+FROM told AS t
+LEFT JOIN sums AS s USING (cluster, account, "user")
+LEFT JOIN totals AS a USING (cluster)
+ORDER BY t.cluster, t.account, t."user";

@@ -1,0 +1,466 @@
+"""Slurm's accounting in the ledger: every way to tell it, what jobs hold where, and what it costs."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from collections import defaultdict
+from datetime import UTC, datetime
+from pathlib import Path
+from random import Random
+from typing import Any
+from zoneinfo import ZoneInfo
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from typer.testing import CliRunner
+
+from gpucost.cli.app import app
+from gpucost.collect.slurm.sacct import Notes, SacctFormat, expand_nodes, read_sacct
+from gpucost.config.load import load_config
+from gpucost.errors import DataError
+from tests.replay.cases.words import fleet
+from tests.replay.load import load
+from tests.replay.series import Series
+from tests.shared import shared
+
+FIELDS = [
+    "JobID", "JobIDRaw", "JobName", "Cluster", "Account", "User", "Partition", "QOS", "State", "Submit", "Start", "End",
+    "ElapsedRaw", "NodeList", "AllocTRES",
+]  # fmt: skip
+T = 1_773_100_800  # 2026-03-10T00:00Z
+NODES = (
+    "NodeName=n1 Gres=gpu:a100:4 Partitions=gpu,debug State=IDLE\n"
+    "NodeName=n2 Gres=gpu:a100:2,gpu:v100:2 Partitions=gpu State=IDLE\n"
+)
+
+
+def tres(gpus: float, kind: str = "") -> str:
+    typed = f"gres/gpu:{kind}={gpus:g}," if kind else ""
+    return f"cpu=1,{typed}gres/gpu={gpus:g},node=1"
+
+
+def job(number: int, start: int, end: int | None, nodes: str, held: str, **more: Any) -> dict[str, Any]:
+    """A run of a job, in seconds after T; it still runs at second 7200 where `end` is None."""
+    state = "RUNNING" if end is None else "COMPLETED"
+    facts = {
+        "JobID": number, "JobIDRaw": number, "JobName": f"job-{number}", "Cluster": "hpc", "Account": "nlp", "User": "ann",
+        "Partition": "gpu", "QOS": "normal", "State": state, "Submit": T + start, "Start": T + start,
+        "End": "Unknown" if end is None else T + end, "ElapsedRaw": (7200 if end is None else end) - start, "NodeList": nodes,
+        "AllocTRES": held,
+    }  # fmt: skip
+    return facts | more
+
+
+def text(jobs: list[dict[str, Any]], mark: str = "|", end: str = "\n") -> str:
+    return end.join([mark.join(FIELDS), *(mark.join(str(one[name]) for name in FIELDS) for one in jobs)]) + end
+
+
+class Cluster:
+    """A folder with a store, into which files are loaded."""
+
+    def __init__(self, folder: Path, book: str = "") -> None:
+        self.folder = folder
+        folder.mkdir(exist_ok=True)
+        header = "provider,region,zone,instance_type,purchase_option,price_per_hour,currency,effective_start,node_selector,per"
+        (folder / "prices.csv").write_text(f"{header}\n{book or ',,,,on_demand,3.6,USD,,,gpu'}\n")
+        (folder / "gpucost.toml").write_text('[prices]\nbook = "prices.csv"\n')
+
+    def run(self, *words: str, code: int = 0) -> Any:
+        result = CliRunner().invoke(app, [*words, "--config", str(self.folder / "gpucost.toml")])
+        assert result.exit_code == code, result.output
+        return result
+
+    def load(self, *texts: str, more: tuple[str, ...] = ()) -> Any:
+        paths = []
+        for number, content in enumerate(texts):
+            path = self.folder / f"told-{number}.txt"
+            path.write_text(content, encoding="utf-8")
+            paths.append(str(path))
+        return self.run("collect", "slurm", *paths, *more)
+
+    def rows(self, by: str, start: str = "2026-03-10", end: str = "2026-03-12") -> list[dict[str, Any]]:
+        answer = json.loads(self.run("report", "--from", start, "--to", end, "--by", by, "--format", "json").stdout)
+        self.totals, self.coverage = answer["totals"], answer["coverage"]
+        rows: list[dict[str, Any]] = answer["rows"]
+        return rows
+
+    def held(self, by: str, start: str = "2026-03-10", end: str = "2026-03-12") -> dict[Any, float]:
+        """GPU-seconds by a dimension."""
+        held = [row for row in self.rows(by, start, end) if row["kind"] == "allocated"]
+        return {row[by]: round(row["allocated_gpu_hours"] * 3600, 3) for row in held}
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> Cluster:
+    return Cluster(tmp_path)
+
+
+def test_jobs_hold_what_they_were_allocated_and_cost_their_nodes_price(cluster: Cluster) -> None:
+    """Two hours of n1 and n2: 8 GPUs at $3.60; 4 of them for an hour, 2 for half of one."""
+    jobs = [job(1, 0, 3600, "n1", tres(4, "a100")), job(2, 0, 1800, "n2", tres(2, "v100"), Account="cv", User="bob", QOS="high")]
+    said = cluster.load(text([*jobs, job(3, 0, 7200, "n1", "cpu=1,node=1")]), NODES)
+    assert "3 runs of jobs of hpc" in said.stdout and "2 nodes" in said.stdout
+    assert cluster.held("namespace") == {"nlp": 4 * 3600, "cv": 2 * 1800}
+    assert cluster.held("user") == {"ann": 4 * 3600, "bob": 2 * 1800} and cluster.held("partition") == {"gpu": 5 * 3600}
+    assert cluster.held("qos") == {"normal": 4 * 3600, "high": 2 * 1800}
+    assert cluster.held("workload") == {"Job/job-1": 4 * 3600, "Job/job-2": 2 * 1800}
+    assert cluster.held("gpu_model") == {"A100-SXM4-40GB": 4 * 3600, "V100-SXM2-16GB": 2 * 1800}
+    assert cluster.held("node") == {"n1": 4 * 3600, "n2": 2 * 1800}
+    assert cluster.totals["capacity_gpu_hours"] == pytest.approx(16)
+    assert cluster.totals["node_cost"] == pytest.approx(16 * 3.6)
+    assert cluster.totals["cost"] == pytest.approx(5 * 3.6) and cluster.totals["unallocated_cost"] == pytest.approx(11 * 3.6)
+
+
+def test_a_price_of_a_whole_machine_is_split_over_its_models(tmp_path: Path) -> None:
+    """n2 costs $8: half of it are its two V100. A selector names one of several partitions."""
+    book = ",,,,on_demand,10,USD,,partition=debug,node\n,,,,on_demand,8,USD,,node=n2,node"
+    cluster = Cluster(tmp_path, book)
+    cluster.load(text([job(1, 0, 3600, "n2", tres(2, "v100")), job(2, 0, 3600, "n1", tres(1))]), NODES)
+    assert {row["node"]: row["cost"] for row in cluster.rows("node") if row["kind"] == "allocated"} == {"n2": 4.0, "n1": 2.5}
+    assert cluster.totals["node_cost"] == pytest.approx(18) and cluster.coverage["warnings"][0]["code"] == "not_collected"
+
+
+@pytest.mark.parametrize("batch", [True, False])
+def test_what_lay_on_which_node_the_batch_step_says_else_it_is_even(cluster: Cluster, batch: bool) -> None:
+    """5 GPUs on two nodes: 4 on the first, or two and a half on each."""
+    jobs = [job(1, 0, 3600, "n[1-2]", tres(5, "a100"))]
+    step = jobs[0] | {"JobID": "1.batch", "JobIDRaw": "1.batch", "NodeList": "n1", "AllocTRES": tres(4, "a100")}
+    wide = jobs[0] | {"JobID": "1.0", "JobIDRaw": "1.0", "AllocTRES": tres(5, "a100")}
+    cluster.load(text([*jobs, *([step, wide] if batch else [])]), NODES)
+    assert cluster.held("node") == ({"n1": 4 * 3600, "n2": 3600} if batch else {"n1": 2.5 * 3600, "n2": 2.5 * 3600})
+    # steps are never added to their jobs
+    assert sum(cluster.held("pod").values()) == 5 * 3600
+    codes = {warning["code"] for warning in cluster.coverage["warnings"]}
+    assert ("slurm_even_placement" in codes) == (not batch)
+
+
+def test_a_later_answer_restates_in_whichever_order(tmp_path: Path) -> None:
+    """A job that ran, and one that waited, at the first pull; a requeued job has two runs."""
+    first = [
+        job(1, 0, None, "n1", tres(1)),
+        job(2, 0, None, "", "", State="PENDING", Start="Unknown", ElapsedRaw=0),
+        job(3, 0, 600, "n1", tres(1), State="REQUEUED"),
+    ]
+    later = [
+        job(1, 0, 9000, "n1", tres(1), State="TIMEOUT"),
+        job(2, 7500, 8000, "n1", tres(2), Submit=T),
+        first[2],
+        job(3, 900, 1200, "n1", tres(1)),
+    ]
+    figures = []
+    for number, order in enumerate(((first, later), (later, first), (later, later))):
+        cluster = Cluster(tmp_path / str(number))
+        for jobs in order:
+            said = cluster.load(text(jobs), NODES)
+        assert "nothing is new" in said.stdout or order[0] is first
+        figures.append(cluster.held("pod"))
+    assert figures[0] == figures[1] == figures[2] == {"1": 9000, "2": 1000, "3": 900}
+
+
+def test_a_job_that_runs_holds_until_it_was_seen_last(cluster: Cluster) -> None:
+    cluster.load(text([job(1, 0, None, "n1", tres(2))]), NODES)
+    assert cluster.held("pod") == {"1": 2 * 7200}
+
+
+@pytest.mark.parametrize(
+    ("gres", "held", "gpus"),
+    [
+        ("gpu:a100:4,shard:16", "cpu=1,gres/shard=4", 1.0),
+        ("gpu:a100:2,mps:200", "cpu=1,gres/mps=50", 0.5),
+        ("gpu:a100_3g.20gb:2,gpu:a100_1g.5gb:1", "cpu=1,gres/gpu:a100_3g.20gb=1,gres/gpu=1", 3 / 7),
+        ("gpu:a100:4(S:0-1)", "cpu=1,gres/gpu=3,license/matlab=7", 3.0),
+        ("gpu:4", "cpu=1,gres/gpu:a100=2,gres/gpu=2", 2.0),
+    ],
+)
+def test_parts_of_gpus_are_their_share(cluster: Cluster, gres: str, held: str, gpus: float) -> None:
+    cluster.load(text([job(1, 0, 3600, "n1", held)]), f"NodeName=n1 Gres={gres} Partitions=gpu\n")
+    assert cluster.held("pod") == {"1": pytest.approx(gpus * 3600, abs=0.01)}
+
+
+def test_down_time_and_maintenance_are_unavailable_and_what_is_powered_down_is_no_node(cluster: Cluster) -> None:
+    """Of n1's 8 GPU-hours one is down, four are in maintenance; n2 is off for the second hour."""
+    events = f"Cluster|NodeName|TimeStart|TimeEnd|State|Reason\nhpc||{T}|Unknown||Cluster Registered TRES\n" + "".join(
+        f"hpc|{node}|{T + start}|{T + end}|{state}|why\n"
+        for node, start, end, state in (("n1", 0, 900, "DOWN*"), ("n2", 3600, 7200, "IDLE+POWERED_DOWN"))
+    )
+    reserved = f"ReservationName=m StartTime={T + 3600} EndTime={T + 7200} Nodes=n1 Flags=MAINT,SPEC_NODES Accounts=(null)\n"
+    cluster.load(text([job(1, 0, 7200, "n2", tres(1, "a100"))]), NODES, events, reserved)
+    cluster.rows("node")
+    assert cluster.totals["capacity_gpu_hours"] == pytest.approx(8 + 4)
+    assert cluster.totals["unavailable_gpu_hours"] == pytest.approx(1 + 4)
+
+
+def test_what_gpus_did_for_a_job_dcgm_exporter_says_by_its_number(cluster: Cluster) -> None:
+    """Two of n1's GPUs are known to be job 1's: one is busy for an hour, one idle. Job 2 has all of n2, whatever labels say."""
+    described = fleet(2, [{"cluster": "hpc", "name": "n1"}], [], {})
+    ticks = np.arange(T, T + 7200, 60, dtype=np.int64) * 1000
+    own = {"__name__": "DCGM_FI_DEV_GPU_UTIL", "job": "dcgm", "cluster": "hpc"}
+    series = [
+        Series(
+            {**own, "Hostname": "n1", "UUID": f"GPU-{gpu}", **label},
+            ticks,
+            np.full(len(ticks), float(busy)),
+        )
+        for gpu, busy, label in ((0, 90, {"hpc_job": "1"}), (1, 0, {"hpc_job": "1"}), (2, 50, {}), (3, 0, {}))
+    ]
+    series += [Series({**own, "Hostname": "n2", "UUID": f"GPU-{gpu}"}, ticks, np.full(len(ticks), 80.0)) for gpu in "ab"]
+    load(described, series, load_config(cluster.folder / "gpucost.toml", environ={}, cwd=cluster.folder))
+    whole = "NodeName=n2 Gres=gpu:a100:2 Partitions=gpu\n"
+    jobs = [job(1, 0, 3600, "n1", tres(2, "a100")), job(2, 3600, 7200, "n2", tres(2, "a100"))]
+    cluster.load(text(jobs), NODES.partition("\n")[0] + "\n" + whole)
+    figures = {
+        row["pod"]: [round(row[f"{kind}_gpu_hours"], 2) for kind in ("active", "idle", "unmeasured")]
+        for row in cluster.rows("pod")
+        if row["kind"] == "allocated"
+    }
+    assert figures == {"1": [1, 1, 0], "2": [2, 0, 0]}
+
+
+def test_waits_dollars_and_fair_share(cluster: Cluster) -> None:
+    """Of two jobs that began one waited 10 minutes and was preempted; sshare's shares stand beside the dollars."""
+    shares = (
+        "Account|User|RawShares|NormShares|RawUsage|NormUsage|EffectvUsage|FairShare\n"
+        "root|||0.000000|100||1.000000|\n nlp||60|0.6|75||0.75|\n  nlp|ann|1|1.0|75||0.75|0.25\n"
+    )
+    jobs = [
+        job(1, 0, 3600, "n1", tres(4, "a100")),
+        job(2, 600, 2400, "n1", tres(2), Submit=T, State="PREEMPTED", QOS="low", Partition="debug"),
+        job(3, 0, None, "", "", State="PENDING", Start="Unknown", ElapsedRaw=0),
+    ]
+    cluster.load(text(jobs), NODES, shares, more=("--from", "2026-03-10", "--to", "2026-03-11"))
+    words = ("queue", "--from", "2026-03-10", "--to", "2026-03-11")
+    answer = json.loads(cluster.run(*words, "--format", "json").stdout)
+    waits = {(one["by"], one["name"]): one for one in answer["slurm_waits"]}
+    assert set(waits) == {("partition", "gpu"), ("partition", "debug"), ("qos", "normal"), ("qos", "low"), ("account", "nlp")}
+    low = waits["qos", "low"]
+    assert (low["started"], low["wait_p50_seconds"], low["preempted"]) == (1, 600, 1)
+    # n1 is over-allocated for half an hour: six GPUs of four
+    assert low["cost"] == low["preempted_cost"] == pytest.approx(3.6 * 0.5 * 4 * 2 / 6)
+    assert waits["account", "nlp"]["wait_p95_seconds"] == pytest.approx(570)
+    (account, user) = [one for one in answer["slurm_shares"] if one["account"] == "nlp"]
+    assert (account["user"], user["user"], user["fair_share"], account["cost_share"]) == (None, "ann", 0.25, 1.0)
+    assert account["cost"] == pytest.approx(waits["account", "nlp"]["cost"]) == pytest.approx(3.6 * 4)
+    shown = cluster.run(*words).stdout
+    assert "Jobs by QOS" in shown and "Fair share, as sshare says it" in shown and "10 min" in shown
+
+
+def test_accounts_roll_up_to_the_one_below_the_root(cluster: Cluster) -> None:
+    tree = "Cluster|Account|User\nhpc|root|\nhpc| research|\nhpc|  nlp|\nhpc|   nlp|ann\nhpc|  cv|\nhpc| product|\n"
+    jobs = [job(n, 0, 3600, "n1", tres(1), Account=account) for n, account in enumerate(("nlp", "cv", "product"), 1)]
+    cluster.load(text(jobs), NODES, tree)
+    assert cluster.held("account") == {"research": 7200, "product": 3600}
+
+
+def test_arrays_and_heterogeneous_jobs_are_jobs(cluster: Cluster) -> None:
+    shapes = {"5_0": 6, "5_1": 5, "9+0": 9, "9+1": 10}
+    jobs = [job(raw, 0, 600, "n1", tres(1), JobID=shown, JobName=f"of-{shown[0]}") for shown, raw in shapes.items()]
+    cluster.load(text(jobs), NODES)
+    assert cluster.held("pod") == dict.fromkeys(shapes, 600)
+    assert cluster.held("workload") == {"Job/of-5": 1200, "Job/of-9": 1200}
+
+
+def test_an_answer_without_jobs_is_one_and_what_nobody_asked_for_is_missing(cluster: Cluster) -> None:
+    cluster.load(text([job(1, 0, 3600, "n1", tres(4))]), NODES, more=("--from", "2026-03-10", "--to", "2026-03-11"))
+    cluster.load("|".join(FIELDS) + "\n", more=("--from", "2026-03-11", "--to", "2026-03-11T12:00", "--cluster", "hpc"))
+    cluster.rows("node")
+    assert cluster.totals["capacity_gpu_hours"] == pytest.approx(36 * 8)
+    (missing,) = cluster.coverage["not_collected"]
+    assert (missing["hours"], missing["reason"]) == (12, "after the last collection")
+    (fix,) = {one["fix"] for one in cluster.coverage["warnings"] if one["code"] == "not_collected"}
+    assert fix == "gpucost collect slurm --from 2026-03-11T12:00 --to 2026-03-12T00:00"
+
+
+def read(folder: Path, content: str | bytes, **form: Any) -> tuple[dict[str, list[Any]], Notes]:
+    path = folder / "told"
+    path.write_bytes(content if isinstance(content, bytes) else content.encode())
+    notes = Notes()
+    runs: dict[str, list[Any]] = defaultdict(list)
+    for batch in read_sacct(path, SacctFormat(**form), notes):
+        for name, values in batch.runs.items():
+            runs[name] += values
+    return runs, notes
+
+
+@pytest.mark.parametrize("mark", ["|", "\x1f", "\t", ";"])
+@pytest.mark.parametrize("name", ["plain", "a{0}b", "{0}{0}", "two\nlines", "a{0}b\nc{0}d", "qu\"ote's", "ünï ✓", " spaces "])
+def test_names_hold_what_they_like(tmp_path: Path, mark: str, name: str) -> None:
+    name = name.format(mark)
+    jobs = [job(n, 0, 60, "n1", tres(1), JobName=name if n == 2 else "other") for n in (1, 2, 3)]
+    runs, notes = read(tmp_path, text(jobs, mark))
+    assert runs["name"] == ["other", name, "other"] and runs["job_id"] == [1, 2, 3]
+    assert notes.repaired == (1 if mark in name or "\n" in name else 0)
+
+
+def test_text_may_be_closed_by_delimiters_end_lines_as_windows_does_and_be_zipped(tmp_path: Path) -> None:
+    jobs = [job(1, 0, 60, "n1", tres(1)), job(2, 0, 60, "n1", tres(1), JobName="a|b")]
+    plain, _ = read(tmp_path, text(jobs))
+    assert read(tmp_path, text(jobs).replace("\n", "|\n"))[0] == plain
+    assert read(tmp_path, text(jobs, end="\r\n"))[0] == plain
+    (tmp_path / "told.gz").write_bytes(gzip.compress(text(jobs).encode()))
+    (batch,) = read_sacct(tmp_path / "told.gz", SacctFormat(), Notes())
+    assert batch.runs == plain
+    headless = text(jobs).partition("\n")[2]
+    assert read(tmp_path, headless, fields=tuple(FIELDS))[0] == plain
+    assert read(tmp_path, text(jobs), fields=tuple(FIELDS))[0] == plain
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        ("what is this\n", "no header"),
+        ("JobID|State|Start|End\n1|COMPLETED|1|2\n", "no field AllocTRES"),
+        (text([job(1, 0, 60, "n1", tres(1))])[:-30], "line 2: there are"),
+        (text([job(1, 0, 60, "n1", tres(1), Start="soon")]), "line 2: 'soon' is no time"),
+        (text([job(1, 0, 60, "n[1-", tres(1))]), "no list of nodes"),
+        ('{"jobs": [', "no whole JSON"),
+        ('{"errors": [{"error": "no rights"}], "jobs": []}', "no rights"),
+        ('{"partitions": []}', "has no jobs"),
+    ],
+)
+def test_what_cannot_be_read_is_told_with_its_line(tmp_path: Path, content: str, words: str) -> None:
+    with pytest.raises(DataError, match="told") as error:
+        read(tmp_path, content)
+    assert words in error.value.message
+
+
+def test_one_file_that_cannot_be_read_and_none_is_loaded(cluster: Cluster) -> None:
+    good, bad = cluster.folder / "good", cluster.folder / "bad"
+    good.write_text(text([job(1, 0, 60, "n1", tres(1))]))
+    bad.write_text(text([job(1, 0, 60, "n1", tres(1))])[:-30])
+    assert "line 2" in cluster.run("collect", "slurm", str(good), str(bad), code=1).output
+    assert "there is no store" in cluster.run("report", code=1).output
+
+
+def test_local_times_count_in_a_zone_and_an_hour_that_comes_twice_is_refused(tmp_path: Path) -> None:
+    start, end = "2026-10-25T01:30:00", "2026-10-25T04:30:00"  # clocks went back at three: four hours
+    told = job(1, 0, 60, "n1", tres(1), Submit=start, Start=start, End=end, ElapsedRaw=4 * 3600)
+    runs, notes = read(tmp_path, text([told]), timezone=ZoneInfo("Europe/Berlin"))
+    assert notes.has_local_times
+    assert runs["start_ms"] == [datetime(2026, 10, 24, 23, 30, tzinfo=UTC).timestamp() * 1000]
+    with pytest.raises(DataError, match="line 2: from Start to End is an hour off Elapsed"):
+        read(tmp_path, text([told]))
+    assert not read(tmp_path, text([job(1, 0, 60, "n1", tres(1), Start="2026-10-25T01:30:00+0200")]))[1].has_local_times
+
+
+def test_lists_of_nodes() -> None:
+    assert expand_nodes("r[1-2]n[01-03,7],login") == [*(f"r{r}n{n}" for r in (1, 2) for n in ("01", "02", "03", "7")), "login"]
+    assert expand_nodes("None assigned") == expand_nodes("") == []
+
+
+def _json(jobs: list[dict[str, Any]], *, newer: bool) -> str:
+    def number(value: float) -> Any:
+        return {"set": True, "infinite": False, "number": value} if newer else value
+
+    def one(told: dict[str, Any]) -> dict[str, Any]:
+        items = [item.partition("=") for item in told["AllocTRES"].split(",")]
+        allocated = [
+            {"type": kind.partition("/")[0], "name": kind.partition("/")[2] or None, "count": int(count)}
+            for kind, _, count in items
+        ]
+        state: Any = [told["State"]] if newer else told["State"]
+        end = told["End"] if isinstance(told["End"], int) else 0
+        return {
+            "job_id": told["JobID"], "name": told["JobName"], "cluster": told["Cluster"], "account": told["Account"],
+            "user": told["User"], "partition": told["Partition"], "qos": told["QOS"], "nodes": told["NodeList"],
+            "state": {"current": state, "reason": "None"}, "array": {"job_id": 0, "task_id": {"set": False} if newer else None},
+            "het": {"job_id": 0, "job_offset": None}, "reservation": {"id": 0, "name": 0},
+            "tres": {"allocated": allocated, "requested": []},
+            "time": {"submission": number(told["Submit"]), "start": told["Start"], "end": end,
+                     "elapsed": told["ElapsedRaw"], "eligible": told["Submit"], "suspended": 0},
+            "steps": [],
+        }  # fmt: skip
+
+    return json.dumps({"meta": {}, "errors": [], "jobs": [one(told) for told in jobs]})
+
+
+@pytest.mark.parametrize("newer", [False, True])
+def test_json_says_what_text_does(tmp_path: Path, newer: bool) -> None:
+    jobs = [job(1, 0, 60, "n[1-2]", tres(4, "a100"), JobName="a|b\nc"), job(2, 60, None, "n1", tres(1))]
+    told, _ = read(tmp_path, _json(jobs, newer=newer))
+    plain, _ = read(tmp_path, text(jobs))
+    same = set(plain) - {"alloc_tres", "eligible_ms", "reason", "req_tres"}
+    assert {name: told[name] for name in same} == {name: plain[name] for name in same}
+    assert [set(one.split(",")) for one in told["alloc_tres"]] == [set(one.split(",")) for one in plain["alloc_tres"]]
+
+
+def history(seed: int) -> list[dict[str, Any]]:
+    """Jobs one after the other on each of two nodes, some requeued, some still running; in any order."""
+    random = Random(seed)
+    jobs, number = [], 0
+    for node, most in (("n1", 4), ("n2", 2)):
+        at = random.randint(0, 300)
+        while at < 6000:
+            number += 1
+            end = at + random.randint(1, 2500)
+            held = tres(random.randint(1, most), random.choice(["a100", "a100", ""]))
+            account = random.choice(["nlp", "cv"])
+            jobs.append(
+                job(random.choice([number, max(number - 1, 1)]), at, end if end < 7200 else None, node, held, Account=account)
+            )
+            at = end + random.randint(0, 400)
+    random.shuffle(jobs)
+    return jobs
+
+
+@settings(max_examples=8, deadline=None)
+@given(st.integers(0, 2**32))
+def test_random_histories_add_up(tmp_path_factory: pytest.TempPathFactory, seed: int) -> None:
+    """GPU-seconds by account to the second; what is held and what is not is all that the nodes have and cost."""
+    cluster = Cluster(tmp_path_factory.mktemp("histories"))
+    # a run is known by its job and when it was submitted
+    runs = list({(one["JobIDRaw"], one["Submit"]): one for one in history(seed)}.values())
+    cluster.load(text(runs[::2]), NODES)
+    cluster.load(text(runs), NODES)
+    expected: dict[str, float] = defaultdict(float)
+    for one in runs:
+        gpus = int(one["AllocTRES"].rpartition("gres/gpu=")[2].partition(",")[0])
+        expected[one["Account"]] += gpus * one["ElapsedRaw"]
+    assert cluster.held("namespace") == pytest.approx(dict(expected), abs=0.01)
+    totals = cluster.totals
+    assert totals["allocated_gpu_hours"] + totals["unallocated_gpu_hours"] == pytest.approx(
+        totals["capacity_gpu_hours"], abs=1e-6
+    )
+    assert totals["cost"] + totals["unallocated_cost"] == pytest.approx(totals["node_cost"], abs=1e-9)
+    assert totals["node_cost"] == pytest.approx(totals["capacity_gpu_hours"] * 3.6, abs=1e-6)
+    assert totals["over_allocated_gpu_hours"] == 0
+
+
+@pytest.mark.shared
+@pytest.mark.parametrize(
+    "names",
+    [
+        ("final_dup_alloc.psv", "nodes.txt"), ("final_dup_steps.psv",), ("final_dup.json", "nodes.txt"),
+        ("dup_alloc.psv", "final_dup_alloc.psv"), ("final_dup_alloc.psv", "dup_alloc.psv"), ("dup.json", "final_dup.json"),
+        ("final_dup.json", "dup_alloc.psv", "assoc.psv", "sshare.psv"),
+    ],
+)  # fmt: skip
+def test_a_real_cluster_is_what_its_sreport_says(cluster: Cluster, names: tuple[str, ...]) -> None:
+    cluster.run("collect", "slurm", *(str(shared(f"slurm/sacct/{name}")) for name in names))
+    day = ("2026-11-22", "2026-11-23")
+    assert cluster.held("gpu_model", *day) == {"A100-SXM4-40GB": 282, "V100-SXM2-16GB": 127}
+    assert cluster.held("namespace", *day) == {"team-nlp": 328, "team-cv": 49, "product": 32}
+    if "assoc.psv" in names:
+        assert cluster.held("account", *day) == {"research": 377, "product": 32}
+
+
+@pytest.mark.shared
+def test_dumps_of_others_give_their_published_totals(tmp_path: Path) -> None:
+    columns = (
+        "JobID,JobIDRaw,Cluster,Partition,QOS,Account,Group,GID,User,UID,Submit,Eligible,Start,End,Elapsed,ExitCode,State,NNodes,"
+        "NCPUs,ReqCPUs,ReqMem,ReqTRES,AllocTRES,Timelimit,NodeList,JobName"
+    )
+    cluster = Cluster(tmp_path / "xdmod")
+    cluster.run("collect", "slurm", str(shared("data/gpu/sacct-xdmod/referencedata/phillips.log")), "--fields", columns)
+    for start, end, hours in (
+        ("2016-12-01", "2017-02-01", 506.9128), ("2016-12-22", "2016-12-23", 33.4928), ("2016-12-24", "2016-12-25", 48.0),
+    ):  # fmt: skip
+        assert sum(cluster.held("cluster", start, end).values()) / 3600 == pytest.approx(hours, abs=1e-4)
+    live, day = "data/gpu/sacct-slurm2205-live", ("2026-11-21", "2026-11-22")
+    # the JSON was asked for a second later: one job with two GPUs ran
+    for name, seconds in (("dup_alloc.psv", 1481), ("dup_steps.psv", 1481), ("ALL_dup.psv", 1481), ("dup.json", 1483)):
+        cluster = Cluster(tmp_path / name)
+        cluster.run("collect", "slurm", str(shared(f"{live}/sacct_{name}")))
+        assert sum(cluster.held("cluster", *day).values()) == seconds
