@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from datetime import date, timedelta
 from decimal import Decimal
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NamedTuple
 
@@ -16,6 +18,7 @@ from gpucost.cli.whatif import WhatIfContext, list_prices, price, price_of_regio
 from gpucost.errors import GpucostError, UsageError
 from gpucost.whatif.answer import Assumption
 from gpucost.whatif.buy import DescribedCloud, Own, Purchase
+from gpucost.whatif.cost import kept
 from gpucost.whatif.curve import described_curve
 from gpucost.whatif.flags import GPUS_PER_NODE, PricePer, node_price
 from gpucost.whatif.fleet import Price
@@ -224,10 +227,40 @@ class StoredCommitments:
             places = {"providers": (provider,) if provider else (), "regions": (region,) if region else ()}
             with list_prices(self.settings) as listed:
                 try:
-                    self._offers[kind] = _listed(listed(instance_type, purchase_options=_PURCHASE_OPTIONS, **places))[2:]
+                    rows = listed(instance_type, purchase_options=_PURCHASE_OPTIONS, **places)
                 except GpucostError:
-                    self._offers[kind] = _listed(())[2:]
+                    rows = []
+            known = _listed(rows)
+            less = partial(self._less, provider, instance_type, next((row.gpu_model for row in rows), None))
+            on_demand = less("on_demand", known.on_demand) if known.on_demand else None
+            self._offers[kind] = on_demand, {terms: less(terms.kind, price) for terms, price in known.offers.items()}
         return self._offers[kind]
+
+    def _less(self, provider: str, instance_type: str, gpu_model: str | None, option: str, price: Price) -> Price:
+        """A list price less what [[prices.discounts]] take off it on the last day of the period."""
+        day = (self.period.end - timedelta(microseconds=1)).astimezone(self.settings.tz).date()
+        left = Decimal(1)
+        for discount in self.settings.prices.discounts:
+            begins, ends = discount.effective_start or date.min, discount.effective_end or date.max
+            if (
+                "catalog" in discount.price_sources
+                and (discount.provider or provider).lower() == provider.lower()
+                and (discount.purchase_option or option) == option
+                and _is_of(instance_type.lower(), (discount.instance_family or "").lower())
+                and (discount.gpu_model or gpu_model) == gpu_model
+                and begins <= day < ends
+            ):
+                left *= 1 - discount.percent / 100
+        if left == 1:
+            return price
+        source = f"{price.source}, less {float(round((1 - left) * 100, 4)):g} % ([[prices.discounts]])"
+        return replace(price, per_node_hour=kept(price.per_node_hour * left), source=source)
+
+
+def _is_of(instance_type: str, family: str) -> bool:
+    """Whether a type is one of a family: p5 is no part of p5en, nor g1 of g16; Standard_ND is one of Standard_ND96."""
+    after = family[-1:] + instance_type[len(family) : len(family) + 1]
+    return instance_type.startswith(family) and not re.fullmatch("[a-z0-9][a-z]|[0-9][0-9]", after)
 
 
 def stored_families(

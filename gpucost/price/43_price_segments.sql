@@ -45,7 +45,7 @@ SELECT w.node_id,
     -- greatest() and least() pass over nulls: no such currency, no discount
     greatest(w.from_ms, r.from_ms, d.from_ms) AS from_ms, least(w.to_ms, r.to_ms, d.to_ms) AS to_ms,
     ((w.price_per_hour * r.rate)::DECIMAL(38, 12) * coalesce(d.factor, 1)::DECIMAL(13, 12))::DECIMAL(38, 9) AS price_per_hour,
-    w.price_source, w.price_as_of, w.rank, w.origin, w.price_per_hour AS listed_per_hour, w.currency, r.rate, d.numbers AS discounts
+    w.price_source, w.price_as_of, w.purchase_option, w.rank, w.origin, w.price_per_hour AS listed_per_hour, w.currency, r.rate, d.numbers AS discounts
 FROM price_winners AS w
 LEFT JOIN fx_rates AS r ON r.currency = w.currency AND r.from_ms < w.to_ms AND w.from_ms < r.to_ms
 LEFT JOIN node_discounts AS d

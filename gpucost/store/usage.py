@@ -136,7 +136,8 @@ WHERE greatest(n.up_from_ms, c.from_ms, $from_ms) < least(n.up_to_ms, c.to_ms, $
     AND ($all_nodes OR n.node_id IN (SELECT node_id FROM usage_pods))
 ORDER BY n.cluster, n.node, from_ms"""
 _USAGE_PRICES = """
-SELECT node_id, from_ms, to_ms, price_per_hour, price_source, price_as_of
+SELECT node_id, from_ms, to_ms, price_per_hour, price_source, price_as_of,
+    coalesce(purchase_option IN ('reserved', 'savings_plan', 'cud'), false) AS is_committed
 FROM node_prices
 WHERE from_ms < $to_ms AND $from_ms < to_ms AND ($all_nodes OR node_id IN (SELECT node_id FROM usage_pods))
 ORDER BY node_id, from_ms"""

@@ -21,14 +21,22 @@ if TYPE_CHECKING:
     from gpucost.whatif.answer import Assumption
 
 
+# capacity that is paid whether its nodes are up or not, and whoever is on its GPUs
+PAID_ANYWAY = ("reserved", "capacity_block")
+
+
 @record
 class Price:
-    """A price of the whole node, in money per node-hour, and where it comes from; `from_ms` None is since ever."""
+    """A price of the whole node, in money per node-hour, and where it comes from; `from_ms` None is since ever.
+
+    `is_committed`: it is one under a commitment, and no price on demand.
+    """
 
     per_node_hour: Decimal
     source: str
     as_of: str | None = None
     from_ms: int | None = None
+    is_committed: bool = False
 
 
 @record
@@ -378,7 +386,7 @@ def _prices(segments: Iterable[Row], from_ms: int, to_ms: int) -> Iterator[Price
         if known_until < segment["from_ms"]:
             yield Price(Decimal(0), "none", None, known_until)
         as_of = str(segment["price_as_of"]) if segment["price_as_of"] else None
-        yield Price(segment["price_per_hour"], segment["price_source"], as_of, segment["from_ms"])
+        yield Price(segment["price_per_hour"], segment["price_source"], as_of, segment["from_ms"], segment["is_committed"])
         known_until = segment["to_ms"]
     if known_until < to_ms:
         yield Price(Decimal(0), "none", None, known_until)

@@ -320,11 +320,14 @@ def families_of(
 
 
 def _mean_price(nodes: Iterable[Node]) -> Price | None:
-    """What the nodes cost per hour on the mean, leaving out what a bill says: that may hold commitments. None: nothing priced."""
+    """What the nodes cost per hour on demand, on the mean, leaving out what a bill says: that may hold commitments.
+
+    None: nothing prices them on demand.
+    """
     time, amount, sources, days = 0, Decimal(0), set(), set()
     for node in nodes:
         for price, start, end in node.steps:
-            if price.source not in ("bill", "none") and start < end:
+            if price.source not in ("bill", "none") and not price.is_committed and start < end:
                 time += end - start
                 amount += (end - start) * price.per_node_hour
                 sources.add(price.source)

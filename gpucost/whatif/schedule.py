@@ -16,7 +16,21 @@ from gpucost.records import record
 from gpucost.whatif import flags
 from gpucost.whatif.answer import Answer, Assumption, Position, Rows, assumed, stated
 from gpucost.whatif.flags import DAYS, GPUS_PER_NODE, HOURS_PER_MONTH, Option, OptionGroup, PricePer, days_counted, node_price
-from gpucost.whatif.fleet import NOTEBOOKS, Fleet, Idle, Node, Pod, Price, Scenario, Span, Usage, is_batch, is_notebook, one_node
+from gpucost.whatif.fleet import (
+    NOTEBOOKS,
+    PAID_ANYWAY,
+    Fleet,
+    Idle,
+    Node,
+    Pod,
+    Price,
+    Scenario,
+    Span,
+    Usage,
+    is_batch,
+    is_notebook,
+    one_node,
+)
 
 if TYPE_CHECKING:
     from zoneinfo import ZoneInfo
@@ -192,8 +206,6 @@ def pieces(pod: Pod, rules: Rules, idle: Collection[Span]) -> list[Piece]:
     return [Piece(pod, begin, end, begin > pod.from_ms) for begin, end in spans]
 
 
-# capacity that is paid whether its nodes are up or not
-PAID_ANYWAY = ("reserved", "capacity_block")
 _ROUNDING = 1e-6
 
 

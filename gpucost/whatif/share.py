@@ -15,7 +15,7 @@ from gpucost.records import record
 from gpucost.whatif import flags
 from gpucost.whatif.answer import Answer, Assumption, Position, Rows, Value, stated
 from gpucost.whatif.flags import GPUS_PER_NODE, HOURS_PER_MONTH, Option, OptionGroup, PricePer, node_price
-from gpucost.whatif.fleet import Fleet, Level, Levels, Node, Pod, Price, Scenario, Usage
+from gpucost.whatif.fleet import PAID_ANYWAY, Fleet, Level, Levels, Node, Pod, Price, Scenario, Usage
 from gpucost.whatif.gpu_specs import Facts, GpuModel, Profile
 
 
@@ -283,8 +283,9 @@ def answer(usage: Usage, sizing: Sizing, levels: Levels, facts: Facts, *, across
             "gpucost doctor says whether dcgm-exporter labels GPUs with their pods",
         )
     single = [pod for pod in fleet.pods if abs(pod.gpus - 1) < 1e-6]
-    candidates = [pod for pod in single if pod.key in levels]
     nodes = fleet.by_name
+    measured = [pod for pod in single if pod.key in levels]
+    candidates = [pod for pod in measured if nodes[pod.place].capacity_type not in PAID_ANYWAY]
     has_memory = any(level.high_memory_mib is not None for level in levels.values())
     # where others' memory is known, what a pod fills may not be taken for nothing
     busiest = {
@@ -320,7 +321,9 @@ def answer(usage: Usage, sizing: Sizing, levels: Levels, facts: Facts, *, across
     if others := len(fleet.pods) - len(single):
         several = sum(pod.gpus > 1 for pod in fleet.pods) - sum(pod.gpus > 1 for pod in single)
         findings.append(f"Left as they are: {several} pods with several GPUs, {others - several} pods that share one already.")
-    if unmeasured := len(single) - len(candidates):
+    if reserved := len(measured) - len(candidates):
+        findings.append(f"{reserved} pods on reserved capacity are left as they are: it is paid anyway.")
+    if unmeasured := len(single) - len(measured):
         findings.append(f"{unmeasured} pods with one GPU were not measured and keep it.")
     return Answer(
         kind="share",

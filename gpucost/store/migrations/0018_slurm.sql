@@ -1,5 +1,5 @@
 -- reads: nothing
--- writes: slurm_runs, slurm_steps, slurm_nodes, slurm_events, slurm_reservations, slurm_accounts, slurm_shares: what Slurm's accounting says, uninterpreted; nodes, allocations: what they learned of machines and jobs
+-- writes: slurm_runs, slurm_steps, slurm_nodes, slurm_events, slurm_reservations, slurm_accounts, slurm_shares: what Slurm's accounting says, uninterpreted; nodes, allocations: what they learned of machines and jobs; node_prices, attribution_state: how a price is bought
 -- invariant: one row per run of a job, and per moment at which a node was described; what a later answer restates replaces what an earlier one said, in whichever order they are loaded
 
 -- A run of a job: a requeued job has several, each submitted anew. Elements of an array and components of a heterogeneous job are jobs.
@@ -96,3 +96,7 @@ ALTER TABLE allocations ADD COLUMN account VARCHAR;
 ALTER TABLE allocations ADD COLUMN "user" VARCHAR;
 ALTER TABLE allocations ADD COLUMN partition VARCHAR;
 ALTER TABLE allocations ADD COLUMN qos VARCHAR;
+-- 'on_demand', 'savings_plan', ...: null where a bill or nothing says it.
+ALTER TABLE node_prices ADD COLUMN purchase_option VARCHAR;
+-- Prices are made again with the next attribution; what was attributed stands.
+UPDATE attribution_state SET last_load_id = -1;
