@@ -46,7 +46,7 @@ def exported(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, str]:
     path = tmp_path_factory.mktemp("scraped") / "store.duckdb"
     sample(hours=48).write(path)
     with Store(path).write() as con:
-        con.execute("INSERT INTO node_prices SELECT node_id, up_from_ms, up_to_ms, 24.48, 'price_book', NULL FROM nodes")
+        con.execute("INSERT INTO node_prices SELECT node_id, up_from_ms, up_to_ms, 24.48, 'price_book', NULL, NULL FROM nodes")
     with pytest.MonkeyPatch.context() as patched:
         alone(path.parent, patched)
         metrics = CliRunner().invoke(app, ["export", "openmetrics", "--store", str(path), "--month", "2026-10"])

@@ -354,7 +354,7 @@ def test_how_old_the_prices_are_that_nodes_have(tmp_path: Path, monkeypatch: pyt
     with Store(config.store).write() as con:
         for node, number, source, as_of in prices:
             values = [node, number, number + 1, source, as_of and as_of.date()]
-            con.execute("INSERT INTO node_prices VALUES (?, ?, ?, 1, ?, ?)", values)
+            con.execute("INSERT INTO node_prices VALUES (?, ?, ?, 1, ?, ?, NULL)", values)
     checks = {check.subject: (check.status, check.found, check.fix) for check in check_prices(config, NOW)}
     assert checks["catalog"] == (
         Status.warn,

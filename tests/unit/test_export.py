@@ -113,7 +113,7 @@ def test_rules_hold_the_prices_of_the_store(store: Path) -> None:
     from gpucost.store.connection import Store
 
     with Store(with_prices).write() as con:
-        con.execute("INSERT INTO node_prices SELECT node_id, up_from_ms, up_to_ms, 24.48, 'price_book', NULL FROM nodes")
+        con.execute("INSERT INTO node_prices SELECT node_id, up_from_ms, up_to_ms, 24.48, 'price_book', NULL, NULL FROM nodes")
         con.execute("UPDATE nodes SET instance_type = NULL WHERE node IN ('a100-1', 'l4-new')")
         # one name in two clusters: rules cannot tell them apart, and must not contradict themselves
         con.execute("UPDATE nodes SET node = 'a100-1', cluster = 'other' WHERE node = 'l4-new'")

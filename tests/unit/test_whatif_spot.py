@@ -362,8 +362,8 @@ ROW = {
 
 def priced(*segments: tuple[int, int, int]) -> Fleet:
     """A node of the store with these (from hour, to hour, price)."""
-    keys = ("from_ms", "to_ms", "price_per_hour", "node_id", "price_source", "price_as_of")
-    values = ((start * HOUR, end * HOUR, Decimal(price), 1, "price_book", None) for start, end, price in segments)
+    keys = ("from_ms", "to_ms", "price_per_hour", "node_id", "price_source", "price_as_of", "is_committed")
+    values = ((start * HOUR, end * HOUR, Decimal(price), 1, "price_book", None, False) for start, end, price in segments)
     return fleet_of([ROW], [dict(zip(keys, row, strict=True)) for row in values], [])
 
 

@@ -6,7 +6,7 @@ WITH runs AS (
     WHERE passes($clusters, cluster) AND contains(coalesce(alloc_tres, req_tres, ''), 'gres/')
 ),
 costs AS (
-    SELECT a.cluster, split_part(a.uid, '/', 1) AS run, sum(c.allocated_gpu_ms) AS gpu_ms, sum(c.cost) AS cost
+    SELECT a.cluster, split_part(a.uid, '/', 1) AS run, sum(c.allocated_gpu_ms::DECIMAL(38, 6)) AS gpu_ms, sum(c.cost) AS cost
     FROM hourly_costs($from_ms, $to_ms) AS c JOIN allocations AS a USING (allocation_id)
     WHERE a.account IS NOT NULL
     GROUP BY ALL
@@ -25,7 +25,7 @@ SELECT cluster,
     count(waited) AS started,
     quantile_cont(waited, 0.5) AS wait_p50_seconds, quantile_cont(waited, 0.95) AS wait_p95_seconds,
     quantile_cont(waited_eligible, 0.5) AS eligible_wait_p50_seconds, quantile_cont(waited_eligible, 0.95) AS eligible_wait_p95_seconds,
-    round(sum(gpu_ms) / 3600000, 9) AS gpu_hours, sum(cost) AS cost,
+    round(sum(gpu_ms)::DOUBLE / 3600000, 9) AS gpu_hours, sum(cost) AS cost,
     count(*) FILTER (state = 'PREEMPTED' AND gpu_ms > 0) AS preempted,
     coalesce(sum(cost) FILTER (state = 'PREEMPTED'), 0)::DECIMAL(38, 9) AS preempted_cost
 FROM facts
