@@ -94,8 +94,9 @@ def _answer(run: Run, command: str) -> Any:
 
 
 def test_the_demo_has_every_kind_of_waste_and_of_finding(findings: Findings, demo: Config) -> None:
+    # what serves has more than it needs on reserved capacity alone: nothing is saved there
     assert {one.kind for one in findings.findings} >= {
-        "idle_notebook", "idle_workload", "over_requested", "over_provisioned", "off_peak", "on_demand_training", "empty_nodes",
+        "idle_notebook", "idle_workload", "over_requested", "off_peak", "on_demand_training", "empty_nodes",
         "data_stall", "lost_work",
     }  # fmt: skip
     assert [one.rank for one in findings.findings] == list(range(1, len(findings.findings) + 1))
