@@ -111,6 +111,29 @@ def check_store(config: Config, now: datetime) -> Iterator[Check]:
             yield Check("store", source, OK, text)
 
 
+def check_slurm(config: Config) -> Iterator[Check]:
+    """Does the Slurm under [slurm] answer, and does it show everybody's jobs? Nothing where none is configured."""
+    from gpucost.collect.slurm.live import Commands, slurm_of
+
+    settings = config.slurm
+    if not (settings.sacct or settings.slurmrestd):
+        return
+    try:
+        source = slurm_of(settings)
+        cluster, hidden, kept = source.cluster(), None, source.kept()
+        if isinstance(source, Commands):
+            hidden = source.hidden()
+    except GpucostError as error:
+        yield Check("slurm", settings.slurmrestd or settings.sacct or "", FAIL, error.message, error.fix or "correct [slurm]")
+        return
+    if hidden:
+        fix = "sacctmgr modify user NAME set adminlevel=operator"
+        yield Check("slurm", source.name, FAIL, f"PrivateData hides others' {hidden}: their GPUs would look unallocated", fix)
+    else:
+        text = f"answers for {cluster or settings.cluster or 'a cluster without a name'}"
+        yield Check("slurm", source.name, OK, text + (f", and keeps jobs for {kept.days} days" if kept else ""))
+
+
 def check_prices(config: Config, now: datetime) -> Iterator[Check]:
     """Does the price book parse, has every node seen a price, and how old is it? Brings attribution up to date to tell."""
     from gpucost.price.book import read_book
@@ -528,5 +551,6 @@ def examine(
     yield from check_store(config, now)
     for source in config.prometheus:
         yield from check_server(source, config, now)
+    yield from check_slurm(config)
     yield from check_prices(config, now)
     yield from check_coverage(config)

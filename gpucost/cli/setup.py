@@ -215,6 +215,7 @@ Prometheus forgets{forgets}: collect every day, by cron for example:
 next:
   gpucost doctor
   gpucost collect prometheus
+  gpucost collect slurm --help    # for a Slurm cluster: how to ask it, and sacct's exact options
   gpucost report"""
 
 

@@ -67,6 +67,7 @@ def test_jobs_of_every_ending_are_what_slurm_bills(slurm: SlurmCluster, tmp_path
     monkeypatch.setenv("SLURM_CONF", slurm.environment["SLURM_CONF"])
     (tmp_path / "gpucost.toml").write_text('store = "slurm.duckdb"\n[slurm]\nsacct = "sacct"\n')
     one, submit = ("-n1", "--gres=gpu:a100:1"), slurm.submit
+    again = 'if [ "${SLURM_RESTART_COUNT:-0}" -gt 0 ]; then sleep 3; else sleep 300; fi'
     submit("games", "llama-sft", "srun --mem=50 sleep 6", "-n1", "--gres=gpu:a100:2")
     submit("news", "sweep|of\npipes", "sleep 2", "-a", "0-2%2", *one)
     submit("news", "fails", "sleep 1; exit 7", "-n1", "--gres=gpu:v100:1")
@@ -81,11 +82,11 @@ def test_jobs_of_every_ending_are_what_slurm_bills(slurm: SlurmCluster, tmp_path
     )
     time.sleep(6)
     slurm.run("scancel", cancelled, never)
-    requeued = submit("news", "requeued", "sleep 3", "--requeue", *one)
+    requeued = submit("news", "requeued", again, "--requeue", *one)
     slurm.wait("the job to be requeued", lambda: states(slurm)[requeued] == ["RUNNING"])
     time.sleep(1.5)
     slurm.run("scontrol", "requeue", requeued)
-    victim = submit("games", "victim", "sleep 15", "--requeue", "-N1", "-w", "n1", "-n1", "--gres=gpu:a100:4")
+    victim = submit("games", "victim", again, "--requeue", "-N1", "-w", "n1", "-n1", "--gres=gpu:a100:4")
     slurm.wait("the victim", lambda: states(slurm)[victim] == ["RUNNING"], 120)
     time.sleep(1.5)
     submit("www-data", "urgent", "sleep 2", "--qos=high", "-N1", "-w", "n1", "-n1", "--gres=gpu:a100:4")
@@ -123,6 +124,9 @@ def test_jobs_of_every_ending_are_what_slurm_bills(slurm: SlurmCluster, tmp_path
     assert held(tmp_path, "account").keys() == {"research", "product"}
     nodes = held(tmp_path, "node")
     assert set(nodes) == {"n1", "n2"} and sum(nodes.values()) == pytest.approx(sum(expected.values()), abs=0.01)
+
+    checks = CliRunner().invoke(app, ["doctor", "--config", str(tmp_path / "gpucost.toml")]).output
+    assert f"sacct: answers for {CLUSTER}" in checks, checks
 
     # Slurm's own report knows complete hours alone: what was is put two hours back, and rolled up
     bill = slurm.rolled_up(hours=2)

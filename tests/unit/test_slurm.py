@@ -5,7 +5,8 @@ from __future__ import annotations
 import gzip
 import json
 from collections import defaultdict
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -18,11 +19,13 @@ from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 from gpucost.cli.app import app
+from gpucost.collect.slurm.live import Commands
 from gpucost.collect.slurm.sacct import Notes, SacctFormat, expand_nodes, read_sacct
 from gpucost.config.load import load_config
 from gpucost.errors import DataError
-from tests.replay.cases.words import fleet
+from tests.replay.cases.words import at, fleet, node, pod
 from tests.replay.load import load
+from tests.replay.scrape import scrape
 from tests.replay.series import Series
 from tests.shared import shared
 
@@ -390,7 +393,7 @@ def history(seed: int) -> list[dict[str, Any]]:
     """Jobs one after the other on each of two nodes, some requeued, some still running; in any order."""
     random = Random(seed)
     jobs, number = [], 0
-    for node, most in (("n1", 4), ("n2", 2)):
+    for place, most in (("n1", 4), ("n2", 2)):
         at = random.randint(0, 300)
         while at < 6000:
             number += 1
@@ -398,7 +401,7 @@ def history(seed: int) -> list[dict[str, Any]]:
             held = tres(random.randint(1, most), random.choice(["a100", "a100", ""]))
             account = random.choice(["nlp", "cv"])
             jobs.append(
-                job(random.choice([number, max(number - 1, 1)]), at, end if end < 7200 else None, node, held, Account=account)
+                job(random.choice([number, max(number - 1, 1)]), at, end if end < 7200 else None, place, held, Account=account)
             )
             at = end + random.randint(0, 400)
     random.shuffle(jobs)
@@ -426,6 +429,75 @@ def test_random_histories_add_up(tmp_path_factory: pytest.TempPathFactory, seed:
     assert totals["cost"] + totals["unallocated_cost"] == pytest.approx(totals["node_cost"], abs=1e-9)
     assert totals["node_cost"] == pytest.approx(totals["capacity_gpu_hours"] * 3.6, abs=1e-6)
     assert totals["over_allocated_gpu_hours"] == 0
+
+
+def commands(folder: Path, **printed: str) -> str:
+    """Programs that print a text each, whatever they are asked; how sacct is called."""
+    folder.mkdir(exist_ok=True)
+    for name in ("sacct", "scontrol", "sacctmgr", "sshare"):
+        (folder / f"{name}.txt").write_text(printed.get(name, ""))
+        program = folder / name
+        program.write_text(
+            f'#!/bin/sh\ncase "$*" in *helpformat*) echo "{" ".join(FIELDS)}";; *) cat {folder}/{name}.txt;; esac\n'
+        )
+        program.chmod(0o755)
+    return f"{folder}/sacct"
+
+
+def test_slurm_is_asked_a_day_at_a_time_and_later_from_a_week_before(cluster: Cluster) -> None:
+    sacct = commands(cluster.folder / "bin", sacct=text([job(1, 0, 3600, "n1", tres(1))], "\x1f"), scontrol="ClusterName = hpc\n")
+    words = ("collect", "slurm", "--sacct", sacct)
+    said = cluster.run(*words, "--from", "2026-03-10", "--to", "2026-03-12")
+    assert "2 runs of jobs of hpc, 2026-03-10T00:00:00Z .. 2026-03-12T00:00:00Z" in said.stdout
+    # what could not be asked for is named, and jobs are there all the same
+    assert cluster.held("pod") == {"1": 3600}
+    spans = json.loads(cluster.run("sql", "SELECT from_ms, to_ms FROM loads ORDER BY ALL", "--format", "json").stdout)
+    assert [(one["to_ms"] - one["from_ms"]) // 3_600_000 for one in spans] == [24, 24]
+    assert "sacct failed" in cluster.run("collect", "slurm", "--sacct", f"{cluster.folder}/none/sacct", code=1).output
+
+
+@pytest.mark.parametrize(
+    ("private", "level", "hides"), [("none", "", None), ("jobs,usage", "Operator", None), ("jobs", "None", "jobs")]
+)
+def test_whether_slurm_shows_everybodys_jobs(private: str, level: str, hides: str | None) -> None:
+    class Told(Commands):
+        def run(self, _: str, *args: str) -> str:
+            told = f"ClusterName = hpc\nPrivateData = {private}\nPurgeJobAfter = 12 months\n"
+            return f"{level}\n" if "user" in args else told
+
+        def _plain(self, *_: str) -> str:
+            return "analyst\n"
+
+    told = Told("sacct")
+    assert told.cluster() == "hpc" and told.kept() == timedelta(days=336)
+    assert told.hidden() == hides
+
+
+def test_a_fleet_of_both_adds_up_once(tmp_path: Path) -> None:
+    """What a Kubernetes and a Slurm cluster cost together is what they cost apart: by team, and of all their nodes."""
+    on_demand = ",,,g5.xlarge,on_demand,1.2,USD,,,node\n"
+    book = on_demand + ",,,,on_demand,3.6,USD,,partition=gpu,gpu"
+    pods = fleet(2, [node("k", "g5.xlarge", 0, 2)], [pod("p", "k", [0], 0.25, 1.5, "nlp")], {"GPU-k-0": [[at(0), at(2), 70]]})
+    jobs = text([job(1, 0, 3600, "n1", tres(3, "a100")), job(2, 600, 4200, "n2", tres(2, "v100"), Account="cv")])
+    figures = []
+    for name, parts in (("pods", "p"), ("jobs", "j"), ("both", "pj"), ("again", "jp")):
+        one = Cluster(tmp_path / name, book)
+        for part in parts:
+            if part == "p":
+                load(pods, scrape(pods), load_config(one.folder / "gpucost.toml", environ={}, cwd=one.folder))
+            else:
+                one.load(jobs, NODES)
+        costs: dict[str, Decimal] = defaultdict(Decimal)
+        for row in one.rows("team"):
+            costs[row["team"] or row["kind"]] += Decimal(str(row["cost"] + row.get("unallocated_cost", 0)))
+        figures.append((costs, Decimal(str(one.totals["node_cost"])), one.held("cluster")))
+    (pod_costs, pod_nodes, pod_held), (job_costs, job_nodes, job_held), both, again = figures
+    assert both == again
+    names = pod_costs.keys() | job_costs.keys()
+    assert names == {"nlp", "cv", "unallocated"}
+    assert both[0] == {name: pod_costs[name] + job_costs[name] for name in names}
+    assert both[1] == pod_nodes + job_nodes == sum(both[0].values())
+    assert both[2] == pod_held | job_held
 
 
 @pytest.mark.shared
