@@ -3,9 +3,9 @@
 -- invariant: kind is 'gpu', 'shard' or 'mps'; from_ms < to_ms; over the nodes of a run the units add up to what it was allocated; is_even: no record tells how they lay on its nodes
 CREATE OR REPLACE TEMP TABLE slurm_holdings AS
 WITH runs AS (
-    SELECT cluster, job_id, submit_ms, nodes, alloc_tres, start_ms AS from_ms, coalesce(end_ms, start_ms + elapsed_ms) AS to_ms
+    SELECT cluster, job_id, submit_ms, nodes, alloc_tres, start_ms AS from_ms, coalesce(end_ms, start_ms + elapsed_ms + suspended_ms) AS to_ms
     FROM slurm_runs
-    WHERE start_ms < coalesce(end_ms, start_ms + elapsed_ms) AND len(nodes) > 0 AND contains(alloc_tres, 'gres/')
+    WHERE start_ms < coalesce(end_ms, start_ms + elapsed_ms + suspended_ms) AND len(nodes) > 0 AND contains(alloc_tres, 'gres/')
 ),
 batches AS (
     -- what a job has on its first node its batch step tells

@@ -168,6 +168,14 @@ def test_a_job_that_runs_holds_until_it_was_seen_last(cluster: Cluster) -> None:
     assert cluster.held("pod") == {"1": 2 * 7200}
 
 
+def test_suspended_time_is_held(cluster: Cluster) -> None:
+    """Of ten minutes, over or not, a job ran for six: Slurm's Elapsed leaves out what it was suspended for."""
+    jobs = [job(1, 0, 600, "n1", tres(1), ElapsedRaw=360), job(2, 0, None, "n1", tres(1), ElapsedRaw=360, State="SUSPENDED")]
+    told = text(jobs).replace("AllocTRES\n", "AllocTRES|Suspended\n").replace("node=1\n", "node=1|00:04:00\n")
+    cluster.load(told, NODES)
+    assert cluster.held("pod") == {"1": 600, "2": 600}
+
+
 @pytest.mark.parametrize(
     ("gres", "held", "gpus"),
     [
