@@ -12,7 +12,9 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-PROGRAMS = ("mariadbd", "mariadb-install-db", "mysqladmin", "mysql", "slurmdbd", "slurmctld", "slurmd", "sacct", "sbatch")
+PROGRAMS = (
+    "mariadbd", "mariadb-install-db", "mysqladmin", "mysql", "slurmdbd", "slurmctld", "slurmd", "slurmrestd", "sacct", "sbatch",
+)  # fmt: skip
 PLUGINS = Path("/usr/lib/x86_64-linux-gnu/slurm-wlm")
 CLUSTER = "testcluster"
 #: Users that every Debian has.
@@ -143,6 +145,22 @@ class SlurmCluster:
         self.wait("sreport", lambda: bool(report()), 120)
         return report()
 
+    def rest(self) -> tuple[str, str]:
+        """slurmrestd: its URL, and a token."""
+        (port,) = _free_ports(1)
+        plugins = ("-a", "rest_auth/jwt", "-s", "openapi/v0.0.38,openapi/dbv0.0.38")
+        self.environment |= {"SLURM_JWT": "daemon", "SLURMRESTD_SECURITY": "disable_user_check"}
+        self._spawn("slurmrestd", "slurmrestd", "-f", str(self.base / "slurm.conf"), *plugins, f"127.0.0.1:{port}")
+        del self.environment["SLURM_JWT"]
+
+        def answers() -> bool:
+            with socket.socket() as probe:
+                return probe.connect_ex(("127.0.0.1", port)) == 0
+
+        self.wait("slurmrestd", answers)
+        token = self.run("scontrol", "token", "username=root", "lifespan=3600").strip()
+        return f"http://127.0.0.1:{port}", token.removeprefix("SLURM_JWT=")
+
     def _end(self, *names: str) -> None:
         """End daemons by name."""
         for name in names:
@@ -189,6 +207,11 @@ class SlurmCluster:
             "PartitionName=training Nodes=n1,n2 Default=YES MaxTime=1-0 State=UP\n"
             "PartitionName=inference Nodes=n2 MaxTime=1-0 State=UP\n"
         )
+        key = base / "jwt.key"
+        key.write_bytes(os.urandom(32))
+        key.chmod(0o600)
+        for conf in (dbd, base / "slurm.conf"):
+            conf.write_text(f"{conf.read_text()}AuthAltTypes=auth/jwt\nAuthAltParameters=jwt_key={key}\n")
         (base / "gres.conf").write_text(
             f"NodeName=n1 Name=gpu Type=a100 File={base}/gpu/g[0-3]\nNodeName=n2 Name=gpu Type=a100 File={base}/gpu/g[4-5]\n"
             f"NodeName=n2 Name=gpu Type=v100 File={base}/gpu/g[6-7]\n"

@@ -23,7 +23,7 @@ pytestmark = pytest.mark.slow
 @pytest.fixture(scope="module")
 def slurm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SlurmCluster]:
     if lacking := missing():
-        packages = "slurmctld slurmd slurmdbd slurm-client slurm-wlm-basic-plugins mariadb-server"
+        packages = "slurmctld slurmd slurmdbd slurm-client slurm-wlm-basic-plugins slurmrestd slurm-wlm-jwt-plugin mariadb-server"
         message = f"not installed: {', '.join(lacking)} (Debian: .ci/install-server {packages})"
         if os.environ.get("CI") == "true":
             pytest.fail(message)
@@ -127,6 +127,21 @@ def test_jobs_of_every_ending_are_what_slurm_bills(slurm: SlurmCluster, tmp_path
 
     checks = CliRunner().invoke(app, ["doctor", "--config", str(tmp_path / "gpucost.toml")]).output
     assert f"sacct: answers for {CLUSTER}" in checks, checks
+
+    # slurmrestd says the same
+    other = tmp_path / "other"
+    other.mkdir()
+    url, token = slurm.rest()
+    monkeypatch.setenv("SLURM_JWT", token)
+    monkeypatch.setenv("SLURM_USER_NAME", "root")
+    (other / "gpucost.toml").write_text(f'store = "other.duckdb"\n[slurm]\nslurmrestd = "{url}"\n')
+    assert "2 nodes" in ask(other, "collect", "slurm").stdout
+    assert held(other, "namespace") == pytest.approx(found, abs=0.01)
+    assert held(other, "workload") == pytest.approx(names, abs=0.01)
+    monkeypatch.setenv("SLURM_JWT", f"{token}x")
+    result = CliRunner().invoke(app, ["collect", "slurm", "--config", str(other / "gpucost.toml")])
+    assert result.exit_code == 1 and "error" in result.output, result.output
+    monkeypatch.delenv("SLURM_JWT")
 
     # Slurm's own report knows complete hours alone: what was is put two hours back, and rolled up
     bill = slurm.rolled_up(hours=2)

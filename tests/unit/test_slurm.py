@@ -254,6 +254,9 @@ def test_waits_dollars_and_fair_share(cluster: Cluster) -> None:
     (account, user) = [one for one in answer["slurm_shares"] if one["account"] == "nlp"]
     assert (account["user"], user["user"], user["fair_share"], account["cost_share"]) == (None, "ann", 0.25, 1.0)
     assert account["cost"] == pytest.approx(waits["account", "nlp"]["cost"]) == pytest.approx(3.6 * 4)
+    cluster.load("Cluster|Account|User|ParentName\nhpc|root||\nhpc|nlp||root\n")
+    answer = json.loads(cluster.run(*words, "--format", "json").stdout)
+    assert [one["cost"] for one in answer["slurm_shares"] if one["account"] == "root"] == [account["cost"]]
     shown = cluster.run(*words).stdout
     assert "Jobs by QOS" in shown and "Fair share, as sshare says it" in shown and "10 min" in shown
 

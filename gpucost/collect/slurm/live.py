@@ -158,6 +158,7 @@ class Slurmrestd:
         if user := settings.user or os.environ.get("SLURM_USER_NAME") or os.environ.get("USER"):
             self._session.headers["X-SLURM-USER-NAME"] = user
         self._version = settings.api_version
+        self._filters: set[str] = set()
         self._cluster: str | None = None
 
     def _get(self, path: str, query: dict[str, str] | None = None) -> Any:
@@ -181,20 +182,26 @@ class Slurmrestd:
                 f"{self.name} refuses the token ({response.status_code})", "scontrol token lifespan=86400 makes one"
             )
         if response.status_code in http.PASSING:
-            raise http.TransientError(f"{self.name} answers {response.status_code}", http.retry_after(response.headers))
+            message = f"{self.name} answers {response.status_code}: {_said(response)}"
+            raise http.TransientError(message, http.retry_after(response.headers))
         if response.status_code != requests.codes.ok:
-            raise SourceError(f"{url} answers {response.status_code}: {http.one_line(response.text)}", "api_version in [slurm]")
+            raise SourceError(f"{url} answers {response.status_code}: {_said(response)}", "api_version in [slurm]")
         return response.content
 
     def _api(self) -> str:
-        """The newest version of the interface that the server has."""
-        if self._version is None:
+        """The version of the interface: the newest that the server has, unless told."""
+        if not self._filters:
             paths = self._get("openapi/v3").get("paths", {})
-            versions = {match[1] for path in paths if (match := re.match(r"/slurmdb/(v\d+\.\d+\.\d+)/jobs", path))}
-            if not versions:
-                raise SourceError(f"{self.name} has no jobs of slurmdbd", "start slurmrestd with the plugin openapi/slurmdbd")
-            self._version = max(versions, key=lambda version: [int(part) for part in version[1:].split(".")])
-        return self._version
+            versions = {match[1]: path for path in paths if (match := re.fullmatch(r"/slurmdb/(v\d+\.\d+\.\d+)/jobs/?", path))}
+            if not versions or self._version not in (None, *versions):
+                has, known = f"{self.name} has no jobs of slurmdbd", ", ".join(sorted(versions))
+                if not versions:
+                    raise SourceError(has, "start slurmrestd with its plugin openapi/slurmdbd")
+                raise SourceError(f"{has} in {self._version}", f"api_version in [slurm] is one of {known}, or left out")
+            self._version = self._version or max(versions, key=lambda version: [int(part) for part in version[1:].split(".")])
+            told = paths[versions[self._version]]["get"].get("parameters") or ()
+            self._filters = {"start_time", "end_time", *(one.get("name", "") for one in told)}
+        return self._version or ""
 
     def cluster(self) -> str | None:
         """The name in an answer's own description, from Slurm 23.11 on."""
@@ -211,16 +218,29 @@ class Slurmrestd:
 
     def jobs(self, period: Period, notes: Notes) -> Iterator[Batch]:
         """By /slurmdb/vX/jobs, runs of requeued jobs among them."""
+        path = f"slurmdb/{self._api()}/jobs"
         query = {
-            "start_time": str(int(period.start.timestamp())), "end_time": str(int(period.end.timestamp())),
+            # seconds, whatever time zone the server is in
+            "start_time": f"uts{period.start.timestamp():.0f}", "end_time": f"uts{period.end.timestamp():.0f}",
             "show_duplicates": "true", "skip_steps": "false",
         }  # fmt: skip
-        yield from read_answer(self._get(f"slurmdb/{self._api()}/jobs", query), self.name, SacctFormat(), notes)
+        # versions that don't know a filter refuse it
+        known = {name: value for name, value in query.items() if name in self._filters}
+        yield from read_answer(self._get(path, known), self.name, SacctFormat(), notes)
 
     def facts(self) -> Iterator[tuple[str, Callable[[], str]]]:
         """Nodes and reservations."""
         for name in ("nodes", "reservations"):
             yield name, lambda name=name: json.dumps(self._get(f"slurm/{self._api()}/{name}"))  # type: ignore[misc]
+
+
+def _said(response: requests.Response) -> str:
+    """Why the server refuses, in its own words."""
+    try:
+        errors = response.json()["errors"]
+        return http.one_line("; ".join(str(one.get("description") or one.get("error")) for one in errors))
+    except (ValueError, KeyError, TypeError, AttributeError):
+        return http.one_line(response.text, 120)
 
 
 def slurm_of(settings: Slurm) -> Slurmlike:

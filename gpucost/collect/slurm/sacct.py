@@ -370,7 +370,8 @@ def _gpu_util(text: str | None) -> float | None:
 
 def read_answer(answer: Any, name: str, form: SacctFormat, notes: Notes) -> Iterator[Batch]:
     """The records of `sacct --json`, or of slurmrestd's /slurmdb/vX/jobs: data parsers of Slurm 22.05 to 25.x."""
-    errors = answer.get("errors") or []
+    # an answer without jobs is one, though older versions call that an error
+    errors = [one for one in answer.get("errors") or () if "nothing found" not in str(one).lower()]
     if errors:
         first = errors[0]
         raise DataError(f"{name}: Slurm says {first.get('error') or first.get('description') or first}")

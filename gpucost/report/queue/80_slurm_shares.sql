@@ -1,7 +1,7 @@
--- reads: slurm_shares, allocations, hourly_costs; $from_ms, $to_ms the period; $half_life_ms; $clusters filter (empty: all)
--- writes: nothing; answers one row per account (user '') and user of sshare's last word before the period ended: its shares, what was used of them, and what it cost
+-- reads: slurm_shares, slurm_accounts, allocations, hourly_costs; $from_ms, $to_ms the period; $half_life_ms; $clusters filter (empty: all)
+-- writes: nothing; answers one row per account (user '') and user of sshare's last word before the period ended: its shares, what was used of them, and what it cost, accounts with those below them
 -- invariant: cost_share is of all dollars of the cluster's jobs in the period, each counting half with each half-life that it lies before the end
-WITH told AS (
+WITH RECURSIVE told AS (
     SELECT * FROM slurm_shares
     WHERE passes($clusters, cluster)
     -- the last before the end, else the first after it
@@ -12,10 +12,16 @@ spent AS (
     FROM hourly_costs($from_ms, $to_ms) AS c JOIN allocations AS a USING (allocation_id)
     WHERE a.account IS NOT NULL
 ),
+above AS (
+    SELECT DISTINCT cluster, account, account AS ancestor FROM spent
+    UNION
+    SELECT a.cluster, a.account, p.parent FROM above AS a JOIN slurm_accounts AS p ON p.cluster = a.cluster AND p.account = a.ancestor
+    WHERE p.parent IS NOT NULL
+),
 sums AS (
     SELECT cluster, account, coalesce("user", '') AS "user", sum(cost) AS cost, sum(decayed) AS decayed FROM spent GROUP BY ALL
     UNION ALL
-    SELECT cluster, account, '', sum(cost), sum(decayed) FROM spent GROUP BY ALL
+    SELECT s.cluster, a.ancestor, '', sum(s.cost), sum(s.decayed) FROM spent AS s JOIN above AS a USING (cluster, account) GROUP BY ALL
 ),
 totals AS (
     SELECT cluster, sum(decayed) AS decayed FROM spent GROUP BY ALL
