@@ -96,6 +96,9 @@ def _attribute(
     with store.write() as con:
         if seal_until_ms is None and attribution.is_current(con, inputs, period):
             return
+        # The order of rows in tables means nothing here. And where it is kept, DuckDB 2.0 does not see in a transaction what
+        # was inserted in it into a table that was empty, from 122,880 rows on.
+        con.execute("SET preserve_insertion_order = false")
         everything = attribution.begin(con, inputs, period, config.tz)
         inventory.stage(con, config, stored_needs(config.activity.device_metric, config.activity.mig_metric))
         price.stage(con, config)

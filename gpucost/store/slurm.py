@@ -33,6 +33,8 @@ _RANKS = {
 
 def stage(con: duckdb.DuckDBPyConnection, table: str, columns: Mapping[str, Sequence[Any]]) -> None:
     """Take in rows of `table`, a column each, None where nothing is known; `merge` enters them."""
+    # beyond it DuckDB spills beside the store
+    con.execute("SET memory_limit = '900MB'")
     con.execute(f"CREATE TEMP TABLE IF NOT EXISTS incoming_{table} AS FROM {table} LIMIT 0")
     if not columns or not next(iter(columns.values())):
         return
@@ -77,15 +79,18 @@ def merge(con: duckdb.DuckDBPyConnection) -> int:
             con.execute(_UNCHANGED[table])
         names = ", ".join(f'"{key}"' for key in keys)
         rank = f"({_RANKS.get(table, '1')}, hash(t))"
+        same = " AND ".join(f'better."{key}" = s."{key}"' for key in keys)
         con.execute(
-            f"""CREATE OR REPLACE TEMP TABLE better AS
-            SELECT {names}, arg_max(t, {rank}) AS row, max({rank}) AS rank FROM {incoming} AS t GROUP BY ALL"""  # noqa: S608
+            f"""CREATE OR REPLACE TEMP TABLE better AS SELECT *, {rank} AS merge_rank FROM {incoming} AS t
+            QUALIFY row_number() OVER (PARTITION BY {names} ORDER BY {rank} DESC) = 1"""  # noqa: S608 - names of our own
         )
+        con.execute(f"DROP TABLE {incoming}")
         con.execute(
-            f"""DELETE FROM better WHERE ({names}, rank) IN (
-            SELECT ({names}, b.rank) FROM {table} AS t JOIN better AS b USING ({names}) WHERE {rank} >= b.rank)"""  # noqa: S608
+            f"""DELETE FROM better
+            USING (SELECT {names}, {rank} AS merge_rank FROM {table} AS t SEMI JOIN better USING ({names})) AS s
+            WHERE {same} AND s.merge_rank >= better.merge_rank"""  # noqa: S608
         )
-        con.execute(f"DELETE FROM {table} WHERE ({names}) IN (SELECT ({names}) FROM better)")  # noqa: S608
-        changed += con.execute(f"INSERT INTO {table} BY NAME SELECT unnest(row) FROM better").fetchall()[0][0]  # noqa: S608
-        con.execute(f"DROP TABLE {incoming}; DROP TABLE better")
+        con.execute(f"DELETE FROM {table} AS s USING better WHERE {same}")  # noqa: S608
+        changed += con.execute(f"INSERT INTO {table} BY NAME SELECT * EXCLUDE (merge_rank) FROM better").fetchall()[0][0]  # noqa: S608
+        con.execute("DROP TABLE better")
     return changed

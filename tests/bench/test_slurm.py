@@ -20,7 +20,7 @@ COPY (
         'user-' || i % 900 AS User, 'gpu' AS Partition, 'normal' AS QOS, 'COMPLETED' AS State, start - 60 AS Submit,
         start AS Start, start + length AS End, length AS ElapsedRaw, 'n' || i % 1000 AS NodeList,
         'billing=8,cpu=8,' || CASE WHEN i % 3 = 0 THEN 'gres/gpu:a100=1,gres/gpu=1,' ELSE '' END || 'mem=32G,node=1' AS AllocTRES
-    FROM (SELECT range AS i, 1793491200 + range * 2592000 // $1 AS start, 60 + range * 7919 % 900 AS length FROM range($1))
+    FROM (SELECT range AS i, 1793491200 + range * 2590000 // $1 AS start, 60 + range * 7919 % 900 AS length FROM range($1))
 ) TO '{}' (FORMAT csv, DELIMITER '|', QUOTE '', ESCAPE '', HEADER)"""
 _READER = """
 import duckdb, sys

@@ -511,6 +511,14 @@ def test_a_fleet_of_both_adds_up_once(tmp_path: Path) -> None:
     assert both[2] == pod_held | job_held
 
 
+def test_more_jobs_than_a_row_group_holds_are_all_there(cluster: Cluster) -> None:
+    """DuckDB 2.0 loses sight of 122,880 rows that were inserted into an empty table of the same transaction."""
+    count = 130_000
+    jobs = "\n".join(f"{n}|nlp|COMPLETED|{T + n % 7000}|{T + n % 7000 + 60}|n{n % 50}|gres/gpu=1" for n in range(count))
+    cluster.load(f"JobID|Account|State|Start|End|NodeList|AllocTRES\n{jobs}\n")
+    assert cluster.held("namespace") == {"nlp": count * 60}
+
+
 @pytest.mark.shared
 @pytest.mark.parametrize(
     "names",
