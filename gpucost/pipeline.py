@@ -308,7 +308,7 @@ def unit_costs(
 
 # The number of a stage rises when it makes other figures of the same inputs than before: then it is run again, and days are
 # attributed anew whose inputs differ; after a change of attribution itself all of them.
-ALGORITHM = {"inventory": 1, "price": 2, "attribute": 2}
+ALGORITHM = {"inventory": 2, "price": 2, "attribute": 2}
 # What days are cut by, and how activity is read; of other settings the days that they change tell.
 _OWN = {"timezone", "idle", "activity", "mig", "hami"}
 # Of these, what only reports read.
@@ -324,6 +324,7 @@ def _inputs(config: Config) -> attribution.Inputs:
         str(ALGORITHM),
         # of what is collected the rest shows in the loads
         config.model_dump_json(include=_DECISIVE, exclude=_SHOWN),
+        str(config.slurm.charge_reservations),
         # which clusters should be there
         *(f"{source.source} {source.cluster}" for source in config.prometheus),
         price.inputs_digest(config),

@@ -1,4 +1,4 @@
--- reads: allocated_costs, node_segments, unavailable, allocation_teams
+-- reads: allocated_costs, allocations, node_segments, unavailable, allocation_teams
 -- writes: cost_runs (stored), the costs of the span's cells: one row per (run, node, pod) and one per (run, node) for what nobody held or requested, and one for what was not collected
 -- invariant: per (cell, node) sum(cost) = node cost
 INSERT INTO cost_runs BY NAME
@@ -21,9 +21,11 @@ summed AS (
     WHERE NOT is_whole
     GROUP BY ALL
 )
-SELECT CASE WHEN NOT s.is_collected THEN 'not_collected' WHEN s.allocation_id IS NULL THEN 'unallocated' ELSE 'allocated' END AS kind,
-    s.* EXCLUDE (is_collected), t.team
+SELECT CASE WHEN NOT s.is_collected THEN 'not_collected' WHEN s.allocation_id IS NULL OR u.allocation_id IS NOT NULL THEN 'unallocated' ELSE 'allocated' END AS kind,
+    s.* EXCLUDE (is_collected), CASE WHEN u.allocation_id IS NULL THEN t.team END AS team
 FROM summed AS s
+-- kept free by a reservation that nobody pays for
+LEFT JOIN (FROM allocations WHERE resource = 'reservation' AND namespace = '') AS u ON u.allocation_id = s.allocation_id
 -- the labels as of the start of the hour decide, or the first ones that were seen
 LEFT JOIN allocation_teams AS t
     ON t.allocation_id = s.allocation_id AND t.from_ms <= s.from_ms // 3600000 * 3600000 AND s.from_ms // 3600000 * 3600000 < t.to_ms

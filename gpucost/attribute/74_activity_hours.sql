@@ -1,4 +1,4 @@
--- reads: device_holdings, sample_intervals
+-- reads: device_holdings, sample_intervals, cost_runs, allocations; the span [span_from_ms, span_to_ms)
 -- writes: activity_hours (stored), one row per (cell, pod) of which a device is measured: GPU time idle and measured, activity x GPU time, what idle time costs
 -- invariant: idle_gpu_ms <= measured_gpu_ms <= GPU time held
 INSERT INTO activity_hours BY NAME
@@ -44,4 +44,10 @@ SELECT allocation_id, run_from_ms, from_ms, round(sum(measured_gpu_ms), 6) AS me
     round(sum(utilization_gpu_ms), 6) AS utilization_gpu_ms, sum(idle_cost)::DECIMAL(38, 9) AS idle_cost
 FROM costed
 WHERE NOT is_cell
-GROUP BY ALL;
+GROUP BY ALL
+UNION ALL BY NAME
+-- what a reservation keeps free nothing runs on
+SELECT allocation_id, r.from_ms AS run_from_ms, r.from_ms + unnest(range(r.hours)) * 3600000 AS from_ms, r.gpu_ms AS measured_gpu_ms,
+    r.gpu_ms AS idle_gpu_ms, 0 AS utilization_gpu_ms, r.cost AS idle_cost
+FROM cost_runs AS r JOIN allocations AS a USING (allocation_id)
+WHERE a.resource = 'reservation' AND r.kind = 'allocated' AND r.from_ms >= getvariable('span_from_ms') AND r.from_ms < getvariable('span_to_ms');

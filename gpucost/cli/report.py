@@ -77,7 +77,7 @@ def report(
             "--by",
             "A,B",
             "Rows by any of cluster, namespace, team, workload, workload_type, pod, uid, node, gpu_model, capacity_type, "
-            "region, zone, month, day, hour, and of Slurm account, user, partition, qos. "
+            "region, zone, month, day, hour, and of Slurm account, user, partition, qos, reservation. "
             "Default: team; with --team namespace; with --namespace workload.",
         ),
     ] = None,

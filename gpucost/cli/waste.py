@@ -59,7 +59,7 @@ def waste(
             "--by",
             "A,B",
             "Also by any of cluster, namespace, team, workload, workload_type, pod, uid, node, gpu_model, capacity_type, "
-            "region, zone, month, day, hour, and of Slurm account, user, partition, qos.",
+            "region, zone, month, day, hour, and of Slurm account, user, partition, qos, reservation.",
         ),
     ] = None,
     top: Annotated[int, count_option("--top", "How many of the workloads that waste most to list.")] = 10,

@@ -750,6 +750,9 @@ class Slurm(Section):
     user: str | None = setting("Whose token it is; else SLURM_USER_NAME, or who runs gpucost.")
     token_file: Path | None = setting("File with the token, in place of SLURM_JWT.")
     cluster: str | None = setting("What the cluster is called where its answers do not say.")
+    charge_reservations: bool = setting(
+        "Idle time of a reservation is charged to its accounts, evenly; else nobody pays for it, and reports show it.", False
+    )
     late_days: int = setting("So many days are asked again with each collection: accounting is corrected late.", 7, ge=0, le=400)
     tls: Tls = Tls.model_construct()
 

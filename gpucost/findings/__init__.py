@@ -317,6 +317,8 @@ class _Candidates:
         yield from self._advised("lost_work", "failed_restarted", "lost by pods that failed", "since their last epoch known")
         yield from self._advised("slow_start", "starting", "held before it ran", "images are pulled meanwhile")
         yield from self._free("fragmentation", "that were free, but fewer than the smallest request")
+        yield from self._free("reserved", "that reservations of Slurm kept free")
+        yield from self._advised("reserved", "reserved", "kept free by a reservation", "")
         yield from self._free("unavailable", "that were not ready, cordoned or broken")
 
     def _of_type(self, workload_type: str) -> list[Row]:
@@ -438,7 +440,9 @@ class _Candidates:
             utilization=None,
             cost=cost,
             saving=cost,
-            measured="what kube-state-metrics told of nodes and pods",
+            measured="what Slurm told of nodes, jobs and reservations"
+            if kind == "reserved"
+            else "what kube-state-metrics told of nodes and pods",
             patch=patches.empty_nodes() if kind == "empty_nodes" else None,
         )
         claims = frozenset((row["cluster"], row["gpu_model"], row["capacity_type"], row["bucket"]) for row in rows)
@@ -534,6 +538,7 @@ KINDS = {
     "lost_work": ("Work lost to failures", "write checkpoints more often, and mend what fails"),
     "slow_start": ("Slow starts", "keep images on nodes, or make them smaller"),
     "fragmentation": ("GPUs too few to use", "pack pods closer, or ask for sizes that fit"),
+    "reserved": ("GPUs reserved for nobody", "shorten reservations, or let short jobs into them"),
     "unavailable": ("GPUs that cannot be used", "repair these nodes, or give them back"),
 }
 _ORDER = list(KINDS)

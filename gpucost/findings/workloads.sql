@@ -9,7 +9,7 @@ WITH cells AS (
     JOIN allocations AS a USING (allocation_id)
     JOIN nodes AS n ON n.node_id = c.node_id
     LEFT JOIN allocation_traits AS t USING (allocation_id)
-    WHERE a.gpus > 0
+    WHERE c.kind = 'allocated' AND a.gpus > 0
 ),
 workloads AS (
     SELECT cluster, namespace, workload,

@@ -1,5 +1,5 @@
 -- reads: slurm_holdings, slurm_units, slurm_machines, slurm_runs, slurm_accounts, allocated
--- writes: allocated, pods, pod_units, allocations (stored): one row per (run of a job, life of a node's GPUs of one model) in which it held any
+-- writes: slurm_tops, the account below the root of each; allocated, pods, pod_units, allocations (stored): one row per (run of a job, life of a node's GPUs of one model) in which it held any
 -- invariant: gpus > 0; held_from_ms < held_to_ms within the node's life; uid names the run and its node
 INSERT INTO allocated BY NAME
 SELECT hash(h.cluster, h.job_id, h.submit_ms, m.node_id) AS allocation_id,
@@ -33,7 +33,7 @@ JOIN slurm_units AS u ON u.cluster = n.cluster AND u.node = n.node AND u.gpu_mod
     AND (a.resource = 'mixed' OR a.resource = 'gres_' || u.kind || coalesce('_' || u.type, ''))
 GROUP BY ALL;
 
-INSERT INTO allocations BY NAME
+CREATE OR REPLACE TEMP TABLE slurm_tops AS
 WITH RECURSIVE above AS (
     SELECT cluster, account, account AS top, parent, 0 AS depth FROM slurm_accounts
     UNION ALL
@@ -41,12 +41,12 @@ WITH RECURSIVE above AS (
     SELECT u.cluster, u.account, p.account, p.parent, u.depth + 1
     FROM above AS u JOIN slurm_accounts AS p ON p.cluster = u.cluster AND p.account = u.parent
     WHERE p.parent IS NOT NULL AND u.depth < 100
-),
-tops AS (
-    SELECT cluster, account, arg_max(top, depth) AS top FROM above GROUP BY ALL
 )
+SELECT cluster, account, arg_max(top, depth) AS top FROM above GROUP BY ALL;
+
+INSERT INTO allocations BY NAME
 SELECT a.*, coalesce(t.top, a.namespace) AS account, r."user", r.partition, r.qos
 FROM allocated AS a
 JOIN slurm_runs AS r ON r.cluster = a.cluster AND r.job_id || '@' || r.submit_ms = split_part(a.uid, '/', 1)
-LEFT JOIN tops AS t ON t.cluster = a.cluster AND t.account = a.namespace
+LEFT JOIN slurm_tops AS t ON t.cluster = a.cluster AND t.account = a.namespace
 WHERE a.node_id IN (SELECT node_id FROM slurm_machines);

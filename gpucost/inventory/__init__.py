@@ -43,6 +43,7 @@ _SLURM = (
     "26_slurm_nodes",
     "29_slurm_absences",
     "40_slurm_allocated",
+    "42_slurm_reserved",
     "44_slurm_pending",
     "63_slurm_warnings",
 )
@@ -71,7 +72,8 @@ def load_settings(con: DuckDBPyConnection, config: Config) -> None:
             $threshold_percent AS threshold_percent, $device_metric AS device_metric, $device_scale AS device_scale,
             $mig_metric AS mig_metric, $mig_scale AS mig_scale, $mig_share AS mig_share, $max_bridge_ms AS max_bridge_ms,
             $hami_default_mem AS hami_default_mem, $teams_configured AS teams_configured, $currency AS currency,
-            $team_namespace_label AS team_namespace_label, $team_pod_label AS team_pod_label""",
+            $team_namespace_label AS team_namespace_label, $team_pod_label AS team_pod_label,
+            $charge_reservations AS charge_reservations""",
         {
             "threshold_percent": config.idle.threshold_percent,
             "device_metric": config.activity.device_metric,
@@ -85,6 +87,7 @@ def load_settings(con: DuckDBPyConnection, config: Config) -> None:
             "currency": config.currency,
             "team_namespace_label": namespace_label and label_name(namespace_label),
             "team_pod_label": config.team_labels.pod and label_name(config.team_labels.pod),
+            "charge_reservations": config.slurm.charge_reservations,
         },
     )
     con.execute(_CONFIGURED)

@@ -37,17 +37,19 @@ sums AS (
 )
 SELECT
     f.* EXCLUDE (time_bucket),
-    n.cluster, n.gpu_model, n.capacity_type, a.namespace, a.workload,
+    n.cluster, n.gpu_model, n.capacity_type,
+    CASE f.kind WHEN 'allocated' THEN a.namespace END AS namespace, CASE f.kind WHEN 'allocated' THEN a.workload END AS workload,
     CASE WHEN list_contains($by::VARCHAR[], 'node') THEN n.node END                   AS node,
     CASE WHEN list_contains($by::VARCHAR[], 'region') THEN n.region END               AS region,
     CASE WHEN list_contains($by::VARCHAR[], 'zone') THEN n.zone END                   AS zone,
     CASE WHEN list_contains($by::VARCHAR[], 'workload_type') THEN t.workload_type END AS workload_type,
-    CASE WHEN list_contains($by::VARCHAR[], 'pod') THEN a.pod END                     AS pod,
-    CASE WHEN list_contains($by::VARCHAR[], 'uid') THEN a.uid END                     AS uid,
+    CASE WHEN list_contains($by::VARCHAR[], 'pod') AND f.kind = 'allocated' THEN a.pod END                     AS pod,
+    CASE WHEN list_contains($by::VARCHAR[], 'uid') AND f.kind = 'allocated' THEN a.uid END                     AS uid,
     CASE WHEN list_contains($by::VARCHAR[], 'account') THEN a.account END             AS account,
     CASE WHEN list_contains($by::VARCHAR[], 'user') THEN a."user" END                 AS "user",
     CASE WHEN list_contains($by::VARCHAR[], 'partition') THEN a.partition END         AS partition,
     CASE WHEN list_contains($by::VARCHAR[], 'qos') THEN a.qos END                     AS qos,
+    CASE WHEN a.resource = 'reservation' THEN a.pod END AS reservation,
     s.month, s.day, s.hour
 FROM sums AS f
 JOIN nodes AS n USING (node_id)

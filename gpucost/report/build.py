@@ -78,8 +78,10 @@ def _build(
         check_names(con, query, sharing.shared_teams(con) if is_shared else frozenset())
     nodes = priced_nodes(con, query, each_team=each_team)
     bys = [((), ALL), (("gpu_model", "capacity_type"), ALL), (query.dimensions, ALL)]
+    # of what nobody held, what reservations kept free
+    bys += [(("gpu_model", "capacity_type", "reservation"), ALL)] if query.with_sections else []
     bys += [(_WORKLOAD, query.top)] if query.with_sections else []
-    by_nothing, by_gpu, all_rows, *by_workload = rows_by(con, bys, each_team=each_team)
+    by_nothing, by_gpu, all_rows, *detailed = rows_by(con, bys, each_team=each_team)
     sums = {part: total(by_nothing[part]) for part in parts}
     shared: dict[Part, Shared] = {}
     if is_shared:
@@ -99,7 +101,8 @@ def _build(
     top: dict[Part, Table] = {}
     unpriced: dict[Part, set[tuple[str | None, str]]] = {}
     if query.with_sections:
-        dearest = {part: [row for row in rows if row.kind == "allocated"] for part, rows in by_workload[0].items()}
+        by_workload = detailed[1]
+        dearest = {part: [row for row in rows if row.kind == "allocated"] for part, rows in by_workload.items()}
         counts = workload_counts(con, each_team=each_team)
         top = {part: consumers(dearest.get(part, []), counts[part], sums[part][0]) for part in parts}
         for part, lines in (trends(con, dearest, series) if series else {}).items():
@@ -123,7 +126,7 @@ def _build(
         if query.with_sections:
             sections = [gpu_hours(by_gpu[part], totals, unpriced.get(part, set()) if unpriced_ms(nodes[part]) else set())]
             if whole and whole.unallocated_gpu_hours:
-                sections.append(unallocated_gpus(by_gpu[part], whole))
+                sections.append(unallocated_gpus(detailed[0][part], whole))
             sections += [waste(totals, whole, config), top[part]]
             # of one team first what it used, wasted and on what; else, or with dimensions asked for by name, the rows
             main = cost_by(rows, query.dimensions, totals, whole, shared.get(part), compared)

@@ -159,11 +159,16 @@ def gpu_hours(by_gpu: list[Row], totals: Measures, unpriced: Set[tuple[str | Non
     )
 
 
-def unallocated_gpus(by_gpu: list[Row], nodes: NodeTotals) -> Table:
-    """GPUs that nobody held, by model and capacity type, the dearest first."""
-    free = [(row, part) for row in by_gpu if (part := row.unallocated) and (part.unallocated_gpu_hours or part.unallocated_cost)]
+def _free_name(row: Row) -> str:
+    held_by = row.keys["reservation"]
+    return f"{gpu_name(row)}, reservation {held_by}" if held_by else gpu_name(row)
+
+
+def unallocated_gpus(by_free: list[Row], nodes: NodeTotals) -> Table:
+    """GPUs that nobody held, by model, capacity type and the reservation that kept them free, the dearest first."""
+    free = [(row, part) for row in by_free if (part := row.unallocated) and (part.unallocated_gpu_hours or part.unallocated_cost)]
     lines = tuple(
-        Line((gpu_name(row), part.unallocated_gpu_hours, part.unavailable_gpu_hours, part.unallocated_cost))
+        Line((_free_name(row), part.unallocated_gpu_hours, part.unavailable_gpu_hours, part.unallocated_cost))
         for row, part in sorted(free, key=lambda pair: -pair[1].unallocated_cost)
     )
     total = Line(("Total", nodes.unallocated_gpu_hours, nodes.unavailable_gpu_hours, nodes.unallocated_cost), is_sum=True)

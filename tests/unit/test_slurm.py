@@ -204,6 +204,45 @@ def test_down_time_and_maintenance_are_unavailable_and_what_is_powered_down_is_n
     assert cluster.totals["unavailable_gpu_hours"] == pytest.approx(1 + 4)
 
 
+RESERVED = (
+    f"ReservationName=exam StartTime={T} EndTime={T + 7200} Nodes=n1 Flags=SPEC_NODES Accounts=cv,nlp,-product Users=(null)\n"
+    f"ReservationName=zoo StartTime={T + 3600} EndTime={T + 7200} Nodes=n[1-2] Flags=OVERLAP Accounts=(null) Users=ann\n"
+)
+
+
+def test_what_a_reservation_keeps_free_is_a_row_of_its_own_and_its_accounts_may_pay(cluster: Cluster) -> None:
+    """Of n1's 4 GPUs two are held for an hour, and for a quarter of one it was down; zoo gets n2 alone, and names no account."""
+    down = f"Cluster|NodeName|TimeStart|TimeEnd|State|Reason\nhpc|n1|{T + 6300}|{T + 7200}|DOWN|why\n"
+    jobs = [job(1, 0, 3600, "n1", tres(2, "a100")), job(2, 0, 7200, "n2", tres(1, "v100"))]
+    cluster.load(text(jobs), NODES, RESERVED, down)
+    assert cluster.held("namespace") == {"nlp": 7200 + 7200}
+    rows = cluster.rows("reservation,gpu_model")
+    free = {(row["reservation"], row["gpu_model"]): row["unallocated_gpu_hours"] for row in rows if row["kind"] == "unallocated"}
+    exam = 2 + 3.0
+    models = {name for _, name in free}
+    assert len(models) == 2, models
+    first, second = sorted(models)
+    assert free == {
+        ("exam", first): exam, ("zoo", first): 2.0, ("zoo", second): 1.0, (None, first): 1.0 + 2.0, (None, second): 1.0
+    }  # fmt: skip
+    unpaid = cluster.totals
+    assert unpaid["unavailable_gpu_hours"] == pytest.approx(1.0)
+    shown = cluster.run("report", "--from", "2026-03-10", "--to", "2026-03-12").stdout
+    assert "reservation exam" in shown and "reservation zoo" in shown
+    wasted = json.loads(cluster.run("waste", "--from", "2026-03-10", "--to", "2026-03-12", "--format", "json").stdout)
+    assert {row["bucket"]: row["gpu_hours"] for row in wasted["buckets"]}["reserved"] == pytest.approx(exam + 3)
+
+    with (cluster.folder / "gpucost.toml").open("a") as config:
+        config.write("[slurm]\ncharge_reservations = true\n")
+    assert cluster.held("namespace") == {"nlp": 14400 + exam * 1800, "cv": exam * 1800}
+    assert cluster.totals["idle_gpu_hours"] == pytest.approx(exam)
+    assert cluster.totals["node_cost"] == unpaid["node_cost"]
+    assert cluster.totals["unallocated_gpu_hours"] == pytest.approx(unpaid["unallocated_gpu_hours"] - exam)
+    assert cluster.held("workload")["Reservation/exam"] == exam * 3600
+    wasted = json.loads(cluster.run("waste", "--from", "2026-03-10", "--to", "2026-03-12", "--format", "json").stdout)
+    assert {row["bucket"]: row["gpu_hours"] for row in wasted["buckets"]}["reserved"] == pytest.approx(exam + 3)
+
+
 def test_what_gpus_did_for_a_job_dcgm_exporter_says_by_its_number(cluster: Cluster) -> None:
     """Two of n1's GPUs are known to be job 1's: one is busy for an hour, one idle. Job 2 has all of n2, whatever labels say."""
     described = fleet(2, [{"cluster": "hpc", "name": "n1"}], [], {})
@@ -440,6 +479,19 @@ def test_random_histories_add_up(tmp_path_factory: pytest.TempPathFactory, seed:
     assert totals["cost"] + totals["unallocated_cost"] == pytest.approx(totals["node_cost"], abs=1e-9)
     assert totals["node_cost"] == pytest.approx(totals["capacity_gpu_hours"] * 3.6, abs=1e-6)
     assert totals["over_allocated_gpu_hours"] == 0
+
+    start, end = sorted(Random(seed).sample(range(0, 86400, 30), 2))
+    span = f"StartTime={T + start} EndTime={T + end} Nodes=n[1-2]"
+    cluster.load(text(runs), NODES, f"ReservationName=r {span} Flags=FLEX Accounts=cv,nlp\n")
+    assert cluster.held("namespace") == pytest.approx(dict(expected), abs=0.01)
+    kept = sum(row["unallocated_gpu_hours"] for row in cluster.rows("reservation") if row.get("reservation"))
+    with (cluster.folder / "gpucost.toml").open("a") as config:
+        config.write("[slurm]\ncharge_reservations = true\n")
+    for account in ("cv", "nlp") if kept else ():
+        expected[account] += kept * 1800
+    assert cluster.held("namespace") == pytest.approx(dict(expected), abs=0.01)
+    assert cluster.totals["node_cost"] == totals["node_cost"]
+    assert cluster.totals["cost"] + cluster.totals["unallocated_cost"] == pytest.approx(totals["node_cost"], abs=1e-9)
 
 
 def commands(folder: Path, **printed: str) -> str:

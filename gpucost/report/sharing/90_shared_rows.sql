@@ -25,7 +25,7 @@ moved AS (
     WHERE u.kind = 'unallocated' AND NOT p.is_claimed
 )
 SELECT m.kind, m.rule, m.team, m.amount, n.cluster, n.node, n.gpu_model, n.capacity_type, n.region, n.zone,
-    a.namespace, a.workload, t.workload_type, a.pod, a.uid, a.account, a."user", a.partition, a.qos, s.month, s.day, s.hour
+    a.namespace, a.workload, t.workload_type, a.pod, a.uid, a.account, a."user", a.partition, a.qos, CASE WHEN a.resource = 'reservation' THEN a.pod END AS reservation, s.month, s.day, s.hour
 FROM moved AS m
 LEFT JOIN nodes AS n ON n.node_id = m.node_id
 LEFT JOIN allocations AS a ON a.allocation_id = m.allocation_id

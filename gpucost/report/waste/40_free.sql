@@ -1,6 +1,6 @@
 -- reads: waste_cells, pending_pods, allocations, nodes, mig_fragmentation; variables report_from_ms, report_to_ms bound the period; $empty_after_ms
--- writes: waste_free, one row per (node, time_bucket): what nobody held, cut into four parts of GPU time, each with its cost
--- invariant: the parts' GPU time adds up to what was unallocated, and their cost and host_cost to its cost, exactly
+-- writes: waste_free, one row per (node, time_bucket): what nobody held or reserved, cut into four parts of GPU time, each with its cost
+-- invariant: the parts' GPU time adds up to what was unallocated and not reserved, and their cost and host_cost to its cost, exactly
 CREATE OR REPLACE TEMP TABLE waste_free AS
 WITH near AS (
     SELECT node_id, gpus, held_from_ms, held_to_ms FROM allocations
@@ -47,13 +47,13 @@ wanted AS MATERIALIZED (
     UNION ALL
     SELECT n.cluster, NULL, n.gpu_model, min(a.gpus)
     FROM allocations AS a JOIN nodes AS n USING (node_id)
-    WHERE a.gpus > 0 AND a.held_from_ms < getvariable('report_to_ms') AND getvariable('report_from_ms') < a.held_to_ms
+    WHERE a.gpus > 0 AND a.resource <> 'reservation' AND a.held_from_ms < getvariable('report_to_ms') AND getvariable('report_from_ms') < a.held_to_ms
     GROUP BY ALL
 ),
 unheld AS (
     SELECT node_id, time_bucket, from_ms, to_ms, (from_ms // 3600000) AS hour, unallocated_gpu_ms, unavailable_gpu_ms, unallocated_cost
     FROM waste_cells
-    WHERE kind = 'unallocated'
+    WHERE kind = 'unallocated' AND allocation_id IS NULL
 ),
 hours AS (
     -- by the hour, so that stretches meet cells by equality and not by comparing intervals

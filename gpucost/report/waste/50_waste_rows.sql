@@ -1,14 +1,14 @@
--- reads: waste_held, waste_free, waste_pods, allocations, nodes, time_buckets; $teams, $namespaces, $clusters, $workloads filter (empty: all)
+-- reads: waste_held, waste_free, waste_cells, waste_pods, allocations, nodes, time_buckets; $teams, $namespaces, $clusters, $workloads filter (empty: all)
 -- writes: waste_rows, one row per (bucket, node, allocation, team, time_bucket): its GPU time and cost, and every dimension
 -- invariant: without filters the costs of a node add up to what it cost, exactly; each bucket's definition stands in docs/waste.md
 CREATE OR REPLACE TEMP TABLE waste_rows AS
 WITH parts AS (
-    SELECT h.node_id, h.allocation_id, h.team, h.time_bucket, p.workload_type, unnest([
+    SELECT h.node_id, h.allocation_id, h.allocation_id AS of_id, h.team, h.time_bucket, p.workload_type, unnest([
         {'bucket': 'starting', 'gpu_ms': h.starting_gpu_ms, 'cost': h.starting_cost},
         {'bucket': CASE p.workload_type WHEN 'inference' THEN 'over_provisioned' ELSE 'forgotten' END,
             'gpu_ms': h.beyond_gpu_ms, 'cost': h.beyond_cost},
         {'bucket': CASE p.workload_type WHEN 'training' THEN 'data_stall' WHEN 'batch' THEN 'data_stall' WHEN 'inference' THEN 'off_peak_idle'
-            WHEN 'development' THEN 'user_away' ELSE 'idle' END, 'gpu_ms': h.idle_gpu_ms, 'cost': h.idle_cost},
+            WHEN 'development' THEN 'user_away' ELSE CASE p.resource WHEN 'reservation' THEN 'reserved' ELSE 'idle' END END, 'gpu_ms': h.idle_gpu_ms, 'cost': h.idle_cost},
         {'bucket': 'unmeasured', 'gpu_ms': h.unmeasured_gpu_ms, 'cost': h.unmeasured_cost},
         {'bucket': 'over_provisioned', 'gpu_ms': h.surplus_gpu_ms, 'cost': h.surplus_cost},
         {'bucket': 'failed_restarted', 'gpu_ms': h.lost_gpu_ms, 'cost': h.lost_cost},
@@ -17,7 +17,7 @@ WITH parts AS (
     ]) AS part
     FROM waste_held AS h JOIN waste_pods AS p USING (allocation_id)
     UNION ALL
-    SELECT node_id, NULL, NULL, time_bucket, NULL, unnest([
+    SELECT node_id, NULL, NULL, NULL, time_bucket, NULL, unnest([
         {'bucket': 'unavailable', 'gpu_ms': unavailable_gpu_ms, 'cost': unavailable_cost},
         {'bucket': 'fragmentation', 'gpu_ms': fragmentation_gpu_ms, 'cost': fragmentation_cost},
         {'bucket': 'empty_node', 'gpu_ms': empty_node_gpu_ms, 'cost': empty_node_cost},
@@ -25,16 +25,20 @@ WITH parts AS (
         {'bucket': 'cpu_memory', 'gpu_ms': 0.0, 'cost': host_cost}
     ])
     FROM waste_free
+    UNION ALL
+    SELECT node_id, NULL, allocation_id, NULL, time_bucket, NULL, {'bucket': 'reserved', 'gpu_ms': unallocated_gpu_ms, 'cost': unallocated_cost}
+    FROM waste_cells
+    WHERE kind = 'unallocated' AND allocation_id IS NOT NULL
 )
 SELECT f.part.bucket AS bucket, f.part.gpu_ms AS gpu_ms, f.part.cost AS cost,
     f.allocation_id, n.cluster, p.namespace, f.team, p.workload, f.workload_type, p.pod, p.uid,
-    a.account, a."user", a.partition, a.qos,
+    a.account, a."user", a.partition, a.qos, CASE WHEN a.resource = 'reservation' THEN a.pod END AS reservation,
     n.node, n.gpu_model, n.capacity_type, n.region, n.zone, s.month, s.day, s.hour
 FROM parts AS f
 JOIN nodes AS n USING (node_id)
 JOIN time_buckets AS s ON s.from_ms = f.time_bucket
 LEFT JOIN waste_pods AS p USING (allocation_id)
-LEFT JOIN allocations AS a ON a.allocation_id = f.allocation_id
+LEFT JOIN allocations AS a ON a.allocation_id = f.of_id
 -- a millisecond is what adding binary fractions may leave; money is never left out
 WHERE (f.part.gpu_ms >= 1 OR f.part.cost <> 0)
     AND passes($clusters, n.cluster) AND passes($namespaces, p.namespace) AND passes($teams, f.team)

@@ -59,6 +59,7 @@ BUCKETS = (
     Bucket("between_jobs", "unallocated", "Between jobs", "free on a node in use"),
     Bucket("empty_node", "unallocated", "Empty nodes", "nobody on the node for long"),
     Bucket("unavailable", "unallocated", "Unavailable", "not ready, cordoned, broken"),
+    Bucket("reserved", "unallocated", "Reserved", "kept free by a reservation of Slurm"),
     Bucket("fragmentation", "unallocated", "Fragmentation", "free, but too little for a request"),
     Bucket("cpu_memory", "no GPU", "Cores, memory", "charged without a GPU", is_waste=False),
 )
@@ -232,14 +233,15 @@ SELECT c.allocation_id, c.from_ms, c.to_ms, (NOT getvariable('waste_by_gpus') OR
     OR (p.workload_type = 'inference'
     AND (p.cluster, p.namespace, p.workload) IN (SELECT (cluster, namespace, workload) FROM waste_serving))) IS TRUE AS is_fine
 FROM cost_daily AS c JOIN waste_pods AS p USING (allocation_id)
-WHERE getvariable('report_by_day') AND c.from_ms >= getvariable('report_from_ms') AND c.to_ms <= getvariable('report_to_ms')"""
+WHERE getvariable('report_by_day') AND c.kind = 'allocated'
+    AND c.from_ms >= getvariable('report_from_ms') AND c.to_ms <= getvariable('report_to_ms')"""
 # What pods held in the period (a view: they are many), by the day where that tells as much, by the hour elsewhere.
 _HELD_CELLS = """
 CREATE OR REPLACE TEMP VIEW waste_held_cells AS
 SELECT c.*, s.time_bucket FROM cost_daily AS c JOIN waste_cell_buckets AS s USING (from_ms)
 SEMI JOIN (FROM waste_days WHERE NOT is_fine) AS d ON d.allocation_id = c.allocation_id AND d.from_ms = c.from_ms
 UNION ALL BY NAME
-SELECT c.* FROM waste_cells AS c WHERE c.allocation_id IS NOT NULL AND NOT getvariable('report_by_day')
+SELECT c.* FROM waste_cells AS c WHERE c.kind = 'allocated' AND NOT getvariable('report_by_day')
 UNION ALL BY NAME
 SELECT c.* FROM waste_cells AS c JOIN (FROM waste_days WHERE is_fine) AS d
     ON d.allocation_id = c.allocation_id AND d.from_ms <= c.from_ms AND c.from_ms < d.to_ms WHERE getvariable('report_by_day')"""

@@ -10,6 +10,7 @@ CREATE OR REPLACE TEMP MACRO dimensions(chosen, facts) AS {
     'user': CASE WHEN list_contains(chosen::VARCHAR[], 'user') THEN facts."user" END,
     'partition': CASE WHEN list_contains(chosen::VARCHAR[], 'partition') THEN facts.partition END,
     'qos': CASE WHEN list_contains(chosen::VARCHAR[], 'qos') THEN facts.qos END,
+    'reservation': CASE WHEN list_contains(chosen::VARCHAR[], 'reservation') THEN facts.reservation END,
     'workload': CASE WHEN list_contains(chosen::VARCHAR[], 'workload') THEN facts.workload END,
     'workload_type': CASE WHEN list_contains(chosen::VARCHAR[], 'workload_type') THEN facts.workload_type END,
     'pod': CASE WHEN list_contains(chosen::VARCHAR[], 'pod') THEN facts.pod END,
