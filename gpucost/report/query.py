@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 
 NODE_DIMENSIONS = ("cluster", "node", "gpu_model", "capacity_type", "region", "zone")
 DIMENSIONS = (
-    "cluster", "namespace", "team", "workload", "workload_type", "pod", "uid", "account", "user", "partition", "qos", "reservation",
-    "node", "gpu_model", "capacity_type", "region", "zone", "month", "day", "hour",
+    "cluster", "namespace", "team", "workload", "workload_type", "pod", "uid", "account", "user", "partition", "qos",
+    "reservation", "node", "gpu_model", "capacity_type", "region", "zone", "month", "day", "hour",
 )  # fmt: skip
 
 

@@ -111,7 +111,10 @@ def test_the_demo_has_every_kind_of_waste_and_of_finding(findings: Findings, dem
     assert busy.measured == "DCGM_FI_DEV_GPU_UTIL, idle under 5 %; 100 % of the GPU-hours measured"
     query = Query(period=MONTH, period_name="February 2026", with_sections=False)
     _, waste = pipeline.waste_report(demo, Store(demo.store), query)
-    assert {row.bucket for row in waste.buckets if row.gpu_hours} == {bucket.name for bucket in BUCKETS} - {"cpu_memory", "reserved"}
+    assert {row.bucket for row in waste.buckets if row.gpu_hours} == {bucket.name for bucket in BUCKETS} - {
+        "cpu_memory",
+        "reserved",
+    }
     assert waste.totals.cost == sum((row.cost for row in waste.buckets), Decimal(0))
 
 
