@@ -1,5 +1,5 @@
--- reads: device_holdings, sample_intervals, cost_runs, allocations; the span [span_from_ms, span_to_ms)
--- writes: activity_hours (stored), one row per (cell, pod) of which a device is measured: GPU time idle and measured, activity x GPU time, what idle time costs
+-- reads: device_holdings, sample_intervals, cost_runs, told_activity, settings; the span [span_from_ms, span_to_ms)
+-- writes: activity_hours (stored), one row per (cell, pod) of which a device is measured, or activity is told: GPU time idle and measured, activity x GPU time, what idle time costs
 -- invariant: idle_gpu_ms <= measured_gpu_ms <= GPU time held
 INSERT INTO activity_hours BY NAME
 WITH heard AS (
@@ -46,8 +46,10 @@ FROM costed
 WHERE NOT is_cell
 GROUP BY ALL
 UNION ALL BY NAME
--- what a reservation keeps free nothing runs on
+-- no sample, and yet told
 SELECT allocation_id, r.from_ms AS run_from_ms, r.from_ms + unnest(range(r.hours)) * 3600000 AS from_ms, r.gpu_ms AS measured_gpu_ms,
-    r.gpu_ms AS idle_gpu_ms, 0 AS utilization_gpu_ms, r.cost AS idle_cost
-FROM cost_runs AS r JOIN allocations AS a USING (allocation_id)
-WHERE a.resource = 'reservation' AND r.kind = 'allocated' AND r.from_ms >= getvariable('span_from_ms') AND r.from_ms < getvariable('span_to_ms');
+    CASE WHEN t.utilization * 100 < c.threshold_percent THEN r.gpu_ms ELSE 0 END AS idle_gpu_ms, round(r.gpu_ms * t.utilization, 6) AS utilization_gpu_ms,
+    CASE WHEN t.utilization * 100 < c.threshold_percent THEN r.cost ELSE 0 END AS idle_cost
+FROM cost_runs AS r JOIN told_activity AS t USING (allocation_id) CROSS JOIN settings AS c
+WHERE r.kind = 'allocated' AND r.from_ms >= getvariable('span_from_ms') AND r.from_ms < getvariable('span_to_ms')
+    AND allocation_id NOT IN (SELECT allocation_id FROM measures);

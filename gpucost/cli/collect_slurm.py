@@ -48,7 +48,7 @@ def collect_slurm(
     Jobs, and on which nodes they were:
       TZ=UTC SLURM_TIME_FORMAT=%s sacct -a -D -S 2026-11-01 -E 2026-12-01 --parsable2 --delimiter=$'\x1f' \
         -o JobID,JobIDRaw,JobName,Cluster,Partition,Account,User,QOS,State,Reason,Submit,Eligible,Start,End,ElapsedRaw,Suspended,\
-    NNodes,NodeList,ReqTRES,AllocTRES,TRESUsageInAve,Reservation > jobs.psv
+    NNodes,NodeList,ReqTRES,AllocTRES,TRESUsageInAve,TRESUsageInTot,Reservation > jobs.psv
 
     \b
     Examples:

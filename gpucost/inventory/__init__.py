@@ -44,6 +44,7 @@ _SLURM = (
     "29_slurm_absences",
     "40_slurm_allocated",
     "42_slurm_reserved",
+    "43_slurm_activity",
     "44_slurm_pending",
     "63_slurm_warnings",
 )

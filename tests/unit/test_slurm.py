@@ -269,6 +269,36 @@ def test_what_gpus_did_for_a_job_dcgm_exporter_says_by_its_number(cluster: Clust
     assert figures == {"1": [1, 1, 0], "2": [2, 0, 0]}
 
 
+@pytest.mark.parametrize(
+    ("total", "average", "mean"),
+    [(100, 100, 0.5), (150, 150, 0.75), (None, 40, 0.4), (None, 150, 0.75), (4, 4, 0.02), (900, 900, 1.0), (None, None, None)],
+)
+def test_gpuutil_of_its_steps_is_a_jobs_mean(
+    cluster: Cluster, total: float | None, average: float | None, mean: float | None
+) -> None:
+    """Two GPUs for two hours, a step on both in the second hour, and one beside it of a shell that keeps none busy."""
+
+    def usage(value: float | None) -> str:
+        return "" if value is None else f"cpu=00:01:00,gres/gpumem=9M,gres/gpuutil={value},mem=1M"
+
+    fields = [*FIELDS, "TRESUsageInTot", "TRESUsageInAve"]
+    held = tres(2, "a100")
+    whole = job(1, 0, 7200, "n1", held) | {"TRESUsageInTot": "", "TRESUsageInAve": ""}
+    none = usage(None if mean is None else 0)
+    batch = whole | {"JobID": "1.batch", "JobIDRaw": "1.batch", "TRESUsageInTot": none, "TRESUsageInAve": none}
+    step = job(1, 3600, 7200, "n1", held) | {
+        "JobID": "1.0", "JobIDRaw": "1.0", "TRESUsageInTot": usage(total), "TRESUsageInAve": usage(average)
+    }  # fmt: skip
+    rows = [fields, *([one[name] for name in fields] for one in (whole, batch, step))]
+    cluster.load("".join("|".join(map(str, row)) + "\n" for row in rows), NODES)
+    (row,) = (row for row in cluster.rows("workload") if row["kind"] == "allocated")
+    assert row["measured_ratio"] == (0 if mean is None else 1)
+    if mean is not None:
+        assert row["avg_utilization"] == pytest.approx(mean / 2)
+        assert row["idle_gpu_hours"] == (4 if mean / 2 < 0.05 else 0)
+        assert row["idle_cost"] == (row["cost"] if mean / 2 < 0.05 else 0)
+
+
 def test_waits_dollars_and_fair_share(cluster: Cluster) -> None:
     """Of two jobs that began one waited 10 minutes and was preempted; sshare's shares stand beside the dollars."""
     shares = (

@@ -1,4 +1,4 @@
--- reads: local_days, unseen_time, absences, loads, cuts, nodes, node_stops, node_prices, collected, allocations, allocation_devices, allocation_teams, allocation_hosts, node_hosts, basis_spans
+-- reads: local_days, unseen_time, absences, loads, cuts, nodes, node_stops, node_prices, collected, allocations, allocation_devices, told_activity, allocation_teams, allocation_hosts, node_hosts, basis_spans
 -- writes: day_fingerprints, one row per local day: a digest of everything its cells are made from
 -- invariant: rows are clipped to the day, so that a day changes only by what happened in it (or, for samples, close to it)
 CREATE OR REPLACE TEMP TABLE day_fingerprints AS
@@ -13,6 +13,8 @@ inputs AS (
     -- of how a device was scraped the loads tell, below
     SELECT h.day_ms, hash('device', h.allocation_id, v.device_id, v.weight)
     FROM held AS h JOIN allocation_devices AS v USING (allocation_id)
+    UNION ALL
+    SELECT h.day_ms, hash('told', h.allocation_id, t.utilization) FROM held AS h JOIN told_activity AS t USING (allocation_id)
     UNION ALL
     SELECT h.day_ms, hash('team', h.allocation_id, t.team, greatest(t.from_ms, h.from_ms - 3600000), least(t.to_ms, h.to_ms))
     FROM held AS h

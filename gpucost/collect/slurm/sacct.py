@@ -25,7 +25,8 @@ STEP_COLUMNS = ("cluster", "job_id", "step", "start_ms", "end_ms", "nodes", "all
 # What is asked of sacct: enough for every figure, and for every doubt.
 FIELDS = (
     "JobID", "JobIDRaw", "JobName", "Cluster", "Partition", "Account", "User", "QOS", "State", "Reason", "Submit", "Eligible",
-    "Start", "End", "ElapsedRaw", "Suspended", "NNodes", "NodeList", "ReqTRES", "AllocTRES", "TRESUsageInAve", "Reservation",
+    "Start", "End", "ElapsedRaw", "Suspended", "NNodes", "NodeList", "ReqTRES", "AllocTRES", "TRESUsageInAve",
+    "TRESUsageInTot", "Reservation",
 )  # fmt: skip
 # As a shell writes it: no name of a job holds it.
 DELIMITER = "\x1f"
@@ -277,7 +278,7 @@ class _Text:
             if start is not None and "gres/" in (tres or ""):
                 _append(batch.steps, (
                     cluster, int(digits[0]), step, start, end, expand_nodes(get("nodelist") or "", self.name), tres,
-                    _gpu_util(get("tresusageinave")),
+                    _gpu_util(tres, *(_busy(get(name)) for name in ("tresusageintot", "tresusageinave"))),
                 ))  # fmt: skip
             return
         if end is None and start is not None and elapsed is not None and state not in _UNENDED:
@@ -360,9 +361,22 @@ def _gres(text: str | None) -> str:
     return ",".join(items)
 
 
-def _gpu_util(text: str | None) -> float | None:
+def _busy(text: str | None) -> float | None:
     match = re.search(r"gres/gpuutil=(\d+(?:\.\d+)?)", text or "")
     return float(match[1]) if match else None
+
+
+def _gpu_util(tres: str | None, total: float | None, average: float | None) -> float | None:
+    """The mean over a step's GPUs, 0 to 100, of what jobacct_gather says in percent of one GPU: `total` of all tasks, else each.
+
+    A task's own figure is the sum over the GPUs that it keeps busy, of the total as of the average over tasks
+    (https://slurm.schedmd.com/gres.html#GPU_utilization). Of an average alone, each GPU is taken to have its task, or one all.
+    """
+    held = re.search(r"gres/gpu=(\d+)", tres or "")
+    gpus = max(1, int(held[1]) if held else 1)
+    if total is not None:
+        return min(100.0, total / gpus)
+    return None if average is None else min(100.0, average if average <= 100 else average / gpus)
 
 
 # JSON
@@ -461,10 +475,13 @@ def _add_job(batch: Batch, job: Mapping[str, Any], cluster: str | None) -> None:
         listed = places.get("list") or expand_nodes(places.get("range") or "", name)
         label = (step.get("step") or {}).get("id")
         label = label.get("step_id") if isinstance(label, Mapping) else label
-        usage = ((step.get("tres") or {}).get("requested") or {}).get("average") or ()
-        util = next((_number(item.get("count")) for item in usage if item.get("name") == "gpuutil"), None)
+        usage = (step.get("tres") or {}).get("requested") or {}
+        busy = (
+            next((_number(item.get("count")) for item in usage.get(name) or () if item.get("name") == "gpuutil"), None)
+            for name in ("total", "average")
+        )
         _append(batch.steps, (
-            name, job_id, str(label).rpartition(".")[2], began, _moment(step["time"].get("end")), list(listed), allocated, util,
+            name, job_id, str(label).rpartition(".")[2], began, _moment(step["time"].get("end")), list(listed), allocated, _gpu_util(allocated, *busy),
         ))  # fmt: skip
 
 
