@@ -1,5 +1,5 @@
--- reads: slurm_holdings, slurm_nodes, slurm_events, collected, settings, gpu_aliases, gpu_models, mig_profiles
--- writes: slurm_units, one row per (node, kind of generic resource and its type): its GPU model, and which share of a GPU a unit is; slurm_machines, one row per life of a node's GPUs of one model; node_lifetimes, the same lives
+-- reads: slurm_holdings, slurm_nodes, slurm_hosts, slurm_events, collected, settings, gpu_aliases, gpu_models, mig_profiles
+-- writes: slurm_units, one row per (node, kind of generic resource and its type): its GPU model, and which share of a GPU a unit is; slurm_machines, one row per life of a node's GPUs of one model, but of nodes that Kubernetes has; node_lifetimes, the same lives
 -- invariant: share > 0; gpu_count > 0, and over the models of a node adds up to machine_gpus; lives of a node's GPUs of one model do not overlap
 CREATE OR REPLACE TEMP TABLE slurm_units AS
 WITH described AS (
@@ -84,7 +84,7 @@ WITH counts AS (
     SELECT cluster, node, gpu_model, arg_max(type, units) FILTER (type IS NOT NULL) AS type,
         coalesce(sum(units) FILTER (profile IS NULL), 0) + ceil(coalesce(sum(units * share) FILTER (profile IS NOT NULL), 0) - 1e-6) AS gpu_count
     FROM slurm_units
-    WHERE kind = 'gpu'
+    WHERE kind = 'gpu' AND (cluster, node) NOT IN (SELECT (cluster, node) FROM slurm_hosts)
     GROUP BY ALL
     HAVING gpu_count > 0
 ),

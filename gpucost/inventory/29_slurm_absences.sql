@@ -1,5 +1,5 @@
--- reads: slurm_events, slurm_reservations, slurm_machines
--- writes: closed_nodes, one row per node and time in which Slurm let nobody have its free GPUs: down, drained, in maintenance
+-- reads: slurm_events, slurm_reservations, slurm_machines, slurm_hosts, slurm_units
+-- writes: closed_nodes, one row per node (of Slurm; cause and gpus say which part it is of a node of Kubernetes) and time in which Slurm let nobody have its free GPUs: down, drained, in maintenance
 -- invariant: from_ms < to_ms
 INSERT INTO closed_nodes BY NAME
 WITH told AS (
@@ -8,7 +8,13 @@ WITH told AS (
     SELECT cluster, unnest(nodes), from_ms, to_ms FROM slurm_reservations WHERE list_contains(flags, 'MAINT')
 ),
 lives AS (
-    SELECT cluster, node, max(up_to_ms) AS up_to_ms FROM slurm_machines GROUP BY ALL
+    SELECT cluster, node, cluster AS at_cluster, node AS at_node, '' AS cause, NULL AS gpus, min(up_from_ms) AS up_from_ms, max(up_to_ms) AS up_to_ms FROM slurm_machines GROUP BY ALL
+    UNION ALL
+    -- of a node of Kubernetes it closes what is Slurm's
+    SELECT h.cluster, h.node, h.kube_cluster, h.kube_node, h.node, u.gpus, h.from_ms, h.to_ms
+    FROM slurm_hosts AS h
+    JOIN (SELECT cluster, node, sum(units * share) AS gpus FROM slurm_units WHERE kind = 'gpu' GROUP BY ALL) AS u USING (cluster, node)
 )
-SELECT cluster, node, from_ms, coalesce(to_ms, up_to_ms) AS to_ms FROM told JOIN lives USING (cluster, node)
-WHERE from_ms < coalesce(to_ms, up_to_ms);
+SELECT at_cluster AS cluster, at_node AS node, cause, gpus, greatest(from_ms, up_from_ms) AS from_ms, least(coalesce(to_ms, up_to_ms), up_to_ms) AS to_ms
+FROM told JOIN lives USING (cluster, node)
+WHERE greatest(from_ms, up_from_ms) < least(coalesce(to_ms, up_to_ms), up_to_ms);

@@ -1,4 +1,4 @@
--- reads: slurm_steps, slurm_runs, allocated, slurm_machines
+-- reads: slurm_steps, slurm_runs, allocated
 -- writes: told_activity, one row per allocation of which something else than samples tells how busy its GPUs were
 -- invariant: 0 <= utilization <= 1, the mean over the time held; a job none of whose steps tells has no row
 INSERT INTO told_activity BY NAME
@@ -20,4 +20,4 @@ busy AS (
 SELECT a.allocation_id, least(1, greatest(0, b.busy_gpu_ms / b.held_gpu_ms)) AS utilization
 FROM busy AS b
 JOIN allocated AS a ON a.cluster = b.cluster AND split_part(a.uid, '/', 1) = b.job_id || '@' || b.submit_ms
-WHERE b.held_gpu_ms > 0 AND a.node_id IN (SELECT node_id FROM slurm_machines);
+WHERE b.held_gpu_ms > 0;

@@ -1,4 +1,4 @@
--- reads: slurm_holdings, slurm_units, slurm_nodes, slurm_machines
+-- reads: slurm_holdings, slurm_units, slurm_nodes, slurm_places
 -- writes: warnings (stored), what a reader should know of a Slurm cluster: nodes that nobody described, jobs that lie evenly on their nodes for want of steps, and what no GPU is known for
 -- invariant: one row per (code, cluster)
 INSERT INTO warnings BY NAME
@@ -21,5 +21,5 @@ SELECT 'slurm_not_attributed', h.cluster, NULL, min(h.from_ms), max(h.to_ms),
     format('{} jobs of {} held {} of nodes of which no GPU is known: not attributed', count(DISTINCT (h.job_id, h.submit_ms)), h.cluster,
         string_agg(DISTINCT 'gres/' || h.kind, ', ' ORDER BY 'gres/' || h.kind)),
     'scontrol show node --oneliner > nodes.txt, and gpucost collect slurm nodes.txt'
-FROM slurm_holdings AS h ANTI JOIN slurm_machines AS m USING (cluster, node)
+FROM slurm_holdings AS h ANTI JOIN slurm_places AS m USING (cluster, node)
 GROUP BY h.cluster;

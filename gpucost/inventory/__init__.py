@@ -39,6 +39,7 @@ FROM (SELECT min(first_ms) AS from_ms, max(last_ms) AS to_ms FROM states
 # What Slurm tells of nodes and jobs joins what metrics tell; without it there is nothing to do.
 _SLURM = (
     "19_slurm_holdings",
+    "19_slurm_hosts",
     "20_slurm_machines",
     "26_slurm_nodes",
     "29_slurm_absences",

@@ -593,6 +593,37 @@ def test_a_fleet_of_both_adds_up_once(tmp_path: Path) -> None:
     assert both[2] == pod_held | job_held
 
 
+@pytest.mark.parametrize(
+    ("slurm_node", "owner", "worker"),
+    [("gpu-0", ["NodeSet", "gpu"], "hpc-worker-gpu-0"), ("worker-0", ["StatefulSet", "worker"], "worker-0"), ("k", None, None)],
+    ids=["slinky", "soperator", "beside-the-kubelet"],
+)
+def test_slurm_inside_kubernetes_counts_once(
+    tmp_path: Path, slurm_node: str, owner: list[str] | None, worker: str | None
+) -> None:
+    """A node of Kubernetes with 8 GPUs for two hours: a pod has two of them, a node of Slurm four, and its jobs three for an hour."""
+    workers = [pod(worker, "k", [0, 1, 2, 3], 0, 2, "slurm", owner=owner)] if worker else []
+    pods = fleet(2, [node("k", "p4d.24xlarge", 0, 2)], [*workers, pod("p", "k", [4, 5], 0, 2, "web")], {})
+    jobs = text([job(1, 900, 4500, slurm_node, tres(2, "a100")), job(2, 1800, 5400, slurm_node, tres(1, "a100"), Account="cv")])
+    described = f"NodeName={slurm_node} Gres=gpu:a100:4 Partitions=gpu State=IDLE\n"
+    down = f"Cluster|NodeName|TimeStart|TimeEnd|State|Reason\nhpc|{slurm_node}|{T + 6300}|{T + 7200}|DRAIN|why\n"
+    figures = []
+    for order in ("kj", "jk"):
+        one = Cluster(tmp_path / order, ",,,p4d.24xlarge,on_demand,32,USD,,,node")
+        for part in order:
+            if part == "k":
+                load(pods, scrape(pods), load_config(one.folder / "gpucost.toml", environ={}, cwd=one.folder))
+            else:
+                one.load(jobs, described, down)
+        assert one.held("namespace") == {"web": 2 * 7200, "nlp": 7200, "cv": 3600}
+        assert one.totals["capacity_gpu_hours"] == 16
+        assert one.totals["node_cost"] == one.totals["cost"] + one.totals["unallocated_cost"] == 64
+        assert one.totals["over_allocated_gpu_hours"] == 0
+        assert one.totals["unavailable_gpu_hours"] == pytest.approx(1)
+        figures.append((one.rows("namespace,workload"), one.totals))
+    assert figures[0] == figures[1]
+
+
 def test_more_jobs_than_a_row_group_holds_are_all_there(cluster: Cluster) -> None:
     """DuckDB 2.0 loses sight of 122,880 rows that were inserted into an empty table of the same transaction."""
     count = 130_000

@@ -1,6 +1,6 @@
 -- reads: state_intervals, nodes, unit_shares, closed_nodes
 -- writes: absences, one row per (node, cause, stretch) in which GPUs could not be held: not ready, cordoned, or not allocatable
--- invariant: cause '' is all of the node, another the resource that is short
+-- invariant: cause '' is all of the node, another the resource that is short, or the node of Slurm that is a part of it
 CREATE OR REPLACE TEMP TABLE absences AS
 WITH closed AS (
     SELECT n.node_id, '' AS cause, n.gpu_count AS gpus, f.first_ms AS from_ms, f.end_ms AS to_ms
@@ -9,7 +9,7 @@ WITH closed AS (
     WHERE (f.metric = 'kube_node_spec_unschedulable' AND f.value = 1)
         OR (f.metric = 'kube_node_status_condition' AND f.labels['condition'] = 'Ready' AND f.labels['status'] = 'true' AND f.value = 0)
     UNION ALL
-    SELECT n.node_id, '', n.gpu_count, c.from_ms, c.to_ms
+    SELECT n.node_id, c.cause, coalesce(c.gpus, n.gpu_count), c.from_ms, c.to_ms
     FROM closed_nodes AS c JOIN nodes AS n ON n.cluster = c.cluster AND n.node = c.node AND c.from_ms < n.up_to_ms AND n.up_from_ms < c.to_ms
 ),
 short AS (
