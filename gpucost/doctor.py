@@ -114,6 +114,7 @@ def check_store(config: Config, now: datetime) -> Iterator[Check]:
 def check_slurm(config: Config) -> Iterator[Check]:
     """Does the Slurm under [slurm] answer, and does it show everybody's jobs? Nothing where none is configured."""
     from gpucost.collect.slurm.live import Commands, slurm_of
+    from gpucost.collect.slurm.sacct import sacct_command
 
     settings = config.slurm
     if not (settings.sacct or settings.slurmrestd):
@@ -132,6 +133,8 @@ def check_slurm(config: Config) -> Iterator[Check]:
     else:
         text = f"answers for {cluster or settings.cluster or 'a cluster without a name'}"
         yield Check("slurm", source.name, OK, text + (f", and keeps jobs for {kept.days} days" if kept else ""))
+        yield Check("slurm", "sacct for what is billed", OK, sacct_command())
+        yield Check("slurm", "sacct with nodes and GPUs", OK, sacct_command(steps=True))
 
 
 def check_prices(config: Config, now: datetime) -> Iterator[Check]:

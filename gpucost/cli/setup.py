@@ -175,6 +175,7 @@ def init(
     from pydantic import ValidationError
 
     from gpucost import discover
+    from gpucost.collect.slurm.sacct import sacct_command
     from gpucost.config.load import FILE_NAME
     from gpucost.config.model import PrometheusSource, shown_url
 
@@ -205,7 +206,7 @@ def init(
         call.note(f"found {chosen}" + (f", version {server.version}" if server.version else ""))
     forgets = f" after {server.retention}" if server and server.retention else ", by default after 15 days"
     cron = f"15 2 * * *  {shutil.which('gpucost') or 'gpucost'} collect prometheus -q --config {target.resolve()}"
-    call.note(_ADVICE.format(forgets=forgets, cron=cron))
+    call.note(_ADVICE.format(forgets=forgets, cron=cron, billed=sacct_command(), placed=sacct_command(steps=True)))
 
 
 _ADVICE = """
@@ -215,8 +216,13 @@ Prometheus forgets{forgets}: collect every day, by cron for example:
 next:
   gpucost doctor
   gpucost collect prometheus
-  gpucost collect slurm --help    # for a Slurm cluster: how to ask it, and sacct's exact options
-  gpucost report"""
+  gpucost report
+
+a Slurm cluster: gpucost collect slurm --sacct sacct, or a file of these, loaded by gpucost collect slurm jobs.psv
+  # what is billed
+  {billed} > jobs.psv
+  # the same, and on which nodes and GPUs
+  {placed} > jobs.psv"""
 
 
 def _write(target: Path, answers: dict[str, str]) -> None:

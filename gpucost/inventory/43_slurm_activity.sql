@@ -20,4 +20,7 @@ busy AS (
 SELECT a.allocation_id, least(1, greatest(0, b.busy_gpu_ms / b.held_gpu_ms)) AS utilization
 FROM busy AS b
 JOIN allocated AS a ON a.cluster = b.cluster AND split_part(a.uid, '/', 1) = b.job_id || '@' || b.submit_ms
-WHERE b.held_gpu_ms > 0;
+WHERE b.held_gpu_ms > 0
+UNION ALL
+-- nothing runs on what a reservation keeps free
+SELECT allocation_id, 0 AS utilization FROM allocated WHERE resource = 'reservation' AND namespace <> '';

@@ -22,6 +22,8 @@ from gpucost.cli.app import app
 from gpucost.collect.slurm.live import Commands
 from gpucost.collect.slurm.sacct import Notes, SacctFormat, expand_nodes, read_sacct
 from gpucost.config.load import load_config
+from gpucost.config.model import Config
+from gpucost.doctor import OK, check_slurm
 from gpucost.errors import DataError
 from tests.replay.cases.words import at, fleet, node, pod
 from tests.replay.load import load
@@ -549,6 +551,14 @@ def test_slurm_is_asked_a_day_at_a_time_and_later_from_a_week_before(cluster: Cl
     assert "sacct failed" in cluster.run("collect", "slurm", "--sacct", f"{cluster.folder}/none/sacct", code=1).output
 
 
+def test_the_doctor_prints_the_commands_that_get_it_right(cluster: Cluster) -> None:
+    sacct = commands(cluster.folder / "bin", scontrol="ClusterName = hpc\n")
+    answers, billed, placed = check_slurm(Config.model_validate({"slurm": {"sacct": sacct}}))
+    assert answers.status == OK and "answers for hpc" in answers.found
+    assert billed.found.startswith("TZ=UTC SLURM_TIME_FORMAT=%s sacct -a -D -X ") and "--delimiter=$'\\x1f'" in billed.found
+    assert placed.found == billed.found.replace(" -X", "")
+
+
 @pytest.mark.parametrize(
     ("private", "level", "hides"), [("none", "", None), ("jobs,usage", "Operator", None), ("jobs", "None", "jobs")]
 )
@@ -601,7 +611,7 @@ def test_a_fleet_of_both_adds_up_once(tmp_path: Path) -> None:
 def test_slurm_inside_kubernetes_counts_once(
     tmp_path: Path, slurm_node: str, owner: list[str] | None, worker: str | None
 ) -> None:
-    """A node of Kubernetes with 8 GPUs for two hours: a pod has two of them, a node of Slurm four, and its jobs three for an hour."""
+    """A Kubernetes node of 8 GPUs for two hours: a pod has two, a node of Slurm four, and its jobs three for an hour."""
     workers = [pod(worker, "k", [0, 1, 2, 3], 0, 2, "slurm", owner=owner)] if worker else []
     pods = fleet(2, [node("k", "p4d.24xlarge", 0, 2)], [*workers, pod("p", "k", [4, 5], 0, 2, "web")], {})
     jobs = text([job(1, 900, 4500, slurm_node, tres(2, "a100")), job(2, 1800, 5400, slurm_node, tres(1, "a100"), Account="cv")])

@@ -480,9 +480,8 @@ def _add_job(batch: Batch, job: Mapping[str, Any], cluster: str | None) -> None:
             next((_number(item.get("count")) for item in usage.get(name) or () if item.get("name") == "gpuutil"), None)
             for name in ("total", "average")
         )
-        _append(batch.steps, (
-            name, job_id, str(label).rpartition(".")[2], began, _moment(step["time"].get("end")), list(listed), allocated, _gpu_util(allocated, *busy),
-        ))  # fmt: skip
+        end, util = _moment(step["time"].get("end")), _gpu_util(allocated, *busy)
+        _append(batch.steps, (name, job_id, str(label).rpartition(".")[2], began, end, list(listed), allocated, util))
 
 
 # Lists of nodes
