@@ -80,7 +80,7 @@ def attribute(config: Config, store: Store, period: Period | None = None) -> Non
     Cheap when nothing changed; only local days whose inputs changed are attributed again. Cells are cut at the ends of
     `period`, so that a report on it is exact.
     """
-    inputs = _inputs(config)
+    inputs = inputs_of(config)
     with store.read() as con:
         if attribution.is_current(con, inputs, period):
             return
@@ -117,7 +117,7 @@ def compact(config: Config, store: Store, now: datetime) -> tuple[int, int]:
     before = store.info().size
     if days := config.store_settings.raw_retention_days:
         today = now.astimezone(config.tz).date()
-        _attribute(config, store, _inputs(config), None, to_ms(local_midnight(today - timedelta(days=days), config.tz)))
+        _attribute(config, store, inputs_of(config), None, to_ms(local_midnight(today - timedelta(days=days), config.tz)))
     rewrite(store)
     return before, store.info().size
 
@@ -135,7 +135,7 @@ def read_attributed(config: Config, store: Store, read: Callable[[DuckDBPyConnec
 
     Raises StoreError where others keep attributing it otherwise.
     """
-    inputs = _inputs(config)
+    inputs = inputs_of(config)
     for _ in range(_ATTEMPTS):
         with store.read() as con:
             # After this process attributed it, another may have done so with another configuration.
@@ -316,7 +316,7 @@ _SHOWN = {"activity": {"memory"}, "idle": {"min_measured"}}
 _DECISIVE = _OWN | {"currency", "coverage", "clusters", "team_labels", "teams", "workload_types"}
 
 
-def _inputs(config: Config) -> attribution.Inputs:
+def inputs_of(config: Config) -> attribution.Inputs:
     """Digests of all that decides the figures besides what was collected."""
     own = [str(ALGORITHM["attribute"]), config.model_dump_json(include=_OWN, exclude=_SHOWN)]
     parts = [

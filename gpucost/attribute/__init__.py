@@ -13,12 +13,14 @@ from gpucost.errors import StoreError
 from gpucost.periods import MS_PER_HOUR, Period, from_ms, local_days, local_midnight, to_ms
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Collection
+
     from duckdb import DuckDBPyConnection
 
-_DAYS = "gpucost.attribute.days"
-_BASIS = "gpucost.attribute.basis"
+DAYS = "gpucost.attribute.days"
+BASIS = "gpucost.attribute.basis"
 # What costs anything lies in time that was collected, or that a bill tells of.
-_COVERED = """SELECT min(from_ms), max(to_ms)
+COVERED = """SELECT min(from_ms), max(to_ms)
     FROM (SELECT from_ms, to_ms FROM collected UNION ALL SELECT from_ms, to_ms FROM unseen_time)"""
 # Idle samples are counted anew where they were counted under another threshold; the samples themselves are untouched.
 _OTHER_THRESHOLDS = """
@@ -39,6 +41,8 @@ FROM other_thresholds AS d
 WHERE blocks.series_id = d.series_id AND blocks.hour = d.hour"""
 # The stage that knows which lists of samples a span needs: they may be lost, and others may go.
 _READINGS = "71_device_readings"
+# The stage behind which only the span's own devices count.
+_INTERVALS = "64_scrape_intervals"
 _LOST_READINGS = """
 SELECT DISTINCT hour FROM device_readings JOIN blocks USING (series_id, hour) WHERE is_uneven AND vals IS NULL ORDER BY hour"""
 _DROP_LISTS = """
@@ -84,14 +88,12 @@ def stage(con: DuckDBPyConnection, tz: ZoneInfo, *, everything: bool, seal_until
     con.execute("SET preserve_insertion_order = false")
     # Otherwise pages of the store stay cached up to most of the machine's memory; beyond it, DuckDB spills beside the store.
     con.execute("SET memory_limit = '900MB'")
-    _split_prices(con)
-    con.execute(_OTHER_THRESHOLDS)
-    _refuse_lost(con, _LOST_THRESHOLDS, tz, "the idle threshold cannot change for them")
-    con.execute(_IDLE_SAMPLES)
-    run_stage(con, _DAYS, "15_unseen_time")
-    run_stage(con, _DAYS, "17_absences")
-    first, last = load_local_days(con, tz, *con.execute(_COVERED).fetchall()[0])
-    run_stage(con, _DAYS, "20_day_fingerprints")
+    split_prices(con)
+    recount_idle(con, tz)
+    run_stage(con, DAYS, "15_unseen_time")
+    run_stage(con, DAYS, "17_absences")
+    first, last = load_local_days(con, tz, *con.execute(COVERED).fetchall()[0])
+    run_stage(con, DAYS, "20_day_fingerprints")
     # what neither metrics nor a bill cover any more costs nothing
     for start, end in ((0, _EVER),) if everything else ((0, first), (last, _EVER)):
         _clear(con, start, end)
@@ -99,21 +101,46 @@ def stage(con: DuckDBPyConnection, tz: ZoneInfo, *, everything: bool, seal_until
         con.execute("INSERT INTO compactions VALUES (epoch_ms(now()), $1)", [seal_until_ms])
     sealed_ms = con.execute("SELECT coalesce(max(sealed_until_ms), 0) FROM compactions").fetchall()[0][0]
     changed = con.execute(_CHANGED, {"seal_until": seal_until_ms}).fetchall()
-    for start, end in _spans(changed, _days_at_once(con), seal_until_ms):
+    for start, end in spans_of(changed, days_at_once(con), seal_until_ms):
         _clear(con, start, end)
-        con.execute("SET VARIABLE span_from_ms = $start", {"start": start})
-        con.execute("SET VARIABLE span_to_ms = $end", {"end": end})
-        run_stages(con, "gpucost.attribute", until=_READINGS)
-        if start < sealed_ms:
-            _refuse_lost(con, _LOST_READINGS, tz, "what changed cannot be attributed")
-        run_stages(con, "gpucost.attribute", after=_READINGS)
+        attribute_span(con, (start, end), lambda: start < sealed_ms and refuse_lost_readings(con, tz))
         if end <= seal_until_ms:
             con.execute(_DROP_LISTS, {"start": start, "end": end})
         con.execute(_ATTRIBUTED, {"start": start, "end": end, "seal_until": seal_until_ms})
         # Committed span by span: what a transaction replaces stays in memory until it ends.
         con.commit()
         con.begin()
-    run_stage(con, _DAYS, "30_warnings")
+    run_stage(con, DAYS, "30_warnings")
+
+
+def recount_idle(con: DuckDBPyConnection, tz: ZoneInfo) -> None:
+    """Count idle samples anew where they were counted under another threshold. Raises StoreError where such samples are gone."""
+    con.execute(_OTHER_THRESHOLDS)
+    _refuse_lost(con, _LOST_THRESHOLDS, tz, "the idle threshold cannot change for them")
+    con.execute(_IDLE_SAMPLES)
+
+
+def attribute_span(
+    con: DuckDBPyConnection, span: tuple[int, int], at_readings: Callable[[], object], at_intervals: Callable[[], object] | None = None
+) -> None:
+    """Run the numbered stages over the days of [span).
+
+    `at_intervals` is called once scrape intervals are known, which of all devices tell; `at_readings` once it is known which
+    lists of samples the span needs.
+    """
+    con.execute("SET VARIABLE span_from_ms = $start", {"start": span[0]})
+    con.execute("SET VARIABLE span_to_ms = $end", {"end": span[1]})
+    run_stages(con, "gpucost.attribute", until=_INTERVALS)
+    if at_intervals:
+        at_intervals()
+    run_stages(con, "gpucost.attribute", after=_INTERVALS, until=_READINGS)
+    at_readings()
+    run_stages(con, "gpucost.attribute", after=_READINGS)
+
+
+def refuse_lost_readings(con: DuckDBPyConnection, tz: ZoneInfo) -> None:
+    """Raise StoreError where lists of samples are gone that the span needs."""
+    _refuse_lost(con, _LOST_READINGS, tz, "what changed cannot be attributed")
 
 
 def _refuse_lost(
@@ -140,13 +167,16 @@ def _clear(con: DuckDBPyConnection, start: int, end: int) -> None:
         con.execute(statement, {"start": start, "end": end})
 
 
-def _split_prices(con: DuckDBPyConnection) -> None:
-    """Make basis_spans: how the price of each node is split, and when; none with the cost basis `node`."""
+def split_prices(con: DuckDBPyConnection, known: Collection[str] = ()) -> None:
+    """Make basis_spans: how the price of each node is split, and when; none with the cost basis `node`.
+
+    Stages in `known` were run already.
+    """
     if con.execute("SELECT getvariable('cost_basis')").fetchall()[0][0] == "node":
         con.execute(_NO_BASIS_SPANS)
     else:
         load_components(con)
-        run_stages(con, _BASIS)
+        run_stages(con, BASIS, skip=known)
 
 
 def load_local_days(con: DuckDBPyConnection, tz: ZoneInfo, start: int | None, end: int | None) -> tuple[int, int]:
@@ -165,12 +195,12 @@ def load_local_days(con: DuckDBPyConnection, tz: ZoneInfo, start: int | None, en
     return (midnights[0], midnights[-1]) if midnights else (0, 0)
 
 
-def _days_at_once(con: DuckDBPyConnection) -> int:
+def days_at_once(con: DuckDBPyConnection) -> int:
     gpus = con.execute("SELECT coalesce(sum(gpu_count), 0) FROM nodes").fetchall()[0][0]
     return max(1, int(_ROWS_AT_ONCE / (24 * max(gpus, 1))))
 
 
-def _spans(days: list[tuple[int, int]], at_most: int, seal_until_ms: int) -> list[tuple[int, int]]:
+def spans_of(days: list[tuple[int, int]], at_most: int, seal_until_ms: int) -> list[tuple[int, int]]:
     """Adjoining days as one span, up to `at_most` days long; none holds both days to be sealed and others."""
     spans: list[tuple[int, int]] = []
     count = 0

@@ -771,6 +771,25 @@ class StoreSettings(Section):
         return {"path": value} if isinstance(value, str | Path) else value
 
 
+class LakeSettings(Section):
+    """Raw data as Parquet files beside or behind the store: a folder, or a bucket (docs/lake.md)."""
+
+    url: str | None = setting("Where it lies; `--lake` goes before it.")
+    writer: str | None = setting(
+        "Who writes what this store or collector holds; else this machine and the store's path. Two writers never share a day."
+    )
+
+
+class EngineSettings(Section):
+    """Where a lake is attributed: processes of this machine, or a Spark cluster."""
+
+    name: Literal["local", "spark"] = setting("`local` or `spark`; `--engine` goes before it.", "local")
+    workers: int | None = setting("Processes of the local engine; else as many as there are cores.", None, ge=1)
+    memory: str = setting("Memory of DuckDB in each task; what needs more is spilled to disk.", "900MB", pattern=r"^\d+(\.\d+)? ?[KMGT]i?B$")
+    spark_master: str | None = setting("Where Spark runs, `spark://host:7077`; else as Spark itself is set up.")
+    spark_options: dict[str, str] = setting("Further settings of the Spark session, such as `spark.executor.memory`.", {})
+
+
 _Named = PrometheusSource | SharedCost | Budget | UnitSettings | ClusterHours
 
 
@@ -808,6 +827,8 @@ class Config(Section):
     units: list[UnitSettings] = []
     mlflow: Mlflow = Mlflow.model_construct()
     slurm: Slurm = Slurm.model_construct()
+    lake: LakeSettings = LakeSettings.model_construct()
+    engine: EngineSettings = EngineSettings.model_construct()
 
     _path: Path | None = PrivateAttr(default=None)
     _origins: dict[str, str] = PrivateAttr(default_factory=dict)

@@ -32,7 +32,7 @@ CREATE OR REPLACE TEMP TABLE accepted_gaps
 CREATE OR REPLACE TEMP TABLE expected_clusters (cluster VARCHAR)"""
 
 
-_FIRST_AND_LAST = """
+FIRST_AND_LAST = """
 SELECT min(from_ms), max(to_ms)
 FROM (SELECT min(first_ms) AS from_ms, max(last_ms) AS to_ms FROM states
     UNION ALL SELECT min(from_ms), max(to_ms) FROM loads WHERE kind = 'slurm')"""
@@ -57,8 +57,10 @@ def declare(con: DuckDBPyConnection) -> None:
     run_stage(con, __name__, _INTERFACE)
 
 
-def load_settings(con: DuckDBPyConnection, config: Config) -> None:
+def load_settings(con: DuckDBPyConnection, config: Config, heard: tuple[int, int] | None = None) -> None:
     """Fill `settings` (one row), and make the other temporary tables of what the configuration says.
+
+    `heard` is when anything was first and last heard of, in milliseconds, where the store has a part of it only.
 
     The cost basis, whether cost categories name teams, and the patterns of resources become variables instead: known when a
     statement is planned, they spare tables from being read in vain.
@@ -110,7 +112,7 @@ def load_settings(con: DuckDBPyConnection, config: Config) -> None:
             [ordinal, rule.type, rule.namespaces, rule.names, rule.kinds, labels],
         )
 
-    first, last = con.execute(_FIRST_AND_LAST).fetchall()[0]
+    first, last = heard or con.execute(FIRST_AND_LAST).fetchall()[0]
     for declared in config.clusters:
         con.execute("INSERT INTO expected_clusters VALUES ($1)", [declared.name])
         for start, end in hours_off(declared, config.tz, (first or 0, last or 0)):
@@ -130,10 +132,12 @@ def load_settings(con: DuckDBPyConnection, config: Config) -> None:
         )
 
 
-def stage(con: DuckDBPyConnection, config: Config, needs: Sequence[tuple[str, str, str, str]] = ()) -> None:
+def stage(
+    con: DuckDBPyConnection, config: Config, needs: Sequence[tuple[str, str, str, str]] = (), heard: tuple[int, int] | None = None
+) -> None:
     """Rebuild nodes, allocations and what is known of them, collected and warnings, and the temporary tables that others read.
 
-    `needs` are the metrics and labels that a warning tells of where they are missing: kind, metric, what is lost, what mends it.
+    `heard` is as for load_settings. `needs` are the metrics and labels that a warning tells of where they are missing: kind, metric, what is lost, what mends it.
     """
     con.execute(
         "DELETE FROM nodes; DELETE FROM allocations; DELETE FROM allocation_traits; DELETE FROM mig_fragmentation; "
@@ -141,7 +145,7 @@ def stage(con: DuckDBPyConnection, config: Config, needs: Sequence[tuple[str, st
     )
     declare(con)
     load_catalog(con)
-    load_settings(con, config)
+    load_settings(con, config, heard)
     runs.look(con, needs)
     has_slurm = con.execute(_HAS_SLURM).fetchall()[0][0]
     run_stages(con, __name__, skip=(_INTERFACE,) if has_slurm else (_INTERFACE, *_SLURM))

@@ -1,0 +1,113 @@
+"""Tasks on a Spark cluster: the same SQL, in DuckDB, inside Spark's workers."""
+
+from __future__ import annotations
+
+import json
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from gpucost.errors import GpucostError, UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+
+    from gpucost.config.model import Config
+
+_SCHEMA = "number long, result string"
+
+
+class SparkEngine:
+    """Runs each task as a task of Spark's, which tries it again where a worker is lost.
+
+    Rows never pass through the driver: a task reads and writes files itself. What it is to do is read from `shelf`, by its number.
+    """
+
+    def __init__(self, session: Any, shelf: Callable[[Sequence[str]], Callable[[int], str]]) -> None:
+        self.session, self._shelf = session, shelf
+
+    def __enter__(self) -> SparkEngine:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        return
+
+    def threads(self, tasks: int) -> int:
+        """One: Spark gives each task one core (`spark.task.cpus`)."""
+        del tasks
+        return int(self.session.conf.get("spark.task.cpus", "1"))
+
+    def run(self, work: Callable[[str], str], tasks: Sequence[str]) -> Iterator[tuple[int, str]]:
+        """The number of each task and what `work` makes of it. Raises GpucostError for a task that failed for good."""
+        read = self._shelf(tasks)
+
+        def each(batches: Iterator[Any]) -> Iterator[Any]:
+            import pyarrow as pa
+
+            for batch in batches:
+                numbers = batch.column(0).to_pylist()
+                results = []
+                for number in numbers:
+                    try:
+                        results.append(work(read(number)))
+                    except GpucostError as error:
+                        # trying again would not mend it
+                        results.append(json.dumps({"error": [error.message, error.fix]}))
+                yield pa.RecordBatch.from_pydict({"number": pa.array(numbers, pa.int64()), "result": pa.array(results, pa.string())})
+
+        # one row a task, and a task a row
+        frame = self.session.range(0, len(tasks), 1, len(tasks)).mapInArrow(each, _SCHEMA)
+        try:
+            rows = frame.collect()
+        except Exception as error:
+            raise GpucostError(f"Spark: {_reason(error)}", "what is done stays: run it again") from error
+        for row in rows:
+            told = json.loads(row["result"])
+            if "error" in told:
+                raise GpucostError(*told["error"])
+            yield row["number"], row["result"]
+
+
+def _reason(error: Exception) -> str:
+    """The line of Spark's report that says what a task failed of."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    named = [line for line in lines if "Error:" in line and not line.startswith("at ")]
+    return (named[-1] if named else lines[0] if lines else type(error).__name__)[:500]
+
+
+@contextmanager
+def session(master: str | None, options: Mapping[str, str]) -> Iterator[Any]:
+    """A Spark session: the one that is there, else one that ends with the block.
+
+    Raises UsageError where pyspark is not installed, GpucostError where Spark cannot be started.
+    """
+    try:
+        from pyspark.sql import SparkSession
+    except ImportError:
+        raise UsageError("--engine spark needs pyspark", "pip install 'gpucost[spark]'") from None
+    there = SparkSession.getActiveSession()
+    if there is not None:
+        yield there
+        return
+    builder = SparkSession.builder.appName("gpucost")
+    if master:
+        builder = builder.master(master)
+    for name, value in options.items():
+        builder = builder.config(name, value)
+    try:
+        made = builder.getOrCreate()
+    except Exception as error:
+        raise GpucostError(f"Spark cannot be started: {_reason(error)}", "[engine] spark_master names the cluster") from error
+    try:
+        yield made
+    finally:
+        made.stop()
+
+
+def attribute(spark: Any, url: str, config: Config, tell: Callable[[str], None] = lambda _: None) -> Any:
+    """Attribute the lake at `url` in a Spark session that is there (Databricks, EMR, Dataproc), as `gpucost lake attribute` does.
+
+    Returns gpucost.lake.attribution.Attributed. The workers need gpucost and pyarrow, and access to the lake.
+    """
+    from gpucost.lake.attribution import attribute as run
+
+    return run(config, url, lambda shelf: SparkEngine(spark, shelf), tell)

@@ -1,0 +1,361 @@
+"""Attributing a lake: which tasks there are to do, by what they would be made from, and what of it is there already."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from collections import defaultdict
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+from uuid import uuid4
+
+from gpucost import attribute as stages
+from gpucost import pipeline
+from gpucost.errors import NoDataError, StoreError
+from gpucost.lake import manifest, steps
+from gpucost.lake.files import LakeFiles, open_files
+from gpucost.lake.manifest import Lake, LakeFile
+from gpucost.lake.steps import NEIGHBOR_MS, STEPS, Task, marker
+from gpucost.periods import from_ms
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from gpucost.config.model import Config
+
+_CURRENT = "_gpucost/current.json"
+# Days are attributed together up to so many (GPU, hour) pairs; a day with more is split by its nodes.
+_PAIRS_AT_ONCE = 1_200_000
+Inputs = dict[str, list[tuple[str | None, LakeFile]]]
+
+
+class Engine(Protocol):
+    """Where tasks run."""
+
+    def __enter__(self) -> Engine: ...
+
+    def __exit__(self, *_: object) -> None: ...
+
+    def threads(self, tasks: int) -> int:
+        """How many threads each of so many tasks may use."""
+
+    def run(self, work: Callable[[str], str], tasks: Sequence[str]) -> Iterator[tuple[int, str]]:
+        """The number of each task and what `work` makes of it."""
+
+
+Shelf = "Callable[[Sequence[str]], Callable[[int], str]]"
+
+
+@dataclass(slots=True)
+class Attributed:
+    """What a run came to: tasks by step, those that were there already, and rows of days that were attributed."""
+
+    done: dict[str, int] = field(default_factory=lambda: dict.fromkeys(STEPS, 0))
+    unchanged: dict[str, int] = field(default_factory=lambda: dict.fromkeys(STEPS, 0))
+    days: int = 0
+    rows: int = 0
+
+
+def work(url: str, config_json: str, task_json: str) -> str:
+    """Run one task where an engine brought it; what it says, as text."""
+    return json.dumps(steps.run(url, config_json, task_json))
+
+
+def shelf(url: str, config: Config) -> Callable[[Sequence[str]], Callable[[int], str]]:
+    """Lays tasks into the lake, for workers that are elsewhere, and says how one is read by its number."""
+
+    def lay(tasks: Sequence[str]) -> Callable[[int], str]:
+        files, folder = open_files(url, config), f"_gpucost/tasks/{uuid4().hex}"
+        for number, task in enumerate(tasks):
+            files.write(f"{folder}/{number}.json", task.encode())
+        return partial(_from_shelf, url, config.model_dump_json(by_alias=True), folder)
+
+    return lay
+
+
+def _from_shelf(url: str, config_json: str, folder: str, number: int) -> str:
+    from gpucost.config.model import Config
+
+    content = open_files(url, Config.model_validate_json(config_json)).read(f"{folder}/{number}.json")
+    return (content or b"").decode()
+
+
+def attribute(
+    config: Config, url: str, engine: Callable[[Any], Engine], tell: Callable[[str], None] = lambda _: None
+) -> Attributed:
+    """Bring what is attributed of a lake up to date; only tasks whose inputs changed are run.
+
+    `engine` makes the engine, of what lays tasks into the lake. What was attributed before is read until all of it is there.
+    Raises NoDataError where there is no lake, and GpucostError for a task that fails, with its name.
+    """
+    files = open_files(url, config)
+    with engine(shelf(url, config)) as running:
+        return _Run(config, url, files, manifest.read(files), running, tell).run()
+
+
+@dataclass(slots=True)
+class _Run:
+    config: Config
+    url: str
+    files: LakeFiles
+    lake: Lake
+    engine: Engine
+    tell: Callable[[str], None]
+    result: Attributed = field(default_factory=Attributed)
+    known: set[str] = field(default_factory=set)
+
+    def run(self) -> Attributed:
+        self.known = set(self.files.names("_gpucost/attributed"))
+        inputs = pipeline.inputs_of(self.config)
+        heard = [one.heard for one in self.lake.manifests if one.heard]
+        shared: dict[str, Any] = {"heard": [min(h[0] for h in heard), max(h[1] for h in heard)] if heard else [0, 0]}
+        groups = self._groups()
+        # what of the lake each group's inventory is made from
+        silent = self._silent()
+        tasks = []
+        for names in groups:
+            raw = {f"raw/{table}": files for table, files in self._raw(names, STEPS["inventory"].reads).items()}
+            extra = {**shared, "silent": [] if names else silent}
+            tasks.append(Task("inventory", _digest(inputs.all, extra, names, _named(raw)), names, raw, extra=extra))
+        made = self._do(tasks)
+        inventories = {task.key: files for task, files in made}
+        of_none = {f"raw/{table}": files for table, files in self._raw([None], STEPS["price"].reads).items()}
+        price_inputs = {**of_none, **self._collected(inventories.values(), STEPS["price"].reads)}
+        extra = {**shared, "files": self._price_files()}
+        price = Task("price", _digest(inputs.all, sorted(inventories), extra, _named(of_none)), self.lake.clusters, price_inputs, extra=extra)
+        ((_, priced),) = self._do([price])
+        day_tasks = self._days(tasks, inventories, priced, shared)
+        current, attributed = self._attribute(day_tasks, inventories, priced, shared, inputs.own)
+        reads = STEPS["warnings"].reads
+        finish_inputs = {**_of(priced, reads), **self._collected(inventories.values(), reads), **_of(attributed, reads)}
+        keys = sorted(key for days in current.values() for key, _ in days.values())
+        finish = Task("warnings", _digest(price.key, keys), self.lake.clusters, finish_inputs, extra=shared)
+        self._do([finish])
+        self._switch(
+            {
+                "inputs": inputs.all,
+                "raw": raw_digest(self.lake),
+                "inventory": {"+".join(task.clusters): task.key for task in tasks},
+                "price": price.key,
+                "days": current,
+                "warnings": finish.key,
+            }
+        )
+        return self.result
+
+    def _groups(self) -> list[list[str]]:
+        """The clusters whose inventories are made together, and a group of none, for what is expected and never was heard of.
+
+        Slurm's nodes may be pods or nodes of a Kubernetes cluster: where there is Slurm, it and all of Kubernetes are one group.
+        """
+        slurm = {name for name in self.lake.clusters if self.lake.tables(name).get("slurm_runs")}
+        if not slurm:
+            return [[], *([name] for name in self.lake.clusters)]
+        return [[], self.lake.clusters]
+
+    def _silent(self) -> list[str]:
+        """Clusters that are declared, and servers that are configured, of which the lake holds nothing."""
+        told = {source for one in self.lake.manifests for source in one.sources}
+        declared = [one.name for one in self.config.clusters if one.name not in self.lake.clusters]
+        any_told = any(server.source in told for server in self.config.prometheus)
+        silent = [
+            server.source for server in self.config.prometheus if server.source not in told and (server.cluster or any_told)
+        ]
+        return [*declared, *silent]
+
+    def _raw(self, clusters: Sequence[str | None], reads: Sequence[str]) -> dict[str, list[tuple[str | None, LakeFile]]]:
+        found: dict[str, list[tuple[str | None, LakeFile]]] = defaultdict(list)
+        wanted = {name.removeprefix("raw/") for name in reads}
+        for cluster in clusters:
+            for table, files in self.lake.tables(cluster).items():
+                if table in wanted:
+                    found[table] += [(cluster, file) for file in files]
+        return found
+
+    def _price_files(self) -> dict[str, tuple[str, str]]:
+        """The files that prices come from, with their suffixes: workers may not see this machine's disk."""
+        named = {"book": self.config.prices.book, "fx_rates": self.config.prices.fx_rates}
+        return {key: (Path(path).suffix, Path(path).read_text("utf-8")) for key, path in named.items() if path}
+
+    def _do(self, tasks: Sequence[Task]) -> list[tuple[Task, Inputs]]:
+        """Run the tasks whose work is not there; of each, the files that it wrote by table."""
+        places = {id(task): marker(task.step, task.key, "+".join(task.clusters)) for task in tasks}
+        waiting = [task for task in tasks if places[id(task)] not in self.known]
+        for task in tasks:
+            if places[id(task)] in self.known:
+                self.result.unchanged[task.step] += 1
+        self._run(waiting)
+        return [(task, self._marked(places[id(task)], task)) for task in tasks]
+
+    def _marked(self, place: str, task: Task) -> Inputs:
+        """The files that a marker names, by table."""
+        content = self.files.read(place)
+        if content is None:
+            raise StoreError(f"{self.files.shown(place)} is gone", "another run may have replaced it: run it again")
+        cluster = "+".join(task.clusters)
+        return {
+            f"{'days' if task.step == 'attribute' else task.step}/{name}": [(cluster, LakeFile(**file))]
+            for name, file in json.loads(content)["tables"].items()
+        }
+
+    def _run(self, tasks: Sequence[Task]) -> list[dict[str, Any]]:
+        """What the tasks say, in their order."""
+        if not tasks:
+            return []
+        threads = self.engine.threads(len(tasks))
+        texts = [_with(task, threads).to_json() for task in tasks]
+        said: list[dict[str, Any]] = [{} for _ in tasks]
+        done = partial(work, self.url, self.config.model_dump_json(by_alias=True))
+        self.tell(f"{tasks[0].step}: 0 of {len(tasks)}")
+        for count, (number, result) in enumerate(self.engine.run(done, texts), 1):
+            said[number] = json.loads(result)
+            self.result.done[tasks[number].step] += 1
+            self.tell(f"{tasks[number].name} ({count} of {len(tasks)})")
+        return said
+
+    def _collected(self, made: Any, reads: Sequence[str]) -> Inputs:
+        """The files of several tasks, by table, as far as they are read."""
+        found: Inputs = defaultdict(list)
+        for files in made:
+            for name, some in _of(files, reads).items():
+                found[name] += some
+        return found
+
+    def _days(self, tasks: Sequence[Task], inventories: dict[str, Inputs], priced: Inputs, shared: dict[str, Any]) -> list[tuple[Task, dict[str, Any]]]:
+        """What the days of each group are made from: their fingerprints, by tasks of the step `days`."""
+        asked = [
+            Task("days", task.key, task.clusters, {**_of(priced, STEPS["days"].reads), **_of(inventories[task.key], STEPS["days"].reads)}, extra=shared)
+            for task in tasks
+            if task.clusters
+        ]
+        return list(zip(asked, self._run(asked), strict=True))
+
+    def _attribute(
+        self, day_tasks: Sequence[tuple[Task, dict[str, Any]]], inventories: dict[str, Inputs], priced: Inputs, shared: dict[str, Any], own: str
+    ) -> tuple[dict[str, dict[str, tuple[str, int]]], Inputs]:
+        """Attribute the days that differ. By group and day the key of what is there, in how many parts; and the files by table."""
+        reads = STEPS["attribute"].reads
+        current: dict[str, dict[str, tuple[str, int]]] = {}
+        waiting: list[Task] = []
+        for task, said in day_tasks:
+            group = "+".join(task.clusters)
+            stamps = self._block_stamps(task.clusters)
+            buckets = max(1, math.ceil(24 * said["gpus"] / _PAIRS_AT_ONCE))
+            days = [(start, end) for start, end, _ in said["days"]]
+            keys = {
+                (start, end): _digest(own, fingerprint, stamps_of(stamps, start, end), buckets) for start, end, fingerprint in said["days"]
+            }
+            names = {(start, end): f"{from_ms(start).astimezone(self.config.tz):%Y-%m-%d}" for start, end in days}
+            current[group] = {names[day]: (keys[day], buckets) for day in days}
+            for bucket in range(buckets):
+                missing = [day for day in days if marker("attribute", keys[day], group, names[day], (bucket, buckets)) not in self.known]
+                self.result.unchanged["attribute"] += len(days) - len(missing)
+                at_once = max(1, int(_PAIRS_AT_ONCE / (24 * max(said["gpus"] / buckets, 1))))
+                for start, end in stages.spans_of(missing, at_once, 0):
+                    span = [day for day in missing if start <= day[0] < end]
+                    inputs = {**_of(priced, reads), **_of(inventories[task.key], reads), **self._blocks(task.clusters, start, end)}
+                    extra = {**shared, "names": [names[day] for day in span], "keys": [keys[day] for day in span]}
+                    waiting.append(Task("attribute", "", task.clusters, inputs, span, (bucket, buckets), extra))
+        # the longest first: none of them is left alone at the end
+        waiting.sort(key=lambda one: -len(one.days))
+        said_of = self._run(waiting)
+        self.result.days = sum(len(task.days) for task in waiting if task.bucket[0] == 0)
+        self.result.rows = sum(said["rows"] for said in said_of)
+        files: Inputs = defaultdict(list)
+        for group, days_of in current.items():
+            for name, (key, buckets) in days_of.items():
+                for bucket in range(buckets):
+                    place = marker("attribute", key, group, name, (bucket, buckets))
+                    for table, found in self._marked(place, Task("attribute", key, [group], {})).items():
+                        files[table] += found
+        return current, files
+
+    def _block_stamps(self, clusters: Sequence[str]) -> dict[str, str]:
+        """By UTC day, a digest of the samples and their series."""
+        found: dict[str, list[str]] = defaultdict(list)
+        for cluster in clusters:
+            for one in self.lake.of(cluster):
+                for day, tables in one.days.items():
+                    found[day] += [f"{name} {tables[name].digest}" for name in ("blocks", "series") if name in tables]
+        return {day: _digest(sorted(parts)) for day, parts in found.items()}
+
+    def _blocks(self, clusters: Sequence[str], start: int, end: int) -> Inputs:
+        """The files of samples of a span and of the hours beside it."""
+        days = utc_days(start - NEIGHBOR_MS, end + NEIGHBOR_MS)
+        files = [(name, file) for name in clusters for file in self.lake.tables(name, days).get("blocks", [])]
+        return {"raw/blocks": files} if files else {}
+
+    def _switch(self, current: dict[str, Any]) -> None:
+        """Let readers see the new figures, all at once, and remove what nobody reads any more."""
+        before = self.files.read(_CURRENT)
+        content = json.dumps(current, sort_keys=True).encode()
+        if content != before:
+            self.files.write(_CURRENT, content)
+        markers = set(current_markers(current))
+        stale = [name for name in self.files.names("_gpucost/attributed") if name not in markers]
+        if not stale and content == before:
+            return
+        for name in stale:
+            self.files.delete(name)
+        kept = {file["name"] for name in markers for file in json.loads(self.files.read(name) or b"{}")["tables"].values()}
+        for name in self.files.names("attributed"):
+            if name not in kept:
+                self.files.delete(name)
+        for name in self.files.names("_gpucost/tasks"):
+            self.files.delete(name)
+
+
+def raw_digest(lake: Lake) -> str:
+    """A digest of all raw files of a lake."""
+    return _digest(sorted(file.name for one in lake.manifests for tables in one.days.values() for file in tables.values()))
+
+
+def stamps_of(stamps: dict[str, str], start: int, end: int) -> list[str]:
+    """The stamps of the UTC days that a span and the hours beside it touch."""
+    return [stamps.get(day, "") for day in utc_days(start - NEIGHBOR_MS, end + NEIGHBOR_MS)]
+
+
+def utc_days(start: int, end: int) -> list[str]:
+    """The UTC days that [start, end) touches."""
+    first, last = start // 86_400_000, (end - 1) // 86_400_000
+    return [f"{from_ms(day * 86_400_000):%Y-%m-%d}" for day in range(first, last + 1)]
+
+
+def current_markers(current: dict[str, Any], days: Callable[[str], bool] = lambda _: True) -> Iterator[str]:
+    """The markers of what is attributed now, of the days that are wanted."""
+    for group, key in current["inventory"].items():
+        yield marker("inventory", key, group)
+    yield marker("price", current["price"])
+    yield marker("warnings", current["warnings"])
+    for group, of_days in current["days"].items():
+        for day, (key, buckets) in of_days.items():
+            if days(day):
+                yield from (marker("attribute", key, group, day, (bucket, buckets)) for bucket in range(buckets))
+
+
+def read_current(files: LakeFiles) -> dict[str, Any]:
+    """What is attributed now. Raises NoDataError where nothing is."""
+    content = files.read(_CURRENT)
+    if content is None:
+        raise NoDataError(f"nothing is attributed in the lake {files.shown()}", f"gpucost lake attribute {files.shown()}")
+    return dict(json.loads(content))
+
+
+def _of(files: Inputs, reads: Sequence[str]) -> Inputs:
+    return {name: some for name, some in files.items() if name in reads}
+
+
+def _named(inputs: Inputs) -> list[str]:
+    return sorted(f"{table} {cluster} {file.digest}" for table, files in inputs.items() for cluster, file in files)
+
+
+def _with(task: Task, threads: int) -> Task:
+    task.extra = {**task.extra, "threads": threads}
+    return task
+
+
+def _digest(*parts: Any) -> str:
+    return hashlib.sha256(json.dumps([steps.STEPS_VERSION, *parts], sort_keys=True, default=str).encode()).hexdigest()[:32]

@@ -1,0 +1,487 @@
+"""What a lake's attribution is made of: which stages run over which part of it, and what each reads and writes.
+
+STEPS is the whole of it; docs/lake.md shows it. A step runs as tasks, each in a store of its own that holds what the step reads and
+nothing else; the stages are those of a store. What a task writes is there once its marker is, and a task that is run twice
+writes the same.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from dataclasses import dataclass, field, replace
+from functools import cache
+from pathlib import Path
+from tempfile import TemporaryDirectory, mkdtemp
+from typing import TYPE_CHECKING, Any
+from uuid import uuid4
+
+from gpucost import attribute, inventory, price
+from gpucost.config.model import Config
+from gpucost.engine import run_stage
+from gpucost.errors import GpucostError
+from gpucost.lake import transfer
+from gpucost.lake.files import LakeFiles, checksum, open_files
+from gpucost.lake.manifest import LakeFile, partition
+from gpucost.lake.tables import BY_NAME
+from gpucost.periods import MS_PER_HOUR
+from gpucost.store.connection import Store
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+
+    from duckdb import DuckDBPyConnection
+
+# Samples speak into the hours beside them: so much more than a task's days is read.
+# Rises when a step makes other files of the same inputs than before.
+STEPS_VERSION = 1
+NEIGHBOR_MS = 5 * MS_PER_HOUR
+ATTRIBUTED = ("cost_runs", "node_runs", "activity_hours", "cost_daily", "node_daily")
+_OF_INVENTORY = (
+    "nodes", "allocations", "allocation_traits", "mig_fragmentation", "pending_pods", "collected", "coverage_gaps", "node_stops",
+    "warnings", "node_devices", "node_hosts", "unlisted_holdings", "unlisted_nodes", "allocation_devices", "allocation_hosts",
+    "unproven_ends", "allocation_teams", "told_activity", "absences", "request_gaps",
+)  # fmt: skip
+_OF_PRICE = (
+    "nodes", "collected", "coverage_gaps", "node_stops", "warnings", "node_prices", "billed_hours", "billed_nodes", "discount_rates",
+    "amortized_discounts", "unseen_time", "basis_spans",
+)  # fmt: skip
+_RAW_OF_CLUSTERS = (
+    "series", "states", "blocks", "scrape_gaps", "loads", "asked_hours", "dropped_samples", "slurm_runs", "slurm_steps", "slurm_nodes",
+    "slurm_events", "slurm_reservations", "slurm_accounts",
+)  # fmt: skip
+_RAW_OF_NONE = ("loads", "bills", "bill_rows", "list_prices", "component_prices", "instance_types", "spot_prices")
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """A step: its tasks are one `per` what, of the stages in these packages, which read and write these tables of the lake."""
+
+    per: str
+    stages: str
+    reads: tuple[str, ...]
+    writes: tuple[str, ...]
+
+
+STEPS = {
+    "inventory": Step(
+        "cluster",
+        "inventory/*.sql, attribute/days/17_absences.sql, attribute/basis/40_request_gaps.sql",
+        tuple(f"raw/{name}" for name in _RAW_OF_CLUSTERS),
+        tuple(f"inventory/{name}" for name in _OF_INVENTORY),
+    ),
+    "price": Step(
+        "lake",
+        "price/bill/*.sql, price/*.sql, attribute/basis/*.sql, attribute/days/15_unseen_time.sql",
+        (
+            *(f"raw/{name}" for name in _RAW_OF_NONE),
+            *(f"inventory/{name}" for name in (
+                "nodes", "collected", "coverage_gaps", "node_stops", "warnings", "node_hosts", "unlisted_holdings", "unlisted_nodes",
+                "request_gaps")),
+        ),
+        tuple(f"price/{name}" for name in _OF_PRICE),
+    ),
+    "days": Step(
+        "cluster",
+        "attribute/days/20_day_fingerprints.sql",
+        (
+            *(f"price/{name}" for name in ("nodes", "collected", "node_stops", "node_prices", "unseen_time", "basis_spans")),
+            *(f"inventory/{name}" for name in (
+                "allocations", "absences", "allocation_devices", "told_activity", "allocation_teams", "allocation_hosts", "node_hosts")),
+        ),
+        (),
+    ),
+    "attribute": Step(
+        "cluster, days (and nodes, where a day has many)",
+        "attribute/*.sql",
+        (
+            "raw/blocks",
+            *(f"price/{name}" for name in ("nodes", "collected", "node_stops", "node_prices", "unseen_time", "basis_spans")),
+            *(f"inventory/{name}" for name in (
+                "allocations", "absences", "allocation_devices", "told_activity", "allocation_teams", "allocation_hosts", "node_hosts",
+                "node_devices")),
+        ),
+        tuple(f"days/{name}" for name in ATTRIBUTED),
+    ),
+    "warnings": Step(
+        "lake",
+        "attribute/days/30_warnings.sql",
+        (
+            *(f"price/{name}" for name in (
+                "nodes", "node_stops", "coverage_gaps", "billed_hours", "billed_nodes", "unseen_time", "warnings")),
+            "inventory/unproven_ends",
+            "days/node_runs",
+            "days/cost_runs",
+        ),
+        ("warnings/warnings",),
+    ),
+}  # fmt: skip
+
+
+@dataclass(slots=True)
+class Task:
+    """A part of a step's work, as it is sent to where it runs: of these clusters, days and share of the nodes.
+
+    `inputs` are the files to read, by table ('raw/blocks'); those of a cluster's own tables by cluster. `key` names what it writes:
+    a digest of all that it is made from.
+    """
+
+    step: str
+    key: str
+    clusters: list[str]
+    inputs: dict[str, list[tuple[str | None, LakeFile]]]
+    days: list[tuple[int, int]] = field(default_factory=list)
+    bucket: tuple[int, int] = (0, 1)
+    extra: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def name(self) -> str:
+        """What it is about, for people."""
+        parts = [self.step]
+        if STEPS[self.step].per != "lake":
+            parts.append(f"cluster={'+'.join(self.clusters) or 'none'}")
+        if self.days and self.step == "attribute":
+            first, last = (self.extra["names"][at] for at in (0, -1))
+            parts.append(f"day={first}" if first == last else f"day={first} to {last}")
+        if self.bucket[1] > 1:
+            parts.append(f"nodes {self.bucket[0] + 1} of {self.bucket[1]}")
+        return ", ".join(parts)
+
+    def to_json(self) -> str:
+        """The task as text."""
+        return json.dumps({name: getattr(self, name) for name in self.__slots__})
+
+    @classmethod
+    def from_json(cls, text: str) -> Task:
+        """The task that a text says."""
+        told = json.loads(text)
+        told["inputs"] = {
+            table: [(cluster, LakeFile(*file)) for cluster, file in files] for table, files in told["inputs"].items()
+        }
+        told["days"] = [(start, end) for start, end in told["days"]]
+        told["bucket"] = tuple(told["bucket"])
+        return cls(**told)
+
+
+def marker(step: str, key: str, cluster: str | None = None, day: str | None = None, bucket: tuple[int, int] = (0, 1)) -> str:
+    """The file that says that a task's work is there, and names its files."""
+    parts = [step] if STEPS[step].per == "lake" else [step, partition("cluster", cluster)]
+    if day is not None:
+        parts.append(partition("day", day))
+    share = "" if bucket[1] == 1 else f"-{bucket[0]}-of-{bucket[1]}"
+    return f"_gpucost/attributed/{'/'.join(parts)}/{key}{share}.json"
+
+
+class TaskError(GpucostError):
+    """A task that failed: which one, and why."""
+
+
+def run(url: str, config_json: str, task_json: str) -> dict[str, Any]:
+    """Run one task; it may be in another process, or on another machine. What it says is small: figures stay in the lake.
+
+    Raises TaskError, which names the task.
+    """
+    import duckdb
+
+    task = Task.from_json(task_json)
+    try:
+        with TemporaryDirectory(prefix="gpucost-task-") as folder:
+            config = _local_config(config_json, task, Path(folder))
+            store = Store(Path(folder) / "store.duckdb")
+            shutil.copy(_template(), store.path)
+            with store.write() as con:
+                con.execute("SET preserve_insertion_order = false")
+                con.execute(f"SET memory_limit = '{config.engine.memory}'")
+                con.execute("SET temp_directory = $1", [folder])
+                if threads := task.extra.get("threads"):
+                    con.execute("SET threads = $1", [threads])
+                return _WORK[task.step](_Work(con, open_files(url, config), config, task, Path(folder)))
+    except GpucostError as error:
+        raise TaskError(f"{task.name}: {error.message}", error.fix) from error
+    except (duckdb.Error, OSError) as error:
+        words = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+        raise TaskError(f"{task.name}: {words}", "run it again: what is done stays; [engine] memory gives a task more") from error
+
+
+def _local_config(config_json: str, task: Task, folder: Path) -> Config:
+    """The configuration, its price files written where this task can read them."""
+    told = json.loads(config_json)
+    for key, (suffix, text) in task.extra.get("files", {}).items():
+        path = folder / f"{key}{suffix}"
+        path.write_text(text, encoding="utf-8")
+        told["prices"][key] = str(path)
+    return Config.model_validate(told)
+
+
+@cache
+def _template() -> Path:
+    """An empty store, whose schema is made once a process."""
+    path = Path(mkdtemp(prefix="gpucost-template-")) / "store.duckdb"
+    with Store(path).write():
+        pass
+    import atexit
+
+    atexit.register(shutil.rmtree, path.parent, ignore_errors=True)
+    return path
+
+
+@dataclass(slots=True)
+class _Work:
+    """A task at work: its store is open, and its files lie in `folder` where the lake is elsewhere."""
+
+    con: DuckDBPyConnection
+    files: LakeFiles
+    config: Config
+    task: Task
+    folder: Path
+
+    def files_of(self, table: str, cluster: str | None = None, *, of_all: bool = True) -> list[LakeFile]:
+        """The files of a table that the task was given, of one cluster or of all."""
+        return [file for of, file in self.task.inputs.get(table, ()) if of_all or of == cluster]
+
+    def view(self, found: Iterable[LakeFile]) -> bool:
+        """Make the view lake_rows of these files; whether there are any."""
+        return transfer.view_rows(self.con, self.files, self.folder, found)
+
+    def enter_raw(self, names: Iterable[str], cluster: str | None) -> None:
+        """Fill raw tables with the rows of one cluster, or of none."""
+        for name in names:
+            if self.view(self.files_of(f"raw/{name}", cluster, of_all=False)):
+                transfer.enter(self.con, BY_NAME[name], cluster, self.files.shown())
+
+    def fill(self, folder: str, *names: str, where: str = "true") -> None:
+        """Fill tables with what earlier steps wrote: of it what `where` says."""
+        for name in names:
+            if self.view(self.files_of(f"{folder}/{name}")):
+                self.con.execute(f"INSERT INTO {name} BY NAME SELECT * FROM lake_rows WHERE {where}")  # noqa: S608 - our own names
+
+    def make(self, folder: str, name: str, columns: str, where: str = "true") -> None:
+        """Make a temporary table of these columns, of what an earlier step wrote of it."""
+        self.con.execute(f"CREATE OR REPLACE TEMP TABLE {name} ({columns})")
+        self.fill(folder, name, where=where)
+
+    def write(self, folder: str, tables: Mapping[str, str], *, cluster: str | None = None, day: str | None = None) -> dict[str, Any]:
+        """Write what these statements select, and the marker that names the files; returns the marker's content."""
+        parts = [partition("cluster", cluster)] if STEPS[self.task.step].per != "lake" else []
+        parts += [partition("day", day)] if day is not None else []
+        written = {}
+        for name, statement in tables.items():
+            part = self.folder / f"{name}-{uuid4().hex}.parquet"
+            rows = self.con.execute(f"COPY ({statement}) TO '{part}' (FORMAT parquet, COMPRESSION zstd)").fetchall()[0][0]
+            size, sha256 = part.stat().st_size, checksum(part)
+            place = f"attributed/{name}" if folder == "days" else f"attributed/{folder}/{name}"
+            # a name of its own: of two runs of one task, each is whole
+            place = "/".join([place, *parts, f"{self.task.key[:16]}-{uuid4().hex[:12]}.parquet"])
+            if rows:
+                self.files.put(place, part)
+                written[name] = LakeFile(place, rows, size, sha256, "")._asdict()
+        place = marker(self.task.step, self.task.key, cluster, day, self.task.bucket)
+        self.files.write(place, json.dumps({"task": self.task.name, "tables": written}).encode())
+        return written
+
+
+def _inventory(work: _Work) -> dict[str, Any]:
+    from gpucost.collect.prometheus.queries import stored_needs
+
+    con, config, names = work.con, work.config, work.task.clusters
+    for cluster in names:
+        work.enter_raw((name for name in _RAW_OF_CLUSTERS if name != "blocks"), cluster)
+    _view_blocks(work)
+    # Of servers and clusters that are expected, each task knows its own; one without a cluster those that never told anything.
+    declared = [one for one in config.clusters if one.name in (names or work.task.extra["silent"])]
+    servers = [one.model_copy(update={"cluster": one.cluster or one.source}) for one in config.prometheus
+               if not names and one.source in work.task.extra["silent"]]  # fmt: skip
+    own = config.model_copy(update={"clusters": declared, "prometheus": servers})
+    needs = stored_needs(config.activity.device_metric, config.activity.mig_metric)
+    inventory.stage(con, own, needs, work.task.extra["heard"])
+    run_stage(con, attribute.DAYS, "17_absences")
+    if config.prices.cost_basis == "node":
+        con.execute(f"CREATE OR REPLACE TEMP TABLE request_gaps ({_REQUEST_GAPS})")
+    else:
+        run_stage(con, attribute.BASIS, "40_request_gaps")
+    tables = {name: f"FROM {name}" for name in _OF_INVENTORY}
+    tables["allocations"] += " ORDER BY held_from_ms, allocation_id"
+    tables["node_devices"] = (
+        "SELECT d.*, s.key AS series_key FROM node_devices AS d JOIN series AS s USING (series_id) ORDER BY d.node_id, d.series_id"
+    )
+    return {"tables": work.write("inventory", tables, cluster="+".join(names))}
+
+
+_REQUEST_GAPS = "cluster VARCHAR, from_ms BIGINT, to_ms BIGINT"
+
+
+def _view_blocks(work: _Work) -> None:
+    """Read blocks where they lie: inventory wants few of their columns."""
+    parts = []
+    for cluster in work.task.clusters:
+        if rows := transfer.parquet(work.files, work.folder, work.files_of("raw/blocks", cluster, of_all=False)):
+            quoted = cluster.replace("'", "''")
+            parts.append(
+                f"SELECT s.series_id, r.* EXCLUDE (series_key) FROM ({rows}) AS r "  # noqa: S608 - paths and names are quoted
+                f"JOIN series AS s ON s.key = r.series_key AND s.cluster = '{quoted}'"
+            )
+    if parts:
+        work.con.execute(f"DROP TABLE blocks; CREATE VIEW blocks AS {' UNION ALL BY NAME '.join(parts)}")
+
+
+def _price(work: _Work) -> dict[str, Any]:
+    con, config = work.con, work.config
+    work.enter_raw(_RAW_OF_NONE, None)
+    inventory.declare(con)
+    inventory.load_settings(con, config, work.task.extra["heard"])
+    work.fill("inventory", "nodes", "collected", "coverage_gaps", "node_stops", "warnings", "node_hosts", "unlisted_holdings", "unlisted_nodes")
+    work.make("inventory", "request_gaps", _REQUEST_GAPS)
+    price.stage(con, config)
+    price.warn_of_unlisted(con, config)
+    attribute.split_prices(con, known=("40_request_gaps",))
+    run_stage(con, attribute.DAYS, "15_unseen_time")
+    order = {"node_prices": "node_id, from_ms", "billed_hours": "instance_key, from_ms", "unseen_time": "node_id, from_ms",
+             "basis_spans": "node_id, from_ms"}  # fmt: skip
+    tables = {name: f"FROM {name}" + (f" ORDER BY {order[name]}" if name in order else "") for name in _OF_PRICE}
+    return {"tables": work.write("price", tables)}
+
+
+def _prepare(work: _Work, nodes: str = "true", held: str = "true", lasting: str = "true") -> None:
+    """Fill what the days of one cluster are made from: of the nodes, of what was held, and of what lasted, those that are said."""
+    con, config = work.con, work.config
+    inventory.declare(con)
+    inventory.load_settings(con, config, work.task.extra["heard"])
+    clusters = ", ".join("'" + name.replace("'", "''") + "'" for name in work.task.clusters)
+    work.fill("price", "nodes", where=f"cluster IN ({clusters}) AND {nodes}")
+    work.fill("price", "collected", where=f"cluster IN ({clusters})")
+    own = "node_id IN (SELECT node_id FROM nodes)"
+    work.fill("price", "node_stops", where=own)
+    work.fill("price", "node_prices", where=f"{own} AND {lasting}")
+    work.make(
+        "price", "unseen_time", "node_id UBIGINT, from_ms BIGINT, to_ms BIGINT, price_per_hour DECIMAL(38, 9), price_as_of DATE, up_ratio DOUBLE",
+        f"{own} AND {lasting}",
+    )  # fmt: skip
+    work.make(
+        "price", "basis_spans", "node_id UBIGINT, from_ms BIGINT, to_ms BIGINT, gpu_fraction DOUBLE, cpu_fraction DOUBLE",
+        f"{own} AND {lasting}",
+    )  # fmt: skip
+    work.fill("inventory", "allocations", where=f"{own} AND {held}")
+    work.make(
+        "inventory", "absences", "node_id UBIGINT, cause VARCHAR, gpus DOUBLE, from_ms BIGINT, to_ms BIGINT", f"{own} AND {lasting}"
+    )
+    work.fill("inventory", "node_hosts", where=own)
+    work.fill(
+        "inventory", "allocation_devices", "told_activity", "allocation_teams", "allocation_hosts",
+        where="allocation_id IN (SELECT allocation_id FROM allocations)",
+    )  # fmt: skip
+
+
+def _days(work: _Work) -> dict[str, Any]:
+    _prepare(work)
+    con = work.con
+    attribute.load_local_days(con, work.config.tz, *con.execute(attribute.COVERED).fetchall()[0])
+    run_stage(con, attribute.DAYS, "20_day_fingerprints")
+    days = con.execute("SELECT from_ms, to_ms, fingerprint::VARCHAR FROM day_fingerprints ORDER BY from_ms").fetchall()
+    gpus = con.execute("SELECT coalesce(sum(gpu_count), 0) FROM nodes").fetchall()[0][0]
+    return {"days": days, "gpus": gpus}
+
+
+# The lists of samples that a span needs, out of the files: of all other hours the sums tell enough.
+_LISTS = """
+UPDATE blocks SET vals = r.vals, offsets_ms = r.offsets_ms
+FROM (
+    SELECT d.series_id, r.hour, r.vals, r.offsets_ms
+    FROM lake_rows AS r
+    JOIN (SELECT DISTINCT series_id, series_key FROM node_devices) AS d USING (series_key)
+    WHERE r.hour >= $from_hour AND r.hour <= $to_hour
+        AND (d.series_id, r.hour) IN (SELECT (series_id, hour) FROM device_readings WHERE is_uneven)
+) AS r
+WHERE blocks.series_id = r.series_id AND blocks.hour = r.hour"""
+_SUMS = """
+INSERT INTO blocks BY NAME
+SELECT d.series_id, r.* EXCLUDE (series_key, vals, offsets_ms), CASE WHEN $with_lists THEN r.vals END AS vals,
+    CASE WHEN $with_lists THEN r.offsets_ms END AS offsets_ms
+FROM lake_rows AS r JOIN (SELECT DISTINCT series_id, series_key FROM node_devices) AS d USING (series_key)
+WHERE r.hour >= $from_hour AND r.hour <= $to_hour
+ORDER BY d.series_id, r.hour"""
+_OTHER_THRESHOLD = """
+SELECT count(*) FROM lake_rows AS r
+JOIN (
+    SELECT DISTINCT n.series_key,
+        c.threshold_percent / CASE WHEN n.gpu_instance_id = '' THEN c.device_scale ELSE c.mig_scale END AS idle_below
+    FROM node_devices AS n CROSS JOIN settings AS c
+) AS d USING (series_key)
+WHERE r.hour >= $from_hour AND r.hour <= $to_hour AND r.idle_threshold <> d.idle_below"""
+
+
+def _attribute(work: _Work) -> dict[str, Any]:
+    con, tz = work.con, work.config.tz
+    start, end = work.task.days[0][0], work.task.days[-1][1]
+    number, buckets = work.task.bucket
+    _prepare(
+        work,
+        nodes="true" if buckets == 1 else f"node_id % {buckets} = {number}",
+        held=f"held_from_ms < {end + NEIGHBOR_MS} AND held_to_ms > {start - NEIGHBOR_MS}",
+        lasting=f"from_ms < {end + NEIGHBOR_MS} AND to_ms > {start - NEIGHBOR_MS}",
+    )
+    con.execute("ALTER TABLE node_devices ADD COLUMN series_key UBIGINT")
+    work.fill("inventory", "node_devices", where=f"first_ms < {end + NEIGHBOR_MS} AND end_ms > {start - NEIGHBOR_MS}")
+    hours = {"from_hour": (start - NEIGHBOR_MS) // MS_PER_HOUR, "to_hour": (end + NEIGHBOR_MS) // MS_PER_HOUR}
+    measured = work.view(work.files_of("raw/blocks"))
+    if measured:
+        # in which order rows lie tells which hours adjoin
+        con.execute("SET preserve_insertion_order = true")
+        counted_anew = con.execute(_OTHER_THRESHOLD, hours).fetchall()[0][0] > 0
+        con.execute("ALTER TABLE blocks ALTER COLUMN vals DROP NOT NULL")
+        con.execute(_SUMS, {**hours, "with_lists": counted_anew})
+        con.execute("SET preserve_insertion_order = false")
+        if counted_anew:
+            attribute.recount_idle(con, tz)
+    # absences, prices and samples of other nodes are no part of it, but all devices say how often they were scraped
+    days = work.task.days
+    con.execute(
+        "CREATE OR REPLACE TEMP TABLE local_days AS SELECT unnest($froms::BIGINT[]) AS from_ms, unnest($tos::BIGINT[]) AS to_ms",
+        {"froms": [day[0] for day in days], "tos": [day[1] for day in days]},
+    )
+
+    def own_devices() -> None:
+        con.execute("DELETE FROM node_devices WHERE node_id NOT IN (SELECT node_id FROM nodes)")
+        con.execute("DELETE FROM blocks WHERE series_id NOT IN (SELECT series_id FROM node_devices)")
+
+    def lists() -> None:
+        if measured and not counted_anew:
+            con.execute(_LISTS, hours)
+        attribute.refuse_lost_readings(con, tz)
+
+    attribute.attribute_span(con, (start, end), lists, own_devices if buckets > 1 else None)
+    order = "from_ms, node_id, allocation_id" 
+    orders = {"cost_runs": f"{order}, kind, team", "node_runs": "from_ms, node_id", "activity_hours": "from_ms, allocation_id",
+              "cost_daily": f"{order}, kind, team", "node_daily": "from_ms, node_id, price_source"}  # fmt: skip
+    cluster = "+".join(work.task.clusters)
+    rows = 0
+    for (day_start, day_end), name, key in zip(days, work.task.extra["names"], work.task.extra["keys"], strict=True):
+        within = f"from_ms >= {day_start} AND from_ms < {day_end}"
+        one = replace(work.task, key=key)
+        tables = {table: f"FROM {table} WHERE {within} ORDER BY {orders[table]}" for table in ATTRIBUTED}
+        written = replace(work, task=one).write("days", tables, cluster=cluster, day=name)
+        rows += sum(file["rows"] for file in written.values())
+    return {"rows": rows}
+
+
+def _warnings(work: _Work) -> dict[str, Any]:
+    con, config = work.con, work.config
+    inventory.declare(con)
+    inventory.load_settings(con, config, work.task.extra["heard"])
+    work.fill("price", "nodes", "node_stops", "coverage_gaps", "billed_hours", "billed_nodes", "warnings")
+    work.make(
+        "price", "unseen_time", "node_id UBIGINT, from_ms BIGINT, to_ms BIGINT, price_per_hour DECIMAL(38, 9), price_as_of DATE, up_ratio DOUBLE"
+    )  # fmt: skip
+    work.fill("inventory", "unproven_ends")
+    work.fill("days", "node_runs", where="over_allocated_gpu_ms > 0")
+    work.fill("days", "cost_runs", where="allocation_id IN (SELECT allocation_id FROM unproven_ends)")
+    run_stage(con, attribute.DAYS, "30_warnings")
+    return {"tables": work.write("warnings", {"warnings": "FROM warnings"})}
+
+
+_WORK: dict[str, Callable[[_Work], dict[str, Any]]] = {
+    "inventory": _inventory,
+    "price": _price,
+    "days": _days,
+    "attribute": _attribute,
+    "warnings": _warnings,
+}

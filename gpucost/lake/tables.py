@@ -1,0 +1,234 @@
+"""The raw tables of a lake: which rows of a store make a partition, and how a partition becomes rows of a store again.
+
+docs/lake.md shows this table. Numbers that only one store knows (series, loads, bills) are written as keys that all know.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+_DAY_MS = 86_400_000
+# The day of an instant in milliseconds, as text.
+_DAY = "strftime(epoch_ms({}), '%Y-%m-%d')"
+
+
+@dataclass(frozen=True, slots=True)
+class RawTable:
+    """A table of the lake.
+
+    `rows` selects `cluster`, `day` and the columns of a file from a store; where `by_stamp`, those of $cluster and of the day
+    [$from_ms, $to_ms), which is looked at only where a load touched it. `load` enters the rows of one cluster, which lie in the
+    view lake_rows, into a store that holds none of them. `day` says which day a row lies in.
+    """
+
+    name: str
+    day: str
+    rows: str
+    load: str
+    order: str
+    by_stamp: bool = False
+
+
+def _plain(name: str, day: str, at: str, order: str, cluster: str = "cluster") -> RawTable:
+    """A table whose rows name their cluster, and are written as they are."""
+    exclude = "* EXCLUDE (cluster)" if cluster == "cluster" else "*"
+    new = f"SELECT DISTINCT * FROM lake_rows EXCEPT SELECT * FROM {name}"  # noqa: S608 - names of our own
+    return RawTable(
+        name,
+        day,
+        f"SELECT {cluster} AS cluster, {at} AS day, {exclude} FROM {name}",  # noqa: S608 - names of our own
+        f"INSERT INTO {name} BY NAME "  # noqa: S608
+        + ("SELECT $cluster::VARCHAR AS cluster, * FROM lake_rows" if cluster == "cluster" else new),
+        order,
+    )
+
+
+# What a source was asked for is known of each of its clusters.
+_SOURCES = "(SELECT DISTINCT source, cluster FROM series UNION SELECT DISTINCT source, source FROM loads WHERE kind = 'slurm')"
+# Names a load in every store.
+_LOAD_KEY = "hash(l.kind, l.source, l.from_ms, l.to_ms, l.loaded_at)"
+# Names a bill in every store.
+_BILL_KEY = "hash(b.provider, b.source, b.format, b.billing_account_id, b.billing_period, b.digest, b.loaded_at, b.bill_id)"
+
+RAW = (
+    RawTable(
+        "series",
+        "each day on which it has samples",
+        """SELECT cluster, NULL AS day, key AS series_key, source, metric, labels FROM series
+        WHERE cluster = $cluster AND series_id IN (
+            SELECT series_id FROM states WHERE first_ms < $to_ms AND last_ms >= $from_ms
+            UNION ALL SELECT series_id FROM blocks WHERE hour >= $from_ms // 3600000 AND hour < $to_ms // 3600000)""",
+        """INSERT INTO series
+        SELECT (SELECT coalesce(max(series_id), 0) FROM series) + row_number() OVER (ORDER BY series_key), series_key, source,
+            $cluster, metric, labels
+        FROM (SELECT series_key, any_value(source) AS source, any_value(metric) AS metric, any_value(labels) AS labels
+            FROM lake_rows GROUP BY series_key)""",
+        "series_key",
+        by_stamp=True,
+    ),
+    RawTable(
+        "states",
+        "each day that it touches, cut at midnight UTC",
+        """SELECT s.cluster, NULL AS day, s.key AS series_key, t.value, greatest(t.first_ms, $from_ms) AS first_ms,
+            least(t.last_ms, $to_ms) AS last_ms
+        FROM states AS t JOIN series AS s USING (series_id)
+        WHERE s.cluster = $cluster AND t.first_ms < $to_ms AND t.last_ms >= $from_ms""",
+        # a run of equal values that goes on over midnight is one again
+        """INSERT INTO states
+        WITH pieces AS (
+            SELECT s.series_id, r.value, r.first_ms, r.last_ms,
+                r.first_ms % 86400000 = 0 AND coalesce(max(r.last_ms) OVER w = r.first_ms, false) AS goes_on
+            FROM lake_rows AS r JOIN series AS s ON s.key = r.series_key AND s.cluster = $cluster
+            WINDOW w AS (PARTITION BY s.series_id, r.value ORDER BY r.first_ms ROWS BETWEEN 1 PRECEDING AND 1 PRECEDING)
+        ),
+        numbered AS (
+            SELECT *, sum((NOT goes_on)::INTEGER) OVER (PARTITION BY series_id, value ORDER BY first_ms) AS number FROM pieces
+        )
+        SELECT series_id, value, min(first_ms), max(last_ms) FROM numbered GROUP BY series_id, value, number
+        ORDER BY series_id, min(first_ms)""",
+        "series_key, first_ms",
+        by_stamp=True,
+    ),
+    RawTable(
+        "blocks",
+        "its hour's",
+        """SELECT s.cluster, NULL AS day, s.key AS series_key, b.* EXCLUDE (series_id)
+        FROM blocks AS b JOIN series AS s USING (series_id)
+        WHERE s.cluster = $cluster AND b.hour >= $from_ms // 3600000 AND b.hour < $to_ms // 3600000""",
+        """INSERT INTO blocks BY NAME
+        SELECT s.series_id, r.* EXCLUDE (series_key)
+        FROM lake_rows AS r JOIN series AS s ON s.key = r.series_key AND s.cluster = $cluster
+        ORDER BY s.series_id, r.hour""",
+        # by time first: who reads an hour of a neighboring day reads no more of it
+        "hour, series_key",
+        by_stamp=True,
+    ),
+    _plain("scrape_gaps", "its hour's", _DAY.format("hour::BIGINT * 3600000"), "source, job, instance, hour"),
+    RawTable(
+        "loads",
+        "each day that its window touches, cut at midnight UTC",
+        f"""WITH told AS (
+            SELECT s.cluster, {_LOAD_KEY} AS load_key, l.*
+            FROM loads AS l LEFT JOIN {_SOURCES} AS s ON s.source = l.source AND l.kind IN ('prometheus', 'slurm')
+        ),
+        cut AS (
+            SELECT *, unnest(range(from_ms // {_DAY_MS}, greatest(from_ms, to_ms - 1) // {_DAY_MS} + 1)) * {_DAY_MS} AS day_ms
+            FROM told WHERE cluster IS NOT NULL
+        )
+        SELECT cluster, {_DAY.format("day_ms")} AS day, load_key, kind, source, greatest(from_ms, day_ms) AS from_ms,
+            least(to_ms, day_ms + {_DAY_MS}) AS to_ms, CASE WHEN from_ms >= day_ms THEN rows ELSE 0 END AS rows,
+            CASE WHEN from_ms >= day_ms THEN dropped ELSE 0 END AS dropped, loaded_at
+        FROM cut
+        UNION ALL
+        SELECT NULL, NULL, load_key, kind, source, from_ms, to_ms, rows, dropped, loaded_at FROM told WHERE cluster IS NULL""",  # noqa: S608
+        # a load of several clusters is there once
+        """INSERT INTO loads
+        SELECT (SELECT coalesce(max(load_id), 0) FROM loads) + row_number() OVER (ORDER BY min(loaded_at), load_key), 0,
+            any_value(kind), any_value(source), min(from_ms), max(to_ms), sum(rows)::BIGINT, sum(dropped)::BIGINT, min(loaded_at)
+        FROM lake_rows
+        GROUP BY load_key
+        HAVING hash(any_value(kind), any_value(source), min(from_ms), max(to_ms), min(loaded_at)) NOT IN (
+            SELECT hash(kind, source, from_ms, to_ms, loaded_at) FROM loads)""",
+        "load_key, from_ms",
+    ),
+    RawTable(
+        "asked_hours",
+        "its hour's",
+        f"""SELECT s.cluster, {_DAY.format("a.hour::BIGINT * 3600000")} AS day, a.*
+        FROM asked_hours AS a JOIN {_SOURCES} AS s USING (source)""",  # noqa: S608
+        "INSERT INTO asked_hours BY NAME FROM lake_rows ANTI JOIN asked_hours USING (source, hour)",
+        "source, hour",
+    ),
+    RawTable(
+        "dropped_samples",
+        "its hour's",
+        f"""SELECT s.cluster, {_DAY.format("d.hour::BIGINT * 3600000")} AS day, d.*
+        FROM dropped_samples AS d JOIN {_SOURCES} AS s USING (source)""",  # noqa: S608
+        "INSERT INTO dropped_samples BY NAME FROM lake_rows ANTI JOIN dropped_samples USING (source, metric, hour, reason)",
+        "source, metric, hour, reason",
+    ),
+    _plain("slurm_runs", "its submission's", _DAY.format("submit_ms"), "job_id, submit_ms"),
+    _plain("slurm_steps", "its start's", _DAY.format("start_ms"), "job_id, step, start_ms"),
+    _plain("slurm_nodes", "when it was described", _DAY.format("seen_ms"), "node, seen_ms"),
+    _plain("slurm_events", "its start's", _DAY.format("from_ms"), "node, from_ms"),
+    _plain("slurm_reservations", "its start's", _DAY.format("from_ms"), "name, from_ms"),
+    _plain("slurm_accounts", "none", "NULL", "account"),
+    _plain("slurm_shares", "when it was told", _DAY.format("seen_ms"), 'account, "user", seen_ms'),
+    RawTable(
+        "progress_series",
+        "none",
+        "SELECT nullif(cluster, '') AS cluster, NULL AS day, key AS series_key, * EXCLUDE (series_id, key, cluster) FROM progress_series",
+        """INSERT INTO progress_series BY NAME
+        SELECT (SELECT coalesce(max(series_id), 0) FROM progress_series) + row_number() OVER (ORDER BY series_key) AS series_id,
+            series_key AS key, $cluster::VARCHAR AS cluster, * EXCLUDE (series_key)
+        FROM lake_rows WHERE series_key NOT IN (SELECT key FROM progress_series)""",
+        "series_key",
+    ),
+    RawTable(
+        "progress_values",
+        "its moment's",
+        f"""SELECT nullif(s.cluster, '') AS cluster, {_DAY.format("v.at_ms")} AS day, s.key AS series_key, v.at_ms, v.value
+        FROM progress_values AS v JOIN progress_series AS s USING (series_id)""",  # noqa: S608
+        """INSERT INTO progress_values BY NAME
+        SELECT s.series_id, r.at_ms, r.value
+        FROM lake_rows AS r JOIN progress_series AS s ON s.key = r.series_key AND s.cluster IS NOT DISTINCT FROM $cluster
+        ANTI JOIN progress_values AS v ON v.series_id = s.series_id AND v.at_ms = r.at_ms
+        ORDER BY s.series_id, r.at_ms""",
+        "series_key, at_ms",
+    ),
+    RawTable(
+        "progress_runs",
+        "its start's",
+        f"SELECT nullif(cluster, '') AS cluster, {_DAY.format('started_ms')} AS day, * EXCLUDE (cluster) FROM progress_runs",  # noqa: S608
+        """INSERT INTO progress_runs BY NAME
+        SELECT $cluster::VARCHAR AS cluster, * FROM lake_rows ANTI JOIN progress_runs USING (source, run_id)""",
+        "source, run_id",
+    ),
+    RawTable(
+        "bills",
+        "the first of its billing period",
+        f"""SELECT NULL AS cluster, b.billing_period || '-01' AS day, {_BILL_KEY} AS bill_key, {_LOAD_KEY} AS load_key,
+            b.* EXCLUDE (bill_id, load_id)
+        FROM bills AS b LEFT JOIN loads AS l ON l.load_id = b.load_id""",
+        # a bill is named by whose it is and of which month: one that is there stays
+        """CREATE OR REPLACE TEMP TABLE lake_bills AS
+        SELECT bill_key, (SELECT coalesce(max(bill_id), 0) FROM bills) + row_number() OVER (ORDER BY loaded_at, bill_key) AS bill_id
+        FROM lake_rows ANTI JOIN bills USING (provider, source, billing_account_id, billing_period);
+        INSERT INTO bills BY NAME
+        SELECT n.bill_id, r.* EXCLUDE (bill_key, load_key), coalesce(k.load_id, 0) AS load_id
+        FROM lake_rows AS r JOIN lake_bills AS n USING (bill_key)
+        LEFT JOIN (SELECT load_id, hash(kind, source, from_ms, to_ms, loaded_at) AS load_key FROM loads) AS k USING (load_key)""",
+        "bill_key",
+    ),
+    RawTable(
+        "bill_rows",
+        "the first of its billing period",
+        f"""SELECT NULL AS cluster, b.billing_period || '-01' AS day, {_BILL_KEY} AS bill_key, r.* EXCLUDE (bill_id)
+        FROM bill_rows AS r JOIN bills AS b USING (bill_id)""",  # noqa: S608
+        # as the store has them since its migration 14: what differs from row to row, and once what many say alike
+        """CREATE OR REPLACE TEMP TABLE lake_bill_rows AS
+        SELECT (SELECT coalesce(max(batch_id), 0) + 1 FROM bill_lines) AS batch_id, hash(*COLUMNS(* EXCLUDE (
+            charge_key, charge_period_start, charge_period_end, billed_cost, effective_cost, list_cost, contracted_cost,
+            pricing_quantity, consumed_quantity, instance_hours, split_cost, source_row, line_item_id, row_digest,
+            list_unit_price, contracted_unit_price, commitment_discount_quantity, upfront_share))) AS detail_id, *
+        FROM (SELECT n.bill_id, r.* EXCLUDE (bill_key) FROM lake_rows AS r JOIN lake_bills AS n USING (bill_key));
+        INSERT INTO bill_lines BY NAME
+        SELECT batch_id, detail_id, charge_key, charge_period_start, charge_period_end, billed_cost, effective_cost, list_cost,
+            contracted_cost, pricing_quantity, consumed_quantity, instance_hours, split_cost, source_row, line_item_id,
+            row_digest, list_unit_price, contracted_unit_price, commitment_discount_quantity, upfront_share
+        FROM lake_bill_rows ORDER BY bill_id, source_row;
+        INSERT INTO bill_details BY NAME
+        SELECT DISTINCT * EXCLUDE (
+            charge_key, charge_period_start, charge_period_end, billed_cost, effective_cost, list_cost, contracted_cost,
+            pricing_quantity, consumed_quantity, instance_hours, split_cost, source_row, line_item_id, row_digest,
+            list_unit_price, contracted_unit_price, commitment_discount_quantity, upfront_share)
+        FROM lake_bill_rows;
+        DROP TABLE lake_bill_rows""",
+        "bill_key, source_row",
+    ),
+    _plain("list_prices", "when it was asked for", "price_as_of::VARCHAR", "ALL", "NULL"),
+    _plain("component_prices", "when it was asked for", "price_as_of::VARCHAR", "ALL", "NULL"),
+    _plain("instance_types", "when it was asked for", "seen_on::VARCHAR", "provider, instance_type", "NULL"),
+    _plain("spot_prices", "when it began", _DAY.format("at_ms"), "ALL", "NULL"),
+)
+BY_NAME = {table.name: table for table in RAW}
