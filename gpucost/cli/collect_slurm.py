@@ -19,7 +19,7 @@ _SHOWN = {
 }  # fmt: skip
 
 
-@command("* start end")
+@command("* start end lake", collects=True)
 def collect_slurm(
     call: Call,
     paths: Annotated[
