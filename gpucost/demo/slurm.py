@@ -167,7 +167,7 @@ class _Scheduler:
         self.reservations.append(("course", mended, over, "gpu02", "nlp-lab"))
         self._plan(drained, "close", "gpu02")
         self._plan(over, "open", "gpu02")
-        lesson = _Work("nlp-lab", "mira", "course-notebook", "normal", 1, 3, 0)
+        lesson = _Work("nlp-lab", "mira", "course-lab", "normal", 1, 3, 0)
         for hour in (1, 3, 18, 20, 21):
             begin = mended + hour * HOUR
             run = self._new(lesson, begin - 30, f"{self._next()}")
