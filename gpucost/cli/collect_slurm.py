@@ -120,6 +120,8 @@ def _print(call: Call, result: SlurmResult) -> None:
         call.say(f"{result.source}: {rows:,} {_SHOWN[table]}")
     if result.repaired:
         call.note(f"  note: names with the delimiter or a new line in them: {result.repaired:,}, put together")
+    if result.is_open:
+        call.note(f"  warning: {result.source} does not end its last line: it may be cut off")
     if result.has_local_times:
         call.note(
             "  warning: times without an offset were read as --timezone says, else as UTC\n"

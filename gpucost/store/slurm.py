@@ -68,9 +68,39 @@ _UNCHANGED = {
 }
 
 
+# Tasks of arrays and parts of heterogeneous jobs that one answer tells without their own numbers (then made up, from 2 ** 62 on),
+# and another with them.
+_NUMBERS = """CREATE OR REPLACE TEMP TABLE numbers AS
+WITH runs AS (
+    SELECT cluster, job, submit_ms, job_id FROM slurm_runs
+    UNION ALL
+    SELECT cluster, job, submit_ms, job_id FROM incoming_slurm_runs
+)
+SELECT DISTINCT t.cluster, t.job_id AS made_up, n.job_id
+FROM runs AS t JOIN runs AS n USING (cluster, job, submit_ms)
+WHERE t.job_id >= 1::UBIGINT << 62 AND n.job_id < 1::UBIGINT << 62"""
+
+
+def _number(con: duckdb.DuckDBPyConnection) -> None:
+    """Give jobs their own numbers, where any answer says them."""
+    if not con.execute("SELECT 1 FROM duckdb_tables() WHERE table_name = 'incoming_slurm_runs'").fetchall():
+        return
+    if con.execute(
+        "SELECT 1 FROM (SELECT max(job_id) AS most FROM slurm_runs UNION ALL SELECT max(job_id) FROM incoming_slurm_runs)"
+        " WHERE most >= 1::UBIGINT << 62"
+    ).fetchall():
+        con.execute(_NUMBERS)
+        for table in ("slurm_runs", "slurm_steps", "incoming_slurm_runs", "incoming_slurm_steps"):
+            con.execute(
+                f"UPDATE {table} AS t SET job_id = n.job_id FROM numbers AS n "  # noqa: S608 - names of our own
+                "WHERE n.cluster = t.cluster AND n.made_up = t.job_id"
+            )
+
+
 def merge(con: duckdb.DuckDBPyConnection) -> int:
     """Enter what was taken in, each row where it says more than the stored one of its name; returns how many rows changed."""
     changed = 0
+    _number(con)
     for table, keys in _KEYS.items():
         incoming = f"incoming_{table}"
         if not con.execute("SELECT 1 FROM duckdb_tables() WHERE table_name = $1", [incoming]).fetchall():

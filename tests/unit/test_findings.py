@@ -131,7 +131,8 @@ _SAFE_JOBS = """
 SELECT n.instance_type, a.workload, sum(c.cost) AS cost, sum(c.allocated_gpu_ms) / 3600000 / any_value(n.gpu_count) AS node_hours,
     any_value((a.held_to_ms - a.held_from_ms) / 3600000) AS length, count(DISTINCT a.allocation_id) AS pods
 FROM cost_daily AS c JOIN allocations AS a USING (allocation_id) JOIN nodes AS n ON n.node_id = a.node_id
-WHERE n.cluster = 'demo' AND n.capacity_type = 'on_demand' AND regexp_matches(a.workload, '^(Cron)?Job/.*(sweep|ablation|eval|quanti|test|batch|score)')
+WHERE n.cluster = 'demo' AND n.capacity_type = 'on_demand'
+    AND regexp_matches(a.workload, '^(Cron)?Job/.*(sweep|ablation|eval|quanti|test|batch|score)')
 GROUP BY ALL"""
 _SPOT_PRICES = """
 SELECT n.instance_type, sum(p.price_per_hour * (p.to_ms - p.from_ms)) / sum(p.to_ms - p.from_ms)

@@ -186,6 +186,11 @@ def test_suspended_time_is_held(cluster: Cluster) -> None:
         ("gpu:a100_3g.20gb:2,gpu:a100_1g.5gb:1", "cpu=1,gres/gpu:a100_3g.20gb=1,gres/gpu=1", 3 / 7),
         ("gpu:a100:4(S:0-1)", "cpu=1,gres/gpu=3,license/matlab=7", 3.0),
         ("gpu:4", "cpu=1,gres/gpu:a100=2,gres/gpu=2", 2.0),
+        # where accounting knows no types, a GPU of a node that is all slices is one of them
+        ("gpu:a100_3g.20gb:2", "cpu=1,gres/gpu=1", 3 / 7),
+        ("gpu:a100_3g.20gb:2,gpu:a100_1g.5gb:2", "cpu=1,gres/gpu=1", 2 / 7),
+        ("gpu:a100:4,shard:a100:16", "cpu=1,gres/shard=4", 1.0),
+        ("gpu:a100:2,gpu:v100:2,shard:a100:8,shard:v100:8", "cpu=1,gres/shard:v100=4,gres/shard=4", 1.0),
     ],
 )
 def test_parts_of_gpus_are_their_share(cluster: Cluster, gres: str, held: str, gpus: float) -> None:
@@ -398,6 +403,11 @@ def test_text_may_be_closed_by_delimiters_end_lines_as_windows_does_and_be_zippe
         ("what is this\n", "no header"),
         ("JobID|State|Start|End\n1|COMPLETED|1|2\n", "no field AllocTRES"),
         (text([job(1, 0, 60, "n1", tres(1))])[:-30], "line 2: there are"),
+        ("JobID|State|Start|End|AllocTRES\n1|COMPLETED|1|2|gres/gpu=1\n", "no field NodeList"),
+        (text([job(1, 0, 60, "n1", tres(1))])[:-12], "line 2: the file ends within"),
+        (text([job(1, 0, 60, "n1", tres(1), State="gpu")]), "line 2: 'gpu' is no state"),
+        (text([job(1, 0, 60, tres(1), "n1")]), "line 2: 'n1' is no alloctres"),
+        ("       JobID      State  Start\n------------ ---------- ------\n", "columns for people"),
         (text([job(1, 0, 60, "n1", tres(1), Start="soon")]), "line 2: 'soon' is no time"),
         (text([job(1, 0, 60, "n[1-", tres(1))]), "no list of nodes"),
         ('{"jobs": [', "no whole JSON"),
@@ -409,6 +419,70 @@ def test_what_cannot_be_read_is_told_with_its_line(tmp_path: Path, content: str,
     with pytest.raises(DataError, match="told") as error:
         read(tmp_path, content)
     assert words in error.value.message
+
+
+@pytest.mark.parametrize("mark", ["^", "^|^", "@", "~~", ";", "\x1e"])
+def test_a_header_tells_its_delimiter_and_fields_the_one_of_files_without(tmp_path: Path, mark: str) -> None:
+    told = text([job(1, 0, 60, "n1", tres(1)), job(2, 0, 60, "n[1-2]", tres(4), JobName="a;b c")], mark)
+    plain, _ = read(tmp_path, told, delimiter=mark)
+    assert plain["job_id"] == [1, 2]
+    assert read(tmp_path, told)[0] == plain == read(tmp_path, "\ufeff" + told)[0]
+    if mark in (";", "\x1e"):
+        assert read(tmp_path, told.partition("\n")[2], fields=tuple(FIELDS))[0] == plain
+
+
+def test_a_file_that_does_not_end_its_last_line_is_told_of(cluster: Cluster) -> None:
+    told = text([job(1, 0, 60, "n1", tres(1))])
+    assert "may be cut off" in cluster.load(told[:-1], NODES).output
+    assert "may be cut off" not in cluster.load(told, NODES).output
+    assert cluster.held("pod") == {"1": 60}
+
+
+SHORT = ["JobID", "Account", "State", "Start", "End", "NodeList", "AllocTRES"]
+
+
+def short(*rows: tuple[Any, ...], fields: list[str] = SHORT) -> str:
+    return "".join("|".join(map(str, row)) + "\n" for row in (fields, *rows))
+
+
+def test_fields_of_files_without_a_header_are_none_of_other_files(cluster: Cluster) -> None:
+    told = short((1, "nlp", "COMPLETED", T, T + 60, "n1", tres(1))).partition("\n")[2]
+    assert "2 nodes" in cluster.load(told, NODES, more=("--fields", ",".join(SHORT))).stdout
+    assert cluster.held("namespace") == {"nlp": 60}
+
+
+def test_what_waits_since_nobody_knows_when_is_left_out(cluster: Cluster) -> None:
+    rows = (1, "nlp", "PENDING", "Unknown", "Unknown", "None assigned", ""), (2, "cv", "COMPLETED", T, T + 60, "n1", tres(1))
+    assert "1 runs of jobs" in cluster.load(short(*rows), NODES).stdout
+    assert cluster.held("namespace") == {"cv": 60}
+
+
+@pytest.mark.parametrize(("more", "until"), [((), 3600), (("--from", "2026-03-10", "--to", "2026-03-10T02:00"), 7200)])
+def test_what_runs_and_does_not_say_how_long_it_has_does_until_the_end(
+    cluster: Cluster, more: tuple[str, ...], until: int
+) -> None:
+    rows = (1, "nlp", "RUNNING", T, "Unknown", "n1", tres(2)), (2, "cv", "COMPLETED", T, T + 3600, "n1", tres(1))
+    cluster.load(short(*rows), NODES, more=more)
+    assert cluster.held("namespace") == {"nlp": 2 * until, "cv": 3600}
+
+
+def test_tasks_of_arrays_are_told_apart_without_their_own_numbers_and_known_again_by_them(tmp_path: Path) -> None:
+    """Two tasks and two parts of a heterogeneous job, one of them on two nodes; told with JobIDRaw and without, in any order."""
+    rows = [
+        ("5_1", 6, T - 9, "nlp", "COMPLETED", T, T + 100, "n1", tres(1)),
+        ("5_2", 5, T - 9, "nlp", "COMPLETED", T, T + 200, "n[1-2]", tres(3)),
+        ("5_2.batch", "5.batch", T - 9, "", "COMPLETED", T, T + 200, "n1", tres(2)),
+        ("9+0", 9, T - 9, "nlp", "COMPLETED", T, T + 50, "n1", tres(1)),
+        ("9+1", 10, T - 9, "nlp", "COMPLETED", T, T + 50, "n2", tres(1)),
+    ]
+    numbered = short(*rows, fields=["JobID", "JobIDRaw", "Submit", *SHORT[1:]])
+    plain = short(*((row[0], *row[2:]) for row in rows), fields=["JobID", "Submit", *SHORT[1:]])
+    for number, order in enumerate(((plain,), (plain, numbered), (numbered, plain), (plain, plain))):
+        cluster = Cluster(tmp_path / str(number))
+        for told in order:
+            cluster.load(told, NODES)
+        assert cluster.held("node") == {"n1": 100 + 400 + 50, "n2": 200 + 50}
+        assert cluster.held("pod") == {"5_1": 100, "5_2": 600, "9+0": 50, "9+1": 50}
 
 
 def test_one_file_that_cannot_be_read_and_none_is_loaded(cluster: Cluster) -> None:
