@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 _KEYS = {
     "slurm_runs": ("cluster", "job_id", "submit_ms"),
     "slurm_steps": ("cluster", "job_id", "step", "start_ms"),
+    "slurm_devices": ("cluster", "job_id", "submit_ms", "node", "type"),
     "slurm_nodes": ("cluster", "node", "seen_ms"),
     "slurm_events": ("cluster", "node", "from_ms"),
     "slurm_reservations": ("cluster", "name", "from_ms"),

@@ -165,6 +165,17 @@ def test_a_later_answer_restates_in_whichever_order(tmp_path: Path) -> None:
     assert figures[0] == figures[1] == figures[2] == {"1": 9000, "2": 1000, "3": 900}
 
 
+def test_what_was_cut_to_the_time_asked_for_gives_way_to_the_whole(tmp_path: Path) -> None:
+    """`sacct --truncate` tells the part of a run that lies in the time asked for, and ends what still ran with it."""
+    cut = [job(1, 600, 1200, "n1", tres(1), Submit=T, State="RUNNING"), job(2, 600, 1200, "n1", tres(2), Submit=T)]
+    whole = [job(1, 0, 3600, "n1", tres(1)), job(2, 0, 1800, "n1", tres(2))]
+    for number, order in enumerate(((cut,), (cut, whole), (whole, cut))):
+        cluster = Cluster(tmp_path / str(number))
+        for jobs in order:
+            cluster.load(text(jobs), NODES)
+        assert cluster.held("pod") == ({"1": 3600, "2": 3600} if number else {"1": 600, "2": 1200})
+
+
 def test_a_job_that_runs_holds_until_it_was_seen_last(cluster: Cluster) -> None:
     cluster.load(text([job(1, 0, None, "n1", tres(2))]), NODES)
     assert cluster.held("pod") == {"1": 2 * 7200}
@@ -274,6 +285,40 @@ def test_what_gpus_did_for_a_job_dcgm_exporter_says_by_its_number(cluster: Clust
         if row["kind"] == "allocated"
     }
     assert figures == {"1": [1, 1, 0], "2": [2, 0, 0]}
+
+
+@pytest.mark.parametrize("answer", ["text", "oneliner", "json"])
+def test_which_gpus_a_job_has_scontrol_says_while_it_runs(cluster: Cluster, answer: str) -> None:
+    """Of n2's two A100 and two V100 the first of each is busy: job 1 has the two A100, job 2 the idle V100."""
+    described = fleet(2, [{"cluster": "hpc", "name": "n2"}], [], {})
+    ticks = np.arange(T, T + 7200, 60, dtype=np.int64) * 1000
+    own = {"__name__": "DCGM_FI_DEV_GPU_UTIL", "job": "dcgm", "cluster": "hpc", "Hostname": "n2"}
+    series = [
+        Series({**own, "UUID": f"GPU-{gpu}", "gpu": str(gpu)}, ticks, np.full(len(ticks), float(busy)))
+        for gpu, busy in enumerate((90, 0, 70, 0))
+    ]
+    load(described, series, load_config(cluster.folder / "gpucost.toml", environ={}, cwd=cluster.folder))
+    held = {1: "gpu:a100:2(IDX:0-1)", 2: "gpu:v100:1(IDX:3)"}
+    if answer == "json":
+        told = [
+            {"accrue_time": 0, "job_id": n, "submit_time": T, "nodes": "n2", "gres_detail": [gres]} for n, gres in held.items()
+        ]
+        shown = json.dumps({"meta": {}, "jobs": told})
+    else:
+        lines = (
+            f"JobId={n} JobName=a=b\n   SubmitTime={T} StartTime={T}\n   NodeList=n2 NumNodes=1\n"
+            f"   TRES=cpu=1,gres/gpu=1\n     Nodes=n2 CPU_IDs=0-3 Mem=100 GRES={gres}\n   Power=\n"
+            for n, gres in held.items()
+        )
+        shown = "".join(line.replace("\n  ", "") + "\n" if answer == "oneliner" else line + "\n" for line in lines)
+    jobs = [job(1, 0, 3600, "n2", tres(2, "a100")), job(2, 0, 7200, "n2", tres(1, "v100"))]
+    assert "nodes of jobs" in cluster.load(text(jobs), NODES, shown).stdout
+    figures = {
+        row["pod"]: [round(row[f"{kind}_gpu_hours"], 2) for kind in ("active", "idle", "unmeasured")]
+        for row in cluster.rows("pod")
+        if row["kind"] == "allocated"
+    }
+    assert figures == {"1": [1, 1, 0], "2": [0, 2, 0]}
 
 
 @pytest.mark.parametrize(
@@ -502,6 +547,42 @@ def test_local_times_count_in_a_zone_and_an_hour_that_comes_twice_is_refused(tmp
     with pytest.raises(DataError, match="line 2: from Start to End is an hour off Elapsed"):
         read(tmp_path, text([told]))
     assert not read(tmp_path, text([job(1, 0, 60, "n1", tres(1), Start="2026-10-25T01:30:00+0200")]))[1].has_local_times
+
+
+def test_sinfo_and_json_of_accounts_and_shares_say_what_text_does(cluster: Cluster) -> None:
+    rows = ("n1 gpu* gpu:a100:4 fast,new", "n1 debug gpu:a100:4 fast,new", "n[2-3] gpu* (null) (null)")
+    sinfo = "\n".join(("NODELIST PARTITION GRES AVAIL_FEATURES", *rows)) + "\n"
+    associations = {
+        "associations": [
+            {"account": "root", "cluster": "hpc", "parent_account": "", "user": ""},
+            {"account": "research", "cluster": "hpc", "parent_account": "root", "user": ""},
+            {"account": "nlp", "cluster": "hpc", "parent_account": "research", "user": ""},
+            {"account": "nlp", "cluster": "hpc", "parent_account": "", "user": "ann"},
+        ]
+    }
+    number = {"set": True, "infinite": False, "number": 0.5}
+    told = {"cluster": "hpc", "shares_normalized": number, "usage": 7, "effective_usage": 0.25, "fairshare": {"factor": number}}
+    shares = {
+        "shares": {
+            "shares": [
+                {**told, "name": "nlp", "parent": "root", "type": ["ASSOCIATION"]},
+                {**told, "name": "ann", "parent": "nlp", "type": ["USER"]},
+            ]
+        }
+    }
+    cluster.load(text([job(1, 0, 3600, "n1", tres(1))]), sinfo, json.dumps(associations), json.dumps(shares))
+    assert cluster.held("account") == {"research": 3600}
+
+    def ask(statement: str) -> Any:
+        return json.loads(cluster.run("sql", statement, "--format", "json").stdout)
+
+    nodes = ask("SELECT node, gres, partitions, features FROM slurm_nodes ORDER BY ALL")
+    assert nodes[0] == {"node": "n1", "gres": "gpu:a100:4", "partitions": ["gpu", "debug"], "features": ["fast", "new"]}
+    assert [one["node"] for one in nodes] == ["n1", "n2", "n3"]
+    assert ask('SELECT account, "user", norm_shares, effective_usage, fair_share FROM slurm_shares ORDER BY ALL') == [
+        {"account": "nlp", "user": user, "norm_shares": 0.5, "effective_usage": 0.25, "fair_share": 0.5 if user else None}
+        for user in ("", "ann")
+    ]
 
 
 def test_lists_of_nodes() -> None:

@@ -167,12 +167,12 @@ def _facts(path: Path, form: SacctFormat, notes: Notes, seen_ms: int) -> Facts |
     try:
         with path.open("rb") as file:
             start = file.read(_LOOK).removeprefix(b"\xef\xbb\xbf").lstrip()
-        if start.startswith(b"{") and b'"jobs"' in start:
+        if start.startswith(b"{") and b'"jobs"' in start and b'"accrue_time"' not in start:
             return None
         if path.stat().st_size > _FACTS_MOST:
             return None
         head = start.partition(b"\n")[0].lower()
-        if not start.startswith(b"{") and b"jobid" in head:
+        if not start.startswith((b"{", b"JobId=")) and b"jobid" in head:
             return None
         return read_facts(path.read_text(encoding="utf-8-sig", errors="replace"), str(path), form, notes, seen_ms)
     except OSError as error:

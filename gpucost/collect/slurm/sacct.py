@@ -135,6 +135,8 @@ _NEEDED = (
 _MARKS = (DELIMITER, "\x1e", "\t", "|", ";", ",")
 _UNENDED = ("RUNNING", "PENDING", "SUSPENDED", "COMPLETING", "CONFIGURING", "RESIZING", "REQUEUE_HOLD", "STOPPED", "SIGNALING")
 
+_GOING_ON = ("RUNNING", "SUSPENDED", "COMPLETING", "CONFIGURING", "STOPPED", "SIGNALING")
+
 
 class _Text:
     """A file of delimited records."""
@@ -279,6 +281,8 @@ class _Text:
             if (known := (name, get(name) or "")) not in self._known:
                 if not _CHECKS[name](known[1]):
                     raise self.error(line, f"{known[1]!r} is no {name}: are these the fields, in this order?")
+                if len(self._known) > _MEMORY:
+                    self._known.clear()
                 self._known.add(known)
         try:
             times = {name: self.clock.ms(get(name)) for name in ("submit", "eligible", "start", "end")}
@@ -307,6 +311,8 @@ class _Text:
             end = start + round(1000 * (elapsed + suspended))
         if elapsed is None and start is not None and end is not None:
             elapsed = (end - start) / 1000
+        if state in _GOING_ON:
+            end = None  # sacct --truncate ends it with what was asked for
         submit = times["submit"] if times["submit"] is not None else start
         if submit is None and "submit" not in row:
             return  # it waits, and nothing tells since when
