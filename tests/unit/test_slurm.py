@@ -520,14 +520,20 @@ def test_tasks_of_arrays_are_told_apart_without_their_own_numbers_and_known_agai
         ("9+0", 9, T - 9, "nlp", "COMPLETED", T, T + 50, "n1", tres(1)),
         ("9+1", 10, T - 9, "nlp", "COMPLETED", T, T + 50, "n2", tres(1)),
     ]
-    numbered = short(*rows, fields=["JobID", "JobIDRaw", "Submit", *SHORT[1:]])
-    plain = short(*((row[0], *row[2:]) for row in rows), fields=["JobID", "Submit", *SHORT[1:]])
-    for number, order in enumerate(((plain,), (plain, numbered), (numbered, plain), (plain, plain))):
+    ways = {
+        "all": short(*rows, fields=["JobID", "JobIDRaw", "Submit", *SHORT[1:]]),
+        "no number": short(*((row[0], *row[2:]) for row in rows), fields=["JobID", "Submit", *SHORT[1:]]),
+        "no submission": short(*((*row[:2], *row[3:]) for row in rows), fields=["JobID", "JobIDRaw", *SHORT[1:]]),
+        "neither": short(*((row[0], *row[3:]) for row in rows)),
+    }
+    others = [name for name in ways if name != "all"]
+    orders = [("neither",), *((name, "all") for name in others), *(("all", name) for name in others)]
+    for number, order in enumerate(orders):
         cluster = Cluster(tmp_path / str(number))
-        for told in order:
-            cluster.load(told, NODES)
-        assert cluster.held("node") == {"n1": 100 + 400 + 50, "n2": 200 + 50}
-        assert cluster.held("pod") == {"5_1": 100, "5_2": 600, "9+0": 50, "9+1": 50}
+        for name in order:
+            cluster.load(ways[name], NODES)
+        assert cluster.held("node") == {"n1": 100 + 400 + 50, "n2": 200 + 50}, order
+        assert cluster.held("pod") == {"5_1": 100, "5_2": 600, "9+0": 50, "9+1": 50}, order
 
 
 def test_one_file_that_cannot_be_read_and_none_is_loaded(cluster: Cluster) -> None:
