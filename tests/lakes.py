@@ -34,7 +34,7 @@ RAW = {
         name: f"FROM {{0}}.{name}"
         for name in (
             "scrape_gaps", "asked_hours", "dropped_samples", "slurm_runs", "slurm_steps", "slurm_nodes", "slurm_events",
-            "slurm_reservations", "slurm_accounts", "slurm_shares", "progress_runs", "list_prices", "component_prices",
+            "slurm_reservations", "slurm_accounts", "slurm_shares", "slurm_devices", "progress_runs", "list_prices", "component_prices",
             "instance_types", "spot_prices",
         )
     },

@@ -192,14 +192,9 @@ class _Run:
 
     def _marked(self, place: str, task: Task) -> Inputs:
         """The files that a marker names, by table."""
-        content = self.files.read(place)
-        if content is None:
-            raise StoreError(f"{self.files.shown(place)} is gone", "another run may have replaced it: run it again")
         cluster = "+".join(task.clusters)
-        return {
-            f"{'days' if task.step == 'attribute' else task.step}/{name}": [(cluster, LakeFile(**file))]
-            for name, file in json.loads(content)["tables"].items()
-        }
+        folder = "days" if task.step == "attribute" else task.step
+        return {f"{folder}/{name}": [(cluster, file)] for name, file in marked(self.files, place).items()}
 
     def _run(self, tasks: Sequence[Task]) -> list[dict[str, Any]]:
         """What the tasks say, in their order."""
@@ -300,7 +295,7 @@ class _Run:
             return
         for name in stale:
             self.files.delete(name)
-        kept = {file["name"] for name in markers for file in json.loads(self.files.read(name) or b"{}")["tables"].values()}
+        kept = {file.name for name in markers for file in marked(self.files, name).values()}
         for name in self.files.names("attributed"):
             if name not in kept:
                 self.files.delete(name)
@@ -334,6 +329,14 @@ def current_markers(current: dict[str, Any], days: Callable[[str], bool] = lambd
         for day, (key, buckets) in of_days.items():
             if days(day):
                 yield from (marker("attribute", key, group, day, (bucket, buckets)) for bucket in range(buckets))
+
+
+def marked(files: LakeFiles, place: str) -> dict[str, LakeFile]:
+    """The files that a marker names, by table. Raises StoreError where it is gone."""
+    content = files.read(place)
+    if content is None:
+        raise StoreError(f"{files.shown(place)} is gone", f"gpucost lake attribute {files.shown()} makes anew what is missing")
+    return {name: LakeFile(**file) for name, file in json.loads(content)["tables"].items()}
 
 
 def read_current(files: LakeFiles) -> dict[str, Any]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections import defaultdict
 from datetime import date, timedelta
 from pathlib import Path
@@ -12,7 +11,7 @@ from typing import TYPE_CHECKING
 from gpucost import pipeline
 from gpucost.errors import StoreError, UsageError
 from gpucost.lake import manifest, steps, transfer
-from gpucost.lake.attribution import current_markers, raw_digest, read_current, utc_days
+from gpucost.lake.attribution import current_markers, marked, raw_digest, read_current, utc_days
 from gpucost.lake.files import open_files
 from gpucost.lake.manifest import LakeFile
 from gpucost.lake.tables import RAW
@@ -54,13 +53,11 @@ _BEFORE_DAYS = 31
 def open_store(
     config: Config, url: str, folder: Path, period: Period | None, *, samples: bool = False, tell: Callable[[str], None] = lambda _: None
 ) -> tuple[Store, list[str]]:
-    """A store below `folder` that holds the lake's figures: of `period` and as long before, else of the newest three months; and what its reader
-    should know.
+    """A store below `folder` that holds the lake's figures, and what their reader should know.
 
-    With `samples`, or where the lake lies on this machine, also those of the GPUs, for questions that look at them; else there is no
-    table of them. Raises NoDataError where
-    nothing is attributed, StoreError where it was attributed with another configuration, and UsageError for a period that begins or
-    ends within an hour.
+    They are of `period` and as long before, else of the newest three months. With `samples`, or where the lake lies on this machine,
+    also what GPUs did, for questions that look at it; else there is no table of it. Raises NoDataError where nothing is attributed,
+    StoreError where it was attributed with another configuration, and UsageError for a period that begins or ends within an hour.
     """
     if period and (period.start_ms % MS_PER_HOUR or period.end_ms % MS_PER_HOUR):
         raise UsageError("a lake is attributed by whole hours", "let --from and --to name full hours")
@@ -80,8 +77,8 @@ def open_store(
     found: dict[str, list[LakeFile]] = defaultdict(list)
     for place in current_markers(current, lambda day: first <= day <= last):
         step = place.split("/")[2]
-        for name, file in json.loads(files.read(place) or b"{}")["tables"].items():
-            found[f"{step}/{name}"].append(LakeFile(**file))
+        for name, file in marked(files, place).items():
+            found[f"{step}/{name}"].append(file)
     tell(f"reading {files.shown()}")
     store = Store(folder / "lake.duckdb")
     with store.write() as con, TemporaryDirectory(prefix="gpucost-lake-", dir=folder) as fetched:

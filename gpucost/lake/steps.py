@@ -48,7 +48,7 @@ _OF_PRICE = (
 )  # fmt: skip
 _RAW_OF_CLUSTERS = (
     "series", "states", "blocks", "scrape_gaps", "loads", "asked_hours", "dropped_samples", "slurm_runs", "slurm_steps", "slurm_nodes",
-    "slurm_events", "slurm_reservations", "slurm_accounts",
+    "slurm_events", "slurm_reservations", "slurm_accounts", "slurm_devices",
 )  # fmt: skip
 _RAW_OF_NONE = ("loads", "bills", "bill_rows", "list_prices", "component_prices", "instance_types", "spot_prices")
 

@@ -283,7 +283,7 @@ _CLEARED = (
     *(
         f"DELETE FROM {table} WHERE cluster = $cluster"  # noqa: S608 - names of our own
         for table in ("series", "scrape_gaps", "slurm_runs", "slurm_steps", "slurm_nodes", "slurm_events", "slurm_reservations",
-                      "slurm_accounts", "slurm_shares", "progress_series", "progress_runs")
+                      "slurm_accounts", "slurm_shares", "slurm_devices", "progress_series", "progress_runs")
     ),
 )  # fmt: skip
 # The loads of a cluster that the lake does not know: what they brought would be lost.
