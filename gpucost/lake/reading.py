@@ -120,7 +120,10 @@ def _midnight(config: Config, day: str, later: int = 0) -> int:
 def _enter_raw(con: DuckDBPyConnection, lake: manifest.Lake, folder: Path, days: list[str], *, samples: bool) -> None:
     """Enter the raw rows of these days that reports look at, of all clusters; of loads, bills and prices all."""
     for cluster in (*lake.clusters, None):
-        tables = {**lake.tables(cluster, None if cluster is None else days), "loads": lake.tables(cluster).get("loads", [])}
+        every = lake.tables(cluster)
+        months = {day[:7] for day in days}
+        series = lake.tables(cluster, [day for day in lake.days(cluster) if day[:7] in months]) if cluster else every
+        tables = every if cluster is None else {**lake.tables(cluster, days), "loads": every["loads"], "series": series.get("series", [])}
         for table in RAW:
             if table.name != "blocks" and transfer.view_rows(con, lake.files, folder, tables.get(table.name, ())):
                 transfer.enter(con, table, cluster, lake.files.shown())
