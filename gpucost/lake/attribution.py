@@ -5,7 +5,9 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+import time
 from collections import defaultdict
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -27,6 +29,8 @@ if TYPE_CHECKING:
     from gpucost.config.model import Config
 
 _CURRENT = "_gpucost/current.json"
+# What is no longer current may still be read, or be at work in another run: it is removed when it is a day old.
+_KEPT_SECONDS = 86_400
 # Days are attributed together up to so many (GPU, hour) pairs; a day with more is split by its nodes.
 _PAIRS_AT_ONCE = 1_200_000
 Inputs = dict[str, list[tuple[str | None, LakeFile]]]
@@ -42,8 +46,8 @@ class Engine(Protocol):
     def threads(self, tasks: int) -> int:
         """How many threads each of so many tasks may use."""
 
-    def run(self, work: Callable[[str], str], tasks: Sequence[str]) -> Iterator[tuple[int, str]]:
-        """The number of each task and what `work` makes of it."""
+    def run(self, work: Callable[[str], str], tasks: Sequence[str], names: Sequence[str]) -> Iterator[tuple[int, str]]:
+        """The number of each task and what `work` makes of it; an error calls it by its name."""
 
 
 Shelf = "Callable[[Sequence[str]], Callable[[int], str]]"
@@ -69,8 +73,8 @@ def shelf(url: str, config: Config) -> Callable[[Sequence[str]], Callable[[int],
 
     def lay(tasks: Sequence[str]) -> Callable[[int], str]:
         files, folder = open_files(url, config), f"_gpucost/tasks/{uuid4().hex}"
-        for number, task in enumerate(tasks):
-            files.write(f"{folder}/{number}.json", task.encode())
+        with ThreadPoolExecutor(16) as pool:
+            list(pool.map(lambda one: files.write(f"{folder}/{one[0]}.json", one[1].encode()), enumerate(tasks)))
         return partial(_from_shelf, url, config.model_dump_json(by_alias=True), folder)
 
     return lay
@@ -79,8 +83,10 @@ def shelf(url: str, config: Config) -> Callable[[Sequence[str]], Callable[[int],
 def _from_shelf(url: str, config_json: str, folder: str, number: int) -> str:
     from gpucost.config.model import Config
 
-    content = open_files(url, Config.model_validate_json(config_json)).read(f"{folder}/{number}.json")
-    return (content or b"").decode()
+    files = open_files(url, Config.model_validate_json(config_json))
+    if (content := files.read(f"{folder}/{number}.json")) is None:
+        raise StoreError(f"{files.shown(folder)} lacks task {number}", "workers need the same view of the lake as this machine")
+    return content.decode()
 
 
 def attribute(
@@ -106,9 +112,12 @@ class _Run:
     tell: Callable[[str], None]
     result: Attributed = field(default_factory=Attributed)
     known: set[str] = field(default_factory=set)
+    sizes: dict[str, int] = field(default_factory=dict)
+    read: dict[str, dict[str, LakeFile]] = field(default_factory=dict)
 
     def run(self) -> Attributed:
         self.known = set(self.files.names("_gpucost/attributed"))
+        self.sizes = {name: size for name, (size, _) in self.files.entries("attributed").items()}
         inputs = pipeline.inputs_of(self.config)
         heard = [one.heard for one in self.lake.manifests if one.heard]
         shared: dict[str, Any] = {"heard": [min(h[0] for h in heard), max(h[1] for h in heard)] if heard else [0, 0]}
@@ -183,23 +192,35 @@ class _Run:
     def _do(self, tasks: Sequence[Task]) -> list[tuple[Task, Inputs]]:
         """Run the tasks whose work is not there; of each, the files that it wrote by table."""
         places = {id(task): marker(task.step, task.key, "+".join(task.clusters)) for task in tasks}
-        waiting = [task for task in tasks if places[id(task)] not in self.known]
-        for task in tasks:
-            if places[id(task)] in self.known:
-                self.result.unchanged[task.step] += 1
+        waiting = [task for task in tasks if not self._is_done(places[id(task)])]
+        self.result.unchanged[tasks[0].step] += len(tasks) - len(waiting)
         self._run(waiting)
         return [(task, self._marked(places[id(task)], task)) for task in tasks]
 
-    def _marked(self, place: str, task: Task) -> Inputs:
+    def _is_done(self, place: str) -> bool:
+        """Whether a task's work is there; a marker of files that are gone or cut off is removed."""
+        if place not in self.known:
+            return False
+        if all(self.sizes.get(file.name) == file.size for file in self._tables(place).values()):
+            return True
+        self.files.delete(place)
+        self.known.discard(place)
+        del self.read[place]
+        return False
+
+    def _tables(self, place: str) -> dict[str, LakeFile]:
         """The files that a marker names, by table."""
-        content = self.files.read(place)
-        if content is None:
-            raise StoreError(f"{self.files.shown(place)} is gone", "another run may have replaced it: run it again")
-        cluster = "+".join(task.clusters)
-        return {
-            f"{'days' if task.step == 'attribute' else task.step}/{name}": [(cluster, LakeFile(**file))]
-            for name, file in json.loads(content)["tables"].items()
-        }
+        if place not in self.read:
+            content = self.files.read(place)
+            if content is None:
+                raise StoreError(f"{self.files.shown(place)} is gone", "another run may have replaced it: run it again")
+            self.read[place] = {name: LakeFile(**file) for name, file in json.loads(content)["tables"].items()}
+        return self.read[place]
+
+    def _marked(self, place: str, task: Task) -> Inputs:
+        """The files that a marker names, by table of the steps."""
+        cluster, folder = "+".join(task.clusters), "days" if task.step == "attribute" else task.step
+        return {f"{folder}/{name}": [(cluster, file)] for name, file in self._tables(place).items()}
 
     def _run(self, tasks: Sequence[Task]) -> list[dict[str, Any]]:
         """What the tasks say, in their order."""
@@ -210,7 +231,7 @@ class _Run:
         said: list[dict[str, Any]] = [{} for _ in tasks]
         done = partial(work, self.url, self.config.model_dump_json(by_alias=True))
         self.tell(f"{tasks[0].step}: 0 of {len(tasks)}")
-        for count, (number, result) in enumerate(self.engine.run(done, texts), 1):
+        for count, (number, result) in enumerate(self.engine.run(done, texts, [task.name for task in tasks]), 1):
             said[number] = json.loads(result)
             self.result.done[tasks[number].step] += 1
             self.tell(f"{tasks[number].name} ({count} of {len(tasks)})")
@@ -251,7 +272,9 @@ class _Run:
             names = {(start, end): f"{from_ms(start).astimezone(self.config.tz):%Y-%m-%d}" for start, end in days}
             current[group] = {names[day]: (keys[day], buckets) for day in days}
             for bucket in range(buckets):
-                missing = [day for day in days if marker("attribute", keys[day], group, names[day], (bucket, buckets)) not in self.known]
+                missing = [
+                    day for day in days if not self._is_done(marker("attribute", keys[day], group, names[day], (bucket, buckets)))
+                ]
                 self.result.unchanged["attribute"] += len(days) - len(missing)
                 at_once = max(1, int(_PAIRS_AT_ONCE / (24 * max(said["gpus"] / buckets, 1))))
                 for start, end in stages.spans_of(missing, at_once, 0):
@@ -289,23 +312,26 @@ class _Run:
         return {"raw/blocks": files} if files else {}
 
     def _switch(self, current: dict[str, Any]) -> None:
-        """Let readers see the new figures, all at once, and remove what nobody reads any more."""
-        before = self.files.read(_CURRENT)
+        """Let readers see the new figures, all at once, and remove what was replaced a day ago."""
         content = json.dumps(current, sort_keys=True).encode()
-        if content != before:
+        if content != self.files.read(_CURRENT):
             self.files.write(_CURRENT, content)
         markers = set(current_markers(current))
-        stale = [name for name in self.files.names("_gpucost/attributed") if name not in markers]
-        if not stale and content == before:
-            return
-        for name in stale:
-            self.files.delete(name)
-        kept = {file["name"] for name in markers for file in json.loads(self.files.read(name) or b"{}")["tables"].values()}
-        for name in self.files.names("attributed"):
-            if name not in kept:
+        for name in self._old("_gpucost/attributed"):
+            if name not in markers:
                 self.files.delete(name)
-        for name in self.files.names("_gpucost/tasks"):
+        if old := self._old("attributed"):
+            markers |= set(self.files.names("_gpucost/attributed"))
+            kept = {file.name for place in markers for file in self._tables(place).values()}
+            for name in old:
+                if name not in kept:
+                    self.files.delete(name)
+        for name in self._old("_gpucost/tasks"):
             self.files.delete(name)
+
+    def _old(self, folder: str) -> list[str]:
+        before = time.time() - _KEPT_SECONDS
+        return [name for name, (_, written) in self.files.entries(folder).items() if written < before]
 
 
 def raw_digest(lake: Lake) -> str:

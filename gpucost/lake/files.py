@@ -43,12 +43,20 @@ class LakeFiles:
 
     def names(self, below: str = "") -> list[str]:
         """The files below a folder, sorted; none where it is not there."""
+        return sorted(self.entries(below))
+
+    def entries(self, below: str = "") -> dict[str, tuple[int, float]]:
+        """The files below a folder: their sizes, and when they were written, in seconds since 1970."""
         from pyarrow.fs import FileSelector, FileType
 
         with self._in_words(below):
             entries = self._fs.get_file_info(FileSelector(self._place(below), allow_not_found=True, recursive=True))
         cut = len(self._root) + 1
-        return sorted(entry.path[cut:] for entry in entries if entry.type == FileType.File and not entry.base_name.startswith(".tmp-"))
+        return {
+            entry.path[cut:]: (entry.size, entry.mtime_ns / 1e9)
+            for entry in entries
+            if entry.type == FileType.File and not entry.base_name.startswith(".tmp-")
+        }
 
     def read(self, name: str) -> bytes | None:
         """What a small file holds; None where it is not there."""
@@ -98,8 +106,9 @@ class LakeFiles:
 
         Raises StoreError where it is missing, or is not what the manifest says.
         """
+        writes = "attribute" if name.startswith("attributed/") else "export --all"
         gone = StoreError(
-            f"{self.shown(name)} is missing, or is not what its manifest says", "gpucost lake export --all writes it anew"
+            f"{self.shown(name)} is missing, or is not what its manifest says", f"gpucost lake {writes} writes it anew"
         )
         if self.is_local:
             path = Path(self._place(name))

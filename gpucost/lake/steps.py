@@ -8,11 +8,10 @@ writes the same.
 from __future__ import annotations
 
 import json
-import shutil
 from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
-from tempfile import TemporaryDirectory, mkdtemp
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
@@ -188,7 +187,7 @@ def run(url: str, config_json: str, task_json: str) -> dict[str, Any]:
         with TemporaryDirectory(prefix="gpucost-task-") as folder:
             config = _local_config(config_json, task, Path(folder))
             store = Store(Path(folder) / "store.duckdb")
-            shutil.copy(_template(), store.path)
+            store.path.write_bytes(_empty_store())
             with store.write() as con:
                 con.execute("SET preserve_insertion_order = false")
                 con.execute(f"SET memory_limit = '{config.engine.memory}'")
@@ -214,15 +213,13 @@ def _local_config(config_json: str, task: Task, folder: Path) -> Config:
 
 
 @cache
-def _template() -> Path:
+def _empty_store() -> bytes:
     """An empty store, whose schema is made once a process."""
-    path = Path(mkdtemp(prefix="gpucost-template-")) / "store.duckdb"
-    with Store(path).write():
-        pass
-    import atexit
-
-    atexit.register(shutil.rmtree, path.parent, ignore_errors=True)
-    return path
+    with TemporaryDirectory(prefix="gpucost-task-") as folder:
+        path = Path(folder) / "store.duckdb"
+        with Store(path).write():
+            pass
+        return path.read_bytes()
 
 
 @dataclass(slots=True)
@@ -276,6 +273,11 @@ class _Work:
                 self.files.put(place, part)
                 written[name] = LakeFile(place, rows, size, sha256, "")._asdict()
         place = marker(self.task.step, self.task.key, cluster, day, self.task.bucket)
+        if content := self.files.read(place):
+            # Another run of the same task was first, and its files may be in use.
+            for file in written.values():
+                self.files.delete(file["name"])
+            return dict(json.loads(content)["tables"])
         self.files.write(place, json.dumps({"task": self.task.name, "tables": written}).encode())
         return written
 
