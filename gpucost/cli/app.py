@@ -159,6 +159,16 @@ GROUPS: dict[str, tuple[str, dict[str, Row]]] = {
             "compact": ("setup", "Make the file small again; drop samples that are old enough."),
         },
     ),
+    "lake": (
+        "Raw data and figures as Parquet files: many clusters, years, Spark.",
+        {
+            "export": ("lake", "Write what the store holds into a lake."),
+            "import": ("lake", "Fill the store with what a lake holds."),
+            "attribute": ("lake", "Price and attribute a lake, here or on Spark."),
+            "info": ("lake", "What a lake holds, by cluster and writer."),
+            "drop": ("lake", "Take out what one writer wrote."),
+        },
+    ),
     "explain": (
         "Where a figure comes from.",
         {
@@ -248,7 +258,7 @@ COMMANDS = {
     "anomalies": ("budgets", "Days that broke their own pattern, and what did it."),
 }
 TOPICS = {
-    "Set up": ("init", "demo", "collect", "doctor", "config", "store"),
+    "Set up": ("init", "demo", "collect", "doctor", "config", "store", "lake"),
     "See": ("report", "explain", "waste", "queue", "unit", "prices", "diff", "sql"),
     "Decide": ("findings", "whatif", "quote", "forecast"),
     "Share": ("chargeback", "notify", "export", "schema"),

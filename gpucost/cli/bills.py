@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     Run = Callable[[], None]
 
 
-@command("out month")
+@command("out month * lake")
 def chargeback(
     call: Call,
     out: Annotated[Path, option("--out", "DIR", "Where bundles lie: the month's goes to DIR/YYYY-MM.")],

@@ -31,7 +31,7 @@ SourcesOption = Annotated[list[str] | None, option("--source", "NAME", "Only thi
 _SIGN = "collect it from where it is, or declare it: [[clusters]] says when a cluster is off, [coverage] accept signs a gap"
 
 
-@command("start end")
+@command("start end * lake", collects=True)
 def collect_prometheus(call: Call, source: SourcesOption = None) -> None:
     """Pull metrics of kube-state-metrics and dcgm-exporter into the store.
 
@@ -143,7 +143,7 @@ def _count(number: int, noun: str) -> str:
     return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
-@command("* start end source")
+@command("* start end source lake", collects=True)
 def collect_progress(
     call: Call,
     paths: Annotated[
@@ -252,7 +252,7 @@ class Provider(StrEnum):
     vast = "vast"
 
 
-@command()
+@command("* lake", collects=True)
 def collect_prices(
     call: Call,
     provider: Annotated[
@@ -358,7 +358,7 @@ def _regions(names: Sequence[str]) -> str:
     return f" in {', '.join(names) if len(names) <= SHOWN_REGIONS else f'{len(names)} regions'}"
 
 
-@command()
+@command("* lake", collects=True)
 def collect_spot(
     call: Call,
     paths: Annotated[

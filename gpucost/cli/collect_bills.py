@@ -152,7 +152,7 @@ def _bar(*, quiet: bool) -> Iterator[Callable[[BillProgress], None] | None]:
         yield show
 
 
-@command()
+@command("* lake", collects=True)
 def collect_aws(call: Call, paths: PathsArgument = None, force: ForceOption = False) -> None:
     """Load AWS billing exports: Cost and Usage Reports (legacy and CUR 2.0), Data Exports, FOCUS.
 
@@ -178,7 +178,7 @@ class CostType(StrEnum):
     actual = "actual"
 
 
-@command()
+@command("* lake", collects=True)
 def collect_azure(
     call: Call,
     paths: PathsArgument = None,
@@ -222,7 +222,7 @@ def collect_azure(
     run_bills(call, "azure", paths, force=force, others=asked)
 
 
-@command()
+@command("* lake", collects=True)
 def collect_gcp(
     call: Call,
     paths: PathsArgument = None,
@@ -275,7 +275,7 @@ def _bigquery(call: Call, month: str, max_gib: float | None) -> BigQueryTree:
     )
 
 
-@command()
+@command("* lake", collects=True)
 def collect_focus(call: Call, paths: PathsArgument = None, force: ForceOption = False) -> None:
     """Load FOCUS cost and usage files, 1.0 to 1.4, of any provider: clouds, GPU clouds; and OCI's cost reports, in either form.
 

@@ -8,7 +8,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from enum import StrEnum
 from pathlib import Path
@@ -52,6 +52,8 @@ class Comparison(StrEnum):
     previous = "previous"
 
 
+# Folders that go when the program ends.
+_FOLDERS: list[Any] = []
 P = ParamSpec("P")
 R = TypeVar("R")
 
@@ -121,6 +123,10 @@ _SHARED: dict[str, tuple[Any, ...]] = {
     ),
     "config": (Path | None, option("--config", "FILE", "Config file; without it ./gpucost.toml, else the user's.", EVERYWHERE)),
     "store": (Path | None, option("--store", "FILE", "Store file, instead of the one the config names.", EVERYWHERE)),
+    "lake": (
+        str | None,
+        option("--lake", "URL", "A lake in place of the store: a folder, s3://…, gs://… or abfss://… (docs/lake.md).", EVERYWHERE),
+    ),
     "quiet": (
         bool,
         typer.Option("--quiet", "-q", help="Only data and errors: no progress, no notes.", rich_help_panel=EVERYWHERE),
@@ -193,14 +199,21 @@ class Call:
     last: str | None = None
     format: RowFormat = RowFormat.table
     target: Path | None = None
+    lake: str | None = None
+    with_samples: bool = True
     more: Mapping[str, Any] = field(default_factory=dict)
 
     @functools.cached_property
-    def settings(self) -> Config:
-        """The configuration in force."""
+    def configured(self) -> Config:
+        """The configuration as files, variables and options say it."""
         from gpucost.config.load import load_config
 
         return load_config(self.config_file, store=self.store_file)
+
+    @functools.cached_property
+    def settings(self) -> Config:
+        """The configuration in force: with --lake its store is one that holds what the lake says."""
+        return self._of_lake(self.lake) if self.lake else self.configured
 
     @functools.cached_property
     def store(self) -> Store:
@@ -208,6 +221,20 @@ class Call:
         from gpucost.store.connection import Store
 
         return Store(self.settings.store)
+
+    def _of_lake(self, url: str) -> Config:
+        from tempfile import TemporaryDirectory
+
+        from gpucost.lake.reading import open_store
+
+        folder = TemporaryDirectory(prefix="gpucost-lake-")
+        _FOLDERS.append(folder)  # till the program ends
+        period = self.named_period[0] if self.named_period else None
+        with self.status() as tell:
+            store, notes = open_store(self.configured, url, Path(folder.name), period, samples=self.with_samples, tell=tell)
+        for text in notes:
+            note(f"note: {text}")
+        return self.configured.model_copy(update={"store_settings": self.configured.store_settings.model_copy(update={"path": store.path})})
 
     @functools.cached_property
     def now(self) -> datetime:
@@ -217,7 +244,7 @@ class Call:
     @property
     def tz(self) -> ZoneInfo:
         """The configured time zone."""
-        return self.settings.tz
+        return self.configured.tz
 
     @functools.cached_property
     def named_period(self) -> tuple[Period, str] | None:
@@ -354,14 +381,14 @@ class Call:
 
 
 def command(
-    layout: str = "*", *, without: str = "", more: Mapping[str, inspect.Parameter] | None = None
+    layout: str = "*", *, without: str = "", more: Mapping[str, inspect.Parameter] | None = None, collects: bool = False
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """A command: its first parameter, a Call, stands for the shared options that `layout` names.
 
     `layout` has the options in the order of help: shared ones and those of `more`, `period` for --month to --last, `written` for
     --format and -o, and of the command's own those that it names; `*` are its other ones, which else come last. --config,
     --store, --quiet, --verbose and --profile follow by themselves, less those in `without`; they may stand before the command's
-    name, too.
+    name, too. What a command that `collects` brought goes into the lake, where --lake names one.
     """
     extra = more or {}
     shared = {**SHARED, **extra}
@@ -381,8 +408,9 @@ def command(
                     raise UsageError(f"this command takes no --{name}", f"leave --{name} out")
             common = {name: given.pop(name, shared[name].default) for name in used}
             others = {name: common.pop(name) for name in extra if name in common}
-            with _profile() if common.pop("profile", False) else nullcontext():
-                function(_call(common, others), **given)
+            profile, call = common.pop("profile", False), _call(common, others)
+            with _profile() if profile else nullcontext(), _into_lake(call) if collects and call.lake else nullcontext(call) as one:
+                function(one, **given)
 
         @functools.wraps(function)
         def called(context: typer.Context | None = None, **given: Any) -> None:
@@ -419,6 +447,39 @@ def _profile() -> Iterator[None]:
             inside = sum(cost.seconds for cost in costs.values())
             rows.append(("everything else", None, f"{whole - inside:.3f}", f"{1 - inside / whole:.1%}", None, None))
             note(render_rows(("stage", "runs", "seconds", "share", "cpu_seconds", "rows"), rows, RowFormat.table))
+
+
+@contextmanager
+def _into_lake(call: Call) -> Iterator[Call]:
+    """The call with a store in place of its lake's newest days; what was collected goes into the lake, also of a run that failed.
+
+    Raises ConfigError where nobody says who writes.
+    """
+    from tempfile import TemporaryDirectory
+
+    from gpucost.errors import ConfigError
+    from gpucost.lake import transfer
+    from gpucost.lake.files import open_files
+    from gpucost.store.connection import Store
+
+    config = call.configured
+    if not config.lake.writer:
+        raise ConfigError("collecting into a lake needs a name for who writes", 'writer = "collector-of-prod" under [lake], or GPUCOST_LAKE_WRITER')
+    files, period = open_files(call.lake or "", config), call.named_period
+    with TemporaryDirectory(prefix="gpucost-collect-") as folder:
+        store = Store(Path(folder) / "store.duckdb")
+        with call.status() as tell:
+            since = transfer.fill_collector(config, store, files, period[0] if period else None, call.now, tell)
+        update = {"store_settings": config.store_settings.model_copy(update={"path": store.path})}
+        one = replace(call, lake=None)
+        vars(one)["settings"] = config.model_copy(update=update)
+        try:
+            yield one
+        finally:
+            if store.exists:
+                with call.status() as tell:
+                    done = transfer.export(config, store, files, since=since, tell=tell)
+                call.say(f"{files.shown()}: {done.partitions:,} partitions written")
 
 
 def _call(given: dict[str, Any], more: dict[str, Any]) -> Call:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import sys
+from dataclasses import replace
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -68,7 +69,7 @@ _SUFFIXES = {
 }
 
 
-@command("team namespace cluster period by format output")
+@command("team namespace cluster period by format output * lake")
 def report(
     call: Call,
     by: Annotated[
@@ -146,6 +147,7 @@ def report(
 
     target = call.target
     written_as = format or _format_of(target)
+    call = replace(call, with_samples=waste or written_as is ReportFormat.html)
     if findings and written_as is not ReportFormat.html:
         raise UsageError("--findings has a place on an HTML page only", "gpucost findings lists them in every other format")
     settings, opened = call.settings, call.store

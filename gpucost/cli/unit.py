@@ -63,7 +63,7 @@ _SECTIONS = {
     "work_without_cost": "Work without cost",
     "cost_without_work": "Cost without work",
 }
-_LAYOUT = "team namespace workload cluster period * written"
+_LAYOUT = "team namespace workload cluster period * written lake"
 
 
 def _number(flag: str, help: str, most: int = DEAREST) -> Any:

@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     from gpucost.whatif.fleet import Scenario, Usage
 
 
-@command("team namespace cluster workload period by written")
+@command("team namespace cluster workload period by written * lake")
 def waste(
     call: Call,
     by: Annotated[
@@ -176,7 +176,7 @@ def _memory(work: WorkloadWaste) -> str | None:
     return f"{work.memory_mib_p95 / 1024:.0f}{whole} GiB"
 
 
-@command("team namespace period * written")
+@command("team namespace period * written lake")
 def findings(
     call: Call,
     minimum: Annotated[

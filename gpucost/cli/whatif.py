@@ -254,7 +254,7 @@ class WhatIfContext(Call):
     def finish(self, scenario: Scenario[Answer]) -> None:
         """Write the scenario's answer where the options say, and keep it under the name given to --save. Raises GpucostError."""
         answer = self.evaluate(scenario)
-        saved = saved_answers(self.settings) / f"{self.save}.json" if self.save else None
+        saved = saved_answers(self.configured) / f"{self.save}.json" if self.save else None
         if saved is not None:
             try:
                 saved.parent.mkdir(parents=True, exist_ok=True)
@@ -272,7 +272,7 @@ def whatif_command(
     A parameter of a dataclass stands for the options that its fields are; its `given` are the names of those that were given.
     `more` are options that the command takes as keywords.
     """
-    layout = " ".join((*more, *(name for name in (*SCOPE, "period", "written", "save") if name not in without)))
+    layout = " ".join((*more, *(name for name in (*SCOPE, "period", "written", "save", "lake") if name not in without)))
 
     def decorate(function: Callable[..., None]) -> Callable[..., None]:
         declared = inspect.signature(function, eval_str=True).parameters.values()

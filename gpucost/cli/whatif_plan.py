@@ -88,7 +88,7 @@ def whatif_compare(
     """
     from gpucost.whatif.compare import compare, read_answer
 
-    folder = saved_answers(run.settings)
+    folder = saved_answers(run.configured)
     comparison = compare((first, second), (read_answer(first, folder), read_answer(second, folder)))
     rows = [(figure, *values.values()) for figure, values in comparison["figures"].items()]
     if run.format in FLAT:

@@ -118,6 +118,13 @@ def session(master: str | None, options: Mapping[str, str]) -> Iterator[Any]:
         made.stop()
 
 
+@contextmanager
+def engine(master: str | None, options: Mapping[str, str]) -> Iterator[Callable[[Any], SparkEngine]]:
+    """What makes an engine of a session as `session` does; raises what that raises."""
+    with session(master, options) as spark:
+        yield lambda shelf: SparkEngine(spark, shelf)
+
+
 def attribute(spark: Any, url: str, config: Config, tell: Callable[[str], None] = lambda _: None) -> Any:
     """Attribute the lake at `url` in a Spark session that is there (Databricks, EMR, Dataproc), as `gpucost lake attribute` does.
 

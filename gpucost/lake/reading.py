@@ -53,10 +53,12 @@ _BEFORE_DAYS = 31
 
 def open_store(
     config: Config, url: str, folder: Path, period: Period | None, *, samples: bool = False, tell: Callable[[str], None] = lambda _: None
-) -> Store:
-    """A store below `folder` that holds the lake's figures: of `period` and as long before, else of the newest three months.
+) -> tuple[Store, list[str]]:
+    """A store below `folder` that holds the lake's figures: of `period` and as long before, else of the newest three months; and what its reader
+    should know.
 
-    With `samples` also those of the GPUs, for questions that look at them; else there is no table of them. Raises NoDataError where
+    With `samples`, or where the lake lies on this machine, also those of the GPUs, for questions that look at them; else there is no
+    table of them. Raises NoDataError where
     nothing is attributed, StoreError where it was attributed with another configuration, and UsageError for a period that begins or
     ends within an hour.
     """
@@ -70,8 +72,9 @@ def open_store(
             f"the lake {files.shown()} was attributed with another configuration, price book or catalog",
             f"gpucost lake attribute {files.shown()}, or name that configuration with --config",
         )
+    notes = []
     if current["raw"] != raw_digest(lake):
-        tell(f"the lake holds data that is newer than its figures: gpucost lake attribute {files.shown()}")
+        notes.append(f"the lake holds data that is newer than its figures: gpucost lake attribute {files.shown()}")
     known = sorted({day for of_days in current["days"].values() for day in of_days})
     first, last = _span(config, period, known)
     found: dict[str, list[LakeFile]] = defaultdict(list)
@@ -79,6 +82,7 @@ def open_store(
         step = place.split("/")[2]
         for name, file in json.loads(files.read(place) or b"{}")["tables"].items():
             found[f"{step}/{name}"].append(LakeFile(**file))
+    tell(f"reading {files.shown()}")
     store = Store(folder / "lake.duckdb")
     with store.write() as con, TemporaryDirectory(prefix="gpucost-lake-", dir=folder) as fetched:
         place = Path(fetched)
@@ -91,12 +95,12 @@ def open_store(
             con.execute(_UNREAD, {"from_ms": start, "to_ms": end})
             con.execute(_READ, {"from_ms": start, "to_ms": end})
             con.execute("DELETE FROM collected; INSERT INTO collected FROM read_time")
-        _enter_raw(con, lake, place, utc_days(start, end), samples=samples)
+        _enter_raw(con, lake, folder, utc_days(start, end), samples=samples or files.is_local)
         con.execute(
             "INSERT INTO attribution_state SELECT $all, $own, coalesce(max(load_id) FILTER (kind <> 'progress'), 0) FROM loads",
             {"all": inputs.all, "own": inputs.own},
         )
-    return store
+    return store, notes
 
 
 def _span(config: Config, period: Period | None, known: list[str]) -> tuple[str, str]:
@@ -121,7 +125,11 @@ def _enter_raw(con: DuckDBPyConnection, lake: manifest.Lake, folder: Path, days:
     for cluster in (*lake.clusters, None):
         tables = {**lake.tables(cluster, None if cluster is None else days), "loads": lake.tables(cluster).get("loads", [])}
         for table in RAW:
-            if (table.name != "blocks" or samples) and transfer.view_rows(con, lake.files, folder, tables.get(table.name, ())):
+            if table.name != "blocks" and transfer.view_rows(con, lake.files, folder, tables.get(table.name, ())):
                 transfer.enter(con, table, cluster, lake.files.shown())
-    if not samples:
+    if samples:
+        blocks = {name: lake.tables(name, days).get("blocks", []) for name in lake.clusters}
+        transfer.view_blocks(con, {name: transfer.parquet(lake.files, folder, found) for name, found in blocks.items()})
+    else:
+        # none is not the same as none that was read
         con.execute("DROP TABLE blocks")

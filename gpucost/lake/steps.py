@@ -314,16 +314,11 @@ _REQUEST_GAPS = "cluster VARCHAR, from_ms BIGINT, to_ms BIGINT"
 
 def _view_blocks(work: _Work) -> None:
     """Read blocks where they lie: inventory wants few of their columns."""
-    parts = []
-    for cluster in work.task.clusters:
-        if rows := transfer.parquet(work.files, work.folder, work.files_of("raw/blocks", cluster, of_all=False)):
-            quoted = cluster.replace("'", "''")
-            parts.append(
-                f"SELECT s.series_id, r.* EXCLUDE (series_key) FROM ({rows}) AS r "  # noqa: S608 - paths and names are quoted
-                f"JOIN series AS s ON s.key = r.series_key AND s.cluster = '{quoted}'"
-            )
-    if parts:
-        work.con.execute(f"DROP TABLE blocks; CREATE VIEW blocks AS {' UNION ALL BY NAME '.join(parts)}")
+    rows = {
+        cluster: transfer.parquet(work.files, work.folder, work.files_of("raw/blocks", cluster, of_all=False))
+        for cluster in work.task.clusters
+    }
+    transfer.view_blocks(work.con, rows)
 
 
 def _price(work: _Work) -> dict[str, Any]:

@@ -6,7 +6,7 @@ import hashlib
 import socket
 from collections import defaultdict
 from dataclasses import dataclass, field
-from datetime import UTC, date, datetime, timedelta
+from datetime import UTC, datetime
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
@@ -16,7 +16,7 @@ from gpucost.lake import manifest
 from gpucost.lake.files import LakeFiles, checksum
 from gpucost.lake.manifest import Lake, LakeFile, Manifest, partition
 from gpucost.lake.tables import BY_NAME, RAW, RawTable
-from gpucost.periods import MS_PER_HOUR
+from gpucost.periods import MS_PER_HOUR, from_ms, to_ms
 from gpucost.store.schema import latest_version
 
 if TYPE_CHECKING:
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
 
     from gpucost.config.model import Config
+    from gpucost.periods import Period
     from gpucost.store.connection import Store
 
 _MS_PER_DAY = 24 * MS_PER_HOUR
@@ -62,7 +63,7 @@ def export(
 ) -> Exported:
     """Write what the store holds into the lake: of each (cluster, day) what differs, each whole or not at all.
 
-    `everything` looks at days that no load touched since the last export, too; days before `since` stay as they are. Raises
+    `everything` looks at days that no load touched since the last export, too; samples of days before `since` stay as they are. Raises
     StoreError where another writer holds one of the partitions: then nothing of its cluster was written.
     """
     lake = manifest.read(files, missing_ok=True)
@@ -80,12 +81,11 @@ def export(
         for cluster in clusters:
             own = next((one for one in lake.of(cluster) if one.writer == writer), None) or Manifest(cluster, writer)
             days = sorted({*stamps.get(cluster, {}), *(day for of, day in light if of == cluster)})
-            days = [day for day in days if not day or day >= since]
             _refuse_clash(lake, own, days)
             own.schema = latest_version()
             _note_sources(con, own)
             _Export(con, files, Path(folder), own, result, tell).run(
-                {day: stamps.get(cluster, {}).get(day) for day in days},
+                {day: stamps.get(cluster, {}).get(day) if day >= since else None for day in days},
                 {day: light.get((cluster, day), {}) for day in days},
                 everything=everything,
             )
@@ -308,7 +308,7 @@ WHERE loads.run_id = 0 AND loads.kind = r.kind AND loads.source = r.source"""
 def import_lake(
     store: Store, lake: Lake, clusters: Iterable[str] = (), since: str = "", tell: Callable[[str], None] = _silent
 ) -> dict[str, int]:
-    """Fill a store with what the lake holds, of these clusters or of all, days before `since` left out; rows by table.
+    """Fill a store with what the lake holds, of these clusters or of all, samples of days before `since` left out; rows by table.
 
     What the store had of a cluster is replaced. Raises StoreError, and changes nothing, where that would lose what the lake does
     not know, and where two clusters come from servers that cannot be told apart.
@@ -323,9 +323,8 @@ def import_lake(
             tell(f"reading {cluster or 'bills and prices'}")
             tables = lake.tables(cluster)
             if since and cluster:
-                # what was asked for is known of all time: it says what need not be collected
-                days = [day for day in lake.days(cluster) if day >= since]
-                tables = {**lake.tables(cluster, days), "loads": tables.get("loads", [])}
+                newer = lake.tables(cluster, [day for day in lake.days(cluster) if day >= since])
+                tables = {name: newer.get(name, []) if BY_NAME[name].by_stamp else found for name, found in tables.items()}
             if cluster:
                 _clear(con, lake, cluster, tables, Path(folder))
             for table in RAW:
@@ -339,9 +338,9 @@ def import_lake(
 
 def _clear(con: DuckDBPyConnection, lake: Lake, cluster: str, tables: Mapping[str, list[LakeFile]], folder: Path) -> None:
     """Make room for a cluster, where nothing is lost by that."""
-    if "loads" in tables:
-        view_rows(con, lake.files, folder, tables["loads"])
-    else:
+    # a source may tell of several clusters
+    loads = [file for one in (*lake.clusters, None) for file in lake.tables(one).get("loads", [])]
+    if not view_rows(con, lake.files, folder, loads):
         con.execute("CREATE OR REPLACE TEMP VIEW lake_rows AS SELECT 0::UBIGINT AS load_key WHERE false")
     unknown = con.execute(_UNKNOWN_LOADS, {"cluster": cluster}).fetchall()[0][0]
     if unknown is not None:
@@ -350,7 +349,7 @@ def _clear(con: DuckDBPyConnection, lake: Lake, cluster: str, tables: Mapping[st
             f"the store holds data of cluster {cluster} that the lake does not have (from {day} on)",
             "gpucost lake export writes it there, or import into another store with --store",
         )
-    if "series" in tables:
+    if tables.get("series"):
         view_rows(con, lake.files, folder, tables["series"])
         if met := con.execute(_SAME_SOURCE, {"cluster": cluster}).fetchone():
             raise StoreError(
@@ -393,10 +392,55 @@ def view_rows(con: DuckDBPyConnection, files: LakeFiles, folder: Path, found: It
 def parquet(files: LakeFiles, folder: Path, found: Iterable[LakeFile]) -> str:
     """A statement that reads these files, '' for none; what Hive's folders say is no column of theirs."""
     paths = [str(files.local(file.name, folder, file.size, file.sha256)) for file in found]
-    quoted = ", ".join("'" + path.replace("'", "''") + "'" for path in paths)
-    return f"FROM read_parquet([{quoted}], hive_partitioning = false, union_by_name = true)" if paths else ""
+    listed = ", ".join(f"'{quoted(path)}'" for path in paths)
+    return f"FROM read_parquet([{listed}], hive_partitioning = false, union_by_name = true)" if paths else ""
 
 
-def day_before(day: str, days: int) -> str:
-    """The day so many days before a day."""
-    return str(date.fromisoformat(day) - timedelta(days=days))
+def view_blocks(con: DuckDBPyConnection, rows: Mapping[str, str]) -> None:
+    """Let `blocks` be read where they lie, by the numbers of the store's series; `rows` are statements that read files, by cluster."""
+    parts = [
+        f"SELECT s.series_id, r.* EXCLUDE (series_key) FROM ({one}) AS r "  # noqa: S608 - paths and names are quoted
+        f"JOIN series AS s ON s.key = r.series_key AND s.cluster = '{quoted(cluster)}'"
+        for cluster, one in rows.items()
+        if one
+    ]
+    if parts:
+        con.execute(f"DROP TABLE blocks; CREATE VIEW blocks AS {' UNION ALL BY NAME '.join(parts)}")
+
+
+def quoted(text: str) -> str:
+    """What stands between quotes in SQL."""
+    return text.replace("'", "''")
+
+
+# The first moment of a source that no load covers, between its first load and the newest of all.
+_FIRST_GAP = """
+WITH marked AS (
+    SELECT source, from_ms, max(to_ms) OVER (PARTITION BY source ORDER BY from_ms ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS until_ms
+    FROM loads WHERE kind = 'prometheus'
+)
+SELECT least((SELECT min(until_ms) FROM marked WHERE from_ms > until_ms), (SELECT max(to_ms) FROM loads WHERE kind = 'prometheus'))"""
+
+
+def fill_collector(
+    config: Config, store: Store, files: LakeFiles, period: Period | None, now: datetime, tell: Callable[[str], None] = _silent
+) -> str:
+    """Fill a store with what a collector has to know of what it wrote into the lake: all loads, and the days that it may touch.
+
+    Those are the days from `period` on, from the first time that was never asked for, and those that are asked for again.
+    Returns the first of them; '' where the lake has nothing of this writer.
+    """
+    lake = manifest.read(files, missing_ok=True)
+    own = Lake(files, [one for one in lake.manifests if one.writer == config.lake.writer])
+    if not any(one.days for one in own.manifests):
+        return ""
+    import_lake(store, own, since="9999-12-31", tell=tell)
+    with store.read() as con:
+        first_gap = con.execute(_FIRST_GAP).fetchall()[0][0]
+    again = max([source.late_hours for source in config.prometheus], default=0) * MS_PER_HOUR
+    late = config.slurm.late_days * _MS_PER_DAY
+    moments = [to_ms(now) - max(again, late), *([first_gap] if first_gap is not None else []), *([period.start_ms] if period else [])]
+    since = f"{from_ms(min(moments) - 2 * _MS_PER_DAY):%Y-%m-%d}"
+    store.path.unlink()
+    import_lake(store, own, since=since, tell=tell)
+    return since
