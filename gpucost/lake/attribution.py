@@ -16,13 +16,13 @@ from gpucost import attribute as stages
 from gpucost import pipeline
 from gpucost.errors import NoDataError, StoreError
 from gpucost.lake import manifest, steps
-from gpucost.lake.files import LakeFiles, open_files
+from gpucost.lake.files import PARTS, LakeFiles, open_files
 from gpucost.lake.manifest import Lake, LakeFile
 from gpucost.lake.steps import NEIGHBOR_MS, STEPS, Task, marker
 from gpucost.periods import from_ms
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from gpucost.config.model import Config
 
@@ -105,10 +105,16 @@ class _Run:
     engine: Engine
     tell: Callable[[str], None]
     result: Attributed = field(default_factory=Attributed)
-    known: set[str] = field(default_factory=set)
+    # by marker the files of each table that it names, of those that are whole
+    known: dict[str, dict[str, LakeFile]] = field(default_factory=dict)
 
     def run(self) -> Attributed:
-        self.known = set(self.files.names("_gpucost/attributed"))
+        self._learn(self.files.names("_gpucost/attributed"))
+        there = self.files.found("attributed")
+        sizes = {name: one.size for name, one in there.items()}
+        self.known = {
+            place: tables for place, tables in self.known.items() if all(sizes.get(file.name) == file.size for file in tables.values())
+        }
         inputs = pipeline.inputs_of(self.config)
         heard = [one.heard for one in self.lake.manifests if one.heard]
         shared: dict[str, Any] = {"heard": [min(h[0] for h in heard), max(h[1] for h in heard)] if heard else [0, 0]}
@@ -188,18 +194,28 @@ class _Run:
             if places[id(task)] in self.known:
                 self.result.unchanged[task.step] += 1
         self._run(waiting)
+        self._learn(places.values())
         return [(task, self._marked(places[id(task)], task)) for task in tasks]
+
+    def _learn(self, places: Iterable[str]) -> None:
+        """Read the markers that are not known yet."""
+        new = [place for place in places if place not in self.known]
+        self.known |= {place: tables for place, tables in zip(new, self.files.each(self._named, new), strict=True) if tables is not None}
+
+    def _named(self, place: str) -> dict[str, LakeFile] | None:
+        """The files that a marker names, by table; None where it is gone or broken: then its task runs again."""
+        try:
+            return {name: LakeFile(**file) for name, file in json.loads(self.files.read(place) or b"")["tables"].items()}
+        except (ValueError, KeyError, TypeError, AttributeError):
+            return None
 
     def _marked(self, place: str, task: Task) -> Inputs:
         """The files that a marker names, by table."""
-        content = self.files.read(place)
-        if content is None:
+        if place not in self.known:
             raise StoreError(f"{self.files.shown(place)} is gone", "another run may have replaced it: run it again")
         cluster = "+".join(task.clusters)
-        return {
-            f"{'days' if task.step == 'attribute' else task.step}/{name}": [(cluster, LakeFile(**file))]
-            for name, file in json.loads(content)["tables"].items()
-        }
+        folder = "days" if task.step == "attribute" else task.step
+        return {f"{folder}/{name}": [(cluster, file)] for name, file in self.known[place].items()}
 
     def _run(self, tasks: Sequence[Task]) -> list[dict[str, Any]]:
         """What the tasks say, in their order."""
@@ -265,12 +281,16 @@ class _Run:
         self.result.days = sum(len(task.days) for task in waiting if task.bucket[0] == 0)
         self.result.rows = sum(said["rows"] for said in said_of)
         files: Inputs = defaultdict(list)
-        for group, days_of in current.items():
-            for name, (key, buckets) in days_of.items():
-                for bucket in range(buckets):
-                    place = marker("attribute", key, group, name, (bucket, buckets))
-                    for table, found in self._marked(place, Task("attribute", key, [group], {})).items():
-                        files[table] += found
+        places = [
+            (marker("attribute", key, group, name, (bucket, buckets)), Task("attribute", key, [group], {}))
+            for group, days_of in current.items()
+            for name, (key, buckets) in days_of.items()
+            for bucket in range(buckets)
+        ]
+        self._learn(place for place, _ in places)
+        for place, task in places:
+            for table, found in self._marked(place, task).items():
+                files[table] += found
         return current, files
 
     def _block_stamps(self, clusters: Sequence[str]) -> dict[str, str]:
@@ -294,18 +314,15 @@ class _Run:
         content = json.dumps(current, sort_keys=True).encode()
         if content != before:
             self.files.write(_CURRENT, content)
-        markers = set(current_markers(current))
-        stale = [name for name in self.files.names("_gpucost/attributed") if name not in markers]
-        if not stale and content == before:
-            return
-        for name in stale:
-            self.files.delete(name)
-        kept = {file["name"] for name in markers for file in json.loads(self.files.read(name) or b"{}")["tables"].values()}
-        for name in self.files.names("attributed"):
-            if name not in kept:
-                self.files.delete(name)
-        for name in self.files.names("_gpucost/tasks"):
-            self.files.delete(name)
+        # what was read until now is left to those who are reading it
+        kept = {*current_markers(current), *(current_markers(json.loads(before)) if before else ())}
+        if content != before or not kept.issuperset(self.files.names("_gpucost/attributed")):
+            self._learn(kept)
+            self.files.remove_abandoned("_gpucost/attributed", kept)
+            named = {file.name for place in kept for file in self.known.get(place, {}).values()}
+            self.files.remove_abandoned("attributed", named)
+            self.files.remove_abandoned("_gpucost/tasks", ())
+            self.files.remove_abandoned(PARTS, ())
 
 
 def raw_digest(lake: Lake) -> str:
