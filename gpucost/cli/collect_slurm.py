@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 _SHOWN = {
     "slurm_nodes": "nodes", "slurm_events": "events of nodes", "slurm_reservations": "reservations", "slurm_accounts": "accounts",
-    "slurm_shares": "shares",
+    "slurm_shares": "shares", "slurm_devices": "nodes of jobs with the GPUs that they have there",
 }  # fmt: skip
 
 
@@ -35,9 +35,10 @@ def collect_slurm(
     r"""Load what Slurm's accounting says of jobs, and what else it says of nodes and accounts.
 
     Of jobs: sacct's text with any list of fields that has JobID, State, Start, End (or Elapsed) and AllocTRES, and its JSON.
-    Of the rest: scontrol show node, scontrol show reservation (--oneliner or --json), sinfo --json, sacctmgr show event,
-    sacctmgr show assoc tree and sshare (--parsable2). Loading a file twice changes nothing; a later answer replaces what an
-    earlier one said of a job that still ran, in whichever order they come. One file that cannot be read, and none is loaded.
+    Of the rest: scontrol show node, reservation and job -d (--oneliner or --json), sinfo (--json, or with NODELIST and GRES
+    among its columns), sacctmgr show event, sacctmgr show assoc tree and sshare (--parsable2 or --json). Loading a file twice
+    changes nothing; a later answer replaces what an earlier one said of a job that still ran, in whichever order they come.
+    One file that cannot be read, and none is loaded.
 
     Without a file Slurm is asked, by --sacct, --slurmrestd or [slurm] of the config: a day at a time, from the beginning of
     the month at first, later from late_days before the last collected moment.
@@ -120,6 +121,8 @@ def _print(call: Call, result: SlurmResult) -> None:
         call.say(f"{result.source}: {rows:,} {_SHOWN[table]}")
     if result.repaired:
         call.note(f"  note: names with the delimiter or a new line in them: {result.repaired:,}, put together")
+    if result.is_open:
+        call.note(f"  warning: {result.source} does not end its last line: it may be cut off")
     if result.has_local_times:
         call.note(
             "  warning: times without an offset were read as --timezone says, else as UTC\n"

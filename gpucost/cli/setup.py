@@ -76,7 +76,7 @@ def demo(
         Path | None, option("--keep", "DIR", "Leave the store, the config, the bill and the price book in DIR.")
     ] = None,
 ) -> None:
-    """Show two months of a sample fleet: metrics and a bill loaded, priced, attributed and reported like your own.
+    """Show two months of a sample fleet: metrics, Slurm's jobs and a bill loaded, priced, attributed and reported like your own.
 
     The first month is billed, the second an estimate. No network, no credentials. Without --keep nothing stays behind.
 

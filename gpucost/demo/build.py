@@ -13,7 +13,7 @@ from gpucost.collect.bill.load import collect_bills
 from gpucost.collect.bill.opening import LocalTree
 from gpucost.config.load import load_config
 from gpucost.config.model import Config
-from gpucost.demo import bill
+from gpucost.demo import bill, slurm
 from gpucost.demo.fleet import TEAMS, DemoSeries, months, plan
 from gpucost.demo.samples import samples
 from gpucost.demo.work import load_work
@@ -62,18 +62,20 @@ team = "research"
 amount = 25000
 {_TEAMS}
 """
-# The prices of the bill. Where a commitment pays for on-demand machines, what they cost under it: of the plan's type the mean
-# of two, of which it pays for one and a half. From the middle of the month H100s in one zone are scarce.
-_BOOK = """provider,region,zone,instance_type,purchase_option,price_per_hour,currency,effective_start
-aws,us-east-1,,p4d.24xlarge,savings_plan,17.32,USD,
-aws,us-east-1,,p4d.24xlarge,spot,10.40,USD,
-aws,us-east-1,,p5.48xlarge,on_demand,55.04,USD,
-aws,us-east-1,,p5.48xlarge,spot,23.60,USD,
-aws,us-east-1,,g4dn.12xlarge,on_demand,3.91,USD,
-aws,us-east-1,,g4dn.12xlarge,spot,1.45,USD,
-aws,us-east-1,,g5.12xlarge,reserved,3.57,USD,
-aws,us-east-1,,g5.12xlarge,spot,2.30,USD,
-aws,us-east-1,us-east-1c,p5.48xlarge,spot,23.60,USD,
+# What an own node of the Slurm cluster costs (`gpucost prices tco`), and the prices of the bill. Where a commitment pays for
+# on-demand machines, what they cost under it: of the plan's type the mean of two, of which it pays for one and a half. From
+# the middle of the month H100s in one zone are scarce.
+_BOOK = """provider,region,zone,instance_type,purchase_option,price_per_hour,currency,effective_start,node_selector,per
+,,,,on_demand,2.40,USD,,partition=gpu,node
+aws,us-east-1,,p4d.24xlarge,savings_plan,17.32,USD,,,
+aws,us-east-1,,p4d.24xlarge,spot,10.40,USD,,,
+aws,us-east-1,,p5.48xlarge,on_demand,55.04,USD,,,
+aws,us-east-1,,p5.48xlarge,spot,23.60,USD,,,
+aws,us-east-1,,g4dn.12xlarge,on_demand,3.91,USD,,,
+aws,us-east-1,,g4dn.12xlarge,spot,1.45,USD,,,
+aws,us-east-1,,g5.12xlarge,reserved,3.57,USD,,,
+aws,us-east-1,,g5.12xlarge,spot,2.30,USD,,,
+aws,us-east-1,us-east-1c,p5.48xlarge,spot,23.60,USD,,,
 aws,us-east-1,us-east-1c,p5.48xlarge,spot,27.90,USD,"""
 
 
@@ -92,8 +94,9 @@ def prepare(folder: Path) -> None:
     if names and not is_demo:
         message = f"{folder} is not empty and holds no earlier demo: {', '.join(names[:3])}"
         raise UsageError(message, "name a new directory, or empty this one")
-    for path in (*(folder / name for name in (STORE, f"{STORE}.wal", CONFIG, BOOK)), *folder.glob(bill.FILES)):
-        path.unlink(missing_ok=True)
+    for pattern in (STORE, f"{STORE}.wal", CONFIG, BOOK, bill.FILES, slurm.FILES):
+        for path in folder.glob(pattern):
+            path.unlink()
 
 
 def last_months(now: datetime) -> Period:
@@ -113,7 +116,7 @@ def build(folder: Path, period: Period, progress: Callable[[str], None]) -> Conf
     prepare(folder)
     *billed, estimated = months(period)
     scarce = iso(estimated.start + timedelta(days=16, hours=9))
-    (folder / BOOK).write_text(f"{_BOOK}{scarce}\n", encoding="utf-8")
+    (folder / BOOK).write_text(f"{_BOOK}{scarce},,\n", encoding="utf-8")
     (folder / CONFIG).write_text(_CONFIG, encoding="utf-8")
     config = load_config(folder / CONFIG, environ={}, cwd=folder)
     store = Store(config.store)
@@ -133,6 +136,8 @@ def build(folder: Path, period: Period, progress: Callable[[str], None]) -> Conf
             load_window(con, SampleWindow(SOURCE, run, start, end, "cluster", CLUSTER, thresholds, answers))
         runs.finish(con, run)
         load_work(con, fleet, SOURCE, CLUSTER)
+    progress("loading the Slurm cluster")
+    slurm.load(store, period, folder)
     if billed:
         progress("loading the bill")
         trees = [LocalTree(bill.write(fleet, month, folder)) for month in billed]

@@ -103,12 +103,13 @@ def months(period: Period) -> list[Period]:
     return parts
 
 
-#: Which namespaces a team owns; whoever uses `sandbox` is nobody's.
+#: Which namespaces, and accounts of Slurm, a team owns; whoever uses `sandbox` is nobody's.
 TEAMS: Mapping[str, tuple[str, ...]] = {
     "research": ("ml-research", "nlp-*"),
     "product": ("serving", "recsys"),
     "platform": ("inference", "ci"),
     "vision": ("vision-*",),
+    "life-science": ("genomics", "cryo-em"),
 }
 
 

@@ -70,13 +70,17 @@ most AS (
 )
 SELECT c.cluster, c.node, c.kind, c.type, coalesce(c.gpu_model, m.gpu_model) AS gpu_model, c.profile, c.units,
     -- of parts of devices a node offers so many of all its GPUs
-    CASE c.kind WHEN 'gpu' THEN c.part ELSE coalesce(m.gpu_count, 1) / c.units END AS share
+    CASE c.kind WHEN 'gpu' THEN c.part ELSE coalesce(m.gpu_count, 1) / sum(c.units) OVER (PARTITION BY c.cluster, c.node, c.kind) END AS share
 FROM cut AS c LEFT JOIN most AS m USING (cluster, node)
 UNION ALL
--- jobs may ask for any GPU where the node names a type, and for a type where it names none
-SELECT h.cluster, h.node, h.kind, h.type, m.gpu_model, NULL, 0, 1
-FROM (SELECT DISTINCT cluster, node, kind, type FROM slurm_holdings WHERE kind = 'gpu') AS h
+-- jobs may ask for any GPU where the node names a type, and for a type where it names none; of a node that is all slices for one of them
+SELECT h.cluster, h.node, h.kind, h.type, m.gpu_model, NULL, 0,
+    CASE WHEN h.kind <> 'gpu' THEN m.gpu_count / o.units WHEN o.all_slices THEN o.gpus / o.units ELSE 1 END
+FROM (SELECT DISTINCT cluster, node, kind, type FROM slurm_holdings) AS h
 JOIN most AS m USING (cluster, node)
+JOIN (
+    SELECT cluster, node, kind, sum(units) AS units, sum(units * part) AS gpus, bool_and(profile IS NOT NULL) AS all_slices FROM cut GROUP BY ALL
+) AS o USING (cluster, node, kind)
 WHERE NOT EXISTS (FROM cut AS c WHERE c.cluster = h.cluster AND c.node = h.node AND c.kind = h.kind AND c.type IS NOT DISTINCT FROM h.type);
 
 CREATE OR REPLACE TEMP TABLE slurm_machines AS

@@ -1,4 +1,4 @@
--- reads: allocated, pod_units, claim_shares, pods, pod_nodes, pod_parts, reservations, state_intervals, node_devices, node_facts, blocks, unit_shares
+-- reads: allocated, pod_units, claim_shares, pods, pod_nodes, pod_parts, reservations, state_intervals, node_devices, node_facts, blocks, unit_shares, told_devices
 -- writes: allocation_devices, one row per (allocation, device known to be its own): how many GPUs of the pod it stands for
 -- invariant: per allocation sum(weight) <= gpus; no device is counted twice in one allocation
 INSERT INTO allocation_devices BY NAME
@@ -64,6 +64,8 @@ known AS (
         FROM heard WHERE samples > 0
         UNION ALL
         SELECT allocation_id, device_id, 1000000000 FROM alone
+        UNION ALL
+        SELECT allocation_id, device_id, 1000000000 FROM told_devices
     )
     GROUP BY ALL
 ),

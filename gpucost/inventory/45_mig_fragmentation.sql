@@ -26,7 +26,7 @@ units AS (
     GROUP BY ALL
 ),
 covered AS (
-    SELECT u.node_id, u.from_ms, u.to_ms, u.gpu_count, u.up_from_ms, sum(u.units * s.share) AS gpus
+    SELECT u.node_id, u.from_ms, u.to_ms, u.gpu_count, u.up_from_ms, sum(u.units * s.share ORDER BY u.resource) AS gpus
     FROM units AS u
     JOIN unit_shares AS s ON s.node_id = u.node_id AND s.resource = u.resource AND s.from_ms <= u.from_ms AND u.from_ms < s.to_ms
     GROUP BY ALL

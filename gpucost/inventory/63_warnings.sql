@@ -11,7 +11,8 @@ SELECT 'unassigned_namespace', a.cluster, a.namespace, min(a.held_from_ms), max(
     'namespace ' || a.namespace || ' belongs to no team: shown as unassigned',
     'add it to [[teams]] in gpucost.toml, or label the namespace'
 FROM allocation_teams AS t JOIN allocated AS a USING (allocation_id)
-WHERE t.team = 'unassigned'
+-- what a reservation keeps free is nobody's
+WHERE t.team = 'unassigned' AND NOT (a.namespace = '' AND a.resource IS NOT DISTINCT FROM 'reservation')
 GROUP BY a.cluster, a.namespace
 UNION ALL
 SELECT 'team_overlap', a.cluster, a.namespace, NULL, NULL,

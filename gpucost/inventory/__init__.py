@@ -44,6 +44,7 @@ _SLURM = (
     "26_slurm_nodes",
     "29_slurm_absences",
     "40_slurm_allocated",
+    "40_slurm_devices",
     "42_slurm_reserved",
     "43_slurm_activity",
     "44_slurm_pending",

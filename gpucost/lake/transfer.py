@@ -366,9 +366,9 @@ def import_lake(
 
 def _clear(con: DuckDBPyConnection, lake: Lake, cluster: str, tables: Mapping[str, list[LakeFile]], folder: Path) -> None:
     """Make room for a cluster, where nothing is lost by that."""
-    if tables.get("loads"):
-        view_rows(con, lake.files, folder, tables["loads"])
-    else:
+    # a source may tell of several clusters
+    loads = [file for one in (*lake.clusters, None) for file in lake.tables(one).get("loads", [])]
+    if not view_rows(con, lake.files, folder, loads):
         con.execute("CREATE OR REPLACE TEMP VIEW lake_rows AS SELECT 0::UBIGINT AS load_key WHERE false")
     unknown = con.execute(_UNKNOWN_LOADS, {"cluster": cluster}).fetchall()[0][0]
     if unknown is not None:

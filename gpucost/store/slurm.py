@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 _KEYS = {
     "slurm_runs": ("cluster", "job_id", "submit_ms"),
     "slurm_steps": ("cluster", "job_id", "step", "start_ms"),
+    "slurm_devices": ("cluster", "job_id", "submit_ms", "node", "type"),
     "slurm_nodes": ("cluster", "node", "seen_ms"),
     "slurm_events": ("cluster", "node", "from_ms"),
     "slurm_reservations": ("cluster", "name", "from_ms"),
@@ -68,9 +69,64 @@ _UNCHANGED = {
 }
 
 
+# Tasks of arrays and parts of heterogeneous jobs that one answer tells without their own numbers (then made up, from 2 ** 62 on),
+# and another with them.
+_NUMBERS = """CREATE OR REPLACE TEMP TABLE numbers AS
+WITH runs AS (
+    SELECT cluster, job, start_ms, submit_ms, job_id FROM slurm_runs
+    UNION ALL
+    SELECT cluster, job, start_ms, submit_ms, job_id FROM incoming_slurm_runs
+),
+made_up AS (
+    FROM runs WHERE job_id >= 1::UBIGINT << 62
+)
+SELECT t.cluster, t.job_id AS made_up, n.job_id
+FROM made_up AS t JOIN runs AS n USING (cluster, job, submit_ms)
+WHERE n.job_id < 1::UBIGINT << 62
+UNION
+SELECT t.cluster, t.job_id, n.job_id
+FROM made_up AS t JOIN runs AS n USING (cluster, job, start_ms)
+WHERE n.job_id < 1::UBIGINT << 62"""
+# Runs that one answer tells without their submission (then their start), and another with it.
+_SUBMISSIONS = """CREATE OR REPLACE TEMP TABLE submissions AS
+WITH runs AS (
+    SELECT cluster, job_id, start_ms, submit_ms FROM slurm_runs SEMI JOIN incoming_slurm_runs USING (cluster, job_id)
+    UNION ALL
+    SELECT cluster, job_id, start_ms, submit_ms FROM incoming_slurm_runs
+)
+SELECT t.cluster, t.job_id, t.start_ms, min(n.submit_ms) AS submit_ms
+FROM runs AS t JOIN runs AS n USING (cluster, job_id, start_ms)
+WHERE t.submit_ms = t.start_ms AND n.submit_ms < n.start_ms
+GROUP BY ALL"""
+
+
+def _identify(con: duckdb.DuckDBPyConnection) -> None:
+    """Give runs their own number and submission, where any answer says them."""
+    if not con.execute("SELECT 1 FROM duckdb_tables() WHERE table_name = 'incoming_slurm_runs'").fetchall():
+        return
+    ((most,),) = con.execute(
+        "SELECT max(most) FROM (SELECT max(job_id) AS most FROM slurm_runs UNION ALL SELECT max(job_id) FROM incoming_slurm_runs)"
+    ).fetchall()
+    if (most or 0) >= 1 << 62:
+        con.execute(_NUMBERS)
+        for table in ("slurm_runs", "slurm_steps", "incoming_slurm_runs", "incoming_slurm_steps"):
+            con.execute(
+                f"UPDATE {table} AS t SET job_id = n.job_id FROM numbers AS n "  # noqa: S608 - names of our own
+                "WHERE n.cluster = t.cluster AND n.made_up = t.job_id"
+            )
+    con.execute(_SUBMISSIONS)
+    if con.execute("SELECT 1 FROM submissions LIMIT 1").fetchall():
+        for table in ("slurm_runs", "incoming_slurm_runs"):
+            con.execute(
+                f"UPDATE {table} AS t SET submit_ms = s.submit_ms FROM submissions AS s "  # noqa: S608 - names of our own
+                "WHERE s.cluster = t.cluster AND s.job_id = t.job_id AND s.start_ms = t.start_ms AND t.submit_ms = t.start_ms"
+            )
+
+
 def merge(con: duckdb.DuckDBPyConnection) -> int:
     """Enter what was taken in, each row where it says more than the stored one of its name; returns how many rows changed."""
     changed = 0
+    _identify(con)
     for table, keys in _KEYS.items():
         incoming = f"incoming_{table}"
         if not con.execute("SELECT 1 FROM duckdb_tables() WHERE table_name = $1", [incoming]).fetchall():

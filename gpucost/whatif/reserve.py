@@ -298,7 +298,8 @@ def families_of(
     """
     by_type: dict[tuple[str, str, str, float], list[Node]] = defaultdict(list)
     for node in fleet.nodes:
-        if node.capacity_type in COMMITTABLE:
+        # of no cloud's machine a cloud sells a commitment
+        if node.capacity_type in COMMITTABLE and (node.provider or node.instance_type):
             instance_type = node.instance_type or node.gpu_model or "unknown"
             by_type[node.provider or "", node.region or "", instance_type, node.gpus].append(node)
     families: dict[Key, list[ReservedUse]] = defaultdict(list)

@@ -99,6 +99,7 @@ def test_jobs_of_every_ending_are_what_slurm_bills(slurm: SlurmCluster, tmp_path
     # while they run, and again: nothing doubles
     first = ask(tmp_path, "collect", "slurm")
     assert f"of {CLUSTER}" in first.stdout and "2 nodes" in first.stdout, first.output
+    assert "nodes of jobs with the GPUs" in first.stdout, first.output
     early = held(tmp_path, "namespace")
     assert set(early) == {"team-nlp", "team-cv", "product"}
     assert "nothing is new" not in first.stdout
@@ -138,6 +139,7 @@ def test_jobs_of_every_ending_are_what_slurm_bills(slurm: SlurmCluster, tmp_path
     assert "2 nodes" in ask(other, "collect", "slurm").stdout
     assert held(other, "namespace") == pytest.approx(found, abs=0.01)
     assert held(other, "workload") == pytest.approx(names, abs=0.01)
+    assert held(other, "account").keys() == {"research", "product"}
     monkeypatch.setenv("SLURM_JWT", f"{token}x")
     result = CliRunner().invoke(app, ["collect", "slurm", "--config", str(other / "gpucost.toml")])
     assert result.exit_code == 1 and "error" in result.output, result.output

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import csv
+from collections import defaultdict
 from datetime import UTC, datetime
+from decimal import Decimal
 from pathlib import Path
 from typing import cast
 
@@ -19,6 +22,7 @@ from gpucost.demo.fleet import TEAMS, months, plan
 from gpucost.errors import UsageError
 from gpucost.periods import Period
 from gpucost.report import Query
+from gpucost.report.queue import slurm_waits
 from gpucost.store.connection import Store
 from gpucost.whatif.reserve import read_commitments
 from tests.replay.result import unpaid
@@ -58,8 +62,9 @@ def _folder(parent: Path, name: str) -> Path:
     return parent / name
 
 
-@pytest.mark.parametrize(("month", "source"), [(BILLED, "bill"), (ESTIMATED, "price_book")])
-def test_its_report_is_worth_reading(demo: Config, month: Period, source: str) -> None:
+# own nodes are on no bill
+@pytest.mark.parametrize(("month", "sources"), [(BILLED, {"bill", "price_book"}), (ESTIMATED, {"price_book"})])
+def test_its_report_is_worth_reading(demo: Config, month: Period, sources: set[str]) -> None:
     store = Store(demo.store)
     view = pipeline.report(demo, store, Query(period=month, period_name="a month", by=("team",)))
     assert {row.keys["team"] for row in view.rows if row.kind == "allocated"} == {*TEAMS, "unassigned"}
@@ -67,7 +72,7 @@ def test_its_report_is_worth_reading(demo: Config, month: Period, source: str) -
     assert 0.5 < view.totals.spot_ratio < 0.8
     assert view.totals.cost + view.node_totals.unallocated_cost == view.node_totals.node_cost
     assert not view.coverage.of_kind("not_collected")
-    assert {told.name for told in view.coverage.price_sources} == {source}
+    assert {told.name for told in view.coverage.price_sources} == sources
     assert not unpaid(store)
 
 
@@ -85,7 +90,8 @@ def test_its_bill_has_what_a_bill_has_and_every_cent_is_accounted_for(demo: Conf
     assert min(cast("int", spot), cast("int", partial), cast("int", discounts)) > 0
     account = pipeline.reconcile(demo, Store(demo.store), "2026-09")
     assert account.problems == ()
-    assert (account.is_final, account.unbilled, account.not_collected) == (True, (), ())
+    assert (account.is_final, account.not_collected) == (True, ())
+    assert [machine.name for machine in account.unbilled] == ["gpu01", "gpu02", "gpu03"]
     # a machine that never joined its cluster, and somebody's own
     assert {machine.instance_type for machine in account.unseen} == {"p5.48xlarge", "g5.4xlarge"}
 
@@ -98,6 +104,51 @@ def test_commitments_hold_in_both_months(demo: Config, month: Period, told_by: s
     assert {one.type for one in found.commitments} == {"Savings Plan", "Reserved Instance"}
     # the plan pays for one and a half of the machines on demand
     assert found.covered["aws", "us-east-1", "p4d.24xlarge"].mean == pytest.approx(24 / 15.84, abs=1e-3)
+
+
+def test_one_chargeback_over_kubernetes_and_slurm_adds_up(demo: Config, tmp_path: Path) -> None:
+    """What each cluster's teams are charged is what they are charged of both, and with what nobody held all that nodes cost."""
+    words = ["chargeback", "--month", "2026-09", "--config", str(demo.path), "--out", str(tmp_path)]
+    assert CliRunner().invoke(app, words).exit_code == 0
+    with (tmp_path / "2026-09" / "ledger.csv").open() as file:
+        ledger = [row for row in csv.DictReader(file) if row["kind"] == "allocated"]
+    charged: dict[str, Decimal] = defaultdict(Decimal)
+    for row in ledger:
+        charged[row["team"]] += Decimal(row["cost"])
+    store, paid = Store(demo.store), Decimal(0)
+    parts: dict[str, Decimal] = defaultdict(Decimal)
+    for cluster in ("demo", "hpc"):
+        view = pipeline.report(demo, store, Query(period=BILLED, period_name="", by=("team",), clusters=(cluster,)))
+        assert view.node_totals is not None
+        assert view.totals.cost + view.node_totals.unallocated_cost == view.node_totals.node_cost
+        paid += view.node_totals.node_cost
+        for row in view.rows:
+            if row.kind == "allocated":
+                parts[row.keys["team"] or ""] += row.measures.cost
+    assert charged == parts
+    assert {row["cluster"] for row in ledger} == {"demo", "hpc"}
+    both = pipeline.report(demo, store, Query(period=BILLED, period_name="", by=("account", "partition", "user")))
+    assert both.node_totals is not None and both.node_totals.node_cost == paid
+    told = {tuple(row.keys.values()) for row in both.rows if row.kind == "allocated" and row.keys["account"]}
+    assert told >= {("ai", "gpu", "mira"), ("life-science", "scavenge", "priya")}
+
+
+def test_its_slurm_cluster_has_what_slurm_has(demo: Config) -> None:
+    """Every ending, arrays, a job on two nodes, closed and reserved time, waits of both partitions, and preemption."""
+    store = Store(demo.store)
+    states = {state for (state,) in store.query("SELECT DISTINCT state FROM slurm_runs")[1]}
+    assert states >= {"COMPLETED", "FAILED", "CANCELLED", "TIMEOUT", "OUT_OF_MEMORY", "PREEMPTED", "NODE_FAIL", "RUNNING"}
+    _, ((arrays, wide, requeued),) = store.query(
+        "SELECT count(DISTINCT array_job_id), count(*) FILTER (len(nodes) = 2), count(*) - count(DISTINCT job_id) FROM slurm_runs"
+    )
+    assert min(cast("int", arrays), cast("int", wide), cast("int", requeued)) > 0
+    queues = pipeline.read_attributed(demo, store, lambda con: slurm_waits(con, ESTIMATED))
+    waits = {(one.by, one.name): one for one in queues}
+    assert {name for by, name in waits if by == "partition"} == {"gpu", "scavenge"}
+    assert waits["partition", "scavenge"].preempted_cost > 0
+    view = pipeline.report(demo, store, Query(period=ESTIMATED, period_name="", clusters=("hpc",)))
+    assert view.node_totals is not None and view.node_totals.unavailable_gpu_hours > 0
+    assert view.node_totals.over_allocated_gpu_hours == 0
 
 
 @pytest.mark.slow
@@ -157,5 +208,6 @@ def test_kept_in_a_relative_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     result = CliRunner().invoke(app, ["demo", "-q", "--keep", "./a/demo"])
     assert result.exit_code == 0, result.output
     assert {path.name for path in (tmp_path / "a" / "demo").iterdir()} == {
-        "gpucost.duckdb", "gpucost.toml", "prices.csv", f"cur-{last_months(datetime.now(UTC)).start:%Y-%m}.parquet",
+        "gpucost.duckdb", "gpucost.toml", "prices.csv", "slurm-jobs.psv", "slurm-nodes.txt", "slurm-reservations.txt",
+        "slurm-events.psv", "slurm-accounts.psv", "slurm-shares.psv", f"cur-{last_months(datetime.now(UTC)).start:%Y-%m}.parquet",
     }  # fmt: skip

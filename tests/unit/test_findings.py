@@ -111,10 +111,7 @@ def test_the_demo_has_every_kind_of_waste_and_of_finding(findings: Findings, dem
     assert busy.measured == "DCGM_FI_DEV_GPU_UTIL, idle under 5 %; 100 % of the GPU-hours measured"
     query = Query(period=MONTH, period_name="February 2026", with_sections=False)
     _, waste = pipeline.waste_report(demo, Store(demo.store), query)
-    assert {row.bucket for row in waste.buckets if row.gpu_hours} == {bucket.name for bucket in BUCKETS} - {
-        "cpu_memory",
-        "reserved",
-    }
+    assert {row.bucket for row in waste.buckets if row.gpu_hours} == {bucket.name for bucket in BUCKETS} - {"cpu_memory"}
     assert waste.totals.cost == sum((row.cost for row in waste.buckets), Decimal(0))
 
 
@@ -134,7 +131,8 @@ _SAFE_JOBS = """
 SELECT n.instance_type, a.workload, sum(c.cost) AS cost, sum(c.allocated_gpu_ms) / 3600000 / any_value(n.gpu_count) AS node_hours,
     any_value((a.held_to_ms - a.held_from_ms) / 3600000) AS length, count(DISTINCT a.allocation_id) AS pods
 FROM cost_daily AS c JOIN allocations AS a USING (allocation_id) JOIN nodes AS n ON n.node_id = a.node_id
-WHERE n.capacity_type = 'on_demand' AND regexp_matches(a.workload, '^(Cron)?Job/.*(sweep|ablation|eval|quanti|test|batch|score)')
+WHERE n.cluster = 'demo' AND n.capacity_type = 'on_demand'
+    AND regexp_matches(a.workload, '^(Cron)?Job/.*(sweep|ablation|eval|quanti|test|batch|score)')
 GROUP BY ALL"""
 _SPOT_PRICES = """
 SELECT n.instance_type, sum(p.price_per_hour * (p.to_ms - p.from_ms)) / sum(p.to_ms - p.from_ms)
@@ -142,7 +140,7 @@ FROM nodes AS n JOIN node_prices AS p USING (node_id) WHERE n.capacity_type = 's
 
 
 def test_the_headline_of_spot_is_what_its_safe_jobs_save(demo: Config, run: Run) -> None:
-    answer = _answer(run, "gpucost whatif spot --month 2026-02 --runs 100")
+    answer = _answer(run, "gpucost whatif spot --month 2026-02 --runs 100 --cluster demo")
     with Store(demo.store).read() as con:
         spot = {name: float(price) for name, price in con.execute(_SPOT_PRICES).fetchall()}
         jobs = con.execute(_SAFE_JOBS).fetchall()
@@ -482,7 +480,7 @@ def test_schedule_on_the_store(demo: Config, ask_week: Callable[[str], Any]) -> 
     assert 0 < long["saving"] < short["saving"] < short["today"]["cost"]
     assert short["waits"] > long["waits"] > 0
     # by default notebooks alone are released; a cluster's nodes are whole
-    default, cluster = ask_week("schedule"), ask_week("schedule --cluster demo")
+    default, cluster = ask_week("schedule"), ask_week("schedule --cluster demo --cluster hpc")
     released = {row["workload"] for row in default["tables"]["Whom it touches"] if row["released_gpu_hours"] > 0}
     assert {f"StatefulSet/jupyter-{name}" for name in ("alice", "bob", "chen")} <= released
     assert all(name.startswith("StatefulSet/jupyter-") for name in released)

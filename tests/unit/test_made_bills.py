@@ -75,7 +75,7 @@ def test_the_demos_bill(tmp_path: Path) -> None:
     config = load_config(tmp_path / "gpucost.toml", environ={})
     store = Store(config.store)
     assert not collect_bills(store, [LocalTree(tmp_path / "listed.parquet")], "aws").errors
-    view = pipeline.report(config, store, Query(period=FEBRUARY, period_name="February 2026"))
+    view = pipeline.report(config, store, Query(period=FEBRUARY, period_name="February 2026", clusters=("demo",)))
     assert view.node_totals is not None and {source.name for source in view.coverage.price_sources} == {"bill"}
     found, rows = statements(tmp_path / "gpucost.toml", "2026-02"), sum(count for *_, count in sums)
     billed, effective = found["billed"], found["effective"]

@@ -165,6 +165,17 @@ def test_a_later_answer_restates_in_whichever_order(tmp_path: Path) -> None:
     assert figures[0] == figures[1] == figures[2] == {"1": 9000, "2": 1000, "3": 900}
 
 
+def test_what_was_cut_to_the_time_asked_for_gives_way_to_the_whole(tmp_path: Path) -> None:
+    """`sacct --truncate` tells the part of a run that lies in the time asked for, and ends what still ran with it."""
+    cut = [job(1, 600, 1200, "n1", tres(1), Submit=T, State="RUNNING"), job(2, 600, 1200, "n1", tres(2), Submit=T)]
+    whole = [job(1, 0, 3600, "n1", tres(1)), job(2, 0, 1800, "n1", tres(2))]
+    for number, order in enumerate(((cut,), (cut, whole), (whole, cut))):
+        cluster = Cluster(tmp_path / str(number))
+        for jobs in order:
+            cluster.load(text(jobs), NODES)
+        assert cluster.held("pod") == ({"1": 3600, "2": 3600} if number else {"1": 600, "2": 1200})
+
+
 def test_a_job_that_runs_holds_until_it_was_seen_last(cluster: Cluster) -> None:
     cluster.load(text([job(1, 0, None, "n1", tres(2))]), NODES)
     assert cluster.held("pod") == {"1": 2 * 7200}
@@ -186,6 +197,11 @@ def test_suspended_time_is_held(cluster: Cluster) -> None:
         ("gpu:a100_3g.20gb:2,gpu:a100_1g.5gb:1", "cpu=1,gres/gpu:a100_3g.20gb=1,gres/gpu=1", 3 / 7),
         ("gpu:a100:4(S:0-1)", "cpu=1,gres/gpu=3,license/matlab=7", 3.0),
         ("gpu:4", "cpu=1,gres/gpu:a100=2,gres/gpu=2", 2.0),
+        # where accounting knows no types, a GPU of a node that is all slices is one of them
+        ("gpu:a100_3g.20gb:2", "cpu=1,gres/gpu=1", 3 / 7),
+        ("gpu:a100_3g.20gb:2,gpu:a100_1g.5gb:2", "cpu=1,gres/gpu=1", 2 / 7),
+        ("gpu:a100:4,shard:a100:16", "cpu=1,gres/shard=4", 1.0),
+        ("gpu:a100:2,gpu:v100:2,shard:a100:8,shard:v100:8", "cpu=1,gres/shard:v100=4,gres/shard=4", 1.0),
     ],
 )
 def test_parts_of_gpus_are_their_share(cluster: Cluster, gres: str, held: str, gpus: float) -> None:
@@ -269,6 +285,40 @@ def test_what_gpus_did_for_a_job_dcgm_exporter_says_by_its_number(cluster: Clust
         if row["kind"] == "allocated"
     }
     assert figures == {"1": [1, 1, 0], "2": [2, 0, 0]}
+
+
+@pytest.mark.parametrize("answer", ["text", "oneliner", "json"])
+def test_which_gpus_a_job_has_scontrol_says_while_it_runs(cluster: Cluster, answer: str) -> None:
+    """Of n2's two A100 and two V100 the first of each is busy: job 1 has the two A100, job 2 the idle V100."""
+    described = fleet(2, [{"cluster": "hpc", "name": "n2"}], [], {})
+    ticks = np.arange(T, T + 7200, 60, dtype=np.int64) * 1000
+    own = {"__name__": "DCGM_FI_DEV_GPU_UTIL", "job": "dcgm", "cluster": "hpc", "Hostname": "n2"}
+    series = [
+        Series({**own, "UUID": f"GPU-{gpu}", "gpu": str(gpu)}, ticks, np.full(len(ticks), float(busy)))
+        for gpu, busy in enumerate((90, 0, 70, 0))
+    ]
+    load(described, series, load_config(cluster.folder / "gpucost.toml", environ={}, cwd=cluster.folder))
+    held = {1: "gpu:a100:2(IDX:0-1)", 2: "gpu:v100:1(IDX:3)"}
+    if answer == "json":
+        told = [
+            {"accrue_time": 0, "job_id": n, "submit_time": T, "nodes": "n2", "gres_detail": [gres]} for n, gres in held.items()
+        ]
+        shown = json.dumps({"meta": {}, "jobs": told})
+    else:
+        lines = (
+            f"JobId={n} JobName=a=b\n   SubmitTime={T} StartTime={T}\n   NodeList=n2 NumNodes=1\n"
+            f"   TRES=cpu=1,gres/gpu=1\n     Nodes=n2 CPU_IDs=0-3 Mem=100 GRES={gres}\n   Power=\n"
+            for n, gres in held.items()
+        )
+        shown = "".join(line.replace("\n  ", "") + "\n" if answer == "oneliner" else line + "\n" for line in lines)
+    jobs = [job(1, 0, 3600, "n2", tres(2, "a100")), job(2, 0, 7200, "n2", tres(1, "v100"))]
+    assert "nodes of jobs" in cluster.load(text(jobs), NODES, shown).stdout
+    figures = {
+        row["pod"]: [round(row[f"{kind}_gpu_hours"], 2) for kind in ("active", "idle", "unmeasured")]
+        for row in cluster.rows("pod")
+        if row["kind"] == "allocated"
+    }
+    assert figures == {"1": [1, 1, 0], "2": [0, 2, 0]}
 
 
 @pytest.mark.parametrize(
@@ -398,6 +448,11 @@ def test_text_may_be_closed_by_delimiters_end_lines_as_windows_does_and_be_zippe
         ("what is this\n", "no header"),
         ("JobID|State|Start|End\n1|COMPLETED|1|2\n", "no field AllocTRES"),
         (text([job(1, 0, 60, "n1", tres(1))])[:-30], "line 2: there are"),
+        ("JobID|State|Start|End|AllocTRES\n1|COMPLETED|1|2|gres/gpu=1\n", "no field NodeList"),
+        (text([job(1, 0, 60, "n1", tres(1))])[:-12], "line 2: the file ends within"),
+        (text([job(1, 0, 60, "n1", tres(1), State="gpu")]), "line 2: 'gpu' is no state"),
+        (text([job(1, 0, 60, tres(1), "n1")]), "line 2: 'n1' is no alloctres"),
+        ("       JobID      State  Start\n------------ ---------- ------\n", "columns for people"),
         (text([job(1, 0, 60, "n1", tres(1), Start="soon")]), "line 2: 'soon' is no time"),
         (text([job(1, 0, 60, "n[1-", tres(1))]), "no list of nodes"),
         ('{"jobs": [', "no whole JSON"),
@@ -409,6 +464,76 @@ def test_what_cannot_be_read_is_told_with_its_line(tmp_path: Path, content: str,
     with pytest.raises(DataError, match="told") as error:
         read(tmp_path, content)
     assert words in error.value.message
+
+
+@pytest.mark.parametrize("mark", ["^", "^|^", "@", "~~", ";", "\x1e"])
+def test_a_header_tells_its_delimiter_and_fields_the_one_of_files_without(tmp_path: Path, mark: str) -> None:
+    told = text([job(1, 0, 60, "n1", tres(1)), job(2, 0, 60, "n[1-2]", tres(4), JobName="a;b c")], mark)
+    plain, _ = read(tmp_path, told, delimiter=mark)
+    assert plain["job_id"] == [1, 2]
+    assert read(tmp_path, told)[0] == plain == read(tmp_path, "\ufeff" + told)[0]
+    if mark in (";", "\x1e"):
+        assert read(tmp_path, told.partition("\n")[2], fields=tuple(FIELDS))[0] == plain
+
+
+def test_a_file_that_does_not_end_its_last_line_is_told_of(cluster: Cluster) -> None:
+    told = text([job(1, 0, 60, "n1", tres(1))])
+    assert "may be cut off" in cluster.load(told[:-1], NODES).output
+    assert "may be cut off" not in cluster.load(told, NODES).output
+    assert cluster.held("pod") == {"1": 60}
+
+
+SHORT = ["JobID", "Account", "State", "Start", "End", "NodeList", "AllocTRES"]
+
+
+def short(*rows: tuple[Any, ...], fields: list[str] = SHORT) -> str:
+    return "".join("|".join(map(str, row)) + "\n" for row in (fields, *rows))
+
+
+def test_fields_of_files_without_a_header_are_none_of_other_files(cluster: Cluster) -> None:
+    told = short((1, "nlp", "COMPLETED", T, T + 60, "n1", tres(1))).partition("\n")[2]
+    assert "2 nodes" in cluster.load(told, NODES, more=("--fields", ",".join(SHORT))).stdout
+    assert cluster.held("namespace") == {"nlp": 60}
+
+
+def test_what_waits_since_nobody_knows_when_is_left_out(cluster: Cluster) -> None:
+    rows = (1, "nlp", "PENDING", "Unknown", "Unknown", "None assigned", ""), (2, "cv", "COMPLETED", T, T + 60, "n1", tres(1))
+    assert "1 runs of jobs" in cluster.load(short(*rows), NODES).stdout
+    assert cluster.held("namespace") == {"cv": 60}
+
+
+@pytest.mark.parametrize(("more", "until"), [((), 3600), (("--from", "2026-03-10", "--to", "2026-03-10T02:00"), 7200)])
+def test_what_runs_and_does_not_say_how_long_it_has_does_until_the_end(
+    cluster: Cluster, more: tuple[str, ...], until: int
+) -> None:
+    rows = (1, "nlp", "RUNNING", T, "Unknown", "n1", tres(2)), (2, "cv", "COMPLETED", T, T + 3600, "n1", tres(1))
+    cluster.load(short(*rows), NODES, more=more)
+    assert cluster.held("namespace") == {"nlp": 2 * until, "cv": 3600}
+
+
+def test_tasks_of_arrays_are_told_apart_without_their_own_numbers_and_known_again_by_them(tmp_path: Path) -> None:
+    """Two tasks and two parts of a heterogeneous job, one of them on two nodes; told with JobIDRaw and without, in any order."""
+    rows = [
+        ("5_1", 6, T - 9, "nlp", "COMPLETED", T, T + 100, "n1", tres(1)),
+        ("5_2", 5, T - 9, "nlp", "COMPLETED", T, T + 200, "n[1-2]", tres(3)),
+        ("5_2.batch", "5.batch", T - 9, "", "COMPLETED", T, T + 200, "n1", tres(2)),
+        ("9+0", 9, T - 9, "nlp", "COMPLETED", T, T + 50, "n1", tres(1)),
+        ("9+1", 10, T - 9, "nlp", "COMPLETED", T, T + 50, "n2", tres(1)),
+    ]
+    ways = {
+        "all": short(*rows, fields=["JobID", "JobIDRaw", "Submit", *SHORT[1:]]),
+        "no number": short(*((row[0], *row[2:]) for row in rows), fields=["JobID", "Submit", *SHORT[1:]]),
+        "no submission": short(*((*row[:2], *row[3:]) for row in rows), fields=["JobID", "JobIDRaw", *SHORT[1:]]),
+        "neither": short(*((row[0], *row[3:]) for row in rows)),
+    }
+    others = [name for name in ways if name != "all"]
+    orders = [("neither",), *((name, "all") for name in others), *(("all", name) for name in others)]
+    for number, order in enumerate(orders):
+        cluster = Cluster(tmp_path / str(number))
+        for name in order:
+            cluster.load(ways[name], NODES)
+        assert cluster.held("node") == {"n1": 100 + 400 + 50, "n2": 200 + 50}, order
+        assert cluster.held("pod") == {"5_1": 100, "5_2": 600, "9+0": 50, "9+1": 50}, order
 
 
 def test_one_file_that_cannot_be_read_and_none_is_loaded(cluster: Cluster) -> None:
@@ -428,6 +553,42 @@ def test_local_times_count_in_a_zone_and_an_hour_that_comes_twice_is_refused(tmp
     with pytest.raises(DataError, match="line 2: from Start to End is an hour off Elapsed"):
         read(tmp_path, text([told]))
     assert not read(tmp_path, text([job(1, 0, 60, "n1", tres(1), Start="2026-10-25T01:30:00+0200")]))[1].has_local_times
+
+
+def test_sinfo_and_json_of_accounts_and_shares_say_what_text_does(cluster: Cluster) -> None:
+    rows = ("n1 gpu* gpu:a100:4 fast,new", "n1 debug gpu:a100:4 fast,new", "n[2-3] gpu* (null) (null)")
+    sinfo = "\n".join(("NODELIST PARTITION GRES AVAIL_FEATURES", *rows)) + "\n"
+    associations = {
+        "associations": [
+            {"account": "root", "cluster": "hpc", "parent_account": "", "user": ""},
+            {"account": "research", "cluster": "hpc", "parent_account": "root", "user": ""},
+            {"account": "nlp", "cluster": "hpc", "parent_account": "research", "user": ""},
+            {"account": "nlp", "cluster": "hpc", "parent_account": "", "user": "ann"},
+        ]
+    }
+    number = {"set": True, "infinite": False, "number": 0.5}
+    told = {"cluster": "hpc", "shares_normalized": number, "usage": 7, "effective_usage": 0.25, "fairshare": {"factor": number}}
+    shares = {
+        "shares": {
+            "shares": [
+                {**told, "name": "nlp", "parent": "root", "type": ["ASSOCIATION"]},
+                {**told, "name": "ann", "parent": "nlp", "type": ["USER"]},
+            ]
+        }
+    }
+    cluster.load(text([job(1, 0, 3600, "n1", tres(1))]), sinfo, json.dumps(associations), json.dumps(shares))
+    assert cluster.held("account") == {"research": 3600}
+
+    def ask(statement: str) -> Any:
+        return json.loads(cluster.run("sql", statement, "--format", "json").stdout)
+
+    nodes = ask("SELECT node, gres, partitions, features FROM slurm_nodes ORDER BY ALL")
+    assert nodes[0] == {"node": "n1", "gres": "gpu:a100:4", "partitions": ["gpu", "debug"], "features": ["fast", "new"]}
+    assert [one["node"] for one in nodes] == ["n1", "n2", "n3"]
+    assert ask('SELECT account, "user", norm_shares, effective_usage, fair_share FROM slurm_shares ORDER BY ALL') == [
+        {"account": "nlp", "user": user, "norm_shares": 0.5, "effective_usage": 0.25, "fair_share": 0.5 if user else None}
+        for user in ("", "ann")
+    ]
 
 
 def test_lists_of_nodes() -> None:

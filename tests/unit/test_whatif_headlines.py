@@ -1,4 +1,4 @@
-"""The savings of `whatif schedule`, `share` and `reserve` on the demo, by hand: from the store, the bill and the catalog."""
+"""The savings of `whatif schedule`, `share` and `reserve` on the demo's Kubernetes cluster, by hand from store and catalog."""
 
 from __future__ import annotations
 
@@ -39,8 +39,11 @@ class Tables(NamedTuple):
         return sum(max(0, min(end, until) - max(begin, start)) * step[2] for start, until, step in spans) / HOUR
 
 
-_NODES = "SELECT node_id, gpu_count AS node_gpus, gpu_model, capacity_type, up_from_ms, up_to_ms FROM nodes"
-_PODS = "SELECT node_id, uid, namespace, pod, workload, gpus, held_from_ms, held_to_ms FROM allocations WHERE gpus > 0"
+_NODES = """
+SELECT node_id, gpu_count AS node_gpus, gpu_model, capacity_type, up_from_ms, up_to_ms FROM nodes WHERE cluster = 'demo'"""
+_PODS = """
+SELECT node_id, uid, namespace, pod, workload, gpus, held_from_ms, held_to_ms FROM allocations
+WHERE gpus > 0 AND cluster = 'demo'"""
 _PRICES = "SELECT node_id, from_ms, to_ms, price_per_hour FROM node_prices WHERE to_ms > $1 ORDER BY from_ms"
 _SAMPLES = """
 SELECT labels['namespace'], labels['pod'], hour * 3600000::BIGINT, first_offset_ms, coalesce(step_ms, 0), offsets_ms, vals
@@ -61,7 +64,7 @@ def tables(demo: Config) -> Tables:
         demo,
         Store(demo.store),
         lambda con: (
-            con.execute("SELECT to_ms FROM collected").fetchall()[0],
+            con.execute("SELECT to_ms FROM collected WHERE cluster = 'demo'").fetchall()[0],
             *(con.execute(query).df() for query in (_NODES, _PODS)),
             *(con.execute(query, [FROM]).fetchall() for query in (_PRICES, _SAMPLES)),
         ),
@@ -135,7 +138,7 @@ def lives(node: Any, held: Iterable[Held]) -> list[tuple[int, int]]:
 
 
 def test_a_schedule_saves_the_hours_of_empty_nodes_and_of_idle_notebooks(demo: Config, tables: Tables) -> None:
-    answer = ask_of(demo, "schedule")
+    answer = ask_of(demo, "schedule", "--month 2026-10 --cluster demo")
     held: dict[int, list[Held]] = defaultdict(list)
     released = 0.0
     for pod in tables.pods.itertuples():

@@ -45,6 +45,7 @@ class SlurmResult:
     facts: dict[str, int] = field(default_factory=dict)
     repaired: int = 0
     has_local_times: bool = False
+    is_open: bool = False
     purged: Period | None = None  # asked for, and no longer kept
     failed: list[GpucostError] = field(default_factory=list)
 
@@ -67,12 +68,12 @@ def import_files(
             notes = Notes()
             facts = _facts(path, form, notes, to_ms(now))
             if facts is None:
-                _load_jobs(con, read_sacct(path, form, notes), result, period, form.cluster)
+                _load_jobs(con, read_sacct(path, form, notes), result, period, form.cluster, now)
             else:
                 table, columns = facts
                 result.facts[table] = len(next(iter(columns.values()), ()))
                 unnamed.append(facts)
-            result.repaired, result.has_local_times = notes.repaired, notes.has_local_times
+            result.repaired, result.has_local_times, result.is_open = notes.repaired, notes.has_local_times, notes.is_open
         _load_facts(con, unnamed, form, results)
         changed = slurm.merge(con)
         for result in results:
@@ -115,7 +116,7 @@ def collect(
             done, total = (round((end - period.start) / timedelta(milliseconds=1)) for end in (day.start, period.end))
             progress(ProgressState(source.name, done, total, result.runs))
         with store.write() as con:
-            _load_jobs(con, source.jobs(day, notes), part, day, cluster)
+            _load_jobs(con, source.jobs(day, notes), part, day, cluster, now)
             slurm.merge(con)
             for name, span in part.clusters.items():
                 runs.log_run(con, KIND, name, (to_ms(span.start), to_ms(span.end)), rows=max(part.runs, 1))
@@ -165,21 +166,26 @@ def _facts(path: Path, form: SacctFormat, notes: Notes, seen_ms: int) -> Facts |
         return None
     try:
         with path.open("rb") as file:
-            start = file.read(_LOOK).lstrip()
-        if start.startswith(b"{") and b'"jobs"' in start:
+            start = file.read(_LOOK).removeprefix(b"\xef\xbb\xbf").lstrip()
+        if start.startswith(b"{") and b'"jobs"' in start and b'"accrue_time"' not in start:
             return None
         if path.stat().st_size > _FACTS_MOST:
             return None
         head = start.partition(b"\n")[0].lower()
-        if not start.startswith(b"{") and (b"jobid" in head or form.fields):
+        if not start.startswith((b"{", b"JobId=")) and b"jobid" in head:
             return None
-        return read_facts(path.read_text(encoding="utf-8", errors="replace"), str(path), form, notes, seen_ms)
+        return read_facts(path.read_text(encoding="utf-8-sig", errors="replace"), str(path), form, notes, seen_ms)
     except OSError as error:
         raise SourceError(f"cannot read {path}: {error.strerror}") from None
 
 
 def _load_jobs(
-    con: DuckDBPyConnection, batches: Iterable[Batch], result: SlurmResult, period: Period | None, cluster_given: str | None
+    con: DuckDBPyConnection,
+    batches: Iterable[Batch],
+    result: SlurmResult,
+    period: Period | None,
+    cluster_given: str | None,
+    now: datetime,
 ) -> None:
     spans: dict[str, tuple[int, int]] = {}
     for batch in batches:
@@ -202,6 +208,13 @@ def _load_jobs(
         cluster: period_of((to_ms(period.start), to_ms(period.end)) if period else (first, max(last, first + 1)))
         for cluster, (first, last) in spans.items()
     }
+    for cluster, span in result.clusters.items():
+        # what runs, and does not say how long it has, does so until the end of what was asked for
+        con.execute(_RUNS_ON, [cluster, min(to_ms(span.end), to_ms(now))])
+
+
+_RUNS_ON = """UPDATE incoming_slurm_runs SET elapsed_ms = greatest(0, $2 - start_ms)
+WHERE cluster = $1 AND start_ms IS NOT NULL AND end_ms IS NULL AND elapsed_ms IS NULL"""
 
 
 def _load_facts(con: DuckDBPyConnection, all_facts: Sequence[Facts], form: SacctFormat, results: Sequence[SlurmResult]) -> None:

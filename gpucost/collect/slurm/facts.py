@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from gpucost.collect.slurm.sacct import Notes, SacctFormat, _Clock, _moment, expand_nodes
+from gpucost.collect.slurm.sacct import Notes, SacctFormat, _Clock, _moment, _number, expand_nodes
 from gpucost.errors import DataError
 
 Table = dict[str, list[Any]]
@@ -18,27 +18,29 @@ Facts = tuple[str, Table]
 def read_facts(text: str, name: str, form: SacctFormat, notes: Notes, seen_ms: int) -> Facts | None:
     """What a text tells; None where it is not one of the kinds known. Raises DataError where it is one, and cannot be read.
 
-    Nodes of `scontrol show node -o` or --json and `sinfo --json`, reservations of `scontrol show reservation -o` or --json,
-    events, associations and shares of `sacctmgr show event`, `sacctmgr show assoc tree` and `sshare` with --parsable2.
+    Nodes of `scontrol show node -o` or --json and `sinfo`, GPUs of jobs of `scontrol show job -d` or --json, reservations of
+    `scontrol show reservation -o` or --json, events, associations and shares of `sacctmgr show event`, `sacctmgr show assoc tree`
+    and `sshare` with --parsable2 or --json.
     """
     clock = _Clock(form.timezone, notes)
     start = text.lstrip()[:4096]
     try:
         if start.startswith("{"):
             answer = json.loads(text)
-            for key, table, row in (
-                ("nodes", "slurm_nodes", _json_node),
-                ("reservations", "slurm_reservations", _json_reservation),
-            ):
+            for key, table, told in _ANSWERS:
                 if key in answer:
                     listed = answer[key].get(key, []) if isinstance(answer[key], Mapping) else answer[key]
-                    return table, _table(row(item, seen_ms) for item in listed)
+                    return table, _table(row for item in listed for row in told(item, seen_ms))
             return None
+        if start.startswith("JobId="):
+            return "slurm_devices", _table(row for record in _unfolded(text, "JobId=") for row in _devices(record, clock, name))
         for mark, table, parsed in _LISTS:
             if start.startswith(mark):
                 rows = (dict(re.findall(r"(\w+)=(\S*)", line)) for line in _unfolded(text, mark))
                 return table, _table(parsed(row, clock, seen_ms, name) for row in rows)
         header = [column.strip() for column in start.partition("\n")[0].rstrip("|").split("|")]
+        if {"NODELIST", "GRES"} <= set(re.split(r"[\s|]+", start.partition("\n")[0])):
+            return "slurm_nodes", _table(_sinfo(text, name, seen_ms))
         for needed, table, told in _TABLES:
             if needed <= set(header):
                 lines = [line.split("|") for line in text.splitlines()[1:] if line.strip()]
@@ -72,11 +74,49 @@ def _node(row: Mapping[str, str], _clock: _Clock, seen_ms: int, _name: str) -> M
     return _described(row["NodeName"], seen_ms, ",".join(_names(row.get("Gres"))), _names(row.get("Partitions")), features, kind)
 
 
-def _json_node(item: Mapping[str, Any], seen_ms: int) -> Mapping[str, Any]:
+def _json_node(item: Mapping[str, Any], seen_ms: int) -> Iterable[Mapping[str, Any]]:
     features = item.get("active_features") or item.get("features") or []
     listed = _names(features) if isinstance(features, str) else list(features)
     node, kind = item.get("name") or item["hostname"], item.get("instance_type") or None
-    return _described(node, seen_ms, item.get("gres") or "", list(item.get("partitions") or ()), listed, kind)
+    yield _described(node, seen_ms, item.get("gres") or "", list(item.get("partitions") or ()), listed, kind)
+
+
+def _sinfo(text: str, name: str, seen_ms: int) -> Iterable[Mapping[str, Any]]:
+    """A line for each partition of a node, or of several nodes that are alike."""
+    lines = [line.split("|") if "|" in line else line.split() for line in text.splitlines() if line.strip()]
+    header = [column.strip() for column in lines[0]]
+    nodes: dict[str, tuple[str, list[str], list[str]]] = {}
+    for line in lines[1:]:
+        row = dict(zip(header, (value.strip() for value in line), strict=True))
+        for node in expand_nodes(row["NODELIST"], name):
+            features = _names(row.get("AVAIL_FEATURES") or row.get("ACTIVE_FEATURES"))
+            _, partitions, _ = nodes.setdefault(node, (",".join(_names(row["GRES"])), [], features))
+            partitions += [one for one in [row.get("PARTITION", "").rstrip("*")] if one and one not in partitions]
+    for node, (gres, partitions, features) in nodes.items():
+        yield _described(node, seen_ms, gres, partitions, features, None)
+
+
+def _devices(record: str, clock: _Clock, name: str) -> Iterable[Mapping[str, Any]]:
+    told = dict(re.findall(r"(\w+)=(\S*)", record))
+    for nodes, gres in re.findall(r"\bNodes=(\S+) CPU_IDs=\S* Mem=\S* GRES=(\S*)", record):
+        for node in expand_nodes(nodes, name):
+            yield from _indices(int(told["JobId"]), clock.ms(told["SubmitTime"]), node, gres)
+
+
+def _json_devices(item: Mapping[str, Any], _seen_ms: int) -> Iterable[Mapping[str, Any]]:
+    for node, gres in zip(expand_nodes(item.get("nodes") or ""), item.get("gres_detail") or (), strict=False):
+        yield from _indices(int(_number(item["job_id"]) or 0), _moment(item["submit_time"]), node, gres)
+
+
+def _indices(job_id: int, submit_ms: int | None, node: str, gres: str) -> Iterable[Mapping[str, Any]]:
+    """Of 'gpu:a100:2(IDX:0-1),gpu:2(IDX:4,6)': the GPUs of each type."""
+    for kind, listed in re.findall(r"\bgpu([^(,]*)\(IDX:([\d,-]+)\)", gres):
+        names = [word for word in kind.split(":") if word and not word.isdigit()]
+        spans = (span.partition("-") for span in listed.split(","))
+        gpus = [gpu for first, _, last in spans for gpu in range(int(first), int(last or first) + 1)]
+        yield {
+            "cluster": None, "job_id": job_id, "submit_ms": submit_ms, "node": node, "type": "".join(names[:1]), "gpus": gpus,
+        }  # fmt: skip
 
 
 def _described(
@@ -96,8 +136,8 @@ def _reservation(row: Mapping[str, str], clock: _Clock, _seen_ms: int, name: str
     }  # fmt: skip
 
 
-def _json_reservation(item: Mapping[str, Any], _seen_ms: int) -> Mapping[str, Any]:
-    return {
+def _json_reservation(item: Mapping[str, Any], _seen_ms: int) -> Iterable[Mapping[str, Any]]:
+    yield {
         "cluster": None, "name": item["name"], "from_ms": _moment(item["start_time"]), "to_ms": _moment(item["end_time"]),
         "nodes": expand_nodes(item.get("node_list") or ""), "flags": list(item.get("flags") or ()),
         "accounts": _names(item.get("accounts")),
@@ -127,6 +167,22 @@ def _accounts(records: Iterable[Mapping[str, str]], _clock: _Clock, _seen_ms: in
         yield {"cluster": row.get("Cluster") or None, "account": account, "parent": parent}
 
 
+def _json_account(item: Mapping[str, Any], _seen_ms: int) -> Iterable[Mapping[str, Any]]:
+    if not item.get("user"):
+        parent = item.get("parent_account") or None
+        yield {"cluster": item.get("cluster") or None, "account": item["account"], "parent": parent}
+
+
+def _json_share(item: Mapping[str, Any], seen_ms: int) -> Iterable[Mapping[str, Any]]:
+    is_user = "USER" in (item.get("type") or ())
+    yield {
+        "cluster": item.get("cluster") or None, "account": item["parent"] if is_user else item["name"],
+        "user": item["name"] if is_user else "", "seen_ms": seen_ms, "norm_shares": _number(item.get("shares_normalized")),
+        "raw_usage": _number(item.get("usage")), "effective_usage": _number(item.get("effective_usage")),
+        "fair_share": _number((item.get("fairshare") or {}).get("factor")) if is_user else None,
+    }  # fmt: skip
+
+
 def _shares(records: Iterable[Mapping[str, str]], _clock: _Clock, seen_ms: int) -> Iterable[Mapping[str, Any]]:
     def number(row: Mapping[str, str], name: str) -> float | None:
         text = row.get(name, "").strip()
@@ -141,7 +197,13 @@ def _shares(records: Iterable[Mapping[str, str]], _clock: _Clock, seen_ms: int) 
         }  # fmt: skip
 
 
-_ANSWERS = (("nodes", "slurm_nodes", _json_node), ("reservations", "slurm_reservations", _json_reservation))
+_ANSWERS: tuple[tuple[str, str, Callable[[Mapping[str, Any], int], Iterable[Mapping[str, Any]]]], ...] = (
+    ("nodes", "slurm_nodes", _json_node),
+    ("reservations", "slurm_reservations", _json_reservation),
+    ("jobs", "slurm_devices", _json_devices),
+    ("associations", "slurm_accounts", _json_account),
+    ("shares", "slurm_shares", _json_share),
+)
 _LISTS: tuple[tuple[str, str, Callable[..., Mapping[str, Any]]], ...] = (
     ("NodeName=", "slurm_nodes", _node),
     ("ReservationName=", "slurm_reservations", _reservation),

@@ -129,11 +129,12 @@ class Commands:
                 raise self._failed("sacct", said.read().decode("utf-8", "replace"))
 
     def facts(self) -> Iterator[tuple[str, Callable[[], str]]]:
-        """Nodes, reservations, what happened to nodes, accounts, shares."""
+        """Nodes, reservations, GPUs of jobs that run, what happened to nodes, accounts, shares."""
         year = (datetime.now(UTC) - timedelta(days=366)).strftime("%Y-%m-%d")
         for program, *args in (
             ("scontrol", "show", "node", "-o"),
             ("scontrol", "show", "reservation", "-o"),
+            ("scontrol", "show", "job", "-d", "-o"),
             ("sacctmgr", "-P", "show", "event", f"start={year}", "format=Cluster,NodeName,TimeStart,TimeEnd,State,Reason"),
             ("sacctmgr", "-P", "show", "assoc", "tree", "format=Cluster,Account,User,ParentName"),
             ("sshare", "-a", "-P", "-l"),
@@ -159,6 +160,7 @@ class Slurmrestd:
             self._session.headers["X-SLURM-USER-NAME"] = user
         self._version = settings.api_version
         self._filters: set[str] = set()
+        self._paths: set[str] = set()
         self._cluster: str | None = None
 
     def _get(self, path: str, query: dict[str, str] | None = None) -> Any:
@@ -199,6 +201,7 @@ class Slurmrestd:
                     raise SourceError(has, "start slurmrestd with its plugin openapi/slurmdbd")
                 raise SourceError(f"{has} in {self._version}", f"api_version in [slurm] is one of {known}, or left out")
             self._version = self._version or max(versions, key=lambda version: [int(part) for part in version[1:].split(".")])
+            self._paths = {path.strip("/") for path in paths}
             told = paths[versions[self._version]]["get"].get("parameters") or ()
             self._filters = {"start_time", "end_time", *(one.get("name", "") for one in told)}
         return self._version or ""
@@ -229,9 +232,18 @@ class Slurmrestd:
         yield from read_answer(self._get(path, known), self.name, SacctFormat(), notes)
 
     def facts(self) -> Iterator[tuple[str, Callable[[], str]]]:
-        """Nodes and reservations."""
-        for name in ("nodes", "reservations"):
-            yield name, lambda name=name: json.dumps(self._get(f"slurm/{self._api()}/{name}"))  # type: ignore[misc]
+        """Nodes, reservations, GPUs of jobs that run, accounts; shares where its version has them."""
+        wanted = (
+            ("slurm", "nodes"),
+            ("slurm", "reservations"),
+            ("slurm", "jobs"),
+            ("slurmdb", "associations"),
+            ("slurm", "shares"),
+        )
+        for part, name in wanted:
+            path = f"{part}/{self._api()}/{name}"
+            if name != "shares" or path in self._paths:
+                yield name, lambda path=path: json.dumps(self._get(path))  # type: ignore[misc]
 
 
 def _said(response: requests.Response) -> str:

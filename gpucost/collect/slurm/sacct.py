@@ -30,6 +30,8 @@ FIELDS = (
 )  # fmt: skip
 # As a shell writes it: no name of a job holds it.
 DELIMITER = "\x1f"
+# Slurm's numbers of jobs are smaller.
+MADE_UP = 1 << 62
 DEFAULT_CLUSTER = "slurm"
 _ROWS_AT_ONCE = 100_000
 _MEMORY = 200_000
@@ -54,9 +56,11 @@ class SacctFormat:
 
 @dataclass(slots=True)
 class Notes:
-    """What a reader should be told of a file: local times without an offset, records put together again, how many there were."""
+    """What a reader should be told of a file: local times without an offset, a last line that does not end, records put together
+    again, how many there were."""
 
     has_local_times: bool = False
+    is_open: bool = False
     repaired: int = 0
     rows: int = 0
 
@@ -86,7 +90,7 @@ def read_sacct(source: Path, form: SacctFormat, notes: Notes) -> Iterator[Batch]
 def read_records(file: IO[bytes], name: str, form: SacctFormat, notes: Notes) -> Iterator[Batch]:
     """The same of an open file or an answer."""
     start = file.read(1)
-    while start.isspace():
+    while start.isspace() or start in _BYTE_ORDER_MARK:
         start = file.read(1)
     if start == b"{":
         try:
@@ -97,6 +101,9 @@ def read_records(file: IO[bytes], name: str, form: SacctFormat, notes: Notes) ->
     elif start:
         lines = (line.decode("utf-8", "replace") for line in _after(start, file))
         yield from _Text(name, form, notes).batches(lines)
+
+
+_BYTE_ORDER_MARK = (b"\xef", b"\xbb", b"\xbf")
 
 
 def _after(start: bytes, file: IO[bytes]) -> Iterator[bytes]:
@@ -122,8 +129,13 @@ _TYPED = {
     "cputimeraw": _COUNT, "priority": _COUNT, "dbindex": _COUNT,
 }  # fmt: skip
 _CHECKS = {name: re.compile(pattern).fullmatch for name, pattern in _TYPED.items()}
-_NEEDED = (("JobID", "JobIDRaw"), ("State",), ("Start",), ("End", "Elapsed", "ElapsedRaw"), ("AllocTRES", "AllocGRES"))
+_NEEDED = (
+    ("JobID", "JobIDRaw"), ("State",), ("Start",), ("End", "Elapsed", "ElapsedRaw"), ("AllocTRES", "AllocGRES"), ("NodeList",),
+)  # fmt: skip
+_MARKS = (DELIMITER, "\x1e", "\t", "|", ";", ",")
 _UNENDED = ("RUNNING", "PENDING", "SUSPENDED", "COMPLETING", "CONFIGURING", "RESIZING", "REQUEUE_HOLD", "STOPPED", "SIGNALING")
+
+_GOING_ON = ("RUNNING", "SUSPENDED", "COMPLETING", "CONFIGURING", "STOPPED", "SIGNALING")
 
 
 class _Text:
@@ -132,12 +144,13 @@ class _Text:
     def __init__(self, name: str, form: SacctFormat, notes: Notes) -> None:
         self.name, self.form, self.notes = name, form, notes
         self.clock = _Clock(form.timezone, notes)
+        self._known: set[tuple[str, str]] = set()
 
     def error(self, line: int, message: str) -> DataError:
         return DataError(f"{self.name}, line {line}: {message}", f"{sacct_command()} gives what is needed; --json does, too")
 
     def batches(self, lines: Iterable[str]) -> Iterator[Batch]:
-        numbered = enumerate((line.rstrip("\r\n") for line in lines), start=1)
+        numbered = enumerate(self._ended(lines), start=1)
         number, first = next(numbered)
         columns, delimiter, has_header = self._columns(first)
         # --parsable ends each record with the delimiter
@@ -147,6 +160,8 @@ class _Text:
         for place, parts in self._records(
             columns, delimiter, is_closed, numbered if has_header else chain([(number, first)], numbered)
         ):
+            if self.notes.is_open and _is_cut(columns[-1], parts[-1]):
+                raise self.error(place, f"the file ends within {parts[-1]!r}: it is cut off")
             self._add(batch, dict(zip(columns, parts, strict=True)), place)
             rows += 1
             if rows % _ROWS_AT_ONCE == 0:
@@ -155,12 +170,25 @@ class _Text:
         self.notes.rows += rows
         yield batch
 
+    def _ended(self, lines: Iterable[str]) -> Iterator[str]:
+        for line in lines:
+            self.notes.is_open = not line.endswith("\n")
+            yield line.rstrip("\r\n")
+
+    def _delimiter(self, first: str) -> str:
+        """What stands between the names of a header, or else cuts the first record into as many fields as there are."""
+        if {"jobid", "jobidraw"} & set(re.split(r"\W+", first.lower())):
+            between = re.match(r"\w+(?:%-?\d+)?(\W+?)(?=\w)", first)
+            if between and re.fullmatch("  +", between[1]):
+                raise self.error(1, "these are columns for people, which cut what is too long")
+            return between[1] if between else "|"
+        count = len(self.form.fields or ())
+        fits = [mark for mark in _MARKS if first.count(mark) in (count - 1, count)]
+        return next((mark for mark in (*fits, *_MARKS) if mark in first), "|")
+
     def _columns(self, first: str) -> tuple[tuple[str, ...], str, bool]:
         """The fields, lower-cased, the delimiter, and whether the first line is a header."""
-        given = self.form.delimiter
-        found = (
-            next((mark for mark in (DELIMITER, "\x1e", "\t", "|", ";", ",") if mark in first), "|") if given is None else given
-        )
+        found = self._delimiter(first) if self.form.delimiter is None else self.form.delimiter
         names = tuple(re.sub(r"%-?\d+$", "", part).strip().lower().replace("_", "") for part in first.split(found))
         has_header = bool({"jobid", "jobidraw"} & set(names))
         if has_header:
@@ -173,17 +201,7 @@ class _Text:
             columns = tuple(one.strip().lower() for one in self.form.fields)
         else:
             raise self.error(1, "there is no header, so that nothing tells which field is which: --fields lists them")
-        missing = [
-            " or ".join(options)
-            for options in (
-                ("JobID", "JobIDRaw"),
-                ("State",),
-                ("Start",),
-                ("End", "Elapsed", "ElapsedRaw"),
-                ("AllocTRES", "AllocGRES"),
-            )
-            if not {option.lower() for option in options} & set(columns)
-        ]
+        missing = [" or ".join(options) for options in _NEEDED if not {option.lower() for option in options} & set(columns)]
         if missing:
             raise self.error(1, f"there is no field {missing[0]}")
         return columns, found, has_header
@@ -258,6 +276,14 @@ class _Text:
         digits = re.match(r"\d+", number)
         if digits is None:
             raise self.error(line, f"{raw!r} is no number of a job")
+        job_id = int(digits[0]) if "jobidraw" in row else _job_id(number)
+        for name in ("state", "alloctres"):
+            if (known := (name, get(name) or "")) not in self._known:
+                if not _CHECKS[name](known[1]):
+                    raise self.error(line, f"{known[1]!r} is no {name}: are these the fields, in this order?")
+                if len(self._known) > _MEMORY:
+                    self._known.clear()
+                self._known.add(known)
         try:
             times = {name: self.clock.ms(get(name)) for name in ("submit", "eligible", "start", "end")}
             elapsed = _seconds(get("elapsedraw")) if get("elapsedraw") else _seconds(get("elapsed"))
@@ -277,7 +303,7 @@ class _Text:
         if step:
             if start is not None and "gres/" in (tres or ""):
                 _append(batch.steps, (
-                    cluster, int(digits[0]), step, start, end, expand_nodes(get("nodelist") or "", self.name), tres,
+                    cluster, job_id, step, start, end, expand_nodes(get("nodelist") or "", self.name), tres,
                     _gpu_util(tres, *(_busy(get(name)) for name in ("tresusageintot", "tresusageinave"))),
                 ))  # fmt: skip
             return
@@ -285,16 +311,33 @@ class _Text:
             end = start + round(1000 * (elapsed + suspended))
         if elapsed is None and start is not None and end is not None:
             elapsed = (end - start) / 1000
+        if state in _GOING_ON:
+            end = None  # sacct --truncate ends it with what was asked for
         submit = times["submit"] if times["submit"] is not None else start
+        if submit is None and "submit" not in row:
+            return  # it waits, and nothing tells since when
         if submit is None:
             raise self.error(line, "neither Submit nor Start tells when the job was")
         array = re.match(r"(\d+)_", shown)
         _append(batch.runs, (
-            cluster, int(digits[0]), submit, shown, int(array[1]) if array else None, get("jobname") or None, get("user") or None,
+            cluster, job_id, submit, shown, int(array[1]) if array else None, get("jobname") or None, get("user") or None,
             get("account") or None, get("partition") or None, get("qos") or None, state, get("reason") or None, times["eligible"],
             start, end, None if elapsed is None else round(1000 * elapsed), round(1000 * suspended),
             expand_nodes(get("nodelist") or "", self.name), get("reqtres") or None, tres, get("reservation") or None,
         ))  # fmt: skip
+
+
+def _job_id(shown: str) -> int:
+    """The number of the job '17'; of '17_3' and '17+1', which have their own that is not told, one beyond all of Slurm's."""
+    match = re.fullmatch(r"(\d+)([_+])(\d+)", shown)
+    if match is None:
+        return int(re.match(r"\d*", shown)[0])  # type: ignore[index]
+    return MADE_UP + (int(match[1]) << 24) + 2 * int(match[3]) + (match[2] == "+")
+
+
+def _is_cut(name: str, text: str) -> bool:
+    """Whether a field is none of its kind, or ends where it has to go on."""
+    return not _CHECKS.get(name, bool)(text) or text.endswith(("=", ",", "/", "[", "-")) if text else False
 
 
 def _append(columns: dict[str, list[Any]], row: Sequence[Any]) -> None:

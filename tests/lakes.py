@@ -1,0 +1,86 @@
+"""The same figures from a lake as from the store: every stored table, row by row."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+from unittest.mock import patch
+
+import duckdb
+
+from gpucost import pipeline
+from gpucost.config.model import Config
+from gpucost.engine.local import LocalEngine
+from gpucost.lake import attribution, reading, transfer
+from gpucost.lake.files import open_files
+from gpucost.store.connection import Store
+
+FIGURES = (
+    "nodes", "allocations", "allocation_traits", "mig_fragmentation", "pending_pods", "collected", "coverage_gaps", "node_stops",
+    "warnings", "node_prices", "billed_hours", "billed_nodes", "cost_runs", "node_runs", "activity_hours", "cost_daily", "node_daily",
+)  # fmt: skip
+#: What only numbers of the store tell: those of series and loads, and in which order rows lie.
+RAW = {
+    "states": "SELECT s.key, t.* EXCLUDE (series_id) FROM {0}.states AS t JOIN {0}.series AS s USING (series_id)",
+    "blocks": "SELECT s.key, t.* EXCLUDE (series_id) FROM {0}.blocks AS t JOIN {0}.series AS s USING (series_id)",
+    "series": "SELECT * EXCLUDE (series_id) FROM {0}.series",
+    "loads": "SELECT kind, source, from_ms, to_ms, rows, dropped, loaded_at FROM {0}.loads",
+    "bill_rows": "SELECT * EXCLUDE (bill_id) FROM {0}.bill_rows",
+    "bills": "SELECT * EXCLUDE (bill_id, load_id) FROM {0}.bills",
+    **{
+        name: f"FROM {{0}}.{name}"
+        for name in (
+            "scrape_gaps", "asked_hours", "dropped_samples", "slurm_runs", "slurm_steps", "slurm_nodes", "slurm_events",
+            "slurm_reservations", "slurm_accounts", "slurm_shares", "progress_runs", "list_prices", "component_prices",
+            "instance_types", "spot_prices",
+        )
+    },
+}  # fmt: skip
+#: Numbers that a store gives itself.
+_OWN = {"billed_hours": "bill_id"}
+
+
+def differences(one: Path, other: Path, queries: dict[str, str] | None = None) -> list[str]:
+    """A line for each table that is not the same in two stores, with a row of each that the other has not."""
+    if queries is None:
+        queries = {name: f"SELECT * {f'EXCLUDE ({_OWN[name]})' if name in _OWN else ''} FROM {{0}}.{name}" for name in FIGURES}
+    wrong = []
+    with duckdb.connect() as con:
+        con.execute(f"ATTACH '{one}' AS a (READ_ONLY); ATTACH '{other}' AS b (READ_ONLY)")
+        for name, query in queries.items():
+            sides = query.format("a"), query.format("b")
+            for left, right, what in ((*sides, "is missing"), (*reversed(sides), "is too much")):
+                rows = con.execute(f"({left}) EXCEPT ALL ({right})").fetchall()
+                if rows:
+                    wrong.append(f"{name}: {len(rows)} rows, {what}: {rows[0]}")
+    return wrong
+
+
+def export(config: Config, store: Store, url: Path | str) -> transfer.Exported:
+    """Writes what the store holds into the lake."""
+    return transfer.export(config, store, open_files(str(url), config))
+
+
+def attribute(config: Config, url: Path | str, workers: int = 1) -> attribution.Attributed:
+    """Attributes the lake in this process, or in so many."""
+    return attribution.attribute(config, str(url), lambda _: LocalEngine(workers))
+
+
+@contextmanager
+def opened(config: Config, url: Path | str, **more: Any) -> Iterator[Store]:
+    """The lake's figures as a store."""
+    with TemporaryDirectory(prefix="opened-") as folder:
+        yield reading.open_store(config, str(url), Path(folder), more.pop("period", None), **more)[0]
+
+
+def unlike_the_store(config: Config, store: Store, pairs: int = 1_200_000) -> list[str]:
+    """What differs between the figures of the store and those of a lake that it is exported to; `pairs` of (GPU, hour) a task."""
+    pipeline.attribute(config, store)
+    with TemporaryDirectory(prefix="lake-") as url, patch.object(attribution, "_PAIRS_AT_ONCE", pairs):
+        export(config, store, url)
+        attribute(config, url)
+        with opened(config, url) as other:
+            return differences(store.path, other.path)
