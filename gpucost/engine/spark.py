@@ -24,7 +24,7 @@ _SCHEMA = "number long, result string"
 class SparkEngine:
     """Runs each task as a task of Spark's, which tries it again where a worker is lost.
 
-    Rows never pass through the driver: a task reads and writes files itself. What it is to do is read from `shelf`, by its number.
+    Rows never pass through the driver: a task reads and writes files itself, and what it is to do it reads from `shelf`.
     """
 
     def __init__(self, session: Any, shelf: Callable[[Sequence[str]], Callable[[int], str]]) -> None:
@@ -73,7 +73,9 @@ def _each(work: Callable[[str], str], read: Callable[[int], str], version: str, 
         for number in numbers:
             try:
                 if version != __version__:
-                    raise GpucostError(f"Spark's workers have gpucost {__version__}, not {version}", "install the same version there")
+                    raise GpucostError(
+                        f"Spark's workers have gpucost {__version__}, not {version}", "install the same version there"
+                    )
                 results.append(work(read(number)))
             except GpucostError as error:
                 # trying again would not mend it

@@ -5,9 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-import time
 from collections import defaultdict
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -18,19 +16,17 @@ from gpucost import attribute as stages
 from gpucost import pipeline
 from gpucost.errors import NoDataError, StoreError
 from gpucost.lake import manifest, steps
-from gpucost.lake.files import LakeFiles, open_files
+from gpucost.lake.files import PARTS, LakeFiles, open_files
 from gpucost.lake.manifest import Lake, LakeFile
 from gpucost.lake.steps import NEIGHBOR_MS, STEPS, Task, marker
 from gpucost.periods import from_ms
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from gpucost.config.model import Config
 
 _CURRENT = "_gpucost/current.json"
-# What is no longer current may still be read, or be at work in another run: it is removed when it is a day old.
-_KEPT_SECONDS = 86_400
 # Days are attributed together up to so many (GPU, hour) pairs; a day with more is split by its nodes.
 _PAIRS_AT_ONCE = 1_200_000
 Inputs = dict[str, list[tuple[str | None, LakeFile]]]
@@ -73,8 +69,7 @@ def shelf(url: str, config: Config) -> Callable[[Sequence[str]], Callable[[int],
 
     def lay(tasks: Sequence[str]) -> Callable[[int], str]:
         files, folder = open_files(url, config), f"_gpucost/tasks/{uuid4().hex}"
-        with ThreadPoolExecutor(16) as pool:
-            list(pool.map(lambda one: files.write(f"{folder}/{one[0]}.json", one[1].encode()), enumerate(tasks)))
+        files.each(lambda one: files.write(f"{folder}/{one[0]}.json", one[1].encode()), enumerate(tasks))
         return partial(_from_shelf, url, config.model_dump_json(by_alias=True), folder)
 
     return lay
@@ -111,13 +106,19 @@ class _Run:
     engine: Engine
     tell: Callable[[str], None]
     result: Attributed = field(default_factory=Attributed)
-    known: set[str] = field(default_factory=set)
-    sizes: dict[str, int] = field(default_factory=dict)
-    read: dict[str, dict[str, LakeFile]] = field(default_factory=dict)
+    # by marker the files of each table that it names, of those that are whole
+    known: dict[str, dict[str, LakeFile]] = field(default_factory=dict)
 
     def run(self) -> Attributed:
-        self.known = set(self.files.names("_gpucost/attributed"))
-        self.sizes = {name: size for name, (size, _) in self.files.entries("attributed").items()}
+        places = self.files.names("_gpucost/attributed")
+        self._learn(places)
+        there = self.files.found("attributed")
+        sizes = {name: one.size for name, one in there.items()}
+        self.known = {
+            place: tables for place, tables in self.known.items() if all(sizes.get(file.name) == file.size for file in tables.values())
+        }
+        # a task leaves a marker that is there as it is
+        self.files.delete(place for place in places if place not in self.known)
         inputs = pipeline.inputs_of(self.config)
         heard = [one.heard for one in self.lake.manifests if one.heard]
         shared: dict[str, Any] = {"heard": [min(h[0] for h in heard), max(h[1] for h in heard)] if heard else [0, 0]}
@@ -192,35 +193,33 @@ class _Run:
     def _do(self, tasks: Sequence[Task]) -> list[tuple[Task, Inputs]]:
         """Run the tasks whose work is not there; of each, the files that it wrote by table."""
         places = {id(task): marker(task.step, task.key, "+".join(task.clusters)) for task in tasks}
-        waiting = [task for task in tasks if not self._is_done(places[id(task)])]
-        self.result.unchanged[tasks[0].step] += len(tasks) - len(waiting)
+        waiting = [task for task in tasks if places[id(task)] not in self.known]
+        for task in tasks:
+            if places[id(task)] in self.known:
+                self.result.unchanged[task.step] += 1
         self._run(waiting)
+        self._learn(places.values())
         return [(task, self._marked(places[id(task)], task)) for task in tasks]
 
-    def _is_done(self, place: str) -> bool:
-        """Whether a task's work is there; a marker of files that are gone or cut off is removed."""
-        if place not in self.known:
-            return False
-        if all(self.sizes.get(file.name) == file.size for file in self._tables(place).values()):
-            return True
-        self.files.delete(place)
-        self.known.discard(place)
-        del self.read[place]
-        return False
+    def _learn(self, places: Iterable[str]) -> None:
+        """Read the markers that are not known yet."""
+        new = [place for place in places if place not in self.known]
+        self.known |= {place: tables for place, tables in zip(new, self.files.each(self._named, new), strict=True) if tables is not None}
 
-    def _tables(self, place: str) -> dict[str, LakeFile]:
-        """The files that a marker names, by table."""
-        if place not in self.read:
-            content = self.files.read(place)
-            if content is None:
-                raise StoreError(f"{self.files.shown(place)} is gone", "another run may have replaced it: run it again")
-            self.read[place] = {name: LakeFile(**file) for name, file in json.loads(content)["tables"].items()}
-        return self.read[place]
+    def _named(self, place: str) -> dict[str, LakeFile] | None:
+        """The files that a marker names, by table; None where it is gone or broken: then its task runs again."""
+        try:
+            return {name: LakeFile(**file) for name, file in json.loads(self.files.read(place) or b"")["tables"].items()}
+        except (ValueError, KeyError, TypeError, AttributeError):
+            return None
 
     def _marked(self, place: str, task: Task) -> Inputs:
-        """The files that a marker names, by table of the steps."""
-        cluster, folder = "+".join(task.clusters), "days" if task.step == "attribute" else task.step
-        return {f"{folder}/{name}": [(cluster, file)] for name, file in self._tables(place).items()}
+        """The files that a marker names, by table."""
+        if place not in self.known:
+            raise StoreError(f"{self.files.shown(place)} is gone", "another run may have replaced it: run it again")
+        cluster = "+".join(task.clusters)
+        folder = "days" if task.step == "attribute" else task.step
+        return {f"{folder}/{name}": [(cluster, file)] for name, file in self.known[place].items()}
 
     def _run(self, tasks: Sequence[Task]) -> list[dict[str, Any]]:
         """What the tasks say, in their order."""
@@ -272,9 +271,7 @@ class _Run:
             names = {(start, end): f"{from_ms(start).astimezone(self.config.tz):%Y-%m-%d}" for start, end in days}
             current[group] = {names[day]: (keys[day], buckets) for day in days}
             for bucket in range(buckets):
-                missing = [
-                    day for day in days if not self._is_done(marker("attribute", keys[day], group, names[day], (bucket, buckets)))
-                ]
+                missing = [day for day in days if marker("attribute", keys[day], group, names[day], (bucket, buckets)) not in self.known]
                 self.result.unchanged["attribute"] += len(days) - len(missing)
                 at_once = max(1, int(_PAIRS_AT_ONCE / (24 * max(said["gpus"] / buckets, 1))))
                 for start, end in stages.spans_of(missing, at_once, 0):
@@ -288,12 +285,16 @@ class _Run:
         self.result.days = sum(len(task.days) for task in waiting if task.bucket[0] == 0)
         self.result.rows = sum(said["rows"] for said in said_of)
         files: Inputs = defaultdict(list)
-        for group, days_of in current.items():
-            for name, (key, buckets) in days_of.items():
-                for bucket in range(buckets):
-                    place = marker("attribute", key, group, name, (bucket, buckets))
-                    for table, found in self._marked(place, Task("attribute", key, [group], {})).items():
-                        files[table] += found
+        places = [
+            (marker("attribute", key, group, name, (bucket, buckets)), Task("attribute", key, [group], {}))
+            for group, days_of in current.items()
+            for name, (key, buckets) in days_of.items()
+            for bucket in range(buckets)
+        ]
+        self._learn(place for place, _ in places)
+        for place, task in places:
+            for table, found in self._marked(place, task).items():
+                files[table] += found
         return current, files
 
     def _block_stamps(self, clusters: Sequence[str]) -> dict[str, str]:
@@ -312,26 +313,20 @@ class _Run:
         return {"raw/blocks": files} if files else {}
 
     def _switch(self, current: dict[str, Any]) -> None:
-        """Let readers see the new figures, all at once, and remove what was replaced a day ago."""
+        """Let readers see the new figures, all at once, and remove what nobody reads any more."""
+        before = self.files.read(_CURRENT)
         content = json.dumps(current, sort_keys=True).encode()
-        if content != self.files.read(_CURRENT):
+        if content != before:
             self.files.write(_CURRENT, content)
-        markers = set(current_markers(current))
-        for name in self._old("_gpucost/attributed"):
-            if name not in markers:
-                self.files.delete(name)
-        if old := self._old("attributed"):
-            markers |= set(self.files.names("_gpucost/attributed"))
-            kept = {file.name for place in markers for file in self._tables(place).values()}
-            for name in old:
-                if name not in kept:
-                    self.files.delete(name)
-        for name in self._old("_gpucost/tasks"):
-            self.files.delete(name)
-
-    def _old(self, folder: str) -> list[str]:
-        before = time.time() - _KEPT_SECONDS
-        return [name for name, (_, written) in self.files.entries(folder).items() if written < before]
+        # what was read until now is left to those who are reading it
+        kept = {*current_markers(current), *(current_markers(json.loads(before)) if before else ())}
+        if content != before or not kept.issuperset(self.files.names("_gpucost/attributed")):
+            self._learn(kept)
+            self.files.remove_abandoned("_gpucost/attributed", kept)
+            named = {file.name for place in kept for file in self.known.get(place, {}).values()}
+            self.files.remove_abandoned("attributed", named)
+            self.files.remove_abandoned("_gpucost/tasks", ())
+            self.files.remove_abandoned(PARTS, ())
 
 
 def raw_digest(lake: Lake) -> str:

@@ -65,7 +65,7 @@ def open_store(
     if period and (period.start_ms % MS_PER_HOUR or period.end_ms % MS_PER_HOUR):
         raise UsageError("a lake is attributed by whole hours", "let --from and --to name full hours")
     files = open_files(url, config)
-    current, lake = read_current(files), manifest.read(files)
+    lake, current = manifest.read(files), read_current(files)
     inputs = pipeline.inputs_of(config)
     if current["inputs"] != inputs.all:
         raise StoreError(
@@ -78,10 +78,12 @@ def open_store(
     known = sorted({day for of_days in current["days"].values() for day in of_days})
     first, last = _span(config, period, known)
     found: dict[str, list[LakeFile]] = defaultdict(list)
-    for place in current_markers(current, lambda day: first <= day <= last):
-        step = place.split("/")[2]
-        for name, file in json.loads(files.read(place) or b"{}")["tables"].items():
-            found[f"{step}/{name}"].append(LakeFile(**file))
+    places = list(current_markers(current, lambda day: first <= day <= last))
+    for place, content in zip(places, files.each(files.read, places), strict=True):
+        if content is None:
+            raise StoreError(f"{files.shown(place)} is missing", f"gpucost lake attribute {files.shown()}")
+        for name, file in json.loads(content)["tables"].items():
+            found[f"{place.split('/')[2]}/{name}"].append(LakeFile(**file))
     tell(f"reading {files.shown()}")
     store = Store(folder / "lake.duckdb")
     with store.write() as con, TemporaryDirectory(prefix="gpucost-lake-", dir=folder) as fetched:

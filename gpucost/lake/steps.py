@@ -180,8 +180,6 @@ def run(url: str, config_json: str, task_json: str) -> dict[str, Any]:
 
     Raises TaskError, which names the task.
     """
-    import duckdb
-
     task = Task.from_json(task_json)
     try:
         with TemporaryDirectory(prefix="gpucost-task-") as folder:
@@ -197,7 +195,7 @@ def run(url: str, config_json: str, task_json: str) -> dict[str, Any]:
                 return _WORK[task.step](_Work(con, open_files(url, config), config, task, Path(folder)))
     except GpucostError as error:
         raise TaskError(f"{task.name}: {error.message}", error.fix) from error
-    except (duckdb.Error, OSError) as error:
+    except Exception as error:
         words = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
         raise TaskError(f"{task.name}: {words}", "run it again: what is done stays; [engine] memory gives a task more") from error
 
@@ -275,8 +273,7 @@ class _Work:
         place = marker(self.task.step, self.task.key, cluster, day, self.task.bucket)
         if content := self.files.read(place):
             # Another run of the same task was first, and its files may be in use.
-            for file in written.values():
-                self.files.delete(file["name"])
+            self.files.delete(file["name"] for file in written.values())
             return dict(json.loads(content)["tables"])
         self.files.write(place, json.dumps({"task": self.task.name, "tables": written}).encode())
         return written
