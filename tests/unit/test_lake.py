@@ -19,7 +19,7 @@ from gpucost.lake.files import open_files
 from gpucost.lake.tables import RAW
 from gpucost.store.connection import Store
 from tests.lakes import RAW as RAW_QUERIES
-from tests.lakes import attribute, differences, export, opened, unlike_the_store
+from tests.lakes import attribute, differences, export, opened, stored_together, unlike_the_store
 from tests.oracle.test_exact import Together, together
 from tests.replay.edits import relabel
 from tests.replay.fleet import read_fleet
@@ -74,18 +74,7 @@ GROUPS = together()
 @pytest.mark.parametrize("group", [pytest.param(one, marks=[pytest.mark.slow] * (len(one.cases) < 3)) for one in GROUPS], ids=str)
 def test_figures_of_all_cases_are_those_of_the_store(group: Together, tmp_path: Path) -> None:
     """Many clusters in one lake: each case's are named after it."""
-    prices = tmp_path / "book.csv"
-    prices.write_text("\n".join([str(group.alike[0]), *(line for lines in group.book.values() for line in lines)]) + "\n")
-    fleets = [read_fleet(case) for case in group.cases]
-    series = []
-    for case, fleet in zip(group.cases, fleets, strict=True):
-        scraped = scrape(fleet, lean=True)
-        for cluster in dict.fromkeys(node["cluster"] for node in fleet["nodes"]):
-            own = [one for one in scraped if one.labels.get("cluster", cluster) == cluster]
-            series += relabel(own, ".*", {"cluster": f"{case.name} {cluster}"})
-    described = {**fleets[0], "end": max(fleet["end"] for fleet in fleets)}
-    config = write_config(described, tmp_path, prices)
-    wrong = unlike_the_store(config, load(described, series, config), pairs=2_000)
+    wrong = unlike_the_store(*stored_together(group, tmp_path), pairs=2_000)
     assert not wrong, "\n".join(wrong)
 
 
