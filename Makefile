@@ -35,8 +35,8 @@ servers:  ## the Prometheus that tests collect from
 
 lock:  ## pin dependencies anew; needs uv
 	$(COMPILE) --group build -o requirements/run.txt
-	$(COMPILE) --all-extras --group test --group lint -o requirements/dev.txt
-	$(COMPILE) --all-extras --group test --group lint --group bench -o requirements/bench.txt
+	$(COMPILE) --extra all --group test --group lint -o requirements/dev.txt
+	$(COMPILE) --extra all --group test --group lint --group bench -o requirements/bench.txt
 
 clean:
 	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache

@@ -17,6 +17,8 @@ from gpucost.engine.local import LocalEngine
 from gpucost.lake import attribution, reading, transfer
 from gpucost.lake.files import open_files
 from gpucost.store.connection import Store
+from tests.oracle.test_exact import Together, side_by_side
+from tests.replay.load import load, write_config
 
 FIGURES = (
     "nodes", "allocations", "allocation_traits", "mig_fragmentation", "pending_pods", "collected", "coverage_gaps", "node_stops",
@@ -57,6 +59,13 @@ def differences(one: Path, other: Path, queries: dict[str, str] | None = None) -
                 if rows:
                     wrong.append(f"{name}: {len(rows)} rows, {what}: {rows[0]}")
     return wrong
+
+
+def stored_together(group: Together, folder: Path) -> tuple[Config, Store]:
+    """A store of several cases, whose clusters are named after them."""
+    fleet, series, prices = side_by_side(group, folder)
+    config = write_config(fleet, folder, prices)
+    return config, load(fleet, series, config)
 
 
 def export(config: Config, store: Store, url: Path | str) -> transfer.Exported:

@@ -94,11 +94,11 @@ def aws_login(settings: Aws) -> boto3.Session:
     return session
 
 
-def aws_client(session: boto3.Session, settings: Aws, service: Any, region: str) -> Any:
+def aws_client(session: boto3.Session, settings: Aws, service: Any, region: str, attempts: int = 6) -> Any:
     """A client of a service. Throttling and passing failures are tried again, with growing pauses."""
     from botocore.config import Config
 
-    patience = Config(retries={"mode": "standard", "total_max_attempts": 6}, connect_timeout=10, read_timeout=60)
+    patience = Config(retries={"mode": "standard", "total_max_attempts": attempts}, connect_timeout=10, read_timeout=60)
     try:
         return session.client(service, region_name=region, endpoint_url=settings.endpoint_url, config=patience)
     except ValueError as error:
@@ -159,6 +159,15 @@ def google_login(endpoint: str | None, project: str | None) -> tuple[Credentials
     return who, project or own
 
 
+def google_bucket(name: str, endpoint: str | None, project: str | None = None) -> Any:
+    """A bucket of Cloud Storage, or of another server that `endpoint` names. Raises what google_login raises."""
+    who, own = google_login(endpoint, project)
+    from google.cloud.storage import Client
+
+    options = {"api_endpoint": endpoint} if endpoint else None
+    return Client(project=own or "none", credentials=who, client_options=options).bucket(name)
+
+
 @contextmanager
 def google_in_words(who: str, again: str, forbidden: tuple[str, str], other: str = "") -> Iterator[None]:
     """Turns what Google's libraries raise into SourceError or NoCredentials.
@@ -212,16 +221,44 @@ def azure_login() -> TokenCredential:
     return DefaultAzureCredential(exclude_interactive_browser_credential=True, process_timeout=4)
 
 
+CONNECTION = "AZURE_STORAGE_CONNECTION_STRING"
+
+
+def azure_container(account_url: str, account: str, name: str, sas: str = "") -> Any:
+    """A container of Blob Storage.
+
+    Credentials: the SAS token, else AZURE_STORAGE_CONNECTION_STRING (of this account), else those that azure-identity finds.
+    """
+    require("azure")
+    from azure.storage.blob import ContainerClient
+
+    # The library's own waits add up to three minutes.
+    retries: dict[str, Any] = {"retry_total": 3, "initial_backoff": 1, "increment_base": 2}
+    connection = os.environ.get(CONNECTION, "")
+    if not sas and f"AccountName={account};" in f"{connection};":
+        return ContainerClient.from_connection_string(connection, name, **retries)
+    who: Any = sas
+    if not who:
+        who = azure_login()
+        # the client would retry that, too, where there are no credentials
+        who.get_token("https://storage.azure.com/.default")
+    return ContainerClient(account_url, name, who, **retries)
+
+
 @contextmanager
-def azure_in_words(who: str) -> Iterator[None]:
-    """Turns what Azure's libraries raise into SourceError; `who` was being asked."""
+def azure_in_words(
+    who: str,
+    again: str = "try again later; nothing of it was loaded",
+    roles: str = "see docs/billing-azure.md for the roles that are needed",
+) -> Iterator[None]:
+    """Turns what Azure's libraries raise into SourceError; `who` was being asked, `again` and `roles` are what helps."""
     require("azure")
     from azure.core import exceptions as its
 
     failures: tuple[Failure, ...] = (
         ((its.ClientAuthenticationError,), "the credentials have expired or are refused: {}", AZURE_LOGIN),
         ((its.ResourceNotFoundError,), "not there: {}", "check the name; see docs/billing-azure.md"),
-        ((its.AzureError,), "{}", "try again later; nothing of it was loaded"),
+        ((its.AzureError,), "{}", again),
     )
     with in_words(who, failures):
         try:
@@ -230,6 +267,5 @@ def azure_in_words(who: str) -> Iterator[None]:
             if isinstance(error, its.ClientAuthenticationError) and error.status_code is None:
                 raise SourceError(f"{who}: no credentials found", AZURE_LOGIN) from error
             if error.status_code == 403:
-                fix = "see docs/billing-azure.md for the roles that are needed"
-                raise SourceError(f"{who}: not allowed: {line(error)}", fix) from error
+                raise SourceError(f"{who}: not allowed: {line(error)}", roles) from error
             raise

@@ -34,7 +34,7 @@ class LocalEngine:
         """How many threads each of so many tasks may use."""
         return max(1, len(os.sched_getaffinity(0)) // min(self.workers, max(tasks, 1)))
 
-    def run(self, work: Callable[[str], str], tasks: Sequence[str]) -> Iterator[tuple[int, str]]:
+    def run(self, work: Callable[[str], str], tasks: Sequence[str], names: Sequence[str]) -> Iterator[tuple[int, str]]:
         """The number of each task and what `work` makes of it, as they end.
 
         Raises what a task raises, once those that run have ended; GpucostError where processes were ended again and again.
@@ -60,7 +60,7 @@ class LocalEngine:
                 self._end()
                 raise
         raise GpucostError(
-            f"processes were ended {_TRIES} times while {len(waiting)} tasks were left",
+            f"processes were ended {_TRIES} times while {len(waiting)} tasks were left, of them {names[min(waiting)]}",
             "what is done stays: run it again with fewer [engine] workers, or less [engine] memory",
         )
 

@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 import json
+import re
+import sys
+import warnings
 from contextlib import contextmanager
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from gpucost import __version__
 from gpucost.errors import GpucostError, UsageError
 
 if TYPE_CHECKING:
@@ -19,7 +24,7 @@ _SCHEMA = "number long, result string"
 class SparkEngine:
     """Runs each task as a task of Spark's, which tries it again where a worker is lost.
 
-    Rows never pass through the driver: a task reads and writes files itself. What it is to do is read from `shelf`, by its number.
+    Rows never pass through the driver: a task reads and writes files itself, and what it is to do it reads from `shelf`.
     """
 
     def __init__(self, session: Any, shelf: Callable[[Sequence[str]], Callable[[int], str]]) -> None:
@@ -36,35 +41,46 @@ class SparkEngine:
         del tasks
         return int(self.session.conf.get("spark.task.cpus", "1"))
 
-    def run(self, work: Callable[[str], str], tasks: Sequence[str]) -> Iterator[tuple[int, str]]:
-        """The number of each task and what `work` makes of it. Raises GpucostError for a task that failed for good."""
-        read = self._shelf(tasks)
+    def run(self, work: Callable[[str], str], tasks: Sequence[str], names: Sequence[str]) -> Iterator[tuple[int, str]]:
+        """The number of each task and what `work` makes of it, once all have ended.
 
-        def each(batches: Iterator[Any]) -> Iterator[Any]:
-            import pyarrow as pa
-
-            for batch in batches:
-                numbers = batch.column(0).to_pylist()
-                results = []
-                for number in numbers:
-                    try:
-                        results.append(work(read(number)))
-                    except GpucostError as error:
-                        # trying again would not mend it
-                        results.append(json.dumps({"error": [error.message, error.fix]}))
-                yield pa.RecordBatch.from_pydict({"number": pa.array(numbers, pa.int64()), "result": pa.array(results, pa.string())})
-
-        # one row a task, and a task a row
-        frame = self.session.range(0, len(tasks), 1, len(tasks)).mapInArrow(each, _SCHEMA)
+        Raises GpucostError for a task that failed for good; the others are done by then, or may be done.
+        """
+        frame = self.session.range(0, len(tasks), 1, len(tasks))  # a row is a task here, and of Spark's
+        with warnings.catch_warnings():
+            # of pandas, which Arrow's batches do without
+            warnings.simplefilter("ignore", FutureWarning)
+            frame = frame.mapInArrow(partial(_each, work, self._shelf(tasks), __version__), _SCHEMA)
         try:
             rows = frame.collect()
         except Exception as error:
-            raise GpucostError(f"Spark: {_reason(error)}", "what is done stays: run it again") from error
+            number = re.search(r"Task (\d+) in stage", str(error))
+            name = f"{names[int(number[1])]}: " if number else ""
+            raise GpucostError(f"{name}Spark: {_reason(error)}", "what is done stays: run it again") from error
         for row in rows:
             told = json.loads(row["result"])
             if "error" in told:
                 raise GpucostError(*told["error"])
             yield row["number"], row["result"]
+
+
+def _each(work: Callable[[str], str], read: Callable[[int], str], version: str, batches: Iterator[Any]) -> Iterator[Any]:
+    """What a worker does: the numbers of tasks, and what they came to, as batches of Arrow."""
+    import pyarrow as pa
+
+    for batch in batches:
+        numbers, results = batch.column(0).to_pylist(), []
+        for number in numbers:
+            try:
+                if version != __version__:
+                    raise GpucostError(
+                        f"Spark's workers have gpucost {__version__}, not {version}", "install the same version there"
+                    )
+                results.append(work(read(number)))
+            except GpucostError as error:
+                # trying again would not mend it
+                results.append(json.dumps({"error": [error.message, error.fix]}))
+        yield pa.RecordBatch.from_pydict({"number": pa.array(numbers, pa.int64()), "result": pa.array(results, pa.string())})
 
 
 def _reason(error: Exception) -> str:
@@ -88,7 +104,8 @@ def session(master: str | None, options: Mapping[str, str]) -> Iterator[Any]:
     if there is not None:
         yield there
         return
-    builder = SparkSession.builder.appName("gpucost")
+    # bars only on a terminal
+    builder = SparkSession.builder.appName("gpucost").config("spark.ui.showConsoleProgress", str(sys.stderr.isatty()).lower())
     if master:
         builder = builder.master(master)
     for name, value in options.items():

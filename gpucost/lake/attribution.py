@@ -16,13 +16,13 @@ from gpucost import attribute as stages
 from gpucost import pipeline
 from gpucost.errors import NoDataError, StoreError
 from gpucost.lake import manifest, steps
-from gpucost.lake.files import LakeFiles, open_files
+from gpucost.lake.files import PARTS, LakeFiles, open_files
 from gpucost.lake.manifest import Lake, LakeFile
 from gpucost.lake.steps import NEIGHBOR_MS, STEPS, Task, marker
 from gpucost.periods import from_ms
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from gpucost.config.model import Config
 
@@ -42,8 +42,8 @@ class Engine(Protocol):
     def threads(self, tasks: int) -> int:
         """How many threads each of so many tasks may use."""
 
-    def run(self, work: Callable[[str], str], tasks: Sequence[str]) -> Iterator[tuple[int, str]]:
-        """The number of each task and what `work` makes of it."""
+    def run(self, work: Callable[[str], str], tasks: Sequence[str], names: Sequence[str]) -> Iterator[tuple[int, str]]:
+        """The number of each task and what `work` makes of it; an error calls it by its name."""
 
 
 Shelf = "Callable[[Sequence[str]], Callable[[int], str]]"
@@ -69,8 +69,7 @@ def shelf(url: str, config: Config) -> Callable[[Sequence[str]], Callable[[int],
 
     def lay(tasks: Sequence[str]) -> Callable[[int], str]:
         files, folder = open_files(url, config), f"_gpucost/tasks/{uuid4().hex}"
-        for number, task in enumerate(tasks):
-            files.write(f"{folder}/{number}.json", task.encode())
+        files.each(lambda one: files.write(f"{folder}/{one[0]}.json", one[1].encode()), enumerate(tasks))
         return partial(_from_shelf, url, config.model_dump_json(by_alias=True), folder)
 
     return lay
@@ -79,8 +78,10 @@ def shelf(url: str, config: Config) -> Callable[[Sequence[str]], Callable[[int],
 def _from_shelf(url: str, config_json: str, folder: str, number: int) -> str:
     from gpucost.config.model import Config
 
-    content = open_files(url, Config.model_validate_json(config_json)).read(f"{folder}/{number}.json")
-    return (content or b"").decode()
+    files = open_files(url, Config.model_validate_json(config_json))
+    if (content := files.read(f"{folder}/{number}.json")) is None:
+        raise StoreError(f"{files.shown(folder)} lacks task {number}", "workers need the same view of the lake as this machine")
+    return content.decode()
 
 
 def attribute(
@@ -105,10 +106,19 @@ class _Run:
     engine: Engine
     tell: Callable[[str], None]
     result: Attributed = field(default_factory=Attributed)
-    known: set[str] = field(default_factory=set)
+    # by marker the files of each table that it names, of those that are whole
+    known: dict[str, dict[str, LakeFile]] = field(default_factory=dict)
 
     def run(self) -> Attributed:
-        self.known = set(self.files.names("_gpucost/attributed"))
+        places = self.files.names("_gpucost/attributed")
+        self._learn(places)
+        there = self.files.found("attributed")
+        sizes = {name: one.size for name, one in there.items()}
+        self.known = {
+            place: tables for place, tables in self.known.items() if all(sizes.get(file.name) == file.size for file in tables.values())
+        }
+        # a task leaves a marker that is there as it is
+        self.files.delete(place for place in places if place not in self.known)
         inputs = pipeline.inputs_of(self.config)
         heard = [one.heard for one in self.lake.manifests if one.heard]
         shared: dict[str, Any] = {"heard": [min(h[0] for h in heard), max(h[1] for h in heard)] if heard else [0, 0]}
@@ -188,13 +198,28 @@ class _Run:
             if places[id(task)] in self.known:
                 self.result.unchanged[task.step] += 1
         self._run(waiting)
+        self._learn(places.values())
         return [(task, self._marked(places[id(task)], task)) for task in tasks]
+
+    def _learn(self, places: Iterable[str]) -> None:
+        """Read the markers that are not known yet."""
+        new = [place for place in places if place not in self.known]
+        self.known |= {place: tables for place, tables in zip(new, self.files.each(self._named, new), strict=True) if tables is not None}
+
+    def _named(self, place: str) -> dict[str, LakeFile] | None:
+        """The files that a marker names, by table; None where it is gone or broken: then its task runs again."""
+        try:
+            return {name: LakeFile(**file) for name, file in json.loads(self.files.read(place) or b"")["tables"].items()}
+        except (ValueError, KeyError, TypeError, AttributeError):
+            return None
 
     def _marked(self, place: str, task: Task) -> Inputs:
         """The files that a marker names, by table."""
+        if place not in self.known:
+            raise StoreError(f"{self.files.shown(place)} is gone", "another run may have replaced it: run it again")
         cluster = "+".join(task.clusters)
         folder = "days" if task.step == "attribute" else task.step
-        return {f"{folder}/{name}": [(cluster, file)] for name, file in marked(self.files, place).items()}
+        return {f"{folder}/{name}": [(cluster, file)] for name, file in self.known[place].items()}
 
     def _run(self, tasks: Sequence[Task]) -> list[dict[str, Any]]:
         """What the tasks say, in their order."""
@@ -205,7 +230,7 @@ class _Run:
         said: list[dict[str, Any]] = [{} for _ in tasks]
         done = partial(work, self.url, self.config.model_dump_json(by_alias=True))
         self.tell(f"{tasks[0].step}: 0 of {len(tasks)}")
-        for count, (number, result) in enumerate(self.engine.run(done, texts), 1):
+        for count, (number, result) in enumerate(self.engine.run(done, texts, [task.name for task in tasks]), 1):
             said[number] = json.loads(result)
             self.result.done[tasks[number].step] += 1
             self.tell(f"{tasks[number].name} ({count} of {len(tasks)})")
@@ -260,12 +285,16 @@ class _Run:
         self.result.days = sum(len(task.days) for task in waiting if task.bucket[0] == 0)
         self.result.rows = sum(said["rows"] for said in said_of)
         files: Inputs = defaultdict(list)
-        for group, days_of in current.items():
-            for name, (key, buckets) in days_of.items():
-                for bucket in range(buckets):
-                    place = marker("attribute", key, group, name, (bucket, buckets))
-                    for table, found in self._marked(place, Task("attribute", key, [group], {})).items():
-                        files[table] += found
+        places = [
+            (marker("attribute", key, group, name, (bucket, buckets)), Task("attribute", key, [group], {}))
+            for group, days_of in current.items()
+            for name, (key, buckets) in days_of.items()
+            for bucket in range(buckets)
+        ]
+        self._learn(place for place, _ in places)
+        for place, task in places:
+            for table, found in self._marked(place, task).items():
+                files[table] += found
         return current, files
 
     def _block_stamps(self, clusters: Sequence[str]) -> dict[str, str]:
@@ -289,18 +318,15 @@ class _Run:
         content = json.dumps(current, sort_keys=True).encode()
         if content != before:
             self.files.write(_CURRENT, content)
-        markers = set(current_markers(current))
-        stale = [name for name in self.files.names("_gpucost/attributed") if name not in markers]
-        if not stale and content == before:
-            return
-        for name in stale:
-            self.files.delete(name)
-        kept = {file.name for name in markers for file in marked(self.files, name).values()}
-        for name in self.files.names("attributed"):
-            if name not in kept:
-                self.files.delete(name)
-        for name in self.files.names("_gpucost/tasks"):
-            self.files.delete(name)
+        # what was read until now is left to those who are reading it
+        kept = {*current_markers(current), *(current_markers(json.loads(before)) if before else ())}
+        if content != before or not kept.issuperset(self.files.names("_gpucost/attributed")):
+            self._learn(kept)
+            self.files.remove_abandoned("_gpucost/attributed", kept)
+            named = {file.name for place in kept for file in self.known.get(place, {}).values()}
+            self.files.remove_abandoned("attributed", named)
+            self.files.remove_abandoned("_gpucost/tasks", ())
+            self.files.remove_abandoned(PARTS, ())
 
 
 def raw_digest(lake: Lake) -> str:
@@ -329,14 +355,6 @@ def current_markers(current: dict[str, Any], days: Callable[[str], bool] = lambd
         for day, (key, buckets) in of_days.items():
             if days(day):
                 yield from (marker("attribute", key, group, day, (bucket, buckets)) for bucket in range(buckets))
-
-
-def marked(files: LakeFiles, place: str) -> dict[str, LakeFile]:
-    """The files that a marker names, by table. Raises StoreError where it is gone."""
-    content = files.read(place)
-    if content is None:
-        raise StoreError(f"{files.shown(place)} is gone", f"gpucost lake attribute {files.shown()} makes anew what is missing")
-    return {name: LakeFile(**file) for name, file in json.loads(content)["tables"].items()}
 
 
 def read_current(files: LakeFiles) -> dict[str, Any]:

@@ -1,249 +1,292 @@
-"""Where a lake lies: a local folder, S3, Google Cloud Storage or Azure Blob, through pyarrow's file systems."""
+"""Where a lake lies: a folder, or a bucket of S3, Google Cloud Storage or Azure Blob; files are there whole or not at all."""
 
 from __future__ import annotations
 
+import errno
 import hashlib
+import io
 import os
+import shutil
 import time
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
-from urllib.parse import urlsplit
+from tempfile import TemporaryFile
+from typing import TYPE_CHECKING, Any, TypeVar
+from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit
+from uuid import uuid4
 
 from gpucost.errors import StoreError, UsageError
+from gpucost.lake.buckets import BlobContainer, Found, GcsBucket, S3Bucket
 
 if TYPE_CHECKING:
-    from gpucost.config.model import Config
+    from collections.abc import Callable, Container, Iterable, Iterator
 
-_SCHEMES = {"s3": "S3", "gs": "Google Cloud Storage", "abfss": "Azure Blob Storage", "abfs": "Azure Blob Storage"}
+    from gpucost.config.model import Config
+    from gpucost.lake.buckets import Bucket
+    from gpucost.lake.manifest import LakeFile
+
+    Item = TypeVar("Item")
+    Made = TypeVar("Made")
+
 _ADDRESSES = "/path/to/lake, s3://bucket/lake, gs://bucket/lake or abfss://container@account.dfs.core.windows.net/lake"
-_LOGINS = {
-    "s3": "aws sso login, or set AWS_PROFILE; [aws] endpoint_url names another server",
-    "gs": "gcloud auth application-default login; [gcp] storage_endpoint names another server",
-    "abfss": "az login, or set AZURE_STORAGE_CONNECTION_STRING",
-}
-# An object that another process is writing may show up empty for a moment.
-_TRIES, _PAUSE_SECONDS = 5, 0.2
-_CHUNK = 8 * 2**20
+# What an address may say of its server behind a question mark; Azure's is a SAS token.
+_OPTIONS = ("endpoint_override", "scheme", "region")
+# As long as this a file that nothing names may belong to a run that is still going on.
+YOUNG_SECONDS = 86_400.0
+# Requests at the same time; boto3 keeps ten connections.
+_AT_ONCE = 8
+# Where files of a folder grow until they are whole; what a run that was ended left there is removed by a later one.
+PARTS = "_gpucost/parts"
 
 
 @dataclass(frozen=True, slots=True)
 class LakeFiles:
-    """The files below a lake's address, by their paths relative to it. Every error is a StoreError that names the file."""
+    """The files below a lake's address, by their paths relative to it. Every error is a GpucostError that names the file."""
 
     url: str
-    _fs: Any
+    _bucket: Bucket
     _root: str
-    _scheme: str
+    is_local: bool
 
-    @property
-    def is_local(self) -> bool:
-        """Whether the lake is a folder of this machine."""
-        return not self._scheme
+    def found(self, below: str = "") -> dict[str, Found]:
+        """The files below a folder by their names, sorted; none where it is not there."""
+        prefix = "/".join(part for part in (self._root, below) if part)
+        prefix = f"{prefix}/" if prefix else ""
+        cut = len(self._root) + 1 if self._root else 0
+        with self._bucket.in_words(self.shown(below)):
+            # markers of folders, as some tools make them, hold nothing
+            files = {one.key[cut:]: one for one in self._bucket.listed(prefix) if one.size}
+        return dict(sorted(files.items()))
 
     def names(self, below: str = "") -> list[str]:
         """The files below a folder, sorted; none where it is not there."""
-        from pyarrow.fs import FileSelector, FileType
+        return list(self.found(below))
 
-        with self._in_words(below):
-            entries = self._fs.get_file_info(FileSelector(self._place(below), allow_not_found=True, recursive=True))
-        cut = len(self._root) + 1
-        return sorted(entry.path[cut:] for entry in entries if entry.type == FileType.File and not entry.base_name.startswith(".tmp-"))
+    def remove_abandoned(self, below: str, kept: Container[str], *, begins: str = "") -> bool:
+        """Remove files below a folder that are not `kept`, of those whose names begin so; whether none of them is left.
+
+        Young ones stay: another run may be writing them, and will name them when it is done.
+        """
+        files = {
+            name: one
+            for name, one in self.found(below).items()
+            if name not in kept and name.rpartition("/")[2].startswith(begins)
+        }
+        old = [name for name, one in files.items() if one.written < time.time() - YOUNG_SECONDS]
+        self.delete(old)
+        return len(old) == len(files)
 
     def read(self, name: str) -> bytes | None:
         """What a small file holds; None where it is not there."""
-        for _ in range(_TRIES):
-            try:
-                with self._in_words(name), self._fs.open_input_stream(self._place(name)) as stream:
-                    content = bytes(stream.read())
-            except FileNotFoundError:
-                return None
-            if content:
-                return content
-            time.sleep(_PAUSE_SECONDS)
-        raise StoreError(f"{self.shown(name)} is empty", "gpucost lake export writes it anew")
+        out = io.BytesIO()
+        try:
+            with self._bucket.in_words(self.shown(name)):
+                self._bucket.get(self._key(name), out)
+        except FileNotFoundError:
+            return None
+        return out.getvalue()
 
     def write(self, name: str, content: bytes) -> None:
         """Write a small file: others see what it held before, or all of this."""
-        place = self._place(name)
-        with self._in_words(name):
-            if self.is_local:
-                _write_local(Path(place), content)
-            else:
-                with self._fs.open_output_stream(place) as stream:
-                    stream.write(content)
+        with self._writing(name):
+            self._bucket.put(self._key(name), io.BytesIO(content), len(content))
 
     def put(self, name: str, source: Path) -> None:
-        """Move a local file into the lake: it is there whole, or not at all."""
-        place = self._place(name)
-        with self._in_words(name):
-            if self.is_local:
-                _move_local(source, Path(place))
-                return
-            with source.open("rb") as content, self._fs.open_output_stream(place) as stream:
-                while chunk := content.read(_CHUNK):
-                    stream.write(chunk)
+        """Move a file of this machine into the lake."""
+        with self._writing(name), source.open("rb") as content:
+            self._bucket.put(self._key(name), content, source.stat().st_size)
         source.unlink()
 
-    def delete(self, name: str) -> None:
-        """Remove a file, if it is there."""
-        try:
-            with self._in_words(name):
-                self._fs.delete_file(self._place(name))
-        except FileNotFoundError:
-            return
+    def delete(self, names: Iterable[str]) -> None:
+        """Remove files, those that are there."""
+
+        def one(name: str) -> None:
+            with suppress(FileNotFoundError), self._bucket.in_words(self.shown(name)):
+                self._bucket.delete(self._key(name))
+
+        self.each(one, names)
 
     def local(self, name: str, folder: Path, size: int, sha256: str) -> Path:
         """A file of the lake on this machine, fetched into `folder` where it lies elsewhere.
 
         Raises StoreError where it is missing, or is not what the manifest says.
         """
-        gone = StoreError(
-            f"{self.shown(name)} is missing, or is not what its manifest says", "gpucost lake export --all writes it anew"
-        )
-        if self.is_local:
-            path = Path(self._place(name))
-            if not path.is_file() or path.stat().st_size != size:
-                raise gone
-            return path
-        path = folder / hashlib.sha256(name.encode()).hexdigest()[:32]
-        if path.exists():
-            return path
-        part, digest = path.with_name(f"{path.name}.{os.getpid()}.part"), hashlib.sha256()
+        path = Path(self._key(name)) if self.is_local else folder / hashlib.sha256(name.encode()).hexdigest()[:32]
+        if not self.is_local and not path.exists():
+            part = path.with_name(f"{path.name}.{os.getpid()}.part")
+            with suppress(FileNotFoundError), self._bucket.in_words(self.shown(name)):
+                with part.open("wb") as out:
+                    self._bucket.get(self._key(name), out)
+                part.replace(path)
         try:
-            with self._in_words(name), self._fs.open_input_stream(self._place(name)) as stream, part.open("wb") as file:
-                while chunk := stream.read(_CHUNK):
-                    digest.update(chunk)
-                    file.write(chunk)
+            state = path.stat()
         except FileNotFoundError:
-            raise gone from None
-        if digest.hexdigest() != sha256:
-            part.unlink()
-            raise gone
-        part.replace(path)
-        return path
+            what = "is missing"
+        else:
+            if state.st_size == size and _checksum(path, size, state.st_mtime_ns) == sha256:
+                return path
+            what = "is not what its manifest says"
+            if not self.is_local:
+                path.unlink()
+        raise StoreError(f"{self.shown(name)} {what}", f"run it again; if it stays so, {_anew(name)} writes it anew")
+
+    def is_whole(self, file: LakeFile) -> bool:
+        """Whether a file is there as its manifest says; it is read for that."""
+        try:
+            with TemporaryFile() as out, self._bucket.in_words(self.shown(file.name)):
+                self._bucket.get(self._key(file.name), out)
+                out.seek(0)
+                digest = hashlib.file_digest(out, "sha256").hexdigest()
+        except FileNotFoundError:
+            return False
+        return digest == file.sha256
+
+    def each(self, work: Callable[[Item], Made], items: Iterable[Item]) -> list[Made]:
+        """What `work` makes of each; several at a time where each is a request to a server."""
+        listed = list(items)
+        if self.is_local or len(listed) < 2:
+            return [work(item) for item in listed]
+        # the first one alone: it logs in
+        first = work(listed[0])
+        with ThreadPoolExecutor(_AT_ONCE) as pool:
+            return [first, *pool.map(work, listed[1:])]
 
     def shown(self, name: str = "") -> str:
         """A file's address, for people."""
         return f"{self.url.rstrip('/')}/{name}".rstrip("/")
 
-    def _place(self, name: str) -> str:
-        return f"{self._root}/{name}".rstrip("/")
+    def _key(self, name: str) -> str:
+        if ".." in name.split("/"):
+            raise StoreError(
+                f"{self.shown()} names a file that lies outside of it", "look at its manifests: gpucost wrote no such name"
+            )
+        return f"{self._root}/{name}" if self._root else name
 
-    def _in_words(self, name: str) -> _InWords:
-        return _InWords(self.shown(name), _LOGINS.get(self._scheme, "make the folder writable, or name another lake"))
+    @contextmanager
+    def _writing(self, name: str) -> Iterator[None]:
+        try:
+            with self._bucket.in_words(self.shown(name)):
+                yield
+        except FileNotFoundError:
+            raise StoreError(f"{self.shown(name)}: its folder is gone", "run it again once that is back") from None
 
 
-@dataclass(frozen=True, slots=True)
-class _InWords:
-    """Turns what file systems raise into StoreError; that a file is not there goes through."""
+def _anew(name: str) -> str:
+    return "gpucost lake export --all" if name.startswith("raw/") else "gpucost lake attribute"
 
-    what: str
-    fix: str
 
-    def __enter__(self) -> None:
-        return
+@lru_cache(4096)
+def _checksum(path: Path, size: int, written: int) -> str:
+    """A file's checksum, once as long as it is the same."""
+    del size, written
+    return checksum(path)
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: object) -> None:
-        if isinstance(error, OSError) and not isinstance(error, FileNotFoundError):
-            words = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
-            raise StoreError(f"cannot reach {self.what}: {words[:300]}", self.fix) from error
+
+def checksum(path: Path) -> str:
+    """The SHA-256 of a file of this machine, in hexadecimal."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+class _Folder:
+    """A folder of this machine, as a bucket whose keys are paths."""
+
+    def __init__(self, root: Path) -> None:
+        self._parts = root / PARTS
+
+    def listed(self, prefix: str) -> Iterator[Found]:
+        for folder, _, names in os.walk(prefix, onerror=_raise_but_missing):
+            for name in names:
+                path = Path(folder, name)
+                with suppress(FileNotFoundError):  # removed by now
+                    state = path.stat()
+                    yield Found(str(path), state.st_size, state.st_mtime)
+
+    def get(self, key: str, out: Any) -> None:
+        with Path(key).open("rb") as source:
+            shutil.copyfileobj(source, out)
+
+    def put(self, key: str, source: Any, size: int) -> None:
+        del size
+        place, part = Path(key), self._parts / uuid4().hex
+        place.parent.mkdir(parents=True, exist_ok=True)
+        part.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            with part.open("wb") as out:
+                shutil.copyfileobj(source, out, 2**20)
+                out.flush()
+                os.fsync(out.fileno())
+            part.replace(place)
+        except BaseException:
+            part.unlink(missing_ok=True)
+            raise
+        number = os.open(place.parent, os.O_RDONLY)
+        try:
+            os.fsync(number)
+        finally:
+            os.close(number)
+
+    def delete(self, key: str) -> None:
+        Path(key).unlink()
+
+    @contextmanager
+    def in_words(self, what: str) -> Iterator[None]:
+        try:
+            yield
+        except FileNotFoundError:
+            raise
+        except OSError as error:
+            is_full = error.errno in (errno.ENOSPC, errno.EDQUOT)
+            fix = (
+                "make room there, then run it again" if is_full else "make the folder readable and writable, or name another lake"
+            )
+            raise StoreError(f"{what}: {error.strerror or error}", fix) from error
+
+
+def _raise_but_missing(error: OSError) -> None:
+    if not isinstance(error, FileNotFoundError):
+        raise error
 
 
 def open_files(url: str, config: Config) -> LakeFiles:
     """The files of the lake at `url`; nothing is read yet. Raises UsageError for an address that is none."""
-    try:
-        from pyarrow import ArrowInvalid, fs
-    except ImportError:
-        raise UsageError("a lake needs pyarrow", "pip install 'gpucost[lake]'") from None
-    parts = urlsplit(url)
-    shown = parts._replace(query="", netloc=parts.netloc.rpartition("@")[2] if ":" in parts.netloc else parts.netloc).geturl()
-    if "://" not in url or parts.scheme == "file":
-        path = Path(parts.path if parts.scheme == "file" else url).expanduser().resolve()
+    scheme, is_address, _ = url.partition("://")
+    if not is_address or scheme == "file":
+        path = Path(unquote(urlsplit(url).path) if is_address else url).expanduser().resolve()
         if path.exists() and not path.is_dir():
-            raise UsageError(f"the lake {url} is a file, not a folder", f"a lake's address is {_ADDRESSES}")
-        return LakeFiles(str(path), fs.LocalFileSystem(), str(path), "")
-    if parts.scheme not in _SCHEMES or not parts.netloc:
+            raise UsageError(f"the lake {path} is a file, not a folder", f"a lake's address is {_ADDRESSES}")
+        return LakeFiles(str(path), _Folder(path), str(path), is_local=True)
+    parts = urlsplit(url)
+    name, at, host = parts.netloc.rpartition("@")
+    of_azure = scheme in ("abfss", "abfs")
+    shown = f"{scheme}://{host}{parts.path}"
+    if ":" in name or (at and not of_azure):
+        raise UsageError(f"the address {shown} holds a login", "leave it out: log in with your cloud's own tools")
+    if of_azure:
+        shown = f"{scheme}://{name}@{host}{parts.path}"
+    if scheme not in ("s3", "gs", "abfss", "abfs") or not host or (of_azure and not name):
         raise UsageError(f"{shown} is no lake's address", f"a lake's address is {_ADDRESSES}")
-    try:
-        if parts.query:
-            system, root = fs.FileSystem.from_uri(url)
+    bucket: Bucket
+    if of_azure:
+        bucket = BlobContainer(name, host, parts.query)
+    else:
+        options = _options(parts, shown)
+        endpoint = options.get("endpoint_override")
+        if endpoint and "://" not in endpoint:
+            endpoint = f"{options.get('scheme', 'https')}://{endpoint}"
+        if scheme == "s3":
+            settings = config.aws.model_copy(update={"endpoint_url": endpoint}) if endpoint else config.aws
+            bucket = S3Bucket(host, settings, options.get("region"))
         else:
-            system, root = _system(parts.scheme, parts.netloc, config), _root(parts.scheme, parts.netloc, parts.path)
-    except (ArrowInvalid, ValueError, OSError) as error:
-        words = str(error).splitlines()[0]
-        raise UsageError(f"{shown} cannot be used: {words}", f"a lake's address is {_ADDRESSES}") from None
-    scheme = "abfss" if parts.scheme.startswith("abfs") else parts.scheme
-    return LakeFiles(shown.rstrip("/"), system, root.rstrip("/"), scheme)
+            bucket = GcsBucket(host, endpoint or config.gcp.storage_endpoint)
+    return LakeFiles(shown.rstrip("/"), bucket, parts.path.strip("/"), is_local=False)
 
 
-def _root(scheme: str, netloc: str, path: str) -> str:
-    bucket = netloc.partition("@")[0] if scheme.startswith("abfs") else netloc
-    return f"{bucket}{path}"
-
-
-def _system(scheme: str, netloc: str, config: Config) -> Any:
-    """The file system of a scheme, with the credentials that its cloud's usual chain finds."""
-    from pyarrow import fs
-
-    if scheme == "s3":
-        retries = fs.AwsStandardS3RetryStrategy(max_attempts=4)
-        endpoint = config.aws.endpoint_url or os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL")
-        region = os.environ.get("AWS_REGION") or os.environ.get("AWS_DEFAULT_REGION")
-        return fs.S3FileSystem(endpoint_override=endpoint, region=region, retry_strategy=retries, connect_timeout=10)
-    if scheme == "gs":
-        endpoint = config.gcp.storage_endpoint
-        if not endpoint:
-            return fs.GcsFileSystem()
-        parts = urlsplit(endpoint)
-        return fs.GcsFileSystem(anonymous=parts.scheme == "http", scheme=parts.scheme, endpoint_override=parts.netloc)
-    account = netloc.partition("@")[2].partition(".")[0]
-    named = dict(
-        part.split("=", 1) for part in os.environ.get("AZURE_STORAGE_CONNECTION_STRING", "").split(";") if "=" in part
-    )
-    if named.get("AccountName") != account:
-        return fs.AzureFileSystem(account)
-    blobs = urlsplit(named.get("BlobEndpoint", ""))
-    other: dict[str, str] = {}
-    if blobs.netloc:
-        other = {"blob_storage_authority": blobs.netloc, "blob_storage_scheme": blobs.scheme,
-                 "dfs_storage_authority": blobs.netloc, "dfs_storage_scheme": blobs.scheme}  # fmt: skip
-    return fs.AzureFileSystem(account, account_key=named.get("AccountKey"), **other)
-
-
-def _write_local(place: Path, content: bytes) -> None:
-    part = place.with_name(f".tmp-{os.getpid()}-{place.name}")
-    place.parent.mkdir(parents=True, exist_ok=True)
-    with part.open("wb") as file:
-        file.write(content)
-        file.flush()
-        os.fsync(file.fileno())
-    part.replace(place)
-    _sync(place.parent)
-
-
-def _move_local(source: Path, place: Path) -> None:
-    """A rename, behind a copy where the two lie on different disks."""
-    import shutil
-
-    place.parent.mkdir(parents=True, exist_ok=True)
-    part = place.with_name(f".tmp-{os.getpid()}-{place.name}")
-    shutil.move(source, part)
-    with part.open("rb") as file:
-        os.fsync(file.fileno())
-    part.replace(place)
-    _sync(place.parent)
-
-
-def _sync(folder: Path) -> None:
-    number = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(number)
-    finally:
-        os.close(number)
-
-
-def checksum(path: Path) -> str:
-    """The SHA-256 of a local file, in hexadecimal."""
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
+def _options(parts: SplitResult, shown: str) -> dict[str, str]:
+    options = dict(parse_qsl(parts.query, keep_blank_values=True))
+    if unknown := sorted(set(options) - set(_OPTIONS)):
+        raise UsageError(f"the address {shown} has an option {unknown[0]}", f"those that are known: {', '.join(_OPTIONS)}")
+    return options

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections import defaultdict
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import quote
 
@@ -117,29 +118,44 @@ def read(files: LakeFiles, *, missing_ok: bool = False) -> Lake:
 
 def all_of(files: LakeFiles) -> list[Manifest]:
     """All manifests of a lake, also where two writers hold the same. Raises StoreError for one of a newer version."""
-    return [_parsed(files, name) for name in files.names(_FOLDER) if name.endswith(".json")]
+    return _below(files, _FOLDER)
 
 
-def clash(files: LakeFiles, cluster: str | None, day: str, one: str, other: str) -> StoreError:
+def of_cluster(files: LakeFiles, cluster: str | None) -> list[Manifest]:
+    """Those of one cluster, or of none; raises what `all_of` raises."""
+    return _below(files, f"{_FOLDER}/{partition('cluster', cluster)}")
+
+
+def _below(files: LakeFiles, folder: str) -> list[Manifest]:
+    found = files.each(partial(_parsed, files), (name for name in files.names(folder) if name.endswith(".json")))
+    return [one for one in found if one]
+
+
+class ClashError(StoreError):
+    """Two writers hold one partition."""
+
+
+def clash(files: LakeFiles, cluster: str | None, day: str, one: str, other: str) -> ClashError:
     """The error of a partition that two writers hold."""
     whose = f"cluster={cluster}" if cluster is not None else "of no cluster"
-    return StoreError(
+    return ClashError(
         f"two writers hold {whose}{f', day={day}' if day else ''} in {files.shown()}: {one} and {other}",
         "let one of them write it: gpucost lake drop --writer NAME takes the other's out, [lake] writer names a writer",
     )
 
 
-def _parsed(files: LakeFiles, name: str) -> Manifest:
+def _parsed(files: LakeFiles, name: str) -> Manifest | None:
     content = files.read(name)
+    if content is None:  # dropped by now
+        return None
     try:
-        told: dict[str, Any] = json.loads(content or b"{}")
-        number, schema = int(told["format"]), int(told["schema"])
-        if number > FORMAT or schema > latest_version():
-            raise StoreError(f"{files.shown()} was written by a newer gpucost", "pip install --upgrade gpucost")
+        told: dict[str, Any] = json.loads(content)
+        if int(told["format"]) > FORMAT or int(told["schema"]) > latest_version():
+            raise StoreError(f"{files.shown(name)} was written by a newer gpucost", "pip install --upgrade gpucost")
         days = {day: {table: LakeFile(**file) for table, file in tables.items()} for day, tables in told["days"].items()}
         heard = tuple(told["heard"]) if told["heard"] else None
-        return Manifest(told["cluster"], told["writer"], schema, told["sources"], heard, told["stamps"], days)
-    except (ValueError, KeyError, TypeError) as error:
-        raise StoreError(f"{files.shown(name)} is no manifest: {error}", "gpucost lake export --all writes it anew") from None
-
-
+        return Manifest(told["cluster"], told["writer"], int(told["schema"]), told["sources"], heard, told["stamps"], days)
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        words = f"it lacks {error}" if isinstance(error, KeyError) else str(error)
+        fix = "delete that file, then let its writer run gpucost lake export --all"
+        raise StoreError(f"{files.shown(name)} is no manifest: {words}", fix) from None

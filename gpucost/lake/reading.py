@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections import defaultdict
 from datetime import date, timedelta
 from pathlib import Path
@@ -11,11 +12,11 @@ from typing import TYPE_CHECKING
 from gpucost import pipeline
 from gpucost.errors import StoreError, UsageError
 from gpucost.lake import manifest, steps, transfer
-from gpucost.lake.attribution import current_markers, marked, raw_digest, read_current, utc_days
+from gpucost.lake.attribution import current_markers, raw_digest, read_current, utc_days
 from gpucost.lake.files import open_files
 from gpucost.lake.manifest import LakeFile
 from gpucost.lake.tables import RAW
-from gpucost.periods import MS_PER_HOUR, from_ms, local_midnight, to_ms
+from gpucost.periods import MS_PER_HOUR, local_midnight, to_ms
 from gpucost.store.connection import Store
 
 if TYPE_CHECKING:
@@ -28,12 +29,10 @@ if TYPE_CHECKING:
 
 # Besides what a step made last, none of it is read.
 _LAST_MADE = {
-    **{name: "inventory" for name in ("allocations", "allocation_traits", "mig_fragmentation", "pending_pods")},
-    **{name: "price" for name in (
-        "nodes", "collected", "coverage_gaps", "node_stops", "node_prices", "billed_hours", "billed_nodes", "discount_rates",
-        "amortized_discounts")},
+    **dict.fromkeys(("allocations", "allocation_traits", "mig_fragmentation", "pending_pods"), "inventory"),
+    **dict.fromkeys(("nodes", "collected", "coverage_gaps", "node_stops", "node_prices", "billed_hours", "billed_nodes", "discount_rates", "amortized_discounts"), "price"),
     "warnings": "warnings",
-    **{name: "attribute" for name in steps.ATTRIBUTED},
+    **dict.fromkeys(steps.ATTRIBUTED, "attribute"),
 }  # fmt: skip
 # Time whose days are not read counts as not collected: a question about it must not find that nothing was spent.
 _UNREAD = """
@@ -62,7 +61,7 @@ def open_store(
     if period and (period.start_ms % MS_PER_HOUR or period.end_ms % MS_PER_HOUR):
         raise UsageError("a lake is attributed by whole hours", "let --from and --to name full hours")
     files = open_files(url, config)
-    current, lake = read_current(files), manifest.read(files)
+    lake, current = manifest.read(files), read_current(files)
     inputs = pipeline.inputs_of(config)
     if current["inputs"] != inputs.all:
         raise StoreError(
@@ -75,10 +74,12 @@ def open_store(
     known = sorted({day for of_days in current["days"].values() for day in of_days})
     first, last = _span(config, period, known)
     found: dict[str, list[LakeFile]] = defaultdict(list)
-    for place in current_markers(current, lambda day: first <= day <= last):
-        step = place.split("/")[2]
-        for name, file in marked(files, place).items():
-            found[f"{step}/{name}"].append(file)
+    places = list(current_markers(current, lambda day: first <= day <= last))
+    for place, content in zip(places, files.each(files.read, places), strict=True):
+        if content is None:
+            raise StoreError(f"{files.shown(place)} is missing", f"gpucost lake attribute {files.shown()}")
+        for name, file in json.loads(content)["tables"].items():
+            found[f"{place.split('/')[2]}/{name}"].append(LakeFile(**file))
     tell(f"reading {files.shown()}")
     store = Store(folder / "lake.duckdb")
     with store.write() as con, TemporaryDirectory(prefix="gpucost-lake-", dir=folder) as fetched:
@@ -86,7 +87,7 @@ def open_store(
         con.execute("SET preserve_insertion_order = false")
         for name, step in _LAST_MADE.items():
             if transfer.view_rows(con, files, place, found[f"{step}/{name}"]):
-                con.execute(f"INSERT INTO {name} BY NAME FROM lake_rows")  # noqa: S608 - names of our own
+                con.execute(f"INSERT INTO {name} BY NAME FROM lake_rows")
         start, end = _midnight(config, first), _midnight(config, last, 1)
         if known and (first > known[0] or last < known[-1]):
             con.execute(_UNREAD, {"from_ms": start, "to_ms": end})

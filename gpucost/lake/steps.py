@@ -8,11 +8,10 @@ writes the same.
 from __future__ import annotations
 
 import json
-import shutil
 from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
-from tempfile import TemporaryDirectory, mkdtemp
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
@@ -181,14 +180,12 @@ def run(url: str, config_json: str, task_json: str) -> dict[str, Any]:
 
     Raises TaskError, which names the task.
     """
-    import duckdb
-
     task = Task.from_json(task_json)
     try:
         with TemporaryDirectory(prefix="gpucost-task-") as folder:
             config = _local_config(config_json, task, Path(folder))
             store = Store(Path(folder) / "store.duckdb")
-            shutil.copy(_template(), store.path)
+            store.path.write_bytes(_empty_store())
             with store.write() as con:
                 con.execute("SET preserve_insertion_order = false")
                 con.execute(f"SET memory_limit = '{config.engine.memory}'")
@@ -198,7 +195,7 @@ def run(url: str, config_json: str, task_json: str) -> dict[str, Any]:
                 return _WORK[task.step](_Work(con, open_files(url, config), config, task, Path(folder)))
     except GpucostError as error:
         raise TaskError(f"{task.name}: {error.message}", error.fix) from error
-    except (duckdb.Error, OSError) as error:
+    except Exception as error:
         words = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
         raise TaskError(f"{task.name}: {words}", "run it again: what is done stays; [engine] memory gives a task more") from error
 
@@ -214,15 +211,13 @@ def _local_config(config_json: str, task: Task, folder: Path) -> Config:
 
 
 @cache
-def _template() -> Path:
+def _empty_store() -> bytes:
     """An empty store, whose schema is made once a process."""
-    path = Path(mkdtemp(prefix="gpucost-template-")) / "store.duckdb"
-    with Store(path).write():
-        pass
-    import atexit
-
-    atexit.register(shutil.rmtree, path.parent, ignore_errors=True)
-    return path
+    with TemporaryDirectory(prefix="gpucost-task-") as folder:
+        path = Path(folder) / "store.duckdb"
+        with Store(path).write():
+            pass
+        return path.read_bytes()
 
 
 @dataclass(slots=True)
@@ -276,6 +271,10 @@ class _Work:
                 self.files.put(place, part)
                 written[name] = LakeFile(place, rows, size, sha256, "")._asdict()
         place = marker(self.task.step, self.task.key, cluster, day, self.task.bucket)
+        if content := self.files.read(place):
+            # Another run of the same task was first, and its files may be in use.
+            self.files.delete(file["name"] for file in written.values())
+            return dict(json.loads(content)["tables"])
         self.files.write(place, json.dumps({"task": self.task.name, "tables": written}).encode())
         return written
 
@@ -444,7 +443,7 @@ def _attribute(work: _Work) -> dict[str, Any]:
         attribute.refuse_lost_readings(con, tz)
 
     attribute.attribute_span(con, (start, end), lists, own_devices if buckets > 1 else None)
-    order = "from_ms, node_id, allocation_id" 
+    order = "from_ms, node_id, allocation_id"
     orders = {"cost_runs": f"{order}, kind, team", "node_runs": "from_ms, node_id", "activity_hours": "from_ms, allocation_id",
               "cost_daily": f"{order}, kind, team", "node_daily": "from_ms, node_id, price_source"}  # fmt: skip
     cluster = "+".join(work.task.clusters)

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import socket
 from collections import defaultdict
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -13,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 from gpucost.errors import NoDataError, StoreError
 from gpucost.lake import manifest
-from gpucost.lake.files import LakeFiles, checksum
-from gpucost.lake.manifest import Lake, LakeFile, Manifest, partition
+from gpucost.lake.files import PARTS, LakeFiles, checksum
+from gpucost.lake.manifest import ClashError, Lake, LakeFile, Manifest, partition
 from gpucost.lake.tables import BY_NAME, RAW, RawTable
 from gpucost.periods import MS_PER_HOUR, from_ms, to_ms
 from gpucost.store.schema import latest_version
@@ -72,6 +73,7 @@ def export(
         con.execute(_MEMORY)
         con.execute("SET temp_directory = $1", [folder])
         writer = writer_name(con, config, store)
+        was_ended = files.read(_going_on(writer)) is not None
         light = _light_digests(con)
         stamps = _stamps(con)
         clusters = sorted({*stamps, *(cluster for cluster, _ in light)}, key=lambda name: (name is not None, name or ""))
@@ -81,15 +83,35 @@ def export(
         for cluster in clusters:
             own = next((one for one in lake.of(cluster) if one.writer == writer), None) or Manifest(cluster, writer)
             days = sorted({*stamps.get(cluster, {}), *(day for of, day in light if of == cluster)})
-            _refuse_clash(lake, own, days)
+            _refuse_clash(files, lake.of(cluster), own, days)
+            before = replace(own, days=dict(own.days), stamps=dict(own.stamps))
             own.schema = latest_version()
             _note_sources(con, own)
-            _Export(con, files, Path(folder), own, result, tell).run(
+            _Export(con, files, Path(folder), own, before, result, tell).run(
                 {day: stamps.get(cluster, {}).get(day) if day >= since else None for day in days},
                 {day: light.get((cluster, day), {}) for day in days},
                 everything=everything,
             )
+    if was_ended or result.files:
+        _end(files, writer, was_ended=was_ended)
     return result
+
+
+def _going_on(writer: str) -> str:
+    """The file that is there while a writer exports: found at a start, it tells of an export that was ended."""
+    return f"_gpucost/exports/{_short(writer)}.json"
+
+
+def _end(files: LakeFiles, writer: str, *, was_ended: bool) -> None:
+    """Remove what an export that was ended left behind: files of this writer that no manifest names."""
+    is_clean = True
+    if was_ended:
+        own = [one for one in manifest.all_of(files) if one.writer == writer]
+        named = {name for one in own for name in _names(one.days)}
+        is_clean = files.remove_abandoned("raw", named, begins=f"{_short(writer)}-")
+        is_clean &= files.remove_abandoned(PARTS, ())
+    if is_clean:
+        files.delete([_going_on(writer)])
 
 
 def _note_sources(con: DuckDBPyConnection, own: Manifest) -> None:
@@ -109,15 +131,13 @@ FROM (
 )"""
 
 
-def _refuse_clash(lake: Lake, own: Manifest, days: Iterable[str]) -> None:
-    """Raise StoreError where another writer has one of the days; what is of no cluster is each writer's own."""
-    if own.cluster is None:
-        return
-    for other in lake.of(own.cluster):
-        if other.writer != own.writer:
-            for day in days:
-                if day in other.days:
-                    raise manifest.clash(lake.files, own.cluster, day, other.writer, own.writer)
+def _refuse_clash(files: LakeFiles, manifests: Iterable[Manifest], own: Manifest, days: Iterable[str]) -> None:
+    """Raise ClashError where another writer has one of the days; what is of no cluster is each writer's own."""
+    others = [one for one in manifests if one.writer != own.writer and own.cluster is not None]
+    for day in days:
+        for other in others:
+            if day in other.days:
+                raise manifest.clash(files, own.cluster, day, other.writer, own.writer)
 
 
 @dataclass(slots=True)
@@ -128,17 +148,18 @@ class _Export:
     files: LakeFiles
     folder: Path
     own: Manifest
+    before: Manifest
     result: Exported
     tell: Callable[[str], None]
 
     def run(self, stamps: Mapping[str, str | None], light: Mapping[str, Mapping[str, str]], *, everything: bool) -> None:
         """Write the days that differ, the manifest after each, and remove the files that it names no more."""
-        before = {file.name for tables in self.own.days.values() for file in tables.values()}
-        is_new = not before
         for number, (day, stamp) in enumerate(stamps.items(), 1):
             tables = self.own.days.get(day, {})
             touched = everything or self.own.stamps.get(day) != stamp
             wanted = dict(light[day])
+            if everything:
+                tables = {name: file for name, file in tables.items() if self.files.is_whole(file)}
             changed = [name for name, digest in wanted.items() if name not in tables or tables[name].digest != digest]
             gone = [name for name in tables if not BY_NAME[name].by_stamp and name not in wanted]
             if not (changed or gone or (stamp and touched)):
@@ -160,20 +181,23 @@ class _Export:
             else:
                 self.result.unchanged += 1
             self.own.save(self.files)
-            if is_new or day not in self.own.days:
+            if day not in self.before.days:
                 self._check_clash()
-        kept = {file.name for tables in self.own.days.values() for file in tables.values()}
-        for name in before - kept:
-            self.files.delete(name)
+        self.files.delete(_names(self.before.days) - _names(self.own.days))
 
     def _check_clash(self) -> None:
-        """Take back what was written where another writer came at the same moment: the later look sees both."""
+        """Take back the days that this run brought where another writer came at the same moment: the later look sees both."""
+        own, before = self.own, self.before
         try:
-            manifest.read(self.files)
-        except StoreError:
-            self.own.days.clear()
-            self.own.stamps.clear()
-            self.own.save(self.files)
+            _refuse_clash(self.files, manifest.of_cluster(self.files, own.cluster), own, set(own.days) - set(before.days))
+        except ClashError:
+            stamps = {day: stamp for day, stamp in own.stamps.items() if day in before.stamps}
+            kept = replace(before, stamps=stamps, days={day: own.days[day] for day in before.days})
+            if kept.days:
+                kept.save(self.files)
+            else:
+                self.files.delete([own.place])
+            self.files.delete(_names(own.days) - _names(kept.days))
             raise
 
     def _write(self, table: RawTable, day: str, before: LakeFile | None, digest: str | None) -> dict[str, LakeFile]:
@@ -198,16 +222,22 @@ class _Export:
         part = self.folder / f"{table.name}.parquet"
         size = _GROUP_ROWS.get(table.name, 122_880)
         self.con.execute(
-            f"COPY (FROM lake_part ORDER BY {table.order}) TO '{part}' (FORMAT parquet, COMPRESSION zstd, ROW_GROUP_SIZE {size})"  # noqa: S608
+            f"COPY (FROM lake_part ORDER BY {table.order}) TO '{part}' (FORMAT parquet, COMPRESSION zstd, ROW_GROUP_SIZE {size})"
         )
         sha256, size = checksum(part), part.stat().st_size
         place = f"raw/{table.name}/{partition('cluster', self.own.cluster)}/{partition('day', day)}"
         name = f"{place}/{_short(self.own.writer)}-{sha256[:16]}.parquet"
+        if not self.result.files:
+            self.files.write(_going_on(self.own.writer), json.dumps({"writer": self.own.writer}).encode())
         self.files.put(name, part)
         self.result.files += 1
         self.result.rows += rows
         self.result.size += size
         return {table.name: LakeFile(name, rows, size, sha256, digest_now)}
+
+
+def _names(days: Mapping[str, Mapping[str, LakeFile]]) -> set[str]:
+    return {file.name for tables in days.values() for file in tables.values()}
 
 
 def _short(writer: str) -> str:
@@ -265,11 +295,9 @@ def drop(files: LakeFiles, writer: str, cluster: str | None = None) -> int:
         raise NoDataError(f"nothing in {files.shown()} is of the writer {writer}", "gpucost lake info names the writers")
     count = 0
     for one in manifests:
-        names = [file.name for tables in one.days.values() for file in tables.values()]
         count += len(one.days)
-        files.delete(one.place)
-        for name in names:
-            files.delete(name)
+        files.delete([one.place])
+        files.delete(_names(one.days))
     return count
 
 
@@ -391,7 +419,7 @@ def view_rows(con: DuckDBPyConnection, files: LakeFiles, folder: Path, found: It
 
 def parquet(files: LakeFiles, folder: Path, found: Iterable[LakeFile]) -> str:
     """A statement that reads these files, '' for none; what Hive's folders say is no column of theirs."""
-    paths = [str(files.local(file.name, folder, file.size, file.sha256)) for file in found]
+    paths = files.each(lambda file: str(files.local(file.name, folder, file.size, file.sha256)), found)
     listed = ", ".join(f"'{quoted(path)}'" for path in paths)
     return f"FROM read_parquet([{listed}], hive_partitioning = false, union_by_name = true)" if paths else ""
 

@@ -11,8 +11,9 @@ import pytest
 from typer.testing import CliRunner
 
 from gpucost.cli.app import app
-from gpucost.collect.bill.azure import CONNECTION, BlobTree
+from gpucost.collect.bill.azure import BlobTree
 from gpucost.collect.bill.load import collect_bills
+from gpucost.collect.clouds import CONNECTION
 from gpucost.errors import UsageError
 from tests.programs import listening
 from tests.replay.server import free_port

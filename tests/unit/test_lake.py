@@ -19,9 +19,9 @@ from gpucost.lake.files import open_files
 from gpucost.lake.tables import RAW
 from gpucost.store.connection import Store, scratch_store
 from tests.lakes import RAW as RAW_QUERIES
-from tests.lakes import attribute, differences, export, opened, unlike_the_store
+from tests.lakes import attribute, differences, export, opened, stored_together, unlike_the_store
 from tests.oracle.shared_cases import replayed, shared_cases
-from tests.oracle.test_exact import Together, name_of, side_by_side, together
+from tests.oracle.test_exact import Together, name_of, together
 from tests.replay.edits import relabel
 from tests.replay.fleet import read_fleet
 from tests.replay.load import load, windows, write_config
@@ -76,9 +76,7 @@ GROUPS = [pytest.param(one, marks=[pytest.mark.slow] * (len(one.cases) < 3)) for
 @pytest.mark.parametrize("group", GROUPS, ids=name_of)
 def test_figures_of_all_cases_are_those_of_the_store(group: Together, tmp_path: Path) -> None:
     """Many clusters in one lake."""
-    fleet, series, prices = side_by_side(group, tmp_path)
-    config = write_config(fleet, tmp_path, prices)
-    wrong = unlike_the_store(config, load(fleet, series, config), pairs=2_000)
+    wrong = unlike_the_store(*stored_together(group, tmp_path), pairs=2_000)
     assert not wrong, "\n".join(wrong)
 
 

@@ -10,7 +10,6 @@ API, "Query - Usage" 2025-03-01.
 from __future__ import annotations
 
 import json
-import os
 from calendar import monthrange
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal
@@ -19,7 +18,7 @@ from urllib.parse import unquote, urlsplit
 from gpucost.collect.base import require
 from gpucost.collect.bill.formats import Format, spelled
 from gpucost.collect.bill.opening import BucketTree, Entry, MonthsTree, is_answer, records
-from gpucost.collect.clouds import azure_in_words, azure_login, is_loopback, line
+from gpucost.collect.clouds import azure_container, azure_in_words, azure_login, is_loopback, line
 from gpucost.errors import SourceError, UsageError
 from gpucost.http import PASSING, TransientError, retry, retry_after
 
@@ -65,8 +64,6 @@ FORMATS = (
     _format("an Azure cost query answer", "date", "cost", "resource_id", "currency"),
 )
 
-CONNECTION = "AZURE_STORAGE_CONNECTION_STRING"
-
 
 class BlobTree(BucketTree):
     """The blobs below `https://<account>.blob.core.windows.net/<container>/<directory>` that may be exports.
@@ -108,20 +105,7 @@ class BlobTree(BucketTree):
 
     @cached_property
     def _opened(self) -> Any:
-        from azure.storage.blob import ContainerClient
-
-        # The library's own waits add up to three minutes.
-        retries: dict[str, Any] = {"retry_total": 3, "initial_backoff": 1, "increment_base": 2}
-        connection = os.environ.get(CONNECTION, "")
-        if not self._sas and f"AccountName={self._account};" in connection:
-            return ContainerClient.from_connection_string(connection, self.bucket, **retries)
-        who: Any = self._sas
-        if not who:
-            who = azure_login()
-            who.get_token(
-                "https://storage.azure.com/.default"
-            )  # the client would retry that, too, where there are no credentials
-        return ContainerClient(self._account_url, self.bucket, who, **retries)
+        return azure_container(self._account_url, self._account, self.bucket, self._sas)
 
 
 CostType = Literal["AmortizedCost", "ActualCost"]

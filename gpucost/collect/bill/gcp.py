@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from gpucost.collect.base import require
 from gpucost.collect.bill.formats import Format
 from gpucost.collect.bill.opening import BucketTree, Entry, MonthsTree
-from gpucost.collect.clouds import google_in_words, google_login
+from gpucost.collect.clouds import google_bucket, google_in_words, google_login
 from gpucost.errors import ConfigError, SourceError
 
 if TYPE_CHECKING:
@@ -88,11 +88,7 @@ class GcsTree(BucketTree):
 
     @cached_property
     def _opened(self) -> Any:
-        who, project = google_login(self._endpoint, self._project)
-        from google.cloud.storage import Client
-
-        options = {"api_endpoint": self._endpoint} if self._endpoint else None
-        return Client(project=project or "none", credentials=who, client_options=options).bucket(self.bucket)
+        return google_bucket(self.bucket, self._endpoint, self._project)
 
 
 _TABLE = re.compile(r"^[a-z][a-z0-9.:-]{4,}\.[A-Za-z0-9_]+\.[A-Za-z0-9_-]+$")

@@ -1,0 +1,153 @@
+"""A standalone Spark cluster on loopback: a master and two workers as processes, and a driver that attributes lakes there.
+
+Spark is 0.5 GB to install, so it is no test dependency: GPUCOST_SPARK_PYTHON names the Python of an environment that has it, as
+.ci/install-programs makes one.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gpucost.config.model import Config
+from tests.programs import require
+from tests.replay.server import free_port
+
+_CHECKOUT = Path(__file__).parents[2]
+_OPTIONS = {"spark.executor.memory": "600m", "spark.ui.enabled": "false", "spark.driver.memory": "600m"}
+
+
+def spark_python() -> str:
+    """A Python that has pyspark. Skips the test where there is none; fails it under CI=true."""
+    require("java", package="openjdk-17-jre-headless")
+    python = os.environ.get("GPUCOST_SPARK_PYTHON")
+    if python is None:
+        message = "GPUCOST_SPARK_PYTHON names no Python that has pyspark: eval \"$(.ci/install-programs FOLDER)\""
+        if os.environ.get("CI") == "true":
+            pytest.fail(message)
+        pytest.skip(message)
+    return python
+
+
+class SparkCluster:
+    """Master and workers, each in a session of its own with all that it starts; and a driver, once one is needed."""
+
+    def __init__(self, python: str, folder: Path) -> None:
+        self.python, self.folder, self.options = python, folder, dict(_OPTIONS)
+        self.master = f"127.0.0.1:{free_port()}"
+        self.workers: list[subprocess.Popen[bytes]] = []
+        self._home = Path(python).parents[1] / "lib"
+        self._home = next(self._home.glob("python*/site-packages/pyspark"))
+        self._started: list[subprocess.Popen[Any]] = []
+        self._driver: subprocess.Popen[str] | None = None
+        host, _, port = self.master.rpartition(":")
+        self._deploy("master.Master", "--host", host, "--port", port, "--webui-port", "0")
+        for _ in range(2):
+            self.add_worker()
+
+    def add_worker(self) -> None:
+        """Start a worker of one core."""
+        work = self.folder / f"worker-{len(self._started)}"
+        self.workers.append(
+            self._deploy(
+                "worker.Worker", f"spark://{self.master}", "--host", "127.0.0.1", "--cores", "1", "--memory", "800m",
+                "--webui-port", "0", "--work-dir", str(work),
+            )
+        )  # fmt: skip
+
+    def lose_worker(self) -> None:
+        """End a worker with all that it runs, as if its machine was gone."""
+        kill_session(self.workers.pop(0))
+
+    def python_workers(self) -> list[int]:
+        """The processes that run tasks."""
+        forked = {pid: parent for worker in self.workers for pid, parent, command in _session(worker.pid) if b"pyspark.daemon" in command}
+        return [pid for pid, parent in forked.items() if parent in forked]
+
+    def ask(self, config: Config, url: Path, pairs: int = 1_200_000) -> None:
+        """Let the driver attribute a lake, `pairs` of (GPU, hour) a task."""
+        if self._driver is None or self._driver.poll() is not None:
+            command = [self.python, "-m", "tests.services.spark_driver", f"spark://{self.master}", json.dumps(self.options)]
+            self._driver = self._start(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        assert self._driver.stdin is not None
+        self._driver.stdin.write(json.dumps({"config": str(config.path), "url": str(url), "pairs": pairs}) + "\n")
+        self._driver.stdin.flush()
+
+    def answer(self) -> dict[str, Any]:
+        """What came of it."""
+        assert self._driver is not None and self._driver.stdout is not None
+        line = self._driver.stdout.readline()
+        assert line, self.log()
+        answer: dict[str, Any] = json.loads(line)
+        return answer
+
+    def attribute(self, config: Config, url: Path, pairs: int = 1_200_000) -> dict[str, Any]:
+        """What the run came to, or its `error` and `fix`."""
+        self.ask(config, url, pairs)
+        return self.answer()
+
+    def end_driver(self) -> None:
+        """End the driver as it is; the next task that is asked for starts another one."""
+        if self._driver is not None:
+            kill_session(self._driver)
+
+    def log(self) -> str:
+        """The last that all of them said."""
+        return "\n".join(path.read_text()[-3000:] for path in self.folder.glob("*.log"))
+
+    def stop(self) -> None:
+        """End everything."""
+        for process in self._started:
+            kill_session(process)
+
+    def _deploy(self, what: str, *arguments: str) -> subprocess.Popen[bytes]:
+        return self._start([str(self._home / "bin/spark-class"), f"org.apache.spark.deploy.{what}", *arguments])
+
+    def _start(self, command: list[str], **more: Any) -> subprocess.Popen[Any]:
+        environment = os.environ | {
+            "PYTHONPATH": str(_CHECKOUT), "PYSPARK_PYTHON": self.python, "SPARK_HOME": str(self._home),
+            "SPARK_LOCAL_IP": "127.0.0.1", "SPARK_LOCAL_DIRS": str(self.folder), "TMPDIR": str(self.folder),
+        }  # fmt: skip
+        with (self.folder / f"{len(self._started)}.log").open("wb") as log:
+            more = {"stdout": log, **more}
+            process = subprocess.Popen(command, stderr=log, env=environment, cwd=_CHECKOUT, start_new_session=True, **more)
+        self._started.append(process)
+        return process
+
+
+def _session(leader: int) -> Iterator[tuple[int, int, bytes]]:
+    """The processes of a session: number, parent's number and command."""
+    for path in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):
+            fields = (path / "stat").read_text().rpartition(")")[2].split()
+            if int(fields[3]) == leader:
+                yield int(path.name), int(fields[1]), (path / "cmdline").read_bytes()
+
+
+def kill_session(leader: subprocess.Popen[Any]) -> None:
+    """End a process and all that it started, at once."""
+    while running := [pid for pid, _, command in _session(leader.pid) if command]:
+        for pid in running:
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        leader.wait()
+
+
+@contextmanager
+def spark_cluster(folder: Path) -> Iterator[SparkCluster]:
+    """A cluster, alive within the `with`; what it wrote is gone afterwards."""
+    cluster = SparkCluster(spark_python(), folder)
+    try:
+        yield cluster
+    finally:
+        cluster.stop()
+        shutil.rmtree(folder, ignore_errors=True)

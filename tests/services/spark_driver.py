@@ -1,0 +1,32 @@
+"""A Spark driver: attributes the lakes that the lines of its input name, and answers each with a line.
+
+Its arguments are the cluster's master and options of the session, as JSON.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from dataclasses import asdict
+from pathlib import Path
+
+from gpucost.config.load import load_config
+from gpucost.engine import spark
+from gpucost.errors import GpucostError
+from gpucost.lake import attribution
+
+
+def main(master: str, options: str) -> None:
+    with spark.session(master, json.loads(options)) as session:
+        for line in sys.stdin:
+            asked = json.loads(line)
+            attribution._PAIRS_AT_ONCE = asked["pairs"]
+            try:
+                answer = asdict(spark.attribute(session, asked["url"], load_config(Path(asked["config"]))))
+            except GpucostError as error:
+                answer = {"error": error.message, "fix": error.fix}
+            print(json.dumps(answer), flush=True)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
