@@ -170,7 +170,7 @@ def test_two_that_come_at_the_same_moment_see_each_other(tmp_path: Path, monkeyp
 
     def look(*args: object) -> None:
         looked(*args)  # type: ignore[arg-type]
-        monkeypatch.setattr(transfer, "_refuse_clash", lambda *_: None)
+        monkeypatch.setattr(transfer, "_refuse_clash", looked)
         export(config, store, url)
 
     monkeypatch.setattr(transfer, "_refuse_clash", look)
