@@ -1,4 +1,4 @@
--- reads: nodes
+-- reads: nodes, series
 -- writes: settings, state_intervals, node_devices, node_hosts, unit_shares, unlisted_holdings, unlisted_nodes, allocation_devices, allocation_hosts, unproven_ends, allocation_teams, closed_nodes, told_activity, told_devices, slurm_hosts
 -- invariant: what inventory hands to price and attribution besides the stored tables, empty; each is filled by the stage of its name (settings by load_settings), which says what a row is; a described fleet fills allocation_teams, and has nothing of the others
 CREATE OR REPLACE TEMP TABLE settings (
@@ -8,10 +8,13 @@ CREATE OR REPLACE TEMP TABLE settings (
 CREATE OR REPLACE TEMP TABLE state_intervals (
     cluster VARCHAR, metric VARCHAR, labels MAP(VARCHAR, VARCHAR), namespace VARCHAR, pod VARCHAR, uid VARCHAR, container VARCHAR,
     node VARCHAR, resource VARCHAR, value DOUBLE, begin_ms BIGINT, first_ms BIGINT, last_ms BIGINT, end_ms BIGINT);
-CREATE OR REPLACE TEMP TABLE node_devices (
-    series_id INTEGER, cluster VARCHAR, uuid VARCHAR, gpu_instance_id VARCHAR, profile VARCHAR, host VARCHAR, node_label VARCHAR,
-    model_name VARCHAR, namespace VARCHAR, pod VARCHAR, by_claim BOOLEAN, job_id UBIGINT, target_id UBIGINT, first_ms BIGINT,
-    last_ms BIGINT, end_ms BIGINT, node_id UBIGINT, up_from_ms BIGINT, up_to_ms BIGINT, device_id UBIGINT);
+-- numbers of series are as wide as where they come from has them
+CREATE OR REPLACE TEMP TABLE node_devices AS
+SELECT series_id, NULL::VARCHAR AS cluster, NULL::VARCHAR AS uuid, NULL::VARCHAR AS gpu_instance_id, NULL::VARCHAR AS profile,
+    NULL::VARCHAR AS host, NULL::VARCHAR AS node_label, NULL::VARCHAR AS model_name, NULL::VARCHAR AS namespace, NULL::VARCHAR AS pod,
+    NULL::BOOLEAN AS by_claim, NULL::UBIGINT AS job_id, NULL::UBIGINT AS target_id, NULL::BIGINT AS first_ms, NULL::BIGINT AS last_ms,
+    NULL::BIGINT AS end_ms, NULL::UBIGINT AS node_id, NULL::BIGINT AS up_from_ms, NULL::BIGINT AS up_to_ms, NULL::UBIGINT AS device_id
+FROM series LIMIT 0;
 CREATE OR REPLACE TEMP TABLE node_hosts (node_id UBIGINT, part VARCHAR, units DOUBLE);
 CREATE OR REPLACE TEMP TABLE unit_shares (
     node_id UBIGINT, from_ms BIGINT, to_ms BIGINT, resource VARCHAR, profile VARCHAR, part DOUBLE, shared BOOLEAN, share DOUBLE,

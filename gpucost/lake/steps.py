@@ -284,8 +284,9 @@ def _inventory(work: _Work) -> dict[str, Any]:
 
     con, config, names = work.con, work.config, work.task.clusters
     for cluster in names:
-        work.enter_raw((name for name in _RAW_OF_CLUSTERS if name != "blocks"), cluster)
-    _view_blocks(work)
+        work.enter_raw((name for name in _RAW_OF_CLUSTERS if not BY_NAME[name].is_by_series), cluster)
+    if names:
+        _enter_series(work)
     # Of servers and clusters that are expected, each task knows its own; one without a cluster those that never told anything.
     declared = [one for one in config.clusters if one.name in (names or work.task.extra["silent"])]
     servers = [one.model_copy(update={"cluster": one.cluster or one.source}) for one in config.prometheus
@@ -300,22 +301,55 @@ def _inventory(work: _Work) -> dict[str, Any]:
         run_stage(con, attribute.BASIS, "40_request_gaps")
     tables = {name: f"FROM {name}" for name in _OF_INVENTORY}
     tables["allocations"] += " ORDER BY held_from_ms, allocation_id"
-    tables["node_devices"] = (
-        "SELECT d.*, s.key AS series_key FROM node_devices AS d JOIN series AS s USING (series_id) ORDER BY d.node_id, d.series_id"
-    )
+    tables["node_devices"] += " ORDER BY node_id, series_id"
     return {"tables": work.write("inventory", tables, cluster="+".join(names))}
 
 
 _REQUEST_GAPS = "cluster VARCHAR, from_ms BIGINT, to_ms BIGINT"
 
 
-def _view_blocks(work: _Work) -> None:
-    """Read blocks where they lie: inventory wants few of their columns."""
-    rows = {
-        cluster: transfer.parquet(work.files, work.folder, work.files_of("raw/blocks", cluster, of_all=False))
-        for cluster in work.task.clusters
-    }
-    transfer.view_blocks(work.con, rows)
+def _rows_of(work: _Work, table: str, columns: str) -> str:
+    """A statement that reads a table of series where it lies, of all of the task's clusters; '' where there is nothing of it.
+
+    A series' number is its key, which is the same in every task; where there are several clusters, of its cluster.
+    """
+    parts = []
+    for cluster in work.task.clusters:
+        if rows := transfer.parquet(work.files, work.folder, work.files_of(f"raw/{table}", cluster, of_all=False)):
+            name = f"'{transfer.quoted(cluster)}'"
+            number = f"hash({name}, series_key)" if len(work.task.clusters) > 1 else "series_key"
+            parts.append(f"SELECT {number} AS series_id, {columns.format(cluster=name)} FROM ({rows})")  # noqa: S608 - quoted
+    return " UNION ALL BY NAME ".join(parts)
+
+
+_TWICE = "SELECT count(*) > count(DISTINCT series_id) FROM series"
+_STITCHED = """
+CREATE TABLE states AS
+WITH pieces AS (
+    SELECT *, first_ms % 86400000 = 0 AND coalesce(max(last_ms) OVER w = first_ms, false) AS goes_on
+    FROM cut_states
+    WINDOW w AS (PARTITION BY series_id, value ORDER BY first_ms ROWS BETWEEN 1 PRECEDING AND 1 PRECEDING)
+),
+numbered AS (
+    SELECT *, sum((NOT goes_on)::INTEGER) OVER (PARTITION BY series_id, value ORDER BY first_ms) AS number FROM pieces
+)
+SELECT series_id, value, min(first_ms) AS first_ms, max(last_ms) AS last_ms FROM numbered GROUP BY series_id, value, number"""
+
+
+def _enter_series(work: _Work) -> None:
+    """Let series and samples be read where they lie: inventory wants few of their columns, and each only once or twice."""
+    con = work.con
+    if rows := _rows_of(work, "series", "series_key AS key, source, {cluster} AS cluster, metric, labels"):
+        con.execute(f"DROP TABLE series; CREATE VIEW series AS {rows}")
+        if con.execute(_TWICE).fetchall()[0][0]:  # it is written once a month
+            con.execute("CREATE TABLE first_series AS FROM series QUALIFY row_number() OVER (PARTITION BY series_id) = 1")
+            con.execute("DROP VIEW series; CREATE VIEW series AS FROM first_series")
+    if rows := _rows_of(work, "states", "value, first_ms, last_ms"):
+        con.execute(f"CREATE VIEW cut_states AS {rows}")
+        con.execute("DROP TABLE states")
+        con.execute(_STITCHED)
+    if rows := _rows_of(work, "blocks", "* EXCLUDE (series_key)"):
+        con.execute(f"DROP TABLE blocks; CREATE VIEW blocks AS {rows}")
 
 
 def _price(work: _Work) -> dict[str, Any]:
@@ -375,32 +409,31 @@ def _days(work: _Work) -> dict[str, Any]:
     return {"days": days, "gpus": gpus}
 
 
-# The lists of samples that a span needs, out of the files: of all other hours the sums tell enough.
+# The lists of samples that a span needs: of all other hours the sums tell enough.
 _LISTS = """
 UPDATE blocks SET vals = r.vals, offsets_ms = r.offsets_ms
 FROM (
-    SELECT d.series_id, r.hour, r.vals, r.offsets_ms
-    FROM lake_rows AS r
-    JOIN (SELECT DISTINCT series_id, series_key FROM node_devices) AS d USING (series_key)
-    WHERE r.hour >= $from_hour AND r.hour <= $to_hour
-        AND (d.series_id, r.hour) IN (SELECT (series_id, hour) FROM device_readings WHERE is_uneven)
+    SELECT series_id, hour, vals, offsets_ms FROM lake_blocks
+    WHERE hour >= $from_hour AND hour <= $to_hour
+        AND (series_id, hour) IN (SELECT (series_id, hour) FROM device_readings WHERE is_uneven)
 ) AS r
 WHERE blocks.series_id = r.series_id AND blocks.hour = r.hour"""
 _SUMS = """
-INSERT INTO blocks BY NAME
-SELECT d.series_id, r.* EXCLUDE (series_key, vals, offsets_ms), CASE WHEN $with_lists THEN r.vals END AS vals,
-    CASE WHEN $with_lists THEN r.offsets_ms END AS offsets_ms
-FROM lake_rows AS r JOIN (SELECT DISTINCT series_id, series_key FROM node_devices) AS d USING (series_key)
-WHERE r.hour >= $from_hour AND r.hour <= $to_hour
-ORDER BY d.series_id, r.hour"""
+CREATE TABLE blocks AS
+SELECT * REPLACE (CASE WHEN $with_lists THEN vals END AS vals, CASE WHEN $with_lists THEN offsets_ms END AS offsets_ms)
+FROM lake_blocks SEMI JOIN node_devices USING (series_id)
+WHERE hour >= $from_hour AND hour <= $to_hour
+ORDER BY series_id, hour"""
 _OTHER_THRESHOLD = """
-SELECT count(*) FROM lake_rows AS r
+SELECT count(*) > 0 FROM (
+    SELECT DISTINCT series_id, idle_threshold FROM lake_blocks WHERE hour >= $from_hour AND hour <= $to_hour
+) AS b
 JOIN (
-    SELECT DISTINCT n.series_key,
+    SELECT DISTINCT n.series_id,
         c.threshold_percent / CASE WHEN n.gpu_instance_id = '' THEN c.device_scale ELSE c.mig_scale END AS idle_below
     FROM node_devices AS n CROSS JOIN settings AS c
-) AS d USING (series_key)
-WHERE r.hour >= $from_hour AND r.hour <= $to_hour AND r.idle_threshold <> d.idle_below"""
+) AS d USING (series_id)
+WHERE b.idle_threshold <> d.idle_below"""
 
 
 def _attribute(work: _Work) -> dict[str, Any]:
@@ -413,15 +446,15 @@ def _attribute(work: _Work) -> dict[str, Any]:
         held=f"held_from_ms < {end + NEIGHBOR_MS} AND held_to_ms > {start - NEIGHBOR_MS}",
         lasting=f"from_ms < {end + NEIGHBOR_MS} AND to_ms > {start - NEIGHBOR_MS}",
     )
-    con.execute("ALTER TABLE node_devices ADD COLUMN series_key UBIGINT")
+    con.execute("ALTER TABLE node_devices ALTER series_id TYPE UBIGINT")
     work.fill("inventory", "node_devices", where=f"first_ms < {end + NEIGHBOR_MS} AND end_ms > {start - NEIGHBOR_MS}")
     hours = {"from_hour": (start - NEIGHBOR_MS) // MS_PER_HOUR, "to_hour": (end + NEIGHBOR_MS) // MS_PER_HOUR}
-    measured = work.view(work.files_of("raw/blocks"))
-    if measured:
+    counted_anew = True
+    if rows := _rows_of(work, "blocks", "* EXCLUDE (series_key)"):
+        con.execute(f"CREATE TEMP VIEW lake_blocks AS {rows}")
+        counted_anew = con.execute(_OTHER_THRESHOLD, hours).fetchall()[0][0]
         # in which order rows lie tells which hours adjoin
-        con.execute("SET preserve_insertion_order = true")
-        counted_anew = con.execute(_OTHER_THRESHOLD, hours).fetchall()[0][0] > 0
-        con.execute("ALTER TABLE blocks ALTER COLUMN vals DROP NOT NULL")
+        con.execute("SET preserve_insertion_order = true; DROP TABLE blocks")
         con.execute(_SUMS, {**hours, "with_lists": counted_anew})
         con.execute("SET preserve_insertion_order = false")
         if counted_anew:
@@ -438,7 +471,7 @@ def _attribute(work: _Work) -> dict[str, Any]:
         con.execute("DELETE FROM blocks WHERE series_id NOT IN (SELECT series_id FROM node_devices)")
 
     def lists() -> None:
-        if measured and not counted_anew:
+        if not counted_anew:
             con.execute(_LISTS, hours)
         attribute.refuse_lost_readings(con, tz)
 

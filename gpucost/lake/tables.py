@@ -28,6 +28,11 @@ class RawTable:
     order: str
     by_stamp: bool = False
 
+    @property
+    def is_by_series(self) -> bool:
+        """Whether it is the table of series, or rows of it are of one."""
+        return self.by_stamp or self.name == "series"
+
 
 def _plain(name: str, day: str, at: str, order: str, cluster: str = "cluster") -> RawTable:
     """A table whose rows name their cluster, and are written as they are."""
