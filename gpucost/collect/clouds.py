@@ -266,6 +266,9 @@ def azure_in_words(
         except its.HttpResponseError as error:
             if isinstance(error, its.ClientAuthenticationError) and error.status_code is None:
                 raise SourceError(f"{who}: no credentials found", AZURE_LOGIN) from error
+            if getattr(error, "error_code", None) == "AuthenticationFailed":
+                fix = f"check the key or the token; {AZURE_LOGIN}"
+                raise SourceError(f"{who}: the credentials are refused or have expired", fix) from error
             if error.status_code == 403:
                 raise SourceError(f"{who}: not allowed: {line(error)}", roles) from error
             raise
