@@ -266,6 +266,10 @@ def azure_in_words(
         except its.HttpResponseError as error:
             if isinstance(error, its.ClientAuthenticationError) and error.status_code is None:
                 raise SourceError(f"{who}: no credentials found", AZURE_LOGIN) from error
+            # a wrong key comes as 403, too
+            if error.status_code == 403 and "failed to authenticate" in str(error):
+                fix = f"check the key or the token; {AZURE_LOGIN}"
+                raise SourceError(f"{who}: the credentials are refused or have expired", fix) from error
             if error.status_code == 403:
                 raise SourceError(f"{who}: not allowed: {line(error)}", roles) from error
             raise

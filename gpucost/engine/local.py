@@ -5,7 +5,9 @@ from __future__ import annotations
 import os
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
-from multiprocessing import get_context
+from multiprocessing import get_context, parent_process
+from multiprocessing.connection import wait
+from threading import Thread
 from typing import TYPE_CHECKING
 
 from gpucost.errors import GpucostError
@@ -47,7 +49,7 @@ class LocalEngine:
             try:
                 if self._pool is None:
                     # not forked: DuckDB's threads would not come along
-                    self._pool = ProcessPoolExecutor(self.workers, get_context("spawn"))
+                    self._pool = ProcessPoolExecutor(self.workers, get_context("spawn"), _end_with_parent)
                 running = {self._pool.submit(work, task): number for number, task in waiting.items()}
                 for one in as_completed(running):
                     result = one.result()
@@ -68,3 +70,14 @@ class LocalEngine:
         if self._pool:
             self._pool.shutdown(cancel_futures=True)
             self._pool = None
+
+
+def _end_with_parent() -> None:
+    """Let this worker end when the process that started it is gone; it would wait for tasks for ever."""
+
+    def watch() -> None:
+        parent = parent_process()
+        if parent and wait([parent.sentinel]):
+            os._exit(1)
+
+    Thread(target=watch, daemon=True).start()

@@ -76,7 +76,7 @@ def export(
         was_ended = files.read(_going_on(writer)) is not None
         light = _light_digests(con)
         stamps = _stamps(con)
-        clusters = sorted({*stamps, *(cluster for cluster, _ in light)}, key=lambda name: (name is not None, name or ""))
+        clusters = sorted({*stamps, *(cluster for cluster, _ in light)}, key=lambda name: (name is None, name or ""))
         result.strangers = [
             one.cluster for one in lake.manifests if one.writer == writer and one.days and one.cluster and one.cluster not in clusters
         ]
