@@ -23,7 +23,7 @@ from tests.lakes import attribute, differences, export, opened, stored_together,
 from tests.oracle.test_exact import Together, together
 from tests.replay.edits import relabel
 from tests.replay.fleet import read_fleet
-from tests.replay.load import load, windows, write_config
+from tests.replay.load import windows, write_config
 from tests.replay.scrape import scrape
 
 CASE = Path(__file__).parents[1] / "replay/cases"
