@@ -17,11 +17,8 @@ from gpucost.engine.local import LocalEngine
 from gpucost.lake import attribution, reading, transfer
 from gpucost.lake.files import open_files
 from gpucost.store.connection import Store
-from tests.oracle.test_exact import Together
-from tests.replay.edits import relabel
-from tests.replay.fleet import read_fleet
+from tests.oracle.test_exact import Together, side_by_side
 from tests.replay.load import load, write_config
-from tests.replay.scrape import scrape
 
 FIGURES = (
     "nodes", "allocations", "allocation_traits", "mig_fragmentation", "pending_pods", "collected", "coverage_gaps", "node_stops",
@@ -39,7 +36,7 @@ RAW = {
         name: f"FROM {{0}}.{name}"
         for name in (
             "scrape_gaps", "asked_hours", "dropped_samples", "slurm_runs", "slurm_steps", "slurm_nodes", "slurm_events",
-            "slurm_reservations", "slurm_accounts", "slurm_shares", "progress_runs", "list_prices", "component_prices",
+            "slurm_reservations", "slurm_accounts", "slurm_shares", "slurm_devices", "progress_runs", "list_prices", "component_prices",
             "instance_types", "spot_prices",
         )
     },
@@ -66,17 +63,9 @@ def differences(one: Path, other: Path, queries: dict[str, str] | None = None) -
 
 def stored_together(group: Together, folder: Path) -> tuple[Config, Store]:
     """A store of several cases, whose clusters are named after them."""
-    prices = folder / "book.csv"
-    prices.write_text("\n".join([str(group.alike[0]), *(line for lines in group.book.values() for line in lines)]) + "\n")
-    fleets, series = [read_fleet(case) for case in group.cases], []
-    for case, fleet in zip(group.cases, fleets, strict=True):
-        scraped = scrape(fleet, lean=True)
-        for cluster in dict.fromkeys(node["cluster"] for node in fleet["nodes"]):
-            own = [one for one in scraped if one.labels.get("cluster", cluster) == cluster]
-            series += relabel(own, ".*", {"cluster": f"{case.name} {cluster}"})
-    described = {**fleets[0], "end": max(fleet["end"] for fleet in fleets)}
-    config = write_config(described, folder, prices)
-    return config, load(described, series, config)
+    fleet, series, prices = side_by_side(group, folder)
+    config = write_config(fleet, folder, prices)
+    return config, load(fleet, series, config)
 
 
 def export(config: Config, store: Store, url: Path | str) -> transfer.Exported:

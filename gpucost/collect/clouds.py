@@ -233,7 +233,7 @@ def azure_container(account_url: str, account: str, name: str, sas: str = "") ->
     from azure.storage.blob import ContainerClient
 
     # The library's own waits add up to three minutes.
-    retries: dict[str, Any] = {"retry_total": 3, "initial_backoff": 1, "increment_base": 2}
+    retries: dict[str, Any] = {"retry_total": 3, "retry_connect": 1, "initial_backoff": 1, "increment_base": 2}
     connection = os.environ.get(CONNECTION, "")
     if not sas and f"AccountName={account};" in f"{connection};":
         return ContainerClient.from_connection_string(connection, name, **retries)

@@ -102,7 +102,7 @@ class S3Bucket:
                 if code in ("NoSuchKey", "404"):
                     raise FileNotFoundError(what) from None
                 if code == "NoSuchBucket":
-                    raise _no_bucket(what, self._name, f"aws s3 mb s3://{self._name}") from None
+                    raise _none(f"bucket s3://{self._name}", f"aws s3 mb s3://{self._name}") from None
                 raise
 
 
@@ -113,8 +113,13 @@ class GcsBucket:
         self._name, self._endpoint = name, endpoint
 
     def listed(self, prefix: str) -> Iterator[Found]:
-        for blob in self._opened.list_blobs(prefix=prefix, **self._patience):
-            yield Found(blob.name, blob.size or 0, blob.updated.timestamp() if blob.updated else 0.0)
+        from google.api_core.exceptions import NotFound
+
+        try:
+            for blob in self._opened.list_blobs(prefix=prefix, **self._patience):
+                yield Found(blob.name, blob.size or 0, blob.updated.timestamp())
+        except NotFound:
+            raise self._gone() from None
 
     def get(self, key: str, out: BinaryIO) -> None:
         # the library compares the checksum: a broken download raises
@@ -145,9 +150,12 @@ class GcsBucket:
                 yield
             except NotFound as error:
                 # a missing object is told of a missing bucket by words alone
-                if "bucket" in str(error.message).lower() and "does not exist" in str(error.message):
-                    raise _no_bucket(what, self._name, f"gcloud storage buckets create gs://{self._name}") from None
+                if "bucket does not exist" in str(error.message):
+                    raise self._gone() from None
                 raise FileNotFoundError(what) from None
+
+    def _gone(self) -> StoreError:
+        return _none(f"bucket gs://{self._name}", f"gcloud storage buckets create gs://{self._name}")
 
 
 class BlobContainer:
@@ -185,9 +193,9 @@ class BlobContainer:
             except ResourceNotFoundError as error:
                 if getattr(error, "error_code", None) == "ContainerNotFound":
                     create = f"az storage container create --name {self._name} --account-name {self._account}"
-                    raise _no_bucket(what, self._name, create) from None
+                    raise _none(f"container {self._name} in the account {self._account}", create) from None
                 raise FileNotFoundError(what) from None
 
 
-def _no_bucket(what: str, name: str, create: str) -> StoreError:
-    return StoreError(f"{what}: there is no bucket or container {name}", f"check the name, or create it: {create}")
+def _none(what: str, create: str) -> StoreError:
+    return StoreError(f"there is no {what}", f"check the name, or create it: {create}")

@@ -16,7 +16,7 @@ from gpucost.lake.attribution import current_markers, raw_digest, read_current, 
 from gpucost.lake.files import open_files
 from gpucost.lake.manifest import LakeFile
 from gpucost.lake.tables import RAW
-from gpucost.periods import MS_PER_HOUR, from_ms, local_midnight, to_ms
+from gpucost.periods import MS_PER_HOUR, local_midnight, to_ms
 from gpucost.store.connection import Store
 
 if TYPE_CHECKING:
@@ -29,12 +29,10 @@ if TYPE_CHECKING:
 
 # Besides what a step made last, none of it is read.
 _LAST_MADE = {
-    **{name: "inventory" for name in ("allocations", "allocation_traits", "mig_fragmentation", "pending_pods")},
-    **{name: "price" for name in (
-        "nodes", "collected", "coverage_gaps", "node_stops", "node_prices", "billed_hours", "billed_nodes", "discount_rates",
-        "amortized_discounts")},
+    **dict.fromkeys(("allocations", "allocation_traits", "mig_fragmentation", "pending_pods"), "inventory"),
+    **dict.fromkeys(("nodes", "collected", "coverage_gaps", "node_stops", "node_prices", "billed_hours", "billed_nodes", "discount_rates", "amortized_discounts"), "price"),
     "warnings": "warnings",
-    **{name: "attribute" for name in steps.ATTRIBUTED},
+    **dict.fromkeys(steps.ATTRIBUTED, "attribute"),
 }  # fmt: skip
 # Time whose days are not read counts as not collected: a question about it must not find that nothing was spent.
 _UNREAD = """
@@ -54,13 +52,11 @@ _BEFORE_DAYS = 31
 def open_store(
     config: Config, url: str, folder: Path, period: Period | None, *, samples: bool = False, tell: Callable[[str], None] = lambda _: None
 ) -> tuple[Store, list[str]]:
-    """A store below `folder` that holds the lake's figures: of `period` and as long before, else of the newest three months; and what its reader
-    should know.
+    """A store below `folder` that holds the lake's figures, and what their reader should know.
 
-    With `samples`, or where the lake lies on this machine, also those of the GPUs, for questions that look at them; else there is no
-    table of them. Raises NoDataError where
-    nothing is attributed, StoreError where it was attributed with another configuration, and UsageError for a period that begins or
-    ends within an hour.
+    They are of `period` and as long before, else of the newest three months. With `samples`, or where the lake lies on this machine,
+    also what GPUs did, for questions that look at it; else there is no table of it. Raises NoDataError where nothing is attributed,
+    StoreError where it was attributed with another configuration, and UsageError for a period that begins or ends within an hour.
     """
     if period and (period.start_ms % MS_PER_HOUR or period.end_ms % MS_PER_HOUR):
         raise UsageError("a lake is attributed by whole hours", "let --from and --to name full hours")
@@ -91,7 +87,7 @@ def open_store(
         con.execute("SET preserve_insertion_order = false")
         for name, step in _LAST_MADE.items():
             if transfer.view_rows(con, files, place, found[f"{step}/{name}"]):
-                con.execute(f"INSERT INTO {name} BY NAME FROM lake_rows")  # noqa: S608 - names of our own
+                con.execute(f"INSERT INTO {name} BY NAME FROM lake_rows")
         start, end = _midnight(config, first), _midnight(config, last, 1)
         if known and (first > known[0] or last < known[-1]):
             con.execute(_UNREAD, {"from_ms": start, "to_ms": end})
@@ -125,7 +121,10 @@ def _midnight(config: Config, day: str, later: int = 0) -> int:
 def _enter_raw(con: DuckDBPyConnection, lake: manifest.Lake, folder: Path, days: list[str], *, samples: bool) -> None:
     """Enter the raw rows of these days that reports look at, of all clusters; of loads, bills and prices all."""
     for cluster in (*lake.clusters, None):
-        tables = {**lake.tables(cluster, None if cluster is None else days), "loads": lake.tables(cluster).get("loads", [])}
+        every = lake.tables(cluster)
+        months = {day[:7] for day in days}
+        series = lake.tables(cluster, [day for day in lake.days(cluster) if day[:7] in months]) if cluster else every
+        tables = every if cluster is None else {**lake.tables(cluster, days), "loads": every["loads"], "series": series.get("series", [])}
         for table in RAW:
             if table.name != "blocks" and transfer.view_rows(con, lake.files, folder, tables.get(table.name, ())):
                 transfer.enter(con, table, cluster, lake.files.shown())

@@ -47,7 +47,7 @@ _OF_PRICE = (
 )  # fmt: skip
 _RAW_OF_CLUSTERS = (
     "series", "states", "blocks", "scrape_gaps", "loads", "asked_hours", "dropped_samples", "slurm_runs", "slurm_steps", "slurm_nodes",
-    "slurm_events", "slurm_reservations", "slurm_accounts",
+    "slurm_events", "slurm_reservations", "slurm_accounts", "slurm_devices",
 )  # fmt: skip
 _RAW_OF_NONE = ("loads", "bills", "bill_rows", "list_prices", "component_prices", "instance_types", "spot_prices")
 
@@ -443,7 +443,7 @@ def _attribute(work: _Work) -> dict[str, Any]:
         attribute.refuse_lost_readings(con, tz)
 
     attribute.attribute_span(con, (start, end), lists, own_devices if buckets > 1 else None)
-    order = "from_ms, node_id, allocation_id" 
+    order = "from_ms, node_id, allocation_id"
     orders = {"cost_runs": f"{order}, kind, team", "node_runs": "from_ms, node_id", "activity_hours": "from_ms, allocation_id",
               "cost_daily": f"{order}, kind, team", "node_daily": "from_ms, node_id, price_source"}  # fmt: skip
     cluster = "+".join(work.task.clusters)

@@ -53,18 +53,26 @@ _BILL_KEY = "hash(b.provider, b.source, b.format, b.billing_account_id, b.billin
 RAW = (
     RawTable(
         "series",
-        "each day on which it has samples",
-        """SELECT cluster, NULL AS day, key AS series_key, source, metric, labels FROM series
-        WHERE cluster = $cluster AND series_id IN (
-            SELECT series_id FROM states WHERE first_ms < $to_ms AND last_ms >= $from_ms
-            UNION ALL SELECT series_id FROM blocks WHERE hour >= $from_ms // 3600000 AND hour < $to_ms // 3600000)""",
+        "the first of each month on which it has samples",
+        f"""WITH seen AS (
+            SELECT series_id, greatest(first_ms, epoch_ms(month)) AS at_ms, month
+            FROM (SELECT *, unnest(range(date_trunc('month', epoch_ms(first_ms)), epoch_ms(last_ms + 1), INTERVAL 1 MONTH)) AS month
+                FROM states)
+            UNION ALL
+            SELECT series_id, min(hour)::BIGINT * 3600000, date_trunc('month', epoch_ms(hour::BIGINT * 3600000)) AS month
+            FROM blocks GROUP BY series_id, month
+        ),
+        firsts AS (
+            SELECT series_id, min(at_ms) AS at_ms FROM seen GROUP BY series_id, month
+        )
+        SELECT s.cluster, {_DAY.format("f.at_ms")} AS day, s.key AS series_key, s.source, s.metric, s.labels
+        FROM firsts AS f JOIN series AS s USING (series_id)""",  # noqa: S608 - statements of our own
         """INSERT INTO series
         SELECT (SELECT coalesce(max(series_id), 0) FROM series) + row_number() OVER (ORDER BY series_key), series_key, source,
             $cluster, metric, labels
         FROM (SELECT series_key, any_value(source) AS source, any_value(metric) AS metric, any_value(labels) AS labels
             FROM lake_rows GROUP BY series_key)""",
         "series_key",
-        by_stamp=True,
     ),
     RawTable(
         "states",
@@ -149,6 +157,7 @@ RAW = (
     ),
     _plain("slurm_runs", "its submission's", _DAY.format("submit_ms"), "job_id, submit_ms"),
     _plain("slurm_steps", "its start's", _DAY.format("start_ms"), "job_id, step, start_ms"),
+    _plain("slurm_devices", "its job's submission's", _DAY.format("submit_ms"), "job_id, submit_ms, node, type"),
     _plain("slurm_nodes", "when it was described", _DAY.format("seen_ms"), "node, seen_ms"),
     _plain("slurm_events", "its start's", _DAY.format("from_ms"), "node, from_ms"),
     _plain("slurm_reservations", "its start's", _DAY.format("from_ms"), "name, from_ms"),

@@ -222,7 +222,7 @@ class _Export:
         part = self.folder / f"{table.name}.parquet"
         size = _GROUP_ROWS.get(table.name, 122_880)
         self.con.execute(
-            f"COPY (FROM lake_part ORDER BY {table.order}) TO '{part}' (FORMAT parquet, COMPRESSION zstd, ROW_GROUP_SIZE {size})"  # noqa: S608
+            f"COPY (FROM lake_part ORDER BY {table.order}) TO '{part}' (FORMAT parquet, COMPRESSION zstd, ROW_GROUP_SIZE {size})"
         )
         sha256, size = checksum(part), part.stat().st_size
         place = f"raw/{table.name}/{partition('cluster', self.own.cluster)}/{partition('day', day)}"
@@ -311,7 +311,7 @@ _CLEARED = (
     *(
         f"DELETE FROM {table} WHERE cluster = $cluster"  # noqa: S608 - names of our own
         for table in ("series", "scrape_gaps", "slurm_runs", "slurm_steps", "slurm_nodes", "slurm_events", "slurm_reservations",
-                      "slurm_accounts", "slurm_shares", "progress_series", "progress_runs")
+                      "slurm_accounts", "slurm_shares", "slurm_devices", "progress_series", "progress_runs")
     ),
 )  # fmt: skip
 # The loads of a cluster that the lake does not know: what they brought would be lost.

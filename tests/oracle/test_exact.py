@@ -61,10 +61,14 @@ SLOW = ("no-node-labels", "reservation-block-and-flex-start", "short-of-two-reso
 GROUPS = [pytest.param(group, marks=[pytest.mark.slow] * (group.cases[0].name in SLOW)) for group in together()]
 
 
-@pytest.mark.parametrize("group", GROUPS, ids=lambda group: f"{group.cases[0].name} and {len(group.cases) - 1} more")
-def test_stored_cells_are_those_of_the_exact_bill(group: Together, tmp_path: Path) -> None:
-    """Each case's clusters are named after it."""
-    cases, prices = group.cases, tmp_path / "book.csv"
+def name_of(group: Together) -> str:
+    """What a test of the group is called."""
+    return f"{group.cases[0].name} and {len(group.cases) - 1} more"
+
+
+def side_by_side(group: Together, folder: Path) -> tuple[Fleet, list[Series], Path]:
+    """The group as one fleet, what is scraped of it, and its price book below `folder`; each case's clusters are named after it."""
+    cases, prices = group.cases, folder / "book.csv"
     prices.write_text("\n".join([str(group.alike[0]), *(line for lines in group.book.values() for line in lines)]) + "\n")
     fleets = [read_fleet(case) for case in cases]
     series: list[Series] = []
@@ -80,7 +84,12 @@ def test_stored_cells_are_those_of_the_exact_bill(group: Together, tmp_path: Pat
     if len(cases) > 1:
         assert {period_of(fleet) == (fleet["start"], fleet["end"]) for fleet in fleets} == {True}
         assert len({fleet["start"] for fleet in fleets}) == 1
-    _compare(described, series, prices, tmp_path)
+    return described, series, prices
+
+
+@pytest.mark.parametrize("group", GROUPS, ids=name_of)
+def test_stored_cells_are_those_of_the_exact_bill(group: Together, tmp_path: Path) -> None:
+    _compare(*side_by_side(group, tmp_path), tmp_path)
 
 
 @pytest.mark.shared

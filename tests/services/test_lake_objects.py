@@ -1,0 +1,274 @@
+"""A lake in real object stores' servers: moto's S3, an emulator of Cloud Storage, Azurite."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from gpucost import pipeline
+from gpucost.cli.app import app
+from gpucost.collect.clouds import CONNECTION
+from gpucost.config.model import Config
+from gpucost.errors import GpucostError, NoDataError, StoreError
+from gpucost.lake import manifest, steps, transfer
+from gpucost.lake.files import open_files
+from gpucost.store.connection import Store
+from tests.lakes import RAW, attribute, differences, export, opened
+from tests.programs import listening
+from tests.replay.server import free_port
+from tests.services.test_bill_azure_blobs import ACCOUNT, KEY, azurite  # noqa: F401 - a fixture
+from tests.services.test_bill_gcp_storage import endpoint as gcs  # noqa: F401 - a fixture
+from tests.unit.test_lake import stored
+
+#: A cluster's name that no folder can be called as it stands, and what Hive calls a partition of none.
+ODD, HIVE = "a b/ü%=x", "__HIVE_DEFAULT_PARTITION__"
+
+
+@dataclass
+class Place:
+    """An object store: `url` is an address in it that holds nothing yet, `gone` one in a bucket that is not there."""
+
+    url: str
+    gone: str
+    settings: dict[str, dict[str, str]]
+    bucket: Any
+
+    def set(self, config: Config) -> Config:
+        """The configuration that names the server."""
+        sections = {name: getattr(config, name).model_copy(update=values) for name, values in self.settings.items()}
+        return config.model_copy(update=sections)
+
+
+@pytest.fixture(scope="module")
+def moto(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    program, port = str(Path(sys.executable).with_name("moto_server")), free_port()
+    with listening([program, "-H", "127.0.0.1", "-p", str(port)], port, tmp_path_factory.mktemp("moto") / "log") as url:
+        yield url
+
+
+@pytest.fixture(autouse=True)
+def nobody(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Nobody is logged in."""
+    for name in list(os.environ):
+        if name.startswith(("AWS_", "AZURE_", "GOOGLE_")):
+            monkeypatch.delenv(name)
+    monkeypatch.setenv("HOME", str(tmp_path / "nobody"))
+    monkeypatch.setenv("CLOUDSDK_CONFIG", str(tmp_path / "nobody"))
+
+
+@pytest.fixture(params=["s3", "gs", "abfss"])
+def place(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Place:
+    name = tmp_path.name.replace("_", "-")[:40].strip("-") + f"-{time.time_ns() % 10**8}"
+    if request.param == "s3":
+        import boto3
+
+        monkeypatch.setenv("AWS_ACCESS_KEY_ID", "test")
+        monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "test")
+        server = request.getfixturevalue("moto")
+        boto3.client("s3", endpoint_url=server, region_name="us-east-1").create_bucket(Bucket=name)
+        bucket = boto3.resource("s3", endpoint_url=server, region_name="us-east-1").Bucket(name)
+        return Place(f"s3://{name}/deep/lake", "s3://nowhere/lake", {"aws": {"endpoint_url": server}}, bucket)
+    if request.param == "gs":
+        from google.auth.credentials import AnonymousCredentials
+        from google.cloud import storage
+
+        server = request.getfixturevalue("gcs")
+        client = storage.Client(project="local", credentials=AnonymousCredentials(), client_options={"api_endpoint": server})
+        bucket = client.create_bucket(name)
+        return Place(f"gs://{name}/deep/lake", "gs://nowhere/lake", {"gcp": {"storage_endpoint": server}}, bucket)
+    from azure.storage.blob import ContainerClient
+
+    server = request.getfixturevalue("azurite")
+    monkeypatch.setenv(CONNECTION, f"DefaultEndpointsProtocol=http;AccountName={ACCOUNT};AccountKey={KEY};BlobEndpoint={server};")
+    bucket = ContainerClient.from_connection_string(os.environ[CONNECTION], name)
+    bucket.create_container()
+    host = f"{ACCOUNT}.dfs.core.windows.net"
+    return Place(f"abfss://{name}@{host}/deep/lake", f"abfss://nowhere@{host}/lake", {}, bucket)
+
+
+def put(place: Place, key: str, content: bytes) -> None:
+    """An object that gpucost did not write."""
+    match place.url.partition("://")[0]:
+        case "s3":
+            place.bucket.put_object(Key=key, Body=content)
+        case "gs":
+            place.bucket.blob(key).upload_from_string(content)
+        case _:
+            place.bucket.upload_blob(key, content, overwrite=True)
+
+
+def test_export_attribute_report_and_import(place: Place, tmp_path: Path) -> None:
+    config, store = stored(tmp_path / "one", cluster=ODD)
+    config = place.set(config)
+    other_config, other = stored(tmp_path / "two", "node-name-reused", cluster=HIVE, source="other")
+    for settings, one in ((config, store), (place.set(other_config), other)):
+        assert export(settings, one, place.url).files
+        again = export(settings, one, place.url)
+        assert (again.files, again.partitions) == (0, 0)
+    lake = manifest.read(open_files(place.url, config))
+    assert lake.clusters == sorted([ODD, HIVE])
+    for cluster, one in ((ODD, store), (HIVE, other)):
+        new = Store(tmp_path / f"{one.path.parent.name}.duckdb")
+        transfer.import_lake(new, lake, [cluster])
+        assert not differences(one.path, new.path, RAW)
+    transfer.drop(lake.files, next(one.writer for one in lake.of(HIVE)))
+    assert attribute(config, place.url, workers=2).days
+    assert attribute(config, place.url, workers=2).done["attribute"] == 0
+    pipeline.attribute(config, store)
+    with opened(config, place.url, samples=True) as seen:
+        assert not differences(store.path, seen.path)
+
+
+@pytest.mark.parametrize("place", ["s3", "gs"], indirect=True)
+def test_the_address_may_name_the_server(place: Place, tmp_path: Path) -> None:
+    server = next(url for section in place.settings.values() for url in section.values()).removeprefix("http://")
+    config, store = stored(tmp_path / "one")
+    url = f"{place.url}?endpoint_override={server}&scheme=http"
+    assert export(config, store, url).files
+    assert attribute(config, url).days
+    files = open_files(url, config)
+    assert files.url == place.url and not any(server.encode() in (files.read(name) or b"") for name in files.names("_gpucost"))
+
+
+def test_more_files_than_a_page_lists_markers_of_folders_and_neighbors(place: Place, tmp_path: Path) -> None:
+    files = open_files(place.url, place.set(stored(tmp_path / "one")[0]))
+    assert files.names() == [] and files.read("none") is None
+    files.delete(["none"])
+    with pytest.raises(NoDataError, match="there is no lake"):
+        manifest.read(files)
+    names = [f"raw/{number:04}.bin" for number in range(1_005 if place.url.startswith("s3") else 12)]
+    files.each(lambda name: files.write(name, b"x"), names)
+    for key in ("deep/lake/raw/", "deep/lake/raw"):
+        if not place.url.startswith("gs"):  # the emulator keeps objects as files
+            put(place, key, b"")
+    put(place, "deep/lake2/raw/other.bin", b"x")
+    assert files.names("raw") == files.names() == names
+    odd = "raw/t/" + manifest.partition("cluster", ODD) + "/" + manifest.partition("cluster", HIVE) + "/x y.bin"
+    files.write(odd, b"odd")
+    assert odd in files.names("raw/t") and files.read(odd) == b"odd"
+    files.delete([*names, odd])
+    assert files.names("raw") == []
+
+
+def test_an_upload_that_breaks_off_leaves_nothing(place: Place, tmp_path: Path) -> None:
+    files = open_files(place.url, place.set(stored(tmp_path / "one")[0]))
+    files.write("manifest.json", b"before")
+
+    class Broken:
+        """A file of 24 MB whose disk fails half way."""
+
+        def __init__(self) -> None:
+            self.at = 0
+
+        def tell(self) -> int:
+            return self.at
+
+        def seek(self, offset: int, whence: int = 0) -> int:
+            self.at = (0, self.at, 24 * 2**20)[whence] + offset
+            return self.at
+
+        def read(self, size: int = -1) -> bytes:
+            if self.at > 12 * 2**20:
+                raise KeyboardInterrupt
+            size = min(size if size and size > 0 else 24 * 2**20, 4 * 2**20)
+            self.at += size
+            return bytes(size)
+
+    for name in ("raw/part.parquet", "manifest.json"):
+        with pytest.raises((KeyboardInterrupt, Exception)):
+            files._bucket.put(files._key(name), Broken(), 24 * 2**20)  # type: ignore[arg-type]
+    assert files.names() == ["manifest.json"] and files.read("manifest.json") == b"before"
+
+
+def test_what_is_wrong_is_said(place: Place, tmp_path: Path) -> None:
+    config, store = stored(tmp_path / "one")
+    config = place.set(config)
+    for wrong in (lambda: export(config, store, place.gone), lambda: attribute(config, place.gone)):
+        with pytest.raises(StoreError, match=r"there is no (bucket|container) .*nowhere") as caught:
+            wrong()
+        assert "create it: " in str(caught.value.fix)
+    export(config, store, place.url)
+    files = open_files(place.url, config)
+    lake = manifest.read(files)
+    table, file = next((name, found[0]) for name, found in lake.tables("main").items() if name == "states")
+    new = Store(tmp_path / "new.duckdb")
+    content = files.read(file.name) or b""
+    for change, words in ((content[:-9], "is not what"), (bytes(len(content)), "is not what"), (None, "is missing")):
+        files.delete([file.name]) if change is None else files.write(file.name, change)
+        with pytest.raises(StoreError, match=words) as caught:
+            transfer.import_lake(new, lake)
+        assert file.name in caught.value.message and "export --all" in str(caught.value.fix)
+        with pytest.raises(steps.TaskError, match=f"^inventory, cluster=main: .*{words}"):
+            attribute(config, place.url)
+    assert not new.exists and table == "states"
+    transfer.export(config, store, files, everything=True)
+    transfer.import_lake(new, manifest.read(files))
+    assert not differences(store.path, new.path, RAW)
+
+
+@pytest.mark.parametrize("place", ["s3", "abfss", "gs"], indirect=True)
+def test_nobody_is_logged_in(place: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    config, store = stored(tmp_path / "one")
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", CONNECTION):
+        monkeypatch.delenv(name, raising=False)
+    began = time.monotonic()
+    with pytest.raises(GpucostError, match=r"no credentials found|not installed|login"):
+        export(config, store, place.url)
+    assert time.monotonic() - began < 25
+
+
+@pytest.mark.parametrize("place", ["s3", "abfss", "gs"], indirect=True)
+def test_nobody_listens(place: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    config, store = stored(tmp_path / "one")
+    dead = f"http://127.0.0.1:{free_port()}"
+    settings = {name: dict.fromkeys(values, dead) for name, values in place.settings.items()}
+    monkeypatch.setenv(CONNECTION, f"AccountName={ACCOUNT};AccountKey={KEY};BlobEndpoint={dead}/{ACCOUNT};")
+    began = time.monotonic()
+    with pytest.raises(GpucostError) as caught:
+        export(Place(place.url, "", settings, None).set(config), store, place.url)
+    assert caught.value.message.startswith(f"{place.url}/_gpucost/manifests: ") and caught.value.fix
+    assert time.monotonic() - began < 40
+
+
+@pytest.mark.parametrize("place", ["abfss"], indirect=True)
+def test_a_wrong_key_and_a_token_in_the_address_stay_secret(
+    place: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config, _ = stored(tmp_path / "one")
+    wrong = "d3Jvbmcga2V5"
+    monkeypatch.setenv(CONNECTION, os.environ[CONNECTION].replace(KEY, wrong))
+    monkeypatch.chdir(config.path.parent if config.path else tmp_path)
+    result = CliRunner().invoke(app, ["lake", "export", place.url])
+    assert result.exit_code == 1 and "refused" in result.output, result.output
+    assert wrong not in result.output
+    signature = "sv=2021-08-06&sig=c2VjcmV0&se=2020-01-01"
+    for command in ("import", "attribute"):
+        result = CliRunner().invoke(app, ["lake", command, f"{place.url}?{signature}"])
+        assert result.exit_code == 1 and "c2VjcmV0" not in result.output, result.output
+
+
+def test_leftovers_of_another_writer_stay(place: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    config, store = stored(tmp_path / "one")
+    config = place.set(config)
+    files = open_files(place.url, config)
+    with store.read() as con:
+        writer = transfer.writer_name(con, config, store)
+    own, strange = f"raw/states/cluster=main/day=2026-03-01/{transfer._short(writer)}-0.parquet", "raw/states/deadbeef-0.parquet"
+    for name in (own, strange, transfer._going_on(writer)):
+        files.write(name, b"left behind")
+    export(config, store, place.url)
+    assert own in files.names("raw") and transfer._going_on(writer) in files.names()  # young: somebody may be writing it
+    monkeypatch.setattr("gpucost.lake.files.YOUNG_SECONDS", -60)
+    export(config, store, place.url)
+    assert own not in files.names("raw") and strange in files.names("raw") and transfer._going_on(writer) not in files.names()
+    lake = manifest.read(files)
+    named = {file.name for one in lake.manifests for tables in one.days.values() for file in tables.values()}
+    assert named == {*files.names("raw")} - {strange}

@@ -1,0 +1,194 @@
+"""Files of a lake in a folder: whole or not there, and what is said where that cannot be."""
+
+from __future__ import annotations
+
+import io
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from gpucost.config.model import Config
+from gpucost.errors import GpucostError, StoreError, UsageError
+from gpucost.lake import manifest, transfer
+from gpucost.lake.files import PARTS, LakeFiles, open_files
+from tests.lakes import attribute, export, opened
+from tests.unit.test_lake import stored
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> LakeFiles:
+    return open_files(str(tmp_path / "lake"), Config())
+
+
+def test_what_breaks_off_leaves_what_was_there(files: LakeFiles) -> None:
+    class Broken(io.BytesIO):
+        def read(self, size: int | None = -1) -> bytes:
+            if self.tell() >= 2**21:
+                raise OSError(5, "Input/output error")
+            return super().read(size)
+
+    files.write("a/manifest.json", b"before")
+    for name in ("a/manifest.json", "a/new.parquet"):
+        with pytest.raises(OSError, match="Input/output"):
+            files._bucket.put(files._key(name), Broken(bytes(2**22)), 2**22)
+    assert files.names() == ["a/manifest.json"] and files.read("a/manifest.json") == b"before"
+
+
+@pytest.fixture
+def small(tmp_path: Path) -> Iterator[Path]:
+    """A disk of 400 KB."""
+    place = tmp_path / "small"
+    place.mkdir()
+    if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=400k", "tmpfs", str(place)], capture_output=True).returncode:
+        pytest.skip("nothing may be mounted here")
+    yield place
+    subprocess.run(["umount", "--lazy", str(place)], check=True)
+
+
+def test_a_full_disk_and_one_that_cannot_be_written(small: Path, tmp_path: Path) -> None:
+    config, store = stored(tmp_path / "one")
+    (small / "other").write_bytes(bytes(98 * 4096))
+    for words, fix, free in (("No space left", "make room", lambda: (small / "other").unlink()), ("Read-only", "writable", None)):
+        with pytest.raises(StoreError, match=f"{small}/lake.*: {words}") as caught:
+            export(config, store, small / "lake")
+        assert fix in str(caught.value.fix)
+        for one in manifest.all_of(open_files(str(small / "lake"), config)):
+            assert all(open_files(str(small / "lake"), config).is_whole(file) for file in one.days["2026-03-10"].values())
+        if free:
+            free()
+            export(config, store, small / "lake")
+            with store.write() as con:
+                con.execute("UPDATE loads SET loaded_at = loaded_at + INTERVAL 1 SECOND")
+            subprocess.run(["mount", "-o", "remount,ro", str(small)], check=True)
+
+
+def test_a_folder_that_is_gone_or_a_file(tmp_path: Path) -> None:
+    files = open_files(str(tmp_path / "lake"), Config())
+    assert files.names() == [] and files.read("x") is None and files.delete(["x"]) is None  # type: ignore[func-returns-value]
+    (tmp_path / "lake/_gpucost").mkdir(parents=True)
+    (tmp_path / "lake" / PARTS).write_text("a file where a folder belongs")
+    with pytest.raises(StoreError, match=r"/lake/x: ") as caught:
+        files.write("x", b"x")
+    assert caught.value.fix
+
+
+def test_no_name_leads_out_of_the_lake(files: LakeFiles) -> None:
+    with pytest.raises(StoreError, match="lies outside"):
+        files.read("raw/../../secret")
+
+
+@pytest.mark.parametrize(
+    "url",
+    ["s3://key:hunter2@bucket/lake", "gs://hunter2@bucket/lake", "abfss://box:hunter2@account.dfs.core.windows.net/l",
+     "s3://bucket/lake?access_key=hunter2", "gs://bucket/x?token=hunter2", "ftp://me:hunter2@host/lake", "s3:///lake", "abfss://account/x"],
+)  # fmt: skip
+def test_addresses_that_are_none_say_no_secret(url: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        open_files(url, Config())
+    assert "hunter2" not in f"{caught.value.message} {caught.value.fix}" and caught.value.fix
+
+
+def test_a_manifest_of_no_sense_is_named(files: LakeFiles) -> None:
+    for content in (b"{", b"[]", b'{"format": 1}', b'{"format": 1, "schema": 1, "days": []}', b"\xff"):
+        files.write("_gpucost/manifests/cluster=prod/me.json", content)
+        with pytest.raises(StoreError, match=r"cluster=prod/me.json is no manifest: .") as caught:
+            manifest.read(files)
+        assert "delete that file" in str(caught.value.fix)
+    files.write("_gpucost/manifests/cluster=prod/me.json", b'{"format": 99}')
+    with pytest.raises(StoreError, match="newer gpucost"):
+        manifest.read(files)
+
+
+def test_a_clash_takes_back_only_what_the_run_brought(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    url = tmp_path / "lake"
+    config, store = stored(tmp_path / "one")
+    export(config, store, url)
+    files = open_files(str(url), config)
+    (own,) = manifest.read(files).manifests
+    (day,) = own.days
+    # an earlier day, which only the lake has, and the store's own not yet
+    kept = {"2026-03-01": own.days[day]}
+    replace(own, days=kept, stamps={}).save(files)
+    looked = transfer._refuse_clash
+
+    def look(*args: object) -> None:
+        looked(*args)  # type: ignore[arg-type]
+        monkeypatch.setattr(transfer, "_refuse_clash", looked)
+        manifest.Manifest("main", "rival", days={day: own.days[day]}).save(files)
+
+    monkeypatch.setattr(transfer, "_refuse_clash", look)
+    with pytest.raises(manifest.ClashError, match=f"day={day} in .*rival"):
+        export(config, store, url)
+    assert {one.writer: one.days for one in manifest.all_of(files)} == {own.writer: kept, "rival": own.days}
+    assert all(files.is_whole(file) for file in kept["2026-03-01"].values())
+    files.delete([manifest.Manifest("main", "rival").place])
+    export(config, store, url)
+    assert set(manifest.read(files).days("main")) == {"2026-03-01", day}
+
+
+def test_figures_whose_file_is_lost_are_made_again(tmp_path: Path) -> None:
+    url = tmp_path / "lake"
+    config, store = stored(tmp_path / "one")
+    export(config, store, url)
+    attribute(config, url)
+    for harm in (Path.unlink, lambda path: path.write_bytes(b"PAR1")):
+        with opened(config, url) as before:
+            truth = before.query("FROM cost_runs ORDER BY ALL")[1]
+        harm(next((url / "attributed/cost_runs").rglob("*.parquet")))
+        with pytest.raises(GpucostError, match=r"cost_runs.*is (missing|not what)") as caught, opened(config, url):
+            pass
+        assert "gpucost lake attribute" in str(caught.value.fix)
+        assert attribute(config, url).done["attribute"] == 1
+        with opened(config, url) as after:
+            assert after.query("FROM cost_runs ORDER BY ALL")[1] == truth
+
+
+_EXPORT = """
+import sys
+from pathlib import Path
+from gpucost.config.load import load_config
+from gpucost.lake import transfer
+from gpucost.lake.files import open_files
+print("ready", flush=True)
+config = load_config(Path(sys.argv[1]), environ={}, cwd=Path(sys.argv[1]).parent)
+transfer.export(config, Store(config.store), open_files(sys.argv[2], config))
+"""
+
+
+def test_an_export_that_is_killed_again_and_again_ends_as_one_that_never_was(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config, store = stored(tmp_path / "one", "node-name-reused")
+    whole, url = tmp_path / "whole", tmp_path / "lake"
+    began = time.monotonic()
+    export(config, store, whole)
+    lasts = time.monotonic() - began
+    random.seed(17)
+    for _ in range(6):
+        process = subprocess.Popen([sys.executable, "-c", _EXPORT, str(config.path), str(url)], stdout=subprocess.PIPE)
+        assert process.stdout and process.stdout.readline()
+        time.sleep(random.uniform(0.1, 0.4 + lasts))
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+        files = open_files(str(url), config)
+        if (url / "_gpucost/manifests").exists():
+            for one in manifest.all_of(files):
+                assert all(files.is_whole(file) for tables in one.days.values() for file in tables.values())
+    monkeypatch.setattr("gpucost.lake.files.YOUNG_SECONDS", -60)
+    export(config, store, url)
+    lakes = [open_files(str(path), config) for path in (whole, url)]
+    days = [
+        {(one.cluster, day): {name: file.digest for name, file in tables.items()} for one in manifest.read(lake).manifests
+         for day, tables in one.days.items()}
+        for lake in lakes
+    ]  # fmt: skip
+    assert days[0] == days[1]
+    named = {file.name for one in manifest.read(lakes[1]).manifests for tables in one.days.values() for file in tables.values()}
+    assert set(lakes[1].names("raw")) == named and not lakes[1].names(PARTS) and not lakes[1].names("_gpucost/exports")
