@@ -24,7 +24,7 @@ from tests.oracle.shared_cases import replayed, shared_cases
 from tests.oracle.test_exact import Together, name_of, together
 from tests.replay.edits import relabel
 from tests.replay.fleet import read_fleet
-from tests.replay.load import windows, write_config
+from tests.replay.load import load, windows, write_config
 from tests.replay.scrape import scrape
 from tests.shared import shared
 
