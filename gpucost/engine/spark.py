@@ -84,10 +84,12 @@ def _each(work: Callable[[str], str], read: Callable[[int], str], version: str, 
 
 
 def _reason(error: Exception) -> str:
-    """The line of Spark's report that says what a task failed of."""
+    """The part of Spark's report that says what a task failed of: Python's own error, else the innermost of the first line."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    named = [line for line in lines if "Error:" in line and not line.startswith("at ")]
-    return (named[-1] if named else lines[0] if lines else type(error).__name__)[:500]
+    python = [line for line in lines if "Error:" in line and not line.startswith("at ")]
+    java = [line.rpartition("Exception: ")[2] for line in lines if "Exception: " in line]
+    told = python[-1:] or java or [*lines, type(error).__name__]
+    return told[0][:500]
 
 
 @contextmanager
@@ -113,7 +115,10 @@ def session(master: str | None, options: Mapping[str, str]) -> Iterator[Any]:
     try:
         made = builder.getOrCreate()
     except Exception as error:
-        raise GpucostError(f"Spark cannot be started: {_reason(error)}", "[engine] spark_master names the cluster") from error
+        where = f" at {master}" if master else ""
+        raise GpucostError(
+            f"Spark cannot be started{where}: {_reason(error)}", "let [engine] spark_master name a cluster that runs"
+        ) from error
     try:
         yield made
     finally:

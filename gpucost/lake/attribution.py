@@ -309,7 +309,9 @@ class _Run:
     def _blocks(self, clusters: Sequence[str], start: int, end: int) -> Inputs:
         """The files of samples of a span and of the hours beside it."""
         days = utc_days(start - NEIGHBOR_MS, end + NEIGHBOR_MS)
-        files = [(name, file) for name in clusters for file in self.lake.tables(name, days).get("blocks", [])]
+        files: list[tuple[str | None, LakeFile]] = [
+            (name, file) for name in clusters for file in self.lake.tables(name, days).get("blocks", [])
+        ]
         return {"raw/blocks": files} if files else {}
 
     def _switch(self, current: dict[str, Any]) -> None:

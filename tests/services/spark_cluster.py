@@ -31,7 +31,7 @@ def spark_python() -> str:
     require("java", package="openjdk-17-jre-headless")
     python = os.environ.get("GPUCOST_SPARK_PYTHON")
     if python is None:
-        message = "GPUCOST_SPARK_PYTHON names no Python that has pyspark: eval \"$(.ci/install-programs FOLDER)\""
+        message = 'GPUCOST_SPARK_PYTHON names no Python that has pyspark: eval "$(.ci/install-programs FOLDER)"'
         if os.environ.get("CI") == "true":
             pytest.fail(message)
         pytest.skip(message)
@@ -45,8 +45,7 @@ class SparkCluster:
         self.python, self.folder, self.options = python, folder, dict(_OPTIONS)
         self.master = f"127.0.0.1:{free_port()}"
         self.workers: list[subprocess.Popen[bytes]] = []
-        self._home = Path(python).parents[1] / "lib"
-        self._home = next(self._home.glob("python*/site-packages/pyspark"))
+        self._home = next(Path(python).parents[1].glob("lib/python*/site-packages/pyspark"))
         self._started: list[subprocess.Popen[Any]] = []
         self._driver: subprocess.Popen[str] | None = None
         host, _, port = self.master.rpartition(":")
@@ -70,7 +69,12 @@ class SparkCluster:
 
     def python_workers(self) -> list[int]:
         """The processes that run tasks."""
-        forked = {pid: parent for worker in self.workers for pid, parent, command in _session(worker.pid) if b"pyspark.daemon" in command}
+        forked = {
+            pid: parent
+            for worker in self.workers
+            for pid, parent, command in _session(worker.pid)
+            if b"pyspark.daemon" in command
+        }
         return [pid for pid, parent in forked.items() if parent in forked]
 
     def ask(self, config: Config, url: Path, pairs: int = 1_200_000) -> None:

@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from unittest.mock import patch
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -17,11 +17,11 @@ from hypothesis import strategies as st
 from gpucost import pipeline
 from gpucost.config.load import load_config
 from gpucost.config.model import Config
-from gpucost.lake import manifest
+from gpucost.lake import attribution, manifest
 from gpucost.lake.files import open_files
 from gpucost.store.connection import Store
 from tests.bench.steps import large
-from tests.lakes import differences, export, opened, stored_together
+from tests.lakes import attribute, differences, export, opened, stored_together
 from tests.oracle.shared_cases import replayed, shared_cases
 from tests.oracle.test_exact import together
 from tests.property.fleets import books, fleets, lived_in, priced
@@ -90,16 +90,14 @@ def test_figures_of_random_fleets_are_those_of_the_store(
         assert not wrong, "\n".join(wrong)
 
 
-#: Of the large fleet's (GPU, hour) pairs, and of each task's; 480 bytes of samples in each.
-GPUS, DAYS = 10_000, 10
-
-
 def test_a_fleet_of_ten_times_the_memory(spark: SparkCluster, tmp_path: Path) -> None:
-    large(str(tmp_path / "gpucost.duckdb"), str(GPUS), str(DAYS))
+    gpus, days = 10_000, 10
+    large(str(tmp_path / "gpucost.duckdb"), str(gpus), str(days))
     path = tmp_path / "gpucost.toml"
-    path.write_text('store = "gpucost.duckdb"\n[prices]\nbook = "prices.csv"\n[engine]\nmemory = "120MB"\n')
+    path.write_text('store = "gpucost.duckdb"\n[prices]\nbook = "prices.csv"\n[engine]\nmemory = "110MB"\n')
     config = load_config(path, environ={}, cwd=tmp_path)
-    assert GPUS * DAYS * 24 * 60 * 8 > 9 * 120_000_000
+    # a sample a minute, of eight bytes
+    assert gpus * days * 24 * 60 * 8 > 10 * 110_000_000
     wrong = unlike_the_store(spark, config, Store(config.store), pairs=240_000)
     assert not wrong, "\n".join(wrong)
 
@@ -170,28 +168,33 @@ def test_a_driver_killed_in_mid_run_and_started_again(interrupted: Interrupted) 
     interrupted.check()
 
 
-def test_a_task_run_twice_at_once_counts_once(spark: SparkCluster, interrupted: Interrupted) -> None:
-    """Two drivers' tasks in one lake: as with speculation, both run to their ends."""
-    spark.attribute(interrupted.config, interrupted.url, 24)
+def test_tasks_run_twice_at_once_count_once(interrupted: Interrupted) -> None:
+    """As where Spark starts a slow one again elsewhere, and both run to their ends: here by a run of another engine."""
+    spark = interrupted.spark
+    spark.ask(interrupted.config, interrupted.url, 24)
+    with patch.object(attribution, "_PAIRS_AT_ONCE", 24):
+        attribute(interrupted.config, interrupted.url)
+    assert "error" not in spark.answer()
     interrupted.check()
 
 
-@pytest.mark.parametrize("damage", [Path.unlink, lambda path: os.truncate(path, path.stat().st_size // 2)], ids=["gone", "cut off"])
-def test_a_file_that_is_missing_is_named_with_its_task(interrupted: Interrupted, damage: Callable[[Path], Any]) -> None:
+@pytest.mark.parametrize("keep", [None, 100], ids=["gone", "cut off"])
+def test_a_file_that_is_missing_is_named_with_its_task(interrupted: Interrupted, keep: int | None) -> None:
     spark, config, url = interrupted.spark, interrupted.config, interrupted.url
+    assert config.path is not None
     assert "error" not in spark.attribute(config, url)
-    current = (url / "_gpucost/current.json").read_text()
+    current, text = (url / "_gpucost/current.json").read_text(), config.path.read_text()
     lake = manifest.read(open_files(str(url), config))
     cluster = lake.clusters[1]
-    (day,) = {*lake.days(cluster)[:1]}
-    file = lake.tables(cluster, [day])["blocks"][0].name
-    damage(url / file)
-    # other days: all is attributed anew
-    idle = config.model_copy(update={"idle": config.idle.model_copy(update={"threshold_percent": 7})})
-    text = (config.path or Path()).read_text()
-    (config.path or Path()).write_text(f"{text}\n[idle]\nthreshold_percent = 7\n")
-    answer = spark.attribute(idle, url)
-    assert answer["error"].startswith("inventory, cluster=") and file in answer["error"], answer
+    path = url / lake.tables(cluster, lake.days(cluster)[:1])["blocks"][0].name
+    content = path.read_bytes()
+    path.unlink()
+    if keep is not None:
+        path.write_bytes(content[:keep])
+    # with another threshold all is attributed anew
+    config.path.write_text(f"{text}\n[idle]\nthreshold_percent = 7\n")
+    answer = spark.attribute(config, url)
+    assert answer["error"].startswith(f"inventory, cluster={cluster}: ") and str(path) in answer["error"], answer
     assert (url / "_gpucost/current.json").read_text() == current
-    (config.path or Path()).write_text(text)
+    path.write_bytes(content)
     interrupted.check()
