@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import date, timedelta
+from functools import partial
 from typing import TYPE_CHECKING
 from zoneinfo import ZoneInfo
 
@@ -103,7 +104,7 @@ def stage(con: DuckDBPyConnection, tz: ZoneInfo, *, everything: bool, seal_until
     changed = con.execute(_CHANGED, {"seal_until": seal_until_ms}).fetchall()
     for start, end in spans_of(changed, days_at_once(con), seal_until_ms):
         _clear(con, start, end)
-        attribute_span(con, (start, end), lambda: start < sealed_ms and refuse_lost_readings(con, tz))
+        attribute_span(con, (start, end), partial(refuse_lost_readings, con, tz) if start < sealed_ms else None)
         if end <= seal_until_ms:
             con.execute(_DROP_LISTS, {"start": start, "end": end})
         con.execute(_ATTRIBUTED, {"start": start, "end": end, "seal_until": seal_until_ms})
@@ -121,7 +122,10 @@ def recount_idle(con: DuckDBPyConnection, tz: ZoneInfo) -> None:
 
 
 def attribute_span(
-    con: DuckDBPyConnection, span: tuple[int, int], at_readings: Callable[[], object], at_intervals: Callable[[], object] | None = None
+    con: DuckDBPyConnection,
+    span: tuple[int, int],
+    at_readings: Callable[[], object] | None,
+    at_intervals: Callable[[], object] | None = None,
 ) -> None:
     """Run the numbered stages over the days of [span).
 
@@ -134,7 +138,8 @@ def attribute_span(
     if at_intervals:
         at_intervals()
     run_stages(con, "gpucost.attribute", after=_INTERVALS, until=_READINGS)
-    at_readings()
+    if at_readings:
+        at_readings()
     run_stages(con, "gpucost.attribute", after=_READINGS)
 
 

@@ -125,7 +125,9 @@ _SHARED: dict[str, tuple[Any, ...]] = {
     "store": (Path | None, option("--store", "FILE", "Store file, instead of the one the config names.", EVERYWHERE)),
     "lake": (
         str | None,
-        option("--lake", "URL", "A lake in place of the store: a folder, s3://…, gs://… or abfss://… (docs/lake.md).", EVERYWHERE),
+        option(
+            "--lake", "URL", "A lake in place of the store: a folder, s3://…, gs://… or abfss://… (docs/lake.md).", EVERYWHERE
+        ),
     ),
     "quiet": (
         bool,
@@ -234,7 +236,9 @@ class Call:
             store, notes = open_store(self.configured, url, Path(folder.name), period, samples=self.with_samples, tell=tell)
         for text in notes:
             note(f"note: {text}")
-        return self.configured.model_copy(update={"store_settings": self.configured.store_settings.model_copy(update={"path": store.path})})
+        return self.configured.model_copy(
+            update={"store_settings": self.configured.store_settings.model_copy(update={"path": store.path})}
+        )
 
     @functools.cached_property
     def now(self) -> datetime:
@@ -409,7 +413,10 @@ def command(
             common = {name: given.pop(name, shared[name].default) for name in used}
             others = {name: common.pop(name) for name in extra if name in common}
             profile, call = common.pop("profile", False), _call(common, others)
-            with _profile() if profile else nullcontext(), _into_lake(call) if collects and call.lake else nullcontext(call) as one:
+            with (
+                _profile() if profile else nullcontext(),
+                _into_lake(call) if collects and call.lake else nullcontext(call) as one,
+            ):
                 function(one, **given)
 
         @functools.wraps(function)
@@ -464,7 +471,10 @@ def _into_lake(call: Call) -> Iterator[Call]:
 
     config = call.configured
     if not config.lake.writer:
-        raise ConfigError("collecting into a lake needs a name for who writes", 'writer = "collector-of-prod" under [lake], or GPUCOST_LAKE_WRITER')
+        raise ConfigError(
+            "collecting into a lake needs a name for who writes",
+            'writer = "collector-of-prod" under [lake], or GPUCOST_LAKE_WRITER',
+        )
     files, period = open_files(call.lake or "", config), call.named_period
     with TemporaryDirectory(prefix="gpucost-collect-") as folder:
         store = Store(Path(folder) / "store.duckdb")

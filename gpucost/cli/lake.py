@@ -16,9 +16,7 @@ if TYPE_CHECKING:
 
     from gpucost.lake.attribution import Engine
 
-Url = Annotated[
-    str | None, argument("[URL]", "A folder, s3://…, gs://… or abfss://…; without it [lake] url of the config.")
-]
+Url = Annotated[str | None, argument("[URL]", "A folder, s3://…, gs://… or abfss://…; without it [lake] url of the config.")]
 
 
 class EngineName(StrEnum):
@@ -144,7 +142,8 @@ def lake_info(call: Call, url: Url = None) -> None:
             (one.cluster or "(bills and prices)", one.writer, days[0] if days else None, days[-1] if days else None, len(days),
              sum(file.rows for file in written), sum(file.size for file in written))
         )  # fmt: skip
-    call.write_rows(("cluster", "writer", "first_day", "last_day", "days", "rows", "bytes"), sorted(rows, key=lambda row: row[:2]))
+    rows.sort(key=lambda row: (str(row[0]), str(row[1])))
+    call.write_rows(("cluster", "writer", "first_day", "last_day", "days", "rows", "bytes"), rows)
 
 
 @command("*")

@@ -785,7 +785,9 @@ class EngineSettings(Section):
 
     name: Literal["local", "spark"] = setting("`local` or `spark`; `--engine` goes before it.", "local")
     workers: int | None = setting("Processes of the local engine; else as many as there are cores.", None, ge=1)
-    memory: str = setting("Memory of DuckDB in each task; what needs more is spilled to disk.", "900MB", pattern=r"^\d+(\.\d+)? ?[KMGT]i?B$")
+    memory: str = setting(
+        "Memory of DuckDB in each task; what needs more is spilled to disk.", "900MB", pattern=r"^\d+(\.\d+)? ?[KMGT]i?B$"
+    )
     spark_master: str | None = setting("Where Spark runs, `spark://host:7077`; else as Spark itself is set up.")
     spark_options: dict[str, str] = setting("Further settings of the Spark session, such as `spark.executor.memory`.", {})
 

@@ -138,7 +138,8 @@ def stage(
 ) -> None:
     """Rebuild nodes, allocations and what is known of them, collected and warnings, and the temporary tables that others read.
 
-    `heard` is as for load_settings. `needs` are the metrics and labels that a warning tells of where they are missing: kind, metric, what is lost, what mends it.
+    `heard` is as for load_settings. `needs` are the metrics and labels that a warning tells of where they are missing: kind,
+    metric, what is lost, what mends it.
     """
     con.execute(
         "DELETE FROM nodes; DELETE FROM allocations; DELETE FROM allocation_traits; DELETE FROM mig_fragmentation; "

@@ -115,7 +115,9 @@ class _Run:
         there = self.files.found("attributed")
         sizes = {name: one.size for name, one in there.items()}
         self.known = {
-            place: tables for place, tables in self.known.items() if all(sizes.get(file.name) == file.size for file in tables.values())
+            place: tables
+            for place, tables in self.known.items()
+            if all(sizes.get(file.name) == file.size for file in tables.values())
         }
         # a task leaves a marker that is there as it is
         self.files.delete(place for place in places if place not in self.known)
@@ -135,7 +137,13 @@ class _Run:
         of_none = {f"raw/{table}": files for table, files in self._raw([None], STEPS["price"].reads).items()}
         price_inputs = {**of_none, **self._collected(inventories.values(), STEPS["price"].reads)}
         extra = {**shared, "files": self._price_files()}
-        price = Task("price", _digest(inputs.all, sorted(inventories), extra, _named(of_none)), self.lake.clusters, price_inputs, extra=extra)
+        price = Task(
+            "price",
+            _digest(inputs.all, sorted(inventories), extra, _named(of_none)),
+            self.lake.clusters,
+            price_inputs,
+            extra=extra,
+        )
         ((_, priced),) = self._do([price])
         day_tasks = self._days(tasks, inventories, priced, shared)
         current, attributed = self._attribute(day_tasks, inventories, priced, shared, inputs.own)
@@ -204,7 +212,9 @@ class _Run:
     def _learn(self, places: Iterable[str]) -> None:
         """Read the markers that are not known yet."""
         new = [place for place in places if place not in self.known]
-        self.known |= {place: tables for place, tables in zip(new, self.files.each(self._named, new), strict=True) if tables is not None}
+        self.known |= {
+            place: tables for place, tables in zip(new, self.files.each(self._named, new), strict=True) if tables is not None
+        }
 
     def _named(self, place: str) -> dict[str, LakeFile] | None:
         """The files that a marker names, by table; None where it is gone or broken: then its task runs again."""
@@ -244,19 +254,32 @@ class _Run:
                 found[name] += some
         return found
 
-    def _days(self, tasks: Sequence[Task], inventories: dict[str, Inputs], priced: Inputs, shared: dict[str, Any]) -> list[tuple[Task, dict[str, Any]]]:
+    def _days(
+        self, tasks: Sequence[Task], inventories: dict[str, Inputs], priced: Inputs, shared: dict[str, Any]
+    ) -> list[tuple[Task, dict[str, Any]]]:
         """What the days of each group are made from: their fingerprints, by tasks of the step `days`."""
         asked = [
-            Task("days", task.key, task.clusters, {**_of(priced, STEPS["days"].reads), **_of(inventories[task.key], STEPS["days"].reads)}, extra=shared)
+            Task(
+                "days",
+                task.key,
+                task.clusters,
+                {**_of(priced, STEPS["days"].reads), **_of(inventories[task.key], STEPS["days"].reads)},
+                extra=shared,
+            )
             for task in tasks
             if task.clusters
         ]
         return list(zip(asked, self._run(asked), strict=True))
 
     def _attribute(
-        self, day_tasks: Sequence[tuple[Task, dict[str, Any]]], inventories: dict[str, Inputs], priced: Inputs, shared: dict[str, Any], own: str
+        self,
+        day_tasks: Sequence[tuple[Task, dict[str, Any]]],
+        inventories: dict[str, Inputs],
+        priced: Inputs,
+        shared: dict[str, Any],
+        own: str,
     ) -> tuple[dict[str, dict[str, tuple[str, int]]], Inputs]:
-        """Attribute the days that differ. By group and day the key of what is there, in how many parts; and the files by table."""
+        """Attribute the days that differ: by group and day the key of what is there, in how many parts; and the files."""
         reads = STEPS["attribute"].reads
         current: dict[str, dict[str, tuple[str, int]]] = {}
         waiting: list[Task] = []
@@ -266,17 +289,24 @@ class _Run:
             buckets = max(1, math.ceil(24 * said["gpus"] / _PAIRS_AT_ONCE))
             days = [(start, end) for start, end, _ in said["days"]]
             keys = {
-                (start, end): _digest(own, fingerprint, stamps_of(stamps, start, end), buckets) for start, end, fingerprint in said["days"]
+                (start, end): _digest(own, fingerprint, stamps_of(stamps, start, end), buckets)
+                for start, end, fingerprint in said["days"]
             }
             names = {(start, end): f"{from_ms(start).astimezone(self.config.tz):%Y-%m-%d}" for start, end in days}
             current[group] = {names[day]: (keys[day], buckets) for day in days}
             for bucket in range(buckets):
-                missing = [day for day in days if marker("attribute", keys[day], group, names[day], (bucket, buckets)) not in self.known]
+                missing = [
+                    day for day in days if marker("attribute", keys[day], group, names[day], (bucket, buckets)) not in self.known
+                ]
                 self.result.unchanged["attribute"] += len(days) - len(missing)
                 at_once = max(1, int(_PAIRS_AT_ONCE / (24 * max(said["gpus"] / buckets, 1))))
                 for start, end in stages.spans_of(missing, at_once, 0):
                     span = [day for day in missing if start <= day[0] < end]
-                    inputs = {**_of(priced, reads), **_of(inventories[task.key], reads), **self._blocks(task.clusters, start, end)}
+                    inputs = {
+                        **_of(priced, reads),
+                        **_of(inventories[task.key], reads),
+                        **self._blocks(task.clusters, start, end),
+                    }
                     extra = {**shared, "names": [names[day] for day in span], "keys": [keys[day] for day in span]}
                     waiting.append(Task("attribute", "", task.clusters, inputs, span, (bucket, buckets), extra))
         # the longest first: none of them is left alone at the end

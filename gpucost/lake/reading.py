@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 # Besides what a step made last, none of it is read.
 _LAST_MADE = {
     **dict.fromkeys(("allocations", "allocation_traits", "mig_fragmentation", "pending_pods"), "inventory"),
-    **dict.fromkeys(("nodes", "collected", "coverage_gaps", "node_stops", "node_prices", "billed_hours", "billed_nodes", "discount_rates", "amortized_discounts"), "price"),
+    **dict.fromkeys(set(steps.OF_PRICE) - {"warnings", "unseen_time", "basis_spans"}, "price"),
     "warnings": "warnings",
     **dict.fromkeys(steps.ATTRIBUTED, "attribute"),
 }  # fmt: skip
@@ -44,19 +44,27 @@ WHERE from_ms < part_to_ms AND part_from_ms < to_ms;
 """
 _READ = """
 CREATE OR REPLACE TEMP TABLE read_time AS
-SELECT cluster, greatest(from_ms, $from_ms) AS from_ms, least(to_ms, $to_ms) AS to_ms FROM collected WHERE from_ms < $to_ms AND $from_ms < to_ms"""
+SELECT cluster, greatest(from_ms, $from_ms) AS from_ms, least(to_ms, $to_ms) AS to_ms
+FROM collected WHERE from_ms < $to_ms AND $from_ms < to_ms"""
 # So much before a period is read with it: what it is compared with, and a month for what changes slowly.
 _BEFORE_DAYS = 31
 
 
 def open_store(
-    config: Config, url: str, folder: Path, period: Period | None, *, samples: bool = False, tell: Callable[[str], None] = lambda _: None
+    config: Config,
+    url: str,
+    folder: Path,
+    period: Period | None,
+    *,
+    samples: bool = False,
+    tell: Callable[[str], None] = lambda _: None,
 ) -> tuple[Store, list[str]]:
     """A store below `folder` that holds the lake's figures, and what their reader should know.
 
-    They are of `period` and as long before, else of the newest three months. With `samples`, or where the lake lies on this machine,
-    also what GPUs did, for questions that look at it; else there is no table of it. Raises NoDataError where nothing is attributed,
-    StoreError where it was attributed with another configuration, and UsageError for a period that begins or ends within an hour.
+    They are of `period` and as long before, else of the newest three months. With `samples`, or where the lake lies on this
+    machine, also what GPUs did, for questions that look at it; else there is no table of it. Raises NoDataError where nothing is
+    attributed, StoreError where it was attributed with another configuration, and UsageError for a period that begins or ends
+    within an hour.
     """
     if period and (period.start_ms % MS_PER_HOUR or period.end_ms % MS_PER_HOUR):
         raise UsageError("a lake is attributed by whole hours", "let --from and --to name full hours")
@@ -83,10 +91,10 @@ def open_store(
     tell(f"reading {files.shown()}")
     store = Store(folder / "lake.duckdb")
     with store.write() as con, TemporaryDirectory(prefix="gpucost-lake-", dir=folder) as fetched:
-        place = Path(fetched)
+        near = Path(fetched)
         con.execute("SET preserve_insertion_order = false")
         for name, step in _LAST_MADE.items():
-            if transfer.view_rows(con, files, place, found[f"{step}/{name}"]):
+            if transfer.view_rows(con, files, near, found[f"{step}/{name}"]):
                 con.execute(f"INSERT INTO {name} BY NAME FROM lake_rows")
         start, end = _midnight(config, first), _midnight(config, last, 1)
         if known and (first > known[0] or last < known[-1]):
@@ -124,7 +132,11 @@ def _enter_raw(con: DuckDBPyConnection, lake: manifest.Lake, folder: Path, days:
         every = lake.tables(cluster)
         months = {day[:7] for day in days}
         series = lake.tables(cluster, [day for day in lake.days(cluster) if day[:7] in months]) if cluster else every
-        tables = every if cluster is None else {**lake.tables(cluster, days), "loads": every["loads"], "series": series.get("series", [])}
+        tables = (
+            every
+            if cluster is None
+            else {**lake.tables(cluster, days), "loads": every["loads"], "series": series.get("series", [])}
+        )
         for table in RAW:
             if table.name != "blocks" and transfer.view_rows(con, lake.files, folder, tables.get(table.name, ())):
                 transfer.enter(con, table, cluster, lake.files.shown())

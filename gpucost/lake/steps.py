@@ -1,7 +1,7 @@
 """What a lake's attribution is made of: which stages run over which part of it, and what each reads and writes.
 
-STEPS is the whole of it; docs/lake.md shows it. A step runs as tasks, each in a store of its own that holds what the step reads and
-nothing else; the stages are those of a store. What a task writes is there once its marker is, and a task that is run twice
+STEPS is the whole of it; docs/lake.md shows it. A step runs as tasks, each in a store of its own that holds what the step reads
+and nothing else; the stages are those of a store. What a task writes is there once its marker is, and a task that is run twice
 writes the same.
 """
 
@@ -41,13 +41,13 @@ _OF_INVENTORY = (
     "warnings", "node_devices", "node_hosts", "unlisted_holdings", "unlisted_nodes", "allocation_devices", "allocation_hosts",
     "unproven_ends", "allocation_teams", "told_activity", "absences", "request_gaps",
 )  # fmt: skip
-_OF_PRICE = (
-    "nodes", "collected", "coverage_gaps", "node_stops", "warnings", "node_prices", "billed_hours", "billed_nodes", "discount_rates",
-    "amortized_discounts", "unseen_time", "basis_spans",
+OF_PRICE = (
+    "nodes", "collected", "coverage_gaps", "node_stops", "warnings", "node_prices", "billed_hours", "billed_nodes",
+    "discount_rates", "amortized_discounts", "unseen_time", "basis_spans",
 )  # fmt: skip
 _RAW_OF_CLUSTERS = (
-    "series", "states", "blocks", "scrape_gaps", "loads", "asked_hours", "dropped_samples", "slurm_runs", "slurm_steps", "slurm_nodes",
-    "slurm_events", "slurm_reservations", "slurm_accounts", "slurm_devices",
+    "series", "states", "blocks", "scrape_gaps", "loads", "asked_hours", "dropped_samples", "slurm_runs", "slurm_steps",
+    "slurm_nodes", "slurm_events", "slurm_reservations", "slurm_accounts", "slurm_devices",
 )  # fmt: skip
 _RAW_OF_NONE = ("loads", "bills", "bill_rows", "list_prices", "component_prices", "instance_types", "spot_prices")
 
@@ -75,10 +75,10 @@ STEPS = {
         (
             *(f"raw/{name}" for name in _RAW_OF_NONE),
             *(f"inventory/{name}" for name in (
-                "nodes", "collected", "coverage_gaps", "node_stops", "warnings", "node_hosts", "unlisted_holdings", "unlisted_nodes",
-                "request_gaps")),
+                "nodes", "collected", "coverage_gaps", "node_stops", "warnings", "node_hosts", "unlisted_holdings",
+                "unlisted_nodes", "request_gaps")),
         ),
-        tuple(f"price/{name}" for name in _OF_PRICE),
+        tuple(f"price/{name}" for name in OF_PRICE),
     ),
     "days": Step(
         "cluster",
@@ -86,7 +86,8 @@ STEPS = {
         (
             *(f"price/{name}" for name in ("nodes", "collected", "node_stops", "node_prices", "unseen_time", "basis_spans")),
             *(f"inventory/{name}" for name in (
-                "allocations", "absences", "allocation_devices", "told_activity", "allocation_teams", "allocation_hosts", "node_hosts")),
+                "allocations", "absences", "allocation_devices", "told_activity", "allocation_teams", "allocation_hosts",
+                "node_hosts")),
         ),
         (),
     ),
@@ -97,8 +98,8 @@ STEPS = {
             "raw/blocks",
             *(f"price/{name}" for name in ("nodes", "collected", "node_stops", "node_prices", "unseen_time", "basis_spans")),
             *(f"inventory/{name}" for name in (
-                "allocations", "absences", "allocation_devices", "told_activity", "allocation_teams", "allocation_hosts", "node_hosts",
-                "node_devices")),
+                "allocations", "absences", "allocation_devices", "told_activity", "allocation_teams", "allocation_hosts",
+                "node_hosts", "node_devices")),
         ),
         tuple(f"days/{name}" for name in ATTRIBUTED),
     ),
@@ -121,8 +122,8 @@ STEPS = {
 class Task:
     """A part of a step's work, as it is sent to where it runs: of these clusters, days and share of the nodes.
 
-    `inputs` are the files to read, by table ('raw/blocks'); those of a cluster's own tables by cluster. `key` names what it writes:
-    a digest of all that it is made from.
+    `inputs` are the files to read, by table ('raw/blocks'); those of a cluster's own tables by cluster. `key` names what it
+    writes: a digest of all that it is made from.
     """
 
     step: str
@@ -255,7 +256,9 @@ class _Work:
         self.con.execute(f"CREATE OR REPLACE TEMP TABLE {name} ({columns})")
         self.fill(folder, name, where=where)
 
-    def write(self, folder: str, tables: Mapping[str, str], *, cluster: str | None = None, day: str | None = None) -> dict[str, Any]:
+    def write(
+        self, folder: str, tables: Mapping[str, str], *, cluster: str | None = None, day: str | None = None
+    ) -> dict[str, Any]:
         """Write what these statements select, and the marker that names the files; returns the marker's content."""
         parts = [partition("cluster", cluster)] if STEPS[self.task.step].per != "lake" else []
         parts += [partition("day", day)] if day is not None else []
@@ -306,6 +309,7 @@ def _inventory(work: _Work) -> dict[str, Any]:
 
 
 _REQUEST_GAPS = "cluster VARCHAR, from_ms BIGINT, to_ms BIGINT"
+_UNSEEN_TIME = "node_id UBIGINT, from_ms BIGINT, to_ms BIGINT, price_per_hour DECIMAL(38, 9), price_as_of DATE, up_ratio DOUBLE"
 
 
 def _rows_of(work: _Work, table: str, columns: str) -> str:
@@ -357,7 +361,17 @@ def _price(work: _Work) -> dict[str, Any]:
     work.enter_raw(_RAW_OF_NONE, None)
     inventory.declare(con)
     inventory.load_settings(con, config, work.task.extra["heard"])
-    work.fill("inventory", "nodes", "collected", "coverage_gaps", "node_stops", "warnings", "node_hosts", "unlisted_holdings", "unlisted_nodes")
+    work.fill(
+        "inventory",
+        "nodes",
+        "collected",
+        "coverage_gaps",
+        "node_stops",
+        "warnings",
+        "node_hosts",
+        "unlisted_holdings",
+        "unlisted_nodes",
+    )
     work.make("inventory", "request_gaps", _REQUEST_GAPS)
     price.stage(con, config)
     price.warn_of_unlisted(con, config)
@@ -365,32 +379,32 @@ def _price(work: _Work) -> dict[str, Any]:
     run_stage(con, attribute.DAYS, "15_unseen_time")
     order = {"node_prices": "node_id, from_ms", "billed_hours": "instance_key, from_ms", "unseen_time": "node_id, from_ms",
              "basis_spans": "node_id, from_ms"}  # fmt: skip
-    tables = {name: f"FROM {name}" + (f" ORDER BY {order[name]}" if name in order else "") for name in _OF_PRICE}
+    tables = {name: f"FROM {name}" + (f" ORDER BY {order[name]}" if name in order else "") for name in OF_PRICE}
     return {"tables": work.write("price", tables)}
 
 
 def _prepare(work: _Work, nodes: str = "true", held: str = "true", lasting: str = "true") -> None:
-    """Fill what the days of one cluster are made from: of the nodes, of what was held, and of what lasted, those that are said."""
+    """Fill what the days of one cluster are made from: of nodes, of what was held and of what lasted, those that are said."""
     con, config = work.con, work.config
     inventory.declare(con)
     inventory.load_settings(con, config, work.task.extra["heard"])
-    clusters = ", ".join("'" + name.replace("'", "''") + "'" for name in work.task.clusters)
+    clusters = ", ".join(f"'{transfer.quoted(name)}'" for name in work.task.clusters)
     work.fill("price", "nodes", where=f"cluster IN ({clusters}) AND {nodes}")
     work.fill("price", "collected", where=f"cluster IN ({clusters})")
     own = "node_id IN (SELECT node_id FROM nodes)"
     work.fill("price", "node_stops", where=own)
     work.fill("price", "node_prices", where=f"{own} AND {lasting}")
-    work.make(
-        "price", "unseen_time", "node_id UBIGINT, from_ms BIGINT, to_ms BIGINT, price_per_hour DECIMAL(38, 9), price_as_of DATE, up_ratio DOUBLE",
-        f"{own} AND {lasting}",
-    )  # fmt: skip
+    work.make("price", "unseen_time", _UNSEEN_TIME, f"{own} AND {lasting}")
     work.make(
         "price", "basis_spans", "node_id UBIGINT, from_ms BIGINT, to_ms BIGINT, gpu_fraction DOUBLE, cpu_fraction DOUBLE",
         f"{own} AND {lasting}",
     )  # fmt: skip
     work.fill("inventory", "allocations", where=f"{own} AND {held}")
     work.make(
-        "inventory", "absences", "node_id UBIGINT, cause VARCHAR, gpus DOUBLE, from_ms BIGINT, to_ms BIGINT", f"{own} AND {lasting}"
+        "inventory",
+        "absences",
+        "node_id UBIGINT, cause VARCHAR, gpus DOUBLE, from_ms BIGINT, to_ms BIGINT",
+        f"{own} AND {lasting}",
     )
     work.fill("inventory", "node_hosts", where=own)
     work.fill(
@@ -480,14 +494,14 @@ def _attribute(work: _Work) -> dict[str, Any]:
     orders = {"cost_runs": f"{order}, kind, team", "node_runs": "from_ms, node_id", "activity_hours": "from_ms, allocation_id",
               "cost_daily": f"{order}, kind, team", "node_daily": "from_ms, node_id, price_source"}  # fmt: skip
     cluster = "+".join(work.task.clusters)
-    rows = 0
+    count = 0
     for (day_start, day_end), name, key in zip(days, work.task.extra["names"], work.task.extra["keys"], strict=True):
         within = f"from_ms >= {day_start} AND from_ms < {day_end}"
         one = replace(work.task, key=key)
         tables = {table: f"FROM {table} WHERE {within} ORDER BY {orders[table]}" for table in ATTRIBUTED}
         written = replace(work, task=one).write("days", tables, cluster=cluster, day=name)
-        rows += sum(file["rows"] for file in written.values())
-    return {"rows": rows}
+        count += sum(int(file["rows"]) for file in written.values())
+    return {"rows": count}
 
 
 def _warnings(work: _Work) -> dict[str, Any]:
@@ -495,9 +509,7 @@ def _warnings(work: _Work) -> dict[str, Any]:
     inventory.declare(con)
     inventory.load_settings(con, config, work.task.extra["heard"])
     work.fill("price", "nodes", "node_stops", "coverage_gaps", "billed_hours", "billed_nodes", "warnings")
-    work.make(
-        "price", "unseen_time", "node_id UBIGINT, from_ms BIGINT, to_ms BIGINT, price_per_hour DECIMAL(38, 9), price_as_of DATE, up_ratio DOUBLE"
-    )  # fmt: skip
+    work.make("price", "unseen_time", _UNSEEN_TIME)
     work.fill("inventory", "unproven_ends")
     work.fill("days", "node_runs", where="over_allocated_gpu_ms > 0")
     work.fill("days", "cost_runs", where="allocation_id IN (SELECT allocation_id FROM unproven_ends)")

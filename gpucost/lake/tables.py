@@ -61,7 +61,8 @@ RAW = (
         "the first of each month on which it has samples",
         f"""WITH seen AS (
             SELECT series_id, greatest(first_ms, epoch_ms(month)) AS at_ms, month
-            FROM (SELECT *, unnest(range(date_trunc('month', epoch_ms(first_ms)), epoch_ms(last_ms + 1), INTERVAL 1 MONTH)) AS month
+            FROM (
+                SELECT *, unnest(range(date_trunc('month', epoch_ms(first_ms)), epoch_ms(last_ms + 1), INTERVAL 1 MONTH)) AS month
                 FROM states)
             UNION ALL
             SELECT series_id, min(hour)::BIGINT * 3600000, date_trunc('month', epoch_ms(hour::BIGINT * 3600000)) AS month
@@ -171,7 +172,8 @@ RAW = (
     RawTable(
         "progress_series",
         "none",
-        "SELECT nullif(cluster, '') AS cluster, NULL AS day, key AS series_key, * EXCLUDE (series_id, key, cluster) FROM progress_series",
+        """SELECT nullif(cluster, '') AS cluster, NULL AS day, key AS series_key, * EXCLUDE (series_id, key, cluster)
+        FROM progress_series""",
         """INSERT INTO progress_series BY NAME
         SELECT (SELECT coalesce(max(series_id), 0) FROM progress_series) + row_number() OVER (ORDER BY series_key) AS series_id,
             series_key AS key, $cluster::VARCHAR AS cluster, * EXCLUDE (series_key)
@@ -203,10 +205,11 @@ RAW = (
         "the first of its billing period",
         f"""SELECT NULL AS cluster, b.billing_period || '-01' AS day, {_BILL_KEY} AS bill_key, {_LOAD_KEY} AS load_key,
             b.* EXCLUDE (bill_id, load_id)
-        FROM bills AS b LEFT JOIN loads AS l ON l.load_id = b.load_id""",
+        FROM bills AS b LEFT JOIN loads AS l ON l.load_id = b.load_id""",  # noqa: S608
         # a bill is named by whose it is and of which month: one that is there stays
         """CREATE OR REPLACE TEMP TABLE lake_bills AS
-        SELECT bill_key, (SELECT coalesce(max(bill_id), 0) FROM bills) + row_number() OVER (ORDER BY loaded_at, bill_key) AS bill_id
+        SELECT bill_key,
+            (SELECT coalesce(max(bill_id), 0) FROM bills) + row_number() OVER (ORDER BY loaded_at, bill_key) AS bill_id
         FROM lake_rows ANTI JOIN bills USING (provider, source, billing_account_id, billing_period);
         INSERT INTO bills BY NAME
         SELECT n.bill_id, r.* EXCLUDE (bill_key, load_key), coalesce(k.load_id, 0) AS load_id

@@ -60,11 +60,17 @@ def writer_name(con: DuckDBPyConnection, config: Config, store: Store) -> str:
 
 
 def export(
-    config: Config, store: Store, files: LakeFiles, *, everything: bool = False, since: str = "", tell: Callable[[str], None] = _silent
+    config: Config,
+    store: Store,
+    files: LakeFiles,
+    *,
+    everything: bool = False,
+    since: str = "",
+    tell: Callable[[str], None] = _silent,
 ) -> Exported:
     """Write what the store holds into the lake: of each (cluster, day) what differs, each whole or not at all.
 
-    `everything` looks at days that no load touched since the last export, too; samples of days before `since` stay as they are. Raises
+    `everything` looks at days that no load touched since the last export, too; samples before `since` stay as they are. Raises
     StoreError where another writer holds one of the partitions: then nothing of its cluster was written.
     """
     lake = manifest.read(files, missing_ok=True)
@@ -78,7 +84,9 @@ def export(
         stamps = _stamps(con)
         clusters = sorted({*stamps, *(cluster for cluster, _ in light)}, key=lambda name: (name is None, name or ""))
         result.strangers = [
-            one.cluster for one in lake.manifests if one.writer == writer and one.days and one.cluster and one.cluster not in clusters
+            one.cluster
+            for one in lake.manifests
+            if one.writer == writer and one.days and one.cluster and one.cluster not in clusters
         ]
         for cluster in clusters:
             own = next((one for one in lake.of(cluster) if one.writer == writer), None) or Manifest(cluster, writer)
@@ -115,7 +123,7 @@ def _end(files: LakeFiles, writer: str, *, was_ended: bool) -> None:
 
 
 def _note_sources(con: DuckDBPyConnection, own: Manifest) -> None:
-    """Note in the manifest who told of its cluster, and from when to when; what was heard before, by a store since gone, stays."""
+    """Note in the manifest who told of its cluster, and from when to when; what was heard before stays."""
     sources, first, last = con.execute(_HEARD, {"cluster": own.cluster}).fetchall()[0]
     own.sources = sorted({*own.sources, *(sources or ())})
     if first is not None:
@@ -168,11 +176,11 @@ class _Export:
             self.tell(f"{self.own.cluster or 'bills and prices'} {day} ({number} of {len(stamps)})")
             files = {name: file for name, file in tables.items() if name not in gone}
             for name in changed:
-                files |= self._write(BY_NAME[name], day, files.get(name), wanted[name])
+                files |= self._write(BY_NAME[name], day, files.get(name))
             if stamp and touched:
                 for table in RAW:
                     if table.by_stamp:
-                        written = self._write(table, day, files.get(table.name), None)
+                        written = self._write(table, day, files.get(table.name))
                         files = {name: file for name, file in files.items() if name != table.name} | written
                 self.own.stamps[day] = stamp
             if files != tables:
@@ -200,7 +208,7 @@ class _Export:
             self.files.delete(_names(own.days) - _names(kept.days))
             raise
 
-    def _write(self, table: RawTable, day: str, before: LakeFile | None, digest: str | None) -> dict[str, LakeFile]:
+    def _write(self, table: RawTable, day: str, before: LakeFile | None) -> dict[str, LakeFile]:
         """Write a day of a table, where it differs from what is there; nothing where it has no rows."""
         params: dict[str, Any] = {}
         if table.by_stamp:
@@ -265,7 +273,8 @@ spans AS (
     SELECT s.cluster, min(t.first_ms) AS from_ms, max(t.last_ms) + 1 AS to_ms
     FROM (
         SELECT series_id, first_ms, last_ms FROM states
-        UNION ALL SELECT series_id, min(hour)::BIGINT * 3600000, max(hour)::BIGINT * 3600000 + 3599999 FROM blocks GROUP BY series_id
+        UNION ALL
+        SELECT series_id, min(hour)::BIGINT * 3600000, max(hour)::BIGINT * 3600000 + 3599999 FROM blocks GROUP BY series_id
     ) AS t JOIN series AS s USING (series_id)
     GROUP BY ALL
 ),
@@ -289,7 +298,7 @@ def _stamps(con: DuckDBPyConnection) -> dict[str | None, dict[str, str]]:
 
 
 def drop(files: LakeFiles, writer: str, cluster: str | None = None) -> int:
-    """Take out what `writer` wrote, of one cluster or of all; returns how many partitions. Raises NoDataError where it has none."""
+    """Take out what `writer` wrote, of one cluster or of all; how many partitions. Raises NoDataError where it has none."""
     manifests = [one for one in manifest.all_of(files) if one.writer == writer and cluster in (None, one.cluster)]
     if not any(one.days for one in manifests):
         raise NoDataError(f"nothing in {files.shown()} is of the writer {writer}", "gpucost lake info names the writers")
@@ -425,7 +434,7 @@ def parquet(files: LakeFiles, folder: Path, found: Iterable[LakeFile]) -> str:
 
 
 def view_blocks(con: DuckDBPyConnection, rows: Mapping[str, str]) -> None:
-    """Let `blocks` be read where they lie, by the numbers of the store's series; `rows` are statements that read files, by cluster."""
+    """Let `blocks` be read where they lie, by the numbers of the store's series; `rows` are what reads them, by cluster."""
     parts = [
         f"SELECT s.series_id, r.* EXCLUDE (series_key) FROM ({one}) AS r "  # noqa: S608 - paths and names are quoted
         f"JOIN series AS s ON s.key = r.series_key AND s.cluster = '{quoted(cluster)}'"
@@ -444,10 +453,11 @@ def quoted(text: str) -> str:
 # The first moment of a source that no load covers, between its first load and the newest of all.
 _FIRST_GAP = """
 WITH marked AS (
-    SELECT source, from_ms, max(to_ms) OVER (PARTITION BY source ORDER BY from_ms ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS until_ms
+    SELECT source, from_ms, to_ms, max(to_ms) OVER (
+        PARTITION BY source ORDER BY from_ms ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS until_ms
     FROM loads WHERE kind = 'prometheus'
 )
-SELECT least((SELECT min(until_ms) FROM marked WHERE from_ms > until_ms), (SELECT max(to_ms) FROM loads WHERE kind = 'prometheus'))"""
+SELECT least(min(until_ms) FILTER (from_ms > until_ms), max(to_ms)) FROM marked"""
 
 
 def fill_collector(
@@ -467,7 +477,11 @@ def fill_collector(
         first_gap = con.execute(_FIRST_GAP).fetchall()[0][0]
     again = max([source.late_hours for source in config.prometheus], default=0) * MS_PER_HOUR
     late = config.slurm.late_days * _MS_PER_DAY
-    moments = [to_ms(now) - max(again, late), *([first_gap] if first_gap is not None else []), *([period.start_ms] if period else [])]
+    moments = [
+        to_ms(now) - max(again, late),
+        *([first_gap] if first_gap is not None else []),
+        *([period.start_ms] if period else []),
+    ]
     since = f"{from_ms(min(moments) - 2 * _MS_PER_DAY):%Y-%m-%d}"
     store.path.unlink()
     import_lake(store, own, since=since, tell=tell)

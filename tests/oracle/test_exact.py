@@ -67,7 +67,7 @@ def name_of(group: Together) -> str:
 
 
 def side_by_side(group: Together, folder: Path) -> tuple[Fleet, list[Series], Path]:
-    """The group as one fleet, what is scraped of it, and its price book below `folder`; each case's clusters are named after it."""
+    """The group as one fleet, what is scraped of it, and its price book below `folder`; clusters are named after their cases."""
     cases, prices = group.cases, folder / "book.csv"
     prices.write_text("\n".join([str(group.alike[0]), *(line for lines in group.book.values() for line in lines)]) + "\n")
     fleets = [read_fleet(case) for case in cases]

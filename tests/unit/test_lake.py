@@ -120,7 +120,12 @@ def test_what_a_load_changed_is_written_alone(tmp_path: Path) -> None:
         assert not differences(store.path, other.path)
     again = attribute(config, url)
     assert done.done["inventory"] <= 2 and sum(again.done.values()) == again.done["days"] == 1
-    named = {file.name for one in manifest.read(open_files(str(url), config)).manifests for day in one.days.values() for file in day.values()}
+    named = {
+        file.name
+        for one in manifest.read(open_files(str(url), config)).manifests
+        for day in one.days.values()
+        for file in day.values()
+    }
     assert {str(path.relative_to(url)) for path in (url / "raw").rglob("*.parquet")} == named
 
 
@@ -133,11 +138,13 @@ def test_two_stores_of_two_clusters_report_what_each_reported_alone(tmp_path: Pa
         alone[name] = json.loads(run("report", "--by", "cluster,namespace", "--format", "json", "--config", str(config.path)))
         export(config, store, url)
     attribute(config, url)
-    both = json.loads(run("report", "--by", "cluster,namespace", "--format", "json", "--config", str(config.path), "--lake", str(url)))
+    both = json.loads(
+        run("report", "--by", "cluster,namespace", "--format", "json", "--config", str(config.path), "--lake", str(url))
+    )
     for name, told in alone.items():
         assert [row for row in both["rows"] if row["cluster"] == name] == told["rows"]
     assert both["totals"]["cost"] == sum(told["totals"]["cost"] for told in alone.values())
-    with pytest.raises(StoreError, match="clusters east and west|clusters west and east"):
+    with pytest.raises(StoreError, match=r"clusters (east and west|west and east)"):
         transfer.import_lake(Store(tmp_path / "both.duckdb"), manifest.read(open_files(str(url), config)))
     one = Store(tmp_path / "one.duckdb")
     transfer.import_lake(one, manifest.read(open_files(str(url), config)), ["west"])
@@ -184,9 +191,9 @@ def test_two_that_come_at_the_same_moment_see_each_other(tmp_path: Path, monkeyp
 
 
 COMMANDS = (
-    "report --month {}", "report --by workload,day --format csv", "report --waste --format json", "report --compare previous --format json",
-    "waste --format json", "findings --format json", "unit epoch", "unit tokens", "whatif spot --format json", "whatif reserve",
-    "whatif schedule", "whatif share", "whatif rightsize",
+    "report --month {}", "report --by workload,day --format csv", "report --waste --format json",
+    "report --compare previous --format json", "waste --format json", "findings --format json", "unit epoch", "unit tokens",
+    "whatif spot --format json", "whatif reserve", "whatif schedule", "whatif share", "whatif rightsize",
 )  # fmt: skip
 
 
@@ -230,7 +237,9 @@ def test_what_is_newer_than_the_figures_is_said(tmp_path: Path) -> None:
         pass
     attribute(config, url)
     with store.write() as con:
-        con.execute("UPDATE blocks SET vals = list_transform(vals, lambda v: 0), value_sum = 0, last_value = 0 WHERE hour % 24 = 12")
+        con.execute(
+            "UPDATE blocks SET vals = list_transform(vals, lambda v: 0), value_sum = 0, last_value = 0 WHERE hour % 24 = 12"
+        )
         con.execute("UPDATE loads SET loaded_at = loaded_at + INTERVAL 1 SECOND")
     export(config, store, url)
     output = run("report", "--lake", str(url), "--config", str(config.path))
@@ -297,7 +306,10 @@ def test_importing_loses_nothing_that_the_lake_does_not_have(tmp_path: Path) -> 
     export(config, store, url)
     lake = manifest.read(open_files(str(url), config))
     with store.write() as con:
-        con.execute("INSERT INTO loads SELECT max(load_id) + 1, 1, 'prometheus', 'replay', max(to_ms), max(to_ms) + 3600000, 1, 0, now() FROM loads")
+        con.execute(
+            "INSERT INTO loads "
+            "SELECT max(load_id) + 1, 1, 'prometheus', 'replay', max(to_ms), max(to_ms) + 3600000, 1, 0, now() FROM loads"
+        )
     with pytest.raises(StoreError, match="that the lake does not have"):
         transfer.import_lake(store, lake)
     with pytest.raises(NoDataError, match="no cluster nowhere"):
@@ -318,7 +330,8 @@ def test_others_read_the_raw_layout(demo: Path) -> None:
     import duckdb
 
     rows = duckdb.sql(
-        f"SELECT cluster, count(DISTINCT day), sum(samples) FROM read_parquet('{demo}/lake/raw/blocks/**/*.parquet', hive_partitioning = true) GROUP BY ALL"
+        "SELECT cluster, count(DISTINCT day), sum(samples) "  # noqa: S608
+        f"FROM read_parquet('{demo}/lake/raw/blocks/**/*.parquet', hive_partitioning = true) GROUP BY ALL"
     ).fetchall()
     config = load_config(demo / "gpucost.toml")
     truth = Store(config.store).query("SELECT 'demo', count(DISTINCT hour // 24), sum(samples) FROM blocks")[1]
