@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import sys
 import time
 from collections.abc import Callable
@@ -17,6 +18,10 @@ from gpucost import attribute as attribution
 from gpucost import engine, inventory, pipeline, price
 from gpucost.cli.app import app
 from gpucost.config.model import Config, Prices
+from gpucost.engine.local import LocalEngine
+from gpucost.lake import attribution as lakes
+from gpucost.lake import transfer
+from gpucost.lake.files import open_files
 from gpucost.store import upkeep
 from gpucost.store.connection import Store
 from gpucost.store.metrics import load_window
@@ -93,6 +98,25 @@ def hourly_bill(path: str) -> dict[str, float]:
         return {"cpu": time.process_time() - began, "rows": con.execute("SELECT count(*) FROM hourly").fetchall()[0][0]}
 
 
+def _config(path: str) -> Config:
+    """The configuration of a store: its price book lies beside it, where it has one."""
+    book = Path(path).with_name("prices.csv")
+    return Config(prices=Prices(book=book if book.exists() else None))
+
+
+def lake_export(path: str, lake: str) -> int:
+    """Write the store into a lake: how many files."""
+    config = _config(path)
+    return transfer.export(config, Store(Path(path)), open_files(lake, config)).files
+
+
+def lake_attribute(path: str, lake: str, workers: str) -> int:
+    """Attribute the lake from nothing in so many processes: how many rows."""
+    for figures in ("attributed", "_gpucost/attributed"):
+        shutil.rmtree(Path(lake) / figures, ignore_errors=True)
+    return lakes.attribute(_config(path), lake, lambda _: LocalEngine(int(workers))).rows
+
+
 def attribute(path: str) -> dict[str, Any]:
     """Attribute a store: CPU seconds of all, of each part, and of the statements that took most."""
     parts: dict[str, float] = {}
@@ -109,8 +133,7 @@ def attribute(path: str) -> dict[str, Any]:
         module.stage = timed(module.__name__.removeprefix("gpucost."), module.stage)
     began = time.process_time()
     with engine.profiled() as costs:
-        book = Path(path).with_name("prices.csv")
-        pipeline.attribute(Config(prices=Prices(book=book if book.exists() else None)), Store(Path(path)))
+        pipeline.attribute(_config(path), Store(Path(path)))
     dearest = sorted(costs.items(), key=lambda item: -item[1].cpu_seconds)[:5]
     return {"all": time.process_time() - began, **parts, "dearest": {name: cost.cpu_seconds for name, cost in dearest}}
 
@@ -156,9 +179,9 @@ def merge_asof(gpus: str, days: str) -> dict[str, float]:
     return {"cpu": time.process_time() - began, **idle.to_dict()}
 
 
-STEPS: dict[str, Callable[..., dict[str, Any] | None]] = {
+STEPS: dict[str, Callable[..., Any]] = {
     "fill": fill, "large": large, "billed": billed, "attribute": attribute, "compact": compact, "bare": bare,
-    "merge_asof": merge_asof, "hourly_bill": hourly_bill,
+    "merge_asof": merge_asof, "hourly_bill": hourly_bill, "lake_export": lake_export, "lake_attribute": lake_attribute,
 }  # fmt: skip
 
 if __name__ == "__main__":
