@@ -473,7 +473,7 @@ def _into_lake(call: Call) -> Iterator[Call]:
     if not config.lake.writer:
         raise ConfigError(
             "collecting into a lake needs a name for who writes",
-            'writer = "collector-of-prod" under [lake], or GPUCOST_LAKE_WRITER',
+            'writer = "collector-of-prod" under [lake], or GPUCOST_LAKE__WRITER',
         )
     files, period = open_files(call.lake or "", config), call.named_period
     with TemporaryDirectory(prefix="gpucost-collect-") as folder:

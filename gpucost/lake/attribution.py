@@ -194,9 +194,9 @@ class _Run:
         return found
 
     def _price_files(self) -> dict[str, tuple[str, str]]:
-        """The files that prices come from, with their suffixes: workers may not see this machine's disk."""
+        """The files that prices come from, their paths and texts: workers may not see this machine's disk."""
         named = {"book": self.config.prices.book, "fx_rates": self.config.prices.fx_rates}
-        return {key: (Path(path).suffix, Path(path).read_text("utf-8")) for key, path in named.items() if path}
+        return {key: (str(path), Path(path).read_text("utf-8")) for key, path in named.items() if path}
 
     def _do(self, tasks: Sequence[Task]) -> list[tuple[Task, Inputs]]:
         """Run the tasks whose work is not there; of each, the files that it wrote by table."""

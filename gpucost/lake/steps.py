@@ -181,7 +181,7 @@ def run(url: str, config_json: str, task_json: str) -> dict[str, Any]:
 
     Raises TaskError, which names the task.
     """
-    task = Task.from_json(task_json)
+    task, folder = Task.from_json(task_json), ""
     try:
         with TemporaryDirectory(prefix="gpucost-task-") as folder:
             config = _local_config(config_json, task, Path(folder))
@@ -195,7 +195,8 @@ def run(url: str, config_json: str, task_json: str) -> dict[str, Any]:
                     con.execute("SET threads = $1", [threads])
                 return _WORK[task.step](_Work(con, open_files(url, config), config, task, Path(folder)))
     except GpucostError as error:
-        raise TaskError(f"{task.name}: {error.message}", error.fix) from error
+        fix = _as_named(error.fix, task, folder) if error.fix else None
+        raise TaskError(f"{task.name}: {_as_named(error.message, task, folder)}", fix) from error
     except Exception as error:
         words = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
         raise TaskError(f"{task.name}: {words}", "run it again: what is done stays; [engine] memory gives a task more") from error
@@ -204,11 +205,23 @@ def run(url: str, config_json: str, task_json: str) -> dict[str, Any]:
 def _local_config(config_json: str, task: Task, folder: Path) -> Config:
     """The configuration, its price files written where this task can read them."""
     told = json.loads(config_json)
-    for key, (suffix, text) in task.extra.get("files", {}).items():
-        path = folder / f"{key}{suffix}"
-        path.write_text(text, encoding="utf-8")
-        told["prices"][key] = str(path)
+    for key, (path, text) in task.extra.get("files", {}).items():
+        near = _near(folder, key, path)
+        near.write_text(text, encoding="utf-8")
+        told["prices"][key] = str(near)
     return Config.model_validate(told)
+
+
+def _near(folder: Path, key: str, path: str) -> Path:
+    """Where a task has its copy of a price file."""
+    return folder / f"{key}{Path(path).suffix}"
+
+
+def _as_named(text: str, task: Task, folder: str) -> str:
+    """A text that names a price file by the path that its user gave, not by the task's copy."""
+    for key, (path, _) in task.extra.get("files", {}).items():
+        text = text.replace(str(_near(Path(folder), key, path)), path)
+    return text
 
 
 @cache
@@ -356,6 +369,10 @@ def _enter_series(work: _Work) -> None:
         con.execute(f"DROP TABLE blocks; CREATE VIEW blocks AS {rows}")
 
 
+# Warnings name a price file by the path that its user gave.
+_NAMED = "UPDATE warnings SET message = replace(message, $near, $path), fix = replace(fix, $near, $path)"
+
+
 def _price(work: _Work) -> dict[str, Any]:
     con, config = work.con, work.config
     work.enter_raw(_RAW_OF_NONE, None)
@@ -375,6 +392,8 @@ def _price(work: _Work) -> dict[str, Any]:
     work.make("inventory", "request_gaps", _REQUEST_GAPS)
     price.stage(con, config)
     price.warn_of_unlisted(con, config)
+    for key, (path, _) in work.task.extra.get("files", {}).items():
+        con.execute(_NAMED, {"near": str(_near(work.folder, key, path)), "path": path})
     attribute.split_prices(con, known=("40_request_gaps",))
     run_stage(con, attribute.DAYS, "15_unseen_time")
     order = {"node_prices": "node_id, from_ms", "billed_hours": "instance_key, from_ms", "unseen_time": "node_id, from_ms",
