@@ -134,8 +134,11 @@ def lake_info(call: Call, url: Url = None) -> None:
     from gpucost.lake.files import open_files
 
     files = open_files(lake_url(call, url), call.settings)
+    manifests = manifest.all_of(files)
+    if not manifests:
+        raise manifest.no_lake(files)
     rows = []
-    for one in manifest.all_of(files):
+    for one in manifests:
         days = sorted(day for day in one.days if day)
         written = [file for tables in one.days.values() for file in tables.values()]
         rows.append(

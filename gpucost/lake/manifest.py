@@ -105,7 +105,7 @@ def read(files: LakeFiles, *, missing_ok: bool = False) -> Lake:
     """
     manifests = all_of(files)
     if not manifests and not missing_ok:
-        raise NoDataError(f"there is no lake at {files.shown()}", "gpucost lake export writes one")
+        raise no_lake(files)
     lake = Lake(files, manifests)
     for cluster in lake.clusters:
         owners: dict[str, str] = {}
@@ -114,6 +114,11 @@ def read(files: LakeFiles, *, missing_ok: bool = False) -> Lake:
                 if (other := owners.setdefault(day, manifest.writer)) != manifest.writer:
                     raise clash(files, cluster, day, other, manifest.writer)
     return lake
+
+
+def no_lake(files: LakeFiles) -> NoDataError:
+    """The error of an address that nothing was written to."""
+    return NoDataError(f"there is no lake at {files.shown()}", "gpucost lake export writes one")
 
 
 def all_of(files: LakeFiles) -> list[Manifest]:
