@@ -20,6 +20,7 @@ from gpucost.lake.files import PARTS, LakeFiles, open_files
 from gpucost.lake.manifest import Lake, LakeFile
 from gpucost.lake.steps import NEIGHBOR_MS, STEPS, Task, marker
 from gpucost.periods import from_ms
+from gpucost.store.schema import latest_version
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -155,6 +156,7 @@ class _Run:
         self._switch(
             {
                 "inputs": inputs.all,
+                "schema": latest_version(),
                 "raw": raw_digest(self.lake),
                 "inventory": {"+".join(task.clusters): task.key for task in tasks},
                 "price": price.key,
@@ -411,4 +413,4 @@ def _with(task: Task, threads: int) -> Task:
 
 
 def _digest(*parts: Any) -> str:
-    return hashlib.sha256(json.dumps([steps.STEPS_VERSION, *parts], sort_keys=True, default=str).encode()).hexdigest()[:32]
+    return hashlib.sha256(json.dumps([steps.STEPS_VERSION, latest_version(), *parts], sort_keys=True, default=str).encode()).hexdigest()[:32]

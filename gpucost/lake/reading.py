@@ -18,6 +18,7 @@ from gpucost.lake.manifest import LakeFile
 from gpucost.lake.tables import RAW
 from gpucost.periods import MS_PER_HOUR, local_midnight, to_ms
 from gpucost.store.connection import Store
+from gpucost.store.schema import latest_version
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -75,6 +76,10 @@ def open_store(
         raise StoreError(
             f"the lake {files.shown()} was attributed with another configuration, price book or catalog",
             f"gpucost lake attribute {files.shown()}, or name that configuration with --config",
+        )
+    if current["schema"] != latest_version():
+        raise StoreError(
+            f"the lake {files.shown()} was attributed by another version of gpucost", f"gpucost lake attribute {files.shown()}"
         )
     notes = []
     if current["raw"] != raw_digest(lake):
