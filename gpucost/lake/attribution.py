@@ -413,4 +413,5 @@ def _with(task: Task, threads: int) -> Task:
 
 
 def _digest(*parts: Any) -> str:
-    return hashlib.sha256(json.dumps([steps.STEPS_VERSION, latest_version(), *parts], sort_keys=True, default=str).encode()).hexdigest()[:32]
+    told = json.dumps([steps.STEPS_VERSION, latest_version(), *parts], sort_keys=True, default=str)
+    return hashlib.sha256(told.encode()).hexdigest()[:32]
