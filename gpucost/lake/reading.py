@@ -124,7 +124,9 @@ def _span(config: Config, period: Period | None, known: list[str]) -> tuple[str,
     begin = period.start.astimezone(config.tz).date()
     length = max(timedelta(days=_BEFORE_DAYS), period.end - period.start)
     last = (period.end - timedelta(milliseconds=1)).astimezone(config.tz).date()
-    return max(str(begin - timedelta(days=length.days + 1)), known[0]), min(str(last), known[-1])
+    # of a period before or after all that is known, one day
+    first = min(max(str(begin - timedelta(days=length.days + 1)), known[0]), known[-1])
+    return first, max(min(str(last), known[-1]), first)
 
 
 def _midnight(config: Config, day: str, later: int = 0) -> int:

@@ -206,6 +206,14 @@ def test_commands_say_of_a_lake_what_they_say_of_the_store(words: str, demo: Pat
     assert run(*call, "--lake", str(demo / "lake")) == run(*call)
 
 
+@pytest.mark.parametrize("month", ["2020-02", "2035-02"])
+def test_a_month_before_and_after_all_data_is_said_as_of_a_store(month: str, demo: Path) -> None:
+    call = ["report", "--month", month, "--format", "json", "--config", str(demo / "gpucost.toml")]
+    told = [CliRunner().invoke(app, [*call, *more]) for more in (["--lake", str(demo / "lake")], [])]
+    assert told[0].exit_code == told[1].exit_code and told[0].exception.__class__ is told[1].exception.__class__
+    assert told[0].stdout == told[1].stdout
+
+
 def test_a_bundle_is_the_same_of_a_lake(demo: Path, tmp_path: Path) -> None:
     for name, more in (("store", []), ("lake", ["--lake", str(demo / "lake")])):
         run("chargeback", "--out", str(tmp_path / name), "--config", str(demo / "gpucost.toml"), "-q", *more, code=4)
