@@ -77,7 +77,7 @@ def open_store(
             f"the lake {files.shown()} was attributed with another configuration, price book or catalog",
             f"gpucost lake attribute {files.shown()}, or name that configuration with --config",
         )
-    if current["schema"] != latest_version():
+    if current.get("schema") != latest_version():
         raise StoreError(
             f"the lake {files.shown()} was attributed by another version of gpucost", f"gpucost lake attribute {files.shown()}"
         )
