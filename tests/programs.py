@@ -45,4 +45,8 @@ def listening(command: list[str], port: int, log: Path) -> Iterator[str]:
         yield f"http://127.0.0.1:{port}"
     finally:
         process.terminate()
-        process.wait(10)
+        try:
+            process.wait(10)
+        except subprocess.TimeoutExpired:  # some wait for connections that clients keep open
+            process.kill()
+            process.wait()
