@@ -77,6 +77,7 @@ def test_what_is_collected_in_parts_is_what_a_store_has(
     assert told == truth
 
 
+@pytest.mark.slow
 def test_what_was_brought_before_a_server_died_is_kept(
     served: tuple[Fleet, list[str]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -64,7 +64,7 @@ def nobody(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("CLOUDSDK_CONFIG", str(tmp_path / "nobody"))
 
 
-@pytest.fixture(params=["s3", "gs", "abfss"])
+@pytest.fixture(params=["s3", *(pytest.param(name, marks=pytest.mark.slow) for name in ("gs", "abfss"))])
 def place(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Place:
     name = tmp_path.name.replace("_", "-")[:40].strip("-") + f"-{time.time_ns() % 10**8}"
     if request.param == "s3":
@@ -127,6 +127,7 @@ def test_export_attribute_report_and_import(place: Place, tmp_path: Path) -> Non
         assert not differences(store.path, seen.path)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("place", ["s3", "gs"], indirect=True)
 def test_the_address_may_name_the_server(place: Place, tmp_path: Path) -> None:
     server = next(url for section in place.settings.values() for url in section.values()).removeprefix("http://")
@@ -214,6 +215,7 @@ def test_what_is_wrong_is_said(place: Place, tmp_path: Path) -> None:
     assert not differences(store.path, new.path, RAW)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("place", ["s3", "abfss", "gs"], indirect=True)
 def test_nobody_is_logged_in(place: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     config, store = stored(tmp_path / "one")
@@ -225,6 +227,7 @@ def test_nobody_is_logged_in(place: Place, tmp_path: Path, monkeypatch: pytest.M
     assert time.monotonic() - began < 25
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("place", ["s3", "abfss", "gs"], indirect=True)
 def test_nobody_listens(place: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     config, store = stored(tmp_path / "one")
@@ -238,6 +241,7 @@ def test_nobody_listens(place: Place, tmp_path: Path, monkeypatch: pytest.Monkey
     assert time.monotonic() - began < 40
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("place", ["abfss"], indirect=True)
 def test_a_wrong_key_and_a_token_in_the_address_stay_secret(
     place: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -197,7 +197,7 @@ COMMANDS = (
 )  # fmt: skip
 
 
-@pytest.mark.parametrize("words", COMMANDS)
+@pytest.mark.parametrize("words", [*COMMANDS[:2], *(pytest.param(words, marks=pytest.mark.slow) for words in COMMANDS[2:])])
 def test_commands_say_of_a_lake_what_they_say_of_the_store(words: str, demo: Path) -> None:
     config = load_config(demo / "gpucost.toml")
     with Store(config.store).read() as con:
@@ -206,7 +206,7 @@ def test_commands_say_of_a_lake_what_they_say_of_the_store(words: str, demo: Pat
     assert run(*call, "--lake", str(demo / "lake")) == run(*call)
 
 
-@pytest.mark.parametrize("month", ["2020-02", "2035-02"])
+@pytest.mark.parametrize("month", ["2020-02", pytest.param("2035-02", marks=pytest.mark.slow)])
 def test_a_month_before_and_after_all_data_is_said_as_of_a_store(month: str, demo: Path) -> None:
     call = ["report", "--month", month, "--format", "json", "--config", str(demo / "gpucost.toml")]
     told = [CliRunner().invoke(app, [*call, *more]) for more in (["--lake", str(demo / "lake")], [])]
@@ -214,6 +214,7 @@ def test_a_month_before_and_after_all_data_is_said_as_of_a_store(month: str, dem
     assert told[0].stdout == told[1].stdout
 
 
+@pytest.mark.slow
 def test_a_bundle_is_the_same_of_a_lake(demo: Path, tmp_path: Path) -> None:
     for name, more in (("store", []), ("lake", ["--lake", str(demo / "lake")])):
         run("chargeback", "--out", str(tmp_path / name), "--config", str(demo / "gpucost.toml"), "-q", *more, code=4)
