@@ -74,6 +74,8 @@ def chargeback(
     name, period, title = _month(call, now)
     if out.exists() and not out.is_dir():
         raise UsageError(f"--out names a file: {out}", "--out takes the directory that bundles lie in")
+    if collect and call.lake:
+        raise UsageError("--collect and --lake exclude each other", "gpucost collect … --lake brings a lake what it lacks")
     target = out.expanduser().resolve() / name
     previous = read(target)
     failed = collect_missing(call, name, period, now) if collect else 0

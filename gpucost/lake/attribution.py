@@ -131,6 +131,8 @@ class _Run:
         tasks = []
         for names in groups:
             raw = {f"raw/{table}": files for table, files in self._raw(names, STEPS["inventory"].reads).items()}
+            if any(team.cost_categories for team in self.config.teams):  # which rows of bills carry
+                raw |= {f"raw/{table}": files for table, files in self._raw([None], ["raw/bills", "raw/bill_rows"]).items()}
             extra = {**shared, "silent": [] if names else silent}
             tasks.append(Task("inventory", _digest(inputs.all, extra, names, _named(raw)), names, raw, extra=extra))
         made = self._do(tasks)
@@ -171,7 +173,7 @@ class _Run:
 
         Slurm's nodes may be pods or nodes of a Kubernetes cluster: where there is Slurm, it and all of Kubernetes are one group.
         """
-        slurm = {name for name in self.lake.clusters if self.lake.tables(name).get("slurm_runs")}
+        slurm = {name for name in self.lake.clusters if any(table.startswith("slurm_") for table in self.lake.tables(name))}
         if not slurm:
             return [[], *([name] for name in self.lake.clusters)]
         return [[], self.lake.clusters]
@@ -335,7 +337,9 @@ class _Run:
         for cluster in clusters:
             for one in self.lake.of(cluster):
                 for day, tables in one.days.items():
-                    found[day] += [f"{name} {tables[name].digest}" for name in ("blocks", "series") if name in tables]
+                    found[day] += [
+                        f"{name} {tables[name].digest}" for name in ("blocks", "series", "states", "loads") if name in tables
+                    ]
         return {day: _digest(sorted(parts)) for day, parts in found.items()}
 
     def _blocks(self, clusters: Sequence[str], start: int, end: int) -> Inputs:

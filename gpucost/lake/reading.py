@@ -47,6 +47,8 @@ _READ = """
 CREATE OR REPLACE TEMP TABLE read_time AS
 SELECT cluster, greatest(from_ms, $from_ms) AS from_ms, least(to_ms, $to_ms) AS to_ms
 FROM collected WHERE from_ms < $to_ms AND $from_ms < to_ms"""
+# Of these, rows of other days say nothing of the days that are read; of all others each is read, whenever it began.
+_BY_DAY = ("states", "blocks", "scrape_gaps", "asked_hours", "dropped_samples", "progress_values")
 # So much before a period is read with it: what it is compared with, and a month for what changes slowly.
 _BEFORE_DAYS = 31
 
@@ -138,12 +140,11 @@ def _enter_raw(con: DuckDBPyConnection, lake: manifest.Lake, folder: Path, days:
     for cluster in (*lake.clusters, None):
         every = lake.tables(cluster)
         months = {day[:7] for day in days}
-        series = lake.tables(cluster, [day for day in lake.days(cluster) if day[:7] in months]) if cluster else every
-        tables = (
-            every
-            if cluster is None
-            else {**lake.tables(cluster, days), "loads": every["loads"], "series": series.get("series", [])}
-        )
+        tables = every
+        if cluster is not None:
+            near = lake.tables(cluster, days)
+            of_months = lake.tables(cluster, [day for day in lake.days(cluster) if day[:7] in months])
+            tables = {**every, **{name: near.get(name, []) for name in _BY_DAY}, "series": of_months.get("series", [])}
         for table in RAW:
             if table.name != "blocks" and transfer.view_rows(con, lake.files, folder, tables.get(table.name, ())):
                 transfer.enter(con, table, cluster, lake.files.shown())

@@ -301,6 +301,7 @@ def _inventory(work: _Work) -> dict[str, Any]:
     con, config, names = work.con, work.config, work.task.clusters
     for cluster in names:
         work.enter_raw((name for name in _RAW_OF_CLUSTERS if not BY_NAME[name].is_by_series), cluster)
+    work.enter_raw(("bills", "bill_rows"), None)  # where teams go by what bills carry
     if names:
         _enter_series(work)
     # Of servers and clusters that are expected, each task knows its own; one without a cluster those that never told anything.

@@ -206,8 +206,15 @@ RAW = (
         f"""SELECT NULL AS cluster, b.billing_period || '-01' AS day, {_BILL_KEY} AS bill_key, {_LOAD_KEY} AS load_key,
             b.* EXCLUDE (bill_id, load_id)
         FROM bills AS b LEFT JOIN loads AS l ON l.load_id = b.load_id""",  # noqa: S608
-        # a bill is named by whose it is and of which month: one that is there stays
-        """CREATE OR REPLACE TEMP TABLE lake_bills AS
+        # a bill is named by whose it is and of which month: one that is there stays, unless it was loaded anew since
+        """CREATE OR REPLACE TEMP TABLE older_bills AS
+        SELECT b.bill_id FROM bills AS b JOIN lake_rows AS r USING (provider, source, billing_account_id, billing_period)
+        WHERE r.digest <> b.digest AND r.loaded_at > b.loaded_at;
+        DELETE FROM bill_lines WHERE (batch_id, detail_id) IN (
+            SELECT (batch_id, detail_id) FROM bill_details WHERE bill_id IN (FROM older_bills));
+        DELETE FROM bill_details WHERE bill_id IN (FROM older_bills);
+        DELETE FROM bills WHERE bill_id IN (FROM older_bills);
+        CREATE OR REPLACE TEMP TABLE lake_bills AS
         SELECT bill_key,
             (SELECT coalesce(max(bill_id), 0) FROM bills) + row_number() OVER (ORDER BY loaded_at, bill_key) AS bill_id
         FROM lake_rows ANTI JOIN bills USING (provider, source, billing_account_id, billing_period);

@@ -98,6 +98,7 @@ def export(
             _Export(con, files, Path(folder), own, before, result, tell).run(
                 {day: stamps.get(cluster, {}).get(day) if day >= since else None for day in days},
                 {day: light.get((cluster, day), {}) for day in days},
+                since,
                 everything=everything,
             )
     if was_ended or result.files:
@@ -148,6 +149,12 @@ def _refuse_clash(files: LakeFiles, manifests: Iterable[Manifest], own: Manifest
                 raise manifest.clash(files, own.cluster, day, other.writer, own.writer)
 
 
+_KEPT_LISTS = """
+UPDATE lake_part SET vals = kept.vals FROM ({}) AS kept
+WHERE lake_part.vals IS NULL AND lake_part.series_key = kept.series_key AND lake_part.hour = kept.hour
+    AND lake_part.samples = kept.samples AND lake_part.value_sum = kept.value_sum"""
+
+
 @dataclass(slots=True)
 class _Export:
     """The export of one cluster."""
@@ -160,8 +167,13 @@ class _Export:
     result: Exported
     tell: Callable[[str], None]
 
-    def run(self, stamps: Mapping[str, str | None], light: Mapping[str, Mapping[str, str]], *, everything: bool) -> None:
-        """Write the days that differ, the manifest after each, and remove the files that it names no more."""
+    def run(
+        self, stamps: Mapping[str, str | None], light: Mapping[str, Mapping[str, str]], since: str, *, everything: bool
+    ) -> None:
+        """Write the days that differ, the manifest after each, and remove the files that it names no more.
+
+        Of days before `since` the store knows no samples, and so not which series they are of: what is there of those stays.
+        """
         for number, (day, stamp) in enumerate(stamps.items(), 1):
             tables = self.own.days.get(day, {})
             touched = everything or self.own.stamps.get(day) != stamp
@@ -170,6 +182,8 @@ class _Export:
                 tables = {name: file for name, file in tables.items() if self.files.is_whole(file)}
             changed = [name for name, digest in wanted.items() if name not in tables or tables[name].digest != digest]
             gone = [name for name in tables if not BY_NAME[name].by_stamp and name not in wanted]
+            if self.own.cluster and day < since:
+                changed, gone = ([name for name in names if name != "series"] for names in (changed, gone))
             if not (changed or gone or (stamp and touched)):
                 self.result.unchanged += 1
                 continue
@@ -220,6 +234,9 @@ class _Export:
         if not table.by_stamp:
             chosen += " WHERE cluster IS NOT DISTINCT FROM $cluster AND day IS NOT DISTINCT FROM $day"
         self.con.execute(f"CREATE OR REPLACE TEMP TABLE lake_part AS {chosen}", params)
+        if table.name == "blocks" and before:
+            # a store lets lists of samples go that no figure of its needs (store compact): those that the lake has stay
+            self.con.execute(_KEPT_LISTS.format(parquet(self.files, self.folder, [before])))
         rows, digest_now = self.con.execute(
             "SELECT count(*), coalesce(sum(hash(*COLUMNS(*))), 0)::VARCHAR FROM lake_part"
         ).fetchall()[0]
@@ -316,6 +333,11 @@ _CLEARED = (
     "DELETE FROM states WHERE series_id IN (SELECT series_id FROM series WHERE cluster = $cluster)",
     "DELETE FROM loads WHERE kind IN ('prometheus', 'slurm') AND source IN (SELECT source FROM series WHERE cluster = $cluster "
     "UNION ALL SELECT $cluster) AND source NOT IN (SELECT source FROM series WHERE cluster <> $cluster)",
+    *(
+        f"DELETE FROM {table} WHERE source IN (SELECT source FROM series WHERE cluster = $cluster) "  # noqa: S608 - our own names
+        "AND source NOT IN (SELECT source FROM series WHERE cluster <> $cluster)"
+        for table in ("asked_hours", "dropped_samples")
+    ),
     "DELETE FROM progress_values WHERE series_id IN (SELECT series_id FROM progress_series WHERE cluster = $cluster)",
     *(
         f"DELETE FROM {table} WHERE cluster = $cluster"  # noqa: S608 - names of our own

@@ -129,6 +129,34 @@ def test_what_a_load_changed_is_written_alone(tmp_path: Path) -> None:
     assert {str(path.relative_to(url)) for path in (url / "raw").rglob("*.parquet")} == named
 
 
+def test_a_collector_without_the_old_samples_leaves_their_series(tmp_path: Path) -> None:
+    url = tmp_path / "lake"
+    config, store = stored(tmp_path / "one")
+    config = config.model_copy(update={"lake": config.lake.model_copy(update={"writer": "collector"})})
+    export(config, store, url)
+    lake = manifest.read(open_files(str(url), config))
+    short = Store(tmp_path / "short.duckdb")
+    transfer.import_lake(short, lake, since="9999-12-31")
+    assert short.query("SELECT count(*) FROM blocks")[1] == [(0,)] != short.query("SELECT count(*) FROM loads")[1]
+    transfer.export(config, short, open_files(str(url), config), since="9999-12-31")
+    assert manifest.read(open_files(str(url), config)).tables("main") == lake.tables("main")
+
+
+def test_lists_that_a_store_let_go_stay_in_the_lake(tmp_path: Path) -> None:
+    url = tmp_path / "lake"
+    config, store = stored(tmp_path / "one")
+    export(config, store, url)
+    before = manifest.read(open_files(str(url), config)).tables("main")
+    with store.write() as con:
+        con.execute("UPDATE blocks SET vals = NULL")
+    assert (
+        export(config, store, url).files
+        == transfer.export(config, store, open_files(str(url), config), everything=True).files
+        == 0
+    )
+    assert manifest.read(open_files(str(url), config)).tables("main") == before
+
+
 def test_two_stores_of_two_clusters_report_what_each_reported_alone(tmp_path: Path) -> None:
     """They come from servers of one name, with the same nodes and pods: only the cluster tells them apart."""
     url = tmp_path / "lake"
