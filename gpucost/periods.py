@@ -12,6 +12,7 @@ from zoneinfo import ZoneInfo
 from gpucost.errors import UsageError
 
 MS_PER_HOUR = 3_600_000
+MS_PER_DAY = 24 * MS_PER_HOUR
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,17 +23,18 @@ BASIS = "gpucost.attribute.basis"
 # What costs anything lies in time that was collected, or that a bill tells of.
 COVERED = """SELECT min(from_ms), max(to_ms)
     FROM (SELECT from_ms, to_ms FROM collected UNION ALL SELECT from_ms, to_ms FROM unseen_time)"""
+# Under which activity a series' samples are idle, in its own unit.
+IDLE_BELOW = """
+    SELECT DISTINCT n.series_id,
+        c.threshold_percent / CASE WHEN n.gpu_instance_id = '' THEN c.device_scale ELSE c.mig_scale END AS idle_below
+    FROM node_devices AS n CROSS JOIN settings AS c"""
 # Idle samples are counted anew where they were counted under another threshold; the samples themselves are untouched.
-_OTHER_THRESHOLDS = """
+_OTHER_THRESHOLDS = f"""
 CREATE OR REPLACE TEMP TABLE other_thresholds AS
 SELECT b.series_id, b.hour, d.idle_below
 FROM blocks AS b
-JOIN (
-    SELECT DISTINCT n.series_id,
-        c.threshold_percent / CASE WHEN n.gpu_instance_id = '' THEN c.device_scale ELSE c.mig_scale END AS idle_below
-    FROM node_devices AS n CROSS JOIN settings AS c
-) AS d USING (series_id)
-WHERE b.idle_threshold <> d.idle_below"""
+JOIN ({IDLE_BELOW}) AS d USING (series_id)
+WHERE b.idle_threshold <> d.idle_below"""  # noqa: S608 - a text of our own
 _LOST_THRESHOLDS = """
 SELECT DISTINCT hour FROM other_thresholds SEMI JOIN (FROM blocks WHERE vals IS NULL) USING (series_id, hour) ORDER BY hour"""
 _IDLE_SAMPLES = """
@@ -102,7 +103,7 @@ def stage(con: DuckDBPyConnection, tz: ZoneInfo, *, everything: bool, seal_until
         con.execute("INSERT INTO compactions VALUES (epoch_ms(now()), $1)", [seal_until_ms])
     sealed_ms = con.execute("SELECT coalesce(max(sealed_until_ms), 0) FROM compactions").fetchall()[0][0]
     changed = con.execute(_CHANGED, {"seal_until": seal_until_ms}).fetchall()
-    for start, end in spans_of(changed, days_at_once(con), seal_until_ms):
+    for start, end in spans_of(changed, _days_at_once(con), seal_until_ms):
         _clear(con, start, end)
         attribute_span(con, (start, end), partial(refuse_lost_readings, con, tz) if start < sealed_ms else None)
         if end <= seal_until_ms:
@@ -200,7 +201,7 @@ def load_local_days(con: DuckDBPyConnection, tz: ZoneInfo, start: int | None, en
     return (midnights[0], midnights[-1]) if midnights else (0, 0)
 
 
-def days_at_once(con: DuckDBPyConnection) -> int:
+def _days_at_once(con: DuckDBPyConnection) -> int:
     gpus = con.execute("SELECT coalesce(sum(gpu_count), 0) FROM nodes").fetchall()[0][0]
     return max(1, int(_ROWS_AT_ONCE / (24 * max(gpus, 1))))
 

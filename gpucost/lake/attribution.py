@@ -19,7 +19,7 @@ from gpucost.lake import manifest, steps
 from gpucost.lake.files import PARTS, LakeFiles, open_files
 from gpucost.lake.manifest import Lake, LakeFile
 from gpucost.lake.steps import NEIGHBOR_MS, STEPS, Task, marker
-from gpucost.periods import from_ms
+from gpucost.periods import MS_PER_DAY, from_ms
 from gpucost.store.schema import latest_version
 
 if TYPE_CHECKING:
@@ -45,9 +45,6 @@ class Engine(Protocol):
 
     def run(self, work: Callable[[str], str], tasks: Sequence[str], names: Sequence[str]) -> Iterator[tuple[int, str]]:
         """The number of each task and what `work` makes of it; an error calls it by its name."""
-
-
-Shelf = "Callable[[Sequence[str]], Callable[[int], str]]"
 
 
 @dataclass(slots=True)
@@ -379,8 +376,8 @@ def stamps_of(stamps: dict[str, str], start: int, end: int) -> list[str]:
 
 def utc_days(start: int, end: int) -> list[str]:
     """The UTC days that [start, end) touches."""
-    first, last = start // 86_400_000, (end - 1) // 86_400_000
-    return [f"{from_ms(day * 86_400_000):%Y-%m-%d}" for day in range(first, last + 1)]
+    first, last = start // MS_PER_DAY, (end - 1) // MS_PER_DAY
+    return [f"{from_ms(day * MS_PER_DAY):%Y-%m-%d}" for day in range(first, last + 1)]
 
 
 def current_markers(current: dict[str, Any], days: Callable[[str], bool] = lambda _: True) -> Iterator[str]:

@@ -22,7 +22,7 @@ from gpucost.errors import GpucostError
 from gpucost.lake import transfer
 from gpucost.lake.files import LakeFiles, checksum, open_files
 from gpucost.lake.manifest import LakeFile, partition
-from gpucost.lake.tables import BY_NAME
+from gpucost.lake.tables import BY_NAME, STITCHED
 from gpucost.periods import MS_PER_HOUR
 from gpucost.store.connection import Store
 
@@ -341,17 +341,6 @@ def _rows_of(work: _Work, table: str, columns: str) -> str:
 
 
 _TWICE = "SELECT count(*) > count(DISTINCT series_id) FROM series"
-_STITCHED = """
-CREATE TABLE states AS
-WITH pieces AS (
-    SELECT *, first_ms % 86400000 = 0 AND coalesce(max(last_ms) OVER w = first_ms, false) AS goes_on
-    FROM cut_states
-    WINDOW w AS (PARTITION BY series_id, value ORDER BY first_ms ROWS BETWEEN 1 PRECEDING AND 1 PRECEDING)
-),
-numbered AS (
-    SELECT *, sum((NOT goes_on)::INTEGER) OVER (PARTITION BY series_id, value ORDER BY first_ms) AS number FROM pieces
-)
-SELECT series_id, value, min(first_ms) AS first_ms, max(last_ms) AS last_ms FROM numbered GROUP BY series_id, value, number"""
 
 
 def _enter_series(work: _Work) -> None:
@@ -365,7 +354,7 @@ def _enter_series(work: _Work) -> None:
     if rows := _rows_of(work, "states", "value, first_ms, last_ms"):
         con.execute(f"CREATE VIEW cut_states AS {rows}")
         con.execute("DROP TABLE states")
-        con.execute(_STITCHED)
+        con.execute(f"CREATE TABLE states AS WITH {STITCHED}")
     if rows := _rows_of(work, "blocks", "* EXCLUDE (series_key)"):
         con.execute(f"DROP TABLE blocks; CREATE VIEW blocks AS {rows}")
 
@@ -458,16 +447,12 @@ SELECT * REPLACE (CASE WHEN $with_lists THEN vals END AS vals, CASE WHEN $with_l
 FROM lake_blocks SEMI JOIN node_devices USING (series_id)
 WHERE hour >= $from_hour AND hour <= $to_hour
 ORDER BY series_id, hour"""
-_OTHER_THRESHOLD = """
+_OTHER_THRESHOLD = f"""
 SELECT count(*) > 0 FROM (
     SELECT DISTINCT series_id, idle_threshold FROM lake_blocks WHERE hour >= $from_hour AND hour <= $to_hour
 ) AS b
-JOIN (
-    SELECT DISTINCT n.series_id,
-        c.threshold_percent / CASE WHEN n.gpu_instance_id = '' THEN c.device_scale ELSE c.mig_scale END AS idle_below
-    FROM node_devices AS n CROSS JOIN settings AS c
-) AS d USING (series_id)
-WHERE b.idle_threshold <> d.idle_below"""
+JOIN ({attribute.IDLE_BELOW}) AS d USING (series_id)
+WHERE b.idle_threshold <> d.idle_below"""  # noqa: S608 - a text of our own
 
 
 def _attribute(work: _Work) -> dict[str, Any]:
@@ -494,11 +479,7 @@ def _attribute(work: _Work) -> dict[str, Any]:
         if counted_anew:
             attribute.recount_idle(con, tz)
     # absences, prices and samples of other nodes are no part of it, but all devices say how often they were scraped
-    days = work.task.days
-    con.execute(
-        "CREATE OR REPLACE TEMP TABLE local_days AS SELECT unnest($froms::BIGINT[]) AS from_ms, unnest($tos::BIGINT[]) AS to_ms",
-        {"froms": [day[0] for day in days], "tos": [day[1] for day in days]},
-    )
+    attribute.load_local_days(con, tz, start, end)
 
     def own_devices() -> None:
         con.execute("DELETE FROM node_devices WHERE node_id NOT IN (SELECT node_id FROM nodes)")
@@ -515,7 +496,7 @@ def _attribute(work: _Work) -> dict[str, Any]:
               "cost_daily": f"{order}, kind, team", "node_daily": "from_ms, node_id, price_source"}  # fmt: skip
     cluster = "+".join(work.task.clusters)
     count = 0
-    for (day_start, day_end), name, key in zip(days, work.task.extra["names"], work.task.extra["keys"], strict=True):
+    for (day_start, day_end), name, key in zip(work.task.days, work.task.extra["names"], work.task.extra["keys"], strict=True):
         within = f"from_ms >= {day_start} AND from_ms < {day_end}"
         one = replace(work.task, key=key)
         tables = {table: f"FROM {table} WHERE {within} ORDER BY {orders[table]}" for table in ATTRIBUTED}

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-_DAY_MS = 86_400_000
+from gpucost.periods import MS_PER_DAY
+
 # The day of an instant in milliseconds, as text.
 _DAY = "strftime(epoch_ms({}), '%Y-%m-%d')"
 
@@ -50,8 +51,32 @@ def _plain(name: str, day: str, at: str, order: str, cluster: str = "cluster") -
 
 # What a source was asked for is known of each of its clusters.
 _SOURCES = "(SELECT DISTINCT source, cluster FROM series UNION SELECT DISTINCT source, source FROM loads WHERE kind = 'slurm')"
+
+
+def _of_sources(name: str, keys: str) -> RawTable:
+    """A table of hours by source: what of a source is known is known of each of its clusters, and enters a store once."""
+    return RawTable(
+        name,
+        "its hour's",
+        f"SELECT s.cluster, {_DAY.format('t.hour::BIGINT * 3600000')} AS day, t.* "  # noqa: S608 - names of our own
+        f"FROM {name} AS t JOIN {_SOURCES} AS s USING (source)",
+        f"INSERT INTO {name} BY NAME FROM lake_rows ANTI JOIN {name} USING ({keys})",
+        keys,
+    )
+
+
 # Names a load in every store.
 _LOAD_KEY = "hash(l.kind, l.source, l.from_ms, l.to_ms, l.loaded_at)"
+# Of cut_states: a run of equal values that goes on over midnight is one again.
+STITCHED = """pieces AS (
+    SELECT *, first_ms % 86400000 = 0 AND coalesce(max(last_ms) OVER w = first_ms, false) AS goes_on
+    FROM cut_states
+    WINDOW w AS (PARTITION BY series_id, value ORDER BY first_ms ROWS BETWEEN 1 PRECEDING AND 1 PRECEDING)
+),
+numbered AS (
+    SELECT *, sum((NOT goes_on)::INTEGER) OVER (PARTITION BY series_id, value ORDER BY first_ms) AS number FROM pieces
+)
+SELECT series_id, value, min(first_ms) AS first_ms, max(last_ms) AS last_ms FROM numbered GROUP BY series_id, value, number"""
 # Names a bill in every store.
 _BILL_KEY = "hash(b.provider, b.source, b.format, b.billing_account_id, b.billing_period, b.digest, b.loaded_at, b.bill_id)"
 
@@ -87,19 +112,13 @@ RAW = (
             least(t.last_ms, $to_ms) AS last_ms
         FROM states AS t JOIN series AS s USING (series_id)
         WHERE s.cluster = $cluster AND t.first_ms < $to_ms AND t.last_ms >= $from_ms""",
-        # a run of equal values that goes on over midnight is one again
-        """INSERT INTO states
-        WITH pieces AS (
-            SELECT s.series_id, r.value, r.first_ms, r.last_ms,
-                r.first_ms % 86400000 = 0 AND coalesce(max(r.last_ms) OVER w = r.first_ms, false) AS goes_on
+        f"""INSERT INTO states
+        WITH cut_states AS (
+            SELECT s.series_id, r.value, r.first_ms, r.last_ms
             FROM lake_rows AS r JOIN series AS s ON s.key = r.series_key AND s.cluster = $cluster
-            WINDOW w AS (PARTITION BY s.series_id, r.value ORDER BY r.first_ms ROWS BETWEEN 1 PRECEDING AND 1 PRECEDING)
         ),
-        numbered AS (
-            SELECT *, sum((NOT goes_on)::INTEGER) OVER (PARTITION BY series_id, value ORDER BY first_ms) AS number FROM pieces
-        )
-        SELECT series_id, value, min(first_ms), max(last_ms) FROM numbered GROUP BY series_id, value, number
-        ORDER BY series_id, min(first_ms)""",
+        {STITCHED}
+        ORDER BY series_id, first_ms""",  # noqa: S608
         "series_key, first_ms",
         by_stamp=True,
     ),
@@ -126,11 +145,12 @@ RAW = (
             FROM loads AS l LEFT JOIN {_SOURCES} AS s ON s.source = l.source AND l.kind IN ('prometheus', 'slurm')
         ),
         cut AS (
-            SELECT *, unnest(range(from_ms // {_DAY_MS}, greatest(from_ms, to_ms - 1) // {_DAY_MS} + 1)) * {_DAY_MS} AS day_ms
+            SELECT *, {MS_PER_DAY} * unnest(
+                range(from_ms // {MS_PER_DAY}, greatest(from_ms, to_ms - 1) // {MS_PER_DAY} + 1)) AS day_ms
             FROM told WHERE cluster IS NOT NULL
         )
         SELECT cluster, {_DAY.format("day_ms")} AS day, load_key, kind, source, greatest(from_ms, day_ms) AS from_ms,
-            least(to_ms, day_ms + {_DAY_MS}) AS to_ms, CASE WHEN from_ms >= day_ms THEN rows ELSE 0 END AS rows,
+            least(to_ms, day_ms + {MS_PER_DAY}) AS to_ms, CASE WHEN from_ms >= day_ms THEN rows ELSE 0 END AS rows,
             CASE WHEN from_ms >= day_ms THEN dropped ELSE 0 END AS dropped, loaded_at
         FROM cut
         UNION ALL
@@ -145,22 +165,8 @@ RAW = (
             SELECT hash(kind, source, from_ms, to_ms, loaded_at) FROM loads)""",
         "load_key, from_ms",
     ),
-    RawTable(
-        "asked_hours",
-        "its hour's",
-        f"""SELECT s.cluster, {_DAY.format("a.hour::BIGINT * 3600000")} AS day, a.*
-        FROM asked_hours AS a JOIN {_SOURCES} AS s USING (source)""",  # noqa: S608
-        "INSERT INTO asked_hours BY NAME FROM lake_rows ANTI JOIN asked_hours USING (source, hour)",
-        "source, hour",
-    ),
-    RawTable(
-        "dropped_samples",
-        "its hour's",
-        f"""SELECT s.cluster, {_DAY.format("d.hour::BIGINT * 3600000")} AS day, d.*
-        FROM dropped_samples AS d JOIN {_SOURCES} AS s USING (source)""",  # noqa: S608
-        "INSERT INTO dropped_samples BY NAME FROM lake_rows ANTI JOIN dropped_samples USING (source, metric, hour, reason)",
-        "source, metric, hour, reason",
-    ),
+    _of_sources("asked_hours", "source, hour"),
+    _of_sources("dropped_samples", "source, metric, hour, reason"),
     _plain("slurm_runs", "its submission's", _DAY.format("submit_ms"), "job_id, submit_ms"),
     _plain("slurm_steps", "its start's", _DAY.format("start_ms"), "job_id, step, start_ms"),
     _plain("slurm_devices", "its job's submission's", _DAY.format("submit_ms"), "job_id, submit_ms, node, type"),

@@ -17,7 +17,7 @@ from gpucost.lake import manifest
 from gpucost.lake.files import PARTS, LakeFiles, checksum
 from gpucost.lake.manifest import ClashError, Lake, LakeFile, Manifest, partition
 from gpucost.lake.tables import BY_NAME, RAW, RawTable
-from gpucost.periods import MS_PER_HOUR, from_ms, to_ms
+from gpucost.periods import MS_PER_DAY, MS_PER_HOUR, from_ms, to_ms
 from gpucost.store.schema import latest_version
 
 if TYPE_CHECKING:
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from gpucost.periods import Period
     from gpucost.store.connection import Store
 
-_MS_PER_DAY = 24 * MS_PER_HOUR
 _MEMORY = "SET memory_limit = '900MB'"
 # Rows of this many are read together: who wants an hour of a day reads little more.
 _GROUP_ROWS = {"blocks": 20_480}
@@ -227,7 +226,7 @@ class _Export:
         params: dict[str, Any] = {}
         if table.by_stamp:
             start = int(datetime.fromisoformat(day).replace(tzinfo=UTC).timestamp()) * 1000
-            params = {"cluster": self.own.cluster, "from_ms": start, "to_ms": start + _MS_PER_DAY}
+            params = {"cluster": self.own.cluster, "from_ms": start, "to_ms": start + MS_PER_DAY}
         else:
             params = {"cluster": self.own.cluster, "day": day or None}
         chosen = f"SELECT * EXCLUDE (cluster, day) FROM ({table.rows})"  # noqa: S608 - statements of our own
@@ -498,13 +497,13 @@ def fill_collector(
     with store.read() as con:
         first_gap = con.execute(_FIRST_GAP).fetchall()[0][0]
     again = max([source.late_hours for source in config.prometheus], default=0) * MS_PER_HOUR
-    late = config.slurm.late_days * _MS_PER_DAY
+    late = config.slurm.late_days * MS_PER_DAY
     moments = [
         to_ms(now) - max(again, late),
         *([first_gap] if first_gap is not None else []),
         *([period.start_ms] if period else []),
     ]
-    since = f"{from_ms(min(moments) - 2 * _MS_PER_DAY):%Y-%m-%d}"
+    since = f"{from_ms(min(moments) - 2 * MS_PER_DAY):%Y-%m-%d}"
     store.path.unlink()
     import_lake(store, own, since=since, tell=tell)
     return since

@@ -7,7 +7,7 @@ from dataclasses import dataclass, fields
 from decimal import ROUND_HALF_EVEN, Decimal, localcontext
 from typing import TYPE_CHECKING, Literal, Self, TypeVar
 
-from gpucost.periods import MS_PER_HOUR, Period, to_ms
+from gpucost.periods import MS_PER_DAY, Period, to_ms
 from gpucost.render.view import Coverage
 from gpucost.report.rows import ZERO
 from gpucost.shapes import Shape
@@ -143,7 +143,6 @@ _WORKLOAD = ("team", "cluster", "namespace", "workload")
 _KIND = ("cluster", "gpu_model", "capacity_type")
 # By these dimensions a report is asked for to be compared.
 CELL = tuple(dict.fromkeys((*_WORKLOAD, *_KIND)))
-_DAY_MS = 24 * MS_PER_HOUR
 
 
 @dataclass(frozen=True, slots=True)
@@ -258,7 +257,7 @@ def _side(name: str, view: ReportView, uses: Mapping[Cell, Use]) -> Side:
     end = view.period.end_ms
     if not view.coverage.is_complete and view.coverage.collected_to:
         end = min(end, max(view.period.start_ms, to_ms(view.coverage.collected_to)))
-    days = round((end - view.period.start_ms) / _DAY_MS, 9)
+    days = round((end - view.period.start_ms) / MS_PER_DAY, 9)
     used = sum(uses.values(), Use())
     return Side(name, view.period, days, float(used.hours), used.cost, per_day(used.cost, days), view.coverage)
 

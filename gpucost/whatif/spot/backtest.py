@@ -10,7 +10,7 @@ from decimal import Decimal
 from typing import NamedTuple
 
 from gpucost.errors import GpucostError
-from gpucost.periods import MS_PER_HOUR, Period, from_ms, iso
+from gpucost.periods import MS_PER_DAY, MS_PER_HOUR, Period, from_ms, iso
 from gpucost.records import record
 from gpucost.whatif.answer import Answer, Assumption, Position, Range, Rows, Value
 from gpucost.whatif.fleet import Fleet, Node, Pod, Price, Scenario
@@ -125,7 +125,6 @@ def _price_at(lane: Lane, at_ms: int) -> Decimal:
 
 
 _NO_RATE = Assumption("interruptions", 0, "per node-hour", "not counted without --interruptions-per-hour or --trace")
-_DAY_MS = 24 * MS_PER_HOUR
 _MOST_STARTS = 120
 _CENTS = Decimal("0.000001")
 # the part on demand of the fleet that holds an anchor
@@ -171,7 +170,7 @@ def job_starts(
             f"the spot prices of {place.instance_type} in this period ({known}) are shorter than the job of {hours:g} hours",
             "give fewer --hours, or a longer period",
         )
-    starts = range(begin, end - length + 1, _DAY_MS)
+    starts = range(begin, end - length + 1, MS_PER_DAY)
     step = -(-len(starts) // _MOST_STARTS)
     jobs = (Job(start, hours, gpus, ((start, on_demand),), tuple(zones), gpus, nodes) for start in starts[::step])
     return tuple(jobs), Period(from_ms(begin), from_ms(end))

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from gpucost.catalog import load_catalog
 from gpucost.engine import run_stage
 from gpucost.errors import UsageError
-from gpucost.periods import MS_PER_HOUR, Period, from_ms
+from gpucost.periods import MS_PER_DAY, MS_PER_HOUR, Period, from_ms
 from gpucost.records import record
 from gpucost.whatif.fleet import Price
 from gpucost.whatif.spot.interruptions import Rate, family_of, measured_rate, of_events
@@ -21,7 +21,6 @@ from gpucost.whatif.spot.interruptions import Rate, family_of, measured_rate, of
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
 
-_DAY_MS = 86_400_000
 # Ends of own spot nodes from which on they are a rate, and how long before its end a node was held, if it was one.
 _FEWEST_ENDS = 20
 _HELD_WITHIN_MS = 600_000
@@ -157,7 +156,7 @@ def read_market(
     run_stage(con, __package__, "market_changes", types | {"currency": currency})
     history: dict[str, list[tuple[str, PriceChanges]]] = defaultdict(list)
     for name, provider, region, zone, at, prices, seen in con.execute(_HISTORY).fetchall():
-        changes = PriceChanges(region, zone, tuple(at), tuple(prices), seen + stale_after_days * _DAY_MS)
+        changes = PriceChanges(region, zone, tuple(at), tuple(prices), seen + stale_after_days * MS_PER_DAY)
         history[name].append((provider, changes))
     listed: dict[tuple[str, str], list[tuple[str, str, str, Price]]] = defaultdict(list)
     for provider, region, zone, name, option, price, as_of, source in con.execute(_LISTED, types).fetchall():
