@@ -82,7 +82,7 @@ numbered AS (
 ),
 stretches AS (
     SELECT cluster, min(from_ms) AS from_ms, max(to_ms) AS to_ms, list_sort(list_distinct(flatten(list(families)))) AS families,
-        arg_min(reason, (rank, from_ms)) AS reason
+        arg_min(reason, (rank, from_ms, reason)) AS reason
     FROM numbered
     GROUP BY cluster, number
 ),
