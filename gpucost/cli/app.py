@@ -246,7 +246,7 @@ COMMANDS = {
     "doctor": ("setup", "Check the whole set-up, and say how to mend it."),
     "report": ("report", "What GPUs cost, who used them, and how much sat idle."),
     "waste": ("waste", "Where GPU time was wasted, each GPU-hour in one bucket."),
-    "queue": ("waste", "Kueue's queues: quotas, use, borrowing, and waits."),
+    "queue": ("waste", "Who waits for GPUs, in Kueue's queues and in Slurm."),
     "diff": ("diff", "What changed between two periods, and why."),
     "sql": ("setup", "Ask the store anything in SQL, read-only."),
     "findings": ("waste", "What to do about waste, dearest first."),

@@ -6,6 +6,7 @@ import re
 import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import timedelta
+from decimal import Decimal
 from functools import partial
 from operator import itemgetter
 from pathlib import Path
@@ -14,12 +15,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from gpucost.cli.command import INTERRUPTED, Call, command, names_in, option
-from gpucost.cli.output import print_error
+from gpucost.cli.output import print_error, write_page
 from gpucost.cli.report import FocusVersion, Sharing
 from gpucost.errors import IncompleteError, UsageError
 from gpucost.periods import Period, iso, parse_period
-from gpucost.render.formatting import alike_gaps, missing_text, signed_text
-from gpucost.render.view import Document, Line, Section, Table, Texts, amount, count, dimension, number, text
+from gpucost.render.formatting import alike_gaps, figure_text, missing_text, signed_text
+from gpucost.render.view import Column, Document, Line, Page, Section, Table, Texts, amount, count, dimension, number, ratio, text
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -138,16 +139,42 @@ def _foreign(old: Path, previous: dict[str, Any] | None) -> list[Path]:
 
 
 def _tell(call: Call, manifest: dict[str, Any], target: Path) -> None:
-    totals, currency = manifest["totals"], manifest["currency"]
-    call.say(
-        f"{manifest['month']}: {manifest['state']}, {len(manifest['teams']):,} teams charged {totals['charge']:,.2f} "
-        f"{currency}, written to {target}"
+    """What each team is charged, how that changed where a bundle was replaced, and where the index lies; nothing under -q."""
+    if call.quiet:
+        return
+    totals, replaces = manifest["totals"], manifest["replaces"]
+    adjusted = {one["team"]: one["adjustment"] for one in replaces["teams"]} if replaces else {}
+
+    def line(name: str, row: Mapping[str, Any], adjustment: float, *, is_sum: bool = False) -> Line:
+        share = ratio(row["charge"], totals["charge"])
+        cells = (name, row["allocated_gpu_hours"], _money(row["charge"]), share, _money(row["idle_cost"]))
+        return Line((*cells, *([_money(adjustment)] if replaces else [])), is_sum=is_sum)
+
+    columns = (
+        Column("Team", "text"),
+        Column("GPU-hours", "hours"),
+        Column("Charged", "money", 2),
+        Column("Share", "ratio", weight=1),
+        Column("Idle cost", "money", 2, weight=2),
+        *([Column("Adjustment", "money", 2)] if replaces else []),
     )
-    for reason in manifest["reasons"]:
-        call.note(f"  an estimate: {reason}")
-    if manifest["replaces"]:
-        adjustment = manifest["replaces"]["totals"]["charge"]["adjustment"]
-        call.note(f"  adjusts what was there by {adjustment:+,.2f} {currency}")
+    lines = [line(team["team"], team, adjusted.get(team["team"], 0.0)) for team in manifest["teams"]]
+    whole = line("All teams", totals, replaces["totals"]["charge"]["adjustment"] if replaces else 0.0, is_sum=True)
+    charged = "" if manifest["share_unallocated"] else ": charged to no team"
+    free = figure_text(_money(totals["unallocated_cost"]), "money", manifest["currency"], 2)
+    page = Page(
+        title=f"GPU chargeback {manifest['month']}: {manifest['state']}",
+        subtitle="; ".join(manifest["reasons"]),
+        currency=manifest["currency"],
+        sections=(Table("Charged", columns, (*lines, whole), note=f"Nobody held GPUs worth {free}{charged}."),),
+    )
+    write_page(page, None, markdown=False)
+    # a path is never broken: it is there to be opened
+    call.say(f"\nIndex: {target / 'index.html'}")
+
+
+def _money(value: float) -> Decimal:
+    return Decimal(str(value))
 
 
 def collect_missing(call: Call, month: str, period: Period, now: datetime) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import date, timedelta
@@ -16,7 +17,7 @@ from gpucost.errors import ConfigError, GpucostError, StoreError, UsageError
 from gpucost.periods import Period, local_days, local_midnight, name_of
 from gpucost.render.schema import columns_of, to_dict
 from gpucost.render.schema import table as as_table
-from gpucost.render.view import Document, Notice, Table, count, money, number, share, text
+from gpucost.render.view import Document, Notice, Table, Texts, count, figure, money, share, text
 from gpucost.report.query import nearest
 
 if TYPE_CHECKING:
@@ -271,6 +272,7 @@ def anomalies(
       gpucost anomalies --month 2026-10 --level team --level workload
       gpucost anomalies --last 4w --min-cost 500 --format json
     """
+    from gpucost.render.formatting import figure_text
     from gpucost.report.anomalies import AnomaliesAnswer, AnomalyRow
     from gpucost.report.anomalies import anomalies as unusual
 
@@ -288,7 +290,7 @@ def anomalies(
             title=f"Days that broke their pattern: {name}",
             subtitle=f"{known} of {len(wanted)} days were collected in full and looked at",
             currency=settings.currency,
-            sections=(_anomaly_table(found),),
+            sections=(_anomaly_table(found), _judgment(days, level, figure_text(least, "money", settings.currency, 2))),
             coverage=view.coverage,
             name="anomalies",
             answer=AnomaliesAnswer(period, settings.currency, least, rows, view.coverage),
@@ -311,10 +313,28 @@ def _anomaly_table(found: list[Anomaly]) -> Table:
         money("cost"),
         money("expected"),
         money("excess", "Difference"),
-        text(lambda one: f"{one.part.workload[-1]} {one.part.change:+,.0f}" if one.part else "", "Most of it", weight=2),
-        number("score", weight=3),
+        text(lambda one: f"{one.part.workload[-1]} {one.part.change:+,.0f}" if one.part else "", "Mostly due to", weight=2),
+        figure(lambda one: f"{one.score:+,.1f}", "Deviations", weight=3),
     )
     return Table.of("Unusual days", found, columns, note=_NOTE if found else None)
+
+
+def _judgment(days: Days, chosen: Sequence[LevelOption] | None, least: str) -> Texts:
+    """What was looked at, and when a day is unusual."""
+    from gpucost.report.anomalies import LEVEL_DAYS, SCORE
+
+    counts: Counter[str] = Counter(series.level for series in days.costs)
+    kinds = {"fleet": "the fleet", "unallocated": "unallocated GPUs", "team": "{} teams", "workload": "{:,} workloads"}
+    named = [kinds[one].format(counts[one]) for one in kinds if counts[one] and (not chosen or one in chosen)]
+    return Texts(
+        "How days are judged",
+        (
+            f"Looked at: {', '.join(named) or 'nothing'}.",
+            f"Expected is the median of the {LEVEL_DAYS} days before, times what is usual for the weekday. A day is unusual "
+            f"where it is at least {least} off, and more than {SCORE:g} robust standard deviations (docs/budgets.md).",
+            "What has run for less than two weeks has no pattern yet.",
+        ),
+    )
 
 
 _DAYS_SHOWN = 5

@@ -129,14 +129,13 @@ def write_rows(columns: Sequence[str], rows: Sequence[Sequence[Any]], format: Ro
         write_output(render_rows(columns, rows, format), output)
 
 
-_WIDTH_WITHOUT_TERMINAL = 100
 _NARROWEST = 60
 
 
 def write_page(page: Page, output: Path | None, *, markdown: bool) -> None:
     """Write the page for people to `output`, or to stdout where it is None: as Markdown, or as text as wide as the terminal.
 
-    Into files and pipes, text with a word on coverage is 100 wide, and tables of other pages as wide as they are.
+    Into files and pipes tables are as wide as they are, with all their columns.
     Raises GpucostError where it cannot be written.
     """
     if markdown:
@@ -146,7 +145,7 @@ def write_page(page: Page, output: Path | None, *, markdown: bool) -> None:
         return
     from gpucost.render.terminal import render
 
-    width = line_width(output) or (_WIDTH_WITHOUT_TERMINAL if page.coverage else None)
+    width = line_width(output)
     draws = is_drawn(output)
     color, charts = draws and not os.environ.get("NO_COLOR"), draws and _can_spell("▇░▏▁")
     write_output(render(page, width and max(_NARROWEST, width), color=color, charts=charts), output)

@@ -405,18 +405,18 @@ def queue(
         text("cohort", weight=2),
         text("resource", weight=1),
         number("quota"),
-        number(lambda one: "none" if one.is_borrowing_unlimited else one.borrowing_limit, "Limit", weight=2),
-        number("used_average", "Used"),
-        number("used_p95", "p95", weight=3),
-        number("used_max", "Max", weight=2),
+        number(lambda one: "none" if one.is_borrowing_unlimited else one.borrowing_limit, "Borrow limit", weight=2),
+        number("used_average", "In use"),
+        number("used_p95", "In use p95", weight=3),
+        number("used_max", "In use max", weight=2),
         number("borrowed_average", "Borrowed"),
         number("pending_average", "Pending"),
         count(lambda one: one.waits.admitted, "Admitted", weight=3),
         figure(lambda one: _time(one.waits.wait_mean_seconds), "Wait"),
         figure(lambda one: _time(one.waits.wait_p50_seconds), "Wait p50", weight=3),
         figure(lambda one: _time(one.waits.wait_p95_seconds), "Wait p95", weight=2),
-        share("share_of_quota", "Of quota", decimals=0),
-        share("share_of_use", "Of use", decimals=0),
+        share("share_of_quota", "Share of quota", decimals=0),
+        share("share_of_use", "Share of use", decimals=0),
     )
     of_jobs = (
         *cluster,
@@ -424,35 +424,36 @@ def queue(
         count("started"),
         figure(lambda one: _time(one.wait_p50_seconds), "Wait p50"),
         figure(lambda one: _time(one.wait_p95_seconds), "Wait p95"),
-        figure(lambda one: _time(one.eligible_wait_p95_seconds), "Eligible p95", weight=2),
+        figure(lambda one: _time(one.eligible_wait_p95_seconds), "Once eligible p95", weight=2),
         number("gpu_hours", "GPU-hours"),
         money("cost"),
         count("preempted", weight=2),
-        money("preempted_cost", "Thrown away", weight=1),
+        money("preempted_cost", "Lost to preemption", weight=1),
     )
     of_shares = (
         *cluster,
         text("account"),
         text("user"),
-        share("norm_shares", "Shares", decimals=1),
+        share("norm_shares", "Granted", decimals=1),
         share("effective_usage", "Used", decimals=1),
-        figure(lambda one: None if one.fair_share is None else f"{one.fair_share:.3f}", "Fair share"),
+        figure(lambda one: None if one.fair_share is None else f"{one.fair_share:.3f}", "Factor"),
         money("cost"),
-        share("cost_share", "Of dollars", decimals=1),
+        share("cost_share", "Share of cost", decimals=1),
     )
     titles = {"partition": "Jobs by partition", "qos": "Jobs by QOS", "account": "Jobs by account"}
+    last = next(reversed(titles))
     call.answer(
         Document(
             title=f"{'Queues' if waits else 'ClusterQueues'}: {call.period_name}",
             currency=call.settings.currency,
             sections=(
-                *([Table.of("Quota, use and waits", found, columns, note=_RECENT)] if found else []),
-                *(Table.of(title, [one for one in waits if one.by == by], of_jobs) for by, title in titles.items() if waits),
+                *([Table.of("Quota, use and waits", found, columns, note=_OF_QUEUES)] if found else []),
                 *(
-                    [Table.of("Fair share, as sshare says it", shares, of_shares, note=f"Of dollars: half-life {half_life}.")]
-                    if shares
-                    else []
+                    Table.of(title, [one for one in waits if one.by == by], of_jobs, note=_OF_JOBS if by == last else None)
+                    for by, title in titles.items()
+                    if waits
                 ),
+                *([Table.of("Fair share, from sshare", shares, of_shares, note=_OF_SHARES.format(half_life))] if shares else []),
             ),
             name="queue",
             answer=Queues(period, found, waits or None, shares or None),
@@ -468,7 +469,19 @@ def _half_life_ms(span: str) -> int:
     return int(match[1]) * {"h": 1, "d": 24, "w": 168}[match[2]] * MS_PER_HOUR
 
 
-_RECENT = "Of quota and of use: the last 7 days, half-life 2 days."
+_OF_QUEUES = (
+    "Averages over the period, in units of the resource. Wait: from creation to admission. The shares are of the cohort's quota "
+    "and of its use in the last 7 days, use of 2 days ago counting half: a queue with more use than quota lives on what others "
+    "lend."
+)
+_OF_JOBS = (
+    "Wait: from submission to start. Once eligible: without the time that dependencies and limits held a job back. "
+    "Lost to preemption: what runs cost that were preempted."
+)
+_OF_SHARES = (
+    "Granted and used: of the siblings, as sshare gives them. The higher the factor, the sooner the next job starts. "
+    "Share of cost: of the cluster's dollars, those of {} ago counting half."
+)
 
 
 def _time(seconds: float | None) -> str | None:

@@ -7,7 +7,6 @@ import inspect
 import json
 import math
 import re
-import textwrap
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, is_dataclass
@@ -20,9 +19,10 @@ import typer
 
 from gpucost.cli.app import RARE, WHOSE, WRITTEN
 from gpucost.cli.command import Call, command, note_gaps, option, parameters
-from gpucost.cli.output import line_width, write_output, write_rows, write_text
+from gpucost.cli.output import write_output, write_page, write_rows, write_text
 from gpucost.errors import GpucostError, UsageError
-from gpucost.render.rows import FLAT, RowFormat, fitted, left_out, render_rows
+from gpucost.render.rows import FLAT, RowFormat
+from gpucost.render.view import Column, Figure, Figures, Line, Page, Table, Texts, Unit, figure, text
 from gpucost.whatif.flags import Option, options_in, typed_option
 
 if TYPE_CHECKING:
@@ -34,8 +34,8 @@ if TYPE_CHECKING:
     from gpucost.whatif.answer import Answer, Rows, Value
     from gpucost.whatif.fleet import Scenario, Scope, Usage
 
-# below this, four decimals would hide a number's digits
-_SMALL = 0.01
+# below this, four decimals would hide a number's digits; above that, two say more than anybody reads
+_SMALL, _LARGE = 0.01, 10_000
 # what a table of an answer never leaves out
 _ALWAYS_SHOWN = ("cost", "saving", "saving_percent", "today", "scenario")
 
@@ -53,8 +53,10 @@ def write_answer(answer: Answer, format: RowFormat, output: Path | None, saved: 
         write_text(text, saved)
     if format in FLAT:
         write_rows(("figure", "value"), _flat("", document), format, output)
+    elif format is RowFormat.json:
+        write_output(text, output)
     else:
-        write_output(text if format is RowFormat.json else _text(answer, format, output), output)
+        write_page(_page(answer), output, markdown=format is RowFormat.markdown)
 
 
 def as_dict(answer: Answer) -> dict[str, Any]:
@@ -73,64 +75,110 @@ def as_dict(answer: Answer) -> dict[str, Any]:
     return document | {"tables": rows}
 
 
-def _text(answer: Answer, format: RowFormat, output: Path | None) -> str:
-    """The answer for people, in lines as long as the terminal's as far as that can be; in Markdown as long as they are."""
+def _page(answer: Answer) -> Page:
+    """The answer for people: today, the scenario and what is saved; then ranges, sentences, tables and assumptions."""
+    hours = {
+        name: f"{position.gpu_hours:,.1f} GPU-hours"
+        for name, position in (("Today", answer.today), ("Scenario", answer.scenario))
+    }
+    percent = answer.saving_percent
+    saving = Figure(
+        "Saving",
+        answer.saving,
+        "money",
+        None if percent is None else percent / 100,
+        None if percent is None else "of today's cost",
+    )
+    figures = (
+        Figure("Today", answer.today.cost, "money", note=hours["Today"]),
+        Figure("Scenario", answer.scenario.cost, "money", note=hours["Scenario"]),
+        saving,
+    )
+    told = (("What would break it", answer.break_even), ("Time", answer.time), ("Findings", answer.findings))
+    ranges = Table.of(
+        "Range",
+        answer.ranges,
+        (
+            text(lambda one: capitalized(one.figure), "Figure"),
+            figure(lambda one: f"{_shown(one.low)} to {_shown(one.high)}", "Range"),
+            text("unit"),
+            text("meaning"),
+        ),
+    )
+    assumptions = Table.of(
+        "Assumptions",
+        answer.assumptions,
+        (
+            text(lambda one: capitalized(one.name), "What"),
+            figure(lambda one: _shown(one.value), "Value"),
+            text("unit"),
+            text(lambda one: f"{one.source}{f', {one.as_of}' if one.as_of else ''}", "From"),
+        ),
+    )
+    return Page(
+        title=f"{answer.title}, {answer.period}",
+        currency=answer.today.currency,
+        sections=(
+            Figures("", figures),
+            *([ranges] if answer.ranges else []),
+            *(Texts(title, tuple(map(_sentence, texts))) for title, texts in told if texts),
+            *(_table(rows, answer.today.currency) for rows in answer.tables),
+            *([assumptions] if answer.assumptions else []),
+        ),
+        whole_in="json",
+    )
+
+
+def _table(rows: Rows, currency: str) -> Table:
+    """A table of the answer: money with its sign, numbers as long as they need be; where room lacks the last figures go first."""
+    columns = []
+    for at, (name, values) in enumerate(zip(rows.columns, zip(*rows.lines, strict=True), strict=True)):
+        unit, decimals = _unit(name, values)
+        weight = 0 if at == 0 or name in _ALWAYS_SHOWN else 1 if unit == "text" else 2 + at
+        columns.append(Column(capitalized(name), unit, decimals, weight))
+    lines = (Line(tuple(_cell(*one, currency) for one in zip(line, columns, strict=True))) for line in rows.lines)
+    return Table(capitalized(rows.title), tuple(columns), tuple(lines), rows.note)
+
+
+def _unit(name: str, values: Sequence[Value]) -> tuple[Unit, int]:
+    """How the values of a column are written, and with how many decimals; money is known by being decimal.
+
+    In a column of money and other numbers each is written by itself: it has no decimals in common.
+    """
+    figures = [value for value in values if _is_figure(value)]
+    if not figures:
+        return "text", 0
+    kinds = {isinstance(value, Decimal) for value in figures}
+    if True in kinds:
+        return (
+            ("price", 0) if len(kinds) > 1 else ("price", 4) if "per" in _words(name) or name.endswith("price") else ("money", 2)
+        )
+    if "%" in name or "percent" in name:
+        return "hours", 1
+    sizes = [abs(float(value)) for value in figures if value is not None]
+    return "hours", 0 if all(size.is_integer() for size in sizes) else 4 if max(sizes) < 1 else 2 if max(sizes) < _LARGE else 1
+
+
+def _cell(value: Value, column: Column, currency: str) -> str | float | Decimal | None:
     from gpucost.render.formatting import figure_text
 
-    is_markdown = format is RowFormat.markdown
-    width = None if is_markdown else line_width(output)
-    parts: list[str] = []
+    if column.unit == "price" and not column.decimals and value is not None:
+        return figure_text(value, "money", currency, 2) if isinstance(value, Decimal) else _shown(value)
+    return _shown(value) if column.unit == "text" and value is not None else value
 
-    def heading(text: str, level: int) -> None:
-        parts.append(f"{'#' * level} {text}\n" if is_markdown else f"{text}\n")
 
-    def table(columns: Sequence[str], lines: Sequence[Sequence[str]]) -> None:
-        parts.append(render_rows(*fitted(columns, lines, [0] * len(columns), width), format))
+def _sentence(text: str) -> str:
+    return text[:1].upper() + text[1:] + ("" if text.endswith((".", "!", "?")) else ".")
 
-    def wrapped(text: str, indent: str = "") -> str:
-        if width is None:
-            return f"{indent}{text}\n"
-        return textwrap.fill(
-            text, max(width, 20), initial_indent=indent, subsequent_indent=indent * 2,
-            break_long_words=False, break_on_hyphens=False,
-        ) + "\n"  # fmt: skip
 
-    def narrowed(table: Rows) -> None:
-        """As many of its columns as the line has room for, money first, and what is said below."""
-        lines = [tuple(_shown(value) for value in line) for line in table.lines]
-        figures = [index for index in range(len(table.columns)) if any(_is_figure(line[index]) for line in table.lines)]
-        # which columns go first where a line is short: 0 stays, 1 is broken over lines, others go from the last one on
-        weights = [
-            0 if index == 0 or name in _ALWAYS_SHOWN else 2 + index if index in figures else 1
-            for index, name in enumerate(table.columns)
-        ]
-        shown, folded = fitted(table.columns, lines, weights, width, figures=figures)
-        parts.append(render_rows(shown, folded, format))
-        if notes := " ".join(text for text in (table.note, left_out(table.columns, shown)) if text):
-            parts.append(wrapped(notes))
+def _words(name: str) -> list[str]:
+    return re.split(r"[ _]", name.replace("gpu_hours", "GPU-hours"))
 
-    heading(f"{answer.title}, {answer.period}", 1)
-    hours = [f"{position.gpu_hours:,.1f} GPU-hours" for position in (answer.today, answer.scenario)]
-    saved = "" if answer.saving_percent is None else f"{answer.saving_percent:z.1f} %"
-    costs = {"today": answer.today.cost, "scenario": answer.scenario.cost, "saving": answer.saving}
-    money = [figure_text(cost, "money", answer.today.currency, 2) for cost in costs.values()]
-    table(("", "cost", ""), list(zip(costs, money, (*hours, saved), strict=True)))
-    if answer.ranges:
-        heading("Range", 2)
-        spans = [(r.figure, f"{_shown(r.low)} to {_shown(r.high)} {r.unit}", r.meaning) for r in answer.ranges]
-        table(("figure", "range", "meaning"), spans)
-    for title, sentences in (("What would break it", answer.break_even), ("Time", answer.time), ("Findings", answer.findings)):
-        if sentences:
-            heading(title, 2)
-            parts.append("".join(f"- {text}\n" if is_markdown else wrapped(text, "  ") for text in sentences))
-    for rows in answer.tables:
-        heading(rows.title, 2)
-        narrowed(rows)
-    if answer.assumptions:
-        heading("Assumptions", 2)
-        lines = [(a.name, _shown(a.value), a.unit, f"{a.source}{f', {a.as_of}' if a.as_of else ''}") for a in answer.assumptions]
-        table(("what", "value", "unit", "from"), lines)
-    return "\n".join(parts)
+
+def capitalized(name: str) -> str:
+    """A name as a title: `held_gpu_hours` is `Held GPU-hours`; the name of an instance type stays as it is."""
+    first, *rest = ({"gpu": "GPU", "gpus": "GPUs", "mib": "MiB"}.get(word, word) for word in _words(name))
+    return " ".join((first.capitalize() if first.rstrip(":").isalpha() and first.islower() else first, *rest))
 
 
 def _is_figure(value: Value) -> bool:

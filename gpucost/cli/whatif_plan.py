@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
+from functools import partial
+from operator import itemgetter
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
-from gpucost.cli.output import write_output, write_rows
-from gpucost.cli.whatif import SCOPE, WhatIfContext, saved_answers, whatif_command
+from gpucost.cli.output import write_output, write_page, write_rows
+from gpucost.cli.whatif import SCOPE, WhatIfContext, capitalized, saved_answers, whatif_command
 from gpucost.errors import UsageError
 from gpucost.periods import MS_PER_HOUR
-from gpucost.render.rows import FLAT, RowFormat, render_rows
+from gpucost.render.rows import FLAT, RowFormat
+from gpucost.render.view import Page, Table, Texts, figure, text
 
 
 @whatif_command(without=SCOPE)
@@ -96,15 +100,25 @@ def whatif_compare(
     elif run.format is RowFormat.json:
         write_output(json.dumps(comparison, indent=2, ensure_ascii=False) + "\n", run.target)
     else:
-        end = "  \n" if run.format is RowFormat.markdown else "\n"
-        heads = (f"{one['name']}: {one['title']}, {one['period']}{end}" for one in (comparison["a"], comparison["b"]))
-        columns = (f"in {comparison['currency']}, or the unit named", first, second, "difference")
-        shown = [(figure, *map(_number, values)) for figure, *values in rows]
-        parts = ["".join(heads), render_rows(columns, shown, run.format), *(f"{note}\n" for note in comparison["notes"])]
-        if assumptions := [tuple(row.values()) for row in comparison["assumptions"]]:
-            parts.append(render_rows(("assumed", first, second), assumptions, run.format))
-        write_output("\n".join(parts), run.target)
+        sides = {column: comparison[key] for column, key in ((first, "a"), (second, "b"))}
+        shown = (
+            text(lambda row: capitalized(row[0].replace(".", ": ")), f"In {comparison['currency']}, or the unit named"),
+            *(figure(partial(_shown, at), name) for at, name in enumerate((first, second, "Difference"), 1)),
+        )
+        differing = (text(itemgetter("name"), "Assumption"), figure(itemgetter("a"), first), figure(itemgetter("b"), second))
+        page = Page(
+            title=f"What-ifs compared: {first} and {second}",
+            currency=comparison["currency"],
+            sections=(
+                Texts("Answers", tuple(f"{name}: {one['title']}, {one['period']}" for name, one in sides.items())),
+                Table.of("Figures", rows, shown, note=" ".join(comparison["notes"]) or None),
+                Table.of("Assumptions that differ", comparison["assumptions"], differing),
+            ),
+            whole_in="json",
+        )
+        write_page(page, run.target, markdown=run.format is RowFormat.markdown)
 
 
-def _number(value: float | None) -> str:
-    return "-" if value is None else f"{value:,.4f}".rstrip("0").rstrip(".") if value % 1 else f"{value:,.0f}"
+def _shown(at: int, row: Sequence[Any]) -> str:
+    value = row[at]
+    return "–" if value is None else f"{value:,.4f}".rstrip("0").rstrip(".") if value % 1 else f"{value:,.0f}"

@@ -22,7 +22,7 @@ from gpucost.errors import ConfigError, GpucostError
 from gpucost.http import Request, Response, one_line, send
 from gpucost.render.data import to_json
 from gpucost.render.formatting import figure_text
-from gpucost.render.view import Status, ratio
+from gpucost.render.view import OF_ALLOCATED, OF_NODES, Status, ratio
 from gpucost.resources import reports_dir
 
 if TYPE_CHECKING:
@@ -79,10 +79,9 @@ def message_of(view: ReportView, config: Config, link: str | None, top: int) -> 
 
 def _figures(view: ReportView, config: Config) -> list[Line]:
     totals, nodes, coverage, targets = view.totals, view.node_totals, view.coverage, config.targets
-    whole = nodes.node_cost if nodes else totals.cost
 
-    def cost(name: str, amount: Decimal) -> Line:
-        return name, _money(amount, view), _share(amount, whole)
+    def cost(name: str, amount: Decimal, whole: Decimal, of: str) -> Line:
+        return name, _money(amount, view), _share(amount, whole, of)
 
     def ratio_of(name: str, value: float | None, target: Decimal, *, is_known: bool = True) -> Line:
         status: Status = "unknown" if value is None or not is_known else "met" if value >= float(target) else "missed"
@@ -94,10 +93,11 @@ def _figures(view: ReportView, config: Config) -> list[Line]:
         estimate = f"{_money(coverage.estimated_cost, view)} of it estimated" if is_billed and coverage.estimated_cost else ""
         figures.append(("GPU nodes", _money(nodes.node_cost, view), estimate))
     figures.append(("Allocated", _money(totals.cost, view), f"{totals.allocated_gpu_hours:,.1f} GPU-hours"))
-    figures.append(cost("Idle", totals.idle_cost))
+    figures.append(cost("Idle", totals.idle_cost, totals.cost, OF_ALLOCATED))
     if nodes:
-        figures.append(cost("Unallocated", nodes.unallocated_cost))
-        figures += [cost("Not collected", nodes.not_collected_cost)] if nodes.not_collected_cost else []
+        figures.append(cost("Unallocated", nodes.unallocated_cost, nodes.node_cost, OF_NODES))
+        if nodes.not_collected_cost:
+            figures.append(cost("Not collected", nodes.not_collected_cost, nodes.node_cost, OF_NODES))
     is_measured = (totals.measured_ratio or 0.0) >= config.idle.min_measured
     figures.append(ratio_of("Efficiency", totals.efficiency, targets.efficiency, is_known=is_measured))
     figures.append(ratio_of("Spot", totals.spot_ratio, targets.spot_ratio))
@@ -107,7 +107,7 @@ def _figures(view: ReportView, config: Config) -> list[Line]:
 def _line(row: Row, view: ReportView) -> Line:
     name = next((value for value in row.keys.values() if value), "unknown")
     share = _share(row.measures.idle_cost, row.measures.cost)
-    idle = f"{_money(row.measures.idle_cost, view)} idle" + (f", {share.removesuffix(' of cost')}" if share else "")
+    idle = f"{_money(row.measures.idle_cost, view)} idle" + (f", {share}" if share else "")
     return _shortened(name, _LONGEST_NAME), _money(row.measures.cost, view), idle if row.measures.idle_cost else ""
 
 
@@ -115,9 +115,9 @@ def _money(value: Decimal, view: ReportView) -> str:
     return figure_text(value, "money", view.currency, 2)
 
 
-def _share(part: Decimal, whole: Decimal) -> str:
+def _share(part: Decimal, whole: Decimal, of: str = "") -> str:
     share = ratio(part, whole)
-    return "" if share is None else f"{figure_text(share, 'ratio', '', 1)} of cost"
+    return "" if share is None else f"{figure_text(share, 'ratio', '', 1)} {of}".rstrip()
 
 
 def _shortened(text: str, most: int) -> str:

@@ -25,6 +25,8 @@ def to_json(view: ReportView) -> str:
 def to_csv(view: ReportView) -> str:
     """One line per row: kind, the dimensions, every measure, currency. Empty is unknown or not applicable.
 
+    `cost` is that of the row's kind, also of what nobody held or nobody saw: the column adds up to what the nodes cost.
+
     What is shared by a rule of [[shared_costs]] stands in a column `shared_costs.NAME`. Text that a spreadsheet would run as a
     formula begins with an apostrophe.
     """
@@ -41,16 +43,22 @@ def to_parquet(view: ReportView, path: Path) -> None:
     save_rows(*flat_table(view), "parquet", path)
 
 
+# In flat rows they are the cost of a row of their kind: one column adds up to the total.
+_IN_COST = ("unallocated_cost", "not_collected_cost")
+
+
 def flat_table(view: ReportView) -> tuple[dict[str, str], list[list[Any]]]:
     """The rows without any nesting, and the names and types of their columns: VARCHAR, DOUBLE, DECIMAL(38,9)."""
     shared = _flat(schema.to_dict(view.totals_shared.as_total())) if view.totals_shared else {}
     measures = {field.name: str(field.type) for kind in (Measures, Unallocated, NotCollected) for field in fields(kind)}
+    for name in _IN_COST:
+        del measures[name]
     columns = dict.fromkeys(("kind", *view.by), "VARCHAR")
     columns |= {name: "DECIMAL(38,9)" if "Decimal" in kind else "DOUBLE" for name, kind in measures.items()}
     if view.changes:
         columns |= {"previous_cost": "DECIMAL(38,9)", "cost_change": "DECIMAL(38,9)", "cost_change_percent": "DOUBLE"}
     columns |= dict.fromkeys(shared, "DECIMAL(38,9)") | {"currency": "VARCHAR"}
-    rows = (_flat(schema.to_dict(row)) | {"currency": view.currency} for row in view.rows)
+    rows = (_flat(schema.to_dict(row)) | {"cost": row.own_cost, "currency": view.currency} for row in view.rows)
     return columns, [[row.get(name) for name in columns] for row in rows]
 
 

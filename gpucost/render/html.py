@@ -17,6 +17,8 @@ from gpucost.render.charts import HEAT_LEVELS, HEIGHT, clean, columns, heat_map,
 from gpucost.render.formatting import coverage_lines, figure_text, item_value, remark, sum_text, value_of, with_arrow
 from gpucost.render.view import (
     CHARGED,
+    OF_ALLOCATED,
+    OF_NODES,
     Change,
     Column,
     Figure,
@@ -139,9 +141,9 @@ _CHANGE = Column("Change", "change", 1)
 def cards(view: ReportView) -> list[dict[str, Any]]:
     """What it cost, what of that was no use, and the ratios that have a target, in words; and how costs changed."""
     totals, nodes, since = view.totals, view.node_totals, view.changes
-    whole, of = (nodes.node_cost, "of allocated cost") if nodes else (totals.cost, "of cost")
+    whole = nodes.node_cost if nodes else totals.cost
 
-    def cost(label: str, amount: Decimal, base: Decimal = whole, share_of: str = "of cost") -> Figure:
+    def cost(label: str, amount: Decimal, base: Decimal = whole, share_of: str = OF_NODES) -> Figure:
         return Figure(label, amount, "money", ratio(amount, base), share_of)
 
     every = Figure("Cost", whole, "money", note="of all GPU nodes" if nodes else None)
@@ -150,7 +152,7 @@ def cards(view: ReportView) -> list[dict[str, Any]]:
         found += [(cost("Allocated", totals.cost), "cost"), (cost("Unallocated", nodes.unallocated_cost), "unallocated_cost")]
         if nodes.not_collected_cost:
             found.append((cost("Not collected", nodes.not_collected_cost), "not_collected_cost"))
-    found.append((cost("Idle", totals.idle_cost, totals.cost, of), ""))
+    found.append((cost("Idle", totals.idle_cost, totals.cost, OF_ALLOCATED), ""))
     if view.totals_shared and view.totals_shared.costs:
         found.append((Figure("Shared", view.totals_shared.shared_cost, "money", note="on top"), ""))
     found.append((Figure("GPU-hours held", totals.allocated_gpu_hours, "hours"), ""))

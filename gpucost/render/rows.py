@@ -11,7 +11,6 @@ from collections.abc import Sequence
 from datetime import date, datetime, time
 from decimal import Decimal
 from enum import StrEnum
-from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -216,46 +215,6 @@ class TableFit:
 def sum_of(widths: Sequence[int], shown: Sequence[int]) -> int:
     """Characters in a line of these columns."""
     return sum(widths[index] + GAP for index in shown) - GAP
-
-
-def natural_width(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> int:
-    """Characters in a line of the table with nothing left out or broken."""
-    return sum(max(len(name), *(len(as_text(row[at])) for row in rows), 0) + GAP for at, name in enumerate(columns)) - GAP
-
-
-def fitted(
-    columns: Sequence[str],
-    rows: Sequence[Sequence[Any]],
-    weights: Sequence[int],
-    width: int | None,
-    *,
-    figures: Sequence[int] = (),
-) -> tuple[list[str], list[list[Any]]]:
-    """Columns and rows of a table of at most `width` characters, as far as that can be; None is as many as it takes.
-
-    Columns are left out and broken as TableFit says. `figures` are the columns of figures where their values are texts already.
-    A row whose texts are broken is followed by rows with the rest of them.
-    """
-    if width is None or natural_width(columns, rows) <= width:
-        return list(columns), [list(row) for row in rows]
-    texts = [[as_text(value) for value in row] for row in rows]
-    is_text = [
-        at not in figures and all(row[at] is None or isinstance(row[at], str) for row in rows) for at in range(len(columns))
-    ]
-    fit = TableFit(columns, texts, is_text, weights)
-    shown = fit.shown(width)
-    widths = fit.widths(shown, width)
-    lines: list[list[Any]] = []
-    for row, cells in zip(rows, texts, strict=True):
-        broken = [folded(cells[index], widths[index]) if is_text[index] else [row[index]] for index in shown]
-        lines += [list(line) for line in zip_longest(*broken)]
-    return [columns[index] for index in shown], lines
-
-
-def left_out(columns: Sequence[str], shown: Sequence[str]) -> str:
-    """A sentence that names the columns that `fitted` had no room for; empty where it had."""
-    names = ", ".join(name for name in columns if name not in shown)
-    return f"Left out for lack of room: {names}; --format json has all." if names else ""
 
 
 def folded(text: str, width: int) -> list[str]:

@@ -289,7 +289,7 @@ class _Terminal:
         for label, sentences in coverage_lines(coverage, self.page.currency):
             for index, sentence in enumerate(sentences):
                 grid.add_row("" if index else label, sentence)
-        self._indented(grid)
+        self._indented(grid, self.prose)
         for _, alike in groupby(coverage.warnings, key=lambda notice: notice.code):
             self._notices(list(alike))
 
@@ -301,7 +301,7 @@ class _Terminal:
             grid.add_row("!", notice.message)
             if notice.fix and (notice is shown[-1] or shown[index + 1].fix != notice.fix):
                 grid.add_row("", Text(f"fix: {notice.fix}", style="cyan"))
-            self._indented(grid)
+            self._indented(grid, self.prose)
         if len(alike) > len(shown):
             self._remark(f"  and {len(alike) - len(shown):,} more of this kind: --format json lists them")
 

@@ -76,6 +76,10 @@ class Series:
     method: tuple[tuple[str, str], ...]
 
 
+#: What a share is of: one denominator for a word, wherever it stands (docs/glossary.md).
+OF_HELD, OF_CAPACITY = "of allocated GPU-hours", "of capacity"
+OF_ALLOCATED, OF_NODES = "of allocated cost", "of node cost"
+
 Unit = Literal["text", "hours", "money", "price", "ratio", "change"]
 Value = str | float | Decimal | None
 Status = Literal["met", "missed", "unknown"]

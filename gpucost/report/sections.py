@@ -8,6 +8,10 @@ from decimal import Decimal
 
 from gpucost.config.model import Config
 from gpucost.render.view import (
+    OF_ALLOCATED,
+    OF_CAPACITY,
+    OF_HELD,
+    OF_NODES,
     Change,
     Changes,
     Column,
@@ -192,14 +196,16 @@ def waste(totals: Measures, nodes: NodeTotals | None, config: Config) -> Figures
 
     held = totals.allocated_gpu_hours
     figures = [
-        share("Idle GPU-hours", totals.idle_gpu_hours, held, "of GPU-hours"),
-        Figure("Idle cost", totals.idle_cost, "money", ratio(totals.idle_cost, totals.cost), "of cost"),
-        share("Unmeasured", totals.unmeasured_gpu_hours, held, "of GPU-hours"),
+        share("Idle GPU-hours", totals.idle_gpu_hours, held, OF_HELD),
+        Figure("Idle cost", totals.idle_cost, "money", ratio(totals.idle_cost, totals.cost), OF_ALLOCATED),
+        share("Unmeasured", totals.unmeasured_gpu_hours, held, OF_HELD),
     ]
     if nodes:
-        figures.append(share("Unallocated", nodes.unallocated_gpu_hours, nodes.capacity_gpu_hours, "of capacity"))
+        figures.append(share("Unallocated", nodes.unallocated_gpu_hours, nodes.capacity_gpu_hours, OF_CAPACITY))
+        unallocated = ratio(nodes.unallocated_cost, nodes.node_cost)
+        figures.append(Figure("Unallocated cost", nodes.unallocated_cost, "money", unallocated, OF_NODES))
         if nodes.over_allocated_gpu_hours:
-            figures.append(share("Over-allocated", nodes.over_allocated_gpu_hours, nodes.capacity_gpu_hours, "of capacity"))
+            figures.append(share("Over-allocated", nodes.over_allocated_gpu_hours, nodes.capacity_gpu_hours, OF_CAPACITY))
     efficiency = _targeted("Efficiency", totals.efficiency, float(config.targets.efficiency))
     if totals.efficiency is None:
         efficiency = replace(efficiency, note="nothing was measured")

@@ -53,7 +53,7 @@ def made(filled: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
         alone(folder, patch)
         result = run(filled, folder / "out")
     assert result.exit_code == 0, result.output
-    assert "2026-10: estimate, 3 teams charged" in result.stdout
+    assert "GPU chargeback 2026-10: estimate" in result.stdout
     # it is only read
     assert filled.read_bytes() == before and Store(filled).exists
     return folder / "out"

@@ -13,42 +13,48 @@ from gpucost import catalog
 from gpucost.cli import prices as command
 from gpucost.cli.app import app
 from gpucost.cli.output import line_width
-from gpucost.render.rows import RowFormat, fitted, left_out, render_rows
+from gpucost.render.terminal import render
+from gpucost.render.view import Column, Line, Page, Table, Unit
 from tests import own_catalog
 
-COLUMNS = ["price", "place", "instance type", "why", "note"]
-ROWS = [
-    [Decimal("1.2500"), "eu-north1", "gpu-h100-sxm_8gpu-128vcpu-1600gb", "spot", "x" * 12],
-    [Decimal("12.2900"), "us-east-1 use1-atl2-az1", "p5.48xlarge", "on demand in that place", None],
-]
+COLUMNS = ["Price", "Place", "Instance type", "Why", "Note"]
+ROWS = (
+    (Decimal("1.2500"), "eu-north1", "gpu-h100-sxm_8gpu-128vcpu-1600gb", "spot", "x" * 12),
+    (Decimal("12.2900"), "us-east-1 use1-atl2-az1", "p5.48xlarge", "on demand in that place", ""),
+)
 
 
-def table(width: int | None, weights: list[int]) -> str:
-    return render_rows(*fitted(COLUMNS, ROWS, weights, width), RowFormat.table)
+def table(width: int | None, weights: list[int]) -> list[str]:
+    """The lines of the table below the page's title, and what is said of it."""
+    units: tuple[Unit, ...] = ("price", "text", "text", "text", "text")
+    columns = tuple(Column(name, unit, 4, weight) for name, unit, weight in zip(COLUMNS, units, weights, strict=True))
+    page = Page(title="Prices", currency="USD", sections=(Table("", columns, tuple(map(Line, ROWS))),), whole_in="json")
+    return render(page, width, color=False).splitlines()[2:]
 
 
 def test_the_heaviest_column_goes_first_and_is_named() -> None:
-    assert fitted(COLUMNS, ROWS, [0] * 5, None) == fitted(COLUMNS, ROWS, [0] * 5, 110) == (COLUMNS, ROWS)
-    assert fitted(COLUMNS, ROWS, [0, 0, 0, 2, 3], 78)[0] == ["price", "place", "instance type"]
-    assert fitted(COLUMNS, ROWS, [0, 0, 0, 1, 2], 80)[0] == ["price", "place", "instance type", "why"]
-    shown, _ = fitted(COLUMNS, ROWS, [0, 0, 0, 2, 3], 78)
-    assert left_out(COLUMNS, shown) == "Left out for lack of room: why, note; --format json has all."
-    assert not left_out(COLUMNS, COLUMNS)
+    assert table(None, [0] * 5) == table(120, [0] * 5)
+    assert table(None, [0] * 5)[0].split("  ")[-1] == "Note"
+    without = table(80, [0, 0, 0, 2, 3])
+    assert "Why" not in without[0]
+    assert without[-1] == "  Left out for lack of room: Why, Note; --format json has all."
+    narrowed = table(82, [0, 0, 0, 1, 2])
+    assert "Why" in narrowed[0]
+    assert narrowed[-1] == "  Left out for lack of room: Note; --format json has all."
 
 
 @pytest.mark.parametrize("width", [60, 70, 80, 90, 100])
 def test_lines_are_no_longer_than_the_width(width: int) -> None:
-    assert max(map(len, table(width, [0, 0, 0, 0, 1]).splitlines())) <= width
+    assert max(map(len, table(width, [0, 0, 0, 0, 1]))) <= width
 
 
 def test_texts_break_between_words_and_only_then_within() -> None:
-    columns, rows = fitted(COLUMNS, ROWS, [0, 0, 0, 2, 2], 44)
-    assert columns == ["price", "place", "instance type"]
-    assert rows == [
-        [Decimal("1.2500"), "eu-north1", "gpu-h100-sxm_8gpu-"],
-        [None, None, "128vcpu-1600gb"],
-        [Decimal("12.2900"), "us-east-1", "p5.48xlarge"],
-        [None, "use1-atl2-az1", None],
+    lines = [line.split() for line in table(46, [0, 0, 0, 2, 2])[1:-1]]
+    assert lines[:4] == [
+        ["$1.2500", "eu-north1", "gpu-h100-sxm_8gpu-"],
+        ["128vcpu-1600gb"],
+        ["$12.2900", "us-east-1", "p5.48xlarge"],
+        ["use1-atl2-az1"],
     ]
 
 

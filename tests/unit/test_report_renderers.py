@@ -162,7 +162,9 @@ def test_the_api_answers_what_the_command_prints(stored: Path) -> None:
     frame = api.report(month="2026-10", by="team,day", store=stored)
     told = json.loads(run(stored, "--month", "2026-10", "--by", "team,day", "--format", "json").stdout)
     assert isinstance(frame, pd.DataFrame)
-    assert frame["cost"].tolist() == [row["cost"] for row in told["rows"]]
+    costs = [row["cost"] + row.get("unallocated_cost", 0) + row.get("not_collected_cost", 0) for row in told["rows"]]
+    assert frame["cost"].tolist() == pytest.approx(costs)
+    assert frame["cost"].sum() == pytest.approx(told["totals"]["node_cost"])
     assert frame.attrs["totals"] == told["totals"]
     assert frame.attrs["coverage"]["price_sources"] == told["coverage"]["price_sources"]
     assert (frame.attrs["from"], frame.attrs["to"], frame.attrs["currency"]) == (told["from"], told["to"], "USD")

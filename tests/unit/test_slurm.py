@@ -379,7 +379,7 @@ def test_waits_dollars_and_fair_share(cluster: Cluster) -> None:
     answer = json.loads(cluster.run(*words, "--format", "json").stdout)
     assert [one["cost"] for one in answer["slurm_shares"] if one["account"] == "root"] == [account["cost"]]
     shown = cluster.run(*words).stdout
-    assert "Jobs by QOS" in shown and "Fair share, as sshare says it" in shown and "10 min" in shown
+    assert "Jobs by QOS" in shown and "Fair share, from sshare" in shown and "10 min" in shown
 
 
 def test_accounts_roll_up_to_the_one_below_the_root(cluster: Cluster) -> None:
