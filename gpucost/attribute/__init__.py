@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from zoneinfo import ZoneInfo
 
 from gpucost.catalog import load_components
-from gpucost.engine import run_stage, run_stages
+from gpucost.engine import announce, run_stage, run_stages
 from gpucost.errors import StoreError
 from gpucost.periods import MS_PER_HOUR, Period, from_ms, local_days, local_midnight, to_ms
 
@@ -103,7 +103,9 @@ def stage(con: DuckDBPyConnection, tz: ZoneInfo, *, everything: bool, seal_until
         con.execute("INSERT INTO compactions VALUES (epoch_ms(now()), $1)", [seal_until_ms])
     sealed_ms = con.execute("SELECT coalesce(max(sealed_until_ms), 0) FROM compactions").fetchall()[0][0]
     changed = con.execute(_CHANGED, {"seal_until": seal_until_ms}).fetchall()
-    for start, end in spans_of(changed, _days_at_once(con), seal_until_ms):
+    spans = spans_of(changed, _days_at_once(con), seal_until_ms)
+    for number, (start, end) in enumerate(spans, 1):
+        announce(f"attributing {len(changed):,} days: part {number:,} of {len(spans):,}")
         _clear(con, start, end)
         attribute_span(con, (start, end), partial(refuse_lost_readings, con, tz) if start < sealed_ms else None)
         if end <= seal_until_ms:

@@ -14,7 +14,7 @@ import typer
 
 from gpucost.cli.collect import SHOWN_OF_A_KIND, note_findings
 from gpucost.cli.command import Call, argument, command, option
-from gpucost.cli.output import print_error
+from gpucost.cli.output import print_error, waiting
 from gpucost.errors import UsageError
 
 if TYPE_CHECKING:
@@ -136,6 +136,7 @@ def _line(result: BillResult) -> str:
 @contextmanager
 def _bar(*, quiet: bool) -> Iterator[Callable[[BillProgress], None] | None]:
     """What to call with each state of a run; None where stderr is no terminal."""
+    waiting.stop()
     if quiet or not sys.stderr.isatty():
         yield None
         return

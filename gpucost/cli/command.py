@@ -24,6 +24,7 @@ from gpucost.cli.output import (
     print_error,
     put,
     stdout_failed,
+    waiting,
     write_output,
     write_page,
     write_rows,
@@ -330,6 +331,7 @@ class Call:
 
         Nothing may be written to stdout meanwhile.
         """
+        waiting.stop()
         if self.quiet or self.verbose or not sys.stderr.isatty():
             yield functools.partial(note, quiet=self.quiet or not self.verbose)
             return
@@ -341,6 +343,7 @@ class Call:
     @contextmanager
     def progress_bar(self) -> Iterator[Callable[[ProgressState], None] | None]:
         """What to call with each state of a run, one bar for each source; None where stderr is no terminal."""
+        waiting.stop()
         if self.quiet or not sys.stderr.isatty():
             yield None
             return
@@ -415,6 +418,7 @@ def command(
             profile, call = common.pop("profile", False), _call(common, others)
             with (
                 _profile() if profile else nullcontext(),
+                _waiting(call),
                 _into_lake(call) if collects and call.lake else nullcontext(call) as one,
             ):
                 function(one, **given)
@@ -433,6 +437,22 @@ def command(
         return called
 
     return decorate
+
+
+@contextmanager
+def _waiting(call: Call) -> Iterator[None]:
+    """On a terminal, says what is being done while nothing is written."""
+    if call.quiet or call.verbose or not sys.stderr.isatty():
+        yield
+        return
+    from gpucost import engine
+
+    waiting.start()
+    try:
+        with engine.watched(waiting.tell):
+            yield
+    finally:
+        waiting.stop()
 
 
 @contextmanager

@@ -8,6 +8,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from threading import Lock, Timer
 from typing import TYPE_CHECKING, Any
 
 import typer
@@ -16,11 +17,63 @@ from gpucost.errors import GpucostError, UsageError
 from gpucost.render.rows import RowFormat, render_rows, save_parquet
 
 if TYPE_CHECKING:
+    from rich.status import Status
+
     from gpucost.render.view import Page
+
+
+class Waiting:
+    """One line on a terminal's stderr that says what is being done, from a second on until anything is written.
+
+    Whatever writes to the terminal, or shows progress of its own, calls `stop` first.
+    """
+
+    _AFTER_SECONDS = 1.0
+
+    def __init__(self) -> None:
+        self._lock = Lock()
+        self._doing = "working"
+        self._timer: Timer | None = None
+        self._status: Status | None = None
+
+    def start(self) -> None:
+        """Show it a second from now."""
+        with self._lock:
+            self._doing, self._timer = "working", Timer(self._AFTER_SECONDS, self._show)
+            self._timer.daemon = True
+            self._timer.start()
+
+    def tell(self, doing: str) -> None:
+        """Say what is being done now."""
+        with self._lock:
+            self._doing = doing
+            if self._status:
+                self._status.update(doing)
+
+    def stop(self) -> None:
+        """Take the line away; it does not come again."""
+        with self._lock:
+            if self._timer:
+                self._timer.cancel()
+            if self._status:
+                self._status.stop()
+            self._timer = self._status = None
+
+    def _show(self) -> None:
+        from rich.console import Console
+
+        with self._lock:
+            if self._timer:
+                self._status = Console(stderr=True).status(self._doing)
+                self._status.start()
+
+
+waiting = Waiting()
 
 
 def put(text: str = "", *, nl: bool = True) -> None:
     """Write data to stdout, what it cannot spell replaced. Raises GpucostError where stdout takes no more."""
+    waiting.stop()
     encoding = sys.stdout.encoding or "utf-8"
     try:
         typer.echo(text.encode(encoding, "replace").decode(encoding), nl=nl)
@@ -48,6 +101,7 @@ def output_file(output: Path | None) -> Path | None:
 def note(text: str = "", *, quiet: bool = False) -> None:
     """Say something beside the data: to stderr, and not at all under -q."""
     if not quiet:
+        waiting.stop()
         typer.echo(text, err=True)
 
 
@@ -105,6 +159,7 @@ def write_text(text: str, output: Path) -> None:
 
 def print_error(message: str, fix: str | None) -> None:
     """What failed and what mends it, on stderr, in the words that every command uses."""
+    waiting.stop()
     is_plain = os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb" or not sys.stderr.isatty()
     typer.echo(("error: " if is_plain else "\033[1;31merror:\033[0m ") + message, err=True)
     if fix:

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from gpucost.cli.command import BriefFormat, Call, argument, brief_format, command, option
-from gpucost.cli.output import put
+from gpucost.cli.output import put, waiting
 from gpucost.errors import ConfigError, StoreError
 from gpucost.periods import iso, name_of
 from gpucost.render.rows import RowFormat, render_rows
@@ -134,13 +134,13 @@ def doctor(
         if format is BriefFormat.table and not (call.quiet and check.status is Status.ok):
             if check.area != area:
                 area = check.area
-                typer.echo(("\n" if len(checks) > 1 else "") + area)
+                put(("\n" if len(checks) > 1 else "") + area)
             _print(check)
     count = {status: sum(check.status is status for check in checks) for status in Status}
     if format is BriefFormat.json:
-        typer.echo(json.dumps([asdict(check) for check in checks], indent=2, ensure_ascii=False))
+        put(json.dumps([asdict(check) for check in checks], indent=2, ensure_ascii=False))
     elif not call.quiet:
-        typer.echo(f"\n{count[Status.ok]} ok, {count[Status.warn]} to look at, {count[Status.fail]} failed")
+        put(f"\n{count[Status.ok]} ok, {count[Status.warn]} to look at, {count[Status.fail]} failed")
     if count[Status.fail]:
         raise typer.Exit(1)
 
@@ -152,7 +152,7 @@ def _print(check: Check) -> None:
     lines = check.found.splitlines() or [""]
     if check.fix and check.status != "ok":
         lines.append(f"fix: {check.fix}")
-    typer.echo("\n          ".join([f"  {mark} {check.status:<4}  {check.subject}: {lines[0]}", *lines[1:]]))
+    put("\n          ".join([f"  {mark} {check.status:<4}  {check.subject}: {lines[0]}", *lines[1:]]))
 
 
 @command()
@@ -189,6 +189,7 @@ def init(
     if chosen is None:
         may_ask = not yes and sys.stdin.isatty()
         call.note("found no Prometheus on this machine" + ("" if may_ask else f"; taking {discover.LOCAL}"))
+        waiting.stop()
         chosen = typer.prompt("URL of your Prometheus", default=discover.LOCAL, err=True) if may_ask else discover.LOCAL
         server = discover.probe(chosen.rstrip("/"))
     try:

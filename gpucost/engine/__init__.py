@@ -10,7 +10,7 @@ from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Mapping
+    from collections.abc import Callable, Collection, Iterator, Mapping
 
     from duckdb import DuckDBPyConnection
 
@@ -26,6 +26,31 @@ class StageCost:
 
 
 _costs: dict[str, StageCost] | None = None
+_watcher: Callable[[str], None] | None = None
+# What the stages of a package do, in words for who waits for them.
+_DOING = {
+    "inventory": "working out who held which GPUs",
+    "price": "pricing every node",
+    "report": "adding up",
+    "whatif": "trying the change",
+}
+
+
+@contextmanager
+def watched(watcher: Callable[[str], None]) -> Iterator[None]:
+    """`watcher` is told, while the block lasts, what is being done."""
+    global _watcher
+    _watcher = watcher
+    try:
+        yield
+    finally:
+        _watcher = None
+
+
+def announce(doing: str | None) -> None:
+    """Tell who watches, if anybody does, what is being done now; None is nothing new."""
+    if _watcher is not None and doing:
+        _watcher(doing)
 
 
 @contextmanager
@@ -60,6 +85,7 @@ def text(package: str, name: str) -> str:
 def run_stage(con: DuckDBPyConnection, package: str, name: str, params: Mapping[str, Any] | None = None) -> DuckDBPyConnection:
     """Run the static SQL of `name`.sql in `package`, its $parameters bound to `params`; the connection, to fetch from."""
     values = dict(params) if params else None
+    announce(_DOING.get(package.removeprefix("gpucost.").partition(".")[0]))
     if _costs is None:
         return con.execute(text(package, name), values)
     path = f"{package.removeprefix('gpucost.').replace('.', '/')}/{name}.sql"

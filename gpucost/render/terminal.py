@@ -121,7 +121,6 @@ def _amount(line: Line, table: Table, role: str) -> float:
 
 _INDENT = 2
 _ALIKE_SHOWN = 3
-_HEAVY = 3
 _STATUS_STYLES = {"met": "green", "missed": "red", "unknown": "yellow"}
 # Where nothing limits a line: that of a table, and of sentences.
 _UNLIMITED, _PROSE = 10_000, 100
@@ -326,14 +325,12 @@ def _grid(*columns: GridColumn, show_header: bool = False, gap: int = GAP) -> Gr
 
 
 def _layout(fit: TableFit, room: int, choices: list[Charts]) -> tuple[list[int], Charts]:
-    """The columns to show, and the first of `choices` for which no name is broken, and no column left out but heavy ones."""
-    usual = fit.shown(room)
-    needed = {index for index in usual if fit.weights[index] < _HEAVY}
+    """The columns to show, and the first of `choices` for which no name is broken and no column left out: figures come first."""
+    shown = fit.shown(room)
     for charts in choices:
-        shown = fit.shown(room - charts.width)
-        if charts.width and needed <= set(shown) and sum_of(fit.natural, shown) <= room - charts.width:
+        if charts.width and sum_of(fit.natural, shown) <= room - charts.width:
             return shown, charts
-    return usual, Charts()
+    return shown, Charts()
 
 
 def _side(column: Column) -> Literal["left", "right"]:

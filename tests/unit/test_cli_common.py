@@ -6,11 +6,14 @@ import csv
 import io
 import json
 import os
+import pty
 import re
 import shlex
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from datetime import UTC, datetime
 from decimal import Decimal
 from pathlib import Path
@@ -23,6 +26,7 @@ from typer.testing import CliRunner
 from gpucost.cli.app import app, leaves
 from gpucost.cli.command import Call, command
 from gpucost.cli.output import write_rows, write_text
+from gpucost.config.model import Config
 from gpucost.errors import GpucostError, IncompleteError, StoreError, UsageError
 from gpucost.render.rows import RowFormat
 
@@ -248,3 +252,24 @@ def test_help_knows_no_types_of_python() -> None:
     for words, one in leaves():
         context = one.make_context(" ".join(words), [], resilient_parsing=True)
         assert not re.search(r"<(str|int|float|path|bool|list|[A-Z])", one.get_help(context)), words
+
+
+def test_a_terminal_is_told_what_takes_over_a_second(demo: Config, tmp_path: Path) -> None:
+    folder = Path(shutil.copytree(demo.path.parent, tmp_path / "demo"))
+    script = "from gpucost.cli import output, main; output.Waiting._AFTER_SECONDS = 0; main.main()"
+    terminal, ours = pty.openpty()
+    # another threshold: everything is attributed anew
+    call = [sys.executable, "-c", script, "report", "--month", "2026-10", "--config", str(folder / "gpucost.toml")]
+    env = os.environ | {"GPUCOST_IDLE__THRESHOLD_PERCENT": "7", "TERM": "xterm"}
+    done = subprocess.Popen(call, stdout=subprocess.PIPE, stderr=ours, env=env, text=True)
+    os.close(ours)
+    told = b""
+    with suppress(OSError):  # the terminal is gone with the program
+        while part := os.read(terminal, 65536):
+            told += part
+    os.close(terminal)
+    answer, _ = done.communicate()
+    assert done.returncode == 0
+    assert re.search(rb"attributing \d+ days: part 1 of \d+", told) and b"pricing every node" in told
+    # the line is gone again, and data holds none of it
+    assert told.rstrip().endswith(b"\x1b[2K") and answer.startswith("Monthly GPU report") and "\x1b" not in answer
