@@ -141,9 +141,26 @@ def _escaped(text: str) -> str:
     return re.sub(r"\s+", " ", text).replace("|", "\\|")
 
 
+def glossary_page() -> str:
+    """The words of reports, and what each means."""
+    from gpucost.render.glossary import TERMS
+
+    lines = [
+        "# Glossary",
+        "",
+        "What the words of reports mean. A word has one meaning and one denominator in every command and format.",
+    ]
+    for term in TERMS:
+        lines += ["", f"## {term.name}", "", term.meaning]
+    return "\n".join(
+        [*lines, "", "[Attribution](attribution.md) has the arithmetic, [coverage](coverage.md) what counts as collected."]
+    )
+
+
 def main(directory: Path) -> None:
-    """Write both pages into `directory`."""
-    for name, page in (("commands.md", commands_page()), ("config.md", config_page())):
+    """Write the pages into `directory`."""
+    pages = {"commands.md": commands_page(), "config.md": config_page(), "glossary.md": glossary_page()}
+    for name, page in pages.items():
         (directory / name).write_text(page.rstrip("\n") + "\n", encoding="utf-8")
 
 
