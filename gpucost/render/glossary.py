@@ -22,7 +22,8 @@ class Term:
 TERMS = (
     Term(
         "GPU-hours",
-        "Hours for which GPUs were held, times how many: also called allocated. A MIG slice, a time-sliced slot or a fraction counts "
+        "Hours for which GPUs were held, times how many: also called allocated. A MIG slice, a time-sliced slot or "
+        "a fraction counts "
         "as its part of the GPU. Allocated = active + idle + unmeasured.",
         ("GPU-hours", "GPU-hours held", "GPU-hours consumed", "Allocated"),
     ),
@@ -44,7 +45,8 @@ TERMS = (
     ),
     Term(
         "Idle cost",
-        "The part of the cost that fell into idle time. Its percentage is a share of allocated cost, never of the cost of all nodes.",
+        "The part of the cost that fell into idle time. Its percentage is a share of allocated cost, never of the "
+        "cost of all nodes.",
         ("Idle cost",),
     ),
     Term(
@@ -60,19 +62,22 @@ TERMS = (
     ),
     Term(
         "Unavailable",
-        "The part of unallocated time in which nobody could have held the GPU: the node was not ready or cordoned, or the GPU was not "
+        "The part of unallocated time in which nobody could have held the GPU: the node was not ready or cordoned, "
+        "or the GPU was not "
         "allocatable.",
         ("Of these unavailable", "Unavailable"),
     ),
     Term(
         "Not collected",
-        "Time of which no metrics tell. It costs nothing, or what the bill says, in rows of its own. It is never taken for unused.",
+        "Time of which no metrics tell. It costs nothing, or what the bill says, in rows of its own. It is never "
+        "taken for unused.",
         ("Not collected",),
     ),
     Term("Bridged", "A gap in the metrics of up to two hours: who held a GPU at both ends held it in between.", ("Bridged",)),
     Term(
         "Waste",
-        "GPU time that did no good: idle, unallocated and lost time, and replicas beyond what the peak needs. `gpucost waste` puts "
+        "GPU time that did no good: idle, unallocated and lost time, and replicas beyond what the peak needs. "
+        "`gpucost waste` puts "
         "every GPU-hour in one line; its percentage is a share of node cost. A report shows the parts that need no guess about "
         "workloads.",
         ("Waste", "Wasted"),
