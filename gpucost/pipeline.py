@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from gpucost.publish.chargeback import Bundle, ChargebackQuery
     from gpucost.publish.focus import FocusTotals
     from gpucost.publish.rules import RulePrices
-    from gpucost.render.view import ReportView
+    from gpucost.render.view import ReportView, Table
     from gpucost.report.explained import CostExplained
     from gpucost.report.query import Query
     from gpucost.report.reconcile import Reconciliation
@@ -187,15 +187,21 @@ def waste_report(
     return read_attributed(config, store, read, query.period)
 
 
-def page_facts(config: Config, store: Store, query: Query) -> tuple[Waste, tuple[UnitView, ...]]:
-    """What stands beside a report on its page, by the same filters: the anatomy of waste, and what units of work cost."""
+def page_facts(config: Config, store: Store, query: Query) -> tuple[Table, Waste, tuple[UnitView, ...]]:
+    """What stands beside a report on its page, by the same filters: every workload, the anatomy of waste, and unit costs."""
+    from gpucost.report import workload_tables
     from gpucost.report.units import known
     from gpucost.report.units.query import UnitQuery
 
     ask = UnitQuery(
         query.period, query.period_name, config.tz, config.currency, query.teams, query.namespaces, clusters=query.clusters
     )
-    return read_attributed(config, store, lambda con: (_waste(con, config, query, (), top=0), known(con, ask)), query.period)
+    return read_attributed(
+        config,
+        store,
+        lambda con: (workload_tables(con, config, query)[None], _waste(con, config, query, (), top=0), known(con, ask)),
+        query.period,
+    )
 
 
 def candidates(config: Config, store: Store, period: Period) -> list[Candidate]:

@@ -245,6 +245,7 @@ COMMANDS = {
     "demo": ("setup", "Try it out: two months of a sample fleet, metrics and bill."),
     "doctor": ("setup", "Check the whole set-up, and say how to mend it."),
     "report": ("report", "What GPUs cost, who used them, and how much sat idle."),
+    "open": ("open", "The report as a page in your browser."),
     "waste": ("waste", "Where GPU time was wasted, each GPU-hour in one bucket."),
     "queue": ("waste", "Who waits for GPUs, in Kueue's queues and in Slurm."),
     "diff": ("diff", "What changed between two periods, and why."),
@@ -259,7 +260,7 @@ COMMANDS = {
 }
 TOPICS = {
     "Set up": ("init", "demo", "collect", "doctor", "config", "store", "lake"),
-    "See": ("report", "explain", "waste", "queue", "unit", "prices", "diff", "sql"),
+    "See": ("report", "open", "explain", "waste", "queue", "unit", "prices", "diff", "sql"),
     "Decide": ("findings", "whatif", "quote", "forecast"),
     "Share": ("chargeback", "notify", "export", "schema"),
     "Check": ("reconcile", "budget", "policy", "anomalies"),

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from gpucost.findings import Findings
     from gpucost.periods import Period
     from gpucost.publish.chargeback import Bundle
-    from gpucost.render.view import LayerKind, ReportView
+    from gpucost.render.view import LayerKind, ReportView, Table
     from gpucost.report import Query
     from gpucost.report.units.query import UnitView
     from gpucost.report.waste import Waste
@@ -48,6 +48,10 @@ def reconciled(settings: Config, store: Store, query: Query, view: ReportView) -
 #: How many findings stand on each page of a bundle.
 FINDINGS = 10
 _MOST_ROWS = 10
+_MOST_WORKLOADS = 5_000
+# Columns that a phone has no room for, and those that leave names no room anywhere.
+_WEIGHTS = {"Cluster": 3, "Team": 2, "GPU": 2}
+_NOT_SEARCHED = ("Share", "Idle h", "Unmeasured", "Efficiency")
 _BUCKETS = {bucket.name: bucket for bucket in BUCKETS}
 _KINDS: Mapping[str, LayerKind] = {
     "active": "active",
@@ -73,11 +77,18 @@ _WHAT = {
 
 
 def blocks(
-    config: Config, period: Period, waste: Waste, units: Sequence[UnitView], advice: Findings | None, top: int = FINDINGS
+    config: Config,
+    period: Period,
+    workloads: Table,
+    waste: Waste,
+    units: Sequence[UnitView],
+    advice: Findings | None,
+    top: int = FINDINGS,
 ) -> tuple[Block, ...]:
     """A block for each of them that has something to say; `advice` is None where nobody asked for findings."""
     words = " ".join(period_words(config, period))
-    found = [_wasted(waste, config.currency, None if advice else f"gpucost findings {words}")]
+    found: list[Block | None] = [searched(workloads)]
+    found += [_wasted(waste, config.currency, None if advice else f"gpucost findings {words}")]
     found += [_per_unit(view, words) for view in units]
     found += [_advice(advice, config.currency, words, top)] if advice else []
     return tuple(block for block in found if block)
@@ -91,23 +102,47 @@ def page(config: Config, store: Store, query: Query, view: ReportView, findings:
     view = reconciled(config, store, query, view)
     if query.is_narrowed and not view.totals.allocated_gpu_hours:
         return view, ()
-    waste, units = pipeline.page_facts(config, store, query)
+    workloads, waste, units = pipeline.page_facts(config, store, query)
     advice = None
     if findings:
         every = _findings.read_findings(config, store, query.period)
         advice = _findings.narrowed(every, query.teams, query.namespaces, query.clusters)
-    return view, blocks(config, query.period, waste, units, advice, findings)
+    return view, blocks(config, query.period, workloads, waste, units, advice, findings)
 
 
 def bundle_blocks(config: Config, bundle: Bundle, advice: Findings | None) -> dict[str | None, tuple[Block, ...]]:
     """The blocks of each team's page of a bundle, and under None those of all teams."""
     period = bundle.ask.period
-    found: dict[str | None, tuple[Block, ...]] = {None: blocks(config, period, bundle.waste, bundle.units, advice)}
+    workloads = bundle.workloads
+    whole = blocks(config, period, workloads[None], bundle.waste, bundle.units, advice)
+    found: dict[str | None, tuple[Block, ...]] = {None: whole}
     for team in bundle.teams:
         units = [_of_team(view, team) for view in bundle.units]
         own = _findings.narrowed(advice, [team], ()) if advice else None
-        found[team] = blocks(config, period, bundle.waste.of("team", team), units, own)
+        found[team] = blocks(config, period, workloads[team], bundle.waste.of("team", team), units, own)
     return found
+
+
+def searched(workloads: Table) -> Block:
+    """Every workload, up to as many as a page can hold."""
+    lines = [line for line in workloads.lines if not line.is_sum]
+    sums = [line for line in workloads.lines if line.is_sum]
+    left = len(lines) - _MOST_WORKLOADS
+    more = (
+        f"The {_MOST_WORKLOADS:,} dearest of {len(lines):,}: gpucost report --by workload has all."
+        if left > 0
+        else workloads.note
+    )
+    shown = [at for at, column in enumerate(workloads.columns) if column.title not in _NOT_SEARCHED]
+    columns = [workloads.columns[at] for at in shown]
+    table = replace(
+        workloads,
+        title="All workloads",
+        columns=tuple(replace(column, weight=_WEIGHTS.get(column.title, column.weight)) for column in columns),
+        lines=tuple(replace(line, cells=tuple(line.cells[at] for at in shown)) for line in (*lines[:_MOST_WORKLOADS], *sums)),
+        note=more,
+    )
+    return Block("All workloads", table=table, is_searched=True)
 
 
 def _wasted(waste: Waste, currency: str, command: str | None) -> Block | None:

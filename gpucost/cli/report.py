@@ -122,6 +122,9 @@ def report(
     focus_version: Annotated[
         FocusVersion, typer.Option("--focus-version", help="Version of FOCUS that --format focus follows.", rich_help_panel=RARE)
     ] = FocusVersion.v1_2,
+    brief: Annotated[
+        bool, typer.Option("--brief", help="Of Markdown only its summary: three lines, for a comment on a pull request.")
+    ] = False,
     strict: Annotated[
         bool, typer.Option("--strict", help="Exit with 4 after the report where its period was not collected in full.")
     ] = False,
@@ -140,6 +143,7 @@ def report(
       gpucost report --month 2026-10 -o october.html
       gpucost report --month 2026-10 -o october.html --findings 10
       gpucost report --month 2026-10 --waste
+      gpucost report --month 2026-10 --format markdown --brief
       gpucost report --month 2026-10 --format focus -o october-focus.csv
       gpucost report --namespace nlp-prod --by pod,day --format csv -o pods.csv
     """
@@ -150,6 +154,8 @@ def report(
     call = replace(call, with_samples=waste or written_as is ReportFormat.html)
     if findings and written_as is not ReportFormat.html:
         raise UsageError("--findings has a place on an HTML page only", "gpucost findings lists them in every other format")
+    if brief and written_as is not ReportFormat.markdown:
+        raise UsageError("--brief is of Markdown only", "add --format markdown")
     settings, opened = call.settings, call.store
     query = call.query(
         by=names_in(by),
@@ -182,7 +188,12 @@ def report(
             from gpucost.cli.page import page
 
             view, extra_blocks = page(settings, opened, query, view, findings)
-        write_report(view, written_as, target, extra_blocks)
+        if brief:
+            from gpucost.render.markdown import brief as summary
+
+            write_output(summary(view), target)
+        else:
+            write_report(view, written_as, target, extra_blocks)
         call.note_written(view.title)
         if written_as in _FLAT:
             note_gaps(settings, opened, query.period, query.clusters, quiet=call.quiet)

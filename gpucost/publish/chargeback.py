@@ -30,8 +30,8 @@ from gpucost.render.html import render as html
 from gpucost.render.markdown import environment as markdown_environment
 from gpucost.render.markdown import render as markdown
 from gpucost.render.schema import json_text, to_dict, to_json
-from gpucost.render.view import Coverage, ReportView, Row
-from gpucost.report import Query, build_each
+from gpucost.render.view import Coverage, ReportView, Row, Table
+from gpucost.report import Query, build_each, workload_tables
 from gpucost.report import build as build_report
 from gpucost.report.reconcile import CENT, Statement, class_words, in_cents, reconcile
 from gpucost.report.units import known
@@ -120,7 +120,8 @@ class ChargebackQuery(NamedTuple):
 class Bundle(NamedTuple):
     """What a month's files say. `overview` is by team, `teams` are by namespace, `ledger` by LEDGER_BY.
 
-    `waste` is the whole fleet's, also by team; `units` what units of work cost, where progress was collected.
+    `workloads` are every one by team, and of the whole fleet under None; `waste` is the whole fleet's, also by team; `units` what
+    units of work cost, where progress was collected.
     """
 
     ask: ChargebackQuery
@@ -128,6 +129,7 @@ class Bundle(NamedTuple):
     overview: ReportView
     teams: dict[str, ReportView]
     ledger: ReportView
+    workloads: dict[str | None, Table]
     waste: Waste
     units: tuple[UnitView, ...]
     account: Reconciliation | None
@@ -160,7 +162,8 @@ def build(
     tell(f"{len(names)} teams")
     teams = build_each(con, config, replace(query, teams=tuple(names)))
     ledger = build_report(con, config, replace(query, by=LEDGER_BY, with_sections=False, with_series=False))
-    tell("waste and unit costs")
+    tell("workloads, waste and unit costs")
+    workloads = workload_tables(con, config, query, names)
     waste = dissect(con, config, ask.period, time_buckets(ask.period, config.tz, ()), ("team",), top=0)
     units = known(con, UnitQuery(ask.period, ask.period_name, config.tz, config.currency))
     tell("the FOCUS file")
@@ -171,7 +174,7 @@ def build(
     with suppress(IncompleteError):
         account = reconcile(con, ask.month, config.currency)
     state = state_of(ask.is_over, overview.coverage, account, missing_bills(con, config, ask.month))
-    return Bundle(ask, config.timezone, overview, teams, ledger, waste, units, account, totals, state)
+    return Bundle(ask, config.timezone, overview, teams, ledger, workloads, waste, units, account, totals, state)
 
 
 def charge(row: Row) -> Decimal:
@@ -593,11 +596,12 @@ def write(
     for team in manifest["teams"]:
         own = replace(bundle.ledger, rows=tuple(lines.get(team["team"], ())))
         _report(folder / team["file"], _stated(bundle.teams[team["team"]], bundle), own, blocks[team["team"]])
-    _report(folder / "all-teams", _stated(bundle.overview, bundle), bundle.overview, blocks[None])
+    pages = {team["team"]: f"{team['file']}.html" for team in manifest["teams"]}
+    _report(folder / "all-teams", _stated(bundle.overview, bundle), bundle.overview, blocks[None], pages)
     _put(folder / "ledger.csv", to_csv(bundle.ledger))
     to_parquet(bundle.ledger, folder / "ledger.parquet")
     _put(folder / "index.md", to_markdown(manifest, bundle.overview.coverage))
-    _put(folder / "index.html", to_html(manifest, bundle.overview.coverage, blocks[None]))
+    _put(folder / "index.html", to_html(manifest, bundle.overview.coverage, [one for one in blocks[None] if not one.is_searched]))
     manifest["files"] = [_file(path, folder) for path in sorted(folder.rglob("*")) if path.is_file()]
     _put(folder / FILE, json_text(manifest))
     return manifest
@@ -610,9 +614,11 @@ def _stated(view: ReportView, bundle: Bundle) -> ReportView:
     return replace(view, subtitle=f"{view.subtitle}; {state.name}", coverage=coverage)
 
 
-def _report(stem: Path, view: ReportView, lines: ReportView, blocks: Sequence[Block]) -> None:
+def _report(
+    stem: Path, view: ReportView, lines: ReportView, blocks: Sequence[Block], pages: Mapping[str, str] | None = None
+) -> None:
     _put(stem.with_name(f"{stem.name}.md"), markdown(view))
-    _put(stem.with_name(f"{stem.name}.html"), html(view, blocks=blocks))
+    _put(stem.with_name(f"{stem.name}.html"), html(view, blocks=blocks, pages=pages))
     _put(stem.with_name(f"{stem.name}.json"), report_json(view))
     _put(stem.with_name(f"{stem.name}.csv"), to_csv(lines))
 

@@ -115,6 +115,7 @@ def heat_map(heat: Heat) -> dict[str, Any]:
     """The map of one share: cells by weekday, then by hour."""
     return {
         "title": heat.title,
+        "part": heat.part,
         "words": f"{heat.part}, of {heat.whole}",
         "weekdays": _WEEKDAYS,
         "cells": [[_heat_cell(heat, weekday, hour) for hour in range(24)] for weekday in range(7)],

@@ -25,13 +25,18 @@ TERMS = (
         "Hours for which GPUs were held, times how many: also called allocated. A MIG slice, a time-sliced slot or "
         "a fraction counts "
         "as its part of the GPU. Allocated = active + idle + unmeasured.",
-        ("GPU-hours", "GPU-hours held", "GPU-hours consumed", "Allocated"),
+        ("GPU-hours", "GPU-hours held", "GPU-hours consumed"),
     ),
     Term(
         "Held",
         "From the moment a pod is bound to a node, or a job starts, until it ends. Pulling an image holds; waiting does not.",
     ),
     Term("Cost", "What held GPUs cost: their share of the node's price. All rows together: what the nodes cost.", ("Cost",)),
+    Term(
+        "Allocated",
+        "What somebody held, in GPU-hours or as its cost: the sum of all teams. Cost is a share of node cost.",
+        ("Allocated",),
+    ),
     Term("Node cost", "What the nodes cost: cost of teams + unallocated cost + not collected cost, to the last decimal."),
     Term(
         "Active",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from base64 import b64encode
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from functools import cache
@@ -15,6 +15,7 @@ from markupsafe import Markup
 
 from gpucost.render.charts import HEAT_LEVELS, HEIGHT, clean, columns, heat_map, spark, spark_words
 from gpucost.render.formatting import coverage_lines, figure_text, item_value, remark, sum_text, value_of, with_arrow
+from gpucost.render.glossary import OF_TITLE, TERMS, Term
 from gpucost.render.view import (
     CHARGED,
     OF_ALLOCATED,
@@ -56,7 +57,10 @@ class Bar:
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """A section of its own: a sentence, figures, bars, a table and a list of items, each where there is one; `note` ends it."""
+    """A section of its own: a sentence, figures, bars, a table and a list of items, each where there is one; `note` ends it.
+
+    The table of the one that `is_searched` can be filtered, and names of teams, namespaces and workloads elsewhere lead there.
+    """
 
     title: str
     intro: str | None = None
@@ -65,6 +69,7 @@ class Block:
     table: Table | None = None
     items: tuple[Item, ...] = ()
     note: str | None = None
+    is_searched: bool = False
 
 
 @cache
@@ -87,7 +92,8 @@ def environment() -> Environment:
     templates.globals |= {
         function.__name__: function
         for function in (
-            *(bodies, columns, direction, figure_text, heat_map, item_value, remark, sort_value, spark, spark_words, sum_text),
+            *(bodies, columns, dimension_of, direction, figure_text, heat_map, item_value, remark, sort_value, spark),
+            *(spark_words, sum_text, term_of),
             *(value_of, with_arrow),
         )
     }
@@ -112,6 +118,19 @@ def _cleaned(value: object) -> object:
 def bodies(table: Table) -> list[tuple[bool, list[Line]]]:
     """Lines that are sorted among each other; sums, which the first of each says, stay where they are."""
     return [(is_sum, list(lines)) for is_sum, lines in groupby(table.lines, key=lambda line: line.is_sum)]
+
+
+_DIMENSIONS = {"Team": "team", "Namespace": "namespace", "Workload": "workload", "GPU": "gpu", "Cluster": "cluster"}
+
+
+def dimension_of(column: Column) -> str:
+    """What the names in a column are of, where the page can be searched for them; else nothing."""
+    return _DIMENSIONS.get(column.title, "") if column.unit == "text" else ""
+
+
+def term_of(title: str) -> Term | None:
+    """What the title of a column or figure means, where the glossary says."""
+    return OF_TITLE.get(title)
 
 
 def direction(change: Value) -> Literal["", "up", "down"]:
@@ -171,10 +190,11 @@ def _change(change: Change | None) -> dict[str, str] | None:
     return {"text": with_arrow(value, _CHANGE, ""), "trend": direction(value)}
 
 
-def render(view: ReportView, *, blocks: Sequence[Block] = ()) -> str:
+def render(view: ReportView, *, blocks: Sequence[Block] = (), pages: Mapping[str, str] | None = None) -> str:
     """The whole report as one file: style, script and charts inside, and nothing is loaded from anywhere.
 
-    `blocks` follow the report's own sections. The view needs sections and series. The same input gives the same bytes.
+    `blocks` follow the report's own sections; `pages` are those of teams, relative to this one. The view needs sections and
+    series. The same input gives the same bytes.
     """
     if view.series is None:
         raise ValueError("the HTML report draws series: ask for them with Query(with_series=True)")
@@ -194,6 +214,8 @@ def render(view: ReportView, *, blocks: Sequence[Block] = ()) -> str:
             heat_levels=HEAT_LEVELS,
             height=HEIGHT,
             parts=[part(block, view.currency, series.step) for block in (*map(_block, view.sections), *blocks)],
+            pages=pages or {},
+            terms=TERMS,
             coverage=coverage_lines(view.coverage, view.currency),
             notices=[list(alike) for _, alike in groupby(view.coverage.warnings, key=lambda notice: notice.code)],
         )

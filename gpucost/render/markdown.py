@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 
 from markupsafe import Markup
 
-from gpucost.render.formatting import cell, coverage_lines, item_value, remark, sum_text, value_of
+from gpucost.render.formatting import cell, coverage_lines, figure_text, item_value, remark, sum_text, value_of
+from gpucost.render.view import OF_ALLOCATED, OF_NODES, Figures, ReportView, ratio
 from gpucost.resources import reports_dir
 
 if TYPE_CHECKING:
@@ -21,19 +22,55 @@ if TYPE_CHECKING:
 _SPECIAL = re.compile(r"([\\`*_\[\]|~])")
 
 
+_DEAREST = 3
+
+
 def render(page: Page) -> str:
-    """The whole report as GitHub-flavored Markdown; names from the cluster cannot break out of their cells."""
+    """The whole report as GitHub-flavored Markdown; names from the cluster cannot break out of their cells.
+
+    A report begins with its summary.
+    """
     texts: dict[str, Callable[..., str]] = {"cell": cell, "sum_text": sum_text, "value_of": value_of, "item_value": item_value}
     return (
         environment(reports_dir())
         .get_template("report.md.j2")
         .render(
             page=page,
+            summary=summary(page) if isinstance(page, ReportView) else (),
             coverage=coverage_lines(page.coverage, page.currency) if page.coverage else (),
             remark=remark,
             **{name: partial(text, currency=page.currency) for name, text in texts.items()},
         )
     )
+
+
+def brief(view: ReportView) -> str:
+    """The summary of a report alone, as the comment on a change shows it: three lines of Markdown."""
+    return environment(reports_dir()).get_template("brief.md.j2").render(summary=summary(view)) + "\n"
+
+
+def summary(view: ReportView) -> tuple[str, str, str]:
+    """What it cost; what of it was idle, and the ratios with a target; who cost most, and how far the figures can be trusted."""
+    totals, nodes, currency = view.totals, view.node_totals, view.currency
+    named = partial(figure_text, unit="money", currency=currency, decimals=2)
+    percent = partial(figure_text, unit="ratio", currency=currency, decimals=1)
+    cost = f"{view.title}: {named(nodes.node_cost if nodes else totals.cost)}"
+    if nodes:
+        cost += (
+            f"; unallocated {named(nodes.unallocated_cost)}, {percent(ratio(nodes.unallocated_cost, nodes.node_cost))} {OF_NODES}"
+        )
+    change = view.changes and (view.changes.node_cost if nodes else view.changes.cost)
+    if change and view.changes:
+        percentage = None if change.cost_change_percent is None else change.cost_change_percent / 100
+        cost += f"; {figure_text(percentage, 'change', '', 1)} since {view.changes.period_name}"
+    idle = f"Idle {named(totals.idle_cost)}, {percent(ratio(totals.idle_cost, totals.cost))} {OF_ALLOCATED}"
+    figures = [figure for section in view.sections if isinstance(section, Figures) for figure in section.figures if figure.status]
+    targets = (f"{figure.label.lower()} {value_of(figure, currency)} ({remark(figure)}: {figure.status})" for figure in figures)
+    dearest = sorted((row for row in view.rows if row.kind == "allocated"), key=lambda row: -row.own_cost)[:_DEAREST]
+    names = (f"{'/'.join(value or 'unknown' for value in row.keys.values())} {named(row.own_cost)}" for row in dearest)
+    trust = dict(coverage_lines(view.coverage, currency))
+    said = (f"{label.lower()} {'; '.join(trust[label])}" for label in ("Collected", "Prices") if label in trust)
+    return cost, "; ".join([idle, *targets]), "; ".join([f"Most: {', '.join(names) or 'nothing'}", *said])
 
 
 @cache

@@ -33,6 +33,8 @@ from gpucost.report.sections import consumers, cost_by, gpu_hours, unallocated_g
 from gpucost.report.series import read_series, trends
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from duckdb import DuckDBPyConnection
 
 
@@ -57,6 +59,18 @@ def build_each(con: DuckDBPyConnection, config: Config, query: Query) -> dict[st
     """The reports on each of the query's teams by itself, as `build` tells of one, from one reading of all."""
     alone: dict[Part, Query] = {team: replace(query, teams=(team,)) for team in query.teams}
     return {str(team): view for team, view in _build(con, config, query, alone).items()} if alone else {}
+
+
+#: What the table of every workload tells apart.
+_EVERY_WORKLOAD = ("workload", "team", "namespace", "cluster", "gpu_model")
+
+
+def workload_tables(con: DuckDBPyConnection, config: Config, query: Query, teams: Sequence[str] = ()) -> dict[str | None, Table]:
+    """Every workload with its team, namespace, cluster and GPU model, the dearest first: under None, and of each of `teams`."""
+    every = replace(query, by=_EVERY_WORKLOAD, with_sections=True, with_series=False, top=0)
+    views: dict[str | None, ReportView] = {None: build(con, config, every)}
+    views.update(build_each(con, config, replace(every, teams=tuple(teams))))
+    return {team: next(one for one in view.sections if isinstance(one, Table)) for team, view in views.items()}
 
 
 def _build(

@@ -1,4 +1,8 @@
 "use strict";
+const SHOWN = 10;
+const search = document.getElementById("search");
+const every = document.getElementById("every-workload");
+
 // Sorting of tables. Rows are sorted within their part of the table; sums stay where they are.
 for (const table of document.querySelectorAll("table.sortable")) {
   const heads = Array.from(table.tHead.rows[0].cells);
@@ -22,6 +26,7 @@ for (const table of document.querySelectorAll("table.sortable")) {
         rows.sort(([, a], [, b]) => compare(a, b, sign));
         body.append(...rows.map(([row]) => row));
       }
+      fold(table);
     });
   });
 }
@@ -35,4 +40,134 @@ function keyOf(cell, isNumber) {
 function compare(a, b, sign) {
   if (a === null || b === null) return (a === null) - (b === null);
   return sign * (typeof a === "number" ? a - b : a.localeCompare(b, "en", { numeric: true }));
+}
+
+// Long tables show their first rows, and all of them when asked to. What a search does not find is hidden; sums are of all rows, and
+// hidden with them.
+function fold(table, wanted = table.wanted ?? (() => true)) {
+  if (!table.classList.contains("folding")) return;
+  table.wanted = wanted;
+  const bodies = Array.from(table.tBodies);
+  const rows = bodies.filter((body) => !body.classList.contains("sum")).flatMap((body) => Array.from(body.rows));
+  const found = rows.filter(wanted);
+  for (const row of rows) row.hidden = true;
+  for (const row of table.isOpen ? found : found.slice(0, SHOWN)) row.hidden = false;
+  for (const body of bodies) if (body.classList.contains("sum")) body.hidden = found.length < rows.length;
+  const place = table.parentElement;
+  let button = place.nextElementSibling?.classList.contains("more") ? place.nextElementSibling : null;
+  if (!button && found.length > SHOWN) {
+    button = document.createElement("button");
+    button.type = "button";
+    button.className = "more";
+    button.addEventListener("click", () => {
+      table.isOpen = !table.isOpen;
+      fold(table);
+    });
+    place.after(button);
+  }
+  if (!button) return;
+  button.hidden = found.length <= SHOWN;
+  button.setAttribute("aria-expanded", String(Boolean(table.isOpen)));
+  button.textContent = table.isOpen ? `Show the first ${SHOWN}` : `Show all ${found.length.toLocaleString("en")}`;
+}
+
+// Names of teams, namespaces, workloads and GPU models lead to the workloads that have them; the address keeps what is searched for.
+function columnsOf(table) {
+  return Array.from(table.tHead.rows[0].cells, (head, column) => [head.dataset.of, column]).filter(([of]) => of);
+}
+
+function linked(table) {
+  for (const [of, column] of columnsOf(table)) {
+    if (of === "cluster") continue;
+    for (const row of table.querySelectorAll("tbody:not(.sum) > tr")) {
+      const cell = row.cells[column];
+      const name = cell.textContent.trim();
+      if (!name || cell.querySelector("a") || !known.get(of)?.has(name)) continue;
+      const link = document.createElement("a");
+      link.href = `#${new URLSearchParams([[of, name]])}`;
+      link.append(...cell.childNodes);
+      cell.append(link);
+    }
+  }
+}
+
+function searched() {
+  // a link to a section changes nothing about what is searched for
+  if (location.hash && !location.hash.includes("=")) return find();
+  const asked = new URLSearchParams(location.hash.slice(1));
+  const fields = Array.from(search.querySelectorAll("[data-of]"));
+  const isSearch = fields.some((field) => asked.get(field.dataset.of || "text"));
+  for (const field of fields) field.value = asked.get(field.dataset.of || "text") ?? "";
+  if (isSearch) search.scrollIntoView({ block: "start" });
+  find();
+}
+
+function find() {
+  const places = new Map(columnsOf(every));
+  const asked = Array.from(search.querySelectorAll("[data-of]"), (field) => [field, field.value.trim().toLowerCase()]);
+  const text = (row, of) => (row.cells[places.get(of)]?.textContent ?? "").trim().toLowerCase();
+  const isFound = ([field, value], row) => {
+    if (!value) return true;
+    const of = field.dataset.of;
+    if (!of) return Array.from(places.keys()).some((one) => text(row, one).includes(value));
+    return field.tagName === "SELECT" ? text(row, of) === value : text(row, of).includes(value);
+  };
+  fold(every, (row) => asked.every((one) => isFound(one, row)));
+  const rows = Array.from(every.querySelectorAll("tbody:not(.sum) > tr"));
+  const found = rows.filter(every.wanted);
+  const sums = ["GPU-hours", "Cost"].map((title) => sumOf(found, title)).filter(Boolean);
+  search.querySelector("output").textContent = [`${found.length.toLocaleString("en")} of ${rows.length.toLocaleString("en")} rows`, ...sums].join(", ");
+}
+
+// The sum of a column's exact values, written as the page writes them.
+function sumOf(rows, title) {
+  const column = Array.from(every.tHead.rows[0].cells).findIndex((head) => head.textContent.trim() === title);
+  if (column < 0 || !rows.length) return "";
+  let nanos = 0n;
+  for (const row of rows) {
+    const [whole, part = ""] = (row.cells[column].dataset.v ?? "0").split(".");
+    const sign = whole.startsWith("-") ? -1n : 1n;
+    nanos += BigInt(whole) * 1000000000n + sign * BigInt(part.padEnd(9, "0").slice(0, 9));
+  }
+  const shown = rows[0].cells[column].textContent.trim();
+  const decimals = shown.match(/\.(\d+)$/)?.[1].length ?? 0;
+  const unit = 10n ** BigInt(9 - decimals);
+  const rounded = (nanos + (nanos < 0n ? -unit : unit) / 2n) / unit;
+  const digits = (rounded < 0n ? -rounded : rounded).toString().padStart(decimals + 1, "0");
+  const cut = digits.length - decimals;
+  const number = BigInt(digits.slice(0, cut)).toLocaleString("en") + (decimals ? `.${digits.slice(cut)}` : "");
+  const symbol = shown.match(/^-?([^\d-]*)/)[1];
+  return `${rounded < 0n ? "-" : ""}${symbol}${number}${symbol ? "" : ` ${title}`}`;
+}
+
+const known = new Map();
+for (const table of document.querySelectorAll("table.folding")) fold(table);
+if (search && every) {
+  for (const [of, column] of columnsOf(every)) {
+    const names = Array.from(every.querySelectorAll("tbody:not(.sum) > tr"), (row) => row.cells[column].textContent.trim());
+    known.set(of, new Set(names.filter(Boolean)));
+    const field = search.querySelector(`select[data-of="${of}"]`);
+    for (const name of field ? Array.from(known.get(of)).sort((a, b) => a.localeCompare(b, "en", { numeric: true })) : []) {
+      const choice = document.createElement("option");
+      choice.textContent = name;
+      choice.value = name;
+      field.append(choice);
+    }
+  }
+  for (const table of document.querySelectorAll("table.folding")) linked(table);
+  for (const field of search.querySelectorAll("[data-of]")) {
+    field.addEventListener("input", () => {
+      const asked = Array.from(search.querySelectorAll("[data-of]"), (one) => [one.dataset.of || "text", one.value.trim()]);
+      history.replaceState(null, "", `#${new URLSearchParams(asked.filter(([, value]) => value))}`);
+      find();
+    });
+  }
+  search.querySelector("button").addEventListener("click", () => {
+    history.replaceState(null, "", "#workloads");
+    for (const field of search.querySelectorAll("[data-of]")) field.value = "";
+    find();
+  });
+  search.hidden = false;
+  addEventListener("hashchange", searched);
+  searched();
 }

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import json
+from collections.abc import Callable, Iterator
 from dataclasses import replace
+from decimal import Decimal
 from pathlib import Path
 
 import pytest
 
+from gpucost.cli.page import searched
 from gpucost.publish.chargeback import to_html
 from gpucost.render.charts import clean
 from gpucost.render.html import render
+from gpucost.render.view import Table
 from gpucost.report.reconcile import CLASSES
 from tests.chromium import Browser, chromium
 from tests.html_pages import HOSTILE, hostile_block, hostile_store, sample_store, view
@@ -60,7 +64,9 @@ def hostile(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("hostile")
     report = view(hostile_store(folder), by=("team", "namespace"))
     report = replace(report, coverage=replace(report.coverage, reconciliation=HOSTILE[0]))
-    text = render(report, blocks=[hostile_block()])
+    every = view(folder / "hostile.duckdb", by=("workload", "team", "namespace", "cluster", "gpu_model"), with_series=False)
+    table = next(one for one in every.sections if isinstance(one, Table))
+    text = render(report, blocks=[searched(table), hostile_block()], pages=dict.fromkeys(HOSTILE[:2], "#no"))
     (folder / "page.html").write_text(text, encoding="utf-8")
     return folder / "page.html"
 
@@ -153,6 +159,79 @@ def test_tables_sort_by_keyboard(browser: Browser, page: Path) -> None:
     assert browser.value("document.activeElement.closest('th').cellIndex") == 1
     browser.press("Enter")
     assert browser.value("document.activeElement.closest('th').getAttribute('aria-sort')") == "descending"
+
+
+_SHOWN = '[...document.querySelectorAll("#every-workload tbody:not(.sum) tr")].filter((one) => one.checkVisibility())'
+_FOUND = 'document.querySelector("#search output").textContent'
+
+
+def _type(browser: Browser, of: str, value: str) -> None:
+    browser.value(f"var field = document.querySelector('#search [data-of=\"{of}\"]'); field.value = {json.dumps(value)}")
+    browser.value("field.dispatchEvent(new Event('input', {bubbles: true}))")
+
+
+def test_long_tables_show_ten_rows_and_all_when_asked(browser: Browser, hostile: Path) -> None:
+    browser.view(1280)
+    browser.open(hostile)
+    assert browser.value(f"{_SHOWN}.length") == 10
+    rows = browser.value('document.querySelectorAll("#every-workload tbody:not(.sum) tr").length')
+    browser.value('var button = document.querySelector("#workloads .more"); button.focus()')
+    assert browser.value("[button.textContent, button.getAttribute('aria-expanded')]") == [f"Show all {rows}", "false"]
+    browser.press("Enter")
+    assert browser.value(f"{_SHOWN}.length") == rows
+    assert browser.value("[button.textContent, button.getAttribute('aria-expanded')]") == ["Show the first 10", "true"]
+
+
+def test_workloads_are_searched_and_what_is_found_adds_up(browser: Browser, hostile: Path) -> None:
+    browser.view(1280)
+    browser.open(hostile)
+    names = '[...document.querySelectorAll("#every-workload thead th")].map((one) => one.textContent)'
+    columns = {name: at for at, name in enumerate(browser.value(names))}
+    exact = "[...document.querySelectorAll('#every-workload tbody:not(.sum) tr')].map((one) => [...one.cells].map("
+    rows = browser.value(exact + "(cell) => cell.dataset.v ?? cell.textContent.trim()))")
+
+    def found(wanted: Callable[[list[str]], bool]) -> str:
+        some = [row for row in rows if wanted(row)]
+        hours, cost = (sum(Decimal(row[columns[title]] or 0) for row in some) for title in ("GPU-hours", "Cost"))
+        sums = f", {hours:,.1f} GPU-hours, ${cost:,.2f}" if some else ""
+        return f"{len(some):,} of {len(rows):,} rows{sums}"
+
+    assert browser.value(_FOUND) == found(lambda _: True)
+    _type(browser, "workload", "TEAM-01")
+    assert browser.value(_FOUND) == found(lambda row: "team-01" in row[columns["Workload"]])
+    assert not browser.value("[...document.querySelectorAll('#every-workload .sum')].some((one) => one.checkVisibility())")
+    assert browser.value("location.hash") == "#workload=TEAM-01"
+    _type(browser, "gpu", "H100")
+    assert browser.value(f"{_SHOWN}.length") == 0
+    browser.value("document.querySelector('#search button').click()")
+    assert browser.value(_FOUND) == found(lambda _: True)
+    for name in (clean(HOSTILE[0]), clean(HOSTILE[8])):
+        _type(browser, "", name)
+        assert browser.value(_FOUND) == found(lambda row, name=name: any(name.lower() in row[at].lower() for at in range(5)))
+    assert browser.value("window.hit") is None and browser.messages == []
+
+
+def test_names_lead_to_their_workloads_and_to_pages_of_teams(browser: Browser, hostile: Path) -> None:
+    browser.view(1280)
+    browser.open(hostile)
+    links = "[...document.querySelectorAll('#part-1 tbody th a')]"
+    browser.value(f"{links}.find((one) => one.textContent === 'team-042').click()")
+    assert browser.value(_FOUND).startswith("1 of ")
+    assert browser.value("document.querySelector('#search select').value") == "team-042"
+    assert browser.value(f"{links}.filter((one) => one.getAttribute('href') === '#no').length") == 2
+    assert browser.value("window.hit") is None and browser.messages == []
+
+
+def test_what_is_asked_for_has_a_name(browser: Browser, hostile: Path) -> None:
+    browser.view(1280)
+    browser.open(hostile)
+    browser.send("Accessibility.enable")
+    tree = browser.send("Accessibility.getFullAXTree")["nodes"]
+    named = {(one["role"]["value"], one.get("name", {}).get("value", "")) for one in tree if not one.get("ignored")}
+    fields = {("searchbox", "Search"), ("combobox", "Team"), ("combobox", "Namespace"), ("searchbox", "Workload")}
+    assert fields | {("combobox", "GPU model"), ("search", "Search workloads"), ("button", "Clear")} <= named
+    told = ("button", "link", "table", "img", "searchbox", "combobox", "region")
+    assert not [one for one in named if one[0] in told and not one[1].strip()]
 
 
 def test_all_charts_are_drawn(browser: Browser, page: Path) -> None:

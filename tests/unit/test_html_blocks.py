@@ -157,9 +157,8 @@ def test_compared_with_the_period_before(run: Run) -> None:
         arrow = "▲ +" if percent > 0 else "▼ "
         return f"{arrow}{percent:,.1f} %"
 
-    cards = dict(
-        re.findall(r"<dt>(Cost|Allocated|Unallocated)</dt>\s*<dd class=\"value\">.*?</dd>\s*<dd class=\"\w+\">(.*?)</dd>", page)
-    )
+    label = r"<dt>(?:<a [^>]*>)?(Cost|Allocated|Unallocated)(?:</a>)?</dt>"
+    cards = dict(re.findall(label + r"\s*<dd class=\"value\">.*?</dd>\s*<dd class=\"\w+\">(.*?)</dd>", page))
     totals = found["totals"]
     measures = {"Cost": "node_cost", "Allocated": "cost", "Unallocated": "unallocated_cost"}
     assert cards == {label: change((totals[name] / totals[f"previous_{name}"] - 1) * 100) for label, name in measures.items()}

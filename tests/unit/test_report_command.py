@@ -95,3 +95,19 @@ def test_without_a_store_the_next_command_is_named(tmp_path: Path) -> None:
     result = run(tmp_path / "none.duckdb")
     assert result.exit_code == 1
     assert "gpucost collect prometheus" in result.stderr
+
+
+def test_the_summary_of_a_report_in_three_lines(store: Path) -> None:
+    whole, brief = (run(store, "--format", "markdown", *more, *DAYS).stdout for more in ((), ("--brief",)))
+    assert brief in whole and len(brief.splitlines()) == 3
+    totals = json.loads(run(store, "--format", "json", *DAYS).stdout)["totals"]
+    cost, idle, most = brief.splitlines()
+    assert cost.startswith(f"**GPU report: all teams, 2026-10-01 to 2026-10-02: ${totals['node_cost']:,.2f}; unallocated ")
+    share = totals["idle_cost"] / totals["cost"]
+    assert idle.startswith(
+        f"Idle ${totals['idle_cost']:,.2f}, {share:.1%}".replace("%", " %") + " of allocated cost; efficiency "
+    )
+    assert most.startswith("Most: ") and "; collected " in most
+    for words in (("--brief",), ("--brief", "--format", "html")):
+        result = run(store, *words, *DAYS)
+        assert result.exit_code == 2 and "--brief is of Markdown only" in result.stderr

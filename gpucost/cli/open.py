@@ -1,0 +1,65 @@
+"""`gpucost open`: the report as a page, in a browser."""
+
+from __future__ import annotations
+
+import os
+import sys
+import webbrowser
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from gpucost.cli.command import Call, command, count_option, names_in, option
+from gpucost.cli.output import note, put, write_text
+from gpucost.errors import GpucostError
+
+_SCREENS = ("DISPLAY", "WAYLAND_DISPLAY")
+
+
+@command("team namespace cluster period * output lake")
+def open(  # noqa: A001 - its name on the command line
+    call: Call,
+    by: Annotated[list[str] | None, option("--by", "A,B", "Rows by these, as of gpucost report. Default: team.")] = None,
+    findings: Annotated[int, count_option("--findings", "Also so many of the dearest findings; takes seconds.")] = 0,
+    no_browser: Annotated[bool, typer.Option("--no-browser", help="Open nothing: make the page, and print its path.")] = False,
+) -> None:
+    """Show the report as a page in your browser: charts, waste, every workload, with search.
+
+    The page is one file that needs no network. Without -o it lies in your cache folder, readable by you alone, and the next one
+    takes its place. Its path is printed; where there is no browser, that is all.
+
+    \b
+    Examples:
+      gpucost open
+      gpucost open --team research --month 2026-10
+      gpucost open --month 2026-10 --findings 10 --no-browser -o october.html
+    """
+    from gpucost import pipeline
+    from gpucost.cli.page import page
+    from gpucost.render.html import render
+
+    query = call.query(by=names_in(by), with_sections=True, with_series=True)
+    view, blocks = page(call.settings, call.store, query, pipeline.report(call.settings, call.store, query), findings)
+    path = (call.target or _private_page()).absolute()
+    write_text(render(view, blocks=blocks), path)
+    if not call.target:
+        path.chmod(0o600)
+    if not no_browser and _has_screen() and webbrowser.open(path.as_uri()):
+        note(f"{view.title}: opened in your browser", quiet=call.quiet)
+    put(str(path))
+
+
+def _private_page() -> Path:
+    """Where the page lies that no option names. Raises GpucostError where no folder can be made for it."""
+    folder = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "gpucost"
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except OSError as error:
+        raise GpucostError(f"cannot make {folder}: {error.strerror or error}", "-o names a file elsewhere") from None
+    return folder / "report.html"
+
+
+def _has_screen() -> bool:
+    """Whether a browser has where to show itself: one of a terminal would take its place."""
+    return sys.platform in ("darwin", "win32") or any(os.environ.get(name) for name in _SCREENS)
