@@ -1,23 +1,27 @@
-"""gpucost from Python: reports as data frames, for notebooks; see docs/api.md."""
+"""gpucost from Python: what every command answers as data frames, for notebooks; see docs/api.md.
+
+Commands are functions here, with `_` between their words: `waste`, `whatif_spot`, `unit_epoch`.
+"""
 
 from __future__ import annotations
 
 import os
 from datetime import UTC, date, datetime
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from gpucost.errors import GpucostError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
     import pandas as pd
 
     from gpucost.config.model import Config
     from gpucost.store.connection import Store
 
-__all__ = ["GpucostError", "query", "report"]
+__all__ = ["GpucostError", "answer", "query", "report", "tables"]
 
 Instant = str | date | datetime
 PathLike = str | os.PathLike[str]
@@ -79,6 +83,48 @@ def report(
     answer = json.loads(to_json(view))
     frame.attrs |= {key: answer[key] for key in ("totals", "coverage", "from", "to", "currency")}
     return frame
+
+
+def answer(command: str, *arguments: Any, **options: Any) -> pd.DataFrame:
+    """The main rows of what a command answers: `answer("waste", month="2026-10", by="team")`.
+
+    `arguments` and `options` are the command's own, as --help lists them: `_` for `-`, `start` and `end` for --from and --to, a
+    list for what may be repeated, True for a flag. Money is in floats, and nested values have dotted names. `df.attrs` holds what
+    stands beside the rows and is no table (period, currency, totals …), `messages`, and `exit_code`: 3 where a budget, a target
+    or a rule is missed. Raises GpucostError, with the command's message and what mends it.
+    """
+    import pandas as pd
+
+    from gpucost.cli import answers
+
+    asked = answers.ask(command, arguments, options)
+    rows = next(iter(answers.tables(asked.answer).values()))
+    frame = pd.json_normalize(rows)
+    if isinstance(asked.answer, dict):
+        named = answers.tables(asked.answer)
+        frame.attrs |= {name: value for name, value in asked.answer.items() if name not in named and name != "tables"}
+    frame.attrs |= {"messages": list(asked.notes), "exit_code": asked.exit_code}
+    return frame
+
+
+def tables(command: str, *arguments: Any, **options: Any) -> dict[str, pd.DataFrame]:
+    """Every table of what a command answers, by its name, the one of `answer` first; called as `answer` is."""
+    import pandas as pd
+
+    from gpucost.cli import answers
+
+    return {
+        name: pd.json_normalize(rows) for name, rows in answers.tables(answers.ask(command, arguments, options).answer).items()
+    }
+
+
+def __getattr__(name: str) -> Callable[..., pd.DataFrame]:
+    from gpucost.cli.answers import answering
+
+    commands = {words.replace(" ", "_"): words for words in answering()}
+    if name not in commands:
+        raise AttributeError(f"gpucost.api has no {name}: {', '.join(sorted({*commands, *__all__}))}")
+    return partial(answer, commands[name])
 
 
 def query(sql: str, *, config: PathLike | None = None, store: PathLike | None = None) -> pd.DataFrame:

@@ -254,6 +254,7 @@ COMMANDS = {
     "quote": ("quote", "What so many GPUs cost for so long, bought each way."),
     "forecast": ("budgets", "What the month will come to, and within which range."),
     "chargeback": ("bills", "Write a month's bundle: a report per team, ledger, FOCUS."),
+    "mcp": ("mcp", "Read-only tools for agents (Model Context Protocol)."),
     "schema": ("setup", "The JSON Schema of an answer."),
     "reconcile": ("bills", "Where each billed dollar of a month went."),
     "anomalies": ("budgets", "Days that broke their own pattern, and what did it."),
@@ -262,7 +263,7 @@ TOPICS = {
     "Set up": ("init", "demo", "collect", "doctor", "config", "store", "lake"),
     "See": ("report", "open", "explain", "waste", "queue", "unit", "prices", "diff", "sql"),
     "Decide": ("findings", "whatif", "quote", "forecast"),
-    "Share": ("chargeback", "notify", "export", "schema"),
+    "Share": ("chargeback", "notify", "export", "mcp", "schema"),
     "Check": ("reconcile", "budget", "policy", "anomalies"),
 }
 

@@ -522,6 +522,20 @@ def _call(given: dict[str, Any], more: dict[str, Any]) -> Call:
     return Call(**fields)
 
 
+_is_raising = False
+
+
+@contextmanager
+def errors_raised() -> Iterator[None]:
+    """While the block lasts, commands raise what they fail with, instead of saying it and ending the program."""
+    global _is_raising
+    _is_raising = True
+    try:
+        yield
+    finally:
+        _is_raising = False
+
+
 def handle_errors(command: Callable[P, R]) -> Callable[P, R]:
     """Let `command` fail in words: one message and one fix on stderr, and the exit code that belongs to it.
 
@@ -547,6 +561,8 @@ def handle_errors(command: Callable[P, R]) -> Callable[P, R]:
         except (typer.Exit, typer.Abort, typer.BadParameter):
             raise
         except (Exception, KeyboardInterrupt) as error:
+            if _is_raising:
+                raise
             if _is_interrupt(error):
                 fail("interrupted; what was saved before is kept", None, INTERRUPTED)
             if isinstance(error, GpucostError):

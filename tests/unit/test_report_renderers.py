@@ -189,11 +189,11 @@ def test_the_api_refuses_in_words(stored: Path, wrong: dict[str, Any]) -> None:
         api.report(store=stored, **wrong)
 
 
-def test_the_example_of_the_docs_runs(stored: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_examples_of_the_docs_run(demo: Config, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     page = (Path(__file__).parents[2] / "docs" / "api.md").read_text(encoding="utf-8")
     examples = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
     assert examples
-    monkeypatch.setenv("GPUCOST_STORE", str(stored))
+    monkeypatch.setenv("GPUCOST_CONFIG", str(demo.path))
     for example in examples:
         exec(compile(example, "docs/api.md", "exec"), {})  # noqa: S102 - our own page
     assert capsys.readouterr().out

@@ -1,0 +1,135 @@
+"""gpucost.api: every command that answers, as data frames that hold what its JSON does."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+from typer.testing import CliRunner
+
+from gpucost import api
+from gpucost.cli.answers import answering, tables
+from gpucost.cli.app import app
+from gpucost.config.model import Config
+from gpucost.errors import GpucostError, UsageError
+
+# What a command must be told to answer; others answer without a word.
+TOLD = {
+    "diff": "2026-09 2026-10 --by team",
+    "explain namespace": "ml-research --month 2026-10",
+    "explain node": "gpu03",
+    "explain team": "life-science --month 2026-10",
+    "explain workload": "Job/llama-sft-12 --month 2026-10",
+    "prices": "L40S",
+    "prices history": "p4d.24xlarge --region us-east-1",
+    "prices tco": "--purchase-price 250000 --gpus-per-node 8 --gpu-model H100-80GB-HBM3 --years 4 --price-per-kwh 0.12",
+    "quote": "H100 --gpus 16 --days 7",
+    "reconcile": "--month 2026-09",
+    "whatif burst": "--spot-price 12 --nodes 4 --hours 100 --place gcp=7.10 --wait-minutes 15",
+    "whatif buy": "--on-demand-price 32 --nodes 4 --purchase-price 250000 --years 4 --price-per-kwh 0.12 --gpu-watts 700",
+    "whatif compare": "a b",
+    "whatif egress": "--gb-per-start 40 --starts-per-day 10 --price-per-gb 0.09",
+    "whatif plan": "plan.toml",
+}
+QUICK = {"report", "waste", "diff", "explain team", "quote", "whatif spot", "budget check"}
+FAILS = {"prices history": "the store holds no spot prices"}
+
+
+@pytest.fixture(scope="module")
+def folder(demo: Config, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A copy of the sample, with a plan and two answers that were saved."""
+    copy = Path(shutil.copytree(demo.path.parent, tmp_path_factory.mktemp("api") / "demo"))
+    config = ["--config", str(copy / "gpucost.toml")]
+    (copy / "plan.toml").write_text(run("whatif", "plan", "--example"))
+    for name, size in (("a", "30"), ("b", "60")):
+        words = f"whatif egress --gb-per-start {size} --price-per-gb 0.09 --starts-per-day 1 --save {name}"
+        run(*words.split(), *config)
+    return copy
+
+
+def run(*words: str) -> str:
+    result = CliRunner().invoke(app, list(words))
+    assert result.exit_code in (0, 3), result.output
+    return result.stdout
+
+
+def options_of(words: list[str]) -> tuple[list[str], dict[str, Any]]:
+    """Arguments, and options as Python has them."""
+    pairs: dict[str, Any] = {}
+    rest = list(words)
+    while any(word.startswith("--") for word in rest):
+        at = next(at for at, word in enumerate(rest) if word.startswith("--"))
+        flag, value = rest[at : at + 2]
+        pairs[flag.lstrip("-").replace("-", "_")] = value
+        del rest[at : at + 2]
+    return rest, pairs
+
+
+@pytest.mark.parametrize("name", [name if name in QUICK else pytest.param(name, marks=pytest.mark.slow) for name in answering()])
+def test_frames_hold_what_the_command_says(name: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(folder)
+    words = shlex.split(TOLD.get(name, ""))
+    arguments, options = options_of(words)
+    call = [*name.split(), *words, "--format", "json"]
+    if name in FAILS:
+        with pytest.raises(GpucostError, match=FAILS[name]):
+            api.answer(name, *arguments, **options)
+        assert CliRunner().invoke(app, call).exit_code == 1
+        return
+    told = json.loads(run(*call))
+    frames = api.tables(name, *arguments, **options)
+    named = tables(told)
+    assert list(frames) == list(named)
+    for table, rows in named.items():
+        pd.testing.assert_frame_equal(frames[table], pd.json_normalize(rows))
+    # `report` has a function of its own, whose rows are those of CSV
+    frame = (
+        api.answer(name, *arguments, **options)
+        if name == "report"
+        else getattr(api, name.replace(" ", "_"))(*arguments, **options)
+    )
+    pd.testing.assert_frame_equal(frame, next(iter(frames.values())))
+    assert frame.attrs["exit_code"] == (3 if name in ("budget check", "policy check") else 0)
+    if isinstance(told, dict):
+        assert {key: value for key, value in told.items() if key not in named and key != "tables"}.items() <= frame.attrs.items()
+
+
+def test_options_are_those_of_the_command(folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    config = str(folder / "gpucost.toml")
+    few = api.waste(start="2026-10-01", end="2026-10-08", team=["research", "vision"], top=3, config=config)
+    assert few.attrs["from"] == "2026-10-01T00:00:00Z" and few.attrs["to"] == "2026-10-08T00:00:00Z"
+    assert len(api.tables("waste", month="2026-10", top=3, config=config)["workloads"]) == 3
+    assert api.budget_check(month="2026-10", config=config).attrs["messages"] == [
+        "budget all GPUs: more is spent than the budget"
+    ]
+    assert capfd.readouterr() == ("", "")
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "message", "fix"),
+    [
+        ("reprot", {}, "'reprot' is no command that answers", "did you mean report?"),
+        ("waste", {"tema": "x"}, "No such option: --tema", "gpucost waste --help"),
+        ("waste", {"month": "October"}, "--month 'October' is no month", "2026-10"),
+        ("explain team", {}, "Missing argument", "gpucost explain team --help"),
+        ("waste", {"store": "none.duckdb"}, "none.duckdb", "gpucost collect"),
+    ],
+)
+def test_what_is_refused_is_said_as_by_the_command(
+    name: str, options: dict[str, str], message: str, fix: str, folder: Path
+) -> None:
+    with pytest.raises(GpucostError) as raised:
+        api.answer(name, config=str(folder / "gpucost.toml"), **options)
+    assert message in raised.value.message and fix in str(raised.value.fix)
+
+
+def test_a_command_that_there_is_not() -> None:
+    with pytest.raises(AttributeError, match=r"gpucost.api has no collect_prometheus: .*whatif_spot"):
+        api.collect_prometheus()
+    with pytest.raises(UsageError):
+        api.answer("collect prometheus")
