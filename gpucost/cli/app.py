@@ -226,6 +226,7 @@ GROUPS: dict[str, tuple[str, dict[str, Row]]] = {
             "dashboard": ("export", "A Grafana dashboard."),
             "openmetrics": ("export", "What teams cost, as metrics."),
             "cronjob": ("export", "A Kubernetes CronJob, and the claim for its store."),
+            "chart": ("export", "A Helm chart: jobs that collect and charge, and what they need."),
         },
     ),
     "policy": (

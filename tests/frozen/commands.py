@@ -16,7 +16,12 @@ from gpucost.cli.app import app
 _PAGE = Path(__file__).parents[2] / "docs" / "commands.md"
 #: Neither offers formats; what they print is told in tests of their own, and the demo's figures in those of README and docs.
 # of lakes tests/unit/test_lake.py asks
-ELSEWHERE = {"demo", "store compact", *(f"lake {name}" for name in ("export", "import", "attribute", "info", "drop"))}
+ELSEWHERE = {
+    "demo",
+    "store compact",
+    "export chart",
+    *(f"lake {name}" for name in ("export", "import", "attribute", "info", "drop")),
+}
 
 MARCH = "--month 2026-03"
 ESTIMATED = {
