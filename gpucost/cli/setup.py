@@ -40,7 +40,8 @@ def config_show(call: Call) -> None:
       gpucost config show
       GPUCOST_TIMEZONE=Europe/Berlin gpucost config show --format json
     """
-    from gpucost.config.load import places, resolved
+    from gpucost.config.files import places
+    from gpucost.config.load import resolved
 
     looked = ", ".join(str(place) for place in places(os.environ, Path.cwd()))
     call.note(f"config file: {call.settings.path or f'none (looked for {looked}); gpucost init writes one'}")
@@ -187,7 +188,7 @@ def init(
 
     from gpucost import discover
     from gpucost.collect.slurm.sacct import sacct_command
-    from gpucost.config.load import FILE_NAME
+    from gpucost.config.files import FILE_NAME
     from gpucost.config.model import PrometheusSource, shown_url
 
     target = (call.config_file or Path(FILE_NAME)).expanduser()

@@ -209,7 +209,7 @@ def test_an_earlier_demo_makes_way_but_nothing_else_does(tmp_path: Path) -> None
 
 @pytest.mark.slow
 def test_every_line_that_it_ends_with_works_as_it_is_printed(tmp_path: Path) -> None:
-    """In a shell that does not find gpucost, at home where nothing is: demo, its lines, and the lines of the demo that one of them keeps."""
+    """In a shell that does not find gpucost, at an empty home: its lines, and those of the demo that one keeps."""
     program = Path(sys.executable).with_name("gpucost")
     environment = {"HOME": str(tmp_path), "PATH": os.defpath}
     shell = subprocess.Popen(

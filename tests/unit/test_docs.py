@@ -18,7 +18,8 @@ import yaml
 from gpucost.cli import _docs
 from gpucost.cli.app import app, default_command
 from gpucost.collect.prometheus.queries import NEEDS, NODE_FACTS, selectors
-from gpucost.config.load import all_keys, load_config, places
+from gpucost.config.files import places
+from gpucost.config.load import all_keys, load_config
 from gpucost.config.model import Budget, Config
 from gpucost.publish import openmetrics
 from gpucost.publish.rules import RulePrices, alerting_rules, recording_rules
