@@ -269,8 +269,11 @@ def test_the_chart_has_values_that_its_own_schema_takes(tmp_path: Path) -> None:
     ):
         with pytest.raises(jsonschema.ValidationError):
             jsonschema.validate(values | wrong, schema)
+    scheduling = (Path(__file__).parents[2] / "docs" / "scheduling.md").read_text(encoding="utf-8")
+    (of_docs,) = re.findall(r"```yaml\n(.*?)```", scheduling, re.S)
+    jsonschema.validate(values | yaml.safe_load(of_docs), schema)
     # what its jobs run are commands, and its config is one
-    for job in values["jobs"].values():
+    for job in (*values["jobs"].values(), *yaml.safe_load(of_docs)["jobs"].values()):
         assert run("export", "cronjob", "--image", "a", *_runs(job)).exit_code == 0
     (tmp_path / "own.toml").write_text(values["config"])
     assert load_config(tmp_path / "own.toml", environ={}).prometheus[0].url == "http://prometheus-operated.monitoring:9090"
