@@ -1,4 +1,6 @@
-# Needs python3.11 (with venv), make and git. Everything else goes into .venv, pinned by hash.
+# Needs python3.11 (with venv), make, bash and git. Everything else goes into .venv, pinned by hash.
+SHELL := bash
+.SHELLFLAGS := -o pipefail -c
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
 VENV := .venv
 BIN := $(VENV)/bin
@@ -11,8 +13,8 @@ COMPILE = uv pip compile pyproject.toml --universal --python-version 3.11 --gene
 
 .PHONY: demo test lint format bench lock servers clean
 
-demo: $(VENV)/.run  ## a sample fleet, from store to report
-	@$(BIN)/gpucost demo
+demo: $(VENV)/.run  ## a sample fleet, from store to report; left in gpucost-demo to look around in
+	@$(BIN)/gpucost demo --keep gpucost-demo
 
 test: $(VENV)/.dev servers  ## everything but what is slow
 	$(BIN)/python -m pytest -n auto --dist worksteal -m "not slow and not bench" $(PYTEST_ARGS)
@@ -39,18 +41,30 @@ lock:  ## pin dependencies anew; needs uv
 	$(COMPILE) --extra all --group test --group lint --group bench -o requirements/bench.txt
 
 clean:
-	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) gpucost-demo build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
-# Not compiled: all of it now would take longer than the rest.
+# Not compiled: all of it now would take longer than the rest. By uv where it is there, else by the pip that is there: run.txt brings
+# one, too, and unpacking another first takes seconds.
 $(VENV)/.run: requirements/run.txt pyproject.toml
 	@echo "1/3  an environment of its own: $(VENV)"
-	@$(PYTHON) -m venv $(VENV)
-	@echo "2/3  $$(grep -c == requirements/run.txt) packages that gpucost needs"
-	@$(PIP) install --no-compile --require-hashes -r requirements/run.txt
+	@$(PYTHON) -m venv --without-pip $(VENV)
+	@count=$$(sed -n '/win32/d; s/==.*//p' requirements/run.txt | sort -u | wc -l); \
+	echo "2/3  $$((count)) packages that gpucost needs"; \
+	if command -v uv >/dev/null && uv pip install --quiet --python $(BIN)/python --require-hashes -r requirements/run.txt; then exit; fi; \
+	pip="$(PYTHON) -m pip --python $(BIN)/python"; \
+	$$pip --version >/dev/null 2>&1 || { $(PYTHON) -m venv $(VENV) && pip="$(BIN)/python -m pip"; }; \
+	$$pip --disable-pip-version-check install --no-compile --require-hashes -r requirements/run.txt | $(SHOW_PACKAGES)
 	@echo "3/3  gpucost itself"
 	@$(PIP) install --no-deps --no-build-isolation -e .
 	@touch $@
+
+# What pip is at, on one line of a terminal; its errors go by.
+SHOW_PACKAGES = while read -r word name _; do [ -t 1 ] || continue; case $$word in \
+	Collecting) printf '\r     %d  %-40.40s' $$((++at)) "$$name";; \
+	Installing) printf '\r     unpacking them%-40s' "";; \
+	Successfully) printf '\r%-60s\r' "";; \
+	esac; done
 
 $(VENV)/.dev: $(VENV)/.run requirements/dev.txt
 	$(PIP) install --no-compile --require-hashes -r requirements/dev.txt

@@ -41,7 +41,8 @@ from gpucost.collect.prometheus.queries import (
     mig_fix,
     needs,
 )
-from gpucost.config.load import load_config, places
+from gpucost.config.files import places
+from gpucost.config.load import load_config
 from gpucost.config.model import Config, PrometheusSource
 from gpucost.errors import ConfigError, GpucostError, SourceError
 from gpucost.periods import MS_PER_HOUR, from_ms, iso, label_name

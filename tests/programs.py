@@ -28,6 +28,20 @@ def require(*programs: str, package: str) -> None:
     pytest.skip(message)
 
 
+def program(variable: str, name: str) -> str:
+    """The program that `variable` names, else the one called `name` on the PATH; without one the test is skipped.
+
+    Under CI=true it fails then: `.ci/install-programs` installs the program, and prints the variable.
+    """
+    found = os.environ.get(variable) or shutil.which(name)
+    if found:
+        return found
+    message = f"{variable} names no {name}, and none is installed (.ci/install-programs)"
+    if os.environ.get("CI") == "true":
+        pytest.fail(message)
+    pytest.skip(message)
+
+
 @contextmanager
 def listening(command: list[str], port: int, log: Path) -> Iterator[str]:
     """The URL of a program that listens on this port of loopback, alive within the `with`; `log` is where it writes."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from contextlib import redirect_stderr, redirect_stdout
 from dataclasses import dataclass
 from datetime import date
@@ -24,6 +24,8 @@ NOT_ASKED = ("doctor", "config show", "store info", "store check", "lake info", 
 # `from` is a word of Python's own
 _ALIASES = {"start": "from", "end": "to", "from_": "from"}
 _ASKING = Lock()
+# lists of texts: what an empty one is a list of, only its name tells
+_TEXTS = ("by", "notes", "reasons", "break_even", "time", "findings")
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +97,9 @@ def tables(answer: Any) -> dict[str, list[dict[str, Any]]]:
     if isinstance(answer, list):
         return {"rows": answer}
     inner = answer.get("tables")
-    found = {name: rows for name, rows in {**answer, **(inner if isinstance(inner, dict) else {})}.items() if _are_rows(rows)}
+    found = {
+        name: rows for name, rows in {**answer, **(inner if isinstance(inner, dict) else {})}.items() if _are_rows(name, rows)
+    }
     if "scenario" in answer and "today" in answer:
         return {"positions": [{"position": name, **answer[name]} for name in ("today", "scenario")], **found}
     if isinstance(figures := answer.get("figures"), dict):
@@ -103,5 +107,5 @@ def tables(answer: Any) -> dict[str, list[dict[str, Any]]]:
     return found or {"rows": [answer]}
 
 
-def _are_rows(value: Any) -> bool:
-    return isinstance(value, Sequence) and not isinstance(value, str) and all(isinstance(row, dict) for row in value)
+def _are_rows(name: str, value: Any) -> bool:
+    return isinstance(value, list) and all(isinstance(row, dict) for row in value) and bool(value or name not in _TEXTS)

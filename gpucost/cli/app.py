@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 from typing import Annotated, Any, ClassVar
 
 import typer
-from typer.core import TyperCommand, TyperGroup
+from typer.core import CompletionItem, TyperCommand, TyperGroup  # type: ignore[attr-defined]
 
 from gpucost import __version__
 
@@ -50,7 +51,22 @@ class CommandTable(dict[str, Any]):
         return [self[name] for name in self]
 
 
-class PanelCommand(TyperCommand):
+class TextParams:
+    """A command whose parameters stay texts while a shell completes: what makes values of them takes longer than all else."""
+
+    def get_params(self, ctx: Any) -> list[Any]:
+        params: list[Any] = super().get_params(ctx)  # type: ignore[misc]
+        if ctx.resilient_parsing:
+            for one in params:
+                vars(one)["process_value"] = partial(_as_typed, one)
+        return params
+
+
+def _as_typed(param: Any, ctx: Any, value: Any) -> Any:
+    return value if ctx.resilient_parsing else type(param).process_value(param, ctx, value)
+
+
+class PanelCommand(TextParams, TyperCommand):
     """A command whose help has its options in parts, those of its own first and those of every command last."""
 
     def format_options(self, ctx: Any, formatter: Any) -> None:
@@ -65,7 +81,7 @@ class PanelCommand(TyperCommand):
                     formatter.write_dl(rows)
 
 
-class CommandGroup(TyperGroup):
+class CommandGroup(TextParams, TyperGroup):
     """A group whose help is written from the table, without importing its commands; `topics` order and head it."""
 
     group: ClassVar[str] = ""
@@ -86,6 +102,13 @@ class CommandGroup(TyperGroup):
             with formatter.section(topic):
                 formatter.write_dl([(name, self._summary(name)) for name in names if name != DEFAULT])
 
+    def shell_complete(self, ctx: Any, incomplete: str) -> list[Any]:
+        if incomplete.startswith("-"):
+            options: list[Any] = super(TyperGroup, self).shell_complete(ctx, incomplete)
+            return options
+        names = [name for name in self.list_commands(ctx) if name.startswith(incomplete) and name != DEFAULT]
+        return [CompletionItem(name, help=self._summary(name)) for name in names]
+
     def _summary(self, name: str) -> str:
         return self.rows[name][1] if name in self.rows else str(self.commands[name].help)
 
@@ -102,10 +125,15 @@ class DefaultCommandGroup(CommandGroup):
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         first = args[0] if args else None
-        if first not in self.commands and not ctx.resilient_parsing:
+        if ctx.resilient_parsing:
+            args = [DEFAULT, *args] if args and first not in self.commands else args
+        elif first not in self.commands:
             wants_help = any(word in ctx.help_option_names for word in _options(args))
             args = [ctx.help_option_names[0]] if wants_help else [DEFAULT, *args]
         return super().parse_args(ctx, args)
+
+    def shell_complete(self, ctx: Any, incomplete: str) -> list[Any]:
+        return [*super().shell_complete(ctx, incomplete), *self.commands[DEFAULT].shell_complete(ctx, incomplete)]
 
     def format_usage(self, ctx: Any, formatter: Any) -> None:
         self.commands[DEFAULT].format_usage(ctx, formatter)
@@ -226,6 +254,7 @@ GROUPS: dict[str, tuple[str, dict[str, Row]]] = {
             "dashboard": ("export", "A Grafana dashboard."),
             "openmetrics": ("export", "What teams cost, as metrics."),
             "cronjob": ("export", "A Kubernetes CronJob, and the claim for its store."),
+            "chart": ("export", "A Helm chart: jobs that collect and charge, and what they need."),
         },
     ),
     "policy": (

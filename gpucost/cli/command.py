@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn, ParamSpec, TypeVar
 import typer
 
 from gpucost.cli.app import EVERYWHERE, WHOSE, WRITTEN
+from gpucost.cli.completion import stored
 from gpucost.cli.output import (
     drop_stdout,
     note,
@@ -88,11 +89,23 @@ Texts = list[str] | None
 # Each option that commands share: its name as a parameter, its type, how it is typed and what help says of it.
 _SHARED: dict[str, tuple[Any, ...]] = {
     **{
-        name: (Texts, option(f"--{name}", "NAME", f"Only this {name}; repeatable.", WHOSE))
+        name: (Texts, option(f"--{name}", "NAME", f"Only this {name}; repeatable.", WHOSE, autocompletion=stored(name)))
         for name in ("team", "namespace", "cluster")
     },
-    "workload": (Texts, option("--workload", "NAME", "Only this workload, as Kind/name or by its name; repeatable.", WHOSE)),
-    "month": (str | None, option("--month", "YYYY-MM", "A whole month of the configured time zone.", WHOSE)),
+    "workload": (
+        Texts,
+        option(
+            "--workload",
+            "NAME",
+            "Only this workload, as Kind/name or by its name; repeatable.",
+            WHOSE,
+            autocompletion=stored("workload"),
+        ),
+    ),
+    "month": (
+        str | None,
+        option("--month", "YYYY-MM", "A whole month of the configured time zone.", WHOSE, autocompletion=stored("month")),
+    ),
     "start": (
         str | None,
         option("--from", "TIME", "Begin here: 2026-10-01 (local midnight), 2026-10-01T06:00 (local), 2026-10-01T06:00Z.", WHOSE),

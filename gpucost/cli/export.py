@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import timedelta
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from gpucost.cli.command import Call, command, option, parameters
+from gpucost.cli.output import write_output
 from gpucost.errors import GpucostError, UsageError
 from gpucost.periods import Period, local_midnight, month_period, name_of
 
@@ -81,12 +83,44 @@ def export_cronjob(call: Call) -> None:
       gpucost export cronjob --image gpucost:1.0 --secret gpucost --run "collect prometheus" --run "notify slack"
       gpucost export cronjob --image gpucost:1.0 --schedule "0 6 2 * *" --existing-claim
     """
-    from gpucost.publish.cronjob import cronjob
+    from gpucost.publish.kubernetes import cronjob
 
     timezone, size = call.settings.timezone, None if call.more["existing_claim"] else call.more["claim_size"]
     runs = call.more["run"] or ["collect prometheus"]
     _check_commands(runs)
     call.deliver(cronjob({**call.more, "timezone": timezone, "claim_size": size}, runs), "manifest")
+
+
+@command("image out", without="store", more=_MANIFEST)
+def export_chart(
+    call: Call,
+    out: Annotated[Path, option("--out", "DIR", "Directory of the chart; an earlier chart in it is written anew.")],
+) -> None:
+    """Write a Helm chart: CronJobs that collect each night and charge each month, their config, the claim for their store.
+
+    The jobs are those of `gpucost export cronjob`, with as few rights. What differs from cluster to cluster stands in
+    values.yaml: schedules and commands, gpucost.toml, a secret, a service account, rules for the Prometheus Operator. Keep your
+    own values in a file beside the chart, for `helm install -f`.
+
+    \b
+    Examples:
+      gpucost export chart --image registry.example.com/gpucost:1.0 --out gpucost-chart
+      helm install gpucost ./gpucost-chart --namespace gpucost --create-namespace --set-file config=gpucost.toml
+    """
+    from gpucost.publish.kubernetes import chart
+
+    files = chart(call.more["image"], call.settings.timezone)
+    out = out.expanduser()
+    if out.exists() and not (out.is_dir() and ((out / "Chart.yaml").is_file() or not any(out.iterdir()))):
+        raise UsageError(f"--out {out} is there already and holds no chart", "--out names another directory")
+    for name, text in files.items():
+        target = out / name
+        try:
+            target.parent.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise GpucostError(f"cannot write {target}: {error.strerror}", "--out names another directory") from None
+        write_output(text, target)
+    call.note(f"chart written to {out}")
 
 
 def _check_commands(runs: Sequence[str]) -> None:

@@ -13,6 +13,7 @@ import typer
 
 from gpucost.cli.app import RARE, WRITTEN
 from gpucost.cli.command import Call, Comparison, command, completeness, count_option, names_in, note_gaps, option
+from gpucost.cli.completion import dimensions
 from gpucost.cli.output import atomic_write, drop_stdout, file_needed, is_drawn, stdout_failed, write_output, write_page
 from gpucost.errors import UsageError
 
@@ -80,6 +81,7 @@ def report(
             "Rows by any of cluster, namespace, team, workload, workload_type, pod, uid, node, gpu_model, capacity_type, "
             "region, zone, month, day, hour, and of Slurm account, user, partition, qos, reservation. "
             "Default: team; with --team namespace; with --namespace workload.",
+            autocompletion=dimensions,
         ),
     ] = None,
     format: Annotated[

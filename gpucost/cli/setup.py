@@ -40,23 +40,26 @@ def config_show(call: Call) -> None:
       gpucost config show
       GPUCOST_TIMEZONE=Europe/Berlin gpucost config show --format json
     """
-    from gpucost.config.load import places, resolved
+    from gpucost.config.files import places
+    from gpucost.config.load import resolved
 
     looked = ", ".join(str(place) for place in places(os.environ, Path.cwd()))
     call.note(f"config file: {call.settings.path or f'none (looked for {looked}); gpucost init writes one'}")
     call.write_rows(("key", "value", "from"), resolved(call.settings))
 
 
+# Lines for a shell, each as it can be copied.
 _NEXT = """
-next:
-  gpucost demo --keep ./gpucost-demo    to look around in it
-  gpucost init                          for your own fleet"""
+to look around in it:
+{path}  gpucost demo --keep ./gpucost-demo
+for your own fleet:
+  gpucost init"""
 _NEXT_KEPT = """
-next:
-  cd {folder}
+to look around in it:
+{path}  cd {folder}
   gpucost report --team product
   gpucost report --by namespace,gpu_model
-  gpucost reconcile --month {billed}      where each dollar of the bill went
+  gpucost reconcile --month {billed}
   gpucost chargeback --month {billed} --out chargeback
   gpucost whatif reserve
   gpucost budget check
@@ -66,7 +69,15 @@ next:
   gpucost findings
   gpucost queue
   gpucost sql "from charges"
-  change prices.csv or gpucost.toml, and report again"""
+change prices.csv or gpucost.toml there, and report again; for your own fleet begin with gpucost init"""
+
+
+def _path() -> str:
+    """The line that lets a shell find this program by its name, where it does not find it yet."""
+    program, known = Path(sys.argv[0]).absolute(), shutil.which("gpucost")
+    if program.name != "gpucost" or (known and program.samefile(known)):
+        return ""
+    return f'  export PATH={shlex.quote(str(program.parent))}:"$PATH"\n'
 
 
 @command(without="config store")
@@ -96,7 +107,8 @@ def demo(
         _report(config, estimated)
         put()
         _report(config, estimated, "research")
-    call.note(_NEXT_KEPT.format(folder=shlex.quote(str(keep)), billed=f"{billed.start:%Y-%m}") if keep else _NEXT)
+    lines = _NEXT_KEPT if keep else _NEXT
+    call.note(lines.format(path=_path(), folder=shlex.quote(str(keep)), billed=f"{billed.start:%Y-%m}"))
 
 
 def _report(config: Config, month: Period, *teams: str) -> None:
@@ -176,7 +188,7 @@ def init(
 
     from gpucost import discover
     from gpucost.collect.slurm.sacct import sacct_command
-    from gpucost.config.load import FILE_NAME
+    from gpucost.config.files import FILE_NAME
     from gpucost.config.model import PrometheusSource, shown_url
 
     target = (call.config_file or Path(FILE_NAME)).expanduser()

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from gpucost.cli.command import Call, Comparison, command, count_option, names_in, note_gaps, option
+from gpucost.cli.completion import dimensions
 from gpucost.cli.whatif import number_parser
 from gpucost.errors import GpucostError, StoreError, UsageError
 from gpucost.periods import MS_PER_HOUR
@@ -60,6 +61,7 @@ def waste(
             "A,B",
             "Also by any of cluster, namespace, team, workload, workload_type, pod, uid, node, gpu_model, capacity_type, "
             "region, zone, month, day, hour, and of Slurm account, user, partition, qos, reservation.",
+            autocompletion=dimensions,
         ),
     ] = None,
     top: Annotated[int, count_option("--top", "How many of the workloads that waste most to list.")] = 10,

@@ -17,12 +17,10 @@ from pydantic import BaseModel, ValidationError
 from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails
 
+from gpucost.config.files import PREFIX, find
 from gpucost.config.model import Config, StoreSettings, shown_url
 from gpucost.errors import ConfigError
 from gpucost.suggest import did_you_mean
-
-FILE_NAME = "gpucost.toml"
-PREFIX = "GPUCOST_"
 
 # Keys whose values are paths, taken relative to the file (or directory) they were written in.
 PATH_KEYS = frozenset(
@@ -92,30 +90,6 @@ def read(path: Path | None, environ: Mapping[str, str], cwd: Path) -> Settings:
     for name in sorted(environ):
         _overlay(settings, name, environ[name], cwd)
     return settings
-
-
-def find(path: Path | None, environ: Mapping[str, str], cwd: Path) -> Path | None:
-    """The config file in force, absolute; None where there is none. Raises ConfigError if one was named and is not there."""
-    variable = f"{PREFIX}CONFIG"
-    named = path or (Path(environ[variable]) if environ.get(variable) else None)
-    if named is None:
-        file = next((place for place in places(environ, cwd) if place.exists()), None)
-    else:
-        file = cwd / named.expanduser()
-        if file.is_dir() and file.name != FILE_NAME:
-            file = file / FILE_NAME
-        if not file.exists():
-            by = f"variable {variable}" if path is None else "option --config"
-            raise ConfigError(f"no config file at {file} ({by})", "gpucost init writes one; --config names another")
-    if file and file.is_dir():
-        raise ConfigError(f"{file} is a directory, not a config file", "move it away, or name a file with --config")
-    return file
-
-
-def places(environ: Mapping[str, str], cwd: Path) -> list[Path]:
-    """Where a config file is looked for when none is named, in this order."""
-    home = Path(environ.get("HOME") or Path.home())
-    return [cwd / FILE_NAME, Path(environ.get("XDG_CONFIG_HOME") or home / ".config") / "gpucost" / FILE_NAME]
 
 
 def absolute(value: Any, base: Path, key: str | int = "") -> Any:

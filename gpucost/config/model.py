@@ -12,6 +12,7 @@ from zoneinfo import ZoneInfo
 
 from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, ValidationInfo, field_validator, model_validator
 
+from gpucost.config.files import STORE_NAME
 from gpucost.periods import MS_PER_HOUR, Period, from_ms, local_days, local_midnight, to_ms
 
 
@@ -760,7 +761,7 @@ class Slurm(Section):
 class StoreSettings(Section):
     """The store. `store = "FILE"` is short for its `path`."""
 
-    path: Path = setting("A DuckDB file.", Path("gpucost.duckdb"))
+    path: Path = setting("A DuckDB file.", Path(STORE_NAME))
     raw_retention_days: int | None = setting(
         "After so many days `gpucost store compact` drops samples that no figure needs (docs/store.md).", None, ge=1
     )

@@ -45,14 +45,19 @@ class Store:
         return self.path.exists()
 
     @contextmanager
-    def read(self) -> Iterator[duckdb.DuckDBPyConnection]:
-        """A read-only connection. Raises StoreError where there is no store, or it cannot be read."""
+    def read(self, *, may_migrate: bool = True) -> Iterator[duckdb.DuckDBPyConnection]:
+        """A read-only connection. Raises StoreError where there is no store, or it cannot be read.
+
+        A store of an earlier version is brought up to date first, and refused where it may not be.
+        """
         if not self.exists:
             raise StoreError(f"there is no store at {self.path}", fix="gpucost collect prometheus")
         with self._opened(read_only=True) as con:
             if schema.check(con, self.path):
                 yield con
                 return
+        if not may_migrate:
+            raise StoreError(f"the store {self.path} is of an earlier version", fix="gpucost store info")
         with self.write():
             pass
         with self._opened(read_only=True) as con:

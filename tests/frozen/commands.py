@@ -18,6 +18,7 @@ _PAGE = Path(__file__).parents[2] / "docs" / "commands.md"
 # of lakes tests/unit/test_lake.py asks
 ELSEWHERE = {
     "demo",
+    "export chart",
     "mcp",
     "open",
     "store compact",

@@ -106,13 +106,13 @@ def test_help_imports_nothing_heavy(work: Path, words: str) -> None:
 LOADED = {
     "--help": ("cli cli.app cli.main", ""),
     "sql 'select 1'": (
-        "cli cli.app cli.command cli.main cli.output cli.setup config config.load config.model errors periods render render.rows "
-        "store store.connection store.schema suggest",
+        "cli cli.app cli.command cli.completion cli.main cli.output cli.setup config config.files config.load "
+        "config.model errors periods render render.rows store store.connection store.schema suggest",
         "duckdb pydantic",
     ),
     "report --month 2026-10": (
-        "attribute catalog cli cli.app cli.command cli.main cli.output cli.report "
-        "config config.load config.model engine errors periods pipeline price price.book "
+        "attribute catalog cli cli.app cli.command cli.completion cli.main cli.output cli.report "
+        "config config.files config.load config.model engine errors periods pipeline price price.book "
         "price.discounts price.fx price.list_prices render render.formatting render.rows render.terminal render.view report "
         "report.build report.changes report.coverage report.query report.rows report.sections report.series report.sharing "
         "resources shapes store store.connection store.schema store.sqlfiles suggest",

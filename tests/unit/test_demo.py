@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import base64
 import csv
+import os
+import re
+import subprocess
+import sys
 from collections import defaultdict
 from datetime import UTC, datetime
 from decimal import Decimal
@@ -200,6 +205,46 @@ def test_an_earlier_demo_makes_way_but_nothing_else_does(tmp_path: Path) -> None
     with pytest.raises(UsageError, match=r"thesis\.txt"):
         build(other, ESTIMATED, lambda _: None)
     assert (other / "thesis.txt").exists()
+
+
+@pytest.mark.slow
+def test_every_line_that_it_ends_with_works_as_it_is_printed(tmp_path: Path) -> None:
+    """In a shell that does not find gpucost, at an empty home: its lines, and those of the demo that one keeps."""
+    program = Path(sys.executable).with_name("gpucost")
+    environment = {"HOME": str(tmp_path), "PATH": os.defpath}
+    shell = subprocess.Popen(
+        ["bash"],
+        cwd=tmp_path,
+        env=environment,
+        text=True,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+    )
+
+    def run(line: str) -> tuple[int, str]:
+        assert shell.stdin and shell.stdout
+        shell.stdin.write(f"{line} >out 2>&1 </dev/null; echo $?; cat out | base64 -w 0; echo\n")
+        shell.stdin.flush()
+        code, printed = shell.stdout.readline(), shell.stdout.readline()
+        return int(code), base64.b64decode(printed).decode()
+
+    def lines(printed: str) -> list[str]:
+        return re.findall("^  (.+)$", printed.partition("\nto look around in it:\n")[2], re.M)
+
+    with shell:
+        code, printed = run(f"{program} demo")
+        first, keep, begin = lines(printed)
+        assert code == 0 and first == f'export PATH={program.parent}:"$PATH"'
+        assert run(first)[0] == 0
+        code, printed = run(keep)
+        assert code == 0 and run(begin)[0] == 0
+        assert (tmp_path / "gpucost.toml").exists()
+        after = lines(printed)
+        assert after[0] == "cd gpucost-demo" and len(after) > 10
+        failed = {line: printed for line in after for code, printed in [run(line)] if code != 0}
+        # the fleet is over its budget, which is no failure
+        assert set(failed) <= {"gpucost budget check"}, failed
 
 
 @pytest.mark.slow

@@ -18,7 +18,8 @@ import yaml
 from gpucost.cli import _docs
 from gpucost.cli.app import app, default_command
 from gpucost.collect.prometheus.queries import NEEDS, NODE_FACTS, selectors
-from gpucost.config.load import all_keys, load_config, places
+from gpucost.config.files import places
+from gpucost.config.load import all_keys, load_config
 from gpucost.config.model import Budget, Config
 from gpucost.publish import openmetrics
 from gpucost.publish.rules import RulePrices, alerting_rules, recording_rules
@@ -26,6 +27,8 @@ from gpucost.publish.rules import RulePrices, alerting_rules, recording_rules
 ROOT = Path(__file__).parents[2]
 MONITORING = (ROOT / "docs" / "monitoring.md").read_text(encoding="utf-8")
 SCHEDULING = (ROOT / "docs" / "scheduling.md").read_text(encoding="utf-8")
+ACTIONS = (ROOT / "docs" / "github-actions.md").read_text(encoding="utf-8")
+WORKFLOWS = [yaml.safe_load(block) for block in re.findall(r"```yaml\n(.*?)```", ACTIONS, re.S)]
 STARTER = files("gpucost.cli").joinpath("starter.toml").read_text(encoding="utf-8")
 
 # kube-state-metrics' newer spelling of eks.amazonaws.com/capacityType, and a label without a domain
@@ -49,12 +52,31 @@ def test_every_command_of_examples_and_recipes_can_be_parsed() -> None:
     examples = [re.split(" [<>] ", line)[0] for line in re.findall(r"^(?:[A-Z_]+=\S+ )?gpucost (.+)$", page, re.M)]
     recipes = [*_commands(MONITORING), *_commands(SCHEDULING)]
     assert len(examples) > 10 and len(recipes) > 14
-    assert sum(line.startswith("chargeback ") for line in recipes) == 3
+    assert sum(line.startswith("chargeback ") for line in recipes) == 2
     for line in (*examples, *recipes):
-        command, words = program, shlex.split(line, comments=True)
-        while hasattr(command, "commands"):
-            command = command.commands[default_command(command, words) or words.pop(0)]
-        command.make_context("example", words)
+        parse(program, line)
+
+
+def parse(program: Any, line: str) -> None:
+    """Raises click's UsageError where a command, option or value of `line`, without gpucost in front, is none."""
+    command, words = program, shlex.split(line, comments=True)
+    while hasattr(command, "commands"):
+        command = command.commands[default_command(command, words) or words.pop(0)]
+    command.make_context("example", words)
+
+
+def test_workflows_run_commands_that_there_are_and_share_one_store() -> None:
+    program = typer.main.get_command(app)
+    nightly, on_request = ([step for job in one["jobs"].values() for step in job["steps"]] for one in WORKFLOWS)
+    lines = [line for step in (*nightly, *on_request) for line in step.get("run", "").splitlines()]
+    commands = [re.split(" >>? ", line.removeprefix("gpucost "))[0] for line in lines if line.startswith("gpucost ")]
+    assert {line.split()[0] for line in commands} == {"collect", "report", "chargeback", "notify", "budget"}
+    for line in commands:
+        parse(program, line)
+    # the gate comes last, so that nothing is lost where it closes
+    assert on_request[-1]["run"] == "gpucost budget check --fail-on over"
+    caches = [step["with"] for step in (*nightly, *on_request) if "actions/cache" in step.get("uses", "")]
+    assert len(caches) == 3 and len({(cache["path"], cache["key"]) for cache in caches}) == 1
 
 
 def test_the_page_of_metrics_names_everything_that_is_collected_and_checked() -> None:
@@ -111,8 +133,7 @@ def test_settings_of_the_docs_are_settings(tmp_path: Path) -> None:
 
 
 def test_the_variables_of_the_workflow_are_settings(tmp_path: Path) -> None:
-    workflow = yaml.safe_load(re.findall(r"```yaml\n(.*?)```", SCHEDULING, re.S)[0])
-    names = workflow["jobs"]["collect"]["env"]
+    names = WORKFLOWS[0]["jobs"]["collect"]["env"]
     environ = {name: "http://x:1" if name.endswith("URL") else "NAME" for name in names if name.startswith("GPUCOST_")}
     config = load_config(environ=environ, cwd=tmp_path)
     assert config.notify.slack.webhook_url_env == "NAME"
@@ -148,6 +169,6 @@ def test_the_image_is_built_from_what_is_there_and_runs_without_root() -> None:
     environment = {name: value for line in lines for name, _, value in [line.strip(" \\").partition("=")]}
     assert Path("/etc/gpucost/gpucost.toml") in places({"XDG_CONFIG_HOME": environment["XDG_CONFIG_HOME"]}, Path("/data"))
     user = next(line for line in lines if line.startswith("USER "))
-    manifest = (ROOT / "reports" / "cronjob.yml.j2").read_text(encoding="utf-8")
+    manifest = (ROOT / "reports" / "chart" / "templates" / "cronjob.yaml.j2").read_text(encoding="utf-8")
     uid, gid = user.removeprefix("USER ").split(":")
     assert f"runAsUser: {uid}" in manifest and f"runAsGroup: {gid}" in manifest

@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import jsonschema
 import pytest
 import yaml
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as openmetrics_families
 from prometheus_client.parser import text_string_to_metric_families as text_families
 from typer.testing import CliRunner, Result
 
+from gpucost import __version__
 from gpucost.cli.app import app
+from gpucost.config.load import load_config
 from gpucost.config.model import Config
 from gpucost.publish.dashboard import dashboard
 from gpucost.publish.rules import literal, quoted
@@ -243,6 +247,48 @@ def test_what_kubernetes_would_refuse(words: tuple[str, ...], message: str) -> N
     result = run("export", "cronjob", "--image", "a", *words)
     assert result.exit_code == 2, result.output
     assert message in result.stderr
+
+
+def test_the_chart_has_values_that_its_own_schema_takes(tmp_path: Path) -> None:
+    (tmp_path / "gpucost.toml").write_text('timezone = "Europe/Berlin"\n')
+    out = tmp_path / "charts" / "gpucost"
+    for _ in range(2):  # the second run writes it anew
+        result = run("export", "chart", "--image", "registry.example.com/gpucost:1.0", "--out", str(out))
+        assert (result.exit_code, result.stdout) == (0, ""), result.output
+    about, values = (yaml.safe_load((out / name).read_text()) for name in ("Chart.yaml", "values.yaml"))
+    assert about["version"] == about["appVersion"] == __version__
+    assert (values["image"], values["timezone"]) == ("registry.example.com/gpucost:1.0", "Europe/Berlin")
+    schema = json.loads((out / "values.schema.json").read_text())
+    jsonschema.validate(values, schema)
+    assert set(values) | {"global"} == set(schema["properties"])
+    for wrong in (
+        {"immage": "a"},
+        {"image": "a b"},
+        {"claim": {"size": "10 GB"}},
+        {"jobs": {"a": {"schedule": "daily", "run": [["x"]]}}},
+    ):
+        with pytest.raises(jsonschema.ValidationError):
+            jsonschema.validate(values | wrong, schema)
+    scheduling = (Path(__file__).parents[2] / "docs" / "scheduling.md").read_text(encoding="utf-8")
+    (of_docs,) = re.findall(r"```yaml\n(.*?)```", scheduling, re.S)
+    jsonschema.validate(values | yaml.safe_load(of_docs), schema)
+    # what its jobs run are commands, and its config is one
+    for job in (*values["jobs"].values(), *yaml.safe_load(of_docs)["jobs"].values()):
+        assert run("export", "cronjob", "--image", "a", *_runs(job)).exit_code == 0
+    (tmp_path / "own.toml").write_text(values["config"])
+    assert load_config(tmp_path / "own.toml", environ={}).prometheus[0].url == "http://prometheus-operated.monitoring:9090"
+
+
+def _runs(job: dict[str, Any]) -> list[str]:
+    return [word for words in job["run"] for word in ("--run", shlex.join(words))]
+
+
+def test_a_chart_is_written_over_nothing_else(tmp_path: Path) -> None:
+    (tmp_path / "thesis.txt").write_text("years of work")
+    for out in (tmp_path, tmp_path / "thesis.txt"):
+        result = run("export", "chart", "--image", "a", "--out", str(out))
+        assert result.exit_code == 2 and "holds no chart" in result.stderr, result.output
+    assert [path.name for path in tmp_path.iterdir()] == ["thesis.txt"]
 
 
 def test_the_dashboard_is_what_the_models_of_grafana_read() -> None:

@@ -1,0 +1,47 @@
+"""What a shell offers for the value of an option: names and months in the store, dimensions; nothing where none can be read."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+
+import typer
+
+# By option. A day lies in the month of its middle, in any time zone.
+_STORED = {
+    "team": "SELECT DISTINCT team FROM cost_runs WHERE team IS NOT NULL ORDER BY ALL",
+    "namespace": "SELECT DISTINCT namespace FROM allocations WHERE namespace <> '' ORDER BY ALL",
+    "cluster": "SELECT DISTINCT cluster FROM nodes ORDER BY ALL",
+    "workload": "SELECT DISTINCT workload FROM allocations ORDER BY ALL",
+    "month": """SELECT DISTINCT strftime(make_timestamp((from_ms + to_ms) // 2 * 1000), '%Y-%m')
+        FROM cost_daily WHERE kind = 'allocated' ORDER BY ALL DESC""",
+}
+
+
+def stored(name: str) -> Callable[[typer.Context, str], list[str]]:
+    """Completes a value that the store knows, once it was attributed; waits for nobody and changes nothing."""
+
+    def complete(context: typer.Context, incomplete: str) -> list[str]:
+        del incomplete  # typer leaves out what begins otherwise
+        from gpucost.config.files import store_file
+        from gpucost.store.connection import Store
+
+        given = {**context.find_root().params, **{name: value for name, value in context.params.items() if value}}
+        named, config = (Path(given[name]) if given.get(name) else None for name in ("store", "config"))
+        with suppress(Exception):  # a shell has no place for messages
+            store = Store(store_file(named, config, os.environ, Path.cwd()), wait_seconds=0)
+            with store.read(may_migrate=False) as con:
+                return [value for (value,) in con.execute(_STORED[name]).fetchall()]
+        return []
+
+    return complete
+
+
+def dimensions(incomplete: str) -> list[str]:
+    """Completes the last name of a list between commas."""
+    from gpucost.report.query import DIMENSIONS
+
+    before = incomplete[: incomplete.rfind(",") + 1]
+    return [before + name for name in DIMENSIONS if name not in before.split(",")]

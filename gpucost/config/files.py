@@ -1,0 +1,50 @@
+"""Where the config file lies, and the store; what a shell asks for while somebody types, so nothing here takes time to import."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+
+from gpucost.errors import ConfigError
+
+FILE_NAME = "gpucost.toml"
+PREFIX = "GPUCOST_"
+STORE_NAME = "gpucost.duckdb"
+
+
+def find(path: Path | None, environ: Mapping[str, str], cwd: Path) -> Path | None:
+    """The config file in force, absolute; None where there is none. Raises ConfigError if one was named and is not there."""
+    variable = f"{PREFIX}CONFIG"
+    named = path or (Path(environ[variable]) if environ.get(variable) else None)
+    if named is None:
+        file = next((place for place in places(environ, cwd) if place.exists()), None)
+    else:
+        file = cwd / named.expanduser()
+        if file.is_dir() and file.name != FILE_NAME:
+            file = file / FILE_NAME
+        if not file.exists():
+            by = f"variable {variable}" if path is None else "option --config"
+            raise ConfigError(f"no config file at {file} ({by})", "gpucost init writes one; --config names another")
+    if file and file.is_dir():
+        raise ConfigError(f"{file} is a directory, not a config file", "move it away, or name a file with --config")
+    return file
+
+
+def places(environ: Mapping[str, str], cwd: Path) -> list[Path]:
+    """Where a config file is looked for when none is named, in this order."""
+    home = Path(environ.get("HOME") or Path.home())
+    return [cwd / FILE_NAME, Path(environ.get("XDG_CONFIG_HOME") or home / ".config") / "gpucost" / FILE_NAME]
+
+
+def store_file(named: Path | None, config: Path | None, environ: Mapping[str, str], cwd: Path) -> Path:
+    """The store in force, by --store and --config as given, of a configuration that nothing is wrong with.
+
+    Raises ConfigError, OSError or ValueError where the file cannot be read.
+    """
+    file = find(config, environ, cwd)
+    base, value = cwd, named or environ.get(f"{PREFIX}STORE") or environ.get(f"{PREFIX}STORE__PATH")
+    if not value and file:
+        base, value = file.parent, tomllib.loads(file.read_text(encoding="utf-8")).get("store")
+        value = value.get("path") if isinstance(value, dict) else value
+    return base / Path(value or STORE_NAME).expanduser()

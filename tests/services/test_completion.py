@@ -1,0 +1,121 @@
+"""Completion in real shells, installed as users install it, on a terminal: commands, options, and values that the store knows."""
+
+from __future__ import annotations
+
+import os
+import pty
+import re
+import select
+import signal
+import sys
+import time
+from pathlib import Path
+
+import duckdb
+import pytest
+
+from gpucost.store.connection import Store
+from tests.golden.report_fleet import stored
+from tests.programs import require
+
+pytestmark = [pytest.mark.services, pytest.mark.slow]
+
+store = stored(hours=60, team="vision lab")
+
+# what is typed before Tab, and what then stands there; each has one way to go on
+COMMANDS = {
+    "gpucost rep": "gpucost report",
+    "gpucost export cha": "gpucost export chart",
+    "gpucost report --tea": "gpucost report --team",
+    "gpucost prices H100 --reg": "gpucost prices H100 --region",
+    "gpucost report --format mark": "gpucost report --format markdown",
+    "gpucost report --by team,nam": "gpucost report --by team,namespace",
+}
+VALUES = {
+    "gpucost report --namespace nlp": "gpucost report --namespace nlp-eval",
+    "gpucost waste --team uni -q --cluster pr": "gpucost waste --team uni -q --cluster prod",
+    "gpucost report --month 20": "gpucost report --month 2026-10",
+}
+SHELLS = {"bash": ["bash", "-i"], "zsh": ["zsh", "-i"], "fish": ["fish", "-i"]}
+
+
+class Terminal:
+    """An interactive shell on a terminal of its own, at an empty home."""
+
+    def __init__(self, shell: str, home: Path) -> None:
+        path = f"{Path(sys.executable).parent}:{os.defpath}"
+        environment = {"HOME": str(home), "PATH": path, "TERM": "xterm", "LC_ALL": "C.UTF-8", "SHELL": f"/usr/bin/{shell}"}
+        self.pid, self.terminal = pty.fork()
+        if self.pid == 0:
+            os.chdir(home)
+            os.execvpe(SHELLS[shell][0], SHELLS[shell], environment)  # noqa: S606
+        self.run("true")
+
+    def close(self) -> None:
+        os.kill(self.pid, signal.SIGKILL)
+        os.close(self.terminal)
+        os.waitpid(self.pid, 0)
+
+    def run(self, line: str) -> str:
+        """What `line` printed."""
+        self._send(f"{line}\r")
+        return self._until(r"(.*)", "")
+
+    def completed(self, line: str) -> str:
+        """What stands on the line after Tab: it is printed between two marks, not run."""
+        self._send(f"{line}\t")
+        self._idle()
+        self._send("\x01echo '=@' \x05 '@='\r")  # to its beginning, and to its end
+        return self._until(r"=@ (gpucost.*?) ?@=", "").rstrip()
+
+    def _send(self, text: str) -> None:
+        os.write(self.terminal, text.encode())
+
+    def _read(self, seconds: float) -> str:
+        ready, _, _ = select.select([self.terminal], [], [], seconds)
+        return os.read(self.terminal, 65536).decode(errors="replace") if ready else ""
+
+    def _idle(self) -> None:
+        """Waits until nothing more is drawn for a while."""
+        while self._read(1.0):
+            pass
+
+    def _until(self, pattern: str, text: str) -> str:
+        deadline = time.monotonic() + 20
+        while time.monotonic() < deadline:
+            part = self._read(1.0)
+            text += part
+            plain = re.sub(r"\x1b(\[[0-9;?>=]*[a-zA-Z]|\][^\x07]*\x07|[=>]|\([AB0])|[\r\x0f]", "", text)
+            # what a command printed ends where nothing follows; a marked line is whole
+            if (not part or pattern != "(.*)") and (found := re.findall(rf"^{pattern}$", plain, re.M)):
+                return "\n".join(found) if pattern == "(.*)" else str(found[-1])
+        pytest.fail(f"no answer in {text!r}")
+
+
+@pytest.mark.parametrize("shell", SHELLS)
+def test_it_completes_commands_options_and_values(shell: str, tmp_path: Path, store: Path) -> None:
+    require(shell, package=shell)
+    (tmp_path / ".zshrc").touch()  # without it zsh begins with questions
+    terminal = Terminal(shell, tmp_path)
+    try:
+        assert "completion installed" in terminal.run("gpucost --install-completion")
+    finally:
+        terminal.close()
+    terminal = Terminal(shell, tmp_path)
+    try:
+        if shell == "zsh":
+            terminal.completed("gpucost ")  # the first Tab in a new zsh only loads the function (README)
+        for typed, expected in COMMANDS.items():
+            assert terminal.completed(typed) == expected
+        # no store, no words
+        assert terminal.completed("gpucost report --namespace nlp") == "gpucost report --namespace nlp"
+        (tmp_path / "gpucost.toml").write_text(f'store = "{store}"\n')
+        for typed, expected in VALUES.items():
+            assert terminal.completed(typed) == expected
+        # while another process writes, nobody waits and nothing is said
+        with Store(store).write():
+            assert terminal.completed("gpucost report --namespace nlp") == "gpucost report --namespace nlp"
+        with duckdb.connect(str(store)) as con:  # nobody holds it
+            assert con.execute("SELECT count(*) > 0 FROM nodes").fetchone() == (True,)
+    finally:
+        terminal.close()

@@ -1,0 +1,63 @@
+"""What a shell is offered, from the store as it is, quickly, and without a word where there is none."""
+
+from __future__ import annotations
+
+import hashlib
+import lzma
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.golden.report_fleet import stored
+
+OLD = Path(__file__).parents[1] / "stores" / "schema-16.duckdb.xz"
+store = stored(hours=60)
+
+
+def offered(line: str, folder: Path, *options: str) -> tuple[list[str], str]:
+    """What completes `line`, and what is said on stderr; nothing fails."""
+    asked = {"_GPUCOST_COMPLETE": "complete_bash", "COMP_WORDS": line, "COMP_CWORD": str(line.count(" "))}
+    environment = {"HOME": str(folder), "PATH": os.defpath, **asked}
+    program = [sys.executable, *options, "-c", "from gpucost.cli.main import main; main()"]
+    done = subprocess.run(program, cwd=folder, env=environment, capture_output=True, text=True, check=True)
+    return done.stdout.split(), done.stderr
+
+
+@pytest.mark.parametrize(
+    ("line", "values"),
+    [
+        ("report --team ", ["product", "research", "vision"]),
+        ("report --team research --namespace ml-", ["ml-product", "ml-research"]),
+        ("waste --workload Job/", ["Job/llama-finetune"]),
+        ("report --by team,work", ["team,workload", "team,workload_type"]),
+        ("report --month ", ["2026-10"]),
+    ],
+)
+def test_values_are_those_of_the_store_that_the_line_or_the_config_names(
+    line: str, values: list[str], store: Path, tmp_path: Path
+) -> None:
+    assert offered(f"gpucost --store {store} {line}", tmp_path) == (values, "")
+    (tmp_path / "gpucost.toml").write_text(f'[store]\npath = "{os.path.relpath(store, tmp_path)}"\n')
+    assert offered(f"gpucost {line}", tmp_path) == (values, "")
+    assert offered(f"gpucost {line}", store.parent)[0] == (values if "--by" in line else [])
+
+
+def test_what_takes_long_is_not_loaded(store: Path, tmp_path: Path) -> None:
+    for line in ("gpucost rep", "gpucost report --te", f"gpucost report --store {store} --team res"):
+        values, loaded = offered(line, tmp_path, "-X", "importtime")
+        assert len(values) == 1
+        assert "pydantic" not in loaded and "rich" not in loaded
+
+
+def test_a_store_of_an_earlier_version_stays_as_it_is(tmp_path: Path) -> None:
+    file = tmp_path / "gpucost.duckdb"
+    file.write_bytes(lzma.decompress(OLD.read_bytes()))
+    before = hashlib.sha256(file.read_bytes()).digest()
+    assert offered("gpucost report --team ", tmp_path) == ([], "")
+    assert hashlib.sha256(file.read_bytes()).digest() == before
+    file.write_bytes(file.read_bytes()[:5000])  # nor is anything said of a broken one
+    assert offered("gpucost report --team ", tmp_path) == ([], "")
+    assert [path.name for path in tmp_path.iterdir()] == ["gpucost.duckdb"]
