@@ -11,7 +11,7 @@ unexport PYTHONDONTWRITEBYTECODE
 COMPILE = uv pip compile pyproject.toml --universal --python-version 3.11 --generate-hashes \
 	--no-emit-index-url --no-header --no-annotate --quiet
 
-.PHONY: demo test lint format bench lock servers clean
+.PHONY: demo test lint format bench pictures lock servers clean
 
 demo: $(VENV)/.run  ## a sample fleet, from store to report; left in gpucost-demo to look around in
 	@$(BIN)/gpucost demo --keep gpucost-demo
@@ -31,6 +31,9 @@ format: $(VENV)/.dev
 
 bench: $(VENV)/.bench servers  ## speed, beside the usual ways in the same run: docs/performance.md
 	$(BIN)/python -m pytest -m bench tests/bench --page docs/performance.md $(PYTEST_ARGS)
+
+pictures: $(VENV)/.dev  ## those of the README, made anew; needs Chromium
+	$(BIN)/python -m tests.pictures docs/img
 
 servers:  ## the Prometheus that tests collect from
 	@.ci/install-server prometheus

@@ -172,3 +172,10 @@ def test_the_image_is_built_from_what_is_there_and_runs_without_root() -> None:
     manifest = (ROOT / "reports" / "chart" / "templates" / "cronjob.yaml.j2").read_text(encoding="utf-8")
     uid, gid = user.removeprefix("USER ").split(":")
     assert f"runAsUser: {uid}" in manifest and f"runAsGroup: {gid}" in manifest
+
+
+def test_the_pictures_of_the_readme_are_there_and_small() -> None:
+    pictures = re.findall(r"!\[([^\]]+)\]\(([^)]+)\)", (ROOT / "README.md").read_text())
+    assert len(pictures) == 2
+    for _, path in pictures:
+        assert (ROOT / path).read_bytes().startswith(b"\x89PNG") and (ROOT / path).stat().st_size < 300_000
