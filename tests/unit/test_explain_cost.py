@@ -127,7 +127,7 @@ def test_as_text_and_as_json_with_the_pods_of_a_team(fleet: Billed, monkeypatch:
     assert answer["cost"] == pytest.approx(sum(node["cost"] for node in answer["nodes"]))
     assert {"from", "to", "price_per_hour", "price_source", "price_as_of"} == answer["nodes"][0]["prices"][0].keys()
     assert {"from", "to", "source_file", "source_row", "effective_cost"} <= answer["nodes"][0]["bill"][0]["first_rows"][0].keys()
-    result = run(fleet, monkeypatch, "team", "serve", "--top", "1", "--rows", "1")
+    result = run(fleet, monkeypatch, "team", "serve", "--top", "1", "--rows", "1", columns=200)
     text = result.stdout
     assert result.exit_code == 0
     assert text.startswith(f"team serve, March 2026: ${answer['cost']:,.2f} for ")
