@@ -23,6 +23,7 @@ from urllib3 import HTTPConnectionPool, HTTPSConnectionPool
 from urllib3.connection import HTTPConnection, HTTPSConnection
 from urllib3.exceptions import NewConnectionError, ProtocolError
 
+from gpucost import texts
 from gpucost.errors import GpucostError, SourceError
 
 if TYPE_CHECKING:
@@ -146,7 +147,7 @@ def send(request: Request) -> Response:
                 )
         except (requests.RequestException, ValueError) as error:
             raise _undelivered(request, f"{request.what} at {host}", error) from None
-        text = one_line(answer.text[:1000], 200)
+        text = excerpt(answer.text[:1000], 200)
         if answer.status_code in PASSING:
             raise TransientError(f"{request.what} at {host} answered {answer.status_code}: {text}", retry_after(answer.headers))
         return Response(answer.status_code, text, host)
@@ -179,9 +180,9 @@ def _undelivered(request: Request, server: str, error: Exception) -> GpucostErro
     return GpucostError(f"{server} {how}; the message may have arrived", "look there before you send it again")
 
 
-def one_line(text: str, length: int = 300) -> str:
-    """At most `length` characters, none of which moves a terminal's cursor."""
-    return " ".join("".join(letter if letter.isprintable() else " " for letter in text[:4000]).split())[:length]
+def excerpt(text: str, length: int = 300) -> str:
+    """At most `length` characters on one line, none of which moves a terminal's cursor."""
+    return texts.one_line(text[:4000])[:length]
 
 
 def keep(request: requests.PreparedRequest) -> requests.PreparedRequest:

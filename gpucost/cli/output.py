@@ -15,6 +15,7 @@ import typer
 
 from gpucost.errors import GpucostError, UsageError
 from gpucost.render.rows import RowFormat, render_rows, save_parquet
+from gpucost.texts import visible
 
 if TYPE_CHECKING:
     from rich.status import Status
@@ -102,7 +103,7 @@ def note(text: str = "", *, quiet: bool = False) -> None:
     """Say something beside the data: to stderr, and not at all under -q."""
     if not quiet:
         waiting.stop()
-        typer.echo(text, err=True)
+        typer.echo(visible(text), err=True)
 
 
 @contextmanager
@@ -161,9 +162,9 @@ def print_error(message: str, fix: str | None) -> None:
     """What failed and what mends it, on stderr, in the words that every command uses."""
     waiting.stop()
     is_plain = os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb" or not sys.stderr.isatty()
-    typer.echo(("error: " if is_plain else "\033[1;31merror:\033[0m ") + message, err=True)
+    typer.echo(("error: " if is_plain else "\033[1;31merror:\033[0m ") + visible(message), err=True)
     if fix:
-        typer.echo(f"fix: {fix}", err=True)
+        typer.echo(f"fix: {visible(fix)}", err=True)
 
 
 def drop_stdout() -> None:

@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 
 from gpucost.collect.base import NoCredentials, require
 from gpucost.errors import ConfigError, SourceError
-from gpucost.http import one_line
+from gpucost.http import excerpt
 
 if TYPE_CHECKING:
     import boto3
@@ -28,7 +28,7 @@ def line(error: BaseException) -> str:
     """The first line of what a library says."""
     error = getattr(error, "cause", None) or error  # of retries that came to nothing, what the last one failed with
     text = str(getattr(error, "message", None) or error).strip() or type(error).__name__
-    return one_line(text.splitlines()[0])
+    return excerpt(text.splitlines()[0])
 
 
 @contextmanager

@@ -9,7 +9,6 @@ import os
 import smtplib
 import ssl
 import time
-import unicodedata
 from dataclasses import dataclass
 from email.message import EmailMessage
 from email.utils import formatdate, make_msgid
@@ -19,11 +18,12 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
 from gpucost.errors import ConfigError, GpucostError
-from gpucost.http import Request, Response, one_line, send
+from gpucost.http import Request, Response, excerpt, send
 from gpucost.render.data import to_json
 from gpucost.render.formatting import figure_text
 from gpucost.render.view import OF_ALLOCATED, OF_NODES, Status, ratio
 from gpucost.resources import reports_dir
+from gpucost.texts import one_line
 
 if TYPE_CHECKING:
     from decimal import Decimal
@@ -67,7 +67,7 @@ def message_of(view: ReportView, config: Config, link: str | None, top: int) -> 
         notices.append(f"{len(warnings) - _MOST_NOTICES} more warnings: see the report")
     return Message(
         title=_shortened(view.title, _LONGEST_TITLE),
-        subtitle=_plain(view.subtitle),
+        subtitle=one_line(view.subtitle),
         figures=tuple(_figures(view, config)),
         lines_title=f"Cost by {view.by[0].replace('_', ' ') if view.by else 'unit'}",
         lines=tuple(_line(row, view) for row in rows[:top]),
@@ -121,14 +121,8 @@ def _share(part: Decimal, whole: Decimal, of: str = "") -> str:
 
 
 def _shortened(text: str, most: int) -> str:
-    plain = _plain(text)
+    plain = one_line(text)
     return plain if len(plain) <= most else plain[: most - 1] + "…"
-
-
-def _plain(text: str) -> str:
-    """`text` on one line, without control characters and without those that change the direction of what follows."""
-    kept = (" " if unicodedata.category(letter) in ("Cc", "Zl", "Zp") else letter for letter in text)
-    return " ".join("".join(letter for letter in kept if unicodedata.category(letter) not in ("Cf", "Cs")).split())
 
 
 SCHEMA = "gpucost.notification/1"
@@ -421,4 +415,4 @@ def _explained(config: Email, error: Exception) -> GpucostError:
 
 
 def _words(text: bytes | str) -> str:
-    return one_line(text.decode("utf-8", "replace") if isinstance(text, bytes) else text, 200)
+    return excerpt(text.decode("utf-8", "replace") if isinstance(text, bytes) else text, 200)

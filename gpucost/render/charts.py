@@ -5,13 +5,13 @@ Shapes are stretched to the width of the page, texts are not: shapes have coordi
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from decimal import ROUND_CEILING, Decimal
 from typing import Any
 
 from gpucost.render.formatting import figure_text
 from gpucost.render.view import Heat, Layer, Moment, Series, Stack, Step, Unit
+from gpucost.texts import one_line
 
 _MOST_LINES = 5
 _STEPS = (Decimal(1), Decimal(2), Decimal("2.5"), Decimal(5), Decimal(10))
@@ -41,19 +41,12 @@ def tick_texts(values: list[Decimal], unit: Unit, currency: str) -> list[str]:
     ]
 
 
-# Control characters break pages, and those that turn the direction of text reorder what stands around a name.
-_UNSEEN = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ufffe\uffff\ud800-\udfff]")
 _LONGEST_IN_CHARTS = 40
-
-
-def clean(text: str) -> str:
-    """`text` with a visible sign in the place of each character that no page should obey."""
-    return _UNSEEN.sub("\N{REPLACEMENT CHARACTER}", text)
 
 
 def clipped(text: str) -> str:
     """As much of a name as fits beside a chart, on one line."""
-    line = " ".join(clean(text).split())
+    line = one_line(text)
     return line if len(line) <= _LONGEST_IN_CHARTS else line[: _LONGEST_IN_CHARTS - 1] + "…"
 
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from markupsafe import Markup
 
-from gpucost.render.charts import HEAT_LEVELS, HEIGHT, clean, columns, heat_map, spark, spark_words
+from gpucost.render.charts import HEAT_LEVELS, HEIGHT, columns, heat_map, spark, spark_words
 from gpucost.render.formatting import coverage_lines, figure_text, item_value, remark, sum_text, value_of, with_arrow
 from gpucost.render.glossary import OF_TITLE, TERMS, Term
 from gpucost.render.view import (
@@ -36,6 +36,7 @@ from gpucost.render.view import (
     ratio,
 )
 from gpucost.resources import reports_dir
+from gpucost.texts import visible
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -112,7 +113,7 @@ def frame() -> dict[str, str]:
 
 
 def _cleaned(value: object) -> object:
-    return value if isinstance(value, Markup) or not isinstance(value, str) else clean(value)
+    return value if isinstance(value, Markup) or not isinstance(value, str) else visible(value)
 
 
 def bodies(table: Table) -> list[tuple[bool, list[Line]]]:

@@ -13,6 +13,7 @@ from markupsafe import Markup
 from gpucost.render.formatting import cell, coverage_lines, figure_text, item_value, remark, sum_text, value_of
 from gpucost.render.view import OF_ALLOCATED, OF_NODES, Figures, ReportView, ratio
 from gpucost.resources import reports_dir
+from gpucost.texts import one_line
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -93,7 +94,7 @@ def _escaped(value: object) -> object:
     """What a template prints: text with Markdown's and HTML's own characters disarmed, on one line."""
     if isinstance(value, Markup) or not isinstance(value, str):
         return value
-    text = " ".join(value.split()).replace("&", "&amp;").replace("<", "&lt;")
+    text = one_line(value).replace("&", "&amp;").replace("<", "&lt;")
     return Markup(_SPECIAL.sub(r"\\\1", text))  # noqa: S704 - this is the escaping
 
 
@@ -101,4 +102,4 @@ def _code(value: str) -> Markup:
     """A command to copy, in a fence longer than any run of backticks in it."""
     fence = "`" * (1 + max((len(run) for run in re.findall(r"`+", value)), default=0))
     pad = " " if "`" in value else ""
-    return Markup(f"{fence}{pad}{' '.join(value.split())}{pad}{fence}")  # noqa: S704 - a code span shows its text as it is
+    return Markup(f"{fence}{pad}{one_line(value)}{pad}{fence}")  # noqa: S704 - a code span shows its text as it is

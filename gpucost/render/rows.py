@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from gpucost.errors import UsageError
+from gpucost.texts import visible
 
 
 class RowFormat(StrEnum):
@@ -34,7 +35,7 @@ FLAT = (RowFormat.csv, RowFormat.parquet)
 def render_rows(columns: Sequence[str], rows: Sequence[Sequence[Any]], format: RowFormat) -> str:
     """The rows as text: in any format but Parquet."""
     renderers = {RowFormat.table: _table, RowFormat.markdown: _markdown, RowFormat.csv: _csv, RowFormat.json: _json}
-    return renderers[format](columns, rows)
+    return renderers[format](columns if format is RowFormat.json else list(map(as_text, columns)), rows)
 
 
 def save_parquet(columns: Sequence[str], rows: Sequence[Sequence[Any]], file: Path) -> None:
@@ -112,7 +113,7 @@ def as_text(value: Any) -> str:
     if value is None:
         return ""
     if isinstance(value, str):
-        return value.replace("\r", "").replace("\n", "\\n")
+        return visible(value.replace("\r", "").replace("\n", "\\n"))
     if isinstance(value, float) and not math.isfinite(value):
         return str(value)
     plain = plain_value(value)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import io
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, is_dataclass, replace
 from decimal import Decimal
 from itertools import groupby, pairwise
-from typing import Literal
+from typing import Any, Literal
 
 from rich.cells import cell_len
 from rich.console import Console, RenderableType
@@ -19,6 +19,7 @@ from rich.text import Text
 from gpucost.render.formatting import cell, coverage_lines, item_value, remark_of, share_of, sum_text, value_of, with_arrow
 from gpucost.render.rows import GAP, TableFit, folded, sum_of
 from gpucost.render.view import Column, Coverage, Figure, Figures, Items, Line, Notice, Page, Series, Table, Texts, Value
+from gpucost.texts import visible
 
 _BAR = "Cost ░ idle"
 _TREND = "Trend"
@@ -132,6 +133,7 @@ def render(page: Page, width: int | None, *, color: bool, charts: bool = False) 
     Columns of lesser weight stand there only where there is room, the others are named. With `charts` bars of cost and shares,
     and where the page has series sparklines of cost, where there is room for them.
     """
+    page = replace(page, **{name: _seen(getattr(page, name)) for name in ("title", "subtitle", "sections", "coverage")})
     target = io.StringIO()
     console = Console(
         file=target,
@@ -146,6 +148,17 @@ def render(page: Page, width: int | None, *, color: bool, charts: bool = False) 
     )
     _Terminal(console, page, width or _PROSE, charts).print()
     return "\n".join(line.rstrip() for line in target.getvalue().splitlines()) + "\n"
+
+
+def _seen(part: Any) -> Any:
+    """The part of a page with all its texts as people may see them: names come from outside."""
+    if isinstance(part, str):
+        return visible(part)
+    if isinstance(part, tuple | list):
+        return type(part)(map(_seen, part))
+    if is_dataclass(part) and not isinstance(part, type):
+        return replace(part, **{field.name: _seen(getattr(part, field.name)) for field in fields(part) if field.init})
+    return part
 
 
 @dataclass(frozen=True, slots=True)

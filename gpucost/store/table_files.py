@@ -7,6 +7,7 @@ import re
 from typing import TYPE_CHECKING, Literal
 
 from gpucost.errors import GpucostError
+from gpucost.texts import visible
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -28,8 +29,9 @@ _SAVE = {
 
 
 def harmless(text: str) -> str:
-    """`text` as a cell of CSV: an apostrophe before what a spreadsheet would run as a formula."""
-    return f"'{text}" if re.match(_FORMULA, text) else text
+    """`text` as a cell of CSV: hidden characters shown, and an apostrophe before what a spreadsheet would run as a formula."""
+    seen = visible(text)
+    return f"'{seen}" if re.match(_FORMULA, text) else seen
 
 
 def save_table(con: duckdb.DuckDBPyConnection, table: str, columns: Mapping[str, str], kind: FileKind, path: Path) -> None:

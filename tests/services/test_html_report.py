@@ -12,10 +12,10 @@ import pytest
 
 from gpucost.cli.page import searched
 from gpucost.publish.chargeback import to_html
-from gpucost.render.charts import clean
 from gpucost.render.html import render
 from gpucost.render.view import Table
 from gpucost.report.reconcile import CLASSES
+from gpucost.texts import visible
 from tests.chromium import Browser, chromium
 from tests.html_pages import HOSTILE, hostile_block, hostile_store, sample_store, view
 from tests.programs import require
@@ -119,7 +119,7 @@ def test_names_are_shown_as_they_are(browser: Browser, hostile: Path) -> None:
     browser.view(1280)
     browser.open(hostile)
     shown = set(browser.value('[...document.querySelectorAll("tbody th bdi")].map((one) => one.textContent)'))
-    assert {clean(name) for name in HOSTILE} <= shown
+    assert {visible(name) for name in HOSTILE} <= shown
     assert browser.value('document.querySelectorAll("script").length') == 1
 
 
@@ -205,7 +205,7 @@ def test_workloads_are_searched_and_what_is_found_adds_up(browser: Browser, host
     assert browser.value(f"{_SHOWN}.length") == 0
     browser.value("document.querySelector('#search button').click()")
     assert browser.value(_FOUND) == found(lambda _: True)
-    for name in (clean(HOSTILE[0]), clean(HOSTILE[8])):
+    for name in (visible(HOSTILE[0]), visible(HOSTILE[8])):
         _type(browser, "", name)
         assert browser.value(_FOUND) == found(lambda row, name=name: any(name.lower() in row[at].lower() for at in range(5)))
     assert browser.value("window.hit") is None and browser.messages == []

@@ -13,7 +13,7 @@ import requests
 
 from gpucost.collect.prices.base import again as prices_again
 from gpucost.errors import SourceError
-from gpucost.http import PASSING, TooLarge, TransientError, beginning, chunks, hold, keep, one_line, retry, retry_after
+from gpucost.http import PASSING, TooLarge, TransientError, beginning, chunks, excerpt, hold, keep, retry, retry_after
 
 _ATTEMPTS = 5
 _LONGEST_PAUSE = 120.0
@@ -117,7 +117,7 @@ class PublicList:
             reason = "throttled, again and again" if answer.status_code == 429 else "does not answer"
             raise TransientError(f"{reason} (HTTP {answer.status_code})", retry_after(answer.headers))
         if answer.status_code != 200:
-            status = f"HTTP {answer.status_code}: {one_line(beginning(answer).decode(errors='replace'), 200)}".rstrip(": ")
+            status = f"HTTP {answer.status_code}: {excerpt(beginning(answer).decode(errors='replace'), 200)}".rstrip(": ")
             if answer.status_code in (401, 403):
                 raise SourceError(f"{self._provider}: {self._what} is refused ({status})", self._login)
             raise SourceError(f"{self._provider}: {status}", self.again)
@@ -140,4 +140,4 @@ def _line(error: Exception) -> str:
     """What is at the bottom of a failure: requests wraps it in what urllib3 wrapped."""
     while inner := getattr(error, "reason", None) or next((arg for arg in error.args if isinstance(arg, Exception)), None):
         error = inner
-    return one_line(str(error), 200)
+    return excerpt(str(error), 200)

@@ -108,7 +108,7 @@ class MlflowClient:
         if status in (301, 302, 303, 307, 308):
             return SourceError(f"{url} redirects elsewhere (a login page?)", _ADDRESS)
         try:
-            text = http.one_line(str(response.json().get("message") or ""))
+            text = http.excerpt(str(response.json().get("message") or ""))
         except (ValueError, AttributeError):
             text = ""
         if status == 404 and not text:

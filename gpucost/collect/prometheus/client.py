@@ -259,7 +259,7 @@ class PrometheusClient:
         """Raises TransientError for a partial answer, unless the settings accept it; what else a server warns of is logged."""
         if is_partial and self._source.partial_response == "refuse":
             raise partial(self._source, warnings)
-        lines = [http.one_line(text) for text in warnings]
+        lines = [http.excerpt(text) for text in warnings]
         for line in lines:
             _log.warning("%s: %s", self._source.url, line)
         if is_partial:
@@ -385,13 +385,13 @@ def _no_handshake(url: str, reason: str) -> SourceError | http.TransientError:
 
 def unreadable(source: PrometheusSource, error: Exception) -> http.TransientError:
     """What an answer means that ends too early, or can't be read."""
-    return http.TransientError(f"{source.url}: {http.one_line(str(error))}", fix=_LATER)
+    return http.TransientError(f"{source.url}: {http.excerpt(str(error))}", fix=_LATER)
 
 
 def partial(source: PrometheusSource, warnings: list[str]) -> http.TransientError:
     """What an answer means of which the server says that it is not all that there is."""
     fix = 'see which of its stores are down; with partial_response = "accept" in [prometheus] such answers are loaded, and marked'
-    return http.TransientError(f"{source.url} gave a partial answer: {http.one_line('; '.join(warnings))}", fix=fix)
+    return http.TransientError(f"{source.url} gave a partial answer: {http.excerpt('; '.join(warnings))}", fix=fix)
 
 
 def too_large(source: PrometheusSource, mib: int) -> SourceError:
@@ -411,7 +411,7 @@ def refused(source: PrometheusSource, response: requests.Response, path: str) ->
     text = _error_text(response)
     answered = f"{url} answered HTTP {status}" + (f": {text}" if text else "")
     if status in (301, 302, 303, 307, 308):
-        where = http.one_line(response.headers.get("Location", "elsewhere").split("?")[0])
+        where = http.excerpt(response.headers.get("Location", "elsewhere").split("?")[0])
         return SourceUnavailable(f"{url} redirects to {where} (a login page?)", f"{_API} itself, with its credentials")
     if status in (401, 403):
         fix = "set bearer_token_file, basic_auth, headers_env or tenant in [prometheus] of gpucost.toml"
@@ -435,9 +435,9 @@ def _error_text(response: requests.Response) -> str:
     if "html" in response.headers.get("Content-Type", "") or body.startswith("<"):
         return ""
     if not body.startswith("{"):
-        return http.one_line(body)
+        return http.excerpt(body)
     match = re.search(r'"(?:error|message)"\s*:\s*("(?:[^"\\\x00-\x1f]|\\["\\/bfnrtu])*+)', body)  # the document may be longer
     try:
-        return http.one_line(json.loads(match[1] + '"')) if match else ""
+        return http.excerpt(json.loads(match[1] + '"')) if match else ""
     except ValueError:
         return ""

@@ -79,9 +79,7 @@ class Commands:
 
     def _failed(self, program: str, said: str) -> SourceError:
         command = shlex.join([*self._before, f"{self._path}{program}"])
-        return SourceError(
-            f"{command} failed: {http.one_line(said) or 'it says nothing'}", f"{command} has to work in your shell"
-        )
+        return SourceError(f"{command} failed: {http.excerpt(said) or 'it says nothing'}", f"{command} has to work in your shell")
 
     def cluster(self) -> str | None:
         """The name in `scontrol show config`."""
@@ -178,7 +176,7 @@ class Slurmrestd:
         try:
             response = self._session.get(url, params=query, timeout=(10, _SECONDS), allow_redirects=False)
         except requests.RequestException as error:
-            raise http.TransientError(f"nothing answers at {self.name}: {http.one_line(str(error), 120)}") from None
+            raise http.TransientError(f"nothing answers at {self.name}: {http.excerpt(str(error), 120)}") from None
         if response.status_code in (401, 403):
             raise SourceError(
                 f"{self.name} refuses the token ({response.status_code})", "scontrol token lifespan=86400 makes one"
@@ -250,9 +248,9 @@ def _said(response: requests.Response) -> str:
     """Why the server refuses, in its own words."""
     try:
         errors = response.json()["errors"]
-        return http.one_line("; ".join(str(one.get("description") or one.get("error")) for one in errors))
+        return http.excerpt("; ".join(str(one.get("description") or one.get("error")) for one in errors))
     except (ValueError, KeyError, TypeError, AttributeError):
-        return http.one_line(response.text, 120)
+        return http.excerpt(response.text, 120)
 
 
 def slurm_of(settings: Slurm) -> Slurmlike:
