@@ -21,7 +21,7 @@ def visible(text: str) -> str:
 
 def one_line(text: str) -> str:
     """The same on one line, with single blanks."""
-    return " ".join(visible(text).split())
+    return visible(" ".join(text.split()))
 
 
 def _shown(letter: str) -> str:
