@@ -107,7 +107,7 @@ LOADED = {
     "--help": ("cli cli.app cli.main", ""),
     "sql 'select 1'": (
         "cli cli.app cli.command cli.completion cli.main cli.output cli.setup config config.files config.load "
-        "config.model errors periods render render.rows store store.connection store.schema suggest",
+        "config.model errors periods render render.rows store store.connection store.schema suggest texts",
         "duckdb pydantic",
     ),
     "report --month 2026-10": (
@@ -115,7 +115,7 @@ LOADED = {
         "config config.files config.load config.model engine errors periods pipeline price price.book "
         "price.discounts price.fx price.list_prices render render.formatting render.rows render.terminal render.view report "
         "report.build report.changes report.coverage report.query report.rows report.sections report.series report.sharing "
-        "resources shapes store store.connection store.schema store.sqlfiles suggest",
+        "resources shapes store store.connection store.schema store.sqlfiles suggest texts",
         "duckdb pydantic rich",
     ),
 }
