@@ -9,7 +9,7 @@ unexport PYTHONDONTWRITEBYTECODE
 COMPILE = uv pip compile pyproject.toml --universal --python-version 3.11 --generate-hashes \
 	--no-emit-index-url --no-header --no-annotate --quiet
 
-.PHONY: demo test lint format bench lock servers clean
+.PHONY: demo test lint format bench docs lock servers clean
 
 demo: $(VENV)/.run  ## a sample fleet, from store to report
 	@$(BIN)/gpucost demo
@@ -30,6 +30,9 @@ format: $(VENV)/.dev
 bench: $(VENV)/.bench servers  ## speed, beside the usual ways in the same run: docs/performance.md
 	$(BIN)/python -m pytest -m bench tests/bench --page docs/performance.md $(PYTEST_ARGS)
 
+docs: $(VENV)/.docs  ## the pages of docs/ as a site, in build/site; fails where a link or an anchor leads nowhere
+	$(BIN)/mkdocs build --strict --quiet
+
 servers:  ## the Prometheus that tests collect from
 	@.ci/install-server prometheus
 
@@ -37,6 +40,7 @@ lock:  ## pin dependencies anew; needs uv
 	$(COMPILE) --group build -o requirements/run.txt
 	$(COMPILE) --extra all --group test --group lint -o requirements/dev.txt
 	$(COMPILE) --extra all --group test --group lint --group bench -o requirements/bench.txt
+	$(COMPILE:pyproject.toml=--group docs) -c requirements/dev.txt -o requirements/docs.txt
 
 clean:
 	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
@@ -58,4 +62,8 @@ $(VENV)/.dev: $(VENV)/.run requirements/dev.txt
 
 $(VENV)/.bench: $(VENV)/.dev requirements/bench.txt
 	$(PIP) install --no-compile --require-hashes -r requirements/bench.txt
+	@touch $@
+
+$(VENV)/.docs: $(VENV)/.run requirements/docs.txt
+	$(PIP) install --no-compile --require-hashes -r requirements/docs.txt
 	@touch $@

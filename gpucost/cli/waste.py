@@ -77,7 +77,7 @@ def waste(
       gpucost waste
       gpucost waste --team research --month 2026-10
       gpucost waste --last 7d --by team,workload_type
-      gpucost waste --workload Deployment/chat --format json
+      gpucost waste --workload Deployment/chat-api --format json
       gpucost waste --month 2026-10 --findings 5
     """
     from gpucost import pipeline
