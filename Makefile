@@ -31,7 +31,7 @@ bench: $(VENV)/.bench servers  ## speed, beside the usual ways in the same run: 
 	$(BIN)/python -m pytest -m bench tests/bench --page docs/performance.md $(PYTEST_ARGS)
 
 docs: $(VENV)/.docs  ## the pages of docs/ as a site, in build/site; fails where a link or an anchor leads nowhere
-	$(BIN)/mkdocs build --strict --quiet
+	$(BIN)/mkdocs build --strict
 
 servers:  ## the Prometheus that tests collect from
 	@.ci/install-server prometheus
