@@ -11,7 +11,7 @@ unexport PYTHONDONTWRITEBYTECODE
 COMPILE = uv pip compile pyproject.toml --universal --python-version 3.11 --generate-hashes \
 	--no-emit-index-url --no-header --no-annotate --quiet
 
-.PHONY: demo test lint format bench pictures lock servers clean
+.PHONY: demo test lint format bench docs pictures lock servers clean
 
 demo: $(VENV)/.run  ## a sample fleet, from store to report; left in gpucost-demo to look around in
 	@$(BIN)/gpucost demo --keep gpucost-demo
@@ -32,6 +32,9 @@ format: $(VENV)/.dev
 bench: $(VENV)/.bench servers  ## speed, beside the usual ways in the same run: docs/performance.md
 	$(BIN)/python -m pytest -m bench tests/bench --page docs/performance.md $(PYTEST_ARGS)
 
+docs: $(VENV)/.docs  ## the pages of docs/ as a site, in build/site; fails where a link or an anchor leads nowhere
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
+
 pictures: $(VENV)/.dev  ## those of the README, made anew; needs Chromium
 	$(BIN)/python -m tests.pictures docs/img
 
@@ -42,6 +45,7 @@ lock:  ## pin dependencies anew; needs uv
 	$(COMPILE) --group build -o requirements/run.txt
 	$(COMPILE) --extra all --group test --group lint -o requirements/dev.txt
 	$(COMPILE) --extra all --group test --group lint --group bench -o requirements/bench.txt
+	$(COMPILE:pyproject.toml=--group docs) -c requirements/dev.txt -o requirements/docs.txt
 
 clean:
 	rm -rf $(VENV) gpucost-demo build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
@@ -75,4 +79,8 @@ $(VENV)/.dev: $(VENV)/.run requirements/dev.txt
 
 $(VENV)/.bench: $(VENV)/.dev requirements/bench.txt
 	$(PIP) install --no-compile --require-hashes -r requirements/bench.txt
+	@touch $@
+
+$(VENV)/.docs: $(VENV)/.run requirements/docs.txt
+	$(PIP) install --no-compile --require-hashes -r requirements/docs.txt
 	@touch $@

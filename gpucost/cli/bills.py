@@ -268,8 +268,8 @@ def reconcile(
 
     \b
     Examples:
-      gpucost reconcile --month 2026-10
-      gpucost reconcile --month 2026-10 --by team,day --format csv -o october.csv
+      gpucost reconcile --month 2026-09
+      gpucost reconcile --month 2026-09 --by team,day --format csv -o october.csv
     """
     from gpucost import pipeline
     from gpucost.report.reconcile import DIMENSIONS

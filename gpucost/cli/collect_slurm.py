@@ -32,7 +32,7 @@ def collect_slurm(
     slurmrestd: Annotated[str | None, option("--slurmrestd", "URL", "Ask slurmrestd there; SLURM_JWT is its token.")] = None,
     timezone: Annotated[str | None, option("--timezone", "ZONE", "Of times without an offset; UTC by default.")] = None,
 ) -> None:
-    r"""Load what Slurm's accounting says of jobs, and what else it says of nodes and accounts.
+    """Load what Slurm's accounting says of jobs, and what else it says of nodes and accounts.
 
     Of jobs: sacct's text with any list of fields that has JobID, State, Start, End (or Elapsed) and AllocTRES, and its JSON.
     Of the rest: scontrol show node, reservation and job -d (--oneliner or --json), sinfo (--json, or with NODELIST and GRES
@@ -47,9 +47,9 @@ def collect_slurm(
 
     \b
     Jobs, and on which nodes they were:
-      TZ=UTC SLURM_TIME_FORMAT=%s sacct -a -D -S 2026-11-01 -E 2026-12-01 --parsable2 --delimiter=$'\x1f' \
-        -o JobID,JobIDRaw,JobName,Cluster,Partition,Account,User,QOS,State,Reason,Submit,Eligible,Start,End,ElapsedRaw,Suspended,\
-    NNodes,NodeList,ReqTRES,AllocTRES,TRESUsageInAve,TRESUsageInTot,Reservation > jobs.psv
+      TZ=UTC SLURM_TIME_FORMAT=%s sacct -a -D -S 2026-11-01 -E 2026-12-01 --parsable2 --delimiter=$'\\x1f' \\
+        -o JobID,JobIDRaw,JobName,Cluster,Partition,Account,User,QOS,State,Reason,Submit,Eligible,Start,End,ElapsedRaw,\\
+    Suspended,NNodes,NodeList,ReqTRES,AllocTRES,TRESUsageInAve,TRESUsageInTot,Reservation > jobs.psv
 
     \b
     Examples:

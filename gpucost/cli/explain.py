@@ -350,9 +350,9 @@ def explain_node(
 
     \b
     Examples:
-      gpucost explain node ip-10-0-3-17.ec2.internal
-      gpucost explain node gpu-7 --at 2026-10-01T06:00Z --cluster prod
-      gpucost explain node gpu-7 --format json
+      gpucost explain node gpu01
+      gpucost explain node gpu02 --at 2026-10-01T06:00Z --cluster hpc
+      gpucost explain node gpu02 --format json
     """
     from gpucost import pipeline
     from gpucost.render.schema import to_json
@@ -437,8 +437,8 @@ def explain_workload(
 
     \b
     Examples:
-      gpucost explain workload Deployment/chat --day 2026-10-05
-      gpucost explain workload chat --namespace serving --month 2026-10
-      gpucost explain workload Job/train-7 --month 2026-10 --format json
+      gpucost explain workload Deployment/chat-api --day 2026-10-05
+      gpucost explain workload chat-api --namespace inference --month 2026-10
+      gpucost explain workload Job/llama-sft-12 --month 2026-10 --format json
     """
     explain(call, "workload", name, namespace)

@@ -380,20 +380,20 @@ OWN_NODE = parameters(
     {
         key: (str | None, option(f"--{key.replace('_', '-')}", "NAME" if key == "gpu_model" else "NUMBER", words))
         for key, words in {
-            "purchase_price": "Of one node, GPUs included.",
+            "purchase_price": "Price of one node, GPUs included.",
             "gpus_per_node": "GPUs in a node.",
             "gpu_model": "GPU model in any spelling.",
-            "years": "Over which the node is written off.",
-            "residual_percent": "Of the purchase price, got back at the end: 0 to 100.",
+            "years": "Years over which the node is written off.",
+            "residual_percent": "Percent of the purchase price that you get back at the end: 0 to 100.",
             "gpu_watts": "Power of one GPU, as DCGM_FI_DEV_POWER_USAGE measures it; else the model's rated power.",
             "other_watts": "Power of the node without its GPUs.",
-            "pue": "Power of the site over power of its machines: 1 or more.",
+            "pue": "Power usage effectiveness: the site's power over that of its machines, 1 or more.",
             "price_per_kwh": "Price of electricity.",
             "colocation_per_kw_month": "Price of space, per kW of rated power and month.",
             "staff_per_year": "Cost of the people who run the nodes.",
             "staff_nodes": "How many nodes they run.",
             "network_per_node": "Network of one node, once.",
-            "maintenance_percent_per_year": "Of the purchase price: support and spare parts.",
+            "maintenance_percent_per_year": "Support and spare parts a year, in percent of the purchase price.",
         }.items()
     }
 )

@@ -147,7 +147,7 @@ def report(
       gpucost report --month 2026-10 --waste
       gpucost report --month 2026-10 --format markdown --brief
       gpucost report --month 2026-10 --format focus -o october-focus.csv
-      gpucost report --namespace nlp-prod --by pod,day --format csv -o pods.csv
+      gpucost report --namespace serving --by pod,day --format csv -o pods.csv
     """
     from gpucost import pipeline
 

@@ -269,7 +269,7 @@ def unit_epoch(
     \b
     Examples:
       gpucost unit epoch
-      gpucost unit epoch --workload Job/llama-sft-03 --planned-epochs 20
+      gpucost unit epoch --workload Job/llama-sft-12 --planned-epochs 20
       gpucost unit epoch --team research --month 2026-10 --each
       gpucost unit epoch --last 7d --format json -o epochs.json
       gpucost unit epoch --gpus 16 --price-per-gpu-hour 3 --hours-per-epoch 2.5 --planned-epochs 20
@@ -306,7 +306,7 @@ def unit_experiment(
     Examples:
       gpucost unit experiment
       gpucost unit experiment --team research --month 2026-10
-      gpucost unit experiment --metric val_accuracy --goal max
+      gpucost unit experiment --metric val_loss --goal min
       gpucost unit experiment --namespace nlp-experiments --format csv -o experiments.csv
     """
     from gpucost.report import units
@@ -333,7 +333,7 @@ def unit_requests(
     Examples:
       gpucost unit requests
       gpucost unit requests --namespace inference --last 7d
-      gpucost unit requests --count batch_item --month 2026-10 --format csv -o items.csv
+      gpucost unit requests --count generation_token --month 2026-10 --format csv -o items.csv
       gpucost unit requests --gpus 2 --price-per-gpu-hour 1.2 --requests-per-second 15 --busy-percent 40
     """
     from gpucost.report import units

@@ -79,7 +79,7 @@ def waste(
       gpucost waste
       gpucost waste --team research --month 2026-10
       gpucost waste --last 7d --by team,workload_type
-      gpucost waste --workload Deployment/chat --format json
+      gpucost waste --workload Deployment/chat-api --format json
       gpucost waste --month 2026-10 --findings 5
     """
     from gpucost import pipeline
@@ -354,7 +354,12 @@ def queue(
     call: Call,
     name: Annotated[list[str] | None, option("--queue", "NAME", "Only this ClusterQueue; repeatable.")] = None,
     half_life: Annotated[
-        str, option("--half-life", "SPAN", "Of dollars beside Slurm's fair share: 7d, 12h. Default: 7d, as Slurm's own.")
+        str,
+        option(
+            "--half-life",
+            "SPAN",
+            "How fast old dollars lose weight beside Slurm's fair share: 7d, 12h. Default: 7d, as Slurm's own.",
+        ),
     ] = "7d",
 ) -> None:
     """Show who waits for GPUs, and whose share of them is fair: Kueue's ClusterQueues, and Slurm's partitions and accounts.

@@ -35,7 +35,7 @@ def whatif_plan(
     Examples:
       gpucost whatif plan --example > plan.toml
       gpucost whatif plan plan.toml
-      gpucost whatif plan plan.toml --month 2026-10 --format markdown -o plan.md
+      gpucost whatif plan plan.toml --format markdown -o plan.md
       gpucost whatif plan plan.toml --save october
     """
     if example == (file is not None):

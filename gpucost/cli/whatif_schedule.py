@@ -34,7 +34,7 @@ def whatif_schedule(
       gpucost whatif schedule --nodes 8 --on-demand-price 32.77 --active-hours-per-day 10 --days 30
       gpucost whatif schedule --month 2026-10 --idle-minutes 30 --empty-minutes 10 --provision-minutes 5
       gpucost whatif schedule --team research --notebook-idle-minutes 60
-      gpucost whatif schedule --namespace dev --office-hours 08:00-18:00 --weekdays mon-fri
+      gpucost whatif schedule --namespace sandbox --office-hours 08:00-18:00 --weekdays mon-fri
     """
     from dataclasses import replace
 

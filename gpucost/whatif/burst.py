@@ -70,7 +70,7 @@ class Moving(OptionGroup):
     ] = 70.0
     egress_gb: Annotated[Decimal, Option("Data that moves there and back, in all.", "GB", is_shown=True)] = Decimal(0)
     egress_price_per_gb: Annotated[
-        Decimal | None, Option("Of a GB that moves, as its cloud charges it.", says="egress", unit="money per GB")
+        Decimal | None, Option("Price of moving a GB, as its cloud charges it.", says="egress", unit="money per GB")
     ] = None
     wait_minutes: Annotated[
         float | None,

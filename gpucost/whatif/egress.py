@@ -42,7 +42,7 @@ class Transfer(OptionGroup):
     gb_per_start: Decimal = Decimal(0)
     # public list prices as generally known, looked up on no day that could be named
     price_per_gb: Annotated[Decimal, Option(
-        "Of a GB downloaded: between clouds, regions or zones. Default: 0.09.", says="download", unit="money per GB",
+        "Price of downloading a GB: between clouds, regions or zones. Default: 0.09.", says="download", unit="money per GB",
         source="default, from general knowledge: AWS, out to the internet, the first 10 TB a month",
     )] = Decimal("0.09")  # fmt: skip
     changes: Annotated[int, Option(
@@ -50,11 +50,11 @@ class Transfer(OptionGroup):
         says="versions of the data", unit="in the period; the cache downloads each once",
     )] = 1  # fmt: skip
     cache_price_per_gb_month: Annotated[Decimal, Option(
-        "Of a GB that the cache keeps for a month. Default: 0.30.", says="cache", unit="money per GB-month",
+        "Price of keeping a GB in the cache for a month. Default: 0.30.", says="cache", unit="money per GB-month",
         source="default, from general knowledge: AWS EFS Standard, us-east-1",
     )] = Decimal("0.30")  # fmt: skip
     cache_read_price_per_gb: Annotated[Decimal, Option(
-        "Of a GB read from it, as between zones. Default: 0.", says="cache reads", unit="money per GB",
+        "Price of reading a GB from the cache, as between zones. Default: 0.", says="cache reads", unit="money per GB",
         source="default: one zone",
     )] = Decimal(0)  # fmt: skip
     download_gbit_per_second: Annotated[

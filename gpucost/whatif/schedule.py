@@ -142,7 +142,7 @@ class Rules(OptionGroup):
     notebook_idle_minutes: Annotated[
         float | None,
         Option(
-            "The same of notebooks; 60 where no rule is given.", above=True,
+            "Release a notebook's GPUs once all were idle for so long; 60 where no rule is given.", above=True,
             says="a notebook's GPU is released when idle for", unit="minutes",
         ),
     ] = None  # fmt: skip

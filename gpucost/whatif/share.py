@@ -194,7 +194,9 @@ class Sizing(OptionGroup):
     ] = 10.0  # fmt: skip
     headroom_percent: Annotated[
         float,
-        Option("Of a GPU or slice, kept free. Default: 20.", most=90, says="kept free", unit="percent of a GPU or slice"),
+        Option(
+            "Percent of a GPU or slice to keep free. Default: 20.", most=90, says="kept free", unit="percent of a GPU or slice"
+        ),
     ] = 20.0
 
     @property

@@ -168,7 +168,10 @@ class Margins(OptionGroup):
         Option("Added to memory and activity measured. Default: 10.", says="added to memory and activity", unit="percent"),
     ] = 10.0
     headroom_percent: Annotated[
-        float, Option("Of GPUs that serve, kept free. Default: 20.", most=90, says="kept free of what serves", unit="percent")
+        float,
+        Option(
+            "Percent of the GPUs that serve to keep free. Default: 20.", most=90, says="kept free of what serves", unit="percent"
+        ),
     ] = 20.0
     max_slowdown: Annotated[
         float,
@@ -374,7 +377,7 @@ class DescribedLoad(OptionGroup):
     ] = None
     to_gpus: Annotated[int | None, Option("How many. Default: what costs least, up to 8.", least=1)] = None
     relative_speed: Annotated[
-        float | None, Option("One is so many times as fast. Default: the catalog's.", above=True)
+        float | None, Option("How many times as fast one of them is. Default: the catalog's.", above=True)
     ] = None  # fmt: skip
     serving: Annotated[bool, Option("The work runs all its hours, however fast the GPUs.")] = False
 

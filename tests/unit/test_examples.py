@@ -1,0 +1,159 @@
+"""Every `gpucost …` line of README and docs runs on the sample fleet; what needs more than that is parsed."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import shutil
+import tomllib
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+import typer
+from typer.testing import CliRunner
+
+from gpucost.cli.app import app, default_command
+from gpucost.cli.command import Call
+from gpucost.config.load import load_config
+from gpucost.config.model import Config
+
+ROOT = Path(__file__).parents[2]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+SHOWN_AS_TEXT = ("text", "python", "toml", "yaml", "ini", "crontab", "json")
+# Lines that begin so are parsed and not run, and why.
+NOT_RUN = {
+    "init": "asks, and looks for a server",
+    "demo": "makes the sample that the others run on; tests/unit/test_demo.py has it",
+    "collect prometheus": "needs a server",
+    "collect slurm": "needs Slurm or its files",
+    "collect aws": "needs a bill of one's own",
+    "collect gcp": "needs a bill of one's own",
+    "collect azure": "needs a bill of one's own",
+    "collect focus": "needs a bill of one's own",
+    "collect spot": "needs a cloud, or files of one",
+    "collect prices": "needs a cloud",
+    "collect progress epochs.csv": "needs a file of one's own",
+    "collect progress": "needs a server",
+    "lake": "needs a bucket or a disk of one's own; tests/unit/test_lake.py has them",
+    "report --month 2026-10 --lake s3:": "needs a bucket",
+    "notify": "sends; tests/unit/test_notify_message.py has the messages",
+    "prices history": "needs collected spot prices; the sample has none",
+    "whatif spot --backtest": "needs collected spot prices; the sample has none",
+    "whatif spot --trace": "needs a trace of one's own",
+    "whatif rightsize --team research --other-models --max-slowdown 1.5 --speeds": "needs a file of one's own",
+    "whatif reserve --curve": "needs a file of one's own",
+    "whatif buy onprem.toml --curve": "needs a file of one's own",
+    "whatif compare thirty other.json": "needs a file of one's own",
+    "export alerts --config prod.toml": "needs another config",
+    "export dashboard --config prod.toml": "needs another config",
+    "export openmetrics --pushgateway": "needs a Pushgateway",
+    "chargeback --month 2026-10 --out /srv/chargeback --collect": "collects",
+    "sql - < question.sql": "needs a file of one's own",
+    "store info --store october.duckdb": "needs another store",
+    "store compact --store october.duckdb": "needs another store",
+    "queue --last 7d --queue research": "needs a queue of that name",
+    "queue --month 2026-10 --queue research": "needs a queue of that name",
+}
+# What a command ends with on the sample, where its budget is exceeded, a rule broken, or a month's bill is not there.
+ENDS_WITH = {"budget check": 3, "policy check": 3, "chargeback --month 2026-09": 0, "chargeback": 4}
+
+
+def examples(page: Path) -> list[str]:
+    """Command lines of the blocks of `page`, fenced or indented, without `gpucost`."""
+    found, fence = [], None
+    for line in page.read_text(encoding="utf-8").replace("\\\n", " ").splitlines():
+        if mark := re.match(r"\s*```(\w*)", line):
+            fence = None if fence is not None else mark[1]
+        elif fence not in SHOWN_AS_TEXT and (fence is not None or line.startswith("    ")):
+            command = re.match(r"\s*(?:[A-Z_]+=\S+ )?gpucost (.+)", line)
+            found += command[1].split(" && gpucost ") if command else []
+    return found
+
+
+EXAMPLES = {page: examples(page) for page in PAGES}
+
+
+def words_of(line: str) -> tuple[list[str], str | None]:
+    """The words of a command, and the file that its output goes to."""
+    lexer = shlex.shlex(line, posix=True, punctuation_chars="<>|")
+    lexer.whitespace_split = True
+    words = list(lexer)
+    end = next((at for at, word in enumerate(words) if word in ("<", ">", "|")), len(words))
+    return words[:end], words[end + 1] if words[end : end + 1] == [">"] else None
+
+
+def not_run(line: str) -> list[str]:
+    return [start for start in NOT_RUN if line.startswith(start)]
+
+
+def parse(words: list[str]) -> None:
+    """Raises click's UsageError where a command, option or value is none."""
+    command = typer.main.get_command(app)
+    while hasattr(command, "commands"):
+        command = command.commands[default_command(command, words) or words.pop(0)]
+    command.make_context("example", words)
+
+
+@pytest.fixture
+def sample(demo: Config, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A copy of the sample's folder, in which commands run, and whatever they name by a path from the root."""
+    assert demo.path is not None
+    folder = tmp_path / "sample"
+    shutil.copytree(demo.path.parent, folder)
+    (folder / "pricing").mkdir()
+    for name in ("onprem.toml", "pricing/onprem.toml"):
+        shutil.copy(ROOT / "pricing" / "onprem.toml", folder / name)
+    monkeypatch.chdir(folder)
+    for name in ("XDG_CONFIG_HOME", "XDG_CACHE_HOME", "HOME"):
+        monkeypatch.setenv(name, str(tmp_path / "home"))
+    monkeypatch.setattr(Call, "now", datetime(2026, 11, 1, 12, tzinfo=UTC))
+    return folder
+
+
+SLOW = {"how-to.md", "chargeback.md", "commands.md", "diff.md", "findings.md", "focus.md", "html-report.md"}
+
+
+@pytest.mark.parametrize(
+    "page",
+    [pytest.param(page, id=page.name, marks=[pytest.mark.slow] if page.name in SLOW else []) for page in PAGES if EXAMPLES[page]],
+)
+def test_examples_run_on_the_sample(page: Path, sample: Path) -> None:
+    failed = []
+    for line in EXAMPLES[page]:
+        words, target = words_of(line)
+        if not_run(line):
+            parse(words)
+            continue
+        rooted = [str(sample / word.lstrip("/").replace("/", "-")) if word.startswith("/") else word for word in words]
+        result = CliRunner().invoke(app, rooted)
+        if target:
+            Path(target).write_text(result.stdout, encoding="utf-8")
+        expected = next((code for start, code in ENDS_WITH.items() if line.startswith(start)), 0)
+        file = rooted[rooted.index("-o") + 1] if "-o" in rooted else None
+        if result.exit_code != expected or (file and not Path(file).is_file()):
+            failed.append(f"gpucost {line}: {result.exit_code}, not {expected}: {result.stderr}{result.exception!r}")
+    assert not failed, "\n".join(failed)
+
+
+def test_what_is_not_run_is_in_the_docs() -> None:
+    lines = [line for page in EXAMPLES.values() for line in page]
+    assert len(lines) > 200
+    used = {max(not_run(line), key=len) for line in lines if not_run(line)}
+    assert set(NOT_RUN) - used == set()
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if "```toml" in page.read_text()], ids=lambda page: page.name)
+def test_settings_in_the_docs_are_settings(page: Path, tmp_path: Path) -> None:
+    for block in re.findall(r"```toml\n(.*?)```", page.read_text(encoding="utf-8"), re.S):
+        file = tmp_path / "gpucost.toml"
+        file.write_text(block, encoding="utf-8")
+        load_config(file, environ={})
+        assert tomllib.loads(block)
+
+
+def test_links_of_the_readme_lead_somewhere() -> None:
+    """Those of docs/ mkdocs checks."""
+    targets = re.findall(r"\]\(([^)#:]+)", PAGES[0].read_text(encoding="utf-8"))
+    assert len(targets) > 10
+    assert [target for target in targets if not (ROOT / target).exists()] == []
