@@ -141,7 +141,7 @@ def _table(rows: Rows, currency: str) -> Table:
 
 
 def _unit(name: str, values: Sequence[Value]) -> tuple[Unit, int]:
-    """How the values of a column are written, and with how many decimals; money is known by being decimal.
+    """How the values of a column are written, and with how many decimals; money is known by being decimal, and no measure.
 
     In a column of money and other numbers each is written by itself: it has no decimals in common.
     """
@@ -149,7 +149,7 @@ def _unit(name: str, values: Sequence[Value]) -> tuple[Unit, int]:
     if not figures:
         return "text", 0
     kinds = {isinstance(value, Decimal) for value in figures}
-    if True in kinds:
+    if True in kinds and "GB" not in _words(name):
         return (
             ("price", 0) if len(kinds) > 1 else ("price", 4) if "per" in _words(name) or name.endswith("price") else ("money", 2)
         )

@@ -12,7 +12,7 @@ from gpucost.errors import GpucostError, NoDataError, StoreError
 from gpucost.periods import from_ms, is_month, month_name
 from gpucost.render.view import Figures, ReportView, Shared, Table
 from gpucost.report import sharing
-from gpucost.report.changes import changes, missed_before, with_changes
+from gpucost.report.changes import changes, missed_before, newest_data, with_changes
 from gpucost.report.coverage import Covered, coverage
 from gpucost.report.query import Query
 from gpucost.report.rows import (
@@ -182,8 +182,9 @@ def _subtitle(query: Query, tz: ZoneInfo) -> str:
 
 
 def _no_data(con: DuckDBPyConnection, query: Query, tz: ZoneInfo) -> GpucostError:
-    # A node is up for one scrape interval after its last sample; that alone is no data of the next month.
-    newest = con.execute("SELECT least(max(up_to_ms), (SELECT max(to_ms) FROM collected)) FROM nodes").fetchone()
+    # A node is up, and seen, for one scrape interval after its last sample; that alone is no data of the next month.
+    seen = "SELECT least(max(up_to_ms), (SELECT max(to_ms) FROM collected), $1) FROM nodes"
+    newest = con.execute(seen, [newest_data(con)]).fetchone()
     if newest is None or newest[0] is None:
         return StoreError(
             "the store holds no GPU nodes", "gpucost doctor says which metrics are missing; gpucost collect prometheus loads them"
