@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -18,6 +19,8 @@ _STORED = {
     "month": """SELECT DISTINCT strftime(make_timestamp((from_ms + to_ms) // 2 * 1000), '%Y-%m')
         FROM cost_daily WHERE kind = 'allocated' ORDER BY ALL DESC""",
 }
+# Names come from outside, and shells evaluate what they are offered: no quotes, no expansions, nothing that is not seen.
+_HARMLESS = r"[\w./@:+=-]+( [\w./@:+=-]+)*"
 
 
 def stored(name: str) -> Callable[[typer.Context, str], list[str]]:
@@ -33,7 +36,7 @@ def stored(name: str) -> Callable[[typer.Context, str], list[str]]:
         with suppress(Exception):  # a shell has no place for messages
             store = Store(store_file(named, config, os.environ, Path.cwd()), wait_seconds=0)
             with store.read(may_migrate=False) as con:
-                return [value for (value,) in con.execute(_STORED[name]).fetchall()]
+                return [value for (value,) in con.execute(_STORED[name]).fetchall() if re.fullmatch(_HARMLESS, value)]
         return []
 
     return complete

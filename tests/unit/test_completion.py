@@ -5,10 +5,12 @@ from __future__ import annotations
 import hashlib
 import lzma
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
 
+import duckdb
 import pytest
 
 from tests.golden.report_fleet import stored
@@ -43,6 +45,16 @@ def test_values_are_those_of_the_store_that_the_line_or_the_config_names(
     (tmp_path / "gpucost.toml").write_text(f'[store]\npath = "{os.path.relpath(store, tmp_path)}"\n')
     assert offered(f"gpucost {line}", tmp_path) == (values, "")
     assert offered(f"gpucost {line}", store.parent)[0] == (values if "--by" in line else [])
+
+
+def test_names_that_a_shell_would_run_are_not_offered(store: Path, tmp_path: Path) -> None:
+    copy = Path(shutil.copyfile(store, tmp_path / "gpucost.duckdb"))
+    names = ["$(touch x)", "`touch x`", "a;touch x", "a'b", 'a"b', "a\\b", "a\nb", "a\x1b[2Jb", "a|b", "*"]
+    with duckdb.connect(str(copy)) as con:
+        for name in names:
+            con.execute("INSERT INTO cost_runs BY NAME SELECT * REPLACE ($1 AS team) FROM cost_runs LIMIT 1", [name])
+        assert {name for (name,) in con.execute("SELECT DISTINCT team FROM cost_runs").fetchall()} > set(names)
+    assert offered(f"gpucost --store {copy} report --team ", tmp_path) == (["product", "research", "vision"], "")
 
 
 def test_what_takes_long_is_not_loaded(store: Path, tmp_path: Path) -> None:
