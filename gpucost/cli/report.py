@@ -14,7 +14,16 @@ import typer
 from gpucost.cli.app import RARE, WRITTEN
 from gpucost.cli.command import Call, Comparison, command, completeness, count_option, names_in, note_gaps, option
 from gpucost.cli.completion import dimensions
-from gpucost.cli.output import atomic_write, drop_stdout, file_needed, is_drawn, stdout_failed, write_output, write_page
+from gpucost.cli.output import (
+    atomic_write,
+    drop_stdout,
+    file_needed,
+    is_drawn,
+    stdout_failed,
+    waiting,
+    write_output,
+    write_page,
+)
 from gpucost.errors import UsageError
 
 if TYPE_CHECKING:
@@ -263,6 +272,7 @@ def write_focus(call: Call, query: Query, version: str) -> None:
 
 
 def _to_stdout(file: Path) -> None:
+    waiting.stop()
     try:
         with file.open("rb") as content:
             shutil.copyfileobj(content, sys.stdout.buffer)
