@@ -158,9 +158,14 @@ def _report(
 ) -> ReportView:
     from gpucost.report import build
 
-    if config.shared_costs or query.share_unallocated:  # may have to be converted
-        price.load_fx_rates(con, config)
+    _load_rates(con, config, query)
     return build(con, config, query, earlier, earlier_name)
+
+
+def _load_rates(con: DuckDBPyConnection, config: Config, query: Query) -> None:
+    """Rates of exchange, where anything is shared: what bills say of it may have to be converted."""
+    if config.shared_costs or query.share_unallocated:
+        price.load_fx_rates(con, config)
 
 
 def _waste(
@@ -196,12 +201,12 @@ def page_facts(config: Config, store: Store, query: Query) -> tuple[Table, Waste
     ask = UnitQuery(
         query.period, query.period_name, config.tz, config.currency, query.teams, query.namespaces, clusters=query.clusters
     )
-    return read_attributed(
-        config,
-        store,
-        lambda con: (workload_tables(con, config, query)[None], _waste(con, config, query, (), top=0), known(con, ask)),
-        query.period,
-    )
+
+    def read(con: DuckDBPyConnection) -> tuple[Table, Waste, tuple[UnitView, ...]]:
+        _load_rates(con, config, query)
+        return workload_tables(con, config, query)[None], _waste(con, config, query, (), top=0), known(con, ask)
+
+    return read_attributed(config, store, read, query.period)
 
 
 def candidates(config: Config, store: Store, period: Period) -> list[Candidate]:

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import io
 import json
 from collections.abc import Iterable, Mapping
-from contextlib import redirect_stderr, redirect_stdout
 from dataclasses import dataclass
 from datetime import date
 from functools import cache
-from threading import Lock
 from typing import Any
 
 import typer
 
 from gpucost.cli.app import app, leaves
 from gpucost.cli.command import errors_raised
+from gpucost.cli.output import gathered
 from gpucost.errors import GpucostError, UsageError
 from gpucost.suggest import did_you_mean
 
@@ -23,9 +21,10 @@ from gpucost.suggest import did_you_mean
 NOT_ASKED = ("doctor", "config show", "store info", "store check", "lake info", "sql")
 # `from` is a word of Python's own
 _ALIASES = {"start": "from", "end": "to", "from_": "from"}
-_ASKING = Lock()
-# lists of texts: what an empty one is a list of, only its name tells
-_TEXTS = ("by", "notes", "reasons", "break_even", "time", "findings")
+# Lists of texts, everywhere and in what-ifs: what an empty one is a list of, only its name tells.
+_OF_NOBODY = ("unallocated_cost", "not_collected_cost")
+_TEXTS = ("by", "notes", "reasons")
+_TEXTS_OF_SCENARIOS = (*_TEXTS, "break_even", "time", "findings")
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,22 +50,21 @@ def ask(name: str, arguments: Iterable[Any] = (), options: Mapping[str, Any] | N
     """
     if name not in answering():
         raise UsageError(f"{name!r} is no command that answers", did_you_mean(name, answering(), "gpucost --help lists them"))
-    call = [*name.split(), *flags(options or {}), "--format", "json", "--", *map(str, arguments)]
-    said, told = io.StringIO(), io.StringIO()
-    # streams are the process's own: one at a time
-    with _ASKING, redirect_stdout(said), redirect_stderr(told), errors_raised():
+    call = [*name.split(), *flags(name, options or {}), "--format", "json", "--", *map(str, arguments)]
+    with gathered() as said, errors_raised():
         try:
             code = typer.main.get_command(app).main(call, prog_name="gpucost", standalone_mode=False)
         except GpucostError:
             raise
+        except typer.Abort:  # what Ctrl-C becomes on a command line
+            raise KeyboardInterrupt from None
         except Exception as error:
             # what the command line is refused for, in its own words
             message = getattr(error, "format_message", None)
             if message is None:
                 raise
             raise UsageError(message(), f"gpucost {name} --help") from None
-    notes = tuple(line for line in told.getvalue().splitlines() if line.strip())
-    return Answered(json.loads(said.getvalue()), notes, code if isinstance(code, int) else 0)
+    return Answered(json.loads("".join(said.texts)), tuple(filter(None, said.notes)), code if isinstance(code, int) else 0)
 
 
 def option_name(part: Any) -> str:
@@ -74,14 +72,18 @@ def option_name(part: Any) -> str:
     return str(part.opts[0]).lstrip("-").replace("-", "_")
 
 
-def flags(options: Mapping[str, Any]) -> list[str]:
-    """Options as they are typed; None and False leave one out."""
+def flags(name: str, options: Mapping[str, Any]) -> list[str]:
+    """Options of a command as they are typed; None and False leave one out. Raises UsageError for True in a value's place."""
+    are_flags = {option_name(part) for part in answering()[name].params if getattr(part, "is_flag", False)}
     typed: list[str] = []
-    for name, value in options.items():
-        flag = f"--{_ALIASES.get(name, name).replace('_', '-')}"
+    for given, value in options.items():
+        option = _ALIASES.get(given, given)
+        flag = f"--{option.replace('_', '-')}"
         if value is None or value is False:
             continue
         if value is True:
+            if option not in are_flags:
+                raise UsageError(f"{given} takes a value, not True", f"gpucost {name} --help")
             typed.append(flag)
             continue
         for one in value if isinstance(value, list | tuple | set) else [value]:
@@ -97,9 +99,11 @@ def tables(answer: Any) -> dict[str, list[dict[str, Any]]]:
     if isinstance(answer, list):
         return {"rows": answer}
     inner = answer.get("tables")
-    found = {
-        name: rows for name, rows in {**answer, **(inner if isinstance(inner, dict) else {})}.items() if _are_rows(name, rows)
-    }
+    every = {**answer, **(inner if isinstance(inner, dict) else {})}
+    texts = _TEXTS_OF_SCENARIOS if "scenario" in answer else _TEXTS
+    found = {name: rows for name, rows in every.items() if _are_rows(rows) and (rows or name not in texts)}
+    if str(answer.get("schema")).startswith("gpucost.report/"):  # as in its CSV: one column of cost adds up
+        found["rows"] = [_with_one_cost(row) for row in found["rows"]]
     if "scenario" in answer and "today" in answer:
         return {"positions": [{"position": name, **answer[name]} for name in ("today", "scenario")], **found}
     if isinstance(figures := answer.get("figures"), dict):
@@ -107,5 +111,10 @@ def tables(answer: Any) -> dict[str, list[dict[str, Any]]]:
     return found or {"rows": [answer]}
 
 
-def _are_rows(name: str, value: Any) -> bool:
-    return isinstance(value, list) and all(isinstance(row, dict) for row in value) and bool(value or name not in _TEXTS)
+def _with_one_cost(row: dict[str, Any]) -> dict[str, Any]:
+    kept = {name: value for name, value in row.items() if name not in _OF_NOBODY}
+    return kept | {"cost": row["cost"] + sum(row.get(name, 0) for name in _OF_NOBODY)}
+
+
+def _are_rows(value: Any) -> bool:
+    return isinstance(value, list) and all(isinstance(row, dict) for row in value)

@@ -8,6 +8,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
+from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from enum import StrEnum
@@ -345,7 +346,7 @@ class Call:
         Nothing may be written to stdout meanwhile.
         """
         waiting.stop()
-        if self.quiet or self.verbose or not sys.stderr.isatty():
+        if self.quiet or self.verbose or _is_raising.get() or not sys.stderr.isatty():
             yield functools.partial(note, quiet=self.quiet or not self.verbose)
             return
         from rich.console import Console
@@ -455,7 +456,7 @@ def command(
 @contextmanager
 def _waiting(call: Call) -> Iterator[None]:
     """On a terminal, says what is being done while nothing is written."""
-    if call.quiet or call.verbose or not sys.stderr.isatty():
+    if call.quiet or call.verbose or _is_raising.get() or not sys.stderr.isatty():
         yield
         return
     from gpucost import engine
@@ -535,18 +536,17 @@ def _call(given: dict[str, Any], more: dict[str, Any]) -> Call:
     return Call(**fields)
 
 
-_is_raising = False
+_is_raising: ContextVar[bool] = ContextVar("is_raising", default=False)
 
 
 @contextmanager
 def errors_raised() -> Iterator[None]:
-    """While the block lasts, commands raise what they fail with, instead of saying it and ending the program."""
-    global _is_raising
-    _is_raising = True
+    """While the block lasts, commands of this thread raise what they fail with, instead of saying it and ending the program."""
+    token = _is_raising.set(True)
     try:
         yield
     finally:
-        _is_raising = False
+        _is_raising.reset(token)
 
 
 def handle_errors(command: Callable[P, R]) -> Callable[P, R]:
@@ -557,7 +557,8 @@ def handle_errors(command: Callable[P, R]) -> Callable[P, R]:
 
     @functools.wraps(command)
     def run(*args: P.args, **kwargs: P.kwargs) -> R:
-        _set_up_logging(verbose=bool(kwargs.get("verbose")))
+        if not _is_raising.get():  # whoever calls from Python has set up logging as they like
+            _set_up_logging(verbose=bool(kwargs.get("verbose")))
         try:
             result = command(*args, **kwargs)
             try:
@@ -574,7 +575,7 @@ def handle_errors(command: Callable[P, R]) -> Callable[P, R]:
         except (typer.Exit, typer.Abort, typer.BadParameter):
             raise
         except (Exception, KeyboardInterrupt) as error:
-            if _is_raising:
+            if _is_raising.get():
                 raise
             if _is_interrupt(error):
                 fail("interrupted; what was saved before is kept", None, INTERRUPTED)

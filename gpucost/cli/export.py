@@ -111,8 +111,8 @@ def export_chart(
 
     files = chart(call.more["image"], call.settings.timezone)
     out = out.expanduser()
-    if out.exists() and not (out.is_dir() and ((out / "Chart.yaml").is_file() or not any(out.iterdir()))):
-        raise UsageError(f"--out {out} is there already and holds no chart", "--out names another directory")
+    if out.exists() and not (out.is_dir() and (not any(out.iterdir()) or _is_ours(out / "Chart.yaml"))):
+        raise UsageError(f"--out {out} is there already and holds no chart of gpucost", "--out names another directory")
     for name, text in files.items():
         target = out / name
         try:
@@ -121,6 +121,9 @@ def export_chart(
             raise GpucostError(f"cannot write {target}: {error.strerror}", "--out names another directory") from None
         write_output(text, target)
     call.note(f"chart written to {out}")
+    others = [path.name for path in sorted((out / "templates").glob("*")) if f"templates/{path.name}" not in files]
+    if others:
+        call.note(f"note: helm also installs what else lies in {out / 'templates'}: {', '.join(others)}")
 
 
 def _check_commands(runs: Sequence[str]) -> None:
@@ -208,6 +211,11 @@ def _periods(call: Call) -> list[PeriodViews]:
             raise
         call.note(f"the last day is left out: {error.message}")
     return views
+
+
+def _is_ours(chart: Path) -> bool:
+    """Whether it is the Chart.yaml of an earlier chart of gpucost."""
+    return chart.is_file() and "name: gpucost" in chart.read_text(encoding="utf-8", errors="replace").splitlines()
 
 
 def _has_no_data(error: GpucostError) -> bool:

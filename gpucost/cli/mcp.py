@@ -81,7 +81,9 @@ def use(name: str, given: dict[str, Any], config: str | None, store: str | None)
         raise UsageError(f"{name} takes no {', '.join(unknown)}", f"it takes {', '.join((*known, 'max_rows'))}")
     named = [part.name for part in one.params if part.param_type_name == "argument"]
     arguments = [given.pop(part) for part in named if given.get(part) is not None]
-    asked = answers.ask(words, arguments, given | {"config": config, "store": store})
+    there = {answers.option_name(part) for part in one.params}
+    places = {place: value for place, value in (("config", config), ("store", store)) if place in there}
+    asked = answers.ask(words, arguments, places | given)
     left_out: dict[str, int] = {}
     answer = _cut(asked.answer, rows, "", left_out)
     beside = {"left_out": left_out} if left_out else {}

@@ -7,6 +7,8 @@ import shutil
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
+from contextvars import ContextVar
+from dataclasses import dataclass, field
 from pathlib import Path
 from threading import Lock, Timer
 from typing import TYPE_CHECKING, Any
@@ -72,8 +74,32 @@ class Waiting:
 waiting = Waiting()
 
 
+@dataclass(slots=True)
+class Gathered:
+    """What a command said, in order: to stdout, and beside it."""
+
+    texts: list[str] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+
+
+_gathered: ContextVar[Gathered | None] = ContextVar("gathered", default=None)
+
+
+@contextmanager
+def gathered() -> Iterator[Gathered]:
+    """While the block lasts, what is said in this thread goes there, and not to the streams."""
+    token = _gathered.set(Gathered())
+    try:
+        yield _gathered.get() or Gathered()
+    finally:
+        _gathered.reset(token)
+
+
 def put(text: str = "", *, nl: bool = True) -> None:
     """Write data to stdout, what it cannot spell replaced. Raises GpucostError where stdout takes no more."""
+    if said := _gathered.get():
+        said.texts.append(text + "\n" * nl)
+        return
     waiting.stop()
     encoding = sys.stdout.encoding or "utf-8"
     try:
@@ -101,9 +127,13 @@ def output_file(output: Path | None) -> Path | None:
 
 def note(text: str = "", *, quiet: bool = False) -> None:
     """Say something beside the data: to stderr, and not at all under -q."""
-    if not quiet:
-        waiting.stop()
-        typer.echo(visible(text), err=True)
+    if quiet:
+        return
+    if said := _gathered.get():
+        said.notes.append(text)
+        return
+    waiting.stop()
+    typer.echo(visible(text), err=True)
 
 
 @contextmanager
@@ -160,6 +190,9 @@ def write_text(text: str, output: Path) -> None:
 
 def print_error(message: str, fix: str | None) -> None:
     """What failed and what mends it, on stderr, in the words that every command uses."""
+    if said := _gathered.get():
+        said.notes.append(message)
+        return
     waiting.stop()
     is_plain = os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb" or not sys.stderr.isatty()
     typer.echo(("error: " if is_plain else "\033[1;31merror:\033[0m ") + visible(message), err=True)

@@ -36,6 +36,8 @@ if TYPE_CHECKING:
 
 # below this, four decimals would hide a number's digits; above that, two say more than anybody reads
 _SMALL, _LARGE = 0.01, 10_000
+# A word that may begin with a capital: no name of a cloud, and nothing with signs or digits in it.
+_WORD = re.compile(r"(?!(?:aws|gcp|azure|oci)\b)[a-z]+(?:-[a-z]+)*[:,;]?")
 # what a table of an answer never leaves out
 _ALWAYS_SHOWN = ("cost", "saving", "saving_percent", "today", "scenario")
 
@@ -77,6 +79,8 @@ def as_dict(answer: Answer) -> dict[str, Any]:
 
 def _page(answer: Answer) -> Page:
     """The answer for people: today, the scenario and what is saved; then ranges, sentences, tables and assumptions."""
+    from gpucost.render.formatting import figure_text
+
     hours = {
         name: f"{position.gpu_hours:,.1f} GPU-hours"
         for name, position in (("Today", answer.today), ("Scenario", answer.scenario))
@@ -94,14 +98,20 @@ def _page(answer: Answer) -> Page:
         Figure("Scenario", answer.scenario.cost, "money", note=hours["Scenario"]),
         saving,
     )
+    currency = answer.today.currency
+
+    def shown(value: Value, unit: str) -> str:
+        is_money = unit == currency and isinstance(value, int | float | Decimal)
+        return figure_text(Decimal(str(value)), "money", currency, 2) if is_money else _shown(value)
+
     told = (("What would break it", answer.break_even), ("Time", answer.time), ("Findings", answer.findings))
     ranges = Table.of(
         "Range",
         answer.ranges,
         (
             text(lambda one: capitalized(one.figure), "Figure"),
-            figure(lambda one: f"{_shown(one.low)} to {_shown(one.high)}", "Range"),
-            text("unit"),
+            figure(lambda one: f"{shown(one.low, one.unit)} to {shown(one.high, one.unit)}", "Range"),
+            text(lambda one: "" if one.unit == currency else one.unit, "Unit"),
             text("meaning"),
         ),
     )
@@ -168,7 +178,10 @@ def _cell(value: Value, column: Column, currency: str) -> str | float | Decimal 
 
 
 def _sentence(text: str) -> str:
-    return text[:1].upper() + text[1:] + ("" if text.endswith((".", "!", "?")) else ".")
+    """A sentence begins with a capital, unless with a name: those are there to be copied."""
+    first = text.partition(" ")[0]
+    begins = capitalized(first) if _WORD.fullmatch(first) else first
+    return begins + text[len(first) :] + ("" if text.endswith((".", "!", "?")) else ".")
 
 
 def _words(name: str) -> list[str]:
@@ -178,7 +191,7 @@ def _words(name: str) -> list[str]:
 def capitalized(name: str) -> str:
     """A name as a title: `held_gpu_hours` is `Held GPU-hours`; the name of an instance type stays as it is."""
     first, *rest = ({"gpu": "GPU", "gpus": "GPUs", "mib": "MiB"}.get(word, word) for word in _words(name))
-    return " ".join((first.capitalize() if first.rstrip(":").isalpha() and first.islower() else first, *rest))
+    return " ".join((first[:1].upper() + first[1:] if _WORD.fullmatch(first) else first, *rest))
 
 
 def _is_figure(value: Value) -> bool:

@@ -78,18 +78,24 @@ TERMS = (
         "taken for unused.",
         ("Not collected",),
     ),
-    Term("Bridged", "A gap in the metrics of up to two hours: who held a GPU at both ends held it in between.", ("Bridged",)),
+    Term(
+        "Bridged",
+        "A gap in the metrics of up to two hours, or `[coverage] max_bridge`: who held a GPU at both ends held it in between.",
+        ("Bridged",),
+    ),
     Term(
         "Waste",
         "GPU time that did no good: idle, unallocated and lost time, and replicas beyond what the peak needs. "
         "`gpucost waste` puts "
-        "every GPU-hour in one line; its percentage is a share of node cost. A report shows the parts that need no guess about "
+        "every GPU-hour in one line; its percentage is a share of node cost, of one team of its cost. A report shows the "
+        "parts that need no guess about "
         "workloads.",
         ("Waste", "Wasted"),
     ),
     Term(
         "Efficiency",
-        "Active time as a share of active and idle time; unmeasured time is in neither. Unknown where under 80 % was measured.",
+        "Active time as a share of active and idle time; unmeasured time is in neither. A target on it is unknown where too "
+        "little was measured, under 80 % unless you set another share.",
         ("Efficiency",),
     ),
     Term("Spot ratio", "Spot GPU-hours as a share of allocated GPU-hours whose capacity type is known.", ("Spot ratio", "Spot")),

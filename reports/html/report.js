@@ -50,8 +50,10 @@ function fold(table, wanted = table.wanted ?? (() => true)) {
   const bodies = Array.from(table.tBodies);
   const rows = bodies.filter((body) => !body.classList.contains("sum")).flatMap((body) => Array.from(body.rows));
   const found = rows.filter(wanted);
-  for (const row of rows) row.hidden = true;
-  for (const row of table.isOpen ? found : found.slice(0, SHOWN)) row.hidden = false;
+  const shown = new Set(found);
+  for (const row of rows) row.hidden = !shown.has(row);
+  // on paper all that was found is there
+  found.forEach((row, at) => row.classList.toggle("folded", !table.isOpen && at >= SHOWN));
   for (const body of bodies) if (body.classList.contains("sum")) body.hidden = found.length < rows.length;
   const place = table.parentElement;
   let button = place.nextElementSibling?.classList.contains("more") ? place.nextElementSibling : null;
@@ -77,14 +79,17 @@ function columnsOf(table) {
 }
 
 function linked(table) {
-  for (const [of, column] of columnsOf(table)) {
+  const places = new Map(columnsOf(table));
+  for (const [of, column] of places) {
     if (of === "cluster") continue;
     for (const row of table.querySelectorAll("tbody:not(.sum) > tr")) {
       const cell = row.cells[column];
       const name = cell.textContent.trim();
       if (!name || cell.querySelector("a") || !known.get(of)?.has(name)) continue;
       const link = document.createElement("a");
-      link.href = `#${new URLSearchParams([[of, name]])}`;
+      const text = (other) => (places.has(other) ? row.cells[places.get(other)].textContent.trim() : "");
+      const asked = of === "workload" ? [[of, `"${name}"`], ["namespace", text("namespace")], ["cluster", text("cluster")]] : [[of, name]];
+      link.href = `#${new URLSearchParams(asked.filter(([, value]) => value))}`;
       link.append(...cell.childNodes);
       cell.append(link);
     }
@@ -104,13 +109,16 @@ function searched() {
 
 function find() {
   const places = new Map(columnsOf(every));
-  const asked = Array.from(search.querySelectorAll("[data-of]"), (field) => [field, field.value.trim().toLowerCase()]);
-  const text = (row, of) => (row.cells[places.get(of)]?.textContent ?? "").trim().toLowerCase();
+  const asked = Array.from(search.querySelectorAll("[data-of]"), (field) => [field, field.value.trim()]);
+  const text = (row, of) => (row.cells[places.get(of)]?.textContent ?? "").trim();
+  const holds = (row, of, value) => text(row, of).toLowerCase().includes(value.toLowerCase());
   const isFound = ([field, value], row) => {
     if (!value) return true;
     const of = field.dataset.of;
-    if (!of) return Array.from(places.keys()).some((one) => text(row, one).includes(value));
-    return field.tagName === "SELECT" ? text(row, of) === value : text(row, of).includes(value);
+    if (!of) return Array.from(places.keys()).some((one) => holds(row, one, value));
+    // a choice, and what stands in quotes, is meant exactly
+    const exact = field.tagName === "SELECT" ? value : value.match(/^"(.*)"$/)?.[1];
+    return exact === undefined ? holds(row, of, value) : text(row, of) === exact;
   };
   fold(every, (row) => asked.every((one) => isFound(one, row)));
   const rows = Array.from(every.querySelectorAll("tbody:not(.sum) > tr"));

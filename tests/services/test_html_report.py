@@ -180,6 +180,9 @@ def test_long_tables_show_ten_rows_and_all_when_asked(browser: Browser, hostile:
     browser.press("Enter")
     assert browser.value(f"{_SHOWN}.length") == rows
     assert browser.value("[button.textContent, button.getAttribute('aria-expanded')]") == ["Show the first 10", "true"]
+    browser.press("Enter")
+    browser.view(1280, media="print")
+    assert browser.value(f"{_SHOWN}.length") == rows
 
 
 def test_workloads_are_searched_and_what_is_found_adds_up(browser: Browser, hostile: Path) -> None:
@@ -218,6 +221,15 @@ def test_names_lead_to_their_workloads_and_to_pages_of_teams(browser: Browser, h
     browser.value(f"{links}.find((one) => one.textContent === 'team-042').click()")
     assert browser.value(_FOUND).startswith("1 of ")
     assert browser.value("document.querySelector('#search select').value") == "team-042"
+    browser.value("[...document.querySelectorAll('#every-workload td a')].find((one) => one.textContent === 'team-042')")
+    name = "Deployment/team-042"
+    browser.value(f"[...document.querySelectorAll('#every-workload th a')].find((one) => one.textContent === '{name}').click()")
+    assert browser.value("document.querySelector('#search input[data-of=workload]').value") == f'"{name}"'
+    assert browser.value(_FOUND).startswith("1 of ")
+    _type(browser, "workload", '"Deployment/team-04"')
+    assert browser.value(_FOUND).startswith("0 of ")
+    browser.value("document.querySelector('#search button').click()")
+    browser.value(f"{links}.find((one) => one.textContent === 'team-042').click()")
     assert browser.value(f"{links}.filter((one) => one.getAttribute('href') === '#no').length") == 2
     assert browser.value("window.hit") is None and browser.messages == []
 

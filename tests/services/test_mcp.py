@@ -18,7 +18,7 @@ from mcp.client.stdio import stdio_client
 from typer.testing import CliRunner
 
 from gpucost.cli.app import app
-from gpucost.cli.mcp import tools
+from gpucost.cli.mcp import tools, use
 
 pytestmark = [pytest.mark.services, pytest.mark.slow]
 
@@ -79,6 +79,14 @@ def test_answers_are_those_of_the_commands(config: Path) -> None:
         assert json.loads(answer.content[0].text)["answer"] == printed(config, *words.split()), name
 
 
+def test_every_tool_takes_the_places_of_the_server(config: Path) -> None:
+    given = {"purchase_price": 250000, "gpus_per_node": 8, "gpu_watts": 700, "years": 4, "price_per_kwh": 0.12}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(config.parent)
+        answer = use("prices_tco", dict(given), str(config), str(config.parent / "gpucost.duckdb"))
+    assert answer["answer"]["parts"]
+
+
 def test_long_answers_are_cut_and_say_so(config: Path) -> None:
     whole = printed(config, "diff", "2026-09", "2026-10")
     answer = talk(config, lambda one: one.call_tool("diff", {"before": "2026-09", "after": "2026-10", "max_rows": 3}))
@@ -97,6 +105,7 @@ def test_what_is_no_agents_to_choose_is_refused(config: Path, tmp_path: Path) ->
         ("whatif_spot", {"trace": "/etc/passwd"}, "whatif_spot takes no trace"),
         ("explain_team", {"name": f"--config={other}"}, "no team '--config="),
         ("report", {"team": ["x --output=y"]}, "no team 'x --output=y'"),
+        ("report", {"team": True}, "team takes a value, not True"),
         ("report", {"max_rows": 0}, "max_rows is 0"),
         ("sql", {"statement": "SELECT 1"}, "there is no tool 'sql'"),
         ("collect_prometheus", {}, "there is no tool 'collect_prometheus'"),

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
+import logging
 import shlex
 import shutil
+import threading
+import time
 from pathlib import Path
 from typing import Any
 
@@ -99,6 +102,33 @@ def test_frames_hold_what_the_command_says(name: str, folder: Path, monkeypatch:
         assert {key: value for key, value in told.items() if key not in named and key != "tables"}.items() <= frame.attrs.items()
 
 
+def test_a_report_has_one_figure_for_cost(folder: Path) -> None:
+    config = str(folder / "gpucost.toml")
+    frame = api.answer("report", month="2026-10", by="team", config=config)
+    assert frame["cost"].sum() == pytest.approx(frame.attrs["totals"]["node_cost"])
+    assert frame["cost"].tolist() == pytest.approx(api.report(month="2026-10", by="team", config=config)["cost"].tolist())
+
+
+def test_what_others_print_meanwhile_is_theirs(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    config, done = str(folder / "gpucost.toml"), threading.Event()
+    handlers = list(logging.getLogger().handlers)
+
+    def talk() -> None:
+        while not done.is_set():
+            print("mine")
+            time.sleep(0.001)
+
+    other = threading.Thread(target=talk)
+    other.start()
+    try:
+        assert len(api.waste(month="2026-10", config=config)) > 5
+    finally:
+        done.set()
+        other.join()
+    assert set(capsys.readouterr().out.split()) == {"mine"}
+    assert logging.getLogger().handlers == handlers
+
+
 def test_options_are_those_of_the_command(folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
     config = str(folder / "gpucost.toml")
     few = api.waste(start="2026-10-01", end="2026-10-08", team=["research", "vision"], top=3, config=config)
@@ -115,6 +145,7 @@ def test_options_are_those_of_the_command(folder: Path, capfd: pytest.CaptureFix
     [
         ("reprot", {}, "'reprot' is no command that answers", "did you mean report?"),
         ("waste", {"tema": "x"}, "No such option: --tema", "gpucost waste --help"),
+        ("waste", {"team": True}, "team takes a value, not True", "gpucost waste --help"),
         ("waste", {"month": "October"}, "--month 'October' is no month", "2026-10"),
         ("explain team", {}, "Missing argument", "gpucost explain team --help"),
         ("waste", {"store": "none.duckdb"}, "none.duckdb", "gpucost collect"),

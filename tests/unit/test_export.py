@@ -283,6 +283,19 @@ def _runs(job: dict[str, Any]) -> list[str]:
     return [word for words in job["run"] for word in ("--run", shlex.join(words))]
 
 
+def test_a_chart_of_others_stays_as_it_is(tmp_path: Path) -> None:
+    theirs, ours = tmp_path / "theirs", tmp_path / "ours"
+    theirs.mkdir()
+    (theirs / "Chart.yaml").write_text("apiVersion: v2\nname: prometheus\n")
+    result = run("export", "chart", "--image", "a", "--out", str(theirs))
+    assert result.exit_code == 2 and "holds no chart of gpucost" in result.stderr
+    assert [path.name for path in theirs.iterdir()] == ["Chart.yaml"]
+    assert run("export", "chart", "--image", "a", "--out", str(ours)).exit_code == 0
+    (ours / "templates" / "own.yaml").write_text("kind: Own\n")
+    again = run("export", "chart", "--image", "b", "--out", str(ours))
+    assert again.exit_code == 0 and "own.yaml" in again.stderr and (ours / "templates" / "own.yaml").is_file()
+
+
 def test_a_chart_is_written_over_nothing_else(tmp_path: Path) -> None:
     (tmp_path / "thesis.txt").write_text("years of work")
     for out in (tmp_path, tmp_path / "thesis.txt"):

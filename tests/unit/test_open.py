@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import webbrowser
 from pathlib import Path
 
@@ -48,3 +49,15 @@ def test_a_page_elsewhere(demo: Config, opened: list[str], tmp_path: Path, monke
     (tmp_path / "cache").write_text("no folder")
     failed = run(demo)
     assert failed.exit_code == 1 and "cannot make" in failed.stderr and "-o names a file" in failed.stderr
+
+
+def test_a_page_with_shared_costs(demo: Config, opened: list[str], tmp_path: Path) -> None:
+    folder = Path(shutil.copytree(demo.path.parent, tmp_path / "demo"))
+    config = folder / "gpucost.toml"
+    rule = '[[shared_costs]]\nname = "Notebooks"\nof = "namespaces"\nnamespaces = ["ml-research"]\nsplit = "even"\n'
+    config.write_text(config.read_text() + rule)
+    call = ["--month", "2026-10", "--config", str(config)]
+    shown = CliRunner().invoke(app, ["open", *call])
+    assert shown.exit_code == 0 and "Notebooks" in Path(shown.stdout.strip()).read_text(encoding="utf-8")
+    shared = CliRunner().invoke(app, ["report", *call, "--share-unallocated", "proportional", "--format", "html"])
+    assert shared.exit_code == 0 and "All workloads" in shared.stdout
