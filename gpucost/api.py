@@ -98,10 +98,9 @@ def answer(command: str, *arguments: Any, **options: Any) -> pd.DataFrame:
     from gpucost.cli import answers
 
     asked = answers.ask(command, arguments, options)
-    rows = next(iter(answers.tables(asked.answer).values()))
-    frame = pd.json_normalize(rows)
+    named = answers.tables(asked.answer)
+    frame = pd.json_normalize(next(iter(named.values())))
     if isinstance(asked.answer, dict):
-        named = answers.tables(asked.answer)
         frame.attrs |= {name: value for name, value in asked.answer.items() if name not in named and name != "tables"}
     frame.attrs |= {"messages": list(asked.notes), "exit_code": asked.exit_code}
     return frame
@@ -113,9 +112,8 @@ def tables(command: str, *arguments: Any, **options: Any) -> dict[str, pd.DataFr
 
     from gpucost.cli import answers
 
-    return {
-        name: pd.json_normalize(rows) for name, rows in answers.tables(answers.ask(command, arguments, options).answer).items()
-    }
+    asked = answers.ask(command, arguments, options)
+    return {name: pd.json_normalize(rows) for name, rows in answers.tables(asked.answer).items()}
 
 
 def __getattr__(name: str) -> Callable[..., pd.DataFrame]:

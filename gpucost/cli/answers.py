@@ -14,15 +14,17 @@ import typer
 from gpucost.cli.app import app, leaves
 from gpucost.cli.command import errors_raised
 from gpucost.cli.output import gathered
-from gpucost.errors import GpucostError, UsageError
+from gpucost.errors import UsageError
+from gpucost.render.data import IN_COST
 from gpucost.suggest import did_you_mean
 
 #: Commands that have --format and answer about this machine, or what one asks in SQL (gpucost.api.query).
 NOT_ASKED = ("doctor", "config show", "store info", "store check", "lake info", "sql")
 # `from` is a word of Python's own
 _ALIASES = {"start": "from", "end": "to", "from_": "from"}
+# What a command line is refused with: click's UsageError, which typer has under no name of its own.
+_REFUSED: type[Any] = typer.BadParameter.__bases__[0]
 # Lists of texts, everywhere and in what-ifs: what an empty one is a list of, only its name tells.
-_OF_NOBODY = ("unallocated_cost", "not_collected_cost")
 _TEXTS = ("by", "notes", "reasons")
 _TEXTS_OF_SCENARIOS = (*_TEXTS, "break_even", "time", "findings")
 
@@ -54,16 +56,10 @@ def ask(name: str, arguments: Iterable[Any] = (), options: Mapping[str, Any] | N
     with gathered() as said, errors_raised():
         try:
             code = typer.main.get_command(app).main(call, prog_name="gpucost", standalone_mode=False)
-        except GpucostError:
-            raise
         except typer.Abort:  # what Ctrl-C becomes on a command line
             raise KeyboardInterrupt from None
-        except Exception as error:
-            # what the command line is refused for, in its own words
-            message = getattr(error, "format_message", None)
-            if message is None:
-                raise
-            raise UsageError(message(), f"gpucost {name} --help") from None
+        except _REFUSED as error:
+            raise UsageError(error.format_message(), f"gpucost {name} --help") from None
     return Answered(json.loads("".join(said.texts)), tuple(filter(None, said.notes)), code if isinstance(code, int) else 0)
 
 
@@ -112,8 +108,8 @@ def tables(answer: Any) -> dict[str, list[dict[str, Any]]]:
 
 
 def _with_one_cost(row: dict[str, Any]) -> dict[str, Any]:
-    kept = {name: value for name, value in row.items() if name not in _OF_NOBODY}
-    return kept | {"cost": row["cost"] + sum(row.get(name, 0) for name in _OF_NOBODY)}
+    kept = {name: value for name, value in row.items() if name not in IN_COST}
+    return kept | {"cost": row["cost"] + sum(row.get(name, 0) for name in IN_COST)}
 
 
 def _are_rows(value: Any) -> bool:

@@ -339,6 +339,11 @@ class Call:
             write_page(document, self.target, markdown=self.format is RowFormat.markdown)
         self.note_written(document.title)
 
+    @property
+    def is_watched(self) -> bool:
+        """Whether a terminal is to show what is being done: -q wants nothing, -v lines, and Python the answer alone."""
+        return not (self.quiet or self.verbose or _is_raising.get()) and sys.stderr.isatty()
+
     @contextmanager
     def status(self) -> Iterator[Callable[[str], None]]:
         """What to call with what is being done: one line that changes on a terminal, lines on stderr under -v, else nothing.
@@ -346,7 +351,7 @@ class Call:
         Nothing may be written to stdout meanwhile.
         """
         waiting.stop()
-        if self.quiet or self.verbose or _is_raising.get() or not sys.stderr.isatty():
+        if not self.is_watched:
             yield functools.partial(note, quiet=self.quiet or not self.verbose)
             return
         from rich.console import Console
@@ -456,7 +461,7 @@ def command(
 @contextmanager
 def _waiting(call: Call) -> Iterator[None]:
     """On a terminal, says what is being done while nothing is written."""
-    if call.quiet or call.verbose or _is_raising.get() or not sys.stderr.isatty():
+    if not call.is_watched:
         yield
         return
     from gpucost import engine

@@ -88,9 +88,10 @@ _gathered: ContextVar[Gathered | None] = ContextVar("gathered", default=None)
 @contextmanager
 def gathered() -> Iterator[Gathered]:
     """While the block lasts, what is said in this thread goes there, and not to the streams."""
-    token = _gathered.set(Gathered())
+    said = Gathered()
+    token = _gathered.set(said)
     try:
-        yield _gathered.get() or Gathered()
+        yield said
     finally:
         _gathered.reset(token)
 

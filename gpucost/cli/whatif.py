@@ -81,24 +81,15 @@ def _page(answer: Answer) -> Page:
     """The answer for people: today, the scenario and what is saved; then ranges, sentences, tables and assumptions."""
     from gpucost.render.formatting import figure_text
 
-    hours = {
-        name: f"{position.gpu_hours:,.1f} GPU-hours"
-        for name, position in (("Today", answer.today), ("Scenario", answer.scenario))
-    }
-    percent = answer.saving_percent
-    saving = Figure(
-        "Saving",
-        answer.saving,
-        "money",
-        None if percent is None else percent / 100,
-        None if percent is None else "of today's cost",
-    )
+    currency, percent = answer.today.currency, answer.saving_percent
+    share = (None, None) if percent is None else (percent / 100, "of today's cost")
     figures = (
-        Figure("Today", answer.today.cost, "money", note=hours["Today"]),
-        Figure("Scenario", answer.scenario.cost, "money", note=hours["Scenario"]),
-        saving,
+        *(
+            Figure(name, position.cost, "money", note=f"{position.gpu_hours:,.1f} GPU-hours")
+            for name, position in (("Today", answer.today), ("Scenario", answer.scenario))
+        ),
+        Figure("Saving", answer.saving, "money", *share),
     )
-    currency = answer.today.currency
 
     def shown(value: Value, unit: str) -> str:
         is_money = unit == currency and isinstance(value, int | float | Decimal)
@@ -127,12 +118,12 @@ def _page(answer: Answer) -> Page:
     )
     return Page(
         title=f"{answer.title}, {answer.period}",
-        currency=answer.today.currency,
+        currency=currency,
         sections=(
             Figures("", figures),
             *([ranges] if answer.ranges else []),
             *(Texts(title, tuple(map(_sentence, texts))) for title, texts in told if texts),
-            *(_table(rows, answer.today.currency) for rows in answer.tables),
+            *(_table(rows, currency) for rows in answer.tables),
             *([assumptions] if answer.assumptions else []),
         ),
         whole_in="json",
@@ -160,9 +151,9 @@ def _unit(name: str, values: Sequence[Value]) -> tuple[Unit, int]:
         return "text", 0
     kinds = {isinstance(value, Decimal) for value in figures}
     if True in kinds and "GB" not in _words(name):
-        return (
-            ("price", 0) if len(kinds) > 1 else ("price", 4) if "per" in _words(name) or name.endswith("price") else ("money", 2)
-        )
+        if len(kinds) > 1:
+            return "price", 0
+        return ("price", 4) if "per" in _words(name) or name.endswith("price") else ("money", 2)
     if "%" in name or "percent" in name:
         return "hours", 1
     sizes = [abs(float(value)) for value in figures if value is not None]

@@ -43,15 +43,15 @@ def to_parquet(view: ReportView, path: Path) -> None:
     save_rows(*flat_table(view), "parquet", path)
 
 
-# In flat rows they are the cost of a row of their kind: one column adds up to the total.
-_IN_COST = ("unallocated_cost", "not_collected_cost")
+#: In flat rows they are the cost of a row of their kind: one column adds up to the total.
+IN_COST = ("unallocated_cost", "not_collected_cost")
 
 
 def flat_table(view: ReportView) -> tuple[dict[str, str], list[list[Any]]]:
     """The rows without any nesting, and the names and types of their columns: VARCHAR, DOUBLE, DECIMAL(38,9)."""
     shared = _flat(schema.to_dict(view.totals_shared.as_total())) if view.totals_shared else {}
     measures = {field.name: str(field.type) for kind in (Measures, Unallocated, NotCollected) for field in fields(kind)}
-    for name in _IN_COST:
+    for name in IN_COST:
         del measures[name]
     columns = dict.fromkeys(("kind", *view.by), "VARCHAR")
     columns |= {name: "DECIMAL(38,9)" if "Decimal" in kind else "DOUBLE" for name, kind in measures.items()}

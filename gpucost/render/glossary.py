@@ -22,9 +22,8 @@ class Term:
 TERMS = (
     Term(
         "GPU-hours",
-        "Hours for which GPUs were held, times how many: also called allocated. A MIG slice, a time-sliced slot or "
-        "a fraction counts "
-        "as its part of the GPU. Allocated = active + idle + unmeasured.",
+        "Hours for which GPUs were held, times how many: also called allocated. A MIG slice, a time-sliced slot or a fraction "
+        "counts as its part of the GPU. Allocated = active + idle + unmeasured.",
         ("GPU-hours", "GPU-hours held", "GPU-hours consumed"),
     ),
     Term(
@@ -67,9 +66,8 @@ TERMS = (
     ),
     Term(
         "Unavailable",
-        "The part of unallocated time in which nobody could have held the GPU: the node was not ready or cordoned, "
-        "or the GPU was not "
-        "allocatable.",
+        "The part of unallocated time in which nobody could have held the GPU: the node was not ready or cordoned, or the GPU "
+        "was not allocatable.",
         ("Of these unavailable", "Unavailable"),
     ),
     Term(
@@ -85,11 +83,9 @@ TERMS = (
     ),
     Term(
         "Waste",
-        "GPU time that did no good: idle, unallocated and lost time, and replicas beyond what the peak needs. "
-        "`gpucost waste` puts "
-        "every GPU-hour in one line; its percentage is a share of node cost, of one team of its cost. A report shows the "
-        "parts that need no guess about "
-        "workloads.",
+        "GPU time that did no good: idle, unallocated and lost time, and replicas beyond what the peak needs. `gpucost waste` "
+        "puts every GPU-hour in one line; its percentage is a share of node cost, of one team of its cost. A report shows the "
+        "parts that need no guess about workloads.",
         ("Waste", "Wasted"),
     ),
     Term(

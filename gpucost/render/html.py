@@ -98,6 +98,8 @@ def environment() -> Environment:
             *(value_of, with_arrow),
         )
     }
+    # pages of teams, which a caller may name
+    templates.globals["pages"] = {}
     return templates
 
 

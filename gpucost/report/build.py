@@ -67,10 +67,12 @@ _EVERY_WORKLOAD = ("workload", "team", "namespace", "cluster", "gpu_model")
 
 def workload_tables(con: DuckDBPyConnection, config: Config, query: Query, teams: Sequence[str] = ()) -> dict[str | None, Table]:
     """Every workload with its team, namespace, cluster and GPU model, the dearest first: under None, and of each of `teams`."""
-    every = replace(query, by=_EVERY_WORKLOAD, with_sections=True, with_series=False, top=0)
+    every = replace(query, by=_EVERY_WORKLOAD, with_sections=False, with_series=False)
     views: dict[str | None, ReportView] = {None: build(con, config, every)}
     views.update(build_each(con, config, replace(every, teams=tuple(teams))))
-    return {team: next(one for one in view.sections if isinstance(one, Table)) for team, view in views.items()}
+    return {
+        team: cost_by(list(view.rows), view.by, view.totals, view.node_totals, view.totals_shared) for team, view in views.items()
+    }
 
 
 def _build(

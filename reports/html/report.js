@@ -2,6 +2,7 @@
 const SHOWN = 10;
 const search = document.getElementById("search");
 const every = document.getElementById("every-workload");
+const fields = search ? Array.from(search.querySelectorAll("[data-of]")) : [];
 
 // Sorting of tables. Rows are sorted within their part of the table; sums stay where they are.
 for (const table of document.querySelectorAll("table.sortable")) {
@@ -42,19 +43,21 @@ function compare(a, b, sign) {
   return sign * (typeof a === "number" ? a - b : a.localeCompare(b, "en", { numeric: true }));
 }
 
+function rowsOf(table) {
+  return Array.from(table.querySelectorAll("tbody:not(.sum) > tr"));
+}
+
 // Long tables show their first rows, and all of them when asked to. What a search does not find is hidden; sums are of all rows, and
 // hidden with them.
 function fold(table, wanted = table.wanted ?? (() => true)) {
   if (!table.classList.contains("folding")) return;
   table.wanted = wanted;
-  const bodies = Array.from(table.tBodies);
-  const rows = bodies.filter((body) => !body.classList.contains("sum")).flatMap((body) => Array.from(body.rows));
-  const found = rows.filter(wanted);
-  const shown = new Set(found);
-  for (const row of rows) row.hidden = !shown.has(row);
+  const rows = rowsOf(table);
+  for (const row of rows) row.hidden = !wanted(row);
+  const found = rows.filter((row) => !row.hidden);
   // on paper all that was found is there
   found.forEach((row, at) => row.classList.toggle("folded", !table.isOpen && at >= SHOWN));
-  for (const body of bodies) if (body.classList.contains("sum")) body.hidden = found.length < rows.length;
+  for (const body of table.querySelectorAll("tbody.sum")) body.hidden = found.length < rows.length;
   const place = table.parentElement;
   let button = place.nextElementSibling?.classList.contains("more") ? place.nextElementSibling : null;
   if (!button && found.length > SHOWN) {
@@ -82,7 +85,7 @@ function linked(table) {
   const places = new Map(columnsOf(table));
   for (const [of, column] of places) {
     if (of === "cluster") continue;
-    for (const row of table.querySelectorAll("tbody:not(.sum) > tr")) {
+    for (const row of rowsOf(table)) {
       const cell = row.cells[column];
       const name = cell.textContent.trim();
       if (!name || cell.querySelector("a") || !known.get(of)?.has(name)) continue;
@@ -100,7 +103,6 @@ function searched() {
   // a link to a section changes nothing about what is searched for
   if (location.hash && !location.hash.includes("=")) return find();
   const asked = new URLSearchParams(location.hash.slice(1));
-  const fields = Array.from(search.querySelectorAll("[data-of]"));
   const isSearch = fields.some((field) => asked.get(field.dataset.of || "text"));
   for (const field of fields) field.value = asked.get(field.dataset.of || "text") ?? "";
   if (isSearch) search.scrollIntoView({ block: "start" });
@@ -109,7 +111,7 @@ function searched() {
 
 function find() {
   const places = new Map(columnsOf(every));
-  const asked = Array.from(search.querySelectorAll("[data-of]"), (field) => [field, field.value.trim()]);
+  const asked = fields.map((field) => [field, field.value.trim()]);
   const text = (row, of) => (row.cells[places.get(of)]?.textContent ?? "").trim();
   const holds = (row, of, value) => text(row, of).toLowerCase().includes(value.toLowerCase());
   const isFound = ([field, value], row) => {
@@ -121,8 +123,8 @@ function find() {
     return exact === undefined ? holds(row, of, value) : text(row, of) === exact;
   };
   fold(every, (row) => asked.every((one) => isFound(one, row)));
-  const rows = Array.from(every.querySelectorAll("tbody:not(.sum) > tr"));
-  const found = rows.filter(every.wanted);
+  const rows = rowsOf(every);
+  const found = rows.filter((row) => !row.hidden);
   const sums = ["GPU-hours", "Cost"].map((title) => sumOf(found, title)).filter(Boolean);
   search.querySelector("output").textContent = [`${found.length.toLocaleString("en")} of ${rows.length.toLocaleString("en")} rows`, ...sums].join(", ");
 }
@@ -152,7 +154,7 @@ const known = new Map();
 for (const table of document.querySelectorAll("table.folding")) fold(table);
 if (search && every) {
   for (const [of, column] of columnsOf(every)) {
-    const names = Array.from(every.querySelectorAll("tbody:not(.sum) > tr"), (row) => row.cells[column].textContent.trim());
+    const names = rowsOf(every).map((row) => row.cells[column].textContent.trim());
     known.set(of, new Set(names.filter(Boolean)));
     const field = search.querySelector(`select[data-of="${of}"]`);
     for (const name of field ? Array.from(known.get(of)).sort((a, b) => a.localeCompare(b, "en", { numeric: true })) : []) {
@@ -163,16 +165,16 @@ if (search && every) {
     }
   }
   for (const table of document.querySelectorAll("table.folding")) linked(table);
-  for (const field of search.querySelectorAll("[data-of]")) {
+  for (const field of fields) {
     field.addEventListener("input", () => {
-      const asked = Array.from(search.querySelectorAll("[data-of]"), (one) => [one.dataset.of || "text", one.value.trim()]);
+      const asked = fields.map((one) => [one.dataset.of || "text", one.value.trim()]);
       history.replaceState(null, "", `#${new URLSearchParams(asked.filter(([, value]) => value))}`);
       find();
     });
   }
   search.querySelector("button").addEventListener("click", () => {
     history.replaceState(null, "", "#workloads");
-    for (const field of search.querySelectorAll("[data-of]")) field.value = "";
+    for (const field of fields) field.value = "";
     find();
   });
   search.hidden = false;
