@@ -184,6 +184,8 @@ GROUPS: dict[str, tuple[str, dict[str, Row]]] = {
         {
             "info": ("setup", "What the store holds, by source, period and size."),
             "check": ("setup", "Read all of it, and hold it against what has to hold."),
+            "log": ("setup", "What was done to it: loads, seals, restatements."),
+            "backup": ("setup", "Write a copy of it, of one moment."),
             "compact": ("setup", "Make the file small again; drop samples that are old enough."),
         },
     ),
@@ -264,6 +266,13 @@ GROUPS: dict[str, tuple[str, dict[str, Row]]] = {
             "rules": ("policy", "Print the rules, to start from."),
         },
     ),
+    "chargeback": (
+        "A month's bundle for finance and teams.",
+        {
+            DEFAULT: ("bills", ""),
+            "verify": ("bills", "Make a sealed month's figures again, or say what changed."),
+        },
+    ),
     "budget": (
         "Budgets and targets of teams and of the fleet.",
         {"check": ("budgets", "Hold the month against them; exit with 3 where one is missed.")},
@@ -282,7 +291,6 @@ COMMANDS = {
     "findings": ("waste", "What to do about waste, dearest first."),
     "quote": ("quote", "What so many GPUs cost for so long, bought each way."),
     "forecast": ("budgets", "What the month will come to, and within which range."),
-    "chargeback": ("bills", "Write a month's bundle: a report per team, ledger, FOCUS."),
     "mcp": ("mcp", "Read-only tools for agents (Model Context Protocol)."),
     "schema": ("setup", "The JSON Schema of an answer."),
     "reconcile": ("bills", "Where each billed dollar of a month went."),

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import atexit
 import functools
 import inspect
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager, nullcontext
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
@@ -17,6 +18,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn, ParamSpec, TypeVar
 
 import typer
 
+from gpucost import disk
 from gpucost.cli.app import EVERYWHERE, WHOSE, WRITTEN
 from gpucost.cli.completion import stored
 from gpucost.cli.output import (
@@ -55,8 +57,9 @@ class Comparison(StrEnum):
     previous = "previous"
 
 
-# Folders that go when the program ends.
-_FOLDERS: list[Any] = []
+# What goes when the program ends.
+_ended = ExitStack()
+atexit.register(_ended.close)
 P = ParamSpec("P")
 R = TypeVar("R")
 
@@ -237,23 +240,18 @@ class Call:
         """The store that the configuration names; nothing is opened yet."""
         from gpucost.store.connection import Store
 
-        return Store(self.settings.store)
+        return Store.of(self.settings)
 
     def _of_lake(self, url: str) -> Config:
-        from tempfile import TemporaryDirectory
-
         from gpucost.lake.reading import open_store
 
-        folder = TemporaryDirectory(prefix="gpucost-lake-")
-        _FOLDERS.append(folder)  # till the program ends
+        folder = _ended.enter_context(disk.temporary())
         period = self.named_period[0] if self.named_period else None
         with self.status() as tell:
-            store, notes = open_store(self.configured, url, Path(folder.name), period, samples=self.with_samples, tell=tell)
+            store, notes = open_store(self.configured, url, folder, period, samples=self.with_samples, tell=tell)
         for text in notes:
             note(f"note: {text}")
-        return self.configured.model_copy(
-            update={"store_settings": self.configured.store_settings.model_copy(update={"path": store.path})}
-        )
+        return self.configured.in_store(store.path, store.lake_folders)
 
     @functools.cached_property
     def now(self) -> datetime:
@@ -501,8 +499,6 @@ def _into_lake(call: Call) -> Iterator[Call]:
 
     Raises ConfigError where nobody says who writes.
     """
-    from tempfile import TemporaryDirectory
-
     from gpucost.errors import ConfigError
     from gpucost.lake import transfer
     from gpucost.lake.files import open_files
@@ -515,13 +511,12 @@ def _into_lake(call: Call) -> Iterator[Call]:
             'writer = "collector-of-prod" under [lake], or GPUCOST_LAKE__WRITER',
         )
     files, period = open_files(call.lake or "", config), call.named_period
-    with TemporaryDirectory(prefix="gpucost-collect-") as folder:
-        store = Store(Path(folder) / "store.duckdb")
+    with disk.temporary() as folder:
+        store = Store(folder / "store.duckdb")
         with call.status() as tell:
             since = transfer.fill_collector(config, store, files, period[0] if period else None, call.now, tell)
-        update = {"store_settings": config.store_settings.model_copy(update={"path": store.path})}
         one = replace(call, lake=None)
-        vars(one)["settings"] = config.model_copy(update=update)
+        vars(one)["settings"] = config.in_store(store.path)
         try:
             yield one
         finally:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -15,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
+from gpucost.disk import atomic_write
 from gpucost.errors import GpucostError, UsageError
 from gpucost.render.rows import RowFormat, render_rows, save_parquet
 from gpucost.texts import visible
@@ -135,44 +135,6 @@ def note(text: str = "", *, quiet: bool = False) -> None:
         return
     waiting.stop()
     typer.echo(visible(text), err=True)
-
-
-@contextmanager
-def atomic_write(target: Path | None) -> Iterator[Path]:
-    """A file to write, that takes the place of `target` whole where the block ends; of none where that is None, or it raises.
-
-    What is there and is no regular file (a device, a pipe) is written into; a link's target is replaced, not the link.
-    Raises GpucostError where it cannot be written.
-    """
-    from tempfile import TemporaryDirectory
-
-    try:
-        special = target if target and target.exists() and not target.is_file() else None
-        # not of a pipe: /dev/stdout leads to a name that nothing can be opened by
-        place = target.resolve() if target and not special else None
-    except (OSError, RuntimeError) as error:  # RuntimeError: a loop of links, up to Python 3.12
-        raise _unwritable(target, error) from None
-    try:
-        with TemporaryDirectory(prefix=".gpucost-", dir=place.parent if place else None) as folder:
-            part = Path(folder) / "file"
-            yield part
-            if special:
-                with part.open("rb") as content, special.open("wb") as into:
-                    shutil.copyfileobj(content, into)
-            elif place:
-                if place.exists():
-                    part.chmod(place.stat().st_mode & 0o7777)
-                part.replace(place)
-    except BrokenPipeError:
-        raise
-    except OSError as error:
-        raise _unwritable(target, error) from None
-
-
-def _unwritable(target: Path | None, error: Exception) -> GpucostError:
-    return GpucostError(
-        f"cannot write {target or 'a file'}: {getattr(error, 'strerror', None) or error}", "-o names another file"
-    )
 
 
 def write_output(text: str, output: Path | None) -> None:

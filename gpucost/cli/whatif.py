@@ -461,7 +461,7 @@ def store_or_empty(settings: Config) -> Iterator[DuckDBPyConnection]:
     """The store where there is one, else an empty one in memory: the catalog can be asked beside either."""
     from gpucost.store.connection import Store, scratch_store
 
-    store = Store(settings.store)
+    store = Store.of(settings)
     with store.read() if store.exists else scratch_store() as con:
         yield con
 

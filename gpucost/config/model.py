@@ -762,6 +762,13 @@ class StoreSettings(Section):
     """The store. `store = "FILE"` is short for its `path`."""
 
     path: Path = setting("A DuckDB file.", Path(STORE_NAME))
+    mode: str = setting(
+        "Who may read and write the store and bundles of chargeback, as `chmod` takes it; less what the umask takes away.",
+        "0600",
+        pattern=r"^0?6[046][04]$",
+    )
+    # of a store that stands for a lake: where the files lie that it reads
+    _lake_folders: tuple[Path, ...] = PrivateAttr(())
     raw_retention_days: int | None = setting(
         "After so many days `gpucost store compact` drops samples that no figure needs (docs/store.md).", None, ge=1
     )
@@ -858,6 +865,22 @@ class Config(Section):
     def store(self) -> Path:
         """The store, a DuckDB file."""
         return self.store_settings.path
+
+    def in_store(self, path: Path, lake_folders: tuple[Path, ...] = ()) -> Config:
+        """The same with another store; `lake_folders` are where the files lie that it reads in place of its own samples."""
+        settings = self.store_settings.model_copy(update={"path": path})
+        settings._lake_folders = lake_folders
+        return self.model_copy(update={"store_settings": settings})
+
+    @property
+    def lake_folders(self) -> tuple[Path, ...]:
+        """Of a store that stands for a lake: where the files lie that it reads."""
+        return self.store_settings._lake_folders
+
+    @property
+    def file_mode(self) -> int:
+        """The mode of a new store and of the files of a bundle."""
+        return int(self.store_settings.mode, 8)
 
     @property
     def path(self) -> Path | None:

@@ -7,6 +7,7 @@ import re
 from typing import TYPE_CHECKING, Literal
 
 from gpucost.errors import GpucostError
+from gpucost.store.connection import confine
 from gpucost.texts import visible
 
 if TYPE_CHECKING:
@@ -49,9 +50,8 @@ def save_table(con: duckdb.DuckDBPyConnection, table: str, columns: Mapping[str,
         (_guarded(name) if guard and name in texts else duckdb.ColumnExpression(name)).alias(title)
         for title, name in columns.items()
     ]
-    # found by its name
-    rows_to_save = source.select(*shown)  # noqa: F841
     try:
+        con.execute(f"CREATE OR REPLACE TEMP VIEW rows_to_save AS {source.select(*shown).sql_query()}")
         con.execute(_SAVE[kind], {"path": str(path)})
     except duckdb.IOException as error:
         number = re.search(r'"errno":"(\d+)"', str(error))
@@ -65,6 +65,7 @@ def save_rows(columns: Mapping[str, str], rows: Sequence[Sequence[object]], kind
 
     con = duckdb.connect(config={"autoinstall_known_extensions": False, "autoload_known_extensions": False})
     try:
+        confine(con, path.parent)
         # a row of nothing tells the types where there is no other; it is cut off again
         given = {
             f"c{place}": np.array([None if row[place] is None else _text(row[place]) for row in rows] or [None], dtype=object)

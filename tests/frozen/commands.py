@@ -21,6 +21,7 @@ ELSEWHERE = {
     "export chart",
     "mcp",
     "open",
+    "store backup",
     "store compact",
     *(f"lake {name}" for name in ("export", "import", "attribute", "info", "drop")),
 }
