@@ -17,10 +17,11 @@ import typer
 
 from gpucost.errors import GpucostError, UsageError
 from gpucost.render.rows import RowFormat, render_rows, save_parquet
-from gpucost.texts import visible
+from gpucost.texts import one_line, visible
 
 if TYPE_CHECKING:
     from rich.status import Status
+    from rich.text import Text
 
     from gpucost.render.view import Page
 
@@ -51,7 +52,7 @@ class Waiting:
         with self._lock:
             self._doing = doing
             if self._status:
-                self._status.update(doing)
+                self._status.update(plain(doing))
 
     def stop(self) -> None:
         """Take the line away; it does not come again."""
@@ -67,11 +68,18 @@ class Waiting:
 
         with self._lock:
             if self._timer:
-                self._status = Console(stderr=True).status(self._doing)
+                self._status = Console(stderr=True).status(plain(self._doing))
                 self._status.start()
 
 
 waiting = Waiting()
+
+
+def plain(doing: str) -> Text:
+    """What is being done as rich shows it: on one line, none of it markup."""
+    from rich.text import Text
+
+    return Text(one_line(doing))
 
 
 @dataclass(slots=True)
