@@ -25,8 +25,8 @@ def _class_of(spans: list[list[str]]) -> str:
 _SPANS = [span.split("-") for span in _RANGES.split()]
 _HIDDEN = re.compile(_class_of(_SPANS))
 _SPECIAL = re.compile(r"([\\`*_\[\]|~])")
-#: The same as a class of DuckDB's regular expressions; its text has no halves of pairs.
-HIDDEN_IN_SQL = _class_of([span for span in _SPANS if span[0] != "d800"])
+#: What is hidden in text that can be encoded, as a class of regular expressions: Python's and DuckDB's.
+HIDDEN = _class_of([span for span in _SPANS if span[0] != "d800"])
 
 
 def visible(text: str) -> str:

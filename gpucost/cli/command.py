@@ -399,7 +399,8 @@ class Call:
 
     def deliver(self, text: str, what: str) -> None:
         """Write `text` where -o says, with a note that says `what` was written into a file."""
-        self.write(text)
+        # programs get names as they are
+        self.write(visible(text) if self.target is None and sys.stdout.isatty() else text)
         if self.target:
             self.note(f"{what} written to {self.target}")
 
@@ -592,7 +593,7 @@ def handle_errors(command: Callable[P, R]) -> Callable[P, R]:
             if kwargs.get("verbose"):
                 import traceback
 
-                note(traceback.format_exc().rstrip())
+                note(traceback.format_exc().removesuffix("\n"))
             fail(
                 f"unexpected {type(error).__name__}: {error or 'no message'}",
                 "this is a defect in gpucost; please report it with the traceback, which the option -v shows",

@@ -21,7 +21,7 @@ from gpucost.render.formatting import figure_text
 from gpucost.render.templates import environment
 from gpucost.render.view import OF_ALLOCATED, OF_NODES, Status, ratio
 from gpucost.resources import reports_dir
-from gpucost.texts import one_line, readable_json
+from gpucost.texts import one_line, readable_json, visible_parts
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -143,6 +143,7 @@ def as_html(message: Message) -> str:
 
 def as_slack(message: Message) -> dict[str, Any]:
     """The message as the body of an incoming webhook of Slack: header, summary and link."""
+    message = visible_parts(message)
     body = _render("notify.slack.j2", message, escape=_mrkdwn).strip()
     blocks: list[dict[str, Any]] = [
         {"type": "header", "text": {"type": "plain_text", "text": message.title[:_SLACK_HEADER], "emoji": False}},

@@ -71,11 +71,11 @@ def summary(view: ReportView) -> tuple[str, str, str]:
 
 @cache
 def environment(folder: Path) -> Environment:
-    """For templates of Markdown in `folder`: text is escaped; of `| code` and `| block`, for commands and files, not."""
+    """For templates of Markdown in `folder`: text is escaped; of `| code` and `| block`, commands and files, not."""
     from gpucost.render import templates as shared  # slow to import
 
     templates = shared.environment(folder, escape=in_markdown)
-    templates.filters |= {"code": _code, "block": _block}
+    templates.filters |= {"code": _code, "in_cell": _in_cell, "block": _block}
     return templates
 
 
@@ -84,6 +84,11 @@ def _code(text: str) -> str:
     fence = _fence(text, 1)
     pad = " " if "`" in text else ""
     return f"{fence}{pad}{one_line(text)}{pad}{fence}"
+
+
+def _in_cell(code: str) -> str:
+    """A command to copy as it stands in a table, where a bar ends even code."""
+    return re.sub(r"(\\*)\|", r"\1\1\\|", code)
 
 
 def _block(text: str) -> str:

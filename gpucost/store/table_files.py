@@ -7,7 +7,7 @@ import re
 from typing import TYPE_CHECKING, Literal
 
 from gpucost.errors import GpucostError
-from gpucost.texts import HIDDEN_IN_SQL, visible
+from gpucost.texts import HIDDEN, visible
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -97,8 +97,8 @@ def _guarded(name: str) -> duckdb.Expression:
 
     column = duckdb.ColumnExpression(name)
     quoted = name.replace('"', '""')
-    shown = duckdb.SQLExpression(_VISIBLE.replace("$hidden", HIDDEN_IN_SQL).replace("$text", f'"{quoted}"'))
-    seen = _case(column, HIDDEN_IN_SQL, shown, column)
+    shown = duckdb.SQLExpression(_VISIBLE.replace("$hidden", HIDDEN).replace("$text", f'"{quoted}"'))
+    seen = _case(column, HIDDEN, shown, column)
     # not a list of IN: that becomes a join, and a join does not keep the order of rows
     return _case(column, _FORMULA, duckdb.FunctionExpression("concat", duckdb.ConstantExpression("'"), seen), seen)
 

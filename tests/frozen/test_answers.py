@@ -22,6 +22,7 @@ from typer.main import get_command
 from typer.testing import CliRunner
 
 from gpucost.cli.app import app
+from gpucost.texts import in_markdown
 from tests.asked_once import ask_findings_once
 from tests.frozen.commands import BILLED, ELSEWHERE, ESTIMATED, WRONG, Answer, all_commands, answers, command_of
 from tests.frozen.fleets import FLEETS
@@ -110,7 +111,9 @@ def run(fleet: Fleet, words: list[str], monkeypatch: pytest.MonkeyPatch, width: 
     parts += [f"-- {path}\n{shown(fleet.folder / path)}" for path in fleet.new_files()]
     fleet.restore()
     text = "".join(part if part.endswith("\n") else f"{part}\n" for part in parts)
-    text = text.replace(str(fleet.folder), _PLACE).replace(str(PRICING), "pricing")
+    text = (
+        text.replace(in_markdown(str(fleet.folder)), _PLACE).replace(str(fleet.folder), _PLACE).replace(str(PRICING), "pricing")
+    )
     # how large a file gets is DuckDB's affair
     text = re.sub(r"(?m)^size     .*", "size     of the file", text)
     return re.sub(r'("(?:wal_)?size"): \d+', r"\1: 0", text)
