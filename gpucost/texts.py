@@ -44,6 +44,11 @@ def one_line(text: str) -> str:
     return visible(" ".join(text.split()))
 
 
+def unbroken(text: str) -> str:
+    """The same on one line, with line ends and tabs shown too: names that differ only there stay apart."""
+    return visible(text).replace("\n", "\\n").replace("\t", "\\t")
+
+
 def in_markdown(text: str) -> str:
     """The same as Markdown's text: its own characters and HTML's are disarmed."""
     return _SPECIAL.sub(r"\\\1", one_line(text).replace("&", "&amp;").replace("<", "&lt;"))

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from gpucost.errors import UsageError
-from gpucost.texts import in_markdown, readable_json, visible
+from gpucost.texts import in_markdown, readable_json, unbroken
 
 
 class RowFormat(StrEnum):
@@ -110,7 +110,7 @@ def as_text(value: Any) -> str:
     if value is None:
         return ""
     if isinstance(value, str):
-        return visible(value).replace("\n", "\\n").replace("\t", "\\t")
+        return unbroken(value)
     if isinstance(value, float) and not math.isfinite(value):
         return str(value)
     plain = plain_value(value)

@@ -11,8 +11,13 @@ import html.parser
 import io
 import json
 import os
+import pty
 import re
+import shlex
+import subprocess
+import sys
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import replace
 from xml.etree import ElementTree as ET
 
@@ -216,3 +221,37 @@ def test_hostile_names_do_nothing(answer: Answer, made: dict[str, Fleet], monkey
                 check(path.read_text(encoding="utf-8"), {"md": "markdown"}.get(kind, kind))
     finally:
         fleet.restore()
+
+
+@pytest.mark.parametrize(
+    ("fleet", "words"),
+    [
+        ("estimated", "report --month 2026-03 --by team,namespace -v"),
+        pytest.param("estimated", "export openmetrics --month 2026-03", marks=pytest.mark.slow),
+        pytest.param("estimated", "export alerts", marks=pytest.mark.slow),
+        pytest.param("estimated", "explain team research --month 2026-03", marks=pytest.mark.slow),
+        pytest.param("estimated", "sql 'from allocations'", marks=pytest.mark.slow),
+        pytest.param("estimated", "collect slurm jobs.psv nodes.txt --store new.duckdb", marks=pytest.mark.slow),
+        pytest.param("billed", "report --month 2026-03 --format focus", marks=pytest.mark.slow),
+        pytest.param("billed", "collect aws cur.csv --store new.duckdb", marks=pytest.mark.slow),
+    ],
+)
+def test_a_terminal_obeys_no_name(fleet: str, words: str, made: dict[str, Fleet], monkeypatch: pytest.MonkeyPatch) -> None:
+    """With colors and a changing line of what is being done, which are all that the terminal is told."""
+    script = "from gpucost.cli import output, main; output.Waiting._AFTER_SECONDS = 0; main.main()"
+    place = made[fleet]
+    terminal, ours = pty.openpty()
+    done = subprocess.Popen(
+        [sys.executable, "-c", script, *map(harmful_word, shlex.split(words))],
+        stdout=ours, stderr=ours, cwd=place.folder, env=os.environ | {"TERM": "xterm", "COLUMNS": "300"},
+    )  # fmt: skip
+    os.close(ours)
+    told = b""
+    with suppress(OSError):  # the terminal is gone with the program
+        while part := os.read(terminal, 65536):
+            told += part
+    os.close(terminal)
+    place.restore()
+    assert done.wait() == 0, told
+    text = re.sub(r"\r(?=[\n\x1b])|\x1b\[(?:[0-9;]*m|[12]?K|1A|\?25[hl])", "", told.decode())
+    assert not hidden(text) and (BEGINNING[:4] in text or words.startswith("collect"))
