@@ -13,6 +13,7 @@ import shlex
 import shutil
 import tempfile
 from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 
@@ -81,18 +82,24 @@ def world() -> Iterator[pytest.MonkeyPatch]:
 
 @pytest.fixture(scope="module")
 def fleets(world: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Fleet]]:
+    with made_once("frozen", tmp_path_factory) as found:
+        yield found
+
+
+@contextmanager
+def made_once(kind: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Fleet]]:
     """The folders by fleet. What they are copied from is made once, by whichever process of pytest-xdist is first."""
     base = tmp_path_factory.getbasetemp()
     base = base.parent if "PYTEST_XDIST_WORKER" in os.environ else base
-    with (base / "frozen.lock").open("w") as lock:
+    with (base / f"{kind}.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         for name, make in FLEETS.items():
-            done = base / f"frozen-{name}-is-made"
+            done = base / f"{kind}-{name}-is-made"
             if not done.exists():
-                (base / f"frozen-{name}").mkdir()
-                make(base / f"frozen-{name}")
+                (base / f"{kind}-{name}").mkdir()
+                make(base / f"{kind}-{name}")
                 done.touch()
-    found = {name: Fleet(base / f"frozen-{name}") for name in FLEETS}
+    found = {name: Fleet(base / f"{kind}-{name}") for name in FLEETS}
     yield found
     for fleet in found.values():
         fleet.remove()

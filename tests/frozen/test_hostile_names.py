@@ -30,7 +30,7 @@ from gpucost.store.progress import ProgressRun, ProgressSeries
 from tests.asked_once import ask_findings_once
 from tests.frozen import fleets
 from tests.frozen.commands import Answer, answers
-from tests.frozen.test_answers import GOLDEN, WIDTH, Fleet
+from tests.frozen.test_answers import GOLDEN, WIDTH, Fleet, made_once
 from tests.frozen.world import standing_still
 from tests.replay.series import Series
 from tests.unit.test_texts import hidden
@@ -132,15 +132,8 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Fleet]]
         patch.setattr(
             fleets, "load_runs", lambda con, kind, span, runs, batch: run(con, kind, span, list(map(harmful_run, runs)), batch)
         )
-        found = {}
-        for name, make in fleets.FLEETS.items():
-            folder = tmp_path_factory.mktemp("hostile") / name
-            folder.mkdir()
-            make(folder)
-            found[name] = Fleet(folder)
-        yield found
-        for fleet in found.values():
-            fleet.remove()
+        with made_once("hostile", tmp_path_factory) as found:
+            yield found
 
 
 class _Page(html.parser.HTMLParser):
@@ -253,5 +246,6 @@ def test_a_terminal_obeys_no_name(fleet: str, words: str, made: dict[str, Fleet]
     os.close(terminal)
     place.restore()
     assert done.wait() == 0, told
-    text = re.sub(r"\r(?=[\n\x1b])|\x1b\[(?:[0-9;]*m|[12]?K|1A|\?25[hl])", "", told.decode())
-    assert not hidden(text) and (BEGINNING[:4] in text or words.startswith("collect"))
+    text = re.sub(r"\r+(?=[\n\x1b]|\Z)|\x1b\[(?:[0-9;]*m|[12]?K|1A|\?25[hl])", "", told.decode())
+    assert not hidden(text), re.findall(r".{20}\r.{20}", told.decode())
+    assert BEGINNING[:4] in text or words.startswith("collect")

@@ -38,8 +38,6 @@ SHOWN = "a\\u001b[2Jb\\u202ec\\u200bd\\u0007e\\u2028f\\u009bg\\u000d"
 # Letters and marks that Unicode says are ignored where they are shown: Default_Ignorable_Code_Point
 IGNORED = "\u034f\u115f\u1160\u17b4\u17b5\u180b\u180c\u180d\u180f\u3164\uffa0"
 IGNORED += "".join(map(chr, [*range(0xFE00, 0xFE10), *range(0xE0100, 0xE01F0)]))
-    map(chr, [*range(0xFE00, 0xFE10), *range(0xE0100, 0xE01F0)])
-)
 OBEYED = ("Cc", "Cf", "Cs", "Zl", "Zp")
 
 
