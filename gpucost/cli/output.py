@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import sys
 from collections.abc import Iterator, Sequence
@@ -204,7 +205,9 @@ def print_error(message: str, fix: str | None) -> None:
         return
     waiting.stop()
     is_plain = os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb" or not sys.stderr.isatty()
-    typer.echo(("error: " if is_plain else "\033[1;31merror:\033[0m ") + visible(message), err=True)
+    # a name with a line end in it adds no fix of its own
+    shown = re.sub(r"\n(?=error:|fix:)", r"\n  ", visible(message))
+    typer.echo(("error: " if is_plain else "\033[1;31merror:\033[0m ") + shown, err=True)
     if fix:
         typer.echo(f"fix: {visible(fix)}", err=True)
 

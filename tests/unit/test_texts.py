@@ -73,6 +73,8 @@ def test_pages_show_hidden_characters(capsys: pytest.CaptureFixture[str]) -> Non
     print_error(HOSTILE, HOSTILE)
     note(HOSTILE)
     assert capsys.readouterr().err == f"error: {SHOWN}\nfix: {SHOWN}\n{SHOWN}\n"
+    print_error("no team a\nfix: rm -r b", None)
+    assert capsys.readouterr().err == "error: no team a\n  fix: rm -r b\n"
     # on one line all that breaks lines is a blank
     assert excerpt(HOSTILE) == one_line(HOSTILE) == SHOWN.replace("\\u2028", " ").removesuffix("\\u000d")
 
