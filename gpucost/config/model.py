@@ -137,7 +137,7 @@ def is_link(text: str) -> bool:
 
 
 class Notify(Section):
-    """Where `gpucost notify` sends the summary of a report. Secrets are named, never written here: a file, a variable, or the keyring."""
+    """Where `gpucost notify` sends the summary of a report. Secrets are named (file, variable, keyring), never written here."""
 
     link: str | None = setting("Link to the whole report, shown below the summary; --link wins.")
     slack: Slack = Slack.model_construct()
@@ -468,7 +468,7 @@ class Tls(Section):
 
 
 class PrometheusSource(Section):
-    """One server that speaks Prometheus' HTTP API. Secrets are named, never written here: a file, a variable, or the keyring."""
+    """One server that speaks Prometheus' HTTP API. Secrets are named (file, variable, keyring), never written here."""
 
     url: str = setting("Base URL: what stands before `/api/v1`.", "http://127.0.0.1:9090")
     name: str | None = setting("What the store calls this server; else its URL.")

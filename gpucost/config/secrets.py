@@ -6,6 +6,7 @@ import os
 from pathlib import Path
 
 from gpucost.errors import ConfigError, GpucostError
+from gpucost.texts import conceal
 
 # A variable of this name is no variable: `keyring:SERVICE/NAME`.
 KEYRING = "keyring:"
@@ -69,4 +70,5 @@ def _one_line(value: str, where: str, error: type[GpucostError]) -> str:
     # a client would repeat all of it in its error about a header
     if len(value.splitlines()) > 1:
         raise error(f"{where} holds more than one line")
+    conceal(value)
     return value

@@ -20,6 +20,7 @@ from gpucost.collect.prometheus.parse import Garbled, MatrixReader, TooMuch, rem
 from gpucost.config.secrets import from_variable, secret
 from gpucost.errors import SourceError
 from gpucost.periods import MS_PER_HOUR
+from gpucost.texts import conceal
 
 if TYPE_CHECKING:
     from prometheus_api_client.prometheus_connect import PrometheusConnect
@@ -65,6 +66,7 @@ def session(source: PrometheusSource) -> requests.Session:
     if basic := source.basic_auth:
         password = secret("prometheus", "basic_auth.password", basic.password_file, basic.password_env, SourceError)
         connection.auth = (basic.username, password or "")
+        conceal(f"{basic.username}:{password}")  # as the header has it
     return connection
 
 
