@@ -39,9 +39,14 @@ _SHORTEST = 6
 
 
 def conceal(secret: str) -> None:
-    """Show stars in place of a secret from now on, and of what it is in an address or, base64, in a header."""
-    encoded = base64.b64encode(secret.encode()).decode()
-    _SECRETS.update(word for word in (secret, quote(secret, safe=""), encoded) if len(word) >= _SHORTEST)
+    """Show stars in place of a secret from now on, and of what it is in an address or, base64, in a header.
+
+    Of a secret address what follows the server's name is secret by itself.
+    """
+    of_address = secret.partition("://")[2].partition("/")[2]
+    for word in (secret, of_address):
+        spelled = (word, quote(word, safe=""), base64.b64encode(word.encode()).decode())
+        _SECRETS.update(one for one in spelled if len(one) >= _SHORTEST)
 
 
 def visible(text: str) -> str:

@@ -729,6 +729,8 @@ class Mlflow(Section):
         "Tags that name the workload, as `Kind/name` or a name; they win over the pod's.",
         ["gpucost.workload", "kubernetes.job", "k8s.job.name", "job"],
     )
+    token_file: Path | None = setting("File with a bearer token, in place of MLFLOW_TRACKING_TOKEN.")
+    token_env: str | None = setting("Environment variable with a bearer token, in place of MLFLOW_TRACKING_TOKEN.")
     tls: Tls = Tls.model_construct()
     timeout_seconds: float = setting("Longest wait for one answer.", 60.0, gt=0)
 

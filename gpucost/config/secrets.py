@@ -44,6 +44,13 @@ def from_variable(section: str, key: str, variable: str, error: type[GpucostErro
     return _one_line(value, f"{where} ({variable})", error)
 
 
+def from_environment(variable: str) -> str:
+    """What a variable holds that no setting names, since other programs know it by this name, too; '' where it is not set."""
+    value = os.environ.get(variable, "").strip()
+    conceal(value)
+    return value
+
+
 def _from_keyring(where: str, place: str, error: type[GpucostError]) -> str:
     service, _, name = place.removeprefix(KEYRING).rpartition("/")
     if not service or not name:

@@ -18,7 +18,7 @@ import requests
 
 from gpucost import http
 from gpucost.collect.slurm.sacct import DELIMITER, FIELDS, Batch, Notes, SacctFormat, read_answer, read_records
-from gpucost.config.secrets import secret
+from gpucost.config.secrets import from_environment, secret
 from gpucost.errors import ConfigError, DataError, SourceError, UsageError
 from gpucost.periods import Period
 
@@ -147,7 +147,7 @@ class Slurmrestd:
     def __init__(self, settings: Slurm) -> None:
         self.name = settings.slurmrestd or ""
         self._session = http.session(self.name, _SECONDS, settings.tls, "slurm")
-        if token := secret("slurm", "token", settings.token_file, settings.token_env) or os.environ.get("SLURM_JWT", ""):
+        if token := secret("slurm", "token", settings.token_file, settings.token_env) or from_environment("SLURM_JWT"):
             self._session.headers["X-SLURM-USER-TOKEN"] = token.removeprefix("SLURM_JWT=")
         if user := settings.user or os.environ.get("SLURM_USER_NAME") or os.environ.get("USER"):
             self._session.headers["X-SLURM-USER-NAME"] = user
