@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 # Who may read and write a store, a bundle or a config file: their owner.
 PRIVATE = 0o600
-_MARK = ".gpucost-"
+_MARK = ".gpucost-run-"
 
 
 def sync(path: Path) -> None:

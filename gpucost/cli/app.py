@@ -10,8 +10,10 @@ from typing import Annotated, Any, ClassVar
 
 import typer
 from typer.core import CompletionItem, TyperCommand, TyperGroup  # type: ignore[attr-defined]
+from typer.exceptions import TyperException
 
 from gpucost import __version__
+from gpucost.texts import visible
 
 # Headings of the parts of a command's help; options of the command itself stand under Options.
 WHOSE, WRITTEN, RARE, EVERYWHERE = "Whose and when", "Output", "Rarely used", "Everywhere"
@@ -53,6 +55,15 @@ class CommandTable(dict[str, Any]):
 
 class TextParams:
     """A command whose parameters stay texts while a shell completes: what makes values of them takes longer than all else."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        try:
+            rest: list[str] = super().parse_args(ctx, args)  # type: ignore[misc]
+        except TyperException as error:
+            if isinstance(message := getattr(error, "message", None), str):
+                vars(error)["message"] = visible(message)
+            raise
+        return rest
 
     def get_params(self, ctx: Any) -> list[Any]:
         params: list[Any] = super().get_params(ctx)  # type: ignore[misc]

@@ -25,6 +25,7 @@ from gpucost.cli.output import (
     drop_stdout,
     note,
     output_file,
+    plain,
     print_error,
     put,
     stdout_failed,
@@ -36,6 +37,7 @@ from gpucost.cli.output import (
 from gpucost.errors import GpucostError, IncompleteError, NoDataError, UsageError
 from gpucost.periods import MS_PER_HOUR, parse_period
 from gpucost.render.rows import FLAT, RowFormat
+from gpucost.texts import one_line, visible
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -312,7 +314,7 @@ class Call:
     def say(self, text: str) -> None:
         """Print what a command without an answer did; nothing under -q."""
         if not self.quiet:
-            put(text)
+            put(visible(text))
 
     def write(self, text: str) -> None:
         """Write the answer where -o says. Raises GpucostError where it cannot be written."""
@@ -355,7 +357,7 @@ class Call:
         from rich.console import Console
 
         with Console(stderr=True).status("") as line:
-            yield line.update
+            yield lambda doing: line.update(plain(doing))
 
     @contextmanager
     def progress_bar(self) -> Iterator[Callable[[ProgressState], None] | None]:
@@ -372,10 +374,10 @@ class Call:
             TextColumn("{task.completed:.0f} h"),
             TextColumn("{task.fields[samples]:,} samples"),
             TimeRemainingColumn(),
-            TextColumn("{task.fields[note]}"),
+            TextColumn("{task.fields[note]}", markup=False),
         )
         columns = (
-            TextColumn("{task.description}"),
+            TextColumn("{task.description}", markup=False),
             BarColumn(bar_width=max(10, min(40, console.width - _WORDS))),
             TaskProgressColumn(),
             *(wide if console.width > _WORDS else ()),
@@ -387,14 +389,16 @@ class Call:
                 # a total of 0 is not known yet: the bar pulses
                 total, done = state.total_ms / MS_PER_HOUR or None, state.done_ms / MS_PER_HOUR
                 if state.source not in tasks:
-                    tasks[state.source] = bars.add_task(state.source, total=total, samples=0, note="")
-                bars.update(tasks[state.source], total=total, completed=done, samples=state.samples, note=state.note)
+                    tasks[state.source] = bars.add_task(one_line(state.source), total=total, samples=0, note="")
+                note = one_line(state.note)
+                bars.update(tasks[state.source], total=total, completed=done, samples=state.samples, note=note)
 
             yield show
 
     def deliver(self, text: str, what: str) -> None:
         """Write `text` where -o says, with a note that says `what` was written into a file."""
-        self.write(text)
+        # programs get names as they are
+        self.write(visible(text) if self.target is None and sys.stdout.isatty() else text)
         if self.target:
             self.note(f"{what} written to {self.target}")
 
@@ -584,7 +588,7 @@ def handle_errors(command: Callable[P, R]) -> Callable[P, R]:
             if kwargs.get("verbose"):
                 import traceback
 
-                traceback.print_exc()
+                note(traceback.format_exc().removesuffix("\n"))
             fail(
                 f"unexpected {type(error).__name__}: {error or 'no message'}",
                 "this is a defect in gpucost; please report it with the traceback, which the option -v shows",
@@ -617,7 +621,14 @@ def _set_up_logging(*, verbose: bool) -> None:
     import logging
 
     if verbose:
-        logging.basicConfig(level=logging.WARNING, format="%(message)s")
+
+        class Shown(logging.Formatter):
+            def format(self, record: logging.LogRecord) -> str:
+                return visible(super().format(record))
+
+        handler = logging.StreamHandler()
+        handler.setFormatter(Shown("%(message)s"))
+        logging.basicConfig(level=logging.WARNING, handlers=[handler])
     else:
         logging.getLogger().addHandler(logging.NullHandler())
 

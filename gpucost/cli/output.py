@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -17,10 +18,11 @@ import typer
 from gpucost.disk import atomic_write
 from gpucost.errors import GpucostError, UsageError
 from gpucost.render.rows import RowFormat, render_rows, save_parquet
-from gpucost.texts import visible
+from gpucost.texts import one_line, visible
 
 if TYPE_CHECKING:
     from rich.status import Status
+    from rich.text import Text
 
     from gpucost.render.view import Page
 
@@ -51,7 +53,7 @@ class Waiting:
         with self._lock:
             self._doing = doing
             if self._status:
-                self._status.update(doing)
+                self._status.update(plain(doing))
 
     def stop(self) -> None:
         """Take the line away; it does not come again."""
@@ -67,11 +69,18 @@ class Waiting:
 
         with self._lock:
             if self._timer:
-                self._status = Console(stderr=True).status(self._doing)
+                self._status = Console(stderr=True).status(plain(self._doing))
                 self._status.start()
 
 
 waiting = Waiting()
+
+
+def plain(doing: str) -> Text:
+    """What is being done as rich shows it: on one line, none of it markup."""
+    from rich.text import Text
+
+    return Text(one_line(doing))
 
 
 @dataclass(slots=True)
@@ -158,7 +167,9 @@ def print_error(message: str, fix: str | None) -> None:
         return
     waiting.stop()
     is_plain = os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb" or not sys.stderr.isatty()
-    typer.echo(("error: " if is_plain else "\033[1;31merror:\033[0m ") + visible(message), err=True)
+    # a name with a line end in it adds no fix of its own
+    shown = re.sub(r"\n(?=error:|fix:)", r"\n  ", visible(message))
+    typer.echo(("error: " if is_plain else "\033[1;31merror:\033[0m ") + shown, err=True)
     if fix:
         typer.echo(f"fix: {visible(fix)}", err=True)
 

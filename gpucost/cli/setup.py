@@ -22,6 +22,7 @@ from gpucost.cli.output import put, waiting
 from gpucost.errors import ConfigError, GpucostError, StoreError
 from gpucost.periods import iso, name_of
 from gpucost.render.rows import RowFormat, render_rows
+from gpucost.texts import readable_json, visible
 
 if TYPE_CHECKING:
     from gpucost.config.model import Config
@@ -150,7 +151,7 @@ def doctor(
             _print(check)
     count = {status: sum(check.status is status for check in checks) for status in Status}
     if format is BriefFormat.json:
-        put(json.dumps([asdict(check) for check in checks], indent=2, ensure_ascii=False))
+        put(readable_json([asdict(check) for check in checks], indent=2))
     elif not call.quiet:
         put(f"\n{count[Status.ok]} ok, {count[Status.warn]} to look at, {count[Status.fail]} failed")
     if count[Status.fail]:
@@ -164,7 +165,7 @@ def _print(check: Check) -> None:
     lines = check.found.splitlines() or [""]
     if check.fix and check.status != "ok":
         lines.append(f"fix: {check.fix}")
-    put("\n          ".join([f"  {mark} {check.status:<4}  {check.subject}: {lines[0]}", *lines[1:]]))
+    put(f"  {mark} {check.status:<4}  " + visible("\n          ".join([f"{check.subject}: {lines[0]}", *lines[1:]])))
 
 
 @command()
@@ -210,7 +211,7 @@ def init(
         reason = error.errors()[0]["msg"].removeprefix("Value error, ")
         raise ConfigError(f"{shown_url(chosen)} cannot be used: {reason}", "give --url http://HOST:PORT") from None
     _write(target, {"url": chosen, "timezone": discover.timezone(), "store": str(call.store_file or "gpucost.duckdb")})
-    put(f"wrote {target}")
+    put(visible(f"wrote {target}"))
     if server is None:
         call.note(f"note: nothing that speaks Prometheus' API answers at {chosen} yet")
     elif server.needs_login:
@@ -320,7 +321,7 @@ def store_info(call: Call) -> None:
         return
     merged = f", and {size(answer.wal_size)} not yet merged" if answer.wal_size else ""
     text = (
-        f"store    {answer.path}\n"
+        f"store    {visible(str(answer.path))}\n"
         f"size     {size(answer.size)}{merged}\n"
         f"version  schema {answer.schema_version}, file format {answer.storage_version}\n"
         f"holds    {answer.samples:,} activity samples in hour blocks, {answer.states:,} runs of constant state\n\n"

@@ -137,7 +137,7 @@ def is_link(text: str) -> bool:
 
 
 class Notify(Section):
-    """Where `gpucost notify` sends the summary of a report. Secrets are named by file or by variable, never written here."""
+    """Where `gpucost notify` sends the summary of a report. Secrets are named (file, variable, keyring), never written here."""
 
     link: str | None = setting("Link to the whole report, shown below the summary; --link wins.")
     slack: Slack = Slack.model_construct()
@@ -445,7 +445,7 @@ def base_url(value: str, password_goes: str) -> str:
 
 
 class BasicAuth(Section):
-    """User name and password; the password is named by file or by variable."""
+    """User name and password; the password is named by file, by variable, or in the keyring."""
 
     username: str = Field(description="User name.")
     password_file: Path | None = setting("File that holds the password.")
@@ -468,7 +468,7 @@ class Tls(Section):
 
 
 class PrometheusSource(Section):
-    """One server that speaks Prometheus' HTTP API. Secrets are named by file or by variable, never written here."""
+    """One server that speaks Prometheus' HTTP API. Secrets are named (file, variable, keyring), never written here."""
 
     url: str = setting("Base URL: what stands before `/api/v1`.", "http://127.0.0.1:9090")
     name: str | None = setting("What the store calls this server; else its URL.")
@@ -729,6 +729,8 @@ class Mlflow(Section):
         "Tags that name the workload, as `Kind/name` or a name; they win over the pod's.",
         ["gpucost.workload", "kubernetes.job", "k8s.job.name", "job"],
     )
+    token_file: Path | None = setting("File with a bearer token, in place of MLFLOW_TRACKING_TOKEN.")
+    token_env: str | None = setting("Environment variable with a bearer token, in place of MLFLOW_TRACKING_TOKEN.")
     tls: Tls = Tls.model_construct()
     timeout_seconds: float = setting("Longest wait for one answer.", 60.0, gt=0)
 
@@ -750,6 +752,7 @@ class Slurm(Section):
     )
     user: str | None = setting("Whose token it is; else SLURM_USER_NAME, or who runs gpucost.")
     token_file: Path | None = setting("File with the token, in place of SLURM_JWT.")
+    token_env: str | None = setting("Environment variable with the token, in place of SLURM_JWT.")
     cluster: str | None = setting("What the cluster is called where its answers do not say.")
     charge_reservations: bool = setting(
         "Idle time of a reservation is charged to its accounts, evenly; else nobody pays for it, and reports show it.", False

@@ -416,7 +416,7 @@ def test_a_run_that_fails_or_is_ended_keeps_what_was_there_and_cleans_up(
 @pytest.mark.slow
 def test_what_a_killed_run_left_is_removed_and_files_of_others_stay(store: Path, tmp_path: Path) -> None:
     out = tmp_path / "out"
-    (out / ".gpucost-killed").mkdir(parents=True)
+    (out / ".gpucost-run-killed").mkdir(parents=True)
     assert run(store, out).exit_code == 0
     (out / "2026-10" / "notes.txt").write_text("approved by finance")
     (out / "2026-10" / "teams" / "gone.md").write_text("mine")

@@ -219,7 +219,7 @@ def test_samples_that_come_again_are_kept_until_the_next_time(
 def test_a_run_that_fails_leaves_the_store_as_it_was(whole: tuple[Config, Store], monkeypatch: pytest.MonkeyPatch) -> None:
     config, store = whole
     before = store.path.read_bytes()
-    left = store.path.with_name(".gpucost-of-a-killed-run")
+    left = store.path.with_name(".gpucost-run-killed")
     left.mkdir()
     (left / "store").write_bytes(b"half")
     digests = iter(range(1000))

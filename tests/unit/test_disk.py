@@ -29,7 +29,7 @@ def test_what_a_killed_run_left_is_removed_and_what_another_works_in_stays(tmp_p
     dead, alive = (Path(run.stdout.readline().strip()) for run in runs if run.stdout)
     runs[0].send_signal(signal.SIGKILL)
     runs[0].wait()
-    (tmp_path / ".gpucost-link").symlink_to(alive)
+    (tmp_path / ".gpucost-run-link").symlink_to(alive)
     with disk.workplace(tmp_path) as own:
         assert own.is_dir()
         assert not dead.exists()
