@@ -13,7 +13,6 @@ from typer.core import CompletionItem, TyperCommand, TyperGroup  # type: ignore[
 from typer.exceptions import TyperException
 
 from gpucost import __version__
-from gpucost.texts import visible
 
 # Headings of the parts of a command's help; options of the command itself stand under Options.
 WHOSE, WRITTEN, RARE, EVERYWHERE = "Whose and when", "Output", "Rarely used", "Everywhere"
@@ -60,6 +59,8 @@ class TextParams:
         try:
             rest: list[str] = super().parse_args(ctx, args)  # type: ignore[misc]
         except TyperException as error:
+            from gpucost.texts import visible  # help comes up without
+
             if isinstance(message := getattr(error, "message", None), str):
                 vars(error)["message"] = visible(message)
             raise

@@ -40,10 +40,12 @@ HARM = (
     "\x1b]8;;https://evil.example\x1b\\\x1b]52;c;eA==\x07\x1b[2J\x08\r\x9b1m\u202e\u2066\u200d\u200b\ufeff\xad\u2028\U000e0001\U000e0041\ufe0f"
     "|`<script>alert(1)</script><!channel>\"'{{7*7}}{%x%}${x}$(x)\\\n\t*_[a](javascript:b)" + "n" * 300
 )
+#: A lake has folders of clusters, and a file system no longer names.
+OF_CLUSTERS = "\x1b[2J\x07\r\u202e\u200b\U000e0041|`<script>\"'/../$(x)\n"
 #: Begins as a formula does.
 BEGINNING = "=cmd|"
 NAMES = {
-    "cluster", "node", "Hostname", "namespace", "pod", "created_by_name", "owner_name", "cluster_queue", "cohort", "flavor",
+    "node", "Hostname", "namespace", "pod", "created_by_name", "owner_name", "cluster_queue", "cohort", "flavor",
     "exported_namespace", "exported_pod", "model_name", "label_team", "instance",
 }  # fmt: skip
 #: What is said of machines has to fit catalogs and the bill: of these values only.
@@ -52,18 +54,25 @@ FACTS = {"NVIDIA-H100-80GB-HBM3", "NVIDIA H100 80GB HBM3", "europe-west4-a"}
 CALLED = ["research", "train", "serve", "n1", "run-a"]
 
 
-def harmful(name: str) -> str:
-    return f"{BEGINNING}{name}{HARM}" if name else name
+def harmful(name: str, harm: str = HARM) -> str:
+    return f"{BEGINNING}{name}{harm}" if name else name
 
 
 def harmful_labels(series: Series) -> Series:
-    labels = series.labels
-    return replace(series, labels={k: harmful(v) if k in NAMES or v in FACTS else v for k, v in labels.items()})
+    labels = {name: harmful_label(name, value) for name, value in series.labels.items()}
+    return replace(series, labels=labels)
+
+
+def harmful_label(name: str, value: str) -> str:
+    if name == "cluster":
+        return harmful(value, OF_CLUSTERS)
+    return harmful(value) if name in NAMES or value in FACTS else value
 
 
 def harmful_series(series: ProgressSeries) -> ProgressSeries:
-    labels = tuple((name, harmful(value) if name in NAMES else value) for name, value in series.labels)
-    own = {name: harmful(getattr(series, name)) for name in ("cluster", "namespace", "pod", "model")}
+    labels = tuple((name, harmful_label(name, value)) for name, value in series.labels)
+    own = {name: harmful_label("node", getattr(series, name)) for name in ("namespace", "pod", "model")}
+    own["cluster"] = harmful_label("cluster", series.cluster)
     return series._replace(labels=labels, **own)
 
 
@@ -251,3 +260,33 @@ def test_a_terminal_obeys_no_name(fleet: str, words: str, made: dict[str, Fleet]
     # the carriage returns are those of the changing line; names have none without what else is in HARM
     text = re.sub(r"\r|\x1b\[(?:[0-9;]*m|[12]?K|1A|\?25[hl])", "", told.decode())
     assert not hidden(text) and (BEGINNING[:4] in text or words.startswith("collect"))
+
+
+ELSEWHERE = (
+    "lake export lake",
+    "lake info lake",
+    "lake info lake --format json",
+    "lake import lake --store new.duckdb",
+    "lake attribute lake",
+    "report --lake lake --month 2026-03 --by cluster,namespace",
+    "lake drop lake --writer main",
+    "store compact",
+    "export chart --out chart --image gpucost:1.0",
+    "open --no-browser --month 2026-03 -o page.html",
+)
+
+
+@pytest.mark.slow
+def test_lakes_and_pages_do_nothing_either(made: dict[str, Fleet], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    fleet = made["estimated"]
+    monkeypatch.chdir(fleet.folder)
+    monkeypatch.setenv("GPUCOST_LAKE__WRITER", "main")
+    monkeypatch.setenv("GPUCOST_ENGINE__MEMORY", "4GB")
+    try:
+        for words in ELSEWHERE:
+            done = CliRunner().invoke(app, words.split())
+            assert done.exit_code == 0 and not hidden(done.output), (words, done.output)
+        for path in fleet.new_files():
+            assert not hidden(str(path)) and "\n" not in str(path)
+    finally:
+        fleet.restore()
