@@ -78,8 +78,18 @@ def _as_typed(param: Any, ctx: Any, value: Any) -> Any:
     return value if ctx.resilient_parsing else type(param).process_value(param, ctx, value)
 
 
+class NamedContext(TyperCommand.context_class):  # type: ignore[misc,valid-type]
+    """What is said of a group's own command is said of the group: nobody types its name."""
+
+    @property
+    def command_path(self) -> str:
+        return str(super().command_path).removesuffix(f" {DEFAULT}")
+
+
 class PanelCommand(TextParams, TyperCommand):
     """A command whose help has its options in parts, those of its own first and those of every command last."""
+
+    context_class = NamedContext
 
     def format_options(self, ctx: Any, formatter: Any) -> None:
         panels: dict[str, list[tuple[str, str]]] = {panel: [] for panel in PANELS}
