@@ -2,6 +2,12 @@
 
 from __future__ import annotations
 
+import re
+
+# What a broken file has in place of a word, or of a sentence.
+_LONG = re.compile(r"(\S{250})\S{250,}")
+_LONGEST = 4000
+
 
 class GpucostError(Exception):
     """A failure with a message for the user; ends the command with `exit_code`.
@@ -13,7 +19,7 @@ class GpucostError(Exception):
 
     def __init__(self, message: str, fix: str | None = None) -> None:
         super().__init__(message)
-        self.message = message
+        self.message = _LONG.sub(r"\1…", message)[:_LONGEST]
         self.fix = fix
 
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Mapping
 from pathlib import Path
 
+from gpucost import inputs
 from gpucost.errors import ConfigError
 
 FILE_NAME = "gpucost.toml"
@@ -45,6 +45,6 @@ def store_file(named: Path | None, config: Path | None, environ: Mapping[str, st
     file = find(config, environ, cwd)
     base, value = cwd, named or environ.get(f"{PREFIX}STORE") or environ.get(f"{PREFIX}STORE__PATH")
     if not value and file:
-        base, value = file.parent, tomllib.loads(file.read_text(encoding="utf-8")).get("store")
+        base, value = file.parent, inputs.toml(inputs.text(file, inputs.SETTINGS)).get("store")
         value = value.get("path") if isinstance(value, dict) else value
     return base / Path(value or STORE_NAME).expanduser()

@@ -17,6 +17,7 @@ from pydantic import BaseModel, ValidationError
 from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails
 
+from gpucost import inputs
 from gpucost.config.files import PREFIX, find
 from gpucost.config.model import Config, StoreSettings, shown_url
 from gpucost.errors import ConfigError
@@ -113,8 +114,8 @@ def as_toml(value: Any) -> str:
 
 def _parse(path: Path) -> tuple[dict[str, Any], dict[Key, int]]:
     try:
-        text = path.read_text(encoding="utf-8")
-        return tomllib.loads(text), line_numbers(text)
+        text = inputs.text(path, inputs.SETTINGS)
+        return inputs.toml(text), line_numbers(text)
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(f"cannot read {path}: {error}", "make it a readable UTF-8 text file") from None
     except tomllib.TOMLDecodeError as error:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, NamedTuple
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from gpucost import inputs
 from gpucost.catalog import accelerators, other_resources
 from gpucost.config.load import line_numbers
 from gpucost.engine import answer_rows
@@ -326,8 +327,8 @@ def shipped_rules() -> str:
 def read_rules(path: Path | None) -> tuple[Rule, ...]:
     """The rules of a file, else the shipped ones. Raises DataError, naming file, line and key, and the nearest key there is."""
     try:
-        text = path.read_text(encoding="utf-8") if path else shipped_rules()
-        rules = Rules.model_validate(tomllib.loads(text)).rules
+        text = inputs.text(path, inputs.SETTINGS) if path else shipped_rules()
+        rules = Rules.model_validate(inputs.toml(text)).rules
     except (OSError, UnicodeDecodeError) as error:
         raise DataError(f"cannot read {path}: {getattr(error, 'strerror', None) or error}", _HINT) from None
     except tomllib.TOMLDecodeError as error:

@@ -15,6 +15,7 @@ from zoneinfo import ZoneInfo
 
 from pydantic import BaseModel, BeforeValidator, ValidationError, ValidationInfo
 
+from gpucost import inputs
 from gpucost.errors import PriceError
 from gpucost.periods import label_name, local_midnight
 from gpucost.suggest import did_you_mean
@@ -209,7 +210,7 @@ class Kind(Generic[_Row]):
 
     def _bytes(self, path: Path) -> bytes:
         try:
-            return path.read_bytes()
+            return inputs.whole(path)
         except OSError as error:
             raise PriceError(f"cannot read the {self.name} {path}: {error.strerror}", f"set {self.key} in gpucost.toml") from None
 

@@ -15,6 +15,7 @@ from zoneinfo import ZoneInfo
 
 from pydantic import Field, StringConstraints, TypeAdapter, ValidationError
 
+from gpucost import inputs
 from gpucost.catalog import load_catalog
 from gpucost.errors import ConfigError, UsageError
 from gpucost.price.book import BadField, effective_start, node_selector
@@ -82,7 +83,7 @@ _SHOULD_BE = {
 def read_file(path: Path) -> dict[str, Any]:
     """Keys and values of a TOML file of Inputs. Raises ConfigError naming what cannot be used; of an unknown key, the nearest."""
     try:
-        values = tomllib.loads(path.read_bytes().decode("utf-8-sig"), parse_float=Decimal)
+        values = inputs.toml(inputs.text(path, inputs.SETTINGS), parse_float=Decimal)
     except OSError as error:
         raise ConfigError(f"cannot read {path}: {error.strerror}", f"{_example()} is an example to copy") from None
     except UnicodeDecodeError as error:
@@ -104,11 +105,13 @@ def read_inputs(file: Mapping[str, Any], options: Mapping[str, str], path: Path 
         inputs = TypeAdapter(Inputs).validate_python({"currency": currency, **file, **options})
     except ValidationError as error:
         raise _wrong(error, options, path) from None
-    incomplete = ConfigError if path else UsageError
+    incomplete, where = (ConfigError, f"{path}: ") if path else (UsageError, "")
     if inputs.gpu_model is None and inputs.gpu_watts is None:
-        raise incomplete("neither gpu_model nor gpu_watts is given", "the GPUs' power comes from --gpu-model, or --gpu-watts")
+        raise incomplete(
+            f"{where}neither gpu_model nor gpu_watts is given", "the GPUs' power comes from --gpu-model, or --gpu-watts"
+        )
     if inputs.staff_per_year and inputs.staff_nodes is None:
-        raise incomplete("staff_nodes is missing", "--staff-nodes says how many nodes the staff of staff_per_year runs")
+        raise incomplete(f"{where}staff_nodes is missing", "--staff-nodes says how many nodes the staff of staff_per_year runs")
     return inputs
 
 
@@ -124,7 +127,7 @@ def _wrong(error: ValidationError, options: Mapping[str, str], path: Path | None
             return ConfigError(f"{path}: {key} is {value if isinstance(value, Decimal) else repr(value)}", fix)
     missing = [str(detail["loc"][0]) for detail in details]
     return (ConfigError if path else UsageError)(
-        f"{', '.join(missing)} {'is' if len(missing) == 1 else 'are'} missing",
+        f"{f'{path}: ' if path else ''}{', '.join(missing)} {'is' if len(missing) == 1 else 'are'} missing",
         f"give {' '.join('--' + key.replace('_', '-') for key in missing)}, or a file: {_example()} is an example to copy",
     )
 

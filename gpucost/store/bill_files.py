@@ -385,12 +385,21 @@ def _relation(con: DuckDBPyConnection, files: Sequence[RawFile]) -> DuckDBPyRela
     )
 
 
+def has_rows(con: DuckDBPyConnection, file: Staged) -> bool:
+    """Whether a staged file holds any row. Raises DataError where it cannot be read."""
+    with values_in_words([file.name]):
+        return bool(con.read_parquet(pattern(file.path)).limit(1).fetchall())
+
+
 @contextmanager
 def values_in_words(names: Sequence[str]) -> Iterator[None]:
     """Turns what SQL over the files of these names stumbles on, a nested value that is none, into DataError."""
     try:
         yield
-    except (duckdb.DataError, duckdb.InvalidInputException) as error:
+    except duckdb.Error as error:
+        # what else goes wrong is the store's
+        if not isinstance(error, duckdb.DataError | duckdb.InvalidInputException) and "parquet" not in str(error).lower():
+            raise
         what = names[0] if len(names) == 1 else f"one of {len(names)} files, {min(names)} to {max(names)},"
         raise DataError(f"{what} cannot be read: {_first_line(str(error))}", "nothing of it was loaded") from error
 

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from gpucost import inputs
 from gpucost.errors import DataError, UsageError
 
 SCHEMA = "gpucost.whatif/1"
@@ -23,12 +24,12 @@ def read_answer(name: str, folder: Path) -> dict[str, Any]:
     if path.suffix != ".json" and len(path.parts) == 1 and not path.is_file():
         path = folder / f"{name}.json"
     try:
-        answer = json.loads(path.read_text(encoding="utf-8"))
+        answer = json.loads(inputs.text(path))
     except FileNotFoundError:
         known = ", ".join(sorted(file.stem for file in folder.glob("*.json")))
         fix = f"saved are {known}" if known else "gpucost whatif … --save NAME saves one"
         raise DataError(f"there is no saved answer {name}: looked for {path}", fix) from None
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise DataError(f"cannot read {path}: {getattr(error, 'strerror', None) or error}", _HINT) from None
     whole = isinstance(answer, dict) and answer.get("schema") == SCHEMA
     if not whole or not all(isinstance(answer.get(key), dict) for key in ("today", "scenario")):

@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from itertools import pairwise
 from pathlib import Path
 
+from gpucost import inputs
 from gpucost.errors import DataError, UsageError
 from gpucost.periods import MS_PER_HOUR
 from gpucost.records import record
@@ -113,7 +114,7 @@ def read_curve(path: Path) -> Curve:
     Raises DataError naming the line that cannot be read.
     """
     try:
-        rows = [row for row in csv.reader(path.read_text(encoding="utf-8-sig").splitlines()) if any(row)]
+        rows = [row for row in csv.reader(inputs.text(path).splitlines()) if any(row)]
     except OSError as error:
         raise DataError(
             f"cannot read {path}: {error.strerror}", "--curve takes a file with the nodes in use, a line per hour"

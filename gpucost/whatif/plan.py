@@ -15,6 +15,7 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 
+from gpucost import inputs
 from gpucost.config.load import Key, line_numbers
 from gpucost.errors import DataError
 from gpucost.periods import MS_PER_HOUR
@@ -285,8 +286,8 @@ def _lasting(node: Node, times: float, of: float = 1) -> Node:
 def read_plan(path: Path) -> Plan:
     """The plan in a file. Raises DataError, naming file, line and key, and the nearest key that there is."""
     try:
-        text = path.read_text(encoding="utf-8")
-        plan = Plan.model_validate(tomllib.loads(text, parse_float=Decimal))
+        text = inputs.text(path, inputs.SETTINGS)
+        plan = Plan.model_validate(inputs.toml(text, parse_float=Decimal))
     except (OSError, UnicodeDecodeError) as error:
         raise DataError(f"cannot read {path}: {getattr(error, 'strerror', None) or error}", _HINT) from None
     except tomllib.TOMLDecodeError as error:

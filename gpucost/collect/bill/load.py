@@ -480,7 +480,7 @@ class _Run:
             with self._caught(tree):
                 read = self._read(tree, entry)
                 for kind, file in read:
-                    if not self.con.read_parquet(bill_files.pattern(file.path)).limit(1).fetchall():
+                    if not bill_files.has_rows(self.con, file):
                         empty = f"{file.name} has a header, but no charges"
                         self._pass_over(tree, formats.NotThis(empty, "export a month that has charges"))
                         continue
@@ -510,7 +510,7 @@ class _Run:
         digest = self._digest(kind, group.digests)
         files = charges.BillFiles(kind.name, digest, source, source is not None, file_digests, stamps)
         lost: dict[str, str] = {}
-        with self._store(group.files) as con:
+        with self._store(group.files) as con, bill_files.values_in_words([file.name for file in group.staged]):
             if source:
                 findings = write_rows(con, kind, group.staged, files)
             else:
@@ -575,9 +575,10 @@ class _Run:
 
     def _check_holders(self, known: Format, staged: Staged) -> None:
         """A format of any provider's, whose rows say whose they are."""
-        bill_files.staged_view(self.con, [staged], known.columns, formats.MAPS)
-        self.con.execute(formats.FOCUS_PROVIDER)
-        holders = {str(row[0]) for row in self.con.execute(_HOLDERS).fetchall()}
+        with bill_files.values_in_words([staged.name]):
+            bill_files.staged_view(self.con, [staged], known.columns, formats.MAPS)
+            self.con.execute(formats.FOCUS_PROVIDER)
+            holders = {str(row[0]) for row in self.con.execute(_HOLDERS).fetchall()}
         if holders and self.provider not in holders:
             what = f"{staged.name} is {known.title} of {', '.join(sorted(holders))}"
             raise formats.NotThis(what, "gpucost collect focus loads any provider's")

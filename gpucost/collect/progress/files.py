@@ -13,6 +13,7 @@ from zoneinfo import ZoneInfo
 
 import numpy as np
 
+from gpucost import inputs
 from gpucost.collect.base import period_of
 from gpucost.collect.progress.mappings import UNITS, levels, unit_of
 from gpucost.collect.prometheus.parse import Garbled, whole_json
@@ -76,7 +77,8 @@ def _read(path: Path, tz: ZoneInfo) -> tuple[ProgressBatch, tuple[int, int]]:
     values: dict[ProgressSeries, tuple[list[int], list[float]]] = {}
     try:
         with path.open(encoding="utf-8-sig", newline="") as file:
-            rows = _csv(path, file) if path.suffix == ".csv" else _jsonl(path, file)
+            lines = inputs.lines(file, str(path))
+            rows = _csv(path, lines) if path.suffix == ".csv" else _jsonl(path, lines)
             for number, row in rows:
                 series, at_ms, value = _value(path, number, row, tz)
                 times, amounts = values.setdefault(series, ([], []))

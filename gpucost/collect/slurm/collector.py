@@ -8,6 +8,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
+from gpucost import inputs
 from gpucost.collect.base import ProgressState, month_start_ms, period_of
 from gpucost.collect.slurm.facts import Facts, read_facts
 from gpucost.collect.slurm.live import slurm_of
@@ -31,7 +32,6 @@ KIND = "slurm"
 _DAY = timedelta(days=1)
 # Tables of facts are small; a first look tells them from jobs, of which there may be gigabytes.
 _LOOK = 4096
-_FACTS_MOST = 256 * 2**20
 
 
 @dataclass(slots=True)
@@ -169,7 +169,7 @@ def _facts(path: Path, form: SacctFormat, notes: Notes, seen_ms: int) -> Facts |
             start = file.read(_LOOK).removeprefix(b"\xef\xbb\xbf").lstrip()
         if start.startswith(b"{") and b'"jobs"' in start and b'"accrue_time"' not in start:
             return None
-        if path.stat().st_size > _FACTS_MOST:
+        if path.stat().st_size > inputs.ANSWER:
             return None
         head = start.partition(b"\n")[0].lower()
         if not start.startswith((b"{", b"JobId=")) and b"jobid" in head:

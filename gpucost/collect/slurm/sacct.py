@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import IO, Any, NamedTuple
 from zoneinfo import ZoneInfo
 
+from gpucost import inputs
 from gpucost.errors import DataError
 from gpucost.records import record
 
@@ -93,22 +94,25 @@ def read_records(file: IO[bytes], name: str, form: SacctFormat, notes: Notes) ->
     while start.isspace() or start in _BYTE_ORDER_MARK:
         start = file.read(1)
     if start == b"{":
+        content = start + file.read(inputs.ANSWER)
+        if len(content) > inputs.ANSWER:
+            raise DataError(f"{name} holds more than {inputs.ANSWER // inputs.MIB} MiB of JSON", "take fewer days")
         try:
-            answer = json.loads(start + file.read())
-        except ValueError as error:
+            answer = json.loads(content)
+        except (ValueError, RecursionError) as error:
             raise DataError(f"{name} is no whole JSON: {error}", "run the command again, and let it finish") from None
         yield from read_answer(answer, name, form, notes)
     elif start:
-        lines = (line.decode("utf-8", "replace") for line in _after(start, file))
+        lines = (line.decode("utf-8", "replace") for line in _after(start, inputs.lines(file, name)))
         yield from _Text(name, form, notes).batches(lines)
 
 
 _BYTE_ORDER_MARK = (b"\xef", b"\xbb", b"\xbf")
 
 
-def _after(start: bytes, file: IO[bytes]) -> Iterator[bytes]:
-    yield start + file.readline()
-    yield from file
+def _after(start: bytes, lines: Iterator[bytes]) -> Iterator[bytes]:
+    yield start + next(lines, b"")
+    yield from lines
 
 
 # Text

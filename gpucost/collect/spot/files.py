@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import gzip
 import json
 import re
-import zlib
 from dataclasses import dataclass, field
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
+from gpucost import inputs
 from gpucost.collect.spot.base import HISTORY, USAGE_PREFIXES, BadFact, moment_of, price_of, price_of_row
 from gpucost.errors import DataError, SourceError, UsageError
 from gpucost.periods import MS_PER_HOUR
@@ -201,11 +200,6 @@ def _read_file(path: Path, result: FileSet, *, alone: bool) -> None:
 
 def _text(path: Path) -> str:
     try:
-        data = path.read_bytes()
-        if data.startswith(b"\x1f\x8b"):
-            data = gzip.decompress(data)
-    except (EOFError, zlib.error, gzip.BadGzipFile):
-        raise DataError(f"{path} breaks off: it is no whole .gz; nothing was loaded", "fetch the file again") from None
+        return inputs.text(path, inputs.ANSWER)
     except OSError as error:
         raise SourceError(f"{path} cannot be read: {error.strerror or error}", "make it readable, or name another file") from None
-    return data.decode("utf-8-sig")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import io
 import math
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -11,6 +12,7 @@ from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
+from gpucost import inputs
 from gpucost.engine import run_stage
 from gpucost.errors import DataError, GpucostError, UsageError
 from gpucost.periods import MS_PER_HOUR
@@ -114,8 +116,8 @@ def read_speeds(path: Path, facts: Facts) -> Speeds:
     """The user's table: CSV with the columns gpu_model, relative_speed. Raises DataError, naming file and line."""
     speeds: dict[str, tuple[float, ...]] = {}
     try:
-        with path.open(encoding="utf-8-sig", newline="") as file:
-            reader = csv.DictReader(file)
+        with io.StringIO(inputs.text(path), newline="") as file:
+            reader = csv.DictReader(file, strict=True)
             if tuple(reader.fieldnames or ())[: len(_COLUMNS)] != _COLUMNS:
                 raise DataError(f"{path}, line 1: the columns are {', '.join(reader.fieldnames or ()) or 'missing'}", _HINT)
             for row in reader:
@@ -127,7 +129,7 @@ def read_speeds(path: Path, facts: Facts) -> Speeds:
                 if not 0 < speed < float("inf"):
                     raise DataError(f"{where}: {row['relative_speed']!r} is no speed above 0", _HINT)
                 speeds[facts.model(row["gpu_model"] or "", where).name] = (speed,)
-    except (OSError, UnicodeDecodeError) as error:
+    except (OSError, UnicodeDecodeError, csv.Error) as error:
         raise DataError(f"cannot read {path}: {getattr(error, 'strerror', None) or error}", _HINT) from None
     if not speeds:
         raise DataError(f"{path} holds no speeds", _HINT)

@@ -11,6 +11,7 @@ from datetime import datetime
 from itertools import pairwise
 from pathlib import Path
 
+from gpucost import inputs
 from gpucost.catalog import facts
 from gpucost.errors import DataError
 from gpucost.periods import MS_PER_HOUR
@@ -93,7 +94,7 @@ def _is_trace(path: Path) -> bool:
 def _lines(path: Path) -> dict[int, str]:
     """Those that are not empty, by number."""
     try:
-        text = path.read_text(encoding="utf-8")
+        text = inputs.text(path)
     except OSError as error:
         raise DataError(f"cannot read the trace {path}: {error.strerror}") from None
     except UnicodeDecodeError:
@@ -103,7 +104,7 @@ def _lines(path: Path) -> dict[int, str]:
 
 def _ticks(path: Path) -> Trace:
     try:
-        document = json.loads(path.read_text(encoding="utf-8"))
+        document = json.loads(inputs.text(path))
         gap, data = float(document["metadata"]["gap_seconds"]), document["data"]
         counts = [int(count) for count in data]
         if gap <= 0 or any(count < 0 or count != given for count, given in zip(counts, data, strict=True)):

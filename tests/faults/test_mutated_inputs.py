@@ -1,0 +1,311 @@
+"""Every parser of files, on files that wires, disks and hands have changed: read, or refused in words that name the file."""
+
+from __future__ import annotations
+
+import io
+import json
+import random
+import re
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+from pathlib import Path
+from zoneinfo import ZoneInfo
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from gpucost.collect.progress.files import import_files
+from gpucost.collect.slurm import facts, sacct
+from gpucost.collect.slurm.sacct import Notes, SacctFormat
+from gpucost.collect.spot.files import read_path
+from gpucost.config.load import load_config
+from gpucost.errors import GpucostError
+from gpucost.policy import read_rules, shipped_rules
+from gpucost.price.book import read_book
+from gpucost.price.fx import RATES
+from gpucost.price.onprem import read_file, read_inputs
+from gpucost.resources import pricing_dir
+from gpucost.store.connection import Store, scratch_store
+from gpucost.whatif.compare import read_answer
+from gpucost.whatif.curve import read_curve
+from gpucost.whatif.gpu_specs import Facts, load_facts
+from gpucost.whatif.plan import read_plan
+from gpucost.whatif.rightsize import read_speeds
+from gpucost.whatif.spot.interruptions import read_trace
+from tests.unit import test_bill_azure, test_bill_gcp, test_bill_oci
+from tests.unit.bills import FOCUS_USAGE, Bills, csv_text, snake, usage
+from tests.unit.mutations import mutations
+
+UTC = ZoneInfo("UTC")
+FORM = SacctFormat(cluster="c1")
+STARTER_TEXT = (files("gpucost.cli") / "starter.toml").read_text()
+STARTER = re.sub("@.*?@", "UTC", STARTER_TEXT.replace("@url@", "http://a"))
+LONGEST_SECONDS = 30.0
+
+
+@dataclass(frozen=True)
+class Parser:
+    """What reads a file: `seeds` are whole ones, by the file's name; `many` is how often it is tried where a run tries 40."""
+
+    read: Callable[[Path], object]
+    seeds: dict[str, bytes]
+    many: int = 40
+
+
+def lines(*texts: str) -> bytes:
+    return ("\n".join(texts) + "\n").encode()
+
+
+def parquet(rows: Sequence[dict[str, str]]) -> bytes:
+    out = io.BytesIO()
+    pq.write_table(pa.table({name: [row[name] for row in rows] for name in rows[0]}), out)
+    return out.getvalue()
+
+
+def bill(provider: str | None) -> Callable[[Path], object]:
+    """What loads a bill into a store of its own; of a bill that was refused nothing may be in it."""
+
+    def read(path: Path) -> object:
+        bills = Bills(path.parent)
+        run = bills.load(path, provider=provider)
+        loaded = bills.charges() if bills.store.exists else []
+        assert not (run.errors and loaded), (run.errors, len(loaded))
+        bills.store.path.unlink(missing_ok=True)
+        if run.errors:
+            raise run.errors[0]
+        for charge in loaded:
+            assert charge["billed_cost"].is_finite() and charge["effective_cost"].is_finite()
+        return loaded
+
+    return read
+
+
+def progress(path: Path) -> object:
+    store = Store(path.with_name("progress.duckdb"))
+    try:
+        return import_files(store, [path], UTC)
+    except GpucostError:
+        assert not store.exists or store.query("SELECT count(*) FROM progress_values")[1] == [(0,)]
+        raise
+    finally:
+        store.path.unlink(missing_ok=True)
+
+
+@cache
+def facts_known() -> Facts:
+    with scratch_store() as con:
+        return load_facts(con)
+
+
+JOB = "JobIDRaw|Cluster|User|Account|Partition|State|Submit|Start|End|ElapsedRaw|NodeList|AllocTRES|ReqTRES|JobName|QOS"
+RUN = (
+    "17|c1|ann|ml|gpu|COMPLETED|2026-03-05T10:00:00|2026-03-05T10:01:00|2026-03-05T12:00:00|7140|n[1-2]|"
+    "billing=8,gres/gpu=8|gres/gpu=8|train|normal"
+)
+NODES = """NodeName=n1 Arch=x86_64 CoresPerSocket=8 Gres=gpu:a100:8(S:0-1) State=IDLE BootTime=2026-03-01T00:00:00 Partitions=gpu
+"""
+PLAN = """
+name = "p"
+[[groups]]
+name = "inference"
+pods = 40
+gpus_per_pod = 1
+price_per_gpu_hour = 3.0
+[[groups]]
+name = "training"
+gpus_per_pod = 4
+runs_per_day = 20
+hours_per_run = 2
+price_per_gpu_hour = 3.0
+capacity_gpus = 16
+[[steps]]
+change = "share"
+groups = ["inference"]
+ways = 4
+utilization_percent = 15
+[[steps]]
+change = "spot"
+groups = ["training"]
+price_per_gpu_hour = 1.2
+"""
+CONFIG = """
+timezone = "Europe/Berlin"
+[store]
+path = "a.duckdb"
+[prometheus]
+url = "http://127.0.0.1:9090"
+headers_env = { X-Key = "NAME" }
+[prices]
+book = "prices.csv"
+[coverage]
+max_bridge = "2h"
+[[teams]]
+name = "research"
+namespaces = ["ml-*"]
+[[budgets]]
+name = "ml"
+team = "research"
+amount = 5000
+[[units]]
+name = "epochs"
+metric = "training_epochs_total"
+unit = "epoch"
+"""
+TRACE = json.dumps({"metadata": {"gap_seconds": 60}, "data": [3, 3, 2, 3]})
+SPOT = json.dumps({"SpotPriceHistory": [
+    {"AvailabilityZone": "us-east-1a", "InstanceType": "p4d.24xlarge", "ProductDescription": "Linux/UNIX",
+     "SpotPrice": "9.1", "Timestamp": f"2026-03-05T1{hour}:00:00+00:00"} for hour in range(3)
+]})  # fmt: skip
+ANSWER = json.dumps({"schema": "gpucost.whatif/1", "kind": "spot", "title": "t", "today": {"cost": 1.5, "currency": "USD"},
+                     "scenario": {"cost": 1.0, "currency": "USD"}, "saving": 0.5, "assumptions": []})  # fmt: skip
+PARSERS = {
+    "config": Parser(
+        lambda path: load_config(path, environ={}),
+        {"gpucost.toml": CONFIG.encode(), "other.toml": STARTER.encode()},
+    ),
+    "price book": Parser(
+        lambda path: read_book(path, "USD", UTC),
+        {
+            "book.csv": lines(
+                "provider,region,zone,instance_type,purchase_option,price_per_hour,currency,effective_start,node_selector,per",
+                "aws,us-east-1,,p4d.24xlarge,on_demand,17.32,USD,2026-01-01,,",
+                "aws,,,,spot,10.40,USD,2026-03-01T00:00Z,,gpu",
+                ",,,,on_demand,2.4,USD,,partition=gpu;zone=a,node",
+            )
+        },
+        400,
+    ),
+    "exchange rates": Parser(
+        lambda path: RATES.read(path, {"currency": "USD"}),
+        {"fx.csv": lines("currency,rate,date", "EUR,1.08,2026-01-01", "GBP,1.27,2026-02-01")},
+        400,
+    ),
+    "own nodes": Parser(
+        lambda path: read_inputs(read_file(path), {}, path, "USD"),
+        {"onprem.toml": (pricing_dir() / "onprem.toml").read_bytes()},
+        400,
+    ),
+    "plan": Parser(read_plan, {"plan.toml": PLAN.encode()}, 400),
+    "curve": Parser(read_curve, {"curve.csv": lines("hour,nodes", "0,3", "1,4.5"), "plain.txt": lines("3", "4", "5.5")}, 400),
+    "speeds": Parser(
+        lambda path: read_speeds(path, facts_known()),
+        {"speeds.csv": lines("gpu_model,relative_speed", "A100-SXM4-80GB,1", "H100-80GB-HBM3,2.2")},
+        200,
+    ),
+    "spot traces": Parser(
+        read_trace, {"trace.json": TRACE.encode(), "events.txt": lines("2026-03-05,10:00:00,3", "2026-03-05,11:00:00,2")}, 400
+    ),
+    "spot prices": Parser(read_path, {"spot.json": SPOT.encode()}, 400),
+    "saved answers": Parser(lambda path: read_answer(str(path), path.parent), {"answer.json": ANSWER.encode()}, 400),
+    "policy": Parser(read_rules, {"policy.toml": shipped_rules().encode()}),
+    "progress": Parser(
+        progress,
+        {
+            "work.csv": lines(
+                "time,unit,value,workload,namespace",
+                "2026-03-05T10:00:00Z,epoch,1,Job/a,ml",
+                "2026-03-05T11:00:00Z,epoch,1,Job/a,ml",
+            ),
+            "work.jsonl": lines(
+                *(
+                    json.dumps({"time": f"2026-03-05T1{n}:00:00Z", "unit": "request", "value": 3, "workload": "Job/a"})
+                    for n in range(3)
+                )
+            ),
+        },
+    ),
+    "sacct": Parser(
+        lambda path: list(sacct.read_sacct(path, FORM, Notes())),
+        {
+            "jobs.psv": lines(JOB, RUN, RUN.replace("17|", "18|")),
+            "jobs.json": json.dumps(
+                {
+                    "jobs": [
+                        {
+                            "job_id": 17,
+                            "cluster": "c1",
+                            "account": "ml",
+                            "partition": "gpu",
+                            "user": "ann",
+                            "state": {"current": ["COMPLETED"]},
+                            "time": {"submission": 1772704800, "start": 1772704860, "end": 1772712000, "elapsed": 7140},
+                            "tres": {"allocated": [{"type": "gres", "name": "gpu", "count": 8}], "requested": []},
+                            "nodes": "n1",
+                            "steps": [],
+                        }
+                    ]
+                }
+            ).encode(),
+        },
+        200,
+    ),
+    "Slurm nodes": Parser(
+        lambda path: facts.read_facts(path.read_text(errors="replace"), str(path), FORM, Notes(), 0),
+        {"nodes.txt": NODES.encode()},
+        400,
+    ),
+    "AWS bill": Parser(
+        bill("aws"),
+        {
+            "cur.csv": csv_text([usage(), usage(11)]).encode(),
+            "cur2.csv": csv_text(snake([usage(), usage(11)])).encode(),
+            "cur.parquet": parquet(snake([usage(), usage(11)])),
+        },
+        8,
+    ),
+    "Google bill": Parser(
+        bill("gcp"), {"export.json": lines(*(json.dumps(test_bill_gcp.row(hour=hour)) for hour in range(2)))}, 8
+    ),
+    "Azure bill": Parser(bill("azure"), {"cost.csv": csv_text(test_bill_azure.amortized()).encode()}, 8),
+    "OCI bill": Parser(
+        bill(None),
+        {"classic.csv": csv_text([test_bill_oci.classic(1)]).encode(), "focus.csv": csv_text([test_bill_oci.focus(1)]).encode()},
+        8,
+    ),
+    "FOCUS bill": Parser(bill(None), {"focus.csv": csv_text([FOCUS_USAGE]).encode(), "focus.parquet": parquet([FOCUS_USAGE])}, 8),
+}
+
+
+@pytest.mark.parametrize("name", PARSERS)
+def test_whole_files_are_read(name: str, tmp_path: Path) -> None:
+    """Or what follows would try nothing but refusals."""
+    for file, content in PARSERS[name].seeds.items():
+        path = tmp_path / file
+        path.write_bytes(content)
+        PARSERS[name].read(path)
+
+
+def refusal(parser: Parser, path: Path) -> str | None:
+    """Why a file is not read, in words; None where it is. Raises AssertionError for any other end than these."""
+    try:
+        parser.read(path)
+    except GpucostError as error:
+        return error.message
+    except Exception as error:
+        raise AssertionError(f"{type(error).__name__}: {error}\n{path.read_bytes()!r}") from error
+    return None
+
+
+@pytest.mark.parametrize("name", PARSERS)
+def test_changed_files_are_read_or_refused_in_words(name: str, tmp_path: Path, pytestconfig: pytest.Config) -> None:
+    parser, runs = PARSERS[name], pytestconfig.getoption("--runs")
+    tries = runs if runs > 40 else parser.many
+    refused = 0
+    for number, (file, content) in enumerate(parser.seeds.items()):
+        path = tmp_path / file
+        for text in mutations(content, random.Random(f"{name} {number}").randrange(2**32), -(-tries // len(parser.seeds))):
+            path.write_bytes(text)
+            began = time.monotonic()
+            words = refusal(parser, path)
+            assert time.monotonic() - began < LONGEST_SECONDS, text
+            if words is not None:
+                refused += 1
+                assert path.stem in words or path.parent.name in words, (words, text)
+                assert "Traceback" not in words and len(words) <= 4000, words
+    print(f"{name}: {tries} files, {refused} refused")
+    # facts of Slurm are read for what they say, and the rest is left
+    assert refused or name == "Slurm nodes"
