@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import gzip
 import io
+import json
 import tomllib
 import zlib
 from typing import TYPE_CHECKING, Any
@@ -57,6 +58,14 @@ def toml(content: str, parse_float: Callable[[str], Any] = float) -> dict[str, A
         raise tomllib.TOMLDecodeError("a number has thousands of digits") from None
     except RecursionError:
         raise tomllib.TOMLDecodeError("it is nested too deeply") from None
+
+
+def parse_json(content: str | bytes, parse_float: Callable[[str], Any] = float) -> Any:
+    """What JSON says. Raises ValueError, also for nesting that no program writes."""
+    try:
+        return json.loads(content, parse_float=parse_float)
+    except RecursionError:
+        raise ValueError("it is nested too deeply") from None
 
 
 def lines(file: IO[AnyStr], name: str) -> Iterator[AnyStr]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -24,12 +23,12 @@ def read_answer(name: str, folder: Path) -> dict[str, Any]:
     if path.suffix != ".json" and len(path.parts) == 1 and not path.is_file():
         path = folder / f"{name}.json"
     try:
-        answer = json.loads(inputs.text(path))
+        answer = inputs.parse_json(inputs.text(path))
     except FileNotFoundError:
         known = ", ".join(sorted(file.stem for file in folder.glob("*.json")))
         fix = f"saved are {known}" if known else "gpucost whatif … --save NAME saves one"
         raise DataError(f"there is no saved answer {name}: looked for {path}", fix) from None
-    except (OSError, ValueError, RecursionError) as error:
+    except (OSError, ValueError) as error:
         raise DataError(f"cannot read {path}: {getattr(error, 'strerror', None) or error}", _HINT) from None
     whole = isinstance(answer, dict) and answer.get("schema") == SCHEMA
     if not whole or not all(isinstance(answer.get(key), dict) for key in ("today", "scenario")):

@@ -15,6 +15,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal
 from urllib.parse import unquote, urlsplit
 
+from gpucost import inputs
 from gpucost.collect.base import require
 from gpucost.collect.bill.formats import Format, spelled
 from gpucost.collect.bill.opening import BucketTree, Entry, MonthsTree, is_answer, records
@@ -179,7 +180,7 @@ class QueryTree(MonthsTree):
         if not text:
             return {"properties": {"columns": [], "rows": []}}
         try:
-            answer = json.loads(text, parse_float=str)
+            answer = inputs.parse_json(text, parse_float=str)
         except ValueError:
             answer = None
         if not is_answer(answer):

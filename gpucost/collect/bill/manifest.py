@@ -7,13 +7,13 @@ Sources: AWS CUR User Guide, "Cost and Usage Reports files"; AWS Data Exports Us
 
 from __future__ import annotations
 
-import json
 import re
 from dataclasses import dataclass
 from itertools import takewhile
 from pathlib import PurePosixPath
 from typing import Any
 
+from gpucost import inputs
 from gpucost.collect.bill.opening import Entry
 from gpucost.errors import DataError
 
@@ -46,7 +46,7 @@ def parse(text: bytes, entry: Entry, name: str) -> tuple[str, Manifest] | None:
     period. Raises DataError for one that cannot be used.
     """
     try:
-        document = json.loads(text)
+        document = inputs.parse_json(text)
     except ValueError:
         if "manifest" not in PurePosixPath(entry.key).name.lower():
             return None

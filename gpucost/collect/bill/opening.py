@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, BinaryIO, TypeGuard, cast
 
+from gpucost import inputs
 from gpucost.collect.bill.formats import NotThis
 from gpucost.errors import DataError, SourceError, UsageError
 from gpucost.store import bill_files
@@ -118,7 +119,7 @@ def _open_json(path: Path, name: str, head: bytes, gzipped: bool, directory: Pat
         if not line.strip():
             continue
         try:
-            record = json.loads(line)
+            record = inputs.parse_json(line)
         except ValueError:
             if number == 1:
                 return _document(path, name, gzipped, directory)
@@ -133,7 +134,7 @@ def _document(path: Path, name: str, gzipped: bool, directory: Path) -> RawFile:
     """One JSON document over many lines: its keys, or those of its first element; an Azure query answer as its rows."""
     text = _beginning(path, name, gzipped, _JSON_DOCUMENT_LIMIT)
     try:
-        document = json.loads(text, parse_float=str)
+        document = inputs.parse_json(text, parse_float=str)
     except ValueError as error:
         raise DataError(f"{name} is no JSON: {error}", _AGAIN) from None
     if is_answer(document):

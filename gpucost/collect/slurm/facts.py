@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
+from gpucost import inputs
 from gpucost.collect.slurm.sacct import Notes, SacctFormat, _Clock, _moment, _number, expand_nodes
 from gpucost.errors import DataError
 
@@ -26,7 +26,7 @@ def read_facts(text: str, name: str, form: SacctFormat, notes: Notes, seen_ms: i
     start = text.lstrip()[:4096]
     try:
         if start.startswith("{"):
-            answer = json.loads(text)
+            answer = inputs.parse_json(text)
             for key, table, told in _ANSWERS:
                 if key in answer:
                     listed = answer[key].get(key, []) if isinstance(answer[key], Mapping) else answer[key]

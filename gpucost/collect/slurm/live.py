@@ -16,7 +16,7 @@ from zoneinfo import ZoneInfo
 
 import requests
 
-from gpucost import http
+from gpucost import http, inputs
 from gpucost.collect.slurm.sacct import DELIMITER, FIELDS, Batch, Notes, SacctFormat, read_answer, read_records
 from gpucost.config.secrets import from_environment, secret
 from gpucost.errors import ConfigError, DataError, SourceError, UsageError
@@ -163,7 +163,7 @@ class Slurmrestd:
         except http.TransientError as error:
             raise SourceError(error.message, "collect again later: what was loaded is kept") from None
         try:
-            return json.loads(answer)
+            return inputs.parse_json(answer)
         except ValueError:
             raise DataError(f"{url} answers with something that is no JSON", "slurmrestd in [slurm] is its base URL") from None
 

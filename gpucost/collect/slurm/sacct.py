@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gzip
-import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -98,8 +97,8 @@ def read_records(file: IO[bytes], name: str, form: SacctFormat, notes: Notes) ->
         if len(content) > inputs.ANSWER:
             raise DataError(f"{name} holds more than {inputs.ANSWER // inputs.MIB} MiB of JSON", "take fewer days")
         try:
-            answer = json.loads(content)
-        except (ValueError, RecursionError) as error:
+            answer = inputs.parse_json(content)
+        except ValueError as error:
             raise DataError(f"{name} is no whole JSON: {error}", "run the command again, and let it finish") from None
         yield from read_answer(answer, name, form, notes)
     elif start:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import json
 import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -104,7 +103,7 @@ def _lines(path: Path) -> dict[int, str]:
 
 def _ticks(path: Path) -> Trace:
     try:
-        document = json.loads(inputs.text(path))
+        document = inputs.parse_json(inputs.text(path))
         gap, data = float(document["metadata"]["gap_seconds"]), document["data"]
         counts = [int(count) for count in data]
         if gap <= 0 or any(count < 0 or count != given for count, given in zip(counts, data, strict=True)):
