@@ -111,7 +111,7 @@ def _copy(con: duckdb.DuckDBPyConnection, path: Path) -> int:
     con.execute(f"ATTACH '{quoted}' AS \"{old}\" (READ_ONLY)")
     inode = path.stat().st_ino
     con.execute(f'COPY FROM DATABASE "{old}" TO "{into}" (SCHEMA)')
-    con.execute("SET memory_limit = '900MB'")
+    con.execute("SET memory_limit = '700MB'")
     for (table,) in con.execute(_TABLES, [old]).fetchall():
         order = f" ORDER BY {_ORDER[table]}" if table in _ORDER else ""
         con.execute(f'INSERT INTO "{table}" FROM "{old}"."{table}"{order}')
