@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import math
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -454,7 +455,12 @@ def _number(value: Any) -> float | None:
     """A number, or one in {"set": true, "infinite": false, "number": 5}."""
     if isinstance(value, Mapping):
         value = value.get("number") if value.get("set", True) and not value.get("infinite") else None
-    return float(value) if isinstance(value, int | float | str) and value != "" else None
+    if not isinstance(value, int | float | str) or value == "":
+        return None
+    number = float(value)
+    if not math.isfinite(number):
+        raise ValueError(f"{value} is no number")
+    return number
 
 
 def _moment(value: Any) -> int | None:

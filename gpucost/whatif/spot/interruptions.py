@@ -17,9 +17,9 @@ from gpucost.periods import MS_PER_HOUR
 from gpucost.records import record
 
 _SUFFIXES = {".json", ".csv", ".txt"}
-_EVENT = re.compile(r"\s*\d+\s*,\s*(add|remove)\s*,")
-_DATED = re.compile(r"\s*\d{4}-\d{2}-\d{2}\s*,\s*\d{2}:\d{2}:\d{2}\s*,\s*\d+\s*$")
-_ELAPSED = re.compile(r"\s*\d+(\.\d+)?\s*,\s*\d+\s*$")
+_EVENT = re.compile(r"\s*\d{1,18}\s*,\s*(add|remove)\s*,")
+_DATED = re.compile(r"\s*\d{4}-\d{2}-\d{2}\s*,\s*\d{2}:\d{2}:\d{2}\s*,\s*\d{1,18}\s*$")
+_ELAPSED = re.compile(r"\s*\d{1,18}(\.\d{1,18})?\s*,\s*\d{1,18}\s*$")
 # a directory's file is taken for a trace if so many lines look like one
 _LOOKED_AT = 10
 _SECONDS_PER_HOUR = 3600
@@ -108,7 +108,7 @@ def _ticks(path: Path) -> Trace:
         counts = [int(count) for count in data]
         if gap <= 0 or any(count < 0 or count != given for count, given in zip(counts, data, strict=True)):
             raise ValueError
-    except (ValueError, TypeError, KeyError):
+    except (ValueError, TypeError, KeyError, OverflowError):
         raise DataError(
             f"{path} is no trace: it takes metadata.gap_seconds above 0 and data, a list of whole numbers from 0"
         ) from None
@@ -164,7 +164,7 @@ def _fields(path: Path, lines: Mapping[int, str], count: int) -> Iterator[tuple[
 
 
 def _whole(path: Path, number: int, text: str) -> int:
-    if not text.isdecimal():
+    if not text.isdecimal() or len(text) > 18:
         raise _broken(path, number, f"{text!r} is no whole number")
     return int(text)
 
