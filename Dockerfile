@@ -1,8 +1,10 @@
 # gpucost in a container: no root, no compiler, nothing fetched when it runs.
 #   docker build -t gpucost .
 #   docker run --rm -v gpucost-data:/data -v ./gpucost.toml:/etc/gpucost/gpucost.toml:ro gpucost report
+# It needs nothing but /data to write to: --read-only --tmpfs /tmp --cap-drop ALL --security-opt no-new-privileges
 # Other bases fit, too, where python is 3.11 or newer: --build-arg PYTHON_IMAGE=…
-ARG PYTHON_IMAGE=python:3.12-slim-bookworm
+# The digest of python:3.12-slim-bookworm, for all platforms; docker buildx imagetools inspect python:3.12-slim-bookworm says a newer one.
+ARG PYTHON_IMAGE=python:3.12-slim-bookworm@sha256:782412e85d0f0984994c290652577d4018aff08145c85b262bb63dc0c7522254
 
 FROM ${PYTHON_IMAGE} AS build
 ENV PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_NO_CACHE_DIR=1

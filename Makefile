@@ -11,7 +11,7 @@ unexport PYTHONDONTWRITEBYTECODE
 COMPILE = uv pip compile pyproject.toml --universal --python-version 3.11 --generate-hashes \
 	--no-emit-index-url --no-header --no-annotate --quiet
 
-.PHONY: demo test lint format bench docs pictures lock servers clean
+.PHONY: demo test lint audit dist format bench docs pictures lock servers clean
 
 demo: $(VENV)/.run  ## a sample fleet, from store to report; left in gpucost-demo to look around in
 	@$(BIN)/gpucost demo --keep gpucost-demo
@@ -24,6 +24,13 @@ lint: $(VENV)/.dev
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+
+audit: $(VENV)/.release  ## the code by bandit, and known holes in what it needs, where that database answers
+	$(BIN)/bandit --quiet --configfile pyproject.toml --recursive gpucost
+	@.ci/audit
+
+dist: $(VENV)/.release  ## the wheel, the same bytes each time, and what it is made of (CycloneDX): in dist
+	@.ci/dist dist
 
 format: $(VENV)/.dev
 	$(BIN)/ruff check --fix .
@@ -46,6 +53,7 @@ lock:  ## pin dependencies anew; needs uv
 	$(COMPILE) --extra all --group test --group lint -o requirements/dev.txt
 	$(COMPILE) --extra all --group test --group lint --group bench -o requirements/bench.txt
 	$(COMPILE:pyproject.toml=--group docs) -c requirements/dev.txt -o requirements/docs.txt
+	$(COMPILE:pyproject.toml=--group release) -c requirements/dev.txt -o requirements/release.txt
 
 clean:
 	rm -rf $(VENV) gpucost-demo build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
@@ -79,6 +87,10 @@ $(VENV)/.dev: $(VENV)/.run requirements/dev.txt
 
 $(VENV)/.bench: $(VENV)/.dev requirements/bench.txt
 	$(PIP) install --no-compile --require-hashes -r requirements/bench.txt
+	@touch $@
+
+$(VENV)/.release: $(VENV)/.run requirements/release.txt
+	$(PIP) install --no-compile --require-hashes -r requirements/release.txt
 	@touch $@
 
 $(VENV)/.docs: $(VENV)/.run requirements/docs.txt

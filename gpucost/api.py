@@ -142,7 +142,7 @@ def _load(config: PathLike | None, store: PathLike | None) -> tuple[Config, Stor
     from gpucost.store.connection import Store
 
     settings = load_config(Path(config) if config else None, store=Path(store) if store else None)
-    return settings, Store(settings.store)
+    return settings, Store.of(settings)
 
 
 def _names(names: Iterable[str]) -> tuple[str, ...]:

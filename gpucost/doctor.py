@@ -83,7 +83,7 @@ REFRESHED = {"catalog": "gpucost collect prices", "spot_history": "gpucost colle
 
 def check_store(config: Config, now: datetime) -> Iterator[Check]:
     """Does the store open, and is every server's data in it fresh?"""
-    store = Store(config.store)
+    store = Store.of(config)
     if not store.exists:
         yield Check("store", str(store.path), WARN, "not there yet", "gpucost collect prometheus")
         return
@@ -152,7 +152,7 @@ def check_prices(config: Config, now: datetime) -> Iterator[Check]:
         except GpucostError as error:
             yield Check("prices", str(config.prices.book), FAIL, error.message, error.fix or "correct the file")
             return
-    store = Store(config.store)
+    store = Store.of(config)
     if not store.exists:
         return
     try:
@@ -213,7 +213,7 @@ GROUP BY ALL ORDER BY ALL"""
 
 def check_coverage(config: Config) -> Iterator[Check]:
     """Until when each cluster is collected, and what of the month before that is missing. Attribution is up to date."""
-    store = Store(config.store)
+    store = Store.of(config)
     if not store.exists:
         return
     try:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import hashlib
+import os
 from datetime import timedelta
 from typing import TYPE_CHECKING, TypeVar
 
 from gpucost import attribute as attribution
 from gpucost import catalog, price
 from gpucost.errors import GpucostError, NoDataError, SourceError, StoreError
-from gpucost.periods import local_midnight, month_period, to_ms
+from gpucost.periods import from_ms, local_midnight, month_period, to_ms
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
     from gpucost.report.waste import Waste
     from gpucost.store.connection import Store
     from gpucost.store.table_files import FileKind
+    from gpucost.store.upkeep import Check
 
 _ATTEMPTS = 5
 T = TypeVar("T")
@@ -87,12 +89,18 @@ def attribute(config: Config, store: Store, period: Period | None = None) -> Non
     _attribute(config, store, inputs, period)
 
 
-def _attribute(
-    config: Config, store: Store, inputs: attribution.Inputs, period: Period | None, seal_until_ms: int | None = None
-) -> None:
+def _stage(con: DuckDBPyConnection, config: Config) -> None:
+    """What there was, and what it costs an hour: all that attribution expects."""
     from gpucost import inventory
     from gpucost.collect.prometheus.queries import stored_needs
 
+    inventory.stage(con, config, stored_needs(config.activity.device_metric, config.activity.mig_metric))
+    price.stage(con, config)
+
+
+def _attribute(
+    config: Config, store: Store, inputs: attribution.Inputs, period: Period | None, seal_until_ms: int | None = None
+) -> None:
     with store.write() as con:
         if seal_until_ms is None and attribution.is_current(con, inputs, period):
             return
@@ -100,11 +108,33 @@ def _attribute(
         # was inserted in it into a table that was empty, from 122,880 rows on.
         con.execute("SET preserve_insertion_order = false")
         everything = attribution.begin(con, inputs, period, config.tz)
-        inventory.stage(con, config, stored_needs(config.activity.device_metric, config.activity.mig_metric))
-        price.stage(con, config)
+        _stage(con, config)
         price.warn_of_unlisted(con, config)
         attribution.stage(con, config.tz, everything=everything, seal_until_ms=seal_until_ms or 0)
         attribution.finish(con)
+
+
+def check(config: Config, store: Store) -> list[Check]:
+    """What was looked at in the store, all of it: pages, what has to hold between rows, and the fingerprints of attributed days.
+
+    Of these nothing is said where the attribution is not up to date, or the store cannot be written to: they are made as
+    attribution makes them, and then forgotten.
+    """
+    from gpucost.store import upkeep
+
+    with store.read() as con:
+        checks = list(upkeep.check(con))
+        is_current = attribution.is_current(con, inputs_of(config), None)
+    if is_current and os.access(store.path, os.W_OK):
+        with store.write() as con:
+            con.execute("SET preserve_insertion_order = false")
+            _stage(con, config)
+            days = attribution.days_of_other_inputs(con, config.tz)
+            con.rollback()
+            con.begin()
+        first = from_ms(days[0]).astimezone(config.tz).date().isoformat() if days else None
+        checks.append(upkeep.Check("days were attributed from what the store holds", len(days), first))
+    return checks
 
 
 def compact(config: Config, store: Store, now: datetime) -> tuple[int, int]:
@@ -130,14 +160,16 @@ def compact_closed_month(config: Config, store: Store, now: datetime) -> tuple[i
     return compact(config, store, now) if is_due(store, month.start_ms) else None
 
 
-def read_attributed(config: Config, store: Store, read: Callable[[DuckDBPyConnection], T], period: Period | None = None) -> T:
+def read_attributed(
+    config: Config, store: Store, read: Callable[[DuckDBPyConnection], T], period: Period | None = None, *folders: Path
+) -> T:
     """What `read` makes of the store once it is attributed with this configuration, cut at the ends of `period`.
 
-    Raises StoreError where others keep attributing it otherwise.
+    `read` may write to `folders`. Raises StoreError where others keep attributing it otherwise.
     """
     inputs = inputs_of(config)
     for _ in range(_ATTEMPTS):
-        with store.read() as con:
+        with store.read(*folders) as con:
             # After this process attributed it, another may have done so with another configuration.
             if attribution.is_current(con, inputs, period):
                 return read(con)
@@ -279,7 +311,7 @@ def chargeback(
         price.load_fx_rates(con, config)
         return build(con, config, ask, folder, tell)
 
-    return read_attributed(config, store, built, ask.period)
+    return read_attributed(config, store, built, ask.period, folder)
 
 
 def focus_file(config: Config, store: Store, month: str, version: str, kind: FileKind, path: Path) -> FocusTotals:
@@ -296,7 +328,7 @@ def focus_file(config: Config, store: Store, month: str, version: str, kind: Fil
         focus.save(con, version, kind, path)
         return totals
 
-    return read_attributed(config, store, written)
+    return read_attributed(config, store, written, None, path.parent)
 
 
 def rule_prices(config: Config, store: Store) -> RulePrices:

@@ -4,9 +4,14 @@ from __future__ import annotations
 
 import csv
 import shutil
+from functools import cache
 from pathlib import Path
 
+import pytest
+
+from gpucost import catalog
 from gpucost.resources import pricing_dir
+from gpucost.store import connection
 
 # provider, region, zone, instance type, purchase option, term, payment, price, currency, as of
 PRICES = (
@@ -48,3 +53,11 @@ def write(directory: Path) -> Path:
         for row in PRICES:
             writer.writerow({**dict(zip(_COLUMNS, row, strict=True)), "source_id": "test"})
     return directory
+
+
+def use(directory: Path, patch: pytest.MonkeyPatch) -> None:
+    """Let gpucost take its facts from another directory than the one it ships."""
+    for module in (catalog, connection):
+        patch.setattr(module, "pricing_dir", lambda: directory)
+    # what the connections of this process may see was settled when the first was opened
+    patch.setattr(connection, "_template", cache(connection._template.__wrapped__))

@@ -65,6 +65,7 @@ _CHANGED = """
 SELECT from_ms, to_ms
 FROM day_fingerprints ANTI JOIN (FROM attributed_days WHERE is_sealed OR to_ms > $seal_until) USING (from_ms, to_ms, fingerprint)
 ORDER BY ALL"""
+_OTHER_INPUTS = "SELECT from_ms FROM attributed_days ANTI JOIN day_fingerprints USING (from_ms, to_ms, fingerprint) ORDER BY ALL"
 _ATTRIBUTED = """
 INSERT INTO attributed_days BY NAME
 SELECT *, to_ms <= $seal_until AS is_sealed FROM day_fingerprints WHERE from_ms >= $start AND from_ms < $end"""
@@ -92,10 +93,7 @@ def stage(con: DuckDBPyConnection, tz: ZoneInfo, *, everything: bool, seal_until
     con.execute("SET memory_limit = '900MB'")
     split_prices(con)
     recount_idle(con, tz)
-    run_stage(con, DAYS, "15_unseen_time")
-    run_stage(con, DAYS, "17_absences")
-    first, last = load_local_days(con, tz, *con.execute(COVERED).fetchall()[0])
-    run_stage(con, DAYS, "20_day_fingerprints")
+    first, last = fingerprint(con, tz)
     # what neither metrics nor a bill cover any more costs nothing
     for start, end in ((0, _EVER),) if everything else ((0, first), (last, _EVER)):
         _clear(con, start, end)
@@ -115,6 +113,25 @@ def stage(con: DuckDBPyConnection, tz: ZoneInfo, *, everything: bool, seal_until
         con.commit()
         con.begin()
     run_stage(con, DAYS, "30_warnings")
+
+
+def fingerprint(con: DuckDBPyConnection, tz: ZoneInfo) -> tuple[int, int]:
+    """Make the temporary table day_fingerprints; returns the first and the last midnight of its days, as load_local_days does."""
+    run_stage(con, DAYS, "15_unseen_time")
+    run_stage(con, DAYS, "17_absences")
+    around = load_local_days(con, tz, *con.execute(COVERED).fetchall()[0])
+    run_stage(con, DAYS, "20_day_fingerprints")
+    return around
+
+
+def days_of_other_inputs(con: DuckDBPyConnection, tz: ZoneInfo) -> list[int]:
+    """The attributed days whose fingerprints are not those of what the store holds, as midnights in milliseconds.
+
+    Expects what `stage` expects, where nothing changed since.
+    """
+    split_prices(con)
+    fingerprint(con, tz)
+    return [at for (at,) in con.execute(_OTHER_INPUTS).fetchall()]
 
 
 def recount_idle(con: DuckDBPyConnection, tz: ZoneInfo) -> None:

@@ -60,7 +60,10 @@ def config_page() -> str:
         "cannot reach into them. Without `[prometheus]` the server is the default below; `prometheus = []` says that there is",
         "none to collect from.\n",
         "Relative paths in the file, and the default store, are taken from the file's directory; those in variables and options",
-        "from the working directory. Secrets are never written here: they are named by file or by variable.\n",
+        "from the working directory.\n\n"
+        "Secrets are never written here: a setting that ends in `_file` names the file that holds one, a setting that ends in\n"
+        "`_env` the environment variable. `keyring:SERVICE/NAME` in place of a variable is looked up in the system's keyring\n"
+        "(`pip install 'gpucost[keyring]'`, then `keyring set SERVICE NAME`).\n",
         "## Top level\n",
         *_table(Config),
     ]

@@ -10,6 +10,7 @@ from typing import Annotated, Any, ClassVar
 
 import typer
 from typer.core import CompletionItem, TyperCommand, TyperGroup  # type: ignore[attr-defined]
+from typer.exceptions import TyperException
 
 from gpucost import __version__
 
@@ -54,6 +55,17 @@ class CommandTable(dict[str, Any]):
 class TextParams:
     """A command whose parameters stay texts while a shell completes: what makes values of them takes longer than all else."""
 
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        try:
+            rest: list[str] = super().parse_args(ctx, args)  # type: ignore[misc]
+        except TyperException as error:
+            from gpucost.texts import visible  # help comes up without
+
+            if isinstance(message := getattr(error, "message", None), str):
+                vars(error)["message"] = visible(message)
+            raise
+        return rest
+
     def get_params(self, ctx: Any) -> list[Any]:
         params: list[Any] = super().get_params(ctx)  # type: ignore[misc]
         if ctx.resilient_parsing:
@@ -66,8 +78,18 @@ def _as_typed(param: Any, ctx: Any, value: Any) -> Any:
     return value if ctx.resilient_parsing else type(param).process_value(param, ctx, value)
 
 
+class NamedContext(TyperCommand.context_class):  # type: ignore[misc,valid-type]
+    """What is said of a group's own command is said of the group: nobody types its name."""
+
+    @property
+    def command_path(self) -> str:
+        return str(super().command_path).removesuffix(f" {DEFAULT}")
+
+
 class PanelCommand(TextParams, TyperCommand):
     """A command whose help has its options in parts, those of its own first and those of every command last."""
+
+    context_class = NamedContext
 
     def format_options(self, ctx: Any, formatter: Any) -> None:
         panels: dict[str, list[tuple[str, str]]] = {panel: [] for panel in PANELS}
@@ -184,6 +206,8 @@ GROUPS: dict[str, tuple[str, dict[str, Row]]] = {
         {
             "info": ("setup", "What the store holds, by source, period and size."),
             "check": ("setup", "Read all of it, and hold it against what has to hold."),
+            "log": ("setup", "What was done to it: loads, seals, restatements."),
+            "backup": ("setup", "Write a copy of it, of one moment."),
             "compact": ("setup", "Make the file small again; drop samples that are old enough."),
         },
     ),
@@ -264,6 +288,13 @@ GROUPS: dict[str, tuple[str, dict[str, Row]]] = {
             "rules": ("policy", "Print the rules, to start from."),
         },
     ),
+    "chargeback": (
+        "A month's bundle for finance and teams.",
+        {
+            DEFAULT: ("bills", ""),
+            "verify": ("bills", "Make a sealed month's figures again, or say what changed."),
+        },
+    ),
     "budget": (
         "Budgets and targets of teams and of the fleet.",
         {"check": ("budgets", "Hold the month against them; exit with 3 where one is missed.")},
@@ -282,7 +313,6 @@ COMMANDS = {
     "findings": ("waste", "What to do about waste, dearest first."),
     "quote": ("quote", "What so many GPUs cost for so long, bought each way."),
     "forecast": ("budgets", "What the month will come to, and within which range."),
-    "chargeback": ("bills", "Write a month's bundle: a report per team, ledger, FOCUS."),
     "mcp": ("mcp", "Read-only tools for agents (Model Context Protocol)."),
     "schema": ("setup", "The JSON Schema of an answer."),
     "reconcile": ("bills", "Where each billed dollar of a month went."),

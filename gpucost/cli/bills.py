@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import timedelta
 from decimal import Decimal
 from functools import partial
+from hashlib import sha256
 from operator import itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -17,7 +18,7 @@ import typer
 from gpucost.cli.command import INTERRUPTED, Call, command, names_in, option
 from gpucost.cli.output import print_error, write_page
 from gpucost.cli.report import FocusVersion, Sharing
-from gpucost.errors import IncompleteError, UsageError
+from gpucost.errors import GpucostError, IncompleteError, StoreError, UsageError
 from gpucost.periods import Period, iso, parse_period
 from gpucost.render.formatting import alike_gaps, figure_text, missing_text, signed_text
 from gpucost.render.view import Column, Document, Line, Page, Section, Table, Texts, amount, count, dimension, number, ratio, text
@@ -69,7 +70,7 @@ def chargeback(
     from gpucost import pipeline
     from gpucost.cli.page import bundle_blocks
     from gpucost.cli.waste import read_findings
-    from gpucost.publish.chargeback import ChargebackQuery, read, replacing, write
+    from gpucost.publish.chargeback import ChargebackQuery, manifest_of, read, replacing, write
 
     settings, now = call.settings, call.now.replace(minute=0, second=0, microsecond=0)
     name, period, title = _month(call, now)
@@ -90,21 +91,133 @@ def chargeback(
     )
     with call.status() as tell:
         tell("attributing every GPU-hour")
-        with replacing(target, lambda old: _foreign(old, previous)) as folder:
+        with replacing(target, lambda old: _foreign(old, previous), settings.file_mode) as folder:
             bundle = pipeline.chargeback(settings, call.store, ask, folder, tell)
             advice = read_findings(settings, call.store, ask.period, tell)
             tell("writing the files")
-            manifest = write(bundle, folder, previous, bundle_blocks(settings, bundle, advice))
+            manifest = manifest_of(bundle, settings, pipeline.ALGORITHM, previous)
+            manifest = write(bundle, manifest, folder, bundle_blocks(settings, bundle, advice))
+    _record(call, manifest, target)
     _tell(call, manifest, target)
     if manifest["missing"]:
         places = {"--config": call.config_file, "--store": call.store_file}
-        options = {"--month": name, "--out": out, "--share-unallocated": share_unallocated, "--focus-version": focus_version}
+        options = {"--month": name, "--out": out, "--share-unallocated": share_unallocated}
+        options["--focus-version"] = None if focus_version is FocusVersion.v1_2 else focus_version
         # what --collect did not bring, it does not bring again
         fix = _command("doctor", places) if collect else _command("chargeback --collect", options | places)
         print_error(f"{name} is incomplete: {'; '.join(manifest['missing'])}", fix)
         raise typer.Exit(IncompleteError.exit_code)
     if failed:
         raise typer.Exit(1)
+
+
+def _record(call: Call, manifest: dict[str, Any], target: Path) -> None:
+    """Note in the store's log what was sealed; a lake has none."""
+    from gpucost.store import log
+
+    sealed = manifest["seal"]
+    if sealed is None or call.lake:
+        return
+    record = log.SealRecord(
+        manifest["month"],
+        manifest["state"],
+        _money(manifest["totals"]["charge"]),
+        manifest["currency"],
+        sealed["figures"],
+        _digest(target),
+        manifest["replaces"]["reasons"] if manifest["replaces"] else (),
+    )
+    try:
+        with call.store.read() as con:
+            is_known = record.digest in [digest for digest, _ in log.seals(con, record.month)[-1:]]
+        if not is_known:
+            with call.store.write() as con:
+                log.add_seal(con, record)
+    except StoreError as error:
+        call.say(f"note: the seal of {record.month} is not in the store's log: {error.message}")
+
+
+def _digest(target: Path) -> str:
+    from gpucost.publish.chargeback import FILE
+
+    return sha256((target / FILE).read_bytes()).hexdigest()
+
+
+def _sealed(call: Call, month: str, out: Path) -> tuple[Path, dict[str, Any]]:
+    """The bundle of a month and its manifest. Raises GpucostError where there is none, or it was not sealed."""
+    from gpucost.publish.chargeback import read
+
+    target = out.expanduser().resolve() / month
+    manifest = read(target)
+    options = {"--month": month, "--out": out, "--config": call.config_file, "--store": call.store_file}
+    if manifest is None:
+        raise GpucostError(f"there is no bundle of {month} in {out}", _command("chargeback", options))
+    if not manifest.get("seal"):
+        why = "the month was not over" if not manifest["is_over"] else "an earlier gpucost wrote it"
+        raise GpucostError(f"{target} was not sealed: {why}", _command("chargeback", options))
+    return target, manifest
+
+
+@command("out month * written lake")
+def chargeback_verify(
+    call: Call,
+    out: Annotated[Path, option("--out", "DIR", "Where bundles lie: the month's is DIR/YYYY-MM.")],
+) -> None:
+    """Prove that a closed month's figures can be made again, to the last digit, or say which input changed since.
+
+    Holds the bundle's files against their digests, its seal against the store's log, and what the store, the configuration, the
+    catalog and this program say now against what was sealed; then makes the figures again, and compares. Writes nothing. Ends
+    with 1 where the figures differ, or the bundle was changed.
+
+    \b
+    Examples:
+      gpucost chargeback verify --out /srv/chargeback
+      gpucost chargeback verify --month 2026-10 --out /srv/chargeback --format json
+    """
+    from gpucost import disk, pipeline
+    from gpucost.publish import seal
+    from gpucost.publish.chargeback import ChargebackQuery, altered, manifest_of
+    from gpucost.store import log
+
+    name, period, title = _month(call, call.now)
+    target, manifest = _sealed(call, name, out)
+    focus, shared = manifest["focus"]["version"], manifest["share_unallocated"]
+    ask = ChargebackQuery(name, period, title, call.now, shared, focus)
+    with call.status() as tell, disk.temporary() as folder:
+        tell("making the figures again")
+        bundle = pipeline.chargeback(call.settings, call.store, ask, folder, tell)
+    now = manifest_of(bundle, call.settings, pipeline.ALGORITHM, None)
+    with call.store.read() as con:
+        known = dict(log.seals(con, name))
+    digest = _digest(target)
+    files = altered(target, manifest)
+    changed = seal.changes(manifest["seal"], now["seal"])
+    is_same = now["seal"]["figures"] == manifest["seal"]["figures"]
+    is_listed = not known or digest in known
+    listed = (
+        f"sealed {iso(known[digest])}" if digest in known else "the log has no seal of this month" if not known else "not listed"
+    )
+    rows = [
+        ("files", "changed" if files else "ok", ", ".join(files)),
+        ("log", "ok" if is_listed else "changed", listed),
+        *(("input", "changed", one) for one in changed),
+        ("figures", "ok" if is_same else "changed", f"charged to teams: {now['totals']['charge']:,.2f} {now['currency']}"),
+    ]
+    call.write_rows(("check", "result", "detail"), rows)
+    if files or not is_listed:
+        what = ", ".join(files) or "index.json"
+        raise GpucostError(f"the bundle {target} is not what was sealed: {what}", "restore it from a copy")
+    if not is_same and changed:
+        raise GpucostError(
+            f"the figures of {name} cannot be made again: {'; '.join(changed)}",
+            "undo what changed, or charge anew: the new bundle shows old and new figures and the reason",
+        )
+    if not is_same:
+        raise GpucostError(
+            f"the figures of {name} differ although nothing changed that was sealed",
+            "gpucost store check says whether it is sound",
+        )
+    call.note(f"{name} is verified: the same figures, to the last digit{'; what changed since moved none' if changed else ''}")
 
 
 def _command(name: str, options: Mapping[str, object]) -> str:

@@ -16,6 +16,7 @@ from gpucost.cli.collect import SHOWN_OF_A_KIND, note_findings
 from gpucost.cli.command import Call, argument, command, option
 from gpucost.cli.output import print_error, waiting
 from gpucost.errors import UsageError
+from gpucost.texts import one_line
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -143,12 +144,12 @@ def _bar(*, quiet: bool) -> Iterator[Callable[[BillProgress], None] | None]:
     from rich.console import Console
     from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeElapsedColumn
 
-    columns = (BarColumn(bar_width=30), DownloadColumn(), TimeElapsedColumn(), TextColumn("{task.description}"))
+    columns = (BarColumn(bar_width=30), DownloadColumn(), TimeElapsedColumn(), TextColumn("{task.description}", markup=False))
     with Progress(*columns, console=Console(stderr=True), transient=True) as bars:
         task = bars.add_task("looking for files", total=None)
 
         def show(state: BillProgress) -> None:
-            bars.update(task, total=state.total or None, completed=state.done, description=state.note[-60:])
+            bars.update(task, total=state.total or None, completed=state.done, description=one_line(state.note)[-60:])
 
         yield show
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import atexit
 import functools
 import inspect
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager, nullcontext
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
@@ -17,12 +18,14 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn, ParamSpec, TypeVar
 
 import typer
 
+from gpucost import disk
 from gpucost.cli.app import EVERYWHERE, WHOSE, WRITTEN
 from gpucost.cli.completion import stored
 from gpucost.cli.output import (
     drop_stdout,
     note,
     output_file,
+    plain,
     print_error,
     put,
     stdout_failed,
@@ -34,6 +37,7 @@ from gpucost.cli.output import (
 from gpucost.errors import GpucostError, IncompleteError, NoDataError, UsageError
 from gpucost.periods import MS_PER_HOUR, parse_period
 from gpucost.render.rows import FLAT, RowFormat
+from gpucost.texts import one_line, visible
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -55,8 +59,9 @@ class Comparison(StrEnum):
     previous = "previous"
 
 
-# Folders that go when the program ends.
-_FOLDERS: list[Any] = []
+# What goes when the program ends.
+_ended = ExitStack()
+atexit.register(_ended.close)
 P = ParamSpec("P")
 R = TypeVar("R")
 
@@ -237,23 +242,18 @@ class Call:
         """The store that the configuration names; nothing is opened yet."""
         from gpucost.store.connection import Store
 
-        return Store(self.settings.store)
+        return Store.of(self.settings)
 
     def _of_lake(self, url: str) -> Config:
-        from tempfile import TemporaryDirectory
-
         from gpucost.lake.reading import open_store
 
-        folder = TemporaryDirectory(prefix="gpucost-lake-")
-        _FOLDERS.append(folder)  # till the program ends
+        folder = _ended.enter_context(disk.temporary())
         period = self.named_period[0] if self.named_period else None
         with self.status() as tell:
-            store, notes = open_store(self.configured, url, Path(folder.name), period, samples=self.with_samples, tell=tell)
+            store, notes = open_store(self.configured, url, folder, period, samples=self.with_samples, tell=tell)
         for text in notes:
             note(f"note: {text}")
-        return self.configured.model_copy(
-            update={"store_settings": self.configured.store_settings.model_copy(update={"path": store.path})}
-        )
+        return self.configured.in_store(store.path, store.lake_folders)
 
     @functools.cached_property
     def now(self) -> datetime:
@@ -314,7 +314,7 @@ class Call:
     def say(self, text: str) -> None:
         """Print what a command without an answer did; nothing under -q."""
         if not self.quiet:
-            put(text)
+            put(visible(text))
 
     def write(self, text: str) -> None:
         """Write the answer where -o says. Raises GpucostError where it cannot be written."""
@@ -357,7 +357,7 @@ class Call:
         from rich.console import Console
 
         with Console(stderr=True).status("") as line:
-            yield line.update
+            yield lambda doing: line.update(plain(doing))
 
     @contextmanager
     def progress_bar(self) -> Iterator[Callable[[ProgressState], None] | None]:
@@ -374,10 +374,10 @@ class Call:
             TextColumn("{task.completed:.0f} h"),
             TextColumn("{task.fields[samples]:,} samples"),
             TimeRemainingColumn(),
-            TextColumn("{task.fields[note]}"),
+            TextColumn("{task.fields[note]}", markup=False),
         )
         columns = (
-            TextColumn("{task.description}"),
+            TextColumn("{task.description}", markup=False),
             BarColumn(bar_width=max(10, min(40, console.width - _WORDS))),
             TaskProgressColumn(),
             *(wide if console.width > _WORDS else ()),
@@ -389,14 +389,16 @@ class Call:
                 # a total of 0 is not known yet: the bar pulses
                 total, done = state.total_ms / MS_PER_HOUR or None, state.done_ms / MS_PER_HOUR
                 if state.source not in tasks:
-                    tasks[state.source] = bars.add_task(state.source, total=total, samples=0, note="")
-                bars.update(tasks[state.source], total=total, completed=done, samples=state.samples, note=state.note)
+                    tasks[state.source] = bars.add_task(one_line(state.source), total=total, samples=0, note="")
+                note = one_line(state.note)
+                bars.update(tasks[state.source], total=total, completed=done, samples=state.samples, note=note)
 
             yield show
 
     def deliver(self, text: str, what: str) -> None:
         """Write `text` where -o says, with a note that says `what` was written into a file."""
-        self.write(text)
+        # programs get names as they are
+        self.write(visible(text) if self.target is None and sys.stdout.isatty() else text)
         if self.target:
             self.note(f"{what} written to {self.target}")
 
@@ -501,8 +503,6 @@ def _into_lake(call: Call) -> Iterator[Call]:
 
     Raises ConfigError where nobody says who writes.
     """
-    from tempfile import TemporaryDirectory
-
     from gpucost.errors import ConfigError
     from gpucost.lake import transfer
     from gpucost.lake.files import open_files
@@ -515,13 +515,12 @@ def _into_lake(call: Call) -> Iterator[Call]:
             'writer = "collector-of-prod" under [lake], or GPUCOST_LAKE__WRITER',
         )
     files, period = open_files(call.lake or "", config), call.named_period
-    with TemporaryDirectory(prefix="gpucost-collect-") as folder:
-        store = Store(Path(folder) / "store.duckdb")
+    with disk.temporary() as folder:
+        store = Store(folder / "store.duckdb")
         with call.status() as tell:
             since = transfer.fill_collector(config, store, files, period[0] if period else None, call.now, tell)
-        update = {"store_settings": config.store_settings.model_copy(update={"path": store.path})}
         one = replace(call, lake=None)
-        vars(one)["settings"] = config.model_copy(update=update)
+        vars(one)["settings"] = config.in_store(store.path)
         try:
             yield one
         finally:
@@ -589,7 +588,7 @@ def handle_errors(command: Callable[P, R]) -> Callable[P, R]:
             if kwargs.get("verbose"):
                 import traceback
 
-                traceback.print_exc()
+                note(traceback.format_exc().removesuffix("\n"))
             fail(
                 f"unexpected {type(error).__name__}: {error or 'no message'}",
                 "this is a defect in gpucost; please report it with the traceback, which the option -v shows",
@@ -622,7 +621,14 @@ def _set_up_logging(*, verbose: bool) -> None:
     import logging
 
     if verbose:
-        logging.basicConfig(level=logging.WARNING, format="%(message)s")
+
+        class Shown(logging.Formatter):
+            def format(self, record: logging.LogRecord) -> str:
+                return visible(super().format(record))
+
+        handler = logging.StreamHandler()
+        handler.setFormatter(Shown("%(message)s"))
+        logging.basicConfig(level=logging.WARNING, handlers=[handler])
     else:
         logging.getLogger().addHandler(logging.NullHandler())
 

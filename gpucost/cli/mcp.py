@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -11,6 +10,7 @@ from gpucost import __version__
 from gpucost.cli import answers
 from gpucost.cli.command import Call, command
 from gpucost.errors import GpucostError, UsageError
+from gpucost.texts import readable_json, visible
 
 if TYPE_CHECKING:
     from mcp import types
@@ -151,9 +151,9 @@ def _server(config: str | None, store: str | None) -> Server[Any]:
         try:
             answer = await anyio.to_thread.run_sync(use, asked.name, dict(asked.arguments or {}), config, store)
         except GpucostError as error:
-            text = error.message + (f"\nfix: {error.fix}" if error.fix else "")
+            text = visible(error.message + (f"\nfix: {error.fix}" if error.fix else ""))
             return types.CallToolResult(content=[types.TextContent(type="text", text=text)], is_error=True)
-        text = json.dumps(answer, ensure_ascii=False)
+        text = readable_json(answer)
         return types.CallToolResult(content=[types.TextContent(type="text", text=text)])
 
     return Server("gpucost", version=__version__, instructions=_INSTRUCTIONS, on_list_tools=list_tools, on_call_tool=call_tool)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 from datetime import timedelta
 from typing import TYPE_CHECKING
@@ -12,6 +11,7 @@ import typer
 from gpucost.cli.command import Call, command, count_option, option, parameters
 from gpucost.cli.output import put
 from gpucost.errors import UsageError
+from gpucost.texts import readable_json, visible
 
 if TYPE_CHECKING:
     from gpucost.publish.notify import Message
@@ -69,7 +69,8 @@ def notify_email(call: Call) -> None:
     message, _ = summary(call)
     letter = mail(server, message.title, as_text(message), as_html(message))
     if call.more["dry_run"]:
-        put(f"To: {letter['To']}\nFrom: {letter['From']}\nSubject: {message.title}\n\n{as_text(message)}", nl=False)
+        head = visible(f"To: {letter['To']}\nFrom: {letter['From']}\nSubject: {message.title}")
+        put(f"{head}\n\n{as_text(message)}", nl=False)
         return
     send_mail(server, letter)
     call.note(f"{message.title}: sent to {letter['To']}")
@@ -93,7 +94,7 @@ def notify_slack(call: Call) -> None:
     message, _ = summary(call)
     body = as_slack(message)
     if call.more["dry_run"]:
-        put(json.dumps(body, indent=2, ensure_ascii=False))
+        put(readable_json(body, indent=2))
         return
     send_to_slack(call.settings.notify.slack, body)
     call.note(f"{message.title}: sent to Slack")
@@ -118,7 +119,7 @@ def notify_webhook(call: Call) -> None:
     message, view = summary(call)
     body = as_json(message, view)
     if call.more["dry_run"]:
-        put(json.dumps(body, indent=2, ensure_ascii=False))
+        put(readable_json(body, indent=2))
         return
     send_to_webhook(call.settings.notify.webhook, body)
     call.note(f"{message.title}: sent to the webhook")

@@ -11,7 +11,8 @@ from typing import Annotated
 import typer
 
 from gpucost.cli.command import Call, command, count_option, names_in, option
-from gpucost.cli.output import atomic_write, note, put
+from gpucost.cli.output import note, put
+from gpucost.disk import PRIVATE, atomic_write
 from gpucost.errors import GpucostError
 
 _SCREENS = ("DISPLAY", "WAYLAND_DISPLAY")
@@ -42,10 +43,9 @@ def open(  # noqa: A001 - its name on the command line
     query = call.query(by=names_in(by), with_sections=True, with_series=True)
     view, blocks = page(call.settings, call.store, query, pipeline.report(call.settings, call.store, query), findings)
     path = (call.target or _private_page()).absolute()
-    with atomic_write(path) as part:
-        if not call.target:
-            path.unlink(missing_ok=True)  # or its mode would stay
-            part.touch(0o600)
+    if not call.target:
+        path.unlink(missing_ok=True)  # or its mode would stay
+    with atomic_write(path, 0o666 if call.target else PRIVATE) as part:
         part.write_text(render(view, blocks=blocks), encoding="utf-8")
     if not no_browser and _has_screen() and webbrowser.open(path.as_uri()):
         note(f"{view.title}: opened in your browser", quiet=call.quiet)

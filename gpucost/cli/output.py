@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-import shutil
+import re
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -15,12 +15,14 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
+from gpucost.disk import atomic_write
 from gpucost.errors import GpucostError, UsageError
 from gpucost.render.rows import RowFormat, render_rows, save_parquet
-from gpucost.texts import visible
+from gpucost.texts import one_line, visible
 
 if TYPE_CHECKING:
     from rich.status import Status
+    from rich.text import Text
 
     from gpucost.render.view import Page
 
@@ -51,7 +53,7 @@ class Waiting:
         with self._lock:
             self._doing = doing
             if self._status:
-                self._status.update(doing)
+                self._status.update(plain(doing))
 
     def stop(self) -> None:
         """Take the line away; it does not come again."""
@@ -67,11 +69,18 @@ class Waiting:
 
         with self._lock:
             if self._timer:
-                self._status = Console(stderr=True).status(self._doing)
+                self._status = Console(stderr=True).status(plain(self._doing))
                 self._status.start()
 
 
 waiting = Waiting()
+
+
+def plain(doing: str) -> Text:
+    """What is being done as rich shows it: on one line, none of it markup."""
+    from rich.text import Text
+
+    return Text(one_line(doing))
 
 
 @dataclass(slots=True)
@@ -137,44 +146,6 @@ def note(text: str = "", *, quiet: bool = False) -> None:
     typer.echo(visible(text), err=True)
 
 
-@contextmanager
-def atomic_write(target: Path | None) -> Iterator[Path]:
-    """A file to write, that takes the place of `target` whole where the block ends; of none where that is None, or it raises.
-
-    What is there and is no regular file (a device, a pipe) is written into; a link's target is replaced, not the link.
-    Raises GpucostError where it cannot be written.
-    """
-    from tempfile import TemporaryDirectory
-
-    try:
-        special = target if target and target.exists() and not target.is_file() else None
-        # not of a pipe: /dev/stdout leads to a name that nothing can be opened by
-        place = target.resolve() if target and not special else None
-    except (OSError, RuntimeError) as error:  # RuntimeError: a loop of links, up to Python 3.12
-        raise _unwritable(target, error) from None
-    try:
-        with TemporaryDirectory(prefix=".gpucost-", dir=place.parent if place else None) as folder:
-            part = Path(folder) / "file"
-            yield part
-            if special:
-                with part.open("rb") as content, special.open("wb") as into:
-                    shutil.copyfileobj(content, into)
-            elif place:
-                if place.exists():
-                    part.chmod(place.stat().st_mode & 0o7777)
-                part.replace(place)
-    except BrokenPipeError:
-        raise
-    except OSError as error:
-        raise _unwritable(target, error) from None
-
-
-def _unwritable(target: Path | None, error: Exception) -> GpucostError:
-    return GpucostError(
-        f"cannot write {target or 'a file'}: {getattr(error, 'strerror', None) or error}", "-o names another file"
-    )
-
-
 def write_output(text: str, output: Path | None) -> None:
     """Write `text` to the file `output`, or to stdout where it is None. Raises GpucostError where it cannot be written."""
     if output is None:
@@ -196,7 +167,9 @@ def print_error(message: str, fix: str | None) -> None:
         return
     waiting.stop()
     is_plain = os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb" or not sys.stderr.isatty()
-    typer.echo(("error: " if is_plain else "\033[1;31merror:\033[0m ") + visible(message), err=True)
+    # a name with a line end in it adds no fix of its own
+    shown = re.sub(r"\n(?=error:|fix:)", r"\n  ", visible(message))
+    typer.echo(("error: " if is_plain else "\033[1;31merror:\033[0m ") + shown, err=True)
     if fix:
         typer.echo(f"fix: {visible(fix)}", err=True)
 

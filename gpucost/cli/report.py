@@ -15,7 +15,6 @@ from gpucost.cli.app import RARE, WRITTEN
 from gpucost.cli.command import Call, Comparison, command, completeness, count_option, names_in, note_gaps, option
 from gpucost.cli.completion import dimensions
 from gpucost.cli.output import (
-    atomic_write,
     drop_stdout,
     file_needed,
     is_drawn,
@@ -24,6 +23,7 @@ from gpucost.cli.output import (
     write_output,
     write_page,
 )
+from gpucost.disk import atomic_write
 from gpucost.errors import UsageError
 
 if TYPE_CHECKING:

@@ -12,16 +12,17 @@ from dataclasses import asdict
 from datetime import datetime
 from importlib.resources import files
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from gpucost import disk
 from gpucost.cli.command import BriefFormat, Call, argument, brief_format, command, option
 from gpucost.cli.output import put, waiting
-from gpucost.errors import ConfigError, StoreError
+from gpucost.errors import ConfigError, GpucostError, StoreError
 from gpucost.periods import iso, name_of
 from gpucost.render.rows import RowFormat, render_rows
+from gpucost.texts import readable_json, visible
 
 if TYPE_CHECKING:
     from gpucost.config.model import Config
@@ -101,8 +102,8 @@ def demo(
 
     period = last_months(call.now)
     billed, estimated = months(period)
-    with nullcontext(keep.expanduser()) if keep else TemporaryDirectory(prefix="gpucost-demo-") as folder:
-        config = build(Path(folder), period, call.note)
+    with nullcontext(keep.expanduser()) if keep else disk.temporary() as folder:
+        config = build(folder, period, call.note)
         call.note("attributing every GPU-hour")
         _report(config, estimated)
         put()
@@ -118,7 +119,7 @@ def _report(config: Config, month: Period, *teams: str) -> None:
     from gpucost.store.connection import Store
 
     query = Query(period=month, period_name=name_of(month, config.tz), teams=teams)
-    write_report(pipeline.report(config, Store(config.store), query), ReportFormat.table, None)
+    write_report(pipeline.report(config, Store.of(config), query), ReportFormat.table, None)
 
 
 @command()
@@ -150,7 +151,7 @@ def doctor(
             _print(check)
     count = {status: sum(check.status is status for check in checks) for status in Status}
     if format is BriefFormat.json:
-        put(json.dumps([asdict(check) for check in checks], indent=2, ensure_ascii=False))
+        put(readable_json([asdict(check) for check in checks], indent=2))
     elif not call.quiet:
         put(f"\n{count[Status.ok]} ok, {count[Status.warn]} to look at, {count[Status.fail]} failed")
     if count[Status.fail]:
@@ -164,7 +165,7 @@ def _print(check: Check) -> None:
     lines = check.found.splitlines() or [""]
     if check.fix and check.status != "ok":
         lines.append(f"fix: {check.fix}")
-    put("\n          ".join([f"  {mark} {check.status:<4}  {check.subject}: {lines[0]}", *lines[1:]]))
+    put(f"  {mark} {check.status:<4}  " + visible("\n          ".join([f"{check.subject}: {lines[0]}", *lines[1:]])))
 
 
 @command()
@@ -210,7 +211,7 @@ def init(
         reason = error.errors()[0]["msg"].removeprefix("Value error, ")
         raise ConfigError(f"{shown_url(chosen)} cannot be used: {reason}", "give --url http://HOST:PORT") from None
     _write(target, {"url": chosen, "timezone": discover.timezone(), "store": str(call.store_file or "gpucost.duckdb")})
-    put(f"wrote {target}")
+    put(visible(f"wrote {target}"))
     if server is None:
         call.note(f"note: nothing that speaks Prometheus' API answers at {chosen} yet")
     elif server.needs_login:
@@ -243,10 +244,14 @@ def _write(target: Path, answers: dict[str, str]) -> None:
     for name, answer in answers.items():
         text = text.replace(f'"@{name}@"', json.dumps(answer, ensure_ascii=False))
     try:
-        target.parent.mkdir(parents=True, exist_ok=True)
-        target.write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise ConfigError(f"cannot write {target}: {error.strerror}", "--config names another file") from None
+        disk.make_folder(target.parent)
+        # somebody may write a password into it
+        with disk.atomic_write(target, disk.PRIVATE) as part:
+            part.write_text(text, encoding="utf-8")
+    except (OSError, GpucostError) as error:
+        raise ConfigError(
+            f"cannot write {target}: {getattr(error, 'strerror', None) or error}", "--config names another file"
+        ) from None
 
 
 @command("* output", without="config store")
@@ -316,7 +321,7 @@ def store_info(call: Call) -> None:
         return
     merged = f", and {size(answer.wal_size)} not yet merged" if answer.wal_size else ""
     text = (
-        f"store    {answer.path}\n"
+        f"store    {visible(str(answer.path))}\n"
         f"size     {size(answer.size)}{merged}\n"
         f"version  schema {answer.schema_version}, file format {answer.storage_version}\n"
         f"holds    {answer.samples:,} activity samples in hour blocks, {answer.states:,} runs of constant state\n\n"
@@ -353,9 +358,45 @@ def store_compact(call: Call) -> None:
     call.note(f"{call.store.path}: {size(before)} before, {size(after)} now")
 
 
+@command()
+def store_backup(
+    call: Call,
+    target: Annotated[Path, argument("FILE", "The copy to write; one that is there is replaced.")],
+) -> None:
+    """Write a copy of the store, of one moment: others may read it meanwhile, and writers wait.
+
+    All of the store is read and compared with the copy, which takes its place whole. To go back to it, copy it over the store.
+
+    \b
+    Examples:
+      gpucost store backup /backup/gpucost-2026-11-01.duckdb
+    """
+    from gpucost.store.upkeep import backup
+
+    backup(call.store, target.expanduser())
+    call.note(f"{target}: {size(target.expanduser().stat().st_size)}")
+
+
+@command("written")
+def store_log(call: Call) -> None:
+    """Say what was done to the store, the first thing first: loads, seals of closed months and why their figures were restated,
+    and what keeps it small.
+
+    \b
+    Examples:
+      gpucost store log
+      gpucost store log --format csv -o log.csv
+    """
+    from gpucost.store import log
+
+    with call.store.read() as con:
+        entries = log.entries(con)
+    call.write_rows(("at", "what", "subject", "detail"), [(one.at, one.what, one.subject, one.detail) for one in entries])
+
+
 @command("written")
 def store_check(call: Call) -> None:
-    """Read all of the store, and hold it against what has to hold: sums, order, references.
+    """Read all of the store, and hold it against what has to hold: sums, order, references, and what days were attributed from.
 
     Ends with 1 where anything is wrong. -q shows only that.
 
@@ -364,10 +405,9 @@ def store_check(call: Call) -> None:
       gpucost store check
       gpucost store check -q --format json
     """
-    from gpucost.store.upkeep import check
+    from gpucost import pipeline
 
-    with call.store.read() as con:
-        checks = list(check(con))
+    checks = pipeline.check(call.settings, call.store)
     wrong = [one for one in checks if one.wrong]
     rows = [(one.what, "wrong" if one.wrong else "ok", one.wrong, one.example) for one in (wrong if call.quiet else checks)]
     if rows:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import inspect
-import json
 import math
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -23,6 +22,7 @@ from gpucost.cli.output import write_output, write_page, write_rows, write_text
 from gpucost.errors import GpucostError, UsageError
 from gpucost.render.rows import FLAT, RowFormat
 from gpucost.render.view import Column, Figure, Figures, Line, Page, Table, Texts, Unit, figure, text
+from gpucost.texts import readable_json
 from gpucost.whatif.flags import Option, options_in, typed_option
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ def write_answer(answer: Answer, format: RowFormat, output: Path | None, saved: 
     from gpucost.render.data import number
 
     document = as_dict(answer)
-    text = json.dumps(document, indent=2, ensure_ascii=False, allow_nan=False, default=number) + "\n"
+    text = readable_json(document, indent=2, allow_nan=False, default=number) + "\n"
     if saved is not None:
         write_text(text, saved)
     if format in FLAT:
@@ -461,7 +461,7 @@ def store_or_empty(settings: Config) -> Iterator[DuckDBPyConnection]:
     """The store where there is one, else an empty one in memory: the catalog can be asked beside either."""
     from gpucost.store.connection import Store, scratch_store
 
-    store = Store(settings.store)
+    store = Store.of(settings)
     with store.read() if store.exists else scratch_store() as con:
         yield con
 

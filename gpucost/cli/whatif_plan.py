@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from functools import partial
 from operator import itemgetter
@@ -17,6 +16,7 @@ from gpucost.errors import UsageError
 from gpucost.periods import MS_PER_HOUR
 from gpucost.render.rows import FLAT, RowFormat
 from gpucost.render.view import Page, Table, Texts, figure, text
+from gpucost.texts import readable_json
 
 
 @whatif_command(without=SCOPE)
@@ -98,7 +98,7 @@ def whatif_compare(
     if run.format in FLAT:
         write_rows(("figure", "a", "b", "difference"), rows, run.format, run.target)
     elif run.format is RowFormat.json:
-        write_output(json.dumps(comparison, indent=2, ensure_ascii=False) + "\n", run.target)
+        write_output(readable_json(comparison, indent=2) + "\n", run.target)
     else:
         sides = {column: comparison[key] for column, key in ((first, "a"), (second, "b"))}
         shown = (

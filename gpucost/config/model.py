@@ -137,7 +137,7 @@ def is_link(text: str) -> bool:
 
 
 class Notify(Section):
-    """Where `gpucost notify` sends the summary of a report. Secrets are named by file or by variable, never written here."""
+    """Where `gpucost notify` sends the summary of a report. Secrets are named (file, variable, keyring), never written here."""
 
     link: str | None = setting("Link to the whole report, shown below the summary; --link wins.")
     slack: Slack = Slack.model_construct()
@@ -445,7 +445,7 @@ def base_url(value: str, password_goes: str) -> str:
 
 
 class BasicAuth(Section):
-    """User name and password; the password is named by file or by variable."""
+    """User name and password; the password is named by file, by variable, or in the keyring."""
 
     username: str = Field(description="User name.")
     password_file: Path | None = setting("File that holds the password.")
@@ -468,7 +468,7 @@ class Tls(Section):
 
 
 class PrometheusSource(Section):
-    """One server that speaks Prometheus' HTTP API. Secrets are named by file or by variable, never written here."""
+    """One server that speaks Prometheus' HTTP API. Secrets are named (file, variable, keyring), never written here."""
 
     url: str = setting("Base URL: what stands before `/api/v1`.", "http://127.0.0.1:9090")
     name: str | None = setting("What the store calls this server; else its URL.")
@@ -729,6 +729,8 @@ class Mlflow(Section):
         "Tags that name the workload, as `Kind/name` or a name; they win over the pod's.",
         ["gpucost.workload", "kubernetes.job", "k8s.job.name", "job"],
     )
+    token_file: Path | None = setting("File with a bearer token, in place of MLFLOW_TRACKING_TOKEN.")
+    token_env: str | None = setting("Environment variable with a bearer token, in place of MLFLOW_TRACKING_TOKEN.")
     tls: Tls = Tls.model_construct()
     timeout_seconds: float = setting("Longest wait for one answer.", 60.0, gt=0)
 
@@ -750,6 +752,7 @@ class Slurm(Section):
     )
     user: str | None = setting("Whose token it is; else SLURM_USER_NAME, or who runs gpucost.")
     token_file: Path | None = setting("File with the token, in place of SLURM_JWT.")
+    token_env: str | None = setting("Environment variable with the token, in place of SLURM_JWT.")
     cluster: str | None = setting("What the cluster is called where its answers do not say.")
     charge_reservations: bool = setting(
         "Idle time of a reservation is charged to its accounts, evenly; else nobody pays for it, and reports show it.", False
@@ -762,6 +765,13 @@ class StoreSettings(Section):
     """The store. `store = "FILE"` is short for its `path`."""
 
     path: Path = setting("A DuckDB file.", Path(STORE_NAME))
+    mode: str = setting(
+        "Who may read and write the store and bundles of chargeback, as `chmod` takes it; less what the umask takes away.",
+        "0600",
+        pattern=r"^0?6[046][04]$",
+    )
+    # of a store that stands for a lake: where the files lie that it reads
+    _lake_folders: tuple[Path, ...] = PrivateAttr(())
     raw_retention_days: int | None = setting(
         "After so many days `gpucost store compact` drops samples that no figure needs (docs/store.md).", None, ge=1
     )
@@ -858,6 +868,22 @@ class Config(Section):
     def store(self) -> Path:
         """The store, a DuckDB file."""
         return self.store_settings.path
+
+    def in_store(self, path: Path, lake_folders: tuple[Path, ...] = ()) -> Config:
+        """The same with another store; `lake_folders` are where the files lie that it reads in place of its own samples."""
+        settings = self.store_settings.model_copy(update={"path": path})
+        settings._lake_folders = lake_folders
+        return self.model_copy(update={"store_settings": settings})
+
+    @property
+    def lake_folders(self) -> tuple[Path, ...]:
+        """Of a store that stands for a lake: where the files lie that it reads."""
+        return self.store_settings._lake_folders
+
+    @property
+    def file_mode(self) -> int:
+        """The mode of a new store and of the files of a bundle."""
+        return int(self.store_settings.mode, 8)
 
     @property
     def path(self) -> Path | None:

@@ -119,7 +119,7 @@ def build(folder: Path, period: Period, progress: Callable[[str], None]) -> Conf
     (folder / BOOK).write_text(f"{_BOOK}{scarce},,\n", encoding="utf-8")
     (folder / CONFIG).write_text(_CONFIG, encoding="utf-8")
     config = load_config(folder / CONFIG, environ={}, cwd=folder)
-    store = Store(config.store)
+    store = Store.of(config)
     progress("planning nodes and pods")
     fleet = plan(period)
     series = list(samples(fleet))

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit
 from uuid import uuid4
 
+from gpucost import disk
 from gpucost.errors import StoreError, UsageError
 from gpucost.lake.buckets import BlobContainer, Found, GcsBucket, S3Bucket
 
@@ -50,6 +51,10 @@ class LakeFiles:
     _bucket: Bucket
     _root: str
     is_local: bool
+
+    def folders(self) -> list[Path]:
+        """Where the files lie that are read in their place: none of a lake that lies elsewhere."""
+        return [Path(self._root)] if self.is_local else []
 
     def found(self, below: str = "") -> dict[str, Found]:
         """The files below a folder by their names, sorted; none where it is not there."""
@@ -212,22 +217,15 @@ class _Folder:
     def put(self, key: str, source: Any, size: int) -> None:
         del size
         place, part = Path(key), self._parts / uuid4().hex
-        place.parent.mkdir(parents=True, exist_ok=True)
-        part.parent.mkdir(parents=True, exist_ok=True)
+        disk.make_folder(place.parent)
+        disk.make_folder(part.parent)
         try:
             with part.open("wb") as out:
                 shutil.copyfileobj(source, out, 2**20)
-                out.flush()
-                os.fsync(out.fileno())
-            part.replace(place)
+            disk.put(part, place)
         except BaseException:
             part.unlink(missing_ok=True)
             raise
-        number = os.open(place.parent, os.O_RDONLY)
-        try:
-            os.fsync(number)
-        finally:
-            os.close(number)
 
     def delete(self, key: str) -> None:
         Path(key).unlink()

@@ -6,10 +6,9 @@ import json
 from collections import defaultdict
 from datetime import date, timedelta
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
-from gpucost import pipeline
+from gpucost import disk, pipeline
 from gpucost.errors import StoreError, UsageError
 from gpucost.lake import manifest, steps, transfer
 from gpucost.lake.attribution import current_markers, raw_digest, read_current, utc_days
@@ -96,9 +95,8 @@ def open_store(
         for name, file in json.loads(content)["tables"].items():
             found[f"{place.split('/')[2]}/{name}"].append(LakeFile(**file))
     tell(f"reading {files.shown()}")
-    store = Store(folder / "lake.duckdb")
-    with store.write() as con, TemporaryDirectory(prefix="gpucost-lake-", dir=folder) as fetched:
-        near = Path(fetched)
+    store = Store(folder / "lake.duckdb", lake_folders=(folder, *files.folders()))
+    with store.write() as con, disk.workplace(folder) as near:
         con.execute("SET preserve_insertion_order = false")
         for name, step in _LAST_MADE.items():
             if transfer.view_rows(con, files, near, found[f"{step}/{name}"]):

@@ -11,11 +11,10 @@ import json
 from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
-from gpucost import attribute, inventory, price
+from gpucost import attribute, disk, inventory, price
 from gpucost.config.model import Config
 from gpucost.engine import run_stage
 from gpucost.errors import GpucostError
@@ -181,19 +180,19 @@ def run(url: str, config_json: str, task_json: str) -> dict[str, Any]:
 
     Raises TaskError, which names the task.
     """
-    task, folder = Task.from_json(task_json), ""
+    task, folder = Task.from_json(task_json), Path()
     try:
-        with TemporaryDirectory(prefix="gpucost-task-") as folder:
-            config = _local_config(config_json, task, Path(folder))
-            store = Store(Path(folder) / "store.duckdb")
+        with disk.temporary() as folder:
+            config = _local_config(config_json, task, folder)
+            files = open_files(url, config)
+            store = Store(folder / "store.duckdb")
             store.path.write_bytes(_empty_store())
-            with store.write() as con:
+            with store.write(folder, *files.folders()) as con:
                 con.execute("SET preserve_insertion_order = false")
                 con.execute(f"SET memory_limit = '{config.engine.memory}'")
-                con.execute("SET temp_directory = $1", [folder])
                 if threads := task.extra.get("threads"):
                     con.execute("SET threads = $1", [threads])
-                return _WORK[task.step](_Work(con, open_files(url, config), config, task, Path(folder)))
+                return _WORK[task.step](_Work(con, files, config, task, folder))
     except GpucostError as error:
         fix = _as_named(error.fix, task, folder) if error.fix else None
         raise TaskError(f"{task.name}: {_as_named(error.message, task, folder)}", fix) from error
@@ -217,18 +216,18 @@ def _near(folder: Path, key: str, path: str) -> Path:
     return folder / f"{key}{Path(path).suffix}"
 
 
-def _as_named(text: str, task: Task, folder: str) -> str:
+def _as_named(text: str, task: Task, folder: Path) -> str:
     """A text that names a price file by the path that its user gave, not by the task's copy."""
     for key, (path, _) in task.extra.get("files", {}).items():
-        text = text.replace(str(_near(Path(folder), key, path)), path)
+        text = text.replace(str(_near(folder, key, path)), path)
     return text
 
 
 @cache
 def _empty_store() -> bytes:
     """An empty store, whose schema is made once a process."""
-    with TemporaryDirectory(prefix="gpucost-task-") as folder:
-        path = Path(folder) / "store.duckdb"
+    with disk.temporary() as folder:
+        path = folder / "store.duckdb"
         with Store(path).write():
             pass
         return path.read_bytes()

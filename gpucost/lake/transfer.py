@@ -9,9 +9,9 @@ from collections import defaultdict
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
+from gpucost import disk
 from gpucost.errors import NoDataError, StoreError
 from gpucost.lake import manifest
 from gpucost.lake.files import PARTS, LakeFiles, checksum
@@ -74,9 +74,8 @@ def export(
     """
     lake = manifest.read(files, missing_ok=True)
     result = Exported()
-    with store.read() as con, TemporaryDirectory(prefix="gpucost-lake-") as folder:
+    with disk.temporary() as folder, store.read(folder, *files.folders()) as con:
         con.execute(_MEMORY)
-        con.execute("SET temp_directory = $1", [folder])
         writer = writer_name(con, config, store)
         was_ended = files.read(_going_on(writer)) is not None
         light = _light_digests(con)
@@ -94,7 +93,7 @@ def export(
             before = replace(own, days=dict(own.days), stamps=dict(own.stamps))
             own.schema = latest_version()
             _note_sources(con, own)
-            _Export(con, files, Path(folder), own, before, result, tell).run(
+            _Export(con, files, folder, own, before, result, tell).run(
                 {day: stamps.get(cluster, {}).get(day) if day >= since else None for day in days},
                 {day: light.get((cluster, day), {}) for day in days},
                 since,
@@ -375,7 +374,7 @@ def import_lake(
     if missing := [name for name in wanted if name not in lake.clusters]:
         raise NoDataError(f"{lake.files.shown()} holds no cluster {missing[0]}", f"it holds {', '.join(lake.clusters) or 'none'}")
     rows: dict[str, int] = defaultdict(int)
-    with store.write() as con, TemporaryDirectory(prefix="gpucost-lake-") as folder:
+    with disk.temporary() as folder, store.write(folder, *lake.files.folders()) as con:
         con.execute(_MEMORY)
         for cluster in (*wanted, None):
             tell(f"reading {cluster or 'bills and prices'}")
@@ -384,9 +383,9 @@ def import_lake(
                 newer = lake.tables(cluster, [day for day in lake.days(cluster) if day >= since])
                 tables = {name: newer.get(name, []) if BY_NAME[name].by_stamp else found for name, found in tables.items()}
             if cluster:
-                _clear(con, lake, cluster, tables, Path(folder))
+                _clear(con, lake, cluster, tables, folder)
             for table in RAW:
-                if (found := tables.get(table.name)) and view_rows(con, lake.files, Path(folder), found):
+                if (found := tables.get(table.name)) and view_rows(con, lake.files, folder, found):
                     rows[table.name] += enter(con, table, cluster, lake.files.shown())
         con.execute(_RUNS)
         con.execute(_RUN_IDS)

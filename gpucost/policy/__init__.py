@@ -23,6 +23,7 @@ from gpucost.render.view import Coverage
 from gpucost.shapes import Shape
 from gpucost.store.usage import read_idle, read_usage
 from gpucost.suggest import did_you_mean
+from gpucost.texts import visible_parts
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
@@ -401,7 +402,7 @@ def junit(answer: PolicyAnswer) -> str:
     from xml.etree import ElementTree as ET
 
     suites = ET.Element("testsuites", name="gpucost policy")
-    for rule in answer.rules:
+    for rule in visible_parts(answer.rules):
         cases = list(_cases(rule))
         failures = sum(case.find("failure") is not None for case in cases)
         skipped = sum(case.find("skipped") is not None for case in cases)

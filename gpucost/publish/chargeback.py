@@ -19,9 +19,11 @@ from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
+from gpucost import disk
 from gpucost.errors import GpucostError, IncompleteError, StoreError
 from gpucost.periods import Period, time_buckets
-from gpucost.publish import focus
+from gpucost.publish import focus, seal
+from gpucost.publish.seal import Seal
 from gpucost.render.data import to_csv, to_parquet
 from gpucost.render.data import to_json as report_json
 from gpucost.render.formatting import coverage_lines, figure_text, missing_text
@@ -135,6 +137,7 @@ class Bundle(NamedTuple):
     account: Reconciliation | None
     focus: FocusTotals
     state: State
+    inputs: tuple[seal.SealedInput, ...]
 
 
 def build(
@@ -174,7 +177,8 @@ def build(
     with suppress(IncompleteError):
         account = reconcile(con, ask.month, config.currency)
     state = state_of(ask.is_over, overview.coverage, account, missing_bills(con, config, ask.month))
-    return Bundle(ask, config.timezone, overview, teams, ledger, workloads, waste, units, account, totals, state)
+    inputs = seal.inputs_of(con, ask.month, ask.period) if ask.is_over else ()
+    return Bundle(ask, config.timezone, overview, teams, ledger, workloads, waste, units, account, totals, state, inputs)
 
 
 def charge(row: Row) -> Decimal:
@@ -394,9 +398,10 @@ class TeamChange:
 
 @dataclass(frozen=True, slots=True)
 class Replaced:
-    """What the figures differ from: those of the bundle that stood there before."""
+    """What the figures differ from: those of the bundle that stood there before; `reasons` are what changed in what made them."""
 
     state: Literal["final", "estimate"]
+    reasons: list[str]
     teams: list[TeamChange]
     totals: dict[str, FigureChange]
 
@@ -412,7 +417,10 @@ class File:
 
 @dataclass(frozen=True, slots=True)
 class Index(Shape):
-    """A bundle's index.json. `reasons` are why the figures are an estimate, `missing` what a month that is over lacks."""
+    """A bundle's index.json. `reasons` are why the figures are an estimate, `missing` what a month that is over lacks.
+
+    `seal` is that of a month that is over.
+    """
 
     month: str
     period: Period
@@ -430,6 +438,7 @@ class Index(Shape):
     reconciliation: Account | None
     focus: FocusFile
     replaces: Replaced | None
+    seal: Seal | None
     files: tuple[File, ...]
 
     FLAT = ("period",)
@@ -440,7 +449,7 @@ FILE = "index.json"
 _FIGURES = ("state", "teams", "totals")
 
 
-def manifest_of(bundle: Bundle, previous: dict[str, Any] | None) -> dict[str, Any]:
+def manifest_of(bundle: Bundle, config: Config, algorithm: Mapping[str, int], previous: dict[str, Any] | None) -> dict[str, Any]:
     """The manifest of `bundle`, without its list of files. `previous` is the manifest that it takes the place of, if any.
 
     `replaces` is what the figures differ from: those of the previous manifest of a month that was over, or, where they are the
@@ -472,10 +481,19 @@ def manifest_of(bundle: Bundle, previous: dict[str, Any] | None) -> dict[str, An
             estimated_cost=bundle.focus.estimated_cost,
         ),
         replaces=None,
+        seal=None,
         files=(),
     )
     manifest: dict[str, Any] = json.loads(to_json(index, "chargeback"))
+    if ask.is_over:
+        manifest["seal"] = to_dict(seal.make(config, algorithm, bundle.inputs, figures_digest(manifest, to_csv(bundle.ledger))))
     return manifest | {"replaces": _replaces(manifest, previous)}
+
+
+def figures_digest(manifest: Mapping[str, Any], ledger: str) -> str:
+    """A digest of what a bundle says: its state, what teams are charged and of what, and the ledger."""
+    figures = json.dumps([*(manifest[key] for key in _FIGURES), ledger], sort_keys=True)
+    return sha256(figures.encode("utf-8", "replace")).hexdigest()
 
 
 def read(folder: Path) -> dict[str, Any] | None:
@@ -572,7 +590,8 @@ def _replaces(manifest: dict[str, Any], previous: dict[str, Any] | None) -> dict
     ]
     sums = {name: (previous["totals"].get(name), manifest["totals"][name]) for name in _ADJUSTED}
     totals = {name: FigureChange(old, new, _minus(new, old)) for name, (old, new) in sums.items()}
-    return to_dict(Replaced(previous["state"], teams, totals))
+    reasons = seal.changes(previous["seal"], manifest["seal"]) if previous.get("seal") and manifest["seal"] else []
+    return to_dict(Replaced(previous["state"], reasons, teams, totals))
 
 
 def _minus(after: float | None, before: float | None) -> float:
@@ -580,15 +599,11 @@ def _minus(after: float | None, before: float | None) -> float:
     return float(round(Decimal(str(after or 0)) - Decimal(str(before or 0)), 9))
 
 
-def write(
-    bundle: Bundle, folder: Path, previous: dict[str, Any] | None, blocks: Mapping[str | None, Sequence[Block]]
-) -> dict[str, Any]:
-    """Write every file of `bundle` into `folder`, where its FOCUS files are already; returns its manifest.
+def write(bundle: Bundle, manifest: dict[str, Any], folder: Path, blocks: Mapping[str | None, Sequence[Block]]) -> dict[str, Any]:
+    """Write every file of `bundle` into `folder`, where its FOCUS files are already; returns its manifest with their list.
 
-    `previous` is the manifest of the bundle that it takes the place of, if any; `blocks` stand on the pages of teams, and those
-    of None on the page of all teams and on the index.
+    `blocks` stand on the pages of teams, and those of None on the page of all teams and on the index.
     """
-    manifest = manifest_of(bundle, previous)
     (folder / "teams").mkdir()
     lines: dict[str | None, list[Row]] = {}
     for row in bundle.ledger.rows:
@@ -633,14 +648,25 @@ def _file(path: Path, folder: Path) -> dict[str, Any]:
     return to_dict(File(path.relative_to(folder).as_posix(), len(content), sha256(content).hexdigest()))
 
 
-_MARK = ".gpucost-"
+def altered(folder: Path, manifest: dict[str, Any]) -> list[str]:
+    """The files of a sealed bundle that are not what its manifest says, or are gone; the manifest, where its seal says other."""
+    files = [
+        one["file"]
+        for one in manifest["files"]
+        if not (path := folder / one["file"]).is_file() or sha256(path.read_bytes()).hexdigest() != one["sha256"]
+    ]
+    if not files and figures_digest(manifest, (folder / "ledger.csv").read_text("utf-8")) != manifest["seal"]["figures"]:
+        files.append(FILE)
+    return files
+
+
 _AT_FDCWD = -100
 _RENAME_EXCHANGE = 2  # linux/fs.h
 
 
 @contextmanager
-def replacing(target: Path, keeps: Callable[[Path], list[Path]]) -> Iterator[Path]:
-    """A new directory beside `target`, that takes its place where the block ends and is gone where it raises.
+def replacing(target: Path, keeps: Callable[[Path], list[Path]], mode: int = disk.PRIVATE) -> Iterator[Path]:
+    """A new directory, its files of this mode, that takes the place of `target` where the block ends and is gone where it raises.
 
     `keeps` names what of the old directory goes over to the new one. One run at a time works in the directory above; what a
     killed run left there is removed, and so are directories that were made for nothing. Raises GpucostError where another run is
@@ -648,18 +674,15 @@ def replacing(target: Path, keeps: Callable[[Path], list[Path]]) -> Iterator[Pat
     """
     above = target.parent
     try:
-        with _made(above), _alone(above), _ended_in_order():
-            for left in above.glob(f".????-??{_MARK}*"):
-                shutil.rmtree(left, ignore_errors=True)
-            part = above / f".{target.name}{_MARK}{os.getpid()}"
+        with disk.private(mode), _made(above), _alone(above), _ended_in_order(), disk.workplace(above) as work:
+            part = work / target.name
             part.mkdir()
-            try:
-                yield part
-                if target.exists():
-                    _carry_over(target, part, keeps(target))
-                _swap(part, target)
-            finally:
-                shutil.rmtree(part, ignore_errors=True)
+            yield part
+            if target.exists():
+                _carry_over(target, part, keeps(target))
+            disk.sync_tree(part)
+            _swap(part, target)
+            disk.sync(above)
     except OSError as error:
         raise GpucostError(
             f"cannot write {target}: {error.strerror or error}; what was there before is kept", "--out names another directory"
@@ -671,7 +694,7 @@ def _made(folder: Path) -> Iterator[None]:
     """`folder` and those above it, made where they are not there, and gone again where the block raises and leaves them empty."""
     new = [one for one in (folder, *folder.parents) if not one.exists()]
     try:
-        folder.mkdir(parents=True, exist_ok=True)
+        disk.make_folder(folder)
         yield
     except BaseException:
         with suppress(OSError):  # not empty, or not made

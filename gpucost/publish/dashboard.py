@@ -6,6 +6,7 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from gpucost.publish.rules import cluster_label, render
+from gpucost.texts import readable_json
 
 if TYPE_CHECKING:
     from gpucost.config.model import Config
@@ -29,7 +30,7 @@ def dashboard(config: Config) -> str:
     )
     model = json.loads(text)
     _place(model["panels"])
-    return json.dumps(model, indent=2, ensure_ascii=False) + "\n"
+    return readable_json(model, indent=2) + "\n"
 
 
 def _place(panels: list[dict[str, Any]]) -> None:

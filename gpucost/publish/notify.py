@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import json
 import logging
-import os
 import smtplib
 import ssl
 import time
@@ -14,20 +13,19 @@ from email.message import EmailMessage
 from email.utils import formatdate, make_msgid
 from typing import TYPE_CHECKING, Any
 
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
-from markupsafe import Markup
-
+from gpucost.config.secrets import from_variable, secret
 from gpucost.errors import ConfigError, GpucostError
 from gpucost.http import Request, Response, excerpt, send
 from gpucost.render.data import to_json
 from gpucost.render.formatting import figure_text
+from gpucost.render.templates import environment
 from gpucost.render.view import OF_ALLOCATED, OF_NODES, Status, ratio
 from gpucost.resources import reports_dir
-from gpucost.texts import one_line
+from gpucost.texts import one_line, readable_json, visible_parts
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from decimal import Decimal
-    from pathlib import Path
 
     from gpucost.config.model import Config, Email, Slack, Webhook
     from gpucost.render.view import ReportView, Row
@@ -134,17 +132,18 @@ _SLACK_SECTION = 3000
 
 def as_text(message: Message) -> str:
     """The message as plain text."""
-    return _render("notify.txt.j2", message, autoescape=False)
+    return _render("notify.txt.j2", message, escape=str)
 
 
 def as_html(message: Message) -> str:
     """The message as one HTML page that asks for nothing from the network."""
-    return _render("notify.html.j2", message, autoescape=True)
+    return _render("notify.html.j2", message)
 
 
 def as_slack(message: Message) -> dict[str, Any]:
     """The message as the body of an incoming webhook of Slack: header, summary and link."""
-    body = _render("notify.slack.j2", message, autoescape=True, finalize=_mrkdwn).strip()
+    message = visible_parts(message)
+    body = _render("notify.slack.j2", message, escape=_mrkdwn).strip()
     blocks: list[dict[str, Any]] = [
         {"type": "header", "text": {"type": "plain_text", "text": message.title[:_SLACK_HEADER], "emoji": False}},
         *({"type": "section", "text": {"type": "mrkdwn", "text": part}} for part in _parts(body)),
@@ -167,16 +166,10 @@ def as_json(message: Message, view: ReportView) -> dict[str, Any]:
     }
 
 
-def _render(template: str, message: Message, *, autoescape: bool, finalize: Any = None) -> str:
-    environment = Environment(
-        loader=FileSystemLoader(reports_dir()),
-        undefined=StrictUndefined,
-        autoescape=autoescape,  # noqa: S701 - plain text is the one without
-        finalize=finalize,
-        keep_trailing_newline=True,
-    )
-    environment.filters |= {"left": str.ljust, "right": str.rjust}
-    return environment.get_template(template).render(
+def _render(template: str, message: Message, escape: Callable[[str], str] | None = None) -> str:
+    templates = environment(reports_dir(), escape=escape)
+    templates.filters |= {"left": str.ljust, "right": str.rjust}
+    return templates.get_template(template).render(
         message=message,
         width=max((len(label) for label, *_ in message.figures), default=0),
         name_width=max((len(name) for name, *_ in message.lines), default=0),
@@ -184,11 +177,9 @@ def _render(template: str, message: Message, *, autoescape: bool, finalize: Any 
     )
 
 
-def _mrkdwn(value: object) -> object:
-    """What a template prints: without what Slack reads as a link, a mention, or the end of a code block."""
-    if isinstance(value, Markup) or not isinstance(value, str):
-        return value
-    return Markup(_escaped(value).replace("`", "'"))  # noqa: S704 - this is the escaping
+def _mrkdwn(text: str) -> str:
+    """Text without what Slack reads as a link, a mention, or the end of a code block."""
+    return _escaped(text).replace("`", "'")
 
 
 def _escaped(text: str) -> str:
@@ -209,40 +200,6 @@ def _parts(body: str) -> list[str]:
         size += len(line) + 1
         in_code ^= line == "```"
     return [*parts, "\n".join(lines)]
-
-
-def secret(section: str, name: str, file: Path | None, variable: str | None) -> str | None:
-    """The secret `name` of `section`, on one line: from `file`, else from `variable`; None where neither is configured.
-
-    Raises ConfigError for a file that cannot be read, a variable that is not set, or more than one line, never with its text.
-    """
-    if file is not None:
-        try:
-            value = file.read_text(encoding="utf-8").strip()
-        except UnicodeDecodeError:
-            raise ConfigError(f"[{section}] {name}_file: {file} is no text") from None
-        except OSError as error:
-            raise ConfigError(f"[{section}] {name}_file: cannot read {file}: {error.strerror}", f"put it into {file}") from None
-        return _one_line(value, f"[{section}] {name}_file ({file})")
-    if variable is not None:
-        return from_variable(section, f"{name}_env", variable)
-    return None
-
-
-def from_variable(section: str, key: str, variable: str) -> str:
-    """What the environment variable holds. Raises ConfigError as `secret` does."""
-    value = os.environ.get(variable, "").strip()
-    if not value:
-        raise ConfigError(f"[{section}] {key}: the environment variable {variable} is not set", f"export {variable}=…")
-    return _one_line(value, f"[{section}] {key} ({variable})")
-
-
-def _one_line(value: str, where: str) -> str:
-    if not value:
-        raise ConfigError(f"{where} is empty")
-    if len(value.splitlines()) > 1:
-        raise ConfigError(f"{where} holds more than one line")
-    return value
 
 
 # What Slack says, and what mends it: https://docs.slack.dev/messaging/sending-messages-using-incoming-webhooks
@@ -292,7 +249,7 @@ def _post(
     if not url.startswith(("http://", "https://")) or any(letter.isspace() for letter in url):
         raise ConfigError(f"[{section}] the URL should begin with http:// or https:// and hold no blanks")
     headers = {"Content-Type": "application/json; charset=utf-8", **headers}
-    return send(Request("POST", url, json.dumps(body, ensure_ascii=False).encode(), headers, what))
+    return send(Request("POST", url, readable_json(body).encode(), headers, what))
 
 
 def _refused(what: str, answer: Response, fix: str) -> GpucostError:

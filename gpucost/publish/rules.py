@@ -15,6 +15,7 @@ from gpucost.errors import UsageError
 from gpucost.price import load_offers
 from gpucost.price.fx import budget_amount
 from gpucost.resources import reports_dir
+from gpucost.texts import HIDDEN
 
 if TYPE_CHECKING:
     from datetime import date
@@ -45,11 +46,9 @@ def render(name: str, **values: Any) -> str:
 
 
 def quoted(text: object) -> str:
-    """`text` in double quotes with JSON's escapes, which YAML and PromQL both read, on one line."""
-    # YAML takes these for line breaks or refuses them, and JSON leaves them as they are
-    return re.sub(
-        "[\x7f-\x9f\u2028\u2029\ufeff]", lambda match: f"\\u{ord(match[0]):04x}", json.dumps(str(text), ensure_ascii=False)
-    )
+    """`text` in double quotes with escapes that YAML and PromQL both read, on one line."""
+    # YAML takes some of the hidden characters for line breaks or refuses them, JSON leaves most as they are
+    return re.sub(HIDDEN, lambda match: f"\\U{ord(match[0]):08x}", json.dumps(str(text), ensure_ascii=False))
 
 
 def literal(text: str) -> str:

@@ -11,8 +11,6 @@ from hashlib import sha256
 from itertools import groupby
 from typing import TYPE_CHECKING, Any, Literal
 
-from markupsafe import Markup
-
 from gpucost.render.charts import HEAT_LEVELS, HEIGHT, columns, heat_map, spark, spark_words
 from gpucost.render.formatting import coverage_lines, figure_text, item_value, remark, sum_text, value_of, with_arrow
 from gpucost.render.glossary import OF_TITLE, TERMS, Term
@@ -36,7 +34,6 @@ from gpucost.render.view import (
     ratio,
 )
 from gpucost.resources import reports_dir
-from gpucost.texts import visible
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -79,17 +76,10 @@ def environment() -> Environment:
 
     Kept: a bundle renders the same templates for every team.
     """
-    from jinja2 import Environment, FileSystemLoader, StrictUndefined
+    from gpucost.render import templates as shared  # slow to import
 
-    templates = Environment(
-        loader=FileSystemLoader([reports_dir() / "html", reports_dir() / "chargeback"]),
-        undefined=StrictUndefined,
-        autoescape=True,
-        finalize=_cleaned,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        keep_trailing_newline=True,
-    )
+    folders = (reports_dir() / "html", reports_dir() / "chargeback")
+    templates = shared.environment(*folders, trim_blocks=True, lstrip_blocks=True)
     templates.globals |= {
         function.__name__: function
         for function in (
@@ -111,11 +101,7 @@ def frame() -> dict[str, str]:
         for name, file in (("style", "report.css"), ("script", "report.js"))
     }
     digests = {f"{name}_digest": b64encode(sha256(text.encode()).digest()).decode() for name, text in files.items()}
-    return digests | {name: Markup(text) for name, text in files.items()}  # noqa: S704 - our own files
-
-
-def _cleaned(value: object) -> object:
-    return value if isinstance(value, Markup) or not isinstance(value, str) else visible(value)
+    return digests | files
 
 
 def bodies(table: Table) -> list[tuple[bool, list[Line]]]:

@@ -8,20 +8,15 @@ from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from markupsafe import Markup
-
 from gpucost.render.formatting import cell, coverage_lines, figure_text, item_value, remark, sum_text, value_of
 from gpucost.render.view import OF_ALLOCATED, OF_NODES, Figures, ReportView, ratio
 from gpucost.resources import reports_dir
-from gpucost.texts import one_line
+from gpucost.texts import in_markdown, one_line
 
 if TYPE_CHECKING:
     from jinja2 import Environment
 
     from gpucost.render.view import Page
-
-_SPECIAL = re.compile(r"([\\`*_\[\]|~])")
-
 
 _DEAREST = 3
 
@@ -76,30 +71,31 @@ def summary(view: ReportView) -> tuple[str, str, str]:
 
 @cache
 def environment(folder: Path) -> Environment:
-    """For templates of Markdown in `folder`: whatever they print is escaped, `| code` makes a command to copy."""
-    from jinja2 import Environment, FileSystemLoader, StrictUndefined
+    """For templates of Markdown in `folder`: text is escaped; of `| code` and `| block`, commands and files, not."""
+    from gpucost.render import templates as shared  # slow to import
 
-    templates = Environment(
-        loader=FileSystemLoader(folder),
-        undefined=StrictUndefined,
-        autoescape=True,
-        finalize=_escaped,
-        keep_trailing_newline=True,
-    )
-    templates.filters["code"] = _code
+    templates = shared.environment(folder, escape=in_markdown)
+    templates.filters |= {"code": _code, "in_cell": _in_cell, "block": _block}
     return templates
 
 
-def _escaped(value: object) -> object:
-    """What a template prints: text with Markdown's and HTML's own characters disarmed, on one line."""
-    if isinstance(value, Markup) or not isinstance(value, str):
-        return value
-    text = one_line(value).replace("&", "&amp;").replace("<", "&lt;")
-    return Markup(_SPECIAL.sub(r"\\\1", text))  # noqa: S704 - this is the escaping
+def _code(text: str) -> str:
+    """A command to copy, in a fence longer than any run of backticks in it; to be marked as safe."""
+    fence = _fence(text, 1)
+    pad = " " if "`" in text else ""
+    return f"{fence}{pad}{one_line(text)}{pad}{fence}"
 
 
-def _code(value: str) -> Markup:
-    """A command to copy, in a fence longer than any run of backticks in it."""
-    fence = "`" * (1 + max((len(run) for run in re.findall(r"`+", value)), default=0))
-    pad = " " if "`" in value else ""
-    return Markup(f"{fence}{pad}{one_line(value)}{pad}{fence}")  # noqa: S704 - a code span shows its text as it is
+def _in_cell(code: str) -> str:
+    """A command to copy as it stands in a table, where a bar ends even code."""
+    return re.sub(r"(\\*)\|", r"\1\1\\|", code)
+
+
+def _block(text: str) -> str:
+    """The lines of a YAML file to copy; to be marked as safe."""
+    fence = _fence(text, 3)
+    return f"{fence}yaml\n{text.rstrip()}\n{fence}"
+
+
+def _fence(text: str, shortest: int) -> str:
+    return "`" * max([shortest, *(1 + len(run) for run in re.findall(r"`+", text))])

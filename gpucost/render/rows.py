@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import io
-import json
 import math
 import re
 from collections.abc import Sequence
@@ -15,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from gpucost.errors import UsageError
-from gpucost.texts import visible
+from gpucost.texts import in_markdown, readable_json, unbroken
 
 
 class RowFormat(StrEnum):
@@ -88,8 +87,8 @@ def _table(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
 
 def _markdown(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
     rules = ["--:" if right else ":--" for right in _are_numbers(columns, rows)]
-    cells = [[as_text(value).replace("|", "\\|") for value in row] for row in rows]
-    return "".join(f"| {' | '.join(line)} |\n" for line in [list(columns), rules, *cells])
+    cells = [[in_markdown(as_text(value)) for value in row] for row in (columns, *rows)]
+    return "".join(f"| {' | '.join(line)} |\n" for line in [cells[0], rules, *cells[1:]])
 
 
 def _csv(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
@@ -103,9 +102,7 @@ def _csv(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
 
 
 def _json(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
-    return (
-        json.dumps([dict(zip(columns, map(plain_value, row), strict=True)) for row in rows], indent=2, ensure_ascii=False) + "\n"
-    )
+    return readable_json([dict(zip(columns, map(plain_value, row), strict=True)) for row in rows], indent=2) + "\n"
 
 
 def as_text(value: Any) -> str:
@@ -113,13 +110,13 @@ def as_text(value: Any) -> str:
     if value is None:
         return ""
     if isinstance(value, str):
-        return visible(value.replace("\r", "").replace("\n", "\\n"))
+        return unbroken(value)
     if isinstance(value, float) and not math.isfinite(value):
         return str(value)
     plain = plain_value(value)
     if isinstance(plain, str):
-        return plain
-    return f"{value:f}" if isinstance(value, Decimal) else json.dumps(plain, ensure_ascii=False)
+        return as_text(plain)
+    return f"{value:f}" if isinstance(value, Decimal) else readable_json(plain)
 
 
 def plain_value(value: Any) -> Any:

@@ -17,6 +17,7 @@ from pydantic.json_schema import GenerateJsonSchema
 from gpucost.errors import UsageError
 from gpucost.periods import iso
 from gpucost.shapes import KEYS, PENDING, renamed
+from gpucost.texts import readable_json
 
 
 class _Schemas(GenerateJsonSchema):
@@ -71,7 +72,7 @@ def to_json(answer: Any, name: str) -> str:
 
 def json_text(document: Mapping[str, Any]) -> str:
     """JSON as every answer prints it: money as a number, instants in UTC. Raises TypeError for what has no place there."""
-    return json.dumps(document, indent=2, ensure_ascii=False, default=plain) + "\n"
+    return readable_json(document, indent=2, default=plain) + "\n"
 
 
 def plain(value: object) -> object:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import io
 from collections.abc import Sequence
-from dataclasses import dataclass, fields, is_dataclass, replace
+from dataclasses import dataclass, replace
 from decimal import Decimal
 from itertools import groupby, pairwise
-from typing import Any, Literal
+from typing import Literal
 
 from rich.cells import cell_len
 from rich.console import Console, RenderableType
@@ -19,7 +19,7 @@ from rich.text import Text
 from gpucost.render.formatting import cell, coverage_lines, item_value, remark_of, share_of, sum_text, value_of, with_arrow
 from gpucost.render.rows import GAP, TableFit, folded, sum_of
 from gpucost.render.view import Column, Coverage, Figure, Figures, Items, Line, Notice, Page, Series, Table, Texts, Value
-from gpucost.texts import visible
+from gpucost.texts import unbroken, visible_parts
 
 _BAR = "Cost ░ idle"
 _TREND = "Trend"
@@ -133,7 +133,7 @@ def render(page: Page, width: int | None, *, color: bool, charts: bool = False) 
     Columns of lesser weight stand there only where there is room, the others are named. With `charts` bars of cost and shares,
     and where the page has series sparklines of cost, where there is room for them.
     """
-    page = replace(page, **{name: _seen(getattr(page, name)) for name in ("title", "subtitle", "sections", "coverage")})
+    page = visible_parts(page)
     target = io.StringIO()
     console = Console(
         file=target,
@@ -148,17 +148,6 @@ def render(page: Page, width: int | None, *, color: bool, charts: bool = False) 
     )
     _Terminal(console, page, width or _PROSE, charts).print()
     return "\n".join(line.rstrip() for line in target.getvalue().splitlines()) + "\n"
-
-
-def _seen(part: Any) -> Any:
-    """The part of a page with all its texts as people may see them: names come from outside."""
-    if isinstance(part, str):
-        return visible(part)
-    if isinstance(part, tuple | list):
-        return type(part)(map(_seen, part))
-    if is_dataclass(part) and not isinstance(part, type):
-        return replace(part, **{field.name: _seen(getattr(part, field.name)) for field in fields(part) if field.init})
-    return part
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,7 +197,7 @@ class _Terminal:
             return
         columns, series, currency = table.columns, self.page.series, self.page.currency
         flags = [line.flag or "" for line in table.lines]
-        texts = [[with_arrow(*one, currency) for one in zip(line.cells, columns, strict=True)] for line in table.lines]
+        texts = [[unbroken(with_arrow(*one, currency)) for one in zip(line.cells, columns, strict=True)] for line in table.lines]
         fit = TableFit(
             [column.title for column in columns],
             texts,
@@ -262,7 +251,7 @@ class _Terminal:
                 if column.sign:
                     cells.append(Text("" if line.is_sum else column.sign, style="dim"))
                 unit = " h" if column.unit == "hours" and value != "" else ""
-                cells.append(Text(cell(value, column, self.page.currency) + unit, style=style))
+                cells.append(Text(unbroken(cell(value, column, self.page.currency)) + unit, style=style))
             grid.add_row(Padding(cells[0], (0, 0, 0, _INDENT)), *cells[1:])
         self.console.print(grid)
         self._remark(table.note)

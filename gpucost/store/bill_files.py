@@ -27,6 +27,7 @@ from duckdb import (
 )
 
 from gpucost.errors import DataError
+from gpucost.store.connection import confine
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -79,8 +80,8 @@ class Staged:
 
 
 @contextmanager
-def workspace(directory: Path) -> Iterator[DuckDBPyConnection]:
-    """A connection of its own, outside any store, that spills to `directory`."""
+def workspace(directory: Path, *others: Path) -> Iterator[DuckDBPyConnection]:
+    """A connection of its own, outside any store, that sees `directory`, to which it spills, and other folders."""
     config: dict[str, str | bool | int | float | list[str]] = {
         "autoinstall_known_extensions": False,
         "autoload_known_extensions": False,
@@ -88,16 +89,16 @@ def workspace(directory: Path) -> Iterator[DuckDBPyConnection]:
     con = duckdb.connect(":memory:", config=config)
     try:
         con.execute("SET TimeZone = 'UTC'")
-        bound(con, directory)
+        bound(con)
+        confine(con, directory, *others)
         yield con
     finally:
         con.close()
 
 
-def bound(con: DuckDBPyConnection, directory: Path) -> None:
-    """Bounds the memory of a connection; what does not fit goes to `directory`."""
+def bound(con: DuckDBPyConnection) -> None:
+    """Bounds the memory of a connection."""
     con.execute("SET memory_limit = $1", [MEMORY_LIMIT])
-    con.execute("SET temp_directory = $1", [str(directory / "spill")])
 
 
 def pattern(path: Path) -> str:
@@ -158,7 +159,7 @@ def _stage(con: DuckDBPyConnection, file: RawFile, target: Path) -> Staged:
         file = replace(file, blanks=_blanks(con, file))
     staged = Staged(file.path, file.name, file)
     if file.kind != "parquet":
-        _relation(con, [file]).create_view("rows_staged", replace=True)
+        _view(con, "rows_staged", _relation(con, [file]))
         con.execute(_COPY.format("rows_staged"), [str(target)])
         staged = Staged(target, file.name, maps={name: list(entries) for name, entries in file.maps.items()})
     staged_view(con, [staged], file.columns, file.maps)
@@ -166,12 +167,12 @@ def _stage(con: DuckDBPyConnection, file: RawFile, target: Path) -> Staged:
         return staged
     item = FunctionExpression("hash", *map(ColumnExpression, file.line_item)).alias("item")
     named = con.view("staged").filter(ColumnExpression(file.line_item[0]).isnotnull())
-    named.select(item, ColumnExpression("row_digest")).create_view("items", replace=True)
+    _view(con, "items", named.select(item, ColumnExpression("row_digest")))
     con.execute(_ITEMS_AGAIN)
     con.execute(_AGAIN)
     if not con.execute("SELECT 1 FROM digests_again LIMIT 1").fetchall():
         return staged
-    _whole_rows(con, file).create_view("rows_whole", replace=True)
+    _view(con, "rows_whole", _whole_rows(con, file))
     con.execute(_UNLIKE)
     if not con.execute("SELECT 1 FROM rows_unlike LIMIT 1").fetchall():
         return replace(staged, repeats=True)
@@ -229,7 +230,12 @@ def staged_view(con: DuckDBPyConnection, staged: Sequence[Staged], columns: Iter
     for files in copies.values():
         read = con.read_parquet([pattern(file.path) for file in files], file_row_number=True, union_by_name=True)
         relations.append(complete(read, files[0].maps))
-    reduce(DuckDBPyRelation.union, relations).create_view("staged", replace=True)
+    _view(con, "staged", reduce(DuckDBPyRelation.union, relations))
+
+
+def _view(con: DuckDBPyConnection, name: str, relation: DuckDBPyRelation) -> None:
+    """What `create_view` does, but for this connection alone: a store keeps no view of files."""
+    con.execute(f"CREATE OR REPLACE TEMP VIEW {name} AS {relation.sql_query()}")
 
 
 def _entry(name: str, at: int) -> str:

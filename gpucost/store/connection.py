@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
+import shutil
+import stat
 import time
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -11,7 +14,9 @@ from functools import cache
 from itertools import count
 from typing import TYPE_CHECKING
 
+from gpucost import disk
 from gpucost.errors import StoreError, UsageError
+from gpucost.resources import pricing_dir
 from gpucost.store import schema
 
 if TYPE_CHECKING:
@@ -19,6 +24,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     import duckdb
+
+    from gpucost.config.model import Config
 
 # DuckDB 2 writes files that no 1.x can read unless told otherwise. v1.4.0 is the oldest format (a long-term-support one)
 # with the string compression that labels profit from; samples take the same space in every format since v1.0.0.
@@ -34,37 +41,49 @@ _TABLES = "gpucost sql 'SHOW TABLES' lists what there is"
 class Store:
     """A store file. Opening is per use: the file's lock is held inside a `with` block and no longer.
 
-    `wait_seconds` is how long `read` and `write` wait for somebody else's lock before they give up with a StoreError.
+    `wait_seconds` is how long `read` and `write` wait for somebody else's lock before they give up with a StoreError. A file that
+    is made has this `mode`, less what the umask takes away.
+
+    Connections see the store, what ships with gpucost, and of other files those in the folders that `read` or `write` are given;
+    what does not fit into memory goes to the first of these, else beside the store. A store with `lake_folders` stands for a
+    lake: its samples lie there, or are not known to it.
     """
 
     path: Path
     wait_seconds: float = 10.0
+    mode: int = disk.PRIVATE
+    lake_folders: tuple[Path, ...] = ()
+
+    @classmethod
+    def of(cls, config: Config) -> Store:
+        """The store of a configuration."""
+        return cls(config.store, mode=config.file_mode, lake_folders=config.lake_folders)
 
     @property
     def exists(self) -> bool:
         return self.path.exists()
 
     @contextmanager
-    def read(self, *, may_migrate: bool = True) -> Iterator[duckdb.DuckDBPyConnection]:
+    def read(self, *folders: Path, may_migrate: bool = True) -> Iterator[duckdb.DuckDBPyConnection]:
         """A read-only connection. Raises StoreError where there is no store, or it cannot be read.
 
         A store of an earlier version is brought up to date first, and refused where it may not be.
         """
         if not self.exists:
             raise StoreError(f"there is no store at {self.path}", fix="gpucost collect prometheus")
-        with self._opened(read_only=True) as con:
-            if schema.check(con, self.path):
+        with self._opened(folders, read_only=True) as con:
+            if schema.check(con, self.path, of_lake=bool(self.lake_folders)):
                 yield con
                 return
         if not may_migrate:
             raise StoreError(f"the store {self.path} is of an earlier version", fix="gpucost store info")
         with self.write():
             pass
-        with self._opened(read_only=True) as con:
+        with self._opened(folders, read_only=True) as con:
             yield con
 
     @contextmanager
-    def write(self) -> Iterator[duckdb.DuckDBPyConnection]:
+    def write(self, *folders: Path) -> Iterator[duckdb.DuckDBPyConnection]:
         """A connection inside a transaction: committed where the block ends, rolled back where it raises.
 
         Creates the file where there is none, and brings its schema up to date; where the block raises, a file that it created
@@ -74,8 +93,8 @@ class Store:
         import duckdb
 
         is_new = not self.exists
-        with self._opened(read_only=False) as con:
-            if not schema.check(con, self.path):
+        with self._opened(folders, read_only=False) as con:
+            if not schema.check(con, self.path, of_lake=bool(self.lake_folders)):
                 schema.migrate(con)
             con.execute("BEGIN")
             try:
@@ -92,6 +111,8 @@ class Store:
             except duckdb.Error as error:
                 failure = StoreError(f"cannot write to the store {self.path}: {_first_line(error)}")
                 raise _of_the_file(self.path, error) or failure from error
+        if is_new:
+            disk.sync(self.path.parent)
 
     def query(self, sql: str) -> tuple[list[str], list[tuple[object, ...]]]:
         """Column names and rows that a read-only SQL statement answers.
@@ -102,8 +123,6 @@ class Store:
 
         with self.read() as con:
             try:
-                # What a report reader runs must reach neither other files nor the network.
-                con.execute("SET enable_external_access = false")
                 con.execute("SET lock_configuration = true")
                 _check_statement(con.extract_statements(sql))
                 answer = con.execute(sql)
@@ -118,23 +137,26 @@ class Store:
             return schema.read(con, self.path)
 
     @contextmanager
-    def _opened(self, *, read_only: bool) -> Iterator[duckdb.DuckDBPyConnection]:
+    def _opened(self, folders: tuple[Path, ...], *, read_only: bool) -> Iterator[duckdb.DuckDBPyConnection]:
         """A connection, closed in the end; an error that is about the file becomes a StoreError."""
         import duckdb
 
-        con = self._open(read_only=read_only)
-        try:
-            yield con
-        except duckdb.Error as error:
-            if failure := _of_the_file(self.path, error):
-                raise failure from error
-            raise
-        finally:
-            con.close()
+        with disk.private(self.mode):
+            con = self._open(read_only=read_only)
+            try:
+                confine(con, *folders, *self.lake_folders)
+                yield con
+            except duckdb.Error as error:
+                if failure := _of_the_file(self.path, error):
+                    raise failure from error
+                raise
+            finally:
+                con.close()
 
     def _open(self, *, read_only: bool) -> duckdb.DuckDBPyConnection:
         import duckdb
 
+        _refuse_shared(self.path)
         deadline = time.monotonic() + self.wait_seconds
         while True:
             try:
@@ -169,7 +191,30 @@ class Store:
         except BaseException:
             con.close()
             raise
+        if not read_only:  # what a killed process spilled: nobody else has the store open now
+            shutil.rmtree(self.path.with_name(f"{self.path.name}.tmp"), ignore_errors=True)
         return con
+
+
+def confine(con: duckdb.DuckDBPyConnection, *folders: Path) -> None:
+    """Let a connection see no files but those in `folders`, to the first of which it spills, and what ships with gpucost.
+
+    For good: nothing that runs on it, a view in a store included, can undo it. Its own database stays open. Connections that this
+    process has to one store at the same time see the same files.
+    """
+    if not con.execute("SELECT current_setting('enable_external_access')").fetchall()[0][0]:
+        return
+    if folders:
+        con.execute("SET temp_directory = $1", [str(folders[0] / "spill")])
+    con.execute("SET allowed_directories = $1", [[str(folder) for folder in (pricing_dir(), *folders)]])
+    con.execute("SET enable_external_access = false")
+
+
+def _refuse_shared(path: Path) -> None:
+    """Raises StoreError for a store that anyone may write to: what it says could be anyone's."""
+    with suppress(OSError):
+        if path.stat().st_mode & stat.S_IWOTH and path.is_file():
+            raise StoreError(f"anyone may write to the store {path}", fix=f"chmod o-w {shlex.quote(str(path))}")
 
 
 def _check_statement(statements: list[duckdb.Statement]) -> None:
@@ -281,6 +326,7 @@ def _template() -> duckdb.DuckDBPyConnection:
     import duckdb
 
     con = duckdb.connect(":memory:")
+    confine(con)
     schema.migrate(con)
     return con
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import re
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
@@ -38,10 +40,12 @@ def current_version(con: duckdb.DuckDBPyConnection) -> int:
         return 0
 
 
-def check(con: duckdb.DuckDBPyConnection, path: Path) -> bool:
+def check(con: duckdb.DuckDBPyConnection, path: Path, *, of_lake: bool = False) -> bool:
     """True where the store has the schema of this program, False where it is older.
 
-    Raises StoreError for a store written by a newer gpucost, and for a DuckDB file that is not a store.
+    Raises StoreError for a store written by a newer gpucost, for a DuckDB file that is not a store, and for one with other
+    tables, views or macros than its version's: a store is data, and runs nothing of its own. One `of_lake` has its samples
+    elsewhere.
     """
     version = current_version(con)
     if version > latest_version():
@@ -53,7 +57,95 @@ def check(con: duckdb.DuckDBPyConnection, path: Path) -> bool:
         raise StoreError(
             f"{path} is a DuckDB file, but not a gpucost store", fix="name another file with --store or store = … in gpucost.toml"
         )
+    state = path.stat()
+    seen = (path, state.st_ino, state.st_size, state.st_mtime_ns)
+    if version and not of_lake and seen not in _SEEN:
+        if objects_digest(con) != _known_digests().get(version):
+            _refuse_others(con, path, version)
+        _SEEN.add(seen)
     return version == latest_version()
+
+
+# Files that were looked at: a command opens its store several times.
+_SEEN: set[tuple[Path, int, int, int]] = set()
+# What a schema is made of, besides what DuckDB brings; macros last, since it lists thousands of functions for them.
+_OBJECTS = """
+SELECT kind, CASE WHEN schema_name = 'main' THEN name ELSE schema_name || '.' || name END, definition FROM (
+    SELECT 'table' AS kind, schema_name, table_name AS name, sql AS definition, database_name, internal OR temporary AS internal
+    FROM duckdb_tables()
+    UNION ALL SELECT 'view', schema_name, view_name, sql, database_name, internal OR temporary FROM duckdb_views()
+    UNION ALL SELECT 'index', schema_name, index_name, sql, database_name, false FROM duckdb_indexes()
+    UNION ALL SELECT 'sequence', schema_name, sequence_name, sql, database_name, temporary FROM duckdb_sequences()
+    UNION ALL SELECT 'trigger', schema_name, trigger_name, sql, database_name, false FROM duckdb_triggers()
+    UNION ALL SELECT 'type', schema_name, type_name, logical_type, database_name, internal FROM duckdb_types()
+    UNION ALL SELECT 'schema', 'main', schema_name, sql, database_name, internal FROM duckdb_schemas()
+    UNION ALL SELECT 'macro', schema_name, function_name, format('{} {}', parameters, macro_definition), database_name, internal
+    FROM duckdb_functions()
+)
+WHERE database_name = current_database() AND NOT internal"""
+
+
+# DuckDB keeps what stands in their brackets in no order.
+_UNORDERED = re.compile(r"\b(?:EXCLUDE|REPLACE) \(")
+
+
+def _ordered(definition: str) -> str:
+    """A definition with the lists that DuckDB spells in any order in one."""
+    found = _UNORDERED.search(definition)
+    if not found:
+        return definition
+    parts, depth, begin, at = [], 1, found.end(), found.end()
+    while depth and at < len(definition):
+        depth += {"(": 1, ")": -1}.get(definition[at], 0)
+        if not depth or (depth == 1 and definition[at] == ","):
+            parts.append(definition[begin:at].strip())
+            begin = at + 1
+        at += 1
+    return definition[: found.end()] + ", ".join(sorted(map(_ordered, parts))) + ")" + _ordered(definition[at:])
+
+
+# What loads of bills left behind up to schema 19: nothing reads it, and the next migration drops it.
+_LEFT = ("view", "staged")
+
+
+def _objects(con: duckdb.DuckDBPyConnection) -> dict[tuple[str, str], str]:
+    """The definition of each object by its kind and name."""
+    return {
+        (kind, name): _ordered(definition or "")
+        for kind, name, definition in con.execute(_OBJECTS).fetchall()
+        if (kind, name) != _LEFT
+    }
+
+
+def objects_digest(con: duckdb.DuckDBPyConnection) -> str:
+    """A digest of all that the schema of an open store is made of, by name and definition."""
+    return hashlib.sha256(repr(sorted(_objects(con).items())).encode()).hexdigest()
+
+
+@cache
+def _known_digests() -> dict[int, str]:
+    """The digest of each version, as this project's tests make it."""
+    lines = (files("gpucost.store") / "migrations" / "objects.txt").read_text("utf-8").splitlines()
+    return {int(version): digest for version, digest in (line.split() for line in lines)}
+
+
+def _refuse_others(con: duckdb.DuckDBPyConnection, path: Path, version: int) -> None:
+    """Raises StoreError where objects differ from what the migrations make, of which another DuckDB may spell the definitions."""
+    import duckdb
+
+    own = duckdb.connect(":memory:")
+    try:
+        migrate(own, until=version)
+        due = _objects(own)
+    finally:
+        own.close()
+    there = _objects(con)
+    for kind, name in sorted(there.keys() | due.keys()):
+        if there.get((kind, name)) != due.get((kind, name)):
+            made = f"holds a {kind} {name} that gpucost did not make" if (kind, name) in there else f"lacks its {kind} {name}"
+            raise StoreError(
+                f"the store {path} {made}", fix="restore a copy, or name another file with --store and collect again"
+            )
 
 
 _SCHEMA_VERSION = """
@@ -64,8 +156,8 @@ CREATE TABLE IF NOT EXISTS schema_version (
 )"""
 
 
-def migrate(con: duckdb.DuckDBPyConnection) -> None:
-    """Brings the schema up to date in one transaction: all of it or nothing."""
+def migrate(con: duckdb.DuckDBPyConnection, until: int | None = None) -> None:
+    """Brings the schema up to date, or to the version `until`, in one transaction: all of it or nothing."""
     import duckdb
 
     version = current_version(con)
@@ -73,7 +165,7 @@ def migrate(con: duckdb.DuckDBPyConnection) -> None:
     try:
         con.execute(_SCHEMA_VERSION)
         for number, name, statements in _migrations():
-            if number > version:
+            if version < number <= (until or number):
                 con.execute(statements)
                 con.execute("INSERT INTO schema_version VALUES ($1, $2, now()::TIMESTAMP)", [number, name])
         con.execute("COMMIT")

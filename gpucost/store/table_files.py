@@ -7,7 +7,8 @@ import re
 from typing import TYPE_CHECKING, Literal
 
 from gpucost.errors import GpucostError
-from gpucost.texts import visible
+from gpucost.store.connection import confine
+from gpucost.texts import HIDDEN, visible
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -17,8 +18,13 @@ if TYPE_CHECKING:
 
 FileKind = Literal["csv", "parquet"]
 
-# What spreadsheets take for the beginning of a formula, or skip before one.
-_FORMULA = r"^[=+\-@\t\r]"
+# What spreadsheets take for the beginning of a formula, in full width too, or skip before one.
+_FORMULA = r"^[=+\-@\t\r\n＝＋－＠]"
+# What `visible` does, where DuckDB writes: of the text $text, letter by letter.
+_VISIBLE = r"""array_to_string(list_transform(regexp_extract_all($text, '(?s).'), lambda letter: CASE
+    WHEN NOT regexp_matches(letter, '$hidden') THEN letter
+    WHEN unicode(letter) < 65536 THEN format('\u{:04x}', unicode(letter))
+    ELSE format('\u{:04x}\u{:04x}', unicode(letter) // 1024 + 55232, unicode(letter) % 1024 + 56320) END), '')"""
 
 
 # rows keep their order, whatever the number of threads
@@ -37,8 +43,9 @@ def harmless(text: str) -> str:
 def save_table(con: duckdb.DuckDBPyConnection, table: str, columns: Mapping[str, str], kind: FileKind, path: Path) -> None:
     """Write columns of a table to a file: `columns` says, in order, what a column of the file is called in the table.
 
-    In CSV, instants are ISO 8601 in UTC, and text that a spreadsheet would run begins with an apostrophe; Parquet keeps types and
-    text as they are. Rows keep the table's order. Raises GpucostError where the file cannot be written.
+    In CSV, instants are ISO 8601 in UTC, hidden characters are shown, and text that a spreadsheet would run begins with an
+    apostrophe; Parquet keeps types and text as they are. Rows keep the table's order. Raises GpucostError where the file cannot
+    be written.
     """
     import duckdb
 
@@ -49,9 +56,8 @@ def save_table(con: duckdb.DuckDBPyConnection, table: str, columns: Mapping[str,
         (_guarded(name) if guard and name in texts else duckdb.ColumnExpression(name)).alias(title)
         for title, name in columns.items()
     ]
-    # found by its name
-    rows_to_save = source.select(*shown)  # noqa: F841
     try:
+        con.execute(f"CREATE OR REPLACE TEMP VIEW rows_to_save AS {source.select(*shown).sql_query()}")
         con.execute(_SAVE[kind], {"path": str(path)})
     except duckdb.IOException as error:
         number = re.search(r'"errno":"(\d+)"', str(error))
@@ -65,6 +71,7 @@ def save_rows(columns: Mapping[str, str], rows: Sequence[Sequence[object]], kind
 
     con = duckdb.connect(config={"autoinstall_known_extensions": False, "autoload_known_extensions": False})
     try:
+        confine(con, path.parent)
         # a row of nothing tells the types where there is no other; it is cut off again
         given = {
             f"c{place}": np.array([None if row[place] is None else _text(row[place]) for row in rows] or [None], dtype=object)
@@ -86,10 +93,19 @@ def _text(value: object) -> str:
 
 
 def _guarded(name: str) -> duckdb.Expression:
+    """What `harmless` does, of a column."""
     import duckdb
 
     column = duckdb.ColumnExpression(name)
+    quoted = name.replace('"', '""')
+    shown = duckdb.SQLExpression(_VISIBLE.replace("$hidden", HIDDEN).replace("$text", f'"{quoted}"'))
+    seen = _case(column, HIDDEN, shown, column)
     # not a list of IN: that becomes a join, and a join does not keep the order of rows
-    runs = duckdb.FunctionExpression("regexp_matches", column, duckdb.ConstantExpression(_FORMULA))
-    quoted = duckdb.FunctionExpression("concat", duckdb.ConstantExpression("'"), column)
-    return duckdb.CaseExpression(runs, quoted).otherwise(column)
+    return _case(column, _FORMULA, duckdb.FunctionExpression("concat", duckdb.ConstantExpression("'"), seen), seen)
+
+
+def _case(column: duckdb.Expression, pattern: str, then: duckdb.Expression, other: duckdb.Expression) -> duckdb.Expression:
+    import duckdb
+
+    matches = duckdb.FunctionExpression("regexp_matches", column, duckdb.ConstantExpression(pattern))
+    return duckdb.CaseExpression(matches, then).otherwise(other)

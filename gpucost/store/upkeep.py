@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import os
 import shutil
-from contextlib import suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from gpucost.errors import StoreError
-from gpucost.store.connection import STORAGE_VERSION
+from gpucost import disk
+from gpucost.errors import StoreError, UsageError
+from gpucost.store.connection import STORAGE_VERSION, confine
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -46,61 +46,66 @@ def rewrite(store: Store) -> None:
     The new file takes the place of the old once it is whole and holds what that held; until then nothing can be written to the
     store. Raises StoreError where there is no store, or no room for a second one beside it.
     """
-    import duckdb
-
     with store.write():  # merges what a killed process left in the log
         pass
     path = store.path.resolve()
-    for leftover in path.parent.glob(f"{path.name}.compact-*"):
-        _remove_of_killed(leftover)
-    part = path.with_name(f"{path.name}.compact-{os.getpid()}")
-    size, free = path.stat().st_size, shutil.disk_usage(path.parent).free
-    if free < size:
-        raise StoreError(
-            f"cannot compact the store {path}: it has {size:,} bytes, and {path.parent} has room for {free:,}",
-            "make room beside it",
-        )
+    with _copied(path, path, "compact") as (con, part, inode):
+        con.execute("INSERT INTO compactions VALUES (epoch_ms(now()), NULL)")
+        con.execute("CHECKPOINT")
+        shutil.copymode(path, part)
+        if path.stat().st_ino != inode:
+            raise StoreError(f"the store {path} was replaced meanwhile, perhaps compacted by another run", "try again")
+        # while nobody can write to the old one
+        disk.put(part, path)
+
+
+def backup(store: Store, target: Path) -> None:
+    """Write a copy of the store to `target`, of one moment, while others read it; all of it is read, and checked, on the way.
+
+    Raises StoreError where there is no store, or no room for the copy.
+    """
+    with store.read():  # there, and of this version
+        pass
+    path = store.path.resolve()
+    if target.exists() and target.samefile(path):
+        raise UsageError(f"{target} is the store itself", "name another file")
+    with disk.private(store.mode), _copied(path, target, "back up") as (con, part, _):
+        con.execute("CHECKPOINT")
+        disk.put(part, target)
+
+
+@contextmanager
+def _copied(path: Path, target: Path, verb: str) -> Iterator[tuple[duckdb.DuckDBPyConnection, Path, int]]:
+    """A copy of the store at `path` beside `target`, open, and the number that the store's file has on its disk.
+
+    Nobody can write to the store while the block lasts; what the block did not move is removed.
+    """
+    import duckdb
+
+    size = path.stat().st_size
     try:
-        con = duckdb.connect(str(part), config={"storage_compatibility_version": STORAGE_VERSION})
-        try:
-            inode = _copy(con, path)
-            shutil.copymode(path, part)
-            with part.open("rb") as file:
-                os.fsync(file.fileno())
-            if path.stat().st_ino != inode:
-                raise StoreError(f"the store {path} was replaced meanwhile, perhaps compacted by another run", "try again")
-            part.replace(path)
-            _sync(path.parent)
-        finally:
-            con.close()
+        free = shutil.disk_usage(target.parent).free
+        if free < size:
+            raise StoreError(
+                f"cannot {verb} the store {path}: it has {size:,} bytes, and {target.parent} has room for {free:,}",
+                "make room there",
+            )
+        with disk.workplace(target.parent) as folder:
+            part = folder / "store"
+            con = duckdb.connect(str(part), config={"storage_compatibility_version": STORAGE_VERSION})
+            try:
+                confine(con, folder, path.parent)
+                yield con, part, _copy(con, path)
+            finally:
+                con.close()
+    except OSError as error:
+        raise StoreError(f"cannot {verb} the store {path}: {target.parent}: {error.strerror or error}") from error
     except duckdb.Error as error:
-        raise StoreError(f"cannot compact the store {path}: {error}", "gpucost store check says whether it is sound") from error
-    finally:
-        _remove(part)
-
-
-def _remove_of_killed(leftover: Path) -> None:
-    """Remove what a run left that was killed: of any that still goes on, the process is there."""
-    try:
-        os.kill(int(leftover.name.rpartition("-")[2].partition(".")[0]), 0)
-    except ProcessLookupError:
-        _remove(leftover)
-    except (ValueError, PermissionError):
-        return
-
-
-def _remove(part: Path) -> None:
-    """Remove a database with its log and what DuckDB spilled beside it."""
-    for leftover in (part, part.with_name(f"{part.name}.wal")):
-        leftover.unlink(missing_ok=True)
-    shutil.rmtree(part.with_name(f"{part.name}.tmp"), ignore_errors=True)
+        raise StoreError(f"cannot {verb} the store {path}: {error}", "gpucost store check says whether it is sound") from error
 
 
 def _copy(con: duckdb.DuckDBPyConnection, path: Path) -> int:
-    """Fill the database of `con` with what the store at `path` holds, and return that file's number on its disk.
-
-    Nobody can write to that file until it is detached.
-    """
+    """Fill the database of `con` with what the store at `path` holds, and return that file's number on its disk."""
     into = con.execute("SELECT current_database()").fetchall()[0][0]
     old, quoted = f"{into}_before", str(path).replace("'", "''")
     con.execute(f"ATTACH '{quoted}' AS \"{old}\" (READ_ONLY)")
@@ -111,24 +116,12 @@ def _copy(con: duckdb.DuckDBPyConnection, path: Path) -> int:
         order = f" ORDER BY {_ORDER[table]}" if table in _ORDER else ""
         con.execute(f'INSERT INTO "{table}" FROM "{old}"."{table}"{order}')
         if _digest(con, f'"{table}"') != _digest(con, f'"{old}"."{table}"'):
-            raise StoreError(f"cannot compact the store {path}: its table {table} was not copied in full", "try again")
-    con.execute("INSERT INTO compactions VALUES (epoch_ms(now()), NULL)")
-    con.execute("CHECKPOINT")
+            raise StoreError(f"the table {table} of the store {path} was not copied in full", "try again")
     return inode
 
 
 def _digest(con: duckdb.DuckDBPyConnection, table: str) -> list[tuple[int, int | None]]:
     return con.execute(f"SELECT count(*), bit_xor(hash(t)) FROM {table} AS t").fetchall()  # noqa: S608 - names of our own
-
-
-def _sync(folder: Path) -> None:
-    # some systems cannot open a folder
-    with suppress(OSError):
-        handle = os.open(folder, os.O_RDONLY)
-        try:
-            os.fsync(handle)
-        finally:
-            os.close(handle)
 
 
 @dataclass(frozen=True, slots=True)

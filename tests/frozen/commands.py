@@ -21,6 +21,9 @@ ELSEWHERE = {
     "export chart",
     "mcp",
     "open",
+    "chargeback verify",
+    "store backup",
+    "store log",
     "store compact",
     *(f"lake {name}" for name in ("export", "import", "attribute", "info", "drop")),
 }

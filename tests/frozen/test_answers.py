@@ -13,6 +13,7 @@ import shlex
 import shutil
 import tempfile
 from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 
@@ -22,6 +23,7 @@ from typer.main import get_command
 from typer.testing import CliRunner
 
 from gpucost.cli.app import app
+from gpucost.texts import in_markdown
 from tests.asked_once import ask_findings_once
 from tests.frozen.commands import BILLED, ELSEWHERE, ESTIMATED, WRONG, Answer, all_commands, answers, command_of
 from tests.frozen.fleets import FLEETS
@@ -80,18 +82,24 @@ def world() -> Iterator[pytest.MonkeyPatch]:
 
 @pytest.fixture(scope="module")
 def fleets(world: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Fleet]]:
+    with made_once("frozen", tmp_path_factory) as found:
+        yield found
+
+
+@contextmanager
+def made_once(kind: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Fleet]]:
     """The folders by fleet. What they are copied from is made once, by whichever process of pytest-xdist is first."""
     base = tmp_path_factory.getbasetemp()
     base = base.parent if "PYTEST_XDIST_WORKER" in os.environ else base
-    with (base / "frozen.lock").open("w") as lock:
+    with (base / f"{kind}.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         for name, make in FLEETS.items():
-            done = base / f"frozen-{name}-is-made"
+            done = base / f"{kind}-{name}-is-made"
             if not done.exists():
-                (base / f"frozen-{name}").mkdir()
-                make(base / f"frozen-{name}")
+                (base / f"{kind}-{name}").mkdir()
+                make(base / f"{kind}-{name}")
                 done.touch()
-    found = {name: Fleet(base / f"frozen-{name}") for name in FLEETS}
+    found = {name: Fleet(base / f"{kind}-{name}") for name in FLEETS}
     yield found
     for fleet in found.values():
         fleet.remove()
@@ -110,7 +118,9 @@ def run(fleet: Fleet, words: list[str], monkeypatch: pytest.MonkeyPatch, width: 
     parts += [f"-- {path}\n{shown(fleet.folder / path)}" for path in fleet.new_files()]
     fleet.restore()
     text = "".join(part if part.endswith("\n") else f"{part}\n" for part in parts)
-    text = text.replace(str(fleet.folder), _PLACE).replace(str(PRICING), "pricing")
+    text = (
+        text.replace(in_markdown(str(fleet.folder)), _PLACE).replace(str(fleet.folder), _PLACE).replace(str(PRICING), "pricing")
+    )
     # how large a file gets is DuckDB's affair
     text = re.sub(r"(?m)^size     .*", "size     of the file", text)
     return re.sub(r'("(?:wal_)?size"): \d+', r"\1: 0", text)

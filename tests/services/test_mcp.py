@@ -19,6 +19,7 @@ from typer.testing import CliRunner
 
 from gpucost.cli.app import app
 from gpucost.cli.mcp import tools, use
+from gpucost.texts import visible
 
 pytestmark = [pytest.mark.services, pytest.mark.slow]
 
@@ -105,6 +106,7 @@ def test_what_is_no_agents_to_choose_is_refused(config: Path, tmp_path: Path) ->
         ("whatif_spot", {"trace": "/etc/passwd"}, "whatif_spot takes no trace"),
         ("explain_team", {"name": f"--config={other}"}, "no team '--config="),
         ("report", {"team": ["x --output=y"]}, "no team 'x --output=y'"),
+        ("report", {"team": ["x\x1b[2J\u202e\u3164"]}, "no team 'x"),
         ("report", {"team": True}, "team takes a value, not True"),
         ("report", {"max_rows": 0}, "max_rows is 0"),
         ("sql", {"statement": "SELECT 1"}, "there is no tool 'sql'"),
@@ -117,6 +119,7 @@ def test_what_is_no_agents_to_choose_is_refused(config: Path, tmp_path: Path) ->
     for answer, (name, _, message) in zip(talk(config, every), asked, strict=True):
         assert answer.is_error, name
         assert message in answer.content[0].text
+        assert visible(answer.content[0].text) == answer.content[0].text
     assert sorted(path.name for path in config.parent.rglob("*")) == before and not (tmp_path / "out.md").exists()
 
 

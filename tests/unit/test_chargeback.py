@@ -54,8 +54,9 @@ def made(filled: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
         result = run(filled, folder / "out")
     assert result.exit_code == 0, result.output
     assert "GPU chargeback 2026-10: estimate" in result.stdout
-    # it is only read
-    assert filled.read_bytes() == before and Store(filled).exists
+    # all that is written is the seal
+    assert len(Store(filled).query("FROM seals")[1]) == 1
+    filled.write_bytes(before)
     return folder / "out"
 
 
@@ -222,7 +223,11 @@ def test_a_final_month_over_an_estimated_one_shows_the_adjustment(store: Path, m
     }
     assert after["reconciliation"]["is_final"] is True
     index = (tmp_path / "2026-10" / "index.md").read_text()
-    assert "What stood here before was estimate" in index and "-$" in index and "Reconciled: bill of aws (final" in index
+    assert (
+        "The bundle before it was an estimate. What changed in what it is made from:\n\n- bill of " in index
+        and "-$" in index
+        and "Reconciled: bill of aws (final" in index
+    )
     sentence = after["reconciliation"]["sentence"]
     for team in (*after["teams"], {"file": "all-teams", "cost": after["totals"]["node_cost"]}):
         report = json.loads((tmp_path / "2026-10" / f"{team['file']}.json").read_text())["coverage"]
@@ -233,6 +238,90 @@ def test_a_final_month_over_an_estimated_one_shows_the_adjustment(store: Path, m
     bytes_before = contents(tmp_path / "2026-10")
     assert run(store, tmp_path).exit_code == 0
     assert contents(tmp_path / "2026-10") == bytes_before
+
+
+def verify(store: Path, out: Path, *options: str) -> Result:
+    words = ["chargeback", "verify", "--month", "2026-10", "--out", str(out), "--store", str(store), "--format", "json", *options]
+    return CliRunner().invoke(app, words)
+
+
+def found(result: Result) -> dict[str, str]:
+    return {one["check"]: one["result"] for one in json.loads(result.stdout)}
+
+
+def test_the_figures_of_a_closed_month_are_made_again_or_what_changed_is_said(store: Path, tmp_path: Path) -> None:
+    out, config = tmp_path / "out", tmp_path / "other.toml"
+    config.write_text('[[teams]]\nname = "all"\nnamespaces = ["no-such"]\n')
+    assert run(store, out).exit_code == 0
+    state = store.read_bytes(), contents(out)
+    result = verify(store, out)
+    assert (result.exit_code, found(result)) == (0, {"files": "ok", "log": "ok", "figures": "ok"}), result.output
+    assert "to the last digit" in result.stderr
+    result = verify(store, out, "--config", str(config))
+    assert (result.exit_code, found(result)["input"], found(result)["figures"]) == (0, "changed", "ok"), result.output
+    assert "[teams] of the configuration" in result.stdout and "moved none" in result.stderr
+    assert (store.read_bytes(), contents(out)) == state
+    with duckdb.connect(str(store)) as con, cell_tables(con):
+        con.execute("UPDATE cost_daily SET cost = cost + 0.000000001 WHERE team = 'research'")
+        con.execute("UPDATE cost_hourly SET cost = cost + 0.000000001 WHERE team = 'research'")
+    result = verify(store, out)
+    assert (result.exit_code, found(result)["figures"]) == (1, "changed")
+    assert "although nothing changed that was sealed" in result.stderr
+    result = verify(store, out, "--config", str(config))
+    assert result.exit_code == 1 and "cannot be made again: [teams] of the configuration" in result.stderr
+    assert run(store, out, "--config", str(config)).exit_code == 0
+    assert manifest(out)["replaces"]["reasons"] == ["[teams] of the configuration"]
+    told = CliRunner().invoke(app, ["store", "log", "--store", str(store), "--format", "json"])
+    last, before = json.loads(told.stdout)[:-3:-1]
+    assert (before["what"], last["what"]) == ("seal", "restatement")
+    assert last["detail"].endswith("; [teams] of the configuration") and " before" in last["detail"]
+
+
+@pytest.mark.parametrize("what", ["ledger.csv", "teams/research.html", "index.json", "gone"])
+def test_a_bundle_that_was_changed_is_not_what_was_sealed(what: str, store: Path, tmp_path: Path) -> None:
+    assert run(store, tmp_path).exit_code == 0
+    file = tmp_path / "2026-10" / ("ledger.parquet" if what == "gone" else what)
+    if what == "gone":
+        file.unlink()
+    else:
+        text = file.read_text()
+        file.write_text(text.replace("research", "other", 1))
+    result = verify(store, tmp_path)
+    assert (result.exit_code, found(result)["files"]) == (1, "changed"), result.output
+    assert f"is not what was sealed: {file.relative_to(tmp_path / '2026-10')}" in result.stderr
+
+
+def test_a_bundle_that_somebody_sealed_anew_is_not_in_the_log(store: Path, tmp_path: Path) -> None:
+    assert run(store, tmp_path).exit_code == 0
+    index = tmp_path / "2026-10" / "index.json"
+    index.write_text(index.read_text().replace('"program": "', '"program": "9.'))
+    result = verify(store, tmp_path)
+    assert (result.exit_code, found(result)["log"]) == (1, "changed"), result.output
+
+
+def test_what_was_never_sealed_is_not_verified(store: Path, tmp_path: Path) -> None:
+    result = verify(store, tmp_path)
+    assert result.exit_code == 1 and "there is no bundle of 2026-10" in result.stderr and "gpucost chargeback" in result.stderr
+    assert run(store, tmp_path).exit_code == 0
+    index = tmp_path / "2026-10" / "index.json"
+    index.write_text(json.dumps(json.loads(index.read_text()) | {"seal": None}))
+    result = verify(store, tmp_path)
+    assert result.exit_code == 1 and "was not sealed: an earlier gpucost wrote it" in result.stderr
+
+
+def test_bundles_are_their_owners_alone_unless_asked_otherwise(store: Path, tmp_path: Path) -> None:
+    def modes(out: Path) -> set[tuple[bool, str]]:
+        return {(path.is_dir(), f"{path.stat().st_mode & 0o777:o}") for path in (out / "2026-10", *out.rglob("*/*"))}
+
+    assert run(store, tmp_path / "own").exit_code == 0
+    assert modes(tmp_path / "own") == {(True, "700"), (False, "600")}
+    (tmp_path / "gpucost.toml").write_text('[store]\nmode = "0644"\n')
+    mask = os.umask(0o027)
+    try:
+        assert run(store, tmp_path / "shared", "--config", str(tmp_path / "gpucost.toml")).exit_code == 0
+    finally:
+        os.umask(mask)
+    assert modes(tmp_path / "shared") == {(True, "750"), (False, "640")}
 
 
 def test_a_closed_month_that_was_not_collected_ends_with_4_and_is_written(
@@ -247,7 +336,7 @@ def test_a_closed_month_that_was_not_collected_ends_with_4_and_is_written(
         in result.stderr
     )
     out = tmp_path / "out"
-    again = f"--month 2026-10 --out {out} --focus-version 1.2 --store {path}"
+    again = f"--month 2026-10 --out {out} --store {path}"
     assert result.stderr.endswith(f"fix: gpucost chargeback --collect {again}\n")
     assert "This month is incomplete" in (tmp_path / "out" / "2026-10" / "index.md").read_text()
     # what collecting did not bring is for the doctor
@@ -327,7 +416,7 @@ def test_a_run_that_fails_or_is_ended_keeps_what_was_there_and_cleans_up(
 @pytest.mark.slow
 def test_what_a_killed_run_left_is_removed_and_files_of_others_stay(store: Path, tmp_path: Path) -> None:
     out = tmp_path / "out"
-    (out / ".2026-10.gpucost-killed").mkdir(parents=True)
+    (out / ".gpucost-run-killed").mkdir(parents=True)
     assert run(store, out).exit_code == 0
     (out / "2026-10" / "notes.txt").write_text("approved by finance")
     (out / "2026-10" / "teams" / "gone.md").write_text("mine")

@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from gpucost import catalog
 from gpucost.cli import prices as command
 from gpucost.cli.app import app
 from gpucost.cli.output import line_width
@@ -69,7 +68,7 @@ def test_width_is_that_of_columns_or_none_into_a_pipe(monkeypatch: pytest.Monkey
 @pytest.mark.parametrize("words", [[], ["H100"], ["a3-highgpu-8g", "--all-regions", "--superseded"]])
 def test_prices_fit_the_terminal(words: list[str], width: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     directory = own_catalog.write(tmp_path / "pricing")
-    monkeypatch.setattr(catalog, "pricing_dir", lambda: directory)
+    own_catalog.use(directory, monkeypatch)
     monkeypatch.setattr(command, "_today", lambda _: date(2026, 11, 21))
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setenv("COLUMNS", str(width))

@@ -49,7 +49,7 @@ def test_values_are_those_of_the_store_that_the_line_or_the_config_names(
 
 def test_names_that_a_shell_would_run_are_not_offered(store: Path, tmp_path: Path) -> None:
     copy = Path(shutil.copyfile(store, tmp_path / "gpucost.duckdb"))
-    names = ["$(touch x)", "`touch x`", "a;touch x", "a'b", 'a"b', "a\\b", "a\nb", "a\x1b[2Jb", "a|b", "*"]
+    names = ["$(touch x)", "`touch x`", "a;touch x", "a'b", 'a"b', "a\\b", "a\nb", "a\x1b[2Jb", "a|b", "a\u3164b", "*"]
     with duckdb.connect(str(copy)) as con:
         for name in names:
             con.execute("INSERT INTO cost_runs BY NAME SELECT * REPLACE ($1 AS team) FROM cost_runs LIMIT 1", [name])

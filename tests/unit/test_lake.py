@@ -376,7 +376,7 @@ def test_others_read_the_raw_layout(demo: Path) -> None:
 
 
 def test_every_table_of_a_store_is_raw_or_made_of_it() -> None:
-    own = {"schema_version", "collect_runs", "compactions", "cuts", "attribution_state", "attributed_days"}
+    own = {"schema_version", "seals", "collect_runs", "compactions", "cuts", "attribution_state", "attributed_days"}
     with scratch_store() as con:
         tables = {name for (name,) in con.execute("SELECT table_name FROM duckdb_tables() WHERE NOT temporary").fetchall()}
     raw = {"bill_lines", "bill_details", *(table.name for table in RAW)} - {"bill_rows"}

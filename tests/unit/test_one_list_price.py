@@ -75,7 +75,7 @@ def work(tmp_path_factory: pytest.TempPathFactory) -> Any:
     book = folder / "prices.csv"
     book.write_text("price_per_hour,currency,instance_type\n1,USD,no-such-type\n")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(catalog, "pricing_dir", lambda: pricing)
+        own_catalog.use(pricing, patch)
         patch.chdir(folder)
         patch.setenv("HOME", str(folder))
         store = load(FLEET, scrape(FLEET), write_config(FLEET, folder, book), 2)

@@ -13,7 +13,6 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from gpucost import catalog
 from gpucost.cli import prices as command
 from gpucost.cli.app import app
 from gpucost.price.listing import gpu_models_called, nearest, spelled
@@ -27,7 +26,7 @@ TODAY = date(2026, 11, 21)
 @pytest.fixture(autouse=True)
 def work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     directory = own_catalog.write(tmp_path / "pricing")
-    monkeypatch.setattr(catalog, "pricing_dir", lambda: directory)
+    own_catalog.use(directory, monkeypatch)
     monkeypatch.setattr(command, "_today", lambda _: TODAY)
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.chdir(tmp_path)

@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from gpucost import catalog
 from gpucost.cli.app import app
 from gpucost.cli.command import Call
 from gpucost.periods import from_ms
@@ -22,7 +21,7 @@ OWN = 'currency = "USD"\npurchase_price = 350400\ngpus_per_node = 8\nyears = 4\n
 @pytest.fixture(autouse=True)
 def work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     directory = own_catalog.write(tmp_path / "pricing")
-    monkeypatch.setattr(catalog, "pricing_dir", lambda: directory)
+    own_catalog.use(directory, monkeypatch)
     monkeypatch.setattr(Call, "now", from_ms(at("2026-11-21")))
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.chdir(tmp_path)

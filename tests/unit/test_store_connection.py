@@ -140,9 +140,9 @@ def test_a_block_that_is_damaged_is_said_where_it_is_read(store: Store) -> None:
 
 def test_a_store_that_gave_space_back_is_not_damaged(store: Store) -> None:
     with store.write() as con:
-        con.execute("CREATE TABLE much AS SELECT hash(range) AS a FROM range(500000)")
+        con.execute("INSERT INTO cuts SELECT 10 + hash(range) // 4 FROM range(500000)")
     with store.write() as con:
-        con.execute("DROP TABLE much")
+        con.execute("DELETE FROM cuts WHERE at_ms > 9")
     for at in (2, 3):
         write_a_row(store, at)
     assert store.query("SELECT at_ms FROM cuts ORDER BY 1")[1] == [(1,), (2,), (3,)]
@@ -215,3 +215,99 @@ def test_info_says_what_there_is(store: Store) -> None:
     assert info.storage_version.startswith("v1.4")
     assert info.size > 0 and info.samples == 0 and info.sources == []
     assert {"series", "states", "blocks", "loads"} <= {table.name for table in info.tables}
+
+
+def test_a_store_is_its_owners_alone_unless_asked_otherwise(tmp_path: Path) -> None:
+    for mode, mask, told in ((0o600, 0o022, "600"), (0o660, 0o002, "660"), (0o660, 0o027, "640")):
+        before = os.umask(mask)
+        try:
+            store = Store(tmp_path / f"{told}-{mask}.duckdb", mode=mode)
+            with store.write() as con:
+                con.execute("INSERT INTO cuts VALUES (1)")
+                assert f"{store.path.with_name(store.path.name + '.wal').stat().st_mode & 0o777:o}" == told
+            assert os.umask(mask) == mask
+        finally:
+            os.umask(before)
+        assert f"{store.path.stat().st_mode & 0o777:o}" == told
+
+
+def test_a_store_that_anyone_may_write_to_is_refused(store: Store) -> None:
+    store.path.chmod(0o660)
+    write_a_row(store)
+    store.path.chmod(0o606)
+    for opened in (store.read, store.write):
+        with pytest.raises(StoreError, match="anyone may write") as caught, opened():
+            pass
+        assert caught.value.fix == f"chmod o-w {store.path}"
+
+
+FOREIGN = {
+    "view costs": "CREATE OR REPLACE VIEW costs AS SELECT content AS team FROM read_text('{}')",
+    "view mine": "CREATE VIEW mine AS FROM read_csv('{}')",
+    "table theirs": "CREATE TABLE theirs (a INTEGER DEFAULT 1)",
+    "macro sum": "CREATE MACRO sum(a) AS 0",
+    "macro lines": "CREATE MACRO lines() AS TABLE FROM read_text('{}')",
+    "index quick": "CREATE INDEX quick ON cuts (at_ms)",
+    "table cuts": "ALTER TABLE cuts ADD COLUMN note VARCHAR DEFAULT 'x'",
+    "type mood": "CREATE TYPE mood AS ENUM ('a')",
+    "sequence count": "CREATE SEQUENCE count",
+    "schema more": "CREATE SCHEMA more",
+    "view more.mine": "CREATE SCHEMA more; CREATE VIEW more.mine AS SELECT 1",
+}
+
+
+@pytest.mark.parametrize("what", FOREIGN)
+def test_a_store_runs_nothing_of_its_own(what: str, store: Store, tmp_path: Path) -> None:
+    secret = tmp_path / "secret"
+    secret.write_text("planted")
+    with duckdb.connect(str(store.path)) as con:
+        con.execute(FOREIGN[what].format(secret))
+    name = "schema more" if what == "view more.mine" else what
+    for use in (lambda: store.query("SELECT 1"), store.info, lambda: write_a_row(store)):
+        with pytest.raises(StoreError, match=f"holds a {name} that gpucost did not make"):
+            use()
+
+
+def test_a_store_that_lacks_a_view_is_refused(store: Store) -> None:
+    with duckdb.connect(str(store.path)) as con:
+        con.execute("DROP VIEW daily_node_costs")
+    with pytest.raises(StoreError, match="lacks its view daily_node_costs"):
+        store.info()
+
+
+def test_connections_see_no_files_but_those_they_are_given(store: Store, tmp_path: Path) -> None:
+    for name in ("given", "other"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "a.csv").write_text("a\n1\n")
+    (tmp_path / "given" / "link.csv").symlink_to(tmp_path / "other" / "a.csv")
+    for opened in (store.read, store.write):
+        with opened(tmp_path / "given") as con:
+            assert con.execute(f"FROM read_csv('{tmp_path}/given/a.csv')").fetchall() == [(1,)]
+            con.execute(f"COPY (SELECT 1) TO '{tmp_path}/given/b.csv'")
+            for refused in (
+                f"FROM read_csv('{tmp_path}/other/a.csv')",
+                f"FROM read_csv('{tmp_path}/given/../other/a.csv')",
+                f"FROM read_csv('{tmp_path}/given/link.csv')",
+                "FROM read_text('/etc/passwd')",
+                f"COPY (SELECT 1) TO '{tmp_path}/other/b.csv'",
+                f"ATTACH '{tmp_path}/other/c.duckdb'",
+                "INSTALL httpfs",
+                "SET allowed_directories = ['/']",
+                "SET enable_external_access = true",
+            ):
+                with pytest.raises(duckdb.Error):
+                    con.execute(refused)
+                if opened == store.write:
+                    con.rollback()
+                    con.begin()
+    assert not (tmp_path / "other" / "b.csv").exists()
+
+
+def test_the_schema_of_each_version_is_known() -> None:
+    """A new migration adds a line to migrations/objects.txt: its version, and the digest that this test names."""
+    from gpucost.store import schema
+
+    for version in range(1, latest_version() + 1):
+        with duckdb.connect(":memory:") as con:
+            schema.migrate(con, until=version)
+            assert schema._known_digests()[version] == schema.objects_digest(con), version

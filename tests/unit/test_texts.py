@@ -4,26 +4,40 @@ from __future__ import annotations
 
 import csv
 import io
+import json
+import subprocess
+import sys
 import unicodedata
 from decimal import Decimal
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from markupsafe import Markup
+from typer.testing import CliRunner
 
-from gpucost.cli.output import note, print_error
+from gpucost.cli.app import app
+from gpucost.cli.output import note, plain, print_error
 from gpucost.http import excerpt
+from gpucost.publish.notify import Message, as_html, as_slack, as_text
 from gpucost.render.data import to_csv
+from gpucost.render.html import environment
 from gpucost.render.markdown import render as to_markdown
 from gpucost.render.rows import RowFormat, render_rows
 from gpucost.render.terminal import render as to_terminal
 from gpucost.render.view import Column, Figure, Figures, Item, Items, Line, Page, Table, Texts
-from gpucost.texts import one_line, visible
+from gpucost.store.table_files import harmless, save_rows
+from gpucost.texts import one_line, readable_json, visible
 from tests.html_pages import hostile_store, view
+from tests.loopback import Quiet, serving
 
 HOSTILE = "a\x1b[2Jb\u202ec\u200bd\x07e\u2028f\x9bg\r"
-SHOWN = "a\\x1b[2Jb\\u202ec\\u200bd\\x07e\\u2028f\\x9bg\\x0d"
+SHOWN = "a\\u001b[2Jb\\u202ec\\u200bd\\u0007e\\u2028f\\u009bg\\u000d"
+# Letters and marks that Unicode says are ignored where they are shown: Default_Ignorable_Code_Point
+IGNORED = "\u034f\u115f\u1160\u17b4\u17b5\u180b\u180c\u180d\u180f\u3164\uffa0"
+IGNORED += "".join(map(chr, [*range(0xFE00, 0xFE10), *range(0xE0100, 0xE01F0)]))
 OBEYED = ("Cc", "Cf", "Cs", "Zl", "Zp")
 
 
@@ -38,7 +52,7 @@ def test_nothing_is_left_that_nobody_sees(text: str) -> None:
     assert not hidden(one_line(text)) and "\n" not in one_line(text)
 
 
-@given(st.text(alphabet=st.characters(exclude_categories=(*OBEYED, "Cn", "Co"))))
+@given(st.text(alphabet=st.characters(exclude_categories=(*OBEYED, "Cn", "Co"), exclude_characters=IGNORED)))
 def test_what_is_seen_stays_as_it_is(text: str) -> None:
     assert visible(text) == text
 
@@ -55,12 +69,14 @@ def test_pages_show_hidden_characters(capsys: pytest.CaptureFixture[str]) -> Non
     page = Page(title=HOSTILE, subtitle=HOSTILE, currency="USD", sections=sections)
     terminal, markdown = to_terminal(page, None, color=False), to_markdown(page)
     assert terminal.count(SHOWN) >= 13 and not hidden(terminal)
-    assert not hidden(markdown) and "x1b" in markdown
+    assert not hidden(markdown) and "u001b" in markdown
     print_error(HOSTILE, HOSTILE)
     note(HOSTILE)
     assert capsys.readouterr().err == f"error: {SHOWN}\nfix: {SHOWN}\n{SHOWN}\n"
+    print_error("no team a\nfix: rm -r b", None)
+    assert capsys.readouterr().err == "error: no team a\n  fix: rm -r b\n"
     # on one line all that breaks lines is a blank
-    assert excerpt(HOSTILE) == one_line(HOSTILE) == SHOWN.replace("\\u2028", " ").removesuffix("\\x0d")
+    assert excerpt(HOSTILE) == one_line(HOSTILE) == SHOWN.replace("\\u2028", " ").removesuffix("\\u000d")
 
 
 def test_reports_and_rows_show_hidden_characters(tmp_path: Path) -> None:
@@ -70,4 +86,150 @@ def test_reports_and_rows_show_hidden_characters(tmp_path: Path) -> None:
     for kind in (RowFormat.table, RowFormat.markdown, RowFormat.csv):
         assert not hidden(render_rows(("a", HOSTILE), [(HOSTILE, 1)], kind))
     (line,) = csv.reader(io.StringIO(render_rows(("a",), [(HOSTILE,)], RowFormat.csv).splitlines()[1]))
-    assert line == [visible(HOSTILE.replace("\r", ""))]
+    assert line == [SHOWN]
+
+
+def test_all_that_unicode_calls_hidden_is() -> None:
+    every = [chr(code) for code in range(0x110000)]
+    shown = {letter for letter in every if visible(letter) != letter}
+    assert {letter for letter in every if unicodedata.category(letter) in OBEYED} - {"\n", "\t"} <= shown
+    # what else is ignored where it is shown, and what has no character yet
+    assert {unicodedata.category(letter) for letter in shown} <= {*OBEYED, "Cn", "Lo", "Mn"}
+    assert set("\u3164\ufe0f\U000e0fff\ufffe") <= shown
+
+
+@given(st.text() | st.dictionaries(st.text(), st.text()))
+def test_json_is_the_same_to_whoever_reads_it(value: object) -> None:
+    text = readable_json(value)
+    assert not hidden(text) and json.loads(text) == value
+    assert json.loads(visible(json.dumps(value, ensure_ascii=False))) == value
+
+
+def test_duckdb_shows_the_same(tmp_path: Path) -> None:
+    odd = [
+        chr(code) for code in range(0x110000) if not 0xD800 <= code < 0xE000 and (visible(chr(code)) != chr(code) or code < 256)
+    ]
+    texts = [
+        *(f"{text}{one}" for text in ("a", "", "\n", "é\t=") for one in odd),
+        "=1",
+        "＝1",
+        " =1",
+        "\u202e=1",
+        "'",
+        'a"b;c,d',
+        HOSTILE,
+    ]
+    save_rows({'of "all"': "VARCHAR", "number": "INTEGER"}, [(text, 1) for text in texts], "csv", tmp_path / "rows.csv")
+    with (tmp_path / "rows.csv").open(encoding="utf-8", newline="") as file:
+        assert [row[0] for row in csv.reader(file)][1:] == list(map(harmless, texts))
+
+
+MARKUP = "<b>bold</b> `x` | \u202e"
+
+
+def test_no_kind_of_string_is_markup() -> None:
+    data, text = Markup(MARKUP), str(MARKUP)  # noqa: S704 - as nobody should
+    assert isinstance(data, str) and data.__html__() == text
+    assert to_markdown(page_of(data)) == to_markdown(page_of(text)) and "<b>" not in to_markdown(page_of(data))
+    for write in (as_text, as_html, as_slack):
+        assert write(message_of(data)) == write(message_of(text))
+    slack = [block["text"]["text"] for block in as_slack(message_of(data))["blocks"] if block["text"]["type"] == "mrkdwn"]
+    assert "<b>" not in as_html(message_of(data)) + "".join(slack)
+    html = environment().from_string("{{ given.title }}{{ names[0] }}{% for name, _ in pairs.items() %}{{ name }}{% endfor %}")
+    values = {"given": page_of(data), "names": [data], "pairs": {data: 1}}
+    assert html.render(values) == 3 * "&lt;b&gt;bold&lt;/b&gt; `x` | \\u202e"
+
+
+def page_of(text: str) -> Page:
+    sections = (Table(text, (Column(text, "text"),), (Line((text,), text),), text), Texts(text, (text,)))
+    return Page(title=text, subtitle=text, currency="USD", sections=sections)
+
+
+def message_of(text: str) -> Message:
+    return Message(text, text, ((text, text, text),), text, ((text, text, text),), text, (text,), text)
+
+
+def run(script: str, *words: str | bytes, **more: Any) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([sys.executable, "-c", script, *words], capture_output=True, text=True, timeout=60, **more)
+
+
+def test_logs_and_tracebacks_show_hidden_characters() -> None:
+    done = run(f"""
+import logging, typer
+from gpucost.cli.command import handle_errors
+@handle_errors
+def command(verbose):
+    logging.getLogger("urllib3").warning("%s", {HOSTILE!r})
+    logging.getLogger("urllib3").error("failed", exc_info=ValueError({HOSTILE!r}))
+    raise ValueError({HOSTILE!r})
+try:
+    command(verbose=True)
+except typer.Exit:
+    pass
+""")
+    assert done.stderr.count(SHOWN) == 4 and not hidden(done.stderr)
+
+
+def test_what_is_being_done_is_no_markup() -> None:
+    assert plain(f"[red]{HOSTILE}\n[/nothing]").plain == f"[red]{one_line(HOSTILE + ' [/nothing]')}"
+
+
+def test_names_of_files_are_shown_in_errors(tmp_path: Path) -> None:
+    odd = b"/\xff\x1b]0;x\x07\xe2\x80\xaex"
+    script = "from gpucost.cli.main import main; main()"
+    for words in (
+        ["report", "--config", odd],
+        ["report", odd],
+        ["collect", "aws", odd],
+        ["prices", "tco", odd],
+    ):
+        done = run(script, *words, cwd=tmp_path)
+        assert done.returncode and not hidden(done.stderr + done.stdout) and "\\u202e" in done.stderr, done.stderr
+
+
+@pytest.mark.parametrize("where", ["reason", "text", "json", "header"])
+def test_words_of_servers_are_shown(where: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    said = HOSTILE.replace("\r", "").replace("\u2028", "").encode()
+
+    class Answering(Quiet):
+        def do_GET(self) -> None:  # noqa: N802
+            reason = said.decode().encode("utf-8").decode("latin-1") if where == "reason" else "No"
+            body = json.dumps({"status": "error", "error": HOSTILE, "message": HOSTILE, "errors": [{"error": HOSTILE}]}).encode()
+            self.wfile.write(f"HTTP/1.1 422 {reason}\r\n".encode("latin-1"))
+            if where == "header":
+                self.wfile.write(
+                    b"Content-Type: " + said + b"\r\nServer: " + said + b"\r\n" + b"WWW-Authenticate: " + said + b"\r\n"
+                )
+            answer = body if where == "json" else said
+            self.wfile.write(b"Connection: close\r\nContent-Length: %d\r\n\r\n" % len(answer) + answer)
+
+        do_POST = do_PUT = do_GET  # noqa: N815
+
+    with serving(Answering) as url:
+        config = f'''
+[[prometheus]]
+url = "{url}"
+[mlflow]
+url = "{url}"
+[azure]
+retail_prices_url = "{url}"
+[price_lists]
+oci = "{url}"
+runpod = "{url}"
+vast = "{url}"
+'''
+        (tmp_path / "gpucost.toml").write_text(config)
+        told = 0
+        for words in (
+            ["collect", "prometheus"],
+            ["collect", "slurm", "--slurmrestd", url],
+            ["collect", "progress"],
+            ["doctor"],
+            ["init", "--url", url, "--config", "new.toml"],
+            *(["collect", "prices", "--provider", name] for name in ("azure", "oci", "runpod", "vast")),
+        ):
+            done = CliRunner().invoke(app, [*words, "--config", str(tmp_path / "gpucost.toml")] if "init" not in words else words)
+            assert not hidden(done.output) and "defect" not in done.output, done.output
+            told += "\\u202e" in done.output
+        assert told >= {"text": 6, "json": 6}.get(where, 0)

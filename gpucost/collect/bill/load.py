@@ -10,9 +10,9 @@ from dataclasses import dataclass, field, replace
 from itertools import count
 from pathlib import Path
 from shutil import rmtree
-from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Literal
 
+from gpucost import disk
 from gpucost.catalog import load_catalog
 from gpucost.collect.base import SourceFinding
 from gpucost.collect.bill import formats, manifest, opening
@@ -232,8 +232,8 @@ def collect_bills(
     of rows that name none; without it such a row fails.
     """
     run = BillRun()
-    with TemporaryDirectory(prefix="gpucost-bill-") as work, ExitStack() as opened:
-        _Run(store, opened, Path(work), provider, force, currency, Meter(progress), run).all(trees)
+    with disk.temporary() as work, ExitStack() as opened:
+        _Run(store, opened, work, provider, force, currency, Meter(progress), run).all(trees)
     return run
 
 
@@ -265,16 +265,18 @@ class _Run:
     _stamps: dict[str, str] = field(default_factory=dict)
     _stamped: dict[str, str] | None = None
     _con: duckdb.DuckDBPyConnection | None = None
+    _folders: set[Path] = field(default_factory=set)
 
     @property
     def con(self) -> duckdb.DuckDBPyConnection:
         """Where files are read; none is opened for what is loaded already."""
         if self._con is None:
-            self._con = self.opened.enter_context(bill_files.workspace(self.work))
+            self._con = self.opened.enter_context(bill_files.workspace(self.work, *self._folders))
         return self._con
 
     def all(self, trees: Sequence[Tree]) -> None:
         """Loads what the trees hold: exports with a manifest each by itself, loose files together."""
+        self._folders = {folder for tree in trees for folder in tree.folders()}
         sets: list[tuple[Tree, Manifest, list[Entry]]] = []
         loose: list[tuple[Tree, Entry]] = []
         for tree in trees:
@@ -384,8 +386,8 @@ class _Run:
         Raises DataError where one of `files`, of which Parquet is read in its place, is no longer what its digest was taken of.
         """
         self.meter.tell("writing to the store")
-        with self.store.write() as con:
-            bill_files.bound(con, self.work)
+        with self.store.write(self.work, *self._folders) as con:
+            bill_files.bound(con)
             # Each thread fills row groups of its own: half the work of keeping the files' order, which source_row tells.
             con.execute("SET preserve_insertion_order = false")
             con.execute("SET VARIABLE currency = $1", [self.currency])

@@ -210,6 +210,10 @@ class Tree(ABC):
         """Where one file is named: every file beside and below it, which a manifest may name."""
         return []
 
+    def folders(self) -> set[Path]:
+        """Where files lie that are read in their place."""
+        return set()
+
     def passed_over(self) -> list[str]:
         """Files of which nobody looks inside, since their names end like no export's. Only files on disk are told."""
         return []
@@ -310,6 +314,11 @@ class LocalTree(Tree):
 
     def around(self) -> list[Entry]:
         return [Entry(key, size) for key, size in self._found() if key.lower().endswith(ENDINGS)]
+
+    def folders(self) -> set[Path]:
+        # links may lead out of the root
+        keys = [self._only] if self._only is not None else [key for key, _ in self._found()]
+        return {self.root, *((self.root / key).resolve().parent for key in keys if (self.root / key).is_symlink())}
 
     def passed_over(self) -> list[str]:
         return [] if self.is_file else [key for key, _ in self._found() if not key.lower().endswith(ENDINGS)]

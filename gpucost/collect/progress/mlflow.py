@@ -20,10 +20,12 @@ from gpucost import http
 from gpucost.collect.base import OVERLAP_MS, month_start_ms
 from gpucost.collect.progress.mappings import levels
 from gpucost.collect.prometheus.parse import Garbled, whole_json
+from gpucost.config.secrets import from_environment, secret
 from gpucost.errors import SourceError
 from gpucost.periods import Period, from_ms, to_ms
 from gpucost.store import runs as log
 from gpucost.store.progress import ProgressBatch, ProgressRun, ProgressSeries, load_runs
+from gpucost.texts import conceal
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -47,7 +49,8 @@ class MlflowClient:
         self._pause = pause
         self._seconds = settings.timeout_seconds
         self._session = http.session(settings.url or "", _LONGEST_SECONDS, settings.tls, "mlflow")
-        self._session.auth = _log_in
+        token = secret("mlflow", "token", settings.token_file, settings.token_env, SourceError)
+        self._session.auth = partial(_log_in, token or from_environment("MLFLOW_TRACKING_TOKEN"))
 
     def close(self) -> None:
         """Ends the session."""
@@ -116,12 +119,13 @@ class MlflowClient:
         return SourceError(f"{url} answered HTTP {status}: {text}")
 
 
-def _log_in(request: requests.PreparedRequest) -> requests.PreparedRequest:
-    token, user = os.environ.get("MLFLOW_TRACKING_TOKEN"), os.environ.get("MLFLOW_TRACKING_USERNAME")
-    if user:
-        HTTPBasicAuth(user, os.environ.get("MLFLOW_TRACKING_PASSWORD", ""))(request)
+def _log_in(token: str, request: requests.PreparedRequest) -> requests.PreparedRequest:
+    if user := os.environ.get("MLFLOW_TRACKING_USERNAME"):
+        password = from_environment("MLFLOW_TRACKING_PASSWORD")
+        conceal(f"{user}:{password}")  # as the header has it
+        HTTPBasicAuth(user, password)(request)
     elif token:
-        request.headers["Authorization"] = f"Bearer {token.strip()}"
+        request.headers["Authorization"] = f"Bearer {token}"
     return request
 
 

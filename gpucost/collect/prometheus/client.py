@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import logging
-import os
 import re
 import threading
 from collections.abc import Callable, Mapping
@@ -18,12 +17,12 @@ import requests
 from gpucost import http
 from gpucost.collect.base import SourceUnavailable
 from gpucost.collect.prometheus.parse import Garbled, MatrixReader, TooMuch, remarks, whole_json
+from gpucost.config.secrets import from_variable, secret
 from gpucost.errors import SourceError
 from gpucost.periods import MS_PER_HOUR
+from gpucost.texts import conceal
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from prometheus_api_client.prometheus_connect import PrometheusConnect
 
     from gpucost.config.model import PrometheusSource
@@ -59,21 +58,15 @@ def session(source: PrometheusSource) -> requests.Session:
     headers["Accept-Encoding"] = "identity" if is_near(source.url) else "gzip"
     headers.update(source.headers)
     for header, variable in source.headers_env.items():
-        headers[header] = _secret(f"header {header}", variable=variable)
+        headers[header] = from_variable("prometheus", f"headers_env.{header}", variable, SourceError)
     if source.tenant:
         headers["X-Scope-OrgID"] = source.tenant
-    if source.bearer_token_file is not None:
-        headers["Authorization"] = f"Bearer {_secret('bearer_token_file', source.bearer_token_file)}"
-    elif source.bearer_token_env is not None:
-        headers["Authorization"] = f"Bearer {_secret('bearer_token_env', variable=source.bearer_token_env)}"
-    basic = source.basic_auth
-    if basic is not None:
-        password = ""
-        if basic.password_file is not None:
-            password = _secret("basic_auth.password_file", basic.password_file)
-        elif basic.password_env:
-            password = _secret("basic_auth.password_env", variable=basic.password_env)
-        connection.auth = (basic.username, password)
+    if token := secret("prometheus", "bearer_token", source.bearer_token_file, source.bearer_token_env, SourceError):
+        headers["Authorization"] = f"Bearer {token}"
+    if basic := source.basic_auth:
+        password = secret("prometheus", "basic_auth.password", basic.password_file, basic.password_env, SourceError)
+        connection.auth = (basic.username, password or "")
+        conceal(f"{basic.username}:{password}")  # as the header has it
     return connection
 
 
@@ -81,23 +74,6 @@ def is_near(url: str) -> bool:
     """True where all addresses of the host are loopback or private: there gzip costs the server more than it saves."""
     addresses = http.addresses_of(url)
     return bool(addresses) and all(a.is_loopback or a.is_private or a.is_link_local for a in addresses)
-
-
-def _secret(key: str, path: Path | None = None, variable: str = "") -> str:
-    """What a file holds, or else an environment variable, as it may stand in a header."""
-    if path is None:
-        secret = os.environ.get(variable, "").strip()
-        if not secret:
-            message = f"[prometheus] {key}: the environment variable {variable} is not set"
-            raise SourceError(message, fix=f"export {variable}=…")
-    else:
-        try:
-            secret = path.read_text(encoding="utf-8").strip()
-        except OSError as error:
-            raise SourceError(f"[prometheus] {key}: cannot read {path}: {error.strerror}") from error
-    if "\n" in secret or "\r" in secret:  # requests would repeat the whole value in its error about it
-        raise SourceError(f"[prometheus] {key} ({path or variable}) holds more than one line")
-    return secret
 
 
 @dataclass(frozen=True, slots=True)

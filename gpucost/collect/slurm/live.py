@@ -18,6 +18,7 @@ import requests
 
 from gpucost import http
 from gpucost.collect.slurm.sacct import DELIMITER, FIELDS, Batch, Notes, SacctFormat, read_answer, read_records
+from gpucost.config.secrets import from_environment, secret
 from gpucost.errors import ConfigError, DataError, SourceError, UsageError
 from gpucost.periods import Period
 
@@ -146,13 +147,7 @@ class Slurmrestd:
     def __init__(self, settings: Slurm) -> None:
         self.name = settings.slurmrestd or ""
         self._session = http.session(self.name, _SECONDS, settings.tls, "slurm")
-        token = os.environ.get("SLURM_JWT", "")
-        if settings.token_file is not None:
-            try:
-                token = settings.token_file.read_text(encoding="utf-8").strip()
-            except OSError as error:
-                raise ConfigError(f"cannot read {settings.token_file}: {error.strerror}", "token_file in [slurm]") from None
-        if token:
+        if token := secret("slurm", "token", settings.token_file, settings.token_env) or from_environment("SLURM_JWT"):
             self._session.headers["X-SLURM-USER-TOKEN"] = token.removeprefix("SLURM_JWT=")
         if user := settings.user or os.environ.get("SLURM_USER_NAME") or os.environ.get("USER"):
             self._session.headers["X-SLURM-USER-NAME"] = user

@@ -1,0 +1,108 @@
+"""What a closed month's figures were made from, so that they can be made again, or what changed be named."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from hashlib import sha256
+from typing import TYPE_CHECKING, Any
+
+from gpucost import __version__
+from gpucost.catalog import catalog_digest
+from gpucost.engine import run_stage
+from gpucost.price.book import book_digest
+from gpucost.price.fx import fx_digest
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from duckdb import DuckDBPyConnection
+
+    from gpucost.config.model import Config
+    from gpucost.periods import Period
+
+# Sections of the configuration that decide figures; of `prices` the files by their content.
+_SECTIONS = (
+    "timezone", "currency", "coverage", "clusters", "prices", "bills", "idle", "activity", "mig", "hami", "team_labels", "teams",
+    "workload_types", "shared_costs", "slurm", "units",
+)  # fmt: skip
+_FILES = {"book", "fx_rates"}
+
+
+@dataclass(frozen=True, slots=True)
+class SealedInput:
+    """What the store held of one source."""
+
+    kind: str
+    source: str
+    rows: int
+    checksum: str
+
+
+@dataclass(frozen=True, slots=True)
+class Seal:
+    """Digests of all that a month's figures were made from, and of the figures.
+
+    `algorithm` numbers what makes figures: the same numbers make the same figures of the same inputs. `configuration` has a
+    digest of each section that says something else than its defaults, and of the files it names.
+    """
+
+    program: str
+    algorithm: dict[str, int]
+    catalog: str
+    configuration: dict[str, str]
+    inputs: tuple[SealedInput, ...]
+    figures: str
+
+
+def inputs_of(con: DuckDBPyConnection, month: str, period: Period) -> tuple[SealedInput, ...]:
+    """What the store holds of a month, by kind and source."""
+    asked = {"month": month, "start": period.start_ms, "end": period.end_ms}
+    return tuple(SealedInput(*row) for row in run_stage(con, __package__, "seal_inputs", asked).fetchall())
+
+
+def make(config: Config, algorithm: Mapping[str, int], inputs: tuple[SealedInput, ...], figures: str) -> Seal:
+    """The seal of these inputs and figures, by this program and configuration."""
+    sections = {name: getattr(config, name) for name in _SECTIONS}
+    texts = {
+        f"[{name}]" if not isinstance(value, str) else f"the {name}": config.model_dump_json(
+            include={name}, exclude={"prices": _FILES}, exclude_defaults=True
+        )
+        for name, value in sections.items()
+    }
+    digests = {name: _digest(text) for name, text in texts.items() if text != "{}"}
+    files = {"the price book": book_digest(config), "the file of exchange rates": fx_digest(config)}
+    digests |= {name: digest for name, digest in files.items() if digest}
+    return Seal(__version__, dict(algorithm), catalog_digest(), digests, inputs, figures)
+
+
+def changes(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[str]:
+    """What two seals, as index.json has them, differ in besides figures, each as a phrase."""
+    changed = []
+    if before["algorithm"] != after["algorithm"]:
+        changed.append(f"the algorithm: {_numbers(before)} before, {_numbers(after)} now")
+    if before["catalog"] != after["catalog"]:
+        changed.append(f"the catalog of prices and machines: that of {before['program']} before, of {after['program']} now")
+    old, new = before["configuration"], after["configuration"]
+    changed += [
+        f"{name} of the configuration" if name[0] == "[" else name
+        for name in sorted({*old, *new})
+        if old.get(name) != new.get(name)
+    ]
+    rows, now = ({(one["kind"], one["source"]): one for one in seal["inputs"]} for seal in (before, after))
+    for kind, source in sorted({*rows, *now}):
+        was, is_now = rows.get((kind, source)), now.get((kind, source))
+        if was != is_now:
+            changed.append(f"{kind} of {source}: {_rows(was)} before, {_rows(is_now)} now")
+    return changed
+
+
+def _numbers(seal: Mapping[str, Any]) -> str:
+    return f"{', '.join(f'{name} {number}' for name, number in seal['algorithm'].items())} (gpucost {seal['program']})"
+
+
+def _rows(one: Mapping[str, Any] | None) -> str:
+    return f"{one['rows']:,} rows" if one else "none"
+
+
+def _digest(text: str) -> str:
+    return sha256(text.encode()).hexdigest()

@@ -1,0 +1,92 @@
+"""What was done to the store, in order: loads, seals of closed months, and what keeps it in shape."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any
+
+from gpucost.engine import dicts
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import duckdb
+
+
+@dataclass(frozen=True, slots=True)
+class SealRecord:
+    """The seal of a month's bundle as the store keeps it: see the table seals."""
+
+    month: str
+    state: str
+    charge: Decimal
+    currency: str
+    figures: str
+    digest: str
+    reasons: Sequence[str]
+
+
+def add_seal(con: duckdb.DuckDBPyConnection, record: SealRecord) -> None:
+    """Note that a bundle was sealed, where it differs from the last one of its month."""
+    if record.digest not in [digest for digest, _ in seals(con, record.month)[-1:]]:
+        con.execute(
+            "INSERT INTO seals VALUES ($1, $2, $3, $4, $5, $6, $7, $8)",
+            [
+                record.month, datetime.now(UTC).replace(tzinfo=None), record.state, record.charge, record.currency,
+                record.figures, record.digest, list(record.reasons),
+            ],
+        )  # fmt: skip
+
+
+def seals(con: duckdb.DuckDBPyConnection, month: str) -> list[tuple[str, datetime]]:
+    """The digests of the seals of a month's bundles, with when they were made, the last one last."""
+    return con.execute("SELECT digest, sealed_at FROM seals WHERE month = $1 ORDER BY sealed_at, rowid", [month]).fetchall()
+
+
+@dataclass(frozen=True, slots=True)
+class LogEntry:
+    """One thing that was done: `what` is 'load', 'seal', 'restatement', 'rewrite', 'drop' or 'schema'."""
+
+    at: datetime
+    what: str
+    subject: str
+    detail: str
+
+
+_LOG = """
+SELECT date_trunc('second', done_at)::TIMESTAMPTZ AS "at", what, subject, detail
+FROM (
+    SELECT loaded_at AS done_at, 'load' AS what, concat_ws(' ', kind, source) AS subject,
+        format('{} to {}: {:,} rows{}', strftime(make_timestamp(from_ms * 1000), '%Y-%m-%dT%H:%MZ'),
+            strftime(make_timestamp(to_ms * 1000), '%Y-%m-%dT%H:%MZ'), rows,
+            CASE WHEN dropped > 0 THEN format(', {:,} left out', dropped) ELSE '' END) AS detail,
+        1 AS place, load_id AS number
+    FROM loads
+    UNION ALL
+    SELECT sealed_at, CASE WHEN lag(figures) OVER months IS DISTINCT FROM figures AND lag(figures) OVER months IS NOT NULL
+            THEN 'restatement' ELSE 'seal' END, month,
+        concat(format('{}: {:,.2f} {}', state, charge::DOUBLE, currency),
+            CASE WHEN lag(figures) OVER months <> figures
+                THEN format(', {:,.2f} before', (lag(charge) OVER months)::DOUBLE) ELSE '' END,
+            CASE WHEN len(reasons) > 0 THEN concat('; ', array_to_string(reasons, '; ')) ELSE '' END),
+        2, rowid
+    FROM seals WINDOW months AS (PARTITION BY month ORDER BY sealed_at, rowid)
+    UNION ALL
+    SELECT make_timestamp(at_ms * 1000), CASE WHEN sealed_until_ms IS NULL THEN 'rewrite' ELSE 'drop' END, 'store',
+        CASE WHEN sealed_until_ms IS NULL THEN 'written anew'
+            ELSE format('samples before {} that no figure needs',
+                strftime(make_timestamp(sealed_until_ms * 1000), '%Y-%m-%d')) END,
+        3, rowid
+    FROM compactions
+    UNION ALL
+    SELECT applied_at, 'schema', 'store', name, 0, version FROM schema_version
+)
+ORDER BY done_at, place, number"""
+
+
+def entries(con: duckdb.DuckDBPyConnection) -> list[LogEntry]:
+    """All that was done, the first thing first."""
+    rows: list[dict[str, Any]] = dicts(con.execute(_LOG))
+    return [LogEntry(**row) for row in rows]

@@ -1,0 +1,292 @@
+"""Every command's answer, in every format, about fleets whose names come from somebody who means harm.
+
+All that names anything carries what terminals obey, readers do not see, and Markdown, HTML, CSV, YAML, shells and templates run:
+labels of metrics, files of the configuration and of work, the bill. The commands still do what they do of other names.
+"""
+
+from __future__ import annotations
+
+import csv
+import html.parser
+import io
+import json
+import os
+import pty
+import re
+import shlex
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+from xml.etree import ElementTree as ET
+
+import pytest
+import yaml
+from typer.testing import CliRunner
+
+from gpucost.cli.app import app
+from gpucost.store.progress import ProgressRun, ProgressSeries
+from tests.asked_once import ask_findings_once
+from tests.frozen import fleets
+from tests.frozen.commands import Answer, answers
+from tests.frozen.test_answers import GOLDEN, WIDTH, Fleet, made_once
+from tests.frozen.world import standing_still
+from tests.replay.series import Series
+from tests.unit.test_texts import hidden
+
+HARM = (
+    "\x1b]8;;https://evil.example\x1b\\\x1b]52;c;eA==\x07\x1b[2J\x08\r\x9b1m\u202e\u2066\u200d\u200b\ufeff\xad\u2028\U000e0001\U000e0041\ufe0f"
+    "|`<script>alert(1)</script><!channel>\"'{{7*7}}{%x%}${x}$(x)\\\n\t*_[a](javascript:b)" + "n" * 300
+)
+#: A lake has folders of clusters, and a file system no longer names.
+OF_CLUSTERS = "\x1b[2J\x07\r\u202e\u200b\U000e0041|`<script>\"'/../$(x)\n"
+#: Begins as a formula does.
+BEGINNING = "=cmd|"
+NAMES = {
+    "node", "Hostname", "namespace", "pod", "created_by_name", "owner_name", "cluster_queue", "cohort", "flavor",
+    "exported_namespace", "exported_pod", "model_name", "label_team", "instance",
+}  # fmt: skip
+#: What is said of machines has to fit catalogs and the bill: of these values only.
+FACTS = {"NVIDIA-H100-80GB-HBM3", "NVIDIA H100 80GB HBM3", "europe-west4-a"}
+#: Names of the two fleets in the words of commands.
+CALLED = ["research", "train", "serve", "n1", "run-a"]
+
+
+def harmful(name: str, harm: str = HARM) -> str:
+    return f"{BEGINNING}{name}{harm}" if name else name
+
+
+def harmful_labels(series: Series) -> Series:
+    labels = {name: harmful_label(name, value) for name, value in series.labels.items()}
+    return replace(series, labels=labels)
+
+
+def harmful_label(name: str, value: str) -> str:
+    if name == "cluster":
+        return harmful(value, OF_CLUSTERS)
+    return harmful(value) if name in NAMES or value in FACTS else value
+
+
+def harmful_series(series: ProgressSeries) -> ProgressSeries:
+    labels = tuple((name, harmful_label(name, value)) for name, value in series.labels)
+    own = {name: harmful_label("node", getattr(series, name)) for name in ("namespace", "pod", "model")}
+    own["cluster"] = harmful_label("cluster", series.cluster)
+    return series._replace(labels=labels, **own)
+
+
+def harmful_run(run: ProgressRun) -> ProgressRun:
+    own = {name: harmful(getattr(run, name)) for name in ("experiment", "name", "namespace")}
+    return run._replace(workload=harmful_word(run.workload), **own)
+
+
+def harmful_word(word: str) -> str:
+    """A word of a command where it is the name of something."""
+    kind, slash, name = word.rpartition("/")
+    return f"{kind}{slash}{harmful(name)}" if name in CALLED or (slash and kind.isalpha()) else word
+
+
+def harmful_config(text: str) -> str:
+    """Names of teams, budgets and rules, and what begins the namespaces that they list."""
+
+    def changed(found: re.Match[str]) -> str:
+        key, names = found.groups()
+        ends = (lambda name: f"{BEGINNING}{name.rstrip('*')}*") if key == "namespaces" else harmful
+        return f"{key} = " + re.sub(r'"(.+?)"', lambda one: json.dumps(ends(one[1]), ensure_ascii=False), names)
+
+    return re.sub(r"(?m)^(name|team|teams|groups|namespaces|who|why) = (.+)$", changed, text)
+
+
+def harmful_bill(text: str) -> str:
+    """Descriptions, products, tags and names; not what says which machine a charge is for, and what it costs."""
+    rows = list(csv.reader(io.StringIO(text)))
+    told = [at for at, name in enumerate(rows[0]) if re.search("(?i)description|product_?name|tag|resourcename|invoice", name)]
+    for row in rows[1:]:
+        for at in told:
+            row[at] = harmful(row[at]) if not row[at].startswith("{") else json.dumps({harmful("k"): harmful("v")})
+    target = io.StringIO()
+    csv.writer(target).writerows(rows)
+    return target.getvalue()
+
+
+def harmful_file(name: str, text: str) -> str:
+    if name.endswith(".toml") and name != "broken.toml":
+        return harmful_config(text)
+    if name in ("cur.csv", "focus.csv", "azure.csv"):
+        return harmful_bill(text)
+    if name == "epochs.csv":
+        rows = [[harmful(cell) if cell == "train" else cell for cell in row] for row in csv.reader(io.StringIO(text))]
+        target = io.StringIO()
+        csv.writer(target).writerows(rows)
+        return target.getvalue()
+    if name == "jobs.psv":
+        one_field = HARM.replace("|", "").replace("\n", "").replace("\r", "").replace("\u2028", "")
+        return re.sub(r"\b(bert|nlp|ann|bob|hpc)\b", lambda found: found[0] + one_field, text)
+    return text
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Fleet]]:
+    with standing_still() as patch:
+        ask_findings_once(patch)
+        for name in os.environ:
+            if name.startswith(("GPUCOST_", "PROMETHEUS_", "KUBERNETES_", "XDG_", "AWS_", "GOOGLE_", "AZURE_", "NO_COLOR")):
+                patch.delenv(name)
+        load, write, put, run = fleets.load, fleets.write, fleets.put, fleets.load_runs
+        patch.setattr(fleets, "load", lambda fleet, series, *more, **how: load(fleet, map(harmful_labels, series), *more, **how))
+        patch.setattr(fleets, "write", lambda folder, name, text: write(folder, name, harmful_file(name, text)))
+        patch.setattr(
+            fleets, "put", lambda store, told, hours: put(store, [(harmful_series(one), values) for one, values in told], hours)
+        )
+        patch.setattr(
+            fleets, "load_runs", lambda con, kind, span, runs, batch: run(con, kind, span, list(map(harmful_run, runs)), batch)
+        )
+        with made_once("hostile", tmp_path_factory) as found:
+            yield found
+
+
+class _Page(html.parser.HTMLParser):
+    """What a page runs, and what it shows."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.found: list[str] = []
+        self.scripts = 0
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.scripts += tag == "script"
+        self.found += [name for name, _ in attrs if name.startswith("on")]
+        self.found += [value for name, value in attrs if name in ("href", "src") and value and value.startswith("javascript")]
+
+
+def check(text: str, kind: str) -> None:
+    """Whether a text that people or programs are given is what it should be, whatever names are in it."""
+    if kind == "metrics":
+        label = r'[a-z_]+="(?:[^"\\\n]|\\["\\n])*"'
+        assert re.fullmatch(rf"(?:(?:#.*|[a-z_]+\{{{label}(?:,{label})*\}} \S+|[a-z_]+ \S+)\n)+", text)
+        return
+    assert not hidden(text)
+    if kind in ("json", "html"):
+        assert kind == "html" or json.loads(text)
+        page = _Page(text if kind == "html" else "")
+        assert not page.found and page.scripts <= 1
+    elif kind in ("csv", "focus"):
+        lines = list(csv.reader(io.StringIO(text)))
+        assert {len(line) for line in lines} == {len(lines[0])}
+        assert not [cell for line in lines for cell in line if re.match(r"[=+@\t\r\n]|-[^\d]", cell)]
+    elif kind == "xml":
+        assert ET.fromstring(text) is not None  # noqa: S314 - our own
+    elif kind == "yaml":
+        assert list(yaml.safe_load_all(text))
+    elif kind == "markdown":
+        plain = re.sub(r"(?s)(?<!\\)(`+)(?!`).+?(?<!`)\1(?!`)", "", text)
+        assert not re.search(r"<(?!br>)[a-z!/]|(?<!\\)\]\((?![\w./-]+\))", plain)
+        for table in re.findall(r"(?m)(?:^\|.*\n)+", text):
+            unescaped = re.sub(r"\\.", "", table).splitlines()
+            assert len({line.count("|") for line in unescaped}) == 1
+
+
+KINDS = {
+    "export-openmetrics": "metrics",
+    "export-alerts": "yaml",
+    "export-recording-rules": "yaml",
+    "export-cronjob": "yaml",
+    "export-dashboard": "json",
+}
+
+
+@pytest.mark.parametrize(
+    "answer", [pytest.param(one, id=str(one), marks=[] if one.is_quick else pytest.mark.slow) for one in answers()]
+)
+def test_hostile_names_do_nothing(answer: Answer, made: dict[str, Fleet], monkeypatch: pytest.MonkeyPatch) -> None:
+    fleet = made[answer.fleet]
+    monkeypatch.chdir(fleet.folder)
+    monkeypatch.setenv("HOME", str(fleet.folder))
+    monkeypatch.setenv("PATH", "/usr/bin:/bin")
+    monkeypatch.setenv("COLUMNS", WIDTH)
+    result = CliRunner().invoke(app, list(map(harmful_word, answer.words)), prog_name="gpucost")
+    files = {path.name: (fleet.folder / path) for path in fleet.new_files()}
+    try:
+        expected = re.search(r"(?m)^-- exit code (\d+)$", (GOLDEN / f"{answer}.txt").read_text(encoding="utf-8"))
+        assert expected and result.exit_code == int(expected[1]), result.output
+        if names := re.search(
+            rf"\b(?:{'|'.join(CALLED)})\b", expected.string.partition("-- stdout")[2].partition("-- stderr")[0]
+        ):
+            assert BEGINNING[:4] in result.stdout, f"nothing shows {names[0]}"
+        check(result.stderr, "terminal")
+        check(result.stdout, KINDS.get(answer.name, answer.format) if result.stdout else "")
+        for name, path in files.items():
+            kind = path.suffix.removeprefix(".")
+            assert not hidden(name) and not set(name) & set("|`<>\"'\\\n")
+            if kind != "parquet":
+                check(path.read_text(encoding="utf-8"), {"md": "markdown"}.get(kind, kind))
+    finally:
+        fleet.restore()
+
+
+@pytest.mark.parametrize(
+    ("fleet", "words"),
+    [
+        ("estimated", "report --month 2026-03 --by team,namespace -v"),
+        pytest.param("estimated", "export openmetrics --month 2026-03", marks=pytest.mark.slow),
+        pytest.param("estimated", "export alerts", marks=pytest.mark.slow),
+        pytest.param("estimated", "explain team research --month 2026-03", marks=pytest.mark.slow),
+        pytest.param("estimated", "sql 'from allocations'", marks=pytest.mark.slow),
+        pytest.param("estimated", "collect slurm jobs.psv nodes.txt --store new.duckdb", marks=pytest.mark.slow),
+        pytest.param("billed", "report --month 2026-03 --format focus", marks=pytest.mark.slow),
+        pytest.param("billed", "collect aws cur.csv --store new.duckdb", marks=pytest.mark.slow),
+    ],
+)
+def test_a_terminal_obeys_no_name(fleet: str, words: str, made: dict[str, Fleet], tmp_path: Path) -> None:
+    """With colors and a changing line of what is being done, which are all that the terminal is told."""
+    script = tmp_path / "script.py"
+    script.write_text("from gpucost.cli import output, main\noutput.Waiting._AFTER_SECONDS = 0\nmain.main()\n")
+    place = made[fleet]
+    terminal, ours = pty.openpty()
+    done = subprocess.Popen(
+        [sys.executable, str(script), *map(harmful_word, shlex.split(words))],
+        stdout=ours, stderr=ours, cwd=place.folder, env=os.environ | {"TERM": "xterm", "COLUMNS": "300"},
+    )  # fmt: skip
+    os.close(ours)
+    told = b""
+    with suppress(OSError):  # the terminal is gone with the program
+        while part := os.read(terminal, 65536):
+            told += part
+    os.close(terminal)
+    place.restore()
+    assert done.wait() == 0, told
+    # the carriage returns are those of the changing line; names have none without what else is in HARM
+    text = re.sub(r"\r|\x1b\[(?:[0-9;]*m|[12]?K|1A|\?25[hl])", "", told.decode())
+    assert not hidden(text) and (BEGINNING[:4] in text or words.startswith("collect"))
+
+
+ELSEWHERE = (
+    "lake export lake",
+    "lake info lake",
+    "lake info lake --format json",
+    "lake import lake --store new.duckdb",
+    "lake attribute lake",
+    "report --lake lake --month 2026-03 --by cluster,namespace",
+    "lake drop lake --writer main",
+    "store compact",
+    "export chart --out chart --image gpucost:1.0",
+    "open --no-browser --month 2026-03 -o page.html",
+)
+
+
+@pytest.mark.slow
+def test_lakes_and_pages_do_nothing_either(made: dict[str, Fleet], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    fleet = made["estimated"]
+    monkeypatch.chdir(fleet.folder)
+    monkeypatch.setenv("GPUCOST_LAKE__WRITER", "main")
+    monkeypatch.setenv("GPUCOST_ENGINE__MEMORY", "4GB")
+    try:
+        for words in ELSEWHERE:
+            done = CliRunner().invoke(app, words.split())
+            assert done.exit_code == 0 and not hidden(done.output), (words, done.output)
+        for path in fleet.new_files():
+            assert not hidden(str(path)) and "\n" not in str(path)
+    finally:
+        fleet.restore()

@@ -1,0 +1,105 @@
+"""Files whose values are no names at all: loaded or refused in a sentence, and shown without what nobody sees."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from gpucost.cli.app import app
+from tests.replay import bill_files
+from tests.replay.billing import charges
+from tests.unit.command import call
+from tests.unit.spot import answer, change
+from tests.unit.test_price_bill_fleets import machines, rate
+from tests.unit.test_texts import HOSTILE, hidden
+
+HERE = "@here@"
+VALUES = {
+    "hidden": HOSTILE,
+    "lines": "a\nerror: b\r\n\tc",
+    "nul": "a\x00b",
+    "half a pair": "a\ud800b",
+    "tags": "a\U000e0001\U000e0041b",
+    "quotes": "\"'`|;,{{x}}${y}<b>\\",
+    "formula": "=cmd|' /C calc'!A0",
+    "markup": "[red]x[/] [bold",
+    "long": "x" * 20_000,
+}
+CHARGES = list(charges(machines("p4de.24xlarge"), rate))[:3]
+PROGRESS = {"workload": "Job/a", "namespace": "n", "time": "2026-03-13T06:00:00Z", "unit": "epoch", "value": 1}
+CONFIG = 'prometheus = []\n[prices]\nbook = "prices.csv"\n'
+BOOK = "provider,region,zone,instance_type,purchase_option,price_per_hour,currency,effective_start\n"
+SACCT = """JobID|JobIDRaw|JobName|Cluster|Account|User|State|Submit|Start|End|ElapsedRaw|NodeList|AllocTRES
+7|7|@here@|hpc|@here@|@here@|COMPLETED|1773100800|1773100860|1773108060|7200|n1|cpu=8,gres/gpu:a100=8,gres/gpu=8,node=1
+"""
+TCO = f'purchase_price = 1\ngpu_model = "{HERE}"\ngpus_per_node = 8\nyears = 4\nprice_per_kwh = 1\n'
+EGRESS = "whatif egress --gb-per-start 40 --price-per-gb 0.09 --starts-per-day 1 --format json"
+COMPARED = json.dumps(json.loads(call(*EGRESS.split())[0]) | {"title": HERE, "period": HERE})
+# What is asked, of which file, which holds what; the table that then holds it.
+FILES = [
+    ("collect spot history.json", answer([change("2026-03-01", "1", HERE)]), "spot_prices"),
+    ("collect spot history.json", answer([change("2026-03-01", HERE)]), None),
+    ("collect progress work.jsonl", json.dumps(PROGRESS | {"workload": f"Job/{HERE}", "model": HERE}) + "\n", "progress_series"),
+    ("collect progress work.jsonl", json.dumps(PROGRESS | {"value": HERE}) + "\n", None),
+    ("collect progress work.csv", f"workload,time,unit,value\nJob/{HERE},2026-03-13T06:00:00Z,epoch,1\n", "progress_series"),
+    ("collect progress work.csv", f"workload,time,unit,value\nJob/a,{HERE},epoch,1\n", None),
+    ("collect aws cur.csv", bill_files.aws_cur(CHARGES), "charges"),
+    ("collect focus focus.csv", bill_files.focus(CHARGES), "charges"),
+    ("collect slurm jobs.psv", SACCT, None),
+    ("prices H100 --config gpucost.toml", CONFIG + f'[[budgets]]\nname = "{HERE}"\namount = "{HERE}"\n', None),
+    ("doctor prices.csv", BOOK + f",,,p5.48xlarge,on_demand,{HERE},USD,\n", None),
+    ("config show --config gpucost.toml", CONFIG + f'[[teams]]\nname = "{HERE}"\nnamespaces = ["{HERE}"]\n', None),
+    ("prices tco onprem.toml", TCO, None),
+    ("whatif plan plan.toml", f'[[groups]]\nname = "{HERE}"\nteams = ["{HERE}"]\n[[steps]]\nchange = "{HERE}"\n', None),
+    ("whatif compare one.json one.json", COMPARED, None),
+    ("policy check --rules rules.toml", f'[[rules]]\nname = "{HERE}"\nkind = "{HERE}"\n', None),
+]  # fmt: skip
+
+
+def told(value: str, kind: str, content: str) -> bytes:
+    """The file with `value` where it belongs, spelled as files of its kind spell it."""
+    if kind in ("json", "jsonl", "toml"):
+        inside = json.dumps(value)[1:-1] if kind != "toml" else json.dumps(value, ensure_ascii=False)[1:-1]
+        return content.replace(HERE, inside).encode("utf-8", "surrogatepass")
+    if HERE not in content:  # a bill: all that is said of a charge, and of nothing else
+        rows = list(csv.reader(io.StringIO(content)))
+        for at, name in enumerate(rows[0]):
+            if "description" in name.lower():
+                for row in rows[1:]:
+                    row[at] = value
+        target = io.StringIO()
+        csv.writer(target).writerows(rows)
+        return target.getvalue().encode("utf-8", "surrogatepass")
+    quoted = '"' + value.replace('"', '""') + '"' if kind == "csv" else value
+    before, *more = content.split(HERE)
+    if kind == "csv":  # quotes are around the whole field
+        field, rest = before.rpartition(",")[2], more[0]
+        quoted = quoted.replace('"', f'"{field.rpartition(chr(10))[2]}', 1)
+        return (before[: len(before) - len(field.rpartition(chr(10))[2])] + quoted + rest).encode("utf-8", "surrogatepass")
+    return quoted.join([before, *more]).encode("utf-8", "surrogatepass")
+
+
+@pytest.mark.parametrize("value", [one if one == "hidden" else pytest.param(one, marks=pytest.mark.slow) for one in VALUES])
+def test_what_files_hold_is_shown(value: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for number, (words, content, table) in enumerate(FILES):
+        name = words.split()[-1]
+        (tmp_path / "gpucost.toml").write_text(CONFIG)
+        (tmp_path / "prices.csv").write_text(BOOK)
+        (tmp_path / name).write_bytes(told(VALUES[value], name.rpartition(".")[2], content))
+        asked = words.removesuffix(" prices.csv").split()
+        store = ["--store", f"{number}.duckdb"]
+        has_store = asked[0] not in ("config", "prices") and "compare" not in asked
+        done = CliRunner().invoke(app, [*asked, *(store if has_store else [])])
+        assert done.exit_code in (0, 1, 2) and "defect" not in done.output, (words, done.output)
+        assert not hidden(done.output), (words, done.output)
+        if table and done.exit_code == 0:
+            for kind in ("table", "csv", "markdown", "json"):
+                rows = CliRunner().invoke(app, ["sql", f"from {table}", "--format", kind, *store])
+                assert rows.exit_code == 0 and not hidden(rows.stdout), (words, kind)
+                assert kind != "json" or json.loads(rows.stdout)
