@@ -1,0 +1,123 @@
+"""A disk that fails at one moment, or only writes down what it is asked, below one folder: see disk.c."""
+
+from __future__ import annotations
+
+import errno
+import os
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+from tests.programs import require
+
+ROOT = Path(__file__).parents[2]
+
+
+def built(folder: Path) -> Path:
+    """The library that stands between a program and its disk. Skips the test where no C compiler is; fails it under CI=true."""
+    require("cc", package="gcc libc6-dev")
+    library = folder / "disk.so"
+    command = ["cc", "-shared", "-fPIC", "-O1", "-o", str(library), str(Path(__file__).with_name("disk.c")), "-ldl", "-lpthread"]
+    subprocess.run(command, check=True)
+    return library
+
+
+class Fault(NamedTuple):
+    """How a call fails: with `error`, alone, or as `lasts` says; without an error the folder vanishes at it."""
+
+    name: str
+    error: int
+    lasts: str
+
+
+FAULTS = (
+    Fault("the disk is full", errno.ENOSPC, "room"),
+    Fault("an input/output error", errno.EIO, "no"),
+    Fault("the disk is read-only", errno.EROFS, "all"),
+    Fault("the folder is gone", 0, "no"),
+)
+
+
+class Call(NamedTuple):
+    """One call that changes files: what it was of, and `error` where it failed."""
+
+    number: int
+    kind: str
+    inode: tuple[int, int]
+    offset: int
+    length: int
+    error: int
+    path: str
+    other: str
+
+
+@dataclass(frozen=True)
+class Ended:
+    """How a command ended."""
+
+    code: int
+    out: str
+    err: str
+
+    @property
+    def is_said(self) -> bool:
+        """Whether it failed in words: one message, and nothing that only a programmer understands."""
+        errors = [line for line in self.err.splitlines() if line.startswith("error: ")]
+        return self.code == 1 and len(errors) == 1 and self.is_plain
+
+    @property
+    def is_plain(self) -> bool:
+        return "Traceback" not in self.err and "unexpected " not in self.err
+
+
+def start(folder: Path, words: tuple[str, ...], environment: dict[str, str] | None = None) -> subprocess.Popen[str]:
+    """Starts gpucost in a folder, its temporary files below it."""
+    (folder / "tmp").mkdir(exist_ok=True)
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("GPUCOST_")}
+    known = kept | {"PYTHONPATH": str(ROOT), "TMPDIR": str(folder / "tmp"), "NO_COLOR": "1"} | (environment or {})
+    command = [sys.executable, "-m", "gpucost", *words]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=folder, env=known)
+
+
+def run(folder: Path, words: tuple[str, ...], environment: dict[str, str] | None = None) -> Ended:
+    """Runs gpucost in a folder to its end."""
+    process = start(folder, words, environment)
+    out, err = process.communicate(timeout=300)
+    return Ended(process.returncode, out, err)
+
+
+@dataclass(frozen=True)
+class Disk:
+    """The library, and where what it writes down lies."""
+
+    library: Path
+    notes: Path
+
+    def watch(self, folder: Path, at: int = 0, fault: Fault = FAULTS[1], *, contents: bool = False) -> dict[str, str]:
+        """What a program's environment needs for its calls below `folder` to be written down, and the one `at` to fail."""
+        for name in ("log", "data"):
+            (self.notes / name).unlink(missing_ok=True)
+        away = {} if fault.error else {"FAULTS_AWAY": str(away_from(folder))}
+        return {
+            "LD_PRELOAD": str(self.library), "FAULTS_FOLDER": str(folder.resolve()), "FAULTS_AT": str(at),
+            "FAULTS_ERRNO": str(fault.error), "FAULTS_LASTS": fault.lasts, "FAULTS_LOG": str(self.notes / "log"),
+            **({"FAULTS_DATA": str(self.notes / "data")} if contents else {}), **away,
+        }  # fmt: skip
+
+    def calls(self) -> list[Call]:
+        """What was written down, in order."""
+        log = self.notes / "log"
+        found = []
+        for line in log.read_text(errors="surrogateescape").splitlines() if log.exists() else []:
+            number, kind, inode, device, offset, length, error, path, other = line.split("\t")
+            found.append(
+                Call(int(number), kind, (int(device), int(inode)), int(offset), int(length), int(error), path, other)
+            )
+        return found
+
+
+def away_from(folder: Path) -> Path:
+    """Where a folder that vanishes goes."""
+    return folder.with_name(f"{folder.name}-away")
