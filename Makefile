@@ -11,7 +11,7 @@ unexport PYTHONDONTWRITEBYTECODE
 COMPILE = uv pip compile pyproject.toml --universal --python-version 3.11 --generate-hashes \
 	--no-emit-index-url --no-header --no-annotate --quiet
 
-.PHONY: demo test lint audit dist format bench docs pictures lock servers clean
+.PHONY: demo test lint audit dist faults format bench docs pictures lock servers clean
 
 demo: $(VENV)/.run  ## a sample fleet, from store to report; left in gpucost-demo to look around in
 	@$(BIN)/gpucost demo --keep gpucost-demo
@@ -35,6 +35,9 @@ dist: $(VENV)/.release  ## the wheel, the same bytes each time, and what it is m
 format: $(VENV)/.dev
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
+
+faults: $(VENV)/.dev servers  ## what docs/security.md counts: commands that are killed, disks that fail, files that are changed; hours
+	$(BIN)/python -m pytest -n auto tests/faults --runs 1000 $(PYTEST_ARGS)
 
 bench: $(VENV)/.bench servers  ## speed, beside the usual ways in the same run: docs/performance.md
 	$(BIN)/python -m pytest -m bench tests/bench --page docs/performance.md $(PYTEST_ARGS)

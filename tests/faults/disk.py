@@ -112,9 +112,7 @@ class Disk:
         found = []
         for line in log.read_text(errors="surrogateescape").splitlines() if log.exists() else []:
             number, kind, inode, device, offset, length, error, path, other = line.split("\t")
-            found.append(
-                Call(int(number), kind, (int(device), int(inode)), int(offset), int(length), int(error), path, other)
-            )
+            found.append(Call(int(number), kind, (int(device), int(inode)), int(offset), int(length), int(error), path, other))
         return found
 
 
