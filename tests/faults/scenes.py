@@ -96,7 +96,7 @@ class Scene:
         return state(self.after)
 
     def check_between(self, what: str) -> bool:
-        """What a disturbed run leaves is what was there or what an undisturbed one makes, part by part; whether all is the latter."""
+        """Each part of what a disturbed run leaves is what was there, or what an undisturbed one makes; whether all is the latter."""
         left = state(self.place)
         for part, value in left.items():
             known = {"before": self.state_before[part], "after": self.state_after[part]}
@@ -152,7 +152,7 @@ def names(folder: Path) -> set[str]:
 
 
 def state(folder: Path) -> State:
-    """What a folder holds: the store's raw data and figures, the bundle, the report and the lake; all of it is read and checked."""
+    """What a folder holds: the store's data and figures, the bundle, the report and the lake; all of it is read and checked."""
     store = folder / STORE
     return {
         **(stored(store) if store.exists() else {"raw": None, "figures": None}),
