@@ -96,7 +96,7 @@ class Scene:
         return state(self.after)
 
     def check_between(self, what: str) -> bool:
-        """Whether all that a disturbed run leaves is what an undisturbed one makes; each part of it is that, or what was there."""
+        """Whether all that a disturbed run leaves is what an undisturbed one makes; each part is that, or what was there."""
         left = state(self.place)
         for part, value in left.items():
             known = {"before": self.state_before[part], "after": self.state_after[part]}
