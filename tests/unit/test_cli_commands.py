@@ -107,12 +107,12 @@ LOADED = {
     "--help": ("cli cli.app cli.main", ""),
     "sql 'select 1'": (
         "cli cli.app cli.command cli.completion cli.main cli.output cli.setup config config.files config.load "
-        "config.model disk errors periods render render.rows resources store store.connection store.schema suggest texts",
+        "config.model disk errors inputs periods render render.rows resources store store.connection store.schema suggest texts",
         "duckdb pydantic",
     ),
     "report --month 2026-10": (
         "attribute catalog cli cli.app cli.command cli.completion cli.main cli.output cli.report "
-        "config config.files config.load config.model disk engine errors periods pipeline price price.book "
+        "config config.files config.load config.model disk engine errors inputs periods pipeline price price.book "
         "price.discounts price.fx price.list_prices render render.formatting render.rows render.terminal render.view report "
         "report.build report.changes report.coverage report.query report.rows report.sections report.series report.sharing "
         "resources shapes store store.connection store.schema store.sqlfiles suggest texts",
