@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import errno
 import os
+import struct
 import subprocess
 import sys
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import NamedTuple
 
@@ -105,6 +107,16 @@ class Disk:
             "FAULTS_ERRNO": str(fault.error), "FAULTS_LASTS": fault.lasts, "FAULTS_LOG": str(self.notes / "log"),
             **({"FAULTS_DATA": str(self.notes / "data")} if contents else {}), **away,
         }  # fmt: skip
+
+    def clock(self, moment: datetime) -> dict[str, str]:
+        """What a program's environment needs for its wall clock to say so now, and to follow `set_clock` from then on."""
+        self.set_clock(moment)
+        return {"LD_PRELOAD": str(self.library), "FAULTS_CLOCK": str(self.notes / "clock")}
+
+    def set_clock(self, moment: datetime) -> None:
+        """Set the clock of programs that run with it: it jumps."""
+        with os.fdopen(os.open(self.notes / "clock", os.O_RDWR | os.O_CREAT), "r+b") as file:
+            file.write(struct.pack("=q", int((moment - datetime.now(UTC)).total_seconds() * 1e9)))
 
     def calls(self) -> list[Call]:
         """What was written down, in order."""

@@ -1,0 +1,57 @@
+"""Two commands that write at once: each is done, or says why not; what comes of both is what comes of one after the other."""
+
+from __future__ import annotations
+
+import random
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.faults.conftest import ALL
+from tests.faults.disk import Ended, run, start
+from tests.faults.scenes import COMMANDS, Scene, State, names, state
+
+pytestmark = [pytest.mark.services, pytest.mark.slow]
+
+#: The first of them each time, all in the full campaign.
+PAIRS = (("collect", "bill"), ("chargeback", "chargeback"), ("lake export", "collect"), ("bill", "bill"), ("attribute", "bill"),
+         ("chargeback", "bill"), ("lake export", "lake export"))  # fmt: skip
+
+
+def left(place: Path) -> State:
+    """All that a folder holds, and the names of its files; that the lake, whose checksums know the hour of a load, is whole."""
+    told = {part: value for part, value in state(place).items() if part != "lake"}
+    return told | {"names": {name for name in names(place) if not name.startswith("lake/raw/")}}
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    pairs = PAIRS if metafunc.config.getoption("runs") >= ALL else PAIRS[:3]
+    metafunc.parametrize("pair", pairs, ids=" and ".join)
+
+
+def test_two_at_once(pair: tuple[str, str], all_scenes: dict[str, Scene], runs: int) -> None:
+    scene = all_scenes["bill"]  # all is there that any of them needs
+    commands = [COMMANDS[name] for name in pair]
+    rest = (*commands, COMMANDS["attribute"], COMMANDS["chargeback"], COMMANDS["lake export"])
+    place = scene.begin()
+    for words in (*commands, *rest):
+        assert run(place, words).code in (0, 4)
+    calm = left(place)
+    tries = 20 if runs >= ALL else max(runs // 40, 1)
+    waited = 0
+    for seed in range(tries):
+        dice = random.Random(seed)
+        place = scene.begin()
+        one = start(place, commands[0])
+        time.sleep(dice.uniform(0, 0.5) * scene.seconds)
+        two = start(place, commands[1])
+        ends = [Ended(process.returncode, *texts) for process in (one, two) for texts in [process.communicate(timeout=300)]]
+        assert all((end.code in (0, 4) and end.is_plain) or end.is_said for end in ends), ends
+        assert any(end.code in (0, 4) for end in ends), ends
+        waited += sum(end.code == 1 for end in ends)
+        state(place)  # whole, whatever it is
+        for words in rest:
+            assert run(place, words).code in (0, 4)
+        assert left(place) == calm, (seed, ends)
+    print(f"{' and '.join(pair)}: {tries} times at once, {waited} refused in words")
