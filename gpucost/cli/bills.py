@@ -134,7 +134,7 @@ def _record(call: Call, manifest: dict[str, Any], target: Path) -> None:
             with call.store.write() as con:
                 log.add_seal(con, record)
     except StoreError as error:
-        call.say(f"note: the seal of {record.month} is not in the store's log: {error.message}")
+        call.note(f"note: the seal of {record.month} is not in the store's log: {error.message}")
 
 
 def _digest(target: Path) -> str:
