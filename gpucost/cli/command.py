@@ -589,6 +589,8 @@ def handle_errors(command: Callable[P, R]) -> Callable[P, R]:
                 import traceback
 
                 note(traceback.format_exc().removesuffix("\n"))
+            if isinstance(error, OSError) and error.filename:
+                fail(f"{error.filename}: {error.strerror}", "look after that file, its folder and disk; then run it again", 1)
             fail(
                 f"unexpected {type(error).__name__}: {error or 'no message'}",
                 "this is a defect in gpucost; please report it with the traceback, which the option -v shows",

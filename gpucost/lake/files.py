@@ -62,8 +62,8 @@ class LakeFiles:
         prefix = f"{prefix}/" if prefix else ""
         cut = len(self._root) + 1 if self._root else 0
         with self._bucket.in_words(self.shown(below)):
-            # markers of folders, as some tools make them, hold nothing
-            files = {one.key[cut:]: one for one in self._bucket.listed(prefix) if one.size}
+            # markers of folders, as some tools make them, hold nothing; and neither does what could not be written
+            files = {one.key[cut:]: one for one in self._bucket.listed(prefix) if one.size or below == PARTS}
         return dict(sorted(files.items()))
 
     def names(self, below: str = "") -> list[str]:

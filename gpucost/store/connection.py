@@ -8,7 +8,7 @@ import shlex
 import shutil
 import stat
 import time
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from functools import cache
 from itertools import count
@@ -111,8 +111,8 @@ class Store:
             except duckdb.Error as error:
                 failure = StoreError(f"cannot write to the store {self.path}: {_first_line(error)}")
                 raise _of_the_file(self.path, error) or failure from error
-        if is_new:
-            disk.sync(self.path.parent)
+            if is_new:
+                disk.sync(self.path.parent)
 
     def query(self, sql: str) -> tuple[list[str], list[tuple[object, ...]]]:
         """Column names and rows that a read-only SQL statement answers.
@@ -141,17 +141,14 @@ class Store:
         """A connection, closed in the end; an error that is about the file becomes a StoreError."""
         import duckdb
 
-        with disk.private(self.mode):
-            con = self._open(read_only=read_only)
-            try:
+        try:
+            with disk.private(self.mode), closing(self._open(read_only=read_only)) as con:
                 confine(con, *folders, *self.lake_folders)
                 yield con
-            except duckdb.Error as error:
-                if failure := _of_the_file(self.path, error):
-                    raise failure from error
-                raise
-            finally:
-                con.close()
+        except (duckdb.Error, OSError) as error:
+            if failure := _of_the_file(self.path, error):
+                raise failure from error
+            raise
 
     def _open(self, *, read_only: bool) -> duckdb.DuckDBPyConnection:
         import duckdb
@@ -232,6 +229,7 @@ _HELD_BY = re.compile(r"lock is held in (?P<program>.+?) \(PID (?P<pid>\d+)\)")
 _SAME_PROCESS = "different configuration than existing connections"
 _NEWER_FILE = re.compile(r"version number \d+, but we can only read|newer version of DuckDB", re.IGNORECASE)
 _NOT_WRITABLE = ("permission denied", "read-only file system", "operation not permitted")
+_FAILED_WRITE = "Could not write file"
 _NO_SPACE = ("no space left", "disk quota exceeded")
 _OTHER_FILE = "name another file with --store"
 _RESTORE = "restore a copy, or name another file with --store and collect again"
@@ -251,10 +249,14 @@ def lock_holder(error: Exception) -> str | None:
     return f"this process (PID {os.getpid()})" if _SAME_PROCESS in message else None
 
 
-def _of_the_file(path: Path, error: duckdb.Error) -> StoreError | None:
-    """What an error in an open store says of its file; None where it is about the statement."""
+def _of_the_file(path: Path, error: duckdb.Error | OSError) -> StoreError | None:
+    """What an error in an open store says of its file; None where it is about the statement, or another file."""
     import duckdb
 
+    if isinstance(error, OSError):
+        if error.filename not in (str(path), str(path.parent)):
+            return None
+        return StoreError(f"cannot reach the store {path}: {error.strerror}", fix=_OTHER_FILE)
     # What is wrong with a statement raises others.
     of_files = (duckdb.IOException, duckdb.SerializationException, duckdb.FatalException, duckdb.InternalException)
     text = _first_line(error)
@@ -263,6 +265,8 @@ def _of_the_file(path: Path, error: duckdb.Error) -> StoreError | None:
         return StoreError(f"cannot write the store {path}: permission denied", fix=fix)
     if any(words in text.lower() for words in _NO_SPACE):
         return StoreError(f"cannot write the store {path}: no space is left", fix=f"free some space, or {_OTHER_FILE}")
+    if isinstance(error, duckdb.TransactionException) and _FAILED_WRITE in text:
+        return StoreError(f"cannot write the store {path}: {text}", fix=f"look after the disk, or {_OTHER_FILE}")
     # a wrong checksum comes as DuckDB's plain Error
     if isinstance(error, of_files) or text.startswith("Corrupt database file"):
         return _damaged(path, text)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import time
 from collections.abc import Iterator
@@ -37,6 +38,8 @@ STORE = "gpucost.duckdb"
 FIRST, LAST = "2026-03-10T00:00Z", "2026-03-11T12:00Z"
 #: Where temporary files lie; and what a run that cannot move it into the store leaves to the next that writes.
 ASIDE = ("tmp", f"{STORE}.wal")
+#: The empty file by which Python finds out where temporary files can lie; it stays where it cannot be removed.
+_PROBE = re.compile(r"tmp/[a-z0-9_]{8}")
 COLLECT = ("collect", "prometheus", "--from", FIRST, "--to")
 
 #: By name, in the order in which they build upon each other.
@@ -148,7 +151,7 @@ def _unlike(value: Any, known: dict[str, Any]) -> dict[str, Any]:
 def names(folder: Path) -> set[str]:
     """What lies in a folder, but for what it may leave aside."""
     found = {path.relative_to(folder).as_posix() for path in folder.rglob("*")}
-    return {name for name in found if name not in ASIDE}
+    return {name for name in found if name not in ASIDE and not _PROBE.fullmatch(name)}
 
 
 def state(folder: Path) -> State:

@@ -104,6 +104,12 @@ def test_an_unexpected_error_is_one_line_and_a_traceback_only_on_request() -> No
     assert "Traceback" in run(lambda: ZeroDivisionError("oh"), "-v")[2]
 
 
+def test_a_file_that_fails_is_no_defect() -> None:
+    code, _, said = run(lambda: FileNotFoundError(2, "No such file or directory", "/srv/a\x1b"))
+    assert (code, said.splitlines()[0]) == (1, "error: /srv/a\\u001b: No such file or directory")
+    assert "unexpected" not in said and "Traceback" in run(lambda: PermissionError(13, "Permission denied", "/srv"), "-v")[2]
+
+
 def test_a_reader_that_left_a_real_pipe(tmp_path: Path) -> None:
     script = tmp_path / "many.py"
     script.write_text(

@@ -49,6 +49,7 @@ NOT_RUN = {
     "export dashboard --config prod.toml": "needs another config",
     "export openmetrics --pushgateway": "needs a Pushgateway",
     "chargeback --month 2026-10 --out /srv/chargeback --collect": "collects",
+    "chargeback verify": "needs the bundle of a month; tests/unit/test_chargeback.py has some",
     "sql - < question.sql": "needs a file of one's own",
     "store info --store october.duckdb": "needs another store",
     "store compact --store october.duckdb": "needs another store",
