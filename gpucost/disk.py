@@ -69,14 +69,9 @@ def workplace(beside: Path) -> Iterator[Path]:
                 shutil.rmtree(left, ignore_errors=True)
             finally:
                 os.close(handle)
-    while True:
-        folder = Path(mkdtemp(prefix=_MARK, dir=beside))
-        try:
-            handle = _locked(folder)
-        except OSError:  # a file system without locks, or a run that takes it for a leftover
-            handle = -1
-        if folder.exists():
-            break
+    folder, handle = next(
+        (made, own) for made in iter(lambda: Path(mkdtemp(prefix=_MARK, dir=beside)), None) if (own := _own(made)) is not None
+    )
     try:
         yield folder
     finally:
@@ -92,6 +87,21 @@ def temporary() -> Iterator[Path]:
 
     with workplace(Path(gettempdir())) as folder:
         yield folder
+
+
+def _own(folder: Path) -> int | None:
+    """A new folder, open and locked, or -1 where the file system has no locks. None where another run took it for a leftover."""
+    try:
+        handle = _locked(folder)
+    except (BlockingIOError, FileNotFoundError):
+        return None
+    except OSError:
+        return -1
+    with suppress(FileNotFoundError):
+        if os.path.samestat(os.fstat(handle), folder.stat()):
+            return handle
+    os.close(handle)
+    return None
 
 
 def _locked(folder: Path) -> int:

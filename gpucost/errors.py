@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 
+from gpucost.texts import concealed
+
 # What a broken file has in place of a word, or of a sentence.
 _LONG = re.compile(r"(\S{250})\S{250,}")
 _LONGEST = 4000
@@ -19,7 +21,7 @@ class GpucostError(Exception):
 
     def __init__(self, message: str, fix: str | None = None) -> None:
         super().__init__(message)
-        self.message = _LONG.sub(r"\1…", message)[:_LONGEST]
+        self.message = _LONG.sub(r"\1…", concealed(message))[:_LONGEST]  # what is cut would not be known for a secret
         self.fix = fix
 
 

@@ -118,7 +118,7 @@ def check(config: Config, store: Store) -> list[Check]:
     """What was looked at in the store, all of it: pages, what has to hold between rows, and the fingerprints of attributed days.
 
     Of these nothing is said where the attribution is not up to date, or the store cannot be written to: they are made as
-    attribution makes them, and then forgotten.
+    attribution makes them, and then forgotten. Where somebody else has the store open, a check says that it was not made.
     """
     from gpucost.store import upkeep
 
@@ -126,15 +126,24 @@ def check(config: Config, store: Store) -> list[Check]:
         checks = list(upkeep.check(con))
         is_current = attribution.is_current(con, inputs_of(config), None)
     if is_current and os.access(store.path, os.W_OK):
-        with store.write() as con:
-            con.execute("SET preserve_insertion_order = false")
-            _stage(con, config)
-            days = attribution.days_of_other_inputs(con, config.tz)
-            con.rollback()
-            con.begin()
+        what = "days were attributed from what the store holds"
+        try:
+            days = _days_of_other_inputs(config, store)
+        except StoreError as error:
+            return [*checks, upkeep.Check(what, 0, error.message, is_made=False)]
         first = from_ms(days[0]).astimezone(config.tz).date().isoformat() if days else None
-        checks.append(upkeep.Check("days were attributed from what the store holds", len(days), first))
+        checks.append(upkeep.Check(what, len(days), first))
     return checks
+
+
+def _days_of_other_inputs(config: Config, store: Store) -> list[int]:
+    with store.write() as con:
+        con.execute("SET preserve_insertion_order = false")
+        _stage(con, config)
+        days = attribution.days_of_other_inputs(con, config.tz)
+        con.rollback()
+        con.begin()
+    return days
 
 
 def compact(config: Config, store: Store, now: datetime) -> tuple[int, int]:

@@ -34,8 +34,8 @@ HIDDEN = _class_of([span for span in _SPANS if span[0] != "d800"])
 # Secrets that this process has read: a server may repeat them in an error.
 _SECRETS: set[str] = set()
 _CONCEALED = "***"
-# shorter ones stand in any text
-_SHORTEST = 6
+# shorter ones stand in any text; so does much that stands in an address
+_SHORTEST, _SHORTEST_IN_ADDRESS = 6, 16
 
 
 def conceal(secret: str) -> None:
@@ -44,9 +44,16 @@ def conceal(secret: str) -> None:
     Of a secret address what follows the server's name is secret by itself.
     """
     of_address = secret.partition("://")[2].partition("/")[2]
-    for word in (secret, of_address):
+    for word in (secret, of_address if len(of_address) >= _SHORTEST_IN_ADDRESS else ""):
         spelled = (word, quote(word, safe=""), base64.b64encode(word.encode()).decode())
         _SECRETS.update(one for one in spelled if len(one) >= _SHORTEST)
+
+
+def concealed(text: str) -> str:
+    """`text` with stars in place of each secret that was concealed."""
+    for secret in sorted(_SECRETS, key=len, reverse=True):
+        text = text.replace(secret, _CONCEALED)
+    return text
 
 
 def visible(text: str) -> str:
@@ -55,9 +62,10 @@ def visible(text: str) -> str:
     These are JSON's escapes, so JSON stays the same to whoever reads it. Line ends and tabs stay: they are seen. It is a plain
     string, whatever kind of string `text` is. Secrets that were concealed are not in it.
     """
-    plain = str(text)
-    for secret in _SECRETS:
-        plain = plain.replace(secret, _CONCEALED)
+    return _seen(concealed(str(text)))
+
+
+def _seen(plain: str) -> str:
     return plain if plain.isascii() and plain.isprintable() else _HIDDEN.sub(_shown, plain)
 
 
@@ -98,8 +106,11 @@ def visible_parts(part: Any) -> Any:
 
 
 def readable_json(value: Any, **how: Any) -> str:
-    """`value` as json.dumps writes it, every letter as it is, but for what `visible` shows as a number."""
-    return visible(json.dumps(value, ensure_ascii=False, **how))
+    """`value` as json.dumps writes it, every letter as it is, but for what `visible` shows as a number.
+
+    It is what was to be sent or kept, and whole: nothing in it is concealed.
+    """
+    return _seen(json.dumps(value, ensure_ascii=False, **how))
 
 
 def _shown(found: re.Match[str]) -> str:

@@ -66,13 +66,13 @@ def migrated_once(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempP
     with empty.write():
         pass
 
-    def open_copy(store: Store, *, read_only: bool) -> duckdb.DuckDBPyConnection:
+    def open_copy(store: Store, folders: tuple[Path, ...] | None, *, read_only: bool) -> duckdb.DuckDBPyConnection:
         if not (read_only or store.exists):
             new = shutil.copyfile(empty.path, empty.path.with_name(f"{os.getpid()}-{threading.get_ident()}"))
             with suppress(OSError):  # somebody else made it meanwhile, or DuckDB says what is wrong with the place
                 os.link(new, store.path)
             new.unlink()
-        return CONNECT(store, read_only=read_only)
+        return CONNECT(store, folders, read_only=read_only)
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Store, "_connect", open_copy)

@@ -18,8 +18,8 @@ from gpucost.errors import UsageError
 from gpucost.render.data import IN_COST
 from gpucost.suggest import did_you_mean
 
-#: Commands that have --format and answer about this machine, or what one asks in SQL (gpucost.api.query).
-NOT_ASKED = ("doctor", "config show", "store info", "store check", "lake info", "sql")
+#: Commands that have --format and answer about this machine and its files, or what one asks in SQL (gpucost.api.query).
+NOT_ASKED = ("chargeback verify", "doctor", "config show", "store info", "store check", "lake info", "sql")
 # `from` is a word of Python's own
 _ALIASES = {"start": "from", "end": "to", "from_": "from"}
 # What a command line is refused with: click's UsageError, which typer has under no name of its own.

@@ -125,11 +125,12 @@ def _record(call: Call, manifest: dict[str, Any], target: Path) -> None:
         manifest["currency"],
         sealed["figures"],
         _digest(target),
+        manifest["share_unallocated"],
         manifest["replaces"]["reasons"] if manifest["replaces"] else (),
     )
     try:
         with call.store.read() as con:
-            is_known = record.digest in [digest for digest, _ in log.seals(con, record.month)[-1:]]
+            is_known = record.digest in dict(log.seals(con, record.month))
         if not is_known:
             with call.store.write() as con:
                 log.add_seal(con, record)
@@ -145,7 +146,7 @@ def _digest(target: Path) -> str:
 
 def _sealed(call: Call, month: str, out: Path) -> tuple[Path, dict[str, Any]]:
     """The bundle of a month and its manifest. Raises GpucostError where there is none, or it was not sealed."""
-    from gpucost.publish.chargeback import read
+    from gpucost.publish.chargeback import FILE, is_whole, read
 
     target = out.expanduser().resolve() / month
     manifest = read(target)
@@ -155,6 +156,8 @@ def _sealed(call: Call, month: str, out: Path) -> tuple[Path, dict[str, Any]]:
     if not manifest.get("seal"):
         why = "the month was not over" if not manifest["is_over"] else "an earlier gpucost wrote it"
         raise GpucostError(f"{target} was not sealed: {why}", _command("chargeback", options))
+    if not is_whole(manifest):
+        raise GpucostError(f"the bundle {target} is not what was sealed: {FILE}", "restore it from a copy")
     return target, manifest
 
 
@@ -166,8 +169,9 @@ def chargeback_verify(
     """Prove that a closed month's figures can be made again, to the last digit, or say which input changed since.
 
     Holds the bundle's files against their digests, its seal against the store's log, and what the store, the configuration, the
-    catalog and this program say now against what was sealed; then makes the figures again, and compares. Writes nothing. Ends
-    with 1 where the figures differ, or the bundle was changed.
+    catalog and this program say now against what was sealed; then makes the figures again, and compares. The bundle stays as it
+    is; the store is attributed by this configuration where it was not, as for a report. Ends with 1 where the figures differ, or
+    the bundle was changed.
 
     \b
     Examples:

@@ -516,7 +516,7 @@ def _into_lake(call: Call) -> Iterator[Call]:
         )
     files, period = open_files(call.lake or "", config), call.named_period
     with disk.temporary() as folder:
-        store = Store(folder / "store.duckdb")
+        store = Store(folder / "store.duckdb", mode=config.file_mode)
         with call.status() as tell:
             since = transfer.fill_collector(config, store, files, period[0] if period else None, call.now, tell)
         one = replace(call, lake=None)

@@ -248,10 +248,10 @@ def _write(target: Path, answers: dict[str, str]) -> None:
         # somebody may write a password into it
         with disk.atomic_write(target, disk.PRIVATE) as part:
             part.write_text(text, encoding="utf-8")
-    except (OSError, GpucostError) as error:
-        raise ConfigError(
-            f"cannot write {target}: {getattr(error, 'strerror', None) or error}", "--config names another file"
-        ) from None
+    except GpucostError as error:
+        raise ConfigError(error.message, "--config names another file") from None
+    except OSError as error:
+        raise ConfigError(f"cannot write {target}: {error.strerror or error}", "--config names another file") from None
 
 
 @command("* output", without="config store")
@@ -409,7 +409,9 @@ def store_check(call: Call) -> None:
 
     checks = pipeline.check(call.settings, call.store)
     wrong = [one for one in checks if one.wrong]
-    rows = [(one.what, "wrong" if one.wrong else "ok", one.wrong, one.example) for one in (wrong if call.quiet else checks)]
+    shown = [one for one in checks if one.wrong or not one.is_made or not call.quiet]
+    results = {True: "ok", False: "not checked"}
+    rows = [(one.what, "wrong" if one.wrong else results[one.is_made], one.wrong, one.example) for one in shown]
     if rows:
         call.write_rows(("check", "result", "wrong_rows", "first"), rows)
     if wrong:

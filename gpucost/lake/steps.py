@@ -185,7 +185,7 @@ def run(url: str, config_json: str, task_json: str) -> dict[str, Any]:
         with disk.temporary() as folder:
             config = _local_config(config_json, task, folder)
             files = open_files(url, config)
-            store = Store(folder / "store.duckdb")
+            store = Store(folder / "store.duckdb", mode=config.file_mode)
             store.path.write_bytes(_empty_store())
             with store.write(folder, *files.folders()) as con:
                 con.execute("SET preserve_insertion_order = false")

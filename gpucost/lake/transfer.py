@@ -110,13 +110,12 @@ def _going_on(writer: str) -> str:
 
 
 def _end(files: LakeFiles, writer: str, *, was_ended: bool) -> None:
-    """Remove what an export that was ended left behind: files of this writer that no manifest names."""
-    is_clean = True
+    """Remove what an export that was ended left behind: files of this writer that no manifest names, and halves of any."""
+    is_clean = not files.is_local or files.remove_abandoned(PARTS, ())
     if was_ended:
         own = [one for one in manifest.all_of(files) if one.writer == writer]
         named = {name for one in own for name in _names(one.days)}
-        is_clean = files.remove_abandoned("raw", named, begins=f"{_short(writer)}-")
-        is_clean &= files.remove_abandoned(PARTS, ())
+        is_clean &= files.remove_abandoned("raw", named, begins=f"{_short(writer)}-")
     if is_clean:
         files.delete([_going_on(writer)])
 

@@ -648,6 +648,20 @@ def _file(path: Path, folder: Path) -> dict[str, Any]:
     return to_dict(File(path.relative_to(folder).as_posix(), len(content), sha256(content).hexdigest()))
 
 
+def is_whole(manifest: dict[str, Any]) -> bool:
+    """Whether a sealed manifest has all that its figures can be made again from, and be compared with."""
+    try:
+        figures_digest(manifest, "")
+        files = [(one["file"], one["sha256"]) for one in manifest["files"]]
+        given = {name: manifest["seal"][name] for name in (field.name for field in fields(seal.Seal))}
+        inputs = [(one["kind"], one["source"], f"{one['rows']:,}") for one in given["inputs"]]
+        named = isinstance(given["configuration"], dict) and isinstance(given["algorithm"], dict)
+        asked = manifest["focus"]["version"] in focus.VERSIONS and manifest["share_unallocated"] in (None, "proportional", "even")
+    except (KeyError, TypeError, ValueError):
+        return False
+    return named and asked and all(isinstance(text, str) for row in (*files, *inputs) for text in row)
+
+
 def altered(folder: Path, manifest: dict[str, Any]) -> list[str]:
     """The files of a sealed bundle that are not what its manifest says, or are gone; the manifest, where its seal says other."""
     files = [
@@ -655,7 +669,8 @@ def altered(folder: Path, manifest: dict[str, Any]) -> list[str]:
         for one in manifest["files"]
         if not (path := folder / one["file"]).is_file() or sha256(path.read_bytes()).hexdigest() != one["sha256"]
     ]
-    if not files and figures_digest(manifest, (folder / "ledger.csv").read_text("utf-8")) != manifest["seal"]["figures"]:
+    ledger = folder / "ledger.csv"
+    if not files and (not ledger.is_file() or figures_digest(manifest, ledger.read_text("utf-8")) != manifest["seal"]["figures"]):
         files.append(FILE)
     return files
 

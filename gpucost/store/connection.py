@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import glob
 import os
 import re
 import shlex
 import shutil
 import stat
 import time
-from contextlib import closing, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cache
 from itertools import count
+from threading import Lock
 from typing import TYPE_CHECKING
 
 from gpucost import disk
@@ -32,6 +34,9 @@ if TYPE_CHECKING:
 STORAGE_VERSION = "v1.4.0"
 
 _POLL_SECONDS = 0.05
+# Stores that this process has open, by process and file: the folders that their connections see, and how many there are.
+_open_here: dict[tuple[int, Path], tuple[tuple[Path, ...], int]] = {}
+_opening = Lock()
 # MULTI is what PIVOT becomes.
 _READING = ("SELECT", "EXPLAIN", "PRAGMA", "MULTI")
 _TABLES = "gpucost sql 'SHOW TABLES' lists what there is"
@@ -142,34 +147,59 @@ class Store:
         import duckdb
 
         try:
-            with disk.private(self.mode), closing(self._open(read_only=read_only)) as con:
-                confine(con, *folders, *self.lake_folders)
+            with disk.private(self.mode), self._open((*folders, *self.lake_folders), read_only=read_only) as con:
                 yield con
         except (duckdb.Error, OSError) as error:
             if failure := _of_the_file(self.path, error):
                 raise failure from error
             raise
 
-    def _open(self, *, read_only: bool) -> duckdb.DuckDBPyConnection:
+    @contextmanager
+    def _open(self, folders: tuple[Path, ...], *, read_only: bool) -> Iterator[duckdb.DuckDBPyConnection]:
+        """A connection that sees these folders, once nobody else has the store in a way that is in its way."""
         import duckdb
 
         _refuse_shared(self.path)
+        is_new = not self.exists
+        place = (os.getpid(), self.path.resolve())
         deadline = time.monotonic() + self.wait_seconds
         while True:
-            try:
-                return self._connect(read_only=read_only)
-            except duckdb.Error as error:
-                holder = lock_holder(error) if isinstance(error, duckdb.IOException | duckdb.ConnectionException) else None
-                if holder is None:
-                    raise _unopened(self.path, error) from error
-                if time.monotonic() >= deadline:
-                    raise StoreError(
-                        f"the store {self.path} is in use by {holder} (waited {self.wait_seconds:g} s)",
-                        fix="wait until that program is done, or end it",
-                    ) from error
-                time.sleep(_POLL_SECONDS)
+            holder: str | None = None
+            with _opening:
+                # of this process: all connections to one file see the same folders, those of the first
+                shared = _open_here.get(place)
+                if shared and not set(folders) <= set(shared[0]):
+                    holder = _this_process()
+                else:
+                    try:
+                        con = self._connect(folders if shared is None else None, read_only=read_only)
+                        _open_here[place] = (shared[0], shared[1] + 1) if shared else (folders, 1)
+                        break
+                    except duckdb.Error as error:
+                        is_lock = isinstance(error, duckdb.IOException | duckdb.ConnectionException)
+                        holder = lock_holder(error) if is_lock else None
+                        if holder is None:
+                            failure = _unopened(self.path, error)
+                            if is_new and self.path.is_file() and not _is_database(self.path):
+                                self.path.unlink()  # else what could not be written whole would be refused from now on
+                            raise failure from error
+            if time.monotonic() >= deadline:
+                raise StoreError(
+                    f"the store {self.path} is in use by {holder} (waited {self.wait_seconds:g} s)",
+                    fix="wait until that program is done, or end it",
+                )
+            time.sleep(_POLL_SECONDS)
+        try:
+            yield con
+        finally:
+            with _opening:
+                con.close()
+                seen, count = _open_here.pop(place)
+                if count > 1:
+                    _open_here[place] = (seen, count - 1)
 
-    def _connect(self, *, read_only: bool) -> duckdb.DuckDBPyConnection:
+    def _connect(self, folders: tuple[Path, ...] | None, *, read_only: bool) -> duckdb.DuckDBPyConnection:
+        """A connection; confined to the folders, unless an earlier one was that this process still has open."""
         import duckdb
 
         config: dict[str, str | bool | int | float | list[str]] = {
@@ -180,6 +210,8 @@ class Store:
         }
         con = duckdb.connect(str(self.path), read_only=read_only, config=config)
         try:
+            if folders is not None:  # first of all: what stands in the store may have any name
+                confine(con, *folders)
             con.execute("SET TimeZone = 'UTC'")
             # An ASOF join whose left side is estimated small would become a nested loop, hundreds of times slower.
             with suppress(duckdb.CatalogException):  # a DuckDB without the setting
@@ -197,13 +229,16 @@ def confine(con: duckdb.DuckDBPyConnection, *folders: Path) -> None:
     """Let a connection see no files but those in `folders`, to the first of which it spills, and what ships with gpucost.
 
     For good: nothing that runs on it, a view in a store included, can undo it. Its own database stays open. Connections that this
-    process has to one store at the same time see the same files.
+    process has to one store at the same time see the same files. Nothing is asked of the database before: its own macros could
+    answer.
     """
-    if not con.execute("SELECT current_setting('enable_external_access')").fetchall()[0][0]:
-        return
     if folders:
         con.execute("SET temp_directory = $1", [str(folders[0] / "spill")])
-    con.execute("SET allowed_directories = $1", [[str(folder) for folder in (pricing_dir(), *folders)]])
+    # a file's path is looked up as the pattern that means it alone
+    allowed = [
+        spelled for folder in (pricing_dir(), *folders) for spelled in dict.fromkeys((str(folder), glob.escape(str(folder))))
+    ]
+    con.execute("SET allowed_directories = $1", [allowed])
     con.execute("SET enable_external_access = false")
 
 
@@ -229,7 +264,7 @@ _HELD_BY = re.compile(r"lock is held in (?P<program>.+?) \(PID (?P<pid>\d+)\)")
 _SAME_PROCESS = "different configuration than existing connections"
 _NEWER_FILE = re.compile(r"version number \d+, but we can only read|newer version of DuckDB", re.IGNORECASE)
 _NOT_WRITABLE = ("permission denied", "read-only file system", "operation not permitted")
-_FAILED_WRITE = "Could not write file"
+_FAILED_WRITE = "Failed to commit:"
 _NO_SPACE = ("no space left", "disk quota exceeded")
 _OTHER_FILE = "name another file with --store"
 _RESTORE = "restore a copy, or name another file with --store and collect again"
@@ -246,7 +281,11 @@ def lock_holder(error: Exception) -> str | None:
         return f"{match['program']} (PID {match['pid']})"
     if "Could not set lock on file" in message:
         return "another program"
-    return f"this process (PID {os.getpid()})" if _SAME_PROCESS in message else None
+    return _this_process() if _SAME_PROCESS in message else None
+
+
+def _this_process() -> str:
+    return f"this process (PID {os.getpid()})"
 
 
 def _of_the_file(path: Path, error: duckdb.Error | OSError) -> StoreError | None:
@@ -299,14 +338,17 @@ def check_length(con: duckdb.DuckDBPyConnection, path: Path) -> None:
     DuckDB gives space at the end back without saying so in the file's header: only a file that is shorter than the header
     says is looked at closely, for blocks in use beyond its end.
     """
-    block, blocks = con.execute("SELECT block_size, total_blocks FROM pragma_database_size()").fetchall()[0]
+    # functions by their whole names: these are not the store's own
+    block, blocks = con.execute("SELECT block_size, total_blocks FROM system.main.pragma_database_size()").fetchall()[0]
     size = path.stat().st_size
     if size >= _HEADER_BYTES + block * blocks:
         return
-    tables = con.execute("SELECT table_name FROM duckdb_tables() WHERE NOT internal AND NOT temporary").fetchall()
+    tables = con.execute("SELECT table_name FROM system.main.duckdb_tables() WHERE NOT internal AND NOT temporary").fetchall()
     for (table,) in tables:
         last = con.execute(
-            "SELECT max(greatest(block_id, coalesce(list_max(additional_block_ids), -1))) FROM pragma_storage_info($1)", [table]
+            "SELECT system.main.max(system.main.greatest(block_id, coalesce(system.main.list_max(additional_block_ids), -1))) "
+            "FROM system.main.pragma_storage_info($1)",
+            [table],
         ).fetchall()[0][0]
         if last is not None and _HEADER_BYTES + block * (last + 1) > size:
             raise _damaged(path, f"it ends after {size:,} bytes, in the middle of the table {table}")

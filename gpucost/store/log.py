@@ -25,17 +25,18 @@ class SealRecord:
     currency: str
     figures: str
     digest: str
+    sharing: str | None
     reasons: Sequence[str]
 
 
 def add_seal(con: duckdb.DuckDBPyConnection, record: SealRecord) -> None:
-    """Note that a bundle was sealed, where it differs from the last one of its month."""
-    if record.digest not in [digest for digest, _ in seals(con, record.month)[-1:]]:
+    """Note that a bundle was sealed, where its month did not have the same before."""
+    if record.digest not in dict(seals(con, record.month)):
         con.execute(
-            "INSERT INTO seals VALUES ($1, $2, $3, $4, $5, $6, $7, $8)",
+            "INSERT INTO seals VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)",
             [
                 record.month, datetime.now(UTC).replace(tzinfo=None), record.state, record.charge, record.currency,
-                record.figures, record.digest, list(record.reasons),
+                record.figures, record.digest, record.sharing, list(record.reasons),
             ],
         )  # fmt: skip
 
@@ -67,12 +68,12 @@ FROM (
     UNION ALL
     SELECT sealed_at, CASE WHEN lag(figures) OVER months IS DISTINCT FROM figures AND lag(figures) OVER months IS NOT NULL
             THEN 'restatement' ELSE 'seal' END, month,
-        concat(format('{}: {:,.2f} {}', state, charge::DOUBLE, currency),
+        concat(format('{}: {:,.2f} {}', state, charge::DOUBLE, currency), ', unallocated shared ' || sharing,
             CASE WHEN lag(figures) OVER months <> figures
                 THEN format(', {:,.2f} before', (lag(charge) OVER months)::DOUBLE) ELSE '' END,
             CASE WHEN len(reasons) > 0 THEN concat('; ', array_to_string(reasons, '; ')) ELSE '' END),
         2, rowid
-    FROM seals WINDOW months AS (PARTITION BY month ORDER BY sealed_at, rowid)
+    FROM seals WINDOW months AS (PARTITION BY month, sharing ORDER BY sealed_at, rowid)
     UNION ALL
     SELECT make_timestamp(at_ms * 1000), CASE WHEN sealed_until_ms IS NULL THEN 'rewrite' ELSE 'drop' END, 'store',
         CASE WHEN sealed_until_ms IS NULL THEN 'written anew'

@@ -35,7 +35,7 @@ def current_version(con: duckdb.DuckDBPyConnection) -> int:
     import duckdb
 
     try:
-        return int(con.execute("SELECT coalesce(max(version), 0) FROM schema_version").fetchall()[0][0])
+        return max((int(version) for (version,) in con.execute("SELECT version FROM schema_version").fetchall()), default=0)
     except duckdb.CatalogException:
         return 0
 
@@ -53,7 +53,7 @@ def check(con: duckdb.DuckDBPyConnection, path: Path, *, of_lake: bool = False) 
             f"{path} was written by a newer gpucost (schema {version}; this one knows {latest_version()})",
             fix="pip install --upgrade gpucost",
         )
-    if version == 0 and con.execute("SELECT 1 FROM duckdb_tables() WHERE NOT internal AND NOT temporary").fetchall():
+    if version == 0 and con.execute("SELECT 1 FROM system.main.duckdb_tables() WHERE NOT internal AND NOT temporary").fetchall():
         raise StoreError(
             f"{path} is a DuckDB file, but not a gpucost store", fix="name another file with --store or store = … in gpucost.toml"
         )
@@ -68,21 +68,20 @@ def check(con: duckdb.DuckDBPyConnection, path: Path, *, of_lake: bool = False) 
 
 # Files that were looked at: a command opens its store several times.
 _SEEN: set[tuple[Path, int, int, int]] = set()
-# What a schema is made of, besides what DuckDB brings; macros last, since it lists thousands of functions for them.
+# What a schema is made of, besides what DuckDB brings; macros last, since it lists thousands of functions for them. Functions by
+# their whole names, and as few as can be: a store may have macros that are called as DuckDB's own.
 _OBJECTS = """
-SELECT kind, CASE WHEN schema_name = 'main' THEN name ELSE schema_name || '.' || name END, definition FROM (
-    SELECT 'table' AS kind, schema_name, table_name AS name, sql AS definition, database_name, internal OR temporary AS internal
-    FROM duckdb_tables()
-    UNION ALL SELECT 'view', schema_name, view_name, sql, database_name, internal OR temporary FROM duckdb_views()
-    UNION ALL SELECT 'index', schema_name, index_name, sql, database_name, false FROM duckdb_indexes()
-    UNION ALL SELECT 'sequence', schema_name, sequence_name, sql, database_name, temporary FROM duckdb_sequences()
-    UNION ALL SELECT 'trigger', schema_name, trigger_name, sql, database_name, false FROM duckdb_triggers()
-    UNION ALL SELECT 'type', schema_name, type_name, logical_type, database_name, internal FROM duckdb_types()
-    UNION ALL SELECT 'schema', 'main', schema_name, sql, database_name, internal FROM duckdb_schemas()
-    UNION ALL SELECT 'macro', schema_name, function_name, format('{} {}', parameters, macro_definition), database_name, internal
-    FROM duckdb_functions()
-)
-WHERE database_name = current_database() AND NOT internal"""
+SELECT 'table' AS kind, schema_name, table_name AS name, sql AS definition, database_name, internal OR temporary AS is_internal
+FROM system.main.duckdb_tables()
+UNION ALL SELECT 'view', schema_name, view_name, sql, database_name, internal OR temporary FROM system.main.duckdb_views()
+UNION ALL SELECT 'index', schema_name, index_name, sql, database_name, false FROM system.main.duckdb_indexes()
+UNION ALL SELECT 'sequence', schema_name, sequence_name, sql, database_name, temporary FROM system.main.duckdb_sequences()
+UNION ALL SELECT 'trigger', schema_name, trigger_name, sql, database_name, false FROM system.main.duckdb_triggers()
+UNION ALL SELECT 'type', schema_name, type_name, logical_type, database_name, internal FROM system.main.duckdb_types()
+UNION ALL SELECT 'schema', 'main', schema_name, sql, database_name, internal FROM system.main.duckdb_schemas()"""
+_MACROS = """
+SELECT schema_name, function_name, parameters, macro_definition, database_name
+FROM system.main.duckdb_functions() WHERE NOT internal"""
 
 
 # DuckDB keeps what stands in their brackets in no order.
@@ -104,17 +103,30 @@ def _ordered(definition: str) -> str:
     return definition[: found.end()] + ", ".join(sorted(map(_ordered, parts))) + ")" + _ordered(definition[at:])
 
 
-# What loads of bills left behind up to schema 19: nothing reads it, and the next migration drops it.
-_LEFT = ("view", "staged")
+# What loads of bills left behind before this schema version: nothing reads it, and the migration to that drops it.
+_LEFT, _LEFT_UNTIL = ("view", "staged"), 20
 
 
 def _objects(con: duckdb.DuckDBPyConnection) -> dict[tuple[str, str], str]:
     """The definition of each object by its kind and name."""
-    return {
-        (kind, name): _ordered(definition or "")
-        for kind, name, definition in con.execute(_OBJECTS).fetchall()
-        if (kind, name) != _LEFT
+    own = con.execute("SELECT system.main.current_database()").fetchall()[0][0]
+    listed = [
+        (kind, schema, name, definition)
+        for kind, schema, name, definition, database, is_internal in con.execute(_OBJECTS).fetchall()
+        if database == own and not is_internal
+    ]
+    listed += [
+        ("macro", schema, name, f"[{', '.join(map(str, parameters or ()))}] {definition}")
+        for schema, name, parameters, definition, database in con.execute(_MACROS).fetchall()
+        if database == own
+    ]
+    found = {
+        (kind, name if schema == "main" else f"{schema}.{name}"): _ordered(definition or "")
+        for kind, schema, name, definition in listed
     }
+    if current_version(con) < _LEFT_UNTIL:
+        found.pop(_LEFT, None)
+    return found
 
 
 def objects_digest(con: duckdb.DuckDBPyConnection) -> str:

@@ -69,8 +69,12 @@ def backup(store: Store, target: Path) -> None:
     path = store.path.resolve()
     if target.exists() and target.samefile(path):
         raise UsageError(f"{target} is the store itself", "name another file")
+    if target.exists() and not target.is_file():
+        raise UsageError(f"{target} is {'a directory' if target.is_dir() else 'no regular file'}", "name a file")
     with disk.private(store.mode), _copied(path, target, "back up") as (con, part, _):
         con.execute("CHECKPOINT")
+        # a log of what lay there before is none of this copy's
+        target.with_name(f"{target.name}.wal").unlink(missing_ok=True)
         disk.put(part, target)
 
 
@@ -126,11 +130,12 @@ def _digest(con: duckdb.DuckDBPyConnection, table: str) -> list[tuple[int, int |
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """What was looked at, how many rows of it are wrong, and what the first of them is."""
+    """What was looked at, how many rows of it are wrong, and what the first of them is; or why it could not be looked at."""
 
     what: str
     wrong: int
     example: str | None
+    is_made: bool = True
 
 
 # What holds in every store, with the rows that break it, each as a text.

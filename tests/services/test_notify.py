@@ -230,6 +230,13 @@ def test_a_webhook_gets_the_report_itself(web: Web, store: Path, folder: Path, m
     assert body["schema"] == "gpucost.notification/1"
     assert body["report"] == report
     assert body["link"] == "https://reports.example.com"
+    # an address whose words stand in the report, too
+    (folder / "gpucost.toml").write_text('[notify.webhook]\nurl_env = "HOOK"\n')
+    monkeypatch.setenv("HOOK", f"{web.url}/research")
+    assert notify(store, "webhook").exit_code == 0 and json.loads(web.requests.pop()[3])["report"] == report
+    (folder / "gpucost.toml").write_text(
+        f'[notify.webhook]\nurl = "{web.url}/hook"\nheaders_env = {{ Authorization = "HOOK_AUTH" }}\n'
+    )
     web.answers = [(401, "who are you?\x1b[31m", {})]
     refused = notify(store, "webhook")
     assert refused.exit_code == 1

@@ -23,7 +23,6 @@ from gpucost.errors import GpucostError, UsageError
 
 # What a command must be told to answer; others answer without a word.
 TOLD = {
-    "chargeback verify": "--month 2026-09 --out bundles",
     "diff": "2026-09 2026-10 --by team",
     "explain namespace": "ml-research --month 2026-10",
     "explain node": "gpu03",
@@ -46,14 +45,13 @@ FAILS = {"prices history": "the store holds no spot prices"}
 
 @pytest.fixture(scope="module")
 def folder(demo: Config, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A copy of the sample, with a plan, a month's bundle and two answers that were saved."""
+    """A copy of the sample, with a plan and two answers that were saved."""
     copy = Path(shutil.copytree(demo.path.parent, tmp_path_factory.mktemp("api") / "demo"))
     config = ["--config", str(copy / "gpucost.toml")]
     (copy / "plan.toml").write_text(run("whatif", "plan", "--example"))
     for name, size in (("a", "30"), ("b", "60")):
         words = f"whatif egress --gb-per-start {size} --price-per-gb 0.09 --starts-per-day 1 --save {name}"
         run(*words.split(), *config)
-    run("chargeback", "--month", "2026-09", "--out", str(copy / "bundles"), *config)
     return copy
 
 

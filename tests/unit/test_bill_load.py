@@ -247,6 +247,14 @@ def test_content_tells_what_a_file_is_not_its_name(bills: Bills) -> None:
     assert [(row[2], row[3]) for row in bills.sums()] == [(6, pytest.approx(6 * 32.77))] * len(accounts)
 
 
+def test_folders_may_be_called_like_patterns(tmp_path: Path) -> None:
+    bills, folder = Bills(tmp_path), "2026-03 [final] *?"
+    (tmp_path / folder).mkdir()
+    run = bills.load(bills.write(f"{folder}/a.csv", csv_text(_of("1"))), bills.write(f"{folder}/b.parquet", _parquet(_of("2"))))
+    assert not run.errors, run.errors
+    assert [row[0] for row in bills.sums()] == ["aws/1", "aws/2"]
+
+
 RAGGED = csv_text(ROWS).splitlines()
 
 

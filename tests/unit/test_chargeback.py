@@ -8,6 +8,7 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Callable
 from decimal import Decimal
 from html.parser import HTMLParser
 from pathlib import Path
@@ -289,6 +290,37 @@ def test_a_bundle_that_was_changed_is_not_what_was_sealed(what: str, store: Path
     result = verify(store, tmp_path)
     assert (result.exit_code, found(result)["files"]) == (1, "changed"), result.output
     assert f"is not what was sealed: {file.relative_to(tmp_path / '2026-10')}" in result.stderr
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda index: index.pop("files"),
+        lambda index: index["seal"].pop("figures"),
+        lambda index: index["seal"].update(inputs=[{"kind": 1}]),
+        lambda index: index["focus"].update(version="9"),
+        lambda index: index.update(files=[one for one in index["files"] if one["file"] != "ledger.csv"]),
+    ],
+    ids=["files", "figures", "inputs", "version", "ledger"],
+)
+def test_an_index_that_lacks_something_is_not_what_was_sealed(
+    change: Callable[[dict[str, Any]], object], store: Path, tmp_path: Path
+) -> None:
+    assert run(store, tmp_path).exit_code == 0
+    index, told = tmp_path / "2026-10" / "index.json", manifest(tmp_path)
+    change(told)
+    index.write_text(json.dumps(told))
+    (tmp_path / "2026-10" / "ledger.csv").unlink()
+    result = verify(store, tmp_path)
+    assert result.exit_code == 1 and "is not what was sealed: " in result.stderr, result.output
+
+
+def test_bundles_that_share_otherwise_restate_nothing(store: Path, tmp_path: Path) -> None:
+    for out, options in (("a", ()), ("b", ("--share-unallocated", "proportional")), ("a", ()), ("c", ())):
+        assert run(store, tmp_path / out, *options).exit_code == 0
+    told = CliRunner().invoke(app, ["store", "log", "--store", str(store), "--format", "json"])
+    sealed = [one["what"] for one in json.loads(told.stdout) if one["what"] in ("seal", "restatement")]
+    assert sealed == ["seal", "seal"]
 
 
 def test_a_bundle_that_somebody_sealed_anew_is_not_in_the_log(store: Path, tmp_path: Path) -> None:

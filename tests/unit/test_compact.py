@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -19,7 +20,7 @@ from typer.testing import CliRunner
 from gpucost import pipeline
 from gpucost.cli.app import app
 from gpucost.config.model import Config, StoreSettings
-from gpucost.errors import StoreError
+from gpucost.errors import StoreError, UsageError
 from gpucost.periods import Period, from_ms
 from gpucost.store import upkeep
 from gpucost.store.connection import Store
@@ -296,6 +297,26 @@ def test_check_reads_every_page(whole: tuple[Config, Store]) -> None:
     code, _, error = check(store)
     assert code == 1
     assert "damaged" in error
+
+
+def test_what_cannot_be_checked_while_another_has_the_store_is_said(whole: tuple[Config, Store]) -> None:
+    config, store = whole
+    with store.read():
+        *checks, last = pipeline.check(config, replace(store, wait_seconds=0))
+    assert len(checks) == 11 and all(one.is_made and not one.wrong for one in checks)
+    assert not last.is_made and last.example is not None and "in use by this process" in last.example
+
+
+def test_a_backup_takes_the_place_of_files_alone(whole: tuple[Config, Store], tmp_path: Path) -> None:
+    _, store = whole
+    pipe, copy, log = (tmp_path / name for name in ("pipe", "copy.duckdb", "copy.duckdb.wal"))
+    os.mkfifo(pipe)
+    for target, what in ((pipe, "no regular file"), (tmp_path, "a directory"), (store.path, "the store itself")):
+        with pytest.raises(UsageError, match=f"is {what}"):
+            upkeep.backup(store, target)
+    log.write_bytes(b"what another store left")
+    upkeep.backup(store, copy)
+    assert not log.exists() and Store(copy).info().samples == store.info().samples
 
 
 def test_the_commands_say_what_they_did(whole: tuple[Config, Store], monkeypatch: pytest.MonkeyPatch) -> None:

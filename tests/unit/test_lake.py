@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 from pathlib import Path
 
@@ -232,6 +233,21 @@ def test_commands_say_of_a_lake_what_they_say_of_the_store(words: str, demo: Pat
         month = con.execute("SELECT strftime(epoch_ms(max(from_ms)), '%Y-%m') FROM node_daily").fetchall()[0][0]
     call = [*words.format(month).split(), "--config", str(config.path), "-q"]
     assert run(*call, "--lake", str(demo / "lake")) == run(*call)
+
+
+def test_files_of_a_lake_have_the_mode_of_a_store(tmp_path: Path) -> None:
+    config, _ = stored(tmp_path)
+    assert config.path is not None
+    text = config.path.read_text().replace('store = "', '# store = "')
+    config.path.write_text(f'{text}\n[store]\npath = "{config.store}"\nmode = "0660"\n')
+    mask = os.umask(0o007)
+    try:
+        for step in ("export", "attribute"):
+            run("lake", step, str(tmp_path / "lake"), "--config", str(config.path))
+    finally:
+        os.umask(mask)
+    modes = {(path.is_dir(), f"{path.stat().st_mode & 0o777:o}") for path in (tmp_path / "lake").rglob("*")}
+    assert modes == {(True, "770"), (False, "660")}
 
 
 @pytest.mark.parametrize("month", ["2020-02", pytest.param("2035-02", marks=pytest.mark.slow)])

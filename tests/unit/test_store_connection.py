@@ -6,6 +6,7 @@ import os
 import shutil
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import duckdb
@@ -155,6 +156,7 @@ def write_a_row(store: Store, at: int = 2) -> None:
 
 WRITE = """
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from gpucost.errors import StoreError
 from gpucost.store import Store
@@ -266,6 +268,54 @@ def test_a_store_runs_nothing_of_its_own(what: str, store: Store, tmp_path: Path
     for use in (lambda: store.query("SELECT 1"), store.info, lambda: write_a_row(store)):
         with pytest.raises(StoreError, match=f"holds a {name} that gpucost did not make"):
             use()
+
+
+# What the program asks a store before it trusts it, answered by the store itself.
+ANSWERS = """
+CREATE MACRO current_setting(x) AS false;
+CREATE MACRO max(x) AS {version};
+CREATE MACRO greatest(x, y) AS 0;
+CREATE MACRO list_max(x) AS 0;
+CREATE MACRO current_database() AS 'none';
+CREATE MACRO pragma_database_size() AS TABLE SELECT content AS block_size, 0 AS total_blocks FROM read_text('{file}');
+CREATE MACRO duckdb_tables() AS TABLE SELECT * FROM system.main.duckdb_tables() WHERE false;
+CREATE MACRO duckdb_views() AS TABLE SELECT * FROM system.main.duckdb_views() WHERE view_name <> 'leak';
+CREATE MACRO duckdb_functions() AS TABLE SELECT * FROM system.main.duckdb_functions() WHERE false;
+CREATE VIEW leak AS SELECT content FROM read_text('{file}')
+"""
+
+
+def test_a_store_cannot_answer_for_the_program(store: Store, tmp_path: Path) -> None:
+    secret = tmp_path / "secret"
+    secret.write_text("planted")
+    with duckdb.connect(str(store.path)) as con:
+        con.execute(ANSWERS.format(version=latest_version(), file=secret))
+    for use in (lambda: store.query("FROM leak"), store.info, lambda: write_a_row(store)):
+        with pytest.raises(StoreError, match="that gpucost did not make") as caught:
+            use()
+        assert "planted" not in caught.value.message
+
+
+def test_a_view_that_loads_of_bills_left_behind_is_none_of_this_versions(store: Store) -> None:
+    with duckdb.connect(str(store.path)) as con:
+        con.execute("CREATE VIEW staged AS SELECT 1 AS a")
+    with pytest.raises(StoreError, match="holds a view staged"):
+        store.info()
+
+
+def test_threads_of_one_process_read_at_once(store: Store, tmp_path: Path) -> None:
+    def read(_: int) -> object:
+        with store.read(tmp_path) as con:
+            return con.execute("SELECT count(*) FROM cuts").fetchall()[0][0]
+
+    with ThreadPoolExecutor(8) as pool:
+        assert set(pool.map(read, range(200))) == {1}
+    impatient = Store(store.path, wait_seconds=0)
+    refused = pytest.raises(StoreError, match=rf"in use by this process \(PID {os.getpid()}\)")
+    with store.read(), impatient.read(), refused, impatient.read(tmp_path):
+        pass
+    with impatient.read(tmp_path):
+        pass
 
 
 def test_a_store_that_lacks_a_view_is_refused(store: Store) -> None:

@@ -1,6 +1,6 @@
 -- reads: nothing
 -- writes: seals, what the bundles of closed months were made from and what they say; staged, a view of files that loads of bills left behind, is dropped
--- invariant: each is added when a bundle is written that differs from the month's last one, and never changed
+-- invariant: each is added when a bundle is written that the month did not have before, and never changed
 
 DROP VIEW IF EXISTS staged;
 
@@ -12,5 +12,6 @@ CREATE TABLE seals (
     currency    VARCHAR NOT NULL,
     figures     VARCHAR NOT NULL,            -- SHA-256 of what teams are charged, and of the ledger
     digest      VARCHAR NOT NULL,            -- SHA-256 of the bundle's index.json, which has the digest of every other file
+    sharing     VARCHAR,                     -- --share-unallocated; bundles are restated by those of the same
     reasons     VARCHAR[] NOT NULL           -- what changed since the seal before; none for a month's first
 );
