@@ -239,9 +239,8 @@ def page_facts(config: Config, store: Store, query: Query) -> tuple[Table, Waste
     from gpucost.report.units import known
     from gpucost.report.units.query import UnitQuery
 
-    ask = UnitQuery(
-        query.period, query.period_name, config.tz, config.currency, query.teams, query.namespaces, clusters=query.clusters
-    )
+    filters = {"teams": query.teams, "namespaces": query.namespaces, "clusters": query.clusters}
+    ask = UnitQuery.of(config, query.period, query.period_name, **filters)
 
     def read(con: DuckDBPyConnection) -> tuple[Table, Waste, tuple[UnitView, ...]]:
         _load_rates(con, config, query)

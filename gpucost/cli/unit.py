@@ -31,13 +31,23 @@ if TYPE_CHECKING:
 _LISTED = 10  # rows that tables show of work without cost and cost without work
 # Words of keys as people read them; titles of columns that are short beside others, and what a narrow table may leave out, the
 # heavier first.
-_WORDS = {"gpu hour": "GPU-hour", "generation tokens": "generated tokens", "per 1000": "per 1,000"}
+_WORDS = {
+    "gpu hour": "GPU-hour",
+    "generation tokens": "generated tokens",
+    "cache saved cost": "saved by the cache",
+    "per 1000": "per 1,000",
+}
 _TITLES = {
     "cost_per_1000": "Per 1,000",
     "cost_per_million_tokens": "Per million",
     "cost_per_million_prompt_tokens": "Per million prompt",
     "cost_per_million_generation_tokens": "Per million generated",
     "cost_per_active_gpu_hour": "Per active GPU-h",
+    "cache_saved_cost": "Saved by cache",
+    "request_time_prompt_cost": "Prompt, by request time",
+    "request_time_generation_cost": "Generated, by request time",
+    "unserved_cost": "Nothing served",
+    "generation_cost": "Generated cost",
     "epochs_done": "Epochs",
     "mean_cost": "Per epoch",
     "lost_cost": "Lost",
@@ -52,7 +62,9 @@ _WEIGHTS = {
     **dict.fromkeys(("best_trial_cost", "idle_cost", "lost_cost", "planned_epochs", "forecast_cost"), 2),
     **dict.fromkeys(("kind", "experiment", "cost_per_trial", "metric", "since"), 2),
     **dict.fromkeys(("status", "failed", "lost_epochs", "best_epoch", "best_cost", "prompt_tokens", "generation_tokens"), 3),
-    "cost_per_million_prompt_tokens": 3,
+    **dict.fromkeys(("prompt_cost", "generation_cost", "unserved_cost"), 3),
+    "cost_per_million_prompt_tokens": 2,
+    **dict.fromkeys(("cached_tokens", "cache_saved_cost", "request_time_prompt_cost", "request_time_generation_cost"), 4),
 }
 # Lists of an answer in the order of a page, and their titles.
 _SECTIONS = {
@@ -150,8 +162,8 @@ def answer(
     from gpucost.report.units.query import UnitQuery
 
     settings, (period, name, _) = call.settings, call.chosen
-    whose = (call.teams, call.namespaces, call.workloads, call.clusters)
-    view = pipeline.unit_costs(settings, call.store, UnitQuery(period, name, call.tz, settings.currency, *whose), build)
+    whose = {name: getattr(call, name) for name in ("teams", "namespaces", "workloads", "clusters")}
+    view = pipeline.unit_costs(settings, call.store, UnitQuery.of(settings, period, name, **whose), build)
     if not view.rows and not any(view.sections.values()):
         raise GpucostError(f"there is no data for {name}", "gpucost report shows the newest month with data")
     note_gaps(settings, call.store, period, call.clusters, quiet=call.quiet)
@@ -190,7 +202,7 @@ def document(view: UnitView, *, with_rows: bool | None = None, most: int | None 
         currency=ask.currency,
         sections=(*tables, _totals(view), *([Texts("Notes", notes)] if notes else [])),
         name=view.name,
-        answer=span | {"rows": view.rows, "totals": view.totals, **view.sections, "notes": view.notes},
+        answer=span | view.facts | {"rows": view.rows, "totals": view.totals, **view.sections, "notes": view.notes},
         flat=(names, [[row[name] for name in names] for row in view.rows]),
     )
 
@@ -343,25 +355,36 @@ def unit_requests(
     answer(call, lambda con, ask: units.requests(con, ask, count))
 
 
+class Basis(StrEnum):
+    """Which cost is split between tokens."""
+
+    allocated = "allocated"
+    used = "used"
+
+
 @command(f"{' '.join(_SERVERS)} {_LAYOUT}", more=_SERVERS)
 def unit_tokens(
     call: Call,
+    basis: Annotated[
+        Basis, typer.Option("--basis", help="Split the whole cost, or only what was used; idle cost then stands beside it.")
+    ] = Basis.allocated,
     tokens_per_second: Annotated[Decimal | None, _number("--tokens-per-second", "Without a store: of all GPUs together.")] = None,
 ) -> None:
     """Show what a million tokens cost, by model and day: of all tokens, of prompt tokens, and of generated ones.
 
-    The whole cost of the workload that serves counts, also at night. Without a period: the current month so far, or the newest
-    with data.
+    Prompt and generated tokens share the cost, and their parts add up to it: a prompt token weighs a quarter of a generated one,
+    or what [[units]] prompt_weight says. The whole cost of the workload that serves counts, also at night; --basis used leaves
+    out what its idle GPUs cost. Without a period: the current month so far, or the newest with data.
 
     \b
     Examples:
       gpucost unit tokens
       gpucost unit tokens --team platform --month 2026-10
-      gpucost unit tokens --last 7d --format json -o tokens.json
+      gpucost unit tokens --basis used --last 7d --format json -o tokens.json
       gpucost unit tokens --gpus 8 --price-per-gpu-hour 2.5 --tokens-per-second 9000 --busy-percent 40
     """
     from gpucost.report import units
 
     if _is_described(call, "token", "--tokens-per-second", tokens_per_second and tokens_per_second * 3600):
         return
-    answer(call, units.tokens)
+    answer(call, lambda con, ask: units.tokens(con, ask, basis.value))

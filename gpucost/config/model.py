@@ -662,13 +662,19 @@ def _span_ms(span: str) -> int:
     return int(span[:-1]) * {"m": 1, "h": 60, "d": 24 * 60, "w": 168 * 60}[span[-1]] * 60_000
 
 
+# The median of 3,235 models that chat in LiteLLM's public price map (model_prices_and_context_window.json of 1.110.2, read on
+# 2026-11-25): the price of an input token by that of an output token. Nine of ten lie within 0.17 and 1.
+DEFAULT_PROMPT_WEIGHT = 0.25
+
+
 class UnitSettings(Section):
     """A metric that counts units of work, and what its labels mean."""
 
     name: str = Field(min_length=1, description="What it is called; the name of a ready-made one replaces that.")
     unit: str = Field(
         pattern="^[a-z][a-z0-9_]*$",
-        description="What is counted: `epoch`, `request`, `batch_item`, `prompt_token`, `generation_token`, or your own word.",
+        description="What is counted: `epoch`, `request`, `batch_item`, `prompt_token`, `cached_token` (of these), "
+        "`generation_token`, `prefill_second`, `decode_second`, or your own word.",
     )
     metric: str | None = setting("Name of the metric.", pattern="^[a-zA-Z_:][a-zA-Z0-9_:]*$")
     query: str | None = setting("PromQL instead of a metric, evaluated once a minute.", min_length=1)
@@ -683,6 +689,9 @@ class UnitSettings(Section):
         "Label that names the workload, as `Kind/name` or a name; else the labels of the pod do."
     )
     model_label: str | None = setting("Label that names the model that serves.")
+    prompt_weight: float | None = setting(
+        f"What a prompt token costs of what a generated one does. Default: {DEFAULT_PROMPT_WEIGHT:g}.", ge=0, le=100
+    )
     run_label: str | None = setting("Label that tells runs of one workload apart.")
     match: dict[str, list[str]] = setting('Only series with one of these values of a label: `{ job = ["trainer"] }`.', {})
     failure: dict[str, list[str]] = setting(
@@ -701,6 +710,8 @@ class UnitSettings(Section):
             "needs one of metric and query": (self.metric is None) == (self.query is None),
             "match goes with metric; a query has matchers of its own": self.query is not None and bool(self.match),
             'kind = "gauge" is for epochs; other units are counted': not is_epoch and self.kind == "gauge",
+            "prompt_weight is for prompt tokens": self.unit.removesuffix("s") != "prompt_token"
+            and self.prompt_weight is not None,
             "marks and resumes are for epochs": not is_epoch and bool(self.marks or self.resumes),
         }
 
@@ -879,6 +890,11 @@ class Config(Section):
     def lake_folders(self) -> tuple[Path, ...]:
         """Of a store that stands for a lake: where the files lie that it reads."""
         return self.store_settings._lake_folders
+
+    @property
+    def prompt_weights(self) -> dict[str, float]:
+        """What a prompt token weighs, by the mapping that says so."""
+        return {unit.name: unit.prompt_weight for unit in self.units if unit.prompt_weight is not None}
 
     @property
     def file_mode(self) -> int:

@@ -81,5 +81,4 @@ def asked(
 ) -> UnitView:
     """The answer of `build` for these hours of the day."""
     period = Period(datetime.fromtimestamp(at(hours[0]), UTC), datetime.fromtimestamp(at(hours[1]), UTC))
-    ask = UnitQuery(period, "the day", config.tz, config.currency, **filters)
-    return pipeline.unit_costs(config, store, ask, build)
+    return pipeline.unit_costs(config, store, UnitQuery.of(config, period, "the day", **filters), build)

@@ -7,10 +7,14 @@ from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from functools import partial
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from gpucost.collect.progress.files import import_files
+from gpucost.config.model import DEFAULT_PROMPT_WEIGHT, UnitSettings
 from gpucost.errors import DataError, UsageError
 from gpucost.report import units
 from gpucost.store.connection import Store
@@ -93,8 +97,81 @@ def test_days_without_work_cost_too(tmp_path: Path) -> None:
         ("2026-03-11", Decimal(96), None),
     ]
     (model,) = view.sections["models"]
-    assert model["cost_per_million_generation_tokens"] == Decimal(192)
-    assert model["cost_per_million_prompt_tokens"] == Decimal(64)
+    # three million at a quarter each, and one: 3/7 and 4/7 of $192; a night without tokens is split as the rest
+    assert model["prompt_cost"] + model["generation_cost"] == model["cost"] == Decimal(192)
+    assert float(model["cost_per_million_prompt_tokens"]) == pytest.approx(192 * 3 / 7 / 3)
+    assert float(model["cost_per_million_generation_tokens"]) == pytest.approx(192 * 4 / 7)
+    assert model["cost_per_million_tokens"] == Decimal(48) and not model["unserved_cost"]
+
+
+def test_cached_tokens_cost_nothing_and_say_what_they_saved(tmp_path: Path) -> None:
+    config, store = stored(serving([("llm-0", [0, 1, 2, 3], 0, 24)]), tmp_path)
+    counts = {
+        "prompt_token": 8_000_000,
+        "cached_token": 4_000_000,
+        "generation_token": 1_000_000,
+        "prefill_second": 30,
+        "decode_second": 90,
+    }
+    put(store, [(counter(unit, "llm-0", "chat", model="m"), [(0, 0), (5, count)]) for unit, count in counts.items()])
+    (row,) = asked(config, store, units.tokens).rows
+    # of eight million prompt tokens four were computed: at a quarter each they weigh what the generated million does
+    assert (row["cost"], row["prompt_cost"], row["generation_cost"]) == (Decimal(96), Decimal(48), Decimal(48))
+    assert (row["cost_per_million_prompt_tokens"], row["cost_per_million_generation_tokens"]) == (Decimal(6), Decimal(48))
+    assert (row["cached_tokens"], row["cache_saved_cost"]) == (4_000_000, Decimal(48))
+    assert (row["request_time_prompt_cost"], row["request_time_generation_cost"]) == (Decimal(24), Decimal(72))
+
+
+def test_a_mapping_says_what_a_prompt_token_weighs(tmp_path: Path) -> None:
+    config, store = stored(serving([("llm-0", [0, 1, 2, 3], 0, 24)]), tmp_path)
+    mine = UnitSettings(name="mine", unit="prompt_token", metric="prompts", prompt_weight=1)
+    config = config.model_copy(update={"units": [mine]})
+    put(store, [(counter("prompt_token", "llm-0", "chat")._replace(mapping="mine"), [(0, 0), (5, 3)])])
+    put(store, [(counter("generation_token", "llm-0", "chat"), [(0, 0), (5, 1)])], source="other")
+    (row,) = asked(config, store, units.tokens).rows
+    assert (row["prompt_cost"], row["generation_cost"]) == (Decimal(72), Decimal(24))
+
+
+def test_models_that_served_nothing_have_a_cost_of_their_own(tmp_path: Path) -> None:
+    config, store = stored(serving([("llm-0", [0, 1, 2, 3], 0, 48)], 48), tmp_path)
+    put(store, [(counter("prompt_token", "llm-0", "chat", model="m"), [(0, 0), (5, 100), (40, 100)])], 48)
+    (row,) = asked(config, store, units.tokens, (24, 48)).rows
+    assert (row["cost"], row["unserved_cost"], row["prompt_cost"], row["generation_cost"]) == (Decimal(96), Decimal(96), 0, 0)
+    assert row["cost_per_million_tokens"] is None
+
+
+_COUNTS = st.integers(0, 10**12)
+_MODELS = st.lists(st.tuples(_COUNTS, _COUNTS, _COUNTS, _COUNTS, _COUNTS), min_size=1, max_size=4)
+
+
+@given(days=st.lists(_MODELS, min_size=1, max_size=3), weight=st.sampled_from([0.0, 0.1, 0.25, 1.0, 7.3]))
+@settings(max_examples=25, deadline=None)
+def test_parts_of_tokens_are_the_whole_in_both_bases(days: list[list[tuple[int, ...]]], weight: float) -> None:
+    names = ("prompt_token", "cached_token", "generation_token", "prefill_second", "decode_second")
+    with TemporaryDirectory() as folder:
+        config, store = stored(serving([("llm-0", [0, 1, 2, 3], 0, 70)], 72), Path(folder))
+        config = config.model_copy(
+            update={"units": [UnitSettings(name="w", unit="prompt_token", metric="m", prompt_weight=weight)]}
+        )
+        told = []
+        for model in range(max(map(len, days))):
+            for at, name in enumerate(names):
+                level, points = 0, [(0.0, 0.0)]
+                for day, models in enumerate(days):
+                    level += models[model][at] if model < len(models) else 0
+                    points.append((day * 24 + 9.0, float(level)))
+                mapping = "w" if name == "prompt_token" else name
+                told.append((counter(name, "llm-0", "chat", model=f"m{model}")._replace(mapping=mapping), points))
+        put(store, told, 72)
+        for build in (units.tokens, partial(units.tokens, basis="used")):
+            view = asked(config, store, build, (0, 72))
+            for row in (*view.rows, *view.sections["models"], view.totals):
+                parts = row["prompt_cost"] + row["generation_cost"] + row["unserved_cost"]
+                assert parts == row["cost"] - (row["idle_cost"] if view.facts["basis"] == "used" else 0)
+                assert min(row["prompt_cost"], row["generation_cost"], row["unserved_cost"], row["cache_saved_cost"] or 0) >= 0
+                times = [row[f"request_time_{name}_cost"] for name in ("prompt", "generation")]
+                assert times == [None, None] or sum(times) == parts
+            assert view.totals["cost"] == Decimal(70 * 4)
 
 
 @pytest.mark.slow
@@ -126,7 +203,9 @@ def check_trace(rows: list[tuple[datetime, int, int]], folder: Path) -> None:
     assert (view.totals["prompt_tokens"], view.totals["generation_tokens"]) == (prompt, generated)
     # two hours of a $4 node
     assert float(view.totals["cost_per_million_tokens"]) == pytest.approx(8 / (prompt + generated) * 1e6)
-    assert float(view.totals["cost_per_million_generation_tokens"]) == pytest.approx(8 / generated * 1e6)
+    weighted = prompt * DEFAULT_PROMPT_WEIGHT + generated
+    assert float(view.totals["cost_per_million_generation_tokens"]) == pytest.approx(8 / weighted * 1e6)
+    assert view.totals["prompt_cost"] + view.totals["generation_cost"] == view.totals["cost"]
     assert float(asked(config, store, units.requests, (0, 2)).totals["cost_per_1000"]) == pytest.approx(8000 / len(rows))
 
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 # Units that gpucost unit answers about; requests --count shows any other.
-UNITS = ("epoch", "request", "prompt_token", "generation_token", "batch_item")
+UNITS = ("epoch", "request", "prompt_token", "cached_token", "generation_token", "prefill_second", "decode_second", "batch_item")
 
 
 def mappings(config: Config) -> list[UnitSettings]:

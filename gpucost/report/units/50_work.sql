@@ -1,5 +1,5 @@
--- reads: unit_increases, unit_candidates, progress_series, unit_days; $from_ms the begin of the period
--- writes: unit_work, per workload, model, unit and local day how much work was done, and how much failed; workload is null where none is known
+-- reads: unit_increases, unit_candidates, progress_series, unit_days; $from_ms the begin of the period; $mappings and $weights, what one of a unit weighs, else $unit_weights by $units
+-- writes: unit_work, per workload, model, unit and local day how much work was done, what it weighs, and how much failed; workload is null where none is known
 -- invariant: sum(amount + failed) is the sum of the increases in the period
 CREATE OR REPLACE TEMP TABLE unit_work AS
 WITH quarters AS (
@@ -21,6 +21,9 @@ SELECT p.place.cluster AS cluster, p.place.namespace AS namespace, p.place.workl
     CASE WHEN p.place IS NULL THEN coalesce(s.workload, s.namespace || '/' || s.pod, s.pod, s.mapping) END AS label,
     CASE WHEN p.place IS NULL THEN s.source END AS source,
     sum(CASE WHEN s.is_failure THEN 0 ELSE p.amount END) AS amount,
+    sum(CASE WHEN s.is_failure THEN 0 ELSE p.amount * coalesce(
+        list_extract($weights::DOUBLE[], list_position($mappings::VARCHAR[], s.mapping)),
+        list_extract($unit_weights::DOUBLE[], list_position($units::VARCHAR[], s.unit))) END) AS weight,
     sum(CASE WHEN s.is_failure THEN p.amount ELSE 0 END) AS failed
 FROM placed AS p
 JOIN progress_series AS s USING (series_id)

@@ -1,5 +1,5 @@
 -- reads: unit_cells, unit_work
--- writes: unit_serving, per workload, model and local day its cost, hours and work of each unit
+-- writes: unit_serving, per workload, model and local day its cost, hours, work of each unit, and what that weighs; prompt_weight is of prompt tokens that no cache had
 -- invariant: per workload and day, sum(cost) is what the workload cost; a workload's models share it by the work they did
 CREATE OR REPLACE TEMP TABLE unit_serving AS
 WITH days AS (
@@ -12,21 +12,28 @@ models AS (
     SELECT DISTINCT cluster, namespace, workload, model FROM unit_work WHERE workload IS NOT NULL
 ),
 done AS (
-    SELECT cluster, namespace, workload, model, day, sum(amount) AS weight,
+    SELECT cluster, namespace, workload, model, day,
+        coalesce(sum(weight) FILTER (unit = 'prompt_token'), 0) AS prompt_weight, coalesce(sum(weight) FILTER (unit <> 'prompt_token'), 0) AS other_weight,
+        least(coalesce(max(amount) FILTER (unit = 'cached_token') / nullif(max(amount) FILTER (unit = 'prompt_token'), 0), 0), 1) AS cached_share,
         map_from_entries(list({'k': unit, 'v': amount})) AS amounts, map_from_entries(list({'k': unit, 'v': failed})) AS failures
-    FROM (SELECT cluster, namespace, workload, model, day, unit, sum(amount) AS amount, sum(failed) AS failed FROM unit_work
+    FROM (SELECT cluster, namespace, workload, model, day, unit, sum(amount) AS amount, sum(weight) AS weight, sum(failed) AS failed FROM unit_work
         WHERE workload IS NOT NULL GROUP BY ALL)
     GROUP BY ALL
 ),
+weights AS (
+    SELECT * EXCLUDE (prompt_weight, other_weight, cached_share), prompt_weight * (1 - cached_share) AS prompt_weight, prompt_weight * cached_share AS cached_weight,
+        prompt_weight * (1 - cached_share) + other_weight AS weight
+    FROM done
+),
 shares AS (
-    SELECT d.*, m.model, w.amounts, w.failures,
+    SELECT d.*, m.model, w.amounts, w.failures, coalesce(w.weight, 0) AS weight, coalesce(w.prompt_weight, 0) AS prompt_weight, coalesce(w.cached_weight, 0) AS cached_weight,
         CASE WHEN sum(coalesce(w.weight, 0)) OVER of_day > 0 THEN coalesce(w.weight, 0) / sum(coalesce(w.weight, 0)) OVER of_day
             ELSE 1.0::DOUBLE / count(*) OVER of_day END AS share,
         row_number() OVER (PARTITION BY d.cluster, d.namespace, d.workload, d.day ORDER BY m.model) AS ordinal,
         count(*) OVER of_day AS models
     FROM days AS d
     JOIN models AS m USING (cluster, namespace, workload)
-    LEFT JOIN done AS w USING (cluster, namespace, workload, model, day)
+    LEFT JOIN weights AS w USING (cluster, namespace, workload, model, day)
     WINDOW of_day AS (PARTITION BY d.cluster, d.namespace, d.workload, d.day)
 ),
 ends AS (
@@ -40,7 +47,7 @@ amounts AS (
         CASE WHEN ordinal = models THEN idle_cost ELSE (idle_cost * share_end)::DECIMAL(38, 9) END AS idle_cost_end
     FROM ends
 )
-SELECT cluster, namespace, workload, team, model, day, amounts, failures,
+SELECT cluster, namespace, workload, team, model, day, amounts, failures, weight, prompt_weight, cached_weight,
     cost_end - coalesce(lag(cost_end) OVER w, 0) AS cost,
     idle_cost_end - coalesce(lag(idle_cost_end) OVER w, 0) AS idle_cost,
     allocated_gpu_ms * share AS allocated_gpu_ms, active_gpu_ms * share AS active_gpu_ms

@@ -16,9 +16,11 @@ from gpucost.store import sqlfiles
 from gpucost.store.usage import nothing_used
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
     from duckdb import DuckDBPyConnection
+
+    from gpucost.config.model import Config
 
 PACKAGE = "gpucost.report.units"
 Item = dict[str, Any]
@@ -85,7 +87,10 @@ class UnitAnswer(Span):
 
 @dataclass(frozen=True, slots=True)
 class UnitQuery:
-    """A period and filters; empty filters take everything. `currency` names the money of the store."""
+    """A period and filters; empty filters take everything. `currency` names the money of the store.
+
+    `prompt_weights` are what a prompt token weighs against a generated one, by mapping; else DEFAULT_PROMPT_WEIGHT.
+    """
 
     period: Period
     period_name: str
@@ -95,6 +100,12 @@ class UnitQuery:
     namespaces: tuple[str, ...] = ()
     workloads: tuple[str, ...] = ()
     clusters: tuple[str, ...] = ()
+    prompt_weights: Mapping[str, float] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, config: Config, period: Period, period_name: str, **filters: tuple[str, ...]) -> UnitQuery:
+        """The same by a configuration."""
+        return cls(period, period_name, config.tz, config.currency, **filters, prompt_weights=config.prompt_weights)
 
     @property
     def is_narrowed(self) -> bool:
@@ -124,7 +135,7 @@ class UnitView:
     """`rows` and the lists in `sections` are dicts of the same keys each; money is Decimal, moments are ISO 8601 in UTC.
 
     `name` is that of the answer's schema. `shown` names the columns of tables for people: of the rows ("rows"), and of each
-    section.
+    section. `facts` are what else the answer says.
     """
 
     name: str
@@ -135,6 +146,7 @@ class UnitView:
     sections: dict[str, Any] = field(default_factory=dict)
     shown: dict[str, tuple[str, ...]] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
+    facts: Item = field(default_factory=dict)
 
 
 # What workloads cost of which no work is known, and whether other work than asked for is.

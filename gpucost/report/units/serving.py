@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 from typing_extensions import TypedDict
 
+from gpucost.config.model import DEFAULT_PROMPT_WEIGHT
 from gpucost.engine import dicts, run_stage
 from gpucost.errors import UsageError
 from gpucost.report.rows import in_hours
@@ -52,10 +53,23 @@ class RequestFigures(Served):
 
 
 class TokenFigures(Served):
-    """And the tokens."""
+    """And the tokens.
+
+    `prompt_cost`, `generation_cost` and `unserved_cost` (of models that served nothing in the period) add up to `cost`, less
+    `idle_cost` where the basis is `used`. `cached_tokens` are among the prompt tokens, `cache_saved_cost` is what they would have
+    cost; null where no server counts them. The costs by `request_time` are of time in prefill and decode, null where that is not
+    exported.
+    """
 
     prompt_tokens: float
+    cached_tokens: float | None
     generation_tokens: float
+    prompt_cost: Decimal
+    generation_cost: Decimal
+    unserved_cost: Decimal
+    cache_saved_cost: Decimal | None
+    request_time_prompt_cost: Decimal | None
+    request_time_generation_cost: Decimal | None
     cost_per_million_tokens: Decimal | None
     cost_per_million_prompt_tokens: Decimal | None
     cost_per_million_generation_tokens: Decimal | None
@@ -105,40 +119,65 @@ class TokenTotals(UnitTotals, TokenFigures):
 
 
 class Tokens(UnitAnswer):
-    """What `gpucost unit tokens` prints."""
+    """What `gpucost unit tokens` prints; `basis` is `allocated`, or `used`: idle cost is in no token's price."""
 
+    basis: str
     rows: list[TokenDay]
     totals: TokenTotals
     models: list[TokenModel]
     work_without_cost: list[ModelWithoutCost]
 
 
-PROMPT, GENERATION = "prompt_token", "generation_token"
+PROMPT, GENERATION, CACHED = "prompt_token", "generation_token", "cached_token"
+# What a token, or a second of a phase, weighs where cost is split by work. A prompt token's is a setting of its mapping.
+_WEIGHTS = {PROMPT: DEFAULT_PROMPT_WEIGHT, GENERATION: 1.0, CACHED: 0.0, "prefill_second": 0.0, "decode_second": 0.0}
 _MODEL = (*PLACE, "team", "model")
+
+
+_PARTS = ("prompt_cost", "generation_cost", "unserved_cost")
+_TIMES = ("request_time_prompt_cost", "request_time_generation_cost")
 
 
 @dataclass(frozen=True, slots=True)
 class _Measure:
-    """How an answer counts work: `counts` are columns of amounts or failures of a unit, `prices` columns with units and scale."""
+    """How an answer counts work.
+
+    `counts` are columns of amounts or failures of a unit, `parts` of a table those of cost beside the whole. `prices` are columns
+    of a cost, made of the named parts, over units, with a scale.
+    """
 
     name: str
     title: str
     units: tuple[str, ...]
     counts: dict[str, tuple[str, str]]
-    prices: dict[str, tuple[tuple[str, ...], int]]
+    prices: dict[str, tuple[tuple[str, ...], tuple[str, ...], int]]
+    weights: dict[str, float] = field(default_factory=dict)
+    table: str = "unit_serving"
+    parts: tuple[str, ...] = ()
 
     def figures(self, days: list[Item]) -> Item:
         """What was done and what it cost on several days together."""
         allocated, active = (sum(day[f"{name}_gpu_hours"] for day in days) for name in ("allocated", "active"))
         cost = total(days)
+        parts: dict[str, Decimal | None] = {}
+        for name in self.parts:
+            known = [day for day in days if day[name] is not None]
+            # of two models' times only one is no split of their cost
+            parts[name] = total(known, name) if known and (name not in _TIMES or len(known) == len(days)) else None
+        if not days:
+            parts |= dict.fromkeys(_PARTS, Decimal(0))
+        of = {name: part or Decimal(0) for name, part in parts.items()} | {"cost": cost}
         return {
             **({"unit": self.units[0]} if len(self.units) == 1 else {}),
-            **{column: _plain(_work(days, unit, kind)) for column, (kind, unit) in self.counts.items()},
+            **{column: _counted(days, unit, kind) for column, (kind, unit) in self.counts.items()},
             "cost": cost,
             "idle_cost": total(days, "idle_cost"),
+            **parts,
             **{
-                column: per(cost, sum(_work(days, unit, "amounts") for unit in units), scale)
-                for column, (units, scale) in self.prices.items()
+                column: per(
+                    sum((of[name] for name in costs), Decimal(0)), sum(_work(days, unit, "amounts") for unit in units), scale
+                )
+                for column, (costs, units, scale) in self.prices.items()
             },
             "allocated_gpu_hours": round(allocated, 9),
             "active_gpu_hours": round(active, 9),
@@ -159,7 +198,7 @@ def requests(con: DuckDBPyConnection, ask: UnitQuery, unit: str = "request", *, 
         f"Cost per 1,000 {unit.replace('_', ' ')}s",
         (unit,),
         {"amount": ("amounts", unit), "failed": ("failures", unit)},
-        {"cost_per_1000": ((unit,), 1000)},
+        {"cost_per_1000": (("cost",), (unit,), 1000)},
     )
     return _serving(con, ask, measure, is_prepared=is_prepared)
 
@@ -167,19 +206,27 @@ def requests(con: DuckDBPyConnection, ask: UnitQuery, unit: str = "request", *, 
 _TOKENS = _Measure(
     "unit.tokens",
     "Cost per million tokens",
-    (PROMPT, GENERATION),
-    {"prompt_tokens": ("amounts", PROMPT), "generation_tokens": ("amounts", GENERATION)},
+    tuple(_WEIGHTS),
+    {"prompt_tokens": ("amounts", PROMPT), "cached_tokens": ("amounts", CACHED), "generation_tokens": ("amounts", GENERATION)},
     {
-        "cost_per_million_tokens": ((PROMPT, GENERATION), 1_000_000),
-        "cost_per_million_prompt_tokens": ((PROMPT,), 1_000_000),
-        "cost_per_million_generation_tokens": ((GENERATION,), 1_000_000),
+        "cost_per_million_tokens": (_PARTS, (PROMPT, GENERATION), 1_000_000),
+        "cost_per_million_prompt_tokens": (("prompt_cost",), (PROMPT,), 1_000_000),
+        "cost_per_million_generation_tokens": (("generation_cost",), (GENERATION,), 1_000_000),
     },
+    _WEIGHTS,
+    "unit_tokens",
+    (*_PARTS, "cache_saved_cost", *_TIMES),
 )
 
 
-def tokens(con: DuckDBPyConnection, ask: UnitQuery, *, is_prepared: bool = False) -> UnitView:
-    """What a million tokens cost, by workload, model and day: of all tokens, and of prompt and generated ones each by itself."""
-    return _serving(con, ask, _TOKENS, is_prepared=is_prepared)
+def tokens(con: DuckDBPyConnection, ask: UnitQuery, basis: str = "allocated", *, is_prepared: bool = False) -> UnitView:
+    """What a million tokens cost, by workload, model and day; prompt tokens and generated ones share the cost by their weights.
+
+    On the `used` basis what idle GPUs cost is in no price, and stands beside them.
+    """
+    view = _serving(con, ask, _TOKENS, is_prepared=is_prepared, keeps_idle=basis == "used")
+    view.facts["basis"] = basis
+    return view
 
 
 # The work that no cost of the period belongs to, with why: work on a day is either in unit_serving or here, filters apart.
@@ -195,20 +242,31 @@ HAVING sum(w.amount) + sum(w.failed) > 0
 ORDER BY w.cluster, w.namespace, 1, w.model, w.unit, w.source"""
 
 
-def _serving(con: DuckDBPyConnection, ask: UnitQuery, measure: _Measure, *, is_prepared: bool) -> UnitView:
+def _serving(
+    con: DuckDBPyConnection, ask: UnitQuery, measure: _Measure, *, is_prepared: bool, keeps_idle: bool = False
+) -> UnitView:
     if not is_prepared:
         prepare(con, ask)
     run_stage(con, PACKAGE, "40_increases", {"units": list(measure.units), "to_ms": ask.period.end_ms})
-    run_stage(con, PACKAGE, "50_work", {"from_ms": ask.period.start_ms})
+    weights = {
+        "mappings": list(ask.prompt_weights) if measure.weights else [],
+        "weights": list(ask.prompt_weights.values()) if measure.weights else [],
+        "units": list(measure.units),
+        "unit_weights": [measure.weights.get(unit, 1.0) for unit in measure.units],
+    }
+    run_stage(con, PACKAGE, "50_work", {"from_ms": ask.period.start_ms, **weights})
     run_stage(con, PACKAGE, "60_serving")
-    con.execute("FROM unit_serving ORDER BY day, cluster, namespace, workload, model")
+    if measure.table == "unit_tokens":
+        run_stage(con, PACKAGE, "65_tokens", {"keeps_idle": keeps_idle})
+    con.execute(f"FROM {measure.table} ORDER BY day, cluster, namespace, workload, model")
     days = [in_hours(day | {"model": day["model"] or None}) for day in dicts(con)]
     days_of: dict[tuple[Any, ...], list[Item]] = defaultdict(list)
     for day in days:
         days_of[tuple(day[name] for name in _MODEL)].append(day)
     models = [dict(zip(_MODEL, model, strict=True)) | measure.figures(served) for model, served in days_of.items()]
     models.sort(key=lambda row: (-row["cost"], *(row[name] or "" for name in _MODEL)))
-    figures = (*measure.counts, "cost", "idle_cost", *measure.prices)
+    parts = [name for name in measure.parts if any(day[name] for day in days)]
+    figures = (*measure.counts, "cost", "idle_cost", *parts, *measure.prices)
     view = UnitView(
         measure.name,
         measure.title,
@@ -228,11 +286,20 @@ def _serving(con: DuckDBPyConnection, ask: UnitQuery, measure: _Measure, *, is_p
         names = " or ".join(unit.replace("_", " ") for unit in measure.units)
         view.notes.append(f"no {names} is known in this period: gpucost collect progress")
     lost = [row | {name: _plain(row[name]) for name in ("amount", "failed")} for row in dicts(con.execute(_WITHOUT_COST))]
+    counted = {unit for _, unit in measure.counts.values()}
+    lost = [row for row in lost if row["unit"] in counted]
     return with_remainders(con, view, lost)
 
 
 def _work(days: list[Item], unit: str, kind: str) -> float:
     return sum(((day[kind] or {}).get(unit, 0.0) for day in days), 0.0)
+
+
+def _counted(days: list[Item], unit: str, kind: str) -> float | int | None:
+    """Work as it is shown; what no server may count is null rather than none."""
+    if unit == CACHED and not any(unit in (day[kind] or {}) for day in days):
+        return None
+    return _plain(_work(days, unit, kind))
 
 
 def _plain(work: float) -> float | int:
