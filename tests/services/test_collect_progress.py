@@ -151,4 +151,5 @@ def test_what_vllm_prints(path: Path, tmp_path: Path) -> None:
         collect_progress(PrometheusSource(url=url), store, list(units_of.values()), DAY)
     with store.read() as con:
         rows = con.execute("SELECT unit, is_failure, count(*) FROM progress_series GROUP BY ALL ORDER BY ALL").fetchall()
-    assert rows == [("generation_token", False, 1), ("prompt_token", False, 1), ("request", False, 3), ("request", True, 2)]
+    tokens = ("cached_token", "decode_second", "generation_token", "prefill_second", "prompt_token")
+    assert rows == [*((unit, False, 1) for unit in tokens), ("request", False, 3), ("request", True, 2)]
