@@ -153,3 +153,61 @@ def test_what_vllm_prints(path: Path, tmp_path: Path) -> None:
         rows = con.execute("SELECT unit, is_failure, count(*) FROM progress_series GROUP BY ALL ORDER BY ALL").fetchall()
     tokens = ("cached_token", "decode_second", "generation_token", "prefill_second", "prompt_token")
     assert rows == [*((unit, False, 1) for unit in tokens), ("request", False, 3), ("request", True, 2)]
+
+
+# What else counts tokens, with the labels that it prints; those of a pod are the scrape's. By mapping, what a minute adds.
+PRINTED = {
+    'sglang:prompt_tokens_total{model_name="qwen"}': ("sglang-prompt-tokens", 70),
+    'sglang:generation_tokens_total{model_name="qwen"}': ("sglang-generation-tokens", 11),
+    'sglang:cached_tokens_total{model_name="qwen",cache_source="device"}': ("sglang-cached-tokens", 20),
+    'sglang:cached_tokens_total{model_name="qwen",cache_source="host"}': ("sglang-cached-tokens", 5),
+    'trtllm_request_success_total{model_name="qwen",engine_type="trtllm",finished_reason="stop"}': ("trtllm-requests", 3),
+    'trtllm_request_error_total{model_name="qwen",engine_type="trtllm"}': ("trtllm-failed-requests", 1),
+    'trtllm_prompt_tokens_total{model_name="qwen",engine_type="trtllm"}': ("trtllm-prompt-tokens", 60),
+    'trtllm_prompt_cached_tokens_total{model_name="qwen",engine_type="trtllm"}': ("trtllm-cached-tokens", 6),
+    'trtllm_generation_tokens_total{model_name="qwen",engine_type="trtllm"}': ("trtllm-generation-tokens", 12),
+    'trtllm_request_prefill_time_seconds_sum{model_name="qwen",engine_type="trtllm"}': ("trtllm-prefill-seconds", 2),
+    'trtllm_request_decode_time_seconds_sum{model_name="qwen",engine_type="trtllm"}': ("trtllm-decode-seconds", 8),
+    'nv_llm_input_token_len_sum{model="qwen",response_metric_type="total_input_tokens",version="1"}': (
+        "triton-trtllm-prompt-tokens", 30,
+    ),
+    'nv_llm_output_token_len_sum{model="qwen",response_metric_type="total_output_tokens",version="1"}': (
+        "triton-trtllm-generation-tokens", 13,
+    ),
+    'ray_vllm_request_success_total{model_name="qwen",WorkerId="w1",finished_reason="stop"}': ("ray-vllm-requests", 4),
+    'ray_vllm_prompt_tokens_total{model_name="qwen",WorkerId="w1"}': ("ray-vllm-prompt-tokens", 90),
+    'ray_vllm_generation_tokens_total{model_name="qwen",WorkerId="w1"}': ("ray-vllm-generation-tokens", 14),
+    'ray_vllm_prefix_cache_hits_total{model_name="qwen",WorkerId="w1"}': ("ray-vllm-cached-tokens", 9),
+    'ray_vllm_request_prefill_time_seconds_sum{model_name="qwen",WorkerId="w1"}': ("ray-vllm-prefill-seconds", 1),
+    'ray_vllm_request_decode_time_seconds_sum{model_name="qwen",WorkerId="w1"}': ("ray-vllm-decode-seconds", 5),
+}  # fmt: skip
+
+
+def test_what_other_engines_print(tmp_path: Path) -> None:
+    require_prometheus()
+    config = write_config(described(), tmp_path, tmp_path / "no.csv")
+
+    def scraped(out: TextIO) -> None:
+        for series, (_, rate) in PRINTED.items():
+            for minute in range(30):
+                labels = series.replace("}", ',namespace="chat",pod="llm-0"}')
+                out.write(f"{labels} {100 + minute * rate} {at(0) + minute * 60}\n")
+        out.write("# EOF\n")
+
+    with prometheus_over_text(scraped, tmp_path / "prometheus") as url:
+        store = Store(tmp_path / "store.duckdb")
+        collect_progress(PrometheusSource(url=url), store, mappings(config), DAY)
+    with store.read() as con:
+        rows = con.execute(
+            "SELECT s.mapping, s.unit, s.is_failure, sum(v.high - 100) FROM progress_series AS s "
+            "JOIN (SELECT series_id, max(value) AS high FROM progress_values GROUP BY series_id) AS v USING (series_id) "
+            "WHERE s.model = 'qwen' AND s.pod = 'llm-0' GROUP BY ALL"
+        ).fetchall()
+    due: dict[str, int] = {}
+    for mapping, rate in PRINTED.values():
+        due[mapping] = due.get(mapping, 0) + 29 * rate
+    assert {mapping: counted for mapping, _, _, counted in rows} == due
+    units_of = {"prompt-tokens": "prompt_token", "generation-tokens": "generation_token", "cached-tokens": "cached_token"}
+    for mapping, unit, is_failure, _ in rows:
+        assert unit == next((of for name, of in units_of.items() if mapping.endswith(name)), unit)
+        assert is_failure == mapping.endswith("failed-requests")

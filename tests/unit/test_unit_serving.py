@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gpucost.collect.progress.files import import_files
-from gpucost.config.model import DEFAULT_PROMPT_WEIGHT, UnitSettings
+from gpucost.config.model import DEFAULT_PROMPT_WEIGHT, Serving, UnitSettings
 from gpucost.errors import DataError, UsageError
 from gpucost.report import units
 from gpucost.store.connection import Store
@@ -130,6 +130,46 @@ def test_a_mapping_says_what_a_prompt_token_weighs(tmp_path: Path) -> None:
     put(store, [(counter("generation_token", "llm-0", "chat"), [(0, 0), (5, 1)])], source="other")
     (row,) = asked(config, store, units.tokens).rows
     assert (row["prompt_cost"], row["generation_cost"]) == (Decimal(72), Decimal(24))
+
+
+def test_pools_of_prefill_and_decode_are_one_and_each_phase_costs_its_pool(tmp_path: Path) -> None:
+    config, store = stored(serving([("llm-prefill-0", [0], 0, 24), ("llm-decode-0", [1, 2, 3], 0, 24)]), tmp_path)
+    counts = {
+        "llm-prefill-0": {"prompt_token": 8_000_000, "cached_token": 2_000_000, "generation_token": 100},
+        # of the prompt, which it counts again, all came over from the other pod
+        "llm-decode-0": {"prompt_token": 8_000_000, "cached_token": 8_000_000, "generation_token": 1_000_000},
+    }
+    told = [
+        (counter(unit, name, "chat", model="m"), [(0, 0), (5, count)])
+        for name, units_of in counts.items()
+        for unit, count in units_of.items()
+    ]
+    put(store, told)
+    apart = asked(config, store, units.tokens)
+    assert [row["workload"] for row in apart.rows] == ["Deployment/llm-decode", "Deployment/llm-prefill"]
+    assert "Deployment/llm-prefill and Deployment/llm-decode look like the pools of one model" in apart.notes[-1]
+    pooled = config.model_copy(update={"serving": Serving(prefill=["*-prefill"], decode=["Deployment/llm-decode"])})
+    view = asked(pooled, store, units.tokens)
+    (row,) = view.rows
+    assert row["workload"] == "Deployment/llm-prefill + Deployment/llm-decode" and not view.notes
+    assert (row["cost"], row["prompt_cost"], row["generation_cost"], row["unserved_cost"]) == (
+        Decimal(96),
+        Decimal(24),
+        Decimal(72),
+        0,
+    )
+    assert (row["prompt_tokens"], row["cached_tokens"], row["generation_tokens"]) == (8_000_000, 2_000_000, 1_000_000)
+    assert (row["cost_per_million_prompt_tokens"], row["cost_per_million_generation_tokens"]) == (Decimal(3), Decimal(72))
+    # six million cost $24
+    assert row["cache_saved_cost"] == Decimal(8)
+    for basis in ("allocated", "used"):
+        both = asked(pooled, store, partial(units.tokens, basis=basis)), asked(config, store, partial(units.tokens, basis=basis))
+        for name in ("cost", "idle_cost", "allocated_cost", "cost_without_work"):
+            assert both[0].totals[name] == both[1].totals[name]
+        parts = sum(both[0].totals[f"{name}_cost"] for name in ("prompt", "generation", "unserved"))
+        assert parts == Decimal(96) - (both[0].totals["idle_cost"] if basis == "used" else 0)
+    # one of the two alone is a workload as others
+    assert asked(pooled, store, units.tokens, workloads=("llm-decode",)).rows[0]["workload"] == "Deployment/llm-decode"
 
 
 def test_models_that_served_nothing_have_a_cost_of_their_own(tmp_path: Path) -> None:

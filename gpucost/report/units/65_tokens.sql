@@ -1,11 +1,43 @@
--- reads: unit_serving; $keeps_idle says whether what is split leaves the cost of idle GPUs out
--- writes: unit_tokens, unit_serving with its cost split by prompt and generated tokens
+-- reads: unit_serving; $keeps_idle says whether what is split leaves the cost of idle GPUs out; $prefill, $decode are globs of the workloads of pools
+-- writes: unit_tokens, unit_serving with its cost split by prompt and generated tokens, and the pools of a model in one row
 -- invariant: prompt_cost + generation_cost + unserved_cost = cost, less idle_cost where that is kept apart
 CREATE OR REPLACE TEMP TABLE unit_tokens AS
-WITH spent AS (
+WITH declared AS (
     SELECT *, cost - CASE WHEN $keeps_idle THEN idle_cost ELSE 0 END AS spent,
-        coalesce(amounts['prefill_second'], 0) AS prefill_seconds, coalesce(amounts['decode_second'], 0) AS decode_seconds
+        CASE WHEN len(list_filter($prefill::VARCHAR[], lambda one: workload GLOB one OR split_part(workload, '/', 2) GLOB one)) > 0 THEN 'prefill'
+            WHEN len(list_filter($decode::VARCHAR[], lambda one: workload GLOB one OR split_part(workload, '/', 2) GLOB one)) > 0 THEN 'decode' END AS declared
     FROM unit_serving
+),
+phases AS (
+    -- a pool has both phases: a prefill workload whose decode workload is not known is a workload as others
+    SELECT * EXCLUDE (declared), CASE WHEN bool_or(declared = 'prefill') OVER pool AND bool_or(declared = 'decode') OVER pool THEN declared END AS phase
+    FROM declared
+    WINDOW pool AS (PARTITION BY cluster, namespace, model)
+),
+names AS (
+    SELECT cluster, namespace, model, concat_ws(' + ', string_agg(DISTINCT workload, ' + ' ORDER BY workload) FILTER (phase = 'prefill'),
+        string_agg(DISTINCT workload, ' + ' ORDER BY workload) FILTER (phase = 'decode')) AS workload
+    FROM phases WHERE phase IS NOT NULL GROUP BY ALL
+),
+pools AS (
+    -- decode pods count the prompt again, and take its cache over, which is no hit; what prefill pods generate decode pods do, too
+    SELECT cluster, namespace, model, day, string_agg(DISTINCT team, ', ' ORDER BY team) AS team,
+        coalesce(sum(amounts['prompt_token']) FILTER (phase = 'prefill'), 0) AS prompt, sum(amounts['cached_token']) FILTER (phase = 'prefill') AS cached,
+        coalesce(sum(amounts['generation_token']) FILTER (phase = 'decode'), 0) AS generation,
+        coalesce(sum(prompt_weight) FILTER (phase = 'prefill'), 0) AS prompt_weight, coalesce(sum(cached_weight) FILTER (phase = 'prefill'), 0) AS cached_weight,
+        coalesce(sum(spent) FILTER (phase = 'prefill'), 0) AS prefill_cost, sum(spent) AS spent,
+        sum(cost) AS cost, sum(idle_cost) AS idle_cost, sum(allocated_gpu_ms) AS allocated_gpu_ms, sum(active_gpu_ms) AS active_gpu_ms
+    FROM phases WHERE phase IS NOT NULL GROUP BY ALL
+),
+spent AS (
+    SELECT * EXCLUDE (phase), NULL::DECIMAL(38, 9) AS prefill_cost,
+        coalesce(amounts['prefill_second'], 0) AS prefill_seconds, coalesce(amounts['decode_second'], 0) AS decode_seconds
+    FROM phases WHERE phase IS NULL
+    UNION ALL BY NAME
+    SELECT p.* EXCLUDE (prompt, cached, generation), n.workload, 0 AS prefill_seconds, 0 AS decode_seconds, prompt_weight + generation AS weight,
+        map_concat(MAP {'prompt_token': prompt, 'generation_token': generation},
+            CASE WHEN cached IS NULL THEN MAP {}::MAP(VARCHAR, DOUBLE) ELSE MAP {'cached_token': cached} END) AS amounts
+    FROM pools AS p JOIN names AS n USING (cluster, namespace, model)
 ),
 shares AS (
     -- a day that served nothing is split as the model's whole period is
@@ -18,13 +50,15 @@ shares AS (
     WINDOW model AS (PARTITION BY cluster, namespace, workload, model)
 ),
 prompts AS (
-    SELECT *, CASE WHEN prompt_share IS NULL THEN 0 ELSE (spent * prompt_share)::DECIMAL(38, 9) END AS prompt_cost,
+    SELECT *, CASE WHEN prompt_share IS NULL THEN 0 WHEN prefill_cost IS NOT NULL THEN prefill_cost ELSE (spent * prompt_share)::DECIMAL(38, 9) END AS prompt_cost,
         (spent * prefill_share)::DECIMAL(38, 9) AS request_time_prompt_cost
     FROM shares
 )
-SELECT * EXCLUDE (spent, prefill_seconds, decode_seconds, prompt_share, prefill_share),
+SELECT * EXCLUDE (spent, prefill_cost, prefill_seconds, decode_seconds, prompt_share, prefill_share),
     CASE WHEN prompt_share IS NULL THEN 0 ELSE spent - prompt_cost END AS generation_cost,
     CASE WHEN prompt_share IS NULL THEN spent ELSE 0 END AS unserved_cost,
     spent - request_time_prompt_cost AS request_time_generation_cost,
-    CASE WHEN amounts['cached_token'] IS NOT NULL THEN CASE WHEN weight > 0 THEN (spent * (cached_weight / weight))::DECIMAL(38, 9) ELSE 0 END END AS cache_saved_cost
+    CASE WHEN amounts['cached_token'] IS NULL THEN NULL
+        WHEN prefill_cost IS NOT NULL AND prompt_weight > 0 THEN (prefill_cost * (cached_weight / prompt_weight))::DECIMAL(38, 9)
+        WHEN prefill_cost IS NULL AND weight > 0 THEN (spent * (cached_weight / weight))::DECIMAL(38, 9) ELSE 0 END AS cache_saved_cost
 FROM prompts;

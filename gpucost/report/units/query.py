@@ -89,7 +89,8 @@ class UnitAnswer(Span):
 class UnitQuery:
     """A period and filters; empty filters take everything. `currency` names the money of the store.
 
-    `prompt_weights` are what a prompt token weighs against a generated one, by mapping; else DEFAULT_PROMPT_WEIGHT.
+    `prompt_weights` are what a prompt token weighs against a generated one, by mapping; else DEFAULT_PROMPT_WEIGHT. `prefill`
+    and `decode` are globs of the workloads that do these phases of models alone.
     """
 
     period: Period
@@ -101,11 +102,14 @@ class UnitQuery:
     workloads: tuple[str, ...] = ()
     clusters: tuple[str, ...] = ()
     prompt_weights: Mapping[str, float] = field(default_factory=dict)
+    prefill: tuple[str, ...] = ()
+    decode: tuple[str, ...] = ()
 
     @classmethod
     def of(cls, config: Config, period: Period, period_name: str, **filters: tuple[str, ...]) -> UnitQuery:
         """The same by a configuration."""
-        return cls(period, period_name, config.tz, config.currency, **filters, prompt_weights=config.prompt_weights)
+        pools = {"prefill": tuple(config.serving.prefill), "decode": tuple(config.serving.decode)}
+        return cls(period, period_name, config.tz, config.currency, **filters, **pools, prompt_weights=config.prompt_weights)
 
     @property
     def is_narrowed(self) -> bool:
@@ -163,9 +167,14 @@ GROUP BY c.cluster, c.namespace, c.workload
 ORDER BY cost DESC, c.cluster, c.namespace, c.workload"""
 
 
-def with_remainders(con: DuckDBPyConnection, view: UnitView, lost: list[Any]) -> UnitView:
-    """The answer with `lost`, the work that no cost belongs to, and with the cost that none of its rows tells of."""
-    known = {tuple(row[name] for name in PLACE) for row in view.rows}
+def with_remainders(
+    con: DuckDBPyConnection, view: UnitView, lost: list[Any], known: Iterable[tuple[str, ...]] | None = None
+) -> UnitView:
+    """The answer with `lost`, the work that no cost belongs to, and with the cost that none of its rows tells of.
+
+    `known` are the places that rows tell of, where these name others.
+    """
+    known = {tuple(row[name] for name in PLACE) for row in view.rows} if known is None else known
     rest = [in_hours(row) for row in dicts(con.execute(_WITHOUT_WORK, {"known": [list(place) for place in sorted(known)]}))]
     unknown = total(rest)
     view.totals |= {"cost_without_work": unknown, "allocated_cost": view.totals["cost"] + unknown}

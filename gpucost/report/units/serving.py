@@ -226,7 +226,27 @@ def tokens(con: DuckDBPyConnection, ask: UnitQuery, basis: str = "allocated", *,
     """
     view = _serving(con, ask, _TOKENS, is_prepared=is_prepared, keeps_idle=basis == "used")
     view.facts["basis"] = basis
+    if not ask.prefill and (pools := _undeclared(view.sections["models"])):
+        view.notes.append(
+            f"{' and '.join(pools)} look like the pools of one model, whose prompts both count: [serving] joins them"
+        )
     return view
+
+
+def _undeclared(models: list[Item]) -> list[str]:
+    """Workloads of one model and namespace that are called as pools are."""
+    for phases in _by(models, "cluster", "namespace", "model").values():
+        found = [next((row["workload"] for row in phases if word in row["workload"]), None) for word in ("prefill", "decode")]
+        if all(found):
+            return [name for name in found if name]
+    return []
+
+
+def _by(rows: list[Item], *names: str) -> dict[tuple[Any, ...], list[Item]]:
+    groups: dict[tuple[Any, ...], list[Item]] = defaultdict(list)
+    for row in rows:
+        groups[tuple(row[name] for name in names)].append(row)
+    return groups
 
 
 # The work that no cost of the period belongs to, with why: work on a day is either in unit_serving or here, filters apart.
@@ -257,12 +277,11 @@ def _serving(
     run_stage(con, PACKAGE, "50_work", {"from_ms": ask.period.start_ms, **weights})
     run_stage(con, PACKAGE, "60_serving")
     if measure.table == "unit_tokens":
-        run_stage(con, PACKAGE, "65_tokens", {"keeps_idle": keeps_idle})
+        pools = {"prefill": list(ask.prefill), "decode": list(ask.decode)}
+        run_stage(con, PACKAGE, "65_tokens", {"keeps_idle": keeps_idle, **pools})
     con.execute(f"FROM {measure.table} ORDER BY day, cluster, namespace, workload, model")
     days = [in_hours(day | {"model": day["model"] or None}) for day in dicts(con)]
-    days_of: dict[tuple[Any, ...], list[Item]] = defaultdict(list)
-    for day in days:
-        days_of[tuple(day[name] for name in _MODEL)].append(day)
+    days_of = _by(days, *_MODEL)
     models = [dict(zip(_MODEL, model, strict=True)) | measure.figures(served) for model, served in days_of.items()]
     models.sort(key=lambda row: (-row["cost"], *(row[name] or "" for name in _MODEL)))
     parts = [name for name in measure.parts if any(day[name] for day in days)]
@@ -288,7 +307,8 @@ def _serving(
     lost = [row | {name: _plain(row[name]) for name in ("amount", "failed")} for row in dicts(con.execute(_WITHOUT_COST))]
     counted = {unit for _, unit in measure.counts.values()}
     lost = [row for row in lost if row["unit"] in counted]
-    return with_remainders(con, view, lost)
+    known = con.execute("SELECT DISTINCT cluster, namespace, workload FROM unit_serving").fetchall()
+    return with_remainders(con, view, lost, known)
 
 
 def _work(days: list[Item], unit: str, kind: str) -> float:
