@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from gpucost.cli.command import Call, command, note_gaps, option, parameters
+from gpucost.cli.command import Call, command, names_in, note_gaps, option, parameters
 from gpucost.cli.whatif import number_parser
 from gpucost.errors import GpucostError, UsageError
 from gpucost.periods import iso
@@ -155,6 +155,7 @@ def answer(
     build: Callable[[DuckDBPyConnection, UnitQuery], UnitView],
     *,
     with_rows: bool | None = None,
+    with_models: bool = True,
     most: int | None = None,
 ) -> None:
     """Compute and write one answer. Raises GpucostError where the period holds nothing."""
@@ -167,13 +168,14 @@ def answer(
     if not view.rows and not any(view.sections.values()):
         raise GpucostError(f"there is no data for {name}", "gpucost report shows the newest month with data")
     note_gaps(settings, call.store, period, call.clusters, quiet=call.quiet)
-    call.answer(document(view, with_rows=with_rows, most=most))
+    call.answer(document(view, with_rows=with_rows, with_models=with_models, most=most))
 
 
-def document(view: UnitView, *, with_rows: bool | None = None, most: int | None = None) -> Document:
+def document(view: UnitView, *, with_rows: bool | None = None, with_models: bool = True, most: int | None = None) -> Document:
     """The answer before any format.
 
-    Tables show rows, the first `most` of them, where `with_rows` says so, or there is at most one run or none at all.
+    Tables show rows, the first `most` of them, where `with_rows` says so, or there is at most one run or none at all; and models,
+    unless rows are by something else.
     """
     ask = view.ask
     span = {"from": iso(ask.period.start), "to": iso(ask.period.end), "currency": ask.currency}
@@ -191,7 +193,7 @@ def document(view: UnitView, *, with_rows: bool | None = None, most: int | None 
             "Amount" if "unit" in view.shown[name] else work_title(view),
         )
         for name, title in _SECTIONS.items()
-        if lists.get(name)
+        if lists.get(name) and (with_models or name != "models")
     ]
     notes = (
         *view.notes,
@@ -368,6 +370,12 @@ def unit_tokens(
     basis: Annotated[
         Basis, typer.Option("--basis", help="Split the whole cost, or only what was used; idle cost then stands beside it.")
     ] = Basis.allocated,
+    by: Annotated[
+        list[str] | None,
+        option(
+            "--by", "A,B", "Rows by any of cluster, namespace, workload, team, model, day. Default: all, and models in total."
+        ),
+    ] = None,
     tokens_per_second: Annotated[Decimal | None, _number("--tokens-per-second", "Without a store: of all GPUs together.")] = None,
 ) -> None:
     """Show what a million tokens cost, by model and day: of all tokens, of prompt tokens, and of generated ones.
@@ -380,6 +388,7 @@ def unit_tokens(
     Examples:
       gpucost unit tokens
       gpucost unit tokens --team platform --month 2026-10
+      gpucost unit tokens --by team,model
       gpucost unit tokens --basis used --last 7d --format json -o tokens.json
       gpucost unit tokens --gpus 8 --price-per-gpu-hour 2.5 --tokens-per-second 9000 --busy-percent 40
     """
@@ -387,4 +396,8 @@ def unit_tokens(
 
     if _is_described(call, "token", "--tokens-per-second", tokens_per_second and tokens_per_second * 3600):
         return
-    answer(call, lambda con, ask: units.tokens(con, ask, basis.value))
+    dimensions = tuple(dict.fromkeys(names_in(by)))
+    for name in dimensions:
+        if name not in units.DIMENSIONS:
+            raise UsageError(f"tokens have no {name!r}", f"--by takes any of {', '.join(units.DIMENSIONS)}")
+    answer(call, lambda con, ask: units.tokens(con, ask, basis.value, dimensions), with_models=not dimensions)

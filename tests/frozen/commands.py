@@ -59,6 +59,7 @@ ESTIMATED = {
     "unit-experiment": f"unit experiment {MARCH} --metric val_loss",
     "unit-requests": f"unit requests {MARCH}",
     "unit-tokens": f"unit tokens {MARCH}",
+    "unit-tokens-by": f"unit tokens {MARCH} --by model,day --basis used",
     "unit-price": "unit tokens --gpus 8 --price-per-gpu-hour 2.5 --tokens-per-second 9000 --busy-percent 40",
     "store-info": "store info",
     "store-check": "store check",

@@ -172,6 +172,26 @@ def test_pools_of_prefill_and_decode_are_one_and_each_phase_costs_its_pool(tmp_p
     assert asked(pooled, store, units.tokens, workloads=("llm-decode",)).rows[0]["workload"] == "Deployment/llm-decode"
 
 
+def test_rows_by_what_was_asked_for_add_up(tmp_path: Path) -> None:
+    config, store = stored(serving([("llm-0", [0, 1], 0, 48), ("big-0", [2, 3], 0, 48)], 48), tmp_path)
+    counts = {("llm-0", "small"): 5, ("llm-0", "tiny"): 2, ("big-0", "small"): 9}
+    told = [
+        (counter(unit, name, "chat", model=model), [(0, 0), (5, count * 1e6), (29, count * scale * 1e6)])
+        for (name, model), count in counts.items()
+        for unit, scale in (("prompt_token", 3), ("generation_token", 2))
+    ]
+    put(store, told, 48)
+    whole = asked(config, store, units.tokens, (0, 48))
+    for by, rows in (("model",), 2), (("workload",), 2), (("day", "model"), 4), (("team",), 1), (("cluster", "namespace"), 1):
+        view = asked(config, store, partial(units.tokens, by=by), (0, 48))
+        assert view.totals == whole.totals and len(view.rows) == rows
+        for name in ("cost", "prompt_cost", "generation_cost", "prompt_tokens", "idle_cost"):
+            assert sum(row[name] for row in view.rows) == whole.totals[name]
+        assert {name for name in units.DIMENSIONS if view.rows[0][name] is not None} == set(by)
+    by_model = asked(config, store, partial(units.tokens, by=("model",)), (0, 48)).rows
+    assert [row["model"] for row in by_model] == ["small", "tiny"]
+
+
 def test_models_that_served_nothing_have_a_cost_of_their_own(tmp_path: Path) -> None:
     config, store = stored(serving([("llm-0", [0, 1, 2, 3], 0, 48)], 48), tmp_path)
     put(store, [(counter("prompt_token", "llm-0", "chat", model="m"), [(0, 0), (5, 100), (40, 100)])], 48)

@@ -108,10 +108,15 @@ class TokenModel(Model, TokenFigures):
     """Of a period."""
 
 
-class TokenDay(TokenModel):
-    """Of a local day."""
+class TokenRow(TokenFigures):
+    """Of a workload, its model and a local day, or of what `--by` names of them: the others are null."""
 
-    day: str
+    cluster: str | None
+    namespace: str | None
+    workload: str | None
+    team: str | None
+    model: str | None
+    day: str | None
 
 
 class TokenTotals(UnitTotals, TokenFigures):
@@ -122,7 +127,7 @@ class Tokens(UnitAnswer):
     """What `gpucost unit tokens` prints; `basis` is `allocated`, or `used`: idle cost is in no token's price."""
 
     basis: str
-    rows: list[TokenDay]
+    rows: list[TokenRow]
     totals: TokenTotals
     models: list[TokenModel]
     work_without_cost: list[ModelWithoutCost]
@@ -132,6 +137,8 @@ PROMPT, GENERATION, CACHED = "prompt_token", "generation_token", "cached_token"
 # What a token, or a second of a phase, weighs where cost is split by work. A prompt token's is a setting of its mapping.
 _WEIGHTS = {PROMPT: DEFAULT_PROMPT_WEIGHT, GENERATION: 1.0, CACHED: 0.0, "prefill_second": 0.0, "decode_second": 0.0}
 _MODEL = (*PLACE, "team", "model")
+#: What rows of tokens can be by.
+DIMENSIONS = (*_MODEL, "day")
 
 
 _PARTS = ("prompt_cost", "generation_cost", "unserved_cost")
@@ -219,12 +226,15 @@ _TOKENS = _Measure(
 )
 
 
-def tokens(con: DuckDBPyConnection, ask: UnitQuery, basis: str = "allocated", *, is_prepared: bool = False) -> UnitView:
+def tokens(
+    con: DuckDBPyConnection, ask: UnitQuery, basis: str = "allocated", by: tuple[str, ...] = (), *, is_prepared: bool = False
+) -> UnitView:
     """What a million tokens cost, by workload, model and day; prompt tokens and generated ones share the cost by their weights.
 
-    On the `used` basis what idle GPUs cost is in no price, and stands beside them.
+    On the `used` basis what idle GPUs cost is in no price, and stands beside them. Rows are by any of DIMENSIONS where `by` names
+    some: days in order, and of each the dearest first.
     """
-    view = _serving(con, ask, _TOKENS, is_prepared=is_prepared, keeps_idle=basis == "used")
+    view = _serving(con, ask, _TOKENS, is_prepared=is_prepared, keeps_idle=basis == "used", by=by)
     view.facts["basis"] = basis
     if not ask.prefill and (pools := _undeclared(view.sections["models"])):
         view.notes.append(
@@ -263,7 +273,13 @@ ORDER BY w.cluster, w.namespace, 1, w.model, w.unit, w.source"""
 
 
 def _serving(
-    con: DuckDBPyConnection, ask: UnitQuery, measure: _Measure, *, is_prepared: bool, keeps_idle: bool = False
+    con: DuckDBPyConnection,
+    ask: UnitQuery,
+    measure: _Measure,
+    *,
+    is_prepared: bool,
+    keeps_idle: bool = False,
+    by: tuple[str, ...] = (),
 ) -> UnitView:
     if not is_prepared:
         prepare(con, ask)
@@ -286,15 +302,22 @@ def _serving(
     models.sort(key=lambda row: (-row["cost"], *(row[name] or "" for name in _MODEL)))
     parts = [name for name in measure.parts if any(day[name] for day in days)]
     figures = (*measure.counts, "cost", "idle_cost", *parts, *measure.prices)
+    rows = [{name: day[name] for name in DIMENSIONS} | measure.figures([day]) for day in days]
+    if by:
+        rows = [
+            {name: served[0][name] if name in by else None for name in DIMENSIONS} | measure.figures(served)
+            for served in _by(days, *by).values()
+        ]
+        rows.sort(key=lambda row: (row["day"] or "", -row["cost"], *(row[name] or "" for name in _MODEL)))
     view = UnitView(
         measure.name,
         measure.title,
         ask,
-        [{name: day[name] for name in (*_MODEL, "day")} | measure.figures([day]) for day in days],
+        rows,
         measure.figures(days),
         {"models": models},
         {
-            "rows": ("namespace", "workload", "model", "day", *figures),
+            "rows": (*(by or ("namespace", "workload", "model", "day")), *figures),
             "models": ("namespace", "workload", "model", *figures),
             "work_without_cost": ("workload", "model", "unit", "amount", "since", "why"),
         },
