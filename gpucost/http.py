@@ -147,7 +147,7 @@ def send(request: Request) -> Response:
                 )
         except (requests.RequestException, ValueError) as error:
             raise _undelivered(request, f"{request.what} at {host}", error) from None
-        text = excerpt(answer.text[:1000], 200)
+        text = excerpt(answer.text[:ERROR_BYTES], 200)
         if answer.status_code in PASSING:
             raise TransientError(f"{request.what} at {host} answered {answer.status_code}: {text}", retry_after(answer.headers))
         return Response(answer.status_code, text, host)
@@ -182,7 +182,8 @@ def _undelivered(request: Request, server: str, error: Exception) -> GpucostErro
 
 def excerpt(text: str, length: int = 300) -> str:
     """At most `length` characters on one line, none of which moves a terminal's cursor."""
-    return texts.one_line(text[:4000])[:length]
+    # concealed first: of a secret that is cut, what is left would be shown
+    return texts.one_line(texts.concealed(text)[:4000])[:length]
 
 
 def keep(request: requests.PreparedRequest) -> requests.PreparedRequest:

@@ -18,8 +18,10 @@ from hypothesis import strategies as st
 from markupsafe import Markup
 from typer.testing import CliRunner
 
+from gpucost import texts
 from gpucost.cli.app import app
 from gpucost.cli.output import note, plain, print_error
+from gpucost.errors import GpucostError
 from gpucost.http import excerpt
 from gpucost.publish.notify import Message, as_html, as_slack, as_text
 from gpucost.render.data import to_csv
@@ -233,3 +235,14 @@ vast = "{url}"
             assert not hidden(done.output) and "defect" not in done.output, done.output
             told += "\\u202e" in done.output
         assert told >= {"text": 6, "json": 6}.get(where, 0)
+
+
+def test_secrets_are_concealed_before_anything_is_cut(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(texts, "_SECRETS", set())
+    secret = "planted-" + "s3cr3t" * 120
+    texts.conceal(secret)
+    texts.conceal("https://hooks.example.com/report")
+    message = GpucostError(f"the server said {secret}").message
+    assert (message, excerpt(" " * 3980 + secret)) == ("the server said ***", "***")
+    # a word of an address stands in many texts, and what is sent is sent as it is
+    assert visible("monthly report") == "monthly report" and secret in readable_json({"name": secret})
