@@ -39,7 +39,7 @@ def _typed(draw: st.DrawFn, fleet: Fleet) -> Fleet:
 
 
 @pytest.mark.slow
-@settings(RARELY_SLOW, max_examples=60)
+@settings(RARELY_SLOW, max_examples=30)
 @given(data=st.data(), fleet=fleets().flatmap(_typed), share=st.sampled_from([0.3, 0.7, 1.0]))
 def test_buckets_add_up(data: st.DataObject, fleet: Fleet, share: float) -> None:
     with priced(fleet, data.draw(books(fleet))) as config:
