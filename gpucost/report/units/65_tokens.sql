@@ -26,7 +26,7 @@ pools AS (
         coalesce(sum(amounts['generation_token']) FILTER (phase = 'decode'), 0) AS generation,
         coalesce(sum(prompt_weight) FILTER (phase = 'prefill'), 0) AS prompt_weight, coalesce(sum(cached_weight) FILTER (phase = 'prefill'), 0) AS cached_weight,
         coalesce(sum(spent) FILTER (phase = 'prefill'), 0) AS prefill_cost, sum(spent) AS spent,
-        sum(cost) AS cost, sum(idle_cost) AS idle_cost, sum(allocated_gpu_ms) AS allocated_gpu_ms, sum(active_gpu_ms) AS active_gpu_ms
+        sum(cost) AS cost, sum(idle_cost) AS idle_cost, sum(allocated_gpu_ms::DECIMAL(38, 9))::DOUBLE AS allocated_gpu_ms, sum(active_gpu_ms::DECIMAL(38, 9))::DOUBLE AS active_gpu_ms
     FROM phases WHERE phase IS NOT NULL GROUP BY ALL
 ),
 spent AS (
