@@ -180,8 +180,9 @@ class Store:
                         holder = lock_holder(error) if is_lock else None
                         if holder is None:
                             failure = _unopened(self.path, error)
-                            if is_new and self.path.is_file() and not _is_database(self.path):
-                                self.path.unlink()  # else what could not be written whole would be refused from now on
+                            # what could not be written whole, and holds nothing, would be refused from now on
+                            if is_new and self.path.is_file() and self.path.stat().st_size <= _HEADER_BYTES:
+                                self.path.unlink()
                             raise failure from error
             if time.monotonic() >= deadline:
                 raise StoreError(

@@ -296,6 +296,29 @@ def test_a_store_cannot_answer_for_the_program(store: Store, tmp_path: Path) -> 
         assert "planted" not in caught.value.message
 
 
+@pytest.mark.parametrize("written", [b"", b"DU", b"\0" * 8 + b"DUCK" + b"\0" * 8180])
+def test_what_a_failed_start_left_is_removed(written: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = Store(tmp_path / "new.duckdb")
+
+    def fail(path: str, **_: object) -> None:
+        Path(path).write_bytes(written)
+        raise duckdb.IOException("IO Error: Could not write file: Input/output error")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(duckdb, "connect", fail)
+        with pytest.raises(StoreError), store.write():
+            pass
+    assert not store.exists
+    with store.write():
+        pass
+    # one that was there before stays, whatever it holds
+    there = Store(tmp_path / "there.duckdb")
+    there.path.write_bytes(b"mine")
+    with pytest.raises(StoreError), there.write():
+        pass
+    assert there.path.read_bytes() == b"mine"
+
+
 def test_a_view_that_loads_of_bills_left_behind_is_none_of_this_versions(store: Store) -> None:
     with duckdb.connect(str(store.path)) as con:
         con.execute("CREATE VIEW staged AS SELECT 1 AS a")
