@@ -69,15 +69,14 @@ def workplace(beside: Path) -> Iterator[Path]:
                 shutil.rmtree(left, ignore_errors=True)
             finally:
                 os.close(handle)
-    folder, handle = next(
-        (made, own) for made in iter(lambda: Path(mkdtemp(prefix=_MARK, dir=beside)), None) if (own := _own(made)) is not None
-    )
+    while (own := _own(folder := Path(mkdtemp(prefix=_MARK, dir=beside)))) is None:
+        pass
     try:
         yield folder
     finally:
         shutil.rmtree(folder, ignore_errors=True)
-        if handle >= 0:
-            os.close(handle)
+        if own >= 0:
+            os.close(own)
 
 
 @contextmanager

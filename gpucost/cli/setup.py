@@ -410,8 +410,7 @@ def store_check(call: Call) -> None:
     checks = pipeline.check(call.settings, call.store)
     wrong = [one for one in checks if one.wrong]
     shown = [one for one in checks if one.wrong or not one.is_made or not call.quiet]
-    results = {True: "ok", False: "not checked"}
-    rows = [(one.what, "wrong" if one.wrong else results[one.is_made], one.wrong, one.example) for one in shown]
+    rows = [(one.what, "wrong" if one.wrong else "ok" if one.is_made else "not checked", one.wrong, one.example) for one in shown]
     if rows:
         call.write_rows(("check", "result", "wrong_rows", "first"), rows)
     if wrong:

@@ -155,7 +155,6 @@ def answer(
     build: Callable[[DuckDBPyConnection, UnitQuery], UnitView],
     *,
     with_rows: bool | None = None,
-    with_models: bool = True,
     most: int | None = None,
 ) -> None:
     """Compute and write one answer. Raises GpucostError where the period holds nothing."""
@@ -168,14 +167,13 @@ def answer(
     if not view.rows and not any(view.sections.values()):
         raise GpucostError(f"there is no data for {name}", "gpucost report shows the newest month with data")
     note_gaps(settings, call.store, period, call.clusters, quiet=call.quiet)
-    call.answer(document(view, with_rows=with_rows, with_models=with_models, most=most))
+    call.answer(document(view, with_rows=with_rows, most=most))
 
 
-def document(view: UnitView, *, with_rows: bool | None = None, with_models: bool = True, most: int | None = None) -> Document:
+def document(view: UnitView, *, with_rows: bool | None = None, most: int | None = None) -> Document:
     """The answer before any format.
 
-    Tables show rows, the first `most` of them, where `with_rows` says so, or there is at most one run or none at all; and models,
-    unless rows are by something else.
+    Tables show rows, the first `most` of them, where `with_rows` says so, or there is at most one run or none at all.
     """
     ask = view.ask
     span = {"from": iso(ask.period.start), "to": iso(ask.period.end), "currency": ask.currency}
@@ -193,7 +191,7 @@ def document(view: UnitView, *, with_rows: bool | None = None, with_models: bool
             "Amount" if "unit" in view.shown[name] else work_title(view),
         )
         for name, title in _SECTIONS.items()
-        if lists.get(name) and (with_models or name != "models")
+        if lists.get(name) and name in view.shown
     ]
     notes = (
         *view.notes,
@@ -400,4 +398,4 @@ def unit_tokens(
     for name in dimensions:
         if name not in units.DIMENSIONS:
             raise UsageError(f"tokens have no {name!r}", f"--by takes any of {', '.join(units.DIMENSIONS)}")
-    answer(call, lambda con, ask: units.tokens(con, ask, basis.value, dimensions), with_models=not dimensions)
+    answer(call, lambda con, ask: units.tokens(con, ask, basis.value, dimensions))

@@ -318,7 +318,8 @@ def _serving(
         {"models": models},
         {
             "rows": (*(by or ("namespace", "workload", "model", "day")), *figures),
-            "models": ("namespace", "workload", "model", *figures),
+            # models in total stand beside what is by all of them
+            **({} if by else {"models": ("namespace", "workload", "model", *figures)}),
             "work_without_cost": ("workload", "model", "unit", "amount", "since", "why"),
         },
     )
