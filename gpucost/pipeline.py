@@ -330,7 +330,7 @@ def focus_file(config: Config, store: Store, month: str, version: str, kind: Fil
     from gpucost.publish import focus
 
     def written(con: DuckDBPyConnection) -> FocusTotals:
-        totals = focus.prepare(con, month, config.currency)
+        totals = focus.prepare(con, config, month)
         if not totals.billed_rows + totals.estimated_rows:
             raise NoDataError(f"nothing of {month} costs anything", "gpucost store info says what was collected of which months")
         focus.save(con, version, kind, path)

@@ -264,13 +264,15 @@ def _tell(call: Call, manifest: dict[str, Any], target: Path) -> None:
 
     def line(name: str, row: Mapping[str, Any], adjustment: float, *, is_sum: bool = False) -> Line:
         share = ratio(row["charge"], totals["charge"])
-        cells = (name, row["allocated_gpu_hours"], _money(row["charge"]), share, _money(row["idle_cost"]))
+        bought = [_money(row.get("api_cost", 0.0))] if totals.get("api_cost") else []
+        cells = (name, row["allocated_gpu_hours"], _money(row["charge"]), *bought, share, _money(row["idle_cost"]))
         return Line((*cells, *([_money(adjustment)] if replaces else [])), is_sum=is_sum)
 
     columns = (
         Column("Team", "text"),
         Column("GPU-hours", "hours"),
         Column("Charged", "money", 2),
+        *([Column("Bought tokens", "money", 2, weight=1)] if totals.get("api_cost") else []),
         Column("Share", "ratio", weight=1),
         Column("Idle cost", "money", 2, weight=2),
         *([Column("Adjustment", "money", 2)] if replaces else []),

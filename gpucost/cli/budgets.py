@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 MISSED = 3
 _LEVELS = {"unallocated": "Unallocated", "fleet": "All GPU nodes"}
+_BOUGHT = "Bought tokens are part of it, of teams and of all GPU nodes."
 _RANKS = ("ok", "warn", "over")
 
 
@@ -84,7 +85,7 @@ def budget_check(
             title=f"Budgets: {name}",
             subtitle=_known(days, month_days),
             currency=settings.currency,
-            sections=_tables(states),
+            sections=_tables(states, _BOUGHT if view.totals_api else None),
             coverage=view.coverage,
             name="budget",
             answer=BudgetAnswer(f"{month_days[0]:%Y-%m}", period, settings.currency, worst, states, view.coverage),
@@ -94,7 +95,7 @@ def budget_check(
     known = [series.team for series in days.costs if series.level == "team" and series.team]
     for state in states:
         if not state.is_seen:
-            call.note(f"budget {state.name}: no team {state.team!r} held GPUs in {name}{_meant(state.team, known)}")
+            call.note(f"budget {state.name}: no team {state.team!r} held GPUs or bought tokens in {name}{_meant(state.team, known)}")
     if fail_on is not FailOn.never and _RANKS.index(worst) >= _RANKS.index(fail_on.value):
         failed = [state for state in states if _RANKS.index(state.status) >= _RANKS.index(fail_on.value)]
         for state in failed:
@@ -120,8 +121,8 @@ def _known(days: Days, wanted: Sequence[date]) -> str:
     return f"{sum(day in days.complete for day in wanted)} of {len(wanted)} days are known"
 
 
-def _tables(states: tuple[BudgetState, ...]) -> tuple[Table, ...]:
-    """Of those that have any: amounts of money, and targets."""
+def _tables(states: tuple[BudgetState, ...], note: str | None) -> tuple[Table, ...]:
+    """Of those that have any: amounts of money, with a note, and targets."""
     budgets = Table.of(
         "Money",
         [state for state in states if state.amount is not None],
@@ -135,6 +136,7 @@ def _tables(states: tuple[BudgetState, ...]) -> tuple[Table, ...]:
             text(_range, "Range", weight=1),
             text(lambda state: state.amount_status or "", "Status"),
         ),
+        note=note,
     )
     targets = Table.of(
         "Targets",
@@ -188,7 +190,7 @@ def forecast(call: Call) -> None:
     for team in call.teams:
         if team not in known:
             near = ", ".join(nearest(team, [name for name in known if name])[:8])
-            raise GpucostError(f"no team {team!r} held GPUs in these weeks", f"--team takes one of: {near}" if near else None)
+            raise GpucostError(f"no team {team!r} held GPUs or bought tokens in these weeks", f"--team takes one of: {near}" if near else None)
     chosen = [known[name] for name in call.teams] or [*known.values(), CostSeries("unallocated"), CostSeries("fleet")]
     rows = [foretell(days, series, month_days) for series in chosen]
     rows.sort(key=lambda row: (row.series.level != "team", row.series.level == "fleet", -(row.expected or row.to_date)))
@@ -208,7 +210,7 @@ def forecast(call: Call) -> None:
             title=f"Forecast: {', '.join(call.teams) or 'all teams'}, {name.removesuffix(' so far')}",
             subtitle=_known(days, month_days),
             currency=settings.currency,
-            sections=(_forecast_table(rows),),
+            sections=(_forecast_table(rows, _BOUGHT if view.totals_api else ""),),
             coverage=view.coverage,
             name="forecast",
             answer=whole,
@@ -217,7 +219,7 @@ def forecast(call: Call) -> None:
     )
 
 
-def _forecast_table(rows: list[Forecast]) -> Table:
+def _forecast_table(rows: list[Forecast], more: str) -> Table:
     return Table.of(
         "What the month will come to",
         rows,
@@ -231,7 +233,7 @@ def _forecast_table(rows: list[Forecast]) -> Table:
             # a month that is known needs no other days
             count(lambda row: row.history_days if row.open_days else None, "Days used", weight=2),
         ),
-        note=f"{_METHOD} Each line is forecast by itself: they need not add up.",
+        note=f"{_METHOD} Each line is forecast by itself: they need not add up. {more}".rstrip(),
         is_sum=lambda row: row.series.level == "fleet",
     )
 

@@ -531,9 +531,13 @@ class Team(Section):
         '`{ Department = ["Research"] }`.',
         {},
     )
+    api: list[str] = setting(
+        "What bills of bought tokens and gateways call it, with `*` and `?`: projects, accounts, workspaces, keys, teams.", []
+    )
 
     def _conflicts(self) -> dict[str, bool]:
-        return {"needs namespaces or labels, or cost_categories": not (self.namespaces or self.labels or self.cost_categories)}
+        known = self.namespaces or self.labels or self.cost_categories or self.api
+        return {"needs namespaces, labels, cost_categories or api": not known}
 
 
 class WorkloadTypeRule(Section):

@@ -32,10 +32,11 @@ from gpucost.render.html import render as html
 from gpucost.render.markdown import environment as markdown_environment
 from gpucost.render.markdown import render as markdown
 from gpucost.render.schema import json_text, to_dict, to_json
-from gpucost.render.view import Coverage, ReportView, Row, Table
+from gpucost.render.view import ApiCost, Coverage, ReportView, Row, Table
 from gpucost.report import Query, build_each, workload_tables
 from gpucost.report import build as build_report
 from gpucost.report.reconcile import CENT, Statement, class_words, in_cents, reconcile
+from gpucost.report.rows import NO_MEASURES
 from gpucost.report.units import known
 from gpucost.report.units.query import UnitQuery
 from gpucost.report.waste import build as dissect
@@ -170,7 +171,7 @@ def build(
     waste = dissect(con, config, ask.period, time_buckets(ask.period, config.tz, ()), ("team",), top=0)
     units = known(con, UnitQuery.of(config, ask.period, ask.period_name))
     tell("the FOCUS file")
-    totals = focus.prepare(con, ask.month, config.currency)
+    totals = focus.prepare(con, config, ask.month)
     for kind in ("csv", "parquet"):
         focus.save(con, ask.focus_version, kind, folder / f"focus.{kind}")
     account = None
@@ -182,9 +183,9 @@ def build(
 
 
 def charge(row: Row) -> Decimal:
-    """What a row is charged: its cost, and its share of unallocated and shared costs where those are shared."""
+    """What a row is charged: its cost, and its share of unallocated and shared costs where those are shared; or bought tokens."""
     if row.shared is None:
-        return row.measures.cost
+        return row.api.api_cost if row.api else row.measures.cost
     return row.measures.cost + (row.shared.unallocated_cost or Decimal(0)) + row.shared.shared_cost
 
 
@@ -200,6 +201,7 @@ _LINES = {
     "charged": "charged to teams",
     "estimated": "of it, estimates: on no bill",
     "shared": "of it, shares of unallocated and shared costs",
+    "api": "of it, bought tokens, which the bill has as a class of its own",
     "other_bills": "of it, hours of other bills and time zones",
     "billed_less_effective": "billed less effective cost: fees of commitments, covered usage, amortized amounts",
 }
@@ -233,7 +235,9 @@ def _context(manifest: dict[str, Any], coverage: Coverage) -> dict[str, Any]:
         return {
             "GPU-hours": figure_text(row["allocated_gpu_hours"], "hours", "", 1),
             "Charged": money(row["charge"]),
-            **({"Cost": money(row["cost"]), "Shared": money(row["shared_cost"])} if totals["shared_cost"] else {}),
+            **({"Cost": money(row["cost"])} if totals["shared_cost"] or totals.get("api_cost") else {}),
+            **({"Shared": money(row["shared_cost"])} if totals["shared_cost"] else {}),
+            **({"Bought tokens": money(row.get("api_cost", 0.0))} if totals.get("api_cost") else {}),
             "Share": ratio(float(Decimal(str(row["charge"])) / Decimal(str(whole))) if whole else None),
             "Estimate": money(row["estimated_cost"]),
             "Idle cost": money(row["idle_cost"]),
@@ -296,8 +300,8 @@ def _is_safe(team: str) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class TeamCharge:
-    """What a team pays: its cost and its shares. `file` is that of its files, without the suffix."""
+class TeamCharge(Shape):
+    """What a team pays: its cost, its shares and the tokens that it bought. `file` is that of its files, without the suffix."""
 
     team: str
     file: str
@@ -310,11 +314,12 @@ class TeamCharge:
     efficiency: float | None
     spot_ratio: float | None
     measured_ratio: float | None
+    api_cost: Decimal | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class ChargeTotals:
-    """What all teams pay, and what the nodes cost; None where the latter is not known."""
+class ChargeTotals(Shape):
+    """What all teams pay, and what the nodes cost; None where the latter is not known, and `api_cost` where nothing was bought."""
 
     charge: Decimal
     cost: Decimal
@@ -328,6 +333,7 @@ class ChargeTotals:
     capacity_gpu_hours: float | None
     efficiency: float | None
     spot_ratio: float | None
+    api_cost: Decimal | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -470,7 +476,7 @@ def manifest_of(bundle: Bundle, config: Config, algorithm: Mapping[str, int], pr
         teams=teams,
         totals=_totals(view, teams),
         coverage=view.coverage,
-        invoice=_invoice(account, teams) if account else None,
+        invoice=_invoice(account, teams, view.totals_api) if account else None,
         reconciliation=Account(**{each.name: getattr(account, each.name) for each in fields(Account)}) if account else None,
         focus=FocusFile(
             version=ask.focus_version,
@@ -514,32 +520,40 @@ def read(folder: Path) -> dict[str, Any] | None:
 
 def _teams(bundle: Bundle) -> list[TeamCharge]:
     names = file_names(bundle.teams)
-    teams = []
+    rows: dict[str, list[Row]] = {}
     for row in bundle.overview.rows:
-        team, measures = row.keys["team"], row.measures
-        # a team without GPUs has a row of kind 'shared'; none has two
-        if team is not None:
-            charged = charge(row)
-            teams.append(
-                TeamCharge(
-                    team,
-                    f"teams/{names[team]}",
-                    charged,
-                    measures.cost,
-                    charged - measures.cost,
-                    **{each.name: getattr(measures, each.name) for each in fields(TeamCharge)[5:]},
-                )
+        if (team := row.keys["team"]) is not None:
+            rows.setdefault(team, []).append(row)
+    teams = []
+    for team, of_team in rows.items():
+        # a team without GPUs has a row of kind 'shared', or none but that of bought tokens
+        measures = next((row.measures for row in of_team if not row.api), NO_MEASURES)
+        api = next((row.api for row in of_team if row.api), None)
+        charged = sum(map(charge, of_team), Decimal(0))
+        bought, estimated = (api.api_cost, api.estimated_api_cost) if api else (Decimal(0), Decimal(0))
+        same = ("idle_cost", "allocated_gpu_hours", "efficiency", "spot_ratio", "measured_ratio")
+        teams.append(
+            TeamCharge(
+                team=team,
+                file=f"teams/{names[team]}",
+                charge=charged,
+                cost=measures.cost,
+                shared_cost=charged - measures.cost - bought,
+                estimated_cost=measures.estimated_cost + estimated,
+                api_cost=bought if bundle.overview.totals_api else None,
+                **{name: getattr(measures, name) for name in same},
             )
+        )
     return sorted(teams, key=lambda team: (-team.charge, team.team))
 
 
 def _totals(view: ReportView, teams: list[TeamCharge]) -> ChargeTotals:
-    totals, nodes = view.totals, view.node_totals
+    totals, nodes, api = view.totals, view.node_totals, view.totals_api
     charged = sum((team.charge for team in teams), Decimal(0))
     return ChargeTotals(
         charge=charged,
         cost=totals.cost,
-        shared_cost=charged - totals.cost,
+        shared_cost=charged - totals.cost - (api.api_cost if api else Decimal(0)),
         idle_cost=totals.idle_cost,
         unallocated_cost=nodes.unallocated_cost if nodes else None,
         not_collected_cost=nodes.not_collected_cost if nodes else None,
@@ -549,10 +563,11 @@ def _totals(view: ReportView, teams: list[TeamCharge]) -> ChargeTotals:
         capacity_gpu_hours=nodes.capacity_gpu_hours if nodes else None,
         efficiency=totals.efficiency,
         spot_ratio=totals.spot_ratio,
+        api_cost=api.api_cost if api else None,
     )
 
 
-def _invoice(account: Reconciliation, teams: list[TeamCharge]) -> InvoiceBridge | None:
+def _invoice(account: Reconciliation, teams: list[TeamCharge], api: ApiCost | None) -> InvoiceBridge | None:
     """How the charge leads to the invoice: less what is on no bill, and by class what the bill has besides."""
     whole = {statement.basis: statement for statement in account.statements if statement.currency == account.currency}
     if not whole:
@@ -562,11 +577,13 @@ def _invoice(account: Reconciliation, teams: list[TeamCharge]) -> InvoiceBridge 
     estimated = sum((team.estimated_cost for team in teams), Decimal(0))
     shared = sum((team.shared_cost for team in teams), Decimal(0))
     attributed = [row for row in effective.classes if row.name == "attributed"]
-    other = sum((row.cost for row in attributed), Decimal(0)) - (charged - estimated - shared)
+    bought = api.api_cost - api.estimated_api_cost if api else Decimal(0)
+    other = sum((row.cost for row in attributed), Decimal(0)) - (charged - estimated - shared - bought)
     lines = [
         InvoiceLine("charged", sum(row.rows for row in attributed), charged),
         InvoiceLine("estimated", None, -estimated),
         InvoiceLine("shared", None, -shared),
+        InvoiceLine("api", None, -bought),
         # the hours of a month are not the same in any time zone, and a bill of another month may price some
         InvoiceLine("other_bills" if abs(other) >= CENT else "rounding", None, other),
         *(InvoiceLine(row.name, row.rows, row.cost) for row in effective.classes if row.name != "attributed"),

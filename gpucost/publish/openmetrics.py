@@ -29,6 +29,7 @@ _HELP = {
     "gpucost_team_cost": "What a team's GPUs cost in the period.",
     "gpucost_team_idle_cost": "The part of a team's cost that its GPUs idled away.",
     "gpucost_team_shared_cost": "What a team takes of shared costs, besides its own.",
+    "gpucost_team_api_cost": "What a team's bought tokens cost in the period.",
     "gpucost_team_gpu_hours": "GPU-hours that a team held in the period, by state: active, idle, unmeasured.",
     "gpucost_team_efficiency_ratio": "Active share of a team's measured GPU-hours.",
     "gpucost_team_spot_ratio": "Spot share of a team's GPU-hours of known capacity type.",
@@ -121,6 +122,8 @@ def _of_teams(views: PeriodViews) -> Iterator[tuple[Labels, Figures]]:
             yield labels | {"state": "active"}, {"gpucost_team_gpu_hours": measures.active_gpu_hours}
             yield labels | {"state": "idle"}, {"gpucost_team_gpu_hours": measures.idle_gpu_hours}
             yield labels | {"state": "unmeasured"}, {"gpucost_team_gpu_hours": measures.unmeasured_gpu_hours}
+        if row.api:
+            yield labels, {"gpucost_team_api_cost": row.api.api_cost}
         if row.kind != "unallocated" and row.keys["team"] and row.shared and row.shared.costs:
             yield labels, {"gpucost_team_shared_cost": row.shared.shared_cost}
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from gpucost.render import schema
 from gpucost.render.schema import plain as number
-from gpucost.render.view import Measures, NotCollected, ReportView, Unallocated
+from gpucost.render.view import ApiCost, Measures, NotCollected, ReportView, Unallocated
 from gpucost.store.table_files import harmless, save_rows
 
 __all__ = ["flat_table", "number", "to_csv", "to_json", "to_parquet"]
@@ -25,7 +25,8 @@ def to_json(view: ReportView) -> str:
 def to_csv(view: ReportView) -> str:
     """One line per row: kind, the dimensions, every measure, currency. Empty is unknown or not applicable.
 
-    `cost` is that of the row's kind, also of what nobody held or nobody saw: the column adds up to what the nodes cost.
+    `cost` is that of the row's kind, also of what nobody held or nobody saw, and of bought tokens: the column adds up to what the
+    nodes cost, and what was bought.
 
     What is shared by a rule of [[shared_costs]] stands in a column `shared_costs.NAME`. Text that a spreadsheet would run as a
     formula begins with an apostrophe.
@@ -44,15 +45,16 @@ def to_parquet(view: ReportView, path: Path) -> None:
 
 
 #: In flat rows they are the cost of a row of their kind: one column adds up to the total.
-IN_COST = ("unallocated_cost", "not_collected_cost")
+IN_COST = ("unallocated_cost", "not_collected_cost", "api_cost")
 
 
 def flat_table(view: ReportView) -> tuple[dict[str, str], list[list[Any]]]:
     """The rows without any nesting, and the names and types of their columns: VARCHAR, DOUBLE, DECIMAL(38,9)."""
     shared = _flat(schema.to_dict(view.totals_shared.as_total())) if view.totals_shared else {}
-    measures = {field.name: str(field.type) for kind in (Measures, Unallocated, NotCollected) for field in fields(kind)}
+    kinds = (Measures, Unallocated, NotCollected, *([ApiCost] if view.totals_api else []))
+    measures = {field.name: str(field.type) for kind in kinds for field in fields(kind)}
     for name in IN_COST:
-        del measures[name]
+        measures.pop(name, None)
     columns = dict.fromkeys(("kind", *view.by), "VARCHAR")
     columns |= {name: "DECIMAL(38,9)" if "Decimal" in kind else "DOUBLE" for name, kind in measures.items()}
     if view.changes:

@@ -163,6 +163,8 @@ def cards(view: ReportView) -> list[dict[str, Any]]:
     found.append((cost("Idle", totals.idle_cost, totals.cost, OF_ALLOCATED), ""))
     if view.totals_shared and view.totals_shared.costs:
         found.append((Figure("Shared", view.totals_shared.shared_cost, "money", note="on top"), ""))
+    if view.totals_api:
+        found.append((Figure("Bought tokens", view.totals_api.api_cost, "money", note="on top"), ""))
     found.append((Figure("GPU-hours held", totals.allocated_gpu_hours, "hours"), ""))
     targets = [figure for section in view.sections if isinstance(section, Figures) for figure in section.figures if figure.status]
     return [

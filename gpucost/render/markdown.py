@@ -55,6 +55,8 @@ def summary(view: ReportView) -> tuple[str, str, str]:
         cost += (
             f"; unallocated {named(nodes.unallocated_cost)}, {percent(ratio(nodes.unallocated_cost, nodes.node_cost))} {OF_NODES}"
         )
+    if view.totals_api:
+        cost += f"; bought tokens {named(view.totals_api.api_cost)}"
     change = view.changes and (view.changes.node_cost if nodes else view.changes.cost)
     if change and view.changes:
         percentage = None if change.cost_change_percent is None else change.cost_change_percent / 100

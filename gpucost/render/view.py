@@ -125,6 +125,41 @@ class NotCollected:
 
 
 @dataclass(frozen=True, slots=True)
+class ApiCost:
+    """What bought tokens cost (docs/tokens.md), besides the cost of GPUs, and how many there were.
+
+    `estimated_api_cost` is the part that only a gateway's prices tell of, `commitment_cost` that of provisioned throughput.
+    `cached_tokens` are among the prompt tokens, None where nobody counts them.
+    """
+
+    api_cost: Decimal
+    estimated_api_cost: Decimal
+    commitment_cost: Decimal
+    prompt_tokens: float
+    cached_tokens: float | None
+    generation_tokens: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ApiModel(Shape):
+    """What a team bought of a model from a provider, and what says so: an `invoice` of its vendor, the `bill` of a cloud, a `gateway`.
+
+    The costs of prompt and generated tokens are None where only the sum is known; neither has what else the seller charges.
+    """
+
+    team: str
+    provider: str
+    model: str | None
+    source: Literal["invoice", "bill", "gateway"]
+    cost: ApiCost
+    prompt_cost: Decimal | None
+    generation_cost: Decimal | None
+    cost_per_million_tokens: Decimal | None
+
+    FLAT = ("cost",)
+
+
+@dataclass(frozen=True, slots=True)
 class Shared(Summary):
     """What a row takes of costs that nobody holds (docs/shared-costs.md), besides its cost.
 
@@ -200,23 +235,26 @@ class Change:
 class Row(Shape):
     """One combination of dimension values; `unallocated` and `not_collected` are there in rows of these kinds only.
 
-    Rows of kind 'shared' held nothing: they are what was shared to a team without GPUs, or to nobody. `change` is of
-    `own_cost`; None where nothing is compared.
+    Rows of kind 'shared' held nothing: they are what was shared to a team without GPUs, or to nobody. Those of kind 'api' have
+    what bought tokens cost, which is in no GPU-hour. `change` is of `own_cost`; None where nothing is compared.
     """
 
-    kind: Literal["allocated", "unallocated", "not_collected", "shared"]
+    kind: Literal["allocated", "unallocated", "not_collected", "api", "shared"]
     keys: dict[str, str | None]
     measures: Measures
     unallocated: Unallocated | None = None
     not_collected: NotCollected | None = None
+    api: ApiCost | None = None
     change: Change | None = None
     shared: Shared | None = None
 
-    FLAT = ("keys", "measures", "unallocated", "not_collected", "change", "shared")
+    FLAT = ("keys", "measures", "unallocated", "not_collected", "api", "change", "shared")
 
     @property
     def own_cost(self) -> Decimal:
-        """Its cost, which by its kind is that of held, of unallocated or of not collected time."""
+        """Its cost, which by its kind is that of held, of unallocated or of not collected time, or of bought tokens."""
+        if self.api:
+            return self.api.api_cost
         if self.unallocated:
             return self.unallocated.unallocated_cost
         return self.not_collected.not_collected_cost if self.not_collected else self.measures.cost
@@ -550,8 +588,8 @@ class ReportView(Page, Summary):
     """A whole report. `rows` and `totals` are what programs read, `sections` what people read; both hold the same figures.
 
     `sections` is empty and `series` None where the query asked for none. `totals_shared`, and `shared` of
-    every row, are None where nothing is shared. `waste`, where it was asked for, is what programs read of it. `changes` are
-    None where nothing is compared.
+    every row, are None where nothing is shared. `totals_api` is None where no tokens were bought, `bought` tells by team and model
+    of those that were. `waste`, where it was asked for, is what programs read of it. `changes` are None where nothing is compared.
     """
 
     period: Period
@@ -561,6 +599,8 @@ class ReportView(Page, Summary):
     node_totals: NodeTotals | None
     coverage: Coverage
     totals_shared: Shared | None = None
+    totals_api: ApiCost | None = None
+    bought: tuple[ApiModel, ...] = ()
     waste: dict[str, object] | None = None
     changes: Changes | None = None
 
@@ -577,10 +617,12 @@ class ReportView(Page, Summary):
                 measures=self.totals,
                 **{name: getattr(self.node_totals, name, None) for name in names},
                 shared=self.totals_shared.as_total() if self.totals_shared else None,
+                api=self.totals_api,
                 change=changes.cost if changes else None,
                 previous=_PreviousTotals(*(one.previous_cost if one else None for one in changes.of_nodes)) if changes else None,
             ),
             previous=PreviousPeriod(changes.period_name, changes.period) if changes else None,
+            bought=self.bought if self.totals_api else None,
             waste=self.waste,
             coverage=self.coverage,
         )
@@ -607,10 +649,11 @@ class TotalsAnswer(Shape):
     not_collected_cost: Decimal | None
     node_cost: Decimal | None
     shared: SharedTotals | None
+    api: ApiCost | None
     change: Change | None
     previous: _PreviousTotals | None
 
-    FLAT = ("measures", "shared", "change", "previous")
+    FLAT = ("measures", "shared", "api", "change", "previous")
 
 
 @dataclass(frozen=True, slots=True)
@@ -627,7 +670,8 @@ class PreviousPeriod(Shape):
 class ReportAnswer(Shape):
     """What gpucost report --format json prints. Money is in `currency`, GPU time in GPU-hours, instants in UTC.
 
-    Rows have the dimensions of `by`: allocated ones by cost descending, then those of other kinds.
+    Rows have the dimensions of `by`: allocated ones by cost descending, then those of other kinds. `bought` is there where tokens
+    were bought: what each team bought of each model.
     """
 
     period: Period
@@ -636,6 +680,7 @@ class ReportAnswer(Shape):
     rows: tuple[Row, ...]
     totals: TotalsAnswer
     previous: PreviousPeriod | None = None
+    bought: tuple[ApiModel, ...] | None = None
     waste: dict[str, object] | None = None
     coverage: Coverage
 

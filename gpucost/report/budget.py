@@ -41,7 +41,7 @@ class BudgetState(Shape):
     """How a budget stands: `over` where more than `amount` is spent or a target is missed.
 
     `warn` where that comes near in a month that is not over. `amount` is in `currency`, the report's, None where only targets are
-    given. `reasons` say why it is not ok, in words. `is_seen` False: the team held nothing in the month.
+    given. `reasons` say why it is not ok, in words. `is_seen` False: the team held and bought nothing in the month.
     """
 
     name: str
@@ -83,7 +83,8 @@ def check(config: Config, view: ReportView, days: Days, month: Sequence[date]) -
 
 
 def _state(config: Config, budget: Budget, view: ReportView, days: Days, month: Sequence[date]) -> BudgetState:
-    row = next((row for row in view.rows if row.kind == "allocated" and row.keys["team"] == budget.team), None)
+    rows = [row for row in view.rows if row.keys["team"] == budget.team]
+    row = next((row for row in rows if row.kind == "allocated"), None)
     measures = view.totals if budget.team is None else row.measures if row else None
     expected = forecast(days, CostSeries("team", budget.team) if budget.team else CostSeries("fleet"), month)
     amount = budget_amount(config, budget, month[0])
@@ -108,7 +109,7 @@ def _state(config: Config, budget: Budget, view: ReportView, days: Days, month: 
         currency=config.currency,
         reasons=(*reasons, *missed),
         targets=targets,
-        is_seen=measures is not None,
+        is_seen=budget.team is None or bool(rows),
     )
 
 

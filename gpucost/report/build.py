@@ -11,12 +11,13 @@ from gpucost.config.model import Config
 from gpucost.errors import GpucostError, NoDataError, StoreError
 from gpucost.periods import from_ms, is_month, month_name
 from gpucost.render.view import Figures, ReportView, Shared, Table
-from gpucost.report import sharing
+from gpucost.report import api_cost, sharing
 from gpucost.report.changes import changes, missed_before, newest_data, with_changes
 from gpucost.report.coverage import Covered, coverage
 from gpucost.report.query import Query
 from gpucost.report.rows import (
     ALL,
+    KINDS,
     Part,
     check_names,
     has_nodes,
@@ -29,7 +30,7 @@ from gpucost.report.rows import (
     unpriced_ms,
     workload_counts,
 )
-from gpucost.report.sections import consumers, cost_by, gpu_hours, unallocated_gpus, waste
+from gpucost.report.sections import bought, consumers, cost_by, gpu_hours, unallocated_gpus, waste
 from gpucost.report.series import read_series, trends
 
 if TYPE_CHECKING:
@@ -48,8 +49,7 @@ def build(
 
     With `earlier`, the same report on the period called `earlier_name`, rows and totals tell how they changed since.
 
-    Works on a read-only connection; makes temporary tables. Where anything is shared it reads bills, too, and the temporary table
-    fx_rates. Raises GpucostError where the period holds no data or a filter names nothing there is, StoreError where the store
+    Works on a read-only connection; makes temporary tables. Reads the temporary table fx_rates. Raises GpucostError where the period holds no data or a filter names nothing there is, StoreError where the store
     holds no GPU nodes at all.
     """
     return _build(con, config, query, {None: query}, earlier, earlier_name)[None]
@@ -90,8 +90,13 @@ def _build(
     is_shared = sharing.is_asked(config, query)
     if is_shared:
         sharing.share(con, config, query)
+    # bought tokens are of no namespace, nor of a cluster
+    has_api = not (query.namespaces or query.clusters) and api_cost.prepare(con, config, query.period)
+    if has_api:
+        api_cost.select(con, query.teams)
     if (query.teams or query.namespaces or query.clusters) and not query.may_be_absent:
-        check_names(con, query, sharing.shared_teams(con) if is_shared else frozenset())
+        others = sharing.shared_teams(con) if is_shared else set()
+        check_names(con, query, others | api_cost.teams(con) if has_api else others)
     nodes = priced_nodes(con, query, each_team=each_team)
     bys = [((), ALL), (("gpu_model", "capacity_type"), ALL), (query.dimensions, ALL)]
     # of what nobody held, what reservations kept free
@@ -103,6 +108,10 @@ def _build(
     if is_shared:
         shared = sharing.total_shared(con, config, query, parts)
         all_rows = sharing.with_shares(con, config, query, query.dimensions, all_rows, parts)
+    api_rows = api_cost.rows(con, query.dimensions, each_team=each_team) if has_api else {}
+    models = api_cost.models(con, each_team=each_team) if has_api else {}
+    for part, of_part in api_rows.items():
+        all_rows[part] = sorted([*all_rows.get(part, []), *of_part], key=lambda row: KINDS.index(row.kind))
     unknown = {
         part: sum(row.measures.allocated_gpu_hours for row in by_gpu[part] if row.keys["capacity_type"] == "unknown")
         for part in parts
@@ -129,6 +138,7 @@ def _build(
     notices = [
         *(missed_before(earlier, earlier_name) if earlier else ()),
         *(sharing.notices(con, config) if is_shared else ()),
+        *(api_cost.notices(con, config) if has_api else ()),
     ]
     views = {}
     for part, asked in parts.items():
@@ -144,6 +154,8 @@ def _build(
             if whole and whole.unallocated_gpu_hours:
                 sections.append(unallocated_gpus(detailed[0][part], whole))
             sections += [waste(totals, whole, config), top[part]]
+            if models.get(part):
+                sections.append(bought(models[part]))
             # of one team first what it used, wasted and on what; else, or with dimensions asked for by name, the rows
             main = cost_by(rows, query.dimensions, totals, whole, shared.get(part), compared)
             sections.insert(len(sections) if query.is_narrowed and not query.by else 0, main)
@@ -159,6 +171,8 @@ def _build(
             coverage=replace(trusted[part], warnings=(*trusted[part].warnings, *notices)),
             sections=tuple(sections),
             totals_shared=shared.get(part),
+            totals_api=api_cost.total(api_rows[part]) if api_rows.get(part) else None,
+            bought=models.get(part, ()),
             series=series.get(part),
             changes=compared,
         )

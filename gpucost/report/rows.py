@@ -26,7 +26,7 @@ NO_PRICE = "none"
 BILL = "bill"
 ZERO = Decimal(0)
 # in the order of rows
-KINDS = ("allocated", "unallocated", "not_collected", "shared")
+KINDS = ("allocated", "unallocated", "not_collected", "api", "shared")
 ALL = 2**62
 
 

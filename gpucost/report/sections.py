@@ -12,6 +12,7 @@ from gpucost.render.view import (
     OF_CAPACITY,
     OF_HELD,
     OF_NODES,
+    ApiModel,
     Change,
     Changes,
     Column,
@@ -72,14 +73,17 @@ def cost_by(
     whole = nodes.node_cost if nodes else totals.cost
 
     def line(
-        labels: Iterable[Value], hours: float, cost: Decimal, change: Change | None, shares: list[Value],
+        labels: Iterable[Value], hours: Value, cost: Decimal, change: Change | None, shares: list[Value],
         rates: Iterable[Value] = ("",) * 6, *, is_sum: bool = False,
     ) -> Line:  # fmt: skip
-        cells = (*labels, hours, cost, *change_cells(compared, change), *shares, ratio(cost, whole), *rates)
+        share = "" if hours == "" else ratio(cost, whole)
+        cells = (*labels, hours, cost, *change_cells(compared, change), *shares, share, *rates)
         return Line(cells, is_sum=is_sum)
 
     def line_of(row: Row) -> Line:
         cost, labels = row.own_cost, (_label(row, name) for name in by)
+        if row.api:
+            return line(labels, "", cost, row.change, unseen_cells(shared, cost))
         if row.unallocated:
             return line(labels, row.unallocated.unallocated_gpu_hours, cost, row.change, free_cells(row.shared, cost))
         if row.not_collected:
@@ -90,11 +94,24 @@ def cost_by(
     def labels(name: str) -> list[Value]:
         return [name, *[""] * (len(by) - 1)]
 
-    held = [line_of(row) for row in rows if not (row.unallocated or row.not_collected)]
+    held = [line_of(row) for row in rows if not (row.unallocated or row.not_collected or row.api)]
+    api = [row for row in rows if row.api]
+    api_total = sum((row.own_cost for row in api), Decimal(0))
+
+    def with_api(cost: Decimal, charged: list[Value]) -> list[Line]:
+        """What bought tokens cost, and all together; nothing where none were bought."""
+        if not api:
+            return []
+        whole_charge = [*charged[:-1], charged[-1] + api_total] if charged and isinstance(charged[-1], Decimal) else charged
+        sums = line(labels("Bought tokens"), "", api_total, None, unseen_cells(shared, api_total), is_sum=True)
+        both = line(labels("Total with bought tokens"), "", cost + api_total, None, whole_charge, is_sum=True)
+        return [*(line_of(row) for row in api if any(row.keys.values())), sums, both]
+
     since, shares = compared.cost if compared else None, held_cells(shared, totals.cost)
     summed = (totals.allocated_gpu_hours, totals.cost, since, shares, _rates(totals))
     if nodes is None:
-        return Table(title, columns, (*held, line(labels("Total"), *summed, is_sum=True)), change_note(compared))
+        total = line(labels("Total"), *summed, is_sum=True)
+        return Table(title, columns, (*held, total, *with_api(totals.cost, shares)), change_note(compared))
     free = [line_of(row) for row in rows if row.unallocated and any(row.keys.values())]
     unseen = [line_of(row) for row in rows if row.not_collected and any(row.keys.values())]
     left, unknown, all_nodes = compared.of_nodes if compared else (None, None, None)
@@ -112,7 +129,8 @@ def cost_by(
         note += " Shared costs come on top of it."
     if compared:
         note += f" {change_note(compared)}"
-    return Table(title, columns, (*held, line(labels("Allocated"), *summed, is_sum=True), *free, *unseen, total), note)
+    lines = (*held, line(labels("Allocated"), *summed, is_sum=True), *free, *unseen, total)
+    return Table(title, columns, (*lines, *with_api(nodes.node_cost, all_cells(shared, nodes.node_cost))), note)
 
 
 def _label(row: Row, name: str) -> str | None:
@@ -259,6 +277,44 @@ def consumers(dearest: list[Row], counts: Mapping[str, int], totals: Measures) -
         else None
     )
     return Table("Top consumers", columns, lines, note=note)
+
+
+_SOURCES = {"invoice": "invoice", "bill": "cloud's bill", "gateway": "gateway, estimate"}
+
+
+def bought(models: tuple[ApiModel, ...]) -> Table:
+    """What each team bought of each model, where, and what says so."""
+    lines = tuple(
+        Line(
+            (
+                one.team,
+                one.model or "",
+                one.provider,
+                one.cost.prompt_tokens,
+                one.cost.generation_tokens,
+                one.cost.api_cost,
+                one.cost_per_million_tokens,
+                _SOURCES[one.source],
+            )
+        )
+        for one in models
+    )
+    total = sum((one.cost.api_cost for one in models), Decimal(0))
+    return Table(
+        "Bought tokens",
+        (
+            Column("Team", "text"),
+            Column("Model", "text"),
+            Column("From", "text", weight=1),
+            Column("Prompt tokens", "hours", 0, weight=2),
+            Column("Generated tokens", "hours", 0, weight=2),
+            Column("API cost", "money", 2),
+            Column("Per million", "price", 2, weight=1),
+            Column("Source", "text", weight=3),
+        ),
+        (*lines, Line(("Total", "", "", "", "", total, "", ""), is_sum=True)),
+        note="They cost what bills say, else what gateways priced them at. They are in no GPU-hour.",
+    )
 
 
 def gpu_name(row: Row) -> str:

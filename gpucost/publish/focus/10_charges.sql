@@ -1,5 +1,5 @@
--- reads: bill_rows, machine_riders, bills, billed_hours; $month the billing period
--- writes: focus_charges, the charges of machines with GPUs in the bills of the billing period, each with its machine's charge period
+-- reads: bill_rows, machine_riders, bills, billed_hours, api_charges; $month the billing period
+-- writes: focus_charges, the charges of machines with GPUs in the bills of the billing period, each with its machine's charge period, and those of bought tokens, each as if it were a machine's
 -- invariant: a charge is there once; where exports of two formats tell of a machine's time, only the one that prices it
 CREATE OR REPLACE TEMP TABLE focus_charges AS
 WITH charges AS (
@@ -14,6 +14,10 @@ WITH charges AS (
     FROM machine_riders AS r
     SEMI JOIN billed_hours AS h ON h.bill_id = r.bill_id AND h.instance_key = r.instance_key AND h.currency = r.billing_currency
         AND h.from_ms < epoch_ms(r.charge_period_end) AND epoch_ms(r.charge_period_start) < h.to_ms
+    UNION ALL BY NAME
+    SELECT a.start_ms AS from_ms, a.end_ms AS to_ms, r.* REPLACE ('api' AS kind, 'api ' || a.charge_id AS instance_key)
+    FROM api_charges AS a JOIN bill_rows AS r USING (bill_id, source_file, source_row)
+    WHERE NOT a.is_repeated
 )
 SELECT row_number() OVER (ORDER BY b.provider, b.source, c.charge_period_start, c.source_file, c.source_row, c.charge_key, c.bill_id) AS charge_id,
     b.provider, b.billing_period, coalesce(c.billing_account_id, nullif(b.billing_account_id, ''), c.sub_account_id, b.provider) AS payer, c.*

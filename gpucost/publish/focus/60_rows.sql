@@ -1,4 +1,4 @@
--- reads: focus_charges, focus_splits, hourly_costs, nodes, allocations; $month the billing period, $from_ms, $to_ms the same in UTC, $currency the report's
+-- reads: focus_charges, focus_splits, hourly_costs, nodes, allocations, api_lines, api_shares; $month the billing period, $from_ms, $to_ms the same in UTC, $currency the report's
 -- writes: focus_rows, the file's rows in order, with the columns of every version of FOCUS that is written
 -- invariant: rows of one origin charge have its identifiers, and add up to it; estimates have BilledCost 0
 CREATE OR REPLACE TEMP TABLE focus_rows AS
@@ -14,6 +14,14 @@ estimates AS (
     JOIN nodes AS n USING (node_id)
     LEFT JOIN allocations AS a ON a.allocation_id = c.allocation_id
     WHERE c.estimated_cost <> 0
+    GROUP BY ALL
+),
+-- what gateways tell of bought tokens, and no bill, by UTC day
+calls AS (
+    SELECT l.start_ms // 86400000 * 86400000 AS from_ms, l.provider, l.model, s.team, sum(s.cost)::DECIMAL(38, 12) AS cost,
+        sum((s.prompt_tokens + s.generation_tokens)::DECIMAL(38, 6)) AS tokens
+    FROM api_lines AS l JOIN api_shares AS s USING (line_id)
+    WHERE l.source = 'gateway' AND l.start_ms >= $from_ms AND l.start_ms < $to_ms
     GROUP BY ALL
 ),
 parts AS (
@@ -34,10 +42,21 @@ parts AS (
         'GPU-Hours' AS pricing_unit, 'GPU-Hours' AS consumed_unit,
         CASE capacity_type WHEN 'spot' THEN 'Dynamic' ELSE 'Standard' END AS pricing_category, true AS is_estimate
     FROM estimates
+    UNION ALL BY NAME
+    SELECT 'api' AS holder, team, 0 AS gpu_hours, 0 AS measured_gpu_hours, 1::DECIMAL(18, 12) AS ratio, 'api' AS charge_kind,
+        0 AS billed_cost, cost AS effective_cost, cost AS list_cost, cost AS contracted_cost,
+        tokens::DECIMAL(38, 12) AS pricing_quantity, tokens::DECIMAL(38, 12) AS consumed_quantity,
+        (cost / nullif(tokens, 0))::DECIMAL(38, 12) AS list_unit_price, list_unit_price AS contracted_unit_price,
+        model AS sku_id, model AS sku_price_id, 'Tokens' AS sku_meter,
+        provider, 'gpucost-estimate' AS payer, epoch_ms(from_ms) AS charge_period_start, epoch_ms(from_ms + 86400000) AS charge_period_end,
+        'Usage' AS charge_category, 'Estimate by gpucost: no bill covers this' AS charge_description, $currency AS billing_currency,
+        'Tokens' AS pricing_unit, 'Tokens' AS consumed_unit, 'Standard' AS pricing_category, true AS is_estimate
+    FROM calls
+    WHERE cost <> 0
 ),
 told AS (
     SELECT *, holder <> 'instance_without_metrics' AS is_split,
-        CASE provider WHEN 'aws' THEN 'AWS' WHEN 'gcp' THEN 'Google Cloud' WHEN 'azure' THEN 'Microsoft' WHEN 'oci' THEN 'Oracle' ELSE coalesce(provider, 'Own machines') END AS seller,
+        CASE provider WHEN 'aws' THEN 'AWS' WHEN 'gcp' THEN 'Google Cloud' WHEN 'azure' THEN 'Microsoft' WHEN 'oci' THEN 'Oracle' WHEN 'openai' THEN 'OpenAI' WHEN 'anthropic' THEN 'Anthropic' ELSE coalesce(provider, 'Own machines') END AS seller,
         map_from_entries(list_filter(
             [('cluster', cluster), ('namespace', namespace), ('team', team), ('workload', workload)],
             lambda tag: struct_extract_at(tag, 2) IS NOT NULL)) AS own_tags,
@@ -90,13 +109,13 @@ SELECT
     seller AS PublisherName,
     region AS RegionId,
     region AS RegionName,
-    coalesce(resource_id, instance_key) AS ResourceId,
+    CASE charge_kind WHEN 'api' THEN resource_id ELSE coalesce(resource_id, instance_key) END AS ResourceId,
     resource_name AS ResourceName,
-    coalesce(resource_type, 'Virtual Machine') AS ResourceType,
-    'Compute' AS ServiceCategory,
+    CASE charge_kind WHEN 'api' THEN CASE WHEN resource_id IS NOT NULL THEN resource_type END ELSE coalesce(resource_type, 'Virtual Machine') END AS ResourceType,
+    CASE charge_kind WHEN 'api' THEN 'AI and Machine Learning' ELSE 'Compute' END AS ServiceCategory,
     coalesce(service_name, seller) AS ServiceName,
     seller AS ServiceProviderName,
-    CASE charge_kind WHEN 'node_fee' THEN 'Containers' ELSE 'Virtual Machines' END AS ServiceSubcategory,
+    CASE charge_kind WHEN 'api' THEN 'Generative AI' WHEN 'node_fee' THEN 'Containers' ELSE 'Virtual Machines' END AS ServiceSubcategory,
     sku_id AS SkuId,
     CASE WHEN sku_id IS NOT NULL THEN coalesce(sku_meter, sku_description) END AS SkuMeter,
     CASE WHEN sku_price_id IS NOT NULL THEN sku_price_details END AS SkuPriceDetails,
@@ -105,14 +124,14 @@ SELECT
     sub_account_name AS SubAccountName,
     to_json(origin_tags)::VARCHAR AS OriginTags,
     to_json(map_concat(origin_tags, own_tags))::VARCHAR AS Tags,
-    CASE WHEN is_split THEN 'gpucost-held-time' END AS AllocatedMethodId,
-    CASE WHEN is_split THEN json_object('Elements', [
+    CASE WHEN holder = 'api' THEN 'gpucost-api-usage' WHEN is_split THEN 'gpucost-held-time' END AS AllocatedMethodId,
+    CASE WHEN is_split AND holder <> 'api' THEN json_object('Elements', [
         json_object('AllocatedRatio', ratio, 'UsageUnit', 'GPU-Hours', 'UsageQuantity', round(coalesce(measured_gpu_hours, 0), 9))])::VARCHAR END AS AllocatedMethodDetails,
     CASE WHEN holder = 'allocated' THEN concat_ws('/', cluster, namespace, workload) END AS AllocatedResourceId,
     CASE WHEN holder = 'allocated' THEN workload END AS AllocatedResourceName,
-    CASE WHEN holder = 'allocated' THEN to_json(own_tags)::VARCHAR END AS AllocatedTags,
+    CASE WHEN holder IN ('allocated', 'api') THEN to_json(own_tags)::VARCHAR END AS AllocatedTags,
     holder AS kind,
-    charge_kind, instance_key, instance_type, instance_hours,
+    charge_kind, CASE WHEN charge_kind <> 'api' THEN instance_key END AS instance_key, instance_type, instance_hours,
     cluster, node, team, namespace, workload, gpu_model, capacity_type,
     round(coalesce(gpu_hours, 0), 9) AS gpu_hours,
     ratio AS share,

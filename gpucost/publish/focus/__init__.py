@@ -10,12 +10,15 @@ from zoneinfo import ZoneInfo
 from gpucost.engine import run_stage
 from gpucost.errors import UsageError
 from gpucost.periods import month_period
+from gpucost.report import api_cost
 from gpucost.store.table_files import FileKind, save_table
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from duckdb import DuckDBPyConnection
+
+    from gpucost.config.model import Config
 
 DEFAULT_VERSION = "1.2"
 PREFIX = "x_gpucost_"
@@ -76,16 +79,17 @@ class FocusTotals(NamedTuple):
     estimated_cost: Decimal
 
 
-def prepare(con: DuckDBPyConnection, month: str, currency: str) -> FocusTotals:
+def prepare(con: DuckDBPyConnection, config: Config, month: str) -> FocusTotals:
     """Make the temporary table focus_rows of the billing period `month` (`2026-10`, UTC), from an attribution that is up to date.
 
     Works on a read-only connection. There are no rows where neither a bill nor metrics tell of any cost of that month.
     """
     period = month_period(date.fromisoformat(f"{month}-01"), ZoneInfo("UTC"))
+    api_cost.prepare(con, config, period)
     run_stage(con, _PACKAGE, "10_charges", {"month": month})
     run_stage(con, _PACKAGE, "20_holders")
     run_stage(con, _PACKAGE, "40_splits")
-    rows = {"month": month, "currency": currency, "from_ms": period.start_ms, "to_ms": period.end_ms}
+    rows = {"month": month, "currency": config.currency, "from_ms": period.start_ms, "to_ms": period.end_ms}
     run_stage(con, _PACKAGE, "60_rows", rows)
     (charges,) = con.execute("SELECT count(*) FROM focus_charges").fetchall()[0]
     sums = con.execute(

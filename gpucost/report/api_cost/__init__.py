@@ -1,0 +1,240 @@
+"""What bought tokens cost, by team and model, from bills and gateways; see docs/tokens.md.
+
+One call may stand in the vendor's invoice, the cloud's bill and the gateway's log. It counts once: as the invoice has it, else as
+the bill, else at the gateway's price; the others only tell whose it was. What own pods served was paid for with their GPUs. All of
+it is computed over whole months (UTC), in the numbered .sql files, and cut to the period at last: adjoining periods add up.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Collection, Iterable
+from datetime import UTC, datetime
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any
+
+from gpucost.engine import dicts, run_stage
+from gpucost.errors import PriceError
+from gpucost.periods import Period, from_ms, to_ms
+from gpucost.price import load_fx_rates
+from gpucost.render.view import ApiCost, ApiModel, Notice, Row
+from gpucost.report.rows import NO_MEASURES, ZERO, Part, in_parts
+from gpucost.report.units.gateways import gateway_usage
+from gpucost.report.units.query import per
+from gpucost.store import sqlfiles
+
+if TYPE_CHECKING:
+    from duckdb import DuckDBPyConnection
+
+    from gpucost.config.model import Config
+
+__all__ = ["is_empty", "models", "notices", "prepare", "rows", "select", "teams", "total"]
+
+# Of what a seller charged, gateways may have counted so much more before it is said.
+_TOLERANCE = Decimal("0.05")
+_CENT = Decimal("0.01")
+
+
+def prepare(con: DuckDBPyConnection, config: Config, period: Period) -> bool:
+    """Make the temporary tables api_lines and api_shares of the months that the period touches; whether there is anything in them.
+
+    Raises PriceError for tokens bought in a currency without a rate.
+    """
+    first, last = period.start.astimezone(UTC), from_ms(period.end_ms - 1).astimezone(UTC)
+    begin = datetime(first.year, first.month, 1, tzinfo=UTC)
+    end = datetime(last.year + last.month // 12, last.month % 12 + 1, 1, tzinfo=UTC)
+    months = {"from_ms": to_ms(begin), "to_ms": to_ms(end)}
+    load_fx_rates(con, config)
+    sqlfiles.run(con, "token_charges")
+    run_stage(con, __name__, "05_macros")
+    _load_teams(con, config)
+    gateway_usage(con, config, months["from_ms"], months["to_ms"])
+    run_stage(con, __name__, "10_api_charges", months)
+    run_stage(con, __name__, "20_api_usage")
+    run_stage(con, __name__, "30_api_lines")
+    _refuse_unconverted(con, config)
+    run_stage(con, __name__, "40_api_shares")
+    return bool(con.execute("FROM api_lines LIMIT 1").fetchall())
+
+
+def select(con: DuckDBPyConnection, teams: Iterable[str]) -> None:
+    """Make the temporary table api_rows: what falls into the report's time_buckets, of some teams where any are named."""
+    run_stage(con, __name__, "50_api_rows", {"teams": list(teams)})
+
+
+# What the configuration says of teams, as charges and gateways may spell it.
+_TEAMS = """
+CREATE OR REPLACE TEMP TABLE api_team_labels AS
+SELECT unnest($labels::VARCHAR[]) AS label, unnest(range(len($labels::VARCHAR[]))) AS ordinal;
+CREATE OR REPLACE TEMP TABLE api_team_values (ordinal INTEGER, team VARCHAR, label VARCHAR, value VARCHAR);
+CREATE OR REPLACE TEMP TABLE api_team_categories (ordinal INTEGER, team VARCHAR, category VARCHAR, value VARCHAR);
+CREATE OR REPLACE TEMP TABLE api_team_globs (ordinal INTEGER, team VARCHAR, pattern VARCHAR)"""
+
+
+def _load_teams(con: DuckDBPyConnection, config: Config) -> None:
+    labels = [label for label in (config.team_labels.pod, config.team_labels.namespace) if label] or ["team"]
+    for statement in con.extract_statements(_TEAMS):
+        con.execute(statement, {"labels": [_plain(label) for label in labels]} if "$labels" in statement.query else {})
+    for ordinal, team in enumerate(config.teams):
+        for key, values in team.labels.items():
+            for value in values:
+                con.execute("INSERT INTO api_team_values VALUES ($1, $2, $3, $4)", [ordinal, team.name, _plain(key), value])
+        for key, values in team.cost_categories.items():
+            for value in values:
+                con.execute("INSERT INTO api_team_categories VALUES ($1, $2, $3, $4)", [ordinal, team.name, _plain(key), value])
+        for pattern in team.api:
+            con.execute("INSERT INTO api_team_globs VALUES ($1, $2, $3)", [ordinal, team.name, pattern])
+
+
+def _plain(key: str) -> str:
+    """A label's name as those of tags are compared: deliveries differ in case and in what parts words."""
+    return re.sub(r"[\W_]+", "", key.lower())
+
+
+def _refuse_unconverted(con: DuckDBPyConnection, config: Config) -> None:
+    found = con.execute(
+        "SELECT provider, currency, min(start_ms) FROM api_lines WHERE without_rate > 0 GROUP BY ALL ORDER BY ALL LIMIT 1"
+    ).fetchone()
+    if found is not None:
+        provider, currency, at_ms = found
+        day = from_ms(at_ms).astimezone(config.tz).date()
+        raise PriceError(
+            f"tokens of {provider} are priced in {currency}: there is no rate from {currency} to {config.currency} on {day}",
+            f"set [prices] fx = {{ {currency} = … }}, what 1 {currency} is worth in {config.currency}, or add it to the file "
+            "that [prices] fx_rates names",
+        )
+
+
+def is_empty(con: DuckDBPyConnection) -> bool:
+    """Whether nothing of it is in api_rows."""
+    return not con.execute("FROM api_rows LIMIT 1").fetchall()
+
+
+_FIGURES = """
+    sum(api_cost) AS api_cost, coalesce(sum(api_cost) FILTER (source = 'gateway'), 0) AS estimated_api_cost,
+    sum(commitment_cost) AS commitment_cost, sum(prompt_tokens::DECIMAL(38, 6))::DOUBLE AS prompt_tokens,
+    sum(cached_tokens::DECIMAL(38, 6))::DOUBLE AS cached_tokens, sum(generation_tokens::DECIMAL(38, 6))::DOUBLE AS generation_tokens"""
+# dimensions() takes what rows of a report have: of bought tokens most of it is unknown
+_ROWS = f"""
+WITH known AS (
+    SELECT *, NULL AS cluster, NULL AS namespace, NULL AS account, NULL AS "user", NULL AS partition, NULL AS qos, NULL AS reservation,
+        NULL AS workload, NULL AS workload_type, NULL AS pod, NULL AS uid, NULL AS node, NULL AS gpu_model, NULL AS capacity_type,
+        NULL AS region, NULL AS zone
+    FROM api_rows
+)
+SELECT part, unnest(keys), * EXCLUDE (part, keys)
+FROM (SELECT CASE WHEN $each_team THEN team END AS part, dimensions($by, f) AS keys, {_FIGURES} FROM known AS f GROUP BY ALL)
+ORDER BY api_cost DESC, keys"""  # noqa: S608 - text of our own
+
+
+def rows(con: DuckDBPyConnection, by: tuple[str, ...], *, each_team: bool) -> dict[Part, list[Row]]:
+    """The rows of kind 'api' by the dimensions of a report, the dearest first, of each team apart where that is asked for."""
+    found = in_parts(dicts(con.execute(_ROWS, {"by": list(by), "each_team": each_team})))
+    return {
+        part: [Row("api", {name: row[name] for name in by}, NO_MEASURES, api=_cost(row)) for row in several]
+        for part, several in found.items()
+    }
+
+
+_MODELS = f"""
+SELECT CASE WHEN $each_team THEN team END AS part, team, provider, model, source, {_FIGURES},
+    CASE WHEN count(prompt_cost) = count(*) THEN sum(prompt_cost) END AS prompt_cost,
+    CASE WHEN count(generation_cost) = count(*) THEN sum(generation_cost) END AS generation_cost
+FROM api_rows GROUP BY ALL ORDER BY api_cost DESC, team, provider, model, source"""  # noqa: S608
+
+
+def models(con: DuckDBPyConnection, *, each_team: bool) -> dict[Part, tuple[ApiModel, ...]]:
+    """What each team bought of each model, where, and what says so, the dearest first."""
+    found = in_parts(dicts(con.execute(_MODELS, {"each_team": each_team})))
+    return {part: tuple(_model(row) for row in several) for part, several in found.items()}
+
+
+def _model(row: dict[str, Any]) -> ApiModel:
+    cost = _cost(row)
+    tokens = cost.prompt_tokens + cost.generation_tokens
+    return ApiModel(
+        **{name: row[name] for name in ("team", "provider", "model", "source")},
+        cost=cost,
+        prompt_cost=row["prompt_cost"],
+        generation_cost=row["generation_cost"],
+        cost_per_million_tokens=per(cost.api_cost, tokens, 1_000_000),
+    )
+
+
+def _cost(row: dict[str, Any]) -> ApiCost:
+    tokens = {name: row[name] for name in ("prompt_tokens", "cached_tokens", "generation_tokens")}
+    return ApiCost(
+        api_cost=row["api_cost"],
+        estimated_api_cost=row["estimated_api_cost"],
+        commitment_cost=row["commitment_cost"],
+        **{name: value if value is None else round(value, 6) for name, value in tokens.items()},
+    )
+
+
+def total(of_rows: Iterable[Row]) -> ApiCost:
+    """The sum of rows of kind 'api'."""
+    costs = [row.api for row in of_rows if row.api]
+    cached = [cost.cached_tokens for cost in costs if cost.cached_tokens is not None]
+    return ApiCost(
+        api_cost=sum((cost.api_cost for cost in costs), ZERO),
+        estimated_api_cost=sum((cost.estimated_api_cost for cost in costs), ZERO),
+        commitment_cost=sum((cost.commitment_cost for cost in costs), ZERO),
+        prompt_tokens=round(sum(cost.prompt_tokens for cost in costs), 6),
+        cached_tokens=round(sum(cached), 6) if cached else None,
+        generation_tokens=round(sum(cost.generation_tokens for cost in costs), 6),
+    )
+
+
+def teams(con: DuckDBPyConnection) -> Collection[str]:
+    """The teams that bought tokens in the months of the period, whatever the report is narrowed to."""
+    return {str(team) for (team,) in con.execute("SELECT DISTINCT team FROM api_shares").fetchall()}
+
+
+# Over whole months: a seller's charges, and what gateways priced the same time at.
+_COUNTED_MORE = """
+WITH charged AS (
+    SELECT seller, sum(cost) AS cost FROM api_charges WHERE NOT is_repeated GROUP BY seller
+),
+counted AS (
+    SELECT seller, sum(spend) AS spend FROM api_usage WHERE is_covered GROUP BY seller
+)
+SELECT seller, cost, spend FROM charged JOIN counted USING (seller) ORDER BY seller"""
+_UNPRICED = """
+SELECT coalesce(seller, 'unknown'), model, sum((prompt_tokens + generation_tokens)::DECIMAL(38, 6))::DOUBLE AS tokens
+FROM api_usage WHERE NOT is_covered GROUP BY ALL HAVING sum(spend) = 0 AND tokens > 0 ORDER BY ALL"""
+_UNASSIGNED = "SELECT sum(api_cost) FROM api_rows WHERE team = 'unassigned'"
+
+
+def notices(con: DuckDBPyConnection, config: Config) -> list[Notice]:
+    """What a reader should know: calls that no bill tells of though it tells of their seller, that have no price, or no team."""
+    found = []
+    for seller, cost, spend in con.execute(_COUNTED_MORE).fetchall():
+        if spend > cost * (1 + _TOLERANCE) + _CENT:
+            found.append(
+                Notice(
+                    "api_counted_more",
+                    f"gateways counted {spend:,.2f} {config.currency} of tokens of {seller}, and its bills say {cost:,.2f}: what is"
+                    " billed to another account is missing",
+                    "collect the bills of all accounts",
+                )
+            )
+    for seller, model, tokens in con.execute(_UNPRICED).fetchall():
+        found.append(
+            Notice(
+                "api_unpriced",
+                f"{tokens:,.0f} tokens of {model} from {seller} have no price: no bill tells of them, and the gateway priced them"
+                " at nothing",
+                "collect the seller's bill, or name the model's price in the gateway",
+            )
+        )
+    ((unassigned,),) = con.execute(_UNASSIGNED).fetchall()
+    if unassigned:
+        found.append(
+            Notice(
+                "api_unassigned",
+                f"{unassigned:,.2f} {config.currency} of bought tokens belong to no team: shown as unassigned",
+                "tag them, or name their projects, accounts or keys in [[teams]] api",
+            )
+        )
+    return found
