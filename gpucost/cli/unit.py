@@ -38,6 +38,7 @@ _WORDS = {
     "per 1000": "per 1,000",
 }
 _TITLES = {
+    "api_cost": "API cost",
     "cost_per_1000": "Per 1,000",
     "cost_per_million_tokens": "Per million",
     "cost_per_million_prompt_tokens": "Per million prompt",
@@ -72,6 +73,7 @@ _SECTIONS = {
     "sweeps": "Sweeps",
     "models": "Models",
     "rows": "One by one",
+    "bought": "Bought tokens",
     "work_without_cost": "Work without cost",
     "cost_without_work": "Cost without work",
 }
@@ -380,7 +382,8 @@ def unit_tokens(
 
     Prompt and generated tokens share the cost, and their parts add up to it: a prompt token weighs a quarter of a generated one,
     or what [[units]] prompt_weight says. The whole cost of the workload that serves counts, also at night; --basis used leaves
-    out what its idle GPUs cost. Without a period: the current month so far, or the newest with data.
+    out what its idle GPUs cost. Tokens that were bought stand below, at what bills or gateways say. Without a period: the current
+    month so far, or the newest with data.
 
     \b
     Examples:
@@ -390,7 +393,7 @@ def unit_tokens(
       gpucost unit tokens --basis used --last 7d --format json -o tokens.json
       gpucost unit tokens --gpus 8 --price-per-gpu-hour 2.5 --tokens-per-second 9000 --busy-percent 40
     """
-    from gpucost.report import units
+    from gpucost.report import api_cost, units
 
     if _is_described(call, "token", "--tokens-per-second", tokens_per_second and tokens_per_second * 3600):
         return
@@ -398,4 +401,10 @@ def unit_tokens(
     for name in dimensions:
         if name not in units.DIMENSIONS:
             raise UsageError(f"tokens have no {name!r}", f"--by takes any of {', '.join(units.DIMENSIONS)}")
-    answer(call, lambda con, ask: units.tokens(con, ask, basis.value, dimensions))
+
+    def build(con: DuckDBPyConnection, ask: UnitQuery) -> UnitView:
+        view = units.tokens(con, ask, basis.value, dimensions)
+        api_cost.add_bought(con, call.settings, view)
+        return view
+
+    answer(call, build)

@@ -85,7 +85,7 @@ def prepare(con: DuckDBPyConnection, config: Config, month: str) -> FocusTotals:
     Works on a read-only connection. There are no rows where neither a bill nor metrics tell of any cost of that month.
     """
     period = month_period(date.fromisoformat(f"{month}-01"), ZoneInfo("UTC"))
-    api_cost.prepare(con, config, period)
+    api_cost.prepare(con, config, period, even_if_empty=True)
     run_stage(con, _PACKAGE, "10_charges", {"month": month})
     run_stage(con, _PACKAGE, "20_holders")
     run_stage(con, _PACKAGE, "40_splits")

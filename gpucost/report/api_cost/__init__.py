@@ -16,12 +16,12 @@ from typing import TYPE_CHECKING, Any
 
 from gpucost.engine import dicts, run_stage
 from gpucost.errors import PriceError
-from gpucost.periods import Period, from_ms, to_ms
+from gpucost.periods import Period, from_ms, time_buckets, to_ms
 from gpucost.price import load_fx_rates
 from gpucost.render.view import ApiCost, ApiModel, Notice, Row
-from gpucost.report.rows import NO_MEASURES, ZERO, Part, in_parts
+from gpucost.report.rows import NO_MEASURES, ZERO, Part, cut, in_parts
 from gpucost.report.units.gateways import gateway_usage
-from gpucost.report.units.query import per
+from gpucost.report.units.query import UnitView, per, plain
 from gpucost.store import sqlfiles
 
 if TYPE_CHECKING:
@@ -29,23 +29,30 @@ if TYPE_CHECKING:
 
     from gpucost.config.model import Config
 
-__all__ = ["is_empty", "models", "notices", "prepare", "rows", "select", "teams", "total"]
+__all__ = ["add_bought", "models", "notices", "prepare", "rows", "select", "teams", "total"]
 
 # Of what a seller charged, gateways may have counted so much more before it is said.
 _TOLERANCE = Decimal("0.05")
 _CENT = Decimal("0.01")
 
 
-def prepare(con: DuckDBPyConnection, config: Config, period: Period) -> bool:
+_ANY = "SELECT EXISTS (FROM token_services) OR EXISTS (FROM progress_series WHERE gateway IS NOT NULL)"
+
+
+def prepare(con: DuckDBPyConnection, config: Config, period: Period, *, even_if_empty: bool = False) -> bool:
     """Make the temporary tables api_lines and api_shares of the months that the period touches; whether there is anything in them.
 
-    Raises PriceError for tokens bought in a currency without a rate.
+    Cheap where the store tells of no tokens that may be bought: the tables are then made only if `even_if_empty`. Raises PriceError for tokens bought in a currency without a rate.
     """
     first, last = period.start.astimezone(UTC), from_ms(period.end_ms - 1).astimezone(UTC)
     begin = datetime(first.year, first.month, 1, tzinfo=UTC)
     end = datetime(last.year + last.month // 12, last.month % 12 + 1, 1, tzinfo=UTC)
     months = {"from_ms": to_ms(begin), "to_ms": to_ms(end)}
+    sqlfiles.run(con, "token_services")
+    if not even_if_empty and not con.execute(_ANY).fetchall()[0][0]:
+        return False
     load_fx_rates(con, config)
+    sqlfiles.run(con, "token_details")
     sqlfiles.run(con, "token_charges")
     run_stage(con, __name__, "05_macros")
     _load_teams(con, config)
@@ -106,11 +113,6 @@ def _refuse_unconverted(con: DuckDBPyConnection, config: Config) -> None:
         )
 
 
-def is_empty(con: DuckDBPyConnection) -> bool:
-    """Whether nothing of it is in api_rows."""
-    return not con.execute("FROM api_rows LIMIT 1").fetchall()
-
-
 _FIGURES = """
     sum(api_cost) AS api_cost, coalesce(sum(api_cost) FILTER (source = 'gateway'), 0) AS estimated_api_cost,
     sum(commitment_cost) AS commitment_cost, sum(prompt_tokens::DECIMAL(38, 6))::DOUBLE AS prompt_tokens,
@@ -162,13 +164,46 @@ def _model(row: dict[str, Any]) -> ApiModel:
     )
 
 
+def add_bought(con: DuckDBPyConnection, config: Config, view: UnitView) -> None:
+    """Adds to an answer on tokens those that were bought in its period, by its teams; none where it is on a part of the fleet."""
+    ask = view.ask
+    if ask.namespaces or ask.workloads or ask.clusters or not prepare(con, config, ask.period):
+        return
+    cut(con, ask.period, time_buckets(ask.period, ask.tz, ()), by_day=False)
+    select(con, ask.teams)
+    if bought := models(con, each_team=False).get(None):
+        view.sections["bought"] = [_item(one) for one in bought]
+        view.notes += [notice.message for notice in notices(con, config)]
+        view.shown["bought"] = (
+            "team", "model", "provider", "prompt_tokens", "generation_tokens", "api_cost", "cost_per_million_tokens",
+            "cost_per_million_prompt_tokens", "cost_per_million_generation_tokens", "source",
+        )  # fmt: skip
+
+
+def _item(one: ApiModel) -> dict[str, Any]:
+    cost = one.cost
+    return {
+        **{name: getattr(one, name) for name in ("team", "provider", "model", "source")},
+        **{name: getattr(cost, name) for name in ("prompt_tokens", "cached_tokens", "generation_tokens", "api_cost")},
+        "prompt_cost": one.prompt_cost,
+        "generation_cost": one.generation_cost,
+        "cost_per_million_tokens": one.cost_per_million_tokens,
+        "cost_per_million_prompt_tokens": _per_million(one.prompt_cost, cost.prompt_tokens),
+        "cost_per_million_generation_tokens": _per_million(one.generation_cost, cost.generation_tokens),
+    }
+
+
+def _per_million(cost: Decimal | None, tokens: float) -> Decimal | None:
+    return None if cost is None else per(cost, tokens, 1_000_000)
+
+
 def _cost(row: dict[str, Any]) -> ApiCost:
     tokens = {name: row[name] for name in ("prompt_tokens", "cached_tokens", "generation_tokens")}
     return ApiCost(
         api_cost=row["api_cost"],
         estimated_api_cost=row["estimated_api_cost"],
         commitment_cost=row["commitment_cost"],
-        **{name: value if value is None else round(value, 6) for name, value in tokens.items()},
+        **{name: None if value is None else plain(value) for name, value in tokens.items()},
     )
 
 
@@ -180,9 +215,9 @@ def total(of_rows: Iterable[Row]) -> ApiCost:
         api_cost=sum((cost.api_cost for cost in costs), ZERO),
         estimated_api_cost=sum((cost.estimated_api_cost for cost in costs), ZERO),
         commitment_cost=sum((cost.commitment_cost for cost in costs), ZERO),
-        prompt_tokens=round(sum(cost.prompt_tokens for cost in costs), 6),
-        cached_tokens=round(sum(cached), 6) if cached else None,
-        generation_tokens=round(sum(cost.generation_tokens for cost in costs), 6),
+        prompt_tokens=plain(sum((cost.prompt_tokens for cost in costs), 0.0)),
+        cached_tokens=plain(sum(cached, 0.0)) if cached else None,
+        generation_tokens=plain(sum((cost.generation_tokens for cost in costs), 0.0)),
     )
 
 

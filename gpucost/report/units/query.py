@@ -195,6 +195,11 @@ def per(cost: Decimal, amount: float | Decimal | None, scale: int = 1) -> Decima
     return (cost * scale / Decimal(str(amount))).quantize(Decimal("0.000000001"))
 
 
+def plain(work: float) -> float | int:
+    """Work as it is shown: whole numbers without a point."""
+    return int(work) if work.is_integer() else round(work, 6)
+
+
 def moment(ms: int | None) -> str | None:
     """ISO 8601 of a moment in milliseconds."""
     return None if ms is None else iso(from_ms(ms))

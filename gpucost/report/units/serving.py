@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
-from typing_extensions import TypedDict
+from typing_extensions import NotRequired, TypedDict
 
 from gpucost.config.model import DEFAULT_PROMPT_WEIGHT
 from gpucost.engine import dicts, run_stage
@@ -24,6 +24,7 @@ from gpucost.report.units.query import (
     UnitTotals,
     UnitView,
     per,
+    plain,
     prepare,
     total,
     with_remainders,
@@ -123,13 +124,38 @@ class TokenTotals(UnitTotals, TokenFigures):
     """Of all models."""
 
 
+class BoughtTokens(TypedDict):
+    """What a team bought of a model, where, and what says so: `invoice`, `bill` or `gateway`; docs/tokens.md.
+
+    The costs of prompt and generated tokens, and their prices, are null where only the sum is known.
+    """
+
+    team: str
+    provider: str
+    model: str | None
+    source: str
+    prompt_tokens: float
+    cached_tokens: float | None
+    generation_tokens: float
+    api_cost: Decimal
+    prompt_cost: Decimal | None
+    generation_cost: Decimal | None
+    cost_per_million_tokens: Decimal | None
+    cost_per_million_prompt_tokens: Decimal | None
+    cost_per_million_generation_tokens: Decimal | None
+
+
 class Tokens(UnitAnswer):
-    """What `gpucost unit tokens` prints; `basis` is `allocated`, or `used`: idle cost is in no token's price."""
+    """What `gpucost unit tokens` prints; `basis` is `allocated`, or `used`: idle cost is in no token's price.
+
+    `bought` is there where tokens were bought; they are in no row and total.
+    """
 
     basis: str
     rows: list[TokenRow]
     totals: TokenTotals
     models: list[TokenModel]
+    bought: NotRequired[list[BoughtTokens]]
     work_without_cost: list[ModelWithoutCost]
 
 
@@ -331,7 +357,7 @@ def _serving(
     if not days:
         names = " or ".join(unit.replace("_", " ") for unit in measure.units)
         view.notes.append(f"no {names} is known in this period: gpucost collect progress")
-    lost = [row | {name: _plain(row[name]) for name in ("amount", "failed")} for row in dicts(con.execute(_WITHOUT_COST))]
+    lost = [row | {name: plain(row[name]) for name in ("amount", "failed")} for row in dicts(con.execute(_WITHOUT_COST))]
     counted = {unit for _, unit in measure.counts.values()}
     lost = [row for row in lost if row["unit"] in counted]
     known = con.execute("SELECT DISTINCT cluster, namespace, workload FROM unit_serving").fetchall()
@@ -346,9 +372,4 @@ def _counted(days: list[Item], unit: str, kind: str) -> float | int | None:
     """Work as it is shown; what no server may count is null rather than none."""
     if unit == CACHED and not any(unit in (day[kind] or {}) for day in days):
         return None
-    return _plain(_work(days, unit, kind))
-
-
-def _plain(work: float) -> float | int:
-    """Work as it is shown: whole numbers without a point."""
-    return int(work) if work.is_integer() else round(work, 6)
+    return plain(_work(days, unit, kind))
