@@ -179,6 +179,36 @@ WHERE lacking > 0 OR provider IS NULL OR billing_period IS NULL OR billing_curre
 LIMIT 1"""
 
 
+def find_tokens(con: duckdb.DuckDBPyConnection) -> bool:
+    """Makes the temporary view `token_charges`, the rows of bills that are bought tokens, or are charged beside them; answers
+    whether any may be.
+
+    A row of it: bill_id, provider, issuer as `bills` has them; vendor, who makes the model ('openai', 'anthropic', …), and
+    model, as its API names it ('gpt-4o-2024-08-06', 'claude-sonnet-4'), null where not told; token_kind: 'prompt' (writing a
+    cache is), 'cached', 'generation', 'commitment' (throughput by time), 'other' (images, searches, training, …); tokens, null
+    where they are none or not told; cost after discounts, in billing_currency; what names the charge. Bills without such rows
+    cost no more than to see that.
+    """
+    sqlfiles.run(con, "token_services")
+    is_any = bool(con.execute("SELECT 1 FROM token_services LIMIT 1").fetchall())
+    if is_any:
+        sqlfiles.run(con, "token_details")
+    else:
+        con.execute(_NONE_SOLD)
+    sqlfiles.run(con, "token_charges")
+    return is_any
+
+
+# The plan alone of what tells them apart costs more than to read all that bills say alike.
+_NONE_SOLD = """CREATE OR REPLACE TEMP TABLE token_details AS
+SELECT batch_id, detail_id, bill_id, NULL::VARCHAR AS provider, NULL::VARCHAR AS format, kind, NULL::VARCHAR AS vendor,
+    NULL::VARCHAR AS token_kind, billing_currency, tags, cost_categories, sub_account_id, sub_account_name, billing_account_id,
+    resource_name, NULL::VARCHAR AS billing_period, source_file, NULL::DOUBLE AS discount_rate, NULL::VARCHAR AS model,
+    NULL::DOUBLE AS consumed_size, NULL::DOUBLE AS pricing_size
+FROM bill_details
+LIMIT 0"""
+
+
 def take_back(con: duckdb.DuckDBPyConnection) -> None:
     """Removes what was written last, before it is judged."""
     con.execute("DELETE FROM bill_lines WHERE batch_id = getvariable('batch_id')")

@@ -61,6 +61,7 @@ SELECT
     coalesce(r.resource_name, nullif(regexp_extract(r.resource_id, '([^/]+)$', 1), '')) AS resource_name,
     coalesce(r.resource_type, nullif(regexp_extract(r.resource_id, '/providers/([^/]+/[^/]+)/', 1, 'i'), '')) AS resource_type,
     r.meter_id AS sku_id,
+    nullif(r.meter_name, '') AS sku_meter,
     nullif(concat_ws(' ', nullif(r.meter_subcategory, ''), nullif(r.meter_name, '')), '') AS sku_description,
     CASE WHEN r.kind IN ('instance', 'commitment_unused', 'reserved_unused') THEN r.vm_size END AS instance_type,
     CASE
