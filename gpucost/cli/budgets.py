@@ -95,7 +95,9 @@ def budget_check(
     known = [series.team for series in days.costs if series.level == "team" and series.team]
     for state in states:
         if not state.is_seen:
-            call.note(f"budget {state.name}: no team {state.team!r} held GPUs or bought tokens in {name}{_meant(state.team, known)}")
+            call.note(
+                f"budget {state.name}: no team {state.team!r} held GPUs or bought tokens in {name}{_meant(state.team, known)}"
+            )
     if fail_on is not FailOn.never and _RANKS.index(worst) >= _RANKS.index(fail_on.value):
         failed = [state for state in states if _RANKS.index(state.status) >= _RANKS.index(fail_on.value)]
         for state in failed:
@@ -190,7 +192,9 @@ def forecast(call: Call) -> None:
     for team in call.teams:
         if team not in known:
             near = ", ".join(nearest(team, [name for name in known if name])[:8])
-            raise GpucostError(f"no team {team!r} held GPUs or bought tokens in these weeks", f"--team takes one of: {near}" if near else None)
+            raise GpucostError(
+                f"no team {team!r} held GPUs or bought tokens in these weeks", f"--team takes one of: {near}" if near else None
+            )
     chosen = [known[name] for name in call.teams] or [*known.values(), CostSeries("unallocated"), CostSeries("fleet")]
     rows = [foretell(days, series, month_days) for series in chosen]
     rows.sort(key=lambda row: (row.series.level != "team", row.series.level == "fleet", -(row.expected or row.to_date)))

@@ -319,7 +319,7 @@ class TeamCharge(Shape):
 
 @dataclass(frozen=True, slots=True)
 class ChargeTotals(Shape):
-    """What all teams pay, and what the nodes cost; None where the latter is not known, and `api_cost` where nothing was bought."""
+    """What all teams pay, and what the nodes cost: None where that is not known. `api_cost` is None where nothing was bought."""
 
     charge: Decimal
     cost: Decimal

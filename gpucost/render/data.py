@@ -73,6 +73,6 @@ def _plain(value: str | float | Decimal | None) -> str:
     """No exponents: spreadsheets and awk read these."""
     if value is None:
         return ""
-    if isinstance(value, float):
+    if isinstance(value, int | float):
         return f"{value:.9f}".rstrip("0").rstrip(".")
     return f"{value:f}" if isinstance(value, Decimal) else harmless(value)

@@ -142,9 +142,10 @@ class ApiCost:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ApiModel(Shape):
-    """What a team bought of a model from a provider, and what says so: an `invoice` of its vendor, the `bill` of a cloud, a `gateway`.
+    """What a team bought of a model from a provider.
 
-    The costs of prompt and generated tokens are None where only the sum is known; neither has what else the seller charges.
+    `source` is what says so: an `invoice` of its vendor, the `bill` of a cloud, or a `gateway`, whose prices are estimates. The
+    costs of prompt and generated tokens are None where only the sum is known; neither has what else the seller charges for.
     """
 
     team: str
@@ -588,8 +589,9 @@ class ReportView(Page, Summary):
     """A whole report. `rows` and `totals` are what programs read, `sections` what people read; both hold the same figures.
 
     `sections` is empty and `series` None where the query asked for none. `totals_shared`, and `shared` of
-    every row, are None where nothing is shared. `totals_api` is None where no tokens were bought, `bought` tells by team and model
-    of those that were. `waste`, where it was asked for, is what programs read of it. `changes` are None where nothing is compared.
+    every row, are None where nothing is shared. `totals_api` is None where no tokens were bought, `bought` tells of those that
+    were by team and model. `waste`, where it was asked for, is what programs read of it. `changes` are None where nothing is
+    compared.
     """
 
     period: Period

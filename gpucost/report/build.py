@@ -49,7 +49,8 @@ def build(
 
     With `earlier`, the same report on the period called `earlier_name`, rows and totals tell how they changed since.
 
-    Works on a read-only connection; makes temporary tables. Reads the temporary table fx_rates. Raises GpucostError where the period holds no data or a filter names nothing there is, StoreError where the store
+    Works on a read-only connection; makes temporary tables. Where anything is shared it reads bills, too, and the temporary table
+    fx_rates. Raises GpucostError where the period holds no data or a filter names nothing there is, StoreError where the store
     holds no GPU nodes at all.
     """
     return _build(con, config, query, {None: query}, earlier, earlier_name)[None]

@@ -239,7 +239,7 @@ def _uses(view: ReportView) -> dict[Cell, Use]:
     uses: dict[Cell, Use] = {}
     for row in view.rows:
         kind = tuple(row.keys[name] for name in _KIND)
-        if row.kind in ("shared", "api"):
+        if row.kind == "shared" or row.kind == "api":
             continue
         idle = 0.0
         if row.unallocated:

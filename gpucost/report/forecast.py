@@ -53,9 +53,9 @@ class Days:
 def days_of(view: ReportView, tz: ZoneInfo, now: datetime) -> Days:
     """The costs of a report by team and day, or by team, cluster, namespace, workload and day.
 
-    The fleet's are what its nodes cost, GPUs that nobody held or saw included, and bought tokens; where the report is narrowed, what
-    its rows cost.
-    A day that was collected and without any node cost nothing; one that any cluster misses a part of is unknown, signed or not.
+    The fleet's are what its nodes cost, GPUs that nobody held or saw included, and bought tokens; where the report is narrowed,
+    what its rows cost. A day that was collected and without any node cost nothing; one that any cluster misses a part of is
+    unknown, signed or not.
     """
     costs: dict[CostSeries, dict[date, Decimal]] = defaultdict(lambda: defaultdict(lambda: ZERO))
     for row in view.rows:

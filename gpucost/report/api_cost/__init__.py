@@ -1,20 +1,19 @@
 """What bought tokens cost, by team and model, from bills and gateways; see docs/tokens.md.
 
-One call may stand in the vendor's invoice, the cloud's bill and the gateway's log. It counts once: as the invoice has it, else as
-the bill, else at the gateway's price; the others only tell whose it was. What own pods served was paid for with their GPUs. All of
-it is computed over whole months (UTC), in the numbered .sql files, and cut to the period at last: adjoining periods add up.
+One call may stand in the vendor's invoice, the cloud's bill and the gateway's log. It counts once: as the invoice has it, else
+as the bill, else at the gateway's price; the others only tell whose it was. What own pods served was paid for with their GPUs.
+The numbered .sql files compute all of it over whole months (UTC) and cut it to the period at last: adjoining periods add up.
 """
 
 from __future__ import annotations
 
 import re
-from collections import defaultdict
-from collections.abc import Collection, Iterable
+from collections.abc import Iterable
 from datetime import UTC, datetime
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
-from gpucost.engine import dicts, run_stage
+from gpucost.engine import answer_rows, run_stage
 from gpucost.errors import PriceError
 from gpucost.periods import Period, from_ms, time_buckets, to_ms
 from gpucost.price import load_fx_rates
@@ -40,9 +39,10 @@ _ANY = "SELECT EXISTS (FROM token_services) OR EXISTS (FROM progress_series WHER
 
 
 def prepare(con: DuckDBPyConnection, config: Config, period: Period, *, even_if_empty: bool = False) -> bool:
-    """Make the temporary tables api_lines and api_shares of the months that the period touches; whether there is anything in them.
+    """Make the temporary tables api_lines and api_shares of the months that the period touches; whether they hold anything.
 
-    Cheap where the store tells of no tokens that may be bought: the tables are then made only if `even_if_empty`. Raises PriceError for tokens bought in a currency without a rate.
+    Cheap where the store tells of no tokens that may be bought: the tables are then made only if `even_if_empty`. Raises
+    PriceError for tokens bought in a currency without a rate.
     """
     first, last = period.start.astimezone(UTC), from_ms(period.end_ms - 1).astimezone(UTC)
     begin = datetime(first.year, first.month, 1, tzinfo=UTC)
@@ -113,42 +113,18 @@ def _refuse_unconverted(con: DuckDBPyConnection, config: Config) -> None:
         )
 
 
-_FIGURES = """
-    sum(api_cost) AS api_cost, coalesce(sum(api_cost) FILTER (source = 'gateway'), 0) AS estimated_api_cost,
-    sum(commitment_cost) AS commitment_cost, sum(prompt_tokens::DECIMAL(38, 6))::DOUBLE AS prompt_tokens,
-    sum(cached_tokens::DECIMAL(38, 6))::DOUBLE AS cached_tokens, sum(generation_tokens::DECIMAL(38, 6))::DOUBLE AS generation_tokens"""
-# dimensions() takes what rows of a report have: of bought tokens most of it is unknown
-_ROWS = f"""
-WITH known AS (
-    SELECT *, NULL AS cluster, NULL AS namespace, NULL AS account, NULL AS "user", NULL AS partition, NULL AS qos, NULL AS reservation,
-        NULL AS workload, NULL AS workload_type, NULL AS pod, NULL AS uid, NULL AS node, NULL AS gpu_model, NULL AS capacity_type,
-        NULL AS region, NULL AS zone
-    FROM api_rows
-)
-SELECT part, unnest(keys), * EXCLUDE (part, keys)
-FROM (SELECT CASE WHEN $each_team THEN team END AS part, dimensions($by, f) AS keys, {_FIGURES} FROM known AS f GROUP BY ALL)
-ORDER BY api_cost DESC, keys"""  # noqa: S608 - text of our own
-
-
 def rows(con: DuckDBPyConnection, by: tuple[str, ...], *, each_team: bool) -> dict[Part, list[Row]]:
     """The rows of kind 'api' by the dimensions of a report, the dearest first, of each team apart where that is asked for."""
-    found = in_parts(dicts(con.execute(_ROWS, {"by": list(by), "each_team": each_team})))
+    found = in_parts(answer_rows(con, __name__, "60_api_sums", {"by": list(by), "each_team": each_team}))
     return {
         part: [Row("api", {name: row[name] for name in by}, NO_MEASURES, api=_cost(row)) for row in several]
         for part, several in found.items()
     }
 
 
-_MODELS = f"""
-SELECT CASE WHEN $each_team THEN team END AS part, team, provider, model, source, {_FIGURES},
-    CASE WHEN count(prompt_cost) = count(*) THEN sum(prompt_cost) END AS prompt_cost,
-    CASE WHEN count(generation_cost) = count(*) THEN sum(generation_cost) END AS generation_cost
-FROM api_rows GROUP BY ALL ORDER BY api_cost DESC, team, provider, model, source"""  # noqa: S608
-
-
 def models(con: DuckDBPyConnection, *, each_team: bool) -> dict[Part, tuple[ApiModel, ...]]:
     """What each team bought of each model, where, and what says so, the dearest first."""
-    found = in_parts(dicts(con.execute(_MODELS, {"each_team": each_team})))
+    found = in_parts(answer_rows(con, __name__, "70_api_models", {"each_team": each_team}))
     return {part: tuple(_model(row) for row in several) for part, several in found.items()}
 
 
@@ -165,7 +141,7 @@ def _model(row: dict[str, Any]) -> ApiModel:
 
 
 def add_bought(con: DuckDBPyConnection, config: Config, view: UnitView) -> None:
-    """Adds to an answer on tokens those that were bought in its period, by its teams; none where it is on a part of the fleet."""
+    """Adds to an answer on tokens those that were bought in its period, by its teams; none where it is of a part of the fleet."""
     ask = view.ask
     if ask.namespaces or ask.workloads or ask.clusters or not prepare(con, config, ask.period):
         return
@@ -198,12 +174,13 @@ def _per_million(cost: Decimal | None, tokens: float) -> Decimal | None:
 
 
 def _cost(row: dict[str, Any]) -> ApiCost:
-    tokens = {name: row[name] for name in ("prompt_tokens", "cached_tokens", "generation_tokens")}
     return ApiCost(
         api_cost=row["api_cost"],
         estimated_api_cost=row["estimated_api_cost"],
         commitment_cost=row["commitment_cost"],
-        **{name: None if value is None else plain(value) for name, value in tokens.items()},
+        prompt_tokens=plain(row["prompt_tokens"]),
+        cached_tokens=None if row["cached_tokens"] is None else plain(row["cached_tokens"]),
+        generation_tokens=plain(row["generation_tokens"]),
     )
 
 
@@ -221,7 +198,7 @@ def total(of_rows: Iterable[Row]) -> ApiCost:
     )
 
 
-def teams(con: DuckDBPyConnection) -> Collection[str]:
+def teams(con: DuckDBPyConnection) -> set[str]:
     """The teams that bought tokens in the months of the period, whatever the report is narrowed to."""
     return {str(team) for (team,) in con.execute("SELECT DISTINCT team FROM api_shares").fetchall()}
 
@@ -249,8 +226,8 @@ def notices(con: DuckDBPyConnection, config: Config) -> list[Notice]:
             found.append(
                 Notice(
                     "api_counted_more",
-                    f"gateways counted {spend:,.2f} {config.currency} of tokens of {seller}, and its bills say {cost:,.2f}: what is"
-                    " billed to another account is missing",
+                    f"gateways counted {spend:,.2f} {config.currency} of tokens of {seller}, and its bills say {cost:,.2f}:"
+                    " what is billed to another account is missing",
                     "collect the bills of all accounts",
                 )
             )
