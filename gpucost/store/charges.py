@@ -140,7 +140,7 @@ def write_details(con: duckdb.DuckDBPyConnection, files: BillFiles) -> bool:
 
 _INSERT_DETAILS = """INSERT INTO bill_details BY NAME
 SELECT getvariable('batch_id') AS batch_id, b.bill_id,
-    d.* EXCLUDE (rows, is_free, lacking, provider, billing_period, is_invoiced, format)
+    d.* EXCLUDE (rows, is_free, lacking, provider, billing_period, is_invoiced, format, issuer)
 FROM incoming_details AS d
 JOIN incoming_bills AS b
   ON b.provider = d.provider AND b.billing_account_id = coalesce(d.billing_account_id, '') AND b.billing_period = d.billing_period
@@ -151,7 +151,7 @@ SELECT b.provider, b.billing_period, b.told_format AS format, r.*
 FROM bill_rows AS r
 JOIN incoming_bills AS b USING (bill_id)"""
 _INSERT_BILL = """INSERT INTO bills BY NAME
-SELECT bill_id, provider, source, format, billing_account_id, billing_period, is_final, rows,
+SELECT bill_id, provider, source, format, billing_account_id, billing_period, is_final, issuer, rows,
        $is_whole AS is_whole, $digest AS digest, $file_digests AS file_digests, map($stamps, $stamped) AS file_stamps,
        (SELECT count(*) FROM incoming_bills)::INTEGER AS load_bills,
        (SELECT max(load_id) FROM loads) AS load_id, $loaded_at AS loaded_at

@@ -287,3 +287,23 @@ def test_focus(bills: Bills) -> None:
     found = bought(bills)
     assert told(found) == [tuple(expected) for _, *expected in FOCUS]
     assert sum(row["cost"] for row in found) == sum(Decimal(row["BilledCost"]) for row, *_ in FOCUS)
+
+
+def test_who_issues_invoices_where_another_than_the_provider_does(bills: Bills) -> None:
+    """A cloud may sell what another provides; a bill with invoices of several has no one issuer."""
+    issuers = {"a": ["AWS"], "b": ["Anthropic"], "c": ["AWS", "Anthropic"], "d": [""], "e": ["Amazon Web Services, Inc."]}
+    rows = [
+        tokens_of("Anthropic", "1", "Tokens", "1", BillingAccountId=account, InvoiceIssuerName=name)
+        for account, names in issuers.items()
+        for name in names
+    ]
+    run = bills.load(bills.write("focus.csv", csv_text(rows)), provider=None)
+    assert not run.errors, run.errors
+    assert bills.store.query("SELECT billing_account_id, issuer FROM bills ORDER BY 1")[1] == [
+        ("a", "aws"),
+        ("b", None),
+        ("c", None),
+        ("d", None),
+        ("e", "aws"),
+    ]
+    assert [row["issuer"] for row in bought(bills)] == ["aws", None, None, None, None, "aws"]

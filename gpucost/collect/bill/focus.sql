@@ -54,6 +54,7 @@ WITH typed AS (
     FROM typed
 )
 SELECT focus_provider(service_provider_name, provider_name, publisher_name, invoice_issuer_name) AS provider,
+       nullif(focus_provider(invoice_issuer_name, NULL, NULL, NULL), provider) AS issuer,
        strftime(TRY_CAST(billing_period_start AS TIMESTAMPTZ)::TIMESTAMP, '%Y-%m') AS billing_period,
        CASE WHEN tells_invoices THEN invoice_id IS NOT NULL END AS is_invoiced,
        -- What names the charge, without its amounts. What has no resource is told apart by its account.

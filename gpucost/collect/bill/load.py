@@ -31,9 +31,9 @@ if TYPE_CHECKING:
     from gpucost.store.connection import Store
 
 # The mapped rows with the columns that not every mapping has, null there, besides those of bill_rows: `format`, where content
-# does not tell formats apart.
+# does not tell formats apart, and `issuer` of invoices, where that is another than the provider.
 _READ = """CREATE OR REPLACE TEMP VIEW charges_read AS
-FROM (SELECT NULL::VARCHAR AS format, * EXCLUDE (bill_id) FROM bill_rows LIMIT 0)
+FROM (SELECT NULL::VARCHAR AS format, NULL::VARCHAR AS issuer, * EXCLUDE (bill_id) FROM bill_rows LIMIT 0)
 UNION ALL BY NAME
 FROM mapped"""
 # What the rows of every format pass first: of rows with one row_digest, in the same file or, across files, in any, the first is

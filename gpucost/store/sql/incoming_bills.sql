@@ -8,7 +8,7 @@ JOIN first_rows USING (detail_id, source_row);
 
 CREATE OR REPLACE TEMP TABLE bills_by_file AS
 SELECT source_file AS file, provider, billing_period, coalesce(billing_account_id, '') AS account, format,
-       count(is_invoiced) > 0 AS tells_invoices, bool_and(coalesce(is_invoiced, false) OR is_free) AS is_invoiced, sum(rows)::BIGINT AS rows
+       count(is_invoiced) > 0 AS tells_invoices, bool_and(coalesce(is_invoiced, false) OR is_free) AS is_invoiced, min(coalesce(issuer, provider)) AS first_issuer, max(coalesce(issuer, provider)) AS last_issuer, sum(rows)::BIGINT AS rows
 FROM incoming_details
 GROUP BY ALL;
 
@@ -17,10 +17,11 @@ SELECT (SELECT coalesce(max(bill_id), 0) FROM bills)
            + row_number() OVER (ORDER BY provider, billing_account_id, billing_period, told_format)::INTEGER AS bill_id,
        provider,
        coalesce($source, provider || CASE WHEN billing_account_id = '' THEN '' ELSE '/' || billing_account_id END) AS source,
-       told_format, coalesce(told_format, $format) AS format, billing_account_id, billing_period, is_final, rows
+       told_format, coalesce(told_format, $format) AS format, billing_account_id, billing_period, is_final, nullif(issuer, provider) AS issuer, rows
 FROM (
     SELECT provider, account AS billing_account_id, billing_period, format AS told_format,
            CASE WHEN bool_or(tells_invoices) THEN bool_and(is_invoiced) END AS is_final,
+           CASE WHEN min(first_issuer) = max(last_issuer) THEN min(first_issuer) END AS issuer,
            sum(rows)::BIGINT AS rows
     FROM bills_by_file
     GROUP BY ALL
