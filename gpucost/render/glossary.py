@@ -82,6 +82,11 @@ TERMS = (
         ("Bridged",),
     ),
     Term(
+        "API cost",
+        "What bought tokens cost, as bills or gateways say: beside what GPUs cost, and in no GPU-hour.",
+        ("API cost", "Bought tokens"),
+    ),
+    Term(
         "Waste",
         "GPU time that did no good: idle, unallocated and lost time, and replicas beyond what the peak needs. `gpucost waste` "
         "puts every GPU-hour in one line; its percentage is a share of node cost, of one team of its cost. A report shows the "

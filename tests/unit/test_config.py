@@ -204,7 +204,7 @@ def test_secrets_in_the_file_are_refused_and_not_shown(home: Path, file: str, hi
         ('[[prometheus]]\nurl = "http://a"\n[[prometheus]]\nurl = "http://a/"', "two servers are called http://a"),
         ('[prometheus]\nbearer_token_env = "A"\nbearer_token_file = "b"', "one is enough"),
         ('[prometheus.tls]\nkey_file = "k"', "needs cert_file"),
-        ('[[teams]]\nname = "a"', "needs namespaces or labels, or cost_categories"),
+        ('[[teams]]\nname = "a"', "needs namespaces, labels, cost_categories or api"),
         ('[[units]]\nname = "file"\nunit = "epoch"\nmetric = "epoch"', "take another name"),
         ('[[units]]\nname = "a"\nunit = "epoch"', "needs one of metric and query"),
         ('[[units]]\nname = "a"\nunit = "request"\nmetric = "m"\nkind = "gauge"', "is for epochs"),
