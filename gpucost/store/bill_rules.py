@@ -25,6 +25,9 @@ _APART = 0.1
 # Two exports of one bill that complete each other: one has what is paid, the other what it is spread over.
 PAIR = {"azure-actual", "azure-amortized"}
 
+# What vendors of models charge, in their own terms: a format for each way to group it, which tell the same costs otherwise.
+VENDORS = ("openai", "anthropic")
+
 Verdict = Literal["beside", "replace", "unchanged", "older", "part", "not_final", "other_format", "overlap"]
 
 
@@ -86,7 +89,7 @@ def verdict(new: Telling, old: Telling, common: int, *, force: bool = False) -> 
     if not new.is_whole and not force and share >= _APART and (share < _SAME or (is_shifted and new.is_final == old.is_final)):
         return "overlap"
     if not same_export and (common == 0 or share < (_APART if force else _SAME)):
-        told_otherwise = _export(new.format) != _export(old.format) and new.account == old.account != ""
+        told_otherwise = _export(new.format) != _export(old.format) and _is_same_account(new, old)
         if not told_otherwise:
             return "beside"
         return "replace" if force else "other_format"
@@ -103,6 +106,13 @@ def verdict(new: Telling, old: Telling, common: int, *, force: bool = False) -> 
     if new.charges < _PART * old.charges and common >= _PART * new.charges:
         return "part"
     return "replace"
+
+
+def _is_same_account(new: Telling, old: Telling) -> bool:
+    """Whether bills are of one account. Costs that vendors of models answer name none: they are of any that is told otherwise."""
+    if new.account and old.account:
+        return new.account == old.account
+    return any((one.format or "").startswith(VENDORS) for one in (new, old))
 
 
 def _export(format_name: str | None) -> str | None:

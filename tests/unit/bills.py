@@ -89,7 +89,9 @@ def check_charges(charges: Sequence[Mapping[str, Any]], columns: Mapping[str, Se
 
 # What is stored, but for what was mapped: of as many rows, all columns.
 _STORED = "SELECT * EXCLUDE (bill_id) FROM incoming"
-_MAPPED = "SELECT provider, billing_period, * EXCLUDE (provider, billing_period, is_invoiced, issuer, label_digest) FROM charges_read"
+_MAPPED = (
+    "SELECT provider, billing_period, * EXCLUDE (provider, billing_period, is_invoiced, issuer, label_digest) FROM charges_read"
+)
 _OTHERWISE = f"""WITH mapped AS MATERIALIZED ({_MAPPED}), otherwise AS ({_STORED} EXCEPT ALL FROM mapped)
 SELECT (SELECT count(*) FROM mapped) - (SELECT count(*) FROM incoming), (SELECT count(*) FROM otherwise)"""  # noqa: S608
 

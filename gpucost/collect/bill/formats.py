@@ -28,6 +28,9 @@ class NotThis(DataError):
     """A file that this command does not take: unknown, another provider's, or none that holds charges."""
 
 
+# Providers with a `gpucost collect` command of their own.
+CLOUDS = ("aws", "gcp", "azure")
+
 # The maps that columns of a file can be entries of, as the SQL names them.
 MAPS = ("tag_columns", "cost_category_columns")
 
@@ -60,7 +63,7 @@ class Format:
     @property
     def command(self) -> str:
         """The `gpucost collect` command that takes it, whatever other one does."""
-        return self.providers[0] if self.providers and self.providers != ("oci",) else "focus"
+        return self.providers[0] if self.providers and self.providers[0] in CLOUDS else "focus"
 
     @property
     def rules_digest(self) -> str:
@@ -101,9 +104,10 @@ def spelled(names: str, spellings: Mapping[str, Sequence[str]]) -> dict[str, Seq
 
 def all_formats() -> tuple[Format, ...]:
     """Every format, the more particular first."""
-    from gpucost.collect.bill import aws, azure, focus, gcp, oci
+    from gpucost.collect.bill import anthropic, aws, azure, focus, gcp, oci, openai
 
-    return (*aws.FORMATS, *gcp.FORMATS, *oci.FORMATS, *focus.FORMATS, *azure.FORMATS)
+    vendors = (*openai.FORMATS, *anthropic.FORMATS)
+    return (*aws.FORMATS, *gcp.FORMATS, *oci.FORMATS, *vendors, *focus.FORMATS, *azure.FORMATS)
 
 
 def recognize(header: Sequence[str], name: str) -> Format:
@@ -172,6 +176,21 @@ _NO_BILLS = (
         "an AWS detailed billing report, which AWS replaced by the Cost and Usage Report in 2019",
         "create a Data Export (CUR 2.0) in the AWS Billing console and give its files",
     ),
+    (
+        ("num_model_requests", "input_tokens"),
+        "OpenAI's usage: tokens, not what they cost",
+        "give the costs: answers of /v1/organization/costs by line item and project, or the dashboard's cost export",
+    ),
+    (
+        ("uncached_input_tokens", "output_tokens"),
+        "Anthropic's usage: tokens, not what they cost",
+        "give the costs: answers of /v1/organizations/cost_report by description and workspace",
+    ),
+    (
+        ("usage_date_utc", "usage_output_tokens"),
+        "Anthropic's usage: tokens, not what they cost",
+        "give the costs: the CSV of the Console's cost page",
+    ),
     (("skus",), "an answer of the Google Cloud price list API, not a bill", "gpucost collect prices"),
     (
         ("report_period_start", "interval_start"),
@@ -187,7 +206,7 @@ _NO_BILLS = (
 
 _EXPECTED = (
     "expected an AWS Cost and Usage Report (legacy CUR or CUR 2.0), a Google Cloud detailed usage cost export, an Azure cost "
-    "export, an OCI cost report, or a FOCUS 1.0 to 1.4 cost and usage file; see docs/billing.md"
+    "export, an OCI cost report, OpenAI's or Anthropic's costs, or a FOCUS 1.0 to 1.4 cost and usage file; see docs/billing.md"
 )
 
 

@@ -49,6 +49,30 @@ def records(answer: dict[str, Any]) -> list[dict[str, Any]]:
     return [dict(zip(names, row, strict=True)) for row in rows]
 
 
+def is_page(document: object) -> TypeGuard[dict[str, Any]]:
+    """Whether a JSON document is a page of costs by time, as the APIs of OpenAI and Anthropic answer."""
+    if not isinstance(document, dict) or not isinstance(buckets := document.get("data"), list):
+        return False
+    has_results = (isinstance(bucket, dict) and isinstance(bucket.get("results"), list) for bucket in buckets)
+    return all(has_results) if buckets else "has_more" in document
+
+
+def results(page: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    """The results of a page, each with its bucket's times, has_more of the page, and `amount.value` as amount_value.
+
+    Raises DataError for a result that is no object.
+    """
+    for bucket in page["data"]:
+        around = {"has_more": page.get("has_more")} | {name: value for name, value in bucket.items() if name != "results"}
+        for result in bucket["results"]:
+            if not isinstance(result, dict):
+                raise DataError("a result of the answer is no object", "ask again; nothing was loaded")
+            flat = dict(around)
+            for name, value in result.items():
+                flat |= {f"{name}_{inner}": one for inner, one in value.items()} if isinstance(value, dict) else {name: value}
+            yield flat
+
+
 _DELIMITERS = (",", ";", "\t", "|")
 _HEADER_LIMIT = 4 << 20
 _JSON_LINES = 1000
@@ -124,34 +148,39 @@ def _open_json(path: Path, name: str, head: bytes, gzipped: bool, directory: Pat
             if number == 1:
                 return _document(path, name, gzipped, directory)
             break  # cut off by the limit of what was looked at, or wrong: reading it all will tell
-        if not isinstance(record, dict) or is_answer(record):
+        if not isinstance(record, dict) or is_answer(record) or is_page(record):
             return _document(path, name, gzipped, directory)
         keys |= dict.fromkeys(record)
     return RawFile(path, name, "jsonl", list(keys), gzipped)
 
 
 def _document(path: Path, name: str, gzipped: bool, directory: Path) -> RawFile:
-    """One JSON document over many lines: its keys, or those of its first element; an Azure query answer as its rows."""
+    """One JSON document over many lines: its keys, or those of its first element; an answer, or pages of one, as its rows."""
     text = _beginning(path, name, gzipped, _JSON_DOCUMENT_LIMIT)
     try:
         document = inputs.parse_json(text, parse_float=str)
     except ValueError as error:
-        raise DataError(f"{name} is no JSON: {error}", _AGAIN) from None
+        try:
+            document = [inputs.parse_json(line, parse_float=str) for line in text.splitlines() if line.strip()]
+        except ValueError:
+            raise DataError(f"{name} is no JSON: {error}", _AGAIN) from None
     if is_answer(document):
-        return _answer(document, path, name, directory)
+        return _rows(records(document), path, name, directory)
+    pages = document if isinstance(document, list) else [document]
+    if pages and all(is_page(page) for page in pages):
+        return _rows([row for page in pages for row in results(page)], path, name, directory)
     if isinstance(document, list):
         document = document[0] if document else {}
     return RawFile(path, name, "json", list(document) if isinstance(document, dict) else [], gzipped)
 
 
-def _answer(document: dict[str, Any], path: Path, name: str, directory: Path) -> RawFile:
-    """A saved answer of Azure's cost query API, one row per line. Raises NotThis where it has none."""
-    rows = records(document)
+def _rows(rows: list[dict[str, Any]], path: Path, name: str, directory: Path) -> RawFile:
+    """The rows of a saved answer of a cost API, one per line. Raises NotThis where it has none."""
     if not rows:
-        raise NotThis(f"{name} is an Azure cost query answer without rows", "ask for a period that has costs")
+        raise NotThis(f"{name} is a cost API's answer without rows", "ask for a period that has costs")
     target = directory / f"{path.name}.jsonl"
     target.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
-    return RawFile(target, name, "jsonl", list(rows[0]))
+    return RawFile(target, name, "jsonl", list(dict.fromkeys(column for row in rows for column in row)))
 
 
 def _unpacked(path: Path, directory: Path) -> Iterator[tuple[str, Path]]:

@@ -82,7 +82,8 @@ chosen AS (
 SELECT batch_id, detail_id, bill_id, provider, format, kind, vendor, token_kind, billing_currency, tags, cost_categories, sub_account_id, sub_account_name, billing_account_id,
     resource_name, billing_period, source_file, discount_rate,
     CASE WHEN vendor IS NOT NULL THEN model_name(CASE
-        WHEN provider IN ('openai', 'anthropic') AND regexp_matches(sku_id, '^[a-z][a-z0-9:.-]*$') AND format = provider THEN sku_id
+        -- exports of vendors themselves
+        WHEN provider IN ('openai', 'anthropic') AND starts_with(format, provider) AND sku_id IS NOT NULL THEN sku_id
         WHEN nullif(regexp_extract(sku_price_details, '(?i)"[a-z_]*model(?:_?name|_?id)?"\s*:\s*"([^"]+)"', 1), '') IS NOT NULL
             THEN regexp_extract(sku_price_details, '(?i)"[a-z_]*model(?:_?name|_?id)?"\s*:\s*"([^"]+)"', 1)
         WHEN suffix(service_name, '(Amazon Bedrock Edition)') THEN service_name

@@ -1,0 +1,26 @@
+"""Anthropic's costs: answers of its Admin API (`/v1/organizations/cost_report`), and the CSV of the Console's cost page.
+
+Sources: Claude API reference, "Get Cost Report" (platform.claude.com, read 2026-11-26); headers of the Console's exports of 2025
+and 2026.
+"""
+
+from __future__ import annotations
+
+from gpucost.collect.bill.formats import Format, spelled
+
+# Of an answer, in hundredths of the currency; has_more is its page's.
+_REPORT = """
+    starting_at ending_at amount currency description cost_type model token_type context_window service_tier inference_geo
+    workspace_id has_more
+"""
+_CONSOLE = "usage_date_utc cost_usd list_price_usd workspace api_key api_key_id usage_type speed"
+
+
+def _format(name: str, title: str, *required: str) -> Format:
+    return Format(name, title, ("anthropic",), spelled(_REPORT + _CONSOLE, {}), required, ("anthropic",))
+
+
+FORMATS = (
+    _format("anthropic", "Anthropic's cost report", "starting_at", "ending_at", "amount", "currency"),
+    _format("anthropic-console", "the costs of Anthropic's Console", "usage_date_utc", "cost_usd", "token_type"),
+)
