@@ -37,7 +37,7 @@ class LitellmPrices(PriceCollector):
         self.tell("prices of tokens")
         if "://" in place:
             public = PublicList(self.provider, "the map of token prices", "[price_lists] litellm", limit=MAP_BYTES)
-            models, again = public.json(place, whole=lambda answer: isinstance(answer, dict)), public.again
+            models, again = public.json(place), public.again
         else:
             models, again = _of_file(Path(place)), "name another file, or fetch the map again"
         return read_map(models, self.day, again)
