@@ -18,9 +18,11 @@ from pathlib import Path
 import duckdb
 import pytest
 
-from gpucost.catalog import COMPONENTS, TABLES, catalog_digest, load_catalog, load_components
+from gpucost.catalog import COMPONENTS, TABLES, catalog_digest, load_catalog, load_components, seller
 from gpucost.collect.prices.base import is_region_of
+from gpucost.price.tokens import token_price
 from gpucost.resources import pricing_dir
+from gpucost.store.connection import scratch_store
 
 Rows = list[dict[str, str]]
 
@@ -34,6 +36,7 @@ KEYS = {
     "interruption.csv": "provider region instance_type os as_of",
     "interruptions.csv": "provider region zone family instance_type measure period_start",
     "not_sold_on_demand.csv": "provider instance_type",
+    "tokens.csv": "provider model price_as_of",
     "gpus.csv": "gpu_model",
     "gpu_aliases.csv": "alias",
     "mig_profiles.csv": "gpu_model profile",
@@ -44,9 +47,9 @@ KEYS = {
 PURCHASE_OPTIONS = {"on_demand", "spot", "reserved", "savings_plan", "cud", "capacity_block", "flex_start", "calendar"}
 SORTED = {
     *("prices.csv", "components.csv", "instances.csv", "not_sold_on_demand.csv", "interruption.csv", "interruptions.csv"),
-    "sources.csv",
+    *("sources.csv", "tokens.csv"),
 }
-NEWEST = date(2026, 11, 22)  # when the facts were gathered last
+NEWEST = date(2026, 11, 25)  # when the facts were gathered last
 
 
 def rows(name: str) -> Rows:
@@ -473,3 +476,55 @@ def _model(con: duckdb.DuckDBPyConnection, spelling: str) -> str | None:
     alias = re.sub("^(nvidia|tesla)+", "", re.sub("[^a-z0-9]", "", whole.lower()))
     rows = con.execute("SELECT gpu_model FROM gpu_aliases WHERE alias = ?", [alias]).fetchone()
     return rows[0] if rows else None
+
+
+TOKEN_PRICES = ("input_price_per_million", "cached_input_price_per_million", "output_price_per_million")
+
+
+def test_prices_of_tokens_are_plain_positive_and_dated() -> None:
+    found = rows("tokens.csv")
+    for row in found:
+        for name in TOKEN_PRICES:
+            # as a person writes it: no exponent, no trailing zeros, and no more decimals than the store keeps
+            assert (
+                re.fullmatch(r"(0|[1-9][0-9]*)(\.[0-9]{0,8}[1-9])?", row[name]) or (name.startswith("cached") and not row[name])
+            ), row
+        bought, cached, generated = (Decimal(row[name] or 0) for name in TOKEN_PRICES)
+        # the dearest model asks 600 dollars; none gives a cached token for more than a fresh one, or for a thousandth of it
+        assert 0 < bought <= generated <= 600, row
+        assert not row["cached_input_price_per_million"] or bought / 1000 < cached < bought, row
+        assert row["currency"] == "USD" and row["source_id"] == "litellm-1.110.2", row
+        assert date(2026, 1, 1) <= date.fromisoformat(row["price_as_of"]) <= NEWEST, row
+        assert seller(row["provider"]) == row["provider"], row
+    assert {row["provider"] for row in found} == {
+        *("anthropic", "aws", "azure", "cerebras", "cohere", "deepseek", "fireworks_ai", "gcp", "groq", "mistral", "moonshot"),
+        *("openai", "together_ai", "xai"),
+    }
+    assert 400 < len(found) < 700
+
+
+@pytest.mark.parametrize(
+    ("provider", "model", "prices"),
+    [
+        ("openai", "gpt-4o-mini", "0.15 0.075 0.6"),
+        ("openai", "gpt-4o-2024-08-06", "2.5 1.25 10"),
+        ("openai", "gpt-5", "1.25 0.125 10"),
+        ("anthropic", "claude-sonnet-4-6", "3 0.3 15"),
+        ("aws", "anthropic.claude-opus-4-6-v1", "5 0.5 25"),
+        ("aws", "us.anthropic.claude-opus-4-6-v1", "5.5 0.55 27.5"),
+        ("aws", "amazon.nova-micro-v1:0", "0.035 0.00875 0.14"),
+        ("aws", "meta.llama3-3-70b-instruct-v1:0", "0.72 None 0.72"),
+        ("azure", "gpt-4o", "2.5 1.25 10"),
+        ("gcp", "gemini-2.5-pro", "1.25 0.125 10"),
+        ("groq", "openai/gpt-oss-120b", "0.15 0.075 0.6"),
+        ("mistral", "mistral-large-latest", "0.5 0.05 1.5"),
+        ("deepseek", "deepseek-v3.2", "0.28 0.028 0.4"),
+    ],
+)
+def test_prices_of_tokens_that_are_known(provider: str, model: str, prices: str) -> None:
+    with scratch_store() as con:
+        found = token_price(con, provider, model, NEWEST)
+        assert found is not None
+        assert " ".join(str(getattr(found, name)) for name in TOKEN_PRICES) == prices
+        [(count,)] = con.table("token_price_list").count("*").fetchall()
+    assert count == len(rows("tokens.csv"))

@@ -220,6 +220,7 @@ retail_prices_url = "{url}"
 oci = "{url}"
 runpod = "{url}"
 vast = "{url}"
+litellm = "{url}"
 '''
         (tmp_path / "gpucost.toml").write_text(config)
         told = 0
@@ -229,7 +230,7 @@ vast = "{url}"
             ["collect", "progress"],
             ["doctor"],
             ["init", "--url", url, "--config", "new.toml"],
-            *(["collect", "prices", "--provider", name] for name in ("azure", "oci", "runpod", "vast")),
+            *(["collect", "prices", "--provider", name] for name in ("azure", "oci", "runpod", "vast", "litellm")),
         ):
             done = CliRunner().invoke(app, [*words, "--config", str(tmp_path / "gpucost.toml")] if "init" not in words else words)
             assert not hidden(done.output) and "defect" not in done.output, done.output
