@@ -197,7 +197,9 @@ def requests(con: DuckDBPyConnection, ask: UnitQuery, unit: str = "request", *, 
 
     Raises UsageError for a unit that nothing was ever counted in.
     """
-    units = [row["unit"] for row in dicts(con.execute("SELECT DISTINCT unit FROM progress_series ORDER BY unit"))]
+    units = [
+        row["unit"] for row in dicts(con.execute("SELECT DISTINCT unit FROM progress_series WHERE gateway IS NULL ORDER BY unit"))
+    ]
     if unit != "request" and unit not in units:
         raise UsageError(f"no work is known in the unit {unit!r}", f"--count takes one of: {', '.join(units) or 'none yet'}")
     measure = _Measure(
@@ -283,7 +285,8 @@ def _serving(
 ) -> UnitView:
     if not is_prepared:
         prepare(con, ask)
-    run_stage(con, PACKAGE, "40_increases", {"units": list(measure.units), "to_ms": ask.period.end_ms})
+    done = {"units": list(measure.units), "is_passed_on": False, "to_ms": ask.period.end_ms}
+    run_stage(con, PACKAGE, "40_increases", done)
     weights = {
         "mappings": list(ask.prompt_weights) if measure.weights else [],
         "weights": list(ask.prompt_weights.values()) if measure.weights else [],
