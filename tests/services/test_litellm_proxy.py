@@ -35,7 +35,7 @@ def _trace(kind: str, count: int) -> list[tuple[int, int]]:
 
 
 def _calls() -> list[Call]:
-    """Two teams, each with a trace of its own; one buys a third of its calls, one two. Of half of the prompts a quarter is cached."""
+    """Two teams, each with a trace of its own: one buys a third of its calls, one two. Some prompts are in part cached."""
     calls = []
     for team, kind, bought in (("search", "conv", (0,)), ("coders", "code", (1, 2))):
         for number, (prompt, generated) in enumerate(_trace(kind, 120)):
