@@ -51,8 +51,8 @@ def _replica(fleet: Fleet, number: int) -> dict[str, str]:
     return {"prometheus_replica": f"prometheus-{number}"} if fleet.get("prometheus_replicas", 1) > 1 else {}
 
 
-def write_openmetrics(series: list[Series], out: TextIO) -> None:
-    """Writes series as OpenMetrics text with timestamps, as promtool reads it."""
+def write_openmetrics(series: list[Series], out: TextIO, *, ends: bool = True) -> None:
+    """Writes series as OpenMetrics text with timestamps, as promtool reads it; what does not end here goes on after them."""
     for name in sorted({s.labels["__name__"] for s in series}):
         print(f"# TYPE {name} gauge", file=out)
         for one in series:
@@ -62,7 +62,8 @@ def write_openmetrics(series: list[Series], out: TextIO) -> None:
                     f"{name}{{{labels}}} {'NaN' if math.isnan(v) else repr(v)} {t / 1000:.3f}\n"
                     for t, v in zip(one.times.tolist(), one.values.tolist(), strict=True)
                 )
-    print("# EOF", file=out)
+    if ends:
+        print("# EOF", file=out)
 
 
 def _escaped(text: str) -> str:

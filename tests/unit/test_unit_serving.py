@@ -200,6 +200,28 @@ def test_models_that_served_nothing_have_a_cost_of_their_own(tmp_path: Path) -> 
     assert row["cost_per_million_tokens"] is None
 
 
+def test_hours_of_nothing_are_the_models_however_they_were_collected(tmp_path: Path) -> None:
+    """Only changes are stored: a model is there in hours of which no value is."""
+    config, store = stored(serving([("llm-0", [0, 1, 2, 3], 0, 24)]), tmp_path)
+    put(
+        store,
+        [
+            (
+                counter("prompt_token", "llm-0", "chat", model=model),
+                [(0, 0), (5, 100), (12, 100), (20, 100 + more), (23, 100 + more)],
+            )
+            for model, more in (("a", 7), ("b", 0))
+        ],
+    )
+    view = asked(config, store, units.tokens, (10, 14))
+    assert [(row["model"], row["cost"], row["unserved_cost"]) for row in view.rows] == [
+        ("a", Decimal(8), Decimal(8)),
+        ("b", Decimal(8), Decimal(8)),
+    ]
+    assert not view.sections["cost_without_work"]
+    assert asked(config, store, units.tokens, (6, 7)).totals["cost"] == Decimal(4)
+
+
 _COUNTS = st.integers(0, 10**12)
 _MODELS = st.lists(st.tuples(_COUNTS, _COUNTS, _COUNTS, _COUNTS, _COUNTS), min_size=1, max_size=4)
 

@@ -9,7 +9,7 @@ from zoneinfo import ZoneInfo
 import numpy as np
 
 from gpucost.collect.base import CollectResult, Progress, SourceFinding, period_of
-from gpucost.collect.progress.mappings import selector, series_of
+from gpucost.collect.progress.mappings import ready_made, selector, series_of
 from gpucost.collect.prometheus.client import PrometheusClient, Retries
 from gpucost.collect.prometheus.collector import ServerCollector, open_client, server_warnings
 from gpucost.collect.prometheus.parse import TooMuch
@@ -18,9 +18,11 @@ from gpucost.periods import Period, to_ms
 from gpucost.store import runs
 from gpucost.store.metrics import LoadResult, MetricSamples, ReadAnswer
 from gpucost.store.progress import ProgressBatch, load_values
+from gpucost.suggest import did_you_mean
 
 if TYPE_CHECKING:
     import duckdb
+    from numpy.typing import NDArray
 
     from gpucost.config.model import PrometheusSource, UnitSettings
     from gpucost.store.connection import Store
@@ -37,13 +39,15 @@ class ProgressCollector(ServerCollector[list[tuple["UnitSettings", ReadAnswer]]]
     def __init__(self, source: PrometheusSource, store: Store, client: PrometheusClient, units: list[UnitSettings]) -> None:
         super().__init__(source, store, client)
         self._units = units
+        self._last: dict[tuple[str, frozenset[tuple[str, str]]], float] = {}
+        self.fallen: set[tuple[str, frozenset[tuple[str, str]]]] = set()
 
-    def keep_known(self, spans: list[Span]) -> list[UnitSettings]:
-        """Leaves out mappings whose metrics the server does not have; those that are left."""
+    def keep_known(self, spans: list[Span]) -> set[str] | None:
+        """Leaves out mappings whose metrics the server does not have; returns what it has, None where it does not tell."""
         names = self._client.label_values("__name__", spans[0][0], spans[-1][1])
         if names is not None:
             self._units = [unit for unit in self._units if unit.query is not None or unit.metric in names]
-        return self._units
+        return names
 
     def fetch(self, span: Span) -> list[tuple[UnitSettings, ReadAnswer]]:
         """All mappings' samples in one window."""
@@ -63,12 +67,22 @@ class ProgressCollector(ServerCollector[list[tuple["UnitSettings", ReadAnswer]]]
                 labels = dict(answer.series[int(answer.series_index[part[0]])])
                 cluster = labels.get(self._config.cluster_label) or self._config.cluster or "default"
                 work.add(series_of(unit, labels, cluster), answer.ts_ms[part], answer.values[part])
+                if unit.kind == "counter":
+                    self._look_for_falls((unit.name, frozenset(labels.items())), answer.values[part])
             if len(answer.ts_ms):
                 metrics[unit.name] = MetricSamples(len(answer.ts_ms), int(answer.ts_ms.min()), int(answer.ts_ms.max()))
         loaded = load_values(con, self.source, span, work)
         runs.log_load(con, run_id, self.kind, self.source, span, rows=loaded.values, dropped=loaded.dropped)
         dropped = {("progress", "nan"): loaded.dropped} if loaded.dropped else {}
         return LoadResult(loaded.values, loaded.new_series, dropped, metrics)
+
+    def _look_for_falls(self, series: tuple[str, frozenset[tuple[str, str]]], values: NDArray[np.float64]) -> None:
+        """Enters a series whose values fall, also since the last window, into `fallen`."""
+        values = values[np.isfinite(values)]
+        if len(values):
+            if values[0] < self._last.get(series, values[0]) or np.any(np.diff(values) < 0):
+                self.fallen.add(series)
+            self._last[series] = float(values[-1])
 
     def _fetch(self, unit: UnitSettings, span: Span) -> list[ReadAnswer]:
         name = unit.metric or unit.name
@@ -104,11 +118,37 @@ def collect_progress(
         with store.write() as con:
             # of work that was asked for with a clock that was ahead, what is still to come is not there yet
             spans = collector.spans(con, period, moment, timezone, now_ms - 1)
-        known = collector.keep_known(spans)
+        names = collector.keep_known(spans)
         result = collector.run(spans, period or period_of((spans[0][0], spans[-1][1])), progress)
-        if not known:
-            message = f"{source.url} has none of the metrics of work that gpucost knows"
-            fix = "name yours under [[units]] in gpucost.toml; see docs/units.md"
-            result.findings.append(SourceFinding("note", "no_units", message, fix))
-        result.findings += server_warnings(source, client)
+        if collector.fallen:
+            of = ", ".join(sorted({name for name, _ in collector.fallen}))
+            message = (
+                f"{source.url}: values fall in {len(collector.fallen)} series of {of}: each fall is read as a restart from 0"
+            )
+            result.findings.append(SourceFinding("note", "counter_fell", message))
+        result.findings += _without_series(source, units, result, names) + server_warnings(source, client)
         return result
+
+
+def _without_series(
+    source: PrometheusSource, units: list[UnitSettings], result: CollectResult, names: set[str] | None
+) -> list[SourceFinding]:
+    """What mappings of one's own matched nothing. Ready-made ones wait for a server that has their metrics, and say nothing."""
+    if result.resumed or not result.ok:  # what the rest brought is not known
+        return []
+    brought = ready_made()
+    findings = []
+    for unit in (one for one in units if one.name not in result.metrics and one not in brought):
+        message = f"{source.url}: [[units]] {unit.name!r} matched no series in this period"
+        if unit.metric is not None and names is not None and unit.metric not in names:
+            message += f"; the server has no metric {unit.metric}"
+            fix = did_you_mean(unit.metric, names, "check its metric")
+        else:
+            fix = "check its query" if unit.query is not None else "check its match" if unit.match else "check its metric"
+        findings.append(SourceFinding("note", "unit_without_series", message, fix))
+    if not findings and names is not None and not any(unit.query or unit.metric in names for unit in units):
+        message = f"{source.url} has none of the metrics of work that gpucost knows"
+        findings.append(
+            SourceFinding("note", "no_units", message, "name yours under [[units]] in gpucost.toml; see docs/units.md")
+        )
+    return findings

@@ -1,0 +1,203 @@
+"""What tokens cost, by the formulas of docs/units.md in exact fractions: no samples in a store, no SQL.
+
+A serving workload's cost is the bill's; its models share a day's by what their tokens weigh. Money is cut to nine decimals at the
+ends of shares, so that the parts of a sum are the sum.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from decimal import Decimal
+from fractions import Fraction
+from typing import Any
+
+from tests.oracle.calculation import Bill
+from tests.replay.tokens import Work
+
+Money = Fraction
+NANO = 10**9
+TOKENS = ("prompt_token", "cached_token", "generation_token")
+PHASES = ("prefill_second", "decode_second")
+
+
+def cut(money: Fraction) -> Fraction:
+    """To nine decimals, halves away from zero."""
+    return Fraction((abs(money) * NANO * 2 + 1) // 2, NANO) * (1 if money >= 0 else -1)
+
+
+@dataclass
+class Row:
+    """A model of a workload on a day. Units that its engine does not count are missing in `work`."""
+
+    workload: str
+    namespace: str
+    model: str
+    day: str
+    cost: Money
+    idle_cost: Money
+    work: dict[str, Fraction] = field(default_factory=lambda: defaultdict(Fraction))
+    prompt_weight: Fraction = Fraction(0)  # of prompt tokens that were computed
+    cached_weight: Fraction = Fraction(0)
+    prefill_cost: Money | None = None  # what the pool that computes prompts costs, less what is idle where that is kept apart
+
+    @property
+    def weight(self) -> Fraction:
+        return self.prompt_weight + self.work.get("generation_token", Fraction(0))
+
+
+def increases(
+    works: Iterable[Work], held_from: dict[str, int], start: int, end: int, collected: int
+) -> list[tuple[Work, int, int]]:
+    """(counter, moment, amount) of what came to be known in [start, end) of each counter.
+
+    A first value counts where the collection had begun ten minutes before, and the pod (bound at `held_from`) is no older than
+    an hour; a value that is less than the one before is an increase from 0.
+    """
+    found = []
+    for work in works:
+        before: int | None = None
+        for second, value in work.samples():
+            if before is None:
+                bound = held_from.get(work.pod)
+                amount = value if bound is not None and second - 600 >= collected and second - 3600 <= bound else 0
+            else:
+                amount = value - before if value >= before else value
+            before = value
+            if start <= second < end and amount:
+                found.append((work, second, amount))
+    return found
+
+
+def rows_of(
+    works: Sequence[Work],
+    known: list[tuple[Work, int, int]],
+    days: list[tuple[str, int, int, Bill]],
+    pools: dict[str, str],
+    keeps_idle: bool,
+) -> list[Row]:
+    """The rows of `unit tokens` for days (name, from, to, bill of that time); `pools` say what a workload is: prefill, decode.
+
+    With `keeps_idle` only what is not idle is in prefill_cost.
+    """
+    rows = []
+    for day, start, end, bill in days:
+        cost: dict[tuple[str, str], list[Money]] = defaultdict(lambda: [Fraction(0), Fraction(0)])
+        for (_, namespace, pod, _), figures in bill.pods.items():
+            if figures.allocated_gpu_hours:
+                cost[namespace, workload_of(pod)][0] += figures.cost
+                cost[namespace, workload_of(pod)][1] += figures.idle_cost
+        for (namespace, workload), (money, idle) in cost.items():
+            mine = sorted({work.model for work in works if (work.namespace, workload_of(work.pod)) == (namespace, workload)})
+            # what was seen and added nothing is no unknown
+            seen = [(work, 0, 0) for work in works if work.samples()[0][0] < end and work.samples()[-1][0] >= start]
+            served = [*seen, *(one for one in known if start <= one[1] < end)]
+            models = [_served(namespace, workload, model, day, served) for model in mine]
+            _share(models, money, idle)
+            rows += models
+    return _joined(rows, pools, keeps_idle)
+
+
+def workload_of(pod: str) -> str:
+    """The Deployment of a pod."""
+    return "Deployment/" + pod.rsplit("-", 1)[0]
+
+
+def _served(namespace: str, workload: str, model: str, day: str, known: list[tuple[Work, int, int]]) -> Row:
+    row = Row(workload, namespace, model, day, Fraction(0), Fraction(0))
+    weight = Fraction(0)
+    for work, _, amount in known:
+        if (work.namespace, workload_of(work.pod), work.model) == (namespace, workload, model):
+            row.work[work.unit] += amount
+            if work.unit == "prompt_token":
+                weight = Fraction(work.weight)
+    cached = min(row.work.get("cached_token", Fraction(0)), row.work.get("prompt_token", Fraction(0)))
+    row.prompt_weight = weight * (row.work.get("prompt_token", Fraction(0)) - cached)
+    row.cached_weight = weight * cached
+    return row
+
+
+def _share(models: list[Row], cost: Money, idle: Money) -> None:
+    """Cuts a workload's day at the ends of its models' shares."""
+    total, end = sum((row.weight for row in models), Fraction(0)), Fraction(0)
+    cost_before = idle_before = Fraction(0)
+    for row in models:
+        end += row.weight / total if total else Fraction(1, len(models))
+        row.cost, row.idle_cost = cut(cost * end) - cost_before, cut(idle * end) - idle_before
+        cost_before, idle_before = cost_before + row.cost, idle_before + row.idle_cost
+
+
+def _joined(rows: list[Row], pools: dict[str, str], keeps_idle: bool) -> list[Row]:
+    """With the two pools of a model in one row: prompts and the cache are the first one's, what is generated the second one's."""
+    found = [row for row in rows if row.workload not in pools]
+    apart: dict[tuple[str, str, str], dict[str, Row]] = defaultdict(dict)
+    for row in rows:
+        if row.workload in pools:
+            apart[row.namespace, row.model, row.day][pools[row.workload]] = row
+    for (namespace, model, day), phases in apart.items():
+        first, second = phases["prefill"], phases["decode"]
+        both = Row(
+            f"{first.workload} + {second.workload}",
+            namespace,
+            model,
+            day,
+            first.cost + second.cost,
+            first.idle_cost + second.idle_cost,
+        )
+        both.work = {unit: first.work[unit] for unit in ("prompt_token", "cached_token")}
+        both.work["generation_token"] = second.work["generation_token"]
+        both.prompt_weight, both.cached_weight = first.prompt_weight, first.cached_weight
+        both.prefill_cost = first.cost - (first.idle_cost if keeps_idle else 0)
+        found.append(both)
+    return found
+
+
+def figures(rows: list[Row], keeps_idle: bool) -> list[dict[str, Any]]:
+    """Each row as the answer has it, by the names of its columns."""
+    answers = []
+    for row in rows:
+        period = [one for one in rows if (one.workload, one.namespace, one.model) == (row.workload, row.namespace, row.model)]
+        spent = row.cost - (row.idle_cost if keeps_idle else 0)
+        # a day that served nothing is split as the whole period is
+        split = [row] if row.weight else period
+        weight = sum((one.weight for one in split), Fraction(0))
+        share = sum((one.prompt_weight for one in split), Fraction(0)) / weight if weight else None
+        prompt = Fraction(0) if share is None else cut(spent * share) if row.prefill_cost is None else row.prefill_cost
+        seconds = [row] if any(row.work.get(unit) for unit in PHASES) else period
+        phases = [sum((one.work.get(unit, Fraction(0)) for one in seconds), Fraction(0)) for unit in PHASES]
+        in_prefill = cut(spent * phases[0] / sum(phases)) if sum(phases) else None
+        saved = None
+        if "cached_token" in row.work:
+            base, of = (spent, row.weight) if row.prefill_cost is None else (row.prefill_cost, row.prompt_weight)
+            saved = cut(base * row.cached_weight / of) if of else Fraction(0)
+        answers.append(
+            {
+                "namespace": row.namespace, "workload": row.workload, "model": row.model, "day": row.day,
+                "cost": row.cost, "idle_cost": row.idle_cost,
+                "prompt_tokens": row.work.get("prompt_token", 0), "cached_tokens": row.work.get("cached_token"),
+                "generation_tokens": row.work.get("generation_token", 0),
+                "prompt_cost": prompt,
+                "generation_cost": Fraction(0) if share is None else spent - prompt,
+                "unserved_cost": spent if share is None else Fraction(0),
+                "cache_saved_cost": saved,
+                "request_time_prompt_cost": in_prefill,
+                "request_time_generation_cost": None if in_prefill is None else spent - in_prefill,
+            }
+        )  # fmt: skip
+    return answers
+
+
+def prices(answer: dict[str, Any]) -> dict[str, Decimal | None]:
+    """What a million tokens cost, of a row, a model or all of them."""
+    both = answer["prompt_tokens"] + answer["generation_tokens"]
+    return {
+        f"cost_per_million_{name}": Decimal(round(Fraction(cost) * 10**6 / Fraction(tokens) * NANO)).scaleb(-9)
+        if tokens
+        else None
+        for name, cost, tokens in (
+            ("tokens", sum(answer[f"{part}_cost"] for part in ("prompt", "generation", "unserved")), both),
+            ("prompt_tokens", answer["prompt_cost"], answer["prompt_tokens"]),
+            ("generation_tokens", answer["generation_cost"], answer["generation_tokens"]),
+        )
+    }
