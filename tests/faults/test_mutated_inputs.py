@@ -36,7 +36,7 @@ from gpucost.whatif.gpu_specs import Facts, load_facts
 from gpucost.whatif.plan import read_plan
 from gpucost.whatif.rightsize import read_speeds
 from gpucost.whatif.spot.interruptions import read_trace
-from tests.unit import test_bill_azure, test_bill_gcp, test_bill_oci
+from tests.unit import test_bill_azure, test_bill_gcp, test_bill_oci, test_bill_vendors
 from tests.unit.bills import FOCUS_USAGE, Bills, csv_text, snake, usage
 from tests.unit.mutations import mutations
 
@@ -267,6 +267,23 @@ PARSERS = {
         8,
     ),
     "FOCUS bill": Parser(bill(None), {"focus.csv": csv_text([FOCUS_USAGE]).encode(), "focus.parquet": parquet([FOCUS_USAGE])}, 8),
+    "OpenAI's costs": Parser(
+        bill(None),
+        {
+            "costs.json": test_bill_vendors.text(test_bill_vendors.openai(1, 2), indent=1).encode(),
+            "costs.jsonl": lines(*(test_bill_vendors.text(test_bill_vendors.openai(day)) for day in (1, 2))),
+            "dashboard.csv": csv_text([test_bill_vendors.dashboard(2, "0.5", "gpt-4o, input", "3", "tokens")]).encode(),
+        },
+        8,
+    ),
+    "Anthropic's costs": Parser(
+        bill(None),
+        {
+            "report.json": test_bill_vendors.text(test_bill_vendors.anthropic(1, 2)).encode(),
+            "console.csv": csv_text([test_bill_vendors.console(1, "Claude Sonnet 4.5", "output", "0.19")]).encode(),
+        },
+        8,
+    ),
 }
 
 

@@ -54,7 +54,8 @@ def anthropic(*days: int, more: bool = False, **changed: Any) -> dict[str, Any]:
     tokens = {"cost_type": "tokens", "context_window": "0-200k", "model": "claude-sonnet-4-20250514", "service_tier": "standard"}
     search = {"cost_type": "web_search", "context_window": None, "model": None, "service_tier": None, "token_type": None}
     results = [
-        tokens | {"amount": "123.78912", "description": "Claude Sonnet 4 Usage - Input Tokens", "token_type": "uncached_input_tokens"},
+        tokens | {"amount": "123.78912", "description": "Claude Sonnet 4 Usage - Input Tokens",
+                  "token_type": "uncached_input_tokens"},
         tokens | {"amount": "5.5", "description": "Claude Sonnet 4 Usage - Output Tokens", "token_type": "output_tokens"},
         tokens | {"amount": "0.5", "description": "Claude Sonnet 4 Usage - Cache Hits", "token_type": "cache_read_input_tokens"},
         tokens | {"amount": "7", "description": "Claude Sonnet 4 Usage - Cache Write",

@@ -29,6 +29,8 @@ CLASS_OF = {
     "other": "other_services", "discount": "discounts", "credit": "credits", "refund": "refunds", "managed": "managed",
     "commitment_fee": "commitment_fees", "commitment_unused": "unused_commitments",
 }  # fmt: skip
+# Of a service that sells tokens, these are bought tokens.
+BOUGHT = {"other", "storage", "network", "managed", "commitment_fee", "commitment_unused"}
 
 
 def put(con: duckdb.DuckDBPyConnection, *rows: dict[str, Any], form: str = "aws-cur", payer: str | None = "1111") -> int:
@@ -58,6 +60,7 @@ def put(con: duckdb.DuckDBPyConnection, *rows: dict[str, Any], form: str = "aws-
                 "region": "us-east-1",
                 "instance_type": row.get("type"),
                 "sku_description": row.get("sku"),
+                "service_code": row.get("service"),
                 "pricing_category": "Standard",
                 "kind": row.get("kind", "instance"),
                 "instance_hours": row.get("hours"),
@@ -144,6 +147,10 @@ def test_each_row_is_in_one_class_and_classes_add_up(con: duckdb.DuckDBPyConnect
         *({"kind": kind, "cost": "-2"} for kind in ("discount", "credit", "refund")),
         *({"kind": kind, "cost": "3"} for kind in ("tax", "support", "storage", "network", "other")),
         {"kind": "split", "cost": "0", "key": KEY},
+        {"kind": "other", "service": "AmazonBedrock", "sku": "USE1-NovaLite-output-tokens", "cost": "5"},
+        {"kind": "storage", "service": "AmazonBedrock", "sku": "USE1-CustomModel-Storage", "cost": "1"},
+        {"kind": "commitment_unused", "category": "Purchase", "service": "AmazonBedrock", "billed": "4", "cost": "4"},
+        {"kind": "tax", "service": "AmazonBedrock", "cost": "3"},
     ]
     put(con, *rows)
     found = account(con, {"research": 0.5})
@@ -154,7 +161,8 @@ def test_each_row_is_in_one_class_and_classes_add_up(con: duckdb.DuckDBPyConnect
         "gpu_without_id": (1, 10), "managed": (1, 55), "unused_gpu_reservations": (1, Decimal("98.32")),
         "commitment_fees": (2, 780), "covered_usage": (1, -3), "unused_reservations": (1, Decimal("0.1")),
         "other_machines": (2, Decimal("0.12")), "storage": (1, 3), "network": (1, 3), "support": (1, 3),
-        "other_services": (1, 3), "split": (1, 0), "discounts": (1, -2), "credits": (1, -2), "refunds": (1, -2), "tax": (1, 3),
+        "other_services": (1, 3), "split": (1, 0), "discounts": (1, -2), "credits": (1, -2), "refunds": (1, -2), "tax": (2, 6),
+        "bought_tokens": (3, 10),
     }  # fmt: skip
     changed = {"commitment_fees": (1, 0), "unused_commitments": (1, 8), "covered_usage": (1, 0)}
     assert effective == billed | changed
@@ -302,6 +310,7 @@ OTHERS = st.fixed_dictionaries(
         "currency": st.sampled_from(["USD", "USD", "EUR", "GBP"]),
         "category": st.sampled_from(["Purchase", "Tax"]),
         "hour": st.integers(0, 700),
+        "service": st.sampled_from([None, None, "AmazonBedrock"]),
     }
 )
 MACHINES = st.fixed_dictionaries(
@@ -350,7 +359,7 @@ def test_any_bill_is_accounted_for_to_the_last_row_and_cent(
         )
         assert one.cost == pytest.approx(cost, abs=Decimal("1e-9"))
         assert one.rows == len(own)
-        classes = Counter(_class_of(row["kind"], one.basis) for row in own if row["kind"] != "instance")
+        classes = Counter(_class_of(row, one.basis) for row in own if row["kind"] != "instance")
         shown = {row.name: row.rows for row in one.classes}
         assert {name: shown[name] for name in classes} == classes
     assert sum(invoice.rows for invoice in found.invoices) == len(told)
@@ -359,7 +368,10 @@ def test_any_bill_is_accounted_for_to_the_last_row_and_cent(
 test_many_more_bills = many(test_any_bill_is_accounted_for_to_the_last_row_and_cent, BILLS, settings())
 
 
-def _class_of(kind: str, basis: str) -> str:
+def _class_of(row: dict[str, Any], basis: str) -> str:
+    kind = row["kind"]
+    if row["service"] and kind in BOUGHT:
+        return "bought_tokens"
     return "commitment_fees" if basis == "billed" and kind == "commitment_unused" else CLASS_OF[kind]
 
 

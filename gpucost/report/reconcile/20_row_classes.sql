@@ -1,4 +1,4 @@
--- reads: effective_rows, machine_hours, billed_hours, billed_nodes, catalog_instances, fx_rates; $month, $currency the report's
+-- reads: effective_rows, token_charges, machine_hours, billed_hours, billed_nodes, catalog_instances, fx_rates; $month, $currency the report's
 -- writes: row_classes, the bill rows of the billing period, summed by what they are: the machine hour, or for a fee of longer the machine, that they belong to, else their class on the invoice and in effective cost
 -- invariant: each bill row is counted once; amounts are in the report's currency, in the bill's where that has no rate; effective_cost is before discount_cost and after amortized_cost
 CREATE OR REPLACE TEMP TABLE row_classes AS
@@ -22,7 +22,7 @@ discounted AS (
 told AS (
     -- what a savings plan covers is billed at its price without one, and taken back beside it
     SELECT r.bill_id, r.format, r.billing_currency AS currency, epoch_ms(r.charge_period_start) AS start_ms, coalesce(d.kind, r.kind) AS kind, r.kind = 'discount' AS is_discount,
-        r.kind = 'commitment_fee' AND r.charge_category = 'Usage' AS takes_back,
+        r.kind = 'commitment_fee' AND r.charge_category = 'Usage' AS takes_back, b.source_row IS NOT NULL AS is_bought_tokens,
         g.instance_key AS machine_key,
         CASE WHEN r.kind IN ('instance', 'reserved_unused') AND g.instance_key IS NULL THEN lower(r.instance_type) END AS instance_type,
         CASE WHEN r.kind IN ('instance', 'reserved_unused') AND g.instance_key IS NULL THEN r.sku_description END AS sku_description,
@@ -30,6 +30,7 @@ told AS (
     FROM effective_rows AS r
     LEFT JOIN gpu_machines AS g
         ON g.instance_key = r.instance_key AND (r.kind IN ('instance', 'node_fee') OR r.kind = 'commitment_fee' AND r.charge_category = 'Usage')
+    LEFT JOIN token_charges AS b ON b.bill_id = r.bill_id AND b.source_file = r.source_file AND b.source_row = r.source_row
     LEFT JOIN discounted AS d ON d.bill_id = CASE WHEN r.kind = 'discount' AND (r.instance_key IS NOT NULL OR bearer_of(r) IS NULL) THEN r.bill_id END
         AND d.resource_id = r.resource_id AND d.sku_description IS NOT DISTINCT FROM r.sku_description
     WHERE r.billing_period = $month
@@ -39,7 +40,7 @@ machines AS (
     SELECT DISTINCT machine, format, instance_key, currency FROM machine_hours
 ),
 placed AS (
-    SELECT t.kind, t.is_discount, t.takes_back, t.machine_key IS NOT NULL AS is_gpu_machine, t.currency, t.start_ms, t.rows, t.billed_cost, t.effective_cost, t.discount_cost, t.amortized_cost, h.rate AS machine_rate,
+    SELECT t.kind, t.is_discount, t.takes_back, t.is_bought_tokens, t.machine_key IS NOT NULL AS is_gpu_machine, t.currency, t.start_ms, t.rows, t.billed_cost, t.effective_cost, t.discount_cost, t.amortized_cost, h.rate AS machine_rate,
         t.instance_type IN (FROM gpu_types) OR coalesce(regexp_matches(t.sku_description, '\bgpu\b|nvidia', 'i'), false) AS has_gpu_type,
         coalesce(CASE WHEN t.start_ms < h.to_ms THEN h.machine_hour END, CASE WHEN t.kind = 'node_fee' THEN m.machine END) AS place
     FROM told AS t
@@ -51,6 +52,7 @@ named AS (
     SELECT *,
         CASE WHEN place IS NOT NULL THEN NULL
             WHEN takes_back THEN 'covered_usage'
+            WHEN is_bought_tokens THEN 'bought_tokens'
             WHEN kind = 'instance' AND is_gpu_machine THEN 'other_export'
             WHEN kind = 'instance' AND has_gpu_type THEN 'gpu_without_id'
             WHEN kind IN ('instance', 'node_fee') THEN 'other_machines'

@@ -17,7 +17,7 @@ from gpucost.errors import IncompleteError, PriceError
 from gpucost.periods import from_ms, to_ms
 from gpucost.render.view import MissingTime
 from gpucost.shapes import Shape
-from gpucost.store import sqlfiles
+from gpucost.store import charges, sqlfiles
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
@@ -47,6 +47,7 @@ OTHER_CLASSES = {
     "gpu_without_id": "GPU machines that the bill gives no id",
     "other_export": "GPU machines that another export tells, too",
     "managed": "managed GPU services without a node",
+    "bought_tokens": "tokens and throughput of models that others serve",
     "unused_gpu_reservations": "reserved GPU capacity that nothing used",
     "unused_commitments": "commitments that nothing used",
     "commitment_fees": "fees of commitments",
@@ -306,6 +307,7 @@ def reconcile(con: DuckDBPyConnection, month: str, currency: str, by: tuple[str,
     for billed, at_ms in con.execute(_WITHOUT_RATE, [month]).fetchall():
         raise _no_rate(billed, currency, f"{from_ms(at_ms):%Y-%m-%d}", month)
     sqlfiles.run(con, "machine_charges")
+    charges.find_tokens(con)
     run_stage(con, _PACKAGE, "10_machine_hours", {"month": month})
     load_catalog(con)
     run_stage(con, _PACKAGE, "20_row_classes", {"month": month, "currency": currency})
