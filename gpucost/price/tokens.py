@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from duckdb import DuckDBPyConnection
 
-__all__ = ["TokenPrice", "TokenPricesAnswer", "near_models", "token_price", "token_prices"]
+__all__ = ["TokenPrice", "TokenPricesAnswer", "near_models", "pick", "token_price", "token_prices"]
 
 # Who makes the models that others sell, too.
 _MAKERS = ("openai", "anthropic", "mistral", "deepseek", "xai", "cohere")
