@@ -51,7 +51,7 @@ def charge(
         "ChargePeriodEnd": end.isoformat(), "ConsumedQuantity": millions, "ConsumedUnit": "1M Tokens", "ProviderName": "OpenAI",
         "PublisherName": "OpenAI", "InvoiceIssuerName": "OpenAI", "ServiceName": "OpenAI API",
         "ServiceCategory": "AI and Machine Learning", "SubAccountId": project, "SubAccountName": project,
-        "SkuId": f"gpt-4o {kind}", "Tags": json.dumps({"team": team}) if team else "", **more,
+        "SkuId": f"gpt-4o {kind}", "SkuMeter": kind, "Tags": json.dumps({"team": team}) if team else "", **more,
     }  # fmt: skip
 
 

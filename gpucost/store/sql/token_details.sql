@@ -38,7 +38,8 @@ CREATE OR REPLACE TEMP MACRO model_name(label, vendor) AS (
             ELSE name END AS name
         FROM cut
     )
-    SELECT CASE WHEN regexp_matches(name, '^[a-z][a-z0-9.-]{1,63}$') AND NOT starts_with(name, 'provisioned') THEN name END FROM named
+    -- a meter may say nothing but the kind of tokens
+    SELECT CASE WHEN regexp_matches(name, '^[a-z][a-z0-9.-]{1,63}$') AND NOT regexp_matches(name, '^(provisioned|(cached?-)?(input|output|prompt|completion|generat|token|cached?($|-)))') THEN name END FROM named
 );
 
 CREATE OR REPLACE TEMP TABLE token_details AS
@@ -81,7 +82,7 @@ chosen AS (
 )
 SELECT batch_id, detail_id, bill_id, provider, format, kind, vendor, token_kind, billing_currency, tags, cost_categories, sub_account_id, sub_account_name, billing_account_id,
     resource_name, billing_period, source_file, discount_rate,
-    CASE WHEN vendor IS NOT NULL THEN model_name(CASE
+    CASE WHEN vendor IS NOT NULL THEN coalesce(model_name(CASE
         -- exports of vendors themselves
         WHEN provider IN ('openai', 'anthropic') AND starts_with(format, provider) AND sku_id IS NOT NULL THEN sku_id
         WHEN nullif(regexp_extract(sku_price_details, '(?i)"[a-z_]*model(?:_?name|_?id)?"\s*:\s*"([^"]+)"', 1), '') IS NOT NULL
@@ -91,7 +92,8 @@ SELECT batch_id, detail_id, bill_id, provider, format, kind, vendor, token_kind,
         WHEN provider = 'aws' THEN regexp_replace(coalesce(sku_meter, sku_description), '^([A-Z]{2,4}[0-9]?-)+', '')
         WHEN provider = 'gcp' THEN sku_description
         -- searches, say, are of no model
-        WHEN token_kind <> 'other' OR regexp_matches(words, '[a-z-]+ ?[0-9]') THEN coalesce(sku_meter, sku_description) END, vendor) END AS model,
+        WHEN token_kind <> 'other' OR regexp_matches(words, '[a-z-]+ ?[0-9]') THEN coalesce(sku_meter, sku_description) END, vendor),
+        CASE WHEN token_kind <> 'other' AND provider NOT IN ('aws', 'gcp', 'azure') THEN coalesce(model_name(sku_description, vendor), model_name(sku_id, vendor)) END) END AS model,
     -- Google Cloud counts tokens, but for Gemini 1 in Vertex AI, where these are characters; AWS Marketplace sells them by the million, as 'Units'
     CASE WHEN provider = 'gcp' THEN CASE WHEN lower(consumed_unit) IN ('count', 'requests', 'tokens') AND NOT regexp_matches(words, 'gemini 1|character') THEN 1 ELSE token_unit(consumed_unit) END
         WHEN lower(consumed_unit) = 'units' AND suffix(service_name, '(Amazon Bedrock Edition)') THEN 1000000
