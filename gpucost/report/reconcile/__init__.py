@@ -47,7 +47,7 @@ OTHER_CLASSES = {
     "gpu_without_id": "GPU machines that the bill gives no id",
     "other_export": "GPU machines that another export tells, too",
     "managed": "managed GPU services without a node",
-    "bought_tokens": "tokens and throughput of models that others serve",
+    "bought_tokens": "bought tokens",
     "unused_gpu_reservations": "reserved GPU capacity that nothing used",
     "unused_commitments": "commitments that nothing used",
     "commitment_fees": "fees of commitments",
