@@ -279,16 +279,18 @@ def _bigquery(call: Call, month: str, max_gib: float | None) -> BigQueryTree:
 
 @command("* lake", collects=True)
 def collect_focus(call: Call, paths: PathsArgument = None, force: ForceOption = False) -> None:
-    """Load FOCUS cost and usage files, 1.0 to 1.4, of any provider: clouds, GPU clouds; and OCI's cost reports, in either form.
+    """Load FOCUS cost and usage files, 1.0 to 1.4, of any provider; OCI's cost reports; and OpenAI's and Anthropic's costs.
 
-    CSV and Parquet, packed or not, columns spelled as in the specification or in snake case, from files, directories or
-    s3://bucket/prefix. Costs are the file's own. A file replaces the bill whose charges it holds; one that is older or less
-    than what is there is named and left out, and the command ends with 1 where the file itself was named.
+    CSV and Parquet, packed or not, columns spelled as in the specification or in snake case, and saved answers of the cost APIs
+    of OpenAI and Anthropic, from files, directories or s3://bucket/prefix. Costs are the file's own. A file replaces the bill
+    whose charges it holds; one that is older or less than what is there is named and left out, and the command ends with 1
+    where the file itself was named.
 
     \b
     Examples:
       gpucost collect focus focus-2026-10.csv
       gpucost collect focus exports/focus/
       gpucost collect focus s3://my-bucket/focus
+      gpucost collect focus openai-costs.json anthropic-cost-report.json
     """
     run_bills(call, None, paths, force=force)

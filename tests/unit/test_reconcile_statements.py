@@ -210,6 +210,18 @@ def test_discounts_that_are_in_machines_cost_are_not_told_again(con: duckdb.Duck
     assert "discounts that are in no other class" in [words for words, *_ in found.statements[1].lines()]
 
 
+def test_bought_tokens_cost_what_their_rows_do_after_discounts(con: duckdb.DuckDBPyConnection) -> None:
+    sold = {"kind": "other", "service": "AmazonBedrock", "sku": "USE1-NovaLite-output-tokens"}
+    off = sold | {"kind": "discount", "category": "Credit"}
+    others = [{"kind": "other", "service": "AmazonS3", "cost": "5"}, {"kind": "discount", "cost": "-2", "category": "Credit"}]
+    put(con, sold | {"cost": "6"}, sold | {"cost": "4"}, off | {"cost": "-1"}, *others)
+    found = account(con)
+    check(found, 5)
+    assert of(found, "billed") == {"bought_tokens": (2, 10), "other_services": (1, 5), "discounts": (2, -3)}
+    assert of(found, "effective") == {"bought_tokens": (2, 9), "other_services": (1, 5), "discounts": (2, -2)}
+    assert con.execute("SELECT list(cost ORDER BY cost) FROM token_charges").fetchall() == [([Decimal("3.6"), Decimal("5.4")],)]
+
+
 @pytest.mark.parametrize("length", [1, pytest.param(720, marks=pytest.mark.slow)])
 def test_a_fee_on_a_machine_is_the_machine_s(length: int, con: duckdb.DuckDBPyConnection) -> None:
     put(

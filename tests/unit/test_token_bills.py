@@ -266,6 +266,11 @@ FOCUS = [
         "alibaba", "qwen3-coder-480b", "generation", 4000.0,
     ),
     (tokens_of("OpenAI", "3", "Calls", "0.03", SkuMeter="web search tool calls"), "openai", None, "other", None),
+    (
+        tokens_of("OpenAI, LLC", "3", "Tokens", "6", ServiceCategory="Other", ChargeDescription="codex-mini output"),
+        "openai", "codex-mini", "generation", 3.0,
+    ),
+    (tokens_of("Nimbus GPU Cloud", "3", "Tokens", "6", SkuMeter="acme-1 input tokens"), None, "acme-1", "prompt", 3.0),
     (tokens_of("Groq", "9", "", "0.5", ChargeDescription="llama-3.3-70b input"), "meta", "llama-3.3-70b", "prompt", None),
     (
         tokens_of("AWS", "4", "1K tokens", "0.5", ServiceName="Amazon Bedrock", x_UsageType="USE1-Claude3Haiku-output-tokens",

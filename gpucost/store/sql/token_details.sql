@@ -50,7 +50,7 @@ WITH sold AS (
 ),
 chosen AS (
     SELECT *,
-        CASE WHEN regexp_matches(words || ' ' || lower(service_name), 'claude|anthropic') THEN 'anthropic'
+        CASE WHEN regexp_matches(concat_ws(' ', words, lower(service_name), provider), 'claude|anthropic') THEN 'anthropic'
             WHEN regexp_matches(words, 'gemini|gemma|\bpalm\b|imagen|\bveo\b') THEN 'google'
             WHEN regexp_matches(words, '\bllama|[^a-z]llama') THEN 'meta'
             WHEN regexp_matches(words, 'mistral|mixtral|ministral|codestral|pixtral|voxtral|magistral|devstral') THEN 'mistral'
@@ -63,8 +63,10 @@ chosen AS (
             WHEN regexp_matches(words, 'kimi|moonshot') THEN 'moonshot'
             WHEN regexp_matches(words, 'jamba|jurassic|ai21') THEN 'ai21'
             WHEN regexp_matches(words, '\bphi-?[0-9]') THEN 'microsoft'
-            WHEN regexp_matches(words || ' ' || lower(service_name), 'openai|gpt|dall-?e|whisper|text-embedding|\bo[134](-|\s|,|$)') THEN 'openai'
-            WHEN provider NOT IN ('aws', 'gcp', 'azure', 'oci') THEN provider
+            WHEN regexp_matches(words, 'nemotron') THEN 'nvidia'
+            WHEN regexp_matches(concat_ws(' ', words, lower(service_name), provider), 'openai|gpt|dall-?e|whisper|text-embedding|\bo[134](-|\s|,|$)') THEN 'openai'
+            -- others sell what these make
+            ELSE nullif(regexp_extract(provider, '^(mistral|cohere|deepseek|xai|perplexity|ai21|moonshot|minimax)', 1), '')
         END AS vendor,
         CASE WHEN kind IN ('commitment_fee', 'commitment_unused')
                 OR regexp_matches(words, 'provisioned[ _-]?(throughput|managed)|model ?units?\b|reserved_.*tpm|throughput unit|scale tier') THEN 'commitment'
@@ -82,7 +84,7 @@ chosen AS (
 )
 SELECT batch_id, detail_id, bill_id, provider, format, kind, vendor, token_kind, billing_currency, tags, cost_categories, sub_account_id, sub_account_name, billing_account_id,
     resource_name, billing_period, source_file, discount_rate,
-    CASE WHEN vendor IS NOT NULL THEN coalesce(model_name(CASE
+    CASE WHEN vendor IS NOT NULL OR provider NOT IN ('aws', 'gcp', 'azure', 'oci') THEN coalesce(model_name(CASE
         -- exports of vendors themselves
         WHEN provider IN ('openai', 'anthropic') AND starts_with(format, provider) AND sku_id IS NOT NULL THEN sku_id
         WHEN nullif(regexp_extract(sku_price_details, '(?i)"[a-z_]*model(?:_?name|_?id)?"\s*:\s*"([^"]+)"', 1), '') IS NOT NULL

@@ -13,4 +13,4 @@ WHERE d.kind IN ('other', 'storage', 'network', 'managed', 'commitment_fee', 'co
         WHEN 'gcp' THEN d.service_name IN ('Gemini API', 'Generative Language API', 'Vertex AI') OR starts_with(d.service_name, 'Claude ')
         WHEN 'azure' THEN d.service_name IN ('Azure OpenAI', 'Azure OpenAI Service', 'Foundry Models', 'Cognitive Services', 'Azure AI Services', 'Azure AI Foundry', 'Azure AI Foundry Models')
             OR contains(d.sku_description, 'inference-')
-        ELSE d.service_category = 'AI and Machine Learning' OR b.provider IN ('openai', 'anthropic') OR contains(lower(coalesce(d.consumed_unit, d.pricing_unit)), 'token') END;
+        ELSE d.service_category = 'AI and Machine Learning' OR starts_with(b.provider, 'openai') OR starts_with(b.provider, 'anthropic') OR contains(lower(coalesce(d.consumed_unit, d.pricing_unit)), 'token') END;
