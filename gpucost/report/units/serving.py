@@ -290,8 +290,8 @@ def _serving(
         prepare(con, ask)
     if "tenant" in by:
         usage_by(con, ask.gateway, ask.period.start_ms, ask.period.end_ms)
-    done = {"units": list(measure.units), "is_passed_on": False, "to_ms": ask.period.end_ms}
-    run_stage(con, PACKAGE, "40_increases", done)
+    span = {"from_ms": ask.period.start_ms, "to_ms": ask.period.end_ms}
+    run_stage(con, PACKAGE, "40_increases", {"units": list(measure.units), "is_passed_on": False, **span})
     weights = {
         "mappings": list(ask.prompt_weights) if measure.weights else [],
         "weights": list(ask.prompt_weights.values()) if measure.weights else [],
