@@ -87,7 +87,7 @@ class CallSums:
     series: list[tuple[tuple[Any, ...], NDArray[np.int64], NDArray[np.float64]]]
 
 
-_OBJECTS = "SELECT DISTINCT unnest(json_keys(json)) FROM (SELECT json FROM read_json_objects($path) LIMIT 100)"
+_OBJECTS = "SELECT DISTINCT unnest(json_keys(json)) FROM (SELECT json FROM read_json_objects($path) LIMIT 1000)"
 
 
 @contextmanager
@@ -126,8 +126,10 @@ class CallReader:
         found = {name: [place for one in file.columns(name) if (place := column_of(one, file.header))] for name in FIELDS}
         columns = list(dict.fromkeys(column for places in found.values() for column, _ in places))
         named = {column: f"c{at}" for at, column in enumerate(columns)}
-        positions = {named[column]: file.header.index(column) for column in columns}
-        raw = bill_files.RawFile(file.path.resolve(), str(file.path), file.kind, file.header, file.gzipped, columns=positions)
+        # of JSON only these keys are read
+        header = file.header if file.kind in ("csv", "parquet") else columns
+        positions = {named[column]: header.index(column) for column in columns}
+        raw = bill_files.RawFile(file.path.resolve(), str(file.path), file.kind, header, file.gzipped, columns=positions)
         staged = bill_files.stage(self._con, raw, self._work / f"{number}.parquet")
         with bill_files.values_in_words([str(file.path)]):
             bill_files.staged_view(self._con, [staged], positions, ())
