@@ -75,19 +75,30 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Proxy, li
         yield gateway, calls
 
 
-def test_what_was_collected_is_the_trace(served: tuple[Proxy, list[Call]], tmp_path: Path) -> None:
-    gateway, calls = served
-    config_path = tmp_path / "gpucost.toml"
-    config_path.write_text(f'store = "gpucost.duckdb"\n[prometheus]\nurl = "{gateway.prometheus}"\ncluster = "main"\n')
+@pytest.fixture
+def configured(served: tuple[Proxy, list[Call]], tmp_path: Path) -> Path:
+    """A configuration with that Prometheus. What is bought lies on loopback here, as own servers do: log files say so."""
+    path = tmp_path / "gpucost.toml"
+    server = f'[prometheus]\nurl = "{served[0].prometheus}"\ncluster = "main"\n'
+    path.write_text(f'store = "gpucost.duckdb"\n{server}[gateway]\nbought = ["openai"]\n')
+    return path
+
+
+def _collect(config: Path, *words: str) -> None:
+    result = CliRunner().invoke(app, ["collect", "progress", *words, "--config", str(config)])
+    assert result.exit_code == 0, result.output
+
+
+def _hours() -> tuple[datetime, datetime]:
     now = datetime.now(UTC)
-    start, end = now - timedelta(hours=2), now + timedelta(seconds=1)
-    period = ["--from", start.isoformat(), "--to", end.isoformat()]
-    for _ in range(2):  # the second time replaces
-        result = CliRunner().invoke(app, ["collect", "progress", "--config", str(config_path), *period])
-        assert result.exit_code == 0, result.output
-    config = load_config(config_path, environ={}, cwd=tmp_path)
+    return now - timedelta(hours=2), now + timedelta(hours=1)
+
+
+def _usage(path: Path) -> tuple[Usage, Usage]:
+    """What the store tells of these hours: work, and spend."""
+    config = load_config(path, environ={}, cwd=path.parent)
     with Store(config.store).read() as con:
-        gateway_usage(con, config, to_ms(start), to_ms(end))
+        gateway_usage(con, config, *(to_ms(moment) for moment in _hours()))
         rows = dicts(con.execute("FROM gateway_usage"))
     assert {row["gateway"] for row in rows} == {"litellm"}
     assert {row["tenant"] for row in rows} == {"search", "coders"}
@@ -97,30 +108,37 @@ def test_what_was_collected_is_the_trace(served: tuple[Proxy, list[Call]], tmp_p
     for row in rows:
         found[row["team"], row["model"], row["unit"]] += row["amount"]
         found[row["team"], row["model"], "failed"] += row["failed"]
-    spend = {key: amount for key, amount in found.items() if key[2] == "spend" and amount}
-    assert {key: amount for key, amount in found.items() if amount and key not in spend} == _due(calls)
-    # as the proxy's own log has it, call by call
-    logged: Usage = defaultdict(float)
-    for line in gateway.calls.read_text().splitlines():
+    spend = {key: found.pop(key) for key in list(found) if key[2] == "spend"}
+    return ({key: amount for key, amount in found.items() if amount}, {key: amount for key, amount in spend.items() if amount})
+
+
+def _spent(proxy: Proxy) -> Usage:
+    """What the proxy's own log says, call by call."""
+    spent: Usage = defaultdict(float)
+    for line in proxy.calls.read_text().splitlines():
         call = json.loads(line)
         if call["response_cost"]:
-            logged[call["metadata"]["user_api_key_team_alias"], call["model"].partition("/")[2], "spend"] += call["response_cost"]
-    assert spend == pytest.approx(logged, rel=1e-9) and len(spend) == 2
+            spent[call["metadata"]["user_api_key_team_alias"], call["model"].partition("/")[2], "spend"] += call["response_cost"]
+    return spent
 
 
-def test_its_log_says_the_same_call_by_call(served: tuple[Proxy, list[Call]]) -> None:
-    """The lines that docs/units.md reads: one a call, with an id of its own."""
-    gateway, calls = served
-    lines = [json.loads(line) for line in gateway.calls.read_text().splitlines()]
-    assert len({line["litellm_call_id"] for line in lines}) == len(lines) == len(calls)
-    found: Usage = defaultdict(float)
-    for line in lines:
-        of = (line["metadata"]["user_api_key_team_alias"], line["model"].partition("/")[2])
-        if line["status"] == "failure":
-            found[*of, "failed"] += 1
-            continue
-        found[*of, "request"] += 1
-        found[*of, "prompt_token"] += line["prompt_tokens"]
-        found[*of, "generation_token"] += line["completion_tokens"]
-        found[*of, "cached_token"] += line["metadata"]["usage_object"]["prompt_tokens_details"]["cached_tokens"] or 0
-    assert found == _due(calls)
+def test_what_was_scraped_is_the_trace(served: tuple[Proxy, list[Call]], configured: Path) -> None:
+    for _ in range(2):  # the second time replaces
+        start, end = _hours()
+        _collect(configured, "--from", start.isoformat(), "--to", end.isoformat())
+    found, spend = _usage(configured)
+    assert found == _due(served[1])
+    assert spend == pytest.approx(_spent(served[0]), rel=1e-9) and len(spend) == 2
+
+
+def test_its_log_tells_the_same_and_counts_once(served: tuple[Proxy, list[Call]], configured: Path) -> None:
+    """Beside what was scraped, in two halves that share calls."""
+    start, end = _hours()
+    _collect(configured, "--from", start.isoformat(), "--to", end.isoformat())
+    lines = served[0].calls.read_text().splitlines(keepends=True)
+    for name, some in (("first", lines[:180]), ("second", lines[100:])):
+        (configured.parent / f"{name}.jsonl").write_text("".join(some))
+        _collect(configured, str(configured.parent / f"{name}.jsonl"))
+    found, spend = _usage(configured)
+    assert found == _due(served[1])
+    assert spend == pytest.approx(_spent(served[0]), rel=1e-9)
