@@ -69,9 +69,17 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Proxy, li
     with proxy(tmp_path_factory.mktemp("litellm")) as gateway:
         statuses = gateway.send(calls)
         assert [status == 200 for status in statuses] == [not call.fails for call in calls]
-        tokens = sum(call.prompt + call.generated for call in calls if not call.fails)
-        wait_until(lambda: gateway.total("litellm_total_tokens_metric_total") == tokens, "a scrape of all calls")
-        wait_until(lambda: gateway.total("litellm_proxy_failed_requests_metric_total") == 3, "a scrape of failed calls")
+        good = [call for call in calls if not call.fails]
+        due = {
+            "requests": len(good),
+            "input_tokens": sum(call.prompt for call in good),
+            "output_tokens": sum(call.generated for call in good),
+            "input_cached_tokens": sum(call.cached for call in good),
+            "proxy_failed_requests": len(calls) - len(good),
+        }
+        for name, total in due.items():
+            wait_until(lambda name=name, total=total: gateway.total(f"litellm_{name}_metric_total") == total, f"{total} {name}")
+        wait_until(lambda: len(gateway.calls.read_text().splitlines()) == len(calls), "a line of each call")
         yield gateway, calls
 
 
