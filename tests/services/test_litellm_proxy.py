@@ -8,6 +8,7 @@ import json
 from collections import defaultdict
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
+from decimal import Decimal
 from pathlib import Path
 
 import pytest
@@ -19,7 +20,9 @@ from gpucost.engine import dicts
 from gpucost.periods import to_ms
 from gpucost.report.units.gateways import gateway_usage
 from gpucost.store.connection import Store
+from tests.replay.cases.words import at, fleet, node, pod
 from tests.replay.server import require_prometheus
+from tests.replay.work import counter, put, stored
 from tests.services.litellm_proxy import Call, Proxy, proxy, wait_until
 from tests.shared import shared
 
@@ -44,6 +47,7 @@ def _calls() -> list[Call]:
     return [*calls, *[Call("search", "gpt-4o-mini", 100, -1)] * 3]
 
 
+ENGINE = pod("llm-0", "serve", [0, 1, 2, 3], 0, 4, namespace="chat", owner=["Deployment", "llm"])
 CALLED = {"gpt-4o-mini": ("openai", "gpt-4o-mini"), "chat": ("hosted_vllm", "qwen")}
 
 
@@ -150,3 +154,34 @@ def test_its_log_tells_the_same_and_counts_once(served: tuple[Proxy, list[Call]]
     found, spend = _usage(configured)
     assert found == _due(served[1])
     assert spend == pytest.approx(_spent(served[0]), rel=1e-9)
+
+
+def test_own_models_cost_tenants_what_they_used(served: tuple[Proxy, list[Call]], tmp_path: Path) -> None:
+    """The calls, moved to the first hours of a fleet whose engine counted the same tokens: `unit tokens --by tenant`."""
+    _, store = stored(fleet(4, [node("serve", "g6.12xlarge", 0, 4)], [ENGINE], {}, scrape=600), tmp_path)
+    lines = [json.loads(line) for line in served[0].calls.read_text().splitlines()]
+    later = at(1) - min(line["endTime"] for line in lines)
+    moved = [line | {name: line[name] + later for name in ("startTime", "endTime")} for line in lines]
+    (tmp_path / "calls.jsonl").write_text("".join(f"{json.dumps(line)}\n" for line in moved))
+    with (tmp_path / "gpucost.toml").open("a") as file:
+        file.write('[gateway]\nbought = ["openai"]\n')
+    _collect(tmp_path / "gpucost.toml", str(tmp_path / "calls.jsonl"))
+    due = {key: amount for key, amount in _due(served[1]).items() if key[1] == "qwen"}
+    units = {"prompt_token": "prompt_tokens", "cached_token": "cached_tokens", "generation_token": "generation_tokens"}
+    total = {unit: sum(amount for key, amount in due.items() if key[2] == unit) for unit in units}
+    put(store, [(counter(unit, "llm-0", "chat", model="qwen"), [(0, 0), (2, amount)]) for unit, amount in total.items()], 4)
+    period = ["--from", "2026-03-10T00:00Z", "--to", "2026-03-10T04:00Z"]
+    answers = []
+    for by in ("tenant", "model"):
+        words = ["unit", "tokens", "--config", str(tmp_path / "gpucost.toml"), "--by", by, *period, "--format", "json"]
+        answers.append(json.loads(CliRunner().invoke(app, words).stdout, parse_float=Decimal))
+    tenants, (model,) = {row["tenant"]: row for row in answers[0]["rows"]}, answers[1]["rows"]
+    assert tenants.keys() == {"search", "coders"}
+    for tenant, row in tenants.items():
+        assert {unit: row[column] for unit, column in units.items()} == {unit: due[tenant, "qwen", unit] for unit in units}
+        computed = due[tenant, "qwen", "prompt_token"] - due[tenant, "qwen", "cached_token"]
+        of_all = total["prompt_token"] - total["cached_token"]
+        assert float(row["prompt_cost"]) == pytest.approx(float(model["prompt_cost"]) * computed / of_all)
+    assert model["cost"] == 16
+    for column in ("cost", "prompt_cost", "generation_cost", "unserved_cost", "idle_cost"):
+        assert sum(row[column] for row in tenants.values()) == model[column]

@@ -13,6 +13,7 @@ from gpucost.config.model import DEFAULT_PROMPT_WEIGHT
 from gpucost.engine import dicts, run_stage
 from gpucost.errors import UsageError
 from gpucost.report.rows import in_hours
+from gpucost.report.units.gateways import usage_by
 from gpucost.report.units.query import (
     PACKAGE,
     PLACE,
@@ -109,13 +110,14 @@ class TokenModel(Model, TokenFigures):
 
 
 class TokenRow(TokenFigures):
-    """Of a workload, its model and a local day, or of what `--by` names of them: the others are null."""
+    """Of a workload, its model and a local day, or of what `--by` names: the others are null, as is a tenant who is unknown."""
 
     cluster: str | None
     namespace: str | None
     workload: str | None
     team: str | None
     model: str | None
+    tenant: str | None
     day: str | None
 
 
@@ -138,8 +140,7 @@ PROMPT, GENERATION, CACHED = "prompt_token", "generation_token", "cached_token"
 _WEIGHTS = {PROMPT: DEFAULT_PROMPT_WEIGHT, GENERATION: 1.0, CACHED: 0.0, "prefill_second": 0.0, "decode_second": 0.0}
 _MODEL = (*PLACE, "team", "model")
 #: What rows of tokens can be by.
-DIMENSIONS = (*_MODEL, "day")
-
+DIMENSIONS = (*_MODEL, "tenant", "day")
 
 _PARTS = ("prompt_cost", "generation_cost", "unserved_cost")
 _TIMES = ("request_time_prompt_cost", "request_time_generation_cost")
@@ -161,6 +162,7 @@ class _Measure:
     weights: dict[str, float] = field(default_factory=dict)
     table: str = "unit_serving"
     parts: tuple[str, ...] = ()
+    dimensions: tuple[str, ...] = (*_MODEL, "day")
 
     def figures(self, days: list[Item]) -> Item:
         """What was done and what it cost on several days together."""
@@ -225,6 +227,7 @@ _TOKENS = _Measure(
     _WEIGHTS,
     "unit_tokens",
     (*_PARTS, "cache_saved_cost", *_TIMES),
+    DIMENSIONS,
 )
 
 
@@ -285,6 +288,8 @@ def _serving(
 ) -> UnitView:
     if not is_prepared:
         prepare(con, ask)
+    if "tenant" in by:
+        usage_by(con, ask.gateway, ask.period.start_ms, ask.period.end_ms)
     done = {"units": list(measure.units), "is_passed_on": False, "to_ms": ask.period.end_ms}
     run_stage(con, PACKAGE, "40_increases", done)
     weights = {
@@ -298,20 +303,23 @@ def _serving(
     if measure.table == "unit_tokens":
         pools = {"prefill": list(ask.prefill), "decode": list(ask.decode)}
         run_stage(con, PACKAGE, "65_tokens", {"keeps_idle": keeps_idle, **pools})
-    con.execute(f"FROM {measure.table} ORDER BY day, cluster, namespace, workload, model")
-    days = [in_hours(day | {"model": day["model"] or None}) for day in dicts(con)]
+    days = _days(con, measure.table)
     days_of = _by(days, *_MODEL)
     models = [dict(zip(_MODEL, model, strict=True)) | measure.figures(served) for model, served in days_of.items()]
     models.sort(key=lambda row: (-row["cost"], *(row[name] or "" for name in _MODEL)))
     parts = [name for name in measure.parts if any(day[name] for day in days)]
     figures = (*measure.counts, "cost", "idle_cost", *parts, *measure.prices)
-    rows = [{name: day[name] for name in DIMENSIONS} | measure.figures([day]) for day in days]
+    rows = [{name: day[name] for name in measure.dimensions} | measure.figures([day]) for day in days]
     if by:
+        parts_of_days = days
+        if "tenant" in by:
+            run_stage(con, PACKAGE, "67_tenants", {"keeps_idle": keeps_idle})
+            parts_of_days = _days(con, "unit_tenants")
         rows = [
-            {name: served[0][name] if name in by else None for name in DIMENSIONS} | measure.figures(served)
-            for served in _by(days, *by).values()
+            {name: served[0][name] if name in by else None for name in measure.dimensions} | measure.figures(served)
+            for served in _by(parts_of_days, *by).values()
         ]
-        rows.sort(key=lambda row: (row["day"] or "", -row["cost"], *(row[name] or "" for name in _MODEL)))
+        rows.sort(key=lambda row: (row["day"] or "", -row["cost"], *(row[name] or "" for name in measure.dimensions)))
     view = UnitView(
         measure.name,
         measure.title,
@@ -328,6 +336,10 @@ def _serving(
     )
     if len({tuple(day[name] for name in PLACE) for day in days}) < len(models):
         view.notes.append("workloads that serve several models: each model's share of the cost is its share of the day's work")
+    if "tenant" in by and days and not any(row["tenant"] for row in rows):
+        view.notes.append(
+            "no tenant is known: [[units]] tenant_label names them, or a gateway's metrics or log do; see docs/units.md"
+        )
     if not days:
         names = " or ".join(unit.replace("_", " ") for unit in measure.units)
         view.notes.append(f"no {names} is known in this period: gpucost collect progress")
@@ -336,6 +348,11 @@ def _serving(
     lost = [row for row in lost if row["unit"] in counted]
     known = con.execute("SELECT DISTINCT cluster, namespace, workload FROM unit_serving").fetchall()
     return with_remainders(con, view, lost, known)
+
+
+def _days(con: DuckDBPyConnection, table: str) -> list[Item]:
+    con.execute(f"FROM {table} ORDER BY day, cluster, namespace, workload, model")
+    return [in_hours({"tenant": None} | day | {"model": day["model"] or None}) for day in dicts(con)]
 
 
 def _work(days: list[Item], unit: str, kind: str) -> float:
