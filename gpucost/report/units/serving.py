@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from typing_extensions import TypedDict
 
 from gpucost.config.model import DEFAULT_PROMPT_WEIGHT
-from gpucost.engine import dicts, run_stage
+from gpucost.engine import answer_rows, dicts, run_stage
 from gpucost.errors import UsageError
 from gpucost.report.rows import in_hours
 from gpucost.report.units.query import (
@@ -23,6 +23,7 @@ from gpucost.report.units.query import (
     UnitQuery,
     UnitTotals,
     UnitView,
+    cut,
     per,
     prepare,
     total,
@@ -272,6 +273,51 @@ HAVING sum(w.amount) + sum(w.failed) > 0
 ORDER BY w.cluster, w.namespace, 1, w.model, w.unit, w.source"""
 
 
+def token_hours(con: DuckDBPyConnection, ask: UnitQuery) -> list[Item]:
+    """The tokens of each hour (`from_ms`) by workload and model, what they cost, and the GPU-hours held.
+
+    `workload` is None where no pod with GPUs is known to have made them: they were bought, say. `cached_tokens` is None where
+    nobody counts them.
+    """
+    prepare(con, ask, "hour")
+    _count(con, ask, _TOKENS)
+    return answer_rows(con, PACKAGE, "66_token_hours")
+
+
+_MONTHS = """
+SELECT day AS month, workload, model, sum(amount) AS tokens FROM unit_work
+WHERE unit IN ('prompt_token', 'generation_token') GROUP BY ALL ORDER BY ALL"""
+
+
+def token_months(con: DuckDBPyConnection, ask: UnitQuery) -> list[Item]:
+    """The tokens of each local month (`YYYY-MM`), prompt and generated ones together, by workload and model."""
+    cut(con, ask, "month")
+    run_stage(con, PACKAGE, "30_candidates")
+    _work_done(con, ask, _TOKENS)
+    return dicts(con.execute(_MONTHS))
+
+
+def _work_done(con: DuckDBPyConnection, ask: UnitQuery, measure: _Measure) -> None:
+    """Makes unit_work."""
+    run_stage(con, PACKAGE, "40_increases", {"units": list(measure.units), "to_ms": ask.period.end_ms})
+    weights = {
+        "mappings": list(ask.prompt_weights) if measure.weights else [],
+        "weights": list(ask.prompt_weights.values()) if measure.weights else [],
+        "units": list(measure.units),
+        "unit_weights": [measure.weights.get(unit, 1.0) for unit in measure.units],
+    }
+    run_stage(con, PACKAGE, "50_work", {"from_ms": ask.period.start_ms, **weights})
+
+
+def _count(con: DuckDBPyConnection, ask: UnitQuery, measure: _Measure, *, keeps_idle: bool = False) -> None:
+    """Makes unit_work, unit_serving, and the measure's table where that is another."""
+    _work_done(con, ask, measure)
+    run_stage(con, PACKAGE, "60_serving")
+    if measure.table == "unit_tokens":
+        pools = {"prefill": list(ask.prefill), "decode": list(ask.decode)}
+        run_stage(con, PACKAGE, "65_tokens", {"keeps_idle": keeps_idle, **pools})
+
+
 def _serving(
     con: DuckDBPyConnection,
     ask: UnitQuery,
@@ -283,18 +329,7 @@ def _serving(
 ) -> UnitView:
     if not is_prepared:
         prepare(con, ask)
-    run_stage(con, PACKAGE, "40_increases", {"units": list(measure.units), "to_ms": ask.period.end_ms})
-    weights = {
-        "mappings": list(ask.prompt_weights) if measure.weights else [],
-        "weights": list(ask.prompt_weights.values()) if measure.weights else [],
-        "units": list(measure.units),
-        "unit_weights": [measure.weights.get(unit, 1.0) for unit in measure.units],
-    }
-    run_stage(con, PACKAGE, "50_work", {"from_ms": ask.period.start_ms, **weights})
-    run_stage(con, PACKAGE, "60_serving")
-    if measure.table == "unit_tokens":
-        pools = {"prefill": list(ask.prefill), "decode": list(ask.decode)}
-        run_stage(con, PACKAGE, "65_tokens", {"keeps_idle": keeps_idle, **pools})
+    _count(con, ask, measure, keeps_idle=keeps_idle)
     con.execute(f"FROM {measure.table} ORDER BY day, cluster, namespace, workload, model")
     days = [in_hours(day | {"model": day["model"] or None}) for day in dicts(con)]
     days_of = _by(days, *_MODEL)
