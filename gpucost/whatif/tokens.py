@@ -48,6 +48,7 @@ class TokenHours:
 
     @property
     def months(self) -> float:
+        """Months of 730 hours."""
         return self.hours / HOURS_PER_MONTH
 
     @property
@@ -501,7 +502,7 @@ def selfhost(
     committed = _commitments(serving, curve)
     api_prompt, api_generated = api.cost(tokens, cached_share or 0.0)
     low, high = (serving.at(one) for one in (serving.throughput.low, serving.throughput.high))
-    operations = charge(serving.operations, tokens.months)
+    operations = charge(kept(serving.operations * Decimal(repr(tokens.months))))
     starting = serving.starting_hours(curve)
     price, gpus = serving.on_demand.per_node_hour, serving.gpus
 
@@ -782,7 +783,7 @@ def api(
     prompt, generated = price.cost(tokens, cached_share or 0.0)
     share = measured_share if cached_share is None else None
     cached = price.cost(tokens, share) if share and price.cached is not None else None
-    running = charge(operations, tokens.months)
+    running = charge(kept(operations * Decimal(repr(tokens.months))))
     groups: dict[str, list[CostBlock]] = {
         "own": [*own.blocks, running],
         "api": [charge(prompt), charge(generated)],
