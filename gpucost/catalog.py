@@ -1,6 +1,6 @@
-"""The catalog that gpucost ships: list prices, instance types, GPU models and their spellings, MIG profiles, resources.
+"""The catalog that gpucost ships: list prices, instance types, GPU models and their spellings, MIG profiles, resources, tokens.
 
-Inventory asks it what an instance type holds, price asks it what one costs.
+Inventory asks it what an instance type holds, price asks it what one costs. Prices of tokens stand beside it: no node has one.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from gpucost.resources import pricing_dir
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from datetime import date
     from pathlib import Path
 
     from duckdb import DuckDBPyConnection
@@ -63,6 +64,12 @@ def load_components(con: DuckDBPyConnection) -> None:
     con.execute(_COMPONENTS)
 
 
+def load_token_prices(con: DuckDBPyConnection, day: date) -> None:
+    """Create `token_price_list`: what a million tokens costs on `day`, by the catalog and the store's own `token_prices`."""
+    _prepare(con)
+    run_stage(con, "gpucost", "token_prices", {"day": day})
+
+
 def _prepare(con: DuckDBPyConnection) -> None:
     con.execute("SET VARIABLE pricing_dir = $path", {"path": str(pricing_dir())})
     con.execute(_READER)
@@ -105,6 +112,23 @@ def claim_metrics(kind: str) -> list[str]:
 
 def _patterns(counts: Callable[[str], bool]) -> str:
     return "|".join(dict.fromkeys(row["resource"] for row in facts("resources.csv") if counts(row["kind"])))
+
+
+# Who sells tokens, by the names that LiteLLM and people have for them besides.
+_SELLERS = {
+    **dict.fromkeys(("amazon", "amazon_bedrock", "bedrock", "bedrock_converse", "bedrock_mantle"), "aws"),
+    **dict.fromkeys(("azure_ai", "azure_openai", "microsoft"), "azure"),
+    **dict.fromkeys(("gemini", "google", "google_cloud", "vertex_ai"), "gcp"),
+    "cohere_chat": "cohere",
+    "fireworks": "fireworks_ai",
+    "together": "together_ai",
+}
+
+
+def seller(name: str) -> str:
+    """Who sells tokens, as gpucost calls them: `aws` for bedrock, `gcp` for vertex_ai-anthropic_models and gemini."""
+    plain = re.sub(r"[\s-]+", "_", name.strip().lower())
+    return "gcp" if plain.startswith("vertex_ai_") else _SELLERS.get(plain, plain)
 
 
 def facts(name: str) -> list[dict[str, str]]:

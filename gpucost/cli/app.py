@@ -192,7 +192,7 @@ GROUPS: dict[str, tuple[str, dict[str, Row]]] = {
             "azure": ("collect_bills", "Azure cost exports, or the Cost Management query API."),
             "focus": ("collect_bills", "FOCUS files of any provider, and OCI's cost reports."),
             "spot": ("collect", "Spot price history of GPU instances."),
-            "prices": ("collect", "List prices of AWS, Google Cloud, Azure, OCI, RunPod, Vast.ai."),
+            "prices": ("collect", "List prices of AWS, Google Cloud, Azure, OCI, RunPod, Vast.ai, and of tokens."),
             "slurm": ("collect_slurm", "Jobs, nodes and accounts of Slurm."),
             "progress": ("collect", "What workloads did: epochs, requests, tokens, units of your own."),
         },
@@ -245,6 +245,7 @@ GROUPS: dict[str, tuple[str, dict[str, Row]]] = {
             DEFAULT: ("prices", ""),
             "tco": ("prices", "What an hour of an own node costs, part by part."),
             "history": ("prices", "How the spot price of an instance type moved."),
+            "tokens": ("prices", "What a million tokens costs, of which model at whom."),
         },
     ),
     "whatif": (

@@ -45,9 +45,10 @@ if TYPE_CHECKING:
     from gpucost.price.history import ZoneHistory
     from gpucost.price.onprem import BookEntry, Tco
     from gpucost.price.quote import Quoted
+    from gpucost.price.tokens import TokenPricesAnswer
 
 
-_DECIMALS = 4  # of a price per hour
+_DECIMALS = 4  # of a price per hour, or of a million tokens
 
 
 class PurchaseOption(StrEnum):
@@ -373,6 +374,70 @@ def _sparkline(zone: ZoneHistory, width: int) -> str:
     low, high = min(known, default=0.0), max(known, default=0.0)
     scale = (len(_LEVELS) - 1) / (high - low) if high - low >= 1e-9 else 0
     return "".join(" " if part is None else _LEVELS[round((part - low) * scale)] for part in parts)
+
+
+@command("* written")
+def prices_tokens(
+    call: Call,
+    provider: Annotated[
+        list[str] | None, option("--provider", "NAME", "Only this seller, such as openai, aws or gcp; repeatable.")
+    ] = None,
+    model: Annotated[
+        str | None, option("--model", "GLOB", "Only models of this name, or of this after a slash; may hold * and ?.")
+    ] = None,
+) -> None:
+    """Say what a million tokens costs, of which model at whom: list prices of input, cached input and output.
+
+    Those of the catalog inside gpucost and of the store (gpucost collect prices), as they hold today, each with its day and
+    source, in the currency it is listed in. aws is Amazon Bedrock, gcp Vertex AI and the Gemini API, azure Azure OpenAI and
+    Foundry. Batch, priority and long-context prices are not in it, nor what you negotiated.
+
+    \b
+    Examples:
+      gpucost prices tokens
+      gpucost prices tokens --provider openai --provider azure --model "gpt-5*"
+      gpucost prices tokens --model "*llama-3.3-70b*" --format json
+    """
+    from gpucost.price.tokens import TokenPricesAnswer, near_models, token_prices
+
+    settings = call.settings
+    today, days = _today(settings.tz), settings.prices.stale_after_days
+    with store_or_empty(settings) as con:
+        rows = token_prices(con, today, provider or (), model)
+        if not rows:
+            sellers = sorted({price.provider for price in token_prices(con, today, (), model)})
+            where = f" at {' or '.join(provider)}" if provider else ""
+            near = f"those who have it: {', '.join(sellers)}" if sellers else near_models(con, None, model or "", today)
+            raise GpucostError(f"no price of tokens of {model or 'any model'} is known{where}", near)
+    answer = TokenPricesAnswer(today, days, rows)
+    old = f"{answer.stale:,} of {len(rows):,} prices are over {days} days old; gpucost collect prices asks for new ones"
+    write_with_notes(call, _tokens_document(answer), [old] if answer.stale else [])
+
+
+def _tokens_document(answer: TokenPricesAnswer) -> Document:
+    def per_million(field: str, title: str, weight: int = 0) -> Shown:
+        return figure(lambda row: figure_text(getattr(row, field), "price", row.currency, _DECIMALS), title, weight=weight)
+
+    columns = [
+        text("provider"),
+        text("model"),
+        per_million("input_price_per_million", "Input"),
+        per_million("cached_input_price_per_million", "Cached input", 1),
+        per_million("output_price_per_million", "Output"),
+        figure(lambda row: str(row.price_as_of), "As of", weight=2),
+        text("source", weight=4),
+    ]
+    rows = answer.rows
+    return Document(
+        title="What a million tokens costs",
+        subtitle=f"list prices, {answer.today}",
+        currency=rows[0].currency,
+        sections=(Table.of("Prices per million tokens", rows, columns),),
+        name="prices.tokens",
+        answer=answer,
+        flat=(list(asdict(rows[0])), [list(asdict(row).values()) for row in rows]),
+        whole_in="json",
+    )
 
 
 # What an own node costs, by the keys of its file.

@@ -102,6 +102,7 @@ ANSWERS = {
     "reconcile": "gpucost.report.reconcile:Reconciliation",
     "prices": "gpucost.price.listing:PricesAnswer",
     "prices.history": "gpucost.price.history:PriceHistory",
+    "prices.tokens": "gpucost.price.tokens:TokenPricesAnswer",
     "quote": "gpucost.price.quote:Quote",
     "tco": "gpucost.price.onprem:TcoAnswer",
     "store": "gpucost.store.schema:StoreInfo",

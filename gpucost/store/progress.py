@@ -23,11 +23,13 @@ if TYPE_CHECKING:
 _REPLICAS = frozenset({"prometheus", "prometheus_replica", "__replica__", "replica", "receive", "receive_replica", "__name__"})
 # What a target that is scraped by two jobs differs in; only where pod and instance say that it is one target.
 _JOBS = frozenset({"job", "service", "endpoint", "container"})
+# Fields of a series that every version told.
+_FIRST_FIELDS = 13
 ALWAYS: Span = (-(2**62), 2**62)
 
 
 class ProgressSeries(NamedTuple):
-    """What a series of values is about; empty texts are unknown. Columns are explained in migrations/0006_progress.sql."""
+    """What a series of values is about; empty texts are unknown. Columns are explained in migrations 0006 and 0021."""
 
     mapping: str
     unit: str
@@ -42,10 +44,21 @@ class ProgressSeries(NamedTuple):
     marks: str = "end"
     resumes: bool = False
     is_failure: bool = False
+    tenant: str = ""
+    gateway: str = ""
+    team: str = ""
+    provider: str = ""
+    api_base: str = ""
+    currency: str = ""
+
+    @property
+    def _passed_on(self) -> list[str]:
+        """What later versions tell, where it is told: series that tell nothing of it keep their keys."""
+        return [f"{name}\x01{getattr(self, name)}" for name in self._fields[_FIRST_FIELDS:] if getattr(self, name)]
 
     def key(self, source: str) -> int:
         """A 64-bit hash of all that makes this another series than others."""
-        return hash64([source, *(str(value) for value in self)])
+        return hash64([source, *(str(value) for value in self[:_FIRST_FIELDS]), *self._passed_on])
 
     def identity(self) -> int:
         """The same for series that count the same thing: copies of a replicated server, a target that is scraped twice."""
@@ -53,7 +66,7 @@ class ProgressSeries(NamedTuple):
         ignored = _REPLICAS | _JOBS if {"pod", "instance"} <= names else _REPLICAS
         kept = [f"{name}\x01{value}" for name, value in self.labels if name not in ignored]
         about = (self.unit, self.kind, self.cluster, self.namespace, self.pod, self.workload, self.model, self.run_id)
-        return hash64([*about, str(self.is_failure), *kept])
+        return hash64([*about, str(self.is_failure), *kept, *self._passed_on])
 
 
 @dataclass(slots=True)
@@ -118,7 +131,9 @@ INSERT INTO progress_series
 SELECT (SELECT coalesce(max(series_id), 0) FROM progress_series) + row_number() OVER (ORDER BY min(position)), key,
     first(identity), $source, first(mapping), first(unit), first(kind), first(marks), first(resumes), first(is_failure),
     nullif(first(cluster), ''), nullif(first(namespace), ''), nullif(first(pod), ''), nullif(first(workload), ''),
-    nullif(first(model), ''), nullif(first(run_id), ''), first(labels)::JSON::MAP(VARCHAR, VARCHAR)
+    nullif(first(model), ''), nullif(first(run_id), ''), first(labels)::JSON::MAP(VARCHAR, VARCHAR),
+    nullif(first(tenant), ''), nullif(first(gateway), ''), nullif(first(team), ''), nullif(first(provider), ''),
+    nullif(first(api_base), ''), nullif(first(currency), '')
 FROM progress_batch_series
 WHERE key IN (SELECT key FROM progress_batch) AND key NOT IN (SELECT key FROM progress_series)
 GROUP BY key

@@ -34,6 +34,7 @@ KEYS = {
     "interruption.csv": "provider region instance_type os as_of",
     "interruptions.csv": "provider region zone family instance_type measure period_start",
     "not_sold_on_demand.csv": "provider instance_type",
+    "tokens.csv": "provider model price_as_of",
     "gpus.csv": "gpu_model",
     "gpu_aliases.csv": "alias",
     "mig_profiles.csv": "gpu_model profile",
@@ -44,9 +45,9 @@ KEYS = {
 PURCHASE_OPTIONS = {"on_demand", "spot", "reserved", "savings_plan", "cud", "capacity_block", "flex_start", "calendar"}
 SORTED = {
     *("prices.csv", "components.csv", "instances.csv", "not_sold_on_demand.csv", "interruption.csv", "interruptions.csv"),
-    "sources.csv",
+    *("sources.csv", "tokens.csv"),
 }
-NEWEST = date(2026, 11, 22)  # when the facts were gathered last
+NEWEST = date(2026, 11, 25)  # when the facts were gathered last
 
 
 def rows(name: str) -> Rows:

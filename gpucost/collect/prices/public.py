@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import json
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from decimal import Decimal
@@ -11,6 +10,7 @@ from typing import Any, TypeVar
 
 import requests
 
+from gpucost import inputs
 from gpucost.collect.prices.base import again as prices_again
 from gpucost.errors import SourceError
 from gpucost.http import PASSING, TooLarge, TransientError, beginning, chunks, excerpt, hold, keep, retry, retry_after
@@ -28,16 +28,24 @@ class PublicList:
     """One provider's public price list. Its failures are SourceErrors of one line that name the provider."""
 
     def __init__(
-        self, provider: str, what: str, setting: str, again: str = "", login: str = "a proxy may stand between; it needs no login"
+        self,
+        provider: str,
+        what: str,
+        setting: str,
+        again: str = "",
+        login: str = "a proxy may stand between; it needs no login",
+        limit: int = _JSON_BYTES,
     ) -> None:
         """`what` the list is called in messages; `setting` is the key of the configuration that says where it is.
 
-        `again` asks once more, else as prices are asked for; `login` is what helps where the server refuses.
+        `again` asks once more, else as prices are asked for; `login` is what helps where the server refuses. A JSON answer may
+        have `limit` bytes.
         """
         self._session = requests.Session()
         self._session.auth = keep  # else requests would take a password from ~/.netrc
         self.headers = self._session.headers
         self._provider, self._what, self._setting, self._login = provider, what, setting, login
+        self._limit = limit
         self.again = again or prices_again(provider)
 
     def json(
@@ -52,11 +60,11 @@ class PublicList:
 
         def ask() -> Any:
             with self._answer(url, params, body) as answer:
-                content = hold(answer, _JSON_BYTES)
+                content = hold(answer, self._limit)
             try:
-                parsed = json.loads(content, parse_float=Decimal)
+                parsed = inputs.parse_json(content, Decimal)
                 complete = whole(parsed)
-            except (ValueError, KeyError, TypeError) as error:
+            except (ValueError, KeyError, TypeError, ArithmeticError) as error:
                 raise TransientError(f"half an answer, cut off or no answer of {self._what} at all") from error
             if not complete:
                 raise TransientError("half an answer: items are missing from a page")

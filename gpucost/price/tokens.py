@@ -1,0 +1,158 @@
+"""THE list prices of tokens: what a million of them costs, of which model, at who sells it, on a day."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import date
+from decimal import Decimal
+from fnmatch import fnmatchcase
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from gpucost.catalog import load_token_prices, seller
+from gpucost.store.prices import TokenPrice
+from gpucost.suggest import did_you_mean
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from duckdb import DuckDBPyConnection
+
+__all__ = ["TokenPrice", "TokenPricesAnswer", "near_models", "token_price", "token_prices"]
+
+# Who makes the models that others sell, too.
+_MAKERS = ("openai", "anthropic", "mistral", "deepseek", "xai", "cohere")
+_OFFERED = 3
+# Where requests are served, as Bedrock and Azure write it before a model's name. The catalog has a row of such a place only where
+# its price is another.
+_PLACE = re.compile(r"(us|eu|global)[./]")
+# Bedrock's makers: anthropic.claude-…, but not the first part of qwen3.5-….
+_MAKER = re.compile(r"[a-z0-9]+\.(?=[a-z])")
+# A release, by its day, month or number: 2024-08-06, 20250929, 0905, 2512, @001.
+_RELEASE = re.compile(r"[-@](\d{4}-\d\d-\d\d|\d{8}|(?:0[1-9]|1[0-2])[0-3]\d|2\d(?:0[1-9]|1[0-2])|(?<=@)\d{3})$")
+# What says no more than the name without it, and Bedrock's version of an interface.
+_NOTHING = re.compile(r"(-latest|@latest|@default|-v?\d+:\d+|-v1)$")
+
+
+@dataclass(frozen=True, slots=True)
+class TokenPricesAnswer:
+    """What `gpucost prices tokens` prints: prices per million tokens, by provider and model, each in its currency."""
+
+    today: date
+    stale_after_days: int
+    rows: Sequence[TokenPrice]
+
+    @property
+    def stale(self) -> int:
+        """How many of them are older than `stale_after_days`."""
+        return sum((self.today - price.price_as_of).days > self.stale_after_days for price in self.rows)
+
+
+def token_prices(con: DuckDBPyConnection, at: date, providers: Iterable[str] = (), model: str | None = None) -> list[TokenPrice]:
+    """The prices of a million tokens that hold on `at`, by provider and model: the newest of that day or before, else the oldest.
+
+    Those of the catalog and of `gpucost collect prices`. `providers` are those of these names, LiteLLM's among them; `model` is
+    what a name must be, or a part of it after a slash, in any case of letters; * and ? stand for any letters.
+    """
+    load_token_prices(con, at)
+    rows = con.execute("FROM token_price_list ORDER BY provider, lower(model)").fetchall()
+    sellers, pattern = {seller(name) for name in providers}, (model or "*").strip().lower()
+    return [
+        price
+        for price in (TokenPrice(*map(_plain, row)) for row in rows)
+        if (not sellers or price.provider in sellers)
+        and any(fnmatchcase(name, pattern) for name in (price.model.lower(), price.model.lower().rpartition("/")[2]))
+    ]
+
+
+def token_price(con: DuckDBPyConnection, provider: str | None, model: str, at: date) -> TokenPrice | None:
+    """What `model` costs on `at` at `provider`, who may be called as LiteLLM does; None where no price of it is known.
+
+    The answer names the row that was used. A name counts in any case of letters, with or without its provider before it
+    (`openai/gpt-4o`). Where no row is called so, a maker (`meta-llama/`), a place (`us.`) and a release (`-2024-08-06`) are of no
+    account: a release has the price of the model without one, and a model without one that of its newest, but no release that of
+    another. Without a provider: the model's maker; else, of those who sell it, the one whose price is the lower median.
+    """
+    return pick(token_prices(con, at), provider, model)
+
+
+def pick(sold: Sequence[TokenPrice], provider: str | None, model: str) -> TokenPrice | None:
+    """The same of prices that were read."""
+    readings = list(_readings(provider, model.strip().lower(), {price.provider for price in sold}))
+    for is_same in (str.__eq__, _is_like):
+        for who, name in readings:
+            fitting = [price for price in sold if who in (None, price.provider) and is_same(name, price.model.lower())]
+            if fitting:
+                return _best(name, fitting)
+    return None
+
+
+def near_models(con: DuckDBPyConnection, provider: str | None, model: str, at: date) -> str:
+    """`did you mean openai/gpt-4o or …?`, for a model that has no price; else the command that lists those that have."""
+    sold = token_prices(con, at, [provider] if provider else ())
+    by_length = sorted(sold, key=lambda price: len(price.model), reverse=True)
+    names = {_named(price.model.lower()).model: f"{price.provider}/{price.model}" for price in by_length}
+    listed = "gpucost prices tokens lists the models that have a price"
+    return did_you_mean(_named(model.strip().lower()).model, names, listed, most=_OFFERED, shown=names.__getitem__)
+
+
+def _readings(provider: str | None, name: str, sellers: set[str]) -> Iterator[tuple[str | None, str]]:
+    """Who may be meant, None being any, and which name at them; the likelier first."""
+    head, _, rest = name.partition("/")
+    before = seller(head) if rest and seller(head) in sellers else None
+    if provider is not None:
+        yield seller(provider), name
+    if before is not None:
+        yield seller(provider) if provider is not None else before, rest
+    if provider is None:
+        yield None, name
+
+
+class _Named(NamedTuple):
+    """What a model's name says. Of `place` and `release` there may be none."""
+
+    place: str
+    model: str
+    release: str
+
+
+def _named(name: str) -> _Named:
+    found = _PLACE.match(name)
+    place = found[1] if found else ""
+    model = name.rpartition("/")[2].removeprefix(f"{place}.")
+    model = _NOTHING.sub("", _MAKER.sub("", model, count=1) if _MAKER.match(model) else model)
+    release = _RELEASE.search(model)
+    return _Named(place, model[: release.start()], release[1]) if release else _Named(place, model, "")
+
+
+def _is_like(name: str, listed: str) -> bool:
+    one, other = _named(name), _named(listed)
+    return one.model == other.model and (one.release == other.release or "" in (one.release, other.release))
+
+
+def _best(name: str, fitting: Sequence[TokenPrice]) -> TokenPrice:
+    """Of the prices that fit a name: of each seller the one most like it; of these the maker's, else the lower median."""
+    wanted = _named(name)
+
+    def unlike(price: TokenPrice) -> tuple[bool, bool, bool, int, int, str]:
+        there = _named(price.model.lower())
+        released = int(re.sub(r"\D", "", there.release) or 0)
+        length = len(price.model)
+        return (there.place != wanted.place, there.release != wanted.release, there.place != "", -released, length, price.model)
+
+    of_each: dict[str, TokenPrice] = {}
+    for price in sorted(fitting, key=unlike):
+        of_each.setdefault(price.provider, price)
+    for maker in _MAKERS:
+        if maker in of_each:
+            return of_each[maker]
+    ranked = sorted(of_each.values(), key=lambda price: (price.output_price_per_million, price.input_price_per_million))
+    return ranked[(len(ranked) - 1) // 2]
+
+
+def _plain(value: Any) -> Any:
+    """Decimals without the zeros behind their last digit, and without an exponent."""
+    if not isinstance(value, Decimal):
+        return value
+    return value.quantize(Decimal(1)) if value == value.to_integral_value() else value.normalize()
