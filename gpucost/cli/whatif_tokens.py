@@ -88,7 +88,8 @@ def whatif_selfhost(
         growth = _growth(run, bought, {row["workload"] for row in chosen})
         span = f"{tokens.hours:,} hours, from their first to their last"
         use = [Assumption("tokens", ", ".join(names), span, "store", period_name)]
-    price = _api_price(run, bought, names, growth.begins)
+    today = run.now.astimezone(run.tz).date()
+    price = _api_price(run, bought, names, today)
     cached_share = tokens.cached_share if bought.cached_share is None else bought.cached_share
     serving = _serving(run, own, replicas, tokens, operations)
     result = selfhost(
@@ -98,6 +99,7 @@ def whatif_selfhost(
         currency=run.settings.currency,
         period=period_name,
         growth=growth,
+        used=today,
         cached_share=cached_share,
         assumptions=use,
         findings=findings,
@@ -142,13 +144,15 @@ def whatif_api(
         own = _stored_cost(run, hours)
         growth = _growth(run, bought, {row["workload"] for row in hours})
         use = [Assumption("tokens", ", ".join(names), ", ".join(_workloads(hours)), "store", period_name)]
+    today = run.now.astimezone(run.tz).date()
     result = api(
         own,
         tokens,
-        _api_price(run, bought, names, growth.begins),
+        _api_price(run, bought, names, today),
         currency=run.settings.currency,
         period=period_name,
         growth=growth,
+        used=today,
         cached_share=bought.cached_share,
         measured_share=tokens.cached_share,
         operations=operations.operations_cost_per_month,
@@ -167,10 +171,12 @@ def _query(run: WhatIfContext, scope: Scope) -> UnitQuery:
 
 def _hours(run: WhatIfContext, scope: Scope) -> list[Hour]:
     """The store's tokens hour by hour; of a scope those of its pods alone."""
+    from gpucost import pipeline
     from gpucost.report.units import token_hours
 
     query = _query(run, scope)
-    rows = run.read(lambda con: token_hours(con, query))
+    # cut at the ends of the period, as gpucost unit tokens reads it
+    rows = pipeline.read_attributed(run.settings, run.store, lambda con: token_hours(con, query), run.period)
     return [row for row in rows if row["workload"] is not None or not scope.is_narrowed]
 
 
@@ -252,28 +258,28 @@ def _api_price(run: WhatIfContext, bought: Api, models: Sequence[str], day: date
             + (f"; there are {', '.join(models)}" if models else ""),
         )
     from gpucost.price.fx import rates
-    from gpucost.price.tokens import token_price
+    from gpucost.price.tokens import near_models, token_price
 
     with store_or_empty(run.settings) as con:
         listed = token_price(con, bought.api_provider, name, day)
+        near = "" if listed else near_models(con, bought.api_provider, name, day)
     if listed is None:
-        of = f" of {bought.api_provider}" if bought.api_provider else ""
+        of = f" at {bought.api_provider}" if bought.api_provider else ""
         raise UsageError(
-            f"no token price of {name}{of} is known",
-            "gpucost prices tokens lists them; or give --input-price-per-million and --output-price-per-million",
+            f"no price of the tokens of {name}{of} is known",
+            f"{near}; or give --input-price-per-million and --output-price-per-million",
         )
-    prices = (listed.input_price_per_million, listed.output_price_per_million, listed.cached_input_price_per_million)
     fx = rates(run.settings)
-    prompt, generated, cached = (
-        fx.convert(price, listed.currency, day, f"the token price of {listed.model}")
-        if price is not None and option is None
-        else option
-        for option, price in zip(given, prices, strict=True)
+
+    def own(option: Decimal | None, price: Decimal) -> Decimal:
+        return fx.convert(price, listed.currency, day, f"the token price of {listed.model}") if option is None else option
+
+    prompt, generated = (
+        own(option, price)
+        for option, price in zip(given, (listed.input_price_per_million, listed.output_price_per_million), strict=False)
     )
-    if prompt is None or generated is None:
-        raise UsageError(
-            f"the price list has no whole price of {name}", "give --input-price-per-million and --output-price-per-million"
-        )
+    cached = listed.cached_input_price_per_million
+    cached = given[2] if cached is None else own(given[2], cached)
     of_options = ", but for what options give" if any(price is not None for price in given) else ""
     source, as_of = f"{listed.source}{of_options}", listed.price_as_of.isoformat()
     return ApiPrice(f"{listed.model} ({listed.provider})", prompt, generated, source, cached, as_of)

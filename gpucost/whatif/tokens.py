@@ -31,7 +31,6 @@ _SLACK = 1e-9
 # Break-evens of more replicas, and dates further away, say nothing.
 _MOST_REPLICAS = 1_000_000
 _LONGEST_MONTHS = 600
-_QUALITY = "whether a model that you can host does this work as well is not compared"
 
 
 @record
@@ -463,15 +462,18 @@ _COLUMNS = {
     "way": "way", "cost": "cost", "saving": "saving", "per million": "cost_per_million_tokens",
     "per million prompt": "cost_per_million_prompt_tokens", "per million generated": "cost_per_million_generation_tokens",
     "nodes at peak": "nodes_at_peak", "mean nodes": "nodes_mean", "utilization %": "utilization_percent",
-    "depends on": "depends_on",
 }  # fmt: skip
 
 
-def _table(rows: Sequence[Mapping[str, Value]], note: str = "") -> tuple[Rows, ...]:
-    """The ways, without columns that none of them has."""
+def _tables(rows: Sequence[Mapping[str, Value]], note: str = "") -> tuple[Rows, ...]:
+    """The ways, without columns that none of them has, and what each depends on."""
     shown = {title: name for title, name in _COLUMNS.items() if any(row[name] is not None for row in rows)}
     lines = [tuple("-" if row[name] is None else row[name] for name in shown.values()) for row in rows]
-    return Rows.of("ways to have these tokens", tuple(shown), lines, note)
+    depends = [(row["way"], row["depends_on"]) for row in rows if row["depends_on"]]
+    return (
+        *Rows.of("ways to have these tokens", tuple(shown), lines, note),
+        *Rows.of("what each depends on", ("way", "depends on"), depends),
+    )
 
 
 _ALWAYS = "on demand, always on"
@@ -487,6 +489,7 @@ def selfhost(
     currency: str,
     period: str,
     growth: Growth,
+    used: date,
     cached_share: float | None = None,
     assumptions: Sequence[Assumption] = (),
     findings: Sequence[str] = (),
@@ -495,7 +498,7 @@ def selfhost(
     """Tokens bought today, made by own replicas in the scenario: on demand, always on for the busiest hour, and spare ones.
 
     Fewer nodes by the hour, commitments and spot stand beside it. `cached_share` of the prompt tokens the API has cached; None is
-    not known, and counted as none.
+    not known, and counted as none. `used` is the day on which prices are looked at.
     """
     work = tokens.work(serving.plan.prompt_weight)
     needed, curve, always = serving.replicas(work), serving.curve(work), serving.always(work)
@@ -563,7 +566,7 @@ def selfhost(
     return Answer(
         kind="selfhost",
         title=f"Own GPUs instead of an API for {api.name}: {peak_replicas:,} + {serving.plan.spare_replicas:,} replicas on"
-        f" {always:,} × {serving.name}" + old_prices(prices, growth.begins, stale_after_days),
+        f" {always:,} × {serving.name}" + old_prices(prices, used, stale_after_days),
         period=period,
         today=today,
         scenario=replace(scenario, more={"nodes": always, "replicas": peak_replicas + serving.plan.spare_replicas}),
@@ -605,7 +608,7 @@ def selfhost(
         time=tuple(_time(serving, needed)),
         findings=(*_findings(ways, serving, cached_share), *findings),
         tables=(
-            *_table(rows, "GPUs of whole nodes are paid; utilization is of the throughput of all that fits on them."),
+            *_tables(rows, "GPUs of whole nodes are paid; utilization is of the throughput of all that fits on them."),
             *Rows.of(
                 f"the same nodes of other clouds, {_ALWAYS}", ("where", "price per node-hour", "as of", "cost"),
                 [(place, there.per_node_hour, there.as_of, costs[f"in {place}"].cost) for place, there in serving.places],
@@ -683,7 +686,7 @@ def _ranges(
         if costs["high"].cost < costs["low"].cost:
             yield Range(f"cost {_ALWAYS}", costs["high"].cost, costs["low"].cost, currency, throughput.meaning)
         fast, slow = (serving.at(one).break_even(tokens, blended) for one in (throughput.high, throughput.low))
-        if fast is not None:
+        if fast is not None and fast != slow:
             high: Value = "never" if slow is None else round(slow / _MILLION, 3)
             yield Range("break-even volume", round(fast / _MILLION, 3), high, "million tokens a month", throughput.meaning)
     ends = [costs[name].cost for end in ("low", "high") if (name := f"{_SPOT}, {end}") in costs]
@@ -727,7 +730,7 @@ def _findings(ways: Sequence[_Way], serving: OwnServing, cached_share: float | N
     if best.position.cost < always.position.cost:
         less = always.position.cost - best.position.cost
         yield f"{best.name[:1].upper()}{best.name[1:]} would cost {less:,.2f} less than always on, and depends on {best.depends}"
-    yield f"The saving depends on the throughput, on latency that holds at it, and on the model: {_QUALITY}"
+    yield "The saving depends on the throughput, on latency at it, and on a model that you can host: its answers are not compared"
     if not serving.operations:
         yield "People who run it, networks and storage are not counted: --operations-cost-per-month does"
     if cached_share is None:
@@ -768,6 +771,7 @@ def api(
     currency: str,
     period: str,
     growth: Growth,
+    used: date,
     cached_share: float | None = None,
     measured_share: float | None = None,
     operations: Decimal = Decimal(0),
@@ -807,7 +811,7 @@ def api(
     volume = f"today it is {tokens.per_month / _MILLION:,.1f} million"
     return Answer(
         kind="api",
-        title=f"An API instead of own GPUs for {price.name}" + old_prices(prices, growth.begins, stale_after_days),
+        title=f"An API instead of own GPUs for {price.name}" + old_prices(prices, used, stale_after_days),
         period=period,
         today=today,
         scenario=scenario,
@@ -841,7 +845,7 @@ def api(
         ),
         time=("Latency, limits of rate and where data goes are the API's: gpucost knows nothing of them",),
         findings=tuple(_api_findings(own, today, scenario, operations, cached_share)),
-        tables=_table(rows),
+        tables=_tables(rows),
     )  # fmt: skip
 
 
@@ -852,7 +856,7 @@ def _api_findings(
         yield "Buying the tokens costs more than it saves"
     if own.paid_anyway:
         yield f"Of today's cost {own.paid_anyway:,.2f} is reserved or committed capacity, paid whoever uses it: it is no saving"
-    yield "The saving depends on giving whole nodes back, and on the API's model: whether it does this work as well is not compared"
+    yield "The saving depends on giving whole nodes back, and on the API's model: its answers are not compared"
     if not operations:
         yield "People who run the own GPUs are not counted, which the API would save: --operations-cost-per-month does"
     if cached_share is None:

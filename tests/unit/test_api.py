@@ -40,8 +40,8 @@ TOLD = {
     "whatif compare": "a b",
     "whatif egress": "--gb-per-start 40 --starts-per-day 10 --price-per-gb 0.09",
     "whatif plan": "plan.toml",
-    "whatif selfhost": "--prompt-tokens-per-day 4B --generation-tokens-per-day 800M --peak-factor 3 --input-price-per-million 2.5 "
-    "--output-price-per-million 10 --on-demand-price 40 --gpus-per-replica 2 --replica-tokens-per-second 9000",
+    "whatif selfhost": "--prompt-tokens-per-day 4B --generation-tokens-per-day 800M --peak-factor 3 --model gpt-4o "
+    "--on-demand-price 40 --gpus-per-replica 2 --replica-tokens-per-second 9000",
 }
 QUICK = {"report", "waste", "diff", "explain team", "quote", "whatif spot", "budget check"}
 FAILS = {"prices history": "the store holds no spot prices"}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from datetime import date, timedelta
+from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from functools import partial
 from pathlib import Path
@@ -62,7 +62,7 @@ def own(per_second: float = 2500, **changes: Any) -> OwnServing:
 
 def hosted(tokens: TokenHours, serving: OwnServing, price: ApiPrice = PRICE, percent: float | None = None) -> Answer:
     growth = Growth(percent, "test", DAY)
-    return answered(selfhost(tokens, price, serving, currency="USD", period="a test", growth=growth), plain_cost)
+    return answered(selfhost(tokens, price, serving, currency="USD", period="a test", growth=growth, used=DAY), plain_cost)
 
 
 def generated(*millions: float) -> TokenHours:
@@ -207,8 +207,33 @@ def test_growth_passes_the_break_even_of_hand() -> None:
     words = WORDS.replace("240M", "120M").replace("24M", "12M")
     answer = ask("selfhost", f"{words} --growth-percent-per-month 20")
     months = math.log(7300 * 11 / 14 / (5.5 * 730)) / math.log(1.2)
-    expected = date.today() + timedelta(hours=months * 730)
+    expected = datetime.now(UTC).date() + timedelta(hours=months * 730)
     assert abs(date.fromisoformat(answer["break_even_on"]) - expected) <= timedelta(days=1)
+
+
+def test_list_prices_of_tokens() -> None:
+    rest = WORDS.replace(PRICES, "")
+    answer = ask("selfhost", f"{rest} --model openai/gpt-4o --cached-share 0.5")
+    # $2.50, cached $1.25, and $10 a million
+    assert answer["today"]["cost"] == 3600 * 2.5 + 3600 * 1.25 + 720 * 10
+    assert "for gpt-4o (openai)" in answer["title"]
+    own_price = ask("selfhost", f"{rest} --model gpt-4o --api-provider azure --output-price-per-million 1")
+    assert own_price["today"]["cost"] == 7200 * 2.5 + 720
+    sources = {one["name"]: one["source"] for one in own_price["assumptions"]}
+    assert sources["gpt-4o (azure), generated tokens"].endswith("but for what options give")
+    assert_refused("selfhost", f"{rest} --model gpt-4oo", "no price of the tokens of gpt-4oo is known")
+    assert_refused(
+        "selfhost", f"{rest} --model gpt-4o --api-provider nobody", "no price of the tokens of gpt-4o at nobody is known"
+    )
+
+
+def test_prices_of_tokens_are_in_the_currency_of_the_configuration(tmp_path: Path) -> None:
+    (tmp_path / "gpucost.toml").write_text('currency = "EUR"\n[prices]\nfx = { USD = 0.5 }\n')
+    words = f"{TOKENS} --nodes 1 {NODE} --api-model gpt-4o"
+    answer = ask("api", words)
+    assert (answer["scenario"]["currency"], answer["scenario"]["cost"]) == ("EUR", (7200 * 2.5 + 7200) / 2)
+    (tmp_path / "gpucost.toml").write_text('currency = "EUR"\n')
+    assert_refused("api", words, "there is no rate from USD to EUR", 1)
 
 
 def test_operations_and_cached_tokens_are_counted_where_they_are_told() -> None:
@@ -281,7 +306,7 @@ def test_old_prices_are_in_the_title() -> None:
 
 def bought(blocks: OwnCost, tokens: TokenHours, price: ApiPrice = PRICE, **more: Any) -> Answer:
     growth = Growth(more.pop("percent", None), "test", DAY)
-    return answered(api(blocks, tokens, price, currency="USD", period="a test", growth=growth, **more), plain_cost)
+    return answered(api(blocks, tokens, price, currency="USD", period="a test", growth=growth, used=DAY, **more), plain_cost)
 
 
 def test_api_by_hand() -> None:

@@ -1,5 +1,5 @@
--- reads: unit_tokens, unit_work, unit_days of one hour each
--- writes: nothing; answers one row per hour, workload and model: its tokens, what it cost, and the GPU time held; workload is null where no pod with GPUs is known to have made the tokens
+-- reads: unit_tokens, unit_work, unit_days
+-- writes: nothing; answers one row per hour, which stands as a day of unit_days, workload and model: its tokens, what it cost, and the GPU time held; workload is null where no pod with GPUs is known to have made the tokens
 -- invariant: sum(cost) is that of unit_tokens
 WITH made AS (
     SELECT day, cluster, namespace, workload, model, amounts, cost, allocated_gpu_ms FROM unit_tokens
