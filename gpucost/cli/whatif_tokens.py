@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from gpucost.cli.whatif import WhatIfContext, list_prices, source_of, store_or_empty, whatif_command
 from gpucost.cli.whatif_commitments import GivenOffers, given_terms, listed_type
 from gpucost.errors import GpucostError, UsageError
+from gpucost.periods import MS_PER_HOUR
 from gpucost.whatif.cost import CostBlock, charge, kept
 from gpucost.whatif.flags import GPUS_PER_NODE, node_price
 from gpucost.whatif.fleet import PAID_ANYWAY, Fleet, Price, Scenario, Scope
@@ -42,7 +43,6 @@ if TYPE_CHECKING:
     from gpucost.whatif.spot.interruptions import Rate
 
 Hour = dict[str, Any]
-_HOUR_MS = 3_600_000
 # months before the period that growth is looked for in, and the fewest that tell one
 _MONTHS, _FEWEST = 6, 2
 
@@ -201,15 +201,17 @@ def _curve(run: WhatIfContext, hours: Sequence[Hour], bought: Api) -> TokenHours
     sums: dict[int, list[float]] = defaultdict(lambda: [0.0, 0.0, 0.0])
     for row in hours:
         if row["prompt_tokens"] or row["generation_tokens"] or row["cost"]:
+            # of an hour that midnight cuts, where zones are half an hour off, both parts
+            hour = row["from_ms"] // MS_PER_HOUR
             amounts = (row["prompt_tokens"], row["generation_tokens"], row["cached_tokens"] or 0.0)
-            sums[row["from_ms"]] = [before + more for before, more in zip(sums[row["from_ms"]], amounts, strict=True)]
+            sums[hour] = [before + more for before, more in zip(sums[hour], amounts, strict=True)]
     if not any(prompt + done for prompt, done, _ in sums.values()):
         of = f" of {bought.model}" if bought.model else ""
         raise GpucostError(
             f"no token{of} is known in {run.period_name}",
             "gpucost unit tokens lists models; gpucost collect progress collects them; or --prompt-tokens-per-day describes them",
         )
-    every = [sums.get(at, [0.0] * 3) for at in range(min(sums), max(sums) + 1, _HOUR_MS)]
+    every = [sums.get(at, [0.0] * 3) for at in range(min(sums), max(sums) + 1)]
     prompts, cached = sum(one[0] for one in every), sum(one[2] for one in every)
     is_counted = prompts and any(row["cached_tokens"] is not None for row in hours)
     return TokenHours(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
@@ -12,7 +13,9 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from typer.testing import CliRunner
 
+from gpucost.cli.app import app
 from gpucost.config.model import Config
 from gpucost.errors import UsageError
 from gpucost.report import units
@@ -418,6 +421,27 @@ def test_own_tokens_of_the_store_bought(config: Config) -> None:
     assert (answer["today"]["gpu_hours"], answer["paid_anyway_cost"]) == (48, 0)
     other_way = of_store("selfhost", config, f"--model 'LLA*' {PRICES} {REPLICA} {NODE}")
     assert other_way["today"]["cost"] == 40 and "gpucost whatif api" in other_way["findings"][-1]
+
+
+def test_hours_that_midnight_cuts_are_whole(config: Config) -> None:
+    assert config.path
+    text = config.path.read_text()
+    config.path.write_text('timezone = "Asia/Kolkata"\n' + "\n".join(row for row in text.splitlines() if "timezone" not in row))
+    answer = ask("api", f"--config {config.path} --from 2026-03-10 --to 2026-03-12 --workload Deployment/llm {PRICES}")
+    # local days are half an hour off: the pod held its GPUs in 24 hours of UTC from 05:30 on
+    assert (answer["today"]["cost"], answer["hours"], answer["prompt_tokens"]) == (48, 24, 12 * MILLION)
+
+
+def test_own_cost_is_that_of_unit_tokens(demo: Config) -> None:
+    words = f"--config {demo.path} --month 2026-10 --workload Deployment/chat-api"
+    told = json.loads(CliRunner().invoke(app, ["unit", "tokens", *words.split(), "--format", "json"]).stdout)["totals"]
+    answer = ask("api", f"{words} {PRICES}")
+    assert answer["today"]["cost"] == pytest.approx(told["cost"], abs=1e-9)
+    assert answer["today"]["gpu_hours"] == pytest.approx(told["allocated_gpu_hours"])
+    assert (answer["prompt_tokens"], answer["generation_tokens"]) == (told["prompt_tokens"], told["generation_tokens"])
+    own = answer["ways"][0]
+    for name in ("cost_per_million_tokens", "cost_per_million_prompt_tokens", "cost_per_million_generation_tokens"):
+        assert own[name] == pytest.approx(told[name], rel=1e-6)
 
 
 def test_committed_capacity_of_the_demo_is_paid_anyway(demo: Config) -> None:
