@@ -7,13 +7,16 @@ from collections.abc import Callable
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Annotated, Any, Literal, Self
 from zoneinfo import ZoneInfo
 
-from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, ValidationInfo, field_validator, model_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PrivateAttr, ValidationInfo, field_validator, model_validator
 
 from gpucost.config.files import STORE_NAME
 from gpucost.periods import MS_PER_HOUR, Period, from_ms, local_days, local_midnight, to_ms
+
+# One text stands for a list of one.
+Names = Annotated[list[str], BeforeValidator(lambda value: [value] if isinstance(value, str) else value)]
 
 
 class Section(BaseModel):
@@ -678,7 +681,7 @@ class UnitSettings(Section):
     unit: str = Field(
         pattern="^[a-z][a-z0-9_]*$",
         description="What is counted: `epoch`, `request`, `batch_item`, `prompt_token`, `cached_token` (of these), "
-        "`generation_token`, `prefill_second`, `decode_second`, or your own word.",
+        "`generation_token`, `prefill_second`, `decode_second`, `spend` (of a gateway: money), or your own word.",
     )
     metric: str | None = setting("Name of the metric.", pattern="^[a-zA-Z_:][a-zA-Z0-9_:]*$")
     query: str | None = setting("PromQL instead of a metric, evaluated once a minute.", min_length=1)
@@ -693,6 +696,14 @@ class UnitSettings(Section):
         "Label that names the workload, as `Kind/name` or a name; else the labels of the pod do."
     )
     model_label: str | None = setting("Label that names the model that serves.")
+    tenant_label: Names = setting("Label that names whom work was done for; of several the first that is there.", [])
+    gateway: str | None = setting(
+        "Name of the gateway that passed on what is counted, to whom other labels say: such work is of no pod.", min_length=1
+    )
+    team_label: Names = setting("Of a gateway: label that names the team that called.", [])
+    provider_label: Names = setting("Of a gateway: label that names who sells or serves the model.", [])
+    base_label: Names = setting("Of a gateway: label with the address that it passed calls on to.", [])
+    currency: str | None = setting("Of the unit `spend`. Default: USD.", pattern="^[A-Z]{3}$")
     prompt_weight: float | None = setting(
         f"What a prompt token costs of what a generated one does. Default: {DEFAULT_PROMPT_WEIGHT:g}.", ge=0, le=100
     )
@@ -717,7 +728,22 @@ class UnitSettings(Section):
             "prompt_weight is for prompt tokens": self.unit.removesuffix("s") != "prompt_token"
             and self.prompt_weight is not None,
             "marks and resumes are for epochs": not is_epoch and bool(self.marks or self.resumes),
+            "team_label, provider_label and base_label go with gateway": self.gateway is None
+            and bool(self.team_label or self.provider_label or self.base_label),
+            "what a gateway passed on is of no workload and run: leave out workload_label and run_label": self.gateway is not None
+            and (is_epoch or bool(self.workload_label or self.run_label)),
+            "spend is what a gateway counted: it goes with gateway": self.unit == "spend" and self.gateway is None,
+            "currency is for spend": self.unit != "spend" and self.currency is not None,
         }
+
+
+class GatewaySettings(Section):
+    """Which of the models behind gateways own pods serve: tokens of those are never bought."""
+
+    own: list[str] = setting(
+        "Globs of providers, addresses or models that own pods serve, beside those that are known to: `*.gpu.example.com`.", []
+    )
+    bought: list[str] = setting("Globs of those that are bought all the same, behind an address of your own.", [])
 
 
 class Serving(Section):
@@ -863,6 +889,7 @@ class Config(Section):
     alerts: Alerts = Alerts.model_construct()
     notify: Notify = Notify.model_construct()
     units: list[UnitSettings] = []
+    gateway: GatewaySettings = GatewaySettings.model_construct()
     serving: Serving = Serving.model_construct()
     mlflow: Mlflow = Mlflow.model_construct()
     slurm: Slurm = Slurm.model_construct()

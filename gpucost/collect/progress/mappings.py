@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 # Units that gpucost unit answers about; requests --count shows any other.
 UNITS = ("epoch", "request", "prompt_token", "cached_token", "generation_token", "prefill_second", "decode_second", "batch_item")
+# How gateways write that they do not know: as LiteLLM's labels and columns do, and Envoy's.
+UNKNOWN = ("", "None", "null", "unknown", "-")
 
 
 def mappings(config: Config) -> list[UnitSettings]:
@@ -49,6 +51,23 @@ def series_of(unit: UnitSettings, labels: Mapping[str, str], cluster: str) -> Pr
     def label(*names: str | None) -> str:
         return next((labels[name] for name in names if name and labels.get(name)), "")
 
+    def known(names: list[str]) -> str:
+        """Gateways write a word where they do not know."""
+        return next((labels[name] for name in names if labels.get(name, "") not in UNKNOWN), "")
+
+    place = {
+        "namespace": label("exported_namespace", "namespace", "kubernetes_namespace"),
+        "pod": label("exported_pod", "pod", "pod_name", "kubernetes_pod_name"),
+        "workload": label(unit.workload_label),
+        "run_id": label(unit.run_label),
+    }
+    passed_on = {
+        "gateway": unit.gateway or "",
+        "team": known(unit.team_label),
+        "provider": known(unit.provider_label),
+        "api_base": known(unit.base_label),
+        "currency": (unit.currency or "USD") if unit.unit == "spend" else "",
+    }
     failed = any(_is_failure(labels, name, values) for name, values in unit.failure.items())
     return ProgressSeries(
         mapping=unit.name,
@@ -56,14 +75,13 @@ def series_of(unit: UnitSettings, labels: Mapping[str, str], cluster: str) -> Pr
         kind=unit.kind,
         labels=tuple(sorted((name, value) for name, value in labels.items() if value)),
         cluster=cluster,
-        namespace=label("exported_namespace", "namespace", "kubernetes_namespace"),
-        pod=label("exported_pod", "pod", "pod_name", "kubernetes_pod_name"),
-        workload=label(unit.workload_label),
-        model=label(unit.model_label),
-        run_id=label(unit.run_label),
+        model=known([unit.model_label or ""]) if unit.gateway else label(unit.model_label),
         marks=unit.marks or ("end" if unit.kind == "counter" else "begin"),
         resumes=unit.resumes,
         is_failure=failed,
+        tenant=known(unit.tenant_label),
+        # the pods of a gateway did not do the work
+        **(passed_on if unit.gateway else place),
     )
 
 

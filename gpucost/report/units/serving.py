@@ -198,7 +198,9 @@ def requests(con: DuckDBPyConnection, ask: UnitQuery, unit: str = "request", *, 
 
     Raises UsageError for a unit that nothing was ever counted in.
     """
-    units = [row["unit"] for row in dicts(con.execute("SELECT DISTINCT unit FROM progress_series ORDER BY unit"))]
+    units = [
+        row["unit"] for row in dicts(con.execute("SELECT DISTINCT unit FROM progress_series WHERE gateway IS NULL ORDER BY unit"))
+    ]
     if unit != "request" and unit not in units:
         raise UsageError(f"no work is known in the unit {unit!r}", f"--count takes one of: {', '.join(units) or 'none yet'}")
     measure = _Measure(
@@ -299,7 +301,8 @@ def token_months(con: DuckDBPyConnection, ask: UnitQuery) -> list[Item]:
 
 def _work_done(con: DuckDBPyConnection, ask: UnitQuery, measure: _Measure) -> None:
     """Makes unit_work."""
-    run_stage(con, PACKAGE, "40_increases", {"units": list(measure.units), "to_ms": ask.period.end_ms})
+    done = {"units": list(measure.units), "is_passed_on": False, "to_ms": ask.period.end_ms}
+    run_stage(con, PACKAGE, "40_increases", done)
     weights = {
         "mappings": list(ask.prompt_weights) if measure.weights else [],
         "weights": list(ask.prompt_weights.values()) if measure.weights else [],

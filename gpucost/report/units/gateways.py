@@ -1,0 +1,88 @@
+"""What gateways passed on: to whom, for whom, and whether own pods served it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from gpucost.engine import run_stage
+from gpucost.report.units.query import PACKAGE
+
+if TYPE_CHECKING:
+    from duckdb import DuckDBPyConnection
+
+    from gpucost.config.model import Config, GatewaySettings
+
+UNITS = ("request", "prompt_token", "cached_token", "generation_token", "spend")
+# How LiteLLM (litellm/types/utils.py, LlmProviders) and OpenTelemetry (gen_ai.provider.name) name who serves a model, as globs,
+# and who sells its tokens; the first that fits. What is not here is sold by whom it names.
+_SELLERS = {
+    "text-completion-openai": "openai",
+    "openai": "openai",
+    "azure*": "azure",
+    "anthropic*": "anthropic",
+    "bedrock*": "aws",
+    "sagemaker*": "aws",
+    "amazon*": "aws",
+    "aws*": "aws",
+    "vertex_ai*": "gcp",
+    "gemini": "gcp",
+    "google*": "gcp",
+    "gcp*": "gcp",
+    "mistral_ai": "mistral",
+    "text-completion-codestral": "mistral",
+    "codestral": "mistral",
+    "cohere*": "cohere",
+    "x_ai": "xai",
+}
+_OTHERS = (
+    "ai21", "ai21_chat", "baseten", "cerebras", "dashscope", "databricks", "deepinfra", "deepseek", "fireworks_ai", "friendliai",
+    "github", "groq", "hyperbolic", "lambda_ai", "meta_llama", "mistral", "moonshot", "nebius", "novita", "nscale", "nvidia_nim",
+    "openrouter", "ovhcloud", "perplexity", "replicate", "sambanova", "scaleway", "snowflake", "together_ai", "vercel_ai_gateway",
+    "volcengine", "voyage", "watsonx", "xai",
+)  # fmt: skip
+# Servers that run where their user puts them.
+_SELF_HOSTING = (
+    "docker_model_runner", "hosted_vllm", "infinity", "lemonade", "llamafile", "lm_studio", "ollama", "ollama_chat", "oobabooga",
+    "triton", "vllm", "xinference",
+)  # fmt: skip
+# What speaks OpenAI's API may be anybody's.
+_COMPATIBLE = ("openai", "text-completion-openai", "openai_like", "custom_openai", "custom", "huggingface", "litellm_proxy")
+# Series of gateways are of no pod.
+_NO_CANDIDATES = "CREATE TEMP TABLE IF NOT EXISTS unit_candidates (series_id BIGINT, held_from_ms BIGINT)"
+_NO_INCREASES = "CREATE OR REPLACE TEMP TABLE unit_increases (series_id BIGINT, at_ms BIGINT, amount DOUBLE)"
+
+
+def gateway_usage(con: DuckDBPyConnection, config: Config, from_ms: int, to_ms: int) -> None:
+    """Makes the temporary table gateway_usage: what gateways passed on in [from_ms, to_ms), a row per quarter of an hour.
+
+    Columns: `at_ms`; `gateway`; `provider` (who sells it: openai, anthropic, aws, gcp, azure, else as the gateway names it; null
+    where it does not); `is_own` (own pods served it: it was not bought); `model` without the provider; `team`; `tenant`; `unit`
+    (of UNITS); `currency` of spend; `amount`; `failed`. Empty, and cheap, where no gateway was ever collected. Replaces
+    unit_increases.
+    """
+    usage_by(con, config.gateway, from_ms, to_ms)
+
+
+def usage_by(con: DuckDBPyConnection, settings: GatewaySettings, from_ms: int, to_ms: int) -> None:
+    """The same by the settings of gateways alone."""
+    if con.execute("SELECT 1 FROM progress_series WHERE gateway IS NOT NULL LIMIT 1").fetchall():
+        con.execute(_NO_CANDIDATES)
+        run_stage(con, PACKAGE, "40_increases", {"units": list(UNITS), "is_passed_on": True, "to_ms": to_ms})
+    else:
+        con.execute(_NO_INCREASES)
+    sellers = _SELLERS | {name: name for name in (*_OTHERS, *_SELF_HOSTING, *_COMPATIBLE) if name not in _SELLERS}
+    run_stage(
+        con,
+        PACKAGE,
+        "45_gateway_usage",
+        {
+            "from_ms": from_ms,
+            "to_ms": to_ms,
+            "globs": list(sellers),
+            "sellers": list(sellers.values()),
+            "self_hosting": list(_SELF_HOSTING),
+            "compatible": list(_COMPATIBLE),
+            "own": [name.lower() for name in settings.own],
+            "bought": [name.lower() for name in settings.bought],
+        },
+    )
