@@ -59,8 +59,8 @@ def whatif_selfhost(
 ) -> None:
     """Say whether a model's tokens, bought from an API today, cost less on own GPUs.
 
-    Tokens are described by options, or the store's, hour by hour: those that no pod of the store made, else those of its own
-    servers. The scenario is safe: nodes on demand that are always on, enough for the busiest hour at --target-utilization, and
+    Tokens are described by options, or the store's, hour by hour: those that gateways passed on to others than own pods, or that
+    no known pod made, else those of own servers. The scenario is safe: nodes on demand that are always on, enough for the busiest hour at --target-utilization, and
     spare replicas. Nodes by the hour, commitments and spot stand beside it, with what they depend on.
 
     \b
@@ -86,6 +86,9 @@ def whatif_selfhost(
             findings = ("These tokens are made on own GPUs already: gpucost whatif api asks whether to buy them",)
         tokens, names, period_name = _curve(run, chosen, bought), _models(chosen), run.period_name
         growth = _growth(run, bought, {row["workload"] for row in chosen})
+        sellers = {row["provider"] for row in chosen}
+        if bought.api_provider is None and len(sellers) == 1:
+            bought = replace(bought, api_provider=sellers.pop())
         span = f"{tokens.hours:,} hours, from their first to their last"
         use = [Assumption("tokens", ", ".join(names), span, "store", period_name)]
     today = run.now.astimezone(run.tz).date()
@@ -176,7 +179,9 @@ def _hours(run: WhatIfContext, scope: Scope) -> list[Hour]:
 
     query = _query(run, scope)
     # cut at the ends of the period, as gpucost unit tokens reads it
-    rows = pipeline.read_attributed(run.settings, run.store, lambda con: token_hours(con, query), run.period)
+    rows = pipeline.read_attributed(
+        run.settings, run.store, lambda con: token_hours(con, query, run.settings.gateway), run.period
+    )
     return [row for row in rows if row["workload"] is not None or not scope.is_narrowed]
 
 
@@ -235,7 +240,7 @@ def _growth(run: WhatIfContext, bought: Api, workloads: set[str | None] | None) 
     months = Period(local_midnight(first, run.tz), local_midnight(last, run.tz))
     query = replace(_query(run, Scope()), period=months)
     tokens: Counter[str] = Counter()
-    for row in run.read(lambda con: token_months(con, query)):
+    for row in run.read(lambda con: token_months(con, query, run.settings.gateway)):
         if row["workload"] in workloads and _is_of(row["model"], bought.model):
             tokens[row["month"]] += row["tokens"]
     # they may have begun within the first one

@@ -6,7 +6,6 @@ import json
 import math
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +18,7 @@ from gpucost.cli.app import app
 from gpucost.config.model import Config
 from gpucost.errors import UsageError
 from gpucost.report import units
+from gpucost.store.progress import ProgressSeries
 from gpucost.whatif.answer import Answer
 from gpucost.whatif.cost import CostBlock, charge
 from gpucost.whatif.fleet import Price
@@ -351,9 +351,14 @@ def test_cache_hits_of_own_servers_are_a_range_and_no_promise() -> None:
     assert given_share.scenario.cost == 8 and not given_share.ranges
 
 
-# the store: Deployment/llm holds two of the four L4s of a $4 node; a gateway without GPUs passes tokens on
+# the store: Deployment/llm holds two of the four L4s of a $4 node; a gateway passes tokens on to OpenAI, and to Deployment/llm
 GENERATED = [(0, 0), (1.5, 2 * MILLION), (2.5, 6 * MILLION), (20.5, 7 * MILLION)]
 PROMPTS = [(0, 0), (1.5, 8 * MILLION), (20.5, 12 * MILLION)]
+
+
+def passed_on(unit: str, provider: str = "openai", model: str = "gpt-4o") -> ProgressSeries:
+    """A counter of a gateway."""
+    return ProgressSeries("test", unit, "counter", (), model=model, gateway="litellm", provider=provider)
 
 
 @pytest.fixture
@@ -364,9 +369,12 @@ def config(tmp_path: Path) -> Config:
         [
             (counter("generation_token", "llm-0", "chat", model="llama"), GENERATED),
             (counter("prompt_token", "llm-0", "chat", model="llama"), PROMPTS),
-            (counter("prompt_token", "gateway-0", "edge", model="gpt-x"), [(2, 0), (3.5, 30 * MILLION), (8.5, 70 * MILLION)]),
-            (counter("cached_token", "gateway-0", "edge", model="gpt-x"), [(2, 0), (3.5, 7 * MILLION)]),
-            (counter("generation_token", "gateway-0", "edge", model="gpt-x"), [(2, 0), (6.5, 20 * MILLION)]),
+            (passed_on("prompt_token"), [(2, 0), (3.5, 30 * MILLION), (8.5, 70 * MILLION)]),
+            (passed_on("cached_token"), [(2, 0), (3.5, 7 * MILLION)]),
+            (passed_on("generation_token"), [(2, 0), (6.5, 20 * MILLION)]),
+            # what own servers count themselves
+            (passed_on("prompt_token", "hosted_vllm", "llama"), PROMPTS),
+            (passed_on("generation_token", "hosted_vllm", "llama"), GENERATED),
         ],
     )
     return config
@@ -384,7 +392,7 @@ def test_hours_of_the_store_are_those_of_unit_tokens(config: Config) -> None:
     rows: list[dict[str, Any]] = []
 
     def read(con: Any, ask: Any) -> Any:
-        rows.extend(units.token_hours(con, ask))
+        rows.extend(units.token_hours(con, ask, config.gateway))
         return view
 
     asked(config, store, read)
@@ -412,7 +420,18 @@ def test_bought_tokens_of_the_store_on_measured_replicas(config: Config) -> None
     cost = answer["ranges"][0]
     # on the mean of three hours 10/3 million: eleven replicas
     assert (cost["low"], cost["high"]) == (120, 144)
-    assert answer["assumptions"][0]["value"] == "gpt-x"
+    assert answer["assumptions"][0]["value"] == "gpt-4o"
+    # the list price at who sold them
+    listed = of_store("selfhost", config, rest)
+    assert "for gpt-4o (openai)" in listed["title"]
+    assert listed["today"]["cost"] == pytest.approx(63 * 2.5 + 7 * 1.25 + 20 * 10)
+
+
+def test_tokens_that_no_known_pod_made_are_bought_ones(tmp_path: Path) -> None:
+    config, store = stored(l4s([("llm-0", [0, 1], 0, 24)]), tmp_path)
+    put(store, [(counter("generation_token", "away-0", "edge", model="gpt-x", kind="event"), [(2, 3 * MILLION), (4, MILLION)])])
+    answer = of_store("selfhost", config, f"{PRICES} {REPLICA} {NODE}")
+    assert (answer["hours"], answer["generation_tokens"], answer["today"]["cost"]) == (3, 4 * MILLION, 16)
 
 
 def test_own_tokens_of_the_store_bought(config: Config) -> None:
@@ -451,11 +470,15 @@ def test_committed_capacity_of_the_demo_is_paid_anyway(demo: Config) -> None:
     assert answer["paid_anyway_cost"] == pytest.approx(answer["today"]["cost"]) and answer["saving"] < 0
 
 
-def test_growth_of_the_store(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "series",
+    [passed_on("generation_token")._replace(kind="event"), counter("generation_token", "away-0", model="gpt-4o", kind="event")],
+)
+def test_growth_of_the_store(tmp_path: Path, series: ProgressSeries) -> None:
     config, store = stored(l4s([("llm-0", [0, 1], 0, 24)]), tmp_path)
-    days = {24: 10, 40: 100, 70: 110, 100: 121}  # of March, April, May and June; March may have begun within it
-    series = partial(counter, pod_name="gateway-0", namespace="edge", model="gpt-x", kind="event")
-    put(store, [(series("generation_token"), [(24 * day, count * MILLION) for day, count in days.items()])], 24 * 120)
+    # March, in which they may have begun, is left out; April, May and June grow by a tenth each
+    days = {5: 10, 35: 100, 65: 110, 95: 121}
+    put(store, [(series, [(24 * day, count * MILLION) for day, count in days.items()])], 24 * 120)
     words = f"--config {config.path} --month 2026-06 {PRICES} {REPLICA} {NODE}"
     answer = ask("selfhost", words)
     assert answer["growth_percent_per_month"] == pytest.approx(10)

@@ -13,6 +13,7 @@ from gpucost.config.model import DEFAULT_PROMPT_WEIGHT
 from gpucost.engine import answer_rows, dicts, run_stage
 from gpucost.errors import UsageError
 from gpucost.report.rows import in_hours
+from gpucost.report.units.gateways import usage_by
 from gpucost.report.units.query import (
     PACKAGE,
     PLACE,
@@ -32,6 +33,8 @@ from gpucost.report.units.query import (
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
+
+    from gpucost.config.model import GatewaySettings
 
 
 class Served(TypedDict):
@@ -275,15 +278,23 @@ HAVING sum(w.amount) + sum(w.failed) > 0
 ORDER BY w.cluster, w.namespace, 1, w.model, w.unit, w.source"""
 
 
-def token_hours(con: DuckDBPyConnection, ask: UnitQuery) -> list[Item]:
+def token_hours(con: DuckDBPyConnection, ask: UnitQuery, gateway: GatewaySettings) -> list[Item]:
     """The tokens of each hour (`from_ms`) by workload and model, what they cost, and the GPU-hours held.
 
-    `workload` is None where no pod with GPUs is known to have made them: they were bought, say. `cached_tokens` is None where
-    nobody counts them.
+    `workload` is None where no pod with GPUs is known to have made them, and `provider` who sold them, where gateways know.
+    `cached_tokens` is None where nobody counts them.
     """
     prepare(con, ask, "hour")
     _count(con, ask, _TOKENS)
-    return answer_rows(con, PACKAGE, "66_token_hours")
+    made = [row | {"provider": None} for row in answer_rows(con, PACKAGE, "66_token_hours")]
+    nobody: Item = {**dict.fromkeys(PLACE), "cost": Decimal(0), "allocated_gpu_hours": 0.0}
+    return made + [nobody | row for row in _bought(con, ask, gateway)]
+
+
+def _bought(con: DuckDBPyConnection, ask: UnitQuery, gateway: GatewaySettings) -> list[Item]:
+    """What gateways passed on to others than own pods, in the days of unit_days. Replaces unit_increases."""
+    usage_by(con, gateway, ask.period.start_ms, ask.period.end_ms)
+    return answer_rows(con, PACKAGE, "46_bought")
 
 
 _MONTHS = """
@@ -291,12 +302,16 @@ SELECT day AS month, workload, model, sum(amount) AS tokens FROM unit_work
 WHERE unit IN ('prompt_token', 'generation_token') GROUP BY ALL ORDER BY ALL"""
 
 
-def token_months(con: DuckDBPyConnection, ask: UnitQuery) -> list[Item]:
-    """The tokens of each local month (`YYYY-MM`), prompt and generated ones together, by workload and model."""
+def token_months(con: DuckDBPyConnection, ask: UnitQuery, gateway: GatewaySettings) -> list[Item]:
+    """The tokens of each local month (`YYYY-MM`), prompt and generated ones together, by workload and model, as token_hours."""
     cut(con, ask, "month")
     run_stage(con, PACKAGE, "30_candidates")
     _work_done(con, ask, _TOKENS)
-    return dicts(con.execute(_MONTHS))
+    bought = (
+        {"month": row["day"], "workload": None, "model": row["model"], "tokens": row["prompt_tokens"] + row["generation_tokens"]}
+        for row in _bought(con, ask, gateway)
+    )
+    return [*dicts(con.execute(_MONTHS)), *bought]
 
 
 def _work_done(con: DuckDBPyConnection, ask: UnitQuery, measure: _Measure) -> None:
