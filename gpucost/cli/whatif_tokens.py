@@ -60,8 +60,9 @@ def whatif_selfhost(
     """Say whether a model's tokens, bought from an API today, cost less on own GPUs.
 
     Tokens are described by options, or the store's, hour by hour: those that gateways passed on to others than own pods, or that
-    no known pod made, else those of own servers. The scenario is safe: nodes on demand that are always on, enough for the busiest hour at --target-utilization, and
-    spare replicas. Nodes by the hour, commitments and spot stand beside it, with what they depend on.
+    no known pod made, else those of own servers. The scenario is safe: nodes on demand that are always on, enough for the busiest
+    hour at --target-utilization, and spare replicas. Nodes by the hour, commitments and spot stand beside it, with what they
+    depend on.
 
     \b
     Examples:
