@@ -1,4 +1,4 @@
-"""`gpucost whatif selfhost` and `gpucost whatif api`: a model's tokens from own GPUs, or bought."""
+"""`gpucost whatif selfhost` and `gpucost whatif api`: a model's tokens from own GPUs, or purchase."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ _MONTHS, _FEWEST = 6, 2
 @whatif_command()
 def whatif_selfhost(
     described: DescribedTokens,
-    bought: Api,
+    purchase: Api,
     replicas: Replicas,
     own: OwnNodes,
     operations: Operations,
@@ -76,25 +76,25 @@ def whatif_selfhost(
 
     findings: tuple[str, ...] = ()
     names: tuple[str, ...] = ()
-    if run.is_described(described):
+    if run.is_described(described, of_period=replicas.throughput_of is None):
         tokens, period_name = described_tokens(described)
-        growth = _growth(run, bought, None)
+        growth = _growth(run, purchase, None)
         use = [Assumption("tokens", period_name, f"busiest hour {described.peak_factor:g} × the mean", "option")]
     else:
-        hours = _of_model(_hours(run, run.scope), bought.model)
+        hours = _of_model(_hours(run, run.scope), purchase.model)
         chosen = [row for row in hours if row["workload"] is None] or hours
         if chosen and chosen[0]["workload"] is not None:
             findings = ("These tokens are made on own GPUs already: gpucost whatif api asks whether to buy them",)
-        tokens, names, period_name = _curve(run, chosen, bought), _models(chosen), run.period_name
-        growth = _growth(run, bought, {row["workload"] for row in chosen})
+        tokens, names, period_name = _curve(run, chosen, purchase), _models(chosen), run.period_name
+        growth = _growth(run, purchase, {row["workload"] for row in chosen})
         sellers = {row["provider"] for row in chosen}
-        if bought.api_provider is None and len(sellers) == 1:
-            bought = replace(bought, api_provider=sellers.pop())
+        if purchase.api_provider is None and len(sellers) == 1:
+            purchase = replace(purchase, api_provider=sellers.pop())
         span = f"{tokens.hours:,} hours, from their first to their last"
         use = [Assumption("tokens", ", ".join(names), span, "store", period_name)]
     today = run.now.astimezone(run.tz).date()
-    price = _api_price(run, bought, names, today)
-    cached_share = tokens.cached_share if bought.cached_share is None else bought.cached_share
+    price = _api_price(run, purchase, names, today)
+    cached_share = tokens.cached_share if purchase.cached_share is None else purchase.cached_share
     serving = _serving(run, own, replicas, tokens, operations)
     result = selfhost(
         tokens,
@@ -116,7 +116,7 @@ def whatif_selfhost(
 def whatif_api(
     described: DescribedTokens,
     nodes: DescribedServing,
-    bought: Api,
+    purchase: Api,
     operations: Operations,
     *,
     run: WhatIfContext,
@@ -128,7 +128,7 @@ def whatif_api(
 
     \b
     Examples:
-      gpucost whatif api --workload Deployment/chat-api --api-provider groq --api-model llama-3.1-8b-instant
+      gpucost whatif api --workload Deployment/chat-api --api-provider cerebras --api-model llama-3.1-8b
       gpucost whatif api --month 2026-10 --model "llama-3*" --input-price-per-million 0.05 --output-price-per-million 0.08
       gpucost whatif api --nodes 2 --on-demand-price 55 --prompt-tokens-per-day 4B --generation-tokens-per-day 800M \\
         --input-price-per-million 2.5 --output-price-per-million 10
@@ -140,24 +140,24 @@ def whatif_api(
     is_of_nodes = run.is_described(nodes)
     if run.is_described(described) or is_of_nodes:
         tokens, period_name = described_tokens(described, is_even=True)
-        own, growth = _described_cost(run, nodes, tokens), _growth(run, bought, None)
+        own, growth = _described_cost(run, nodes, tokens), _growth(run, purchase, None)
         use = [Assumption("tokens", period_name, "", "option")]
     else:
-        hours = [row for row in _of_model(_hours(run, run.scope), bought.model) if row["workload"] is not None]
-        tokens, names, period_name = _curve(run, hours, bought), _models(hours), run.period_name
+        hours = [row for row in _of_model(_hours(run, run.scope), purchase.model) if row["workload"] is not None]
+        tokens, names, period_name = _curve(run, hours, purchase), _models(hours), run.period_name
         own = _stored_cost(run, hours)
-        growth = _growth(run, bought, {row["workload"] for row in hours})
+        growth = _growth(run, purchase, {row["workload"] for row in hours})
         use = [Assumption("tokens", ", ".join(names), ", ".join(_workloads(hours)), "store", period_name)]
     today = run.now.astimezone(run.tz).date()
     result = api(
         own,
         tokens,
-        _api_price(run, bought, names, today),
+        _api_price(run, purchase, names, today),
         currency=run.settings.currency,
         period=period_name,
         growth=growth,
         used=today,
-        cached_share=bought.cached_share,
+        cached_share=purchase.cached_share,
         measured_share=tokens.cached_share,
         operations=operations.operations_cost_per_month,
         assumptions=use,
@@ -202,7 +202,7 @@ def _workloads(hours: Iterable[Hour]) -> list[str]:
     return sorted({row["workload"] for row in hours})
 
 
-def _curve(run: WhatIfContext, hours: Sequence[Hour], bought: Api) -> TokenHours:
+def _curve(run: WhatIfContext, hours: Sequence[Hour], purchase: Api) -> TokenHours:
     """The tokens of these rows by hour, from the first hour with some, or with a cost, to the last. Raises GpucostError."""
     sums: dict[int, list[float]] = defaultdict(lambda: [0.0, 0.0, 0.0])
     for row in hours:
@@ -212,7 +212,7 @@ def _curve(run: WhatIfContext, hours: Sequence[Hour], bought: Api) -> TokenHours
             amounts = (row["prompt_tokens"], row["generation_tokens"], row["cached_tokens"] or 0.0)
             sums[hour] = [before + more for before, more in zip(sums[hour], amounts, strict=True)]
     if not any(prompt + done for prompt, done, _ in sums.values()):
-        of = f" of {bought.model}" if bought.model else ""
+        of = f" of {purchase.model}" if purchase.model else ""
         raise GpucostError(
             f"no token{of} is known in {run.period_name}",
             "gpucost unit tokens lists models; gpucost collect progress collects them; or --prompt-tokens-per-day describes them",
@@ -225,12 +225,12 @@ def _curve(run: WhatIfContext, hours: Sequence[Hour], bought: Api) -> TokenHours
     )
 
 
-def _growth(run: WhatIfContext, bought: Api, workloads: set[str | None] | None) -> Growth:
+def _growth(run: WhatIfContext, purchase: Api, workloads: set[str | None] | None) -> Growth:
     """How tokens grow: as an option says, else from the store's whole months, of these workloads; today's with None."""
     today = run.now.astimezone(run.tz).date()
     begins = today if workloads is None else min(today, run.period.end.astimezone(run.tz).date())
-    if bought.growth_percent_per_month is not None or workloads is None:
-        return Growth(bought.growth_percent_per_month, "option", begins)
+    if purchase.growth_percent_per_month is not None or workloads is None:
+        return Growth(purchase.growth_percent_per_month, "option", begins)
     from gpucost.periods import Period, local_midnight
     from gpucost.report.units import token_months
 
@@ -242,7 +242,7 @@ def _growth(run: WhatIfContext, bought: Api, workloads: set[str | None] | None) 
     query = replace(_query(run, Scope()), period=months)
     tokens: Counter[str] = Counter()
     for row in run.read(lambda con: token_months(con, query, run.settings.gateway)):
-        if row["workload"] in workloads and _is_of(row["model"], bought.model):
+        if row["workload"] in workloads and _is_of(row["model"], purchase.model):
             tokens[row["month"]] += row["tokens"]
     # they may have begun within the first one
     known = [tokens[month] for month in sorted(tokens) if tokens[month]][1:]
@@ -252,10 +252,10 @@ def _growth(run: WhatIfContext, bought: Api, workloads: set[str | None] | None) 
     return Growth(percent, f"store: {len(known)} whole months", begins)
 
 
-def _api_price(run: WhatIfContext, bought: Api, models: Sequence[str], day: date) -> ApiPrice:
+def _api_price(run: WhatIfContext, purchase: Api, models: Sequence[str], day: date) -> ApiPrice:
     """What options say, and the price list for what they do not. Raises UsageError where nothing says it."""
-    given = (bought.input_price_per_million, bought.output_price_per_million, bought.cached_input_price_per_million)
-    name = bought.api_model or (bought.model if bought.model and "*" not in bought.model else None)
+    given = (purchase.input_price_per_million, purchase.output_price_per_million, purchase.cached_input_price_per_million)
+    name = purchase.api_model or (purchase.model if purchase.model and "*" not in purchase.model else None)
     name = name or (models[0] if len(models) == 1 else None)
     if given[0] is not None and given[1] is not None:
         return ApiPrice(name or "the model", given[0], given[1], "option", given[2])
@@ -269,10 +269,10 @@ def _api_price(run: WhatIfContext, bought: Api, models: Sequence[str], day: date
     from gpucost.price.tokens import near_models, token_price
 
     with store_or_empty(run.settings) as con:
-        listed = token_price(con, bought.api_provider, name, day)
-        near = "" if listed else near_models(con, bought.api_provider, name, day)
+        listed = token_price(con, purchase.api_provider, name, day)
+        near = "" if listed else near_models(con, purchase.api_provider, name, day)
     if listed is None:
-        of = f" at {bought.api_provider}" if bought.api_provider else ""
+        of = f" at {purchase.api_provider}" if purchase.api_provider else ""
         raise UsageError(
             f"no price of the tokens of {name}{of} is known",
             f"{near}; or give --input-price-per-million and --output-price-per-million",

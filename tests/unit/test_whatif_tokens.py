@@ -427,6 +427,14 @@ def test_bought_tokens_of_the_store_on_measured_replicas(config: Config) -> None
     assert listed["today"]["cost"] == pytest.approx(63 * 2.5 + 7 * 1.25 + 20 * 10)
 
 
+def test_throughput_of_the_store_for_described_tokens(config: Config) -> None:
+    words = f"{TOKENS} --peak-factor 1 {PRICES} {NODE} --throughput-of Deployment/llm"
+    answer = of_store("selfhost", config, words)
+    # 3.5 million an hour, on replicas of two GPUs that do 2.4 million
+    assert (answer["replicas_at_peak"], answer["nodes"], answer["hours"]) == (2, 1, 720)
+    assert any("may never have been full" in text for text in answer["findings"])
+
+
 def test_tokens_that_no_known_pod_made_are_bought_ones(tmp_path: Path) -> None:
     config, store = stored(l4s([("llm-0", [0, 1], 0, 24)]), tmp_path)
     put(store, [(counter("generation_token", "away-0", "edge", model="gpt-x", kind="event"), [(2, 3 * MILLION), (4, MILLION)])])

@@ -286,15 +286,15 @@ def token_hours(con: DuckDBPyConnection, ask: UnitQuery, gateway: GatewaySetting
     """
     prepare(con, ask, "hour")
     _count(con, ask, _TOKENS)
-    made = [row | {"provider": None} for row in answer_rows(con, PACKAGE, "66_token_hours")]
+    rows = [row | {"provider": None} for row in answer_rows(con, PACKAGE, "66_token_hours")]
     nobody: Item = {**dict.fromkeys(PLACE), "cost": Decimal(0), "allocated_gpu_hours": 0.0}
-    return made + [nobody | row for row in _bought(con, ask, gateway)]
+    return rows + [nobody | row for row in _purchases(con, ask, gateway)]
 
 
-def _bought(con: DuckDBPyConnection, ask: UnitQuery, gateway: GatewaySettings) -> list[Item]:
+def _purchases(con: DuckDBPyConnection, ask: UnitQuery, gateway: GatewaySettings) -> list[Item]:
     """What gateways passed on to others than own pods, in the days of unit_days. Replaces unit_increases."""
     usage_by(con, gateway, ask.period.start_ms, ask.period.end_ms)
-    return answer_rows(con, PACKAGE, "46_bought")
+    return answer_rows(con, PACKAGE, "46_purchases")
 
 
 _MONTHS = """
@@ -307,11 +307,11 @@ def token_months(con: DuckDBPyConnection, ask: UnitQuery, gateway: GatewaySettin
     cut(con, ask, "month")
     run_stage(con, PACKAGE, "30_candidates")
     _work_done(con, ask, _TOKENS)
-    bought = (
+    purchases = (
         {"month": row["day"], "workload": None, "model": row["model"], "tokens": row["prompt_tokens"] + row["generation_tokens"]}
-        for row in _bought(con, ask, gateway)
+        for row in _purchases(con, ask, gateway)
     )
-    return [*dicts(con.execute(_MONTHS)), *bought]
+    return [*dicts(con.execute(_MONTHS)), *purchases]
 
 
 def _work_done(con: DuckDBPyConnection, ask: UnitQuery, measure: _Measure) -> None:
