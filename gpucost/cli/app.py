@@ -261,6 +261,8 @@ GROUPS: dict[str, tuple[str, dict[str, Row]]] = {
             "buy": ("whatif_commitments", "Own nodes beside the cloud: whether they pay, and from when on."),
             "egress": ("whatif_egress", "Cache what pods download at every start."),
             "burst": ("whatif_burst", "Move low-priority work to another region or cloud."),
+            "selfhost": ("whatif_tokens", "Serve a model on own GPUs instead of buying its tokens."),
+            "api": ("whatif_tokens", "Buy a model's tokens instead of serving it on own GPUs."),
         },
     ),
     "notify": (

@@ -95,7 +95,7 @@ def _described_price(run: WhatIfContext, described: DescribedCloud, gpus: float)
         return Price(node_price(described.on_demand_price, described.price_per, gpus), "option")
     if described.instance_type is None:
         raise UsageError("the cloud's price is missing", "--on-demand-price, or --instance-type and --region for the list price")
-    listed = _listed_type(run, described.instance_type, described.region or "")
+    listed = listed_type(run, described.instance_type, described.region or "")
     if listed.on_demand is None or not listed.gpus:
         raise UsageError(f"no list price on demand of {described.instance_type} is known", "--on-demand-price gives it")
     per_gpu = listed.on_demand.per_node_hour / Decimal(repr(listed.gpus))
@@ -132,22 +132,24 @@ class GivenOffers(NamedTuple):
     discounts: dict[Terms, Decimal]
     per: PricePer
 
-    def over(self, use: ReservedUse) -> ReservedUse:
-        """The same with these commitments to choose from; those listed where none is given."""
-        on_demand = use.on_demand.per_node_hour
+    def of(self, gpus: float, on_demand: Price) -> Offers:
+        """Of nodes with so many GPUs, at that price on demand."""
         offers = {
-            terms: Price(on_demand * (100 - percent) / 100, f"option: {percent} % off on demand")
+            terms: Price(on_demand.per_node_hour * (100 - percent) / 100, f"option: {percent} % off on demand")
             for terms, percent in self.discounts.items()
         }
-        offers |= {terms: Price(node_price(price, self.per, use.gpus), "option") for terms, price in self.prices.items()}
-        return replace(use, offers=offers or use.offers)
+        return offers | {terms: Price(node_price(price, self.per, gpus), "option") for terms, price in self.prices.items()}
+
+    def over(self, use: ReservedUse) -> ReservedUse:
+        """The same with these commitments to choose from; those listed where none is given."""
+        return replace(use, offers=self.of(use.gpus, use.on_demand) or use.offers)
 
 
 # without options of commitments: what is listed of all terms
 _NONE = GivenOffers({}, {}, PricePer.node)
 
 
-def _given_terms(option: str, texts: Sequence[str] | None, highest: int | None = None) -> dict[Terms, Decimal]:
+def given_terms(option: str, texts: Sequence[str] | None, highest: int | None = None) -> dict[Terms, Decimal]:
     """What `TERMS=NUMBER`s say. Raises UsageError."""
     from gpucost.whatif.reserve import parse_terms
 
@@ -162,7 +164,7 @@ def _given_terms(option: str, texts: Sequence[str] | None, highest: int | None =
     return numbers
 
 
-class _Listed(NamedTuple):
+class ListedType(NamedTuple):
     """List prices of an instance type in one place."""
 
     provider: str
@@ -171,7 +173,7 @@ class _Listed(NamedTuple):
     offers: Offers
 
 
-def _listed_type(run: WhatIfContext, instance_type: str, region: str) -> _Listed:
+def listed_type(run: WhatIfContext, instance_type: str, region: str) -> ListedType:
     """Of the one place that has them. Raises UsageError where several do, GpucostError where nothing is called so."""
     with list_prices(run.settings) as listed:
         rows = listed(instance_type, purchase_options=_PURCHASE_OPTIONS, regions=(region,) if region else ())
@@ -190,7 +192,7 @@ def _listed_type(run: WhatIfContext, instance_type: str, region: str) -> _Listed
     )
 
 
-def _listed(rows: Sequence[ListedPrice]) -> _Listed:
+def _listed(rows: Sequence[ListedPrice]) -> ListedType:
     """What prices of one type in one place come to."""
     by_terms: dict[Terms, list[ListedPrice]] = {}
     for row in rows:
@@ -198,7 +200,7 @@ def _listed(rows: Sequence[ListedPrice]) -> _Listed:
         by_terms.setdefault(terms, []).append(row)
     regional = {terms: price_of_region(several) for terms, several in by_terms.items()}
     prices = {terms: Price(row.price_per_hour, *source_of(row)) for terms, row in regional.items()}
-    return _Listed(
+    return ListedType(
         rows[0].provider if rows else "",
         next((float(row.gpu_count) for row in rows if row.gpu_count), None),
         next((price for terms, price in prices.items() if terms.kind == "on_demand"), None),
@@ -318,8 +320,8 @@ def whatif_reserve(described: DescribedUse, considered: Considered, *, run: What
     from gpucost.whatif.reserve import answer
 
     given = GivenOffers(
-        _given_terms("--commitment-price", considered.commitment_price),
-        _given_terms("--commitment-discount", considered.commitment_discount, highest=99),
+        given_terms("--commitment-price", considered.commitment_price),
+        given_terms("--commitment-discount", considered.commitment_discount, highest=99),
         described.price_per,
     )
     if run.is_described(described):
@@ -354,7 +356,7 @@ def _described_family(
         raise UsageError("options describe nodes of one kind in one place", "give --instance-type and --region once")
     kind, place = ((*names, "")[0] for names in (considered.instance_type, considered.region))
     curve, period_name = described_curve(described)
-    listed = _listed_type(run, kind, place) if kind else _listed(())
+    listed = listed_type(run, kind, place) if kind else _listed(())
     gpus, on_demand = float(described.gpus or listed.gpus or GPUS_PER_NODE), listed.on_demand
     if described.on_demand_price is not None:
         on_demand = Price(node_price(described.on_demand_price, described.price_per, gpus), "option")

@@ -33,11 +33,15 @@ TOLD = {
     "prices tco": "--purchase-price 250000 --gpus-per-node 8 --gpu-model H100-80GB-HBM3 --years 4 --price-per-kwh 0.12",
     "quote": "H100 --gpus 16 --days 7",
     "reconcile": "--month 2026-09",
+    "whatif api": "--nodes 2 --on-demand-price 40 --prompt-tokens-per-day 4B --generation-tokens-per-day 800M "
+    "--input-price-per-million 2.5 --output-price-per-million 10",
     "whatif burst": "--spot-price 12 --nodes 4 --hours 100 --place gcp=7.10 --wait-minutes 15",
     "whatif buy": "--on-demand-price 32 --nodes 4 --purchase-price 250000 --years 4 --price-per-kwh 0.12 --gpu-watts 700",
     "whatif compare": "a b",
     "whatif egress": "--gb-per-start 40 --starts-per-day 10 --price-per-gb 0.09",
     "whatif plan": "plan.toml",
+    "whatif selfhost": "--prompt-tokens-per-day 4B --generation-tokens-per-day 800M --peak-factor 3 --model gpt-4o "
+    "--on-demand-price 40 --gpus-per-replica 2 --replica-tokens-per-second 9000",
 }
 QUICK = {"report", "waste", "diff", "explain team", "quote", "whatif spot", "budget check"}
 FAILS = {"prices history": "the store holds no spot prices"}

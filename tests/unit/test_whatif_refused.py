@@ -12,6 +12,9 @@ OWN = "--purchase-price 280000 --gpu-watts 700 --years 4 --price-per-kwh 0.12"
 ON, BOTH = "--on-demand-price 32", "--on-demand-price 32 --spot-price 12"
 A100, TO_H100 = "--gpu-model A100-SXM4-40GB", "--to-gpu-model H100-80GB-HBM3 --to-price 6"
 TODAY = "--gpus 4 --on-demand-price 3 --price-per gpu"
+TOKENS = "--prompt-tokens-per-day 4B --generation-tokens-per-day 800M"
+PRICED = f"{TOKENS} --input-price-per-million 2.5 --output-price-per-million 10"
+SERVED = f"{PRICED} --peak-factor 3 --gpus-per-replica 2 --replica-tokens-per-second 9000"
 JOB = "--backtest --instance-type p3.2xlarge --region us-east-1 --hours 2"
 # options, and what is said of them; those of the first list are wrong (2), what those of the second ask for is not there (1)
 WRONG = {
@@ -129,6 +132,40 @@ WRONG = {
         (f"{BOTH} --hours 5 --active-hours-per-day 5", "leave out one"),
         (f"{BOTH} --days 5", "--active-hours-per-day"),
     ],
+    "selfhost": [
+        ("--prompt-tokens-per-day 4B", "--generation-tokens-per-day is missing"),
+        ("--generation-tokens-per-day 4B", "--prompt-tokens-per-day is missing"),
+        ("--prompt-tokens-per-day 0 --generation-tokens-per-day 0", "no token is ever used"),
+        ("--prompt-tokens-per-day many --generation-tokens-per-day 1", "--prompt-tokens-per-day many: it is no number of tokens"),
+        (PRICED, "how much busier the busiest hour of a day is than a mean one is not told"),
+        (f"{TOKENS} --peak-factor 3", "the API's price is missing"),
+        (f"{PRICED} --peak-factor 25", "at most 24"),
+        (f"{PRICED} --peak-factor 0.5", "no number from 1"),
+        (f"{PRICED} --peak-factor 3", "what a replica does is not told"),
+        (f"{PRICED} --peak-factor 3 --replica-tokens-per-second 9", "--gpus-per-replica is missing"),
+        (f"{SERVED} --throughput-of Deployment/x", "both say what a replica does"),
+        (SERVED, "the price on demand is missing"),
+        (f"{SERVED} {ON} --team x", "leave out --team"),
+        (f"{SERVED} {ON} --month 2026-10", "leave out --month"),
+        (f"{SERVED} {ON} --region us-east-1", "--region says where an --instance-type is"),
+        (f"{SERVED} --gpu-model H100 {ON}", "both say which nodes are meant"),
+        (f"{SERVED} --instance-type p5.48xlarge --region us-east-1 --gpus 4", "has 8 GPUs, not 4"),
+        (f"{SERVED} --instance-type a2-highgpu-8g", "--region names one"),
+        (f"{SERVED} {ON} --target-utilization 1.5", "at most 1"),
+        (f"{SERVED} {ON} --cached-share 2", "at most 1"),
+        (f"{SERVED} {ON} --replica-tokens-per-second 0", "no number above 0"),
+        (f"{SERVED} {ON} --growth-percent-per-month -100", "no number from -99"),
+        (f"{SERVED} {ON} --input-price-per-million -1", "no number from 0"),
+        (f"{SERVED} {ON} --commitment-discount 2=1", "nobody sells 2 years"),
+    ],
+    "api": [
+        (PRICED, "--nodes is missing"),
+        ("--nodes 2", "--prompt-tokens-per-day is missing"),
+        (f"{PRICED} --nodes 2", "the price on demand is missing"),
+        (f"{TOKENS} --nodes 2 {ON}", "the API's price is missing"),
+        (f"{PRICED} --nodes 2 {ON} --workload x", "leave out --workload"),
+        (f"{PRICED} --nodes 0 {ON}", "greater than or equal to 1"),
+    ],
     "plan": [("", "no plan is named"), ("plan.toml --example", "--example prints a plan")],
 }
 ABSENT = {
@@ -145,6 +182,12 @@ ABSENT = {
     ],
     "burst": [("--instance-type p99.large", "no GPU or instance type is called"), ("", "there is no store")],
     "egress": [("--gb-per-start 1", "there is no store")],
+    "selfhost": [
+        ("", "there is no store"),
+        (f"{PRICED} --peak-factor 1 --throughput-of Deployment/x", "there is no store"),
+        (f"{SERVED} --gpu-model H1", "no GPU or instance type is called"),
+    ],
+    "api": [("", "there is no store")],
     "spot": [
         (f"{BOTH} --trace none.json", "none.json"),
         ("--backtest --instance-type p3.2xlarge --hours 10", "no store"),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 from zoneinfo import ZoneInfo
 
 from typing_extensions import TypedDict
@@ -125,11 +125,20 @@ CREATE OR REPLACE TEMP TABLE unit_days AS
 SELECT unnest($from_ms::BIGINT[]) AS from_ms, unnest($to_ms::BIGINT[]) AS to_ms, unnest($day::VARCHAR[]) AS day"""
 
 
-def prepare(con: DuckDBPyConnection, ask: UnitQuery) -> None:
+Bucket = Literal["day", "hour", "month"]
+
+
+def cut(con: DuckDBPyConnection, ask: UnitQuery, bucket: Bucket) -> None:
+    """Makes unit_days of the period's days; with another bucket each hour, or month, stands as a day."""
+    days = time_buckets(ask.period, ask.tz, (bucket,))
+    columns = {"from_ms": "from_ms", "to_ms": "to_ms", "day": bucket}
+    con.execute(_DAYS, {name: [getattr(day, of) for day in days] for name, of in columns.items()})
+
+
+def prepare(con: DuckDBPyConnection, ask: UnitQuery, bucket: Bucket = "day") -> None:
     """Makes unit_days, unit_cells and unit_candidates for the period. Raises GpucostError where the filters leave nothing."""
     sqlfiles.run(con, "filters")
-    days = time_buckets(ask.period, ask.tz, ("day",))
-    con.execute(_DAYS, {name: [getattr(day, name) for day in days] for name in ("from_ms", "to_ms", "day")})
+    cut(con, ask, bucket)
     filters = {name: list(getattr(ask, name)) for name in ("teams", "namespaces", "workloads", "clusters")}
     run_stage(con, PACKAGE, "20_cells", {"from_ms": ask.period.start_ms, "to_ms": ask.period.end_ms, **filters})
     if ask.is_narrowed and not con.execute("FROM unit_cells WHERE is_selected LIMIT 1").fetchall():

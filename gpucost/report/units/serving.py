@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NotRequired
 from typing_extensions import TypedDict
 
 from gpucost.config.model import DEFAULT_PROMPT_WEIGHT
-from gpucost.engine import dicts, run_stage
+from gpucost.engine import answer_rows, dicts, run_stage
 from gpucost.errors import UsageError
 from gpucost.report.rows import in_hours
 from gpucost.report.units.gateways import usage_by
@@ -24,6 +24,7 @@ from gpucost.report.units.query import (
     UnitQuery,
     UnitTotals,
     UnitView,
+    cut,
     per,
     plain,
     prepare,
@@ -33,6 +34,8 @@ from gpucost.report.units.query import (
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
+
+    from gpucost.config.model import GatewaySettings
 
 
 class Served(TypedDict):
@@ -303,6 +306,64 @@ HAVING sum(w.amount) + sum(w.failed) > 0
 ORDER BY w.cluster, w.namespace, 1, w.model, w.unit, w.source"""
 
 
+def token_hours(con: DuckDBPyConnection, ask: UnitQuery, gateway: GatewaySettings) -> list[Item]:
+    """The tokens of each hour (`from_ms`) by workload and model, what they cost, and the GPU-hours held.
+
+    `workload` is None where no pod with GPUs is known to have made them, and `provider` who sold them, where gateways know.
+    `cached_tokens` is None where nobody counts them.
+    """
+    prepare(con, ask, "hour")
+    _count(con, ask, _TOKENS)
+    rows = [row | {"provider": None} for row in answer_rows(con, PACKAGE, "66_token_hours")]
+    nobody: Item = {**dict.fromkeys(PLACE), "cost": Decimal(0), "allocated_gpu_hours": 0.0}
+    return rows + [nobody | row for row in _purchases(con, ask, gateway)]
+
+
+def _purchases(con: DuckDBPyConnection, ask: UnitQuery, gateway: GatewaySettings) -> list[Item]:
+    """What gateways passed on to others than own pods, in the days of unit_days. Replaces unit_increases."""
+    usage_by(con, gateway, ask.period.start_ms, ask.period.end_ms)
+    return answer_rows(con, PACKAGE, "46_purchases")
+
+
+_MONTHS = """
+SELECT day AS month, workload, model, sum(amount) AS tokens FROM unit_work
+WHERE unit IN ('prompt_token', 'generation_token') GROUP BY ALL ORDER BY ALL"""
+
+
+def token_months(con: DuckDBPyConnection, ask: UnitQuery, gateway: GatewaySettings) -> list[Item]:
+    """The tokens of each local month (`YYYY-MM`), prompt and generated ones together, by workload and model, as token_hours."""
+    cut(con, ask, "month")
+    run_stage(con, PACKAGE, "30_candidates")
+    _work_done(con, ask, _TOKENS)
+    purchases = (
+        {"month": row["day"], "workload": None, "model": row["model"], "tokens": row["prompt_tokens"] + row["generation_tokens"]}
+        for row in _purchases(con, ask, gateway)
+    )
+    return [*dicts(con.execute(_MONTHS)), *purchases]
+
+
+def _work_done(con: DuckDBPyConnection, ask: UnitQuery, measure: _Measure) -> None:
+    """Makes unit_work."""
+    span = {"from_ms": ask.period.start_ms, "to_ms": ask.period.end_ms}
+    run_stage(con, PACKAGE, "40_increases", {"units": list(measure.units), "is_passed_on": False, **span})
+    weights = {
+        "mappings": list(ask.prompt_weights) if measure.weights else [],
+        "weights": list(ask.prompt_weights.values()) if measure.weights else [],
+        "units": list(measure.units),
+        "unit_weights": [measure.weights.get(unit, 1.0) for unit in measure.units],
+    }
+    run_stage(con, PACKAGE, "50_work", {"from_ms": ask.period.start_ms, **weights})
+
+
+def _count(con: DuckDBPyConnection, ask: UnitQuery, measure: _Measure, *, keeps_idle: bool = False) -> None:
+    """Makes unit_work, unit_serving, and the measure's table where that is another."""
+    _work_done(con, ask, measure)
+    run_stage(con, PACKAGE, "60_serving")
+    if measure.table == "unit_tokens":
+        pools = {"prefill": list(ask.prefill), "decode": list(ask.decode)}
+        run_stage(con, PACKAGE, "65_tokens", {"keeps_idle": keeps_idle, **pools})
+
+
 def _serving(
     con: DuckDBPyConnection,
     ask: UnitQuery,
@@ -316,19 +377,7 @@ def _serving(
         prepare(con, ask)
     if "tenant" in by:
         usage_by(con, ask.gateway, ask.period.start_ms, ask.period.end_ms)
-    span = {"from_ms": ask.period.start_ms, "to_ms": ask.period.end_ms}
-    run_stage(con, PACKAGE, "40_increases", {"units": list(measure.units), "is_passed_on": False, **span})
-    weights = {
-        "mappings": list(ask.prompt_weights) if measure.weights else [],
-        "weights": list(ask.prompt_weights.values()) if measure.weights else [],
-        "units": list(measure.units),
-        "unit_weights": [measure.weights.get(unit, 1.0) for unit in measure.units],
-    }
-    run_stage(con, PACKAGE, "50_work", {"from_ms": ask.period.start_ms, **weights})
-    run_stage(con, PACKAGE, "60_serving")
-    if measure.table == "unit_tokens":
-        pools = {"prefill": list(ask.prefill), "decode": list(ask.decode)}
-        run_stage(con, PACKAGE, "65_tokens", {"keeps_idle": keeps_idle, **pools})
+    _count(con, ask, measure, keeps_idle=keeps_idle)
     days = _days(con, measure.table)
     days_of = _by(days, *_MODEL)
     models = [dict(zip(_MODEL, model, strict=True)) | measure.figures(served) for model, served in days_of.items()]

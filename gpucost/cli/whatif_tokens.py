@@ -1,0 +1,460 @@
+"""`gpucost whatif selfhost` and `gpucost whatif api`: a model's tokens from own GPUs, or purchase."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from datetime import date, timedelta
+from decimal import Decimal
+from fnmatch import fnmatchcase
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from gpucost.cli.whatif import WhatIfContext, list_prices, source_of, store_or_empty, whatif_command
+from gpucost.cli.whatif_commitments import GivenOffers, given_terms, listed_type
+from gpucost.errors import GpucostError, UsageError
+from gpucost.periods import MS_PER_HOUR
+from gpucost.whatif.cost import CostBlock, charge, kept
+from gpucost.whatif.flags import GPUS_PER_NODE, node_price
+from gpucost.whatif.fleet import PAID_ANYWAY, Fleet, Price, Scenario, Scope
+from gpucost.whatif.tokens import (
+    Api,
+    ApiPrice,
+    DescribedServing,
+    DescribedTokens,
+    Growth,
+    Operations,
+    OwnCost,
+    OwnNodes,
+    OwnServing,
+    Replicas,
+    Throughput,
+    TokenHours,
+    described_tokens,
+    given_throughput,
+    measured_throughput,
+)
+
+if TYPE_CHECKING:
+    from gpucost.price.listing import ListedPrice
+    from gpucost.report.units.query import UnitQuery
+    from gpucost.whatif.reserve import Offers
+    from gpucost.whatif.spot.interruptions import Rate
+
+Hour = dict[str, Any]
+# months before the period that growth is looked for in, and the fewest that tell one
+_MONTHS, _FEWEST = 6, 2
+
+
+@whatif_command()
+def whatif_selfhost(
+    described: DescribedTokens,
+    purchase: Api,
+    replicas: Replicas,
+    own: OwnNodes,
+    operations: Operations,
+    *,
+    run: WhatIfContext,
+) -> None:
+    """Say whether a model's tokens, bought from an API today, cost less on own GPUs.
+
+    Tokens are described by options, or the store's, hour by hour: those that gateways passed on to others than own pods, or that
+    no known pod made, else those of own servers. The scenario is safe: nodes on demand that are always on, enough for the busiest
+    hour at --target-utilization, and spare replicas. Nodes by the hour, commitments and spot stand beside it, with what they
+    depend on.
+
+    \b
+    Examples:
+      gpucost whatif selfhost --prompt-tokens-per-day 4B --generation-tokens-per-day 800M --peak-factor 3 \\
+        --input-price-per-million 2.5 --output-price-per-million 10 --instance-type p5.48xlarge --region us-east-1 \\
+        --gpus-per-replica 2 --replica-tokens-per-second 12000
+      gpucost whatif selfhost --model "gpt-*" --api-model gpt-4o --throughput-of Deployment/llm --gpu-model H100
+    """
+    from gpucost.whatif.answer import Assumption
+    from gpucost.whatif.tokens import selfhost
+
+    findings: tuple[str, ...] = ()
+    names: tuple[str, ...] = ()
+    if run.is_described(described, of_period=replicas.throughput_of is None):
+        tokens, period_name = described_tokens(described)
+        growth = _growth(run, purchase, None)
+        use = [Assumption("tokens", period_name, f"busiest hour {described.peak_factor:g} × the mean", "option")]
+    else:
+        hours = _of_model(_hours(run, run.scope), purchase.model)
+        chosen = [row for row in hours if row["workload"] is None] or hours
+        if chosen and chosen[0]["workload"] is not None:
+            findings = ("These tokens are made on own GPUs already: gpucost whatif api asks whether to buy them",)
+        tokens, names, period_name = _curve(run, chosen, purchase), _models(chosen), run.period_name
+        growth = _growth(run, purchase, {row["workload"] for row in chosen})
+        sellers = {row["provider"] for row in chosen}
+        if purchase.api_provider is None and len(sellers) == 1:
+            purchase = replace(purchase, api_provider=sellers.pop())
+        span = f"{tokens.hours:,} hours, from their first to their last"
+        use = [Assumption("tokens", ", ".join(names), span, "store", period_name)]
+    today = run.now.astimezone(run.tz).date()
+    price = _api_price(run, purchase, names, today)
+    cached_share = tokens.cached_share if purchase.cached_share is None else purchase.cached_share
+    serving = _serving(run, own, replicas, tokens, operations)
+    result = selfhost(
+        tokens,
+        price,
+        serving,
+        currency=run.settings.currency,
+        period=period_name,
+        growth=growth,
+        used=today,
+        cached_share=cached_share,
+        assumptions=use,
+        findings=findings,
+        stale_after_days=run.settings.prices.stale_after_days,
+    )
+    run.finish(result)
+
+
+@whatif_command()
+def whatif_api(
+    described: DescribedTokens,
+    nodes: DescribedServing,
+    purchase: Api,
+    operations: Operations,
+    *,
+    run: WhatIfContext,
+) -> None:
+    """Say whether tokens that own GPUs make would cost less bought from an API.
+
+    Today is what the store's serving workloads cost (gpucost unit tokens), or nodes that options describe; the scenario is the
+    same tokens at an API's price. Reserved and committed capacity goes on being paid.
+
+    \b
+    Examples:
+      gpucost whatif api --workload Deployment/chat-api --api-provider cerebras --api-model llama-3.1-8b
+      gpucost whatif api --month 2026-10 --model "llama-3*" --input-price-per-million 0.05 --output-price-per-million 0.08
+      gpucost whatif api --nodes 2 --on-demand-price 55 --prompt-tokens-per-day 4B --generation-tokens-per-day 800M \\
+        --input-price-per-million 2.5 --output-price-per-million 10
+    """
+    from gpucost.whatif.answer import Assumption
+    from gpucost.whatif.tokens import api
+
+    names: tuple[str, ...] = ()
+    is_of_nodes = run.is_described(nodes)
+    if run.is_described(described) or is_of_nodes:
+        tokens, period_name = described_tokens(described, is_even=True)
+        own, growth = _described_cost(run, nodes, tokens), _growth(run, purchase, None)
+        use = [Assumption("tokens", period_name, "", "option")]
+    else:
+        hours = [row for row in _of_model(_hours(run, run.scope), purchase.model) if row["workload"] is not None]
+        tokens, names, period_name = _curve(run, hours, purchase), _models(hours), run.period_name
+        own = _stored_cost(run, hours)
+        growth = _growth(run, purchase, {row["workload"] for row in hours})
+        use = [Assumption("tokens", ", ".join(names), ", ".join(_workloads(hours)), "store", period_name)]
+    today = run.now.astimezone(run.tz).date()
+    result = api(
+        own,
+        tokens,
+        _api_price(run, purchase, names, today),
+        currency=run.settings.currency,
+        period=period_name,
+        growth=growth,
+        used=today,
+        cached_share=purchase.cached_share,
+        measured_share=tokens.cached_share,
+        operations=operations.operations_cost_per_month,
+        assumptions=use,
+        stale_after_days=run.settings.prices.stale_after_days,
+    )
+    run.finish(result)
+
+
+def _query(run: WhatIfContext, scope: Scope) -> UnitQuery:
+    from gpucost.report.units.query import UnitQuery
+
+    whose = {"teams": scope.teams, "namespaces": scope.namespaces, "workloads": scope.workloads, "clusters": scope.clusters}
+    return UnitQuery.of(run.settings, run.period, run.period_name, **whose)
+
+
+def _hours(run: WhatIfContext, scope: Scope) -> list[Hour]:
+    """The store's tokens hour by hour; of a scope those of its pods alone."""
+    from gpucost import pipeline
+    from gpucost.report.units import token_hours
+
+    query = _query(run, scope)
+    # cut at the ends of the period, as gpucost unit tokens reads it
+    rows = pipeline.read_attributed(
+        run.settings, run.store, lambda con: token_hours(con, query, run.settings.gateway), run.period
+    )
+    return [row for row in rows if row["workload"] is not None or not scope.is_narrowed]
+
+
+def _of_model(hours: Iterable[Hour], model: str | None) -> list[Hour]:
+    return [row for row in hours if _is_of(row["model"], model)]
+
+
+def _is_of(model: str | None, pattern: str | None) -> bool:
+    return pattern is None or fnmatchcase((model or "").lower(), pattern.lower())
+
+
+def _models(hours: Iterable[Hour]) -> tuple[str, ...]:
+    return tuple(sorted({row["model"] for row in hours if row["model"]}))
+
+
+def _workloads(hours: Iterable[Hour]) -> list[str]:
+    return sorted({row["workload"] for row in hours})
+
+
+def _curve(run: WhatIfContext, hours: Sequence[Hour], purchase: Api) -> TokenHours:
+    """The tokens of these rows by hour, from the first hour with some, or with a cost, to the last. Raises GpucostError."""
+    sums: dict[int, list[float]] = defaultdict(lambda: [0.0, 0.0, 0.0])
+    for row in hours:
+        if row["prompt_tokens"] or row["generation_tokens"] or row["cost"]:
+            # of an hour that midnight cuts, where zones are half an hour off, both parts
+            hour = row["from_ms"] // MS_PER_HOUR
+            amounts = (row["prompt_tokens"], row["generation_tokens"], row["cached_tokens"] or 0.0)
+            sums[hour] = [before + more for before, more in zip(sums[hour], amounts, strict=True)]
+    if not any(prompt + done for prompt, done, _ in sums.values()):
+        of = f" of {purchase.model}" if purchase.model else ""
+        raise GpucostError(
+            f"no token{of} is known in {run.period_name}",
+            "gpucost unit tokens lists models; gpucost collect progress collects them; or --prompt-tokens-per-day describes them",
+        )
+    every = [sums.get(at, [0.0] * 3) for at in range(min(sums), max(sums) + 1)]
+    prompts, cached = sum(one[0] for one in every), sum(one[2] for one in every)
+    is_counted = prompts and any(row["cached_tokens"] is not None for row in hours)
+    return TokenHours(
+        tuple(one[0] for one in every), tuple(one[1] for one in every), min(cached / prompts, 1.0) if is_counted else None
+    )
+
+
+def _growth(run: WhatIfContext, purchase: Api, workloads: set[str | None] | None) -> Growth:
+    """How tokens grow: as an option says, else from the store's whole months, of these workloads; today's with None."""
+    today = run.now.astimezone(run.tz).date()
+    begins = today if workloads is None else min(today, run.period.end.astimezone(run.tz).date())
+    if purchase.growth_percent_per_month is not None or workloads is None:
+        return Growth(purchase.growth_percent_per_month, "option", begins)
+    from gpucost.periods import Period, local_midnight
+    from gpucost.report.units import token_months
+
+    last = begins.replace(day=1)
+    first = last
+    for _ in range(_MONTHS):
+        first = (first - timedelta(days=1)).replace(day=1)
+    months = Period(local_midnight(first, run.tz), local_midnight(last, run.tz))
+    query = replace(_query(run, Scope()), period=months)
+    tokens: Counter[str] = Counter()
+    for row in run.read(lambda con: token_months(con, query, run.settings.gateway)):
+        if row["workload"] in workloads and _is_of(row["model"], purchase.model):
+            tokens[row["month"]] += row["tokens"]
+    # they may have begun within the first one
+    known = [tokens[month] for month in sorted(tokens) if tokens[month]][1:]
+    if len(known) < _FEWEST:
+        return Growth(None, "", begins)
+    percent = (math.pow(known[-1] / known[0], 1 / (len(known) - 1)) - 1) * 100
+    return Growth(percent, f"store: {len(known)} whole months", begins)
+
+
+def _api_price(run: WhatIfContext, purchase: Api, models: Sequence[str], day: date) -> ApiPrice:
+    """What options say, and the price list for what they do not. Raises UsageError where nothing says it."""
+    given = (purchase.input_price_per_million, purchase.output_price_per_million, purchase.cached_input_price_per_million)
+    name = purchase.api_model or (purchase.model if purchase.model and "*" not in purchase.model else None)
+    name = name or (models[0] if len(models) == 1 else None)
+    if given[0] is not None and given[1] is not None:
+        return ApiPrice(name or "the model", given[0], given[1], "option", given[2])
+    if name is None:
+        raise UsageError(
+            "the API's price is missing",
+            "--input-price-per-million and --output-price-per-million give it, --api-model gpt-4o looks it up"
+            + (f"; there are {', '.join(models)}" if models else ""),
+        )
+    from gpucost.price.fx import rates
+    from gpucost.price.tokens import near_models, token_price
+
+    with store_or_empty(run.settings) as con:
+        listed = token_price(con, purchase.api_provider, name, day)
+        near = "" if listed else near_models(con, purchase.api_provider, name, day)
+    if listed is None:
+        of = f" at {purchase.api_provider}" if purchase.api_provider else ""
+        raise UsageError(
+            f"no price of the tokens of {name}{of} is known",
+            f"{near}; or give --input-price-per-million and --output-price-per-million",
+        )
+    fx = rates(run.settings)
+
+    def own(option: Decimal | None, price: Decimal) -> Decimal:
+        return fx.convert(price, listed.currency, day, f"the token price of {listed.model}") if option is None else option
+
+    prompt, generated = (
+        own(option, price)
+        for option, price in zip(given, (listed.input_price_per_million, listed.output_price_per_million), strict=False)
+    )
+    cached = listed.cached_input_price_per_million
+    cached = given[2] if cached is None else own(given[2], cached)
+    of_options = ", but for what options give" if any(price is not None for price in given) else ""
+    source, as_of = f"{listed.source}{of_options}", listed.price_as_of.isoformat()
+    return ApiPrice(f"{listed.model} ({listed.provider})", prompt, generated, source, cached, as_of)
+
+
+class _Nodes(NamedTuple):
+    """Nodes as they are called, their GPUs, price on demand, commitments on offer, and what other clouds ask for such."""
+
+    name: str
+    gpus: float
+    on_demand: Price
+    offers: Offers
+    places: tuple[tuple[str, Price], ...] = ()
+
+
+def _nodes(run: WhatIfContext, own: OwnNodes | DescribedServing) -> _Nodes:
+    """Of an instance type, or by options. Raises UsageError where no price is known."""
+    if own.region and own.instance_type is None:
+        raise UsageError("--region says where an --instance-type is", "give --instance-type, or leave it out")
+    listed = listed_type(run, own.instance_type, own.region or "") if own.instance_type else None
+    if listed and listed.gpus and own.gpus not in (None, listed.gpus):
+        raise UsageError(f"{own.instance_type} has {listed.gpus:g} GPUs, not {own.gpus}", "leave out --gpus")
+    gpus = float((listed and listed.gpus) or own.gpus or GPUS_PER_NODE)
+    price = listed.on_demand if listed else None
+    if own.on_demand_price is not None:
+        price = Price(node_price(own.on_demand_price, own.price_per, gpus), "option")
+    if price is None:
+        raise UsageError("the price on demand is missing", "--on-demand-price, or --instance-type and --region of list prices")
+    return _Nodes(own.instance_type or f"node of {gpus:g} GPUs", gpus, price, listed.offers if listed else {})
+
+
+def _of_gpu(run: WhatIfContext, own: OwnNodes, gpus_per_replica: int) -> _Nodes:
+    """Of a GPU model: each cloud's cheapest place that has instances with a replica's GPUs, and the lower median of these.
+
+    Raises UsageError where an option says otherwise, GpucostError where nothing is known of the GPU.
+    """
+    for name in ("instance_type", "region", "on_demand_price"):
+        if getattr(own, name) is not None:
+            flag = f"--{name.replace('_', '-')}"
+            raise UsageError(f"{flag} and --gpu-model both say which nodes are meant", "leave out one of them")
+    gpus = float(own.gpus or GPUS_PER_NODE)
+    with list_prices(run.settings) as listed:
+        rows = listed(own.gpu_model, purchase_options=("on_demand",))
+    cheapest: dict[str, ListedPrice] = {}
+    for row in rows:
+        if row.price_per_gpu_hour and (row.gpu_count or 0) >= min(gpus_per_replica, gpus):
+            cheapest.setdefault(row.provider, row)
+    if not cheapest:
+        raise GpucostError(f"no price on demand of {own.gpu_model} is known", f"gpucost prices {own.gpu_model} lists what is")
+    places = tuple(
+        (
+            " ".join(word for word in (row.provider, row.region, row.instance_type) if word),
+            Price(kept((row.price_per_gpu_hour or 0) * Decimal(repr(gpus))), *source_of(row)),
+        )
+        for row in cheapest.values()
+    )
+    where, price = places[(len(places) - 1) // 2]
+    price = replace(price, source=f"median of {len(places)} clouds, {where}: {price.source}")
+    return _Nodes(f"node of {gpus:g} {own.gpu_model}", gpus, price, {}, places)
+
+
+def _serving(run: WhatIfContext, own: OwnNodes, replicas: Replicas, tokens: TokenHours, operations: Operations) -> OwnServing:
+    """The replicas that options describe, or the store measured. Raises UsageError where something is not told."""
+    throughput, gpus_per_replica = _throughput(run, replicas, tokens)
+    nodes = _nodes(run, own) if own.gpu_model is None else _of_gpu(run, own, gpus_per_replica)
+    spot, rate = _spot(run, own, nodes.gpus)
+    given = GivenOffers(
+        given_terms("--commitment-price", own.commitment_price),
+        given_terms("--commitment-discount", own.commitment_discount, highest=99),
+        own.price_per,
+    )
+    return OwnServing(
+        nodes.name,
+        nodes.gpus,
+        gpus_per_replica,
+        throughput,
+        nodes.on_demand,
+        replicas,
+        given.of(nodes.gpus, nodes.on_demand) or nodes.offers,
+        spot,
+        rate,
+        operations.operations_cost_per_month,
+        nodes.places,
+    )
+
+
+def _throughput(run: WhatIfContext, replicas: Replicas, tokens: TokenHours) -> tuple[Throughput, int]:
+    """What a full replica does, and its GPUs. Raises UsageError where neither options nor the store say."""
+    workload, gpus = replicas.throughput_of, replicas.gpus_per_replica
+    if replicas.replica_tokens_per_second:
+        if workload is not None:
+            raise UsageError(
+                "--replica-tokens-per-second and --throughput-of both say what a replica does", "leave out one of them"
+            )
+        if gpus is None:
+            raise UsageError("--gpus-per-replica is missing", "how many GPUs serve one copy of the model")
+        return given_throughput(replicas.replica_tokens_per_second, tokens, replicas.prompt_weight), gpus
+    if workload is None:
+        raise UsageError(
+            "what a replica does is not told",
+            "--replica-tokens-per-second gives it, as a load test says; --throughput-of Deployment/NAME measures it in the store",
+        )
+    scope = Scope(workloads=(workload,))
+    hours = [
+        (replicas.prompt_weight * row["prompt_tokens"] + row["generation_tokens"], row["allocated_gpu_hours"])
+        for row in _hours(run, scope)
+        if row["allocated_gpu_hours"] and row["prompt_tokens"] + row["generation_tokens"]
+    ]
+    if not hours:
+        raise GpucostError(f"no token of {workload} is known in {run.period_name}", "gpucost unit tokens lists what is")
+    if gpus is None:
+        held = Counter(pod.gpus for pod in run.usage(scope).fleet.pods)
+        (most, _), *_ = held.most_common(1)
+        if most != int(most):
+            raise UsageError(f"pods of {workload} hold {most:.3g} of a GPU", "--gpus-per-replica says what a replica is to hold")
+        gpus = int(most)
+    source = f"store: {workload}, {len(hours):,} active hours of {run.period_name}, the 95th percentile"
+    return measured_throughput(hours, gpus, source), gpus
+
+
+def _spot(run: WhatIfContext, own: OwnNodes, gpus: float) -> tuple[Price | None, Rate | None]:
+    """The spot price, and how often spot nodes are interrupted; None where it is not known."""
+    from gpucost.periods import to_ms
+    from gpucost.price import load_offers
+    from gpucost.whatif.spot.interruptions import Rate, measured_rate
+    from gpucost.whatif.spot.market import Place, find_instance, read_market
+
+    price = None if own.spot_price is None else Price(node_price(own.spot_price, own.price_per, gpus), "option")
+    rate = measured_rate(None, "", own.gpu_model)
+    if own.instance_type is not None:
+        settings = run.settings
+        with store_or_empty(settings) as con:
+            load_offers(con, settings)
+            provider, name, _ = find_instance(con, own.instance_type)
+            place = Place(name, provider, own.region)
+            market = read_market(con, [name], settings.currency, settings.prices.stale_after_days)
+        price = price or market.latest_spot(place, to_ms(run.now)) or market.list_price(place, "spot")
+        rate = market.rate(place)
+    if own.interruptions_per_hour is not None:
+        rate = Rate(own.interruptions_per_hour, "option")
+    return price, rate if price else None
+
+
+def _described_cost(run: WhatIfContext, nodes: DescribedServing, tokens: TokenHours) -> OwnCost:
+    """What nodes that options describe cost. Raises UsageError where they are not told."""
+    if nodes.nodes is None:
+        raise UsageError("--nodes is missing", "how many nodes serve these tokens today")
+    known = _nodes(run, nodes)
+    block = CostBlock(float(nodes.nodes * tokens.hours), known.on_demand.per_node_hour, known.gpus)
+    return OwnCost((block,), price=(known.name, known.on_demand))
+
+
+def _stored_cost(run: WhatIfContext, hours: Sequence[Hour]) -> OwnCost:
+    """What the rows cost; the part of it on capacity that is paid anyway, as it is of all that their workloads hold."""
+    cost = sum((row["cost"] for row in hours), Decimal(0))
+    names = tuple({part for row in hours for part in row["workload"].split(" + ")})
+    places = {(row["cluster"], row["namespace"]) for row in hours}
+    fleet = run.usage(Scope(workloads=names)).fleet
+    fleet = replace(fleet, pods=tuple(pod for pod in fleet.pods if (pod.cluster, pod.namespace) in places))
+    committed = fleet.only(lambda node: node.capacity_type in PAID_ANYWAY or any(price.is_committed for price in node.prices))
+    whole, paid = run.evaluate(_costs(fleet, committed))
+    share = paid / whole if whole else Decimal(0)
+    held = sum(row["allocated_gpu_hours"] for row in hours)
+    return OwnCost((charge(cost),), round(held, 6), round(cost * share, 9))
+
+
+def _costs(*fleets: Fleet) -> Scenario[list[Decimal]]:
+    """What the pods of each fleet cost."""
+    costs = yield fleets
+    return [one.cost for one in costs]

@@ -1,0 +1,507 @@
+"""`gpucost whatif selfhost` and `whatif api`: a model's tokens from own GPUs against an API's, by hand."""
+
+from __future__ import annotations
+
+import json
+import math
+from datetime import UTC, date, datetime, timedelta
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from typer.testing import CliRunner
+
+from gpucost.cli.app import app
+from gpucost.config.model import Config
+from gpucost.errors import UsageError
+from gpucost.report import units
+from gpucost.store.progress import ProgressSeries
+from gpucost.whatif.answer import Answer
+from gpucost.whatif.cost import CostBlock, charge
+from gpucost.whatif.fleet import Price
+from gpucost.whatif.reserve import Terms
+from gpucost.whatif.spot.interruptions import Rate
+from gpucost.whatif.tokens import (
+    ApiPrice,
+    DescribedTokens,
+    Growth,
+    OwnCost,
+    OwnServing,
+    Replicas,
+    Throughput,
+    TokenHours,
+    api,
+    described_tokens,
+    measured_throughput,
+    parse_count,
+    selfhost,
+)
+from tests.replay.work import asked, counter, put, stored
+from tests.unit.test_unit_serving import serving as l4s
+from tests.unit.whatif_costs import answered, ask, assert_refused, plain_cost
+
+pytestmark = pytest.mark.usefixtures("stages_together", "nowhere")
+
+MILLION, DAY = 1_000_000, date(2026, 11, 20)
+PRICE = ApiPrice("m", Decimal(1), Decimal(4), "test")
+# ten million prompt tokens and one generated million in each hour
+TOKENS = "--prompt-tokens-per-day 240M --generation-tokens-per-day 24M"
+PRICES = "--input-price-per-million 1 --output-price-per-million 4"
+# two GPUs that do 11,000 tokens of both kinds a second: 12.6 million generated ones an hour by weight, of which 7.56 are used
+REPLICA = "--gpus-per-replica 2 --replica-tokens-per-second 11000"
+NODE = "--on-demand-price 10"
+WORDS = f"{TOKENS} --peak-factor 1 {PRICES} {REPLICA} {NODE}"
+
+
+def own(per_second: float = 2500, **changes: Any) -> OwnServing:
+    """One replica a node, of 9 million generated tokens an hour at a target of 1, $1 an hour."""
+    plan = Replicas(**{"target_utilization": 1.0, "spare_replicas": 0} | changes.pop("plan", {}))
+    rest: dict[str, Any] = {"gpus": 8.0, "gpus_per_replica": 8, "on_demand": Price(Decimal(1), "test")} | changes
+    return OwnServing("node", throughput=Throughput(per_second, per_second, per_second, "test"), plan=plan, **rest)
+
+
+def hosted(tokens: TokenHours, serving: OwnServing, price: ApiPrice = PRICE, percent: float | None = None) -> Answer:
+    growth = Growth(percent, "test", DAY)
+    return answered(selfhost(tokens, price, serving, currency="USD", period="a test", growth=growth, used=DAY), plain_cost)
+
+
+def generated(*millions: float) -> TokenHours:
+    """Hours of generated tokens alone."""
+    return TokenHours((0.0,) * len(millions), tuple(one * MILLION for one in millions))
+
+
+def ways(answer: Answer) -> dict[str, Any]:
+    return {row["way"]: row for row in answer.figures["ways"]}
+
+
+def test_an_even_day_by_hand() -> None:
+    answer = ask("selfhost", WORDS)
+    # 7,200 million prompt tokens at $1, 720 million generated ones at $4; one replica and a spare one fit on one node
+    assert (answer["today"]["cost"], answer["scenario"]["cost"], answer["saving"]) == (10080, 7200, 2880)
+    assert (answer["replicas_at_peak"], answer["nodes"], answer["prompt_tokens"]) == (1, 1, 7_200_000_000)
+    # a node has room for four replicas of 12.6 million an hour, and 3.5 million are done
+    assert answer["utilization_percent"] == pytest.approx(3.5 / (4 * 12.6) * 100, abs=1e-6)
+    bought, always = answer["ways"][:2]
+    assert (bought["cost_per_million_prompt_tokens"], bought["cost_per_million_generation_tokens"]) == (1, 4)
+    # prompts are 2.5 of 3.5 parts of the work
+    assert always["cost_per_million_tokens"] == pytest.approx(7200 / 7920, abs=1e-9)
+    assert always["cost_per_million_prompt_tokens"] == pytest.approx(2.5 / 3.5, abs=1e-9)
+    assert always["cost_per_million_generation_tokens"] == pytest.approx(10 / 3.5, abs=1e-9)
+    # $7,300 a month at 14/11 of a dollar per million
+    assert answer["break_even_tokens_per_month"] == pytest.approx(7300 * 11 / 14 * MILLION, rel=1e-9)
+    assert answer["break_even_on"] is None and "--growth-percent-per-month" in answer["break_even_on_is_null_because"]
+
+
+def test_the_busiest_hour_decides_and_others_stand_beside_it() -> None:
+    """A factor of 1.92 makes hour k of a day have k / 300 of its tokens."""
+    described = DescribedTokens(prompt_tokens_per_day="0", generation_tokens_per_day="300M", peak_factor=1.92, days=1)
+    tokens, name = described_tokens(described)
+    assert name == "1 days" and tokens.generated == pytest.approx([hour * MILLION for hour in range(1, 25)])
+    offers = {Terms("reserved", 1, "no_upfront"): Price(Decimal("0.6"), "test"), Terms("reserved", 3, "no_upfront"):
+              Price(Decimal("0.99"), "test")}  # fmt: skip
+    spot = {"spot": Price(Decimal("0.4"), "test"), "rate": Rate(0.5, "test", low=0.25, high=1.0)}
+    answer = hosted(tokens, own(offers=offers, **spot))
+    cost = {name: row["cost"] for name, row in ways(answer).items()}
+    # 1 replica to the 9th hour, 2 to the 18th, then 3: 45 node-hours and two starts of 12 minutes; two nodes are in use in
+    # 60 % of the hours and more, and a node over them in a quarter; the start of it is on demand
+    assert cost == {
+        "API: m": 1200,
+        "on demand, always on": 72,
+        "on demand, by the hour": Decimal("45.4"),
+        "reserved, 1 year, no upfront": Decimal("0.6") * 48 + 6 + Decimal("0.2"),
+        "reserved, 3 years, no upfront": Decimal("0.99") * 24 + 21 + Decimal("0.4"),
+        "spot, by the hour": Decimal("45.4") * Decimal("1.1") * Decimal("0.4"),
+    }
+    assert (answer.scenario.cost, answer.scenario.more) == (72, {"nodes": 3, "replicas": 3})
+    assert answer.figures["replicas_mean"] == 45 / 24
+    (spot_range,) = answer.ranges
+    assert (spot_range.low, spot_range.high) == (Decimal("19.068"), Decimal("21.792"))
+
+
+def test_spare_replicas_and_whole_nodes() -> None:
+    # 2 + 1 replicas of 3 GPUs: two fit on a node of 8
+    packed = hosted(generated(18), own(gpus_per_replica=3, plan={"spare_replicas": 1}))
+    assert packed.figures["nodes"] == 2
+    # a replica of 12 GPUs takes two nodes, each alone
+    wide = hosted(generated(18), own(gpus_per_replica=12, plan={"spare_replicas": 1}))
+    assert wide.figures["nodes"] == 6
+    assert wide.figures["utilization_percent"] == pytest.approx(18 / (3 * 9) * 100)
+    # at a target of half, twice as many
+    assert hosted(generated(18), own(plan={"target_utilization": 0.5})).figures["nodes"] == 4
+
+
+def test_scale_to_zero_pays_for_starts_and_says_who_waits() -> None:
+    tokens = generated(0, 9, 0, 18)
+    answer = hosted(tokens, own(plan={"min_replicas": 0, "spare_replicas": 1, "start_minutes": 30.0}))
+    # 2 nodes, then 3, each started for half an hour
+    assert ways(answer)["on demand, by the hour"]["cost"] == Decimal("7.5")
+    assert ways(answer)["on demand, always on"]["cost"] == 12
+    assert "In 2 of 4 hours there is no replica" in answer.time[-1]
+    kept = hosted(tokens, own(plan={"spare_replicas": 1, "start_minutes": 30.0}))
+    # two nodes stay; one more is started once
+    assert ways(kept)["on demand, by the hour"]["cost"] == Decimal("9.5") and len(kept.time) == 2
+
+
+def test_own_nodes_never_pay_where_each_further_replica_costs_more() -> None:
+    # a full replica makes 9 million tokens for $1, which the API sells for 99 cents
+    cheap = ApiPrice("m", Decimal(0), Decimal("0.11"), "test")
+    answer = hosted(generated(90), own(), cheap, 10.0)
+    assert (answer.figures["break_even_tokens_per_month"], answer.figures["break_even_on"]) == (None, None)
+    assert answer.saving < 0 and "at any volume" in answer.break_even[0]
+    assert answer.findings[0].startswith("At this volume buying")
+    free = hosted(generated(90), own(), ApiPrice("m", Decimal(0), Decimal(0), "test"))
+    assert free.figures["break_even_tokens_per_month"] is None and free.saving_percent is None
+
+
+@given(
+    millions=st.lists(st.floats(0, 100), min_size=1, max_size=5).filter(lambda one: max(one) > 0.01),
+    price=st.floats(0.01, 5),
+    gpus_per_replica=st.integers(1, 20),
+    plan=st.fixed_dictionaries({"spare_replicas": st.integers(0, 3), "min_replicas": st.integers(0, 3)}),
+    operations=st.integers(0, 5000),
+)
+def test_below_the_break_even_the_api_costs_less_and_above_it_never(
+    millions: list[float], price: float, gpus_per_replica: int, plan: dict[str, int], operations: int
+) -> None:
+    tokens = generated(*millions)
+    serving = own(gpus_per_replica=gpus_per_replica, plan=plan, operations=Decimal(operations))
+    even = serving.break_even(tokens, price / MILLION)
+
+    def loss(volume: float) -> float:
+        """What own nodes cost more than the API, with so many times these tokens in a month."""
+        work = [one * volume / tokens.per_month for one in tokens.generated]
+        nodes = serving.nodes(max(1, *serving.replicas(work)) + serving.plan.spare_replicas)
+        return nodes * 730 + operations - price * volume / MILLION
+
+    full = tokens.per_month / max(tokens.generated) * 9 * MILLION  # what a replica can do, full at the peak
+    if even is None:
+        assert price * full / MILLION <= 730 * serving.nodes_per_replica * (1 + 1e-3)
+        return
+    assert loss(even * (1 - 1e-6)) > -1e-3
+    steps = range(math.floor(even / full), math.floor(even / full) + 200)
+    assert all(loss(full * step * (1 + 1e-7)) <= 1e-2 for step in steps if full * step > even)
+    assert loss(even * (1 + 1e-6)) <= 1e-2
+
+
+@pytest.mark.parametrize(
+    ("percent", "volume", "target", "day", "why"),
+    [
+        (10.0, 100, 121, DAY + timedelta(hours=2 * 730), ""),
+        (-50.0, 400, 100, DAY + timedelta(hours=2 * 730), ""),
+        (10.0, 200, 100, None, "tokens grow, and never pass it"),
+        (-10.0, 100, 200, None, "tokens shrink, and never pass it"),
+        (0.0, 100, 200, None, "tokens stay as they are, and never pass it"),
+        (0.01, 1, 1e9, None, "it is more than 50 years away"),
+        (None, 100, 200, None, "how tokens grow is not known: --growth-percent-per-month"),
+        (10.0, 100, None, None, "there is no break-even"),
+    ],
+)
+def test_the_day_of_the_break_even(
+    percent: float | None, volume: float, target: float | None, day: date | None, why: str
+) -> None:
+    assert Growth(percent, "test", DAY).reaches(volume, target) == (day, why)
+
+
+def test_growth_passes_the_break_even_of_hand() -> None:
+    # 14/11 of a dollar per million, as of an even day; $7,300 a month are 5,735.7 million
+    words = WORDS.replace("240M", "120M").replace("24M", "12M")
+    answer = ask("selfhost", f"{words} --growth-percent-per-month 20")
+    months = math.log(7300 * 11 / 14 / (5.5 * 730)) / math.log(1.2)
+    expected = datetime.now(UTC).date() + timedelta(hours=months * 730)
+    assert abs(date.fromisoformat(answer["break_even_on"]) - expected) <= timedelta(days=1)
+
+
+def test_list_prices_of_tokens() -> None:
+    rest = WORDS.replace(PRICES, "")
+    answer = ask("selfhost", f"{rest} --model openai/gpt-4o --cached-share 0.5")
+    # $2.50, cached $1.25, and $10 a million
+    assert answer["today"]["cost"] == 3600 * 2.5 + 3600 * 1.25 + 720 * 10
+    assert "for gpt-4o (openai)" in answer["title"]
+    own_price = ask("selfhost", f"{rest} --model gpt-4o --api-provider azure --output-price-per-million 1")
+    assert own_price["today"]["cost"] == 7200 * 2.5 + 720
+    sources = {one["name"]: one["source"] for one in own_price["assumptions"]}
+    assert sources["gpt-4o (azure), generated tokens"].endswith("but for what options give")
+    assert_refused("selfhost", f"{rest} --model gpt-4oo", "no price of the tokens of gpt-4oo is known")
+    assert_refused(
+        "selfhost", f"{rest} --model gpt-4o --api-provider nobody", "no price of the tokens of gpt-4o at nobody is known"
+    )
+
+
+def test_prices_of_tokens_are_in_the_currency_of_the_configuration(tmp_path: Path) -> None:
+    (tmp_path / "gpucost.toml").write_text('currency = "EUR"\n[prices]\nfx = { USD = 0.5 }\n')
+    words = f"{TOKENS} --nodes 1 {NODE} --api-model gpt-4o"
+    answer = ask("api", words)
+    assert (answer["scenario"]["currency"], answer["scenario"]["cost"]) == ("EUR", (7200 * 2.5 + 7200) / 2)
+    (tmp_path / "gpucost.toml").write_text('currency = "EUR"\n')
+    assert_refused("api", words, "there is no rate from USD to EUR", 1)
+
+
+def test_operations_and_cached_tokens_are_counted_where_they_are_told() -> None:
+    plain, told = (ask("selfhost", f"{WORDS} {more}") for more in ("", "--operations-cost-per-month 1460 --cached-share 0.5"))
+    # 720 hours of 730; half of the prompt tokens at a tenth
+    assert told["scenario"]["cost"] == 7200 + 1440
+    assert told["today"]["cost"] == 10080
+    cached = ask("selfhost", f"{WORDS} --cached-share 0.5 --cached-input-price-per-million 0.1")
+    assert cached["today"]["cost"] == 10080 - 3600 * 0.9
+    assert any("--operations-cost-per-month" in text for text in plain["findings"])
+    assert not any("--operations-cost-per-month" in text or "--cached-share" in text for text in told["findings"])
+
+
+def test_the_lowest_throughput_counts_and_others_are_a_range() -> None:
+    answer = ask("selfhost", f"{WORDS} --replica-tokens-per-second 1100 --spare-replicas 0")
+    # a tenth: 5 replicas of 1.26 million x 0.6 on 2 nodes, against one
+    assert (answer["replicas_at_peak"], answer["scenario"]["cost"]) == (5, 14400)
+    cost, volume = answer["ranges"]
+    assert (cost["low"], cost["high"]) == (7200, 14400)
+    assert volume["low"] == pytest.approx(7300 * 11 / 14, abs=1e-3) and volume["high"] > volume["low"]
+
+
+def test_the_percentile_is_a_value_that_was_seen() -> None:
+    hours = [(float(work), 2.0) for work in range(1, 101)]
+    measured = measured_throughput(hours, 4, "store")
+    assert measured.high == measured.per_second == 95 / 2 * 4 / 3600
+    assert measured.low == pytest.approx(50.5 / 2 * 4 / 3600)
+
+
+@pytest.mark.parametrize(
+    ("text", "count"), [("400M", 4e8), ("1.5b", 1.5e9), ("4e8", 4e8), ("12k", 12000), ("2T", 2e12), ("0", 0)]
+)
+def test_counts(text: str, count: float) -> None:
+    assert parse_count("--x", text) == count
+
+
+@pytest.mark.parametrize("text", ["", "M", "-1", "nan", "inf", "1e99", "4 00", "four"])
+def test_what_is_no_count(text: str) -> None:
+    with pytest.raises(UsageError, match="no number of tokens"):
+        parse_count("--x", text)
+
+
+@given(factor=st.floats(1, 24))
+def test_a_described_day_has_its_tokens_and_its_busiest_hour(factor: float) -> None:
+    described = DescribedTokens(prompt_tokens_per_day="2400", generation_tokens_per_day="240", peak_factor=factor, days=2)
+    tokens, _ = described_tokens(described)
+    assert tokens.prompts == pytest.approx(4800) and tokens.generations == pytest.approx(480)
+    assert max(tokens.prompt) == pytest.approx(100 * factor, rel=1e-6)
+
+
+def test_list_prices_of_a_type_and_of_a_gpu() -> None:
+    rest = WORDS.replace(NODE, "")
+    answer = ask("selfhost", f"{rest} --instance-type p4d.24xlarge --region us-east-1")
+    names = [row["way"] for row in answer["ways"]]
+    assert names[:3] == ["API: the model", "on demand, always on", "on demand, by the hour"]
+    assert any(name.startswith("reserved, 3 years") for name in names) and "spot, by the hour" in names
+    assert answer["scenario"]["gpu_hours"] == 8 * 720
+    places = ask("selfhost", f"{rest} --gpu-model H100")
+    costs = [row["cost"] for row in places["tables"]["the same nodes of other clouds, on demand, always on"]]
+    # no assumption is the kindest: the lower median of what clouds ask
+    assert costs == sorted(costs) and places["scenario"]["cost"] == costs[(len(costs) - 1) // 2]
+    assert (places["ranges"][0]["low"], places["ranges"][0]["high"]) == (costs[0], costs[-1])
+
+
+def test_old_prices_are_in_the_title() -> None:
+    old = ApiPrice("m", Decimal(1), Decimal(4), "test", as_of="2026-01-01")
+    assert "(prices over 90 days old: m of 2026-01-01)" in hosted(generated(9), own(), old).title
+    assert "days old" not in hosted(generated(9), own()).title
+
+
+def bought(blocks: OwnCost, tokens: TokenHours, price: ApiPrice = PRICE, **more: Any) -> Answer:
+    growth = Growth(more.pop("percent", None), "test", DAY)
+    return answered(api(blocks, tokens, price, currency="USD", period="a test", growth=growth, used=DAY, **more), plain_cost)
+
+
+def test_api_by_hand() -> None:
+    answer = ask("api", f"--nodes 2 {NODE} {TOKENS} {PRICES}")
+    assert (answer["today"]["cost"], answer["scenario"]["cost"], answer["saving"]) == (14400, 10080, 4320)
+    assert answer["today"]["gpu_hours"] == 2 * 8 * 720
+    # $14,600 a month buy so many at 14/11
+    assert answer["break_even_tokens_per_month"] == pytest.approx(14600 * 11 / 14 * MILLION, rel=1e-9)
+    assert answer["ways"][0]["cost_per_million_prompt_tokens"] == pytest.approx(14400 * 2.5 / 3.5 / 7200, abs=1e-9)
+    grown = bought(OwnCost((CostBlock(730, Decimal(1), 8),)), generated(*([0.25] * 730)), percent=100.0)
+    # $4 a million: what is served today costs as much as $1 an hour, twice as much in a month at a growth of 100 %
+    assert grown.figures["break_even_tokens_per_month"] == 182.5 * MILLION
+    assert (
+        bought(OwnCost((CostBlock(730, Decimal(2), 8),)), generated(*([0.25] * 730)), percent=100.0).figures["break_even_on"]
+        == (DAY + timedelta(hours=730)).isoformat()
+    )
+
+
+def test_what_is_paid_anyway_is_no_saving() -> None:
+    tokens = generated(*([1.0] * 73))
+    answer = bought(OwnCost((charge(Decimal(1000)),), 99.0, Decimal(600)), tokens, operations=Decimal(100))
+    # 73 million at $4, and a tenth of a month of operations
+    assert (answer.today.cost, answer.scenario.cost, answer.today.gpu_hours) == (1010, 892, 99)
+    assert any("600.00 is reserved or committed" in text for text in answer.findings)
+    # what is left to save is $410 for 73 million in a tenth of a month
+    assert answer.figures["break_even_api_cost_per_million_tokens"] == pytest.approx(Decimal(410) / 73)
+    assert answer.figures["break_even_tokens_per_month"] == pytest.approx(4100 / 4 * MILLION)
+    all_of_it = bought(OwnCost((charge(Decimal(1000)),), 99.0, Decimal(1000)), tokens)
+    assert all_of_it.saving == -292 and all_of_it.figures["break_even_tokens_per_month"] is None
+
+
+def test_cache_hits_of_own_servers_are_a_range_and_no_promise() -> None:
+    tokens = TokenHours((10.0 * MILLION,), (0.0,), 0.4)
+    price = ApiPrice("m", Decimal(1), Decimal(4), "test", Decimal("0.5"))
+    answer = bought(OwnCost((charge(Decimal(20)),)), tokens, price, measured_share=tokens.cached_share)
+    (cached,) = answer.ranges
+    assert (answer.scenario.cost, cached.low, cached.high) == (10, 8, 10)
+    given_share = bought(OwnCost((charge(Decimal(20)),)), tokens, price, cached_share=0.4, measured_share=0.4)
+    assert given_share.scenario.cost == 8 and not given_share.ranges
+
+
+# the store: Deployment/llm holds two of the four L4s of a $4 node; a gateway passes tokens on to OpenAI, and to Deployment/llm
+GENERATED = [(0, 0), (1.5, 2 * MILLION), (2.5, 6 * MILLION), (20.5, 7 * MILLION)]
+PROMPTS = [(0, 0), (1.5, 8 * MILLION), (20.5, 12 * MILLION)]
+
+
+def passed_on(unit: str, provider: str = "openai", model: str = "gpt-4o") -> ProgressSeries:
+    """A counter of a gateway."""
+    return ProgressSeries("test", unit, "counter", (), model=model, gateway="litellm", provider=provider)
+
+
+@pytest.fixture
+def config(tmp_path: Path) -> Config:
+    config, store = stored(l4s([("llm-0", [0, 1], 0, 24)]), tmp_path)
+    put(
+        store,
+        [
+            (counter("generation_token", "llm-0", "chat", model="llama"), GENERATED),
+            (counter("prompt_token", "llm-0", "chat", model="llama"), PROMPTS),
+            (passed_on("prompt_token"), [(2, 0), (3.5, 30 * MILLION), (8.5, 70 * MILLION)]),
+            (passed_on("cached_token"), [(2, 0), (3.5, 7 * MILLION)]),
+            (passed_on("generation_token"), [(2, 0), (6.5, 20 * MILLION)]),
+            # what own servers count themselves
+            (passed_on("prompt_token", "hosted_vllm", "llama"), PROMPTS),
+            (passed_on("generation_token", "hosted_vllm", "llama"), GENERATED),
+        ],
+    )
+    return config
+
+
+def of_store(what_if: str, config: Config, words: str) -> dict[str, Any]:
+    return ask(what_if, f"--config {config.path} --from 2026-03-10 --to 2026-03-11 {words}")
+
+
+def test_hours_of_the_store_are_those_of_unit_tokens(config: Config) -> None:
+    from gpucost.store.connection import Store
+
+    store = Store(config.store)
+    view = asked(config, store, units.tokens)
+    rows: list[dict[str, Any]] = []
+
+    def read(con: Any, ask: Any) -> Any:
+        rows.extend(units.token_hours(con, ask, config.gateway))
+        return view
+
+    asked(config, store, read)
+    own_rows = [row for row in rows if row["workload"]]
+    assert sum(row["cost"] for row in own_rows) == view.totals["cost"] == 48
+    for name in ("prompt_tokens", "generation_tokens"):
+        assert sum(row[name] for row in own_rows) == view.totals[name]
+    assert len(own_rows) == 24 and {row["allocated_gpu_hours"] for row in own_rows} == {2}
+    # a day of the gateway: what no pod with GPUs made
+    others = {
+        row["from_ms"] // 3_600_000 % 24: (row["prompt_tokens"], row["generation_tokens"]) for row in rows if not row["workload"]
+    }
+    assert sorted(amounts for amounts in others.values() if any(amounts)) == [(0, 20e6), (30e6, 0), (40e6, 0)]
+
+
+def test_bought_tokens_of_the_store_on_measured_replicas(config: Config) -> None:
+    rest = "--throughput-of Deployment/llm --gpus 4 --on-demand-price 4"
+    answer = of_store("selfhost", config, f"{PRICES} --cached-input-price-per-million 0.5 {rest}")
+    # six hours from the first token to the last; a tenth of the prompts was cached
+    assert (answer["hours"], answer["today"]["cost"]) == (6, pytest.approx(63 + 3.5 + 80))
+    # Deployment/llm made 2 + 8/4, 4, and 1 + 4/4 million with two GPUs: the busiest hours say 4 million
+    assert answer["work_tokens_per_second_per_replica"] == pytest.approx(4e6 / 3600, abs=1e-6)
+    # 20 million in an hour are 8.3 x 2.4 million, and one spare: ten replicas, two a node
+    assert (answer["replicas_at_peak"], answer["nodes"], answer["scenario"]["cost"]) == (9, 5, 120)
+    cost = answer["ranges"][0]
+    # on the mean of three hours 10/3 million: eleven replicas
+    assert (cost["low"], cost["high"]) == (120, 144)
+    assert answer["assumptions"][0]["value"] == "gpt-4o"
+    # the list price at who sold them
+    listed = of_store("selfhost", config, rest)
+    assert "for gpt-4o (openai)" in listed["title"]
+    assert listed["today"]["cost"] == pytest.approx(63 * 2.5 + 7 * 1.25 + 20 * 10)
+
+
+def test_throughput_of_the_store_for_described_tokens(config: Config) -> None:
+    words = f"{TOKENS} --peak-factor 1 {PRICES} {NODE} --throughput-of Deployment/llm"
+    answer = of_store("selfhost", config, words)
+    # 3.5 million an hour, on replicas of two GPUs that do 2.4 million
+    assert (answer["replicas_at_peak"], answer["nodes"], answer["hours"]) == (2, 1, 720)
+    assert any("may never have been full" in text for text in answer["findings"])
+
+
+def test_tokens_that_no_known_pod_made_are_bought_ones(tmp_path: Path) -> None:
+    config, store = stored(l4s([("llm-0", [0, 1], 0, 24)]), tmp_path)
+    put(store, [(counter("generation_token", "away-0", "edge", model="gpt-x", kind="event"), [(2, 3 * MILLION), (4, MILLION)])])
+    answer = of_store("selfhost", config, f"{PRICES} {REPLICA} {NODE}")
+    assert (answer["hours"], answer["generation_tokens"], answer["today"]["cost"]) == (3, 4 * MILLION, 16)
+
+
+def test_own_tokens_of_the_store_bought(config: Config) -> None:
+    answer = of_store("api", config, f"--workload Deployment/llm {PRICES}")
+    assert (answer["today"]["cost"], answer["scenario"]["cost"]) == (48, 12 + 28)
+    assert (answer["today"]["gpu_hours"], answer["paid_anyway_cost"]) == (48, 0)
+    other_way = of_store("selfhost", config, f"--model 'LLA*' {PRICES} {REPLICA} {NODE}")
+    assert other_way["today"]["cost"] == 40 and "gpucost whatif api" in other_way["findings"][-1]
+
+
+def test_hours_that_midnight_cuts_are_whole(config: Config) -> None:
+    assert config.path
+    text = config.path.read_text()
+    config.path.write_text('timezone = "Asia/Kolkata"\n' + "\n".join(row for row in text.splitlines() if "timezone" not in row))
+    answer = ask("api", f"--config {config.path} --from 2026-03-10 --to 2026-03-12 --workload Deployment/llm {PRICES}")
+    # local days are half an hour off: the pod held its GPUs in 24 hours of UTC from 05:30 on
+    assert (answer["today"]["cost"], answer["hours"], answer["prompt_tokens"]) == (48, 24, 12 * MILLION)
+
+
+def test_own_cost_is_that_of_unit_tokens(demo: Config) -> None:
+    words = f"--config {demo.path} --month 2026-10 --workload Deployment/chat-api"
+    told = json.loads(CliRunner().invoke(app, ["unit", "tokens", *words.split(), "--format", "json"]).stdout)["totals"]
+    answer = ask("api", f"{words} {PRICES}")
+    assert answer["today"]["cost"] == pytest.approx(told["cost"], abs=1e-9)
+    assert answer["today"]["gpu_hours"] == pytest.approx(told["allocated_gpu_hours"])
+    assert (answer["prompt_tokens"], answer["generation_tokens"]) == (told["prompt_tokens"], told["generation_tokens"])
+    own = answer["ways"][0]
+    for name in ("cost_per_million_tokens", "cost_per_million_prompt_tokens", "cost_per_million_generation_tokens"):
+        assert own[name] == pytest.approx(told[name], rel=1e-6)
+
+
+def test_committed_capacity_of_the_demo_is_paid_anyway(demo: Config) -> None:
+    words = f"--config {demo.path} --month 2026-10 --workload Deployment/chat-api --input-price-per-million 1"
+    answer = ask("api", f"{words} --output-price-per-million 1")
+    # its node has a savings plan in the price book
+    assert answer["paid_anyway_cost"] == pytest.approx(answer["today"]["cost"]) and answer["saving"] < 0
+
+
+@pytest.mark.parametrize(
+    "series",
+    [passed_on("generation_token")._replace(kind="event"), counter("generation_token", "away-0", model="gpt-4o", kind="event")],
+)
+def test_growth_of_the_store(tmp_path: Path, series: ProgressSeries) -> None:
+    config, store = stored(l4s([("llm-0", [0, 1], 0, 24)]), tmp_path)
+    # March, in which they may have begun, is left out; April, May and June grow by a tenth each
+    days = {5: 10, 35: 100, 65: 110, 95: 121}
+    put(store, [(series, [(24 * day, count * MILLION) for day, count in days.items()])], 24 * 120)
+    words = f"--config {config.path} --month 2026-06 {PRICES} {REPLICA} {NODE}"
+    answer = ask("selfhost", words)
+    assert answer["growth_percent_per_month"] == pytest.approx(10)
+    assert ask("selfhost", f"{words} --growth-percent-per-month 3")["growth_percent_per_month"] == 3
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ("--model nothing", "no token of nothing is known"),
+        (f"{PRICES} {NODE} --throughput-of Deployment/none", "Deployment/none"),
+        (f"{PRICES} {NODE}", "what a replica does is not told"),
+    ],
+)
+def test_what_the_store_does_not_know(config: Config, words: str, message: str) -> None:
+    code = 2 if "not told" in message else 1
+    period = f"--config {config.path} --from 2026-03-10 --to 2026-03-11"
+    assert_refused("selfhost", f"{period} {words}", message, code)
