@@ -1,6 +1,6 @@
 -- reads: token_services, discounted_details
 -- writes: token_unit(unit), model_name(label, vendor) (macros): how many tokens a unit is of, and a model as its vendor's API names it, as near as the label lets; token_details (temporary): of token_services what is bought tokens, throughput of models, or charged beside them, with what each is
--- invariant: each batch_id and detail_id once; what the rows do not tell is null
+-- invariant: each batch_id and detail_id once; no machine, tax, credit, refund, nor discount that is spread, is in it; what the rows do not tell is null
 CREATE OR REPLACE TEMP MACRO token_unit(unit) AS
     CASE WHEN regexp_matches(unit, '^(units? of )?[0-9,]*\s*(k|kilo|thousand|m|mega|million)?[\s-]*tok(en)?s?$|^[0-9,]+\s*[km]$', 'i')
         THEN coalesce(TRY_CAST(replace(regexp_extract(unit, '[0-9][0-9,]*'), ',', '') AS DOUBLE), 1)
@@ -47,6 +47,9 @@ WITH sold AS (
     SELECT *, lower(concat_ws(' ', sku_meter, sku_description, charge_description, sku_price_details)) AS words
     FROM discounted_details
     SEMI JOIN token_services USING (batch_id, detail_id)
+    WHERE kind IN ('other', 'storage', 'network', 'managed', 'commitment_fee', 'commitment_unused', 'discount') AND instance_key IS NULL
+        -- others are spread over what they are taken off
+        AND (kind <> 'discount' OR resource_id IS NOT NULL AND commitment_discount_id IS NULL AND capacity_reservation_id IS NULL)
 ),
 chosen AS (
     SELECT *,

@@ -1,16 +1,14 @@
 -- reads: bill_details, bills
--- writes: token_services (temporary): what rows of bills say alike (batch_id, detail_id) that may be of bought tokens: of services that sell them, and perhaps machines, speech and more besides
--- invariant: no machine, tax, credit, refund, nor discount that is spread over what it is taken off, is in it; only what is cheap to ask is asked, since many bills have none
+-- writes: token_services (temporary): what rows of bills say alike (batch_id, detail_id) that are of services that sell tokens, and perhaps machines, speech and more besides
+-- invariant: each once; only what is cheap to ask is asked, since many bills have none
 CREATE OR REPLACE TEMP TABLE token_services AS
 SELECT d.batch_id, d.detail_id
 FROM bill_details AS d
 JOIN bills AS b USING (bill_id)
-WHERE d.kind IN ('other', 'storage', 'network', 'managed', 'commitment_fee', 'commitment_unused', 'discount') AND d.instance_key IS NULL
-    AND (d.kind <> 'discount' OR d.resource_id IS NOT NULL AND d.commitment_discount_id IS NULL AND d.capacity_reservation_id IS NULL)
-    AND CASE b.provider
-        WHEN 'aws' THEN d.service_code IN ('AmazonBedrock', 'AmazonBedrockService', 'AmazonBedrockFoundationModels')
-            OR d.service_name IN ('Amazon Bedrock', 'Amazon Bedrock Service', 'Amazon Bedrock Foundation Models') OR suffix(d.service_name, '(Amazon Bedrock Edition)')
-        WHEN 'gcp' THEN d.service_name IN ('Gemini API', 'Generative Language API', 'Vertex AI') OR starts_with(d.service_name, 'Claude ')
-        WHEN 'azure' THEN d.service_name IN ('Azure OpenAI', 'Azure OpenAI Service', 'Foundry Models', 'Cognitive Services', 'Azure AI Services', 'Azure AI Foundry', 'Azure AI Foundry Models')
-            OR contains(d.sku_description, 'inference-')
-        ELSE d.service_category = 'AI and Machine Learning' OR starts_with(b.provider, 'openai') OR starts_with(b.provider, 'anthropic') OR contains(lower(coalesce(d.consumed_unit, d.pricing_unit)), 'token') END;
+WHERE CASE b.provider
+    WHEN 'aws' THEN d.service_code IN ('AmazonBedrock', 'AmazonBedrockService', 'AmazonBedrockFoundationModels')
+        OR d.service_name IN ('Amazon Bedrock', 'Amazon Bedrock Service', 'Amazon Bedrock Foundation Models') OR suffix(d.service_name, '(Amazon Bedrock Edition)')
+    WHEN 'gcp' THEN d.service_name IN ('Gemini API', 'Generative Language API', 'Vertex AI') OR starts_with(d.service_name, 'Claude ')
+    WHEN 'azure' THEN d.service_name IN ('Azure OpenAI', 'Azure OpenAI Service', 'Foundry Models', 'Cognitive Services', 'Azure AI Services', 'Azure AI Foundry', 'Azure AI Foundry Models')
+        OR contains(d.sku_description, 'inference-')
+    ELSE d.service_category = 'AI and Machine Learning' OR starts_with(b.provider, 'openai') OR starts_with(b.provider, 'anthropic') OR contains(lower(coalesce(d.consumed_unit, d.pricing_unit)), 'token') END;
