@@ -259,8 +259,10 @@ def _totals(view: UnitView) -> Table:
 
 
 def _local(name: str, tz: ZoneInfo, row: Item) -> Any:
-    """A value; moments as people read them: local time to the minute."""
+    """A value; moments as people read them: local time to the minute. Whom nobody knows is unknown."""
     value = row[name]
+    if value is None and name == "tenant":
+        return "unknown"
     if isinstance(value, str) and name in ("from", "to", "since") and len(value) > len("2026-10-01"):
         return f"{datetime.fromisoformat(value).astimezone(tz):%Y-%m-%d %H:%M}"
     return value

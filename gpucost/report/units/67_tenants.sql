@@ -129,8 +129,8 @@ money AS (
     WINDOW w AS (PARTITION BY row_id ORDER BY ordinal)
 )
 SELECT cluster, namespace, workload, team, model, tenant, day,
-    map_from_entries(list_transform(map_entries(amounts), lambda one: {'key': one.key, 'value': one.value
-        * CASE one.key WHEN 'prompt_token' THEN prompt_share WHEN 'cached_token' THEN cached_share WHEN 'generation_token' THEN generated_share ELSE share END})) AS amounts,
+    map_from_entries(list_transform(map_entries(amounts), lambda one: {'key': one.key, 'value': round(one.value
+        * CASE one.key WHEN 'prompt_token' THEN prompt_share WHEN 'cached_token' THEN cached_share WHEN 'generation_token' THEN generated_share ELSE share END, 6)})) AS amounts,
     prompt_cost + generation_cost + unserved_cost + CASE WHEN $keeps_idle THEN idle_cost ELSE 0 END AS cost, idle_cost,
     prompt_cost, generation_cost, unserved_cost, cache_saved_cost, request_time_prompt_cost, request_time_generation_cost,
     allocated_gpu_ms * share AS allocated_gpu_ms, active_gpu_ms * share AS active_gpu_ms
