@@ -371,7 +371,9 @@ def unit_tokens(
     by: Annotated[
         list[str] | None,
         option(
-            "--by", "A,B", "Rows by any of cluster, namespace, workload, team, model, day. Default: all, and models in total."
+            "--by",
+            "A,B",
+            "Rows by any of cluster, namespace, workload, team, model, tenant, day. Default: all but tenant, and models.",
         ),
     ] = None,
     tokens_per_second: Annotated[Decimal | None, _number("--tokens-per-second", "Without a store: of all GPUs together.")] = None,
@@ -387,6 +389,7 @@ def unit_tokens(
       gpucost unit tokens
       gpucost unit tokens --team platform --month 2026-10
       gpucost unit tokens --by team,model
+      gpucost unit tokens --by tenant --month 2026-10
       gpucost unit tokens --basis used --last 7d --format json -o tokens.json
       gpucost unit tokens --gpus 8 --price-per-gpu-hour 2.5 --tokens-per-second 9000 --busy-percent 40
     """

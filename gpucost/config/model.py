@@ -737,6 +737,35 @@ class UnitSettings(Section):
         }
 
 
+class CallLog(Section):
+    """A log of calls that a gateway wrote, for `gpucost collect progress FILE`: in which columns it tells what.
+
+    Of several columns the first that has a value is taken. `metadata.team` is the key `team` of JSON in the column `metadata`.
+    """
+
+    name: str = Field(min_length=1, description="What such a log is called; the name of a ready-made one replaces that.")
+    gateway: str | None = setting("The gateway that wrote it. Default: the name.", min_length=1)
+    time: Names = Field(
+        min_length=1, description="When the call ended, or began: ISO 8601, or Unix time in seconds or milliseconds."
+    )
+    is_utc: bool = setting("Times without offset are UTC; else they are local ones of `timezone`.", False)
+    model: Names = Field(min_length=1, description="The model that answered.")
+    prompt_tokens: Names = Field(min_length=1, description="Tokens that were sent, cached ones included.")
+    generation_tokens: Names = Field(min_length=1, description="Tokens that were generated.")
+    cached_tokens: Names = setting("Tokens of the prompt that a cache had.", [])
+    id: Names = setting("The gateway's own id of the call: a call counts once, whichever files tell of it.", [])
+    provider: Names = setting("Who sells or serves the model.", [])
+    api_base: Names = setting("The address that the call was passed on to.", [])
+    team: Names = setting("The team that called.", [])
+    tenant: Names = setting("Whom the call was made for.", [])
+    spend: Names = setting("What the gateway says that the call cost.", [])
+    currency: str = setting("The currency of `spend`.", "USD", pattern="^[A-Z]{3}$")
+    currency_column: Names = setting("Columns that name it, where it differs.", [])
+    status: Names = setting("How the call went.", [])
+    failure: list[str] = setting('Globs of statuses of calls that came to nothing: `["failure", "5*"]`.', [])
+    from_cache: Names = setting("Whether the gateway had the answer in a cache of its own: its tokens were never passed on.", [])
+
+
 class GatewaySettings(Section):
     """Which of the models behind gateways own pods serve: tokens of those are never bought."""
 
@@ -890,6 +919,7 @@ class Config(Section):
     notify: Notify = Notify.model_construct()
     units: list[UnitSettings] = []
     gateway: GatewaySettings = GatewaySettings.model_construct()
+    call_logs: list[CallLog] = []
     serving: Serving = Serving.model_construct()
     mlflow: Mlflow = Mlflow.model_construct()
     slurm: Slurm = Slurm.model_construct()
@@ -907,7 +937,7 @@ class Config(Section):
         except (KeyError, ValueError, OSError):
             raise ValueError("should be an IANA time zone name such as Europe/Berlin") from None
 
-    @field_validator("prometheus", "clusters", "shared_costs", "budgets", "units")
+    @field_validator("prometheus", "clusters", "shared_costs", "budgets", "units", "call_logs")
     @classmethod
     def _names_differ(cls, value: list[_Named], info: ValidationInfo) -> list[_Named]:
         names = [item.source if isinstance(item, PrometheusSource) else item.name for item in value]

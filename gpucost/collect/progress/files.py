@@ -1,4 +1,4 @@
-"""Reads work done from CSV and JSONL files: one row per workload, moment and amount."""
+"""Reads work done from files: one row per workload, moment and amount, or a gateway's log with a row per call."""
 
 from __future__ import annotations
 
@@ -15,49 +15,89 @@ import numpy as np
 
 from gpucost import inputs
 from gpucost.collect.base import period_of
-from gpucost.collect.progress.mappings import UNITS, levels, unit_of
+from gpucost.collect.progress import calls
+from gpucost.collect.progress.calls import NEEDED
+from gpucost.collect.progress.mappings import UNITS, call_logs, levels, unit_of
 from gpucost.collect.prometheus.parse import Garbled, whole_json
 from gpucost.errors import DataError, SourceError, UsageError
 from gpucost.periods import Period, to_ms
-from gpucost.store import runs
+from gpucost.store import call_files, runs
 from gpucost.store.progress import ALWAYS, ProgressBatch, ProgressLoad, ProgressSeries, load_values
 
 if TYPE_CHECKING:
+    import duckdb
+
+    from gpucost.config.model import CallLog
+    from gpucost.store.call_files import CallSums, LogFile
     from gpucost.store.connection import Store
 
 KIND = "progress"
-NEEDED = ("workload", "time", "unit", "value")
 TEXTS = ("cluster", "namespace", "pod", "workload", "model")
 MORE = ("cluster", "namespace", "pod", "model", "run", "kind", "failed")
-SUFFIXES = (".csv", ".jsonl", ".ndjson")
+SUFFIXES = (".csv", ".jsonl", ".ndjson", ".parquet")
 KINDS = ("event", "counter", "gauge")
 
 
 @dataclass(frozen=True, slots=True)
 class FileResult:
-    """What one file brought; `period` runs from its first to its last moment, `own_units` are words of its own for units."""
+    """What one file brought; `period` runs from its first to its last moment, `own_units` are words of its own for units.
+
+    Of a gateway's log, `log` is what it is called, and `repeats` of its `calls` were told of before.
+    """
 
     path: Path
     period: Period
     load: ProgressLoad
-    own_units: tuple[str, ...]
+    own_units: tuple[str, ...] = ()
+    log: str = ""
+    calls: int = 0
+    repeats: int = 0
 
 
-def import_files(store: Store, paths: list[Path], tz: ZoneInfo) -> list[FileResult]:
+def import_files(
+    store: Store, paths: list[Path], tz: ZoneInfo, logs: list[CallLog] | None = None, name: str | None = None
+) -> list[FileResult]:
     """Loads files of work, all of them or, where one cannot be used, none; a file replaces what it brought before.
 
-    Raises UsageError where a path does not exist, SourceError or DataError where a file cannot be read or used.
+    `logs` are the logs of calls that are known, by default the ready-made ones; all files are such a log where `name` says which,
+    else their columns tell. Raises UsageError where a path or a log does not exist, SourceError or DataError where a file cannot
+    be read or used.
     """
-    batches = [(path, *_read(path, tz)) for path in _files(paths)]
-    results = []
-    with store.write() as con:
-        for path, batch, span in batches:
-            source = str(path.resolve())
-            loaded = load_values(con, source, ALWAYS, batch)
-            runs.log_run(con, KIND, source, span, rows=loaded.values)
-            own = sorted({series.unit for series in batch.series} - set(UNITS))
-            results.append(FileResult(path, period_of(span), loaded, tuple(own)))
-    return results
+    known = call_logs() if logs is None else logs
+    if name is not None and name not in (names := [log.name for log in known]):
+        raise UsageError(
+            f"no log of calls is called {name!r}", f"--log takes one of: {', '.join(names)}; [[call_logs]] adds others"
+        )
+    found = list(_files(paths))
+    logs_of: dict[Path, LogFile] = {}
+    work: dict[Path, tuple[ProgressBatch, tuple[int, int]]] = {}
+    with call_files.workspace(*{path.resolve().parent for path in found}) as reader:
+        for path in found:
+            if log := calls.recognize(reader, path, known, name):
+                logs_of[path] = log
+                reader.read(log, tz)
+            else:
+                work[path] = _read(path, tz)
+        with store.write() as con:
+            call_files.forget(con, [str(path.resolve()) for path in found])
+            sums = dict(zip(logs_of, reader.load(con), strict=True))
+            return [
+                _import_calls(con, logs_of[path], sums[path]) if path in sums else _import_work(con, path, *work[path])
+                for path in found
+            ]
+
+
+def _import_calls(con: duckdb.DuckDBPyConnection, file: LogFile, sums: CallSums) -> FileResult:
+    loaded = load_values(con, file.source, ALWAYS, calls.batch(file, sums))
+    runs.log_run(con, KIND, file.source, sums.span, rows=loaded.values)
+    return FileResult(file.path, period_of(sums.span), loaded, (), file.log.name, sums.calls, sums.repeats)
+
+
+def _import_work(con: duckdb.DuckDBPyConnection, path: Path, batch: ProgressBatch, span: tuple[int, int]) -> FileResult:
+    source = str(path.resolve())
+    loaded = load_values(con, source, ALWAYS, batch)
+    runs.log_run(con, KIND, source, span, rows=loaded.values)
+    return FileResult(path, period_of(span), loaded, tuple(sorted({series.unit for series in batch.series} - set(UNITS))))
 
 
 def _files(paths: list[Path]) -> Iterator[Path]:
@@ -65,12 +105,12 @@ def _files(paths: list[Path]) -> Iterator[Path]:
         if path.is_dir():
             inside = sorted(entry for entry in path.rglob("*") if entry.suffix in SUFFIXES and entry.is_file())
             if not inside:
-                raise UsageError(f"{path} holds no .csv and no .jsonl file", "name the files, or another directory")
+                raise UsageError(f"{path} holds no .csv, .jsonl and .parquet file", "name the files, or another directory")
             yield from inside
         elif path.exists():
             yield path
         else:
-            raise UsageError(f"there is no {path}", "name a CSV or JSONL file of work, or a directory of them")
+            raise UsageError(f"there is no {path}", "name a CSV or JSONL file of work, a log of calls, or a directory of them")
 
 
 def _read(path: Path, tz: ZoneInfo) -> tuple[ProgressBatch, tuple[int, int]]:

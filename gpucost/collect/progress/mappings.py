@@ -7,10 +7,10 @@ import tomllib
 from collections.abc import Iterable
 from fnmatch import fnmatchcase
 from importlib.resources import files
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from gpucost.collect.prometheus.queries import one_of
-from gpucost.config.model import Config, UnitSettings
+from gpucost.config.model import CallLog, Config, UnitSettings
 from gpucost.store.progress import ProgressSeries
 
 if TYPE_CHECKING:
@@ -30,8 +30,18 @@ def mappings(config: Config) -> list[UnitSettings]:
 
 def ready_made() -> list[UnitSettings]:
     """The mappings that gpucost brings, from mappings.toml."""
-    text = (files("gpucost.collect.progress") / "mappings.toml").read_text(encoding="utf-8")
-    return [UnitSettings.model_validate(item) for item in tomllib.loads(text)["units"]]
+    return [UnitSettings.model_validate(item) for item in _tables()["units"]]
+
+
+def call_logs(config: Config | None = None) -> list[CallLog]:
+    """The logs of calls of the configuration, and the ready-made ones whose names it does not use."""
+    own = config.call_logs if config else []
+    names = {log.name for log in own}
+    return [*own, *(log for item in _tables()["call_logs"] if (log := CallLog.model_validate(item)).name not in names)]
+
+
+def _tables() -> dict[str, Any]:
+    return tomllib.loads((files("gpucost.collect.progress") / "mappings.toml").read_text(encoding="utf-8"))
 
 
 def unit_of(text: str) -> str:

@@ -1,4 +1,4 @@
--- reads: progress_series, progress_values, loads, unit_candidates; $units are the units asked for, $is_passed_on: what gateways passed on, else what was done; $to_ms the end of the period
+-- reads: progress_series, progress_values, loads, unit_candidates; $units are the units asked for, $is_passed_on: what gateways passed on, else what was done; $from_ms, $to_ms the period, before which events are left out
 -- writes: unit_increases, per series and moment how much work came to be known then
 -- invariant: what several series of one identity tell is counted once; no amount is negative
 CREATE OR REPLACE TEMP TABLE unit_increases AS
@@ -6,6 +6,7 @@ WITH points AS (
     SELECT s.identity, s.kind, s.source, s.pod, v.series_id, v.at_ms, v.value
     FROM progress_values AS v JOIN progress_series AS s USING (series_id)
     WHERE list_contains($units::VARCHAR[], s.unit) AND (s.gateway IS NOT NULL) = $is_passed_on AND s.kind <> 'gauge' AND v.at_ms < $to_ms
+        AND (s.kind = 'counter' OR v.at_ms >= $from_ms)
 ),
 ordered AS (
     SELECT *,

@@ -18,8 +18,8 @@ quarters AS (
     SELECT i.series_id, min(i.at_ms) AS at_ms, sum(i.amount::DECIMAL(38, 12))::DOUBLE AS amount
     FROM unit_increases AS i JOIN progress_series AS s USING (series_id)
     WHERE i.at_ms >= $from_ms AND i.at_ms < $to_ms AND i.amount > 0
-        -- a counter shows a call when it is looked at next
-        AND NOT (s.kind = 'counter' AND EXISTS (FROM logs AS l WHERE l.gateway = s.gateway AND i.at_ms BETWEEN l.from_ms AND l.to_ms + 300000))
+        -- a log's calls are known by the quarter; a counter shows a call when it is looked at next
+        AND NOT (s.kind = 'counter' AND EXISTS (FROM logs AS l WHERE l.gateway = s.gateway AND i.at_ms BETWEEN l.from_ms AND l.to_ms + 900000))
     GROUP BY i.series_id, i.at_ms // 900000
 ),
 words AS (

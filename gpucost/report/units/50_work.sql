@@ -1,5 +1,5 @@
 -- reads: unit_increases, unit_candidates, progress_series, unit_days; $from_ms the begin of the period; $mappings and $weights, what one of a unit weighs, else $unit_weights by $units
--- writes: unit_work, per workload, model, unit and local day how much work was done, what it weighs, and how much failed; workload is null where none is known
+-- writes: unit_work, per workload, model, tenant, unit and local day how much work was done, what it weighs, and how much failed; workload is null where none is known
 -- invariant: sum(amount + failed) is the sum of the increases in the period
 CREATE OR REPLACE TEMP TABLE unit_work AS
 WITH quarters AS (
@@ -17,7 +17,7 @@ placed AS (
     SELECT series_id, quarter, at_ms, amount, arg_min({'cluster': cluster, 'namespace': namespace, 'workload': workload}, (distance_ms, cluster, namespace, workload)) FILTER (workload IS NOT NULL) AS place
     FROM distances GROUP BY ALL
 )
-SELECT p.place.cluster AS cluster, p.place.namespace AS namespace, p.place.workload AS workload, coalesce(s.model, '') AS model, s.unit, d.day,
+SELECT p.place.cluster AS cluster, p.place.namespace AS namespace, p.place.workload AS workload, coalesce(s.model, '') AS model, s.tenant, s.unit, d.day,
     CASE WHEN p.place IS NULL THEN coalesce(s.workload, s.namespace || '/' || s.pod, s.pod, s.mapping) END AS label,
     CASE WHEN p.place IS NULL THEN s.source END AS source,
     sum(CASE WHEN s.is_failure THEN 0 ELSE p.amount END) AS amount,

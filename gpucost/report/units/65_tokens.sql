@@ -1,5 +1,5 @@
 -- reads: unit_serving; $keeps_idle says whether what is split leaves the cost of idle GPUs out; $prefill, $decode are globs of the workloads of pools
--- writes: unit_tokens, unit_serving with its cost split by prompt and generated tokens, and the pools of a model in one row
+-- writes: unit_tokens, unit_serving with its cost split by prompt and generated tokens, and the pools of a model in one row, with whose prompts and whose generated tokens it counts
 -- invariant: prompt_cost + generation_cost + unserved_cost = cost, less idle_cost where that is kept apart
 CREATE OR REPLACE TEMP TABLE unit_tokens AS
 WITH declared AS (
@@ -16,7 +16,8 @@ phases AS (
 ),
 names AS (
     SELECT cluster, namespace, model, concat_ws(' + ', string_agg(DISTINCT workload, ' + ' ORDER BY workload) FILTER (phase = 'prefill'),
-        string_agg(DISTINCT workload, ' + ' ORDER BY workload) FILTER (phase = 'decode')) AS workload
+        string_agg(DISTINCT workload, ' + ' ORDER BY workload) FILTER (phase = 'decode')) AS workload,
+        list(DISTINCT workload) FILTER (phase = 'prefill') AS prompt_workloads, list(DISTINCT workload) FILTER (phase = 'decode') AS generation_workloads
     FROM phases WHERE phase IS NOT NULL GROUP BY ALL
 ),
 pools AS (
@@ -30,11 +31,11 @@ pools AS (
     FROM phases WHERE phase IS NOT NULL GROUP BY ALL
 ),
 spent AS (
-    SELECT * EXCLUDE (phase), NULL::DECIMAL(38, 9) AS prefill_cost,
+    SELECT * EXCLUDE (phase), [workload] AS prompt_workloads, [workload] AS generation_workloads, NULL::DECIMAL(38, 9) AS prefill_cost,
         coalesce(amounts['prefill_second'], 0) AS prefill_seconds, coalesce(amounts['decode_second'], 0) AS decode_seconds
     FROM phases WHERE phase IS NULL
     UNION ALL BY NAME
-    SELECT p.* EXCLUDE (prompt, cached, generation), n.workload, 0 AS prefill_seconds, 0 AS decode_seconds, prompt_weight + generation AS weight,
+    SELECT p.* EXCLUDE (prompt, cached, generation), n.workload, n.prompt_workloads, n.generation_workloads, 0 AS prefill_seconds, 0 AS decode_seconds, prompt_weight + generation AS weight,
         map_concat(MAP {'prompt_token': prompt, 'generation_token': generation},
             CASE WHEN cached IS NULL THEN MAP {}::MAP(VARCHAR, DOUBLE) ELSE MAP {'cached_token': cached} END) AS amounts
     FROM pools AS p JOIN names AS n USING (cluster, namespace, model)

@@ -65,9 +65,10 @@ def gateway_usage(con: DuckDBPyConnection, config: Config, from_ms: int, to_ms: 
 
 def usage_by(con: DuckDBPyConnection, settings: GatewaySettings, from_ms: int, to_ms: int) -> None:
     """The same by the settings of gateways alone."""
+    span = {"from_ms": from_ms, "to_ms": to_ms}
     if con.execute("SELECT 1 FROM progress_series WHERE gateway IS NOT NULL LIMIT 1").fetchall():
         con.execute(_NO_CANDIDATES)
-        run_stage(con, PACKAGE, "40_increases", {"units": list(UNITS), "is_passed_on": True, "to_ms": to_ms})
+        run_stage(con, PACKAGE, "40_increases", {"units": list(UNITS), "is_passed_on": True, **span})
     else:
         con.execute(_NO_INCREASES)
     sellers = _SELLERS | {name: name for name in (*_OTHERS, *_SELF_HOSTING, *_COMPATIBLE) if name not in _SELLERS}
@@ -76,8 +77,7 @@ def usage_by(con: DuckDBPyConnection, settings: GatewaySettings, from_ms: int, t
         PACKAGE,
         "45_gateway_usage",
         {
-            "from_ms": from_ms,
-            "to_ms": to_ms,
+            **span,
             "globs": list(sellers),
             "sellers": list(sellers.values()),
             "self_hosting": list(_SELF_HOSTING),

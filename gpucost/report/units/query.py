@@ -9,6 +9,7 @@ from zoneinfo import ZoneInfo
 
 from typing_extensions import TypedDict
 
+from gpucost.config.model import GatewaySettings
 from gpucost.engine import dicts, run_stage
 from gpucost.periods import Period, from_ms, iso, time_buckets
 from gpucost.report.rows import in_hours
@@ -90,7 +91,7 @@ class UnitQuery:
     """A period and filters; empty filters take everything. `currency` names the money of the store.
 
     `prompt_weights` are what a prompt token weighs against a generated one, by mapping; else DEFAULT_PROMPT_WEIGHT. `prefill`
-    and `decode` are globs of the workloads that do these phases of models alone.
+    and `decode` are globs of the workloads that do these phases of models alone, `gateway` says which models of gateways are own.
     """
 
     period: Period
@@ -104,12 +105,14 @@ class UnitQuery:
     prompt_weights: Mapping[str, float] = field(default_factory=dict)
     prefill: tuple[str, ...] = ()
     decode: tuple[str, ...] = ()
+    gateway: GatewaySettings = field(default_factory=GatewaySettings)
 
     @classmethod
     def of(cls, config: Config, period: Period, period_name: str, **filters: tuple[str, ...]) -> UnitQuery:
         """The same by a configuration."""
         pools = {"prefill": tuple(config.serving.prefill), "decode": tuple(config.serving.decode)}
-        return cls(period, period_name, config.tz, config.currency, **filters, **pools, prompt_weights=config.prompt_weights)
+        settings: dict[str, Any] = {**filters, **pools, "prompt_weights": config.prompt_weights, "gateway": config.gateway}
+        return cls(period, period_name, config.tz, config.currency, **settings)
 
     @property
     def is_narrowed(self) -> bool:

@@ -34,8 +34,6 @@ from gpucost.report.units.query import (
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
 
-    from gpucost.config.model import GatewaySettings
-
 
 class Served(TypedDict):
     """What models cost that served something."""
@@ -113,13 +111,14 @@ class TokenModel(Model, TokenFigures):
 
 
 class TokenRow(TokenFigures):
-    """Of a workload, its model and a local day, or of what `--by` names of them: the others are null."""
+    """Of a workload, its model and a local day, or of what `--by` names: the others are null, as is a tenant who is unknown."""
 
     cluster: str | None
     namespace: str | None
     workload: str | None
     team: str | None
     model: str | None
+    tenant: str | None
     day: str | None
 
 
@@ -142,8 +141,7 @@ PROMPT, GENERATION, CACHED = "prompt_token", "generation_token", "cached_token"
 _WEIGHTS = {PROMPT: DEFAULT_PROMPT_WEIGHT, GENERATION: 1.0, CACHED: 0.0, "prefill_second": 0.0, "decode_second": 0.0}
 _MODEL = (*PLACE, "team", "model")
 #: What rows of tokens can be by.
-DIMENSIONS = (*_MODEL, "day")
-
+DIMENSIONS = (*_MODEL, "tenant", "day")
 
 _PARTS = ("prompt_cost", "generation_cost", "unserved_cost")
 _TIMES = ("request_time_prompt_cost", "request_time_generation_cost")
@@ -165,6 +163,7 @@ class _Measure:
     weights: dict[str, float] = field(default_factory=dict)
     table: str = "unit_serving"
     parts: tuple[str, ...] = ()
+    dimensions: tuple[str, ...] = (*_MODEL, "day")
 
     def figures(self, days: list[Item]) -> Item:
         """What was done and what it cost on several days together."""
@@ -229,6 +228,7 @@ _TOKENS = _Measure(
     _WEIGHTS,
     "unit_tokens",
     (*_PARTS, "cache_saved_cost", *_TIMES),
+    DIMENSIONS,
 )
 
 
@@ -278,7 +278,7 @@ HAVING sum(w.amount) + sum(w.failed) > 0
 ORDER BY w.cluster, w.namespace, 1, w.model, w.unit, w.source"""
 
 
-def token_hours(con: DuckDBPyConnection, ask: UnitQuery, gateway: GatewaySettings) -> list[Item]:
+def token_hours(con: DuckDBPyConnection, ask: UnitQuery) -> list[Item]:
     """The tokens of each hour (`from_ms`) by workload and model, what they cost, and the GPU-hours held.
 
     `workload` is None where no pod with GPUs is known to have made them, and `provider` who sold them, where gateways know.
@@ -288,12 +288,12 @@ def token_hours(con: DuckDBPyConnection, ask: UnitQuery, gateway: GatewaySetting
     _count(con, ask, _TOKENS)
     rows = [row | {"provider": None} for row in answer_rows(con, PACKAGE, "66_token_hours")]
     nobody: Item = {**dict.fromkeys(PLACE), "cost": Decimal(0), "allocated_gpu_hours": 0.0}
-    return rows + [nobody | row for row in _purchases(con, ask, gateway)]
+    return rows + [nobody | row for row in _purchases(con, ask)]
 
 
-def _purchases(con: DuckDBPyConnection, ask: UnitQuery, gateway: GatewaySettings) -> list[Item]:
+def _purchases(con: DuckDBPyConnection, ask: UnitQuery) -> list[Item]:
     """What gateways passed on to others than own pods, in the days of unit_days. Replaces unit_increases."""
-    usage_by(con, gateway, ask.period.start_ms, ask.period.end_ms)
+    usage_by(con, ask.gateway, ask.period.start_ms, ask.period.end_ms)
     return answer_rows(con, PACKAGE, "46_purchases")
 
 
@@ -302,22 +302,22 @@ SELECT day AS month, workload, model, sum(amount) AS tokens FROM unit_work
 WHERE unit IN ('prompt_token', 'generation_token') GROUP BY ALL ORDER BY ALL"""
 
 
-def token_months(con: DuckDBPyConnection, ask: UnitQuery, gateway: GatewaySettings) -> list[Item]:
+def token_months(con: DuckDBPyConnection, ask: UnitQuery) -> list[Item]:
     """The tokens of each local month (`YYYY-MM`), prompt and generated ones together, by workload and model, as token_hours."""
     cut(con, ask, "month")
     run_stage(con, PACKAGE, "30_candidates")
     _work_done(con, ask, _TOKENS)
     purchases = (
         {"month": row["day"], "workload": None, "model": row["model"], "tokens": row["prompt_tokens"] + row["generation_tokens"]}
-        for row in _purchases(con, ask, gateway)
+        for row in _purchases(con, ask)
     )
     return [*dicts(con.execute(_MONTHS)), *purchases]
 
 
 def _work_done(con: DuckDBPyConnection, ask: UnitQuery, measure: _Measure) -> None:
     """Makes unit_work."""
-    done = {"units": list(measure.units), "is_passed_on": False, "to_ms": ask.period.end_ms}
-    run_stage(con, PACKAGE, "40_increases", done)
+    span = {"from_ms": ask.period.start_ms, "to_ms": ask.period.end_ms}
+    run_stage(con, PACKAGE, "40_increases", {"units": list(measure.units), "is_passed_on": False, **span})
     weights = {
         "mappings": list(ask.prompt_weights) if measure.weights else [],
         "weights": list(ask.prompt_weights.values()) if measure.weights else [],
@@ -347,21 +347,26 @@ def _serving(
 ) -> UnitView:
     if not is_prepared:
         prepare(con, ask)
+    if "tenant" in by:
+        usage_by(con, ask.gateway, ask.period.start_ms, ask.period.end_ms)
     _count(con, ask, measure, keeps_idle=keeps_idle)
-    con.execute(f"FROM {measure.table} ORDER BY day, cluster, namespace, workload, model")
-    days = [in_hours(day | {"model": day["model"] or None}) for day in dicts(con)]
+    days = _days(con, measure.table)
     days_of = _by(days, *_MODEL)
     models = [dict(zip(_MODEL, model, strict=True)) | measure.figures(served) for model, served in days_of.items()]
     models.sort(key=lambda row: (-row["cost"], *(row[name] or "" for name in _MODEL)))
     parts = [name for name in measure.parts if any(day[name] for day in days)]
     figures = (*measure.counts, "cost", "idle_cost", *parts, *measure.prices)
-    rows = [{name: day[name] for name in DIMENSIONS} | measure.figures([day]) for day in days]
+    rows = [{name: day[name] for name in measure.dimensions} | measure.figures([day]) for day in days]
     if by:
+        parts_of_days = days
+        if "tenant" in by:
+            run_stage(con, PACKAGE, "67_tenants", {"keeps_idle": keeps_idle})
+            parts_of_days = _days(con, "unit_tenants")
         rows = [
-            {name: served[0][name] if name in by else None for name in DIMENSIONS} | measure.figures(served)
-            for served in _by(days, *by).values()
+            {name: served[0][name] if name in by else None for name in measure.dimensions} | measure.figures(served)
+            for served in _by(parts_of_days, *by).values()
         ]
-        rows.sort(key=lambda row: (row["day"] or "", -row["cost"], *(row[name] or "" for name in _MODEL)))
+        rows.sort(key=lambda row: (row["day"] or "", -row["cost"], *(row[name] or "" for name in measure.dimensions)))
     view = UnitView(
         measure.name,
         measure.title,
@@ -378,6 +383,10 @@ def _serving(
     )
     if len({tuple(day[name] for name in PLACE) for day in days}) < len(models):
         view.notes.append("workloads that serve several models: each model's share of the cost is its share of the day's work")
+    if "tenant" in by and days and not any(row["tenant"] for row in rows):
+        view.notes.append(
+            "no tenant is known: [[units]] tenant_label names them, or a gateway's metrics or log do; see docs/units.md"
+        )
     if not days:
         names = " or ".join(unit.replace("_", " ") for unit in measure.units)
         view.notes.append(f"no {names} is known in this period: gpucost collect progress")
@@ -386,6 +395,11 @@ def _serving(
     lost = [row for row in lost if row["unit"] in counted]
     known = con.execute("SELECT DISTINCT cluster, namespace, workload FROM unit_serving").fetchall()
     return with_remainders(con, view, lost, known)
+
+
+def _days(con: DuckDBPyConnection, table: str) -> list[Item]:
+    con.execute(f"FROM {table} ORDER BY day, cluster, namespace, workload, model")
+    return [in_hours({"tenant": None} | day | {"model": day["model"] or None}) for day in dicts(con)]
 
 
 def _work(days: list[Item], unit: str, kind: str) -> float:

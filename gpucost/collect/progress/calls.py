@@ -1,0 +1,91 @@
+"""Which log of calls a file is, and what its calls come to as series of work."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import zlib
+from typing import TYPE_CHECKING
+
+from gpucost import inputs
+from gpucost.errors import DataError, SourceError
+from gpucost.store.call_files import LogFile, column_of
+from gpucost.store.progress import ProgressBatch, ProgressSeries
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+    from typing import Literal
+
+    from gpucost.config.model import CallLog
+    from gpucost.store.call_files import CallReader, CallSums
+
+# The columns of work by rows.
+NEEDED = ("workload", "time", "unit", "value")
+
+
+def recognize(reader: CallReader, path: Path, logs: Sequence[CallLog], name: str | None) -> LogFile | None:
+    """The log that a file is by its columns, the first that fits, or the one of that name; None for a file of work by rows.
+
+    Raises SourceError for a file that cannot be read, DataError for one that is most like a log of calls, and lacks columns.
+    """
+    try:
+        with path.open("rb") as file:
+            start = file.read(1 << 12)
+    except OSError as error:
+        raise SourceError(f"cannot read {path}: {error.strerror}") from None
+    gzipped = start.startswith(b"\x1f\x8b")
+    kind: Literal["csv", "parquet", "jsonl", "array"] = "jsonl"
+    if start.startswith(b"PAR1"):
+        kind = "parquet"
+    elif path.name.removesuffix(".gz").endswith(".csv"):
+        kind = "csv"
+    elif start.lstrip().startswith(b"["):
+        kind = "array"
+    header = _csv_header(path, gzipped=gzipped) if kind == "csv" else reader.header(path, kind)
+    if name is None and (not header or set(NEEDED) <= set(header)):
+        return None
+    lacks = {log.name: [names[0] for names in _needed(log) if not any(column_of(one, header) for one in names)] for log in logs}
+    nearest = min((log for log in logs if name in (None, log.name)), key=lambda log: len(lacks[log.name]))
+    missing = lacks[nearest.name]
+    # what is as near to work by rows is told what that lacks
+    if missing and name is None and kind in ("csv", "jsonl") and not gzipped and _rows_lack(header) <= len(missing):
+        return None
+    if missing:
+        raise DataError(
+            f"{path}: there is no column {' and no column '.join(missing)}, as a log of calls of {nearest.name} has",
+            f"map the file's columns under [[call_logs]], or give it the columns {', '.join(NEEDED)}; nothing was loaded",
+        )
+    return LogFile(path, kind, gzipped, header, nearest)
+
+
+def _needed(log: CallLog) -> list[list[str]]:
+    """Of each column that a log of calls needs, the names that it may have."""
+    return [log.time, log.model, log.prompt_tokens, log.generation_tokens]
+
+
+def _rows_lack(header: Sequence[str]) -> int:
+    return sum(name not in header for name in NEEDED)
+
+
+def _csv_header(path: Path, *, gzipped: bool) -> list[str]:
+    """The first row of a CSV; nothing where it is none."""
+    try:
+        with gzip.open(path, "rt", encoding="utf-8-sig") if gzipped else path.open(encoding="utf-8-sig") as file:
+            return next(csv.reader(inputs.lines(file, str(path)), strict=True), [])
+    except (OSError, EOFError, UnicodeDecodeError, csv.Error, zlib.error):
+        return []
+
+
+def batch(file: LogFile, sums: CallSums) -> ProgressBatch:
+    """The sums as events. Of calls with ids those of several files add up; of others what several files tell counts once."""
+    events = ProgressBatch()
+    for series, at_ms, values in sums.series:
+        unit, model, tenant, team, provider, api_base, currency, is_failure, has_id = series
+        one = ProgressSeries(
+            mapping=file.log.name, unit=unit, kind="event", labels=(("file", file.source),) if has_id else (), model=model,
+            is_failure=is_failure, tenant=tenant, gateway=file.gateway, team=team, provider=provider, api_base=api_base,
+            currency=currency,
+        )  # fmt: skip
+        events.add(one, at_ms, values)
+    return events
