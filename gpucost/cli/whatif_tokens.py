@@ -180,9 +180,7 @@ def _hours(run: WhatIfContext, scope: Scope) -> list[Hour]:
 
     query = _query(run, scope)
     # cut at the ends of the period, as gpucost unit tokens reads it
-    rows = pipeline.read_attributed(
-        run.settings, run.store, lambda con: token_hours(con, query, run.settings.gateway), run.period
-    )
+    rows = pipeline.read_attributed(run.settings, run.store, lambda con: token_hours(con, query), run.period)
     return [row for row in rows if row["workload"] is not None or not scope.is_narrowed]
 
 
@@ -241,7 +239,7 @@ def _growth(run: WhatIfContext, purchase: Api, workloads: set[str | None] | None
     months = Period(local_midnight(first, run.tz), local_midnight(last, run.tz))
     query = replace(_query(run, Scope()), period=months)
     tokens: Counter[str] = Counter()
-    for row in run.read(lambda con: token_months(con, query, run.settings.gateway)):
+    for row in run.read(lambda con: token_months(con, query)):
         if row["workload"] in workloads and _is_of(row["model"], purchase.model):
             tokens[row["month"]] += row["tokens"]
     # they may have begun within the first one

@@ -587,13 +587,16 @@ def selfhost(
         assumptions=(
             *assumptions,
             *api.assumptions(),
-            *_shared_assumptions(cached_share, growth),
+            *_shared_assumptions(tokens, cached_share, growth),
             priced(f"{serving.name}, on demand", serving.on_demand, "money per node-hour"),
             *(priced(f"{serving.name}, {pool.terms}", pool.committed, "money per node-hour") for pool in best),
             *([priced(f"{serving.name}, spot", serving.spot, "money per node-hour")] if serving.spot else []),
             *([_interruptions(serving.rate)] if serving.rate and rates else []),
             Assumption("GPUs of a node", serving.gpus, "GPUs, all paid", serving.on_demand.source),
-            Assumption("GPUs of a replica", serving.gpus_per_replica, "GPUs", "option or store"),
+            Assumption(
+                "GPUs of a replica", serving.gpus_per_replica, "GPUs",
+                "option" if serving.plan.gpus_per_replica else f"store: pods of {serving.plan.throughput_of}",
+            ),
             Assumption(
                 "a full replica", round(serving.throughput.per_second, 3), "generated tokens per second; prompts by their work",
                 serving.throughput.source,
@@ -632,13 +635,9 @@ def _whole(count: float) -> int | float:
     return round(count) if math.isclose(count, round(count), rel_tol=1e-12) else round(count, 3)
 
 
-def _shared_assumptions(cached_share: float | None, growth: Growth) -> Iterator[Assumption]:
-    yield Assumption(
-        "prompt tokens that the API has cached",
-        round((cached_share or 0.0) * 100, 3),
-        "%",
-        "default: not known" if cached_share is None else "option or store",
-    )
+def _shared_assumptions(tokens: TokenHours, cached_share: float | None, growth: Growth) -> Iterator[Assumption]:
+    source = "default: not known" if cached_share is None else "store" if cached_share == tokens.cached_share else "option"
+    yield Assumption("prompt tokens that the API has cached", round((cached_share or 0.0) * 100, 3), "%", source)
     if growth.percent is not None:
         yield Assumption("growth of tokens", round(growth.percent, 3), "% per month", growth.source)
 
@@ -730,7 +729,7 @@ def _findings(ways: Sequence[_Way], serving: OwnServing, cached_share: float | N
     if best.position.cost < always.position.cost:
         less = always.position.cost - best.position.cost
         yield f"{best.name[:1].upper()}{best.name[1:]} would cost {less:,.2f} less than always on, and depends on {best.depends}"
-    yield "The saving depends on the throughput, on latency at it, and on a model that you can host: its answers are not compared"
+    yield "The answer depends on the throughput, on latency at it, and on a model that you can host: its answers are not compared"
     if not serving.operations:
         yield "People who run it, networks and storage are not counted: --operations-cost-per-month does"
     if cached_share is None:
@@ -828,7 +827,7 @@ def api(
         assumptions=(
             *assumptions,
             *price.assumptions(),
-            *_shared_assumptions(cached_share, growth),
+            *_shared_assumptions(tokens, cached_share, growth),
             Assumption("work of a prompt token", prompt_weight, "of a generated one", "as in gpucost unit tokens"),
             Assumption("operations", operations, "money per month", "option" if operations else "not counted"),
         ),
@@ -856,7 +855,7 @@ def _api_findings(
         yield "Buying the tokens costs more than it saves"
     if own.paid_anyway:
         yield f"Of today's cost {own.paid_anyway:,.2f} is reserved or committed capacity, paid whoever uses it: it is no saving"
-    yield "The saving depends on giving whole nodes back, and on the API's model: its answers are not compared"
+    yield "The answer depends on giving whole nodes back, and on the API's model: its answers are not compared"
     if not operations:
         yield "People who run the own GPUs are not counted, which the API would save: --operations-cost-per-month does"
     if cached_share is None:

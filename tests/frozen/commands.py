@@ -105,7 +105,7 @@ ESTIMATED = {
     "whatif-burst-options": "whatif burst --instance-type a2-highgpu-8g --region us-central1 --nodes 4 --hours 100 "
     "--egress-gb 2000 --egress-price-per-gb 0.02 --wait-minutes 15 --transfer-gbit-per-second 5",
     "whatif-selfhost": f"whatif selfhost {MARCH} --input-price-per-million 0.2 --output-price-per-million 0.8 "
-    "--throughput-of Deployment/chat --instance-type p4de.24xlarge --region us-west-2 --gpus-per-replica 1",
+    "--throughput-of ReplicaSet/chat-5d8 --instance-type p4de.24xlarge --region us-west-2 --gpus-per-replica 1",
     "whatif-selfhost-options": "whatif selfhost --prompt-tokens-per-day 4B --generation-tokens-per-day 800M --peak-factor 3 "
     "--input-price-per-million 2.5 --output-price-per-million 10 --gpu-model A100 --gpus-per-replica 2 "
     "--replica-tokens-per-second 9000 --growth-percent-per-month -4",

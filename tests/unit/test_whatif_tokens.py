@@ -392,7 +392,7 @@ def test_hours_of_the_store_are_those_of_unit_tokens(config: Config) -> None:
     rows: list[dict[str, Any]] = []
 
     def read(con: Any, ask: Any) -> Any:
-        rows.extend(units.token_hours(con, ask, config.gateway))
+        rows.extend(units.token_hours(con, ask))
         return view
 
     asked(config, store, read)

@@ -35,8 +35,6 @@ from gpucost.report.units.query import (
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
 
-    from gpucost.config.model import GatewaySettings
-
 
 class Served(TypedDict):
     """What models cost that served something."""
@@ -306,7 +304,7 @@ HAVING sum(w.amount) + sum(w.failed) > 0
 ORDER BY w.cluster, w.namespace, 1, w.model, w.unit, w.source"""
 
 
-def token_hours(con: DuckDBPyConnection, ask: UnitQuery, gateway: GatewaySettings) -> list[Item]:
+def token_hours(con: DuckDBPyConnection, ask: UnitQuery) -> list[Item]:
     """The tokens of each hour (`from_ms`) by workload and model, what they cost, and the GPU-hours held.
 
     `workload` is None where no pod with GPUs is known to have made them, and `provider` who sold them, where gateways know.
@@ -316,12 +314,12 @@ def token_hours(con: DuckDBPyConnection, ask: UnitQuery, gateway: GatewaySetting
     _count(con, ask, _TOKENS)
     rows = [row | {"provider": None} for row in answer_rows(con, PACKAGE, "66_token_hours")]
     nobody: Item = {**dict.fromkeys(PLACE), "cost": Decimal(0), "allocated_gpu_hours": 0.0}
-    return rows + [nobody | row for row in _purchases(con, ask, gateway)]
+    return rows + [nobody | row for row in _purchases(con, ask)]
 
 
-def _purchases(con: DuckDBPyConnection, ask: UnitQuery, gateway: GatewaySettings) -> list[Item]:
+def _purchases(con: DuckDBPyConnection, ask: UnitQuery) -> list[Item]:
     """What gateways passed on to others than own pods, in the days of unit_days. Replaces unit_increases."""
-    usage_by(con, gateway, ask.period.start_ms, ask.period.end_ms)
+    usage_by(con, ask.gateway, ask.period.start_ms, ask.period.end_ms)
     return answer_rows(con, PACKAGE, "46_purchases")
 
 
@@ -330,14 +328,14 @@ SELECT day AS month, workload, model, sum(amount) AS tokens FROM unit_work
 WHERE unit IN ('prompt_token', 'generation_token') GROUP BY ALL ORDER BY ALL"""
 
 
-def token_months(con: DuckDBPyConnection, ask: UnitQuery, gateway: GatewaySettings) -> list[Item]:
+def token_months(con: DuckDBPyConnection, ask: UnitQuery) -> list[Item]:
     """The tokens of each local month (`YYYY-MM`), prompt and generated ones together, by workload and model, as token_hours."""
     cut(con, ask, "month")
     run_stage(con, PACKAGE, "30_candidates")
     _work_done(con, ask, _TOKENS)
     purchases = (
         {"month": row["day"], "workload": None, "model": row["model"], "tokens": row["prompt_tokens"] + row["generation_tokens"]}
-        for row in _purchases(con, ask, gateway)
+        for row in _purchases(con, ask)
     )
     return [*dicts(con.execute(_MONTHS)), *purchases]
 
