@@ -1,4 +1,4 @@
--- reads: token_charges, bills, api_team_labels, api_team_values, api_team_categories, api_team_globs, fx_rates; $from_ms, $to_ms bound what is asked for
+-- reads: token_charges, api_team_labels, api_team_values, api_team_categories, api_team_globs, fx_rates; $from_ms, $to_ms bound what is asked for
 -- writes: api_charges, one row per charge of bought tokens: who sells (a cloud that issues a vendor's invoice sells), whose it is (null: the bill does not say), and its cost in the report's currency, null where that has no rate
 -- invariant: a charge is there once; is_repeated are a cloud's charges that the vendor's own invoice tells of as well
 CREATE OR REPLACE TEMP TABLE api_charges AS
