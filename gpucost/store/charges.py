@@ -194,13 +194,13 @@ def find_tokens(con: duckdb.DuckDBPyConnection) -> bool:
     if is_any:
         sqlfiles.run(con, "token_details")
     else:
-        con.execute(_NONE_SOLD)
+        con.execute(_NO_TOKENS)
     sqlfiles.run(con, "token_charges")
     return is_any
 
 
 # The plan alone of what tells them apart costs more than to read all that bills say alike.
-_NONE_SOLD = """CREATE OR REPLACE TEMP TABLE token_details AS
+_NO_TOKENS = """CREATE OR REPLACE TEMP TABLE token_details AS
 SELECT batch_id, detail_id, bill_id, NULL::VARCHAR AS provider, NULL::VARCHAR AS format, kind, NULL::VARCHAR AS vendor,
     NULL::VARCHAR AS token_kind, billing_currency, tags, cost_categories, sub_account_id, sub_account_name, billing_account_id,
     resource_name, NULL::VARCHAR AS billing_period, source_file, NULL::DOUBLE AS discount_rate, NULL::VARCHAR AS model,

@@ -13,7 +13,7 @@ import pytest
 
 from gpucost.collect.bill.load import BillRun
 from tests.unit.bills import Bills, csv_text
-from tests.unit.test_token_bills import bought, told
+from tests.unit.test_token_bills import facts, token_rows
 
 
 def openai(*days: int, cost: str = "0.06", more: bool = False, **changed: Any) -> dict[str, Any]:
@@ -105,7 +105,7 @@ def test_openai_answers(bills: Bills) -> None:
     ]
     assert (first["charge_period_start"], first["charge_period_end"]) == (_utc(9, 1), _utc(9, 2))
     assert sums(bills) == [("openai-items-projects", 6, Decimal("0.32002"))]
-    assert told(bought(bills))[:3] == [
+    assert facts(token_rows(bills))[:3] == [
         ("openai", "gpt-4o-2024-08-06", "prompt", 24000.0),
         ("openai", "gpt-4o-2024-08-06", "cached", 8.0),
         ("openai", None, "other", None),
@@ -113,7 +113,7 @@ def test_openai_answers(bills: Bills) -> None:
 
 
 #: The same pages, as they may be kept.
-KEPT = {
+WAYS = {
     "an array": [("all.json", text([openai(1, more=True), openai(2)]))],
     "lines": [("all.jsonl", text(openai(1, more=True)) + "\n" + text(openai(2)) + "\n")],
     "files": [("1.json", text(openai(1, more=True))), ("2.json", text(openai(2), indent=1))],
@@ -121,9 +121,9 @@ KEPT = {
 }
 
 
-@pytest.mark.parametrize("kept", KEPT)
-def test_pages_are_kept_in_many_ways(bills: Bills, kept: str) -> None:
-    run = collect(bills, *KEPT[kept])
+@pytest.mark.parametrize("way", WAYS)
+def test_pages_are_kept_in_many_ways(bills: Bills, way: str) -> None:
+    run = collect(bills, *WAYS[way])
     assert not run.errors and not run.findings
     assert sums(bills) == [("openai-items-projects", 6, Decimal("0.32002"))]
 
@@ -182,7 +182,7 @@ def test_openai_dashboard(bills: Bills) -> None:
     assert sums(bills) == [("openai-dashboard-items-projects-keys", 2, Decimal("0.50383598"))]
     first = bills.charges()[0]
     assert (first["billing_account_id"], first["sub_account_name"], first["tags"]) == ("org-1", "Chat", {"api_key_id": "key_1"})
-    assert told(bought(bills)) == [("openai", "gpt-5-nano", "prompt", 1000.0), ("openai", None, "other", None)]
+    assert facts(token_rows(bills)) == [("openai", "gpt-5-nano", "prompt", 1000.0), ("openai", None, "other", None)]
 
 
 def test_anthropic_answers(bills: Bills) -> None:
@@ -201,7 +201,7 @@ def test_anthropic_answers(bills: Bills) -> None:
         Decimal("1.2378912"),
     ]
     model = "claude-sonnet-4-20250514"
-    assert told(bought(bills))[:5] == [
+    assert facts(token_rows(bills))[:5] == [
         ("anthropic", model, "prompt", None),
         ("anthropic", model, "generation", None),
         ("anthropic", model, "cached", None),
@@ -233,7 +233,7 @@ def test_anthropic_console(bills: Bills) -> None:
         Decimal(1),
         {"api_key": "chat", "api_key_id": "apikey_01"},
     )
-    assert told(bought(bills)) == [
+    assert facts(token_rows(bills)) == [
         ("anthropic", "claude-sonnet-4-5", "prompt", None),
         ("anthropic", "claude-sonnet-4-5", "generation", None),
         ("anthropic", "claude-opus-4-1", "cached", None),

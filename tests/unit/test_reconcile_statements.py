@@ -30,7 +30,7 @@ CLASS_OF = {
     "commitment_fee": "commitment_fees", "commitment_unused": "unused_commitments",
 }  # fmt: skip
 # Of a service that sells tokens, these are bought tokens.
-BOUGHT = {"other", "storage", "network", "managed", "commitment_fee", "commitment_unused"}
+TOKEN_KINDS = {"other", "storage", "network", "managed", "commitment_fee", "commitment_unused"}
 
 
 def put(con: duckdb.DuckDBPyConnection, *rows: dict[str, Any], form: str = "aws-cur", payer: str | None = "1111") -> int:
@@ -382,7 +382,7 @@ test_many_more_bills = many(test_any_bill_is_accounted_for_to_the_last_row_and_c
 
 def _class_of(row: dict[str, Any], basis: str) -> str:
     kind = row["kind"]
-    if row["service"] and kind in BOUGHT:
+    if row["service"] and kind in TOKEN_KINDS:
         return "bought_tokens"
     return "commitment_fees" if basis == "billed" and kind == "commitment_unused" else CLASS_OF[kind]
 

@@ -14,7 +14,7 @@ from tests.unit import test_bill_gcp as gcp
 from tests.unit.bills import FOCUS_USAGE, Bills, csv_text, snake, usage
 
 
-def bought(bills: Bills) -> list[dict[str, Any]]:
+def token_rows(bills: Bills) -> list[dict[str, Any]]:
     """The rows of token_charges, in the order of the files."""
     with bills.store.read() as con:
         find_tokens(con)
@@ -73,7 +73,7 @@ AWS = [
 ]  # fmt: skip
 
 
-def told(rows: list[dict[str, Any]]) -> list[tuple[Any, ...]]:
+def facts(rows: list[dict[str, Any]]) -> list[tuple[Any, ...]]:
     return [(row["vendor"], row["model"], row["token_kind"], row["tokens"]) for row in rows]
 
 
@@ -82,8 +82,8 @@ def test_amazon_bedrock(bills: Bills, spelled: Any) -> None:
     others = [usage(), usage(ProductCode="AmazonS3", UsageType="TimedStorage-ByteHrs", ResourceId="bucket")]
     tax = bedrock("USE1-NovaLite-output-tokens", "1", "9", LineItemType="Tax")
     bills.aws(spelled([*others, tax, *(row for row, *_ in AWS)]))
-    found = bought(bills)
-    assert told(found) == [tuple(expected) for _, *expected in AWS]
+    found = token_rows(bills)
+    assert facts(found) == [tuple(expected) for _, *expected in AWS]
     assert [row["cost"] for row in found] == [Decimal(row["lineItem/UnblendedCost"]) for row, *_ in AWS]
     first = found[0]
     assert (first["provider"], first["issuer"], first["billing_currency"], first["billing_period"]) == (
@@ -186,8 +186,8 @@ def test_google_cloud(bills: Bills) -> None:
         "Vertex AI", "Vertex AI: Training/Pipelines on N1 Predefined Instance Core running in Americas", 3600, 2, "seconds"
     )
     gcp.load(bills, [gcp.row(), training, *(row for row, *_ in GCP)])
-    found = bought(bills)
-    assert told(found) == [tuple(expected) for _, *expected in GCP]
+    found = token_rows(bills)
+    assert facts(found) == [tuple(expected) for _, *expected in GCP]
     assert sum(row["cost"] for row in found) == sum(Decimal(str(row["cost"])) for row, *_ in GCP)
 
 
@@ -228,8 +228,8 @@ def test_azure(bills: Bills) -> None:
         "ProductName": "Language",
     }
     azure.load(bills, [azure.row(), speech, *(row for row, *_ in AZURE)])
-    found = bought(bills)
-    assert told(found) == [tuple(expected) for _, *expected in AZURE]
+    found = token_rows(bills)
+    assert facts(found) == [tuple(expected) for _, *expected in AZURE]
     assert found[0]["resource_name"] == "chat"
     assert sum(row["cost"] for row in found) == sum(Decimal(row["CostInBillingCurrency"]) for row, *_ in AZURE)
 
@@ -289,8 +289,8 @@ def test_focus(bills: Bills) -> None:
     credit = tokens_of("OpenAI", "", "", "-5", ChargeCategory="Credit")
     run = bills.load(bills.write("focus.csv", csv_text([FOCUS_USAGE, credit, *(row for row, *_ in FOCUS)])), provider=None)
     assert not run.errors, run.errors
-    found = bought(bills)
-    assert told(found) == [tuple(expected) for _, *expected in FOCUS]
+    found = token_rows(bills)
+    assert facts(found) == [tuple(expected) for _, *expected in FOCUS]
     assert sum(row["cost"] for row in found) == sum(Decimal(row["BilledCost"]) for row, *_ in FOCUS)
 
 
@@ -311,4 +311,4 @@ def test_who_issues_invoices_where_another_than_the_provider_does(bills: Bills) 
         ("d", None),
         ("e", "aws"),
     ]
-    assert [row["issuer"] for row in bought(bills)] == ["aws", None, None, None, None, "aws"]
+    assert [row["issuer"] for row in token_rows(bills)] == ["aws", None, None, None, None, "aws"]

@@ -21,7 +21,7 @@ from gpucost.render.view import ApiCost, ApiModel, Notice, Row
 from gpucost.report.rows import NO_MEASURES, ZERO, Part, cut, in_parts
 from gpucost.report.units.gateways import gateway_usage
 from gpucost.report.units.query import UnitView, per, plain
-from gpucost.store import sqlfiles
+from gpucost.store.charges import find_tokens
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
@@ -35,7 +35,7 @@ _TOLERANCE = Decimal("0.05")
 _CENT = Decimal("0.01")
 
 
-_ANY = "SELECT EXISTS (FROM token_services) OR EXISTS (FROM progress_series WHERE gateway IS NOT NULL)"
+_HAS_GATEWAYS = "SELECT 1 FROM progress_series WHERE gateway IS NOT NULL LIMIT 1"
 
 
 def prepare(con: DuckDBPyConnection, config: Config, period: Period, *, even_if_empty: bool = False) -> bool:
@@ -48,12 +48,9 @@ def prepare(con: DuckDBPyConnection, config: Config, period: Period, *, even_if_
     begin = datetime(first.year, first.month, 1, tzinfo=UTC)
     end = datetime(last.year + last.month // 12, last.month % 12 + 1, 1, tzinfo=UTC)
     months = {"from_ms": to_ms(begin), "to_ms": to_ms(end)}
-    sqlfiles.run(con, "token_services")
-    if not even_if_empty and not con.execute(_ANY).fetchall()[0][0]:
+    if not find_tokens(con) and not even_if_empty and not con.execute(_HAS_GATEWAYS).fetchall():
         return False
     load_fx_rates(con, config)
-    sqlfiles.run(con, "token_details")
-    sqlfiles.run(con, "token_charges")
     run_stage(con, __name__, "05_macros")
     _load_teams(con, config)
     gateway_usage(con, config, months["from_ms"], months["to_ms"])

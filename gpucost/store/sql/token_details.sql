@@ -15,13 +15,13 @@ CREATE OR REPLACE TEMP MACRO model_name(label, vendor) AS (
             '^((openai|anthropic|google|fw|azure)\s+|[a-z0-9-]+/)+', ''), '^[a-z]+\.([a-z])', '\1') AS name
     ),
     -- what follows a model's name: which tokens, where, how
-    cut AS (
+    models AS (
         SELECT trim(regexp_replace(regexp_replace(regexp_replace(name,
             '([\s,|_-]+(mantle|inputs?|outputs?|inp|outp|opt|prompt|completion|cached?|caching|cchd|cd|batch|flex|priority|usage|tokens?|txt|aud|img|thinking|ga|global|glbl|gl|regional|regnl|data ?zone|dz|dzn|dzone|short|long|shortco|longco|provisioned|provisionedthroughput|custom|customization|latency|cross|grounding|std|standard|training|hosting|storage|grader|fine-?tun[a-z]*|1m|rt)\b|\s(text|image|audio|video)\b|,).*$', ''),
             '(:[0-9]+)$', ''), '[\s_/@:]+', '-', 'g'), '-') AS name
         FROM words
     ),
-    named AS (
+    names AS (
         SELECT CASE vendor
             WHEN 'anthropic' THEN regexp_replace(regexp_replace(regexp_replace(regexp_replace(regexp_replace(regexp_replace(regexp_replace(name,
                 '(claude|sonnet|opus|haiku|instant)([0-9])', '\1-\2', 'g'), '([0-9])(sonnet|opus|haiku|instant)', '\1-\2', 'g'),
@@ -36,14 +36,14 @@ CREATE OR REPLACE TEMP MACRO model_name(label, vendor) AS (
             WHEN 'xai' THEN regexp_replace(name, '^([0-9])', 'grok-\1')
             WHEN 'mistral' THEN regexp_replace(name, '^(large|medium|small)', 'mistral-\1')
             ELSE name END AS name
-        FROM cut
+        FROM models
     )
     -- a meter may say nothing but the kind of tokens
-    SELECT CASE WHEN regexp_matches(name, '^[a-z][a-z0-9.-]{1,63}$') AND NOT regexp_matches(name, '^(provisioned|(cached?-)?(input|output|prompt|completion|generat|token|cached?($|-)))') THEN name END FROM named
+    SELECT CASE WHEN regexp_matches(name, '^[a-z][a-z0-9.-]{1,63}$') AND NOT regexp_matches(name, '^(provisioned|(cached?-)?(input|output|prompt|completion|generat|token|cached?($|-)))') THEN name END FROM names
 );
 
 CREATE OR REPLACE TEMP TABLE token_details AS
-WITH sold AS (
+WITH services AS (
     SELECT *, lower(concat_ws(' ', sku_meter, sku_description, charge_description, sku_price_details)) AS words
     FROM discounted_details
     SEMI JOIN token_services USING (batch_id, detail_id)
@@ -51,7 +51,7 @@ WITH sold AS (
         -- others are spread over what they are taken off
         AND (kind <> 'discount' OR resource_id IS NOT NULL AND commitment_discount_id IS NULL AND capacity_reservation_id IS NULL)
 ),
-chosen AS (
+classes AS (
     SELECT *,
         CASE WHEN regexp_matches(concat_ws(' ', words, lower(service_name), provider), 'claude|anthropic') THEN 'anthropic'
             WHEN regexp_matches(words, 'gemini|gemma|\bpalm\b|imagen|\bveo\b') THEN 'google'
@@ -78,7 +78,7 @@ chosen AS (
             WHEN regexp_matches(words, 'output|(^|[^a-z])(outp|opt)([^a-z]|$)|(completion|response)[ _-]?token') THEN 'generation'
             WHEN regexp_matches(words, 'input|(^|[^a-z])inp([^a-z]|$)|prompt|embed|cache[ _-]?(write|creation)') THEN 'prompt'
             ELSE 'other' END AS token_kind
-    FROM sold
+    FROM services
     -- services that sell machines, speech and more besides
     WHERE CASE WHEN service_name IN ('Vertex AI', 'Cognitive Services', 'Azure AI Services')
                 THEN regexp_matches(words, 'openai|gpt|gemini|gemma|\bpalm\b|imagen|\bveo\b|claude|llama|mistral|codestral|jamba|deepseek|qwen|token|provisioned ?(throughput|managed)|text-?embedding|embeddings? for text')
@@ -104,4 +104,4 @@ SELECT batch_id, detail_id, bill_id, provider, format, kind, vendor, token_kind,
         WHEN lower(consumed_unit) = 'units' AND suffix(service_name, '(Amazon Bedrock Edition)') THEN 1000000
         ELSE token_unit(consumed_unit) END AS consumed_size,
     CASE WHEN lower(pricing_unit) = 'units' AND suffix(service_name, '(Amazon Bedrock Edition)') THEN 1000000 ELSE token_unit(pricing_unit) END AS pricing_size
-FROM chosen;
+FROM classes;
