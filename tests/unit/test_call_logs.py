@@ -122,6 +122,9 @@ def test_a_call_counts_once_whichever_files_tell_of_it(store: Store, tmp_path: P
     assert usage(store, "unit") == counted(5)
     assert [one.repeats for one in load(store, second)] == [2]
     assert usage(store, "unit") == counted(5)
+    (repeated,) = load(store, first, tmp_path / "." / "a.jsonl")
+    assert (repeated.calls, repeated.repeats, repeated.load.values) == (4, 1, 5)
+    assert usage(store, "unit") == counted(5)
     # rotated: what the file held before lies in another one now
     rotated = tmp_path / "a.jsonl.1"
     first.rename(rotated)
