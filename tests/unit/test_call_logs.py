@@ -92,15 +92,17 @@ def counted(calls: int) -> dict[str, tuple[float, float]]:
     }  # fmt: skip
 
 
-@pytest.mark.parametrize("shape", ["jsonl", "jsonl.gz", "json", "csv", "parquet"])
+@pytest.mark.parametrize("shape", ["jsonl", "jsonl.gz", "json", "json.gz", "csv", "csv.gz", "parquet"])
 def test_litellm_in_every_shape(store: Store, tmp_path: Path, shape: str) -> None:
     path = tmp_path / f"calls [1].{shape}"
-    if shape == "csv":
-        table(path, [spend_log(number) for number in range(20)])
+    if shape.startswith("csv"):
+        packed = table(tmp_path / "x", [spend_log(number) for number in range(20)]).read_bytes()
+        path.write_bytes(gzip.compress(packed) if shape.endswith("gz") else packed)
     elif shape == "parquet":
         duckdb.sql(f"COPY (FROM '{lines(tmp_path / 'x.jsonl', [payload(number) for number in range(20)])}') TO '{path}'")
-    elif shape == "json":  # as /spend/logs answers
-        path.write_text(json.dumps([spend_log(number, metadata=payload(number)["metadata"]) for number in range(20)]))
+    elif shape in ("json", "json.gz"):  # as /spend/logs answers
+        text = json.dumps([spend_log(number, metadata=payload(number)["metadata"]) for number in range(20)])
+        path.write_bytes(gzip.compress(text.encode()) if shape.endswith("gz") else text.encode())
     else:
         lines(tmp_path / "x", [payload(number) for number in range(20)])
         raw = (tmp_path / "x").read_bytes()
@@ -121,6 +123,9 @@ def test_a_call_counts_once_whichever_files_tell_of_it(store: Store, tmp_path: P
     assert [(one.calls, one.repeats) for one in load(store, first, second)] == [(4, 1), (4, 2)]
     assert usage(store, "unit") == counted(5)
     assert [one.repeats for one in load(store, second)] == [2]
+    assert usage(store, "unit") == counted(5)
+    (repeated,) = load(store, first, tmp_path / "." / "a.jsonl")
+    assert (repeated.calls, repeated.repeats, repeated.load.values) == (4, 1, 5)
     assert usage(store, "unit") == counted(5)
     # rotated: what the file held before lies in another one now
     rotated = tmp_path / "a.jsonl.1"
@@ -242,6 +247,12 @@ def test_files_that_no_log_fits_name_what_is_missing(store: Store, tmp_path: Pat
         load(store, lines(tmp_path / "b.jsonl", [payload(0)]), name="envoy-ai-gateway")
     with pytest.raises(DataError, match="line 1: unit is missing"):
         load(store, lines(tmp_path / "c.jsonl", [{"workload": "Job/a", "time": 1, "model": "m", "value": 3}]))
+    (tmp_path / "rows.json").write_text(json.dumps([{"workload": "Job/a", "time": 1, "unit": "epoch", "value": 3}]))
+    with pytest.raises(DataError, match="work by rows is read from plain CSV and JSON lines alone"):
+        load(store, tmp_path / "rows.json")
+    (tmp_path / "broken.jsonl.gz").write_bytes(gzip.compress(json.dumps(payload(0)).encode())[:-30])
+    with pytest.raises(DataError, match="breaks off"):
+        load(store, tmp_path / "broken.jsonl.gz")
     (tmp_path / "d.jsonl").write_text(json.dumps(payload(0)) + "\n" + json.dumps(payload(1))[:-9])
     with pytest.raises(DataError, match=r"d\.jsonl"):
         load(store, tmp_path / "d.jsonl")

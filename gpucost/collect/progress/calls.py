@@ -29,12 +29,7 @@ def recognize(reader: CallReader, path: Path, logs: Sequence[CallLog], name: str
 
     Raises SourceError for a file that cannot be read, DataError for one that is most like a log of calls, and lacks columns.
     """
-    try:
-        with path.open("rb") as file:
-            start = file.read(1 << 12)
-    except OSError as error:
-        raise SourceError(f"cannot read {path}: {error.strerror}") from None
-    gzipped = start.startswith(b"\x1f\x8b")
+    start, gzipped = _start(path)
     kind: Literal["csv", "parquet", "jsonl", "array"] = "jsonl"
     if start.startswith(b"PAR1"):
         kind = "parquet"
@@ -43,13 +38,16 @@ def recognize(reader: CallReader, path: Path, logs: Sequence[CallLog], name: str
     elif start.lstrip().startswith(b"["):
         kind = "array"
     header = _csv_header(path, gzipped=gzipped) if kind == "csv" else reader.header(path, kind)
+    plain = kind in ("csv", "jsonl") and not gzipped
     if name is None and (not header or set(NEEDED) <= set(header)):
+        if header and not plain:
+            raise DataError(f"{path}: work by rows is read from plain CSV and JSON lines alone", "write it as one of these")
         return None
     lacks = {log.name: [names[0] for names in _needed(log) if not any(column_of(one, header) for one in names)] for log in logs}
     nearest = min((log for log in logs if name in (None, log.name)), key=lambda log: len(lacks[log.name]))
     missing = lacks[nearest.name]
     # what is as near to work by rows is told what that lacks
-    if missing and name is None and kind in ("csv", "jsonl") and not gzipped and _rows_lack(header) <= len(missing):
+    if missing and name is None and plain and sum(one not in header for one in NEEDED) <= len(missing):
         return None
     if missing:
         raise DataError(
@@ -64,8 +62,19 @@ def _needed(log: CallLog) -> list[list[str]]:
     return [log.time, log.model, log.prompt_tokens, log.generation_tokens]
 
 
-def _rows_lack(header: Sequence[str]) -> int:
-    return sum(name not in header for name in NEEDED)
+def _start(path: Path) -> tuple[bytes, bool]:
+    """The first bytes of a file, decompressed where it is gzip, and whether it is. Raises SourceError where it cannot be read."""
+    try:
+        with path.open("rb") as file:
+            start = file.read(1 << 12)
+        if not start.startswith(b"\x1f\x8b"):
+            return start, False
+        with gzip.open(path) as packed:
+            return packed.read(1 << 12), True
+    except (EOFError, zlib.error, gzip.BadGzipFile):
+        raise DataError(f"{path} breaks off: it is no whole .gz; nothing was loaded", "fetch the file again") from None
+    except OSError as error:
+        raise SourceError(f"cannot read {path}: {error.strerror}") from None
 
 
 def _csv_header(path: Path, *, gzipped: bool) -> list[str]:

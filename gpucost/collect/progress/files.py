@@ -68,7 +68,7 @@ def import_files(
         raise UsageError(
             f"no log of calls is called {name!r}", f"--log takes one of: {', '.join(names)}; [[call_logs]] adds others"
         )
-    found = list(_files(paths))
+    found = list({path.resolve(): path for path in _files(paths)}.values())
     logs_of: dict[Path, LogFile] = {}
     work: dict[Path, tuple[ProgressBatch, tuple[int, int]]] = {}
     with call_files.workspace(*{path.resolve().parent for path in found}) as reader:
