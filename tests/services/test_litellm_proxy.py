@@ -185,3 +185,13 @@ def test_own_models_cost_tenants_what_they_used(served: tuple[Proxy, list[Call]]
     assert model["cost"] == 16
     for column in ("cost", "prompt_cost", "generation_cost", "unserved_cost", "idle_cost"):
         assert sum(row[column] for row in tenants.values()) == model[column]
+    # beside the GPUs' cost, and in none of it, what was bought: at the proxy's prices, while no bill tells of it
+    words = ["report", "--config", str(tmp_path / "gpucost.toml"), *period, "--format", "json"]
+    report = json.loads(CliRunner().invoke(app, words).stdout, parse_float=Decimal)
+    bought = {(row["team"], row["model"], row["source"]): row for row in report["bought"]}
+    spent = {(team, model, "gateway"): cost for (team, model, _), cost in _spent(served[0]).items()}
+    assert {key: float(row["api_cost"]) for key, row in bought.items()} == pytest.approx(spent, abs=1e-6)
+    for (team, name, _), row in bought.items():
+        assert row["prompt_tokens"] == _due(served[1])[team, name, "prompt_token"]
+    assert report["totals"]["api_cost"] == sum(row["api_cost"] for row in bought.values())
+    assert report["totals"]["node_cost"] == 16
