@@ -129,15 +129,15 @@ class ApiCost:
     """What bought tokens cost (docs/tokens.md), besides the cost of GPUs, and how many there were.
 
     `estimated_api_cost` is the part that only a gateway's prices tell of, `commitment_cost` that of provisioned throughput.
-    `cached_tokens` are among the prompt tokens, None where nobody counts them.
+    Tokens are None where neither a bill nor a gateway counts them; `cached_tokens` are among the prompt tokens.
     """
 
     api_cost: Decimal
     estimated_api_cost: Decimal
     commitment_cost: Decimal
-    prompt_tokens: float
+    prompt_tokens: float | None
     cached_tokens: float | None
-    generation_tokens: float
+    generation_tokens: float | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

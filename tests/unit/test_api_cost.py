@@ -345,3 +345,17 @@ def test_adjoining_periods_and_finer_rows_add_up_to_the_whole(odd: Ledger, cuts:
     assert parts == whole
     assert by_team((0, 24), ("team", "hour")) == whole
     assert set(whole) == {"a", "b", "c", "search"}
+
+
+def test_tokens_of_a_bill_that_says_money_alone_are_those_that_gateways_counted(ledger: Ledger) -> None:
+    money = {"ConsumedQuantity": "", "ConsumedUnit": ""}
+    ledger.bill(
+        charge("input", "2", "proj-a", "search", **money),
+        charge("output", "1", "proj-a", "search", **money),
+        charge("input", "2", "proj-b", "chat", **money),
+    )
+    assert [(one.cost.prompt_tokens, one.cost.generation_tokens) for one in ledger.report().bought] == [(None, None)] * 2
+    ledger.calls([(call("prompt_token", "search"), [(1, 3e6)]), (call("generation_token", "search"), [(1, 1e6)])])
+    tokens = {one.team: (one.cost.prompt_tokens, one.cost.generation_tokens) for one in ledger.report().bought}
+    assert tokens == {"search": (2_250_000, 750_000), "chat": (750_000, 250_000)}
+    assert ledger.costs() == {("search", "invoice"): Decimal(15), ("chat", "invoice"): Decimal(5)}

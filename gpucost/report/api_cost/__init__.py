@@ -33,6 +33,7 @@ __all__ = ["add_bought", "models", "notices", "prepare", "rows", "select", "team
 # Of what a seller charged, gateways may have counted so much more before it is said.
 _TOLERANCE = Decimal("0.05")
 _CENT = Decimal("0.01")
+_TOKENS = ("prompt_tokens", "cached_tokens", "generation_tokens")
 
 
 _HAS_GATEWAYS = "SELECT 1 FROM progress_series WHERE gateway IS NOT NULL LIMIT 1"
@@ -127,7 +128,7 @@ def models(con: DuckDBPyConnection, *, each_team: bool) -> dict[Part, tuple[ApiM
 
 def _model(row: dict[str, Any]) -> ApiModel:
     cost = _cost(row)
-    tokens = cost.prompt_tokens + cost.generation_tokens
+    tokens = (cost.prompt_tokens or 0) + (cost.generation_tokens or 0)
     return ApiModel(
         **{name: row[name] for name in ("team", "provider", "model", "source")},
         cost=cost,
@@ -157,7 +158,7 @@ def _item(one: ApiModel) -> dict[str, Any]:
     cost = one.cost
     return {
         **{name: getattr(one, name) for name in ("team", "provider", "model", "source")},
-        **{name: getattr(cost, name) for name in ("prompt_tokens", "cached_tokens", "generation_tokens", "api_cost")},
+        **{name: getattr(cost, name) for name in (*_TOKENS, "api_cost")},
         "prompt_cost": one.prompt_cost,
         "generation_cost": one.generation_cost,
         "cost_per_million_tokens": one.cost_per_million_tokens,
@@ -166,7 +167,7 @@ def _item(one: ApiModel) -> dict[str, Any]:
     }
 
 
-def _per_million(cost: Decimal | None, tokens: float) -> Decimal | None:
+def _per_million(cost: Decimal | None, tokens: float | None) -> Decimal | None:
     return None if cost is None else per(cost, tokens, 1_000_000)
 
 
@@ -175,23 +176,19 @@ def _cost(row: dict[str, Any]) -> ApiCost:
         api_cost=row["api_cost"],
         estimated_api_cost=row["estimated_api_cost"],
         commitment_cost=row["commitment_cost"],
-        prompt_tokens=plain(row["prompt_tokens"]),
-        cached_tokens=None if row["cached_tokens"] is None else plain(row["cached_tokens"]),
-        generation_tokens=plain(row["generation_tokens"]),
+        **{name: None if row[name] is None else plain(row[name]) for name in _TOKENS},
     )
 
 
 def total(of_rows: Iterable[Row]) -> ApiCost:
     """The sum of rows of kind 'api'."""
     costs = [row.api for row in of_rows if row.api]
-    cached = [cost.cached_tokens for cost in costs if cost.cached_tokens is not None]
+    tokens = {name: [value for cost in costs if (value := getattr(cost, name)) is not None] for name in _TOKENS}
     return ApiCost(
         api_cost=sum((cost.api_cost for cost in costs), ZERO),
         estimated_api_cost=sum((cost.estimated_api_cost for cost in costs), ZERO),
         commitment_cost=sum((cost.commitment_cost for cost in costs), ZERO),
-        prompt_tokens=plain(sum((cost.prompt_tokens for cost in costs), 0.0)),
-        cached_tokens=plain(sum(cached, 0.0)) if cached else None,
-        generation_tokens=plain(sum((cost.generation_tokens for cost in costs), 0.0)),
+        **{name: plain(sum(known, 0.0)) if known else None for name, known in tokens.items()},
     )
 
 

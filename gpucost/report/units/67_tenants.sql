@@ -49,10 +49,24 @@ grid AS (
         s.model_id IN (SELECT model_id FROM labeled WHERE tenant IS NOT NULL) AS is_labeled
     FROM served AS s JOIN names AS n USING (model_id) LEFT JOIN tenants AS t ON t.row_id = s.row_id AND t.tenant IS NOT DISTINCT FROM n.tenant
 ),
--- of the engines' tokens: a row's own where they say whose they are, else those of all workloads of the model
+-- pools: what decode pods count of prompts, and prefill pods of generated tokens, counts once
+pools AS (
+    SELECT DISTINCT cluster, namespace, lower(model) AS name, 'prompt_token' AS unit, unnest(list_filter(generation_workloads, lambda one: NOT list_contains(prompt_workloads, one))) AS workload
+    FROM unit_tokens
+    UNION ALL
+    SELECT DISTINCT cluster, namespace, lower(model), 'generation_token', unnest(list_filter(prompt_workloads, lambda one: NOT list_contains(generation_workloads, one))) FROM unit_tokens
+),
+-- of the engines' tokens: a row's own where they say whose they are, else those of all workloads of the model, asked for or not
+made AS (
+    SELECT lower(w.model) AS name, w.day, coalesce(sum(w.amount) FILTER (w.unit = 'prompt_token'), 0) AS prompts, coalesce(sum(w.amount) FILTER (w.unit = 'generation_token'), 0) AS generations
+    FROM unit_work AS w
+    WHERE NOT EXISTS (FROM pools AS p WHERE p.cluster = w.cluster AND p.namespace = w.namespace AND p.workload = w.workload AND p.name = lower(w.model) AND p.unit = w.unit)
+    GROUP BY ALL
+),
 engines AS (
-    SELECT name, day, sum(prompts) AS prompts, sum(generations) AS generations, sum(sum(prompts)) OVER of_name AS all_prompts, sum(sum(generations)) OVER of_name AS all_generations
-    FROM served GROUP BY name, day WINDOW of_name AS (PARTITION BY name)
+    SELECT d.name, d.day, coalesce(m.prompts, 0) AS prompts, coalesce(m.generations, 0) AS generations, a.prompts AS all_prompts, a.generations AS all_generations
+    FROM (SELECT DISTINCT name, day FROM served) AS d LEFT JOIN made AS m USING (name, day)
+    LEFT JOIN (SELECT name, sum(prompts) AS prompts, sum(generations) AS generations FROM made GROUP BY name) AS a USING (name)
 ),
 sums AS (
     SELECT g.*, e.prompts AS engine_prompts, e.generations AS engine_generations, e.all_prompts, e.all_generations,

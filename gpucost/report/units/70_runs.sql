@@ -65,7 +65,7 @@ known AS (
         CASE WHEN p.run_id IS NOT NULL THEN 'tracked' WHEN r.run_id <> '' THEN 'named' ELSE 'workload' END AS origin,
         p.started_ms, p.ended_ms, p.status, h.held_from_ms, h.held_to_ms, h.failed AS pods_failed,
         coalesce((SELECT max(c.to_ms) FROM collected AS c WHERE c.cluster = r.cluster), $to_ms) AS collected_to_ms,
-        coalesce((SELECT min(l.from_ms) FROM loads AS l WHERE l.kind = 'progress'), 0) AS progress_from_ms
+        coalesce((SELECT min(l.from_ms) FROM loads AS l WHERE l.kind = 'progress' AND l.source = r.source), 0) AS progress_from_ms
     FROM runs AS r
     LEFT JOIN (FROM unit_run_places QUALIFY row_number() OVER (PARTITION BY run_id ORDER BY source) = 1) AS p USING (run_id)
     LEFT JOIN held AS h ON h.cluster = r.cluster AND h.namespace = r.namespace AND h.workload = r.workload

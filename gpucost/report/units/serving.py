@@ -137,9 +137,9 @@ class BoughtTokens(TypedDict):
     provider: str
     model: str | None
     source: str
-    prompt_tokens: float
+    prompt_tokens: float | None
     cached_tokens: float | None
-    generation_tokens: float
+    generation_tokens: float | None
     api_cost: Decimal
     prompt_cost: Decimal | None
     generation_cost: Decimal | None
