@@ -590,8 +590,8 @@ class ReportView(Page, Summary):
 
     `sections` is empty and `series` None where the query asked for none. `totals_shared`, and `shared` of
     every row, are None where nothing is shared. `totals_api` is None where no tokens were bought, `bought` tells of those that
-    were by team and model. `waste`, where it was asked for, is what programs read of it. `changes` are None where nothing is
-    compared.
+    were by team and model, and `api_known_to` is until when all of them are known. `waste`, where it was asked for, is what
+    programs read of it. `changes` are None where nothing is compared.
     """
 
     period: Period
@@ -603,6 +603,7 @@ class ReportView(Page, Summary):
     totals_shared: Shared | None = None
     totals_api: ApiCost | None = None
     bought: tuple[ApiModel, ...] = ()
+    api_known_to: datetime | None = None
     waste: dict[str, object] | None = None
     changes: Changes | None = None
 

@@ -143,7 +143,7 @@ def _is_news(anomaly: Anomaly) -> bool:
 
 def _judged(days: Days, series: CostSeries, costs: Mapping[date, Decimal], candidates: frozenset[date]) -> Iterator[Anomaly]:
     begun = days.first(series)
-    known = {day: float(costs.get(day, ZERO)) for day in days.complete if day >= begun}
+    known = {day: float(costs.get(day, ZERO)) for day in days.complete_of(series) if day >= begun}
     factors = weekday_factors(known)
     before: list[float] = []
     strayed: list[float] = []

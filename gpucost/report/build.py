@@ -139,7 +139,7 @@ def _build(
     notices = [
         *(missed_before(earlier, earlier_name) if earlier else ()),
         *(sharing.notices(con, config) if is_shared else ()),
-        *(api_cost.notices(con, config) if has_api else ()),
+        *(api_cost.notices(con, config, query.period, now) if has_api else ()),
     ]
     views = {}
     for part, asked in parts.items():
@@ -174,6 +174,7 @@ def _build(
             totals_shared=shared.get(part),
             totals_api=api_cost.total(api_rows[part]) if api_rows.get(part) else None,
             bought=models.get(part, ()),
+            api_known_to=min(api_cost.known_to(con, query.period, now).values(), default=None) if has_api else None,
             series=series.get(part),
             changes=compared,
         )

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from gpucost.periods import MS_PER_HOUR, Period, from_ms, is_month, local_midnight, month_period
 from gpucost.render.view import Change, Changes, Column, Measures, NodeTotals, Notice, ReportView, Row, Value
-from gpucost.report.rows import ALL_COLLECTED, ALL_HELD, KINDS, NO_MEASURES, ZERO
+from gpucost.report.rows import ALL_COLLECTED, ALL_HELD, KINDS, NO_MEASURES, NOTHING_BOUGHT, ZERO
 
 if TYPE_CHECKING:
     from zoneinfo import ZoneInfo
@@ -53,6 +53,7 @@ def with_changes(rows: list[Row], earlier: tuple[Row, ...]) -> list[Row]:
             measures=NO_MEASURES,
             unallocated=ALL_HELD if row.unallocated else None,
             not_collected=ALL_COLLECTED if row.not_collected else None,
+            api=NOTHING_BOUGHT if row.api else None,
             shared=None,
             change=change(ZERO, row.own_cost),
         )

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 Level = Literal["fleet", "unallocated", "team", "workload"]
 
+# What buys less for tokens than this share of its cost is forecast without waiting for their bill.
+_BUYS = Decimal("0.05")
 # Forecasts and patterns of days look back over eight weeks: eight of each weekday.
 HISTORY_DAYS = 56
 
@@ -39,11 +41,20 @@ class CostSeries:
 
 @dataclass(frozen=True, slots=True)
 class Days:
-    """Costs by local day; a day without any is not in `costs`. `complete` are the days collected in full, in order."""
+    """Costs by local day; a day without any is not in `costs`. `complete` are the days collected in full, in order.
+
+    Of the series in `buying` those from `bought_until` on are not, as it is not known yet what tokens were bought.
+    """
 
     all: tuple[date, ...]
     complete: tuple[date, ...]
     costs: dict[CostSeries, dict[date, Decimal]]
+    buying: frozenset[CostSeries] = frozenset()
+    bought_until: date = date.max
+
+    def complete_of(self, series: CostSeries) -> tuple[date, ...]:
+        """The days of which all that `series` cost is known."""
+        return tuple(day for day in self.complete if day < self.bought_until) if series in self.buying else self.complete
 
     def first(self, series: CostSeries) -> date:
         """The first day on which `series` cost anything; what was before is not its pattern."""
@@ -58,6 +69,7 @@ def days_of(view: ReportView, tz: ZoneInfo, now: datetime) -> Days:
     unknown, signed or not.
     """
     costs: dict[CostSeries, dict[date, Decimal]] = defaultdict(lambda: defaultdict(lambda: ZERO))
+    bought: dict[CostSeries, Decimal] = defaultdict(lambda: ZERO)
     for row in view.rows:
         if row.kind == "shared" or row.keys["day"] is None:
             continue
@@ -69,7 +81,9 @@ def days_of(view: ReportView, tz: ZoneInfo, now: datetime) -> Days:
         if row.unallocated or row.not_collected:
             continue
         costs[CostSeries("team", team)][day] += cost
-        if "workload" in row.keys:
+        for series in (CostSeries("fleet"), CostSeries("team", team)) if row.api else ():
+            bought[series] += cost
+        if "workload" in row.keys and not row.api:
             named = tuple(row.keys[name] for name in ("team", "cluster", "namespace", "workload"))
             costs[CostSeries("workload", team, named)][day] += cost
     over = max(now, view.coverage.collected_to or now)
@@ -80,7 +94,13 @@ def days_of(view: ReportView, tz: ZoneInfo, now: datetime) -> Days:
         begin, end = local_midnight(day, tz), local_midnight(day + timedelta(days=1), tz)
         if end <= over and not any(gap.start < end and begin < gap.end for gap in missing):
             complete.append(day)
-    return Days(every, tuple(complete), {series: dict(of_days) for series, of_days in costs.items()})
+    return Days(
+        every,
+        tuple(complete),
+        {series: dict(of_days) for series, of_days in costs.items()},
+        frozenset(series for series, cost in bought.items() if cost > _BUYS * sum(costs[series].values(), ZERO)),
+        view.api_known_to.astimezone(tz).date() if view.api_known_to else date.max,
+    )
 
 
 # Makes the median absolute deviation of a normal distribution its standard deviation:
@@ -260,15 +280,16 @@ def forecast(days: Days, series: CostSeries, month: Sequence[date]) -> Forecast:
     that are not known well. Money to date is exact; what is foretold is computed in floats.
     """
     costs = days.costs.get(series, {})
-    complete = frozenset(days.complete)
+    known_days = days.complete_of(series)
+    complete = frozenset(known_days)
     to_date = sum((costs.get(day, ZERO) for day in month), ZERO)
     begun = days.first(series)
-    nothing_until = max((day for day in days.complete if day < begun), default=date.min)
+    nothing_until = max((day for day in known_days if day < begun), default=date.min)
     open_days = [day for day in month if day not in complete]
     missing = [day for day in open_days if day > nothing_until]
     if not missing:
         return Forecast(series, to_date, to_date, to_date, to_date, len(open_days), 0)
-    history = [day for day in days.complete if begun <= day <= month[-1]][-HISTORY_DAYS:]
+    history = [day for day in known_days if begun <= day <= month[-1]][-HISTORY_DAYS:]
     if len(history) < _LEAST_DAYS:
         return Forecast(series, to_date, None, None, None, len(open_days), len(history))
     known = {day: float(costs.get(day, ZERO)) for day in history}

@@ -13,7 +13,7 @@ from zoneinfo import ZoneInfo
 from gpucost.engine import answer_rows, dicts, run_stage
 from gpucost.errors import GpucostError
 from gpucost.periods import Period, TimeBucket, is_whole_days, time_buckets, within
-from gpucost.render.view import Measures, NodeTotals, NotCollected, Row, Unallocated, hours, ratio
+from gpucost.render.view import ApiCost, Measures, NodeTotals, NotCollected, Row, Unallocated, hours, ratio
 from gpucost.report.query import Query, nearest
 from gpucost.store import sqlfiles
 
@@ -239,6 +239,7 @@ def _measures(sums: Mapping[str, Any], figures: Mapping[str, Any]) -> Measures:
 NO_MEASURES = Measures(0.0, 0.0, 0.0, 0.0, 0.0, ZERO, ZERO, ZERO, ZERO, None, None, None, None)
 ALL_HELD = Unallocated(0.0, 0.0, ZERO)
 ALL_COLLECTED = NotCollected(0.0, ZERO)
+NOTHING_BOUGHT = ApiCost(ZERO, ZERO, ZERO, 0, None, 0)
 
 
 def has_nodes(con: DuckDBPyConnection) -> bool:

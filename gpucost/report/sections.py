@@ -135,7 +135,7 @@ def cost_by(
 
 def _label(row: Row, name: str) -> str | None:
     """Only of what is known to have been somewhere that is unknown: what nobody held has no pod, and what is shared no node."""
-    may_be_unknown = row.kind == "allocated" or (row.kind != "shared" and name in NODE_DIMENSIONS)
+    may_be_unknown = row.kind == "allocated" or (row.kind not in ("shared", "api") and name in NODE_DIMENSIONS)
     return "unknown" if row.keys[name] is None and may_be_unknown else row.keys[name]
 
 

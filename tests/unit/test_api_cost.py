@@ -26,6 +26,7 @@ from gpucost.render.data import to_csv, to_json
 from gpucost.render.schema import to_dict
 from gpucost.render.view import ReportView
 from gpucost.report import Query, api_cost, units
+from gpucost.report.forecast import CostSeries, days_of
 from gpucost.report.units.query import UnitQuery
 from gpucost.store.progress import ProgressSeries
 from tests.replay.cases.words import at
@@ -239,7 +240,7 @@ def test_provisioned_throughput_is_a_commitment(ledger: Ledger) -> None:
     }
     ledger.bill(bedrock("Claude", "48", "vision", **hours), name="aws.csv")
     (one,) = ledger.report().bought
-    assert (one.cost.api_cost, one.cost.commitment_cost, one.cost.prompt_tokens) == (48, 48, 0)
+    assert (one.cost.api_cost, one.cost.commitment_cost, one.cost.prompt_tokens) == (48, 48, None)
     assert one.cost_per_million_tokens is None
 
 
@@ -359,3 +360,72 @@ def test_tokens_of_a_bill_that_says_money_alone_are_those_that_gateways_counted(
     tokens = {one.team: (one.cost.prompt_tokens, one.cost.generation_tokens) for one in ledger.report().bought}
     assert tokens == {"search": (2_250_000, 750_000), "chat": (750_000, 250_000)}
     assert ledger.costs() == {("search", "invoice"): Decimal(15), ("chat", "invoice"): Decimal(5)}
+
+
+def test_who_issues_an_invoice_is_a_cloud_or_the_seller_itself(ledger: Ledger) -> None:
+    ledger.bill(charge("output", "1", "proj-a", "search", InvoiceIssuerName="OpenAI OpCo, LLC"))
+    ledger.calls([(call("spend", "search"), [(1, 10.0)])])
+    assert ledger.costs() == {("search", "invoice"): Decimal(10)}
+
+
+def test_a_bill_covers_calls_as_far_as_it_goes(ledger: Ledger) -> None:
+    hours = {
+        "ConsumedQuantity": "744",
+        "ConsumedUnit": "Hours",
+        "ChargeDescription": "USE1-ProvisionedThroughput-Nova ModelUnits",
+    }
+    month = {"ChargePeriodStart": "2026-03-01T00:00:00Z", "ChargePeriodEnd": "2026-04-01T00:00:00Z"}
+    ledger.bill(
+        bedrock("NovaPro", "6", "vision", **_between(0, 6)), bedrock("Nova", "31", "vision", **hours, **month), name="aws.csv"
+    )
+    calls = [(call("spend", "search", "amazon.nova-pro-v1:0", "bedrock", ""), [(1, 5.0), (12, 70.0)])]
+    ledger.calls(calls)
+    assert ledger.costs() == {("vision", "bill"): Decimal(7), ("search", "gateway"): Decimal(70)}
+
+
+def _between(start: float, end: float) -> dict[str, str]:
+    at_hours = (DAY + timedelta(hours=start), DAY + timedelta(hours=end))
+    return dict(zip(("ChargePeriodStart", "ChargePeriodEnd"), (moment.isoformat() for moment in at_hours), strict=True))
+
+
+def test_a_clouds_rows_count_where_the_vendors_invoice_does_not_reach(ledger: Ledger) -> None:
+    anthropic = {
+        "ProviderName": "Anthropic",
+        "PublisherName": "Anthropic",
+        "InvoiceIssuerName": "AWS",
+        "SkuId": "claude-sonnet-4-5",
+    }
+    ledger.bill(
+        charge("input", "2", "w", "chat", hours=6, **anthropic, ChargeDescription="claude-sonnet-4-5, input"), name="a.csv"
+    )
+    rows = [bedrock("Claude4.5Sonnet", cost, "vision", **_between(start, start + 1)) for start, cost in ((1, "4"), (7, "600"))]
+    ledger.bill(*rows, name="aws.csv")
+    # makers that names do not tell are no part of the invoice
+    ledger.calls([(call("spend", "chat", "qwen.qwen3-32b-v1:0", "bedrock", ""), [(20, 50.0)])])
+    assert ledger.costs() == {("chat", "invoice"): Decimal(5), ("vision", "bill"): Decimal(600), ("chat", "gateway"): Decimal(50)}
+
+
+def test_what_is_bought_is_known_until_the_last_bill(ledger: Ledger) -> None:
+    ledger.bill(*(charge("output", "1", "proj-a", "search", hour=24 * (day - 20)) for day in range(16)))
+    view = ledger.report((-480, 24), by=("team", "day"), may_be_absent=True)
+    assert view.api_known_to == DAY - timedelta(days=4)
+    (notice,) = [one for one in view.coverage.warnings if one.code == "api_not_known"]
+    assert notice.message == "tokens of openai are known until 2026-03-06 00:00: no bill or gateway tells of later ones"
+    days = days_of(view, ledger.config.tz, DAY + timedelta(days=3))
+    search, chat = CostSeries("team", "search"), CostSeries("team", "chat")
+    assert max(days.complete_of(search), default=None) is None or max(days.complete_of(search)) < DAY.date() - timedelta(days=4)
+    assert days.complete_of(chat) == days.complete
+
+
+def test_spend_before_the_first_rate_is_refused_and_calls_without_spend_are_not(ledger: Ledger, tmp_path: Path) -> None:
+    rates = tmp_path / "rates.csv"
+    rates.write_text("date,currency,rate\n2026-03-20,USD,0.9\n")
+    book = tmp_path / "prices.csv"
+    book.write_text(book.read_text().replace("USD", "EUR"))
+    prices = ledger.config.prices.model_copy(update={"fx_rates": rates})
+    config = ledger.config.model_copy(update={"currency": "EUR", "prices": prices})
+    ledger.calls([(call("prompt_token", "search"), [(1, 5e6)])])
+    assert ledger.costs(config=config) == {("search", "gateway"): Decimal(0)}
+    ledger.calls([(call("spend", "search"), [(1, 10.0)])])
+    with pytest.raises(PriceError, match="no rate from USD to EUR on 2026-03-10"):
+        ledger.report(config=config)

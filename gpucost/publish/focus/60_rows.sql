@@ -140,4 +140,4 @@ SELECT
     source_file AS origin_file,
     source_row AS origin_row
 FROM told
-ORDER BY is_estimate, charge_id, charge_period_start, resource_id, kind, cluster, node, team NULLS LAST, namespace, workload, gpu_model, capacity_type;
+ORDER BY is_estimate, charge_id, charge_period_start, resource_id, kind, cluster, node, team NULLS LAST, namespace, workload, gpu_model, capacity_type, provider, sku_id;

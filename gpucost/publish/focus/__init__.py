@@ -9,8 +9,9 @@ from zoneinfo import ZoneInfo
 
 from gpucost.engine import run_stage
 from gpucost.errors import UsageError
-from gpucost.periods import month_period
+from gpucost.periods import Period, from_ms, month_period
 from gpucost.report import api_cost
+from gpucost.store.charges import find_tokens
 from gpucost.store.table_files import FileKind, save_table
 
 if TYPE_CHECKING:
@@ -66,6 +67,10 @@ def columns_of(version: str) -> dict[str, str]:
 
 
 _PACKAGE = "gpucost.publish.focus"
+# Months of bills begin and end by the clocks of those who write them.
+_CHARGED = (
+    "SELECT epoch_ms(min(charge_period_start)), epoch_ms(max(charge_period_end)) FROM token_charges WHERE billing_period = $month"
+)
 
 
 class FocusTotals(NamedTuple):
@@ -85,7 +90,10 @@ def prepare(con: DuckDBPyConnection, config: Config, month: str) -> FocusTotals:
     Works on a read-only connection. There are no rows where neither a bill nor metrics tell of any cost of that month.
     """
     period = month_period(date.fromisoformat(f"{month}-01"), ZoneInfo("UTC"))
-    api_cost.prepare(con, config, period, even_if_empty=True)
+    find_tokens(con)
+    ((first, last),) = con.execute(_CHARGED, {"month": month}).fetchall()
+    begin, end = min(first or period.start_ms, period.start_ms), max(last or period.end_ms, period.end_ms)
+    api_cost.prepare(con, config, Period(from_ms(begin), from_ms(end)), even_if_empty=True)
     run_stage(con, _PACKAGE, "10_charges", {"month": month})
     run_stage(con, _PACKAGE, "20_holders")
     run_stage(con, _PACKAGE, "40_splits")

@@ -3,7 +3,7 @@
 -- invariant: a charge is there once; is_repeated are a cloud's charges that the vendor's own invoice tells of as well
 CREATE OR REPLACE TEMP TABLE api_charges AS
 WITH asked AS (
-    SELECT row_number() OVER (ORDER BY provider, bill_id, source_file, source_row) AS charge_id, *,
+    SELECT row_number() OVER (ORDER BY provider, bill_id, source_file, source_row) AS charge_id, * REPLACE (CASE WHEN issuer IN ('aws', 'gcp', 'azure', 'oci') THEN issuer END AS issuer),
         epoch_ms(charge_period_start) AS start_ms, epoch_ms(charge_period_end) AS end_ms
     FROM token_charges
     WHERE epoch_ms(charge_period_start) < $to_ms AND (epoch_ms(charge_period_end) > $from_ms OR epoch_ms(charge_period_start) >= $from_ms)
@@ -43,7 +43,7 @@ teams AS (
     FROM owners AS o LEFT JOIN by_label AS l USING (owner_id) LEFT JOIN by_category AS c USING (owner_id) LEFT JOIN by_name AS n USING (owner_id)
 ),
 resold AS (
-    SELECT DISTINCT provider AS vendor, issuer AS seller, billing_period FROM asked WHERE issuer IS NOT NULL
+    SELECT provider AS vendor, issuer AS seller, billing_period, max(end_ms) AS to_ms FROM asked WHERE issuer IS NOT NULL GROUP BY ALL
 )
 SELECT a.charge_id, a.bill_id, a.source_file, a.source_row, a.provider, coalesce(a.issuer, a.provider) AS seller,
     -- what a cloud bills is of all vendors
@@ -55,5 +55,5 @@ SELECT a.charge_id, a.bill_id, a.source_file, a.source_row, a.provider, coalesce
 FROM asked AS a
 JOIN teams AS t ON (t.tags, t.cost_categories, t.sub_account_id, t.sub_account_name, t.resource_name)
     IS NOT DISTINCT FROM (a.tags, a.cost_categories, a.sub_account_id, a.sub_account_name, a.resource_name)
-LEFT JOIN resold AS r ON r.vendor = a.vendor AND r.seller = a.provider AND r.billing_period = a.billing_period AND a.issuer IS NULL
+LEFT JOIN resold AS r ON r.vendor = a.vendor AND r.seller = a.provider AND r.billing_period = a.billing_period AND a.issuer IS NULL AND a.start_ms < r.to_ms
 LEFT JOIN fx_rates AS f ON f.currency = a.billing_currency AND f.from_ms <= a.start_ms AND a.start_ms < f.to_ms;

@@ -17,12 +17,13 @@ names AS (
     GROUP BY n.name
 ),
 covered AS (
-    -- from the begin of the month, as bills are, to the last charge
-    SELECT seller, sold_vendor, epoch_ms(strptime(billing_period || '-01', '%Y-%m-%d')) AS from_ms, max(end_ms) AS to_ms
+    -- from the begin of the month, as bills are, to the last charge: a commitment of the whole month says nothing of how far that is
+    SELECT seller, sold_vendor, epoch_ms(strptime(billing_period || '-01', '%Y-%m-%d')) AS from_ms,
+        coalesce(max(end_ms) FILTER (token_kind IN ('prompt', 'cached', 'generation')), max(end_ms)) AS to_ms
     FROM api_charges GROUP BY ALL
 ),
 summed AS (
-    SELECT h.hour_ms, h.seller, h.model, n.team, h.currency, f.currency IS NULL AS lacks_rate,
+    SELECT h.hour_ms, h.seller, h.model, n.team, h.currency, f.rate IS NULL AS lacks_rate,
         sum(CASE WHEN h.unit = 'spend' THEN (h.amount * coalesce(f.rate, 0))::DECIMAL(38, 9) END) AS spend,
         sum(CASE WHEN h.unit = 'spend' THEN h.amount END) AS own_spend,
         coalesce(sum(h.amount) FILTER (h.unit = 'prompt_token'), 0)::DOUBLE AS prompt_tokens,
@@ -33,8 +34,8 @@ summed AS (
     LEFT JOIN fx_rates AS f ON f.currency = h.currency AND f.from_ms <= h.hour_ms AND h.hour_ms < f.to_ms
     GROUP BY ALL
 )
-SELECT s.* EXCLUDE (lacks_rate, own_spend) REPLACE (CASE WHEN NOT (lacks_rate AND own_spend > 0) THEN coalesce(spend, 0) END AS spend),
+SELECT s.* EXCLUDE (lacks_rate, own_spend) REPLACE (CASE WHEN NOT lacks_rate OR coalesce(own_spend, 0) = 0 THEN coalesce(spend, 0) END AS spend),
     model_key(s.model) AS model_key,
     EXISTS (FROM covered AS c WHERE c.seller = s.seller AND c.from_ms <= s.hour_ms AND s.hour_ms < c.to_ms
-        AND coalesce(c.sold_vendor = model_vendor(s.model), true)) AS is_covered
+        AND (c.sold_vendor IS NULL OR coalesce(c.sold_vendor = model_vendor(s.model), false))) AS is_covered
 FROM summed AS s;

@@ -3,26 +3,38 @@
 -- invariant: per line, sum(cost) is the line's cost, exactly
 CREATE OR REPLACE TEMP TABLE api_shares AS
 WITH weights AS (
-    SELECT seller, model_key, hour_ms, coalesce(team, 'unassigned') AS team, spend, (prompt_tokens + generation_tokens)::DECIMAL(38, 6) AS tokens FROM api_usage
-    UNION ALL
-    SELECT seller, model_key, start_ms // 3600000 * 3600000, owner, cost, tokens::DECIMAL(38, 6) FROM api_charges WHERE is_repeated AND owner IS NOT NULL
+    SELECT seller, model_key, hour_ms, team, sum(spend) AS spend, sum(tokens) AS tokens
+    FROM (
+        SELECT seller, model_key, hour_ms, coalesce(team, 'unassigned') AS team, spend, (prompt_tokens + generation_tokens)::DECIMAL(38, 6) AS tokens FROM api_usage
+        UNION ALL
+        SELECT seller, model_key, start_ms // 3600000 * 3600000, owner, cost, tokens::DECIMAL(38, 6) FROM api_charges WHERE is_repeated AND owner IS NOT NULL
+    )
+    GROUP BY ALL
 ),
+hourly AS (SELECT seller, hour_ms, team, sum(spend) AS spend, sum(tokens) AS tokens FROM weights GROUP BY ALL),
+monthly AS (SELECT seller, date_trunc('month', epoch_ms(hour_ms)) AS month, team, sum(spend) AS spend, sum(tokens) AS tokens FROM hourly GROUP BY ALL),
 pools AS (
-    SELECT row_number() OVER () AS pool_id, *
+    SELECT row_number() OVER () AS pool_id, dense_rank() OVER (ORDER BY seller, start_ms, end_ms) AS span_id, *
     FROM (SELECT DISTINCT seller, model_key, start_ms, greatest(end_ms, start_ms + 1) AS end_ms FROM api_lines WHERE owner IS NULL)
+),
+-- by the hour, so that joins are by equality: charges and calls are both many
+span_hours AS (
+    SELECT span_id, seller, unnest(range(greatest(start_ms // 3600000 * 3600000, (SELECT min(hour_ms) FROM hourly)), least(end_ms, (SELECT max(hour_ms) + 1 FROM hourly)), 3600000)) AS hour_ms
+    FROM (SELECT DISTINCT span_id, seller, start_ms, end_ms FROM pools)
 ),
 claims AS (
     SELECT p.pool_id, 1 AS level, w.team, sum(w.spend) AS spend, sum(w.tokens) AS tokens
-    FROM pools AS p JOIN weights AS w ON w.seller = p.seller AND w.model_key = p.model_key AND w.hour_ms >= p.start_ms // 3600000 * 3600000 AND w.hour_ms < p.end_ms
+    FROM pools AS p JOIN span_hours AS h USING (span_id) JOIN weights AS w ON w.seller = p.seller AND w.model_key = p.model_key AND w.hour_ms = h.hour_ms
     GROUP BY ALL
     UNION ALL
-    SELECT p.pool_id, 2, w.team, sum(w.spend), sum(w.tokens)
-    FROM pools AS p JOIN weights AS w ON w.seller = p.seller AND w.hour_ms >= p.start_ms // 3600000 * 3600000 AND w.hour_ms < p.end_ms
-    GROUP BY ALL
+    SELECT p.pool_id, 2, c.team, c.spend, c.tokens
+    FROM pools AS p JOIN (
+        SELECT h.span_id, w.team, sum(w.spend) AS spend, sum(w.tokens) AS tokens
+        FROM span_hours AS h JOIN hourly AS w USING (seller, hour_ms) GROUP BY ALL
+    ) AS c USING (span_id)
     UNION ALL
-    SELECT p.pool_id, 3, w.team, sum(w.spend), sum(w.tokens)
-    FROM pools AS p JOIN weights AS w ON w.seller = p.seller AND date_trunc('month', epoch_ms(w.hour_ms)) = date_trunc('month', epoch_ms(p.start_ms))
-    GROUP BY ALL
+    SELECT p.pool_id, 3, w.team, w.spend, w.tokens
+    FROM pools AS p JOIN monthly AS w ON w.seller = p.seller AND w.month = date_trunc('month', epoch_ms(p.start_ms))
 ),
 weighed AS (
     SELECT pool_id, level, team, CASE WHEN sum(spend) OVER w > 0 THEN coalesce(spend, 0) ELSE coalesce(tokens, 0) END AS weight

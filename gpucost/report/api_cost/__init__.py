@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
@@ -28,11 +28,13 @@ if TYPE_CHECKING:
 
     from gpucost.config.model import Config
 
-__all__ = ["add_bought", "models", "notices", "prepare", "rows", "select", "teams", "total"]
+__all__ = ["add_bought", "known_to", "models", "notices", "prepare", "rows", "select", "teams", "total"]
 
 # Of what a seller charged, gateways may have counted so much more before it is said.
 _TOLERANCE = Decimal("0.05")
 _CENT = Decimal("0.01")
+# A vendor's bill is a day or two behind; one of whom nothing is known for two months sells nothing any more.
+_LATE, _ACTIVE = timedelta(days=2), timedelta(days=62)
 _TOKENS = ("prompt_tokens", "cached_tokens", "generation_tokens")
 
 
@@ -40,27 +42,32 @@ _HAS_GATEWAYS = "SELECT 1 FROM progress_series WHERE gateway IS NOT NULL LIMIT 1
 
 
 def prepare(con: DuckDBPyConnection, config: Config, period: Period, *, even_if_empty: bool = False) -> bool:
-    """Make the temporary tables api_lines and api_shares of the months that the period touches; whether they hold anything.
+    """Make the temporary tables api_lines and api_shares of the months that the period touches; whether anything was ever bought.
 
     Cheap where the store tells of no tokens that may be bought: the tables are then made only if `even_if_empty`. Raises
     PriceError for tokens bought in a currency without a rate.
     """
-    first, last = period.start.astimezone(UTC), from_ms(period.end_ms - 1).astimezone(UTC)
-    begin = datetime(first.year, first.month, 1, tzinfo=UTC)
-    end = datetime(last.year + last.month // 12, last.month % 12 + 1, 1, tzinfo=UTC)
-    months = {"from_ms": to_ms(begin), "to_ms": to_ms(end)}
     if not find_tokens(con) and not even_if_empty and not con.execute(_HAS_GATEWAYS).fetchall():
         return False
     load_fx_rates(con, config)
     run_stage(con, __name__, "05_macros")
     _load_teams(con, config)
-    gateway_usage(con, config, months["from_ms"], months["to_ms"])
-    run_stage(con, __name__, "10_api_charges", months)
+    run_stage(con, __name__, "10_api_charges", _months(period.start_ms, period.end_ms))
+    # whose a charge is, the calls of all of its time tell, whichever part of it is asked for
+    ((first, last),) = con.execute("SELECT min(start_ms), max(end_ms) FROM api_charges").fetchall()
+    gateway_usage(con, config, **_months(min(first or period.start_ms, period.start_ms), max(last or 0, period.end_ms)))
     run_stage(con, __name__, "20_api_usage")
     run_stage(con, __name__, "30_api_lines")
     _refuse_unconverted(con, config)
     run_stage(con, __name__, "40_api_shares")
-    return bool(con.execute("FROM api_lines LIMIT 1").fetchall())
+    return True
+
+
+def _months(from_ms_: int, to_ms_: int) -> dict[str, int]:
+    """The whole months (UTC) that a span touches."""
+    first, last = from_ms(from_ms_).astimezone(UTC), from_ms(to_ms_ - 1).astimezone(UTC)
+    end = datetime(last.year + last.month // 12, last.month % 12 + 1, 1, tzinfo=UTC)
+    return {"from_ms": to_ms(datetime(first.year, first.month, 1, tzinfo=UTC)), "to_ms": to_ms(end)}
 
 
 def select(con: DuckDBPyConnection, teams: Iterable[str]) -> None:
@@ -145,9 +152,9 @@ def add_bought(con: DuckDBPyConnection, config: Config, view: UnitView) -> None:
         return
     cut(con, ask.period, time_buckets(ask.period, ask.tz, ()), by_day=False)
     select(con, ask.teams)
+    view.notes += [notice.message for notice in notices(con, config, ask.period, datetime.now(UTC))]
     if bought := models(con, each_team=False).get(None):
         view.sections["bought"] = [_item(one) for one in bought]
-        view.notes += [notice.message for notice in notices(con, config)]
         view.shown["bought"] = (
             "team", "model", "provider", "prompt_tokens", "generation_tokens", "api_cost", "cost_per_million_tokens",
             "cost_per_million_prompt_tokens", "cost_per_million_generation_tokens", "source",
@@ -203,29 +210,80 @@ WITH charged AS (
     SELECT seller, sum(cost) AS cost FROM api_charges WHERE NOT is_repeated GROUP BY seller
 ),
 counted AS (
-    SELECT seller, sum(spend) AS spend FROM api_usage WHERE is_covered GROUP BY seller
+    SELECT seller, sum(spend) AS spend FROM api_usage WHERE is_covered AND spend IS NOT NULL GROUP BY seller
 )
 SELECT seller, cost, spend FROM charged JOIN counted USING (seller) ORDER BY seller"""
 _UNPRICED = """
-SELECT coalesce(seller, 'unknown'), model, sum((prompt_tokens + generation_tokens)::DECIMAL(38, 6))::DOUBLE AS tokens
-FROM api_usage WHERE NOT is_covered GROUP BY ALL HAVING sum(spend) = 0 AND tokens > 0 ORDER BY ALL"""
+SELECT coalesce(seller, 'unknown'), coalesce(model, 'unnamed models'),
+    sum((prompt_tokens + generation_tokens)::DECIMAL(38, 6))::DOUBLE AS tokens
+FROM api_usage WHERE NOT is_covered AND hour_ms >= $from_ms // 3600000 * 3600000 AND hour_ms < $to_ms
+GROUP BY ALL HAVING sum(spend) = 0 AND tokens > 0 ORDER BY ALL"""
+# A cloud's rows that a vendor's invoice takes the place of, where they come to more.
+_REPEATED_MORE = """
+WITH repeated AS (
+    SELECT provider AS seller, sum(cost) AS cost FROM api_charges WHERE is_repeated GROUP BY ALL
+),
+invoiced AS (
+    SELECT seller, sum(cost) AS cost FROM api_charges WHERE sold_vendor IS NOT NULL GROUP BY ALL
+)
+SELECT seller, i.cost, r.cost FROM repeated AS r JOIN invoiced AS i USING (seller) ORDER BY seller"""
 _UNASSIGNED = "SELECT sum(api_cost) FROM api_rows WHERE team = 'unassigned'"
+# Of all that was ever bought: a seller whose newest bill is missing has nothing in the months asked for. A commitment is charged
+# ahead, and says nothing of what was used.
+_KNOWN_TO = """
+WITH ends AS (
+    SELECT provider AS seller,
+        coalesce(max(charge_period_end) FILTER (token_kind <> 'commitment'), max(charge_period_end)) AS known_to
+    FROM token_charges GROUP BY provider
+    UNION ALL
+    SELECT seller, make_timestamp((max(hour_ms) + 3600000) * 1000) FROM api_usage WHERE seller IS NOT NULL GROUP BY seller
+)
+SELECT seller, epoch_ms(max(known_to)) AS known_to_ms FROM ends GROUP BY seller ORDER BY ALL"""
 
 
-def notices(con: DuckDBPyConnection, config: Config) -> list[Notice]:
-    """What a reader should know: calls that no bill tells of though it tells of their seller, that have no price, or no team."""
+def known_to(con: DuckDBPyConnection, period: Period, now: datetime) -> dict[str, datetime]:
+    """Until when it is known what was bought, by seller; of those of whom anything was in two months before the period's end."""
+    end = min(period.end, now)
+    known = {seller: from_ms(ms) for seller, ms in con.execute(_KNOWN_TO).fetchall() if ms is not None}
+    return {seller: moment for seller, moment in known.items() if end - moment < _ACTIVE}
+
+
+def notices(con: DuckDBPyConnection, config: Config, period: Period, now: datetime) -> list[Notice]:
+    """What a reader should know: what is not known yet, calls that no bill tells of though it tells of their seller, that have no
+    price, or no team.
+    """
     found = []
+    for seller, moment in known_to(con, period, now).items():
+        if min(period.end, now) - moment > _LATE:
+            found.append(
+                Notice(
+                    "api_not_known",
+                    f"tokens of {seller} are known until {moment.astimezone(config.tz):%Y-%m-%d %H:%M}:"
+                    " no bill or gateway tells of later ones",
+                    f"collect the bill of {seller}, or what a gateway counts",
+                )
+            )
     for seller, cost, spend in con.execute(_COUNTED_MORE).fetchall():
         if spend > cost * (1 + _TOLERANCE) + _CENT:
             found.append(
                 Notice(
                     "api_counted_more",
                     f"gateways counted {spend:,.2f} {config.currency} of tokens of {seller}, and its bills say {cost:,.2f}:"
-                    " what is billed to another account is missing",
+                    " the gateway's prices are not yours, or the bill of another account is missing",
                     "collect the bills of all accounts",
                 )
             )
-    for seller, model, tokens in con.execute(_UNPRICED).fetchall():
+    for seller, cost, repeated in con.execute(_REPEATED_MORE).fetchall():
+        if repeated > cost * (1 + _TOLERANCE) + _CENT:
+            found.append(
+                Notice(
+                    "api_repeated_more",
+                    f"vendors' invoices that {seller} issues say {cost:,.2f} {config.currency}, and its own bill {repeated:,.2f}"
+                    " of the same vendors and time: the invoices count",
+                    "see that they are of all accounts",
+                )
+            )
+    for seller, model, tokens in con.execute(_UNPRICED, {"from_ms": period.start_ms, "to_ms": period.end_ms}).fetchall():
         found.append(
             Notice(
                 "api_unpriced",

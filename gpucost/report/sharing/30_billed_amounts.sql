@@ -1,4 +1,4 @@
--- reads: report_rules, discounted_rows, machine_charges, fx_rates; $from_ms, $to_ms bound the period
+-- reads: report_rules, discounted_rows, machine_charges, token_charges, fx_rates; $from_ms, $to_ms bound the period
 -- writes: report_billed_amounts, per rule and currency what is billed in the period, in the report's currency; null where that has no rate
 -- invariant: parts of a charge period that reaches beyond the period add up, over adjoining periods, to the charge
 CREATE OR REPLACE TEMP TABLE report_billed_amounts AS
@@ -10,7 +10,8 @@ WITH charged AS (
     -- a discount is off what nothing used, too
     SELECT provider, billing_currency, effective_cost + discount_cost, charge_period_start, charge_period_end,
         CASE kind WHEN 'support' THEN 'support' ELSE 'commitment_waste' END
-    FROM discounted_rows
+    -- what is unused of throughput of models is charged as that
+    FROM discounted_rows ANTI JOIN token_charges USING (bill_id, source_file, source_row)
     WHERE kind IN ('support', 'commitment_unused', 'reserved_unused')
 ),
 charges AS (

@@ -19,6 +19,7 @@ from gpucost.render.view import Notice, Row, Shared
 from gpucost.report.query import Query
 from gpucost.report.rows import NO_MEASURES, ZERO, Part, filters
 from gpucost.store import sqlfiles
+from gpucost.store.charges import find_tokens
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
@@ -78,6 +79,7 @@ def share(con: DuckDBPyConnection, config: Config, query: Query) -> None:
     )
     run_stage(con, __name__, "20_pool_consumers")
     sqlfiles.run(con, "machine_charges")
+    find_tokens(con)
     run_stage(con, __name__, "30_billed_amounts", {"from_ms": query.period.start_ms, "to_ms": query.period.end_ms})
     _refuse_unconverted(con, config)
     run_stage(con, __name__, "40_cost_pools", {"split_unallocated": query.share_unallocated})
