@@ -123,6 +123,8 @@ def test_a_million_times_a_tokens_price_is_the_price(per_million: Decimal) -> No
         ("gemini/gemini-2.5-pro", "gemini", "gcp", "gemini-2.5-pro"),
         ("gemini-2.5-pro", "vertex_ai-language-models", "gcp", "gemini-2.5-pro"),
         ("groq/openai/gpt-oss-120b", "groq", "groq", "openai/gpt-oss-120b"),
+        ("text-completion-codestral/codestral-2405", "text-completion-codestral", "mistral", "codestral-2405"),
+        ("sagemaker/meta-llama", "sagemaker_chat", "aws", "meta-llama"),
         ("command-r-08-2024", "cohere_chat", "cohere", "command-r-08-2024"),
         ("nobody-knows/it", "nobody_knows", "nobody_knows", "it"),
     ],
@@ -247,6 +249,8 @@ def test_a_price_is_what_the_file_says(con: duckdb.DuckDBPyConnection) -> None:
         (None, "openai/gpt-4o", "openai gpt-4o"),
         ("azure", "openai/gpt-4o", "azure gpt-4o"),
         ("Azure OpenAI", "gpt-4o", "azure gpt-4o"),
+        ("az.ai.openai", "gpt-4o", "azure gpt-4o"),
+        ("aws.bedrock", "claude-opus-5", "aws anthropic.claude-opus-5"),
         ("azure", "eu/gpt-4o", "azure eu/gpt-4o"),
         ("azure", "azure/eu/gpt-4o", "azure eu/gpt-4o"),
         # a place without a row costs as the model does, and others are not known
@@ -344,6 +348,18 @@ def test_a_map_from_a_file(work: Path) -> None:
     (work / "map.json").write_text(json.dumps({"groq/NEW": MAP["groq/new"] | {"output_cost_per_token": 2e-06}}))
     assert "litellm: 1 replace another price, 0 confirm it, 0 are new" in collect("--token-prices", "map.json")[0]
     assert rows(store, TOKENS) == [expected[0], ("groq", "NEW", Decimal("0.1"), Decimal(2)), expected[2]]
+
+
+def test_a_price_of_cached_input_that_changed_is_another_price(work: Path) -> None:
+    same = {"litellm_provider": "openai", "mode": "chat", "input_cost_per_token": 2.5e-06, "output_cost_per_token": 1e-05}
+    (work / "map.json").write_text(json.dumps({"gpt-4o": same | {"cache_read_input_token_cost": 2.5e-07}}))
+    assert collect("--token-prices", "map.json")[0].splitlines()[1:] == [
+        "litellm: 1 replace another price, 0 confirm it, 0 are new",
+        "  openai/gpt-4o: 2.5 in, 1.25 cached, 10 out (2026-11-25) → 2.5 in, 0.25 cached, 10 out, USD per million tokens",
+    ]
+    # what is not known is no other price
+    (work / "map.json").write_text(json.dumps({"gpt-4o": same}))
+    assert "litellm: 0 replace another price, 1 confirm it" in collect("--token-prices", "map.json")[0]
 
 
 @pytest.mark.parametrize(
