@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import csv
 import re
+from fnmatch import fnmatchcase
 from functools import cache
 from hashlib import sha256
 from typing import TYPE_CHECKING
@@ -15,7 +16,7 @@ from gpucost.engine import run_stage
 from gpucost.resources import pricing_dir
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
     from datetime import date
     from pathlib import Path
 
@@ -114,21 +115,36 @@ def _patterns(counts: Callable[[str], bool]) -> str:
     return "|".join(dict.fromkeys(row["resource"] for row in facts("resources.csv") if counts(row["kind"])))
 
 
-# Who sells tokens, by the names that LiteLLM and people have for them besides.
-_SELLERS = {
-    **dict.fromkeys(("amazon", "amazon_bedrock", "bedrock", "bedrock_converse", "bedrock_mantle"), "aws"),
-    **dict.fromkeys(("azure_ai", "azure_openai", "microsoft"), "azure"),
-    **dict.fromkeys(("gemini", "google", "google_cloud", "vertex_ai"), "gcp"),
-    "cohere_chat": "cohere",
-    "fireworks": "fireworks_ai",
-    "together": "together_ai",
+# How LiteLLM (litellm/types/utils.py, LlmProviders) and OpenTelemetry (gen_ai.provider.name, before it gen_ai.system) name who
+# serves a model, as globs, and who sells its tokens; the first that fits. What is not here is sold by whom it names.
+SELLERS: Mapping[str, str] = {
+    "text?completion?openai": "openai",
+    "openai": "openai",
+    "azure*": "azure",
+    "az.ai*": "azure",
+    "anthropic*": "anthropic",
+    "bedrock*": "aws",
+    "sagemaker*": "aws",
+    "amazon*": "aws",
+    "aws*": "aws",
+    "vertex_ai*": "gcp",
+    "gemini": "gcp",
+    "google*": "gcp",
+    "gcp*": "gcp",
+    "mistral_ai": "mistral",
+    "text?completion?codestral": "mistral",
+    "codestral": "mistral",
+    "cohere*": "cohere",
+    "x_ai": "xai",
 }
+# What people call them besides. Not for gateways, where own pods serve microsoft/phi-4.
+_SELLERS_OF_PEOPLE = {"microsoft": "azure", "fireworks": "fireworks_ai", "together": "together_ai"}
 
 
 def seller(name: str) -> str:
     """Who sells tokens, as gpucost calls them: `aws` for bedrock, `gcp` for vertex_ai-anthropic_models and gemini."""
     plain = re.sub(r"[\s-]+", "_", name.strip().lower())
-    return "gcp" if plain.startswith("vertex_ai_") else _SELLERS.get(plain, plain)
+    return next((sold for glob, sold in {**SELLERS, **_SELLERS_OF_PEOPLE}.items() if fnmatchcase(plain, glob)), plain)
 
 
 def facts(name: str) -> list[dict[str, str]]:

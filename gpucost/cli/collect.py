@@ -384,10 +384,12 @@ def _replaced(price: ReplacedPrices) -> str:
 
 
 def _replaced_tokens(price: ReplacedTokenPrice) -> str:
-    """`openai/gpt-4o: 2.5 in, 10 out (2026-11-25) → 2 in, 8 out, USD per million tokens`."""
+    """`openai/gpt-4o: 2.5 in, 10 out (2026-11-25) → 2 in, 8 out, USD per million tokens`; of cached input where that changed."""
+    cached = [one.cached_input_price_per_million for one in (price.old, price.new)]
+    shown = [f"{amount.normalize():f} cached, " for amount in cached if amount is not None and cached[0] != cached[1]]
     old, new = (
-        f"{one.input_price_per_million.normalize():f} in, {one.output_price_per_million.normalize():f} out"
-        for one in (price.old, price.new)
+        f"{one.input_price_per_million.normalize():f} in, {part}{one.output_price_per_million.normalize():f} out"
+        for one, part in zip((price.old, price.new), shown if len(shown) == len(cached) else ("", ""), strict=True)
     )
     name = one_line(f"{price.new.provider}/{price.new.model}")
     return f"{name}: {old} ({price.old.price_as_of}) → {new}, {price.new.currency} per million tokens"

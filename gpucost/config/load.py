@@ -31,6 +31,9 @@ PATH_KEYS = frozenset(
     }
 )  # fmt: skip
 
+# Keys whose values are URLs, or paths, which are taken likewise.
+_PLACE_KEYS = frozenset({"litellm"})
+
 Key = tuple[str | int, ...]
 _STORE: Key = ("store", "path")
 
@@ -94,12 +97,15 @@ def read(path: Path | None, environ: Mapping[str, str], cwd: Path) -> Settings:
 
 
 def absolute(value: Any, base: Path, key: str | int = "") -> Any:
-    """`value` with every relative path in it (see PATH_KEYS) made absolute from `base`."""
+    """`value` with every relative path in it (see PATH_KEYS and _PLACE_KEYS) made absolute from `base`."""
     if isinstance(value, dict):
         return {name: absolute(item, base, name) for name, item in value.items()}
     if isinstance(value, list):
         return [absolute(item, base) for item in value]
-    return str(base / Path(value).expanduser()) if key in PATH_KEYS and isinstance(value, str) and value else value
+    if not isinstance(value, str) or not value:
+        return value
+    is_path = key in PATH_KEYS or (key in _PLACE_KEYS and "://" not in value)
+    return str(base / Path(value).expanduser()) if is_path else value
 
 
 def dotted(key: Key) -> str:

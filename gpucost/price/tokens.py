@@ -135,11 +135,12 @@ def _best(name: str, fitting: Sequence[TokenPrice]) -> TokenPrice:
     """Of the prices that fit a name: of each seller the one most like it; of these the maker's, else the lower median."""
     wanted = _named(name)
 
-    def unlike(price: TokenPrice) -> tuple[bool, bool, bool, int, int, str]:
+    def unlike(price: TokenPrice) -> tuple[bool, bool, bool, int, bool, int, str]:
         there = _named(price.model.lower())
         released = int(re.sub(r"\D", "", there.release) or 0)
-        length = len(price.model)
-        return (there.place != wanted.place, there.release != wanted.release, there.place != "", -released, length, price.model)
+        is_part = price.cached_input_price_per_million is None
+        differs = (there.place != wanted.place, there.release != wanted.release, there.place != "")
+        return (*differs, -released, is_part, len(price.model), price.model)
 
     of_each: dict[str, TokenPrice] = {}
     for price in sorted(fitting, key=unlike):

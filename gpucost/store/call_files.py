@@ -44,8 +44,8 @@ _CALLS = """
 CREATE TEMP TABLE calls (file INTEGER, row BIGINT, key UBIGINT, at_ms BIGINT, model VARCHAR, provider VARCHAR, api_base VARCHAR,
     team VARCHAR, tenant VARCHAR, currency VARCHAR, is_failure BOOLEAN, prompt DOUBLE, cached DOUBLE, generation DOUBLE,
     spend DOUBLE, wrong VARCHAR, value VARCHAR)"""
-# How gateways write that they do not know, beside how files do.
-_UNKNOWN = (*bill_files.BLANK, "unknown", "-")
+#: How gateways write that they do not know, in labels and logs, beside how files do.
+UNKNOWN = (*bill_files.BLANK, "unknown", "-")
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,8 +151,8 @@ class CallReader:
 
     def load(self, store: DuckDBPyConnection) -> list[CallSums]:
         """What each file's new calls come to; enters their ids into the store, within the caller's transaction."""
-        told = _keys(self._con.execute("SELECT DISTINCT key FROM calls WHERE key IS NOT NULL"))
-        with sqlfiles.frames(store, batch_calls=told):
+        keys = _keys(self._con.execute("SELECT DISTINCT key FROM calls WHERE key IS NOT NULL"))
+        with sqlfiles.frames(store, batch_calls=keys):
             known = _keys(store.execute("SELECT key FROM batch_calls WHERE key IN (SELECT call_key FROM gateway_calls)"))
         with sqlfiles.frames(self._con, known_calls=known):
             sqlfiles.run(self._con, "new_calls")
@@ -244,7 +244,7 @@ def _texts(
         if pointer:
             place = ConstantExpression(pointers[column].index(pointer) + 1)
             value = FunctionExpression("list_extract", ColumnExpression(f"inside_{named[column]}"), place)
-        return CaseExpression(value.isnotin(*map(ConstantExpression, _UNKNOWN)), FunctionExpression("trim", value))
+        return CaseExpression(value.isnotin(*map(ConstantExpression, UNKNOWN)), FunctionExpression("trim", value))
 
     return parsed.select(
         ColumnExpression("file_row_number"),

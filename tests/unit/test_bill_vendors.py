@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+from collections.abc import Callable
 from datetime import UTC, datetime
 from decimal import Decimal
 from pathlib import Path
@@ -151,6 +152,30 @@ def test_costs_that_are_grouped_otherwise_would_count_twice(bills: Bills) -> Non
 def test_a_page_that_another_follows_is_not_all(bills: Bills) -> None:
     assert [one.code for one in collect(bills, ("a.json", text(openai(1, more=True)))).findings] == ["more_pages"]
     assert [one.code for one in collect(bills, ("b.json", text(anthropic(1, more=True)))).findings] == ["more_pages"]
+
+
+@pytest.mark.parametrize("vendor", [openai, anthropic])
+def test_a_last_page_of_days_without_costs_is_the_last(bills: Bills, vendor: Callable[..., Any], tmp_path: Path) -> None:
+    last = vendor(2, 3)
+    for bucket in last["data"]:
+        bucket["results"] = []
+    pages = [vendor(1, more=True), last]
+    run = collect(bills, ("pages.json", text(pages)))
+    assert not run.errors and not run.findings
+    count = len(bills.charges())
+    assert [result.rows for result in run.results] == [count]
+    # a file for each
+    for number, page in enumerate(pages):
+        bills.write(f"pages/{number}.json", text(page))
+    run = bills.load(tmp_path / "pages", provider=None, force=True)
+    assert not run.errors and not run.findings
+    assert [result.rows for result in run.results] == [count]
+    # and where another page follows, it is said
+    assert [
+        one.code for one in collect(bills, ("more.json", text([pages[0], last | {"has_more": True}])), force=True).findings
+    ] == ["more_pages"]
+    (error,) = collect(bills, ("empty.json", text(last))).errors
+    assert "no charges" in error.message
 
 
 def dashboard(day: int, cost: str, item: str = "", quantity: str = "", unit: str = "") -> dict[str, str]:

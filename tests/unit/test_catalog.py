@@ -508,6 +508,9 @@ def test_prices_of_tokens_are_plain_positive_and_dated() -> None:
     [
         ("openai", "gpt-4o-mini", "0.15 0.075 0.6"),
         ("openai", "gpt-4o-2024-08-06", "2.5 1.25 10"),
+        # retired, at another price than its model
+        ("openai", "gpt-4o-2024-05-13", "5 None 15"),
+        ("aws", "eu.anthropic.claude-haiku-4-5-20251001-v1:0", "1.1 0.11 5.5"),
         ("openai", "gpt-5", "1.25 0.125 10"),
         ("anthropic", "claude-sonnet-4-6", "3 0.3 15"),
         ("aws", "anthropic.claude-opus-4-6-v1", "5 0.5 25"),

@@ -85,6 +85,8 @@ def test_envoy_labels() -> None:
         ("vertex_ai_beta", "vertex_ai/gemini-2.5-pro", "", ("gcp", "gemini-2.5-pro", False)),
         ("gemini", "gemini/gemini-2.5-pro", "", ("gcp", "gemini-2.5-pro", False)),
         ("azure_ai", "azure_ai/deepseek-r1", "https://private.internal", ("azure", "deepseek-r1", False)),
+        ("az.ai.openai", "gpt-4o", "", ("azure", "gpt-4o", False)),
+        ("text-completion-openai", "gpt-3.5", "", ("openai", "gpt-3.5", False)),
         ("openrouter", "anthropic/claude-sonnet-4", "", ("openrouter", "anthropic/claude-sonnet-4", False)),
         ("groq", "groq/llama-3", "", ("groq", "llama-3", False)),
         ("", "meta-llama/Llama-3", "", (None, "meta-llama/Llama-3", False)),
@@ -123,6 +125,15 @@ def test_who_sells_a_model_and_whether_it_is_bought(provider: str, model: str, b
         rows = usage(con)
     assert {(row["provider"], row["model"], row["is_own"]) for row in rows} == {expected}
     assert [(row["at_ms"], row["amount"], row["failed"]) for row in rows] == [(HOUR, 100, 0), (2 * HOUR, 1, 0)]
+
+
+@pytest.mark.parametrize(
+    ("word", "is_known"), [("None", False), ("NULL", False), ("-", False), ("unknown", False), ("acme", True)]
+)
+def test_labels_and_logs_have_the_same_words_for_what_is_not_known(word: str, is_known: bool) -> None:
+    labels = {"api_provider": word, "model": "m", "team_alias": word, "end_user": word}
+    series = series_of(next(unit for unit in ready_made() if unit.name == "litellm-prompt-tokens"), labels, "main")
+    assert (series.provider, series.team) == ((word, word) if is_known else ("", ""))
 
 
 def test_globs_say_what_is_own_and_what_is_bought_all_the_same() -> None:

@@ -123,6 +123,8 @@ def test_a_million_times_a_tokens_price_is_the_price(per_million: Decimal) -> No
         ("gemini/gemini-2.5-pro", "gemini", "gcp", "gemini-2.5-pro"),
         ("gemini-2.5-pro", "vertex_ai-language-models", "gcp", "gemini-2.5-pro"),
         ("groq/openai/gpt-oss-120b", "groq", "groq", "openai/gpt-oss-120b"),
+        ("text-completion-codestral/codestral-2405", "text-completion-codestral", "mistral", "codestral-2405"),
+        ("sagemaker/meta-llama", "sagemaker_chat", "aws", "meta-llama"),
         ("command-r-08-2024", "cohere_chat", "cohere", "command-r-08-2024"),
         ("nobody-knows/it", "nobody_knows", "nobody_knows", "it"),
     ],
@@ -139,7 +141,6 @@ def test_who_sells_it_and_what_it_is_called(name: str, of: str, provider: str, m
         {"input_cost_per_token": 0},
         {"output_cost_per_token": None},
         {"output_cost_per_token": Decimal("1E-400")},
-        {"deprecation_date": "2026-11-26"},
     ],
 )
 def test_what_is_not_sold_by_the_token_is_left_out(about: dict[str, Any]) -> None:
@@ -148,8 +149,20 @@ def test_what_is_not_sold_by_the_token_is_left_out(about: dict[str, Any]) -> Non
     ]
 
 
-def test_a_model_is_sold_until_it_is_retired() -> None:
-    assert len(read(m=entry(deprecation_date="2026-11-27"), other=entry(deprecation_date="soon"))) == 2
+def test_a_retired_model_keeps_its_price_unless_it_is_sold_by_another_entry() -> None:
+    dear = (Decimal("0.000005"), Decimal("0.000015"))
+    ends = {"deprecation_date": "2026-11-26"}
+    assert read(**{"gpt-4o": entry(), "gpt-4o-2024-05-13": entry(*dear, **ends)}) == [
+        price("openai", "gpt-4o", "2.5", "10"),
+        price("openai", "gpt-4o-2024-05-13", "5", "15"),
+    ]
+    for is_first in (True, False):
+        models = {"m": entry(*dear, **ends), "openai/m": entry()}
+        (found,) = read(**(models if is_first else dict(reversed(models.items()))))
+        assert found == price("openai", "m", "2.5", "10")
+    # the last day has not come, or is none
+    for unended in ("2026-11-27", "soon"):
+        assert read(**{"m": entry(*dear, deprecation_date=unended), "openai/m": entry()}) == [price("openai", "m", "5", "15")]
 
 
 def test_of_several_entries_for_one_model_the_dearest_counts() -> None:
@@ -247,6 +260,8 @@ def test_a_price_is_what_the_file_says(con: duckdb.DuckDBPyConnection) -> None:
         (None, "openai/gpt-4o", "openai gpt-4o"),
         ("azure", "openai/gpt-4o", "azure gpt-4o"),
         ("Azure OpenAI", "gpt-4o", "azure gpt-4o"),
+        ("az.ai.openai", "gpt-4o", "azure gpt-4o"),
+        ("aws.bedrock", "claude-opus-5", "aws anthropic.claude-opus-5"),
         ("azure", "eu/gpt-4o", "azure eu/gpt-4o"),
         ("azure", "azure/eu/gpt-4o", "azure eu/gpt-4o"),
         # a place without a row costs as the model does, and others are not known
@@ -288,6 +303,12 @@ def test_of_several_sellers_the_lower_median_counts(con: duckdb.DuckDBPyConnecti
     sold = "unnest(['a', 'b', 'c', 'd']), 'plain', 1, NULL, unnest([4, 1, 3, 2]), 'USD', DATE '2026-11-01', 'here'"
     con.execute(f"INSERT INTO token_prices SELECT {sold}")
     assert used(con, None, "plain") == ("d", "plain")
+
+
+def test_of_two_names_of_one_seller_the_one_with_a_price_of_cached_input_counts(con: duckdb.DuckDBPyConnection) -> None:
+    names = "unnest(['nova-lite-v1', 'amazon.nova-lite-v1:0']), 1, unnest([NULL, 0.2]), 2, 'USD', DATE '2026-11-01', 'here'"
+    con.execute(f"INSERT INTO token_prices SELECT 'aws', {names}")
+    assert used(con, "aws", "nova-lite") == ("aws", "amazon.nova-lite-v1:0")
 
 
 def test_near_names_are_offered(con: duckdb.DuckDBPyConnection) -> None:
@@ -344,6 +365,18 @@ def test_a_map_from_a_file(work: Path) -> None:
     (work / "map.json").write_text(json.dumps({"groq/NEW": MAP["groq/new"] | {"output_cost_per_token": 2e-06}}))
     assert "litellm: 1 replace another price, 0 confirm it, 0 are new" in collect("--token-prices", "map.json")[0]
     assert rows(store, TOKENS) == [expected[0], ("groq", "NEW", Decimal("0.1"), Decimal(2)), expected[2]]
+
+
+def test_a_price_of_cached_input_that_changed_is_another_price(work: Path) -> None:
+    same = {"litellm_provider": "openai", "mode": "chat", "input_cost_per_token": 2.5e-06, "output_cost_per_token": 1e-05}
+    (work / "map.json").write_text(json.dumps({"gpt-4o": same | {"cache_read_input_token_cost": 2.5e-07}}))
+    assert collect("--token-prices", "map.json")[0].splitlines()[1:] == [
+        "litellm: 1 replace another price, 0 confirm it, 0 are new",
+        "  openai/gpt-4o: 2.5 in, 1.25 cached, 10 out (2026-11-25) → 2.5 in, 0.25 cached, 10 out, USD per million tokens",
+    ]
+    # what is not known is no other price
+    (work / "map.json").write_text(json.dumps({"gpt-4o": same}))
+    assert "litellm: 0 replace another price, 1 confirm it" in collect("--token-prices", "map.json")[0]
 
 
 @pytest.mark.parametrize(

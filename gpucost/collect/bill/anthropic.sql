@@ -1,6 +1,6 @@
 -- reads: raw (Anthropic's cost report or the Console's costs as text)
 -- writes: anthropic_groups: the format of each file: what its costs are grouped by; mapped (view): charges; answers what is worth saying of the export: level, code, message, fix
--- invariant: one charge per row; a report's amounts are hundredths of its currency, the Console's are dollars
+-- invariant: one charge per row, but none of a day without costs; a report's amounts are hundredths of its currency, the Console's are dollars
 CREATE OR REPLACE TEMP TABLE anthropic_groups AS
 SELECT source_file,
     CASE WHEN count(usage_date_utc) > 0 THEN 'anthropic-console' WHEN count(description) > 0 THEN 'anthropic' ELSE 'anthropic-totals' END AS format
@@ -14,6 +14,7 @@ WITH typed AS (
         CASE WHEN usage_date_utc IS NULL THEN TRY_CAST(ending_at AS TIMESTAMPTZ)::TIMESTAMP ELSE starts + INTERVAL 1 DAY END AS ends,
         CASE WHEN usage_date_utc IS NULL THEN TRY_CAST(amount AS DECIMAL(36, 10)) * 0.01::DECIMAL(2, 2) ELSE TRY_CAST(cost_usd AS DECIMAL(38, 12)) END::DECIMAL(38, 12) AS cost
     FROM raw
+    WHERE usage_date_utc IS NOT NULL OR amount IS NOT NULL OR currency IS NOT NULL
 )
 SELECT 'anthropic' AS provider, g.format, strftime(starts, '%Y-%m') AS billing_period, NULL::BOOLEAN AS is_invoiced,
     hash(starts, ends, description, cost_type, model, token_type, context_window, service_tier, inference_geo, workspace_id, workspace, api_key, api_key_id, usage_type, speed)

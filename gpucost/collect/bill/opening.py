@@ -60,11 +60,12 @@ def is_page(document: object) -> TypeGuard[dict[str, Any]]:
 def results(page: dict[str, Any]) -> Iterator[dict[str, Any]]:
     """The results of a page, each with its bucket's times, has_more of the page, and `amount.value` as amount_value.
 
-    Raises DataError for a result that is no object.
+    A bucket without results is a row of its times and has_more, since it may be the last one. Raises DataError for a result that
+    is no object.
     """
     for bucket in page["data"]:
         around = {"has_more": page.get("has_more")} | {name: value for name, value in bucket.items() if name != "results"}
-        for result in bucket["results"]:
+        for result in bucket["results"] or [{}]:
             if not isinstance(result, dict):
                 raise DataError("a result of the answer is no object", "ask again; nothing was loaded")
             flat = dict(around)
@@ -73,6 +74,11 @@ def results(page: dict[str, Any]) -> Iterator[dict[str, Any]]:
             yield flat
 
 
+# Of days without costs, by what they are known by: OpenAI's columns and Anthropic's.
+_WITHOUT_COSTS: dict[str, dict[str, Any]] = {
+    "start_time": {"amount_value": None, "amount_currency": None},
+    "starting_at": {"amount": None, "currency": None},
+}
 _DELIMITERS = (",", ";", "\t", "|")
 _HEADER_LIMIT = 4 << 20
 _JSON_LINES = 1000
@@ -168,7 +174,10 @@ def _document(path: Path, name: str, gzipped: bool, directory: Path) -> RawFile:
         return _rows(records(document), path, name, directory)
     pages = document if isinstance(document, list) else [document]
     if pages and all(is_page(page) for page in pages):
-        return _rows([row for page in pages for row in results(page)], path, name, directory)
+        rows = [row for page in pages for row in results(page)]
+        if not any(bucket["results"] for page in pages for bucket in page["data"]):
+            rows = [row | columns for row in rows for time, columns in _WITHOUT_COSTS.items() if time in row]
+        return _rows(rows, path, name, directory)
     if isinstance(document, list):
         document = document[0] if document else {}
     return RawFile(path, name, "json", list(document) if isinstance(document, dict) else [], gzipped)

@@ -67,9 +67,18 @@ class ReplacedTokenPrice:
 
     @property
     def change(self) -> Decimal:
-        """By which part the price of output is higher, else that of input: the larger of both, by its size."""
-        output = self.new.output_price_per_million / self.old.output_price_per_million - 1
-        return max(output, self.new.input_price_per_million / self.old.input_price_per_million - 1, key=abs)
+        """By which part a price is higher, of output, input or cached input: the largest, by its size.
+
+        A price of cached input that was not known, or is not any more, is not compared.
+        """
+        pairs = [
+            (self.new.output_price_per_million, self.old.output_price_per_million),
+            (self.new.input_price_per_million, self.old.input_price_per_million),
+        ]
+        new, old = self.new.cached_input_price_per_million, self.old.cached_input_price_per_million
+        if new is not None and old:
+            pairs.append((new, old))
+        return max((new / old - 1 for new, old in pairs), key=abs)
 
 
 @dataclass(frozen=True, slots=True)

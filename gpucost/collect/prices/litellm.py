@@ -54,20 +54,22 @@ def _of_file(path: Path) -> Any:
 
 
 def read_map(models: Any, day: date, again: str) -> ProviderPrices:
-    """The prices of the map that can be used on `day`, one for each seller and model.
+    """The prices of the map as of `day`, one for each seller and model.
 
-    Those of chat models that are bought by the token: both prices are above 0, and the model is not retired. The first tier
-    counts where a price rises with the context. Of several entries for one model at one seller the dearest counts, so that an
-    estimate does not fall short. Prices that cannot be are passed over, by name; where most are so, the map is none.
+    Those of chat models that are bought by the token: both prices are above 0. Retired models are among them: tokens of the time
+    before are priced, too, and not by another release. The first tier counts where a price rises with the context. Of several
+    entries for one model at one seller the dearest of those that are not retired counts, so that an estimate does not fall
+    short. Prices that cannot be are passed over, by name; where most are so, the map is none.
 
     Raises SourceError, with `again` as what to do, for anything that is no such map.
     """
     if not isinstance(models, dict):
         raise SourceError("litellm: the answer is no map of token prices", again)
     prices: dict[tuple[str, str], TokenPrice] = {}
+    retired: dict[tuple[str, str], TokenPrice] = {}
     passed_over = []
     for name, about in models.items():
-        if not isinstance(about, dict) or about.get("mode") not in _MODES or _is_retired(about, day):
+        if not isinstance(about, dict) or about.get("mode") not in _MODES:
             continue
         try:
             price = _price(name, about, day)
@@ -76,7 +78,9 @@ def read_map(models: Any, day: date, again: str) -> ProviderPrices:
             continue
         if price is not None:
             key = (price.provider, price.model.lower())
-            prices[key] = max(price, prices.get(key, price), key=_dearness)
+            some = retired if _is_retired(about, day) else prices
+            some[key] = max(price, some.get(key, price), key=_dearness)
+    prices = retired | prices
     if len(passed_over) > len(prices):
         raise SourceError(f"litellm: most prices of the map cannot be, such as that of {passed_over[0]}", again)
     if not prices:

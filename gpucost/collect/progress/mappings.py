@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from gpucost.collect.prometheus.queries import one_of
 from gpucost.config.model import CallLog, Config, UnitSettings
+from gpucost.store.call_files import UNKNOWN
 from gpucost.store.progress import ProgressSeries
 
 if TYPE_CHECKING:
@@ -18,8 +19,6 @@ if TYPE_CHECKING:
 
 # Units that gpucost unit answers about; requests --count shows any other.
 UNITS = ("epoch", "request", "prompt_token", "cached_token", "generation_token", "prefill_second", "decode_second", "batch_item")
-# How gateways write that they do not know: as LiteLLM's labels and columns do, and Envoy's.
-UNKNOWN = ("", "None", "null", "unknown", "-")
 
 
 def mappings(config: Config) -> list[UnitSettings]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from gpucost.catalog import SELLERS
 from gpucost.engine import run_stage
 from gpucost.report.units.query import PACKAGE
 
@@ -13,27 +14,7 @@ if TYPE_CHECKING:
     from gpucost.config.model import Config, GatewaySettings
 
 UNITS = ("request", "prompt_token", "cached_token", "generation_token", "spend")
-# How LiteLLM (litellm/types/utils.py, LlmProviders) and OpenTelemetry (gen_ai.provider.name) name who serves a model, as globs,
-# and who sells its tokens; the first that fits. What is not here is sold by whom it names.
-_SELLERS = {
-    "text-completion-openai": "openai",
-    "openai": "openai",
-    "azure*": "azure",
-    "anthropic*": "anthropic",
-    "bedrock*": "aws",
-    "sagemaker*": "aws",
-    "amazon*": "aws",
-    "aws*": "aws",
-    "vertex_ai*": "gcp",
-    "gemini": "gcp",
-    "google*": "gcp",
-    "gcp*": "gcp",
-    "mistral_ai": "mistral",
-    "text-completion-codestral": "mistral",
-    "codestral": "mistral",
-    "cohere*": "cohere",
-    "x_ai": "xai",
-}
+# Who sells by their own name.
 _OTHERS = (
     "ai21", "ai21_chat", "baseten", "cerebras", "dashscope", "databricks", "deepinfra", "deepseek", "fireworks_ai", "friendliai",
     "github", "groq", "hyperbolic", "lambda_ai", "meta_llama", "mistral", "moonshot", "nebius", "novita", "nscale", "nvidia_nim",
@@ -71,7 +52,7 @@ def usage_by(con: DuckDBPyConnection, settings: GatewaySettings, from_ms: int, t
         run_stage(con, PACKAGE, "40_increases", {"units": list(UNITS), "is_passed_on": True, **span})
     else:
         con.execute(_NO_INCREASES)
-    sellers = _SELLERS | {name: name for name in (*_OTHERS, *_SELF_HOSTING, *_COMPATIBLE) if name not in _SELLERS}
+    sellers = {**SELLERS, **{name: name for name in (*_OTHERS, *_SELF_HOSTING, *_COMPATIBLE) if name not in SELLERS}}
     run_stage(
         con,
         PACKAGE,
