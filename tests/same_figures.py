@@ -11,6 +11,7 @@ from pathlib import Path
 import duckdb
 import pytest
 
+from gpucost.config.model import Config
 from gpucost.publish import focus
 from gpucost.render.data import to_csv, to_json, to_parquet
 from gpucost.render.formatting import figure_text
@@ -53,7 +54,7 @@ def check_same_figures(con: duckdb.DuckDBPyConnection, report: ReportView, month
             if row["kind"] == "allocated":
                 assert figure_text(row["allocated_gpu_hours"], "hours", "USD", 1) in text, (name, row["team"])
     # the FOCUS file: what teams cost, and what the nodes do
-    focus.prepare(con, month, "USD")
+    focus.prepare(con, Config(), month)
     sums = dict(con.execute("SELECT team, sum(EffectiveCost) FROM focus_rows GROUP BY team").fetchall())
     assert {team: float(cost) for team, cost in sums.items()} == pytest.approx(
         {team: row["cost"] or row["unallocated_cost"] for team, row in rows.items()}, abs=1e-9

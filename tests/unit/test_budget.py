@@ -262,7 +262,7 @@ def test_exit_codes_of_budget_check_and_a_team_that_is_not_there(store: Path, in
     (in_an_empty_folder / "gpucost.toml").write_text('[[budgets]]\nname = "Eyes"\nteam = "visoin"\namount = 10\n')
     result = run(store, "budget", "check", "--month", "2026-10")
     assert result.exit_code == 0
-    assert "budget Eyes: no team 'visoin' held GPUs in October 2026; there are vision, " in result.stderr
+    assert "budget Eyes: no team 'visoin' held GPUs or bought tokens in October 2026; there are vision, " in result.stderr
 
 
 def test_months_and_days_of_the_time_zone(tmp_path: Path, in_an_empty_folder: Path) -> None:
