@@ -43,6 +43,8 @@ if TYPE_CHECKING:
     from gpucost.whatif.spot.interruptions import Rate
 
 Hour = dict[str, Any]
+# cluster, namespace and workload; none of them where no pod with GPUs is known
+Maker = tuple[str | None, str | None, str | None]
 # months before the period that growth is looked for in, and the fewest that tell one
 _MONTHS, _FEWEST = 6, 2
 
@@ -86,7 +88,7 @@ def whatif_selfhost(
         if chosen and chosen[0]["workload"] is not None:
             findings = ("These tokens are made on own GPUs already: gpucost whatif api asks whether to buy them",)
         tokens, names, period_name = _curve(run, chosen, purchase), _models(chosen), run.period_name
-        growth = _growth(run, purchase, {row["workload"] for row in chosen})
+        growth = _growth(run, purchase, chosen)
         sellers = {row["provider"] for row in chosen}
         if purchase.api_provider is None and len(sellers) == 1:
             purchase = replace(purchase, api_provider=sellers.pop())
@@ -146,7 +148,7 @@ def whatif_api(
         hours = [row for row in _of_model(_hours(run, run.scope), purchase.model) if row["workload"] is not None]
         tokens, names, period_name = _curve(run, hours, purchase), _models(hours), run.period_name
         own = _stored_cost(run, hours)
-        growth = _growth(run, purchase, {row["workload"] for row in hours})
+        growth = _growth(run, purchase, hours)
         use = [Assumption("tokens", ", ".join(names), ", ".join(_workloads(hours)), "store", period_name)]
     today = run.now.astimezone(run.tz).date()
     result = api(
@@ -223,11 +225,11 @@ def _curve(run: WhatIfContext, hours: Sequence[Hour], purchase: Api) -> TokenHou
     )
 
 
-def _growth(run: WhatIfContext, purchase: Api, workloads: set[str | None] | None) -> Growth:
-    """How tokens grow: as an option says, else from the store's whole months, of these workloads; today's with None."""
+def _growth(run: WhatIfContext, purchase: Api, hours: Sequence[Hour] | None) -> Growth:
+    """How tokens grow: as an option says, else from the store's whole months, of whose these rows are; today's with None."""
     today = run.now.astimezone(run.tz).date()
-    begins = today if workloads is None else min(today, run.period.end.astimezone(run.tz).date())
-    if purchase.growth_percent_per_month is not None or workloads is None:
+    begins = today if hours is None else min(today, run.period.end.astimezone(run.tz).date())
+    if purchase.growth_percent_per_month is not None or hours is None:
         return Growth(purchase.growth_percent_per_month, "option", begins)
     from gpucost.periods import Period, local_midnight
     from gpucost.report.units import token_months
@@ -238,16 +240,42 @@ def _growth(run: WhatIfContext, purchase: Api, workloads: set[str | None] | None
         first = (first - timedelta(days=1)).replace(day=1)
     months = Period(local_midnight(first, run.tz), local_midnight(last, run.tz))
     query = replace(_query(run, Scope()), period=months)
+    prompts, generations = _makers(run, hours)
     tokens: Counter[str] = Counter()
     for row in run.read(lambda con: token_months(con, query)):
-        if row["workload"] in workloads and _is_of(row["model"], purchase.model):
-            tokens[row["month"]] += row["tokens"]
+        maker = (row["cluster"], row["namespace"], row["workload"])
+        if _is_of(row["model"], purchase.model):
+            tokens[row["month"]] += row["prompt_tokens"] * (maker in prompts) + row["generation_tokens"] * (maker in generations)
     # they may have begun within the first one
-    known = [tokens[month] for month in sorted(tokens) if tokens[month]][1:]
+    known = [(month, count) for month, count in sorted(tokens.items()) if count][1:]
     if len(known) < _FEWEST:
         return Growth(None, "", begins)
-    percent = (math.pow(known[-1] / known[0], 1 / (len(known) - 1)) - 1) * 100
+    (first_month, before), (last_month, after) = known[0], known[-1]
+    percent = (math.pow(after / before, 1 / (_ordinal(last_month) - _ordinal(first_month))) - 1) * 100
     return Growth(percent, f"store: {len(known)} whole months", begins)
+
+
+def _makers(run: WhatIfContext, hours: Iterable[Hour]) -> tuple[set[Maker], set[Maker]]:
+    """Whose prompt tokens count, and whose generated ones: of a model's pools those of prefill, and those of decode."""
+    prompts: set[Maker] = set()
+    generations: set[Maker] = set()
+    for place in {(row["cluster"], row["namespace"], row["workload"]) for row in hours}:
+        names = place[2].split(" + ") if place[2] else [None]
+        for name in names:
+            is_prefill = name is not None and any(
+                fnmatchcase(one, pattern) for one in (name, name.partition("/")[2]) for pattern in run.settings.serving.prefill
+            )
+            if is_prefill or len(names) == 1:
+                prompts.add((*place[:2], name))
+            if not is_prefill or len(names) == 1:
+                generations.add((*place[:2], name))
+    return prompts, generations
+
+
+def _ordinal(month: str) -> int:
+    """Months since the year 0, of `YYYY-MM`."""
+    year, _, number = month.partition("-")
+    return int(year) * 12 + int(number)
 
 
 def _api_price(run: WhatIfContext, purchase: Api, models: Sequence[str], day: date) -> ApiPrice:
@@ -318,7 +346,7 @@ def _nodes(run: WhatIfContext, own: OwnNodes | DescribedServing) -> _Nodes:
 
 
 def _of_gpu(run: WhatIfContext, own: OwnNodes, gpus_per_replica: int) -> _Nodes:
-    """Of a GPU model: each cloud's cheapest place that has instances with a replica's GPUs, and the lower median of these.
+    """Of a GPU model: each cloud's cheapest place that has instances with a replica's GPUs, and the upper median of these.
 
     Raises UsageError where an option says otherwise, GpucostError where nothing is known of the GPU.
     """
@@ -342,8 +370,8 @@ def _of_gpu(run: WhatIfContext, own: OwnNodes, gpus_per_replica: int) -> _Nodes:
         )
         for row in cheapest.values()
     )
-    where, price = places[(len(places) - 1) // 2]
-    price = replace(price, source=f"median of {len(places)} clouds, {where}: {price.source}")
+    where, price = places[len(places) // 2]
+    price = replace(price, source=f"upper median of {len(places)} clouds, {where}: {price.source}")
     return _Nodes(f"node of {gpus:g} {own.gpu_model}", gpus, price, {}, places)
 
 

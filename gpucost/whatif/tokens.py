@@ -261,7 +261,7 @@ class OwnNodes(OptionGroup):
     instance_type: Annotated[str | None, Option("Look prices and GPUs of it up.", "TYPE")] = None
     region: Annotated[str | None, Option("Of --instance-type.", "REGION")] = None
     gpu_model: Annotated[
-        str | None, Option("Instead of a type: this GPU, at the median of what clouds ask for it on demand.", "NAME")
+        str | None, Option("Instead of a type: this GPU, at the upper median of what clouds ask for it on demand.", "NAME")
     ] = None
     gpus: flags.Gpus | None = None
     on_demand_price: flags.OnDemandPrice | None = None

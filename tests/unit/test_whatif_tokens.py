@@ -7,6 +7,7 @@ import math
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -15,6 +16,7 @@ from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 from gpucost.cli.app import app
+from gpucost.cli.whatif_tokens import _growth as growth_of
 from gpucost.config.model import Config
 from gpucost.errors import UsageError
 from gpucost.report import units
@@ -25,6 +27,7 @@ from gpucost.whatif.fleet import Price
 from gpucost.whatif.reserve import Terms
 from gpucost.whatif.spot.interruptions import Rate
 from gpucost.whatif.tokens import (
+    Api,
     ApiPrice,
     DescribedTokens,
     Growth,
@@ -294,10 +297,10 @@ def test_list_prices_of_a_type_and_of_a_gpu() -> None:
     assert names[:3] == ["API: the model", "on demand, always on", "on demand, by the hour"]
     assert any(name.startswith("reserved, 3 years") for name in names) and "spot, by the hour" in names
     assert answer["scenario"]["gpu_hours"] == 8 * 720
-    places = ask("selfhost", f"{rest} --gpu-model H100")
+    places = ask("selfhost", f"{rest} --gpu-model H200")
     costs = [row["cost"] for row in places["tables"]["the same nodes of other clouds, on demand, always on"]]
-    # no assumption is the kindest: the lower median of what clouds ask
-    assert costs == sorted(costs) and places["scenario"]["cost"] == costs[(len(costs) - 1) // 2]
+    # no assumption is the kindest: the upper median of what clouds ask, which of an even number is another than the lower one
+    assert costs == sorted(costs) and len(costs) % 2 == 0 and places["scenario"]["cost"] == costs[len(costs) // 2]
     assert (places["ranges"][0]["low"], places["ranges"][0]["high"]) == (costs[0], costs[-1])
 
 
@@ -442,6 +445,16 @@ def test_tokens_that_no_known_pod_made_are_bought_ones(tmp_path: Path) -> None:
     assert (answer["hours"], answer["generation_tokens"], answer["today"]["cost"]) == (3, 4 * MILLION, 16)
 
 
+def test_calls_that_an_unknown_server_and_a_gateway_count_are_one(tmp_path: Path) -> None:
+    config, store = stored(l4s([("llm-0", [0, 1], 0, 24)]), tmp_path)
+    # a machine that no pod is known of, and the gateway that passes calls on to it
+    machine = ProgressSeries("vllm", "generation_token", "counter", (("instance", "vm1:8000"),), "main", model="Qwen3")
+    points = [(2, 0), (4, 4 * MILLION)]
+    put(store, [(machine, points), (passed_on("generation_token", model="openai/qwen3"), points)])
+    answer = of_store("selfhost", config, f"{PRICES} {REPLICA} {NODE}")
+    assert (answer["generation_tokens"], answer["today"]["cost"]) == (4 * MILLION, 16)
+
+
 def test_own_tokens_of_the_store_bought(config: Config) -> None:
     answer = of_store("api", config, f"--workload Deployment/llm {PRICES}")
     assert (answer["today"]["cost"], answer["scenario"]["cost"]) == (48, 12 + 28)
@@ -491,6 +504,38 @@ def test_growth_of_the_store(tmp_path: Path, series: ProgressSeries) -> None:
     answer = ask("selfhost", words)
     assert answer["growth_percent_per_month"] == pytest.approx(10)
     assert ask("selfhost", f"{words} --growth-percent-per-month 3")["growth_percent_per_month"] == 3
+
+
+def test_months_without_tokens_are_time_in_which_they_grew(tmp_path: Path) -> None:
+    config, store = stored(l4s([("llm-0", [0, 1], 0, 24)]), tmp_path)
+    # March is left out, in May there was none: from April to June twice as many in each month
+    days = {5: 10, 35: 100, 95: 400}
+    event = passed_on("generation_token")._replace(kind="event")
+    put(store, [(event, [(24 * day, count * MILLION) for day, count in days.items()])], 24 * 120)
+    answer = ask("selfhost", f"--config {config.path} --month 2026-06 {PRICES} {REPLICA} {NODE}")
+    assert answer["growth_percent_per_month"] == pytest.approx(100)
+
+
+def test_growth_of_pools_is_of_prompts_of_the_one_and_answers_of_the_other() -> None:
+    def month(name: str, cluster: str, workload: str, prompts: int, generations: int) -> dict[str, Any]:
+        place = {"cluster": cluster, "namespace": "chat", "workload": f"Deployment/{workload}"}
+        return {"month": name, **place, "model": "m", "prompt_tokens": prompts, "generation_tokens": generations}
+
+    rows = []
+    for name, prompts, generations in (("2026-08", 1, 1), ("2026-09", 60, 40), ("2026-10", 120, 30)):
+        # decode pods count prompts again; the same names in another cluster are not meant
+        rows += [month(name, "main", "llm-prefill", prompts, 7), month(name, "main", "llm-decode", 1000, generations)]
+        rows += [month(name, "other", "llm-prefill", 1000, 1000)]
+    run: Any = SimpleNamespace(
+        now=datetime(2026, 11, 5, tzinfo=UTC),
+        tz=UTC,
+        period=SimpleNamespace(end=datetime(2026, 11, 1, tzinfo=UTC)),
+        period_name="October 2026",
+        settings=Config.model_validate({"serving": {"prefill": ["*-prefill"], "decode": ["*-decode"]}}),
+        read=lambda _: rows,
+    )
+    hour = {"cluster": "main", "namespace": "chat", "workload": "Deployment/llm-prefill + Deployment/llm-decode"}
+    assert growth_of(run, Api(), [hour]).percent == pytest.approx(50)
 
 
 @pytest.mark.parametrize(
