@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from datetime import date, timedelta
 from decimal import Decimal
@@ -47,6 +48,8 @@ Hour = dict[str, Any]
 Maker = tuple[str | None, str | None, str | None]
 # months before the period that growth is looked for in, and the fewest that tell one
 _MONTHS, _FEWEST = 6, 2
+# tokens that two counted are the same where their numbers differ by less; and the decimals of a price at which sums are as paid
+_ALIKE, _PLACES = 0.05, 15
 
 
 @whatif_command()
@@ -62,22 +65,23 @@ def whatif_selfhost(
     """Say whether a model's tokens, bought from an API today, cost less on own GPUs.
 
     Tokens are described by options, or the store's, hour by hour: those that gateways passed on to others than own pods, or that
-    no known pod made, else those of own servers. The scenario is safe: nodes on demand that are always on, enough for the busiest
-    hour at --target-utilization, and spare replicas. Nodes by the hour, commitments and spot stand beside it, with what they
-    depend on.
+    no known pod made, else those of own servers. Bought ones cost what bills and gateways say, unless options name a price.
+    The scenario is safe: nodes on demand that are always on, enough for the busiest hour at --target-utilization, and spare
+    replicas. Nodes by the hour, commitments and spot stand beside it, with what they depend on.
 
     \b
     Examples:
       gpucost whatif selfhost --prompt-tokens-per-day 4B --generation-tokens-per-day 800M --peak-factor 3 \\
         --input-price-per-million 2.5 --output-price-per-million 10 --instance-type p5.48xlarge --region us-east-1 \\
         --gpus-per-replica 2 --replica-tokens-per-second 12000
-      gpucost whatif selfhost --model "gpt-*" --api-model gpt-4o --throughput-of Deployment/llm --gpu-model H100
+      gpucost whatif selfhost --model gpt-4o --throughput-of Deployment/llm --gpu-model H100
     """
     from gpucost.whatif.answer import Assumption
     from gpucost.whatif.tokens import selfhost
 
     findings: tuple[str, ...] = ()
     names: tuple[str, ...] = ()
+    purchases: set[tuple[str | None, str]] = set()
     if run.is_described(described, of_period=replicas.throughput_of is None):
         tokens, period_name = described_tokens(described)
         growth = _growth(run, purchase, None)
@@ -89,14 +93,16 @@ def whatif_selfhost(
             findings = ("These tokens are made on own GPUs already: gpucost whatif api asks whether to buy them",)
         tokens, names, period_name = _curve(run, chosen, purchase), _models(chosen), run.period_name
         growth = _growth(run, purchase, chosen)
+        if not _tells_price(purchase):
+            purchases = {(row["provider"], row["model"]) for row in chosen if row["workload"] is None and row["model"]}
         sellers = {row["provider"] for row in chosen}
         if purchase.api_provider is None and len(sellers) == 1:
             purchase = replace(purchase, api_provider=sellers.pop())
         span = f"{tokens.hours:,} hours, from their first to their last"
         use = [Assumption("tokens", ", ".join(names), span, "store", period_name)]
     today = run.now.astimezone(run.tz).date()
-    price = _api_price(run, purchase, names, today)
     cached_share = tokens.cached_share if purchase.cached_share is None else purchase.cached_share
+    price, of_price = _paid_price(run, replace(purchase, cached_share=cached_share), purchases, tokens, names, today)
     serving = _serving(run, own, replicas, tokens, operations)
     result = selfhost(
         tokens,
@@ -108,7 +114,7 @@ def whatif_selfhost(
         used=today,
         cached_share=cached_share,
         assumptions=use,
-        findings=findings,
+        findings=(*of_price, *findings),
         stale_after_days=run.settings.prices.stale_after_days,
     )
     run.finish(result)
@@ -317,6 +323,80 @@ def _api_price(run: WhatIfContext, purchase: Api, models: Sequence[str], day: da
     of_options = ", but for what options give" if any(price is not None for price in given) else ""
     source, as_of = f"{listed.source}{of_options}", listed.price_as_of.isoformat()
     return ApiPrice(f"{listed.model} ({listed.provider})", prompt, generated, source, cached, as_of)
+
+
+def _tells_price(purchase: Api) -> bool:
+    """Whether options say what tokens cost, or of what the list price counts."""
+    prices = (purchase.input_price_per_million, purchase.cached_input_price_per_million, purchase.output_price_per_million)
+    return any(given is not None for given in (*prices, purchase.api_model, purchase.api_provider))
+
+
+def _paid_price(
+    run: WhatIfContext,
+    purchase: Api,
+    purchases: Iterable[tuple[str | None, str]],
+    tokens: TokenHours,
+    names: Sequence[str],
+    day: date,
+) -> tuple[ApiPrice, tuple[str, ...]]:
+    """The price at which these tokens cost what bills and gateways say that they did, and findings on it.
+
+    `purchases` are their sellers and models; without any, and where nothing says it, what options or the price list say.
+    """
+    from gpucost.report import api_cost
+
+    paid = run.read(lambda con: api_cost.of_models(con, run.settings, run.period, purchases)) if purchases else None
+    if paid is None or not paid.cost + paid.unclear_cost + paid.other_cost:
+        return _api_price(run, purchase, names, day), ()
+    currency = run.settings.currency
+    unclear = f"{paid.unclear_cost:,.2f} {currency} that no model is named for" if paid.unclear_cost else ""
+    if paid.unpriced:
+        price = _api_price(run, purchase, names, day)
+        others = f"{paid.other_cost:,.2f} {currency} of other models" if paid.other_cost else ""
+        known = filter(None, (f"{paid.cost:,.2f} {currency} of these tokens" if paid.cost else "", unclear, others))
+        return price, (
+            f"Bills and gateways do not tell what {', '.join(paid.unpriced)} cost, but {' and '.join(known)};"
+            f" at list prices these tokens cost {_at(price, tokens, purchase):,.2f} {currency}, which counts",
+        )
+    findings = [notice.message for notice in paid.notices if notice.code in ("api_counted_more", "api_unpriced")]
+    if unclear:
+        findings.append(f"Beside {paid.cost:,.2f} {currency} of these tokens there are {unclear}: they do not count")
+    cost, share = paid.cost, Decimal(1)
+    if paid.tokens and not math.isclose(paid.tokens, tokens.total, rel_tol=_ALIKE):
+        # of tokens that were not counted the cost is not known: no more than was paid
+        share = Decimal(repr(min(tokens.total / paid.tokens, 1.0)))
+        cost *= share
+        findings.append(
+            f"{paid.cost:,.2f} {currency} were paid for {paid.tokens:,.0f} tokens, and {tokens.total:,.0f} were counted:"
+            f" {cost:,.2f} {currency} count"
+        )
+    name = f"{', '.join(names)} ({', '.join(paid.providers)})"
+    source = f"{' and '.join(paid.sources)} of {', '.join(paid.providers)}, {run.period_name}"
+    kinds = (paid.prompt_cost or Decimal(0), paid.generation_cost or Decimal(0))
+    counts = (tokens.prompts, tokens.generations)
+    if sum(kinds) == paid.cost and all(count or not kind for kind, count in zip(kinds, counts, strict=True)):
+        prompt, generated = (_per_million(kind * share, count) for kind, count in zip(kinds, counts, strict=True))
+        return ApiPrice(name, prompt, generated, source, is_paid=True), tuple(findings)
+    listed: ApiPrice | None = None
+    with suppress(UsageError):
+        listed = _api_price(run, purchase, names, day)
+    if listed is None or not (at_list := _at(listed, tokens, purchase)):
+        each = _per_million(cost, tokens.total)
+        return ApiPrice(name, each, each, f"{source}; one price for all tokens", is_paid=True), tuple(findings)
+    prompt, generated, cached = (
+        round(price * cost / at_list, _PLACES) for price in (listed.input, listed.output, listed.cached_price)
+    )
+    split = f"{source}; split as list prices, {listed.source}, do"
+    return ApiPrice(name, prompt, generated, split, cached, is_paid=True), tuple(findings)
+
+
+def _at(price: ApiPrice, tokens: TokenHours, purchase: Api) -> Decimal:
+    """What the tokens cost at a price."""
+    return sum(price.cost(tokens, purchase.cached_share or 0.0), Decimal(0))
+
+
+def _per_million(cost: Decimal, tokens: float) -> Decimal:
+    return round(cost * 1_000_000 / Decimal(repr(tokens)), _PLACES) if tokens else Decimal(0)
 
 
 class _Nodes(NamedTuple):

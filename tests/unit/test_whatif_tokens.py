@@ -17,9 +17,12 @@ from typer.testing import CliRunner
 
 from gpucost.cli.app import app
 from gpucost.cli.whatif_tokens import _growth as growth_of
+from gpucost.collect.bill.load import collect_bills
+from gpucost.collect.bill.opening import LocalTree
 from gpucost.config.model import Config
 from gpucost.errors import UsageError
 from gpucost.report import units
+from gpucost.store.connection import Store
 from gpucost.store.progress import ProgressSeries
 from gpucost.whatif.answer import Answer
 from gpucost.whatif.cost import CostBlock, charge
@@ -43,6 +46,9 @@ from gpucost.whatif.tokens import (
     selfhost,
 )
 from tests.replay.work import asked, counter, put, stored
+from tests.unit.bills import csv_text
+from tests.unit.test_api_cost import KINDS
+from tests.unit.test_api_cost import charge as openai_charge
 from tests.unit.test_unit_serving import serving as l4s
 from tests.unit.whatif_costs import answered, ask, assert_refused, plain_cost
 
@@ -388,8 +394,6 @@ def of_store(what_if: str, config: Config, words: str) -> dict[str, Any]:
 
 
 def test_hours_of_the_store_are_those_of_unit_tokens(config: Config) -> None:
-    from gpucost.store.connection import Store
-
     store = Store(config.store)
     view = asked(config, store, units.tokens)
     rows: list[dict[str, Any]] = []
@@ -428,6 +432,64 @@ def test_bought_tokens_of_the_store_on_measured_replicas(config: Config) -> None
     listed = of_store("selfhost", config, rest)
     assert "for gpt-4o (openai)" in listed["title"]
     assert listed["today"]["cost"] == pytest.approx(63 * 2.5 + 7 * 1.25 + 20 * 10)
+
+
+def invoice(config: Config, millions: dict[str, str], model: str = "gpt-4o-2024-08-06", **more: str) -> None:
+    """OpenAI's, of the day: so many million tokens of kinds, at 40 % of the prices that test_api_cost has."""
+    rows = []
+    for kind, count in millions.items():
+        cost = str(Decimal(KINDS[kind]) * Decimal(count) * Decimal("0.4"))
+        paid = dict.fromkeys(("BilledCost", "EffectiveCost", "ListCost", "ContractedCost"), cost)
+        rows.append(openai_charge(kind, count, "p", **paid, ChargeDescription=f"{model}, {kind}") | more)
+    path = config.store.with_name("openai.csv")
+    path.write_text(csv_text(rows))
+    run = collect_bills(Store(config.store), [LocalTree(path)], None)
+    assert not run.errors, run.errors
+
+
+HOSTED = f"{REPLICA} {NODE}"
+
+
+def test_bought_tokens_cost_what_the_invoice_says(config: Config) -> None:
+    invoice(config, {"input": "63", "cached input": "7", "output": "20"})
+    answer = of_store("selfhost", config, HOSTED)
+    # two fifths of 63 x 2.5 + 7 x 1.25, and of 20 x 10
+    assert answer["today"]["cost"] == pytest.approx(66.5 + 80, abs=1e-9)
+    bought, *_ = answer["ways"]
+    assert bought["cost_per_million_prompt_tokens"] == pytest.approx(66.5 / 70, abs=1e-9)
+    prices = {one["name"]: one for one in answer["assumptions"]}
+    assert prices["gpt-4o (openai), generated tokens"]["value"] == 4
+    assert prices["gpt-4o (openai), generated tokens"]["source"].startswith("invoice of openai, ")
+    assert not any("cached by the API" in text or "were counted" in text for text in answer["findings"])
+    # unless a price is asked for
+    assert of_store("selfhost", config, f"{PRICES} {HOSTED}")["today"]["cost"] == 150
+    assert of_store("selfhost", config, f"--api-model gpt-4o {HOSTED}")["today"]["cost"] == pytest.approx(366.25)
+
+
+def test_of_an_invoice_of_more_tokens_their_part_counts(config: Config) -> None:
+    invoice(config, {"input": "140", "output": "40"})
+    answer = of_store("selfhost", config, HOSTED)
+    assert answer["today"]["cost"] == pytest.approx((140 + 160) / 2, abs=1e-9)
+    assert any(
+        "300.00 USD were paid for 180,000,000 tokens" in text and "150.00 USD count" in text for text in answer["findings"]
+    )
+
+
+def test_a_sum_is_split_as_list_prices_do(config: Config) -> None:
+    spend = passed_on("spend")._replace(currency="USD")
+    put(Store(config.store), [(spend, [(2, 0), (3.5, 100), (6.5, 183.125)])], source="spend")
+    answer = of_store("selfhost", config, HOSTED)
+    # half of the list prices' 63 x 2.5 + 7 x 1.25 + 20 x 10
+    assert answer["today"]["cost"] == pytest.approx(183.125, abs=1e-9)
+    prices = {one["name"]: one["value"] for one in answer["assumptions"]}
+    assert prices["gpt-4o (openai), cached prompt tokens"] == pytest.approx(0.625)
+
+
+def test_a_model_that_no_bill_names_costs_the_list_price_and_that_is_said(config: Config) -> None:
+    invoice(config, {"input": "70", "output": "20"}, "gpt-5-mini")
+    answer = of_store("selfhost", config, HOSTED)
+    assert answer["today"]["cost"] == pytest.approx(366.25)
+    assert any("150.00 USD of other models" in text and "366.25 USD, which counts" in text for text in answer["findings"])
 
 
 def test_throughput_of_the_store_for_described_tokens(config: Config) -> None:
