@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from datetime import date, timedelta
 from decimal import Decimal
@@ -43,8 +44,12 @@ if TYPE_CHECKING:
     from gpucost.whatif.spot.interruptions import Rate
 
 Hour = dict[str, Any]
+# cluster, namespace and workload; none of them where no pod with GPUs is known
+Maker = tuple[str | None, str | None, str | None]
 # months before the period that growth is looked for in, and the fewest that tell one
 _MONTHS, _FEWEST = 6, 2
+# tokens that two counted are the same where their numbers differ by less; and the decimals of a price at which sums are as paid
+_ALIKE, _PLACES = 0.05, 15
 
 
 @whatif_command()
@@ -60,22 +65,23 @@ def whatif_selfhost(
     """Say whether a model's tokens, bought from an API today, cost less on own GPUs.
 
     Tokens are described by options, or the store's, hour by hour: those that gateways passed on to others than own pods, or that
-    no known pod made, else those of own servers. The scenario is safe: nodes on demand that are always on, enough for the busiest
-    hour at --target-utilization, and spare replicas. Nodes by the hour, commitments and spot stand beside it, with what they
-    depend on.
+    no known pod made, else those of own servers. Bought ones cost what bills and gateways say, unless options name a price.
+    The scenario is safe: nodes on demand that are always on, enough for the busiest hour at --target-utilization, and spare
+    replicas. Nodes by the hour, commitments and spot stand beside it, with what they depend on.
 
     \b
     Examples:
       gpucost whatif selfhost --prompt-tokens-per-day 4B --generation-tokens-per-day 800M --peak-factor 3 \\
         --input-price-per-million 2.5 --output-price-per-million 10 --instance-type p5.48xlarge --region us-east-1 \\
         --gpus-per-replica 2 --replica-tokens-per-second 12000
-      gpucost whatif selfhost --model "gpt-*" --api-model gpt-4o --throughput-of Deployment/llm --gpu-model H100
+      gpucost whatif selfhost --model gpt-4o --throughput-of Deployment/llm --gpu-model H100
     """
     from gpucost.whatif.answer import Assumption
     from gpucost.whatif.tokens import selfhost
 
     findings: tuple[str, ...] = ()
     names: tuple[str, ...] = ()
+    purchases: set[tuple[str | None, str]] = set()
     if run.is_described(described, of_period=replicas.throughput_of is None):
         tokens, period_name = described_tokens(described)
         growth = _growth(run, purchase, None)
@@ -86,15 +92,17 @@ def whatif_selfhost(
         if chosen and chosen[0]["workload"] is not None:
             findings = ("These tokens are made on own GPUs already: gpucost whatif api asks whether to buy them",)
         tokens, names, period_name = _curve(run, chosen, purchase), _models(chosen), run.period_name
-        growth = _growth(run, purchase, {row["workload"] for row in chosen})
+        growth = _growth(run, purchase, chosen)
+        if not _tells_price(purchase):
+            purchases = {(row["provider"], row["model"]) for row in chosen if row["workload"] is None and row["model"]}
         sellers = {row["provider"] for row in chosen}
         if purchase.api_provider is None and len(sellers) == 1:
             purchase = replace(purchase, api_provider=sellers.pop())
         span = f"{tokens.hours:,} hours, from their first to their last"
         use = [Assumption("tokens", ", ".join(names), span, "store", period_name)]
     today = run.now.astimezone(run.tz).date()
-    price = _api_price(run, purchase, names, today)
     cached_share = tokens.cached_share if purchase.cached_share is None else purchase.cached_share
+    price, of_price = _paid_price(run, replace(purchase, cached_share=cached_share), purchases, tokens, names, today)
     serving = _serving(run, own, replicas, tokens, operations)
     result = selfhost(
         tokens,
@@ -106,7 +114,7 @@ def whatif_selfhost(
         used=today,
         cached_share=cached_share,
         assumptions=use,
-        findings=findings,
+        findings=(*of_price, *findings),
         stale_after_days=run.settings.prices.stale_after_days,
     )
     run.finish(result)
@@ -146,7 +154,7 @@ def whatif_api(
         hours = [row for row in _of_model(_hours(run, run.scope), purchase.model) if row["workload"] is not None]
         tokens, names, period_name = _curve(run, hours, purchase), _models(hours), run.period_name
         own = _stored_cost(run, hours)
-        growth = _growth(run, purchase, {row["workload"] for row in hours})
+        growth = _growth(run, purchase, hours)
         use = [Assumption("tokens", ", ".join(names), ", ".join(_workloads(hours)), "store", period_name)]
     today = run.now.astimezone(run.tz).date()
     result = api(
@@ -223,11 +231,11 @@ def _curve(run: WhatIfContext, hours: Sequence[Hour], purchase: Api) -> TokenHou
     )
 
 
-def _growth(run: WhatIfContext, purchase: Api, workloads: set[str | None] | None) -> Growth:
-    """How tokens grow: as an option says, else from the store's whole months, of these workloads; today's with None."""
+def _growth(run: WhatIfContext, purchase: Api, hours: Sequence[Hour] | None) -> Growth:
+    """How tokens grow: as an option says, else from the store's whole months, of whose these rows are; today's with None."""
     today = run.now.astimezone(run.tz).date()
-    begins = today if workloads is None else min(today, run.period.end.astimezone(run.tz).date())
-    if purchase.growth_percent_per_month is not None or workloads is None:
+    begins = today if hours is None else min(today, run.period.end.astimezone(run.tz).date())
+    if purchase.growth_percent_per_month is not None or hours is None:
         return Growth(purchase.growth_percent_per_month, "option", begins)
     from gpucost.periods import Period, local_midnight
     from gpucost.report.units import token_months
@@ -238,16 +246,42 @@ def _growth(run: WhatIfContext, purchase: Api, workloads: set[str | None] | None
         first = (first - timedelta(days=1)).replace(day=1)
     months = Period(local_midnight(first, run.tz), local_midnight(last, run.tz))
     query = replace(_query(run, Scope()), period=months)
+    prompts, generations = _makers(run, hours)
     tokens: Counter[str] = Counter()
     for row in run.read(lambda con: token_months(con, query)):
-        if row["workload"] in workloads and _is_of(row["model"], purchase.model):
-            tokens[row["month"]] += row["tokens"]
+        maker = (row["cluster"], row["namespace"], row["workload"])
+        if _is_of(row["model"], purchase.model):
+            tokens[row["month"]] += row["prompt_tokens"] * (maker in prompts) + row["generation_tokens"] * (maker in generations)
     # they may have begun within the first one
-    known = [tokens[month] for month in sorted(tokens) if tokens[month]][1:]
+    known = [(month, count) for month, count in sorted(tokens.items()) if count][1:]
     if len(known) < _FEWEST:
         return Growth(None, "", begins)
-    percent = (math.pow(known[-1] / known[0], 1 / (len(known) - 1)) - 1) * 100
+    (first_month, before), (last_month, after) = known[0], known[-1]
+    percent = (math.pow(after / before, 1 / (_ordinal(last_month) - _ordinal(first_month))) - 1) * 100
     return Growth(percent, f"store: {len(known)} whole months", begins)
+
+
+def _makers(run: WhatIfContext, hours: Iterable[Hour]) -> tuple[set[Maker], set[Maker]]:
+    """Whose prompt tokens count, and whose generated ones: of a model's pools those of prefill, and those of decode."""
+    prompts: set[Maker] = set()
+    generations: set[Maker] = set()
+    for place in {(row["cluster"], row["namespace"], row["workload"]) for row in hours}:
+        names = place[2].split(" + ") if place[2] else [None]
+        for name in names:
+            is_prefill = name is not None and any(
+                fnmatchcase(one, pattern) for one in (name, name.partition("/")[2]) for pattern in run.settings.serving.prefill
+            )
+            if is_prefill or len(names) == 1:
+                prompts.add((*place[:2], name))
+            if not is_prefill or len(names) == 1:
+                generations.add((*place[:2], name))
+    return prompts, generations
+
+
+def _ordinal(month: str) -> int:
+    """Months since the year 0, of `YYYY-MM`."""
+    year, _, number = month.partition("-")
+    return int(year) * 12 + int(number)
 
 
 def _api_price(run: WhatIfContext, purchase: Api, models: Sequence[str], day: date) -> ApiPrice:
@@ -291,6 +325,80 @@ def _api_price(run: WhatIfContext, purchase: Api, models: Sequence[str], day: da
     return ApiPrice(f"{listed.model} ({listed.provider})", prompt, generated, source, cached, as_of)
 
 
+def _tells_price(purchase: Api) -> bool:
+    """Whether options say what tokens cost, or of what the list price counts."""
+    prices = (purchase.input_price_per_million, purchase.cached_input_price_per_million, purchase.output_price_per_million)
+    return any(given is not None for given in (*prices, purchase.api_model, purchase.api_provider))
+
+
+def _paid_price(
+    run: WhatIfContext,
+    purchase: Api,
+    purchases: Iterable[tuple[str | None, str]],
+    tokens: TokenHours,
+    names: Sequence[str],
+    day: date,
+) -> tuple[ApiPrice, tuple[str, ...]]:
+    """The price at which these tokens cost what bills and gateways say that they did, and findings on it.
+
+    `purchases` are their sellers and models; without any, and where nothing says it, what options or the price list say.
+    """
+    from gpucost.report import api_cost
+
+    paid = run.read(lambda con: api_cost.of_models(con, run.settings, run.period, purchases)) if purchases else None
+    if paid is None or not paid.cost + paid.unclear_cost + paid.other_cost:
+        return _api_price(run, purchase, names, day), ()
+    currency = run.settings.currency
+    unclear = f"{paid.unclear_cost:,.2f} {currency} that no model is named for" if paid.unclear_cost else ""
+    if paid.unpriced:
+        price = _api_price(run, purchase, names, day)
+        others = f"{paid.other_cost:,.2f} {currency} of other models" if paid.other_cost else ""
+        known = filter(None, (f"{paid.cost:,.2f} {currency} of these tokens" if paid.cost else "", unclear, others))
+        return price, (
+            f"Bills and gateways do not tell what {', '.join(paid.unpriced)} cost, but {' and '.join(known)};"
+            f" at list prices these tokens cost {_at(price, tokens, purchase):,.2f} {currency}, which counts",
+        )
+    findings = [notice.message for notice in paid.notices if notice.code in ("api_counted_more", "api_unpriced")]
+    if unclear:
+        findings.append(f"Beside {paid.cost:,.2f} {currency} of these tokens there are {unclear}: they do not count")
+    cost, share = paid.cost, Decimal(1)
+    if paid.tokens and not math.isclose(paid.tokens, tokens.total, rel_tol=_ALIKE):
+        # of tokens that were not counted the cost is not known: no more than was paid
+        share = Decimal(repr(min(tokens.total / paid.tokens, 1.0)))
+        cost *= share
+        findings.append(
+            f"{paid.cost:,.2f} {currency} were paid for {paid.tokens:,.0f} tokens, and {tokens.total:,.0f} were counted:"
+            f" {cost:,.2f} {currency} count"
+        )
+    name = f"{', '.join(names)} ({', '.join(paid.providers)})"
+    source = f"{' and '.join(paid.sources)} of {', '.join(paid.providers)}, {run.period_name}"
+    kinds = (paid.prompt_cost or Decimal(0), paid.generation_cost or Decimal(0))
+    counts = (tokens.prompts, tokens.generations)
+    if sum(kinds) == paid.cost and all(count or not kind for kind, count in zip(kinds, counts, strict=True)):
+        prompt, generated = (_per_million(kind * share, count) for kind, count in zip(kinds, counts, strict=True))
+        return ApiPrice(name, prompt, generated, source, is_paid=True), tuple(findings)
+    listed: ApiPrice | None = None
+    with suppress(UsageError):
+        listed = _api_price(run, purchase, names, day)
+    if listed is None or not (at_list := _at(listed, tokens, purchase)):
+        each = _per_million(cost, tokens.total)
+        return ApiPrice(name, each, each, f"{source}; one price for all tokens", is_paid=True), tuple(findings)
+    prompt, generated, cached = (
+        round(price * cost / at_list, _PLACES) for price in (listed.input, listed.output, listed.cached_price)
+    )
+    split = f"{source}; split as list prices, {listed.source}, do"
+    return ApiPrice(name, prompt, generated, split, cached, is_paid=True), tuple(findings)
+
+
+def _at(price: ApiPrice, tokens: TokenHours, purchase: Api) -> Decimal:
+    """What the tokens cost at a price."""
+    return sum(price.cost(tokens, purchase.cached_share or 0.0), Decimal(0))
+
+
+def _per_million(cost: Decimal, tokens: float) -> Decimal:
+    return round(cost * 1_000_000 / Decimal(repr(tokens)), _PLACES) if tokens else Decimal(0)
+
+
 class _Nodes(NamedTuple):
     """Nodes as they are called, their GPUs, price on demand, commitments on offer, and what other clouds ask for such."""
 
@@ -318,7 +426,7 @@ def _nodes(run: WhatIfContext, own: OwnNodes | DescribedServing) -> _Nodes:
 
 
 def _of_gpu(run: WhatIfContext, own: OwnNodes, gpus_per_replica: int) -> _Nodes:
-    """Of a GPU model: each cloud's cheapest place that has instances with a replica's GPUs, and the lower median of these.
+    """Of a GPU model: each cloud's cheapest place that has instances with a replica's GPUs, and the upper median of these.
 
     Raises UsageError where an option says otherwise, GpucostError where nothing is known of the GPU.
     """
@@ -342,8 +450,8 @@ def _of_gpu(run: WhatIfContext, own: OwnNodes, gpus_per_replica: int) -> _Nodes:
         )
         for row in cheapest.values()
     )
-    where, price = places[(len(places) - 1) // 2]
-    price = replace(price, source=f"median of {len(places)} clouds, {where}: {price.source}")
+    where, price = places[len(places) // 2]
+    price = replace(price, source=f"upper median of {len(places)} clouds, {where}: {price.source}")
     return _Nodes(f"node of {gpus:g} {own.gpu_model}", gpus, price, {}, places)
 
 

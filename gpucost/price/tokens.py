@@ -72,7 +72,7 @@ def token_price(con: DuckDBPyConnection, provider: str | None, model: str, at: d
     The answer names the row that was used. A name counts in any case of letters, with or without its provider before it
     (`openai/gpt-4o`). Where no row is called so, a maker (`meta-llama/`), a place (`us.`) and a release (`-2024-08-06`) are of no
     account: a release has the price of the model without one, and a model without one that of its newest, but no release that of
-    another. Without a provider: the model's maker; else, of those who sell it, the one whose price is the lower median.
+    another. Without a provider: the model's maker; else, of those who sell it, the one whose price is the upper median.
     """
     return pick(token_prices(con, at), provider, model)
 
@@ -132,7 +132,7 @@ def _is_like(name: str, listed: str) -> bool:
 
 
 def _best(name: str, fitting: Sequence[TokenPrice]) -> TokenPrice:
-    """Of the prices that fit a name: of each seller the one most like it; of these the maker's, else the lower median."""
+    """Of the prices that fit a name: of each seller the one most like it; of these the maker's, else the upper median."""
     wanted = _named(name)
 
     def unlike(price: TokenPrice) -> tuple[bool, bool, bool, int, bool, int, str]:
@@ -149,7 +149,8 @@ def _best(name: str, fitting: Sequence[TokenPrice]) -> TokenPrice:
         if maker in of_each:
             return of_each[maker]
     ranked = sorted(of_each.values(), key=lambda price: (price.output_price_per_million, price.input_price_per_million))
-    return ranked[(len(ranked) - 1) // 2]
+    # no price defaults to the kindest
+    return ranked[len(ranked) // 2]
 
 
 def _plain(value: Any) -> Any:

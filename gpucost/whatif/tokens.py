@@ -168,7 +168,10 @@ class Api(OptionGroup):
 
 @record
 class ApiPrice:
-    """Money per million tokens, and where that is known from; cached prompt tokens cost as others where `cached` is None."""
+    """Money per million tokens, and where that is known from; cached prompt tokens cost as others where `cached` is None.
+
+    `is_paid`: it is what was paid, whatever the API had cached.
+    """
 
     name: str
     input: Decimal
@@ -176,6 +179,7 @@ class ApiPrice:
     source: str
     cached: Decimal | None = None
     as_of: str | None = None
+    is_paid: bool = False
 
     def cost(self, tokens: TokenHours, cached_share: float) -> tuple[Decimal, Decimal]:
         """What prompt tokens and generated ones cost."""
@@ -261,7 +265,7 @@ class OwnNodes(OptionGroup):
     instance_type: Annotated[str | None, Option("Look prices and GPUs of it up.", "TYPE")] = None
     region: Annotated[str | None, Option("Of --instance-type.", "REGION")] = None
     gpu_model: Annotated[
-        str | None, Option("Instead of a type: this GPU, at the median of what clouds ask for it on demand.", "NAME")
+        str | None, Option("Instead of a type: this GPU, at the upper median of what clouds ask for it on demand.", "NAME")
     ] = None
     gpus: flags.Gpus | None = None
     on_demand_price: flags.OnDemandPrice | None = None
@@ -609,7 +613,7 @@ def selfhost(
         ranges=tuple(_ranges(serving, costs, tokens, blended, currency)),
         break_even=tuple(_break_even(rows[1]["cost_per_million_tokens"], even, on, why, tokens, currency)),
         time=tuple(_time(serving, needed)),
-        findings=(*_findings(ways, serving, cached_share), *findings),
+        findings=(*_findings(ways, serving, cached_share is None and not api.is_paid), *findings),
         tables=(
             *_tables(rows, "GPUs of whole nodes are paid; utilization is of the throughput of all that fits on them."),
             *Rows.of(
@@ -721,7 +725,7 @@ def _time(serving: OwnServing, needed: Sequence[int]) -> Iterator[str]:
         yield f"In {idle:,} of {len(needed):,} hours there is no replica: the first request after them waits for a start"
 
 
-def _findings(ways: Sequence[_Way], serving: OwnServing, cached_share: float | None) -> Iterator[str]:
+def _findings(ways: Sequence[_Way], serving: OwnServing, is_cache_unknown: bool) -> Iterator[str]:
     api, always, *others = ways
     if always.position.cost >= api.position.cost:
         yield "At this volume buying the tokens costs less than own nodes that are always on"
@@ -732,7 +736,7 @@ def _findings(ways: Sequence[_Way], serving: OwnServing, cached_share: float | N
     yield "The answer depends on the throughput, on latency at it, and on a model that you can host: its answers are not compared"
     if not serving.operations:
         yield "People who run it, networks and storage are not counted: --operations-cost-per-month does"
-    if cached_share is None:
+    if is_cache_unknown:
         yield "No prompt token is counted as cached by the API: with --cached-share buying costs less where it does"
     if serving.throughput.source.startswith("store"):
         yield "The workload that the throughput was measured on may never have been full: a load test tells what a replica can do"

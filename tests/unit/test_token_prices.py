@@ -281,11 +281,11 @@ def test_a_price_is_what_the_file_says(con: duckdb.DuckDBPyConnection) -> None:
         ("groq", "gpt-oss-120b", "groq openai/gpt-oss-120b"),
         ("fireworks", "meta-llama/Llama-70B", "fireworks_ai accounts/fireworks/models/llama-70b"),
         ("fireworks_ai", "fireworks_ai/accounts/fireworks/models/llama-70b", "fireworks_ai accounts/fireworks/models/llama-70b"),
-        # without a seller: who makes it, else the lower median of 0.8, 0.9 and 1.4
+        # without a seller: who makes it, else the upper median of 0.8, 0.9 and 1.4
         (None, "gpt-4o", "openai gpt-4o"),
         (None, "claude-opus-5", "anthropic claude-opus-5"),
         (None, "deepseek/deepseek-v3", "deepseek deepseek-v3"),
-        (None, "openai/gpt-oss-120b", "groq openai/gpt-oss-120b"),
+        (None, "openai/gpt-oss-120b", "together_ai openai/gpt-oss-120b"),
         (None, "vertex_ai/claude-opus-5", "anthropic claude-opus-5"),
         ("anthropic", "gpt-4o", None),
         ("nobody", "gpt-4o", None),
@@ -298,11 +298,11 @@ def test_names_that_are_met(con: duckdb.DuckDBPyConnection, provider: str | None
     assert (found and " ".join(found)) == row
 
 
-def test_of_several_sellers_the_lower_median_counts(con: duckdb.DuckDBPyConnection) -> None:
+def test_of_several_sellers_the_upper_median_counts(con: duckdb.DuckDBPyConnection) -> None:
     assert used(con, None, "meta-llama/Llama-70B") == ("fireworks_ai", "accounts/fireworks/models/llama-70b")
     sold = "unnest(['a', 'b', 'c', 'd']), 'plain', 1, NULL, unnest([4, 1, 3, 2]), 'USD', DATE '2026-11-01', 'here'"
     con.execute(f"INSERT INTO token_prices SELECT {sold}")
-    assert used(con, None, "plain") == ("d", "plain")
+    assert used(con, None, "plain") == ("c", "plain")
 
 
 def test_of_two_names_of_one_seller_the_one_with_a_price_of_cached_input_counts(con: duckdb.DuckDBPyConnection) -> None:

@@ -7,6 +7,7 @@ import math
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -15,9 +16,13 @@ from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 from gpucost.cli.app import app
+from gpucost.cli.whatif_tokens import _growth as growth_of
+from gpucost.collect.bill.load import collect_bills
+from gpucost.collect.bill.opening import LocalTree
 from gpucost.config.model import Config
 from gpucost.errors import UsageError
 from gpucost.report import units
+from gpucost.store.connection import Store
 from gpucost.store.progress import ProgressSeries
 from gpucost.whatif.answer import Answer
 from gpucost.whatif.cost import CostBlock, charge
@@ -25,6 +30,7 @@ from gpucost.whatif.fleet import Price
 from gpucost.whatif.reserve import Terms
 from gpucost.whatif.spot.interruptions import Rate
 from gpucost.whatif.tokens import (
+    Api,
     ApiPrice,
     DescribedTokens,
     Growth,
@@ -40,6 +46,9 @@ from gpucost.whatif.tokens import (
     selfhost,
 )
 from tests.replay.work import asked, counter, put, stored
+from tests.unit.bills import csv_text
+from tests.unit.test_api_cost import KINDS
+from tests.unit.test_api_cost import charge as openai_charge
 from tests.unit.test_unit_serving import serving as l4s
 from tests.unit.whatif_costs import answered, ask, assert_refused, plain_cost
 
@@ -294,10 +303,10 @@ def test_list_prices_of_a_type_and_of_a_gpu() -> None:
     assert names[:3] == ["API: the model", "on demand, always on", "on demand, by the hour"]
     assert any(name.startswith("reserved, 3 years") for name in names) and "spot, by the hour" in names
     assert answer["scenario"]["gpu_hours"] == 8 * 720
-    places = ask("selfhost", f"{rest} --gpu-model H100")
+    places = ask("selfhost", f"{rest} --gpu-model H200")
     costs = [row["cost"] for row in places["tables"]["the same nodes of other clouds, on demand, always on"]]
-    # no assumption is the kindest: the lower median of what clouds ask
-    assert costs == sorted(costs) and places["scenario"]["cost"] == costs[(len(costs) - 1) // 2]
+    # no assumption is the kindest: the upper median of what clouds ask, which of an even number is another than the lower one
+    assert costs == sorted(costs) and len(costs) % 2 == 0 and places["scenario"]["cost"] == costs[len(costs) // 2]
     assert (places["ranges"][0]["low"], places["ranges"][0]["high"]) == (costs[0], costs[-1])
 
 
@@ -385,8 +394,6 @@ def of_store(what_if: str, config: Config, words: str) -> dict[str, Any]:
 
 
 def test_hours_of_the_store_are_those_of_unit_tokens(config: Config) -> None:
-    from gpucost.store.connection import Store
-
     store = Store(config.store)
     view = asked(config, store, units.tokens)
     rows: list[dict[str, Any]] = []
@@ -427,6 +434,64 @@ def test_bought_tokens_of_the_store_on_measured_replicas(config: Config) -> None
     assert listed["today"]["cost"] == pytest.approx(63 * 2.5 + 7 * 1.25 + 20 * 10)
 
 
+def invoice(config: Config, millions: dict[str, str], model: str = "gpt-4o-2024-08-06", **more: str) -> None:
+    """OpenAI's, of the day: so many million tokens of kinds, at 40 % of the prices that test_api_cost has."""
+    rows = []
+    for kind, count in millions.items():
+        cost = str(Decimal(KINDS[kind]) * Decimal(count) * Decimal("0.4"))
+        paid = dict.fromkeys(("BilledCost", "EffectiveCost", "ListCost", "ContractedCost"), cost)
+        rows.append(openai_charge(kind, count, "p", **paid, ChargeDescription=f"{model}, {kind}") | more)
+    path = config.store.with_name("openai.csv")
+    path.write_text(csv_text(rows))
+    run = collect_bills(Store(config.store), [LocalTree(path)], None)
+    assert not run.errors, run.errors
+
+
+HOSTED = f"{REPLICA} {NODE}"
+
+
+def test_bought_tokens_cost_what_the_invoice_says(config: Config) -> None:
+    invoice(config, {"input": "63", "cached input": "7", "output": "20"})
+    answer = of_store("selfhost", config, HOSTED)
+    # two fifths of 63 x 2.5 + 7 x 1.25, and of 20 x 10
+    assert answer["today"]["cost"] == pytest.approx(66.5 + 80, abs=1e-9)
+    bought, *_ = answer["ways"]
+    assert bought["cost_per_million_prompt_tokens"] == pytest.approx(66.5 / 70, abs=1e-9)
+    prices = {one["name"]: one for one in answer["assumptions"]}
+    assert prices["gpt-4o (openai), generated tokens"]["value"] == 4
+    assert prices["gpt-4o (openai), generated tokens"]["source"].startswith("invoice of openai, ")
+    assert not any("cached by the API" in text or "were counted" in text for text in answer["findings"])
+    # unless a price is asked for
+    assert of_store("selfhost", config, f"{PRICES} {HOSTED}")["today"]["cost"] == 150
+    assert of_store("selfhost", config, f"--api-model gpt-4o {HOSTED}")["today"]["cost"] == pytest.approx(366.25)
+
+
+def test_of_an_invoice_of_more_tokens_their_part_counts(config: Config) -> None:
+    invoice(config, {"input": "140", "output": "40"})
+    answer = of_store("selfhost", config, HOSTED)
+    assert answer["today"]["cost"] == pytest.approx((140 + 160) / 2, abs=1e-9)
+    assert any(
+        "300.00 USD were paid for 180,000,000 tokens" in text and "150.00 USD count" in text for text in answer["findings"]
+    )
+
+
+def test_a_sum_is_split_as_list_prices_do(config: Config) -> None:
+    spend = passed_on("spend")._replace(currency="USD")
+    put(Store(config.store), [(spend, [(2, 0), (3.5, 100), (6.5, 183.125)])], source="spend")
+    answer = of_store("selfhost", config, HOSTED)
+    # half of the list prices' 63 x 2.5 + 7 x 1.25 + 20 x 10
+    assert answer["today"]["cost"] == pytest.approx(183.125, abs=1e-9)
+    prices = {one["name"]: one["value"] for one in answer["assumptions"]}
+    assert prices["gpt-4o (openai), cached prompt tokens"] == pytest.approx(0.625)
+
+
+def test_a_model_that_no_bill_names_costs_the_list_price_and_that_is_said(config: Config) -> None:
+    invoice(config, {"input": "70", "output": "20"}, "gpt-5-mini")
+    answer = of_store("selfhost", config, HOSTED)
+    assert answer["today"]["cost"] == pytest.approx(366.25)
+    assert any("150.00 USD of other models" in text and "366.25 USD, which counts" in text for text in answer["findings"])
+
+
 def test_throughput_of_the_store_for_described_tokens(config: Config) -> None:
     words = f"{TOKENS} --peak-factor 1 {PRICES} {NODE} --throughput-of Deployment/llm"
     answer = of_store("selfhost", config, words)
@@ -440,6 +505,16 @@ def test_tokens_that_no_known_pod_made_are_bought_ones(tmp_path: Path) -> None:
     put(store, [(counter("generation_token", "away-0", "edge", model="gpt-x", kind="event"), [(2, 3 * MILLION), (4, MILLION)])])
     answer = of_store("selfhost", config, f"{PRICES} {REPLICA} {NODE}")
     assert (answer["hours"], answer["generation_tokens"], answer["today"]["cost"]) == (3, 4 * MILLION, 16)
+
+
+def test_calls_that_an_unknown_server_and_a_gateway_count_are_one(tmp_path: Path) -> None:
+    config, store = stored(l4s([("llm-0", [0, 1], 0, 24)]), tmp_path)
+    # a machine that no pod is known of, and the gateway that passes calls on to it
+    machine = ProgressSeries("vllm", "generation_token", "counter", (("instance", "vm1:8000"),), "main", model="Qwen3")
+    points = [(2, 0), (4, 4 * MILLION)]
+    put(store, [(machine, points), (passed_on("generation_token", model="openai/qwen3"), points)])
+    answer = of_store("selfhost", config, f"{PRICES} {REPLICA} {NODE}")
+    assert (answer["generation_tokens"], answer["today"]["cost"]) == (4 * MILLION, 16)
 
 
 def test_own_tokens_of_the_store_bought(config: Config) -> None:
@@ -491,6 +566,38 @@ def test_growth_of_the_store(tmp_path: Path, series: ProgressSeries) -> None:
     answer = ask("selfhost", words)
     assert answer["growth_percent_per_month"] == pytest.approx(10)
     assert ask("selfhost", f"{words} --growth-percent-per-month 3")["growth_percent_per_month"] == 3
+
+
+def test_months_without_tokens_are_time_in_which_they_grew(tmp_path: Path) -> None:
+    config, store = stored(l4s([("llm-0", [0, 1], 0, 24)]), tmp_path)
+    # March is left out, in May there was none: from April to June twice as many in each month
+    days = {5: 10, 35: 100, 95: 400}
+    event = passed_on("generation_token")._replace(kind="event")
+    put(store, [(event, [(24 * day, count * MILLION) for day, count in days.items()])], 24 * 120)
+    answer = ask("selfhost", f"--config {config.path} --month 2026-06 {PRICES} {REPLICA} {NODE}")
+    assert answer["growth_percent_per_month"] == pytest.approx(100)
+
+
+def test_growth_of_pools_is_of_prompts_of_the_one_and_answers_of_the_other() -> None:
+    def month(name: str, cluster: str, workload: str, prompts: int, generations: int) -> dict[str, Any]:
+        place = {"cluster": cluster, "namespace": "chat", "workload": f"Deployment/{workload}"}
+        return {"month": name, **place, "model": "m", "prompt_tokens": prompts, "generation_tokens": generations}
+
+    rows = []
+    for name, prompts, generations in (("2026-08", 1, 1), ("2026-09", 60, 40), ("2026-10", 120, 30)):
+        # decode pods count prompts again; the same names in another cluster are not meant
+        rows += [month(name, "main", "llm-prefill", prompts, 7), month(name, "main", "llm-decode", 1000, generations)]
+        rows += [month(name, "other", "llm-prefill", 1000, 1000)]
+    run: Any = SimpleNamespace(
+        now=datetime(2026, 11, 5, tzinfo=UTC),
+        tz=UTC,
+        period=SimpleNamespace(end=datetime(2026, 11, 1, tzinfo=UTC)),
+        period_name="October 2026",
+        settings=Config.model_validate({"serving": {"prefill": ["*-prefill"], "decode": ["*-decode"]}}),
+        read=lambda _: rows,
+    )
+    hour = {"cluster": "main", "namespace": "chat", "workload": "Deployment/llm-prefill + Deployment/llm-decode"}
+    assert growth_of(run, Api(), [hour]).percent == pytest.approx(50)
 
 
 @pytest.mark.parametrize(

@@ -314,7 +314,13 @@ def token_hours(con: DuckDBPyConnection, ask: UnitQuery) -> list[Item]:
     _count(con, ask, _TOKENS)
     rows = [row | {"provider": None} for row in answer_rows(con, PACKAGE, "66_token_hours")]
     nobody: Item = {**dict.fromkeys(PLACE), "cost": Decimal(0), "allocated_gpu_hours": 0.0}
-    return rows + [nobody | row for row in _purchases(con, ask)]
+    return _once(rows, [nobody | row for row in _purchases(con, ask)])
+
+
+def _once(rows: list[Item], purchases: list[Item]) -> list[Item]:
+    """Both, less what no known pod made of models that gateways passed on: the same calls, counted at their other end."""
+    models = {row["model"].lower() for row in purchases if row["model"]}
+    return [row for row in rows if row["workload"] is not None or (row["model"] or "").lower() not in models] + purchases
 
 
 def _purchases(con: DuckDBPyConnection, ask: UnitQuery) -> list[Item]:
@@ -324,20 +330,19 @@ def _purchases(con: DuckDBPyConnection, ask: UnitQuery) -> list[Item]:
 
 
 _MONTHS = """
-SELECT day AS month, workload, model, sum(amount) AS tokens FROM unit_work
-WHERE unit IN ('prompt_token', 'generation_token') GROUP BY ALL ORDER BY ALL"""
+SELECT day AS month, cluster, namespace, workload, model,
+    coalesce(sum(amount) FILTER (unit = 'prompt_token'), 0) AS prompt_tokens,
+    coalesce(sum(amount) FILTER (unit = 'generation_token'), 0) AS generation_tokens
+FROM unit_work GROUP BY ALL ORDER BY ALL"""
 
 
 def token_months(con: DuckDBPyConnection, ask: UnitQuery) -> list[Item]:
-    """The tokens of each local month (`YYYY-MM`), prompt and generated ones together, by workload and model, as token_hours."""
+    """The tokens of each local month (`YYYY-MM`) by workload and model, as token_hours; those of pools are not in one row."""
     cut(con, ask, "month")
     run_stage(con, PACKAGE, "30_candidates")
     _work_done(con, ask, _TOKENS)
-    purchases = (
-        {"month": row["day"], "workload": None, "model": row["model"], "tokens": row["prompt_tokens"] + row["generation_tokens"]}
-        for row in _purchases(con, ask)
-    )
-    return [*dicts(con.execute(_MONTHS)), *purchases]
+    purchases = [dict.fromkeys(PLACE) | row | {"month": row["day"]} for row in _purchases(con, ask)]
+    return _once(dicts(con.execute(_MONTHS)), purchases)
 
 
 def _work_done(con: DuckDBPyConnection, ask: UnitQuery, measure: _Measure) -> None:
