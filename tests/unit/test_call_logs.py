@@ -135,11 +135,17 @@ def test_a_call_counts_once_whichever_files_tell_of_it(store: Store, tmp_path: P
     assert usage(store, "unit") == counted(7)
 
 
-def test_without_ids_what_several_files_tell_of_a_moment_counts_once_at_the_highest(store: Store, tmp_path: Path) -> None:
+def test_without_ids_repeats_count_once_and_other_calls_add_up(store: Store, tmp_path: Path) -> None:
     rows = [payload(number, litellm_call_id=None, id=None) for number in range(20)]
-    load(store, lines(tmp_path / "a.jsonl", rows[:17]), lines(tmp_path / "b.jsonl", rows[5:]))
-    # 15 calls of the first quarter of an hour are in a, and 5 of the second in b
+    results = load(store, lines(tmp_path / "a.jsonl", rows[:17]), lines(tmp_path / "b.jsonl", rows[5:]))
+    assert [one.repeats for one in results] == [0, 12]
     assert usage(store, "unit") == counted(20)
+    # files of one quarter of an hour that do not overlap, one loaded after the other, and calls of a file that are alike
+    other = Store(tmp_path / "other.duckdb")
+    load(other, lines(tmp_path / "c.jsonl", rows[:3]))
+    load(other, lines(tmp_path / "d.jsonl", rows[3:8]))
+    load(other, lines(tmp_path / "e.jsonl", [rows[9], rows[9], *rows[:2]]))
+    assert usage(other, "unit") == counted(10)
 
 
 def test_failures_and_answers_from_the_gateways_own_cache(store: Store, tmp_path: Path) -> None:
@@ -267,3 +273,21 @@ def test_money_of_several_calls_is_not_rounded(store: Store, tmp_path: Path) -> 
         ),
     )
     assert Decimal(usage(store, "unit")["spend"][0]).quantize(Decimal("1e-12")) == Decimal("0.00015")
+
+
+@pytest.mark.parametrize("shape", ["jsonl", "array"])
+def test_keys_that_first_appear_late_in_json_are_read(store: Store, tmp_path: Path, shape: str) -> None:
+    own = CallLog(
+        name="mine", time="endTime", model=["model"], prompt_tokens="prompt_tokens", generation_tokens="completion_tokens",
+        provider="custom_llm_provider", team=["a.team", "info.team"], tenant="info.team", id="litellm_call_id",
+    )  # fmt: skip
+    rows = [payload(number, model="gpt-4o-mini") for number in range(1003)]
+    for row in rows:
+        row.pop("custom_llm_provider"), row.pop("metadata")
+    rows[-1] |= {"custom_llm_provider": "openai", "info": {"team": "search"}}
+    rows[-2] |= {"a.team": "chat"}
+    path = tmp_path / "calls"
+    path.write_text(json.dumps(rows) if shape == "array" else "\n".join(map(json.dumps, rows)))
+    load(store, path, logs=[own])
+    counts = {key[1:]: of[0] for key, of in usage(store, "unit", "provider", "team", "tenant").items() if key[0] == "request"}
+    assert counts == {(None, None, None): 1001, (None, "chat", None): 1, ("openai", "search", "search"): 1}

@@ -87,12 +87,12 @@ def _csv_header(path: Path, *, gzipped: bool) -> list[str]:
 
 
 def batch(file: LogFile, sums: CallSums) -> ProgressBatch:
-    """The sums as events. Of calls with ids those of several files add up; of others what several files tell counts once."""
+    """The sums as events, of each file by itself: a call is in the sums of one alone."""
     events = ProgressBatch()
     for series, at_ms, values in sums.series:
-        unit, model, tenant, team, provider, api_base, currency, is_failure, has_id = series
+        unit, model, tenant, team, provider, api_base, currency, is_failure = series
         one = ProgressSeries(
-            mapping=file.log.name, unit=unit, kind="event", labels=(("file", file.source),) if has_id else (), model=model,
+            mapping=file.log.name, unit=unit, kind="event", labels=(("file", file.source),), model=model,
             is_failure=is_failure, tenant=tenant, gateway=file.gateway, team=team, provider=provider, api_base=api_base,
             currency=currency,
         )  # fmt: skip
