@@ -199,9 +199,21 @@ _NEEDED = {
 }
 
 
+_FORGOTTEN = """
+CREATE OR REPLACE TEMP TABLE forgotten_calls AS FROM gateway_calls WHERE list_contains($1::VARCHAR[], source)"""
+_LOST = """
+SELECT source, count(*) FROM forgotten_calls WHERE call_key NOT IN (SELECT call_key FROM gateway_calls) GROUP BY source"""
+
+
 def forget(store: DuckDBPyConnection, sources: Sequence[str]) -> None:
-    """Forgets the calls that files told of."""
+    """Forgets the calls that files told of, but for what `lost` needs to know."""
+    store.execute(_FORGOTTEN, [list(sources)])
     store.execute("DELETE FROM gateway_calls WHERE list_contains($1::VARCHAR[], source)", [list(sources)])
+
+
+def lost(store: DuckDBPyConnection) -> dict[str, int]:
+    """How many of the calls that were forgotten no file tells of any more, by the file that did."""
+    return dict(store.execute(_LOST).fetchall())
 
 
 def column_of(name: str, header: Sequence[str]) -> tuple[str, str] | None:
