@@ -187,16 +187,32 @@ def collect_progress(
         raise typer.Exit(1)
 
 
+_FILES_SHOWN = 5
+
+
 def _import(call: Call, paths: list[Path], log: str | None) -> None:
-    from gpucost.collect.progress.files import import_files
+    from gpucost.collect.progress.files import import_files, left_out
     from gpucost.collect.progress.mappings import call_logs
 
-    for result in import_files(call.store, paths, call.tz, call_logs(call.settings), log):
+    results = import_files(call.store, paths, call.tz, call_logs(call.settings), log)
+    if others := left_out(paths):
+        more = f" and {len(others) - _FILES_SHOWN:,} more" if len(others) > _FILES_SHOWN else ""
+        call.note(
+            f"note: left out, by their names: {', '.join(map(str, others[:_FILES_SHOWN]))}{more}\n"
+            "  fix: name these files, where they tell of work"
+        )
+    for result in results:
         if result.log:
             again = f", {result.repeats:,} of them told of before" if result.repeats else ""
             call.say(f"{result.path}: {_count(result.calls, 'call')} of {result.period}, by the log {result.log}{again}")
-            continue
-        call.say(f"{result.path}: {result.load.values:,} values of {result.period}")
+        else:
+            call.say(f"{result.path}: {result.load.values:,} values of {result.period}")
+        if result.lost:
+            are = "is" if result.lost == 1 else "are"
+            call.note(
+                f"  note: {_count(result.lost, 'call')} that this file told of before {are} no longer in it, "
+                "and no longer counted\n    fix: load the rotated files too"
+            )
         for unit in result.own_units:
             call.note(
                 f"  note: {unit!r} is a unit of your own, beside epoch, request, prompt_token and generation_token\n"

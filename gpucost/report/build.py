@@ -11,7 +11,7 @@ from gpucost.config.model import Config
 from gpucost.errors import GpucostError, NoDataError, StoreError
 from gpucost.periods import from_ms, is_month, month_name
 from gpucost.render.view import Figures, ReportView, Shared, Table
-from gpucost.report import api_cost, sharing
+from gpucost.report import sharing
 from gpucost.report.changes import changes, missed_before, newest_data, with_changes
 from gpucost.report.coverage import Covered, coverage
 from gpucost.report.query import Query
@@ -32,6 +32,7 @@ from gpucost.report.rows import (
 )
 from gpucost.report.sections import bought, consumers, cost_by, gpu_hours, unallocated_gpus, waste
 from gpucost.report.series import read_series, trends
+from gpucost.store.charges import has_tokens
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -92,8 +93,11 @@ def _build(
     if is_shared:
         sharing.share(con, config, query)
     # bought tokens are of no namespace, nor of a cluster
-    has_api = not (query.namespaces or query.clusters) and api_cost.prepare(con, config, query.period)
+    has_api = not (query.namespaces or query.clusters) and has_tokens(con)
     if has_api:
+        from gpucost.report import api_cost  # most stores know of no tokens
+
+        api_cost.prepare(con, config, query.period)
         api_cost.select(con, query.teams)
     if (query.teams or query.namespaces or query.clusters) and not query.may_be_absent:
         others = sharing.shared_teams(con) if is_shared else set()

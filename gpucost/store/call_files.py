@@ -39,7 +39,7 @@ FIELDS = (
     "spend", "currency", "status", "from_cache",
 )  # fmt: skip
 #: What the sums are by.
-SERIES = ("unit", "model", "tenant", "team", "provider", "api_base", "currency", "is_failure", "has_id")
+SERIES = ("unit", "model", "tenant", "team", "provider", "api_base", "currency", "is_failure")
 _CALLS = """
 CREATE TEMP TABLE calls (file INTEGER, row BIGINT, key UBIGINT, at_ms BIGINT, model VARCHAR, provider VARCHAR, api_base VARCHAR,
     team VARCHAR, tenant VARCHAR, currency VARCHAR, is_failure BOOLEAN, prompt DOUBLE, cached DOUBLE, generation DOUBLE,
@@ -123,7 +123,8 @@ class CallReader:
         """Reads a log's calls; `tz` is that of times without offset. Raises DataError with the row where one cannot be read."""
         number = len(self._files)
         self._files.append(file.source)
-        found = {name: [place for one in file.columns(name) if (place := column_of(one, file.header))] for name in FIELDS}
+        known = {one.casefold(): one for one in file.header}
+        found = {name: [place for one in file.columns(name) for place in _places(one, file, known)] for name in FIELDS}
         columns = list(dict.fromkeys(column for places in found.values() for column, _ in places))
         named = {column: f"c{at}" for at, column in enumerate(columns)}
         # of JSON only these keys are read
@@ -150,15 +151,15 @@ class CallReader:
             raise DataError(f"{file.path} tells of no calls", _FIX)
 
     def load(self, store: DuckDBPyConnection) -> list[CallSums]:
-        """What each file's new calls come to; enters their ids into the store, within the caller's transaction."""
-        keys = _keys(self._con.execute("SELECT DISTINCT key FROM calls WHERE key IS NOT NULL"))
+        """What each file's new calls come to; enters their keys into the store, within the caller's transaction."""
+        keys = _keys(self._con.execute("SELECT DISTINCT key FROM calls"))
         with sqlfiles.frames(store, batch_calls=keys):
             known = _keys(store.execute("SELECT key FROM batch_calls WHERE key IN (SELECT call_key FROM gateway_calls)"))
         with sqlfiles.frames(self._con, known_calls=known):
             sqlfiles.run(self._con, "new_calls")
         sqlfiles.run(self._con, "call_sums")
         for number, source in enumerate(self._files):
-            new = self._con.execute("SELECT key FROM new_calls WHERE file = $1 AND key IS NOT NULL ORDER BY key", [number])
+            new = self._con.execute("SELECT key FROM new_calls WHERE file = $1 ORDER BY key", [number])
             with sqlfiles.frames(store, batch_calls=_keys(new)):
                 store.execute("INSERT INTO gateway_calls SELECT $1, key FROM batch_calls", [source])
         return [self._sums(number) for number in range(len(self._files))]
@@ -198,9 +199,21 @@ _NEEDED = {
 }
 
 
+_FORGOTTEN = """
+CREATE OR REPLACE TEMP TABLE forgotten_calls AS FROM gateway_calls WHERE list_contains($1::VARCHAR[], source)"""
+_LOST = """
+SELECT source, count(*) FROM forgotten_calls WHERE call_key NOT IN (SELECT call_key FROM gateway_calls) GROUP BY source"""
+
+
 def forget(store: DuckDBPyConnection, sources: Sequence[str]) -> None:
-    """Forgets the calls that files told of."""
+    """Forgets the calls that files told of, but for what `lost` needs to know."""
+    store.execute(_FORGOTTEN, [list(sources)])
     store.execute("DELETE FROM gateway_calls WHERE list_contains($1::VARCHAR[], source)", [list(sources)])
+
+
+def lost(store: DuckDBPyConnection) -> dict[str, int]:
+    """How many of the calls that were forgotten no file tells of any more, by the file that did."""
+    return dict(store.execute(_LOST).fetchall())
 
 
 def column_of(name: str, header: Sequence[str]) -> tuple[str, str] | None:
@@ -212,6 +225,19 @@ def column_of(name: str, header: Sequence[str]) -> tuple[str, str] | None:
         if (column := ".".join(parts[:cut])) in header:
             return column, "".join(f"/{part.replace('~', '~0').replace('/', '~1')}" for part in parts[cut:])
     return None
+
+
+def _places(name: str, file: LogFile, known: dict[str, str]) -> list[tuple[str, str]]:
+    """The same as a list; of JSON, where any object may have keys that those at its beginning lack, all that the name can mean.
+
+    Enters these into `known`, columns by their names in small letters: columns of a file cannot differ in case alone.
+    """
+    if place := column_of(name, file.header):
+        return [place]
+    if file.kind in ("csv", "parquet"):
+        return []
+    wanted = [one for one in dict.fromkeys((name, name.split(".")[0])) if known.setdefault(one.casefold(), one) == one]
+    return [place for one in wanted if (place := column_of(name, [one]))]
 
 
 def _texts(

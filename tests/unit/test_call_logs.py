@@ -12,8 +12,10 @@ from zoneinfo import ZoneInfo
 
 import duckdb
 import pytest
+from typer.testing import CliRunner
 
-from gpucost.collect.progress.files import FileResult, import_files
+from gpucost.cli.app import app
+from gpucost.collect.progress.files import FileResult, import_files, left_out
 from gpucost.config.model import CallLog, Config
 from gpucost.engine import dicts
 from gpucost.errors import DataError, UsageError
@@ -135,11 +137,17 @@ def test_a_call_counts_once_whichever_files_tell_of_it(store: Store, tmp_path: P
     assert usage(store, "unit") == counted(7)
 
 
-def test_without_ids_what_several_files_tell_of_a_moment_counts_once_at_the_highest(store: Store, tmp_path: Path) -> None:
+def test_without_ids_repeats_count_once_and_other_calls_add_up(store: Store, tmp_path: Path) -> None:
     rows = [payload(number, litellm_call_id=None, id=None) for number in range(20)]
-    load(store, lines(tmp_path / "a.jsonl", rows[:17]), lines(tmp_path / "b.jsonl", rows[5:]))
-    # 15 calls of the first quarter of an hour are in a, and 5 of the second in b
+    results = load(store, lines(tmp_path / "a.jsonl", rows[:17]), lines(tmp_path / "b.jsonl", rows[5:]))
+    assert [one.repeats for one in results] == [0, 12]
     assert usage(store, "unit") == counted(20)
+    # files of one quarter of an hour that do not overlap, one loaded after the other, and calls of a file that are alike
+    other = Store(tmp_path / "other.duckdb")
+    load(other, lines(tmp_path / "c.jsonl", rows[:3]))
+    load(other, lines(tmp_path / "d.jsonl", rows[3:8]))
+    load(other, lines(tmp_path / "e.jsonl", [rows[9], rows[9], *rows[:2]]))
+    assert usage(other, "unit") == counted(10)
 
 
 def test_failures_and_answers_from_the_gateways_own_cache(store: Store, tmp_path: Path) -> None:
@@ -267,3 +275,64 @@ def test_money_of_several_calls_is_not_rounded(store: Store, tmp_path: Path) -> 
         ),
     )
     assert Decimal(usage(store, "unit")["spend"][0]).quantize(Decimal("1e-12")) == Decimal("0.00015")
+
+
+@pytest.mark.parametrize("shape", ["jsonl", "array"])
+def test_keys_that_first_appear_late_in_json_are_read(store: Store, tmp_path: Path, shape: str) -> None:
+    own = CallLog(
+        name="mine", time="endTime", model=["model"], prompt_tokens="prompt_tokens", generation_tokens="completion_tokens",
+        provider="custom_llm_provider", team=["a.team", "info.team"], tenant="info.team", id="litellm_call_id",
+    )  # fmt: skip
+    rows = [payload(number, model="gpt-4o-mini") for number in range(1003)]
+    for row in rows:
+        row.pop("custom_llm_provider"), row.pop("metadata")
+    rows[-1] |= {"custom_llm_provider": "openai", "info": {"team": "search"}}
+    rows[-2] |= {"a.team": "chat"}
+    path = tmp_path / "calls"
+    path.write_text(json.dumps(rows) if shape == "array" else "\n".join(map(json.dumps, rows)))
+    load(store, path, logs=[own])
+    counts = {key[1:]: of[0] for key, of in usage(store, "unit", "provider", "team", "tenant").items() if key[0] == "request"}
+    assert counts == {(None, None, None): 1001, (None, "chat", None): 1, ("openai", "search", "search"): 1}
+
+
+def test_directories_hold_compressed_rotated_and_json_files_too(store: Store, tmp_path: Path) -> None:
+    logs = tmp_path / "logs"
+    logs.mkdir()
+    lines(logs / "a.jsonl", [payload(0)])
+    lines(logs / "a.jsonl.1", [payload(1)])
+    (logs / "a.jsonl.2.gz").write_bytes(gzip.compress(json.dumps(payload(2)).encode()))
+    (logs / "b.jsonl.gz").write_bytes(gzip.compress(json.dumps(payload(3)).encode()))
+    (logs / "c.json").write_text(json.dumps([payload(4)]))
+    table(logs / "d.csv-20261101", [spend_log(5)])
+    table(logs / "work.csv.1", [{"workload": "Job/a", "time": "2026-11-01T09:00:00Z", "unit": "epoch", "value": "3"}])
+    for name in ("README.md", "calls.log", ".hidden"):
+        (logs / name).write_text("{}")
+    assert [one.calls for one in load(store, logs)] == [1, 1, 1, 1, 1, 1, 0]
+    assert usage(store, "unit") == counted(6)
+    assert [path.name for path in left_out([logs, logs / "calls.log"])] == ["README.md"]
+
+
+def test_calls_that_a_rotated_log_no_longer_holds_are_counted_out_aloud(tmp_path: Path) -> None:
+    config, logs = tmp_path / "gpucost.toml", tmp_path / "logs"
+    config.write_text(f'store = "{tmp_path / "store.duckdb"}"\n')
+    logs.mkdir()
+    log = lines(logs / "calls.jsonl", [payload(number) for number in range(10)])
+
+    def collect(path: Path) -> str:
+        result = CliRunner().invoke(app, ["collect", "progress", str(path), "--config", str(config)])
+        assert result.exit_code == 0, result.output
+        return " ".join(result.output.split())
+
+    assert "note" not in collect(logs)
+    log.rename(tmp_path / "before.jsonl")
+    lines(logs / "calls.jsonl", [payload(number) for number in range(9, 13)])
+    (logs / "calls.log").write_text("")
+    output = collect(logs)
+    assert "9 calls that this file told of before are no longer in it, and no longer counted" in output
+    assert "left out, by their names" in output and "calls.log" in output
+    # with the rotated file there is nothing to say
+    (tmp_path / "before.jsonl").rename(logs / "calls.jsonl.1")
+    log.rename(logs / "calls.jsonl.2")
+    lines(log, [payload(13)])
+    assert "no longer" not in collect(logs)
+    assert usage(Store(tmp_path / "store.duckdb"), "unit")["request"] == (14, 0)

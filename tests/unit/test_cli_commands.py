@@ -115,7 +115,7 @@ LOADED = {
         "config config.files config.load config.model disk engine errors inputs periods pipeline price price.book "
         "price.discounts price.fx price.list_prices render render.formatting render.rows render.terminal render.view report "
         "report.build report.changes report.coverage report.query report.rows report.sections report.series report.sharing "
-        "resources shapes store store.connection store.schema store.sqlfiles suggest texts",
+        "resources shapes store store.bill_rules store.charges store.connection store.schema store.sqlfiles suggest texts",
         "duckdb pydantic rich",
     ),
 }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import Any
 
 import duckdb
@@ -168,3 +169,67 @@ def test_where_a_log_tells_of_the_time_counters_do_not() -> None:
     # the counter's look at the end of the hour shows what the log tells of
     of = {name: sum(row["amount"] for row in rows if row["gateway"] == name) for name in ("gw", "other")}
     assert of == {"gw": 95 + 1, "other": 101}
+
+
+def test_a_log_leaves_out_counters_in_its_own_quarters_and_the_next_alone() -> None:
+    """A stray old call, or a log of a week ago and one of today, say nothing of the time between."""
+    with scratch_store() as con:
+        batch, quarter = ProgressBatch(), HOUR // 4
+        calls = np.array([60_000, 240 * HOUR])
+        batch.add(gateway_series(model="m")._replace(kind="event"), calls, np.array([1.0, 2.0]))
+        moments = np.array([0, quarter - 1, quarter + 1, 2 * quarter, 120 * HOUR, 240 * HOUR + 2 * quarter - 1])
+        batch.add(gateway_series(model="m", team="x"), moments, np.array([0, 10, 110, 1110, 11110, 111110.0]))
+        load_values(con, "both", ALWAYS, batch)
+        of_team = [(row["at_ms"], row["amount"]) for row in usage(con, to_ms=250 * HOUR) if row["team"] == "x"]
+        # the last call of the former period's last quarter shows in a counter of this one
+        first = [row["amount"] for row in usage(con, quarter, 2 * quarter)]
+    assert of_team == [(2 * quarter, 1000), (120 * HOUR, 10_000)]
+    assert first == []
+
+
+def test_an_engine_that_ever_served_a_model_makes_it_own_whatever_period_is_asked_for() -> None:
+    with scratch_store() as con:
+        served = ProgressSeries("vllm", "prompt_token", "counter", (), pod="llm-0", model="qwen3")
+        passed_on(con, [served], "engine", begin=100 * HOUR)
+        passed_on(con, [gateway_series(provider="openai", model="qwen3")])
+        assert [row["is_own"] for row in usage(con)] == [True, True]
+
+
+@pytest.mark.parametrize("copies", [1, 2])
+def test_what_was_stored_long_before_changes_nothing(copies: int) -> None:
+    """Copies of a counter that falls, also just where reading begins, and one that ended before."""
+    days = 4
+    moments = np.arange(0, days * 24 * HOUR, 300_000)
+    # less each day: a value from before a fall would stay the highest
+    grown = np.random.default_rng(7).integers(1, np.repeat([48, 12, 3, 3], len(moments) // days))
+    # of the third day it is read from 24 hours on, just after the fall, of the fourth from 48, while one copy has seen the fall
+    falls = {24 * 12 - 1, 90 * 12, *([48 * 12] if copies == 2 else [])}
+    values, value = [], 0
+    for number, more in enumerate(grown):
+        value = 3 if number in falls else value + int(more)
+        values.append(value)
+    counted = np.array(values, dtype=float)
+    with scratch_store() as con:
+        batch = ProgressBatch()
+        for copy in range(copies):
+            one = gateway_series(model="m")._replace(labels=(("prometheus_replica", str(copy)),))
+            batch.add(one, moments - copy * 7_000, counted)
+        ended = slice(0, 24 * 12 - 1)
+        one = gateway_series(model="m")._replace(labels=(("prometheus_replica", "ended"),))
+        batch.add(one, moments[ended] + 20_000, counted[ended])
+        load_values(con, "prom", ALWAYS, batch)
+        whole = usage(con, 0, days * 24 * HOUR)
+        for day in range(days):
+            span = (day * 24 * HOUR, (day + 1) * 24 * HOUR)
+            assert usage(con, *span) == [row for row in whole if span[0] <= row["at_ms"] < span[1]], day
+        expected = sum(after - before if after >= before else after for before, after in pairwise(values))
+        assert sum(row["amount"] for row in whole) == expected
+        # two days of each copy, and of one and the ended one the last value before
+        assert con.execute("SELECT count(*) FROM unit_increases").fetchall() == [(copies * 2 * 288 + 2,)]
+        # a counter that stood still for long, and one whose first value was of the period
+        batch = ProgressBatch()
+        batch.add(gateway_series(model="still"), np.array([0, 10 * HOUR, 90 * HOUR]), np.array([1.0, 5.0, 7.0]))
+        batch.add(gateway_series(model="new"), np.array([80, 90]) * HOUR, np.array([50.0, 51.0]))
+        load_values(con, "other", ALWAYS, batch)
+        late = {row["model"]: row["amount"] for row in usage(con, 72 * HOUR, 96 * HOUR) if row["model"] != "m"}
+    assert late == {"still": 2, "new": 1}

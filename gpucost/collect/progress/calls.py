@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import gzip
+import re
 import zlib
 from typing import TYPE_CHECKING
 
@@ -20,8 +21,16 @@ if TYPE_CHECKING:
     from gpucost.config.model import CallLog
     from gpucost.store.call_files import CallReader, CallSums
 
+# How rotated files are called: calls.jsonl.1, calls.jsonl.2.gz, calls.csv-20261101.
+_SUFFIX = re.compile(r"(\.(?:csv|jsonl|ndjson|json|parquet))(?:[.-][0-9]+|\.gz)*$")
 # The columns of work by rows.
 NEEDED = ("workload", "time", "unit", "value")
+
+
+def suffix(path: Path) -> str:
+    """What kind of file a name says it is, rotated or compressed: ".csv", ".jsonl", ".ndjson", ".json", ".parquet", else ""."""
+    found = _SUFFIX.search(path.name)
+    return found.group(1) if found else ""
 
 
 def recognize(reader: CallReader, path: Path, logs: Sequence[CallLog], name: str | None) -> LogFile | None:
@@ -33,7 +42,7 @@ def recognize(reader: CallReader, path: Path, logs: Sequence[CallLog], name: str
     kind: Literal["csv", "parquet", "jsonl", "array"] = "jsonl"
     if start.startswith(b"PAR1"):
         kind = "parquet"
-    elif path.name.removesuffix(".gz").endswith(".csv"):
+    elif suffix(path) == ".csv":
         kind = "csv"
     elif start.lstrip().startswith(b"["):
         kind = "array"
@@ -87,12 +96,12 @@ def _csv_header(path: Path, *, gzipped: bool) -> list[str]:
 
 
 def batch(file: LogFile, sums: CallSums) -> ProgressBatch:
-    """The sums as events. Of calls with ids those of several files add up; of others what several files tell counts once."""
+    """The sums as events, of each file by itself: a call is in the sums of one alone."""
     events = ProgressBatch()
     for series, at_ms, values in sums.series:
-        unit, model, tenant, team, provider, api_base, currency, is_failure, has_id = series
+        unit, model, tenant, team, provider, api_base, currency, is_failure = series
         one = ProgressSeries(
-            mapping=file.log.name, unit=unit, kind="event", labels=(("file", file.source),) if has_id else (), model=model,
+            mapping=file.log.name, unit=unit, kind="event", labels=(("file", file.source),), model=model,
             is_failure=is_failure, tenant=tenant, gateway=file.gateway, team=team, provider=provider, api_base=api_base,
             currency=currency,
         )  # fmt: skip

@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -34,7 +34,6 @@ if TYPE_CHECKING:
 KIND = "progress"
 TEXTS = ("cluster", "namespace", "pod", "workload", "model")
 MORE = ("cluster", "namespace", "pod", "model", "run", "kind", "failed")
-SUFFIXES = (".csv", ".jsonl", ".ndjson", ".parquet")
 KINDS = ("event", "counter", "gauge")
 
 
@@ -42,7 +41,8 @@ KINDS = ("event", "counter", "gauge")
 class FileResult:
     """What one file brought; `period` runs from its first to its last moment, `own_units` are words of its own for units.
 
-    Of a gateway's log, `log` is what it is called, and `repeats` of its `calls` were told of before.
+    Of a gateway's log, `log` is what it is called, and `repeats` of its `calls` were told of before. `lost` are calls that the
+    file told of when it was loaded before, and that no file tells of now.
     """
 
     path: Path
@@ -52,6 +52,7 @@ class FileResult:
     log: str = ""
     calls: int = 0
     repeats: int = 0
+    lost: int = 0
 
 
 def import_files(
@@ -81,10 +82,12 @@ def import_files(
         with store.write() as con:
             call_files.forget(con, [str(path.resolve()) for path in found])
             sums = dict(zip(logs_of, reader.load(con), strict=True))
-            return [
+            lost = call_files.lost(con)
+            results = [
                 _import_calls(con, logs_of[path], sums[path]) if path in sums else _import_work(con, path, *work[path])
                 for path in found
             ]
+            return [replace(one, lost=lost.get(str(one.path.resolve()), 0)) for one in results]
 
 
 def _import_calls(con: duckdb.DuckDBPyConnection, file: LogFile, sums: CallSums) -> FileResult:
@@ -103,9 +106,9 @@ def _import_work(con: duckdb.DuckDBPyConnection, path: Path, batch: ProgressBatc
 def _files(paths: list[Path]) -> Iterator[Path]:
     for path in paths:
         if path.is_dir():
-            inside = sorted(entry for entry in path.rglob("*") if entry.suffix in SUFFIXES and entry.is_file())
+            inside = [entry for entry in _inside(path) if calls.suffix(entry)]
             if not inside:
-                raise UsageError(f"{path} holds no .csv, .jsonl and .parquet file", "name the files, or another directory")
+                raise UsageError(f"{path} holds no .csv, .json, .jsonl and .parquet file", "name the files, or another directory")
             yield from inside
         elif path.exists():
             yield path
@@ -113,12 +116,23 @@ def _files(paths: list[Path]) -> Iterator[Path]:
             raise UsageError(f"there is no {path}", "name a CSV or JSONL file of work, a log of calls, or a directory of them")
 
 
+def _inside(folder: Path) -> list[Path]:
+    return sorted(entry for entry in folder.rglob("*") if entry.is_file() and not entry.name.startswith("."))
+
+
+def left_out(paths: list[Path]) -> list[Path]:
+    """The files in directories among `paths` that are not read, by their names."""
+    named = {path.resolve() for path in paths}
+    others = [entry for path in paths if path.is_dir() for entry in _inside(path) if not calls.suffix(entry)]
+    return [path for path in others if path.resolve() not in named]
+
+
 def _read(path: Path, tz: ZoneInfo) -> tuple[ProgressBatch, tuple[int, int]]:
     values: dict[ProgressSeries, tuple[list[int], list[float]]] = {}
     try:
         with path.open(encoding="utf-8-sig", newline="") as file:
             lines = inputs.lines(file, str(path))
-            rows = _csv(path, lines) if path.suffix == ".csv" else _jsonl(path, lines)
+            rows = _csv(path, lines) if calls.suffix(path) == ".csv" else _jsonl(path, lines)
             for number, row in rows:
                 series, at_ms, value = _value(path, number, row, tz)
                 times, amounts = values.setdefault(series, ([], []))

@@ -93,7 +93,7 @@ def prepare(con: DuckDBPyConnection, config: Config, month: str) -> FocusTotals:
     find_tokens(con)
     ((first, last),) = con.execute(_CHARGED, {"month": month}).fetchall()
     begin, end = min(first or period.start_ms, period.start_ms), max(last or period.end_ms, period.end_ms)
-    api_cost.prepare(con, config, Period(from_ms(begin), from_ms(end)), even_if_empty=True)
+    api_cost.prepare(con, config, Period(from_ms(begin), from_ms(end)))
     run_stage(con, _PACKAGE, "10_charges", {"month": month})
     run_stage(con, _PACKAGE, "20_holders")
     run_stage(con, _PACKAGE, "40_splits")

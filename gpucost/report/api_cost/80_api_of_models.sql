@@ -17,7 +17,7 @@ unpriced AS (
 SELECT coalesce(sum(api_cost) FILTER (is_asked), 0) AS cost,
     CASE WHEN count(prompt_cost) FILTER (is_asked) = count(*) FILTER (is_asked) THEN sum(prompt_cost) FILTER (is_asked) END AS prompt_cost,
     CASE WHEN count(generation_cost) FILTER (is_asked) = count(*) FILTER (is_asked) THEN sum(generation_cost) FILTER (is_asked) END AS generation_cost,
-    CASE WHEN count(*) FILTER (is_asked AND api_cost <> commitment_cost AND prompt_tokens + generation_tokens = 0) > 0 THEN 0
+    CASE WHEN count(*) FILTER (is_asked AND api_cost <> commitment_cost AND coalesce(prompt_tokens + generation_tokens, 0) = 0) > 0 THEN 0
         ELSE coalesce(sum((prompt_tokens + generation_tokens)::DECIMAL(38, 6)) FILTER (is_asked), 0) END::DOUBLE AS tokens,
     coalesce(list(DISTINCT source ORDER BY source) FILTER (is_asked), []) AS sources,
     coalesce(list(DISTINCT provider ORDER BY provider) FILTER (is_asked), []) AS providers,

@@ -21,7 +21,7 @@ from gpucost.render.view import ApiCost, ApiModel, Notice, Row
 from gpucost.report.rows import NO_MEASURES, ZERO, Part, cut, in_parts
 from gpucost.report.units.gateways import gateway_usage
 from gpucost.report.units.query import UnitView, per, plain
-from gpucost.store.charges import find_tokens
+from gpucost.store.charges import has_tokens
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
@@ -38,17 +38,11 @@ _LATE, _ACTIVE = timedelta(days=2), timedelta(days=62)
 _TOKENS = ("prompt_tokens", "cached_tokens", "generation_tokens")
 
 
-_HAS_GATEWAYS = "SELECT 1 FROM progress_series WHERE gateway IS NOT NULL LIMIT 1"
+def prepare(con: DuckDBPyConnection, config: Config, period: Period) -> None:
+    """Make the temporary tables api_lines and api_shares of the months that the period touches, after `store.charges.has_tokens`.
 
-
-def prepare(con: DuckDBPyConnection, config: Config, period: Period, *, even_if_empty: bool = False) -> bool:
-    """Make the temporary tables api_lines and api_shares of the months that the period touches; whether anything was ever bought.
-
-    Cheap where the store tells of no tokens that may be bought: the tables are then made only if `even_if_empty`. Raises
-    PriceError for tokens bought in a currency without a rate.
+    Raises PriceError for tokens bought in a currency without a rate.
     """
-    if not find_tokens(con) and not even_if_empty and not con.execute(_HAS_GATEWAYS).fetchall():
-        return False
     load_fx_rates(con, config)
     run_stage(con, __name__, "05_macros")
     _load_teams(con, config)
@@ -60,7 +54,6 @@ def prepare(con: DuckDBPyConnection, config: Config, period: Period, *, even_if_
     run_stage(con, __name__, "30_api_lines")
     _refuse_unconverted(con, config)
     run_stage(con, __name__, "40_api_shares")
-    return True
 
 
 def _months(from_ms_: int, to_ms_: int) -> dict[str, int]:
@@ -148,8 +141,9 @@ def _model(row: dict[str, Any]) -> ApiModel:
 def add_bought(con: DuckDBPyConnection, config: Config, view: UnitView) -> None:
     """Adds to an answer on tokens those that were bought in its period, by its teams; none where it is of a part of the fleet."""
     ask = view.ask
-    if ask.namespaces or ask.workloads or ask.clusters or not prepare(con, config, ask.period):
+    if ask.namespaces or ask.workloads or ask.clusters or not has_tokens(con):
         return
+    prepare(con, config, ask.period)
     cut(con, ask.period, time_buckets(ask.period, ask.tz, ()), by_day=False)
     select(con, ask.teams)
     view.notes += [notice.message for notice in notices(con, config, ask.period, datetime.now(UTC))]
@@ -183,14 +177,15 @@ class Paid(NamedTuple):
 
 def of_models(con: DuckDBPyConnection, config: Config, period: Period, of: Iterable[tuple[str | None, str]]) -> Paid | None:
     """What bills and gateways say of models, each with its seller, None being any; None where they say nothing at all."""
-    if not prepare(con, config, period):
+    if not has_tokens(con):
         return None
+    prepare(con, config, period)
     cut(con, period, time_buckets(period, config.tz, ()), by_day=False)
     select(con, ())
     pairs = list(of)
     asked = {"sellers": [seller for seller, _ in pairs], "models": [model for _, model in pairs]}
     (row,) = answer_rows(con, __name__, "80_api_of_models", asked)
-    return Paid(**row, notices=notices(con, config))
+    return Paid(**row, notices=notices(con, config, period, datetime.now(UTC)))
 
 
 def _item(one: ApiModel) -> dict[str, Any]:

@@ -1,12 +1,24 @@
--- reads: progress_series, progress_values, loads, unit_candidates; $units are the units asked for, $is_passed_on: what gateways passed on, else what was done; $from_ms, $to_ms the period, before which events are left out
+-- reads: progress_series, progress_values, loads, unit_candidates; $units are the units asked for, $is_passed_on: what gateways passed on, else what was done; $from_ms, $to_ms the period, before which events are left out, and counters of gateways but for the day before it
 -- writes: unit_increases, per series and moment how much work came to be known then
 -- invariant: what several series of one identity tell is counted once; no amount is negative
 CREATE OR REPLACE TEMP TABLE unit_increases AS
-WITH points AS (
-    SELECT s.identity, s.kind, s.source, s.pod, v.series_id, v.at_ms, v.value
-    FROM progress_values AS v JOIN progress_series AS s USING (series_id)
-    WHERE list_contains($units::VARCHAR[], s.unit) AND (s.gateway IS NOT NULL) = $is_passed_on AND s.kind <> 'gauge' AND v.at_ms < $to_ms
-        AND (s.kind = 'counter' OR v.at_ms >= $from_ms)
+WITH series AS (
+    SELECT series_id, identity, kind, source, pod FROM progress_series
+    WHERE list_contains($units::VARCHAR[], unit) AND (gateway IS NOT NULL) = $is_passed_on AND kind <> 'gauge'
+),
+begins AS (
+    -- what gateways count goes on for years: a value a day before the period, by when copies agree, says where it stood
+    SELECT s.identity, s.kind, s.source, s.pod, series_id, min(v.at_ms) AS first_ms,
+        max(v.at_ms) FILTER ($is_passed_on AND v.at_ms < $from_ms - 86400000) AS read_from_ms
+    FROM progress_values AS v JOIN series AS s USING (series_id)
+    WHERE v.at_ms < $to_ms
+    GROUP BY ALL
+),
+points AS (
+    -- at the begin the copy that was looked at last knows: another may have ended before, or not have fallen yet
+    SELECT b.* EXCLUDE (first_ms, read_from_ms), v.at_ms, v.value, coalesce(v.at_ms < b.known_ms, false) AS is_outdated
+    FROM progress_values AS v JOIN (SELECT *, max(read_from_ms) OVER (PARTITION BY identity) AS known_ms FROM begins) AS b USING (series_id)
+    WHERE v.at_ms < $to_ms AND v.at_ms >= CASE WHEN b.kind = 'counter' THEN coalesce(b.read_from_ms, b.first_ms) ELSE $from_ms END
 ),
 ordered AS (
     SELECT *,
@@ -33,12 +45,12 @@ lives AS (
     FROM seen
 ),
 highs AS (
-    SELECT *, max(value) OVER (PARTITION BY identity, life ORDER BY at_ms, value, series_id ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS high
+    SELECT *, max(value) FILTER (NOT is_outdated) OVER (PARTITION BY identity, life ORDER BY at_ms, value, series_id ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS high
     FROM lives
 ),
 firsts AS (
-    SELECT identity, arg_min(source, at_ms) AS source, arg_min(series_id, at_ms) AS series_id, min(at_ms) AS at_ms, any_value(pod) AS pod
-    FROM points WHERE kind = 'counter' GROUP BY identity
+    SELECT identity, arg_min(source, first_ms) AS source, arg_min(series_id, first_ms) AS series_id, min(first_ms) AS at_ms, any_value(pod) AS pod
+    FROM begins WHERE kind = 'counter' GROUP BY identity
 ),
 born AS (
     -- the server had been looked at for ten minutes before, and the pod, where one is known, had just begun: it counted from 0

@@ -1,25 +1,23 @@
 -- reads: unit_increases, progress_series, progress_values; $from_ms, $to_ms the period; $globs of what gateways call providers with the $sellers that they are; $self_hosting and $compatible providers; $own, $bought: globs of the configuration
 -- writes: gateway_usage, what gateways passed on in the period, per quarter of an hour and whom it was for, and whether own pods served it
--- invariant: sum(amount + failed) is the sum of the increases in the period, less what counters tell of times that a gateway's log tells of
+-- invariant: sum(amount + failed) is the sum of the increases in the period, less what counters tell of quarters of an hour that a gateway's log tells of, and of the next
 CREATE OR REPLACE TEMP TABLE gateway_usage AS
 WITH logs AS (
-    SELECT s.gateway, s.source, min(v.at_ms) AS from_ms, max(v.at_ms) AS to_ms
+    SELECT DISTINCT s.gateway, v.at_ms // 900000 AS quarter
     FROM progress_series AS s JOIN progress_values AS v USING (series_id)
-    WHERE s.gateway IS NOT NULL AND s.kind = 'event'
-    GROUP BY ALL
+    WHERE s.gateway IS NOT NULL AND s.kind = 'event' AND v.at_ms >= ($from_ms // 900000 - 1) * 900000
 ),
 served AS (
     SELECT DISTINCT lower(model) AS model
     FROM progress_series
     WHERE gateway IS NULL AND model IS NOT NULL AND (pod IS NOT NULL OR workload IS NOT NULL)
-        AND series_id IN (SELECT series_id FROM progress_values WHERE at_ms >= $from_ms AND at_ms < $to_ms)
 ),
 quarters AS (
     SELECT i.series_id, min(i.at_ms) AS at_ms, sum(i.amount::DECIMAL(38, 12))::DOUBLE AS amount
     FROM unit_increases AS i JOIN progress_series AS s USING (series_id)
     WHERE i.at_ms >= $from_ms AND i.at_ms < $to_ms AND i.amount > 0
         -- a log's calls are known by the quarter; a counter shows a call when it is looked at next
-        AND NOT (s.kind = 'counter' AND EXISTS (FROM logs AS l WHERE l.gateway = s.gateway AND i.at_ms BETWEEN l.from_ms AND l.to_ms + 900000))
+        AND NOT (s.kind = 'counter' AND EXISTS (FROM logs AS l WHERE l.gateway = s.gateway AND i.at_ms // 900000 - l.quarter IN (0, 1)))
     GROUP BY i.series_id, i.at_ms // 900000
 ),
 words AS (

@@ -13,7 +13,7 @@ ALTER TABLE progress_series ADD COLUMN currency VARCHAR;   -- of the unit 'spend
 -- The calls that log files of gateways tell of, so that none counts twice, whichever files tell of it.
 CREATE TABLE gateway_calls (
     source    VARCHAR NOT NULL,
-    call_key  UBIGINT NOT NULL        -- hash of the gateway and its id of the call
+    call_key  UBIGINT NOT NULL        -- hash of the gateway and its id of the call, else of what is known of it
 );
 
 -- Who issued the invoices of a bill, where one issuer is named: a cloud may sell what another provides, and bill it, too.

@@ -1,5 +1,5 @@
 -- reads: call_texts; $file is the number of the file, $gateway wrote it, $failures are globs of statuses, $currency that of spend where none is named
--- writes: calls, the calls that a log tells of; key is null without an id, wrong names what cannot be read of a row and value what stands there
+-- writes: calls, the calls that a log tells of; key tells calls apart, without an id by all that is known of them and their number in the file, wrong names what cannot be read of a row and value what stands there
 -- invariant: a row for each of the log that names a model or tokens
 INSERT INTO calls
 WITH texts AS (
@@ -29,14 +29,24 @@ wrongs AS (
             WHEN coalesce(money NOT BETWEEN 0 AND 1e15, true) THEN 'spend'
             WHEN NOT regexp_full_match(money_of, '[A-Z]{3}') THEN 'currency' END AS wrong
     FROM numbers
+),
+names AS (
+    -- a failed call may be tried again under its id; without ids calls that are alike are told apart within a file alone
+    SELECT concat($gateway, chr(1), id, CASE WHEN is_failure THEN concat(chr(1), at_ms) END) AS name, *
+    FROM wrongs WHERE id IS NOT NULL
+    UNION ALL
+    SELECT concat(name, chr(1), row_number() OVER (PARTITION BY name ORDER BY file_row_number)) AS name, * EXCLUDE (name)
+    FROM (
+        SELECT concat_ws(chr(1), $gateway, '', at_ms, coalesce(model, ''), coalesce(tenant, ''), coalesce(team, ''), prompt, cached, generation,
+            money, is_failure) AS name, *
+        FROM wrongs WHERE id IS NULL)
 )
 SELECT $file AS file, file_row_number + 1 AS row,
-    CASE WHEN id IS NOT NULL THEN md5_number_lower(concat($gateway, chr(1), id, CASE WHEN is_failure THEN concat(chr(1), at_ms) END)) END AS key,
-    at_ms, coalesce(model, '') AS model, coalesce(provider, '') AS provider, coalesce(api_base, '') AS api_base,
+    md5_number_lower(name) AS key, at_ms, coalesce(model, '') AS model, coalesce(provider, '') AS provider, coalesce(api_base, '') AS api_base,
     coalesce(team, '') AS team, coalesce(tenant, '') AS tenant, money_of AS currency, is_failure,
     -- what the gateway had in its own cache nobody computed, and nobody sold
     CASE WHEN is_cached THEN 0 ELSE prompt END AS prompt, CASE WHEN is_cached THEN 0 ELSE least(cached, prompt) END AS cached,
     CASE WHEN is_cached THEN 0 ELSE generation END AS generation, money AS spend, wrong,
     CASE wrong WHEN 'time' THEN time WHEN 'prompt_tokens' THEN prompt_tokens WHEN 'cached_tokens' THEN cached_tokens
         WHEN 'generation_tokens' THEN generation_tokens WHEN 'spend' THEN spend WHEN 'currency' THEN currency END AS value
-FROM wrongs;
+FROM names;

@@ -4,4 +4,4 @@
 CREATE OR REPLACE TEMP TABLE new_calls AS
 SELECT * EXCLUDE (wrong, value)
 FROM calls ANTI JOIN known_calls USING (key)
-QUALIFY key IS NULL OR row_number() OVER (PARTITION BY key ORDER BY file, row) = 1;
+QUALIFY row_number() OVER (PARTITION BY key ORDER BY file, row) = 1;
