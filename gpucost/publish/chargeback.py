@@ -63,8 +63,10 @@ class State(NamedTuple):
     missing: tuple[str, ...]
 
 
-def state_of(is_over: bool, coverage: Coverage, account: Reconciliation | None, expected: Iterable[str]) -> State:
-    """The state of a month; `expected` are the bills that should be there and are not."""
+def state_of(
+    is_over: bool, coverage: Coverage, account: Reconciliation | None, expected: Iterable[str], api: ApiCost | None = None
+) -> State:
+    """The state of a month; `expected` are the bills that should be there and are not, `api` what bought tokens cost."""
     gaps = missing_text(coverage.gaps)
     lacking = [*([gaps] if gaps else []), *(f"the bill of {_NAMES.get(name, name)} is missing" for name in expected)]
     reasons = [] if is_over else ["the month is not over"]
@@ -75,6 +77,8 @@ def state_of(is_over: bool, coverage: Coverage, account: Reconciliation | None, 
         reasons += [] if account.is_final else ["the bill is not final yet"]
         reasons += ["a part of the cost is on no bill"] if coverage.estimated_cost else []
         reasons += account.problems
+    reasons += ["a part of the bought tokens is on no bill"] if api and api.estimated_api_cost else []
+    reasons += [notice.message for notice in coverage.warnings if notice.code == "api_not_known"]
     return State("estimate" if reasons else "final", tuple(reasons), tuple(lacking if is_over else ()))
 
 
@@ -177,7 +181,7 @@ def build(
     account = None
     with suppress(IncompleteError):
         account = reconcile(con, ask.month, config.currency)
-    state = state_of(ask.is_over, overview.coverage, account, missing_bills(con, config, ask.month))
+    state = state_of(ask.is_over, overview.coverage, account, missing_bills(con, config, ask.month), overview.totals_api)
     inputs = seal.inputs_of(con, ask.month, ask.period) if ask.is_over else ()
     return Bundle(ask, config.timezone, overview, teams, ledger, workloads, waste, units, account, totals, state, inputs)
 

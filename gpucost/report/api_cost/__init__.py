@@ -256,12 +256,16 @@ invoiced AS (
 SELECT seller, i.cost, r.cost FROM repeated AS r JOIN invoiced AS i USING (seller) ORDER BY seller"""
 _UNASSIGNED = "SELECT sum(api_cost) FROM api_rows WHERE team = 'unassigned'"
 # Of all that was ever bought: a seller whose newest bill is missing has nothing in the months asked for. A commitment is charged
-# ahead, and says nothing of what was used.
+# ahead, and says nothing of what was used; a bill that is final, or was loaded two days after its month, is of all of it.
 _KNOWN_TO = """
-WITH ends AS (
-    SELECT provider AS seller,
-        coalesce(max(charge_period_end) FILTER (token_kind <> 'commitment'), max(charge_period_end)) AS known_to
-    FROM token_charges GROUP BY provider
+WITH bill_ends AS (
+    SELECT bill_id, is_final, loaded_at, strptime(billing_period || '-01', '%Y-%m-%d') + INTERVAL 1 MONTH AS month_end FROM bills
+),
+ends AS (
+    SELECT t.provider AS seller, greatest(
+        coalesce(max(t.charge_period_end) FILTER (t.token_kind <> 'commitment'), max(t.charge_period_end)),
+        max(b.month_end) FILTER (b.is_final OR b.loaded_at >= b.month_end + INTERVAL 2 DAY)) AS known_to
+    FROM token_charges AS t JOIN bill_ends AS b USING (bill_id) GROUP BY t.provider
     UNION ALL
     SELECT seller, make_timestamp((max(hour_ms) + 3600000) * 1000) FROM api_usage WHERE seller IS NOT NULL GROUP BY seller
 )
