@@ -232,7 +232,8 @@ def test_commands_say_of_a_lake_what_they_say_of_the_store(words: str, demo: Pat
     with Store(config.store).read() as con:
         month = con.execute("SELECT strftime(epoch_ms(max(from_ms)), '%Y-%m') FROM node_daily").fetchall()[0][0]
     call = [*words.format(month).split(), "--config", str(config.path), "-q"]
-    assert run(*call, "--lake", str(demo / "lake")) == run(*call)
+    # between the two the clock may come to another minute, which a month that is not over names
+    assert any(run(*call, "--lake", str(demo / "lake")) == run(*call) for _ in range(2))
 
 
 def test_files_of_a_lake_have_the_mode_of_a_store(tmp_path: Path) -> None:
