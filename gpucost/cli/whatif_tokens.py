@@ -74,7 +74,8 @@ def whatif_selfhost(
       gpucost whatif selfhost --prompt-tokens-per-day 4B --generation-tokens-per-day 800M --peak-factor 3 \\
         --input-price-per-million 2.5 --output-price-per-million 10 --instance-type p5.48xlarge --region us-east-1 \\
         --gpus-per-replica 2 --replica-tokens-per-second 12000
-      gpucost whatif selfhost --model gpt-4o --throughput-of Deployment/llm --gpu-model H100
+      gpucost whatif selfhost --model "llama-3*" --input-price-per-million 0.2 --output-price-per-million 0.6 \\
+        --throughput-of Deployment/chat-api --gpus-per-replica 1 --gpu-model H100
     """
     from gpucost.whatif.answer import Assumption
     from gpucost.whatif.tokens import selfhost
