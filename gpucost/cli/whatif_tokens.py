@@ -1,4 +1,4 @@
-"""`gpucost whatif selfhost` and `gpucost whatif api`: a model's tokens from own GPUs, or purchase."""
+"""`gpucost whatif selfhost` and `gpucost whatif api`: a model's tokens from own GPUs, or bought."""
 
 from __future__ import annotations
 

@@ -83,11 +83,16 @@ class FxRates:
         """The error for `what` (a price, a row, a node), which is in a currency that has no rate."""
         when = f" on {day}" if day and currency in self.steps else ""
         first = f"; {self.path} begins on {self.steps[currency][0][0]}" if when and self.path else ""
-        return PriceError(
-            f"{what}: there is no rate from {currency} to {self.currency}{when}{first}",
-            f"set [prices] fx = {{ {currency} = … }}, what 1 {currency} is worth in {self.currency}, or add it to the file "
-            "that [prices] fx_rates names",
-        )
+        return no_rate(what, currency, self.currency, f"{when}{first}")
+
+
+def no_rate(what: str, currency: str, own: str, when: str) -> PriceError:
+    """The error for `what`, which is in a currency that has no rate into `own`; `when` (` on 2026-10-05`) says of which day."""
+    return PriceError(
+        f"{what}: there is no rate from {currency} to {own}{when}",
+        f"set [prices] fx = {{ {currency} = … }}, what 1 {currency} is worth in {own}, or add it to the file "
+        "that [prices] fx_rates names",
+    )
 
 
 def rates(config: Config) -> FxRates:

@@ -140,10 +140,11 @@ def _build(
             top[part] = replace(top[part], lines=tuple(replace(line, trend=trend) for line, trend in drawn))
         if any(unpriced_ms(nodes[part]) for part in parts):
             unpriced = unpriced_gpus(con, query, each_team=each_team)
+    known_to = api_cost.known_to(con, query.period, now) if has_api else {}
     notices = [
         *(missed_before(earlier, earlier_name) if earlier else ()),
         *(sharing.notices(con, config) if is_shared else ()),
-        *(api_cost.notices(con, config, query.period, now) if has_api else ()),
+        *(api_cost.notices(con, config, query.period, now, known_to) if has_api else ()),
     ]
     views = {}
     for part, asked in parts.items():
@@ -178,7 +179,7 @@ def _build(
             totals_shared=shared.get(part),
             totals_api=api_cost.total(api_rows[part]) if api_rows.get(part) else None,
             bought=models.get(part, ()),
-            api_known_to=min(api_cost.known_to(con, query.period, now).values(), default=None) if has_api else None,
+            api_known_to=min(known_to.values(), default=None),
             series=series.get(part),
             changes=compared,
         )

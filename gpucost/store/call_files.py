@@ -1,4 +1,4 @@
-"""Reads the logs of calls that gateways write, in bulk: what each call was, and sums per minute of the calls that are new."""
+"""Reads the logs of calls that gateways write, in bulk: what each call was, and sums of the calls that are new."""
 
 from __future__ import annotations
 

@@ -268,7 +268,7 @@ def test_what_gateways_print(tmp_path: Path) -> None:
         store = Store(tmp_path / "store.duckdb")
         collect_progress(PrometheusSource(url=url), store, mappings(config), DAY)
     with store.read() as con:
-        gateway_usage(con, config, at(0) * 1000, at(HOURS) * 1000)
+        gateway_usage(con, config.gateway, at(0) * 1000, at(HOURS) * 1000)
         rows = con.execute(
             "SELECT gateway, model, unit, round(sum(amount + failed), 6), any_value(provider), bool_or(is_own), any_value(team), "
             "any_value(tenant), any_value(currency), sum(failed) > 0 FROM gateway_usage GROUP BY ALL"

@@ -110,7 +110,7 @@ def _usage(path: Path) -> tuple[Usage, Usage]:
     """What the store tells of these hours: work, and spend."""
     config = load_config(path, environ={}, cwd=path.parent)
     with Store(config.store).read() as con:
-        gateway_usage(con, config, *(to_ms(moment) for moment in _hours()))
+        gateway_usage(con, config.gateway, *(to_ms(moment) for moment in _hours()))
         rows = dicts(con.execute("FROM gateway_usage"))
     assert {row["gateway"] for row in rows} == {"litellm"}
     assert {row["tenant"] for row in rows} == {"search", "coders"}

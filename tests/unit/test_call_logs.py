@@ -79,7 +79,7 @@ def usage(store: Store, *by: str) -> dict[Any, tuple[float, float]]:
     """What is counted by these columns, and what failed."""
     sums: dict[Any, tuple[float, float]] = {}
     with store.read() as con:
-        gateway_usage(con, Config(), 0, 10**13)
+        gateway_usage(con, Config().gateway, 0, 10**13)
         for row in dicts(con.execute("FROM gateway_usage")):
             key = tuple(row[name] for name in by) if len(by) > 1 else row[by[0]]
             amount, failed = sums.get(key, (0.0, 0.0))

@@ -33,7 +33,7 @@ def usage(
 ) -> list[dict[str, Any]]:
     """The rows of the table that `gateway_usage` makes."""
     config = Config().model_copy(update={"gateway": GatewaySettings(**settings)})
-    gateway_usage(con, config, from_ms, to_ms)
+    gateway_usage(con, config.gateway, from_ms, to_ms)
     return dicts(con.execute("FROM gateway_usage ORDER BY at_ms, provider, model, tenant, unit"))
 
 

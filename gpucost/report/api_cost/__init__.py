@@ -8,15 +8,16 @@ The numbered .sql files compute all of it over whole months (UTC) and cut it to 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any, NamedTuple
+from zoneinfo import ZoneInfo
 
 from gpucost.engine import answer_rows, run_stage
-from gpucost.errors import PriceError
-from gpucost.periods import Period, from_ms, time_buckets, to_ms
+from gpucost.periods import Period, from_ms, month_period, time_buckets
 from gpucost.price import load_fx_rates
+from gpucost.price.fx import no_rate
 from gpucost.render.view import ApiCost, ApiModel, Notice, Row
 from gpucost.report.rows import NO_MEASURES, ZERO, Part, cut, in_parts
 from gpucost.report.units.gateways import gateway_usage
@@ -35,6 +36,7 @@ _TOLERANCE = Decimal("0.05")
 _CENT = Decimal("0.01")
 # A vendor's bill is a day or two behind; one of whom nothing is known for two months sells nothing any more.
 _LATE, _ACTIVE = timedelta(days=2), timedelta(days=62)
+_UTC = ZoneInfo("UTC")
 _TOKENS = ("prompt_tokens", "cached_tokens", "generation_tokens")
 
 
@@ -49,18 +51,17 @@ def prepare(con: DuckDBPyConnection, config: Config, period: Period) -> None:
     run_stage(con, __name__, "10_api_charges", _months(period.start_ms, period.end_ms))
     # whose a charge is, the calls of all of its time tell, whichever part of it is asked for
     ((first, last),) = con.execute("SELECT min(start_ms), max(end_ms) FROM api_charges").fetchall()
-    gateway_usage(con, config, **_months(min(first or period.start_ms, period.start_ms), max(last or 0, period.end_ms)))
+    gateway_usage(con, config.gateway, **_months(min(first or period.start_ms, period.start_ms), max(last or 0, period.end_ms)))
     run_stage(con, __name__, "20_api_usage")
     run_stage(con, __name__, "30_api_lines")
     _refuse_unconverted(con, config)
     run_stage(con, __name__, "40_api_shares")
 
 
-def _months(from_ms_: int, to_ms_: int) -> dict[str, int]:
+def _months(begin_ms: int, end_ms: int) -> dict[str, int]:
     """The whole months (UTC) that a span touches."""
-    first, last = from_ms(from_ms_).astimezone(UTC), from_ms(to_ms_ - 1).astimezone(UTC)
-    end = datetime(last.year + last.month // 12, last.month % 12 + 1, 1, tzinfo=UTC)
-    return {"from_ms": to_ms(datetime(first.year, first.month, 1, tzinfo=UTC)), "to_ms": to_ms(end)}
+    first, last = (month_period(from_ms(ms).date(), _UTC) for ms in (begin_ms, end_ms - 1))
+    return {"from_ms": first.start_ms, "to_ms": last.end_ms}
 
 
 def select(con: DuckDBPyConnection, teams: Iterable[str]) -> None:
@@ -104,11 +105,7 @@ def _refuse_unconverted(con: DuckDBPyConnection, config: Config) -> None:
     if found is not None:
         provider, currency, at_ms = found
         day = from_ms(at_ms).astimezone(config.tz).date()
-        raise PriceError(
-            f"tokens of {provider} are priced in {currency}: there is no rate from {currency} to {config.currency} on {day}",
-            f"set [prices] fx = {{ {currency} = … }}, what 1 {currency} is worth in {config.currency}, or add it to the file "
-            "that [prices] fx_rates names",
-        )
+        raise no_rate(f"tokens of {provider} are priced in {currency}", currency, config.currency, f" on {day}")
 
 
 def rows(con: DuckDBPyConnection, by: tuple[str, ...], *, each_team: bool) -> dict[Part, list[Row]]:
@@ -146,7 +143,7 @@ def add_bought(con: DuckDBPyConnection, config: Config, view: UnitView) -> None:
     prepare(con, config, ask.period)
     cut(con, ask.period, time_buckets(ask.period, ask.tz, ()), by_day=False)
     select(con, ask.teams)
-    view.notes += [notice.message for notice in notices(con, config, ask.period, datetime.now(UTC))]
+    view.notes += [notice.message for notice in _notices_now(con, config, ask.period)]
     if bought := models(con, each_team=False).get(None):
         view.sections["bought"] = [_item(one) for one in bought]
         view.shown["bought"] = (
@@ -185,7 +182,12 @@ def of_models(con: DuckDBPyConnection, config: Config, period: Period, of: Itera
     pairs = list(of)
     asked = {"sellers": [seller for seller, _ in pairs], "models": [model for _, model in pairs]}
     (row,) = answer_rows(con, __name__, "80_api_of_models", asked)
-    return Paid(**row, notices=notices(con, config, period, datetime.now(UTC)))
+    return Paid(**row, notices=_notices_now(con, config, period))
+
+
+def _notices_now(con: DuckDBPyConnection, config: Config, period: Period) -> list[Notice]:
+    now = datetime.now(UTC)
+    return notices(con, config, period, now, known_to(con, period, now))
 
 
 def _item(one: ApiModel) -> dict[str, Any]:
@@ -279,12 +281,18 @@ def known_to(con: DuckDBPyConnection, period: Period, now: datetime) -> dict[str
     return {seller: moment for seller, moment in known.items() if end - moment < _ACTIVE}
 
 
-def notices(con: DuckDBPyConnection, config: Config, period: Period, now: datetime) -> list[Notice]:
+def _is_more(other: Decimal, cost: Decimal) -> bool:
+    return other > cost * (1 + _TOLERANCE) + _CENT
+
+
+def notices(
+    con: DuckDBPyConnection, config: Config, period: Period, now: datetime, known: Mapping[str, datetime]
+) -> list[Notice]:
     """What a reader should know: what is not known yet, calls that no bill tells of though it tells of their seller, that have no
-    price, or no team.
+    price, or no team. `known` is what `known_to` says.
     """
     found = []
-    for seller, moment in known_to(con, period, now).items():
+    for seller, moment in known.items():
         if min(period.end, now) - moment > _LATE:
             found.append(
                 Notice(
@@ -295,7 +303,7 @@ def notices(con: DuckDBPyConnection, config: Config, period: Period, now: dateti
                 )
             )
     for seller, cost, spend in con.execute(_COUNTED_MORE).fetchall():
-        if spend > cost * (1 + _TOLERANCE) + _CENT:
+        if _is_more(spend, cost):
             found.append(
                 Notice(
                     "api_counted_more",
@@ -305,7 +313,7 @@ def notices(con: DuckDBPyConnection, config: Config, period: Period, now: dateti
                 )
             )
     for seller, cost, repeated in con.execute(_REPEATED_MORE).fetchall():
-        if repeated > cost * (1 + _TOLERANCE) + _CENT:
+        if _is_more(repeated, cost):
             found.append(
                 Notice(
                     "api_repeated_more",

@@ -5,16 +5,18 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from datetime import UTC, date, datetime
+from datetime import date
 from decimal import Decimal
 from typing import TYPE_CHECKING, Annotated, Any, Literal
+from zoneinfo import ZoneInfo
 
 from pydantic import Field
 
 from gpucost.catalog import load_catalog
 from gpucost.engine import answer_rows, dicts, run_stage
-from gpucost.errors import IncompleteError, PriceError
-from gpucost.periods import from_ms, to_ms
+from gpucost.errors import IncompleteError
+from gpucost.periods import from_ms, month_period
+from gpucost.price.fx import no_rate
 from gpucost.render.view import MissingTime
 from gpucost.shapes import Shape
 from gpucost.store import charges, sqlfiles
@@ -305,7 +307,7 @@ def reconcile(con: DuckDBPyConnection, month: str, currency: str, by: tuple[str,
     if not causes:
         raise IncompleteError(*_no_bill(con, month))
     for billed, at_ms in con.execute(_WITHOUT_RATE, [month]).fetchall():
-        raise _no_rate(billed, currency, f"{from_ms(at_ms):%Y-%m-%d}", month)
+        raise no_rate(f"the bill of {month} has machines in {billed}", billed, currency, f" on {from_ms(at_ms):%Y-%m-%d}")
     sqlfiles.run(con, "machine_charges")
     charges.find_tokens(con)
     run_stage(con, _PACKAGE, "10_machine_hours", {"month": month})
@@ -315,7 +317,7 @@ def reconcile(con: DuckDBPyConnection, month: str, currency: str, by: tuple[str,
         run_stage(con, _PACKAGE, name)
     sums = _ask(con, "40_lines", {"by": []})
     (total,) = dicts(con.execute(_TOTAL))
-    start, end = _utc_month(month)
+    period = month_period(date.fromisoformat(f"{month}-01"), ZoneInfo("UTC"))
     named = {row["line"]: Decimal(row["cost"]) for row in sums}
     lines = {line: named.get(line, Decimal(0)) for line in LINES}
     statements, explained = (
@@ -324,7 +326,9 @@ def reconcile(con: DuckDBPyConnection, month: str, currency: str, by: tuple[str,
     )
     problems = problems_of(statements, explained, float(total["unexplained_hours"]))
     cost, is_final = Decimal(total["effective_cost"]), all(row["is_final"] for row in causes)
-    unbilled = tuple(Machine(**row) for row in _ask(con, "51_unbilled_nodes", {"from_ms": start, "to_ms": end}))
+    unbilled = tuple(
+        Machine(**row) for row in _ask(con, "51_unbilled_nodes", {"from_ms": period.start_ms, "to_ms": period.end_ms})
+    )
     return Reconciliation(
         month=month,
         currency=currency,
@@ -372,20 +376,6 @@ def _statements(con: DuckDBPyConnection, currency: str) -> Iterator[Statement]:
 
 def _text(value: object) -> str | None:
     return None if value is None else str(value)
-
-
-def _utc_month(month: str) -> tuple[int, int]:
-    first = date.fromisoformat(f"{month}-01")
-    after = date(first.year + first.month // 12, first.month % 12 + 1, 1)
-    return to_ms(datetime(first.year, first.month, 1, tzinfo=UTC)), to_ms(datetime(after.year, after.month, 1, tzinfo=UTC))
-
-
-def _no_rate(billed: str, currency: str, day: str, month: str) -> PriceError:
-    return PriceError(
-        f"the bill of {month} has machines in {billed}: there is no rate from {billed} to {currency} on {day}",
-        f"set [prices] fx = {{ {billed} = … }}, what 1 {billed} is worth in {currency}, or add it to the file that [prices] "
-        "fx_rates names",
-    )
 
 
 def _no_bill(con: DuckDBPyConnection, month: str) -> tuple[str, str]:

@@ -13,8 +13,8 @@ from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 from gpucost.engine import dicts, run_stage
-from gpucost.errors import PriceError
 from gpucost.periods import from_ms
+from gpucost.price.fx import no_rate
 from gpucost.render.view import Notice, Row, Shared
 from gpucost.report.query import Query
 from gpucost.report.rows import NO_MEASURES, ZERO, Part, filters
@@ -183,8 +183,4 @@ def _refuse_unconverted(con: DuckDBPyConnection, config: Config) -> None:
     if unconverted is not None:
         number, currency, at_ms = unconverted
         name, day = config.shared_costs[number - 1].name, from_ms(at_ms).astimezone(config.tz).date()
-        raise PriceError(
-            f"shared cost {name} is billed in {currency}: there is no rate from {currency} to {config.currency} on {day}",
-            f"set [prices] fx = {{ {currency} = … }}, what 1 {currency} is worth in {config.currency}, or add it to the file "
-            "that [prices] fx_rates names",
-        )
+        raise no_rate(f"shared cost {name} is billed in {currency}", currency, config.currency, f" on {day}")

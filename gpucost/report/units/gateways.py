@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING
 from gpucost.catalog import SELLERS
 from gpucost.engine import run_stage
 from gpucost.report.units.query import PACKAGE
+from gpucost.store.charges import has_gateways
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
 
-    from gpucost.config.model import Config, GatewaySettings
+    from gpucost.config.model import GatewaySettings
 
 UNITS = ("request", "prompt_token", "cached_token", "generation_token", "spend")
 # Who sells by their own name.
@@ -33,7 +34,7 @@ _NO_CANDIDATES = "CREATE TEMP TABLE IF NOT EXISTS unit_candidates (series_id BIG
 _NO_INCREASES = "CREATE OR REPLACE TEMP TABLE unit_increases (series_id BIGINT, at_ms BIGINT, amount DOUBLE)"
 
 
-def gateway_usage(con: DuckDBPyConnection, config: Config, from_ms: int, to_ms: int) -> None:
+def gateway_usage(con: DuckDBPyConnection, settings: GatewaySettings, from_ms: int, to_ms: int) -> None:
     """Makes the temporary table gateway_usage: what gateways passed on in [from_ms, to_ms), a row per quarter of an hour.
 
     Columns: `at_ms`; `gateway`; `provider` (who sells it: openai, anthropic, aws, gcp, azure, else as the gateway names it; null
@@ -41,13 +42,8 @@ def gateway_usage(con: DuckDBPyConnection, config: Config, from_ms: int, to_ms: 
     (of UNITS); `currency` of spend; `amount`; `failed`. Empty, and cheap, where no gateway was ever collected. Replaces
     unit_increases.
     """
-    usage_by(con, config.gateway, from_ms, to_ms)
-
-
-def usage_by(con: DuckDBPyConnection, settings: GatewaySettings, from_ms: int, to_ms: int) -> None:
-    """The same by the settings of gateways alone."""
     span = {"from_ms": from_ms, "to_ms": to_ms}
-    if con.execute("SELECT 1 FROM progress_series WHERE gateway IS NOT NULL LIMIT 1").fetchall():
+    if has_gateways(con):
         con.execute(_NO_CANDIDATES)
         run_stage(con, PACKAGE, "40_increases", {"units": list(UNITS), "is_passed_on": True, **span})
     else:

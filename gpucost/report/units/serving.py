@@ -13,7 +13,7 @@ from gpucost.config.model import DEFAULT_PROMPT_WEIGHT
 from gpucost.engine import answer_rows, dicts, run_stage
 from gpucost.errors import UsageError
 from gpucost.report.rows import in_hours
-from gpucost.report.units.gateways import usage_by
+from gpucost.report.units.gateways import gateway_usage
 from gpucost.report.units.query import (
     PACKAGE,
     PLACE,
@@ -325,7 +325,7 @@ def _once(rows: list[Item], purchases: list[Item]) -> list[Item]:
 
 def _purchases(con: DuckDBPyConnection, ask: UnitQuery) -> list[Item]:
     """What gateways passed on to others than own pods, in the days of unit_days. Replaces unit_increases."""
-    usage_by(con, ask.gateway, ask.period.start_ms, ask.period.end_ms)
+    gateway_usage(con, ask.gateway, ask.period.start_ms, ask.period.end_ms)
     return answer_rows(con, PACKAGE, "46_purchases")
 
 
@@ -379,7 +379,7 @@ def _serving(
     if not is_prepared:
         prepare(con, ask)
     if "tenant" in by:
-        usage_by(con, ask.gateway, ask.period.start_ms, ask.period.end_ms)
+        gateway_usage(con, ask.gateway, ask.period.start_ms, ask.period.end_ms)
     _count(con, ask, measure, keeps_idle=keeps_idle)
     days = _days(con, measure.table)
     days_of = _by(days, *_MODEL)
