@@ -18,7 +18,7 @@ from gpucost.errors import GpucostError, UsageError
 from gpucost.periods import MS_PER_HOUR
 from gpucost.whatif.cost import CostBlock, charge, kept
 from gpucost.whatif.flags import GPUS_PER_NODE, node_price
-from gpucost.whatif.fleet import PAID_ANYWAY, Fleet, Price, Scenario, Scope
+from gpucost.whatif.fleet import PAID_ANYWAY, Fleet, Price, Scenario, Scope, exactly
 from gpucost.whatif.tokens import (
     Api,
     ApiPrice,
@@ -550,7 +550,7 @@ def _described_cost(run: WhatIfContext, nodes: DescribedServing, tokens: TokenHo
 def _stored_cost(run: WhatIfContext, hours: Sequence[Hour]) -> OwnCost:
     """What the rows cost; the part of it on capacity that is paid anyway, as it is of all that their workloads hold."""
     cost = sum((row["cost"] for row in hours), Decimal(0))
-    names = tuple({part for row in hours for part in row["workload"].split(" + ")})
+    names = tuple({exactly(part) for row in hours for part in row["workload"].split(" + ")})
     places = {(row["cluster"], row["namespace"]) for row in hours}
     fleet = run.usage(Scope(workloads=names)).fleet
     fleet = replace(fleet, pods=tuple(pod for pod in fleet.pods if (pod.cluster, pod.namespace) in places))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
 from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, field, replace
@@ -299,7 +300,7 @@ Row = Mapping[str, Any]
 
 @record
 class Scope:
-    """Whose usage a question is about; nothing named is the whole fleet."""
+    """Whose usage a question is about; nothing named is the whole fleet. Workloads are globs: `exactly` names one."""
 
     teams: tuple[str, ...] = ()
     namespaces: tuple[str, ...] = ()
@@ -313,6 +314,11 @@ class Scope:
     def __str__(self) -> str:
         named = [*self.teams, *self.namespaces, *self.workloads, *self.clusters]
         return ", ".join(named) or "the whole fleet"
+
+
+def exactly(name: str) -> str:
+    """The glob, as DuckDB reads it, of this name alone."""
+    return re.sub(r"[*?\[\]\\]", r"\\\g<0>", name)
 
 
 class Usage(NamedTuple):
