@@ -699,7 +699,7 @@ class UnitSettings(Section):
     workload_label: str | None = setting(
         "Label that names the workload, as `Kind/name` or a name; else the labels of the pod do."
     )
-    model_label: str | None = setting("Label that names the model that serves.")
+    model_label: Names = setting("Label that names the model that serves; of several the first that is there.", [])
     tenant_label: Names = setting("Label that names whom work was done for; of several the first that is there.", [])
     gateway: str | None = setting(
         "Name of the gateway that passed on what is counted, to whom other labels say: such work is of no pod.", min_length=1

@@ -162,9 +162,18 @@ def test_what_vllm_prints(path: Path, tmp_path: Path) -> None:
 
 
 # What else counts tokens, with the labels that it prints; those of a pod are the scrape's. By mapping, what a minute adds.
+# Values are made up: what engines printed where they ran is in test_engine_expositions.py.
+_STAGE = 'model_name="qwen",engine_type="unified",tp_rank="0"'
 PRINTED = {
-    'sglang:prompt_tokens_total{model_name="qwen"}': ("sglang-prompt-tokens", 70),
-    'sglang:generation_tokens_total{model_name="qwen"}': ("sglang-generation-tokens", 11),
+    'sglang:num_requests_total{model_name="qwen",is_streaming="true"}': ("sglang-requests", 3),
+    'sglang:num_requests_total{model_name="qwen",is_streaming="false"}': ("sglang-requests", 2),
+    'sglang:prompt_tokens_total{model_name="qwen",is_streaming="true"}': ("sglang-prompt-tokens", 70),
+    'sglang:prompt_tokens_total{model_name="qwen",is_streaming="false"}': ("sglang-prompt-tokens", 7),
+    'sglang:generation_tokens_total{model_name="qwen",is_streaming="true"}': ("sglang-generation-tokens", 11),
+    f'sglang:per_stage_req_latency_seconds_sum{{{_STAGE},pp_rank="0",stage="prefill_forward"}}': ("sglang-prefill-seconds", 2),
+    f'sglang:per_stage_req_latency_seconds_sum{{{_STAGE},pp_rank="1",stage="prefill_forward"}}': (None, 2),
+    f'sglang:per_stage_req_latency_seconds_sum{{{_STAGE},pp_rank="0",stage="chunked_prefill"}}': (None, 1),
+    'sglang:inter_token_latency_seconds_sum{model_name="qwen"}': ("sglang-decode-seconds", 9),
     'sglang:cached_tokens_total{model_name="qwen",cache_source="device"}': ("sglang-cached-tokens", 20),
     'sglang:cached_tokens_total{model_name="qwen",cache_source="host"}': ("sglang-cached-tokens", 5),
     'trtllm_request_success_total{model_name="qwen",engine_type="trtllm",finished_reason="stop"}': ("trtllm-requests", 3),
@@ -180,6 +189,12 @@ PRINTED = {
     'nv_llm_output_token_len_sum{model="qwen",response_metric_type="total_output_tokens",version="1"}': (
         "triton-trtllm-generation-tokens", 13,
     ),
+    'kserve_vllm:request_success_total{model_name="qwen",engine="0",finished_reason="stop"}': ("kserve-vllm-requests", 5),
+    'kserve_vllm:prompt_tokens_total{model_name="qwen",engine="0"}': ("kserve-vllm-prompt-tokens", 50),
+    'kserve_vllm:generation_tokens_total{model_name="qwen",engine="0"}': ("kserve-vllm-generation-tokens", 15),
+    'kserve_vllm:prefix_cache_hits_total{model_name="qwen",engine="0"}': ("kserve-vllm-cached-tokens", 8),
+    'kserve_vllm:request_prefill_time_seconds_sum{model_name="qwen",engine="0"}': ("kserve-vllm-prefill-seconds", 3),
+    'kserve_vllm:request_decode_time_seconds_sum{model_name="qwen",engine="0"}': ("kserve-vllm-decode-seconds", 6),
     'ray_vllm_request_success_total{model_name="qwen",WorkerId="w1",finished_reason="stop"}': ("ray-vllm-requests", 4),
     'ray_vllm_prompt_tokens_total{model_name="qwen",WorkerId="w1"}': ("ray-vllm-prompt-tokens", 90),
     'ray_vllm_generation_tokens_total{model_name="qwen",WorkerId="w1"}': ("ray-vllm-generation-tokens", 14),
@@ -211,9 +226,11 @@ def test_what_other_engines_print(tmp_path: Path) -> None:
         ).fetchall()
     due: dict[str, int] = {}
     for mapping, rate in PRINTED.values():
-        due[mapping] = due.get(mapping, 0) + 29 * rate
+        if mapping:
+            due[mapping] = due.get(mapping, 0) + 29 * rate
     assert {mapping: counted for mapping, _, _, counted in rows} == due
-    units_of = {"prompt-tokens": "prompt_token", "generation-tokens": "generation_token", "cached-tokens": "cached_token"}
+    units_of = {f"{name}s": name.replace("-", "_") for name in ("prompt-token", "generation-token", "cached-token", "request")}
+    units_of |= {"prefill-seconds": "prefill_second", "decode-seconds": "decode_second"}
     for mapping, unit, is_failure, _ in rows:
         assert unit == next((of for name, of in units_of.items() if mapping.endswith(name)), unit)
         assert is_failure == mapping.endswith("failed-requests")

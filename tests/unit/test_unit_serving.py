@@ -122,6 +122,14 @@ def test_cached_tokens_cost_nothing_and_say_what_they_saved(tmp_path: Path) -> N
     assert (row["request_time_prompt_cost"], row["request_time_generation_cost"]) == (Decimal(24), Decimal(72))
 
 
+def test_seconds_of_one_phase_are_no_split(tmp_path: Path) -> None:
+    config, store = stored(serving([("llm-0", [0, 1, 2, 3], 0, 24)]), tmp_path)
+    counts = {"prompt_token": 8_000_000, "generation_token": 1_000_000, "decode_second": 90}
+    put(store, [(counter(unit, "llm-0", "chat", model="m"), [(0, 0), (5, count)]) for unit, count in counts.items()])
+    (row,) = asked(config, store, units.tokens).rows
+    assert (row["request_time_prompt_cost"], row["request_time_generation_cost"]) == (None, None)
+
+
 def test_a_mapping_says_what_a_prompt_token_weighs(tmp_path: Path) -> None:
     config, store = stored(serving([("llm-0", [0, 1, 2, 3], 0, 24)]), tmp_path)
     mine = UnitSettings(name="mine", unit="prompt_token", metric="prompts", prompt_weight=1)

@@ -84,7 +84,7 @@ def series_of(unit: UnitSettings, labels: Mapping[str, str], cluster: str) -> Pr
         kind=unit.kind,
         labels=tuple(sorted((name, value) for name, value in labels.items() if value)),
         cluster=cluster,
-        model=known([unit.model_label or ""]) if unit.gateway else label(unit.model_label),
+        model=known(unit.model_label) if unit.gateway else label(*unit.model_label),
         marks=unit.marks or ("end" if unit.kind == "counter" else "begin"),
         resumes=unit.resumes,
         is_failure=failed,

@@ -32,7 +32,9 @@ pools AS (
 ),
 spent AS (
     SELECT * EXCLUDE (phase), [workload] AS prompt_workloads, [workload] AS generation_workloads, NULL::DECIMAL(38, 9) AS prefill_cost,
-        coalesce(amounts['prefill_second'], 0) AS prefill_seconds, coalesce(amounts['decode_second'], 0) AS decode_seconds
+        -- an engine that counts the seconds of one phase only says nothing of their shares
+        CASE WHEN amounts['decode_second'] IS NULL THEN 0 ELSE coalesce(amounts['prefill_second'], 0) END AS prefill_seconds,
+        CASE WHEN amounts['prefill_second'] IS NULL THEN 0 ELSE coalesce(amounts['decode_second'], 0) END AS decode_seconds
     FROM phases WHERE phase IS NULL
     UNION ALL BY NAME
     SELECT p.* EXCLUDE (prompt, cached, generation), n.workload, n.prompt_workloads, n.generation_workloads, 0 AS prefill_seconds, 0 AS decode_seconds, prompt_weight + generation AS weight,
