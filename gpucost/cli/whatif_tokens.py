@@ -29,6 +29,7 @@ from gpucost.whatif.tokens import (
     OwnCost,
     OwnNodes,
     OwnServing,
+    PacedHour,
     Replicas,
     Throughput,
     TokenHours,
@@ -483,11 +484,16 @@ def _serving(run: WhatIfContext, own: OwnNodes, replicas: Replicas, tokens: Toke
 
 def _throughput(run: WhatIfContext, replicas: Replicas, tokens: TokenHours) -> tuple[Throughput, int]:
     """What a full replica does, and its GPUs. Raises UsageError where neither options nor the store say."""
-    workload, gpus = replicas.throughput_of, replicas.gpus_per_replica
+    workload, gpus, target = replicas.throughput_of, replicas.gpus_per_replica, replicas.time_per_output_token_ms
     if replicas.replica_tokens_per_second:
         if workload is not None:
             raise UsageError(
                 "--replica-tokens-per-second and --throughput-of both say what a replica does", "leave out one of them"
+            )
+        if target is not None:
+            raise UsageError(
+                "--time-per-output-token-ms is held against what --throughput-of measures",
+                "leave it out, and give --replica-tokens-per-second as a load test at your target says",
             )
         if gpus is None:
             raise UsageError("--gpus-per-replica is missing", "how many GPUs serve one copy of the model")
@@ -498,12 +504,8 @@ def _throughput(run: WhatIfContext, replicas: Replicas, tokens: TokenHours) -> t
             "--replica-tokens-per-second gives it, as a load test says; --throughput-of Deployment/NAME measures it in the store",
         )
     scope = Scope(workloads=(workload,))
-    hours = [
-        (replicas.prompt_weight * row["prompt_tokens"] + row["generation_tokens"], row["allocated_gpu_hours"])
-        for row in _hours(run, scope)
-        if row["allocated_gpu_hours"] and row["prompt_tokens"] + row["generation_tokens"]
-    ]
-    if not hours:
+    active = [row for row in _hours(run, scope) if row["allocated_gpu_hours"] and row["prompt_tokens"] + row["generation_tokens"]]
+    if not active:
         raise GpucostError(f"no token of {workload} is known in {run.period_name}", "gpucost unit tokens lists what is")
     if gpus is None:
         held = Counter(pod.gpus for pod in run.usage(scope).fleet.pods)
@@ -511,8 +513,21 @@ def _throughput(run: WhatIfContext, replicas: Replicas, tokens: TokenHours) -> t
         if most != int(most):
             raise UsageError(f"pods of {workload} hold {most:.3g} of a GPU", "--gpus-per-replica says what a replica is to hold")
         gpus = int(most)
-    source = f"store: {workload}, {len(hours):,} active hours of {run.period_name}, the 95th percentile"
-    return measured_throughput(hours, gpus, source), gpus
+    hours = [
+        PacedHour(
+            replicas.prompt_weight * row["prompt_tokens"] + row["generation_tokens"], row["allocated_gpu_hours"],
+            row["generation_tokens"], row["decode_seconds"] or 0.0,
+        )
+        for row in active
+    ]  # fmt: skip
+    if target is not None:
+        hours = [one for one in hours if one.generated and one.decode_seconds]
+        if not hours:
+            raise UsageError(
+                f"the time per generated token of {workload} is not known: its server tells no time in decode",
+                "leave out --time-per-output-token-ms; docs/units.md says which servers tell it",
+            )
+    return measured_throughput(hours, gpus, f"store: {workload}, {len(hours):,} active hours of {run.period_name}", target), gpus
 
 
 def _spot(run: WhatIfContext, own: OwnNodes, gpus: float) -> tuple[Price | None, Rate | None]:

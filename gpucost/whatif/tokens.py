@@ -224,10 +224,19 @@ class Replicas(OptionGroup):
         ),
     ] = ()
     throughput_of: Annotated[str | None, Option("Measure that on this workload of the store.", "KIND/NAME")] = None
+    time_per_output_token_ms: Annotated[
+        float | None,
+        Option(
+            "With --throughput-of, a target of latency: replicas do what was done in hours whose mean time per generated token"
+            " (TPOT) was no longer.", "MS", above=True, most=60_000, says="time per generated token",
+            unit="ms at most, mean of an hour",
+        ),
+    ] = None  # fmt: skip
     target_utilization: Annotated[
         float,
         Option(
-            "Share of its throughput to which a replica is filled, so that latency holds. Default: 0.6.", above=True, most=1,
+            "Share of its throughput to which a replica is filled, so that latency holds. Default: 0.6; 1 with"
+            " --time-per-output-token-ms.", above=True, most=1,
             says="replicas are filled to", unit="of their throughput",
             source="default: what Cloud Run scales by, docs.cloud.google.com/run/docs/about-instance-autoscaling",
         ),
@@ -256,6 +265,19 @@ class Replicas(OptionGroup):
             says="work of a prompt token", unit="of a generated one", source="default: as in gpucost unit tokens",
         ),
     ] = DEFAULT_PROMPT_WEIGHT  # fmt: skip
+
+    @property
+    def filled_to(self) -> float:
+        """Throughput that held a target of latency, peaks within hours included, needs no further room."""
+        is_measured = self.time_per_output_token_ms is not None and "target_utilization" not in self.given
+        return 1.0 if is_measured else self.target_utilization
+
+    def fill(self) -> list[Assumption]:
+        """How full replicas are, and the target that it comes from."""
+        [share] = stated(self, "target_utilization")
+        if self.filled_to != self.target_utilization:
+            share = replace(share, value=self.filled_to, source="default: what was measured held the target")
+        return [*stated(self, "time_per_output_token_ms"), share]
 
 
 @record
@@ -309,15 +331,57 @@ def given_throughput(per_second: Sequence[float], tokens: TokenHours, prompt_wei
     return Throughput(low, low, high, "option", "throughputs given")
 
 
-def measured_throughput(hours: Sequence[tuple[float, float]], gpus: int, source: str) -> Throughput:
-    """Of (work, GPU-hours held) in the hours that did some: the 95th percentile of work per GPU-hour; from its mean on."""
-    rates = sorted(work / held for work, held in hours)
+class PacedHour(NamedTuple):
+    """Work done in an active hour, GPU-hours held, tokens generated, and the seconds that requests spent in decoding them."""
+
+    work: float
+    gpu_hours: float
+    generated: float = 0.0
+    decode_seconds: float = 0.0
+
+
+def measured_throughput(hours: Sequence[PacedHour], gpus: int, source: str, most_ms: float | None = None) -> Throughput:
+    """Of active hours: the 95th percentile of work per GPU-hour; from its mean on.
+
+    With a target of latency: what was done where a generated token took at most `most_ms`, on average. The hours, from calm to
+    busy, are cut into equal groups, 20 of three hours or more; it is the mean of the last group before the first that took
+    longer, and the range goes on to the latter. Where none did, as without a target. Raises UsageError where the calmest did.
+    """
+    ranked = sorted(hours, key=lambda one: one.work / one.gpu_hours)
     scale = gpus / _SECONDS
+    if most_ms is not None:
+        paces = [(_rate(group) * scale, sum(one.decode_seconds for one in group) / sum(one.generated for one in group) * 1000)
+                 for group in _groups(ranked)]  # fmt: skip
+        over = next((at for at, (_, pace) in enumerate(paces) if pace > most_ms), None)
+        if over == 0:
+            raise UsageError(
+                f"a generated token took {paces[0][1]:,.4g} ms in the calmest hours, over --time-per-output-token-ms {most_ms:g}",
+                "give a target above that, or --replica-tokens-per-second of a replica that is faster",
+            )
+        if over is not None:
+            low, high = paces[over - 1][0], paces[over][0]
+            meaning = "throughput of the busiest hours that held the target to that of the next ones, which did not"
+            return Throughput(low, low, high, f"{source}, the busiest that held the target", meaning)
+        source += "; none missed the target"
     # the nearest rank: a value that was seen
-    high = rates[math.ceil(0.95 * len(rates)) - 1] * scale
-    low = min(sum(work for work, _ in hours) / sum(held for _, held in hours) * scale, high)
+    high = _rate(ranked[math.ceil(0.95 * len(ranked)) - 1 :][:1]) * scale
+    low = min(_rate(ranked) * scale, high)
     meaning = "throughput from the mean of active hours to that of the busiest twentieth"
-    return Throughput(high, low, high, source, meaning)
+    return Throughput(high, low, high, f"{source}, the 95th percentile", meaning)
+
+
+def _rate(hours: Sequence[PacedHour]) -> float:
+    """Work per GPU-hour."""
+    return sum(one.work for one in hours) / sum(one.gpu_hours for one in hours)
+
+
+_GROUPS, _HOURS_PER_GROUP = 20, 3
+
+
+def _groups(hours: Sequence[PacedHour]) -> Iterator[Sequence[PacedHour]]:
+    count = max(1, min(_GROUPS, len(hours) // _HOURS_PER_GROUP))
+    for begin, end in pairwise(at * len(hours) // count for at in range(count + 1)):
+        yield hours[begin:end]
 
 
 @record
@@ -355,7 +419,7 @@ class OwnServing:
     @property
     def filled(self) -> float:
         """Work of an hour that a replica takes."""
-        return self.throughput.per_second * _SECONDS * self.plan.target_utilization
+        return self.throughput.per_second * _SECONDS * self.plan.filled_to
 
     def at(self, per_second: float) -> OwnServing:
         return replace(self, throughput=replace(self.throughput, per_second=per_second))
@@ -605,9 +669,8 @@ def selfhost(
                 "a full replica", round(serving.throughput.per_second, 3), "generated tokens per second; prompts by their work",
                 serving.throughput.source,
             ),
-            *stated(
-                serving.plan, "target_utilization", "spare_replicas", "min_replicas", "start_minutes", "prompt_weight",
-            ),
+            *serving.plan.fill(),
+            *stated(serving.plan, "spare_replicas", "min_replicas", "start_minutes", "prompt_weight"),
             Assumption("operations", serving.operations, "money per month", "option" if serving.operations else "not counted"),
         ),
         ranges=tuple(_ranges(serving, costs, tokens, blended, currency)),
@@ -715,10 +778,16 @@ def _break_even(cost: Value, even: float | None, on: date | None, why: str, toke
 
 def _time(serving: OwnServing, needed: Sequence[int]) -> Iterator[str]:
     plan = serving.plan
-    yield (
-        f"Latency is not computed: by the mean of each hour replicas are filled to {plan.target_utilization * 100:g} % of their"
-        " throughput, and the rest is for the peaks within it; hold that against your target in a load test"
-    )
+    if plan.time_per_output_token_ms is None:
+        yield (
+            f"Latency is not computed: by the mean of each hour replicas are filled to {plan.filled_to * 100:g} % of their"
+            " throughput, and the rest is for the peaks within it; hold that against your target in a load test"
+        )
+    else:
+        yield (
+            f"Replicas do what was measured where a generated token took {plan.time_per_output_token_ms:g} ms at most, as the"
+            " mean of an hour; the time to the first token, and the slowest requests, are not looked at"
+        )
     yield f"A replica by the hour serves {plan.start_minutes:g} min after it is asked for, and is paid until then"
     if 0 in needed:
         idle = sum(1 for one in needed if not one)

@@ -144,6 +144,7 @@ WRONG = {
         (f"{PRICED} --peak-factor 3", "what a replica does is not told"),
         (f"{PRICED} --peak-factor 3 --replica-tokens-per-second 9", "--gpus-per-replica is missing"),
         (f"{SERVED} --throughput-of Deployment/x", "both say what a replica does"),
+        (f"{SERVED} {ON} --time-per-output-token-ms 50", "held against what --throughput-of measures"),
         (SERVED, "the price on demand is missing"),
         (f"{SERVED} {ON} --team x", "leave out --team"),
         (f"{SERVED} {ON} --month 2026-10", "leave out --month"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from pathlib import Path
@@ -36,6 +37,7 @@ from gpucost.whatif.tokens import (
     Growth,
     OwnCost,
     OwnServing,
+    PacedHour,
     Replicas,
     Throughput,
     TokenHours,
@@ -269,10 +271,43 @@ def test_the_lowest_throughput_counts_and_others_are_a_range() -> None:
 
 
 def test_the_percentile_is_a_value_that_was_seen() -> None:
-    hours = [(float(work), 2.0) for work in range(1, 101)]
+    hours = [PacedHour(float(work), 2.0) for work in range(1, 101)]
     measured = measured_throughput(hours, 4, "store")
     assert measured.high == measured.per_second == 95 / 2 * 4 / 3600
     assert measured.low == pytest.approx(50.5 / 2 * 4 / 3600)
+
+
+def paced(*pace_ms: float) -> list[PacedHour]:
+    """Hours that did 100, 200, … tokens on one GPU, each token in so many milliseconds."""
+    return [PacedHour(100.0 * at, 1.0, 100.0 * at, 0.1 * at * pace) for at, pace in enumerate(pace_ms, 1)]
+
+
+def test_a_target_of_latency_takes_the_busiest_hours_that_held_it() -> None:
+    # two groups of three: the calmer one took 10, 20 and 30 ms, weighed by their tokens 23.3
+    hours = paced(10, 20, 30, 40, 50, 60)
+    held = measured_throughput(hours, 2, "store", 23.4)
+    assert (held.per_second, held.low, held.high) == pytest.approx((200 * 2 / 3600, 200 * 2 / 3600, 500 * 2 / 3600))
+    assert held.source == "store, the busiest that held the target"
+    with pytest.raises(UsageError, match=r"took 23\.33 ms in the calmest hours, over --time-per-output-token-ms 23\.3"):
+        measured_throughput(hours, 2, "store", 23.3)
+    # no group missed it: as without a target
+    free = measured_throughput(hours, 2, "store", 60)
+    assert replace(free, source="") == replace(measured_throughput(hours, 2, ""), source="")
+    assert "none missed the target" in free.source
+
+
+def test_busier_hours_that_held_the_target_again_do_not_count() -> None:
+    # 20 groups of three; the 11th missed it, which the later ones do not heal
+    hours = paced(*[20] * 30, *[50] * 3, *[20] * 27)
+    held = measured_throughput(list(reversed(hours)), 1, "store", 30)
+    assert (held.low, held.high) == pytest.approx((2900 / 3600, 3200 / 3600))
+
+
+@pytest.mark.parametrize(("given", "share"), [((), 1.0), (("target_utilization",), 0.6)])
+def test_what_held_a_target_needs_no_further_room(given: tuple[str, ...], share: float) -> None:
+    plan = Replicas(time_per_output_token_ms=50.0, given=given)
+    assert plan.filled_to == share and plan.fill()[-1].value == share
+    assert Replicas().filled_to == 0.6 and len(Replicas().fill()) == 1
 
 
 @pytest.mark.parametrize(
@@ -498,6 +533,23 @@ def test_throughput_of_the_store_for_described_tokens(config: Config) -> None:
     # 3.5 million an hour, on replicas of two GPUs that do 2.4 million
     assert (answer["replicas_at_peak"], answer["nodes"], answer["hours"]) == (2, 1, 720)
     assert any("may never have been full" in text for text in answer["findings"])
+
+
+def test_a_target_of_latency_is_held_against_the_hours_of_the_store(config: Config) -> None:
+    words = f"{TOKENS} --peak-factor 1 {PRICES} {NODE} --throughput-of Deployment/llm --time-per-output-token-ms"
+    where = f"--config {config.path} --from 2026-03-10 --to 2026-03-11"
+    assert_refused("selfhost", f"{where} {words} 30", "tells no time in decode")
+    # 2 million tokens in 40,000 s, 4 million in 160,000 s, and a million in 20,000 s: 31.4 ms in all
+    decoding = counter("decode_second", "llm-0", "chat", model="llama")
+    put(Store(config.store), [(decoding, [(0, 0), (1.5, 40_000), (2.5, 200_000), (20.5, 220_000)])], source="decoding")
+    answer = of_store("selfhost", config, f"{words} 31.5")
+    # 3.5 million an hour, on replicas of two GPUs that do 4 million
+    assert (answer["replicas_at_peak"], answer["nodes"]) == (1, 1)
+    stated = {one["name"]: one for one in answer["assumptions"]}
+    assert stated["time per generated token"]["value"] == 31.5 and stated["replicas are filled to"]["value"] == 1
+    assert "none missed the target" in stated["a full replica"]["source"]
+    assert any("31.5 ms at most" in text for text in answer["time"])
+    assert_refused("selfhost", f"{where} {words} 31", "took 31.43 ms")
 
 
 def test_tokens_that_no_known_pod_made_are_bought_ones(tmp_path: Path) -> None:

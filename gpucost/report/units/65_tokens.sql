@@ -24,7 +24,7 @@ pools AS (
     -- decode pods count the prompt again, and take its cache over, which is no hit; what prefill pods generate decode pods do, too
     SELECT cluster, namespace, model, day, string_agg(DISTINCT team, ', ' ORDER BY team) AS team,
         coalesce(sum(amounts['prompt_token']) FILTER (phase = 'prefill'), 0) AS prompt, sum(amounts['cached_token']) FILTER (phase = 'prefill') AS cached,
-        coalesce(sum(amounts['generation_token']) FILTER (phase = 'decode'), 0) AS generation,
+        coalesce(sum(amounts['generation_token']) FILTER (phase = 'decode'), 0) AS generation, sum(amounts['decode_second']) FILTER (phase = 'decode') AS decoding,
         coalesce(sum(prompt_weight) FILTER (phase = 'prefill'), 0) AS prompt_weight, coalesce(sum(cached_weight) FILTER (phase = 'prefill'), 0) AS cached_weight,
         coalesce(sum(spent) FILTER (phase = 'prefill'), 0) AS prefill_cost, sum(spent) AS spent,
         sum(cost) AS cost, sum(idle_cost) AS idle_cost, sum(allocated_gpu_ms::DECIMAL(38, 9))::DOUBLE AS allocated_gpu_ms, sum(active_gpu_ms::DECIMAL(38, 9))::DOUBLE AS active_gpu_ms
@@ -37,9 +37,10 @@ spent AS (
         CASE WHEN amounts['prefill_second'] IS NULL THEN 0 ELSE coalesce(amounts['decode_second'], 0) END AS decode_seconds
     FROM phases WHERE phase IS NULL
     UNION ALL BY NAME
-    SELECT p.* EXCLUDE (prompt, cached, generation), n.workload, n.prompt_workloads, n.generation_workloads, 0 AS prefill_seconds, 0 AS decode_seconds, prompt_weight + generation AS weight,
+    SELECT p.* EXCLUDE (prompt, cached, generation, decoding), n.workload, n.prompt_workloads, n.generation_workloads, 0 AS prefill_seconds, 0 AS decode_seconds, prompt_weight + generation AS weight,
         map_concat(MAP {'prompt_token': prompt, 'generation_token': generation},
-            CASE WHEN cached IS NULL THEN MAP {}::MAP(VARCHAR, DOUBLE) ELSE MAP {'cached_token': cached} END) AS amounts
+            CASE WHEN cached IS NULL THEN MAP {}::MAP(VARCHAR, DOUBLE) ELSE MAP {'cached_token': cached} END,
+            CASE WHEN decoding IS NULL THEN MAP {}::MAP(VARCHAR, DOUBLE) ELSE MAP {'decode_second': decoding} END) AS amounts
     FROM pools AS p JOIN names AS n USING (cluster, namespace, model)
 ),
 shares AS (

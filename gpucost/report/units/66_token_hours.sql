@@ -1,5 +1,5 @@
 -- reads: unit_tokens, unit_work, unit_days
--- writes: nothing; answers one row per hour, which stands as a day of unit_days, workload and model: its tokens, what it cost, and the GPU time held; workload is null where no pod with GPUs is known to have made the tokens
+-- writes: nothing; answers one row per hour, which stands as a day of unit_days, workload and model: its tokens, the time that requests spent in decoding, what it cost, and the GPU time held; workload is null where no pod with GPUs is known to have made the tokens
 -- invariant: sum(cost) is that of unit_tokens
 WITH made AS (
     SELECT day, cluster, namespace, workload, model, amounts, cost, allocated_gpu_ms FROM unit_tokens
@@ -10,6 +10,6 @@ WITH made AS (
 )
 SELECT d.from_ms, m.cluster, m.namespace, m.workload, m.model, coalesce(m.amounts['prompt_token'], 0) AS prompt_tokens,
     m.amounts['cached_token'] AS cached_tokens, coalesce(m.amounts['generation_token'], 0) AS generation_tokens,
-    m.cost, m.allocated_gpu_ms / 3600000 AS allocated_gpu_hours
+    m.amounts['decode_second'] AS decode_seconds, m.cost, m.allocated_gpu_ms / 3600000 AS allocated_gpu_hours
 FROM made AS m JOIN unit_days AS d USING (day)
 ORDER BY d.from_ms, m.cluster, m.namespace, m.workload, m.model;

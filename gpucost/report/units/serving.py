@@ -308,12 +308,12 @@ def token_hours(con: DuckDBPyConnection, ask: UnitQuery) -> list[Item]:
     """The tokens of each hour (`from_ms`) by workload and model, what they cost, and the GPU-hours held.
 
     `workload` is None where no pod with GPUs is known to have made them, and `provider` who sold them, where gateways know.
-    `cached_tokens` is None where nobody counts them.
+    `cached_tokens`, and the seconds that requests spent in decoding, are None where nobody counts them.
     """
     prepare(con, ask, "hour")
     _count(con, ask, _TOKENS)
     rows = [row | {"provider": None} for row in answer_rows(con, PACKAGE, "66_token_hours")]
-    nobody: Item = {**dict.fromkeys(PLACE), "cost": Decimal(0), "allocated_gpu_hours": 0.0}
+    nobody: Item = {**dict.fromkeys((*PLACE, "decode_seconds")), "cost": Decimal(0), "allocated_gpu_hours": 0.0}
     return _once(rows, [nobody | row for row in _purchases(con, ask)])
 
 
