@@ -34,7 +34,7 @@ def involved(drawn: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
     return st.tuples(st.integers(0, 999).filter(bool), drawn).map(lambda pair: pair[1])
 
 
-def many(test: Any, drawn: Callable[[Any], Any], base: settings, examples: int = 30) -> Any:
+def many(test: Any, drawn: Callable[[Any], Any], base: settings, examples: int = 12) -> Any:
     """The same test with many more of what is drawn, for the slower suite."""
     return pytest.mark.slow(settings(base, max_examples=examples)(drawn(test.hypothesis.inner_test)))
 

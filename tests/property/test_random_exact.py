@@ -35,7 +35,7 @@ def test_every_cell_is_that_of_the_exact_bill(data: st.DataObject, fleet: Fleet,
 
 
 DRAWN = given(data=st.data(), fleet=FLEETS, hours_per_window=WINDOWS)
-test_every_cell_of_many_more_fleets = many(test_every_cell_is_that_of_the_exact_bill, DRAWN, SETTINGS, 40)
+test_every_cell_of_many_more_fleets = many(test_every_cell_is_that_of_the_exact_bill, DRAWN, SETTINGS, 15)
 
 
 def _unsettled(data: st.DataObject, fleet: Fleet) -> list[Series]:

@@ -39,7 +39,7 @@ def test_figures_are_those_of_the_second_calculation(data: st.DataObject, fleet:
 
 DRAWN = given(data=st.data(), fleet=fleets(), hours_per_window=WINDOWS)
 OTHER_BASES = given(data=st.data(), fleet=fleets().flatmap(by_basis), hours_per_window=st.just(24))
-test_many_more_fleets = many(test_figures_are_those_of_the_second_calculation, DRAWN, ONE, 60)
+test_many_more_fleets = many(test_figures_are_those_of_the_second_calculation, DRAWN, ONE, 20)
 test_figures_by_every_other_cost_basis = many(test_figures_are_those_of_the_second_calculation, OTHER_BASES, ONE)
 
 

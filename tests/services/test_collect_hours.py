@@ -134,7 +134,7 @@ def collected(url: str, path: Path, hours: float, **settings: int) -> list[objec
     return [*contents(store), rows, gaps]
 
 
-@pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(1, 40))])
+@pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(1, 16))])
 def test_hours_tell_the_same_as_samples(seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     require_prometheus()
     dice = random.Random(seed)

@@ -29,6 +29,7 @@ from gpucost.report import Query, api_cost, units
 from gpucost.report.forecast import CostSeries, days_of
 from gpucost.report.units.query import UnitQuery
 from gpucost.store.progress import ProgressSeries
+from tests.property.fleets import many
 from tests.replay.cases.words import at
 from tests.replay.work import put, stored
 from tests.unit.bills import csv_text
@@ -327,7 +328,7 @@ def odd(tmp_path_factory: pytest.TempPathFactory) -> Ledger:
     return made
 
 
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=2, deadline=None)
 @given(cuts=CUTS)
 def test_adjoining_periods_and_finer_rows_add_up_to_the_whole(odd: Ledger, cuts: list[float]) -> None:
     def by_team(hours: tuple[float, float], by: tuple[str, ...] = ("team",)) -> dict[str | None, Decimal]:
@@ -347,6 +348,11 @@ def test_adjoining_periods_and_finer_rows_add_up_to_the_whole(odd: Ledger, cuts:
     assert parts == whole
     assert by_team((0, 24), ("team", "hour")) == whole
     assert set(whole) == {"a", "b", "c", "search"}
+
+
+test_many_more_periods_add_up = many(
+    test_adjoining_periods_and_finer_rows_add_up_to_the_whole, given(cuts=CUTS), settings(deadline=None), 5
+)
 
 
 def test_tokens_of_a_bill_that_says_money_alone_are_those_that_gateways_counted(ledger: Ledger) -> None:

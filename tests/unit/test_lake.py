@@ -71,7 +71,8 @@ def transfer_window(con: object, window: object) -> None:
     load_window(con, window)  # type: ignore[arg-type]
 
 
-GROUPS = [pytest.param(one, marks=[pytest.mark.slow] * (len(one.cases) < 3)) for one in together()]
+# neither the one group of most cases, nor those of one or two, which cost as much as more
+GROUPS = [pytest.param(one, marks=[] if 3 <= len(one.cases) < 10 else [pytest.mark.slow]) for one in together()]
 
 
 @pytest.mark.parametrize("group", GROUPS, ids=name_of)

@@ -25,6 +25,7 @@ from gpucost.config.load import load_config
 from gpucost.config.model import Config
 from gpucost.doctor import OK, check_slurm
 from gpucost.errors import DataError
+from tests.property.fleets import many
 from tests.replay.cases.words import at, fleet, node, pod
 from tests.replay.load import load
 from tests.replay.scrape import scrape
@@ -651,8 +652,11 @@ def history(seed: int) -> list[dict[str, Any]]:
     return jobs
 
 
-@settings(max_examples=8, deadline=None)
-@given(st.integers(0, 2**32))
+SEEDS = given(st.integers(0, 2**32))
+
+
+@settings(max_examples=2, deadline=None)
+@SEEDS
 def test_random_histories_add_up(tmp_path_factory: pytest.TempPathFactory, seed: int) -> None:
     """GPU-seconds by account to the second; what is held and what is not is all that the nodes have and cost."""
     cluster = Cluster(tmp_path_factory.mktemp("histories"))
@@ -685,6 +689,9 @@ def test_random_histories_add_up(tmp_path_factory: pytest.TempPathFactory, seed:
     assert cluster.held("namespace") == pytest.approx(dict(expected), abs=0.01)
     assert cluster.totals["node_cost"] == totals["node_cost"]
     assert cluster.totals["cost"] + cluster.totals["unallocated_cost"] == pytest.approx(totals["node_cost"], abs=1e-9)
+
+
+test_many_more_histories_add_up = many(test_random_histories_add_up, SEEDS, settings(deadline=None), 4)
 
 
 def commands(folder: Path, **printed: str) -> str:

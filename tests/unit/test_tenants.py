@@ -158,7 +158,7 @@ counts = st.one_of(st.just(0), st.integers(1, 10**9))
 of_tenant = st.tuples(st.sampled_from(["a", "b", "c", ""]), st.integers(0, 1), counts, counts, st.one_of(st.none(), counts))
 
 
-@settings(max_examples=8)
+@settings(max_examples=4)
 @given(
     st.lists(of_tenant, max_size=8),
     st.lists(of_tenant, min_size=1, max_size=4),

@@ -235,7 +235,7 @@ _MODELS = st.lists(st.tuples(_COUNTS, _COUNTS, _COUNTS, _COUNTS, _COUNTS), min_s
 
 
 @given(days=st.lists(_MODELS, min_size=1, max_size=3), weight=st.sampled_from([0.0, 0.1, 0.25, 1.0, 7.3]))
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=6, deadline=None)
 def test_parts_of_tokens_are_the_whole_in_both_bases(days: list[list[tuple[int, ...]]], weight: float) -> None:
     names = ("prompt_token", "cached_token", "generation_token", "prefill_second", "decode_second")
     with TemporaryDirectory() as folder:
