@@ -497,13 +497,14 @@ def _throughput(run: WhatIfContext, replicas: Replicas, tokens: TokenHours) -> t
             "what a replica does is not told",
             "--replica-tokens-per-second gives it, as a load test says; --throughput-of Deployment/NAME measures it in the store",
         )
+    from gpucost.report.units import full_gpu
+
     scope = Scope(workloads=(workload,))
-    hours = [
+    full = full_gpu(
         (replicas.prompt_weight * row["prompt_tokens"] + row["generation_tokens"], row["allocated_gpu_hours"])
         for row in _hours(run, scope)
-        if row["allocated_gpu_hours"] and row["prompt_tokens"] + row["generation_tokens"]
-    ]
-    if not hours:
+    )
+    if full is None:
         raise GpucostError(f"no token of {workload} is known in {run.period_name}", "gpucost unit tokens lists what is")
     if gpus is None:
         held = Counter(pod.gpus for pod in run.usage(scope).fleet.pods)
@@ -511,8 +512,8 @@ def _throughput(run: WhatIfContext, replicas: Replicas, tokens: TokenHours) -> t
         if most != int(most):
             raise UsageError(f"pods of {workload} hold {most:.3g} of a GPU", "--gpus-per-replica says what a replica is to hold")
         gpus = int(most)
-    source = f"store: {workload}, {len(hours):,} active hours of {run.period_name}, the 95th percentile"
-    return measured_throughput(hours, gpus, source), gpus
+    source = f"store: {workload}, {full.active_hours:,} active hours of {run.period_name}, the 95th percentile"
+    return measured_throughput(full.work, full.mean_work, gpus, source), gpus
 
 
 def _spot(run: WhatIfContext, own: OwnNodes, gpus: float) -> tuple[Price | None, Rate | None]:

@@ -309,15 +309,11 @@ def given_throughput(per_second: Sequence[float], tokens: TokenHours, prompt_wei
     return Throughput(low, low, high, "option", "throughputs given")
 
 
-def measured_throughput(hours: Sequence[tuple[float, float]], gpus: int, source: str) -> Throughput:
-    """Of (work, GPU-hours held) in the hours that did some: the 95th percentile of work per GPU-hour; from its mean on."""
-    rates = sorted(work / held for work, held in hours)
+def measured_throughput(full: float, mean: float, gpus: int, source: str) -> Throughput:
+    """Of the work of a GPU in an hour: a full one's, as gpucost unit tokens has it; from the mean of active hours on."""
     scale = gpus / _SECONDS
-    # the nearest rank: a value that was seen
-    high = rates[math.ceil(0.95 * len(rates)) - 1] * scale
-    low = min(sum(work for work, _ in hours) / sum(held for _, held in hours) * scale, high)
     meaning = "throughput from the mean of active hours to that of the busiest twentieth"
-    return Throughput(high, low, high, source, meaning)
+    return Throughput(full * scale, min(mean, full) * scale, full * scale, source, meaning)
 
 
 @record

@@ -270,7 +270,9 @@ def test_the_lowest_throughput_counts_and_others_are_a_range() -> None:
 
 def test_the_percentile_is_a_value_that_was_seen() -> None:
     hours = [(float(work), 2.0) for work in range(1, 101)]
-    measured = measured_throughput(hours, 4, "store")
+    full = units.full_gpu([(0.0, 2.0), *hours, (7.0, 0.0)])
+    assert full is not None and full.active_hours == 100 and units.full_gpu([(0.0, 2.0)]) is None
+    measured = measured_throughput(full.work, full.mean_work, 4, "store")
     assert measured.high == measured.per_second == 95 / 2 * 4 / 3600
     assert measured.low == pytest.approx(50.5 / 2 * 4 / 3600)
 

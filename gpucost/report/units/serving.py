@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 from dataclasses import dataclass, field
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any, NotRequired
+from typing import TYPE_CHECKING, Any, NamedTuple, NotRequired
 
 from typing_extensions import TypedDict
 
@@ -33,6 +34,8 @@ from gpucost.report.units.query import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from duckdb import DuckDBPyConnection
 
 
@@ -304,6 +307,25 @@ HAVING sum(w.amount) + sum(w.failed) > 0
 ORDER BY w.cluster, w.namespace, 1, w.model, w.unit, w.source"""
 
 
+class FullGpu(NamedTuple):
+    """What a GPU does in an hour that it is held, in generated tokens: a full one, and the mean of so many active hours."""
+
+    work: float
+    mean_work: float
+    active_hours: int
+
+
+def full_gpu(hours: Iterable[tuple[float, float]]) -> FullGpu | None:
+    """Of (work, GPU-hours held): the 95th percentile of work per GPU-hour in the hours that did some; None where none did."""
+    active = [(work, held) for work, held in hours if work and held]
+    if not active:
+        return None
+    rates = sorted(work / held for work, held in active)
+    # the nearest rank: a value that was seen
+    full = rates[math.ceil(0.95 * len(rates)) - 1]
+    return FullGpu(full, sum(work for work, _ in active) / sum(held for _, held in active), len(active))
+
+
 def token_hours(con: DuckDBPyConnection, ask: UnitQuery) -> list[Item]:
     """The tokens of each hour (`from_ms`) by workload and model, what they cost, and the GPU-hours held.
 
@@ -387,16 +409,15 @@ def _serving(
     models.sort(key=lambda row: (-row["cost"], *(row[name] or "" for name in _MODEL)))
     parts = [name for name in measure.parts if any(day[name] for day in days)]
     figures = (*measure.counts, "cost", "idle_cost", *parts, *measure.prices)
-    rows = [{name: day[name] for name in measure.dimensions} | measure.figures([day]) for day in days]
+    parts_of_days, of = days, by or measure.dimensions
+    if "tenant" in by:
+        run_stage(con, PACKAGE, "67_tenants", {"keeps_idle": keeps_idle})
+        parts_of_days = _days(con, "unit_tenants")
+    rows = [
+        {name: served[0][name] if name in of else None for name in measure.dimensions} | measure.figures(served)
+        for served in _by(parts_of_days, *of).values()
+    ]
     if by:
-        parts_of_days = days
-        if "tenant" in by:
-            run_stage(con, PACKAGE, "67_tenants", {"keeps_idle": keeps_idle})
-            parts_of_days = _days(con, "unit_tenants")
-        rows = [
-            {name: served[0][name] if name in by else None for name in measure.dimensions} | measure.figures(served)
-            for served in _by(parts_of_days, *by).values()
-        ]
         rows.sort(key=lambda row: (row["day"] or "", -row["cost"], *(row[name] or "" for name in measure.dimensions)))
     view = UnitView(
         measure.name,
