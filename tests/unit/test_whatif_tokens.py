@@ -6,6 +6,7 @@ import json
 import math
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -424,6 +425,12 @@ def test_bought_tokens_of_the_store_on_measured_replicas(config: Config) -> None
     assert (answer["hours"], answer["today"]["cost"]) == (6, pytest.approx(63 + 3.5 + 80))
     # Deployment/llm made 2 + 8/4, 4, and 1 + 4/4 million with two GPUs: the busiest hours say 4 million
     assert answer["work_tokens_per_second_per_replica"] == pytest.approx(4e6 / 3600, abs=1e-6)
+    # as gpucost unit tokens says, in tokens of both kinds: 19 million are 10 million by weight
+    (model,) = asked(config, Store(config.store), partial(units.tokens, basis="marginal")).sections["models"]
+    assert model["full_tokens_per_gpu_hour"] == 3_800_000
+    assert model["full_tokens_per_gpu_hour"] * 10 / 19 * 2 / 3600 == pytest.approx(
+        answer["work_tokens_per_second_per_replica"], abs=1e-6
+    )
     # 20 million in an hour are 8.3 x 2.4 million, and one spare: ten replicas, two a node
     assert (answer["replicas_at_peak"], answer["nodes"], answer["scenario"]["cost"]) == (9, 5, 120)
     cost = answer["ranges"][0]

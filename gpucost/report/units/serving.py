@@ -111,7 +111,17 @@ class Requests(UnitAnswer):
 
 
 class TokenModel(Model, TokenFigures):
-    """Of a period."""
+    """Of a period.
+
+    On the basis `marginal` also what one more token costs: 0 while there is headroom, then what the tokens of a full further
+    replica do. `headroom_tokens` are those that the GPU-hours held would have done more, all of them full, at the mix of the
+    period. Null where nothing was served, costs also where the cost is not known.
+    """
+
+    marginal_cost_per_million_tokens: NotRequired[Decimal | None]
+    next_replica_cost_per_million_tokens: NotRequired[Decimal | None]
+    headroom_tokens: NotRequired[int | None]
+    full_tokens_per_gpu_hour: NotRequired[float | None]
 
 
 class TokenRow(TokenFigures):
@@ -154,7 +164,8 @@ class BoughtTokens(TypedDict):
 class Tokens(UnitAnswer):
     """What `gpucost unit tokens` prints; `basis` is `allocated`, or `used`: idle cost is in no token's price.
 
-    `bought` is there where tokens were bought; they are in no row and total.
+    Of `marginal` the models have figures of their own, and all else is as of `allocated`. `bought` is there where tokens were
+    bought; they are in no row and total.
     """
 
     basis: str
@@ -266,16 +277,59 @@ def tokens(
 ) -> UnitView:
     """What a million tokens cost, by workload, model and day; prompt tokens and generated ones share the cost by their weights.
 
-    On the `used` basis what idle GPUs cost is in no price, and stands beside them. Rows are by any of DIMENSIONS where `by` names
-    some: days in order, and of each the dearest first.
+    On the `used` basis what idle GPUs cost is in no price, and stands beside them. The `marginal` one adds to the models what one
+    more token costs, and they are the rows of flat files. Rows are by any of DIMENSIONS where `by` names some: days in order, and
+    of each the dearest first. Raises UsageError for these with `marginal`.
     """
-    view = _serving(con, ask, _TOKENS, is_prepared=is_prepared, keeps_idle=basis == "used", by=by)
+    is_marginal = basis == "marginal"
+    if is_marginal and by:
+        raise UsageError("what one more token costs is told of each workload and model, not by others", "leave out --by")
+    hours = _hours(con, ask) if is_marginal else []
+    view = _serving(con, ask, _TOKENS, is_prepared=is_prepared and not is_marginal, keeps_idle=basis == "used", by=by)
     view.facts["basis"] = basis
+    if is_marginal:
+        _add_marginal(view, hours)
     if not ask.prefill and (pools := _undeclared(view.sections["models"])):
         view.notes.append(
             f"{' and '.join(pools)} look like the pools of one model, whose prompts both count: [serving] joins them"
         )
     return view
+
+
+_MARGINAL = (
+    "marginal_cost_per_million_tokens",
+    "next_replica_cost_per_million_tokens",
+    "headroom_tokens",
+    "full_tokens_per_gpu_hour",
+)
+
+
+def _add_marginal(view: UnitView, hours: list[Item]) -> None:
+    """Adds to the models of an answer what one more token costs, by the rows of _hours."""
+    of_day = (*PLACE, "model", "day")
+    teams = {key: rows[0]["team"] for key, rows in _by(view.rows, *of_day).items()}
+    hours_of = _by([hour | {"team": teams.get(tuple(hour[name] for name in of_day))} for hour in hours], *_MODEL)
+    for row in view.sections["models"]:
+        row |= dict(zip(_MARGINAL, _marginal(row, hours_of[tuple(row[name] for name in _MODEL)]), strict=True))
+    first = ("model", "namespace", "workload", *_MARGINAL)
+    view.shown["models"] = (*first, *(name for name in view.shown["models"] if name not in first))
+    view.flat = "models"
+    view.notes += [
+        "Marginal and Next replica are per million tokens: nothing while held GPUs have headroom, then as on a further replica",
+        "a workload that was never full did less than it can: measured throughput is a floor",
+    ]
+
+
+def _marginal(row: Item, hours: list[Item]) -> tuple[Decimal | None, Decimal | None, int | None, float | None]:
+    """The figures of _MARGINAL of a model; docs/units.md has the formulas."""
+    full = full_gpu((hour["work"], hour["allocated_gpu_hours"]) for hour in hours)
+    if full is None:
+        return None, None, None, None
+    tokens = row["prompt_tokens"] + row["generation_tokens"]
+    rate = full.work * tokens / sum(hour["work"] for hour in hours)
+    headroom = max(0, round(rate * sum(hour["allocated_gpu_hours"] for hour in hours) - tokens))
+    cost = per(row["cost"], rate * row["allocated_gpu_hours"], 1_000_000) if row["cost"] else None
+    return Decimal(0) if headroom else cost, cost, headroom, plain(rate)
 
 
 def _undeclared(models: list[Item]) -> list[str]:
@@ -332,11 +386,16 @@ def token_hours(con: DuckDBPyConnection, ask: UnitQuery) -> list[Item]:
     `workload` is None where no pod with GPUs is known to have made them, and `provider` who sold them, where gateways know.
     `cached_tokens` is None where nobody counts them.
     """
-    prepare(con, ask, "hour")
-    _count(con, ask, _TOKENS)
-    rows = [row | {"provider": None} for row in answer_rows(con, PACKAGE, "66_token_hours")]
+    rows = [row | {"provider": None} for row in _hours(con, ask)]
     nobody: Item = {**dict.fromkeys(PLACE), "cost": Decimal(0), "allocated_gpu_hours": 0.0}
     return _once(rows, [nobody | row for row in _purchases(con, ask)])
+
+
+def _hours(con: DuckDBPyConnection, ask: UnitQuery) -> list[Item]:
+    """The same without what was bought, with the local `day` and the `work`, in generated tokens, cached prompts included."""
+    prepare(con, ask, "hour")
+    _count(con, ask, _TOKENS)
+    return answer_rows(con, PACKAGE, "66_token_hours")
 
 
 def _once(rows: list[Item], purchases: list[Item]) -> list[Item]:
@@ -413,7 +472,7 @@ def _serving(
     if "tenant" in by:
         run_stage(con, PACKAGE, "67_tenants", {"keeps_idle": keeps_idle})
         parts_of_days = _days(con, "unit_tenants")
-    rows = [
+    rows: list[Item] = [
         {name: served[0][name] if name in of else None for name in measure.dimensions} | measure.figures(served)
         for served in _by(parts_of_days, *of).values()
     ]
