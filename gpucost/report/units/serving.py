@@ -325,9 +325,12 @@ def _marginal(row: Item, hours: list[Item]) -> tuple[Decimal | None, Decimal | N
     full = full_gpu((hour["work"], hour["allocated_gpu_hours"]) for hour in hours)
     if full is None:
         return None, None, None, None
-    tokens = row["prompt_tokens"] + row["generation_tokens"]
-    rate = full.work * tokens / sum(hour["work"] for hour in hours)
-    headroom = max(0, round(rate * sum(hour["allocated_gpu_hours"] for hour in hours) - tokens))
+
+    def of_hours(*names: str) -> float:
+        return sum(hour[name] for hour in hours for name in names)
+
+    rate = full.work * of_hours("prompt_tokens", "generation_tokens") / of_hours("work")
+    headroom = max(0, round(rate * of_hours("allocated_gpu_hours") - row["prompt_tokens"] - row["generation_tokens"]))
     cost = per(row["cost"], rate * row["allocated_gpu_hours"], 1_000_000) if row["cost"] else None
     return Decimal(0) if headroom else cost, cost, headroom, plain(rate)
 
