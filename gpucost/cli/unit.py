@@ -44,6 +44,10 @@ _TITLES = {
     "cost_per_million_prompt_tokens": "Per million prompt",
     "cost_per_million_generation_tokens": "Per million generated",
     "cost_per_active_gpu_hour": "Per active GPU-h",
+    "marginal_cost_per_million_tokens": "Marginal",
+    "next_replica_cost_per_million_tokens": "Next replica",
+    "headroom_tokens": "Headroom",
+    "full_tokens_per_gpu_hour": "Full GPU-hour",
     "cache_saved_cost": "Saved by cache",
     "request_time_prompt_cost": "Prompt, by request time",
     "request_time_generation_cost": "Generated, by request time",
@@ -64,7 +68,7 @@ _WEIGHTS = {
     **dict.fromkeys(("kind", "experiment", "cost_per_trial", "metric", "since"), 2),
     **dict.fromkeys(("status", "failed", "lost_epochs", "best_epoch", "best_cost", "prompt_tokens", "generation_tokens"), 3),
     **dict.fromkeys(("prompt_cost", "generation_cost", "unserved_cost"), 3),
-    "cost_per_million_prompt_tokens": 2,
+    **dict.fromkeys(("cost_per_million_prompt_tokens", "full_tokens_per_gpu_hour"), 2),
     **dict.fromkeys(("cached_tokens", "cache_saved_cost", "request_time_prompt_cost", "request_time_generation_cost"), 4),
 }
 # Lists of an answer in the order of a page, and their titles.
@@ -101,12 +105,23 @@ _SERVERS = _WORKERS | parameters(
 )
 
 
-def _is_described(call: Call, unit: str, flag: str, units_per_hour: Decimal | None, planned: int | None = None) -> bool:
-    """Whether options describe the work, whose price is written then. Raises UsageError where one is missing."""
+def _is_described(
+    call: Call,
+    unit: str,
+    flag: str,
+    units_per_hour: Decimal | None,
+    planned: int | None = None,
+    *,
+    of_store: Sequence[str] = (),
+) -> bool:
+    """Whether options describe the work, whose price is written then.
+
+    Raises UsageError where one is missing, or something asks for the store's, as the options `of_store` do.
+    """
     given = {flag: units_per_hour, **{f"--{name.replace('_', '-')}": value for name, value in call.more.items()}}
     if all(value is None for value in given.values()):
         return False
-    asked = [f"--{name}" for name in ("team", "namespace", "workload", "cluster") if getattr(call, f"{name}s")]
+    asked = [*(f"--{name}" for name in ("team", "namespace", "workload", "cluster") if getattr(call, f"{name}s")), *of_store]
     if asked or call.named_period:
         first = next(name for name, value in given.items() if value is not None)
         raise UsageError(
@@ -179,7 +194,8 @@ def document(view: UnitView, *, with_rows: bool | None = None, most: int | None 
     """
     ask = view.ask
     span = {"from": iso(ask.period.start), "to": iso(ask.period.end), "currency": ask.currency}
-    names = list(view.rows[0]) if view.rows else list(view.shown["rows"])
+    lines = view.sections.get(view.flat, view.rows)
+    names = list(lines[0]) if lines else list(view.shown[view.flat])
     shown = len(view.sections.get("runs", [])) == 1 if with_rows is None and "runs" in view.sections else with_rows is not False
     lists = view.sections | ({"rows": view.rows} if shown else {})
     limits = {"rows": most, "work_without_cost": _LISTED, "cost_without_work": _LISTED}
@@ -205,7 +221,7 @@ def document(view: UnitView, *, with_rows: bool | None = None, most: int | None 
         sections=(*tables, _totals(view), *([Texts("Notes", notes)] if notes else [])),
         name=view.name,
         answer=span | view.facts | {"rows": view.rows, "totals": view.totals, **view.sections, "notes": view.notes},
-        flat=(names, [[row[name] for name in names] for row in view.rows]),
+        flat=(names, [[row[name] for name in names] for row in lines]),
     )
 
 
@@ -360,17 +376,22 @@ def unit_requests(
 
 
 class Basis(StrEnum):
-    """Which cost is split between tokens."""
+    """Which cost is split between tokens, or what one more costs."""
 
     allocated = "allocated"
     used = "used"
+    marginal = "marginal"
 
 
 @command(f"{' '.join(_SERVERS)} {_LAYOUT}", more=_SERVERS)
 def unit_tokens(
     call: Call,
     basis: Annotated[
-        Basis, typer.Option("--basis", help="Split the whole cost, or only what was used; idle cost then stands beside it.")
+        Basis,
+        typer.Option(
+            "--basis",
+            help="Split the whole cost, or only what was used, with idle cost beside it; marginal: also what one more costs.",
+        ),
     ] = Basis.allocated,
     by: Annotated[
         list[str] | None,
@@ -386,8 +407,9 @@ def unit_tokens(
 
     Prompt and generated tokens share the cost, and their parts add up to it: a prompt token weighs a quarter of a generated one,
     or what [[units]] prompt_weight says. The whole cost of the workload that serves counts, also at night; --basis used leaves
-    out what its idle GPUs cost. Tokens that were bought stand below, at what bills or gateways say. Without a period: the current
-    month so far, or the newest with data.
+    out what its idle GPUs cost, and --basis marginal says what one more token of each model costs: nothing until the next replica
+    is needed. Tokens that were bought stand below, at what bills or gateways say. Without a period: the current month so far, or
+    the newest with data.
 
     \b
     Examples:
@@ -396,11 +418,13 @@ def unit_tokens(
       gpucost unit tokens --by team,model
       gpucost unit tokens --by tenant --month 2026-10
       gpucost unit tokens --basis used --last 7d --format json -o tokens.json
+      gpucost unit tokens --basis marginal --workload Deployment/chat-api
       gpucost unit tokens --gpus 8 --price-per-gpu-hour 2.5 --tokens-per-second 9000 --busy-percent 40
     """
     from gpucost.report import api_cost, units
 
-    if _is_described(call, "token", "--tokens-per-second", tokens_per_second and tokens_per_second * 3600):
+    of_store = [*(["--basis"] if basis is not Basis.allocated else []), *(["--by"] if by else [])]
+    if _is_described(call, "token", "--tokens-per-second", tokens_per_second and tokens_per_second * 3600, of_store=of_store):
         return
     dimensions = tuple(dict.fromkeys(names_in(by)))
     for name in dimensions:

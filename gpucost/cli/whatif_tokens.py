@@ -36,6 +36,7 @@ from gpucost.whatif.tokens import (
     described_tokens,
     given_throughput,
     measured_throughput,
+    paced_throughput,
 )
 
 if TYPE_CHECKING:
@@ -503,9 +504,18 @@ def _throughput(run: WhatIfContext, replicas: Replicas, tokens: TokenHours) -> t
             "what a replica does is not told",
             "--replica-tokens-per-second gives it, as a load test says; --throughput-of Deployment/NAME measures it in the store",
         )
+    from gpucost.report.units import full_gpu
+
     scope = Scope(workloads=(workload,))
-    active = [row for row in _hours(run, scope) if row["allocated_gpu_hours"] and row["prompt_tokens"] + row["generation_tokens"]]
-    if not active:
+    hours = [
+        PacedHour(
+            replicas.prompt_weight * row["prompt_tokens"] + row["generation_tokens"], row["allocated_gpu_hours"],
+            row["generation_tokens"], row["decode_seconds"] or 0.0,
+        )
+        for row in _hours(run, scope)
+    ]  # fmt: skip
+    full = full_gpu((one.work, one.gpu_hours) for one in hours)
+    if full is None:
         raise GpucostError(f"no token of {workload} is known in {run.period_name}", "gpucost unit tokens lists what is")
     if gpus is None:
         held = Counter(pod.gpus for pod in run.usage(scope).fleet.pods)
@@ -513,21 +523,18 @@ def _throughput(run: WhatIfContext, replicas: Replicas, tokens: TokenHours) -> t
         if most != int(most):
             raise UsageError(f"pods of {workload} hold {most:.3g} of a GPU", "--gpus-per-replica says what a replica is to hold")
         gpus = int(most)
-    hours = [
-        PacedHour(
-            replicas.prompt_weight * row["prompt_tokens"] + row["generation_tokens"], row["allocated_gpu_hours"],
-            row["generation_tokens"], row["decode_seconds"] or 0.0,
-        )
-        for row in active
-    ]  # fmt: skip
+    source = f"store: {workload}, {full.active_hours:,} active hours of {run.period_name}"
     if target is not None:
-        hours = [one for one in hours if one.generated and one.decode_seconds]
-        if not hours:
+        paced = [one for one in hours if one.gpu_hours and one.generated and one.decode_seconds]
+        if not paced:
             raise UsageError(
                 f"the time per generated token of {workload} is not known: its server tells no time in decode",
                 "leave out --time-per-output-token-ms; docs/units.md says which servers tell it",
             )
-    return measured_throughput(hours, gpus, f"store: {workload}, {len(hours):,} active hours of {run.period_name}", target), gpus
+        if held_target := paced_throughput(paced, target, gpus, source):
+            return held_target, gpus
+        source += "; none missed the target"
+    return measured_throughput(full.work, full.mean_work, gpus, f"{source}, the 95th percentile"), gpus
 
 
 def _spot(run: WhatIfContext, own: OwnNodes, gpus: float) -> tuple[Price | None, Rate | None]:

@@ -331,6 +331,13 @@ def given_throughput(per_second: Sequence[float], tokens: TokenHours, prompt_wei
     return Throughput(low, low, high, "option", "throughputs given")
 
 
+def measured_throughput(full: float, mean: float, gpus: int, source: str) -> Throughput:
+    """Of the work of a GPU in an hour: a full one's, as gpucost unit tokens has it; from the mean of active hours on."""
+    scale = gpus / _SECONDS
+    meaning = "throughput from the mean of active hours to that of the busiest twentieth"
+    return Throughput(full * scale, min(mean, full) * scale, full * scale, source, meaning)
+
+
 class PacedHour(NamedTuple):
     """Work done in an active hour, GPU-hours held, tokens generated, and the seconds that requests spent in decoding them."""
 
@@ -340,34 +347,27 @@ class PacedHour(NamedTuple):
     decode_seconds: float = 0.0
 
 
-def measured_throughput(hours: Sequence[PacedHour], gpus: int, source: str, most_ms: float | None = None) -> Throughput:
-    """Of active hours: the 95th percentile of work per GPU-hour; from its mean on.
+def paced_throughput(hours: Sequence[PacedHour], most_ms: float, gpus: int, source: str) -> Throughput | None:
+    """What a replica did where a generated token took at most `most_ms`, on average; None where it never took longer.
 
-    With a target of latency: what was done where a generated token took at most `most_ms`, on average. The hours, from calm to
-    busy, are cut into equal groups, 20 of three hours or more; it is the mean of the last group before the first that took
-    longer, and the range goes on to the latter. Where none did, as without a target. Raises UsageError where the calmest did.
+    The hours, from calm to busy, are cut into equal groups, 20 of three hours or more. It is the mean of the last group before
+    the first that took longer, and the range goes on to the latter. Raises UsageError where the calmest did.
     """
-    ranked = sorted(hours, key=lambda one: one.work / one.gpu_hours)
-    scale = gpus / _SECONDS
-    if most_ms is not None:
-        paces = [(_rate(group) * scale, sum(one.decode_seconds for one in group) / sum(one.generated for one in group) * 1000)
-                 for group in _groups(ranked)]  # fmt: skip
-        over = next((at for at, (_, pace) in enumerate(paces) if pace > most_ms), None)
-        if over == 0:
-            raise UsageError(
-                f"a generated token took {paces[0][1]:,.4g} ms in the calmest hours, over --time-per-output-token-ms {most_ms:g}",
-                "give a target above that, or --replica-tokens-per-second of a replica that is faster",
-            )
-        if over is not None:
-            low, high = paces[over - 1][0], paces[over][0]
-            meaning = "throughput of the busiest hours that held the target to that of the next ones, which did not"
-            return Throughput(low, low, high, f"{source}, the busiest that held the target", meaning)
-        source += "; none missed the target"
-    # the nearest rank: a value that was seen
-    high = _rate(ranked[math.ceil(0.95 * len(ranked)) - 1 :][:1]) * scale
-    low = min(_rate(ranked) * scale, high)
-    meaning = "throughput from the mean of active hours to that of the busiest twentieth"
-    return Throughput(high, low, high, f"{source}, the 95th percentile", meaning)
+    paces = [
+        (_rate(group) * gpus / _SECONDS, sum(one.decode_seconds for one in group) / sum(one.generated for one in group) * 1000)
+        for group in _groups(sorted(hours, key=lambda one: one.work / one.gpu_hours))
+    ]
+    over = next((at for at, (_, pace) in enumerate(paces) if pace > most_ms), None)
+    if over is None:
+        return None
+    if not over:
+        raise UsageError(
+            f"a generated token took {paces[0][1]:,.4g} ms in the calmest hours, over --time-per-output-token-ms {most_ms:g}",
+            "give a target above that, or --replica-tokens-per-second of a replica that is faster",
+        )
+    low, high = paces[over - 1][0], paces[over][0]
+    meaning = "throughput of the busiest hours that held the target to that of the next ones, which did not"
+    return Throughput(low, low, high, f"{source}, the busiest that held the target", meaning)
 
 
 def _rate(hours: Sequence[PacedHour]) -> float:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 import math
-from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -44,6 +44,7 @@ from gpucost.whatif.tokens import (
     api,
     described_tokens,
     measured_throughput,
+    paced_throughput,
     parse_count,
     selfhost,
 )
@@ -271,8 +272,10 @@ def test_the_lowest_throughput_counts_and_others_are_a_range() -> None:
 
 
 def test_the_percentile_is_a_value_that_was_seen() -> None:
-    hours = [PacedHour(float(work), 2.0) for work in range(1, 101)]
-    measured = measured_throughput(hours, 4, "store")
+    hours = [(float(work), 2.0) for work in range(1, 101)]
+    full = units.full_gpu([(0.0, 2.0), *hours, (7.0, 0.0)])
+    assert full is not None and full.active_hours == 100 and units.full_gpu([(0.0, 2.0)]) is None
+    measured = measured_throughput(full.work, full.mean_work, 4, "store")
     assert measured.high == measured.per_second == 95 / 2 * 4 / 3600
     assert measured.low == pytest.approx(50.5 / 2 * 4 / 3600)
 
@@ -285,21 +288,21 @@ def paced(*pace_ms: float) -> list[PacedHour]:
 def test_a_target_of_latency_takes_the_busiest_hours_that_held_it() -> None:
     # two groups of three: the calmer one took 10, 20 and 30 ms, weighed by their tokens 23.3
     hours = paced(10, 20, 30, 40, 50, 60)
-    held = measured_throughput(hours, 2, "store", 23.4)
+    held = paced_throughput(hours, 23.4, 2, "store")
+    assert held is not None
     assert (held.per_second, held.low, held.high) == pytest.approx((200 * 2 / 3600, 200 * 2 / 3600, 500 * 2 / 3600))
     assert held.source == "store, the busiest that held the target"
     with pytest.raises(UsageError, match=r"took 23\.33 ms in the calmest hours, over --time-per-output-token-ms 23\.3"):
-        measured_throughput(hours, 2, "store", 23.3)
-    # no group missed it: as without a target
-    free = measured_throughput(hours, 2, "store", 60)
-    assert replace(free, source="") == replace(measured_throughput(hours, 2, ""), source="")
-    assert "none missed the target" in free.source
+        paced_throughput(hours, 23.3, 2, "store")
+    # the busier one took 51.3: it did not miss this
+    assert paced_throughput(hours, 60, 2, "store") is None
 
 
 def test_busier_hours_that_held_the_target_again_do_not_count() -> None:
     # 20 groups of three; the 11th missed it, which the later ones do not heal
     hours = paced(*[20] * 30, *[50] * 3, *[20] * 27)
-    held = measured_throughput(list(reversed(hours)), 1, "store", 30)
+    held = paced_throughput(list(reversed(hours)), 30, 1, "store")
+    assert held is not None
     assert (held.low, held.high) == pytest.approx((2900 / 3600, 3200 / 3600))
 
 
@@ -457,6 +460,12 @@ def test_bought_tokens_of_the_store_on_measured_replicas(config: Config) -> None
     assert (answer["hours"], answer["today"]["cost"]) == (6, pytest.approx(63 + 3.5 + 80))
     # Deployment/llm made 2 + 8/4, 4, and 1 + 4/4 million with two GPUs: the busiest hours say 4 million
     assert answer["work_tokens_per_second_per_replica"] == pytest.approx(4e6 / 3600, abs=1e-6)
+    # as gpucost unit tokens says, in tokens of both kinds: 19 million are 10 million by weight
+    (model,) = asked(config, Store(config.store), partial(units.tokens, basis="marginal")).sections["models"]
+    assert model["full_tokens_per_gpu_hour"] == 3_800_000
+    assert model["full_tokens_per_gpu_hour"] * 10 / 19 * 2 / 3600 == pytest.approx(
+        answer["work_tokens_per_second_per_replica"], abs=1e-6
+    )
     # 20 million in an hour are 8.3 x 2.4 million, and one spare: ten replicas, two a node
     assert (answer["replicas_at_peak"], answer["nodes"], answer["scenario"]["cost"]) == (9, 5, 120)
     cost = answer["ranges"][0]

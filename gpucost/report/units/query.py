@@ -151,7 +151,7 @@ class UnitView:
     """`rows` and the lists in `sections` are dicts of the same keys each; money is Decimal, moments are ISO 8601 in UTC.
 
     `name` is that of the answer's schema. `shown` names the columns of tables for people: of the rows ("rows"), and of each
-    section. `facts` are what else the answer says.
+    section. `facts` are what else the answer says, `flat` the list of which CSV and Parquet are.
     """
 
     name: str
@@ -163,6 +163,7 @@ class UnitView:
     shown: dict[str, tuple[str, ...]] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
     facts: Item = field(default_factory=dict)
+    flat: str = "rows"
 
 
 # What workloads cost of which no work is known, and whether other work than asked for is.

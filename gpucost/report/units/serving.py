@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 from dataclasses import dataclass, field
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any, NotRequired
+from typing import TYPE_CHECKING, Any, NamedTuple, NotRequired
 
 from typing_extensions import TypedDict
 
@@ -33,6 +34,8 @@ from gpucost.report.units.query import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from duckdb import DuckDBPyConnection
 
 
@@ -108,7 +111,17 @@ class Requests(UnitAnswer):
 
 
 class TokenModel(Model, TokenFigures):
-    """Of a period."""
+    """Of a period.
+
+    On the basis `marginal` also what one more token costs: 0 while there is headroom, then what the tokens of a full further
+    replica do. `headroom_tokens` are those that the GPU-hours held would have done more, all of them full, at the mix of the
+    period. Null where nothing was served, costs also where the cost is not known.
+    """
+
+    marginal_cost_per_million_tokens: NotRequired[Decimal | None]
+    next_replica_cost_per_million_tokens: NotRequired[Decimal | None]
+    headroom_tokens: NotRequired[int | None]
+    full_tokens_per_gpu_hour: NotRequired[float | None]
 
 
 class TokenRow(TokenFigures):
@@ -151,7 +164,8 @@ class BoughtTokens(TypedDict):
 class Tokens(UnitAnswer):
     """What `gpucost unit tokens` prints; `basis` is `allocated`, or `used`: idle cost is in no token's price.
 
-    `bought` is there where tokens were bought; they are in no row and total.
+    Of `marginal` the models have figures of their own, and all else is as of `allocated`. `bought` is there where tokens were
+    bought; they are in no row and total.
     """
 
     basis: str
@@ -263,16 +277,62 @@ def tokens(
 ) -> UnitView:
     """What a million tokens cost, by workload, model and day; prompt tokens and generated ones share the cost by their weights.
 
-    On the `used` basis what idle GPUs cost is in no price, and stands beside them. Rows are by any of DIMENSIONS where `by` names
-    some: days in order, and of each the dearest first.
+    On the `used` basis what idle GPUs cost is in no price, and stands beside them. The `marginal` one adds to the models what one
+    more token costs, and they are the rows of flat files. Rows are by any of DIMENSIONS where `by` names some: days in order, and
+    of each the dearest first. Raises UsageError for these with `marginal`.
     """
-    view = _serving(con, ask, _TOKENS, is_prepared=is_prepared, keeps_idle=basis == "used", by=by)
+    is_marginal = basis == "marginal"
+    if is_marginal and by:
+        raise UsageError("what one more token costs is told of each workload and model, not by others", "leave out --by")
+    hours = _hours(con, ask) if is_marginal else []
+    view = _serving(con, ask, _TOKENS, is_prepared=is_prepared and not is_marginal, keeps_idle=basis == "used", by=by)
     view.facts["basis"] = basis
+    if is_marginal:
+        _add_marginal(view, hours)
     if not ask.prefill and (pools := _undeclared(view.sections["models"])):
         view.notes.append(
             f"{' and '.join(pools)} look like the pools of one model, whose prompts both count: [serving] joins them"
         )
     return view
+
+
+_MARGINAL = (
+    "marginal_cost_per_million_tokens",
+    "next_replica_cost_per_million_tokens",
+    "headroom_tokens",
+    "full_tokens_per_gpu_hour",
+)
+
+
+def _add_marginal(view: UnitView, hours: list[Item]) -> None:
+    """Adds to the models of an answer what one more token costs, by the rows of _hours."""
+    of_day = (*PLACE, "model", "day")
+    teams = {key: rows[0]["team"] for key, rows in _by(view.rows, *of_day).items()}
+    hours_of = _by([hour | {"team": teams.get(tuple(hour[name] for name in of_day))} for hour in hours], *_MODEL)
+    for row in view.sections["models"]:
+        row |= dict(zip(_MARGINAL, _marginal(row, hours_of[tuple(row[name] for name in _MODEL)]), strict=True))
+    first = ("model", "namespace", "workload", *_MARGINAL)
+    view.shown["models"] = (*first, *(name for name in view.shown["models"] if name not in first))
+    view.flat = "models"
+    view.notes += [
+        "Marginal and Next replica are per million tokens: nothing while held GPUs have headroom, then as on a further replica",
+        "a workload that was never full did less than it can: measured throughput is a floor",
+    ]
+
+
+def _marginal(row: Item, hours: list[Item]) -> tuple[Decimal | None, Decimal | None, int | None, float | None]:
+    """The figures of _MARGINAL of a model; docs/units.md has the formulas."""
+    full = full_gpu((hour["work"], hour["allocated_gpu_hours"]) for hour in hours)
+    if full is None:
+        return None, None, None, None
+
+    def of_hours(*names: str) -> float:
+        return float(sum(hour[name] for hour in hours for name in names))
+
+    rate = full.work * of_hours("prompt_tokens", "generation_tokens") / of_hours("work")
+    headroom = max(0, round(rate * of_hours("allocated_gpu_hours") - row["prompt_tokens"] - row["generation_tokens"]))
+    cost = per(row["cost"], rate * row["allocated_gpu_hours"], 1_000_000) if row["cost"] else None
+    return Decimal(0) if headroom else cost, cost, headroom, plain(rate)
 
 
 def _undeclared(models: list[Item]) -> list[str]:
@@ -304,17 +364,41 @@ HAVING sum(w.amount) + sum(w.failed) > 0
 ORDER BY w.cluster, w.namespace, 1, w.model, w.unit, w.source"""
 
 
+class FullGpu(NamedTuple):
+    """What a GPU does in an hour that it is held, in generated tokens: a full one, and the mean of so many active hours."""
+
+    work: float
+    mean_work: float
+    active_hours: int
+
+
+def full_gpu(hours: Iterable[tuple[float, float]]) -> FullGpu | None:
+    """Of (work, GPU-hours held): the 95th percentile of work per GPU-hour in the hours that did some; None where none did."""
+    active = [(work, held) for work, held in hours if work and held]
+    if not active:
+        return None
+    rates = sorted(work / held for work, held in active)
+    # the nearest rank: a value that was seen
+    full = rates[math.ceil(0.95 * len(rates)) - 1]
+    return FullGpu(full, sum(work for work, _ in active) / sum(held for _, held in active), len(active))
+
+
 def token_hours(con: DuckDBPyConnection, ask: UnitQuery) -> list[Item]:
     """The tokens of each hour (`from_ms`) by workload and model, what they cost, and the GPU-hours held.
 
     `workload` is None where no pod with GPUs is known to have made them, and `provider` who sold them, where gateways know.
     `cached_tokens`, and the seconds that requests spent in decoding, are None where nobody counts them.
     """
-    prepare(con, ask, "hour")
-    _count(con, ask, _TOKENS)
-    rows = [row | {"provider": None} for row in answer_rows(con, PACKAGE, "66_token_hours")]
+    rows = [row | {"provider": None} for row in _hours(con, ask)]
     nobody: Item = {**dict.fromkeys((*PLACE, "decode_seconds")), "cost": Decimal(0), "allocated_gpu_hours": 0.0}
     return _once(rows, [nobody | row for row in _purchases(con, ask)])
+
+
+def _hours(con: DuckDBPyConnection, ask: UnitQuery) -> list[Item]:
+    """The same without what was bought, with the local `day` and the `work`, in generated tokens, cached prompts included."""
+    prepare(con, ask, "hour")
+    _count(con, ask, _TOKENS)
+    return answer_rows(con, PACKAGE, "66_token_hours")
 
 
 def _once(rows: list[Item], purchases: list[Item]) -> list[Item]:
@@ -387,16 +471,15 @@ def _serving(
     models.sort(key=lambda row: (-row["cost"], *(row[name] or "" for name in _MODEL)))
     parts = [name for name in measure.parts if any(day[name] for day in days)]
     figures = (*measure.counts, "cost", "idle_cost", *parts, *measure.prices)
-    rows = [{name: day[name] for name in measure.dimensions} | measure.figures([day]) for day in days]
+    parts_of_days, of = days, by or measure.dimensions
+    if "tenant" in by:
+        run_stage(con, PACKAGE, "67_tenants", {"keeps_idle": keeps_idle})
+        parts_of_days = _days(con, "unit_tenants")
+    rows: list[Item] = [
+        {name: served[0][name] if name in of else None for name in measure.dimensions} | measure.figures(served)
+        for served in _by(parts_of_days, *of).values()
+    ]
     if by:
-        parts_of_days = days
-        if "tenant" in by:
-            run_stage(con, PACKAGE, "67_tenants", {"keeps_idle": keeps_idle})
-            parts_of_days = _days(con, "unit_tenants")
-        rows = [
-            {name: served[0][name] if name in by else None for name in measure.dimensions} | measure.figures(served)
-            for served in _by(parts_of_days, *by).values()
-        ]
         rows.sort(key=lambda row: (row["day"] or "", -row["cost"], *(row[name] or "" for name in measure.dimensions)))
     view = UnitView(
         measure.name,
