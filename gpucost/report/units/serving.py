@@ -327,7 +327,7 @@ def _marginal(row: Item, hours: list[Item]) -> tuple[Decimal | None, Decimal | N
         return None, None, None, None
 
     def of_hours(*names: str) -> float:
-        return sum(hour[name] for hour in hours for name in names)
+        return float(sum(hour[name] for hour in hours for name in names))
 
     rate = full.work * of_hours("prompt_tokens", "generation_tokens") / of_hours("work")
     headroom = max(0, round(rate * of_hours("allocated_gpu_hours") - row["prompt_tokens"] - row["generation_tokens"]))
