@@ -26,7 +26,7 @@ CONNECT = Store._connect
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--runs", type=int, default=16, help="how many random runs tests/faults draws")
+    parser.addoption("--runs", type=int, default=40, help="how many random runs tests/faults draws")
     parser.addoption("--page", help="where benches write what they measured")
 
 

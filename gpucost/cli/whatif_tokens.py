@@ -18,7 +18,7 @@ from gpucost.errors import GpucostError, UsageError
 from gpucost.periods import MS_PER_HOUR
 from gpucost.whatif.cost import CostBlock, charge, kept
 from gpucost.whatif.flags import GPUS_PER_NODE, node_price
-from gpucost.whatif.fleet import PAID_ANYWAY, Fleet, Price, Scenario, Scope, exactly
+from gpucost.whatif.fleet import PAID_ANYWAY, Fleet, Price, Scenario, Scope, escaped_glob
 from gpucost.whatif.tokens import (
     Api,
     ApiPrice,
@@ -271,14 +271,17 @@ def _makers(run: WhatIfContext, hours: Iterable[Hour]) -> tuple[set[Maker], set[
     for place in {(row["cluster"], row["namespace"], row["workload"]) for row in hours}:
         names = place[2].split(" + ") if place[2] else [None]
         for name in names:
-            is_prefill = name is not None and any(
-                fnmatchcase(one, pattern) for one in (name, name.partition("/")[2]) for pattern in run.settings.serving.prefill
-            )
+            is_prefill = name is not None and _is_named(name, run.settings.serving.prefill)
             if is_prefill or len(names) == 1:
                 prompts.add((*place[:2], name))
             if not is_prefill or len(names) == 1:
                 generations.add((*place[:2], name))
     return prompts, generations
+
+
+def _is_named(workload: str, patterns: Iterable[str]) -> bool:
+    """Whether a glob names it, with its kind or without."""
+    return any(fnmatchcase(name, pattern) for name in (workload, workload.partition("/")[2]) for pattern in patterns)
 
 
 def _ordinal(month: str) -> int:
@@ -506,34 +509,38 @@ def _throughput(run: WhatIfContext, replicas: Replicas, tokens: TokenHours) -> t
         )
     from gpucost.report.units import full_gpu
 
+    # of a pool both phases count: a decode pod alone would have done what others computed of its prompts
+    is_pool = _is_named(workload, (*run.settings.serving.prefill, *run.settings.serving.decode))
     scope = Scope(workloads=(workload,))
     hours = [
         PacedHour(
             replicas.prompt_weight * row["prompt_tokens"] + row["generation_tokens"], row["allocated_gpu_hours"],
             row["generation_tokens"], row["decode_seconds"] or 0.0,
         )
-        for row in _hours(run, scope)
+        for row in _hours(run, Scope() if is_pool else scope)
+        if row["workload"] and workload in row["workload"].split(" + ")
     ]  # fmt: skip
     full = full_gpu((one.work, one.gpu_hours) for one in hours)
     if full is None:
         raise GpucostError(f"no token of {workload} is known in {run.period_name}", "gpucost unit tokens lists what is")
     if gpus is None:
-        held = Counter(pod.gpus for pod in run.usage(scope).fleet.pods)
+        if is_pool:
+            raise UsageError("--gpus-per-replica is missing", "how many GPUs pods of prefill and of decode hold together")
+        held = Counter(pod.gpus for pod in run.usage(Scope(workloads=(escaped_glob(workload),))).fleet.pods)
         (most, _), *_ = held.most_common(1)
         if most != int(most):
             raise UsageError(f"pods of {workload} hold {most:.3g} of a GPU", "--gpus-per-replica says what a replica is to hold")
         gpus = int(most)
     source = f"store: {workload}, {full.active_hours:,} active hours of {run.period_name}"
     if target is not None:
-        paced = [one for one in hours if one.gpu_hours and one.generated and one.decode_seconds]
-        if not paced:
+        paced_hours = [one for one in hours if one.gpu_hours and one.generated and one.decode_seconds]
+        if not paced_hours:
             raise UsageError(
                 f"the time per generated token of {workload} is not known: its server tells no time in decode",
                 "leave out --time-per-output-token-ms; docs/units.md says which servers tell it",
             )
-        if held_target := paced_throughput(paced, target, gpus, source):
-            return held_target, gpus
-        source += "; none missed the target"
+        source = f"store: {workload}, {len(paced_hours):,} active hours of {run.period_name} with a time in decode"
+        return paced_throughput(paced_hours, target, gpus, source), gpus
     return measured_throughput(full.work, full.mean_work, gpus, f"{source}, the 95th percentile"), gpus
 
 
@@ -572,7 +579,7 @@ def _described_cost(run: WhatIfContext, nodes: DescribedServing, tokens: TokenHo
 def _stored_cost(run: WhatIfContext, hours: Sequence[Hour]) -> OwnCost:
     """What the rows cost; the part of it on capacity that is paid anyway, as it is of all that their workloads hold."""
     cost = sum((row["cost"] for row in hours), Decimal(0))
-    names = tuple({exactly(part) for row in hours for part in row["workload"].split(" + ")})
+    names = tuple({escaped_glob(part) for row in hours for part in row["workload"].split(" + ")})
     places = {(row["cluster"], row["namespace"]) for row in hours}
     fleet = run.usage(Scope(workloads=names)).fleet
     fleet = replace(fleet, pods=tuple(pod for pod in fleet.pods if (pod.cluster, pod.namespace) in places))

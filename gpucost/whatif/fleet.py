@@ -300,7 +300,7 @@ Row = Mapping[str, Any]
 
 @record
 class Scope:
-    """Whose usage a question is about; nothing named is the whole fleet. Workloads are globs: `exactly` names one."""
+    """Whose usage a question is about; nothing named is the whole fleet. Workloads are globs: `escaped_glob` names one."""
 
     teams: tuple[str, ...] = ()
     namespaces: tuple[str, ...] = ()
@@ -316,7 +316,7 @@ class Scope:
         return ", ".join(named) or "the whole fleet"
 
 
-def exactly(name: str) -> str:
+def escaped_glob(name: str) -> str:
     """The glob, as DuckDB reads it, of this name alone."""
     return re.sub(r"[*?\[\]\\]", r"\\\g<0>", name)
 

@@ -347,41 +347,32 @@ class PacedHour(NamedTuple):
     decode_seconds: float = 0.0
 
 
-def paced_throughput(hours: Sequence[PacedHour], most_ms: float, gpus: int, source: str) -> Throughput | None:
-    """What a replica did where a generated token took at most `most_ms`, on average; None where it never took longer.
+def paced_throughput(hours: Sequence[PacedHour], most_ms: float, gpus: int, source: str) -> Throughput:
+    """What a replica did where a generated token took at most `most_ms`, on average.
 
-    The hours, from calm to busy, are cut into equal groups, 20 of three hours or more. It is the mean of the last group before
-    the first that took longer, and the range goes on to the latter. Raises UsageError where the calmest did.
+    The hours, from calm to busy, are cut into twenty equal groups, or one hour each where there are fewer. It is the mean of the
+    last group before the first that took longer, and the range goes on to the latter. Raises UsageError where the calmest did.
     """
-    paces = [
-        (_rate(group) * gpus / _SECONDS, sum(one.decode_seconds for one in group) / sum(one.generated for one in group) * 1000)
-        for group in _groups(sorted(hours, key=lambda one: one.work / one.gpu_hours))
-    ]
-    over = next((at for at, (_, pace) in enumerate(paces) if pace > most_ms), None)
-    if over is None:
-        return None
-    if not over:
-        raise UsageError(
-            f"a generated token took {paces[0][1]:,.4g} ms in the calmest hours, over --time-per-output-token-ms {most_ms:g}",
-            "give a target above that, or --replica-tokens-per-second of a replica that is faster",
-        )
-    low, high = paces[over - 1][0], paces[over][0]
-    meaning = "throughput of the busiest hours that held the target to that of the next ones, which did not"
-    return Throughput(low, low, high, f"{source}, the busiest that held the target", meaning)
+    ranked = sorted(hours, key=lambda one: (one.work / one.gpu_hours, one.decode_seconds / one.generated))
+    count = min(_GROUPS, len(ranked))
+    edges = [at * len(ranked) // count for at in range(count + 1)]
+    held: float | None = None
+    for group in (ranked[begin:end] for begin, end in pairwise(edges)):
+        pace = sum(one.decode_seconds for one in group) / sum(one.generated for one in group) * 1000
+        rate = sum(one.work for one in group) / sum(one.gpu_hours for one in group) * gpus / _SECONDS
+        if pace > most_ms and held is None:
+            raise UsageError(
+                f"a generated token took {pace:,.4g} ms in the calmest hours, over --time-per-output-token-ms {most_ms:g}",
+                "give a higher target; or --replica-tokens-per-second, as a load test says, instead of both",
+            )
+        if pace > most_ms and held is not None:
+            meaning = "throughput of the busiest hours that held the target to that of the next ones, which did not"
+            return Throughput(held, held, rate, f"{source}, the busiest that held the target", meaning)
+        held = rate
+    return Throughput(held or 0.0, held or 0.0, held or 0.0, f"{source}, the busiest; none missed the target")
 
 
-def _rate(hours: Sequence[PacedHour]) -> float:
-    """Work per GPU-hour."""
-    return sum(one.work for one in hours) / sum(one.gpu_hours for one in hours)
-
-
-_GROUPS, _HOURS_PER_GROUP = 20, 3
-
-
-def _groups(hours: Sequence[PacedHour]) -> Iterator[Sequence[PacedHour]]:
-    count = max(1, min(_GROUPS, len(hours) // _HOURS_PER_GROUP))
-    for begin, end in pairwise(at * len(hours) // count for at in range(count + 1)):
-        yield hours[begin:end]
+_GROUPS = 20
 
 
 @record

@@ -25,6 +25,7 @@ from tests.replay.server import require_prometheus
 pytestmark = pytest.mark.services
 
 IN_MAKE_TEST = 1  # the seed of the run that make test has
+MANY = 16  # runs where others try 40
 MIB = 1000
 #: What a run may take on a machine that does other things, besides what its limits allow.
 SECONDS = 60.0
@@ -36,6 +37,7 @@ Worlds = Callable[[str], World]
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if "seed" in metafunc.fixturenames:
         runs = metafunc.config.getoption("runs")
+        runs = runs if runs > 40 else min(runs, MANY)
         slow = [pytest.mark.slow]
         metafunc.parametrize("seed", [pytest.param(n, marks=slow if n != IN_MAKE_TEST else []) for n in range(runs)])
 

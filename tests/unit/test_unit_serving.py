@@ -258,7 +258,7 @@ def test_one_more_token_costs_nothing_until_the_next_replica(zone: str, tmp_path
     plain = asked(config, store, units.tokens)
     assert (view.rows, view.totals, view.facts) == (plain.rows, plain.totals, {"basis": "marginal"})
     assert {name: model[name] for name in plain.sections["models"][0]} == plain.sections["models"][0]
-    assert "measured throughput is a floor" in view.notes[-1]
+    assert "measured throughput is a floor" in view.notes[-2] and "fewer than 20 active hours" in view.notes[-1]
     # flat files hold the models
     columns, lines = document(view).flat
     assert [dict(zip(columns, line, strict=True)) for line in lines] == [model]

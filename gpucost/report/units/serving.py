@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import math
+from bisect import bisect_left
 from collections import defaultdict
 from dataclasses import dataclass, field
 from decimal import Decimal
+from itertools import accumulate
 from typing import TYPE_CHECKING, Any, NamedTuple, NotRequired
 
 from typing_extensions import TypedDict
@@ -115,7 +116,7 @@ class TokenModel(Model, TokenFigures):
 
     On the basis `marginal` also what one more token costs: 0 while there is headroom, then what the tokens of a full further
     replica do. `headroom_tokens` are those that the GPU-hours held would have done more, all of them full, at the mix of the
-    period. Null where nothing was served, costs also where the cost is not known.
+    period. Null where nothing was served; the next replica's also where the cost is not known.
     """
 
     marginal_cost_per_million_tokens: NotRequired[Decimal | None]
@@ -304,6 +305,10 @@ _MARGINAL = (
 )
 
 
+# active hours, of which the 95th percentile is the busiest
+_FEW = 20
+
+
 def _add_marginal(view: UnitView, hours: list[Item]) -> None:
     """Adds to the models of an answer what one more token costs, by the rows of _hours."""
     of_day = (*PLACE, "model", "day")
@@ -318,6 +323,8 @@ def _add_marginal(view: UnitView, hours: list[Item]) -> None:
         "Marginal and Next replica are per million tokens: nothing while held GPUs have headroom, then as on a further replica",
         "a workload that was never full did less than it can: measured throughput is a floor",
     ]
+    if any(0 < sum(hour["work"] > 0 for hour in hours_of[model]) < _FEW for model in hours_of):
+        view.notes.append(f"a model with fewer than {_FEW} active hours is taken to have been full in its busiest one")
 
 
 def _marginal(row: Item, hours: list[Item]) -> tuple[Decimal | None, Decimal | None, int | None, float | None]:
@@ -364,6 +371,10 @@ HAVING sum(w.amount) + sum(w.failed) > 0
 ORDER BY w.cluster, w.namespace, 1, w.model, w.unit, w.source"""
 
 
+# of a sum of GPU-hours
+_ROUNDING = 1e-9
+
+
 class FullGpu(NamedTuple):
     """What a GPU does in an hour that it is held, in generated tokens: a full one, and the mean of so many active hours."""
 
@@ -373,14 +384,15 @@ class FullGpu(NamedTuple):
 
 
 def full_gpu(hours: Iterable[tuple[float, float]]) -> FullGpu | None:
-    """Of (work, GPU-hours held): the 95th percentile of work per GPU-hour in the hours that did some; None where none did."""
+    """Of (work, GPU-hours held): the 95th percentile of work per GPU-hour, by GPU-hours of the hours that did some, else None."""
     active = [(work, held) for work, held in hours if work and held]
     if not active:
         return None
-    rates = sorted(work / held for work, held in active)
-    # the nearest rank: a value that was seen
-    full = rates[math.ceil(0.95 * len(rates)) - 1]
-    return FullGpu(full, sum(work for work, _ in active) / sum(held for _, held in active), len(active))
+    ranked = sorted(active, key=lambda one: one[0] / one[1])
+    below = list(accumulate(held for _, held in ranked))
+    # the nearest rank: a rate that was seen, which 95 % of the GPU-hours do not pass
+    work, held = ranked[bisect_left(below, 0.95 * below[-1] * (1 - _ROUNDING))]
+    return FullGpu(work / held, sum(work for work, _ in active) / below[-1], len(active))
 
 
 def token_hours(con: DuckDBPyConnection, ask: UnitQuery) -> list[Item]:
