@@ -1,4 +1,4 @@
-"""Every command's answer, in every format, about fleets whose names come from somebody who means harm.
+"""Every command's answer, in every text format, about fleets whose names come from somebody who means harm.
 
 All that names anything carries what terminals obey, readers do not see, and Markdown, HTML, CSV, YAML, shells and templates run:
 labels of metrics, files of the configuration and of work, the bill. The commands still do what they do of other names.
@@ -197,8 +197,12 @@ KINDS = {
 }
 
 
+# Parquet holds names as they are
+ANSWERS = [one for one in answers() if one.format != "parquet"]
+
+
 @pytest.mark.parametrize(
-    "answer", [pytest.param(one, id=str(one), marks=[] if one.is_quick else pytest.mark.slow) for one in answers()]
+    "answer", [pytest.param(one, id=str(one), marks=[] if one.is_quick else pytest.mark.slow) for one in ANSWERS]
 )
 def test_hostile_names_do_nothing(answer: Answer, made: dict[str, Fleet], monkeypatch: pytest.MonkeyPatch) -> None:
     fleet = made[answer.fleet]
