@@ -25,7 +25,7 @@ from tests.replay.server import require_prometheus
 pytestmark = pytest.mark.services
 
 IN_MAKE_TEST = 1  # the seed of the run that make test has
-MANY = 16  # runs where others try 40
+MANY = 10  # runs where others try 40
 MIB = 1000
 #: What a run may take on a machine that does other things, besides what its limits allow.
 SECONDS = 60.0

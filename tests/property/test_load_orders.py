@@ -57,7 +57,7 @@ def test_a_store_filled_in_any_order_is_that_made_from_nothing(data: st.DataObje
 
 
 test_many_more_orders = many(
-    test_a_store_filled_in_any_order_is_that_made_from_nothing, given(data=st.data(), fleet=fleets()), ONE
+    test_a_store_filled_in_any_order_is_that_made_from_nothing, given(data=st.data(), fleet=fleets()), ONE, 5
 )
 
 

@@ -46,11 +46,11 @@ def test_a_lake_with_a_bill_has_the_figures_of_the_store(data: st.DataObject, fl
 
 
 test_many_more_lakes = many(
-    test_a_lake_has_the_figures_of_the_store, given(data=st.data(), fleet=fleets().flatmap(lived_in), pairs=PAIRS), SETTINGS, 8
+    test_a_lake_has_the_figures_of_the_store, given(data=st.data(), fleet=fleets().flatmap(lived_in), pairs=PAIRS), SETTINGS, 4
 )
 test_many_more_lakes_by_cost_basis = many(
-    test_a_lake_has_the_figures_of_the_store, given(data=st.data(), fleet=fleets().flatmap(by_basis), pairs=PAIRS), SETTINGS, 8
+    test_a_lake_has_the_figures_of_the_store, given(data=st.data(), fleet=fleets().flatmap(by_basis), pairs=PAIRS), SETTINGS, 4
 )
 test_many_more_lakes_with_bills = many(
-    test_a_lake_with_a_bill_has_the_figures_of_the_store, given(data=st.data(), fleet=fleets(), pairs=PAIRS), SETTINGS, 8
+    test_a_lake_with_a_bill_has_the_figures_of_the_store, given(data=st.data(), fleet=fleets(), pairs=PAIRS), SETTINGS, 4
 )

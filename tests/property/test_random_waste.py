@@ -39,7 +39,7 @@ def _typed(draw: st.DrawFn, fleet: Fleet) -> Fleet:
 
 
 @pytest.mark.slow
-@settings(RARELY_SLOW, max_examples=30)
+@settings(RARELY_SLOW, max_examples=12)
 @given(data=st.data(), fleet=fleets().flatmap(_typed), share=st.sampled_from([0.3, 0.7, 1.0]))
 def test_buckets_add_up(data: st.DataObject, fleet: Fleet, share: float) -> None:
     with priced(fleet, data.draw(books(fleet))) as config:
@@ -50,4 +50,4 @@ def test_buckets_add_up(data: st.DataObject, fleet: Fleet, share: float) -> None
 
 
 OTHER_BASES = given(data=st.data(), fleet=fleets().flatmap(by_basis).flatmap(_typed), share=st.just(0.7))
-test_buckets_add_up_by_every_other_cost_basis = many(test_buckets_add_up, OTHER_BASES, RARELY_SLOW, 20)
+test_buckets_add_up_by_every_other_cost_basis = many(test_buckets_add_up, OTHER_BASES, RARELY_SLOW, 8)

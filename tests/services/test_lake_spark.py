@@ -59,7 +59,8 @@ def unequal(config: Config, store: Store, url: Path) -> list[str]:
 
 def test_figures_of_all_cases_are_those_of_the_store(spark: SparkCluster, tmp_path: Path) -> None:
     wrong = []
-    for number, group in enumerate(together()):
+    # each group takes a run; those of one or two cases are attributed without Spark (tests/unit/test_lake.py)
+    for number, group in enumerate(one for one in together() if len(one.cases) > 2):
         folder = tmp_path / str(number)
         folder.mkdir()
         config, store = stored_together(group, folder)
@@ -80,7 +81,7 @@ def test_figures_of_shared_cases_are_those_of_the_store(spark: SparkCluster, tmp
     assert not wrong, "\n".join(wrong)
 
 
-@settings(max_examples=8, deadline=None, suppress_health_check=list(HealthCheck), print_blob=True)
+@settings(max_examples=3, deadline=None, suppress_health_check=list(HealthCheck), print_blob=True)
 @given(data=st.data(), fleet=fleets().flatmap(lived_in), pairs=st.sampled_from([24, 10**6]))
 def test_figures_of_random_fleets_are_those_of_the_store(
     spark: SparkCluster, data: st.DataObject, fleet: Fleet, pairs: int

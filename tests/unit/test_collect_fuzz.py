@@ -225,7 +225,7 @@ JSONL = (
 )
 
 
-@pytest.mark.parametrize("count", [25, pytest.param(1000, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("count", [25, pytest.param(300, marks=pytest.mark.slow)])
 @pytest.mark.parametrize(("name", "text"), [("work.csv", CSV), ("work.jsonl", JSONL)])
 def test_files_of_work_are_loaded_or_named(tmp_path: Path, name: str, text: bytes, count: int) -> None:
     store, path = Store(tmp_path / "s.duckdb"), tmp_path / name

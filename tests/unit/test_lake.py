@@ -84,7 +84,8 @@ def test_figures_of_all_cases_are_those_of_the_store(group: Together, tmp_path: 
 
 @pytest.mark.shared
 @pytest.mark.slow
-@pytest.mark.parametrize("name", shared_cases() or ["none"])
+# all of them are attributed with Spark (tests/services/test_lake_spark.py)
+@pytest.mark.parametrize("name", shared_cases()[::4] or ["none"])
 def test_figures_of_shared_fleets_are_those_of_the_store(name: str, tmp_path: Path) -> None:
     case = shared(f"replay/cases/{name}")
     fleet = read_fleet(case)

@@ -184,4 +184,4 @@ def test_after_any_changes_figures_are_those_of_a_store_made_anew(
     assert figures(store) == figures(other)
 
 
-test_after_many_more = many(test_after_any_changes_figures_are_those_of_a_store_made_anew, given(order=ORDERS, **OTHERS), ONE, 8)
+test_after_many_more = many(test_after_any_changes_figures_are_those_of_a_store_made_anew, given(order=ORDERS, **OTHERS), ONE, 4)
