@@ -511,13 +511,12 @@ def _throughput(run: WhatIfContext, replicas: Replicas, tokens: TokenHours) -> t
 
     # of a pool both phases count: a decode pod alone would have done what others computed of its prompts
     is_pool = _is_named(workload, (*run.settings.serving.prefill, *run.settings.serving.decode))
-    scope = Scope(workloads=(workload,))
     hours = [
         PacedHour(
             replicas.prompt_weight * row["prompt_tokens"] + row["generation_tokens"], row["allocated_gpu_hours"],
             row["generation_tokens"], row["decode_seconds"] or 0.0,
         )
-        for row in _hours(run, Scope() if is_pool else scope)
+        for row in _hours(run, Scope() if is_pool else Scope(workloads=(workload,)))
         if row["workload"] and workload in row["workload"].split(" + ")
     ]  # fmt: skip
     full = full_gpu((one.work, one.gpu_hours) for one in hours)
@@ -531,7 +530,6 @@ def _throughput(run: WhatIfContext, replicas: Replicas, tokens: TokenHours) -> t
         if most != int(most):
             raise UsageError(f"pods of {workload} hold {most:.3g} of a GPU", "--gpus-per-replica says what a replica is to hold")
         gpus = int(most)
-    source = f"store: {workload}, {full.active_hours:,} active hours of {run.period_name}"
     if target is not None:
         paced_hours = [one for one in hours if one.gpu_hours and one.generated and one.decode_seconds]
         if not paced_hours:
@@ -541,7 +539,8 @@ def _throughput(run: WhatIfContext, replicas: Replicas, tokens: TokenHours) -> t
             )
         source = f"store: {workload}, {len(paced_hours):,} active hours of {run.period_name} with a time in decode"
         return paced_throughput(paced_hours, target, gpus, source), gpus
-    return measured_throughput(full.work, full.mean_work, gpus, f"{source}, the 95th percentile"), gpus
+    source = f"store: {workload}, {full.active_hours:,} active hours of {run.period_name}, the 95th percentile"
+    return measured_throughput(full.work, full.mean_work, gpus, source), gpus
 
 
 def _spot(run: WhatIfContext, own: OwnNodes, gpus: float) -> tuple[Price | None, Rate | None]:

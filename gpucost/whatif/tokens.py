@@ -343,8 +343,11 @@ class PacedHour(NamedTuple):
 
     work: float
     gpu_hours: float
-    generated: float = 0.0
-    decode_seconds: float = 0.0
+    generated: float
+    decode_seconds: float
+
+
+_GROUPS = 20
 
 
 def paced_throughput(hours: Sequence[PacedHour], most_ms: float, gpus: int, source: str) -> Throughput:
@@ -355,24 +358,20 @@ def paced_throughput(hours: Sequence[PacedHour], most_ms: float, gpus: int, sour
     """
     ranked = sorted(hours, key=lambda one: (one.work / one.gpu_hours, one.decode_seconds / one.generated))
     count = min(_GROUPS, len(ranked))
-    edges = [at * len(ranked) // count for at in range(count + 1)]
-    held: float | None = None
-    for group in (ranked[begin:end] for begin, end in pairwise(edges)):
-        pace = sum(one.decode_seconds for one in group) / sum(one.generated for one in group) * 1000
-        rate = sum(one.work for one in group) / sum(one.gpu_hours for one in group) * gpus / _SECONDS
-        if pace > most_ms and held is None:
-            raise UsageError(
-                f"a generated token took {pace:,.4g} ms in the calmest hours, over --time-per-output-token-ms {most_ms:g}",
-                "give a higher target; or --replica-tokens-per-second, as a load test says, instead of both",
-            )
-        if pace > most_ms and held is not None:
-            meaning = "throughput of the busiest hours that held the target to that of the next ones, which did not"
-            return Throughput(held, held, rate, f"{source}, the busiest that held the target", meaning)
-        held = rate
-    return Throughput(held or 0.0, held or 0.0, held or 0.0, f"{source}, the busiest; none missed the target")
-
-
-_GROUPS = 20
+    groups = [ranked[begin:end] for begin, end in pairwise(at * len(ranked) // count for at in range(count + 1))]
+    rates = [sum(one.work for one in group) / sum(one.gpu_hours for one in group) * gpus / _SECONDS for group in groups]
+    paces = [sum(one.decode_seconds for one in group) / sum(one.generated for one in group) * 1000 for group in groups]
+    missed = next((at for at, pace in enumerate(paces) if pace > most_ms), count)
+    if not missed:
+        raise UsageError(
+            f"a generated token took {paces[0]:,.4g} ms in the calmest hours, over --time-per-output-token-ms {most_ms:g}",
+            "give a higher target; or --replica-tokens-per-second, as a load test says, instead of both",
+        )
+    held = rates[missed - 1]
+    if missed == count:
+        return Throughput(held, held, held, f"{source}, the busiest; none missed the target")
+    meaning = "throughput of the busiest hours that held the target to that of the next ones, which did not"
+    return Throughput(held, held, rates[missed], f"{source}, the busiest that held the target", meaning)
 
 
 @record

@@ -314,8 +314,12 @@ def _add_marginal(view: UnitView, hours: list[Item]) -> None:
     of_day = (*PLACE, "model", "day")
     teams = {key: rows[0]["team"] for key, rows in _by(view.rows, *of_day).items()}
     hours_of = _by([hour | {"team": teams.get(tuple(hour[name] for name in of_day))} for hour in hours], *_MODEL)
+    is_short = False
     for row in view.sections["models"]:
-        row |= dict(zip(_MARGINAL, _marginal(row, hours_of[tuple(row[name] for name in _MODEL)]), strict=True))
+        its_hours = hours_of[tuple(row[name] for name in _MODEL)]
+        full = full_gpu((hour["work"], hour["allocated_gpu_hours"]) for hour in its_hours)
+        row |= dict.fromkeys(_MARGINAL) if full is None else dict(zip(_MARGINAL, _marginal(row, its_hours, full), strict=True))
+        is_short |= full is not None and full.active_hours < _FEW
     first = ("model", "namespace", "workload", *_MARGINAL)
     view.shown["models"] = (*first, *(name for name in view.shown["models"] if name not in first))
     view.flat = "models"
@@ -323,15 +327,12 @@ def _add_marginal(view: UnitView, hours: list[Item]) -> None:
         "Marginal and Next replica are per million tokens: nothing while held GPUs have headroom, then as on a further replica",
         "a workload that was never full did less than it can: measured throughput is a floor",
     ]
-    if any(0 < sum(hour["work"] > 0 for hour in hours_of[model]) < _FEW for model in hours_of):
+    if is_short:
         view.notes.append(f"a model with fewer than {_FEW} active hours is taken to have been full in its busiest one")
 
 
-def _marginal(row: Item, hours: list[Item]) -> tuple[Decimal | None, Decimal | None, int | None, float | None]:
-    """The figures of _MARGINAL of a model; docs/units.md has the formulas."""
-    full = full_gpu((hour["work"], hour["allocated_gpu_hours"]) for hour in hours)
-    if full is None:
-        return None, None, None, None
+def _marginal(row: Item, hours: list[Item], full: FullGpu) -> tuple[Decimal | None, Decimal | None, int, float]:
+    """The figures of _MARGINAL of a model that served something; docs/units.md has the formulas."""
 
     def of_hours(*names: str) -> float:
         return float(sum(hour[name] for hour in hours for name in names))
