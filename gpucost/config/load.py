@@ -167,6 +167,8 @@ def _overlay(settings: Settings, name: str, text: str, cwd: Path) -> None:
         return
     key: Key = tuple(name.removeprefix(PREFIX).lower().split("__"))
     if key[0] not in fields_of(Config):
+        if (removed := _removed(key[:1])) is not None:
+            raise ConfigError(f"variable {name} is for a setting that was removed", removed)
         hint = did_you_mean(str(key[0]), fields_of(Config), cutoff=0.79, shown=lambda known: PREFIX + known.upper())
         if hint:
             raise ConfigError(f"variable {name} is no setting", hint)
@@ -196,6 +198,9 @@ SECRET_KEYS = {
     "password": "[prometheus.basic_auth] with username and password_file or password_env",
     "api_key": "headers_env",
 }
+
+# Keys that earlier versions had, by their names without indices, and what to use instead.
+REMOVED_KEYS: dict[str, str] = {}
 
 # Keys of different tables that mean the same.
 SAME_KEYS = ({"from", "start", "since"}, {"to", "until", "end"})
@@ -236,6 +241,8 @@ def _wrong(detail: ErrorDetails) -> str:
 
 def _unknown(loc: Key) -> str:
     name = str(loc[-1])
+    if (removed := _removed(loc)) is not None:
+        return f"was removed; {removed}"
     if name.lower() in SECRET_KEYS:
         return f"secrets are not written here; use {SECRET_KEYS[name.lower()]}"
     siblings = keys_at(loc[:-1])
@@ -243,6 +250,11 @@ def _unknown(loc: Key) -> str:
     elsewhere = [f"did you mean {key}?" for key in all_keys(Config) if key.rpartition(".")[2] == name]
     hint = did_you_mean(same[0] if same else name, siblings, "".join(elsewhere[:1]), shown=lambda key: dotted((*loc[:-1], key)))
     return f"no such key; {hint}" if hint else "no such key"
+
+
+def _removed(loc: Key) -> str | None:
+    """What to use instead of a key that earlier versions had; None for any other key."""
+    return REMOVED_KEYS.get(".".join(part for part in loc if isinstance(part, str)))
 
 
 def keys_at(loc: Key) -> list[str]:
