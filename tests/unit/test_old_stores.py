@@ -86,7 +86,7 @@ def test_a_store_of_an_earlier_schema_tells_what_one_made_today_tells(
 
 @pytest.fixture
 def sealed(tmp_path: Path) -> Path:
-    """Unpack a store of schema 21 with a closed, sealed month of own servers and bought tokens, and a gateway's calls after it."""
+    """Unpack a store of schema 21: a sealed month of own servers and bought tokens, and a later month of a gateway's calls."""
     with tarfile.open(STORES / "sealed-21.tar.xz") as packed:
         packed.extractall(tmp_path, filter="data")
     return tmp_path
