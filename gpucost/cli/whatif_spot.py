@@ -14,7 +14,7 @@ from gpucost.cli.whatif import WhatIfContext, store_or_empty, whatif_command
 from gpucost.errors import UsageError
 from gpucost.whatif.flags import Option, hours_needed
 from gpucost.whatif.spot.answer import Described
-from gpucost.whatif.spot.simulate import SimulationOptions, Target
+from gpucost.whatif.spot.moves import SpotOptions, Target
 
 if TYPE_CHECKING:
     from gpucost.periods import Period
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from gpucost.whatif.spot.backtest import SpotReplay
     from gpucost.whatif.spot.interruptions import Rate
     from gpucost.whatif.spot.market import Market
-    from gpucost.whatif.spot.simulate import SimulationQuery
+    from gpucost.whatif.spot.moves import SpotQuery
 
 
 def chosen_rate(interruptions_per_hour: float | None, traces: Sequence[Path] | None, *, quiet: bool) -> Rate | None:
@@ -120,7 +120,7 @@ def whatif_spot(
         typer.Option("--trace", metavar="PATH", help="Estimate interruptions from traces: a file or directory; repeatable."),
     ] = None,
     *,
-    options: SimulationOptions,
+    options: SpotOptions,
     run: WhatIfContext,
 ) -> None:
     """Say what moving on-demand usage to spot would save, interruptions counted.
@@ -167,13 +167,11 @@ def whatif_spot(
     run.finish(answer.answer(options, question))
 
 
-def _from_store(run: WhatIfContext, rate: Rate | None, fleet: Described) -> SimulationQuery:
+def _from_store(run: WhatIfContext, rate: Rate | None, fleet: Described) -> SpotQuery:
     from gpucost.whatif.fleet import Price
-    from gpucost.whatif.spot.simulate import SimulationQuery
+    from gpucost.whatif.spot.moves import SpotQuery
 
     usage, market = _usage(run)
     price = Price(fleet.spot_price, "option") if fleet.spot_price is not None else None
     settings = run.settings
-    return SimulationQuery(
-        usage, market, rate, price, fleet.price_per, settings.spot.interruptible, settings.prices.stale_after_days
-    )
+    return SpotQuery(usage, market, rate, price, fleet.price_per, settings.spot.interruptible, settings.prices.stale_after_days)

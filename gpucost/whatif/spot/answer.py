@@ -19,28 +19,23 @@ from gpucost.whatif.answer import Answer, Assumption, Position, Range, Rows, Val
 from gpucost.whatif.cost import kept
 from gpucost.whatif.flags import GPUS_PER_NODE, HOURS_PER_MONTH, Option, OptionGroup, PricePer, node_price
 from gpucost.whatif.fleet import Fleet, Pod, Price, Scenario, Usage, one_node
-from gpucost.whatif.spot import simulate as formulas
+from gpucost.whatif.spot import formulas
+from gpucost.whatif.spot.formulas import HOPELESS, Work, exact, expected_hours, paid_share
 from gpucost.whatif.spot.interruptions import Rate, measured_rate
 from gpucost.whatif.spot.market import Market, Place, find_instance, read_market
-from gpucost.whatif.spot.simulate import (
+from gpucost.whatif.spot.moves import (
     HOPELESS_RATIO,
     Formula,
-    Makespans,
     Moved,
     Moves,
-    SimulationOptions,
-    SimulationQuery,
+    SpotOptions,
+    SpotQuery,
     Target,
-    Work,
     Workload,
     base_name,
-    exact,
-    expected_hours,
     gangs,
     movable,
-    paid_share,
     rate_assumption,
-    simulate,
     weights,
 )
 
@@ -108,7 +103,7 @@ def advise(workload: str, namespace: str = "", workload_type: str = "", checkpoi
     return Advice(NEEDS_WORK, f"gpucost does not know what a {kind or 'workload'} does when it is interrupted")
 
 
-def suitability(options: SimulationOptions, question: SimulationQuery) -> dict[Workload, Advice]:
+def suitability(options: SpotOptions, question: SpotQuery) -> dict[Workload, Advice]:
     """What each workload should do. All of it moves to on demand, and all of what options describe moves to spot."""
     pods = {pod.owner: pod for pod in question.usage.fleet.pods}
     if question.usage.is_described or options.to is not Target.spot:
@@ -159,48 +154,18 @@ def break_even_sentences(
     return (message, f"by first order at {first_order:,.4g}") if first_order is not None else (message,)
 
 
-def time_sentences(makespan: dict[str, Any], optimum: float | None, unit: str = "h") -> tuple[str, ...]:
-    """What interruptions do to time, and the interval that would cost least."""
-    before, expected = makespan["without_interruptions"], makespan["expected"]
+def time_sentences(before: float, expected: float, optimum: float | None, unit: str, *, ends: bool) -> tuple[str, ...]:
+    """What interruptions do to time, and the interval that would cost least; `ends`: the work is ever done."""
     longer = (expected / before - 1) * 100 if before else 0.0
     sentences = [f"{before:,.1f} {unit} of work take {expected:,.1f} {unit} on spot ({longer:.2f} % longer)"]
-    if makespan["runs"]:
-        half, most = makespan["p50"], makespan["p95"]
-        sentences.append(
-            f"of {makespan['runs']:,} simulated runs half end within {half:,.1f} {unit}, 95 % within {most:,.1f} {unit}"
-        )
-    else:
-        sentences.append("not simulated: it would practically never end")
+    if not ends:
+        sentences.append("it would practically never end")
     if optimum is not None:
         sentences.append(f"a checkpoint every {optimum:,.1f} minutes would cost least")
     return tuple(sentences)
 
 
 _DIGITS = 6
-# standard errors on either side that hold the true mean 99.9 % of the time
-_NORMAL_999 = 3.29
-
-
-def makespan_figures(
-    hours: float, expected: float, work: Work, wait: float, simulated: Makespans | None
-) -> dict[str, float | int | None]:
-    """Hours from start to end, waits for capacity among them: expected exactly, and as simulated."""
-    interruptions = expected * work.gang_rate
-    figures: dict[str, float | int | None] = {
-        "without_interruptions": hours,
-        "expected": round(expected + wait * interruptions, _DIGITS),
-        "expected_paid": round(expected, _DIGITS),
-        "expected_interruptions": round(interruptions, _DIGITS),
-    }
-    if simulated is None:
-        return figures | {"runs": 0}
-    import numpy as np
-
-    elapsed, runs = simulated.elapsed, len(simulated.elapsed)
-    mean, error = float(elapsed.mean()), _NORMAL_999 * (float(elapsed.std(ddof=1)) / runs**0.5)
-    values = {"mean": mean, "mean_low": mean - error, "mean_high": mean + error}
-    values |= zip(("p5", "p50", "p95"), map(float, np.percentile(elapsed, (5, 50, 95))), strict=True)
-    return figures | {"runs": runs} | {name: round(value, _DIGITS) for name, value in values.items()}
 
 
 @record
@@ -220,14 +185,14 @@ class Part:
     there: Decimal
     run_hours: float = 0.0
 
-    def own(self, options: SimulationOptions) -> SimulationOptions:
+    def own(self, options: SpotOptions) -> SpotOptions:
         """The options as they hold for it: what starts over loses all of a run, and no notice helps it."""
         if not self.advice.starts_over:
             return options
         return replace(options, checkpoint_minutes=self.run_hours * 60, checkpoint_write_minutes=0.0, notice_seconds=0.0)
 
-    def cost(self, options: SimulationOptions, formula: Formula, per_hour: float | None, times: float = 1.0) -> Decimal | None:
-        """What it costs there, interrupted `per_hour`, in `times` the hours expected; None where it would never end."""
+    def cost(self, options: SpotOptions, formula: Formula, per_hour: float | None) -> Decimal | None:
+        """What it costs there, interrupted `per_hour`; None where it would never end."""
         if self.owner is None:
             return self.there
         rate = self.rate.per_hour if per_hour is None else per_hour
@@ -235,8 +200,8 @@ class Part:
         if on_demand + spot > HOPELESS_RATIO:
             return None
         if options.to is Target.spot:
-            return kept(float(self.today) * on_demand + float(self.there) * spot * times)
-        return kept(float(self.there) / (spot * times))
+            return kept(float(self.today) * on_demand + float(self.there) * spot)
+        return kept(float(self.there) / spot)
 
 
 def _labelled(moved: Moves, usage: Usage) -> tuple[dict[str, tuple[Workload, Moved]], tuple[Pod, ...]]:
@@ -252,7 +217,7 @@ def _labelled(moved: Moves, usage: Usage) -> tuple[dict[str, tuple[Workload, Mov
     return parts, tuple(pods)
 
 
-def answer(options: SimulationOptions, question: SimulationQuery) -> Scenario[Answer]:
+def answer(options: SpotOptions, question: SpotQuery) -> Scenario[Answer]:
     """What moving the usage costs, by the exact effective price; first order beside it. Only what suits spot moves.
 
     A described fleet is one that moves to spot, and back by the same figures. Raises GpucostError where nothing can be moved.
@@ -294,9 +259,9 @@ def answer(options: SimulationOptions, question: SimulationQuery) -> Scenario[An
     # where nothing suits spot, figures are those of what does not
     shown = [part for part in safe if part.owner] or [part for part in parts if part.owner] or parts
 
-    def position(per_hour: RateOf = _middle, formula: Formula = exact, times: float = 1.0) -> Position | None:
+    def position(per_hour: RateOf = _middle, formula: Formula = exact) -> Position | None:
         """The usage with what suits spot moved there, interrupted as `per_hour` says; None where it would never end."""
-        costs = [part.cost(options, formula, per_hour(part.rate), times) for part in safe]
+        costs = [part.cost(options, formula, per_hour(part.rate)) for part in safe]
         known = [cost for cost in costs if cost is not None]
         if len(known) < len(costs):
             return None
@@ -317,9 +282,9 @@ def answer(options: SimulationOptions, question: SimulationQuery) -> Scenario[An
     work = replace(work, per_hour=rate * exposed)
     # hours on spot hold what interruptions lost already: the work itself is less
     useful = means.hours / gang / (1 if to_spot else formulas.stretch(work))
-    simulated = simulate(work, useful, options.wait_hours, options.runs, options.seed)
-    expected = expected_hours(work, useful)
-    makespan = makespan_figures(useful, expected, work, options.wait_hours, simulated)
+    paid = expected_hours(work, useful)
+    interruptions = paid * work.gang_rate
+    elapsed = paid + options.wait_hours * interruptions
     best = formulas.best_checkpoints(work)
     scenario, first_order = position() or today, position(formula=formulas.first_order)
     scenario = replace(scenario, more={"cost_first_order": first_order.cost if first_order else None})
@@ -341,7 +306,12 @@ def answer(options: SimulationOptions, question: SimulationQuery) -> Scenario[An
         # per node: what an interruption loses, and what was saved since the one before
         "lost_per_interruption": round(spot * (work.lost + work.restart), _DIGITS),
         "saved_between_interruptions": round((on_demand - spot) / work.gang_rate, _DIGITS) if work.gang_rate else None,
-        "makespan_hours": makespan,
+        "makespan_hours": {
+            "without_interruptions": useful,
+            "expected": round(elapsed, _DIGITS),
+            "expected_paid": round(paid, _DIGITS),
+            "expected_interruptions": round(interruptions, _DIGITS),
+        },
     }
     findings = []
     if spot >= on_demand:
@@ -353,13 +323,6 @@ def answer(options: SimulationOptions, question: SimulationQuery) -> Scenario[An
     tables: tuple[Rows, ...] = ()
     ranges: list[Range] = []
     figure = "cost on spot" if is_described else "scenario cost"
-    if simulated is not None and expected:
-        import numpy as np
-
-        ends = [position(times=float(value) / expected) for value in np.percentile(simulated.paid, (5, 95))]
-        if ends[0] and ends[1] and safe:
-            low, high = sorted(end.cost for end in ends if end)
-            ranges.append(Range(figure, low, high, currency, f"5 % to 95 % of {options.runs:,} simulated runs"))
     if to_spot and safe:
         tables = _cases(options, safe, today, position)
         if len(tables[0].lines) > 1:
@@ -408,7 +371,7 @@ def answer(options: SimulationOptions, question: SimulationQuery) -> Scenario[An
         ),
         ranges=tuple(ranges),
         break_even=break_even_sentences(even, even_first, rate, gang, is_cheaper=exact(replace(work, per_hour=0.0)) < ratio),
-        time=time_sentences(makespan, figures["optimal_checkpoint_minutes"], unit),
+        time=time_sentences(useful, elapsed, best.exact * 60 if best else None, unit, ends=formulas.stretch(work) < HOPELESS),
         findings=tuple(findings),
         tables=tables,
     )
@@ -460,10 +423,10 @@ class _Means(NamedTuple):
     gang: int
     first_order: float
     exact: float
-    options: SimulationOptions
+    options: SpotOptions
 
     @classmethod
-    def of(cls, options: SimulationOptions, moved: Moves, parts: Sequence[Part], *, to_spot: bool) -> _Means:
+    def of(cls, options: SpotOptions, moved: Moves, parts: Sequence[Part], *, to_spot: bool) -> _Means:
         gang_of = {part.owner: part.gang for part in parts}
         own = {part.owner: part.own(options) for part in parts}
         held = [(item, owner, time) for item in moved.values() for owner, time in item.hours.items() if owner in gang_of]
@@ -496,7 +459,7 @@ class _Means(NamedTuple):
         )  # fmt: skip
 
 
-def _mean_options(options: SimulationOptions, parts: Sequence[Part]) -> SimulationOptions:
+def _mean_options(options: SpotOptions, parts: Sequence[Part]) -> SpotOptions:
     """Options with the mean interval between checkpoints, and what writing one takes, weighed by hours."""
     if not any(part.advice.starts_over for part in parts):
         return options
@@ -508,7 +471,7 @@ def _mean_options(options: SimulationOptions, parts: Sequence[Part]) -> Simulati
 
 
 def _cases(
-    options: SimulationOptions, safe: Sequence[Part], today: Position, position: Callable[[RateOf], Position | None]
+    options: SpotOptions, safe: Sequence[Part], today: Position, position: Callable[[RateOf], Position | None]
 ) -> tuple[Rows, ...]:
     """What moves, at the low end, the middle and the high end of what is known of interruptions: its cost and its time."""
     ends: dict[str, RateOf] = {"as given": _middle}
@@ -532,7 +495,7 @@ def _cases(
             )
             longer += part.hours * times * work.gang_rate * options.wait_hours
         there = position(rate_of)
-        if there is None or up > hours * formulas.HOPELESS:
+        if there is None or up > hours * HOPELESS:
             lines.append((name, rates / hours, None, None, None, None))
             continue
         percent = round(longer / hours * 100, 2)
@@ -541,7 +504,7 @@ def _cases(
     return (Rows("What moves, by how often it is interrupted", columns, tuple(lines), "Time holds waits for capacity."),)
 
 
-def _by_workload(options: SimulationOptions, parts: Sequence[Part], usage: Usage) -> tuple[dict[str, Decimal], tuple[Rows, ...]]:
+def _by_workload(options: SpotOptions, parts: Sequence[Part], usage: Usage) -> tuple[dict[str, Decimal], tuple[Rows, ...]]:
     """Savings by suitability; why what does not move stays; the workloads on nodes that could move. Runs of one name together."""
     team_of = {pod.owner: pod.team for pod in usage.fleet.pods}
     rows: dict[tuple[str, str, str, Advice], list[Any]] = {}
@@ -630,9 +593,7 @@ def find_place(con: DuckDBPyConnection, fleet: Described) -> tuple[Place, int]:
     return Place(name, provider, fleet.region, fleet.zone), int(gpus)
 
 
-def described(
-    con: DuckDBPyConnection, settings: Config, options: SimulationOptions, fleet: Described, rate: Rate | None
-) -> SimulationQuery:
+def described(con: DuckDBPyConnection, settings: Config, options: SpotOptions, fleet: Described, rate: Rate | None) -> SpotQuery:
     """One of the nodes that options describe, moved to spot: its prices from options first, else of the store and the catalog.
 
     Raises UsageError where a price is missing, the checkpoint interval is longer than the job, or it would never end.
@@ -674,7 +635,7 @@ def described(
     )
     amount = prices[Target.spot].per_node_hour / (gpus if fleet.price_per is PricePer.gpu else 1)
     there = replace(prices[Target.spot], per_node_hour=amount)
-    return SimulationQuery(
+    return SpotQuery(
         usage, Market(settings.currency), rate, there, fleet.price_per, stale_after_days=settings.prices.stale_after_days
     )
 
