@@ -52,7 +52,7 @@ class Job:
 class TrainingRun:
     """A job bought in one way: price steps (since when, per node-hour) up to `end_ms`, and how often it moved."""
 
-    steps: tuple[tuple[int, Decimal], ...]
+    steps: Lane
     end_ms: int
     moves: int = 0
 

@@ -125,12 +125,10 @@ def best_checkpoints(work: Work) -> Checkpoints | None:
     young = math.sqrt(2 * work.write * mean)
     half = work.write / (2 * mean)
     daly = young * (1 + math.sqrt(half) / 3 + half / 9) - work.write if half < 1 else mean
-    return Checkpoints(_optimum(work.gang_rate * work.write) / work.gang_rate, young, daly)
-
-
-def _optimum(write: float) -> float:
-    """The x = Λc in (0, 1) where the derivative of (e^{x + Λw} - 1) / x is 0: ln(1 - x) + x + Λw = 0."""
-    return bisected(0.0, 1.0, lambda x: x < 1 and math.log1p(-x) + x + write > 0)
+    write = work.gang_rate * work.write
+    # the x = Λc in (0, 1) where the derivative of (e^{x + Λw} - 1) / x is 0: ln(1 - x) + x + Λw = 0
+    best = bisected(0.0, 1.0, lambda x: x < 1 and math.log1p(-x) + x + write > 0)
+    return Checkpoints(best / work.gang_rate, young, daly)
 
 
 def bisected(low: float, high: float, is_low: Callable[[float], bool]) -> float:
@@ -154,17 +152,10 @@ def _crossing(cost: Callable[[float], float], target: float, may_fall: bool) -> 
     return bisected(low, high, lambda rate: cost(rate) < target)
 
 
-# A job that takes longer than so many times its work practically never ends.
-HOPELESS = 1000.0
-
-
 def expected_hours(work: Work, hours: float) -> float:
     """Hours that so many useful hours take: the last interval, shorter than others, is counted as it is."""
     whole, rest = math.floor(hours / work.checkpoint), math.fmod(hours, work.checkpoint)
     # what is left by rounding is no interval
     rest = 0.0 if rest < hours * 1e-12 else rest
-    if work.is_noticed:
-        clock = hours + work.write * (whole + (rest > 0))
-        return clock * math.exp(work.gang_rate * (work.restart + work.write))
     last = stretch(replace(work, checkpoint=rest)) * rest if rest else 0.0
     return whole * work.checkpoint * stretch(work) + last

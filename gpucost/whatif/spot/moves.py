@@ -119,11 +119,11 @@ class SpotOptions(OptionGroup):
     ] = None  # fmt: skip
 
     def work(self, per_hour: float, nodes: int = 1, provider: str | None = None) -> Work:
-        """The same in hours."""
+        """The same in hours; nodes that stay on demand do not interrupt their gang."""
         minutes = (self.checkpoint_minutes, self.checkpoint_write_minutes, self.restart_minutes)
         checkpoint, write, restart = (each / 60 for each in minutes)
         notice = self.notice(provider)[0] / 3600
-        return Work(per_hour, checkpoint, write, restart, notice, nodes, self.first_hour_free)
+        return Work(per_hour * self.exposed(nodes), checkpoint, write, restart, notice, nodes, self.first_hour_free)
 
     def notice(self, provider: str | None) -> tuple[float, str]:
         """Seconds between notice and interruption, and where they are known from."""
@@ -136,6 +136,10 @@ class SpotOptions(OptionGroup):
     def kept_on_demand(self) -> float:
         """The part that does not move."""
         return self.on_demand_share or 0.0
+
+    def exposed(self, nodes: int) -> float:
+        """The part of such a gang that is interrupted; all of a node that needs no other."""
+        return 1 - self.kept_on_demand if nodes > 1 else 1.0
 
     @property
     def wait_hours(self) -> float:
@@ -164,10 +168,6 @@ class SpotOptions(OptionGroup):
 def rate_assumption(rate: Rate, name: str = "interruptions") -> Assumption:
     """The rate as an assumption."""
     return Assumption(name, rate.per_hour, "per node-hour", rate.source, rate.as_of)
-
-
-# Paid hours per useful hour beyond which work never ends.
-HOPELESS_RATIO = 1e9
 
 
 class SpotQuery(NamedTuple):
@@ -266,8 +266,5 @@ def weights(options: SpotOptions, per_hour: float, gang: int, provider: str | No
 
     A gang's part on demand waits for those on spot, and is interrupted no more often than they are. Infinite: it never ends.
     """
-    kept = options.kept_on_demand
-    if gang > 1:
-        factor = formula(options.work(per_hour * (1 - kept), gang, provider))
-        return kept * factor if kept else 0.0, (1 - kept) * factor
-    return kept, (1 - kept) * formula(options.work(per_hour, 1, provider))
+    kept, factor = options.kept_on_demand, formula(options.work(per_hour, gang, provider))
+    return kept * factor if gang > 1 and kept else kept, (1 - kept) * factor
