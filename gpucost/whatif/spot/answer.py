@@ -165,11 +165,11 @@ def time_sentences(before: float, expected: float, optimum: float | None, unit: 
 
 
 _DIGITS = 6
-# Work that takes so many times as long practically never ends; at so many paid hours per useful hour it has no cost.
+# Above this factor of time work practically never ends; above this factor of paid hours it has no cost.
 _ENDLESS, _ENDLESS_COST = 1e3, 1e9
 
 
-# whose it is, how often the nodes that hold it are interrupted, and their provider
+# a workload, how often its nodes are interrupted, and their provider
 PartKey = tuple[Workload, Rate, str | None]
 
 
@@ -200,7 +200,7 @@ class Part:
         return replace(self.asked, checkpoint_minutes=self.run_hours * 60, checkpoint_write_minutes=0.0, notice_seconds=0.0)
 
     def interrupted(self, per_hour: float | None) -> Part:
-        """The same, interrupted so often."""
+        """Return the same part with this rate."""
         return replace(self, rate=replace(self.rate, per_hour=per_hour or 0.0))
 
     def cost(self, formula: Formula = exact) -> Decimal | None:
@@ -216,7 +216,7 @@ class Part:
 
 
 def _labelled(moved: Moves, usage: Usage) -> tuple[dict[PartKey, str], tuple[Pod, ...]]:
-    """The pods on nodes that move, each workload split by how those nodes are interrupted, and the name of each part."""
+    """Split each workload on nodes that move by the interruptions of its nodes: the name of each part, and the renamed pods."""
     names: dict[PartKey, str] = {}
     pods = []
     for pod in usage.fleet.pods:
@@ -384,7 +384,7 @@ _MORE = {
 
 
 def _moved_cost(today: Position, parts: Sequence[Part], formula: Formula = exact) -> Decimal | None:
-    """Today's cost with these parts moved; None where one of them would never end."""
+    """Return today's cost with these parts moved; None where one of them would never end."""
     cost = today.cost
     for part in parts:
         there = part.cost(formula)
@@ -577,7 +577,7 @@ class Described(OptionGroup):
     days: flags.Days | None = None
 
     def price(self, target: Target, gpus: float, market: Market | None, place: Place | None) -> Price:
-        """The option's, else the place's: spot history that is not stale before list prices. Raises UsageError without any."""
+        """Return the option's price, else the place's: fresh spot history before list prices. Raises UsageError without any."""
         name, given = f"--{target}-price", self.spot_price if target is Target.spot else self.on_demand_price
         if given is not None:
             return Price(node_price(given, self.price_per, gpus), "option")

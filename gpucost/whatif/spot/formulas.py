@@ -153,7 +153,7 @@ def _crossing(cost: Callable[[float], float], target: float, may_fall: bool) -> 
 
 
 def expected_hours(work: Work, hours: float) -> float:
-    """Hours that so many useful hours take: the last interval, shorter than others, is counted as it is."""
+    """Return the hours that so many useful hours take; the last interval may be shorter than the others."""
     whole, rest = math.floor(hours / work.checkpoint), math.fmod(hours, work.checkpoint)
     # what is left by rounding is no interval
     rest = 0.0 if rest < hours * 1e-12 else rest

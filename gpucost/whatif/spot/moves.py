@@ -119,7 +119,7 @@ class SpotOptions(OptionGroup):
     ] = None  # fmt: skip
 
     def work(self, per_hour: float, nodes: int = 1, provider: str | None = None) -> Work:
-        """The same in hours; nodes that stay on demand do not interrupt their gang."""
+        """Return the same in hours. Nodes of a gang that stay on demand do not interrupt it."""
         minutes = (self.checkpoint_minutes, self.checkpoint_write_minutes, self.restart_minutes)
         checkpoint, write, restart = (each / 60 for each in minutes)
         notice = self.notice(provider)[0] / 3600
@@ -138,7 +138,7 @@ class SpotOptions(OptionGroup):
         return self.on_demand_share or 0.0
 
     def exposed(self, nodes: int) -> float:
-        """The part of such a gang that is interrupted; all of a node that needs no other."""
+        """Return the part of a gang of `nodes` that interruptions can hit; a node without a gang is hit as a whole."""
         return 1 - self.kept_on_demand if nodes > 1 else 1.0
 
     @property
