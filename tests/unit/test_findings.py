@@ -140,7 +140,7 @@ FROM nodes AS n JOIN node_prices AS p USING (node_id) WHERE n.capacity_type = 's
 
 
 def test_the_headline_of_spot_is_what_its_safe_jobs_save(demo: Config, run: Run) -> None:
-    answer = _answer(run, "gpucost whatif spot --month 2026-02 --runs 100 --cluster demo")
+    answer = _answer(run, "gpucost whatif spot --month 2026-02 --cluster demo")
     with Store(demo.store).read() as con:
         spot = {name: float(price) for name, price in con.execute(_SPOT_PRICES).fetchall()}
         jobs = con.execute(_SAFE_JOBS).fetchall()
