@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, NamedTuple
 from zoneinfo import ZoneInfo
 
 from gpucost.engine import run_stage
-from gpucost.errors import UsageError
 from gpucost.periods import Period, from_ms, month_period
 from gpucost.report import api_cost
 from gpucost.store.charges import find_tokens
@@ -24,20 +23,16 @@ if TYPE_CHECKING:
 DEFAULT_VERSION = "1.2"
 PREFIX = "x_gpucost_"
 
-# Columns by the version that they came with; of 1.1 and 1.2 together: 1.1 itself is not written.
-_SINCE = {
-    "1.0": """AvailabilityZone BilledCost BillingAccountId BillingAccountName BillingCurrency BillingPeriodEnd
-        BillingPeriodStart ChargeCategory ChargeClass ChargeDescription ChargeFrequency ChargePeriodEnd ChargePeriodStart
-        CommitmentDiscountCategory CommitmentDiscountId CommitmentDiscountStatus CommitmentDiscountName CommitmentDiscountType
-        ConsumedQuantity ConsumedUnit ContractedCost ContractedUnitPrice EffectiveCost InvoiceIssuerName ListCost ListUnitPrice
-        PricingCategory PricingQuantity PricingUnit ProviderName PublisherName RegionId RegionName ResourceId ResourceName
-        ResourceType ServiceCategory ServiceName SkuId SkuPriceId SubAccountId SubAccountName Tags""",
-    "1.2": """CapacityReservationId CapacityReservationStatus CommitmentDiscountQuantity CommitmentDiscountUnit InvoiceId
-        ServiceSubcategory SkuMeter SkuPriceDetails""",
-    "1.3": """AllocatedMethodDetails AllocatedMethodId AllocatedResourceId AllocatedResourceName AllocatedTags HostProviderName
-        ServiceProviderName""",
-}
-VERSIONS = tuple(_SINCE)
+_COLUMNS = """AvailabilityZone BilledCost BillingAccountId BillingAccountName BillingCurrency BillingPeriodEnd
+    BillingPeriodStart CapacityReservationId CapacityReservationStatus ChargeCategory ChargeClass ChargeDescription
+    ChargeFrequency ChargePeriodEnd ChargePeriodStart CommitmentDiscountCategory CommitmentDiscountId CommitmentDiscountName
+    CommitmentDiscountQuantity CommitmentDiscountStatus CommitmentDiscountType CommitmentDiscountUnit ConsumedQuantity
+    ConsumedUnit ContractedCost ContractedUnitPrice EffectiveCost InvoiceId InvoiceIssuerName ListCost ListUnitPrice
+    PricingCategory PricingQuantity PricingUnit ProviderName PublisherName RegionId RegionName ResourceId ResourceName
+    ResourceType ServiceCategory ServiceName ServiceSubcategory SkuId SkuMeter SkuPriceDetails SkuPriceId SubAccountId
+    SubAccountName Tags"""
+_SINCE_1_3 = """AllocatedMethodDetails AllocatedMethodId AllocatedResourceId AllocatedResourceName AllocatedTags HostProviderName
+    ServiceProviderName"""
 # Columns of gpucost's own, in every version, by what they are called in 60_rows.sql.
 _OWN = """kind team cluster namespace workload node gpu_model capacity_type gpu_hours share is_estimate charge_kind instance_key
     instance_type instance_hours origin_charge_key origin_file origin_row"""
@@ -51,19 +46,15 @@ _SPLIT = {
 
 
 def columns_of(version: str) -> dict[str, str]:
-    """The columns of a file in order, and what each is called in the table focus_rows. Raises UsageError for a version unknown.
+    """The columns of a file in order, and the name of each in the table focus_rows.
 
     Since 1.3 the dimensions of a split charge are the origin's, tags included; the holder's tags stand in AllocatedTags.
     """
-    if version not in VERSIONS:
-        raise UsageError(f"FOCUS {version} is not written", f"--focus-version takes one of {', '.join(VERSIONS)}")
-    columns = {name: name for name in sorted(" ".join(_SINCE[known] for known in VERSIONS if known <= version).split())}
-    own = {name: name for name in _OWN.split()}
+    own = {PREFIX + name: name for name in _OWN.split()}
     if version == "1.3":
-        columns["Tags"] = "OriginTags"
-    else:
-        own |= _SPLIT
-    return columns | {PREFIX + name: source for name, source in own.items()}
+        standard = sorted(f"{_COLUMNS} {_SINCE_1_3}".split())
+        return dict(zip(standard, standard, strict=True)) | {"Tags": "OriginTags"} | own
+    return {name: name for name in _COLUMNS.split()} | own | {PREFIX + name: source for name, source in _SPLIT.items()}
 
 
 _PACKAGE = "gpucost.publish.focus"
