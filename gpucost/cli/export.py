@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import shlex
 from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -85,10 +85,8 @@ def export_cronjob(call: Call) -> None:
     """
     from gpucost.publish.kubernetes import cronjob
 
-    timezone, size = call.settings.timezone, None if call.more["existing_claim"] else call.more["claim_size"]
-    runs = call.more["run"] or ["collect prometheus"]
-    _check_commands(runs)
-    call.deliver(cronjob({**call.more, "timezone": timezone, "claim_size": size}, runs), "manifest")
+    runs = [_words(run) for run in call.more["run"] or ["collect prometheus"]]
+    call.deliver(cronjob(call.more, runs, call.settings.timezone), "manifest")
 
 
 @command("image out", without="store", more=_MANIFEST)
@@ -126,17 +124,20 @@ def export_chart(
         call.note(f"note: helm also installs what else lies in {out / 'templates'}: {', '.join(others)}")
 
 
-def _check_commands(runs: Sequence[str]) -> None:
-    """Raises UsageError for a command that gpucost does not have: better now than at 2:30."""
+def _words(run: str) -> list[str]:
+    """The words of a command. Raises UsageError for one that gpucost does not have: better now than at 2:30."""
     import typer.main
 
     from gpucost.cli.app import app
 
-    known = typer.main.get_command(app).commands  # type: ignore[attr-defined]
-    for run in runs:
-        first = next(iter(run.removeprefix("gpucost ").split()), "")
-        if first not in known:
-            raise UsageError(f"--run {run!r}: gpucost has no command {first!r}", f"it has {', '.join(sorted(known))}")
+    commands = typer.main.get_command(app).commands  # type: ignore[attr-defined]
+    try:
+        words = shlex.split(run.removeprefix("gpucost "))
+    except ValueError as error:
+        raise UsageError(f"--run {run!r} is not valid: {error}", "for example --run 'collect prometheus'") from None
+    if not words or words[0] not in commands:
+        raise UsageError(f"--run {run!r}: gpucost has no such command", f"it has {', '.join(sorted(commands))}")
+    return words
 
 
 @command("output", without="store")
