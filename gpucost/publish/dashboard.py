@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
-from gpucost.publish.rules import cluster_label, render
+from gpucost.publish.rules import cluster_label
+from gpucost.render.templates import fill
 from gpucost.texts import readable_json
 
 if TYPE_CHECKING:
@@ -17,7 +18,7 @@ _UNITS = {"USD", "GBP", "EUR", "JPY", "RUB", "UAH", "BRL", "DKK", "ISK", "NOK", 
 
 def dashboard(config: Config) -> str:
     """The dashboard as JSON, for import or provisioning: one per configuration, since currency and targets stand in it."""
-    text = render(
+    text = fill(
         "dashboard.json.j2",
         cluster_label=cluster_label(config),
         timezone="browser" if config.timezone == "UTC" else config.timezone,

@@ -9,7 +9,7 @@ from typing import Any
 
 from gpucost import __version__
 from gpucost.errors import UsageError
-from gpucost.publish.rules import render
+from gpucost.render.templates import fill
 from gpucost.resources import reports_dir
 
 _NAME = r"[a-z0-9]([-a-z0-9]*[a-z0-9])?"
@@ -63,7 +63,7 @@ def cronjob(options: Mapping[str, Any], runs: Sequence[Sequence[str]], timezone:
             _check(name, options[name])
     # Kubernetes replaces $(NAME) by a variable's value
     steps = [json.dumps(words).replace("$(", "$$(") for words in runs]
-    return render("cronjob.yml.j2", options=options, steps=steps, timezone=timezone)
+    return fill("cronjob.yml.j2", options=options, steps=steps, timezone=timezone)
 
 
 def chart(image: str, timezone: str) -> dict[str, str]:
@@ -76,7 +76,7 @@ def chart(image: str, timezone: str) -> dict[str, str]:
     values = {"image": image, "timezone": timezone, "version": __version__, "patterns": patterns}
     folder = reports_dir() / "chart"
     paths = [path.relative_to(folder).as_posix() for path in sorted(folder.rglob("*.*"))]
-    return {path.removesuffix(".j2"): render(f"chart/{path}", **values) for path in paths}
+    return {path.removesuffix(".j2"): fill(f"chart/{path}", **values) for path in paths}
 
 
 def _check(name: str, value: str) -> None:

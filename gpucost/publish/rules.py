@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-import json
 import re
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any, NamedTuple
-
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from typing import TYPE_CHECKING, NamedTuple
 
 from gpucost.collect.prometheus.queries import GPU_RESOURCES
 from gpucost.engine import answer_rows, dicts
 from gpucost.errors import UsageError
 from gpucost.price import load_offers
 from gpucost.price.fx import budget_amount
-from gpucost.resources import reports_dir
-from gpucost.texts import HIDDEN
+from gpucost.render.templates import fill, number
 
 if TYPE_CHECKING:
     from datetime import date
@@ -23,42 +19,6 @@ if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
 
     from gpucost.config.model import Config
-
-
-def render(name: str, **values: Any) -> str:
-    """The template reports/`name` filled with `values`; ends with one line break.
-
-    Its marks are << >>, <% %> and <# #>, since Prometheus' templates use double braces. Nothing is escaped by itself: what comes
-    from outside goes through the filters `quoted` and `literal`.
-    """
-    environment = Environment(  # noqa: S701 - YAML, not HTML
-        loader=FileSystemLoader(reports_dir()),
-        undefined=StrictUndefined,
-        variable_start_string="<<",
-        variable_end_string=">>",
-        block_start_string="<%",
-        block_end_string="%>",
-        comment_start_string="<#",
-        comment_end_string="#>",
-    )
-    environment.filters |= {"quoted": quoted, "literal": literal, "number": number}
-    return environment.get_template(name).render(**values).strip("\n") + "\n"
-
-
-def quoted(text: object) -> str:
-    """`text` in double quotes with escapes that YAML and PromQL both read, on one line."""
-    # YAML takes some of the hidden characters for line breaks or refuses them, JSON leaves most as they are
-    return re.sub(HIDDEN, lambda match: f"\\U{ord(match[0]):08x}", json.dumps(str(text), ensure_ascii=False))
-
-
-def literal(text: str) -> str:
-    """`text` as Prometheus' templates print it: what would open an action of theirs is printed by one."""
-    return text.replace("{{", '{{ "{{" }}')
-
-
-def number(value: float | Decimal) -> str:
-    """`value` as PromQL reads it: 5, 0.7, 50000."""
-    return f"{Decimal(str(value)).normalize():f}"
 
 
 GPU_RESOURCE = f'resource=~"{GPU_RESOURCES}"'
@@ -73,7 +33,7 @@ def recording_rules(config: Config, prices: RulePrices) -> str:
     Raises UsageError where the configuration names a metric or label that PromQL cannot spell.
     """
     activity = config.activity
-    return render(
+    return fill(
         "recording-rules.yml.j2",
         cluster_label=cluster_label(config),
         gpu_resource=GPU_RESOURCE,
@@ -96,7 +56,7 @@ def alerting_rules(config: Config, today: date) -> str:
     """
     alerts, idle_ratio = config.alerts, config.alerts.idle_ratio
     amounts = [(budget, budget_amount(config, budget, today.replace(day=1))) for budget in config.budgets]
-    return render(
+    return fill(
         "alerts.yml.j2",
         cluster_label=cluster_label(config),
         gpu_resource=GPU_RESOURCE,

@@ -21,7 +21,7 @@ from gpucost.cli.app import app
 from gpucost.config.load import load_config
 from gpucost.config.model import Config
 from gpucost.publish.dashboard import dashboard
-from gpucost.publish.rules import literal, quoted
+from gpucost.render.templates import literal, quoted
 from tests.golden.report_fleet import sample, stored
 
 NAME = '<b>"x"\\ {{y}}\n|`\u202e' + "n" * 200
