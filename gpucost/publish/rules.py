@@ -7,7 +7,7 @@ from decimal import Decimal
 from typing import TYPE_CHECKING, NamedTuple
 
 from gpucost.collect.prometheus.queries import GPU_RESOURCES
-from gpucost.engine import answer_rows, dicts
+from gpucost.engine import answer_rows
 from gpucost.errors import UsageError
 from gpucost.price import load_offers
 from gpucost.price.fx import budget_amount
@@ -109,20 +109,8 @@ def stored_prices(con: DuckDBPyConnection) -> RulePrices | None:
     return RulePrices(prices, "what the nodes in the store cost last") if prices else None
 
 
-# The median over regions, each of which counts once.
-_LISTED = """
-WITH fitting AS (
-    SELECT p.type_name, p.instance_type, p.region, f.capacity_type, arg_max(p.price_per_hour, f.preference) AS price_per_hour
-    FROM price_offers AS p JOIN purchase_fits AS f ON f.purchase_option = p.purchase_option AND f.is_list
-    WHERE p.is_of_region AND p.term_years = 0 GROUP BY ALL
-)
-SELECT type_name AS instance_type, capacity_type, median(price_per_hour)::DECIMAL(38, 9) AS per_hour
-FROM fitting WHERE instance_type IN (SELECT lower(instance_type) FROM catalog_instances WHERE gpu_count > 0)
-GROUP BY ALL ORDER BY ALL"""
-
-
 def listed_prices(con: DuckDBPyConnection, config: Config) -> RulePrices:
     """Today's list prices by capacity type, in the middle over regions."""
     load_offers(con, config)
-    prices = tuple(RulePrice(**row) for row in dicts(con.execute(_LISTED)))
+    prices = tuple(RulePrice(**row) for row in answer_rows(con, __package__, "listed_prices"))
     return RulePrices(prices, "list prices of the catalog, the median over regions: nothing is collected yet")
