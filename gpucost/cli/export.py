@@ -152,7 +152,7 @@ def export_dashboard(call: Call) -> None:
       gpucost export dashboard -o gpucost-dashboard.json
       gpucost export dashboard --config prod.toml
     """
-    from gpucost.publish.dashboard import dashboard
+    from gpucost.publish.rules import dashboard
 
     call.deliver(dashboard(call.settings), "dashboard")
 

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import json
-import logging
 import smtplib
 import ssl
-import time
 from dataclasses import dataclass
 from email.message import EmailMessage
 from email.utils import formatdate, make_msgid
@@ -15,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from gpucost.config.secrets import from_variable, secret
 from gpucost.errors import ConfigError, GpucostError
-from gpucost.http import Request, Response, excerpt, send
+from gpucost.http import Request, Response, TransientError, excerpt, retry, send
 from gpucost.render.data import to_json
 from gpucost.render.formatting import figure_text
 from gpucost.render.templates import environment
@@ -259,10 +257,7 @@ def _refused(what: str, answer: Response, fix: str) -> GpucostError:
     return GpucostError(f"{what} at {answer.host} answered {answer.status}: {answer.text or 'nothing'}", fix)
 
 
-_log = logging.getLogger(__name__)
-
 _TIMEOUT_SECONDS = 20.0
-_PAUSES = (0.5, 2.0)
 _LOOPBACK = ("localhost", "127.0.0.1", "::1")
 
 
@@ -301,15 +296,14 @@ def send_mail(config: Email, letter: EmailMessage) -> None:
         raise ConfigError(
             "[notify.email] would send the password in clear", 'set encryption = "starttls" or "tls" under [notify.email]'
         )
-    for pause in (*_PAUSES, None):
+
+    def once() -> None:
         try:
             _send(config, letter, password)
-            return
         except (OSError, smtplib.SMTPException) as error:
-            if pause is None or not _is_passing(error):
-                raise _explained(config, error) from None
-            _log.warning("%s: trying again in %.1f s", _explained(config, error), pause)
-            time.sleep(pause)
+            raise _explained(config, error) from None
+
+    retry(once, attempts=3, longest_wait=2.0)
 
 
 def _send(config: Email, letter: EmailMessage, password: str | None) -> None:
@@ -371,7 +365,8 @@ def _explained(config: Email, error: Exception) -> GpucostError:
         case _:
             reason = "timed out" if isinstance(error, TimeoutError) else getattr(error, "strerror", None) or str(error)
             what, fix = f"cannot be reached: {reason}", "check host and port under [notify.email]"
-    return GpucostError(f"the mail server {config.host}:{config.port} {what}", fix)
+    kind = TransientError if _is_passing(error) else GpucostError
+    return kind(f"the mail server {config.host}:{config.port} {what}", fix=fix)
 
 
 def _words(text: bytes | str) -> str:

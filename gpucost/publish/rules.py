@@ -1,17 +1,19 @@
-"""Recording and alerting rules for Prometheus, out of the templates in reports/."""
+"""Files for Prometheus and Grafana, from the templates in reports/: recording and alerting rules, a dashboard."""
 
 from __future__ import annotations
 
+import json
 import re
 from decimal import Decimal
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from gpucost.collect.prometheus.queries import GPU_RESOURCES
 from gpucost.engine import answer_rows
 from gpucost.errors import UsageError
 from gpucost.price import load_offers
 from gpucost.price.fx import budget_amount
-from gpucost.render.templates import fill, number
+from gpucost.render.templates import fill
+from gpucost.texts import readable_json
 
 if TYPE_CHECKING:
     from datetime import date
@@ -21,9 +23,7 @@ if TYPE_CHECKING:
     from gpucost.config.model import Config
 
 
-GPU_RESOURCE = f'resource=~"{GPU_RESOURCES}"'
-
-_NAME = re.compile(r"[a-zA-Z_:][a-zA-Z0-9_:]*")
+_METRIC = re.compile(r"[a-zA-Z_:][a-zA-Z0-9_:]*")
 _LABEL = re.compile(r"[a-zA-Z_][a-zA-Z0-9_]*")
 
 
@@ -32,20 +32,10 @@ def recording_rules(config: Config, prices: RulePrices) -> str:
 
     Raises UsageError where the configuration names a metric or label that PromQL cannot spell.
     """
-    activity = config.activity
-    return fill(
-        "recording-rules.yml.j2",
-        cluster_label=cluster_label(config),
-        gpu_resource=GPU_RESOURCE,
-        device_metric=_metric(activity.device_metric),
-        device_scale=number(activity.device_scale),
-        mig_metric=_metric(activity.mig_metric),
-        mig_scale=number(activity.mig_scale),
-        same_metric=activity.device_metric == activity.mig_metric,
-        idle_threshold=number(config.idle.threshold_percent),
-        prices=prices.prices,
-        prices_from=prices.source,
-    )
+    for name in (config.activity.device_metric, config.activity.mig_metric):
+        if not _METRIC.fullmatch(name):
+            raise UsageError(f"{name!r} is no metric name", "[activity] names metrics by letters, digits and underscores")
+    return _filled("recording-rules.yml.j2", config, prices=prices)
 
 
 def alerting_rules(config: Config, today: date) -> str:
@@ -54,33 +44,21 @@ def alerting_rules(config: Config, today: date) -> str:
     They read what the recording rules record. Amounts in other currencies are converted at the rate of the first day of
     the month that holds `today`; PriceError where there is none.
     """
-    alerts, idle_ratio = config.alerts, config.alerts.idle_ratio
     amounts = [(budget, budget_amount(config, budget, today.replace(day=1))) for budget in config.budgets]
-    return fill(
-        "alerts.yml.j2",
-        cluster_label=cluster_label(config),
-        gpu_resource=GPU_RESOURCE,
-        alerts=alerts,
-        idle_threshold=number(config.idle.threshold_percent if alerts.idle_percent is None else alerts.idle_percent),
-        idle_ratio=None if idle_ratio is None else number(idle_ratio),
-        spot_ratio=number(config.targets.spot_ratio if alerts.spot_ratio is None else alerts.spot_ratio),
-        currency=config.currency,
-        budgets=[(budget.name, budget.team, number(round(amount, 2))) for budget, amount in amounts if amount is not None],
-    )
+    budgets = [(budget, round(amount, 2)) for budget, amount in amounts if amount is not None]
+    return _filled("alerts.yml.j2", config, budgets=budgets)
 
 
-def cluster_label(config: Config) -> str:
-    """The label that tells clusters apart, of the first server. Raises UsageError for what is no label's name."""
-    name = config.prometheus[0].cluster_label if config.prometheus else "cluster"
-    if not _LABEL.fullmatch(name):
-        raise UsageError(f"{name!r} is no label name", "[prometheus] cluster_label takes letters, digits and underscores")
-    return name
+def dashboard(config: Config) -> str:
+    """The Grafana dashboard as JSON, for import or provisioning: one per configuration, with its currency and targets."""
+    return readable_json(json.loads(_filled("dashboard.json.j2", config)), indent=2) + "\n"
 
 
-def _metric(name: str) -> str:
-    if not _NAME.fullmatch(name):
-        raise UsageError(f"{name!r} is no metric name", "[activity] names metrics by letters, digits and underscores")
-    return name
+def _filled(template: str, config: Config, **values: Any) -> str:
+    label = config.prometheus[0].cluster_label if config.prometheus else "cluster"
+    if not _LABEL.fullmatch(label):
+        raise UsageError(f"{label!r} is no label name", "[prometheus] cluster_label takes letters, digits and underscores")
+    return fill(template, config=config, cluster_label=label, gpu_resources=GPU_RESOURCES, **values)
 
 
 class RulePrice(NamedTuple):

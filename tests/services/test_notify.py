@@ -42,7 +42,6 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr("gpucost.pipeline.attribution.is_current", lambda *_: True)
     monkeypatch.setattr("gpucost.http._FIRST_PAUSE_SECONDS", 0.01)
     monkeypatch.setattr("gpucost.http._TIMEOUT_SECONDS", (1.0, 0.5))
-    monkeypatch.setattr("gpucost.publish.notify._PAUSES", (0.01, 0.01))
     monkeypatch.setattr("gpucost.publish.notify._TIMEOUT_SECONDS", 10.0)
     return tmp_path
 

@@ -20,7 +20,7 @@ from gpucost import __version__
 from gpucost.cli.app import app
 from gpucost.config.load import load_config
 from gpucost.config.model import Config
-from gpucost.publish.dashboard import dashboard
+from gpucost.publish.rules import dashboard
 from gpucost.render.templates import literal, quoted
 from tests.golden.report_fleet import sample, stored
 
