@@ -344,6 +344,21 @@ def test_a_fleet_without_nodes_costs_nothing_which_is_no_failure(store: Path) ->
     assert run("export", "openmetrics", "--store", str(store), "--month", "2026-11").exit_code == 1
 
 
+def test_month_without_data_yet_is_left_out(store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from gpucost.store.connection import Store
+
+    october = store.with_name("october.duckdb")
+    october.write_bytes(store.read_bytes())
+    november = datetime(2026, 11, 1, tzinfo=UTC)
+    with Store(october).write() as con:
+        con.execute("UPDATE collected SET to_ms = $1", [int(november.timestamp()) * 1000])
+    monkeypatch.setattr("gpucost.cli.command.Call.now", november.replace(hour=2))
+    result = run("export", "openmetrics", "--store", str(october))
+    assert result.exit_code == 0, result.output
+    assert "month_to_date is left out: there is no data for November 2026" in result.stderr
+    assert _values(result.stdout, "gpucost_fleet_cost") == [0]
+
+
 def test_a_fleet_that_nobody_uses_has_its_figures(tmp_path: Path) -> None:
     path = tmp_path / "unused.duckdb"
     fleet = sample(hours=48)
