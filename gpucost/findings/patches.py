@@ -31,21 +31,6 @@ def smaller_request(subject: str, namespace: str, asked: float, used: int) -> st
     return fill("patches/smaller-request.yml", **values, asked=f"{asked:g}", used=used)
 
 
-def shared_gpus() -> str:
-    """Time slicing of NVIDIA's device plugin, as the GPU operator takes it."""
-    return fill("patches/shared-gpus.yml")
-
-
-def empty_nodes() -> str:
-    """A NodePool of Karpenter that removes empty nodes sooner, and has a limit."""
-    return fill("patches/empty-nodes.yml")
-
-
-def on_spot() -> str:
-    """A pod template that asks for spot nodes of Karpenter."""
-    return fill("patches/on-spot.yml")
-
-
 def scaled_down(subject: str, namespace: str, timezone: str, options: Mapping[str, str | None]) -> str | None:
     """CronJobs that scale a workload down and up again by office hours; without any, down every evening."""
     target = _object(subject)

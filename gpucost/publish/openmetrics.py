@@ -119,9 +119,8 @@ def _of_teams(views: PeriodViews) -> Iterator[tuple[Labels, Figures]]:
                     "gpucost_team_spot_ratio": measures.spot_ratio,
                 },
             )
-            yield labels | {"state": "active"}, {"gpucost_team_gpu_hours": measures.active_gpu_hours}
-            yield labels | {"state": "idle"}, {"gpucost_team_gpu_hours": measures.idle_gpu_hours}
-            yield labels | {"state": "unmeasured"}, {"gpucost_team_gpu_hours": measures.unmeasured_gpu_hours}
+            for state in ("active", "idle", "unmeasured"):
+                yield labels | {"state": state}, {"gpucost_team_gpu_hours": getattr(measures, f"{state}_gpu_hours")}
         if row.api:
             yield labels, {"gpucost_team_api_cost": row.api.api_cost}
         if row.kind != "unallocated" and row.keys["team"] and row.shared and row.shared.costs:

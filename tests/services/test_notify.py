@@ -195,7 +195,7 @@ def test_nobody_there(store: Path, folder: Path, monkeypatch: pytest.MonkeyPatch
 @pytest.mark.parametrize(
     ("config", "message"),
     [
-        ("", "[notify.slack] names no webhook"),
+        ("", "[notify.slack] names no URL"),
         ('[notify.slack]\nwebhook_url_env = "NO_SUCH"', "the environment variable NO_SUCH is not set"),
         ('[notify.slack]\nwebhook_url_file = "none"', "webhook_url_file: cannot read"),
         ('[notify.slack]\nwebhook_url_file = "two"', "holds more than one line"),

@@ -64,6 +64,12 @@ _CHARGED = (
 )
 
 
+# Estimates are in the report's currency alone.
+_SUMS = (
+    "SELECT is_estimate, BillingCurrency, count(*), sum(BilledCost), sum(EffectiveCost) FROM focus_rows GROUP BY ALL ORDER BY ALL"
+)
+
+
 class FocusTotals(NamedTuple):
     """What a file adds up to. `billed_rows` are parts of charges; costs of them are by the bill's currency, as are estimates."""
 
@@ -90,21 +96,15 @@ def prepare(con: DuckDBPyConnection, config: Config, month: str) -> FocusTotals:
     run_stage(con, _PACKAGE, "40_splits")
     rows = {"month": month, "currency": config.currency, "from_ms": period.start_ms, "to_ms": period.end_ms}
     run_stage(con, _PACKAGE, "60_rows", rows)
-    (charges,) = con.execute("SELECT count(*) FROM focus_charges").fetchall()[0]
-    sums = con.execute(
-        "SELECT is_estimate, BillingCurrency, count(*), sum(BilledCost), sum(EffectiveCost) FROM focus_rows "
-        "GROUP BY ALL ORDER BY ALL"
-    ).fetchall()
-    billed = [row for row in sums if not row[0]]
-    estimated = [row for row in sums if row[0]]
-    return FocusTotals(
-        charges=charges,
-        billed_rows=sum(row[2] for row in billed),
-        estimated_rows=sum(row[2] for row in estimated),
-        billed_cost={row[1]: row[3] for row in billed},
-        effective_cost={row[1]: row[4] for row in billed},
-        estimated_cost=sum((row[4] for row in estimated), Decimal(0)),
-    )
+    ((charges,),) = con.execute("SELECT count(*) FROM focus_charges").fetchall()
+    totals = FocusTotals(charges, 0, 0, {}, {}, Decimal(0))
+    for is_estimate, currency, count, billed, effective in con.execute(_SUMS).fetchall():
+        if is_estimate:
+            totals = totals._replace(estimated_rows=count, estimated_cost=effective)
+        else:
+            totals.billed_cost[currency], totals.effective_cost[currency] = billed, effective
+            totals = totals._replace(billed_rows=totals.billed_rows + count)
+    return totals
 
 
 def save(con: DuckDBPyConnection, version: str, kind: FileKind, path: Path) -> None:
