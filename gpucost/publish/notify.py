@@ -325,13 +325,10 @@ def _send(config: Email, letter: EmailMessage, password: str | None) -> None:
 
 def _is_passing(error: Exception) -> bool:
     """Whether the mail was surely not taken, and may be in a moment."""
-    match error:
-        case smtplib.SMTPAuthenticationError():
-            return False
-        case smtplib.SMTPResponseException():
-            return 400 <= error.smtp_code < 500
-        case smtplib.SMTPRecipientsRefused():
-            return all(400 <= code < 500 for code, _ in error.recipients.values())
+    if isinstance(error, smtplib.SMTPRecipientsRefused):
+        return all(400 <= code < 500 for code, _ in error.recipients.values())
+    if isinstance(error, smtplib.SMTPResponseException) and not isinstance(error, smtplib.SMTPAuthenticationError):
+        return 400 <= error.smtp_code < 500
     return isinstance(error, ConnectionRefusedError)
 
 
