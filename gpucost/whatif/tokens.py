@@ -168,10 +168,7 @@ class Api(OptionGroup):
 
 @record
 class ApiPrice:
-    """Money per million tokens, and where that is known from; cached prompt tokens cost as others where `cached` is None.
-
-    `is_paid`: it is what was paid, whatever the API had cached.
-    """
+    """Money per million tokens and its source; cached prompt tokens cost as others if `cached` is None."""
 
     name: str
     input: Decimal
@@ -179,7 +176,6 @@ class ApiPrice:
     source: str
     cached: Decimal | None = None
     as_of: str | None = None
-    is_paid: bool = False
 
     def cost(self, tokens: TokenHours, cached_share: float) -> tuple[Decimal, Decimal]:
         """What prompt tokens and generated ones cost."""
@@ -555,9 +551,10 @@ def selfhost(
 ) -> Scenario[Answer]:
     """Tokens bought today, made by own replicas in the scenario: on demand, always on for the busiest hour, and spare ones.
 
-    Fewer nodes by the hour, commitments and spot stand beside it. `cached_share` of the prompt tokens the API has cached; None is
-    not known, and counted as none. `used` is the day on which prices are looked at.
+    Fewer nodes by the hour, commitments and spot stand beside it. `cached_share` of the prompt tokens the API has cached; if
+    None, the share that own servers measured, otherwise none. `used` is the day on which prices are looked at.
     """
+    cached_share = tokens.cached_share if cached_share is None else cached_share
     work = tokens.work(serving.plan.prompt_weight)
     needed, curve, always = serving.replicas(work), serving.curve(work), serving.always(work)
     committed = _commitments(serving, curve)
@@ -666,7 +663,7 @@ def selfhost(
         ranges=tuple(_ranges(serving, costs, tokens, blended, currency)),
         break_even=tuple(_break_even(rows[1]["cost_per_million_tokens"], even, on, why, tokens, currency)),
         time=tuple(_time(serving, needed)),
-        findings=(*_findings(ways, serving, cached_share is None and not api.is_paid), *findings),
+        findings=(*_findings(ways, serving, cached_share is None), *findings),
         tables=(
             *_tables(rows, "GPUs of whole nodes are paid; utilization is of the throughput of all that fits on them."),
             *Rows.of(
@@ -835,7 +832,6 @@ def api(
     growth: Growth,
     used: date,
     cached_share: float | None = None,
-    measured_share: float | None = None,
     operations: Decimal = Decimal(0),
     prompt_weight: float = DEFAULT_PROMPT_WEIGHT,
     assumptions: Sequence[Assumption] = (),
@@ -843,11 +839,10 @@ def api(
 ) -> Scenario[Answer]:
     """Tokens made on own GPUs today, bought in the scenario, where reserved capacity goes on being paid.
 
-    `measured_share` of the prompt tokens own servers had cached; what an API's own cache would have is not known, so that only
-    `cached_share` lowers its price.
+    An API's cache has rules of its own: what own servers had cached is a range, and only `cached_share` lowers the price.
     """
     prompt, generated = price.cost(tokens, cached_share or 0.0)
-    share = measured_share if cached_share is None else None
+    share = tokens.cached_share if cached_share is None else None
     cached = price.cost(tokens, share) if share and price.cached is not None else None
     running = charge(kept(operations * Decimal(repr(tokens.months))))
     groups: dict[str, list[CostBlock]] = {
