@@ -7,6 +7,7 @@ import math
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import duckdb
@@ -15,17 +16,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 from typer.testing import CliRunner
 
+from gpucost.cli import whatif_tokens
 from gpucost.cli.app import app
 from gpucost.config.model import Config
 from gpucost.errors import UsageError
+from gpucost.periods import Period, to_ms
 from gpucost.report import units
 from gpucost.store.connection import Store
 from gpucost.whatif.answer import Answer
 from gpucost.whatif.cost import CostBlock, charge
-from gpucost.whatif.fleet import Price, escaped_glob
+from gpucost.whatif.fleet import Price, Scope, escaped_glob
 from gpucost.whatif.reserve import Terms
 from gpucost.whatif.spot.interruptions import Rate
 from gpucost.whatif.tokens import (
+    Api,
     ApiPrice,
     DescribedTokens,
     Growth,
@@ -428,15 +432,18 @@ def test_hours_of_the_store_are_those_of_unit_tokens(config: Config) -> None:
     store = Store(config.store)
     view = asked(config, store, units.tokens)
     rows: list[dict[str, Any]] = []
+    months: list[dict[str, Any]] = []
 
     def read(con: Any, ask: Any) -> Any:
         rows.extend(units.token_hours(con, ask))
+        months.extend(units.token_hours(con, ask, "month"))
         return view
 
     asked(config, store, read)
-    assert sum(row["cost"] for row in rows) == view.totals["cost"] == 48
+    (month,) = months
+    assert sum(row["cost"] for row in rows) == view.totals["cost"] == month["cost"] == 48
     for name in ("prompt_tokens", "cached_tokens", "generation_tokens"):
-        assert sum(row[name] or 0 for row in rows) == view.totals[name]
+        assert sum(row[name] or 0 for row in rows) == view.totals[name] == month[name]
     assert len(rows) == 24 and {row["allocated_gpu_hours"] for row in rows} == {2}
 
 
@@ -559,44 +566,38 @@ def test_committed_capacity_of_the_demo_is_paid_anyway(demo: Config) -> None:
     assert answer["paid_anyway_cost"] == pytest.approx(answer["today"]["cost"]) and answer["saving"] < 0
 
 
-POOLS = l4s([("llm-prefill-0", [0], 0, 2880), ("llm-decode-0", [1, 2, 3], 0, 2880)], 2880)
-
-
 @pytest.mark.parametrize(
     ("millions", "percent"),
     [
         # in March they may have begun; April, May and June grow by a tenth each
-        ({5: 10, 35: 100, 65: 110, 95: 121}, 10),
+        ((10, 100, 110, 121), 10),
         # in May there was none: from April to June twice as many in each month
-        ({5: 10, 35: 100, 95: 400}, 100),
+        ((10, 100, 0, 400), 100),
+        ((10, 100), None),
     ],
 )
-def test_growth_is_of_the_whole_months_of_the_store(tmp_path: Path, millions: dict[int, int], percent: int) -> None:
-    config, store = stored(POOLS, tmp_path)
-    series = counter("generation_token", "llm-decode-0", "chat", kind="event")
-    put(store, [(series, [(24 * day, count * MILLION) for day, count in millions.items()])], 2880)
-    words = f"--config {config.path} --month 2026-06 {PRICES} {REPLICA} {NODE}"
-    assert ask("selfhost", words)["growth_percent_per_month"] == pytest.approx(percent)
-    assert ask("selfhost", f"{words} --growth-percent-per-month 3")["growth_percent_per_month"] == 3
+def test_growth_is_of_the_whole_months_of_the_store(
+    millions: tuple[int, ...], percent: int | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pools = {"cluster": "main", "namespace": "chat", "workload": "Deployment/llm-prefill + Deployment/llm-decode"}
 
+    def hours(_run: Any, _model: str | None, scope: Scope, months: Period, bucket: str) -> list[dict[str, Any]]:
+        assert (scope, bucket) == (Scope(), "month")
+        assert (months.start, months.end) == (datetime(2026, 1, 1, tzinfo=UTC), datetime(2026, 7, 1, tzinfo=UTC))
+        begins = [to_ms(datetime(2026, month, 1, tzinfo=UTC)) for month in range(3, 7)]
+        counted = [
+            {"from_ms": begin, **pools, "prompt_tokens": 0.4 * count, "generation_tokens": 0.6 * count}
+            for begin, count in zip(begins, millions, strict=False)
+        ]
+        # the same names in another cluster are not meant
+        return counted + [row | {"cluster": "other", "prompt_tokens": 1000.0} for row in counted]
 
-def test_growth_of_pools_is_of_prompts_of_prefill_and_of_answers_of_decode(tmp_path: Path) -> None:
-    config, store = stored(POOLS, tmp_path)
-    assert config.path is not None
-    with config.path.open("a") as text:
-        text.write('[serving]\nprefill = ["*-prefill"]\ndecode = ["*-decode"]\n')
-    counts: dict[tuple[str, str], tuple[int, ...]] = {
-        ("prompt_token", "llm-prefill-0"): (1, 60, 60, 120),
-        # decode pods count prompts again
-        ("prompt_token", "llm-decode-0"): (1000,) * 4,
-        ("generation_token", "llm-prefill-0"): (7,) * 4,
-        ("generation_token", "llm-decode-0"): (1, 40, 40, 30),
-    }
-    for (unit, name), millions in counts.items():
-        points = [(24 * day, count * MILLION) for day, count in zip((5, 35, 65, 95), millions, strict=True)]
-        put(store, [(counter(unit, name, "chat", kind="event"), points)], 2880, source=f"{unit} of {name}")
-    answer = ask("api", f"--config {config.path} --month 2026-06 {PRICES}")
-    assert answer["growth_percent_per_month"] == pytest.approx((1.5**0.5 - 1) * 100)
+    monkeypatch.setattr(whatif_tokens, "_hours", hours)
+    period = SimpleNamespace(end=datetime(2026, 7, 1, tzinfo=UTC))
+    run: Any = SimpleNamespace(now=datetime(2026, 11, 5, tzinfo=UTC), tz=UTC, period=period)
+    growth = whatif_tokens._growth(run, Api(), [pools])
+    assert growth.percent == (None if percent is None else pytest.approx(percent)) and growth.begins == date(2026, 7, 1)
+    assert whatif_tokens._growth(run, Api(growth_percent_per_month=3.0), [pools]).percent == 3
 
 
 @pytest.mark.parametrize(
