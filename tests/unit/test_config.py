@@ -116,7 +116,7 @@ def test_wrong_variables_are_named(home: Path, environ: Environ, expected: str) 
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ('[price_lists]\nlitellm = "map.json"', "price_lists.litellm (gpucost.toml:2): was removed; use the list that gpucost ships"),
+        ('[price_lists]\nlitellm = "map.json"', "price_lists.litellm (gpucost.toml:2): was removed; use the list"),
     ],
 )
 def test_removed_key_names_its_replacement(home: Path, text: str, words: str) -> None:
