@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import date
 from decimal import Decimal
@@ -15,9 +15,9 @@ from gpucost.cli.whatif import WhatIfContext, list_prices, source_of, store_or_e
 from gpucost.cli.whatif_commitments import GivenOffers, given_terms, listed_type
 from gpucost.errors import GpucostError, UsageError
 from gpucost.periods import MS_PER_HOUR
-from gpucost.whatif.cost import CostBlock, charge, kept
+from gpucost.whatif.cost import CostBlock, charge, costs_of, kept
 from gpucost.whatif.flags import GPUS_PER_NODE, node_price
-from gpucost.whatif.fleet import PAID_ANYWAY, Fleet, Price, Scenario, Scope, escaped_glob
+from gpucost.whatif.fleet import PAID_ANYWAY, Price, Scope, escaped_glob
 from gpucost.whatif.tokens import (
     Api,
     ApiPrice,
@@ -29,6 +29,7 @@ from gpucost.whatif.tokens import (
     OwnNodes,
     OwnServing,
     PacedHour,
+    Purchase,
     Replicas,
     Throughput,
     TokenHours,
@@ -52,7 +53,7 @@ _MONTHS, _FEWEST = 6, 2
 @whatif_command()
 def whatif_selfhost(
     described: DescribedTokens,
-    purchase: Api,
+    offer: Api,
     replicas: Replicas,
     own: OwnNodes,
     operations: Operations,
@@ -74,44 +75,26 @@ def whatif_selfhost(
       gpucost whatif selfhost --model "llama-3*" --input-price-per-million 0.2 --output-price-per-million 0.6 \\
         --throughput-of Deployment/chat-api --gpus-per-replica 1 --gpu-model H100
     """
-    from gpucost.whatif.answer import Assumption
     from gpucost.whatif.tokens import selfhost
 
-    findings: tuple[str, ...] = ()
-    names: tuple[str, ...] = ()
+    findings: list[str] = []
     if run.is_described(described, of_period=replicas.throughput_of is None):
         tokens, period_name = described_tokens(described)
-        growth = _growth(run, purchase)
-        use = [Assumption("tokens", period_name, f"busiest hour {described.peak_factor:g} × the mean", "option")]
+        purchase = _purchase(run, offer, tokens, period_name, f"busiest hour {described.peak_factor:g} × the mean")
     else:
-        hours = _hours(run, purchase.model)
-        tokens, names, period_name = _curve(run, hours, purchase), _models(hours), run.period_name
-        growth = _growth(run, purchase, hours)
-        findings = ("These tokens are made on own GPUs already: gpucost whatif api asks whether to buy them",)
+        hours = _hours(run, offer.model)
+        tokens = _curve(run, hours, offer)
         span = f"{tokens.hours:,} hours, from their first to their last"
-        use = [Assumption("tokens", ", ".join(names), span, "store", period_name)]
-    price = _api_price(run, purchase, names)
-    result = selfhost(
-        tokens,
-        price,
-        _serving(run, own, replicas, tokens, operations),
-        currency=run.settings.currency,
-        period=period_name,
-        growth=growth,
-        used=_today(run),
-        cached_share=purchase.cached_share,
-        assumptions=use,
-        findings=findings,
-        stale_after_days=run.settings.prices.stale_after_days,
-    )
-    run.finish(result)
+        purchase = _purchase(run, offer, tokens, run.period_name, span, hours)
+        findings = ["These tokens are made on own GPUs already: gpucost whatif api asks whether to buy them"]
+    run.finish(selfhost(purchase, _serving(run, own, replicas, tokens, operations), findings))
 
 
 @whatif_command()
 def whatif_api(
     described: DescribedTokens,
     nodes: DescribedServing,
-    purchase: Api,
+    offer: Api,
     operations: Operations,
     *,
     run: WhatIfContext,
@@ -128,35 +111,43 @@ def whatif_api(
       gpucost whatif api --nodes 2 --on-demand-price 55 --prompt-tokens-per-day 4B --generation-tokens-per-day 800M \\
         --input-price-per-million 2.5 --output-price-per-million 10
     """
-    from gpucost.whatif.answer import Assumption
     from gpucost.whatif.tokens import api
 
-    names: tuple[str, ...] = ()
     is_of_nodes = run.is_described(nodes)
     if run.is_described(described) or is_of_nodes:
         tokens, period_name = described_tokens(described, is_even=True)
-        own, growth = _described_cost(run, nodes, tokens), _growth(run, purchase)
-        use = [Assumption("tokens", period_name, "", "option")]
+        own = _described_cost(run, nodes, tokens)
+        purchase = _purchase(run, offer, tokens, period_name)
     else:
-        hours = _hours(run, purchase.model)
-        tokens, names, period_name = _curve(run, hours, purchase), _models(hours), run.period_name
-        own = _stored_cost(run, hours)
-        growth = _growth(run, purchase, hours)
-        use = [Assumption("tokens", ", ".join(names), ", ".join(_workloads(hours)), "store", period_name)]
-    result = api(
-        own,
+        hours = _hours(run, offer.model)
+        tokens, own = _curve(run, hours, offer), _stored_cost(run, hours)
+        workloads = ", ".join(sorted({row["workload"] for row in hours}))
+        purchase = _purchase(run, offer, tokens, run.period_name, workloads, hours)
+    run.finish(api(own, purchase, operations.operations_cost_per_month))
+
+
+def _purchase(
+    run: WhatIfContext, offer: Api, tokens: TokenHours, period_name: str, about: str = "", hours: Sequence[Hour] = ()
+) -> Purchase:
+    """The tokens at an API's price; `hours` are rows of the store that they come from, if they do."""
+    from gpucost.whatif.answer import Assumption
+
+    growth = _growth(run, offer, hours)
+    names = sorted({row["model"] for row in hours if row["model"]})
+    use = Assumption("tokens", period_name, about, "option")
+    if hours:
+        use = Assumption("tokens", ", ".join(names), about, "store", period_name)
+    return Purchase(
         tokens,
-        _api_price(run, purchase, names),
-        currency=run.settings.currency,
-        period=period_name,
-        growth=growth,
-        used=_today(run),
-        cached_share=purchase.cached_share,
-        operations=operations.operations_cost_per_month,
-        assumptions=use,
-        stale_after_days=run.settings.prices.stale_after_days,
+        _api_price(run, offer, names),
+        growth,
+        run.settings.currency,
+        period_name,
+        _today(run),
+        offer.cached_share,
+        (use,),
+        run.settings.prices.stale_after_days,
     )
-    run.finish(result)
 
 
 def _hours(
@@ -179,43 +170,34 @@ def _hours(
     return [row for row in rows if model is None or fnmatchcase((row["model"] or "").lower(), model.lower())]
 
 
-def _models(hours: Iterable[Hour]) -> tuple[str, ...]:
-    return tuple(sorted({row["model"] for row in hours if row["model"]}))
-
-
-def _workloads(hours: Iterable[Hour]) -> list[str]:
-    return sorted({row["workload"] for row in hours})
-
-
-def _curve(run: WhatIfContext, hours: Sequence[Hour], purchase: Api) -> TokenHours:
+def _curve(run: WhatIfContext, rows: Sequence[Hour], offer: Api) -> TokenHours:
     """The tokens of these rows by hour, from the first hour with some, or with a cost, to the last. Raises GpucostError."""
-    sums: dict[int, list[float]] = defaultdict(lambda: [0.0, 0.0, 0.0])
-    for row in hours:
+    names = ("prompt_tokens", "generation_tokens", "cached_tokens")
+    sums: dict[str, defaultdict[int, float]] = {name: defaultdict(float) for name in names}
+    for row in rows:
         if row["prompt_tokens"] or row["generation_tokens"] or row["cost"]:
-            # of an hour that midnight cuts, where zones are half an hour off, both parts
-            hour = row["from_ms"] // MS_PER_HOUR
-            amounts = (row["prompt_tokens"], row["generation_tokens"], row["cached_tokens"] or 0.0)
-            sums[hour] = [before + more for before, more in zip(sums[hour], amounts, strict=True)]
-    if not any(prompt + done for prompt, done, _ in sums.values()):
-        of = f" of {purchase.model}" if purchase.model else ""
+            for name in names:
+                # of an hour that midnight cuts, where zones are half an hour off, both parts
+                sums[name][row["from_ms"] // MS_PER_HOUR] += row[name] or 0.0
+    hours = sums["prompt_tokens"].keys()
+    span = range(min(hours), max(hours) + 1) if hours else ()
+    prompt, generated, cached = (tuple(amounts[hour] for hour in span) for amounts in sums.values())
+    if not any(prompt + generated):
+        of = f" of {offer.model}" if offer.model else ""
         raise GpucostError(
             f"no token{of} is known in {run.period_name}",
             "gpucost unit tokens lists models; gpucost collect progress collects them; or --prompt-tokens-per-day describes them",
         )
-    every = [sums.get(at, [0.0] * 3) for at in range(min(sums), max(sums) + 1)]
-    prompts, cached = sum(one[0] for one in every), sum(one[2] for one in every)
-    is_counted = prompts and any(row["cached_tokens"] is not None for row in hours)
-    return TokenHours(
-        tuple(one[0] for one in every), tuple(one[1] for one in every), min(cached / prompts, 1.0) if is_counted else None
-    )
+    is_counted = any(prompt) and any(row["cached_tokens"] is not None for row in rows)
+    return TokenHours(prompt, generated, min(sum(cached) / sum(prompt), 1.0) if is_counted else None)
 
 
-def _growth(run: WhatIfContext, purchase: Api, hours: Sequence[Hour] = ()) -> Growth:
+def _growth(run: WhatIfContext, offer: Api, hours: Sequence[Hour] = ()) -> Growth:
     """The growth that an option gives, otherwise that of the workloads of these rows in the store's whole months before."""
     today = _today(run)
     begins = min(today, run.period.end.astimezone(run.tz).date()) if hours else today
-    if purchase.growth_percent_per_month is not None or not hours:
-        return Growth(purchase.growth_percent_per_month, "option", begins)
+    if offer.growth_percent_per_month is not None or not hours:
+        return Growth(offer.growth_percent_per_month, "option", begins)
     from gpucost.periods import Period, from_ms, local_midnight
 
     last = _month(begins)
@@ -223,7 +205,7 @@ def _growth(run: WhatIfContext, purchase: Api, hours: Sequence[Hour] = ()) -> Gr
     months = Period(local_midnight(first_day, run.tz), local_midnight(last_day, run.tz))
     places = {_place(row) for row in hours}
     tokens: Counter[int] = Counter()
-    for row in _hours(run, purchase.model, Scope(), months, "month"):
+    for row in _hours(run, offer.model, Scope(), months, "month"):
         if _place(row) in places:
             tokens[_month(from_ms(row["from_ms"]).astimezone(run.tz))] += row["prompt_tokens"] + row["generation_tokens"]
     # they may have begun within the first one
@@ -248,10 +230,10 @@ def _today(run: WhatIfContext) -> date:
     return run.now.astimezone(run.tz).date()
 
 
-def _api_price(run: WhatIfContext, purchase: Api, models: Sequence[str]) -> ApiPrice:
+def _api_price(run: WhatIfContext, offer: Api, models: Sequence[str]) -> ApiPrice:
     """What options say, and the price list for what they do not. Raises UsageError where nothing says it."""
-    given = (purchase.input_price_per_million, purchase.output_price_per_million, purchase.cached_input_price_per_million)
-    name = purchase.api_model or (purchase.model if purchase.model and "*" not in purchase.model else None)
+    given = (offer.input_price_per_million, offer.output_price_per_million, offer.cached_input_price_per_million)
+    name = offer.api_model or (offer.model if offer.model and "*" not in offer.model else None)
     name = name or (models[0] if len(models) == 1 else None)
     if given[0] is not None and given[1] is not None:
         return ApiPrice(name or "the model", given[0], given[1], "option", given[2])
@@ -265,10 +247,10 @@ def _api_price(run: WhatIfContext, purchase: Api, models: Sequence[str]) -> ApiP
     from gpucost.price.tokens import near_models, token_price
 
     day = _today(run)
-    listed = token_price(purchase.api_provider, name, day)
+    listed = token_price(offer.api_provider, name, day)
     if listed is None:
-        of = f" at {purchase.api_provider}" if purchase.api_provider else ""
-        near = near_models(purchase.api_provider, name, day)
+        of = f" at {offer.api_provider}" if offer.api_provider else ""
+        near = near_models(offer.api_provider, name, day)
         raise UsageError(
             f"no price of the tokens of {name}{of} is known",
             f"{near}; or give --input-price-per-million and --output-price-per-million",
@@ -466,13 +448,7 @@ def _stored_cost(run: WhatIfContext, hours: Sequence[Hour]) -> OwnCost:
     fleet = run.usage(Scope(workloads=names)).fleet
     fleet = replace(fleet, pods=tuple(pod for pod in fleet.pods if (pod.cluster, pod.namespace) in places))
     committed = fleet.only(lambda node: node.capacity_type in PAID_ANYWAY or any(price.is_committed for price in node.prices))
-    whole, paid = run.evaluate(_costs(fleet, committed))
+    whole, paid = (one.cost for one in costs_of(run.settings, (fleet, committed)))
     share = paid / whole if whole else Decimal(0)
     held = sum(row["allocated_gpu_hours"] for row in hours)
     return OwnCost((charge(cost),), round(held, 6), round(cost * share, 9))
-
-
-def _costs(*fleets: Fleet) -> Scenario[list[Decimal]]:
-    """What the pods of each fleet cost."""
-    costs = yield fleets
-    return [one.cost for one in costs]

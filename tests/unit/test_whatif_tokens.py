@@ -36,6 +36,7 @@ from gpucost.whatif.tokens import (
     OwnCost,
     OwnServing,
     PacedHour,
+    Purchase,
     Replicas,
     Throughput,
     TokenHours,
@@ -70,9 +71,12 @@ def own(per_second: float = 2500, **changes: Any) -> OwnServing:
     return OwnServing("node", throughput=Throughput(per_second, per_second, per_second, "test"), plan=plan, **rest)
 
 
+def purchase(tokens: TokenHours, price: ApiPrice, percent: float | None = None, **more: Any) -> Purchase:
+    return Purchase(tokens, price, Growth(percent, "test", DAY), "USD", "a test", DAY, **more)
+
+
 def hosted(tokens: TokenHours, serving: OwnServing, price: ApiPrice = PRICE, percent: float | None = None) -> Answer:
-    growth = Growth(percent, "test", DAY)
-    return answered(selfhost(tokens, price, serving, currency="USD", period="a test", growth=growth, used=DAY), plain_cost)
+    return answered(selfhost(purchase(tokens, price, percent), serving), plain_cost)
 
 
 def generated(*millions: float) -> TokenHours:
@@ -360,9 +364,8 @@ def test_old_prices_are_in_the_title() -> None:
     assert "days old" not in hosted(generated(9), own()).title
 
 
-def bought(blocks: OwnCost, tokens: TokenHours, price: ApiPrice = PRICE, **more: Any) -> Answer:
-    growth = Growth(more.pop("percent", None), "test", DAY)
-    return answered(api(blocks, tokens, price, currency="USD", period="a test", growth=growth, used=DAY, **more), plain_cost)
+def bought(own: OwnCost, tokens: TokenHours, price: ApiPrice = PRICE, operations: Decimal = Decimal(0), **more: Any) -> Answer:
+    return answered(api(own, purchase(tokens, price, **more), operations), plain_cost)
 
 
 def test_api_by_hand() -> None:
