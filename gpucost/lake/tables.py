@@ -260,6 +260,7 @@ RAW = (
     _plain("component_prices", "when it was asked for", "price_as_of::VARCHAR", "ALL", "NULL"),
     _plain("instance_types", "when it was asked for", "seen_on::VARCHAR", "provider, instance_type", "NULL"),
     _plain("spot_prices", "when it began", _DAY.format("at_ms"), "ALL", "NULL"),
+    _plain("token_prices", "when it was asked for", "price_as_of::VARCHAR", "ALL", "NULL"),
     _plain("gateway_calls", "none", "NULL", "source, call_key", "NULL"),
 )
 BY_NAME = {table.name: table for table in RAW}
