@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import csv
 import re
-from fnmatch import fnmatchcase
 from functools import cache
 from hashlib import sha256
 from typing import TYPE_CHECKING
@@ -17,7 +16,6 @@ from gpucost.resources import pricing_dir
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
-    from datetime import date
     from pathlib import Path
 
     from duckdb import DuckDBPyConnection
@@ -63,12 +61,6 @@ def load_components(con: DuckDBPyConnection) -> None:
     """Create `catalog_components`, the unit prices of an instance's parts, which only some cost bases read."""
     _prepare(con)
     con.execute(_COMPONENTS)
-
-
-def load_token_prices(con: DuckDBPyConnection, day: date) -> None:
-    """Create `token_price_list`: what a million tokens costs on `day`, by the catalog and the store's own `token_prices`."""
-    _prepare(con)
-    run_stage(con, "gpucost", "token_prices", {"day": day})
 
 
 def _prepare(con: DuckDBPyConnection) -> None:
@@ -137,14 +129,6 @@ SELLERS: Mapping[str, str] = {
     "cohere*": "cohere",
     "x_ai": "xai",
 }
-# What people call them besides. Not for gateways, where own pods serve microsoft/phi-4.
-_SELLERS_OF_PEOPLE = {"microsoft": "azure", "fireworks": "fireworks_ai", "together": "together_ai"}
-
-
-def seller(name: str) -> str:
-    """Who sells tokens, as gpucost calls them: `aws` for bedrock, `gcp` for vertex_ai-anthropic_models and gemini."""
-    plain = re.sub(r"[\s-]+", "_", name.strip().lower())
-    return next((sold for glob, sold in {**SELLERS, **_SELLERS_OF_PEOPLE}.items() if fnmatchcase(plain, glob)), plain)
 
 
 def facts(name: str) -> list[dict[str, str]]:

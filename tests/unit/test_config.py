@@ -113,23 +113,25 @@ def test_wrong_variables_are_named(home: Path, environ: Environ, expected: str) 
     assert expected in refused(home, 'timezone = "UTC"', environ)
 
 
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ('[price_lists]\nlitellm = "map.json"', "price_lists.litellm (gpucost.toml:2): was removed; use the list"),
+    ],
+)
+def test_removed_key_names_its_replacement(home: Path, text: str, words: str) -> None:
+    assert words in refused(home, text).replace(f"{home / 'work'}/", "")
+
+
 def test_relative_paths_lie_beside_the_file(home: Path) -> None:
     (home / "etc").mkdir()
-    (home / "etc" / "gpucost.toml").write_text(
-        '[prices]\nbook = "prices.csv"\n[prometheus]\nbearer_token_file = "~/token"\n[price_lists]\nlitellm = "map.json"'
-    )
+    (home / "etc" / "gpucost.toml").write_text('[prices]\nbook = "prices.csv"\n[prometheus]\nbearer_token_file = "~/token"')
     config = load(home, path=home / "etc")
     assert config.prices.book == home / "etc" / "prices.csv"
     assert config.store == home / "etc" / "gpucost.duckdb"
     assert config.prometheus[0].bearer_token_file == Path("~/token").expanduser()
-    assert config.price_lists.litellm == str(home / "etc" / "map.json")
-    by_variable = load(home, path=home / "etc", environ={"GPUCOST_PRICE_LISTS__LITELLM": "here.json"})
-    assert by_variable.price_lists.litellm == str(home / "work" / "here.json")
-
-
-def test_a_url_of_a_price_list_is_no_path(home: Path) -> None:
-    mirror = "https://mirror.example.com/map.json"
-    assert load(home, f'[price_lists]\nlitellm = "{mirror}"').price_lists.litellm == mirror
+    by_variable = load(home, path=home / "etc", environ={"GPUCOST_PRICES__BOOK": "here.csv"})
+    assert by_variable.prices.book == home / "work" / "here.csv"
 
 
 def test_every_path_of_the_model_is_resolved_and_nested_keys_and_lines_are_known() -> None:

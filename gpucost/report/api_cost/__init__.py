@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 from zoneinfo import ZoneInfo
 
 from gpucost.engine import answer_rows, run_stage
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from gpucost.config.model import Config
 
-__all__ = ["Paid", "add_bought", "known_to", "models", "notices", "of_models", "prepare", "rows", "select", "teams", "total"]
+__all__ = ["add_bought", "known_to", "models", "notices", "prepare", "rows", "select", "teams", "total"]
 
 # Of what a seller charged, gateways may have counted so much more before it is said.
 _TOLERANCE = Decimal("0.05")
@@ -150,39 +150,6 @@ def add_bought(con: DuckDBPyConnection, config: Config, view: UnitView) -> None:
             "team", "model", "provider", "prompt_tokens", "generation_tokens", "api_cost", "cost_per_million_tokens",
             "cost_per_million_prompt_tokens", "cost_per_million_generation_tokens", "source",
         )  # fmt: skip
-
-
-class Paid(NamedTuple):
-    """What some models cost, and how many tokens that is of, 0 where nobody says. `sources`: bill, gateway, invoice.
-
-    The costs of prompt and generated tokens are None where only the sum is known. `unpriced` are models of which no cost is
-    known. `unclear_cost` is what their sellers charged for no model by name, `other_cost` what bills say of other models.
-    `notices` are of all that was bought.
-    """
-
-    cost: Decimal
-    prompt_cost: Decimal | None
-    generation_cost: Decimal | None
-    tokens: float
-    sources: list[str]
-    providers: list[str]
-    unclear_cost: Decimal
-    other_cost: Decimal
-    unpriced: list[str]
-    notices: list[Notice]
-
-
-def of_models(con: DuckDBPyConnection, config: Config, period: Period, of: Iterable[tuple[str | None, str]]) -> Paid | None:
-    """What bills and gateways say of models, each with its seller, None being any; None where they say nothing at all."""
-    if not has_tokens(con):
-        return None
-    prepare(con, config, period)
-    cut(con, period, time_buckets(period, config.tz, ()), by_day=False)
-    select(con, ())
-    pairs = list(of)
-    asked = {"sellers": [seller for seller, _ in pairs], "models": [model for _, model in pairs]}
-    (row,) = answer_rows(con, __name__, "80_api_of_models", asked)
-    return Paid(**row, notices=_notices_now(con, config, period))
 
 
 def _notices_now(con: DuckDBPyConnection, config: Config, period: Period) -> list[Notice]:

@@ -19,6 +19,7 @@ from gpucost.report.units.gateways import gateway_usage
 from gpucost.report.units.query import (
     PACKAGE,
     PLACE,
+    Bucket,
     Item,
     Located,
     ModelWithoutCost,
@@ -26,7 +27,6 @@ from gpucost.report.units.query import (
     UnitQuery,
     UnitTotals,
     UnitView,
-    cut,
     per,
     plain,
     prepare,
@@ -285,7 +285,7 @@ def tokens(
     is_marginal = basis == "marginal"
     if is_marginal and by:
         raise UsageError("what one more token costs is told of each workload and model, not by others", "leave out --by")
-    hours = _hours(con, ask) if is_marginal else []
+    hours = token_hours(con, ask) if is_marginal else []
     view = _serving(con, ask, _TOKENS, is_prepared=is_prepared and not is_marginal, keeps_idle=basis == "used", by=by)
     view.facts["basis"] = basis
     if is_marginal:
@@ -310,7 +310,7 @@ _FEW = 20
 
 
 def _add_marginal(view: UnitView, hours: list[Item]) -> None:
-    """Adds to the models of an answer what one more token costs, by the rows of _hours."""
+    """Adds to the models of an answer what one more token costs, by the rows of token_hours."""
     of_day = (*PLACE, "model", "day")
     teams = {key: rows[0]["team"] for key, rows in _by(view.rows, *of_day).items()}
     hours_of = _by([hour | {"team": teams.get(tuple(hour[name] for name in of_day))} for hour in hours], *_MODEL)
@@ -396,50 +396,15 @@ def full_gpu(hours: Iterable[tuple[float, float]]) -> FullGpu | None:
     return FullGpu(work / held, sum(work for work, _ in active) / below[-1], len(active))
 
 
-def token_hours(con: DuckDBPyConnection, ask: UnitQuery) -> list[Item]:
-    """The tokens of each hour (`from_ms`) by workload and model, what they cost, and the GPU-hours held.
+def token_hours(con: DuckDBPyConnection, ask: UnitQuery, bucket: Bucket = "hour") -> list[Item]:
+    """The tokens of own servers in each hour, or other bucket, by workload and model, their cost, and the GPU-hours held.
 
-    `workload` is None where no pod with GPUs is known to have made them, and `provider` who sold them, where gateways know.
-    `cached_tokens`, and the seconds that requests spent in decoding, are None where nobody counts them.
+    `from_ms` is the begin of the bucket, `day` its local day, and `work` is in generated tokens, cached prompts included.
+    `cached_tokens`, and the seconds that requests spent in decoding, are None if no server counts them.
     """
-    rows = [row | {"provider": None} for row in _hours(con, ask)]
-    nobody: Item = {**dict.fromkeys((*PLACE, "decode_seconds")), "cost": Decimal(0), "allocated_gpu_hours": 0.0}
-    return _once(rows, [nobody | row for row in _purchases(con, ask)])
-
-
-def _hours(con: DuckDBPyConnection, ask: UnitQuery) -> list[Item]:
-    """The same without what was bought, with the local `day` and the `work`, in generated tokens, cached prompts included."""
-    prepare(con, ask, "hour")
+    prepare(con, ask, bucket)
     _count(con, ask, _TOKENS)
     return answer_rows(con, PACKAGE, "66_token_hours")
-
-
-def _once(rows: list[Item], purchases: list[Item]) -> list[Item]:
-    """Both, less what no known pod made of models that gateways passed on: the same calls, counted at their other end."""
-    models = {row["model"].lower() for row in purchases if row["model"]}
-    return [row for row in rows if row["workload"] is not None or (row["model"] or "").lower() not in models] + purchases
-
-
-def _purchases(con: DuckDBPyConnection, ask: UnitQuery) -> list[Item]:
-    """What gateways passed on to others than own pods, in the days of unit_days. Replaces unit_increases."""
-    gateway_usage(con, ask.gateway, ask.period.start_ms, ask.period.end_ms)
-    return answer_rows(con, PACKAGE, "46_purchases")
-
-
-_MONTHS = """
-SELECT day AS month, cluster, namespace, workload, model,
-    coalesce(sum(amount) FILTER (unit = 'prompt_token'), 0) AS prompt_tokens,
-    coalesce(sum(amount) FILTER (unit = 'generation_token'), 0) AS generation_tokens
-FROM unit_work GROUP BY ALL ORDER BY ALL"""
-
-
-def token_months(con: DuckDBPyConnection, ask: UnitQuery) -> list[Item]:
-    """The tokens of each local month (`YYYY-MM`) by workload and model, as token_hours; those of pools are not in one row."""
-    cut(con, ask, "month")
-    run_stage(con, PACKAGE, "30_candidates")
-    _work_done(con, ask, _TOKENS)
-    purchases = [dict.fromkeys(PLACE) | row | {"month": row["day"]} for row in _purchases(con, ask)]
-    return _once(dicts(con.execute(_MONTHS)), purchases)
 
 
 def _work_done(con: DuckDBPyConnection, ask: UnitQuery, measure: _Measure) -> None:
