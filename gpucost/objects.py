@@ -1,0 +1,307 @@
+"""Objects in S3, Google Cloud Storage and Azure Blob Storage: one way to list, read, write and delete them, for bills and lakes.
+
+All three go through obstore. An upload is visible whole or not at all, and so is its replacement. The logins are those that each
+cloud's own tools keep: profiles and SSO of AWS, application default credentials of Google, `az login` of Azure.
+
+obstore cannot hold a key with an empty part (`a//b`), a part `.` or `..`, or a control character: a folder that holds such a key
+cannot be listed, and the error names the key.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from base64 import b64encode
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import timedelta
+from functools import cached_property, partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+from urllib.parse import parse_qsl, unquote
+
+from gpucost import clouds
+from gpucost.errors import GpucostError, SourceError, StoreError, UsageError
+from gpucost.http import excerpt
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from gpucost.config.model import Aws, Config
+
+CONNECTION = "AZURE_STORAGE_CONNECTION_STRING"
+ADDRESSES = (
+    "s3://bucket/folder, gs://bucket/folder, abfss://container@account.dfs.core.windows.net/folder"
+    " or https://account.blob.core.windows.net/container/folder"
+)
+# Options behind a question mark that describe the server; Azure has a SAS token there.
+_OPTIONS = ("endpoint_override", "scheme", "region")
+_AGAIN = "run the command again"
+_CHUNK = 8 * 2**20
+# An answer may pause for two minutes; a transfer ends after two hours in any case.
+_TIMEOUTS = {"connect_timeout": "10s", "read_timeout": "120s", "timeout": "2h"}
+_RETRIES = {
+    "max_retries": 5,
+    "retry_timeout": timedelta(seconds=30),
+    "backoff": {"init_backoff": timedelta(seconds=0.5), "max_backoff": timedelta(seconds=5), "base": 2},
+}
+# boto3 renews credentials ten minutes before they expire.
+_LOGIN_LASTS = timedelta(minutes=10)
+
+_STATUS = re.compile(r"status code: (\d{3})")
+_CODE = re.compile(r"<Code>([^<]+)")
+_MESSAGE = re.compile(r"<Message>([^<\n]+)")
+_KEY = re.compile('Path "(.*?)"', re.DOTALL)
+_CAUSE = re.compile(r'(?:message|error): "([^"]+)"')
+# The codes of S3, Cloud Storage and Blob Storage for credentials that are not valid, or no longer.
+_REFUSED = (
+    "AuthFailure", "AuthenticationFailed", "AuthenticationRequired", "ExpiredToken", "IncompleteSignature", "InvalidAccessKeyId",
+    "InvalidAuthenticationInfo", "InvalidSecurity", "InvalidToken", "NoAuthenticationInformation", "RequestExpired",
+    "RequestTimeTooSkewed", "SignatureDoesNotMatch", "TokenRefreshRequired",
+)  # fmt: skip
+
+
+class _Cloud(NamedTuple):
+    """`login` is the command that logs in; `needs` are the permissions; `words` puts errors of the login in words."""
+
+    name: str
+    login: str
+    needs: str
+    words: Callable[[str], Any]
+
+
+_AWS_NEEDS = "allow s3:ListBucket and s3:GetObject on the bucket; a lake also needs s3:PutObject and s3:DeleteObject"
+_AWS = _Cloud("aws", clouds.AWS_LOGIN, _AWS_NEEDS, partial(clouds.aws_in_words, again=_AGAIN, permissions=_AWS_NEEDS))
+_GCP_NEEDS = "grant roles/storage.objectViewer on the bucket; a lake needs roles/storage.objectUser"
+_GCP = _Cloud("gcp", clouds.GOOGLE_LOGIN, _GCP_NEEDS, partial(clouds.google_in_words, again=_AGAIN, forbidden=("", _GCP_NEEDS)))
+_AZURE_NEEDS = "grant Storage Blob Data Reader on the container; a lake needs Storage Blob Data Contributor"
+_AZURE = _Cloud("azure", clouds.AZURE_LOGIN, _AZURE_NEEDS, clouds.azure_in_words)
+
+
+class Found(NamedTuple):
+    """An object: its key, its size in bytes, a text that changes with its content, and its time in seconds since 1970."""
+
+    key: str
+    size: int
+    tag: str
+    written: float
+
+
+@dataclass
+class Bucket:
+    """A bucket or container. Keys are whole; errors are GpucostErrors that name the object, or FileNotFoundError.
+
+    `create` is the command that makes the bucket; `open` logs in and returns obstore's store.
+    """
+
+    cloud: _Cloud
+    url: str
+    create: str
+    open: Callable[[], Any]
+
+    def shown(self, key: str) -> str:
+        """The address of an object, for people."""
+        return f"{self.url}/{key}"
+
+    def found(self, folder: str) -> list[Found]:
+        """The objects below a folder, sorted by key. Empty objects are left out: tools mark folders with them."""
+        with self._in_words(folder) as store:
+            metas = store.list(folder or None, chunk_size=1000).collect()
+            return sorted(self._found(meta) for meta in metas if meta["size"])
+
+    def head(self, key: str) -> Found:
+        """One object."""
+        with self._in_words(key) as store:
+            return self._found(store.head(key))
+
+    def read(self, key: str) -> bytes:
+        """The content of a small object."""
+        with self._in_words(key) as store:
+            return bytes(store.get(key).bytes())
+
+    def fetch(self, key: str, target: Path) -> Found:
+        """Write the content of an object to a file of this machine."""
+        with self._in_words(key) as store, target.open("wb") as out:
+            answer = store.get(key)
+            found = self._found(answer.meta)
+            size = sum(out.write(chunk) for chunk in answer.stream(_CHUNK))
+        if size != found.size:
+            raise SourceError(f"{self.shown(key)} broke off after {size:,} of {found.size:,} bytes", _AGAIN)
+        return found
+
+    def put(self, key: str, source: Any) -> None:
+        """Write or replace an object by bytes, or by a file: its path, or one that is open."""
+        with self._in_words(key) as store:
+            store.put(key, source, max_concurrency=2)
+
+    def delete(self, key: str) -> None:
+        """Remove an object. Not every cloud raises FileNotFoundError if there is none."""
+        with self._in_words(key) as store:
+            store.delete(key)
+
+    def _found(self, meta: Any) -> Found:
+        key, tag = meta["path"], (meta["e_tag"] or str(meta["last_modified"])).strip('"')
+        # Stores of earlier versions know the objects of Cloud Storage by MD5 as its JSON API writes it, those of S3 without key.
+        if self.cloud is _GCP and re.fullmatch("[0-9a-f]{32}", tag):
+            tag = b64encode(bytes.fromhex(tag)).decode()
+        return Found(key, meta["size"], tag if self.cloud is _AWS else f"{key}:{tag}", meta["last_modified"].timestamp())
+
+    @cached_property
+    def _store(self) -> Any:
+        return self.open()
+
+    @contextmanager
+    def _in_words(self, key: str) -> Iterator[Any]:
+        """The store; its errors and those of the login become GpucostErrors, but for FileNotFoundError."""
+        what = self.shown(key)
+        clouds.require(self.cloud.name, "obstore")
+        from obstore.exceptions import BaseError
+
+        with self.cloud.words(what):
+            store = self._store
+            try:
+                yield store
+            except (BaseError, OSError, ValueError) as error:
+                raise self._failure(what, error) from None
+
+    def _failure(self, what: str, error: Exception) -> Exception:
+        """The error for people; obstore's own text holds the answer of the server."""
+        text = str(error)
+        status, code, message, key = (
+            found[1] if (found := part.search(text)) else "" for part in (_STATUS, _CODE, _MESSAGE, _KEY)
+        )
+        words, fix = excerpt(f"{code} {message}".strip() or f"HTTP {status}"), _AGAIN
+        if code in ("NoSuchBucket", "ContainerNotFound"):
+            return self.missing()
+        if isinstance(error, FileNotFoundError):
+            return FileNotFoundError(what)
+        if code in _REFUSED or status == "401" or "failed to authenticate" in message or "credential provider" in text:
+            words, fix = f"the credentials are refused or have expired: {words}", self.cloud.login
+        elif status == "403":
+            words, fix = f"not allowed: {words}", self.cloud.needs
+        elif key:
+            words = f"a key with an empty part, a part . or .., or a control character cannot be read: {excerpt(key)}"
+            fix = "copy the files to a folder without such keys"
+        elif isinstance(error, OSError):
+            words, fix = error.strerror or text, "make room on the disk, or name another one with TMPDIR"
+        elif not status:
+            causes = _CAUSE.findall(text)
+            words, fix = f"cannot be reached: {excerpt(causes[-1] if causes else text)}", f"check the network, then {_AGAIN}"
+        return SourceError(f"{what}: {words}", fix)
+
+    def missing(self) -> GpucostError:
+        """The error for a bucket that is not there."""
+        return StoreError(f"there is no bucket {self.url}", f"check the name, or create it: {self.create}")
+
+
+def _options(endpoint: str | None) -> Any:
+    """The options of every store: patience, and whether a server without TLS may be asked."""
+    client: dict[str, Any] = _TIMEOUTS | {"allow_http": (endpoint or "").startswith("http://")}
+    if bundle := os.environ.get("AWS_CA_BUNDLE") or os.environ.get("REQUESTS_CA_BUNDLE"):
+        client["root_certificate"] = Path(bundle).read_bytes()
+    return {"client_options": client, "retry_config": _RETRIES}
+
+
+def _s3(name: str, settings: Aws, region: str | None) -> Bucket:
+    def opened() -> Any:
+        session = clouds.aws_login(settings)
+        from botocore.exceptions import ClientError
+        from obstore.auth.boto3 import Boto3CredentialProvider
+        from obstore.store import S3Store
+
+        # boto3 knows endpoints and finds the region of a bucket; obstore does neither
+        client = clouds.aws_client(session, settings, "s3", region or session.region_name or "us-east-1", 4)
+        try:
+            answer = client.head_bucket(Bucket=name)["ResponseMetadata"]
+        except ClientError as error:
+            answer = error.response["ResponseMetadata"]
+            if answer["HTTPStatusCode"] == 404:
+                raise bucket.missing() from None
+        place = region or answer["HTTPHeaders"].get("x-amz-bucket-region") or client.meta.region_name
+        endpoint = clouds.aws_client(session, settings, "s3", place).meta.endpoint_url
+        login = Boto3CredentialProvider(session, ttl=_LOGIN_LASTS)
+        return S3Store(name, region=place, endpoint=endpoint, credential_provider=login, **_options(endpoint))
+
+    bucket = Bucket(_AWS, f"s3://{name}", f"aws s3 mb s3://{name}", opened)
+    return bucket
+
+
+def _gcs(name: str, endpoint: str | None) -> Bucket:
+    def opened() -> Any:
+        who, _ = clouds.google_login(endpoint, None)
+        from obstore.auth.google import GoogleCredentialProvider
+        from obstore.store import GCSStore
+
+        login: Any = GoogleCredentialProvider(who)
+        if clouds.is_loopback(endpoint):
+            login = lambda: {"token": "none", "expires_at": None}  # noqa: E731
+        login()
+        config: Any = {"base_url": endpoint} if endpoint else {}
+        return GCSStore(name, config=config, credential_provider=login, **_options(endpoint))
+
+    return Bucket(_GCP, f"gs://{name}", f"gcloud storage buckets create gs://{name}", opened)
+
+
+def _azure(url: str, endpoint: str, account: str, name: str, sas: str) -> Bucket:
+    """Credentials: the SAS token, otherwise AZURE_STORAGE_CONNECTION_STRING (of this account), otherwise azure-identity's."""
+
+    def opened() -> Any:
+        from obstore.auth.azure import AzureCredentialProvider
+        from obstore.store import AzureStore
+
+        given = dict(part.split("=", 1) for part in os.environ.get(CONNECTION, "").split(";") if "=" in part)
+        server, login = endpoint, None
+        config: Any = {"account_name": account, "sas_key": sas}
+        if not sas and given.get("AccountName") == account:
+            domain = f"{account}.blob.{given.get('EndpointSuffix', 'core.windows.net')}"
+            server = given.get("BlobEndpoint") or f"{given.get('DefaultEndpointsProtocol', 'https')}://{domain}"
+            key = given.get("AccountKey")
+            config |= {"account_key": key} if key else {"sas_key": given.get("SharedAccessSignature", "").removeprefix("?")}
+        elif not sas:
+            who: Any = clouds.azure_login()
+            login = AzureCredentialProvider(who)
+            login()
+        config = {option: value for option, value in config.items() if value}
+        return AzureStore(name, config=config, endpoint=server, credential_provider=login, **_options(server))
+
+    return Bucket(_AZURE, url, f"az storage container create --name {name} --account-name {account}", opened)
+
+
+def open_address(url: str, config: Config) -> tuple[Bucket, str]:
+    """The bucket that an address names, and the key or folder in it. No request is made. Raises UsageError."""
+    scheme, _, rest = url.partition("://")
+    place, _, query = rest.partition("?")
+    server, _, path = place.partition("/")
+    login, at, host = server.rpartition("@")
+    path = path.strip("/")
+    is_abfs = scheme in ("abfss", "abfs")
+    if ":" in login or (at and not is_abfs):
+        raise UsageError(
+            f"the address {scheme}://{host}/{path} holds a login", "leave it out: log in with your cloud's own tools"
+        )
+    shown = f"{scheme}://{server}"
+    if not host or (is_abfs and not login) or scheme not in ("s3", "gs", "abfss", "abfs", "https", "http"):
+        raise UsageError(f"{shown}/{path} is not the address of a bucket", ADDRESSES)
+    if is_abfs:
+        account, _, domain = host.partition(".")
+        endpoint = f"https://{account}.{domain.replace('dfs.', 'blob.', 1) or 'blob.core.windows.net'}"
+        return _azure(shown, endpoint, account, login, query), path
+    if scheme in ("https", "http"):
+        parts = [unquote(part) for part in path.split("/") if part]
+        # an emulator has the account in the path: http://127.0.0.1:10000/devstoreaccount1/container/folder
+        above = [] if ".blob." in host else parts[:1]
+        container, *folders = parts[len(above) :] or [""]
+        if not container:
+            raise UsageError(f"{shown}/{path} names no container", ADDRESSES)
+        endpoint, account = "/".join([shown, *above]), (above or host.split("."))[0]
+        return _azure(f"{endpoint}/{container}", endpoint, account, container, query), "/".join(folders)
+    options = dict(parse_qsl(query, keep_blank_values=True))
+    if unknown := sorted(set(options) - set(_OPTIONS)):
+        raise UsageError(f"the address {shown} has an unknown option {unknown[0]}", f"the options are {', '.join(_OPTIONS)}")
+    named = options.get("endpoint_override", "")
+    if named and "://" not in named:
+        named = f"{options.get('scheme', 'https')}://{named}"
+    if scheme == "gs":
+        return _gcs(host, named or config.gcp.storage_endpoint), path
+    settings = config.aws.model_copy(update={"endpoint_url": named}) if named else config.aws
+    return _s3(host, settings, options.get("region")), path
