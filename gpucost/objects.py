@@ -61,21 +61,27 @@ _REFUSED = (
 )  # fmt: skip
 
 
+_Login = tuple[str | None, dict[str, str], Any]
+
+
 class _Cloud(NamedTuple):
     """`login` is the command that logs in; `needs` are the permissions; `words` puts errors of the login in words."""
 
     name: str
+    scheme: str
     login: str
     needs: str
     words: Callable[[str], Any]
 
 
 _AWS_NEEDS = "allow s3:ListBucket and s3:GetObject on the bucket; a lake also needs s3:PutObject and s3:DeleteObject"
-_AWS = _Cloud("aws", clouds.AWS_LOGIN, _AWS_NEEDS, partial(clouds.aws_in_words, again=_AGAIN, permissions=_AWS_NEEDS))
+_AWS = _Cloud("aws", "s3", clouds.AWS_LOGIN, _AWS_NEEDS, partial(clouds.aws_in_words, again=_AGAIN, permissions=_AWS_NEEDS))
 _GCP_NEEDS = "grant roles/storage.objectViewer on the bucket; a lake needs roles/storage.objectUser"
-_GCP = _Cloud("gcp", clouds.GOOGLE_LOGIN, _GCP_NEEDS, partial(clouds.google_in_words, again=_AGAIN, forbidden=("", _GCP_NEEDS)))
+_GCP = _Cloud(
+    "gcp", "gs", clouds.GOOGLE_LOGIN, _GCP_NEEDS, partial(clouds.google_in_words, again=_AGAIN, forbidden=("", _GCP_NEEDS))
+)
 _AZURE_NEEDS = "grant Storage Blob Data Reader on the container; a lake needs Storage Blob Data Contributor"
-_AZURE = _Cloud("azure", clouds.AZURE_LOGIN, _AZURE_NEEDS, clouds.azure_in_words)
+_AZURE = _Cloud("azure", "az", clouds.AZURE_LOGIN, _AZURE_NEEDS, clouds.azure_in_words)
 
 
 class Found(NamedTuple):
@@ -91,13 +97,15 @@ class Found(NamedTuple):
 class Bucket:
     """A bucket or container. Keys are whole; errors are GpucostErrors that name the object, or FileNotFoundError.
 
-    `create` is the command that makes the bucket; `open` logs in and returns obstore's store.
+    `create` is the command that makes the bucket; `log_in` returns the endpoint (None: the cloud's own), more options of obstore,
+    and its provider of credentials (None: the options hold them).
     """
 
     cloud: _Cloud
+    name: str
     url: str
     create: str
-    open: Callable[[], Any]
+    log_in: Callable[[], _Login]
 
     def shown(self, key: str) -> str:
         """The address of an object, for people."""
@@ -148,7 +156,18 @@ class Bucket:
 
     @cached_property
     def _store(self) -> Any:
-        return self.open()
+        from obstore.store import from_url
+
+        endpoint, options, login = self.log_in()
+        if login is not None:
+            login()
+        if endpoint:
+            options["base_url" if self.cloud is _GCP else "endpoint"] = endpoint
+        client: Any = _TIMEOUTS | {"allow_http": (endpoint or "").startswith("http://")}
+        if bundle := os.environ.get("AWS_CA_BUNDLE") or os.environ.get("REQUESTS_CA_BUNDLE"):
+            client["root_certificate"] = Path(bundle).read_bytes()
+        settings: Any = {"config": options, "client_options": client, "retry_config": _RETRIES, "credential_provider": login}
+        return from_url(f"{self.cloud.scheme}://{self.name}", **settings)
 
     @contextmanager
     def _in_words(self, key: str) -> Iterator[Any]:
@@ -179,6 +198,8 @@ class Bucket:
             words, fix = f"the credentials are refused or have expired: {words}", self.cloud.login
         elif status == "403":
             words, fix = f"not allowed: {words}", self.cloud.needs
+        elif status in ("429", "503"):
+            words, fix = f"throttled, again and again: {words}", f"wait a while, then {_AGAIN}"
         elif key:
             words = f"a key with an empty part, a part . or .., or a control character cannot be read: {excerpt(key)}"
             fix = "copy the files to a folder without such keys"
@@ -186,7 +207,8 @@ class Bucket:
             words, fix = error.strerror or text, "make room on the disk, or name another one with TMPDIR"
         elif not status:
             causes = _CAUSE.findall(text)
-            words, fix = f"cannot be reached: {excerpt(causes[-1] if causes else text)}", f"check the network, then {_AGAIN}"
+            cause = causes[-1] if causes else text.partition("\n")[0]
+            words, fix = f"the connection failed: {excerpt(cause)}", f"check the network and the endpoint, then {_AGAIN}"
         return SourceError(f"{what}: {words}", fix)
 
     def missing(self) -> GpucostError:
@@ -194,20 +216,11 @@ class Bucket:
         return StoreError(f"there is no bucket {self.url}", f"check the name, or create it: {self.create}")
 
 
-def _options(endpoint: str | None) -> Any:
-    """The options of every store: patience, and whether a server without TLS may be asked."""
-    client: dict[str, Any] = _TIMEOUTS | {"allow_http": (endpoint or "").startswith("http://")}
-    if bundle := os.environ.get("AWS_CA_BUNDLE") or os.environ.get("REQUESTS_CA_BUNDLE"):
-        client["root_certificate"] = Path(bundle).read_bytes()
-    return {"client_options": client, "retry_config": _RETRIES}
-
-
 def _s3(name: str, settings: Aws, region: str | None) -> Bucket:
-    def opened() -> Any:
+    def log_in() -> _Login:
         session = clouds.aws_login(settings)
         from botocore.exceptions import ClientError
         from obstore.auth.boto3 import Boto3CredentialProvider
-        from obstore.store import S3Store
 
         # boto3 knows endpoints and finds the region of a bucket; obstore does neither
         client = clouds.aws_client(session, settings, "s3", region or session.region_name or "us-east-1", 4)
@@ -219,52 +232,42 @@ def _s3(name: str, settings: Aws, region: str | None) -> Bucket:
                 raise bucket.missing() from None
         place = region or answer["HTTPHeaders"].get("x-amz-bucket-region") or client.meta.region_name
         endpoint = clouds.aws_client(session, settings, "s3", place).meta.endpoint_url
-        login = Boto3CredentialProvider(session, ttl=_LOGIN_LASTS)
-        return S3Store(name, region=place, endpoint=endpoint, credential_provider=login, **_options(endpoint))
+        return endpoint, {"region": place}, Boto3CredentialProvider(session, ttl=_LOGIN_LASTS)
 
-    bucket = Bucket(_AWS, f"s3://{name}", f"aws s3 mb s3://{name}", opened)
+    bucket = Bucket(_AWS, name, f"s3://{name}", f"aws s3 mb s3://{name}", log_in)
     return bucket
 
 
 def _gcs(name: str, endpoint: str | None) -> Bucket:
-    def opened() -> Any:
+    def log_in() -> _Login:
         who, _ = clouds.google_login(endpoint, None)
         from obstore.auth.google import GoogleCredentialProvider
-        from obstore.store import GCSStore
 
-        login: Any = GoogleCredentialProvider(who)
-        if clouds.is_loopback(endpoint):
-            login = lambda: {"token": "none", "expires_at": None}  # noqa: E731
-        login()
-        config: Any = {"base_url": endpoint} if endpoint else {}
-        return GCSStore(name, config=config, credential_provider=login, **_options(endpoint))
+        anonymous = {"token": "none", "expires_at": None}
+        return endpoint, {}, (lambda: anonymous) if clouds.is_loopback(endpoint) else GoogleCredentialProvider(who)
 
-    return Bucket(_GCP, f"gs://{name}", f"gcloud storage buckets create gs://{name}", opened)
+    return Bucket(_GCP, name, f"gs://{name}", f"gcloud storage buckets create gs://{name}", log_in)
 
 
 def _azure(url: str, endpoint: str, account: str, name: str, sas: str) -> Bucket:
     """Credentials: the SAS token, otherwise AZURE_STORAGE_CONNECTION_STRING (of this account), otherwise azure-identity's."""
 
-    def opened() -> Any:
-        from obstore.auth.azure import AzureCredentialProvider
-        from obstore.store import AzureStore
-
+    def log_in() -> _Login:
+        options = {"account_name": account}
         given = dict(part.split("=", 1) for part in os.environ.get(CONNECTION, "").split(";") if "=" in part)
-        server, login = endpoint, None
-        config: Any = {"account_name": account, "sas_key": sas}
-        if not sas and given.get("AccountName") == account:
+        if sas:
+            return endpoint, options | {"sas_key": sas}, None
+        if given.get("AccountName") == account:
             domain = f"{account}.blob.{given.get('EndpointSuffix', 'core.windows.net')}"
             server = given.get("BlobEndpoint") or f"{given.get('DefaultEndpointsProtocol', 'https')}://{domain}"
-            key = given.get("AccountKey")
-            config |= {"account_key": key} if key else {"sas_key": given.get("SharedAccessSignature", "").removeprefix("?")}
-        elif not sas:
-            who: Any = clouds.azure_login()
-            login = AzureCredentialProvider(who)
-            login()
-        config = {option: value for option, value in config.items() if value}
-        return AzureStore(name, config=config, endpoint=server, credential_provider=login, **_options(server))
+            names = {"AccountKey": "account_key", "SharedAccessSignature": "sas_key"}
+            return server, options | {option: given[name] for name, option in names.items() if name in given}, None
+        from obstore.auth.azure import AzureCredentialProvider
 
-    return Bucket(_AZURE, url, f"az storage container create --name {name} --account-name {account}", opened)
+        who: Any = clouds.azure_login()
+        return endpoint, options, AzureCredentialProvider(who)
+
+    return Bucket(_AZURE, name, url, f"az storage container create --name {name} --account-name {account}", log_in)
 
 
 def open_address(url: str, config: Config) -> tuple[Bucket, str]:

@@ -313,7 +313,7 @@ class BucketTree(Tree):
             found = self.bucket.fetch(entry.key, target)
         except FileNotFoundError:
             found = None
-        if found is None or found.tag != entry.tag:
+        if found is None or _entry(found) != entry:
             raise SourceError(f"{self.shown(entry)} is being replaced: its cloud delivers a new version", "run the command again")
         return target
 
