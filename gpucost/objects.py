@@ -12,12 +12,13 @@ from __future__ import annotations
 import os
 import re
 from base64 import b64encode
-from contextlib import contextmanager
+from concurrent.futures import Future
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import cached_property, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from threading import Thread
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
 from urllib.parse import parse_qsl, unquote
 
 from gpucost import clouds
@@ -25,7 +26,7 @@ from gpucost.errors import GpucostError, SourceError, StoreError, UsageError
 from gpucost.http import excerpt
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
 
     from gpucost.config.model import Aws, Config
 
@@ -61,6 +62,7 @@ _REFUSED = (
 )  # fmt: skip
 
 
+Made = TypeVar("Made")
 _Login = tuple[str | None, dict[str, str], Any]
 
 
@@ -113,39 +115,37 @@ class Bucket:
 
     def found(self, folder: str) -> list[Found]:
         """The objects below a folder, sorted by key. Empty objects are left out: tools mark folders with them."""
-        with self._in_words(folder) as store:
-            metas = store.list(folder or None, chunk_size=1000).collect()
-            return sorted(self._found(meta) for meta in metas if meta["size"])
+        metas = self._run(folder, lambda store: store.list(folder or None, chunk_size=1000).collect())
+        return sorted(self._found(meta) for meta in metas if meta["size"])
 
     def head(self, key: str) -> Found:
         """One object."""
-        with self._in_words(key) as store:
-            return self._found(store.head(key))
+        return self._found(self._run(key, lambda store: store.head(key)))
 
     def read(self, key: str) -> bytes:
         """The content of a small object."""
-        with self._in_words(key) as store:
-            return bytes(store.get(key).bytes())
+        return self._run(key, lambda store: bytes(store.get(key).bytes()))
 
     def fetch(self, key: str, target: Path) -> Found:
         """Write the content of an object to a file of this machine."""
-        with self._in_words(key) as store, target.open("wb") as out:
+
+        def fetched(store: Any) -> tuple[Found, int]:
             answer = store.get(key)
-            found = self._found(answer.meta)
-            size = sum(out.write(chunk) for chunk in answer.stream(_CHUNK))
+            with target.open("wb") as out:
+                return self._found(answer.meta), sum(out.write(chunk) for chunk in answer.stream(_CHUNK))
+
+        found, size = self._run(key, fetched)
         if size != found.size:
             raise SourceError(f"{self.shown(key)} broke off after {size:,} of {found.size:,} bytes", _AGAIN)
         return found
 
     def put(self, key: str, source: Any) -> None:
         """Write or replace an object by bytes, or by a file: its path, or one that is open."""
-        with self._in_words(key) as store:
-            store.put(key, source, max_concurrency=2)
+        self._run(key, lambda store: store.put(key, source, max_concurrency=2))
 
     def delete(self, key: str) -> None:
         """Remove an object. Not every cloud raises FileNotFoundError if there is none."""
-        with self._in_words(key) as store:
-            store.delete(key)
+        self._run(key, lambda store: store.delete(key))
 
     def _found(self, meta: Any) -> Found:
         key, tag = meta["path"], (meta["e_tag"] or str(meta["last_modified"])).strip('"')
@@ -169,17 +169,26 @@ class Bucket:
         settings: Any = {"config": options, "client_options": client, "retry_config": _RETRIES, "credential_provider": login}
         return from_url(f"{self.cloud.scheme}://{self.name}", **settings)
 
-    @contextmanager
-    def _in_words(self, key: str) -> Iterator[Any]:
-        """The store; its errors and those of the login become GpucostErrors, but for FileNotFoundError."""
-        what = self.shown(key)
+    def _run(self, key: str, work: Callable[[Any], Made]) -> Made:
+        """What `work` makes of the store; errors of the store and of the login become GpucostErrors, but for FileNotFoundError.
+
+        It runs in a thread of its own: obstore lets no signal through, and Ctrl-C ends the wait.
+        """
+        what, made = self.shown(key), Future[Any]()
         clouds.require(self.cloud.name, "obstore")
         from obstore.exceptions import BaseError
 
+        def run() -> None:
+            try:
+                made.set_result(work(store))
+            except BaseException as error:
+                made.set_exception(error)
+
         with self.cloud.words(what):
             store = self._store
+            Thread(target=run, daemon=True).start()
             try:
-                yield store
+                return cast("Made", made.result())
             except (BaseError, OSError, ValueError) as error:
                 raise self._failure(what, error) from None
 

@@ -183,8 +183,6 @@ class _Folder:
         self._parts = root / PARTS
 
     def found(self, folder: str) -> list[Found]:
-        # a file that could not be written is empty; those that grow may be, too
-        is_parts = folder == str(self._parts)
         files = []
         with _in_words(folder):
             for below, _, names in os.walk(folder, onerror=_raise_but_missing):
@@ -192,8 +190,7 @@ class _Folder:
                     path = Path(below, name)
                     with suppress(FileNotFoundError):  # removed by now
                         state = path.stat()
-                        if state.st_size or is_parts:
-                            files.append(Found(str(path), state.st_size, "", state.st_mtime))
+                        files.append(Found(str(path), state.st_size, "", state.st_mtime))
         return sorted(files)
 
     def read(self, key: str) -> bytes:

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import signal
+import socket
 import threading
+import time
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -143,6 +147,27 @@ def test_bucket_is_asked_in_its_own_region(s3: object, endpoint: str) -> None:  
     bucket, _ = open_address("s3://far", Config(aws=Aws(endpoint_url=endpoint)))
     bucket.put("a", b"x")
     assert bucket.read("a") == b"x" and bucket._store.config["region"] == "eu-west-3"
+
+
+def test_signal_ends_the_wait_for_a_silent_server() -> None:
+    class Interrupted(Exception):
+        pass
+
+    def interrupt(*_: object) -> None:
+        raise Interrupted
+
+    before = signal.signal(signal.SIGUSR1, interrupt)
+    try:
+        with socket.create_server(("127.0.0.1", 0)) as silent:
+            server = f"http://127.0.0.1:{silent.getsockname()[1]}"
+            bucket, _ = open_address("gs://bucket", Config(gcp=Gcp(storage_endpoint=server)))
+            threading.Timer(1, os.kill, (os.getpid(), signal.SIGUSR1)).start()
+            began = time.monotonic()
+            with pytest.raises(Interrupted):
+                bucket.found("a")
+        assert time.monotonic() - began < 10
+    finally:
+        signal.signal(signal.SIGUSR1, before)
 
 
 def test_missing_library_is_named(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -312,8 +312,9 @@ class BucketTree(Tree):
         try:
             found = self.bucket.fetch(entry.key, target)
         except FileNotFoundError:
-            found = None
-        if found is None or _entry(found) != entry:
+            fix = "run the command again; a key that begins with a slash cannot be read"
+            raise SourceError(f"{self.shown(entry)} is not there any more", fix) from None
+        if _entry(found) != entry:
             raise SourceError(f"{self.shown(entry)} is being replaced: its cloud delivers a new version", "run the command again")
         return target
 
