@@ -157,15 +157,17 @@ class Bucket:
     @cached_property
     def _store(self) -> Any:
         from obstore.store import from_url
+        from requests.utils import DEFAULT_CA_BUNDLE_PATH
 
         endpoint, options, login = self.log_in()
         if login is not None:
             login()
         if endpoint:
             options["base_url" if self.cloud is _GCP else "endpoint"] = endpoint
-        client: Any = _TIMEOUTS | {"allow_http": (endpoint or "").startswith("http://")}
-        if bundle := os.environ.get("AWS_CA_BUNDLE") or os.environ.get("REQUESTS_CA_BUNDLE"):
-            client["root_certificate"] = Path(bundle).read_bytes()
+        # as the clouds' own libraries find them; obstore adds them to those of the system
+        roots = os.environ.get("AWS_CA_BUNDLE") or os.environ.get("REQUESTS_CA_BUNDLE") or DEFAULT_CA_BUNDLE_PATH
+        allow_http = (endpoint or "").startswith("http://")
+        client = _TIMEOUTS | {"allow_http": allow_http, "root_certificate": Path(roots).read_bytes()}
         settings: Any = {"config": options, "client_options": client, "retry_config": _RETRIES, "credential_provider": login}
         return from_url(f"{self.cloud.scheme}://{self.name}", **settings)
 
