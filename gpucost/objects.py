@@ -200,7 +200,8 @@ class Bucket:
         status, code, message, key = (
             found[1] if (found := part.search(text)) else "" for part in (_STATUS, _CODE, _MESSAGE, _KEY)
         )
-        words, fix = excerpt(f"{code} {message}".strip() or f"HTTP {status}"), _AGAIN
+        answer = f"{code} {message}".strip() or (status and f"HTTP {status}") or text.partition("\n")[0]
+        words, fix = excerpt(answer), _AGAIN
         if code in ("NoSuchBucket", "ContainerNotFound"):
             return self.missing()
         if isinstance(error, FileNotFoundError):
@@ -218,8 +219,8 @@ class Bucket:
             words, fix = error.strerror or text, "make room on the disk, or name another one with TMPDIR"
         elif not status:
             causes = _CAUSE.findall(text)
-            cause = causes[-1] if causes else text.partition("\n")[0]
-            words, fix = f"the connection failed: {excerpt(cause)}", f"check the network and the endpoint, then {_AGAIN}"
+            words = f"the connection failed: {excerpt(causes[-1]) if causes else words}"
+            fix = f"check the network and the endpoint, then {_AGAIN}"
         return SourceError(f"{what}: {words}", fix)
 
     def missing(self) -> GpucostError:

@@ -14,7 +14,7 @@ from functools import lru_cache
 from pathlib import Path
 from tempfile import NamedTemporaryFile
 from typing import TYPE_CHECKING, TypeVar
-from urllib.parse import unquote
+from urllib.parse import unquote, urlsplit
 from uuid import uuid4
 
 from gpucost import disk
@@ -240,9 +240,9 @@ def _raise_but_missing(error: OSError) -> None:
 
 def open_files(url: str, config: Config) -> LakeFiles:
     """The files of the lake at `url`; nothing is read yet. Raises UsageError if that is not an address of one."""
-    scheme, is_address, rest = url.partition("://")
+    scheme, is_address, _ = url.partition("://")
     if not is_address or scheme == "file":
-        path = Path(unquote(rest) if is_address else url).expanduser().resolve()
+        path = Path(unquote(urlsplit(url).path) if is_address else url).expanduser().resolve()
         if path.exists() and not path.is_dir():
             raise UsageError(f"the lake {path} is a file, not a folder", f"a lake's address is /path/to/lake, {ADDRESSES}")
         return LakeFiles(str(path), _Folder(path), str(path), is_local=True)

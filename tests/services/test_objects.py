@@ -8,6 +8,7 @@ import socket
 import threading
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import UTC, datetime
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -93,6 +94,17 @@ def test_broken_answer_is_named_with_a_fix(
     with pytest.raises(SourceError, match=f"^gs://{bucket}/f.*{words}") as caught:
         tree.fetch(tree.entries()[0], tmp_path)
     assert fix in str(caught.value.fix) and "\x1b" not in caught.value.message
+
+
+def test_login_that_expires_on_the_way_is_named(broken: str) -> None:
+    answers: list[dict[str, object]] = [{"token": "first", "expires_at": None}]
+    named, _ = open_address("gs://fine", Config())
+    bucket = replace(named, log_in=lambda: (broken, {}, answers.pop))
+    with pytest.raises(
+        SourceError, match=r"gs://fine/f: the credentials are refused or have expired: .*pop from empty"
+    ) as caught:
+        bucket.found("f")
+    assert caught.value.fix == "gcloud auth application-default login"
 
 
 def test_whole_file_is_fetched(broken: str, tmp_path: Path) -> None:
