@@ -13,9 +13,10 @@ import os
 import re
 from base64 import b64encode
 from concurrent.futures import Future
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import timedelta
 from functools import cached_property, partial
+from operator import attrgetter
 from pathlib import Path
 from threading import Thread
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
@@ -86,13 +87,17 @@ _AZURE_NEEDS = "grant Storage Blob Data Reader on the container; a lake needs St
 _AZURE = _Cloud("azure", "az", clouds.AZURE_LOGIN, _AZURE_NEEDS, clouds.azure_in_words)
 
 
-class Found(NamedTuple):
-    """An object: its key, its size in bytes, a text that changes with its content, and its time in seconds since 1970."""
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A file of a bucket or folder: its key is a path with slashes, its time is in seconds since 1970.
+
+    `tag` changes with the content; None if that is not known before the file is read.
+    """
 
     key: str
     size: int
-    tag: str
-    written: float
+    tag: str | None = None
+    written: float = field(default=0.0, compare=False)
 
 
 @dataclass
@@ -113,26 +118,26 @@ class Bucket:
         """The address of an object, for people."""
         return f"{self.url}/{key}"
 
-    def found(self, folder: str) -> list[Found]:
+    def found(self, folder: str) -> list[Entry]:
         """The objects below a folder, sorted by key. Empty objects are left out: tools mark folders with them."""
         metas = self._run(folder, lambda store: store.list(folder or None, chunk_size=1000).collect())
-        return sorted(self._found(meta) for meta in metas if meta["size"])
+        return sorted((self._entry(meta) for meta in metas if meta["size"]), key=attrgetter("key"))
 
-    def head(self, key: str) -> Found:
+    def head(self, key: str) -> Entry:
         """One object."""
-        return self._found(self._run(key, lambda store: store.head(key)))
+        return self._entry(self._run(key, lambda store: store.head(key)))
 
     def read(self, key: str) -> bytes:
         """The content of a small object."""
         return self._run(key, lambda store: bytes(store.get(key).bytes()))
 
-    def fetch(self, key: str, target: Path) -> Found:
+    def fetch(self, key: str, target: Path) -> Entry:
         """Write the content of an object to a file of this machine."""
 
-        def fetched(store: Any) -> tuple[Found, int]:
+        def fetched(store: Any) -> tuple[Entry, int]:
             answer = store.get(key)
             with target.open("wb") as out:
-                return self._found(answer.meta), sum(out.write(chunk) for chunk in answer.stream(_CHUNK))
+                return self._entry(answer.meta), sum(out.write(chunk) for chunk in answer.stream(_CHUNK))
 
         found, size = self._run(key, fetched)
         if size != found.size:
@@ -147,12 +152,12 @@ class Bucket:
         """Remove an object. Not every cloud raises FileNotFoundError if there is none."""
         self._run(key, lambda store: store.delete(key))
 
-    def _found(self, meta: Any) -> Found:
+    def _entry(self, meta: Any) -> Entry:
         key, tag = meta["path"], (meta["e_tag"] or str(meta["last_modified"])).strip('"')
         # Stores of earlier versions know the objects of Cloud Storage by MD5 as its JSON API writes it, those of S3 without key.
         if self.cloud is _GCP and re.fullmatch("[0-9a-f]{32}", tag):
             tag = b64encode(bytes.fromhex(tag)).decode()
-        return Found(key, meta["size"], tag if self.cloud is _AWS else f"{key}:{tag}", meta["last_modified"].timestamp())
+        return Entry(key, meta["size"], tag if self.cloud is _AWS else f"{key}:{tag}", meta["last_modified"].timestamp())
 
     @cached_property
     def _store(self) -> Any:

@@ -11,6 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import lru_cache
+from operator import attrgetter
 from pathlib import Path
 from tempfile import NamedTemporaryFile
 from typing import TYPE_CHECKING, TypeVar
@@ -19,7 +20,7 @@ from uuid import uuid4
 
 from gpucost import disk
 from gpucost.errors import StoreError, UsageError
-from gpucost.objects import ADDRESSES, Found, open_address
+from gpucost.objects import ADDRESSES, Entry, open_address
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Container, Iterable, Iterator
@@ -52,7 +53,7 @@ class LakeFiles:
         """Where the files lie that are read in their place: none of a lake that lies elsewhere."""
         return [Path(self._root)] if self.is_local else []
 
-    def found(self, below: str = "") -> dict[str, Found]:
+    def found(self, below: str = "") -> dict[str, Entry]:
         """The files below a folder by their names, sorted; none where it is not there."""
         cut = len(self._root) + 1 if self._root else 0
         return {one.key[cut:]: one for one in self._bucket.found(self._key(below))}
@@ -182,7 +183,7 @@ class _Folder:
     def __init__(self, root: Path) -> None:
         self._parts = root / PARTS
 
-    def found(self, folder: str) -> list[Found]:
+    def found(self, folder: str) -> list[Entry]:
         files = []
         with _in_words(folder):
             for below, _, names in os.walk(folder, onerror=_raise_but_missing):
@@ -190,8 +191,8 @@ class _Folder:
                     path = Path(below, name)
                     with suppress(FileNotFoundError):  # removed by now
                         state = path.stat()
-                        files.append(Found(str(path), state.st_size, "", state.st_mtime))
-        return sorted(files)
+                        files.append(Entry(str(path), state.st_size, written=state.st_mtime))
+        return sorted(files, key=attrgetter("key"))
 
     def read(self, key: str) -> bytes:
         with _in_words(key):

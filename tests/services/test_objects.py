@@ -124,7 +124,7 @@ def test_whole_file_is_fetched(broken: str, tmp_path: Path) -> None:
 )
 def test_tag_is_spelled_as_in_stores_of_earlier_versions(url: str, tag: str) -> None:
     meta = {"path": "a/b.csv", "size": 5, "e_tag": f'"{MD5}"', "last_modified": datetime(2026, 1, 1, tzinfo=UTC)}
-    assert open_address(url, Config())[0]._found(meta).tag == tag
+    assert open_address(url, Config())[0]._entry(meta).tag == tag
 
 
 @pytest.mark.parametrize(

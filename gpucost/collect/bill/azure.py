@@ -16,9 +16,10 @@ from typing import TYPE_CHECKING, Any, Literal
 from gpucost import inputs
 from gpucost.clouds import azure_in_words, azure_login, is_loopback, line, require
 from gpucost.collect.bill.formats import Format, spelled
-from gpucost.collect.bill.opening import Entry, MonthsTree, is_answer, records
+from gpucost.collect.bill.opening import MonthsTree, is_answer, records
 from gpucost.errors import SourceError
 from gpucost.http import PASSING, TransientError, retry, retry_after
+from gpucost.objects import Entry
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

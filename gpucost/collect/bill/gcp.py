@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING, Any
 
 from gpucost.clouds import google_in_words, google_login
 from gpucost.collect.bill.formats import Format
-from gpucost.collect.bill.opening import Entry, MonthsTree
+from gpucost.collect.bill.opening import MonthsTree
 from gpucost.errors import ConfigError, SourceError
+from gpucost.objects import Entry
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -14,14 +14,13 @@ import zipfile
 import zlib
 from abc import ABC, abstractmethod
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, BinaryIO, TypeGuard, cast
 
 from gpucost import inputs
 from gpucost.collect.bill.formats import NotThis
 from gpucost.errors import DataError, SourceError, UsageError
-from gpucost.objects import open_address
+from gpucost.objects import Entry, open_address
 from gpucost.store import bill_files
 from gpucost.store.bill_files import RawFile
 
@@ -32,7 +31,6 @@ if TYPE_CHECKING:
 
     from gpucost.collect.bill.manifest import Manifest
     from gpucost.config.model import Config
-    from gpucost.objects import Found
 
 
 def is_answer(document: object) -> TypeGuard[dict[str, Any]]:
@@ -229,15 +227,6 @@ _AT_REST_NS = 2_000_000_000
 _SAMPLES, _SAMPLE = 16, 1 << 16
 
 
-@dataclass(frozen=True, slots=True)
-class Entry:
-    """One file of a tree: `key` is its path in the tree with slashes, `tag` changes with its content where that is known."""
-
-    key: str
-    size: int
-    tag: str | None = None
-
-
 class Tree(ABC):
     """Files under one name that the user gave. `is_file`: the name is one file's, asked for by itself."""
 
@@ -300,12 +289,12 @@ class BucketTree(Tree):
                 found, self.is_file = [self.bucket.head(self.prefix)], True
         if not found:
             raise SourceError(f"there is nothing at {self.name}", "check the address: it names a folder, or one file")
-        return [_entry(one) for one in found if one.key.lower().endswith(ENDINGS)]
+        return [one for one in found if one.key.lower().endswith(ENDINGS)]
 
     def around(self) -> list[Entry]:
         # AWS Data Exports keeps a manifest under metadata/, its files beside that folder
         above, metadata, _ = self.prefix.partition("/metadata/")
-        return [_entry(one) for one in self.bucket.found(above if metadata else self.prefix.rpartition("/")[0])]
+        return self.bucket.found(above if metadata else self.prefix.rpartition("/")[0])
 
     def fetch(self, entry: Entry, directory: Path) -> Path:
         target = directory / entry.key.rpartition("/")[2]
@@ -314,16 +303,12 @@ class BucketTree(Tree):
         except FileNotFoundError:
             fix = "run the command again; a key that begins with a slash cannot be read"
             raise SourceError(f"{self.shown(entry)} is not there any more", fix) from None
-        if _entry(found) != entry:
+        if found != entry:
             raise SourceError(f"{self.shown(entry)} is being replaced: its cloud delivers a new version", "run the command again")
         return target
 
     def shown(self, entry: Entry) -> str:
         return self.bucket.shown(entry.key)
-
-
-def _entry(found: Found) -> Entry:
-    return Entry(found.key, found.size, found.tag)
 
 
 class MonthsTree(Tree):
