@@ -200,7 +200,9 @@ SECRET_KEYS = {
 }
 
 # Keys that earlier versions had, by their names without indices, and what to use instead.
-REMOVED_KEYS: dict[str, str] = {}
+REMOVED_KEYS: dict[str, str] = {
+    "engine.workers": 'delete it, or set engine.name = "spark" to run tasks in parallel',
+}
 
 # Keys of different tables that mean the same.
 SAME_KEYS = ({"from", "start", "since"}, {"to", "until", "end"})

@@ -54,9 +54,8 @@ class Crashing:
 
 
 def test_a_task_that_ends_its_workers_is_named() -> None:
-    engine = spark.SparkEngine(Crashing(), lambda _: str)
     with pytest.raises(GpucostError, match=r"^price: Spark: Python worker exited unexpectedly \(crashed\)\.$"):
-        list(engine.run(str, ["", ""], ["inventory", "price"]))
+        list(spark.run(Crashing(), str, str, ["inventory", "price"]))
 
 
 @pytest.mark.skipif(importlib.util.find_spec("pyspark") is not None, reason="pyspark is installed")
