@@ -47,13 +47,11 @@ def lake_export(
     files = open_files(lake_url(call, url), call.settings)
     with call.status() as tell:
         done = export(call.settings, call.store, files, everything=everything, tell=tell)
+    rows, written = sum(file.rows for file in done.files), size(sum(file.size for file in done.files))
     call.say(
-        f"{files.shown()}: {done.partitions:,} partitions written ({done.files:,} files, {done.rows:,} rows, {size(done.size)}), "
+        f"{files.shown()}: {done.partitions:,} partitions written ({len(done.files):,} files, {rows:,} rows, {written}), "
         f"{done.unchanged:,} as they were"
     )
-    for one in done.strangers:
-        place = files.shown(one.place)
-        call.note(f"note: the lake has cluster {one.cluster}, which the store lacks: it stays; to take it out, delete {place}")
 
 
 @command("*")
@@ -83,7 +81,7 @@ def lake_attribute(
     with opened as session, call.status() as tell:
         done = attribute(call.settings, address, session, tell)
     tasks = sum(done.done.values())
-    call.say(f"{done.days:,} days attributed, {done.unchanged['attribute']:,} as they were ({tasks:,} tasks, {done.rows:,} rows)")
+    call.say(f"{done.days:,} days attributed, {done.unchanged:,} as they were ({tasks:,} tasks, {done.rows:,} rows)")
 
 
 @command("* written")

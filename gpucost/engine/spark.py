@@ -26,17 +26,17 @@ def cpus(session: Any) -> int:
     return int(session.conf.get("spark.task.cpus", "1"))
 
 
-def run(session: Any, work: Callable[[str], str], read: Callable[[int], str], names: Sequence[str]) -> Iterator[tuple[int, str]]:
+def run(session: Any, work: Callable[[int], str], names: Sequence[str]) -> Iterator[tuple[int, str]]:
     """Run each task as a task of Spark's, which repeats it if a worker is lost; its number and result, once all have ended.
 
-    Rows never pass through the driver: a task reads and writes files itself, and gets its text from `read` by its number. Raises
-    GpucostError, which names the task, if one fails for good.
+    Rows never pass through the driver: `work` gets the number of a task, and reads and writes files itself. Raises GpucostError,
+    which names the task, if one fails for good.
     """
     frame = session.range(0, len(names), 1, len(names))  # one row for each task
     with warnings.catch_warnings():
         # a warning about pandas, which Arrow's batches do not use
         warnings.simplefilter("ignore", FutureWarning)
-        frame = frame.mapInArrow(partial(_each, work, read, __version__), _SCHEMA)
+        frame = frame.mapInArrow(partial(_each, work, __version__), _SCHEMA)
     try:
         rows = frame.collect()
     except Exception as error:
@@ -50,7 +50,7 @@ def run(session: Any, work: Callable[[str], str], read: Callable[[int], str], na
         yield row["number"], row["result"]
 
 
-def _each(work: Callable[[str], str], read: Callable[[int], str], version: str, batches: Iterator[Any]) -> Iterator[Any]:
+def _each(work: Callable[[int], str], version: str, batches: Iterator[Any]) -> Iterator[Any]:
     """Run in a worker: numbers of tasks to their results, as batches of Arrow."""
     import pyarrow as pa
 
@@ -62,7 +62,7 @@ def _each(work: Callable[[str], str], read: Callable[[int], str], version: str, 
                     raise GpucostError(
                         f"Spark's workers have gpucost {__version__}, not {version}", "install the same version there"
                     )
-                results.append(work(read(number)))
+                results.append(work(number))
             except GpucostError as error:
                 # a result, since repeating the task would not help
                 results.append(json.dumps({"error": [error.message, error.fix]}))
@@ -96,8 +96,7 @@ def session(master: str | None, options: Mapping[str, str]) -> Iterator[Any]:
     builder = SparkSession.builder.appName("gpucost").config("spark.ui.showConsoleProgress", str(sys.stderr.isatty()).lower())
     if master:
         builder = builder.master(master)
-    for name, value in options.items():
-        builder = builder.config(name, value)
+    builder = builder.config(map=dict(options))
     try:
         new = builder.getOrCreate()
     except Exception as error:

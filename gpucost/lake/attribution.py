@@ -6,7 +6,7 @@ import hashlib
 import json
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,7 +15,6 @@ from uuid import uuid4
 from gpucost import attribute as stages
 from gpucost import pipeline
 from gpucost.engine import spark
-from gpucost.errors import StoreError
 from gpucost.lake import manifest, steps
 from gpucost.lake.files import PARTS, LakeFiles, open_files
 from gpucost.lake.manifest import Lake, LakeFile, Tables
@@ -34,11 +33,11 @@ _PAIRS_AT_ONCE = 1_200_000
 
 @dataclass(slots=True)
 class Attributed:
-    """The result of a run: its tasks by step, tasks that were finished before, days and rows that were attributed."""
+    """The result of a run: its tasks by step, the days that were attributed or unchanged, and rows."""
 
     done: dict[str, int] = field(default_factory=lambda: dict.fromkeys(STEPS, 0))
-    unchanged: dict[str, int] = field(default_factory=lambda: dict.fromkeys(STEPS, 0))
     days: int = 0
+    unchanged: int = 0
     rows: int = 0
 
 
@@ -48,49 +47,36 @@ def attribute(config: Config, url: str, session: Any = None, tell: Callable[[str
     Readers see the figures from before until all new ones are written. Raises NoDataError without a lake, and GpucostError,
     which names the task, if one fails.
     """
-    files = open_files(url, config)
-    run = _Run(config, url, session, files, manifest.read(files), tell)
+    run = _Run(config, url, session, tell)
     run.find_finished()
     inventories = [run.inventory_task(clusters) for clusters in run.groups()]
     run.finish(inventories)
     price = run.price_task(inventories)
     run.finish([price])
     days = run.attribute_days([task for task in inventories if task.clusters], price)
-    warnings = run.warnings_task(inventories, price, days)
+    warnings = run.task("warnings", run.lake.clusters, made=run.made("warnings", (*inventories, price, *days)))
     run.finish([warnings])
-    markers: dict[str, list[str]] = defaultdict(list)
+    by_day: dict[str, list[str]] = defaultdict(list)
     for task in days:
-        for day in task.days:
-            markers[day.name].append(task.marker(day))
-    current = {
-        "version": _version(),
-        "inputs": run.inputs.all,
-        "raw": raw_digest(run.lake),
-        "markers": [task.marker() for task in (*inventories, price, warnings)],
-        "days": markers,
-    }
-    files.write(_CURRENT, json.dumps(current).encode())
+        for day, marker in zip(task.days, task.markers, strict=True):
+            by_day[day.name].append(marker)
+    markers = [marker for task in (*inventories, price, warnings) for marker in task.markers]
+    current = {"version": _version(), "inputs": run.inputs.all, "raw": raw_digest(run.lake), "markers": markers, "days": by_day}
+    run.files.write(_CURRENT, json.dumps(current).encode())
     return run.result
 
 
-@dataclass(slots=True)
 class _Run:
-    config: Config
-    url: str
-    session: Any
-    files: LakeFiles
-    lake: Lake
-    tell: Callable[[str], None]
-    inputs: stages.Inputs = field(init=False)
-    heard: tuple[int, int] = field(init=False)
-    # The files of finished tasks, by marker and table.
-    written: dict[str, dict[str, LakeFile]] = field(default_factory=dict)
-    result: Attributed = field(default_factory=Attributed)
-
-    def __post_init__(self) -> None:
-        self.inputs = pipeline.inputs_of(self.config)
+    def __init__(self, config: Config, url: str, session: Any, tell: Callable[[str], None]) -> None:
+        self.config, self.url, self.session, self.tell = config, url, session, tell
+        self.files = open_files(url, config)
+        self.lake = manifest.read(self.files)
+        self.inputs = pipeline.inputs_of(config)
         heard = [one.heard for one in self.lake.manifests if one.heard] or [(0, 0)]
         self.heard = min(first for first, _ in heard), max(last for _, last in heard)
+        # The files of finished tasks, by marker and table.
+        self.written: dict[str, dict[str, LakeFile]] = {}
+        self.result = Attributed()
 
     def find_finished(self) -> None:
         """Find tasks whose files are there, and remove files that are older than a day and not in use."""
@@ -111,6 +97,12 @@ class _Run:
         for folder, kept in (("attributed", named), (_TASKS, ()), (PARTS, ())):
             self.files.remove_abandoned(folder, kept)
 
+    def task(self, step: str, clusters: list[str], **parts: Any) -> Task:
+        """A task whose key is a digest of its files and of the configuration."""
+        task = Task(step, "", clusters, self.heard, **parts)
+        task.key = _digest(self.inputs.all, TASK.dump_python(task))
+        return task
+
     def groups(self) -> list[list[str]]:
         """The clusters whose inventories are made together, and an empty group for configured clusters without data.
 
@@ -123,15 +115,10 @@ class _Run:
 
     def inventory_task(self, clusters: list[str]) -> Task:
         """The task that finds nodes and allocations of these clusters."""
-        task = Task("inventory", "", clusters, self.heard)
-        for cluster in clusters:
-            task.raw[cluster] = self._raw(cluster, STEPS["inventory"].reads)
+        raw = {cluster: self._raw(cluster, STEPS["inventory"].reads) for cluster in clusters}
         if any(team.cost_categories for team in self.config.teams):  # teams by what rows of bills carry
-            task.raw[""] = self._raw(None, ("raw/bills", "raw/bill_rows"))
-        if not clusters:
-            task.silent = self._silent()
-        task.key = _digest(self.inputs.all, self.heard, task.silent, clusters, _digests(task.raw))
-        return task
+            raw[""] = self._raw(None, ("raw/bills", "raw/bill_rows"))
+        return self.task("inventory", clusters, raw=raw, silent=[] if clusters else self._silent())
 
     def _silent(self) -> list[str]:
         """Configured clusters and servers without data in the lake."""
@@ -143,42 +130,40 @@ class _Run:
 
     def price_task(self, inventories: Sequence[Task]) -> Task:
         """The task that prices all nodes."""
-        task = Task("price", "", self.lake.clusters, self.heard, made=self._made("price", inventories))
-        task.raw[""] = self._raw(None, STEPS["price"].reads)
         paths = {"book": self.config.prices.book, "fx_rates": self.config.prices.fx_rates}
-        task.prices = {key: (str(path), Path(path).read_text("utf-8")) for key, path in paths.items() if path}
-        keys = sorted(one.key for one in inventories)
-        task.key = _digest(self.inputs.all, self.heard, keys, task.prices, _digests(task.raw))
-        return task
+        prices = {key: (str(path), Path(path).read_text("utf-8")) for key, path in paths.items() if path}
+        raw = {"": self._raw(None, STEPS["price"].reads)}
+        return self.task("price", self.lake.clusters, raw=raw, made=self.made("price", inventories), prices=prices)
 
     def attribute_days(self, inventories: Sequence[Task], price: Task) -> list[Task]:
         """Attribute the days that changed; returns a task for each group with all of its days."""
-        tasks = [Task("days", one.key, one.clusters, self.heard, made=self._made("days", (one, price))) for one in inventories]
+        tasks = [self.task("days", one.clusters, made=self.made("days", (one, price))) for one in inventories]
+        finished: list[Task] = []
         waiting: list[Task] = []
-        finished = []
         for inventory, reply in zip(inventories, self._run(tasks), strict=True):
-            task = Task("attribute", "", inventory.clusters, self.heard, made=self._made("attribute", (inventory, price)))
+            task = self.task("attribute", inventory.clusters, made=self.made("attribute", (inventory, price)))
             stamps = self._sample_stamps(task.clusters)
             for start, end, fingerprint in reply.days:
                 name = f"{from_ms(start).astimezone(self.config.tz):%Y-%m-%d}"
                 around = [stamps.get(day, "") for day in _days_around(start, end)]
-                task.days.append(Day(name, start, end, _digest(self.inputs.own, fingerprint, around)))
+                key = _digest(self.inputs.own, task.clusters, name, fingerprint, around)
+                task.days.append(Day(name, start, end, key))
             finished.append(task)
             waiting += self._spans(task, reply.gpus)
         replies = self._run(waiting)
         self.result.days = sum(len(task.days) for task in waiting)
+        self.result.unchanged = sum(len(task.days) for task in finished) - self.result.days
         self.result.rows = sum(reply.rows for reply in replies)
         return finished
 
     def _spans(self, whole: Task, gpus: float) -> Iterator[Task]:
         """Tasks of adjoining days that are not finished."""
-        missing = [day for day in whole.days if whole.marker(day) not in self.written]
-        self.result.unchanged["attribute"] += len(whole.days) - len(missing)
+        missing = [day for day, marker in zip(whole.days, whole.markers, strict=True) if marker not in self.written]
         at_once = max(1, int(_PAIRS_AT_ONCE / (24 * max(gpus, 1))))
         for start, end in stages.spans_of([(day.start, day.end) for day in missing], at_once, 0):
             days = [day for day in missing if start <= day.start < end]
             raw = {name: self._raw(name, ("raw/blocks",), _days_around(start, end)) for name in whole.clusters}
-            yield Task("attribute", "", whole.clusters, self.heard, raw, whole.made, days)
+            yield replace(whole, days=days, raw=raw)
 
     def _sample_stamps(self, clusters: Sequence[str]) -> dict[str, str]:
         """By UTC day, a digest of the samples and their series."""
@@ -189,48 +174,38 @@ class _Run:
                 found[day] += [f"{name} {tables[name].digest}" for name in names]
         return {day: _digest(sorted(parts)) for day, parts in found.items()}
 
-    def warnings_task(self, inventories: Sequence[Task], price: Task, days: Sequence[Task]) -> Task:
-        """The task that makes the warnings which need figures of days."""
-        keys = sorted(day.key for task in days for day in task.days)
-        made = self._made("warnings", (*inventories, price, *days))
-        return Task("warnings", _digest(price.key, keys), self.lake.clusters, self.heard, made=made)
-
     def finish(self, tasks: Sequence[Task]) -> None:
         """Run the tasks that are not finished."""
-        waiting = [task for task in tasks if task.marker() not in self.written]
-        self.result.unchanged[tasks[0].step] += len(tasks) - len(waiting)
-        self._run(waiting)
+        self._run([task for task in tasks if task.markers[0] not in self.written])
 
     def _run(self, tasks: Sequence[Task]) -> list[Reply]:
         """Run tasks and return their replies in order."""
-        replies = [Reply() for _ in tasks]
-        texts = [TASK.dump_json(task).decode() for task in tasks]
+        if not tasks:
+            return []
+        folder = f"{_TASKS}/{uuid4().hex}"
+        places = [f"{folder}/{number}.json" for number in range(len(tasks))]
+        self.files.each(lambda item: self.files.write(item[0], TASK.dump_json(item[1])), zip(places, tasks, strict=True))
         threads = spark.cpus(self.session) if self.session else None
-        work = partial(steps.run, self.url, self.config.model_dump_json(by_alias=True), threads)
-        if self.session and tasks:
-            results = spark.run(self.session, work, self._shelve(texts), [task.name for task in tasks])
+        work = partial(steps.run, self.url, self.config.model_dump_json(by_alias=True), threads, folder)
+        if self.session:
+            results = spark.run(self.session, work, [task.name for task in tasks])
         else:
-            results = enumerate(map(work, texts))
-        if tasks:
-            self.tell(f"{tasks[0].step}: 0 of {len(tasks)}")
+            results = enumerate(map(work, range(len(tasks))))
+        replies = [Reply() for _ in tasks]
+        self.tell(f"{tasks[0].step}: 0 of {len(tasks)}")
         for count, (number, result) in enumerate(results, 1):
             replies[number] = REPLY.validate_json(result)
             self.written |= replies[number].written
-            self.result.done[tasks[number].step] += 1
             self.tell(f"{tasks[number].name} ({count} of {len(tasks)})")
+        self.result.done[tasks[0].step] += len(tasks)
+        self.files.delete(places)
         return replies
-
-    def _shelve(self, texts: Sequence[str]) -> Callable[[int], str]:
-        """Write tasks into the lake for Spark's workers; returns what reads one by its number."""
-        folder = f"{_TASKS}/{uuid4().hex}"
-        self.files.each(lambda item: self.files.write(f"{folder}/{item[0]}.json", item[1].encode()), enumerate(texts))
-        return partial(_from_shelf, self.url, self.config.model_dump_json(by_alias=True), folder)
 
     def _raw(self, cluster: str | None, reads: Iterable[str], days: Iterable[str] | None = None) -> Tables:
         """The raw files of a cluster that are read, of these days or of all."""
         return {name: files for name, files in self.lake.tables(cluster, days).items() if f"raw/{name}" in reads}
 
-    def _made(self, step: str, tasks: Iterable[Task]) -> Tables:
+    def made(self, step: str, tasks: Iterable[Task]) -> Tables:
         """The files of these tasks that the step reads."""
         found: Tables = defaultdict(list)
         for task in tasks:
@@ -239,15 +214,6 @@ class _Run:
                     if f"{task.step}/{name}" in STEPS[step].reads:
                         found[f"{task.step}/{name}"].append(file)
         return found
-
-
-def _from_shelf(url: str, config_json: str, folder: str, number: int) -> str:
-    from gpucost.config.model import Config
-
-    files = open_files(url, Config.model_validate_json(config_json))
-    if (content := files.read(f"{folder}/{number}.json")) is None:
-        raise StoreError(f"{files.shown(folder)} lacks task {number}", "give workers the same view of the lake as this machine")
-    return content.decode()
 
 
 def raw_digest(lake: Lake) -> str:
@@ -282,14 +248,6 @@ def _days_around(start: int, end: int) -> list[str]:
 
 def _version() -> list[int]:
     return [STEPS_VERSION, latest_version()]
-
-
-def _digests(raw: dict[str, Tables]) -> list[str]:
-    found = []
-    for cluster, tables in raw.items():
-        for name, files in tables.items():
-            found += [f"{cluster} {name} {file.digest}" for file in files]
-    return sorted(found)
 
 
 def _digest(*parts: Any) -> str:

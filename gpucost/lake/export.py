@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from gpucost import disk
 from gpucost.lake import manifest
 from gpucost.lake.files import PARTS, LakeFiles, checksum
-from gpucost.lake.manifest import Lake, LakeFile, Manifest, partition
+from gpucost.lake.manifest import LakeFile, Manifest, partition
 from gpucost.lake.tables import RAW, RawTable, parquet
 from gpucost.periods import MS_PER_DAY
 from gpucost.store.schema import latest_version
@@ -33,14 +33,11 @@ _GROUP_ROWS = {"blocks": 20_480}
 
 @dataclass(slots=True)
 class Exported:
-    """The result of an export: partitions and files written, partitions left as they were, clusters that only the lake has."""
+    """The result of an export: new files, and how many partitions were written or left as they were."""
 
     partitions: int = 0
     unchanged: int = 0
-    files: int = 0
-    rows: int = 0
-    size: int = 0
-    strangers: list[Manifest] = field(default_factory=list)
+    files: list[LakeFile] = field(default_factory=list)
 
 
 def export(
@@ -57,12 +54,12 @@ def export(
         writer, digests, stamps = writer_name(con, config, store), _digests(con), _stamps(con)
         clusters = sorted({*digests, *stamps}, key=lambda name: (name is None, name or ""))
         existing = {one.cluster: one for one in lake.manifests if one.writer == writer}
-        result.strangers = [one for name, one in existing.items() if name and one.days and name not in clusters]
         for cluster in clusters:
             before = existing.get(cluster) or Manifest(cluster, writer)
             run = _Export(con, files, folder, before, result, everything)
             days = sorted({*digests[cluster], *stamps[cluster]})
-            _refuse_clash(lake, before, days)
+            others = [one for one in lake.of(cluster) if one is not before]
+            manifest.refuse_clash(files, [*others, replace(before, days={day: {} for day in days})])
             after = replace(before, schema=latest_version(), days=dict(before.days), stamps=before.stamps | stamps[cluster])
             _note_sources(con, after)
             for number, day in enumerate(days, 1):
@@ -85,13 +82,6 @@ def writer_name(con: DuckDBPyConnection, config: Config, store: Store) -> str:
         return config.lake.writer
     made = con.execute("SELECT min(applied_at) FROM schema_version").fetchall()[0][0]
     return f"{socket.gethostname()}:{store.path.resolve()} of {made:%Y-%m-%dT%H:%M:%S}"
-
-
-def _refuse_clash(lake: Lake, own: Manifest, days: list[str]) -> None:
-    """Raise StoreError if another writer has one of the days. Every writer has bills and prices of its own."""
-    for other in lake.of(own.cluster) if own.cluster is not None else ():
-        if other.writer != own.writer and (both := [day for day in days if day in other.days]):
-            raise manifest.clash(lake.files, both[0], other, own)
 
 
 def _note_sources(con: DuckDBPyConnection, own: Manifest) -> None:
@@ -179,9 +169,7 @@ class _Export:
         folder = f"raw/{table.name}/{partition('cluster', self.before.cluster)}/{partition('day', day)}"
         file = LakeFile(f"{folder}/{_short(self.before.writer)}-{sha256[:16]}.parquet", count, size, sha256, digest)
         self.files.put(file.name, part)
-        self.result.files += 1
-        self.result.rows += count
-        self.result.size += size
+        self.result.files.append(file)
         return file
 
     def _params(self, table: RawTable, day: str) -> dict[str, Any]:

@@ -120,13 +120,22 @@ def read(files: LakeFiles) -> Lake:
     if not lake.manifests:
         raise no_lake(files)
     for cluster in lake.clusters:
-        owners: dict[str, Manifest] = {}
-        for manifest in lake.of(cluster):
-            for day in manifest.days:
-                owner = owners.setdefault(day, manifest)
-                if owner is not manifest:
-                    raise clash(files, day, owner, manifest)
+        refuse_clash(files, lake.of(cluster))
     return lake
+
+
+def refuse_clash(files: LakeFiles, manifests: Iterable[Manifest]) -> None:
+    """Raise StoreError if two manifests of a cluster hold one day. Bills and prices can have many writers."""
+    owners: dict[str, Manifest] = {}
+    for one in manifests:
+        for day in one.days if one.cluster is not None else ():
+            other = owners.setdefault(day, one)
+            if other is not one:
+                raise StoreError(
+                    f"two writers hold cluster={one.cluster}, day={day} in {files.shown()}: {other.writer} and {one.writer}",
+                    "keep one of them: let [lake] writer name it, or "
+                    f"delete {files.shown(other.place)}, which takes out {other.writer}",
+                )
 
 
 def load(files: LakeFiles) -> Lake:
@@ -138,14 +147,6 @@ def load(files: LakeFiles) -> Lake:
 def no_lake(files: LakeFiles) -> NoDataError:
     """The error of an address without a lake."""
     return NoDataError(f"there is no lake at {files.shown()}", "gpucost lake export writes one")
-
-
-def clash(files: LakeFiles, day: str, one: Manifest, other: Manifest) -> StoreError:
-    """The error of a partition that two writers hold."""
-    return StoreError(
-        f"two writers hold cluster={one.cluster}, day={day} in {files.shown()}: {one.writer} and {other.writer}",
-        f"keep one of them: let [lake] writer name it, or delete {files.shown(one.place)}, which takes out {one.writer}",
-    )
 
 
 def _parsed(files: LakeFiles, name: str) -> Manifest | None:

@@ -19,7 +19,7 @@ from pydantic import TypeAdapter
 from gpucost import attribute, disk, inventory, price
 from gpucost.config.model import Config
 from gpucost.engine import run_stage
-from gpucost.errors import GpucostError
+from gpucost.errors import GpucostError, StoreError
 from gpucost.lake import tables
 from gpucost.lake.files import LakeFiles, checksum, open_files
 from gpucost.lake.manifest import LakeFile, Tables, partition
@@ -160,14 +160,15 @@ class Task:
             parts.append(f"day={first}" if first == last else f"day={first} to {last}")
         return ", ".join(parts)
 
-    def marker(self, day: Day | None = None) -> str:
-        """The file that lists what the task wrote, of one day if it has days."""
-        return f"{MARKERS}/{'/'.join([self.step, *self.folders(day)])}/{day.key if day else self.key}.json"
+    @property
+    def keys(self) -> list[str]:
+        """The keys of what it writes: of each day, if its step is attribute."""
+        return [day.key for day in self.days] if self.step == "attribute" else [self.key]
 
     @property
     def markers(self) -> list[str]:
-        """All of its markers."""
-        return [self.marker(day) for day in self.days] if self.step == "attribute" else [self.marker()]
+        """The files that list what it wrote, by key."""
+        return [f"{MARKERS}/{self.step}/{key}.json" for key in self.keys]
 
     def folders(self, day: Day | None) -> list[str]:
         """The Hive partitions of what it writes."""
@@ -200,22 +201,24 @@ class TaskError(GpucostError):
     """A task failed; the message begins with its name."""
 
 
-def run(url: str, config_json: str, threads: int | None, task_json: str) -> str:
-    """Run a task, here or on another machine, and return its Reply as JSON. Raises TaskError."""
-    task = TASK.validate_json(task_json)
+def run(url: str, config_json: str, threads: int | None, folder: str, number: int) -> str:
+    """Run a task from a folder of the lake, here or on another machine, and return its Reply as JSON. Raises TaskError."""
+    files = open_files(url, Config.model_validate_json(config_json))
+    if (content := files.read(f"{folder}/{number}.json")) is None:
+        raise StoreError(f"{files.shown(folder)} lacks task {number}", "give workers the same view of the lake as this machine")
+    task = TASK.validate_json(content)
     copies: dict[str, str] = {}
     try:
-        with disk.temporary() as folder:
-            config = _local_config(config_json, task, folder, copies)
-            files = open_files(url, config)
-            store = Store(folder / "store.duckdb", mode=config.file_mode)
+        with disk.temporary() as near:
+            config = _local_config(config_json, task, near, copies)
+            store = Store(near / "store.duckdb", mode=config.file_mode)
             store.path.write_bytes(_empty_store())
-            with store.write(folder, *files.folders()) as con:
+            with store.write(near, *files.folders()) as con:
                 con.execute("SET preserve_insertion_order = false")
                 con.execute(f"SET memory_limit = '{config.engine.memory}'")
                 if threads:
                     con.execute("SET threads = $1", [threads])
-                work = _Work(con, files, config, task, folder, copies)
+                work = _Work(con, files, config, task, near, copies)
                 _WORK[task.step](work)
                 return REPLY.dump_json(work.reply).decode()
     except Exception as error:
@@ -294,18 +297,18 @@ class _Work:
 
     def write(self, statements: Mapping[str, str], day: Day | None = None) -> None:
         """Write a Parquet file for each statement that has rows, then the marker that names them."""
-        step, key = self.task.step, (day.key if day else self.task.key)[:16]
+        step, key = self.task.step, day.key if day else self.task.key
         written = {}
         for name, statement in statements.items():
             part = self.folder / f"{name}-{uuid4().hex}.parquet"
             rows = self.con.execute(f"COPY ({statement}) TO '{part}' (FORMAT parquet, COMPRESSION zstd)").fetchall()[0][0]
             table = name if step == "attribute" else f"{step}/{name}"
             # Two runs of one task write different files.
-            place = "/".join(["attributed", table, *self.task.folders(day), f"{key}-{uuid4().hex[:12]}.parquet"])
+            place = "/".join(["attributed", table, *self.task.folders(day), f"{key[:16]}-{uuid4().hex[:12]}.parquet"])
             if rows:
                 written[name] = LakeFile(place, rows, part.stat().st_size, checksum(part), "")
                 self.files.put(place, part)
-        marker = self.task.marker(day)
+        marker = f"{MARKERS}/{step}/{key}.json"
         if content := self.files.read(marker):
             # Another run of this task was faster; its files may be in use.
             self.files.delete(file.name for file in written.values())
@@ -357,8 +360,8 @@ _REQUEST_GAPS = "cluster VARCHAR, from_ms BIGINT, to_ms BIGINT"
 _UNSEEN_TIME = "node_id UBIGINT, from_ms BIGINT, to_ms BIGINT, price_per_hour DECIMAL(38, 9), price_as_of DATE, up_ratio DOUBLE"
 _BASIS_SPANS = "node_id UBIGINT, from_ms BIGINT, to_ms BIGINT, gpu_fraction DOUBLE, cpu_fraction DOUBLE"
 _ABSENCES = "node_id UBIGINT, cause VARCHAR, gpus DOUBLE, from_ms BIGINT, to_ms BIGINT"
-# A series appears once for each month.
-_TWICE = "SELECT count(*) > count(DISTINCT series_id) FROM series"
+# A lake has a series once for each month.
+_SERIES = "CREATE TABLE first_series AS FROM ({}) QUALIFY row_number() OVER (PARTITION BY series_id) = 1"
 
 
 def _rows_of(work: _Work, table: str, columns: str) -> str:
@@ -376,13 +379,11 @@ def _rows_of(work: _Work, table: str, columns: str) -> str:
 
 
 def _enter_series(work: _Work) -> None:
-    """Read series and samples in place: inventory reads few of their columns, and each only once or twice."""
+    """Read samples in place: inventory reads few of their columns, and each only once or twice."""
     con = work.con
     if rows := _rows_of(work, "series", "series_key AS key, source, {cluster} AS cluster, metric, labels"):
-        con.execute(f"DROP TABLE series; CREATE VIEW series AS {rows}")
-        if con.execute(_TWICE).fetchall()[0][0]:
-            con.execute("CREATE TABLE first_series AS FROM series QUALIFY row_number() OVER (PARTITION BY series_id) = 1")
-            con.execute("DROP VIEW series; CREATE VIEW series AS FROM first_series")
+        con.execute(_SERIES.format(rows))
+        con.execute("DROP TABLE series; CREATE VIEW series AS FROM first_series")
     if rows := _rows_of(work, "states", "value, first_ms, last_ms"):
         con.execute(f"CREATE VIEW cut_states AS {rows}")
         con.execute("DROP TABLE states")

@@ -106,7 +106,7 @@ def _config(path: str) -> Config:
 def lake_export(path: str, lake: str) -> int:
     """Write the store into a lake: how many files."""
     config = _config(path)
-    return lake_exports.export(config, Store(Path(path)), open_files(lake, config)).files
+    return len(lake_exports.export(config, Store(Path(path)), open_files(lake, config)).files)
 
 
 def lake_attribute(path: str, lake: str) -> int:
