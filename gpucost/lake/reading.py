@@ -48,8 +48,6 @@ FROM collected WHERE from_ms < $to_ms AND $from_ms < to_ms"""
 _BY_DAY = ("states", "blocks", "scrape_gaps", "asked_hours", "dropped_samples", "progress_values")
 # So much before a period is read with it, for comparisons and for what changes slowly.
 _BEFORE_DAYS = 31
-# Questions need the sums of samples, not their values.
-_SUMS = "CREATE OR REPLACE TEMP VIEW lake_rows AS SELECT * REPLACE (NULL AS vals, NULL AS offsets_ms) {}"
 
 
 def open_store(
@@ -141,9 +139,6 @@ def _enter_raw(
         found |= {name: near.get(name, []) for name in _BY_DAY}
         found["series"] = lake.tables(cluster, [day for day in lake.days(cluster) if day[:7] in months]).get("series", [])
     for table in RAW:
-        if table.name == "blocks":
-            if samples and (rows := tables.parquet(lake.files, folder, found.get("blocks", ()))):
-                con.execute(_SUMS.format(rows))
-                tables.enter(con, table, cluster, lake.files.shown())
-        elif tables.view_rows(con, lake.files, folder, found.get(table.name, ())):
+        is_wanted = samples or table.name != "blocks"
+        if is_wanted and tables.view_rows(con, lake.files, folder, found.get(table.name, ())):
             tables.enter(con, table, cluster, lake.files.shown())
