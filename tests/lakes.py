@@ -13,8 +13,8 @@ import duckdb
 
 from gpucost import pipeline
 from gpucost.config.model import Config
-from gpucost.engine.local import LocalEngine
-from gpucost.lake import attribution, reading, transfer
+from gpucost.lake import attribution, reading
+from gpucost.lake import export as exporting
 from gpucost.lake.files import open_files
 from gpucost.store.connection import Store
 from tests.oracle.test_exact import Together, side_by_side
@@ -25,7 +25,7 @@ FIGURES = (
     "warnings", "node_prices", "billed_hours", "billed_nodes", "cost_runs", "node_runs", "activity_hours", "cost_daily",
     "node_daily",
 )  # fmt: skip
-#: What only numbers of the store tell: those of series and loads, and in which order rows lie.
+#: Raw rows without a store's own numbers of series, loads and bills.
 RAW = {
     "states": "SELECT s.key, t.* EXCLUDE (series_id) FROM {0}.states AS t JOIN {0}.series AS s USING (series_id)",
     "blocks": "SELECT s.key, t.* EXCLUDE (series_id) FROM {0}.blocks AS t JOIN {0}.series AS s USING (series_id)",
@@ -69,14 +69,14 @@ def stored_together(group: Together, folder: Path) -> tuple[Config, Store]:
     return config, load(fleet, series, config)
 
 
-def export(config: Config, store: Store, url: Path | str) -> transfer.Exported:
+def export(config: Config, store: Store, url: Path | str, *, everything: bool = False) -> exporting.Exported:
     """Writes what the store holds into the lake."""
-    return transfer.export(config, store, open_files(str(url), config))
+    return exporting.export(config, store, open_files(str(url), config), everything=everything)
 
 
-def attribute(config: Config, url: Path | str, workers: int = 1) -> attribution.Attributed:
-    """Attributes the lake in this process, or in so many."""
-    return attribution.attribute(config, str(url), lambda _: LocalEngine(workers))
+def attribute(config: Config, url: Path | str) -> attribution.Attributed:
+    """Attributes the lake in this process."""
+    return attribution.attribute(config, str(url))
 
 
 @contextmanager

@@ -43,8 +43,6 @@ FROM other_thresholds AS d
 WHERE blocks.series_id = d.series_id AND blocks.hour = d.hour"""
 # The stage that knows which lists of samples a span needs: they may be lost, and others may go.
 _READINGS = "71_device_readings"
-# The stage behind which only the span's own devices count.
-_INTERVALS = "64_scrape_intervals"
 _LOST_READINGS = """
 SELECT DISTINCT hour FROM device_readings JOIN blocks USING (series_id, hour) WHERE is_uneven AND vals IS NULL ORDER BY hour"""
 _DROP_LISTS = """
@@ -141,23 +139,11 @@ def recount_idle(con: DuckDBPyConnection, tz: ZoneInfo) -> None:
     con.execute(_IDLE_SAMPLES)
 
 
-def attribute_span(
-    con: DuckDBPyConnection,
-    span: tuple[int, int],
-    at_readings: Callable[[], object] | None,
-    at_intervals: Callable[[], object] | None = None,
-) -> None:
-    """Run the numbered stages over the days of [span).
-
-    `at_intervals` is called once scrape intervals are known, which of all devices tell; `at_readings` once it is known which
-    lists of samples the span needs.
-    """
+def attribute_span(con: DuckDBPyConnection, span: tuple[int, int], at_readings: Callable[[], object] | None) -> None:
+    """Run the numbered stages over the days of [span). `at_readings` is called once device_readings lists the needed samples."""
     con.execute("SET VARIABLE span_from_ms = $start", {"start": span[0]})
     con.execute("SET VARIABLE span_to_ms = $end", {"end": span[1]})
-    run_stages(con, "gpucost.attribute", until=_INTERVALS)
-    if at_intervals:
-        at_intervals()
-    run_stages(con, "gpucost.attribute", after=_INTERVALS, until=_READINGS)
+    run_stages(con, "gpucost.attribute", until=_READINGS)
     if at_readings:
         at_readings()
     run_stages(con, "gpucost.attribute", after=_READINGS)

@@ -215,10 +215,8 @@ GROUPS: dict[str, tuple[str, dict[str, Row]]] = {
         "Raw data and figures as Parquet files: many clusters, years, Spark.",
         {
             "export": ("lake", "Write what the store holds into a lake."),
-            "import": ("lake", "Fill the store with what a lake holds."),
             "attribute": ("lake", "Price and attribute a lake, here or on Spark."),
             "info": ("lake", "What a lake holds, by cluster and writer."),
-            "drop": ("lake", "Take out what one writer wrote."),
         },
     ),
     "explain": (

@@ -77,7 +77,7 @@ def chargeback(
     if out.exists() and not out.is_dir():
         raise UsageError(f"--out names a file: {out}", "--out takes the directory that bundles lie in")
     if collect and call.lake:
-        raise UsageError("--collect and --lake exclude each other", "gpucost collect … --lake brings a lake what it lacks")
+        raise UsageError("--collect and --lake exclude each other", "collect first, then gpucost lake export and lake attribute")
     target = out.expanduser().resolve() / name
     previous = read(target)
     failed = collect_missing(call, name, period, now) if collect else 0

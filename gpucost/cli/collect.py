@@ -31,7 +31,7 @@ SourcesOption = Annotated[list[str] | None, option("--source", "NAME", "Only thi
 _SIGN = "collect it from where it is, or declare it: [[clusters]] says when a cluster is off, [coverage] accept signs a gap"
 
 
-@command("start end * lake", collects=True)
+@command("start end *")
 def collect_prometheus(call: Call, source: SourcesOption = None) -> None:
     """Pull metrics of kube-state-metrics and dcgm-exporter into the store.
 
@@ -143,7 +143,7 @@ def _count(number: int, noun: str) -> str:
     return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
-@command("* start end source lake", collects=True)
+@command("* start end source")
 def collect_progress(
     call: Call,
     paths: Annotated[
@@ -281,7 +281,7 @@ class Provider(StrEnum):
     vast = "vast"
 
 
-@command("* lake", collects=True)
+@command("*")
 def collect_prices(
     call: Call,
     provider: Annotated[
@@ -384,7 +384,7 @@ def _regions(names: Sequence[str]) -> str:
     return f" in {', '.join(names) if len(names) <= SHOWN_REGIONS else f'{len(names)} regions'}"
 
 
-@command("* lake", collects=True)
+@command("*")
 def collect_spot(
     call: Call,
     paths: Annotated[

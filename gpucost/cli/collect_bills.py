@@ -138,7 +138,7 @@ def _bar(*, quiet: bool) -> Iterator[Callable[[BillProgress], None] | None]:
         yield show
 
 
-@command("* lake", collects=True)
+@command("*")
 def collect_aws(call: Call, paths: PathsArgument = None, force: ForceOption = False) -> None:
     """Load AWS billing exports: Cost and Usage Reports (legacy and CUR 2.0), Data Exports, FOCUS.
 
@@ -164,7 +164,7 @@ class CostType(StrEnum):
     actual = "actual"
 
 
-@command("* lake", collects=True)
+@command("*")
 def collect_azure(
     call: Call,
     paths: PathsArgument = None,
@@ -208,7 +208,7 @@ def collect_azure(
     run_bills(call, "azure", paths, force=force, others=asked)
 
 
-@command("* lake", collects=True)
+@command("*")
 def collect_gcp(
     call: Call,
     paths: PathsArgument = None,
@@ -261,7 +261,7 @@ def _bigquery(call: Call, month: str, max_gib: float | None) -> BigQueryTree:
     )
 
 
-@command("* lake", collects=True)
+@command("*")
 def collect_focus(call: Call, paths: PathsArgument = None, force: ForceOption = False) -> None:
     """Load FOCUS cost and usage files, 1.0 to 1.4, of any provider; OCI's cost reports; and OpenAI's and Anthropic's costs.
 

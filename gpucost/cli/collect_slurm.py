@@ -19,7 +19,7 @@ _SHOWN = {
 }  # fmt: skip
 
 
-@command("* start end lake", collects=True)
+@command("* start end")
 def collect_slurm(
     call: Call,
     paths: Annotated[

@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, nullcontext
 from contextvars import ContextVar
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from enum import StrEnum
 from pathlib import Path
@@ -234,7 +234,7 @@ class Call:
 
     @functools.cached_property
     def settings(self) -> Config:
-        """The configuration in force: with --lake its store is one that holds what the lake says."""
+        """The configuration in force: with --lake, a store of the lake's figures is in place of the configured one."""
         return self._of_lake(self.lake) if self.lake else self.configured
 
     @functools.cached_property
@@ -253,7 +253,7 @@ class Call:
             store, notes = open_store(self.configured, url, folder, period, samples=self.with_samples, tell=tell)
         for text in notes:
             note(f"note: {text}")
-        return self.configured.in_store(store.path, store.lake_folders)
+        return self.configured.in_store(store.path)
 
     @functools.cached_property
     def now(self) -> datetime:
@@ -409,14 +409,14 @@ class Call:
 
 
 def command(
-    layout: str = "*", *, without: str = "", more: Mapping[str, inspect.Parameter] | None = None, collects: bool = False
+    layout: str = "*", *, without: str = "", more: Mapping[str, inspect.Parameter] | None = None
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """A command: its first parameter, a Call, stands for the shared options that `layout` names.
 
     `layout` has the options in the order of help: shared ones and those of `more`, `period` for --month to --last, `written` for
     --format and -o, and of the command's own those that it names; `*` are its other ones, which else come last. --config,
     --store, --quiet, --verbose and --profile follow by themselves, less those in `without`; they may stand before the command's
-    name, too. What a command that `collects` brought goes into the lake, where --lake names one.
+    name, too.
     """
     extra = more or {}
     shared = {**SHARED, **extra}
@@ -437,12 +437,8 @@ def command(
             common = {name: given.pop(name, shared[name].default) for name in used}
             others = {name: common.pop(name) for name in extra if name in common}
             profile, call = common.pop("profile", False), _call(common, others)
-            with (
-                _profile() if profile else nullcontext(),
-                _waiting(call),
-                _into_lake(call) if collects and call.lake else nullcontext(call) as one,
-            ):
-                function(one, **given)
+            with _profile() if profile else nullcontext(), _waiting(call):
+                function(call, **given)
 
         @functools.wraps(function)
         def called(context: typer.Context | None = None, **given: Any) -> None:
@@ -495,39 +491,6 @@ def _profile() -> Iterator[None]:
             inside = sum(cost.seconds for cost in costs.values())
             rows.append(("everything else", None, f"{whole - inside:.3f}", f"{1 - inside / whole:.1%}", None, None))
             note(render_rows(("stage", "runs", "seconds", "share", "cpu_seconds", "rows"), rows, RowFormat.table))
-
-
-@contextmanager
-def _into_lake(call: Call) -> Iterator[Call]:
-    """The call with a store in place of its lake's newest days; what was collected goes into the lake, also of a run that failed.
-
-    Raises ConfigError where nobody says who writes.
-    """
-    from gpucost.errors import ConfigError
-    from gpucost.lake import transfer
-    from gpucost.lake.files import open_files
-    from gpucost.store.connection import Store
-
-    config = call.configured
-    if not config.lake.writer:
-        raise ConfigError(
-            "collecting into a lake needs a name for who writes",
-            'writer = "collector-of-prod" under [lake], or GPUCOST_LAKE__WRITER',
-        )
-    files, period = open_files(call.lake or "", config), call.named_period
-    with disk.temporary() as folder:
-        store = Store(folder / "store.duckdb", mode=config.file_mode)
-        with call.status() as tell:
-            since = transfer.fill_collector(config, store, files, period[0] if period else None, call.now, tell)
-        one = replace(call, lake=None)
-        vars(one)["settings"] = config.in_store(store.path)
-        try:
-            yield one
-        finally:
-            if store.exists:
-                with call.status() as tell:
-                    done = transfer.export(config, store, files, since=since, tell=tell)
-                call.say(f"{files.shown()}: {done.partitions:,} partitions written")
 
 
 def _call(given: dict[str, Any], more: dict[str, Any]) -> Call:

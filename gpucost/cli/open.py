@@ -18,7 +18,7 @@ from gpucost.errors import GpucostError
 _SCREENS = ("DISPLAY", "WAYLAND_DISPLAY")
 
 
-@command("team namespace cluster period * output lake")
+@command("team namespace cluster period * output")
 def open(  # noqa: A001 - its name on the command line
     call: Call,
     by: Annotated[list[str] | None, option("--by", "A,B", "Rows by these, as of gpucost report. Default: team.")] = None,

@@ -81,7 +81,7 @@ _SECTIONS = {
     "work_without_cost": "Work without cost",
     "cost_without_work": "Cost without work",
 }
-_LAYOUT = "team namespace workload cluster period * written lake"
+_LAYOUT = "team namespace workload cluster period * written"
 
 
 def _number(flag: str, help: str, most: int = DEAREST) -> Any:

@@ -324,7 +324,7 @@ def whatif_command(
     A parameter of a dataclass stands for the options that its fields are; its `given` are the names of those that were given.
     `more` are options that the command takes as keywords.
     """
-    layout = " ".join((*more, *(name for name in (*SCOPE, "period", "written", "save", "lake") if name not in without)))
+    layout = " ".join((*more, *(name for name in (*SCOPE, "period", "written", "save") if name not in without)))
 
     def decorate(function: Callable[..., None]) -> Callable[..., None]:
         declared = inspect.signature(function, eval_str=True).parameters.values()

@@ -197,6 +197,7 @@ SECRET_KEYS = {
 
 # Keys that earlier versions had, by their names without indices, and what to use instead.
 REMOVED_KEYS: dict[str, str] = {
+    "engine.workers": 'delete it, or set engine.name = "spark" to run tasks in parallel',
     "price_lists.litellm": "use the list that gpucost ships: gpucost prices tokens",
 }
 

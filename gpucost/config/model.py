@@ -850,8 +850,6 @@ class StoreSettings(Section):
         "0600",
         pattern=r"^0?6[046][04]$",
     )
-    # of a store that stands for a lake: where the files lie that it reads
-    _lake_folders: tuple[Path, ...] = PrivateAttr(())
     raw_retention_days: int | None = setting(
         "After so many days `gpucost store compact` drops samples that no figure needs (docs/store.md).", None, ge=1
     )
@@ -863,19 +861,16 @@ class StoreSettings(Section):
 
 
 class LakeSettings(Section):
-    """Raw data as Parquet files beside or behind the store: a folder, or a bucket (docs/lake.md)."""
+    """Raw data and figures as Parquet files in a folder or a bucket (docs/lake.md)."""
 
-    url: str | None = setting("Where it lies; `--lake` goes before it.")
-    writer: str | None = setting(
-        "Who writes what this store or collector holds; else this machine and the store's path. Two writers never share a day."
-    )
+    url: str | None = setting("The lake of `gpucost lake` commands that name none.")
+    writer: str | None = setting("Name of this store as a writer of the lake. Default: this machine and the store's path.")
 
 
 class EngineSettings(Section):
-    """Where a lake is attributed: processes of this machine, or a Spark cluster."""
+    """Where a lake is attributed: in this process, or on a Spark cluster."""
 
     name: Literal["local", "spark"] = setting("`local` or `spark`; `--engine` goes before it.", "local")
-    workers: int | None = setting("Processes of the local engine; else as many as there are cores.", None, ge=1)
     memory: str = setting(
         "Memory of DuckDB in each task; what needs more is spilled to disk.", "900MB", pattern=r"^\d+(\.\d+)? ?[KMGT]i?B$"
     )
@@ -952,16 +947,9 @@ class Config(Section):
         """The store, a DuckDB file."""
         return self.store_settings.path
 
-    def in_store(self, path: Path, lake_folders: tuple[Path, ...] = ()) -> Config:
-        """The same with another store; `lake_folders` are where the files lie that it reads in place of its own samples."""
-        settings = self.store_settings.model_copy(update={"path": path})
-        settings._lake_folders = lake_folders
-        return self.model_copy(update={"store_settings": settings})
-
-    @property
-    def lake_folders(self) -> tuple[Path, ...]:
-        """Of a store that stands for a lake: where the files lie that it reads."""
-        return self.store_settings._lake_folders
+    def in_store(self, path: Path) -> Config:
+        """The same with another store."""
+        return self.model_copy(update={"store_settings": self.store_settings.model_copy(update={"path": path})})
 
     @property
     def prompt_weights(self) -> dict[str, float]:

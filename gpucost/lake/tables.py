@@ -1,13 +1,24 @@
-"""The raw tables of a lake: which rows of a store make a partition, and how a partition becomes rows of a store again.
+"""The raw tables of a lake: which rows of a store make a partition, and how a partition becomes rows of an empty store.
 
-docs/lake.md shows this table. Numbers that only one store knows (series, loads, bills) are written as keys that all know.
+docs/lake.md shows this table. A store's own numbers (series, loads, bills) are written as keys that are the same in every store.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
+from gpucost.errors import StoreError
 from gpucost.periods import MS_PER_DAY
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from pathlib import Path
+
+    from duckdb import DuckDBPyConnection
+
+    from gpucost.lake.files import LakeFiles
+    from gpucost.lake.manifest import LakeFile
 
 # The day of an instant in milliseconds, as text.
 _DAY = "strftime(epoch_ms({}), '%Y-%m-%d')"
@@ -17,9 +28,9 @@ _DAY = "strftime(epoch_ms({}), '%Y-%m-%d')"
 class RawTable:
     """A table of the lake.
 
-    `rows` selects `cluster`, `day` and the columns of a file from a store; where `by_stamp`, those of $cluster and of the day
-    [$from_ms, $to_ms), which is looked at only where a load touched it. `load` enters the rows of one cluster, which lie in the
-    view lake_rows, into a store that holds none of them. `day` says which day a row lies in.
+    `rows` selects `cluster`, `day` and the columns of a file from a store; if `by_stamp`, only rows of $cluster and of the day
+    [$from_ms, $to_ms), and only after a load that touches the day. `load` enters the rows of one cluster from the view lake_rows.
+    `day` names a row's day.
     """
 
     name: str
@@ -29,24 +40,13 @@ class RawTable:
     order: str
     by_stamp: bool = False
 
-    @property
-    def is_by_series(self) -> bool:
-        """Whether it is the table of series, or rows of it are of one."""
-        return self.by_stamp or self.name == "series"
-
 
 def _plain(name: str, day: str, at: str, order: str, cluster: str = "cluster") -> RawTable:
-    """A table whose rows name their cluster, and are written as they are."""
+    """A table whose rows name their cluster (otherwise NULL), and are written as they are."""
     exclude = "* EXCLUDE (cluster)" if cluster == "cluster" else "*"
-    new = f"SELECT DISTINCT * FROM lake_rows EXCEPT SELECT * FROM {name}"  # noqa: S608 - names of our own
-    return RawTable(
-        name,
-        day,
-        f"SELECT {cluster} AS cluster, {at} AS day, {exclude} FROM {name}",  # noqa: S608 - names of our own
-        f"INSERT INTO {name} BY NAME "  # noqa: S608
-        + ("SELECT $cluster::VARCHAR AS cluster, * FROM lake_rows" if cluster == "cluster" else new),
-        order,
-    )
+    rows = f"SELECT {cluster} AS cluster, {at} AS day, {exclude} FROM {name}"  # noqa: S608 - names of our own
+    entered = "SELECT $cluster::VARCHAR AS cluster, *" if cluster == "cluster" else "SELECT DISTINCT *"
+    return RawTable(name, day, rows, f"INSERT INTO {name} BY NAME {entered} FROM lake_rows", order)
 
 
 # What a source was asked for is known of each of its clusters.
@@ -212,18 +212,8 @@ RAW = (
         f"""SELECT NULL AS cluster, b.billing_period || '-01' AS day, {_BILL_KEY} AS bill_key, {_LOAD_KEY} AS load_key,
             b.* EXCLUDE (bill_id, load_id)
         FROM bills AS b LEFT JOIN loads AS l ON l.load_id = b.load_id""",  # noqa: S608
-        # a bill is named by whose it is and of which month: one that is there stays, unless it was loaded anew since
-        """CREATE OR REPLACE TEMP TABLE older_bills AS
-        SELECT b.bill_id FROM bills AS b JOIN lake_rows AS r USING (provider, source, billing_account_id, billing_period)
-        WHERE r.digest <> b.digest AND r.loaded_at > b.loaded_at;
-        DELETE FROM bill_lines WHERE (batch_id, detail_id) IN (
-            SELECT (batch_id, detail_id) FROM bill_details WHERE bill_id IN (FROM older_bills));
-        DELETE FROM bill_details WHERE bill_id IN (FROM older_bills);
-        DELETE FROM bills WHERE bill_id IN (FROM older_bills);
-        CREATE OR REPLACE TEMP TABLE lake_bills AS
-        SELECT bill_key,
-            (SELECT coalesce(max(bill_id), 0) FROM bills) + row_number() OVER (ORDER BY loaded_at, bill_key) AS bill_id
-        FROM lake_rows ANTI JOIN bills USING (provider, source, billing_account_id, billing_period);
+        """CREATE TEMP TABLE lake_bills AS
+        SELECT bill_key, row_number() OVER (ORDER BY loaded_at, bill_key) AS bill_id FROM lake_rows;
         INSERT INTO bills BY NAME
         SELECT n.bill_id, r.* EXCLUDE (bill_key, load_key), coalesce(k.load_id, 0) AS load_id
         FROM lake_rows AS r JOIN lake_bills AS n USING (bill_key)
@@ -236,8 +226,8 @@ RAW = (
         f"""SELECT NULL AS cluster, b.billing_period || '-01' AS day, {_BILL_KEY} AS bill_key, r.* EXCLUDE (bill_id)
         FROM bill_rows AS r JOIN bills AS b USING (bill_id)""",  # noqa: S608
         # as the store has them since its migration 14: what differs from row to row, and once what many say alike
-        """CREATE OR REPLACE TEMP TABLE lake_bill_rows AS
-        SELECT (SELECT coalesce(max(batch_id), 0) + 1 FROM bill_lines) AS batch_id, hash(*COLUMNS(* EXCLUDE (
+        """CREATE TEMP TABLE lake_bill_rows AS
+        SELECT 1 AS batch_id, hash(*COLUMNS(* EXCLUDE (
             charge_key, charge_period_start, charge_period_end, billed_cost, effective_cost, list_cost, contracted_cost,
             pricing_quantity, consumed_quantity, instance_hours, split_cost, source_row, line_item_id, row_digest,
             list_unit_price, contracted_unit_price, commitment_discount_quantity, upfront_share))) AS detail_id, *
@@ -264,3 +254,42 @@ RAW = (
     _plain("gateway_calls", "none", "NULL", "source, call_key", "NULL"),
 )
 BY_NAME = {table.name: table for table in RAW}
+
+
+_TWICE = """
+SELECT any_value(source), billing_period FROM lake_rows
+GROUP BY provider, source, billing_account_id, billing_period HAVING count(*) > 1 LIMIT 1"""
+
+
+def enter(con: DuckDBPyConnection, table: RawTable, cluster: str | None, shown: str) -> None:
+    """Enter the rows of the view lake_rows, all of one cluster or of none, into the table.
+
+    Raises StoreError for a bill that two writers wrote into the lake; `shown` is its address.
+    """
+    if table.name == "bills" and (twice := con.execute(_TWICE).fetchone()):
+        raise StoreError(
+            f"two writers hold the bill {twice[0]} of {twice[1]} in {shown}",
+            "gpucost lake info names the writers: let only one of them load this bill",
+        )
+    for statement in table.load.split(";\n"):
+        con.execute(statement, {"cluster": cluster} if "$cluster" in statement else None)
+
+
+def view_rows(con: DuckDBPyConnection, files: LakeFiles, folder: Path, found: Iterable[LakeFile]) -> bool:
+    """Make the view lake_rows of these files; False without files."""
+    rows = parquet(files, folder, found)
+    if rows:
+        con.execute(f"CREATE OR REPLACE TEMP VIEW lake_rows AS {rows}")
+    return bool(rows)
+
+
+def parquet(files: LakeFiles, folder: Path, found: Iterable[LakeFile]) -> str:
+    """A statement that reads these files, fetched into `folder` from a bucket; '' without files."""
+    paths = files.each(lambda file: str(files.local(file.name, folder, file.size, file.sha256)), found)
+    listed = ", ".join(map(quoted, paths))
+    return f"FROM read_parquet([{listed}], hive_partitioning = false, union_by_name = true)" if paths else ""
+
+
+def quoted(text: str) -> str:
+    """A string literal of SQL."""
+    return "'" + text.replace("'", "''") + "'"

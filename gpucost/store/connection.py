@@ -52,19 +52,17 @@ class Store:
     is made has this `mode`, less what the umask takes away.
 
     Connections see the store, what ships with gpucost, and of other files those in the folders that `read` or `write` are given;
-    what does not fit into memory goes to the first of these, else beside the store. A store with `lake_folders` stands for a
-    lake: its samples lie there, or are not known to it.
+    what does not fit into memory goes to the first of these, else beside the store.
     """
 
     path: Path
     wait_seconds: float = 10.0
     mode: int = disk.PRIVATE
-    lake_folders: tuple[Path, ...] = ()
 
     @classmethod
     def of(cls, config: Config) -> Store:
         """The store of a configuration."""
-        return cls(config.store, mode=config.file_mode, lake_folders=config.lake_folders)
+        return cls(config.store, mode=config.file_mode)
 
     @property
     def exists(self) -> bool:
@@ -79,7 +77,7 @@ class Store:
         if not self.exists:
             raise StoreError(f"there is no store at {self.path}", fix="gpucost collect prometheus")
         with self._opened(folders, read_only=True) as con:
-            if schema.check(con, self.path, of_lake=bool(self.lake_folders)):
+            if schema.check(con, self.path):
                 yield con
                 return
         if not may_migrate:
@@ -101,7 +99,7 @@ class Store:
 
         is_new = not self.exists
         with self._opened(folders, read_only=False) as con:
-            if not schema.check(con, self.path, of_lake=bool(self.lake_folders)):
+            if not schema.check(con, self.path):
                 self._upgrade(con)
             con.execute("BEGIN")
             try:
@@ -162,7 +160,7 @@ class Store:
         import duckdb
 
         try:
-            with disk.private(self.mode), self._open((*folders, *self.lake_folders), read_only=read_only) as con:
+            with disk.private(self.mode), self._open(folders, read_only=read_only) as con:
                 yield con
         except (duckdb.Error, OSError) as error:
             if failure := _of_the_file(self.path, error):

@@ -40,12 +40,11 @@ def current_version(con: duckdb.DuckDBPyConnection) -> int:
         return 0
 
 
-def check(con: duckdb.DuckDBPyConnection, path: Path, *, of_lake: bool = False) -> bool:
+def check(con: duckdb.DuckDBPyConnection, path: Path) -> bool:
     """True where the store has the schema of this program, False where it is older.
 
     Raises StoreError for a store written by a newer gpucost, for a DuckDB file that is not a store, and for one with other
-    tables, views or macros than its version's: a store is data, and runs nothing of its own. One `of_lake` has its samples
-    elsewhere.
+    tables, views or macros than its version's: a store is data, and runs nothing of its own.
     """
     version = current_version(con)
     if version > latest_version():
@@ -59,7 +58,7 @@ def check(con: duckdb.DuckDBPyConnection, path: Path, *, of_lake: bool = False) 
         )
     state = path.stat()
     seen = (path, state.st_ino, state.st_size, state.st_mtime_ns)
-    if version and not of_lake and seen not in _SEEN:
+    if version and seen not in _SEEN:
         if objects_digest(con) != _known_digests().get(version):
             _refuse_others(con, path, version)
         _SEEN.add(seen)

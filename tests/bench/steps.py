@@ -18,9 +18,8 @@ from gpucost import attribute as attribution
 from gpucost import engine, inventory, pipeline, price
 from gpucost.cli.app import app
 from gpucost.config.model import Config, Prices
-from gpucost.engine.local import LocalEngine
 from gpucost.lake import attribution as lakes
-from gpucost.lake import transfer
+from gpucost.lake import export as lake_exports
 from gpucost.lake.files import open_files
 from gpucost.store import upkeep
 from gpucost.store.connection import Store
@@ -107,14 +106,14 @@ def _config(path: str) -> Config:
 def lake_export(path: str, lake: str) -> int:
     """Write the store into a lake: how many files."""
     config = _config(path)
-    return transfer.export(config, Store(Path(path)), open_files(lake, config)).files
+    return len(lake_exports.export(config, Store(Path(path)), open_files(lake, config)).files)
 
 
-def lake_attribute(path: str, lake: str, workers: str) -> int:
-    """Attribute the lake from nothing in so many processes: how many rows."""
+def lake_attribute(path: str, lake: str) -> int:
+    """Attribute the lake from nothing: how many rows."""
     for figures in ("attributed", "_gpucost/attributed"):
         shutil.rmtree(Path(lake) / figures, ignore_errors=True)
-    return lakes.attribute(_config(path), lake, lambda _: LocalEngine(int(workers))).rows
+    return lakes.attribute(_config(path), lake).rows
 
 
 def attribute(path: str) -> dict[str, Any]:

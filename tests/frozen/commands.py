@@ -25,7 +25,7 @@ ELSEWHERE = {
     "store backup",
     "store log",
     "store compact",
-    *(f"lake {name}" for name in ("export", "import", "attribute", "info", "drop")),
+    *(f"lake {name}" for name in ("export", "attribute", "info")),
 }
 
 MARCH = "--month 2026-03"

@@ -1,4 +1,4 @@
-"""Random fleets and bills: a lake gives the figures of the store, however its work is cut into tasks."""
+"""Random fleets and bills: a lake gives the figures of the store, however days are grouped into tasks."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.replay.fleet import Fleet
 from tests.replay.load import load
 from tests.replay.scrape import scrape
 
-#: Of (GPU, hour) pairs: from a node a task to all in one.
+#: (GPU, hour) pairs of a task: from one day to all days.
 PAIRS = st.sampled_from([24, 100, 10**6])
 
 

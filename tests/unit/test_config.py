@@ -77,6 +77,15 @@ def test_a_named_file_that_is_missing_says_where_it_was_looked_for(home: Path, b
     assert ("--config" if by_option else "GPUCOST_CONFIG") in caught.value.message
 
 
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [("[engine]\nworkers = 2", ("engine.workers", "was removed", "spark"))],
+)
+def test_removed_key_names_its_replacement(home: Path, text: str, words: tuple[str, ...]) -> None:
+    message = refused(home, text)
+    assert all(word in message for word in words), message
+
+
 def test_nested_variables(home: Path) -> None:
     environ = {
         "GPUCOST_PROMETHEUS__URL": "https://prometheus.example.com/",

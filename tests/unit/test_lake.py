@@ -1,11 +1,14 @@
-"""A lake: raw data there and back, one writer a day, figures that are the store's, and what is said where something is wrong."""
+"""A lake: the rows and the figures of its store, one writer for each day, and errors that name what is wrong."""
 
 from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 from pathlib import Path
+from tempfile import mkdtemp
+from typing import Any
 
 import pytest
 from typer.testing import CliRunner
@@ -15,8 +18,9 @@ from gpucost.cli.app import app
 from gpucost.config.load import load_config
 from gpucost.config.model import Config
 from gpucost.errors import GpucostError, NoDataError, StoreError, UsageError
-from gpucost.lake import attribution, manifest, steps, transfer
+from gpucost.lake import attribution, manifest, steps
 from gpucost.lake.files import open_files
+from gpucost.lake.reading import open_store
 from gpucost.lake.tables import RAW
 from gpucost.store.connection import Store, scratch_store
 from tests.lakes import RAW as RAW_QUERIES
@@ -65,6 +69,11 @@ def stored(folder: Path, case: str = "whole-gpus", cluster: str = "", source: st
     return config, store
 
 
+def empty(folder: Path) -> Path:
+    """A new folder."""
+    return Path(mkdtemp(dir=folder))
+
+
 def transfer_window(con: object, window: object) -> None:
     from gpucost.store.metrics import load_window
 
@@ -94,15 +103,12 @@ def test_figures_of_shared_fleets_are_those_of_the_store(name: str, tmp_path: Pa
     assert not wrong, "\n".join(wrong)
 
 
-def test_what_is_written_comes_back_row_by_row_and_only_once(demo: Path, tmp_path: Path) -> None:
+def test_rows_of_a_lake_are_those_of_the_store_and_are_written_once(demo: Path) -> None:
     config = load_config(demo / "gpucost.toml")
-    other = Store(tmp_path / "other.duckdb")
-    lake = manifest.read(open_files(str(demo / "lake"), config))
-    for _ in range(2):
-        transfer.import_lake(other, lake)
+    with opened(config, demo / "lake") as other:
         assert not differences(config.store, other.path, RAW_QUERIES)
     again = export(config, Store(config.store), demo / "lake")
-    assert (again.files, again.partitions) == (0, 0)
+    assert (again.files, again.partitions) == ([], 0)
 
 
 def test_what_a_load_changed_is_written_alone(tmp_path: Path) -> None:
@@ -115,6 +121,8 @@ def test_what_a_load_changed_is_written_alone(tmp_path: Path) -> None:
             transfer_window(con, window)
         if number % 2:
             export(config, store, url)
+            if (url / "_gpucost/current.json").exists():
+                assert "data that is newer than its figures" in "".join(open_store(config, str(url), empty(tmp_path), None)[1])
             attribute(config, url)
     pipeline.attribute(config, store)
     export(config, store, url)
@@ -132,19 +140,6 @@ def test_what_a_load_changed_is_written_alone(tmp_path: Path) -> None:
     assert {str(path.relative_to(url)) for path in (url / "raw").rglob("*.parquet")} == named
 
 
-def test_a_collector_without_the_old_samples_leaves_their_series(tmp_path: Path) -> None:
-    url = tmp_path / "lake"
-    config, store = stored(tmp_path / "one")
-    config = config.model_copy(update={"lake": config.lake.model_copy(update={"writer": "collector"})})
-    export(config, store, url)
-    lake = manifest.read(open_files(str(url), config))
-    short = Store(tmp_path / "short.duckdb")
-    transfer.import_lake(short, lake, since="9999-12-31")
-    assert short.query("SELECT count(*) FROM blocks")[1] == [(0,)] != short.query("SELECT count(*) FROM loads")[1]
-    transfer.export(config, short, open_files(str(url), config), since="9999-12-31")
-    assert manifest.read(open_files(str(url), config)).tables("main") == lake.tables("main")
-
-
 def test_lists_that_a_store_let_go_stay_in_the_lake(tmp_path: Path) -> None:
     url = tmp_path / "lake"
     config, store = stored(tmp_path / "one")
@@ -152,11 +147,7 @@ def test_lists_that_a_store_let_go_stay_in_the_lake(tmp_path: Path) -> None:
     before = manifest.read(open_files(str(url), config)).tables("main")
     with store.write() as con:
         con.execute("UPDATE blocks SET vals = NULL")
-    assert (
-        export(config, store, url).files
-        == transfer.export(config, store, open_files(str(url), config), everything=True).files
-        == 0
-    )
+    assert export(config, store, url).files == export(config, store, url, everything=True).files == []
     assert manifest.read(open_files(str(url), config)).tables("main") == before
 
 
@@ -175,11 +166,6 @@ def test_two_stores_of_two_clusters_report_what_each_reported_alone(tmp_path: Pa
     for name, told in alone.items():
         assert [row for row in both["rows"] if row["cluster"] == name] == told["rows"]
     assert both["totals"]["cost"] == sum(told["totals"]["cost"] for told in alone.values())
-    with pytest.raises(StoreError, match=r"clusters (east and west|west and east)"):
-        transfer.import_lake(Store(tmp_path / "both.duckdb"), manifest.read(open_files(str(url), config)))
-    one = Store(tmp_path / "one.duckdb")
-    transfer.import_lake(one, manifest.read(open_files(str(url), config)), ["west"])
-    assert not differences(tmp_path / "west/gpucost.duckdb", one.path, RAW_QUERIES)
 
 
 def test_a_day_has_one_writer_and_both_are_named(tmp_path: Path) -> None:
@@ -191,40 +177,37 @@ def test_a_day_has_one_writer_and_both_are_named(tmp_path: Path) -> None:
     with pytest.raises(StoreError) as caught:
         export(other_config, other, url)
     assert str(store.path) in caught.value.message and str(other.path) in caught.value.message
-    assert "day=2026" in caught.value.message and "lake drop" in str(caught.value.fix)
+    assert "day=2026" in caught.value.message and "[lake] writer" in str(caught.value.fix)
     assert sorted(path.relative_to(url) for path in url.rglob("*.*")) == before
-    with store.read() as con:
-        writer = transfer.writer_name(con, config, store)
-    assert transfer.drop(open_files(str(url), config), writer) >= 1
-    export(other_config, other, url)
-    assert manifest.read(open_files(str(url), config)).clusters
 
 
-def test_two_that_come_at_the_same_moment_see_each_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_two_exports_at_the_same_moment_are_refused_until_one_manifest_is_deleted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     url = tmp_path / "lake"
     config, store = stored(tmp_path / "one")
     other_config, other = stored(tmp_path / "two")
-    looked = transfer._refuse_clash
+    check = manifest.refuse_clash
 
-    def look(*args: object) -> None:
-        looked(*args)  # type: ignore[arg-type]
-        monkeypatch.setattr(transfer, "_refuse_clash", looked)
+    def overtaken(*args: object) -> None:
+        check(*args)  # type: ignore[arg-type]
+        monkeypatch.undo()
         export(config, store, url)
 
-    monkeypatch.setattr(transfer, "_refuse_clash", look)
-    with pytest.raises(StoreError, match="two writers hold"):
-        export(other_config, other, url)
-    monkeypatch.undo()
-    pipeline.attribute(config, store)
-    attribute(config, url)
-    with opened(config, url) as seen:
-        assert not differences(store.path, seen.path)
+    monkeypatch.setattr(manifest, "refuse_clash", overtaken)
+    export(other_config, other, url)
+    files = open_files(str(url), config)
+    with pytest.raises(StoreError, match="two writers hold") as caught:
+        manifest.read(files)
+    place = re.search(r"delete (\S+\.json)", str(caught.value.fix))
+    assert place and run("lake", "info", str(url)).count("main") == 2
+    Path(place[1]).unlink()
+    assert manifest.read(files).clusters == ["main"]
 
 
 COMMANDS = (
     "report --month {}", "report --by workload,day --format csv", "report --waste --format json",
-    "report --compare previous --format json", "waste --format json", "findings --format json", "unit epoch", "unit tokens",
-    "whatif spot --format json", "whatif reserve", "whatif schedule", "whatif share", "whatif rightsize",
+    "report --compare previous --format json", "waste --format json", "findings --format json",
 )  # fmt: skip
 
 
@@ -285,51 +268,27 @@ def test_days_that_are_not_read_are_not_free(demo: Path) -> None:
         assert store.query("SELECT min(from_ms) FROM collected")[1] == [(first,)]
 
 
-def test_what_is_newer_than_the_figures_is_said(tmp_path: Path) -> None:
+def test_other_settings_are_refused_until_they_are_attributed_and_a_failed_task_keeps_the_figures(tmp_path: Path) -> None:
     url = tmp_path / "lake"
     config, store = stored(tmp_path / "one")
     export(config, store, url)
     with pytest.raises(NoDataError, match="nothing is attributed"), opened(config, url):
         pass
     attribute(config, url)
-    with store.write() as con:
-        con.execute(
-            "UPDATE blocks SET vals = list_transform(vals, lambda v: 0), value_sum = 0, last_value = 0 WHERE hour % 24 = 12"
-        )
-        con.execute("UPDATE loads SET loaded_at = loaded_at + INTERVAL 1 SECOND")
-    export(config, store, url)
-    output = run("report", "--lake", str(url), "--config", str(config.path))
-    assert "data that is newer than its figures" in output
-
-
-def test_other_settings_are_refused_until_they_are_attributed(tmp_path: Path) -> None:
-    url = tmp_path / "lake"
-    config, store = stored(tmp_path / "one")
-    export(config, store, url)
-    attribute(config, url)
+    current = (url / "_gpucost/current.json").read_bytes()
     other = config.model_copy(update={"idle": config.idle.model_copy(update={"threshold_percent": 50})})
     with pytest.raises(StoreError, match="another configuration"), opened(other, url):
         pass
-    pipeline.attribute(other, store)
-    attribute(other, url)
-    with opened(other, url) as seen:
-        assert not differences(store.path, seen.path)
-
-
-def test_what_is_wrong_is_said_and_the_figures_from_before_stay(tmp_path: Path) -> None:
-    url = tmp_path / "lake"
-    config, store = stored(tmp_path / "one")
-    export(config, store, url)
-    attribute(config, url)
-    current = (url / "_gpucost/current.json").read_bytes()
     gone = sorted((url / "raw/blocks").rglob("*.parquet"))[0]
     gone.rename(tmp_path / "kept.parquet")
-    other = config.model_copy(update={"idle": config.idle.model_copy(update={"threshold_percent": 50})})
     with pytest.raises(steps.TaskError, match=r"^inventory, cluster=main: .*is missing"):
         attribute(other, url)
     assert (url / "_gpucost/current.json").read_bytes() == current
     (tmp_path / "kept.parquet").rename(gone)
+    pipeline.attribute(other, store)
     attribute(other, url)
+    with opened(other, url) as seen:
+        assert not differences(store.path, seen.path)
 
 
 def test_a_lake_of_a_newer_version_a_broken_manifest_and_no_lake(tmp_path: Path) -> None:
@@ -356,28 +315,8 @@ def test_a_lake_of_a_newer_version_a_broken_manifest_and_no_lake(tmp_path: Path)
         open_files(str(file), config)
 
 
-def test_importing_loses_nothing_that_the_lake_does_not_have(tmp_path: Path) -> None:
-    url = tmp_path / "lake"
-    config, store = stored(tmp_path / "one")
-    export(config, store, url)
-    lake = manifest.read(open_files(str(url), config))
-    with store.write() as con:
-        con.execute(
-            "INSERT INTO loads "
-            "SELECT max(load_id) + 1, 1, 'prometheus', 'replay', max(to_ms), max(to_ms) + 3600000, 1, 0, now() FROM loads"
-        )
-    with pytest.raises(StoreError, match="that the lake does not have"):
-        transfer.import_lake(store, lake)
-    with pytest.raises(NoDataError, match="no cluster nowhere"):
-        transfer.import_lake(store, lake, ["nowhere"])
-
-
 def test_periods_within_an_hour_are_refused(tmp_path: Path) -> None:
-    url = tmp_path / "lake"
-    config, store = stored(tmp_path / "one")
-    export(config, store, url)
-    attribute(config, url)
-    call = ["report", "--from", "2026-10-01T00:30", "--to", "2026-10-01T05:00", "--lake", str(url), "--config", str(config.path)]
+    call = ["report", "--from", "2026-10-01T00:30", "--to", "2026-10-01T05:00", "--lake", str(tmp_path)]
     assert "whole hours" in run(*call, code=2)
 
 
@@ -385,12 +324,13 @@ def test_others_read_the_raw_layout(demo: Path) -> None:
     """As Spark SQL, Trino or DuckDB itself would: by Hive's folders."""
     import duckdb
 
+    what = "count(DISTINCT {}), sum(samples), sum(hash(vals, offsets_ms))"
     rows = duckdb.sql(
-        "SELECT cluster, count(DISTINCT day), sum(samples) "  # noqa: S608
+        f"SELECT cluster, {what.format('day')} "  # noqa: S608
         f"FROM read_parquet('{demo}/lake/raw/blocks/**/*.parquet', hive_partitioning = true) GROUP BY ALL"
     ).fetchall()
     config = load_config(demo / "gpucost.toml")
-    truth = Store(config.store).query("SELECT 'demo', count(DISTINCT hour // 24), sum(samples) FROM blocks")[1]
+    truth = Store(config.store).query(f"SELECT 'demo', {what.format('hour // 24')} FROM blocks")[1]  # noqa: S608
     assert rows == truth
 
 
@@ -417,20 +357,20 @@ def test_a_killed_run_goes_on_where_it_stopped(tmp_path: Path, monkeypatch: pyte
     config, store = stored(tmp_path / "one", "node-name-reused")
     export(config, store, url)
     monkeypatch.setattr(attribution, "_PAIRS_AT_ONCE", 24)
-    work, calls = attribution.work, []
+    work, calls = steps.run, []
 
-    def killed(*args: str) -> str:
+    def killed(*args: Any) -> str:
         calls.append(1)
         if len(calls) == 5:
             raise KeyboardInterrupt
         return work(*args)
 
-    monkeypatch.setattr(attribution, "work", killed)
+    monkeypatch.setattr(steps, "run", killed)
     with pytest.raises(KeyboardInterrupt):
         attribute(config, url)
-    monkeypatch.setattr(attribution, "work", work)
+    monkeypatch.setattr(steps, "run", work)
     done = attribute(config, url)
-    assert done.unchanged["inventory"] == 2 and done.unchanged["price"] == 1
+    assert (done.done["inventory"], done.done["price"]) == (0, 0)
     pipeline.attribute(config, store)
     with opened(config, url) as seen:
         assert not differences(store.path, seen.path)

@@ -8,14 +8,13 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from gpucost.config.model import Config
 from gpucost.errors import GpucostError, StoreError, UsageError
-from gpucost.lake import manifest, transfer
+from gpucost.lake import manifest
 from gpucost.lake.files import PARTS, LakeFiles, open_files
 from tests.lakes import attribute, export, opened
 from tests.unit.test_lake import stored
@@ -52,7 +51,7 @@ def test_a_full_disk_and_one_that_cannot_be_written(small: Path, tmp_path: Path)
         with pytest.raises(StoreError, match=f"{small}/lake.*: {words}") as caught:
             export(config, store, small / "lake")
         assert fix in str(caught.value.fix)
-        for one in manifest.all_of(open_files(str(small / "lake"), config)):
+        for one in manifest.load(open_files(str(small / "lake"), config)).manifests:
             assert all(open_files(str(small / "lake"), config).is_whole(file) for file in one.days["2026-03-10"].values())
         if free:
             free()
@@ -99,33 +98,6 @@ def test_a_manifest_of_no_sense_is_named(files: LakeFiles) -> None:
         manifest.read(files)
 
 
-def test_a_clash_takes_back_only_what_the_run_brought(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    url = tmp_path / "lake"
-    config, store = stored(tmp_path / "one")
-    export(config, store, url)
-    files = open_files(str(url), config)
-    (own,) = manifest.read(files).manifests
-    (day,) = own.days
-    # an earlier day, which only the lake has, and the store's own not yet
-    kept = {"2026-03-01": own.days[day]}
-    replace(own, days=kept, stamps={}).save(files)
-    looked = transfer._refuse_clash
-
-    def look(*args: object) -> None:
-        looked(*args)  # type: ignore[arg-type]
-        monkeypatch.setattr(transfer, "_refuse_clash", looked)
-        manifest.Manifest("main", "rival", days={day: own.days[day]}).save(files)
-
-    monkeypatch.setattr(transfer, "_refuse_clash", look)
-    with pytest.raises(manifest.ClashError, match=f"day={day} in .*rival"):
-        export(config, store, url)
-    assert {one.writer: one.days for one in manifest.all_of(files)} == {own.writer: kept, "rival": own.days}
-    assert all(files.is_whole(file) for file in kept["2026-03-01"].values())
-    files.delete([manifest.Manifest("main", "rival").place])
-    export(config, store, url)
-    assert set(manifest.read(files).days("main")) == {"2026-03-01", day}
-
-
 def test_figures_whose_file_is_lost_are_made_again(tmp_path: Path) -> None:
     url = tmp_path / "lake"
     config, store = stored(tmp_path / "one")
@@ -147,11 +119,12 @@ _EXPORT = """
 import sys
 from pathlib import Path
 from gpucost.config.load import load_config
-from gpucost.lake import transfer
+from gpucost.lake.export import export
 from gpucost.lake.files import open_files
+from gpucost.store.connection import Store
 print("ready", flush=True)
 config = load_config(Path(sys.argv[1]), environ={}, cwd=Path(sys.argv[1]).parent)
-transfer.export(config, Store(config.store), open_files(sys.argv[2], config))
+export(config, Store(config.store), open_files(sys.argv[2], config))
 """
 
 
@@ -172,7 +145,7 @@ def test_an_export_that_is_killed_again_and_again_ends_as_one_that_never_was(
         process.wait()
         files = open_files(str(url), config)
         if (url / "_gpucost/manifests").exists():
-            for one in manifest.all_of(files):
+            for one in manifest.load(files).manifests:
                 assert all(files.is_whole(file) for tables in one.days.values() for file in tables.values())
     monkeypatch.setattr("gpucost.lake.files.YOUNG_SECONDS", -60)
     export(config, store, url)
@@ -184,4 +157,4 @@ def test_an_export_that_is_killed_again_and_again_ends_as_one_that_never_was(
     ]  # fmt: skip
     assert days[0] == days[1]
     named = {file.name for one in manifest.read(lakes[1]).manifests for tables in one.days.values() for file in tables.values()}
-    assert set(lakes[1].names("raw")) == named and not lakes[1].names(PARTS) and not lakes[1].names("_gpucost/exports")
+    assert set(lakes[1].names("raw")) == named and not lakes[1].names(PARTS)

@@ -21,7 +21,7 @@ def refuse(task: str) -> str:
 def results(work: Any, version: str = __version__) -> list[Any]:
     """What a worker says of task 7."""
     batches = [pa.RecordBatch.from_pydict({"id": [7]})]
-    (batch,) = spark._each(work, "task {}".format, version, iter(batches))
+    (batch,) = spark._each(lambda number: work(f"task {number}"), version, iter(batches))
     assert batch.column(0).to_pylist() == [7]
     return [json.loads(result) for result in batch.column(1).to_pylist()]
 
@@ -54,9 +54,8 @@ class Crashing:
 
 
 def test_a_task_that_ends_its_workers_is_named() -> None:
-    engine = spark.SparkEngine(Crashing(), lambda _: str)
     with pytest.raises(GpucostError, match=r"^price: Spark: Python worker exited unexpectedly \(crashed\)\.$"):
-        list(engine.run(str, ["", ""], ["inventory", "price"]))
+        list(spark.run(Crashing(), str, ["inventory", "price"]))
 
 
 @pytest.mark.skipif(importlib.util.find_spec("pyspark") is not None, reason="pyspark is installed")

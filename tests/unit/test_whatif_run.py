@@ -16,7 +16,7 @@ from gpucost.cli.whatif import SCOPE
 from tests.unit.whatif_costs import ask
 
 PERIOD = ("month", "start", "end", "last")
-SHARED = [*SCOPE, *PERIOD, "format", "output", "save", "lake", "config", "store", "quiet", "verbose", "profile"]
+SHARED = [*SCOPE, *PERIOD, "format", "output", "save", "config", "store", "quiet", "verbose", "profile"]
 # a plan names whose usage it reads group by group; saved answers have no usage
 WITHOUT = {"plan": set(SCOPE), "compare": {*SCOPE, *PERIOD, "save"}}
 BASE = "schedule --nodes 8 --on-demand-price 32.77 --active-hours-per-day 10"

@@ -1,0 +1,228 @@
+"""`gpucost lake export`: what a store collected, as Parquet files by cluster and day."""
+
+from __future__ import annotations
+
+import hashlib
+import socket
+from collections import defaultdict
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from gpucost import disk
+from gpucost.lake import manifest
+from gpucost.lake.files import PARTS, LakeFiles, checksum
+from gpucost.lake.manifest import LakeFile, Manifest, partition
+from gpucost.lake.tables import RAW, RawTable, parquet
+from gpucost.periods import MS_PER_DAY
+from gpucost.store.schema import latest_version
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from duckdb import DuckDBPyConnection
+
+    from gpucost.config.model import Config
+    from gpucost.store.connection import Store
+
+_MEMORY = "SET memory_limit = '900MB'"
+# Small row groups: a reader of one hour of a day reads little more.
+_GROUP_ROWS = {"blocks": 20_480}
+
+
+@dataclass(slots=True)
+class Exported:
+    """The result of an export: new files, and how many partitions were written or left as they were."""
+
+    partitions: int = 0
+    unchanged: int = 0
+    files: list[LakeFile] = field(default_factory=list)
+
+
+def export(
+    config: Config, store: Store, files: LakeFiles, *, everything: bool = False, tell: Callable[[str], None] = lambda _: None
+) -> Exported:
+    """Write what the store holds and the lake lacks; a cluster's new files become visible at once.
+
+    `everything` also looks at days without a new load, and replaces broken files. Raises StoreError for a partition of another
+    writer; nothing of its cluster is written then.
+    """
+    lake, result = manifest.load(files), Exported()
+    with disk.temporary() as folder, store.read(folder, *files.folders()) as con:
+        con.execute(_MEMORY)
+        writer, digests, stamps = writer_name(con, config, store), _digests(con), _stamps(con)
+        clusters = sorted({*digests, *stamps}, key=lambda name: (name is None, name or ""))
+        existing = {one.cluster: one for one in lake.manifests if one.writer == writer}
+        for cluster in clusters:
+            before = existing.get(cluster) or Manifest(cluster, writer)
+            run = _Export(con, files, folder, before, result, everything)
+            days = sorted({*digests[cluster], *stamps[cluster]})
+            others = [one for one in lake.of(cluster) if one is not before]
+            manifest.refuse_clash(files, [*others, replace(before, days={day: {} for day in days})])
+            after = replace(before, schema=latest_version(), days=dict(before.days), stamps=before.stamps | stamps[cluster])
+            _note_sources(con, after)
+            for number, day in enumerate(days, 1):
+                tell(f"{cluster or 'bills and prices'} {day} ({number} of {len(days)})")
+                tables = run.day(day, digests[cluster].get(day, {}), stamps[cluster].get(day))
+                is_same = tables == before.days.get(day, {})
+                result.unchanged += is_same
+                result.partitions += not is_same
+                after.days[day] = tables
+            if after != before:
+                after.save(files)
+                files.delete({file.name for file in before.files} - {file.name for file in after.files})
+            _remove_leftovers(files, after)
+    return result
+
+
+def writer_name(con: DuckDBPyConnection, config: Config, store: Store) -> str:
+    """The writer of a store's data: `[lake] writer`, otherwise this machine, the store's file and when it was made."""
+    if config.lake.writer:
+        return config.lake.writer
+    made = con.execute("SELECT min(applied_at) FROM schema_version").fetchall()[0][0]
+    return f"{socket.gethostname()}:{store.path.resolve()} of {made:%Y-%m-%dT%H:%M:%S}"
+
+
+def _note_sources(con: DuckDBPyConnection, own: Manifest) -> None:
+    """Add the servers of the cluster, and the first and last moment of its data."""
+    sources, first, last = con.execute(_HEARD, {"cluster": own.cluster}).fetchall()[0]
+    own.sources = sorted({*own.sources, *(sources or ())})
+    if first is not None:
+        own.heard = (min(first, own.heard[0]), max(last, own.heard[1])) if own.heard else (first, last)
+
+
+_HEARD = """
+SELECT list(DISTINCT source), min(from_ms), max(to_ms)
+FROM (
+    SELECT any_value(s.source) AS source, min(t.first_ms) AS from_ms, max(t.last_ms) AS to_ms
+    FROM series AS s LEFT JOIN states AS t USING (series_id) WHERE s.cluster = $cluster GROUP BY s.source
+    UNION ALL SELECT source, min(from_ms), max(to_ms) FROM loads WHERE kind = 'slurm' AND source = $cluster GROUP BY source
+)"""
+
+
+def _remove_leftovers(files: LakeFiles, own: Manifest) -> None:
+    """Remove files of this writer that its manifest does not name, a day later: an interrupted export leaves some."""
+    named, begins = {file.name for file in own.files}, f"{_short(own.writer)}-"
+    for table in RAW:
+        files.remove_abandoned(f"raw/{table.name}/{partition('cluster', own.cluster)}", named, begins=begins)
+    if files.is_local:
+        files.remove_abandoned(PARTS, ())
+
+
+# A store drops lists of samples that its figures do not need (store compact): the lake keeps them.
+_KEPT_LISTS = """
+UPDATE lake_part SET vals = kept.vals FROM ({}) AS kept
+WHERE lake_part.vals IS NULL AND lake_part.series_key = kept.series_key AND lake_part.hour = kept.hour
+    AND lake_part.samples = kept.samples AND lake_part.value_sum = kept.value_sum"""
+
+
+@dataclass(frozen=True, slots=True)
+class _Export:
+    """The export of one cluster."""
+
+    con: DuckDBPyConnection
+    files: LakeFiles
+    folder: Path
+    before: Manifest
+    result: Exported
+    everything: bool
+
+    def day(self, day: str, digests: dict[str, str], stamp: str | None) -> dict[str, LakeFile]:
+        """The files of a day by table: those in the lake, if their rows are the same, otherwise new ones."""
+        tables = {}
+        for table in RAW:
+            file = self.before.days.get(day, {}).get(table.name)
+            is_new = False
+            if not table.by_stamp:
+                is_new = digests.get(table.name) != (file.digest if file else None)
+            elif stamp:
+                is_new = stamp != self.before.stamps.get(day)
+            if self.everything and (stamp or not table.by_stamp):
+                is_new, file = True, file if file and self.files.is_whole(file) else None
+            if is_new:
+                file = self._write(table, day, file)
+            if file:
+                tables[table.name] = file
+        return tables
+
+    def _write(self, table: RawTable, day: str, before: LakeFile | None) -> LakeFile | None:
+        """Write a day of a table; `before`, if that has the same rows; None without rows."""
+        con, params = self.con, self._params(table, day)
+        rows = f"SELECT * EXCLUDE (cluster, day) FROM ({table.rows})"  # noqa: S608 - statements of our own
+        if not table.by_stamp:
+            rows += " WHERE cluster IS NOT DISTINCT FROM $cluster AND day IS NOT DISTINCT FROM $day"
+        con.execute(f"CREATE OR REPLACE TEMP TABLE lake_part AS {rows}", params)
+        if table.name == "blocks" and before:
+            con.execute(_KEPT_LISTS.format(parquet(self.files, self.folder, [before])))
+        count, digest = con.execute("SELECT count(*), coalesce(sum(hash(*COLUMNS(*))), 0)::VARCHAR FROM lake_part").fetchall()[0]
+        if not count:
+            return None
+        if before and before.digest == digest:
+            return before
+        part = self.folder / f"{table.name}.parquet"
+        group = _GROUP_ROWS.get(table.name, 122_880)
+        con.execute(
+            f"COPY (FROM lake_part ORDER BY {table.order}) TO '{part}' (FORMAT parquet, COMPRESSION zstd, ROW_GROUP_SIZE {group})"
+        )
+        sha256, size = checksum(part), part.stat().st_size
+        folder = f"raw/{table.name}/{partition('cluster', self.before.cluster)}/{partition('day', day)}"
+        file = LakeFile(f"{folder}/{_short(self.before.writer)}-{sha256[:16]}.parquet", count, size, sha256, digest)
+        self.files.put(file.name, part)
+        self.result.files.append(file)
+        return file
+
+    def _params(self, table: RawTable, day: str) -> dict[str, Any]:
+        if not table.by_stamp:
+            return {"cluster": self.before.cluster, "day": day or None}
+        start = int(datetime.fromisoformat(day).replace(tzinfo=UTC).timestamp()) * 1000
+        return {"cluster": self.before.cluster, "from_ms": start, "to_ms": start + MS_PER_DAY}
+
+
+def _short(writer: str) -> str:
+    return hashlib.sha256(writer.encode()).hexdigest()[:8]
+
+
+def _digests(con: DuckDBPyConnection) -> dict[str | None, dict[str, dict[str, str]]]:
+    """The digest of each table's rows by cluster and day, except for tables of samples."""
+    found: dict[str | None, dict[str, dict[str, str]]] = defaultdict(lambda: defaultdict(dict))
+    for table in RAW:
+        if not table.by_stamp:
+            con.execute(
+                "SELECT cluster, coalesce(day, ''), sum(hash(*COLUMNS(* EXCLUDE (cluster, day))))::VARCHAR "  # noqa: S608
+                f"FROM ({table.rows}) GROUP BY ALL"
+            )
+            for cluster, day, digest in con.fetchall():
+                found[cluster][day][table.name] = digest
+    return found
+
+
+# A day's samples change only with a load that touches it; runs of equal values reach into the neighboring days.
+_STAMPS = """
+WITH owners AS (SELECT DISTINCT source, cluster FROM series),
+spans AS (
+    SELECT s.cluster, min(t.first_ms) AS from_ms, max(t.last_ms) + 1 AS to_ms
+    FROM (
+        SELECT series_id, first_ms, last_ms FROM states
+        UNION ALL
+        SELECT series_id, min(hour)::BIGINT * 3600000, max(hour)::BIGINT * 3600000 + 3599999 FROM blocks GROUP BY series_id
+    ) AS t JOIN series AS s USING (series_id)
+    GROUP BY ALL
+),
+days AS (
+    SELECT cluster, unnest(range(from_ms // 86400000, (to_ms - 1) // 86400000 + 1)) * 86400000 AS day_ms FROM spans
+)
+SELECT d.cluster, strftime(epoch_ms(d.day_ms), '%Y-%m-%d') AS day,
+    coalesce(sum(hash(l.kind, l.source, l.from_ms, l.to_ms, l.loaded_at)), 0)::VARCHAR
+FROM days AS d
+LEFT JOIN (FROM owners JOIN loads USING (source)) AS l
+    ON l.cluster = d.cluster AND l.kind = 'prometheus' AND l.from_ms < d.day_ms + 172800000 AND d.day_ms - 86400000 < l.to_ms
+GROUP BY ALL"""
+
+
+def _stamps(con: DuckDBPyConnection) -> dict[str | None, dict[str, str]]:
+    """By cluster and day, a digest of the loads that can have changed the day's samples."""
+    found: dict[str | None, dict[str, str]] = defaultdict(dict)
+    for cluster, day, stamp in con.execute(_STAMPS).fetchall():
+        found[cluster][day] = stamp
+    return found
