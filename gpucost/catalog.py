@@ -16,7 +16,7 @@ from gpucost.engine import run_stage
 from gpucost.resources import pricing_dir
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable
     from datetime import date
     from pathlib import Path
 
@@ -115,9 +115,9 @@ def _patterns(counts: Callable[[str], bool]) -> str:
     return "|".join(dict.fromkeys(row["resource"] for row in facts("resources.csv") if counts(row["kind"])))
 
 
-# How LiteLLM (litellm/types/utils.py, LlmProviders) and OpenTelemetry (gen_ai.provider.name, before it gen_ai.system) name who
-# serves a model, as globs, and who sells its tokens; the first that fits. What is not here is sold by whom it names.
-SELLERS: Mapping[str, str] = {
+# Names of sellers of tokens, as globs, by LiteLLM (types/utils.py, LlmProviders), OpenTelemetry (gen_ai.provider.name) and
+# people; the first match counts. Any other name stands for itself.
+_SELLERS = {
     "text?completion?openai": "openai",
     "openai": "openai",
     "azure*": "azure",
@@ -136,15 +136,16 @@ SELLERS: Mapping[str, str] = {
     "codestral": "mistral",
     "cohere*": "cohere",
     "x_ai": "xai",
+    "microsoft": "azure",
+    "fireworks": "fireworks_ai",
+    "together": "together_ai",
 }
-# What people call them besides. Not for gateways, where own pods serve microsoft/phi-4.
-_SELLERS_OF_PEOPLE = {"microsoft": "azure", "fireworks": "fireworks_ai", "together": "together_ai"}
 
 
 def seller(name: str) -> str:
     """Who sells tokens, as gpucost calls them: `aws` for bedrock, `gcp` for vertex_ai-anthropic_models and gemini."""
     plain = re.sub(r"[\s-]+", "_", name.strip().lower())
-    return next((sold for glob, sold in {**SELLERS, **_SELLERS_OF_PEOPLE}.items() if fnmatchcase(plain, glob)), plain)
+    return next((sold for glob, sold in _SELLERS.items() if fnmatchcase(plain, glob)), plain)
 
 
 def facts(name: str) -> list[dict[str, str]]:

@@ -178,7 +178,8 @@ class _Export:
             if everything:
                 tables = {name: file for name, file in tables.items() if self.files.is_whole(file)}
             changed = [name for name, digest in wanted.items() if name not in tables or tables[name].digest != digest]
-            gone = [name for name in tables if not BY_NAME[name].by_stamp and name not in wanted]
+            # a lake may have tables of an earlier version
+            gone = [name for name in tables if name not in wanted and (name not in BY_NAME or not BY_NAME[name].by_stamp)]
             if self.own.cluster and day < since:
                 changed, gone = ([name for name in names if name != "series"] for names in (changed, gone))
             if not (changed or gone or (stamp and touched)):
