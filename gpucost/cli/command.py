@@ -562,7 +562,7 @@ def handle_errors(command: Callable[P, R]) -> Callable[P, R]:
     @functools.wraps(command)
     def run(*args: P.args, **kwargs: P.kwargs) -> R:
         if not _is_raising.get():  # whoever calls from Python has set up logging as they like
-            _set_up_logging(verbose=bool(kwargs.get("verbose")))
+            _set_up_logging(verbose=bool(kwargs.get("verbose")), quiet=bool(kwargs.get("quiet")))
         try:
             result = command(*args, **kwargs)
             try:
@@ -618,21 +618,20 @@ def fail(message: str, fix: str | None, exit_code: int) -> NoReturn:
     raise typer.Exit(exit_code)
 
 
-def _set_up_logging(*, verbose: bool) -> None:
-    """What libraries log (retries, say) is shown under -v only; without a handler Python would print warnings."""
+def _set_up_logging(*, verbose: bool, quiet: bool) -> None:
+    """Show messages of the store, such as an upgrade, and those of libraries (retries, say) only under -v."""
     import logging
 
+    class Shown(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            note(visible(self.format(record)))
+
     if verbose:
-
-        class Shown(logging.Formatter):
-            def format(self, record: logging.LogRecord) -> str:
-                return visible(super().format(record))
-
-        handler = logging.StreamHandler()
-        handler.setFormatter(Shown("%(message)s"))
-        logging.basicConfig(level=logging.WARNING, handlers=[handler])
-    else:
-        logging.getLogger().addHandler(logging.NullHandler())
+        logging.basicConfig(level=logging.WARNING, handlers=[Shown()])
+        return
+    logging.getLogger().addHandler(logging.NullHandler())  # without a handler Python would print warnings
+    store = logging.getLogger("gpucost.store")
+    store.handlers = [] if quiet else [Shown()]
 
 
 _NOTED = 5

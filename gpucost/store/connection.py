@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import glob
+import logging
 import os
 import re
 import shlex
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
 # with the string compression that labels profit from; samples take the same space in every format since v1.0.0.
 STORAGE_VERSION = "v1.4.0"
 
+_log = logging.getLogger(__name__)
 _POLL_SECONDS = 0.05
 # Stores that this process has open, by process and file: the folders that their connections see, and how many there are.
 _open_here: dict[tuple[int, Path], tuple[tuple[Path, ...], int]] = {}
@@ -100,7 +102,7 @@ class Store:
         is_new = not self.exists
         with self._opened(folders, read_only=False) as con:
             if not schema.check(con, self.path, of_lake=bool(self.lake_folders)):
-                schema.migrate(con)
+                self._upgrade(con)
             con.execute("BEGIN")
             try:
                 yield con
@@ -118,6 +120,19 @@ class Store:
                 raise _of_the_file(self.path, error) or failure from error
             if is_new:
                 disk.sync(self.path.parent)
+
+    def _upgrade(self, con: duckdb.DuckDBPyConnection) -> None:
+        """Bring the schema up to date. A store is copied before a migration that deletes data, and the log names both."""
+        version, deleted = schema.current_version(con), schema.deleted_by_upgrade(con)
+        copy = schema.copied_before(self.path, version)
+        is_copied = 0 < version < schema.DELETES_SINCE
+        if is_copied:
+            con.execute("CHECKPOINT")
+            _copy(self.path, copy)
+        schema.migrate(con)
+        if is_copied:
+            what = f"rows deleted with their features: {deleted}; " if deleted else ""
+            _log.warning("upgraded %s to schema %d; %scopy of the old store: %s", self.path, schema.latest_version(), what, copy)
 
     def query(self, sql: str) -> tuple[list[str], list[tuple[object, ...]]]:
         """Column names and rows that a read-only SQL statement answers.
@@ -224,6 +239,19 @@ class Store:
         if not read_only:  # what a killed process spilled: nobody else has the store open now
             shutil.rmtree(self.path.with_name(f"{self.path.name}.tmp"), ignore_errors=True)
         return con
+
+
+def _copy(store: Path, target: Path) -> None:
+    """Copy a store's file. Raises StoreError if it cannot be written; nothing is left of it then."""
+    part = target.with_name(f"{target.name}.part")
+    try:
+        shutil.copyfile(store, part)
+        shutil.copymode(store, part)
+        disk.put(part, target)
+    except OSError as error:
+        part.unlink(missing_ok=True)
+        fix = f"free as much space as the store has, or move it to a disk that has; it is copied to {target} before the upgrade"
+        raise StoreError(f"cannot copy the store {store} before its upgrade: {error.strerror}", fix) from error
 
 
 def confine(con: duckdb.DuckDBPyConnection, *folders: Path) -> None:

@@ -187,6 +187,27 @@ def migrate(con: duckdb.DuckDBPyConnection, until: int | None = None) -> None:
         raise
 
 
+# The first version whose migration deletes data: older stores are copied before it.
+DELETES_SINCE = 22
+# How many rows that migration deletes, by table; the tables exist since version 21.
+_DELETED = """
+SELECT 'gateway_calls', count(*) FROM gateway_calls
+UNION ALL SELECT 'token_prices', count(*) FROM token_prices
+UNION ALL SELECT 'progress_series of gateways', count(*) FROM progress_series WHERE gateway IS NOT NULL"""
+
+
+def copied_before(path: Path, version: int) -> Path:
+    """Where the copy of a store lies that was made before its upgrade from `version`."""
+    return path.with_name(f"{path.name}.schema-{version}")
+
+
+def deleted_by_upgrade(con: duckdb.DuckDBPyConnection) -> str:
+    """List how many rows of which tables an upgrade of an open store deletes; '' if none."""
+    if current_version(con) != DELETES_SINCE - 1:
+        return ""
+    return ", ".join(f"{count:,} of {table}" for table, count in con.execute(_DELETED).fetchall() if count)
+
+
 @dataclass(frozen=True, slots=True)
 class TableInfo:
     name: str

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import lzma
 import shutil
+import tarfile
 from pathlib import Path
 from typing import Any
 
+import duckdb
 import pytest
+from typer.testing import CliRunner
 
 from gpucost import pipeline
+from gpucost.cli.app import app
 from gpucost.collect.bill.load import collect_bills
 from gpucost.collect.bill.opening import LocalTree
 from gpucost.config.model import Config
@@ -77,3 +82,62 @@ def test_a_store_of_an_earlier_schema_tells_what_one_made_today_tells(
     assert figures(config, store) == before
     collect_bills(store, [LocalTree(STORES / "cur.csv")], "aws")
     assert figures(config, store) == told
+
+
+@pytest.fixture
+def sealed(tmp_path: Path) -> Path:
+    """Unpack a store of schema 21: a sealed month of own servers and bought tokens, and a later month of a gateway's calls."""
+    with tarfile.open(STORES / "sealed-21.tar.xz") as packed:
+        packed.extractall(tmp_path, filter="data")
+    return tmp_path
+
+
+def test_upgrade_copies_the_store_and_names_what_it_deletes(sealed: Path) -> None:
+    store, before = sealed / "gpucost.duckdb", (sealed / "gpucost.duckdb").read_bytes()
+    told = CliRunner().invoke(app, ["store", "info", "--store", str(store)])
+    assert told.exit_code == 0, told.stderr
+    copy = sealed / "gpucost.duckdb.schema-21"
+    assert told.stderr == (
+        f"upgraded {store} to schema {latest_version()}; rows deleted with their features: 6 of gateway_calls, 1 of token_prices,"
+        f" 5 of progress_series of gateways; copy of the old store: {copy}\n"
+    )
+    with duckdb.connect(str(copy), read_only=True) as old:
+        assert old.execute("SELECT count(*) FROM gateway_calls").fetchall() == [(6,)]
+    assert copy.stat().st_mode == store.stat().st_mode
+    assert len(before) <= copy.stat().st_size
+    _, rows = Store(store).query("SELECT count(*), count(tenant) FROM progress_series")
+    assert rows == [(4, 2)], "the series of own servers stay"
+    assert CliRunner().invoke(app, ["store", "info", "--store", str(store)]).stderr == ""
+
+
+def test_seal_of_a_closed_month_verifies_after_the_upgrade(sealed: Path) -> None:
+    words = [
+        "chargeback",
+        "verify",
+        "--month",
+        "2026-03",
+        "--out",
+        str(sealed / "bundles"),
+        "--config",
+        str(sealed / "gpucost.toml"),
+    ]
+    result = CliRunner().invoke(app, [*words, "--format", "json"])
+    assert result.exit_code == 0, result.stderr
+    checks = {row["check"]: row["result"] for row in json.loads(result.stdout)}
+    assert checks["files"] == checks["log"] == checks["figures"] == "ok"
+    assert "2026-03 is verified: the same figures, to the last digit" in result.stderr
+
+
+def test_store_that_cannot_be_copied_is_not_upgraded(sealed: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = sealed / "gpucost.duckdb"
+    before = store.read_bytes()
+
+    def is_full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr("gpucost.store.connection.shutil.copyfile", is_full)
+    result = CliRunner().invoke(app, ["store", "info", "--store", str(store)])
+    assert result.exit_code == 1
+    assert f"error: cannot copy the store {store} before its upgrade: No space left on device" in result.stderr
+    assert store.read_bytes() == before
+    assert sorted(path.name for path in sealed.glob("gpucost.duckdb*")) == ["gpucost.duckdb"]
