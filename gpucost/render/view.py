@@ -143,8 +143,8 @@ class ApiCost:
 class ApiModel(Shape):
     """What a team bought of a model from a provider.
 
-    `source` is an `invoice` of its vendor or the `bill` of a cloud. The costs of prompt and generated tokens are None if only the
-    sum is known; neither includes other charges of the seller.
+    `source` is an `invoice` of its vendor or the `bill` of a cloud. The costs of prompt and generated tokens exclude what else
+    the seller charges for.
     """
 
     team: str
@@ -152,8 +152,8 @@ class ApiModel(Shape):
     model: str | None
     source: Literal["invoice", "bill"]
     cost: ApiCost
-    prompt_cost: Decimal | None
-    generation_cost: Decimal | None
+    prompt_cost: Decimal
+    generation_cost: Decimal
     cost_per_million_tokens: Decimal | None
 
     FLAT = ("cost",)

@@ -311,3 +311,22 @@ def test_a_shown_url_holds_no_password(home: Path, url: str) -> None:
     assert "sek" not in shown_url(url) and "ret" not in shown_url(url)
     assert shown_url("http://host:9090/x") == "http://host:9090/x"
     assert "sek" not in refused(home, f'[prometheus]\nurl = "{url}"')
+
+
+_UNIT = '[[units]]\nname = "a"\nunit = "request"\nmetric = "a"\n'
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ('[[call_logs]]\nname = "mine"', "load the seller's bill: gpucost collect focus FILE"),
+        ("[gateway]\nown = []", "load the seller's bill: gpucost collect focus FILE"),
+        (f'{_UNIT}gateway = "b"', "count tokens at the server that makes them, and load the seller's bill for bought ones"),
+        (f'{_UNIT}team_label = "b"', "use tenant_label"),
+        (f'{_UNIT}provider_label = "b"', "load the seller's bill: gpucost collect focus FILE"),
+        (f'{_UNIT}base_label = "b"', "load the seller's bill: gpucost collect focus FILE"),
+        (f'{_UNIT}currency = "EUR"', "load the seller's bill: gpucost collect focus FILE"),
+    ],
+)
+def test_removed_key_names_its_replacement(text: str, words: str, home: Path) -> None:
+    assert f"): was removed; {words}" in refused(home, text)

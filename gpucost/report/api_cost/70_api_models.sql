@@ -1,10 +1,9 @@
 -- reads: api_rows; $each_team whether of each team apart
--- writes: nothing; returns what each team bought of each model, the most expensive first; null costs are unknown parts
+-- writes: nothing; returns what each team bought of each model, the most expensive first
 -- invariant: the costs add up to those of api_rows
 SELECT CASE WHEN $each_team THEN team END AS part, team, provider, model, source, sum(api_cost) AS api_cost,
     sum(commitment_cost) AS commitment_cost,
-    CASE WHEN count(prompt_cost) = count(*) THEN sum(prompt_cost) END AS prompt_cost,
-    CASE WHEN count(generation_cost) = count(*) THEN sum(generation_cost) END AS generation_cost,
+    sum(prompt_cost) AS prompt_cost, sum(generation_cost) AS generation_cost,
     sum(prompt_tokens::DECIMAL(38, 6))::DOUBLE AS prompt_tokens,
     sum(cached_tokens::DECIMAL(38, 6))::DOUBLE AS cached_tokens,
     sum(generation_tokens::DECIMAL(38, 6))::DOUBLE AS generation_tokens

@@ -1,5 +1,5 @@
 -- reads: api_rows; $sellers and $models, pairs by position (a seller of null is any)
--- writes: nothing; returns a row: the models' cost, its sources, its tokens (0: unknown); null costs are unknown parts
+-- writes: nothing; returns a row: the models' cost, its sources, its tokens (0: unknown)
 -- invariant: no row of api_rows counts twice
 WITH asked AS (
     SELECT DISTINCT seller, model, model_key(model) AS model_key
@@ -20,10 +20,7 @@ unpriced AS (
         WHERE (a.seller IS NULL OR a.seller = r.seller) AND a.model_key = r.model_key AND r.api_cost > 0)
 )
 SELECT coalesce(sum(api_cost) FILTER (is_asked), 0) AS cost,
-    CASE WHEN count(prompt_cost) FILTER (is_asked) = count(*) FILTER (is_asked)
-        THEN sum(prompt_cost) FILTER (is_asked) END AS prompt_cost,
-    CASE WHEN count(generation_cost) FILTER (is_asked) = count(*) FILTER (is_asked)
-        THEN sum(generation_cost) FILTER (is_asked) END AS generation_cost,
+    sum(prompt_cost) FILTER (is_asked) AS prompt_cost, sum(generation_cost) FILTER (is_asked) AS generation_cost,
     CASE WHEN count(*) FILTER (
             is_asked AND api_cost <> commitment_cost AND coalesce(prompt_tokens + generation_tokens, 0) = 0) > 0 THEN 0
         ELSE coalesce(sum((prompt_tokens + generation_tokens)::DECIMAL(38, 6)) FILTER (is_asked), 0)

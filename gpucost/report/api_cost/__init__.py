@@ -144,9 +144,8 @@ def add_bought(con: DuckDBPyConnection, config: Config, view: UnitView) -> None:
 class Paid(NamedTuple):
     """What some models cost, and how many tokens that is of, 0 if unknown. `sources`: bill, invoice.
 
-    The costs of prompt and generated tokens are None where only the sum is known. `unpriced` are models of which no cost is
-    known. `unclear_cost` is what their sellers charged for no model by name, `other_cost` what bills say of other models.
-    `notices` are of all that was bought.
+    The costs of prompt and generated tokens are None if there are none. `unpriced` are models of which no cost is known.
+    `unclear_cost` is what their sellers charged without a model's name, `other_cost` what they charged for other models. `notices` are of all that was bought.
     """
 
     cost: Decimal
@@ -187,13 +186,9 @@ def _item(one: ApiModel) -> dict[str, Any]:
         "prompt_cost": one.prompt_cost,
         "generation_cost": one.generation_cost,
         "cost_per_million_tokens": one.cost_per_million_tokens,
-        "cost_per_million_prompt_tokens": _per_million(one.prompt_cost, cost.prompt_tokens),
-        "cost_per_million_generation_tokens": _per_million(one.generation_cost, cost.generation_tokens),
+        "cost_per_million_prompt_tokens": per(one.prompt_cost, cost.prompt_tokens, 1_000_000),
+        "cost_per_million_generation_tokens": per(one.generation_cost, cost.generation_tokens, 1_000_000),
     }
-
-
-def _per_million(cost: Decimal | None, tokens: float | None) -> Decimal | None:
-    return None if cost is None else per(cost, tokens, 1_000_000)
 
 
 def _cost(row: dict[str, Any]) -> ApiCost:

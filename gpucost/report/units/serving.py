@@ -131,10 +131,7 @@ class TokenTotals(UnitTotals, TokenFigures):
 
 
 class BoughtTokens(TypedDict):
-    """What a team bought of a model, from whom, and in which `source`: `invoice` or `bill`; docs/tokens.md.
-
-    The costs of prompt and generated tokens, and their prices, are null where only the sum is known.
-    """
+    """What a team bought of a model, from whom, and in which `source`: `invoice` or `bill`; docs/tokens.md."""
 
     team: str
     provider: str
@@ -144,8 +141,8 @@ class BoughtTokens(TypedDict):
     cached_tokens: float | None
     generation_tokens: float | None
     api_cost: Decimal
-    prompt_cost: Decimal | None
-    generation_cost: Decimal | None
+    prompt_cost: Decimal
+    generation_cost: Decimal
     cost_per_million_tokens: Decimal | None
     cost_per_million_prompt_tokens: Decimal | None
     cost_per_million_generation_tokens: Decimal | None
