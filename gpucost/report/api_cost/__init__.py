@@ -145,7 +145,8 @@ class Paid(NamedTuple):
     """What some models cost, and how many tokens that is of, 0 if unknown. `sources`: bill, invoice.
 
     The costs of prompt and generated tokens are None if there are none. `unpriced` are models of which no cost is known.
-    `unclear_cost` is what their sellers charged without a model's name, `other_cost` what they charged for other models. `notices` are of all that was bought.
+    `unclear_cost` is what their sellers charged without a model's name, `other_cost` what they charged for other models.
+    `notices` are of all that was bought.
     """
 
     cost: Decimal
