@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import csv
 import re
-from fnmatch import fnmatchcase
 from functools import cache
 from hashlib import sha256
 from typing import TYPE_CHECKING
@@ -17,7 +16,6 @@ from gpucost.resources import pricing_dir
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from datetime import date
     from pathlib import Path
 
     from duckdb import DuckDBPyConnection
@@ -65,12 +63,6 @@ def load_components(con: DuckDBPyConnection) -> None:
     con.execute(_COMPONENTS)
 
 
-def load_token_prices(con: DuckDBPyConnection, day: date) -> None:
-    """Create `token_price_list`: what a million tokens costs on `day`, by the catalog and the store's own `token_prices`."""
-    _prepare(con)
-    run_stage(con, "gpucost", "token_prices", {"day": day})
-
-
 def _prepare(con: DuckDBPyConnection) -> None:
     con.execute("SET VARIABLE pricing_dir = $path", {"path": str(pricing_dir())})
     con.execute(_READER)
@@ -113,39 +105,6 @@ def claim_metrics(kind: str) -> list[str]:
 
 def _patterns(counts: Callable[[str], bool]) -> str:
     return "|".join(dict.fromkeys(row["resource"] for row in facts("resources.csv") if counts(row["kind"])))
-
-
-# Names of sellers of tokens, as globs, by LiteLLM (types/utils.py, LlmProviders), OpenTelemetry (gen_ai.provider.name) and
-# people; the first match counts. Any other name stands for itself.
-_SELLERS = {
-    "text?completion?openai": "openai",
-    "openai": "openai",
-    "azure*": "azure",
-    "az.ai*": "azure",
-    "anthropic*": "anthropic",
-    "bedrock*": "aws",
-    "sagemaker*": "aws",
-    "amazon*": "aws",
-    "aws*": "aws",
-    "vertex_ai*": "gcp",
-    "gemini": "gcp",
-    "google*": "gcp",
-    "gcp*": "gcp",
-    "mistral_ai": "mistral",
-    "text?completion?codestral": "mistral",
-    "codestral": "mistral",
-    "cohere*": "cohere",
-    "x_ai": "xai",
-    "microsoft": "azure",
-    "fireworks": "fireworks_ai",
-    "together": "together_ai",
-}
-
-
-def seller(name: str) -> str:
-    """Who sells tokens, as gpucost calls them: `aws` for bedrock, `gcp` for vertex_ai-anthropic_models and gemini."""
-    plain = re.sub(r"[\s-]+", "_", name.strip().lower())
-    return next((sold for glob, sold in _SELLERS.items() if fnmatchcase(plain, glob)), plain)
 
 
 def facts(name: str) -> list[dict[str, str]]:

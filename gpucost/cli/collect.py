@@ -15,16 +15,14 @@ import typer
 from gpucost.cli.command import Call, argument, command, option
 from gpucost.cli.output import note, print_error
 from gpucost.errors import ConfigError, GpucostError, IncompleteError, SourceError, UsageError
-from gpucost.texts import one_line
 
 if TYPE_CHECKING:
     from collections.abc import Collection
 
     from gpucost.collect.base import CollectResult
-    from gpucost.collect.prices import PriceResult, ReplacedPrices, ReplacedTokenPrice
+    from gpucost.collect.prices import PriceResult, ReplacedPrices
     from gpucost.collect.progress.mlflow import MlflowResult
     from gpucost.collect.spot import SpotResult
-    from gpucost.config.model import Config
 
 SHOWN_OF_A_KIND = 5
 # What even -q says, in one line each: time is missing.
@@ -244,7 +242,7 @@ SHOWN_REPLACED = 10
 
 
 class Provider(StrEnum):
-    """Whose list prices can be asked for: clouds', and those of tokens by LiteLLM's map."""
+    """The clouds whose list prices can be asked for."""
 
     aws = "aws"
     gcp = "gcp"
@@ -252,7 +250,6 @@ class Provider(StrEnum):
     oci = "oci"
     runpod = "runpod"
     vast = "vast"
-    litellm = "litellm"
 
 
 @command("* lake", collects=True)
@@ -260,57 +257,43 @@ def collect_prices(
     call: Call,
     provider: Annotated[
         list[Provider] | None,
-        option("--provider", "NAME", "Only this one: aws, gcp, azure, oci, runpod, vast or litellm; repeatable."),
+        option("--provider", "NAME", "Only this one: aws, gcp, azure, oci, runpod or vast; repeatable."),
     ] = None,
     region: Annotated[
         list[str] | None, option("--region", "NAME", "Only this region, of the cloud that spells its regions so; repeatable.")
     ] = None,
-    token_prices: Annotated[
-        Path | None, option("--token-prices", "FILE", "Only prices of tokens, from this copy of LiteLLM's map of models.")
-    ] = None,
 ) -> None:
-    """Refresh list prices from AWS, Google Cloud, Azure, OCI, RunPod, Vast.ai and LiteLLM's price map into the store.
+    """Refresh list prices from AWS, Google Cloud, Azure, OCI, RunPod and Vast.ai into the store.
 
-    On-demand, spot, reserved and commitment prices of every instance type with GPUs, and of tokens what sellers of chat models
-    ask for a million. The catalog inside gpucost stays beside them, and the newest price wins; what a new one replaces is shown.
-    Without --region: the regions of the configuration; for AWS else those where nodes were seen, else us-east-1; for the others
-    else all. Google Cloud needs a login and is skipped without one; AWS' public lists, which are read without one, have hundreds
-    of megabytes a region. Asking again on the same day replaces that day's prices. A cloud whose answer is not whole leaves what
-    was there. Ends with 1 if a cloud failed, a named provider did, or all were skipped.
+    On-demand, spot, reserved and commitment prices of every instance type with GPUs. The catalog inside gpucost stays beside
+    them, and the newest price wins; what a new one replaces is shown. Without --region: the regions of the configuration; for
+    AWS else those where nodes were seen, else us-east-1; for the others else all. Google Cloud needs a login and is skipped
+    without one; AWS' public lists, which are read without one, have hundreds of megabytes a region. Asking again on the same
+    day replaces that day's prices. A cloud whose answer is not whole leaves what was there. Ends with 1 if a cloud failed or all
+    were skipped.
 
     \b
     Examples:
       gpucost collect prices
       gpucost collect prices --provider aws --region us-east-1 --region eu-west-1
       gpucost collect prices --provider azure --region eastus
-      gpucost collect prices --token-prices model_prices_and_context_window.json
     """
-    settings = call.settings
-    if token_prices is not None:
-        if provider or region:
-            raise UsageError("--token-prices goes without --provider and --region", "call the command once for each")
-        provider = [Provider.litellm]
-        lists = settings.price_lists.model_copy(update={"litellm": str(token_prices)})
-        settings = settings.model_copy(update={"price_lists": lists})
-    results = collect_list_prices(call, _providers(provider or [], region or []), region or [], settings)
+    results = collect_list_prices(call, _providers(provider or [], region or []), region or [])
     if all(result.skipped for result in results):
         raise GpucostError(
             "no prices were collected: there are credentials for none of the clouds asked",
             "log in to one of them, or add --provider azure, which needs no login",
         )
-    # machines' prices do not hang on a map of tokens' that is out of reach
-    if any(result.error and (provider or result.provider != Provider.litellm) for result in results):
+    if any(result.error for result in results):
         raise typer.Exit(1)
 
 
-def collect_list_prices(
-    call: Call, providers: Sequence[str], regions: Sequence[str], settings: Config | None = None
-) -> list[PriceResult]:
-    """Collect and tell the list prices of `providers`, by these settings in place of the call's; what each came to."""
+def collect_list_prices(call: Call, providers: Sequence[str], regions: Sequence[str]) -> list[PriceResult]:
+    """Collect and print the list prices of `providers`; return what each came to."""
     from gpucost.collect.prices import collect_prices as collect
 
     with call.status() as tell:
-        results = collect(settings or call.settings, call.store, providers, regions, call.now, tell)
+        results = collect(call.settings, call.store, providers, regions, call.now, tell)
     for result in results:
         _print_prices(call, result)
     return results
@@ -336,20 +319,16 @@ def _print_prices(call: Call, result: PriceResult) -> None:
     if _print_trouble(call, result):
         return
     parts = f", {result.components:,} prices of their parts" if result.components else ""
-    what = f"tokens, by {result.sellers:,} sellers" if result.sellers else f"{result.priced_types:,} instance types{parts}"
-    call.say(f"{result.provider}: {result.prices:,} prices of {what}{_regions(result.regions)}, as of {result.as_of}")
-    replaced = [*map(_replaced, result.replaced), *map(_replaced_tokens, result.replaced_tokens)]
+    types = f"{result.priced_types:,} instance types{parts}{_regions(result.regions)}"
+    call.say(f"{result.provider}: {result.prices:,} prices of {types}, as of {result.as_of}")
+    replaced = result.replaced
     new = result.prices - len(replaced) - result.unchanged
     call.say(f"{result.provider}: {len(replaced):,} replace another price, {result.unchanged:,} confirm it, {new:,} are new")
     shown = replaced if call.verbose else replaced[:SHOWN_REPLACED]
-    for line in shown:
-        call.say(f"  {line}")
+    for price in shown:
+        call.say(f"  {_replaced(price)}")
     if more := len(replaced) - len(shown):
         call.say(f"  and {more:,} more, which -v shows")
-    if names := result.passed_over if call.verbose else result.passed_over[:SHOWN_OF_A_KIND]:
-        more = len(result.passed_over) - len(names)
-        others = f" and {more:,} more, which -v names" if more else ""
-        call.note(f"  note: passed over, for their prices cannot be: {', '.join(names)}{others}")
 
 
 def _print_trouble(call: Call, result: PriceResult | SpotResult) -> bool:
@@ -368,18 +347,6 @@ def _replaced(price: ReplacedPrices) -> str:
     what = ", ".join(word.replace("_", " ") if word != price.instance_type else word for word in words if word)
     old, new = (f"{amount.normalize():f}" for amount in (price.old_price_per_hour, price.new_price_per_hour))
     return f"{what}: {old} ({price.old_price_as_of}) → {new} {price.currency}, {price.change:+.1%}"
-
-
-def _replaced_tokens(price: ReplacedTokenPrice) -> str:
-    """`openai/gpt-4o: 2.5 in, 10 out (2026-11-25) → 2 in, 8 out, USD per million tokens`; of cached input where that changed."""
-    cached = [one.cached_input_price_per_million for one in (price.old, price.new)]
-    shown = [f"{amount.normalize():f} cached, " for amount in cached if amount is not None and cached[0] != cached[1]]
-    old, new = (
-        f"{one.input_price_per_million.normalize():f} in, {part}{one.output_price_per_million.normalize():f} out"
-        for one, part in zip((price.old, price.new), shown if len(shown) == len(cached) else ("", ""), strict=True)
-    )
-    name = one_line(f"{price.new.provider}/{price.new.model}")
-    return f"{name}: {old} ({price.old.price_as_of}) → {new}, {price.new.currency} per million tokens"
 
 
 def _regions(names: Sequence[str]) -> str:

@@ -376,7 +376,7 @@ def _sparkline(zone: ZoneHistory, width: int) -> str:
     return "".join(" " if part is None else _LEVELS[round((part - low) * scale)] for part in parts)
 
 
-@command("* written")
+@command("* written", without="store")
 def prices_tokens(
     call: Call,
     provider: Annotated[
@@ -388,9 +388,9 @@ def prices_tokens(
 ) -> None:
     """Say what a million tokens costs, of which model at whom: list prices of input, cached input and output.
 
-    Those of the catalog inside gpucost and of the store (gpucost collect prices), as they hold today, each with its day and
-    source, in the currency it is listed in. aws is Amazon Bedrock, gcp Vertex AI and the Gemini API, azure Azure OpenAI and
-    Foundry. Batch, priority and long-context prices are not in it, nor what you negotiated.
+    Those of the catalog inside gpucost, each with its day and source, in the currency it is listed in. aws is Amazon Bedrock,
+    gcp Vertex AI and the Gemini API, azure Azure OpenAI and Foundry. Batch, priority and long-context prices are not in it, nor
+    what you negotiated.
 
     \b
     Examples:
@@ -402,15 +402,14 @@ def prices_tokens(
 
     settings = call.settings
     today, days = _today(settings.tz), settings.prices.stale_after_days
-    with store_or_empty(settings) as con:
-        rows = token_prices(con, today, provider or (), model)
-        if not rows:
-            sellers = sorted({price.provider for price in token_prices(con, today, (), model)})
-            where = f" at {' or '.join(provider)}" if provider else ""
-            near = f"those who have it: {', '.join(sellers)}" if sellers else near_models(con, None, model or "", today)
-            raise GpucostError(f"no price of tokens of {model or 'any model'} is known{where}", near)
+    rows = token_prices(today, provider or (), model)
+    if not rows:
+        sellers = sorted({price.provider for price in token_prices(today, (), model)})
+        where = f" at {' or '.join(provider)}" if provider else ""
+        near = f"those who have it: {', '.join(sellers)}" if sellers else near_models(None, model or "", today)
+        raise GpucostError(f"no price of tokens of {model or 'any model'} is known{where}", near)
     answer = TokenPricesAnswer(today, days, rows)
-    old = f"{answer.stale:,} of {len(rows):,} prices are over {days} days old; gpucost collect prices asks for new ones"
+    old = f"{answer.stale:,} of {len(rows):,} prices are over {days} days old; a newer gpucost has newer ones"
     write_with_notes(call, _tokens_document(answer), [old] if answer.stale else [])
 
 

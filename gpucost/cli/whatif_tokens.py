@@ -4,21 +4,20 @@ from __future__ import annotations
 
 import math
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Sequence
-from contextlib import suppress
+from collections.abc import Sequence
 from dataclasses import replace
-from datetime import date, timedelta
+from datetime import date
 from decimal import Decimal
 from fnmatch import fnmatchcase
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from gpucost.cli.whatif import WhatIfContext, list_prices, source_of, store_or_empty, whatif_command
 from gpucost.cli.whatif_commitments import GivenOffers, given_terms, listed_type
 from gpucost.errors import GpucostError, UsageError
 from gpucost.periods import MS_PER_HOUR
-from gpucost.whatif.cost import CostBlock, charge, kept
+from gpucost.whatif.cost import CostBlock, charge, costs_of, kept
 from gpucost.whatif.flags import GPUS_PER_NODE, node_price
-from gpucost.whatif.fleet import PAID_ANYWAY, Fleet, Price, Scenario, Scope, escaped_glob
+from gpucost.whatif.fleet import PAID_ANYWAY, Price, Scope, escaped_glob
 from gpucost.whatif.tokens import (
     Api,
     ApiPrice,
@@ -30,6 +29,7 @@ from gpucost.whatif.tokens import (
     OwnNodes,
     OwnServing,
     PacedHour,
+    Purchase,
     Replicas,
     Throughput,
     TokenHours,
@@ -40,24 +40,20 @@ from gpucost.whatif.tokens import (
 )
 
 if TYPE_CHECKING:
+    from gpucost.periods import Period
     from gpucost.price.listing import ListedPrice
-    from gpucost.report.units.query import UnitQuery
     from gpucost.whatif.reserve import Offers
     from gpucost.whatif.spot.interruptions import Rate
 
 Hour = dict[str, Any]
-# cluster, namespace and workload; none of them where no pod with GPUs is known
-Maker = tuple[str | None, str | None, str | None]
 # months before the period that growth is looked for in, and the fewest that tell one
 _MONTHS, _FEWEST = 6, 2
-# tokens that two counted are the same where their numbers differ by less; and the decimals of a price at which sums are as paid
-_ALIKE, _PLACES = 0.05, 15
 
 
 @whatif_command()
 def whatif_selfhost(
     described: DescribedTokens,
-    purchase: Api,
+    offer: Api,
     replicas: Replicas,
     own: OwnNodes,
     operations: Operations,
@@ -66,10 +62,10 @@ def whatif_selfhost(
 ) -> None:
     """Say whether a model's tokens, bought from an API today, cost less on own GPUs.
 
-    Tokens are described by options, or the store's, hour by hour: those that gateways passed on to others than own pods, or that
-    no known pod made, else those of own servers. Bought ones cost what bills and gateways say, unless options name a price.
-    The scenario is safe: nodes on demand that are always on, enough for the busiest hour at --target-utilization, and spare
-    replicas. Nodes by the hour, commitments and spot stand beside it, with what they depend on.
+    Tokens are described by options, or those that own servers counted in the store, hour by hour. Bought, they cost what options
+    say, or the list price (gpucost prices tokens). The scenario is safe: nodes on demand that are always on, enough for the
+    busiest hour at --target-utilization, and spare replicas. Nodes by the hour, commitments and spot stand beside it, with what
+    they depend on.
 
     \b
     Examples:
@@ -79,55 +75,26 @@ def whatif_selfhost(
       gpucost whatif selfhost --model "llama-3*" --input-price-per-million 0.2 --output-price-per-million 0.6 \\
         --throughput-of Deployment/chat-api --gpus-per-replica 1 --gpu-model H100
     """
-    from gpucost.whatif.answer import Assumption
     from gpucost.whatif.tokens import selfhost
 
-    findings: tuple[str, ...] = ()
-    names: tuple[str, ...] = ()
-    purchases: set[tuple[str | None, str]] = set()
+    findings: list[str] = []
     if run.is_described(described, of_period=replicas.throughput_of is None):
         tokens, period_name = described_tokens(described)
-        growth = _growth(run, purchase, None)
-        use = [Assumption("tokens", period_name, f"busiest hour {described.peak_factor:g} × the mean", "option")]
+        purchase = _purchase(run, offer, tokens, period_name, f"busiest hour {described.peak_factor:g} × the mean")
     else:
-        hours = _of_model(_hours(run, run.scope), purchase.model)
-        chosen = [row for row in hours if row["workload"] is None] or hours
-        if chosen and chosen[0]["workload"] is not None:
-            findings = ("These tokens are made on own GPUs already: gpucost whatif api asks whether to buy them",)
-        tokens, names, period_name = _curve(run, chosen, purchase), _models(chosen), run.period_name
-        growth = _growth(run, purchase, chosen)
-        if not _tells_price(purchase):
-            purchases = {(row["provider"], row["model"]) for row in chosen if row["workload"] is None and row["model"]}
-        sellers = {row["provider"] for row in chosen}
-        if purchase.api_provider is None and len(sellers) == 1:
-            purchase = replace(purchase, api_provider=sellers.pop())
+        hours = _hours(run, offer.model)
+        tokens = _curve(run, hours, offer)
         span = f"{tokens.hours:,} hours, from their first to their last"
-        use = [Assumption("tokens", ", ".join(names), span, "store", period_name)]
-    today = run.now.astimezone(run.tz).date()
-    cached_share = tokens.cached_share if purchase.cached_share is None else purchase.cached_share
-    price, of_price = _paid_price(run, replace(purchase, cached_share=cached_share), purchases, tokens, names, today)
-    serving = _serving(run, own, replicas, tokens, operations)
-    result = selfhost(
-        tokens,
-        price,
-        serving,
-        currency=run.settings.currency,
-        period=period_name,
-        growth=growth,
-        used=today,
-        cached_share=cached_share,
-        assumptions=use,
-        findings=(*of_price, *findings),
-        stale_after_days=run.settings.prices.stale_after_days,
-    )
-    run.finish(result)
+        purchase = _purchase(run, offer, tokens, run.period_name, span, hours)
+        findings = ["These tokens are made on own GPUs already: gpucost whatif api asks whether to buy them"]
+    run.finish(selfhost(purchase, _serving(run, own, replicas, tokens, operations), findings))
 
 
 @whatif_command()
 def whatif_api(
     described: DescribedTokens,
     nodes: DescribedServing,
-    purchase: Api,
+    offer: Api,
     operations: Operations,
     *,
     run: WhatIfContext,
@@ -144,156 +111,129 @@ def whatif_api(
       gpucost whatif api --nodes 2 --on-demand-price 55 --prompt-tokens-per-day 4B --generation-tokens-per-day 800M \\
         --input-price-per-million 2.5 --output-price-per-million 10
     """
-    from gpucost.whatif.answer import Assumption
     from gpucost.whatif.tokens import api
 
-    names: tuple[str, ...] = ()
     is_of_nodes = run.is_described(nodes)
     if run.is_described(described) or is_of_nodes:
         tokens, period_name = described_tokens(described, is_even=True)
-        own, growth = _described_cost(run, nodes, tokens), _growth(run, purchase, None)
-        use = [Assumption("tokens", period_name, "", "option")]
+        own = _described_cost(run, nodes, tokens)
+        purchase = _purchase(run, offer, tokens, period_name)
     else:
-        hours = [row for row in _of_model(_hours(run, run.scope), purchase.model) if row["workload"] is not None]
-        tokens, names, period_name = _curve(run, hours, purchase), _models(hours), run.period_name
-        own = _stored_cost(run, hours)
-        growth = _growth(run, purchase, hours)
-        use = [Assumption("tokens", ", ".join(names), ", ".join(_workloads(hours)), "store", period_name)]
-    today = run.now.astimezone(run.tz).date()
-    result = api(
-        own,
+        hours = _hours(run, offer.model)
+        tokens, own = _curve(run, hours, offer), _stored_cost(run, hours)
+        workloads = ", ".join(sorted({row["workload"] for row in hours}))
+        purchase = _purchase(run, offer, tokens, run.period_name, workloads, hours)
+    run.finish(api(own, purchase, operations.operations_cost_per_month))
+
+
+def _purchase(
+    run: WhatIfContext, offer: Api, tokens: TokenHours, period_name: str, about: str = "", hours: Sequence[Hour] = ()
+) -> Purchase:
+    """The tokens at an API's price; `hours` are rows of the store that they come from, if they do."""
+    from gpucost.whatif.answer import Assumption
+
+    growth = _growth(run, offer, hours)
+    names = sorted({row["model"] for row in hours if row["model"]})
+    use = Assumption("tokens", period_name, about, "option")
+    if hours:
+        use = Assumption("tokens", ", ".join(names), about, "store", period_name)
+    return Purchase(
         tokens,
-        _api_price(run, purchase, names, today),
-        currency=run.settings.currency,
-        period=period_name,
-        growth=growth,
-        used=today,
-        cached_share=purchase.cached_share,
-        measured_share=tokens.cached_share,
-        operations=operations.operations_cost_per_month,
-        assumptions=use,
-        stale_after_days=run.settings.prices.stale_after_days,
+        _api_price(run, offer, names),
+        growth,
+        run.settings.currency,
+        period_name,
+        _today(run),
+        offer.cached_share,
+        (use,),
+        run.settings.prices.stale_after_days,
     )
-    run.finish(result)
 
 
-def _query(run: WhatIfContext, scope: Scope) -> UnitQuery:
-    from gpucost.report.units.query import UnitQuery
-
-    whose = {"teams": scope.teams, "namespaces": scope.namespaces, "workloads": scope.workloads, "clusters": scope.clusters}
-    return UnitQuery.of(run.settings, run.period, run.period_name, **whose)
-
-
-def _hours(run: WhatIfContext, scope: Scope) -> list[Hour]:
-    """The store's tokens hour by hour; of a scope those of its pods alone."""
+def _hours(
+    run: WhatIfContext,
+    model: str | None = None,
+    scope: Scope | None = None,
+    period: Period | None = None,
+    bucket: Literal["hour", "month"] = "hour",
+) -> list[Hour]:
+    """Read the tokens of own servers of the store by hour: of a model (a glob), and of a scope and period or those asked for."""
     from gpucost import pipeline
     from gpucost.report.units import token_hours
+    from gpucost.report.units.query import UnitQuery
 
-    query = _query(run, scope)
+    scope = scope or run.scope
+    whose = {"teams": scope.teams, "namespaces": scope.namespaces, "workloads": scope.workloads, "clusters": scope.clusters}
+    query = UnitQuery.of(run.settings, period or run.period, run.period_name, **whose)
     # cut at the ends of the period, as gpucost unit tokens reads it
-    rows = pipeline.read_attributed(run.settings, run.store, lambda con: token_hours(con, query), run.period)
-    return [row for row in rows if row["workload"] is not None or not scope.is_narrowed]
+    rows = pipeline.read_attributed(run.settings, run.store, lambda con: token_hours(con, query, bucket), run.period)
+    return [row for row in rows if model is None or fnmatchcase((row["model"] or "").lower(), model.lower())]
 
 
-def _of_model(hours: Iterable[Hour], model: str | None) -> list[Hour]:
-    return [row for row in hours if _is_of(row["model"], model)]
-
-
-def _is_of(model: str | None, pattern: str | None) -> bool:
-    return pattern is None or fnmatchcase((model or "").lower(), pattern.lower())
-
-
-def _models(hours: Iterable[Hour]) -> tuple[str, ...]:
-    return tuple(sorted({row["model"] for row in hours if row["model"]}))
-
-
-def _workloads(hours: Iterable[Hour]) -> list[str]:
-    return sorted({row["workload"] for row in hours})
-
-
-def _curve(run: WhatIfContext, hours: Sequence[Hour], purchase: Api) -> TokenHours:
+def _curve(run: WhatIfContext, rows: Sequence[Hour], offer: Api) -> TokenHours:
     """The tokens of these rows by hour, from the first hour with some, or with a cost, to the last. Raises GpucostError."""
-    sums: dict[int, list[float]] = defaultdict(lambda: [0.0, 0.0, 0.0])
-    for row in hours:
+    names = ("prompt_tokens", "generation_tokens", "cached_tokens")
+    sums: dict[str, defaultdict[int, float]] = {name: defaultdict(float) for name in names}
+    for row in rows:
         if row["prompt_tokens"] or row["generation_tokens"] or row["cost"]:
-            # of an hour that midnight cuts, where zones are half an hour off, both parts
-            hour = row["from_ms"] // MS_PER_HOUR
-            amounts = (row["prompt_tokens"], row["generation_tokens"], row["cached_tokens"] or 0.0)
-            sums[hour] = [before + more for before, more in zip(sums[hour], amounts, strict=True)]
-    if not any(prompt + done for prompt, done, _ in sums.values()):
-        of = f" of {purchase.model}" if purchase.model else ""
+            for name in names:
+                # of an hour that midnight cuts, where zones are half an hour off, both parts
+                sums[name][row["from_ms"] // MS_PER_HOUR] += row[name] or 0.0
+    hours = sums["prompt_tokens"].keys()
+    span = range(min(hours), max(hours) + 1) if hours else ()
+    prompt, generated, cached = (tuple(amounts[hour] for hour in span) for amounts in sums.values())
+    if not any(prompt + generated):
+        of = f" of {offer.model}" if offer.model else ""
         raise GpucostError(
             f"no token{of} is known in {run.period_name}",
             "gpucost unit tokens lists models; gpucost collect progress collects them; or --prompt-tokens-per-day describes them",
         )
-    every = [sums.get(at, [0.0] * 3) for at in range(min(sums), max(sums) + 1)]
-    prompts, cached = sum(one[0] for one in every), sum(one[2] for one in every)
-    is_counted = prompts and any(row["cached_tokens"] is not None for row in hours)
-    return TokenHours(
-        tuple(one[0] for one in every), tuple(one[1] for one in every), min(cached / prompts, 1.0) if is_counted else None
-    )
+    is_counted = any(prompt) and any(row["cached_tokens"] is not None for row in rows)
+    return TokenHours(prompt, generated, min(sum(cached) / sum(prompt), 1.0) if is_counted else None)
 
 
-def _growth(run: WhatIfContext, purchase: Api, hours: Sequence[Hour] | None) -> Growth:
-    """How tokens grow: as an option says, else from the store's whole months, of whose these rows are; today's with None."""
-    today = run.now.astimezone(run.tz).date()
-    begins = today if hours is None else min(today, run.period.end.astimezone(run.tz).date())
-    if purchase.growth_percent_per_month is not None or hours is None:
-        return Growth(purchase.growth_percent_per_month, "option", begins)
-    from gpucost.periods import Period, local_midnight
-    from gpucost.report.units import token_months
+def _growth(run: WhatIfContext, offer: Api, hours: Sequence[Hour] = ()) -> Growth:
+    """The growth that an option gives, otherwise that of the workloads of these rows in the store's whole months before."""
+    today = _today(run)
+    begins = min(today, run.period.end.astimezone(run.tz).date()) if hours else today
+    if offer.growth_percent_per_month is not None or not hours:
+        return Growth(offer.growth_percent_per_month, "option", begins)
+    from gpucost.periods import Period, from_ms, local_midnight
 
-    last = begins.replace(day=1)
-    first = last
-    for _ in range(_MONTHS):
-        first = (first - timedelta(days=1)).replace(day=1)
-    months = Period(local_midnight(first, run.tz), local_midnight(last, run.tz))
-    query = replace(_query(run, Scope()), period=months)
-    prompts, generations = _makers(run, hours)
-    tokens: Counter[str] = Counter()
-    for row in run.read(lambda con: token_months(con, query)):
-        maker = (row["cluster"], row["namespace"], row["workload"])
-        if _is_of(row["model"], purchase.model):
-            tokens[row["month"]] += row["prompt_tokens"] * (maker in prompts) + row["generation_tokens"] * (maker in generations)
+    last = _month(begins)
+    first_day, last_day = (date(month // 12, month % 12 + 1, 1) for month in (last - _MONTHS, last))
+    months = Period(local_midnight(first_day, run.tz), local_midnight(last_day, run.tz))
+    places = {_place(row) for row in hours}
+    tokens: Counter[int] = Counter()
+    for row in _hours(run, offer.model, Scope(), months, "month"):
+        if _place(row) in places:
+            tokens[_month(from_ms(row["from_ms"]).astimezone(run.tz))] += row["prompt_tokens"] + row["generation_tokens"]
     # they may have begun within the first one
     known = [(month, count) for month, count in sorted(tokens.items()) if count][1:]
     if len(known) < _FEWEST:
         return Growth(None, "", begins)
     (first_month, before), (last_month, after) = known[0], known[-1]
-    percent = (math.pow(after / before, 1 / (_ordinal(last_month) - _ordinal(first_month))) - 1) * 100
+    percent = (math.pow(after / before, 1 / (last_month - first_month)) - 1) * 100
     return Growth(percent, f"store: {len(known)} whole months", begins)
 
 
-def _makers(run: WhatIfContext, hours: Iterable[Hour]) -> tuple[set[Maker], set[Maker]]:
-    """Whose prompt tokens count, and whose generated ones: of a model's pools those of prefill, and those of decode."""
-    prompts: set[Maker] = set()
-    generations: set[Maker] = set()
-    for place in {(row["cluster"], row["namespace"], row["workload"]) for row in hours}:
-        names = place[2].split(" + ") if place[2] else [None]
-        for name in names:
-            is_prefill = name is not None and _is_named(name, run.settings.serving.prefill)
-            if is_prefill or len(names) == 1:
-                prompts.add((*place[:2], name))
-            if not is_prefill or len(names) == 1:
-                generations.add((*place[:2], name))
-    return prompts, generations
+def _place(row: Hour) -> tuple[str, str, str]:
+    return row["cluster"], row["namespace"], row["workload"]
 
 
-def _is_named(workload: str, patterns: Iterable[str]) -> bool:
-    """Whether a glob names it, with its kind or without."""
-    return any(fnmatchcase(name, pattern) for name in (workload, workload.partition("/")[2]) for pattern in patterns)
+def _month(day: date) -> int:
+    """Months since the year 0."""
+    return day.year * 12 + day.month - 1
 
 
-def _ordinal(month: str) -> int:
-    """Months since the year 0, of `YYYY-MM`."""
-    year, _, number = month.partition("-")
-    return int(year) * 12 + int(number)
+def _today(run: WhatIfContext) -> date:
+    return run.now.astimezone(run.tz).date()
 
 
-def _api_price(run: WhatIfContext, purchase: Api, models: Sequence[str], day: date) -> ApiPrice:
+def _api_price(run: WhatIfContext, offer: Api, models: Sequence[str]) -> ApiPrice:
     """What options say, and the price list for what they do not. Raises UsageError where nothing says it."""
-    given = (purchase.input_price_per_million, purchase.output_price_per_million, purchase.cached_input_price_per_million)
-    name = purchase.api_model or (purchase.model if purchase.model and "*" not in purchase.model else None)
+    given = (offer.input_price_per_million, offer.output_price_per_million, offer.cached_input_price_per_million)
+    name = offer.api_model or (offer.model if offer.model and "*" not in offer.model else None)
     name = name or (models[0] if len(models) == 1 else None)
     if given[0] is not None and given[1] is not None:
         return ApiPrice(name or "the model", given[0], given[1], "option", given[2])
@@ -306,11 +246,11 @@ def _api_price(run: WhatIfContext, purchase: Api, models: Sequence[str], day: da
     from gpucost.price.fx import rates
     from gpucost.price.tokens import near_models, token_price
 
-    with store_or_empty(run.settings) as con:
-        listed = token_price(con, purchase.api_provider, name, day)
-        near = "" if listed else near_models(con, purchase.api_provider, name, day)
+    day = _today(run)
+    listed = token_price(offer.api_provider, name, day)
     if listed is None:
-        of = f" at {purchase.api_provider}" if purchase.api_provider else ""
+        of = f" at {offer.api_provider}" if offer.api_provider else ""
+        near = near_models(offer.api_provider, name, day)
         raise UsageError(
             f"no price of the tokens of {name}{of} is known",
             f"{near}; or give --input-price-per-million and --output-price-per-million",
@@ -329,80 +269,6 @@ def _api_price(run: WhatIfContext, purchase: Api, models: Sequence[str], day: da
     of_options = ", but for what options give" if any(price is not None for price in given) else ""
     source, as_of = f"{listed.source}{of_options}", listed.price_as_of.isoformat()
     return ApiPrice(f"{listed.model} ({listed.provider})", prompt, generated, source, cached, as_of)
-
-
-def _tells_price(purchase: Api) -> bool:
-    """Whether options say what tokens cost, or of what the list price counts."""
-    prices = (purchase.input_price_per_million, purchase.cached_input_price_per_million, purchase.output_price_per_million)
-    return any(given is not None for given in (*prices, purchase.api_model, purchase.api_provider))
-
-
-def _paid_price(
-    run: WhatIfContext,
-    purchase: Api,
-    purchases: Iterable[tuple[str | None, str]],
-    tokens: TokenHours,
-    names: Sequence[str],
-    day: date,
-) -> tuple[ApiPrice, tuple[str, ...]]:
-    """The price at which these tokens cost what bills and gateways say that they did, and findings on it.
-
-    `purchases` are their sellers and models; without any, and where nothing says it, what options or the price list say.
-    """
-    from gpucost.report import api_cost
-
-    paid = run.read(lambda con: api_cost.of_models(con, run.settings, run.period, purchases)) if purchases else None
-    if paid is None or not paid.cost + paid.unclear_cost + paid.other_cost:
-        return _api_price(run, purchase, names, day), ()
-    currency = run.settings.currency
-    unclear = f"{paid.unclear_cost:,.2f} {currency} that no model is named for" if paid.unclear_cost else ""
-    if paid.unpriced:
-        price = _api_price(run, purchase, names, day)
-        others = f"{paid.other_cost:,.2f} {currency} of other models" if paid.other_cost else ""
-        known = filter(None, (f"{paid.cost:,.2f} {currency} of these tokens" if paid.cost else "", unclear, others))
-        return price, (
-            f"Bills and gateways do not tell what {', '.join(paid.unpriced)} cost, but {' and '.join(known)};"
-            f" at list prices these tokens cost {_at(price, tokens, purchase):,.2f} {currency}, which counts",
-        )
-    findings = [notice.message for notice in paid.notices if notice.code in ("api_counted_more", "api_unpriced")]
-    if unclear:
-        findings.append(f"Beside {paid.cost:,.2f} {currency} of these tokens there are {unclear}: they do not count")
-    cost, share = paid.cost, Decimal(1)
-    if paid.tokens and not math.isclose(paid.tokens, tokens.total, rel_tol=_ALIKE):
-        # of tokens that were not counted the cost is not known: no more than was paid
-        share = Decimal(repr(min(tokens.total / paid.tokens, 1.0)))
-        cost *= share
-        findings.append(
-            f"{paid.cost:,.2f} {currency} were paid for {paid.tokens:,.0f} tokens, and {tokens.total:,.0f} were counted:"
-            f" {cost:,.2f} {currency} count"
-        )
-    name = f"{', '.join(names)} ({', '.join(paid.providers)})"
-    source = f"{' and '.join(paid.sources)} of {', '.join(paid.providers)}, {run.period_name}"
-    kinds = (paid.prompt_cost or Decimal(0), paid.generation_cost or Decimal(0))
-    counts = (tokens.prompts, tokens.generations)
-    if sum(kinds) == paid.cost and all(count or not kind for kind, count in zip(kinds, counts, strict=True)):
-        prompt, generated = (_per_million(kind * share, count) for kind, count in zip(kinds, counts, strict=True))
-        return ApiPrice(name, prompt, generated, source, is_paid=True), tuple(findings)
-    listed: ApiPrice | None = None
-    with suppress(UsageError):
-        listed = _api_price(run, purchase, names, day)
-    if listed is None or not (at_list := _at(listed, tokens, purchase)):
-        each = _per_million(cost, tokens.total)
-        return ApiPrice(name, each, each, f"{source}; one price for all tokens", is_paid=True), tuple(findings)
-    prompt, generated, cached = (
-        round(price * cost / at_list, _PLACES) for price in (listed.input, listed.output, listed.cached_price)
-    )
-    split = f"{source}; split as list prices, {listed.source}, do"
-    return ApiPrice(name, prompt, generated, split, cached, is_paid=True), tuple(findings)
-
-
-def _at(price: ApiPrice, tokens: TokenHours, purchase: Api) -> Decimal:
-    """What the tokens cost at a price."""
-    return sum(price.cost(tokens, purchase.cached_share or 0.0), Decimal(0))
-
-
-def _per_million(cost: Decimal, tokens: float) -> Decimal:
-    return round(cost * 1_000_000 / Decimal(repr(tokens)), _PLACES) if tokens else Decimal(0)
 
 
 class _Nodes(NamedTuple):
@@ -509,21 +375,20 @@ def _throughput(run: WhatIfContext, replicas: Replicas, tokens: TokenHours) -> t
         )
     from gpucost.report.units import full_gpu
 
-    # of a pool both phases count: a decode pod alone would have done what others computed of its prompts
-    is_pool = _is_named(workload, (*run.settings.serving.prefill, *run.settings.serving.decode))
+    rows = [row for row in _hours(run, scope=Scope()) if workload in row["workload"].split(" + ")]
     hours = [
         PacedHour(
             replicas.prompt_weight * row["prompt_tokens"] + row["generation_tokens"], row["allocated_gpu_hours"],
             row["generation_tokens"], row["decode_seconds"] or 0.0,
         )
-        for row in _hours(run, Scope() if is_pool else Scope(workloads=(workload,)))
-        if row["workload"] and workload in row["workload"].split(" + ")
+        for row in rows
     ]  # fmt: skip
     full = full_gpu((one.work, one.gpu_hours) for one in hours)
     if full is None:
         raise GpucostError(f"no token of {workload} is known in {run.period_name}", "gpucost unit tokens lists what is")
     if gpus is None:
-        if is_pool:
+        # of a pool both phases count: a decode pod alone would have done what others computed of its prompts
+        if rows[0]["workload"] != workload:
             raise UsageError("--gpus-per-replica is missing", "how many GPUs pods of prefill and of decode hold together")
         held = Counter(pod.gpus for pod in run.usage(Scope(workloads=(escaped_glob(workload),))).fleet.pods)
         (most, _), *_ = held.most_common(1)
@@ -583,13 +448,7 @@ def _stored_cost(run: WhatIfContext, hours: Sequence[Hour]) -> OwnCost:
     fleet = run.usage(Scope(workloads=names)).fleet
     fleet = replace(fleet, pods=tuple(pod for pod in fleet.pods if (pod.cluster, pod.namespace) in places))
     committed = fleet.only(lambda node: node.capacity_type in PAID_ANYWAY or any(price.is_committed for price in node.prices))
-    whole, paid = run.evaluate(_costs(fleet, committed))
+    whole, paid = (one.cost for one in costs_of(run.settings, (fleet, committed)))
     share = paid / whole if whole else Decimal(0)
     held = sum(row["allocated_gpu_hours"] for row in hours)
     return OwnCost((charge(cost),), round(held, 6), round(cost * share, 9))
-
-
-def _costs(*fleets: Fleet) -> Scenario[list[Decimal]]:
-    """What the pods of each fleet cost."""
-    costs = yield fleets
-    return [one.cost for one in costs]

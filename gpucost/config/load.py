@@ -31,9 +31,6 @@ PATH_KEYS = frozenset(
     }
 )  # fmt: skip
 
-# Keys whose values are URLs, or paths, which are taken likewise.
-_PLACE_KEYS = frozenset({"litellm"})
-
 Key = tuple[str | int, ...]
 _STORE: Key = ("store", "path")
 
@@ -97,15 +94,14 @@ def read(path: Path | None, environ: Mapping[str, str], cwd: Path) -> Settings:
 
 
 def absolute(value: Any, base: Path, key: str | int = "") -> Any:
-    """`value` with every relative path in it (see PATH_KEYS and _PLACE_KEYS) made absolute from `base`."""
+    """`value` with every relative path in it (see PATH_KEYS) made absolute from `base`."""
     if isinstance(value, dict):
         return {name: absolute(item, base, name) for name, item in value.items()}
     if isinstance(value, list):
         return [absolute(item, base) for item in value]
     if not isinstance(value, str) or not value:
         return value
-    is_path = key in PATH_KEYS or (key in _PLACE_KEYS and "://" not in value)
-    return str(base / Path(value).expanduser()) if is_path else value
+    return str(base / Path(value).expanduser()) if key in PATH_KEYS else value
 
 
 def dotted(key: Key) -> str:
@@ -208,6 +204,7 @@ REMOVED_KEYS: dict[str, str] = {
     "units.provider_label": "load the seller's bill: gpucost collect focus FILE",
     "units.base_label": "load the seller's bill: gpucost collect focus FILE",
     "units.currency": "load the seller's bill: gpucost collect focus FILE",
+    "price_lists.litellm": "use the list that gpucost ships: gpucost prices tokens",
 }
 
 # Keys of different tables that mean the same.

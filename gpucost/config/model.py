@@ -226,10 +226,6 @@ class Azure(Section):
 class PriceLists(Section):
     """Where the price lists are that need no login, but for AWS' and Azure's, which their own sections name."""
 
-    litellm: str = setting(
-        "LiteLLM's map of token prices, or a copy of it as a file.",
-        "https://raw.githubusercontent.com/BerriAI/litellm/main/model_prices_and_context_window.json",
-    )
     oci: str = setting(
         "Folder of the files of Oracle's cost estimator.", "https://www.oracle.com/a/ocom/docs/cloudestimator2/data"
     )

@@ -3,24 +3,23 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import date
 from decimal import Decimal
 from fnmatch import fnmatchcase
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import NamedTuple
 
-from gpucost.catalog import load_token_prices, seller
-from gpucost.store.prices import TokenPrice
+from gpucost.catalog import facts
 from gpucost.suggest import did_you_mean
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from duckdb import DuckDBPyConnection
-
-__all__ = ["TokenPrice", "TokenPricesAnswer", "near_models", "pick", "token_price", "token_prices"]
-
+# The usual names of sellers, as globs, and their names in the list. Other names stay as they are.
+_SELLERS = {
+    "azure*": "azure", "az.ai*": "azure", "microsoft": "azure", "anthropic*": "anthropic", "bedrock*": "aws", "sagemaker*": "aws",
+    "amazon*": "aws", "aws*": "aws", "vertex_ai*": "gcp", "gemini": "gcp", "google*": "gcp", "gcp*": "gcp",
+    "mistral_ai": "mistral", "codestral": "mistral", "cohere*": "cohere", "x_ai": "xai", "fireworks": "fireworks_ai",
+    "together": "together_ai",
+}  # fmt: skip
 # Who makes the models that others sell, too.
 _MAKERS = ("openai", "anthropic", "mistral", "deepseek", "xai", "cohere")
 _OFFERED = 3
@@ -33,6 +32,23 @@ _MAKER = re.compile(r"[a-z0-9]+\.(?=[a-z])")
 _RELEASE = re.compile(r"[-@](\d{4}-\d\d-\d\d|\d{8}|(?:0[1-9]|1[0-2])[0-3]\d|2\d(?:0[1-9]|1[0-2])|(?<=@)\d{3})$")
 # What says no more than the name without it, and Bedrock's version of an interface.
 _NOTHING = re.compile(r"(-latest|@latest|@default|-v?\d+:\d+|-v1)$")
+
+
+@dataclass(frozen=True, slots=True)
+class TokenPrice:
+    """Prices of a million tokens of a model at a seller, in `currency`, as of a day.
+
+    The price of cached input is None if it is not known.
+    """
+
+    provider: str
+    model: str
+    input_price_per_million: Decimal
+    cached_input_price_per_million: Decimal | None
+    output_price_per_million: Decimal
+    currency: str
+    price_as_of: date
+    source: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,36 +65,50 @@ class TokenPricesAnswer:
         return sum((self.today - price.price_as_of).days > self.stale_after_days for price in self.rows)
 
 
-def token_prices(con: DuckDBPyConnection, at: date, providers: Iterable[str] = (), model: str | None = None) -> list[TokenPrice]:
-    """The prices of a million tokens that hold on `at`, by provider and model: the newest of that day or before, else the oldest.
+def seller(name: str) -> str:
+    """A seller's name in the list: `aws` for bedrock, `gcp` for Vertex AI and gemini."""
+    plain = re.sub(r"[\s-]+", "_", name.strip().lower())
+    return next((sold for glob, sold in _SELLERS.items() if fnmatchcase(plain, glob)), plain)
 
-    Those of the catalog and of `gpucost collect prices`. `providers` are those of these names, LiteLLM's among them; `model` is
-    what a name must be, or a part of it after a slash, in any case of letters; * and ? stand for any letters.
+
+def token_prices(at: date, providers: Iterable[str] = (), model: str | None = None) -> list[TokenPrice]:
+    """List the prices on a day, by provider and model: the newest of that day or before, otherwise the oldest.
+
+    `providers` are names of sellers; `model` is a glob of a model's name, or of its part after a slash, in any case.
     """
-    load_token_prices(con, at)
-    rows = con.execute("FROM token_price_list ORDER BY provider, lower(model)").fetchall()
     sellers, pattern = {seller(name) for name in providers}, (model or "*").strip().lower()
-    return [
-        price
-        for price in (TokenPrice(*map(_plain, row)) for row in rows)
-        if (not sellers or price.provider in sellers)
-        and any(fnmatchcase(name, pattern) for name in (price.model.lower(), price.model.lower().rpartition("/")[2]))
-    ]
+    held: dict[tuple[str, str], TokenPrice] = {}
+    for price in sorted(map(_price, facts("tokens.csv")), key=lambda one: (one.price_as_of <= at, -abs(one.price_as_of - at))):
+        name = price.model.lower()
+        is_named = fnmatchcase(name, pattern) or fnmatchcase(name.rpartition("/")[2], pattern)
+        if is_named and (not sellers or price.provider in sellers):
+            held[price.provider, name] = price
+    return [held[key] for key in sorted(held)]
 
 
-def token_price(con: DuckDBPyConnection, provider: str | None, model: str, at: date) -> TokenPrice | None:
-    """What `model` costs on `at` at `provider`, who may be called as LiteLLM does; None where no price of it is known.
+def _price(row: dict[str, str]) -> TokenPrice:
+    cached = row["cached_input_price_per_million"]
+    return TokenPrice(
+        row["provider"],
+        row["model"],
+        Decimal(row["input_price_per_million"]),
+        Decimal(cached) if cached else None,
+        Decimal(row["output_price_per_million"]),
+        row["currency"],
+        date.fromisoformat(row["price_as_of"]),
+        row["source_id"],
+    )
+
+
+def token_price(provider: str | None, model: str, at: date) -> TokenPrice | None:
+    """Find the price of `model` on a day at `provider`; None if the list has none.
 
     The answer names the row that was used. A name counts in any case of letters, with or without its provider before it
     (`openai/gpt-4o`). Where no row is called so, a maker (`meta-llama/`), a place (`us.`) and a release (`-2024-08-06`) are of no
     account: a release has the price of the model without one, and a model without one that of its newest, but no release that of
     another. Without a provider: the model's maker; else, of those who sell it, the one whose price is the upper median.
     """
-    return pick(token_prices(con, at), provider, model)
-
-
-def pick(sold: Sequence[TokenPrice], provider: str | None, model: str) -> TokenPrice | None:
-    """The same of prices that were read."""
+    sold = token_prices(at)
     readings = list(_readings(provider, model.strip().lower(), {price.provider for price in sold}))
     for is_same in (str.__eq__, _is_like):
         for who, name in readings:
@@ -88,9 +118,9 @@ def pick(sold: Sequence[TokenPrice], provider: str | None, model: str) -> TokenP
     return None
 
 
-def near_models(con: DuckDBPyConnection, provider: str | None, model: str, at: date) -> str:
+def near_models(provider: str | None, model: str, at: date) -> str:
     """`did you mean openai/gpt-4o or …?`, for a model that has no price; else the command that lists those that have."""
-    sold = token_prices(con, at, [provider] if provider else ())
+    sold = token_prices(at, [provider] if provider else ())
     by_length = sorted(sold, key=lambda price: len(price.model), reverse=True)
     names = {_named(price.model.lower()).model: f"{price.provider}/{price.model}" for price in by_length}
     listed = "gpucost prices tokens lists the models that have a price"
@@ -151,10 +181,3 @@ def _best(name: str, fitting: Sequence[TokenPrice]) -> TokenPrice:
     ranked = sorted(of_each.values(), key=lambda price: (price.output_price_per_million, price.input_price_per_million))
     # no price defaults to the kindest
     return ranked[len(ranked) // 2]
-
-
-def _plain(value: Any) -> Any:
-    """Decimals without the zeros behind their last digit, and without an exponent."""
-    if not isinstance(value, Decimal):
-        return value
-    return value.quantize(Decimal(1)) if value == value.to_integral_value() else value.normalize()

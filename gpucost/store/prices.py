@@ -62,23 +62,6 @@ class ComponentPrice:
 
 
 @dataclass(frozen=True, slots=True)
-class TokenPrice:
-    """What a million tokens of a model costs at who sells it, in `currency`, as of a day; fields as in the table.
-
-    The price of cached input is None where none is known: what a cache hit costs then, nobody says.
-    """
-
-    provider: str
-    model: str
-    input_price_per_million: Decimal
-    cached_input_price_per_million: Decimal | None
-    output_price_per_million: Decimal
-    currency: str
-    price_as_of: date
-    source: str
-
-
-@dataclass(frozen=True, slots=True)
 class InstanceType:
     """What an instance type holds; `gpu_count` may be a part of a GPU, `gpu_memory_mib` is of one GPU or part."""
 
@@ -93,23 +76,18 @@ class InstanceType:
 
 @dataclass(frozen=True, slots=True)
 class ProviderPrices:
-    """What one provider answered for `regions`; facts of other regions must not be among them.
-
-    `passed_over` says in words which of its prices cannot be.
-    """
+    """What one provider answered for `regions`; facts of other regions must not be among them."""
 
     provider: str
     regions: Sequence[str]
     prices: Sequence[ListPrice]
     components: Sequence[ComponentPrice] = ()
     instance_types: Sequence[InstanceType] = field(default=())
-    tokens: Sequence[TokenPrice] = ()
-    passed_over: Sequence[str] = ()
 
     @property
     def rows(self) -> int:
         """How many facts there are."""
-        return len(self.prices) + len(self.components) + len(self.instance_types) + len(self.tokens)
+        return len(self.prices) + len(self.components) + len(self.instance_types)
 
 
 # what was said on other days, or of other regions, stays
@@ -141,19 +119,6 @@ SELECT $provider, unnest($instance_type::VARCHAR[]), unnest($gpu_model::VARCHAR[
     unnest($source::VARCHAR[])"""
 
 
-# a model that this answer does not name keeps its price
-_MODEL_PRICES_DELETE = """
-DELETE FROM token_prices AS t
-USING (SELECT unnest($provider::VARCHAR[]) AS provider, lower(unnest($model::VARCHAR[])) AS model) AS n
-WHERE t.price_as_of = $price_as_of AND t.provider = n.provider AND lower(t.model) = n.model"""
-_MODEL_PRICES_INSERT = """
-INSERT INTO token_prices
-SELECT unnest($provider::VARCHAR[]), unnest($model::VARCHAR[]), unnest($input_price_per_million::VARCHAR[])::DECIMAL(38, 9),
-    unnest($cached_input_price_per_million::VARCHAR[])::DECIMAL(38, 9),
-    unnest($output_price_per_million::VARCHAR[])::DECIMAL(38, 9), unnest($currency::VARCHAR[]), $price_as_of,
-    unnest($source::VARCHAR[])"""
-
-
 def load_prices(store: Store, answer: ProviderPrices, asked_at: datetime) -> None:
     """Writes one provider's facts as of the UTC day of `asked_at`, in one transaction.
 
@@ -166,8 +131,6 @@ def load_prices(store: Store, answer: ProviderPrices, asked_at: datetime) -> Non
     seen = {"provider": answer.provider, "seen_on": asked_at.date()}
     regions = {**dated, "regions": list(answer.regions)}
     types = columns_of(InstanceType, answer.instance_types)
-    tokens = {**columns_of(TokenPrice, answer.tokens), "price_as_of": asked_at.date()}
-    names = {name: tokens[name] for name in ("provider", "model", "price_as_of")}
     with store.write() as con:
         con.execute(_LIST_PRICES_DELETE, regions)
         con.execute(_LIST_PRICES_INSERT, {**dated, **columns_of(ListPrice, answer.prices)})
@@ -175,8 +138,6 @@ def load_prices(store: Store, answer: ProviderPrices, asked_at: datetime) -> Non
         con.execute(_COMPONENT_PRICES_INSERT, {**dated, **columns_of(ComponentPrice, answer.components)})
         con.execute(_INSTANCE_TYPES_DELETE, {**seen, "instance_type": types["instance_type"]})
         con.execute(_INSTANCE_TYPES_INSERT, {**seen, **types})
-        con.execute(_MODEL_PRICES_DELETE, names)
-        con.execute(_MODEL_PRICES_INSERT, tokens)
         runs.log_run(con, _LIST, answer.provider, span, rows=answer.rows)
 
 
@@ -203,7 +164,7 @@ def columns_of(kind: type[Any], rows: Sequence[Any]) -> dict[str, list[object]]:
     columns: dict[str, list[object]] = {name: [getattr(row, name) for row in rows] for name in names}
     for name in names:
         if "price_per_" in name:
-            columns[name] = [None if price is None else f"{price:f}" for price in columns[name]]
+            columns[name] = [f"{price:f}" for price in columns[name]]
     return columns
 
 

@@ -8,7 +8,7 @@ from dataclasses import field, replace
 from datetime import date, timedelta
 from decimal import Decimal
 from itertools import pairwise
-from typing import Annotated, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 from gpucost.config.model import DEFAULT_PROMPT_WEIGHT
 from gpucost.errors import UsageError
@@ -168,10 +168,7 @@ class Api(OptionGroup):
 
 @record
 class ApiPrice:
-    """Money per million tokens, and where that is known from; cached prompt tokens cost as others where `cached` is None.
-
-    `is_paid`: it is what was paid, whatever the API had cached.
-    """
+    """Money per million tokens and its source; cached prompt tokens cost as others if `cached` is None."""
 
     name: str
     input: Decimal
@@ -179,7 +176,6 @@ class ApiPrice:
     source: str
     cached: Decimal | None = None
     as_of: str | None = None
-    is_paid: bool = False
 
     def cost(self, tokens: TokenHours, cached_share: float) -> tuple[Decimal, Decimal]:
         """What prompt tokens and generated ones cost."""
@@ -202,11 +198,6 @@ class ApiPrice:
             )
             for name, price in prices.items()
         )
-
-    @property
-    def dated(self) -> tuple[str, Price]:
-        """Its name and age, as old_prices takes them."""
-        return self.name, Price(self.input, self.source, self.as_of)
 
 
 @record
@@ -484,6 +475,79 @@ class Growth(NamedTuple):
 
 
 @record
+class Purchase:
+    """Tokens at an API's price, and the rest that answers about them share; prices are looked at on the day `used`.
+
+    `cached_share` of the prompt tokens the API has cached; None: not known.
+    """
+
+    tokens: TokenHours
+    price: ApiPrice
+    growth: Growth
+    currency: str
+    period: str
+    used: date
+    cached_share: float | None = None
+    assumptions: tuple[Assumption, ...] = ()
+    stale_after_days: int = 90
+
+    @property
+    def cost(self) -> tuple[Decimal, Decimal]:
+        """The cost of prompt tokens, and of generated ones."""
+        return self.price.cost(self.tokens, self.cached_share or 0.0)
+
+    def running(self, per_month: Decimal) -> CostBlock:
+        """The cost of operations over the hours of the tokens."""
+        return charge(kept(per_month * Decimal(repr(self.tokens.months))))
+
+    def reaches(self, even: float | None) -> tuple[date | None, str]:
+        """The day of a break-even volume, and why there is none."""
+        return self.growth.reaches(self.tokens.per_month, even)
+
+    def answer(
+        self,
+        title: str,
+        even: float | None,
+        even_price: Value,
+        figures: dict[str, Value],
+        assumptions: Sequence[Assumption],
+        prices: Sequence[tuple[str, Price]],
+        operations: Decimal,
+        rows: list[dict[str, Value]],
+        **more: Any,
+    ) -> Answer:
+        """Make the answer: `figures`, `assumptions` and dated `prices` are those beside the tokens and the API."""
+        (day, why), tokens, price = self.reaches(even), self.tokens, self.price
+        share = self.cached_share
+        dated = [(price.name, Price(price.input, price.source, price.as_of)), *prices]
+        source = "default: not known" if share is None else "store" if share == tokens.cached_share else "option"
+        cached = Assumption("prompt tokens that the API has cached", round((share or 0.0) * 100, 3), "%", source)
+        percent = self.growth.percent
+        growth = [] if percent is None else [Assumption("growth of tokens", round(percent, 3), "% per month", self.growth.source)]
+        paid = Assumption("operations", operations, "money per month", "option" if operations else "not counted")
+        return Answer(
+            title=title + old_prices(dated, self.used, self.stale_after_days),
+            period=self.period,
+            figures={
+                "hours": tokens.hours,
+                "prompt_tokens": _whole(tokens.prompts),
+                "cached_tokens": None if share is None else _whole(tokens.prompts * share),
+                "generation_tokens": _whole(tokens.generations),
+                "tokens_per_month": round(tokens.per_month, 3),
+                **figures,
+                "break_even_tokens_per_month": None if even is None else round(even, 3),
+                "break_even_api_cost_per_million_tokens": even_price,
+                "growth_percent_per_month": percent,
+                "break_even_on": day and day.isoformat(),
+                "break_even_on_is_null_because": why or None,
+                "ways": rows,
+            },
+            assumptions=(*self.assumptions, *price.assumptions(), cached, *growth, *assumptions, paid),
+            **more,
+        )
+
+
+@record
 class _Way:
     """One way to have the tokens; costs of prompt and generated ones add up to its cost."""
 
@@ -539,31 +603,20 @@ _HOURLY = "on demand, by the hour"
 _SPOT = "spot, by the hour"
 
 
-def selfhost(
-    tokens: TokenHours,
-    api: ApiPrice,
-    serving: OwnServing,
-    *,
-    currency: str,
-    period: str,
-    growth: Growth,
-    used: date,
-    cached_share: float | None = None,
-    assumptions: Sequence[Assumption] = (),
-    findings: Sequence[str] = (),
-    stale_after_days: int = 90,
-) -> Scenario[Answer]:
+def selfhost(purchase: Purchase, serving: OwnServing, findings: Sequence[str] = ()) -> Scenario[Answer]:
     """Tokens bought today, made by own replicas in the scenario: on demand, always on for the busiest hour, and spare ones.
 
-    Fewer nodes by the hour, commitments and spot stand beside it. `cached_share` of the prompt tokens the API has cached; None is
-    not known, and counted as none. `used` is the day on which prices are looked at.
+    Fewer nodes by the hour, commitments and spot stand beside it. If the share that the API has cached is not known, it is the
+    share that own servers measured.
     """
+    tokens = purchase.tokens
+    if purchase.cached_share is None:
+        purchase = replace(purchase, cached_share=tokens.cached_share)
     work = tokens.work(serving.plan.prompt_weight)
     needed, curve, always = serving.replicas(work), serving.curve(work), serving.always(work)
     committed = _commitments(serving, curve)
-    api_prompt, api_generated = api.cost(tokens, cached_share or 0.0)
     low, high = (serving.at(one) for one in (serving.throughput.low, serving.throughput.high))
-    operations = charge(kept(serving.operations * Decimal(repr(tokens.months))))
+    operations = purchase.running(serving.operations)
     starting = serving.starting_hours(curve)
     price, gpus = serving.on_demand.per_node_hour, serving.gpus
 
@@ -571,7 +624,7 @@ def selfhost(
         return [CostBlock(nodes * tokens.hours, price, gpus), operations]
 
     groups = {
-        "api": [charge(api_prompt), charge(api_generated)],
+        "api": [*map(charge, purchase.cost)],
         _ALWAYS: on_demand(always),
         _HOURLY: [CostBlock(curve.node_hours + starting, price, gpus), operations],
         "low": on_demand(low.always(work)),
@@ -588,7 +641,7 @@ def selfhost(
         hours = (curve.node_hours + starting) * (1 + rate * serving.plan.start_minutes / 60)
         spot = serving.spot.per_node_hour if serving.spot else price
         groups[name] = [CostBlock(hours, spot, gpus), operations]
-    costs = yield from positions(currency, groups)
+    costs = yield from positions(purchase.currency, groups)
 
     done, whole = sum(work), serving.throughput.per_second * _SECONDS * tokens.hours / serving.nodes_per_replica
     prompt_share = tokens.prompts * serving.plan.prompt_weight / done if done else 0.0
@@ -599,7 +652,7 @@ def selfhost(
 
     best = _best_by_years(committed, costs)
     ways = [
-        _Way(f"API: {api.name}", costs["api"], api_prompt),
+        _Way(f"API: {purchase.price.name}", costs["api"], purchase.cost[0]),
         own(_ALWAYS, "the throughput", always, always),
         own(_HOURLY, "nodes that come and go within the hour", curve.peak, curve.mean),
         *(
@@ -612,43 +665,33 @@ def selfhost(
     today, scenario = costs["api"], costs[_ALWAYS]
     blended = float(today.cost) / tokens.total
     even = serving.break_even(tokens, blended) if blended else None
-    on, why = growth.reaches(tokens.per_month, even)
-    prices = [
-        api.dated,
-        (serving.name, serving.on_demand),
-        *((f"{serving.name}, {pool.terms}", pool.committed) for pool in best),
-        *([(f"{serving.name}, spot", serving.spot)] if serving.spot else []),
-    ]
+    prices = [(f"{serving.name}, {pool.terms}", pool.committed) for pool in best]
+    if serving.spot:
+        prices.append((f"{serving.name}, spot", serving.spot))
     rows = [way.row(tokens, today.cost) for way in ways]
     peak_replicas = max(needed)
-    return Answer(
+    is_cache_unknown = purchase.cached_share is None
+    return purchase.answer(
+        f"Own GPUs instead of an API for {purchase.price.name}: {peak_replicas:,} + {serving.plan.spare_replicas:,} replicas on"
+        f" {always:,} × {serving.name}",
+        even,
+        rows[1]["cost_per_million_tokens"],
         kind="selfhost",
-        title=f"Own GPUs instead of an API for {api.name}: {peak_replicas:,} + {serving.plan.spare_replicas:,} replicas on"
-        f" {always:,} × {serving.name}" + old_prices(prices, used, stale_after_days),
-        period=period,
         today=today,
         scenario=replace(scenario, more={"nodes": always, "replicas": peak_replicas + serving.plan.spare_replicas}),
         figures={
-            **_token_figures(tokens, cached_share),
             "replicas_at_peak": peak_replicas,
             "replicas_mean": round(sum(needed) / tokens.hours, 6),
             "nodes": always,
             "utilization_percent": rows[1]["utilization_percent"],
             "work_tokens_per_second_per_replica": round(serving.throughput.per_second, 6),
-            "break_even_tokens_per_month": None if even is None else round(even, 3),
-            "break_even_api_cost_per_million_tokens": rows[1]["cost_per_million_tokens"],
-            "growth_percent_per_month": growth.percent,
-            "break_even_on": on and on.isoformat(),
-            "break_even_on_is_null_because": why or None,
-            "ways": rows,
         },
+        rows=rows,
+        prices=[(serving.name, serving.on_demand), *prices],
+        operations=serving.operations,
         assumptions=(
-            *assumptions,
-            *api.assumptions(),
-            *_shared_assumptions(tokens, cached_share, growth),
             priced(f"{serving.name}, on demand", serving.on_demand, "money per node-hour"),
-            *(priced(f"{serving.name}, {pool.terms}", pool.committed, "money per node-hour") for pool in best),
-            *([priced(f"{serving.name}, spot", serving.spot, "money per node-hour")] if serving.spot else []),
+            *(priced(name, one, "money per node-hour") for name, one in prices),
             *([_interruptions(serving.rate)] if serving.rate and rates else []),
             Assumption("GPUs of a node", serving.gpus, "GPUs, all paid", serving.on_demand.source),
             Assumption(
@@ -661,12 +704,11 @@ def selfhost(
             ),
             *serving.plan.fill(),
             *stated(serving.plan, "spare_replicas", "min_replicas", "start_minutes", "prompt_weight"),
-            Assumption("operations", serving.operations, "money per month", "option" if serving.operations else "not counted"),
         ),
-        ranges=tuple(_ranges(serving, costs, tokens, blended, currency)),
-        break_even=tuple(_break_even(rows[1]["cost_per_million_tokens"], even, on, why, tokens, currency)),
+        ranges=tuple(_ranges(serving, costs, tokens, blended, purchase.currency)),
+        break_even=tuple(_break_even(rows[1]["cost_per_million_tokens"], even, purchase)),
         time=tuple(_time(serving, needed)),
-        findings=(*_findings(ways, serving, cached_share is None and not api.is_paid), *findings),
+        findings=(*_findings(ways, serving, is_cache_unknown), *findings),
         tables=(
             *_tables(rows, "GPUs of whole nodes are paid; utilization is of the throughput of all that fits on them."),
             *Rows.of(
@@ -677,26 +719,9 @@ def selfhost(
     )  # fmt: skip
 
 
-def _token_figures(tokens: TokenHours, cached_share: float | None) -> dict[str, Value]:
-    return {
-        "hours": tokens.hours,
-        "prompt_tokens": _whole(tokens.prompts),
-        "cached_tokens": None if cached_share is None else _whole(tokens.prompts * cached_share),
-        "generation_tokens": _whole(tokens.generations),
-        "tokens_per_month": round(tokens.per_month, 3),
-    }
-
-
 def _whole(count: float) -> int | float:
     """Sums of hours' shares of whole tokens are whole again."""
     return round(count) if math.isclose(count, round(count), rel_tol=1e-12) else round(count, 3)
-
-
-def _shared_assumptions(tokens: TokenHours, cached_share: float | None, growth: Growth) -> Iterator[Assumption]:
-    source = "default: not known" if cached_share is None else "store" if cached_share == tokens.cached_share else "option"
-    yield Assumption("prompt tokens that the API has cached", round((cached_share or 0.0) * 100, 3), "%", source)
-    if growth.percent is not None:
-        yield Assumption("growth of tokens", round(growth.percent, 3), "% per month", growth.source)
 
 
 def _years(pool: Pool) -> str:
@@ -750,8 +775,9 @@ def _ranges(
         yield Range(f"cost on {_SPOT}", ends[0], ends[1], currency, "interruptions of the calmest to the busiest trace")
 
 
-def _break_even(cost: Value, even: float | None, on: date | None, why: str, tokens: TokenHours, currency: str) -> Iterator[str]:
-    volume = f"{tokens.per_month / _MILLION:,.1f} million tokens a month"
+def _break_even(cost: Value, even: float | None, purchase: Purchase) -> Iterator[str]:
+    on, why = purchase.reaches(even)
+    volume = f"{purchase.tokens.per_month / _MILLION:,.1f} million tokens a month"
     if even is None:
         yield f"Own nodes on demand, always on, cost more than the API at any volume of this shape; today it is {volume}"
     else:
@@ -759,7 +785,7 @@ def _break_even(cost: Value, even: float | None, on: date | None, why: str, toke
             f"Own nodes on demand, always on, cost less than the API from {even / _MILLION:,.1f} million tokens a month on, at"
             f" this shape and mix; today it is {volume}"
         )
-    yield f"They cost what an API does that asks {cost:,.4f} {currency} per million tokens of this mix"
+    yield f"They cost what an API does that asks {cost:,.4f} {purchase.currency} per million tokens of this mix"
     if on is not None:
         yield f"At this growth the break-even is passed on {on:%Y-%m-%d}"
     elif even is not None:
@@ -825,79 +851,51 @@ class OwnCost:
     price: tuple[str, Price] | None = None
 
 
-def api(
-    own: OwnCost,
-    tokens: TokenHours,
-    price: ApiPrice,
-    *,
-    currency: str,
-    period: str,
-    growth: Growth,
-    used: date,
-    cached_share: float | None = None,
-    measured_share: float | None = None,
-    operations: Decimal = Decimal(0),
-    prompt_weight: float = DEFAULT_PROMPT_WEIGHT,
-    assumptions: Sequence[Assumption] = (),
-    stale_after_days: int = 90,
-) -> Scenario[Answer]:
+def api(own: OwnCost, purchase: Purchase, operations: Decimal = Decimal(0)) -> Scenario[Answer]:
     """Tokens made on own GPUs today, bought in the scenario, where reserved capacity goes on being paid.
 
-    `measured_share` of the prompt tokens own servers had cached; what an API's own cache would have is not known, so that only
-    `cached_share` lowers its price.
+    An API's cache has rules of its own: what own servers had cached is a range, and only `cached_share` lowers the price.
     """
-    prompt, generated = price.cost(tokens, cached_share or 0.0)
-    share = measured_share if cached_share is None else None
-    cached = price.cost(tokens, share) if share and price.cached is not None else None
-    running = charge(kept(operations * Decimal(repr(tokens.months))))
+    tokens, price, bought = purchase.tokens, purchase.price, [*map(charge, purchase.cost)]
+    share = tokens.cached_share if purchase.cached_share is None and price.cached is not None else None
     groups: dict[str, list[CostBlock]] = {
-        "own": [*own.blocks, running],
-        "api": [charge(prompt), charge(generated)],
-        "scenario": [charge(prompt), charge(generated), charge(own.paid_anyway)],
-        **({"cached": [*map(charge, cached), charge(own.paid_anyway)]} if cached else {}),
+        "own": [*own.blocks, purchase.running(operations)],
+        "api": bought,
+        "scenario": [*bought, charge(own.paid_anyway)],
+        "cached": [*map(charge, price.cost(tokens, share or 0.0)), charge(own.paid_anyway)],
     }
-    costs = yield from positions(currency, groups)
+    costs = yield from positions(purchase.currency, groups)
     today, scenario = replace(costs["own"], gpu_hours=costs["own"].gpu_hours + own.gpu_hours), costs["scenario"]
-    work = sum(tokens.work(prompt_weight))
-    own_share = Decimal(repr(tokens.prompts * prompt_weight / work)) if work else Decimal(0)
+    work = sum(tokens.work(DEFAULT_PROMPT_WEIGHT))
+    own_share = Decimal(repr(tokens.prompts * DEFAULT_PROMPT_WEIGHT / work)) if work else Decimal(0)
     ways = [
         _Way("own GPUs", today, kept(today.cost * own_share), "the GPUs being used"),
-        _Way(f"API: {price.name}", costs["api"], prompt, "the API's price and limits"),
+        _Way(f"API: {price.name}", costs["api"], purchase.cost[0], "the API's price and limits"),
     ]
     rows = [way.row(tokens, today.cost) for way in ways]
     blended = float(costs["api"].cost) / tokens.total
     saved = today.cost - own.paid_anyway
     even = float(saved) / tokens.months / blended if blended and saved > 0 else None
-    on, why = growth.reaches(tokens.per_month, even)
-    prices = [price.dated, *([own.price] if own.price else [])]
+    on, why = purchase.reaches(even)
     volume = f"today it is {tokens.per_month / _MILLION:,.1f} million"
-    return Answer(
+    return purchase.answer(
+        f"An API instead of own GPUs for {price.name}",
+        even,
+        _per_million(saved, tokens.total),
         kind="api",
-        title=f"An API instead of own GPUs for {price.name}" + old_prices(prices, used, stale_after_days),
-        period=period,
         today=today,
         scenario=scenario,
-        figures={
-            **_token_figures(tokens, cached_share),
-            "paid_anyway_cost": kept(own.paid_anyway),
-            "break_even_tokens_per_month": None if even is None else round(even, 3),
-            "break_even_api_cost_per_million_tokens": _per_million(saved, tokens.total),
-            "growth_percent_per_month": growth.percent,
-            "break_even_on": on and on.isoformat(),
-            "break_even_on_is_null_because": why or None,
-            "ways": rows,
-        },
-        assumptions=(
-            *assumptions,
-            *price.assumptions(),
-            *_shared_assumptions(tokens, cached_share, growth),
-            Assumption("work of a prompt token", prompt_weight, "of a generated one", "as in gpucost unit tokens"),
-            Assumption("operations", operations, "money per month", "option" if operations else "not counted"),
-        ),
+        figures={"paid_anyway_cost": kept(own.paid_anyway)},
+        rows=rows,
+        prices=[own.price] if own.price else [],
+        operations=operations,
+        assumptions=[
+            Assumption("work of a prompt token", DEFAULT_PROMPT_WEIGHT, "of a generated one", "as in gpucost unit tokens")
+        ],
         ranges=(
-            Range("cost of the API", costs["cached"].cost, scenario.cost, currency,
+            Range("cost of the API", costs["cached"].cost, scenario.cost, purchase.currency,
                   f"{share * 100:.1f} % of the prompt tokens cached, as own servers had, to none"),
-        ) if cached and share else (),
+        ) if share else (),
         break_even=(
             "The API costs more at any volume: nothing that own GPUs cost would be saved"
             if even is None
@@ -906,7 +904,7 @@ def api(
             *([f"There is no day of the break-even: {why}"] if not on and even is not None else []),
         ),
         time=("Latency, limits of rate and where data goes are the API's: gpucost knows nothing of them",),
-        findings=tuple(_api_findings(own, today, scenario, operations, cached_share)),
+        findings=tuple(_api_findings(own, today, scenario, operations, purchase.cached_share)),
         tables=_tables(rows),
     )  # fmt: skip
 

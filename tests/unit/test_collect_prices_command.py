@@ -54,7 +54,7 @@ collect = partial(call, "collect", "prices")
 
 def test_all_clouds_by_default(fake: Fake) -> None:
     out, err = collect()
-    assert fake.providers == ["aws", "gcp", "azure", "oci", "runpod", "vast", "litellm"]
+    assert fake.providers == ["aws", "gcp", "azure", "oci", "runpod", "vast"]
     assert out == (
         "azure: 1,234 prices of 87 instance types in eastus, westus3, as of 2026-11-21\n"
         "azure: 0 replace another price, 0 confirm it, 1,234 are new\n"

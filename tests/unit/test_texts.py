@@ -220,7 +220,6 @@ retail_prices_url = "{url}"
 oci = "{url}"
 runpod = "{url}"
 vast = "{url}"
-litellm = "{url}"
 '''
         (tmp_path / "gpucost.toml").write_text(config)
         told = 0
@@ -230,7 +229,7 @@ litellm = "{url}"
             ["collect", "progress"],
             ["doctor"],
             ["init", "--url", url, "--config", "new.toml"],
-            *(["collect", "prices", "--provider", name] for name in ("azure", "oci", "runpod", "vast", "litellm")),
+            *(["collect", "prices", "--provider", name] for name in ("azure", "oci", "runpod", "vast")),
         ):
             done = CliRunner().invoke(app, [*words, "--config", str(tmp_path / "gpucost.toml")] if "init" not in words else words)
             assert not hidden(done.output) and "defect" not in done.output, done.output

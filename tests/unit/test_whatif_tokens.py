@@ -6,7 +6,6 @@ import json
 import math
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
-from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -17,18 +16,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 from typer.testing import CliRunner
 
+from gpucost.cli import whatif_tokens
 from gpucost.cli.app import app
-from gpucost.cli.whatif_tokens import _growth as growth_of
-from gpucost.collect.bill.load import collect_bills
-from gpucost.collect.bill.opening import LocalTree
 from gpucost.config.model import Config
 from gpucost.errors import UsageError
+from gpucost.periods import Period, to_ms
 from gpucost.report import units
 from gpucost.store.connection import Store
-from gpucost.store.progress import ProgressSeries
 from gpucost.whatif.answer import Answer
 from gpucost.whatif.cost import CostBlock, charge
-from gpucost.whatif.fleet import Price, escaped_glob
+from gpucost.whatif.fleet import Price, Scope, escaped_glob
 from gpucost.whatif.reserve import Terms
 from gpucost.whatif.spot.interruptions import Rate
 from gpucost.whatif.tokens import (
@@ -39,6 +36,7 @@ from gpucost.whatif.tokens import (
     OwnCost,
     OwnServing,
     PacedHour,
+    Purchase,
     Replicas,
     Throughput,
     TokenHours,
@@ -50,9 +48,6 @@ from gpucost.whatif.tokens import (
     selfhost,
 )
 from tests.replay.work import asked, counter, put, stored
-from tests.unit.bills import csv_text
-from tests.unit.test_api_cost import KINDS
-from tests.unit.test_api_cost import charge as openai_charge
 from tests.unit.test_unit_serving import serving as l4s
 from tests.unit.whatif_costs import answered, ask, assert_refused, plain_cost
 
@@ -76,9 +71,12 @@ def own(per_second: float = 2500, **changes: Any) -> OwnServing:
     return OwnServing("node", throughput=Throughput(per_second, per_second, per_second, "test"), plan=plan, **rest)
 
 
+def purchase(tokens: TokenHours, price: ApiPrice, percent: float | None = None, **more: Any) -> Purchase:
+    return Purchase(tokens, price, Growth(percent, "test", DAY), "USD", "a test", DAY, **more)
+
+
 def hosted(tokens: TokenHours, serving: OwnServing, price: ApiPrice = PRICE, percent: float | None = None) -> Answer:
-    growth = Growth(percent, "test", DAY)
-    return answered(selfhost(tokens, price, serving, currency="USD", period="a test", growth=growth, used=DAY), plain_cost)
+    return answered(selfhost(purchase(tokens, price, percent), serving), plain_cost)
 
 
 def generated(*millions: float) -> TokenHours:
@@ -366,9 +364,8 @@ def test_old_prices_are_in_the_title() -> None:
     assert "days old" not in hosted(generated(9), own()).title
 
 
-def bought(blocks: OwnCost, tokens: TokenHours, price: ApiPrice = PRICE, **more: Any) -> Answer:
-    growth = Growth(more.pop("percent", None), "test", DAY)
-    return answered(api(blocks, tokens, price, currency="USD", period="a test", growth=growth, used=DAY, **more), plain_cost)
+def bought(own: OwnCost, tokens: TokenHours, price: ApiPrice = PRICE, operations: Decimal = Decimal(0), **more: Any) -> Answer:
+    return answered(api(own, purchase(tokens, price, **more), operations), plain_cost)
 
 
 def test_api_by_hand() -> None:
@@ -403,21 +400,17 @@ def test_what_is_paid_anyway_is_no_saving() -> None:
 def test_cache_hits_of_own_servers_are_a_range_and_no_promise() -> None:
     tokens = TokenHours((10.0 * MILLION,), (0.0,), 0.4)
     price = ApiPrice("m", Decimal(1), Decimal(4), "test", Decimal("0.5"))
-    answer = bought(OwnCost((charge(Decimal(20)),)), tokens, price, measured_share=tokens.cached_share)
+    answer = bought(OwnCost((charge(Decimal(20)),)), tokens, price)
     (cached,) = answer.ranges
     assert (answer.scenario.cost, cached.low, cached.high) == (10, 8, 10)
-    given_share = bought(OwnCost((charge(Decimal(20)),)), tokens, price, cached_share=0.4, measured_share=0.4)
+    given_share = bought(OwnCost((charge(Decimal(20)),)), tokens, price, cached_share=0.4)
     assert given_share.scenario.cost == 8 and not given_share.ranges
 
 
-# the store: Deployment/llm holds two of the four L4s of a $4 node; a gateway passes tokens on to OpenAI, and to Deployment/llm
+# the store: Deployment/llm holds two of the four L4s of a $4 node
 GENERATED = [(0, 0), (1.5, 2 * MILLION), (2.5, 6 * MILLION), (20.5, 7 * MILLION)]
 PROMPTS = [(0, 0), (1.5, 8 * MILLION), (20.5, 12 * MILLION)]
-
-
-def passed_on(unit: str, provider: str = "openai", model: str = "gpt-4o") -> ProgressSeries:
-    """A counter of a gateway."""
-    return ProgressSeries("test", unit, "counter", (), model=model, gateway="litellm", provider=provider)
+CACHED = [(0, 0), (1.5, 1.2 * MILLION)]
 
 
 @pytest.fixture
@@ -428,12 +421,7 @@ def config(tmp_path: Path) -> Config:
         [
             (counter("generation_token", "llm-0", "chat", model="llama"), GENERATED),
             (counter("prompt_token", "llm-0", "chat", model="llama"), PROMPTS),
-            (passed_on("prompt_token"), [(2, 0), (3.5, 30 * MILLION), (8.5, 70 * MILLION)]),
-            (passed_on("cached_token"), [(2, 0), (3.5, 7 * MILLION)]),
-            (passed_on("generation_token"), [(2, 0), (6.5, 20 * MILLION)]),
-            # what own servers count themselves
-            (passed_on("prompt_token", "hosted_vllm", "llama"), PROMPTS),
-            (passed_on("generation_token", "hosted_vllm", "llama"), GENERATED),
+            (counter("cached_token", "llm-0", "chat", model="llama"), CACHED),
         ],
     )
     return config
@@ -447,105 +435,37 @@ def test_hours_of_the_store_are_those_of_unit_tokens(config: Config) -> None:
     store = Store(config.store)
     view = asked(config, store, units.tokens)
     rows: list[dict[str, Any]] = []
+    months: list[dict[str, Any]] = []
 
     def read(con: Any, ask: Any) -> Any:
         rows.extend(units.token_hours(con, ask))
+        months.extend(units.token_hours(con, ask, "month"))
         return view
 
     asked(config, store, read)
-    own_rows = [row for row in rows if row["workload"]]
-    assert sum(row["cost"] for row in own_rows) == view.totals["cost"] == 48
-    for name in ("prompt_tokens", "generation_tokens"):
-        assert sum(row[name] for row in own_rows) == view.totals[name]
-    assert len(own_rows) == 24 and {row["allocated_gpu_hours"] for row in own_rows} == {2}
-    # a day of the gateway: what no pod with GPUs made
-    others = {
-        row["from_ms"] // 3_600_000 % 24: (row["prompt_tokens"], row["generation_tokens"]) for row in rows if not row["workload"]
-    }
-    assert sorted(amounts for amounts in others.values() if any(amounts)) == [(0, 20e6), (30e6, 0), (40e6, 0)]
+    (month,) = months
+    assert sum(row["cost"] for row in rows) == view.totals["cost"] == month["cost"] == 48
+    for name in ("prompt_tokens", "cached_tokens", "generation_tokens"):
+        assert sum(row[name] or 0 for row in rows) == view.totals[name] == month[name]
+    assert len(rows) == 24 and {row["allocated_gpu_hours"] for row in rows} == {2}
 
 
-def test_bought_tokens_of_the_store_on_measured_replicas(config: Config) -> None:
-    rest = "--throughput-of Deployment/llm --gpus 4 --on-demand-price 4"
+def test_tokens_of_the_store_on_measured_replicas(config: Config) -> None:
+    rest = "--throughput-of Deployment/llm --gpus 4 --on-demand-price 4 --spare-replicas 0 --target-utilization 0.5"
     answer = of_store("selfhost", config, f"{PRICES} --cached-input-price-per-million 0.5 {rest}")
-    # six hours from the first token to the last; a tenth of the prompts was cached
-    assert (answer["hours"], answer["today"]["cost"]) == (6, pytest.approx(63 + 3.5 + 80))
-    # Deployment/llm made 2 + 8/4, 4, and 1 + 4/4 million with two GPUs: the busiest hours say 4 million
+    # a tenth of the prompts was cached
+    assert (answer["hours"], answer["today"]["cost"]) == (24, pytest.approx(10.8 + 0.6 + 28))
+    # Deployment/llm made 2 + 8/4, 4, and 1 + 4/4 million with two GPUs: the busiest hours had 4 million
     assert answer["work_tokens_per_second_per_replica"] == pytest.approx(4e6 / 3600, abs=1e-6)
-    # as gpucost unit tokens says, in tokens of both kinds: 19 million are 10 million by weight
-    (model,) = asked(config, Store(config.store), partial(units.tokens, basis="marginal")).sections["models"]
-    assert model["full_tokens_per_gpu_hour"] == 3_800_000
-    assert model["full_tokens_per_gpu_hour"] * 10 / 19 * 2 / 3600 == pytest.approx(
-        answer["work_tokens_per_second_per_replica"], abs=1e-6
-    )
-    # 20 million in an hour are 8.3 x 2.4 million, and one spare: ten replicas, two a node
-    assert (answer["replicas_at_peak"], answer["nodes"], answer["scenario"]["cost"]) == (9, 5, 120)
+    # two replicas for 4 million in an hour, two a node
+    assert (answer["replicas_at_peak"], answer["nodes"], answer["scenario"]["cost"]) == (2, 1, 96)
     cost = answer["ranges"][0]
-    # on the mean of three hours 10/3 million: eleven replicas
-    assert (cost["low"], cost["high"]) == (120, 144)
-    assert answer["assumptions"][0]["value"] == "gpt-4o"
-    # the list price at who sold them
-    listed = of_store("selfhost", config, rest)
+    # on the mean of three hours, 10/3 million: three replicas
+    assert (cost["low"], cost["high"]) == (96, 192)
+    assert answer["assumptions"][0]["value"] == "llama"
+    listed = of_store("selfhost", config, f"--api-model gpt-4o {rest}")
     assert "for gpt-4o (openai)" in listed["title"]
-    assert listed["today"]["cost"] == pytest.approx(63 * 2.5 + 7 * 1.25 + 20 * 10)
-
-
-def invoice(config: Config, millions: dict[str, str], model: str = "gpt-4o-2024-08-06", **more: str) -> None:
-    """OpenAI's, of the day: so many million tokens of kinds, at 40 % of the prices that test_api_cost has."""
-    rows = []
-    for kind, count in millions.items():
-        cost = str(Decimal(KINDS[kind]) * Decimal(count) * Decimal("0.4"))
-        paid = dict.fromkeys(("BilledCost", "EffectiveCost", "ListCost", "ContractedCost"), cost)
-        rows.append(openai_charge(kind, count, "p", **paid, ChargeDescription=f"{model}, {kind}") | more)
-    path = config.store.with_name("openai.csv")
-    path.write_text(csv_text(rows))
-    run = collect_bills(Store(config.store), [LocalTree(path)], None)
-    assert not run.errors, run.errors
-
-
-HOSTED = f"{REPLICA} {NODE}"
-
-
-def test_bought_tokens_cost_what_the_invoice_says(config: Config) -> None:
-    invoice(config, {"input": "63", "cached input": "7", "output": "20"})
-    answer = of_store("selfhost", config, HOSTED)
-    # two fifths of 63 x 2.5 + 7 x 1.25, and of 20 x 10
-    assert answer["today"]["cost"] == pytest.approx(66.5 + 80, abs=1e-9)
-    bought, *_ = answer["ways"]
-    assert bought["cost_per_million_prompt_tokens"] == pytest.approx(66.5 / 70, abs=1e-9)
-    prices = {one["name"]: one for one in answer["assumptions"]}
-    assert prices["gpt-4o (openai), generated tokens"]["value"] == 4
-    assert prices["gpt-4o (openai), generated tokens"]["source"].startswith("invoice of openai, ")
-    assert not any("cached by the API" in text or "were counted" in text for text in answer["findings"])
-    # unless a price is asked for
-    assert of_store("selfhost", config, f"{PRICES} {HOSTED}")["today"]["cost"] == 150
-    assert of_store("selfhost", config, f"--api-model gpt-4o {HOSTED}")["today"]["cost"] == pytest.approx(366.25)
-
-
-def test_of_an_invoice_of_more_tokens_their_part_counts(config: Config) -> None:
-    invoice(config, {"input": "140", "output": "40"})
-    answer = of_store("selfhost", config, HOSTED)
-    assert answer["today"]["cost"] == pytest.approx((140 + 160) / 2, abs=1e-9)
-    assert any(
-        "300.00 USD were paid for 180,000,000 tokens" in text and "150.00 USD count" in text for text in answer["findings"]
-    )
-
-
-def test_a_sum_is_split_as_list_prices_do(config: Config) -> None:
-    spend = passed_on("spend")._replace(currency="USD")
-    put(Store(config.store), [(spend, [(2, 0), (3.5, 100), (6.5, 183.125)])], source="spend")
-    answer = of_store("selfhost", config, HOSTED)
-    # half of the list prices' 63 x 2.5 + 7 x 1.25 + 20 x 10
-    assert answer["today"]["cost"] == pytest.approx(183.125, abs=1e-9)
-    prices = {one["name"]: one["value"] for one in answer["assumptions"]}
-    assert prices["gpt-4o (openai), cached prompt tokens"] == pytest.approx(0.625)
-
-
-def test_a_model_that_no_bill_names_costs_the_list_price_and_that_is_said(config: Config) -> None:
-    invoice(config, {"input": "70", "output": "20"}, "gpt-5-mini")
-    answer = of_store("selfhost", config, HOSTED)
-    assert answer["today"]["cost"] == pytest.approx(366.25)
-    assert any("150.00 USD of other models" in text and "366.25 USD, which counts" in text for text in answer["findings"])
+    assert listed["today"]["cost"] == pytest.approx(10.8 * 2.5 + 1.2 * 1.25 + 7 * 10)
 
 
 def test_throughput_of_the_store_for_described_tokens(config: Config) -> None:
@@ -606,21 +526,11 @@ def test_a_name_is_a_glob_of_itself_alone(name: str) -> None:
         ).fetchall() == [(True, not set(name) & set("*?"))]
 
 
-def test_tokens_that_no_known_pod_made_are_bought_ones(tmp_path: Path) -> None:
+def test_tokens_of_an_unknown_pod_are_not_counted(tmp_path: Path) -> None:
     config, store = stored(l4s([("llm-0", [0, 1], 0, 24)]), tmp_path)
     put(store, [(counter("generation_token", "away-0", "edge", model="gpt-x", kind="event"), [(2, 3 * MILLION), (4, MILLION)])])
-    answer = of_store("selfhost", config, f"{PRICES} {REPLICA} {NODE}")
-    assert (answer["hours"], answer["generation_tokens"], answer["today"]["cost"]) == (3, 4 * MILLION, 16)
-
-
-def test_calls_that_an_unknown_server_and_a_gateway_count_are_one(tmp_path: Path) -> None:
-    config, store = stored(l4s([("llm-0", [0, 1], 0, 24)]), tmp_path)
-    # a machine that no pod is known of, and the gateway that passes calls on to it
-    machine = ProgressSeries("vllm", "generation_token", "counter", (("instance", "vm1:8000"),), "main", model="Qwen3")
-    points = [(2, 0), (4, 4 * MILLION)]
-    put(store, [(machine, points), (passed_on("generation_token", model="openai/qwen3"), points)])
-    answer = of_store("selfhost", config, f"{PRICES} {REPLICA} {NODE}")
-    assert (answer["generation_tokens"], answer["today"]["cost"]) == (4 * MILLION, 16)
+    where = f"--config {config.path} --from 2026-03-10 --to 2026-03-11"
+    assert_refused("selfhost", f"{where} {PRICES} {REPLICA} {NODE}", "no token is known", 1)
 
 
 def test_own_tokens_of_the_store_bought(config: Config) -> None:
@@ -660,50 +570,37 @@ def test_committed_capacity_of_the_demo_is_paid_anyway(demo: Config) -> None:
 
 
 @pytest.mark.parametrize(
-    "series",
-    [passed_on("generation_token")._replace(kind="event"), counter("generation_token", "away-0", model="gpt-4o", kind="event")],
+    ("millions", "percent"),
+    [
+        # in March they may have begun; April, May and June grow by a tenth each
+        ((10, 100, 110, 121), 10),
+        # in May there was none: from April to June twice as many in each month
+        ((10, 100, 0, 400), 100),
+        ((10, 100), None),
+    ],
 )
-def test_growth_of_the_store(tmp_path: Path, series: ProgressSeries) -> None:
-    config, store = stored(l4s([("llm-0", [0, 1], 0, 24)]), tmp_path)
-    # March, in which they may have begun, is left out; April, May and June grow by a tenth each
-    days = {5: 10, 35: 100, 65: 110, 95: 121}
-    put(store, [(series, [(24 * day, count * MILLION) for day, count in days.items()])], 24 * 120)
-    words = f"--config {config.path} --month 2026-06 {PRICES} {REPLICA} {NODE}"
-    answer = ask("selfhost", words)
-    assert answer["growth_percent_per_month"] == pytest.approx(10)
-    assert ask("selfhost", f"{words} --growth-percent-per-month 3")["growth_percent_per_month"] == 3
+def test_growth_is_of_the_whole_months_of_the_store(
+    millions: tuple[int, ...], percent: int | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pools = {"cluster": "main", "namespace": "chat", "workload": "Deployment/llm-prefill + Deployment/llm-decode"}
 
+    def hours(_run: Any, _model: str | None, scope: Scope, months: Period, bucket: str) -> list[dict[str, Any]]:
+        assert (scope, bucket) == (Scope(), "month")
+        assert (months.start, months.end) == (datetime(2026, 1, 1, tzinfo=UTC), datetime(2026, 7, 1, tzinfo=UTC))
+        begins = [to_ms(datetime(2026, month, 1, tzinfo=UTC)) for month in range(3, 7)]
+        counted = [
+            {"from_ms": begin, **pools, "prompt_tokens": 0.4 * count, "generation_tokens": 0.6 * count}
+            for begin, count in zip(begins, millions, strict=False)
+        ]
+        # the same names in another cluster are not meant
+        return counted + [row | {"cluster": "other", "prompt_tokens": 1000.0} for row in counted]
 
-def test_months_without_tokens_are_time_in_which_they_grew(tmp_path: Path) -> None:
-    config, store = stored(l4s([("llm-0", [0, 1], 0, 24)]), tmp_path)
-    # March is left out, in May there was none: from April to June twice as many in each month
-    days = {5: 10, 35: 100, 95: 400}
-    event = passed_on("generation_token")._replace(kind="event")
-    put(store, [(event, [(24 * day, count * MILLION) for day, count in days.items()])], 24 * 120)
-    answer = ask("selfhost", f"--config {config.path} --month 2026-06 {PRICES} {REPLICA} {NODE}")
-    assert answer["growth_percent_per_month"] == pytest.approx(100)
-
-
-def test_growth_of_pools_is_of_prompts_of_the_one_and_answers_of_the_other() -> None:
-    def month(name: str, cluster: str, workload: str, prompts: int, generations: int) -> dict[str, Any]:
-        place = {"cluster": cluster, "namespace": "chat", "workload": f"Deployment/{workload}"}
-        return {"month": name, **place, "model": "m", "prompt_tokens": prompts, "generation_tokens": generations}
-
-    rows = []
-    for name, prompts, generations in (("2026-08", 1, 1), ("2026-09", 60, 40), ("2026-10", 120, 30)):
-        # decode pods count prompts again; the same names in another cluster are not meant
-        rows += [month(name, "main", "llm-prefill", prompts, 7), month(name, "main", "llm-decode", 1000, generations)]
-        rows += [month(name, "other", "llm-prefill", 1000, 1000)]
-    run: Any = SimpleNamespace(
-        now=datetime(2026, 11, 5, tzinfo=UTC),
-        tz=UTC,
-        period=SimpleNamespace(end=datetime(2026, 11, 1, tzinfo=UTC)),
-        period_name="October 2026",
-        settings=Config.model_validate({"serving": {"prefill": ["*-prefill"], "decode": ["*-decode"]}}),
-        read=lambda _: rows,
-    )
-    hour = {"cluster": "main", "namespace": "chat", "workload": "Deployment/llm-prefill + Deployment/llm-decode"}
-    assert growth_of(run, Api(), [hour]).percent == pytest.approx(50)
+    monkeypatch.setattr(whatif_tokens, "_hours", hours)
+    period = SimpleNamespace(end=datetime(2026, 7, 1, tzinfo=UTC))
+    run: Any = SimpleNamespace(now=datetime(2026, 11, 5, tzinfo=UTC), tz=UTC, period=period)
+    growth = whatif_tokens._growth(run, Api(), [pools])
+    assert growth.percent == (None if percent is None else pytest.approx(percent)) and growth.begins == date(2026, 7, 1)
+    assert whatif_tokens._growth(run, Api(growth_percent_per_month=3.0), [pools]).percent == 3
 
 
 @pytest.mark.parametrize(

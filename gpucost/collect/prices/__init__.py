@@ -8,19 +8,18 @@ from decimal import Decimal
 from functools import partial
 from typing import TYPE_CHECKING
 
-from gpucost.catalog import load_catalog, load_token_prices
+from gpucost.catalog import load_catalog
 from gpucost.collect.base import NoCredentials
 from gpucost.collect.prices.aws import AwsPrices
 from gpucost.collect.prices.azure import AzurePrices
 from gpucost.collect.prices.base import PriceCollector, is_region_of
 from gpucost.collect.prices.gcp import GcpPrices
 from gpucost.collect.prices.gpu_clouds import RunpodPrices, VastPrices
-from gpucost.collect.prices.litellm import LitellmPrices
 from gpucost.collect.prices.oci import OciPrices
 from gpucost.engine import answer_rows
 from gpucost.errors import GpucostError, StoreError
 from gpucost.store.connection import scratch_store
-from gpucost.store.prices import ListPrice, TokenPrice, columns_of, load_prices, node_regions
+from gpucost.store.prices import ListPrice, columns_of, load_prices, node_regions
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -29,7 +28,7 @@ if TYPE_CHECKING:
     from gpucost.store.connection import Store
     from gpucost.store.prices import ProviderPrices
 
-_COLLECTORS = (AwsPrices, GcpPrices, AzurePrices, OciPrices, RunpodPrices, VastPrices, LitellmPrices)
+_COLLECTORS = (AwsPrices, GcpPrices, AzurePrices, OciPrices, RunpodPrices, VastPrices)
 PROVIDERS: dict[str, type[PriceCollector]] = {collector.provider: collector for collector in _COLLECTORS}
 
 
@@ -59,34 +58,8 @@ class ReplacedPrices:
 
 
 @dataclass(frozen=True, slots=True)
-class ReplacedTokenPrice:
-    """A price of tokens that a new one takes the place of."""
-
-    new: TokenPrice
-    old: TokenPrice
-
-    @property
-    def change(self) -> Decimal:
-        """By which part a price is higher, of output, input or cached input: the largest, by its size.
-
-        A price of cached input that was not known, or is not any more, is not compared.
-        """
-        pairs = [
-            (self.new.output_price_per_million, self.old.output_price_per_million),
-            (self.new.input_price_per_million, self.old.input_price_per_million),
-        ]
-        new, old = self.new.cached_input_price_per_million, self.old.cached_input_price_per_million
-        if new is not None and old:
-            pairs.append((new, old))
-        return max((new / old - 1 for new, old in pairs), key=abs)
-
-
-@dataclass(frozen=True, slots=True)
 class PriceResult:
-    """What came of one provider: its counts, or why it was skipped or failed. Of `replaced` the largest change is first.
-
-    Who sells tokens has `replaced_tokens` in its place, and `sellers`. `passed_over` names the prices that cannot be.
-    """
+    """What came of one provider: its counts, or why it was skipped or failed. Of `replaced` the largest change is first."""
 
     provider: str
     as_of: date
@@ -94,11 +67,8 @@ class PriceResult:
     prices: int = 0
     priced_types: int = 0
     components: int = 0
-    sellers: int = 0
     replaced: tuple[ReplacedPrices, ...] = ()
-    replaced_tokens: tuple[ReplacedTokenPrice, ...] = ()
     unchanged: int = 0
-    passed_over: tuple[str, ...] = ()
     skipped: NoCredentials | None = None
     error: GpucostError | None = None
 
@@ -136,7 +106,6 @@ def collect_prices(
             answer = PROVIDERS[provider](config, named, near, now.date(), say).fetch()
             say("writing")
             replaced, unchanged = _compared(store, answer)
-            replaced_tokens, unchanged_tokens = _compared_tokens(store, answer.tokens, now.date())
             load_prices(store, answer, now)
         except NoCredentials as error:
             results.append(result(skipped=error))
@@ -148,14 +117,11 @@ def collect_prices(
             results.append(
                 result(
                     regions=tuple(sorted({price.region for price in answer.prices})),
-                    prices=len(answer.prices) + len(answer.tokens),
+                    prices=len(answer.prices),
                     priced_types=len({price.instance_type for price in answer.prices}),
                     components=len(answer.components),
-                    sellers=len({price.provider for price in answer.tokens}),
                     replaced=replaced,
-                    replaced_tokens=replaced_tokens,
-                    unchanged=unchanged + unchanged_tokens,
-                    passed_over=tuple(answer.passed_over),
+                    unchanged=unchanged,
                 )
             )
     return results
@@ -171,21 +137,3 @@ def _compared(store: Store, answer: ProviderPrices) -> tuple[tuple[ReplacedPrice
     known = [ReplacedPrices(**row) for row in rows if row["old_price_per_hour"]]
     changed = sorted((price for price in known if abs(price.change) >= _SAME), key=lambda price: -abs(price.change))
     return tuple(changed), len(known) - len(changed)
-
-
-_KNOWN_TOKENS = "FROM token_price_list WHERE price_as_of <= $1"
-
-
-def _compared_tokens(store: Store, tokens: Sequence[TokenPrice], day: date) -> tuple[tuple[ReplacedTokenPrice, ...], int]:
-    """The same of prices of tokens: what the prices in `tokens` replace, and how many stand there already."""
-    if not tokens:
-        return (), 0
-    with store.read() if store.exists else scratch_store() as con:
-        load_token_prices(con, day)
-        known = [TokenPrice(*row) for row in con.execute(_KNOWN_TOKENS, [day]).fetchall()]
-    by_name = {(price.provider, price.model.lower()): price for price in known}
-    pairs = [
-        ReplacedTokenPrice(new, old) for new in tokens if (old := by_name.get((new.provider, new.model.lower()))) is not None
-    ]
-    changed = sorted((pair for pair in pairs if abs(pair.change) >= _SAME), key=lambda pair: -abs(pair.change))
-    return tuple(changed), len(pairs) - len(changed)

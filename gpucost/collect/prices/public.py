@@ -34,18 +34,15 @@ class PublicList:
         setting: str,
         again: str = "",
         login: str = "a proxy may stand between; it needs no login",
-        limit: int = _JSON_BYTES,
     ) -> None:
         """`what` the list is called in messages; `setting` is the key of the configuration that says where it is.
 
-        `again` asks once more, else as prices are asked for; `login` is what helps where the server refuses. A JSON answer may
-        have `limit` bytes.
+        `again` asks once more, else as prices are asked for; `login` is what helps where the server refuses.
         """
         self._session = requests.Session()
         self._session.auth = keep  # else requests would take a password from ~/.netrc
         self.headers = self._session.headers
         self._provider, self._what, self._setting, self._login = provider, what, setting, login
-        self._limit = limit
         self.again = again or prices_again(provider)
 
     def json(
@@ -60,7 +57,7 @@ class PublicList:
 
         def ask() -> Any:
             with self._answer(url, params, body) as answer:
-                content = hold(answer, self._limit)
+                content = hold(answer, _JSON_BYTES)
             try:
                 parsed = inputs.parse_json(content, Decimal)
                 complete = whole(parsed)

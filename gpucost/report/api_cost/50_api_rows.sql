@@ -1,5 +1,5 @@
 -- reads: api_shares, time_buckets; $teams filter (empty: all)
--- writes: api_rows, cost and number of bought tokens by team, provider, seller, model, source and time bucket
+-- writes: api_rows, cost and number of bought tokens by team, provider, model, source and time bucket
 -- invariant: what lies in adjoining periods adds up to api_shares, exactly
 CREATE OR REPLACE TEMP TABLE api_rows AS
 WITH pieces AS (
@@ -12,7 +12,7 @@ WITH pieces AS (
     JOIN time_buckets AS b ON s.start_ms < b.to_ms AND (s.end_ms > b.from_ms OR s.start_ms >= b.from_ms)
     WHERE passes($teams, s.team)
 )
-SELECT team, provider, seller, model, model_key, source, month, day, hour,
+SELECT team, provider, model, source, month, day, hour,
     sum(money_until(cost, until) - money_until(cost, since)) AS api_cost,
     sum(money_until(prompt_cost, until) - money_until(prompt_cost, since)) AS prompt_cost,
     sum(money_until(generation_cost, until) - money_until(generation_cost, since)) AS generation_cost,

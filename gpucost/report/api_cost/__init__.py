@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 from zoneinfo import ZoneInfo
 
 from gpucost.engine import answer_rows, run_stage
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from gpucost.config.model import Config
 
-__all__ = ["Paid", "add_bought", "known_to", "models", "notices", "of_models", "prepare", "rows", "select", "teams", "total"]
+__all__ = ["add_bought", "known_to", "models", "notices", "prepare", "rows", "select", "teams", "total"]
 
 # A cloud's bill may exceed the invoices that replace its rows by this much without a notice.
 _TOLERANCE = Decimal("0.05")
@@ -139,39 +139,6 @@ def add_bought(con: DuckDBPyConnection, config: Config, view: UnitView) -> None:
             "team", "model", "provider", "prompt_tokens", "generation_tokens", "api_cost", "cost_per_million_tokens",
             "cost_per_million_prompt_tokens", "cost_per_million_generation_tokens", "source",
         )  # fmt: skip
-
-
-class Paid(NamedTuple):
-    """What some models cost, and how many tokens that is of, 0 if unknown. `sources`: bill, invoice.
-
-    The costs of prompt and generated tokens are None if there are none. `unpriced` are models of which no cost is known.
-    `unclear_cost` is what their sellers charged without a model's name, `other_cost` what they charged for other models.
-    `notices` are of all that was bought.
-    """
-
-    cost: Decimal
-    prompt_cost: Decimal | None
-    generation_cost: Decimal | None
-    tokens: float
-    sources: list[str]
-    providers: list[str]
-    unclear_cost: Decimal
-    other_cost: Decimal
-    unpriced: list[str]
-    notices: list[Notice]
-
-
-def of_models(con: DuckDBPyConnection, config: Config, period: Period, of: Iterable[tuple[str | None, str]]) -> Paid | None:
-    """What bills contain of models, each with its seller (None: any); None if no bill contains tokens."""
-    if not find_tokens(con):
-        return None
-    prepare(con, config, period)
-    cut(con, period, time_buckets(period, config.tz, ()), by_day=False)
-    select(con, ())
-    pairs = list(of)
-    asked = {"sellers": [seller for seller, _ in pairs], "models": [model for _, model in pairs]}
-    (row,) = answer_rows(con, __name__, "80_api_of_models", asked)
-    return Paid(**row, notices=_notices_now(con, config, period))
 
 
 def _notices_now(con: DuckDBPyConnection, config: Config, period: Period) -> list[Notice]:

@@ -18,6 +18,7 @@ from gpucost.report.rows import in_hours
 from gpucost.report.units.query import (
     PACKAGE,
     PLACE,
+    Bucket,
     Item,
     Located,
     ModelWithoutCost,
@@ -25,7 +26,6 @@ from gpucost.report.units.query import (
     UnitQuery,
     UnitTotals,
     UnitView,
-    cut,
     per,
     plain,
     prepare,
@@ -326,30 +326,15 @@ def full_gpu(hours: Iterable[tuple[float, float]]) -> FullGpu | None:
     return FullGpu(work / held, sum(work for work, _ in active) / below[-1], len(active))
 
 
-def token_hours(con: DuckDBPyConnection, ask: UnitQuery) -> list[Item]:
-    """The tokens of each hour (`from_ms`) by workload and model, what they cost, and the GPU-hours held.
+def token_hours(con: DuckDBPyConnection, ask: UnitQuery, bucket: Bucket = "hour") -> list[Item]:
+    """The tokens of own servers in each hour, or other bucket, by workload and model, their cost, and the GPU-hours held.
 
-    `workload` is None if no pod with GPUs is known to have made the tokens. `cached_tokens`, and the seconds that requests spent
-    in decoding, are None if no server counts them.
+    `from_ms` is the begin of the bucket. `cached_tokens`, and the seconds that requests spent in decoding, are None if no
+    server counts them.
     """
-    prepare(con, ask, "hour")
+    prepare(con, ask, bucket)
     _count(con, ask, _TOKENS)
-    return [row | {"provider": None} for row in answer_rows(con, PACKAGE, "66_token_hours")]
-
-
-_MONTHS = """
-SELECT day AS month, cluster, namespace, workload, model,
-    coalesce(sum(amount) FILTER (unit = 'prompt_token'), 0) AS prompt_tokens,
-    coalesce(sum(amount) FILTER (unit = 'generation_token'), 0) AS generation_tokens
-FROM unit_work GROUP BY ALL ORDER BY ALL"""
-
-
-def token_months(con: DuckDBPyConnection, ask: UnitQuery) -> list[Item]:
-    """The tokens of each local month (`YYYY-MM`) by workload and model, as token_hours; those of pools are not in one row."""
-    cut(con, ask, "month")
-    run_stage(con, PACKAGE, "30_candidates")
-    _work_done(con, ask, _TOKENS)
-    return dicts(con.execute(_MONTHS))
+    return answer_rows(con, PACKAGE, "66_token_hours")
 
 
 def _work_done(con: DuckDBPyConnection, ask: UnitQuery, measure: _Measure) -> None:
