@@ -132,18 +132,15 @@ def add_bought(con: DuckDBPyConnection, config: Config, view: UnitView) -> None:
     prepare(con, config, ask.period)
     cut(con, ask.period, time_buckets(ask.period, ask.tz, ()), by_day=False)
     select(con, ask.teams)
-    view.notes += [notice.message for notice in _notices_now(con, config, ask.period)]
+    now = datetime.now(UTC)
+    known = known_to(con, ask.period, now)
+    view.notes += [notice.message for notice in notices(con, config, ask.period, now, known)]
     if bought := models(con, each_team=False).get(None):
         view.sections["bought"] = [_item(one) for one in bought]
         view.shown["bought"] = (
             "team", "model", "provider", "prompt_tokens", "generation_tokens", "api_cost", "cost_per_million_tokens",
             "cost_per_million_prompt_tokens", "cost_per_million_generation_tokens", "source",
         )  # fmt: skip
-
-
-def _notices_now(con: DuckDBPyConnection, config: Config, period: Period) -> list[Notice]:
-    now = datetime.now(UTC)
-    return notices(con, config, period, now, known_to(con, period, now))
 
 
 def _item(one: ApiModel) -> dict[str, Any]:

@@ -1,4 +1,4 @@
--- reads: progress_series, progress_values, loads, unit_candidates; $units are the units to read; $from_ms, $to_ms the period, before which events are left out
+-- reads: progress_series, progress_values, loads, unit_candidates; $units; $from_ms, $to_ms (events before are left out)
 -- writes: unit_increases, per series and moment how much work was first counted then
 -- invariant: what several series of one identity count is counted once; no amount is negative
 CREATE OR REPLACE TEMP TABLE unit_increases AS
@@ -19,7 +19,8 @@ ordered AS (
     WINDOW one AS (PARTITION BY identity ORDER BY at_ms, value, series_id)
 ),
 falls AS (
-    SELECT *, coalesce(value < before AND coalesce(value < own_before, at_ms - before_ms > 900000), false) AS falls
+    SELECT *,
+        coalesce(value < before AND coalesce(value < own_before, at_ms - before_ms > 900000), false) AS falls
     FROM ordered
 ),
 seen AS (
@@ -28,7 +29,7 @@ seen AS (
     FROM falls
 ),
 lives AS (
-    -- a counter that falls began anew; a copy of it that is a moment behind another, or falls after it did, adds nothing
+    -- a counter that falls began anew; a copy that is a moment behind another, or falls after it did, adds nothing
     SELECT *, sum((falls AND NOT coalesce(fell_ms > own_before_ms, false))::INTEGER)
         OVER (PARTITION BY identity ORDER BY at_ms, value, series_id) AS life
     FROM seen

@@ -1,5 +1,5 @@
 -- reads: unit_tokens, unit_days
--- writes: nothing; returns tokens, decode seconds, cost and GPU-hours by bucket (a day of unit_days), workload and model
+-- writes: nothing; returns tokens, decode seconds, cost, GPU-hours by bucket (a day of unit_days), workload, model
 -- invariant: sum(cost) is that of unit_tokens
 SELECT d.from_ms, t.cluster, t.namespace, t.workload, nullif(t.model, '') AS model,
     coalesce(t.amounts['prompt_token'], 0) AS prompt_tokens, t.amounts['cached_token'] AS cached_tokens,

@@ -78,7 +78,8 @@ ends AS (
 ),
 cuts AS (
     SELECT *,
-        CASE WHEN ordinal = tenants THEN prompt_cost ELSE (prompt_cost * computed_end)::DECIMAL(38, 9) END AS prompt_cut,
+        CASE WHEN ordinal = tenants THEN prompt_cost
+            ELSE (prompt_cost * computed_end)::DECIMAL(38, 9) END AS prompt_cut,
         CASE WHEN ordinal = tenants THEN generation_cost
             ELSE (generation_cost * generation_end)::DECIMAL(38, 9) END AS generation_cut,
         CASE WHEN ordinal = tenants THEN unserved_cost ELSE 0 END AS unserved_cut,
