@@ -125,13 +125,11 @@ class _Scenarios:
         return schedule.answer(usage, rules, schedule.played(usage, rules, idle), idle)
 
     def spot(self, question: WhatIfQuery) -> Scenario[Answer]:
-        from gpucost.whatif.spot import answer, simulate
+        from gpucost.whatif.spot import answer, moves
 
         interruptible, days = self.config.spot.interruptible, self.config.prices.stale_after_days
-        query = simulate.SimulationQuery(
-            self._usage(question), self._prices.market, interruptible=interruptible, stale_after_days=days
-        )
-        return answer.answer(simulate.SimulationOptions(), query)
+        query = moves.SpotQuery(self._usage(question), self._prices.market, interruptible=interruptible, stale_after_days=days)
+        return answer.answer(moves.SpotOptions(), query)
 
     def reserve(self, commit: Commit, question: WhatIfQuery) -> Scenario[Answer]:
         return commit(self._usage(question))

@@ -185,8 +185,7 @@ def chargeback_verify(
 
     name, period, title = _month(call, call.now)
     target, manifest = _sealed(call, name, out)
-    focus, shared = manifest["focus"]["version"], manifest["share_unallocated"]
-    ask = ChargebackQuery(name, period, title, call.now, shared, focus)
+    ask = ChargebackQuery(name, period, title, call.now, manifest["share_unallocated"])
     with call.status() as tell, disk.temporary() as folder:
         tell("making the figures again")
         bundle = pipeline.chargeback(call.settings, call.store, ask, folder, tell)

@@ -69,26 +69,10 @@ def run_bills(
 
 def tree_of(name: str, settings: Config) -> Tree:
     """Where `name` lies: an address of an object store, or a path. Raises UsageError where there is nothing of that name."""
-    scheme = name.partition("://")[0].lower() if "://" in name else ""
-    if scheme == "s3":
-        from gpucost.collect.bill.aws import S3Tree
+    from gpucost.collect.bill.opening import BucketTree, LocalTree
 
-        return S3Tree(name, settings.aws)
-    if scheme == "gs":
-        from gpucost.collect.bill.gcp import GcsTree
-
-        return GcsTree(name, endpoint=settings.gcp.storage_endpoint, project=settings.gcp.billing_project)
-    if scheme in ("http", "https"):
-        from gpucost.collect.bill.azure import BlobTree
-
-        return BlobTree(name)
-    if scheme:
-        raise UsageError(
-            f"{name}: {scheme}:// is no place that gpucost reads exports from",
-            "a path, s3://bucket/prefix, gs://bucket/prefix, or https://<account>.blob.core.windows.net/<container>/<directory>",
-        )
-    from gpucost.collect.bill.opening import LocalTree
-
+    if "://" in name:
+        return BucketTree(name, settings)
     return LocalTree(Path(name).expanduser())
 
 

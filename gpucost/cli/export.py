@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import shlex
 from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -11,7 +11,7 @@ import typer
 
 from gpucost.cli.command import Call, command, option, parameters
 from gpucost.cli.output import write_output
-from gpucost.errors import GpucostError, UsageError
+from gpucost.errors import GpucostError, NoDataError, UsageError
 from gpucost.periods import Period, local_midnight, month_period, name_of
 
 if TYPE_CHECKING:
@@ -85,10 +85,8 @@ def export_cronjob(call: Call) -> None:
     """
     from gpucost.publish.kubernetes import cronjob
 
-    timezone, size = call.settings.timezone, None if call.more["existing_claim"] else call.more["claim_size"]
-    runs = call.more["run"] or ["collect prometheus"]
-    _check_commands(runs)
-    call.deliver(cronjob({**call.more, "timezone": timezone, "claim_size": size}, runs), "manifest")
+    runs = [_words(run) for run in call.more["run"] or ["collect prometheus"]]
+    call.deliver(cronjob(call.more, runs, call.settings.timezone), "manifest")
 
 
 @command("image out", without="store", more=_MANIFEST)
@@ -126,17 +124,25 @@ def export_chart(
         call.note(f"note: helm also installs what else lies in {out / 'templates'}: {', '.join(others)}")
 
 
-def _check_commands(runs: Sequence[str]) -> None:
-    """Raises UsageError for a command that gpucost does not have: better now than at 2:30."""
+def _is_ours(chart: Path) -> bool:
+    """Whether it is the Chart.yaml of an earlier chart of gpucost."""
+    return chart.is_file() and "name: gpucost" in chart.read_text(encoding="utf-8", errors="replace").splitlines()
+
+
+def _words(run: str) -> list[str]:
+    """The words of a command. Raises UsageError for one that gpucost does not have: better now than at 2:30."""
     import typer.main
 
     from gpucost.cli.app import app
 
-    known = typer.main.get_command(app).commands  # type: ignore[attr-defined]
-    for run in runs:
-        first = next(iter(run.removeprefix("gpucost ").split()), "")
-        if first not in known:
-            raise UsageError(f"--run {run!r}: gpucost has no command {first!r}", f"it has {', '.join(sorted(known))}")
+    commands = typer.main.get_command(app).commands  # type: ignore[attr-defined]
+    try:
+        words = shlex.split(run.removeprefix("gpucost "))
+    except ValueError as error:
+        raise UsageError(f"--run {run!r} is not valid: {error}", "for example --run 'collect prometheus'") from None
+    if not words or words[0] not in commands:
+        raise UsageError(f"--run {run!r}: gpucost has no such command", f"it has {', '.join(sorted(commands))}")
+    return words
 
 
 @command("output", without="store")
@@ -151,7 +157,7 @@ def export_dashboard(call: Call) -> None:
       gpucost export dashboard -o gpucost-dashboard.json
       gpucost export dashboard --config prod.toml
     """
-    from gpucost.publish.dashboard import dashboard
+    from gpucost.publish.rules import dashboard
 
     call.deliver(dashboard(call.settings), "dashboard")
 
@@ -187,43 +193,21 @@ def export_openmetrics(
 
 
 def _periods(call: Call) -> list[PeriodViews]:
-    """The month so far and the last complete day; what holds no data is left out, which a note says.
+    """The month so far and the last complete day; a note names the one without data.
 
-    Raises GpucostError where neither holds data, or not the month that was asked for.
+    Raises NoDataError if neither has data, or if the month of --month has none.
     """
-    views: list[PeriodViews] = []
     tz = call.tz
     month = call.named_period[0] if call.named_period else month_period(call.now.astimezone(tz).date(), tz)
-    end = min(call.now, month.end)
-    try:
-        views.append(_views(call, "month_to_date", month))
-        end = min(end, views[0].end)
-    except GpucostError as error:
-        if call.named_period or not _has_no_data(error):
-            raise
-        call.note(f"the month is left out: {error.message}")
+    views = _views(call, "month_to_date", month, must_have_data=call.named_period is not None)
+    end = min(call.now, month.end, *(view.end for view in views))
     last = local_midnight(end.astimezone(tz).date(), tz)
     first = local_midnight((last - timedelta(hours=1)).astimezone(tz).date(), tz)
-    try:
-        views.append(_views(call, "last_day", Period(first, last)))
-    except GpucostError as error:
-        if not views or not _has_no_data(error):
-            raise
-        call.note(f"the last day is left out: {error.message}")
-    return views
+    return views + _views(call, "last_day", Period(first, last), must_have_data=not views)
 
 
-def _is_ours(chart: Path) -> bool:
-    """Whether it is the Chart.yaml of an earlier chart of gpucost."""
-    return chart.is_file() and "name: gpucost" in chart.read_text(encoding="utf-8", errors="replace").splitlines()
-
-
-def _has_no_data(error: GpucostError) -> bool:
-    # a period without data is a plain GpucostError; other failures have classes of their own
-    return type(error) is GpucostError
-
-
-def _views(call: Call, name: str, period: Period) -> PeriodViews:
+def _views(call: Call, name: str, period: Period, *, must_have_data: bool) -> list[PeriodViews]:
+    """The reports of a period; none, and a note, if it has no data and may have none."""
     from gpucost import pipeline
     from gpucost.publish.openmetrics import PeriodViews
 
@@ -231,9 +215,15 @@ def _views(call: Call, name: str, period: Period) -> PeriodViews:
         query = call.query(period=period, period_name=name_of(period, call.tz), by=by, with_sections=False, may_be_idle=True)
         return pipeline.report(call.settings, call.store, query)
 
-    by_team = report("team")
+    try:
+        by_team = report("team")
+    except NoDataError as error:
+        if must_have_data:
+            raise
+        call.note(f"{name} is left out: {error.message}")
+        return []
     reached = by_team.coverage.collected_to or period.end
-    return PeriodViews(name, period, by_team, report("gpu_model", "capacity_type"), end=min(reached, period.end))
+    return [PeriodViews(name, period, by_team, report("gpu_model", "capacity_type"), end=min(reached, period.end))]
 
 
 @command("output")

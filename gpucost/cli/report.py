@@ -59,7 +59,6 @@ class ReportFormat(StrEnum):
 class FocusVersion(StrEnum):
     """Which version of FOCUS a file follows."""
 
-    v1_0 = "1.0"
     v1_2 = "1.2"
     v1_3 = "1.3"
 

@@ -5,30 +5,26 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from gpucost.cli.output import note
 from gpucost.cli.whatif import WhatIfContext, store_or_empty, whatif_command
 from gpucost.errors import UsageError
+from gpucost.periods import Period
 from gpucost.whatif.flags import Option, hours_needed
-from gpucost.whatif.spot.answer import Described
-from gpucost.whatif.spot.simulate import SimulationOptions, Target
-
-if TYPE_CHECKING:
-    from gpucost.periods import Period
-    from gpucost.whatif.fleet import Usage
-    from gpucost.whatif.spot.backtest import SpotReplay
-    from gpucost.whatif.spot.interruptions import Rate
-    from gpucost.whatif.spot.market import Market
-    from gpucost.whatif.spot.simulate import SimulationQuery
+from gpucost.whatif.fleet import Price, Usage
+from gpucost.whatif.spot import answer, backtest
+from gpucost.whatif.spot.answer import Described, find_place
+from gpucost.whatif.spot.backtest import SpotReplay, job_starts, node_jobs
+from gpucost.whatif.spot.interruptions import Rate, of_trace, read_traces
+from gpucost.whatif.spot.market import Market, read_market
+from gpucost.whatif.spot.moves import SpotOptions, SpotQuery, Target
 
 
 def chosen_rate(interruptions_per_hour: float | None, traces: Sequence[Path] | None, *, quiet: bool) -> Rate | None:
     """The rate that options give: the number, or what traces come to; None where neither is given."""
-    from gpucost.whatif.spot.interruptions import Rate, of_trace, read_traces
-
     if interruptions_per_hour is not None and traces:
         raise UsageError("--interruptions-per-hour and --trace exclude each other", "give one of them")
     if interruptions_per_hour is not None:
@@ -43,11 +39,6 @@ def chosen_rate(interruptions_per_hour: float | None, traces: Sequence[Path] | N
 
 def job_replay(run: WhatIfContext, fleet: Described, rate: Rate | None) -> SpotReplay:
     """A job to start again and again over the history of its instance type. Raises GpucostError where something is not known."""
-    from gpucost.whatif.flags import node_price
-    from gpucost.whatif.fleet import Price
-    from gpucost.whatif.spot.answer import find_place, known_price
-    from gpucost.whatif.spot.backtest import SpotReplay, job_starts
-
     if fleet.instance_type is None or fleet.hours is None:
         missing = "--instance-type" if fleet.instance_type is None else "--hours"
         raise UsageError(
@@ -58,10 +49,7 @@ def job_replay(run: WhatIfContext, fleet: Described, rate: Rate | None) -> SpotR
         place, gpus = find_place(con, fleet)
     # a replay ends with what was collected
     market = _market(run, [fleet.instance_type], 0)
-    if fleet.on_demand_price is not None:
-        price = Price(node_price(fleet.on_demand_price, fleet.price_per, gpus), "option")
-    else:
-        price = known_price(market, place, Target.on_demand)
+    price = fleet.price(Target.on_demand, gpus, market, place)
     jobs, covered = job_starts(place, fleet.hours, fleet.nodes, gpus, price.per_node_hour, market, period)
     return SpotReplay(
         jobs=jobs,
@@ -76,8 +64,6 @@ def job_replay(run: WhatIfContext, fleet: Described, rate: Rate | None) -> SpotR
 
 def usage_replay(run: WhatIfContext, rate: Rate | None) -> SpotReplay:
     """The real hours of a usage's on-demand nodes. Raises GpucostError where no spot price history covers any of them."""
-    from gpucost.whatif.spot.backtest import SpotReplay, node_jobs
-
     usage, market = _usage(run)
     jobs, left_out = node_jobs(usage.fleet, market, is_narrowed=usage.is_narrowed)
     return SpotReplay(
@@ -101,7 +87,6 @@ def _usage(run: WhatIfContext) -> tuple[Usage, Market]:
 
 def _market(run: WhatIfContext, instance_types: Collection[str], stale_after_days: int, period: Period | None = None) -> Market:
     from gpucost.price import load_offers
-    from gpucost.whatif.spot.market import read_market
 
     with run.store.read() as con:
         load_offers(con, run.settings)
@@ -120,7 +105,7 @@ def whatif_spot(
         typer.Option("--trace", metavar="PATH", help="Estimate interruptions from traces: a file or directory; repeatable."),
     ] = None,
     *,
-    options: SimulationOptions,
+    options: SpotOptions,
     run: WhatIfContext,
 ) -> None:
     """Say what moving on-demand usage to spot would save, interruptions counted.
@@ -144,7 +129,6 @@ def whatif_spot(
       gpucost whatif spot --trace traces/ --checkpoint-write-minutes 3 --format json
     """
     from gpucost.price import load_offers
-    from gpucost.whatif.spot import answer, backtest
 
     rate = chosen_rate(interruptions_per_hour, trace, quiet=run.quiet)
     fleet = replace(fleet, hours=hours_needed(fleet.hours, fleet.active_hours_per_day, fleet.days))
@@ -163,17 +147,9 @@ def whatif_spot(
                 load_offers(con, run.settings)
             question = answer.described(con, run.settings, options, fleet, rate)
     else:
-        question = _from_store(run, rate, fleet)
+        (usage, market), settings = _usage(run), run.settings
+        price = Price(fleet.spot_price, "option") if fleet.spot_price is not None else None
+        question = SpotQuery(
+            usage, market, rate, price, fleet.price_per, settings.spot.interruptible, settings.prices.stale_after_days
+        )
     run.finish(answer.answer(options, question))
-
-
-def _from_store(run: WhatIfContext, rate: Rate | None, fleet: Described) -> SimulationQuery:
-    from gpucost.whatif.fleet import Price
-    from gpucost.whatif.spot.simulate import SimulationQuery
-
-    usage, market = _usage(run)
-    price = Price(fleet.spot_price, "option") if fleet.spot_price is not None else None
-    settings = run.settings
-    return SimulationQuery(
-        usage, market, rate, price, fleet.price_per, settings.spot.interruptible, settings.prices.stale_after_days
-    )

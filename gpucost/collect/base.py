@@ -8,14 +8,12 @@ from abc import ABC, abstractmethod
 from collections import Counter, deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
-from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from importlib.util import find_spec
 from typing import TYPE_CHECKING, ClassVar, Generic, Literal, TypeVar
 from zoneinfo import ZoneInfo
 
-from gpucost.errors import GpucostError, SourceError
+from gpucost.errors import SourceError
 from gpucost.periods import MS_PER_HOUR, Period, from_ms, iso, local_midnight, to_ms
 from gpucost.store import runs
 
@@ -361,22 +359,6 @@ class Collector(ABC, Generic[Batch]):
                 length = min(max(1, self.window_hours), LONGEST_WINDOW_HOURS) * MS_PER_HOUR
                 yield start, min(start + length, end)
                 start += length
-
-
-class NoCredentials(GpucostError):
-    """No credentials were found for this cloud: it is skipped in one line."""
-
-
-# What a cloud's APIs are asked with: an extra of the package.
-_LIBRARIES = {"aws": "boto3", "gcp": "google.api_core", "azure": "azure.identity"}
-
-
-def require(cloud: str) -> None:
-    """Raises NoCredentials where the libraries that ask `cloud` (aws, gcp, azure) are not installed."""
-    with suppress(ModuleNotFoundError):
-        if find_spec(_LIBRARIES[cloud]):
-            return
-    raise NoCredentials(f"{cloud}: its libraries are not installed", f"pip install 'gpucost[{cloud}]'")
 
 
 def note_gaps(

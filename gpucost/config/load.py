@@ -207,6 +207,11 @@ REMOVED_KEYS: dict[str, str] = {
     "price_lists.litellm": "use the list that gpucost ships: gpucost prices tokens",
 }
 
+# Values that a key had in earlier versions, and what to use instead.
+REMOVED_VALUES = {
+    ("prices.cost_basis", "residual"): 'use "sku", which gives the same split for clouds that sell no cores and memory apart',
+}
+
 # Keys of different tables that mean the same.
 SAME_KEYS = ({"from", "start", "since"}, {"to", "until", "end"})
 
@@ -236,6 +241,8 @@ def _wrong(detail: ErrorDetails) -> str:
         return f"write [[{'.'.join(str(part) for part in loc if isinstance(part, str))}]]"
     if kind in PLAIN_WORDS:
         return PLAIN_WORDS[kind]
+    if (removed := REMOVED_VALUES.get((dotted(loc), str(value)))) is not None:
+        return f"the value {value!r} was removed; {removed}"
     message = detail["msg"].removeprefix("Value error, ").replace("Input should", "should")
     # what could hold a credential by mistake is not shown
     may_be_shown = not {"url", "headers", "headers_env", "basic_auth", "bearer_token_env"} & set(loc)

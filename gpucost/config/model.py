@@ -410,7 +410,7 @@ class Prices(Section):
         "share what the bill says, because clouds assign discounts to instances by lot. `as_billed`: each keeps its own.",
         "pooled",
     )
-    cost_basis: Literal["node", "sku", "residual", "opencost", "scad"] = setting(
+    cost_basis: Literal["node", "sku", "opencost", "scad"] = setting(
         "`node`: a node's whole price rides on its GPUs. The others split it into GPU, CPU and memory, "
         "and charge CPU and memory by request.",
         "node",

@@ -17,6 +17,7 @@ from gpucost.engine import answer_rows, dicts
 from gpucost.findings import patches
 from gpucost.periods import MS_PER_HOUR, Period, from_ms
 from gpucost.records import record
+from gpucost.render.templates import fill
 from gpucost.render.view import Coverage
 from gpucost.report.waste import Waste
 from gpucost.shapes import Shape
@@ -407,7 +408,7 @@ class _Candidates:
 
     def _on_demand(self, kind: str, rows: Sequence[Row], subject: str, words: str, question: WhatIfQuery) -> Candidate:
         waste = sum(row["on_demand_gpu_ms"] for row in rows), _total(row["on_demand_cost"] for row in rows)
-        patch = patches.on_spot() if kind == "on_demand_training" else None
+        patch = fill("patches/on-spot.yml") if kind == "on_demand_training" else None
         return self._candidate(kind, rows, subject, waste, "on demand", words, question, patch=patch)
 
     def _advised(self, kind: str, bucket: str, what: str, words: str) -> Iterator[Candidate]:
@@ -443,7 +444,7 @@ class _Candidates:
             measured="what Slurm told of nodes, jobs and reservations"
             if kind == "reserved"
             else "what kube-state-metrics told of nodes and pods",
-            patch=patches.empty_nodes() if kind == "empty_nodes" else None,
+            patch=fill("patches/empty-nodes.yml") if kind == "empty_nodes" else None,
         )
         claims = frozenset((row["cluster"], row["gpu_model"], row["capacity_type"], row["bucket"]) for row in rows)
         return Candidate(finding, claims, questions)
@@ -576,7 +577,7 @@ def ranked(
             # too little as it is, but worth a line once it is worked for
             is_bound = best.saving / months < minimum and best.with_work > max(best.saving, Decimal(0))
             saving = best.with_work if is_bound else best.saving
-            patch = patches.shared_gpus() if best.question.command == "share" else finding.patch
+            patch = fill("patches/shared-gpus.yml") if best.question.command == "share" else finding.patch
             finding = replace(finding, cost=best.cost, saving=saving, is_bound=is_bound, command=command, patch=patch)
         elif candidate.questions:
             finding = replace(finding, saving=Decimal(0))

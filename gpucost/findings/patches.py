@@ -1,12 +1,14 @@
-"""What to apply for a finding: Kubernetes objects, with what the store knows of names and numbers filled in.
+"""What to apply for a finding: Kubernetes objects of reports/patches, filled in with names and numbers of the store.
 
-A comment stands where the store does not know: the name of a container, of a NodePool, an image with kubectl.
+A comment marks what the store lacks: the name of a container, of a NodePool, an image with kubectl.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+
+from gpucost.render.templates import fill
 
 _API = {"Deployment": "apps/v1", "StatefulSet": "apps/v1"}
 _NAME = re.compile(r"[a-z0-9]([-a-z0-9.]*[a-z0-9])?")
@@ -24,37 +26,9 @@ def smaller_request(subject: str, namespace: str, asked: float, used: int) -> st
     """As many GPUs as were ever used: of the whole object where its kind is known, else of a container."""
     if used < 1 or asked <= used:
         return None
-    container = f"- name: main  # its container\n  resources:\n    limits:\n      nvidia.com/gpu: {used}  # asks for {asked:g}\n"
-    target = _object(subject)
-    if target is None:
-        return "# in the pod template\ncontainers:\n" + _indented(container, 2)
-    head = f"apiVersion: {_API[target[0]]}\nkind: {target[0]}\nmetadata:\n  name: {target[1]}\n  namespace: {namespace}\n"
-    return head + "spec:\n  template:\n    spec:\n      containers:\n" + _indented(container, 8)
-
-
-def shared_gpus(replicas: int = 2) -> str:
-    """Time slicing of NVIDIA's device plugin, as the GPU operator takes it."""
-    return (
-        "# GPU operator: name it in devicePlugin.config of the ClusterPolicy\n"
-        "apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: time-slicing\n  namespace: gpu-operator\n"
-        "data:\n  shared: |-\n    version: v1\n    sharing:\n      timeSlicing:\n        resources:\n"
-        f"          - name: nvidia.com/gpu\n            replicas: {replicas}\n"
-    )
-
-
-def empty_nodes() -> str:
-    """A NodePool of Karpenter that removes empty nodes sooner, and has a limit."""
-    limit = "  limits:\n    nvidia.com/gpu: 8  # as many as are ever needed\n"
-    return (
-        "apiVersion: karpenter.sh/v1\nkind: NodePool\nmetadata:\n  name: gpus  # the NodePool of these nodes\n"
-        f"spec:\n  disruption:\n    consolidationPolicy: WhenEmpty\n    consolidateAfter: 10m\n{limit}"
-    )
-
-
-def on_spot() -> str:
-    """A pod template that asks for spot nodes of Karpenter."""
-    others = '# EKS: eks.amazonaws.com/capacityType: SPOT\n# GKE: cloud.google.com/gke-spot: "true"\n'
-    return f"# in the pod template, for Karpenter\n{others}nodeSelector:\n  karpenter.sh/capacity-type: spot\n"
+    kind, name = _object(subject) or ("", "")
+    values = {"api": _API.get(kind), "kind": kind, "name": name, "namespace": namespace}
+    return fill("patches/smaller-request.yml", **values, asked=f"{asked:g}", used=used)
 
 
 def scaled_down(subject: str, namespace: str, timezone: str, options: Mapping[str, str | None]) -> str | None:
@@ -68,7 +42,8 @@ def scaled_down(subject: str, namespace: str, timezone: str, options: Mapping[st
         days = options.get("--weekdays") or "mon-sun"
         # what closes after midnight does so on the day after
         times = {"down": _cron(closes, _weekdays(days, later=closes < opens)), "up": _cron(opens, _weekdays(days))}
-    return "---\n".join(_cronjob(*target, namespace, timezone, way, schedule) for way, schedule in times.items())
+    kind, name = target
+    return fill("patches/scaled-down.yml", kind=kind, name=name, namespace=namespace, timezone=timezone, times=times)
 
 
 def _weekdays(text: str, *, later: bool = False) -> str:
@@ -81,19 +56,3 @@ def _cron(moment: str, days: str) -> str:
     # midnight belongs to the day that ends
     hour, _, minute = moment.replace("24:00", "23:59").partition(":")
     return f"{int(minute)} {int(hour)} * * {days}"
-
-
-def _cronjob(kind: str, name: str, namespace: str, timezone: str, way: str, schedule: str) -> str:
-    replicas = "0" if way == "down" else "1  # as many as it has"
-    count, _, remark = replicas.partition("  ")
-    return (
-        f"apiVersion: batch/v1\nkind: CronJob\nmetadata:\n  name: {name}-{way}\n  namespace: {namespace}\nspec:\n"
-        f'  schedule: "{schedule}"\n  timeZone: {timezone}\n  jobTemplate:\n    spec:\n      template:\n        spec:\n'
-        "          restartPolicy: Never\n          serviceAccountName: scaler  # may patch its scale\n          containers:\n"
-        "            - name: kubectl\n              image: kubectl  # an image that has it\n"
-        f"              command: [kubectl, scale, {kind.lower()}/{name}, --replicas={count}]{f'  {remark}' if remark else ''}\n"
-    )
-
-
-def _indented(text: str, by: int) -> str:
-    return "".join(f"{' ' * by}{line}\n" for line in text.splitlines())

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 import hashlib
-import io
 import os
 import shutil
 import time
@@ -12,32 +11,30 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import lru_cache
+from operator import attrgetter
 from pathlib import Path
-from tempfile import TemporaryFile
-from typing import TYPE_CHECKING, Any, TypeVar
-from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit
+from tempfile import NamedTemporaryFile
+from typing import TYPE_CHECKING, TypeVar
+from urllib.parse import unquote, urlsplit
 from uuid import uuid4
 
 from gpucost import disk
 from gpucost.errors import StoreError, UsageError
-from gpucost.lake.buckets import BlobContainer, Found, GcsBucket, S3Bucket
+from gpucost.objects import ADDRESSES, Entry, open_address
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Container, Iterable, Iterator
 
     from gpucost.config.model import Config
-    from gpucost.lake.buckets import Bucket
     from gpucost.lake.manifest import LakeFile
+    from gpucost.objects import Bucket
 
     Item = TypeVar("Item")
     Made = TypeVar("Made")
 
-_ADDRESSES = "/path/to/lake, s3://bucket/lake, gs://bucket/lake or abfss://container@account.dfs.core.windows.net/lake"
-# What an address may say of its server behind a question mark; Azure's is a SAS token.
-_OPTIONS = ("endpoint_override", "scheme", "region")
 # As long as this a file that nothing names may belong to a run that is still going on.
 YOUNG_SECONDS = 86_400.0
-# Requests at the same time; boto3 keeps ten connections.
+# Requests at the same time.
 _AT_ONCE = 8
 # Where files of a folder grow until they are whole; what a run that was ended left there is removed by a later one.
 PARTS = "_gpucost/parts"
@@ -48,7 +45,7 @@ class LakeFiles:
     """The files below a lake's address, by their paths relative to it. Every error is a GpucostError that names the file."""
 
     url: str
-    _bucket: Bucket
+    _bucket: Bucket | _Folder
     _root: str
     is_local: bool
 
@@ -56,15 +53,10 @@ class LakeFiles:
         """Where the files lie that are read in their place: none of a lake that lies elsewhere."""
         return [Path(self._root)] if self.is_local else []
 
-    def found(self, below: str = "") -> dict[str, Found]:
+    def found(self, below: str = "") -> dict[str, Entry]:
         """The files below a folder by their names, sorted; none where it is not there."""
-        prefix = "/".join(part for part in (self._root, below) if part)
-        prefix = f"{prefix}/" if prefix else ""
         cut = len(self._root) + 1 if self._root else 0
-        with self._bucket.in_words(self.shown(below)):
-            # markers of folders, as some tools make them, hold nothing; and neither does what could not be written
-            files = {one.key[cut:]: one for one in self._bucket.listed(prefix) if one.size or below == PARTS}
-        return dict(sorted(files.items()))
+        return {one.key[cut:]: one for one in self._bucket.found(self._key(below))}
 
     def names(self, below: str = "") -> list[str]:
         """The files below a folder, sorted; none where it is not there."""
@@ -86,30 +78,24 @@ class LakeFiles:
 
     def read(self, name: str) -> bytes | None:
         """What a small file holds; None where it is not there."""
-        out = io.BytesIO()
-        try:
-            with self._bucket.in_words(self.shown(name)):
-                self._bucket.get(self._key(name), out)
-        except FileNotFoundError:
-            return None
-        return out.getvalue()
+        with suppress(FileNotFoundError):
+            return self._bucket.read(self._key(name))
+        return None
 
     def write(self, name: str, content: bytes) -> None:
         """Write a small file: others see what it held before, or all of this."""
-        with self._writing(name):
-            self._bucket.put(self._key(name), io.BytesIO(content), len(content))
+        self._put(name, content)
 
     def put(self, name: str, source: Path) -> None:
         """Move a file of this machine into the lake."""
-        with self._writing(name), source.open("rb") as content:
-            self._bucket.put(self._key(name), content, source.stat().st_size)
+        self._put(name, source)
         source.unlink()
 
     def delete(self, names: Iterable[str]) -> None:
         """Remove files, those that are there."""
 
         def one(name: str) -> None:
-            with suppress(FileNotFoundError), self._bucket.in_words(self.shown(name)):
+            with suppress(FileNotFoundError):
                 self._bucket.delete(self._key(name))
 
         self.each(one, names)
@@ -122,9 +108,8 @@ class LakeFiles:
         path = Path(self._key(name)) if self.is_local else folder / hashlib.sha256(name.encode()).hexdigest()[:32]
         if not self.is_local and not path.exists():
             part = path.with_name(f"{path.name}.{os.getpid()}.part")
-            with suppress(FileNotFoundError), self._bucket.in_words(self.shown(name)):
-                with part.open("wb") as out:
-                    self._bucket.get(self._key(name), out)
+            with suppress(FileNotFoundError):
+                self._bucket.fetch(self._key(name), part)
                 part.replace(path)
         try:
             state = path.stat()
@@ -140,14 +125,12 @@ class LakeFiles:
 
     def is_whole(self, file: LakeFile) -> bool:
         """Whether a file is there as its manifest says; it is read for that."""
-        try:
-            with TemporaryFile() as out, self._bucket.in_words(self.shown(file.name)):
-                self._bucket.get(self._key(file.name), out)
-                out.seek(0)
-                digest = hashlib.file_digest(out, "sha256").hexdigest()
-        except FileNotFoundError:
-            return False
-        return digest == file.sha256
+        with NamedTemporaryFile() as out:
+            try:
+                self._bucket.fetch(self._key(file.name), Path(out.name))
+            except FileNotFoundError:
+                return False
+            return checksum(Path(out.name)) == file.sha256
 
     def each(self, work: Callable[[Item], Made], items: Iterable[Item]) -> list[Made]:
         """What `work` makes of each; several at a time where each is a request to a server."""
@@ -168,13 +151,11 @@ class LakeFiles:
             raise StoreError(
                 f"{self.shown()} names a file that lies outside of it", "look at its manifests: gpucost wrote no such name"
             )
-        return f"{self._root}/{name}" if self._root else name
+        return "/".join(part for part in (self._root, name) if part)
 
-    @contextmanager
-    def _writing(self, name: str) -> Iterator[None]:
+    def _put(self, name: str, source: bytes | Path) -> None:
         try:
-            with self._bucket.in_words(self.shown(name)):
-                yield
+            self._bucket.put(self._key(name), source)
         except FileNotFoundError:
             raise StoreError(f"{self.shown(name)}: its folder is gone", "run it again once that is back") from None
 
@@ -202,46 +183,55 @@ class _Folder:
     def __init__(self, root: Path) -> None:
         self._parts = root / PARTS
 
-    def listed(self, prefix: str) -> Iterator[Found]:
-        for folder, _, names in os.walk(prefix, onerror=_raise_but_missing):
-            for name in names:
-                path = Path(folder, name)
-                with suppress(FileNotFoundError):  # removed by now
-                    state = path.stat()
-                    yield Found(str(path), state.st_size, state.st_mtime)
+    def found(self, folder: str) -> list[Entry]:
+        files = []
+        with _in_words(folder):
+            for below, _, names in os.walk(folder, onerror=_raise_but_missing):
+                for name in names:
+                    path = Path(below, name)
+                    with suppress(FileNotFoundError):  # removed by now
+                        state = path.stat()
+                        files.append(Entry(str(path), state.st_size, written=state.st_mtime))
+        return sorted(files, key=attrgetter("key"))
 
-    def get(self, key: str, out: Any) -> None:
-        with Path(key).open("rb") as source:
-            shutil.copyfileobj(source, out)
+    def read(self, key: str) -> bytes:
+        with _in_words(key):
+            return Path(key).read_bytes()
 
-    def put(self, key: str, source: Any, size: int) -> None:
-        del size
+    def fetch(self, key: str, target: Path) -> None:
+        with _in_words(key):
+            shutil.copyfile(key, target)
+
+    def put(self, key: str, source: bytes | Path) -> None:
         place, part = Path(key), self._parts / uuid4().hex
-        disk.make_folder(place.parent)
-        disk.make_folder(part.parent)
-        try:
-            with part.open("wb") as out:
-                shutil.copyfileobj(source, out, 2**20)
-            disk.put(part, place)
-        except BaseException:
-            part.unlink(missing_ok=True)
-            raise
+        with _in_words(key):
+            disk.make_folder(place.parent)
+            disk.make_folder(part.parent)
+            try:
+                if isinstance(source, bytes):
+                    part.write_bytes(source)
+                else:
+                    shutil.copyfile(source, part)
+                disk.put(part, place)
+            except BaseException:
+                part.unlink(missing_ok=True)
+                raise
 
     def delete(self, key: str) -> None:
-        Path(key).unlink()
+        with _in_words(key):
+            Path(key).unlink()
 
-    @contextmanager
-    def in_words(self, what: str) -> Iterator[None]:
-        try:
-            yield
-        except FileNotFoundError:
-            raise
-        except OSError as error:
-            is_full = error.errno in (errno.ENOSPC, errno.EDQUOT)
-            fix = (
-                "make room there, then run it again" if is_full else "make the folder readable and writable, or name another lake"
-            )
-            raise StoreError(f"{what}: {error.strerror or error}", fix) from error
+
+@contextmanager
+def _in_words(what: str) -> Iterator[None]:
+    try:
+        yield
+    except FileNotFoundError:
+        raise
+    except OSError as error:
+        is_full = error.errno in (errno.ENOSPC, errno.EDQUOT)
+        fix = "make room there, then run it again" if is_full else "make the folder readable and writable, or name another lake"
+        raise StoreError(f"{what}: {error.strerror or error}", fix) from error
 
 
 def _raise_but_missing(error: OSError) -> None:
@@ -250,41 +240,12 @@ def _raise_but_missing(error: OSError) -> None:
 
 
 def open_files(url: str, config: Config) -> LakeFiles:
-    """The files of the lake at `url`; nothing is read yet. Raises UsageError for an address that is none."""
+    """The files of the lake at `url`; nothing is read yet. Raises UsageError if that is not an address of one."""
     scheme, is_address, _ = url.partition("://")
     if not is_address or scheme == "file":
         path = Path(unquote(urlsplit(url).path) if is_address else url).expanduser().resolve()
         if path.exists() and not path.is_dir():
-            raise UsageError(f"the lake {path} is a file, not a folder", f"a lake's address is {_ADDRESSES}")
+            raise UsageError(f"the lake {path} is a file, not a folder", f"a lake's address is /path/to/lake, {ADDRESSES}")
         return LakeFiles(str(path), _Folder(path), str(path), is_local=True)
-    parts = urlsplit(url)
-    name, at, host = parts.netloc.rpartition("@")
-    of_azure = scheme in ("abfss", "abfs")
-    shown = f"{scheme}://{host}{parts.path}"
-    if ":" in name or (at and not of_azure):
-        raise UsageError(f"the address {shown} holds a login", "leave it out: log in with your cloud's own tools")
-    if of_azure:
-        shown = f"{scheme}://{name}@{host}{parts.path}"
-    if scheme not in ("s3", "gs", "abfss", "abfs") or not host or (of_azure and not name):
-        raise UsageError(f"{shown} is no lake's address", f"a lake's address is {_ADDRESSES}")
-    bucket: Bucket
-    if of_azure:
-        bucket = BlobContainer(name, host, parts.query)
-    else:
-        options = _options(parts, shown)
-        endpoint = options.get("endpoint_override")
-        if endpoint and "://" not in endpoint:
-            endpoint = f"{options.get('scheme', 'https')}://{endpoint}"
-        if scheme == "s3":
-            settings = config.aws.model_copy(update={"endpoint_url": endpoint}) if endpoint else config.aws
-            bucket = S3Bucket(host, settings, options.get("region"))
-        else:
-            bucket = GcsBucket(host, endpoint or config.gcp.storage_endpoint)
-    return LakeFiles(shown.rstrip("/"), bucket, parts.path.strip("/"), is_local=False)
-
-
-def _options(parts: SplitResult, shown: str) -> dict[str, str]:
-    options = dict(parse_qsl(parts.query, keep_blank_values=True))
-    if unknown := sorted(set(options) - set(_OPTIONS)):
-        raise UsageError(f"the address {shown} has an option {unknown[0]}", f"those that are known: {', '.join(_OPTIONS)}")
-    return options
+    bucket, root = open_address(url, config)
+    return LakeFiles(bucket.shown(root).rstrip("/"), bucket, root, is_local=False)

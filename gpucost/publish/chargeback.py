@@ -676,7 +676,7 @@ def is_whole(manifest: dict[str, Any]) -> bool:
         given = {name: manifest["seal"][name] for name in (field.name for field in fields(seal.Seal))}
         inputs = [(one["kind"], one["source"], f"{one['rows']:,}") for one in given["inputs"]]
         named = isinstance(given["configuration"], dict) and isinstance(given["algorithm"], dict)
-        asked = manifest["focus"]["version"] in focus.VERSIONS and manifest["share_unallocated"] in (None, "proportional", "even")
+        asked = manifest["share_unallocated"] in (None, "proportional", "even")
     except (KeyError, TypeError, ValueError):
         return False
     return named and asked and all(isinstance(text, str) for row in (*files, *inputs) for text in row)

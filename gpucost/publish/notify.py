@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import json
-import logging
 import smtplib
 import ssl
-import time
 from dataclasses import dataclass
 from email.message import EmailMessage
 from email.utils import formatdate, make_msgid
@@ -15,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from gpucost.config.secrets import from_variable, secret
 from gpucost.errors import ConfigError, GpucostError
-from gpucost.http import Request, Response, excerpt, send
+from gpucost.http import Request, TransientError, excerpt, retry, send
 from gpucost.render.data import to_json
 from gpucost.render.formatting import figure_text
 from gpucost.render.templates import environment
@@ -169,14 +167,7 @@ def as_json(message: Message, view: ReportView) -> dict[str, Any]:
 
 
 def _render(template: str, message: Message, escape: Callable[[str], str] | None = None) -> str:
-    templates = environment(reports_dir(), escape=escape)
-    templates.filters |= {"left": str.ljust, "right": str.rjust}
-    return templates.get_template(template).render(
-        message=message,
-        width=max((len(label) for label, *_ in message.figures), default=0),
-        name_width=max((len(name) for name, *_ in message.lines), default=0),
-        value_width=max((len(value) for _, value, _ in message.lines), default=0),
-    )
+    return environment(reports_dir(), escape=escape).get_template(template).render(message=message)
 
 
 def _mrkdwn(text: str) -> str:
@@ -204,8 +195,8 @@ def _parts(body: str) -> list[str]:
     return [*parts, "\n".join(lines)]
 
 
-# What Slack says, and what mends it: https://docs.slack.dev/messaging/sending-messages-using-incoming-webhooks
-_SLACK_FIXES = {
+# Slack's answers, and the fix for each: https://docs.slack.dev/messaging/sending-messages-using-incoming-webhooks
+_SLACK_FIXES: dict[str | int, str] = {
     "invalid_token": "the webhook was revoked: make a new one in Slack",
     "no_service": "the webhook was removed or disabled: make a new one in Slack",
     "no_active_hooks": "the webhook was disabled: make a new one in Slack",
@@ -214,54 +205,49 @@ _SLACK_FIXES = {
     "action_prohibited": "an administrator of Slack forbids it",
     "posting_to_general_channel_denied": "the webhook may not post to the general channel",
 }
+_WEBHOOK_FIXES: dict[str | int, str] = {
+    401: 'set headers_env under [notify.webhook], for example { Authorization = "NAME_OF_VARIABLE" }',
+    403: "the credentials under [notify.webhook] are not allowed to do this",
+}
 
 
 def send_to_slack(config: Slack, body: dict[str, Any]) -> None:
-    """POST `body` to the webhook of [notify.slack]. Raises ConfigError without one, GpucostError where Slack refuses."""
+    """POST `body` to the webhook of [notify.slack]. Raises ConfigError without one, GpucostError if Slack refuses."""
     url = secret("notify.slack", "webhook_url", config.webhook_url_file, config.webhook_url_env)
-    answer = _post("notify.slack", url, "webhook", "webhook_url_env or webhook_url_file", body, {}, "Slack")
-    if answer.status != 200:
-        raise _refused("Slack", answer, _SLACK_FIXES.get(answer.text.split(":")[0].strip(), "check the webhook's URL"))
+    _post("notify.slack", url, "webhook_url_env or webhook_url_file", body, {}, "Slack", _SLACK_FIXES)
 
 
 def send_to_webhook(config: Webhook, body: dict[str, Any]) -> None:
-    """POST `body` to the server of [notify.webhook]. Raises ConfigError without one, GpucostError where it refuses."""
+    """POST `body` to the server of [notify.webhook]. Raises ConfigError without one, GpucostError if it refuses."""
     url = config.url or secret("notify.webhook", "url", config.url_file, config.url_env)
     headers = {
         name: from_variable("notify.webhook", f"headers_env.{name}", variable) for name, variable in config.headers_env.items()
     }
-    answer = _post("notify.webhook", url, "server", "url, url_env or url_file", body, headers, "the webhook")
-    if not 200 <= answer.status < 300:
-        raise _refused("the webhook", answer, _WEBHOOK_FIXES.get(answer.status, "check the URL under [notify.webhook]"))
-
-
-_WEBHOOK_FIXES = {
-    401: 'set headers_env under [notify.webhook], for example { Authorization = "NAME_OF_VARIABLE" }',
-    403: "the credentials under [notify.webhook] are not allowed to do this",
-    404: "check the URL under [notify.webhook]",
-}
+    _post("notify.webhook", url, "url, url_env or url_file", body, headers, "the webhook", _WEBHOOK_FIXES)
 
 
 def _post(
-    section: str, url: str | None, target: str, keys: str, body: dict[str, Any], headers: dict[str, str], what: str
-) -> Response:
+    section: str,
+    url: str | None,
+    keys: str,
+    body: dict[str, Any],
+    headers: dict[str, str],
+    what: str,
+    fixes: dict[str | int, str],
+) -> None:
     if url is None:
-        raise ConfigError(f"[{section}] names no {target}", f"set {keys} under [{section}] in gpucost.toml")
+        raise ConfigError(f"[{section}] names no URL", f"set {keys} under [{section}] in gpucost.toml")
     # the URL is a secret: it is not repeated
     if not url.startswith(("http://", "https://")) or any(letter.isspace() for letter in url):
         raise ConfigError(f"[{section}] the URL should begin with http:// or https:// and hold no blanks")
     headers = {"Content-Type": "application/json; charset=utf-8", **headers}
-    return send(Request("POST", url, readable_json(body).encode(), headers, what))
+    answer = send(Request("POST", url, readable_json(body).encode(), headers, what))
+    if not 200 <= answer.status < 300:
+        fix = fixes.get(answer.text.split(":")[0].strip()) or fixes.get(answer.status, f"check the URL under [{section}]")
+        raise GpucostError(f"{what} at {answer.host} answered {answer.status}: {answer.text or 'nothing'}", fix)
 
-
-def _refused(what: str, answer: Response, fix: str) -> GpucostError:
-    return GpucostError(f"{what} at {answer.host} answered {answer.status}: {answer.text or 'nothing'}", fix)
-
-
-_log = logging.getLogger(__name__)
 
 _TIMEOUT_SECONDS = 20.0
-_PAUSES = (0.5, 2.0)
 _LOOPBACK = ("localhost", "127.0.0.1", "::1")
 
 
@@ -300,15 +286,14 @@ def send_mail(config: Email, letter: EmailMessage) -> None:
         raise ConfigError(
             "[notify.email] would send the password in clear", 'set encryption = "starttls" or "tls" under [notify.email]'
         )
-    for pause in (*_PAUSES, None):
+
+    def once() -> None:
         try:
             _send(config, letter, password)
-            return
         except (OSError, smtplib.SMTPException) as error:
-            if pause is None or not _is_passing(error):
-                raise _explained(config, error) from None
-            _log.warning("%s: trying again in %.1f s", _explained(config, error), pause)
-            time.sleep(pause)
+            raise _explained(config, error) from None
+
+    retry(once, attempts=3, longest_wait=2.0)
 
 
 def _send(config: Email, letter: EmailMessage, password: str | None) -> None:
@@ -339,13 +324,10 @@ def _send(config: Email, letter: EmailMessage, password: str | None) -> None:
 
 def _is_passing(error: Exception) -> bool:
     """Whether the mail was surely not taken, and may be in a moment."""
-    match error:
-        case smtplib.SMTPAuthenticationError():
-            return False
-        case smtplib.SMTPResponseException():
-            return 400 <= error.smtp_code < 500
-        case smtplib.SMTPRecipientsRefused():
-            return all(400 <= code < 500 for code, _ in error.recipients.values())
+    if isinstance(error, smtplib.SMTPRecipientsRefused):
+        return all(400 <= code < 500 for code, _ in error.recipients.values())
+    if isinstance(error, smtplib.SMTPResponseException) and not isinstance(error, smtplib.SMTPAuthenticationError):
+        return 400 <= error.smtp_code < 500
     return isinstance(error, ConnectionRefusedError)
 
 
@@ -370,7 +352,8 @@ def _explained(config: Email, error: Exception) -> GpucostError:
         case _:
             reason = "timed out" if isinstance(error, TimeoutError) else getattr(error, "strerror", None) or str(error)
             what, fix = f"cannot be reached: {reason}", "check host and port under [notify.email]"
-    return GpucostError(f"the mail server {config.host}:{config.port} {what}", fix)
+    kind = TransientError if _is_passing(error) else GpucostError
+    return kind(f"the mail server {config.host}:{config.port} {what}", fix=fix)
 
 
 def _words(text: bytes | str) -> str:

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 # What OpenMetrics calls units: a name ends with its unit. Money has none, since its currency is a label.
 _UNITS = ("seconds", "ratio", "gpu_hours")
 _MONEY = ("_cost", "_price_per_hour")
+_GPU = ("gpu_model", "capacity_type")
 
 Labels = dict[str, str]
 Figures = Mapping[str, "Decimal | float | None"]
@@ -119,9 +120,8 @@ def _of_teams(views: PeriodViews) -> Iterator[tuple[Labels, Figures]]:
                     "gpucost_team_spot_ratio": measures.spot_ratio,
                 },
             )
-            yield labels | {"state": "active"}, {"gpucost_team_gpu_hours": measures.active_gpu_hours}
-            yield labels | {"state": "idle"}, {"gpucost_team_gpu_hours": measures.idle_gpu_hours}
-            yield labels | {"state": "unmeasured"}, {"gpucost_team_gpu_hours": measures.unmeasured_gpu_hours}
+            for state in ("active", "idle", "unmeasured"):
+                yield labels | {"state": state}, {"gpucost_team_gpu_hours": getattr(measures, f"{state}_gpu_hours")}
         if row.api:
             yield labels, {"gpucost_team_api_cost": row.api.api_cost}
         if row.kind != "unallocated" and row.keys["team"] and row.shared and row.shared.costs:
@@ -129,26 +129,29 @@ def _of_teams(views: PeriodViews) -> Iterator[tuple[Labels, Figures]]:
 
 
 def _of_gpus(views: PeriodViews) -> Iterator[tuple[Labels, Figures]]:
-    """What nobody held, and what held and free GPUs cost over their hours, by model and capacity type."""
-    sums: dict[tuple[str, str], tuple[Decimal, float]] = {}
+    """The unallocated GPUs, and the mean price of allocated and unallocated ones, by model and capacity type."""
+    sums: dict[tuple[str, ...], tuple[Decimal, float]] = {}
     for row in views.by_gpu.rows:
-        gpu = (row.keys["gpu_model"] or "unknown", row.keys["capacity_type"] or "unknown")
+        labels = {name: row.keys[name] or "unknown" for name in _GPU} | {"period": views.name}
+        gpu = tuple(labels.values())
         cost, hours = sums.get(gpu, (Decimal(0), 0.0))
         cost += row.measures.cost
         hours += row.measures.allocated_gpu_hours
         if free := row.unallocated:
             cost += free.unallocated_cost
             hours += free.unallocated_gpu_hours
-            yield _gpu(gpu, views), {"gpucost_unallocated_cost": free.unallocated_cost}
-            yield _gpu(gpu, views), {"gpucost_unallocated_gpu_hours": free.unallocated_gpu_hours}
+            yield (
+                labels,
+                {
+                    "gpucost_unallocated_cost": free.unallocated_cost,
+                    "gpucost_unallocated_gpu_hours": free.unallocated_gpu_hours,
+                },
+            )
         sums[gpu] = cost, hours
     for gpu, (cost, hours) in sorted(sums.items()):
         if hours:
-            yield _gpu(gpu, views), {"gpucost_gpu_price_per_hour": round(cost / Decimal(repr(hours)), 9)}
-
-
-def _gpu(gpu: tuple[str, str], views: PeriodViews) -> Labels:
-    return {"gpu_model": gpu[0], "capacity_type": gpu[1], "period": views.name}
+            price = round(cost / Decimal(repr(hours)), 9)
+            yield dict(zip((*_GPU, "period"), gpu, strict=True)), {"gpucost_gpu_price_per_hour": price}
 
 
 def _line(name: str, labels: Labels, value: Decimal | float) -> str:

@@ -1,4 +1,4 @@
-"""Recording and alerting rules for Prometheus, out of the templates in reports/."""
+"""Files for Prometheus and Grafana, from the templates in reports/: recording and alerting rules, a dashboard."""
 
 from __future__ import annotations
 
@@ -7,15 +7,13 @@ import re
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
-
 from gpucost.collect.prometheus.queries import GPU_RESOURCES
-from gpucost.engine import answer_rows, dicts
+from gpucost.engine import answer_rows
 from gpucost.errors import UsageError
 from gpucost.price import load_offers
 from gpucost.price.fx import budget_amount
-from gpucost.resources import reports_dir
-from gpucost.texts import HIDDEN
+from gpucost.render.templates import fill
+from gpucost.texts import readable_json
 
 if TYPE_CHECKING:
     from datetime import date
@@ -25,45 +23,7 @@ if TYPE_CHECKING:
     from gpucost.config.model import Config
 
 
-def render(name: str, **values: Any) -> str:
-    """The template reports/`name` filled with `values`; ends with one line break.
-
-    Its marks are << >>, <% %> and <# #>, since Prometheus' templates use double braces. Nothing is escaped by itself: what comes
-    from outside goes through the filters `quoted` and `literal`.
-    """
-    environment = Environment(  # noqa: S701 - YAML, not HTML
-        loader=FileSystemLoader(reports_dir()),
-        undefined=StrictUndefined,
-        variable_start_string="<<",
-        variable_end_string=">>",
-        block_start_string="<%",
-        block_end_string="%>",
-        comment_start_string="<#",
-        comment_end_string="#>",
-    )
-    environment.filters |= {"quoted": quoted, "literal": literal, "number": number}
-    return environment.get_template(name).render(**values).strip("\n") + "\n"
-
-
-def quoted(text: object) -> str:
-    """`text` in double quotes with escapes that YAML and PromQL both read, on one line."""
-    # YAML takes some of the hidden characters for line breaks or refuses them, JSON leaves most as they are
-    return re.sub(HIDDEN, lambda match: f"\\U{ord(match[0]):08x}", json.dumps(str(text), ensure_ascii=False))
-
-
-def literal(text: str) -> str:
-    """`text` as Prometheus' templates print it: what would open an action of theirs is printed by one."""
-    return text.replace("{{", '{{ "{{" }}')
-
-
-def number(value: float | Decimal) -> str:
-    """`value` as PromQL reads it: 5, 0.7, 50000."""
-    return f"{Decimal(str(value)).normalize():f}"
-
-
-GPU_RESOURCE = f'resource=~"{GPU_RESOURCES}"'
-
-_NAME = re.compile(r"[a-zA-Z_:][a-zA-Z0-9_:]*")
+_METRIC = re.compile(r"[a-zA-Z_:][a-zA-Z0-9_:]*")
 _LABEL = re.compile(r"[a-zA-Z_][a-zA-Z0-9_]*")
 
 
@@ -72,20 +32,10 @@ def recording_rules(config: Config, prices: RulePrices) -> str:
 
     Raises UsageError where the configuration names a metric or label that PromQL cannot spell.
     """
-    activity = config.activity
-    return render(
-        "recording-rules.yml.j2",
-        cluster_label=cluster_label(config),
-        gpu_resource=GPU_RESOURCE,
-        device_metric=_metric(activity.device_metric),
-        device_scale=number(activity.device_scale),
-        mig_metric=_metric(activity.mig_metric),
-        mig_scale=number(activity.mig_scale),
-        same_metric=activity.device_metric == activity.mig_metric,
-        idle_threshold=number(config.idle.threshold_percent),
-        prices=prices.prices,
-        prices_from=prices.source,
-    )
+    for name in (config.activity.device_metric, config.activity.mig_metric):
+        if not _METRIC.fullmatch(name):
+            raise UsageError(f"{name!r} is no metric name", "[activity] names metrics by letters, digits and underscores")
+    return _filled("recording-rules.yml.j2", config, prices=prices)
 
 
 def alerting_rules(config: Config, today: date) -> str:
@@ -94,33 +44,21 @@ def alerting_rules(config: Config, today: date) -> str:
     They read what the recording rules record. Amounts in other currencies are converted at the rate of the first day of
     the month that holds `today`; PriceError where there is none.
     """
-    alerts, idle_ratio = config.alerts, config.alerts.idle_ratio
     amounts = [(budget, budget_amount(config, budget, today.replace(day=1))) for budget in config.budgets]
-    return render(
-        "alerts.yml.j2",
-        cluster_label=cluster_label(config),
-        gpu_resource=GPU_RESOURCE,
-        alerts=alerts,
-        idle_threshold=number(config.idle.threshold_percent if alerts.idle_percent is None else alerts.idle_percent),
-        idle_ratio=None if idle_ratio is None else number(idle_ratio),
-        spot_ratio=number(config.targets.spot_ratio if alerts.spot_ratio is None else alerts.spot_ratio),
-        currency=config.currency,
-        budgets=[(budget.name, budget.team, number(round(amount, 2))) for budget, amount in amounts if amount is not None],
-    )
+    budgets = [(budget, round(amount, 2)) for budget, amount in amounts if amount is not None]
+    return _filled("alerts.yml.j2", config, budgets=budgets)
 
 
-def cluster_label(config: Config) -> str:
-    """The label that tells clusters apart, of the first server. Raises UsageError for what is no label's name."""
-    name = config.prometheus[0].cluster_label if config.prometheus else "cluster"
-    if not _LABEL.fullmatch(name):
-        raise UsageError(f"{name!r} is no label name", "[prometheus] cluster_label takes letters, digits and underscores")
-    return name
+def dashboard(config: Config) -> str:
+    """The Grafana dashboard as JSON, for import or provisioning: one per configuration, with its currency and targets."""
+    return readable_json(json.loads(_filled("dashboard.json.j2", config)), indent=2) + "\n"
 
 
-def _metric(name: str) -> str:
-    if not _NAME.fullmatch(name):
-        raise UsageError(f"{name!r} is no metric name", "[activity] names metrics by letters, digits and underscores")
-    return name
+def _filled(template: str, config: Config, **values: Any) -> str:
+    label = config.prometheus[0].cluster_label if config.prometheus else "cluster"
+    if not _LABEL.fullmatch(label):
+        raise UsageError(f"{label!r} is no label name", "[prometheus] cluster_label takes letters, digits and underscores")
+    return fill(template, config=config, cluster_label=label, gpu_resources=GPU_RESOURCES, **values)
 
 
 class RulePrice(NamedTuple):
@@ -149,20 +87,8 @@ def stored_prices(con: DuckDBPyConnection) -> RulePrices | None:
     return RulePrices(prices, "what the nodes in the store cost last") if prices else None
 
 
-# The median over regions, each of which counts once.
-_LISTED = """
-WITH fitting AS (
-    SELECT p.type_name, p.instance_type, p.region, f.capacity_type, arg_max(p.price_per_hour, f.preference) AS price_per_hour
-    FROM price_offers AS p JOIN purchase_fits AS f ON f.purchase_option = p.purchase_option AND f.is_list
-    WHERE p.is_of_region AND p.term_years = 0 GROUP BY ALL
-)
-SELECT type_name AS instance_type, capacity_type, median(price_per_hour)::DECIMAL(38, 9) AS per_hour
-FROM fitting WHERE instance_type IN (SELECT lower(instance_type) FROM catalog_instances WHERE gpu_count > 0)
-GROUP BY ALL ORDER BY ALL"""
-
-
 def listed_prices(con: DuckDBPyConnection, config: Config) -> RulePrices:
     """Today's list prices by capacity type, in the middle over regions."""
     load_offers(con, config)
-    prices = tuple(RulePrice(**row) for row in dicts(con.execute(_LISTED)))
+    prices = tuple(RulePrice(**row) for row in answer_rows(con, __package__, "listed_prices"))
     return RulePrices(prices, "list prices of the catalog, the median over regions: nothing is collected yet")

@@ -1,15 +1,21 @@
-"""Templates of what people read: what comes from outside is text in them, with its hidden characters shown, and never markup."""
+"""Templates, of pages and of files for other programs.
+
+In pages, what comes from outside is text, with its hidden characters shown, and never markup."""
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Callable
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
 from markupsafe import Markup
 
-from gpucost.texts import visible_parts
+from gpucost.resources import reports_dir
+from gpucost.texts import HIDDEN, visible_parts
 
 
 class _Template(Template):
@@ -42,3 +48,41 @@ def environment(*folders: Path, escape: Callable[[str], str] | None = None, **se
         keep_trailing_newline=True,
         **settings,
     )
+
+
+def quoted(text: object) -> str:
+    """`text` in double quotes with escapes that YAML and PromQL both read, on one line."""
+    # YAML takes some of the hidden characters for line breaks or refuses them, JSON leaves most as they are
+    return re.sub(HIDDEN, lambda match: f"\\U{ord(match[0]):08x}", json.dumps(str(text), ensure_ascii=False))
+
+
+def literal(text: str) -> str:
+    """`text` as Prometheus' templates print it: what would open an action of theirs is printed by one."""
+    return text.replace("{{", '{{ "{{" }}')
+
+
+def number(value: float | Decimal) -> str:
+    """`value` as PromQL reads it: 5, 0.7, 50000."""
+    return f"{Decimal(str(value)).normalize():f}"
+
+
+# The marks are << >>, <% %> and <# #>, because templates of Prometheus and Helm have double braces.
+_FILES = Environment(  # noqa: S701 - YAML, not HTML
+    loader=FileSystemLoader(reports_dir()),
+    undefined=StrictUndefined,
+    variable_start_string="<<",
+    variable_end_string=">>",
+    block_start_string="<%",
+    block_end_string="%>",
+    comment_start_string="<#",
+    comment_end_string="#>",
+)
+_FILES.filters |= {"quoted": quoted, "literal": literal, "number": number}
+
+
+def fill(template: str, **values: Any) -> str:
+    """Fill reports/`template`, a file for another program; the result ends with one line break.
+
+    Nothing is escaped by itself: text from outside goes through the filters `quoted` and `literal`.
+    """
+    return _FILES.get_template(template).render(**values).strip("\n") + "\n"

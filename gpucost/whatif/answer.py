@@ -92,7 +92,7 @@ def stated(options: Any, *names: str) -> list[Assumption]:
 
 @record
 class Range:
-    """Between which values a figure lies, and what that means: `5 % to 95 % of 10,000 simulated runs`."""
+    """Between which values a figure lies, and what that means: `5 % to 95 % of 120 start times`."""
 
     figure: str
     low: Value

@@ -27,8 +27,9 @@ from gpucost.whatif.flags import HOURS_PER_MONTH
 from gpucost.whatif.fleet import Fleet, Node, Pod, Price, Scenario
 from gpucost.whatif.share import PackedPod, pack, slots
 from gpucost.whatif.spot.answer import NOT, advise
+from gpucost.whatif.spot.formulas import exact
 from gpucost.whatif.spot.interruptions import Rate, measured_rate
-from gpucost.whatif.spot.simulate import SimulationOptions, exact
+from gpucost.whatif.spot.moves import SpotOptions
 
 _HINT = "gpucost whatif plan --example prints a plan with all that matters"
 _FILTERS = ("teams", "namespaces", "workloads", "clusters")
@@ -156,10 +157,10 @@ class _OnSpot(_Step):
     only: ClassVar[tuple[str, ...]] = ()  # capacity types that move; none named: all
 
     @property
-    def options(self) -> SimulationOptions:
+    def options(self) -> SpotOptions:
         """How work goes on after an interruption."""
         names = ("checkpoint_minutes", "checkpoint_write_minutes", "restart_minutes")
-        return SimulationOptions(**{name: value for name in names if (value := getattr(self, name)) is not None})
+        return SpotOptions(**{name: value for name in names if (value := getattr(self, name)) is not None})
 
     def rate(self, node: Node) -> Rate:
         """Interruptions per node-hour: those given, else what traces measured of such nodes."""
@@ -168,7 +169,7 @@ class _OnSpot(_Step):
         return measured_rate(node.provider, node.instance_type or "", node.gpu_model)
 
     def factor(self, node: Node) -> float:
-        """Paid hours per useful hour, exactly for exponential interruptions without notice (whatif/spot/simulate.py)."""
+        """Paid hours per useful hour, exactly for exponential interruptions without notice (whatif/spot/formulas.py)."""
         rate = self.rate(node).per_hour
         return exact(replace(self.options.work(rate), notice=0.0)) if rate or self.checkpoint_minutes else 1.0
 

@@ -22,7 +22,7 @@ from gpucost.whatif.cost import CostBlock, base_and_rest, kept, positions
 from gpucost.whatif.curve import Curve, DescribedCurve, counted
 from gpucost.whatif.flags import HOURS_PER_MONTH, HOURS_PER_YEAR, Option, OptionGroup
 from gpucost.whatif.fleet import Fleet, Node, Price, Scenario
-from gpucost.whatif.spot.simulate import bisected
+from gpucost.whatif.spot.formulas import bisected
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection

@@ -20,8 +20,8 @@ from gpucost.whatif.curve import Curve
 from gpucost.whatif.flags import DAYS, HOURS_PER_MONTH, Option, OptionGroup, PricePer
 from gpucost.whatif.fleet import Price, Scenario
 from gpucost.whatif.reserve import Offers, Pool, ReservedUse
+from gpucost.whatif.spot.formulas import bisected
 from gpucost.whatif.spot.interruptions import Rate
-from gpucost.whatif.spot.simulate import bisected
 
 _MILLION = 1_000_000
 _SECONDS = 3600

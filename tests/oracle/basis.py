@@ -32,8 +32,7 @@ def parts(fleet: dict[str, Any], node: dict[str, Any]) -> dict[str, Fraction]:
         weights = [amount * each for amount, each in zip(size, OPENCOST if basis == "opencost" else SCAD, strict=True)]
     else:
         family = f"{PROVIDERS[node['provider']]}/{node['region']}/{node['instance_type'].split('-')[0]}"
-        units = fleet["unit_prices"].get(family) if basis == "sku" else None
-        core, gib = (Fraction(price) for price in units or fleet["unit_prices"][REFERENCE])
+        core, gib = (Fraction(price) for price in fleet["unit_prices"].get(family, fleet["unit_prices"][REFERENCE]))
         listed = Fraction(fleet["list_prices"][node["instance_type"]])
         weights = [max(listed - size[1] * core - size[2] * gib, Fraction(0)), size[1] * core, size[2] * gib]
     return dict(zip(("gpu", "cpu", "memory"), (weight / sum(weights) for weight in weights), strict=True))

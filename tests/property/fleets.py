@@ -142,7 +142,7 @@ def by_basis(draw: Draw, fleet: Fleet) -> Fleet:
         **fleet,
         "nodes": nodes,
         "pods": pods,
-        "cost_basis": draw(st.sampled_from(["sku", "residual", "opencost", "scad"])),
+        "cost_basis": draw(st.sampled_from(["sku", "opencost", "scad"])),
         "list_prices": {kind: draw(_price()) for kind in sorted({n["instance_type"] for n in nodes})},
         "unit_prices": {REFERENCE: [draw(_price()), draw(_price())]},
     }

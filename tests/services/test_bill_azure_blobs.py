@@ -11,10 +11,11 @@ import pytest
 from typer.testing import CliRunner
 
 from gpucost.cli.app import app
-from gpucost.collect.bill.azure import BlobTree
 from gpucost.collect.bill.load import collect_bills
-from gpucost.collect.clouds import CONNECTION
+from gpucost.collect.bill.opening import BucketTree
+from gpucost.config.model import Config
 from gpucost.errors import UsageError
+from gpucost.objects import CONNECTION
 from tests.programs import listening
 from tests.replay.server import free_port
 from tests.unit.bills import Bills, csv_text
@@ -64,7 +65,7 @@ def bills(tmp_path: Path, azurite: str, monkeypatch: pytest.MonkeyPatch) -> Bill
 
 def test_the_last_run_loads_once_as_from_disk(bills: Bills, azurite: str) -> None:
     for _ in range(2):
-        run = collect_bills(bills.store, [BlobTree(f"{azurite}/exports/cost")], "azure")
+        run = collect_bills(bills.store, [BucketTree(f"{azurite}/exports/cost", Config())], "azure")
         assert not run.errors, run.errors
     assert bills.sums() == [("azure://cost/daily", "2026-03", 5, pytest.approx(176.152), pytest.approx(228.152))]
     (bills.directory / "disk").mkdir()
@@ -76,9 +77,9 @@ def test_the_last_run_loads_once_as_from_disk(bills: Bills, azurite: str) -> Non
 
 def test_one_file_and_its_manifest(bills: Bills, azurite: str) -> None:
     below = f"{azurite}/exports/cost/daily/20260301-20260331/202603050500/guid"
-    run = collect_bills(bills.store, [BlobTree(f"{below}/000001.csv")], "azure")
+    run = collect_bills(bills.store, [BucketTree(f"{below}/000001.csv", Config())], "azure")
     assert [result.rows for result in run.results] == [4]
-    run = collect_bills(bills.store, [BlobTree(f"{below}/manifest.json")], "azure")
+    run = collect_bills(bills.store, [BucketTree(f"{below}/manifest.json", Config())], "azure")
     assert not run.errors, run.errors
 
 
@@ -89,11 +90,11 @@ def test_the_command_reads_a_container(bills: Bills, azurite: str, monkeypatch: 
 
 
 def test_what_is_not_there_and_who_is_not_allowed(bills: Bills, azurite: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    run = collect_bills(bills.store, [BlobTree(f"{azurite}/nothing")], "azure")
-    assert "not there" in run.errors[0].message
+    run = collect_bills(bills.store, [BucketTree(f"{azurite}/nothing", Config())], "azure")
+    assert run.errors[0].message == f"there is no bucket {azurite}/nothing"
     monkeypatch.delenv(CONNECTION)
     signature = "sv=2021-08-06&sig=c2VjcmV0&se=2020-01-01"
-    run = collect_bills(bills.store, [BlobTree(f"{azurite}/exports?{signature}")], "azure")
+    run = collect_bills(bills.store, [BucketTree(f"{azurite}/exports?{signature}", Config())], "azure")
     assert run.errors and "c2VjcmV0" not in run.errors[0].message
     with pytest.raises(UsageError):
-        BlobTree("https://account.blob.core.windows.net/")
+        BucketTree("https://account.blob.core.windows.net/", Config())

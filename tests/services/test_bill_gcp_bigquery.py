@@ -10,7 +10,7 @@ import pytest
 from typer.testing import CliRunner
 
 from gpucost.cli.app import app
-from gpucost.collect.base import NoCredentials
+from gpucost.clouds import NoCredentials
 from gpucost.collect.bill.gcp import BigQueryTree
 from gpucost.collect.bill.load import BillRun, collect_bills
 from gpucost.errors import ConfigError

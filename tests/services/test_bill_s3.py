@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from gpucost.collect.bill.aws import S3Tree
 from gpucost.collect.bill.load import BillRun, collect_bills
-from gpucost.config.model import Aws
+from gpucost.collect.bill.opening import BucketTree
+from gpucost.config.model import Aws, Config
 from gpucost.store.connection import Store
 from tests.programs import listening
 from tests.replay.server import free_port
@@ -55,7 +55,7 @@ def _deliver(
 
 
 def _load(store: Store, endpoint: str, address: str) -> BillRun:
-    return collect_bills(store, [S3Tree(address, Aws(endpoint_url=endpoint))], "aws")
+    return collect_bills(store, [BucketTree(address, Config(aws=Aws(endpoint_url=endpoint)))], "aws")
 
 
 def _rows(store: Store) -> list[tuple[Any, ...]]:
@@ -104,7 +104,7 @@ def test_more_files_than_a_page_lists(s3: Any, endpoint: str, tmp_path: Path) ->
 def test_what_is_refused_is_said(s3: Any, endpoint: str, tmp_path: Path) -> None:
     s3.create_bucket(Bucket="empty")
     store = Store(tmp_path / "store.duckdb")
-    assert "NoSuchBucket" in _load(store, endpoint, "s3://nowhere/x").errors[0].message
+    assert _load(store, endpoint, "s3://nowhere/x").errors[0].message == "there is no bucket s3://nowhere"
     assert "there is nothing at s3://empty/x" in _load(store, endpoint, "s3://empty/x").errors[0].message
 
 

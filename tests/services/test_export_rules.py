@@ -18,8 +18,7 @@ import yaml
 from gpucost import inventory
 from gpucost.config.model import Activity, Alerts, Budget, Config, Idle, Prices, PrometheusSource, Targets
 from gpucost.publish import openmetrics
-from gpucost.publish.dashboard import dashboard
-from gpucost.publish.rules import RulePrice, RulePrices, alerting_rules, recording_rules
+from gpucost.publish.rules import RulePrice, RulePrices, alerting_rules, dashboard, recording_rules
 from tests.programs import require
 from tests.replay.cases.words import fleet, node
 from tests.replay.load import load, write_config

@@ -1,4 +1,4 @@
-"""A lake in real object stores' servers: moto's S3, an emulator of Cloud Storage, Azurite."""
+"""A lake in real object stores' servers: moto's S3, also as Cloud Storage's XML API, Azurite."""
 
 from __future__ import annotations
 
@@ -15,16 +15,17 @@ from typer.testing import CliRunner
 
 from gpucost import pipeline
 from gpucost.cli.app import app
-from gpucost.collect.clouds import CONNECTION
 from gpucost.config.model import Config
 from gpucost.errors import GpucostError, NoDataError, StoreError
 from gpucost.lake import manifest, steps, transfer
 from gpucost.lake.files import open_files
+from gpucost.objects import CONNECTION
 from gpucost.store.connection import Store
 from tests.lakes import RAW, attribute, differences, export, opened
 from tests.programs import listening
 from tests.replay.server import free_port
 from tests.services.test_bill_azure_blobs import ACCOUNT, KEY, azurite  # noqa: F401 - a fixture
+from tests.services.test_bill_gcp_storage import buckets
 from tests.services.test_bill_gcp_storage import endpoint as gcs  # noqa: F401 - a fixture
 from tests.unit.test_lake import stored
 
@@ -77,12 +78,8 @@ def place(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.Mo
         bucket = boto3.resource("s3", endpoint_url=server, region_name="us-east-1").Bucket(name)
         return Place(f"s3://{name}/deep/lake", "s3://nowhere/lake", {"aws": {"endpoint_url": server}}, bucket)
     if request.param == "gs":
-        from google.auth.credentials import AnonymousCredentials
-        from google.cloud import storage
-
         server = request.getfixturevalue("gcs")
-        client = storage.Client(project="local", credentials=AnonymousCredentials(), client_options={"api_endpoint": server})
-        bucket = client.create_bucket(name)
+        bucket = buckets(server).create_bucket(Bucket=name)
         return Place(f"gs://{name}/deep/lake", "gs://nowhere/lake", {"gcp": {"storage_endpoint": server}}, bucket)
     from azure.storage.blob import ContainerClient
 
@@ -96,13 +93,10 @@ def place(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.Mo
 
 def put(place: Place, key: str, content: bytes) -> None:
     """An object that gpucost did not write."""
-    match place.url.partition("://")[0]:
-        case "s3":
-            place.bucket.put_object(Key=key, Body=content)
-        case "gs":
-            place.bucket.blob(key).upload_from_string(content)
-        case _:
-            place.bucket.upload_blob(key, content, overwrite=True)
+    if place.url.startswith("abfss"):
+        place.bucket.upload_blob(key, content, overwrite=True)
+    else:
+        place.bucket.put_object(Key=key, Body=content)
 
 
 def test_export_attribute_report_and_import(place: Place, tmp_path: Path) -> None:
@@ -148,8 +142,7 @@ def test_more_files_than_a_page_lists_markers_of_folders_and_neighbors(place: Pl
     names = [f"raw/{number:04}.bin" for number in range(1_005 if place.url.startswith("s3") else 12)]
     files.each(lambda name: files.write(name, b"x"), names)
     for key in ("deep/lake/raw/", "deep/lake/raw"):
-        if not place.url.startswith("gs"):  # the emulator keeps objects as files
-            put(place, key, b"")
+        put(place, key, b"")
     put(place, "deep/lake2/raw/other.bin", b"x")
     assert files.names("raw") == files.names() == names
     odd = "raw/t/" + manifest.partition("cluster", ODD) + "/" + manifest.partition("cluster", HIVE) + "/x y.bin"
@@ -185,7 +178,7 @@ def test_an_upload_that_breaks_off_leaves_nothing(place: Place, tmp_path: Path) 
 
     for name in ("raw/part.parquet", "manifest.json"):
         with pytest.raises((KeyboardInterrupt, Exception)):
-            files._bucket.put(files._key(name), Broken(), 24 * 2**20)  # type: ignore[arg-type]
+            files._bucket.put(files._key(name), Broken())  # type: ignore[arg-type]
     assert files.names() == ["manifest.json"] and files.read("manifest.json") == b"before"
 
 

@@ -42,7 +42,6 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr("gpucost.pipeline.attribution.is_current", lambda *_: True)
     monkeypatch.setattr("gpucost.http._FIRST_PAUSE_SECONDS", 0.01)
     monkeypatch.setattr("gpucost.http._TIMEOUT_SECONDS", (1.0, 0.5))
-    monkeypatch.setattr("gpucost.publish.notify._PAUSES", (0.01, 0.01))
     monkeypatch.setattr("gpucost.publish.notify._TIMEOUT_SECONDS", 10.0)
     return tmp_path
 
@@ -196,7 +195,7 @@ def test_nobody_there(store: Path, folder: Path, monkeypatch: pytest.MonkeyPatch
 @pytest.mark.parametrize(
     ("config", "message"),
     [
-        ("", "[notify.slack] names no webhook"),
+        ("", "[notify.slack] names no URL"),
         ('[notify.slack]\nwebhook_url_env = "NO_SUCH"', "the environment variable NO_SUCH is not set"),
         ('[notify.slack]\nwebhook_url_file = "none"', "webhook_url_file: cannot read"),
         ('[notify.slack]\nwebhook_url_file = "two"', "holds more than one line"),

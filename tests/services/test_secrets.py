@@ -153,7 +153,6 @@ def test_a_planted_secret_comes_out_nowhere(
     monkeypatch.setattr("gpucost.http._TIMEOUT_SECONDS", (1.0, 0.5))
     monkeypatch.setattr("gpucost.pipeline.attribute", lambda *_: None)
     monkeypatch.setattr("gpucost.pipeline.attribution.is_current", lambda *_: True)
-    monkeypatch.setattr("gpucost.publish.notify._PAUSES", ())
     monkeypatch.setattr(texts, "_SECRETS", set())
     for manner in ("error", "text", "nonsense", "redirect", "reason", "gone"):
         at = f"http://127.0.0.1:{free_port()}" if manner == "gone" else url

@@ -13,7 +13,7 @@ from typer.testing import CliRunner, Result
 
 from gpucost import price
 from gpucost.cli.app import app
-from gpucost.collect.base import NoCredentials
+from gpucost.clouds import NoCredentials
 from gpucost.collect.prices import PriceResult
 from gpucost.collect.spot import SpotResult
 from gpucost.errors import SourceError

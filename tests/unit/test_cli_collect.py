@@ -144,7 +144,7 @@ def test_a_cloud_whose_libraries_are_not_installed_names_the_extra(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: str, cloud: str
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("gpucost.collect.base.find_spec", lambda _: None)
+    monkeypatch.setattr("gpucost.clouds.find_spec", lambda _: None)
     answer = CliRunner().invoke(app, ["collect", *words.split()])
     assert f"{cloud}: its libraries are not installed" in answer.stderr and f"pip install 'gpucost[{cloud}]'" in answer.stderr
     assert answer.exit_code == 1

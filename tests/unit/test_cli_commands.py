@@ -132,6 +132,18 @@ def test_a_command_loads_what_it_uses(words: str, fleet: Path) -> None:
     around = {**os.environ, "GPUCOST_STORE": str(fleet)}
     ran = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, env=around, text=True)
     modules = {*ran.stderr.splitlines()[-1].split()}
-    heavy = {"boto3", "duckdb", "google", "jinja2", "numpy", "pandas", "prometheus_api_client", "pydantic", "requests", "rich"}
+    heavy = {
+        "boto3",
+        "duckdb",
+        "google",
+        "jinja2",
+        "numpy",
+        "obstore",
+        "pandas",
+        "prometheus_api_client",
+        "pydantic",
+        "requests",
+        "rich",
+    }
     assert {name.removeprefix("gpucost.") for name in modules if name.startswith("gpucost.")} == {*LOADED[words][0].split()}
     assert modules & heavy == {*LOADED[words][1].split()}

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
+from gpucost.clouds import NoCredentials
 from gpucost.collect import prices
-from gpucost.collect.base import NoCredentials
 from gpucost.collect.prices import PriceResult, ReplacedPrices
 from gpucost.errors import SourceError
 from tests.unit.command import call

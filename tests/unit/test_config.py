@@ -203,6 +203,13 @@ tls.ca_fil = "x"
     ]
 
 
+@pytest.mark.parametrize("environ", [{}, {"GPUCOST_PRICES__COST_BASIS": "residual"}])
+def test_removed_value_names_its_replacement(home: Path, environ: Environ) -> None:
+    message = refused(home, "" if environ else '[prices]\ncost_basis = "residual"', environ)
+    place = "variable GPUCOST_PRICES__COST_BASIS" if environ else f"{home / 'work' / 'gpucost.toml'}:2"
+    assert f"prices.cost_basis ({place}): the value 'residual' was removed; use \"sku\"" in message
+
+
 @pytest.mark.parametrize(
     ("file", "hint"),
     [

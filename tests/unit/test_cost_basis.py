@@ -20,33 +20,33 @@ from tests.replay.edits import drop, relabel
 from tests.replay.load import load, write_config
 from tests.replay.scrape import scrape
 
-BASES = ("opencost", "scad", "residual", "sku")
+BASES = ("opencost", "scad", "sku")
 PAGE = Path(__file__).parents[2] / "docs" / "cost-basis.md"
 REGIONS = {"aws": "us-east-1", "gcp": "us-central1", "azure": "eastus"}
 
-# What the GPUs of an instance are of its price: OpenCost's defaults, AWS' 9 : 1 weights, the list price less a host at Google's
-# list price (worked out apart from gpucost, in July 2026), and Google's own unit prices with local SSD beside the GPUs.
+# The share of GPUs in an instance's price: by OpenCost's defaults, by AWS' 9 : 1 weights, and by the list price less the host at
+# Google's prices of the family, or of A2 for other clouds (worked out apart from gpucost, in July 2026).
 KNOWN = [
-    ("aws", "p5.48xlarge", 0.3401, 0.1601, 0.7321, None),
-    ("aws", "p4d.24xlarge", 0.4898, 0.2632, 0.6395, None),
-    ("aws", "g5.xlarge", 0.8302, 0.6338, 0.8069, None),
-    ("aws", "g6.xlarge", 0.8302, 0.6338, 0.7587, None),
-    ("aws", "g5.16xlarge", 0.2341, 0.0976, 0.2413, None),
-    ("gcp", "a2-highgpu-1g", 0.5623, 0.3180, 0.7987, 0.7987),
-    ("gcp", "a2-ultragpu-1g", 0.4635, 0.2446, 0.7831, 0.7831),
-    ("gcp", "a3-highgpu-8g", 0.3438, 0.1613, 0.8361, 0.8931),
-    ("gcp", "g2-standard-4", 0.8302, 0.6338, 0.7252, 0.7923),
-    ("gcp", "g2-standard-32", 0.3794, 0.1779, 0.1041, 0.3229),
-    ("azure", "Standard_ND96amsr_A100_v4", 0.4067, 0.2067, 0.6617, None),
-    ("azure", "Standard_NC24ads_A100_v4", 0.3597, 0.1711, 0.5397, None),
+    ("aws", "p5.48xlarge", 0.3401, 0.1601, 0.7321),
+    ("aws", "p4d.24xlarge", 0.4898, 0.2632, 0.6395),
+    ("aws", "g5.xlarge", 0.8302, 0.6338, 0.8069),
+    ("aws", "g6.xlarge", 0.8302, 0.6338, 0.7587),
+    ("aws", "g5.16xlarge", 0.2341, 0.0976, 0.2413),
+    ("gcp", "a2-highgpu-1g", 0.5623, 0.3180, 0.7987),
+    ("gcp", "a2-ultragpu-1g", 0.4635, 0.2446, 0.7831),
+    ("gcp", "a3-highgpu-8g", 0.3438, 0.1613, 0.8931),
+    ("gcp", "g2-standard-4", 0.8302, 0.6338, 0.7923),
+    ("gcp", "g2-standard-32", 0.3794, 0.1779, 0.3229),
+    ("azure", "Standard_ND96amsr_A100_v4", 0.4067, 0.2067, 0.6617),
+    ("azure", "Standard_NC24ads_A100_v4", 0.3597, 0.1711, 0.5397),
 ]
 OWN = "our-own-box"
-Splits = dict[str, tuple[dict[str, tuple[str, float, float]], list[tuple[Any, ...]]]]
+Splits = dict[str, tuple[dict[str, tuple[bool, float, float]], list[tuple[Any, ...]]]]
 
 
 @pytest.fixture(scope="module")
 def splits(tmp_path_factory: pytest.TempPathFactory) -> Splits:
-    """By basis: by instance type the basis that applied, and the parts of GPU and cores; and the warnings."""
+    """By basis: by instance type whether it falls back to A2's host, and the parts of GPU and cores; and the warnings."""
     results = {}
     with Store(tmp_path_factory.mktemp("splits") / "splits.duckdb").write() as con:
         inventory.stage(con, Config(prices=Prices(cost_basis="sku")))
@@ -65,10 +65,10 @@ def splits(tmp_path_factory: pytest.TempPathFactory) -> Splits:
             con.execute("SET VARIABLE cost_basis = $basis", {"basis": basis})
             run_stages(con, "gpucost.attribute.basis")
             rows = con.execute(
-                "SELECT node, basis, gpu_fraction, cpu_fraction FROM node_splits JOIN nodes USING (node_id)"
+                "SELECT node, is_fallback, gpu_fraction, cpu_fraction FROM node_splits JOIN nodes USING (node_id)"
             ).fetchall()
             warnings = con.execute("SELECT code, subject FROM warnings WHERE code = 'basis_fallback' ORDER BY ALL").fetchall()
-            results[basis] = {name: (applied, gpu, cpu) for name, applied, gpu, cpu in rows}, warnings
+            results[basis] = {name: (is_fallback, gpu, cpu) for name, is_fallback, gpu, cpu in rows}, warnings
     return results
 
 
@@ -76,14 +76,12 @@ def splits(tmp_path_factory: pytest.TempPathFactory) -> Splits:
 def test_shares_are_those_that_are_known(basis: str, splits: Splits) -> None:
     shares_of, warnings = splits[basis]
     for provider, name, *shares in KNOWN:
-        share = shares[BASES.index(basis)]
-        expected = share if share is not None else shares[BASES.index("residual")]
-        applied, gpu, _ = shares_of[name]
-        assert gpu == pytest.approx(expected, abs=5e-5), name
-        assert applied == ("residual" if basis == "sku" and provider != "gcp" else basis)
-    fallen = {name for provider, name, *_ in KNOWN if provider != "gcp"} if basis == "sku" else set()
-    if basis in ("residual", "sku"):  # our own box has no list price, so list prices do not split it
-        fallen |= {OWN}
+        is_fallback, gpu, _ = shares_of[name]
+        assert gpu == pytest.approx(shares[BASES.index(basis)], abs=5e-5), name
+        assert is_fallback == (basis == "sku" and provider != "gcp")
+    fallen = set()
+    if basis == "sku":  # our own box has no list price, so list prices do not split it
+        fallen = {OWN, *(name for provider, name, *_ in KNOWN if provider != "gcp")}
         assert OWN not in shares_of
     assert warnings == [("basis_fallback", name) for name in sorted(fallen)]
 

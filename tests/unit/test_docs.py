@@ -169,9 +169,10 @@ def test_the_image_is_built_from_what_is_there_and_runs_without_root() -> None:
     environment = {name: value for line in lines for name, _, value in [line.strip(" \\").partition("=")]}
     assert Path("/etc/gpucost/gpucost.toml") in places({"XDG_CONFIG_HOME": environment["XDG_CONFIG_HOME"]}, Path("/data"))
     user = next(line for line in lines if line.startswith("USER "))
-    manifest = (ROOT / "reports" / "chart" / "templates" / "cronjob.yaml.j2").read_text(encoding="utf-8")
     uid, gid = user.removeprefix("USER ").split(":")
-    assert f"runAsUser: {uid}" in manifest and f"runAsGroup: {gid}" in manifest
+    for name in ("cronjob.yml.j2", "chart/templates/cronjob.yaml"):
+        manifest = (ROOT / "reports" / name).read_text(encoding="utf-8")
+        assert f"runAsUser: {uid}" in manifest and f"runAsGroup: {gid}" in manifest
 
 
 def test_the_pictures_of_the_readme_are_there_and_small() -> None:

@@ -203,7 +203,7 @@ def test_what_cannot_be_explained_is_said(
     assert (result.exit_code, message in result.stderr) == (code, True), result.output
 
 
-@pytest.mark.parametrize("basis", ["node", "sku", "residual", "opencost", "scad"])
+@pytest.mark.parametrize("basis", ["node", "sku", "opencost", "scad"])
 def test_the_stages_it_names_are_there_and_are_those_of_the_cost_basis(fleet: Billed, basis: str) -> None:
     package = Path(gpucost.__file__).parent
     named = [file for _, file in stages(replace(explained(fleet, namespaces=("serve",)), cost_basis=basis))]

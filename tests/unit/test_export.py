@@ -20,8 +20,8 @@ from gpucost import __version__
 from gpucost.cli.app import app
 from gpucost.config.load import load_config
 from gpucost.config.model import Config
-from gpucost.publish.dashboard import dashboard
-from gpucost.publish.rules import literal, quoted
+from gpucost.publish.rules import dashboard
+from gpucost.render.templates import literal, quoted
 from tests.golden.report_fleet import sample, stored
 
 NAME = '<b>"x"\\ {{y}}\n|`\u202e' + "n" * 200
@@ -228,18 +228,18 @@ def test_a_cronjob_runs_one_command_after_the_other_or_on_a_claim_that_is_there(
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (("--schedule", "hourly"), "is no schedule"),
-        (("--schedule", "60 * * * *"), "is no schedule"),
-        (("--schedule", "* * * *"), "is no schedule"),
-        (("--schedule", "*/0 * * * *"), "is no schedule"),
+        (("--schedule", "hourly"), "is not valid in Kubernetes"),
+        (("--schedule", "60 * * * *"), "is not valid in Kubernetes"),
+        (("--schedule", "* * * *"), "is not valid in Kubernetes"),
+        (("--schedule", "*/0 * * * *"), "is not valid in Kubernetes"),
         (("--namespace", "Upper"), "--namespace 'Upper'"),
-        (("--name", "x" * 53), "--name is 53 characters long"),
+        (("--name", "x" * 53), "at most 52"),
         (("--name", "a\nb: c"), "--name"),
         (("--secret", "a b"), "--secret"),
         (("--claim-size", "10 GB"), "--claim-size"),
-        (("--run", "colect prometheus"), "gpucost has no command 'colect'"),
-        (("--run", "collect 'prometheus"), "cannot be read"),
-        (("--run", ""), "gpucost has no command ''"),
+        (("--run", "colect prometheus"), "gpucost has no such command"),
+        (("--run", "collect 'prometheus"), "is not valid: No closing quotation"),
+        (("--run", ""), "gpucost has no such command"),
         (("--image", 'a" b'), "--image"),
     ],
 )
@@ -342,6 +342,21 @@ def test_a_fleet_without_nodes_costs_nothing_which_is_no_failure(store: Path) ->
     assert list(openmetrics_families(result.stdout))
     # what was never collected is not nothing
     assert run("export", "openmetrics", "--store", str(store), "--month", "2026-11").exit_code == 1
+
+
+def test_month_without_data_yet_is_left_out(store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from gpucost.store.connection import Store
+
+    october = store.with_name("october.duckdb")
+    october.write_bytes(store.read_bytes())
+    november = datetime(2026, 11, 1, tzinfo=UTC)
+    with Store(october).write() as con:
+        con.execute("UPDATE collected SET to_ms = $1", [int(november.timestamp()) * 1000])
+    monkeypatch.setattr("gpucost.cli.command.Call.now", november.replace(hour=2))
+    result = run("export", "openmetrics", "--store", str(october))
+    assert result.exit_code == 0, result.output
+    assert "month_to_date is left out: there is no data for November 2026" in result.stderr
+    assert _values(result.stdout, "gpucost_fleet_cost") == [0]
 
 
 def test_a_fleet_that_nobody_uses_has_its_figures(tmp_path: Path) -> None:

@@ -44,6 +44,7 @@ from gpucost.findings import (
 from gpucost.periods import MS_PER_HOUR, Period, to_ms
 from gpucost.render import markdown, terminal
 from gpucost.render.schema import columns_of, table
+from gpucost.render.templates import fill
 from gpucost.render.view import Page
 from gpucost.report import Query
 from gpucost.report.waste import BUCKETS
@@ -140,7 +141,7 @@ FROM nodes AS n JOIN node_prices AS p USING (node_id) WHERE n.capacity_type = 's
 
 
 def test_the_headline_of_spot_is_what_its_safe_jobs_save(demo: Config, run: Run) -> None:
-    answer = _answer(run, "gpucost whatif spot --month 2026-02 --runs 100 --cluster demo")
+    answer = _answer(run, "gpucost whatif spot --month 2026-02 --cluster demo")
     with Store(demo.store).read() as con:
         spot = {name: float(price) for name, price in con.execute(_SPOT_PRICES).fetchall()}
         jobs = con.execute(_SAFE_JOBS).fetchall()
@@ -358,7 +359,8 @@ def test_patches_are_objects_that_kubernetes_knows(findings: Findings) -> None:
     )  # fmt: skip
     assert yaml.safe_load(patches.smaller_request("Job/sweep-*", "ml", 4, 1) or "")["containers"]
     assert patches.smaller_request("Job/a", "ml", 4, 0) is None
-    assert yaml.safe_load(yaml.safe_load(patches.shared_gpus())["data"]["shared"])["sharing"]["timeSlicing"]["resources"]
+    sharing = yaml.safe_load(fill("patches/shared-gpus.yml"))["data"]["shared"]
+    assert yaml.safe_load(sharing)["sharing"]["timeSlicing"]["resources"]
 
 
 @pytest.mark.parametrize(

@@ -16,9 +16,9 @@ import pytest
 from gpucost import pipeline
 from gpucost.collect.bill.load import collect_bills
 from gpucost.collect.bill.opening import LocalTree
-from gpucost.errors import GpucostError, UsageError
+from gpucost.errors import GpucostError
 from gpucost.publish import focus
-from gpucost.publish.focus import PREFIX, VERSIONS, columns_of
+from gpucost.publish.focus import PREFIX, columns_of
 from tests.bill_table import change_bill_rows
 from tests.replay import bill_files
 from tests.replay.billing import Charge, by_day, charges
@@ -29,14 +29,13 @@ MONTH = "2026-03"
 BOOTING = 600
 AMOUNTS = ("BilledCost", "EffectiveCost", "ListCost", "ContractedCost", "PricingQuantity", "ConsumedQuantity")
 
-# Columns that every file must have, by the specification of FOCUS 1.0 and 1.2 (focus.finops.org, feature level Mandatory).
+# Columns that every file must have, by the specification of FOCUS 1.2 and 1.3 (focus.finops.org, feature level Mandatory).
 MANDATORY = {
     "BilledCost", "BillingAccountId", "BillingAccountName", "BillingCurrency", "BillingPeriodEnd", "BillingPeriodStart",
     "ChargeCategory", "ChargeClass", "ChargeDescription", "ChargePeriodEnd", "ChargePeriodStart", "ContractedCost",
     "EffectiveCost", "InvoiceIssuerName", "ListCost", "PricingQuantity", "PricingUnit", "ServiceCategory", "ServiceName",
 }  # fmt: skip
 NAMED = {
-    "1.0": {"ProviderName", "PublisherName"},
     "1.2": {"ProviderName", "PublisherName"},
     "1.3": {"ServiceProviderName", "HostProviderName"},
 }
@@ -154,8 +153,6 @@ def test_what_the_bill_tells_comes_through(plain: Billed, tmp_path: Path) -> Non
             committed[row[f"{PREFIX}origin_row"]] += told[1]
     # split as the charge is, and whole again
     assert set(committed.values()) == {Decimal("3.7")}
-    oldest = rows(save(fleet, "1.0")[1])[0]
-    assert oldest["SkuPriceId"] == "sku/price" and not {"InvoiceId", "SkuMeter", "CommitmentDiscountUnit"} & set(oldest)
 
 
 MORE = """
@@ -302,7 +299,7 @@ def test_billed_machines_that_no_metrics_saw_keep_their_whole_charge(elsewhere: 
     assert {row["AllocatedMethodId"] for row in unseen} == {None}
 
 
-@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("version", NAMED)
 def test_the_columns_are_those_of_the_version(version: str, plain: Billed) -> None:
     _, path = save(plain, version, "csv")
     header = path.read_text().splitlines()[0].split(",")
@@ -316,7 +313,7 @@ def test_the_columns_are_those_of_the_version(version: str, plain: Billed) -> No
 
 
 @pytest.mark.shared
-@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("version", NAMED)
 def test_no_column_is_unknown_to_the_version(version: str) -> None:
     told = json.loads(shared("data/billing/schemas/focus_columns_by_version.json").read_text())
     known = next(columns for name, columns in told.items() if name.startswith(f"FOCUS {version}"))
@@ -351,5 +348,3 @@ def test_the_same_input_gives_the_same_bytes_and_a_month_without_any_is_an_error
         assert save(plain, "1.2", kind)[1].read_bytes() == first
     with pytest.raises(GpucostError, match="nothing of 2025-01 costs anything"):
         pipeline.focus_file(plain.config, plain.store, "2025-01", "1.2", "csv", plain.folder / "none.csv")
-    with pytest.raises(UsageError, match=r"FOCUS 2\.0 is not written"):
-        columns_of("2.0")

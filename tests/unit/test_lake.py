@@ -350,7 +350,7 @@ def test_a_lake_of_a_newer_version_a_broken_manifest_and_no_lake(tmp_path: Path)
     file.write_text("{")
     with pytest.raises(StoreError, match="no manifest"):
         manifest.read(files)
-    with pytest.raises(UsageError, match="no lake's address"):
+    with pytest.raises(UsageError, match="not the address of a bucket"):
         open_files("ftp://somewhere/lake", config)
     with pytest.raises(UsageError, match="is a file"):
         open_files(str(file), config)

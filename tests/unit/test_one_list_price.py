@@ -131,7 +131,7 @@ def by_basis(work: Path) -> float:
     """What the host's cores and memory leave to GPUs tells the list price that the split began from."""
     shutil.copyfile(work / "gpucost.duckdb", work / "split.duckdb")
     text = (work / "gpucost.toml").read_text()
-    (work / "split.toml").write_text(text.replace('"node"', '"residual"').replace("gpucost.duckdb", "split.duckdb"))
+    (work / "split.toml").write_text(text.replace('"node"', '"sku"').replace("gpucost.duckdb", "split.duckdb"))
     split = load_config(work / "split.toml", environ={}, cwd=work)
     pipeline.attribute(split, Store(split.store))
     with Store(split.store).read() as con:

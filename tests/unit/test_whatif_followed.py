@@ -63,7 +63,7 @@ def test_commitments(demo: Config) -> None:
 
 def test_spot(demo: Config) -> None:
     """Runs that September's answer calls safe move in October; each is played by itself, interrupted at random."""
-    answer = promised(demo, "spot --runs 100")
+    answer = promised(demo, "spot")
     cases = {row["interruptions"]: row for row in answer["tables"]["What moves, by how often it is interrupted"]}
     given = {one["name"]: one["value"] for one in answer["assumptions"]}
     rates = {name.removeprefix("interruptions of "): value for name, value in given.items() if name.startswith("interruptions")}

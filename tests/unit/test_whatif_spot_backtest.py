@@ -21,8 +21,8 @@ from typer.testing import CliRunner
 from gpucost.cli.app import app
 from gpucost.periods import MS_PER_HOUR
 from gpucost.whatif.spot.backtest import FALLBACK, ON_DEMAND, SWITCHING, Job, anchor_name, costs, replay
+from gpucost.whatif.spot.formulas import Work, exact
 from gpucost.whatif.spot.market import PriceChanges
-from gpucost.whatif.spot.simulate import Work, exact
 from tests.shared import shared
 from tests.unit.spot import change, write
 from tests.unit.whatif_costs import answered as evaluated

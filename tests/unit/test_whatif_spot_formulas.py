@@ -1,4 +1,4 @@
-"""What must hold of closed forms and simulation, whatever the numbers; and rates from traces, against a plain count."""
+"""What must hold of closed forms, whatever the numbers; and rates from traces, against a plain count."""
 
 from __future__ import annotations
 
@@ -10,15 +10,13 @@ import statistics
 from dataclasses import replace
 from pathlib import Path
 
-import numpy as np
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from gpucost.errors import DataError
 from gpucost.whatif.spot.answer import free_first_hours
-from gpucost.whatif.spot.interruptions import measured_rate, of_trace, read_trace, read_traces
-from gpucost.whatif.spot.simulate import (
+from gpucost.whatif.spot.formulas import (
     Work,
     best_checkpoints,
     break_even_exact,
@@ -27,8 +25,8 @@ from gpucost.whatif.spot.simulate import (
     expected_hours,
     first_order,
     paid_share,
-    simulate,
 )
+from gpucost.whatif.spot.interruptions import measured_rate, of_trace, read_trace, read_traces
 from tests.shared import shared
 
 WORKS = st.builds(
@@ -98,28 +96,24 @@ def test_no_other_interval_beats_the_best(work: Work, factor: float) -> None:
         Work(0.0, 0.5, write=0.02),
     ],
 )
-@pytest.mark.parametrize("hours", [0.7, 100.0])
-def test_simulated_mean_lies_in_its_own_interval_of_the_exact_value(work: Work, hours: float) -> None:
-    runs = simulate(work, hours, wait=0.1, runs=10_000, seed=0)
-    assert runs is not None
-    # 3.3 standard errors: one in a thousand is outside by chance, and the seed is fixed
-    error = runs.paid.std(ddof=1) / math.sqrt(len(runs.paid))
-    assert abs(runs.paid.mean() - expected_hours(work, hours)) <= 3.3 * error + 1e-9
-    assert np.allclose(runs.elapsed - runs.paid, 0.1 * runs.interruptions)
-    # every hour up is interrupted at the same rate
-    assert runs.interruptions.mean() == pytest.approx(work.gang_rate * runs.paid.mean(), rel=0.05, abs=0.02)
-    if hours % work.checkpoint == 0:
-        assert expected_hours(work, hours) == pytest.approx(hours * exact(work))
+def test_a_job_takes_what_its_intervals_take_and_the_last_may_be_shorter(work: Work) -> None:
+    short = replace(work, checkpoint=0.2)
+    assert expected_hours(work, 100) == pytest.approx(100 * exact(work))
+    assert expected_hours(work, 0.7) == pytest.approx(0.5 * exact(work) + 0.2 * exact(short))
+    # by rounding, 0.1 h + 0.2 h are a little more than three intervals of 0.1 h
+    tenths = replace(work, checkpoint=0.1)
+    assert expected_hours(tenths, 0.1 + 0.2) == pytest.approx(0.3 * exact(tenths))
 
 
-def test_hopeless_work_is_not_simulated() -> None:
-    assert simulate(Work(50.0, 1.0), 10, wait=0, runs=100, seed=0) is None
+def test_work_that_never_ends_costs_without_end() -> None:
     assert exact(Work(1e4, 1.0)) == math.inf
 
 
 def test_first_hours_free_is_the_share_of_lives_that_outlast_them() -> None:
-    lives = np.random.default_rng(0).exponential(1 / 0.7, 1_000_000)
-    assert paid_share(Work(0.7, 0.5, first_hour_free=True)) == pytest.approx(lives[lives > 1].sum() / lives.sum(), rel=0.005)
+    lives = [0.005 + 0.01 * number for number in range(5_000)]
+    hours = [0.01 * life * 0.7 * math.exp(-0.7 * life) for life in lives]
+    longer = sum(hour for hour, life in zip(hours, lives, strict=True) if life > 1)
+    assert paid_share(Work(0.7, 0.5, first_hour_free=True)) == pytest.approx(longer / sum(hours), rel=1e-4)
 
 
 @pytest.mark.parametrize(

@@ -17,8 +17,8 @@ from gpucost.config.model import Config
 from gpucost.periods import Period, from_ms
 from gpucost.price import load_offers
 from gpucost.store.connection import Store
+from gpucost.whatif.spot.formulas import Work, exact
 from gpucost.whatif.spot.market import Place, read_market
-from gpucost.whatif.spot.simulate import Work, exact
 from tests.replay.cases.words import BOOK, HEADER, at, fleet, node, pod
 from tests.replay.load import load, write_config
 from tests.replay.scrape import scrape
@@ -176,7 +176,7 @@ def test_few_ends_are_no_rate(told: tuple[Config, Store, float]) -> None:
 
 def test_training_that_went_on_from_a_checkpoint_is_safe(told: tuple[Config, Store, float]) -> None:
     config, _, _ = told
-    words = ["whatif", "spot", "--from", "2026-03-10", "--to", "2026-03-26", "--runs", "100", "--format", "json"]
+    words = ["whatif", "spot", "--from", "2026-03-10", "--to", "2026-03-26", "--format", "json"]
     result = CliRunner().invoke(app, [*words, "--config", str(config.path)])
     assert result.exit_code == 0, result.output
     answer = json.loads(result.stdout)

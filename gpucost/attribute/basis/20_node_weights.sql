@@ -1,6 +1,6 @@
 -- reads: nodes, node_hosts, catalog_instances, price_list, place_rank, region_of, host_prices
--- writes: node_weights, one row per (node, cost basis that applies to it): what GPU, CPU and memory weigh against each other
--- invariant: weights >= 0 and not all 0; `rank` orders the bases a node falls back to
+-- writes: node_weights, one row per node whose price is split: what GPU, CPU and memory weigh against each other
+-- invariant: one row per node_id; weights >= 0 and not all 0; is_fallback: the cloud has no prices of cores and memory there
 CREATE OR REPLACE TEMP TABLE node_weights AS
 WITH asked AS (
     SELECT n.node_id, n.gpu_model, n.gpu_count, lower(n.provider) AS provider, lower(n.instance_type) AS instance_type,
@@ -40,13 +40,13 @@ listed AS (
 ),
 plain AS (
     -- OpenCost's default prices per hour; AWS split cost allocation data: a core weighs 9 GiB, a GPU 9 cores and 9 GiB
-    SELECT node_id, 'opencost' AS basis, 1 AS rank, 0.95 * gpus AS gpu, 0.031611 * cores AS cpu, 0.004237 * gib AS memory FROM sized
+    SELECT node_id, 'opencost' AS basis, false AS is_fallback, 0.95 * gpus AS gpu, 0.031611 * cores AS cpu, 0.004237 * gib AS memory FROM sized
     UNION ALL
-    SELECT node_id, 'scad', 1, 90 * gpus, 9 * cores, gib FROM sized
+    SELECT node_id, 'scad', false, 90 * gpus, 9 * cores, gib FROM sized
 ),
 by_price AS (
     -- the cloud's own prices of the family there; what the instance costs more than its host is GPU and local SSD
-    SELECT s.node_id, 'sku' AS basis, 1 AS rank, coalesce(l.price - p.core * s.cores - p.gib * s.gib, g.gpu * s.gpus) AS gpu,
+    SELECT s.node_id, 'sku' AS basis, false AS is_fallback, coalesce(l.price - p.core * s.cores - p.gib * s.gib, g.gpu * s.gpus) AS gpu,
         p.core * s.cores AS cpu, p.gib * s.gib AS memory
     FROM sized AS s
     JOIN host_prices AS p
@@ -57,7 +57,7 @@ by_price AS (
         ON g.provider = s.provider AND g.region = s.region AND g.family IN (s.family, '') AND g.gpu_model = s.gpu_model AND g.currency = p.currency
     UNION ALL
     -- a host like that of A2 in us-central1, at Google's list price, which is that of N1 there, too
-    SELECT s.node_id, 'residual', 2, l.price - p.core * s.cores - p.gib * s.gib, p.core * s.cores, p.gib * s.gib
+    SELECT s.node_id, 'sku', true, l.price - p.core * s.cores - p.gib * s.gib, p.core * s.cores, p.gib * s.gib
     FROM sized AS s
     JOIN listed AS l USING (node_id)
     JOIN host_prices AS p
@@ -65,10 +65,11 @@ by_price AS (
         AND p.currency = l.currency
 ),
 weighed AS (
-    FROM plain WHERE basis = getvariable('cost_basis')
+    FROM plain
     UNION ALL
-    FROM by_price WHERE gpu IS NOT NULL AND (basis = getvariable('cost_basis') OR (basis = 'residual' AND getvariable('cost_basis') = 'sku'))
+    FROM by_price WHERE gpu IS NOT NULL
 )
-SELECT node_id, basis, rank, greatest(gpu, 0) AS gpu, cpu, memory FROM weighed
+SELECT node_id, is_fallback, greatest(gpu, 0) AS gpu, cpu, memory FROM weighed
+WHERE basis = getvariable('cost_basis')
 -- the machine's own GPU price before one for any machine
-QUALIFY row_number() OVER (PARTITION BY node_id, basis ORDER BY gpu) = 1;
+QUALIFY row_number() OVER (PARTITION BY node_id ORDER BY is_fallback, gpu) = 1;

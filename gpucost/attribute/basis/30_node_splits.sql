@@ -1,7 +1,6 @@
 -- reads: node_weights
--- writes: node_splits, one row per node whose price is split: the parts of GPU and CPU in it (memory is the rest), by which basis
+-- writes: node_splits, one row per node whose price is split: the parts of GPU and CPU in it (memory is the rest)
 -- invariant: one row per node_id; 0 <= gpu_fraction, cpu_fraction; gpu_fraction + cpu_fraction <= 1 up to rounding
 CREATE OR REPLACE TEMP TABLE node_splits AS
-SELECT node_id, basis, gpu / (gpu + cpu + memory) AS gpu_fraction, cpu / (gpu + cpu + memory) AS cpu_fraction
-FROM node_weights
-QUALIFY row_number() OVER (PARTITION BY node_id ORDER BY rank) = 1;
+SELECT node_id, is_fallback, gpu / (gpu + cpu + memory) AS gpu_fraction, cpu / (gpu + cpu + memory) AS cpu_fraction
+FROM node_weights;

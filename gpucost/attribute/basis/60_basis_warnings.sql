@@ -3,24 +3,24 @@
 -- invariant: names the kind of node or the cluster, and the time
 INSERT INTO warnings BY NAME
 WITH alike AS (
-    SELECT n.*, s.basis, coalesce(n.instance_type, n.gpu_model, 'unnamed type') AS subject,
+    SELECT n.*, s.is_fallback, coalesce(n.instance_type, n.gpu_model, 'unnamed type') AS subject,
         (SELECT count(*) FROM node_hosts AS h WHERE h.node_id = n.node_id) = 2 AS sized
     FROM nodes AS n LEFT JOIN node_splits AS s USING (node_id)
-    WHERE s.basis IS DISTINCT FROM getvariable('cost_basis')
+    WHERE s.is_fallback IS DISTINCT FROM false
 )
 SELECT 'basis_fallback' AS code, NULL AS cluster, subject, min(up_from_ms) AS from_ms, max(up_to_ms) AS to_ms,
     CASE
-        WHEN basis = 'residual' THEN 'no prices of cores and memory are known for ' || subject || ': split by residual instead of sku'
+        WHEN is_fallback THEN 'no prices of cores and memory are known for ' || subject || ': split by those of an A2 host in us-central1'
         WHEN NOT sized THEN 'the cores or the memory of ' || subject || ' are not known: the whole price of these nodes rides on their GPUs'
         ELSE 'no list price on demand is known for ' || subject || ': the whole price of these nodes rides on their GPUs'
     END AS message,
     CASE
-        WHEN basis = 'residual' THEN 'gpucost collect prices, where the cloud sells them apart'
+        WHEN is_fallback THEN 'gpucost collect prices, where the cloud sells them apart'
         WHEN NOT sized THEN 'export kube_node_status_capacity from kube-state-metrics'
         ELSE 'gpucost collect prices, or cost_basis = "opencost" or "scad" under [prices]'
     END AS fix
 FROM alike
-GROUP BY subject, basis, sized
+GROUP BY subject, is_fallback, sized
 UNION ALL
 SELECT 'basis_needs_requests', g.cluster, g.cluster, min(greatest(g.from_ms, c.from_ms)), max(least(g.to_ms, c.to_ms)),
     'requests of CPU and memory were not collected for cluster ' || g.cluster || ' between '

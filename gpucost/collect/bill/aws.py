@@ -1,4 +1,4 @@
-"""AWS Cost and Usage Reports, in S3 too: legacy (`lineItem/UsageStartDate`), CUR and CUR 2.0 (`line_item_usage_start_date`).
+"""AWS Cost and Usage Reports: legacy (`lineItem/UsageStartDate`), CUR and CUR 2.0 (`line_item_usage_start_date`).
 
 CUR 2.0's names are the ones that the SQL reads; how other deliveries (Athena, connectors) case and part them never matters.
 Sources: AWS CUR User Guide and AWS Data Exports User Guide, data dictionaries.
@@ -7,21 +7,8 @@ Sources: AWS CUR User Guide and AWS Data Exports User Guide, data dictionaries.
 from __future__ import annotations
 
 import re
-from contextlib import contextmanager
-from functools import cached_property
-from typing import TYPE_CHECKING, Any
 
-from gpucost.collect.base import require
 from gpucost.collect.bill.formats import Format, spelled, squeeze
-from gpucost.collect.bill.opening import BucketTree, Entry
-from gpucost.collect.clouds import aws_client, aws_in_words, aws_login
-from gpucost.errors import SourceError
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
-    from gpucost.config.model import Aws
 
 _NAMES = """
     bill_billing_period_start_date bill_invoice_id bill_payer_account_id capacity_reservation_capacity_reservation_arn
@@ -90,70 +77,3 @@ CUR = Format(
 )
 
 FORMATS = (CUR,)
-
-_CHUNK = 8 << 20
-_ATTEMPTS = 3
-
-
-class S3Tree(BucketTree):
-    """The files below a prefix of a bucket, `s3://bucket/prefix`; credentials are those that boto3 finds."""
-
-    scheme = "s3://"
-
-    def __init__(self, address: str, settings: Aws) -> None:
-        super().__init__(address.rstrip("/"))
-        self._settings = settings
-
-    def entries(self) -> list[Entry]:
-        if entries := super().entries():
-            return entries
-        raise SourceError(f"there is nothing at {self.name}", f"aws s3 ls --recursive s3://{self.bucket}/")
-
-    def around(self) -> list[Entry]:
-        # A manifest of Data Exports lies under metadata/, its files beside that.
-        above, metadata, _ = self.prefix.partition("/metadata/")
-        return self.listed(above if metadata else self.prefix.rpartition("/")[0])
-
-    def fetch(self, entry: Entry, directory: Path) -> Path:
-        target = self.target(entry, directory)
-        with self._in_words():
-            for _ in range(_ATTEMPTS):
-                answer = self._client.get_object(Bucket=self.bucket, Key=entry.key, IfMatch=f'"{entry.tag}"')
-                with target.open("wb") as out:
-                    got = sum(out.write(chunk) for chunk in answer["Body"].iter_chunks(_CHUNK))
-                if got == entry.size:
-                    return target
-        raise SourceError(f"{self.shown(entry)} broke off after {got:,} of {entry.size:,} bytes", "run the command again")
-
-    def listed(self, prefix: str) -> list[Entry]:
-        with self._in_words():
-            pages = self._client.get_paginator("list_objects_v2").paginate(Bucket=self.bucket, Prefix=prefix)
-            return [
-                Entry(item["Key"], item["Size"], item["ETag"].strip('"'))
-                for page in pages
-                for item in page.get("Contents", [])
-                if item["Size"] and not item["Key"].endswith("/")
-            ]
-
-    @cached_property
-    def _client(self) -> Any:
-        session = aws_login(self._settings)
-        return aws_client(session, self._settings, "s3", session.region_name or "us-east-1")
-
-    @contextmanager
-    def _in_words(self) -> Iterator[None]:
-        """Turns what boto3 fails with into words."""
-        require("aws")
-        from botocore.exceptions import ClientError
-
-        with aws_in_words(self.name, "run the command again", "s3:ListBucket on the bucket and s3:GetObject on its files"):
-            try:
-                yield
-            except ClientError as error:
-                # of a file that is asked for as it was listed, and is another one by now
-                if error.response["Error"].get("Code") not in ("PreconditionFailed", "412"):
-                    raise
-                raise SourceError(f"{self.name}: AWS is delivering a new version", "run the command again") from None
-            except OSError as error:
-                message = f"{self.name}: cannot keep the file on disk: {error.strerror or error}"
-                raise SourceError(message, "TMPDIR names another disk") from None

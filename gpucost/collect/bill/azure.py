@@ -1,4 +1,4 @@
-"""Azure's cost exports, in Blob Storage too; where there is none, the Cost Management query API: daily costs by resource, meter.
+"""Azure's cost exports; where there is none, the Cost Management query API: daily costs by resource, meter.
 
 Columns differ by agreement (Enterprise, Microsoft Customer, pay-as-you-go), version and language; their case never matters. The
 API's answers name columns and give rows; they come in pages behind `nextLink`, and are throttled by quota units, with the seconds
@@ -11,17 +11,15 @@ from __future__ import annotations
 
 import json
 from calendar import monthrange
-from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal
-from urllib.parse import unquote, urlsplit
 
 from gpucost import inputs
-from gpucost.collect.base import require
+from gpucost.clouds import azure_in_words, azure_login, is_loopback, line, require
 from gpucost.collect.bill.formats import Format, spelled
-from gpucost.collect.bill.opening import BucketTree, Entry, MonthsTree, is_answer, records
-from gpucost.collect.clouds import azure_container, azure_in_words, azure_login, is_loopback, line
-from gpucost.errors import SourceError, UsageError
+from gpucost.collect.bill.opening import MonthsTree, is_answer, records
+from gpucost.errors import SourceError
 from gpucost.http import PASSING, TransientError, retry, retry_after
+from gpucost.objects import Entry
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -64,49 +62,6 @@ FORMATS = (
     _format("an Azure cost query answer", "date", "cost", "service_name"),
     _format("an Azure cost query answer", "date", "cost", "resource_id", "currency"),
 )
-
-
-class BlobTree(BucketTree):
-    """The blobs below `https://<account>.blob.core.windows.net/<container>/<directory>` that may be exports.
-
-    Credentials: a SAS token in the URL, else the variable AZURE_STORAGE_CONNECTION_STRING (of this account), else those
-    that azure-identity finds.
-    """
-
-    def __init__(self, address: str) -> None:
-        url = urlsplit(address)
-        parts = [unquote(part) for part in url.path.split("/") if part]
-        # An emulator has the account in the path: http://127.0.0.1:10000/devstoreaccount1/container/directory.
-        own = [] if ".blob." in (url.hostname or "") else parts[:1]
-        inside = parts[len(own) :]
-        if not inside:
-            raise UsageError(
-                f"{url.netloc}{url.path} names no container", "https://<account>.blob.core.windows.net/<container>/<directory>"
-            )
-        self._account_url = "/".join([f"{url.scheme}://{url.netloc}", *own])
-        self._account = (own or (url.hostname or "").split("."))[0]
-        self._sas = url.query
-        self.scheme = f"{self._account_url}/"
-        # Never the SAS token.
-        super().__init__(self.scheme + "/".join(inside))
-
-    def around(self) -> list[Entry]:
-        return self.listed(self.prefix.rpartition("/")[0])
-
-    def fetch(self, entry: Entry, directory: Path) -> Path:
-        target = self.target(entry, directory)
-        with azure_in_words(self.shown(entry)), target.open("wb") as out:
-            self._opened.download_blob(entry.key).readinto(out)
-        return target
-
-    def listed(self, prefix: str) -> list[Entry]:
-        with azure_in_words(self.name):
-            blobs = self._opened.list_blobs(name_starts_with=prefix or None)
-            return [Entry(blob.name, blob.size or 0, f"{blob.name}:{blob.etag}") for blob in blobs]
-
-    @cached_property
-    def _opened(self) -> Any:
-        return azure_container(self._account_url, self._account, self.bucket, self._sas)
 
 
 CostType = Literal["AmortizedCost", "ActualCost"]

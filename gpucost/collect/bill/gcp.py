@@ -12,11 +12,11 @@ from datetime import UTC, datetime
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from gpucost.collect.base import require
+from gpucost.clouds import google_in_words, google_login
 from gpucost.collect.bill.formats import Format
-from gpucost.collect.bill.opening import BucketTree, Entry, MonthsTree
-from gpucost.collect.clouds import google_bucket, google_in_words, google_login
+from gpucost.collect.bill.opening import MonthsTree
 from gpucost.errors import ConfigError, SourceError
+from gpucost.objects import Entry
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -60,35 +60,6 @@ def _in_words(what: str) -> AbstractContextManager[None]:
     return google_in_words(
         what, "try again later; nothing of it was loaded", ("", "see docs/billing-gcp.md for the roles that are needed")
     )
-
-
-class GcsTree(BucketTree):
-    """The objects below a `gs://` address that may be exports. `endpoint` is another base URL, of an emulator."""
-
-    scheme = "gs://"
-
-    def __init__(self, address: str, *, endpoint: str | None = None, project: str | None = None) -> None:
-        super().__init__(address)
-        self._endpoint, self._project = endpoint, project
-
-    def fetch(self, entry: Entry, directory: Path) -> Path:
-        target = self.target(entry, directory)
-        with _in_words(self.shown(entry)):
-            # The checksum is compared by the library: a broken download raises.
-            self._opened.blob(entry.key).download_to_filename(str(target), timeout=120)
-        return target
-
-    def listed(self, prefix: str) -> list[Entry]:
-        require("gcp")
-        from google.cloud.storage.retry import DEFAULT_RETRY
-
-        with _in_words(self.name):
-            blobs = self._opened.list_blobs(prefix=prefix, timeout=60, retry=DEFAULT_RETRY.with_timeout(30))
-            return [Entry(one.name, one.size or 0, f"{one.name}:{one.md5_hash or one.crc32c or one.generation}") for one in blobs]
-
-    @cached_property
-    def _opened(self) -> Any:
-        return google_bucket(self.bucket, self._endpoint, self._project)
 
 
 _TABLE = re.compile(r"^[a-z][a-z0-9.:-]{4,}\.[A-Za-z0-9_]+\.[A-Za-z0-9_-]+$")

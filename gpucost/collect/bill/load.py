@@ -25,7 +25,8 @@ if TYPE_CHECKING:
 
     from gpucost.collect.bill.formats import Format
     from gpucost.collect.bill.manifest import Manifest
-    from gpucost.collect.bill.opening import Entry, Tree
+    from gpucost.collect.bill.opening import Tree
+    from gpucost.objects import Entry
     from gpucost.store.bill_files import RawFile, Staged
     from gpucost.store.charges import BillLoad, BillResult
     from gpucost.store.connection import Store

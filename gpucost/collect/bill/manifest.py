@@ -14,8 +14,8 @@ from pathlib import PurePosixPath
 from typing import Any
 
 from gpucost import inputs
-from gpucost.collect.bill.opening import Entry
 from gpucost.errors import DataError
+from gpucost.objects import Entry
 
 _PERIOD = re.compile(r"BILLING_PERIOD=(\d{4}-\d{2})", re.IGNORECASE)
 _RANGE = re.compile(r"^(\d{4})(\d{2})\d{2}-\d{8}$")

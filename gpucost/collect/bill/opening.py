@@ -13,14 +13,14 @@ import time
 import zipfile
 import zlib
 from abc import ABC, abstractmethod
-from contextlib import contextmanager
-from dataclasses import dataclass
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, BinaryIO, TypeGuard, cast
 
 from gpucost import inputs
 from gpucost.collect.bill.formats import NotThis
 from gpucost.errors import DataError, SourceError, UsageError
+from gpucost.objects import Entry, open_address
 from gpucost.store import bill_files
 from gpucost.store.bill_files import RawFile
 
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     import duckdb
 
     from gpucost.collect.bill.manifest import Manifest
+    from gpucost.config.model import Config
 
 
 def is_answer(document: object) -> TypeGuard[dict[str, Any]]:
@@ -226,15 +227,6 @@ _AT_REST_NS = 2_000_000_000
 _SAMPLES, _SAMPLE = 16, 1 << 16
 
 
-@dataclass(frozen=True, slots=True)
-class Entry:
-    """One file of a tree: `key` is its path in the tree with slashes, `tag` changes with its content where that is known."""
-
-    key: str
-    size: int
-    tag: str | None = None
-
-
 class Tree(ABC):
     """Files under one name that the user gave. `is_file`: the name is one file's, asked for by itself."""
 
@@ -283,33 +275,40 @@ class Tree(ABC):
 
 
 class BucketTree(Tree):
-    """The files below an address of an object store, `<scheme><bucket>/<prefix>`, that may be exports."""
+    """The files below an address of an object store that may be exports."""
 
-    scheme: str
-
-    def __init__(self, address: str) -> None:
-        self.name = address
-        self.bucket, _, prefix = address.removeprefix(self.scheme).partition("/")
-        self.prefix = prefix.strip("/")
-        if not self.bucket:
-            raise UsageError(f"{address} names no bucket", f"{self.scheme}bucket/prefix")
-
-    @abstractmethod
-    def listed(self, prefix: str) -> list[Entry]:
-        """Every file whose key begins so. Raises SourceError."""
+    def __init__(self, address: str, config: Config) -> None:
+        self.bucket, self.prefix = open_address(address, config)
+        # never the SAS token that an address may hold
+        self.name = self.bucket.shown(self.prefix).rstrip("/")
 
     def entries(self) -> list[Entry]:
-        # `exports` would find `exports-old`, too.
-        found = [one for one in self.listed(self.prefix) if f"{one.key}/".startswith(f"{self.prefix}/") or not self.prefix]
-        self.is_file = any(one.key == self.prefix for one in found)
+        found = self.bucket.found(self.prefix)
+        if not found and self.prefix:
+            with suppress(FileNotFoundError):
+                found, self.is_file = [self.bucket.head(self.prefix)], True
+        if not found:
+            raise SourceError(f"there is nothing at {self.name}", "check the address: it names a folder, or one file")
         return [one for one in found if one.key.lower().endswith(ENDINGS)]
 
-    def target(self, entry: Entry, directory: Path) -> Path:
-        """Where in `directory` a file is written."""
-        return directory / entry.key.rpartition("/")[2]
+    def around(self) -> list[Entry]:
+        # AWS Data Exports keeps a manifest under metadata/, its files beside that folder
+        above, metadata, _ = self.prefix.partition("/metadata/")
+        return self.bucket.found(above if metadata else self.prefix.rpartition("/")[0])
+
+    def fetch(self, entry: Entry, directory: Path) -> Path:
+        target = directory / entry.key.rpartition("/")[2]
+        try:
+            found = self.bucket.fetch(entry.key, target)
+        except FileNotFoundError:
+            fix = "run the command again; a key that begins with a slash cannot be read"
+            raise SourceError(f"{self.shown(entry)} is not there any more", fix) from None
+        if found != entry:
+            raise SourceError(f"{self.shown(entry)} is being replaced: its cloud delivers a new version", "run the command again")
+        return target
 
     def shown(self, entry: Entry) -> str:
-        return f"{self.scheme}{self.bucket}/{entry.key}"
+        return self.bucket.shown(entry.key)
 
 
 class MonthsTree(Tree):

@@ -9,7 +9,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from gpucost.catalog import load_catalog
-from gpucost.collect.base import NoCredentials
+from gpucost.clouds import NoCredentials
 from gpucost.collect.prices.aws import AwsPrices
 from gpucost.collect.prices.azure import AzurePrices
 from gpucost.collect.prices.base import PriceCollector, is_region_of

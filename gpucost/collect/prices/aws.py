@@ -11,8 +11,7 @@ from decimal import Decimal
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from gpucost.collect.base import NoCredentials
-from gpucost.collect.clouds import HALF, aws_client, aws_in_words, aws_login
+from gpucost.clouds import HALF, NoCredentials, aws_client, aws_in_words, aws_login
 from gpucost.collect.prices.base import (
     HOURS_PER_YEAR,
     PriceCollector,

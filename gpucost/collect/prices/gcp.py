@@ -10,7 +10,7 @@ from datetime import date
 from decimal import Decimal
 from typing import TYPE_CHECKING, ClassVar
 
-from gpucost.collect.clouds import GRPC_NO_LOGIN, google_in_words, google_login, is_loopback
+from gpucost.clouds import GRPC_NO_LOGIN, google_in_words, google_login, is_loopback
 from gpucost.collect.prices.base import KnownType, PriceCollector, again, gpu_model, known_types, newest, one_of_each
 from gpucost.errors import SourceError
 from gpucost.store.prices import ComponentPrice, ListPrice, ProviderPrices

@@ -7,8 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from gpucost import catalog
-from gpucost.collect.base import NoCredentials
-from gpucost.collect.clouds import aws_login
+from gpucost.clouds import NoCredentials, aws_login
 from gpucost.collect.spot import aws, azure, files
 from gpucost.collect.spot.base import AWS_REGIONS
 from gpucost.errors import GpucostError

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from gpucost.collect.clouds import aws_client, aws_in_words
+from gpucost.clouds import aws_client, aws_in_words
 from gpucost.collect.spot.base import HISTORY, BadFact, price_of_row
 from gpucost.errors import SourceError
 from gpucost.periods import from_ms

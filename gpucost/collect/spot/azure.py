@@ -11,8 +11,7 @@ from collections.abc import Iterable
 from decimal import Decimal, InvalidOperation
 from typing import TYPE_CHECKING, Any
 
-from gpucost.collect.base import NoCredentials, require
-from gpucost.collect.clouds import AZURE_LOGIN, azure_login, line
+from gpucost.clouds import AZURE_LOGIN, NoCredentials, azure_login, line, require
 from gpucost.collect.prices.public import PublicList
 from gpucost.collect.spot.base import BadFact, moment_of, price_of, text_of
 from gpucost.errors import SourceError

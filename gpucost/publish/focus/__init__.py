@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, NamedTuple
 from zoneinfo import ZoneInfo
 
 from gpucost.engine import run_stage
-from gpucost.errors import UsageError
 from gpucost.periods import Period, from_ms, month_period
 from gpucost.report import api_cost
 from gpucost.store.charges import find_tokens
@@ -24,20 +23,16 @@ if TYPE_CHECKING:
 DEFAULT_VERSION = "1.2"
 PREFIX = "x_gpucost_"
 
-# Columns by the version that they came with; of 1.1 and 1.2 together: 1.1 itself is not written.
-_SINCE = {
-    "1.0": """AvailabilityZone BilledCost BillingAccountId BillingAccountName BillingCurrency BillingPeriodEnd
-        BillingPeriodStart ChargeCategory ChargeClass ChargeDescription ChargeFrequency ChargePeriodEnd ChargePeriodStart
-        CommitmentDiscountCategory CommitmentDiscountId CommitmentDiscountStatus CommitmentDiscountName CommitmentDiscountType
-        ConsumedQuantity ConsumedUnit ContractedCost ContractedUnitPrice EffectiveCost InvoiceIssuerName ListCost ListUnitPrice
-        PricingCategory PricingQuantity PricingUnit ProviderName PublisherName RegionId RegionName ResourceId ResourceName
-        ResourceType ServiceCategory ServiceName SkuId SkuPriceId SubAccountId SubAccountName Tags""",
-    "1.2": """CapacityReservationId CapacityReservationStatus CommitmentDiscountQuantity CommitmentDiscountUnit InvoiceId
-        ServiceSubcategory SkuMeter SkuPriceDetails""",
-    "1.3": """AllocatedMethodDetails AllocatedMethodId AllocatedResourceId AllocatedResourceName AllocatedTags HostProviderName
-        ServiceProviderName""",
-}
-VERSIONS = tuple(_SINCE)
+_COLUMNS = """AvailabilityZone BilledCost BillingAccountId BillingAccountName BillingCurrency BillingPeriodEnd
+    BillingPeriodStart CapacityReservationId CapacityReservationStatus ChargeCategory ChargeClass ChargeDescription
+    ChargeFrequency ChargePeriodEnd ChargePeriodStart CommitmentDiscountCategory CommitmentDiscountId CommitmentDiscountName
+    CommitmentDiscountQuantity CommitmentDiscountStatus CommitmentDiscountType CommitmentDiscountUnit ConsumedQuantity
+    ConsumedUnit ContractedCost ContractedUnitPrice EffectiveCost InvoiceId InvoiceIssuerName ListCost ListUnitPrice
+    PricingCategory PricingQuantity PricingUnit ProviderName PublisherName RegionId RegionName ResourceId ResourceName
+    ResourceType ServiceCategory ServiceName ServiceSubcategory SkuId SkuMeter SkuPriceDetails SkuPriceId SubAccountId
+    SubAccountName Tags"""
+_SINCE_1_3 = """AllocatedMethodDetails AllocatedMethodId AllocatedResourceId AllocatedResourceName AllocatedTags HostProviderName
+    ServiceProviderName"""
 # Columns of gpucost's own, in every version, by what they are called in 60_rows.sql.
 _OWN = """kind team cluster namespace workload node gpu_model capacity_type gpu_hours share is_estimate charge_kind instance_key
     instance_type instance_hours origin_charge_key origin_file origin_row"""
@@ -51,25 +46,27 @@ _SPLIT = {
 
 
 def columns_of(version: str) -> dict[str, str]:
-    """The columns of a file in order, and what each is called in the table focus_rows. Raises UsageError for a version unknown.
+    """The columns of a file in order, and the name of each in the table focus_rows.
 
     Since 1.3 the dimensions of a split charge are the origin's, tags included; the holder's tags stand in AllocatedTags.
     """
-    if version not in VERSIONS:
-        raise UsageError(f"FOCUS {version} is not written", f"--focus-version takes one of {', '.join(VERSIONS)}")
-    columns = {name: name for name in sorted(" ".join(_SINCE[known] for known in VERSIONS if known <= version).split())}
-    own = {name: name for name in _OWN.split()}
+    own = {PREFIX + name: name for name in _OWN.split()}
     if version == "1.3":
-        columns["Tags"] = "OriginTags"
-    else:
-        own |= _SPLIT
-    return columns | {PREFIX + name: source for name, source in own.items()}
+        standard = sorted(f"{_COLUMNS} {_SINCE_1_3}".split())
+        return dict(zip(standard, standard, strict=True)) | {"Tags": "OriginTags"} | own
+    return {name: name for name in _COLUMNS.split()} | own | {PREFIX + name: source for name, source in _SPLIT.items()}
 
 
 _PACKAGE = "gpucost.publish.focus"
 # Months of bills begin and end by the clocks of those who write them.
 _CHARGED = (
     "SELECT epoch_ms(min(charge_period_start)), epoch_ms(max(charge_period_end)) FROM token_charges WHERE billing_period = $month"
+)
+
+
+# Estimates are in the report's currency alone.
+_SUMS = (
+    "SELECT is_estimate, BillingCurrency, count(*), sum(BilledCost), sum(EffectiveCost) FROM focus_rows GROUP BY ALL ORDER BY ALL"
 )
 
 
@@ -99,21 +96,15 @@ def prepare(con: DuckDBPyConnection, config: Config, month: str) -> FocusTotals:
     run_stage(con, _PACKAGE, "40_splits")
     rows = {"month": month, "currency": config.currency, "from_ms": period.start_ms, "to_ms": period.end_ms}
     run_stage(con, _PACKAGE, "60_rows", rows)
-    (charges,) = con.execute("SELECT count(*) FROM focus_charges").fetchall()[0]
-    sums = con.execute(
-        "SELECT is_estimate, BillingCurrency, count(*), sum(BilledCost), sum(EffectiveCost) FROM focus_rows "
-        "GROUP BY ALL ORDER BY ALL"
-    ).fetchall()
-    billed = [row for row in sums if not row[0]]
-    estimated = [row for row in sums if row[0]]
-    return FocusTotals(
-        charges=charges,
-        billed_rows=sum(row[2] for row in billed),
-        estimated_rows=sum(row[2] for row in estimated),
-        billed_cost={row[1]: row[3] for row in billed},
-        effective_cost={row[1]: row[4] for row in billed},
-        estimated_cost=sum((row[4] for row in estimated), Decimal(0)),
-    )
+    ((charges,),) = con.execute("SELECT count(*) FROM focus_charges").fetchall()
+    totals = FocusTotals(charges, 0, 0, {}, {}, Decimal(0))
+    for is_estimate, currency, count, billed, effective in con.execute(_SUMS).fetchall():
+        if is_estimate:
+            totals = totals._replace(estimated_rows=count, estimated_cost=effective)
+        else:
+            totals.billed_cost[currency], totals.effective_cost[currency] = billed, effective
+            totals = totals._replace(billed_rows=totals.billed_rows + count)
+    return totals
 
 
 def save(con: DuckDBPyConnection, version: str, kind: FileKind, path: Path) -> None:

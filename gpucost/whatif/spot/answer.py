@@ -19,28 +19,22 @@ from gpucost.whatif.answer import Answer, Assumption, Position, Range, Rows, Val
 from gpucost.whatif.cost import kept
 from gpucost.whatif.flags import GPUS_PER_NODE, HOURS_PER_MONTH, Option, OptionGroup, PricePer, node_price
 from gpucost.whatif.fleet import Fleet, Pod, Price, Scenario, Usage, one_node
-from gpucost.whatif.spot import simulate as formulas
+from gpucost.whatif.spot import formulas
+from gpucost.whatif.spot.formulas import Work, exact, expected_hours, paid_share
 from gpucost.whatif.spot.interruptions import Rate, measured_rate
 from gpucost.whatif.spot.market import Market, Place, find_instance, read_market
-from gpucost.whatif.spot.simulate import (
-    HOPELESS_RATIO,
+from gpucost.whatif.spot.moves import (
     Formula,
-    Makespans,
     Moved,
     Moves,
-    SimulationOptions,
-    SimulationQuery,
+    SpotOptions,
+    SpotQuery,
     Target,
-    Work,
     Workload,
     base_name,
-    exact,
-    expected_hours,
     gangs,
     movable,
-    paid_share,
     rate_assumption,
-    simulate,
     weights,
 )
 
@@ -108,7 +102,7 @@ def advise(workload: str, namespace: str = "", workload_type: str = "", checkpoi
     return Advice(NEEDS_WORK, f"gpucost does not know what a {kind or 'workload'} does when it is interrupted")
 
 
-def suitability(options: SimulationOptions, question: SimulationQuery) -> dict[Workload, Advice]:
+def suitability(options: SpotOptions, question: SpotQuery) -> dict[Workload, Advice]:
     """What each workload should do. All of it moves to on demand, and all of what options describe moves to spot."""
     pods = {pod.owner: pod for pod in question.usage.fleet.pods}
     if question.usage.is_described or options.to is not Target.spot:
@@ -159,100 +153,80 @@ def break_even_sentences(
     return (message, f"by first order at {first_order:,.4g}") if first_order is not None else (message,)
 
 
-def time_sentences(makespan: dict[str, Any], optimum: float | None, unit: str = "h") -> tuple[str, ...]:
-    """What interruptions do to time, and the interval that would cost least."""
-    before, expected = makespan["without_interruptions"], makespan["expected"]
+def time_sentences(before: float, expected: float, optimum: float | None, unit: str, *, ends: bool) -> tuple[str, ...]:
+    """What interruptions do to time, and the interval that would cost least; `ends`: the work is ever done."""
     longer = (expected / before - 1) * 100 if before else 0.0
     sentences = [f"{before:,.1f} {unit} of work take {expected:,.1f} {unit} on spot ({longer:.2f} % longer)"]
-    if makespan["runs"]:
-        half, most = makespan["p50"], makespan["p95"]
-        sentences.append(
-            f"of {makespan['runs']:,} simulated runs half end within {half:,.1f} {unit}, 95 % within {most:,.1f} {unit}"
-        )
-    else:
-        sentences.append("not simulated: it would practically never end")
+    if not ends:
+        sentences.append("it would practically never end")
     if optimum is not None:
         sentences.append(f"a checkpoint every {optimum:,.1f} minutes would cost least")
     return tuple(sentences)
 
 
 _DIGITS = 6
-# standard errors on either side that hold the true mean 99.9 % of the time
-_NORMAL_999 = 3.29
+# Above this factor of time work practically never ends; above this factor of paid hours it has no cost.
+_ENDLESS, _ENDLESS_COST = 1e3, 1e9
 
 
-def makespan_figures(
-    hours: float, expected: float, work: Work, wait: float, simulated: Makespans | None
-) -> dict[str, float | int | None]:
-    """Hours from start to end, waits for capacity among them: expected exactly, and as simulated."""
-    interruptions = expected * work.gang_rate
-    figures: dict[str, float | int | None] = {
-        "without_interruptions": hours,
-        "expected": round(expected + wait * interruptions, _DIGITS),
-        "expected_paid": round(expected, _DIGITS),
-        "expected_interruptions": round(interruptions, _DIGITS),
-    }
-    if simulated is None:
-        return figures | {"runs": 0}
-    import numpy as np
-
-    elapsed, runs = simulated.elapsed, len(simulated.elapsed)
-    mean, error = float(elapsed.mean()), _NORMAL_999 * (float(elapsed.std(ddof=1)) / runs**0.5)
-    values = {"mean": mean, "mean_low": mean - error, "mean_high": mean + error}
-    values |= zip(("p5", "p50", "p95"), map(float, np.percentile(elapsed, (5, 50, 95))), strict=True)
-    return figures | {"runs": runs} | {name: round(value, _DIGITS) for name, value in values.items()}
+# a workload, how often its nodes are interrupted, and their provider
+PartKey = tuple[Workload, Rate, str | None]
 
 
 @record
 class Part:
     """What one workload (None: nobody) held of nodes that are interrupted alike: node-hours, and their cost before and there.
 
-    `run_hours` is how long its pods are there, each counted as long as it is: what an interruption may cost.
+    `run_hours` is how long its pods are there, each counted as long as it is: what an interruption may cost. `asked` are the
+    options that were given.
     """
 
     owner: Workload | None
-    advice: Advice
-    gang: int
     rate: Rate
     provider: str | None
+    advice: Advice
+    gang: int
     hours: float
     today: Decimal
     there: Decimal
+    asked: SpotOptions
     run_hours: float = 0.0
 
-    def own(self, options: SimulationOptions) -> SimulationOptions:
+    @property
+    def options(self) -> SpotOptions:
         """The options as they hold for it: what starts over loses all of a run, and no notice helps it."""
         if not self.advice.starts_over:
-            return options
-        return replace(options, checkpoint_minutes=self.run_hours * 60, checkpoint_write_minutes=0.0, notice_seconds=0.0)
+            return self.asked
+        return replace(self.asked, checkpoint_minutes=self.run_hours * 60, checkpoint_write_minutes=0.0, notice_seconds=0.0)
 
-    def cost(self, options: SimulationOptions, formula: Formula, per_hour: float | None, times: float = 1.0) -> Decimal | None:
-        """What it costs there, interrupted `per_hour`, in `times` the hours expected; None where it would never end."""
+    def interrupted(self, per_hour: float | None) -> Part:
+        """Return the same part with this rate."""
+        return replace(self, rate=replace(self.rate, per_hour=per_hour or 0.0))
+
+    def cost(self, formula: Formula = exact) -> Decimal | None:
+        """What it costs there; None where it would never end."""
         if self.owner is None:
             return self.there
-        rate = self.rate.per_hour if per_hour is None else per_hour
-        on_demand, spot = weights(self.own(options), rate, self.gang, self.provider, formula)
-        if on_demand + spot > HOPELESS_RATIO:
+        on_demand, spot = weights(self.options, self.rate.per_hour, self.gang, self.provider, formula)
+        if on_demand + spot > _ENDLESS_COST:
             return None
-        if options.to is Target.spot:
-            return kept(float(self.today) * on_demand + float(self.there) * spot * times)
-        return kept(float(self.there) / (spot * times))
+        if self.asked.to is Target.spot:
+            return kept(float(self.today) * on_demand + float(self.there) * spot)
+        return kept(float(self.there) / spot)
 
 
-def _labelled(moved: Moves, usage: Usage) -> tuple[dict[str, tuple[Workload, Moved]], tuple[Pod, ...]]:
-    """Pods on nodes that move, their workloads split by how those nodes are interrupted: by the name that each part has now."""
-    names: dict[tuple[Workload, Rate, str | None], str] = {}
-    parts: dict[str, tuple[Workload, Moved]] = {}
+def _labelled(moved: Moves, usage: Usage) -> tuple[dict[PartKey, str], tuple[Pod, ...]]:
+    """Split each workload on nodes that move by the interruptions of its nodes: the name of each part, and the renamed pods."""
+    names: dict[PartKey, str] = {}
     pods = []
     for pod in usage.fleet.pods:
         if item := moved.get(pod.place):
             name = names.setdefault((pod.owner, item.rate, item.node.provider), f"part-{len(names)}")
-            parts[name] = (pod.owner, item)
             pods.append(replace(pod, workload=name, namespace="default"))
-    return parts, tuple(pods)
+    return names, tuple(pods)
 
 
-def answer(options: SimulationOptions, question: SimulationQuery) -> Scenario[Answer]:
+def answer(options: SpotOptions, question: SpotQuery) -> Scenario[Answer]:
     """What moving the usage costs, by the exact effective price; first order beside it. Only what suits spot moves.
 
     A described fleet is one that moves to spot, and back by the same figures. Raises GpucostError where nothing can be moved.
@@ -265,64 +239,54 @@ def answer(options: SimulationOptions, question: SimulationQuery) -> Scenario[An
     if to_spot and options.kept_on_demand >= 1:
         raise UsageError("--on-demand-share 1 keeps everything on demand: nothing would move", "give a part of 1, such as 0.3")
     moved, stays = movable(options, question)
-    named, pods = _labelled(moved, usage)
+    names, pods = _labelled(moved, usage)
     before = Fleet(tuple(item.node for item in moved.values()), pods)
     there = before.with_nodes(lambda node: replace(node, prices=moved[node.key].prices, capacity_type=options.to.capacity_type))
     costs_today, costs_before, costs_there = yield [fleet, before, there]
     today = Position.of(costs_today, currency, fleet if usage.is_narrowed else None) * usage.times
 
-    gang_of, advices, hours_of = gangs(fleet), suitability(options, question), _hours_by_part(moved)
-    runs = _run_hours(fleet)
+    gang_of, advices, hours_of, runs = gangs(fleet), suitability(options, question), _hours_by_part(moved), _run_hours(fleet)
     parts = []
-    for name, (owner, item) in named.items():
-        key = (owner[0], "default", name)
-        before_it, after_it = ((costs.by_workload.get(key) or Decimal(0)) * usage.times for costs in (costs_before, costs_there))
-        hours, gang = hours_of[owner, item.rate, item.node.provider], gang_of[owner] * usage.times
-        part = Part(owner, advices[owner], gang, item.rate, item.node.provider, hours, before_it, after_it, runs[owner])
-        cost = part.cost(options, exact, None)
+    for (owner, rate, provider), name in names.items():
+        label, gang = (owner[0], "default", name), gang_of[owner] * usage.times
+        was, then = ((one.by_workload.get(label) or Decimal(0)) * usage.times for one in (costs_before, costs_there))
+        hours = hours_of[owner, rate, provider]
+        part = Part(owner, rate, provider, advices[owner], gang, hours, was, then, options, runs[owner])
+        cost = part.cost()
         if cost is None and not to_spot:
             raise GpucostError("interrupted so often, this work would practically never end", "more checkpoints, or a lower rate")
         if not is_described and to_spot and part.advice.suits != NOT and (cost is None or cost >= part.today > 0):
             part = replace(part, advice=Advice(NEEDS_WORK, _RERUN) if part.advice.starts_over else Advice(NOT, _DEAR))
         parts.append(part)
     if not usage.is_narrowed and any(None in item.hours for item in moved.values()):
-        before_it, after_it = (costs.unallocated_cost * usage.times for costs in (costs_before, costs_there))
+        was, then = (one.unallocated_cost * usage.times for one in (costs_before, costs_there))
         hours = sum(item.hours.get(None, 0.0) for item in moved.values())
-        advice = Advice(NOT if to_spot else SAFE, _FREE)
-        parts.append(Part(None, advice, 1, next(iter(moved.values())).rate, None, hours, before_it, after_it))
+        first = next(iter(moved.values()))
+        parts.append(Part(None, first.rate, None, Advice(NOT if to_spot else SAFE, _FREE), 1, hours, was, then, options))
     safe = [part for part in parts if part.advice.suits == SAFE]
     # where nothing suits spot, figures are those of what does not
     shown = [part for part in safe if part.owner] or [part for part in parts if part.owner] or parts
 
-    def position(per_hour: RateOf = _middle, formula: Formula = exact, times: float = 1.0) -> Position | None:
-        """The usage with what suits spot moved there, interrupted as `per_hour` says; None where it would never end."""
-        costs = [part.cost(options, formula, per_hour(part.rate), times) for part in safe]
-        known = [cost for cost in costs if cost is not None]
-        if len(known) < len(costs):
-            return None
-        return replace(today, cost=today.cost - sum((part.today for part in safe), Decimal(0)) + sum(known, Decimal(0)))
-
-    means = _Means.of(options, moved, shown, to_spot=to_spot)
-    spot, on_demand, rate, gang = means.spot, means.on_demand, means.rate, means.gang
+    means = _Means.of(moved, shown)
+    spot, on_demand, per_hour, gang = means.spot, means.on_demand, means.rate, means.gang
     gpus, share = (1.0, 1 / means.gpus) if per is PricePer.gpu else (means.gpus, 1.0)
-    provider = shown[0].provider
-    work = means.options.work(rate, gang, provider)
+    work = _mean_options(shown).work(per_hour, gang, shown[0].provider)
     # where a gang keeps a part on demand, it pays for both, and is interrupted less often
-    exposed = 1 - options.kept_on_demand if gang > 1 else 1.0
+    exposed = options.exposed(gang)
     ratio = on_demand / ((1 - exposed) * on_demand + exposed * spot)
     even, even_first = (
         None if rate_there is None else rate_there / exposed
         for rate_there in (formulas.break_even_exact(work, ratio), formulas.break_even_first_order(work, ratio))
     )
-    work = replace(work, per_hour=rate * exposed)
     # hours on spot hold what interruptions lost already: the work itself is less
     useful = means.hours / gang / (1 if to_spot else formulas.stretch(work))
-    simulated = simulate(work, useful, options.wait_hours, options.runs, options.seed)
-    expected = expected_hours(work, useful)
-    makespan = makespan_figures(useful, expected, work, options.wait_hours, simulated)
+    paid = expected_hours(work, useful)
+    interruptions = paid * work.gang_rate
+    elapsed = paid + options.wait_hours * interruptions
     best = formulas.best_checkpoints(work)
-    scenario, first_order = position() or today, position(formula=formulas.first_order)
-    scenario = replace(scenario, more={"cost_first_order": first_order.cost if first_order else None})
+    cost = _moved_cost(today, safe)
+    first_order: dict[str, Value] = {"cost_first_order": _moved_cost(today, safe, formulas.first_order)}
+    scenario = replace(today, cost=today.cost if cost is None else cost, more=first_order)
     figures: dict[str, Any] = {
         "price_per": per,
         "on_demand_price": round(on_demand * share, 9),
@@ -332,7 +296,7 @@ def answer(options: SimulationOptions, question: SimulationQuery) -> Scenario[An
         "effective_price_exact": round(means.exact * gpus, _DIGITS),
         "effective_price_per_gpu_hour_first_order": round(means.first_order, _DIGITS),
         "effective_price_per_gpu_hour_exact": round(means.exact, _DIGITS),
-        "interruptions_per_hour": rate,
+        "interruptions_per_hour": per_hour,
         "break_even_interruptions_per_hour": even,
         "break_even_interruptions_per_hour_first_order": even_first,
         "optimal_checkpoint_minutes": round(best.exact * 60, _DIGITS) if best else None,
@@ -341,7 +305,12 @@ def answer(options: SimulationOptions, question: SimulationQuery) -> Scenario[An
         # per node: what an interruption loses, and what was saved since the one before
         "lost_per_interruption": round(spot * (work.lost + work.restart), _DIGITS),
         "saved_between_interruptions": round((on_demand - spot) / work.gang_rate, _DIGITS) if work.gang_rate else None,
-        "makespan_hours": makespan,
+        "makespan_hours": {
+            "without_interruptions": useful,
+            "expected": round(elapsed, _DIGITS),
+            "expected_paid": round(paid, _DIGITS),
+            "expected_interruptions": round(interruptions, _DIGITS),
+        },
     }
     findings = []
     if spot >= on_demand:
@@ -352,24 +321,18 @@ def answer(options: SimulationOptions, question: SimulationQuery) -> Scenario[An
     findings.append(f"effective price: {prices}, {currency} per useful {per}-hour")
     tables: tuple[Rows, ...] = ()
     ranges: list[Range] = []
-    figure = "cost on spot" if is_described else "scenario cost"
-    if simulated is not None and expected:
-        import numpy as np
-
-        ends = [position(times=float(value) / expected) for value in np.percentile(simulated.paid, (5, 95))]
-        if ends[0] and ends[1] and safe:
-            low, high = sorted(end.cost for end in ends if end)
-            ranges.append(Range(figure, low, high, currency, f"5 % to 95 % of {options.runs:,} simulated runs"))
     if to_spot and safe:
-        tables = _cases(options, safe, today, position)
-        if len(tables[0].lines) > 1:
-            least, *_, most = (line[2] for line in tables[0].lines)
+        cases = _cases(options, safe, today)
+        tables = (cases,)
+        if len(cases.lines) > 1:
+            least, *_, most = (line[2] for line in cases.lines)
             if most is None:
                 findings.append("interrupted as often as the high end says, this work would practically never end")
             else:
+                figure = "cost on spot" if is_described else "scenario cost"
                 ranges.append(Range(figure, least, most, currency, "between the ends of what is known of interruptions"))
     if not is_described:
-        savings, more = _by_workload(options, parts, usage)
+        savings, more = _by_workload(parts, usage)
         tables += more
         goes = sum(part.hours for part in safe) * (1 - options.kept_on_demand if to_spot else 1)
         figures |= {
@@ -407,22 +370,28 @@ def answer(options: SimulationOptions, question: SimulationQuery) -> Scenario[An
             *_starting_over(shown),
         ),
         ranges=tuple(ranges),
-        break_even=break_even_sentences(even, even_first, rate, gang, is_cheaper=exact(replace(work, per_hour=0.0)) < ratio),
-        time=time_sentences(makespan, figures["optimal_checkpoint_minutes"], unit),
+        break_even=break_even_sentences(even, even_first, per_hour, gang, is_cheaper=exact(replace(work, per_hour=0.0)) < ratio),
+        time=time_sentences(useful, elapsed, best.exact * 60 if best else None, unit, ends=formulas.stretch(work) < _ENDLESS),
         findings=tuple(findings),
         tables=tables,
     )
 
 
-RateOf = Callable[[Rate], float | None]
 _MORE = {
     NEEDS_WORK: "with work, more could move",
     NOT: "what should not move would save",
 }
 
 
-def _middle(rate: Rate) -> float:
-    return rate.per_hour
+def _moved_cost(today: Position, parts: Sequence[Part], formula: Formula = exact) -> Decimal | None:
+    """Return today's cost with these parts moved; None where one of them would never end."""
+    cost = today.cost
+    for part in parts:
+        there = part.cost(formula)
+        if there is None:
+            return None
+        cost += there - part.today
+    return cost
 
 
 def _run_hours(fleet: Fleet) -> dict[Workload, float]:
@@ -441,11 +410,12 @@ def _starting_over(parts: Sequence[Part]) -> Iterator[Assumption]:
         yield Assumption("without known checkpoints a run starts over: its length", round(mean, 2), "hours", "store, mean")
 
 
-def _hours_by_part(moved: Moves) -> dict[tuple[Workload | None, Rate, str | None], float]:
-    hours: dict[tuple[Workload | None, Rate, str | None], float] = defaultdict(float)
+def _hours_by_part(moved: Moves) -> dict[PartKey, float]:
+    hours: dict[PartKey, float] = defaultdict(float)
     for item in moved.values():
         for owner, held in item.hours.items():
-            hours[owner, item.rate, item.node.provider] += held
+            if owner:
+                hours[owner, item.rate, item.node.provider] += held
     return hours
 
 
@@ -460,13 +430,12 @@ class _Means(NamedTuple):
     gang: int
     first_order: float
     exact: float
-    options: SimulationOptions
 
     @classmethod
-    def of(cls, options: SimulationOptions, moved: Moves, parts: Sequence[Part], *, to_spot: bool) -> _Means:
-        gang_of = {part.owner: part.gang for part in parts}
-        own = {part.owner: part.own(options) for part in parts}
-        held = [(item, owner, time) for item in moved.values() for owner, time in item.hours.items() if owner in gang_of]
+    def of(cls, moved: Moves, parts: Sequence[Part]) -> _Means:
+        part_of = {part.owner: part for part in parts}
+        to_spot = parts[0].asked.to is Target.spot
+        held = [(item, part_of[owner], time) for item in moved.values() for owner, time in item.hours.items() if owner in part_of]
         hours = sum(time for _, _, time in held)
 
         def mean(value: Callable[[Moved], float]) -> float:
@@ -483,104 +452,92 @@ class _Means(NamedTuple):
 
         def effective(formula: Formula) -> float:
             cost = 0.0
-            for item, owner, time in held:
-                rate = item.rate.per_hour
-                there = weights(own[owner], rate, gang_of[owner], item.node.provider, formula) if owner else (0, 1)
+            for item, part, time in held:
+                there = (0.0, 1.0)
+                if part.owner:
+                    there = weights(part.options, item.rate.per_hour, part.gang, item.node.provider, formula)
                 cost += (on_demand(item) * there[0] + spot(item) * there[1]) * time
             return cost / sum(time * item.node.gpus for item, _, time in held)
 
-        gang = max(1, round(sum(gang_of[owner] * time for _, owner, time in held) / hours))
+        gang = max(1, round(sum(part.gang * time for _, part, time in held) / hours))
         return cls(
             hours, mean(lambda item: item.node.gpus), mean(spot), mean(on_demand), mean(lambda item: item.rate.per_hour), gang,
-            effective(formulas.first_order), effective(exact), _mean_options(options, parts),
+            effective(formulas.first_order), effective(exact),
         )  # fmt: skip
 
 
-def _mean_options(options: SimulationOptions, parts: Sequence[Part]) -> SimulationOptions:
+def _mean_options(parts: Sequence[Part]) -> SpotOptions:
     """Options with the mean interval between checkpoints, and what writing one takes, weighed by hours."""
-    if not any(part.advice.starts_over for part in parts):
-        return options
+    asked, over = parts[0].asked, [part.advice.starts_over for part in parts]
+    if not any(over):
+        return asked
     hours = sum(part.hours for part in parts)
     names = ("checkpoint_minutes", "checkpoint_write_minutes")
-    means = {name: sum(getattr(part.own(options), name) * part.hours for part in parts) / hours for name in names}
-    over = all(part.advice.starts_over for part in parts)
-    return replace(options, **means, notice_seconds=0.0 if over else options.notice_seconds)
+    means = {name: sum(getattr(part.options, name) * part.hours for part in parts) / hours for name in names}
+    return replace(asked, **means, notice_seconds=0.0 if all(over) else asked.notice_seconds)
 
 
-def _cases(
-    options: SimulationOptions, safe: Sequence[Part], today: Position, position: Callable[[RateOf], Position | None]
-) -> tuple[Rows, ...]:
+def _cases(options: SpotOptions, safe: Sequence[Part], today: Position) -> Rows:
     """What moves, at the low end, the middle and the high end of what is known of interruptions: its cost and its time."""
-    ends: dict[str, RateOf] = {"as given": _middle}
+    ends = {"as given": safe}
     if all(part.rate.low is not None and part.rate.high is not None for part in safe):
-        ends = {"low": lambda rate: rate.low, "middle": _middle, "high": lambda rate: rate.high}
+        low, high = [part.interrupted(part.rate.low) for part in safe], [part.interrupted(part.rate.high) for part in safe]
+        ends = {"low": low, "middle": safe, "high": high}
     hours = sum(part.hours for part in safe)
     lines: list[tuple[Value, ...]] = []
-    for name, rate_of in ends.items():
+    for name, parts in ends.items():
         up = longer = rates = 0.0
-        for part in safe:
-            rate = rate_of(part.rate) or 0.0
-            exposed = 1 - options.kept_on_demand if part.gang > 1 else 1.0
-            work = part.own(options).work(rate * exposed, part.gang, part.provider)
+        for part in parts:
+            rate = part.rate.per_hour
+            work = part.options.work(rate, part.gang, part.provider)
             times = formulas.stretch(work)
             # of nodes that don't need each other, those kept on demand take no longer
             moves = part.hours * (1.0 if part.gang > 1 else 1 - options.kept_on_demand)
-            up, longer, rates = (
-                up + part.hours + moves * (times - 1),
-                longer + part.hours * (times - 1),
-                rates + rate * part.hours,
-            )
+            up += part.hours + moves * (times - 1)
+            longer += part.hours * (times - 1)
             longer += part.hours * times * work.gang_rate * options.wait_hours
-        there = position(rate_of)
-        if there is None or up > hours * formulas.HOPELESS:
+            rates += rate * part.hours
+        cost = _moved_cost(today, parts)
+        if cost is None or up > hours * _ENDLESS:
             lines.append((name, rates / hours, None, None, None, None))
-            continue
-        percent = round(longer / hours * 100, 2)
-        lines.append((name, rates / hours, there.cost, today.cost - there.cost, round(up, 1), percent))
+        else:
+            lines.append((name, rates / hours, cost, today.cost - cost, round(up, 1), round(longer / hours * 100, 2)))
     columns = ("interruptions", "per node-hour", "cost", "saving", "node-hours", "% longer")
-    return (Rows("What moves, by how often it is interrupted", columns, tuple(lines), "Time holds waits for capacity."),)
+    return Rows("What moves, by how often it is interrupted", columns, tuple(lines), "Time holds waits for capacity.")
 
 
-def _by_workload(options: SimulationOptions, parts: Sequence[Part], usage: Usage) -> tuple[dict[str, Decimal], tuple[Rows, ...]]:
+def _by_workload(parts: Sequence[Part], usage: Usage) -> tuple[dict[str, Decimal], tuple[Rows, ...]]:
     """Savings by suitability; why what does not move stays; the workloads on nodes that could move. Runs of one name together."""
     team_of = {pod.owner: pod.team for pod in usage.fleet.pods}
-    rows: dict[tuple[str, str, str, Advice], list[Any]] = {}
+    rows: dict[tuple[str, str, str, Advice], list[Any]] = defaultdict(lambda: [0, Decimal(0), Decimal(0)])
     left: dict[Advice, list[Decimal]] = defaultdict(lambda: [Decimal(0), Decimal(0)])
     savings = {SAFE: Decimal(0), NEEDS_WORK: Decimal(0), NOT: Decimal(0)}
     for part in parts:
-        cost = part.cost(options, exact, None)
+        cost = part.cost()
         after = part.today if cost is None else cost
         savings[part.advice.suits] += part.today - after
         if part.advice.suits != SAFE:
-            left[part.advice] = [left[part.advice][0] + part.today, left[part.advice][1] + part.today - after]
+            sums = left[part.advice]
+            sums[:] = sums[0] + part.today, sums[1] + part.today - after
         if part.owner:
             _, namespace, workload = part.owner
-            row = rows.setdefault((team_of[part.owner], namespace, base_name(workload), part.advice), [0, Decimal(0), Decimal(0)])
-            row[:] = [max(row[0], part.gang), row[1] + part.today, row[2] + after]
+            row = rows[team_of[part.owner], namespace, base_name(workload), part.advice]
+            row[:] = max(row[0], part.gang), row[1] + part.today, row[2] + after
     order = list(savings)
     below = [
         (advice.suits.replace("_", " "), round(today, 2), round(saving, 2), advice.why)
         for advice, (today, saving) in sorted(left.items(), key=lambda item: (order.index(item[0].suits), -item[1][0], item[0]))
     ]
-    lines = [
-        (
-            namespace,
-            workload,
-            advice.suits.replace("_", " "),
-            gang,
-            round(before, 2),
-            round(after, 2),
-            round(before - after, 2),
-            advice.why,
-        )
-        for (_, namespace, workload, advice), (gang, before, after) in sorted(
-            rows.items(), key=lambda item: (order.index(item[0][3].suits), -item[1][1], item[0])
-        )
-    ]
+    lines: list[tuple[Value, ...]] = []
+    for (_, namespace, workload, advice), (gang, today, after) in sorted(
+        rows.items(), key=lambda item: (order.index(item[0][3].suits), -item[1][1], item[0])
+    ):
+        money = (round(amount, 2) for amount in (today, after, today - after))
+        lines.append((namespace, workload, advice.suits.replace("_", " "), gang, *money, advice.why))
+    title = "Workloads on nodes that could move"
     columns = ("namespace", "workload", "suits spot", "nodes at once", "today", "scenario", "saving", "why")
     stay = Rows.of("Left on demand, and what it would save", ("suits spot", "today", "saving", "why"), below)
-    workloads = Rows.top("Workloads on nodes that could move", columns, lines, "and {} more")
-    return savings, (*stay, *(workloads or (Rows("Workloads on nodes that could move", columns, ()),)))
+    return savings, (*stay, *(Rows.top(title, columns, lines, "and {} more") or (Rows(title, columns, ()),)))
 
 
 def _price_assumptions(moved: Sequence[Moved], currency: str) -> tuple[Assumption, ...]:
@@ -619,6 +576,22 @@ class Described(OptionGroup):
     active_hours_per_day: flags.ActiveHours | None = None
     days: flags.Days | None = None
 
+    def price(self, target: Target, gpus: float, market: Market | None, place: Place | None) -> Price:
+        """Return the option's price, else the place's: fresh spot history before list prices. Raises UsageError without any."""
+        name, given = f"--{target}-price", self.spot_price if target is Target.spot else self.on_demand_price
+        if given is not None:
+            return Price(node_price(given, self.price_per, gpus), "option")
+        if market is None or place is None:
+            raise UsageError(f"{name} is missing", f"give {name}, or --instance-type and --region to look it up")
+        latest = market.latest_spot(place, to_ms(datetime.now(UTC))) if target is Target.spot else None
+        if price := latest or market.list_price(place, target.capacity_type):
+            return price
+        where = f" in {place.zone or place.region}" if place.zone or place.region else ""
+        raise UsageError(
+            f"no {target} price of {place.instance_type}{where} in {market.currency} is known",
+            f"give {name}" + ("" if place.region else ", or --region: prices differ between regions"),
+        )
+
 
 def find_place(con: DuckDBPyConnection, fleet: Described) -> tuple[Place, int]:
     """Where the instance type is bought, and its GPUs. Raises UsageError for a type that is not known."""
@@ -630,9 +603,7 @@ def find_place(con: DuckDBPyConnection, fleet: Described) -> tuple[Place, int]:
     return Place(name, provider, fleet.region, fleet.zone), int(gpus)
 
 
-def described(
-    con: DuckDBPyConnection, settings: Config, options: SimulationOptions, fleet: Described, rate: Rate | None
-) -> SimulationQuery:
+def described(con: DuckDBPyConnection, settings: Config, options: SpotOptions, fleet: Described, rate: Rate | None) -> SpotQuery:
     """One of the nodes that options describe, moved to spot: its prices from options first, else of the store and the catalog.
 
     Raises UsageError where a price is missing, the checkpoint interval is longer than the job, or it would never end.
@@ -644,19 +615,11 @@ def described(
     elif fleet.region or fleet.zone:
         raise UsageError("--region and --zone say where an --instance-type is", "give --instance-type, or leave them out")
     rate = rate or (market.rate(place) if market and place else measured_rate(None, "", None))
-    prices: dict[Target, Price] = {}
-    for target, price in ((Target.on_demand, fleet.on_demand_price), (Target.spot, fleet.spot_price)):
-        if price is not None:
-            prices[target] = Price(node_price(price, fleet.price_per, gpus), "option")
-        elif market is not None and place is not None:
-            prices[target] = known_price(market, place, target)
-        else:
-            name = f"--{target}-price"
-            raise UsageError(f"{name} is missing", f"give {name}, or --instance-type and --region to look it up")
+    prices = {target: fleet.price(target, gpus, market, place) for target in (Target.on_demand, Target.spot)}
     nodes, hours, unit = fleet.nodes, fleet.hours or HOURS_PER_MONTH, f"{settings.currency} per node-hour"
     options.check(hours)
     provider = place.provider if place else None
-    if sum(weights(options, rate.per_hour, nodes, provider, exact)) > HOPELESS_RATIO:
+    if sum(weights(options, rate.per_hour, nodes, provider, exact)) > _ENDLESS_COST:
         raise UsageError(
             "interrupted so often, this work would practically never end", "more checkpoints, or fewer interruptions per hour"
         )
@@ -674,19 +637,6 @@ def described(
     )
     amount = prices[Target.spot].per_node_hour / (gpus if fleet.price_per is PricePer.gpu else 1)
     there = replace(prices[Target.spot], per_node_hour=amount)
-    return SimulationQuery(
+    return SpotQuery(
         usage, Market(settings.currency), rate, there, fleet.price_per, stale_after_days=settings.prices.stale_after_days
-    )
-
-
-def known_price(market: Market, place: Place, target: Target) -> Price:
-    """The price of the place: spot history that is not stale before list prices. Raises UsageError where none is known."""
-    latest = market.latest_spot(place, to_ms(datetime.now(UTC))) if target is Target.spot else None
-    price = latest or market.list_price(place, target.capacity_type)
-    if price is not None:
-        return price
-    where = f" in {place.zone or place.region}" if place.zone or place.region else ""
-    raise UsageError(
-        f"no {target} price of {place.instance_type}{where} in {market.currency} is known",
-        f"give --{target}-price" + ("" if place.region else ", or --region: prices differ between regions"),
     )

@@ -14,10 +14,10 @@ from gpucost.periods import MS_PER_DAY, MS_PER_HOUR, Period, from_ms, iso
 from gpucost.records import record
 from gpucost.whatif.answer import Answer, Assumption, Position, Range, Rows, Value
 from gpucost.whatif.fleet import Fleet, Node, Pod, Price, Scenario
-from gpucost.whatif.spot import simulate
+from gpucost.whatif.spot.formulas import stretch
 from gpucost.whatif.spot.interruptions import Rate
 from gpucost.whatif.spot.market import Market, Place, PriceChanges
-from gpucost.whatif.spot.simulate import SimulationOptions, rate_assumption
+from gpucost.whatif.spot.moves import SpotOptions, rate_assumption
 
 ON_DEMAND = "on demand"
 SWITCHING = "cheapest zone, switching"
@@ -52,7 +52,7 @@ class Job:
 class TrainingRun:
     """A job bought in one way: price steps (since when, per node-hour) up to `end_ms`, and how often it moved."""
 
-    steps: tuple[tuple[int, Decimal], ...]
+    steps: Lane
     end_ms: int
     moves: int = 0
 
@@ -201,9 +201,9 @@ def node_jobs(fleet: Fleet, market: Market, *, is_narrowed: bool) -> tuple[tuple
     return tuple(jobs), left_out
 
 
-def answer(options: SimulationOptions, question: SpotReplay) -> Scenario[Answer]:
+def answer(options: SpotOptions, question: SpotReplay) -> Scenario[Answer]:
     """Every way of buying, over the same jobs. Raises GpucostError where history covers none of them."""
-    overhead = simulate.stretch(options.work(question.rate.per_hour)) if question.rate else 1.0
+    overhead = stretch(options.work(question.rate.per_hour)) if question.rate else 1.0
     share = _ANCHOR if options.on_demand_share is None else options.on_demand_share
     move = (options.restart_minutes + options.checkpoint_write_minutes) / 60
     stretched = [replace(job, hours=job.hours * overhead) for job in question.jobs]

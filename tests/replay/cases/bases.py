@@ -62,7 +62,8 @@ BASES = [
         [",,,g5.xlarge,on_demand,1.42,USD,"],
     ),
     Case(
-        "basis-residual",
+        "basis-sku-fallback",
+        "AWS sells no parts, so A2's host stands for every host. "
         "g5.xlarge is listed at $1, its host at 4 x 0.03 + 16 x 0.004 = 0.184: the GPU is 81.6 % of whatever the node costs, "
         "here spot, $0.50 and from 03:00 on $1. The GPU and half the host: 90.8 % x (2 x 0.50 + 2 x 1) = $2.724. The host of a "
         "p5.48xlarge listed at $9.20 would be 5.76 + 8.192 = $13.952: its GPUs cost nothing, half the cores and a quarter of the "
@@ -75,7 +76,7 @@ BASES = [
                 pod("u", "h", list(range(8)), 0, 2, cpu=96, memory_gib=512),
             ],
             busy("h", list(range(8)), 0, 1),
-            cost_basis="residual",
+            cost_basis="sku",
             list_prices={"g5.xlarge": "1.00", "p5.48xlarge": "9.20"},
             unit_prices=_UNITS,
         ),
@@ -90,7 +91,7 @@ BASES = [
         "basis-sku",
         "a2-highgpu-2g is listed at $7, its host at 24 x 0.03 + 170 x 0.004 = $1.40; half price by contract: GPUs 2.80, cores "
         "0.36, memory 0.34. One GPU, half the cores and half of the 160 GiB that the node says it has, 4 h: $7. AWS sells no "
-        "parts: g5.xlarge by residual, 81.6 % of $2 for the GPU alone, 2 h: $3.264.",
+        "parts: g5.xlarge less a host like A2's, 81.6 % of $2 for the GPU alone, 2 h: $3.264.",
         fleet(
             6,
             [

@@ -1,16 +1,16 @@
-"""What collectors that ask a cloud share: the login, patience, and what can go wrong in words."""
+"""What everything that asks a cloud shares: the login, patience, and what can go wrong in words."""
 
 from __future__ import annotations
 
 import logging
 import os
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-from gpucost.collect.base import NoCredentials, require
-from gpucost.errors import ConfigError, SourceError
+from gpucost.errors import ConfigError, GpucostError, SourceError
 from gpucost.http import excerpt
 
 if TYPE_CHECKING:
@@ -19,6 +19,23 @@ if TYPE_CHECKING:
     from google.auth.credentials import Credentials
 
     from gpucost.config.model import Aws
+
+
+class NoCredentials(GpucostError):
+    """No credentials were found for this cloud: it is skipped in one line."""
+
+
+# What a cloud's APIs are asked with: an extra of the package.
+_LIBRARIES = {"aws": "boto3", "gcp": "google.api_core", "azure": "azure.identity"}
+
+
+def require(cloud: str, *others: str) -> None:
+    """Raise NoCredentials if the libraries that ask `cloud` (aws, gcp, azure) are not installed, or one of `others`."""
+    with suppress(ModuleNotFoundError):
+        if all(find_spec(library) for library in (_LIBRARIES[cloud], *others)):
+            return
+    raise NoCredentials(f"{cloud}: its libraries are not installed", f"pip install 'gpucost[{cloud}]'")
+
 
 # Kinds of exceptions; what they mean, {} being the library's own words; and what helps.
 Failure = tuple[tuple[type[Exception], ...], str, str]
@@ -159,15 +176,6 @@ def google_login(endpoint: str | None, project: str | None) -> tuple[Credentials
     return who, project or own
 
 
-def google_bucket(name: str, endpoint: str | None, project: str | None = None) -> Any:
-    """A bucket of Cloud Storage, or of another server that `endpoint` names. Raises what google_login raises."""
-    who, own = google_login(endpoint, project)
-    from google.cloud.storage import Client
-
-    options = {"api_endpoint": endpoint} if endpoint else None
-    return Client(project=own or "none", credentials=who, client_options=options).bucket(name)
-
-
 @contextmanager
 def google_in_words(who: str, again: str, forbidden: tuple[str, str], other: str = "") -> Iterator[None]:
     """Turns what Google's libraries raise into SourceError or NoCredentials.
@@ -221,44 +229,16 @@ def azure_login() -> TokenCredential:
     return DefaultAzureCredential(exclude_interactive_browser_credential=True, process_timeout=4)
 
 
-CONNECTION = "AZURE_STORAGE_CONNECTION_STRING"
-
-
-def azure_container(account_url: str, account: str, name: str, sas: str = "") -> Any:
-    """A container of Blob Storage.
-
-    Credentials: the SAS token, else AZURE_STORAGE_CONNECTION_STRING (of this account), else those that azure-identity finds.
-    """
-    require("azure")
-    from azure.storage.blob import ContainerClient
-
-    # The library's own waits add up to three minutes.
-    retries: dict[str, Any] = {"retry_total": 3, "retry_connect": 1, "initial_backoff": 1, "increment_base": 2}
-    connection = os.environ.get(CONNECTION, "")
-    if not sas and f"AccountName={account};" in f"{connection};":
-        return ContainerClient.from_connection_string(connection, name, **retries)
-    who: Any = sas
-    if not who:
-        who = azure_login()
-        # the client would retry that, too, where there are no credentials
-        who.get_token("https://storage.azure.com/.default")
-    return ContainerClient(account_url, name, who, **retries)
-
-
 @contextmanager
-def azure_in_words(
-    who: str,
-    again: str = "try again later; nothing of it was loaded",
-    roles: str = "see docs/billing-azure.md for the roles that are needed",
-) -> Iterator[None]:
-    """Turns what Azure's libraries raise into SourceError; `who` was being asked, `again` and `roles` are what helps."""
+def azure_in_words(who: str) -> Iterator[None]:
+    """Turns what Azure's libraries raise into SourceError; `who` was being asked."""
     require("azure")
     from azure.core import exceptions as its
 
     failures: tuple[Failure, ...] = (
         ((its.ClientAuthenticationError,), "the credentials have expired or are refused: {}", AZURE_LOGIN),
         ((its.ResourceNotFoundError,), "not there: {}", "check the name; see docs/billing-azure.md"),
-        ((its.AzureError,), "{}", again),
+        ((its.AzureError,), "{}", "try again later; nothing of it was loaded"),
     )
     with in_words(who, failures):
         try:
@@ -266,10 +246,8 @@ def azure_in_words(
         except its.HttpResponseError as error:
             if isinstance(error, its.ClientAuthenticationError) and error.status_code is None:
                 raise SourceError(f"{who}: no credentials found", AZURE_LOGIN) from error
-            # a wrong key comes as 403, too
-            if error.status_code == 403 and "failed to authenticate" in str(error):
-                fix = f"check the key or the token; {AZURE_LOGIN}"
-                raise SourceError(f"{who}: the credentials are refused or have expired", fix) from error
             if error.status_code == 403:
-                raise SourceError(f"{who}: not allowed: {line(error)}", roles) from error
+                raise SourceError(
+                    f"{who}: not allowed: {line(error)}", "see docs/billing-azure.md for the roles that are needed"
+                ) from error
             raise

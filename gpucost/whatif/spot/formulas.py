@@ -1,0 +1,161 @@
+"""Work on spot, in closed forms: its cost, its time, and the rates at which it pays."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import replace
+from typing import NamedTuple
+
+from gpucost.records import record
+
+# Rates that break-evens are looked for in, interruptions per node-hour: one in a million years to one in a third of a second.
+_LOWEST, _HIGHEST = 1e-10, 1e4
+# where first hours are free, cost may fall again at high rates: steps must be short enough not to jump over its peak
+_STEP, _SHORT_STEP = 2.0, 1.02
+_BISECTIONS = 80
+# exp() of more has no float
+_LARGEST = 700.0
+
+
+@record
+class Work:
+    """How a gang of `nodes` works on spot. Times in hours, `per_hour` in interruptions per node-hour.
+
+    A gang stops when any of its nodes does: `nodes` times as often. Every `checkpoint` hours of work a checkpoint takes `write`
+    hours; after an interruption `restart` hours pass before work goes on; all of them are paid.
+    A checkpoint that fits the `notice` leaves nothing lost but the time it takes. `first_hour_free`: an instance that its
+    cloud takes back within its first hour costs nothing.
+    """
+
+    per_hour: float
+    checkpoint: float
+    write: float = 0.0
+    restart: float = 0.0
+    notice: float = 0.0
+    nodes: int = 1
+    first_hour_free: bool = False
+
+    @property
+    def gang_rate(self) -> float:
+        """Interruptions of the gang per hour."""
+        return self.per_hour * self.nodes
+
+    @property
+    def is_noticed(self) -> bool:
+        """Whether a checkpoint fits the notice, so that no work is lost."""
+        return self.notice > 0 and self.write <= self.notice
+
+    @property
+    def lost(self) -> float:
+        """Hours that an interruption costs on average before the restart: half an interval, or the checkpoint on notice."""
+        return self.write if self.is_noticed else self.checkpoint / 2
+
+
+def first_order(work: Work) -> float:
+    """Paid hours per useful hour, as long as interruptions are rare against checkpoints: 1 + w/c + n·λ (c/2 + r)."""
+    overhead = 1 + work.write / work.checkpoint
+    return (overhead + work.gang_rate * (work.lost + work.restart)) * paid_share(work)
+
+
+def exact(work: Work) -> float:
+    """Paid hours per useful hour for exponential interruptions; infinite where nothing is ever finished.
+
+    (1/Λ) e^{Λr} (e^{Λ(c+w)} - 1) / c with Λ = nλ. Where the notice fits a checkpoint, a life of T hours leaves
+    max(T - r - w, 0) hours of work, of which e^{-Λ(r+w)}/Λ are to be expected: (1 + w/c) e^{Λ(r+w)}.
+    """
+    up = stretch(work)
+    if math.isinf(up) and work.first_hour_free:
+        # hours without end, of which next to none are paid: their product may be small
+        log_up = work.gang_rate * _at_once(work) + math.log1p(work.write / work.checkpoint)
+        log_up -= 0.0 if work.is_noticed else math.log(work.gang_rate * (work.checkpoint + work.write))
+        log_paid = log_up - work.per_hour + math.log1p(work.per_hour)
+        return math.exp(log_paid) if log_paid < _LARGEST else math.inf
+    return up * paid_share(work)
+
+
+def stretch(work: Work) -> float:
+    """Hours that nodes are up per useful hour, paid or not."""
+    rate, overhead = work.gang_rate, 1 + work.write / work.checkpoint
+    at_once = work.write if work.is_noticed else work.checkpoint + work.write
+    if rate * _at_once(work) > _LARGEST:
+        return math.inf
+    if work.is_noticed:
+        return overhead * math.exp(rate * (work.restart + work.write))
+    exponent = rate * at_once
+    return overhead * math.exp(rate * work.restart) * (math.expm1(exponent) / exponent if exponent else 1.0)
+
+
+def _at_once(work: Work) -> float:
+    """Hours that must pass without an interruption for anything to be won."""
+    return work.restart + work.write + (0.0 if work.is_noticed else work.checkpoint)
+
+
+def paid_share(work: Work) -> float:
+    """The share of a node's time that is paid: E[T; T > 1 h] / E[T] = e^{-λ} (1 + λ) of lives T where first hours are free."""
+    return math.exp(-work.per_hour) * (1 + work.per_hour) if work.first_hour_free else 1.0
+
+
+def break_even_exact(work: Work, ratio: float) -> float | None:
+    """The rate per node-hour at which `exact` is `ratio`, the on-demand over the spot price; None where it never is."""
+    return _crossing(lambda rate: exact(replace(work, per_hour=rate)), ratio, work.first_hour_free)
+
+
+def break_even_first_order(work: Work, ratio: float) -> float | None:
+    """The same for `first_order`."""
+    if work.first_hour_free:
+        return _crossing(lambda rate: first_order(replace(work, per_hour=rate)), ratio, True)
+    room, per_interruption = ratio - 1 - work.write / work.checkpoint, (work.lost + work.restart) * work.nodes
+    return room / per_interruption if room > 0 and per_interruption > 0 else None
+
+
+class Checkpoints(NamedTuple):
+    """The intervals that cost least, in hours: exactly, and as Young and Daly approximate it."""
+
+    exact: float
+    young: float
+    daly: float
+
+
+def best_checkpoints(work: Work) -> Checkpoints | None:
+    """None where checkpoints cost nothing (the more the better), or nothing is ever lost (the fewer the better)."""
+    if work.write == 0 or work.gang_rate == 0 or work.is_noticed:
+        return None
+    mean = 1 / work.gang_rate
+    young = math.sqrt(2 * work.write * mean)
+    half = work.write / (2 * mean)
+    daly = young * (1 + math.sqrt(half) / 3 + half / 9) - work.write if half < 1 else mean
+    write = work.gang_rate * work.write
+    # the x = Λc in (0, 1) where the derivative of (e^{x + Λw} - 1) / x is 0: ln(1 - x) + x + Λw = 0
+    best = bisected(0.0, 1.0, lambda x: x < 1 and math.log1p(-x) + x + write > 0)
+    return Checkpoints(best / work.gang_rate, young, daly)
+
+
+def bisected(low: float, high: float, is_low: Callable[[float], bool]) -> float:
+    """Where `is_low` ends to hold, between both."""
+    for _ in range(_BISECTIONS):
+        middle = (low + high) / 2
+        low, high = (middle, high) if is_low(middle) else (low, middle)
+    return high
+
+
+def _crossing(cost: Callable[[float], float], target: float, may_fall: bool) -> float | None:
+    """The lowest rate at which `cost` reaches `target`, from below; None where it is above at once, or never."""
+    if cost(0.0) >= target:
+        return None
+    factor = _SHORT_STEP if may_fall else _STEP
+    low, high = 0.0, _LOWEST
+    while cost(high) < target:
+        low, high = high, high * factor
+        if high > _HIGHEST:
+            return None
+    return bisected(low, high, lambda rate: cost(rate) < target)
+
+
+def expected_hours(work: Work, hours: float) -> float:
+    """Return the hours that so many useful hours take; the last interval may be shorter than the others."""
+    whole, rest = math.floor(hours / work.checkpoint), math.fmod(hours, work.checkpoint)
+    # what is left by rounding is no interval
+    rest = 0.0 if rest < hours * 1e-12 else rest
+    last = stretch(replace(work, checkpoint=rest)) * rest if rest else 0.0
+    return whole * work.checkpoint * stretch(work) + last

@@ -1,0 +1,270 @@
+"""What moves to or from spot: the options, the nodes that can move at their prices there, and how they are interrupted."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter, defaultdict
+from collections.abc import Callable, Collection, Iterable
+from dataclasses import replace
+from enum import StrEnum
+from typing import Annotated, NamedTuple
+
+from gpucost.errors import GpucostError, UsageError
+from gpucost.records import record
+from gpucost.whatif.answer import Assumption, stated
+from gpucost.whatif.flags import Option, OptionGroup, PricePer, node_price
+from gpucost.whatif.fleet import Fleet, Node, Pod, Price, Usage
+from gpucost.whatif.spot.formulas import Work
+from gpucost.whatif.spot.interruptions import Rate
+from gpucost.whatif.spot.market import Market, Place
+
+Workload = tuple[str, str, str]
+Formula = Callable[[Work], float]
+_REPLICAS = re.compile(r"(deployment|replicaset|statefulset|daemonset|inferenceservice)/", re.IGNORECASE)
+
+
+def gangs(fleet: Fleet) -> dict[Workload, int]:
+    """The most nodes that each workload held at one moment; 1 for replicas, which don't need each other."""
+    pods: dict[Workload, list[Pod]] = defaultdict(list)
+    for pod in fleet.pods:
+        pods[pod.owner].append(pod)
+    return {key: 1 if _REPLICAS.match(key[2]) else _most_at_once(held) for key, held in pods.items()}
+
+
+def _most_at_once(pods: Iterable[Pod]) -> int:
+    events = sorted((at, change, pod.node) for pod in pods for at, change in ((pod.from_ms, 1), (pod.to_ms, -1)))
+    held: dict[str, int] = defaultdict(int)
+    nodes = most = 0
+    for _, change, node in events:
+        held[node] += change
+        # its first pod came, or its last one went
+        nodes += change if held[node] == max(change, 0) else 0
+        most = max(most, nodes)
+    return most
+
+
+def base_name(workload: str) -> str:
+    """`Job/sweep-12` and `Job/sweep-13` are runs of `Job/sweep-*`."""
+    return re.sub(r"[-_.]\d+$", "-*", workload)
+
+
+class Target(StrEnum):
+    """Where usage is moved to."""
+
+    spot = "spot"
+    on_demand = "on-demand"
+
+    @property
+    def capacity_type(self) -> str:
+        return self.value.replace("-", "_")
+
+
+# Seconds from the notice to the interruption, by provider, and where that is written.
+NOTICES = {
+    "aws": (120.0, "EC2 User Guide, Spot Instance interruption notices: two minutes, best effort"),
+    "gcp": (30.0, "Compute Engine API, Scheduling.skipGuestOsShutdown: 30 seconds for Spot VMs"),
+    "azure": (30.0, "Azure Scheduled Events: Preempt, 30 seconds"),
+}
+
+
+@record
+class SpotOptions(OptionGroup):
+    """Assumptions about work on spot, and what is asked of it; `given` names the options that are no defaults."""
+
+    checkpoint_minutes: Annotated[
+        float,
+        Option("Work between two checkpoints. Default: 30.", above=True, says="checkpoint interval", unit="minutes"),
+    ] = 30.0
+    checkpoint_write_minutes: Annotated[
+        float,
+        Option(
+            "What writing a checkpoint takes. Default: 2.5.",
+            says="writing a checkpoint", unit="minutes",
+            source="default: 148.8 s of a 7B model, pytorch.org/blog/reducing-checkpointing-times",
+        ),
+    ] = 2.5  # fmt: skip
+    restart_minutes: Annotated[
+        float,
+        Option(
+            "From an interruption until work goes on: provision, pull the image, load. Default: 12.",
+            says="restart (provision, pull, load)", unit="minutes",
+            source="default: 0.2 h in the simulations of Can't Be Late, NSDI 2024",
+        ),
+    ] = 12.0  # fmt: skip
+    notice_seconds: Annotated[
+        float | None,
+        Option(
+            "Notice of an interruption; a checkpoint that fits it saves the work. Default: 120 on AWS, else 30.", is_rare=True,
+        ),
+    ] = None  # fmt: skip
+    capacity_wait_minutes: Annotated[
+        float,
+        Option(
+            "Wait for capacity after an interruption: time, not paid. Default: 96.",
+            says="wait for capacity (time, not paid)", unit="minutes",
+            source="default: mean of 3,407 waits for K80 and V100 in one zone, skypilot-org/spot-traces availability/1-node",
+        ),
+    ] = 96.0  # fmt: skip
+    first_hour_free: Annotated[
+        bool, Option("Instances interrupted in their first hour cost nothing (EC2).", is_rare=True)
+    ] = False  # fmt: skip
+    to: Annotated[
+        Target, Option("spot: on-demand usage moves to spot; on-demand: the reverse.", flag="--move-to", is_shown=True)
+    ] = Target.spot
+    backtest: Annotated[bool, Option("Replay a job (--instance-type, --hours), or real usage, over the store's spot prices.")] = (
+        False
+    )
+    on_demand_share: Annotated[
+        float | None, Option("Part of the nodes that stays on demand. Default: 0; with --backtest 0.3.", most=1)
+    ] = None  # fmt: skip
+
+    def work(self, per_hour: float, nodes: int = 1, provider: str | None = None) -> Work:
+        """Return the same in hours. Nodes of a gang that stay on demand do not interrupt it."""
+        minutes = (self.checkpoint_minutes, self.checkpoint_write_minutes, self.restart_minutes)
+        checkpoint, write, restart = (each / 60 for each in minutes)
+        notice = self.notice(provider)[0] / 3600
+        return Work(per_hour * self.exposed(nodes), checkpoint, write, restart, notice, nodes, self.first_hour_free)
+
+    def notice(self, provider: str | None) -> tuple[float, str]:
+        """Seconds between notice and interruption, and where they are known from."""
+        if self.notice_seconds is not None:
+            return self.notice_seconds, "option"
+        seconds, source = NOTICES.get(provider or "", (30.0, "the shortest of AWS, Google Cloud and Azure"))
+        return seconds, f"default: {source}"
+
+    @property
+    def kept_on_demand(self) -> float:
+        """The part that does not move."""
+        return self.on_demand_share or 0.0
+
+    def exposed(self, nodes: int) -> float:
+        """Return the part of a gang of `nodes` that interruptions can hit; a node without a gang is hit as a whole."""
+        return 1 - self.kept_on_demand if nodes > 1 else 1.0
+
+    @property
+    def wait_hours(self) -> float:
+        return self.capacity_wait_minutes / 60
+
+    def check(self, hours: float) -> None:
+        """Raises UsageError where the work cannot be checkpointed as asked."""
+        if self.checkpoint_minutes > hours * 60 * (1 + 1e-9):
+            raise UsageError(
+                f"a checkpoint every {self.checkpoint_minutes:g} minutes is longer than the job of {hours:g} hours",
+                "give --checkpoint-minutes up to the job's length, or more --hours",
+            )
+
+    def assumptions(self, providers: Iterable[str | None] = (None,)) -> tuple[Assumption, ...]:
+        """All but the rate, each with where it comes from."""
+        times = ("checkpoint_minutes", "checkpoint_write_minutes", "restart_minutes", "capacity_wait_minutes")
+        notices = dict.fromkeys(self.notice(provider) for provider in providers)
+        more = [Assumption("notice of an interruption", seconds, "seconds", source) for seconds, source in notices]
+        if self.first_hour_free:
+            more.append(Assumption("instances interrupted in their first hour", 0, "price", "option --first-hour-free"))
+        if self.on_demand_share is not None:
+            more.append(Assumption("kept on demand", self.on_demand_share, "of the nodes", "option"))
+        return (*stated(self, *times), *more)
+
+
+def rate_assumption(rate: Rate, name: str = "interruptions") -> Assumption:
+    """The rate as an assumption."""
+    return Assumption(name, rate.per_hour, "per node-hour", rate.source, rate.as_of)
+
+
+class SpotQuery(NamedTuple):
+    """Whose usage, at which prices: `price` of a node (per node, or per GPU, as
+    `price_per` says) wins over all that is known.
+
+    The `times` nodes that a described one stands for need each other. `interruptible` are globs of workloads ([spot]).
+    """
+
+    usage: Usage
+    market: Market
+    rate: Rate | None = None
+    price: Price | None = None
+    price_per: PricePer = PricePer.node
+    interruptible: Collection[str] = ()
+    stale_after_days: int = 90
+
+
+@record
+class Moved:
+    """A node that can move: its prices there, before interruptions are counted, and the node-hours by who held it.
+
+    Nobody (None) holds what is free of a node all of which is asked for.
+    """
+
+    node: Node
+    prices: tuple[Price, ...]
+    rate: Rate
+    hours: dict[Workload | None, float]
+
+    @property
+    def today_price(self) -> float:
+        return self.node.mean_price
+
+    @property
+    def price(self) -> float:
+        return replace(self.node, prices=self.prices).mean_price
+
+
+Moves = dict[tuple[str, str], Moved]  # by cluster and node
+
+
+def movable(options: SpotOptions, question: SpotQuery) -> tuple[Moves, Counter[str]]:
+    """Nodes that can move, and why how many others do not."""
+    target, wanted = options.to, "on_demand" if options.to is Target.spot else "spot"
+    usage = question.usage
+    held: dict[tuple[str, str], dict[Workload, float]] = defaultdict(lambda: defaultdict(float))
+    for pod in usage.fleet.pods:
+        held[pod.place][pod.owner] += pod.gpu_ms
+    moved: Moves = {}
+    stays: Counter[str] = Counter()
+    for node in usage.fleet.nodes:
+        name = node.instance_type or "nodes without an instance type"
+        place = Place(node.instance_type or "", node.provider, node.region, node.zone, node.zone_id, node.gpu_model)
+        if node.capacity_type == "unknown":
+            stays["how they are bought is not known"] += 1
+        elif node.capacity_type != wanted:
+            stays[f"bought as {node.capacity_type.replace('_', ' ')}"] += 1
+        elif not node.is_priced:
+            stays[f"what {name} cost now is not known"] += 1
+        elif not (prices := _target_prices(target, question, node, place)):
+            stays[f"no {target} price is known of {name}"] += 1
+        else:
+            gpu_ms = max(node.gpus * node.length_ms, sum(held[node.key].values()))
+            per_gpu_ms = node.hours * usage.times / gpu_ms
+            hours: dict[Workload | None, float] = {owner: time * per_gpu_ms for owner, time in held[node.key].items()}
+            free = node.hours * usage.times - sum(hours.values())
+            if free > 1e-9 and not usage.is_narrowed:
+                hours[None] = free
+            moved[node.key] = Moved(node, prices, question.rate or question.market.rate(place), hours)
+    if not moved:
+        raise GpucostError(
+            f"no {wanted.replace('_', '-')} usage of {usage.scope_name} in {usage.period_name} can be moved: "
+            + "; ".join(f"{count} node(s): {why}" for why, count in stays.items()),
+            "--spot-price gives a price; --month names another period" if target is Target.spot else "--month names a period",
+        )
+    return moved, stays
+
+
+def _target_prices(target: Target, question: SpotQuery, node: Node, place: Place) -> tuple[Price, ...]:
+    """Prices of the node where it moves to: the option's, spot history, own nodes' of that kind, list price."""
+    if question.price is not None:
+        return (replace(question.price, per_node_hour=node_price(question.price.per_node_hour, question.price_per, node.gpus)),)
+    market = question.market
+    if target is Target.spot and (steps := market.spot_steps(place, node.from_ms, node.to_ms)):
+        return steps
+    own = market.own.get((place.instance_type.lower(), target.capacity_type))
+    if own is not None:
+        return (Price(own, f"own {target} nodes of that type in the period"),)
+    listed = market.list_price(place, target.capacity_type)
+    return (listed,) if listed else ()
+
+
+def weights(options: SpotOptions, per_hour: float, gang: int, provider: str | None, formula: Formula) -> tuple[float, float]:
+    """What of the cost on demand, and of that on spot, an uninterrupted hour's work costs where a part is kept on demand.
+
+    A gang's part on demand waits for those on spot, and is interrupted no more often than they are. Infinite: it never ends.
+    """
+    kept, factor = options.kept_on_demand, formula(options.work(per_hour, gang, provider))
+    return kept * factor if gang > 1 and kept else kept, (1 - kept) * factor
