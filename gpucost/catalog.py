@@ -15,7 +15,7 @@ from gpucost.engine import run_stage
 from gpucost.resources import pricing_dir
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable
     from pathlib import Path
 
     from duckdb import DuckDBPyConnection
@@ -105,30 +105,6 @@ def claim_metrics(kind: str) -> list[str]:
 
 def _patterns(counts: Callable[[str], bool]) -> str:
     return "|".join(dict.fromkeys(row["resource"] for row in facts("resources.csv") if counts(row["kind"])))
-
-
-# How LiteLLM (litellm/types/utils.py, LlmProviders) and OpenTelemetry (gen_ai.provider.name, before it gen_ai.system) name who
-# serves a model, as globs, and who sells its tokens; the first that fits. What is not here is sold by whom it names.
-SELLERS: Mapping[str, str] = {
-    "text?completion?openai": "openai",
-    "openai": "openai",
-    "azure*": "azure",
-    "az.ai*": "azure",
-    "anthropic*": "anthropic",
-    "bedrock*": "aws",
-    "sagemaker*": "aws",
-    "amazon*": "aws",
-    "aws*": "aws",
-    "vertex_ai*": "gcp",
-    "gemini": "gcp",
-    "google*": "gcp",
-    "gcp*": "gcp",
-    "mistral_ai": "mistral",
-    "text?completion?codestral": "mistral",
-    "codestral": "mistral",
-    "cohere*": "cohere",
-    "x_ai": "xai",
-}
 
 
 def facts(name: str) -> list[dict[str, str]]:

@@ -38,7 +38,7 @@ RAW = {
         for name in (
             "scrape_gaps", "asked_hours", "dropped_samples", "slurm_runs", "slurm_steps", "slurm_nodes", "slurm_events",
             "slurm_reservations", "slurm_accounts", "slurm_shares", "slurm_devices", "progress_runs", "list_prices",
-            "component_prices", "token_prices", "instance_types", "spot_prices",
+            "component_prices", "instance_types", "spot_prices",
         )
     },
 }  # fmt: skip

@@ -148,24 +148,19 @@ def collect_progress(
     call: Call,
     paths: Annotated[
         list[Path] | None,
-        argument("PATH", "CSV, JSON and Parquet files, or directories; without any, servers are asked."),
+        argument("PATH", "CSV or JSONL files, or directories. Default: collect from the servers."),
     ] = None,
     source: SourcesOption = None,
-    log: Annotated[
-        str | None,
-        typer.Option("--log", metavar="NAME", help="The files are logs of calls of this gateway; else their columns tell."),
-    ] = None,
 ) -> None:
     """Pull what workloads did into the store: epochs, requests, tokens, or units of your own.
 
     Without a path: counters and gauges of every configured Prometheus, by the ready-made mappings (vLLM, SGLang, TGI, Triton,
-    KServe, LiteLLM, training_epochs_total) and those under [[units]]; and runs of the MLflow server under [mlflow]. Without a
-    period from the beginning of the current month at first, later from two hours before the last collected moment.
+    KServe, training_epochs_total) and those under [[units]]; and runs of the MLflow server under [mlflow]. Without a period
+    from the beginning of the current month at first, later from two hours before the last collected moment.
 
     With paths: files with the columns workload, time, unit and value, and where they help cluster, namespace, pod, model, run,
-    kind (event, counter, gauge) and failed; or logs of calls that a gateway wrote: LiteLLM, Envoy AI Gateway, and those under
-    [[call_logs]]. A file replaces what it brought before; one that cannot be used is named with its line, and then nothing of
-    this run is loaded.
+    kind (event, counter, gauge) and failed. A file replaces what it brought before; one that cannot be used is named with its
+    line, and then nothing of this run is loaded.
 
     \b
     Examples:
@@ -173,44 +168,20 @@ def collect_progress(
       gpucost collect progress --from 2026-10-01 --to 2026-11-01
       gpucost collect progress epochs.csv
       gpucost collect progress --source mlflow
-      gpucost collect progress spend-logs.csv
     """
     if paths:
         if call.start or call.end or source:
             raise UsageError("files are loaded whole", "leave out --from, --to and --source")
-        _import(call, paths, log)
-    elif log:
-        raise UsageError("--log says what files are", "name the files")
+        _import(call, paths)
     elif not _ask(call, source):
         raise typer.Exit(1)
 
 
-_FILES_SHOWN = 5
+def _import(call: Call, paths: list[Path]) -> None:
+    from gpucost.collect.progress.files import import_files
 
-
-def _import(call: Call, paths: list[Path], log: str | None) -> None:
-    from gpucost.collect.progress.files import import_files, left_out
-    from gpucost.collect.progress.mappings import call_logs
-
-    results = import_files(call.store, paths, call.tz, call_logs(call.settings), log)
-    if others := left_out(paths):
-        more = f" and {len(others) - _FILES_SHOWN:,} more" if len(others) > _FILES_SHOWN else ""
-        call.note(
-            f"note: left out, by their names: {', '.join(map(str, others[:_FILES_SHOWN]))}{more}\n"
-            "  fix: name these files, where they tell of work"
-        )
-    for result in results:
-        if result.log:
-            again = f", {result.repeats:,} of them told of before" if result.repeats else ""
-            call.say(f"{result.path}: {_count(result.calls, 'call')} of {result.period}, by the log {result.log}{again}")
-        else:
-            call.say(f"{result.path}: {result.load.values:,} values of {result.period}")
-        if result.lost:
-            are = "is" if result.lost == 1 else "are"
-            call.note(
-                f"  note: {_count(result.lost, 'call')} that this file told of before {are} no longer in it, "
-                "and no longer counted\n    fix: load the rotated files too"
-            )
+    for result in import_files(call.store, paths, call.tz):
+        call.say(f"{result.path}: {result.load.values:,} values of {result.period}")
         for unit in result.own_units:
             call.note(
                 f"  note: {unit!r} is a unit of your own, beside epoch, request, prompt_token and generation_token\n"

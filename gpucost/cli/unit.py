@@ -44,10 +44,6 @@ _TITLES = {
     "cost_per_million_prompt_tokens": "Per million prompt",
     "cost_per_million_generation_tokens": "Per million generated",
     "cost_per_active_gpu_hour": "Per active GPU-h",
-    "marginal_cost_per_million_tokens": "Marginal",
-    "next_replica_cost_per_million_tokens": "Next replica",
-    "headroom_tokens": "Headroom",
-    "full_tokens_per_gpu_hour": "Full GPU-hour",
     "cache_saved_cost": "Saved by cache",
     "request_time_prompt_cost": "Prompt, by request time",
     "request_time_generation_cost": "Generated, by request time",
@@ -68,7 +64,7 @@ _WEIGHTS = {
     **dict.fromkeys(("kind", "experiment", "cost_per_trial", "metric", "since"), 2),
     **dict.fromkeys(("status", "failed", "lost_epochs", "best_epoch", "best_cost", "prompt_tokens", "generation_tokens"), 3),
     **dict.fromkeys(("prompt_cost", "generation_cost", "unserved_cost"), 3),
-    **dict.fromkeys(("cost_per_million_prompt_tokens", "full_tokens_per_gpu_hour"), 2),
+    "cost_per_million_prompt_tokens": 2,
     **dict.fromkeys(("cached_tokens", "cache_saved_cost", "request_time_prompt_cost", "request_time_generation_cost"), 4),
 }
 # Lists of an answer in the order of a page, and their titles.
@@ -194,8 +190,7 @@ def document(view: UnitView, *, with_rows: bool | None = None, most: int | None 
     """
     ask = view.ask
     span = {"from": iso(ask.period.start), "to": iso(ask.period.end), "currency": ask.currency}
-    lines = view.sections.get(view.flat, view.rows)
-    names = list(lines[0]) if lines else list(view.shown[view.flat])
+    names = list(view.rows[0]) if view.rows else list(view.shown["rows"])
     shown = len(view.sections.get("runs", [])) == 1 if with_rows is None and "runs" in view.sections else with_rows is not False
     lists = view.sections | ({"rows": view.rows} if shown else {})
     limits = {"rows": most, "work_without_cost": _LISTED, "cost_without_work": _LISTED}
@@ -221,7 +216,7 @@ def document(view: UnitView, *, with_rows: bool | None = None, most: int | None 
         sections=(*tables, _totals(view), *([Texts("Notes", notes)] if notes else [])),
         name=view.name,
         answer=span | view.facts | {"rows": view.rows, "totals": view.totals, **view.sections, "notes": view.notes},
-        flat=(names, [[row[name] for name in names] for row in lines]),
+        flat=(names, [[row[name] for name in names] for row in view.rows]),
     )
 
 
@@ -376,11 +371,10 @@ def unit_requests(
 
 
 class Basis(StrEnum):
-    """Which cost is split between tokens, or what one more costs."""
+    """Which cost is split between tokens."""
 
     allocated = "allocated"
     used = "used"
-    marginal = "marginal"
 
 
 @command(f"{' '.join(_SERVERS)} {_LAYOUT}", more=_SERVERS)
@@ -388,10 +382,7 @@ def unit_tokens(
     call: Call,
     basis: Annotated[
         Basis,
-        typer.Option(
-            "--basis",
-            help="Split the whole cost, or only what was used, with idle cost beside it; marginal: also what one more costs.",
-        ),
+        typer.Option("--basis", help="Split the whole cost, or only what was used, with idle cost beside it."),
     ] = Basis.allocated,
     by: Annotated[
         list[str] | None,
@@ -407,9 +398,8 @@ def unit_tokens(
 
     Prompt and generated tokens share the cost, and their parts add up to it: a prompt token weighs a quarter of a generated one,
     or what [[units]] prompt_weight says. The whole cost of the workload that serves counts, also at night; --basis used leaves
-    out what its idle GPUs cost, and --basis marginal says what one more token of each model costs: nothing until the next replica
-    is needed. Tokens that were bought stand below, at what bills or gateways say. Without a period: the current month so far, or
-    the newest with data.
+    out what its idle GPUs cost. A list below shows bought tokens, at the cost on their bills. Without a period: the current month
+    so far, or the newest with data.
 
     \b
     Examples:
@@ -418,7 +408,6 @@ def unit_tokens(
       gpucost unit tokens --by team,model
       gpucost unit tokens --by tenant --month 2026-10
       gpucost unit tokens --basis used --last 7d --format json -o tokens.json
-      gpucost unit tokens --basis marginal --workload Deployment/chat-api
       gpucost unit tokens --gpus 8 --price-per-gpu-hour 2.5 --tokens-per-second 9000 --busy-percent 40
     """
     from gpucost.report import api_cost, units

@@ -198,6 +198,13 @@ SECRET_KEYS = {
 # Keys that earlier versions had, by their names without indices, and what to use instead.
 REMOVED_KEYS: dict[str, str] = {
     "engine.workers": 'delete it, or set engine.name = "spark" to run tasks in parallel',
+    "call_logs": "load the seller's bill: gpucost collect focus FILE",
+    "gateway": "load the seller's bill: gpucost collect focus FILE",
+    "units.gateway": "count tokens at the server that makes them, and load the seller's bill for bought ones",
+    "units.team_label": "use tenant_label",
+    "units.provider_label": "load the seller's bill: gpucost collect focus FILE",
+    "units.base_label": "load the seller's bill: gpucost collect focus FILE",
+    "units.currency": "load the seller's bill: gpucost collect focus FILE",
     "price_lists.litellm": "use the list that gpucost ships: gpucost prices tokens",
 }
 

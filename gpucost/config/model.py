@@ -534,9 +534,7 @@ class Team(Section):
         '`{ Department = ["Research"] }`.',
         {},
     )
-    api: list[str] = setting(
-        "What bills of bought tokens and gateways call it, with `*` and `?`: projects, accounts, workspaces, keys, teams.", []
-    )
+    api: list[str] = setting("What bills of bought tokens call it, with `*` and `?`: projects, accounts, workspaces, keys.", [])
 
     def _conflicts(self) -> dict[str, bool]:
         known = self.namespaces or self.labels or self.cost_categories or self.api
@@ -681,7 +679,7 @@ class UnitSettings(Section):
     unit: str = Field(
         pattern="^[a-z][a-z0-9_]*$",
         description="What is counted: `epoch`, `request`, `batch_item`, `prompt_token`, `cached_token` (of these), "
-        "`generation_token`, `prefill_second`, `decode_second`, `spend` (of a gateway: money), or your own word.",
+        "`generation_token`, `prefill_second`, `decode_second`, or your own word.",
     )
     metric: str | None = setting("Name of the metric.", pattern="^[a-zA-Z_:][a-zA-Z0-9_:]*$")
     query: str | None = setting("PromQL instead of a metric, evaluated once a minute.", min_length=1)
@@ -697,13 +695,6 @@ class UnitSettings(Section):
     )
     model_label: Names = setting("Label that names the model that serves; of several the first that is there.", [])
     tenant_label: Names = setting("Label that names whom work was done for; of several the first that is there.", [])
-    gateway: str | None = setting(
-        "Name of the gateway that passed on what is counted, to whom other labels say: such work is of no pod.", min_length=1
-    )
-    team_label: Names = setting("Of a gateway: label that names the team that called.", [])
-    provider_label: Names = setting("Of a gateway: label that names who sells or serves the model.", [])
-    base_label: Names = setting("Of a gateway: label with the address that it passed calls on to.", [])
-    currency: str | None = setting("Of the unit `spend`. Default: USD.", pattern="^[A-Z]{3}$")
     prompt_weight: float | None = setting(
         f"What a prompt token costs of what a generated one does. Default: {DEFAULT_PROMPT_WEIGHT:g}.", ge=0, le=100
     )
@@ -728,51 +719,7 @@ class UnitSettings(Section):
             "prompt_weight is for prompt tokens": self.unit.removesuffix("s") != "prompt_token"
             and self.prompt_weight is not None,
             "marks and resumes are for epochs": not is_epoch and bool(self.marks or self.resumes),
-            "team_label, provider_label and base_label go with gateway": self.gateway is None
-            and bool(self.team_label or self.provider_label or self.base_label),
-            "what a gateway passed on is of no workload and run: leave out workload_label and run_label": self.gateway is not None
-            and (is_epoch or bool(self.workload_label or self.run_label)),
-            "spend is what a gateway counted: it goes with gateway": self.unit == "spend" and self.gateway is None,
-            "currency is for spend": self.unit != "spend" and self.currency is not None,
         }
-
-
-class CallLog(Section):
-    """A log of calls that a gateway wrote, for `gpucost collect progress FILE`: in which columns it tells what.
-
-    Of several columns the first that has a value is taken. `metadata.team` is the key `team` of JSON in the column `metadata`.
-    """
-
-    name: str = Field(min_length=1, description="What such a log is called; the name of a ready-made one replaces that.")
-    gateway: str | None = setting("The gateway that wrote it. Default: the name.", min_length=1)
-    time: Names = Field(
-        min_length=1, description="When the call ended, or began: ISO 8601, or Unix time in seconds or milliseconds."
-    )
-    is_utc: bool = setting("Times without offset are UTC; else they are local ones of `timezone`.", False)
-    model: Names = Field(min_length=1, description="The model that answered.")
-    prompt_tokens: Names = Field(min_length=1, description="Tokens that were sent, cached ones included.")
-    generation_tokens: Names = Field(min_length=1, description="Tokens that were generated.")
-    cached_tokens: Names = setting("Tokens of the prompt that a cache had.", [])
-    id: Names = setting("The gateway's own id of the call: a call counts once, whichever files tell of it.", [])
-    provider: Names = setting("Who sells or serves the model.", [])
-    api_base: Names = setting("The address that the call was passed on to.", [])
-    team: Names = setting("The team that called.", [])
-    tenant: Names = setting("Whom the call was made for.", [])
-    spend: Names = setting("What the gateway says that the call cost.", [])
-    currency: str = setting("The currency of `spend`.", "USD", pattern="^[A-Z]{3}$")
-    currency_column: Names = setting("Columns that name it, where it differs.", [])
-    status: Names = setting("How the call went.", [])
-    failure: list[str] = setting('Globs of statuses of calls that came to nothing: `["failure", "5*"]`.', [])
-    from_cache: Names = setting("Whether the gateway had the answer in a cache of its own: its tokens were never passed on.", [])
-
-
-class GatewaySettings(Section):
-    """Which of the models behind gateways own pods serve: tokens of those are never bought."""
-
-    own: list[str] = setting(
-        "Globs of providers, addresses or models that own pods serve, beside those that are known to: `*.gpu.example.com`.", []
-    )
-    bought: list[str] = setting("Globs of those that are bought all the same, behind an address of your own.", [])
 
 
 class Serving(Section):
@@ -913,8 +860,6 @@ class Config(Section):
     alerts: Alerts = Alerts.model_construct()
     notify: Notify = Notify.model_construct()
     units: list[UnitSettings] = []
-    gateway: GatewaySettings = GatewaySettings.model_construct()
-    call_logs: list[CallLog] = []
     serving: Serving = Serving.model_construct()
     mlflow: Mlflow = Mlflow.model_construct()
     slurm: Slurm = Slurm.model_construct()
@@ -932,7 +877,7 @@ class Config(Section):
         except (KeyError, ValueError, OSError):
             raise ValueError("should be an IANA time zone name such as Europe/Berlin") from None
 
-    @field_validator("prometheus", "clusters", "shared_costs", "budgets", "units", "call_logs")
+    @field_validator("prometheus", "clusters", "shared_costs", "budgets", "units")
     @classmethod
     def _names_differ(cls, value: list[_Named], info: ValidationInfo) -> list[_Named]:
         names = [item.source if isinstance(item, PrometheusSource) else item.name for item in value]

@@ -182,8 +182,11 @@ RAW = (
         FROM progress_series""",
         """INSERT INTO progress_series BY NAME
         SELECT (SELECT coalesce(max(series_id), 0) FROM progress_series) + row_number() OVER (ORDER BY series_key) AS series_id,
-            series_key AS key, $cluster::VARCHAR AS cluster, * EXCLUDE (series_key)
-        FROM lake_rows WHERE series_key NOT IN (SELECT key FROM progress_series)""",
+            series_key AS key, $cluster::VARCHAR AS cluster,
+            COLUMNS(lambda name: name NOT IN ('series_key', 'gateway', 'team', 'provider', 'api_base', 'currency'))
+        FROM lake_rows AS r
+        -- files of before schema 22 have series of gateways
+        WHERE series_key NOT IN (SELECT key FROM progress_series) AND to_json(r)->>'gateway' IS NULL""",
         "series_key",
     ),
     RawTable(
@@ -250,8 +253,6 @@ RAW = (
     _plain("component_prices", "when it was asked for", "price_as_of::VARCHAR", "ALL", "NULL"),
     _plain("instance_types", "when it was asked for", "seen_on::VARCHAR", "provider, instance_type", "NULL"),
     _plain("spot_prices", "when it began", _DAY.format("at_ms"), "ALL", "NULL"),
-    _plain("token_prices", "when it was asked for", "price_as_of::VARCHAR", "ALL", "NULL"),
-    _plain("gateway_calls", "none", "NULL", "source, call_key", "NULL"),
 )
 BY_NAME = {table.name: table for table in RAW}
 

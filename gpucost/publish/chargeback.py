@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import csv
 import ctypes
+import io
 import json
 import os
 import re
@@ -63,10 +65,8 @@ class State(NamedTuple):
     missing: tuple[str, ...]
 
 
-def state_of(
-    is_over: bool, coverage: Coverage, account: Reconciliation | None, expected: Iterable[str], api: ApiCost | None = None
-) -> State:
-    """The state of a month; `expected` are the bills that should be there and are not, `api` what bought tokens cost."""
+def state_of(is_over: bool, coverage: Coverage, account: Reconciliation | None, expected: Iterable[str]) -> State:
+    """The state of a month; `expected` are the bills that should be there and are not."""
     gaps = missing_text(coverage.gaps)
     lacking = [*([gaps] if gaps else []), *(f"the bill of {_NAMES.get(name, name)} is missing" for name in expected)]
     reasons = [] if is_over else ["the month is not over"]
@@ -77,7 +77,6 @@ def state_of(
         reasons += [] if account.is_final else ["the bill is not final yet"]
         reasons += ["a part of the cost is on no bill"] if coverage.estimated_cost else []
         reasons += account.problems
-    reasons += ["a part of the bought tokens is on no bill"] if api and api.estimated_api_cost else []
     reasons += [notice.message for notice in coverage.warnings if notice.code == "api_not_known"]
     return State("estimate" if reasons else "final", tuple(reasons), tuple(lacking if is_over else ()))
 
@@ -181,7 +180,7 @@ def build(
     account = None
     with suppress(IncompleteError):
         account = reconcile(con, ask.month, config.currency)
-    state = state_of(ask.is_over, overview.coverage, account, missing_bills(con, config, ask.month), overview.totals_api)
+    state = state_of(ask.is_over, overview.coverage, account, missing_bills(con, config, ask.month))
     inputs = seal.inputs_of(con, ask.month, ask.period) if ask.is_over else ()
     return Bundle(ask, config.timezone, overview, teams, ledger, workloads, waste, units, account, totals, state, inputs)
 
@@ -534,7 +533,7 @@ def _teams(bundle: Bundle) -> list[TeamCharge]:
         measures = next((row.measures for row in of_team if not row.api), NO_MEASURES)
         api = next((row.api for row in of_team if row.api), None)
         charged = sum(map(charge, of_team), Decimal(0))
-        bought, estimated = (api.api_cost, api.estimated_api_cost) if api else (Decimal(0), Decimal(0))
+        bought = api.api_cost if api else Decimal(0)
         same = ("idle_cost", "allocated_gpu_hours", "efficiency", "spot_ratio", "measured_ratio")
         teams.append(
             TeamCharge(
@@ -543,7 +542,7 @@ def _teams(bundle: Bundle) -> list[TeamCharge]:
                 charge=charged,
                 cost=measures.cost,
                 shared_cost=charged - measures.cost - bought,
-                estimated_cost=measures.estimated_cost + estimated,
+                estimated_cost=measures.estimated_cost,
                 api_cost=bought if bundle.overview.totals_api else None,
                 **{name: getattr(measures, name) for name in same},
             )
@@ -581,7 +580,7 @@ def _invoice(account: Reconciliation, teams: list[TeamCharge], api: ApiCost | No
     estimated = sum((team.estimated_cost for team in teams), Decimal(0))
     shared = sum((team.shared_cost for team in teams), Decimal(0))
     attributed = [row for row in effective.classes if row.name == "attributed"]
-    bought = api.api_cost - api.estimated_api_cost if api else Decimal(0)
+    bought = api.api_cost if api else Decimal(0)
     other = sum((row.cost for row in attributed), Decimal(0)) - (charged - estimated - shared - bought)
     lines = [
         InvoiceLine("charged", sum(row.rows for row in attributed), charged),
@@ -694,6 +693,20 @@ def altered(folder: Path, manifest: dict[str, Any]) -> list[str]:
     if not files and (not ledger.is_file() or figures_digest(manifest, ledger.read_text("utf-8")) != manifest["seal"]["figures"]):
         files.append(FILE)
     return files
+
+
+# A column of ledgers before schema 22, 0 for every charge of a bill.
+_FORMER_COLUMN = "estimated_api_cost"
+
+
+def figures_without_former(folder: Path, manifest: dict[str, Any]) -> str:
+    """The digest of an unaltered bundle's figures without the column that ledgers no longer have; '' if it lacks that column."""
+    rows = list(csv.reader((folder / "ledger.csv").open(encoding="utf-8", newline="")))
+    if _FORMER_COLUMN not in rows[0]:
+        return ""
+    at, kept = rows[0].index(_FORMER_COLUMN), io.StringIO()
+    csv.writer(kept, lineterminator="\n").writerows(row[:at] + row[at + 1 :] for row in rows)
+    return figures_digest(manifest, kept.getvalue())
 
 
 _AT_FDCWD = -100

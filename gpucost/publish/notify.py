@@ -95,8 +95,7 @@ def _figures(view: ReportView, config: Config) -> list[Line]:
         if nodes.not_collected_cost:
             figures.append(cost("Not collected", nodes.not_collected_cost, nodes.node_cost, OF_NODES))
     if api := view.totals_api:
-        estimate = f"{_money(api.estimated_api_cost, view)} of it estimated" if api.estimated_api_cost else ""
-        figures.append(("Bought tokens", _money(api.api_cost, view), estimate))
+        figures.append(("Bought tokens", _money(api.api_cost, view), ""))
     is_measured = (totals.measured_ratio or 0.0) >= config.idle.min_measured
     figures.append(ratio_of("Efficiency", totals.efficiency, targets.efficiency, is_known=is_measured))
     figures.append(ratio_of("Spot", totals.spot_ratio, targets.spot_ratio))

@@ -55,8 +55,7 @@ inputs AS (
     UNION ALL
     SELECT 'Slurm', cluster, 1, md5_number_lower(t::VARCHAR) FROM slurm_accounts AS t
     UNION ALL
-    SELECT 'progress', s.source, 1, md5_number_lower(concat(row(s.mapping, s.unit, s.labels, v.at_ms, v.value)::VARCHAR,
-            CASE WHEN s.gateway IS NOT NULL THEN row(s.gateway, s.provider, s.api_base, s.model, s.team, s.tenant, s.currency)::VARCHAR END))
+    SELECT 'progress', s.source, 1, md5_number_lower(row(s.mapping, s.unit, s.labels, v.at_ms, v.value)::VARCHAR)
     FROM progress_values AS v JOIN progress_series AS s USING (series_id)
     WHERE v.at_ms >= $start AND v.at_ms < $end
     UNION ALL

@@ -83,7 +83,7 @@ TERMS = (
     ),
     Term(
         "API cost",
-        "What bought tokens cost, as bills or gateways say: beside what GPUs cost, and in no GPU-hour.",
+        "What bought tokens cost, as bills say: beside what GPUs cost, and in no GPU-hour.",
         ("API cost", "Bought tokens"),
     ),
     Term(

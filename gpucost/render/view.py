@@ -128,12 +128,11 @@ class NotCollected:
 class ApiCost:
     """What bought tokens cost (docs/tokens.md), besides the cost of GPUs, and how many there were.
 
-    `estimated_api_cost` is the part that only a gateway's prices tell of, `commitment_cost` that of provisioned throughput.
-    Tokens are None where neither a bill nor a gateway counts them; `cached_tokens` are among the prompt tokens.
+    `commitment_cost` is the part of provisioned throughput. Tokens are None if no bill counts them; `cached_tokens` are among the
+    prompt tokens.
     """
 
     api_cost: Decimal
-    estimated_api_cost: Decimal
     commitment_cost: Decimal
     prompt_tokens: float | None
     cached_tokens: float | None
@@ -144,17 +143,17 @@ class ApiCost:
 class ApiModel(Shape):
     """What a team bought of a model from a provider.
 
-    `source` is what says so: an `invoice` of its vendor, the `bill` of a cloud, or a `gateway`, whose prices are estimates. The
-    costs of prompt and generated tokens are None where only the sum is known; neither has what else the seller charges for.
+    `source` is an `invoice` of its vendor or the `bill` of a cloud. The costs of prompt and generated tokens exclude what else
+    the seller charges for.
     """
 
     team: str
     provider: str
     model: str | None
-    source: Literal["invoice", "bill", "gateway"]
+    source: Literal["invoice", "bill"]
     cost: ApiCost
-    prompt_cost: Decimal | None
-    generation_cost: Decimal | None
+    prompt_cost: Decimal
+    generation_cost: Decimal
     cost_per_million_tokens: Decimal | None
 
     FLAT = ("cost",)

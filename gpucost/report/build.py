@@ -32,7 +32,7 @@ from gpucost.report.rows import (
 )
 from gpucost.report.sections import bought, consumers, cost_by, gpu_hours, unallocated_gpus, waste
 from gpucost.report.series import read_series, trends
-from gpucost.store.charges import has_tokens
+from gpucost.store.charges import find_tokens
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -93,7 +93,7 @@ def _build(
     if is_shared:
         sharing.share(con, config, query)
     # bought tokens are of no namespace, nor of a cluster
-    has_api = not (query.namespaces or query.clusters) and has_tokens(con)
+    has_api = not (query.namespaces or query.clusters) and find_tokens(con)
     if has_api:
         from gpucost.report import api_cost  # most stores know of no tokens
 

@@ -239,7 +239,7 @@ def _measures(sums: Mapping[str, Any], figures: Mapping[str, Any]) -> Measures:
 NO_MEASURES = Measures(0.0, 0.0, 0.0, 0.0, 0.0, ZERO, ZERO, ZERO, ZERO, None, None, None, None)
 ALL_HELD = Unallocated(0.0, 0.0, ZERO)
 ALL_COLLECTED = NotCollected(0.0, ZERO)
-NOTHING_BOUGHT = ApiCost(ZERO, ZERO, ZERO, 0, None, 0)
+NOTHING_BOUGHT = ApiCost(ZERO, ZERO, 0, None, 0)
 
 
 def has_nodes(con: DuckDBPyConnection) -> bool:

@@ -279,11 +279,11 @@ def consumers(dearest: list[Row], counts: Mapping[str, int], totals: Measures) -
     return Table("Top consumers", columns, lines, note=note)
 
 
-_SOURCES = {"invoice": "invoice", "bill": "cloud's bill", "gateway": "gateway, estimate"}
+_SOURCES = {"invoice": "invoice", "bill": "cloud's bill"}
 
 
 def bought(models: tuple[ApiModel, ...]) -> Table:
-    """What each team bought of each model, where, and what says so."""
+    """What each team bought of each model, from whom, and by which source."""
     lines = tuple(
         Line(
             (
@@ -313,7 +313,7 @@ def bought(models: tuple[ApiModel, ...]) -> Table:
             Column("Source", "text", weight=3),
         ),
         (*lines, Line(("Total", "", "", "", "", total, "", ""), is_sum=True)),
-        note="They cost what bills say, else what gateways priced them at. They are in no GPU-hour.",
+        note="The costs are those of bills. They are in no GPU-hour.",
     )
 
 

@@ -46,7 +46,7 @@ _COUNTS = re.compile(r"Expected Number of Columns: (\d+) Found: (\d+)")
 class RawFile:
     """A file on disk, read as text: what it is called for the user, and which of its columns are wanted.
 
-    `kind` 'json' is one JSON document, whose keys stand for columns; 'array' is a list of objects.
+    `kind` 'json' is one JSON document, whose keys stand for columns.
     `columns` maps the names that the SQL uses to positions in `header`, None for a column that is not there; `maps` names maps,
     each of keys to positions. `line_item` are the columns by which a line item is known, the first its id; empty without ids.
     `blanks` are positions of text columns that hold what says that there is no value.
@@ -54,7 +54,7 @@ class RawFile:
 
     path: Path
     name: str
-    kind: Literal["csv", "parquet", "jsonl", "json", "array"]
+    kind: Literal["csv", "parquet", "jsonl", "json"]
     header: Sequence[str]
     gzipped: bool = False
     delimiter: str = ","
@@ -289,7 +289,7 @@ def _read(con: DuckDBPyConnection, files: Sequence[RawFile]) -> tuple[DuckDBPyRe
         return relation, relation.columns[: len(file.header)]
     relation = con.read_json(
         pattern(file.path),
-        format="array" if file.kind == "array" else "newline_delimited",
+        format="newline_delimited",
         columns=dict.fromkeys(file.header, "VARCHAR"),
         compression="gzip" if file.gzipped else "none",
     )

@@ -199,16 +199,6 @@ def find_tokens(con: duckdb.DuckDBPyConnection) -> bool:
     return is_any
 
 
-def has_tokens(con: duckdb.DuckDBPyConnection) -> bool:
-    """Whether bills or gateways may tell of bought tokens; makes the temporary view `token_charges`, as `find_tokens` does."""
-    return find_tokens(con) or has_gateways(con)
-
-
-def has_gateways(con: duckdb.DuckDBPyConnection) -> bool:
-    """Whether a gateway ever told of what it passed on."""
-    return bool(con.execute("SELECT 1 FROM progress_series WHERE gateway IS NOT NULL LIMIT 1").fetchall())
-
-
 # The plan alone of what tells them apart costs more than to read all that bills say alike.
 _NO_TOKENS = """CREATE OR REPLACE TEMP TABLE token_details AS
 SELECT batch_id, detail_id, bill_id, NULL::VARCHAR AS provider, NULL::VARCHAR AS format, kind, NULL::VARCHAR AS vendor,

@@ -23,8 +23,6 @@ if TYPE_CHECKING:
 _REPLICAS = frozenset({"prometheus", "prometheus_replica", "__replica__", "replica", "receive", "receive_replica", "__name__"})
 # What a target that is scraped by two jobs differs in; only where pod and instance say that it is one target.
 _JOBS = frozenset({"job", "service", "endpoint", "container"})
-# Fields of a series that every version told.
-_FIRST_FIELDS = 13
 ALWAYS: Span = (-(2**62), 2**62)
 
 
@@ -45,20 +43,15 @@ class ProgressSeries(NamedTuple):
     resumes: bool = False
     is_failure: bool = False
     tenant: str = ""
-    gateway: str = ""
-    team: str = ""
-    provider: str = ""
-    api_base: str = ""
-    currency: str = ""
 
     @property
-    def _passed_on(self) -> list[str]:
-        """What later versions tell, where it is told: series that tell nothing of it keep their keys."""
-        return [f"{name}\x01{getattr(self, name)}" for name in self._fields[_FIRST_FIELDS:] if getattr(self, name)]
+    def _tenant(self) -> list[str]:
+        """The tenant, if there is one: other series keep the keys that earlier versions gave them."""
+        return [f"tenant\x01{self.tenant}"] if self.tenant else []
 
     def key(self, source: str) -> int:
         """A 64-bit hash of all that makes this another series than others."""
-        return hash64([source, *(str(value) for value in self[:_FIRST_FIELDS]), *self._passed_on])
+        return hash64([source, *(str(value) for value in self[:-1]), *self._tenant])
 
     def identity(self) -> int:
         """The same for series that count the same thing: copies of a replicated server, a target that is scraped twice."""
@@ -66,7 +59,7 @@ class ProgressSeries(NamedTuple):
         ignored = _REPLICAS | _JOBS if {"pod", "instance"} <= names else _REPLICAS
         kept = [f"{name}\x01{value}" for name, value in self.labels if name not in ignored]
         about = (self.unit, self.kind, self.cluster, self.namespace, self.pod, self.workload, self.model, self.run_id)
-        return hash64([*about, str(self.is_failure), *kept, *self._passed_on])
+        return hash64([*about, str(self.is_failure), *kept, *self._tenant])
 
 
 @dataclass(slots=True)
@@ -132,8 +125,7 @@ SELECT (SELECT coalesce(max(series_id), 0) FROM progress_series) + row_number() 
     first(identity), $source, first(mapping), first(unit), first(kind), first(marks), first(resumes), first(is_failure),
     nullif(first(cluster), ''), nullif(first(namespace), ''), nullif(first(pod), ''), nullif(first(workload), ''),
     nullif(first(model), ''), nullif(first(run_id), ''), first(labels)::JSON::MAP(VARCHAR, VARCHAR),
-    nullif(first(tenant), ''), nullif(first(gateway), ''), nullif(first(team), ''), nullif(first(provider), ''),
-    nullif(first(api_base), ''), nullif(first(currency), '')
+    nullif(first(tenant), '')
 FROM progress_batch_series
 WHERE key IN (SELECT key FROM progress_batch) AND key NOT IN (SELECT key FROM progress_series)
 GROUP BY key

@@ -218,36 +218,6 @@ PARSERS = {
             ),
         },
     ),
-    "logs of calls": Parser(
-        progress,
-        {
-            "spend.csv": lines(
-                "litellm_call_id,endTime,model,prompt_tokens,completion_tokens,spend,metadata",
-                *(
-                    f'id-{n},2026-03-05 1{n}:00:00,openai/gpt-4o,10,3,0.01,"{{""user_api_key_team_alias"": ""a""}}"'
-                    for n in range(3)
-                ),
-            ),
-            "calls.jsonl": lines(
-                *(
-                    json.dumps(
-                        {"id": str(n), "endTime": 1772704800.5 + n, "model": "m", "prompt_tokens": 3, "completion_tokens": 4}
-                    )
-                    for n in range(3)
-                )
-            ),
-            "access.json": json.dumps(
-                [
-                    {
-                        "start_time": "2026-03-05T10:00:00Z",
-                        "genai_model_name": "m",
-                        "genai_tokens_input": 3,
-                        "genai_tokens_output": 4,
-                    }
-                ]
-            ).encode(),
-        },
-    ),
     "sacct": Parser(
         lambda path: list(sacct.read_sacct(path, FORM, Notes())),
         {

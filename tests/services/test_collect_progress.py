@@ -22,7 +22,6 @@ from gpucost.collect.progress.prometheus import collect_progress
 from gpucost.config.model import PrometheusSource, UnitSettings
 from gpucost.periods import Period
 from gpucost.report import units
-from gpucost.report.units.gateways import gateway_usage
 from gpucost.store.connection import Store
 from tests.replay.cases.words import at, busy, fleet, node, pod
 from tests.replay.fleet import Fleet
@@ -234,73 +233,3 @@ def test_what_other_engines_print(tmp_path: Path) -> None:
     for mapping, unit, is_failure, _ in rows:
         assert unit == next((of for name, of in units_of.items() if mapping.endswith(name)), unit)
         assert is_failure == mapping.endswith("failed-requests")
-
-
-_KEY = 'api_key_alias="search-key",end_user="None",model_id="1",team="id-search",team_alias="search",user="None"'
-_OPENAI = f'{_KEY},api_provider="openai",model="gpt-4o-mini",requested_model="fast"'
-_ENVOY = 'otel_scope_name="envoyproxy/ai-gateway",gen_ai_provider_name="aws.bedrock",gen_ai_request_model="nova"'
-# What gateways print. By unit, what a minute adds: of LiteLLM, of Envoy AI Gateway.
-PASSED_ON = {
-    f'litellm_requests_metric_total{{{_OPENAI},client_ip="10.0.0.1"}}': ("litellm", "gpt-4o-mini", "request", 2),
-    f'litellm_requests_metric_total{{{_OPENAI},client_ip="10.0.0.2"}}': ("litellm", "gpt-4o-mini", "request", 1),
-    f'litellm_proxy_failed_requests_metric_total{{{_KEY},requested_model="fast",exception_status="500"}}': (
-        "litellm", "fast", "request", 4,
-    ),
-    f"litellm_input_tokens_metric_total{{{_OPENAI}}}": ("litellm", "gpt-4o-mini", "prompt_token", 90),
-    f"litellm_input_cached_tokens_metric_total{{{_OPENAI}}}": ("litellm", "gpt-4o-mini", "cached_token", 30),
-    f"litellm_output_tokens_metric_total{{{_OPENAI}}}": ("litellm", "gpt-4o-mini", "generation_token", 11),
-    f"litellm_spend_metric_total{{{_OPENAI}}}": ("litellm", "gpt-4o-mini", "spend", 0.00025),
-    f'litellm_input_tokens_metric_total{{{_KEY},api_provider="hosted_vllm",model="qwen"}}': (
-        "litellm", "qwen", "prompt_token", 70,
-    ),
-    f"gen_ai_server_request_duration_seconds_count{{{_ENVOY}}}": ("envoy-ai-gateway", "nova", "request", 5),
-    f'gen_ai_client_token_usage_token_sum{{{_ENVOY},gen_ai_token_type="input"}}': (
-        "envoy-ai-gateway", "nova", "prompt_token", 50,
-    ),
-    f'gen_ai_client_token_usage_token_sum{{{_ENVOY},gen_ai_token_type="cached_input"}}': (
-        "envoy-ai-gateway", "nova", "cached_token", 20,
-    ),
-    f'gen_ai_client_token_usage_token_sum{{{_ENVOY},gen_ai_token_type="output"}}': (
-        "envoy-ai-gateway", "nova", "generation_token", 6,
-    ),
-    # an application's own, and the other kinds of tokens
-    'gen_ai_client_token_usage_token_sum{otel_scope_name="app",gen_ai_token_type="input",gen_ai_request_model="nova"}': None,
-    f'gen_ai_client_token_usage_token_sum{{{_ENVOY},gen_ai_token_type="reasoning"}}': None,
-}  # fmt: skip
-
-
-def test_what_gateways_print(tmp_path: Path) -> None:
-    require_prometheus()
-    config = write_config(described(), tmp_path, tmp_path / "no.csv")
-
-    def scraped(out: TextIO) -> None:
-        for series, expected in PASSED_ON.items():
-            for minute in range(20, 50):  # a counter is there from its first call on
-                for replica, lag in (("a", 0), ("b", 17)):
-                    labels = series.replace("}", f',namespace="ai",pod="gateway-0",prometheus_replica="{replica}"}}')
-                    out.write(f"{labels} {(minute - 19) * (expected[3] if expected else 1):.9f} {at(0) + minute * 60 + lag}\n")
-        out.write("# EOF\n")
-
-    with prometheus_over_text(scraped, tmp_path / "prometheus") as url:
-        store = Store(tmp_path / "store.duckdb")
-        collect_progress(PrometheusSource(url=url), store, mappings(config), DAY)
-    with store.read() as con:
-        gateway_usage(con, config.gateway, at(0) * 1000, at(HOURS) * 1000)
-        rows = con.execute(
-            "SELECT gateway, model, unit, round(sum(amount + failed), 6), any_value(provider), bool_or(is_own), any_value(team), "
-            "any_value(tenant), any_value(currency), sum(failed) > 0 FROM gateway_usage GROUP BY ALL"
-        ).fetchall()
-        assert con.execute("SELECT count(*) FROM progress_series WHERE pod IS NOT NULL").fetchall() == [(0,)]
-    due: dict[tuple[str, str, str], float] = {}
-    for expected in filter(None, PASSED_ON.values()):
-        due[expected[:3]] = due.get(expected[:3], 0) + 30 * expected[3]
-    assert {row[:3]: row[3] for row in rows} == {key: pytest.approx(value) for key, value in due.items()}
-    about = {row[1]: row[4:8] for row in rows}
-    assert about == {
-        "gpt-4o-mini": ("openai", False, "search", "search"),
-        "fast": (None, False, "search", "search"),
-        "qwen": ("hosted_vllm", True, "search", "search"),
-        "nova": ("aws", False, None, None),
-    }
-    assert {row[2]: row[8] for row in rows if row[1] == "gpt-4o-mini"}["spend"] == "USD"
-    assert [row[1] for row in rows if row[9]] == ["fast"]

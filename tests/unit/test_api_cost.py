@@ -1,10 +1,10 @@
-"""Bought tokens beside GPUs: whose they are, and what counts of an invoice, a cloud's bill and a gateway's log."""
+"""Bought tokens beside GPUs: whose they are, and what counts of an invoice and a cloud's bill."""
 
 from __future__ import annotations
 
 import csv
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from gpucost import pipeline
 from gpucost.collect.bill.load import collect_bills
 from gpucost.collect.bill.opening import LocalTree
-from gpucost.config.model import Config, GatewaySettings, Prices, Team
+from gpucost.config.model import Config, Prices, Team
 from gpucost.errors import PriceError
 from gpucost.periods import Period
 from gpucost.render.data import to_csv, to_json
@@ -28,10 +28,9 @@ from gpucost.render.view import ReportView
 from gpucost.report import Query, api_cost, units
 from gpucost.report.forecast import CostSeries, days_of
 from gpucost.report.units.query import UnitQuery
-from gpucost.store.progress import ProgressSeries
 from tests.property.fleets import many
 from tests.replay.cases.words import at
-from tests.replay.work import put, stored
+from tests.replay.work import stored
 from tests.unit.bills import csv_text
 from tests.unit.test_unit_serving import serving
 
@@ -57,18 +56,6 @@ def charge(
     }  # fmt: skip
 
 
-def call(
-    unit: str,
-    team: str | None,
-    model: str = "gpt-4o-2024-08-06",
-    provider: str = "openai",
-    base: str = "https://api.openai.com/v1",
-) -> ProgressSeries:
-    """What a gateway's log tells of one unit of its calls."""
-    about = {"model": model, "gateway": "litellm", "team": team or "", "provider": provider, "api_base": base}
-    return ProgressSeries("litellm", unit, "event", (), **about, currency="USD" if unit == "spend" else "")
-
-
 class Ledger:
     """A day of four L4s at $1 an hour, held by the namespace chat, and what was bought beside them."""
 
@@ -81,9 +68,6 @@ class Ledger:
         path.write_text(csv_text(rows))
         run = collect_bills(self.store, [LocalTree(path)], None)
         assert not run.errors, run.errors
-
-    def calls(self, told: Sequence[tuple[ProgressSeries, Sequence[tuple[float, float]]]]) -> None:
-        put(self.store, told, hours=48, source="calls.jsonl")
 
     def report(self, hours: tuple[float, float] = (0, 24), config: Config | None = None, **more: Any) -> ReportView:
         period = Period(*(datetime.fromtimestamp(at(hour), UTC) for hour in hours))
@@ -159,54 +143,6 @@ def test_whose_it_is_tags_labels_and_names_say(ledger: Ledger) -> None:
     }  # fmt: skip
 
 
-def test_an_invoice_counts_and_the_gateway_says_whose_the_rest_of_it_is(ledger: Ledger) -> None:
-    ledger.bill(charge("input", "10", "proj-a", "search"), charge("output", "3", "shared"), charge("input", "4", "shared"))
-    ledger.calls(
-        [
-            # what the gateway prices differs from the invoice: it only tells shares, 3 : 1
-            (call("spend", "search"), [(1, 60.0), (2, 15.0)]),
-            (call("spend", "vision"), [(3, 25.0)]),
-            (call("prompt_token", "vision"), [(3, 1e6)]),
-        ]
-    )
-    assert ledger.costs() == {("search", "invoice"): Decimal("55"), ("vision", "invoice"): Decimal("10")}
-    assert ledger.codes() == {"api_counted_more"}
-
-
-def test_what_no_bill_tells_of_yet_counts_as_the_gateway_priced_it(ledger: Ledger) -> None:
-    ledger.bill(charge("output", "1", "proj-a", "search", hours=12))
-    ledger.calls(
-        [
-            (call("spend", "search"), [(1, 9.0), (13, 7.0)]),
-            (call("spend", None), [(14, 0.5)]),
-            (call("prompt_token", "search"), [(13, 2e6)]),
-            (call("spend", "search", "claude-sonnet-4-5", "anthropic", "https://api.anthropic.com"), [(1, 3.0)]),
-            (call("prompt_token", "vision", "unheard-of", "groq", "https://api.groq.com"), [(2, 5e5)]),
-        ]
-    )
-    assert ledger.costs() == {
-        ("search", "invoice"): Decimal(10), ("search", "gateway"): Decimal(10), ("unassigned", "gateway"): Decimal("0.5"),
-        ("vision", "gateway"): Decimal(0),
-    }  # fmt: skip
-    totals = ledger.report().totals_api
-    assert totals is not None
-    assert totals.estimated_api_cost == Decimal("10.5")
-    assert ledger.codes() == {"api_unassigned", "api_unpriced"}
-
-
-def test_what_own_pods_served_was_paid_for_with_their_gpus(ledger: Ledger) -> None:
-    ledger.calls(
-        [
-            (call("spend", "search", "qwen", "hosted_vllm", "http://qwen.chat.svc:8000/v1"), [(1, 99.0)]),
-            (call("spend", "search", "qwen", "openai", "http://10.0.0.7:8000/v1"), [(1, 99.0)]),
-            (call("spend", "search", "gpt-4o", "openai", "http://proxy.internal/v1"), [(1, 4.0)]),
-        ]
-    )
-    assert ledger.costs() == {}
-    bought = ledger.config.model_copy(update={"gateway": GatewaySettings(bought=["gpt-4o"])})
-    assert ledger.costs(config=bought) == {("search", "gateway"): Decimal(4)}
-
-
 def bedrock(model: str, cost: str, team: str | None = None, **more: str) -> dict[str, str]:
     """A row of AWS's FOCUS export: input tokens of a model in Bedrock."""
     return charge("input", "1", "444455556666", team) | {
@@ -216,15 +152,17 @@ def bedrock(model: str, cost: str, team: str | None = None, **more: str) -> dict
     }  # fmt: skip
 
 
+CLAUDE = {
+    "ProviderName": "Anthropic", "PublisherName": "Anthropic", "ServiceName": "Claude API", "SkuId": "claude-sonnet-4-5",
+    "ChargeDescription": "claude-sonnet-4-5, input", "BillingAccountId": "anthropic-1",
+}  # fmt: skip
+
+
 def test_a_vendors_invoice_that_a_cloud_issues_takes_the_place_of_the_clouds_rows(ledger: Ledger) -> None:
     ledger.bill(bedrock("Claude4.5Sonnet", "6", "vision"), bedrock("Llama3-3-70B", "2", "search"), name="aws.csv")
     alone = {("vision", "bill"): Decimal(6), ("search", "bill"): Decimal(2)}
     assert ledger.costs() == alone
-    anthropic = {
-        "ProviderName": "Anthropic", "PublisherName": "Anthropic", "ServiceName": "Claude API", "SkuId": "claude-sonnet-4-5",
-        "ChargeDescription": "claude-sonnet-4-5, input", "BillingAccountId": "anthropic-1",
-    }  # fmt: skip
-    own = charge("input", "2", "workspace", "chat", **anthropic, InvoiceIssuerName="Anthropic")
+    own = charge("input", "2", "workspace", "chat", **CLAUDE, InvoiceIssuerName="Anthropic")
     ledger.bill(own, name="anthropic.csv")
     # an account of its own with the vendor is other calls
     assert ledger.costs() == alone | {("chat", "invoice"): Decimal(5)}
@@ -313,16 +251,27 @@ CUTS = st.lists(st.floats(0.01, 23.99), min_size=1, max_size=4).map(sorted)
 
 @pytest.fixture(scope="module")
 def odd(tmp_path_factory: pytest.TempPathFactory) -> Ledger:
-    """Amounts that no share divides, of a day, of hours and of a month, some of which only a gateway tells whose they are."""
+    """Amounts that no share divides, of a day, of hours and of a month, some of which only the cloud's bill names owners for."""
     made = Ledger(tmp_path_factory.mktemp("odd"))
     made.bill(
-        charge("input", "0.333333333", "shared"),
-        charge("output", "0.7777777", "shared", hour=3.5, hours=1),
-        charge("output", "0.1", "proj-a", "search", hour=5, hours=7),
-        charge("cached input", "1.0000001", "shared", hour=-240, hours=720),
+        *(
+            row | CLAUDE | {"InvoiceIssuerName": "AWS"}
+            for row in (
+                charge("input", "0.333333333", "shared"),
+                charge("output", "0.7777777", "shared", hour=3.5, hours=1),
+                charge("output", "0.1", "proj-a", "search", hour=5, hours=7),
+                charge("cached input", "1.0000001", "shared", hour=-240, hours=720),
+            )
+        ),
+        name="anthropic.csv",
     )
-    made.calls(
-        [(call("spend", team), [(hour, 0.1 * weight) for hour in range(24)]) for team, weight in (("a", 1), ("b", 3), ("c", 7))]
+    made.bill(
+        *(
+            bedrock("Claude4.5Sonnet", str(weight), team, **_between(hour, hour + 1))
+            for hour in range(24)
+            for team, weight in (("a", 1), ("b", 3), ("c", 7))
+        ),
+        name="aws.csv",
     )
     made.report()
     return made
@@ -355,39 +304,11 @@ test_many_more_periods_add_up = many(
 )
 
 
-def test_tokens_of_a_bill_that_says_money_alone_are_those_that_gateways_counted(ledger: Ledger) -> None:
+def test_tokens_of_a_bill_with_money_alone_are_unknown(ledger: Ledger) -> None:
     money = {"ConsumedQuantity": "", "ConsumedUnit": ""}
-    ledger.bill(
-        charge("input", "2", "proj-a", "search", **money),
-        charge("output", "1", "proj-a", "search", **money),
-        charge("input", "2", "proj-b", "chat", **money),
-    )
-    assert [(one.cost.prompt_tokens, one.cost.generation_tokens) for one in ledger.report().bought] == [(None, None)] * 2
-    ledger.calls([(call("prompt_token", "search"), [(1, 3e6)]), (call("generation_token", "search"), [(1, 1e6)])])
-    tokens = {one.team: (one.cost.prompt_tokens, one.cost.generation_tokens) for one in ledger.report().bought}
-    assert tokens == {"search": (2_250_000, 750_000), "chat": (750_000, 250_000)}
-    assert ledger.costs() == {("search", "invoice"): Decimal(15), ("chat", "invoice"): Decimal(5)}
-
-
-def test_who_issues_an_invoice_is_a_cloud_or_the_seller_itself(ledger: Ledger) -> None:
-    ledger.bill(charge("output", "1", "proj-a", "search", InvoiceIssuerName="OpenAI OpCo, LLC"))
-    ledger.calls([(call("spend", "search"), [(1, 10.0)])])
-    assert ledger.costs() == {("search", "invoice"): Decimal(10)}
-
-
-def test_a_bill_covers_calls_as_far_as_it_goes(ledger: Ledger) -> None:
-    hours = {
-        "ConsumedQuantity": "744",
-        "ConsumedUnit": "Hours",
-        "ChargeDescription": "USE1-ProvisionedThroughput-Nova ModelUnits",
-    }
-    month = {"ChargePeriodStart": "2026-03-01T00:00:00Z", "ChargePeriodEnd": "2026-04-01T00:00:00Z"}
-    ledger.bill(
-        bedrock("NovaPro", "6", "vision", **_between(0, 6)), bedrock("Nova", "31", "vision", **hours, **month), name="aws.csv"
-    )
-    calls = [(call("spend", "search", "amazon.nova-pro-v1:0", "bedrock", ""), [(1, 5.0), (12, 70.0)])]
-    ledger.calls(calls)
-    assert ledger.costs() == {("vision", "bill"): Decimal(7), ("search", "gateway"): Decimal(70)}
+    ledger.bill(charge("input", "2", "proj-a", "search", **money), charge("output", "1", "proj-a", "search", **money))
+    assert [(one.cost.prompt_tokens, one.cost.generation_tokens) for one in ledger.report().bought] == [(None, None)]
+    assert ledger.costs() == {("search", "invoice"): Decimal(15)}
 
 
 def _between(start: float, end: float) -> dict[str, str]:
@@ -408,8 +329,8 @@ def test_a_clouds_rows_count_where_the_vendors_invoice_does_not_reach(ledger: Le
     rows = [bedrock("Claude4.5Sonnet", cost, "vision", **_between(start, start + 1)) for start, cost in ((1, "4"), (7, "600"))]
     ledger.bill(*rows, name="aws.csv")
     # makers that names do not tell are no part of the invoice
-    ledger.calls([(call("spend", "chat", "qwen.qwen3-32b-v1:0", "bedrock", ""), [(20, 50.0)])])
-    assert ledger.costs() == {("chat", "invoice"): Decimal(5), ("vision", "bill"): Decimal(600), ("chat", "gateway"): Decimal(50)}
+    ledger.bill(*rows, bedrock("Qwen3-32B", "50", "search", **_between(2, 3)), name="aws.csv")
+    assert ledger.costs() == {("chat", "invoice"): Decimal(5), ("vision", "bill"): Decimal(600), ("search", "bill"): Decimal(50)}
 
 
 def test_what_is_bought_is_known_until_the_last_bill(ledger: Ledger) -> None:
@@ -421,22 +342,8 @@ def test_what_is_bought_is_known_until_the_last_bill(ledger: Ledger) -> None:
     view = ledger.report((-480, 24), by=("team", "day"), may_be_absent=True)
     assert view.api_known_to == DAY - timedelta(days=4)
     (notice,) = [one for one in view.coverage.warnings if one.code == "api_not_known"]
-    assert notice.message == "tokens of openai are known until 2026-03-06 00:00: no bill or gateway tells of later ones"
+    assert notice.message == "tokens of openai are known until 2026-03-06 00:00: no bill contains later ones"
     days = days_of(view, ledger.config.tz, DAY + timedelta(days=3))
     search, chat = CostSeries("team", "search"), CostSeries("team", "chat")
     assert max(days.complete_of(search), default=None) is None or max(days.complete_of(search)) < DAY.date() - timedelta(days=4)
     assert days.complete_of(chat) == days.complete
-
-
-def test_spend_before_the_first_rate_is_refused_and_calls_without_spend_are_not(ledger: Ledger, tmp_path: Path) -> None:
-    rates = tmp_path / "rates.csv"
-    rates.write_text("date,currency,rate\n2026-03-20,USD,0.9\n")
-    book = tmp_path / "prices.csv"
-    book.write_text(book.read_text().replace("USD", "EUR"))
-    prices = ledger.config.prices.model_copy(update={"fx_rates": rates})
-    config = ledger.config.model_copy(update={"currency": "EUR", "prices": prices})
-    ledger.calls([(call("prompt_token", "search"), [(1, 5e6)])])
-    assert ledger.costs(config=config) == {("search", "gateway"): Decimal(0)}
-    ledger.calls([(call("spend", "search"), [(1, 10.0)])])
-    with pytest.raises(PriceError, match="no rate from USD to EUR on 2026-03-10"):
-        ledger.report(config=config)

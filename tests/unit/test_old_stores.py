@@ -19,7 +19,8 @@ from gpucost.cli.app import app
 from gpucost.collect.bill.load import collect_bills
 from gpucost.collect.bill.opening import LocalTree
 from gpucost.config.model import Config
-from gpucost.store import upkeep
+from gpucost.lake.tables import BY_NAME
+from gpucost.store import schema, upkeep
 from gpucost.store.connection import Store
 from gpucost.store.schema import latest_version
 from tests.replay.load import load, write_config
@@ -141,3 +142,17 @@ def test_store_that_cannot_be_copied_is_not_upgraded(sealed: Path, monkeypatch: 
     assert f"error: cannot copy the store {store} before its upgrade: No space left on device" in result.stderr
     assert store.read_bytes() == before
     assert sorted(path.name for path in sealed.glob("gpucost.duckdb*")) == ["gpucost.duckdb"]
+
+
+def test_lake_files_of_schema_21_enter_without_gateways() -> None:
+    with duckdb.connect(":memory:") as con:
+        schema.migrate(con)
+        con.execute(
+            """CREATE TEMP VIEW lake_rows AS
+            SELECT *, 1 AS identity, 'a' AS source, 'a' AS mapping, 'request' AS unit, 'counter' AS kind, 'end' AS marks,
+                false AS resumes, false AS is_failure, MAP {'job': 'a'} AS labels, 'customer' AS tenant, NULL AS team,
+                NULL AS provider, NULL AS api_base, NULL AS currency
+            FROM (VALUES (1, NULL), (2, 'litellm')) AS t (series_key, gateway)"""
+        )
+        con.execute(BY_NAME["progress_series"].load, {"cluster": "main"})
+        assert con.execute("SELECT key, cluster, tenant FROM progress_series").fetchall() == [(1, "main", "customer")]

@@ -16,7 +16,6 @@ from gpucost.cli.unit import document
 from gpucost.config.model import Serving
 from gpucost.report import units
 from gpucost.report.units.query import UnitView
-from gpucost.store.progress import ProgressSeries
 from tests.replay.work import asked, counter, put, stored
 from tests.unit.test_unit_serving import serving
 
@@ -24,21 +23,15 @@ PARTS = ("prompt_cost", "generation_cost", "unserved_cost")
 MONEY = (*PARTS, "cost", "idle_cost", "cache_saved_cost")
 
 
-def engine(counts: dict[str, int], pod: str = "llm-0", model: str = "Qwen/Qwen3", day: int = 0, **more: Any) -> list[Any]:
-    """An engine's counters: amounts by unit, at eight o'clock of a day."""
+def engine(counts: dict[str, int], pod: str = "llm-0", tenant: str = "", day: int = 0, **labels: str) -> list[Any]:
+    """An engine's counters of a tenant: amounts by unit, at eight o'clock of a day."""
     return [
-        (counter(unit, pod, "chat", model=model, **more), [(24 * day, 0), (24 * day + 8, amount)])
+        (
+            counter(unit, pod, "chat", model="Qwen/Qwen3", tenant=tenant, labels={"tenant": tenant, **labels}),
+            [(24 * day, 0), (24 * day + 8, amount)],
+        )
         for unit, amount in counts.items()
     ]
-
-
-def passed_on(
-    counts: dict[str, int], tenant: str = "", model: str = "hosted_vllm/qwen/qwen3", day: int = 0, **more: Any
-) -> list[Any]:
-    """The same of a gateway."""
-    about = {"tenant": tenant, "model": model, "provider": "hosted_vllm", **more}
-    points = {unit: [(24.0 * day, 0.0), (24.0 * day + 8, float(amount))] for unit, amount in counts.items()}
-    return [(ProgressSeries("gw", unit, "counter", (), gateway="gw", **about), points[unit]) for unit in counts]
 
 
 def tokens(prompt: int, generation: int, cached: int | None = None) -> dict[str, int]:
@@ -50,10 +43,9 @@ def by(config: Any, store: Any, *names: str, hours: float = 24, basis: str = "al
     return asked(config, store, partial(units.tokens, by=names, basis=basis), (0, hours))
 
 
-def test_tenants_of_a_gateway_share_what_own_pods_cost(tmp_path: Path) -> None:
+def test_tenants_share_what_a_model_cost(tmp_path: Path) -> None:
     config, store = stored(serving([("llm-0", [0, 1, 2, 3], 0, 24)]), tmp_path)
-    told = engine(tokens(8_000_000, 2_000_000))
-    put(store, [*told, *passed_on(tokens(6_000_000, 500_000), "a"), *passed_on(tokens(2_000_000, 1_500_000), "b")])
+    put(store, [*engine(tokens(6_000_000, 500_000), tenant="a"), *engine(tokens(2_000_000, 1_500_000), tenant="b")])
     rows = {row["tenant"]: row for row in by(config, store, "tenant").rows}
     # a quarter of 8 million and 2 million: half of $96 each
     assert {name: (row["prompt_cost"], row["generation_cost"], row["cost"]) for name, row in rows.items()} == {
@@ -66,57 +58,38 @@ def test_tenants_of_a_gateway_share_what_own_pods_cost(tmp_path: Path) -> None:
     assert {row["tenant"] for row in by(config, store, "model").rows} == {None}
 
 
-def test_what_no_gateway_told_of_is_of_no_tenant(tmp_path: Path) -> None:
+def test_tokens_without_a_label_have_no_tenant(tmp_path: Path) -> None:
     config, store = stored(serving([("llm-0", [0, 1, 2, 3], 0, 24)]), tmp_path)
-    put(store, [*engine(tokens(8_000_000, 2_000_000)), *passed_on(tokens(2_000_000, 500_000), "a")])
+    put(store, [*engine(tokens(2_000_000, 500_000), tenant="a"), *engine(tokens(6_000_000, 1_500_000))])
     view = by(config, store, "tenant")
     assert {row["tenant"]: (row["prompt_cost"], row["generation_cost"]) for row in view.rows} == {
         "a": (Decimal(12), Decimal(12)),
         None: (Decimal(36), Decimal(36)),
     }
     assert [line.cells[0] for line in document(view).sections[0].lines] == ["unknown", "a"]
-    # where it counted more, shares are of its count; tokens are those of the engine
-    put(store, [*passed_on(tokens(12_000_000, 6_000_000), "a"), *passed_on(tokens(4_000_000, 0), "b")], source="more")
-    rows = {row["tenant"]: row for row in by(config, store, "tenant").rows}
-    assert rows["a"]["prompt_tokens"] + rows["b"]["prompt_tokens"] == 8_000_000
-    assert (rows["b"]["prompt_cost"], rows["b"]["generation_cost"]) == (
-        Decimal(48) * 4 / 18 if False else rows["b"]["prompt_cost"],
-        0,
-    )
-    assert set(rows) == {"a", "b"} and sum(row["cost"] for row in rows.values()) == 96
 
 
-def test_labels_of_the_engine_win_and_are_of_their_workload(tmp_path: Path) -> None:
+def test_labels_are_of_their_workload(tmp_path: Path) -> None:
     config, store = stored(serving([("llm-0", [0, 1], 0, 24), ("other-0", [2, 3], 0, 24)]), tmp_path)
-    told = [
-        *engine(tokens(4_000_000, 0), tenant="x", labels={"t": "x"}),
-        *engine(tokens(4_000_000, 0), tenant="y", labels={"t": "y"}),
-    ]
-    told += engine(tokens(1_000_000, 0), "other-0")
-    put(store, [*told, *passed_on(tokens(9_000_000, 0), "a")])
+    put(
+        store,
+        [
+            *engine(tokens(4_000_000, 0), tenant="x"),
+            *engine(tokens(4_000_000, 0), tenant="y"),
+            *engine(tokens(1_000_000, 0), "other-0"),
+        ],
+    )
     rows = {(row["workload"], row["tenant"]): row["cost"] for row in by(config, store, "workload", "tenant").rows}
     assert rows == {
         ("Deployment/llm", "x"): Decimal(24),
         ("Deployment/llm", "y"): Decimal(24),
-        ("Deployment/other", "a"): Decimal(48),
+        ("Deployment/other", None): Decimal(48),
     }
-
-
-def test_bought_tokens_of_the_same_model_are_no_share(tmp_path: Path) -> None:
-    config, store = stored(serving([("llm-0", [0, 1, 2, 3], 0, 24)]), tmp_path)
-    bought = passed_on(tokens(8_000_000, 0), "b", "Qwen/Qwen3", provider="together_ai")
-    put(store, [*engine(tokens(4_000_000, 0)), *passed_on(tokens(4_000_000, 0), "a"), *bought])
-    view = by(config, store, "tenant")
-    assert [(row["tenant"], row["cost"]) for row in view.rows] == [("a", Decimal(96))]
-    assert view.totals["prompt_tokens"] == 4_000_000, "what a gateway passed on is no work of pods"
-    assert view.sections["work_without_cost"] == []
-    assert asked(config, store, units.requests).rows == []
 
 
 def test_cached_prompts_cost_nothing_and_days_without_tokens_go_as_the_period(tmp_path: Path) -> None:
     config, store = stored(serving([("llm-0", [0, 1, 2, 3], 0, 48)], 48), tmp_path)
-    told = engine(tokens(8_000_000, 0, 4_000_000))
-    put(store, [*told, *passed_on(tokens(4_000_000, 0, 4_000_000), "a"), *passed_on(tokens(4_000_000, 0, 1), "b")], 48)
+    put(store, [*engine(tokens(4_000_000, 0, 4_000_000), tenant="a"), *engine(tokens(4_000_000, 0, 1), tenant="b")], 48)
     rows = {(row["tenant"], row["day"]): row for row in by(config, store, "tenant", "day", hours=48).rows}
     assert {key: row["cost"] for key, row in rows.items() if row["cost"]} == {
         ("b", "2026-03-10"): Decimal(96),
@@ -125,9 +98,20 @@ def test_cached_prompts_cost_nothing_and_days_without_tokens_go_as_the_period(tm
     assert rows["a", "2026-03-10"]["cached_tokens"] == pytest.approx(4_000_000, rel=1e-6)
 
 
-def test_unserved_cost_is_of_no_tenant(tmp_path: Path) -> None:
+def test_a_day_without_tokens_goes_by_its_own_workload(tmp_path: Path) -> None:
+    """The same model in another workload served that day, to another tenant."""
+    config, store = stored(serving([("llm-0", [0, 1], 0, 48), ("other-0", [2, 3], 0, 48)], 48), tmp_path)
+    put(store, [*engine(tokens(8, 2), tenant="a"), *engine(tokens(8, 2), "other-0", tenant="b", day=1)], 48)
+    rows = by(config, store, "workload", "tenant", hours=48).rows
+    assert {row["workload"]: (row["tenant"], row["cost"]) for row in rows} == {
+        "Deployment/llm": ("a", Decimal(96)),
+        "Deployment/other": ("b", Decimal(96)),
+    }
+
+
+def test_unserved_cost_has_no_tenant(tmp_path: Path) -> None:
     config, store = stored(serving([("llm-0", [0, 1, 2, 3], 0, 24)]), tmp_path)
-    put(store, [*engine(tokens(0, 0)), *passed_on(tokens(10, 10), "a")])
+    put(store, engine(tokens(0, 0), tenant="a"))
     rows = by(config, store, "tenant").rows
     assert sum(row["cost"] for row in rows) == 96
     assert [(row["tenant"], row["unserved_cost"]) for row in rows if row["cost"]] == [(None, Decimal(96))]
@@ -138,9 +122,8 @@ def test_pools_take_tenants_of_prompts_from_prefill_and_of_answers_from_decode(t
     config = config.model_copy(update={"serving": Serving(prefill=["*-prefill"], decode=["*-decode"])})
     told = []
     for tenant, prompt, generated in (("x", 3, 1), ("y", 1, 2)):
-        labels = {"t": tenant}
-        told += engine(tokens(prompt, 0), "llm-prefill-0", tenant=tenant, labels=labels)
-        told += engine(tokens(prompt * 7, generated), "llm-decode-0", tenant=tenant, labels=labels)
+        told += engine(tokens(prompt, 0), "llm-prefill-0", tenant)
+        told += engine(tokens(prompt * 7, generated), "llm-decode-0", tenant)
     put(store, told)
     rows = {row["tenant"]: (row["prompt_cost"], row["generation_cost"]) for row in by(config, store, "tenant").rows}
     assert rows == {"x": (Decimal(18), Decimal(24)), "y": (Decimal(6), Decimal(48))}
@@ -160,21 +143,18 @@ of_tenant = st.tuples(st.sampled_from(["a", "b", "c", ""]), st.integers(0, 1), c
 
 @settings(max_examples=4)
 @given(
-    st.lists(of_tenant, max_size=8),
-    st.lists(of_tenant, min_size=1, max_size=4),
+    st.lists(of_tenant, min_size=1, max_size=8),
     st.booleans(),
     st.sampled_from(["allocated", "used"]),
 )
-def test_tenants_sum_to_the_model_to_the_last_digit(gateway: list[Any], engines: list[Any], labeled: bool, basis: str) -> None:
+def test_tenants_sum_to_the_model_to_the_last_digit(engines: list[Any], labeled: bool, basis: str) -> None:
     with TemporaryDirectory() as folder:
         config, store = stored(serving([("llm-0", [0, 1, 2], 0, 43.7), ("other-0", [3], 1.3, 48)], 48), Path(folder))
         told = []
         for number, (tenant, day, prompt, generated, cached) in enumerate(engines):
             pod = ("llm-0", "other-0")[number % 2]
-            label = {"labels": {"engine": str(number)}, **({"tenant": tenant} if labeled else {})}
-            told += engine(tokens(prompt, generated, None if cached is None else min(cached, prompt)), pod, day=day, **label)
-        for number, (tenant, day, prompt, generated, cached) in enumerate(gateway):
-            told += passed_on(tokens(prompt, generated, cached), tenant, day=day, api_base=f"http://gw-{number}")
+            counted = tokens(prompt, generated, None if cached is None else min(cached, prompt))
+            told += engine(counted, pod, tenant if labeled else "", day, engine=str(number))
         put(store, told, 48)
         whole = by(config, store, "workload", "model", "day", hours=48, basis=basis).rows
         split = by(config, store, "workload", "model", "day", "tenant", hours=48, basis=basis).rows

@@ -8,13 +8,11 @@ from decimal import Decimal
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gpucost.cli.unit import document
 from gpucost.collect.progress.files import import_files
 from gpucost.config.model import DEFAULT_PROMPT_WEIGHT, Serving, UnitSettings
 from gpucost.errors import DataError, UsageError
@@ -230,100 +228,6 @@ def test_hours_of_nothing_are_the_models_however_they_were_collected(tmp_path: P
     ]
     assert not view.sections["cost_without_work"]
     assert asked(config, store, units.tokens, (6, 7)).totals["cost"] == Decimal(4)
-
-
-MARGINAL = partial(units.tokens, basis="marginal")
-
-
-def one_more(row: dict[str, Any]) -> tuple[Any, ...]:
-    """Marginal cost, that of the next replica, headroom, and what a full GPU-hour does."""
-    costs = (row[f"{name}_cost_per_million_tokens"] for name in ("marginal", "next_replica"))
-    return (*costs, row["headroom_tokens"], row["full_tokens_per_gpu_hour"])
-
-
-@pytest.mark.parametrize("zone", ["UTC", "Asia/Kolkata"])
-def test_one_more_token_costs_nothing_until_the_next_replica(zone: str, tmp_path: Path) -> None:
-    config, store = stored(serving([("llm-0", [0, 1, 2, 3], 0, 24)]), tmp_path)
-    config = config.model_copy(update={"timezone": zone})
-    points = {
-        "prompt_token": [(0, 0), (1.5, 8e6)],
-        "cached_token": [(0, 0), (1.5, 6e6)],
-        "generation_token": [(0, 0), (1.5, 2e6), (2.5, 6e6), (20.5, 8e6)],
-    }
-    put(store, [(counter(unit, "llm-0", "chat", model="m"), values) for unit, values in points.items()])
-    view = asked(config, store, MARGINAL)
-    (model,) = view.sections["models"]
-    # by weight 4, 4 and 2 million in three hours of four GPUs at $1: a full one does 1 million, which is 1.6 million tokens
-    assert one_more(model) == (0, Decimal("0.625"), 96 * 1_600_000 - 16_000_000, 1_600_000)
-    plain = asked(config, store, units.tokens)
-    assert (view.rows, view.totals, view.facts) == (plain.rows, plain.totals, {"basis": "marginal"})
-    assert {name: model[name] for name in plain.sections["models"][0]} == plain.sections["models"][0]
-    assert "measured throughput is a floor" in view.notes[-2] and "fewer than 20 active hours" in view.notes[-1]
-    # flat files hold the models
-    columns, lines = document(view).flat
-    assert [dict(zip(columns, line, strict=True)) for line in lines] == [model]
-    assert len(document(plain).flat[1]) == len(plain.rows) > 0
-    with pytest.raises(UsageError, match="each workload and model"):
-        asked(config, store, partial(MARGINAL, by=("model",)))
-
-
-def test_where_all_hours_are_equally_full_the_next_replica_is_paid(tmp_path: Path) -> None:
-    config, store = stored(serving([("llm-0", [0, 1, 2, 3], 0, 24)]), tmp_path)
-    config = config.model_copy(
-        update={"units": [UnitSettings(name="mine", unit="prompt_token", metric="prompts", prompt_weight=1)]}
-    )
-    prompts = counter("prompt_token", "llm-0", "chat", model="m")._replace(mapping="mine")
-    generations = counter("generation_token", "llm-0", "chat", model="m")
-    put(store, [(prompts, [(0, 0), (1.5, 4e6), (3.5, 5e6)]), (generations, [(0, 0), (2.5, 4e6), (3.5, 7e6), (12, 7e6)])])
-    (model,) = asked(config, store, MARGINAL, (1, 4)).sections["models"]
-    assert one_more(model) == (1, 1, 0, 1_000_000)
-    # an hour more, in which nothing is asked for
-    (model,) = asked(config, store, MARGINAL, (1, 5)).sections["models"]
-    assert one_more(model) == (0, 1, 4_000_000, 1_000_000)
-    # who served nothing has no full hour
-    view = asked(config, store, MARGINAL, (5, 9))
-    assert [one_more(row) for row in view.sections["models"]] == [(None,) * 4]
-
-
-def test_models_of_one_workload_hold_its_gpus_by_the_work_of_each_hour(tmp_path: Path) -> None:
-    """Two hours of `a` at two million a GPU, one of `b` at half of that: both are full, then both have an idle hour's half."""
-    config, store = stored(serving([("llm-0", [0, 1, 2, 3], 0, 24)]), tmp_path)
-    told = {"a": [(0, 0), (1.5, 8e6), (2.5, 16e6)], "b": [(0, 0), (3.5, 4e6)]}
-    put(store, [(counter("generation_token", "llm-0", "chat", model=model), points) for model, points in told.items()])
-
-    def figures(hours: tuple[int, int]) -> dict[str, Any]:
-        return {row["model"]: one_more(row) for row in asked(config, store, MARGINAL, hours).sections["models"]}
-
-    assert figures((1, 4)) == {"a": (Decimal("0.5"), Decimal("0.5"), 0, 2_000_000), "b": (1, 1, 0, 1_000_000)}
-    assert figures((1, 5)) == {"a": (0, Decimal("0.5"), 4_000_000, 2_000_000), "b": (0, 1, 2_000_000, 1_000_000)}
-    # `b` alone served nothing, and holds no hour of `a`
-    assert figures((1, 2))["b"] == (None,) * 4
-
-
-def test_pools_are_full_together(tmp_path: Path) -> None:
-    config, store = stored(serving([("llm-prefill-0", [0], 0, 24), ("llm-decode-0", [1, 2, 3], 0, 24)]), tmp_path)
-    counts = {
-        ("llm-prefill-0", "prompt_token"): 8e6,
-        ("llm-prefill-0", "generation_token"): 100,
-        ("llm-decode-0", "prompt_token"): 8e6,
-        ("llm-decode-0", "generation_token"): 2e6,
-    }
-    told = [(counter(unit, name, "chat", model="m"), [(0, 0), (1.5, count)]) for (name, unit), count in counts.items()]
-    put(store, told)
-    config = config.model_copy(update={"serving": Serving(prefill=["*-prefill"], decode=["*-decode"])})
-    (model,) = asked(config, store, MARGINAL, (1, 3)).sections["models"]
-    # 2 million by weight and 2 million generated in an hour of both pools' four GPUs: 10 million tokens
-    assert one_more(model) == (0, Decimal("0.4"), 10_000_000, 2_500_000)
-
-
-def test_what_costs_nothing_that_is_known_has_no_price_of_a_replica(tmp_path: Path) -> None:
-    described = serving([("llm-0", [0, 1, 2, 3], 0, 24)])
-    described["nodes"][0]["instance_type"] = "nobody.sells-it"
-    config, store = stored(described, tmp_path)
-    put(store, [(counter("generation_token", "llm-0", "chat", model="m"), [(0, 0), (1.5, 4e6)])])
-    for hours, due in ((1, 3), (0, None, 4_000_000, 1_000_000)), ((1, 2), (None, None, 0, 1_000_000)):
-        (model,) = asked(config, store, MARGINAL, hours).sections["models"]
-        assert one_more(model) == due
 
 
 _COUNTS = st.integers(0, 10**12)

@@ -1,11 +1,11 @@
-"""Reads work done from files: one row per workload, moment and amount, or a gateway's log with a row per call."""
+"""Reads work done from CSV and JSONL files: one row per workload, moment and amount."""
 
 from __future__ import annotations
 
 import csv
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,116 +15,62 @@ import numpy as np
 
 from gpucost import inputs
 from gpucost.collect.base import period_of
-from gpucost.collect.progress import calls
-from gpucost.collect.progress.calls import NEEDED
-from gpucost.collect.progress.mappings import UNITS, call_logs, levels, unit_of
+from gpucost.collect.progress.mappings import UNITS, levels, unit_of
 from gpucost.collect.prometheus.parse import Garbled, whole_json
 from gpucost.errors import DataError, SourceError, UsageError
 from gpucost.periods import Period, to_ms
-from gpucost.store import call_files, runs
+from gpucost.store import runs
 from gpucost.store.progress import ALWAYS, ProgressBatch, ProgressLoad, ProgressSeries, load_values
 
 if TYPE_CHECKING:
-    import duckdb
-
-    from gpucost.config.model import CallLog
-    from gpucost.store.call_files import CallSums, LogFile
     from gpucost.store.connection import Store
 
 KIND = "progress"
+NEEDED = ("workload", "time", "unit", "value")
 TEXTS = ("cluster", "namespace", "pod", "workload", "model")
 MORE = ("cluster", "namespace", "pod", "model", "run", "kind", "failed")
+SUFFIXES = (".csv", ".jsonl", ".ndjson")
 KINDS = ("event", "counter", "gauge")
 
 
 @dataclass(frozen=True, slots=True)
 class FileResult:
-    """What one file brought; `period` runs from its first to its last moment, `own_units` are words of its own for units.
-
-    Of a gateway's log, `log` is what it is called, and `repeats` of its `calls` were told of before. `lost` are calls that the
-    file told of when it was loaded before, and that no file tells of now.
-    """
+    """What one file brought; `period` runs from its first to its last moment, `own_units` are its units that are not in UNITS."""
 
     path: Path
     period: Period
     load: ProgressLoad
-    own_units: tuple[str, ...] = ()
-    log: str = ""
-    calls: int = 0
-    repeats: int = 0
-    lost: int = 0
+    own_units: tuple[str, ...]
 
 
-def import_files(
-    store: Store, paths: list[Path], tz: ZoneInfo, logs: list[CallLog] | None = None, name: str | None = None
-) -> list[FileResult]:
-    """Loads files of work, all of them or, where one cannot be used, none; a file replaces what it brought before.
+def import_files(store: Store, paths: list[Path], tz: ZoneInfo) -> list[FileResult]:
+    """Loads files of work, all of them or, if one cannot be used, none; a file replaces what it brought before.
 
-    `logs` are the logs of calls that are known, by default the ready-made ones; all files are such a log where `name` says which,
-    else their columns tell. Raises UsageError where a path or a log does not exist, SourceError or DataError where a file cannot
-    be read or used.
+    Raises UsageError for a path that does not exist, SourceError or DataError for a file that cannot be read or used.
     """
-    known = call_logs() if logs is None else logs
-    if name is not None and name not in (names := [log.name for log in known]):
-        raise UsageError(
-            f"no log of calls is called {name!r}", f"--log takes one of: {', '.join(names)}; [[call_logs]] adds others"
-        )
-    found = list({path.resolve(): path for path in _files(paths)}.values())
-    logs_of: dict[Path, LogFile] = {}
-    work: dict[Path, tuple[ProgressBatch, tuple[int, int]]] = {}
-    with call_files.workspace(*{path.resolve().parent for path in found}) as reader:
-        for path in found:
-            if log := calls.recognize(reader, path, known, name):
-                logs_of[path] = log
-                reader.read(log, tz)
-            else:
-                work[path] = _read(path, tz)
-        with store.write() as con:
-            call_files.forget(con, [str(path.resolve()) for path in found])
-            sums = dict(zip(logs_of, reader.load(con), strict=True))
-            lost = call_files.lost(con)
-            results = [
-                _import_calls(con, logs_of[path], sums[path]) if path in sums else _import_work(con, path, *work[path])
-                for path in found
-            ]
-            return [replace(one, lost=lost.get(str(one.path.resolve()), 0)) for one in results]
-
-
-def _import_calls(con: duckdb.DuckDBPyConnection, file: LogFile, sums: CallSums) -> FileResult:
-    loaded = load_values(con, file.source, ALWAYS, calls.batch(file, sums))
-    runs.log_run(con, KIND, file.source, sums.span, rows=loaded.values)
-    return FileResult(file.path, period_of(sums.span), loaded, (), file.log.name, sums.calls, sums.repeats)
-
-
-def _import_work(con: duckdb.DuckDBPyConnection, path: Path, batch: ProgressBatch, span: tuple[int, int]) -> FileResult:
-    source = str(path.resolve())
-    loaded = load_values(con, source, ALWAYS, batch)
-    runs.log_run(con, KIND, source, span, rows=loaded.values)
-    return FileResult(path, period_of(span), loaded, tuple(sorted({series.unit for series in batch.series} - set(UNITS))))
+    batches = [(path, *_read(path, tz)) for path in _files(paths)]
+    results = []
+    with store.write() as con:
+        for path, batch, span in batches:
+            source = str(path.resolve())
+            loaded = load_values(con, source, ALWAYS, batch)
+            runs.log_run(con, KIND, source, span, rows=loaded.values)
+            own = sorted({series.unit for series in batch.series} - set(UNITS))
+            results.append(FileResult(path, period_of(span), loaded, tuple(own)))
+    return results
 
 
 def _files(paths: list[Path]) -> Iterator[Path]:
     for path in paths:
         if path.is_dir():
-            inside = [entry for entry in _inside(path) if calls.suffix(entry)]
+            inside = sorted(entry for entry in path.rglob("*") if entry.suffix in SUFFIXES and entry.is_file())
             if not inside:
-                raise UsageError(f"{path} holds no .csv, .json, .jsonl and .parquet file", "name the files, or another directory")
+                raise UsageError(f"{path} holds no {', '.join(SUFFIXES)} file", "name the files, or another directory")
             yield from inside
         elif path.exists():
             yield path
         else:
-            raise UsageError(f"there is no {path}", "name a CSV or JSONL file of work, a log of calls, or a directory of them")
-
-
-def _inside(folder: Path) -> list[Path]:
-    return sorted(entry for entry in folder.rglob("*") if entry.is_file() and not entry.name.startswith("."))
-
-
-def left_out(paths: list[Path]) -> list[Path]:
-    """The files in directories among `paths` that are not read, by their names."""
-    named = {path.resolve() for path in paths}
-    others = [entry for path in paths if path.is_dir() for entry in _inside(path) if not calls.suffix(entry)]
-    return [path for path in others if path.resolve() not in named]
+            raise UsageError(f"there is no {path}", "name a CSV or JSONL file of work, or a directory of them")
 
 
 def _read(path: Path, tz: ZoneInfo) -> tuple[ProgressBatch, tuple[int, int]]:
@@ -132,7 +78,7 @@ def _read(path: Path, tz: ZoneInfo) -> tuple[ProgressBatch, tuple[int, int]]:
     try:
         with path.open(encoding="utf-8-sig", newline="") as file:
             lines = inputs.lines(file, str(path))
-            rows = _csv(path, lines) if calls.suffix(path) == ".csv" else _jsonl(path, lines)
+            rows = _csv(path, lines) if path.suffix == ".csv" else _jsonl(path, lines)
             for number, row in rows:
                 series, at_ms, value = _value(path, number, row, tz)
                 times, amounts = values.setdefault(series, ([], []))

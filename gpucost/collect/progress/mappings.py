@@ -7,16 +7,18 @@ import tomllib
 from collections.abc import Iterable
 from fnmatch import fnmatchcase
 from importlib.resources import files
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from gpucost.collect.prometheus.queries import one_of
-from gpucost.config.model import CallLog, Config, UnitSettings
-from gpucost.store.call_files import UNKNOWN
+from gpucost.config.model import Config, UnitSettings
+from gpucost.store import bill_files
 from gpucost.store.progress import ProgressSeries
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+# Values of a tenant label that name no tenant.
+_UNKNOWN = (*bill_files.BLANK, "unknown", "-")
 # Units that gpucost unit answers about; requests --count shows any other.
 UNITS = ("epoch", "request", "prompt_token", "cached_token", "generation_token", "prefill_second", "decode_second", "batch_item")
 
@@ -29,18 +31,8 @@ def mappings(config: Config) -> list[UnitSettings]:
 
 def ready_made() -> list[UnitSettings]:
     """The mappings that gpucost brings, from mappings.toml."""
-    return [UnitSettings.model_validate(item) for item in _tables()["units"]]
-
-
-def call_logs(config: Config | None = None) -> list[CallLog]:
-    """The logs of calls of the configuration, and the ready-made ones whose names it does not use."""
-    own = config.call_logs if config else []
-    names = {log.name for log in own}
-    return [*own, *(log for item in _tables()["call_logs"] if (log := CallLog.model_validate(item)).name not in names)]
-
-
-def _tables() -> dict[str, Any]:
-    return tomllib.loads((files("gpucost.collect.progress") / "mappings.toml").read_text(encoding="utf-8"))
+    text = (files("gpucost.collect.progress") / "mappings.toml").read_text(encoding="utf-8")
+    return [UnitSettings.model_validate(item) for item in tomllib.loads(text)["units"]]
 
 
 def unit_of(text: str) -> str:
@@ -60,23 +52,6 @@ def series_of(unit: UnitSettings, labels: Mapping[str, str], cluster: str) -> Pr
     def label(*names: str | None) -> str:
         return next((labels[name] for name in names if name and labels.get(name)), "")
 
-    def known(names: list[str]) -> str:
-        """Gateways write a word where they do not know."""
-        return next((labels[name] for name in names if labels.get(name, "") not in UNKNOWN), "")
-
-    place = {
-        "namespace": label("exported_namespace", "namespace", "kubernetes_namespace"),
-        "pod": label("exported_pod", "pod", "pod_name", "kubernetes_pod_name"),
-        "workload": label(unit.workload_label),
-        "run_id": label(unit.run_label),
-    }
-    passed_on = {
-        "gateway": unit.gateway or "",
-        "team": known(unit.team_label),
-        "provider": known(unit.provider_label),
-        "api_base": known(unit.base_label),
-        "currency": (unit.currency or "USD") if unit.unit == "spend" else "",
-    }
     failed = any(_is_failure(labels, name, values) for name, values in unit.failure.items())
     return ProgressSeries(
         mapping=unit.name,
@@ -84,13 +59,15 @@ def series_of(unit: UnitSettings, labels: Mapping[str, str], cluster: str) -> Pr
         kind=unit.kind,
         labels=tuple(sorted((name, value) for name, value in labels.items() if value)),
         cluster=cluster,
-        model=known(unit.model_label) if unit.gateway else label(*unit.model_label),
+        namespace=label("exported_namespace", "namespace", "kubernetes_namespace"),
+        pod=label("exported_pod", "pod", "pod_name", "kubernetes_pod_name"),
+        workload=label(unit.workload_label),
+        model=label(*unit.model_label),
+        run_id=label(unit.run_label),
         marks=unit.marks or ("end" if unit.kind == "counter" else "begin"),
         resumes=unit.resumes,
         is_failure=failed,
-        tenant=known(unit.tenant_label),
-        # the pods of a gateway did not do the work
-        **(passed_on if unit.gateway else place),
+        tenant=next((labels[name] for name in unit.tenant_label if labels.get(name, "") not in _UNKNOWN), ""),
     )
 
 

@@ -1,4 +1,4 @@
--- reads: focus_charges, billed_hours, billed_nodes, nodes, collected, hourly_costs, allocations, api_lines, api_shares
+-- reads: focus_charges, billed_hours, billed_nodes, nodes, collected, hourly_costs, allocations, api_shares
 -- writes: focus_holders, one row per (machine, charge period, holder): its share of what the machine was charged, and its GPU-hours
 -- invariant: per machine and charge period the shares add up to 1, up to rounding; what nobody held, what was not collected, and time that no metrics saw, are holders of their own
 CREATE OR REPLACE TEMP TABLE focus_holders AS
@@ -79,5 +79,5 @@ SELECT * FROM held
 UNION ALL BY NAME
 SELECT * FROM rest
 UNION ALL BY NAME
-SELECT 'api ' || l.charge_id AS instance_key, l.start_ms AS from_ms, l.end_ms AS to_ms, 'api' AS kind, s.team, s.share, 0 AS gpu_hours
-FROM (SELECT line_id, start_ms, end_ms, unnest(charge_ids) AS charge_id FROM api_lines) AS l JOIN api_shares AS s USING (line_id);
+SELECT 'api ' || unnest(charge_ids) AS instance_key, start_ms AS from_ms, end_ms AS to_ms, 'api' AS kind, team, share, 0 AS gpu_hours
+FROM api_shares;

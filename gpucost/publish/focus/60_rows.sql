@@ -1,4 +1,4 @@
--- reads: focus_charges, focus_splits, hourly_costs, nodes, allocations, api_lines, api_shares; $month the billing period, $from_ms, $to_ms the same in UTC, $currency the report's
+-- reads: focus_charges, focus_splits, hourly_costs, nodes, allocations; $month the billing period, $from_ms, $to_ms the same in UTC, $currency the report's
 -- writes: focus_rows, the file's rows in order, with the columns of every version of FOCUS that is written
 -- invariant: rows of one origin charge have its identifiers, and add up to it; estimates have BilledCost 0
 CREATE OR REPLACE TEMP TABLE focus_rows AS
@@ -14,14 +14,6 @@ estimates AS (
     JOIN nodes AS n USING (node_id)
     LEFT JOIN allocations AS a ON a.allocation_id = c.allocation_id
     WHERE c.estimated_cost <> 0
-    GROUP BY ALL
-),
--- what gateways tell of bought tokens, and no bill, by UTC day
-calls AS (
-    SELECT l.start_ms // 86400000 * 86400000 AS from_ms, l.provider, l.model, s.team, sum(s.cost)::DECIMAL(38, 12) AS cost,
-        sum((s.prompt_tokens + s.generation_tokens)::DECIMAL(38, 6)) AS tokens
-    FROM api_lines AS l JOIN api_shares AS s USING (line_id)
-    WHERE l.source = 'gateway' AND l.start_ms >= $from_ms AND l.start_ms < $to_ms
     GROUP BY ALL
 ),
 parts AS (
@@ -42,17 +34,6 @@ parts AS (
         'GPU-Hours' AS pricing_unit, 'GPU-Hours' AS consumed_unit,
         CASE capacity_type WHEN 'spot' THEN 'Dynamic' ELSE 'Standard' END AS pricing_category, true AS is_estimate
     FROM estimates
-    UNION ALL BY NAME
-    SELECT 'api' AS holder, team, 0 AS gpu_hours, 0 AS measured_gpu_hours, 1::DECIMAL(18, 12) AS ratio, 'api' AS charge_kind,
-        0 AS billed_cost, cost AS effective_cost, cost AS list_cost, cost AS contracted_cost,
-        tokens::DECIMAL(38, 12) AS pricing_quantity, tokens::DECIMAL(38, 12) AS consumed_quantity,
-        (cost / nullif(tokens, 0))::DECIMAL(38, 12) AS list_unit_price, list_unit_price AS contracted_unit_price,
-        model AS sku_id, model AS sku_price_id, 'Tokens' AS sku_meter,
-        provider, 'gpucost-estimate' AS payer, epoch_ms(from_ms) AS charge_period_start, epoch_ms(from_ms + 86400000) AS charge_period_end,
-        'Usage' AS charge_category, 'Estimate by gpucost: no bill covers this' AS charge_description, $currency AS billing_currency,
-        'Tokens' AS pricing_unit, 'Tokens' AS consumed_unit, 'Standard' AS pricing_category, true AS is_estimate
-    FROM calls
-    WHERE cost <> 0
 ),
 told AS (
     SELECT *, holder <> 'instance_without_metrics' AS is_split,

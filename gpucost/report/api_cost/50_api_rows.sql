@@ -1,18 +1,18 @@
--- reads: api_lines, api_shares, time_buckets; $teams filter (empty: all)
--- writes: api_rows, by team, provider, seller, model, source and the time_buckets of the report what bought tokens cost, and how many there were
--- invariant: what lies in adjoining periods adds up to the lines, exactly
+-- reads: api_shares, time_buckets; $teams filter (empty: all)
+-- writes: api_rows, cost and number of bought tokens by team, provider, model, source and time bucket
+-- invariant: what lies in adjoining periods adds up to api_shares, exactly
 CREATE OR REPLACE TEMP TABLE api_rows AS
 WITH pieces AS (
-    SELECT s.*, l.provider, l.seller, l.model, l.model_key, l.source, b.month, b.day, b.hour,
+    SELECT s.*, b.month, b.day, b.hour,
         -- a charge of an instant is where that is
-        CASE WHEN l.end_ms <= l.start_ms OR l.end_ms <= b.to_ms THEN 1 ELSE (b.to_ms - l.start_ms) / (l.end_ms - l.start_ms) END AS until,
-        CASE WHEN l.start_ms >= b.from_ms THEN 0 ELSE (b.from_ms - l.start_ms) / (l.end_ms - l.start_ms) END AS since
+        CASE WHEN s.end_ms <= s.start_ms OR s.end_ms <= b.to_ms THEN 1
+            ELSE (b.to_ms - s.start_ms) / (s.end_ms - s.start_ms) END AS until,
+        CASE WHEN s.start_ms >= b.from_ms THEN 0 ELSE (b.from_ms - s.start_ms) / (s.end_ms - s.start_ms) END AS since
     FROM api_shares AS s
-    JOIN api_lines AS l USING (line_id)
-    JOIN time_buckets AS b ON l.start_ms < b.to_ms AND (l.end_ms > b.from_ms OR l.start_ms >= b.from_ms)
+    JOIN time_buckets AS b ON s.start_ms < b.to_ms AND (s.end_ms > b.from_ms OR s.start_ms >= b.from_ms)
     WHERE passes($teams, s.team)
 )
-SELECT team, provider, seller, model, model_key, source, month, day, hour,
+SELECT team, provider, model, source, month, day, hour,
     sum(money_until(cost, until) - money_until(cost, since)) AS api_cost,
     sum(money_until(prompt_cost, until) - money_until(prompt_cost, since)) AS prompt_cost,
     sum(money_until(generation_cost, until) - money_until(generation_cost, since)) AS generation_cost,

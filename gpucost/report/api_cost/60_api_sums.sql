@@ -1,15 +1,18 @@
 -- reads: api_rows; $by the dimensions of a report, $each_team whether of each team apart
--- writes: nothing; answers one row per part and combination of the dimensions, the dearest first; of bought tokens most of what a report is by is unknown
+-- writes: nothing; returns one row per part and combination of the dimensions, the most expensive first
 -- invariant: with any dimensions the costs add up to the same
 WITH known AS (
-    SELECT *, NULL AS cluster, NULL AS namespace, NULL AS account, NULL AS "user", NULL AS partition, NULL AS qos, NULL AS reservation, NULL AS workload,
-        NULL AS workload_type, NULL AS pod, NULL AS uid, NULL AS node, NULL AS gpu_model, NULL AS capacity_type, NULL AS region, NULL AS zone
+    -- bought tokens have a team and a time, and no other dimension
+    SELECT *, NULL AS cluster, NULL AS namespace, NULL AS account, NULL AS "user", NULL AS partition, NULL AS qos,
+        NULL AS reservation, NULL AS workload, NULL AS workload_type, NULL AS pod, NULL AS uid, NULL AS node,
+        NULL AS gpu_model, NULL AS capacity_type, NULL AS region, NULL AS zone
     FROM api_rows
 ),
 sums AS (
     SELECT CASE WHEN $each_team THEN team END AS part, dimensions($by::VARCHAR[], f) AS keys, sum(api_cost) AS api_cost,
-        coalesce(sum(api_cost) FILTER (source = 'gateway'), 0) AS estimated_api_cost, sum(commitment_cost) AS commitment_cost,
-        sum(prompt_tokens::DECIMAL(38, 6))::DOUBLE AS prompt_tokens, sum(cached_tokens::DECIMAL(38, 6))::DOUBLE AS cached_tokens,
+        sum(commitment_cost) AS commitment_cost,
+        sum(prompt_tokens::DECIMAL(38, 6))::DOUBLE AS prompt_tokens,
+        sum(cached_tokens::DECIMAL(38, 6))::DOUBLE AS cached_tokens,
         sum(generation_tokens::DECIMAL(38, 6))::DOUBLE AS generation_tokens
     FROM known AS f
     GROUP BY ALL

@@ -1,8 +1,7 @@
-"""What bought tokens cost, by team and model, from bills and gateways; see docs/tokens.md.
+"""Cost of bought tokens by team and model, from bills; see docs/tokens.md.
 
-One call may stand in the vendor's invoice, the cloud's bill and the gateway's log. It counts once: as the invoice has it, else
-as the bill, else at the gateway's price; the others only tell whose it was. What own pods served was paid for with their GPUs.
-The numbered .sql files compute all of it over whole months (UTC) and cut it to the period at last: adjoining periods add up.
+A vendor's invoice and a cloud's bill can contain the same charge. It counts once, as on the invoice; the bill only names its
+owner. The numbered .sql files compute whole months (UTC) and cut them to the period at the end: adjoining periods add up.
 """
 
 from __future__ import annotations
@@ -20,9 +19,8 @@ from gpucost.price import load_fx_rates
 from gpucost.price.fx import no_rate
 from gpucost.render.view import ApiCost, ApiModel, Notice, Row
 from gpucost.report.rows import NO_MEASURES, ZERO, Part, cut, in_parts
-from gpucost.report.units.gateways import gateway_usage
 from gpucost.report.units.query import UnitView, per, plain
-from gpucost.store.charges import has_tokens
+from gpucost.store.charges import find_tokens
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
@@ -31,7 +29,7 @@ if TYPE_CHECKING:
 
 __all__ = ["add_bought", "known_to", "models", "notices", "prepare", "rows", "select", "teams", "total"]
 
-# Of what a seller charged, gateways may have counted so much more before it is said.
+# A cloud's bill may exceed the invoices that replace its rows by this much without a notice.
 _TOLERANCE = Decimal("0.05")
 _CENT = Decimal("0.01")
 # A vendor's bill is a day or two behind; one of whom nothing is known for two months sells nothing any more.
@@ -41,27 +39,18 @@ _TOKENS = ("prompt_tokens", "cached_tokens", "generation_tokens")
 
 
 def prepare(con: DuckDBPyConnection, config: Config, period: Period) -> None:
-    """Make the temporary tables api_lines and api_shares of the months that the period touches, after `store.charges.has_tokens`.
+    """Make the temporary tables api_charges and api_shares of the period's months, after `store.charges.find_tokens`.
 
     Raises PriceError for tokens bought in a currency without a rate.
     """
     load_fx_rates(con, config)
     run_stage(con, __name__, "05_macros")
     _load_teams(con, config)
-    run_stage(con, __name__, "10_api_charges", _months(period.start_ms, period.end_ms))
-    # whose a charge is, the calls of all of its time tell, whichever part of it is asked for
-    ((first, last),) = con.execute("SELECT min(start_ms), max(end_ms) FROM api_charges").fetchall()
-    gateway_usage(con, config.gateway, **_months(min(first or period.start_ms, period.start_ms), max(last or 0, period.end_ms)))
-    run_stage(con, __name__, "20_api_usage")
-    run_stage(con, __name__, "30_api_lines")
+    # whole months in UTC
+    first, last = (month_period(from_ms(ms).date(), _UTC) for ms in (period.start_ms, period.end_ms - 1))
+    run_stage(con, __name__, "10_api_charges", {"from_ms": first.start_ms, "to_ms": last.end_ms})
+    run_stage(con, __name__, "30_api_shares")
     _refuse_unconverted(con, config)
-    run_stage(con, __name__, "40_api_shares")
-
-
-def _months(begin_ms: int, end_ms: int) -> dict[str, int]:
-    """The whole months (UTC) that a span touches."""
-    first, last = (month_period(from_ms(ms).date(), _UTC) for ms in (begin_ms, end_ms - 1))
-    return {"from_ms": first.start_ms, "to_ms": last.end_ms}
 
 
 def select(con: DuckDBPyConnection, teams: Iterable[str]) -> None:
@@ -69,7 +58,7 @@ def select(con: DuckDBPyConnection, teams: Iterable[str]) -> None:
     run_stage(con, __name__, "50_api_rows", {"teams": list(teams)})
 
 
-# What the configuration says of teams, as charges and gateways may spell it.
+# What the configuration says of teams, as charges may spell it.
 _TEAMS = """
 CREATE OR REPLACE TEMP TABLE api_team_labels AS
 SELECT unnest($labels::VARCHAR[]) AS label, unnest(range(len($labels::VARCHAR[]))) AS ordinal;
@@ -100,7 +89,7 @@ def _plain(key: str) -> str:
 
 def _refuse_unconverted(con: DuckDBPyConnection, config: Config) -> None:
     found = con.execute(
-        "SELECT provider, currency, min(start_ms) FROM api_lines WHERE without_rate > 0 GROUP BY ALL ORDER BY ALL LIMIT 1"
+        "SELECT provider, currency, min(start_ms) FROM api_shares WHERE without_rate > 0 GROUP BY ALL ORDER BY ALL LIMIT 1"
     ).fetchone()
     if found is not None:
         provider, currency, at_ms = found
@@ -118,7 +107,7 @@ def rows(con: DuckDBPyConnection, by: tuple[str, ...], *, each_team: bool) -> di
 
 
 def models(con: DuckDBPyConnection, *, each_team: bool) -> dict[Part, tuple[ApiModel, ...]]:
-    """What each team bought of each model, where, and what says so, the dearest first."""
+    """What each team bought of each model, from whom and by which source, the most expensive first."""
     found = in_parts(answer_rows(con, __name__, "70_api_models", {"each_team": each_team}))
     return {part: tuple(_model(row) for row in several) for part, several in found.items()}
 
@@ -138,23 +127,20 @@ def _model(row: dict[str, Any]) -> ApiModel:
 def add_bought(con: DuckDBPyConnection, config: Config, view: UnitView) -> None:
     """Adds to an answer on tokens those that were bought in its period, by its teams; none where it is of a part of the fleet."""
     ask = view.ask
-    if ask.namespaces or ask.workloads or ask.clusters or not has_tokens(con):
+    if ask.namespaces or ask.workloads or ask.clusters or not find_tokens(con):
         return
     prepare(con, config, ask.period)
     cut(con, ask.period, time_buckets(ask.period, ask.tz, ()), by_day=False)
     select(con, ask.teams)
-    view.notes += [notice.message for notice in _notices_now(con, config, ask.period)]
+    now = datetime.now(UTC)
+    known = known_to(con, ask.period, now)
+    view.notes += [notice.message for notice in notices(con, config, ask.period, now, known)]
     if bought := models(con, each_team=False).get(None):
         view.sections["bought"] = [_item(one) for one in bought]
         view.shown["bought"] = (
             "team", "model", "provider", "prompt_tokens", "generation_tokens", "api_cost", "cost_per_million_tokens",
             "cost_per_million_prompt_tokens", "cost_per_million_generation_tokens", "source",
         )  # fmt: skip
-
-
-def _notices_now(con: DuckDBPyConnection, config: Config, period: Period) -> list[Notice]:
-    now = datetime.now(UTC)
-    return notices(con, config, period, now, known_to(con, period, now))
 
 
 def _item(one: ApiModel) -> dict[str, Any]:
@@ -165,19 +151,14 @@ def _item(one: ApiModel) -> dict[str, Any]:
         "prompt_cost": one.prompt_cost,
         "generation_cost": one.generation_cost,
         "cost_per_million_tokens": one.cost_per_million_tokens,
-        "cost_per_million_prompt_tokens": _per_million(one.prompt_cost, cost.prompt_tokens),
-        "cost_per_million_generation_tokens": _per_million(one.generation_cost, cost.generation_tokens),
+        "cost_per_million_prompt_tokens": per(one.prompt_cost, cost.prompt_tokens, 1_000_000),
+        "cost_per_million_generation_tokens": per(one.generation_cost, cost.generation_tokens, 1_000_000),
     }
-
-
-def _per_million(cost: Decimal | None, tokens: float | None) -> Decimal | None:
-    return None if cost is None else per(cost, tokens, 1_000_000)
 
 
 def _cost(row: dict[str, Any]) -> ApiCost:
     return ApiCost(
         api_cost=row["api_cost"],
-        estimated_api_cost=row["estimated_api_cost"],
         commitment_cost=row["commitment_cost"],
         **{name: None if row[name] is None else plain(row[name]) for name in _TOKENS},
     )
@@ -189,7 +170,6 @@ def total(of_rows: Iterable[Row]) -> ApiCost:
     tokens = {name: [value for cost in costs if (value := getattr(cost, name)) is not None] for name in _TOKENS}
     return ApiCost(
         api_cost=sum((cost.api_cost for cost in costs), ZERO),
-        estimated_api_cost=sum((cost.estimated_api_cost for cost in costs), ZERO),
         commitment_cost=sum((cost.commitment_cost for cost in costs), ZERO),
         **{name: plain(sum(known, 0.0)) if known else None for name, known in tokens.items()},
     )
@@ -200,20 +180,6 @@ def teams(con: DuckDBPyConnection) -> set[str]:
     return {str(team) for (team,) in con.execute("SELECT DISTINCT team FROM api_shares").fetchall()}
 
 
-# Over whole months: a seller's charges, and what gateways priced the same time at.
-_COUNTED_MORE = """
-WITH charged AS (
-    SELECT seller, sum(cost) AS cost FROM api_charges WHERE NOT is_repeated GROUP BY seller
-),
-counted AS (
-    SELECT seller, sum(spend) AS spend FROM api_usage WHERE is_covered AND spend IS NOT NULL GROUP BY seller
-)
-SELECT seller, cost, spend FROM charged JOIN counted USING (seller) ORDER BY seller"""
-_UNPRICED = """
-SELECT coalesce(seller, 'unknown'), coalesce(model, 'unnamed models'),
-    sum((prompt_tokens + generation_tokens)::DECIMAL(38, 6))::DOUBLE AS tokens
-FROM api_usage WHERE NOT is_covered AND hour_ms >= $from_ms // 3600000 * 3600000 AND hour_ms < $to_ms
-GROUP BY ALL HAVING sum(spend) = 0 AND tokens > 0 ORDER BY ALL"""
 # A cloud's rows that a vendor's invoice takes the place of, where they come to more.
 _REPEATED_MORE = """
 WITH repeated AS (
@@ -229,34 +195,26 @@ _UNASSIGNED = "SELECT sum(api_cost) FROM api_rows WHERE team = 'unassigned'"
 _KNOWN_TO = """
 WITH bill_ends AS (
     SELECT bill_id, is_final, loaded_at, strptime(billing_period || '-01', '%Y-%m-%d') + INTERVAL 1 MONTH AS month_end FROM bills
-),
-ends AS (
-    SELECT t.provider AS seller, greatest(
-        coalesce(max(t.charge_period_end) FILTER (t.token_kind <> 'commitment'), max(t.charge_period_end)),
-        max(b.month_end) FILTER (b.is_final OR b.loaded_at >= b.month_end + INTERVAL 2 DAY)) AS known_to
-    FROM token_charges AS t JOIN bill_ends AS b USING (bill_id) GROUP BY t.provider
-    UNION ALL
-    SELECT seller, make_timestamp((max(hour_ms) + 3600000) * 1000) FROM api_usage WHERE seller IS NOT NULL GROUP BY seller
 )
-SELECT seller, epoch_ms(max(known_to)) AS known_to_ms FROM ends GROUP BY seller ORDER BY ALL"""
+SELECT t.provider, epoch_ms(greatest(
+    coalesce(max(t.charge_period_end) FILTER (t.token_kind <> 'commitment'), max(t.charge_period_end)),
+    max(b.month_end) FILTER (b.is_final OR b.loaded_at >= b.month_end + INTERVAL 2 DAY)))
+FROM token_charges AS t JOIN bill_ends AS b USING (bill_id) GROUP BY t.provider ORDER BY t.provider"""
 
 
 def known_to(con: DuckDBPyConnection, period: Period, now: datetime) -> dict[str, datetime]:
     """Until when it is known what was bought, by seller; of those of whom anything was in two months before the period's end."""
     end = min(period.end, now)
-    known = {seller: from_ms(ms) for seller, ms in con.execute(_KNOWN_TO).fetchall() if ms is not None}
+    known = {seller: from_ms(ms) for seller, ms in con.execute(_KNOWN_TO).fetchall()}
     return {seller: moment for seller, moment in known.items() if end - moment < _ACTIVE}
-
-
-def _is_more(other: Decimal, cost: Decimal) -> bool:
-    return other > cost * (1 + _TOLERANCE) + _CENT
 
 
 def notices(
     con: DuckDBPyConnection, config: Config, period: Period, now: datetime, known: Mapping[str, datetime]
 ) -> list[Notice]:
-    """What a reader should know: what is not known yet, calls that no bill tells of though it tells of their seller, that have no
-    price, or no team. `known` is what `known_to` says.
+    """Warnings: sellers whose newest bill is missing, repeated charges that differ, cost without a team.
+
+    `known` is from `known_to`.
     """
     found = []
     for seller, moment in known.items():
@@ -265,22 +223,12 @@ def notices(
                 Notice(
                     "api_not_known",
                     f"tokens of {seller} are known until {moment.astimezone(config.tz):%Y-%m-%d %H:%M}:"
-                    " no bill or gateway tells of later ones",
-                    f"collect the bill of {seller}, or what a gateway counts",
-                )
-            )
-    for seller, cost, spend in con.execute(_COUNTED_MORE).fetchall():
-        if _is_more(spend, cost):
-            found.append(
-                Notice(
-                    "api_counted_more",
-                    f"gateways counted {spend:,.2f} {config.currency} of tokens of {seller}, and its bills say {cost:,.2f}:"
-                    " the gateway's prices are not yours, or the bill of another account is missing",
-                    "collect the bills of all accounts",
+                    " no bill contains later ones",
+                    f"collect the bill of {seller}",
                 )
             )
     for seller, cost, repeated in con.execute(_REPEATED_MORE).fetchall():
-        if _is_more(repeated, cost):
+        if repeated > cost * (1 + _TOLERANCE) + _CENT:
             found.append(
                 Notice(
                     "api_repeated_more",
@@ -289,15 +237,6 @@ def notices(
                     "see that they are of all accounts",
                 )
             )
-    for seller, model, tokens in con.execute(_UNPRICED, {"from_ms": period.start_ms, "to_ms": period.end_ms}).fetchall():
-        found.append(
-            Notice(
-                "api_unpriced",
-                f"{tokens:,.0f} tokens of {model} from {seller} have no price: no bill tells of them, and the gateway priced them"
-                " at nothing",
-                "collect the seller's bill, or name the model's price in the gateway",
-            )
-        )
     ((unassigned,),) = con.execute(_UNASSIGNED).fetchall()
     if unassigned:
         found.append(

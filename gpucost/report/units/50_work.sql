@@ -9,7 +9,7 @@ WITH quarters AS (
     -- what was looked at and did nothing all day: values are stored where they change
     SELECT l.series_id, greatest(l.first_ms, d.from_ms) // 900000, greatest(l.first_ms, d.from_ms), 0
     FROM (SELECT v.series_id, min(v.at_ms) AS first_ms, max(v.at_ms) AS last_ms FROM progress_values AS v JOIN progress_series AS s USING (series_id)
-        WHERE list_contains($units::VARCHAR[], s.unit) AND s.gateway IS NULL AND s.kind <> 'gauge' GROUP BY v.series_id) AS l
+        WHERE list_contains($units::VARCHAR[], s.unit) AND s.kind <> 'gauge' GROUP BY v.series_id) AS l
     JOIN unit_days AS d ON l.first_ms < d.to_ms AND l.last_ms >= d.from_ms
 ),
 distances AS (

@@ -21,7 +21,7 @@ def known(con: DuckDBPyConnection, ask: UnitQuery) -> tuple[UnitView, ...]:
 
     Cheap where no progress was ever collected. Raises GpucostError where the filters leave nothing.
     """
-    units = {unit for (unit,) in con.execute("SELECT DISTINCT unit FROM progress_series WHERE gateway IS NULL").fetchall()}
+    units = {unit for (unit,) in con.execute("SELECT DISTINCT unit FROM progress_series").fetchall()}
     builders: list[tuple[Callable[..., UnitView], set[str]]] = [
         (epochs, {"epoch"}),
         (requests, {"request"}),

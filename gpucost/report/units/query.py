@@ -9,7 +9,6 @@ from zoneinfo import ZoneInfo
 
 from typing_extensions import TypedDict
 
-from gpucost.config.model import GatewaySettings
 from gpucost.engine import dicts, run_stage
 from gpucost.periods import Period, from_ms, iso, time_buckets
 from gpucost.report.rows import in_hours
@@ -91,7 +90,7 @@ class UnitQuery:
     """A period and filters; empty filters take everything. `currency` names the money of the store.
 
     `prompt_weights` are what a prompt token weighs against a generated one, by mapping; else DEFAULT_PROMPT_WEIGHT. `prefill`
-    and `decode` are globs of the workloads that do these phases of models alone, `gateway` says which models of gateways are own.
+    and `decode` are globs of the workloads that do these phases of models alone.
     """
 
     period: Period
@@ -105,13 +104,12 @@ class UnitQuery:
     prompt_weights: Mapping[str, float] = field(default_factory=dict)
     prefill: tuple[str, ...] = ()
     decode: tuple[str, ...] = ()
-    gateway: GatewaySettings = field(default_factory=GatewaySettings)
 
     @classmethod
     def of(cls, config: Config, period: Period, period_name: str, **filters: tuple[str, ...]) -> UnitQuery:
         """The same by a configuration."""
         pools = {"prefill": tuple(config.serving.prefill), "decode": tuple(config.serving.decode)}
-        settings: dict[str, Any] = {**filters, **pools, "prompt_weights": config.prompt_weights, "gateway": config.gateway}
+        settings: dict[str, Any] = {**filters, **pools, "prompt_weights": config.prompt_weights}
         return cls(period, period_name, config.tz, config.currency, **settings)
 
     @property
@@ -151,7 +149,7 @@ class UnitView:
     """`rows` and the lists in `sections` are dicts of the same keys each; money is Decimal, moments are ISO 8601 in UTC.
 
     `name` is that of the answer's schema. `shown` names the columns of tables for people: of the rows ("rows"), and of each
-    section. `facts` are what else the answer says, `flat` the list of which CSV and Parquet are.
+    section. `facts` are what else the answer says.
     """
 
     name: str
@@ -163,7 +161,6 @@ class UnitView:
     shown: dict[str, tuple[str, ...]] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
     facts: Item = field(default_factory=dict)
-    flat: str = "rows"
 
 
 # What workloads cost of which no work is known, and whether other work than asked for is.

@@ -15,7 +15,6 @@ from gpucost.config.model import DEFAULT_PROMPT_WEIGHT
 from gpucost.engine import answer_rows, dicts, run_stage
 from gpucost.errors import UsageError
 from gpucost.report.rows import in_hours
-from gpucost.report.units.gateways import gateway_usage
 from gpucost.report.units.query import (
     PACKAGE,
     PLACE,
@@ -112,17 +111,7 @@ class Requests(UnitAnswer):
 
 
 class TokenModel(Model, TokenFigures):
-    """Of a period.
-
-    On the basis `marginal` also what one more token costs: 0 while there is headroom, then what the tokens of a full further
-    replica do. `headroom_tokens` are those that the GPU-hours held would have done more, all of them full, at the mix of the
-    period. Null where nothing was served; the next replica's also where the cost is not known.
-    """
-
-    marginal_cost_per_million_tokens: NotRequired[Decimal | None]
-    next_replica_cost_per_million_tokens: NotRequired[Decimal | None]
-    headroom_tokens: NotRequired[int | None]
-    full_tokens_per_gpu_hour: NotRequired[float | None]
+    """Of a period."""
 
 
 class TokenRow(TokenFigures):
@@ -142,10 +131,7 @@ class TokenTotals(UnitTotals, TokenFigures):
 
 
 class BoughtTokens(TypedDict):
-    """What a team bought of a model, where, and what says so: `invoice`, `bill` or `gateway`; docs/tokens.md.
-
-    The costs of prompt and generated tokens, and their prices, are null where only the sum is known.
-    """
+    """What a team bought of a model, from whom, and in which `source`: `invoice` or `bill`; docs/tokens.md."""
 
     team: str
     provider: str
@@ -155,8 +141,8 @@ class BoughtTokens(TypedDict):
     cached_tokens: float | None
     generation_tokens: float | None
     api_cost: Decimal
-    prompt_cost: Decimal | None
-    generation_cost: Decimal | None
+    prompt_cost: Decimal
+    generation_cost: Decimal
     cost_per_million_tokens: Decimal | None
     cost_per_million_prompt_tokens: Decimal | None
     cost_per_million_generation_tokens: Decimal | None
@@ -165,8 +151,7 @@ class BoughtTokens(TypedDict):
 class Tokens(UnitAnswer):
     """What `gpucost unit tokens` prints; `basis` is `allocated`, or `used`: idle cost is in no token's price.
 
-    Of `marginal` the models have figures of their own, and all else is as of `allocated`. `bought` is there where tokens were
-    bought; they are in no row and total.
+    `bought` is present if bills contain bought tokens; they are in no row and total.
     """
 
     basis: str
@@ -241,9 +226,7 @@ def requests(con: DuckDBPyConnection, ask: UnitQuery, unit: str = "request", *, 
 
     Raises UsageError for a unit that nothing was ever counted in.
     """
-    units = [
-        row["unit"] for row in dicts(con.execute("SELECT DISTINCT unit FROM progress_series WHERE gateway IS NULL ORDER BY unit"))
-    ]
+    units = [row["unit"] for row in dicts(con.execute("SELECT DISTINCT unit FROM progress_series ORDER BY unit"))]
     if unit != "request" and unit not in units:
         raise UsageError(f"no work is known in the unit {unit!r}", f"--count takes one of: {', '.join(units) or 'none yet'}")
     measure = _Measure(
@@ -278,69 +261,16 @@ def tokens(
 ) -> UnitView:
     """What a million tokens cost, by workload, model and day; prompt tokens and generated ones share the cost by their weights.
 
-    On the `used` basis what idle GPUs cost is in no price, and stands beside them. The `marginal` one adds to the models what one
-    more token costs, and they are the rows of flat files. Rows are by any of DIMENSIONS where `by` names some: days in order, and
-    of each the dearest first. Raises UsageError for these with `marginal`.
+    On the `used` basis what idle GPUs cost is in no price, and stands beside them. Rows are by any of DIMENSIONS where `by` names
+    some: days in order, and of each the dearest first.
     """
-    is_marginal = basis == "marginal"
-    if is_marginal and by:
-        raise UsageError("what one more token costs is told of each workload and model, not by others", "leave out --by")
-    hours = token_hours(con, ask) if is_marginal else []
-    view = _serving(con, ask, _TOKENS, is_prepared=is_prepared and not is_marginal, keeps_idle=basis == "used", by=by)
+    view = _serving(con, ask, _TOKENS, is_prepared=is_prepared, keeps_idle=basis == "used", by=by)
     view.facts["basis"] = basis
-    if is_marginal:
-        _add_marginal(view, hours)
     if not ask.prefill and (pools := _undeclared(view.sections["models"])):
         view.notes.append(
             f"{' and '.join(pools)} look like the pools of one model, whose prompts both count: [serving] joins them"
         )
     return view
-
-
-_MARGINAL = (
-    "marginal_cost_per_million_tokens",
-    "next_replica_cost_per_million_tokens",
-    "headroom_tokens",
-    "full_tokens_per_gpu_hour",
-)
-
-
-# active hours, of which the 95th percentile is the busiest
-_FEW = 20
-
-
-def _add_marginal(view: UnitView, hours: list[Item]) -> None:
-    """Adds to the models of an answer what one more token costs, by the rows of token_hours."""
-    of_day = (*PLACE, "model", "day")
-    teams = {key: rows[0]["team"] for key, rows in _by(view.rows, *of_day).items()}
-    hours_of = _by([hour | {"team": teams.get(tuple(hour[name] for name in of_day))} for hour in hours], *_MODEL)
-    is_short = False
-    for row in view.sections["models"]:
-        its_hours = hours_of[tuple(row[name] for name in _MODEL)]
-        full = full_gpu((hour["work"], hour["allocated_gpu_hours"]) for hour in its_hours)
-        row |= dict.fromkeys(_MARGINAL) if full is None else dict(zip(_MARGINAL, _marginal(row, its_hours, full), strict=True))
-        is_short |= full is not None and full.active_hours < _FEW
-    first = ("model", "namespace", "workload", *_MARGINAL)
-    view.shown["models"] = (*first, *(name for name in view.shown["models"] if name not in first))
-    view.flat = "models"
-    view.notes += [
-        "Marginal and Next replica are per million tokens: nothing while held GPUs have headroom, then as on a further replica",
-        "a workload that was never full did less than it can: measured throughput is a floor",
-    ]
-    if is_short:
-        view.notes.append(f"a model with fewer than {_FEW} active hours is taken to have been full in its busiest one")
-
-
-def _marginal(row: Item, hours: list[Item], full: FullGpu) -> tuple[Decimal | None, Decimal | None, int, float]:
-    """The figures of _MARGINAL of a model that served something; docs/units.md has the formulas."""
-
-    def of_hours(*names: str) -> float:
-        return float(sum(hour[name] for hour in hours for name in names))
-
-    rate = full.work * of_hours("prompt_tokens", "generation_tokens") / of_hours("work")
-    headroom = max(0, round(rate * of_hours("allocated_gpu_hours") - row["prompt_tokens"] - row["generation_tokens"]))
-    cost = per(row["cost"], rate * row["allocated_gpu_hours"], 1_000_000) if row["cost"] else None
-    return Decimal(0) if headroom else cost, cost, headroom, plain(rate)
 
 
 def _undeclared(models: list[Item]) -> list[str]:
@@ -399,8 +329,8 @@ def full_gpu(hours: Iterable[tuple[float, float]]) -> FullGpu | None:
 def token_hours(con: DuckDBPyConnection, ask: UnitQuery, bucket: Bucket = "hour") -> list[Item]:
     """The tokens of own servers in each hour, or other bucket, by workload and model, their cost, and the GPU-hours held.
 
-    `from_ms` is the begin of the bucket, `day` its local day, and `work` is in generated tokens, cached prompts included.
-    `cached_tokens`, and the seconds that requests spent in decoding, are None if no server counts them.
+    `from_ms` is the begin of the bucket. `cached_tokens`, and the seconds that requests spent in decoding, are None if no
+    server counts them.
     """
     prepare(con, ask, bucket)
     _count(con, ask, _TOKENS)
@@ -410,7 +340,7 @@ def token_hours(con: DuckDBPyConnection, ask: UnitQuery, bucket: Bucket = "hour"
 def _work_done(con: DuckDBPyConnection, ask: UnitQuery, measure: _Measure) -> None:
     """Makes unit_work."""
     span = {"from_ms": ask.period.start_ms, "to_ms": ask.period.end_ms}
-    run_stage(con, PACKAGE, "40_increases", {"units": list(measure.units), "is_passed_on": False, **span})
+    run_stage(con, PACKAGE, "40_increases", {"units": list(measure.units), **span})
     weights = {
         "mappings": list(ask.prompt_weights) if measure.weights else [],
         "weights": list(ask.prompt_weights.values()) if measure.weights else [],
@@ -440,8 +370,6 @@ def _serving(
 ) -> UnitView:
     if not is_prepared:
         prepare(con, ask)
-    if "tenant" in by:
-        gateway_usage(con, ask.gateway, ask.period.start_ms, ask.period.end_ms)
     _count(con, ask, measure, keeps_idle=keeps_idle)
     days = _days(con, measure.table)
     days_of = _by(days, *_MODEL)
@@ -477,7 +405,7 @@ def _serving(
         view.notes.append("workloads that serve several models: each model's share of the cost is its share of the day's work")
     if "tenant" in by and days and not any(row["tenant"] for row in rows):
         view.notes.append(
-            "no tenant is known: [[units]] tenant_label names them, or a gateway's metrics or log do; see docs/units.md"
+            "no tenant is known: set [[units]] tenant_label to the label of the server that names them; see docs/units.md"
         )
     if not days:
         names = " or ".join(unit.replace("_", " ") for unit in measure.units)
