@@ -74,14 +74,31 @@ working AS (
     FROM named AS n JOIN blocks AS b USING (series_id) CROSS JOIN settings AS c
     WHERE b.value_sum / b.samples >= c.threshold_percent / CASE WHEN n.gpu_instance_id = '' THEN c.device_scale ELSE c.mig_scale END
 ),
+-- the hours of the gaps in which an exporter names a GPU pod
+exporting AS (
+    SELECT d.cluster, b.hour::BIGINT * 3600000 AS hour_ms, b.first_offset_ms, b.last_offset_ms, b.offsets_ms
+    FROM device_series AS d
+    SEMI JOIN pod_runs AS r ON r.cluster = d.cluster AND r.namespace = d.namespace AND r.pod = d.pod
+    JOIN blocks AS b USING (series_id)
+    SEMI JOIN gaps AS g ON g.cluster = d.cluster AND g.from_ms < (b.hour::BIGINT + 1) * 3600000 AND b.hour::BIGINT * 3600000 < g.to_ms
+),
+-- a series proves something only while it has samples: not in the pause of a pod that comes back under its name
+exported AS (
+    SELECT cluster, hour_ms + first_offset_ms AS first_ms, hour_ms + last_offset_ms AS last_ms
+    FROM exporting
+    WHERE offsets_ms IS NULL
+    UNION ALL
+    SELECT cluster, hour_ms + offset_ms, hour_ms + next_ms
+    FROM (SELECT cluster, hour_ms, unnest(offsets_ms) AS offset_ms, unnest(offsets_ms[2:]) AS next_ms FROM exporting)
+    WHERE next_ms - offset_ms <= 600000
+),
 witnesses AS (
     SELECT r.cluster, f.family, r.first_ms, r.last_ms
     FROM pod_runs AS r JOIN (VALUES ('pods'), ('requests'), ('phases')) AS f (family) ON f.family <> r.family
     UNION ALL
     SELECT cluster, 'nodes', first_ms, last_ms FROM pod_runs WHERE is_bound
     UNION ALL
-    SELECT d.cluster, unnest(['pods', 'requests']), d.first_ms, d.last_ms
-    FROM device_series AS d SEMI JOIN pod_runs AS r ON r.cluster = d.cluster AND r.namespace = d.namespace AND r.pod = d.pod
+    SELECT cluster, unnest(['pods', 'requests']), first_ms, last_ms FROM exported
     UNION ALL
     SELECT w.cluster, 'requests', w.first_ms, w.last_ms
     FROM working AS w

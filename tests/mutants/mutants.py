@@ -117,4 +117,18 @@ MUTANTS = (
         "else round((day - date(1970, 1, 1)).total_seconds() * 1000)",
         ("tests/unit/test_price_fx_discounts.py::test_prices_are_cut_where_the_rate_of_a_local_day_changes",),
     ),
+    Mutant(
+        "an exporter names its pod in the pauses of a series, too",
+        "gpucost/inventory/16_family_gaps.sql",
+        "WHERE next_ms - offset_ms <= 600000",
+        "WHERE next_ms > offset_ms",
+        ("tests/property/test_random_coverage.py::test_pause_of_a_notebook_is_collected",),
+    ),
+    Mutant(
+        "no exporter is evidence of a missing pod",
+        "gpucost/inventory/16_family_gaps.sql",
+        "    SELECT cluster, unnest(['pods', 'requests']), first_ms, last_ms FROM exported",
+        "    SELECT cluster, unnest(['pods', 'requests']), first_ms, last_ms FROM exported WHERE false",
+        ("tests/property/test_random_coverage.py::test_exporter_that_names_a_pod_proves_that_its_metrics_are_missing",),
+    ),
 )
