@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from datetime import date, timedelta
 from functools import partial
 from typing import TYPE_CHECKING
@@ -12,6 +11,7 @@ from gpucost.catalog import load_components
 from gpucost.engine import announce, run_stage, run_stages
 from gpucost.errors import StoreError
 from gpucost.periods import MS_PER_HOUR, Period, from_ms, local_days, local_midnight, to_ms
+from gpucost.records import record
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
@@ -246,7 +246,7 @@ _UNFINISHED = -1  # as last_load_id: attribution began and did not end, or somet
 _NEWEST_LOAD = "SELECT coalesce(max(load_id), 0) FROM loads WHERE kind <> 'progress'"
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Inputs:
     """Digests of what decides the figures besides what was collected: of all of it, and of what no day's fingerprint shows."""
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from datetime import date, datetime
 from decimal import Decimal
 from hashlib import sha256
@@ -18,6 +17,7 @@ from pydantic import BaseModel, BeforeValidator, ValidationError, ValidationInfo
 from gpucost import inputs
 from gpucost.errors import PriceError
 from gpucost.periods import label_name, local_midnight
+from gpucost.records import record
 from gpucost.suggest import did_you_mean
 
 if TYPE_CHECKING:
@@ -196,7 +196,7 @@ class BookRow(FileRow, frozen=True):
 _Row = TypeVar("_Row", bound=FileRow)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Kind(Generic[_Row]):
     """A kind of CSV file: what messages call it, the config key that names it, and its rows."""
 

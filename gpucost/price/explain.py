@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from datetime import date, datetime
 from decimal import Decimal
 from pathlib import PurePath
@@ -12,6 +11,7 @@ from gpucost.engine import answer_rows, dicts
 from gpucost.errors import GpucostError, UsageError
 from gpucost.periods import from_ms, iso, to_ms
 from gpucost.price import price_nodes
+from gpucost.records import record
 from gpucost.suggest import did_you_mean
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ def _difference(more: int, less: int) -> str | None:
     return next((f"names {words}" for bit, words in _FIELDS if (more ^ less) & bit), None)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class PricedNode:
     """A node's life and what decides its price."""
 
@@ -79,7 +79,7 @@ class PricedNode:
     gpu_count: float
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class PriceCandidate:
     """A price that fits a node at a moment, per hour of the whole node, before rates and discounts."""
 
@@ -94,7 +94,7 @@ class PriceCandidate:
     why: str
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Step:
     """One thing that is done to the winner's price, and the price after it; `factor` is a rate, or what a discount leaves."""
 
@@ -104,7 +104,7 @@ class Step:
     price_per_hour: Decimal
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class NodePriceRow:
     """The answer. Prices are in `currency`; null where nothing prices the node then, and `fix` says what would."""
 

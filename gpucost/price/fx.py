@@ -5,7 +5,6 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Mapping
-from dataclasses import dataclass
 from datetime import date
 from decimal import Decimal
 from operator import itemgetter
@@ -16,6 +15,7 @@ from pydantic import BeforeValidator, ValidationInfo
 from gpucost.errors import PriceError
 from gpucost.periods import local_midnight, to_ms
 from gpucost.price.book import BadField, FileRow, Kind, bare_date, currency_code, exact_number
+from gpucost.records import record
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -50,7 +50,7 @@ class RateRow(FileRow, frozen=True):
 RATES = Kind("file of rates", "[prices] fx_rates", RateRow)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class FxRates:
     """Rates into one currency: by currency, the (day, rate) steps in order of days; a rate holds until the next.
 

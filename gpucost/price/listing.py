@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import date, timedelta
 from decimal import Decimal
 from difflib import SequenceMatcher
@@ -16,6 +16,7 @@ from gpucost.engine import dicts, run_stage
 from gpucost.errors import GpucostError
 from gpucost.price.fx import FxRates
 from gpucost.price.list_prices import load_price_list
+from gpucost.records import record
 from gpucost.shapes import Shape
 from gpucost.store import sqlfiles
 
@@ -36,7 +37,7 @@ Meaning = dict[str, list[str]]
 _ANYTHING: Meaning = {"gpu_models": [], "instance_types": []}
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class ListedPrice:
     """One list price of an instance, as JSON and CSV have it; None where a field does not apply, or nothing is known.
 
@@ -70,7 +71,7 @@ class ListedPrice:
     status: str  # 'current', 'superseded' by a newer one, or 'upcoming'
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Listing:
     """The prices of one GPU or instance type."""
 
@@ -104,7 +105,7 @@ class Listing:
         return tuple(sorted({row.currency for row in self.rows} - {self.currency}))
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Overview:
     """Every GPU model with its cheapest price by purchase option."""
 
@@ -123,7 +124,7 @@ class Overview:
         return PricesAnswer(self.today, self.currency, self.stale_after_days, rows=rows)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class PricesAnswer(Shape):
     """What `gpucost prices` prints: of one name its prices, of all a row for each GPU model with its cheapest by option."""
 
@@ -137,7 +138,7 @@ class PricesAnswer(Shape):
     not_sold_on_demand: tuple[str, ...] | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class PriceQuery:
     """What is wanted, and what it is seen against. Empty tuples mean any; regions may hold * and ?."""
 

@@ -7,7 +7,7 @@ import io
 import re
 import tomllib
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, fields
 from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -20,6 +20,7 @@ from gpucost.catalog import load_catalog
 from gpucost.errors import ConfigError, UsageError
 from gpucost.price.book import BadField, effective_start, node_selector
 from gpucost.price.listing import aliases_of, gpu_models_called, nearest, spelled
+from gpucost.records import record
 from gpucost.resources import pricing_dir
 from gpucost.shapes import Shape
 from gpucost.suggest import did_you_mean
@@ -34,7 +35,7 @@ _FromZero = Annotated[_Number, Field(ge=0)]
 _Percent = Annotated[_FromZero, Field(le=100)]
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Inputs:
     """One node. Money is in `currency`; None is what was not given, and counts as nothing where a part hangs on it."""
 
@@ -138,7 +139,7 @@ HOURS_PER_MONTH = 730  # HOURS_PER_YEAR / 12
 _KEPT = Decimal("1e-9")
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class TcoPart:
     """One part of the price, and in words what it was reckoned from."""
 
@@ -147,7 +148,7 @@ class TcoPart:
     basis: str
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Tco:
     """Prices per hour in the inputs' currency, 9 decimals; that of a GPU in use is None where no utilization was given."""
 
@@ -161,7 +162,7 @@ class Tco:
     price_per_utilized_gpu_hour: Decimal | None
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class TcoAnswer(Shape):
     """What `gpucost prices tco` prints; `saved` is the row that was written into the price book."""
 
@@ -234,7 +235,7 @@ HEADER = (
 )
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class BookEntry:
     """A row for nodes of any provider, place and purchase option; per hour of a whole node."""
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from datetime import date
 from decimal import Decimal
 from fnmatch import fnmatchcase
 from typing import NamedTuple
 
 from gpucost.catalog import facts
+from gpucost.records import record
 from gpucost.suggest import did_you_mean
 
 # The usual names of sellers, as globs, and their names in the list. Other names stay as they are.
@@ -34,7 +34,7 @@ _RELEASE = re.compile(r"[-@](\d{4}-\d\d-\d\d|\d{8}|(?:0[1-9]|1[0-2])[0-3]\d|2\d(
 _NOTHING = re.compile(r"(-latest|@latest|@default|-v?\d+:\d+|-v1)$")
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class TokenPrice:
     """Prices of a million tokens of a model at a seller, in `currency`, as of a day.
 
@@ -51,7 +51,7 @@ class TokenPrice:
     source: str
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class TokenPricesAnswer:
     """What `gpucost prices tokens` prints: prices per million tokens, by provider and model, each in its currency."""
 

@@ -10,7 +10,7 @@ import gzip
 import operator
 import re
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import reduce
 from typing import TYPE_CHECKING, Literal
 
@@ -27,6 +27,7 @@ from duckdb import (
 )
 
 from gpucost.errors import DataError
+from gpucost.records import record
 from gpucost.store.connection import confine
 
 if TYPE_CHECKING:
@@ -42,7 +43,7 @@ _LINE = re.compile(r"on Line: (\d+)")
 _COUNTS = re.compile(r"Expected Number of Columns: (\d+) Found: (\d+)")
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class RawFile:
     """A file on disk, read as text: what it is called for the user, and which of its columns are wanted.
 
@@ -64,7 +65,7 @@ class RawFile:
     blanks: frozenset[int] = frozenset()
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Staged:
     """A file that can be read as text columns, and what it is called for the user.
 

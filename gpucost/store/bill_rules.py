@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from typing import TYPE_CHECKING, Any, Literal
 
 from gpucost.engine import dicts
 from gpucost.errors import DataError
+from gpucost.records import record
 from gpucost.store import sqlfiles
 
 if TYPE_CHECKING:
@@ -31,7 +32,7 @@ VENDORS = ("openai", "anthropic")
 Verdict = Literal["beside", "replace", "unchanged", "older", "part", "not_final", "other_format", "overlap"]
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Telling:
     """One telling of a bill: `charges` are distinct charge keys, `earliest` and `latest` the first and last start of a charge."""
 

@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from gpucost.engine import dicts
+from gpucost.records import record
 from gpucost.store import sqlfiles
 from gpucost.store.bill_rules import OTHER_LINES, PAIR, SOME_LINES, Telling, Verdict, are_parts, is_torn, telling, verdict
 
@@ -26,7 +27,7 @@ KEPT: dict[Verdict, str] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class BillFiles:
     """What a load is of: the files' format and digest.
 
@@ -78,7 +79,7 @@ def loaded_digest(con: duckdb.DuckDBPyConnection, source: str, billing_period: s
     return None if digest is None else str(digest)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class BillLoad:
     """Loose files whose bills are all in the store as they were loaded."""
 

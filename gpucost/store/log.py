@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 from gpucost.engine import dicts
+from gpucost.records import record
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     import duckdb
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class SealRecord:
     """The seal of a month's bundle as the store keeps it: see the table seals."""
 
@@ -46,7 +46,7 @@ def seals(con: duckdb.DuckDBPyConnection, month: str) -> list[tuple[str, datetim
     return con.execute("SELECT digest, sealed_at FROM seals WHERE month = $1 ORDER BY sealed_at, rowid", [month]).fetchall()
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class LogEntry:
     """One thing that was done: `what` is 'load', 'seal', 'restatement', 'rewrite', 'drop' or 'schema'."""
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 import hashlib
 import json
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from gpucost.periods import MS_PER_HOUR
+from gpucost.records import record
 from gpucost.store import runs, sqlfiles
 
 if TYPE_CHECKING:
@@ -333,7 +334,7 @@ class Threshold(NamedTuple):
     highest: float
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class ReadAnswer:
     """Samples as a server answered them: `series[series_index[i]]` had `values[i]` at `ts_ms[i]`.
 
@@ -362,7 +363,7 @@ class ReadAnswer:
         return ReadAnswer(self.series, self.series_index[keep], self.ts_ms[keep], self.values[keep], self.is_partial, left_out)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class SampleWindow:
     """What a source answered for [from_ms, to_ms): whole epoch hours, but for a last one that is still running.
 
@@ -381,7 +382,7 @@ class SampleWindow:
     kind: str = "prometheus"
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class MetricSamples:
     """Valid samples of one metric in a load, with their first and last moment."""
 
@@ -394,7 +395,7 @@ class MetricSamples:
         return MetricSamples(self.samples + other.samples, first_ms, last_ms)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class LoadResult:
     """What one window brought. `dropped` counts by (metric, reason); `size`: samples not left out between others."""
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass, field, fields
+from dataclasses import field, fields
 from datetime import date, datetime
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from gpucost.periods import MS_PER_HOUR, to_ms
+from gpucost.records import record
 from gpucost.store import runs, sqlfiles
 
 if TYPE_CHECKING:
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 _LIST = "prices"  # in loads and collect_runs
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class ListPrice:
     """What one whole instance costs per hour, upfront payments spread over the term. Fields as in the table."""
 
@@ -48,7 +49,7 @@ class ListPrice:
         return (self.region, self.zone, *what, self.currency)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class ComponentPrice:
     """What one vCPU, GiB or GPU costs per hour, where a cloud sells them apart."""
 
@@ -61,7 +62,7 @@ class ComponentPrice:
     source: str
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class InstanceType:
     """What an instance type holds; `gpu_count` may be a part of a GPU, `gpu_memory_mib` is of one GPU or part."""
 
@@ -74,7 +75,7 @@ class InstanceType:
     source: str
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class ProviderPrices:
     """What one provider answered for `regions`; facts of other regions must not be among them."""
 
@@ -190,7 +191,7 @@ class SpotPrice(NamedTuple):
     source: str
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class SpotLoad:
     """What a batch came to: `new` facts, `corrected` ones that had another price, and rows that said nothing new."""
 

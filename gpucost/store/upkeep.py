@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import shutil
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from gpucost import disk
 from gpucost.errors import StoreError, UsageError
+from gpucost.records import record
 from gpucost.store.connection import STORAGE_VERSION, confine
 
 if TYPE_CHECKING:
@@ -128,7 +128,7 @@ def _digest(con: duckdb.DuckDBPyConnection, table: str) -> list[tuple[int, int |
     return con.execute(f"SELECT count(*), bit_xor(hash(t)) FROM {table} AS t").fetchall()  # noqa: S608 - names of our own
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Check:
     """What was looked at, how many rows of it are wrong, and what the first of them is; or why it could not be looked at."""
 

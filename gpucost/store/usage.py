@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import difflib
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from gpucost.engine import dicts
 from gpucost.errors import GpucostError, StoreError
 from gpucost.periods import MS_PER_HOUR, from_ms, iso
+from gpucost.records import record
 from gpucost.store import sqlfiles
 
 if TYPE_CHECKING:
@@ -82,7 +82,7 @@ def workload_costs(con: duckdb.DuckDBPyConnection) -> list[tuple[Any, ...]]:
 Row = dict[str, Any]
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class UsageRows:
     """Rows as the statements below name their columns. A node that was not collected for a while has several rows."""
 
