@@ -258,8 +258,7 @@ def is_current(con: DuckDBPyConnection, inputs: Inputs, period: Period | None) -
     """Whether the result was made from `inputs` and all loads there are, and its cells are cut at the ends of `period`."""
     state = con.execute("SELECT inputs, last_load_id FROM attribution_state").fetchone()
     newest = con.execute(_NEWEST_LOAD).fetchall()[0][0]
-    missing = con.execute("SELECT unnest($cuts::BIGINT[]) EXCEPT SELECT at_ms FROM cuts", {"cuts": _cuts(period)}).fetchall()
-    return state == (inputs.all, newest) and not missing
+    return state == (inputs.all, newest) and not _missing_cuts(con, period)
 
 
 def begin(con: DuckDBPyConnection, inputs: Inputs, period: Period | None, tz: ZoneInfo) -> bool:
@@ -267,13 +266,12 @@ def begin(con: DuckDBPyConnection, inputs: Inputs, period: Period | None, tz: Zo
 
     Raises StoreError where `period` begins or ends within an hour whose samples are gone.
     """
-    cuts = con.execute("SELECT unnest($cuts::BIGINT[]) EXCEPT SELECT at_ms FROM cuts", {"cuts": _cuts(period)}).fetchall()
+    cuts = _missing_cuts(con, period)
     # before anything is committed that would ask for them again
     _refuse_lost(
-        con, _LOST_CUTS, tz, "a period there begins and ends at full hours", {"hours": [at // MS_PER_HOUR for (at,) in cuts]}
+        con, _LOST_CUTS, tz, "a period there begins and ends at full hours", {"hours": [at // MS_PER_HOUR for at in cuts]}
     )
-    for cut in cuts:
-        con.execute("INSERT INTO cuts VALUES ($1)", cut)
+    con.execute("INSERT INTO cuts SELECT unnest($1::BIGINT[])", [cuts])
     known = con.execute("SELECT own_inputs FROM attribution_state").fetchone()
     con.execute("DELETE FROM attribution_state")
     con.execute("INSERT INTO attribution_state VALUES ($1, $2, $3)", [inputs.all, inputs.own, _UNFINISHED])
@@ -285,6 +283,7 @@ def finish(con: DuckDBPyConnection) -> None:
     con.execute(f"UPDATE attribution_state SET last_load_id = ({_NEWEST_LOAD})")  # noqa: S608 - a text of our own
 
 
-def _cuts(period: Period | None) -> list[int]:
-    """The ends of a period at which cells are not cut anyway."""
-    return [at for at in (period.start_ms, period.end_ms) if at % MS_PER_HOUR] if period else []
+def _missing_cuts(con: DuckDBPyConnection, period: Period | None) -> list[int]:
+    """The ends of a period at which cells are not cut, and not cut anyway."""
+    ends = [at for at in (period.start_ms, period.end_ms) if at % MS_PER_HOUR] if period else []
+    return [at for (at,) in con.execute("SELECT unnest($1::BIGINT[]) EXCEPT SELECT at_ms FROM cuts", [ends]).fetchall()]

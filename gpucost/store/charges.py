@@ -264,16 +264,12 @@ def replace(con: duckdb.DuckDBPyConnection, files: BillFiles, *, force: bool = F
         _leave_repeated(con, staying, results)
     left = [number for number, result in results.items() if not result.loaded]
     if gone or left:
-        _delete_rows(con, gone + left)
+        con.execute(_DELETE_LINES, [gone + left])
+        con.execute("DELETE FROM bill_details WHERE list_contains($1, bill_id)", [gone + left])
         con.execute("DELETE FROM bills WHERE list_contains($1, bill_id)", [gone])
     _write_bills(con, files, {number: result for number, result in results.items() if result.loaded})
     con.execute("DROP VIEW incoming")
     return list(results.values())
-
-
-def _delete_rows(con: duckdb.DuckDBPyConnection, bill_ids: list[int]) -> None:
-    con.execute(_DELETE_LINES, [bill_ids])
-    con.execute("DELETE FROM bill_details WHERE list_contains($1, bill_id)", [bill_ids])
 
 
 def _leave_repeated(con: duckdb.DuckDBPyConnection, known: list[int], results: dict[int, BillResult]) -> None:

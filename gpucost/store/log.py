@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from datetime import UTC, datetime
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
@@ -29,16 +30,15 @@ class SealRecord:
     reasons: Sequence[str]
 
 
-def add_seal(con: duckdb.DuckDBPyConnection, record: SealRecord) -> None:
+_SEAL = """
+INSERT INTO seals
+SELECT $month, $sealed_at, $state, $charge, $currency, $figures, $digest, $sharing, $reasons"""
+
+
+def add_seal(con: duckdb.DuckDBPyConnection, seal: SealRecord) -> None:
     """Note that a bundle was sealed, where its month did not have the same before."""
-    if record.digest not in dict(seals(con, record.month)):
-        con.execute(
-            "INSERT INTO seals VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)",
-            [
-                record.month, datetime.now(UTC).replace(tzinfo=None), record.state, record.charge, record.currency,
-                record.figures, record.digest, record.sharing, list(record.reasons),
-            ],
-        )  # fmt: skip
+    if seal.digest not in dict(seals(con, seal.month)):
+        con.execute(_SEAL, asdict(seal) | {"sealed_at": datetime.now(UTC).replace(tzinfo=None), "reasons": list(seal.reasons)})
 
 
 def seals(con: duckdb.DuckDBPyConnection, month: str) -> list[tuple[str, datetime]]:

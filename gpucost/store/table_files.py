@@ -7,7 +7,6 @@ import re
 from typing import TYPE_CHECKING, Literal
 
 from gpucost.errors import GpucostError
-from gpucost.store.connection import confine
 from gpucost.texts import HIDDEN, visible
 
 if TYPE_CHECKING:
@@ -51,10 +50,9 @@ def save_table(con: duckdb.DuckDBPyConnection, table: str, columns: Mapping[str,
 
     source = con.table(table)
     texts = {name for name, type_ in zip(source.columns, source.types, strict=True) if str(type_) == "VARCHAR"}
-    guard = kind == "csv"
+    guarded = texts if kind == "csv" else ()
     shown = [
-        (_guarded(name) if guard and name in texts else duckdb.ColumnExpression(name)).alias(title)
-        for title, name in columns.items()
+        (_guarded(name) if name in guarded else duckdb.ColumnExpression(name)).alias(title) for title, name in columns.items()
     ]
     try:
         con.execute(f"CREATE OR REPLACE TEMP VIEW rows_to_save AS {source.select(*shown).sql_query()}")
@@ -64,14 +62,14 @@ def save_table(con: duckdb.DuckDBPyConnection, table: str, columns: Mapping[str,
         raise GpucostError(f"cannot write {path.name}: {os.strerror(int(number[1])) if number else error}") from error
 
 
-def save_rows(columns: Mapping[str, str], rows: Sequence[Sequence[object]], kind: FileKind, path: Path) -> None:
-    """Write rows to a file; `columns` are their names and DuckDB types. Values are None, text, numbers, decimals, dates."""
+def save_rows(columns: Mapping[str, str], rows: Sequence[Sequence[object]], path: Path) -> None:
+    """Write rows to a Parquet file: None, text, numbers, decimals, dates. `columns` are their names and DuckDB types."""
     import duckdb
     import numpy as np
 
-    con = duckdb.connect(config={"autoinstall_known_extensions": False, "autoload_known_extensions": False})
-    try:
-        confine(con, path.parent)
+    from gpucost.store.bill_files import workspace
+
+    with workspace(path.parent) as con:
         # a row of nothing tells the types where there is no other; it is cut off again
         given = {
             f"c{place}": np.array([None if row[place] is None else _text(row[place]) for row in rows] or [None], dtype=object)
@@ -83,9 +81,7 @@ def save_rows(columns: Mapping[str, str], rows: Sequence[Sequence[object]], kind
             for place, (name, type_) in enumerate(columns.items())
         ]
         con.table("given").select(*typed).limit(len(rows)).create("typed")
-        save_table(con, "typed", {name: name for name in columns}, kind, path)
-    finally:
-        con.close()
+        save_table(con, "typed", {name: name for name in columns}, "parquet", path)
 
 
 def _text(value: object) -> str:

@@ -143,22 +143,22 @@ WHERE from_ms < $to_ms AND $from_ms < to_ms AND ($all_nodes OR node_id IN (SELEC
 ORDER BY node_id, from_ms"""
 
 
+# what usage can be narrowed to; the filter on each is called by its plural
 _DIMENSIONS = ("team", "namespace", "workload", "cluster")
 
 
-def read_usage(
-    con: duckdb.DuckDBPyConnection,
-    from_ms: int,
-    to_ms: int,
-    *,
-    teams: Sequence[str] = (),
-    namespaces: Sequence[str] = (),
-    workloads: Sequence[str] = (),
-    clusters: Sequence[str] = (),
-) -> UsageRows:
-    """What was used in [from_ms, to_ms). Without filters all nodes, also those on which nothing ran. Makes temporary tables."""
+def _names(filters: Mapping[str, Sequence[str]]) -> dict[str, list[str]]:
+    """The names that each dimension is narrowed to, by filter; none where it is not."""
+    return {f"{dimension}s": list(filters.get(f"{dimension}s", ())) for dimension in _DIMENSIONS}
+
+
+def read_usage(con: duckdb.DuckDBPyConnection, from_ms: int, to_ms: int, **filters: Sequence[str]) -> UsageRows:
+    """What was used in [from_ms, to_ms). Without filters all nodes, also those on which nothing ran. Makes temporary tables.
+
+    `filters` are teams, namespaces, workloads and clusters.
+    """
     period: dict[str, object] = {"from_ms": from_ms, "to_ms": to_ms}
-    names = {"teams": list(teams), "namespaces": list(namespaces), "workloads": list(workloads), "clusters": list(clusters)}
+    names = _names(filters)
     sqlfiles.run(con, "filters")
     con.execute(_USAGE_TEAMS, period)
     con.execute(_USAGE_RESUMED)
@@ -179,15 +179,7 @@ WHERE c.from_ms < $to_ms AND $from_ms < c.to_ms + (c.hours - 1) * 3600000"""
 
 
 def nothing_used(
-    con: duckdb.DuckDBPyConnection,
-    from_ms: int,
-    to_ms: int,
-    period_name: str,
-    *,
-    teams: Sequence[str] = (),
-    namespaces: Sequence[str] = (),
-    workloads: Sequence[str] = (),
-    clusters: Sequence[str] = (),
+    con: duckdb.DuckDBPyConnection, from_ms: int, to_ms: int, period_name: str, **filters: Sequence[str]
 ) -> GpucostError:
     """The error for filters that leave nothing of [from_ms, to_ms): the first name that nobody had, and the ones most like it.
 
@@ -196,7 +188,7 @@ def nothing_used(
     rows = con.execute(_USAGE_NAMES, {"from_ms": from_ms, "to_ms": to_ms}).fetchall()
     if not rows:
         return GpucostError(f"nothing held GPUs in {period_name}", "gpucost report shows the newest month with data")
-    wanted = [(place, name) for place, names in enumerate((teams, namespaces, workloads, clusters)) for name in names]
+    wanted = [(place, name) for place, names in enumerate(_names(filters).values()) for name in names]
     for place, name in wanted:
         names = sorted({str(row[place]) for row in rows})
         bare = [one for one in names if one.partition("/")[2] == name]
