@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
+from dataclasses import fields, replace
 from datetime import date, timedelta
 from decimal import Decimal
 from difflib import SequenceMatcher
@@ -86,11 +86,7 @@ class Listing:
 
     def printed(self) -> PricesAnswer:
         """As the JSON contract says it."""
-        return PricesAnswer(
-            **{name: getattr(self, name) for name in ("today", "currency", "stale_after_days", "name", "gpu_models", "rows")},
-            superseded=self.superseded,
-            not_sold_on_demand=self.not_sold_on_demand,
-        )
+        return PricesAnswer(**{item.name: getattr(self, item.name) for item in fields(self)})
 
     @property
     def cheapest_fresh(self) -> ListedPrice | None:
@@ -103,25 +99,6 @@ class Listing:
     def unconverted(self) -> tuple[str, ...]:
         """Currencies of rows that no rate converts, and which are sorted after the others."""
         return tuple(sorted({row.currency for row in self.rows} - {self.currency}))
-
-
-@record
-class Overview:
-    """Every GPU model with its cheapest price by purchase option."""
-
-    today: date
-    currency: str
-    stale_after_days: int
-    purchase_options: tuple[str, ...]
-    rows: tuple[tuple[str, dict[str, ListedPrice]], ...]  # (GPU model, purchase option -> its cheapest price)
-
-    def printed(self) -> PricesAnswer:
-        """As the JSON contract says it: a row for each GPU model."""
-        rows: list[ListedPrice | dict[str, str | ListedPrice | None]] = [
-            {"gpu_model": model, **{option: prices.get(option) for option in self.purchase_options}}
-            for model, prices in self.rows
-        ]
-        return PricesAnswer(self.today, self.currency, self.stale_after_days, rows=rows)
 
 
 @record
@@ -178,7 +155,7 @@ def listing(con: DuckDBPyConnection, name: str, query: PriceQuery, fx: FxRates) 
     )
 
 
-def overview(con: DuckDBPyConnection, query: PriceQuery, fx: FxRates) -> Overview:
+def overview(con: DuckDBPyConnection, query: PriceQuery, fx: FxRates) -> PricesAnswer:
     """Every GPU model that has a price, with the cheapest GPU-hour of each purchase option: on demand and spot without any.
 
     Prices that cannot be converted to the config's currency are left out. Models by their cheapest price. Raises GpucostError
@@ -192,7 +169,10 @@ def overview(con: DuckDBPyConnection, query: PriceQuery, fx: FxRates) -> Overvie
             cheapest.setdefault(row.gpu_model, {}).setdefault(row.purchase_option, row)
     if not cheapest:
         raise _nothing(con, "any GPU", _ANYTHING, query)
-    return Overview(query.today, query.currency, query.stale_after_days, options, tuple(cheapest.items()))
+    rows: list[ListedPrice | dict[str, str | ListedPrice | None]] = [
+        {"gpu_model": model, **{option: prices.get(option) for option in options}} for model, prices in cheapest.items()
+    ]
+    return PricesAnswer(query.today, query.currency, query.stale_after_days, rows=rows)
 
 
 def _prepare(con: DuckDBPyConnection, query: PriceQuery) -> None:
