@@ -63,11 +63,6 @@ def is_torn(new: Telling, old: Telling, common: int) -> bool:
     return not new.is_whole and not old.is_whole and 0 < common < min(new.charges, old.charges)
 
 
-def is_mostly_shared(new: Telling, old: Telling, common: int) -> bool:
-    """Whether two tellings have so much in common that they are of the same bill."""
-    return common >= _SAME * min(new.charges, old.charges)
-
-
 def verdict(new: Telling, old: Telling, common: int, *, force: bool = False) -> Verdict:
     """What becomes of `old`, of the same provider and billing period, when `new` is loaded; `common` charges are in both.
 
@@ -144,7 +139,7 @@ def are_parts(con: duckdb.DuckDBPyConnection, some: Telling, other: Telling, com
     if not missing and (not alone or some.latest >= other.latest):
         return True
     is_same_time = (some.earliest, some.latest) == (other.earliest, other.latest)
-    return (is_one_run or is_same_time) and not machine_hours and not is_mostly_shared(some, other, common)
+    return (is_one_run or is_same_time) and not machine_hours and common < _SAME * min(some.charges, other.charges)
 
 
 def superseded(con: duckdb.DuckDBPyConnection) -> dict[str, str]:

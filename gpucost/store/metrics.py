@@ -48,9 +48,7 @@ def ordered(parts: Sequence[Samples]) -> Samples:
     series_id, ts_ms = joined.series_id[order], joined.ts_ms[order]
     last = np.concatenate(((series_id[1:] != series_id[:-1]) | (ts_ms[1:] != ts_ms[:-1]), [True]))
     order = order[last]
-    thresholds = joined.thresholds[order] if len(joined.thresholds) else joined.thresholds
-    left_out = joined.left_out[order] if len(joined.left_out) else joined.left_out
-    return Samples(joined.series_id[order], joined.ts_ms[order], joined.values[order], thresholds, left_out)
+    return Samples._make(column[order] if len(column) else column for column in joined)
 
 
 _BLOCKS_DELETE = "DELETE FROM blocks USING incoming WHERE blocks.series_id = incoming.series_id AND blocks.hour = incoming.hour"
@@ -379,7 +377,6 @@ class SampleWindow:
     default_cluster: str
     activity: Mapping[str, Threshold]
     answers: Sequence[ReadAnswer]
-    kind: str = "prometheus"
 
 
 @record
@@ -438,7 +435,7 @@ def load_window(con: duckdb.DuckDBPyConnection, window: SampleWindow) -> LoadRes
         con.execute("INSERT INTO dropped_samples VALUES ($1, $2, $3, $4, $5)", [window.source, metric, hour, reason, count])
         by_metric[metric, reason] += count
     span = (window.from_ms, window.to_ms)
-    runs.log_load(con, window.run_id, window.kind, window.source, span, rows=rows, dropped=dropped.total())
+    runs.log_load(con, window.run_id, "prometheus", window.source, span, rows=rows, dropped=dropped.total())
     size = sum(len(part.ts_ms) for part in (*activity, *states)) + dropped.total()
     return LoadResult(rows, new, by_metric, metrics, size)
 

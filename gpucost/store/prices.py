@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from dataclasses import field, fields
+from dataclasses import fields
 from datetime import date, datetime
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -83,7 +82,7 @@ class ProviderPrices:
     regions: Sequence[str]
     prices: Sequence[ListPrice]
     components: Sequence[ComponentPrice] = ()
-    instance_types: Sequence[InstanceType] = field(default=())
+    instance_types: Sequence[InstanceType] = ()
 
     @property
     def rows(self) -> int:
@@ -94,29 +93,29 @@ class ProviderPrices:
 # what was said on other days, or of other regions, stays
 _LIST_PRICES_DELETE = """
 DELETE FROM list_prices
-WHERE provider = $provider AND price_as_of = $price_as_of AND list_contains($regions::VARCHAR[], region)"""
+WHERE provider = $provider AND price_as_of = $day AND list_contains($regions::VARCHAR[], region)"""
 # prices of more than twelve decimals are rounded
 _LIST_PRICES_INSERT = """
 INSERT INTO list_prices
 SELECT $provider, unnest($region::VARCHAR[]), unnest($zone::VARCHAR[]), unnest($instance_type::VARCHAR[]),
     unnest($purchase_option::VARCHAR[]), unnest($term_years::INTEGER[]), unnest($payment_option::VARCHAR[]),
     unnest($offering::VARCHAR[]), unnest($price_per_hour::VARCHAR[])::DECIMAL(21, 12), unnest($currency::VARCHAR[]),
-    unnest($effective_start::DATE[]), $price_as_of, unnest($source::VARCHAR[])"""
+    unnest($effective_start::DATE[]), $day, unnest($source::VARCHAR[])"""
 _COMPONENT_PRICES_DELETE = """
 DELETE FROM component_prices
-WHERE provider = $provider AND price_as_of = $price_as_of AND list_contains($regions::VARCHAR[], region)"""
+WHERE provider = $provider AND price_as_of = $day AND list_contains($regions::VARCHAR[], region)"""
 _COMPONENT_PRICES_INSERT = """
 INSERT INTO component_prices
 SELECT $provider, unnest($region::VARCHAR[]), unnest($component::VARCHAR[]), unnest($purchase_option::VARCHAR[]),
     unnest($term_years::INTEGER[]), unnest($price_per_hour::VARCHAR[])::DECIMAL(21, 12), unnest($currency::VARCHAR[]),
-    $price_as_of, unnest($source::VARCHAR[])"""
+    $day, unnest($source::VARCHAR[])"""
 _INSTANCE_TYPES_DELETE = """
 DELETE FROM instance_types
-WHERE provider = $provider AND seen_on = $seen_on AND list_contains($instance_type::VARCHAR[], instance_type)"""
+WHERE provider = $provider AND seen_on = $day AND list_contains($instance_type::VARCHAR[], instance_type)"""
 _INSTANCE_TYPES_INSERT = """
 INSERT INTO instance_types
 SELECT $provider, unnest($instance_type::VARCHAR[]), unnest($gpu_model::VARCHAR[]), unnest($gpu_count::DOUBLE[]),
-    unnest($gpu_memory_mib::INTEGER[]), unnest($vcpus::DOUBLE[]), unnest($memory_gib::DOUBLE[]), $seen_on,
+    unnest($gpu_memory_mib::INTEGER[]), unnest($vcpus::DOUBLE[]), unnest($memory_gib::DOUBLE[]), $day,
     unnest($source::VARCHAR[])"""
 
 
@@ -128,8 +127,7 @@ def load_prices(store: Store, answer: ProviderPrices, asked_at: datetime) -> Non
     # the log knows windows only: this one is the day so far
     now_ms = to_ms(asked_at)
     span = (min(now_ms - now_ms % (24 * MS_PER_HOUR), now_ms - 1), now_ms)
-    dated = {"provider": answer.provider, "price_as_of": asked_at.date()}
-    seen = {"provider": answer.provider, "seen_on": asked_at.date()}
+    dated = {"provider": answer.provider, "day": asked_at.date()}
     regions = {**dated, "regions": list(answer.regions)}
     types = columns_of(InstanceType, answer.instance_types)
     with store.write() as con:
@@ -137,8 +135,8 @@ def load_prices(store: Store, answer: ProviderPrices, asked_at: datetime) -> Non
         con.execute(_LIST_PRICES_INSERT, {**dated, **columns_of(ListPrice, answer.prices)})
         con.execute(_COMPONENT_PRICES_DELETE, regions)
         con.execute(_COMPONENT_PRICES_INSERT, {**dated, **columns_of(ComponentPrice, answer.components)})
-        con.execute(_INSTANCE_TYPES_DELETE, {**seen, "instance_type": types["instance_type"]})
-        con.execute(_INSTANCE_TYPES_INSERT, {**seen, **types})
+        con.execute(_INSTANCE_TYPES_DELETE, {**dated, "instance_type": types["instance_type"]})
+        con.execute(_INSTANCE_TYPES_INSERT, {**dated, **types})
         runs.log_run(con, _LIST, answer.provider, span, rows=answer.rows)
 
 
@@ -213,6 +211,9 @@ SELECT provider, region, zone, instance_type, product, instance_id, at_ms, nulli
 FROM spot_batch
 QUALIFY row_number()
     OVER (PARTITION BY provider, region, zone, instance_type, product, instance_id, at_ms ORDER BY position DESC) = 1"""
+# from the first change up to just after the last one, or to the end of the last time charged
+_SPOT_TOLD = """
+SELECT source, count(*), min(at_ms), max(CASE WHEN to_ms = 0 THEN at_ms + 1 ELSE to_ms END) FROM spot_batch GROUP BY source"""
 _SPOT_COUNTS = """
 SELECT count(*) FILTER (k.price_per_hour IS NULL) AS new,
     count(*) FILTER (k.price_per_hour IS NOT NULL
@@ -240,34 +241,25 @@ def load(con: duckdb.DuckDBPyConnection, prices: Sequence[SpotPrice], covered: d
     covers the time from its first to its last change, and is logged where it brought something that was not known.
     """
     new = corrected = 0
+    told: dict[str, tuple[int, Span]] = {}
     if prices:
         with sqlfiles.frames(con, spot_batch=_columns(prices)):
             con.execute(_SPOT_INCOMING)
+            told = {source: (rows, (start, end)) for source, rows, start, end in con.execute(_SPOT_TOLD).fetchall()}
         new, corrected = con.execute(_SPOT_COUNTS).fetchall()[0]
         con.execute(_SPOT_DELETE)
         con.execute(_SPOT_INSERT)
     if covered is None:
         changed = bool(new or corrected)
-        covered = {source: span for source, span in _spans(prices).items() if changed or span not in loaded(con, source)}
-    rows_of = Counter(price.source for price in prices)
+        covered = {source: span for source, (_, span) in told.items() if changed or span not in loaded(con, source)}
     for source, span in sorted(covered.items()):
-        runs.log_run(con, _SPOT, source, span, rows=rows_of[source])
+        runs.log_run(con, _SPOT, source, span, rows=told[source][0] if source in told else 0)
     return SpotLoad(len(prices), int(new), int(corrected))
 
 
 def loaded(con: duckdb.DuckDBPyConnection, source: str) -> list[Span]:
     """The spans of spot prices that were loaded from a source."""
     return runs.loaded(con, _SPOT, source)
-
-
-def _spans(prices: Sequence[SpotPrice]) -> dict[str, Span]:
-    """By source, from the first change up to just after the last one, or to the end of the last time charged."""
-    spans: dict[str, Span] = {}
-    for price in prices:
-        end = price.to_ms or price.at_ms + 1
-        start, last = spans.get(price.source, (price.at_ms, end))
-        spans[price.source] = (min(start, price.at_ms), max(last, end))
-    return spans
 
 
 def _columns(prices: Sequence[SpotPrice]) -> dict[str, NDArray[Any]]:

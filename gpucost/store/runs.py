@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from gpucost.periods import MS_PER_HOUR
 from gpucost.store import sqlfiles
@@ -12,7 +12,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     import duckdb
-    from numpy.typing import NDArray
 
     from gpucost.periods import Period
 
@@ -163,7 +162,8 @@ def newest_sample(con: duckdb.DuckDBPyConnection, source: str) -> int | None:
 # first_at stays where the answer holds as many samples as the last one, unless a clock went back
 _ASKED_HOURS = """
 MERGE INTO asked_hours AS a
-USING window_hours AS w ON a.source = $source AND a.hour = w.hour
+USING (SELECT unnest($hours::INTEGER[]) AS hour, unnest($samples::BIGINT[]) AS samples) AS w
+ON a.source = $source AND a.hour = w.hour
 WHEN MATCHED AND a.samples = w.samples AND a.first_at <= $asked_at THEN UPDATE SET last_at = $asked_at, is_partial = $is_partial
 WHEN MATCHED THEN UPDATE SET samples = w.samples, first_at = $asked_at, last_at = $asked_at, is_partial = $is_partial
 WHEN NOT MATCHED THEN INSERT VALUES ($source, w.hour, w.samples, $asked_at, $asked_at, $is_partial)"""
@@ -173,15 +173,9 @@ def log_answer(
     con: duckdb.DuckDBPyConnection, source: str, samples: Mapping[int, int], asked_at: datetime, *, is_partial: bool
 ) -> None:
     """Notes how many samples a source's answer held in each epoch hour that it was asked for."""
-    import numpy as np
-
-    hours: dict[str, NDArray[Any]] = {
-        "hour": np.fromiter(samples, dtype=np.int32, count=len(samples)),
-        "samples": np.fromiter(samples.values(), dtype=np.int64, count=len(samples)),
-    }
+    hours = {"hours": list(samples), "samples": list(samples.values())}
     params = {"source": source, "asked_at": asked_at.astimezone(UTC).replace(tzinfo=None), "is_partial": is_partial}
-    with sqlfiles.frames(con, window_hours=hours):
-        con.execute(_ASKED_HOURS, params)
+    con.execute(_ASKED_HOURS, {**params, **hours})
 
 
 def find_silences(con: duckdb.DuckDBPyConnection, source: str, from_ms: int, to_ms: int) -> list[Silence]:
