@@ -514,15 +514,9 @@ def prices_tco(
 
 def own_node(file: Path | None, options: Mapping[str, str], currency: str) -> Tco:
     """What an own node costs by the file and the options that win over it."""
-    from gpucost.price.onprem import rated_power, read_file, read_inputs, tco
-    from gpucost.store.connection import scratch_store
+    from gpucost.price.onprem import node_cost, read_file, read_inputs
 
-    inputs, tdp = read_inputs(read_file(file) if file else {}, options, file, currency), None
-    if inputs.gpu_model:
-        with scratch_store() as con:
-            model, tdp = rated_power(con, inputs.gpu_model, needed=inputs.gpu_watts is None)
-        inputs = replace(inputs, gpu_model=model)
-    return tco(inputs, tdp)
+    return node_cost(read_inputs(read_file(file) if file else {}, options, file, currency))
 
 
 def _tco_notes(answer: Tco) -> list[str]:

@@ -7,10 +7,10 @@ import io
 import re
 import tomllib
 from collections.abc import Mapping
-from dataclasses import asdict, fields
+from dataclasses import asdict, fields, replace
 from decimal import Decimal
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 from zoneinfo import ZoneInfo
 
 from pydantic import Field, StringConstraints, TypeAdapter, ValidationError
@@ -23,11 +23,8 @@ from gpucost.price.listing import aliases_of, gpu_models_called, nearest, spelle
 from gpucost.records import record
 from gpucost.resources import pricing_dir
 from gpucost.shapes import Shape
+from gpucost.store.connection import scratch_store
 from gpucost.suggest import did_you_mean
-
-if TYPE_CHECKING:
-    from duckdb import DuckDBPyConnection
-
 
 _Number = Annotated[Decimal, Field(allow_inf_nan=False, le=10**12)]
 _Above = Annotated[_Number, Field(gt=0)]
@@ -70,10 +67,7 @@ _EXAMPLES = {
 }
 
 
-def _example() -> Path:
-    return pricing_dir() / "onprem.toml"
-
-
+_EXAMPLE = pricing_dir() / "onprem.toml"
 _SHOULD_BE = {
     "decimal_type": "it should be a number",
     "decimal_parsing": "it should be a number",
@@ -86,14 +80,14 @@ def read_file(path: Path) -> dict[str, Any]:
     try:
         values = inputs.toml(inputs.text(path, inputs.SETTINGS), parse_float=Decimal)
     except OSError as error:
-        raise ConfigError(f"cannot read {path}: {error.strerror}", f"{_example()} is an example to copy") from None
+        raise ConfigError(f"cannot read {path}: {error.strerror}", f"{_EXAMPLE} is an example to copy") from None
     except UnicodeDecodeError as error:
         raise ConfigError(f"{path}: is not UTF-8 text (byte {error.start})", "save it as UTF-8") from None
     except tomllib.TOMLDecodeError as error:
-        raise ConfigError(f"{path}: is not TOML: {error}", f"{_example()} is an example to copy") from None
+        raise ConfigError(f"{path}: is not TOML: {error}", f"{_EXAMPLE} is an example to copy") from None
     for key in values.keys() - set(_KEYS):
         hint = did_you_mean(key, _KEYS, f"known are {', '.join(_KEYS)}")
-        raise ConfigError(f"{path}: {key}: no such key; {hint}", f"{_example()} shows every key")
+        raise ConfigError(f"{path}: {key}: no such key; {hint}", f"{_EXAMPLE} shows every key")
     return values
 
 
@@ -129,7 +123,7 @@ def _wrong(error: ValidationError, options: Mapping[str, str], path: Path | None
     missing = [str(detail["loc"][0]) for detail in details]
     return (ConfigError if path else UsageError)(
         f"{f'{path}: ' if path else ''}{', '.join(missing)} {'is' if len(missing) == 1 else 'are'} missing",
-        f"give {' '.join('--' + key.replace('_', '-') for key in missing)}, or a file: {_example()} is an example to copy",
+        f"give {' '.join('--' + key.replace('_', '-') for key in missing)}, or a file: {_EXAMPLE} is an example to copy",
     )
 
 
@@ -307,14 +301,18 @@ def _fields(line: str) -> list[str]:
     return [field.strip() for field in next(csv.reader([line], strict=True), [])]
 
 
-def rated_power(con: DuckDBPyConnection, name: str, *, needed: bool) -> tuple[str, Decimal | None]:
-    """The one name of the GPU that `name` means, and its rated power in watts; `name` and None where it is not known.
+def node_cost(inputs: Inputs) -> Tco:
+    """What `tco` answers, with the rated power that the catalog tells of the GPU model; the answer has the model's one name.
 
-    Reads the catalog on `con`. Raises ConfigError where the power is needed and not known, and for a name of several GPUs.
+    Raises ConfigError where the power is needed and not known, and for a name of several GPUs.
     """
-    load_catalog(con)
-    watts = {str(model): tdp for model, tdp in con.execute("SELECT gpu_model, tdp_watts FROM gpu_models").fetchall()}
-    aliases = aliases_of(con)
+    name, needed = inputs.gpu_model, inputs.gpu_watts is None
+    if name is None:
+        return tco(inputs, None)
+    with scratch_store() as con:
+        load_catalog(con)
+        watts = {str(model): tdp for model, tdp in con.execute("SELECT gpu_model, tdp_watts FROM gpu_models").fetchall()}
+        aliases = aliases_of(con)
     exact = aliases.get(spelled(name))
     models = (exact,) if exact else gpu_models_called(name, watts, aliases)
     if len(models) > 1:
@@ -328,4 +326,4 @@ def rated_power(con: DuckDBPyConnection, name: str, *, needed: bool) -> tuple[st
     tdp = watts.get(model)
     if needed and tdp is None:
         raise ConfigError(f"the catalog does not know the power of {model}", "--gpu-watts gives the power of one GPU")
-    return model, None if tdp is None else Decimal(tdp)
+    return tco(replace(inputs, gpu_model=model), None if tdp is None else Decimal(tdp))
