@@ -12,6 +12,7 @@ from gpucost.engine import announce, run_stage, run_stages
 from gpucost.errors import StoreError
 from gpucost.periods import MS_PER_HOUR, Period, from_ms, local_days, local_midnight, to_ms
 from gpucost.records import record
+from gpucost.store.sqlfiles import column, value
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
@@ -99,7 +100,7 @@ def stage(con: DuckDBPyConnection, tz: ZoneInfo, *, everything: bool, seal_until
         _clear(con, start, end)
     if seal_until_ms:
         con.execute("INSERT INTO compactions VALUES (epoch_ms(now()), $1)", [seal_until_ms])
-    sealed_ms = con.execute("SELECT coalesce(max(sealed_until_ms), 0) FROM compactions").fetchall()[0][0]
+    sealed_ms = value(con, "SELECT coalesce(max(sealed_until_ms), 0) FROM compactions")
     changed = con.execute(_CHANGED, {"seal_until": seal_until_ms}).fetchall()
     spans = spans_of(changed, _days_at_once(con), seal_until_ms)
     for number, (start, end) in enumerate(spans, 1):
@@ -131,7 +132,7 @@ def days_of_other_inputs(con: DuckDBPyConnection, tz: ZoneInfo) -> list[int]:
     """
     split_prices(con)
     fingerprint(con, tz)
-    return [at for (at,) in con.execute(_OTHER_INPUTS).fetchall()]
+    return column(con, _OTHER_INPUTS)
 
 
 def recount_idle(con: DuckDBPyConnection, tz: ZoneInfo) -> None:
@@ -173,7 +174,7 @@ def _refuse_lost(
 ) -> None:
     """Raise StoreError where `query` answers hours whose samples are gone though they are needed."""
     spans: list[tuple[date, date]] = []
-    for (hour,) in con.execute(query, params).fetchall():
+    for hour in column(con, query, params):
         day = from_ms(hour * MS_PER_HOUR).astimezone(tz).date()
         if spans and day - spans[-1][1] <= timedelta(days=1):
             spans[-1] = (spans[-1][0], day)
@@ -197,7 +198,7 @@ def split_prices(con: DuckDBPyConnection, known: Collection[str] = ()) -> None:
 
     Stages in `known` were run already.
     """
-    if con.execute("SELECT getvariable('cost_basis')").fetchall()[0][0] == "node":
+    if value(con, "SELECT getvariable('cost_basis')") == "node":
         con.execute(_NO_BASIS_SPANS)
     else:
         load_components(con)
@@ -221,7 +222,7 @@ def load_local_days(con: DuckDBPyConnection, tz: ZoneInfo, start: int | None, en
 
 
 def _days_at_once(con: DuckDBPyConnection) -> int:
-    gpus = con.execute("SELECT coalesce(sum(gpu_count), 0) FROM nodes").fetchall()[0][0]
+    gpus = value(con, "SELECT coalesce(sum(gpu_count), 0) FROM nodes")
     return max(1, int(_ROWS_AT_ONCE / (24 * max(gpus, 1))))
 
 
@@ -257,7 +258,7 @@ class Inputs:
 def is_current(con: DuckDBPyConnection, inputs: Inputs, period: Period | None) -> bool:
     """Whether the result was made from `inputs` and all loads there are, and its cells are cut at the ends of `period`."""
     state = con.execute("SELECT inputs, last_load_id FROM attribution_state").fetchone()
-    newest = con.execute(_NEWEST_LOAD).fetchall()[0][0]
+    newest = value(con, _NEWEST_LOAD)
     return state == (inputs.all, newest) and not _missing_cuts(con, period)
 
 
@@ -286,4 +287,4 @@ def finish(con: DuckDBPyConnection) -> None:
 def _missing_cuts(con: DuckDBPyConnection, period: Period | None) -> list[int]:
     """The ends of a period at which cells are not cut, and not cut anyway."""
     ends = [at for at in (period.start_ms, period.end_ms) if at % MS_PER_HOUR] if period else []
-    return [at for (at,) in con.execute("SELECT unnest($1::BIGINT[]) EXCEPT SELECT at_ms FROM cuts", [ends]).fetchall()]
+    return column(con, "SELECT unnest($1::BIGINT[]) EXCEPT SELECT at_ms FROM cuts", [ends])

@@ -17,6 +17,7 @@ from gpucost.price.book import book_digest, load_book
 from gpucost.price.discounts import load_discounts
 from gpucost.price.fx import fx_digest, load_fx_rates
 from gpucost.price.list_prices import load_offers, load_price_list, load_vocabulary
+from gpucost.store.sqlfiles import column
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -73,8 +74,7 @@ def price_nodes(con: DuckDBPyConnection, config: Config, node_id: int | None = N
     load_vocabulary(con)
     run_stage(con, __name__, "10_priced_nodes", {"node_id": node_id})
     load_book(con, config, fx)
-    types = con.execute("SELECT DISTINCT instance_type FROM priced_nodes WHERE instance_type IS NOT NULL").fetchall()
-    load_price_list(con, [name for (name,) in types])
+    load_price_list(con, column(con, "SELECT DISTINCT instance_type FROM priced_nodes WHERE instance_type IS NOT NULL"))
     run_stage(con, __name__, "13_spot_steps", {"carried_ms": config.prices.stale_after_days * 24 * MS_PER_HOUR})
     load_discounts(con, config)
     run_stage(con, __name__, "30_book_fits")

@@ -12,6 +12,7 @@ from gpucost.errors import GpucostError, UsageError
 from gpucost.periods import from_ms, iso, to_ms
 from gpucost.price import price_nodes
 from gpucost.records import record
+from gpucost.store.sqlfiles import column
 from gpucost.suggest import did_you_mean
 
 if TYPE_CHECKING:
@@ -225,12 +226,12 @@ def _node(con: DuckDBPyConnection, name: str, at: datetime | None, cluster: str 
 
 
 def _unknown(con: DuckDBPyConnection, name: str, cluster: str | None) -> GpucostError:
-    names = [str(row[0]) for row in con.execute("SELECT DISTINCT node FROM nodes ORDER BY ALL").fetchall()]
+    names = column(con, "SELECT DISTINCT node FROM nodes ORDER BY ALL")
     if not names:
         return GpucostError("no node with GPUs was seen yet", "gpucost collect prometheus")
     where = f" in cluster {cluster}" if cluster else ""
     if name in names:
-        clusters = con.execute("SELECT DISTINCT cluster FROM nodes WHERE node = $1 ORDER BY 1", [name]).fetchall()
-        return UsageError(f"there is no node {name}{where}", f"it is in {', '.join(str(row[0]) for row in clusters)}")
+        clusters = column(con, "SELECT DISTINCT cluster FROM nodes WHERE node = $1 ORDER BY 1", [name])
+        return UsageError(f"there is no node {name}{where}", f"it is in {', '.join(clusters)}")
     near = did_you_mean(name, names, f"did you mean {' or '.join(names[:3])}?", most=3, cutoff=0.5)
     return UsageError(f"there is no node {name} with GPUs{where}", near)

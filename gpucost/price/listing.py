@@ -183,12 +183,12 @@ def _prepare(con: DuckDBPyConnection, query: PriceQuery) -> None:
 
 def _resolve(con: DuckDBPyConnection, name: str) -> Meaning:
     """What `name` means; `H100` is every H100 model. Raises GpucostError, offering the nearest names, where it means nothing."""
-    types = [str(row[0]) for row in con.execute("SELECT DISTINCT instance_type FROM listed_prices ORDER BY 1").fetchall()]
+    types = sqlfiles.column(con, "SELECT DISTINCT instance_type FROM listed_prices ORDER BY 1")
     wanted = name.strip().lower()
     for typed in (wanted, f"standard_{wanted}"):  # Azure's sizes are called without it, too
         if any(known.lower() == typed for known in types):
             return _ANYTHING | {"instance_types": [typed]}
-    models = [str(row[0]) for row in con.execute("SELECT gpu_model FROM gpu_models ORDER BY 1").fetchall()]
+    models = sqlfiles.column(con, "SELECT gpu_model FROM gpu_models ORDER BY 1")
     if called := gpu_models_called(name, models, aliases_of(con)):
         return _ANYTHING | {"gpu_models": list(called)}
     if facts := _not_sold_on_demand(con, [wanted]):

@@ -405,23 +405,26 @@ def values_in_words(names: Sequence[str]) -> Iterator[None]:
         raise DataError(f"{what} cannot be read: {_first_line(str(error))}", "nothing of it was loaded") from error
 
 
+_GET_AGAIN = "get the file again; nothing of it was loaded"
+# What DuckDB says of a file that it cannot read, what that means, and what to do; the first that fits.
+_MEANINGS = (
+    ("unicode|(?i:utf-8)", "{where}: the file is not UTF-8", "save it as UTF-8; nothing of it was loaded"),
+    ("state machine", "{where} is no regular CSV: a quote is out of place, or a line end of another kind", _GET_AGAIN),
+    ("quote", "{where}: a quoted field does not end where it should", _GET_AGAIN),
+    ("GZIP|(?i:end of)", "{name} breaks off: it was not downloaded in full", _GET_AGAIN),
+)
+
+
 def _unread(name: str, error: Exception) -> DataError:
     text = str(error)
     line = _LINE.search(text)
-    where = f"{name}, line {line.group(1)}" if line else name
-    counts = _COUNTS.search(text)
-    again = "get the file again; nothing of it was loaded"
-    if counts:
-        return DataError(f"{where}: {counts.group(2)} fields where the header has {counts.group(1)}", again)
-    if "unicode" in text or "utf-8" in text.lower():
-        return DataError(f"{where}: the file is not UTF-8", "save it as UTF-8; nothing of it was loaded")
-    if "state machine" in text:
-        return DataError(f"{where} is no regular CSV: a quote is out of place, or a line end of another kind", again)
-    if "quote" in text:
-        return DataError(f"{where}: a quoted field does not end where it should", again)
-    if "GZIP" in text or "end of" in text.lower():
-        return DataError(f"{name} breaks off: it was not downloaded in full", again)
-    return DataError(f"{where} cannot be read: {_first_line(text)}", again)
+    where = f"{name}, line {line[1]}" if line else name
+    if counts := _COUNTS.search(text):
+        return DataError(f"{where}: {counts[2]} fields where the header has {counts[1]}", _GET_AGAIN)
+    for said, meaning, fix in _MEANINGS:
+        if re.search(said, text):
+            return DataError(meaning.format(where=where, name=name), fix)
+    return DataError(f"{where} cannot be read: {_first_line(text)}", _GET_AGAIN)
 
 
 def _first_line(text: str) -> str:

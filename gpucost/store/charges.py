@@ -11,6 +11,7 @@ from gpucost.engine import dicts
 from gpucost.records import record
 from gpucost.store import sqlfiles
 from gpucost.store.bill_rules import OTHER_LINES, PAIR, SOME_LINES, Telling, Verdict, are_parts, is_torn, telling, verdict
+from gpucost.store.runs import log_load
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -31,17 +32,20 @@ KEPT: dict[Verdict, str] = {
 class BillFiles:
     """What a load is of: the files' format and digest.
 
-    `source` is the export's name, None for loose files, whose bills are named by provider and account. `is_whole`: a
-    manifest vouches that this is all of the billing period. `file_digests` are those of the single files, None where one of
+    `source` is the export's name where a manifest vouches that this is all of the billing period, None for loose files, whose
+    bills are named by provider and account. `file_digests` are those of the single files, None where one of
     them is not known by its digest alone. `file_stamps` are the digests of files on disk by their stamps.
     """
 
     format: str
     digest: str
-    source: str | None = None
-    is_whole: bool = False
-    file_digests: Sequence[str] | None = None
-    file_stamps: Mapping[str, str] = field(default_factory=dict)
+    source: str | None
+    file_digests: Sequence[str] | None
+    file_stamps: Mapping[str, str]
+
+    @property
+    def is_whole(self) -> bool:
+        return self.source is not None
 
 
 @dataclass(slots=True)
@@ -73,10 +77,9 @@ class BillResult:
 
 def loaded_digest(con: duckdb.DuckDBPyConnection, source: str, billing_period: str) -> str | None:
     """The digest of what a source's billing period was last loaded from; None where it is not there."""
-    ((digest,),) = con.execute(
-        "SELECT any_value(digest) FROM bills WHERE source = $1 AND billing_period = $2 AND is_whole", [source, billing_period]
-    ).fetchall()
-    return None if digest is None else str(digest)
+    of_period = "SELECT any_value(digest) FROM bills WHERE source = $1 AND billing_period = $2 AND is_whole"
+    digest: str | None = sqlfiles.value(con, of_period, [source, billing_period])
+    return digest
 
 
 @record
@@ -228,7 +231,7 @@ def take_back(con: duckdb.DuckDBPyConnection) -> None:
 
 def providers(con: duckdb.DuckDBPyConnection) -> set[str]:
     """Whose charges the rows written last are."""
-    return {str(row[0]) for row in con.execute("SELECT DISTINCT provider FROM incoming_bills").fetchall()}
+    return set(sqlfiles.column(con, "SELECT DISTINCT provider FROM incoming_bills"))
 
 
 def replace(con: duckdb.DuckDBPyConnection, files: BillFiles, *, force: bool = False) -> list[BillResult]:
@@ -274,7 +277,7 @@ def replace(con: duckdb.DuckDBPyConnection, files: BillFiles, *, force: bool = F
 
 def _leave_repeated(con: duckdb.DuckDBPyConnection, known: list[int], results: dict[int, BillResult]) -> None:
     """Takes out of the incoming rows what other bills of the store tell of, alike in all that is read, and counts again."""
-    if not con.execute(_DELETE_REPEATED, [known]).fetchall()[0][0]:
+    if not sqlfiles.value(con, _DELETE_REPEATED, [known]):
         return
     con.execute(_COUNT_ROWS)
     amounts = _amounts(con, list(results))
@@ -305,8 +308,6 @@ def _are_parts(con: duckdb.DuckDBPyConnection, pair: dict[str, Any], new: Tellin
 def _write_bills(con: duckdb.DuckDBPyConnection, files: BillFiles, loaded: dict[int, BillResult]) -> None:
     if not loaded:
         return
-    from gpucost.store.runs import log_load  # numpy, which what is known to be unchanged does without
-
     entry: dict[str, Any] = {
         "is_whole": files.is_whole,
         "digest": files.digest,
@@ -319,7 +320,7 @@ def _write_bills(con: duckdb.DuckDBPyConnection, files: BillFiles, loaded: dict[
         (window,) = con.execute(_WINDOW, [result.billing_period, result.provider]).fetchall()
         log_load(con, 0, "bill", result.source, window, rows=result.rows)
         con.execute(_INSERT_BILL, entry | {"bill_id": bill_id})
-    if {str(row[0]) for row in con.execute("SELECT DISTINCT format FROM bills").fetchall()} >= PAIR:
+    if PAIR.issubset(sqlfiles.column(con, "SELECT DISTINCT format FROM bills")):
         sqlfiles.run(con, "bill_overlap")
 
 

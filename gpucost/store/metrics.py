@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 from collections import Counter
-from dataclasses import field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -144,24 +143,19 @@ UNKNOWN = -1
 class Labels(dict[str, str]):
     """Labels that remember their hash: a series that comes back in every window is hashed once."""
 
-    __slots__ = ("_key", "_source")
-
-    def key(self, source: str) -> int:
-        """The same as `series_key(source, self)`."""
-        if getattr(self, "_source", None) != source:
-            self._source = source
-            self._key = _hash(source, self)
-        return self._key
+    __slots__ = ("hashed",)
+    hashed: tuple[str, int]
 
 
 def series_key(source: str, labels: Mapping[str, str]) -> int:
     """A 64-bit hash of source, metric and labels; empty labels do not count (Prometheus knows no difference)."""
-    return labels.key(source) if isinstance(labels, Labels) else _hash(source, labels)
-
-
-def _hash(source: str, labels: Mapping[str, str]) -> int:
-    pairs = sorted((name, value) for name, value in labels.items() if value)
-    return hash64([source, *(part for pair in pairs for part in pair)])
+    of, key = getattr(labels, "hashed", (None, 0))
+    if of != source:
+        pairs = sorted((name, value) for name, value in labels.items() if value)
+        key = hash64([source, *(part for pair in pairs for part in pair)])
+        if isinstance(labels, Labels):
+            labels.hashed = source, key
+    return key
 
 
 def hash64(parts: Iterable[str]) -> int:
@@ -199,7 +193,7 @@ def identify(
     numbers = np.full(len(keys) + 1, UNKNOWN, dtype=np.int32)  # the last one is of series that were not seen
     numbers[np.asarray(rows["position"])] = np.asarray(rows["series_id"])
     missing = np.flatnonzero(numbers[:-1] == UNKNOWN)
-    first = 1 + con.execute("SELECT coalesce(max(series_id), 0) FROM series").fetchall()[0][0]
+    first = 1 + sqlfiles.value(con, "SELECT coalesce(max(series_id), 0) FROM series")
     numbers[missing] = np.arange(first, first + len(missing), dtype=np.int32)
     new = [labels[position] for position in missing.tolist()]
     if new:
@@ -398,8 +392,8 @@ class LoadResult:
 
     rows: int
     new_series: int
-    dropped: dict[tuple[str, str], int] = field(default_factory=dict)
-    metrics: dict[str, MetricSamples] = field(default_factory=dict)
+    dropped: dict[tuple[str, str], int]
+    metrics: dict[str, MetricSamples]
     size: int = 0
 
 

@@ -154,16 +154,15 @@ def node_regions(store: Store) -> list[str]:
     if not store.exists:
         return []
     with store.read() as con:
-        return [str(region) for (region,) in con.execute(_NODE_REGIONS).fetchall()]
+        return sqlfiles.column(con, _NODE_REGIONS)
 
 
 def columns_of(kind: type[Any], rows: Sequence[Any]) -> dict[str, list[object]]:
     """`rows` of a class as parallel lists by field, as statements take them; prices as text, which keeps every digit."""
     names = [item.name for item in fields(kind)]
     columns: dict[str, list[object]] = {name: [getattr(row, name) for row in rows] for name in names}
-    for name in names:
-        if "price_per_" in name:
-            columns[name] = [f"{price:f}" for price in columns[name]]
+    if "price_per_hour" in columns:
+        columns["price_per_hour"] = [f"{price:f}" for price in columns["price_per_hour"]]
     return columns
 
 

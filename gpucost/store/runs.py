@@ -90,7 +90,7 @@ def extend_load(con: duckdb.DuckDBPyConnection, run_id: int, span: Span, end_ms:
 
 def begin(con: duckdb.DuckDBPyConnection, kind: str, source: str, span: Span) -> int:
     """Enters a run over [span) that starts now; returns its number."""
-    run_id = int(con.execute("SELECT coalesce(max(run_id), 0) + 1 FROM collect_runs").fetchall()[0][0])
+    run_id = int(sqlfiles.value(con, "SELECT coalesce(max(run_id), 0) + 1 FROM collect_runs"))
     con.execute("INSERT INTO collect_runs VALUES ($1, $2, $3, $4, $5, $6, NULL)", [run_id, kind, source, *span, _utc()])
     return run_id
 
@@ -117,8 +117,7 @@ def unfinished(con: duckdb.DuckDBPyConnection, kind: str, source: str, span: Spa
     Spans that ended at the moment the run was started ("until now") are the same where they begin the same.
     """
     params = {"kind": kind, "source": source, "from_ms": span[0], "to_ms": span[1], "started_after": _utc() - _TAKEN_UP_FOR}
-    rows = con.execute(_RUNS_UNFINISHED, params).fetchall()
-    return int(rows[0][0]) if rows else None
+    return next(iter(sqlfiles.column(con, _RUNS_UNFINISHED, params)), None)
 
 
 def committed(con: duckdb.DuckDBPyConnection, run_id: int) -> list[Span]:
@@ -142,7 +141,7 @@ _FIRST_DATA = "SELECT min(from_ms) FROM loads WHERE kind = $kind AND source = $s
 
 def first_data(con: duckdb.DuckDBPyConnection, kind: str, source: str) -> int | None:
     """Where a source's data begins: the start of its first load that held any; None where none did."""
-    first: int | None = con.execute(_FIRST_DATA, {"kind": kind, "source": source}).fetchall()[0][0]
+    first: int | None = sqlfiles.value(con, _FIRST_DATA, {"kind": kind, "source": source})
     return first
 
 
@@ -155,7 +154,7 @@ SELECT greatest(
 
 def newest_sample(con: duckdb.DuckDBPyConnection, source: str) -> int | None:
     """The moment of a source's newest sample; None where it has none."""
-    newest: int | None = con.execute(_NEWEST_SAMPLE, {"source": source}).fetchall()[0][0]
+    newest: int | None = sqlfiles.value(con, _NEWEST_SAMPLE, {"source": source})
     return newest
 
 
@@ -230,7 +229,7 @@ def settle_clusters(con: duckdb.DuckDBPyConnection, source: str, cluster_label: 
     """Puts a source's known series into the clusters that its settings say now, and has them attributed anew if any moved."""
     params = {"source": source, "cluster_label": cluster_label, "default_cluster": default_cluster}
     con.execute(_GAPS_CLUSTER, params)
-    if con.execute(_SERIES_CLUSTER, params).fetchall()[0][0]:
+    if sqlfiles.value(con, _SERIES_CLUSTER, params):
         con.execute(_ATTRIBUTION_RESET)
 
 

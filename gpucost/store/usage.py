@@ -230,7 +230,7 @@ WHERE b.vals IS NULL AND b.hour >= d.held_from_ms // 3600000 AND b.hour <= (d.he
 
 def _refuse_dropped(con: duckdb.DuckDBPyConnection) -> None:
     """Raise StoreError where samples of activity_devices are gone."""
-    if (hour := con.execute(_DROPPED).fetchall()[0][0]) is not None:
+    if (hour := sqlfiles.value(con, _DROPPED)) is not None:
         until = iso(from_ms((hour + 1) * MS_PER_HOUR))
         raise StoreError(f"samples before {until} are gone (store.raw_retention_days)", f"name a period from {until} on")
 
