@@ -226,7 +226,7 @@ class Kind(Generic[_Row]):
                 text = self._bytes(path).decode("utf-8-sig")
             except UnicodeDecodeError as error:
                 raise PriceError(f"{path}: is not UTF-8 text (byte {error.start})", "save it as CSV in UTF-8") from None
-        lines = _fields(path, text)
+        lines = lines_of(path, text)
         header = self._header(path, lines)
         rows = []
         for number, fields in lines:
@@ -266,8 +266,8 @@ class Kind(Generic[_Row]):
 _FIX = "correct the file; nothing of it was used"
 
 
-def _fields(path: Path, text: str) -> Iterator[tuple[int, list[str]]]:
-    """The number of each line that holds anything, and its fields, stripped of blanks around them."""
+def lines_of(path: Path, text: str) -> Iterator[tuple[int, list[str]]]:
+    """The number of each line that holds anything but a comment, and its fields, stripped of blanks around them."""
     # line by line, not as a whole: no field holds a line break, and every message needs its line
     for number, line in enumerate(re.split(r"\r\n|\n|\r", text), start=1):
         if line.lstrip().startswith("#"):

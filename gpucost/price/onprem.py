@@ -18,7 +18,7 @@ from pydantic import Field, StringConstraints, TypeAdapter, ValidationError
 from gpucost import inputs
 from gpucost.catalog import load_catalog
 from gpucost.errors import ConfigError, UsageError
-from gpucost.price.book import BadField, effective_start, node_selector
+from gpucost.price.book import BadField, effective_start, lines_of, node_selector
 from gpucost.price.listing import aliases_of, gpu_models_called, nearest, spelled
 from gpucost.records import record
 from gpucost.resources import pricing_dir
@@ -276,29 +276,25 @@ def with_entry(text: str, entry: BookEntry, timezone: ZoneInfo) -> tuple[str, in
     if lines[-1] == "":
         lines.pop()
     values = {**asdict(entry), "price_per_hour": f"{entry.price_per_hour:f}"}
-    rows = [number for number, line in enumerate(lines) if not line.lstrip().startswith("#") and any(_fields(line))]
-    if not rows:
-        rows, lines = [len(lines)], [*lines, ",".join(HEADER)]
-    header = [name.lower() for name in _fields(lines[rows[0]])]
+    if not any(lines_of(Path(), body)):
+        lines.append(",".join(HEADER))
+    (first, names), *others = lines_of(Path(), "\n".join(lines))
+    header = [name.lower() for name in names]
     missing = [name for name in HEADER if name not in header and values.get(name)]
     if missing:
-        lines[rows[0]] += "".join(f",{name}" for name in missing)
-        for number in rows[1:]:
-            lines[number] += "," * len(missing)
+        lines[first - 1] += "".join(f",{name}" for name in missing)
+        for number, _ in others:
+            lines[number - 1] += "," * len(missing)
         header += missing
     written = io.StringIO()
     csv.writer(written, lineterminator="").writerow([values.get(name, "") for name in header])
-    for number in rows[1:]:
-        row = dict(zip(header, _fields(lines[number]), strict=True))
+    for number, texts in others:
+        row = dict(zip(header, texts, strict=False))
         is_narrower = any(row.get(name) for name in ("provider", "region", "zone", "purchase_option"))
         if not is_narrower and _same_nodes(row, timezone) == _same_nodes(values, timezone):
-            lines[number] = written.getvalue()
-            return mark + end.join(lines) + end, number + 1
+            lines[number - 1] = written.getvalue()
+            return mark + end.join(lines) + end, number
     return mark + end.join([*lines, written.getvalue()]) + end, None
-
-
-def _fields(line: str) -> list[str]:
-    return [field.strip() for field in next(csv.reader([line], strict=True), [])]
 
 
 def node_cost(inputs: Inputs) -> Tco:
