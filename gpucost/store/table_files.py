@@ -19,11 +19,16 @@ FileKind = Literal["csv", "parquet"]
 
 # What spreadsheets take for the beginning of a formula, in full width too, or skip before one.
 _FORMULA = r"^[=+\-@\t\r\n＝＋－＠]"
-# What `visible` does, where DuckDB writes: of the text $text, letter by letter.
-_VISIBLE = r"""array_to_string(list_transform(regexp_extract_all($text, '(?s).'), lambda letter: CASE
+# What `visible` does, where DuckDB writes: of the text $text, letter by letter. No list of IN: that becomes a join, and a join
+# does not keep the order of rows.
+_VISIBLE = r"""CASE WHEN regexp_matches($text, '$hidden') THEN
+    array_to_string(list_transform(regexp_extract_all($text, '(?s).'), lambda letter: CASE
     WHEN NOT regexp_matches(letter, '$hidden') THEN letter
     WHEN unicode(letter) < 65536 THEN format('\u{:04x}', unicode(letter))
-    ELSE format('\u{:04x}\u{:04x}', unicode(letter) // 1024 + 55232, unicode(letter) % 1024 + 56320) END), '')"""
+    ELSE format('\u{:04x}\u{:04x}', unicode(letter) // 1024 + 55232, unicode(letter) % 1024 + 56320) END), '')
+    ELSE $text END"""
+# What `harmless` does.
+_GUARDED = "CASE WHEN regexp_matches($text, '$formula') THEN concat('''', $visible) ELSE $visible END"
 
 
 # rows keep their order, whatever the number of threads
@@ -92,16 +97,6 @@ def _guarded(name: str) -> duckdb.Expression:
     """What `harmless` does, of a column."""
     import duckdb
 
-    column = duckdb.ColumnExpression(name)
     quoted = name.replace('"', '""')
-    shown = duckdb.SQLExpression(_VISIBLE.replace("$hidden", HIDDEN).replace("$text", f'"{quoted}"'))
-    seen = _case(column, HIDDEN, shown, column)
-    # not a list of IN: that becomes a join, and a join does not keep the order of rows
-    return _case(column, _FORMULA, duckdb.FunctionExpression("concat", duckdb.ConstantExpression("'"), seen), seen)
-
-
-def _case(column: duckdb.Expression, pattern: str, then: duckdb.Expression, other: duckdb.Expression) -> duckdb.Expression:
-    import duckdb
-
-    matches = duckdb.FunctionExpression("regexp_matches", column, duckdb.ConstantExpression(pattern))
-    return duckdb.CaseExpression(matches, then).otherwise(other)
+    guarded = _GUARDED.replace("$visible", _VISIBLE).replace("$hidden", HIDDEN).replace("$formula", _FORMULA)
+    return duckdb.SQLExpression(guarded.replace("$text", f'"{quoted}"'))
