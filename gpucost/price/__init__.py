@@ -100,8 +100,7 @@ def _bills(con: DuckDBPyConnection, config: Config) -> None:
         run_stage(con, _BILL, "11_borne_discounts", {"is_spread": config.bills.spread_discounts})
         run_stage(con, _BILL, "14_discount_rates")
     else:
-        con.execute("DELETE FROM discount_rates")
-        con.execute("DELETE FROM amortized_discounts")
+        con.execute("DELETE FROM discount_rates; DELETE FROM amortized_discounts")
     if has_rows:
         load_catalog(con)
         load_fx_rates(con, config)

@@ -7,7 +7,6 @@ from datetime import date, datetime
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
-from gpucost.catalog import load_catalog
 from gpucost.engine import answer_rows
 from gpucost.errors import PriceError
 from gpucost.periods import MS_PER_HOUR, from_ms
@@ -97,7 +96,6 @@ def history(con: DuckDBPyConnection, question: HistoryQuery, now_ms: int) -> lis
     Without a period, from the first known change of any of the zones to the end of what was collected.
     Raises PriceError where no spot price is known of what is asked for, naming what is.
     """
-    load_catalog(con)
     load_price_list(con, [question.instance_type.lower()])
     period = question.period
     parameters = {

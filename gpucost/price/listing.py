@@ -176,7 +176,6 @@ def overview(con: DuckDBPyConnection, query: PriceQuery, fx: FxRates) -> PricesA
 
 
 def _prepare(con: DuckDBPyConnection, query: PriceQuery) -> None:
-    catalog.load_catalog(con)
     load_price_list(con)
     run_stage(con, "gpucost.price", "listed_prices", {"today": query.today})
 

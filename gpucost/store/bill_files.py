@@ -141,8 +141,8 @@ def stage(con: DuckDBPyConnection, file: RawFile, target: Path) -> Staged:
 # A sixth of the time of writing it with Bloom filters, which nobody asks.
 _COPY = "COPY {} TO $1 (FORMAT parquet, COMPRESSION snappy, ROW_GROUP_SIZE 60000, WRITE_BLOOM_FILTER false)"
 # Line items that stand there twice: only of those are digests worked out, a third of the time of digesting all.
-_ITEMS_AGAIN = "CREATE OR REPLACE TEMP TABLE items_again AS SELECT item FROM items GROUP BY item HAVING count(*) > 1"
-_AGAIN = """CREATE OR REPLACE TEMP TABLE digests_again AS
+_AGAIN = """CREATE OR REPLACE TEMP TABLE items_again AS SELECT item FROM items GROUP BY item HAVING count(*) > 1;
+    CREATE OR REPLACE TEMP TABLE digests_again AS
     SELECT row_digest FROM items SEMI JOIN items_again USING (item) GROUP BY row_digest HAVING count(*) > 1"""
 # Of rows whose wanted columns agree: the place of what the others hold, the first of which needs no digest of its own.
 _UNLIKE = """CREATE OR REPLACE TEMP TABLE rows_unlike AS
@@ -169,7 +169,6 @@ def _stage(con: DuckDBPyConnection, file: RawFile, target: Path) -> Staged:
     item = FunctionExpression("hash", *map(ColumnExpression, file.line_item)).alias("item")
     named = con.view("staged").filter(ColumnExpression(file.line_item[0]).isnotnull())
     _view(con, "items", named.select(item, ColumnExpression("row_digest")))
-    con.execute(_ITEMS_AGAIN)
     con.execute(_AGAIN)
     if not con.execute("SELECT 1 FROM digests_again LIMIT 1").fetchall():
         return staged

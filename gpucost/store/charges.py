@@ -138,19 +138,18 @@ def write_details(con: duckdb.DuckDBPyConnection, files: BillFiles) -> bool:
     """
     sqlfiles.run(con, "incoming_bills", {"source": files.source, "format": files.format})
     con.execute(_INSERT_DETAILS)
-    con.execute(_INCOMING)
     return not con.execute(_LACKING).fetchall()
 
 
+# `incoming` are the rows of a load as they are written, and which bill each is of.
 _INSERT_DETAILS = """INSERT INTO bill_details BY NAME
 SELECT getvariable('batch_id') AS batch_id, b.bill_id,
     d.* EXCLUDE (rows, is_free, lacking, provider, billing_period, is_invoiced, format, issuer)
 FROM incoming_details AS d
 JOIN incoming_bills AS b
   ON b.provider = d.provider AND b.billing_account_id = coalesce(d.billing_account_id, '') AND b.billing_period = d.billing_period
- AND b.told_format IS NOT DISTINCT FROM d.format"""
-# The rows of a load as they are written, and which bill each is of.
-_INCOMING = """CREATE OR REPLACE TEMP VIEW incoming AS
+ AND b.told_format IS NOT DISTINCT FROM d.format;
+CREATE OR REPLACE TEMP VIEW incoming AS
 SELECT b.provider, b.billing_period, b.told_format AS format, r.*
 FROM bill_rows AS r
 JOIN incoming_bills AS b USING (bill_id)"""
@@ -223,10 +222,13 @@ FROM bill_details
 LIMIT 0"""
 
 
+_TAKE_BACK = """DELETE FROM bill_lines WHERE batch_id = getvariable('batch_id');
+DELETE FROM bill_details WHERE batch_id = getvariable('batch_id')"""
+
+
 def take_back(con: duckdb.DuckDBPyConnection) -> None:
     """Removes what was written last, before it is judged."""
-    con.execute("DELETE FROM bill_lines WHERE batch_id = getvariable('batch_id')")
-    con.execute("DELETE FROM bill_details WHERE batch_id = getvariable('batch_id')")
+    con.execute(_TAKE_BACK)
 
 
 def providers(con: duckdb.DuckDBPyConnection) -> set[str]:

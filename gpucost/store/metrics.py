@@ -35,24 +35,31 @@ class Samples(NamedTuple):
     left_out: NDArray[np.int32]
 
 
+def _begins(*columns: NDArray[Any]) -> NDArray[np.bool_]:
+    """Where something new begins: the first element, and each that differs in any column from the one before."""
+    begins = np.zeros(len(columns[0]), dtype=np.bool_)
+    begins[:1] = True
+    for column in columns:
+        begins[1:] |= column[1:] != column[:-1]
+    return begins
+
+
 def ordered(parts: Sequence[Samples]) -> Samples:
     """All parts as one: each series' samples together and in order of time, each moment once (the last part's wins)."""
     joined = parts[0] if len(parts) == 1 else Samples(*(np.concatenate(column) for column in zip(*parts, strict=True)))
-    same = joined.series_id[1:] == joined.series_id[:-1]
-    starts = np.flatnonzero(np.concatenate(([True], ~same)))
-    in_order = bool((~same | (joined.ts_ms[1:] > joined.ts_ms[:-1])).all())
+    new = _begins(joined.series_id)
+    starts = np.flatnonzero(new)
+    in_order = bool((new[1:] | (joined.ts_ms[1:] > joined.ts_ms[:-1])).all())
     if in_order and len(np.unique(joined.series_id[starts])) == len(starts):
         return joined
     order = np.lexsort((joined.ts_ms, joined.series_id))  # stable: of equal moments the last part's comes last
-    series_id, ts_ms = joined.series_id[order], joined.ts_ms[order]
-    last = np.concatenate(((series_id[1:] != series_id[:-1]) | (ts_ms[1:] != ts_ms[:-1]), [True]))
-    order = order[last]
+    order = order[np.append(_begins(joined.series_id[order], joined.ts_ms[order])[1:], True)]
     return Samples._make(column[order] if len(column) else column for column in joined)
 
 
-_BLOCKS_DELETE = "DELETE FROM blocks USING incoming WHERE blocks.series_id = incoming.series_id AND blocks.hour = incoming.hour"
 # one row per (series, hour); rows are written in that order, so that values compress and scans skip
-_BLOCKS_INSERT = """
+_BLOCKS_REPLACE = """
+DELETE FROM blocks USING incoming WHERE blocks.series_id = incoming.series_id AND blocks.hour = incoming.hour;
 INSERT INTO blocks BY NAME
 SELECT series_id, hour, samples, value_sum, idle_samples, idle_threshold, first_offset_ms, step_ms, offsets_ms,
     gap_ms, last_offset_ms, last_value, vals
@@ -69,8 +76,7 @@ def load_blocks(con: duckdb.DuckDBPyConnection, parts: Sequence[Samples], from_m
     window, offsets = build(samples)
     with sqlfiles.frames(con, window_blocks=window, window_offsets=offsets):
         sqlfiles.run(con, "blocks_incoming", hours)
-        con.execute(_BLOCKS_DELETE)
-        con.execute(_BLOCKS_INSERT)
+        con.execute(_BLOCKS_REPLACE)
     return len(samples.ts_ms)
 
 
@@ -78,9 +84,9 @@ def build(samples: Samples) -> tuple[dict[str, NDArray[Any]], dict[str, NDArray[
     """Columns of blocks, one element per (series, hour), ordered so; and the offsets of those without a constant step."""
     series_id, ts_ms, values, thresholds, _ = samples
     hour = ts_ms // MS_PER_HOUR
-    new = np.concatenate(([True], (series_id[1:] != series_id[:-1]) | (hour[1:] != hour[:-1])))
+    new = _begins(series_id, hour)
     starts = np.flatnonzero(new)
-    ends = np.concatenate((starts[1:], [len(ts_ms)]))
+    ends = np.append(starts[1:], len(ts_ms))
     counts = ends - starts
     # A block's own distances only: its first sample, which follows another block, repeats the second's.
     distances = np.diff(ts_ms, prepend=ts_ms[0])
@@ -223,17 +229,15 @@ SELECT s.series_id, s.value, s.first_ms, s.last_ms, span.from_ms, span.to_ms
 FROM states s JOIN span USING (series_id)
 WHERE s.last_ms >= span.from_ms - $silence AND s.first_ms <= span.to_ms + $silence"""
 # a run that only goes on keeps its row, so that a month of windows does not rewrite the table again and again
-_STATES_EXTEND = """
+_STATES_REPLACE = """
 UPDATE states SET last_ms = m.last_ms
 FROM merged m JOIN touched t ON t.series_id = m.series_id AND t.first_ms = m.first_ms AND t.value = m.value
-WHERE states.series_id = m.series_id AND states.first_ms = m.first_ms AND states.last_ms <> m.last_ms"""
-_STATES_DELETE = """
+WHERE states.series_id = m.series_id AND states.first_ms = m.first_ms AND states.last_ms <> m.last_ms;
 DELETE FROM states USING (
     SELECT t.series_id, t.first_ms
     FROM touched t ANTI JOIN merged m ON m.series_id = t.series_id AND m.first_ms = t.first_ms AND m.value = t.value
 ) gone
-WHERE states.series_id = gone.series_id AND states.first_ms = gone.first_ms"""
-_STATES_INSERT = """
+WHERE states.series_id = gone.series_id AND states.first_ms = gone.first_ms;
 INSERT INTO states
 SELECT m.series_id, m.value, m.first_ms, m.last_ms
 FROM merged m ANTI JOIN touched t ON t.series_id = m.series_id AND t.first_ms = m.first_ms AND t.value = m.value
@@ -248,9 +252,7 @@ def load_states(con: duckdb.DuckDBPyConnection, parts: Sequence[Samples], window
     with sqlfiles.frames(con, window_runs=runs_of(samples)):
         con.execute(_STATES_TOUCHED, {"silence": LONGEST_SILENCE_MS})
         sqlfiles.run(con, "states_merged", {"silence": LONGEST_SILENCE_MS})
-        con.execute(_STATES_EXTEND)
-        con.execute(_STATES_DELETE)
-        con.execute(_STATES_INSERT)
+        con.execute(_STATES_REPLACE)
     _load_gaps(con, samples, window)
     return len(samples.ts_ms) + int(samples.left_out.sum())
 
@@ -258,10 +260,10 @@ def load_states(con: duckdb.DuckDBPyConnection, parts: Sequence[Samples], window
 def runs_of(samples: Samples) -> dict[str, NDArray[Any]]:
     """Runs of equal value without a long silence inside: series, value, first and last moment."""
     series_id, ts_ms, values, _, left_out = samples
-    silent = np.diff(ts_ms) > LONGEST_SILENCE_MS * (left_out[1:] + 1)
-    new = np.concatenate(([True], (series_id[1:] != series_id[:-1]) | (values[1:] != values[:-1]) | silent))
+    new = _begins(series_id, values)
+    new[1:] |= np.diff(ts_ms) > LONGEST_SILENCE_MS * (left_out[1:] + 1)
     starts = np.flatnonzero(new)
-    ends = np.concatenate((starts[1:], [len(ts_ms)])) - 1
+    ends = np.append(starts[1:], len(ts_ms)) - 1
     return {"series_id": series_id[starts], "value": values[starts], "first_ms": ts_ms[starts], "last_ms": ts_ms[ends]}
 
 
@@ -286,8 +288,8 @@ def _load_gaps(con: duckdb.DuckDBPyConnection, samples: Samples, window: SampleW
     """Writes the lower median of the distances between samples, per scrape target and hour."""
     series_id, ts_ms, _, _, left_out = samples
     hour = ts_ms // MS_PER_HOUR
-    inside = np.flatnonzero((series_id[1:] == series_id[:-1]) & (hour[1:] == hour[:-1]))
-    starts = np.flatnonzero(np.concatenate(([True], series_id[1:] != series_id[:-1])))
+    inside = np.flatnonzero(~_begins(series_id, hour)[1:])
+    starts = np.flatnonzero(_begins(series_id))
     clusters = {"cluster_label": window.cluster_label, "default_cluster": window.default_cluster}
     with sqlfiles.frames(con, window_series={"series_id": series_id[starts]}):
         rows = con.execute(_TARGETS, clusters).fetchnumpy()
@@ -467,8 +469,6 @@ def _valid(metric: str, answer: ReadAnswer, window: SampleWindow, dropped: Count
         outside &= ~np.isposinf(rest)
     reasons = np.select([np.isnan(rest), np.isin(rest, SENTINELS), outside], [0, 1, 2], -1)
     wrong = suspect[reasons >= 0]
-    if not len(wrong):
-        return Valid(metric, answer, seen)
     hours = answer.ts_ms[wrong] // MS_PER_HOUR
     keys, counts = np.unique(hours * len(REASONS) + reasons[reasons >= 0], return_counts=True)
     for key, count in zip(keys.tolist(), counts.tolist(), strict=True):

@@ -219,13 +219,12 @@ SELECT count(*) FILTER (k.price_per_hour IS NULL) AS new,
         AND (k.price_per_hour, k.currency, k.to_ms) IS DISTINCT FROM (i.price_per_hour, i.currency, i.to_ms)) AS corrected
 FROM spot_incoming AS i
 LEFT JOIN spot_prices AS k USING (provider, region, zone, instance_type, product, instance_id, at_ms)"""
-# only facts that are said to be different now go; _SPOT_INSERT puts them back as they are said to be
-_SPOT_DELETE = """
+# only facts that are said to be different now go, and come back as they are said to be
+_SPOT_REPLACE = """
 DELETE FROM spot_prices AS k USING spot_incoming AS i
 WHERE k.provider = i.provider AND k.region = i.region AND k.zone = i.zone AND k.instance_type = i.instance_type
     AND k.product = i.product AND k.instance_id = i.instance_id AND k.at_ms = i.at_ms
-    AND (k.price_per_hour, k.currency, k.to_ms) IS DISTINCT FROM (i.price_per_hour, i.currency, i.to_ms)"""
-_SPOT_INSERT = """
+    AND (k.price_per_hour, k.currency, k.to_ms) IS DISTINCT FROM (i.price_per_hour, i.currency, i.to_ms);
 INSERT INTO spot_prices BY NAME
 SELECT i.*
 FROM spot_incoming AS i
@@ -246,8 +245,7 @@ def load(con: duckdb.DuckDBPyConnection, prices: Sequence[SpotPrice], covered: d
             con.execute(_SPOT_INCOMING)
             told = {source: (rows, (start, end)) for source, rows, start, end in con.execute(_SPOT_TOLD).fetchall()}
         new, corrected = con.execute(_SPOT_COUNTS).fetchall()[0]
-        con.execute(_SPOT_DELETE)
-        con.execute(_SPOT_INSERT)
+        con.execute(_SPOT_REPLACE)
     if covered is None:
         changed = bool(new or corrected)
         covered = {source: span for source, (_, span) in told.items() if changed or span not in loaded(con, source)}
