@@ -223,7 +223,7 @@ def _not_sold_on_demand(con: DuckDBPyConnection, instance_types: Sequence[str]) 
 
 def aliases_of(con: DuckDBPyConnection) -> dict[str, str]:
     """Letters and digits of a spelling -> the model's one name. Reads gpu_aliases."""
-    return {str(alias): str(model) for alias, model in con.execute("SELECT alias, gpu_model FROM gpu_aliases").fetchall()}
+    return dict(con.execute("SELECT alias, gpu_model FROM gpu_aliases").fetchall())
 
 
 def gpu_models_called(name: str, models: Iterable[str], aliases: dict[str, str]) -> tuple[str, ...]:

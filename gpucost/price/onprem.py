@@ -307,7 +307,7 @@ def node_cost(inputs: Inputs) -> Tco:
         return tco(inputs, None)
     with scratch_store() as con:
         load_catalog(con)
-        watts = {str(model): tdp for model, tdp in con.execute("SELECT gpu_model, tdp_watts FROM gpu_models").fetchall()}
+        watts = dict(con.execute("SELECT gpu_model, tdp_watts FROM gpu_models").fetchall())
         aliases = aliases_of(con)
     exact = aliases.get(spelled(name))
     models = (exact,) if exact else gpu_models_called(name, watts, aliases)

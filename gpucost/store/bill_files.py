@@ -310,18 +310,13 @@ def _blanks(con: DuckDBPyConnection, file: RawFile) -> frozenset[int]:
         return frozenset(texts + nested)
     columns = {at: ColumnExpression(names[at]).cast("VARCHAR") for at in texts}
     typed = {*wanted, *(at for entries in file.maps.values() for at in entries.values())} - set(texts)
-
-    def shortest(column: Expression) -> Expression:
-        return FunctionExpression("min", FunctionExpression("strlen", column))
-
-    def is_any_blank(column: Expression) -> Expression:
-        return FunctionExpression("bool_or", column.isin(*map(ConstantExpression, BLANK)))
-
     # A length is worked out once for each value of a dictionary.
     seen = [FunctionExpression("hash", ConstantExpression(0), *(ColumnExpression(names[at]) for at in typed))]
-    lengths = relation.aggregate([*(shortest(columns[at]) for at in texts), FunctionExpression("max", *seen)]).fetchall()[0]
+    shortest = [FunctionExpression("min", FunctionExpression("strlen", columns[at])) for at in texts]
+    lengths = relation.aggregate([*shortest, FunctionExpression("max", *seen)]).fetchall()[0]
     short = [at for at, length in zip(texts, lengths, strict=False) if length is not None and length <= max(map(len, BLANK))]
-    found = relation.aggregate([is_any_blank(columns[at]) for at in short]).fetchall()[0] if short else ()
+    is_any = [FunctionExpression("bool_or", columns[at].isin(*map(ConstantExpression, BLANK))) for at in short]
+    found = relation.aggregate(is_any).fetchall()[0] if short else ()
     return frozenset(nested + [at for at, is_blank in zip(short, found, strict=True) if is_blank])
 
 
@@ -351,17 +346,16 @@ def _relation(con: DuckDBPyConnection, files: Sequence[RawFile]) -> DuckDBPyRela
             return text
         return CaseExpression(text.isnotin(*map(ConstantExpression, BLANK)), text)
 
-    def of_entries(columns: Mapping[str, int]) -> list[Expression]:
-        pairs = ((ConstantExpression(key), ColumnExpression(names[columns[key]])) for key in sorted(columns))
-        return [part for pair in pairs for part in pair]
-
     wanted = {name: as_text(at) for name, at in file.columns.items() if at is not None}
     row_digest: Expression = ConstantExpression(None).cast("UBIGINT")
     if file.line_item:
         # In the order of their names, for files that have the same columns otherwise ordered, or lack some that are null.
         placed = (at for _, at in sorted(file.columns.items()))
         values = [ConstantExpression(None) if at is None else ColumnExpression(names[at]) for at in placed]
-        entries = [part for columns in file.maps.values() for part in of_entries(columns)]
+        entries: list[Expression] = []
+        for columns in file.maps.values():
+            for key in sorted(columns):
+                entries += (ConstantExpression(key), ColumnExpression(names[columns[key]]))
         hashed = FunctionExpression("hash", *values, *entries)
         row_digest = CaseExpression(wanted[file.line_item[0]].isnotnull(), hashed)
     source: Expression = ConstantExpression(file.name)

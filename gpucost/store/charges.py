@@ -43,10 +43,6 @@ class BillFiles:
     file_digests: Sequence[str] | None
     file_stamps: Mapping[str, str]
 
-    @property
-    def is_whole(self) -> bool:
-        return self.source is not None
-
 
 @dataclass(slots=True)
 class BillResult:
@@ -110,8 +106,7 @@ def unchanged(con: duckdb.DuckDBPyConnection, digest: str) -> list[BillResult]:
 
 def stamped(con: duckdb.DuckDBPyConnection) -> dict[str, str]:
     """The digests of files that the store's bills were loaded from, by the files' stamps."""
-    con.execute("SELECT unnest(map_keys(file_stamps)), unnest(map_values(file_stamps)) FROM bills")
-    return {str(stamp): str(digest) for stamp, digest in con.fetchall()}
+    return dict(con.execute("SELECT unnest(map_keys(file_stamps)), unnest(map_values(file_stamps)) FROM bills").fetchall())
 
 
 def add_stamps(con: duckdb.DuckDBPyConnection, digest: str, stamps: Mapping[str, str]) -> None:
@@ -248,7 +243,7 @@ def replace(con: duckdb.DuckDBPyConnection, files: BillFiles, *, force: bool = F
         number, common = pair["new_id"], pair["common"]
         result = results[number]
         known.add(pair["old_id"])
-        arriving, old = telling(pair, "new", is_whole=files.is_whole, digest=files.digest), telling(pair, "old")
+        arriving, old = telling(pair, "new", is_whole=files.source is not None, digest=files.digest), telling(pair, "old")
         decision = verdict(arriving, old, common, force=force)
         if decision != "beside" and not force and is_torn(arriving, old, common) and _are_parts(con, pair, arriving, old):
             decision = "beside"
@@ -311,7 +306,7 @@ def _write_bills(con: duckdb.DuckDBPyConnection, files: BillFiles, loaded: dict[
     if not loaded:
         return
     entry: dict[str, Any] = {
-        "is_whole": files.is_whole,
+        "is_whole": files.source is not None,
         "digest": files.digest,
         "file_digests": files.file_digests,
         "stamps": list(files.file_stamps),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict
 from datetime import UTC, datetime
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from gpucost.engine import dicts
 from gpucost.records import record
@@ -89,5 +89,4 @@ ORDER BY done_at, place, number"""
 
 def entries(con: duckdb.DuckDBPyConnection) -> list[LogEntry]:
     """All that was done, the first thing first."""
-    rows: list[dict[str, Any]] = dicts(con.execute(_LOG))
-    return [LogEntry(**row) for row in rows]
+    return [LogEntry(**row) for row in dicts(con.execute(_LOG))]

@@ -143,9 +143,6 @@ def lower_medians(
     return groups, keys[np.searchsorted(ranks, ranks[first] + (counts - 1) // 2, side="right") - 1] % MS_PER_HOUR
 
 
-UNKNOWN = -1
-
-
 class Labels(dict[str, str]):
     """Labels that remember their hash: a series that comes back in every window is hashed once."""
 
@@ -182,12 +179,12 @@ ORDER BY series_id"""
 def identify(
     con: duckdb.DuckDBPyConnection, window: SampleWindow, answers: Sequence[Valid]
 ) -> tuple[list[NDArray[np.int32]], int]:
-    """The numbers of all series, by answer and position (UNKNOWN where one had no sample), and how many were entered anew."""
+    """The numbers of all series, by answer and position (NONE where one had no sample), and how many were entered anew."""
     position_of: dict[int, int] = {}
     labels: list[Mapping[str, str]] = []
     positions: list[NDArray[np.int32]] = []
     for _, answer, seen in answers:
-        of_answer = np.full(len(answer.series), -1, dtype=np.int32)
+        of_answer = np.full(len(answer.series), NONE, dtype=np.int32)
         for i in np.flatnonzero(seen).tolist():
             of_answer[i] = position = position_of.setdefault(series_key(window.source, answer.series[i]), len(labels))
             if position == len(labels):
@@ -196,9 +193,9 @@ def identify(
     keys = np.fromiter(position_of, dtype=np.uint64, count=len(position_of))
     with sqlfiles.frames(con, wanted_keys={"key": keys, "position": np.arange(len(keys), dtype=np.int32)}):
         rows = con.execute(_SERIES_KNOWN).fetchnumpy()
-    numbers = np.full(len(keys) + 1, UNKNOWN, dtype=np.int32)  # the last one is of series that were not seen
+    numbers = np.full(len(keys) + 1, NONE, dtype=np.int32)  # the last one is of series that were not seen
     numbers[np.asarray(rows["position"])] = np.asarray(rows["series_id"])
-    missing = np.flatnonzero(numbers[:-1] == UNKNOWN)
+    missing = np.flatnonzero(numbers[:-1] == NONE)
     first = 1 + sqlfiles.value(con, "SELECT coalesce(max(series_id), 0) FROM series")
     numbers[missing] = np.arange(first, first + len(missing), dtype=np.int32)
     new = [labels[position] for position in missing.tolist()]

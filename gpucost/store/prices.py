@@ -251,7 +251,7 @@ def load(con: duckdb.DuckDBPyConnection, prices: Sequence[SpotPrice], covered: d
         covered = {source: span for source, (_, span) in told.items() if changed or span not in loaded(con, source)}
     for source, span in sorted(covered.items()):
         runs.log_run(con, _SPOT, source, span, rows=told[source][0] if source in told else 0)
-    return SpotLoad(len(prices), int(new), int(corrected))
+    return SpotLoad(len(prices), new, corrected)
 
 
 def loaded(con: duckdb.DuckDBPyConnection, source: str) -> list[Span]:

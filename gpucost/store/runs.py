@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from gpucost.periods import MS_PER_HOUR
 from gpucost.store import sqlfiles
@@ -237,15 +237,6 @@ def _utc() -> datetime:
     return datetime.now(UTC).replace(tzinfo=None)
 
 
-class Lack(NamedTuple):
-    """Something that a cluster did not export; `fix` is one setting, where there is one."""
-
-    level: Literal["warning", "note"]
-    code: str
-    message: str
-    fix: str | None
-
-
 def look(con: duckdb.DuckDBPyConnection, needs: Sequence[tuple[str, str, str, str]]) -> None:
     """Make the temporary table missing_metrics of `needs`: kind, metric, what is lost without it and what mends that."""
     columns = {name: [need[at] for need in needs] for at, name in enumerate(("kinds", "metrics", "losses", "fixes"))}
@@ -257,11 +248,10 @@ def look(con: duckdb.DuckDBPyConnection, needs: Sequence[tuple[str, str, str, st
     sqlfiles.run(con, "missing_metrics")
 
 
-def of_source(con: duckdb.DuckDBPyConnection, source: str, period: Period) -> list[Lack]:
-    """What of missing_metrics concerns the clusters of a source in `period`."""
-    rows = con.execute(
+def of_source(con: duckdb.DuckDBPyConnection, source: str, period: Period) -> list[tuple[Any, ...]]:
+    """What of missing_metrics concerns the clusters of a source in `period`: rows (level, code, message, fix)."""
+    return con.execute(
         "SELECT DISTINCT level, code, message, fix FROM missing_metrics"
         " WHERE cluster IN (SELECT cluster FROM series WHERE source = $source) AND from_ms < $to AND to_ms > $from ORDER BY ALL",
         {"source": source, "from": period.start_ms, "to": period.end_ms},
     ).fetchall()
-    return [Lack(*row) for row in rows]

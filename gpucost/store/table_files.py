@@ -77,7 +77,7 @@ def save_rows(columns: Mapping[str, str], rows: Sequence[Sequence[object]], path
     with workspace(path.parent) as con:
         # a row of nothing tells the types where there is no other; it is cut off again
         given = {
-            f"c{place}": np.array([None if row[place] is None else _text(row[place]) for row in rows] or [None], dtype=object)
+            f"c{place}": np.array([None if row[place] is None else str(row[place]) for row in rows] or [None], dtype=object)
             for place in range(len(columns))
         }
         con.register("given", given)
@@ -87,10 +87,6 @@ def save_rows(columns: Mapping[str, str], rows: Sequence[Sequence[object]], path
         ]
         con.table("given").select(*typed).limit(len(rows)).create("typed")
         save_table(con, "typed", {name: name for name in columns}, "parquet", path)
-
-
-def _text(value: object) -> str:
-    return repr(value) if isinstance(value, float) else str(value)
 
 
 def _guarded(name: str) -> duckdb.Expression:

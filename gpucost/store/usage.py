@@ -210,15 +210,13 @@ def read_idle(con: duckdb.DuckDBPyConnection, metrics: Activity, period: Period,
 
     Only devices that the exporter labels with their pod are known. Makes temporary tables.
     """
-    load_devices(con, metrics, period)
-    _refuse_dropped(con)
+    _load_whole_devices(con, metrics, period)
     return dicts(sqlfiles.run(con, "activity_idle", {"at_least_ms": at_least_ms}))
 
 
 def read_levels(con: duckdb.DuckDBPyConnection, metrics: Activity, period: Period) -> list[Row]:
     """One row per measured pod, as activity_levels.sql names its columns. Makes temporary tables."""
-    load_devices(con, metrics, period)
-    _refuse_dropped(con)
+    _load_whole_devices(con, metrics, period)
     return dicts(sqlfiles.run(con, "activity_levels"))
 
 
@@ -228,8 +226,9 @@ FROM activity_devices AS d JOIN blocks AS b USING (series_id)
 WHERE b.vals IS NULL AND b.hour >= d.held_from_ms // 3600000 AND b.hour <= (d.held_to_ms - 1) // 3600000"""
 
 
-def _refuse_dropped(con: duckdb.DuckDBPyConnection) -> None:
-    """Raise StoreError where samples of activity_devices are gone."""
+def _load_whole_devices(con: duckdb.DuckDBPyConnection, metrics: Activity, period: Period) -> None:
+    """Do what `load_devices` does. Raise StoreError where samples of activity_devices are gone."""
+    load_devices(con, metrics, period)
     if (hour := sqlfiles.value(con, _DROPPED)) is not None:
         until = iso(from_ms((hour + 1) * MS_PER_HOUR))
         raise StoreError(f"samples before {until} are gone (store.raw_retention_days)", f"name a period from {until} on")
