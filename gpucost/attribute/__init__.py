@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from datetime import date, timedelta
 from functools import partial
 from typing import TYPE_CHECKING
@@ -12,6 +11,8 @@ from gpucost.catalog import load_components
 from gpucost.engine import announce, run_stage, run_stages
 from gpucost.errors import StoreError
 from gpucost.periods import MS_PER_HOUR, Period, from_ms, local_days, local_midnight, to_ms
+from gpucost.records import record
+from gpucost.store.sqlfiles import column, value
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
@@ -97,7 +98,7 @@ def stage(con: DuckDBPyConnection, tz: ZoneInfo, *, everything: bool, seal_until
         _clear(con, start, end)
     if seal_until_ms:
         con.execute("INSERT INTO compactions VALUES (epoch_ms(now()), $1)", [seal_until_ms])
-    sealed_ms = con.execute("SELECT coalesce(max(sealed_until_ms), 0) FROM compactions").fetchall()[0][0]
+    sealed_ms = value(con, "SELECT coalesce(max(sealed_until_ms), 0) FROM compactions")
     changed = con.execute(_CHANGED, {"seal_until": seal_until_ms}).fetchall()
     spans = spans_of(changed, _days_at_once(con), seal_until_ms)
     for number, (start, end) in enumerate(spans, 1):
@@ -129,7 +130,7 @@ def days_of_other_inputs(con: DuckDBPyConnection, tz: ZoneInfo) -> list[int]:
     """
     split_prices(con)
     fingerprint(con, tz)
-    return [at for (at,) in con.execute(_OTHER_INPUTS).fetchall()]
+    return column(con, _OTHER_INPUTS)
 
 
 def recount_idle(con: DuckDBPyConnection, tz: ZoneInfo) -> None:
@@ -159,7 +160,7 @@ def _refuse_lost(
 ) -> None:
     """Raise StoreError where `query` answers hours whose samples are gone though they are needed."""
     spans: list[tuple[date, date]] = []
-    for (hour,) in con.execute(query, params).fetchall():
+    for hour in column(con, query, params):
         day = from_ms(hour * MS_PER_HOUR).astimezone(tz).date()
         if spans and day - spans[-1][1] <= timedelta(days=1):
             spans[-1] = (spans[-1][0], day)
@@ -183,7 +184,7 @@ def split_prices(con: DuckDBPyConnection, known: Collection[str] = ()) -> None:
 
     Stages in `known` were run already.
     """
-    if con.execute("SELECT getvariable('cost_basis')").fetchall()[0][0] == "node":
+    if value(con, "SELECT getvariable('cost_basis')") == "node":
         con.execute(_NO_BASIS_SPANS)
     else:
         load_components(con)
@@ -207,7 +208,7 @@ def load_local_days(con: DuckDBPyConnection, tz: ZoneInfo, start: int | None, en
 
 
 def _days_at_once(con: DuckDBPyConnection) -> int:
-    gpus = con.execute("SELECT coalesce(sum(gpu_count), 0) FROM nodes").fetchall()[0][0]
+    gpus = value(con, "SELECT coalesce(sum(gpu_count), 0) FROM nodes")
     return max(1, int(_ROWS_AT_ONCE / (24 * max(gpus, 1))))
 
 
@@ -232,7 +233,7 @@ _UNFINISHED = -1  # as last_load_id: attribution began and did not end, or somet
 _NEWEST_LOAD = "SELECT coalesce(max(load_id), 0) FROM loads WHERE kind <> 'progress'"
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Inputs:
     """Digests of what decides the figures besides what was collected: of all of it, and of what no day's fingerprint shows."""
 
@@ -243,9 +244,8 @@ class Inputs:
 def is_current(con: DuckDBPyConnection, inputs: Inputs, period: Period | None) -> bool:
     """Whether the result was made from `inputs` and all loads there are, and its cells are cut at the ends of `period`."""
     state = con.execute("SELECT inputs, last_load_id FROM attribution_state").fetchone()
-    newest = con.execute(_NEWEST_LOAD).fetchall()[0][0]
-    missing = con.execute("SELECT unnest($cuts::BIGINT[]) EXCEPT SELECT at_ms FROM cuts", {"cuts": _cuts(period)}).fetchall()
-    return state == (inputs.all, newest) and not missing
+    newest = value(con, _NEWEST_LOAD)
+    return state == (inputs.all, newest) and not _missing_cuts(con, period)
 
 
 def begin(con: DuckDBPyConnection, inputs: Inputs, period: Period | None, tz: ZoneInfo) -> bool:
@@ -253,13 +253,12 @@ def begin(con: DuckDBPyConnection, inputs: Inputs, period: Period | None, tz: Zo
 
     Raises StoreError where `period` begins or ends within an hour whose samples are gone.
     """
-    cuts = con.execute("SELECT unnest($cuts::BIGINT[]) EXCEPT SELECT at_ms FROM cuts", {"cuts": _cuts(period)}).fetchall()
+    cuts = _missing_cuts(con, period)
     # before anything is committed that would ask for them again
     _refuse_lost(
-        con, _LOST_CUTS, tz, "a period there begins and ends at full hours", {"hours": [at // MS_PER_HOUR for (at,) in cuts]}
+        con, _LOST_CUTS, tz, "a period there begins and ends at full hours", {"hours": [at // MS_PER_HOUR for at in cuts]}
     )
-    for cut in cuts:
-        con.execute("INSERT INTO cuts VALUES ($1)", cut)
+    con.execute("INSERT INTO cuts SELECT unnest($1::BIGINT[])", [cuts])
     known = con.execute("SELECT own_inputs FROM attribution_state").fetchone()
     con.execute("DELETE FROM attribution_state")
     con.execute("INSERT INTO attribution_state VALUES ($1, $2, $3)", [inputs.all, inputs.own, _UNFINISHED])
@@ -271,6 +270,7 @@ def finish(con: DuckDBPyConnection) -> None:
     con.execute(f"UPDATE attribution_state SET last_load_id = ({_NEWEST_LOAD})")  # noqa: S608 - a text of our own
 
 
-def _cuts(period: Period | None) -> list[int]:
-    """The ends of a period at which cells are not cut anyway."""
-    return [at for at in (period.start_ms, period.end_ms) if at % MS_PER_HOUR] if period else []
+def _missing_cuts(con: DuckDBPyConnection, period: Period | None) -> list[int]:
+    """The ends of a period at which cells are not cut, and not cut anyway."""
+    ends = [at for at in (period.start_ms, period.end_ms) if at % MS_PER_HOUR] if period else []
+    return column(con, "SELECT unnest($1::BIGINT[]) EXCEPT SELECT at_ms FROM cuts", [ends])

@@ -17,7 +17,7 @@ from gpucost.cli.output import write_text
 from gpucost.cli.whatif import store_or_empty
 from gpucost.errors import ConfigError, GpucostError, UsageError
 from gpucost.periods import iso, to_ms
-from gpucost.price.listing import ListedPrice, Listing, Overview
+from gpucost.price.listing import ListedPrice, Listing, PricesAnswer
 from gpucost.render.formatting import figure_text
 from gpucost.render.rows import FLAT
 from gpucost.render.view import (
@@ -135,13 +135,14 @@ def _today(tz: ZoneInfo) -> date:
     return datetime.now(tz).date()
 
 
-def _prices_of(answer: Listing | Overview) -> list[ListedPrice]:
+def _prices_of(answer: Listing | PricesAnswer) -> list[ListedPrice]:
     if isinstance(answer, Listing):
         return list(answer.rows)
-    return [prices[option] for _, prices in answer.rows for option in answer.purchase_options if option in prices]
+    models = [row for row in answer.rows if isinstance(row, dict)]
+    return [price for model in models for price in model.values() if isinstance(price, ListedPrice)]
 
 
-def _listing_document(answer: Listing | Overview, prices: list[ListedPrice], *, superseded: bool) -> Document:
+def _listing_document(answer: Listing | PricesAnswer, prices: list[ListedPrice], *, superseded: bool) -> Document:
     """Prices as people read them: of one name with what tells them apart, of all GPU models with where each is cheapest."""
 
     def per_hour(title: str, price: Callable[[ListedPrice], Decimal | None], weight: int = 0) -> Shown:
@@ -155,7 +156,7 @@ def _listing_document(answer: Listing | Overview, prices: list[ListedPrice], *, 
     per_gpu_hour = per_hour("Per GPU-h", lambda row: row.price_per_gpu_hour)
     as_of = figure(lambda row: f"{row.price_as_of}{_age(row, answer.today)}", "As of")
     source = text("source", weight=4)
-    if isinstance(answer, Overview):
+    if isinstance(answer, PricesAnswer):
         title = "What GPUs cost"
         where = text(lambda row: " ".join(part for part in (row.provider, row.region, row.instance_type) if part), "Where")
         columns = [text("gpu_model", "GPU"), text(bought, "Bought"), per_gpu_hour, where, as_of, source]
@@ -182,19 +183,19 @@ def _listing_document(answer: Listing | Overview, prices: list[ListedPrice], *, 
         currency=answer.currency,
         sections=(Table.of("Prices", prices, columns),),
         name="prices",
-        answer=answer.printed(),
+        answer=answer.printed() if isinstance(answer, Listing) else answer,
         flat=(list(asdict(prices[0])), [list(asdict(price).values()) for price in prices]),
         whole_in="json",
     )
 
 
-def listing_notes(answer: Listing | Overview) -> list[str]:
+def listing_notes(answer: Listing | PricesAnswer) -> list[str]:
     """What a reader must know of the rows, one sentence each."""
     prices, notes = _prices_of(answer), []
     if stale := sum(price.is_stale for price in prices):
         old = f"{stale} of {len(prices)} prices {'is' if stale == 1 else 'are'}" if len(prices) > 1 else "the price is"
         notes.append(f"{old} over {answer.stale_after_days} days old; gpucost collect prices asks for new ones")
-    if isinstance(answer, Overview):
+    if isinstance(answer, PricesAnswer):
         return notes
     notes = [*answer.not_sold_on_demand, *notes]
     if fresh := answer.cheapest_fresh:
@@ -513,15 +514,9 @@ def prices_tco(
 
 def own_node(file: Path | None, options: Mapping[str, str], currency: str) -> Tco:
     """What an own node costs by the file and the options that win over it."""
-    from gpucost.price.onprem import rated_power, read_file, read_inputs, tco
-    from gpucost.store.connection import scratch_store
+    from gpucost.price.onprem import node_cost, read_file, read_inputs
 
-    inputs, tdp = read_inputs(read_file(file) if file else {}, options, file, currency), None
-    if inputs.gpu_model:
-        with scratch_store() as con:
-            model, tdp = rated_power(con, inputs.gpu_model, needed=inputs.gpu_watts is None)
-        inputs = replace(inputs, gpu_model=model)
-    return tco(inputs, tdp)
+    return node_cost(read_inputs(read_file(file) if file else {}, options, file, currency))
 
 
 def _tco_notes(answer: Tco) -> list[str]:

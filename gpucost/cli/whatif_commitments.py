@@ -104,8 +104,7 @@ def _described_price(run: WhatIfContext, described: DescribedCloud, gpus: float)
 
 def _tco(currency: str, file: Path | None, own_node: Mapping[str, str | None]) -> Tco:
     """What an own node costs, part by part. Raises ConfigError naming what is missing or cannot be used."""
-    from gpucost.price.onprem import rated_power, read_file, read_inputs, tco
-    from gpucost.store.connection import scratch_store
+    from gpucost.price.onprem import node_cost, read_file, read_inputs
 
     options = {key: value for key, value in own_node.items() if value is not None}
     values = {"gpus_per_node": str(GPUS_PER_NODE), **(read_file(file) if file else {})}
@@ -115,11 +114,7 @@ def _tco(currency: str, file: Path | None, own_node: Mapping[str, str | None]) -
             f"the own node's costs are in {inputs.currency}, the cloud's in {currency}",
             f"give both in {currency}, or set currency in gpucost.toml",
         )
-    if inputs.gpu_model is None:
-        return tco(inputs, None)
-    with scratch_store() as con:
-        model, rated = rated_power(con, inputs.gpu_model, needed=inputs.gpu_watts is None)
-    return tco(replace(inputs, gpu_model=model), rated)
+    return node_cost(inputs)
 
 
 _PURCHASE_OPTIONS = ("on_demand", "reserved", "savings_plan", "cud")

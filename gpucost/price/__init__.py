@@ -15,8 +15,9 @@ from gpucost.errors import PriceError
 from gpucost.periods import MS_PER_HOUR, from_ms, iso, to_ms
 from gpucost.price.book import book_digest, load_book
 from gpucost.price.discounts import load_discounts
-from gpucost.price.fx import fx_digest, load_rates, rates
+from gpucost.price.fx import fx_digest, load_fx_rates
 from gpucost.price.list_prices import load_offers, load_price_list, load_vocabulary
+from gpucost.store.sqlfiles import column
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -34,7 +35,6 @@ __all__ = [
     "inputs_digest",
     "load_fx_rates",
     "load_offers",
-    "load_price_list",
     "missing_price_sources",
     "price_nodes",
     "stage",
@@ -67,17 +67,15 @@ def price_nodes(con: DuckDBPyConnection, config: Config, node_id: int | None = N
 
     Raises PriceError for a price book, rate or discount that cannot be used, and for a price in a currency without a rate.
     """
-    fx = rates(config)
+    fx = load_fx_rates(con, config)
     load_catalog(con)
     # inventory makes it; who asks for one node does without
     con.execute("CREATE TEMP TABLE IF NOT EXISTS unlisted_nodes AS FROM nodes LIMIT 0")
     load_vocabulary(con)
     run_stage(con, __name__, "10_priced_nodes", {"node_id": node_id})
     load_book(con, config, fx)
-    types = con.execute("SELECT DISTINCT instance_type FROM priced_nodes WHERE instance_type IS NOT NULL").fetchall()
-    load_price_list(con, [name for (name,) in types])
+    load_price_list(con, column(con, "SELECT DISTINCT instance_type FROM priced_nodes WHERE instance_type IS NOT NULL"))
     run_stage(con, __name__, "13_spot_steps", {"carried_ms": config.prices.stale_after_days * 24 * MS_PER_HOUR})
-    load_rates(con, config, fx)
     load_discounts(con, config)
     run_stage(con, __name__, "30_book_fits")
     _refuse_ties(con, config)
@@ -102,11 +100,10 @@ def _bills(con: DuckDBPyConnection, config: Config) -> None:
         run_stage(con, _BILL, "11_borne_discounts", {"is_spread": config.bills.spread_discounts})
         run_stage(con, _BILL, "14_discount_rates")
     else:
-        con.execute("DELETE FROM discount_rates")
-        con.execute("DELETE FROM amortized_discounts")
+        con.execute("DELETE FROM discount_rates; DELETE FROM amortized_discounts")
     if has_rows:
         load_catalog(con)
-        load_rates(con, config, rates(config))
+        load_fx_rates(con, config)
         run_stage(con, _BILL, "15_billed_rows")
         run_stage(con, _BILL, "30_billed_hours", {"is_pooled": config.prices.commitment_sharing == "pooled"})
     else:
@@ -123,11 +120,6 @@ def missing_price_sources(con: DuckDBPyConnection, period: Period, now: datetime
     """('spot' or 'prices', provider) of each cloud whose prices would price nodes of `period` better than those they have."""
     span = {"from_ms": period.start_ms, "to_ms": period.end_ms, "now_ms": to_ms(now), "days": stale_after_days}
     return [(row["what"], row["provider"]) for row in answer_rows(con, __name__, "70_wanting_prices", span)]
-
-
-def load_fx_rates(con: DuckDBPyConnection, config: Config) -> None:
-    """Create the temporary table fx_rates, for who reads amounts of bills. Raises PriceError for rates that cannot be used."""
-    load_rates(con, config, rates(config))
 
 
 def inputs_digest(config: Config) -> str:

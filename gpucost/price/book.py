@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from datetime import date, datetime
 from decimal import Decimal
 from hashlib import sha256
@@ -18,6 +17,7 @@ from pydantic import BaseModel, BeforeValidator, ValidationError, ValidationInfo
 from gpucost import inputs
 from gpucost.errors import PriceError
 from gpucost.periods import label_name, local_midnight
+from gpucost.records import record
 from gpucost.suggest import did_you_mean
 
 if TYPE_CHECKING:
@@ -196,7 +196,7 @@ class BookRow(FileRow, frozen=True):
 _Row = TypeVar("_Row", bound=FileRow)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Kind(Generic[_Row]):
     """A kind of CSV file: what messages call it, the config key that names it, and its rows."""
 
@@ -226,7 +226,7 @@ class Kind(Generic[_Row]):
                 text = self._bytes(path).decode("utf-8-sig")
             except UnicodeDecodeError as error:
                 raise PriceError(f"{path}: is not UTF-8 text (byte {error.start})", "save it as CSV in UTF-8") from None
-        lines = _fields(path, text)
+        lines = lines_of(path, text)
         header = self._header(path, lines)
         rows = []
         for number, fields in lines:
@@ -266,8 +266,8 @@ class Kind(Generic[_Row]):
 _FIX = "correct the file; nothing of it was used"
 
 
-def _fields(path: Path, text: str) -> Iterator[tuple[int, list[str]]]:
-    """The number of each line that holds anything, and its fields, stripped of blanks around them."""
+def lines_of(path: Path, text: str) -> Iterator[tuple[int, list[str]]]:
+    """The number of each line that holds anything but a comment, and its fields, stripped of blanks around them."""
     # line by line, not as a whole: no field holds a line break, and every message needs its line
     for number, line in enumerate(re.split(r"\r\n|\n|\r", text), start=1):
         if line.lstrip().startswith("#"):

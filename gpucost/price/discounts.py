@@ -9,6 +9,7 @@ from gpucost.engine import run_stage
 from gpucost.errors import PriceError
 from gpucost.periods import local_midnight, to_ms
 from gpucost.price.book import PURCHASE_OPTIONS
+from gpucost.store.sqlfiles import column
 from gpucost.suggest import did_you_mean
 
 if TYPE_CHECKING:
@@ -48,7 +49,7 @@ def load_discounts(con: DuckDBPyConnection, config: Config) -> None:
     if unknown is None:
         return
     number, model = unknown
-    known = [str(name) for (name,) in con.execute("SELECT gpu_model FROM gpu_models ORDER BY ALL").fetchall()]
+    known = column(con, "SELECT gpu_model FROM gpu_models ORDER BY ALL")
     raise PriceError(
         f"[[prices.discounts]] number {number}: gpu_model {model!r} is no GPU model that the catalog or a node has",
         did_you_mean(model, known, "spell it as in the report by gpu_model", most=3, cutoff=0.5),

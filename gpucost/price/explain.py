@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from datetime import date, datetime
 from decimal import Decimal
 from pathlib import PurePath
@@ -12,6 +11,8 @@ from gpucost.engine import answer_rows, dicts
 from gpucost.errors import GpucostError, UsageError
 from gpucost.periods import from_ms, iso, to_ms
 from gpucost.price import price_nodes
+from gpucost.records import record
+from gpucost.store.sqlfiles import column
 from gpucost.suggest import did_you_mean
 
 if TYPE_CHECKING:
@@ -61,7 +62,7 @@ def _difference(more: int, less: int) -> str | None:
     return next((f"names {words}" for bit, words in _FIELDS if (more ^ less) & bit), None)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class PricedNode:
     """A node's life and what decides its price."""
 
@@ -79,7 +80,7 @@ class PricedNode:
     gpu_count: float
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class PriceCandidate:
     """A price that fits a node at a moment, per hour of the whole node, before rates and discounts."""
 
@@ -94,7 +95,7 @@ class PriceCandidate:
     why: str
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Step:
     """One thing that is done to the winner's price, and the price after it; `factor` is a rate, or what a discount leaves."""
 
@@ -104,7 +105,7 @@ class Step:
     price_per_hour: Decimal
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class NodePriceRow:
     """The answer. Prices are in `currency`; null where nothing prices the node then, and `fix` says what would."""
 
@@ -225,12 +226,12 @@ def _node(con: DuckDBPyConnection, name: str, at: datetime | None, cluster: str 
 
 
 def _unknown(con: DuckDBPyConnection, name: str, cluster: str | None) -> GpucostError:
-    names = [str(row[0]) for row in con.execute("SELECT DISTINCT node FROM nodes ORDER BY ALL").fetchall()]
+    names = column(con, "SELECT DISTINCT node FROM nodes ORDER BY ALL")
     if not names:
         return GpucostError("no node with GPUs was seen yet", "gpucost collect prometheus")
     where = f" in cluster {cluster}" if cluster else ""
     if name in names:
-        clusters = con.execute("SELECT DISTINCT cluster FROM nodes WHERE node = $1 ORDER BY 1", [name]).fetchall()
-        return UsageError(f"there is no node {name}{where}", f"it is in {', '.join(str(row[0]) for row in clusters)}")
+        clusters = column(con, "SELECT DISTINCT cluster FROM nodes WHERE node = $1 ORDER BY 1", [name])
+        return UsageError(f"there is no node {name}{where}", f"it is in {', '.join(clusters)}")
     near = did_you_mean(name, names, f"did you mean {' or '.join(names[:3])}?", most=3, cutoff=0.5)
     return UsageError(f"there is no node {name} with GPUs{where}", near)

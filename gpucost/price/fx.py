@@ -5,7 +5,6 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Mapping
-from dataclasses import dataclass
 from datetime import date
 from decimal import Decimal
 from operator import itemgetter
@@ -16,6 +15,7 @@ from pydantic import BeforeValidator, ValidationInfo
 from gpucost.errors import PriceError
 from gpucost.periods import local_midnight, to_ms
 from gpucost.price.book import BadField, FileRow, Kind, bare_date, currency_code, exact_number
+from gpucost.records import record
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -50,7 +50,7 @@ class RateRow(FileRow, frozen=True):
 RATES = Kind("file of rates", "[prices] fx_rates", RateRow)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class FxRates:
     """Rates into one currency: by currency, the (day, rate) steps in order of days; a rate holds until the next.
 
@@ -69,19 +69,19 @@ class FxRates:
         begun = bisect_right(steps, day, key=itemgetter(0))
         return steps[begun - 1][1] if begun else None
 
-    def convert(self, amount: Decimal, currency: str, day: date, what: str | None = None) -> Decimal:
+    def convert(self, amount: Decimal, currency: str, day: date, what: str) -> Decimal:
         """`amount` of `currency`, which is that of `what`, in this currency at the day's rate, unrounded.
 
         Raises PriceError where there is no rate.
         """
         rate = self.rate(currency, day)
         if rate is None:
-            raise self.missing(currency, what or f"a price in {currency}", day)
+            raise self.missing(currency, what, day)
         return amount * rate
 
-    def missing(self, currency: str, what: str, day: date | None = None) -> PriceError:
+    def missing(self, currency: str, what: str, day: date) -> PriceError:
         """The error for `what` (a price, a row, a node), which is in a currency that has no rate."""
-        when = f" on {day}" if day and currency in self.steps else ""
+        when = f" on {day}" if currency in self.steps else ""
         first = f"; {self.path} begins on {self.steps[currency][0][0]}" if when and self.path else ""
         return no_rate(what, currency, self.currency, f"{when}{first}")
 
@@ -142,8 +142,12 @@ SELECT currency, from_ms, lead(from_ms, 1, 4611686018427387904) OVER (PARTITION 
 FROM steps"""
 
 
-def load_rates(con: DuckDBPyConnection, config: Config, known: FxRates) -> None:
-    """Create the temporary table fx_rates: the currency itself at 1, every other by local days, null before its first."""
+def load_fx_rates(con: DuckDBPyConnection, config: Config) -> FxRates:
+    """Create the temporary table fx_rates: the currency itself at 1, every other by local days, null before its first.
+
+    Returns the rates. Raises PriceError for rates that cannot be used.
+    """
+    known = rates(config)
     rows: list[tuple[str, int, str | None]] = [(known.currency, _EVER, "1")]
     for currency, steps in known.steps.items():
         if steps[0][0] != date.min:
@@ -152,6 +156,7 @@ def load_rates(con: DuckDBPyConnection, config: Config, known: FxRates) -> None:
             rows.append((currency, _EVER if day == date.min else to_ms(local_midnight(day, config.tz)), str(rate)))
     currencies, starts, values = map(list, zip(*rows, strict=True))
     con.execute(_RATES, {"currency": currencies, "from_ms": starts, "rate": values})
+    return known
 
 
 def _fitting(rate: Decimal, key: str) -> Decimal:

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import difflib
-from dataclasses import dataclass
 from datetime import date, datetime
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
-from gpucost.catalog import load_catalog
 from gpucost.engine import answer_rows
 from gpucost.errors import PriceError
 from gpucost.periods import MS_PER_HOUR, from_ms
 from gpucost.price.list_prices import load_price_list
+from gpucost.records import record
 from gpucost.shapes import Shape
 
 if TYPE_CHECKING:
@@ -23,7 +22,7 @@ if TYPE_CHECKING:
 _DECIMALS = Decimal("0.000001")
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class HistoryQuery:
     """Whose spot price, where and when; what is None is not asked for. `stale_after_days` ends a price nobody asked for again."""
 
@@ -35,7 +34,7 @@ class HistoryQuery:
     stale_after_days: int = 90
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class PriceStep(Shape):
     """A price per hour that held in [start, end)."""
 
@@ -44,7 +43,7 @@ class PriceStep(Shape):
     price_per_hour: Decimal
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class ZoneHistory(Shape):
     """A zone's price in a period. Prices are per hour of the whole instance; None where the period is not covered.
 
@@ -78,7 +77,7 @@ class ZoneHistory(Shape):
         return self.zone or self.region
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class PriceHistory(Shape):
     """What `gpucost prices history` prints; `alone` are the figures of a zone without others, which stand at the top, too."""
 
@@ -97,7 +96,6 @@ def history(con: DuckDBPyConnection, question: HistoryQuery, now_ms: int) -> lis
     Without a period, from the first known change of any of the zones to the end of what was collected.
     Raises PriceError where no spot price is known of what is asked for, naming what is.
     """
-    load_catalog(con)
     load_price_list(con, [question.instance_type.lower()])
     period = question.period
     parameters = {

@@ -8,11 +8,10 @@ from typing import TYPE_CHECKING
 from gpucost.catalog import load_catalog
 from gpucost.engine import run_stage
 from gpucost.periods import local_midnight, to_ms
-from gpucost.price.fx import load_rates, rates
+from gpucost.price.fx import load_fx_rates
 
 if TYPE_CHECKING:
     from collections.abc import Collection
-    from datetime import date
 
     from duckdb import DuckDBPyConnection
 
@@ -27,10 +26,8 @@ def load_vocabulary(con: DuckDBPyConnection) -> None:
 
 
 def load_price_list(con: DuckDBPyConnection, instance_types: Collection[str] | None = None) -> None:
-    """Create the temporary table price_list of all instance types, or of these (in lower case), and the vocabulary.
-
-    Expects the catalog's tables on this connection.
-    """
+    """Create the temporary table price_list of all instance types, or of these (in lower case), vocabulary and catalog."""
+    load_catalog(con)
     load_vocabulary(con)
     names = None if instance_types is None else sorted(instance_types)
     run_stage(con, _PACKAGE, "list_prices", {"instance_types": names})
@@ -48,13 +45,12 @@ JOIN fx_rates AS r ON r.currency = p.currency AND r.from_ms <= $midnight_ms AND 
 WHERE p.from_ms <= epoch_ms($day::DATE) AND epoch_ms($day::DATE) < p.to_ms AND r.rate IS NOT NULL"""
 
 
-def load_offers(con: DuckDBPyConnection, config: Config, day: date | None = None) -> None:
-    """Create the temporary table price_offers: price_list as of a local day (today), in the config's currency at its rate.
+def load_offers(con: DuckDBPyConnection, config: Config) -> None:
+    """Create the temporary table price_offers: price_list as of today, in the config's currency at its rate.
 
-    Loads the catalog. Raises PriceError for rates that cannot be used.
+    Raises PriceError for rates that cannot be used.
     """
-    day = day or datetime.now(config.tz).date()
-    load_catalog(con)
+    day = datetime.now(config.tz).date()
     load_price_list(con)
-    load_rates(con, config, rates(config))
+    load_fx_rates(con, config)
     con.execute(_OFFERS, {"day": day, "midnight_ms": to_ms(local_midnight(day, config.tz))})

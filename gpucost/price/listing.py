@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import fields, replace
 from datetime import date, timedelta
 from decimal import Decimal
 from difflib import SequenceMatcher
@@ -16,6 +16,7 @@ from gpucost.engine import dicts, run_stage
 from gpucost.errors import GpucostError
 from gpucost.price.fx import FxRates
 from gpucost.price.list_prices import load_price_list
+from gpucost.records import record
 from gpucost.shapes import Shape
 from gpucost.store import sqlfiles
 
@@ -36,7 +37,7 @@ Meaning = dict[str, list[str]]
 _ANYTHING: Meaning = {"gpu_models": [], "instance_types": []}
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class ListedPrice:
     """One list price of an instance, as JSON and CSV have it; None where a field does not apply, or nothing is known.
 
@@ -70,7 +71,7 @@ class ListedPrice:
     status: str  # 'current', 'superseded' by a newer one, or 'upcoming'
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Listing:
     """The prices of one GPU or instance type."""
 
@@ -85,11 +86,7 @@ class Listing:
 
     def printed(self) -> PricesAnswer:
         """As the JSON contract says it."""
-        return PricesAnswer(
-            **{name: getattr(self, name) for name in ("today", "currency", "stale_after_days", "name", "gpu_models", "rows")},
-            superseded=self.superseded,
-            not_sold_on_demand=self.not_sold_on_demand,
-        )
+        return PricesAnswer(**{item.name: getattr(self, item.name) for item in fields(self)})
 
     @property
     def cheapest_fresh(self) -> ListedPrice | None:
@@ -104,26 +101,7 @@ class Listing:
         return tuple(sorted({row.currency for row in self.rows} - {self.currency}))
 
 
-@dataclass(frozen=True, slots=True)
-class Overview:
-    """Every GPU model with its cheapest price by purchase option."""
-
-    today: date
-    currency: str
-    stale_after_days: int
-    purchase_options: tuple[str, ...]
-    rows: tuple[tuple[str, dict[str, ListedPrice]], ...]  # (GPU model, purchase option -> its cheapest price)
-
-    def printed(self) -> PricesAnswer:
-        """As the JSON contract says it: a row for each GPU model."""
-        rows: list[ListedPrice | dict[str, str | ListedPrice | None]] = [
-            {"gpu_model": model, **{option: prices.get(option) for option in self.purchase_options}}
-            for model, prices in self.rows
-        ]
-        return PricesAnswer(self.today, self.currency, self.stale_after_days, rows=rows)
-
-
-@dataclass(frozen=True, slots=True)
+@record
 class PricesAnswer(Shape):
     """What `gpucost prices` prints: of one name its prices, of all a row for each GPU model with its cheapest by option."""
 
@@ -137,7 +115,7 @@ class PricesAnswer(Shape):
     not_sold_on_demand: tuple[str, ...] | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class PriceQuery:
     """What is wanted, and what it is seen against. Empty tuples mean any; regions may hold * and ?."""
 
@@ -177,7 +155,7 @@ def listing(con: DuckDBPyConnection, name: str, query: PriceQuery, fx: FxRates) 
     )
 
 
-def overview(con: DuckDBPyConnection, query: PriceQuery, fx: FxRates) -> Overview:
+def overview(con: DuckDBPyConnection, query: PriceQuery, fx: FxRates) -> PricesAnswer:
     """Every GPU model that has a price, with the cheapest GPU-hour of each purchase option: on demand and spot without any.
 
     Prices that cannot be converted to the config's currency are left out. Models by their cheapest price. Raises GpucostError
@@ -191,23 +169,25 @@ def overview(con: DuckDBPyConnection, query: PriceQuery, fx: FxRates) -> Overvie
             cheapest.setdefault(row.gpu_model, {}).setdefault(row.purchase_option, row)
     if not cheapest:
         raise _nothing(con, "any GPU", _ANYTHING, query)
-    return Overview(query.today, query.currency, query.stale_after_days, options, tuple(cheapest.items()))
+    rows: list[ListedPrice | dict[str, str | ListedPrice | None]] = [
+        {"gpu_model": model, **{option: prices.get(option) for option in options}} for model, prices in cheapest.items()
+    ]
+    return PricesAnswer(query.today, query.currency, query.stale_after_days, rows=rows)
 
 
 def _prepare(con: DuckDBPyConnection, query: PriceQuery) -> None:
-    catalog.load_catalog(con)
     load_price_list(con)
     run_stage(con, "gpucost.price", "listed_prices", {"today": query.today})
 
 
 def _resolve(con: DuckDBPyConnection, name: str) -> Meaning:
     """What `name` means; `H100` is every H100 model. Raises GpucostError, offering the nearest names, where it means nothing."""
-    types = [str(row[0]) for row in con.execute("SELECT DISTINCT instance_type FROM listed_prices ORDER BY 1").fetchall()]
+    types = sqlfiles.column(con, "SELECT DISTINCT instance_type FROM listed_prices ORDER BY 1")
     wanted = name.strip().lower()
     for typed in (wanted, f"standard_{wanted}"):  # Azure's sizes are called without it, too
         if any(known.lower() == typed for known in types):
             return _ANYTHING | {"instance_types": [typed]}
-    models = [str(row[0]) for row in con.execute("SELECT gpu_model FROM gpu_models ORDER BY 1").fetchall()]
+    models = sqlfiles.column(con, "SELECT gpu_model FROM gpu_models ORDER BY 1")
     if called := gpu_models_called(name, models, aliases_of(con)):
         return _ANYTHING | {"gpu_models": list(called)}
     if facts := _not_sold_on_demand(con, [wanted]):
@@ -243,7 +223,7 @@ def _not_sold_on_demand(con: DuckDBPyConnection, instance_types: Sequence[str]) 
 
 def aliases_of(con: DuckDBPyConnection) -> dict[str, str]:
     """Letters and digits of a spelling -> the model's one name. Reads gpu_aliases."""
-    return {str(alias): str(model) for alias, model in con.execute("SELECT alias, gpu_model FROM gpu_aliases").fetchall()}
+    return dict(con.execute("SELECT alias, gpu_model FROM gpu_aliases").fetchall())
 
 
 def gpu_models_called(name: str, models: Iterable[str], aliases: dict[str, str]) -> tuple[str, ...]:

@@ -7,10 +7,10 @@ import io
 import re
 import tomllib
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, fields, replace
 from decimal import Decimal
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 from zoneinfo import ZoneInfo
 
 from pydantic import Field, StringConstraints, TypeAdapter, ValidationError
@@ -18,15 +18,13 @@ from pydantic import Field, StringConstraints, TypeAdapter, ValidationError
 from gpucost import inputs
 from gpucost.catalog import load_catalog
 from gpucost.errors import ConfigError, UsageError
-from gpucost.price.book import BadField, effective_start, node_selector
+from gpucost.price.book import BadField, effective_start, lines_of, node_selector
 from gpucost.price.listing import aliases_of, gpu_models_called, nearest, spelled
+from gpucost.records import record
 from gpucost.resources import pricing_dir
 from gpucost.shapes import Shape
+from gpucost.store.connection import scratch_store
 from gpucost.suggest import did_you_mean
-
-if TYPE_CHECKING:
-    from duckdb import DuckDBPyConnection
-
 
 _Number = Annotated[Decimal, Field(allow_inf_nan=False, le=10**12)]
 _Above = Annotated[_Number, Field(gt=0)]
@@ -34,7 +32,7 @@ _FromZero = Annotated[_Number, Field(ge=0)]
 _Percent = Annotated[_FromZero, Field(le=100)]
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Inputs:
     """One node. Money is in `currency`; None is what was not given, and counts as nothing where a part hangs on it."""
 
@@ -69,10 +67,7 @@ _EXAMPLES = {
 }
 
 
-def _example() -> Path:
-    return pricing_dir() / "onprem.toml"
-
-
+_EXAMPLE = pricing_dir() / "onprem.toml"
 _SHOULD_BE = {
     "decimal_type": "it should be a number",
     "decimal_parsing": "it should be a number",
@@ -85,14 +80,14 @@ def read_file(path: Path) -> dict[str, Any]:
     try:
         values = inputs.toml(inputs.text(path, inputs.SETTINGS), parse_float=Decimal)
     except OSError as error:
-        raise ConfigError(f"cannot read {path}: {error.strerror}", f"{_example()} is an example to copy") from None
+        raise ConfigError(f"cannot read {path}: {error.strerror}", f"{_EXAMPLE} is an example to copy") from None
     except UnicodeDecodeError as error:
         raise ConfigError(f"{path}: is not UTF-8 text (byte {error.start})", "save it as UTF-8") from None
     except tomllib.TOMLDecodeError as error:
-        raise ConfigError(f"{path}: is not TOML: {error}", f"{_example()} is an example to copy") from None
+        raise ConfigError(f"{path}: is not TOML: {error}", f"{_EXAMPLE} is an example to copy") from None
     for key in values.keys() - set(_KEYS):
         hint = did_you_mean(key, _KEYS, f"known are {', '.join(_KEYS)}")
-        raise ConfigError(f"{path}: {key}: no such key; {hint}", f"{_example()} shows every key")
+        raise ConfigError(f"{path}: {key}: no such key; {hint}", f"{_EXAMPLE} shows every key")
     return values
 
 
@@ -128,7 +123,7 @@ def _wrong(error: ValidationError, options: Mapping[str, str], path: Path | None
     missing = [str(detail["loc"][0]) for detail in details]
     return (ConfigError if path else UsageError)(
         f"{f'{path}: ' if path else ''}{', '.join(missing)} {'is' if len(missing) == 1 else 'are'} missing",
-        f"give {' '.join('--' + key.replace('_', '-') for key in missing)}, or a file: {_example()} is an example to copy",
+        f"give {' '.join('--' + key.replace('_', '-') for key in missing)}, or a file: {_EXAMPLE} is an example to copy",
     )
 
 
@@ -138,7 +133,7 @@ HOURS_PER_MONTH = 730  # HOURS_PER_YEAR / 12
 _KEPT = Decimal("1e-9")
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class TcoPart:
     """One part of the price, and in words what it was reckoned from."""
 
@@ -147,7 +142,7 @@ class TcoPart:
     basis: str
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Tco:
     """Prices per hour in the inputs' currency, 9 decimals; that of a GPU in use is None where no utilization was given."""
 
@@ -161,7 +156,7 @@ class Tco:
     price_per_utilized_gpu_hour: Decimal | None
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class TcoAnswer(Shape):
     """What `gpucost prices tco` prints; `saved` is the row that was written into the price book."""
 
@@ -234,7 +229,7 @@ HEADER = (
 )
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class BookEntry:
     """A row for nodes of any provider, place and purchase option; per hour of a whole node."""
 
@@ -281,39 +276,39 @@ def with_entry(text: str, entry: BookEntry, timezone: ZoneInfo) -> tuple[str, in
     if lines[-1] == "":
         lines.pop()
     values = {**asdict(entry), "price_per_hour": f"{entry.price_per_hour:f}"}
-    rows = [number for number, line in enumerate(lines) if not line.lstrip().startswith("#") and any(_fields(line))]
-    if not rows:
-        rows, lines = [len(lines)], [*lines, ",".join(HEADER)]
-    header = [name.lower() for name in _fields(lines[rows[0]])]
+    if not any(lines_of(Path(), body)):
+        lines.append(",".join(HEADER))
+    (first, names), *others = lines_of(Path(), "\n".join(lines))
+    header = [name.lower() for name in names]
     missing = [name for name in HEADER if name not in header and values.get(name)]
     if missing:
-        lines[rows[0]] += "".join(f",{name}" for name in missing)
-        for number in rows[1:]:
-            lines[number] += "," * len(missing)
+        lines[first - 1] += "".join(f",{name}" for name in missing)
+        for number, _ in others:
+            lines[number - 1] += "," * len(missing)
         header += missing
     written = io.StringIO()
     csv.writer(written, lineterminator="").writerow([values.get(name, "") for name in header])
-    for number in rows[1:]:
-        row = dict(zip(header, _fields(lines[number]), strict=True))
+    for number, texts in others:
+        row = dict(zip(header, texts, strict=False))
         is_narrower = any(row.get(name) for name in ("provider", "region", "zone", "purchase_option"))
         if not is_narrower and _same_nodes(row, timezone) == _same_nodes(values, timezone):
-            lines[number] = written.getvalue()
-            return mark + end.join(lines) + end, number + 1
+            lines[number - 1] = written.getvalue()
+            return mark + end.join(lines) + end, number
     return mark + end.join([*lines, written.getvalue()]) + end, None
 
 
-def _fields(line: str) -> list[str]:
-    return [field.strip() for field in next(csv.reader([line], strict=True), [])]
+def node_cost(inputs: Inputs) -> Tco:
+    """What `tco` answers, with the rated power that the catalog tells of the GPU model; the answer has the model's one name.
 
-
-def rated_power(con: DuckDBPyConnection, name: str, *, needed: bool) -> tuple[str, Decimal | None]:
-    """The one name of the GPU that `name` means, and its rated power in watts; `name` and None where it is not known.
-
-    Reads the catalog on `con`. Raises ConfigError where the power is needed and not known, and for a name of several GPUs.
+    Raises ConfigError where the power is needed and not known, and for a name of several GPUs.
     """
-    load_catalog(con)
-    watts = {str(model): tdp for model, tdp in con.execute("SELECT gpu_model, tdp_watts FROM gpu_models").fetchall()}
-    aliases = aliases_of(con)
+    name, needed = inputs.gpu_model, inputs.gpu_watts is None
+    if name is None:
+        return tco(inputs, None)
+    with scratch_store() as con:
+        load_catalog(con)
+        watts = dict(con.execute("SELECT gpu_model, tdp_watts FROM gpu_models").fetchall())
+        aliases = aliases_of(con)
     exact = aliases.get(spelled(name))
     models = (exact,) if exact else gpu_models_called(name, watts, aliases)
     if len(models) > 1:
@@ -327,4 +322,4 @@ def rated_power(con: DuckDBPyConnection, name: str, *, needed: bool) -> tuple[st
     tdp = watts.get(model)
     if needed and tdp is None:
         raise ConfigError(f"the catalog does not know the power of {model}", "--gpu-watts gives the power of one GPU")
-    return model, None if tdp is None else Decimal(tdp)
+    return tco(replace(inputs, gpu_model=model), None if tdp is None else Decimal(tdp))

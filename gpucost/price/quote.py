@@ -66,8 +66,8 @@ class Quantity:
     """How much is wanted, for how long: whole instances, or GPUs; never both, and one instance where neither is said."""
 
     hours: Decimal
-    instances: int | None = None
-    gpus: int | None = None
+    instances: int | None
+    gpus: int | None
 
     def instances_of(self, gpu_count: Decimal | None) -> int:
         """How many instances of so many GPUs are needed."""

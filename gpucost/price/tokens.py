@@ -4,22 +4,17 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from datetime import date
 from decimal import Decimal
 from fnmatch import fnmatchcase
 from typing import NamedTuple
 
-from gpucost.catalog import facts
+from gpucost.catalog import SELLERS, facts
+from gpucost.records import record
 from gpucost.suggest import did_you_mean
 
 # The usual names of sellers, as globs, and their names in the list. Other names stay as they are.
-_SELLERS = {
-    "azure*": "azure", "az.ai*": "azure", "microsoft": "azure", "anthropic*": "anthropic", "bedrock*": "aws", "sagemaker*": "aws",
-    "amazon*": "aws", "aws*": "aws", "vertex_ai*": "gcp", "gemini": "gcp", "google*": "gcp", "gcp*": "gcp",
-    "mistral_ai": "mistral", "codestral": "mistral", "cohere*": "cohere", "x_ai": "xai", "fireworks": "fireworks_ai",
-    "together": "together_ai",
-}  # fmt: skip
+_SELLERS = {**SELLERS, "microsoft": "azure", "fireworks": "fireworks_ai", "together": "together_ai"}
 # Who makes the models that others sell, too.
 _MAKERS = ("openai", "anthropic", "mistral", "deepseek", "xai", "cohere")
 _OFFERED = 3
@@ -34,7 +29,7 @@ _RELEASE = re.compile(r"[-@](\d{4}-\d\d-\d\d|\d{8}|(?:0[1-9]|1[0-2])[0-3]\d|2\d(
 _NOTHING = re.compile(r"(-latest|@latest|@default|-v?\d+:\d+|-v1)$")
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class TokenPrice:
     """Prices of a million tokens of a model at a seller, in `currency`, as of a day.
 
@@ -51,7 +46,7 @@ class TokenPrice:
     source: str
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class TokenPricesAnswer:
     """What `gpucost prices tokens` prints: prices per million tokens, by provider and model, each in its currency."""
 

@@ -41,7 +41,7 @@ def to_csv(view: ReportView) -> str:
 
 def to_parquet(view: ReportView, path: Path) -> None:
     """The same columns and rows as in to_csv, typed, text as it is."""
-    save_rows(*flat_table(view), "parquet", path)
+    save_rows(*flat_table(view), path)
 
 
 #: In flat rows they are the cost of a row of their kind: one column adds up to the total.

@@ -51,7 +51,7 @@ def save_parquet(columns: Sequence[str], rows: Sequence[Sequence[Any]], file: Pa
         ]
         for row in rows
     ]
-    save_rows(types, texts, "parquet", file)
+    save_rows(types, texts, file)
 
 
 def _column_type(values: Sequence[Any]) -> str:

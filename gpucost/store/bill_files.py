@@ -10,7 +10,7 @@ import gzip
 import operator
 import re
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import reduce
 from typing import TYPE_CHECKING, Literal
 
@@ -27,6 +27,7 @@ from duckdb import (
 )
 
 from gpucost.errors import DataError
+from gpucost.records import record
 from gpucost.store.connection import confine
 
 if TYPE_CHECKING:
@@ -42,7 +43,7 @@ _LINE = re.compile(r"on Line: (\d+)")
 _COUNTS = re.compile(r"Expected Number of Columns: (\d+) Found: (\d+)")
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class RawFile:
     """A file on disk, read as text: what it is called for the user, and which of its columns are wanted.
 
@@ -64,7 +65,7 @@ class RawFile:
     blanks: frozenset[int] = frozenset()
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Staged:
     """A file that can be read as text columns, and what it is called for the user.
 
@@ -140,8 +141,8 @@ def stage(con: DuckDBPyConnection, file: RawFile, target: Path) -> Staged:
 # A sixth of the time of writing it with Bloom filters, which nobody asks.
 _COPY = "COPY {} TO $1 (FORMAT parquet, COMPRESSION snappy, ROW_GROUP_SIZE 60000, WRITE_BLOOM_FILTER false)"
 # Line items that stand there twice: only of those are digests worked out, a third of the time of digesting all.
-_ITEMS_AGAIN = "CREATE OR REPLACE TEMP TABLE items_again AS SELECT item FROM items GROUP BY item HAVING count(*) > 1"
-_AGAIN = """CREATE OR REPLACE TEMP TABLE digests_again AS
+_AGAIN = """CREATE OR REPLACE TEMP TABLE items_again AS SELECT item FROM items GROUP BY item HAVING count(*) > 1;
+    CREATE OR REPLACE TEMP TABLE digests_again AS
     SELECT row_digest FROM items SEMI JOIN items_again USING (item) GROUP BY row_digest HAVING count(*) > 1"""
 # Of rows whose wanted columns agree: the place of what the others hold, the first of which needs no digest of its own.
 _UNLIKE = """CREATE OR REPLACE TEMP TABLE rows_unlike AS
@@ -168,7 +169,6 @@ def _stage(con: DuckDBPyConnection, file: RawFile, target: Path) -> Staged:
     item = FunctionExpression("hash", *map(ColumnExpression, file.line_item)).alias("item")
     named = con.view("staged").filter(ColumnExpression(file.line_item[0]).isnotnull())
     _view(con, "items", named.select(item, ColumnExpression("row_digest")))
-    con.execute(_ITEMS_AGAIN)
     con.execute(_AGAIN)
     if not con.execute("SELECT 1 FROM digests_again LIMIT 1").fetchall():
         return staged
@@ -310,18 +310,13 @@ def _blanks(con: DuckDBPyConnection, file: RawFile) -> frozenset[int]:
         return frozenset(texts + nested)
     columns = {at: ColumnExpression(names[at]).cast("VARCHAR") for at in texts}
     typed = {*wanted, *(at for entries in file.maps.values() for at in entries.values())} - set(texts)
-
-    def shortest(column: Expression) -> Expression:
-        return FunctionExpression("min", FunctionExpression("strlen", column))
-
-    def is_any_blank(column: Expression) -> Expression:
-        return FunctionExpression("bool_or", column.isin(*map(ConstantExpression, BLANK)))
-
     # A length is worked out once for each value of a dictionary.
     seen = [FunctionExpression("hash", ConstantExpression(0), *(ColumnExpression(names[at]) for at in typed))]
-    lengths = relation.aggregate([*(shortest(columns[at]) for at in texts), FunctionExpression("max", *seen)]).fetchall()[0]
+    shortest = [FunctionExpression("min", FunctionExpression("strlen", columns[at])) for at in texts]
+    lengths = relation.aggregate([*shortest, FunctionExpression("max", *seen)]).fetchall()[0]
     short = [at for at, length in zip(texts, lengths, strict=False) if length is not None and length <= max(map(len, BLANK))]
-    found = relation.aggregate([is_any_blank(columns[at]) for at in short]).fetchall()[0] if short else ()
+    is_any = [FunctionExpression("bool_or", columns[at].isin(*map(ConstantExpression, BLANK))) for at in short]
+    found = relation.aggregate(is_any).fetchall()[0] if short else ()
     return frozenset(nested + [at for at, is_blank in zip(short, found, strict=True) if is_blank])
 
 
@@ -351,17 +346,16 @@ def _relation(con: DuckDBPyConnection, files: Sequence[RawFile]) -> DuckDBPyRela
             return text
         return CaseExpression(text.isnotin(*map(ConstantExpression, BLANK)), text)
 
-    def of_entries(columns: Mapping[str, int]) -> list[Expression]:
-        pairs = ((ConstantExpression(key), ColumnExpression(names[columns[key]])) for key in sorted(columns))
-        return [part for pair in pairs for part in pair]
-
     wanted = {name: as_text(at) for name, at in file.columns.items() if at is not None}
     row_digest: Expression = ConstantExpression(None).cast("UBIGINT")
     if file.line_item:
         # In the order of their names, for files that have the same columns otherwise ordered, or lack some that are null.
         placed = (at for _, at in sorted(file.columns.items()))
         values = [ConstantExpression(None) if at is None else ColumnExpression(names[at]) for at in placed]
-        entries = [part for columns in file.maps.values() for part in of_entries(columns)]
+        entries: list[Expression] = []
+        for columns in file.maps.values():
+            for key in sorted(columns):
+                entries += (ConstantExpression(key), ColumnExpression(names[columns[key]]))
         hashed = FunctionExpression("hash", *values, *entries)
         row_digest = CaseExpression(wanted[file.line_item[0]].isnotnull(), hashed)
     source: Expression = ConstantExpression(file.name)
@@ -404,23 +398,26 @@ def values_in_words(names: Sequence[str]) -> Iterator[None]:
         raise DataError(f"{what} cannot be read: {_first_line(str(error))}", "nothing of it was loaded") from error
 
 
+_GET_AGAIN = "get the file again; nothing of it was loaded"
+# What DuckDB says of a file that it cannot read, what that means, and what to do; the first that fits.
+_MEANINGS = (
+    ("unicode|(?i:utf-8)", "{where}: the file is not UTF-8", "save it as UTF-8; nothing of it was loaded"),
+    ("state machine", "{where} is no regular CSV: a quote is out of place, or a line end of another kind", _GET_AGAIN),
+    ("quote", "{where}: a quoted field does not end where it should", _GET_AGAIN),
+    ("GZIP|(?i:end of)", "{name} breaks off: it was not downloaded in full", _GET_AGAIN),
+)
+
+
 def _unread(name: str, error: Exception) -> DataError:
     text = str(error)
     line = _LINE.search(text)
-    where = f"{name}, line {line.group(1)}" if line else name
-    counts = _COUNTS.search(text)
-    again = "get the file again; nothing of it was loaded"
-    if counts:
-        return DataError(f"{where}: {counts.group(2)} fields where the header has {counts.group(1)}", again)
-    if "unicode" in text or "utf-8" in text.lower():
-        return DataError(f"{where}: the file is not UTF-8", "save it as UTF-8; nothing of it was loaded")
-    if "state machine" in text:
-        return DataError(f"{where} is no regular CSV: a quote is out of place, or a line end of another kind", again)
-    if "quote" in text:
-        return DataError(f"{where}: a quoted field does not end where it should", again)
-    if "GZIP" in text or "end of" in text.lower():
-        return DataError(f"{name} breaks off: it was not downloaded in full", again)
-    return DataError(f"{where} cannot be read: {_first_line(text)}", again)
+    where = f"{name}, line {line[1]}" if line else name
+    if counts := _COUNTS.search(text):
+        return DataError(f"{where}: {counts[2]} fields where the header has {counts[1]}", _GET_AGAIN)
+    for said, meaning, fix in _MEANINGS:
+        if re.search(said, text):
+            return DataError(meaning.format(where=where, name=name), fix)
+    return DataError(f"{where} cannot be read: {_first_line(text)}", _GET_AGAIN)
 
 
 def _first_line(text: str) -> str:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from typing import TYPE_CHECKING, Any, Literal
 
 from gpucost.engine import dicts
 from gpucost.errors import DataError
+from gpucost.records import record
 from gpucost.store import sqlfiles
 
 if TYPE_CHECKING:
@@ -31,7 +32,7 @@ VENDORS = ("openai", "anthropic")
 Verdict = Literal["beside", "replace", "unchanged", "older", "part", "not_final", "other_format", "overlap"]
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Telling:
     """One telling of a bill: `charges` are distinct charge keys, `earliest` and `latest` the first and last start of a charge."""
 
@@ -60,11 +61,6 @@ def is_torn(new: Telling, old: Telling, common: int) -> bool:
     `are_parts` tells which; of parts both stand, each charge once.
     """
     return not new.is_whole and not old.is_whole and 0 < common < min(new.charges, old.charges)
-
-
-def is_mostly_shared(new: Telling, old: Telling, common: int) -> bool:
-    """Whether two tellings have so much in common that they are of the same bill."""
-    return common >= _SAME * min(new.charges, old.charges)
 
 
 def verdict(new: Telling, old: Telling, common: int, *, force: bool = False) -> Verdict:
@@ -143,7 +139,7 @@ def are_parts(con: duckdb.DuckDBPyConnection, some: Telling, other: Telling, com
     if not missing and (not alone or some.latest >= other.latest):
         return True
     is_same_time = (some.earliest, some.latest) == (other.earliest, other.latest)
-    return (is_one_run or is_same_time) and not machine_hours and not is_mostly_shared(some, other, common)
+    return (is_one_run or is_same_time) and not machine_hours and common < _SAME * min(some.charges, other.charges)
 
 
 def superseded(con: duckdb.DuckDBPyConnection) -> dict[str, str]:

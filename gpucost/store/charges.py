@@ -8,8 +8,10 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from gpucost.engine import dicts
+from gpucost.records import record
 from gpucost.store import sqlfiles
 from gpucost.store.bill_rules import OTHER_LINES, PAIR, SOME_LINES, Telling, Verdict, are_parts, is_torn, telling, verdict
+from gpucost.store.runs import log_load
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -26,21 +28,20 @@ KEPT: dict[Verdict, str] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class BillFiles:
     """What a load is of: the files' format and digest.
 
-    `source` is the export's name, None for loose files, whose bills are named by provider and account. `is_whole`: a
-    manifest vouches that this is all of the billing period. `file_digests` are those of the single files, None where one of
+    `source` is the export's name where a manifest vouches that this is all of the billing period, None for loose files, whose
+    bills are named by provider and account. `file_digests` are those of the single files, None where one of
     them is not known by its digest alone. `file_stamps` are the digests of files on disk by their stamps.
     """
 
     format: str
     digest: str
-    source: str | None = None
-    is_whole: bool = False
-    file_digests: Sequence[str] | None = None
-    file_stamps: Mapping[str, str] = field(default_factory=dict)
+    source: str | None
+    file_digests: Sequence[str] | None
+    file_stamps: Mapping[str, str]
 
 
 @dataclass(slots=True)
@@ -72,13 +73,12 @@ class BillResult:
 
 def loaded_digest(con: duckdb.DuckDBPyConnection, source: str, billing_period: str) -> str | None:
     """The digest of what a source's billing period was last loaded from; None where it is not there."""
-    ((digest,),) = con.execute(
-        "SELECT any_value(digest) FROM bills WHERE source = $1 AND billing_period = $2 AND is_whole", [source, billing_period]
-    ).fetchall()
-    return None if digest is None else str(digest)
+    of_period = "SELECT any_value(digest) FROM bills WHERE source = $1 AND billing_period = $2 AND is_whole"
+    digest: str | None = sqlfiles.value(con, of_period, [source, billing_period])
+    return digest
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class BillLoad:
     """Loose files whose bills are all in the store as they were loaded."""
 
@@ -106,8 +106,7 @@ def unchanged(con: duckdb.DuckDBPyConnection, digest: str) -> list[BillResult]:
 
 def stamped(con: duckdb.DuckDBPyConnection) -> dict[str, str]:
     """The digests of files that the store's bills were loaded from, by the files' stamps."""
-    con.execute("SELECT unnest(map_keys(file_stamps)), unnest(map_values(file_stamps)) FROM bills")
-    return {str(stamp): str(digest) for stamp, digest in con.fetchall()}
+    return dict(con.execute("SELECT unnest(map_keys(file_stamps)), unnest(map_values(file_stamps)) FROM bills").fetchall())
 
 
 def add_stamps(con: duckdb.DuckDBPyConnection, digest: str, stamps: Mapping[str, str]) -> None:
@@ -134,19 +133,18 @@ def write_details(con: duckdb.DuckDBPyConnection, files: BillFiles) -> bool:
     """
     sqlfiles.run(con, "incoming_bills", {"source": files.source, "format": files.format})
     con.execute(_INSERT_DETAILS)
-    con.execute(_INCOMING)
     return not con.execute(_LACKING).fetchall()
 
 
+# `incoming` are the rows of a load as they are written, and which bill each is of.
 _INSERT_DETAILS = """INSERT INTO bill_details BY NAME
 SELECT getvariable('batch_id') AS batch_id, b.bill_id,
     d.* EXCLUDE (rows, is_free, lacking, provider, billing_period, is_invoiced, format, issuer)
 FROM incoming_details AS d
 JOIN incoming_bills AS b
   ON b.provider = d.provider AND b.billing_account_id = coalesce(d.billing_account_id, '') AND b.billing_period = d.billing_period
- AND b.told_format IS NOT DISTINCT FROM d.format"""
-# The rows of a load as they are written, and which bill each is of.
-_INCOMING = """CREATE OR REPLACE TEMP VIEW incoming AS
+ AND b.told_format IS NOT DISTINCT FROM d.format;
+CREATE OR REPLACE TEMP VIEW incoming AS
 SELECT b.provider, b.billing_period, b.told_format AS format, r.*
 FROM bill_rows AS r
 JOIN incoming_bills AS b USING (bill_id)"""
@@ -209,15 +207,18 @@ FROM bill_details
 LIMIT 0"""
 
 
+_TAKE_BACK = """DELETE FROM bill_lines WHERE batch_id = getvariable('batch_id');
+DELETE FROM bill_details WHERE batch_id = getvariable('batch_id')"""
+
+
 def take_back(con: duckdb.DuckDBPyConnection) -> None:
     """Removes what was written last, before it is judged."""
-    con.execute("DELETE FROM bill_lines WHERE batch_id = getvariable('batch_id')")
-    con.execute("DELETE FROM bill_details WHERE batch_id = getvariable('batch_id')")
+    con.execute(_TAKE_BACK)
 
 
 def providers(con: duckdb.DuckDBPyConnection) -> set[str]:
     """Whose charges the rows written last are."""
-    return {str(row[0]) for row in con.execute("SELECT DISTINCT provider FROM incoming_bills").fetchall()}
+    return set(sqlfiles.column(con, "SELECT DISTINCT provider FROM incoming_bills"))
 
 
 def replace(con: duckdb.DuckDBPyConnection, files: BillFiles, *, force: bool = False) -> list[BillResult]:
@@ -232,7 +233,7 @@ def replace(con: duckdb.DuckDBPyConnection, files: BillFiles, *, force: bool = F
         number, common = pair["new_id"], pair["common"]
         result = results[number]
         known.add(pair["old_id"])
-        arriving, old = telling(pair, "new", is_whole=files.is_whole, digest=files.digest), telling(pair, "old")
+        arriving, old = telling(pair, "new", is_whole=files.source is not None, digest=files.digest), telling(pair, "old")
         decision = verdict(arriving, old, common, force=force)
         if decision != "beside" and not force and is_torn(arriving, old, common) and _are_parts(con, pair, arriving, old):
             decision = "beside"
@@ -253,21 +254,17 @@ def replace(con: duckdb.DuckDBPyConnection, files: BillFiles, *, force: bool = F
         _leave_repeated(con, staying, results)
     left = [number for number, result in results.items() if not result.loaded]
     if gone or left:
-        _delete_rows(con, gone + left)
+        con.execute(_DELETE_LINES, [gone + left])
+        con.execute("DELETE FROM bill_details WHERE list_contains($1, bill_id)", [gone + left])
         con.execute("DELETE FROM bills WHERE list_contains($1, bill_id)", [gone])
     _write_bills(con, files, {number: result for number, result in results.items() if result.loaded})
     con.execute("DROP VIEW incoming")
     return list(results.values())
 
 
-def _delete_rows(con: duckdb.DuckDBPyConnection, bill_ids: list[int]) -> None:
-    con.execute(_DELETE_LINES, [bill_ids])
-    con.execute("DELETE FROM bill_details WHERE list_contains($1, bill_id)", [bill_ids])
-
-
 def _leave_repeated(con: duckdb.DuckDBPyConnection, known: list[int], results: dict[int, BillResult]) -> None:
     """Takes out of the incoming rows what other bills of the store tell of, alike in all that is read, and counts again."""
-    if not con.execute(_DELETE_REPEATED, [known]).fetchall()[0][0]:
+    if not sqlfiles.value(con, _DELETE_REPEATED, [known]):
         return
     con.execute(_COUNT_ROWS)
     amounts = _amounts(con, list(results))
@@ -298,10 +295,8 @@ def _are_parts(con: duckdb.DuckDBPyConnection, pair: dict[str, Any], new: Tellin
 def _write_bills(con: duckdb.DuckDBPyConnection, files: BillFiles, loaded: dict[int, BillResult]) -> None:
     if not loaded:
         return
-    from gpucost.store.runs import log_load  # numpy, which what is known to be unchanged does without
-
     entry: dict[str, Any] = {
-        "is_whole": files.is_whole,
+        "is_whole": files.source is not None,
         "digest": files.digest,
         "file_digests": files.file_digests,
         "stamps": list(files.file_stamps),
@@ -312,7 +307,7 @@ def _write_bills(con: duckdb.DuckDBPyConnection, files: BillFiles, loaded: dict[
         (window,) = con.execute(_WINDOW, [result.billing_period, result.provider]).fetchall()
         log_load(con, 0, "bill", result.source, window, rows=result.rows)
         con.execute(_INSERT_BILL, entry | {"bill_id": bill_id})
-    if {str(row[0]) for row in con.execute("SELECT DISTINCT format FROM bills").fetchall()} >= PAIR:
+    if PAIR.issubset(sqlfiles.column(con, "SELECT DISTINCT format FROM bills")):
         sqlfiles.run(con, "bill_overlap")
 
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import asdict
 from datetime import UTC, datetime
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from gpucost.engine import dicts
+from gpucost.records import record
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
     import duckdb
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class SealRecord:
     """The seal of a month's bundle as the store keeps it: see the table seals."""
 
@@ -29,16 +30,15 @@ class SealRecord:
     reasons: Sequence[str]
 
 
-def add_seal(con: duckdb.DuckDBPyConnection, record: SealRecord) -> None:
+_SEAL = """
+INSERT INTO seals
+SELECT $month, $sealed_at, $state, $charge, $currency, $figures, $digest, $sharing, $reasons"""
+
+
+def add_seal(con: duckdb.DuckDBPyConnection, seal: SealRecord) -> None:
     """Note that a bundle was sealed, where its month did not have the same before."""
-    if record.digest not in dict(seals(con, record.month)):
-        con.execute(
-            "INSERT INTO seals VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)",
-            [
-                record.month, datetime.now(UTC).replace(tzinfo=None), record.state, record.charge, record.currency,
-                record.figures, record.digest, record.sharing, list(record.reasons),
-            ],
-        )  # fmt: skip
+    if seal.digest not in dict(seals(con, seal.month)):
+        con.execute(_SEAL, asdict(seal) | {"sealed_at": datetime.now(UTC).replace(tzinfo=None), "reasons": list(seal.reasons)})
 
 
 def seals(con: duckdb.DuckDBPyConnection, month: str) -> list[tuple[str, datetime]]:
@@ -46,7 +46,7 @@ def seals(con: duckdb.DuckDBPyConnection, month: str) -> list[tuple[str, datetim
     return con.execute("SELECT digest, sealed_at FROM seals WHERE month = $1 ORDER BY sealed_at, rowid", [month]).fetchall()
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class LogEntry:
     """One thing that was done: `what` is 'load', 'seal', 'restatement', 'rewrite', 'drop' or 'schema'."""
 
@@ -89,5 +89,4 @@ ORDER BY done_at, place, number"""
 
 def entries(con: duckdb.DuckDBPyConnection) -> list[LogEntry]:
     """All that was done, the first thing first."""
-    rows: list[dict[str, Any]] = dicts(con.execute(_LOG))
-    return [LogEntry(**row) for row in rows]
+    return [LogEntry(**row) for row in dicts(con.execute(_LOG))]

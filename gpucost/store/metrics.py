@@ -5,12 +5,12 @@ from __future__ import annotations
 import hashlib
 import json
 from collections import Counter
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from gpucost.periods import MS_PER_HOUR
+from gpucost.records import record
 from gpucost.store import runs, sqlfiles
 
 if TYPE_CHECKING:
@@ -35,26 +35,31 @@ class Samples(NamedTuple):
     left_out: NDArray[np.int32]
 
 
+def _begins(*columns: NDArray[Any]) -> NDArray[np.bool_]:
+    """Where something new begins: the first element, and each that differs in any column from the one before."""
+    begins = np.zeros(len(columns[0]), dtype=np.bool_)
+    begins[:1] = True
+    for column in columns:
+        begins[1:] |= column[1:] != column[:-1]
+    return begins
+
+
 def ordered(parts: Sequence[Samples]) -> Samples:
     """All parts as one: each series' samples together and in order of time, each moment once (the last part's wins)."""
     joined = parts[0] if len(parts) == 1 else Samples(*(np.concatenate(column) for column in zip(*parts, strict=True)))
-    same = joined.series_id[1:] == joined.series_id[:-1]
-    starts = np.flatnonzero(np.concatenate(([True], ~same)))
-    in_order = bool((~same | (joined.ts_ms[1:] > joined.ts_ms[:-1])).all())
+    new = _begins(joined.series_id)
+    starts = np.flatnonzero(new)
+    in_order = bool((new[1:] | (joined.ts_ms[1:] > joined.ts_ms[:-1])).all())
     if in_order and len(np.unique(joined.series_id[starts])) == len(starts):
         return joined
     order = np.lexsort((joined.ts_ms, joined.series_id))  # stable: of equal moments the last part's comes last
-    series_id, ts_ms = joined.series_id[order], joined.ts_ms[order]
-    last = np.concatenate(((series_id[1:] != series_id[:-1]) | (ts_ms[1:] != ts_ms[:-1]), [True]))
-    order = order[last]
-    thresholds = joined.thresholds[order] if len(joined.thresholds) else joined.thresholds
-    left_out = joined.left_out[order] if len(joined.left_out) else joined.left_out
-    return Samples(joined.series_id[order], joined.ts_ms[order], joined.values[order], thresholds, left_out)
+    order = order[np.append(_begins(joined.series_id[order], joined.ts_ms[order])[1:], True)]
+    return Samples._make(column[order] if len(column) else column for column in joined)
 
 
-_BLOCKS_DELETE = "DELETE FROM blocks USING incoming WHERE blocks.series_id = incoming.series_id AND blocks.hour = incoming.hour"
 # one row per (series, hour); rows are written in that order, so that values compress and scans skip
-_BLOCKS_INSERT = """
+_BLOCKS_REPLACE = """
+DELETE FROM blocks USING incoming WHERE blocks.series_id = incoming.series_id AND blocks.hour = incoming.hour;
 INSERT INTO blocks BY NAME
 SELECT series_id, hour, samples, value_sum, idle_samples, idle_threshold, first_offset_ms, step_ms, offsets_ms,
     gap_ms, last_offset_ms, last_value, vals
@@ -71,8 +76,7 @@ def load_blocks(con: duckdb.DuckDBPyConnection, parts: Sequence[Samples], from_m
     window, offsets = build(samples)
     with sqlfiles.frames(con, window_blocks=window, window_offsets=offsets):
         sqlfiles.run(con, "blocks_incoming", hours)
-        con.execute(_BLOCKS_DELETE)
-        con.execute(_BLOCKS_INSERT)
+        con.execute(_BLOCKS_REPLACE)
     return len(samples.ts_ms)
 
 
@@ -80,9 +84,9 @@ def build(samples: Samples) -> tuple[dict[str, NDArray[Any]], dict[str, NDArray[
     """Columns of blocks, one element per (series, hour), ordered so; and the offsets of those without a constant step."""
     series_id, ts_ms, values, thresholds, _ = samples
     hour = ts_ms // MS_PER_HOUR
-    new = np.concatenate(([True], (series_id[1:] != series_id[:-1]) | (hour[1:] != hour[:-1])))
+    new = _begins(series_id, hour)
     starts = np.flatnonzero(new)
-    ends = np.concatenate((starts[1:], [len(ts_ms)]))
+    ends = np.append(starts[1:], len(ts_ms))
     counts = ends - starts
     # A block's own distances only: its first sample, which follows another block, repeats the second's.
     distances = np.diff(ts_ms, prepend=ts_ms[0])
@@ -139,30 +143,22 @@ def lower_medians(
     return groups, keys[np.searchsorted(ranks, ranks[first] + (counts - 1) // 2, side="right") - 1] % MS_PER_HOUR
 
 
-UNKNOWN = -1
-
-
 class Labels(dict[str, str]):
     """Labels that remember their hash: a series that comes back in every window is hashed once."""
 
-    __slots__ = ("_key", "_source")
-
-    def key(self, source: str) -> int:
-        """The same as `series_key(source, self)`."""
-        if getattr(self, "_source", None) != source:
-            self._source = source
-            self._key = _hash(source, self)
-        return self._key
+    __slots__ = ("hashed",)
+    hashed: tuple[str, int]
 
 
 def series_key(source: str, labels: Mapping[str, str]) -> int:
     """A 64-bit hash of source, metric and labels; empty labels do not count (Prometheus knows no difference)."""
-    return labels.key(source) if isinstance(labels, Labels) else _hash(source, labels)
-
-
-def _hash(source: str, labels: Mapping[str, str]) -> int:
-    pairs = sorted((name, value) for name, value in labels.items() if value)
-    return hash64([source, *(part for pair in pairs for part in pair)])
+    of, key = getattr(labels, "hashed", (None, 0))
+    if of != source:
+        pairs = sorted((name, value) for name, value in labels.items() if value)
+        key = hash64([source, *(part for pair in pairs for part in pair)])
+        if isinstance(labels, Labels):
+            labels.hashed = source, key
+    return key
 
 
 def hash64(parts: Iterable[str]) -> int:
@@ -183,12 +179,12 @@ ORDER BY series_id"""
 def identify(
     con: duckdb.DuckDBPyConnection, window: SampleWindow, answers: Sequence[Valid]
 ) -> tuple[list[NDArray[np.int32]], int]:
-    """The numbers of all series, by answer and position (UNKNOWN where one had no sample), and how many were entered anew."""
+    """The numbers of all series, by answer and position (NONE where one had no sample), and how many were entered anew."""
     position_of: dict[int, int] = {}
     labels: list[Mapping[str, str]] = []
     positions: list[NDArray[np.int32]] = []
     for _, answer, seen in answers:
-        of_answer = np.full(len(answer.series), -1, dtype=np.int32)
+        of_answer = np.full(len(answer.series), NONE, dtype=np.int32)
         for i in np.flatnonzero(seen).tolist():
             of_answer[i] = position = position_of.setdefault(series_key(window.source, answer.series[i]), len(labels))
             if position == len(labels):
@@ -197,10 +193,10 @@ def identify(
     keys = np.fromiter(position_of, dtype=np.uint64, count=len(position_of))
     with sqlfiles.frames(con, wanted_keys={"key": keys, "position": np.arange(len(keys), dtype=np.int32)}):
         rows = con.execute(_SERIES_KNOWN).fetchnumpy()
-    numbers = np.full(len(keys) + 1, UNKNOWN, dtype=np.int32)  # the last one is of series that were not seen
+    numbers = np.full(len(keys) + 1, NONE, dtype=np.int32)  # the last one is of series that were not seen
     numbers[np.asarray(rows["position"])] = np.asarray(rows["series_id"])
-    missing = np.flatnonzero(numbers[:-1] == UNKNOWN)
-    first = 1 + con.execute("SELECT coalesce(max(series_id), 0) FROM series").fetchall()[0][0]
+    missing = np.flatnonzero(numbers[:-1] == NONE)
+    first = 1 + sqlfiles.value(con, "SELECT coalesce(max(series_id), 0) FROM series")
     numbers[missing] = np.arange(first, first + len(missing), dtype=np.int32)
     new = [labels[position] for position in missing.tolist()]
     if new:
@@ -230,17 +226,15 @@ SELECT s.series_id, s.value, s.first_ms, s.last_ms, span.from_ms, span.to_ms
 FROM states s JOIN span USING (series_id)
 WHERE s.last_ms >= span.from_ms - $silence AND s.first_ms <= span.to_ms + $silence"""
 # a run that only goes on keeps its row, so that a month of windows does not rewrite the table again and again
-_STATES_EXTEND = """
+_STATES_REPLACE = """
 UPDATE states SET last_ms = m.last_ms
 FROM merged m JOIN touched t ON t.series_id = m.series_id AND t.first_ms = m.first_ms AND t.value = m.value
-WHERE states.series_id = m.series_id AND states.first_ms = m.first_ms AND states.last_ms <> m.last_ms"""
-_STATES_DELETE = """
+WHERE states.series_id = m.series_id AND states.first_ms = m.first_ms AND states.last_ms <> m.last_ms;
 DELETE FROM states USING (
     SELECT t.series_id, t.first_ms
     FROM touched t ANTI JOIN merged m ON m.series_id = t.series_id AND m.first_ms = t.first_ms AND m.value = t.value
 ) gone
-WHERE states.series_id = gone.series_id AND states.first_ms = gone.first_ms"""
-_STATES_INSERT = """
+WHERE states.series_id = gone.series_id AND states.first_ms = gone.first_ms;
 INSERT INTO states
 SELECT m.series_id, m.value, m.first_ms, m.last_ms
 FROM merged m ANTI JOIN touched t ON t.series_id = m.series_id AND t.first_ms = m.first_ms AND t.value = m.value
@@ -255,9 +249,7 @@ def load_states(con: duckdb.DuckDBPyConnection, parts: Sequence[Samples], window
     with sqlfiles.frames(con, window_runs=runs_of(samples)):
         con.execute(_STATES_TOUCHED, {"silence": LONGEST_SILENCE_MS})
         sqlfiles.run(con, "states_merged", {"silence": LONGEST_SILENCE_MS})
-        con.execute(_STATES_EXTEND)
-        con.execute(_STATES_DELETE)
-        con.execute(_STATES_INSERT)
+        con.execute(_STATES_REPLACE)
     _load_gaps(con, samples, window)
     return len(samples.ts_ms) + int(samples.left_out.sum())
 
@@ -265,10 +257,10 @@ def load_states(con: duckdb.DuckDBPyConnection, parts: Sequence[Samples], window
 def runs_of(samples: Samples) -> dict[str, NDArray[Any]]:
     """Runs of equal value without a long silence inside: series, value, first and last moment."""
     series_id, ts_ms, values, _, left_out = samples
-    silent = np.diff(ts_ms) > LONGEST_SILENCE_MS * (left_out[1:] + 1)
-    new = np.concatenate(([True], (series_id[1:] != series_id[:-1]) | (values[1:] != values[:-1]) | silent))
+    new = _begins(series_id, values)
+    new[1:] |= np.diff(ts_ms) > LONGEST_SILENCE_MS * (left_out[1:] + 1)
     starts = np.flatnonzero(new)
-    ends = np.concatenate((starts[1:], [len(ts_ms)])) - 1
+    ends = np.append(starts[1:], len(ts_ms)) - 1
     return {"series_id": series_id[starts], "value": values[starts], "first_ms": ts_ms[starts], "last_ms": ts_ms[ends]}
 
 
@@ -293,8 +285,8 @@ def _load_gaps(con: duckdb.DuckDBPyConnection, samples: Samples, window: SampleW
     """Writes the lower median of the distances between samples, per scrape target and hour."""
     series_id, ts_ms, _, _, left_out = samples
     hour = ts_ms // MS_PER_HOUR
-    inside = np.flatnonzero((series_id[1:] == series_id[:-1]) & (hour[1:] == hour[:-1]))
-    starts = np.flatnonzero(np.concatenate(([True], series_id[1:] != series_id[:-1])))
+    inside = np.flatnonzero(~_begins(series_id, hour)[1:])
+    starts = np.flatnonzero(_begins(series_id))
     clusters = {"cluster_label": window.cluster_label, "default_cluster": window.default_cluster}
     with sqlfiles.frames(con, window_series={"series_id": series_id[starts]}):
         rows = con.execute(_TARGETS, clusters).fetchnumpy()
@@ -333,7 +325,7 @@ class Threshold(NamedTuple):
     highest: float
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class ReadAnswer:
     """Samples as a server answered them: `series[series_index[i]]` had `values[i]` at `ts_ms[i]`.
 
@@ -362,7 +354,7 @@ class ReadAnswer:
         return ReadAnswer(self.series, self.series_index[keep], self.ts_ms[keep], self.values[keep], self.is_partial, left_out)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class SampleWindow:
     """What a source answered for [from_ms, to_ms): whole epoch hours, but for a last one that is still running.
 
@@ -378,10 +370,9 @@ class SampleWindow:
     default_cluster: str
     activity: Mapping[str, Threshold]
     answers: Sequence[ReadAnswer]
-    kind: str = "prometheus"
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class MetricSamples:
     """Valid samples of one metric in a load, with their first and last moment."""
 
@@ -394,14 +385,14 @@ class MetricSamples:
         return MetricSamples(self.samples + other.samples, first_ms, last_ms)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class LoadResult:
     """What one window brought. `dropped` counts by (metric, reason); `size`: samples not left out between others."""
 
     rows: int
     new_series: int
-    dropped: dict[tuple[str, str], int] = field(default_factory=dict)
-    metrics: dict[str, MetricSamples] = field(default_factory=dict)
+    dropped: dict[tuple[str, str], int]
+    metrics: dict[str, MetricSamples]
     size: int = 0
 
 
@@ -437,7 +428,7 @@ def load_window(con: duckdb.DuckDBPyConnection, window: SampleWindow) -> LoadRes
         con.execute("INSERT INTO dropped_samples VALUES ($1, $2, $3, $4, $5)", [window.source, metric, hour, reason, count])
         by_metric[metric, reason] += count
     span = (window.from_ms, window.to_ms)
-    runs.log_load(con, window.run_id, window.kind, window.source, span, rows=rows, dropped=dropped.total())
+    runs.log_load(con, window.run_id, "prometheus", window.source, span, rows=rows, dropped=dropped.total())
     size = sum(len(part.ts_ms) for part in (*activity, *states)) + dropped.total()
     return LoadResult(rows, new, by_metric, metrics, size)
 
@@ -475,8 +466,6 @@ def _valid(metric: str, answer: ReadAnswer, window: SampleWindow, dropped: Count
         outside &= ~np.isposinf(rest)
     reasons = np.select([np.isnan(rest), np.isin(rest, SENTINELS), outside], [0, 1, 2], -1)
     wrong = suspect[reasons >= 0]
-    if not len(wrong):
-        return Valid(metric, answer, seen)
     hours = answer.ts_ms[wrong] // MS_PER_HOUR
     keys, counts = np.unique(hours * len(REASONS) + reasons[reasons >= 0], return_counts=True)
     for key, count in zip(keys.tolist(), counts.tolist(), strict=True):

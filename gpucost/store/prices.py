@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from dataclasses import dataclass, field, fields
+from dataclasses import fields
 from datetime import date, datetime
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -11,6 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from gpucost.periods import MS_PER_HOUR, to_ms
+from gpucost.records import record
 from gpucost.store import runs, sqlfiles
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 _LIST = "prices"  # in loads and collect_runs
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class ListPrice:
     """What one whole instance costs per hour, upfront payments spread over the term. Fields as in the table."""
 
@@ -48,7 +48,7 @@ class ListPrice:
         return (self.region, self.zone, *what, self.currency)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class ComponentPrice:
     """What one vCPU, GiB or GPU costs per hour, where a cloud sells them apart."""
 
@@ -61,7 +61,7 @@ class ComponentPrice:
     source: str
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class InstanceType:
     """What an instance type holds; `gpu_count` may be a part of a GPU, `gpu_memory_mib` is of one GPU or part."""
 
@@ -74,7 +74,7 @@ class InstanceType:
     source: str
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class ProviderPrices:
     """What one provider answered for `regions`; facts of other regions must not be among them."""
 
@@ -82,7 +82,7 @@ class ProviderPrices:
     regions: Sequence[str]
     prices: Sequence[ListPrice]
     components: Sequence[ComponentPrice] = ()
-    instance_types: Sequence[InstanceType] = field(default=())
+    instance_types: Sequence[InstanceType] = ()
 
     @property
     def rows(self) -> int:
@@ -93,29 +93,29 @@ class ProviderPrices:
 # what was said on other days, or of other regions, stays
 _LIST_PRICES_DELETE = """
 DELETE FROM list_prices
-WHERE provider = $provider AND price_as_of = $price_as_of AND list_contains($regions::VARCHAR[], region)"""
+WHERE provider = $provider AND price_as_of = $day AND list_contains($regions::VARCHAR[], region)"""
 # prices of more than twelve decimals are rounded
 _LIST_PRICES_INSERT = """
 INSERT INTO list_prices
 SELECT $provider, unnest($region::VARCHAR[]), unnest($zone::VARCHAR[]), unnest($instance_type::VARCHAR[]),
     unnest($purchase_option::VARCHAR[]), unnest($term_years::INTEGER[]), unnest($payment_option::VARCHAR[]),
     unnest($offering::VARCHAR[]), unnest($price_per_hour::VARCHAR[])::DECIMAL(21, 12), unnest($currency::VARCHAR[]),
-    unnest($effective_start::DATE[]), $price_as_of, unnest($source::VARCHAR[])"""
+    unnest($effective_start::DATE[]), $day, unnest($source::VARCHAR[])"""
 _COMPONENT_PRICES_DELETE = """
 DELETE FROM component_prices
-WHERE provider = $provider AND price_as_of = $price_as_of AND list_contains($regions::VARCHAR[], region)"""
+WHERE provider = $provider AND price_as_of = $day AND list_contains($regions::VARCHAR[], region)"""
 _COMPONENT_PRICES_INSERT = """
 INSERT INTO component_prices
 SELECT $provider, unnest($region::VARCHAR[]), unnest($component::VARCHAR[]), unnest($purchase_option::VARCHAR[]),
     unnest($term_years::INTEGER[]), unnest($price_per_hour::VARCHAR[])::DECIMAL(21, 12), unnest($currency::VARCHAR[]),
-    $price_as_of, unnest($source::VARCHAR[])"""
+    $day, unnest($source::VARCHAR[])"""
 _INSTANCE_TYPES_DELETE = """
 DELETE FROM instance_types
-WHERE provider = $provider AND seen_on = $seen_on AND list_contains($instance_type::VARCHAR[], instance_type)"""
+WHERE provider = $provider AND seen_on = $day AND list_contains($instance_type::VARCHAR[], instance_type)"""
 _INSTANCE_TYPES_INSERT = """
 INSERT INTO instance_types
 SELECT $provider, unnest($instance_type::VARCHAR[]), unnest($gpu_model::VARCHAR[]), unnest($gpu_count::DOUBLE[]),
-    unnest($gpu_memory_mib::INTEGER[]), unnest($vcpus::DOUBLE[]), unnest($memory_gib::DOUBLE[]), $seen_on,
+    unnest($gpu_memory_mib::INTEGER[]), unnest($vcpus::DOUBLE[]), unnest($memory_gib::DOUBLE[]), $day,
     unnest($source::VARCHAR[])"""
 
 
@@ -127,8 +127,7 @@ def load_prices(store: Store, answer: ProviderPrices, asked_at: datetime) -> Non
     # the log knows windows only: this one is the day so far
     now_ms = to_ms(asked_at)
     span = (min(now_ms - now_ms % (24 * MS_PER_HOUR), now_ms - 1), now_ms)
-    dated = {"provider": answer.provider, "price_as_of": asked_at.date()}
-    seen = {"provider": answer.provider, "seen_on": asked_at.date()}
+    dated = {"provider": answer.provider, "day": asked_at.date()}
     regions = {**dated, "regions": list(answer.regions)}
     types = columns_of(InstanceType, answer.instance_types)
     with store.write() as con:
@@ -136,8 +135,8 @@ def load_prices(store: Store, answer: ProviderPrices, asked_at: datetime) -> Non
         con.execute(_LIST_PRICES_INSERT, {**dated, **columns_of(ListPrice, answer.prices)})
         con.execute(_COMPONENT_PRICES_DELETE, regions)
         con.execute(_COMPONENT_PRICES_INSERT, {**dated, **columns_of(ComponentPrice, answer.components)})
-        con.execute(_INSTANCE_TYPES_DELETE, {**seen, "instance_type": types["instance_type"]})
-        con.execute(_INSTANCE_TYPES_INSERT, {**seen, **types})
+        con.execute(_INSTANCE_TYPES_DELETE, {**dated, "instance_type": types["instance_type"]})
+        con.execute(_INSTANCE_TYPES_INSERT, {**dated, **types})
         runs.log_run(con, _LIST, answer.provider, span, rows=answer.rows)
 
 
@@ -155,16 +154,15 @@ def node_regions(store: Store) -> list[str]:
     if not store.exists:
         return []
     with store.read() as con:
-        return [str(region) for (region,) in con.execute(_NODE_REGIONS).fetchall()]
+        return sqlfiles.column(con, _NODE_REGIONS)
 
 
 def columns_of(kind: type[Any], rows: Sequence[Any]) -> dict[str, list[object]]:
     """`rows` of a class as parallel lists by field, as statements take them; prices as text, which keeps every digit."""
     names = [item.name for item in fields(kind)]
     columns: dict[str, list[object]] = {name: [getattr(row, name) for row in rows] for name in names}
-    for name in names:
-        if "price_per_" in name:
-            columns[name] = [f"{price:f}" for price in columns[name]]
+    if "price_per_hour" in columns:
+        columns["price_per_hour"] = [f"{price:f}" for price in columns["price_per_hour"]]
     return columns
 
 
@@ -190,7 +188,7 @@ class SpotPrice(NamedTuple):
     source: str
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class SpotLoad:
     """What a batch came to: `new` facts, `corrected` ones that had another price, and rows that said nothing new."""
 
@@ -212,19 +210,21 @@ SELECT provider, region, zone, instance_type, product, instance_id, at_ms, nulli
 FROM spot_batch
 QUALIFY row_number()
     OVER (PARTITION BY provider, region, zone, instance_type, product, instance_id, at_ms ORDER BY position DESC) = 1"""
+# from the first change up to just after the last one, or to the end of the last time charged
+_SPOT_TOLD = """
+SELECT source, count(*), min(at_ms), max(CASE WHEN to_ms = 0 THEN at_ms + 1 ELSE to_ms END) FROM spot_batch GROUP BY source"""
 _SPOT_COUNTS = """
 SELECT count(*) FILTER (k.price_per_hour IS NULL) AS new,
     count(*) FILTER (k.price_per_hour IS NOT NULL
         AND (k.price_per_hour, k.currency, k.to_ms) IS DISTINCT FROM (i.price_per_hour, i.currency, i.to_ms)) AS corrected
 FROM spot_incoming AS i
 LEFT JOIN spot_prices AS k USING (provider, region, zone, instance_type, product, instance_id, at_ms)"""
-# only facts that are said to be different now go; _SPOT_INSERT puts them back as they are said to be
-_SPOT_DELETE = """
+# only facts that are said to be different now go, and come back as they are said to be
+_SPOT_REPLACE = """
 DELETE FROM spot_prices AS k USING spot_incoming AS i
 WHERE k.provider = i.provider AND k.region = i.region AND k.zone = i.zone AND k.instance_type = i.instance_type
     AND k.product = i.product AND k.instance_id = i.instance_id AND k.at_ms = i.at_ms
-    AND (k.price_per_hour, k.currency, k.to_ms) IS DISTINCT FROM (i.price_per_hour, i.currency, i.to_ms)"""
-_SPOT_INSERT = """
+    AND (k.price_per_hour, k.currency, k.to_ms) IS DISTINCT FROM (i.price_per_hour, i.currency, i.to_ms);
 INSERT INTO spot_prices BY NAME
 SELECT i.*
 FROM spot_incoming AS i
@@ -239,34 +239,24 @@ def load(con: duckdb.DuckDBPyConnection, prices: Sequence[SpotPrice], covered: d
     covers the time from its first to its last change, and is logged where it brought something that was not known.
     """
     new = corrected = 0
+    told: dict[str, tuple[int, Span]] = {}
     if prices:
         with sqlfiles.frames(con, spot_batch=_columns(prices)):
             con.execute(_SPOT_INCOMING)
+            told = {source: (rows, (start, end)) for source, rows, start, end in con.execute(_SPOT_TOLD).fetchall()}
         new, corrected = con.execute(_SPOT_COUNTS).fetchall()[0]
-        con.execute(_SPOT_DELETE)
-        con.execute(_SPOT_INSERT)
+        con.execute(_SPOT_REPLACE)
     if covered is None:
         changed = bool(new or corrected)
-        covered = {source: span for source, span in _spans(prices).items() if changed or span not in loaded(con, source)}
-    rows_of = Counter(price.source for price in prices)
+        covered = {source: span for source, (_, span) in told.items() if changed or span not in loaded(con, source)}
     for source, span in sorted(covered.items()):
-        runs.log_run(con, _SPOT, source, span, rows=rows_of[source])
-    return SpotLoad(len(prices), int(new), int(corrected))
+        runs.log_run(con, _SPOT, source, span, rows=told[source][0] if source in told else 0)
+    return SpotLoad(len(prices), new, corrected)
 
 
 def loaded(con: duckdb.DuckDBPyConnection, source: str) -> list[Span]:
     """The spans of spot prices that were loaded from a source."""
     return runs.loaded(con, _SPOT, source)
-
-
-def _spans(prices: Sequence[SpotPrice]) -> dict[str, Span]:
-    """By source, from the first change up to just after the last one, or to the end of the last time charged."""
-    spans: dict[str, Span] = {}
-    for price in prices:
-        end = price.to_ms or price.at_ms + 1
-        start, last = spans.get(price.source, (price.at_ms, end))
-        spans[price.source] = (min(start, price.at_ms), max(last, end))
-    return spans
 
 
 def _columns(prices: Sequence[SpotPrice]) -> dict[str, NDArray[Any]]:

@@ -12,7 +12,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     import duckdb
-    from numpy.typing import NDArray
 
     from gpucost.periods import Period
 
@@ -91,7 +90,7 @@ def extend_load(con: duckdb.DuckDBPyConnection, run_id: int, span: Span, end_ms:
 
 def begin(con: duckdb.DuckDBPyConnection, kind: str, source: str, span: Span) -> int:
     """Enters a run over [span) that starts now; returns its number."""
-    run_id = int(con.execute("SELECT coalesce(max(run_id), 0) + 1 FROM collect_runs").fetchall()[0][0])
+    run_id = int(sqlfiles.value(con, "SELECT coalesce(max(run_id), 0) + 1 FROM collect_runs"))
     con.execute("INSERT INTO collect_runs VALUES ($1, $2, $3, $4, $5, $6, NULL)", [run_id, kind, source, *span, _utc()])
     return run_id
 
@@ -118,8 +117,7 @@ def unfinished(con: duckdb.DuckDBPyConnection, kind: str, source: str, span: Spa
     Spans that ended at the moment the run was started ("until now") are the same where they begin the same.
     """
     params = {"kind": kind, "source": source, "from_ms": span[0], "to_ms": span[1], "started_after": _utc() - _TAKEN_UP_FOR}
-    rows = con.execute(_RUNS_UNFINISHED, params).fetchall()
-    return int(rows[0][0]) if rows else None
+    return next(iter(sqlfiles.column(con, _RUNS_UNFINISHED, params)), None)
 
 
 def committed(con: duckdb.DuckDBPyConnection, run_id: int) -> list[Span]:
@@ -143,7 +141,7 @@ _FIRST_DATA = "SELECT min(from_ms) FROM loads WHERE kind = $kind AND source = $s
 
 def first_data(con: duckdb.DuckDBPyConnection, kind: str, source: str) -> int | None:
     """Where a source's data begins: the start of its first load that held any; None where none did."""
-    first: int | None = con.execute(_FIRST_DATA, {"kind": kind, "source": source}).fetchall()[0][0]
+    first: int | None = sqlfiles.value(con, _FIRST_DATA, {"kind": kind, "source": source})
     return first
 
 
@@ -156,14 +154,15 @@ SELECT greatest(
 
 def newest_sample(con: duckdb.DuckDBPyConnection, source: str) -> int | None:
     """The moment of a source's newest sample; None where it has none."""
-    newest: int | None = con.execute(_NEWEST_SAMPLE, {"source": source}).fetchall()[0][0]
+    newest: int | None = sqlfiles.value(con, _NEWEST_SAMPLE, {"source": source})
     return newest
 
 
 # first_at stays where the answer holds as many samples as the last one, unless a clock went back
 _ASKED_HOURS = """
 MERGE INTO asked_hours AS a
-USING window_hours AS w ON a.source = $source AND a.hour = w.hour
+USING (SELECT unnest($hours::INTEGER[]) AS hour, unnest($samples::BIGINT[]) AS samples) AS w
+ON a.source = $source AND a.hour = w.hour
 WHEN MATCHED AND a.samples = w.samples AND a.first_at <= $asked_at THEN UPDATE SET last_at = $asked_at, is_partial = $is_partial
 WHEN MATCHED THEN UPDATE SET samples = w.samples, first_at = $asked_at, last_at = $asked_at, is_partial = $is_partial
 WHEN NOT MATCHED THEN INSERT VALUES ($source, w.hour, w.samples, $asked_at, $asked_at, $is_partial)"""
@@ -173,15 +172,9 @@ def log_answer(
     con: duckdb.DuckDBPyConnection, source: str, samples: Mapping[int, int], asked_at: datetime, *, is_partial: bool
 ) -> None:
     """Notes how many samples a source's answer held in each epoch hour that it was asked for."""
-    import numpy as np
-
-    hours: dict[str, NDArray[Any]] = {
-        "hour": np.fromiter(samples, dtype=np.int32, count=len(samples)),
-        "samples": np.fromiter(samples.values(), dtype=np.int64, count=len(samples)),
-    }
+    hours = {"hours": list(samples), "samples": list(samples.values())}
     params = {"source": source, "asked_at": asked_at.astimezone(UTC).replace(tzinfo=None), "is_partial": is_partial}
-    with sqlfiles.frames(con, window_hours=hours):
-        con.execute(_ASKED_HOURS, params)
+    con.execute(_ASKED_HOURS, {**params, **hours})
 
 
 def find_silences(con: duckdb.DuckDBPyConnection, source: str, from_ms: int, to_ms: int) -> list[Silence]:
@@ -236,21 +229,12 @@ def settle_clusters(con: duckdb.DuckDBPyConnection, source: str, cluster_label: 
     """Puts a source's known series into the clusters that its settings say now, and has them attributed anew if any moved."""
     params = {"source": source, "cluster_label": cluster_label, "default_cluster": default_cluster}
     con.execute(_GAPS_CLUSTER, params)
-    if con.execute(_SERIES_CLUSTER, params).fetchall()[0][0]:
+    if sqlfiles.value(con, _SERIES_CLUSTER, params):
         con.execute(_ATTRIBUTION_RESET)
 
 
 def _utc() -> datetime:
     return datetime.now(UTC).replace(tzinfo=None)
-
-
-class Lack(NamedTuple):
-    """Something that a cluster did not export; `fix` is one setting, where there is one."""
-
-    level: Literal["warning", "note"]
-    code: str
-    message: str
-    fix: str | None
 
 
 def look(con: duckdb.DuckDBPyConnection, needs: Sequence[tuple[str, str, str, str]]) -> None:
@@ -264,11 +248,10 @@ def look(con: duckdb.DuckDBPyConnection, needs: Sequence[tuple[str, str, str, st
     sqlfiles.run(con, "missing_metrics")
 
 
-def of_source(con: duckdb.DuckDBPyConnection, source: str, period: Period) -> list[Lack]:
-    """What of missing_metrics concerns the clusters of a source in `period`."""
-    rows = con.execute(
+def of_source(con: duckdb.DuckDBPyConnection, source: str, period: Period) -> list[tuple[Any, ...]]:
+    """What of missing_metrics concerns the clusters of a source in `period`: rows (level, code, message, fix)."""
+    return con.execute(
         "SELECT DISTINCT level, code, message, fix FROM missing_metrics"
         " WHERE cluster IN (SELECT cluster FROM series WHERE source = $source) AND from_ms < $to AND to_ms > $from ORDER BY ALL",
         {"source": source, "from": period.start_ms, "to": period.end_ms},
     ).fetchall()
-    return [Lack(*row) for row in rows]

@@ -104,10 +104,8 @@ def _identify(con: duckdb.DuckDBPyConnection) -> None:
     """Give runs their own number and submission, where any answer says them."""
     if not con.execute("SELECT 1 FROM duckdb_tables() WHERE table_name = 'incoming_slurm_runs'").fetchall():
         return
-    ((most,),) = con.execute(
-        "SELECT max(most) FROM (SELECT max(job_id) AS most FROM slurm_runs UNION ALL SELECT max(job_id) FROM incoming_slurm_runs)"
-    ).fetchall()
-    if (most or 0) >= 1 << 62:
+    of_both = "(SELECT max(job_id) AS most FROM slurm_runs UNION ALL SELECT max(job_id) FROM incoming_slurm_runs)"
+    if sqlfiles.value(con, f"SELECT coalesce(max(most), 0) FROM {of_both}") >= 1 << 62:  # noqa: S608 - a text of our own
         con.execute(_NUMBERS)
         for table in ("slurm_runs", "slurm_steps", "incoming_slurm_runs", "incoming_slurm_steps"):
             con.execute(
@@ -147,6 +145,6 @@ def merge(con: duckdb.DuckDBPyConnection) -> int:
             WHERE {same} AND s.merge_rank >= better.merge_rank"""  # noqa: S608
         )
         con.execute(f"DELETE FROM {table} AS s USING better WHERE {same}")  # noqa: S608
-        changed += con.execute(f"INSERT INTO {table} BY NAME SELECT * EXCLUDE (merge_rank) FROM better").fetchall()[0][0]  # noqa: S608
+        changed += sqlfiles.value(con, f"INSERT INTO {table} BY NAME SELECT * EXCLUDE (merge_rank) FROM better")  # noqa: S608
         con.execute("DROP TABLE better")
     return changed

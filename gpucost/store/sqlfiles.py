@@ -19,6 +19,16 @@ def run(con: duckdb.DuckDBPyConnection, name: str, params: Mapping[str, object] 
     return engine.run_stage(con, "gpucost.store", f"sql/{name}", params)
 
 
+def value(con: duckdb.DuckDBPyConnection, sql: str, params: object = None) -> Any:
+    """The one value that a statement answers."""
+    return con.execute(sql, params).fetchall()[0][0]
+
+
+def column(con: duckdb.DuckDBPyConnection, sql: str, params: object = None) -> list[Any]:
+    """The first value of each row that a statement answers."""
+    return [row[0] for row in con.execute(sql, params).fetchall()]
+
+
 @contextmanager
 def frames(con: duckdb.DuckDBPyConnection, **columns: Mapping[str, NDArray[Any]]) -> Iterator[None]:
     """Makes dicts of NumPy arrays readable as tables of these names while the block lasts."""
@@ -39,7 +49,7 @@ def objects(items: Sequence[object]) -> NDArray[Any]:
     """A column of texts or lists, for `frames`."""
     import numpy as np
 
-    column = np.empty(len(items), dtype=object)
+    made = np.empty(len(items), dtype=object)
     for position, item in enumerate(items):
-        column[position] = item
-    return column
+        made[position] = item
+    return made

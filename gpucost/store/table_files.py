@@ -7,7 +7,6 @@ import re
 from typing import TYPE_CHECKING, Literal
 
 from gpucost.errors import GpucostError
-from gpucost.store.connection import confine
 from gpucost.texts import HIDDEN, visible
 
 if TYPE_CHECKING:
@@ -20,11 +19,16 @@ FileKind = Literal["csv", "parquet"]
 
 # What spreadsheets take for the beginning of a formula, in full width too, or skip before one.
 _FORMULA = r"^[=+\-@\t\r\n＝＋－＠]"
-# What `visible` does, where DuckDB writes: of the text $text, letter by letter.
-_VISIBLE = r"""array_to_string(list_transform(regexp_extract_all($text, '(?s).'), lambda letter: CASE
+# What `visible` does, where DuckDB writes: of the text $text, letter by letter. No list of IN: that becomes a join, and a join
+# does not keep the order of rows.
+_VISIBLE = r"""CASE WHEN regexp_matches($text, '$hidden') THEN
+    array_to_string(list_transform(regexp_extract_all($text, '(?s).'), lambda letter: CASE
     WHEN NOT regexp_matches(letter, '$hidden') THEN letter
     WHEN unicode(letter) < 65536 THEN format('\u{:04x}', unicode(letter))
-    ELSE format('\u{:04x}\u{:04x}', unicode(letter) // 1024 + 55232, unicode(letter) % 1024 + 56320) END), '')"""
+    ELSE format('\u{:04x}\u{:04x}', unicode(letter) // 1024 + 55232, unicode(letter) % 1024 + 56320) END), '')
+    ELSE $text END"""
+# What `harmless` does.
+_GUARDED = "CASE WHEN regexp_matches($text, '$formula') THEN concat('''', $visible) ELSE $visible END"
 
 
 # rows keep their order, whatever the number of threads
@@ -51,10 +55,9 @@ def save_table(con: duckdb.DuckDBPyConnection, table: str, columns: Mapping[str,
 
     source = con.table(table)
     texts = {name for name, type_ in zip(source.columns, source.types, strict=True) if str(type_) == "VARCHAR"}
-    guard = kind == "csv"
+    guarded = texts if kind == "csv" else ()
     shown = [
-        (_guarded(name) if guard and name in texts else duckdb.ColumnExpression(name)).alias(title)
-        for title, name in columns.items()
+        (_guarded(name) if name in guarded else duckdb.ColumnExpression(name)).alias(title) for title, name in columns.items()
     ]
     try:
         con.execute(f"CREATE OR REPLACE TEMP VIEW rows_to_save AS {source.select(*shown).sql_query()}")
@@ -64,17 +67,17 @@ def save_table(con: duckdb.DuckDBPyConnection, table: str, columns: Mapping[str,
         raise GpucostError(f"cannot write {path.name}: {os.strerror(int(number[1])) if number else error}") from error
 
 
-def save_rows(columns: Mapping[str, str], rows: Sequence[Sequence[object]], kind: FileKind, path: Path) -> None:
-    """Write rows to a file; `columns` are their names and DuckDB types. Values are None, text, numbers, decimals, dates."""
+def save_rows(columns: Mapping[str, str], rows: Sequence[Sequence[object]], path: Path) -> None:
+    """Write rows to a Parquet file: None, text, numbers, decimals, dates. `columns` are their names and DuckDB types."""
     import duckdb
     import numpy as np
 
-    con = duckdb.connect(config={"autoinstall_known_extensions": False, "autoload_known_extensions": False})
-    try:
-        confine(con, path.parent)
+    from gpucost.store.bill_files import workspace
+
+    with workspace(path.parent) as con:
         # a row of nothing tells the types where there is no other; it is cut off again
         given = {
-            f"c{place}": np.array([None if row[place] is None else _text(row[place]) for row in rows] or [None], dtype=object)
+            f"c{place}": np.array([None if row[place] is None else str(row[place]) for row in rows] or [None], dtype=object)
             for place in range(len(columns))
         }
         con.register("given", given)
@@ -83,29 +86,13 @@ def save_rows(columns: Mapping[str, str], rows: Sequence[Sequence[object]], kind
             for place, (name, type_) in enumerate(columns.items())
         ]
         con.table("given").select(*typed).limit(len(rows)).create("typed")
-        save_table(con, "typed", {name: name for name in columns}, kind, path)
-    finally:
-        con.close()
-
-
-def _text(value: object) -> str:
-    return repr(value) if isinstance(value, float) else str(value)
+        save_table(con, "typed", {name: name for name in columns}, "parquet", path)
 
 
 def _guarded(name: str) -> duckdb.Expression:
     """What `harmless` does, of a column."""
     import duckdb
 
-    column = duckdb.ColumnExpression(name)
     quoted = name.replace('"', '""')
-    shown = duckdb.SQLExpression(_VISIBLE.replace("$hidden", HIDDEN).replace("$text", f'"{quoted}"'))
-    seen = _case(column, HIDDEN, shown, column)
-    # not a list of IN: that becomes a join, and a join does not keep the order of rows
-    return _case(column, _FORMULA, duckdb.FunctionExpression("concat", duckdb.ConstantExpression("'"), seen), seen)
-
-
-def _case(column: duckdb.Expression, pattern: str, then: duckdb.Expression, other: duckdb.Expression) -> duckdb.Expression:
-    import duckdb
-
-    matches = duckdb.FunctionExpression("regexp_matches", column, duckdb.ConstantExpression(pattern))
-    return duckdb.CaseExpression(matches, then).otherwise(other)
+    guarded = _GUARDED.replace("$visible", _VISIBLE).replace("$hidden", HIDDEN).replace("$formula", _FORMULA)
+    return duckdb.SQLExpression(guarded.replace("$text", f'"{quoted}"'))

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import shutil
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from gpucost import disk
 from gpucost.errors import StoreError, UsageError
+from gpucost.records import record
 from gpucost.store.connection import STORAGE_VERSION, confine
+from gpucost.store.sqlfiles import column, value
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -110,13 +111,13 @@ def _copied(path: Path, target: Path, verb: str) -> Iterator[tuple[duckdb.DuckDB
 
 def _copy(con: duckdb.DuckDBPyConnection, path: Path) -> int:
     """Fill the database of `con` with what the store at `path` holds, and return that file's number on its disk."""
-    into = con.execute("SELECT current_database()").fetchall()[0][0]
+    into = value(con, "SELECT current_database()")
     old, quoted = f"{into}_before", str(path).replace("'", "''")
     con.execute(f"ATTACH '{quoted}' AS \"{old}\" (READ_ONLY)")
     inode = path.stat().st_ino
     con.execute(f'COPY FROM DATABASE "{old}" TO "{into}" (SCHEMA)')
     con.execute("SET memory_limit = '700MB'")
-    for (table,) in con.execute(_TABLES, [old]).fetchall():
+    for table in column(con, _TABLES, [old]):
         order = f" ORDER BY {_ORDER[table]}" if table in _ORDER else ""
         con.execute(f'INSERT INTO "{table}" FROM "{old}"."{table}"{order}')
         if _digest(con, f'"{table}"') != _digest(con, f'"{old}"."{table}"'):
@@ -128,7 +129,7 @@ def _digest(con: duckdb.DuckDBPyConnection, table: str) -> list[tuple[int, int |
     return con.execute(f"SELECT count(*), bit_xor(hash(t)) FROM {table} AS t").fetchall()  # noqa: S608 - names of our own
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Check:
     """What was looked at, how many rows of it are wrong, and what the first of them is; or why it could not be looked at."""
 
@@ -195,8 +196,7 @@ def check(con: duckdb.DuckDBPyConnection) -> Iterator[Check]:
 
     Raises duckdb.Error where a page is damaged, which an open store tells as a StoreError.
     """
-    database = con.execute("SELECT current_database()").fetchall()[0][0]
-    for (table,) in con.execute(_TABLES, [database]).fetchall():
+    for table in column(con, _TABLES, [value(con, "SELECT current_database()")]):
         # DuckDB compares the checksum of each block that it reads
         _digest(con, f'"{table}"')
     yield Check("every page can be read", 0, None)

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import difflib
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from gpucost.engine import dicts
 from gpucost.errors import GpucostError, StoreError
 from gpucost.periods import MS_PER_HOUR, from_ms, iso
+from gpucost.records import record
 from gpucost.store import sqlfiles
 
 if TYPE_CHECKING:
@@ -82,7 +82,7 @@ def workload_costs(con: duckdb.DuckDBPyConnection) -> list[tuple[Any, ...]]:
 Row = dict[str, Any]
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class UsageRows:
     """Rows as the statements below name their columns. A node that was not collected for a while has several rows."""
 
@@ -143,22 +143,22 @@ WHERE from_ms < $to_ms AND $from_ms < to_ms AND ($all_nodes OR node_id IN (SELEC
 ORDER BY node_id, from_ms"""
 
 
+# what usage can be narrowed to; the filter on each is called by its plural
 _DIMENSIONS = ("team", "namespace", "workload", "cluster")
 
 
-def read_usage(
-    con: duckdb.DuckDBPyConnection,
-    from_ms: int,
-    to_ms: int,
-    *,
-    teams: Sequence[str] = (),
-    namespaces: Sequence[str] = (),
-    workloads: Sequence[str] = (),
-    clusters: Sequence[str] = (),
-) -> UsageRows:
-    """What was used in [from_ms, to_ms). Without filters all nodes, also those on which nothing ran. Makes temporary tables."""
+def _names(filters: Mapping[str, Sequence[str]]) -> dict[str, list[str]]:
+    """The names that each dimension is narrowed to, by filter; none where it is not."""
+    return {f"{dimension}s": list(filters.get(f"{dimension}s", ())) for dimension in _DIMENSIONS}
+
+
+def read_usage(con: duckdb.DuckDBPyConnection, from_ms: int, to_ms: int, **filters: Sequence[str]) -> UsageRows:
+    """What was used in [from_ms, to_ms). Without filters all nodes, also those on which nothing ran. Makes temporary tables.
+
+    `filters` are teams, namespaces, workloads and clusters.
+    """
     period: dict[str, object] = {"from_ms": from_ms, "to_ms": to_ms}
-    names = {"teams": list(teams), "namespaces": list(namespaces), "workloads": list(workloads), "clusters": list(clusters)}
+    names = _names(filters)
     sqlfiles.run(con, "filters")
     con.execute(_USAGE_TEAMS, period)
     con.execute(_USAGE_RESUMED)
@@ -179,15 +179,7 @@ WHERE c.from_ms < $to_ms AND $from_ms < c.to_ms + (c.hours - 1) * 3600000"""
 
 
 def nothing_used(
-    con: duckdb.DuckDBPyConnection,
-    from_ms: int,
-    to_ms: int,
-    period_name: str,
-    *,
-    teams: Sequence[str] = (),
-    namespaces: Sequence[str] = (),
-    workloads: Sequence[str] = (),
-    clusters: Sequence[str] = (),
+    con: duckdb.DuckDBPyConnection, from_ms: int, to_ms: int, period_name: str, **filters: Sequence[str]
 ) -> GpucostError:
     """The error for filters that leave nothing of [from_ms, to_ms): the first name that nobody had, and the ones most like it.
 
@@ -196,7 +188,7 @@ def nothing_used(
     rows = con.execute(_USAGE_NAMES, {"from_ms": from_ms, "to_ms": to_ms}).fetchall()
     if not rows:
         return GpucostError(f"nothing held GPUs in {period_name}", "gpucost report shows the newest month with data")
-    wanted = [(place, name) for place, names in enumerate((teams, namespaces, workloads, clusters)) for name in names]
+    wanted = [(place, name) for place, names in enumerate(_names(filters).values()) for name in names]
     for place, name in wanted:
         names = sorted({str(row[place]) for row in rows})
         bare = [one for one in names if one.partition("/")[2] == name]
@@ -218,15 +210,13 @@ def read_idle(con: duckdb.DuckDBPyConnection, metrics: Activity, period: Period,
 
     Only devices that the exporter labels with their pod are known. Makes temporary tables.
     """
-    load_devices(con, metrics, period)
-    _refuse_dropped(con)
+    _load_whole_devices(con, metrics, period)
     return dicts(sqlfiles.run(con, "activity_idle", {"at_least_ms": at_least_ms}))
 
 
 def read_levels(con: duckdb.DuckDBPyConnection, metrics: Activity, period: Period) -> list[Row]:
     """One row per measured pod, as activity_levels.sql names its columns. Makes temporary tables."""
-    load_devices(con, metrics, period)
-    _refuse_dropped(con)
+    _load_whole_devices(con, metrics, period)
     return dicts(sqlfiles.run(con, "activity_levels"))
 
 
@@ -236,9 +226,10 @@ FROM activity_devices AS d JOIN blocks AS b USING (series_id)
 WHERE b.vals IS NULL AND b.hour >= d.held_from_ms // 3600000 AND b.hour <= (d.held_to_ms - 1) // 3600000"""
 
 
-def _refuse_dropped(con: duckdb.DuckDBPyConnection) -> None:
-    """Raise StoreError where samples of activity_devices are gone."""
-    if (hour := con.execute(_DROPPED).fetchall()[0][0]) is not None:
+def _load_whole_devices(con: duckdb.DuckDBPyConnection, metrics: Activity, period: Period) -> None:
+    """Do what `load_devices` does. Raise StoreError where samples of activity_devices are gone."""
+    load_devices(con, metrics, period)
+    if (hour := sqlfiles.value(con, _DROPPED)) is not None:
         until = iso(from_ms((hour + 1) * MS_PER_HOUR))
         raise StoreError(f"samples before {until} are gone (store.raw_retention_days)", f"name a period from {until} on")
 

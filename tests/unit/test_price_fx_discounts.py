@@ -29,14 +29,16 @@ def config(tmp_path: Path, text: str | None = None, **fx: str) -> Config:
 def test_a_rate_holds_until_the_next_and_the_file_wins_from_its_first_date(tmp_path: Path) -> None:
     known = rates(config(tmp_path, FX, EUR="1.05", CHF="1.1"))
     days = [date(2026, 10, day) for day in (1, 2, 3, 30)]
-    assert [known.convert(Decimal(2), "EUR", day) for day in days] == [Decimal(x) for x in ("2.10", "2.20", "2.40", "2.40")]
-    assert known.convert(Decimal(2), "USD", days[0]) == 2
-    assert known.convert(Decimal(2), "CHF", days[0]) == Decimal("2.2")
+    assert [known.convert(Decimal(2), "EUR", day, "a price") for day in days] == [
+        Decimal(x) for x in ("2.10", "2.20", "2.40", "2.40")
+    ]
+    assert known.convert(Decimal(2), "USD", days[0], "a price") == 2
+    assert known.convert(Decimal(2), "CHF", days[0], "a price") == Decimal("2.2")
     with pytest.raises(PriceError, match=r"no rate from GBP to USD on 2026-10-02; .*fx\.csv begins on 2026-10-03") as caught:
-        known.convert(Decimal(2), "GBP", days[1])
+        known.convert(Decimal(2), "GBP", days[1], "a price")
     assert "[prices] fx = { GBP = … }" in (caught.value.fix or "")
     with pytest.raises(PriceError, match="no rate from SEK to USD"):
-        known.convert(Decimal(2), "SEK", days[1])
+        known.convert(Decimal(2), "SEK", days[1], "a price")
 
 
 @pytest.mark.parametrize(

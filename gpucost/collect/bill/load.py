@@ -509,7 +509,7 @@ class _Run:
         kind, stamps = group.kind, self._stamps_of(group.digests)
         file_digests = None if source or group.has_archive else group.digests
         digest = self._digest(kind, group.digests)
-        files = charges.BillFiles(kind.name, digest, source, source is not None, file_digests, stamps)
+        files = charges.BillFiles(kind.name, digest, source, file_digests, stamps)
         lost: dict[str, str] = {}
         with self._store(group.files) as con, bill_files.values_in_words([file.name for file in group.staged]):
             if source:

@@ -446,7 +446,8 @@ class PrometheusCollector(ServerCollector[list[ReadAnswer]]):
         yield from silences
         runs.look(con, stored_needs(self._activity.device_metric, self._activity.mig_metric))
         codes = {finding.code for finding in silences}
-        yield from (SourceFinding(*lack) for lack in runs.of_source(con, self.source, result.asked) if lack.code not in codes)
+        lacks = (SourceFinding(*row) for row in runs.of_source(con, self.source, result.asked))
+        yield from (lack for lack in lacks if lack.code not in codes)
         if result.not_collected is not None and result.metrics and not result.failed_windows:
             yield self._before_retention(result.not_collected.end_ms)
 
