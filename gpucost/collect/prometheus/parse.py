@@ -133,7 +133,6 @@ _NUMBER = rb"[+-]?(?:[0-9]++(?:\.[0-9]*+)?+|\.[0-9]++)(?:[eE][+-]?[0-9]{1,3}+)?+
 _TIME = rb"(?:0|[1-9][0-9]{0,11}+)(?:\.[0-9]++)?+(?:[eE][+]?[0-9]{1,2}+)?+"
 _VALUE = rb"(?:%b|NaN|[+-]?Inf)" % _NUMBER
 _SAMPLES = re.compile(rb'%b,(?:"%b"|null)(?:\],\[%b,(?:"%b"|null))*+' % (_TIME, _VALUE, _TIME, _VALUE))
-_ANY_VALUE = re.compile(_VALUE.decode())
 _LATEST_SECOND = 1e12
 
 
@@ -273,12 +272,10 @@ class MatrixReader:
         if not isinstance(pairs, list) or not all(isinstance(pair, list) and len(pair) == 2 for pair in pairs):
             raise Garbled("the answer holds a sample that is none")
         labels = labels_of(self._metric, json.dumps(item["metric"]).encode())
-        if not pairs:
-            return
-        index = np.full(len(pairs), len(self._series), dtype=np.int32)
-        self._series.append(labels)
-        times = np.array([_second(t) for t, _ in pairs])
-        self._add(index, _milliseconds(times), np.array([_value(v) for _, v in pairs], dtype=np.float64))
+        if pairs:
+            self._series.append(labels)
+            # as Prometheus lays them out, without the brackets around all of them
+            self._flush(len(self._series) - 1, [json.dumps(pairs, separators=(",", ":")).encode()[2:-2]])
 
     def _series_of(self, document: object) -> list[Any]:
         """The series of a whole document, whose warnings are kept."""
@@ -338,17 +335,3 @@ def _milliseconds(seconds: NDArray[np.float64]) -> NDArray[np.int64]:
     if not ((seconds >= 0) & (seconds < _LATEST_SECOND)).all():
         raise Garbled("the answer holds a sample at an impossible time")
     return np.rint(seconds * 1000).astype(np.int64)
-
-
-def _second(value: object) -> float:
-    if isinstance(value, bool) or not isinstance(value, int | float) or abs(value) > _LATEST_SECOND:
-        raise Garbled("the answer holds a sample at an impossible time")
-    return float(value)
-
-
-def _value(value: object) -> float:
-    if value is None:
-        return float("nan")
-    if not isinstance(value, str) or not _ANY_VALUE.fullmatch(value):
-        raise Garbled("the answer holds a sample that is no number")
-    return float(value)
