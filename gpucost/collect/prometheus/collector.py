@@ -566,15 +566,14 @@ def _count(answers: list[ReadAnswer], span: Span) -> tuple[dict[int, int], int |
     """How many samples of a window lie in each of its epoch hours, and the first and last moment of one."""
     start, end = span
     hours = range(start // MS_PER_HOUR, -(-end // MS_PER_HOUR))
-    counts = np.zeros(len(hours), dtype=np.int64)
+    counts = np.zeros(len(hours))
     moments: list[int] = []
     for answer in answers:
         part = answer.only((answer.ts_ms >= start) & (answer.ts_ms < end))
         if len(part.ts_ms):
-            weights = None if part.left_out is None else part.weights
-            counts += np.bincount(part.ts_ms // MS_PER_HOUR - hours[0], weights, len(hours)).astype(np.int64)
+            counts += np.bincount(part.ts_ms // MS_PER_HOUR - hours[0], part.weights, len(hours))
             moments += [int(part.ts_ms.min()), int(part.ts_ms.max())]
-    return dict(zip(hours, counts.tolist(), strict=True)), min(moments, default=None), max(moments, default=None)
+    return dict(zip(hours, counts.astype(int).tolist(), strict=True)), min(moments, default=None), max(moments, default=None)
 
 
 def _nodes(series: Sequence[Mapping[str, str]]) -> set[str]:

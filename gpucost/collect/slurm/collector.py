@@ -115,7 +115,7 @@ def collect(
         notes = Notes()
         part = SlurmResult(source.name)
         if progress:
-            done, total = (round((end - period.start) / timedelta(milliseconds=1)) for end in (day.start, period.end))
+            done, total = day.start_ms - period.start_ms, period.end_ms - period.start_ms
             progress(ProgressState(source.name, done, total, result.runs))
         with store.write() as con:
             _load_jobs(con, source.jobs(day, notes), part, day, cluster, now)
@@ -191,8 +191,8 @@ def _load_jobs(
         ):
             first = submit if start is None else start
             last = end if end is not None else first + (elapsed or 0)
-            known = spans.get(cluster)
-            spans[cluster] = (min(known[0], first), max(known[1], last)) if known else (first, last)
+            begin, over = spans.get(cluster, (first, last))
+            spans[cluster] = min(begin, first), max(over, last)
         slurm.stage(con, "slurm_runs", columns)
         slurm.stage(con, "slurm_steps", batch.steps)
     if period is not None and cluster_given and not spans:
