@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from zoneinfo import ZoneInfo
@@ -38,33 +39,32 @@ def candidates(environ: Mapping[str, str]) -> list[str]:
     return list(dict.fromkeys([*urls, LOCAL, *(IN_CLUSTER if "KUBERNETES_SERVICE_HOST" in environ else ())]))
 
 
-def first_server(urls: Iterable[str], timeout_seconds: float = 2.0) -> Server | None:
+def first_server(urls: Iterable[str]) -> Server | None:
     """The first of `urls` that answers as Prometheus does, also where it wants a login first; None if none does."""
-    return next((server for url in urls if (server := probe(url, timeout_seconds))), None)
+    return next((server for url in urls if (server := probe(url))), None)
 
 
-def probe(url: str, timeout_seconds: float = 2.0) -> Server | None:
+def probe(url: str) -> Server | None:
     """The server at `url`; None where nothing answers or something else does. Sends no credentials."""
     from gpucost.collect.prometheus.client import PrometheusClient, Retries, Unauthorized, status
     from gpucost.config.model import PrometheusSource
 
     try:
-        client = PrometheusClient(PrometheusSource(url=url, timeout_seconds=timeout_seconds), Retries(attempts=1))
+        client = PrometheusClient(PrometheusSource(url=url, timeout_seconds=2.0), Retries(attempts=1))
     except ValueError:  # no URL that could be asked
         return None
-    try:
-        answer = client.get("query", {"query": "1"})
+    with closing(client):
+        try:
+            answer = client.get("query", {"query": "1"})
+        except Unauthorized:
+            return Server(url, needs_login=True)
+        except SourceError:
+            return None
         if not isinstance(answer, dict) or answer.get("resultType") not in ("scalar", "vector"):
             return None
         retention = status(client.get, "runtimeinfo", "storageRetention")
         retention = retention or status(client.get, "flags", "storage.tsdb.retention.time", "storage.tsdb.retention")
         return Server(url, version=status(client.get, "buildinfo", "version"), retention=retention)
-    except Unauthorized:
-        return Server(url, needs_login=True)
-    except SourceError:
-        return None
-    finally:
-        client.close()
 
 
 def timezone(environ: Mapping[str, str] = os.environ, etc: Path = Path("/etc")) -> str:

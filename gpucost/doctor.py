@@ -6,7 +6,7 @@ import os
 import shlex
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import closing
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from enum import StrEnum
@@ -18,7 +18,6 @@ from gpucost.collect.prometheus.client import Ask, PrometheusClient, Retries, st
 from gpucost.collect.prometheus.queries import (
     ACTIVITY_LOST,
     ANNOTATIONS,
-    CONDITIONAL_NEEDS,
     DCGM_FIX,
     FRACTIONS,
     FRACTIONS_FIX,
@@ -26,6 +25,7 @@ from gpucost.collect.prometheus.queries import (
     GPU_REQUESTS,
     KSM,
     KSM_FIX,
+    KUEUE_NEEDS,
     MIG_ACTIVITY_LOST,
     MIG_REQUESTS,
     NODE_FACTS,
@@ -263,10 +263,10 @@ _UNREADABLE = (SourceError, LookupError, TypeError, ValueError, AttributeError, 
 
 def check_server(source: PrometheusSource, config: Config, now: datetime, ask: Ask | None = None) -> Iterator[Check]:
     """Checks `source`; without an answer from it, that is the only one. `ask` replaces the connection, for tests."""
-    connected: AbstractContextManager[Ask] = nullcontext(ask) if ask else _connected(source)
     try:
-        with connected as query:
-            for finding in _server(source, config, now, query):
+        # with the collector's credentials and its words for what goes wrong; impatient, since a user waits
+        with closing(PrometheusClient(source, Retries(attempts=2, initial=0.2, longest=1.0, jitter=0.1))) as client:
+            for finding in _server(source, config, now, ask or client.get):
                 yield Check(source.source, *finding)
     except SourceError as error:
         yield Check(source.source, source.url, FAIL, error.message, error.fix or "check [prometheus] url in gpucost.toml")
@@ -437,10 +437,9 @@ def _states(seen: Seen, config: Config) -> Iterator[Finding]:
     if (labels := seen.labels("kube_pod_info")) and not labels & {"uid", "exported_uid"}:
         text = "has no label uid: pods are told apart by name, node and start alone"
         yield "kube_pod_info: uid", WARN, text, "keep it in metric_relabel_configs"
-    for sign, conditional in CONDITIONAL_NEEDS:
-        if seen.labels(sign):
-            for need in conditional:
-                yield _needed(seen, need)
+    if seen.labels("kueue_pending_workloads"):
+        for need in KUEUE_NEEDS:
+            yield _needed(seen, need)
     # who shares the GPUs that KAI or Run:ai reserves, where it does
     if seen.labels(RESERVATIONS):
         text = f"neither gpu-fraction nor gpu-memory is exported: {FRACTIONS_LOST}"
@@ -523,16 +522,6 @@ def _activity(seen: Seen, config: Config) -> Iterator[Finding]:
             yield mig, OK, "there for MIG instances", None
         else:
             yield mig, WARN, f"not there: {MIG_ACTIVITY_LOST}", mig_fix(mig)
-
-
-@contextmanager
-def _connected(source: PrometheusSource) -> Iterator[Ask]:
-    """Asks as the collector does, with its credentials and its words for what goes wrong; impatient, since a user waits."""
-    client = PrometheusClient(source, Retries(attempts=2, initial=0.2, longest=1.0, jitter=0.1))
-    try:
-        yield client.get
-    finally:
-        client.close()
 
 
 def examine(

@@ -250,18 +250,18 @@ def hold(response: requests.Response, limit: int) -> bytes:
     return body
 
 
-def beginning(response: requests.Response, limit: int = ERROR_BYTES) -> bytes:
+def beginning(response: requests.Response) -> bytes:
     """The first bytes of a body, or what of them arrives; the rest is not read."""
     body = bytearray()
     try:
-        for chunk in response.iter_content(limit):
+        for chunk in response.iter_content(ERROR_BYTES):
             body += chunk
-            if len(body) >= limit:
+            if len(body) >= ERROR_BYTES:
                 break
     except requests.RequestException:
         pass
     response.close()
-    return bytes(body[:limit])
+    return bytes(body[:ERROR_BYTES])
 
 
 class TimedAdapter(HTTPAdapter):

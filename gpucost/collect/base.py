@@ -153,8 +153,8 @@ def subtract(spans: Iterable[Span], taken: Iterable[Span]) -> list[Span]:
     holes = merge(taken)
     for start, end in merge(spans):
         for a, b in holes:
-            if b <= start or a >= end:
-                continue
+            if a >= end:
+                break
             if a > start:
                 left.append((start, a))
             start = max(start, b)
@@ -217,8 +217,6 @@ def late_spans(con: duckdb.DuckDBPyConnection, source: str, now_ms: int, late_ho
 def halves(span: Span) -> list[Span]:
     """A span cut at the full hour next to its middle; itself where it is an hour or less."""
     start, end = span
-    if end - start <= MS_PER_HOUR:
-        return [span]
     middle = start + max(1, round((end - start) / 2 / MS_PER_HOUR)) * MS_PER_HOUR
     return [(start, middle), (middle, end)] if middle < end else [span]
 
@@ -259,7 +257,7 @@ class Collector(ABC, Generic[Batch]):
 
     kind: ClassVar[str]
 
-    def __init__(self, source: str, store: Store, concurrency: int = 1) -> None:
+    def __init__(self, source: str, store: Store, concurrency: int) -> None:
         self.source = source
         self.store = store
         self.concurrency = concurrency

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
 
 import numpy as np
 
+from gpucost.collect.base import month_start_ms
 from gpucost.collect.bill.load import collect_bills
 from gpucost.collect.bill.opening import LocalTree
+from gpucost.collect.prometheus.collector import thresholds
 from gpucost.config.load import load_config
 from gpucost.config.model import Config
 from gpucost.demo import bill, slurm
@@ -18,10 +20,10 @@ from gpucost.demo.fleet import TEAMS, DemoSeries, months, plan
 from gpucost.demo.samples import samples
 from gpucost.demo.work import load_work
 from gpucost.errors import UsageError
-from gpucost.periods import MS_PER_HOUR, Period, iso
+from gpucost.periods import MS_PER_HOUR, Period, from_ms, iso
 from gpucost.store import runs
 from gpucost.store.connection import Store
-from gpucost.store.metrics import ReadAnswer, SampleWindow, Threshold, load_window
+from gpucost.store.metrics import ReadAnswer, SampleWindow, load_window
 
 STORE, CONFIG, BOOK = "gpucost.duckdb", "gpucost.toml", "prices.csv"
 CLUSTER = SOURCE = "demo"
@@ -101,7 +103,7 @@ def prepare(folder: Path) -> None:
 
 def last_months(now: datetime) -> Period:
     """The last two calendar months (UTC) that are over at `now`."""
-    end = now.astimezone(UTC).replace(day=1, hour=0, minute=0, second=0, microsecond=0)
+    end = from_ms(month_start_ms(now, None))
     before = (end - timedelta(days=1)).replace(day=1)
     return Period((before - timedelta(days=1)).replace(day=1), end)
 
@@ -125,15 +127,13 @@ def build(folder: Path, period: Period, progress: Callable[[str], None]) -> Conf
     series = list(samples(fleet))
     count = sum(len(one.times) for one in series)
     progress(f"loading {count:,} samples of {len(series):,} series")
-    activity, idle = config.activity, config.idle.threshold_percent
-    scales = {activity.device_metric: activity.device_scale, activity.mig_metric: activity.mig_scale}
-    thresholds = {metric: Threshold(idle / scale, 0.0, 100 / scale) for metric, scale in scales.items()}
+    idle = thresholds(config.activity, config.idle)
     with store.write() as con:
         run = runs.begin(con, "prometheus", SOURCE, (period.start_ms, period.end_ms))
         for start in range(period.start_ms, period.end_ms, _WINDOW_MS):
             end = min(start + _WINDOW_MS, period.end_ms)
             answers = list(_answers(series, start, end))
-            load_window(con, SampleWindow(SOURCE, run, start, end, "cluster", CLUSTER, thresholds, answers))
+            load_window(con, SampleWindow(SOURCE, run, start, end, "cluster", CLUSTER, idle, answers))
         runs.finish(con, run)
         load_work(con, fleet, SOURCE, CLUSTER)
     progress("loading the Slurm cluster")

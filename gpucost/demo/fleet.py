@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple
@@ -10,7 +11,7 @@ from zoneinfo import ZoneInfo
 import numpy as np
 import numpy.typing as npt
 
-from gpucost.periods import Period, month_period
+from gpucost.periods import Period, local_days, month_period
 from gpucost.records import record
 
 #: (number of the GPU on its node, MIG instance or None)
@@ -97,10 +98,8 @@ class DemoSeries(NamedTuple):
 
 def months(period: Period) -> list[Period]:
     """The calendar months (UTC) that make up the period."""
-    parts = [month_period(period.start.date(), ZoneInfo("UTC"))]
-    while parts[-1].end < period.end:
-        parts.append(month_period(parts[-1].end.date(), ZoneInfo("UTC")))
-    return parts
+    utc = ZoneInfo("UTC")
+    return [month_period(day, utc) for day in local_days(period, utc) if day.day == 1]
 
 
 #: Which namespaces, and accounts of Slurm, a team owns; whoever uses `sandbox` is nobody's.
@@ -162,7 +161,7 @@ class _Planner:
         #: what happens once a month happens in each: when they begin
         self.months = [month.start_ms // 1000 for month in months(period)]
         self.dice = np.random.default_rng([period.start.year, period.start.month])
-        self.runs: dict[str, int] = {}
+        self.runs = Counter[str]()
 
     def plan(self) -> DemoFleet:
         """The fleet of the sample: its nodes and pods, team by team."""
@@ -263,7 +262,7 @@ class _Planner:
         moment = node.start + int(self.dice.exponential(jobs.pause_hours / 2 * HOUR))
         while moment < node.end - 600:
             name = jobs.names[int(self.dice.integers(len(jobs.names)))]
-            self.runs[name] = self.runs.get(name, 0) + 1
+            self.runs[name] += 1
             owner = ("Job", f"{name}-{self.runs[name]:02d}")
             fails = self.dice.random() < jobs.failing
             hours = float(self.dice.lognormal(np.log(jobs.hours), 0.5)) * (0.4 if fails else 1)
@@ -299,9 +298,9 @@ class _Planner:
         rollout = self.fleet.start + int(self.dice.integers(8 * DAY, 20 * DAY))
         for start, end in ((node.start, rollout - 900), (rollout, node.end)):
             owner = ("ReplicaSet", f"{name}-{self._hex(9)}")
-            more: dict[str, Any] = {"instance": instance, "parent": ("Deployment", name), "pulls": pulls}
             for gpu in gpus:
-                self._pod(node, namespace, owner, (gpu,), start, end, profile, **more)
+                parent = ("Deployment", name)
+                self._pod(node, namespace, owner, (gpu,), start, end, profile, instance=instance, parent=parent, pulls=pulls)
 
     def _pod(
         self,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterator
 from functools import partial
 
@@ -154,10 +155,9 @@ def _nodes(fleet: DemoFleet) -> Iterator[DemoSeries]:
         yield state("node_labels", *span, **labels)
         if node.cordoned is not None:
             yield state("node_spec_unschedulable", node.cordoned, node.end)
-        offered = {pool.resource(None): (pool.gpus - pool.cut_gpus) * pool.replicas}
+        offered = Counter({pool.resource(None): (pool.gpus - pool.cut_gpus) * pool.replicas})
         for instance, _ in pool.mig:
-            resource = pool.resource(instance)
-            offered[resource] = offered.get(resource, 0) + pool.cut_gpus
+            offered[pool.resource(instance)] += pool.cut_gpus
         for resource, units in offered.items():
             for what in ("capacity", "allocatable"):
                 yield state(f"node_status_{what}", *span, units, resource=resource, unit="integer")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import heapq
+from collections import defaultdict
 from dataclasses import dataclass
 from itertools import count
 from typing import TYPE_CHECKING, NamedTuple
@@ -255,13 +256,18 @@ def _jobs(cluster: _Scheduler) -> str:
         spread = len(run.nodes) > 1
         steps = [("batch", run.nodes[:1], 0.0 if spread else run.busy), *([("0", run.nodes, run.busy)] if spread else [])]
         for step, nodes, busy in steps:
-            more = {key: f"{row[key]}.{step}" for key in ("JobID", "JobIDRaw")}
-            gpus = run.work.gpus * len(nodes)
-            used = {"TRESUsageInAve": f"cpu=01:00:00,gres/gpuutil={busy * run.work.gpus:.0f}"}
-            used["TRESUsageInTot"] = f"cpu=01:00:00,gres/gpuutil={busy * gpus:.0f}"
-            held = {"NNodes": str(len(nodes)), "NodeList": _listed(nodes), "AllocTRES": _tres(run.work, len(nodes))}
+            told = {
+                "JobID": f"{row['JobID']}.{step}",
+                "JobIDRaw": f"{row['JobIDRaw']}.{step}",
+                "JobName": "batch" if step == "batch" else "train",
+                "NNodes": str(len(nodes)),
+                "NodeList": _listed(nodes),
+                "AllocTRES": _tres(run.work, len(nodes)),
+                "TRESUsageInAve": f"cpu=01:00:00,gres/gpuutil={busy * run.work.gpus:.0f}",
+                "TRESUsageInTot": f"cpu=01:00:00,gres/gpuutil={busy * (run.work.gpus * len(nodes)):.0f}",
+            }
             absent = dict.fromkeys(("User", "Partition", "QOS", "Reason", "Reservation", "ReqTRES"), "")
-            step_row = row | more | used | held | absent | {"JobName": "batch" if step == "batch" else "train"}
+            step_row = row | absent | told
             lines.append(DELIMITER.join(step_row[name] for name in FIELDS))
     return "\n".join(lines) + "\n"
 
@@ -291,36 +297,35 @@ def _tres(work: _Work, nodes: int) -> str:
     return f"billing={8 * gpus},cpu={8 * gpus},gres/gpu:{_MODEL}={gpus},gres/gpu={gpus},mem={48 * gpus}G,node={nodes}"
 
 
-def _depth(account: str) -> int:
-    parent = _ACCOUNTS[account][0]
-    return 1 + _depth(parent) if parent else 0
+def _indented(account: str) -> str:
+    return " " * (len(_above(account)) - 1) + account
 
 
 def _associations() -> str:
     """`sacctmgr -P show assoc tree`."""
     lines = ["Cluster|Account|User|ParentName"]
     for account, (parent, _, users) in _ACCOUNTS.items():
-        lines.append(f"{_CLUSTER}|{' ' * _depth(account)}{account}||{parent}")
-        lines += [f"{_CLUSTER}|{' ' * (_depth(account) + 1)}{account}|{user}|" for user in users]
+        lines.append(f"{_CLUSTER}|{_indented(account)}||{parent}")
+        lines += [f"{_CLUSTER}| {_indented(account)}|{user}|" for user in users]
     return "\n".join(lines) + "\n"
 
 
 def _shares(runs: list[_Run], now: int) -> str:
     """`sshare -a -P -l`: use counts half after a week, users rank by the shares of all that is above them (Fair Tree)."""
-    used: dict[tuple[str, str], float] = {}
+    used: dict[tuple[str, str], float] = defaultdict(float)
     for run in runs:
         end = run.end or now
         gpu_seconds = run.work.gpus * run.work.nodes * (end - (run.start or end))
         for key in ((run.work.account, run.work.user), *((account, "") for account in _above(run.work.account))):
-            used[key] = used.get(key, 0.0) + gpu_seconds * 0.5 ** ((now - end) / (7 * DAY))
+            used[key] += gpu_seconds * 0.5 ** ((now - end) / (7 * DAY))
 
     def level(account: str, user: str = "") -> tuple[float, float]:
         """Its part of what its siblings share, and of what they used."""
         parent, shares, users = _ACCOUNTS[account]
         if user:
-            return 1 / len(users), used.get((account, user), 0.0) / (used.get((account, ""), 0.0) or 1.0)
+            return 1 / len(users), used[account, user] / (used[account, ""] or 1.0)
         siblings = sum(other[1] for other in _ACCOUNTS.values() if other[0] == parent)
-        return shares / siblings, used.get((account, ""), 0.0) / (used.get((parent or account, ""), 0.0) or 1.0)
+        return shares / siblings, used[account, ""] / (used[parent or account, ""] or 1.0)
 
     def fairness(share: float, use: float) -> float:
         return share / use if use else float("inf")
@@ -335,10 +340,10 @@ def _shares(runs: list[_Run], now: int) -> str:
         for user in ("", *names):
             share, use = level(account, user)
             fair = f"{(1 + ranked.index((account, user))) / len(users):.6f}" if user else ""
-            raw = used.get((account, user), 0.0)
+            raw = used[account, user]
             lines.append(
-                f"{' ' * _depth(account)}{account}|{user}|{1 if user else shares}|{share:.6f}|{raw:.0f}|"
-                f"{raw / (used.get(('root', ''), 0.0) or 1.0):.6f}|{use:.6f}|{fair}|{fairness(share, use):.6f}"
+                f"{_indented(account)}|{user}|{1 if user else shares}|{share:.6f}|{raw:.0f}|"
+                f"{raw / (used['root', ''] or 1.0):.6f}|{use:.6f}|{fair}|{fairness(share, use):.6f}"
             )
     return "\n".join(lines) + "\n"
 

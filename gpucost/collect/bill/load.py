@@ -7,6 +7,7 @@ import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from itertools import count
 from pathlib import Path
 from shutil import rmtree
@@ -250,7 +251,7 @@ class _Group:
     has_archive: bool = False
 
 
-@dataclass(slots=True)
+@dataclass
 class _Run:
     store: Store
     opened: ExitStack
@@ -261,19 +262,22 @@ class _Run:
     meter: Meter
     run: BillRun
     _serial: Iterator[int] = field(default_factory=count)
-    # What files were when their digests were taken; the stamps of digests; what the store knows, read once.
+    # What files were when their digests were taken; the stamps of digests.
     _states: dict[tuple[Tree, Entry], object] = field(default_factory=dict)
     _stamps: dict[str, str] = field(default_factory=dict)
-    _stamped: dict[str, str] | None = None
-    _con: duckdb.DuckDBPyConnection | None = None
     _folders: set[Path] = field(default_factory=set)
 
-    @property
+    @cached_property
     def con(self) -> duckdb.DuckDBPyConnection:
         """Where files are read; none is opened for what is loaded already."""
-        if self._con is None:
-            self._con = self.opened.enter_context(bill_files.workspace(self.work, *self._folders))
-        return self._con
+        return self.opened.enter_context(bill_files.workspace(self.work, *self._folders))
+
+    @cached_property
+    def _stamped(self) -> dict[str, str]:
+        if self.force or not self.store.exists:
+            return {}
+        with self.store.read() as con:
+            return charges.stamped(con)
 
     def all(self, trees: Sequence[Tree]) -> None:
         """Loads what the trees hold: exports with a manifest each by itself, loose files together."""
@@ -404,11 +408,6 @@ class _Run:
         stamp = tree.stamp(entry)
         if stamp is None:
             return tree.digest(entry)
-        if self._stamped is None:
-            self._stamped = {}
-            if self.store.exists and not self.force:
-                with self.store.read() as con:
-                    self._stamped = charges.stamped(con)
         digest = self._stamped.get(stamp) or tree.digest(entry)
         self._stamps[digest] = stamp
         return digest
@@ -418,8 +417,7 @@ class _Run:
 
     def _keep_stamps(self, digest: str, digests: Iterable[str]) -> None:
         """Stamps of files that are loaded, and were too young for one then, or were touched since."""
-        known = self._stamped or {}
-        new = {stamp: of for stamp, of in self._stamps_of(digests).items() if stamp not in known}
+        new = {stamp: of for stamp, of in self._stamps_of(digests).items() if stamp not in self._stamped}
         if new:
             with self.store.write() as con:
                 charges.add_stamps(con, digest, new)

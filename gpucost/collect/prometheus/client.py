@@ -112,7 +112,6 @@ class PrometheusClient:
         self._timeout = min(_CONNECT_SECONDS, source.timeout_seconds), source.timeout_seconds
         self.warnings: set[str] = set()
         self._stop = threading.Event()
-        self._lock = threading.Lock()
 
     @cached_property
     def connect(self) -> PrometheusConnect:
@@ -146,7 +145,7 @@ class PrometheusClient:
             mib = self._source.max_response_mib
             reader = MatrixReader(metric, max(_MOST_SAMPLES, 4 * self._source.max_samples))
             try:
-                with self._send(path, form) as response:
+                with self._send(path, form, stream=True) as response:
                     if response.status_code != 200:
                         raise self._refused(response, path)
                     if "html" in response.headers.get("Content-Type", ""):
@@ -169,8 +168,7 @@ class PrometheusClient:
         """The `data` that the server answers under /api/v1/`path`. Raises SourceError."""
 
         def read() -> Any:
-            url = f"{self._source.url}/api/v1/{path}"
-            response = self._session.get(url, params=dict(params), timeout=self._timeout, allow_redirects=False)
+            response = self._send(path, params)
             if response.status_code != 200:
                 raise self._refused(response, path)
             return response.json()["data"]
@@ -218,7 +216,7 @@ class PrometheusClient:
         try:
             body = http.hold(response, mib << 20)
         except http.TooLarge:
-            raise too_large(self._source, mib) from None
+            raise SourceError(f"{self._source.url} answers with more than {mib} MiB", _API) from None
         if response.status_code != 200:
             return
         document = None
@@ -239,8 +237,7 @@ class PrometheusClient:
         for line in lines:
             _log.warning("%s: %s", self._source.url, line)
         if is_partial:
-            with self._lock:
-                self.warnings.update(lines)
+            self.warnings.update(lines)
 
     def _refused(self, response: requests.Response, path: str) -> SourceError | http.TransientError:
         error = refused(self._source, response, path)
@@ -249,11 +246,12 @@ class PrometheusClient:
             return http.TransientError(error.message, 0.0, error.fix)
         return error
 
-    def _send(self, path: str, form: dict[str, str]) -> requests.Response:
+    def _send(self, path: str, form: Mapping[str, str], *, stream: bool = False) -> requests.Response:
         url = f"{self._source.url}/api/v1/{path}"
-        if len(form["query"]) < _LONGEST_URL:
-            return self._session.get(url, params=form, timeout=self._timeout, stream=True, allow_redirects=False)
-        return self._session.post(url, data=form, timeout=self._timeout, stream=True, allow_redirects=False)
+        options: dict[str, Any] = {"timeout": self._timeout, "stream": stream, "allow_redirects": False}
+        if len(form.get("query", "")) < _LONGEST_URL:
+            return self._session.get(url, params=form, **options)
+        return self._session.post(url, data=form, **options)
 
     def _retried(self, read: Callable[[], _T], path: str = "query") -> _T:
         limits = asdict(self._retries)
@@ -271,7 +269,6 @@ class PrometheusClient:
 
         if self._stop.is_set():
             raise SourceUnavailable("the run was ended")
-        self._last.response = None
         try:
             return read()
         except Garbled as error:
@@ -280,13 +277,10 @@ class PrometheusClient:
             if error.response is None:
                 raise lost(self._source, error) from None
             raise self._refused(error.response, path) from None
-        except requests.JSONDecodeError as error:
-            raise not_json(self._source) from error
         except requests.RequestException as error:
             raise lost(self._source, error) from None
         except PrometheusApiClientException as error:
-            response: requests.Response | None = self._last.response
-            raise self._refused(response, path) if response is not None else not_json(self._source) from error
+            raise self._refused(self._last.response, path) from error
         except ValueError as error:  # of a Location that is none, though none is followed
             raise unreadable(self._source, Garbled("the answer holds something else than was asked for")) from error
 
@@ -368,11 +362,6 @@ def partial(source: PrometheusSource, warnings: list[str]) -> http.TransientErro
     """What an answer means of which the server says that it is not all that there is."""
     fix = 'see which of its stores are down; with partial_response = "accept" in [prometheus] such answers are loaded, and marked'
     return http.TransientError(f"{source.url} gave a partial answer: {http.excerpt('; '.join(warnings))}", fix=fix)
-
-
-def too_large(source: PrometheusSource, mib: int) -> SourceError:
-    """What a small question's answer means that is beyond all measure."""
-    return SourceError(f"{source.url} answers with more than {mib} MiB", _API)
 
 
 def not_json(source: PrometheusSource) -> SourceError:

@@ -6,7 +6,7 @@ pods that live shorter than it. Of constant series only those are read that thei
 
 from __future__ import annotations
 
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, ClassVar
@@ -118,6 +118,13 @@ class ServerCollector(Collector[Batch]):
             return [answer for part in parts for answer in self._matrices(metric, query, part, too_much)]
 
 
+def thresholds(activity: Activity, idle: Idle) -> dict[str, Threshold]:
+    """By metric, what counts as idle and what can be."""
+    scales = {activity.mig_metric: activity.mig_scale, activity.device_metric: activity.device_scale}
+    known = {metric: Threshold(idle.threshold_percent / scale, 0.0, 100.0 / scale) for metric, scale in scales.items()}
+    return known | ({MEMORY_METRIC: _MEMORY} if activity.memory else {})
+
+
 @contextmanager
 def open_client(
     source: PrometheusSource, period: Period | None, now: datetime | None, retries: Retries | None
@@ -129,11 +136,8 @@ def open_client(
     moment = (now or datetime.now(UTC)).astimezone(UTC)
     if period is not None and (period.is_empty or period.start_ms >= to_ms(moment)):
         raise UsageError(f"the period {period} is empty, or has not begun")
-    client = PrometheusClient(source, retries)
-    try:
+    with closing(PrometheusClient(source, retries)) as client:
         yield client, moment
-    finally:
-        client.close()
 
 
 def server_warnings(source: PrometheusSource, client: PrometheusClient) -> list[SourceFinding]:
@@ -158,10 +162,7 @@ class PrometheusCollector(ServerCollector[list[ReadAnswer]]):
     ) -> None:
         super().__init__(source, store, client)
         self._selectors = selectors(activity, cost_basis)
-        scales = {activity.mig_metric: activity.mig_scale, activity.device_metric: activity.device_scale}
-        self._thresholds = {
-            metric: Threshold(idle.threshold_percent / scale, 0.0, 100.0 / scale) for metric, scale in scales.items()
-        } | ({MEMORY_METRIC: _MEMORY} if activity.memory else {})
+        self._thresholds = thresholds(activity, idle)
         self._activity = activity
         self._names: set[str] | None = None
         self._namespaces: set[str] = set()
@@ -566,15 +567,14 @@ def _count(answers: list[ReadAnswer], span: Span) -> tuple[dict[int, int], int |
     """How many samples of a window lie in each of its epoch hours, and the first and last moment of one."""
     start, end = span
     hours = range(start // MS_PER_HOUR, -(-end // MS_PER_HOUR))
-    counts = np.zeros(len(hours), dtype=np.int64)
+    counts = np.zeros(len(hours))
     moments: list[int] = []
     for answer in answers:
         part = answer.only((answer.ts_ms >= start) & (answer.ts_ms < end))
         if len(part.ts_ms):
-            weights = None if part.left_out is None else part.weights
-            counts += np.bincount(part.ts_ms // MS_PER_HOUR - hours[0], weights, len(hours)).astype(np.int64)
+            counts += np.bincount(part.ts_ms // MS_PER_HOUR - hours[0], part.weights, len(hours))
             moments += [int(part.ts_ms.min()), int(part.ts_ms.max())]
-    return dict(zip(hours, counts.tolist(), strict=True)), min(moments, default=None), max(moments, default=None)
+    return dict(zip(hours, counts.astype(int).tolist(), strict=True)), min(moments, default=None), max(moments, default=None)
 
 
 def _nodes(series: Sequence[Mapping[str, str]]) -> set[str]:

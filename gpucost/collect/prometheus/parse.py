@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 _ZEROS = np.uint64(0x3030303030303030)
+_FIVE_ZEROS = np.uint64(0x3030303030)
 _HIGH_NIBBLES = np.uint64(0xF0F0F0F0F0F0F0F0)
 _SIXES = np.uint64(0x0606060606060606)
 _DOTS = np.uint64(0x2E2E2E2E2E2E2E2E)
@@ -49,24 +50,19 @@ def samples(text: bytes) -> tuple[NDArray[np.int64], NDArray[np.float64], NDArra
     end = np.append(starts[1:] - 4, len(text) - 1)
     seconds, valid = _seconds(words, starts)
     values, usual = _values(words[begin], end - begin)
-    millis, whole = _decimals(chars, starts + 11)
-    if not (valid & usual & (whole | ~fraction) & (chars[begin - 1] == ord('"'))).all():
+    # three decimals, behind five zeros
+    thousandths = words[starts + 11] << np.uint64(40) | _FIVE_ZEROS
+    if not (valid & usual & (_digits(thousandths) | ~fraction) & (chars[begin - 1] == ord('"'))).all():
         return None
     if text[-1:] != b'"' or not ((words[starts[1:] - 4] & _HALF) == _BETWEEN_WORD).all():
         return None
-    return seconds * 1000 + np.where(fraction, millis, 0), values, starts
+    return seconds * 1000 + np.where(fraction, _integer(thousandths).astype(np.int64), 0), values, starts
 
 
 def _seconds(words: NDArray[np.uint64], at: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
     head, tail = words[at], words[at + 2]  # ten digits as two words that share six
     valid = _digits(head) & _digits(tail) & ((head & np.uint64(0xFF)) != np.uint64(ord("0")))
     return (_integer(head).astype(np.int64) * 100 + _integer(tail).astype(np.int64) % 100), valid
-
-
-def _decimals(chars: NDArray[np.uint8], at: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
-    first, second, third = (chars[at + place].astype(np.int64) - ord("0") for place in range(3))
-    valid = (np.minimum(np.minimum(first, second), third) >= 0) & (np.maximum(np.maximum(first, second), third) <= 9)
-    return first * 100 + second * 10 + third, valid
 
 
 def _values(word: NDArray[np.uint64], length: NDArray[np.int64]) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
@@ -123,7 +119,6 @@ _BETWEEN = b"],["
 _PIECE = 1 << 20
 # A series' labels take as much memory as so many samples.
 _SERIES_WEIGHT = 50
-_HEAD_LIMIT = 1 << 16
 # Labels of series that are kept for the next window.
 _CACHE_LIMIT = 300_000
 # One series, or a whole answer that is not laid out as Prometheus does it: json.loads takes some ten times as much memory.
@@ -133,7 +128,6 @@ _NUMBER = rb"[+-]?(?:[0-9]++(?:\.[0-9]*+)?+|\.[0-9]++)(?:[eE][+-]?[0-9]{1,3}+)?+
 _TIME = rb"(?:0|[1-9][0-9]{0,11}+)(?:\.[0-9]++)?+(?:[eE][+]?[0-9]{1,2}+)?+"
 _VALUE = rb"(?:%b|NaN|[+-]?Inf)" % _NUMBER
 _SAMPLES = re.compile(rb'%b,(?:"%b"|null)(?:\],\[%b,(?:"%b"|null))*+' % (_TIME, _VALUE, _TIME, _VALUE))
-_ANY_VALUE = re.compile(_VALUE.decode())
 _LATEST_SECOND = 1e12
 
 
@@ -171,7 +165,6 @@ class MatrixReader:
         self._head: bytes | None = None  # what stands before the first series
         self._text = bytearray()  # what is not parsed yet
         self._next = _PIECE  # how long that has to be to be looked at
-        self._is_foreign = False
         self._series: list[Labels] = []
         self._parts: list[tuple[NDArray[np.int32], NDArray[np.int64], NDArray[np.float64]]] = []
         self.warnings: list[str] = []
@@ -201,13 +194,11 @@ class MatrixReader:
 
     def _take_in(self) -> None:
         text = self._text
-        if self._head is None and not self._is_foreign:
+        if self._head is None:
             at = text.find(_RESULT) + len(_RESULT)
             if at >= len(_RESULT) and text.startswith(_SERIES, at):
                 self._head = bytes(text[:at])
                 del text[:at]
-            else:
-                self._is_foreign = len(text) > _HEAD_LIMIT
         if self._head is not None and (last := text.rfind(_SERIES)) > 0:
             self._take(bytes(text[:last]))
             del text[:last]
@@ -273,12 +264,10 @@ class MatrixReader:
         if not isinstance(pairs, list) or not all(isinstance(pair, list) and len(pair) == 2 for pair in pairs):
             raise Garbled("the answer holds a sample that is none")
         labels = labels_of(self._metric, json.dumps(item["metric"]).encode())
-        if not pairs:
-            return
-        index = np.full(len(pairs), len(self._series), dtype=np.int32)
-        self._series.append(labels)
-        times = np.array([_second(t) for t, _ in pairs])
-        self._add(index, _milliseconds(times), np.array([_value(v) for _, v in pairs], dtype=np.float64))
+        if pairs:
+            self._series.append(labels)
+            # as Prometheus lays them out, without the brackets around all of them
+            self._flush(len(self._series) - 1, [json.dumps(pairs, separators=(",", ":")).encode()[2:-2]])
 
     def _series_of(self, document: object) -> list[Any]:
         """The series of a whole document, whose warnings are kept."""
@@ -338,17 +327,3 @@ def _milliseconds(seconds: NDArray[np.float64]) -> NDArray[np.int64]:
     if not ((seconds >= 0) & (seconds < _LATEST_SECOND)).all():
         raise Garbled("the answer holds a sample at an impossible time")
     return np.rint(seconds * 1000).astype(np.int64)
-
-
-def _second(value: object) -> float:
-    if isinstance(value, bool) or not isinstance(value, int | float) or abs(value) > _LATEST_SECOND:
-        raise Garbled("the answer holds a sample at an impossible time")
-    return float(value)
-
-
-def _value(value: object) -> float:
-    if value is None:
-        return float("nan")
-    if not isinstance(value, str) or not _ANY_VALUE.fullmatch(value):
-        raise Garbled("the answer holds a sample that is no number")
-    return float(value)

@@ -78,7 +78,7 @@ def selectors(activity: Activity, cost_basis: str = "node") -> list[Selector]:
     Cores and memory are asked for only where the cost basis charges them.
     """
     hosts = [] if cost_basis == "node" else _HOSTS
-    return [*_activity(activity), *_REQUESTS, *_CLUSTER, *_KUEUE, *_POLICIES, *_INTERRUPTIONS, *hosts, *_PODS]
+    return [*_activity(activity), *_REQUESTS, *_CLUSTER, *hosts, *_PODS]
 
 
 def among(selector: Selector, label: str, names: Iterable[str]) -> Selector:
@@ -123,10 +123,13 @@ def _claims(kind: Literal["pod", "device"], scope: Scope, shard_label: str) -> l
 
 GPU_CAPACITY = Selector("kube_node_status_capacity", (_ONLY["accelerators"],))
 _REQUESTS = [*_listed("requests", "requests", "uid"), *_claims("pod", "requests", "uid")]
-_CLUSTER = [*_listed("cluster", "cluster", "node"), *_claims("device", "cluster", "resourceclaim")]
-_KUEUE = _listed("kueue", "cluster", "cluster_queue")
-_POLICIES = _listed("policies", "cluster", "nodepool")
-_INTERRUPTIONS = _listed("interruptions", "cluster", "node_name")
+_CLUSTER = [
+    *_listed("cluster", "cluster", "node"),
+    *_claims("device", "cluster", "resourceclaim"),
+    *_listed("kueue", "cluster", "cluster_queue"),
+    *_listed("policies", "cluster", "nodepool"),
+    *_listed("interruptions", "cluster", "node_name"),
+]
 _HOSTS = _listed("hosts", "hosts", "uid")
 _PODS = _listed("pods", "pods", "uid")
 
@@ -162,7 +165,7 @@ class Need:
     """A metric that is read, labels of which one has to stand on it, and what is lost without."""
 
     metric: str
-    labels: tuple[str, ...]
+    labels: list[str]
     lost: str
     essential: bool = False
     always: bool = True
@@ -175,20 +178,18 @@ class NodeFact:
     """A fact about nodes, and the labels that may tell it."""
 
     name: str
-    labels: tuple[str, ...]
+    labels: list[str]
     lost: str
     common: bool = True
 
 
 def _needs(section: str) -> tuple[Need, ...]:
-    return tuple(Need(**{**need, "labels": tuple(need["labels"])}) for need in _METRICS["needs"][section])
+    return tuple(Need(**need) for need in _METRICS["needs"][section])
 
 
 NEEDS, HOST_NEEDS, KUEUE_NEEDS = _needs("node"), _needs("hosts"), _needs("kueue")
-NODE_FACTS = tuple(NodeFact(**{**fact, "labels": tuple(fact["labels"])}) for fact in _METRICS["node_facts"])
+NODE_FACTS = tuple(NodeFact(**fact) for fact in _METRICS["node_facts"])
 
-# What is needed besides where a series of the first name is there.
-CONDITIONAL_NEEDS: tuple[tuple[str, tuple[Need, ...]], ...] = (("kueue_pending_workloads", KUEUE_NEEDS),)
 # What tells whose the GPUs are that KAI and Run:ai reserve, looked for where they do.
 RESERVATIONS = f'{REQUESTS}{{namespace=~"kai-resource-reservation|runai-reservation"}}'
 ANNOTATIONS = "kube_pod_annotations"

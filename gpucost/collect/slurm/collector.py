@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
+from zoneinfo import ZoneInfo
 
 from gpucost import inputs
 from gpucost.collect.base import ProgressState, month_start_ms, period_of
@@ -14,11 +15,11 @@ from gpucost.collect.slurm.facts import Facts, read_facts
 from gpucost.collect.slurm.live import slurm_of
 from gpucost.collect.slurm.sacct import Batch, Notes, SacctFormat, read_sacct
 from gpucost.errors import DataError, GpucostError, SourceError, UsageError
-from gpucost.periods import Period, from_ms, to_ms
+from gpucost.periods import Period, from_ms, local_days, local_midnight, to_ms
 from gpucost.store import runs, slurm
 
 if TYPE_CHECKING:
-    from zoneinfo import ZoneInfo
+    from datetime import datetime
 
     from duckdb import DuckDBPyConnection
 
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 KIND = "slurm"
 _DAY = timedelta(days=1)
+_UTC = ZoneInfo("UTC")
 # Tables of facts are small; a first look tells them from jobs, of which there may be gigabytes.
 _LOOK = 4096
 
@@ -77,8 +79,7 @@ def import_files(
         _load_facts(con, unnamed, form, results)
         changed = slurm.merge(con)
         for result in results:
-            for cluster, span in result.clusters.items():
-                runs.log_run(con, KIND, cluster, (to_ms(span.start), to_ms(span.end)), rows=max(result.runs, 1))
+            _log_jobs(con, result)
             if result.facts and not result.clusters:
                 # they tell of no time of their own, but what was attributed before does not know them
                 con.execute("UPDATE attribution_state SET last_load_id = -1")
@@ -108,18 +109,18 @@ def collect(
         result.purged = Period(period.start, min(now - kept, period.end))
         period = Period(result.purged.end, period.end)
     form = SacctFormat(cluster=cluster)
-    days = [Period(max(period.start, start), min(period.end, start + _DAY)) for start in _midnights(period)]
+    midnights = [local_midnight(day, _UTC) for day in local_days(period, _UTC)]
+    days = [Period(max(period.start, start), min(period.end, start + _DAY)) for start in midnights]
     for day in days:
         notes = Notes()
         part = SlurmResult(source.name)
         if progress:
-            done, total = (round((end - period.start) / timedelta(milliseconds=1)) for end in (day.start, period.end))
+            done, total = day.start_ms - period.start_ms, period.end_ms - period.start_ms
             progress(ProgressState(source.name, done, total, result.runs))
         with store.write() as con:
             _load_jobs(con, source.jobs(day, notes), part, day, cluster, now)
             slurm.merge(con)
-            for name, span in part.clusters.items():
-                runs.log_run(con, KIND, name, (to_ms(span.start), to_ms(span.end)), rows=max(part.runs, 1))
+            _log_jobs(con, part)
         result.runs += part.runs
         result.steps += part.steps
         result.clusters |= dict.fromkeys(part.clusters, period)
@@ -135,13 +136,6 @@ def _told(ask: Callable[[], T | None], result: SlurmResult) -> T | None:
     except SourceError as error:
         result.failed.append(error)
         return None
-
-
-def _midnights(period: Period) -> Iterator[datetime]:
-    start = period.start.astimezone(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
-    while start < period.end:
-        yield start
-        start += _DAY
 
 
 def _load_other(store: Store, source: Slurmlike, form: SacctFormat, result: SlurmResult, now: datetime) -> None:
@@ -197,20 +191,25 @@ def _load_jobs(
         ):
             first = submit if start is None else start
             last = end if end is not None else first + (elapsed or 0)
-            known = spans.get(cluster)
-            spans[cluster] = (min(known[0], first), max(known[1], last)) if known else (first, last)
+            begin, over = spans.get(cluster, (first, last))
+            spans[cluster] = min(begin, first), max(over, last)
         slurm.stage(con, "slurm_runs", columns)
         slurm.stage(con, "slurm_steps", batch.steps)
     if period is not None and cluster_given and not spans:
         # an answer without jobs is one
         spans[cluster_given] = (0, 0)
     result.clusters = {
-        cluster: period_of((to_ms(period.start), to_ms(period.end)) if period else (first, max(last, first + 1)))
+        cluster: period_of((period.start_ms, period.end_ms) if period else (first, max(last, first + 1)))
         for cluster, (first, last) in spans.items()
     }
     for cluster, span in result.clusters.items():
         # what runs, and does not say how long it has, does so until the end of what was asked for
-        con.execute(_RUNS_ON, [cluster, min(to_ms(span.end), to_ms(now))])
+        con.execute(_RUNS_ON, [cluster, min(span.end_ms, to_ms(now))])
+
+
+def _log_jobs(con: DuckDBPyConnection, result: SlurmResult) -> None:
+    for cluster, span in result.clusters.items():
+        runs.log_run(con, KIND, cluster, (span.start_ms, span.end_ms), rows=max(result.runs, 1))
 
 
 _RUNS_ON = """UPDATE incoming_slurm_runs SET elapsed_ms = greatest(0, $2 - start_ms)

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from tempfile import TemporaryFile
-from typing import IO, TYPE_CHECKING, Any, Protocol, cast
+from typing import IO, TYPE_CHECKING, Any, cast
 from zoneinfo import ZoneInfo
 
 import requests
@@ -28,24 +28,6 @@ if TYPE_CHECKING:
 _SECONDS = 3600
 _PATIENT = 60
 _UTC = ZoneInfo("UTC")
-
-
-class Slurmlike(Protocol):
-    """A Slurm that can be asked."""
-
-    name: str
-
-    def cluster(self) -> str | None:
-        """What the cluster is called, where it says so."""
-
-    def kept(self) -> timedelta | None:
-        """How long jobs are kept: None where it is not known, or for ever."""
-
-    def jobs(self, period: Period, notes: Notes) -> Iterator[Batch]:
-        """All runs of jobs that were there in a period."""
-
-    def facts(self) -> Iterator[tuple[str, Callable[[], str]]]:
-        """What else there is to ask for: its name, and what asks."""
 
 
 class Commands:
@@ -212,7 +194,7 @@ class Slurmrestd:
         """It does not say."""
         return None
 
-    def jobs(self, period: Period, notes: Notes) -> Iterator[Batch]:
+    def jobs(self, period: Period, _notes: Notes) -> Iterator[Batch]:
         """By /slurmdb/vX/jobs, runs of requeued jobs among them."""
         path = f"slurmdb/{self._api()}/jobs"
         query = {
@@ -222,7 +204,7 @@ class Slurmrestd:
         }  # fmt: skip
         # versions that don't know a filter refuse it
         known = {name: value for name, value in query.items() if name in self._filters}
-        yield from read_answer(self._get(path, known), self.name, SacctFormat(), notes)
+        yield from read_answer(self._get(path, known), self.name, SacctFormat())
 
     def facts(self) -> Iterator[tuple[str, Callable[[], str]]]:
         """Nodes, reservations, GPUs of jobs that run, accounts; shares where its version has them."""
@@ -246,6 +228,10 @@ def _said(response: requests.Response) -> str:
         return http.excerpt("; ".join(str(one.get("description") or one.get("error")) for one in errors))
     except (ValueError, KeyError, TypeError, AttributeError):
         return http.excerpt(response.text, 120)
+
+
+# A Slurm that can be asked.
+Slurmlike = Commands | Slurmrestd
 
 
 def slurm_of(settings: Slurm) -> Slurmlike:

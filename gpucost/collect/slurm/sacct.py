@@ -6,8 +6,9 @@ import gzip
 import math
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import lru_cache
 from itertools import chain, combinations_with_replacement
 from pathlib import Path
 from typing import IO, Any, NamedTuple
@@ -58,12 +59,11 @@ class SacctFormat:
 @dataclass(slots=True)
 class Notes:
     """What a reader should be told of a file: local times without an offset, a last line that does not end, records put together
-    again, how many there were."""
+    again."""
 
     has_local_times: bool = False
     is_open: bool = False
     repaired: int = 0
-    rows: int = 0
 
 
 class Batch(NamedTuple):
@@ -101,7 +101,7 @@ def read_records(file: IO[bytes], name: str, form: SacctFormat, notes: Notes) ->
             answer = inputs.parse_json(content)
         except ValueError as error:
             raise DataError(f"{name} is no whole JSON: {error}", "run the command again, and let it finish") from None
-        yield from read_answer(answer, name, form, notes)
+        yield from read_answer(answer, name, form)
     elif start:
         lines = (line.decode("utf-8", "replace") for line in _after(start, inputs.lines(file, name)))
         yield from _Text(name, form, notes).batches(lines)
@@ -133,6 +133,13 @@ _TYPED = {
     "cputimeraw": _COUNT, "priority": _COUNT, "dbindex": _COUNT,
 }  # fmt: skip
 _CHECKS = {name: re.compile(pattern).fullmatch for name, pattern in _TYPED.items()}
+
+
+@lru_cache(_MEMORY)
+def _is_one(name: str, text: str) -> bool:
+    return _CHECKS[name](text) is not None
+
+
 _NEEDED = (
     ("JobID", "JobIDRaw"), ("State",), ("Start",), ("End", "Elapsed", "ElapsedRaw"), ("AllocTRES", "AllocGRES"), ("NodeList",),
 )  # fmt: skip
@@ -148,7 +155,6 @@ class _Text:
     def __init__(self, name: str, form: SacctFormat, notes: Notes) -> None:
         self.name, self.form, self.notes = name, form, notes
         self.clock = _Clock(form.timezone, notes)
-        self._known: set[tuple[str, str]] = set()
 
     def error(self, line: int, message: str) -> DataError:
         return DataError(f"{self.name}, line {line}: {message}", f"{sacct_command()} gives what is needed; --json does, too")
@@ -160,18 +166,14 @@ class _Text:
         # --parsable ends each record with the delimiter
         is_closed = has_header and first.endswith(delimiter)
         batch = Batch.empty()
-        rows = 0
-        for place, parts in self._records(
-            columns, delimiter, is_closed, numbered if has_header else chain([(number, first)], numbered)
-        ):
+        records = self._records(columns, delimiter, is_closed, numbered if has_header else chain([(number, first)], numbered))
+        for rows, (place, parts) in enumerate(records, start=1):
             if self.notes.is_open and _is_cut(columns[-1], parts[-1]):
                 raise self.error(place, f"the file ends within {parts[-1]!r}: it is cut off")
             self._add(batch, dict(zip(columns, parts, strict=True)), place)
-            rows += 1
             if rows % _ROWS_AT_ONCE == 0:
                 yield batch
                 batch = Batch.empty()
-        self.notes.rows += rows
         yield batch
 
     def _ended(self, lines: Iterable[str]) -> Iterator[str]:
@@ -282,12 +284,9 @@ class _Text:
             raise self.error(line, f"{raw!r} is no number of a job")
         job_id = int(digits[0]) if "jobidraw" in row else _job_id(number)
         for name in ("state", "alloctres"):
-            if (known := (name, get(name) or "")) not in self._known:
-                if not _CHECKS[name](known[1]):
-                    raise self.error(line, f"{known[1]!r} is no {name}: are these the fields, in this order?")
-                if len(self._known) > _MEMORY:
-                    self._known.clear()
-                self._known.add(known)
+            text = get(name) or ""
+            if not _is_one(name, text):
+                raise self.error(line, f"{text!r} is no {name}: are these the fields, in this order?")
         try:
             times = {name: self.clock.ms(get(name)) for name in ("submit", "eligible", "start", "end")}
             elapsed = _seconds(get("elapsedraw")) if get("elapsedraw") else _seconds(get("elapsed"))
@@ -302,7 +301,7 @@ class _Text:
         if start is not None and end is not None and elapsed is not None and not step:
             # sacct's Elapsed leaves out what was suspended
             off = (end - start) / 1000 - elapsed - suspended
-            if abs(abs(off) - 3600) < 1.5 and self.clock.is_ambiguous:
+            if abs(abs(off) - 3600) < 1.5 and self.notes.has_local_times:
                 raise self.error(line, "from Start to End is an hour off Elapsed: the clocks changed, and these times are local")
         if step:
             if start is not None and "gres/" in (tres or ""):
@@ -349,27 +348,16 @@ def _append(columns: dict[str, list[Any]], row: Sequence[Any]) -> None:
         values.append(value)
 
 
-@dataclass(slots=True)
 class _Clock:
     """Moments of a file in milliseconds; local times count in its zone."""
 
-    zone: ZoneInfo
-    notes: Notes
-    is_ambiguous: bool = False
-    _known: dict[str, int | None] = field(default_factory=dict)
+    def __init__(self, zone: ZoneInfo, notes: Notes) -> None:
+        self._zone, self._notes = zone, notes
+        self.ms = lru_cache(_MEMORY)(self._parsed)
 
-    def ms(self, text: str | None) -> int | None:
+    def _parsed(self, text: str | None) -> int | None:
         """Milliseconds since 1970, None where there is no moment. Raises ValueError."""
-        if not text:
-            return None
-        if text not in self._known:
-            if len(self._known) > _MEMORY:
-                self._known.clear()
-            self._known[text] = self._parsed(text)
-        return self._known[text]
-
-    def _parsed(self, text: str) -> int | None:
-        if text in ("Unknown", "None", "N/A", "0"):
+        if text in (None, "", "Unknown", "None", "N/A", "0"):
             return None
         if text.isdigit():
             return int(text) * 1000
@@ -378,8 +366,8 @@ class _Clock:
         except ValueError:
             raise ValueError(f"{text!r} is no time") from None
         if at.tzinfo is None:
-            self.notes.has_local_times = self.is_ambiguous = True
-            at = at.replace(tzinfo=self.zone)
+            self._notes.has_local_times = True
+            at = at.replace(tzinfo=self._zone)
         return round(at.astimezone(UTC).timestamp() * 1000)
 
 
@@ -429,7 +417,7 @@ def _gpu_util(tres: str | None, total: float | None, average: float | None) -> f
 # JSON
 
 
-def read_answer(answer: Any, name: str, form: SacctFormat, notes: Notes) -> Iterator[Batch]:
+def read_answer(answer: Any, name: str, form: SacctFormat) -> Iterator[Batch]:
     """The records of `sacct --json`, or of slurmrestd's /slurmdb/vX/jobs: data parsers of Slurm 22.05 to 25.x."""
     # an answer without jobs is one, though older versions call that an error
     errors = [one for one in answer.get("errors") or () if "nothing found" not in str(one).lower()]
@@ -444,7 +432,6 @@ def read_answer(answer: Any, name: str, form: SacctFormat, notes: Notes) -> Iter
             _add_job(batch, job, form.cluster)
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise DataError(f"{name}: job {job.get('job_id')} cannot be read: {error!r}") from None
-        notes.rows += 1
         if len(batch.runs["job_id"]) >= _ROWS_AT_ONCE:
             yield batch
             batch = Batch.empty()
@@ -538,21 +525,12 @@ def _add_job(batch: Batch, job: Mapping[str, Any], cluster: str | None) -> None:
 
 # Lists of nodes
 
-_NODES: dict[str, list[str]] = {}
 
-
+@lru_cache(_MEMORY)
 def expand_nodes(text: str, where: str = "") -> list[str]:
     """The names in a list of hosts: 'r[1-2]n[01-03,7],login' has nine; [] of 'None assigned'. Raises DataError."""
-    known = _NODES.get(text)
-    if known is None:
-        known = [] if text in ("", "None assigned", "(null)", "None") else _expanded(text, where)
-        if len(_NODES) > _MEMORY:
-            _NODES.clear()
-        _NODES[text] = known
-    return known
-
-
-def _expanded(text: str, where: str) -> list[str]:
+    if text in ("", "None assigned", "(null)", "None"):
+        return []
     hosts: list[str] = []
     for piece in re.findall(r"(?:[^,\[\]]|\[[^\]]*\])+", text):
         names = [""]
