@@ -50,25 +50,20 @@ def whatif_plan(
         run.write(text)
         return
 
-    from dataclasses import replace
-
     from gpucost.whatif.fleet import Scope
     from gpucost.whatif.plan import Context, answer, read_plan
 
     plan = read_plan(file)
     context = Context(run.settings.currency, {}, file=str(file))
-    usages = {
-        group.name: run.usage(Scope(*map(tuple, (group.teams, group.namespaces, group.workloads, group.clusters))))
+    fleets = {
+        group.name: run.usage(Scope(*map(tuple, (group.teams, group.namespaces, group.workloads, group.clusters)))).fleet
         for group in plan.groups
         if group.is_stored
     }
-    if usages:
-        usage = next(iter(usages.values()))
-        hours = (run.period.end_ms - run.period.start_ms) / MS_PER_HOUR
-        fleets = {name: one.fleet for name, one in usages.items()}
-        context = replace(
-            context, fleets=fleets, period=usage.period_name, hours=hours, days=hours / 24, start_ms=run.period.start_ms
-        )
+    if fleets:
+        start = run.period.start_ms
+        hours = (run.period.end_ms - start) / MS_PER_HOUR
+        context = Context(context.currency, fleets, run.period_name, hours, hours / 24, context.file, start)
     elif run.period_flags:
         raise UsageError("a period was named, but no group of the plan is read from the store", "leave the period out")
     run.finish(answer(plan, context))

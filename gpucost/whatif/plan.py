@@ -36,6 +36,7 @@ _FILTERS = ("teams", "namespaces", "workloads", "clusters")
 _OF_ANY = ("capacity_gpus", "gb_per_start", "price_per_gb")  # keys of a group, described or stored
 _ROUNDING = 1e-6
 _DAYS = 30.0
+_CHECKPOINTS = ("checkpoint_minutes", "checkpoint_write_minutes", "restart_minutes")
 
 Nodes = Sequence[Node]
 Groups = Mapping[str, Nodes]
@@ -159,8 +160,7 @@ class _OnSpot(_Step):
     @property
     def options(self) -> SpotOptions:
         """How work goes on after an interruption."""
-        names = ("checkpoint_minutes", "checkpoint_write_minutes", "restart_minutes")
-        return SpotOptions(**{name: value for name in names if (value := getattr(self, name)) is not None})
+        return SpotOptions(**{name: value for name in _CHECKPOINTS if (value := getattr(self, name)) is not None})
 
     def rate(self, node: Node) -> Rate:
         """Interruptions per node-hour: those given, else what traces measured of such nodes."""
@@ -351,15 +351,19 @@ def _nearest(name: str, known: Collection[str]) -> str:
 
 @record
 class Context:
-    """`fleets`: usage of the groups that are read from the store; `hours`, `days` and `start_ms` are of their period."""
+    """`fleets`: usage of the groups that are read from the store; `period` names theirs, None without such groups."""
 
     currency: str
     fleets: Mapping[str, Fleet]
     period: str | None = None
-    hours: float | None = None
-    days: float | None = None
+    hours: float = HOURS_PER_MONTH
+    days: float = _DAYS
     file: str = "plan"
     start_ms: int = 0
+
+    @property
+    def end_ms(self) -> int:
+        return self.start_ms + round(self.hours * MS_PER_HOUR)
 
 
 @record
@@ -385,45 +389,30 @@ class Stage:
     commitments: tuple[Commitment, ...] = ()
 
 
-@record
-class _Time:
-    """The period that a plan is about."""
-
-    start_ms: int
-    hours: float
-    days: float
-
-    @property
-    def end_ms(self) -> int:
-        return self.start_ms + round(self.hours * MS_PER_HOUR)
-
-
 def answer(plan: Plan, context: Context) -> Scenario[Answer]:
     """What each step, each category and the whole plan save. Raises DataError where a step cannot be done."""
-    hours = context.hours or HOURS_PER_MONTH
-    time = _Time(context.start_ms, float(hours), plan.days or context.days or _DAYS)
-    start, starts, twice = _today(plan, context, time)
-    stages = _stages(plan, start, starts, plan.steps, time)
-    costs = yield from _costs(stages, time)
+    context = replace(context, days=plan.days or context.days)
+    start, starts, twice = _today(plan, context)
+    stages = _stages(plan, start, starts, plan.steps, context)
+    costs = yield from _costs(stages, context)
     totals = [sum(of_groups.values(), Decimal(0)) for of_groups in costs]
     savings = [before - after for before, after in pairwise(totals)]
     steps = list(zip(range(1, len(savings) + 1), plan.steps, savings, strict=True))
-    today, scenario = (_position(totals[at], context.currency, _paid(stages[at], time)) for at in (0, -1))
-    used = [_used(step, before, after, time) for step, (before, after) in zip(plan.steps, pairwise(stages), strict=True)]
+    today, scenario = (_position(totals[at], context.currency, _paid(stages[at], context)) for at in (0, -1))
     return Answer(
         kind="plan",
         title=plan.name,
-        period=context.period or f"{hours:g} hours",
+        period=context.period or f"{context.hours:g} hours",
         today=today,
         scenario=scenario,
         figures={
-            "yearly_saving": round((today.cost - scenario.cost) * Decimal(str(round(8760 / hours, 12))), 2),
+            "yearly_saving": round((today.cost - scenario.cost) * Decimal(str(round(8760 / context.hours, 12))), 2),
             "steps": [
                 {"step": number, "change": step.change, "groups": step.groups, "saving": saving} for number, step, saving in steps
             ],
         },
-        assumptions=tuple(_assumptions(plan, context, start, time)),
-        break_even=(yield from _break_even(plan, start, starts, time, savings, today.cost)),
+        assumptions=tuple(_assumptions(plan, context, start)),
+        break_even=(yield from _break_even(plan, start, starts, context, savings, today.cost)),
         time=tuple(f"Step {number} ({', '.join(step.groups)}): {_takes(step, stages[number - 1])}" for number, step, _ in steps),
         findings=tuple(_findings(steps, twice)),
         tables=(
@@ -439,7 +428,7 @@ def answer(plan: Plan, context: Context) -> Scenario[Answer]:
                         round(totals[number - 1], 2),
                         round(totals[number], 2),
                         round(saving, 2),
-                        step.risk or _risk(step, stages[number - 1], context, used[number - 1]),
+                        step.risk or _risk(step, stages[number - 1], stages[number], context),
                         step.effort or step.usual,
                         step.confidence or _confidence(step, plan),
                     )
@@ -447,26 +436,28 @@ def answer(plan: Plan, context: Context) -> Scenario[Answer]:
                 ),
                 "Each step is counted on what the steps before it left.",
             ),
-            *_queues(plan, stages, time),
+            *_queues(plan, stages, context),
         ),
     )
 
 
-def _today(plan: Plan, context: Context, time: _Time) -> tuple[Stage, Mapping[str, float], int]:
+def _today(plan: Plan, context: Context) -> tuple[Stage, Mapping[str, float], int]:
     """Things as they are, each group's starts, and how many more times pods were named.
 
     A pod is in the first stored group alone that holds it, on a node of its own at its share of the price of the node that it
     was on.
     """
     seen: set[tuple[tuple[str, str], str, int]] = set()
-    nodes: dict[str, Nodes] = {group.name: group.described(time.start_ms, time.hours, time.days) for group in plan.groups}
-    starts = {group.name: group.runs_per_day * group.pods * time.days for group in plan.groups if group.runs_per_day}
+    nodes: dict[str, Nodes] = {
+        group.name: group.described(context.start_ms, context.hours, context.days) for group in plan.groups
+    }
+    starts = {group.name: group.runs_per_day * group.pods * context.days for group in plan.groups if group.runs_per_day}
     for name in (group.name for group in plan.groups if group.is_stored):
         fleet = context.fleets[name]
         places = fleet.by_name
         new = {key: pod for pod in fleet.pods if (key := (pod.key, pod.node, pod.from_ms)) not in seen}
         nodes[name] = [places[pod.place].part(pod.gpus, pod, f"{name}/{number}") for number, pod in enumerate(new.values())]
-        first = max(time.start_ms, min((node.from_ms for node in fleet.nodes), default=0))
+        first = max(context.start_ms, min((node.from_ms for node in fleet.nodes), default=0))
         starts[name] = len({pod.key for pod in new.values() if pod.from_ms > first})
         seen |= new.keys()
     charges = {
@@ -476,7 +467,7 @@ def _today(plan: Plan, context: Context, time: _Time) -> tuple[Stage, Mapping[st
     return Stage(nodes, charges), starts, sum(len(fleet.pods) for fleet in context.fleets.values()) - len(seen)
 
 
-def _stages(plan: Plan, start: Stage, starts: Mapping[str, float], steps: Sequence[Step], time: _Time) -> list[Stage]:
+def _stages(plan: Plan, start: Stage, starts: Mapping[str, float], steps: Sequence[Step], context: Context) -> list[Stage]:
     """Things today, and after each step."""
     groups = {group.name: group for group in plan.groups}
     stages = [start]
@@ -484,12 +475,12 @@ def _stages(plan: Plan, start: Stage, starts: Mapping[str, float], steps: Sequen
         now = stages[-1]
         match step:
             case Reserve():
-                now = replace(now, commitments=(*now.commitments, _committed(step, now, time)))
+                now = replace(now, commitments=(*now.commitments, _committed(step, now, context)))
             case Egress():
-                cached = {name: _cached(step, groups[name], starts[name], time) for name in step.groups if name in starts}
+                cached = {name: _cached(step, groups[name], starts[name], context) for name in step.groups if name in starts}
                 now = replace(now, charges={**now.charges, **cached})
             case _:
-                edited = {name: _edited(step, groups[name], now.nodes[name], time) for name in step.groups}
+                edited = {name: _edited(step, groups[name], now.nodes[name], context) for name in step.groups}
                 left = {name: [node for node in nodes if node.to_ms > node.from_ms] for name, nodes in edited.items()}
                 now = replace(now, nodes={**now.nodes, **left})
                 if isinstance(step, Burst):
@@ -499,14 +490,14 @@ def _stages(plan: Plan, start: Stage, starts: Mapping[str, float], steps: Sequen
     return stages
 
 
-def _edited(step: Share | Spot | Burst | Rightsize | Schedule, group: Group, nodes: Nodes, time: _Time) -> Nodes:
+def _edited(step: Share | Spot | Burst | Rightsize | Schedule, group: Group, nodes: Nodes, context: Context) -> Nodes:
     """The group's nodes once the step is done. Raises DataError where it cannot be done."""
     match step:
         case Share():
             return _shared(step, group, nodes)
         case Spot() | Burst():
             # described runs of a day share a node
-            waits = time.days if group.runs_per_day is not None else 1.0
+            waits = context.days if group.runs_per_day is not None else 1.0
             wait_ms = round(waits * step.wait_minutes * MS_PER_HOUR / 60) if isinstance(step, Burst) else 0
             return [part for node in nodes for part in _on_spot(node, step, wait_ms)]
         case Rightsize():
@@ -517,7 +508,7 @@ def _edited(step: Share | Spot | Burst | Rightsize | Schedule, group: Group, nod
     if group.is_stored:
         # on which days a pod was there is its own affair: of each day the same share
         return [_lasting(node, hours, 24) for node in nodes]
-    kept = round(hours * time.days * MS_PER_HOUR)
+    kept = round(hours * context.days * MS_PER_HOUR)
     return [replace(node, to_ms=min(node.to_ms, node.from_ms + kept)) for node in nodes]
 
 
@@ -547,11 +538,11 @@ def _kind(node: Node) -> tuple[str | None, str | None]:
     return node.gpu_model, node.instance_type
 
 
-def _committed(step: Reserve, stage: Stage, time: _Time) -> Commitment:
+def _committed(step: Reserve, stage: Stage, context: Context) -> Commitment:
     """What the step commits to: so many GPUs, or as many as cost least for what is not committed yet."""
     nodes = [
         node
-        for group, own in _paid(stage, time).items()
+        for group, own in _paid(stage, context).items()
         for node in own
         if group in step.groups and node.capacity_type == "on_demand"
     ]
@@ -559,21 +550,21 @@ def _committed(step: Reserve, stage: Stage, time: _Time) -> Commitment:
     if gpus is None:
         gpu_hours = sum(node.hours * node.gpus for node in nodes)
         mean = sum(node.mean_price * node.hours for node in nodes) / gpu_hours if gpu_hours else 0.0
-        curve = counted(((node.from_ms, node.to_ms, node.gpus) for node in nodes), time.start_ms, time.end_ms)
+        curve = counted(((node.from_ms, node.to_ms, node.gpus) for node in nodes), context.start_ms, context.end_ms)
         gpus = curve.best_level(float(step.price_per_gpu_hour) / mean) if mean else 0
     return Commitment(tuple(step.groups), frozenset(map(_kind, nodes)), gpus, step.price_per_gpu_hour)
 
 
-def _cached(step: Egress, group: Group, starts: float, time: _Time) -> Decimal:
+def _cached(step: Egress, group: Group, starts: float, context: Context) -> Decimal:
     """What the group's data costs with a cache: each version fetched once, kept, and read at each start."""
     if group.gb_per_start is None or group.price_per_gb is None:
         raise DataError(f"{group.name} downloads nothing that a cache could keep", "gb_per_start and price_per_gb say what")
-    kept = step.cache_price_per_gb_month * Decimal(str(time.hours)) / HOURS_PER_MONTH
+    kept = step.cache_price_per_gb_month * Decimal(str(context.hours)) / HOURS_PER_MONTH
     read = step.cache_read_price_per_gb * Decimal(str(starts))
     return round(group.gb_per_start * (group.price_per_gb * step.versions + kept + read), 9)
 
 
-def _paid(stage: Stage, time: _Time) -> Groups:
+def _paid(stage: Stage, context: Context) -> Groups:
     """The nodes as they are paid: what a commitment holds at its price, and what of it nobody used on a node of its own."""
     paid = {group: list(nodes) for group, nodes in stage.nodes.items()}
     for number, commitment in enumerate(stage.commitments):
@@ -584,11 +575,11 @@ def _paid(stage: Stage, time: _Time) -> Groups:
         for group, node in parts:
             paid[group].append(node)
         used = sum(node.hours * node.gpus for _, node in parts if node.capacity_type == "reserved")
-        unused = round((commitment.gpus * time.hours - used) / max(commitment.gpus, 1) * MS_PER_HOUR)
+        unused = round((commitment.gpus * context.hours - used) / max(commitment.gpus, 1) * MS_PER_HOUR)
         if unused > 0 and commitment.gpus:
             price = _price(commitment.price_per_gpu_hour, commitment.gpus)
-            end = time.start_ms + unused
-            node = Node(f"commitment {number}", float(commitment.gpus), time.start_ms, end, price, "reserved")
+            start = context.start_ms
+            node = Node(f"commitment {number}", float(commitment.gpus), start, start + unused, price, "reserved")
             paid[commitment.groups[0]].append(node)
     return paid
 
@@ -596,57 +587,44 @@ def _paid(stage: Stage, time: _Time) -> Groups:
 def _held(nodes: Sequence[tuple[str, Node]], commitment: Commitment, number: int) -> Iterator[tuple[str, Node]]:
     """The nodes in parts: what the commitment holds, at its price, and the rest as it was. Those that began first come first."""
     free = float(commitment.gpus)
-    ends: list[tuple[int, int]] = []  # of nodes that are up, by their number in order of time
-    held: dict[int, tuple[float, int]] = {}  # GPUs held, and since when
-    left: dict[int, tuple[float, int]] = {}  # GPUs not held
-    waiting: deque[int] = deque()
     order = sorted(nodes, key=lambda one: (one[1].from_ms, one[1].name))
-    count = 0
+    held = [[(node.from_ms, 0.0)] for _, node in order]  # by node: since when it holds how many GPUs
+    ends: list[tuple[int, int]] = []  # of nodes that are up, by their number in order of time
+    waiting: deque[int] = deque()
 
-    def cut(at: int, gpus: float, since: int, until: int, *, is_held: bool) -> Iterator[tuple[str, Node]]:
-        nonlocal count
-        group, node = order[at]
-        if gpus > _ROUNDING and since < until:
-            count += 1
-            part = replace(node.sized(gpus, f"{node.name}/{number}.{count}"), from_ms=since, to_ms=until)
-            if is_held:
-                part = replace(part, prices=_price(commitment.price_per_gpu_hour, gpus), capacity_type="reserved")
-            yield group, part
-
-    def take(moment: int) -> Iterator[tuple[str, Node]]:
+    def take(moment: int) -> None:
         """Give what is free to those that wait, first come first."""
         nonlocal free
         while free > _ROUNDING and waiting:
-            at = waiting[0]
-            gpus, since = left.get(at, (0.0, 0))
-            if gpus <= _ROUNDING:
+            _, node = order[waiting[0]]
+            _, had = held[waiting[0]][-1]
+            more = min(free, node.gpus - had)
+            if more <= _ROUNDING or node.to_ms <= moment:
                 waiting.popleft()
                 continue
-            more = min(free, gpus)
-            yield from cut(at, gpus, since, moment, is_held=False)
-            left[at] = (gpus - more, moment)
-            had, begun = held.get(at, (0.0, moment))
-            yield from cut(at, had, begun, moment, is_held=True)
-            held[at] = (had + more, moment)
+            held[waiting[0]].append((moment, had + more))
             free -= more
 
-    def end_until(moment: int) -> Iterator[tuple[str, Node]]:
+    def end_until(moment: float) -> None:
         nonlocal free
         while ends and ends[0][0] <= moment:
             until, at = heapq.heappop(ends)
-            for kept, is_held in ((held, True), (left, False)):
-                gpus, since = kept.pop(at, (0.0, 0))
-                yield from cut(at, gpus, since, until, is_held=is_held)
-                free += gpus if is_held else 0.0
-            yield from take(until)
+            free += held[at][-1][1]
+            take(until)
 
     for at, (_, node) in enumerate(order):
-        yield from end_until(node.from_ms)
+        end_until(node.from_ms)
         heapq.heappush(ends, (node.to_ms, at))
-        left[at] = (node.gpus, node.from_ms)
         waiting.append(at)
-        yield from take(node.from_ms)
-    yield from end_until(max((node.to_ms for _, node in order), default=0))
+        take(node.from_ms)
+    end_until(math.inf)
+    for (group, node), changes in zip(order, held, strict=True):
+        for (since, gpus), (until, _) in pairwise([*changes, (node.to_ms, 0.0)]):
+            for count, kind in ((gpus, "reserved"), (node.gpus - gpus, node.capacity_type)):
+                if count > _ROUNDING and since < until:
+                    part = node.sized(count, f"{node.name}/{number}.{since}.{kind}")
+                    prices = _price(commitment.price_per_gpu_hour, count) if kind == "reserved" else part.prices
+                    yield group, replace(part, from_ms=since, to_ms=until, capacity_type=kind, prices=prices)
 
 
 def _shared(step: Share, group: Group, nodes: Nodes) -> Nodes:
@@ -667,11 +645,11 @@ def _shared(step: Share, group: Group, nodes: Nodes) -> Nodes:
     return [*shared, *(node for node in nodes if node.name not in single)]
 
 
-def _costs(stages: Sequence[Stage], time: _Time) -> Scenario[list[dict[str, Decimal]]]:
+def _costs(stages: Sequence[Stage], context: Context) -> Scenario[list[dict[str, Decimal]]]:
     """What each group costs in each stage: stages are clusters of one fleet, groups its workloads."""
     fleet = Fleet()
     for number, stage in enumerate(stages):
-        for group, own in _paid(stage, time).items():
+        for group, own in _paid(stage, context).items():
             nodes = tuple(replace(node, cluster=f"stage-{number}") for node in own)
             pods = (Pod(n.name, group, n.gpus, n.from_ms, n.to_ms, uid=n.name, cluster=n.cluster) for n in nodes)
             fleet += Fleet(nodes, tuple(pods)).folded()
@@ -706,7 +684,7 @@ def _by_category(plan: Plan, before: Mapping[str, Decimal], after: Mapping[str, 
 
 
 def _break_even(
-    plan: Plan, start: Stage, starts: Mapping[str, float], time: _Time, savings: Sequence[Decimal], today: Decimal
+    plan: Plan, start: Stage, starts: Mapping[str, float], context: Context, savings: Sequence[Decimal], today: Decimal
 ) -> Scenario[tuple[str, ...]]:
     """What is left of the plan without the step that it rests on most."""
     if max(savings) <= 0:
@@ -714,16 +692,9 @@ def _break_even(
     top = savings.index(max(savings))
     step = plan.steps[top]
     without = [*plan.steps[:top], *plan.steps[top + 1 :]]
-    (costs,) = yield from _costs(_stages(plan, start, starts, without, time)[-1:], time)
+    (costs,) = yield from _costs(_stages(plan, start, starts, without, context)[-1:], context)
     left = today - sum(costs.values(), Decimal(0))
     return (f"Without step {top + 1} ({step}) the rest of the plan saves {left:,.2f}.",)
-
-
-def _factors(step: Spot | Burst, stage: Stage) -> tuple[float, float]:
-    """The least and the most times as long that work of the step takes."""
-    nodes = {(node.provider, *_kind(node)): node for group in step.groups for node in stage.nodes[group] if step.moves(node)}
-    factors = [step.factor(node) for node in nodes.values()] or [1.0]
-    return min(factors), max(factors)
 
 
 def _takes(step: Step, stage: Stage) -> str:
@@ -739,21 +710,25 @@ def _takes(step: Step, stage: Stage) -> str:
             return "no work waits: they are the same machines."
         case Egress():
             return "a start reads the cache; what that saves in time is not counted: gpucost whatif egress does."
-    least, most = _factors(step, stage)
+    nodes = {(node.provider, *_kind(node)): node for group in step.groups for node in stage.nodes[group] if step.moves(node)}
+    factors = [step.factor(node) for node in nodes.values()] or [1.0]
+    least, most = min(factors), max(factors)
     span = f"{least:.3f} to {most:.3f}" if most - least > _ROUNDING else f"{most:.3f}"
     slower = f"work takes {span} times as long" if most > 1 else "work takes as long as it did: no interruptions are counted"
     return f"{slower}; each start waits {step.wait_minutes:g} min more." if isinstance(step, Burst) else f"{slower}."
 
 
-def _used(step: Step, before: Stage, after: Stage, time: _Time) -> float | None:
-    """Of a commitment that the step made: the share of its GPU-hours that are used, 0-1; None where there is none."""
-    if not isinstance(step, Reserve) or not after.commitments[-1].gpus:
-        return None
-    hours = [sum(node.hours * node.gpus for own in _paid(stage, time).values() for node in own) for stage in (before, after)]
-    return 1 - (hours[1] - hours[0]) / (after.commitments[-1].gpus * time.hours)
+def _used(before: Stage, after: Stage, context: Context) -> str:
+    """How much of the newest commitment's GPU-hours is used."""
+    gpus = after.commitments[-1].gpus
+    if not gpus:
+        return "nothing is worth committing to"
+    hours = [sum(node.hours * node.gpus for own in _paid(stage, context).values() for node in own) for stage in (before, after)]
+    used = 1 - (hours[1] - hours[0]) / (gpus * context.hours)
+    return f"{used * 100:.1f} % used in the period"
 
 
-def _risk(step: Step, stage: Stage, context: Context, used: float | None) -> str:
+def _risk(step: Step, stage: Stage, after: Stage, context: Context) -> str:
     """What may go wrong with the step, in short."""
     match step:
         case Share():
@@ -765,8 +740,7 @@ def _risk(step: Step, stage: Stage, context: Context, used: float | None) -> str
         case Egress():
             return "one more thing to run; a stale cache serves old data"
         case Reserve():
-            share = "nothing is worth committing to" if used is None else f"{used * 100:.1f} % used in the period"
-            return f"paid for {step.term_years} year{'s' * (step.term_years > 1)}, used or not: {share}"
+            return f"paid for {step.term_years} year{'s' * (step.term_years > 1)}, used or not: {_used(stage, after, context)}"
     pods = [pod for name in step.groups for pod in (context.fleets[name].pods if name in context.fleets else ())]
     owners = {pod.owner: pod for pod in pods}
     lost = sum(advise(pod.workload, pod.namespace, pod.workload_type).suits == NOT for pod in owners.values())
@@ -780,20 +754,17 @@ def _confidence(step: Step, plan: Plan) -> str:
     stored = {group.name for group in plan.groups if group.is_stored}
     if not stored.issuperset(step.groups):
         return "low"
-    own = {"change", "groups", "risk", "effort", "confidence", "on_demand_share", "price_per_gb", "gpus", "gpus_per_pod"}
-    given = step.model_fields_set
+    own = {*_Step.model_fields, *Schedule.model_fields, "on_demand_share", "price_per_gb", "gpus", "gpus_per_pod"}
     asked = set(type(step).model_fields) - own
-    if isinstance(step, Schedule):
-        asked = set()
     if isinstance(step, Spot | Burst) and step.interruptions_per_hour == 0:
-        asked -= {"checkpoint_minutes", "checkpoint_write_minutes", "restart_minutes"}
-    return "high" if asked <= given else "medium"
+        asked -= {*_CHECKPOINTS}
+    return "high" if asked <= step.model_fields_set else "medium"
 
 
 _P = 0.05  # of work waits longer than the 95th percentile
 
 
-def _queues(plan: Plan, stages: Sequence[Stage], time: _Time) -> tuple[Rows, ...]:
+def _queues(plan: Plan, stages: Sequence[Stage], context: Context) -> tuple[Rows, ...]:
     """How full each group's GPUs are and how long work waits for them, before and after, if none are added."""
     lines: list[tuple[Value, ...]] = []
     for group in plan.groups:
@@ -805,7 +776,7 @@ def _queues(plan: Plan, stages: Sequence[Stage], time: _Time) -> tuple[Rows, ...
         if group.runs_per_day is not None:
             now, then = (_by_formula(group, steps, before[0], gpus) for steps in ([], plan.steps))
         else:
-            now, then = (_replayed(nodes, gpus, time) for nodes in (before, after))
+            now, then = (_replayed(nodes, gpus, context) for nodes in (before, after))
         if bursts:
             then = 0.0, bursts.wait_minutes
         figures = [_rounded(one) for pair in zip(now, then, strict=True) for one in pair]
@@ -832,7 +803,7 @@ def _peak(nodes: Nodes) -> int:
     return math.ceil(most - _ROUNDING)
 
 
-def _replayed(nodes: Nodes, gpus: int, time: _Time) -> tuple[float, float]:
+def _replayed(nodes: Nodes, gpus: int, context: Context) -> tuple[float, float]:
     """Per cent of the GPU time in use, and the 95th percentile of waits in minutes, where work runs in the order that it came."""
     running: list[tuple[int, float]] = []
     free, now, waits = float(gpus), 0, []
@@ -845,7 +816,7 @@ def _replayed(nodes: Nodes, gpus: int, time: _Time) -> tuple[float, float]:
         waits.append(now - node.from_ms)
         free -= needed
         heapq.heappush(running, (now + node.length_ms, needed))
-    used = sum(node.hours * node.gpus for node in nodes) / (gpus * time.hours) * 100
+    used = sum(node.hours * node.gpus for node in nodes) / (gpus * context.hours) * 100
     rank = max(0, math.ceil((1 - _P) * len(waits)) - 1)
     return used, sorted(waits)[rank] / MS_PER_HOUR * 60 if waits else 0.0
 
@@ -891,10 +862,10 @@ def _findings(steps: Sequence[tuple[int, Step, Decimal]], twice: int) -> Iterato
         yield "Sharing by time slicing keeps nothing apart, and memory is not looked at here: gpucost whatif share does."
 
 
-def _assumptions(plan: Plan, context: Context, start: Stage, time: _Time) -> Iterator[Assumption]:
-    source = "default" if context.hours is None else "store"
-    yield Assumption("always on", time.hours if context.hours else HOURS_PER_MONTH, "hours", source)
-    yield Assumption("what counts per day runs", time.days, "days", context.file if plan.days else source)
+def _assumptions(plan: Plan, context: Context, start: Stage) -> Iterator[Assumption]:
+    source = "store" if context.period else "default"
+    yield Assumption("always on", context.hours, "hours", source)
+    yield Assumption("what counts per day runs", context.days, "days", context.file if plan.days else source)
     for group in plan.groups:
         if group.is_stored:
             named = ", ".join(name for key in _FILTERS for name in getattr(group, key))
@@ -908,7 +879,7 @@ def _assumptions(plan: Plan, context: Context, start: Stage, time: _Time) -> Ite
         name = f"step {number}, {step.change}"
         for key in type(step).model_fields:
             value = getattr(step, key)
-            if key not in ("groups", "change", "risk", "effort", "confidence") and value is not None:
+            if key not in _Step.model_fields and value is not None:
                 yield Assumption(f"{name}: {key}", value, "", context.file if key in step.model_fields_set else "default")
         if isinstance(step, Spot | Burst):
             nodes = [node for group in step.groups for node in start.nodes[group] if step.moves(node)]
@@ -917,7 +888,6 @@ def _assumptions(plan: Plan, context: Context, start: Stage, time: _Time) -> Ite
                 for rate in rates.values():
                     yield Assumption(f"{name}: interruptions", rate.per_hour, "per node-hour", rate.source, rate.as_of)
             if step.interruptions_per_hour != 0:
-                asked = ("checkpoint_minutes", "checkpoint_write_minutes", "restart_minutes")
-                for one, key in zip(stated(step.options, *asked), asked, strict=True):
+                for one, key in zip(stated(step.options, *_CHECKPOINTS), _CHECKPOINTS, strict=True):
                     if key not in step.model_fields_set:
                         yield replace(one, name=f"{name}: {one.name}")
