@@ -16,6 +16,7 @@ from gpucost.cli.output import note
 from gpucost.cli.prices import OWN_NODE
 from gpucost.cli.whatif import WhatIfContext, list_prices, price, price_of_region, source_of, whatif_command
 from gpucost.errors import GpucostError, UsageError
+from gpucost.whatif import buy, reserve
 from gpucost.whatif.answer import Assumption
 from gpucost.whatif.buy import DescribedCloud, Own, Purchase
 from gpucost.whatif.cost import kept
@@ -58,8 +59,6 @@ def whatif_buy(
       gpucost whatif buy onprem.toml --curve nodes.csv --instance-type p5.48xlarge --region us-east-1 --lead-months 4
       gpucost whatif buy --purchase-price 280000 --gpu-model H100 --years 4 --price-per-kwh 0.12 --nodes 8 --on-demand-price 55
     """
-    from gpucost.whatif.buy import answer, cloud_usage
-
     settings, is_described = run.settings, run.is_described(described)
     costs = _tco(settings.currency, file, own_node)
     inputs, gpus = costs.inputs, float(costs.inputs.gpus_per_node)
@@ -80,10 +79,12 @@ def whatif_buy(
         model, period_name = inputs.gpu_model, usage.period_name
         if model is None:
             raise UsageError("--gpu-model is missing: which nodes of the store could be own ones", "or describe them: --nodes")
-        shape, cloud = run.evaluate(cloud_usage(usage.fleet, run.period, model, gpus, is_narrowed=usage.is_narrowed))
+        shape, cloud = run.evaluate(buy.cloud_usage(usage.fleet, run.period, model, gpus, is_narrowed=usage.is_narrowed))
         use = Assumption("usage", usage.scope_name, f"{model} nodes by hour", "store", period_name)
     assumptions = (use, *(Assumption(p.name, p.price_per_hour, "money per node-hour", p.basis) for p in costs.parts))
-    result = answer(own, cloud, shape, currency=settings.currency, period=period_name, purchase=purchase, assumptions=assumptions)
+    result = buy.answer(
+        own, cloud, shape, currency=settings.currency, period=period_name, purchase=purchase, assumptions=assumptions
+    )
     run.finish(result)
     if inputs.not_given:
         note(f"not given, and counted as nothing (pue as 1): {', '.join(inputs.not_given)}", quiet=run.quiet)
@@ -151,8 +152,6 @@ _NONE = GivenOffers({}, {}, PricePer.node)
 
 def given_terms(option: str, texts: Sequence[str] | None, highest: int | None = None) -> dict[Terms, Decimal]:
     """What `TERMS=NUMBER`s say. Raises UsageError."""
-    from gpucost.whatif.reserve import parse_terms
-
     numbers: dict[Terms, Decimal] = {}
     for text in texts or ():
         terms, equals, value = text.partition("=")
@@ -160,7 +159,7 @@ def given_terms(option: str, texts: Sequence[str] | None, highest: int | None = 
             raise UsageError(
                 f"{option} {text}: what stands after TERMS= is missing", f"{option} 1=20.10, or savings_plan:3:all_upfront=…"
             )
-        numbers[parse_terms(terms, option)] = price(option, text, value, highest)
+        numbers[reserve.parse_terms(terms, option)] = price(option, text, value, highest)
     return numbers
 
 
@@ -217,10 +216,8 @@ class StoredCommitments:
 
     @cached_property
     def existing(self) -> Existing:
-        from gpucost.whatif.reserve import read_commitments
-
         with self.store.read() as con:
-            return read_commitments(con, self.period.start_ms, self.period.end_ms)
+            return reserve.read_commitments(con, self.period.start_ms, self.period.end_ms)
 
     def offers_of(self, provider: str, region: str, instance_type: str) -> tuple[Price | None, Offers]:
         """The list price on demand, and the commitments; without any where nothing is known of the type there."""
@@ -269,8 +266,6 @@ def stored_families(
     known: StoredCommitments, usage: Usage, considered: Considered = ANYTHING, given: GivenOffers = _NONE
 ) -> tuple[tuple[Family, ...], Existing, tuple[Assumption, ...]]:
     """What the store's usage asks of commitments: families with their offers, commitments there are, assumptions."""
-    from gpucost.whatif.reserve import families_of
-
     existing = known.existing
     names, places = ({name.lower() for name in several} for several in (considered.instance_type, considered.region))
     fleet = usage.fleet.only(
@@ -278,7 +273,7 @@ def stored_families(
             (not names or (node.instance_type or "").lower() in names) and (not places or (node.region or "").lower() in places)
         )
     )
-    families = families_of(fleet, known.period, existing, known.offers_of, is_narrowed=usage.is_narrowed)
+    families = reserve.families_of(fleet, known.period, existing, known.offers_of, is_narrowed=usage.is_narrowed)
     if not families:
         seen = sorted({node.instance_type or "?" for node in usage.fleet.nodes if node.capacity_type != "spot"})
         raise GpucostError(
@@ -317,8 +312,6 @@ def whatif_reserve(described: DescribedUse, considered: Considered, *, run: What
       gpucost whatif reserve --curve nodes.csv --on-demand-price 4 --price-per gpu --commitment-price 3:all_upfront=1.9
       gpucost whatif reserve --nodes 4 --instance-type a2-highgpu-8g --region us-central1
     """
-    from gpucost.whatif.reserve import answer
-
     given = GivenOffers(
         given_terms("--commitment-price", considered.commitment_price),
         given_terms("--commitment-discount", considered.commitment_discount, highest=99),
@@ -335,17 +328,18 @@ def whatif_reserve(described: DescribedUse, considered: Considered, *, run: What
         families, existing, assumptions = stored_families(
             StoredCommitments(run.settings, run.store, run.period), usage, considered, given
         )
-    result = answer(
-        families,
-        existing,
-        currency=run.settings.currency,
-        period=period_name,
-        considered=considered,
-        assumptions=assumptions,
-        bought_on=run.now.astimezone(run.tz).date(),
-        stale_after_days=run.settings.prices.stale_after_days,
+    run.finish(
+        reserve.answer(
+            families,
+            existing,
+            currency=run.settings.currency,
+            period=period_name,
+            considered=considered,
+            assumptions=assumptions,
+            bought_on=run.now.astimezone(run.tz).date(),
+            stale_after_days=run.settings.prices.stale_after_days,
+        )
     )
-    run.finish(result)
 
 
 def _described_family(

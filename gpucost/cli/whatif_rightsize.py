@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from gpucost.cli.whatif import WhatIfContext, whatif_command
-from gpucost.whatif.rightsize import DescribedLoad, Margins
+from gpucost.whatif.fleet import levels
+from gpucost.whatif.gpu_specs import load_facts
+from gpucost.whatif.rightsize import DescribedLoad, Margins, answer, catalog_speeds, described, list_offers, read_speeds
 
 
 @whatif_command()
@@ -36,13 +39,8 @@ def whatif_rightsize(
       gpucost whatif rightsize --gpu-model A100-SXM4-40GB --gpus 4 --on-demand-price 3 --price-per gpu \\
         --to-gpu-model H100-80GB-HBM3 --to-price 6 --to-gpus 2
     """
-    from datetime import timedelta
-
     from gpucost.price import load_offers
     from gpucost.store.connection import scratch_store
-    from gpucost.whatif.fleet import levels
-    from gpucost.whatif.gpu_specs import load_facts
-    from gpucost.whatif.rightsize import answer, catalog_speeds, described, list_offers, read_speeds
 
     settings = run.settings
     with scratch_store() as con:
@@ -59,7 +57,6 @@ def whatif_rightsize(
             offers = list_offers(con)
         measured = run.read(lambda con: levels(con, settings.activity, run.period))
         stale_before = (run.period.end - timedelta(days=settings.prices.stale_after_days)).date().isoformat()
-    result = answer(
-        usage, margins, measured, facts, measured_speeds, offers, other_models=other_models, stale_before=stale_before
+    run.finish(
+        answer(usage, margins, measured, facts, measured_speeds, offers, other_models=other_models, stale_before=stale_before)
     )
-    run.finish(result)

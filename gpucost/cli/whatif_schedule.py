@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Annotated
 
 import typer
 
 from gpucost.cli.whatif import WhatIfContext, flags_of, whatif_command
 from gpucost.errors import GpucostError
-from gpucost.whatif.schedule import DescribedNodes, Rules
+from gpucost.whatif.fleet import idle_stretches
+from gpucost.whatif.schedule import DescribedNodes, OfficeHours, Rules, answer, described, played
 
 _NOTEBOOK_IDLE_MINUTES = 60.0
 
@@ -36,11 +38,6 @@ def whatif_schedule(
       gpucost whatif schedule --team research --notebook-idle-minutes 60
       gpucost whatif schedule --namespace sandbox --office-hours 08:00-18:00 --weekdays mon-fri
     """
-    from dataclasses import replace
-
-    from gpucost.whatif.fleet import idle_stretches
-    from gpucost.whatif.schedule import OfficeHours, answer, described, played
-
     settings = run.settings
     office = OfficeHours.parse(office_hours, weekdays) if office_hours is not None else None
     if run.is_described(nodes, *flags_of(rules, but=("provision_minutes",))):

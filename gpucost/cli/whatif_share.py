@@ -8,7 +8,9 @@ import typer
 
 from gpucost.cli.whatif import WhatIfContext, whatif_command
 from gpucost.errors import UsageError
-from gpucost.whatif.share import DescribedPods, Sizing
+from gpucost.whatif.fleet import levels
+from gpucost.whatif.gpu_specs import load_facts
+from gpucost.whatif.share import DescribedPods, Sizing, answer, described
 
 
 @whatif_command()
@@ -32,9 +34,6 @@ def whatif_share(
       gpucost whatif share --team platform --across-teams
     """
     from gpucost.store.connection import scratch_store
-    from gpucost.whatif.fleet import levels
-    from gpucost.whatif.gpu_specs import load_facts
-    from gpucost.whatif.share import answer, described
 
     settings = run.settings
     if sizing.is_mig and "ways" in sizing.given:

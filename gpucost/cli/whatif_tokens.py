@@ -15,9 +15,12 @@ from gpucost.cli.whatif import WhatIfContext, list_prices, source_of, store_or_e
 from gpucost.cli.whatif_commitments import GivenOffers, given_terms, listed_type
 from gpucost.errors import GpucostError, UsageError
 from gpucost.periods import MS_PER_HOUR
+from gpucost.whatif.answer import Assumption
 from gpucost.whatif.cost import CostBlock, charge, costs_of, kept
 from gpucost.whatif.flags import GPUS_PER_NODE, node_price
 from gpucost.whatif.fleet import PAID_ANYWAY, Price, Scope, escaped_glob
+from gpucost.whatif.reserve import Offers
+from gpucost.whatif.spot.interruptions import Rate, measured_rate
 from gpucost.whatif.tokens import (
     Api,
     ApiPrice,
@@ -33,17 +36,17 @@ from gpucost.whatif.tokens import (
     Replicas,
     Throughput,
     TokenHours,
+    api,
     described_tokens,
     given_throughput,
     measured_throughput,
     paced_throughput,
+    selfhost,
 )
 
 if TYPE_CHECKING:
     from gpucost.periods import Period
     from gpucost.price.listing import ListedPrice
-    from gpucost.whatif.reserve import Offers
-    from gpucost.whatif.spot.interruptions import Rate
 
 Hour = dict[str, Any]
 # months before the period that growth is looked for in, and the fewest that tell one
@@ -75,8 +78,6 @@ def whatif_selfhost(
       gpucost whatif selfhost --model "llama-3*" --input-price-per-million 0.2 --output-price-per-million 0.6 \\
         --throughput-of Deployment/chat-api --gpus-per-replica 1 --gpu-model H100
     """
-    from gpucost.whatif.tokens import selfhost
-
     findings: list[str] = []
     if run.is_described(described, of_period=replicas.throughput_of is None):
         tokens, period_name = described_tokens(described)
@@ -111,8 +112,6 @@ def whatif_api(
       gpucost whatif api --nodes 2 --on-demand-price 55 --prompt-tokens-per-day 4B --generation-tokens-per-day 800M \\
         --input-price-per-million 2.5 --output-price-per-million 10
     """
-    from gpucost.whatif.tokens import api
-
     is_of_nodes = run.is_described(nodes)
     if run.is_described(described) or is_of_nodes:
         tokens, period_name = described_tokens(described, is_even=True)
@@ -130,8 +129,6 @@ def _purchase(
     run: WhatIfContext, offer: Api, tokens: TokenHours, period_name: str, about: str = "", hours: Sequence[Hour] = ()
 ) -> Purchase:
     """The tokens at an API's price; `hours` are rows of the store that they come from, if they do."""
-    from gpucost.whatif.answer import Assumption
-
     growth = _growth(run, offer, hours)
     names = sorted({row["model"] for row in hours if row["model"]})
     use = Assumption("tokens", period_name, about, "option")
@@ -412,7 +409,6 @@ def _spot(run: WhatIfContext, own: OwnNodes, gpus: float) -> tuple[Price | None,
     """The spot price, and how often spot nodes are interrupted; None where it is not known."""
     from gpucost.periods import to_ms
     from gpucost.price import load_offers
-    from gpucost.whatif.spot.interruptions import Rate, measured_rate
     from gpucost.whatif.spot.market import Place, find_instance, read_market
 
     price = None if own.spot_price is None else Price(node_price(own.spot_price, own.price_per, gpus), "option")

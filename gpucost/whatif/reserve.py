@@ -162,8 +162,12 @@ class Terms:
         """Share of the whole term's price that is paid on its first day; of a partial upfront half, as AWS sells it."""
         return _UPFRONT.get(self.payment, Decimal(0))
 
+    @property
+    def length(self) -> str:
+        return f"{self.years} year{'s' if self.years > 1 else ''}"
+
     def __str__(self) -> str:
-        words = (self.kind, f"{self.years} year{'s' if self.years > 1 else ''}", self.payment, self.offering)
+        words = (self.kind, self.length, self.payment, self.offering)
         return ", ".join(word.replace("_", " ") for word in words if word)
 
 

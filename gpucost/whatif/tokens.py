@@ -22,6 +22,7 @@ from gpucost.whatif.fleet import Price, Scenario
 from gpucost.whatif.reserve import Offers, Pool, ReservedUse
 from gpucost.whatif.spot.formulas import bisected
 from gpucost.whatif.spot.interruptions import Rate
+from gpucost.whatif.spot.moves import rate_assumption
 
 _MILLION = 1_000_000
 _SECONDS = 3600
@@ -656,7 +657,7 @@ def selfhost(purchase: Purchase, serving: OwnServing, findings: Sequence[str] = 
         own(_ALWAYS, "the throughput", always, always),
         own(_HOURLY, "nodes that come and go within the hour", curve.peak, curve.mean),
         *(
-            own(str(pool.terms), f"this use lasting {_years(pool)}: {pool.level:,} of them at the price of the commitment",
+            own(str(pool.terms), f"this use lasting {pool.terms.length}: {pool.level:,} of them at the price of the commitment",
                 max(curve.peak, pool.level), pool.level + max(0.0, curve.node_hours - curve.used(pool.level)) / curve.hours)
             for pool in best
         ),
@@ -692,7 +693,7 @@ def selfhost(purchase: Purchase, serving: OwnServing, findings: Sequence[str] = 
         assumptions=(
             priced(f"{serving.name}, on demand", serving.on_demand, "money per node-hour"),
             *(priced(name, one, "money per node-hour") for name, one in prices),
-            *([_interruptions(serving.rate)] if serving.rate and rates else []),
+            *([rate_assumption(serving.rate)] if serving.rate and rates else []),
             Assumption("GPUs of a node", serving.gpus, "GPUs, all paid", serving.on_demand.source),
             Assumption(
                 "GPUs of a replica", serving.gpus_per_replica, "GPUs",
@@ -722,14 +723,6 @@ def selfhost(purchase: Purchase, serving: OwnServing, findings: Sequence[str] = 
 def _whole(count: float) -> int | float:
     """Sums of hours' shares of whole tokens are whole again."""
     return round(count) if math.isclose(count, round(count), rel_tol=1e-12) else round(count, 3)
-
-
-def _years(pool: Pool) -> str:
-    return f"{pool.terms.years} year{'s' if pool.terms.years > 1 else ''}"
-
-
-def _interruptions(rate: Rate) -> Assumption:
-    return Assumption("interruptions", rate.per_hour, "per node-hour", rate.source, rate.as_of)
 
 
 def _rates(serving: OwnServing) -> dict[str, float]:
