@@ -24,6 +24,7 @@ from gpucost.whatif.fleet import (
     Idle,
     Level,
     Levels,
+    NodeKey,
     Pod,
     PodKey,
     Scenario,
@@ -110,9 +111,9 @@ class _Scenarios:
         return {place: (Names(pods), pods) for place, pods in found.items()}
 
     @cached_property
-    def _nodes(self) -> dict[tuple[str, str], list[int]]:
+    def _nodes(self) -> dict[NodeKey, list[int]]:
         """Positions in the fleet of a node and its parts, by cluster and name."""
-        found: dict[tuple[str, str], list[int]] = defaultdict(list)
+        found: dict[NodeKey, list[int]] = defaultdict(list)
         for position, node in enumerate(self.fleet.nodes):
             found[node.cluster, node.name.partition("#")[0]].append(position)
         return found

@@ -9,7 +9,7 @@ from gpucost.cli.whatif import ListPrices, WhatIfContext, list_prices, price, so
 from gpucost.errors import GpucostError, UsageError
 from gpucost.whatif.answer import Assumption
 from gpucost.whatif.burst import BurstPlace, BurstWork, DescribedWork, Moving, answer, works_of
-from gpucost.whatif.flags import GPUS_PER_NODE, Option, PricePer, node_price
+from gpucost.whatif.flags import GPUS_PER_NODE, Option, PricePer, node_price, to_decimal
 
 if TYPE_CHECKING:
     from gpucost.price.listing import ListedPrice
@@ -83,7 +83,7 @@ def _described(given: DescribedWork, listed: ListPrices, providers: tuple[str, .
 
 
 def _per_gpu(amount: Decimal, per: PricePer, gpus: float) -> Decimal:
-    return node_price(amount, per, gpus) / Decimal(repr(gpus))
+    return node_price(amount, per, gpus) / to_decimal(gpus)
 
 
 def _given_place(text: str, per: PricePer, gpus: float) -> BurstPlace:

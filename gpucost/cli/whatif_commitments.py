@@ -17,11 +17,11 @@ from gpucost.cli.prices import OWN_NODE
 from gpucost.cli.whatif import WhatIfContext, list_prices, price, price_of_region, source_of, whatif_command
 from gpucost.errors import GpucostError, UsageError
 from gpucost.whatif import buy, reserve
-from gpucost.whatif.answer import Assumption
+from gpucost.whatif.answer import Assumption, total
 from gpucost.whatif.buy import DescribedCloud, Own, Purchase
 from gpucost.whatif.cost import kept
 from gpucost.whatif.curve import described_curve
-from gpucost.whatif.flags import GPUS_PER_NODE, PricePer, node_price
+from gpucost.whatif.flags import GPUS_PER_NODE, PricePer, node_price, to_decimal
 from gpucost.whatif.fleet import Price
 from gpucost.whatif.reserve import ANYTHING, Considered, DescribedUse, Existing, Family, Offers, ReservedUse, Terms, family_name
 
@@ -64,7 +64,7 @@ def whatif_buy(
     inputs, gpus = costs.inputs, float(costs.inputs.gpus_per_node)
     own = Own(
         price=costs.price_per_hour,
-        running_price=sum((part.price_per_hour for part in costs.parts if part.name not in _UPFRONT_PARTS), Decimal(0)),
+        running_price=total(part.price_per_hour for part in costs.parts if part.name not in _UPFRONT_PARTS),
         capex=inputs.purchase_price + (inputs.network_per_node or 0),
         residual=inputs.purchase_price * (inputs.residual_percent or 0) / 100,
         years=float(inputs.years),
@@ -99,8 +99,8 @@ def _described_price(run: WhatIfContext, described: DescribedCloud, gpus: float)
     listed = listed_type(run, described.instance_type, described.region or "")
     if listed.on_demand is None or not listed.gpus:
         raise UsageError(f"no list price on demand of {described.instance_type} is known", "--on-demand-price gives it")
-    per_gpu = listed.on_demand.per_node_hour / Decimal(repr(listed.gpus))
-    return replace(listed.on_demand, per_node_hour=per_gpu * Decimal(repr(gpus)))
+    per_gpu = listed.on_demand.per_node_hour / to_decimal(listed.gpus)
+    return replace(listed.on_demand, per_node_hour=per_gpu * to_decimal(gpus))
 
 
 def _tco(currency: str, file: Path | None, own_node: Mapping[str, str | None]) -> Tco:
@@ -212,7 +212,7 @@ class StoredCommitments:
 
     def __init__(self, settings: Config, store: Store, period: Period) -> None:
         self.settings, self.store, self.period = settings, store, period
-        self._offers: dict[tuple[str, str, str], tuple[Price | None, Offers]] = {}
+        self._offers: dict[reserve.Key, tuple[Price | None, Offers]] = {}
 
     @cached_property
     def existing(self) -> Existing:

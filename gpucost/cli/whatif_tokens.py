@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter, defaultdict
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from datetime import date
 from decimal import Decimal
 from fnmatch import fnmatchcase
@@ -15,9 +15,9 @@ from gpucost.cli.whatif import WhatIfContext, list_prices, source_of, store_or_e
 from gpucost.cli.whatif_commitments import GivenOffers, given_terms, listed_type
 from gpucost.errors import GpucostError, UsageError
 from gpucost.periods import MS_PER_HOUR
-from gpucost.whatif.answer import Assumption
+from gpucost.whatif.answer import Assumption, total
 from gpucost.whatif.cost import CostBlock, charge, costs_of, kept
-from gpucost.whatif.flags import GPUS_PER_NODE, node_price
+from gpucost.whatif.flags import GPUS_PER_NODE, node_price, to_decimal
 from gpucost.whatif.fleet import PAID_ANYWAY, Price, Scope, escaped_glob
 from gpucost.whatif.reserve import Offers
 from gpucost.whatif.spot.interruptions import Rate, measured_rate
@@ -159,9 +159,7 @@ def _hours(
     from gpucost.report.units import token_hours
     from gpucost.report.units.query import UnitQuery
 
-    scope = scope or run.scope
-    whose = {"teams": scope.teams, "namespaces": scope.namespaces, "workloads": scope.workloads, "clusters": scope.clusters}
-    query = UnitQuery.of(run.settings, period or run.period, run.period_name, **whose)
+    query = UnitQuery.of(run.settings, period or run.period, run.period_name, **asdict(scope or run.scope))
     # cut at the ends of the period, as gpucost unit tokens reads it
     rows = pipeline.read_attributed(run.settings, run.store, lambda con: token_hours(con, query, bucket), run.period)
     return [row for row in rows if model is None or fnmatchcase((row["model"] or "").lower(), model.lower())]
@@ -315,7 +313,7 @@ def _of_gpu(run: WhatIfContext, own: OwnNodes, gpus_per_replica: int) -> _Nodes:
     places = tuple(
         (
             " ".join(word for word in (row.provider, row.region, row.instance_type) if word),
-            Price(kept((row.price_per_gpu_hour or 0) * Decimal(repr(gpus))), *source_of(row)),
+            Price(kept((row.price_per_gpu_hour or 0) * to_decimal(gpus)), *source_of(row)),
         )
         for row in cheapest.values()
     )
@@ -438,7 +436,7 @@ def _described_cost(run: WhatIfContext, nodes: DescribedServing, tokens: TokenHo
 
 def _stored_cost(run: WhatIfContext, hours: Sequence[Hour]) -> OwnCost:
     """What the rows cost; the part of it on capacity that is paid anyway, as it is of all that their workloads hold."""
-    cost = sum((row["cost"] for row in hours), Decimal(0))
+    cost = total(row["cost"] for row in hours)
     names = tuple({escaped_glob(part) for row in hours for part in row["workload"].split(" + ")})
     places = {(row["cluster"], row["namespace"]) for row in hours}
     fleet = run.usage(Scope(workloads=names)).fleet

@@ -116,9 +116,7 @@ def read_curve(path: Path) -> Curve:
     try:
         rows = [row for row in csv.reader(inputs.text(path).splitlines()) if any(row)]
     except OSError as error:
-        raise DataError(
-            f"cannot read {path}: {error.strerror}", "--curve takes a file with the nodes in use, a line per hour"
-        ) from None
+        raise inputs.unreadable(path, error, "--curve takes a file with the nodes in use, a line per hour") from None
     except (UnicodeDecodeError, csv.Error) as error:
         raise DataError(f"{path}: is no text of lines: {error}", "save it as CSV in UTF-8") from None
     header = [name.strip().lower() for name in rows[0]] if rows else []

@@ -21,10 +21,10 @@ from gpucost.errors import DataError
 from gpucost.periods import MS_PER_HOUR
 from gpucost.records import record
 from gpucost.suggest import did_you_mean
-from gpucost.whatif.answer import Answer, Assumption, Position, Rows, Value, stated
+from gpucost.whatif.answer import Answer, Assumption, Line, Position, Rows, stated, total
 from gpucost.whatif.curve import counted
-from gpucost.whatif.flags import HOURS_PER_MONTH
-from gpucost.whatif.fleet import Fleet, Node, Pod, Price, Scenario
+from gpucost.whatif.flags import HOURS_PER_MONTH, to_decimal
+from gpucost.whatif.fleet import Fleet, Node, Pod, PodKey, Price, Scenario
 from gpucost.whatif.share import PackedPod, pack, slots
 from gpucost.whatif.spot.answer import NOT, advise
 from gpucost.whatif.spot.formulas import exact
@@ -209,7 +209,7 @@ class Burst(_OnSpot):
 
     @property
     def egress_cost(self) -> Decimal:
-        return Decimal(str(self.egress_gb)) * (self.price_per_gb or 0)
+        return to_decimal(self.egress_gb) * (self.price_per_gb or 0)
 
 
 class Reserve(_Step):
@@ -277,7 +277,7 @@ class Plan(_Table):
 
 
 def _price(per_gpu_hour: Decimal, gpus: float) -> tuple[Price, ...]:
-    return (Price(round(per_gpu_hour * Decimal(str(gpus)), 9), "plan"),)
+    return (Price(round(per_gpu_hour * to_decimal(gpus), 9), "plan"),)
 
 
 def _lasting(node: Node, times: float, of: float = 1) -> Node:
@@ -290,7 +290,7 @@ def read_plan(path: Path) -> Plan:
         text = inputs.text(path, inputs.SETTINGS)
         plan = Plan.model_validate(inputs.toml(text, parse_float=Decimal))
     except (OSError, UnicodeDecodeError) as error:
-        raise DataError(f"cannot read {path}: {getattr(error, 'strerror', None) or error}", _HINT) from None
+        raise inputs.unreadable(path, error, _HINT) from None
     except tomllib.TOMLDecodeError as error:
         raise DataError(f"{path} is no TOML: {error}", _HINT) from None
     except ValidationError as error:
@@ -395,7 +395,7 @@ def answer(plan: Plan, context: Context) -> Scenario[Answer]:
     start, starts, twice = _today(plan, context)
     stages = _stages(plan, start, starts, plan.steps, context)
     costs = yield from _costs(stages, context)
-    totals = [sum(of_groups.values(), Decimal(0)) for of_groups in costs]
+    totals = [total(of_groups.values()) for of_groups in costs]
     savings = [before - after for before, after in pairwise(totals)]
     steps = list(zip(range(1, len(savings) + 1), plan.steps, savings, strict=True))
     today, scenario = (_position(totals[at], context.currency, _paid(stages[at], context)) for at in (0, -1))
@@ -406,7 +406,7 @@ def answer(plan: Plan, context: Context) -> Scenario[Answer]:
         today=today,
         scenario=scenario,
         figures={
-            "yearly_saving": round((today.cost - scenario.cost) * Decimal(str(round(8760 / context.hours, 12))), 2),
+            "yearly_saving": round((today.cost - scenario.cost) * to_decimal(round(8760 / context.hours, 12)), 2),
             "steps": [
                 {"step": number, "change": step.change, "groups": step.groups, "saving": saving} for number, step, saving in steps
             ],
@@ -447,7 +447,7 @@ def _today(plan: Plan, context: Context) -> tuple[Stage, Mapping[str, float], in
     A pod is in the first stored group alone that holds it, on a node of its own at its share of the price of the node that it
     was on.
     """
-    seen: set[tuple[tuple[str, str], str, int]] = set()
+    seen: set[tuple[PodKey, str, int]] = set()
     nodes: dict[str, Nodes] = {
         group.name: group.described(context.start_ms, context.hours, context.days) for group in plan.groups
     }
@@ -461,7 +461,7 @@ def _today(plan: Plan, context: Context) -> tuple[Stage, Mapping[str, float], in
         starts[name] = len({pod.key for pod in new.values() if pod.from_ms > first})
         seen |= new.keys()
     charges = {
-        group.name: (group.gb_per_start or 0) * (group.price_per_gb or 0) * Decimal(str(starts.get(group.name, 0)))
+        group.name: (group.gb_per_start or 0) * (group.price_per_gb or 0) * to_decimal(starts.get(group.name, 0))
         for group in plan.groups
     }
     return Stage(nodes, charges), starts, sum(len(fleet.pods) for fleet in context.fleets.values()) - len(seen)
@@ -559,8 +559,8 @@ def _cached(step: Egress, group: Group, starts: float, context: Context) -> Deci
     """What the group's data costs with a cache: each version fetched once, kept, and read at each start."""
     if group.gb_per_start is None or group.price_per_gb is None:
         raise DataError(f"{group.name} downloads nothing that a cache could keep", "gb_per_start and price_per_gb say what")
-    kept = step.cache_price_per_gb_month * Decimal(str(context.hours)) / HOURS_PER_MONTH
-    read = step.cache_read_price_per_gb * Decimal(str(starts))
+    kept = step.cache_price_per_gb_month * to_decimal(context.hours) / HOURS_PER_MONTH
+    read = step.cache_read_price_per_gb * to_decimal(starts)
     return round(group.gb_per_start * (group.price_per_gb * step.versions + kept + read), 9)
 
 
@@ -675,9 +675,9 @@ def _by_category(plan: Plan, before: Mapping[str, Decimal], after: Mapping[str, 
     categories: dict[str, list[str]] = {}
     for group in plan.groups:
         categories.setdefault(group.category or group.name, []).append(group.name)
-    lines: list[tuple[Value, ...]] = []
+    lines: list[Line] = []
     for category, names in [*categories.items(), ("total", list(before))]:
-        then, now = (sum((costs[name] for name in names), Decimal(0)) for costs in (before, after))
+        then, now = (total(costs[name] for name in names) for costs in (before, after))
         percent = round(float((then - now) / then * 100), 1) if then else None
         lines.append((category, round(then, 6), round(now, 6), round(then - now, 6), percent))
     return Rows("Before and after", ("category", "before", "after", "saving", "saving_percent"), tuple(lines))
@@ -693,7 +693,7 @@ def _break_even(
     step = plan.steps[top]
     without = [*plan.steps[:top], *plan.steps[top + 1 :]]
     (costs,) = yield from _costs(_stages(plan, start, starts, without, context)[-1:], context)
-    left = today - sum(costs.values(), Decimal(0))
+    left = today - total(costs.values())
     return (f"Without step {top + 1} ({step}) the rest of the plan saves {left:,.2f}.",)
 
 
@@ -766,7 +766,7 @@ _P = 0.05  # of work waits longer than the 95th percentile
 
 def _queues(plan: Plan, stages: Sequence[Stage], context: Context) -> tuple[Rows, ...]:
     """How full each group's GPUs are and how long work waits for them, before and after, if none are added."""
-    lines: list[tuple[Value, ...]] = []
+    lines: list[Line] = []
     for group in plan.groups:
         before, after = (stages[at].nodes[group.name] for at in (0, -1))
         gpus = group.capacity_gpus or (_peak(before) if group.is_stored else 0)

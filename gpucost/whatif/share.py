@@ -13,9 +13,9 @@ from gpucost.errors import GpucostError, UsageError
 from gpucost.periods import MS_PER_HOUR
 from gpucost.records import record
 from gpucost.whatif import flags
-from gpucost.whatif.answer import Answer, Assumption, Position, Rows, Value, stated
+from gpucost.whatif.answer import Answer, Assumption, Line, Position, Rows, stated
 from gpucost.whatif.flags import GPUS_PER_NODE, HOURS_PER_MONTH, Option, OptionGroup, PricePer, node_price
-from gpucost.whatif.fleet import PAID_ANYWAY, Fleet, Level, Levels, Node, Pod, Price, Scenario, Usage
+from gpucost.whatif.fleet import PAID_ANYWAY, Fleet, Level, Levels, Node, NodeKey, Pod, Price, Scenario, Usage, Workload
 from gpucost.whatif.gpu_specs import Facts, GpuModel, Profile
 
 
@@ -407,7 +407,7 @@ def described(sizing: Sizing, pods: DescribedPods, facts: Facts, currency: str) 
     return usage, {pod.key: level for pod in fleet.pods}
 
 
-Busiest = dict[tuple[str, str, str], Level]
+Busiest = dict[Workload, Level]
 
 
 def _busiest(fleet: Fleet, levels: Levels) -> Busiest:
@@ -425,7 +425,7 @@ def _pools(
     sizing: Sizing,
     candidates: Iterable[Pod],
     busiest: Busiest,
-    nodes: Mapping[tuple[str, str], Node],
+    nodes: Mapping[NodeKey, Node],
     facts: Facts,
     *,
     across_teams: bool,
@@ -449,7 +449,7 @@ def _pools(
     return pools
 
 
-def _shared_fleet(pool: _Pool, sizing: Sizing, nodes: Mapping[tuple[str, str], Node]) -> Fleet:
+def _shared_fleet(pool: _Pool, sizing: Sizing, nodes: Mapping[NodeKey, Node]) -> Fleet:
     """Each shared GPU as a node of its own, at its share of the price of the node that its first pod really was on."""
     shared, pods = [], []
     for number, gpu in enumerate(pool.gpus):
@@ -468,8 +468,8 @@ def _shared_fleet(pool: _Pool, sizing: Sizing, nodes: Mapping[tuple[str, str], N
 
 def _tables(pools: Sequence[_Pool], sizing: Sizing) -> tuple[Rows, ...]:
     """Each pool's GPUs at its busiest moment, and what lies on them then: GPUs that hold the same are one line."""
-    summary: list[tuple[Value, ...]] = []
-    alike: Counter[tuple[Value, ...]] = Counter()
+    summary: list[Line] = []
+    alike: Counter[Line] = Counter()
     for pool in pools:
         before, _ = peak((pod.from_ms, pod.to_ms) for pod in pool.pods.values())
         after, at = peak((gpu.from_ms, gpu.to_ms) for gpu in pool.gpus)

@@ -12,8 +12,9 @@ from typing import NamedTuple
 from gpucost.errors import GpucostError
 from gpucost.periods import MS_PER_DAY, MS_PER_HOUR, Period, from_ms, iso
 from gpucost.records import record
-from gpucost.whatif.answer import Answer, Assumption, Position, Range, Rows, Value
-from gpucost.whatif.fleet import Fleet, Node, Pod, Price, Scenario
+from gpucost.whatif.answer import Answer, Assumption, Line, Position, Range, Rows, total
+from gpucost.whatif.flags import to_decimal
+from gpucost.whatif.fleet import Fleet, Node, NodeKey, Pod, Price, Scenario
 from gpucost.whatif.spot.formulas import stretch
 from gpucost.whatif.spot.interruptions import Rate
 from gpucost.whatif.spot.market import Market, Place, PriceChanges
@@ -94,7 +95,7 @@ def replay(job: Job, move_hours: float, on_demand_share: float) -> dict[str, Tra
     switched = switching(lanes, job, move_hours, known), switching([spot, job.on_demand], job, move_hours, first.known_until_ms)
     runs |= {name: run for name, run in zip((SWITCHING, FALLBACK), switched, strict=True) if run is not None}
     # a mean node of a fleet of which a share is bought on demand and the rest in the zone that was cheapest at the start
-    part = Decimal(str(on_demand_share))
+    part = to_decimal(on_demand_share)
     changes = sorted({at for at, _ in (*spot, *job.on_demand) if at < job.end_ms})
     mixed = ((at, part * _price_at(job.on_demand, at) + (1 - part) * _price_at(spot, at)) for at in changes)
     return runs | {anchor_name(on_demand_share): TrainingRun(tuple(mixed), job.end_ms)}
@@ -179,7 +180,7 @@ def job_starts(
 def node_jobs(fleet: Fleet, market: Market, *, is_narrowed: bool) -> tuple[tuple[Job, ...], int]:
     """The real hours of on-demand nodes as jobs, and how many such nodes have no history. Raises GpucostError without any job."""
     jobs, left_out = [], 0
-    held: dict[tuple[str, str], float] = defaultdict(float)
+    held: dict[NodeKey, float] = defaultdict(float)
     for pod in fleet.pods:
         held[pod.place] += pod.gpu_ms
     for node in fleet.nodes:
@@ -219,7 +220,7 @@ def answer(options: SpotOptions, question: SpotReplay) -> Scenario[Answer]:
     ways = [way for way in runs[0] if all(way in known for known in runs)]
     paid = yield from costs(jobs, [{way: known[way] for way in ways} for known in runs])
     count = len(jobs) if question.is_sample else 1
-    means = {way: (sum(amounts, Decimal(0)) / count).quantize(_CENTS) for way, amounts in paid.items()}
+    means = {way: (total(amounts) / count).quantize(_CENTS) for way, amounts in paid.items()}
     chosen = SWITCHING if SWITCHING in means else next((way for way in means if way != ON_DEMAND), ON_DEMAND)
 
     def position(way: str) -> Position:
@@ -233,7 +234,7 @@ def answer(options: SpotOptions, question: SpotReplay) -> Scenario[Answer]:
         return sum(bought[way].end_ms - job.start_ms for job, bought in replayed) / MS_PER_HOUR / len(jobs)
 
     today, columns = means[ON_DEMAND], ["strategy", "cost", "saved percent", "moves"]
-    lines: list[tuple[Value, ...]] = []
+    lines: list[Line] = []
     for way, mean in sorted(means.items(), key=lambda item: item[1]):
         saved = round(float((today - mean) / today * 100), 2) if today else None
         lines.append((way, mean, saved, round(sum(known[way].moves for known in runs) / count, 2)))
