@@ -7,8 +7,6 @@ from decimal import Decimal
 from enum import StrEnum
 from typing import Annotated
 
-import typer
-
 from gpucost.cli.whatif import WhatIfContext, whatif_command
 from gpucost.errors import GpucostError, UsageError
 from gpucost.periods import MS_PER_HOUR
@@ -31,7 +29,7 @@ def whatif_egress(
     described: DescribedStarts,
     transfer: Transfer,
     same_data: Annotated[
-        SameData, typer.Option("--same-data", help="Of the store's pods: who downloads the same data, and shares a copy.")
+        SameData, Option("Of the store's pods: who downloads the same data, and shares a copy.", is_shown=True)
     ] = SameData.workload,
     *,
     run: WhatIfContext,

@@ -10,19 +10,18 @@ from typing import Annotated, Any
 
 import typer
 
-from gpucost.cli.output import write_output, write_page, write_rows
 from gpucost.cli.whatif import SCOPE, WhatIfContext, capitalized, saved_answers, whatif_command
 from gpucost.errors import UsageError
 from gpucost.periods import MS_PER_HOUR
-from gpucost.render.rows import FLAT, RowFormat
 from gpucost.render.view import Page, Table, Texts, figure, text
 from gpucost.texts import readable_json
+from gpucost.whatif.flags import Option
 
 
 @whatif_command(without=SCOPE)
 def whatif_plan(
     file: Annotated[Path | None, typer.Argument(metavar="FILE", help="The plan, a TOML file.")] = None,
-    example: Annotated[bool, typer.Option("--example", help="Print a plan to start from.")] = False,
+    example: Annotated[bool, Option("Print a plan to start from.")] = False,
     *,
     run: WhatIfContext,
 ) -> None:
@@ -90,28 +89,23 @@ def whatif_compare(
     folder = saved_answers(run.configured)
     comparison = compare((first, second), (read_answer(first, folder), read_answer(second, folder)))
     rows = [(figure, *values.values()) for figure, values in comparison["figures"].items()]
-    if run.format in FLAT:
-        write_rows(("figure", "a", "b", "difference"), rows, run.format, run.target)
-    elif run.format is RowFormat.json:
-        write_output(readable_json(comparison, indent=2) + "\n", run.target)
-    else:
-        sides = {column: comparison[key] for column, key in ((first, "a"), (second, "b"))}
-        shown = (
-            text(lambda row: capitalized(row[0].replace(".", ": ")), f"In {comparison['currency']}, or the unit named"),
-            *(figure(partial(_shown, at), name) for at, name in enumerate((first, second, "Difference"), 1)),
-        )
-        differing = (text(itemgetter("name"), "Assumption"), figure(itemgetter("a"), first), figure(itemgetter("b"), second))
-        page = Page(
-            title=f"What-ifs compared: {first} and {second}",
-            currency=comparison["currency"],
-            sections=(
-                Texts("Answers", tuple(f"{name}: {one['title']}, {one['period']}" for name, one in sides.items())),
-                Table.of("Figures", rows, shown, note=" ".join(comparison["notes"]) or None),
-                Table.of("Assumptions that differ", comparison["assumptions"], differing),
-            ),
-            whole_in="json",
-        )
-        write_page(page, run.target, markdown=run.format is RowFormat.markdown)
+    sides = {column: comparison[key] for column, key in ((first, "a"), (second, "b"))}
+    shown = (
+        text(lambda row: capitalized(row[0].replace(".", ": ")), f"In {comparison['currency']}, or the unit named"),
+        *(figure(partial(_shown, at), name) for at, name in enumerate((first, second, "Difference"), 1)),
+    )
+    differing = (text(itemgetter("name"), "Assumption"), figure(itemgetter("a"), first), figure(itemgetter("b"), second))
+    page = Page(
+        title=f"What-ifs compared: {first} and {second}",
+        currency=comparison["currency"],
+        sections=(
+            Texts("Answers", tuple(f"{name}: {one['title']}, {one['period']}" for name, one in sides.items())),
+            Table.of("Figures", rows, shown, note=" ".join(comparison["notes"]) or None),
+            Table.of("Assumptions that differ", comparison["assumptions"], differing),
+        ),
+        whole_in="json",
+    )
+    run.write_as(("figure", "a", "b", "difference"), rows, readable_json(comparison, indent=2) + "\n", page)
 
 
 def _shown(at: int, row: Sequence[Any]) -> str:

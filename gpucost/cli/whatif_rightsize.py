@@ -6,9 +6,8 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
 from gpucost.cli.whatif import WhatIfContext, whatif_command
+from gpucost.whatif.flags import Option
 from gpucost.whatif.fleet import levels
 from gpucost.whatif.gpu_specs import load_facts
 from gpucost.whatif.rightsize import DescribedLoad, Margins, answer, catalog_speeds, described, list_offers, read_speeds
@@ -17,12 +16,8 @@ from gpucost.whatif.rightsize import DescribedLoad, Margins, answer, catalog_spe
 @whatif_command()
 def whatif_rightsize(
     work: DescribedLoad,
-    speeds: Annotated[
-        Path | None, typer.Option("--speeds", metavar="FILE", help="CSV of gpu_model,relative_speed instead of the catalog's.")
-    ] = None,
-    other_models: Annotated[
-        bool, typer.Option("--other-models", help="Also other GPU models: a table of its own, no part of the saving.")
-    ] = False,
+    speeds: Annotated[Path | None, Option("CSV of gpu_model,relative_speed instead of the catalog's.", "FILE")] = None,
+    other_models: Annotated[bool, Option("Also other GPU models: a table of its own, no part of the saving.")] = False,
     *,
     margins: Margins,
     run: WhatIfContext,

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from typing import Annotated
 
-import typer
-
 from gpucost.cli.whatif import WhatIfContext, whatif_command
 from gpucost.errors import UsageError
+from gpucost.whatif.flags import Option
 from gpucost.whatif.fleet import levels
 from gpucost.whatif.gpu_specs import load_facts
 from gpucost.whatif.share import DescribedPods, Sizing, answer, described
@@ -16,7 +15,7 @@ from gpucost.whatif.share import DescribedPods, Sizing, answer, described
 @whatif_command()
 def whatif_share(
     sizing: Sizing,
-    across_teams: Annotated[bool, typer.Option("--across-teams", help="Pods of several teams may share a GPU.")] = False,
+    across_teams: Annotated[bool, Option("Pods of several teams may share a GPU.")] = False,
     *,
     pods: DescribedPods,
     run: WhatIfContext,

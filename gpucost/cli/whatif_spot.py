@@ -7,8 +7,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
 from gpucost.cli.output import note
 from gpucost.cli.whatif import WhatIfContext, store_or_empty, whatif_command
 from gpucost.errors import UsageError
@@ -101,9 +99,9 @@ def whatif_spot(
         Option("Interruptions of one node per hour. Default: those of own spot nodes, else of measured traces."),
     ] = None,
     trace: Annotated[
-        list[Path] | None,
-        typer.Option("--trace", metavar="PATH", help="Estimate interruptions from traces: a file or directory; repeatable."),
-    ] = None,
+        tuple[Path, ...],
+        Option("Estimate interruptions from traces: a file or directory; repeatable.", "PATH"),
+    ] = (),
     *,
     options: SpotOptions,
     run: WhatIfContext,

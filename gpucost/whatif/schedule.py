@@ -175,16 +175,9 @@ class Rules(OptionGroup):
         Option("A released pod comes back in so long. Default: 2.", says="a released pod comes back in", unit="minutes"),
     ] = 2.0
 
-    def patience_ms(self, pod: Pod) -> int | None:
-        """How long the pod may be idle; None: as long as it likes."""
-        return self._patience_ms(is_notebook(pod, self.notebooks))
-
-    @property
-    def shortest_idle_ms(self) -> int:
-        """Idle stretches under this change nothing."""
-        return self._patience_ms(True) or 0
-
-    def _patience_ms(self, of_notebooks: bool) -> int | None:
+    def patience_ms(self, pod: Pod | None = None) -> int | None:
+        """How long the pod may be idle, without one any pod; None: as long as it likes."""
+        of_notebooks = pod is None or is_notebook(pod, self.notebooks)
         limits = (self.idle_minutes, self.notebook_idle_minutes if of_notebooks else None)
         return min((round(limit * MS_PER_MINUTE) for limit in limits if limit is not None), default=None)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from enum import StrEnum
@@ -327,6 +327,10 @@ def answer(usage: Usage, sizing: Sizing, levels: Levels, facts: Facts, *, across
         findings.append(f"{reserved} pods on reserved capacity are left as they are: it is paid anyway.")
     if unmeasured := len(single) - len(measured):
         findings.append(f"{unmeasured} pods with one GPU were not measured and keep it.")
+    of_store = (
+        Assumption("how busy a pod is", "95th percentile of its workload's busiest GPU", "", "store"),
+        Assumption("usage and prices", usage.period_name, "", "store"),
+    )
     return Answer(
         kind="share",
         title=f"Shared GPUs for {usage.scope_name}",
@@ -345,7 +349,7 @@ def answer(usage: Usage, sizing: Sizing, levels: Levels, facts: Facts, *, across
         },
         assumptions=(
             *stated(sizing, "method", "margin_percent", "headroom_percent", *(() if sizing.is_mig else ("ways",))),
-            *(usage.assumptions or _of_store(usage)),
+            *(usage.assumptions or of_store),
             *(
                 Assumption(f"memory of {model.name}", model.memory_mib, "MiB", "catalog", model.as_of)
                 for model in models.values()
@@ -360,11 +364,6 @@ def answer(usage: Usage, sizing: Sizing, levels: Levels, facts: Facts, *, across
         findings=tuple(findings),
         tables=_tables(pools, sizing),
     )
-
-
-def _of_store(usage: Usage) -> Iterator[Assumption]:
-    yield Assumption("how busy a pod is", "95th percentile of its workload's busiest GPU", "", "store")
-    yield Assumption("usage and prices", usage.period_name, "", "store")
 
 
 def described(sizing: Sizing, pods: DescribedPods, facts: Facts, currency: str) -> tuple[Usage, Levels]:
