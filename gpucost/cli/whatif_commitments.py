@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import date, timedelta
 from decimal import Decimal
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 from gpucost.cli.command import argument
 from gpucost.cli.output import note
-from gpucost.cli.prices import OWN_NODE
+from gpucost.cli.prices import OWN_NODE, own_node
 from gpucost.cli.whatif import WhatIfContext, list_prices, price, price_of_region, source_of, whatif_command
 from gpucost.errors import GpucostError, UsageError
 from gpucost.whatif import buy, reserve
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from gpucost.config.model import Config
     from gpucost.periods import Period
     from gpucost.price.listing import ListedPrice
-    from gpucost.price.onprem import Tco
     from gpucost.store.connection import Store
     from gpucost.whatif.fleet import Usage
 
@@ -44,7 +43,7 @@ def whatif_buy(
     described: DescribedCloud,
     purchase: Purchase,
     run: WhatIfContext,
-    **own_node: str | None,
+    **given: str | None,
 ) -> None:
     """Say whether own nodes beside the cloud pay, how many, and from which month on.
 
@@ -60,8 +59,13 @@ def whatif_buy(
       gpucost whatif buy --purchase-price 280000 --gpu-model H100 --years 4 --price-per-kwh 0.12 --nodes 8 --on-demand-price 55
     """
     settings, is_described = run.settings, run.is_described(described)
-    costs = _tco(settings.currency, file, own_node)
+    costs = own_node(file, given, settings.currency, gpus_per_node=str(GPUS_PER_NODE))
     inputs, gpus = costs.inputs, float(costs.inputs.gpus_per_node)
+    if inputs.currency != settings.currency:
+        raise UsageError(
+            f"the own node's costs are in {inputs.currency}, the cloud's in {settings.currency}",
+            f"give both in {settings.currency}, or set currency in gpucost.toml",
+        )
     own = Own(
         price=costs.price_per_hour,
         running_price=total(part.price_per_hour for part in costs.parts if part.name not in _UPFRONT_PARTS),
@@ -101,26 +105,6 @@ def _described_price(run: WhatIfContext, described: DescribedCloud, gpus: float)
         raise UsageError(f"no list price on demand of {described.instance_type} is known", "--on-demand-price gives it")
     per_gpu = listed.on_demand.per_node_hour / to_decimal(listed.gpus)
     return replace(listed.on_demand, per_node_hour=per_gpu * to_decimal(gpus))
-
-
-def _tco(currency: str, file: Path | None, own_node: Mapping[str, str | None]) -> Tco:
-    """What an own node costs, part by part. Raises ConfigError naming what is missing or cannot be used."""
-    from gpucost.price.onprem import rated_power, read_file, read_inputs, tco
-    from gpucost.store.connection import scratch_store
-
-    options = {key: value for key, value in own_node.items() if value is not None}
-    values = {"gpus_per_node": str(GPUS_PER_NODE), **(read_file(file) if file else {})}
-    inputs = read_inputs(values, options, file, currency)
-    if inputs.currency != currency:
-        raise UsageError(
-            f"the own node's costs are in {inputs.currency}, the cloud's in {currency}",
-            f"give both in {currency}, or set currency in gpucost.toml",
-        )
-    if inputs.gpu_model is None:
-        return tco(inputs, None)
-    with scratch_store() as con:
-        model, rated = rated_power(con, inputs.gpu_model, needed=inputs.gpu_watts is None)
-    return tco(replace(inputs, gpu_model=model), rated)
 
 
 _PURCHASE_OPTIONS = ("on_demand", "reserved", "savings_plan", "cud")
