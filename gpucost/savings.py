@@ -12,7 +12,6 @@ from gpucost import pipeline
 from gpucost.errors import GpucostError
 from gpucost.findings import Findings, Names, WhatIfQuery, WhatIfResult, ranked
 from gpucost.periods import MS_PER_HOUR, Period, is_month, iso, name_of
-from gpucost.price import load_offers
 from gpucost.whatif import rightsize, schedule, share
 from gpucost.whatif.answer import Answer
 from gpucost.whatif.cost import costs_of, evaluate
@@ -78,12 +77,11 @@ class _Scenarios:
     def _prices(self) -> _Prices:
         types = {node.instance_type for node in self.fleet.nodes if node.instance_type}
         with self.store.read() as con:
-            load_offers(con, self.config)
-            market = read_market(con, types, self.config.currency, self.config.prices.stale_after_days, self.period)
+            market = read_market(con, self.config, types, self.period)
             offers: dict[Place, list[rightsize.Offer]] = defaultdict(list)
             for offer in rightsize.list_offers(con):
                 offers[offer.provider, offer.region].append(offer)
-            return _Prices(load_facts(con), offers, market)
+            return _Prices(load_facts(), offers, market)
 
     def usage(self, question: WhatIfQuery, *, is_narrowed: bool = True) -> Usage:
         return Usage(self._narrowed(question), self.config.currency, self.period_name, "", is_narrowed)

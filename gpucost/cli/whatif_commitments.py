@@ -100,7 +100,7 @@ def _described_price(run: WhatIfContext, described: DescribedCloud, gpus: float)
         return Price(node_price(described.on_demand_price, described.price_per, gpus), "option")
     if described.instance_type is None:
         raise UsageError("the cloud's price is missing", "--on-demand-price, or --instance-type and --region for the list price")
-    listed = listed_type(run, described.instance_type, described.region or "")
+    listed = listed_type(run, described.instance_type, described.region)
     if listed.on_demand is None or not listed.gpus:
         raise UsageError(f"no list price on demand of {described.instance_type} is known", "--on-demand-price gives it")
     per_gpu = listed.on_demand.per_node_hour / to_decimal(listed.gpus)
@@ -155,9 +155,24 @@ class ListedType(NamedTuple):
     on_demand: Price | None
     offers: Offers
 
+    def given_or_listed(self, price: Decimal | None, per: PricePer, gpus: float) -> Price:
+        """The price on demand that an option gives, else the list price. Raises UsageError without either."""
+        if price is not None:
+            return Price(node_price(price, per, gpus), "option")
+        if self.on_demand is None:
+            raise UsageError(
+                "the price on demand is missing", "--on-demand-price, or --instance-type and --region of list prices"
+            )
+        return self.on_demand
 
-def listed_type(run: WhatIfContext, instance_type: str, region: str) -> ListedType:
-    """Of the one place that has them. Raises UsageError where several do, GpucostError where nothing is called so."""
+
+def listed_type(run: WhatIfContext, instance_type: str | None, region: str | None) -> ListedType:
+    """Of the one place that has them; nothing without a type.
+
+    Raises UsageError where several places do, GpucostError where nothing is called so.
+    """
+    if not instance_type:
+        return _listed(())
     with list_prices(run.settings) as listed:
         rows = listed(instance_type, purchase_options=_PURCHASE_OPTIONS, regions=(region,) if region else ())
     places = {(row.provider, row.region or "") for row in rows}
@@ -334,11 +349,8 @@ def _described_family(
         raise UsageError("options describe nodes of one kind in one place", "give --instance-type and --region once")
     kind, place = ((*names, "")[0] for names in (considered.instance_type, considered.region))
     curve, period_name = described_curve(described)
-    listed = listed_type(run, kind, place) if kind else _listed(())
-    gpus, on_demand = float(described.gpus or listed.gpus or GPUS_PER_NODE), listed.on_demand
-    if described.on_demand_price is not None:
-        on_demand = Price(node_price(described.on_demand_price, described.price_per, gpus), "option")
-    if on_demand is None:
-        raise UsageError("the price on demand is missing", "--on-demand-price, or --instance-type and --region of list prices")
+    listed = listed_type(run, kind, place)
+    gpus = float(described.gpus or listed.gpus or GPUS_PER_NODE)
+    on_demand = listed.given_or_listed(described.on_demand_price, described.price_per, gpus)
     use = given.over(ReservedUse(kind or "node", gpus, on_demand, curve, listed.offers))
     return Family(listed.provider, place, family_name(kind) if kind else "nodes", (use,)), period_name

@@ -35,11 +35,8 @@ def whatif_rightsize(
         --to-gpu-model H100-80GB-HBM3 --to-price 6 --to-gpus 2
     """
     from gpucost.price import load_offers
-    from gpucost.store.connection import scratch_store
 
-    settings = run.settings
-    with scratch_store() as con:
-        facts = load_facts(con)
+    settings, facts = run.settings, load_facts()
     measured_speeds = read_speeds(speeds, facts) if speeds is not None else catalog_speeds(facts)
     if run.is_described(work, *(["--other-models"] if other_models else [])):
         usage, measured, measured_speeds, offer = described(work, measured_speeds, facts, settings.currency)
@@ -47,7 +44,6 @@ def whatif_rightsize(
     else:
         usage = run.usage()
         with run.store.read() as con:
-            facts = load_facts(con)
             load_offers(con, settings)
             offers = list_offers(con)
         measured = run.read(lambda con: levels(con, settings.activity, run.period))

@@ -32,13 +32,10 @@ def whatif_share(
       gpucost whatif share --month 2026-10 --method mps --ways 8
       gpucost whatif share --team platform --across-teams
     """
-    from gpucost.store.connection import scratch_store
-
     settings = run.settings
     if sizing.is_mig and "ways" in sizing.given:
         raise UsageError("--ways is no option of MIG: its layouts say how many pods a GPU takes", "leave out --ways")
-    with scratch_store() as con:
-        facts = load_facts(con)
+    facts = load_facts()
     if run.is_described(pods, *(["--across-teams"] if across_teams else [])):
         usage, measured = described(sizing, pods, facts, settings.currency)
     else:

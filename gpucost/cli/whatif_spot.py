@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
@@ -10,7 +10,6 @@ from typing import Annotated
 from gpucost.cli.output import note
 from gpucost.cli.whatif import WhatIfContext, store_or_empty, whatif_command
 from gpucost.errors import UsageError
-from gpucost.periods import Period
 from gpucost.whatif.flags import Option, hours_needed
 from gpucost.whatif.fleet import Price, Usage
 from gpucost.whatif.spot import answer, backtest
@@ -45,8 +44,8 @@ def job_replay(run: WhatIfContext, fleet: Described, rate: Rate | None) -> SpotR
     period = run.period if run.period_flags else None
     with run.store.read() as con:
         place, gpus = find_place(con, fleet)
-    # a replay ends with what was collected
-    market = _market(run, [fleet.instance_type], 0)
+        # a replay ends with what was collected
+        market = read_market(con, run.settings, [fleet.instance_type], stale_after_days=0)
     price = fleet.price(Target.on_demand, gpus, market, place)
     jobs, covered = job_starts(place, fleet.hours, fleet.nodes, gpus, price.per_node_hour, market, period)
     return SpotReplay(
@@ -80,15 +79,8 @@ def _usage(run: WhatIfContext) -> tuple[Usage, Market]:
     """Usage in the store, and what is known of its instance types."""
     usage = run.usage()
     types = {node.instance_type for node in usage.fleet.nodes if node.instance_type}
-    return usage, _market(run, types, run.settings.prices.stale_after_days, run.period)
-
-
-def _market(run: WhatIfContext, instance_types: Collection[str], stale_after_days: int, period: Period | None = None) -> Market:
-    from gpucost.price import load_offers
-
     with run.store.read() as con:
-        load_offers(con, run.settings)
-        return read_market(con, instance_types, run.settings.currency, stale_after_days, period)
+        return usage, read_market(con, run.settings, types, run.period)
 
 
 @whatif_command()
@@ -126,8 +118,6 @@ def whatif_spot(
       gpucost whatif spot --backtest --instance-type p3.2xlarge --region us-east-1 --hours 168
       gpucost whatif spot --trace traces/ --checkpoint-write-minutes 3 --format json
     """
-    from gpucost.price import load_offers
-
     rate = chosen_rate(interruptions_per_hour, trace, quiet=run.quiet)
     fleet = replace(fleet, hours=hours_needed(fleet.hours, fleet.active_hours_per_day, fleet.days))
     if options.backtest:
@@ -141,8 +131,6 @@ def whatif_spot(
         return
     if run.is_described(fleet, but=("spot_price",)):
         with store_or_empty(run.settings) as con:
-            if fleet.instance_type is not None:
-                load_offers(con, run.settings)
             question = answer.described(con, run.settings, options, fleet, rate)
     else:
         (usage, market), settings = _usage(run), run.settings

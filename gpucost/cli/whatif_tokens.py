@@ -280,16 +280,12 @@ def _nodes(run: WhatIfContext, own: OwnNodes | DescribedServing) -> _Nodes:
     """Of an instance type, or by options. Raises UsageError where no price is known."""
     if own.region and own.instance_type is None:
         raise UsageError("--region says where an --instance-type is", "give --instance-type, or leave it out")
-    listed = listed_type(run, own.instance_type, own.region or "") if own.instance_type else None
-    if listed and listed.gpus and own.gpus not in (None, listed.gpus):
+    listed = listed_type(run, own.instance_type, own.region)
+    if listed.gpus and own.gpus not in (None, listed.gpus):
         raise UsageError(f"{own.instance_type} has {listed.gpus:g} GPUs, not {own.gpus}", "leave out --gpus")
-    gpus = float((listed and listed.gpus) or own.gpus or GPUS_PER_NODE)
-    price = listed.on_demand if listed else None
-    if own.on_demand_price is not None:
-        price = Price(node_price(own.on_demand_price, own.price_per, gpus), "option")
-    if price is None:
-        raise UsageError("the price on demand is missing", "--on-demand-price, or --instance-type and --region of list prices")
-    return _Nodes(own.instance_type or f"node of {gpus:g} GPUs", gpus, price, listed.offers if listed else {})
+    gpus = float(listed.gpus or own.gpus or GPUS_PER_NODE)
+    price = listed.given_or_listed(own.on_demand_price, own.price_per, gpus)
+    return _Nodes(own.instance_type or f"node of {gpus:g} GPUs", gpus, price, listed.offers)
 
 
 def _of_gpu(run: WhatIfContext, own: OwnNodes, gpus_per_replica: int) -> _Nodes:
@@ -406,18 +402,15 @@ def _throughput(run: WhatIfContext, replicas: Replicas, tokens: TokenHours) -> t
 def _spot(run: WhatIfContext, own: OwnNodes, gpus: float) -> tuple[Price | None, Rate | None]:
     """The spot price, and how often spot nodes are interrupted; None where it is not known."""
     from gpucost.periods import to_ms
-    from gpucost.price import load_offers
     from gpucost.whatif.spot.market import Place, find_instance, read_market
 
     price = None if own.spot_price is None else Price(node_price(own.spot_price, own.price_per, gpus), "option")
     rate = measured_rate(None, "", own.gpu_model)
     if own.instance_type is not None:
-        settings = run.settings
-        with store_or_empty(settings) as con:
-            load_offers(con, settings)
+        with store_or_empty(run.settings) as con:
             provider, name, _ = find_instance(con, own.instance_type)
             place = Place(name, provider, own.region)
-            market = read_market(con, [name], settings.currency, settings.prices.stale_after_days)
+            market = read_market(con, run.settings, [name])
         price = price or market.latest_spot(place, to_ms(run.now)) or market.list_price(place, "spot")
         rate = market.rate(place)
     if own.interruptions_per_hour is not None:

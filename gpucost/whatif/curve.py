@@ -120,13 +120,12 @@ def read_curve(path: Path) -> Curve:
     except (UnicodeDecodeError, csv.Error) as error:
         raise DataError(f"{path}: is no text of lines: {error}", "save it as CSV in UTF-8") from None
     header = [name.strip().lower() for name in rows[0]] if rows else []
-    column = header.index("nodes") if "nodes" in header else 0
-    if "nodes" not in header and header and len(header) > 1:
+    skipped = 1 if "nodes" in header else 0
+    column = header.index("nodes") if skipped else 0
+    if len(header) > 1 and not skipped:
         raise DataError(f"{path}: no column is called nodes; there are {', '.join(header)}", "call one of them nodes")
     levels = []
-    for number, row in enumerate(rows, 1):
-        if number == 1 and "nodes" in header:
-            continue
+    for number, row in enumerate(rows[skipped:], 1 + skipped):
         text = row[column].strip() if column < len(row) else ""
         try:
             level = float(text)

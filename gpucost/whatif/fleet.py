@@ -95,9 +95,9 @@ class Node:
         prices = tuple(replace(price, per_node_hour=round(price.per_node_hour * share, 9)) for price in self.prices)
         return replace(self, name=name, gpus=gpus, prices=prices)
 
-    def part(self, gpus: float, held: Pod, name: str, *, cluster: str | None = None) -> Node:
+    def part(self, gpus: float, held: Pod, name: str, cluster: str) -> Node:
         """The same, up while `held` is."""
-        return replace(self.sized(gpus, name), from_ms=held.from_ms, to_ms=held.to_ms, cluster=cluster or self.cluster)
+        return replace(self.sized(gpus, name), from_ms=held.from_ms, to_ms=held.to_ms, cluster=cluster)
 
     @property
     def is_priced(self) -> bool:

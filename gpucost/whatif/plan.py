@@ -11,7 +11,7 @@ from dataclasses import replace
 from decimal import Decimal
 from itertools import pairwise
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal, get_args
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 
@@ -29,7 +29,7 @@ from gpucost.whatif.share import PackedPod, pack, slots
 from gpucost.whatif.spot.answer import NOT, advise
 from gpucost.whatif.spot.formulas import exact
 from gpucost.whatif.spot.interruptions import Rate, measured_rate
-from gpucost.whatif.spot.moves import SpotOptions
+from gpucost.whatif.spot.moves import SpotOptions, rate_assumption
 
 _HINT = "gpucost whatif plan --example prints a plan with all that matters"
 _FILTERS = ("teams", "namespaces", "workloads", "clusters")
@@ -173,11 +173,6 @@ class _OnSpot(_Step):
         rate = self.rate(node).per_hour
         return exact(replace(self.options.work(rate), notice=0.0)) if rate or self.checkpoint_minutes else 1.0
 
-    def mean_factor(self, node: Node) -> float:
-        """The same of all of the work, that which stays on demand among it."""
-        kept = self.on_demand_share or 0.0
-        return kept + (1 - kept) * self.factor(node)
-
     def moves(self, node: Node) -> bool:
         """Whether the node is one that the step changes."""
         return not self.only or node.capacity_type in self.only
@@ -206,10 +201,6 @@ class Burst(_OnSpot):
         if self.egress_gb and self.price_per_gb is None:
             raise ValueError("with egress_gb burst needs price_per_gb")
         return self
-
-    @property
-    def egress_cost(self) -> Decimal:
-        return to_decimal(self.egress_gb) * (self.price_per_gb or 0)
 
 
 class Reserve(_Step):
@@ -261,10 +252,7 @@ class Rightsize(_Step):
 
 
 Step = Share | Spot | Schedule | Rightsize | Reserve | Egress | Burst
-_STEPS: dict[str, type[Step]] = {
-    "share": Share, "spot": Spot, "schedule": Schedule, "rightsize": Rightsize, "reserve": Reserve, "egress": Egress,
-    "burst": Burst,
-}  # fmt: skip
+_STEPS: dict[str, type[Step]] = {kind.model_fields["change"].default: kind for kind in get_args(Step)}
 
 
 class Plan(_Table):
@@ -456,7 +444,9 @@ def _today(plan: Plan, context: Context) -> tuple[Stage, Mapping[str, float], in
         fleet = context.fleets[name]
         places = fleet.by_name
         new = {key: pod for pod in fleet.pods if (key := (pod.key, pod.node, pod.from_ms)) not in seen}
-        nodes[name] = [places[pod.place].part(pod.gpus, pod, f"{name}/{number}") for number, pod in enumerate(new.values())]
+        nodes[name] = [
+            places[pod.place].part(pod.gpus, pod, f"{name}/{number}", "default") for number, pod in enumerate(new.values())
+        ]
         first = max(context.start_ms, min((node.from_ms for node in fleet.nodes), default=0))
         starts[name] = len({pod.key for pod in new.values() if pod.from_ms > first})
         seen |= new.keys()
@@ -484,8 +474,8 @@ def _stages(plan: Plan, start: Stage, starts: Mapping[str, float], steps: Sequen
                 left = {name: [node for node in nodes if node.to_ms > node.from_ms] for name, nodes in edited.items()}
                 now = replace(now, nodes={**now.nodes, **left})
                 if isinstance(step, Burst):
-                    first = step.groups[0]
-                    now = replace(now, charges={**now.charges, first: now.charges[first] + step.egress_cost})
+                    first, moved = step.groups[0], to_decimal(step.egress_gb) * (step.price_per_gb or 0)
+                    now = replace(now, charges={**now.charges, first: now.charges[first] + moved})
         stages.append(now)
     return stages
 
@@ -646,20 +636,18 @@ def _shared(step: Share, group: Group, nodes: Nodes) -> Nodes:
 
 
 def _costs(stages: Sequence[Stage], context: Context) -> Scenario[list[dict[str, Decimal]]]:
-    """What each group costs in each stage: stages are clusters of one fleet, groups its workloads."""
-    fleet = Fleet()
-    for number, stage in enumerate(stages):
-        for group, own in _paid(stage, context).items():
-            nodes = tuple(replace(node, cluster=f"stage-{number}") for node in own)
-            pods = (Pod(n.name, group, n.gpus, n.from_ms, n.to_ms, uid=n.name, cluster=n.cluster) for n in nodes)
-            fleet += Fleet(nodes, tuple(pods)).folded()
-    (costs,) = yield (fleet,)
+    """What each group costs in each stage: groups are workloads of the stage's fleet."""
+    fleets = []
+    for stage in stages:
+        fleet = Fleet()
+        for group, nodes in _paid(stage, context).items():
+            pods = (Pod(node.name, group, node.gpus, node.from_ms, node.to_ms, uid=node.name) for node in nodes)
+            fleet += Fleet(tuple(nodes), tuple(pods)).folded()
+        fleets.append(fleet)
+    costs = yield fleets
     return [
-        {
-            group: costs.by_workload.get((f"stage-{number}", "default", group), Decimal(0)) + stage.charges[group]
-            for group in stage.nodes
-        }
-        for number, stage in enumerate(stages)
+        {name: one.by_workload.get(("default", "default", name), Decimal(0)) + stage.charges[name] for name in stage.nodes}
+        for stage, one in zip(stages, costs, strict=True)
     ]
 
 
@@ -830,7 +818,8 @@ def _by_formula(group: Group, steps: Iterable[Step], node: Node, gpus: int) -> t
     for step in (step for step in steps if group.name in step.groups):
         match step:
             case Spot() | Burst():
-                hours *= step.mean_factor(node)
+                kept = step.on_demand_share or 0.0
+                hours *= kept + (1 - kept) * step.factor(node)
             case Rightsize():
                 hours, each = hours * step.time_factor, float(step.gpus_per_pod or each)
             case Share():
@@ -886,7 +875,7 @@ def _assumptions(plan: Plan, context: Context, start: Stage) -> Iterator[Assumpt
             if step.interruptions_per_hour is None:
                 rates = {rate.source: rate for rate in map(step.rate, nodes)}
                 for rate in rates.values():
-                    yield Assumption(f"{name}: interruptions", rate.per_hour, "per node-hour", rate.source, rate.as_of)
+                    yield rate_assumption(rate, f"{name}: interruptions")
             if step.interruptions_per_hour != 0:
                 for one, key in zip(stated(step.options, *_CHECKPOINTS), _CHECKPOINTS, strict=True):
                     if key not in step.model_fields_set:

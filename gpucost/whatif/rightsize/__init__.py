@@ -350,7 +350,7 @@ def _side_by_side(fleet: Fleet, moves: Sequence[Move]) -> tuple[Fleet, Fleet]:
         for index, pod in enumerate(move.pods):
             name = f"{number}/{index}"
             pod = replace(pod, cluster="moved", namespace="default", workload=str(number), node=name, uid=name)
-            node = by_name[move.pods[index].place].part(pod.gpus, pod, name, cluster="moved")
+            node = by_name[move.pods[index].place].part(pod.gpus, pod, name, "moved")
             today.append((node, pod))
             pod = replace(pod, gpus=float(gpus), to_ms=pod.from_ms + round(pod.length_ms * move.fit.time_factor))
             node = replace(node, gpus=pod.gpus, to_ms=pod.to_ms, prices=(price,), gpu_model=offer.gpu_model)

@@ -610,7 +610,7 @@ def described(con: DuckDBPyConnection, settings: Config, options: SpotOptions, f
     gpus, market, place = fleet.gpus or GPUS_PER_NODE, None, None
     if fleet.instance_type is not None:
         place, gpus = find_place(con, fleet)
-        market = read_market(con, [fleet.instance_type], settings.currency, settings.prices.stale_after_days)
+        market = read_market(con, settings, [fleet.instance_type])
     elif fleet.region or fleet.zone:
         raise UsageError("--region and --zone say where an --instance-type is", "give --instance-type, or leave them out")
     rate = rate or (market.rate(place) if market and place else measured_rate(None, "", None))
