@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Callable, Sequence
 from decimal import Decimal
 from functools import cached_property
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from gpucost import pipeline
 from gpucost.errors import GpucostError
@@ -48,14 +48,6 @@ Commit = Callable[[Usage], Scenario[Answer]]
 Place = tuple[str | None, str | None]  # provider and region
 
 
-class _Prices(NamedTuple):
-    """What the catalog and the market say, of all instance types of the fleet."""
-
-    facts: Facts
-    offers: dict[Place, list[rightsize.Offer]]
-    market: Market
-
-
 class _Scenarios:
     """The what-ifs as their commands put them with the options of a question, on usage that is read once."""
 
@@ -74,14 +66,15 @@ class _Scenarios:
         self.fleet, self._idle_hour, self._levels = pipeline.read_attributed(config, store, read)
 
     @cached_property
-    def _prices(self) -> _Prices:
+    def _prices(self) -> tuple[Facts, dict[Place, list[rightsize.Offer]], Market]:
+        """What the catalog and the market say, of all instance types of the fleet."""
         types = {node.instance_type for node in self.fleet.nodes if node.instance_type}
         with self.store.read() as con:
             market = read_market(con, self.config, types, self.period)
             offers: dict[Place, list[rightsize.Offer]] = defaultdict(list)
             for offer in rightsize.list_offers(con):
                 offers[offer.provider, offer.region].append(offer)
-            return _Prices(load_facts(), offers, market)
+            return load_facts(), offers, market
 
     def usage(self, question: WhatIfQuery, *, is_narrowed: bool = True) -> Usage:
         return Usage(self._narrowed(question), self.config.currency, self.period_name, "", is_narrowed)
@@ -130,14 +123,15 @@ class _Scenarios:
 
     def spot(self, question: WhatIfQuery) -> Scenario[Answer]:
         interruptible, days = self.config.spot.interruptible, self.config.prices.stale_after_days
-        query = moves.SpotQuery(self.usage(question), self._prices.market, interruptible=interruptible, stale_after_days=days)
+        _, _, market = self._prices
+        query = moves.SpotQuery(self.usage(question), market, interruptible=interruptible, stale_after_days=days)
         return answer.answer(moves.SpotOptions(), query)
 
     def share(self, question: WhatIfQuery) -> Scenario[Answer]:
         usage = self.usage(question)
         # of the others it matters only whether anybody's memory was collected
         known = self._with_memory | {pod.key: self._levels[pod.key] for pod in usage.fleet.pods if pod.key in self._levels}
-        return share.answer(usage, share.Sizing(), known, self._prices.facts)
+        return share.answer(usage, share.Sizing(), known, self._prices[0])
 
     @cached_property
     def _with_memory(self) -> dict[PodKey, Level]:
@@ -145,9 +139,9 @@ class _Scenarios:
         return dict(next(([one] for one in self._levels.items() if one[1].high_memory_mib is not None), []))
 
     def rightsize(self, question: WhatIfQuery) -> Scenario[Answer]:
-        facts, usage = self._prices.facts, self.usage(question)
+        (facts, listed, _), usage = self._prices, self.usage(question)
         places = dict.fromkeys((node.provider, node.region) for node in usage.fleet.nodes)
-        offers = [offer for place in places for offer in self._prices.offers.get(place, ())]
+        offers = [offer for place in places for offer in listed.get(place, ())]
         return rightsize.answer(usage, rightsize.Margins(), self._levels, facts, rightsize.catalog_speeds(facts), offers)
 
 

@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, is_dataclass
-from datetime import datetime, timedelta
+from datetime import date, datetime, timedelta
 from decimal import Decimal, InvalidOperation
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar, get_args, get_origin, get_type_hints
@@ -218,9 +218,12 @@ class WhatIfContext(Call):
     def chosen(self) -> tuple[Period, str, str | None]:
         from gpucost.periods import month_period, name_of
 
-        this_month = month_period(self.now.astimezone(self.tz).date(), self.tz)
-        last_month = month_period((this_month.start.astimezone(self.tz) - timedelta(days=1)).date(), self.tz)
+        last_month = month_period(self.today.replace(day=1) - timedelta(days=1), self.tz)
         return *(self.named_period or (last_month, name_of(last_month, self.tz))), None
+
+    @property
+    def today(self) -> date:
+        return self.now.astimezone(self.tz).date()
 
     @property
     def scope(self) -> Scope:

@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 from gpucost.cli.command import argument
-from gpucost.cli.output import note
 from gpucost.cli.prices import OWN_NODE, own_node
 from gpucost.cli.whatif import WhatIfContext, list_prices, price, price_of_region, source_of, whatif_command
 from gpucost.errors import GpucostError, UsageError
@@ -91,7 +90,7 @@ def whatif_buy(
     )
     run.finish(result)
     if inputs.not_given:
-        note(f"not given, and counted as nothing (pue as 1): {', '.join(inputs.not_given)}", quiet=run.quiet)
+        run.note(f"not given, and counted as nothing (pue as 1): {', '.join(inputs.not_given)}")
 
 
 def _described_price(run: WhatIfContext, described: DescribedCloud, gpus: float) -> Price:
@@ -335,7 +334,7 @@ def whatif_reserve(described: DescribedUse, considered: Considered, *, run: What
             period=period_name,
             considered=considered,
             assumptions=assumptions,
-            bought_on=run.now.astimezone(run.tz).date(),
+            bought_on=run.today,
             stale_after_days=run.settings.prices.stale_after_days,
         )
     )

@@ -7,7 +7,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
-from gpucost.cli.output import note
 from gpucost.cli.whatif import WhatIfContext, store_or_empty, whatif_command
 from gpucost.errors import UsageError
 from gpucost.whatif.flags import Option, hours_needed
@@ -20,7 +19,7 @@ from gpucost.whatif.spot.market import Market, read_market
 from gpucost.whatif.spot.moves import SpotOptions, SpotQuery, Target
 
 
-def chosen_rate(interruptions_per_hour: float | None, traces: Sequence[Path] | None, *, quiet: bool) -> Rate | None:
+def chosen_rate(run: WhatIfContext, interruptions_per_hour: float | None, traces: Sequence[Path] | None) -> Rate | None:
     """The rate that options give: the number, or what traces come to; None where neither is given."""
     if interruptions_per_hour is not None and traces:
         raise UsageError("--interruptions-per-hour and --trace exclude each other", "give one of them")
@@ -30,11 +29,11 @@ def chosen_rate(interruptions_per_hour: float | None, traces: Sequence[Path] | N
         return None
     trace = read_traces(traces)
     if trace.passed_over:
-        note(f"passed over what holds no trace: {', '.join(path.name for path in trace.passed_over)}", quiet=quiet)
+        run.note(f"passed over what holds no trace: {', '.join(path.name for path in trace.passed_over)}")
     return of_trace(trace)
 
 
-def job_replay(run: WhatIfContext, fleet: Described, rate: Rate | None) -> SpotReplay:
+def job_replay(run: WhatIfContext, fleet: Described) -> SpotReplay:
     """A job to start again and again over the history of its instance type. Raises GpucostError where something is not known."""
     if fleet.instance_type is None or fleet.hours is None:
         missing = "--instance-type" if fleet.instance_type is None else "--hours"
@@ -50,26 +49,22 @@ def job_replay(run: WhatIfContext, fleet: Described, rate: Rate | None) -> SpotR
     jobs, covered = job_starts(place, fleet.hours, fleet.nodes, gpus, price.per_node_hour, market, period)
     return SpotReplay(
         jobs=jobs,
-        currency=run.settings.currency,
         title=f"{fleet.hours:g} h on {fleet.nodes} {place.instance_type} replayed over spot prices",
         period_name=str(covered),
         on_demand_source=price.source + (f", {price.as_of}" if price.as_of else ""),
-        rate=rate,
         is_sample=True,
     )
 
 
-def usage_replay(run: WhatIfContext, rate: Rate | None) -> SpotReplay:
+def usage_replay(run: WhatIfContext) -> SpotReplay:
     """The real hours of a usage's on-demand nodes. Raises GpucostError where no spot price history covers any of them."""
     usage, market = _usage(run)
     jobs, left_out = node_jobs(usage.fleet, market, is_narrowed=usage.is_narrowed)
     return SpotReplay(
         jobs=jobs,
-        currency=run.settings.currency,
         title=f"On-demand nodes of {usage.scope_name} replayed over spot prices",
         period_name=usage.period_name,
         on_demand_source="store",
-        rate=rate,
         is_sample=False,
         left_out=left_out,
     )
@@ -118,7 +113,7 @@ def whatif_spot(
       gpucost whatif spot --backtest --instance-type p3.2xlarge --region us-east-1 --hours 168
       gpucost whatif spot --trace traces/ --checkpoint-write-minutes 3 --format json
     """
-    rate = chosen_rate(interruptions_per_hour, trace, quiet=run.quiet)
+    rate = chosen_rate(run, interruptions_per_hour, trace)
     fleet = replace(fleet, hours=hours_needed(fleet.hours, fleet.active_hours_per_day, fleet.days))
     if options.backtest:
         if options.to is Target.on_demand:
@@ -126,8 +121,8 @@ def whatif_spot(
         if fleet.spot_price is not None:
             raise UsageError("--backtest takes spot prices from the store's history", "leave out --spot-price")
         is_job = run.is_described(fleet, of_period=False)
-        replay = job_replay(run, fleet, rate) if is_job else usage_replay(run, rate)
-        run.finish(backtest.answer(options, replay))
+        replay = job_replay(run, fleet) if is_job else usage_replay(run)
+        run.finish(backtest.answer(options, replay, rate, run.settings.currency))
         return
     if run.is_described(fleet, but=("spot_price",)):
         with store_or_empty(run.settings) as con:

@@ -140,7 +140,7 @@ def _purchase(
         growth,
         run.settings.currency,
         period_name,
-        _today(run),
+        run.today,
         offer.cached_share,
         (use,),
         run.settings.prices.stale_after_days,
@@ -189,7 +189,7 @@ def _curve(run: WhatIfContext, rows: Sequence[Hour], offer: Api) -> TokenHours:
 
 def _growth(run: WhatIfContext, offer: Api, hours: Sequence[Hour] = ()) -> Growth:
     """The growth that an option gives, otherwise that of the workloads of these rows in the store's whole months before."""
-    today = _today(run)
+    today = run.today
     begins = min(today, run.period.end.astimezone(run.tz).date()) if hours else today
     if offer.growth_percent_per_month is not None or not hours:
         return Growth(offer.growth_percent_per_month, "option", begins)
@@ -221,10 +221,6 @@ def _month(day: date) -> int:
     return day.year * 12 + day.month - 1
 
 
-def _today(run: WhatIfContext) -> date:
-    return run.now.astimezone(run.tz).date()
-
-
 def _api_price(run: WhatIfContext, offer: Api, models: Sequence[str]) -> ApiPrice:
     """What options say, and the price list for what they do not. Raises UsageError where nothing says it."""
     given = (offer.input_price_per_million, offer.output_price_per_million, offer.cached_input_price_per_million)
@@ -241,7 +237,7 @@ def _api_price(run: WhatIfContext, offer: Api, models: Sequence[str]) -> ApiPric
     from gpucost.price.fx import rates
     from gpucost.price.tokens import near_models, token_price
 
-    day = _today(run)
+    day = run.today
     listed = token_price(offer.api_provider, name, day)
     if listed is None:
         of = f" at {offer.api_provider}" if offer.api_provider else ""

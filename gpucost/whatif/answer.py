@@ -137,8 +137,8 @@ class Answer:
     period: str
     today: Position
     scenario: Position
-    figures: dict[str, Any] = field(default_factory=dict)
-    assumptions: tuple[Assumption, ...] = ()
+    figures: dict[str, Any]
+    assumptions: tuple[Assumption, ...]
     ranges: tuple[Range, ...] = ()
     break_even: tuple[str, ...] = ()
     time: tuple[str, ...] = ()

@@ -32,12 +32,6 @@ class Curve:
         kept = tuple(levels)
         return cls(kept, (1.0,) * len(kept))
 
-    @classmethod
-    def constant(cls, nodes: float, hours: float, of_hours: float) -> Curve:
-        """`nodes` for `hours`, and none for the rest of `of_hours`."""
-        rest = of_hours - hours
-        return cls((float(nodes), 0.0), (hours, rest)) if rest > 0 else cls((float(nodes),), (hours,))
-
     @property
     def hours(self) -> float:
         return sum(self.lengths)
@@ -168,9 +162,13 @@ def described_curve(use: DescribedCurve) -> tuple[Curve, str]:
                 raise UsageError(f"{option} and --curve both say how many nodes are in use when", f"leave out {option}")
         read = read_curve(use.curve)
         return read, f"{read.hours:,.0f} hours of {use.curve.name}"
-    nodes, needed = use.nodes or 1, hours_needed(use.hours, use.active_hours_per_day, use.days) or _MONTH
-    if use.active_hours_per_day is not None:
+    nodes, needed = float(use.nodes or 1), hours_needed(use.hours, use.active_hours_per_day, use.days) or _MONTH
+    if use.active_hours_per_day is None:
+        whole = max(needed, _MONTH)
+        name = "a month of 730 hours" if whole == _MONTH else f"{whole:,.0f} hours"
+    else:
         days = use.days or DAYS
-        return Curve.constant(nodes, needed, 24.0 * days), f"{days} days"
-    whole = max(needed, _MONTH)
-    return Curve.constant(nodes, needed, whole), "a month of 730 hours" if whole == _MONTH else f"{whole:,.0f} hours"
+        whole, name = 24.0 * days, f"{days} days"
+    if whole > needed:
+        return Curve((nodes, 0.0), (needed, whole - needed)), name
+    return Curve((nodes,), (needed,)), name

@@ -28,11 +28,11 @@ class GpuModel(NamedTuple):
     name: str
     memory_mib: int | None
     tflops: float | None
-    vendor: str = "nvidia"
-    mig_slices: int = 0
-    profiles: tuple[Profile, ...] = ()
-    as_of: str | None = None
-    memory_gb_per_s: int | None = None
+    vendor: str
+    mig_slices: int
+    profiles: tuple[Profile, ...]
+    as_of: str | None
+    memory_gb_per_s: int | None
 
 
 @record

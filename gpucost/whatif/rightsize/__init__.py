@@ -75,10 +75,10 @@ def fleet_offers(nodes: Iterable[Node]) -> list[Offer]:
     return list(offers.values())
 
 
-def merge(own: list[Offer], listed: list[Offer]) -> list[Offer]:
+def merge(own: Sequence[Offer], listed: Sequence[Offer]) -> list[Offer]:
     """Both, list prices only where the fleet itself has no price of that instance type."""
     known = {offer.kind for offer in own}
-    return own + [offer for offer in listed if offer.kind not in known]
+    return [*own, *(offer for offer in listed if offer.kind not in known)]
 
 
 _COLUMNS = ("gpu_model", "relative_speed")
@@ -449,7 +449,7 @@ def answer(
             f"no pod of {usage.scope_name} with whole GPUs was measured in {usage.period_name}",
             "gpucost doctor says whether dcgm-exporter labels GPUs with their pods",
         )
-    offers = list(listed) if is_described else merge(fleet_offers(fleet.nodes), list(listed))
+    offers = listed if is_described else merge(fleet_offers(fleet.nodes), listed)
 
     def cheapest(is_meant: Callable[[MachineShape, Offer], bool]) -> Iterator[Move]:
         for shape, load in loads.items():

@@ -133,14 +133,12 @@ _ANCHOR = 0.3
 
 
 class SpotReplay(NamedTuple):
-    """Jobs to replay; `rate` None replays prices alone. `is_sample`: the jobs are starts of one job, whose mean is told."""
+    """Jobs to replay. `is_sample`: the jobs are starts of one job, whose mean is told."""
 
     jobs: tuple[Job, ...]
-    currency: str
     title: str
     period_name: str
     on_demand_source: str
-    rate: Rate | None
     is_sample: bool
     left_out: int = 0
 
@@ -202,9 +200,12 @@ def node_jobs(fleet: Fleet, market: Market, *, is_narrowed: bool) -> tuple[tuple
     return tuple(jobs), left_out
 
 
-def answer(options: SpotOptions, question: SpotReplay) -> Scenario[Answer]:
-    """Every way of buying, over the same jobs. Raises GpucostError where history covers none of them."""
-    overhead = stretch(options.work(question.rate.per_hour)) if question.rate else 1.0
+def answer(options: SpotOptions, question: SpotReplay, rate: Rate | None, currency: str) -> Scenario[Answer]:
+    """Every way of buying, over the same jobs; `rate` None replays prices alone.
+
+    Raises GpucostError where history covers none of them.
+    """
+    overhead = stretch(options.work(rate.per_hour)) if rate else 1.0
     share = _ANCHOR if options.on_demand_share is None else options.on_demand_share
     move = (options.restart_minutes + options.checkpoint_write_minutes) / 60
     stretched = [replace(job, hours=job.hours * overhead) for job in question.jobs]
@@ -226,9 +227,7 @@ def answer(options: SpotOptions, question: SpotReplay) -> Scenario[Answer]:
     def position(way: str) -> Position:
         hours = [(bought[way].end_ms - job.start_ms) / MS_PER_HOUR * job.nodes for job, bought in replayed]
         gpu_hours = sum(span * job.held_gpus for span, job in zip(hours, jobs, strict=True))
-        return Position(
-            means[way], question.currency, round(gpu_hours / count, 6), round(sum(hours) / count, 6), {"strategy": way}
-        )
+        return Position(means[way], currency, round(gpu_hours / count, 6), round(sum(hours) / count, 6), {"strategy": way})
 
     def hours_per_job(way: str) -> float:
         return sum(bought[way].end_ms - job.start_ms for job, bought in replayed) / MS_PER_HOUR / len(jobs)
@@ -243,7 +242,7 @@ def answer(options: SpotOptions, question: SpotReplay) -> Scenario[Answer]:
         columns += ["cost p5", "cost p95"]
         lines = [(*line, *(_percentile(paid[str(line[0])], percent) for percent in (5, 95))) for line in lines]
         low, high = (_percentile(paid[chosen], percent) for percent in (5, 95))
-        ranges = (Range(f"cost, {chosen}", low, high, question.currency, f"5 % to 95 % of {len(jobs)} start times"),)
+        ranges = (Range(f"cost, {chosen}", low, high, currency, f"5 % to 95 % of {len(jobs)} start times"),)
     break_even: tuple[str, ...] = ()
     if means[chosen]:
         ratio = float(today / means[chosen])
@@ -269,11 +268,11 @@ def answer(options: SpotOptions, question: SpotReplay) -> Scenario[Answer]:
             "strategies": [dict(zip(keys, line, strict=True)) for line in lines],
         },
         assumptions=(
-            Assumption("on-demand price", first.on_demand[0][1], f"{question.currency} per node-hour", question.on_demand_source),
+            Assumption("on-demand price", first.on_demand[0][1], f"{currency} per node-hour", question.on_demand_source),
             Assumption("spot prices", len(first.zones), "zones", "spot price history of the store"),
             Assumption("a move to another place", move * 60, "paid minutes", "--restart-minutes + --checkpoint-write-minutes"),
             Assumption("on-demand share of the anchor", share, "", "--on-demand-share"),
-            *((rate_assumption(question.rate), *options.assumptions()) if question.rate else (_NO_RATE,)),
+            *((rate_assumption(rate), *options.assumptions()) if rate else (_NO_RATE,)),
         ),
         ranges=ranges,
         break_even=break_even,
