@@ -472,11 +472,12 @@ def answer(
             f"no count up to {GPUS_PER_NODE} of {listed[0].gpu_model} has the memory and the speed for this work",
             "--to-gpus, --memory-per-gpu-mib or --max-slowdown says otherwise",
         )
-    before, after = yield _side_by_side(fleet, [*moves, *others])
-    keys = [("moved", "default", str(number)) for number in range(len(moves) + len(others))]
+    both = [*moves, *others]
+    before, after = yield _side_by_side(fleet, both)
+    keys = (("moved", "default", str(number)) for number in range(len(both)))
     costed = [
         replace(move, cost_today=before.by_workload[key], cost=after.by_workload[key])
-        for key, move in zip(keys, [*moves, *others], strict=True)
+        for key, move in zip(keys, both, strict=True)
     ]
     others = [move for move in costed[len(moves) :] if move.cost < move.cost_today]
     moves = [move for move in costed[: len(moves)] if is_described or move.cost < move.cost_today]
