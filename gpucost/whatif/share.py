@@ -103,10 +103,10 @@ def pack(items: Iterable[PackedPod], fits: Fits) -> list[SharedPool]:
     return done + opened
 
 
-def peak(spans: Iterable[tuple[int, int]]) -> tuple[int, int]:
-    """(most spans at one moment, the first such moment); (0, 0) of none."""
+def peak(items: Iterable[Pod | PackedPod | SharedPool]) -> tuple[int, int]:
+    """(most items at one moment, the first such moment); (0, 0) of none."""
     most = at = level = 0
-    for moment, step in sorted(event for begin, end in spans for event in ((begin, 1), (end, -1))):
+    for moment, step in sorted(event for item in items for event in ((item.from_ms, 1), (item.to_ms, -1))):
         level += step
         if level > most:
             most, at = level, moment
@@ -301,9 +301,9 @@ def answer(usage: Usage, sizing: Sizing, levels: Levels, facts: Facts, *, across
     # described pods are many and alike
     today_costs, rest_costs, shared_costs = yield [one.folded() for one in fleets] if is_described else fleets
     gpus = [gpu for pool in pools for gpu in pool.gpus]
-    held, _ = peak((pod.from_ms, pod.to_ms) for pod in moved or candidates)
-    needed = peak((gpu.from_ms, gpu.to_ms) for gpu in gpus)[0] if moved else held
-    at_once = (peak((item.from_ms, item.to_ms) for item in gpu.items)[0] for gpu in gpus)
+    held, _ = peak(moved or candidates)
+    needed = peak(gpus)[0] if moved else held
+    at_once = (peak(gpu.items)[0] for gpu in gpus)
     models = {pool.model: pool.known for pool in sorted(pools, key=lambda pool: pool.model) if pool.known}
 
     findings = [ISOLATION[sizing.method]]
@@ -470,8 +470,8 @@ def _tables(pools: Sequence[_Pool], sizing: Sizing) -> tuple[Rows, ...]:
     summary: list[Line] = []
     alike: Counter[Line] = Counter()
     for pool in pools:
-        before, _ = peak((pod.from_ms, pod.to_ms) for pod in pool.pods.values())
-        after, at = peak((gpu.from_ms, gpu.to_ms) for gpu in pool.gpus)
+        before, _ = peak(pool.pods.values())
+        after, at = peak(pool.gpus)
         summary.append((pool.team or "all teams", pool.model or "unknown", pool.capacity_type, len(pool.pods), before, after))
         for items in (gpu.at(at) for gpu in pool.gpus if gpu.from_ms <= at < gpu.to_ms):
             alike[
