@@ -25,7 +25,7 @@ from gpucost.whatif.answer import Answer, Assumption, Line, Position, Rows, stat
 from gpucost.whatif.curve import counted
 from gpucost.whatif.flags import HOURS_PER_MONTH, to_decimal
 from gpucost.whatif.fleet import Fleet, Node, Pod, PodKey, Price, Scenario
-from gpucost.whatif.share import PackedPod, pack, slots
+from gpucost.whatif.share import PackedPod, pack, peak, slots
 from gpucost.whatif.spot.answer import NOT, advise
 from gpucost.whatif.spot.formulas import exact
 from gpucost.whatif.spot.interruptions import Rate, measured_rate
@@ -757,7 +757,8 @@ def _queues(plan: Plan, stages: Sequence[Stage], context: Context) -> tuple[Rows
     lines: list[Line] = []
     for group in plan.groups:
         before, after = (stages[at].nodes[group.name] for at in (0, -1))
-        gpus = group.capacity_gpus or (_peak(before) if group.is_stored else 0)
+        most, _ = peak(before, lambda node: node.gpus) if group.is_stored else (0, 0)
+        gpus = group.capacity_gpus or math.ceil(most - _ROUNDING)
         if not gpus:
             continue
         bursts = next((step for step in plan.steps if isinstance(step, Burst) and group.name in step.groups), None)
@@ -779,16 +780,6 @@ def _queues(plan: Plan, stages: Sequence[Stage], context: Context) -> tuple[Rows
 
 def _rounded(value: float) -> float | None:
     return round(value, 1) if math.isfinite(value) else None
-
-
-def _peak(nodes: Nodes) -> int:
-    """The most GPUs held at once."""
-    changes = sorted([(n.from_ms, 1, n.gpus) for n in nodes] + [(n.to_ms, 0, -n.gpus) for n in nodes])
-    held = most = 0.0
-    for _, _, more in changes:
-        held += more
-        most = max(most, held)
-    return math.ceil(most - _ROUNDING)
 
 
 def _replayed(nodes: Nodes, gpus: int, context: Context) -> tuple[float, float]:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from enum import StrEnum
-from typing import Annotated, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 from gpucost.errors import GpucostError, UsageError
 from gpucost.periods import MS_PER_HOUR
@@ -103,10 +103,12 @@ def pack(items: Iterable[PackedPod], fits: Fits) -> list[SharedPool]:
     return done + opened
 
 
-def peak(items: Iterable[Pod | PackedPod | SharedPool]) -> tuple[int, int]:
-    """(most items at one moment, the first such moment); (0, 0) of none."""
-    most = at = level = 0
-    for moment, step in sorted(event for item in items for event in ((item.from_ms, 1), (item.to_ms, -1))):
+def peak(items: Iterable[Pod | PackedPod | SharedPool | Node], count: Callable[[Any], float] = lambda _: 1) -> tuple[float, int]:
+    """(most items at one moment, each counting `count`, the first such moment); (0, 0) of none."""
+    most: float = 0
+    level: float = 0
+    at = 0
+    for moment, step in sorted(event for item in items for event in ((item.from_ms, count(item)), (item.to_ms, -count(item)))):
         level += step
         if level > most:
             most, at = level, moment
