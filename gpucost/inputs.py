@@ -48,6 +48,11 @@ def text(path: Path, most: int = TABLE) -> str:
     return whole(path, most).decode("utf-8-sig")
 
 
+def unreadable(path: object, error: Exception, fix: str) -> DataError:
+    """What to raise for a file that cannot be read."""
+    return DataError(f"cannot read {path}: {getattr(error, 'strerror', None) or error}", fix)
+
+
 def toml(content: str, parse_float: Callable[[str], Any] = float) -> dict[str, Any]:
     """What TOML says. Raises TOMLDecodeError, also for numbers and nesting that no machine could mean."""
     try:

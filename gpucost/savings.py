@@ -5,41 +5,47 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from decimal import Decimal
-from functools import cached_property, partial
-from typing import TYPE_CHECKING, NamedTuple, TypeVar
+from functools import cached_property
+from typing import TYPE_CHECKING
 
 from gpucost import pipeline
 from gpucost.errors import GpucostError
 from gpucost.findings import Findings, Names, WhatIfQuery, WhatIfResult, ranked
-from gpucost.periods import MS_PER_HOUR, is_month, iso, name_of
+from gpucost.periods import MS_PER_HOUR, Period, is_month, iso, name_of
+from gpucost.whatif import rightsize, schedule, share
+from gpucost.whatif.answer import Answer
 from gpucost.whatif.cost import costs_of, evaluate
 from gpucost.whatif.flags import HOURS_PER_MONTH
-from gpucost.whatif.fleet import Fleet, Scenario, Scope, Usage, idle_stretches, levels, read_fleet
+from gpucost.whatif.fleet import (
+    NOTEBOOKS,
+    Costs,
+    Fleet,
+    Idle,
+    Level,
+    Levels,
+    NodeKey,
+    Pod,
+    PodKey,
+    Scenario,
+    Scope,
+    Usage,
+    idle_stretches,
+    levels,
+    read_fleet,
+)
+from gpucost.whatif.gpu_specs import Facts, load_facts
+from gpucost.whatif.spot import answer, moves
+from gpucost.whatif.spot.market import Market, read_market
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
 
     from gpucost.config.model import Config
-    from gpucost.periods import Period
     from gpucost.store.connection import Store
-    from gpucost.whatif.answer import Answer
-    from gpucost.whatif.fleet import Costs, Idle, Level, Levels, Pod, PodKey
-    from gpucost.whatif.gpu_specs import Facts
-    from gpucost.whatif.rightsize import Offer
-    from gpucost.whatif.spot.market import Market
 
-T = TypeVar("T")
-WhatIf = Callable[[WhatIfQuery], Scenario["Answer"]]
-Commit = Callable[[Usage], Scenario["Answer"]]
+WhatIf = Callable[[WhatIfQuery], Scenario[Answer]]
+Commit = Callable[[Usage], Scenario[Answer]]
 Place = tuple[str | None, str | None]  # provider and region
-
-
-class _Prices(NamedTuple):
-    """What the catalog and the market say, of all instance types of the fleet."""
-
-    facts: Facts
-    offers: dict[Place, list[Offer]]
-    market: Market
 
 
 class _Scenarios:
@@ -60,22 +66,17 @@ class _Scenarios:
         self.fleet, self._idle_hour, self._levels = pipeline.read_attributed(config, store, read)
 
     @cached_property
-    def _prices(self) -> _Prices:
-        from gpucost.price import load_offers
-        from gpucost.whatif.gpu_specs import load_facts
-        from gpucost.whatif.rightsize import list_offers
-        from gpucost.whatif.spot.market import read_market
-
+    def _prices(self) -> tuple[Facts, dict[Place, list[rightsize.Offer]], Market]:
+        """What the catalog and the market say, of all instance types of the fleet."""
         types = {node.instance_type for node in self.fleet.nodes if node.instance_type}
         with self.store.read() as con:
-            load_offers(con, self.config)
-            market = read_market(con, types, self.config.currency, self.config.prices.stale_after_days, self.period)
-            offers: dict[Place, list[Offer]] = defaultdict(list)
-            for offer in list_offers(con):
+            market = read_market(con, self.config, types, self.period)
+            offers: dict[Place, list[rightsize.Offer]] = defaultdict(list)
+            for offer in rightsize.list_offers(con):
                 offers[offer.provider, offer.region].append(offer)
-            return _Prices(load_facts(con), offers, market)
+            return load_facts(), offers, market
 
-    def _usage(self, question: WhatIfQuery, *, is_narrowed: bool = True) -> Usage:
+    def usage(self, question: WhatIfQuery, *, is_narrowed: bool = True) -> Usage:
         return Usage(self._narrowed(question), self.config.currency, self.period_name, "", is_narrowed)
 
     def _narrowed(self, question: WhatIfQuery) -> Fleet:
@@ -101,46 +102,36 @@ class _Scenarios:
         return {place: (Names(pods), pods) for place, pods in found.items()}
 
     @cached_property
-    def _nodes(self) -> dict[tuple[str, str], list[int]]:
+    def _nodes(self) -> dict[NodeKey, list[int]]:
         """Positions in the fleet of a node and its parts, by cluster and name."""
-        found: dict[tuple[str, str], list[int]] = defaultdict(list)
+        found: dict[NodeKey, list[int]] = defaultdict(list)
         for position, node in enumerate(self.fleet.nodes):
             found[node.cluster, node.name.partition("#")[0]].append(position)
         return found
 
     def schedule(self, question: WhatIfQuery) -> Scenario[Answer]:
-        from gpucost.whatif import schedule
-        from gpucost.whatif.fleet import NOTEBOOKS
-        from gpucost.whatif.schedule import OfficeHours, Rules
-
         given = {name: value or "" for name, value in question.options}
-        office = OfficeHours.parse(given["--office-hours"], given["--weekdays"]) if "--office-hours" in given else None
-        rules = Rules(
+        office = schedule.OfficeHours.parse(given["--office-hours"], given["--weekdays"]) if "--office-hours" in given else None
+        rules = schedule.Rules(
             idle_minutes=float(given["--idle-minutes"]) if "--idle-minutes" in given else None,
             notebooks=(given["--notebook"],) if "--notebook" in given else NOTEBOOKS,
             office=tuple(office.spans(self.period, self.config.tz)) if office else None,
         )
         idle = self._idle_hour if rules.idle_minutes else {}
-        usage = self._usage(question, is_narrowed=bool(question.workloads))
+        usage = self.usage(question, is_narrowed=bool(question.workloads))
         return schedule.answer(usage, rules, schedule.played(usage, rules, idle), idle)
 
     def spot(self, question: WhatIfQuery) -> Scenario[Answer]:
-        from gpucost.whatif.spot import answer, moves
-
         interruptible, days = self.config.spot.interruptible, self.config.prices.stale_after_days
-        query = moves.SpotQuery(self._usage(question), self._prices.market, interruptible=interruptible, stale_after_days=days)
+        _, _, market = self._prices
+        query = moves.SpotQuery(self.usage(question), market, interruptible=interruptible, stale_after_days=days)
         return answer.answer(moves.SpotOptions(), query)
 
-    def reserve(self, commit: Commit, question: WhatIfQuery) -> Scenario[Answer]:
-        return commit(self._usage(question))
-
     def share(self, question: WhatIfQuery) -> Scenario[Answer]:
-        from gpucost.whatif import share
-
-        usage = self._usage(question)
+        usage = self.usage(question)
         # of the others it matters only whether anybody's memory was collected
         known = self._with_memory | {pod.key: self._levels[pod.key] for pod in usage.fleet.pods if pod.key in self._levels}
-        return share.answer(usage, share.Sizing(), known, self._prices.facts)
+        return share.answer(usage, share.Sizing(), known, self._prices[0])
 
     @cached_property
     def _with_memory(self) -> dict[PodKey, Level]:
@@ -148,11 +139,9 @@ class _Scenarios:
         return dict(next(([one] for one in self._levels.items() if one[1].high_memory_mib is not None), []))
 
     def rightsize(self, question: WhatIfQuery) -> Scenario[Answer]:
-        from gpucost.whatif import rightsize
-
-        facts, usage = self._prices.facts, self._usage(question)
+        (facts, listed, _), usage = self._prices, self.usage(question)
         places = dict.fromkeys((node.provider, node.region) for node in usage.fleet.nodes)
-        offers = [offer for place in places for offer in self._prices.offers.get(place, ())]
+        offers = [offer for place in places for offer in listed.get(place, ())]
         return rightsize.answer(usage, rightsize.Margins(), self._levels, facts, rightsize.catalog_speeds(facts), offers)
 
 
@@ -194,23 +183,23 @@ def findings(
         "spot": scenarios.spot,
         "share": scenarios.share,
         "rightsize": scenarios.rightsize,
-        "reserve": partial(scenarios.reserve, commit) if commit else None,
+        "reserve": (lambda question: commit(scenarios.usage(question))) if commit else None,
     }
     tell(f"asking {len(questions):,} what-ifs")
     scenario_of = {question: _if_any(what_if(question)) for question in questions if (what_if := what_ifs[question.command])}
     results = zip(scenario_of, evaluate(costs, list(scenario_of.values())), strict=True)
     answers = {
-        question: WhatIfResult(question, answer.today.cost, answer.saving, _with_work(answer))
+        question: WhatIfResult(
+            question,
+            answer.today.cost,
+            answer.saving,
+            answer.figures.get("saving_by_suitability", {}).get("needs_work", Decimal(0)),
+        )
         for question, answer in results
         if answer
     }
     months = _months(config, store, period, scenarios.fleet)
     return ranked(candidates, answers, months=months, minimum=minimum, period=period_words(config, period))
-
-
-def _with_work(answer: Answer) -> Decimal:
-    saving: Decimal = answer.figures.get("saving_by_suitability", {}).get("needs_work", Decimal(0))
-    return saving
 
 
 def period_words(config: Config, period: Period) -> tuple[str, ...]:

@@ -501,8 +501,7 @@ def prices_tco(
         if value is not None and not save:
             raise UsageError(f"{name} needs --save", "it says which nodes the saved price is for")
     given = {**call.more, "utilization_percent": utilization_percent, "currency": currency}
-    options = {key: value for key, value in given.items() if value is not None}
-    answer = own_node(file, options, call.settings.currency)
+    answer = own_node(file, given, call.settings.currency)
     entry = None
     if save:
         entry = BookEntry(
@@ -512,11 +511,15 @@ def prices_tco(
     write_with_notes(call, _tco_document(answer, entry), _tco_notes(answer))
 
 
-def own_node(file: Path | None, options: Mapping[str, str], currency: str) -> Tco:
-    """What an own node costs by the file and the options that win over it."""
+def own_node(file: Path | None, given: Mapping[str, str | None], currency: str, **defaults: str) -> Tco:
+    """What an own node costs by the file and the options given, which win over it; `defaults` hold where neither says.
+
+    Raises ConfigError naming what is missing or cannot be used.
+    """
     from gpucost.price.onprem import node_cost, read_file, read_inputs
 
-    return node_cost(read_inputs(read_file(file) if file else {}, options, file, currency))
+    options = {key: value for key, value in given.items() if value is not None}
+    return node_cost(read_inputs({**defaults, **(read_file(file) if file else {})}, options, file, currency))
 
 
 def _tco_notes(answer: Tco) -> list[str]:

@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, is_dataclass
-from datetime import datetime, timedelta
+from datetime import date, datetime, timedelta
 from decimal import Decimal, InvalidOperation
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar, get_args, get_origin, get_type_hints
@@ -18,7 +18,7 @@ import typer
 
 from gpucost.cli.app import RARE, WHOSE, WRITTEN
 from gpucost.cli.command import Call, command, note_gaps, option, parameters
-from gpucost.cli.output import write_output, write_page, write_rows, write_text
+from gpucost.cli.output import write_page, write_text
 from gpucost.errors import GpucostError, UsageError
 from gpucost.render.rows import FLAT, RowFormat
 from gpucost.render.view import Column, Figure, Figures, Line, Page, Table, Texts, Unit, figure, text
@@ -40,25 +40,6 @@ _SMALL, _LARGE = 0.01, 10_000
 _WORD = re.compile(r"(?!(?:aws|gcp|azure|oci)\b)[a-z]+(?:-[a-z]+)*[:,;]?")
 # what a table of an answer never leaves out
 _ALWAYS_SHOWN = ("cost", "saving", "saving_percent", "today", "scenario")
-
-
-def write_answer(answer: Answer, format: RowFormat, output: Path | None, saved: Path | None = None) -> None:
-    """Write an answer to `output`, or to stdout where it is None, and as JSON to `saved`, for `whatif compare`.
-
-    Raises GpucostError where a file cannot be written.
-    """
-    from gpucost.render.data import number
-
-    document = as_dict(answer)
-    text = readable_json(document, indent=2, allow_nan=False, default=number) + "\n"
-    if saved is not None:
-        write_text(text, saved)
-    if format in FLAT:
-        write_rows(("figure", "value"), _flat("", document), format, output)
-    elif format is RowFormat.json:
-        write_output(text, output)
-    else:
-        write_page(_page(answer), output, markdown=format is RowFormat.markdown)
 
 
 def as_dict(answer: Answer) -> dict[str, Any]:
@@ -237,9 +218,12 @@ class WhatIfContext(Call):
     def chosen(self) -> tuple[Period, str, str | None]:
         from gpucost.periods import month_period, name_of
 
-        this_month = month_period(self.now.astimezone(self.tz).date(), self.tz)
-        last_month = month_period((this_month.start.astimezone(self.tz) - timedelta(days=1)).date(), self.tz)
+        last_month = month_period(self.today.replace(day=1) - timedelta(days=1), self.tz)
         return *(self.named_period or (last_month, name_of(last_month, self.tz))), None
+
+    @property
+    def today(self) -> date:
+        return self.now.astimezone(self.tz).date()
 
     @property
     def scope(self) -> Scope:
@@ -305,15 +289,30 @@ class WhatIfContext(Call):
 
     def finish(self, scenario: Scenario[Answer]) -> None:
         """Write the scenario's answer where the options say, and keep it under the name given to --save. Raises GpucostError."""
+        from gpucost.render.data import number
+
         answer = self.evaluate(scenario)
-        saved = saved_answers(self.configured) / f"{self.save}.json" if self.save else None
-        if saved is not None:
+        document = as_dict(answer)
+        text = readable_json(document, indent=2, allow_nan=False, default=number) + "\n"
+        if self.save:
+            folder = saved_answers(self.configured)
             try:
-                saved.parent.mkdir(parents=True, exist_ok=True)
+                folder.mkdir(parents=True, exist_ok=True)
             except OSError as error:
-                message = f"cannot make {saved.parent}: {error.strerror or error}"
-                raise GpucostError(message, "--store names a store elsewhere") from None
-        write_answer(answer, self.format, self.target, saved)
+                raise GpucostError(
+                    f"cannot make {folder}: {error.strerror or error}", "--store names a store elsewhere"
+                ) from None
+            write_text(text, folder / f"{self.save}.json")
+        self.write_as(("figure", "value"), _flat("", document), text, _page(answer))
+
+    def write_as(self, columns: Sequence[str], rows: Sequence[Sequence[Any]], text: str, page: Page) -> None:
+        """Write the rows, the JSON text or the page, as --format and -o say. Raises GpucostError where they cannot be written."""
+        if self.format in FLAT:
+            self.write_rows(columns, rows)
+        elif self.format is RowFormat.json:
+            self.write(text)
+        else:
+            write_page(page, self.target, markdown=self.format is RowFormat.markdown)
 
 
 def whatif_command(
@@ -424,35 +423,8 @@ def price(flag: str, text: str, price: str, most: int | None = None) -> Decimal:
         raise UsageError(f"{flag} {text}: {error.message}") from None
 
 
-def _listed(
-    con: DuckDBPyConnection,
-    settings: Config,
-    name: str,
-    *,
-    purchase_options: tuple[str, ...],
-    providers: tuple[str, ...] = (),
-    regions: tuple[str, ...] = (),
-) -> list[ListedPrice]:
-    """Prices of an instance type or GPU model in every region, cheapest GPU-hour first; in the config's currency alone.
-
-    Raises GpucostError where the name means nothing (it offers near ones) or nothing is known of it.
-    """
-    from gpucost.price.fx import rates
-    from gpucost.price.listing import PriceQuery, listing
-
-    query = PriceQuery(
-        today=datetime.now(settings.tz).date(),
-        currency=settings.currency,
-        stale_after_days=settings.prices.stale_after_days,
-        providers=providers,
-        regions=regions,
-        purchase_options=purchase_options,
-        all_regions=True,
-    )
-    return [row for row in listing(con, name, query, rates(settings)).rows if row.currency == settings.currency]
-
-
-# Asks `_listed` of one connection.
+# Prices of an instance type or GPU model in every region, cheapest GPU-hour first; in the config's currency alone. Raises
+# GpucostError where the name means nothing (it offers near ones) or nothing is known of it.
 ListPrices = Callable[..., "list[ListedPrice]"]
 
 
@@ -469,8 +441,22 @@ def store_or_empty(settings: Config) -> Iterator[DuckDBPyConnection]:
 @contextmanager
 def list_prices(settings: Config) -> Iterator[ListPrices]:
     """List prices, with those of the store where there is one: the catalog answers without."""
+    from gpucost.price.fx import rates
+    from gpucost.price.listing import PriceQuery, listing
+
+    def listed(name: str, **which: tuple[str, ...]) -> list[ListedPrice]:
+        """Those of `purchase_options`, and of `providers` and `regions` where given."""
+        query = PriceQuery(
+            today=datetime.now(settings.tz).date(),
+            currency=settings.currency,
+            stale_after_days=settings.prices.stale_after_days,
+            all_regions=True,
+            **which,
+        )
+        return [row for row in listing(con, name, query, rates(settings)).rows if row.currency == settings.currency]
+
     with store_or_empty(settings) as con:
-        yield functools.partial(_listed, con, settings)
+        yield listed
 
 
 def price_of_region(rows: Sequence[ListedPrice]) -> ListedPrice:

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Annotated
 
 from gpucost.cli.whatif import ListPrices, WhatIfContext, list_prices, price, source_of, whatif_command
 from gpucost.errors import GpucostError, UsageError
-from gpucost.whatif.burst import BurstPlace, BurstWork, DescribedWork, Moving
-from gpucost.whatif.flags import GPUS_PER_NODE, Option, PricePer, node_price
+from gpucost.whatif.answer import Assumption
+from gpucost.whatif.burst import BurstPlace, BurstWork, DescribedWork, Moving, answer, works_of
+from gpucost.whatif.flags import GPUS_PER_NODE, Option, PricePer, node_price, to_decimal
 
 if TYPE_CHECKING:
     from gpucost.price.listing import ListedPrice
@@ -36,9 +37,6 @@ def whatif_burst(
       gpucost whatif burst --spot-price 12 --nodes 4 --hours 100 --place "gcp us-east1=7.10" --wait-minutes 15 \\
         --egress-gb 500 --egress-price-per-gb 0.02
     """
-    from gpucost.whatif.answer import Assumption
-    from gpucost.whatif.burst import answer, works_of
-
     providers = tuple(to_provider or ())
     if run.is_described(described):
         with list_prices(run.settings) as listed:
@@ -54,8 +52,8 @@ def whatif_burst(
         works, findings = run.evaluate(works_of(usage.fleet, primaries, places))
         period_name = usage.period_name
         use = Assumption("work", usage.scope_name, "all its pods", "store", period_name)
-    result = answer(works, moving, currency=run.settings.currency, period=period_name, assumptions=(use,), findings=findings)
-    run.finish(result)
+    currency = run.settings.currency
+    run.finish(answer(works, moving, currency=currency, period=period_name, assumptions=(use,), findings=findings))
 
 
 def _described(given: DescribedWork, listed: ListPrices, providers: tuple[str, ...]) -> BurstWork:
@@ -85,7 +83,7 @@ def _described(given: DescribedWork, listed: ListPrices, providers: tuple[str, .
 
 
 def _per_gpu(amount: Decimal, per: PricePer, gpus: float) -> Decimal:
-    return node_price(amount, per, gpus) / Decimal(repr(gpus))
+    return node_price(amount, per, gpus) / to_decimal(gpus)
 
 
 def _given_place(text: str, per: PricePer, gpus: float) -> BurstPlace:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import date, timedelta
 from decimal import Decimal
@@ -12,15 +12,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 from gpucost.cli.command import argument
-from gpucost.cli.output import note
-from gpucost.cli.prices import OWN_NODE
+from gpucost.cli.prices import OWN_NODE, own_node
 from gpucost.cli.whatif import WhatIfContext, list_prices, price, price_of_region, source_of, whatif_command
 from gpucost.errors import GpucostError, UsageError
-from gpucost.whatif.answer import Assumption
+from gpucost.whatif import buy, reserve
+from gpucost.whatif.answer import Assumption, total
 from gpucost.whatif.buy import DescribedCloud, Own, Purchase
 from gpucost.whatif.cost import kept
 from gpucost.whatif.curve import described_curve
-from gpucost.whatif.flags import GPUS_PER_NODE, PricePer, node_price
+from gpucost.whatif.flags import GPUS_PER_NODE, PricePer, node_price, to_decimal
 from gpucost.whatif.fleet import Price
 from gpucost.whatif.reserve import ANYTHING, Considered, DescribedUse, Existing, Family, Offers, ReservedUse, Terms, family_name
 
@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from gpucost.config.model import Config
     from gpucost.periods import Period
     from gpucost.price.listing import ListedPrice
-    from gpucost.price.onprem import Tco
     from gpucost.store.connection import Store
     from gpucost.whatif.fleet import Usage
 
@@ -43,7 +42,7 @@ def whatif_buy(
     described: DescribedCloud,
     purchase: Purchase,
     run: WhatIfContext,
-    **own_node: str | None,
+    **given: str | None,
 ) -> None:
     """Say whether own nodes beside the cloud pay, how many, and from which month on.
 
@@ -58,14 +57,17 @@ def whatif_buy(
       gpucost whatif buy onprem.toml --curve nodes.csv --instance-type p5.48xlarge --region us-east-1 --lead-months 4
       gpucost whatif buy --purchase-price 280000 --gpu-model H100 --years 4 --price-per-kwh 0.12 --nodes 8 --on-demand-price 55
     """
-    from gpucost.whatif.buy import answer, cloud_usage
-
     settings, is_described = run.settings, run.is_described(described)
-    costs = _tco(settings.currency, file, own_node)
+    costs = own_node(file, given, settings.currency, gpus_per_node=str(GPUS_PER_NODE))
     inputs, gpus = costs.inputs, float(costs.inputs.gpus_per_node)
+    if inputs.currency != settings.currency:
+        raise UsageError(
+            f"the own node's costs are in {inputs.currency}, the cloud's in {settings.currency}",
+            f"give both in {settings.currency}, or set currency in gpucost.toml",
+        )
     own = Own(
         price=costs.price_per_hour,
-        running_price=sum((part.price_per_hour for part in costs.parts if part.name not in _UPFRONT_PARTS), Decimal(0)),
+        running_price=total(part.price_per_hour for part in costs.parts if part.name not in _UPFRONT_PARTS),
         capex=inputs.purchase_price + (inputs.network_per_node or 0),
         residual=inputs.purchase_price * (inputs.residual_percent or 0) / 100,
         years=float(inputs.years),
@@ -80,13 +82,15 @@ def whatif_buy(
         model, period_name = inputs.gpu_model, usage.period_name
         if model is None:
             raise UsageError("--gpu-model is missing: which nodes of the store could be own ones", "or describe them: --nodes")
-        shape, cloud = run.evaluate(cloud_usage(usage.fleet, run.period, model, gpus, is_narrowed=usage.is_narrowed))
+        shape, cloud = run.evaluate(buy.cloud_usage(usage.fleet, run.period, model, gpus, is_narrowed=usage.is_narrowed))
         use = Assumption("usage", usage.scope_name, f"{model} nodes by hour", "store", period_name)
     assumptions = (use, *(Assumption(p.name, p.price_per_hour, "money per node-hour", p.basis) for p in costs.parts))
-    result = answer(own, cloud, shape, currency=settings.currency, period=period_name, purchase=purchase, assumptions=assumptions)
+    result = buy.answer(
+        own, cloud, shape, currency=settings.currency, period=period_name, purchase=purchase, assumptions=assumptions
+    )
     run.finish(result)
     if inputs.not_given:
-        note(f"not given, and counted as nothing (pue as 1): {', '.join(inputs.not_given)}", quiet=run.quiet)
+        run.note(f"not given, and counted as nothing (pue as 1): {', '.join(inputs.not_given)}")
 
 
 def _described_price(run: WhatIfContext, described: DescribedCloud, gpus: float) -> Price:
@@ -95,26 +99,11 @@ def _described_price(run: WhatIfContext, described: DescribedCloud, gpus: float)
         return Price(node_price(described.on_demand_price, described.price_per, gpus), "option")
     if described.instance_type is None:
         raise UsageError("the cloud's price is missing", "--on-demand-price, or --instance-type and --region for the list price")
-    listed = listed_type(run, described.instance_type, described.region or "")
+    listed = listed_type(run, described.instance_type, described.region)
     if listed.on_demand is None or not listed.gpus:
         raise UsageError(f"no list price on demand of {described.instance_type} is known", "--on-demand-price gives it")
-    per_gpu = listed.on_demand.per_node_hour / Decimal(repr(listed.gpus))
-    return replace(listed.on_demand, per_node_hour=per_gpu * Decimal(repr(gpus)))
-
-
-def _tco(currency: str, file: Path | None, own_node: Mapping[str, str | None]) -> Tco:
-    """What an own node costs, part by part. Raises ConfigError naming what is missing or cannot be used."""
-    from gpucost.price.onprem import node_cost, read_file, read_inputs
-
-    options = {key: value for key, value in own_node.items() if value is not None}
-    values = {"gpus_per_node": str(GPUS_PER_NODE), **(read_file(file) if file else {})}
-    inputs = read_inputs(values, options, file, currency)
-    if inputs.currency != currency:
-        raise UsageError(
-            f"the own node's costs are in {inputs.currency}, the cloud's in {currency}",
-            f"give both in {currency}, or set currency in gpucost.toml",
-        )
-    return node_cost(inputs)
+    per_gpu = listed.on_demand.per_node_hour / to_decimal(listed.gpus)
+    return replace(listed.on_demand, per_node_hour=per_gpu * to_decimal(gpus))
 
 
 _PURCHASE_OPTIONS = ("on_demand", "reserved", "savings_plan", "cud")
@@ -146,8 +135,6 @@ _NONE = GivenOffers({}, {}, PricePer.node)
 
 def given_terms(option: str, texts: Sequence[str] | None, highest: int | None = None) -> dict[Terms, Decimal]:
     """What `TERMS=NUMBER`s say. Raises UsageError."""
-    from gpucost.whatif.reserve import parse_terms
-
     numbers: dict[Terms, Decimal] = {}
     for text in texts or ():
         terms, equals, value = text.partition("=")
@@ -155,7 +142,7 @@ def given_terms(option: str, texts: Sequence[str] | None, highest: int | None = 
             raise UsageError(
                 f"{option} {text}: what stands after TERMS= is missing", f"{option} 1=20.10, or savings_plan:3:all_upfront=…"
             )
-        numbers[parse_terms(terms, option)] = price(option, text, value, highest)
+        numbers[reserve.parse_terms(terms, option)] = price(option, text, value, highest)
     return numbers
 
 
@@ -167,9 +154,24 @@ class ListedType(NamedTuple):
     on_demand: Price | None
     offers: Offers
 
+    def given_or_listed(self, price: Decimal | None, per: PricePer, gpus: float) -> Price:
+        """The price on demand that an option gives, else the list price. Raises UsageError without either."""
+        if price is not None:
+            return Price(node_price(price, per, gpus), "option")
+        if self.on_demand is None:
+            raise UsageError(
+                "the price on demand is missing", "--on-demand-price, or --instance-type and --region of list prices"
+            )
+        return self.on_demand
 
-def listed_type(run: WhatIfContext, instance_type: str, region: str) -> ListedType:
-    """Of the one place that has them. Raises UsageError where several do, GpucostError where nothing is called so."""
+
+def listed_type(run: WhatIfContext, instance_type: str | None, region: str | None) -> ListedType:
+    """Of the one place that has them; nothing without a type.
+
+    Raises UsageError where several places do, GpucostError where nothing is called so.
+    """
+    if not instance_type:
+        return _listed(())
     with list_prices(run.settings) as listed:
         rows = listed(instance_type, purchase_options=_PURCHASE_OPTIONS, regions=(region,) if region else ())
     places = {(row.provider, row.region or "") for row in rows}
@@ -208,14 +210,12 @@ class StoredCommitments:
 
     def __init__(self, settings: Config, store: Store, period: Period) -> None:
         self.settings, self.store, self.period = settings, store, period
-        self._offers: dict[tuple[str, str, str], tuple[Price | None, Offers]] = {}
+        self._offers: dict[reserve.Key, tuple[Price | None, Offers]] = {}
 
     @cached_property
     def existing(self) -> Existing:
-        from gpucost.whatif.reserve import read_commitments
-
         with self.store.read() as con:
-            return read_commitments(con, self.period.start_ms, self.period.end_ms)
+            return reserve.read_commitments(con, self.period.start_ms, self.period.end_ms)
 
     def offers_of(self, provider: str, region: str, instance_type: str) -> tuple[Price | None, Offers]:
         """The list price on demand, and the commitments; without any where nothing is known of the type there."""
@@ -264,8 +264,6 @@ def stored_families(
     known: StoredCommitments, usage: Usage, considered: Considered = ANYTHING, given: GivenOffers = _NONE
 ) -> tuple[tuple[Family, ...], Existing, tuple[Assumption, ...]]:
     """What the store's usage asks of commitments: families with their offers, commitments there are, assumptions."""
-    from gpucost.whatif.reserve import families_of
-
     existing = known.existing
     names, places = ({name.lower() for name in several} for several in (considered.instance_type, considered.region))
     fleet = usage.fleet.only(
@@ -273,7 +271,7 @@ def stored_families(
             (not names or (node.instance_type or "").lower() in names) and (not places or (node.region or "").lower() in places)
         )
     )
-    families = families_of(fleet, known.period, existing, known.offers_of, is_narrowed=usage.is_narrowed)
+    families = reserve.families_of(fleet, known.period, existing, known.offers_of, is_narrowed=usage.is_narrowed)
     if not families:
         seen = sorted({node.instance_type or "?" for node in usage.fleet.nodes if node.capacity_type != "spot"})
         raise GpucostError(
@@ -312,8 +310,6 @@ def whatif_reserve(described: DescribedUse, considered: Considered, *, run: What
       gpucost whatif reserve --curve nodes.csv --on-demand-price 4 --price-per gpu --commitment-price 3:all_upfront=1.9
       gpucost whatif reserve --nodes 4 --instance-type a2-highgpu-8g --region us-central1
     """
-    from gpucost.whatif.reserve import answer
-
     given = GivenOffers(
         given_terms("--commitment-price", considered.commitment_price),
         given_terms("--commitment-discount", considered.commitment_discount, highest=99),
@@ -330,17 +326,18 @@ def whatif_reserve(described: DescribedUse, considered: Considered, *, run: What
         families, existing, assumptions = stored_families(
             StoredCommitments(run.settings, run.store, run.period), usage, considered, given
         )
-    result = answer(
-        families,
-        existing,
-        currency=run.settings.currency,
-        period=period_name,
-        considered=considered,
-        assumptions=assumptions,
-        bought_on=run.now.astimezone(run.tz).date(),
-        stale_after_days=run.settings.prices.stale_after_days,
+    run.finish(
+        reserve.answer(
+            families,
+            existing,
+            currency=run.settings.currency,
+            period=period_name,
+            considered=considered,
+            assumptions=assumptions,
+            bought_on=run.today,
+            stale_after_days=run.settings.prices.stale_after_days,
+        )
     )
-    run.finish(result)
 
 
 def _described_family(
@@ -351,11 +348,8 @@ def _described_family(
         raise UsageError("options describe nodes of one kind in one place", "give --instance-type and --region once")
     kind, place = ((*names, "")[0] for names in (considered.instance_type, considered.region))
     curve, period_name = described_curve(described)
-    listed = listed_type(run, kind, place) if kind else _listed(())
-    gpus, on_demand = float(described.gpus or listed.gpus or GPUS_PER_NODE), listed.on_demand
-    if described.on_demand_price is not None:
-        on_demand = Price(node_price(described.on_demand_price, described.price_per, gpus), "option")
-    if on_demand is None:
-        raise UsageError("the price on demand is missing", "--on-demand-price, or --instance-type and --region of list prices")
+    listed = listed_type(run, kind, place)
+    gpus = float(described.gpus or listed.gpus or GPUS_PER_NODE)
+    on_demand = listed.given_or_listed(described.on_demand_price, described.price_per, gpus)
     use = given.over(ReservedUse(kind or "node", gpus, on_demand, curve, listed.offers))
     return Family(listed.provider, place, family_name(kind) if kind else "nodes", (use,)), period_name

@@ -7,12 +7,11 @@ from decimal import Decimal
 from enum import StrEnum
 from typing import Annotated
 
-import typer
-
 from gpucost.cli.whatif import WhatIfContext, whatif_command
 from gpucost.errors import GpucostError, UsageError
 from gpucost.periods import MS_PER_HOUR
-from gpucost.whatif.egress import DescribedStarts, Transfer
+from gpucost.whatif.answer import Assumption
+from gpucost.whatif.egress import DescribedStarts, Downloads, Transfer, answer, starts_of
 from gpucost.whatif.flags import Option
 
 
@@ -30,7 +29,7 @@ def whatif_egress(
     described: DescribedStarts,
     transfer: Transfer,
     same_data: Annotated[
-        SameData, typer.Option("--same-data", help="Of the store's pods: who downloads the same data, and shares a copy.")
+        SameData, Option("Of the store's pods: who downloads the same data, and shares a copy.", is_shown=True)
     ] = SameData.workload,
     *,
     run: WhatIfContext,
@@ -46,9 +45,6 @@ def whatif_egress(
       gpucost whatif egress --gb-per-start 40 --starts-per-day 300 --changes 4 --cache-price-per-gb-month 0.16
       gpucost whatif egress --gb-per-start 15 --month 2026-10 --same-data namespace
     """
-    from gpucost.whatif.answer import Assumption
-    from gpucost.whatif.egress import Downloads, answer, starts_of
-
     if gb_per_start is None:
         raise UsageError("--gb-per-start is missing", "how many GB a pod downloads as it starts: its model, image or data")
     if described.nodes is not None and described.starts_per_day is not None:

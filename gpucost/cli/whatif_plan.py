@@ -10,19 +10,18 @@ from typing import Annotated, Any
 
 import typer
 
-from gpucost.cli.output import write_output, write_page, write_rows
 from gpucost.cli.whatif import SCOPE, WhatIfContext, capitalized, saved_answers, whatif_command
 from gpucost.errors import UsageError
 from gpucost.periods import MS_PER_HOUR
-from gpucost.render.rows import FLAT, RowFormat
 from gpucost.render.view import Page, Table, Texts, figure, text
 from gpucost.texts import readable_json
+from gpucost.whatif.flags import Option
 
 
 @whatif_command(without=SCOPE)
 def whatif_plan(
     file: Annotated[Path | None, typer.Argument(metavar="FILE", help="The plan, a TOML file.")] = None,
-    example: Annotated[bool, typer.Option("--example", help="Print a plan to start from.")] = False,
+    example: Annotated[bool, Option("Print a plan to start from.")] = False,
     *,
     run: WhatIfContext,
 ) -> None:
@@ -50,25 +49,20 @@ def whatif_plan(
         run.write(text)
         return
 
-    from dataclasses import replace
-
     from gpucost.whatif.fleet import Scope
     from gpucost.whatif.plan import Context, answer, read_plan
 
     plan = read_plan(file)
     context = Context(run.settings.currency, {}, file=str(file))
-    usages = {
-        group.name: run.usage(Scope(*map(tuple, (group.teams, group.namespaces, group.workloads, group.clusters))))
+    fleets = {
+        group.name: run.usage(Scope(*map(tuple, (group.teams, group.namespaces, group.workloads, group.clusters)))).fleet
         for group in plan.groups
         if group.is_stored
     }
-    if usages:
-        usage = next(iter(usages.values()))
-        hours = (run.period.end_ms - run.period.start_ms) / MS_PER_HOUR
-        fleets = {name: one.fleet for name, one in usages.items()}
-        context = replace(
-            context, fleets=fleets, period=usage.period_name, hours=hours, days=hours / 24, start_ms=run.period.start_ms
-        )
+    if fleets:
+        start = run.period.start_ms
+        hours = (run.period.end_ms - start) / MS_PER_HOUR
+        context = Context(context.currency, fleets, run.period_name, hours, hours / 24, context.file, start)
     elif run.period_flags:
         raise UsageError("a period was named, but no group of the plan is read from the store", "leave the period out")
     run.finish(answer(plan, context))
@@ -95,28 +89,23 @@ def whatif_compare(
     folder = saved_answers(run.configured)
     comparison = compare((first, second), (read_answer(first, folder), read_answer(second, folder)))
     rows = [(figure, *values.values()) for figure, values in comparison["figures"].items()]
-    if run.format in FLAT:
-        write_rows(("figure", "a", "b", "difference"), rows, run.format, run.target)
-    elif run.format is RowFormat.json:
-        write_output(readable_json(comparison, indent=2) + "\n", run.target)
-    else:
-        sides = {column: comparison[key] for column, key in ((first, "a"), (second, "b"))}
-        shown = (
-            text(lambda row: capitalized(row[0].replace(".", ": ")), f"In {comparison['currency']}, or the unit named"),
-            *(figure(partial(_shown, at), name) for at, name in enumerate((first, second, "Difference"), 1)),
-        )
-        differing = (text(itemgetter("name"), "Assumption"), figure(itemgetter("a"), first), figure(itemgetter("b"), second))
-        page = Page(
-            title=f"What-ifs compared: {first} and {second}",
-            currency=comparison["currency"],
-            sections=(
-                Texts("Answers", tuple(f"{name}: {one['title']}, {one['period']}" for name, one in sides.items())),
-                Table.of("Figures", rows, shown, note=" ".join(comparison["notes"]) or None),
-                Table.of("Assumptions that differ", comparison["assumptions"], differing),
-            ),
-            whole_in="json",
-        )
-        write_page(page, run.target, markdown=run.format is RowFormat.markdown)
+    sides = {column: comparison[key] for column, key in ((first, "a"), (second, "b"))}
+    shown = (
+        text(lambda row: capitalized(row[0].replace(".", ": ")), f"In {comparison['currency']}, or the unit named"),
+        *(figure(partial(_shown, at), name) for at, name in enumerate((first, second, "Difference"), 1)),
+    )
+    differing = (text(itemgetter("name"), "Assumption"), figure(itemgetter("a"), first), figure(itemgetter("b"), second))
+    page = Page(
+        title=f"What-ifs compared: {first} and {second}",
+        currency=comparison["currency"],
+        sections=(
+            Texts("Answers", tuple(f"{name}: {one['title']}, {one['period']}" for name, one in sides.items())),
+            Table.of("Figures", rows, shown, note=" ".join(comparison["notes"]) or None),
+            Table.of("Assumptions that differ", comparison["assumptions"], differing),
+        ),
+        whole_in="json",
+    )
+    run.write_as(("figure", "a", "b", "difference"), rows, readable_json(comparison, indent=2) + "\n", page)
 
 
 def _shown(at: int, row: Sequence[Any]) -> str:

@@ -2,24 +2,22 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
 from gpucost.cli.whatif import WhatIfContext, whatif_command
-from gpucost.whatif.rightsize import DescribedLoad, Margins
+from gpucost.whatif.flags import Option
+from gpucost.whatif.fleet import levels
+from gpucost.whatif.gpu_specs import load_facts
+from gpucost.whatif.rightsize import DescribedLoad, Margins, answer, catalog_speeds, described, list_offers, read_speeds
 
 
 @whatif_command()
 def whatif_rightsize(
     work: DescribedLoad,
-    speeds: Annotated[
-        Path | None, typer.Option("--speeds", metavar="FILE", help="CSV of gpu_model,relative_speed instead of the catalog's.")
-    ] = None,
-    other_models: Annotated[
-        bool, typer.Option("--other-models", help="Also other GPU models: a table of its own, no part of the saving.")
-    ] = False,
+    speeds: Annotated[Path | None, Option("CSV of gpu_model,relative_speed instead of the catalog's.", "FILE")] = None,
+    other_models: Annotated[bool, Option("Also other GPU models: a table of its own, no part of the saving.")] = False,
     *,
     margins: Margins,
     run: WhatIfContext,
@@ -36,17 +34,9 @@ def whatif_rightsize(
       gpucost whatif rightsize --gpu-model A100-SXM4-40GB --gpus 4 --on-demand-price 3 --price-per gpu \\
         --to-gpu-model H100-80GB-HBM3 --to-price 6 --to-gpus 2
     """
-    from datetime import timedelta
-
     from gpucost.price import load_offers
-    from gpucost.store.connection import scratch_store
-    from gpucost.whatif.fleet import levels
-    from gpucost.whatif.gpu_specs import load_facts
-    from gpucost.whatif.rightsize import answer, catalog_speeds, described, list_offers, read_speeds
 
-    settings = run.settings
-    with scratch_store() as con:
-        facts = load_facts(con)
+    settings, facts = run.settings, load_facts()
     measured_speeds = read_speeds(speeds, facts) if speeds is not None else catalog_speeds(facts)
     if run.is_described(work, *(["--other-models"] if other_models else [])):
         usage, measured, measured_speeds, offer = described(work, measured_speeds, facts, settings.currency)
@@ -54,12 +44,10 @@ def whatif_rightsize(
     else:
         usage = run.usage()
         with run.store.read() as con:
-            facts = load_facts(con)
             load_offers(con, settings)
             offers = list_offers(con)
         measured = run.read(lambda con: levels(con, settings.activity, run.period))
         stale_before = (run.period.end - timedelta(days=settings.prices.stale_after_days)).date().isoformat()
-    result = answer(
-        usage, margins, measured, facts, measured_speeds, offers, other_models=other_models, stale_before=stale_before
+    run.finish(
+        answer(usage, margins, measured, facts, measured_speeds, offers, other_models=other_models, stale_before=stale_before)
     )
-    run.finish(result)

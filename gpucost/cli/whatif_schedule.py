@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Annotated
-
-import typer
 
 from gpucost.cli.whatif import WhatIfContext, flags_of, whatif_command
 from gpucost.errors import GpucostError
-from gpucost.whatif.schedule import DescribedNodes, Rules
+from gpucost.whatif.flags import Option
+from gpucost.whatif.fleet import idle_stretches
+from gpucost.whatif.schedule import DescribedNodes, OfficeHours, Rules, answer, described, played
 
 _NOTEBOOK_IDLE_MINUTES = 60.0
 
@@ -19,9 +20,9 @@ def whatif_schedule(
     rules: Rules,
     office_hours: Annotated[
         str | None,
-        typer.Option("--office-hours", metavar="HH:MM-HH:MM", help="Local hours outside of which all but batch work is off."),
+        Option("Local hours outside of which all but batch work is off.", "HH:MM-HH:MM"),
     ] = None,
-    weekdays: Annotated[str, typer.Option("--weekdays", metavar="DAYS", help="Days with office hours.")] = "mon-fri",
+    weekdays: Annotated[str, Option("Days with office hours.", "DAYS", is_shown=True)] = "mon-fri",
     *,
     run: WhatIfContext,
 ) -> None:
@@ -36,11 +37,6 @@ def whatif_schedule(
       gpucost whatif schedule --team research --notebook-idle-minutes 60
       gpucost whatif schedule --namespace sandbox --office-hours 08:00-18:00 --weekdays mon-fri
     """
-    from dataclasses import replace
-
-    from gpucost.whatif.fleet import idle_stretches
-    from gpucost.whatif.schedule import OfficeHours, answer, described, played
-
     settings = run.settings
     office = OfficeHours.parse(office_hours, weekdays) if office_hours is not None else None
     if run.is_described(nodes, *flags_of(rules, but=("provision_minutes",))):
@@ -56,9 +52,9 @@ def whatif_schedule(
         usage = usage._replace(fleet=usage.fleet.only(lambda node: node.cluster in run.clusters), scope_name=scope)
         if not usage.fleet.nodes:
             raise GpucostError(f"nothing in {run.period} was used in {scope}", "gpucost report --by cluster lists them")
-    if rules.shortest_idle_ms == 0 and office is None:
+    if not rules.patience_ms() and office is None:
         rules = replace(rules, notebook_idle_minutes=_NOTEBOOK_IDLE_MINUTES)
     rules = replace(rules, office=tuple(office.spans(run.period, settings.tz)) if office else None)
-    at_least_ms = 0 if office else rules.shortest_idle_ms
+    at_least_ms = 0 if office else rules.patience_ms() or 0
     idle = run.read(lambda con: idle_stretches(con, settings.activity, run.period, at_least_ms))
     run.finish(answer(usage, rules, played(usage, rules, idle), idle))

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 from typing import Annotated
 
-import typer
-
 from gpucost.cli.whatif import WhatIfContext, whatif_command
 from gpucost.errors import UsageError
-from gpucost.whatif.share import DescribedPods, Sizing
+from gpucost.whatif.flags import Option
+from gpucost.whatif.fleet import levels
+from gpucost.whatif.gpu_specs import load_facts
+from gpucost.whatif.share import DescribedPods, Sizing, answer, described
 
 
 @whatif_command()
 def whatif_share(
     sizing: Sizing,
-    across_teams: Annotated[bool, typer.Option("--across-teams", help="Pods of several teams may share a GPU.")] = False,
+    across_teams: Annotated[bool, Option("Pods of several teams may share a GPU.")] = False,
     *,
     pods: DescribedPods,
     run: WhatIfContext,
@@ -31,16 +32,10 @@ def whatif_share(
       gpucost whatif share --month 2026-10 --method mps --ways 8
       gpucost whatif share --team platform --across-teams
     """
-    from gpucost.store.connection import scratch_store
-    from gpucost.whatif.fleet import levels
-    from gpucost.whatif.gpu_specs import load_facts
-    from gpucost.whatif.share import answer, described
-
     settings = run.settings
     if sizing.is_mig and "ways" in sizing.given:
         raise UsageError("--ways is no option of MIG: its layouts say how many pods a GPU takes", "leave out --ways")
-    with scratch_store() as con:
-        facts = load_facts(con)
+    facts = load_facts()
     if run.is_described(pods, *(["--across-teams"] if across_teams else [])):
         usage, measured = described(sizing, pods, facts, settings.currency)
     else:

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
-from gpucost.cli.output import note
 from gpucost.cli.whatif import WhatIfContext, store_or_empty, whatif_command
 from gpucost.errors import UsageError
-from gpucost.periods import Period
 from gpucost.whatif.flags import Option, hours_needed
 from gpucost.whatif.fleet import Price, Usage
 from gpucost.whatif.spot import answer, backtest
@@ -23,7 +19,7 @@ from gpucost.whatif.spot.market import Market, read_market
 from gpucost.whatif.spot.moves import SpotOptions, SpotQuery, Target
 
 
-def chosen_rate(interruptions_per_hour: float | None, traces: Sequence[Path] | None, *, quiet: bool) -> Rate | None:
+def chosen_rate(run: WhatIfContext, interruptions_per_hour: float | None, traces: Sequence[Path] | None) -> Rate | None:
     """The rate that options give: the number, or what traces come to; None where neither is given."""
     if interruptions_per_hour is not None and traces:
         raise UsageError("--interruptions-per-hour and --trace exclude each other", "give one of them")
@@ -33,11 +29,11 @@ def chosen_rate(interruptions_per_hour: float | None, traces: Sequence[Path] | N
         return None
     trace = read_traces(traces)
     if trace.passed_over:
-        note(f"passed over what holds no trace: {', '.join(path.name for path in trace.passed_over)}", quiet=quiet)
+        run.note(f"passed over what holds no trace: {', '.join(path.name for path in trace.passed_over)}")
     return of_trace(trace)
 
 
-def job_replay(run: WhatIfContext, fleet: Described, rate: Rate | None) -> SpotReplay:
+def job_replay(run: WhatIfContext, fleet: Described) -> SpotReplay:
     """A job to start again and again over the history of its instance type. Raises GpucostError where something is not known."""
     if fleet.instance_type is None or fleet.hours is None:
         missing = "--instance-type" if fleet.instance_type is None else "--hours"
@@ -47,32 +43,28 @@ def job_replay(run: WhatIfContext, fleet: Described, rate: Rate | None) -> SpotR
     period = run.period if run.period_flags else None
     with run.store.read() as con:
         place, gpus = find_place(con, fleet)
-    # a replay ends with what was collected
-    market = _market(run, [fleet.instance_type], 0)
+        # a replay ends with what was collected
+        market = read_market(con, run.settings, [fleet.instance_type], stale_after_days=0)
     price = fleet.price(Target.on_demand, gpus, market, place)
     jobs, covered = job_starts(place, fleet.hours, fleet.nodes, gpus, price.per_node_hour, market, period)
     return SpotReplay(
         jobs=jobs,
-        currency=run.settings.currency,
         title=f"{fleet.hours:g} h on {fleet.nodes} {place.instance_type} replayed over spot prices",
         period_name=str(covered),
         on_demand_source=price.source + (f", {price.as_of}" if price.as_of else ""),
-        rate=rate,
         is_sample=True,
     )
 
 
-def usage_replay(run: WhatIfContext, rate: Rate | None) -> SpotReplay:
+def usage_replay(run: WhatIfContext) -> SpotReplay:
     """The real hours of a usage's on-demand nodes. Raises GpucostError where no spot price history covers any of them."""
     usage, market = _usage(run)
     jobs, left_out = node_jobs(usage.fleet, market, is_narrowed=usage.is_narrowed)
     return SpotReplay(
         jobs=jobs,
-        currency=run.settings.currency,
         title=f"On-demand nodes of {usage.scope_name} replayed over spot prices",
         period_name=usage.period_name,
         on_demand_source="store",
-        rate=rate,
         is_sample=False,
         left_out=left_out,
     )
@@ -82,15 +74,8 @@ def _usage(run: WhatIfContext) -> tuple[Usage, Market]:
     """Usage in the store, and what is known of its instance types."""
     usage = run.usage()
     types = {node.instance_type for node in usage.fleet.nodes if node.instance_type}
-    return usage, _market(run, types, run.settings.prices.stale_after_days, run.period)
-
-
-def _market(run: WhatIfContext, instance_types: Collection[str], stale_after_days: int, period: Period | None = None) -> Market:
-    from gpucost.price import load_offers
-
     with run.store.read() as con:
-        load_offers(con, run.settings)
-        return read_market(con, instance_types, run.settings.currency, stale_after_days, period)
+        return usage, read_market(con, run.settings, types, run.period)
 
 
 @whatif_command()
@@ -101,9 +86,9 @@ def whatif_spot(
         Option("Interruptions of one node per hour. Default: those of own spot nodes, else of measured traces."),
     ] = None,
     trace: Annotated[
-        list[Path] | None,
-        typer.Option("--trace", metavar="PATH", help="Estimate interruptions from traces: a file or directory; repeatable."),
-    ] = None,
+        tuple[Path, ...],
+        Option("Estimate interruptions from traces: a file or directory; repeatable.", "PATH"),
+    ] = (),
     *,
     options: SpotOptions,
     run: WhatIfContext,
@@ -128,9 +113,7 @@ def whatif_spot(
       gpucost whatif spot --backtest --instance-type p3.2xlarge --region us-east-1 --hours 168
       gpucost whatif spot --trace traces/ --checkpoint-write-minutes 3 --format json
     """
-    from gpucost.price import load_offers
-
-    rate = chosen_rate(interruptions_per_hour, trace, quiet=run.quiet)
+    rate = chosen_rate(run, interruptions_per_hour, trace)
     fleet = replace(fleet, hours=hours_needed(fleet.hours, fleet.active_hours_per_day, fleet.days))
     if options.backtest:
         if options.to is Target.on_demand:
@@ -138,13 +121,11 @@ def whatif_spot(
         if fleet.spot_price is not None:
             raise UsageError("--backtest takes spot prices from the store's history", "leave out --spot-price")
         is_job = run.is_described(fleet, of_period=False)
-        replay = job_replay(run, fleet, rate) if is_job else usage_replay(run, rate)
-        run.finish(backtest.answer(options, replay))
+        replay = job_replay(run, fleet) if is_job else usage_replay(run)
+        run.finish(backtest.answer(options, replay, rate, run.settings.currency))
         return
     if run.is_described(fleet, but=("spot_price",)):
         with store_or_empty(run.settings) as con:
-            if fleet.instance_type is not None:
-                load_offers(con, run.settings)
             question = answer.described(con, run.settings, options, fleet, rate)
     else:
         (usage, market), settings = _usage(run), run.settings

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter, defaultdict
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from datetime import date
 from decimal import Decimal
 from fnmatch import fnmatchcase
@@ -15,9 +15,12 @@ from gpucost.cli.whatif import WhatIfContext, list_prices, source_of, store_or_e
 from gpucost.cli.whatif_commitments import GivenOffers, given_terms, listed_type
 from gpucost.errors import GpucostError, UsageError
 from gpucost.periods import MS_PER_HOUR
+from gpucost.whatif.answer import Assumption, total
 from gpucost.whatif.cost import CostBlock, charge, costs_of, kept
-from gpucost.whatif.flags import GPUS_PER_NODE, node_price
+from gpucost.whatif.flags import GPUS_PER_NODE, node_price, to_decimal
 from gpucost.whatif.fleet import PAID_ANYWAY, Price, Scope, escaped_glob
+from gpucost.whatif.reserve import Offers
+from gpucost.whatif.spot.interruptions import Rate, measured_rate
 from gpucost.whatif.tokens import (
     Api,
     ApiPrice,
@@ -33,17 +36,17 @@ from gpucost.whatif.tokens import (
     Replicas,
     Throughput,
     TokenHours,
+    api,
     described_tokens,
     given_throughput,
     measured_throughput,
     paced_throughput,
+    selfhost,
 )
 
 if TYPE_CHECKING:
     from gpucost.periods import Period
     from gpucost.price.listing import ListedPrice
-    from gpucost.whatif.reserve import Offers
-    from gpucost.whatif.spot.interruptions import Rate
 
 Hour = dict[str, Any]
 # months before the period that growth is looked for in, and the fewest that tell one
@@ -75,8 +78,6 @@ def whatif_selfhost(
       gpucost whatif selfhost --model "llama-3*" --input-price-per-million 0.2 --output-price-per-million 0.6 \\
         --throughput-of Deployment/chat-api --gpus-per-replica 1 --gpu-model H100
     """
-    from gpucost.whatif.tokens import selfhost
-
     findings: list[str] = []
     if run.is_described(described, of_period=replicas.throughput_of is None):
         tokens, period_name = described_tokens(described)
@@ -111,8 +112,6 @@ def whatif_api(
       gpucost whatif api --nodes 2 --on-demand-price 55 --prompt-tokens-per-day 4B --generation-tokens-per-day 800M \\
         --input-price-per-million 2.5 --output-price-per-million 10
     """
-    from gpucost.whatif.tokens import api
-
     is_of_nodes = run.is_described(nodes)
     if run.is_described(described) or is_of_nodes:
         tokens, period_name = described_tokens(described, is_even=True)
@@ -130,8 +129,6 @@ def _purchase(
     run: WhatIfContext, offer: Api, tokens: TokenHours, period_name: str, about: str = "", hours: Sequence[Hour] = ()
 ) -> Purchase:
     """The tokens at an API's price; `hours` are rows of the store that they come from, if they do."""
-    from gpucost.whatif.answer import Assumption
-
     growth = _growth(run, offer, hours)
     names = sorted({row["model"] for row in hours if row["model"]})
     use = Assumption("tokens", period_name, about, "option")
@@ -143,7 +140,7 @@ def _purchase(
         growth,
         run.settings.currency,
         period_name,
-        _today(run),
+        run.today,
         offer.cached_share,
         (use,),
         run.settings.prices.stale_after_days,
@@ -162,9 +159,7 @@ def _hours(
     from gpucost.report.units import token_hours
     from gpucost.report.units.query import UnitQuery
 
-    scope = scope or run.scope
-    whose = {"teams": scope.teams, "namespaces": scope.namespaces, "workloads": scope.workloads, "clusters": scope.clusters}
-    query = UnitQuery.of(run.settings, period or run.period, run.period_name, **whose)
+    query = UnitQuery.of(run.settings, period or run.period, run.period_name, **asdict(scope or run.scope))
     # cut at the ends of the period, as gpucost unit tokens reads it
     rows = pipeline.read_attributed(run.settings, run.store, lambda con: token_hours(con, query, bucket), run.period)
     return [row for row in rows if model is None or fnmatchcase((row["model"] or "").lower(), model.lower())]
@@ -194,7 +189,7 @@ def _curve(run: WhatIfContext, rows: Sequence[Hour], offer: Api) -> TokenHours:
 
 def _growth(run: WhatIfContext, offer: Api, hours: Sequence[Hour] = ()) -> Growth:
     """The growth that an option gives, otherwise that of the workloads of these rows in the store's whole months before."""
-    today = _today(run)
+    today = run.today
     begins = min(today, run.period.end.astimezone(run.tz).date()) if hours else today
     if offer.growth_percent_per_month is not None or not hours:
         return Growth(offer.growth_percent_per_month, "option", begins)
@@ -226,10 +221,6 @@ def _month(day: date) -> int:
     return day.year * 12 + day.month - 1
 
 
-def _today(run: WhatIfContext) -> date:
-    return run.now.astimezone(run.tz).date()
-
-
 def _api_price(run: WhatIfContext, offer: Api, models: Sequence[str]) -> ApiPrice:
     """What options say, and the price list for what they do not. Raises UsageError where nothing says it."""
     given = (offer.input_price_per_million, offer.output_price_per_million, offer.cached_input_price_per_million)
@@ -246,7 +237,7 @@ def _api_price(run: WhatIfContext, offer: Api, models: Sequence[str]) -> ApiPric
     from gpucost.price.fx import rates
     from gpucost.price.tokens import near_models, token_price
 
-    day = _today(run)
+    day = run.today
     listed = token_price(offer.api_provider, name, day)
     if listed is None:
         of = f" at {offer.api_provider}" if offer.api_provider else ""
@@ -285,16 +276,12 @@ def _nodes(run: WhatIfContext, own: OwnNodes | DescribedServing) -> _Nodes:
     """Of an instance type, or by options. Raises UsageError where no price is known."""
     if own.region and own.instance_type is None:
         raise UsageError("--region says where an --instance-type is", "give --instance-type, or leave it out")
-    listed = listed_type(run, own.instance_type, own.region or "") if own.instance_type else None
-    if listed and listed.gpus and own.gpus not in (None, listed.gpus):
+    listed = listed_type(run, own.instance_type, own.region)
+    if listed.gpus and own.gpus not in (None, listed.gpus):
         raise UsageError(f"{own.instance_type} has {listed.gpus:g} GPUs, not {own.gpus}", "leave out --gpus")
-    gpus = float((listed and listed.gpus) or own.gpus or GPUS_PER_NODE)
-    price = listed.on_demand if listed else None
-    if own.on_demand_price is not None:
-        price = Price(node_price(own.on_demand_price, own.price_per, gpus), "option")
-    if price is None:
-        raise UsageError("the price on demand is missing", "--on-demand-price, or --instance-type and --region of list prices")
-    return _Nodes(own.instance_type or f"node of {gpus:g} GPUs", gpus, price, listed.offers if listed else {})
+    gpus = float(listed.gpus or own.gpus or GPUS_PER_NODE)
+    price = listed.given_or_listed(own.on_demand_price, own.price_per, gpus)
+    return _Nodes(own.instance_type or f"node of {gpus:g} GPUs", gpus, price, listed.offers)
 
 
 def _of_gpu(run: WhatIfContext, own: OwnNodes, gpus_per_replica: int) -> _Nodes:
@@ -318,7 +305,7 @@ def _of_gpu(run: WhatIfContext, own: OwnNodes, gpus_per_replica: int) -> _Nodes:
     places = tuple(
         (
             " ".join(word for word in (row.provider, row.region, row.instance_type) if word),
-            Price(kept((row.price_per_gpu_hour or 0) * Decimal(repr(gpus))), *source_of(row)),
+            Price(kept((row.price_per_gpu_hour or 0) * to_decimal(gpus)), *source_of(row)),
         )
         for row in cheapest.values()
     )
@@ -411,19 +398,15 @@ def _throughput(run: WhatIfContext, replicas: Replicas, tokens: TokenHours) -> t
 def _spot(run: WhatIfContext, own: OwnNodes, gpus: float) -> tuple[Price | None, Rate | None]:
     """The spot price, and how often spot nodes are interrupted; None where it is not known."""
     from gpucost.periods import to_ms
-    from gpucost.price import load_offers
-    from gpucost.whatif.spot.interruptions import Rate, measured_rate
     from gpucost.whatif.spot.market import Place, find_instance, read_market
 
     price = None if own.spot_price is None else Price(node_price(own.spot_price, own.price_per, gpus), "option")
     rate = measured_rate(None, "", own.gpu_model)
     if own.instance_type is not None:
-        settings = run.settings
-        with store_or_empty(settings) as con:
-            load_offers(con, settings)
+        with store_or_empty(run.settings) as con:
             provider, name, _ = find_instance(con, own.instance_type)
             place = Place(name, provider, own.region)
-            market = read_market(con, [name], settings.currency, settings.prices.stale_after_days)
+            market = read_market(con, run.settings, [name])
         price = price or market.latest_spot(place, to_ms(run.now)) or market.list_price(place, "spot")
         rate = market.rate(place)
     if own.interruptions_per_hour is not None:
@@ -442,7 +425,7 @@ def _described_cost(run: WhatIfContext, nodes: DescribedServing, tokens: TokenHo
 
 def _stored_cost(run: WhatIfContext, hours: Sequence[Hour]) -> OwnCost:
     """What the rows cost; the part of it on capacity that is paid anyway, as it is of all that their workloads hold."""
-    cost = sum((row["cost"] for row in hours), Decimal(0))
+    cost = total(row["cost"] for row in hours)
     names = tuple({escaped_glob(part) for row in hours for part in row["workload"].split(" + ")})
     places = {(row["cluster"], row["namespace"]) for row in hours}
     fleet = run.usage(Scope(workloads=names)).fleet

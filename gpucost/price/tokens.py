@@ -9,12 +9,17 @@ from decimal import Decimal
 from fnmatch import fnmatchcase
 from typing import NamedTuple
 
-from gpucost.catalog import SELLERS, facts
+from gpucost.catalog import facts
 from gpucost.records import record
 from gpucost.suggest import did_you_mean
 
 # The usual names of sellers, as globs, and their names in the list. Other names stay as they are.
-_SELLERS = {**SELLERS, "microsoft": "azure", "fireworks": "fireworks_ai", "together": "together_ai"}
+_SELLERS = {
+    "azure*": "azure", "az.ai*": "azure", "microsoft": "azure", "anthropic*": "anthropic", "bedrock*": "aws", "sagemaker*": "aws",
+    "amazon*": "aws", "aws*": "aws", "vertex_ai*": "gcp", "gemini": "gcp", "google*": "gcp", "gcp*": "gcp",
+    "mistral_ai": "mistral", "codestral": "mistral", "cohere*": "cohere", "x_ai": "xai", "fireworks": "fireworks_ai",
+    "together": "together_ai",
+}  # fmt: skip
 # Who makes the models that others sell, too.
 _MAKERS = ("openai", "anthropic", "mistral", "deepseek", "xai", "cohere")
 _OFFERED = 3

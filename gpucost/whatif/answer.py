@@ -15,6 +15,12 @@ from gpucost.whatif.fleet import Costs, Fleet, Price
 
 _LINES_SHOWN = 20
 Value = str | int | float | Decimal | None
+Line = tuple[Value, ...]
+
+
+def total(amounts: Iterable[Decimal]) -> Decimal:
+    """Their sum, of none zero."""
+    return sum(amounts, Decimal(0))
 
 
 @record
@@ -107,18 +113,16 @@ class Rows:
 
     title: str
     columns: tuple[str, ...]
-    lines: tuple[tuple[Value, ...], ...]
+    lines: tuple[Line, ...]
     note: str | None = None
 
     @classmethod
-    def of(cls, title: str, columns: tuple[str, ...], lines: Sequence[tuple[Value, ...]], note: str = "") -> tuple[Rows, ...]:
+    def of(cls, title: str, columns: tuple[str, ...], lines: Sequence[Line], note: str = "") -> tuple[Rows, ...]:
         """A table of these lines; none of no lines."""
         return (cls(title, columns, tuple(lines), note or None),) if lines else ()
 
     @classmethod
-    def top(
-        cls, title: str, columns: tuple[str, ...], lines: Sequence[tuple[Value, ...]], more: str, note: str = ""
-    ) -> tuple[Rows, ...]:
+    def top(cls, title: str, columns: tuple[str, ...], lines: Sequence[Line], more: str, note: str = "") -> tuple[Rows, ...]:
         """The first 20 lines, and a note, also on how many `more` there are; no table of no lines."""
         hidden = len(lines) - _LINES_SHOWN
         return cls.of(title, columns, lines[:_LINES_SHOWN], f"{note} {more.format(hidden) if hidden > 0 else ''}".strip())
@@ -133,8 +137,8 @@ class Answer:
     period: str
     today: Position
     scenario: Position
-    figures: dict[str, Any] = field(default_factory=dict)
-    assumptions: tuple[Assumption, ...] = ()
+    figures: dict[str, Any]
+    assumptions: tuple[Assumption, ...]
     ranges: tuple[Range, ...] = ()
     break_even: tuple[str, ...] = ()
     time: tuple[str, ...] = ()

@@ -14,7 +14,7 @@ from gpucost.records import record
 from gpucost.whatif import flags
 from gpucost.whatif.answer import Answer, Assumption, Position, Rows, stated
 from gpucost.whatif.cost import CostBlock, charge, positions
-from gpucost.whatif.flags import HOURS_PER_MONTH, Option, OptionGroup, PricePer
+from gpucost.whatif.flags import HOURS_PER_MONTH, Option, OptionGroup, PricePer, to_decimal
 from gpucost.whatif.fleet import Fleet, Pod, Scenario
 
 _ROWS = 12
@@ -54,7 +54,7 @@ class BurstWork:
     today: Decimal | None = None
 
     def per_node(self, place: BurstPlace) -> Decimal:
-        return place.price_per_gpu_hour * Decimal(repr(self.gpus))
+        return place.price_per_gpu_hour * to_decimal(self.gpus)
 
     def nodes(self, place: BurstPlace, wait_hours: float) -> CostBlock:
         """What it takes in that place, each start waiting so long on a node that is paid already."""
@@ -242,7 +242,7 @@ def answer(
 def _cases(works: Sequence[BurstWork], moving: Moving, currency: str) -> Scenario[list[_Case]]:
     whole = sum(work.gpu_hours for work in works)
     shares = {work.name: work.gpu_hours / whole if whole else 0.0 for work in works}  # of the data, by GPU-hours
-    data = {name: moving.egress_gb * Decimal(repr(share)) for name, share in shares.items()}
+    data = {name: moving.egress_gb * to_decimal(share) for name, share in shares.items()}
     groups: dict[str, list[CostBlock]] = {}
     for work in works:
         groups[work.name] = [work.nodes(work.primary, 0.0)]
@@ -257,7 +257,7 @@ def _cases(works: Sequence[BurstWork], moving: Moving, currency: str) -> Scenari
     cases = []
     for work in works:
         primary = costs[work.name]
-        limit = primary.cost * Decimal(repr(moving.at_most_percent)) / 100
+        limit = primary.cost * to_decimal(moving.at_most_percent) / 100
         elsewhere = []
         for index, place in enumerate(work.places):
             position, nodes_cost = costs[f"{work.name} {index}"], costs[f"{work.name} {index} nodes"].cost
@@ -333,7 +333,7 @@ def works_of(
         name = " ".join(word for word in (model, provider, region, f"on {kind}") if word)
         primary, on_spot = spot_of.get((provider, region, model)), (provider, region, model, "spot")
         if paid[on_spot] and hours[on_spot]:
-            primary = BurstPlace(provider, region, paid[on_spot] / Decimal(repr(hours[on_spot])), "store: mean spot price paid")
+            primary = BurstPlace(provider, region, paid[on_spot] / to_decimal(hours[on_spot]), "store: mean spot price paid")
         if primary is None or not primary.price_per_gpu_hour:
             findings.append(f"{name}: the primary's spot price is not known; {paid[key]:,.2f} stays where it is.")
             continue

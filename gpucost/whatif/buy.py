@@ -11,10 +11,10 @@ from typing import Annotated, NamedTuple
 from gpucost.errors import GpucostError
 from gpucost.periods import Period
 from gpucost.records import record
-from gpucost.whatif.answer import Answer, Assumption, Position, Rows, Value, priced, stated
+from gpucost.whatif.answer import Answer, Assumption, Line, Position, Rows, priced, stated
 from gpucost.whatif.cost import CostBlock, base_and_rest, kept, positions
 from gpucost.whatif.curve import Curve, DescribedCurve, counted
-from gpucost.whatif.flags import HOURS_PER_MONTH, Option, OptionGroup
+from gpucost.whatif.flags import HOURS_PER_MONTH, Option, OptionGroup, to_decimal
 from gpucost.whatif.fleet import Fleet, Node, Pod, Price, Scenario
 
 _ROWS = 9
@@ -87,7 +87,7 @@ def cloud_usage(
     paid, gpu_hours = (costs.cost, costs.allocated_gpu_hours) if is_narrowed else (costs.node_cost, costs.gpu_hours)
     if not paid or not gpu_hours:
         raise GpucostError(f"the {gpu_model} nodes of {period} have no price", "gpucost report says how to give them one")
-    price = kept(paid / Decimal(repr(gpu_hours)) * Decimal(repr(own_gpus)))
+    price = kept(paid / to_decimal(gpu_hours) * to_decimal(own_gpus))
     kinds = sorted({node.capacity_type.replace("_", " ") for node in same.nodes})
     as_of = max((price.as_of for node in same.nodes for price in node.prices if price.as_of), default=None)
     cloud = Price(price, f"store: mean of {', '.join(kinds)}", as_of)
@@ -194,10 +194,10 @@ def _splits(
 
 
 def _months(curve: Curve) -> Decimal:
-    return Decimal(repr(curve.hours / HOURS_PER_MONTH))
+    return to_decimal(curve.hours / HOURS_PER_MONTH)
 
 
-def _line(split: _Split, curve: Curve, cloud: Position) -> tuple[Value, ...]:
+def _line(split: _Split, curve: Curve, cloud: Position) -> Line:
     when = split.break_even_month
     return (
         split.nodes,
@@ -212,10 +212,10 @@ def _line(split: _Split, curve: Curve, cloud: Position) -> tuple[Value, ...]:
 def _cash(own: Own, split: _Split, cloud: Position, curve: Curve, lead: float) -> Rows:
     """Cumulative cash at the end of each year of the nodes' life, which begins when they do."""
     per_month = cloud.cost / _months(curve)
-    lines: list[tuple[Value, ...]] = []
+    lines: list[Line] = []
     for year in (*map(float, range(math.ceil(own.years))), own.years):
-        passed = Decimal(repr(year * 12))
-        all_cloud = per_month * (passed + Decimal(repr(lead)))
+        passed = to_decimal(year * 12)
+        all_cloud = per_month * (passed + to_decimal(lead))
         mixed = all_cloud - split.monthly_gain * passed + split.nodes * (own.capex - (own.residual if year == own.years else 0))
         lines.append((year, round(all_cloud, 2), round(mixed, 2), round(all_cloud - mixed, 2)))
     columns = ("years", "all in the cloud", "own nodes and cloud", "ahead by")

@@ -29,7 +29,7 @@ def read_answer(name: str, folder: Path) -> dict[str, Any]:
         fix = f"saved are {known}" if known else "gpucost whatif … --save NAME saves one"
         raise DataError(f"there is no saved answer {name}: looked for {path}", fix) from None
     except (OSError, ValueError) as error:
-        raise DataError(f"cannot read {path}: {getattr(error, 'strerror', None) or error}", _HINT) from None
+        raise inputs.unreadable(path, error, _HINT) from None
     whole = isinstance(answer, dict) and answer.get("schema") == SCHEMA
     if not whole or not all(isinstance(answer.get(key), dict) for key in ("today", "scenario")):
         raise DataError(f"{path} is no answer of gpucost whatif ({SCHEMA})", _HINT)

@@ -5,21 +5,16 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any
 
 from gpucost import attribute as attribution
 from gpucost import inventory
+from gpucost.config.model import Config
 from gpucost.periods import MS_PER_HOUR
 from gpucost.records import record
 from gpucost.whatif.answer import Position
-from gpucost.whatif.fleet import Costs, Fleet, Node, Pod, Price, Scenario, one_node
-
-if TYPE_CHECKING:
-    from gpucost.config.model import Config
-    from gpucost.whatif.curve import Curve
-
-
-T = TypeVar("T")
+from gpucost.whatif.curve import Curve
+from gpucost.whatif.fleet import Costs, Fleet, Node, Pod, Price, Scenario, T, one_node
 
 
 def evaluate(costs_of: Callable[[Sequence[Fleet]], Sequence[Costs]], scenarios: Sequence[Scenario[T]]) -> list[T]:

@@ -32,12 +32,6 @@ class Curve:
         kept = tuple(levels)
         return cls(kept, (1.0,) * len(kept))
 
-    @classmethod
-    def constant(cls, nodes: float, hours: float, of_hours: float) -> Curve:
-        """`nodes` for `hours`, and none for the rest of `of_hours`."""
-        rest = of_hours - hours
-        return cls((float(nodes), 0.0), (hours, rest)) if rest > 0 else cls((float(nodes),), (hours,))
-
     @property
     def hours(self) -> float:
         return sum(self.lengths)
@@ -116,19 +110,16 @@ def read_curve(path: Path) -> Curve:
     try:
         rows = [row for row in csv.reader(inputs.text(path).splitlines()) if any(row)]
     except OSError as error:
-        raise DataError(
-            f"cannot read {path}: {error.strerror}", "--curve takes a file with the nodes in use, a line per hour"
-        ) from None
+        raise inputs.unreadable(path, error, "--curve takes a file with the nodes in use, a line per hour") from None
     except (UnicodeDecodeError, csv.Error) as error:
         raise DataError(f"{path}: is no text of lines: {error}", "save it as CSV in UTF-8") from None
     header = [name.strip().lower() for name in rows[0]] if rows else []
-    column = header.index("nodes") if "nodes" in header else 0
-    if "nodes" not in header and header and len(header) > 1:
+    skipped = 1 if "nodes" in header else 0
+    column = header.index("nodes") if skipped else 0
+    if len(header) > 1 and not skipped:
         raise DataError(f"{path}: no column is called nodes; there are {', '.join(header)}", "call one of them nodes")
     levels = []
-    for number, row in enumerate(rows, 1):
-        if number == 1 and "nodes" in header:
-            continue
+    for number, row in enumerate(rows[skipped:], 1 + skipped):
         text = row[column].strip() if column < len(row) else ""
         try:
             level = float(text)
@@ -171,9 +162,13 @@ def described_curve(use: DescribedCurve) -> tuple[Curve, str]:
                 raise UsageError(f"{option} and --curve both say how many nodes are in use when", f"leave out {option}")
         read = read_curve(use.curve)
         return read, f"{read.hours:,.0f} hours of {use.curve.name}"
-    nodes, needed = use.nodes or 1, hours_needed(use.hours, use.active_hours_per_day, use.days) or _MONTH
-    if use.active_hours_per_day is not None:
+    nodes, needed = float(use.nodes or 1), hours_needed(use.hours, use.active_hours_per_day, use.days) or _MONTH
+    if use.active_hours_per_day is None:
+        whole = max(needed, _MONTH)
+        name = "a month of 730 hours" if whole == _MONTH else f"{whole:,.0f} hours"
+    else:
         days = use.days or DAYS
-        return Curve.constant(nodes, needed, 24.0 * days), f"{days} days"
-    whole = max(needed, _MONTH)
-    return Curve.constant(nodes, needed, whole), "a month of 730 hours" if whole == _MONTH else f"{whole:,.0f} hours"
+        whole, name = 24.0 * days, f"{days} days"
+    if whole > needed:
+        return Curve((nodes, 0.0), (needed, whole - needed)), name
+    return Curve((nodes,), (needed,)), name

@@ -11,10 +11,10 @@ from gpucost.errors import UsageError
 from gpucost.periods import Period
 from gpucost.records import record
 from gpucost.whatif import flags
-from gpucost.whatif.answer import Answer, Assumption, Position, Rows, Value, stated
+from gpucost.whatif.answer import Answer, Assumption, Line, Position, Rows, Value, stated
 from gpucost.whatif.cost import CostBlock, charge, positions
-from gpucost.whatif.flags import DAYS, HOURS_PER_MONTH, Option, OptionGroup
-from gpucost.whatif.fleet import Fleet, Scenario
+from gpucost.whatif.flags import DAYS, HOURS_PER_MONTH, Option, OptionGroup, to_decimal
+from gpucost.whatif.fleet import Fleet, PodKey, Scenario
 
 _GUESS = "default: a guess"
 _SECONDS = 3600
@@ -98,7 +98,7 @@ def starts_of(fleet: Fleet, period: Period, same_data: str) -> tuple[Downloads, 
     for node in fleet.nodes:
         begins[node.cluster] = min(node.from_ms, begins.get(node.cluster, node.from_ms))
     earlier = {pod.key for pod in fleet.pods if pod.from_ms <= max(period.start_ms, begins[pod.cluster])}
-    starts: dict[str, dict[tuple[str, str], float]] = defaultdict(dict)
+    starts: dict[str, dict[PodKey, float]] = defaultdict(dict)
     for pod in fleet.pods:
         if pod.key not in earlier:
             name = {"workload": f"{pod.namespace}/{pod.workload}", "namespace": pod.namespace}.get(same_data, "all pods")
@@ -121,7 +121,7 @@ def answer(
 
     The cache is for data where it costs less; the rest goes on being downloaded.
     """
-    per_start, kept_months = transfer.gb_per_start, Decimal(repr(hours)) / HOURS_PER_MONTH
+    per_start, kept_months = transfer.gb_per_start, to_decimal(hours) / HOURS_PER_MONTH
     groups: dict[str, list[CostBlock]] = {}
     for one in downloads:
         groups[f"{one.name} today"] = [charge(per_start * transfer.price_per_gb, one.starts)]
@@ -150,11 +150,11 @@ def answer(
             f"GPUs held while they wait: {waiting:,.1f} GPU-hours today, {waiting_cached:,.1f} with the cache."
             " They are paid, and not part of the saving."
         )
-    lines: list[tuple[Value, ...]] = []
+    lines: list[Line] = []
     for one in downloads:
         now, kept = costs[one.name]
         money = (round(now, 2), round(kept, 2), round(now - kept, 2))
-        gb = Decimal(repr(one.starts)) * per_start
+        gb = to_decimal(one.starts) * per_start
         lines.append((one.name, round(one.starts, 2), gb, *money, "yes" if one.name in cached else "no"))
     findings = []
     if left := len(downloads) - len(cached):
@@ -221,7 +221,7 @@ def _state(
         is_cached = one.name in cached
         waits = transfer.seconds(cached=is_cached)
         cost += costs[one.name][is_cached]
-        gb += transfer.gb_per_start * (transfer.changes if is_cached else Decimal(repr(one.starts)))
+        gb += transfer.gb_per_start * (transfer.changes if is_cached else to_decimal(one.starts))
         seconds += one.starts * waits
         gpu_seconds += one.starts * one.gpus * waits
     more: dict[str, Value] = {"downloaded_gb": gb, "wait_hours": round(seconds / _SECONDS, 6)}

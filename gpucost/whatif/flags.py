@@ -25,9 +25,14 @@ class PricePer(StrEnum):
     gpu = "gpu"
 
 
+def to_decimal(number: float) -> Decimal:
+    """The number as it is written."""
+    return Decimal(str(number))
+
+
 def node_price(price: Decimal, per: PricePer, gpus: float) -> Decimal:
     """The price of a node with `gpus` GPUs, of a price per node or per GPU."""
-    return price * Decimal(str(gpus)) if per is PricePer.gpu else price
+    return price * to_decimal(gpus) if per is PricePer.gpu else price
 
 
 @record

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 from gpucost.periods import MS_PER_HOUR
 from gpucost.records import record
 from gpucost.store.usage import nothing_used, read_idle, read_levels, read_usage
+from gpucost.whatif.flags import to_decimal
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
@@ -24,6 +25,11 @@ if TYPE_CHECKING:
 
 # capacity that is paid whether its nodes are up or not, and whoever is on its GPUs
 PAID_ANYWAY = ("reserved", "capacity_block")
+
+
+NodeKey = tuple[str, str]  # cluster, name
+PodKey = tuple[str, str]  # cluster, uid
+Workload = tuple[str, str, str]  # cluster, namespace, Kind/name
 
 
 @record
@@ -59,7 +65,7 @@ class Node:
     gpu_model: str | None = None
 
     @property
-    def key(self) -> tuple[str, str]:
+    def key(self) -> NodeKey:
         """What knows it, of all nodes."""
         return self.cluster, self.name
 
@@ -85,13 +91,13 @@ class Node:
 
     def sized(self, gpus: float, name: str) -> Node:
         """A node of its own of so many of these GPUs, at their share of the price."""
-        share = Decimal(str(gpus)) / Decimal(str(self.gpus))
+        share = to_decimal(gpus) / to_decimal(self.gpus)
         prices = tuple(replace(price, per_node_hour=round(price.per_node_hour * share, 9)) for price in self.prices)
         return replace(self, name=name, gpus=gpus, prices=prices)
 
-    def part(self, gpus: float, held: Pod, name: str, *, cluster: str | None = None) -> Node:
+    def part(self, gpus: float, held: Pod, name: str, cluster: str) -> Node:
         """The same, up while `held` is."""
-        return replace(self.sized(gpus, name), from_ms=held.from_ms, to_ms=held.to_ms, cluster=cluster or self.cluster)
+        return replace(self.sized(gpus, name), from_ms=held.from_ms, to_ms=held.to_ms, cluster=cluster)
 
     @property
     def is_priced(self) -> bool:
@@ -124,13 +130,13 @@ class Pod:
         return self.cluster, self.uid
 
     @property
-    def place(self) -> tuple[str, str]:
+    def place(self) -> NodeKey:
         """The key of its node."""
         return self.cluster, self.node
 
     @property
-    def owner(self) -> tuple[str, str, str]:
-        """Its workload: cluster, namespace, Kind/name."""
+    def owner(self) -> Workload:
+        """Its workload."""
         return self.cluster, self.namespace, self.workload
 
     @property
@@ -160,7 +166,7 @@ class Fleet:
         return Fleet(tuple(kept.values()), tuple(pod for pod in self.pods if pod.place in kept))
 
     @property
-    def by_name(self) -> dict[tuple[str, str], Node]:
+    def by_name(self) -> dict[NodeKey, Node]:
         """Its nodes by cluster and name, as pods name them."""
         return {node.key: node for node in self.nodes}
 
@@ -209,7 +215,7 @@ class Costs:
     gpu_hours: float
     allocated_gpu_hours: float
     node_hours: float
-    by_workload: dict[tuple[str, str, str], Decimal] = field(default_factory=dict)
+    by_workload: dict[Workload, Decimal] = field(default_factory=dict)
 
 
 T = TypeVar("T")
@@ -232,8 +238,6 @@ def one_node(
 
 
 Span = tuple[int, int]
-PodKey = tuple[str, str]  # cluster, uid
-
 # Stretches [from_ms, to_ms), in order, in which every GPU of a pod was measured idle.
 Idle = Mapping[PodKey, tuple[Span, ...]]
 
@@ -362,7 +366,7 @@ def fleet_of(nodes: Iterable[Row], prices: Iterable[Row], pods: Iterable[Row]) -
     for price in prices:
         segments[price["node_id"]].append(price)
     parts: dict[int, list[Node]] = defaultdict(list)
-    taken: dict[tuple[str, str], int] = defaultdict(int)
+    taken: dict[NodeKey, int] = defaultdict(int)
     for row in nodes:
         key = (row["cluster"], row["node"])
         taken[key] += 1

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 from collections import defaultdict
 from dataclasses import field
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from gpucost import catalog
 from gpucost.errors import UsageError
 from gpucost.records import record
 from gpucost.suggest import did_you_mean
-
-if TYPE_CHECKING:
-    from duckdb import DuckDBPyConnection
 
 
 class Profile(NamedTuple):
@@ -31,11 +28,11 @@ class GpuModel(NamedTuple):
     name: str
     memory_mib: int | None
     tflops: float | None
-    vendor: str = "nvidia"
-    mig_slices: int = 0
-    profiles: tuple[Profile, ...] = ()
-    as_of: str | None = None
-    memory_gb_per_s: int | None = None
+    vendor: str
+    mig_slices: int
+    profiles: tuple[Profile, ...]
+    as_of: str | None
+    memory_gb_per_s: int | None
 
 
 @record
@@ -65,16 +62,19 @@ FROM mig_profiles
 ORDER BY ALL"""
 
 
-def load_facts(con: DuckDBPyConnection) -> Facts:
-    """The shipped facts; loads the catalog's temporary tables on `con`."""
-    catalog.load_catalog(con)
+def load_facts() -> Facts:
+    """The shipped facts."""
+    from gpucost.store.connection import scratch_store
+
     # the day as of which each source was read
     dates = {row["source_id"]: row["as_of"] for row in catalog.facts("sources.csv")}
     profiles: dict[str, list[Profile]] = defaultdict(list)
-    for model, *profile in con.execute(_PROFILES).fetchall():
-        profiles[model].append(Profile(*profile))
-    models = {
-        name: GpuModel(name, memory, tflops, vendor, slices, tuple(profiles[name]), dates.get(source), bandwidth)
-        for name, memory, tflops, vendor, slices, source, bandwidth in con.execute(_MODELS).fetchall()
-    }
-    return Facts(models, dict(con.execute("SELECT alias, gpu_model FROM gpu_aliases").fetchall()))
+    with scratch_store() as con:
+        catalog.load_catalog(con)
+        for model, *profile in con.execute(_PROFILES).fetchall():
+            profiles[model].append(Profile(*profile))
+        models = {
+            name: GpuModel(name, memory, tflops, vendor, slices, tuple(profiles[name]), dates.get(source), bandwidth)
+            for name, memory, tflops, vendor, slices, source, bandwidth in con.execute(_MODELS).fetchall()
+        }
+        return Facts(models, dict(con.execute("SELECT alias, gpu_model FROM gpu_aliases").fetchall()))

@@ -11,7 +11,7 @@ from dataclasses import replace
 from decimal import Decimal
 from itertools import pairwise
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal, get_args
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 
@@ -21,21 +21,22 @@ from gpucost.errors import DataError
 from gpucost.periods import MS_PER_HOUR
 from gpucost.records import record
 from gpucost.suggest import did_you_mean
-from gpucost.whatif.answer import Answer, Assumption, Position, Rows, Value, stated
+from gpucost.whatif.answer import Answer, Assumption, Line, Position, Rows, stated, total
 from gpucost.whatif.curve import counted
-from gpucost.whatif.flags import HOURS_PER_MONTH
-from gpucost.whatif.fleet import Fleet, Node, Pod, Price, Scenario
-from gpucost.whatif.share import PackedPod, pack, slots
+from gpucost.whatif.flags import HOURS_PER_MONTH, to_decimal
+from gpucost.whatif.fleet import Fleet, Node, Pod, PodKey, Price, Scenario
+from gpucost.whatif.share import PackedPod, pack, peak, slots
 from gpucost.whatif.spot.answer import NOT, advise
 from gpucost.whatif.spot.formulas import exact
 from gpucost.whatif.spot.interruptions import Rate, measured_rate
-from gpucost.whatif.spot.moves import SpotOptions
+from gpucost.whatif.spot.moves import SpotOptions, rate_assumption
 
 _HINT = "gpucost whatif plan --example prints a plan with all that matters"
 _FILTERS = ("teams", "namespaces", "workloads", "clusters")
 _OF_ANY = ("capacity_gpus", "gb_per_start", "price_per_gb")  # keys of a group, described or stored
 _ROUNDING = 1e-6
 _DAYS = 30.0
+_CHECKPOINTS = ("checkpoint_minutes", "checkpoint_write_minutes", "restart_minutes")
 
 Nodes = Sequence[Node]
 Groups = Mapping[str, Nodes]
@@ -159,8 +160,7 @@ class _OnSpot(_Step):
     @property
     def options(self) -> SpotOptions:
         """How work goes on after an interruption."""
-        names = ("checkpoint_minutes", "checkpoint_write_minutes", "restart_minutes")
-        return SpotOptions(**{name: value for name in names if (value := getattr(self, name)) is not None})
+        return SpotOptions(**{name: value for name in _CHECKPOINTS if (value := getattr(self, name)) is not None})
 
     def rate(self, node: Node) -> Rate:
         """Interruptions per node-hour: those given, else what traces measured of such nodes."""
@@ -172,11 +172,6 @@ class _OnSpot(_Step):
         """Paid hours per useful hour, exactly for exponential interruptions without notice (whatif/spot/formulas.py)."""
         rate = self.rate(node).per_hour
         return exact(replace(self.options.work(rate), notice=0.0)) if rate or self.checkpoint_minutes else 1.0
-
-    def mean_factor(self, node: Node) -> float:
-        """The same of all of the work, that which stays on demand among it."""
-        kept = self.on_demand_share or 0.0
-        return kept + (1 - kept) * self.factor(node)
 
     def moves(self, node: Node) -> bool:
         """Whether the node is one that the step changes."""
@@ -206,10 +201,6 @@ class Burst(_OnSpot):
         if self.egress_gb and self.price_per_gb is None:
             raise ValueError("with egress_gb burst needs price_per_gb")
         return self
-
-    @property
-    def egress_cost(self) -> Decimal:
-        return Decimal(str(self.egress_gb)) * (self.price_per_gb or 0)
 
 
 class Reserve(_Step):
@@ -261,10 +252,7 @@ class Rightsize(_Step):
 
 
 Step = Share | Spot | Schedule | Rightsize | Reserve | Egress | Burst
-_STEPS: dict[str, type[Step]] = {
-    "share": Share, "spot": Spot, "schedule": Schedule, "rightsize": Rightsize, "reserve": Reserve, "egress": Egress,
-    "burst": Burst,
-}  # fmt: skip
+_STEPS: dict[str, type[Step]] = {kind.model_fields["change"].default: kind for kind in get_args(Step)}
 
 
 class Plan(_Table):
@@ -277,7 +265,7 @@ class Plan(_Table):
 
 
 def _price(per_gpu_hour: Decimal, gpus: float) -> tuple[Price, ...]:
-    return (Price(round(per_gpu_hour * Decimal(str(gpus)), 9), "plan"),)
+    return (Price(round(per_gpu_hour * to_decimal(gpus), 9), "plan"),)
 
 
 def _lasting(node: Node, times: float, of: float = 1) -> Node:
@@ -290,7 +278,7 @@ def read_plan(path: Path) -> Plan:
         text = inputs.text(path, inputs.SETTINGS)
         plan = Plan.model_validate(inputs.toml(text, parse_float=Decimal))
     except (OSError, UnicodeDecodeError) as error:
-        raise DataError(f"cannot read {path}: {getattr(error, 'strerror', None) or error}", _HINT) from None
+        raise inputs.unreadable(path, error, _HINT) from None
     except tomllib.TOMLDecodeError as error:
         raise DataError(f"{path} is no TOML: {error}", _HINT) from None
     except ValidationError as error:
@@ -351,15 +339,19 @@ def _nearest(name: str, known: Collection[str]) -> str:
 
 @record
 class Context:
-    """`fleets`: usage of the groups that are read from the store; `hours`, `days` and `start_ms` are of their period."""
+    """`fleets`: usage of the groups that are read from the store; `period` names theirs, None without such groups."""
 
     currency: str
     fleets: Mapping[str, Fleet]
     period: str | None = None
-    hours: float | None = None
-    days: float | None = None
+    hours: float = HOURS_PER_MONTH
+    days: float = _DAYS
     file: str = "plan"
     start_ms: int = 0
+
+    @property
+    def end_ms(self) -> int:
+        return self.start_ms + round(self.hours * MS_PER_HOUR)
 
 
 @record
@@ -385,45 +377,30 @@ class Stage:
     commitments: tuple[Commitment, ...] = ()
 
 
-@record
-class _Time:
-    """The period that a plan is about."""
-
-    start_ms: int
-    hours: float
-    days: float
-
-    @property
-    def end_ms(self) -> int:
-        return self.start_ms + round(self.hours * MS_PER_HOUR)
-
-
 def answer(plan: Plan, context: Context) -> Scenario[Answer]:
     """What each step, each category and the whole plan save. Raises DataError where a step cannot be done."""
-    hours = context.hours or HOURS_PER_MONTH
-    time = _Time(context.start_ms, float(hours), plan.days or context.days or _DAYS)
-    start, starts, twice = _today(plan, context, time)
-    stages = _stages(plan, start, starts, plan.steps, time)
-    costs = yield from _costs(stages, time)
-    totals = [sum(of_groups.values(), Decimal(0)) for of_groups in costs]
+    context = replace(context, days=plan.days or context.days)
+    start, starts, twice = _today(plan, context)
+    stages = _stages(plan, start, starts, plan.steps, context)
+    costs = yield from _costs(stages, context)
+    totals = [total(of_groups.values()) for of_groups in costs]
     savings = [before - after for before, after in pairwise(totals)]
     steps = list(zip(range(1, len(savings) + 1), plan.steps, savings, strict=True))
-    today, scenario = (_position(totals[at], context.currency, _paid(stages[at], time)) for at in (0, -1))
-    used = [_used(step, before, after, time) for step, (before, after) in zip(plan.steps, pairwise(stages), strict=True)]
+    today, scenario = (_position(totals[at], context.currency, _paid(stages[at], context)) for at in (0, -1))
     return Answer(
         kind="plan",
         title=plan.name,
-        period=context.period or f"{hours:g} hours",
+        period=context.period or f"{context.hours:g} hours",
         today=today,
         scenario=scenario,
         figures={
-            "yearly_saving": round((today.cost - scenario.cost) * Decimal(str(round(8760 / hours, 12))), 2),
+            "yearly_saving": round((today.cost - scenario.cost) * to_decimal(round(8760 / context.hours, 12)), 2),
             "steps": [
                 {"step": number, "change": step.change, "groups": step.groups, "saving": saving} for number, step, saving in steps
             ],
         },
-        assumptions=tuple(_assumptions(plan, context, start, time)),
-        break_even=(yield from _break_even(plan, start, starts, time, savings, today.cost)),
+        assumptions=tuple(_assumptions(plan, context, start)),
+        break_even=(yield from _break_even(plan, start, starts, context, savings, today.cost)),
         time=tuple(f"Step {number} ({', '.join(step.groups)}): {_takes(step, stages[number - 1])}" for number, step, _ in steps),
         findings=tuple(_findings(steps, twice)),
         tables=(
@@ -439,7 +416,7 @@ def answer(plan: Plan, context: Context) -> Scenario[Answer]:
                         round(totals[number - 1], 2),
                         round(totals[number], 2),
                         round(saving, 2),
-                        step.risk or _risk(step, stages[number - 1], context, used[number - 1]),
+                        step.risk or _risk(step, stages[number - 1], stages[number], context),
                         step.effort or step.usual,
                         step.confidence or _confidence(step, plan),
                     )
@@ -447,36 +424,40 @@ def answer(plan: Plan, context: Context) -> Scenario[Answer]:
                 ),
                 "Each step is counted on what the steps before it left.",
             ),
-            *_queues(plan, stages, time),
+            *_queues(plan, stages, context),
         ),
     )
 
 
-def _today(plan: Plan, context: Context, time: _Time) -> tuple[Stage, Mapping[str, float], int]:
+def _today(plan: Plan, context: Context) -> tuple[Stage, Mapping[str, float], int]:
     """Things as they are, each group's starts, and how many more times pods were named.
 
     A pod is in the first stored group alone that holds it, on a node of its own at its share of the price of the node that it
     was on.
     """
-    seen: set[tuple[tuple[str, str], str, int]] = set()
-    nodes: dict[str, Nodes] = {group.name: group.described(time.start_ms, time.hours, time.days) for group in plan.groups}
-    starts = {group.name: group.runs_per_day * group.pods * time.days for group in plan.groups if group.runs_per_day}
+    seen: set[tuple[PodKey, str, int]] = set()
+    nodes: dict[str, Nodes] = {
+        group.name: group.described(context.start_ms, context.hours, context.days) for group in plan.groups
+    }
+    starts = {group.name: group.runs_per_day * group.pods * context.days for group in plan.groups if group.runs_per_day}
     for name in (group.name for group in plan.groups if group.is_stored):
         fleet = context.fleets[name]
         places = fleet.by_name
         new = {key: pod for pod in fleet.pods if (key := (pod.key, pod.node, pod.from_ms)) not in seen}
-        nodes[name] = [places[pod.place].part(pod.gpus, pod, f"{name}/{number}") for number, pod in enumerate(new.values())]
-        first = max(time.start_ms, min((node.from_ms for node in fleet.nodes), default=0))
+        nodes[name] = [
+            places[pod.place].part(pod.gpus, pod, f"{name}/{number}", "default") for number, pod in enumerate(new.values())
+        ]
+        first = max(context.start_ms, min((node.from_ms for node in fleet.nodes), default=0))
         starts[name] = len({pod.key for pod in new.values() if pod.from_ms > first})
         seen |= new.keys()
     charges = {
-        group.name: (group.gb_per_start or 0) * (group.price_per_gb or 0) * Decimal(str(starts.get(group.name, 0)))
+        group.name: (group.gb_per_start or 0) * (group.price_per_gb or 0) * to_decimal(starts.get(group.name, 0))
         for group in plan.groups
     }
     return Stage(nodes, charges), starts, sum(len(fleet.pods) for fleet in context.fleets.values()) - len(seen)
 
 
-def _stages(plan: Plan, start: Stage, starts: Mapping[str, float], steps: Sequence[Step], time: _Time) -> list[Stage]:
+def _stages(plan: Plan, start: Stage, starts: Mapping[str, float], steps: Sequence[Step], context: Context) -> list[Stage]:
     """Things today, and after each step."""
     groups = {group.name: group for group in plan.groups}
     stages = [start]
@@ -484,29 +465,29 @@ def _stages(plan: Plan, start: Stage, starts: Mapping[str, float], steps: Sequen
         now = stages[-1]
         match step:
             case Reserve():
-                now = replace(now, commitments=(*now.commitments, _committed(step, now, time)))
+                now = replace(now, commitments=(*now.commitments, _committed(step, now, context)))
             case Egress():
-                cached = {name: _cached(step, groups[name], starts[name], time) for name in step.groups if name in starts}
+                cached = {name: _cached(step, groups[name], starts[name], context) for name in step.groups if name in starts}
                 now = replace(now, charges={**now.charges, **cached})
             case _:
-                edited = {name: _edited(step, groups[name], now.nodes[name], time) for name in step.groups}
+                edited = {name: _edited(step, groups[name], now.nodes[name], context) for name in step.groups}
                 left = {name: [node for node in nodes if node.to_ms > node.from_ms] for name, nodes in edited.items()}
                 now = replace(now, nodes={**now.nodes, **left})
                 if isinstance(step, Burst):
-                    first = step.groups[0]
-                    now = replace(now, charges={**now.charges, first: now.charges[first] + step.egress_cost})
+                    first, moved = step.groups[0], to_decimal(step.egress_gb) * (step.price_per_gb or 0)
+                    now = replace(now, charges={**now.charges, first: now.charges[first] + moved})
         stages.append(now)
     return stages
 
 
-def _edited(step: Share | Spot | Burst | Rightsize | Schedule, group: Group, nodes: Nodes, time: _Time) -> Nodes:
+def _edited(step: Share | Spot | Burst | Rightsize | Schedule, group: Group, nodes: Nodes, context: Context) -> Nodes:
     """The group's nodes once the step is done. Raises DataError where it cannot be done."""
     match step:
         case Share():
             return _shared(step, group, nodes)
         case Spot() | Burst():
             # described runs of a day share a node
-            waits = time.days if group.runs_per_day is not None else 1.0
+            waits = context.days if group.runs_per_day is not None else 1.0
             wait_ms = round(waits * step.wait_minutes * MS_PER_HOUR / 60) if isinstance(step, Burst) else 0
             return [part for node in nodes for part in _on_spot(node, step, wait_ms)]
         case Rightsize():
@@ -517,7 +498,7 @@ def _edited(step: Share | Spot | Burst | Rightsize | Schedule, group: Group, nod
     if group.is_stored:
         # on which days a pod was there is its own affair: of each day the same share
         return [_lasting(node, hours, 24) for node in nodes]
-    kept = round(hours * time.days * MS_PER_HOUR)
+    kept = round(hours * context.days * MS_PER_HOUR)
     return [replace(node, to_ms=min(node.to_ms, node.from_ms + kept)) for node in nodes]
 
 
@@ -547,11 +528,11 @@ def _kind(node: Node) -> tuple[str | None, str | None]:
     return node.gpu_model, node.instance_type
 
 
-def _committed(step: Reserve, stage: Stage, time: _Time) -> Commitment:
+def _committed(step: Reserve, stage: Stage, context: Context) -> Commitment:
     """What the step commits to: so many GPUs, or as many as cost least for what is not committed yet."""
     nodes = [
         node
-        for group, own in _paid(stage, time).items()
+        for group, own in _paid(stage, context).items()
         for node in own
         if group in step.groups and node.capacity_type == "on_demand"
     ]
@@ -559,21 +540,21 @@ def _committed(step: Reserve, stage: Stage, time: _Time) -> Commitment:
     if gpus is None:
         gpu_hours = sum(node.hours * node.gpus for node in nodes)
         mean = sum(node.mean_price * node.hours for node in nodes) / gpu_hours if gpu_hours else 0.0
-        curve = counted(((node.from_ms, node.to_ms, node.gpus) for node in nodes), time.start_ms, time.end_ms)
+        curve = counted(((node.from_ms, node.to_ms, node.gpus) for node in nodes), context.start_ms, context.end_ms)
         gpus = curve.best_level(float(step.price_per_gpu_hour) / mean) if mean else 0
     return Commitment(tuple(step.groups), frozenset(map(_kind, nodes)), gpus, step.price_per_gpu_hour)
 
 
-def _cached(step: Egress, group: Group, starts: float, time: _Time) -> Decimal:
+def _cached(step: Egress, group: Group, starts: float, context: Context) -> Decimal:
     """What the group's data costs with a cache: each version fetched once, kept, and read at each start."""
     if group.gb_per_start is None or group.price_per_gb is None:
         raise DataError(f"{group.name} downloads nothing that a cache could keep", "gb_per_start and price_per_gb say what")
-    kept = step.cache_price_per_gb_month * Decimal(str(time.hours)) / HOURS_PER_MONTH
-    read = step.cache_read_price_per_gb * Decimal(str(starts))
+    kept = step.cache_price_per_gb_month * to_decimal(context.hours) / HOURS_PER_MONTH
+    read = step.cache_read_price_per_gb * to_decimal(starts)
     return round(group.gb_per_start * (group.price_per_gb * step.versions + kept + read), 9)
 
 
-def _paid(stage: Stage, time: _Time) -> Groups:
+def _paid(stage: Stage, context: Context) -> Groups:
     """The nodes as they are paid: what a commitment holds at its price, and what of it nobody used on a node of its own."""
     paid = {group: list(nodes) for group, nodes in stage.nodes.items()}
     for number, commitment in enumerate(stage.commitments):
@@ -584,11 +565,11 @@ def _paid(stage: Stage, time: _Time) -> Groups:
         for group, node in parts:
             paid[group].append(node)
         used = sum(node.hours * node.gpus for _, node in parts if node.capacity_type == "reserved")
-        unused = round((commitment.gpus * time.hours - used) / max(commitment.gpus, 1) * MS_PER_HOUR)
+        unused = round((commitment.gpus * context.hours - used) / max(commitment.gpus, 1) * MS_PER_HOUR)
         if unused > 0 and commitment.gpus:
             price = _price(commitment.price_per_gpu_hour, commitment.gpus)
-            end = time.start_ms + unused
-            node = Node(f"commitment {number}", float(commitment.gpus), time.start_ms, end, price, "reserved")
+            start = context.start_ms
+            node = Node(f"commitment {number}", float(commitment.gpus), start, start + unused, price, "reserved")
             paid[commitment.groups[0]].append(node)
     return paid
 
@@ -596,57 +577,44 @@ def _paid(stage: Stage, time: _Time) -> Groups:
 def _held(nodes: Sequence[tuple[str, Node]], commitment: Commitment, number: int) -> Iterator[tuple[str, Node]]:
     """The nodes in parts: what the commitment holds, at its price, and the rest as it was. Those that began first come first."""
     free = float(commitment.gpus)
-    ends: list[tuple[int, int]] = []  # of nodes that are up, by their number in order of time
-    held: dict[int, tuple[float, int]] = {}  # GPUs held, and since when
-    left: dict[int, tuple[float, int]] = {}  # GPUs not held
-    waiting: deque[int] = deque()
     order = sorted(nodes, key=lambda one: (one[1].from_ms, one[1].name))
-    count = 0
+    held = [[(node.from_ms, 0.0)] for _, node in order]  # by node: since when it holds how many GPUs
+    ends: list[tuple[int, int]] = []  # of nodes that are up, by their number in order of time
+    waiting: deque[int] = deque()
 
-    def cut(at: int, gpus: float, since: int, until: int, *, is_held: bool) -> Iterator[tuple[str, Node]]:
-        nonlocal count
-        group, node = order[at]
-        if gpus > _ROUNDING and since < until:
-            count += 1
-            part = replace(node.sized(gpus, f"{node.name}/{number}.{count}"), from_ms=since, to_ms=until)
-            if is_held:
-                part = replace(part, prices=_price(commitment.price_per_gpu_hour, gpus), capacity_type="reserved")
-            yield group, part
-
-    def take(moment: int) -> Iterator[tuple[str, Node]]:
+    def take(moment: int) -> None:
         """Give what is free to those that wait, first come first."""
         nonlocal free
         while free > _ROUNDING and waiting:
-            at = waiting[0]
-            gpus, since = left.get(at, (0.0, 0))
-            if gpus <= _ROUNDING:
+            _, node = order[waiting[0]]
+            _, had = held[waiting[0]][-1]
+            more = min(free, node.gpus - had)
+            if more <= _ROUNDING or node.to_ms <= moment:
                 waiting.popleft()
                 continue
-            more = min(free, gpus)
-            yield from cut(at, gpus, since, moment, is_held=False)
-            left[at] = (gpus - more, moment)
-            had, begun = held.get(at, (0.0, moment))
-            yield from cut(at, had, begun, moment, is_held=True)
-            held[at] = (had + more, moment)
+            held[waiting[0]].append((moment, had + more))
             free -= more
 
-    def end_until(moment: int) -> Iterator[tuple[str, Node]]:
+    def end_until(moment: float) -> None:
         nonlocal free
         while ends and ends[0][0] <= moment:
             until, at = heapq.heappop(ends)
-            for kept, is_held in ((held, True), (left, False)):
-                gpus, since = kept.pop(at, (0.0, 0))
-                yield from cut(at, gpus, since, until, is_held=is_held)
-                free += gpus if is_held else 0.0
-            yield from take(until)
+            free += held[at][-1][1]
+            take(until)
 
     for at, (_, node) in enumerate(order):
-        yield from end_until(node.from_ms)
+        end_until(node.from_ms)
         heapq.heappush(ends, (node.to_ms, at))
-        left[at] = (node.gpus, node.from_ms)
         waiting.append(at)
-        yield from take(node.from_ms)
-    yield from end_until(max((node.to_ms for _, node in order), default=0))
+        take(node.from_ms)
+    end_until(math.inf)
+    for (group, node), changes in zip(order, held, strict=True):
+        for (since, gpus), (until, _) in pairwise([*changes, (node.to_ms, 0.0)]):
+            for count, kind in ((gpus, "reserved"), (node.gpus - gpus, node.capacity_type)):
+                if count > _ROUNDING and since < until:
+                    part = node.sized(count, f"{node.name}/{number}.{since}.{kind}")
+                    prices = _price(commitment.price_per_gpu_hour, count) if kind == "reserved" else part.prices
+                    yield group, replace(part, from_ms=since, to_ms=until, capacity_type=kind, prices=prices)
 
 
 def _shared(step: Share, group: Group, nodes: Nodes) -> Nodes:
@@ -667,21 +635,19 @@ def _shared(step: Share, group: Group, nodes: Nodes) -> Nodes:
     return [*shared, *(node for node in nodes if node.name not in single)]
 
 
-def _costs(stages: Sequence[Stage], time: _Time) -> Scenario[list[dict[str, Decimal]]]:
-    """What each group costs in each stage: stages are clusters of one fleet, groups its workloads."""
-    fleet = Fleet()
-    for number, stage in enumerate(stages):
-        for group, own in _paid(stage, time).items():
-            nodes = tuple(replace(node, cluster=f"stage-{number}") for node in own)
-            pods = (Pod(n.name, group, n.gpus, n.from_ms, n.to_ms, uid=n.name, cluster=n.cluster) for n in nodes)
-            fleet += Fleet(nodes, tuple(pods)).folded()
-    (costs,) = yield (fleet,)
+def _costs(stages: Sequence[Stage], context: Context) -> Scenario[list[dict[str, Decimal]]]:
+    """What each group costs in each stage: groups are workloads of the stage's fleet."""
+    fleets = []
+    for stage in stages:
+        fleet = Fleet()
+        for group, nodes in _paid(stage, context).items():
+            pods = (Pod(node.name, group, node.gpus, node.from_ms, node.to_ms, uid=node.name) for node in nodes)
+            fleet += Fleet(tuple(nodes), tuple(pods)).folded()
+        fleets.append(fleet)
+    costs = yield fleets
     return [
-        {
-            group: costs.by_workload.get((f"stage-{number}", "default", group), Decimal(0)) + stage.charges[group]
-            for group in stage.nodes
-        }
-        for number, stage in enumerate(stages)
+        {name: one.by_workload.get(("default", "default", name), Decimal(0)) + stage.charges[name] for name in stage.nodes}
+        for stage, one in zip(stages, costs, strict=True)
     ]
 
 
@@ -697,16 +663,16 @@ def _by_category(plan: Plan, before: Mapping[str, Decimal], after: Mapping[str, 
     categories: dict[str, list[str]] = {}
     for group in plan.groups:
         categories.setdefault(group.category or group.name, []).append(group.name)
-    lines: list[tuple[Value, ...]] = []
+    lines: list[Line] = []
     for category, names in [*categories.items(), ("total", list(before))]:
-        then, now = (sum((costs[name] for name in names), Decimal(0)) for costs in (before, after))
+        then, now = (total(costs[name] for name in names) for costs in (before, after))
         percent = round(float((then - now) / then * 100), 1) if then else None
         lines.append((category, round(then, 6), round(now, 6), round(then - now, 6), percent))
     return Rows("Before and after", ("category", "before", "after", "saving", "saving_percent"), tuple(lines))
 
 
 def _break_even(
-    plan: Plan, start: Stage, starts: Mapping[str, float], time: _Time, savings: Sequence[Decimal], today: Decimal
+    plan: Plan, start: Stage, starts: Mapping[str, float], context: Context, savings: Sequence[Decimal], today: Decimal
 ) -> Scenario[tuple[str, ...]]:
     """What is left of the plan without the step that it rests on most."""
     if max(savings) <= 0:
@@ -714,16 +680,9 @@ def _break_even(
     top = savings.index(max(savings))
     step = plan.steps[top]
     without = [*plan.steps[:top], *plan.steps[top + 1 :]]
-    (costs,) = yield from _costs(_stages(plan, start, starts, without, time)[-1:], time)
-    left = today - sum(costs.values(), Decimal(0))
+    (costs,) = yield from _costs(_stages(plan, start, starts, without, context)[-1:], context)
+    left = today - total(costs.values())
     return (f"Without step {top + 1} ({step}) the rest of the plan saves {left:,.2f}.",)
-
-
-def _factors(step: Spot | Burst, stage: Stage) -> tuple[float, float]:
-    """The least and the most times as long that work of the step takes."""
-    nodes = {(node.provider, *_kind(node)): node for group in step.groups for node in stage.nodes[group] if step.moves(node)}
-    factors = [step.factor(node) for node in nodes.values()] or [1.0]
-    return min(factors), max(factors)
 
 
 def _takes(step: Step, stage: Stage) -> str:
@@ -739,21 +698,25 @@ def _takes(step: Step, stage: Stage) -> str:
             return "no work waits: they are the same machines."
         case Egress():
             return "a start reads the cache; what that saves in time is not counted: gpucost whatif egress does."
-    least, most = _factors(step, stage)
+    nodes = {(node.provider, *_kind(node)): node for group in step.groups for node in stage.nodes[group] if step.moves(node)}
+    factors = [step.factor(node) for node in nodes.values()] or [1.0]
+    least, most = min(factors), max(factors)
     span = f"{least:.3f} to {most:.3f}" if most - least > _ROUNDING else f"{most:.3f}"
     slower = f"work takes {span} times as long" if most > 1 else "work takes as long as it did: no interruptions are counted"
     return f"{slower}; each start waits {step.wait_minutes:g} min more." if isinstance(step, Burst) else f"{slower}."
 
 
-def _used(step: Step, before: Stage, after: Stage, time: _Time) -> float | None:
-    """Of a commitment that the step made: the share of its GPU-hours that are used, 0-1; None where there is none."""
-    if not isinstance(step, Reserve) or not after.commitments[-1].gpus:
-        return None
-    hours = [sum(node.hours * node.gpus for own in _paid(stage, time).values() for node in own) for stage in (before, after)]
-    return 1 - (hours[1] - hours[0]) / (after.commitments[-1].gpus * time.hours)
+def _used(before: Stage, after: Stage, context: Context) -> str:
+    """How much of the newest commitment's GPU-hours is used."""
+    gpus = after.commitments[-1].gpus
+    if not gpus:
+        return "nothing is worth committing to"
+    hours = [sum(node.hours * node.gpus for own in _paid(stage, context).values() for node in own) for stage in (before, after)]
+    used = 1 - (hours[1] - hours[0]) / (gpus * context.hours)
+    return f"{used * 100:.1f} % used in the period"
 
 
-def _risk(step: Step, stage: Stage, context: Context, used: float | None) -> str:
+def _risk(step: Step, stage: Stage, after: Stage, context: Context) -> str:
     """What may go wrong with the step, in short."""
     match step:
         case Share():
@@ -765,8 +728,7 @@ def _risk(step: Step, stage: Stage, context: Context, used: float | None) -> str
         case Egress():
             return "one more thing to run; a stale cache serves old data"
         case Reserve():
-            share = "nothing is worth committing to" if used is None else f"{used * 100:.1f} % used in the period"
-            return f"paid for {step.term_years} year{'s' * (step.term_years > 1)}, used or not: {share}"
+            return f"paid for {step.term_years} year{'s' * (step.term_years > 1)}, used or not: {_used(stage, after, context)}"
     pods = [pod for name in step.groups for pod in (context.fleets[name].pods if name in context.fleets else ())]
     owners = {pod.owner: pod for pod in pods}
     lost = sum(advise(pod.workload, pod.namespace, pod.workload_type).suits == NOT for pod in owners.values())
@@ -780,32 +742,30 @@ def _confidence(step: Step, plan: Plan) -> str:
     stored = {group.name for group in plan.groups if group.is_stored}
     if not stored.issuperset(step.groups):
         return "low"
-    own = {"change", "groups", "risk", "effort", "confidence", "on_demand_share", "price_per_gb", "gpus", "gpus_per_pod"}
-    given = step.model_fields_set
+    own = {*_Step.model_fields, *Schedule.model_fields, "on_demand_share", "price_per_gb", "gpus", "gpus_per_pod"}
     asked = set(type(step).model_fields) - own
-    if isinstance(step, Schedule):
-        asked = set()
     if isinstance(step, Spot | Burst) and step.interruptions_per_hour == 0:
-        asked -= {"checkpoint_minutes", "checkpoint_write_minutes", "restart_minutes"}
-    return "high" if asked <= given else "medium"
+        asked -= {*_CHECKPOINTS}
+    return "high" if asked <= step.model_fields_set else "medium"
 
 
 _P = 0.05  # of work waits longer than the 95th percentile
 
 
-def _queues(plan: Plan, stages: Sequence[Stage], time: _Time) -> tuple[Rows, ...]:
+def _queues(plan: Plan, stages: Sequence[Stage], context: Context) -> tuple[Rows, ...]:
     """How full each group's GPUs are and how long work waits for them, before and after, if none are added."""
-    lines: list[tuple[Value, ...]] = []
+    lines: list[Line] = []
     for group in plan.groups:
         before, after = (stages[at].nodes[group.name] for at in (0, -1))
-        gpus = group.capacity_gpus or (_peak(before) if group.is_stored else 0)
+        most, _ = peak(before, lambda node: node.gpus) if group.is_stored else (0, 0)
+        gpus = group.capacity_gpus or math.ceil(most - _ROUNDING)
         if not gpus:
             continue
         bursts = next((step for step in plan.steps if isinstance(step, Burst) and group.name in step.groups), None)
         if group.runs_per_day is not None:
             now, then = (_by_formula(group, steps, before[0], gpus) for steps in ([], plan.steps))
         else:
-            now, then = (_replayed(nodes, gpus, time) for nodes in (before, after))
+            now, then = (_replayed(nodes, gpus, context) for nodes in (before, after))
         if bursts:
             then = 0.0, bursts.wait_minutes
         figures = [_rounded(one) for pair in zip(now, then, strict=True) for one in pair]
@@ -822,17 +782,7 @@ def _rounded(value: float) -> float | None:
     return round(value, 1) if math.isfinite(value) else None
 
 
-def _peak(nodes: Nodes) -> int:
-    """The most GPUs held at once."""
-    changes = sorted([(n.from_ms, 1, n.gpus) for n in nodes] + [(n.to_ms, 0, -n.gpus) for n in nodes])
-    held = most = 0.0
-    for _, _, more in changes:
-        held += more
-        most = max(most, held)
-    return math.ceil(most - _ROUNDING)
-
-
-def _replayed(nodes: Nodes, gpus: int, time: _Time) -> tuple[float, float]:
+def _replayed(nodes: Nodes, gpus: int, context: Context) -> tuple[float, float]:
     """Per cent of the GPU time in use, and the 95th percentile of waits in minutes, where work runs in the order that it came."""
     running: list[tuple[int, float]] = []
     free, now, waits = float(gpus), 0, []
@@ -845,7 +795,7 @@ def _replayed(nodes: Nodes, gpus: int, time: _Time) -> tuple[float, float]:
         waits.append(now - node.from_ms)
         free -= needed
         heapq.heappush(running, (now + node.length_ms, needed))
-    used = sum(node.hours * node.gpus for node in nodes) / (gpus * time.hours) * 100
+    used = sum(node.hours * node.gpus for node in nodes) / (gpus * context.hours) * 100
     rank = max(0, math.ceil((1 - _P) * len(waits)) - 1)
     return used, sorted(waits)[rank] / MS_PER_HOUR * 60 if waits else 0.0
 
@@ -859,7 +809,8 @@ def _by_formula(group: Group, steps: Iterable[Step], node: Node, gpus: int) -> t
     for step in (step for step in steps if group.name in step.groups):
         match step:
             case Spot() | Burst():
-                hours *= step.mean_factor(node)
+                kept = step.on_demand_share or 0.0
+                hours *= kept + (1 - kept) * step.factor(node)
             case Rightsize():
                 hours, each = hours * step.time_factor, float(step.gpus_per_pod or each)
             case Share():
@@ -891,10 +842,10 @@ def _findings(steps: Sequence[tuple[int, Step, Decimal]], twice: int) -> Iterato
         yield "Sharing by time slicing keeps nothing apart, and memory is not looked at here: gpucost whatif share does."
 
 
-def _assumptions(plan: Plan, context: Context, start: Stage, time: _Time) -> Iterator[Assumption]:
-    source = "default" if context.hours is None else "store"
-    yield Assumption("always on", time.hours if context.hours else HOURS_PER_MONTH, "hours", source)
-    yield Assumption("what counts per day runs", time.days, "days", context.file if plan.days else source)
+def _assumptions(plan: Plan, context: Context, start: Stage) -> Iterator[Assumption]:
+    source = "store" if context.period else "default"
+    yield Assumption("always on", context.hours, "hours", source)
+    yield Assumption("what counts per day runs", context.days, "days", context.file if plan.days else source)
     for group in plan.groups:
         if group.is_stored:
             named = ", ".join(name for key in _FILTERS for name in getattr(group, key))
@@ -908,16 +859,15 @@ def _assumptions(plan: Plan, context: Context, start: Stage, time: _Time) -> Ite
         name = f"step {number}, {step.change}"
         for key in type(step).model_fields:
             value = getattr(step, key)
-            if key not in ("groups", "change", "risk", "effort", "confidence") and value is not None:
+            if key not in _Step.model_fields and value is not None:
                 yield Assumption(f"{name}: {key}", value, "", context.file if key in step.model_fields_set else "default")
         if isinstance(step, Spot | Burst):
             nodes = [node for group in step.groups for node in start.nodes[group] if step.moves(node)]
             if step.interruptions_per_hour is None:
                 rates = {rate.source: rate for rate in map(step.rate, nodes)}
                 for rate in rates.values():
-                    yield Assumption(f"{name}: interruptions", rate.per_hour, "per node-hour", rate.source, rate.as_of)
+                    yield rate_assumption(rate, f"{name}: interruptions")
             if step.interruptions_per_hour != 0:
-                asked = ("checkpoint_minutes", "checkpoint_write_minutes", "restart_minutes")
-                for one, key in zip(stated(step.options, *asked), asked, strict=True):
+                for one, key in zip(stated(step.options, *_CHECKPOINTS), _CHECKPOINTS, strict=True):
                     if key not in step.model_fields_set:
                         yield replace(one, name=f"{name}: {one.name}")

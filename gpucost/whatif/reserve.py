@@ -17,10 +17,10 @@ from gpucost.periods import MS_PER_HOUR, Period
 from gpucost.periods import from_ms as at
 from gpucost.records import record
 from gpucost.whatif import flags
-from gpucost.whatif.answer import Answer, Assumption, Position, Rows, Value, old_prices, priced
+from gpucost.whatif.answer import Answer, Assumption, Line, Position, Rows, Value, old_prices, priced, total
 from gpucost.whatif.cost import CostBlock, base_and_rest, kept, positions
 from gpucost.whatif.curve import Curve, DescribedCurve, counted
-from gpucost.whatif.flags import HOURS_PER_MONTH, HOURS_PER_YEAR, Option, OptionGroup
+from gpucost.whatif.flags import HOURS_PER_MONTH, HOURS_PER_YEAR, Option, OptionGroup, to_decimal
 from gpucost.whatif.fleet import Fleet, Node, Price, Scenario
 from gpucost.whatif.spot.formulas import bisected
 
@@ -96,13 +96,13 @@ def read_commitments(con: DuckDBPyConnection, from_ms: int, to_ms: int) -> Exist
         True,
         tuple(
             replace(
-                one, covered_instance_hours=one.covered_instance_hours * times, unused_cost=one.unused_cost * Decimal(repr(times))
+                one, covered_instance_hours=one.covered_instance_hours * times, unused_cost=one.unused_cost * to_decimal(times)
             )
             for one in day.commitments
         ),
         {key: counted([(from_ms, to_ms, curve.mean)], from_ms, to_ms) for key, curve in day.covered.items()},
         f"{at(last - 1):%Y-%m}",
-        {key: cost * Decimal(repr(times)) for key, cost in day.paid.items()},
+        {key: cost * to_decimal(times) for key, cost in day.paid.items()},
         day.currency,
     )
 
@@ -121,9 +121,9 @@ def _read(con: DuckDBPyConnection, from_ms: int, to_ms: int) -> Existing:
             before,
             type=kind or before.type,
             covered_instance_hours=before.covered_instance_hours + (0.0 if is_unused else hours * share),
-            unused_cost=before.unused_cost + (cost * Decimal(repr(share)) if is_unused else Decimal(0)),
+            unused_cost=before.unused_cost + (cost * to_decimal(share) if is_unused else Decimal(0)),
         )
-        paid[name] += cost * Decimal(repr(share))
+        paid[name] += cost * to_decimal(share)
         if instance_type and hours and not is_unused:
             hours_of[name][provider, region or "", instance_type] += hours * share
             spans[provider, region or "", instance_type].append((start, end, hours / ((end - start) / MS_PER_HOUR)))
@@ -132,7 +132,7 @@ def _read(con: DuckDBPyConnection, from_ms: int, to_ms: int) -> Existing:
     for name, cost in paid.items():
         several = hours_of[name] or {NOTHING: 1.0}
         for key, hours in several.items():
-            by_key[key] += cost * Decimal(repr(hours / sum(several.values())))
+            by_key[key] += cost * to_decimal(hours / sum(several.values()))
     currencies = {one.currency for one in commitments.values()}
     currency = currencies.pop() if len(currencies) == 1 else None
     return Existing(True, tuple(commitments.values()), covered, paid=dict(by_key), currency=currency)
@@ -162,8 +162,12 @@ class Terms:
         """Share of the whole term's price that is paid on its first day; of a partial upfront half, as AWS sells it."""
         return _UPFRONT.get(self.payment, Decimal(0))
 
+    @property
+    def length(self) -> str:
+        return f"{self.years} year{'s' if self.years > 1 else ''}"
+
     def __str__(self) -> str:
-        words = (self.kind, f"{self.years} year{'s' if self.years > 1 else ''}", self.payment, self.offering)
+        words = (self.kind, self.length, self.payment, self.offering)
         return ", ".join(word.replace("_", " ") for word in words if word)
 
 
@@ -434,7 +438,7 @@ class Choice:
     @property
     def upfront(self) -> Decimal:
         """What is paid on the first day, for the whole term."""
-        paid = sum((pool.level * pool.price for pool in self.pools), Decimal(0))
+        paid = total(pool.level * pool.price for pool in self.pools)
         return paid * self.terms.upfront_share * self.terms.years * HOURS_PER_YEAR
 
     def break_even_on(self, bought_on: date | None) -> date | None:
@@ -610,11 +614,11 @@ def _eligible(
     is already is not known, or billed in several currencies or another one.
     """
     uses = {(family.provider, family.region, use.instance_type.lower()): use for family in families for use in family.uses}
-    before = sum((use.on_demand.per_node_hour * Decimal(repr(use.covered_hours)) for use in uses.values()), Decimal(0))
-    paid = sum((existing.paid.get(key, Decimal(0)) for key in (*uses, NOTHING)), Decimal(0))
+    before = total(use.on_demand.per_node_hour * to_decimal(use.covered_hours) for use in uses.values())
+    paid = total(existing.paid[key] for key in (*uses, NOTHING) if key in existing.paid)
     covered = sum(
         (
-            pool.use.on_demand.per_node_hour * Decimal(repr(pool.use.curve.used(pool.level)))
+            pool.use.on_demand.per_node_hour * to_decimal(pool.use.curve.used(pool.level))
             for choice in chosen
             for pool in choice.pools
         ),
@@ -635,11 +639,11 @@ def _eligible(
     }
 
 
-def _spend_lines(eligible: Mapping[str, Any]) -> list[tuple[Value, ...]]:
+def _spend_lines(eligible: Mapping[str, Any]) -> list[Line]:
     """Nothing where what there is already is not known."""
     if eligible["covered_percent_today"] is None:
         return []
-    lines: list[tuple[Value, ...]] = [("at on-demand prices", *[round(eligible["eligible_cost"], 2)] * 2)]
+    lines: list[Line] = [("at on-demand prices", *[round(eligible["eligible_cost"], 2)] * 2)]
     for name in ("covered", "effective_savings_rate"):
         ends = (_short(eligible[f"{name}_percent{end}"]) for end in ("_today", ""))
         lines.append((f"{name.replace('_', ' ')} %", *ends))

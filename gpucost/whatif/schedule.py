@@ -7,21 +7,32 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
 from datetime import UTC, date, datetime, time, timedelta
-from decimal import Decimal
-from typing import TYPE_CHECKING, Annotated, NamedTuple
+from typing import Annotated, NamedTuple
+from zoneinfo import ZoneInfo
 
 from gpucost.errors import UsageError
 from gpucost.periods import MS_PER_HOUR, Period, local_days, to_ms
 from gpucost.records import record
 from gpucost.whatif import flags
 from gpucost.whatif.answer import Answer, Assumption, Position, Rows, assumed, stated
-from gpucost.whatif.flags import DAYS, GPUS_PER_NODE, HOURS_PER_MONTH, Option, OptionGroup, PricePer, days_counted, node_price
+from gpucost.whatif.flags import (
+    DAYS,
+    GPUS_PER_NODE,
+    HOURS_PER_MONTH,
+    Option,
+    OptionGroup,
+    PricePer,
+    days_counted,
+    node_price,
+    to_decimal,
+)
 from gpucost.whatif.fleet import (
     NOTEBOOKS,
     PAID_ANYWAY,
     Fleet,
     Idle,
     Node,
+    NodeKey,
     Pod,
     Price,
     Scenario,
@@ -31,9 +42,6 @@ from gpucost.whatif.fleet import (
     is_notebook,
     one_node,
 )
-
-if TYPE_CHECKING:
-    from zoneinfo import ZoneInfo
 
 _DAYS = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
 _HOURS = re.compile(r"(\d{1,2}):(\d\d)-(\d{1,2}):(\d\d)")
@@ -167,16 +175,9 @@ class Rules(OptionGroup):
         Option("A released pod comes back in so long. Default: 2.", says="a released pod comes back in", unit="minutes"),
     ] = 2.0
 
-    def patience_ms(self, pod: Pod) -> int | None:
-        """How long the pod may be idle; None: as long as it likes."""
-        return self._patience_ms(is_notebook(pod, self.notebooks))
-
-    @property
-    def shortest_idle_ms(self) -> int:
-        """Idle stretches under this change nothing."""
-        return self._patience_ms(True) or 0
-
-    def _patience_ms(self, of_notebooks: bool) -> int | None:
+    def patience_ms(self, pod: Pod | None = None) -> int | None:
+        """How long the pod may be idle, without one any pod; None: as long as it likes."""
+        of_notebooks = pod is None or is_notebook(pod, self.notebooks)
         limits = (self.idle_minutes, self.notebook_idle_minutes if of_notebooks else None)
         return min((round(limit * MS_PER_MINUTE) for limit in limits if limit is not None), default=None)
 
@@ -231,7 +232,7 @@ def replay(fleet: Fleet, kept: Iterable[Piece], rules: Rules, *, remove_nodes: b
     A node is removed after `empty_minutes` without a pod, and provisioned again, which is paid too, when the next piece begins.
     Batch work that waited ends so much later; everything else ends when it did. Pods return to the node they had.
     """
-    by_node: dict[tuple[str, str], list[Piece]] = defaultdict(list)
+    by_node: dict[NodeKey, list[Piece]] = defaultdict(list)
     for piece in (kept := tuple(kept)):
         by_node[piece.pod.place].append(piece)
     waits: list[Wait] = []
@@ -333,7 +334,7 @@ def answer(usage: Usage, rules: Rules, then: Replay, idle: Idle, even: tuple[flo
     )
     saving, hours = today.cost - scenario.cost, [wait.hours for wait in then.waits]
     waited, longest = sum(hours) * times, max(hours, default=0.0) * 60
-    per_hour = round(saving / Decimal(str(waited)), 6) if waited > 0 and saving > 0 else None
+    per_hour = round(saving / to_decimal(waited), 6) if waited > 0 and saving > 0 else None
     released = (sum(pod.gpu_ms for pod in fleet.pods) - sum(piece.gpu_ms for piece in then.kept)) / MS_PER_HOUR
     cut = None  # work that would move, or not be done
     if rules.office is not None:

@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from enum import StrEnum
-from typing import Annotated, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 from gpucost.errors import GpucostError, UsageError
 from gpucost.periods import MS_PER_HOUR
 from gpucost.records import record
 from gpucost.whatif import flags
-from gpucost.whatif.answer import Answer, Assumption, Position, Rows, Value, stated
+from gpucost.whatif.answer import Answer, Assumption, Line, Position, Rows, stated
 from gpucost.whatif.flags import GPUS_PER_NODE, HOURS_PER_MONTH, Option, OptionGroup, PricePer, node_price
-from gpucost.whatif.fleet import PAID_ANYWAY, Fleet, Level, Levels, Node, Pod, Price, Scenario, Usage
+from gpucost.whatif.fleet import PAID_ANYWAY, Fleet, Level, Levels, Node, NodeKey, Pod, Price, Scenario, Usage, Workload
 from gpucost.whatif.gpu_specs import Facts, GpuModel, Profile
 
 
@@ -103,10 +103,12 @@ def pack(items: Iterable[PackedPod], fits: Fits) -> list[SharedPool]:
     return done + opened
 
 
-def peak(spans: Iterable[tuple[int, int]]) -> tuple[int, int]:
-    """(most spans at one moment, the first such moment); (0, 0) of none."""
-    most = at = level = 0
-    for moment, step in sorted(event for begin, end in spans for event in ((begin, 1), (end, -1))):
+def peak(items: Iterable[Pod | PackedPod | SharedPool | Node], count: Callable[[Any], float] = lambda _: 1) -> tuple[float, int]:
+    """(most items at one moment, each counting `count`, the first such moment); (0, 0) of none."""
+    most: float = 0
+    level: float = 0
+    at = 0
+    for moment, step in sorted(event for item in items for event in ((item.from_ms, count(item)), (item.to_ms, -count(item)))):
         level += step
         if level > most:
             most, at = level, moment
@@ -301,9 +303,9 @@ def answer(usage: Usage, sizing: Sizing, levels: Levels, facts: Facts, *, across
     # described pods are many and alike
     today_costs, rest_costs, shared_costs = yield [one.folded() for one in fleets] if is_described else fleets
     gpus = [gpu for pool in pools for gpu in pool.gpus]
-    held, _ = peak((pod.from_ms, pod.to_ms) for pod in moved or candidates)
-    needed = peak((gpu.from_ms, gpu.to_ms) for gpu in gpus)[0] if moved else held
-    at_once = (peak((item.from_ms, item.to_ms) for item in gpu.items)[0] for gpu in gpus)
+    held, _ = peak(moved or candidates)
+    needed = peak(gpus)[0] if moved else held
+    at_once = (peak(gpu.items)[0] for gpu in gpus)
     models = {pool.model: pool.known for pool in sorted(pools, key=lambda pool: pool.model) if pool.known}
 
     findings = [ISOLATION[sizing.method]]
@@ -327,6 +329,10 @@ def answer(usage: Usage, sizing: Sizing, levels: Levels, facts: Facts, *, across
         findings.append(f"{reserved} pods on reserved capacity are left as they are: it is paid anyway.")
     if unmeasured := len(single) - len(measured):
         findings.append(f"{unmeasured} pods with one GPU were not measured and keep it.")
+    of_store = (
+        Assumption("how busy a pod is", "95th percentile of its workload's busiest GPU", "", "store"),
+        Assumption("usage and prices", usage.period_name, "", "store"),
+    )
     return Answer(
         kind="share",
         title=f"Shared GPUs for {usage.scope_name}",
@@ -345,7 +351,7 @@ def answer(usage: Usage, sizing: Sizing, levels: Levels, facts: Facts, *, across
         },
         assumptions=(
             *stated(sizing, "method", "margin_percent", "headroom_percent", *(() if sizing.is_mig else ("ways",))),
-            *(usage.assumptions or _of_store(usage)),
+            *(usage.assumptions or of_store),
             *(
                 Assumption(f"memory of {model.name}", model.memory_mib, "MiB", "catalog", model.as_of)
                 for model in models.values()
@@ -360,11 +366,6 @@ def answer(usage: Usage, sizing: Sizing, levels: Levels, facts: Facts, *, across
         findings=tuple(findings),
         tables=_tables(pools, sizing),
     )
-
-
-def _of_store(usage: Usage) -> Iterator[Assumption]:
-    yield Assumption("how busy a pod is", "95th percentile of its workload's busiest GPU", "", "store")
-    yield Assumption("usage and prices", usage.period_name, "", "store")
 
 
 def described(sizing: Sizing, pods: DescribedPods, facts: Facts, currency: str) -> tuple[Usage, Levels]:
@@ -407,7 +408,7 @@ def described(sizing: Sizing, pods: DescribedPods, facts: Facts, currency: str) 
     return usage, {pod.key: level for pod in fleet.pods}
 
 
-Busiest = dict[tuple[str, str, str], Level]
+Busiest = dict[Workload, Level]
 
 
 def _busiest(fleet: Fleet, levels: Levels) -> Busiest:
@@ -425,7 +426,7 @@ def _pools(
     sizing: Sizing,
     candidates: Iterable[Pod],
     busiest: Busiest,
-    nodes: Mapping[tuple[str, str], Node],
+    nodes: Mapping[NodeKey, Node],
     facts: Facts,
     *,
     across_teams: bool,
@@ -449,7 +450,7 @@ def _pools(
     return pools
 
 
-def _shared_fleet(pool: _Pool, sizing: Sizing, nodes: Mapping[tuple[str, str], Node]) -> Fleet:
+def _shared_fleet(pool: _Pool, sizing: Sizing, nodes: Mapping[NodeKey, Node]) -> Fleet:
     """Each shared GPU as a node of its own, at its share of the price of the node that its first pod really was on."""
     shared, pods = [], []
     for number, gpu in enumerate(pool.gpus):
@@ -468,11 +469,11 @@ def _shared_fleet(pool: _Pool, sizing: Sizing, nodes: Mapping[tuple[str, str], N
 
 def _tables(pools: Sequence[_Pool], sizing: Sizing) -> tuple[Rows, ...]:
     """Each pool's GPUs at its busiest moment, and what lies on them then: GPUs that hold the same are one line."""
-    summary: list[tuple[Value, ...]] = []
-    alike: Counter[tuple[Value, ...]] = Counter()
+    summary: list[Line] = []
+    alike: Counter[Line] = Counter()
     for pool in pools:
-        before, _ = peak((pod.from_ms, pod.to_ms) for pod in pool.pods.values())
-        after, at = peak((gpu.from_ms, gpu.to_ms) for gpu in pool.gpus)
+        before, _ = peak(pool.pods.values())
+        after, at = peak(pool.gpus)
         summary.append((pool.team or "all teams", pool.model or "unknown", pool.capacity_type, len(pool.pods), before, after))
         for items in (gpu.at(at) for gpu in pool.gpus if gpu.from_ms <= at < gpu.to_ms):
             alike[

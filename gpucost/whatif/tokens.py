@@ -17,11 +17,12 @@ from gpucost.whatif import flags
 from gpucost.whatif.answer import Answer, Assumption, Position, Range, Rows, Value, old_prices, priced, stated
 from gpucost.whatif.cost import CostBlock, base_and_rest, charge, kept, positions
 from gpucost.whatif.curve import Curve
-from gpucost.whatif.flags import DAYS, HOURS_PER_MONTH, Option, OptionGroup, PricePer
+from gpucost.whatif.flags import DAYS, HOURS_PER_MONTH, Option, OptionGroup, PricePer, to_decimal
 from gpucost.whatif.fleet import Price, Scenario
 from gpucost.whatif.reserve import Offers, Pool, ReservedUse
 from gpucost.whatif.spot.formulas import bisected
 from gpucost.whatif.spot.interruptions import Rate
+from gpucost.whatif.spot.moves import rate_assumption
 
 _MILLION = 1_000_000
 _SECONDS = 3600
@@ -180,7 +181,7 @@ class ApiPrice:
     def cost(self, tokens: TokenHours, cached_share: float) -> tuple[Decimal, Decimal]:
         """What prompt tokens and generated ones cost."""
         prompts, cached, generated = (
-            Decimal(repr(_whole(count))) for count in (tokens.prompts, tokens.prompts * cached_share, tokens.generations)
+            to_decimal(_whole(count)) for count in (tokens.prompts, tokens.prompts * cached_share, tokens.generations)
         )
         prompt = (prompts - cached) * self.input + cached * self.cached_price
         return kept(prompt / _MILLION), kept(generated * self.output / _MILLION)
@@ -498,7 +499,7 @@ class Purchase:
 
     def running(self, per_month: Decimal) -> CostBlock:
         """The cost of operations over the hours of the tokens."""
-        return charge(kept(per_month * Decimal(repr(self.tokens.months))))
+        return charge(kept(per_month * to_decimal(self.tokens.months)))
 
     def reaches(self, even: float | None) -> tuple[date | None, str]:
         """The day of a break-even volume, and why there is none."""
@@ -577,7 +578,7 @@ class _Way:
 
 
 def _per_million(cost: Decimal, tokens: float) -> Decimal | None:
-    return kept(cost * _MILLION / Decimal(repr(tokens))) if tokens else None
+    return kept(cost * _MILLION / to_decimal(tokens)) if tokens else None
 
 
 _COLUMNS = {
@@ -648,7 +649,7 @@ def selfhost(purchase: Purchase, serving: OwnServing, findings: Sequence[str] = 
 
     def own(name: str, depends: str, peak: float, mean: float) -> _Way:
         cost = costs[name].cost
-        return _Way(name, costs[name], kept(cost * Decimal(repr(prompt_share))), depends, peak, mean, done / (whole * mean))
+        return _Way(name, costs[name], kept(cost * to_decimal(prompt_share)), depends, peak, mean, done / (whole * mean))
 
     best = _best_by_years(committed, costs)
     ways = [
@@ -656,7 +657,7 @@ def selfhost(purchase: Purchase, serving: OwnServing, findings: Sequence[str] = 
         own(_ALWAYS, "the throughput", always, always),
         own(_HOURLY, "nodes that come and go within the hour", curve.peak, curve.mean),
         *(
-            own(str(pool.terms), f"this use lasting {_years(pool)}: {pool.level:,} of them at the price of the commitment",
+            own(str(pool.terms), f"this use lasting {pool.terms.length}: {pool.level:,} of them at the price of the commitment",
                 max(curve.peak, pool.level), pool.level + max(0.0, curve.node_hours - curve.used(pool.level)) / curve.hours)
             for pool in best
         ),
@@ -692,7 +693,7 @@ def selfhost(purchase: Purchase, serving: OwnServing, findings: Sequence[str] = 
         assumptions=(
             priced(f"{serving.name}, on demand", serving.on_demand, "money per node-hour"),
             *(priced(name, one, "money per node-hour") for name, one in prices),
-            *([_interruptions(serving.rate)] if serving.rate and rates else []),
+            *([rate_assumption(serving.rate)] if serving.rate and rates else []),
             Assumption("GPUs of a node", serving.gpus, "GPUs, all paid", serving.on_demand.source),
             Assumption(
                 "GPUs of a replica", serving.gpus_per_replica, "GPUs",
@@ -722,14 +723,6 @@ def selfhost(purchase: Purchase, serving: OwnServing, findings: Sequence[str] = 
 def _whole(count: float) -> int | float:
     """Sums of hours' shares of whole tokens are whole again."""
     return round(count) if math.isclose(count, round(count), rel_tol=1e-12) else round(count, 3)
-
-
-def _years(pool: Pool) -> str:
-    return f"{pool.terms.years} year{'s' if pool.terms.years > 1 else ''}"
-
-
-def _interruptions(rate: Rate) -> Assumption:
-    return Assumption("interruptions", rate.per_hour, "per node-hour", rate.source, rate.as_of)
 
 
 def _rates(serving: OwnServing) -> dict[str, float]:
@@ -867,7 +860,7 @@ def api(own: OwnCost, purchase: Purchase, operations: Decimal = Decimal(0)) -> S
     costs = yield from positions(purchase.currency, groups)
     today, scenario = replace(costs["own"], gpu_hours=costs["own"].gpu_hours + own.gpu_hours), costs["scenario"]
     work = sum(tokens.work(DEFAULT_PROMPT_WEIGHT))
-    own_share = Decimal(repr(tokens.prompts * DEFAULT_PROMPT_WEIGHT / work)) if work else Decimal(0)
+    own_share = to_decimal(tokens.prompts * DEFAULT_PROMPT_WEIGHT / work) if work else Decimal(0)
     ways = [
         _Way("own GPUs", today, kept(today.cost * own_share), "the GPUs being used"),
         _Way(f"API: {price.name}", costs["api"], purchase.cost[0], "the API's price and limits"),

@@ -29,7 +29,7 @@ from gpucost.price.book import read_book
 from gpucost.price.fx import RATES
 from gpucost.price.onprem import read_file, read_inputs
 from gpucost.resources import pricing_dir
-from gpucost.store.connection import Store, scratch_store
+from gpucost.store.connection import Store
 from gpucost.whatif.compare import read_answer
 from gpucost.whatif.curve import read_curve
 from gpucost.whatif.gpu_specs import Facts, load_facts
@@ -97,8 +97,7 @@ def progress(path: Path) -> object:
 
 @cache
 def facts_known() -> Facts:
-    with scratch_store() as con:
-        return load_facts(con)
+    return load_facts()
 
 
 JOB = "JobIDRaw|Cluster|User|Account|Partition|State|Submit|Start|End|ElapsedRaw|NodeList|AllocTRES|ReqTRES|JobName|QOS"

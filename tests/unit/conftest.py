@@ -10,7 +10,6 @@ import duckdb
 import pytest
 
 from gpucost.config.model import Config
-from gpucost.store.connection import scratch_store
 from gpucost.whatif.gpu_specs import Facts, load_facts
 from tests.unit.bills import Bills
 from tests.unit.whatif_costs import stages_at_once
@@ -41,8 +40,7 @@ def nowhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture(scope="session")
 def facts() -> Facts:
     """What the catalog knows of GPU models."""
-    with scratch_store() as con:
-        return load_facts(con)
+    return load_facts()
 
 
 @pytest.fixture

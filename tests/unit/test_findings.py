@@ -7,6 +7,7 @@ import math
 import shlex
 from collections import defaultdict
 from collections.abc import Callable, Iterator
+from contextlib import nullcontext
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
@@ -220,11 +221,11 @@ def test_commitments_are_asked_as_the_command_asks(demo: Config, run: Run) -> No
 def test_commitments_are_looked_up_once(demo: Config, monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[str] = []
 
-    def listed(con: Any, settings: Config, name: str, **_: Any) -> list[Any]:
+    def listed(name: str, **_: Any) -> list[Any]:
         asked.append(name)
         return []
 
-    monkeypatch.setattr("gpucost.cli.whatif._listed", listed)
+    monkeypatch.setattr("gpucost.cli.whatif_commitments.list_prices", lambda _: nullcontext(listed))
     known = StoredCommitments(demo, Store(demo.store), MONTH)
     fleet = _used(demo, Scope())
     places = {(node.provider or "", node.region or "", node.instance_type or "") for node in fleet.nodes}

@@ -34,7 +34,7 @@ NONE = Existing(is_bill_loaded=False)
 ONE_YEAR, PLAN = Terms("reserved", 1, "no_upfront"), Terms("savings_plan", 1, "no_upfront")
 # 8,760 h a year: 87,600 over 2 years are 5 an hour, and 1 an hour as it runs
 OWN = Own(Decimal(6), Decimal(1), Decimal(87600), Decimal(0), 2.0, 8.0, "test")
-MONTH = Curve.constant(1, 730, 730)
+MONTH = Curve((1.0,), (730.0,))
 
 
 def offer(price: str, terms: Terms = ONE_YEAR) -> tuple[Terms, Price]:

@@ -32,7 +32,6 @@ from gpucost.whatif.plan import (
     Stage,
     Step,
     _paid,
-    _Time,
     answer,
     read_plan,
 )
@@ -253,7 +252,7 @@ def test_how_long_work_waits_before_and_after() -> None:
 def test_a_commitment_counts_no_gpu_hour_twice(pods: list[tuple[int, int, int]], gpus: int) -> None:
     nodes = [Node(str(at), g, a * H, (a + n) * H, (Price(Decimal(g), "plan"),)) for at, (g, a, n) in enumerate(pods)]
     stage = Stage({"g": nodes}, {}, (Commitment(("g",), frozenset({(None, None)}), gpus, Decimal("0.5")),))
-    paid = _paid(stage, _Time(0, 200.0, 8.0))["g"]
+    paid = _paid(stage, Context("USD", {}, hours=200.0))["g"]
     hours = {
         kind: sum(node.hours * node.gpus for node in paid if node.capacity_type == kind) for kind in ("reserved", "on_demand")
     }

@@ -21,7 +21,7 @@ from gpucost.store.usage import read_idle, read_levels
 from gpucost.whatif import rightsize, share
 from gpucost.whatif.answer import Answer
 from gpucost.whatif.fleet import Fleet, Level, Levels, Node, Pod, Price, Usage, is_batch, is_notebook
-from gpucost.whatif.gpu_specs import Facts, load_facts
+from gpucost.whatif.gpu_specs import Facts
 from gpucost.whatif.rightsize import (
     Load,
     Margins,
@@ -134,7 +134,6 @@ def test_speeds_of_a_table(facts: Facts, tmp_path: Path) -> None:
 
 def test_collected_prices_stand_beside_the_shipped_ones() -> None:
     with scratch_store() as con:
-        load_facts(con)
         load_offers(con, Config())
         before = {(o.region, o.instance_type, o.purchase_option): o for o in list_offers(con)}
         shipped = before["us-east-1", "p4d.24xlarge", "on_demand"]

@@ -107,7 +107,8 @@ def test_layouts_that_nvidia_lists(facts: Facts) -> None:
 def test_first_fit_decreasing_and_peaks() -> None:
     pods = [PackedPod(str(n), size) for n, size in enumerate([0.3, 0.5, 0.4, 0.7, 0.5, 0.6])]
     assert len(pack(pods, slots(activity=1.0, memory_mib=None, ways=9))) == 3
-    assert (peak([(0, 5), (3, 8), (5, 9)]), peak([])) == ((2, 3), (0, 0))
+    items = [PackedPod(str(begin), 1, from_ms=begin, to_ms=end) for begin, end in ((0, 5), (3, 8), (5, 9))]
+    assert (peak(items), peak([])) == ((2, 3), (0, 0))
 
 
 def test_nodes_alike_fold_into_one_that_costs_their_sum() -> None:

@@ -244,7 +244,7 @@ def test_a_folder_is_all_its_traces_once(tmp_path: Path) -> None:
     assert [path.name for path in trace.passed_over] == ["NOTES.txt"]
     rate = of_trace(trace)
     assert rate.low is not None and rate.high is not None
-    assert rate.low < rate.per_hour == trace.per_hour < rate.high
+    assert rate.low < rate.per_hour == trace.preemptions / trace.node_hours < rate.high
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,6 @@ from gpucost import pipeline
 from gpucost.cli.app import app
 from gpucost.config.model import Config
 from gpucost.periods import Period, from_ms
-from gpucost.price import load_offers
 from gpucost.store.connection import Store
 from gpucost.whatif.spot.formulas import Work, exact
 from gpucost.whatif.spot.market import Place, read_market
@@ -76,8 +75,7 @@ def test_spot_lives_give_their_own_rate_back(told: tuple[Config, Store, float]) 
     config, store, hours = told
     period = Period(from_ms(at(0) * 1000), from_ms(at(END) * 1000))
     with store.read() as con:
-        load_offers(con, config)
-        market = read_market(con, ["g5.2xlarge", "g6.12xlarge"], "USD", 90, period)
+        market = read_market(con, config, ["g5.2xlarge", "g6.12xlarge"], period)
     place = Place("g5.2xlarge", "aws", "us-west-2", "us-west-2b")
     rate = market.rate(place)
     assert rate.per_hour == pytest.approx(LIVES / hours, rel=0.02)
@@ -116,9 +114,8 @@ def test_interruptions_that_a_handler_names_are_those_that_count(tmp_path: Path,
     store = load(described, [*scrape(described, lean=True), *more], config, hours_per_window=24 * 31)
     pipeline.attribute(config, store)
     with store.read() as con:
-        load_offers(con, config)
         period = Period(from_ms(at(0) * 1000), from_ms(at(END) * 1000))
-        rate = read_market(con, ["g5.2xlarge"], "USD", 90, period).rate(Place("g5.2xlarge", "aws", "us-west-2", "us-west-2b"))
+        rate = read_market(con, config, ["g5.2xlarge"], period).rate(Place("g5.2xlarge", "aws", "us-west-2", "us-west-2b"))
     assert rate.per_hour == pytest.approx(expected / hours, rel=0.02)
     named = "taken, as Karpenter or the termination handler names them" if not unheard else "ended while"
     assert rate.source.startswith(f"{expected} of own spot nodes of g5 in us-west-2b {named}")
@@ -160,17 +157,15 @@ def test_interruptions_that_karpenter_counts_are_those_that_count(tmp_path: Path
     store = load(described, [*scraped, *more], config, hours_per_window=24 * 31)
     pipeline.attribute(config, store)
     with store.read() as con:
-        load_offers(con, config)
         period = Period(from_ms(at(0) * 1000), from_ms(at(END) * 1000))
-        rate = read_market(con, ["g5.2xlarge"], "USD", 90, period).rate(Place("g5.2xlarge", "aws", "us-west-2", "us-west-2b"))
+        rate = read_market(con, config, ["g5.2xlarge"], period).rate(Place("g5.2xlarge", "aws", "us-west-2", "us-west-2b"))
     assert rate.per_hour == pytest.approx((3 + len(taken)) / hours, rel=0.02)
 
 
 def test_few_ends_are_no_rate(told: tuple[Config, Store, float]) -> None:
     config, store, _ = told
     with store.read() as con:
-        load_offers(con, config)
-        market = read_market(con, ["g5.xlarge"], "USD", 90, Period(from_ms(at(0) * 1000), from_ms(at(30) * 1000)))
+        market = read_market(con, config, ["g5.xlarge"], Period(from_ms(at(0) * 1000), from_ms(at(30) * 1000)))
     assert not market.own_rates
 
 

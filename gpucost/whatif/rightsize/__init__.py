@@ -18,8 +18,8 @@ from gpucost.errors import DataError, GpucostError, UsageError
 from gpucost.periods import MS_PER_HOUR
 from gpucost.records import record
 from gpucost.whatif import flags, share
-from gpucost.whatif.answer import Answer, Assumption, Position, Rows, Value, stated
-from gpucost.whatif.flags import DEAREST, GPUS_PER_NODE, HOURS_PER_MONTH, Option, OptionGroup, PricePer, node_price
+from gpucost.whatif.answer import Answer, Assumption, Position, Rows, Value, stated, total
+from gpucost.whatif.flags import DEAREST, GPUS_PER_NODE, HOURS_PER_MONTH, Option, OptionGroup, PricePer, node_price, to_decimal
 from gpucost.whatif.fleet import Fleet, Level, Levels, Node, Pod, Price, Scenario, Usage, is_batch, one_node
 from gpucost.whatif.gpu_specs import Facts, GpuModel
 
@@ -75,10 +75,10 @@ def fleet_offers(nodes: Iterable[Node]) -> list[Offer]:
     return list(offers.values())
 
 
-def merge(own: list[Offer], listed: list[Offer]) -> list[Offer]:
+def merge(own: Sequence[Offer], listed: Sequence[Offer]) -> list[Offer]:
     """Both, list prices only where the fleet itself has no price of that instance type."""
     known = {offer.kind for offer in own}
-    return own + [offer for offer in listed if offer.kind not in known]
+    return [*own, *(offer for offer in listed if offer.kind not in known)]
 
 
 _COLUMNS = ("gpu_model", "relative_speed")
@@ -130,7 +130,7 @@ def read_speeds(path: Path, facts: Facts) -> Speeds:
                     raise DataError(f"{where}: {row['relative_speed']!r} is no speed above 0", _HINT)
                 speeds[facts.model(row["gpu_model"] or "", where).name] = (speed,)
     except (OSError, UnicodeDecodeError, csv.Error) as error:
-        raise DataError(f"cannot read {path}: {getattr(error, 'strerror', None) or error}", _HINT) from None
+        raise inputs.unreadable(path, error, _HINT) from None
     if not speeds:
         raise DataError(f"{path} holds no speeds", _HINT)
     return Speeds(speeds, str(path), across_vendors=True)
@@ -200,7 +200,7 @@ class Fit:
     @property
     def order(self) -> tuple[Decimal, float, int]:
         """First what its GPUs cost while an hour's work of today is done: a price per unit of work."""
-        price = self.offer.price_per_gpu_hour * self.gpus * Decimal(str(self.time_factor))
+        price = self.offer.price_per_gpu_hour * self.gpus * to_decimal(self.time_factor)
         return price, self.time_factor, self.gpus
 
 
@@ -331,12 +331,12 @@ class Move:
     @property
     def work(self) -> Decimal:
         """Units of work: active GPU-hours of today's model."""
-        return Decimal(str(round(self.hours * self.load.used * self.load.mean, 9)))
+        return to_decimal(round(self.hours * self.load.used * self.load.mean, 9))
 
     @property
     def gpu_hours(self) -> Decimal:
         """Of the GPUs chosen."""
-        return Decimal(str(self.hours * self.fit.gpus * self.fit.time_factor))
+        return to_decimal(self.hours * self.fit.gpus * self.fit.time_factor)
 
 
 def _side_by_side(fleet: Fleet, moves: Sequence[Move]) -> tuple[Fleet, Fleet]:
@@ -350,7 +350,7 @@ def _side_by_side(fleet: Fleet, moves: Sequence[Move]) -> tuple[Fleet, Fleet]:
         for index, pod in enumerate(move.pods):
             name = f"{number}/{index}"
             pod = replace(pod, cluster="moved", namespace="default", workload=str(number), node=name, uid=name)
-            node = by_name[move.pods[index].place].part(pod.gpus, pod, name, cluster="moved")
+            node = by_name[move.pods[index].place].part(pod.gpus, pod, name, "moved")
             today.append((node, pod))
             pod = replace(pod, gpus=float(gpus), to_ms=pod.from_ms + round(pod.length_ms * move.fit.time_factor))
             node = replace(node, gpus=pod.gpus, to_ms=pod.to_ms, prices=(price,), gpu_model=offer.gpu_model)
@@ -449,7 +449,7 @@ def answer(
             f"no pod of {usage.scope_name} with whole GPUs was measured in {usage.period_name}",
             "gpucost doctor says whether dcgm-exporter labels GPUs with their pods",
         )
-    offers = list(listed) if is_described else merge(fleet_offers(fleet.nodes), list(listed))
+    offers = listed if is_described else merge(fleet_offers(fleet.nodes), listed)
 
     def cheapest(is_meant: Callable[[MachineShape, Offer], bool]) -> Iterator[Move]:
         for shape, load in loads.items():
@@ -472,11 +472,12 @@ def answer(
             f"no count up to {GPUS_PER_NODE} of {listed[0].gpu_model} has the memory and the speed for this work",
             "--to-gpus, --memory-per-gpu-mib or --max-slowdown says otherwise",
         )
-    before, after = yield _side_by_side(fleet, [*moves, *others])
-    keys = [("moved", "default", str(number)) for number in range(len(moves) + len(others))]
+    both = [*moves, *others]
+    before, after = yield _side_by_side(fleet, both)
+    keys = (("moved", "default", str(number)) for number in range(len(both)))
     costed = [
         replace(move, cost_today=before.by_workload[key], cost=after.by_workload[key])
-        for key, move in zip(keys, [*moves, *others], strict=True)
+        for key, move in zip(keys, both, strict=True)
     ]
     others = [move for move in costed[len(moves) :] if move.cost < move.cost_today]
     moves = [move for move in costed[: len(moves)] if is_described or move.cost < move.cost_today]
@@ -506,12 +507,12 @@ def answer(
         "memory_measured": has_memory,
     }
     if not is_described:
-        fewer = sum((move.cost_today - move.cost for move in moves), Decimal(0))
+        fewer = _saved(moves)
         figures |= {"saving_by_fewer_gpus": fewer, "saving_by_mig_slices": slices.saving if slices else Decimal(0)}
         figures["time_slices_saving"] = sliced.saving if sliced else Decimal(0)
         figures["pods_on_mig_slices"] = slices.figures["pods_shared"] if slices else 0
     if other_models:
-        figures["other_models_saving"] = sum((move.cost_today - move.cost for move in others), Decimal(0))
+        figures["other_models_saving"] = _saved(others)
 
     def old(several: Sequence[Move]) -> str:
         """Which of their prices are old, for a title."""
@@ -569,9 +570,13 @@ def answer(
     )
 
 
+def _saved(moves: Iterable[Move]) -> Decimal:
+    return total(move.cost_today - move.cost for move in moves)
+
+
 def _table(title: str, moves: Sequence[Move]) -> tuple[Rows, ...]:
     """The moves, those that save most first."""
-    saved = sum((move.cost_today - move.cost for move in moves), Decimal(0))
+    saved = _saved(moves)
     return Rows.top(
         title,
         ("workload", "gpus_today", "gpus", "bought", "cost_today", "cost", "per_unit_today", "per_unit", "time_factor"),

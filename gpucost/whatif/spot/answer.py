@@ -15,10 +15,10 @@ from gpucost.errors import GpucostError, UsageError
 from gpucost.periods import MS_PER_HOUR, from_ms, to_ms
 from gpucost.records import record
 from gpucost.whatif import flags
-from gpucost.whatif.answer import Answer, Assumption, Position, Range, Rows, Value, old_prices, priced
+from gpucost.whatif.answer import Answer, Assumption, Line, Position, Range, Rows, Value, old_prices, priced
 from gpucost.whatif.cost import kept
 from gpucost.whatif.flags import GPUS_PER_NODE, HOURS_PER_MONTH, Option, OptionGroup, PricePer, node_price
-from gpucost.whatif.fleet import Fleet, Pod, Price, Scenario, Usage, one_node
+from gpucost.whatif.fleet import Fleet, Pod, Price, Scenario, Usage, Workload, one_node
 from gpucost.whatif.spot import formulas
 from gpucost.whatif.spot.formulas import Work, exact, expected_hours, paid_share
 from gpucost.whatif.spot.interruptions import Rate, measured_rate
@@ -30,7 +30,6 @@ from gpucost.whatif.spot.moves import (
     SpotOptions,
     SpotQuery,
     Target,
-    Workload,
     base_name,
     gangs,
     movable,
@@ -484,7 +483,7 @@ def _cases(options: SpotOptions, safe: Sequence[Part], today: Position) -> Rows:
         low, high = [part.interrupted(part.rate.low) for part in safe], [part.interrupted(part.rate.high) for part in safe]
         ends = {"low": low, "middle": safe, "high": high}
     hours = sum(part.hours for part in safe)
-    lines: list[tuple[Value, ...]] = []
+    lines: list[Line] = []
     for name, parts in ends.items():
         up = longer = rates = 0.0
         for part in parts:
@@ -528,7 +527,7 @@ def _by_workload(parts: Sequence[Part], usage: Usage) -> tuple[dict[str, Decimal
         (advice.suits.replace("_", " "), round(today, 2), round(saving, 2), advice.why)
         for advice, (today, saving) in sorted(left.items(), key=lambda item: (order.index(item[0].suits), -item[1][0], item[0]))
     ]
-    lines: list[tuple[Value, ...]] = []
+    lines: list[Line] = []
     for (_, namespace, workload, advice), (gang, today, after) in sorted(
         rows.items(), key=lambda item: (order.index(item[0][3].suits), -item[1][1], item[0])
     ):
@@ -611,7 +610,7 @@ def described(con: DuckDBPyConnection, settings: Config, options: SpotOptions, f
     gpus, market, place = fleet.gpus or GPUS_PER_NODE, None, None
     if fleet.instance_type is not None:
         place, gpus = find_place(con, fleet)
-        market = read_market(con, [fleet.instance_type], settings.currency, settings.prices.stale_after_days)
+        market = read_market(con, settings, [fleet.instance_type])
     elif fleet.region or fleet.zone:
         raise UsageError("--region and --zone say where an --instance-type is", "give --instance-type, or leave them out")
     rate = rate or (market.rate(place) if market and place else measured_rate(None, "", None))

@@ -12,8 +12,9 @@ from typing import NamedTuple
 from gpucost.errors import GpucostError
 from gpucost.periods import MS_PER_DAY, MS_PER_HOUR, Period, from_ms, iso
 from gpucost.records import record
-from gpucost.whatif.answer import Answer, Assumption, Position, Range, Rows, Value
-from gpucost.whatif.fleet import Fleet, Node, Pod, Price, Scenario
+from gpucost.whatif.answer import Answer, Assumption, Line, Position, Range, Rows, total
+from gpucost.whatif.flags import to_decimal
+from gpucost.whatif.fleet import Fleet, Node, NodeKey, Pod, Price, Scenario
 from gpucost.whatif.spot.formulas import stretch
 from gpucost.whatif.spot.interruptions import Rate
 from gpucost.whatif.spot.market import Market, Place, PriceChanges
@@ -94,7 +95,7 @@ def replay(job: Job, move_hours: float, on_demand_share: float) -> dict[str, Tra
     switched = switching(lanes, job, move_hours, known), switching([spot, job.on_demand], job, move_hours, first.known_until_ms)
     runs |= {name: run for name, run in zip((SWITCHING, FALLBACK), switched, strict=True) if run is not None}
     # a mean node of a fleet of which a share is bought on demand and the rest in the zone that was cheapest at the start
-    part = Decimal(str(on_demand_share))
+    part = to_decimal(on_demand_share)
     changes = sorted({at for at, _ in (*spot, *job.on_demand) if at < job.end_ms})
     mixed = ((at, part * _price_at(job.on_demand, at) + (1 - part) * _price_at(spot, at)) for at in changes)
     return runs | {anchor_name(on_demand_share): TrainingRun(tuple(mixed), job.end_ms)}
@@ -132,14 +133,12 @@ _ANCHOR = 0.3
 
 
 class SpotReplay(NamedTuple):
-    """Jobs to replay; `rate` None replays prices alone. `is_sample`: the jobs are starts of one job, whose mean is told."""
+    """Jobs to replay. `is_sample`: the jobs are starts of one job, whose mean is told."""
 
     jobs: tuple[Job, ...]
-    currency: str
     title: str
     period_name: str
     on_demand_source: str
-    rate: Rate | None
     is_sample: bool
     left_out: int = 0
 
@@ -179,7 +178,7 @@ def job_starts(
 def node_jobs(fleet: Fleet, market: Market, *, is_narrowed: bool) -> tuple[tuple[Job, ...], int]:
     """The real hours of on-demand nodes as jobs, and how many such nodes have no history. Raises GpucostError without any job."""
     jobs, left_out = [], 0
-    held: dict[tuple[str, str], float] = defaultdict(float)
+    held: dict[NodeKey, float] = defaultdict(float)
     for pod in fleet.pods:
         held[pod.place] += pod.gpu_ms
     for node in fleet.nodes:
@@ -201,9 +200,12 @@ def node_jobs(fleet: Fleet, market: Market, *, is_narrowed: bool) -> tuple[tuple
     return tuple(jobs), left_out
 
 
-def answer(options: SpotOptions, question: SpotReplay) -> Scenario[Answer]:
-    """Every way of buying, over the same jobs. Raises GpucostError where history covers none of them."""
-    overhead = stretch(options.work(question.rate.per_hour)) if question.rate else 1.0
+def answer(options: SpotOptions, question: SpotReplay, rate: Rate | None, currency: str) -> Scenario[Answer]:
+    """Every way of buying, over the same jobs; `rate` None replays prices alone.
+
+    Raises GpucostError where history covers none of them.
+    """
+    overhead = stretch(options.work(rate.per_hour)) if rate else 1.0
     share = _ANCHOR if options.on_demand_share is None else options.on_demand_share
     move = (options.restart_minutes + options.checkpoint_write_minutes) / 60
     stretched = [replace(job, hours=job.hours * overhead) for job in question.jobs]
@@ -219,21 +221,19 @@ def answer(options: SpotOptions, question: SpotReplay) -> Scenario[Answer]:
     ways = [way for way in runs[0] if all(way in known for known in runs)]
     paid = yield from costs(jobs, [{way: known[way] for way in ways} for known in runs])
     count = len(jobs) if question.is_sample else 1
-    means = {way: (sum(amounts, Decimal(0)) / count).quantize(_CENTS) for way, amounts in paid.items()}
+    means = {way: (total(amounts) / count).quantize(_CENTS) for way, amounts in paid.items()}
     chosen = SWITCHING if SWITCHING in means else next((way for way in means if way != ON_DEMAND), ON_DEMAND)
 
     def position(way: str) -> Position:
         hours = [(bought[way].end_ms - job.start_ms) / MS_PER_HOUR * job.nodes for job, bought in replayed]
         gpu_hours = sum(span * job.held_gpus for span, job in zip(hours, jobs, strict=True))
-        return Position(
-            means[way], question.currency, round(gpu_hours / count, 6), round(sum(hours) / count, 6), {"strategy": way}
-        )
+        return Position(means[way], currency, round(gpu_hours / count, 6), round(sum(hours) / count, 6), {"strategy": way})
 
     def hours_per_job(way: str) -> float:
         return sum(bought[way].end_ms - job.start_ms for job, bought in replayed) / MS_PER_HOUR / len(jobs)
 
     today, columns = means[ON_DEMAND], ["strategy", "cost", "saved percent", "moves"]
-    lines: list[tuple[Value, ...]] = []
+    lines: list[Line] = []
     for way, mean in sorted(means.items(), key=lambda item: item[1]):
         saved = round(float((today - mean) / today * 100), 2) if today else None
         lines.append((way, mean, saved, round(sum(known[way].moves for known in runs) / count, 2)))
@@ -242,7 +242,7 @@ def answer(options: SpotOptions, question: SpotReplay) -> Scenario[Answer]:
         columns += ["cost p5", "cost p95"]
         lines = [(*line, *(_percentile(paid[str(line[0])], percent) for percent in (5, 95))) for line in lines]
         low, high = (_percentile(paid[chosen], percent) for percent in (5, 95))
-        ranges = (Range(f"cost, {chosen}", low, high, question.currency, f"5 % to 95 % of {len(jobs)} start times"),)
+        ranges = (Range(f"cost, {chosen}", low, high, currency, f"5 % to 95 % of {len(jobs)} start times"),)
     break_even: tuple[str, ...] = ()
     if means[chosen]:
         ratio = float(today / means[chosen])
@@ -268,11 +268,11 @@ def answer(options: SpotOptions, question: SpotReplay) -> Scenario[Answer]:
             "strategies": [dict(zip(keys, line, strict=True)) for line in lines],
         },
         assumptions=(
-            Assumption("on-demand price", first.on_demand[0][1], f"{question.currency} per node-hour", question.on_demand_source),
+            Assumption("on-demand price", first.on_demand[0][1], f"{currency} per node-hour", question.on_demand_source),
             Assumption("spot prices", len(first.zones), "zones", "spot price history of the store"),
             Assumption("a move to another place", move * 60, "paid minutes", "--restart-minutes + --checkpoint-write-minutes"),
             Assumption("on-demand share of the anchor", share, "", "--on-demand-share"),
-            *((rate_assumption(question.rate), *options.assumptions()) if question.rate else (_NO_RATE,)),
+            *((rate_assumption(rate), *options.assumptions()) if rate else (_NO_RATE,)),
         ),
         ranges=ranges,
         break_even=break_even,

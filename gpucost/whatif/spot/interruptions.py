@@ -34,11 +34,6 @@ class Trace:
     files: int = 1
     passed_over: tuple[Path, ...] = ()
 
-    @property
-    def per_hour(self) -> float:
-        """Interruptions per node-hour."""
-        return self.preemptions / self.node_hours
-
 
 def read_traces(paths: Sequence[Path]) -> Trace:
     """All traces of these files and directories together. Files of a directory that are no traces are passed over.
@@ -122,17 +117,17 @@ def _drops(counts: Sequence[int]) -> int:
 def _events(path: Path, lines: Mapping[int, str]) -> Trace:
     up: dict[str, int] = {}
     preemptions = lived = last = 0
-    for number, (moment, event, node) in _fields(path, lines, 3):
-        at = _whole(path, number, moment)
+    for where, (moment, event, node) in _fields(path, lines, 3):
+        at = _whole(where, moment)
         if at < last:
-            raise _broken(path, number, "goes back in time")
+            raise _broken(where, "goes back in time")
         last = at
         if event == "add" and node not in up:
             up[node] = at
         elif event == "remove" and node in up:
             preemptions, lived = preemptions + 1, lived + at - up.pop(node)
         else:
-            raise _broken(path, number, f"cannot {event} {node}")
+            raise _broken(where, f"cannot {event} {node}")
     return Trace(preemptions, (lived + sum(last - begun for begun in up.values())) / MS_PER_HOUR)
 
 
@@ -141,13 +136,13 @@ def _counts(path: Path, lines: Mapping[int, str]) -> Trace:
     is_dated = bool(_DATED.match(next(iter(lines.values()))))
     in_hours = not is_dated and any("." in line.split(",")[0] for line in lines.values())
     hours, counts = [], []
-    for number, (*moment, count) in _fields(path, lines, 3 if is_dated else 2):
+    for where, (*moment, count) in _fields(path, lines, 3 if is_dated else 2):
         try:
             at = datetime.fromisoformat(" ".join(moment)).timestamp() if is_dated else float(moment[0])
         except ValueError:
-            raise _broken(path, number, f"{' '.join(moment)!r} is no time") from None
+            raise _broken(where, f"{' '.join(moment)!r} is no time") from None
         hours.append(at if in_hours else at / _SECONDS_PER_HOUR)
-        counts.append(_whole(path, number, count))
+        counts.append(_whole(where, count))
     node_hours, now = 0.0, hours[0]
     for there, until in zip(counts, hours[1:], strict=False):
         node_hours += there * max(until - now, 0.0)
@@ -155,22 +150,23 @@ def _counts(path: Path, lines: Mapping[int, str]) -> Trace:
     return Trace(_drops(counts), node_hours)
 
 
-def _fields(path: Path, lines: Mapping[int, str], count: int) -> Iterator[tuple[int, list[str]]]:
+def _fields(path: Path, lines: Mapping[int, str], count: int) -> Iterator[tuple[str, list[str]]]:
+    """Which row it is, and its fields."""
     for number, line in lines.items():
-        (fields,) = csv.reader([line], skipinitialspace=True)
+        where, (fields,) = f"{path}, row {number}", csv.reader([line], skipinitialspace=True)
         if len(fields) != count:
-            raise _broken(path, number, f"has {len(fields)} fields, not {count}")
-        yield number, [field.strip() for field in fields]
+            raise _broken(where, f"has {len(fields)} fields, not {count}")
+        yield where, [field.strip() for field in fields]
 
 
-def _whole(path: Path, number: int, text: str) -> int:
+def _whole(where: str, text: str) -> int:
     if not text.isdecimal() or len(text) > 18:
-        raise _broken(path, number, f"{text!r} is no whole number")
+        raise _broken(where, f"{text!r} is no whole number")
     return int(text)
 
 
-def _broken(path: Path, number: int, what: str) -> DataError:
-    return DataError(f"{path}, row {number}: {what}", "nothing of this trace was used")
+def _broken(where: str, what: str) -> DataError:
+    return DataError(f"{where}: {what}", "nothing of this trace was used")
 
 
 @record

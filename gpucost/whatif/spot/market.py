@@ -14,12 +14,15 @@ from gpucost.catalog import load_catalog
 from gpucost.engine import run_stage
 from gpucost.errors import UsageError
 from gpucost.periods import MS_PER_DAY, MS_PER_HOUR, Period, from_ms
+from gpucost.price import load_offers
 from gpucost.records import record
 from gpucost.whatif.fleet import Price
 from gpucost.whatif.spot.interruptions import Rate, family_of, measured_rate, of_events
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
+
+    from gpucost.config.model import Config
 
 # Ends of own spot nodes from which on they are a rate, and how long before its end a node was held, if it was one.
 _FEWEST_ENDS = 20
@@ -146,17 +149,23 @@ ORDER BY 1, 2, 3, 4"""
 
 
 def read_market(
-    con: DuckDBPyConnection, instance_types: Iterable[str], currency: str, stale_after_days: int, period: Period | None = None
+    con: DuckDBPyConnection,
+    config: Config,
+    instance_types: Iterable[str],
+    period: Period | None = None,
+    stale_after_days: int | None = None,
 ) -> Market:
     """All that store and catalog know of these instance types. Own prices and interruptions are those of `period`.
 
-    Expects price_offers on this connection (price.load_offers), in `currency`.
+    Spot prices hold for `stale_after_days` (of the config) after they were collected. Leaves price_offers on this connection.
     """
+    load_offers(con, config)
+    currency, days = config.currency, config.prices.stale_after_days if stale_after_days is None else stale_after_days
     types: dict[str, object] = {"instance_types": sorted({name.lower() for name in instance_types})}
     run_stage(con, __package__, "market_changes", types | {"currency": currency})
     history: dict[str, list[tuple[str, PriceChanges]]] = defaultdict(list)
     for name, provider, region, zone, at, prices, seen in con.execute(_HISTORY).fetchall():
-        changes = PriceChanges(region, zone, tuple(at), tuple(prices), seen + stale_after_days * MS_PER_DAY)
+        changes = PriceChanges(region, zone, tuple(at), tuple(prices), seen + days * MS_PER_DAY)
         history[name].append((provider, changes))
     listed: dict[tuple[str, str], list[tuple[str, str, str, Price]]] = defaultdict(list)
     for provider, region, zone, name, option, price, as_of, source in con.execute(_LISTED, types).fetchall():

@@ -13,12 +13,11 @@ from gpucost.errors import GpucostError, UsageError
 from gpucost.records import record
 from gpucost.whatif.answer import Assumption, stated
 from gpucost.whatif.flags import Option, OptionGroup, PricePer, node_price
-from gpucost.whatif.fleet import Fleet, Node, Pod, Price, Usage
+from gpucost.whatif.fleet import Fleet, Node, NodeKey, Pod, Price, Usage, Workload
 from gpucost.whatif.spot.formulas import Work
 from gpucost.whatif.spot.interruptions import Rate
 from gpucost.whatif.spot.market import Market, Place
 
-Workload = tuple[str, str, str]
 Formula = Callable[[Work], float]
 _REPLICAS = re.compile(r"(deployment|replicaset|statefulset|daemonset|inferenceservice)/", re.IGNORECASE)
 
@@ -207,14 +206,14 @@ class Moved:
         return replace(self.node, prices=self.prices).mean_price
 
 
-Moves = dict[tuple[str, str], Moved]  # by cluster and node
+Moves = dict[NodeKey, Moved]
 
 
 def movable(options: SpotOptions, question: SpotQuery) -> tuple[Moves, Counter[str]]:
     """Nodes that can move, and why how many others do not."""
     target, wanted = options.to, "on_demand" if options.to is Target.spot else "spot"
     usage = question.usage
-    held: dict[tuple[str, str], dict[Workload, float]] = defaultdict(lambda: defaultdict(float))
+    held: dict[NodeKey, dict[Workload, float]] = defaultdict(lambda: defaultdict(float))
     for pod in usage.fleet.pods:
         held[pod.place][pod.owner] += pod.gpu_ms
     moved: Moves = {}
