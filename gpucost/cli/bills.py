@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from gpucost.cli.command import INTERRUPTED, Call, command, names_in, option
+from gpucost.cli.command import INTERRUPTED, Call, command, names_in, option, switch
 from gpucost.cli.output import print_error, write_page
 from gpucost.cli.report import FocusVersion, Sharing
 from gpucost.errors import GpucostError, IncompleteError, StoreError, UsageError
@@ -37,19 +37,13 @@ def chargeback(
     out: Annotated[Path, option("--out", "DIR", "Where bundles lie: the month's goes to DIR/YYYY-MM.")],
     collect: Annotated[
         bool,
-        typer.Option("--collect", help="First collect what the store lacks of the month: metrics, configured bills, prices."),
+        switch("--collect", "First collect what the store lacks of the month: metrics, configured bills, prices."),
     ] = False,
     share_unallocated: Annotated[
         Sharing | None,
-        typer.Option(
-            "--share-unallocated",
-            help="Also charge teams what nobody held of the GPUs they used: by cost, or evenly.",
-            show_default=False,
-        ),
+        option("--share-unallocated", None, "Also charge teams what nobody held of the GPUs they used: by cost, or evenly."),
     ] = None,
-    focus_version: Annotated[
-        FocusVersion, typer.Option("--focus-version", help="Version of FOCUS that the file follows.")
-    ] = FocusVersion.v1_2,
+    focus_version: Annotated[FocusVersion, switch("--focus-version", "Version of FOCUS that the file follows.")] = "1.2",
 ) -> None:
     """Write a month's bundle: a report for every team, an index over all, the ledger and a FOCUS file.
 
@@ -86,8 +80,8 @@ def chargeback(
         period=period,
         period_name=title,
         now=now,
-        share_unallocated=share_unallocated.value if share_unallocated else None,
-        focus_version=focus_version.value,
+        share_unallocated=share_unallocated,
+        focus_version=focus_version,
     )
     with call.status() as tell:
         tell("attributing every GPU-hour")
@@ -102,7 +96,7 @@ def chargeback(
     if manifest["missing"]:
         places = {"--config": call.config_file, "--store": call.store_file}
         options = {"--month": name, "--out": out, "--share-unallocated": share_unallocated}
-        options["--focus-version"] = None if focus_version is FocusVersion.v1_2 else focus_version
+        options["--focus-version"] = None if focus_version == "1.2" else focus_version
         # what --collect did not bring, it does not bring again
         fix = _command("doctor", places) if collect else _command("chargeback --collect", options | places)
         print_error(f"{name} is incomplete: {'; '.join(manifest['missing'])}", fix)

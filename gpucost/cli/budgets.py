@@ -8,11 +8,11 @@ from dataclasses import replace
 from datetime import date, timedelta
 from decimal import Decimal
 from enum import StrEnum
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from gpucost.cli.command import Call, command, option
+from gpucost.cli.command import Call, command, option, switch
 from gpucost.errors import ConfigError, GpucostError, StoreError, UsageError
 from gpucost.periods import Period, local_days, local_midnight, name_of
 from gpucost.render.schema import columns_of, to_dict
@@ -32,12 +32,8 @@ _BOUGHT = "Bought tokens are part of it, of teams and of all GPU nodes."
 _RANKS = ("ok", "warn", "over")
 
 
-class FailOn(StrEnum):
-    """From which status on the command fails."""
-
-    warn = "warn"
-    over = "over"
-    never = "never"
+# From which status on the command fails.
+FailOn = Literal["warn", "over", "never"]
 
 
 @command("month * written")
@@ -45,11 +41,11 @@ def budget_check(
     call: Call,
     fail_on: Annotated[
         FailOn,
-        typer.Option(
+        switch(
             "--fail-on",
-            help="Exit with 3 where a budget is overspent or a target missed (over), or already where that comes near (warn).",
+            "Exit with 3 where a budget is overspent or a target missed (over), or already where that comes near (warn).",
         ),
-    ] = FailOn.over,
+    ] = "over",
 ) -> None:
     """Hold the month against the budgets and targets of [[budgets]]; exit with 3 where one is missed.
 
@@ -98,10 +94,11 @@ def budget_check(
             call.note(
                 f"budget {state.name}: no team {state.team!r} held GPUs or bought tokens in {name}{_meant(state.team, known)}"
             )
-    if fail_on is not FailOn.never and _RANKS.index(worst) >= _RANKS.index(fail_on.value):
-        failed = [state for state in states if _RANKS.index(state.status) >= _RANKS.index(fail_on.value)]
-        for state in failed:
-            call.note(f"budget {state.name}: {'; '.join(state.reasons)}")
+    counts = {"warn": ("warn", "over"), "over": ("over",), "never": ()}[fail_on]
+    failed = [state for state in states if state.status in counts]
+    for state in failed:
+        call.note(f"budget {state.name}: {'; '.join(state.reasons)}")
+    if failed:
         raise typer.Exit(MISSED)
 
 

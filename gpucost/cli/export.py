@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from gpucost.cli.command import Call, command, option, parameters
+from gpucost.cli.command import Call, command, option, parameters, switch
 from gpucost.cli.output import write_output
 from gpucost.errors import GpucostError, NoDataError, UsageError
 from gpucost.periods import Period, local_midnight, month_period, name_of
@@ -57,7 +57,7 @@ _MANIFEST = parameters(
         ),
         "claim": (str, _named("--claim", "NAME", "Persistent volume claim that the store lies on."), "gpucost-data"),
         "claim_size": (str, _named("--claim-size", "SIZE", "How large a claim to make."), "10Gi"),
-        "existing_claim": (bool, typer.Option("--existing-claim", help="The claim is there: make none."), False),
+        "existing_claim": (bool, switch("--existing-claim", "The claim is there: make none."), False),
         "storage_class": (str | None, option("--storage-class", "NAME", "Storage class of the claim; else the default.")),
         "config_map": (str, _named("--config-map", "NAME", "Config map that holds gpucost.toml."), "gpucost-config"),
         "secret": (str | None, option("--secret", "NAME", "Secret whose keys become environment variables.")),

@@ -8,9 +8,7 @@ import webbrowser
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
-from gpucost.cli.command import Call, command, count_option, names_in, option
+from gpucost.cli.command import Call, command, count_option, names_in, option, switch
 from gpucost.cli.output import note, put
 from gpucost.disk import PRIVATE, atomic_write
 from gpucost.errors import GpucostError
@@ -23,7 +21,7 @@ def open(  # noqa: A001 - its name on the command line
     call: Call,
     by: Annotated[list[str] | None, option("--by", "A,B", "Rows by these, as of gpucost report. Default: team.")] = None,
     findings: Annotated[int, count_option("--findings", "Also so many of the dearest findings; takes seconds.")] = 0,
-    no_browser: Annotated[bool, typer.Option("--no-browser", help="Open nothing: make the page, and print its path.")] = False,
+    no_browser: Annotated[bool, switch("--no-browser", "Open nothing: make the page, and print its path.")] = False,
 ) -> None:
     """Show the report as a page in your browser: charts, waste, every workload, with search.
 

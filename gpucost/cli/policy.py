@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
 from gpucost.cli.budgets import MISSED
-from gpucost.cli.command import Call, command, option
+from gpucost.cli.command import Call, command, option, switch
 from gpucost.render.schema import to_dict
 from gpucost.render.view import Document, Table, count, money, number, text
 
@@ -17,12 +16,8 @@ from gpucost.render.view import Document, Table, count, money, number, text
 _SHOWN = 40
 
 
-class FailOn(StrEnum):
-    """From which severity on a broken rule makes the command fail."""
-
-    warning = "warning"
-    error = "error"
-    never = "never"
+# From which severity on a broken rule makes the command fail.
+FailOn = Literal["warning", "error", "never"]
 
 
 @command("* team namespace cluster period written")
@@ -31,9 +26,8 @@ def policy_check(
     rules: Annotated[Path | None, option("--rules", "FILE", "Rules in TOML, instead of those that gpucost has.")] = None,
     junit: Annotated[Path | None, option("--junit", "FILE", "Write JUnit XML here too, for a CI server.")] = None,
     fail_on: Annotated[
-        FailOn,
-        typer.Option("--fail-on", help="Exit with 3 where such a rule is broken; warning: where one cannot be checked, too."),
-    ] = FailOn.error,
+        FailOn, switch("--fail-on", "Exit with 3 where such a rule is broken; warning: where one cannot be checked, too.")
+    ] = "error",
 ) -> None:
     """Hold the fleet against rules, and exit with 3 where one is broken.
 
@@ -102,9 +96,9 @@ def policy_check(
             flat=(columns, [[line[name] for name in columns] for line in lines]),
         )
     )
-    counts = {FailOn.error: ("error",), FailOn.warning: ("error", "warning"), FailOn.never: ()}[fail_on]
+    counts = {"error": ("error",), "warning": ("error", "warning"), "never": ()}[fail_on]
     if any(rule.status == "broken" and rule.severity in counts for rule in answer.rules) or (
-        fail_on is FailOn.warning and answer.unknown
+        fail_on == "warning" and answer.unknown
     ):
         raise typer.Exit(MISSED)
 

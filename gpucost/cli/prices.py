@@ -10,9 +10,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
-from gpucost.cli.command import Call, argument, command, option, parameters
+from gpucost.cli.command import Call, argument, command, option, parameters, switch
 from gpucost.cli.output import write_text
 from gpucost.cli.whatif import store_or_empty
 from gpucost.errors import ConfigError, GpucostError, UsageError
@@ -75,14 +73,12 @@ def prices(
     region: Annotated[
         list[str] | None, option("--region", "NAME", "Only this region, with every zone; repeatable; may hold * and ?.")
     ] = None,
-    all_regions: Annotated[
-        bool, typer.Option("--all-regions", help="Every region and zone, not only the cheapest of each price.")
-    ] = False,
+    all_regions: Annotated[bool, switch("--all-regions", "Every region and zone, not only the cheapest of each price.")] = False,
     purchase_option: Annotated[
         list[PurchaseOption] | None, option("--purchase-option", "OPTION", f"Only {', '.join(PurchaseOption)}; repeatable.")
     ] = None,
     superseded: Annotated[
-        bool, typer.Option("--superseded", help="Also the prices that newer ones replaced; JSON always has them.")
+        bool, switch("--superseded", "Also the prices that newer ones replaced; JSON always has them.")
     ] = False,
 ) -> None:
     """Say what a GPU costs where, cheapest GPU-hour first.
@@ -471,7 +467,7 @@ def prices_tco(
         str | None, option("--utilization-percent", "NUMBER", "Share of hours in use: above 0, at most 100.")
     ] = None,
     currency: Annotated[str | None, option("--currency", "CODE", "Currency of every price here; else the config's.")] = None,
-    save: Annotated[bool, typer.Option("--save", help="Write the price of a node-hour into the price book.")] = False,
+    save: Annotated[bool, switch("--save", "Write the price of a node-hour into the price book.")] = False,
     node_selector: Annotated[
         str | None, option("--node-selector", "LABEL=VALUE;…", "With --save: nodes with these labels.")
     ] = None,

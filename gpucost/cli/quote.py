@@ -8,9 +8,7 @@ from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
-from gpucost.cli.command import Call, argument, command, option
+from gpucost.cli.command import Call, argument, command, option, switch
 from gpucost.cli.prices import bought, own_node, place, write_with_notes
 from gpucost.cli.whatif import number_parser, store_or_empty
 from gpucost.errors import UsageError
@@ -42,7 +40,7 @@ def quote(
     price: Annotated[
         Decimal | None, _amount("--price", "PRICE", "A price of your own, per hour.", Option("", above=True, most=DEAREST))
     ] = None,
-    price_per: Annotated[PricePer, typer.Option("--price-per", help="What --price is per: a node or a GPU.")] = PricePer.node,
+    price_per: Annotated[PricePer, switch("--price-per", "What --price is per: a node or a GPU.")] = PricePer.node,
     own: Annotated[Path | None, option("--own", "FILE", "Own nodes, in a file that gpucost prices tco reads.")] = None,
 ) -> None:
     """Say what so many GPUs cost for so many hours, each way to buy them side by side.
