@@ -21,7 +21,22 @@ from gpucost.cli.report import FocusVersion, Sharing
 from gpucost.errors import GpucostError, IncompleteError, StoreError, UsageError
 from gpucost.periods import Period, iso, parse_period
 from gpucost.render.formatting import alike_gaps, figure_text, missing_text, signed_text
-from gpucost.render.view import Column, Document, Line, Page, Section, Table, Texts, amount, count, dimension, number, ratio, text
+from gpucost.render.view import (
+    Document,
+    Line,
+    Page,
+    Section,
+    Table,
+    Texts,
+    amount,
+    count,
+    dimension,
+    money,
+    number,
+    ratio,
+    share,
+    text,
+)
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -253,32 +268,28 @@ def _tell(call: Call, manifest: dict[str, Any], target: Path) -> None:
     if call.quiet:
         return
     totals, replaces = manifest["totals"], manifest["replaces"]
-    adjusted = {one["team"]: one["adjustment"] for one in replaces["teams"]} if replaces else {}
-
-    def line(name: str, row: Mapping[str, Any], adjustment: float, *, is_sum: bool = False) -> Line:
-        share = ratio(row["charge"], totals["charge"])
-        bought = [_money(row.get("api_cost", 0.0))] if totals.get("api_cost") else []
-        cells = (name, row["allocated_gpu_hours"], _money(row["charge"]), *bought, share, _money(row["idle_cost"]))
-        return Line((*cells, *([_money(adjustment)] if replaces else [])), is_sum=is_sum)
-
-    columns = (
-        Column("Team", "text"),
-        Column("GPU-hours", "hours"),
-        Column("Charged", "money", 2),
-        *([Column("Bought tokens", "money", 2, weight=1)] if totals.get("api_cost") else []),
-        Column("Share", "ratio", weight=1),
-        Column("Idle cost", "money", 2, weight=2),
-        *([Column("Adjustment", "money", 2)] if replaces else []),
-    )
-    lines = [line(team["team"], team, adjusted.get(team["team"], 0.0)) for team in manifest["teams"]]
-    whole = line("All teams", totals, replaces["totals"]["charge"]["adjustment"] if replaces else 0.0, is_sum=True)
+    whole = {"team": "All teams", **totals}
+    columns = [
+        text(itemgetter("team"), "Team"),
+        number(itemgetter("allocated_gpu_hours"), "GPU-hours"),
+        money(lambda row: _money(row["charge"]), "Charged"),
+        share(lambda row: ratio(row["charge"], totals["charge"]), "Share", weight=1),
+        money(lambda row: _money(row["idle_cost"]), "Idle cost", weight=2),
+    ]
+    if totals.get("api_cost"):
+        columns.insert(3, money(lambda row: _money(row.get("api_cost", 0.0)), "Bought tokens", weight=1))
+    if replaces:
+        adjusted = {one["team"]: one["adjustment"] for one in replaces["teams"]}
+        of_all = replaces["totals"]["charge"]["adjustment"]
+        columns.append(money(lambda row: _money(of_all if row is whole else adjusted.get(row["team"], 0.0)), "Adjustment"))
     charged = "" if manifest["share_unallocated"] else ": charged to no team"
     free = figure_text(_money(totals["unallocated_cost"]), "money", manifest["currency"], 2)
+    note = f"Nobody held GPUs worth {free}{charged}."
     page = Page(
         title=f"GPU chargeback {manifest['month']}: {manifest['state']}",
         subtitle="; ".join(manifest["reasons"]),
         currency=manifest["currency"],
-        sections=(Table("Charged", columns, (*lines, whole), note=f"Nobody held GPUs worth {free}{charged}."),),
+        sections=(Table.of("Charged", [*manifest["teams"], whole], columns, note=note, is_sum=lambda row: row is whole),),
     )
     write_page(page, None, markdown=False)
     # a path is never broken: it is there to be opened

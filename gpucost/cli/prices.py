@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import asdict, replace
+from dataclasses import replace
 from datetime import date, datetime
 from decimal import Decimal
 from enum import StrEnum
@@ -18,8 +17,8 @@ from gpucost.periods import iso, to_ms
 from gpucost.price.listing import ListedPrice, Listing, Overview
 from gpucost.render.formatting import figure_text
 from gpucost.render.rows import FLAT
+from gpucost.render.schema import table
 from gpucost.render.view import (
-    Column,
     Document,
     Figure,
     Figures,
@@ -27,7 +26,6 @@ from gpucost.render.view import (
     Shown,
     Table,
     Texts,
-    Value,
     count,
     figure,
     number,
@@ -140,15 +138,7 @@ def _prices_of(answer: Listing | Overview) -> list[ListedPrice]:
 def _listing_document(answer: Listing | Overview, prices: list[ListedPrice], *, superseded: bool) -> Document:
     """Prices as people read them: of one name with what tells them apart, of all GPU models with where each is cheapest."""
 
-    def per_hour(title: str, price: Callable[[ListedPrice], Decimal | None], weight: int = 0) -> Shown:
-        def value(row: ListedPrice) -> Value:
-            amount = price(row)
-            is_other = amount is not None and row.currency != answer.currency
-            return figure_text(amount, "price", row.currency, _DECIMALS) if is_other else amount
-
-        return Column(title, "price", _DECIMALS, weight), value
-
-    per_gpu_hour = per_hour("Per GPU-h", lambda row: row.price_per_gpu_hour)
+    per_gpu_hour = price_column("price_per_gpu_hour", "Per GPU-h")
     as_of = figure(lambda row: f"{row.price_as_of}{_age(row, answer.today)}", "As of")
     source = text("source", weight=4)
     if isinstance(answer, Overview):
@@ -159,7 +149,7 @@ def _listing_document(answer: Listing | Overview, prices: list[ListedPrice], *, 
         title = f"What {answer.name} costs"
         columns = [
             per_gpu_hour,
-            per_hour("Per hour", lambda row: row.price_per_hour, 1),
+            price_column("price_per_hour", "Per hour", weight=1),
             text("provider"),
             text(place, "Place"),
             text("instance_type", weight=2 if len({price.instance_type for price in prices}) == 1 else 0),
@@ -179,9 +169,14 @@ def _listing_document(answer: Listing | Overview, prices: list[ListedPrice], *, 
         sections=(Table.of("Prices", prices, columns),),
         name="prices",
         answer=answer.printed(),
-        flat=(list(asdict(prices[0])), [list(asdict(price).values()) for price in prices]),
+        flat=table(prices),
         whole_in="json",
     )
+
+
+def price_column(name: str, title: str, decimals: int = _DECIMALS, weight: int = 0) -> Shown:
+    """The prices that rows have as `name`, each in the row's currency."""
+    return figure(lambda row: figure_text(getattr(row, name), "price", row.currency, decimals), title, weight=weight)
 
 
 def listing_notes(answer: Listing | Overview) -> list[str]:
@@ -281,10 +276,9 @@ def prices_history(
 
 def _history_document(zones: list[ZoneHistory]) -> Document:
     from gpucost.price.history import PriceHistory
-    from gpucost.render.schema import to_dict
 
-    first, records = zones[0], [to_dict(zone) for zone in zones]
-    columns = [name for name in records[0] if name not in ("steps", "notes")]
+    first, (columns, rows) = zones[0], table(zones)
+    shown = [at for at, name in enumerate(columns) if name not in ("steps", "notes")]
     where = f" in {first.place}, {first.product}" if len(zones) == 1 else ""
     return Document(
         title=f"{first.instance_type}{where}, spot",
@@ -293,17 +287,17 @@ def _history_document(zones: list[ZoneHistory]) -> Document:
         sections=_one_zone(first) if len(zones) == 1 else (_zones_table(zones),),
         name="prices.history",
         answer=PriceHistory(first.instance_type, first.start, first.end, first if len(zones) == 1 else None, zones),
-        flat=(columns, [[_flat(row[name]) for name in columns] for row in records]),
+        flat=([columns[at] for at in shown], [[_flat(row[at]) for at in shown] for row in rows]),
         whole_in="json",
     )
 
 
 def _flat(value: Any) -> Any:
-    """Moments as text, and decimals without the zeros behind the sixth."""
+    """Days as text, and decimals without the zeros behind the sixth."""
     if isinstance(value, Decimal):
         rounded = value.quantize(Decimal("0.000001"))
         return rounded if rounded == value else value.normalize()
-    return iso(value) if isinstance(value, datetime) else value.isoformat() if isinstance(value, date) else value
+    return str(value) if isinstance(value, date) else value
 
 
 def _one_zone(zone: ZoneHistory) -> tuple[Section, ...]:
@@ -332,19 +326,16 @@ def _one_zone(zone: ZoneHistory) -> tuple[Section, ...]:
 
 
 def _zones_table(zones: list[ZoneHistory]) -> Table:
-    def price(name: str, title: str, weight: int = 0) -> Shown:
-        return figure(lambda zone: _per_hour(zone, getattr(zone, name)), title, weight=weight)
-
     columns = [
         text("place", "Zone"),
-        price("mean_price_per_hour", "Mean"),
-        price("min_price_per_hour", "Lowest"),
-        price("max_price_per_hour", "Highest"),
+        price_column("mean_price_per_hour", "Mean", 6),
+        price_column("min_price_per_hour", "Lowest", 6),
+        price_column("max_price_per_hour", "Highest", 6),
         count("changes", weight=2),
         shown("discount", unit="ratio", weight=1),
         text(lambda zone: _sparkline(zone, _SHORT_LINE), "Over time", weight=3),
         text("product", weight=4),
-        price("on_demand_price_per_hour", "On demand", weight=4),
+        price_column("on_demand_price_per_hour", "On demand", 6, weight=4),
         number("covered_hours", "Hours known", weight=4),
     ]
     ranked = sorted(zones, key=lambda zone: (zone.mean_price_per_hour is None, zone.mean_price_per_hour or 0, zone.zone or ""))
@@ -410,15 +401,12 @@ def prices_tokens(
 
 
 def _tokens_document(answer: TokenPricesAnswer) -> Document:
-    def per_million(field: str, title: str, weight: int = 0) -> Shown:
-        return figure(lambda row: figure_text(getattr(row, field), "price", row.currency, _DECIMALS), title, weight=weight)
-
     columns = [
         text("provider"),
         text("model"),
-        per_million("input_price_per_million", "Input"),
-        per_million("cached_input_price_per_million", "Cached input", 1),
-        per_million("output_price_per_million", "Output"),
+        price_column("input_price_per_million", "Input"),
+        price_column("cached_input_price_per_million", "Cached input", weight=1),
+        price_column("output_price_per_million", "Output"),
         figure(lambda row: str(row.price_as_of), "As of", weight=2),
         text("source", weight=4),
     ]
@@ -430,7 +418,7 @@ def _tokens_document(answer: TokenPricesAnswer) -> Document:
         sections=(Table.of("Prices per million tokens", rows, columns),),
         name="prices.tokens",
         answer=answer,
-        flat=(list(asdict(rows[0])), [list(asdict(row).values()) for row in rows]),
+        flat=table(rows),
         whole_in="json",
     )
 

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import asdict
 from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from gpucost.cli.command import Call, argument, command, option, switch
-from gpucost.cli.prices import bought, own_node, place, write_with_notes
+from gpucost.cli.prices import bought, own_node, place, price_column, write_with_notes
 from gpucost.cli.whatif import number_parser, store_or_empty
 from gpucost.errors import UsageError
-from gpucost.render.formatting import figure_text
-from gpucost.render.view import Column, Document, Figure, Figures, Shown, Table, Value, figure, text
+from gpucost.render.schema import table
+from gpucost.render.view import Document, Figure, Figures, Table, figure, text
 from gpucost.whatif.flags import DEAREST, HOURS, HOURS_PER_MONTH, Option, PricePer
 
 if TYPE_CHECKING:
@@ -95,12 +93,6 @@ def quote(
 def _document(answer: Quote, what: str) -> Document:
     """The least to pay of each way to buy, with how old its price is, then all."""
 
-    def amount(title: str, value: Callable[[Quoted], Decimal], decimals: int = 2) -> Shown:
-        def cell(row: Quoted) -> Value:
-            return value(row) if row.currency == answer.currency else figure_text(value(row), "price", row.currency, decimals)
-
-        return Column(title, "price", decimals), cell
-
     least: dict[str, Quoted] = {}
     for row in answer.rows:
         if row.currency == answer.currency:
@@ -112,9 +104,9 @@ def _document(answer: Quote, what: str) -> Document:
         for name, row in least.items()
     )
     columns = [
-        amount("To pay", lambda row: row.to_pay),
-        amount("These hours", lambda row: row.cost),
-        amount("Per hour", lambda row: row.price_per_hour, 4),
+        price_column("to_pay", "To pay", 2),
+        price_column("cost", "These hours", 2),
+        price_column("price_per_hour", "Per hour"),
         text(bought, "Bought"),
         text(lambda row: row.provider or "", "Provider"),
         text(lambda row: place(row) if row.provider else "", "Place", weight=1),
@@ -130,7 +122,7 @@ def _document(answer: Quote, what: str) -> Document:
         sections=(Figures("Least to pay", tuple(figures)), Table.of("Ways to buy", answer.rows, columns)),
         name="quote",
         answer=answer,
-        flat=(list(asdict(answer.rows[0])), [list(asdict(row).values()) for row in answer.rows]),
+        flat=table(answer.rows),
         whole_in="json",
     )
 
