@@ -54,7 +54,6 @@ def report(
 
     import pandas as pd
 
-    from gpucost import pipeline
     from gpucost.render.data import flat_table, to_json
 
     call = replace(
@@ -67,8 +66,7 @@ def report(
         end=_text(end),
     )
     dimensions = tuple(by.split(",")) if isinstance(by, str) and by else tuple(by)
-    query = call.query(by=dimensions, with_sections=False, share_unallocated=share_unallocated)
-    view = pipeline.report(call.settings, call.store, query)
+    view = call.report(by=dimensions, with_sections=False, share_unallocated=share_unallocated)
     columns, rows = flat_table(view)
     frame = pd.DataFrame(rows, columns=list(columns))
     frame = frame.astype({name: "float64" for name, sql_type in columns.items() if sql_type != "VARCHAR"})

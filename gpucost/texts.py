@@ -85,21 +85,14 @@ def in_markdown(text: str) -> str:
 
 
 def visible_parts(part: Any) -> Any:
-    """A value with all the texts in it as `visible` has them: those of dataclasses and sequences, keys and values of mappings.
-
-    What holds no hidden characters is the same object.
-    """
+    """A value with all the texts in it as `visible` has them: those of dataclasses and sequences, keys and values of mappings."""
     if isinstance(part, str):
         return visible(part)
     if isinstance(part, tuple | list):
         shown = [visible_parts(one) for one in part]
-        if all(new is old for new, old in zip(shown, part, strict=True)):
-            return part
         return part._make(shown) if hasattr(part, "_make") else type(part)(shown)
     if is_dataclass(part) and not isinstance(part, type):
-        given = {field.name: getattr(part, field.name) for field in fields(part) if field.init}
-        changed = {name: new for name, old in given.items() if (new := visible_parts(old)) is not old}
-        return replace(part, **changed) if changed else part
+        return replace(part, **{field.name: visible_parts(getattr(part, field.name)) for field in fields(part) if field.init})
     if isinstance(part, Mapping):
         return {visible_parts(name): visible_parts(one) for name, one in part.items()}
     return [visible_parts(one) for one in part] if isinstance(part, ValuesView) else part

@@ -357,13 +357,12 @@ def _prices(call: Call, period: Period, now: datetime) -> None:
     wanting = pipeline.read_attributed(
         call.settings, call.store, lambda con: price.missing_price_sources(con, period, now, days), period
     )
-    failed = False
+    errors: list[GpucostError | None] = []
     if spot := [provider for what, provider in wanting if what == "spot"]:
-        failed = any(result.error for result in collect.collect_spot_prices(call, spot))
+        errors += [one.error for one in collect.collect_spot_prices(call, spot)]
     if listed := [provider for what, provider in wanting if what == "prices"]:
-        results = collect.collect_list_prices(call, listed, ())
-        failed = failed or any(result.error for result in results)
-    if failed:
+        errors += [one.error for one in collect.collect_list_prices(call, listed, ())]
+    if any(errors):
         raise typer.Exit(1)
 
 

@@ -58,7 +58,6 @@ def budget_check(
       gpucost budget check --month 2026-10 --fail-on warn
       gpucost budget check --format json -o budgets.json
     """
-    from gpucost import pipeline
     from gpucost.report.budget import BudgetAnswer, check
 
     settings = call.settings
@@ -69,7 +68,7 @@ def budget_check(
         )
     period, name = chosen_month(call)
     # first, for its message where the month holds no data
-    pipeline.report(settings, call.store, call.query(period_note=None, with_sections=False, may_be_idle=True))
+    call.report(period_note=None, with_sections=False, may_be_idle=True)
     view, days = costs_by_day(call, period)
     month_days = tuple(local_days(period, call.tz))
     states = check(settings, view, days, month_days)
@@ -356,19 +355,15 @@ def costs_by_day(call: Call, period: Period, by: tuple[str, ...] = ("team", "day
 
     That is of `period` alone where any of it was collected: what lies before is no matter of its figures.
     """
-    from gpucost import pipeline
-    from gpucost.report import Query
     from gpucost.report.forecast import HISTORY_DAYS, days_of
 
-    config, store, tz, now = call.settings, call.store, call.tz, call.now
+    tz, now, of_all = call.tz, call.now, {"teams": (), "with_sections": False, "may_be_idle": True}
     first = period.start.astimezone(tz).date() - timedelta(days=HISTORY_DAYS + 7)
     window = Period(local_midnight(first, tz), period.end)
-    query = Query(period=window, period_name=name_of(window, tz), by=by, now=now, with_sections=False, may_be_idle=True)
-    view = pipeline.report(config, store, query)
+    view = call.report(period=window, period_name=name_of(window, tz), by=by, **of_all)
     days = days_of(view, tz, now)
-    query = Query(period=period, period_name="", now=now, with_sections=False, may_be_absent=True, may_be_idle=True)
     try:
-        view = pipeline.report(config, store, query)
+        view = call.report(period=period, period_name="", may_be_absent=True, **of_all)
     except StoreError:
         raise
     except GpucostError:  # no data in it yet

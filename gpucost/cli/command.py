@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from gpucost.collect.base import ProgressState
     from gpucost.config.model import Config
     from gpucost.periods import Period
-    from gpucost.render.view import Document
+    from gpucost.render.view import Document, ReportView
     from gpucost.report import Query
     from gpucost.store.connection import Store
 
@@ -301,6 +301,12 @@ class Call:
         if "period" not in more:
             fields |= dict(zip(("period", "period_name", "period_note"), self.chosen, strict=True))
         return Query(**{**fields, **more})
+
+    def report(self, **more: Any) -> ReportView:
+        """The report of that query. Raises GpucostError where there is none."""
+        from gpucost import pipeline
+
+        return pipeline.report(self.settings, self.store, self.query(**more))
 
     def note(self, text: str) -> None:
         """Say something beside the data, on stderr; nothing under -q."""

@@ -208,12 +208,10 @@ def _periods(call: Call) -> list[PeriodViews]:
 
 def _views(call: Call, name: str, period: Period, *, must_have_data: bool) -> list[PeriodViews]:
     """The reports of a period; none, and a note, if it has no data and may have none."""
-    from gpucost import pipeline
     from gpucost.publish.openmetrics import PeriodViews
 
     def report(*by: str) -> ReportView:
-        query = call.query(period=period, period_name=name_of(period, call.tz), by=by, with_sections=False, may_be_idle=True)
-        return pipeline.report(call.settings, call.store, query)
+        return call.report(period=period, period_name=name_of(period, call.tz), by=by, with_sections=False, may_be_idle=True)
 
     try:
         by_team = report("team")

@@ -33,7 +33,6 @@ _LAYOUT = "team period last_month link top dry_run"
 
 def summary(call: Call) -> tuple[Message, ReportView]:
     """The message, and the report it sums up: of the period that the options mean, else the one that gpucost report takes."""
-    from gpucost import pipeline
     from gpucost.config.model import is_link
     from gpucost.publish.notify import message_of
 
@@ -44,7 +43,7 @@ def summary(call: Call) -> tuple[Message, ReportView]:
         if call.month or call.start or call.end or call.last:
             raise UsageError("--last-month and another period exclude each other", "give one of them")
         call = replace(call, month=f"{call.now.astimezone(call.tz).date().replace(day=1) - timedelta(days=1):%Y-%m}")
-    view = pipeline.report(call.settings, call.store, call.query(with_sections=False))
+    view = call.report(with_sections=False)
     return message_of(view, call.settings, link or call.settings.notify.link, call.more["top"]), view
 
 
