@@ -6,7 +6,6 @@ Commands are functions here, with `_` between their words: `waste`, `whatif_spot
 from __future__ import annotations
 
 import os
-from dataclasses import replace
 from datetime import date, datetime
 from functools import partial
 from pathlib import Path
@@ -56,8 +55,9 @@ def report(
 
     from gpucost.render.data import flat_table, to_json
 
-    call = replace(
-        _call(config, store),
+    call = _call(
+        config,
+        store,
         teams=_names(teams),
         namespaces=_names(namespaces),
         clusters=_names(clusters),
@@ -127,10 +127,10 @@ def query(sql: str, *, config: PathLike | None = None, store: PathLike | None = 
     return pd.DataFrame(rows, columns=columns)
 
 
-def _call(config: PathLike | None, store: PathLike | None) -> Call:
+def _call(config: PathLike | None, store: PathLike | None, **options: Any) -> Call:
     from gpucost.cli.command import Call
 
-    return Call(Path(config) if config else None, Path(store) if store else None)
+    return Call(Path(config) if config else None, Path(store) if store else None, **options)
 
 
 def _names(names: Iterable[str]) -> tuple[str, ...]:

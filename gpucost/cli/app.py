@@ -46,9 +46,6 @@ class CommandTable(dict[str, Any]):
     def items(self) -> Any:
         return [(name, self[name]) for name in self]
 
-    def values(self) -> Any:
-        return [self[name] for name in self]
-
 
 class TextParams:
     """A command whose parameters stay texts while a shell completes: what makes values of them takes longer than all else."""

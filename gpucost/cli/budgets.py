@@ -74,7 +74,8 @@ def budget_check(
     states = check(settings, view, days, month_days)
     worst = max((state.status for state in states), key=_RANKS.index)
     lines = [to_dict(state) | {"reasons": "; ".join(state.reasons), **_target_columns(state)} for state in states]
-    columns = [name for name in lines[0] if name != "targets"]
+    for line in lines:
+        del line["targets"]
     call.answer(
         Document(
             title=f"Budgets: {name}",
@@ -84,7 +85,7 @@ def budget_check(
             coverage=view.coverage,
             name="budget",
             answer=BudgetAnswer(f"{month_days[0]:%Y-%m}", period, settings.currency, worst, states, view.coverage),
-            flat=(columns, [[line[name] for name in columns] for line in lines]),
+            flat=(list(lines[0]), [list(line.values()) for line in lines]),
         )
     )
     known = [series.team for series in days.costs if series.level == "team" and series.team]

@@ -94,6 +94,7 @@ def names_in(texts: list[str] | None) -> tuple[str, ...]:
     return tuple(part.strip() for text in texts or () for part in text.split(",") if part.strip())
 
 
+# What an option holds that may be repeated.
 Texts = list[str] | None
 # Each option that commands share: its name as a parameter, its type, how it is typed and what help says of it.
 _SHARED: dict[str, tuple[Any, ...]] = {
@@ -184,7 +185,6 @@ _FIELDS = {
     "config": "config_file",
     "store": "store_file",
     "output": "target",
-    **{name: f"{name}s" for name in ("team", "namespace", "cluster", "workload")},
 }
 _SUFFIXES = {".md": RowFormat.markdown, ".csv": RowFormat.csv, ".json": RowFormat.json, ".parquet": RowFormat.parquet}
 
@@ -533,8 +533,8 @@ def _into_lake(call: Call) -> Iterator[Call]:
 
 def _call(given: dict[str, Any], more: dict[str, Any]) -> Call:
     """The call that shared options describe. Raises UsageError where -o names a directory."""
-    fields = {_FIELDS.get(name, name): value for name, value in given.items()}
-    fields |= {name: tuple(fields.get(name) or ()) for name in ("teams", "namespaces", "clusters", "workloads")}
+    names = {f"{name}s": tuple(given.pop(name) or ()) for name in ("team", "namespace", "cluster", "workload") if name in given}
+    fields = {_FIELDS.get(name, name): value for name, value in given.items()} | names
     target = output_file(fields.get("target"))
     suffix = target.suffix.lower() if target else ""
     fields |= {"format": fields.get("format") or _SUFFIXES.get(suffix, RowFormat.table), "target": target, "more": more}

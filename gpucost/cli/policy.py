@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from operator import attrgetter
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Annotated, Literal
 
 import typer
@@ -49,10 +51,13 @@ def policy_check(
 
     asked = read_rules(rules)
     answer = pipeline.policy(call.settings, call.store, call.query(by=BY, with_sections=False, period_note=None), asked)
-    broken = [(rule, one) for rule in answer.rules for one in rule.violations]
-    lines = [{"rule": rule.name, "severity": rule.severity, **to_dict(one)} for rule, one in broken]
+    broken = [
+        SimpleNamespace(rule=rule.name, severity=rule.severity, **to_dict(one))
+        for rule in answer.rules
+        for one in rule.violations
+    ]
     columns = ["rule", "severity", "cluster", "namespace", "subject", "evidence", "gpu_hours", "cost"]
-    several = len({one.cluster for _, one in broken}) > 1
+    several = len({one.cluster for one in broken}) > 1
     sections = [
         Table.of(
             "Rules",
@@ -71,13 +76,13 @@ def policy_check(
         sections.append(Table.of("What to do", open_rules, wanted))
     if broken:
         shown = (
-            text(lambda one: one[0].name, "Rule"),
-            *([text(lambda one: one[1].cluster, "Cluster")] if several else []),
-            text(lambda one: one[1].namespace, "Namespace", weight=1),
-            text(lambda one: one[1].subject, "Who"),
-            text(lambda one: one[1].evidence, "Evidence", weight=2),
-            number(lambda one: one[1].gpu_hours, "GPU-hours"),
-            money(lambda one: one[1].cost, "Cost"),
+            text("rule"),
+            *([text("cluster")] if several else []),
+            text("namespace", weight=1),
+            text("subject", "Who"),
+            text("evidence", weight=2),
+            number("gpu_hours", "GPU-hours"),
+            money("cost"),
         )
         more = f" And {len(broken) - _SHOWN:,} more: --format json has all." if len(broken) > _SHOWN else ""
         note = f"GPU-hours and cost of the period, of what breaks the rule.{more}"
@@ -93,7 +98,7 @@ def policy_check(
             coverage=answer.coverage,
             name="policy",
             answer=answer,
-            flat=(columns, [[line[name] for name in columns] for line in lines]),
+            flat=(columns, [attrgetter(*columns)(one) for one in broken]),
         )
     )
     counts = {"error": ("error",), "warning": ("error", "warning"), "never": ()}[fail_on]

@@ -60,14 +60,15 @@ class PurchaseOption(StrEnum):
     calendar = "calendar"
 
 
+GpuOrInstance = Annotated[str | None, argument("GPU or INSTANCE", "GPU model in any spelling, or instance type.")]
+Providers = Annotated[list[str] | None, option("--provider", "NAME", "Only this cloud, such as aws; repeatable.")]
+
+
 @command("* written")
 def prices(
     call: Call,
-    name: Annotated[
-        str | None,
-        argument("GPU or INSTANCE", "GPU model in any spelling, or instance type."),
-    ] = None,
-    provider: Annotated[list[str] | None, option("--provider", "NAME", "Only this cloud, such as aws; repeatable.")] = None,
+    name: GpuOrInstance = None,
+    provider: Providers = None,
     region: Annotated[
         list[str] | None, option("--region", "NAME", "Only this region, with every zone; repeatable; may hold * and ?.")
     ] = None,

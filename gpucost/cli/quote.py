@@ -6,8 +6,8 @@ from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from gpucost.cli.command import Call, argument, command, option, switch
-from gpucost.cli.prices import bought, own_node, place, price_column, write_with_notes
+from gpucost.cli.command import Call, command, option, switch
+from gpucost.cli.prices import GpuOrInstance, Providers, bought, own_node, place, price_column, write_with_notes
 from gpucost.cli.whatif import number_parser, store_or_empty
 from gpucost.errors import UsageError
 from gpucost.render.schema import table
@@ -28,12 +28,12 @@ def _amount(name: str, metavar: str, help: str, how: Option) -> Any:
 @command("* written")
 def quote(
     call: Call,
-    name: Annotated[str | None, argument("GPU or INSTANCE", "GPU model in any spelling, or instance type.")] = None,
+    name: GpuOrInstance = None,
     count: Annotated[int | None, option("--count", "COUNT", "Instances. Default: 1.", min=1, max=1_000_000)] = None,
     gpus: Annotated[int | None, option("--gpus", "COUNT", "GPUs, in whole instances.", min=1, max=10_000_000)] = None,
     hours: Annotated[Decimal | None, _amount("--hours", "HOURS", "How long. Default: 730, a month.", HOURS)] = None,
     days: Annotated[Decimal | None, _amount("--days", "DAYS", "How long, in days of 24 hours.", HOURS)] = None,
-    provider: Annotated[list[str] | None, option("--provider", "NAME", "Only this cloud, such as aws; repeatable.")] = None,
+    provider: Providers = None,
     region: Annotated[list[str] | None, option("--region", "NAME", "Only this region; repeatable; may hold * and ?.")] = None,
     price: Annotated[
         Decimal | None, _amount("--price", "PRICE", "A price of your own, per hour.", Option("", above=True, most=DEAREST))

@@ -416,7 +416,7 @@ def queue(
         number("used_max", "In use max", weight=2),
         number("borrowed_average", "Borrowed"),
         number("pending_average", "Pending"),
-        count(lambda one: one.waits.admitted, "Admitted", weight=3),
+        count("waits.admitted", "Admitted", weight=3),
         _time("waits.wait_mean_seconds", "Wait"),
         _time("waits.wait_p50_seconds", "Wait p50", weight=3),
         _time("waits.wait_p95_seconds", "Wait p95", weight=2),
