@@ -145,7 +145,9 @@ class DefaultCommandGroup(CommandGroup):
         if ctx.resilient_parsing:
             args = [DEFAULT, *args] if args and first not in self.commands else args
         elif first not in self.commands:
-            wants_help = any(word in ctx.help_option_names for word in _options(args))
+            # behind a -- everything is a value
+            options = args[: args.index("--")] if "--" in args else args
+            wants_help = any(word in ctx.help_option_names for word in options)
             args = [ctx.help_option_names[0]] if wants_help else [DEFAULT, *args]
         return super().parse_args(ctx, args)
 
@@ -162,11 +164,6 @@ class DefaultCommandGroup(CommandGroup):
     def format_options(self, ctx: Any, formatter: Any) -> None:
         self.commands[DEFAULT].format_options(ctx, formatter)
         self.format_commands(ctx, formatter)
-
-
-def _options(args: Sequence[str]) -> Sequence[str]:
-    """`args` up to a `--`, behind which everything is a value."""
-    return args[: args.index("--")] if "--" in args else args
 
 
 # The modules of commands and groups that lie in none of their name.

@@ -91,20 +91,17 @@ def budget_check(
     known = [series.team for series in days.costs if series.level == "team" and series.team]
     for state in states:
         if not state.is_seen:
-            call.note(
-                f"budget {state.name}: no team {state.team!r} held GPUs or bought tokens in {name}{_meant(state.team, known)}"
-            )
+            # of a team that held nothing in the weeks before, either
+            others = ""
+            if state.team and known and state.team not in known:
+                others = f"; there are {', '.join(nearest(state.team, known)[:5])}"
+            call.note(f"budget {state.name}: no team {state.team!r} held GPUs or bought tokens in {name}{others}")
     counts = {"warn": ("warn", "over"), "over": ("over",), "never": ()}[fail_on]
     failed = [state for state in states if state.status in counts]
     for state in failed:
         call.note(f"budget {state.name}: {'; '.join(state.reasons)}")
     if failed:
         raise typer.Exit(MISSED)
-
-
-def _meant(team: str | None, known: list[str]) -> str:
-    """The teams there are, the nearest first, where the name is of none that held anything in the weeks before, either."""
-    return f"; there are {', '.join(nearest(team, known)[:5])}" if team and known and team not in known else ""
 
 
 def _target_columns(state: BudgetState) -> dict[str, Any]:

@@ -109,7 +109,9 @@ def export_chart(
 
     files = chart(call.more["image"], call.settings.timezone)
     out = out.expanduser()
-    if out.exists() and not (out.is_dir() and (not any(out.iterdir()) or _is_ours(out / "Chart.yaml"))):
+    earlier = out / "Chart.yaml"
+    is_ours = earlier.is_file() and "name: gpucost" in earlier.read_text(encoding="utf-8", errors="replace").splitlines()
+    if out.exists() and not is_ours and not (out.is_dir() and not any(out.iterdir())):
         raise UsageError(f"--out {out} is there already and holds no chart of gpucost", "--out names another directory")
     for name, text in files.items():
         target = out / name
@@ -122,11 +124,6 @@ def export_chart(
     others = [path.name for path in sorted((out / "templates").glob("*")) if f"templates/{path.name}" not in files]
     if others:
         call.note(f"note: helm also installs what else lies in {out / 'templates'}: {', '.join(others)}")
-
-
-def _is_ours(chart: Path) -> bool:
-    """Whether it is the Chart.yaml of an earlier chart of gpucost."""
-    return chart.is_file() and "name: gpucost" in chart.read_text(encoding="utf-8", errors="replace").splitlines()
 
 
 def _words(run: str) -> list[str]:

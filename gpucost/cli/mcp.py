@@ -140,7 +140,13 @@ def _server(config: str | None, store: str | None) -> Server[Any]:
 
     async def list_tools(_: Any, __: Any) -> types.ListToolsResult:
         offered = [
-            types.Tool(name=name, description=_description(one), input_schema=schema_of(one), annotations=only_reads)
+            # what the command's help says before its examples
+            types.Tool(
+                name=name,
+                description=" ".join(str(one.help or "").partition("\b")[0].split()),
+                input_schema=schema_of(one),
+                annotations=only_reads,
+            )
             for name, (_, one) in tools().items()
         ]
         return types.ListToolsResult(tools=offered)
@@ -155,9 +161,3 @@ def _server(config: str | None, store: str | None) -> Server[Any]:
         return types.CallToolResult(content=[types.TextContent(type="text", text=text)])
 
     return Server("gpucost", version=__version__, instructions=_INSTRUCTIONS, on_list_tools=list_tools, on_call_tool=call_tool)
-
-
-def _description(one: Any) -> str:
-    """What the command's help says before its examples."""
-    text, _, _ = str(one.help or "").partition("\b")
-    return " ".join(text.split())

@@ -45,7 +45,9 @@ def open(  # noqa: A001 - its name on the command line
         path.unlink(missing_ok=True)  # or its mode would stay
     with atomic_write(path, 0o666 if call.target else PRIVATE) as part:
         part.write_text(render(view, blocks=blocks), encoding="utf-8")
-    if not no_browser and _has_screen() and webbrowser.open(path.as_uri()):
+    # a browser of a terminal would take its place
+    has_screen = sys.platform in ("darwin", "win32") or any(os.environ.get(name) for name in _SCREENS)
+    if not no_browser and has_screen and webbrowser.open(path.as_uri()):
         note(f"{view.title}: opened in your browser", quiet=call.quiet)
     put(str(path))
 
@@ -58,8 +60,3 @@ def _private_page() -> Path:
     except OSError as error:
         raise GpucostError(f"cannot make {folder}: {error.strerror or error}", "-o names a file elsewhere") from None
     return folder / "report.html"
-
-
-def _has_screen() -> bool:
-    """Whether a browser has where to show itself: one of a terminal would take its place."""
-    return sys.platform in ("darwin", "win32") or any(os.environ.get(name) for name in _SCREENS)

@@ -158,7 +158,13 @@ def _listing_document(answer: Listing | Overview, prices: list[ListedPrice], *, 
             text(bought, "Bought"),
         ]
         if any(price.spot_discount_percent is not None for price in prices):
-            columns.append(figure(_discount, "Spot discount", weight=1))
+            columns.append(
+                figure(
+                    lambda row: "" if row.spot_discount_percent is None else f"{row.spot_discount_percent} %",
+                    "Spot discount",
+                    weight=1,
+                )
+            )
         columns.append(as_of)
         if any(price.more_regions is not None for price in prices):
             columns.append(count("more_regions", weight=3))
@@ -224,10 +230,6 @@ def _age(price: ListedPrice, today: date) -> str:
     if not price.is_stale or price.status != "current":
         return ""
     return f" ({(today - price.price_as_of).days:,}d)"
-
-
-def _discount(price: ListedPrice) -> str:
-    return "" if price.spot_discount_percent is None else f"{price.spot_discount_percent} %"
 
 
 def place(price: ListedPrice | Quoted) -> str:
@@ -493,7 +495,15 @@ def prices_tco(
             answer.price_per_hour, answer.inputs.currency, instance_type or "", node_selector or "", effective_start or ""
         )
         call.note(_save_entry(call.settings, entry))
-    write_with_notes(call, _tco_document(answer, entry), _tco_notes(answer))
+    notes = []
+    if answer.gpu_watts_source == "tdp":
+        notes.append(
+            f"power is the rated {answer.gpu_watts:f} W of {answer.inputs.gpu_model}; gpucost collects no measured power:"
+            " --gpu-watts takes the mean of DCGM_FI_DEV_POWER_USAGE"
+        )
+    if answer.inputs.not_given:
+        notes.append(f"not given, and counted as nothing (pue as 1): {', '.join(answer.inputs.not_given)}")
+    write_with_notes(call, _tco_document(answer, entry), notes)
 
 
 def own_node(file: Path | None, options: Mapping[str, str], currency: str) -> Tco:
@@ -507,18 +517,6 @@ def own_node(file: Path | None, options: Mapping[str, str], currency: str) -> Tc
             model, tdp = rated_power(con, inputs.gpu_model, needed=inputs.gpu_watts is None)
         inputs = replace(inputs, gpu_model=model)
     return tco(inputs, tdp)
-
-
-def _tco_notes(answer: Tco) -> list[str]:
-    notes = []
-    if answer.gpu_watts_source == "tdp":
-        notes.append(
-            f"power is the rated {answer.gpu_watts:f} W of {answer.inputs.gpu_model}; gpucost collects no measured power:"
-            " --gpu-watts takes the mean of DCGM_FI_DEV_POWER_USAGE"
-        )
-    if answer.inputs.not_given:
-        notes.append(f"not given, and counted as nothing (pue as 1): {', '.join(answer.inputs.not_given)}")
-    return notes
 
 
 def _tco_document(answer: Tco, saved: BookEntry | None) -> Document:

@@ -24,16 +24,6 @@ if TYPE_CHECKING:
     from gpucost.report import Query
 
 
-def check_comparable(query: Query, *, waste: bool, focus: bool) -> None:
-    """Raises UsageError for what has nothing of an earlier period beside it."""
-    if focus:
-        raise UsageError("a FOCUS file holds charges, and nothing to compare them with", "leave out --compare")
-    if waste:
-        raise UsageError("--compare and --waste exclude each other", "give one of them")
-    if times := [name for name in query.by if name in ("month", "day", "hour")]:
-        raise UsageError(f"rows by {times[0]} have none of the period before to compare with", f"leave {times[0]} out of --by")
-
-
 ReportFormat = Literal["table", "markdown", "html", "json", "csv", "parquet", "focus"]
 FocusVersion = Literal["1.2", "1.3"]
 # How unallocated cost is spread over the teams that used such GPUs.
@@ -140,7 +130,14 @@ def report(
         share_unallocated=share_unallocated,
     )
     if compare:
-        check_comparable(query, waste=waste, focus=written_as == "focus")
+        if written_as == "focus":
+            raise UsageError("a FOCUS file holds charges, and nothing to compare them with", "leave out --compare")
+        if waste:
+            raise UsageError("--compare and --waste exclude each other", "give one of them")
+        if times := [name for name in query.by if name in ("month", "day", "hour")]:
+            raise UsageError(
+                f"rows by {times[0]} have none of the period before to compare with", f"leave {times[0]} out of --by"
+            )
     with completeness(call, query, strict=strict):
         if written_as == "focus":
             write_focus(call, query, focus_version)
@@ -225,16 +222,12 @@ def write_focus(call: Call, query: Query, version: str) -> None:
     with atomic_write(target) as part:
         totals = pipeline.focus_file(config, call.store, month, version, "parquet" if is_parquet else "csv", part)
         if target is None:
-            _to_stdout(part)
+            waiting.stop()
+            with to_stdout(), part.open("rb") as content:
+                shutil.copyfileobj(content, sys.stdout.buffer)
+                sys.stdout.buffer.flush()
     billed = "; ".join(f"{cost:,.2f} {currency} effective" for currency, cost in totals.effective_cost.items()) or "no bill"
     call.note(
         f"FOCUS {version} of {month}: {totals.charges:,} charges in {totals.billed_rows:,} rows, {billed}; "
         f"{totals.estimated_rows:,} rows of estimates, {totals.estimated_cost:,.2f} {config.currency}"
     )
-
-
-def _to_stdout(file: Path) -> None:
-    waiting.stop()
-    with to_stdout(), file.open("rb") as content:
-        shutil.copyfileobj(content, sys.stdout.buffer)
-        sys.stdout.buffer.flush()

@@ -159,15 +159,15 @@ def waste_tables(waste: Waste) -> tuple[Table, ...]:
             text(lambda work: _BUCKETS[work.bucket].title if work.bucket else "", "Most of it"),
             share("utilization_p50", "Busy p50", decimals=0, weight=3),
             share("utilization_p95", "Busy p95", decimals=0, weight=3),
-            text(_never_used, "GPUs never used", weight=3),
+            text(
+                lambda work: f"{work.gpus_never_used} of {work.gpus_measured}" if work.gpus_never_used else None,
+                "GPUs never used",
+                weight=3,
+            ),
             text(_memory, "Memory used", weight=3),
         ]
         found.append(Table.of("Workloads that waste most", waste.workloads, columns))
     return tuple(found)
-
-
-def _never_used(work: WorkloadWaste) -> str | None:
-    return f"{work.gpus_never_used} of {work.gpus_measured}" if work.gpus_never_used else None
 
 
 def _memory(work: WorkloadWaste) -> str | None:
