@@ -6,7 +6,7 @@ Commands are functions here, with `_` between their words: `waste`, `whatif_spot
 from __future__ import annotations
 
 import os
-from datetime import UTC, date, datetime
+from datetime import date, datetime
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -18,8 +18,7 @@ if TYPE_CHECKING:
 
     import pandas as pd
 
-    from gpucost.config.model import Config
-    from gpucost.store.connection import Store
+    from gpucost.cli.command import Call
 
 __all__ = ["GpucostError", "answer", "query", "report", "tables"]
 
@@ -54,28 +53,20 @@ def report(
 
     import pandas as pd
 
-    from gpucost import pipeline
-    from gpucost.periods import parse_period
     from gpucost.render.data import flat_table, to_json
-    from gpucost.report import Query, default_period
 
-    settings, opened = _load(config, store)
-    now = datetime.now(UTC)
-    named = parse_period(settings.tz, now, month=month, start=_text(start), end=_text(end))
-    if named is None:
-        with opened.read() as con:
-            named = default_period(con, settings.tz, now)[:2]
-    wanted = Query(
-        *named,
-        by=tuple(by.split(",")) if isinstance(by, str) and by else tuple(by),
+    call = _call(
+        config,
+        store,
         teams=_names(teams),
         namespaces=_names(namespaces),
         clusters=_names(clusters),
-        now=now,
-        with_sections=False,
-        share_unallocated=share_unallocated,
+        month=month,
+        start=_text(start),
+        end=_text(end),
     )
-    view = pipeline.report(settings, opened, wanted)
+    dimensions = tuple(by.split(",")) if isinstance(by, str) and by else tuple(by)
+    view = call.report(by=dimensions, with_sections=False, share_unallocated=share_unallocated)
     columns, rows = flat_table(view)
     frame = pd.DataFrame(rows, columns=list(columns))
     frame = frame.astype({name: "float64" for name, sql_type in columns.items() if sql_type != "VARCHAR"})
@@ -132,17 +123,14 @@ def query(sql: str, *, config: PathLike | None = None, store: PathLike | None = 
     """
     import pandas as pd
 
-    _, opened = _load(config, store)
-    columns, rows = opened.query(sql)
+    columns, rows = _call(config, store).store.query(sql)
     return pd.DataFrame(rows, columns=columns)
 
 
-def _load(config: PathLike | None, store: PathLike | None) -> tuple[Config, Store]:
-    from gpucost.config.load import load_config
-    from gpucost.store.connection import Store
+def _call(config: PathLike | None, store: PathLike | None, **options: Any) -> Call:
+    from gpucost.cli.command import Call
 
-    settings = load_config(Path(config) if config else None, store=Path(store) if store else None)
-    return settings, Store.of(settings)
+    return Call(Path(config) if config else None, Path(store) if store else None, **options)
 
 
 def _names(names: Iterable[str]) -> tuple[str, ...]:

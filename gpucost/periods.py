@@ -116,7 +116,7 @@ def name_of(period: Period, tz: ZoneInfo) -> str:
     first, last = start.date(), (period.end - timedelta(milliseconds=1)).astimezone(tz).date()
     if is_month(period, tz):
         return month_name(first)
-    if period.start == local_midnight(first, tz) and period.end == local_midnight(last + timedelta(days=1), tz):
+    if is_whole_days(period, tz):
         return first.isoformat() if first == last else f"{first} to {last}"
     return f"{start:%Y-%m-%d %H:%M} to {end:%Y-%m-%d %H:%M}"
 

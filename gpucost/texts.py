@@ -13,22 +13,14 @@ from urllib.parse import quote
 # What no reader sees, or what a terminal obeys: Unicode's controls, formats (directions, joiners, tags), halves of surrogate
 # pairs and separators of lines, what it calls Default_Ignorable_Code_Point, and two characters that a page cannot hold. Line ends
 # and tabs are seen.
-_RANGES = """
-    0000-0008 000b-001f 007f-009f 00ad 034f 0600-0605 061c 06dd 070f 0890-0891 08e2 115f-1160 17b4-17b5 180b-180f 200b-200f
-    2028-202e 2060-206f 3164 d800-dfff fe00-fe0f feff ffa0 fff0-fffb fffe-ffff 110bd 110cd 13430-1343f 1bca0-1bca3 1d173-1d17a
-    e0000-e0fff
-"""
-
-
-def _class_of(spans: list[list[str]]) -> str:
-    return "[" + "".join("-".join(chr(int(end, 16)) for end in span) for span in spans) + "]"
-
-
-_SPANS = [span.split("-") for span in _RANGES.split()]
-_HIDDEN = re.compile(_class_of(_SPANS))
-_SPECIAL = re.compile(r"([\\`*_\[\]|~])")
 #: What is hidden in text that can be encoded, as a class of regular expressions: Python's and DuckDB's.
-HIDDEN = _class_of([span for span in _SPANS if span[0] != "d800"])
+HIDDEN = (
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\xad\u034f\u0600-\u0605\u061c\u06dd\u070f\u0890-\u0891\u08e2\u115f-\u1160\u17b4-\u17b5"
+    "\u180b-\u180f\u200b-\u200f\u2028-\u202e\u2060-\u206f\u3164\ufe00-\ufe0f\ufeff\uffa0\ufff0-\ufffb\ufffe-\uffff"
+    "\U000110bd\U000110cd\U00013430-\U0001343f\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e0fff]"
+)
+_HIDDEN = re.compile(HIDDEN[:-1] + "\ud800-\udfff]")
+_SPECIAL = re.compile(r"([\\`*_\[\]|~])")
 
 
 # Secrets that this process has read: a server may repeat them in an error.
@@ -85,21 +77,14 @@ def in_markdown(text: str) -> str:
 
 
 def visible_parts(part: Any) -> Any:
-    """A value with all the texts in it as `visible` has them: those of dataclasses and sequences, keys and values of mappings.
-
-    What holds no hidden characters is the same object.
-    """
+    """A value with all the texts in it as `visible` has them: those of dataclasses and sequences, keys and values of mappings."""
     if isinstance(part, str):
         return visible(part)
     if isinstance(part, tuple | list):
         shown = [visible_parts(one) for one in part]
-        if all(new is old for new, old in zip(shown, part, strict=True)):
-            return part
         return part._make(shown) if hasattr(part, "_make") else type(part)(shown)
     if is_dataclass(part) and not isinstance(part, type):
-        given = {field.name: getattr(part, field.name) for field in fields(part) if field.init}
-        changed = {name: new for name, old in given.items() if (new := visible_parts(old)) is not old}
-        return replace(part, **changed) if changed else part
+        return replace(part, **{field.name: visible_parts(getattr(part, field.name)) for field in fields(part) if field.init})
     if isinstance(part, Mapping):
         return {visible_parts(name): visible_parts(one) for name, one in part.items()}
     return [visible_parts(one) for one in part] if isinstance(part, ValuesView) else part

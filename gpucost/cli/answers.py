@@ -12,7 +12,6 @@ from typing import Any
 import typer
 
 from gpucost.cli.app import app, leaves
-from gpucost.cli.command import errors_raised
 from gpucost.cli.output import gathered
 from gpucost.errors import UsageError
 from gpucost.render.data import IN_COST
@@ -53,7 +52,7 @@ def ask(name: str, arguments: Iterable[Any] = (), options: Mapping[str, Any] | N
     if name not in answering():
         raise UsageError(f"{name!r} is no command that answers", did_you_mean(name, answering(), "gpucost --help lists them"))
     call = [*name.split(), *flags(name, options or {}), "--format", "json", "--", *map(str, arguments)]
-    with gathered() as said, errors_raised():
+    with gathered() as said:
         try:
             code = typer.main.get_command(app).main(call, prog_name="gpucost", standalone_mode=False)
         except typer.Abort:  # what Ctrl-C becomes on a command line

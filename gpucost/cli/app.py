@@ -18,22 +18,20 @@ from gpucost import __version__
 WHOSE, WRITTEN, RARE, EVERYWHERE = "Whose and when", "Output", "Rarely used", "Everywhere"
 PANELS = ("Arguments", "Options", WHOSE, WRITTEN, RARE, EVERYWHERE)
 
-# A command: the module of `gpucost.cli` that has it as group_name, and its line in the help of its group.
-Row = tuple[str, str]
-
 
 class CommandTable(dict[str, Any]):
-    """Commands by name, those of `rows` imported when they are asked for."""
+    """Commands by name, those of `rows` imported when they are asked for: as group_name from the module of `gpucost.cli`."""
 
-    def __init__(self, group: str, rows: dict[str, Row], others: Mapping[str, Any]) -> None:
+    def __init__(self, group: str, rows: Mapping[str, str], others: Mapping[str, Any]) -> None:
         super().__init__({**dict.fromkeys(rows), **others})
-        self._group, self._rows = group, rows
+        self._group = group
 
     def __getitem__(self, name: str) -> Any:
         command = super().__getitem__(name)
         if command is None:
-            module = import_module(f"gpucost.cli.{self._rows[name][0]}")
             function = "_".join(part for part in (self._group, name) if part not in ("", DEFAULT)).replace("-", "_")
+            group = self._group or name
+            module = import_module(f"gpucost.cli.{MODULES.get(function) or MODULES.get(group, group)}")
             program = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
             program.command(name, cls=PanelCommand, hidden=name == DEFAULT)(getattr(module, function))
             command = self[name] = typer.main.get_command(program)
@@ -47,9 +45,6 @@ class CommandTable(dict[str, Any]):
 
     def items(self) -> Any:
         return [(name, self[name]) for name in self]
-
-    def values(self) -> Any:
-        return [self[name] for name in self]
 
 
 class TextParams:
@@ -107,7 +102,7 @@ class CommandGroup(TextParams, TyperGroup):
     """A group whose help is written from the table, without importing its commands; `topics` order and head it."""
 
     group: ClassVar[str] = ""
-    rows: ClassVar[dict[str, Row]] = {}
+    rows: ClassVar[Mapping[str, str]] = {}
     topics: ClassVar[Mapping[str, Sequence[str]]] = {}
 
     def __init__(self, **settings: Any) -> None:
@@ -132,7 +127,7 @@ class CommandGroup(TextParams, TyperGroup):
         return [CompletionItem(name, help=self._summary(name)) for name in names]
 
     def _summary(self, name: str) -> str:
-        return self.rows[name][1] if name in self.rows else str(self.commands[name].help)
+        return self.rows[name] if name in self.rows else str(self.commands[name].help)
 
 
 # The name that a group's own command has: it is not listed.
@@ -150,7 +145,9 @@ class DefaultCommandGroup(CommandGroup):
         if ctx.resilient_parsing:
             args = [DEFAULT, *args] if args and first not in self.commands else args
         elif first not in self.commands:
-            wants_help = any(word in ctx.help_option_names for word in _options(args))
+            # behind a -- everything is a value
+            options = args[: args.index("--")] if "--" in args else args
+            wants_help = any(word in ctx.help_option_names for word in options)
             args = [ctx.help_option_names[0]] if wants_help else [DEFAULT, *args]
         return super().parse_args(ctx, args)
 
@@ -169,155 +166,161 @@ class DefaultCommandGroup(CommandGroup):
         self.format_commands(ctx, formatter)
 
 
-def default_command(group: Any, words: Sequence[str]) -> str | None:
-    """The command of `group` that takes `words` although none of them names it; None where the first word is a command's name."""
-    if not isinstance(group, DefaultCommandGroup) or (words and words[0] in group.commands):
-        return None
-    return DEFAULT
-
-
-def _options(args: Sequence[str]) -> Sequence[str]:
-    """`args` up to a `--`, behind which everything is a value."""
-    return args[: args.index("--")] if "--" in args else args
-
-
-# What each group is for, and its commands.
-GROUPS: dict[str, tuple[str, dict[str, Row]]] = {
+# The modules of commands and groups that lie in none of their name.
+MODULES = {
+    **dict.fromkeys(("init", "demo", "doctor", "config", "store", "schema", "sql"), "setup"),
+    **dict.fromkeys(("queue", "findings"), "waste"),
+    **dict.fromkeys(("budget", "forecast", "anomalies"), "budgets"),
+    **dict.fromkeys(("chargeback", "reconcile"), "bills"),
+    **dict.fromkeys(("collect_aws", "collect_gcp", "collect_azure", "collect_focus"), "collect_bills"),
+    "collect_slurm": "collect_slurm",
+    "whatif_spot": "whatif_spot",
+    "whatif_schedule": "whatif_schedule",
+    "whatif_share": "whatif_share",
+    "whatif_rightsize": "whatif_rightsize",
+    **dict.fromkeys(("whatif_plan", "whatif_compare"), "whatif_plan"),
+    **dict.fromkeys(("whatif_reserve", "whatif_buy"), "whatif_commitments"),
+    "whatif_egress": "whatif_egress",
+    "whatif_burst": "whatif_burst",
+    **dict.fromkeys(("whatif_selfhost", "whatif_api"), "whatif_tokens"),
+}
+# What each group is for, and its commands, with their lines in its help.
+GROUPS: dict[str, tuple[str, dict[str, str]]] = {
     "collect": (
         "Pull data from a source into the store.",
         {
-            "prometheus": ("collect", "Metrics of kube-state-metrics and dcgm-exporter."),
-            "aws": ("collect_bills", "AWS billing exports: CUR, CUR 2.0, FOCUS."),
-            "gcp": ("collect_bills", "Google Cloud's detailed usage cost export."),
-            "azure": ("collect_bills", "Azure cost exports, or the Cost Management query API."),
-            "focus": ("collect_bills", "FOCUS files of any provider, and OCI's cost reports."),
-            "spot": ("collect", "Spot price history of GPU instances."),
-            "prices": ("collect", "List prices of AWS, Google Cloud, Azure, OCI, RunPod, Vast.ai, and of tokens."),
-            "slurm": ("collect_slurm", "Jobs, nodes and accounts of Slurm."),
-            "progress": ("collect", "What workloads did: epochs, requests, tokens, units of your own."),
+            "prometheus": "Metrics of kube-state-metrics and dcgm-exporter.",
+            "aws": "AWS billing exports: CUR, CUR 2.0, FOCUS.",
+            "gcp": "Google Cloud's detailed usage cost export.",
+            "azure": "Azure cost exports, or the Cost Management query API.",
+            "focus": "FOCUS files of any provider, and OCI's cost reports.",
+            "spot": "Spot price history of GPU instances.",
+            "prices": "List prices of AWS, Google Cloud, Azure, OCI, RunPod, Vast.ai, and of tokens.",
+            "slurm": "Jobs, nodes and accounts of Slurm.",
+            "progress": "What workloads did: epochs, requests, tokens, units of your own.",
         },
     ),
     "config": (
         "The configuration in force.",
-        {"show": ("setup", "Every setting in force, and where it comes from.")},
+        {"show": "Every setting in force, and where it comes from."},
     ),
     "store": (
         "The store: one DuckDB file.",
         {
-            "info": ("setup", "What the store holds, by source, period and size."),
-            "check": ("setup", "Read all of it, and hold it against what has to hold."),
-            "log": ("setup", "What was done to it: loads, seals, restatements."),
-            "backup": ("setup", "Write a copy of it, of one moment."),
-            "compact": ("setup", "Make the file small again; drop samples that are old enough."),
+            "info": "What the store holds, by source, period and size.",
+            "check": "Read all of it, and hold it against what has to hold.",
+            "log": "What was done to it: loads, seals, restatements.",
+            "backup": "Write a copy of it, of one moment.",
+            "compact": "Make the file small again; drop samples that are old enough.",
         },
     ),
     "lake": (
         "Raw data and figures as Parquet files: many clusters, years, Spark.",
         {
-            "export": ("lake", "Write what the store holds into a lake."),
-            "attribute": ("lake", "Price and attribute a lake, here or on Spark."),
-            "info": ("lake", "What a lake holds, by cluster and writer."),
+            "export": "Write what the store holds into a lake.",
+            "attribute": "Price and attribute a lake, here or on Spark.",
+            "info": "What a lake holds, by cluster and writer.",
         },
     ),
     "explain": (
         "Where a figure comes from.",
         {
-            "node": ("explain", "What a node costs per hour at a moment, and why."),
-            "team": ("explain", "A team's cost, down to the rows of the bill."),
-            "namespace": ("explain", "A namespace's cost, down to the rows of the bill."),
-            "workload": ("explain", "A workload's cost, down to its pods and the rows of the bill."),
+            "node": "What a node costs per hour at a moment, and why.",
+            "team": "A team's cost, down to the rows of the bill.",
+            "namespace": "A namespace's cost, down to the rows of the bill.",
+            "workload": "A workload's cost, down to its pods and the rows of the bill.",
         },
     ),
     "unit": (
         "What an epoch, an experiment, a request or a token costs.",
         {
-            "epoch": ("unit", "Each epoch of a training run: cost, trend, losses, what is still to come."),
-            "experiment": ("unit", "Experiments: tracked runs, sweeps, and jobs that no tracker knows."),
-            "requests": ("unit", "1,000 requests, by model and day."),
-            "tokens": ("unit", "A million tokens, by model and day."),
+            "epoch": "Each epoch of a training run: cost, trend, losses, what is still to come.",
+            "experiment": "Experiments: tracked runs, sweeps, and jobs that no tracker knows.",
+            "requests": "1,000 requests, by model and day.",
+            "tokens": "A million tokens, by model and day.",
         },
     ),
     "prices": (
         "What a GPU costs where, and how that is known.",
         {
-            DEFAULT: ("prices", ""),
-            "tco": ("prices", "What an hour of an own node costs, part by part."),
-            "history": ("prices", "How the spot price of an instance type moved."),
-            "tokens": ("prices", "What a million tokens costs, of which model at whom."),
+            DEFAULT: "",
+            "tco": "What an hour of an own node costs, part by part.",
+            "history": "How the spot price of an instance type moved.",
+            "tokens": "What a million tokens costs, of which model at whom.",
         },
     ),
     "whatif": (
         "What a change would save.",
         {
-            "spot": ("whatif_spot", "Move on-demand usage to spot, interruptions counted."),
-            "schedule": ("whatif_schedule", "Release idle GPUs, remove empty nodes, keep office hours."),
-            "share": ("whatif_share", "Let pods share GPUs: time slicing, MPS or MIG."),
-            "rightsize": ("whatif_rightsize", "Fewer GPUs for the same work, a slice of one, or others."),
-            "plan": ("whatif_plan", "Several changes together, none counted twice."),
-            "compare": ("whatif_plan", "Two saved answers side by side."),
-            "reserve": ("whatif_commitments", "Commit: how many instances, for how long, paid how."),
-            "buy": ("whatif_commitments", "Own nodes beside the cloud: whether they pay, and from when on."),
-            "egress": ("whatif_egress", "Cache what pods download at every start."),
-            "burst": ("whatif_burst", "Move low-priority work to another region or cloud."),
-            "selfhost": ("whatif_tokens", "Serve a model on own GPUs instead of buying its tokens."),
-            "api": ("whatif_tokens", "Buy a model's tokens instead of serving it on own GPUs."),
+            "spot": "Move on-demand usage to spot, interruptions counted.",
+            "schedule": "Release idle GPUs, remove empty nodes, keep office hours.",
+            "share": "Let pods share GPUs: time slicing, MPS or MIG.",
+            "rightsize": "Fewer GPUs for the same work, a slice of one, or others.",
+            "plan": "Several changes together, none counted twice.",
+            "compare": "Two saved answers side by side.",
+            "reserve": "Commit: how many instances, for how long, paid how.",
+            "buy": "Own nodes beside the cloud: whether they pay, and from when on.",
+            "egress": "Cache what pods download at every start.",
+            "burst": "Move low-priority work to another region or cloud.",
+            "selfhost": "Serve a model on own GPUs instead of buying its tokens.",
+            "api": "Buy a model's tokens instead of serving it on own GPUs.",
         },
     ),
     "notify": (
         "Send the summary of a report to Slack, by mail or to a webhook.",
         {
-            "slack": ("notify", "To Slack."),
-            "webhook": ("notify", "To a server that takes JSON, with the report itself."),
-            "email": ("notify", "By mail."),
+            "slack": "To Slack.",
+            "webhook": "To a server that takes JSON, with the report itself.",
+            "email": "By mail.",
         },
     ),
     "export": (
         "Files for Prometheus, Grafana and Kubernetes.",
         {
-            "alerts": ("export", "Alerting rules for Prometheus."),
-            "recording-rules": ("export", "Recording rules for Prometheus: GPUs by state, and their cost."),
-            "dashboard": ("export", "A Grafana dashboard."),
-            "openmetrics": ("export", "What teams cost, as metrics."),
-            "cronjob": ("export", "A Kubernetes CronJob, and the claim for its store."),
-            "chart": ("export", "A Helm chart: jobs that collect and charge, and what they need."),
+            "alerts": "Alerting rules for Prometheus.",
+            "recording-rules": "Recording rules for Prometheus: GPUs by state, and their cost.",
+            "dashboard": "A Grafana dashboard.",
+            "openmetrics": "What teams cost, as metrics.",
+            "cronjob": "A Kubernetes CronJob, and the claim for its store.",
+            "chart": "A Helm chart: jobs that collect and charge, and what they need.",
         },
     ),
     "policy": (
         "Rules that the fleet should keep.",
         {
-            "check": ("policy", "Hold the fleet against them; exit with 3 where one is broken."),
-            "rules": ("policy", "Print the rules, to start from."),
+            "check": "Hold the fleet against them; exit with 3 where one is broken.",
+            "rules": "Print the rules, to start from.",
         },
     ),
     "chargeback": (
         "A month's bundle for finance and teams.",
         {
-            DEFAULT: ("bills", ""),
-            "verify": ("bills", "Make a sealed month's figures again, or say what changed."),
+            DEFAULT: "",
+            "verify": "Make a sealed month's figures again, or say what changed.",
         },
     ),
     "budget": (
         "Budgets and targets of teams and of the fleet.",
-        {"check": ("budgets", "Hold the month against them; exit with 3 where one is missed.")},
+        {"check": "Hold the month against them; exit with 3 where one is missed."},
     ),
 }
 COMMANDS = {
-    "init": ("setup", "Write a commented gpucost.toml to start from."),
-    "demo": ("setup", "Try it out: two months of a sample fleet, metrics and bill."),
-    "doctor": ("setup", "Check the whole set-up, and say how to mend it."),
-    "report": ("report", "What GPUs cost, who used them, and how much sat idle."),
-    "open": ("open", "The report as a page in your browser."),
-    "waste": ("waste", "Where GPU time was wasted, each GPU-hour in one bucket."),
-    "queue": ("waste", "Who waits for GPUs, in Kueue's queues and in Slurm."),
-    "diff": ("diff", "What changed between two periods, and why."),
-    "sql": ("setup", "Ask the store anything in SQL, read-only."),
-    "findings": ("waste", "What to do about waste, dearest first."),
-    "quote": ("quote", "What so many GPUs cost for so long, bought each way."),
-    "forecast": ("budgets", "What the month will come to, and within which range."),
-    "mcp": ("mcp", "Read-only tools for agents (Model Context Protocol)."),
-    "schema": ("setup", "The JSON Schema of an answer."),
-    "reconcile": ("bills", "Where each billed dollar of a month went."),
-    "anomalies": ("budgets", "Days that broke their own pattern, and what did it."),
+    "init": "Write a commented gpucost.toml to start from.",
+    "demo": "Try it out: two months of a sample fleet, metrics and bill.",
+    "doctor": "Check the whole set-up, and say how to mend it.",
+    "report": "What GPUs cost, who used them, and how much sat idle.",
+    "open": "The report as a page in your browser.",
+    "waste": "Where GPU time was wasted, each GPU-hour in one bucket.",
+    "queue": "Who waits for GPUs, in Kueue's queues and in Slurm.",
+    "diff": "What changed between two periods, and why.",
+    "sql": "Ask the store anything in SQL, read-only.",
+    "findings": "What to do about waste, dearest first.",
+    "quote": "What so many GPUs cost for so long, bought each way.",
+    "forecast": "What the month will come to, and within which range.",
+    "mcp": "Read-only tools for agents (Model Context Protocol).",
+    "schema": "The JSON Schema of an answer.",
+    "reconcile": "Where each billed dollar of a month went.",
+    "anomalies": "Days that broke their own pattern, and what did it.",
 }
 TOPICS = {
     "Set up": ("init", "demo", "collect", "doctor", "config", "store", "lake"),
@@ -328,7 +331,7 @@ TOPICS = {
 }
 
 
-def _group(name: str, help: str, rows: dict[str, Row], topics: Mapping[str, Sequence[str]] | None = None) -> typer.Typer:
+def _group(name: str, help: str, rows: Mapping[str, str], topics: Mapping[str, Sequence[str]] | None = None) -> typer.Typer:
     base = DefaultCommandGroup if DEFAULT in rows else CommandGroup
     return typer.Typer(
         help=help,

@@ -15,13 +15,28 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from gpucost.cli.command import INTERRUPTED, Call, command, names_in, option
+from gpucost.cli.command import INTERRUPTED, Call, command, names_in, option, switch
 from gpucost.cli.output import print_error, write_page
 from gpucost.cli.report import FocusVersion, Sharing
 from gpucost.errors import GpucostError, IncompleteError, StoreError, UsageError
 from gpucost.periods import Period, iso, parse_period
 from gpucost.render.formatting import alike_gaps, figure_text, missing_text, signed_text
-from gpucost.render.view import Column, Document, Line, Page, Section, Table, Texts, amount, count, dimension, number, ratio, text
+from gpucost.render.view import (
+    Document,
+    Line,
+    Page,
+    Section,
+    Table,
+    Texts,
+    amount,
+    count,
+    dimension,
+    money,
+    number,
+    ratio,
+    share,
+    text,
+)
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -37,19 +52,13 @@ def chargeback(
     out: Annotated[Path, option("--out", "DIR", "Where bundles lie: the month's goes to DIR/YYYY-MM.")],
     collect: Annotated[
         bool,
-        typer.Option("--collect", help="First collect what the store lacks of the month: metrics, configured bills, prices."),
+        switch("--collect", "First collect what the store lacks of the month: metrics, configured bills, prices."),
     ] = False,
     share_unallocated: Annotated[
         Sharing | None,
-        typer.Option(
-            "--share-unallocated",
-            help="Also charge teams what nobody held of the GPUs they used: by cost, or evenly.",
-            show_default=False,
-        ),
+        option("--share-unallocated", None, "Also charge teams what nobody held of the GPUs they used: by cost, or evenly."),
     ] = None,
-    focus_version: Annotated[
-        FocusVersion, typer.Option("--focus-version", help="Version of FOCUS that the file follows.")
-    ] = FocusVersion.v1_2,
+    focus_version: Annotated[FocusVersion, switch("--focus-version", "Version of FOCUS that the file follows.")] = "1.2",
 ) -> None:
     """Write a month's bundle: a report for every team, an index over all, the ledger and a FOCUS file.
 
@@ -86,8 +95,8 @@ def chargeback(
         period=period,
         period_name=title,
         now=now,
-        share_unallocated=share_unallocated.value if share_unallocated else None,
-        focus_version=focus_version.value,
+        share_unallocated=share_unallocated,
+        focus_version=focus_version,
     )
     with call.status() as tell:
         tell("attributing every GPU-hour")
@@ -102,7 +111,7 @@ def chargeback(
     if manifest["missing"]:
         places = {"--config": call.config_file, "--store": call.store_file}
         options = {"--month": name, "--out": out, "--share-unallocated": share_unallocated}
-        options["--focus-version"] = None if focus_version is FocusVersion.v1_2 else focus_version
+        options["--focus-version"] = None if focus_version == "1.2" else focus_version
         # what --collect did not bring, it does not bring again
         fix = _command("doctor", places) if collect else _command("chargeback --collect", options | places)
         print_error(f"{name} is incomplete: {'; '.join(manifest['missing'])}", fix)
@@ -260,32 +269,28 @@ def _tell(call: Call, manifest: dict[str, Any], target: Path) -> None:
     if call.quiet:
         return
     totals, replaces = manifest["totals"], manifest["replaces"]
-    adjusted = {one["team"]: one["adjustment"] for one in replaces["teams"]} if replaces else {}
-
-    def line(name: str, row: Mapping[str, Any], adjustment: float, *, is_sum: bool = False) -> Line:
-        share = ratio(row["charge"], totals["charge"])
-        bought = [_money(row.get("api_cost", 0.0))] if totals.get("api_cost") else []
-        cells = (name, row["allocated_gpu_hours"], _money(row["charge"]), *bought, share, _money(row["idle_cost"]))
-        return Line((*cells, *([_money(adjustment)] if replaces else [])), is_sum=is_sum)
-
-    columns = (
-        Column("Team", "text"),
-        Column("GPU-hours", "hours"),
-        Column("Charged", "money", 2),
-        *([Column("Bought tokens", "money", 2, weight=1)] if totals.get("api_cost") else []),
-        Column("Share", "ratio", weight=1),
-        Column("Idle cost", "money", 2, weight=2),
-        *([Column("Adjustment", "money", 2)] if replaces else []),
-    )
-    lines = [line(team["team"], team, adjusted.get(team["team"], 0.0)) for team in manifest["teams"]]
-    whole = line("All teams", totals, replaces["totals"]["charge"]["adjustment"] if replaces else 0.0, is_sum=True)
+    whole = {"team": "All teams", **totals}
+    columns = [
+        text(itemgetter("team"), "Team"),
+        number(itemgetter("allocated_gpu_hours"), "GPU-hours"),
+        money(lambda row: _money(row["charge"]), "Charged"),
+        share(lambda row: ratio(row["charge"], totals["charge"]), "Share", weight=1),
+        money(lambda row: _money(row["idle_cost"]), "Idle cost", weight=2),
+    ]
+    if totals.get("api_cost"):
+        columns.insert(3, money(lambda row: _money(row.get("api_cost", 0.0)), "Bought tokens", weight=1))
+    if replaces:
+        adjusted = {one["team"]: one["adjustment"] for one in replaces["teams"]}
+        of_all = replaces["totals"]["charge"]["adjustment"]
+        columns.append(money(lambda row: _money(of_all if row is whole else adjusted.get(row["team"], 0.0)), "Adjustment"))
     charged = "" if manifest["share_unallocated"] else ": charged to no team"
     free = figure_text(_money(totals["unallocated_cost"]), "money", manifest["currency"], 2)
+    note = f"Nobody held GPUs worth {free}{charged}."
     page = Page(
         title=f"GPU chargeback {manifest['month']}: {manifest['state']}",
         subtitle="; ".join(manifest["reasons"]),
         currency=manifest["currency"],
-        sections=(Table("Charged", columns, (*lines, whole), note=f"Nobody held GPUs worth {free}{charged}."),),
+        sections=(Table.of("Charged", [*manifest["teams"], whole], columns, note=note, is_sum=lambda row: row is whole),),
     )
     write_page(page, None, markdown=False)
     # a path is never broken: it is there to be opened
@@ -353,13 +358,12 @@ def _prices(call: Call, period: Period, now: datetime) -> None:
     wanting = pipeline.read_attributed(
         call.settings, call.store, lambda con: price.missing_price_sources(con, period, now, days), period
     )
-    failed = False
+    errors: list[GpucostError | None] = []
     if spot := [provider for what, provider in wanting if what == "spot"]:
-        failed = any(result.error for result in collect.collect_spot_prices(call, spot))
+        errors += [one.error for one in collect.collect_spot_prices(call, spot)]
     if listed := [provider for what, provider in wanting if what == "prices"]:
-        results = collect.collect_list_prices(call, listed, ())
-        failed = failed or any(result.error for result in results)
-    if failed:
+        errors += [one.error for one in collect.collect_list_prices(call, listed, ())]
+    if any(errors):
         raise typer.Exit(1)
 
 

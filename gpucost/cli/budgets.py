@@ -8,11 +8,11 @@ from dataclasses import replace
 from datetime import date, timedelta
 from decimal import Decimal
 from enum import StrEnum
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from gpucost.cli.command import Call, command, option
+from gpucost.cli.command import Call, command, option, switch
 from gpucost.errors import ConfigError, GpucostError, StoreError, UsageError
 from gpucost.periods import Period, local_days, local_midnight, name_of
 from gpucost.render.schema import columns_of, to_dict
@@ -32,12 +32,8 @@ _BOUGHT = "Bought tokens are part of it, of teams and of all GPU nodes."
 _RANKS = ("ok", "warn", "over")
 
 
-class FailOn(StrEnum):
-    """From which status on the command fails."""
-
-    warn = "warn"
-    over = "over"
-    never = "never"
+# From which status on the command fails.
+FailOn = Literal["warn", "over", "never"]
 
 
 @command("month * written")
@@ -45,11 +41,11 @@ def budget_check(
     call: Call,
     fail_on: Annotated[
         FailOn,
-        typer.Option(
+        switch(
             "--fail-on",
-            help="Exit with 3 where a budget is overspent or a target missed (over), or already where that comes near (warn).",
+            "Exit with 3 where a budget is overspent or a target missed (over), or already where that comes near (warn).",
         ),
-    ] = FailOn.over,
+    ] = "over",
 ) -> None:
     """Hold the month against the budgets and targets of [[budgets]]; exit with 3 where one is missed.
 
@@ -62,7 +58,6 @@ def budget_check(
       gpucost budget check --month 2026-10 --fail-on warn
       gpucost budget check --format json -o budgets.json
     """
-    from gpucost import pipeline
     from gpucost.report.budget import BudgetAnswer, check
 
     settings = call.settings
@@ -73,13 +68,14 @@ def budget_check(
         )
     period, name = chosen_month(call)
     # first, for its message where the month holds no data
-    pipeline.report(settings, call.store, call.query(period_note=None, with_sections=False, may_be_idle=True))
+    call.report(period_note=None, with_sections=False, may_be_idle=True)
     view, days = costs_by_day(call, period)
     month_days = tuple(local_days(period, call.tz))
     states = check(settings, view, days, month_days)
     worst = max((state.status for state in states), key=_RANKS.index)
     lines = [to_dict(state) | {"reasons": "; ".join(state.reasons), **_target_columns(state)} for state in states]
-    columns = [name for name in lines[0] if name != "targets"]
+    for line in lines:
+        del line["targets"]
     call.answer(
         Document(
             title=f"Budgets: {name}",
@@ -89,25 +85,23 @@ def budget_check(
             coverage=view.coverage,
             name="budget",
             answer=BudgetAnswer(f"{month_days[0]:%Y-%m}", period, settings.currency, worst, states, view.coverage),
-            flat=(columns, [[line[name] for name in columns] for line in lines]),
+            flat=(list(lines[0]), [list(line.values()) for line in lines]),
         )
     )
     known = [series.team for series in days.costs if series.level == "team" and series.team]
     for state in states:
         if not state.is_seen:
-            call.note(
-                f"budget {state.name}: no team {state.team!r} held GPUs or bought tokens in {name}{_meant(state.team, known)}"
-            )
-    if fail_on is not FailOn.never and _RANKS.index(worst) >= _RANKS.index(fail_on.value):
-        failed = [state for state in states if _RANKS.index(state.status) >= _RANKS.index(fail_on.value)]
-        for state in failed:
-            call.note(f"budget {state.name}: {'; '.join(state.reasons)}")
+            # of a team that held nothing in the weeks before, either
+            others = ""
+            if state.team and known and state.team not in known:
+                others = f"; there are {', '.join(nearest(state.team, known)[:5])}"
+            call.note(f"budget {state.name}: no team {state.team!r} held GPUs or bought tokens in {name}{others}")
+    counts = {"warn": ("warn", "over"), "over": ("over",), "never": ()}[fail_on]
+    failed = [state for state in states if state.status in counts]
+    for state in failed:
+        call.note(f"budget {state.name}: {'; '.join(state.reasons)}")
+    if failed:
         raise typer.Exit(MISSED)
-
-
-def _meant(team: str | None, known: list[str]) -> str:
-    """The teams there are, the nearest first, where the name is of none that held anything in the weeks before, either."""
-    return f"; there are {', '.join(nearest(team, known)[:5])}" if team and known and team not in known else ""
 
 
 def _target_columns(state: BudgetState) -> dict[str, Any]:
@@ -359,19 +353,15 @@ def costs_by_day(call: Call, period: Period, by: tuple[str, ...] = ("team", "day
 
     That is of `period` alone where any of it was collected: what lies before is no matter of its figures.
     """
-    from gpucost import pipeline
-    from gpucost.report import Query
     from gpucost.report.forecast import HISTORY_DAYS, days_of
 
-    config, store, tz, now = call.settings, call.store, call.tz, call.now
+    tz, now, of_all = call.tz, call.now, {"teams": (), "with_sections": False, "may_be_idle": True}
     first = period.start.astimezone(tz).date() - timedelta(days=HISTORY_DAYS + 7)
     window = Period(local_midnight(first, tz), period.end)
-    query = Query(period=window, period_name=name_of(window, tz), by=by, now=now, with_sections=False, may_be_idle=True)
-    view = pipeline.report(config, store, query)
+    view = call.report(period=window, period_name=name_of(window, tz), by=by, **of_all)
     days = days_of(view, tz, now)
-    query = Query(period=period, period_name="", now=now, with_sections=False, may_be_absent=True, may_be_idle=True)
     try:
-        view = pipeline.report(config, store, query)
+        view = call.report(period=period, period_name="", may_be_absent=True, **of_all)
     except StoreError:
         raise
     except GpucostError:  # no data in it yet

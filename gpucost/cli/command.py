@@ -9,12 +9,10 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, nullcontext
-from contextvars import ContextVar
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NoReturn, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NoReturn, ParamSpec, TypeVar
 
 import typer
 
@@ -23,12 +21,13 @@ from gpucost.cli.app import EVERYWHERE, WHOSE, WRITTEN
 from gpucost.cli.completion import stored
 from gpucost.cli.output import (
     drop_stdout,
+    is_gathered,
     note,
     output_file,
     plain,
     print_error,
     put,
-    stdout_failed,
+    to_stdout,
     waiting,
     write_output,
     write_page,
@@ -48,17 +47,13 @@ if TYPE_CHECKING:
     from gpucost.collect.base import ProgressState
     from gpucost.config.model import Config
     from gpucost.periods import Period
-    from gpucost.render.view import Document
+    from gpucost.render.view import Document, ReportView
     from gpucost.report import Query
     from gpucost.store.connection import Store
 
 
-class Comparison(StrEnum):
-    """What an answer is compared with."""
-
-    previous = "previous"
-
-
+# What an answer is compared with.
+Comparison = Literal["previous"]
 # What goes when the program ends.
 _ended = ExitStack()
 atexit.register(_ended.close)
@@ -71,9 +66,17 @@ BROKEN_PIPE = 141
 _WORDS = 80
 
 
-def option(name: str, metavar: str, help: str, panel: str | None = None, **more: Any) -> Any:
-    """An option that takes a value, and has no default that help should show; `panel` is the part of help that it stands in."""
+def option(name: str, metavar: str | None, help: str, panel: str | None = None, **more: Any) -> Any:
+    """An option that takes a value, and has no default that help should show; `panel` is the part of help that it stands in.
+
+    A choice needs no `metavar`: help lists its values.
+    """
     return typer.Option(name, metavar=metavar, help=help, show_default=False, rich_help_panel=panel, **more)
+
+
+def switch(name: str, help: str, panel: str | None = None) -> Any:
+    """A flag, or a choice with a default that help shows."""
+    return typer.Option(name, help=help, rich_help_panel=panel)
 
 
 def count_option(name: str, help: str, least: int = 0, most: int | None = None) -> Any:
@@ -91,6 +94,7 @@ def names_in(texts: list[str] | None) -> tuple[str, ...]:
     return tuple(part.strip() for text in texts or () for part in text.split(",") if part.strip())
 
 
+# What an option holds that may be repeated.
 Texts = list[str] | None
 # Each option that commands share: its name as a parameter, its type, how it is typed and what help says of it.
 _SHARED: dict[str, tuple[Any, ...]] = {
@@ -128,11 +132,8 @@ _SHARED: dict[str, tuple[Any, ...]] = {
     ),
     "format": (
         RowFormat | None,
-        typer.Option(
-            "--format",
-            help="How to write it. Default: by the suffix of -o (.md, .csv, .json, .parquet), else table.",
-            show_default=False,
-            rich_help_panel=WRITTEN,
+        option(
+            "--format", None, "How to write it. Default: by the suffix of -o (.md, .csv, .json, .parquet), else table.", WRITTEN
         ),
     ),
     "output": (
@@ -161,7 +162,7 @@ _SHARED: dict[str, tuple[Any, ...]] = {
     ),
     "profile": (
         bool,
-        typer.Option("--profile", help="Show on stderr what each stage of SQL took.", rich_help_panel=EVERYWHERE),
+        switch("--profile", "Show on stderr what each stage of SQL took.", EVERYWHERE),
         False,
     ),
 }
@@ -184,19 +185,13 @@ _FIELDS = {
     "config": "config_file",
     "store": "store_file",
     "output": "target",
-    **{name: f"{name}s" for name in ("team", "namespace", "cluster", "workload")},
 }
 _SUFFIXES = {".md": RowFormat.markdown, ".csv": RowFormat.csv, ".json": RowFormat.json, ".parquet": RowFormat.parquet}
 
 
-class BriefFormat(StrEnum):
-    """How an answer is written that has no rows of one kind."""
-
-    table = "table"
-    json = "json"
-
-
-brief_format: Any = typer.Option("--format", help="How to write it.", rich_help_panel=WRITTEN)
+# How an answer is written that has no rows of one kind.
+BriefFormat = Literal["table", "json"]
+brief_format = switch("--format", "How to write it.", WRITTEN)
 
 
 @dataclass(frozen=True)
@@ -307,6 +302,12 @@ class Call:
             fields |= dict(zip(("period", "period_name", "period_note"), self.chosen, strict=True))
         return Query(**{**fields, **more})
 
+    def report(self, **more: Any) -> ReportView:
+        """The report of that query. Raises GpucostError where there is none."""
+        from gpucost import pipeline
+
+        return pipeline.report(self.settings, self.store, self.query(**more))
+
     def note(self, text: str) -> None:
         """Say something beside the data, on stderr; nothing under -q."""
         note(text, quiet=self.quiet)
@@ -342,7 +343,7 @@ class Call:
     @property
     def is_watched(self) -> bool:
         """Whether a terminal is to show what is being done: -q wants nothing, -v lines, and Python the answer alone."""
-        return not (self.quiet or self.verbose or _is_raising.get()) and sys.stderr.isatty()
+        return not (self.quiet or self.verbose or is_gathered()) and sys.stderr.isatty()
 
     @contextmanager
     def status(self) -> Iterator[Callable[[str], None]]:
@@ -495,45 +496,29 @@ def _profile() -> Iterator[None]:
 
 def _call(given: dict[str, Any], more: dict[str, Any]) -> Call:
     """The call that shared options describe. Raises UsageError where -o names a directory."""
-    fields = {_FIELDS.get(name, name): value for name, value in given.items()}
-    fields |= {name: tuple(fields.get(name) or ()) for name in ("teams", "namespaces", "clusters", "workloads")}
+    names = {f"{name}s": tuple(given.pop(name) or ()) for name in ("team", "namespace", "cluster", "workload") if name in given}
+    fields = {_FIELDS.get(name, name): value for name, value in given.items()} | names
     target = output_file(fields.get("target"))
     suffix = target.suffix.lower() if target else ""
     fields |= {"format": fields.get("format") or _SUFFIXES.get(suffix, RowFormat.table), "target": target, "more": more}
     return Call(**fields)
 
 
-_is_raising: ContextVar[bool] = ContextVar("is_raising", default=False)
-
-
-@contextmanager
-def errors_raised() -> Iterator[None]:
-    """While the block lasts, commands of this thread raise what they fail with, instead of saying it and ending the program."""
-    token = _is_raising.set(True)
-    try:
-        yield
-    finally:
-        _is_raising.reset(token)
-
-
 def handle_errors(command: Callable[P, R]) -> Callable[P, R]:
     """Let `command` fail in words: one message and one fix on stderr, and the exit code that belongs to it.
 
-    The command's own `verbose` argument, where it has one, shows the traceback of unexpected errors.
+    Called from Python, it raises its errors instead. The command's own `verbose` argument, where it has one, shows the traceback
+    of unexpected errors.
     """
 
     @functools.wraps(command)
     def run(*args: P.args, **kwargs: P.kwargs) -> R:
-        if not _is_raising.get():  # whoever calls from Python has set up logging as they like
+        if not is_gathered():  # whoever calls from Python has set up logging as they like
             _set_up_logging(verbose=bool(kwargs.get("verbose")), quiet=bool(kwargs.get("quiet")))
         try:
             result = command(*args, **kwargs)
-            try:
+            with to_stdout():
                 sys.stdout.flush()
-            except BrokenPipeError:
-                raise
-            except OSError as error:
-                raise stdout_failed(error) from None
             return result
         except BrokenPipeError:
             # `gpucost … | head`: end quietly
@@ -542,7 +527,7 @@ def handle_errors(command: Callable[P, R]) -> Callable[P, R]:
         except (typer.Exit, typer.Abort, typer.BadParameter):
             raise
         except (Exception, KeyboardInterrupt) as error:
-            if _is_raising.get():
+            if is_gathered():
                 raise
             if _is_interrupt(error):
                 fail("interrupted; what was saved before is kept", None, INTERRUPTED)
@@ -615,7 +600,7 @@ def note_gaps(config: Config, store: Store, period: Period, clusters: Sequence[s
 
 
 @contextmanager
-def completeness(config: Config, store: Store, query: Query, *, strict: bool) -> Iterator[None]:
+def completeness(call: Call, query: Query, *, strict: bool) -> Iterator[None]:
     """Ends what is answered within the block, under --strict, as the query's period demands.
 
     Raises IncompleteError where a part of it was not collected and not signed, even if that leaves nothing to answer with, or is
@@ -624,18 +609,17 @@ def completeness(config: Config, store: Store, query: Query, *, strict: bool) ->
     from gpucost.render.formatting import missing_text
     from gpucost.report.coverage import missed
 
-    now = query.now or datetime.now(UTC)
     nothing = None
     try:
         yield
     except NoDataError as error:
-        if not strict or query.period.end > now:
+        if not strict or query.period.end > call.now:
             raise
         nothing = error
     if not strict:
         return
-    with store.read() as con:
-        gaps, notices, is_running = missed(con, query.period, now, config.tz, query.clusters)
+    with call.store.read() as con:
+        gaps, notices, is_running = missed(con, query.period, call.now, call.tz, query.clusters)
     missing = missing_text(gaps)
     if missing is not None:
         fix = next((notice.fix for notice in notices), "gpucost collect prometheus")

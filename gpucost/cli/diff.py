@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import replace
 from datetime import date, datetime, timedelta
 from decimal import Decimal
 from functools import partial
+from operator import itemgetter
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Annotated
 
@@ -15,7 +15,7 @@ from gpucost.cli.command import Call, argument, command, count_option, names_in,
 from gpucost.errors import UsageError
 from gpucost.periods import parse_period
 from gpucost.render.schema import table
-from gpucost.render.view import Column, Document, Line, ReportView, Shown, Table, Value, money, text
+from gpucost.render.view import Document, Line, ReportView, Shown, Table, Value, money, text
 from gpucost.report.diff import CELL, PARTS, Diff, DiffRow, Side
 
 if TYPE_CHECKING:
@@ -118,23 +118,20 @@ def _differ_in_length(diff: Diff) -> bool:
 def _why(diff: Diff) -> Table:
     has_days = _differ_in_length(diff)
     parts = [
-        Line((title, meaning, part, ""))
+        (title, meaning, part, "")
         for name, (title, meaning) in _WORDS.items()
         if abs(part := getattr(diff.parts, name)) >= _SHOWN
     ]
-    before, after = (Line((side.name, "", side.cost, side.cost_per_day), is_sum=True) for side in (diff.before, diff.after))
-    change = Line(("Change", "", diff.cost_change, diff.cost_change_per_day), is_sum=True)
-    columns = (
-        Column("Part", "text"),
-        Column("What it is", "text", weight=1),
-        Column("Cost", "money", 2),
-        Column("Cost a day", "money", 2),
-    )
-    shown = len(columns) if has_days else len(columns) - 1
-    return Table(
+    before, after = ((side.name, "", side.cost, side.cost_per_day) for side in (diff.before, diff.after))
+    change = ("Change", "", diff.cost_change, diff.cost_change_per_day)
+    columns = [text(itemgetter(0), "Part"), text(itemgetter(1), "What it is", weight=1), money(itemgetter(2), "Cost")]
+    if has_days:
+        columns.append(money(itemgetter(3), "Cost a day"))
+    return Table.of(
         "Why the cost changed",
-        columns[:shown],
-        tuple(replace(line, cells=line.cells[:shown]) for line in (before, *parts, after, change)),
+        (before, *parts, after, change),
+        columns,
+        is_sum=lambda row: row not in parts,
         note="The parts add up to the change."
         + (" How much is due to the length of the periods, the cost a day tells." if has_days else ""),
     )

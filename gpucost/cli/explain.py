@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from datetime import date, timedelta
 from decimal import Decimal
 from operator import itemgetter
@@ -19,11 +20,11 @@ from gpucost.cli.command import (
     option,
     parameters,
 )
-from gpucost.cli.output import put, write_page
 from gpucost.errors import UsageError
 from gpucost.periods import Period, iso, local_midnight, name_of, parse_instant
 from gpucost.render.formatting import figure_text
-from gpucost.render.view import Line, Page, Section, Table, Texts, amount, figure, money, number, text
+from gpucost.render.rows import RowFormat
+from gpucost.render.view import Document, Line, Section, Table, Texts, amount, figure, money, number, text
 
 if TYPE_CHECKING:
     from gpucost.price.explain import NodePriceRow
@@ -79,7 +80,7 @@ _OF_COST = parameters(
             count_option("--rows", "How many prices of each node, and rows of its bill, to list; JSON has all prices."),
             5,
         ),
-        "format": (BriefFormat, brief_format, BriefFormat.table),
+        "format": (BriefFormat, brief_format, "table"),
     }
 )
 
@@ -87,7 +88,6 @@ _OF_COST = parameters(
 def explain(call: Call, kind: str, name: str, namespace: str | None = None) -> None:
     """Answer for the team, namespace or workload `name`, as `kind` says."""
     from gpucost import pipeline
-    from gpucost.render.schema import to_json
     from gpucost.report.explained import NamespaceExplained, Stage, TeamExplained, WorkloadExplained
 
     day, cluster, top, rows, how = (call.more[name] for name in ("day", "cluster", "top", "rows", "format"))
@@ -103,16 +103,13 @@ def explain(call: Call, kind: str, name: str, namespace: str | None = None) -> N
     answer = pipeline.explain_cost(call.settings, call.store, query, rows, (name,) if kind == "workload" else ())
     note_gaps(call.settings, call.store, query.period, query.clusters, quiet=call.quiet)
     decided = [Stage(what, f"gpucost/{file}") for what, file in stages(answer)]
-    if how is BriefFormat.json:
-        shape = {"team": TeamExplained, "namespace": NamespaceExplained, "workload": WorkloadExplained}[kind]
-        put(to_json(shape(name, answer, decided), f"explain.{kind}"), nl=False)
-        return
+    shape = {"team": TeamExplained, "namespace": NamespaceExplained, "workload": WorkloadExplained}[kind]
     cost, final, estimated = (
         figure_text(amount, "money", answer.currency, 2)
         for amount in (answer.cost, answer.cost - answer.estimated_cost, answer.estimated_cost)
     )
     by_stage = Table.of("Made by, in this order", decided, (text("decides"), text("file", "SQL stage")))
-    page = Page(
+    document = Document(
         title=f"{kind} {name}, {answer.period_name}: {cost} for {answer.allocated_gpu_hours:,.1f} GPU-hours",
         subtitle=f"{final} from bills, {estimated} estimated until its bill is collected"
         if answer.estimated_cost
@@ -120,8 +117,11 @@ def explain(call: Call, kind: str, name: str, namespace: str | None = None) -> N
         currency=answer.currency,
         sections=(_by_workload(answer, top), _by_pod(answer, top), *_by_node(name, answer, top, rows), by_stage),
         whole_in="json",
+        name=f"explain.{kind}",
+        answer=shape(name, answer, decided),
+        flat=((), ()),
     )
-    write_page(page, None, markdown=False)
+    replace(call, format=RowFormat(how)).answer(document)
 
 
 def _day(call: Call, day: str) -> tuple[Period, str]:
@@ -341,7 +341,7 @@ def explain_node(
         ),
     ] = None,
     cluster: Annotated[str | None, option("--cluster", "NAME", "Its cluster, where several have such a node.")] = None,
-    format: Annotated[BriefFormat, brief_format] = BriefFormat.table,
+    format: Annotated[BriefFormat, brief_format] = "table",
 ) -> None:
     """Say what a node costs per hour at a moment, and why.
 
@@ -355,14 +355,10 @@ def explain_node(
       gpucost explain node gpu02 --format json
     """
     from gpucost import pipeline
-    from gpucost.render.schema import to_json
     from gpucost.report.explained import NodeExplained
 
     moment = parse_instant("--at", at, call.tz) if at is not None else None
     answer = pipeline.explain_node(call.settings, call.store, name, moment, cluster)
-    if format is BriefFormat.json:
-        put(to_json(NodeExplained.of(answer), "explain.node"), nl=False)
-        return
     node = answer.node
     place = ", ".join(part for part in (node.provider, node.region, node.zone) if part)
     facts = (
@@ -371,12 +367,16 @@ def explain_node(
         f"in {place or 'no known place'}",
         f"is {node.instance_type or 'no known instance type'}, {node.capacity_type}, {node.gpu_count:g} x {node.gpu_model}",
     )
-    sections = (Texts("What it is", facts), *_prices(answer))
-    write_page(
-        Page(title=f"Node {node.node} in cluster {node.cluster}", currency=answer.currency, sections=sections, whole_in="json"),
-        None,
-        markdown=False,
+    document = Document(
+        title=f"Node {node.node} in cluster {node.cluster}",
+        currency=answer.currency,
+        sections=(Texts("What it is", facts), *_prices(answer)),
+        whole_in="json",
+        name="explain.node",
+        answer=NodeExplained.of(answer),
+        flat=((), ()),
     )
+    replace(call, format=RowFormat(format)).answer(document)
 
 
 def _prices(answer: NodePriceRow) -> Iterator[Section]:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from gpucost.cli.command import Call, command, option, parameters
+from gpucost.cli.command import Call, command, option, parameters, switch
 from gpucost.cli.output import write_output
 from gpucost.errors import GpucostError, NoDataError, UsageError
 from gpucost.periods import Period, local_midnight, month_period, name_of
@@ -57,7 +57,7 @@ _MANIFEST = parameters(
         ),
         "claim": (str, _named("--claim", "NAME", "Persistent volume claim that the store lies on."), "gpucost-data"),
         "claim_size": (str, _named("--claim-size", "SIZE", "How large a claim to make."), "10Gi"),
-        "existing_claim": (bool, typer.Option("--existing-claim", help="The claim is there: make none."), False),
+        "existing_claim": (bool, switch("--existing-claim", "The claim is there: make none."), False),
         "storage_class": (str | None, option("--storage-class", "NAME", "Storage class of the claim; else the default.")),
         "config_map": (str, _named("--config-map", "NAME", "Config map that holds gpucost.toml."), "gpucost-config"),
         "secret": (str | None, option("--secret", "NAME", "Secret whose keys become environment variables.")),
@@ -109,7 +109,9 @@ def export_chart(
 
     files = chart(call.more["image"], call.settings.timezone)
     out = out.expanduser()
-    if out.exists() and not (out.is_dir() and (not any(out.iterdir()) or _is_ours(out / "Chart.yaml"))):
+    earlier = out / "Chart.yaml"
+    is_ours = earlier.is_file() and "name: gpucost" in earlier.read_text(encoding="utf-8", errors="replace").splitlines()
+    if out.exists() and not is_ours and not (out.is_dir() and not any(out.iterdir())):
         raise UsageError(f"--out {out} is there already and holds no chart of gpucost", "--out names another directory")
     for name, text in files.items():
         target = out / name
@@ -122,11 +124,6 @@ def export_chart(
     others = [path.name for path in sorted((out / "templates").glob("*")) if f"templates/{path.name}" not in files]
     if others:
         call.note(f"note: helm also installs what else lies in {out / 'templates'}: {', '.join(others)}")
-
-
-def _is_ours(chart: Path) -> bool:
-    """Whether it is the Chart.yaml of an earlier chart of gpucost."""
-    return chart.is_file() and "name: gpucost" in chart.read_text(encoding="utf-8", errors="replace").splitlines()
 
 
 def _words(run: str) -> list[str]:
@@ -208,12 +205,10 @@ def _periods(call: Call) -> list[PeriodViews]:
 
 def _views(call: Call, name: str, period: Period, *, must_have_data: bool) -> list[PeriodViews]:
     """The reports of a period; none, and a note, if it has no data and may have none."""
-    from gpucost import pipeline
     from gpucost.publish.openmetrics import PeriodViews
 
     def report(*by: str) -> ReportView:
-        query = call.query(period=period, period_name=name_of(period, call.tz), by=by, with_sections=False, may_be_idle=True)
-        return pipeline.report(call.settings, call.store, query)
+        return call.report(period=period, period_name=name_of(period, call.tz), by=by, with_sections=False, may_be_idle=True)
 
     try:
         by_team = report("team")

@@ -12,25 +12,21 @@ def main() -> None:
     """Entry point of the console script `gpucost`."""
     try:
         _open_missing_streams()
-        _run()
+        # pydantic would look for its plugins in all that is installed; there is none whose business our settings are
+        os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
+        from gpucost.cli.app import app
+
+        try:
+            app(prog_name="gpucost")
+        except OSError as error:
+            from gpucost.cli.output import print_error, stdout_failed
+
+            # Commands tell their own; --help and --version only write.
+            print_error(stdout_failed(error).message, None)
+            sys.exit(1)
     except KeyboardInterrupt:
         sys.stderr.write("error: interrupted\n")
         sys.exit(_INTERRUPTED)
-
-
-def _run() -> None:
-    # pydantic would look for its plugins in all that is installed; there is none whose business our settings are
-    os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
-    from gpucost.cli.app import app
-
-    try:
-        app(prog_name="gpucost")
-    except OSError as error:
-        from gpucost.cli.output import print_error, stdout_failed
-
-        # Commands tell their own; --help and --version only write.
-        print_error(stdout_failed(error).message, None)
-        sys.exit(1)
 
 
 def _open_missing_streams() -> None:

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
 from gpucost import __version__
 from gpucost.cli import answers
-from gpucost.cli.command import Call, command
+from gpucost.cli.command import Call, command, switch
 from gpucost.errors import GpucostError, UsageError
 from gpucost.texts import readable_json, visible
 
@@ -49,7 +47,7 @@ def schema_of(one: Any) -> dict[str, Any]:
         choices = getattr(part.type_descriptor, "choices", None)
         is_flag = getattr(part, "is_flag", False)
         kind = "boolean" if is_flag else _NUMBERS.get(part.metavar or "", "string")
-        field: dict[str, Any] = {"type": kind} | ({"enum": [str(choice.value) for choice in choices]} if choices else {})
+        field: dict[str, Any] = {"type": kind} | ({"enum": [str(choice) for choice in choices]} if choices else {})
         if getattr(part, "multiple", False):
             field = {"type": "array", "items": field}
         how = f" ({part.metavar})" if part.metavar and kind == "string" and not choices else ""
@@ -103,7 +101,7 @@ def _cut(value: Any, most: int, path: str, left_out: dict[str, int]) -> Any:
 @command()
 def mcp(
     call: Call,
-    list_tools: Annotated[bool, typer.Option("--list", help="Only list the tools, and what they take.")] = False,
+    list_tools: Annotated[bool, switch("--list", "Only list the tools, and what they take.")] = False,
 ) -> None:
     """Serve what gpucost knows to an agent: read-only tools over stdin and stdout (Model Context Protocol).
 
@@ -142,7 +140,13 @@ def _server(config: str | None, store: str | None) -> Server[Any]:
 
     async def list_tools(_: Any, __: Any) -> types.ListToolsResult:
         offered = [
-            types.Tool(name=name, description=_description(one), input_schema=schema_of(one), annotations=only_reads)
+            # what the command's help says before its examples
+            types.Tool(
+                name=name,
+                description=" ".join(str(one.help or "").partition("\b")[0].split()),
+                input_schema=schema_of(one),
+                annotations=only_reads,
+            )
             for name, (_, one) in tools().items()
         ]
         return types.ListToolsResult(tools=offered)
@@ -157,9 +161,3 @@ def _server(config: str | None, store: str | None) -> Server[Any]:
         return types.CallToolResult(content=[types.TextContent(type="text", text=text)])
 
     return Server("gpucost", version=__version__, instructions=_INSTRUCTIONS, on_list_tools=list_tools, on_call_tool=call_tool)
-
-
-def _description(one: Any) -> str:
-    """What the command's help says before its examples."""
-    text, _, _ = str(one.help or "").partition("\b")
-    return " ".join(text.split())

@@ -6,9 +6,7 @@ from dataclasses import replace
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
-import typer
-
-from gpucost.cli.command import Call, command, count_option, option, parameters
+from gpucost.cli.command import Call, command, count_option, option, parameters, switch
 from gpucost.cli.output import put
 from gpucost.errors import UsageError
 from gpucost.texts import readable_json, visible
@@ -22,12 +20,12 @@ _ABOUT = parameters(
     {
         "last_month": (
             bool,
-            typer.Option("--last-month", help="The last month that is over, as gpucost chargeback takes it."),
+            switch("--last-month", "The last month that is over, as gpucost chargeback takes it."),
             False,
         ),
         "link": (str | None, option("--link", "URL", "Link to the whole report; else [notify] link.")),
         "top": (int, count_option("--top", "How many teams, or a team's namespaces, to list.", most=100), 5),
-        "dry_run": (bool, typer.Option("--dry-run", help="Print what would be sent, and send nothing."), False),
+        "dry_run": (bool, switch("--dry-run", "Print what would be sent, and send nothing."), False),
     }
 )
 _LAYOUT = "team period last_month link top dry_run"
@@ -35,7 +33,6 @@ _LAYOUT = "team period last_month link top dry_run"
 
 def summary(call: Call) -> tuple[Message, ReportView]:
     """The message, and the report it sums up: of the period that the options mean, else the one that gpucost report takes."""
-    from gpucost import pipeline
     from gpucost.config.model import is_link
     from gpucost.publish.notify import message_of
 
@@ -46,7 +43,7 @@ def summary(call: Call) -> tuple[Message, ReportView]:
         if call.month or call.start or call.end or call.last:
             raise UsageError("--last-month and another period exclude each other", "give one of them")
         call = replace(call, month=f"{call.now.astimezone(call.tz).date().replace(day=1) - timedelta(days=1):%Y-%m}")
-    view = pipeline.report(call.settings, call.store, call.query(with_sections=False))
+    view = call.report(with_sections=False)
     return message_of(view, call.settings, link or call.settings.notify.link, call.more["top"]), view
 
 

@@ -8,9 +8,7 @@ import webbrowser
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
-from gpucost.cli.command import Call, command, count_option, names_in, option
+from gpucost.cli.command import Call, command, count_option, names_in, option, switch
 from gpucost.cli.output import note, put
 from gpucost.disk import PRIVATE, atomic_write
 from gpucost.errors import GpucostError
@@ -23,7 +21,7 @@ def open(  # noqa: A001 - its name on the command line
     call: Call,
     by: Annotated[list[str] | None, option("--by", "A,B", "Rows by these, as of gpucost report. Default: team.")] = None,
     findings: Annotated[int, count_option("--findings", "Also so many of the dearest findings; takes seconds.")] = 0,
-    no_browser: Annotated[bool, typer.Option("--no-browser", help="Open nothing: make the page, and print its path.")] = False,
+    no_browser: Annotated[bool, switch("--no-browser", "Open nothing: make the page, and print its path.")] = False,
 ) -> None:
     """Show the report as a page in your browser: charts, waste, every workload, with search.
 
@@ -47,7 +45,9 @@ def open(  # noqa: A001 - its name on the command line
         path.unlink(missing_ok=True)  # or its mode would stay
     with atomic_write(path, 0o666 if call.target else PRIVATE) as part:
         part.write_text(render(view, blocks=blocks), encoding="utf-8")
-    if not no_browser and _has_screen() and webbrowser.open(path.as_uri()):
+    # a browser of a terminal would take its place
+    has_screen = sys.platform in ("darwin", "win32") or any(os.environ.get(name) for name in _SCREENS)
+    if not no_browser and has_screen and webbrowser.open(path.as_uri()):
         note(f"{view.title}: opened in your browser", quiet=call.quiet)
     put(str(path))
 
@@ -60,8 +60,3 @@ def _private_page() -> Path:
     except OSError as error:
         raise GpucostError(f"cannot make {folder}: {error.strerror or error}", "-o names a file elsewhere") from None
     return folder / "report.html"
-
-
-def _has_screen() -> bool:
-    """Whether a browser has where to show itself: one of a terminal would take its place."""
-    return sys.platform in ("darwin", "win32") or any(os.environ.get(name) for name in _SCREENS)

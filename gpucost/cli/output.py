@@ -96,13 +96,29 @@ _gathered: ContextVar[Gathered | None] = ContextVar("gathered", default=None)
 
 @contextmanager
 def gathered() -> Iterator[Gathered]:
-    """While the block lasts, what is said in this thread goes there, and not to the streams."""
+    """While the block lasts, what is said in this thread goes there, not to the streams; commands raise what they fail with."""
     said = Gathered()
     token = _gathered.set(said)
     try:
         yield said
     finally:
         _gathered.reset(token)
+
+
+def is_gathered() -> bool:
+    """Whether this thread is in such a block."""
+    return _gathered.get() is not None
+
+
+@contextmanager
+def to_stdout() -> Iterator[None]:
+    """Raises GpucostError where stdout takes no more of what the block writes, BrokenPipeError where its reader went away."""
+    try:
+        yield
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        raise stdout_failed(error) from None
 
 
 def put(text: str = "", *, nl: bool = True) -> None:
@@ -112,12 +128,8 @@ def put(text: str = "", *, nl: bool = True) -> None:
         return
     waiting.stop()
     encoding = sys.stdout.encoding or "utf-8"
-    try:
+    with to_stdout():
         typer.echo(text.encode(encoding, "replace").decode(encoding), nl=nl)
-    except BrokenPipeError:
-        raise
-    except OSError as error:
-        raise stdout_failed(error) from None
 
 
 def stdout_failed(error: OSError) -> GpucostError:

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from enum import StrEnum
+from operator import attrgetter
 from pathlib import Path
-from typing import Annotated
+from types import SimpleNamespace
+from typing import Annotated, Literal
 
 import typer
 
 from gpucost.cli.budgets import MISSED
-from gpucost.cli.command import Call, command, option
+from gpucost.cli.command import Call, command, option, switch
 from gpucost.render.schema import to_dict
 from gpucost.render.view import Document, Table, count, money, number, text
 
@@ -17,12 +18,8 @@ from gpucost.render.view import Document, Table, count, money, number, text
 _SHOWN = 40
 
 
-class FailOn(StrEnum):
-    """From which severity on a broken rule makes the command fail."""
-
-    warning = "warning"
-    error = "error"
-    never = "never"
+# From which severity on a broken rule makes the command fail.
+FailOn = Literal["warning", "error", "never"]
 
 
 @command("* team namespace cluster period written")
@@ -31,9 +28,8 @@ def policy_check(
     rules: Annotated[Path | None, option("--rules", "FILE", "Rules in TOML, instead of those that gpucost has.")] = None,
     junit: Annotated[Path | None, option("--junit", "FILE", "Write JUnit XML here too, for a CI server.")] = None,
     fail_on: Annotated[
-        FailOn,
-        typer.Option("--fail-on", help="Exit with 3 where such a rule is broken; warning: where one cannot be checked, too."),
-    ] = FailOn.error,
+        FailOn, switch("--fail-on", "Exit with 3 where such a rule is broken; warning: where one cannot be checked, too.")
+    ] = "error",
 ) -> None:
     """Hold the fleet against rules, and exit with 3 where one is broken.
 
@@ -55,10 +51,13 @@ def policy_check(
 
     asked = read_rules(rules)
     answer = pipeline.policy(call.settings, call.store, call.query(by=BY, with_sections=False, period_note=None), asked)
-    broken = [(rule, one) for rule in answer.rules for one in rule.violations]
-    lines = [{"rule": rule.name, "severity": rule.severity, **to_dict(one)} for rule, one in broken]
+    broken = [
+        SimpleNamespace(rule=rule.name, severity=rule.severity, **to_dict(one))
+        for rule in answer.rules
+        for one in rule.violations
+    ]
     columns = ["rule", "severity", "cluster", "namespace", "subject", "evidence", "gpu_hours", "cost"]
-    several = len({one.cluster for _, one in broken}) > 1
+    several = len({one.cluster for one in broken}) > 1
     sections = [
         Table.of(
             "Rules",
@@ -77,13 +76,13 @@ def policy_check(
         sections.append(Table.of("What to do", open_rules, wanted))
     if broken:
         shown = (
-            text(lambda one: one[0].name, "Rule"),
-            *([text(lambda one: one[1].cluster, "Cluster")] if several else []),
-            text(lambda one: one[1].namespace, "Namespace", weight=1),
-            text(lambda one: one[1].subject, "Who"),
-            text(lambda one: one[1].evidence, "Evidence", weight=2),
-            number(lambda one: one[1].gpu_hours, "GPU-hours"),
-            money(lambda one: one[1].cost, "Cost"),
+            text("rule"),
+            *([text("cluster")] if several else []),
+            text("namespace", weight=1),
+            text("subject", "Who"),
+            text("evidence", weight=2),
+            number("gpu_hours", "GPU-hours"),
+            money("cost"),
         )
         more = f" And {len(broken) - _SHOWN:,} more: --format json has all." if len(broken) > _SHOWN else ""
         note = f"GPU-hours and cost of the period, of what breaks the rule.{more}"
@@ -99,12 +98,12 @@ def policy_check(
             coverage=answer.coverage,
             name="policy",
             answer=answer,
-            flat=(columns, [[line[name] for name in columns] for line in lines]),
+            flat=(columns, [attrgetter(*columns)(one) for one in broken]),
         )
     )
-    counts = {FailOn.error: ("error",), FailOn.warning: ("error", "warning"), FailOn.never: ()}[fail_on]
+    counts = {"error": ("error",), "warning": ("error", "warning"), "never": ()}[fail_on]
     if any(rule.status == "broken" and rule.severity in counts for rule in answer.rules) or (
-        fail_on is FailOn.warning and answer.unknown
+        fail_on == "warning" and answer.unknown
     ):
         raise typer.Exit(MISSED)
 

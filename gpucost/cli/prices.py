@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import asdict, replace
+from dataclasses import replace
 from datetime import date, datetime
 from decimal import Decimal
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
-from gpucost.cli.command import Call, argument, command, option, parameters
+from gpucost.cli.command import Call, argument, command, option, parameters, switch
 from gpucost.cli.output import write_text
 from gpucost.cli.whatif import store_or_empty
 from gpucost.errors import ConfigError, GpucostError, UsageError
@@ -20,8 +17,8 @@ from gpucost.periods import iso, to_ms
 from gpucost.price.listing import ListedPrice, Listing, PricesAnswer
 from gpucost.render.formatting import figure_text
 from gpucost.render.rows import FLAT
+from gpucost.render.schema import table
 from gpucost.render.view import (
-    Column,
     Document,
     Figure,
     Figures,
@@ -29,7 +26,6 @@ from gpucost.render.view import (
     Shown,
     Table,
     Texts,
-    Value,
     count,
     figure,
     number,
@@ -64,25 +60,24 @@ class PurchaseOption(StrEnum):
     calendar = "calendar"
 
 
+GpuOrInstance = Annotated[str | None, argument("GPU or INSTANCE", "GPU model in any spelling, or instance type.")]
+Providers = Annotated[list[str] | None, option("--provider", "NAME", "Only this cloud, such as aws; repeatable.")]
+
+
 @command("* written")
 def prices(
     call: Call,
-    name: Annotated[
-        str | None,
-        argument("GPU or INSTANCE", "GPU model in any spelling, or instance type."),
-    ] = None,
-    provider: Annotated[list[str] | None, option("--provider", "NAME", "Only this cloud, such as aws; repeatable.")] = None,
+    name: GpuOrInstance = None,
+    provider: Providers = None,
     region: Annotated[
         list[str] | None, option("--region", "NAME", "Only this region, with every zone; repeatable; may hold * and ?.")
     ] = None,
-    all_regions: Annotated[
-        bool, typer.Option("--all-regions", help="Every region and zone, not only the cheapest of each price.")
-    ] = False,
+    all_regions: Annotated[bool, switch("--all-regions", "Every region and zone, not only the cheapest of each price.")] = False,
     purchase_option: Annotated[
         list[PurchaseOption] | None, option("--purchase-option", "OPTION", f"Only {', '.join(PurchaseOption)}; repeatable.")
     ] = None,
     superseded: Annotated[
-        bool, typer.Option("--superseded", help="Also the prices that newer ones replaced; JSON always has them.")
+        bool, switch("--superseded", "Also the prices that newer ones replaced; JSON always has them.")
     ] = False,
 ) -> None:
     """Say what a GPU costs where, cheapest GPU-hour first.
@@ -145,15 +140,7 @@ def _prices_of(answer: Listing | PricesAnswer) -> list[ListedPrice]:
 def _listing_document(answer: Listing | PricesAnswer, prices: list[ListedPrice], *, superseded: bool) -> Document:
     """Prices as people read them: of one name with what tells them apart, of all GPU models with where each is cheapest."""
 
-    def per_hour(title: str, price: Callable[[ListedPrice], Decimal | None], weight: int = 0) -> Shown:
-        def value(row: ListedPrice) -> Value:
-            amount = price(row)
-            is_other = amount is not None and row.currency != answer.currency
-            return figure_text(amount, "price", row.currency, _DECIMALS) if is_other else amount
-
-        return Column(title, "price", _DECIMALS, weight), value
-
-    per_gpu_hour = per_hour("Per GPU-h", lambda row: row.price_per_gpu_hour)
+    per_gpu_hour = price_column("price_per_gpu_hour", "Per GPU-h")
     as_of = figure(lambda row: f"{row.price_as_of}{_age(row, answer.today)}", "As of")
     source = text("source", weight=4)
     if isinstance(answer, PricesAnswer):
@@ -164,7 +151,7 @@ def _listing_document(answer: Listing | PricesAnswer, prices: list[ListedPrice],
         title = f"What {answer.name} costs"
         columns = [
             per_gpu_hour,
-            per_hour("Per hour", lambda row: row.price_per_hour, 1),
+            price_column("price_per_hour", "Per hour", weight=1),
             text("provider"),
             text(place, "Place"),
             text("instance_type", weight=2 if len({price.instance_type for price in prices}) == 1 else 0),
@@ -172,7 +159,13 @@ def _listing_document(answer: Listing | PricesAnswer, prices: list[ListedPrice],
             text(bought, "Bought"),
         ]
         if any(price.spot_discount_percent is not None for price in prices):
-            columns.append(figure(_discount, "Spot discount", weight=1))
+            columns.append(
+                figure(
+                    lambda row: "" if row.spot_discount_percent is None else f"{row.spot_discount_percent} %",
+                    "Spot discount",
+                    weight=1,
+                )
+            )
         columns.append(as_of)
         if any(price.more_regions is not None for price in prices):
             columns.append(count("more_regions", weight=3))
@@ -184,9 +177,14 @@ def _listing_document(answer: Listing | PricesAnswer, prices: list[ListedPrice],
         sections=(Table.of("Prices", prices, columns),),
         name="prices",
         answer=answer.printed() if isinstance(answer, Listing) else answer,
-        flat=(list(asdict(prices[0])), [list(asdict(price).values()) for price in prices]),
+        flat=table(prices),
         whole_in="json",
     )
+
+
+def price_column(name: str, title: str, decimals: int = _DECIMALS, weight: int = 0) -> Shown:
+    """The prices that rows have as `name`, each in the row's currency."""
+    return figure(lambda row: figure_text(getattr(row, name), "price", row.currency, decimals), title, weight=weight)
 
 
 def listing_notes(answer: Listing | PricesAnswer) -> list[str]:
@@ -233,10 +231,6 @@ def _age(price: ListedPrice, today: date) -> str:
     if not price.is_stale or price.status != "current":
         return ""
     return f" ({(today - price.price_as_of).days:,}d)"
-
-
-def _discount(price: ListedPrice) -> str:
-    return "" if price.spot_discount_percent is None else f"{price.spot_discount_percent} %"
 
 
 def place(price: ListedPrice | Quoted) -> str:
@@ -286,10 +280,9 @@ def prices_history(
 
 def _history_document(zones: list[ZoneHistory]) -> Document:
     from gpucost.price.history import PriceHistory
-    from gpucost.render.schema import to_dict
 
-    first, records = zones[0], [to_dict(zone) for zone in zones]
-    columns = [name for name in records[0] if name not in ("steps", "notes")]
+    first, (columns, rows) = zones[0], table(zones)
+    shown = [at for at, name in enumerate(columns) if name not in ("steps", "notes")]
     where = f" in {first.place}, {first.product}" if len(zones) == 1 else ""
     return Document(
         title=f"{first.instance_type}{where}, spot",
@@ -298,17 +291,17 @@ def _history_document(zones: list[ZoneHistory]) -> Document:
         sections=_one_zone(first) if len(zones) == 1 else (_zones_table(zones),),
         name="prices.history",
         answer=PriceHistory(first.instance_type, first.start, first.end, first if len(zones) == 1 else None, zones),
-        flat=(columns, [[_flat(row[name]) for name in columns] for row in records]),
+        flat=([columns[at] for at in shown], [[_flat(row[at]) for at in shown] for row in rows]),
         whole_in="json",
     )
 
 
 def _flat(value: Any) -> Any:
-    """Moments as text, and decimals without the zeros behind the sixth."""
+    """Days as text, and decimals without the zeros behind the sixth."""
     if isinstance(value, Decimal):
         rounded = value.quantize(Decimal("0.000001"))
         return rounded if rounded == value else value.normalize()
-    return iso(value) if isinstance(value, datetime) else value.isoformat() if isinstance(value, date) else value
+    return str(value) if isinstance(value, date) else value
 
 
 def _one_zone(zone: ZoneHistory) -> tuple[Section, ...]:
@@ -337,19 +330,16 @@ def _one_zone(zone: ZoneHistory) -> tuple[Section, ...]:
 
 
 def _zones_table(zones: list[ZoneHistory]) -> Table:
-    def price(name: str, title: str, weight: int = 0) -> Shown:
-        return figure(lambda zone: _per_hour(zone, getattr(zone, name)), title, weight=weight)
-
     columns = [
         text("place", "Zone"),
-        price("mean_price_per_hour", "Mean"),
-        price("min_price_per_hour", "Lowest"),
-        price("max_price_per_hour", "Highest"),
+        price_column("mean_price_per_hour", "Mean", 6),
+        price_column("min_price_per_hour", "Lowest", 6),
+        price_column("max_price_per_hour", "Highest", 6),
         count("changes", weight=2),
         shown("discount", unit="ratio", weight=1),
         text(lambda zone: _sparkline(zone, _SHORT_LINE), "Over time", weight=3),
         text("product", weight=4),
-        price("on_demand_price_per_hour", "On demand", weight=4),
+        price_column("on_demand_price_per_hour", "On demand", 6, weight=4),
         number("covered_hours", "Hours known", weight=4),
     ]
     ranked = sorted(zones, key=lambda zone: (zone.mean_price_per_hour is None, zone.mean_price_per_hour or 0, zone.zone or ""))
@@ -415,15 +405,12 @@ def prices_tokens(
 
 
 def _tokens_document(answer: TokenPricesAnswer) -> Document:
-    def per_million(field: str, title: str, weight: int = 0) -> Shown:
-        return figure(lambda row: figure_text(getattr(row, field), "price", row.currency, _DECIMALS), title, weight=weight)
-
     columns = [
         text("provider"),
         text("model"),
-        per_million("input_price_per_million", "Input"),
-        per_million("cached_input_price_per_million", "Cached input", 1),
-        per_million("output_price_per_million", "Output"),
+        price_column("input_price_per_million", "Input"),
+        price_column("cached_input_price_per_million", "Cached input", weight=1),
+        price_column("output_price_per_million", "Output"),
         figure(lambda row: str(row.price_as_of), "As of", weight=2),
         text("source", weight=4),
     ]
@@ -435,7 +422,7 @@ def _tokens_document(answer: TokenPricesAnswer) -> Document:
         sections=(Table.of("Prices per million tokens", rows, columns),),
         name="prices.tokens",
         answer=answer,
-        flat=(list(asdict(rows[0])), [list(asdict(row).values()) for row in rows]),
+        flat=table(rows),
         whole_in="json",
     )
 
@@ -472,7 +459,7 @@ def prices_tco(
         str | None, option("--utilization-percent", "NUMBER", "Share of hours in use: above 0, at most 100.")
     ] = None,
     currency: Annotated[str | None, option("--currency", "CODE", "Currency of every price here; else the config's.")] = None,
-    save: Annotated[bool, typer.Option("--save", help="Write the price of a node-hour into the price book.")] = False,
+    save: Annotated[bool, switch("--save", "Write the price of a node-hour into the price book.")] = False,
     node_selector: Annotated[
         str | None, option("--node-selector", "LABEL=VALUE;…", "With --save: nodes with these labels.")
     ] = None,
@@ -508,7 +495,15 @@ def prices_tco(
             answer.price_per_hour, answer.inputs.currency, instance_type or "", node_selector or "", effective_start or ""
         )
         call.note(_save_entry(call.settings, entry))
-    write_with_notes(call, _tco_document(answer, entry), _tco_notes(answer))
+    notes = []
+    if answer.gpu_watts_source == "tdp":
+        notes.append(
+            f"power is the rated {answer.gpu_watts:f} W of {answer.inputs.gpu_model}; gpucost collects no measured power:"
+            " --gpu-watts takes the mean of DCGM_FI_DEV_POWER_USAGE"
+        )
+    if answer.inputs.not_given:
+        notes.append(f"not given, and counted as nothing (pue as 1): {', '.join(answer.inputs.not_given)}")
+    write_with_notes(call, _tco_document(answer, entry), notes)
 
 
 def own_node(file: Path | None, given: Mapping[str, str | None], currency: str, **defaults: str) -> Tco:
@@ -520,18 +515,6 @@ def own_node(file: Path | None, given: Mapping[str, str | None], currency: str, 
 
     options = {key: value for key, value in given.items() if value is not None}
     return node_cost(read_inputs({**defaults, **(read_file(file) if file else {})}, options, file, currency))
-
-
-def _tco_notes(answer: Tco) -> list[str]:
-    notes = []
-    if answer.gpu_watts_source == "tdp":
-        notes.append(
-            f"power is the rated {answer.gpu_watts:f} W of {answer.inputs.gpu_model}; gpucost collects no measured power:"
-            " --gpu-watts takes the mean of DCGM_FI_DEV_POWER_USAGE"
-        )
-    if answer.inputs.not_given:
-        notes.append(f"not given, and counted as nothing (pue as 1): {', '.join(answer.inputs.not_given)}")
-    return notes
 
 
 def _tco_document(answer: Tco, saved: BookEntry | None) -> Document:

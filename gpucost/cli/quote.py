@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import asdict
 from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
-from gpucost.cli.command import Call, argument, command, option
-from gpucost.cli.prices import bought, own_node, place, write_with_notes
+from gpucost.cli.command import Call, command, option, switch
+from gpucost.cli.prices import GpuOrInstance, Providers, bought, own_node, place, price_column, write_with_notes
 from gpucost.cli.whatif import number_parser, store_or_empty
 from gpucost.errors import UsageError
-from gpucost.render.formatting import figure_text
-from gpucost.render.view import Column, Document, Figure, Figures, Shown, Table, Value, figure, text
+from gpucost.render.schema import table
+from gpucost.render.view import Document, Figure, Figures, Table, figure, text
 from gpucost.whatif.flags import DEAREST, HOURS, HOURS_PER_MONTH, Option, PricePer
 
 if TYPE_CHECKING:
@@ -32,17 +28,17 @@ def _amount(name: str, metavar: str, help: str, how: Option) -> Any:
 @command("* written")
 def quote(
     call: Call,
-    name: Annotated[str | None, argument("GPU or INSTANCE", "GPU model in any spelling, or instance type.")] = None,
+    name: GpuOrInstance = None,
     count: Annotated[int | None, option("--count", "COUNT", "Instances. Default: 1.", min=1, max=1_000_000)] = None,
     gpus: Annotated[int | None, option("--gpus", "COUNT", "GPUs, in whole instances.", min=1, max=10_000_000)] = None,
     hours: Annotated[Decimal | None, _amount("--hours", "HOURS", "How long. Default: 730, a month.", HOURS)] = None,
     days: Annotated[Decimal | None, _amount("--days", "DAYS", "How long, in days of 24 hours.", HOURS)] = None,
-    provider: Annotated[list[str] | None, option("--provider", "NAME", "Only this cloud, such as aws; repeatable.")] = None,
+    provider: Providers = None,
     region: Annotated[list[str] | None, option("--region", "NAME", "Only this region; repeatable; may hold * and ?.")] = None,
     price: Annotated[
         Decimal | None, _amount("--price", "PRICE", "A price of your own, per hour.", Option("", above=True, most=DEAREST))
     ] = None,
-    price_per: Annotated[PricePer, typer.Option("--price-per", help="What --price is per: a node or a GPU.")] = PricePer.node,
+    price_per: Annotated[PricePer, switch("--price-per", "What --price is per: a node or a GPU.")] = PricePer.node,
     own: Annotated[Path | None, option("--own", "FILE", "Own nodes, in a file that gpucost prices tco reads.")] = None,
 ) -> None:
     """Say what so many GPUs cost for so many hours, each way to buy them side by side.
@@ -97,12 +93,6 @@ def quote(
 def _document(answer: Quote, what: str) -> Document:
     """The least to pay of each way to buy, with how old its price is, then all."""
 
-    def amount(title: str, value: Callable[[Quoted], Decimal], decimals: int = 2) -> Shown:
-        def cell(row: Quoted) -> Value:
-            return value(row) if row.currency == answer.currency else figure_text(value(row), "price", row.currency, decimals)
-
-        return Column(title, "price", decimals), cell
-
     least: dict[str, Quoted] = {}
     for row in answer.rows:
         if row.currency == answer.currency:
@@ -114,9 +104,9 @@ def _document(answer: Quote, what: str) -> Document:
         for name, row in least.items()
     )
     columns = [
-        amount("To pay", lambda row: row.to_pay),
-        amount("These hours", lambda row: row.cost),
-        amount("Per hour", lambda row: row.price_per_hour, 4),
+        price_column("to_pay", "To pay", 2),
+        price_column("cost", "These hours", 2),
+        price_column("price_per_hour", "Per hour"),
         text(bought, "Bought"),
         text(lambda row: row.provider or "", "Provider"),
         text(lambda row: place(row) if row.provider else "", "Place", weight=1),
@@ -132,7 +122,7 @@ def _document(answer: Quote, what: str) -> Document:
         sections=(Figures("Least to pay", tuple(figures)), Table.of("Ways to buy", answer.rows, columns)),
         name="quote",
         answer=answer,
-        flat=(list(asdict(answer.rows[0])), [list(asdict(row).values()) for row in answer.rows]),
+        flat=table(answer.rows),
         whole_in="json",
     )
 

@@ -5,26 +5,16 @@ from __future__ import annotations
 import shutil
 import sys
 from dataclasses import replace
-from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
-
-import typer
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from gpucost.cli.app import RARE, WRITTEN
-from gpucost.cli.command import Call, Comparison, command, completeness, count_option, names_in, note_gaps, option
+from gpucost.cli.command import Call, Comparison, command, completeness, count_option, names_in, note_gaps, option, switch
 from gpucost.cli.completion import dimensions
-from gpucost.cli.output import (
-    drop_stdout,
-    file_needed,
-    is_drawn,
-    stdout_failed,
-    waiting,
-    write_output,
-    write_page,
-)
+from gpucost.cli.output import file_needed, is_drawn, to_stdout, waiting, write_output, write_page
 from gpucost.disk import atomic_write
 from gpucost.errors import UsageError
+from gpucost.render.rows import FLAT
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -34,47 +24,18 @@ if TYPE_CHECKING:
     from gpucost.report import Query
 
 
-def check_comparable(query: Query, *, waste: bool, focus: bool) -> None:
-    """Raises UsageError for what has nothing of an earlier period beside it."""
-    if focus:
-        raise UsageError("a FOCUS file holds charges, and nothing to compare them with", "leave out --compare")
-    if waste:
-        raise UsageError("--compare and --waste exclude each other", "give one of them")
-    if times := [name for name in query.by if name in ("month", "day", "hour")]:
-        raise UsageError(f"rows by {times[0]} have none of the period before to compare with", f"leave {times[0]} out of --by")
+ReportFormat = Literal["table", "markdown", "html", "json", "csv", "parquet", "focus"]
+FocusVersion = Literal["1.2", "1.3"]
+# How unallocated cost is spread over the teams that used such GPUs.
+Sharing = Literal["proportional", "even"]
 
-
-class ReportFormat(StrEnum):
-    """How a report is written."""
-
-    table = "table"
-    markdown = "markdown"
-    html = "html"
-    json = "json"
-    csv = "csv"
-    parquet = "parquet"
-    focus = "focus"
-
-
-class FocusVersion(StrEnum):
-    """Which version of FOCUS a file follows."""
-
-    v1_2 = "1.2"
-    v1_3 = "1.3"
-
-
-class Sharing(StrEnum):
-    """How unallocated cost is spread over the teams that used such GPUs."""
-
-    proportional = "proportional"
-    even = "even"
-
-
-_FLAT = (ReportFormat.csv, ReportFormat.parquet)
-_SUFFIXES = {
-    ".md": ReportFormat.markdown,
-    **{f".{name}": ReportFormat(name) for name in ("html", "json", "csv", "parquet")},
-    ".txt": ReportFormat.table,
+_SUFFIXES: dict[str, ReportFormat] = {
+    ".md": "markdown",
+    ".html": "html",
+    ".json": "json",
+    ".csv": "csv",
+    ".parquet": "parquet",
+    ".txt": "table",
 }
 
 
@@ -94,34 +55,28 @@ def report(
     ] = None,
     format: Annotated[
         ReportFormat | None,
-        typer.Option(
+        option(
             "--format",
-            help="How to write it. Default: by the suffix of -o (.md, .html, .json, .csv, .parquet, .txt), else table. "
+            None,
+            "How to write it. Default: by the suffix of -o (.md, .html, .json, .csv, .parquet, .txt), else table. "
             "focus: the bill of a month, split (docs/focus.md).",
-            show_default=False,
-            rich_help_panel=WRITTEN,
+            WRITTEN,
         ),
     ] = None,
     share_unallocated: Annotated[
         Sharing | None,
-        typer.Option(
+        option(
             "--share-unallocated",
-            help="Also spread what nobody held over the teams that used such GPUs in that cluster: by cost, or evenly.",
-            show_default=False,
+            None,
+            "Also spread what nobody held over the teams that used such GPUs in that cluster: by cost, or evenly.",
         ),
     ] = None,
     compare: Annotated[
         Comparison | None,
-        typer.Option(
-            "--compare",
-            help="Also how cost changed since the period before, as long; of a month, since the month before.",
-            show_default=False,
-        ),
+        option("--compare", None, "Also how cost changed since the period before, as long; of a month, since the month before."),
     ] = None,
     top: Annotated[int, count_option("--top", "How many top consumers to list.")] = 10,
-    waste: Annotated[
-        bool, typer.Option("--waste", help="Also the tables of gpucost waste: where GPU time was wasted and on what.")
-    ] = False,
+    waste: Annotated[bool, switch("--waste", "Also the tables of gpucost waste: where GPU time was wasted and on what.")] = False,
     findings: Annotated[
         int,
         count_option(
@@ -130,13 +85,13 @@ def report(
         ),
     ] = 0,
     focus_version: Annotated[
-        FocusVersion, typer.Option("--focus-version", help="Version of FOCUS that --format focus follows.", rich_help_panel=RARE)
-    ] = FocusVersion.v1_2,
+        FocusVersion, switch("--focus-version", "Version of FOCUS that --format focus follows.", RARE)
+    ] = "1.2",
     brief: Annotated[
-        bool, typer.Option("--brief", help="Of Markdown only its summary: three lines, for a comment on a pull request.")
+        bool, switch("--brief", "Of Markdown only its summary: three lines, for a comment on a pull request.")
     ] = False,
     strict: Annotated[
-        bool, typer.Option("--strict", help="Exit with 4 after the report where its period was not collected in full.")
+        bool, switch("--strict", "Exit with 4 after the report where its period was not collected in full.")
     ] = False,
 ) -> None:
     """Show what GPUs cost, who used them, and how much of it was idle.
@@ -161,24 +116,31 @@ def report(
 
     target = call.target
     written_as = format or _format_of(target)
-    call = replace(call, with_samples=waste or written_as is ReportFormat.html)
-    if findings and written_as is not ReportFormat.html:
+    call = replace(call, with_samples=waste or written_as == "html")
+    if findings and written_as != "html":
         raise UsageError("--findings has a place on an HTML page only", "gpucost findings lists them in every other format")
-    if brief and written_as is not ReportFormat.markdown:
+    if brief and written_as != "markdown":
         raise UsageError("--brief is of Markdown only", "add --format markdown")
     settings, opened = call.settings, call.store
     query = call.query(
         by=names_in(by),
         top=top,
-        with_sections=written_as in (ReportFormat.table, ReportFormat.markdown, ReportFormat.html),
-        with_series=written_as is ReportFormat.html or (written_as is ReportFormat.table and is_drawn(target)),
-        share_unallocated=share_unallocated.value if share_unallocated else None,
+        with_sections=written_as in ("table", "markdown", "html"),
+        with_series=written_as == "html" or (written_as == "table" and is_drawn(target)),
+        share_unallocated=share_unallocated,
     )
     if compare:
-        check_comparable(query, waste=waste, focus=written_as is ReportFormat.focus)
-    with completeness(settings, opened, query, strict=strict):
-        if written_as is ReportFormat.focus:
-            write_focus(call, query, focus_version.value)
+        if written_as == "focus":
+            raise UsageError("a FOCUS file holds charges, and nothing to compare them with", "leave out --compare")
+        if waste:
+            raise UsageError("--compare and --waste exclude each other", "give one of them")
+        if times := [name for name in query.by if name in ("month", "day", "hour")]:
+            raise UsageError(
+                f"rows by {times[0]} have none of the period before to compare with", f"leave {times[0]} out of --by"
+            )
+    with completeness(call, query, strict=strict):
+        if written_as == "focus":
+            write_focus(call, query, focus_version)
             note_gaps(settings, opened, query.period, quiet=call.quiet)
             return
         if compare:
@@ -186,7 +148,7 @@ def report(
 
             view = comparisons.compared_report(settings, opened, query)
         elif waste:
-            if written_as in _FLAT:
+            if written_as in FLAT:
                 raise UsageError("--waste has no place in the columns of csv and parquet", "gpucost waste --format csv")
             from gpucost.cli.waste import with_waste
 
@@ -194,7 +156,7 @@ def report(
         else:
             view = pipeline.report(settings, opened, query)
         extra_blocks: Sequence[Block] = ()
-        if written_as is ReportFormat.html:
+        if written_as == "html":
             from gpucost.cli.page import page
 
             view, extra_blocks = page(settings, opened, query, view, findings)
@@ -205,7 +167,7 @@ def report(
         else:
             write_report(view, written_as, target, extra_blocks)
         call.note_written(view.title)
-        if written_as in _FLAT:
+        if written_as in FLAT:
             note_gaps(settings, opened, query.period, query.clusters, quiet=call.quiet)
 
 
@@ -217,27 +179,25 @@ def _format_of(target: Path | None) -> ReportFormat:
             f"no format belongs to the suffix of {target}",
             f"-o knows {', '.join(_SUFFIXES)}; with any other, --format says how to write it",
         )
-    return _SUFFIXES.get(suffix, ReportFormat.table)
+    return _SUFFIXES.get(suffix, "table")
 
 
-def write_report(view: ReportView, format: str, output: Path | None, blocks: Sequence[Block] = ()) -> None:
-    """The report in `format`, one of ReportFormat, to `output`, or to stdout where it is None.
+def write_report(view: ReportView, format: ReportFormat, output: Path | None, blocks: Sequence[Block] = ()) -> None:
+    """The report in `format` to `output`, or to stdout where it is None.
 
     The view of an HTML page needs series; `blocks` stand after its sections. Raises GpucostError where it cannot be written.
     """
-    if format == "parquet":
-        from gpucost.render.data import to_parquet
+    from gpucost.render import data
 
+    if format == "parquet":
         with atomic_write(file_needed(output)) as part:
-            to_parquet(view, part)
+            data.to_parquet(view, part)
     elif format == "html":
         from gpucost.render.html import render
 
         write_output(render(view, blocks=blocks), output)
     elif format in ("json", "csv"):
-        from gpucost.render.data import to_csv, to_json
-
-        write_output(to_json(view) if format == "json" else to_csv(view), output)
+        write_output(data.to_json(view) if format == "json" else data.to_csv(view), output)
     else:
         write_page(view, output, markdown=format == "markdown")
 
@@ -262,22 +222,12 @@ def write_focus(call: Call, query: Query, version: str) -> None:
     with atomic_write(target) as part:
         totals = pipeline.focus_file(config, call.store, month, version, "parquet" if is_parquet else "csv", part)
         if target is None:
-            _to_stdout(part)
+            waiting.stop()
+            with to_stdout(), part.open("rb") as content:
+                shutil.copyfileobj(content, sys.stdout.buffer)
+                sys.stdout.buffer.flush()
     billed = "; ".join(f"{cost:,.2f} {currency} effective" for currency, cost in totals.effective_cost.items()) or "no bill"
     call.note(
         f"FOCUS {version} of {month}: {totals.charges:,} charges in {totals.billed_rows:,} rows, {billed}; "
         f"{totals.estimated_rows:,} rows of estimates, {totals.estimated_cost:,.2f} {config.currency}"
     )
-
-
-def _to_stdout(file: Path) -> None:
-    waiting.stop()
-    try:
-        with file.open("rb") as content:
-            shutil.copyfileobj(content, sys.stdout.buffer)
-            sys.stdout.buffer.flush()
-    except BrokenPipeError:
-        drop_stdout()
-        raise
-    except OSError as error:
-        raise stdout_failed(error) from None

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from gpucost import disk
-from gpucost.cli.command import BriefFormat, Call, argument, brief_format, command, option
+from gpucost.cli.command import BriefFormat, Call, argument, brief_format, command, option, switch
 from gpucost.cli.output import put, waiting
 from gpucost.errors import ConfigError, GpucostError, StoreError
 from gpucost.periods import iso, name_of
@@ -114,18 +114,18 @@ def demo(
 
 def _report(config: Config, month: Period, *teams: str) -> None:
     from gpucost import pipeline
-    from gpucost.cli.report import ReportFormat, write_report
+    from gpucost.cli.report import write_report
     from gpucost.report import Query
     from gpucost.store.connection import Store
 
     query = Query(period=month, period_name=name_of(month, config.tz), teams=teams)
-    write_report(pipeline.report(config, Store.of(config), query), ReportFormat.table, None)
+    write_report(pipeline.report(config, Store.of(config), query), "table", None)
 
 
 @command()
 def doctor(
     call: Call,
-    format: Annotated[BriefFormat, brief_format] = BriefFormat.table,
+    format: Annotated[BriefFormat, brief_format] = "table",
 ) -> None:
     """Check the whole set-up, and say what mends it.
 
@@ -144,13 +144,13 @@ def doctor(
     area = ""
     for check in examine(call.config_file, call.store_file, call.now):
         checks.append(check)
-        if format is BriefFormat.table and not (call.quiet and check.status is Status.ok):
+        if format == "table" and not (call.quiet and check.status is Status.ok):
             if check.area != area:
                 area = check.area
                 put(("\n" if len(checks) > 1 else "") + area)
             _print(check)
     count = {status: sum(check.status is status for check in checks) for status in Status}
-    if format is BriefFormat.json:
+    if format == "json":
         put(readable_json([asdict(check) for check in checks], indent=2))
     elif not call.quiet:
         put(f"\n{count[Status.ok]} ok, {count[Status.warn]} to look at, {count[Status.fail]} failed")
@@ -173,7 +173,7 @@ def init(
     call: Call,
     url: Annotated[str | None, option("--url", "URL", "Prometheus' URL, instead of looking for one.")] = None,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Ask nothing; take what was found, else the defaults.")] = False,
-    force: Annotated[bool, typer.Option("--force", help="Overwrite the file.")] = False,
+    force: Annotated[bool, switch("--force", "Overwrite the file.")] = False,
 ) -> None:
     """Write a commented gpucost.toml to start from.
 

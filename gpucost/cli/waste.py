@@ -6,11 +6,10 @@ import re
 from dataclasses import replace
 from decimal import Decimal
 from functools import partial
-from typing import TYPE_CHECKING, Annotated
+from operator import attrgetter
+from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
-from gpucost.cli.command import Call, Comparison, command, count_option, names_in, note_gaps, option
+from gpucost.cli.command import Call, Comparison, command, count_option, names_in, note_gaps, option, switch
 from gpucost.cli.completion import dimensions
 from gpucost.cli.whatif import number_parser
 from gpucost.errors import GpucostError, StoreError, UsageError
@@ -25,6 +24,7 @@ from gpucost.render.view import (
     Line,
     ReportView,
     Section,
+    Shown,
     Table,
     count,
     dimension,
@@ -159,15 +159,15 @@ def waste_tables(waste: Waste) -> tuple[Table, ...]:
             text(lambda work: _BUCKETS[work.bucket].title if work.bucket else "", "Most of it"),
             share("utilization_p50", "Busy p50", decimals=0, weight=3),
             share("utilization_p95", "Busy p95", decimals=0, weight=3),
-            text(_never_used, "GPUs never used", weight=3),
+            text(
+                lambda work: f"{work.gpus_never_used} of {work.gpus_measured}" if work.gpus_never_used else None,
+                "GPUs never used",
+                weight=3,
+            ),
             text(_memory, "Memory used", weight=3),
         ]
         found.append(Table.of("Workloads that waste most", waste.workloads, columns))
     return tuple(found)
-
-
-def _never_used(work: WorkloadWaste) -> str | None:
-    return f"{work.gpus_never_used} of {work.gpus_measured}" if work.gpus_never_used else None
 
 
 def _memory(work: WorkloadWaste) -> str | None:
@@ -191,12 +191,10 @@ def findings(
         ),
     ] = None,
     top: Annotated[int | None, option("--top", "COUNT", "Only the dearest; without it all.", min=1)] = None,
-    show_patches: Annotated[
-        bool, typer.Option("--patches", help="Also what to apply: Kubernetes YAML, where it is known.")
-    ] = False,
+    show_patches: Annotated[bool, switch("--patches", "Also what to apply: Kubernetes YAML, where it is known.")] = False,
     compare: Annotated[
         Comparison | None,
-        typer.Option("--compare", help="Also what became of the findings of the period before, as long.", show_default=False),
+        option("--compare", None, "Also what became of the findings of the period before, as long."),
     ] = None,
 ) -> None:
     """Say what to do about waste, the dearest first: what, who, evidence, saving, and the command that shows it.
@@ -418,10 +416,10 @@ def queue(
         number("used_max", "In use max", weight=2),
         number("borrowed_average", "Borrowed"),
         number("pending_average", "Pending"),
-        count(lambda one: one.waits.admitted, "Admitted", weight=3),
-        figure(lambda one: _time(one.waits.wait_mean_seconds), "Wait"),
-        figure(lambda one: _time(one.waits.wait_p50_seconds), "Wait p50", weight=3),
-        figure(lambda one: _time(one.waits.wait_p95_seconds), "Wait p95", weight=2),
+        count("waits.admitted", "Admitted", weight=3),
+        _time("waits.wait_mean_seconds", "Wait"),
+        _time("waits.wait_p50_seconds", "Wait p50", weight=3),
+        _time("waits.wait_p95_seconds", "Wait p95", weight=2),
         share("share_of_quota", "Share of quota", decimals=0),
         share("share_of_use", "Share of use", decimals=0),
     )
@@ -429,9 +427,9 @@ def queue(
         *cluster,
         text("name"),
         count("started"),
-        figure(lambda one: _time(one.wait_p50_seconds), "Wait p50"),
-        figure(lambda one: _time(one.wait_p95_seconds), "Wait p95"),
-        figure(lambda one: _time(one.eligible_wait_p95_seconds), "Once eligible p95", weight=2),
+        _time("wait_p50_seconds", "Wait p50"),
+        _time("wait_p95_seconds", "Wait p95"),
+        _time("eligible_wait_p95_seconds", "Once eligible p95", weight=2),
         number("gpu_hours", "GPU-hours"),
         money("cost"),
         count("preempted", weight=2),
@@ -491,7 +489,16 @@ _OF_SHARES = (
 )
 
 
-def _time(seconds: float | None) -> str | None:
-    if seconds is None or seconds < 120:
-        return seconds if seconds is None else f"{seconds:.0f} s"
-    return f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"
+def _time(name: str, title: str, weight: int = 0) -> Shown:
+    """A column of the seconds that `name` has, in the unit that suits them."""
+    read = attrgetter(name)
+
+    def shown(row: Any) -> str | None:
+        seconds: float | None = read(row)
+        if seconds is None:
+            return None
+        if seconds < 120:
+            return f"{seconds:.0f} s"
+        return f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"
+
+    return figure(shown, title, weight=weight)

@@ -16,7 +16,7 @@ import typer
 import yaml
 
 from gpucost.cli import _docs
-from gpucost.cli.app import app, default_command
+from gpucost.cli.app import DEFAULT, app
 from gpucost.collect.prometheus.queries import NEEDS, NODE_FACTS, selectors
 from gpucost.config.files import places
 from gpucost.config.load import all_keys, load_config
@@ -61,7 +61,8 @@ def parse(program: Any, line: str) -> None:
     """Raises click's UsageError where a command, option or value of `line`, without gpucost in front, is none."""
     command, words = program, shlex.split(line, comments=True)
     while hasattr(command, "commands"):
-        command = command.commands[default_command(command, words) or words.pop(0)]
+        has_own = DEFAULT in command.commands and words[:1] not in [[name] for name in command.commands]
+        command = command.commands[DEFAULT if has_own else words.pop(0)]
     command.make_context("example", words)
 
 

@@ -13,7 +13,7 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from gpucost.cli.app import app, default_command
+from gpucost.cli.app import DEFAULT, app
 from gpucost.cli.command import Call
 from gpucost.config.load import load_config
 from gpucost.config.model import Config
@@ -92,7 +92,8 @@ def parse(words: list[str]) -> None:
     """Raises click's UsageError where a command, option or value is none."""
     command = typer.main.get_command(app)
     while hasattr(command, "commands"):
-        command = command.commands[default_command(command, words) or words.pop(0)]
+        has_own = DEFAULT in command.commands and words[:1] not in [[name] for name in command.commands]
+        command = command.commands[DEFAULT if has_own else words.pop(0)]
     command.make_context("example", words)
 
 
