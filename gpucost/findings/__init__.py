@@ -7,7 +7,7 @@ import shlex
 from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime
 from decimal import Decimal
 from fnmatch import fnmatchcase
@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 from gpucost.engine import answer_rows, dicts
 from gpucost.findings import patches
 from gpucost.periods import MS_PER_HOUR, Period, from_ms
-from gpucost.records import record
+from gpucost.records import keyed_record, record
 from gpucost.render.templates import fill
 from gpucost.render.view import Coverage
 from gpucost.report.waste import Waste
@@ -244,7 +244,7 @@ class FindingsAnswer(Shape):
     FLAT = ("period",)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@keyed_record
 class WasteAnswer(Shape):
     """What `gpucost waste` prints, findings where they are asked for."""
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import tomllib
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from decimal import Decimal
 from fnmatch import fnmatchcase
 from importlib.resources import files
@@ -20,6 +19,7 @@ from gpucost.config.load import line_numbers
 from gpucost.engine import answer_rows
 from gpucost.errors import DataError, StoreError
 from gpucost.periods import MS_PER_HOUR, Period
+from gpucost.records import record
 from gpucost.render.view import Coverage
 from gpucost.shapes import Shape
 from gpucost.store.usage import read_idle, read_usage
@@ -42,7 +42,7 @@ _Globs = list[Annotated[str, Field(min_length=1)]]
 _Hours = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Violation(Shape):
     """Who breaks a rule; GPU-hours and money of the period are of what breaks it, None where the rule is of no use of GPUs."""
 
@@ -54,7 +54,7 @@ class Violation(Shape):
     cost: Decimal | None
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class RuleResult(Shape):
     """How a rule stands: `kept`, `broken`, or `unknown` where metrics do not tell, with what is missing.
 
@@ -71,7 +71,7 @@ class RuleResult(Shape):
     violations: tuple[Violation, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class PolicyAnswer(Shape):
     """What `gpucost policy check` prints."""
 

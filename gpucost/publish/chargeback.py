@@ -12,7 +12,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, fields, replace
+from dataclasses import fields, replace
 from datetime import date, datetime, timedelta
 from decimal import Decimal
 from hashlib import sha256
@@ -24,6 +24,7 @@ from gpucost.errors import GpucostError, IncompleteError, StoreError
 from gpucost.periods import Period, time_buckets
 from gpucost.publish import focus, seal
 from gpucost.publish.seal import Seal
+from gpucost.records import record
 from gpucost.render.data import to_csv, to_parquet
 from gpucost.render.data import to_json as report_json
 from gpucost.render.formatting import coverage_lines, figure_text, missing_text
@@ -303,7 +304,7 @@ def _is_safe(team: str) -> bool:
     return re.fullmatch(rf"[a-z0-9][a-z0-9_-]{{0,{_LONGEST - 1}}}", team) is not None
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class TeamCharge(Shape):
     """What a team pays: its cost, its shares and the tokens that it bought. `file` is that of its files, without the suffix."""
 
@@ -321,7 +322,7 @@ class TeamCharge(Shape):
     api_cost: Decimal | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class ChargeTotals(Shape):
     """What all teams pay, and what the nodes cost: None where that is not known. `api_cost` is None where nothing was bought."""
 
@@ -340,7 +341,7 @@ class ChargeTotals(Shape):
     api_cost: Decimal | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Account:
     """The reconciliation, in short."""
 
@@ -355,7 +356,7 @@ class Account:
     statements: tuple[Statement, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class InvoiceLine:
     """`charged`, what is not the bill's of that, then classes of the bill's rows; docs/chargeback.md."""
 
@@ -364,7 +365,7 @@ class InvoiceLine:
     cost: Decimal
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class InvoiceBridge:
     """How the charge leads to the invoice: `lines` and `difference` add up to `billed_cost`."""
 
@@ -375,7 +376,7 @@ class InvoiceBridge:
     lines: list[InvoiceLine]
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class FocusFile:
     """What the FOCUS file holds; costs by currency."""
 
@@ -387,7 +388,7 @@ class FocusFile:
     estimated_cost: Decimal
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class FigureChange:
     """A figure of the bundle before and of this one."""
 
@@ -396,7 +397,7 @@ class FigureChange:
     adjustment: float
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class TeamChange:
     """What a team paid and pays."""
 
@@ -406,7 +407,7 @@ class TeamChange:
     adjustment: float
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Replaced:
     """What the figures differ from: those of the bundle that stood there before; `reasons` are what changed in what made them."""
 
@@ -416,7 +417,7 @@ class Replaced:
     totals: dict[str, FigureChange]
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class File:
     """A file of the bundle."""
 
@@ -425,7 +426,7 @@ class File:
     sha256: str
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Index(Shape):
     """A bundle's index.json. `reasons` are why the figures are an estimate, `missing` what a month that is over lacks.
 

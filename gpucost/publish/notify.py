@@ -6,7 +6,6 @@ import contextlib
 import json
 import smtplib
 import ssl
-from dataclasses import dataclass
 from email.message import EmailMessage
 from email.utils import formatdate, make_msgid
 from typing import TYPE_CHECKING, Any
@@ -14,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from gpucost.config.secrets import from_variable, secret
 from gpucost.errors import ConfigError, GpucostError
 from gpucost.http import Request, TransientError, excerpt, retry, send
+from gpucost.records import record
 from gpucost.render.data import to_json
 from gpucost.render.formatting import figure_text
 from gpucost.render.templates import environment
@@ -36,7 +36,7 @@ _LONGEST_TITLE = 140
 Line = tuple[str, str, str]
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Message:
     """Title, figures and lines as (name, value, remark), in words; on one line each, without control characters.
 

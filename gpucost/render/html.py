@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from base64 import b64encode
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from decimal import Decimal
 from functools import cache
 from hashlib import sha256
 from itertools import groupby
 from typing import TYPE_CHECKING, Any, Literal
 
+from gpucost.records import record
 from gpucost.render.charts import HEAT_LEVELS, HEIGHT, columns, heat_map, spark, spark_words
 from gpucost.render.formatting import coverage_lines, figure_text, item_value, remark, sum_text, value_of, with_arrow
 from gpucost.render.glossary import OF_TITLE, TERMS, Term
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from jinja2 import Environment
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Bar:
     """One bar; its length is its share of the longest of the block, its color that of `kind` in charts.
 
@@ -53,7 +53,7 @@ class Bar:
     kind: LayerKind = "named"
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Block:
     """A section of its own: a sentence, figures, bars, a table and a list of items, each where there is one; `note` ends it.
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from datetime import date, datetime
 from decimal import Decimal
 from functools import partial
@@ -11,13 +11,14 @@ from operator import attrgetter
 from typing import Any, ClassVar, Literal
 
 from gpucost.periods import MS_PER_HOUR, Period
+from gpucost.records import keyed_record, record
 from gpucost.shapes import Shape, Summary
 
 Step = Literal["hour", "day", "week", "month"]
 LayerKind = Literal["named", "others", "unallocated", "not_collected", "active", "idle", "unmeasured"]
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Moment:
     """One step of the time axis: `2026-10-05`, or `2026-10-05 to 2026-10-11`; weeks begin on Monday. `short` fits an axis."""
 
@@ -27,7 +28,7 @@ class Moment:
     to_ms: int
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Layer:
     """One value per moment, and their sum. Of kind 'others' are those that are too small to stand alone, `name` says how many."""
 
@@ -37,7 +38,7 @@ class Layer:
     total: Decimal
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Stack:
     """Layers that add up, the largest first, then 'others', 'unallocated', 'not_collected'; `totals` are the sums by moment."""
 
@@ -48,7 +49,7 @@ class Stack:
     total: Decimal
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Heat:
     """A share (0-1) by weekday (Monday first) and local hour: `part_gpu_hours` of `gpu_hours`, both kept; None for 0/0."""
 
@@ -60,7 +61,7 @@ class Heat:
     gpu_hours: tuple[tuple[float, ...], ...]
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Series:
     """A period by its moments. `stacks` of money each add up to the report's total; `hours` to capacity, or to what was held.
 
@@ -85,7 +86,7 @@ Value = str | float | Decimal | None
 Status = Literal["met", "missed", "unknown"]
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Measures:
     """GPU time in GPU-hours, money in the report's currency, ratios 0-1 and None for 0/0 (docs/attribution.md).
 
@@ -107,7 +108,7 @@ class Measures:
     avg_utilization: float | None
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Unallocated:
     """What nobody held, in GPU-hours and money; `unavailable` is the part that nobody could have held."""
 
@@ -116,7 +117,7 @@ class Unallocated:
     unallocated_cost: Decimal
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class NotCollected:
     """What was billed of nodes while nobody saw who held them (docs/coverage.md), in GPU-hours and money."""
 
@@ -124,7 +125,7 @@ class NotCollected:
     not_collected_cost: Decimal
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class ApiCost:
     """What bought tokens cost (docs/tokens.md), besides the cost of GPUs, and how many there were.
 
@@ -140,7 +141,7 @@ class ApiCost:
     generation_tokens: float | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@keyed_record
 class ApiModel(Shape):
     """What a team bought of a model from a provider.
 
@@ -160,7 +161,7 @@ class ApiModel(Shape):
     FLAT = ("cost",)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Shared(Summary):
     """What a row takes of costs that nobody holds (docs/shared-costs.md), besides its cost.
 
@@ -190,19 +191,19 @@ class Shared(Summary):
         return SharedTotals(unallocated, _SharedCosts(self.shared_cost, self.costs) if self.costs else None)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class _UnallocatedShares:
     shared_unallocated_cost: Decimal | None
     remaining_unallocated_cost: Decimal | None
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class _SharedCosts:
     shared_cost: Decimal
     shared_costs: dict[str, Decimal]
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class SharedTotals(Shape):
     """With --share-unallocated the shares of unallocated cost, and what remains of that; shares of [[shared_costs]]."""
 
@@ -212,7 +213,7 @@ class SharedTotals(Shape):
     FLAT = ("unallocated", "costs")
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class SharedAnswer(Shape):
     """The same of a row, which has what remains only where nobody held anything."""
 
@@ -223,7 +224,7 @@ class SharedAnswer(Shape):
     FLAT = ("costs",)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Change:
     """What a cost was in the period before, and how it changed; percent of what it was, None where that was nothing."""
 
@@ -232,7 +233,7 @@ class Change:
     cost_change_percent: float | None
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Row(Shape):
     """One combination of dimension values; `unallocated` and `not_collected` are there in rows of these kinds only.
 
@@ -261,7 +262,7 @@ class Row(Shape):
         return self.not_collected.not_collected_cost if self.not_collected else self.measures.cost
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Changes:
     """How the totals changed since the period before: cost, and where nothing narrows the report the nodes' other costs."""
 
@@ -278,7 +279,7 @@ class Changes:
         return self.unallocated_cost, self.not_collected_cost, self.node_cost
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class NodeTotals:
     """What the nodes offered and cost: cost of allocated rows + unallocated_cost + not_collected_cost = node_cost, exactly."""
 
@@ -292,7 +293,7 @@ class NodeTotals:
     node_cost: Decimal
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class PriceSource:
     """A source of prices: its share (0-1) of the node cost, and the oldest day its prices are of."""
 
@@ -302,7 +303,7 @@ class PriceSource:
     age_days: int | None
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Gap(Shape):
     """Time of a cluster that was not seen, or not in full; from `start` to `end`, in local time.
 
@@ -323,14 +324,14 @@ class Gap(Shape):
     HIDDEN: ClassVar[tuple[str, ...]] = ("kind", "accepted_by", "accepted_why")
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class MissingTime(Gap):
     """A gap of kind 'not_collected'."""
 
     HIDDEN = ("kind",)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Notice:
     """Something a reader of the figures should know, and what mends it."""
 
@@ -339,7 +340,7 @@ class Notice:
     fix: str | None
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Coverage(Summary):
     """How far the figures can be trusted. `not_collected_hours` is of the cluster that misses most, `bridged_hours` likewise.
 
@@ -395,7 +396,7 @@ class Coverage(Summary):
         )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@keyed_record
 class CoverageAnswer(Shape):
     """How far the figures can be trusted; `price_sources` are shares of node cost; the first three are told in bundles."""
 
@@ -417,7 +418,7 @@ class CoverageAnswer(Shape):
     warnings: tuple[Notice, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Column:
     """A column of a table.
 
@@ -435,7 +436,7 @@ class Column:
     bar: Literal["whole", "part"] | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Line:
     """A row of a table; `flag` is a word of warning beside it, a sum stands out. `trend` is its cost by the report's moments."""
 
@@ -445,7 +446,7 @@ class Line:
     trend: tuple[Decimal, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Table:
     """`has_header` False: the columns speak for themselves. `sum` stands beside the title."""
 
@@ -501,7 +502,7 @@ def dimension(name: str) -> Shown:
     return text(lambda row: row.keys[name], name.replace("_", " ").capitalize())
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Figure:
     """One figure with what it is a share of, or with its target and whether that is met."""
 
@@ -515,13 +516,13 @@ class Figure:
     note: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Figures:
     title: str
     figures: tuple[Figure, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Texts:
     """Sentences, each by itself."""
 
@@ -530,7 +531,7 @@ class Texts:
     note: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Item:
     """Something to do: what it is worth (`note` says of what time; `is_most`: no more than that), why, and what shows it.
 
@@ -548,7 +549,7 @@ class Item:
     patch: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Items:
     """Things to do, the first one first."""
 
@@ -559,7 +560,7 @@ class Items:
 Section = Table | Figures | Texts | Items
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@keyed_record
 class Page:
     """What people read, before any format; money is in `currency`. `series` are drawn where there is room for charts.
 
@@ -575,7 +576,7 @@ class Page:
     whole_in: str = "markdown"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@keyed_record
 class Document(Page):
     """A whole answer before any format: a page, `answer` for programs, of the schema `name`, and `flat`, its columns and rows."""
 
@@ -584,7 +585,7 @@ class Document(Page):
     flat: tuple[Sequence[str], Sequence[Sequence[Any]]]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@keyed_record
 class ReportView(Page, Summary):
     """A whole report. `rows` and `totals` are what programs read, `sections` what people read; both hold the same figures.
 
@@ -631,14 +632,14 @@ class ReportView(Page, Summary):
         )
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class _PreviousTotals:
     previous_unallocated_cost: Decimal | None
     previous_not_collected_cost: Decimal | None
     previous_node_cost: Decimal | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@keyed_record
 class TotalsAnswer(Shape):
     """The sums of all rows, and what the nodes offered and cost: null where only some pods are asked for."""
 
@@ -659,7 +660,7 @@ class TotalsAnswer(Shape):
     FLAT = ("measures", "shared", "api", "change", "previous")
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class PreviousPeriod(Shape):
     """With --compare: the period before."""
 
@@ -669,7 +670,7 @@ class PreviousPeriod(Shape):
     FLAT = ("period",)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@keyed_record
 class ReportAnswer(Shape):
     """What gpucost report --format json prints. Money is in `currency`, GPU time in GPU-hours, instants in UTC.
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import date
 from decimal import Decimal
 from statistics import median
 from typing import Literal
 
 from gpucost.periods import Period
+from gpucost.records import record
 from gpucost.render.view import Coverage
 from gpucost.report.forecast import HISTORY_DAYS, MAD_TO_SIGMA, CostSeries, Days, Level, levels, weekday_factors
 from gpucost.report.rows import ZERO
@@ -29,7 +29,7 @@ _MICRO = Decimal("0.000000001")
 _LASTING = frozenset({"CronJob", "DaemonSet", "Deployment", "InferenceService", "ReplicaSet", "Rollout", "StatefulSet"})
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Part:
     """The workload that broke its pattern most on the day, in the same direction: `change` is of its cost."""
 
@@ -37,7 +37,7 @@ class Part:
     change: Decimal
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Anomaly:
     """A day that cost more or less than expected: `cost` = `expected` + `excess`, negative where it is less.
 
@@ -61,7 +61,7 @@ class Anomaly:
         return cluster, namespace, workload
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class AnomalyRow:
     """An anomaly as it is printed."""
 
@@ -102,7 +102,7 @@ class AnomalyRow:
         )
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class AnomaliesAnswer(Shape):
     """What `gpucost anomalies` prints."""
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, NamedTuple
 from zoneinfo import ZoneInfo
@@ -12,6 +11,7 @@ from zoneinfo import ZoneInfo
 from gpucost.config.model import Config
 from gpucost.engine import answer_rows, dicts
 from gpucost.periods import MS_PER_HOUR, Period, from_ms, to_ms
+from gpucost.records import record
 from gpucost.render.formatting import alike_gaps, clusters_text, gap_text, local_text
 from gpucost.render.view import Coverage, Gap, Measures, MissingTime, Notice, PriceSource, hours, ratio
 from gpucost.report.query import Query
@@ -95,7 +95,7 @@ def missed(
     return seen.missing, _gap_notices(con, seen), seen.is_running
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class _Seen:
     """What of a period, up to where it is `due`, is not simply collected, by time and cluster.
 

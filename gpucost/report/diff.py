@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from decimal import ROUND_HALF_EVEN, Decimal, localcontext
 from typing import TYPE_CHECKING, Literal, Self, TypeVar
 
 from gpucost.periods import MS_PER_DAY, Period, to_ms
+from gpucost.records import record
 from gpucost.render.view import Coverage
 from gpucost.report.rows import ZERO
 from gpucost.shapes import Shape
@@ -23,7 +24,7 @@ Pool = Literal["allocated", "unallocated", "not_collected"]
 Key = tuple[Pool, Item]
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Cell:
     """The smallest part that is compared: what one workload used of one kind of GPU.
 
@@ -45,7 +46,7 @@ class _Sums:
         return type(self)(*(getattr(self, name) + getattr(other, name) for name in self.__slots__))
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Use(_Sums):
     """GPU-hours, those of them that were idle, and what all of it cost."""
 
@@ -54,7 +55,7 @@ class Use(_Sums):
     cost: Decimal = ZERO
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Parts(_Sums):
     """Why a cost changed, in money. They add up to the change, exactly."""
 
@@ -145,7 +146,7 @@ _KIND = ("cluster", "gpu_model", "capacity_type")
 CELL = tuple(dict.fromkeys((*_WORKLOAD, *_KIND)))
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Side(Shape):
     """One of the two periods: its cost, where nothing narrows the comparison with that of GPUs that nobody held or saw.
 
@@ -163,7 +164,7 @@ class Side(Shape):
     FLAT = ("period",)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class DiffRow(Shape):
     """One combination of dimension values: what it used before and after, and why its cost changed, in parts that add up to that.
 
@@ -186,7 +187,7 @@ class DiffRow(Shape):
     FLAT = ("keys", "parts")
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Diff(Shape):
     """What changed from `before` to `after`. Parts add up to changes, rows to the total, exactly.
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from datetime import date, datetime, timedelta
 from decimal import Decimal
 from math import inf, sqrt
@@ -15,6 +14,7 @@ from zoneinfo import ZoneInfo
 from pydantic import Field
 
 from gpucost.periods import Period, local_days, local_midnight
+from gpucost.records import record
 from gpucost.render.view import Coverage
 from gpucost.report.rows import ZERO
 from gpucost.shapes import Shape
@@ -30,7 +30,7 @@ _BUYS = Decimal("0.05")
 HISTORY_DAYS = 56
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class CostSeries:
     """Whose costs these are. `workload` is (team, cluster, namespace, workload); None for what is none."""
 
@@ -39,7 +39,7 @@ class CostSeries:
     workload: tuple[str | None, ...] | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Days:
     """Costs by local day; a day without any is not in `costs`. `complete` are the days collected in full, in order.
 
@@ -119,7 +119,7 @@ _MOST_ESTIMATED, _LEAST_PER_ESTIMATE = 7, 3
 _FAR = 4
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Smoothed:
     """The level and its trend a day after the last day, the rates they follow at, and how far days strayed from them."""
 
@@ -227,7 +227,7 @@ _NEIGHBORS = 5
 _MICRO = Decimal("0.000000001")
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Forecast(Shape):
     """A month's cost to date and at its end, with the range of the latter; None where too few days are known to tell.
 
@@ -245,7 +245,7 @@ class Forecast(Shape):
     HIDDEN = ("series",)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class ForecastRow(Shape):
     """A forecast and whose it is."""
 
@@ -256,7 +256,7 @@ class ForecastRow(Shape):
     FLAT = ("forecast",)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class ForecastAnswer(Shape):
     """What `gpucost forecast` prints. `range` is how often the range holds what the month comes to."""
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from datetime import datetime
 from difflib import SequenceMatcher
 from typing import TYPE_CHECKING, Literal
@@ -10,6 +9,7 @@ from zoneinfo import ZoneInfo
 
 from gpucost.errors import StoreError, UsageError
 from gpucost.periods import Period, from_ms, month_name, month_period
+from gpucost.records import record
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
@@ -21,7 +21,7 @@ DIMENSIONS = (
 )  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Query:
     """A period and how to cut it. Empty filters take everything; values of one filter are alternatives, filters add up.
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence, Set
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import date
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
@@ -13,6 +13,7 @@ from zoneinfo import ZoneInfo
 from gpucost.engine import answer_rows, dicts, run_stage
 from gpucost.errors import GpucostError
 from gpucost.periods import Period, TimeBucket, is_whole_days, time_buckets, within
+from gpucost.records import record
 from gpucost.render.view import ApiCost, Measures, NodeTotals, NotCollected, Row, Unallocated, hours, ratio
 from gpucost.report.query import Query, nearest
 from gpucost.store import sqlfiles
@@ -30,7 +31,7 @@ KINDS = ("allocated", "unallocated", "not_collected", "api", "shared")
 ALL = 2**62
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class PricedNodes:
     """What nodes priced from one source offered and cost, and the oldest day these prices are of."""
 

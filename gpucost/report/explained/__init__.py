@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from dataclasses import dataclass
 from datetime import date, datetime
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
@@ -12,6 +11,7 @@ from gpucost.engine import answer_rows, dicts, run_stage
 from gpucost.errors import GpucostError
 from gpucost.periods import Period, from_ms, within
 from gpucost.price import explain
+from gpucost.records import record
 from gpucost.report.query import Query, nearest
 from gpucost.report.rows import ZERO, check_names, in_hours, prepare
 from gpucost.shapes import Shape
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from gpucost.config.model import Config
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class WorkloadCost:
     """What a workload held and cost on one node."""
 
@@ -37,7 +37,7 @@ class WorkloadCost:
     price_sources: list[str]
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class PodCost(Shape):
     """When a pod held GPUs of a node within the period, on which devices as far as metrics name them, and what that cost.
 
@@ -60,7 +60,7 @@ class PodCost(Shape):
     cost: Decimal
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class NodePrice(Shape):
     """A stretch of time at one price per hour of the whole node."""
 
@@ -71,7 +71,7 @@ class NodePrice(Shape):
     price_as_of: date | None
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class BillRow(Shape):
     """A charge: `effective_cost` in the bill's `currency`, `cost` in the report's."""
 
@@ -88,7 +88,7 @@ class BillRow(Shape):
     cost: Decimal | None
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class BilledMachine:
     """What bills say of a node's machine in the charge periods that touch the period: all of it, and its first rows.
 
@@ -111,7 +111,7 @@ class BilledMachine:
     more_cost: Decimal | None
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class NodeCost:
     """A node and who pays for it: its parts add up to node_cost, and so do the sums by price source."""
 
@@ -134,7 +134,7 @@ class NodeCost:
     bill: list[BilledMachine]
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class CostExplained(Shape):
     """The answer. Costs in `currency`, the dearest first; the workloads' add up to `cost`, and so do the nodes' and the pods'."""
 
@@ -153,7 +153,7 @@ class CostExplained(Shape):
     HIDDEN = ("period_name",)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Stage:
     """A file of the package, and what it decides."""
 
@@ -161,7 +161,7 @@ class Stage:
     file: str
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class TeamExplained(Shape):
     """What `gpucost explain team` prints: whose cost it is, the answer, and the stages that made it."""
 
@@ -172,7 +172,7 @@ class TeamExplained(Shape):
     FLAT = ("answer",)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class NamespaceExplained(Shape):
     """What `gpucost explain namespace` prints: whose cost it is, the answer, and the stages that made it."""
 
@@ -183,7 +183,7 @@ class NamespaceExplained(Shape):
     FLAT = ("answer",)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class WorkloadExplained(Shape):
     """What `gpucost explain workload` prints: whose cost it is, the answer, and the stages that made it."""
 
@@ -194,7 +194,7 @@ class WorkloadExplained(Shape):
     FLAT = ("answer",)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class NodeExplained(Shape):
     """What `gpucost explain node` prints: the winner's price, and all that fit."""
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 from gpucost.engine import answer_rows, run_stage
 from gpucost.periods import MS_PER_HOUR, Period
+from gpucost.records import record
 from gpucost.shapes import Shape
 from gpucost.store import sqlfiles
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Waits:
     """How long workloads waited from creation to admission, in seconds; quantiles are read off a histogram, None without any."""
 
@@ -27,7 +27,7 @@ class Waits:
     wait_p95_seconds: float | None
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Queue(Shape):
     """One ClusterQueue and GPU resource; units of the resource (GPUs, slices), averages over the time they are known for.
 
@@ -60,7 +60,7 @@ class Queue(Shape):
     FLAT = ("waits",)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class SlurmWait:
     """Jobs with GPUs of a partition, a QOS or an account (`by`): waits of those that began in the period, in seconds.
 
@@ -82,7 +82,7 @@ class SlurmWait:
     preempted_cost: Decimal
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class SlurmShare:
     """What sshare says of an account, or of a user in it, beside what its jobs cost; shares are 0-1.
 
@@ -99,7 +99,7 @@ class SlurmShare:
     cost_share: float | None
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Queues(Shape):
     """What the queues were in a period; of Slurm where the store knows one."""
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from datetime import date
 from decimal import Decimal
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -17,6 +16,7 @@ from gpucost.engine import answer_rows, dicts, run_stage
 from gpucost.errors import IncompleteError
 from gpucost.periods import from_ms, month_period
 from gpucost.price.fx import no_rate
+from gpucost.records import record
 from gpucost.render.view import MissingTime
 from gpucost.shapes import Shape
 from gpucost.store import charges, sqlfiles
@@ -75,7 +75,7 @@ _EFFECTIVE = {
 }
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class ClassRow:
     """What bill rows of one class come to; of `attributed`, those of one team."""
 
@@ -85,7 +85,7 @@ class ClassRow:
     cost: Decimal
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Statement:
     """Everything that the billing period's bills have in one currency, by class: as billed, or as effective cost.
 
@@ -139,7 +139,7 @@ def in_cents(lines: Iterable[tuple[str, int | None, Decimal]], cost: Decimal) ->
     return [*shown, (CLASSES["rounding"], None, left)] if left else shown
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Invoice:
     """What one invoice of a provider comes to, in its own currency; None where the export does not name it."""
 
@@ -152,7 +152,7 @@ class Invoice:
     effective_cost: Decimal
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class LineRow(Shape):
     """An amount of one line, by the dimensions asked for; None where the line knows no such dimension."""
 
@@ -163,7 +163,7 @@ class LineRow(Shape):
     FLAT = ("keys",)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Cause:
     """Why effective cost differs from billed cost; `difference` is billed - effective, in `currency`."""
 
@@ -177,7 +177,7 @@ class Cause:
     difference: Decimal
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Beside:
     """What charges of one kind beside the hours of GPU instances cost."""
 
@@ -186,7 +186,7 @@ class Beside:
     cost: Decimal
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Machine:
     """A machine on one side of the account only: billed and not seen, or seen and not billed (then at its estimate)."""
 
@@ -196,7 +196,7 @@ class Machine:
     cost: Decimal
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Reconciliation(Shape):
     """The account of one billing period. Money in `currency`, but for invoices, causes and `beside`, which are in the bill's.
 

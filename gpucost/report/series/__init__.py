@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import timedelta
 from decimal import Decimal
 from itertools import groupby
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 from zoneinfo import ZoneInfo
 
 from gpucost.config.model import Config
@@ -70,8 +69,7 @@ _MOST_DAYS_BY: tuple[tuple[Step, int], ...] = (("hour", 3), ("day", 100), ("week
 _MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
 
 
-@dataclass(frozen=True, slots=True)
-class LocalHour:
+class LocalHour(NamedTuple):
     """A part [from_ms, to_ms) of the period: the moment it belongs to, its weekday (Monday 0) and hour, both local.
 
     Hours are cut where the store cuts its cells: at hours of UTC and local midnights. One of a zone half an hour off counts for
@@ -153,7 +151,7 @@ def read_series(con: DuckDBPyConnection, config: Config, query: Query, parts: Co
     step = step_of(query.period)
     moments = moments_of(query.period, config.tz, step)
     hours_of = local_hours(query.period, config.tz, moments)
-    con.execute(_HOURS, {name: [getattr(hour, name) for hour in hours_of] for name in LocalHour.__slots__})
+    con.execute(_HOURS, {name: [getattr(hour, name) for hour in hours_of] for name in LocalHour._fields})
     by_day = step != "hour" and is_whole_days(query.period, config.tz)
     run_stage(con, _PACKAGE, "20_series_rows", filters(query) | {"by_day": by_day})
     count = len(moments)

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from gpucost.catalog import load_catalog
 from gpucost.engine import answer_rows, dicts, run_stage
 from gpucost.periods import Period, TimeBucket, is_whole_days
+from gpucost.records import record
 from gpucost.render.view import ratio
 from gpucost.report.rows import ZERO, cut, in_hours
 from gpucost.shapes import Shape
@@ -21,8 +21,7 @@ if TYPE_CHECKING:
     from gpucost.config.model import Config
 
 
-@dataclass(frozen=True, slots=True)
-class Filters:
+class Filters(NamedTuple):
     """Empty filters take everything; values of one filter are alternatives, filters add up.
 
     A workload is named `Kind/name`, or by its name alone.
@@ -34,7 +33,7 @@ class Filters:
     workloads: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Bucket:
     """A kind of GPU time: whose it is, what people call it, what it means, and whether it is waste."""
 
@@ -66,7 +65,7 @@ BUCKETS = (
 WASTED = tuple(bucket.name for bucket in BUCKETS if bucket.is_waste)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class WasteRow(Shape):
     """The part of a bucket for one combination of dimension values; what only pods have is None where nobody held anything."""
 
@@ -78,7 +77,7 @@ class WasteRow(Shape):
     FLAT = ("keys",)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class BucketWaste:
     """A bucket: `of` says whose time it is."""
 
@@ -89,7 +88,7 @@ class BucketWaste:
     cost: Decimal
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class WasteTotals:
     """All GPU-hours, held or not, and what they cost; of these the buckets that are waste, and their share of cost."""
 
@@ -109,7 +108,7 @@ class WasteTotals:
         return cls(hours, cost, wasted_hours, wasted, ratio(wasted, cost))
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class WorkloadWaste:
     """What one workload wasted. `bucket` is its dearest kind of waste, None where it wasted nothing.
 
@@ -138,7 +137,7 @@ class WorkloadWaste:
     gpu_memory_mib: int | None
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Waste:
     """`buckets` are in the order of BUCKETS, all of them; they add up to what was asked for: of the whole fleet, what nodes cost.
 
@@ -199,7 +198,7 @@ def build(
 
 
 def _lists(filters: Filters) -> dict[str, list[str]]:
-    return {name: list(getattr(filters, name)) for name in Filters.__slots__}
+    return {name: list(values) for name, values in filters._asdict().items()}
 
 
 def _rounded(row: dict[str, Any]) -> dict[str, Any]:
