@@ -15,9 +15,9 @@ from gpucost.errors import ConfigError, GpucostError
 from gpucost.http import Request, TransientError, excerpt, retry, send
 from gpucost.records import record
 from gpucost.render.data import to_json
-from gpucost.render.formatting import figure_text
+from gpucost.render.formatting import figure_text, target_text, value_of
 from gpucost.render.templates import environment
-from gpucost.render.view import OF_ALLOCATED, OF_NODES, Status, ratio
+from gpucost.render.view import OF_ALLOCATED, OF_NODES, ratio
 from gpucost.resources import reports_dir
 from gpucost.texts import one_line, readable_json, visible_parts
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from decimal import Decimal
 
-    from gpucost.config.model import Config, Email, Slack, Webhook
+    from gpucost.config.model import Email, Slack, Webhook
     from gpucost.render.view import ReportView, Row
 
 _MOST_NOTICES = 3
@@ -53,7 +53,7 @@ class Message:
     link: str | None
 
 
-def message_of(view: ReportView, config: Config, link: str | None, top: int) -> Message:
+def message_of(view: ReportView, link: str | None, top: int) -> Message:
     """The message on `view`, whose rows are by one dimension: its totals and the `top` rows that cost most."""
     rows = [row for row in view.rows if row.kind == "allocated"]
     left = len(rows) - top
@@ -64,7 +64,7 @@ def message_of(view: ReportView, config: Config, link: str | None, top: int) -> 
     return Message(
         title=_shortened(view.title, _LONGEST_TITLE),
         subtitle=one_line(view.subtitle),
-        figures=tuple(_figures(view, config)),
+        figures=tuple(_figures(view)),
         lines_title=f"Cost by {view.by[0].replace('_', ' ') if view.by else 'unit'}",
         lines=tuple(_line(row, view) for row in rows[:top]),
         more=f"and {left:,} more" if left > 0 and top else "",
@@ -73,15 +73,11 @@ def message_of(view: ReportView, config: Config, link: str | None, top: int) -> 
     )
 
 
-def _figures(view: ReportView, config: Config) -> list[Line]:
-    totals, nodes, coverage, targets = view.totals, view.node_totals, view.coverage, config.targets
+def _figures(view: ReportView) -> list[Line]:
+    totals, nodes, coverage = view.totals, view.node_totals, view.coverage
 
     def cost(name: str, amount: Decimal, whole: Decimal, of: str) -> Line:
         return name, _money(amount, view), _share(amount, whole, of)
-
-    def ratio_of(name: str, value: float | None, target: Decimal, *, is_known: bool = True) -> Line:
-        status: Status = "unknown" if value is None or not is_known else "met" if value >= float(target) else "missed"
-        return name, figure_text(value, "ratio", "", 1), f"target > {float(target) * 100:.3g} %, {status}"
 
     figures: list[Line] = []
     if nodes:
@@ -97,9 +93,9 @@ def _figures(view: ReportView, config: Config) -> list[Line]:
     if api := view.totals_api:
         estimate = f"{_money(api.estimated_api_cost, view)} of it estimated" if api.estimated_api_cost else ""
         figures.append(("Bought tokens", _money(api.api_cost, view), estimate))
-    is_measured = (totals.measured_ratio or 0.0) >= config.idle.min_measured
-    figures.append(ratio_of("Efficiency", totals.efficiency, targets.efficiency, is_known=is_measured))
-    figures.append(ratio_of("Spot", totals.spot_ratio, targets.spot_ratio))
+    for figure in view.targets:
+        remark = f"{target_text(figure)}, {figure.status}"
+        figures.append((figure.label.removesuffix(" ratio"), value_of(figure, view.currency), remark))
     return figures
 
 

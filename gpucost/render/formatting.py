@@ -69,8 +69,12 @@ def share_of(figure: Figure) -> str:
 
 def remark_of(figure: Figure) -> str:
     """What a figure is a share of, or its target and why that is unknown."""
-    target = f"target > {figure.target * 100:.3g} %" if figure.target is not None else None
-    return "; ".join(part for part in (figure.share_of, target, figure.note) if part)
+    return "; ".join(part for part in (figure.share_of, target_text(figure), figure.note) if part)
+
+
+def target_text(figure: Figure) -> str:
+    """`target > 70 %`, where it has one."""
+    return "" if figure.target is None else f"target > {figure.target * 100:.3g} %"
 
 
 def remark(figure: Figure) -> str:

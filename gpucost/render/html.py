@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from gpucost.records import record
 from gpucost.render.charts import HEAT_LEVELS, HEIGHT, columns, heat_map, spark, spark_words
 from gpucost.render.formatting import coverage_lines, figure_text, item_value, remark, sum_text, value_of, with_arrow
-from gpucost.render.glossary import OF_TITLE, TERMS, Term
+from gpucost.render.glossary import OF_TITLE, TERMS
 from gpucost.render.view import (
     CHARGED,
     OF_ALLOCATED,
@@ -84,12 +84,11 @@ def environment() -> Environment:
         function.__name__: function
         for function in (
             *(bodies, columns, dimension_of, direction, figure_text, heat_map, item_value, remark, sort_value, spark),
-            *(spark_words, sum_text, term_of),
-            *(value_of, with_arrow),
+            *(spark_words, sum_text, value_of, with_arrow),
         )
     }
     # pages of teams, which a caller may name
-    templates.globals["pages"] = {}
+    templates.globals |= {"pages": {}, "term_of": OF_TITLE.get}
     return templates
 
 
@@ -115,11 +114,6 @@ _DIMENSIONS = {"Team": "team", "Namespace": "namespace", "Workload": "workload",
 def dimension_of(column: Column) -> str:
     """What the names in a column are of, where the page can be searched for them; else nothing."""
     return _DIMENSIONS.get(column.title, "") if column.unit == "text" else ""
-
-
-def term_of(title: str) -> Term | None:
-    """What the title of a column or figure means, where the glossary says."""
-    return OF_TITLE.get(title)
 
 
 def direction(change: Value) -> Literal["", "up", "down"]:
@@ -166,10 +160,9 @@ def cards(view: ReportView) -> list[dict[str, Any]]:
     if view.totals_api:
         found.append((Figure("Bought tokens", view.totals_api.api_cost, "money", note="on top"), ""))
     found.append((Figure("GPU-hours held", totals.allocated_gpu_hours, "hours"), ""))
-    targets = [figure for section in view.sections if isinstance(section, Figures) for figure in section.figures if figure.status]
     return [
         {"figure": figure, "change": _change(getattr(since, name, None))}
-        for figure, name in [*found, *((figure, "") for figure in targets)]
+        for figure, name in [*found, *((figure, "") for figure in view.targets)]
     ]
 
 

@@ -608,6 +608,12 @@ class ReportView(Page, Summary):
     waste: dict[str, object] | None = None
     changes: Changes | None = None
 
+    @property
+    def targets(self) -> list[Figure]:
+        """The figures that have a target."""
+        figures = (figure for section in self.sections if isinstance(section, Figures) for figure in section.figures)
+        return [figure for figure in figures if figure.status]
+
     def printed(self) -> ReportAnswer:
         """What programs read of it."""
         names = [field.name for field in fields(NodeTotals)]
