@@ -217,7 +217,8 @@ def findings(
     """
     from gpucost.findings import Finding, FindingsAnswer, changes
     from gpucost.periods import name_of
-    from gpucost.report.changes import newest_data, previous_period
+    from gpucost.report.changes import previous_period
+    from gpucost.report.query import newest_data
 
     settings = call.settings
     if minimum is not None:

@@ -47,7 +47,7 @@ def write_answer(answer: Answer, format: RowFormat, output: Path | None, saved: 
 
     Raises GpucostError where a file cannot be written.
     """
-    from gpucost.render.data import number
+    from gpucost.render.schema import plain as number
 
     document = as_dict(answer)
     text = readable_json(document, indent=2, allow_nan=False, default=number) + "\n"

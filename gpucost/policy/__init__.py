@@ -136,7 +136,7 @@ class SpotForBatch(_Rule):
     production: _Globs = []
     min_gpu_hours: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 0.0
 
-    advice: ClassVar[str] = "give its pods a spot node selector, or move its namespace to `production`: gpucost whatif spot"
+    advice = "give its pods a spot node selector, or move its namespace to `production`: gpucost whatif spot"
 
     def check(self, facts: Facts) -> tuple[int, Sequence[Violation]]:
         batch = [
@@ -148,7 +148,7 @@ class SpotForBatch(_Rule):
         ]
         broken = [row for row in batch if row[0]["capacity_type"] == "on_demand" and row[1] > self.min_gpu_hours]
         return len({_owner(keys) for keys, _, _ in batch}), [
-            _of_workload(keys, "batch work on demand", hours, cost) for keys, hours, cost in broken
+            Violation(*_owner(keys), "batch work on demand", hours, cost) for keys, hours, cost in broken
         ]
 
 
@@ -183,7 +183,7 @@ class Quota(_OfNamespaces):
     kind: Literal["quota"]
 
     fact, what, metric = "quota", "ResourceQuota", "kube_resourcequota"
-    advice: ClassVar[str] = "add a ResourceQuota with requests.nvidia.com/gpu"
+    advice = "add a ResourceQuota with requests.nvidia.com/gpu"
 
 
 class LimitRange(_OfNamespaces):
@@ -192,7 +192,7 @@ class LimitRange(_OfNamespaces):
     kind: Literal["limit_range"]
 
     fact, what, metric = "limit_range", "LimitRange", "kube_limitrange"
-    advice: ClassVar[str] = "add a LimitRange with max nvidia.com/gpu of a Container"
+    advice = "add a LimitRange with max nvidia.com/gpu of a Container"
 
 
 class IdleNotebooks(_Rule):
@@ -201,7 +201,7 @@ class IdleNotebooks(_Rule):
     kind: Literal["idle_notebooks"]
     hours: _Hours
 
-    advice: ClassVar[str] = "stop idle notebooks, as Kubeflow's culling or JupyterHub's idle culler does: gpucost whatif schedule"
+    advice = "stop idle notebooks, as Kubeflow's culling or JupyterHub's idle culler does: gpucost whatif schedule"
 
     def check(self, facts: Facts) -> tuple[int, Sequence[Violation]]:
         pods = {
@@ -229,7 +229,7 @@ class NodePoolLimits(_Rule):
 
     kind: Literal["node_pool_limits"]
 
-    advice: ClassVar[str] = "set spec.limits of the NodePool, nvidia.com/gpu among them"
+    advice = "set spec.limits of the NodePool, nvidia.com/gpu among them"
 
     def check(self, facts: Facts) -> tuple[int, Sequence[Violation]]:
         pools: set[tuple[str, str]] = set()
@@ -250,7 +250,7 @@ class PriorityClass(_Rule):
 
     kind: Literal["priority_class"]
 
-    advice: ClassVar[str] = "set priorityClassName in its pod template, or a PriorityClass with globalDefault: true"
+    advice = "set priorityClassName in its pod template, or a PriorityClass with globalDefault: true"
 
     def check(self, facts: Facts) -> tuple[int, Sequence[Violation]]:
         pods = [pod for pod in facts.pods if self.concerns(pod["namespace"])]
@@ -272,7 +272,7 @@ class OnDemandTraining(_Rule):
     kind: Literal["on_demand_training"]
     hours: _Hours
 
-    advice: ClassVar[str] = "let it write checkpoints and run on spot, or commit: gpucost whatif spot, gpucost whatif reserve"
+    advice = "let it write checkpoints and run on spot, or commit: gpucost whatif spot, gpucost whatif reserve"
 
     def check(self, facts: Facts) -> tuple[int, Sequence[Violation]]:
         pods = [
@@ -315,10 +315,6 @@ def _hours(pod: Row) -> float:
     return float(pod["held_to_ms"] - pod["held_from_ms"]) / MS_PER_HOUR
 
 
-def _of_workload(keys: Mapping[str, str | None], evidence: str, hours: float, cost: Decimal) -> Violation:
-    return Violation(*_owner(keys), evidence, hours, cost)
-
-
 def shipped_rules() -> str:
     """The text of the rules that gpucost has."""
     return (files(__package__ or "") / SHIPPED).read_text(encoding="utf-8")
@@ -344,9 +340,10 @@ def read_rules(path: Path | None) -> tuple[Rule, ...]:
 def _wrong(path: Path | None, text: str, error: ValidationError) -> DataError:
     """The first error; unknown keys before what is missing without them."""
     detail = min(error.errors(include_url=False), key=lambda one: one["type"] != "extra_forbidden")
-    loc = detail["loc"] if len(detail["loc"]) < 4 else (*detail["loc"][:2], *detail["loc"][3:])
-    table = _KINDS.get(str(detail["loc"][2])) if len(detail["loc"]) > 2 else None
-    loc = (*loc[:2], *loc[3:]) if table and len(loc) > 2 and loc[2] in _KINDS else loc
+    place = detail["loc"]
+    kind = str(place[2]) if len(place) > 2 else ""
+    table = _KINDS.get(kind)
+    loc = (*place[:2], *place[3:]) if table else place
     key = str(loc[-1])
     message, fix = detail["msg"].replace("Input should", "should"), _HINT
     if detail["type"] == "extra_forbidden":
@@ -358,11 +355,11 @@ def _wrong(path: Path | None, text: str, error: ValidationError) -> DataError:
         fix = did_you_mean(kind, _KINDS, f"there are {', '.join(_KINDS)}", cutoff=0.5, shown=repr)
         loc = (*loc[:2], "kind")
     elif detail["type"] == "missing":
-        message = f"{table.model_fields['kind'].annotation.__args__[0] if table else 'it'} needs {key}"  # type: ignore[union-attr]
+        message = f"{kind or 'it'} needs {key}"
     else:
         message = f"{key}: {message}, got {detail['input']!r}"
     lines = line_numbers(text)
-    line = lines.get(tuple(loc[:3])) or lines.get(tuple(loc[:2]))
+    line = lines.get(loc[:3]) or lines.get(loc[:2])
     return DataError(f"{path}{f', line {line}' if line else ''}: {message}", fix)
 
 
@@ -374,8 +371,7 @@ def check(con: DuckDBPyConnection, config: Config, query: Query, view: ReportVie
     )
     told: dict[tuple[str, str], set[str]] = defaultdict(set)
     patterns = {"accelerators": accelerators().lower(), "other_resources": other_resources().lower()}
-    asked = {"from_ms": period.start_ms, "to_ms": period.end_ms, **patterns}
-    for row in answer_rows(con, __name__, "facts", asked):
+    for row in answer_rows(con, __name__, "facts", period.bounds | patterns):
         told[row["kind"], row["cluster"]].add(row["name"])
     facts = Facts(
         rows=[(row.keys, row.measures.allocated_gpu_hours, row.measures.cost) for row in view.rows if row.kind == "allocated"],

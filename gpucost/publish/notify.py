@@ -15,11 +15,11 @@ from gpucost.errors import ConfigError, GpucostError
 from gpucost.http import Request, TransientError, excerpt, retry, send
 from gpucost.records import record
 from gpucost.render.data import to_json
-from gpucost.render.formatting import figure_text, target_text, value_of
+from gpucost.render.formatting import figure_text, percent, target_text, value_of
 from gpucost.render.templates import environment
 from gpucost.render.view import OF_ALLOCATED, OF_NODES, ratio
 from gpucost.resources import reports_dir
-from gpucost.texts import one_line, readable_json, visible_parts
+from gpucost.texts import one_line, readable_json, shortened, visible_parts
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -58,11 +58,11 @@ def message_of(view: ReportView, link: str | None, top: int) -> Message:
     rows = [row for row in view.rows if row.kind == "allocated"]
     left = len(rows) - top
     warnings = view.coverage.warnings
-    notices = [_shortened(notice.message, _LONGEST_NOTICE) for notice in warnings[:_MOST_NOTICES]]
+    notices = [shortened(notice.message, _LONGEST_NOTICE) for notice in warnings[:_MOST_NOTICES]]
     if len(warnings) > _MOST_NOTICES:
         notices.append(f"{len(warnings) - _MOST_NOTICES} more warnings: see the report")
     return Message(
-        title=_shortened(view.title, _LONGEST_TITLE),
+        title=shortened(view.title, _LONGEST_TITLE),
         subtitle=one_line(view.subtitle),
         figures=tuple(_figures(view)),
         lines_title=f"Cost by {view.by[0].replace('_', ' ') if view.by else 'unit'}",
@@ -103,7 +103,7 @@ def _line(row: Row, view: ReportView) -> Line:
     name = next((value for value in row.keys.values() if value), "unknown")
     share = _share(row.measures.idle_cost, row.measures.cost)
     idle = f"{_money(row.measures.idle_cost, view)} idle" + (f", {share}" if share else "")
-    return _shortened(name, _LONGEST_NAME), _money(row.measures.cost, view), idle if row.measures.idle_cost else ""
+    return shortened(name, _LONGEST_NAME), _money(row.measures.cost, view), idle if row.measures.idle_cost else ""
 
 
 def _money(value: Decimal, view: ReportView) -> str:
@@ -112,12 +112,7 @@ def _money(value: Decimal, view: ReportView) -> str:
 
 def _share(part: Decimal, whole: Decimal, of: str = "") -> str:
     share = ratio(part, whole)
-    return "" if share is None else f"{figure_text(share, 'ratio', '', 1)} {of}".rstrip()
-
-
-def _shortened(text: str, most: int) -> str:
-    plain = one_line(text)
-    return plain if len(plain) <= most else plain[: most - 1] + "…"
+    return "" if share is None else f"{percent(share)} {of}".rstrip()
 
 
 SCHEMA = "gpucost.notification/1"

@@ -11,10 +11,13 @@ from datetime import date, datetime, time
 from decimal import Decimal
 from enum import StrEnum
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from gpucost.errors import UsageError
 from gpucost.texts import in_markdown, readable_json, unbroken
+
+if TYPE_CHECKING:
+    from gpucost.render.view import Column
 
 
 class RowFormat(StrEnum):
@@ -159,24 +162,18 @@ class TableFit:
     """A table's columns, and how they share a line.
 
     Columns of weight 0 always stay. Of the others the lighter ones come first, those of a group all or none: for weight 1 texts
-    are broken between words, for heavier ones nothing is. Figures, the columns that are not `is_text`, are never broken.
+    are broken between words, for heavier ones nothing is. Figures, the columns that are not of text, are never broken.
     """
 
-    def __init__(
-        self,
-        titles: Sequence[str],
-        texts: Sequence[Sequence[str]],
-        is_text: Sequence[bool],
-        weights: Sequence[int],
-        groups: Sequence[str] = (),
-    ) -> None:
+    def __init__(self, columns: Sequence[Column], texts: Sequence[Sequence[str]]) -> None:
         from rich.cells import cell_len
 
         def longest(index: int, pattern: str) -> int:
             return max((cell_len(piece) for row in texts for piece in re.findall(pattern, row[index])), default=0)
 
-        self.weights, self.groups = weights, groups or [""] * len(titles)
-        self.names = [index for index, of_text in enumerate(is_text) if of_text]
+        titles = [column.title for column in columns]
+        self.columns = columns
+        self.names = [index for index, column in enumerate(columns) if column.unit == "text"]
         self.natural = [max(map(cell_len, (title, *(row[index] for row in texts)))) for index, title in enumerate(titles)]
         self._floors = [
             {index: max(longest(index, pattern), cell_len(titles[index]), _NARROWEST_TEXT) for index in self.names}
@@ -191,11 +188,11 @@ class TableFit:
 
     def shown(self, room: int) -> list[int]:
         """Which columns there is room for."""
-        found = [index for index, weight in enumerate(self.weights) if not weight]
-        for index in sorted(range(len(self.weights)), key=lambda index: self.weights[index]):
-            group, weight = self.groups[index], self.weights[index]
-            together = [other for other, one in enumerate(self.groups) if one == group] if group else [index]
-            if index not in found and sum_of(self._short if weight == 1 else self.natural, [*found, *together]) <= room:
+        found = [index for index, column in enumerate(self.columns) if not column.weight]
+        for index, column in sorted(enumerate(self.columns), key=lambda pair: pair[1].weight):
+            alike = [other for other, one in enumerate(self.columns) if one.group == column.group]
+            together = alike if column.group else [index]
+            if index not in found and sum_of(self._short if column.weight == 1 else self.natural, [*found, *together]) <= room:
                 found += together
         return sorted(found)
 

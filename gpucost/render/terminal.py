@@ -199,13 +199,7 @@ class _Terminal:
         columns, series, currency = table.columns, self.page.series, self.page.currency
         flags = [line.flag or "" for line in table.lines]
         texts = [[unbroken(with_arrow(*one, currency)) for one in zip(line.cells, columns, strict=True)] for line in table.lines]
-        fit = TableFit(
-            [column.title for column in columns],
-            texts,
-            [column.unit == "text" for column in columns],
-            [column.weight for column in columns],
-            [column.group for column in columns],
-        )
+        fit = TableFit(columns, texts)
         room = self.console.width - _INDENT - (max(map(cell_len, flags)) + GAP if any(flags) else 0)
         shown, charts = _layout(fit, room, choices(table) if self.charts else [])
         room -= charts.width

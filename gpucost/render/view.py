@@ -51,12 +51,11 @@ class Stack:
 
 @record
 class Heat:
-    """A share (0-1) by weekday (Monday first) and local hour: `part_gpu_hours` of `gpu_hours`, both kept; None for 0/0."""
+    """What share of `gpu_hours` `part_gpu_hours` are, by weekday (Monday first) and local hour."""
 
     title: str
     part: str
     whole: str
-    shares: tuple[tuple[float | None, ...], ...]
     part_gpu_hours: tuple[tuple[float, ...], ...]
     gpu_hours: tuple[tuple[float, ...], ...]
 
@@ -177,7 +176,7 @@ class Shared(Summary):
     @property
     def shared_cost(self) -> Decimal:
         """The sum of `costs`."""
-        return sum(self.costs.values(), Decimal(0))
+        return sum(self.costs.values(), ZERO)
 
     def printed(self) -> SharedAnswer:
         """What was asked for of it, and nothing else."""
@@ -699,7 +698,7 @@ class ReportAnswer(Shape):
 
 #: The column of what each pays: its cost and its shares.
 CHARGED = "Charged"
-_ZERO = Decimal(0)
+ZERO = Decimal(0)
 
 
 def shared_columns(shared: Shared | None) -> list[Column]:
@@ -726,7 +725,7 @@ def free_cells(shared: Shared | None, unallocated_cost: Decimal) -> list[Value]:
     blank = [""] * len(shared.costs)
     if shared.unallocated_cost is None:
         return [*blank, unallocated_cost]
-    stays = shared.remaining_unallocated_cost or _ZERO
+    stays = shared.remaining_unallocated_cost or ZERO
     return [stays - unallocated_cost, *blank, stays]
 
 
@@ -741,7 +740,7 @@ def all_cells(shared: Shared | None, node_cost: Decimal) -> list[Value]:
     """The whole fleet: what unallocated cost went from one row to another is nothing in all."""
     if shared is None:
         return []
-    moved = [] if shared.unallocated_cost is None else [_ZERO]
+    moved = [] if shared.unallocated_cost is None else [ZERO]
     return [*moved, *shared.costs.values(), node_cost + shared.shared_cost]
 
 

@@ -11,7 +11,7 @@ from typing import Literal
 from gpucost.periods import Period
 from gpucost.records import record
 from gpucost.render.view import Coverage
-from gpucost.report.forecast import HISTORY_DAYS, MAD_TO_SIGMA, CostSeries, Days, Level, levels, weekday_factors
+from gpucost.report.forecast import HISTORY_DAYS, MAD_TO_SIGMA, CostSeries, Days, Level, as_money, levels, weekday_factors
 from gpucost.report.rows import ZERO
 from gpucost.shapes import Shape
 
@@ -23,7 +23,6 @@ _LEAST_DAYS = 7
 _LEAST_SPREAD = 0.05
 # Where jobs come and go, most days are alike and a few are not: nine in ten days stray by less than 1.645 deviations.
 _MANY, _MANY_TO_SIGMA = 0.9, 1.645
-_MICRO = Decimal("0.000000001")
 
 # Work that is meant to go on: where it costs less, it died or was scaled down. Other work ends by itself.
 _LASTING = frozenset({"CronJob", "DaemonSet", "Deployment", "InferenceService", "ReplicaSet", "Rollout", "StatefulSet"})
@@ -111,7 +110,7 @@ def _judged(
             if day in candidates and usual > 0 and len(strayed) >= _LEAST_DAYS:
                 score = (level - usual) / max(_spread(strayed[-HISTORY_DAYS:]), _LEAST_SPREAD * usual)
                 if abs(score) > SCORE:
-                    cost, expected = costs.get(day, ZERO), Decimal(repr(usual * factors[day.weekday()])).quantize(_MICRO)
+                    cost, expected = costs.get(day, ZERO), as_money(usual * factors[day.weekday()])
                     yield AnomalyRow(
                         series.level,
                         day,

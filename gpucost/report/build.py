@@ -12,9 +12,9 @@ from gpucost.errors import GpucostError, NoDataError, StoreError
 from gpucost.periods import from_ms, is_month, month_name
 from gpucost.render.view import Figures, ReportView, Shared, Table
 from gpucost.report import sharing
-from gpucost.report.changes import changes, missed_before, newest_data, with_changes
+from gpucost.report.changes import changes, missed_before, with_changes
 from gpucost.report.coverage import Covered, coverage
-from gpucost.report.query import Query
+from gpucost.report.query import Query, newest_data
 from gpucost.report.rows import (
     ALL,
     KINDS,

@@ -11,7 +11,7 @@ from zoneinfo import ZoneInfo
 from gpucost.config.model import Config
 from gpucost.engine import answer_rows, dicts
 from gpucost.periods import MS_PER_HOUR, Period, from_ms, to_ms
-from gpucost.records import record
+from gpucost.records import grouped, record
 from gpucost.render.formatting import alike_gaps, clusters_text, gap_text, local_text
 from gpucost.render.view import Coverage, Gap, Measures, MissingTime, Notice, PriceSource, hours, ratio
 from gpucost.report.query import Query
@@ -198,9 +198,6 @@ def _is_late(gap: Gap, seen: _Seen) -> bool:
 
 def _partial_notices(gaps: Iterable[Gap]) -> list[Notice]:
     """One per cluster: hours whose answers their server called partial, and that were accepted as they are."""
-    by_cluster: dict[str, list[Gap]] = defaultdict(list)
-    for gap in gaps:
-        by_cluster[gap.cluster].append(gap)
     return [
         Notice(
             "partial",
@@ -208,7 +205,7 @@ def _partial_notices(gaps: Iterable[Gap]) -> list[Notice]:
             f"{local_text(partial[0].start)} and {local_text(partial[-1].end)}: {partial[0].reason}",
             _collect(partial[0].start, partial[-1].end),
         )
-        for partial in by_cluster.values()
+        for partial in grouped((gap.cluster, gap) for gap in gaps).values()
     ]
 
 

@@ -10,13 +10,12 @@ from typing import TYPE_CHECKING, Literal, Self, TypeVar
 from gpucost.periods import MS_PER_DAY, Period, to_ms
 from gpucost.records import record
 from gpucost.render.view import Coverage
-from gpucost.report.rows import ZERO
+from gpucost.report.rows import MICRO, ZERO
 from gpucost.shapes import Shape
 
 if TYPE_CHECKING:
     from gpucost.render.view import ReportView
 
-_MICRO = Decimal("0.000000001")
 _DIGITS = 60
 
 Item = tuple[str | None, ...]
@@ -137,7 +136,7 @@ def _held(use0: Use, use1: Use, whole0: Use, whole1: Use, fleet_price: Decimal |
 
 
 def _money(amount: Decimal) -> Decimal:
-    return amount.quantize(_MICRO)
+    return amount.quantize(MICRO)
 
 
 _WORKLOAD = ("team", "cluster", "namespace", "workload")

@@ -16,7 +16,7 @@ from pydantic import Field
 from gpucost.periods import Period, local_days, local_midnight
 from gpucost.records import record
 from gpucost.render.view import Coverage
-from gpucost.report.rows import ZERO
+from gpucost.report.rows import MICRO, ZERO
 from gpucost.shapes import Shape
 
 if TYPE_CHECKING:
@@ -224,7 +224,6 @@ _LEAST_DAYS = 3
 # How far a weekday that was never seen may be from the others.
 _UNSEEN = 0.3
 _NEIGHBORS = 5
-_MICRO = Decimal("0.000000001")
 
 
 @record
@@ -296,8 +295,8 @@ def forecast(days: Days, series: CostSeries, month: Sequence[date]) -> Forecast:
     factors = weekday_factors(known)
     level = smoothed(levels(known, factors) or dict.fromkeys(history[-1:], 0.0))
     foretold = _foretold(level, factors, known, missing)
-    rest = sum((max(ZERO, _money(cost) - costs.get(day, ZERO)) for day, cost in foretold.items()), ZERO)
-    half = _money(_quantile(len(level.errors)) * _deviation(level, factors, known, missing))
+    rest = sum((max(ZERO, as_money(cost) - costs.get(day, ZERO)) for day, cost in foretold.items()), ZERO)
+    half = as_money(_quantile(len(level.errors)) * _deviation(level, factors, known, missing))
     expected = to_date + rest
     return Forecast(series, to_date, expected, max(to_date, expected - half), expected + half, len(open_days), len(known))
 
@@ -343,5 +342,6 @@ def _quantile(errors: int) -> float:
     return _Z + (_Z**3 + _Z) / (4 * max(errors - 1, 1))
 
 
-def _money(value: float) -> Decimal:
-    return Decimal(repr(value)).quantize(_MICRO)
+def as_money(value: float) -> Decimal:
+    """Money that was computed in floats, to 9 decimals."""
+    return Decimal(repr(value)).quantize(MICRO)

@@ -11,7 +11,7 @@ from gpucost.engine import answer_rows, dicts, run_stage
 from gpucost.errors import GpucostError
 from gpucost.periods import Period, from_ms, within
 from gpucost.price import explain
-from gpucost.records import record
+from gpucost.records import grouped, record
 from gpucost.report.query import Query, nearest
 from gpucost.report.rows import ZERO, check_names, in_hours, prepare
 from gpucost.shapes import Shape
@@ -237,10 +237,8 @@ def explain_cost(
     workloads = [WorkloadCost(**in_hours(row)) for row in answer_rows(con, __name__, "10_workloads")]
     if not workloads:
         raise GpucostError(f"there is no data for {query.period_name}", "gpucost report shows the newest month with data")
-    bounds = {"from_ms": query.period.start_ms, "to_ms": query.period.end_ms}
-    prices: dict[int, list[NodePrice]] = defaultdict(list)
-    for row in dicts(con.execute(_PRICES, bounds)):
-        prices[row.pop("node_id")].append(NodePrice(**_with_instants(row)))
+    bounds = query.period.bounds
+    prices = grouped((row.pop("node_id"), NodePrice(**_with_instants(row))) for row in dicts(con.execute(_PRICES, bounds)))
     bills = _bills(con, bounds, most_rows)
     nodes = []
     for row in map(in_hours, answer_rows(con, __name__, "20_nodes")):
@@ -290,10 +288,8 @@ def _narrow(con: DuckDBPyConnection, query: Query, wanted: tuple[str, ...]) -> N
 
 def _bills(con: DuckDBPyConnection, bounds: dict[str, int], most_rows: int) -> dict[int, list[BilledMachine]]:
     run_stage(con, __name__, "40_bill_rows", bounds)
-    first: dict[str, list[BillRow]] = defaultdict(list)
     con.execute("SELECT * EXCLUDE (machine, number) FROM explained_bill_rows WHERE number <= $1 ORDER BY number", [most_rows])
-    for row in dicts(con):
-        first[row.pop("instance_key")].append(BillRow(**_with_instants(row)))
+    first = grouped((row.pop("instance_key"), BillRow(**_with_instants(row))) for row in dicts(con))
     bills: dict[int, list[BilledMachine]] = defaultdict(list)
     for row in answer_rows(con, __name__, "50_billed_machines", bounds | {"most": most_rows}):
         node_id, key = row.pop("node_id"), row.pop("instance_key")

@@ -111,7 +111,6 @@ class Queues(Shape):
     FLAT = ("period",)
 
 
-_PACKAGE = "gpucost.report.queue"
 _RECENT_MS = 7 * 24 * MS_PER_HOUR
 _HALF_LIFE_MS = 2 * 24 * MS_PER_HOUR
 
@@ -132,32 +131,31 @@ QUALIFY next_ms IS NOT NULL"""
 def queues(con: DuckDBPyConnection, period: Period, clusters: Sequence[str] = (), names: Sequence[str] = ()) -> list[Queue]:
     """Every ClusterQueue that Kueue told of in the period, the fullest first. Works on a read-only connection."""
     since = period.end_ms - _RECENT_MS
-    span = {"from_ms": period.start_ms, "to_ms": period.end_ms}
+    span = period.bounds
     filters = {"clusters": list(clusters), "queues": list(names)}
     sqlfiles.run(con, "filters")
-    run_stage(con, _PACKAGE, "10_runs", span | filters | {"from_ms": min(since, period.start_ms)})
+    run_stage(con, __name__, "10_runs", span | filters | {"from_ms": min(since, period.start_ms)})
     con.execute(_EDGES)
-    run_stage(con, _PACKAGE, "30_parts")
-    run_stage(con, _PACKAGE, "50_sums", span | {"since_ms": since, "half_life_ms": _HALF_LIFE_MS})
+    run_stage(con, __name__, "30_parts")
+    run_stage(con, __name__, "50_sums", span | {"since_ms": since, "half_life_ms": _HALF_LIFE_MS})
     return [
         Queue(waits=_waits(row.pop("admitted"), row.pop("waited_seconds"), row.pop("buckets")), **_rounded(row))
-        for row in answer_rows(con, _PACKAGE, "60_queues", span | filters)
+        for row in answer_rows(con, __name__, "60_queues", span | filters)
     ]
 
 
 def slurm_waits(con: DuckDBPyConnection, period: Period, clusters: Sequence[str] = ()) -> list[SlurmWait]:
     """Waits and cost of Slurm's jobs by partition, QOS and account, each group's dearest first. Needs attributed tables."""
     sqlfiles.run(con, "filters")
-    params = {"from_ms": period.start_ms, "to_ms": period.end_ms, "clusters": list(clusters)}
-    return [SlurmWait(**_rounded(row)) for row in answer_rows(con, _PACKAGE, "70_slurm_waits", params)]
+    params = period.bounds | {"clusters": list(clusters)}
+    return [SlurmWait(**_rounded(row)) for row in answer_rows(con, __name__, "70_slurm_waits", params)]
 
 
 def slurm_shares(con: DuckDBPyConnection, period: Period, half_life_ms: int, clusters: Sequence[str] = ()) -> list[SlurmShare]:
     """What sshare said of accounts and users, beside what they cost. Needs attributed tables."""
     sqlfiles.run(con, "filters")
-    span = {"from_ms": period.start_ms, "to_ms": period.end_ms}
-    params = {**span, "half_life_ms": half_life_ms, "clusters": list(clusters)}
-    return [SlurmShare(**_rounded(row)) for row in answer_rows(con, _PACKAGE, "80_slurm_shares", params)]
+    params = period.bounds | {"half_life_ms": half_life_ms, "clusters": list(clusters)}
+    return [SlurmShare(**_rounded(row)) for row in answer_rows(con, __name__, "80_slurm_shares", params)]
 
 
 def _waits(admitted: float | None, seconds: float | None, histogram: list[dict[str, float]] | None) -> Waits:

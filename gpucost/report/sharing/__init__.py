@@ -80,7 +80,7 @@ def share(con: DuckDBPyConnection, config: Config, query: Query) -> None:
     run_stage(con, __name__, "20_pool_consumers")
     sqlfiles.run(con, "machine_charges")
     find_tokens(con)
-    run_stage(con, __name__, "30_billed_amounts", {"from_ms": query.period.start_ms, "to_ms": query.period.end_ms})
+    run_stage(con, __name__, "30_billed_amounts", query.period.bounds)
     _refuse_unconverted(con, config)
     run_stage(con, __name__, "40_cost_pools", {"split_unallocated": query.share_unallocated})
     con.execute(_CLAIMS)

@@ -162,9 +162,6 @@ def _bucket(bucket: Bucket, row: WasteRow | None) -> BucketWaste:
     return BucketWaste(bucket.name, bucket.whose, bucket.is_waste, hours, cost)
 
 
-_PACKAGE = "gpucost.report.waste"
-
-
 def build(
     con: DuckDBPyConnection,
     config: Config,
@@ -187,7 +184,7 @@ def build(
     load_devices(con, config.activity, period)
     load_catalog(con)
     whole = tuple(_bucket(bucket, buckets.get(bucket.name)) for bucket in BUCKETS)
-    workloads = answer_rows(con, _PACKAGE, "60_workloads", {"wasted": list(WASTED), "most": top})
+    workloads = answer_rows(con, __name__, "60_workloads", {"wasted": list(WASTED), "most": top})
     return Waste(
         by=by,
         buckets=whole,
@@ -254,13 +251,13 @@ def prepare(
     con.execute("SET VARIABLE waste_by_gpus = $by_gpus::BOOLEAN", {"by_gpus": config.prices.cost_basis == "node"})
     con.execute(_CELL_SLOTS)
     con.execute(_CELLS)
-    run_stage(con, _PACKAGE, "20_pods", {"forgotten_after_ms": config.waste.forgotten_after_ms})
-    run_stage(con, _PACKAGE, "23_serving", {"target_utilization": config.waste.target_utilization})
+    run_stage(con, __name__, "20_pods", {"forgotten_after_ms": config.waste.forgotten_after_ms})
+    run_stage(con, __name__, "23_serving", {"target_utilization": config.waste.target_utilization})
     con.execute(_DAYS)
     con.execute(_HELD_CELLS)
-    run_stage(con, _PACKAGE, "30_held")
-    run_stage(con, _PACKAGE, "40_free", {"empty_after_ms": config.waste.empty_after_ms})
-    run_stage(con, _PACKAGE, "50_waste_rows", _lists(filters))
+    run_stage(con, __name__, "30_held")
+    run_stage(con, __name__, "40_free", {"empty_after_ms": config.waste.empty_after_ms})
+    run_stage(con, __name__, "50_waste_rows", _lists(filters))
 
 
 _BUCKETS = """
