@@ -175,12 +175,12 @@ class Findings:
     @property
     def saving_per_month(self) -> Decimal:
         """Of those that a command shows: what only bounds a saving is not added to it."""
-        return sum((found.saving_per_month for found in self.savings), ZERO)
+        return _total(found.saving_per_month for found in self.savings)
 
     @property
     def at_most_per_month(self) -> Decimal:
         """Of the others."""
-        return sum((found.saving_per_month for found in self.upper_bounds), ZERO)
+        return _total(found.saving_per_month for found in self.upper_bounds)
 
 
 @record

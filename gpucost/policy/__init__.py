@@ -10,6 +10,7 @@ from fnmatch import fnmatchcase
 from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, NamedTuple
+from xml.etree import ElementTree as ET
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
@@ -19,8 +20,9 @@ from gpucost.config.load import line_numbers
 from gpucost.engine import answer_rows
 from gpucost.errors import DataError, StoreError
 from gpucost.periods import MS_PER_HOUR, Period
-from gpucost.records import record
+from gpucost.records import grouped, record
 from gpucost.render.view import Coverage
+from gpucost.report.rows import ZERO
 from gpucost.shapes import Shape
 from gpucost.store.usage import read_idle, read_usage
 from gpucost.suggest import did_you_mean
@@ -100,6 +102,10 @@ class Facts(NamedTuple):
     idle_from: Callable[[float], Sequence[Row]]
 
 
+# How much a rule was held against, and what breaks it.
+Checked = tuple[int, Sequence[Violation]]
+
+
 class _Unknown(Exception):
     """The rule cannot be checked; says what is missing."""
 
@@ -120,8 +126,8 @@ class _Rule(BaseModel):
         """Whether the rule holds for the namespace."""
         return not _fits(namespace, self.apart)
 
-    def check(self, facts: Facts) -> tuple[int, Sequence[Violation]]:
-        """How much the rule was held against, and what breaks it. Raises _Unknown."""
+    def check(self, facts: Facts) -> Checked:
+        """Hold the rule against the facts. Raises _Unknown."""
         raise NotImplementedError
 
 
@@ -138,7 +144,7 @@ class SpotForBatch(_Rule):
 
     advice = "give its pods a spot node selector, or move its namespace to `production`: gpucost whatif spot"
 
-    def check(self, facts: Facts) -> tuple[int, Sequence[Violation]]:
+    def check(self, facts: Facts) -> Checked:
         batch = [
             row
             for row in facts.rows
@@ -146,34 +152,39 @@ class SpotForBatch(_Rule):
             and self.concerns(row[0]["namespace"])
             and not _fits(row[0]["namespace"], self.production)
         ]
-        broken = [row for row in batch if row[0]["capacity_type"] == "on_demand" and row[1] > self.min_gpu_hours]
         return len({_owner(keys) for keys, _, _ in batch}), [
-            Violation(*_owner(keys), "batch work on demand", hours, cost) for keys, hours, cost in broken
+            Violation(*_owner(keys), "batch work on demand", hours, cost)
+            for keys, hours, cost in batch
+            if keys["capacity_type"] == "on_demand" and hours > self.min_gpu_hours
         ]
 
 
 class _OfNamespaces(_Rule):
     """Every namespace that holds GPUs has an object of some kind."""
 
-    fact: ClassVar[str]
     what: ClassVar[str]
-    metric: ClassVar[str]
 
-    def check(self, facts: Facts) -> tuple[int, Sequence[Violation]]:
-        spaces: dict[tuple[str, str], list[Any]] = defaultdict(lambda: [0.0, Decimal(0)])
-        for keys, hours, cost in facts.rows:
-            if self.concerns(keys["namespace"]):
-                sums = spaces[str(keys["cluster"]), str(keys["namespace"])]
-                sums[:] = [sums[0] + hours, sums[1] + cost]
+    def check(self, facts: Facts) -> Checked:
+        spaces = grouped(
+            (_owner(keys)[:2], (hours, cost)) for keys, hours, cost in facts.rows if self.concerns(keys["namespace"])
+        )
         clusters = {cluster for cluster, _ in spaces}
-        if silent := sorted(cluster for cluster in clusters if (f"{self.fact}_told", cluster) not in facts.told):
+        if silent := sorted(cluster for cluster in clusters if (f"{self.kind}_told", cluster) not in facts.told):
+            metric = f"kube_{self.what.lower()}"
             raise _Unknown(
-                f"{self.metric} tells of none in {', '.join(silent)}: there are none, or kube-state-metrics does not export it"
+                f"{metric} tells of none in {', '.join(silent)}: there are none, or kube-state-metrics does not export it"
             )
         return len(spaces), [
-            Violation(cluster, namespace, namespace, f"no {self.what} names GPUs", round(hours, 6), cost)
-            for (cluster, namespace), (hours, cost) in sorted(spaces.items())
-            if namespace not in facts.told.get((self.fact, cluster), ())
+            Violation(
+                cluster,
+                namespace,
+                namespace,
+                f"no {self.what} names GPUs",
+                round(sum(hours for hours, _ in parts), 6),
+                sum((cost for _, cost in parts), ZERO),
+            )
+            for (cluster, namespace), parts in sorted(spaces.items())
+            if namespace not in facts.told.get((self.kind, cluster), ())
         ]
 
 
@@ -182,7 +193,7 @@ class Quota(_OfNamespaces):
 
     kind: Literal["quota"]
 
-    fact, what, metric = "quota", "ResourceQuota", "kube_resourcequota"
+    what = "ResourceQuota"
     advice = "add a ResourceQuota with requests.nvidia.com/gpu"
 
 
@@ -191,7 +202,7 @@ class LimitRange(_OfNamespaces):
 
     kind: Literal["limit_range"]
 
-    fact, what, metric = "limit_range", "LimitRange", "kube_limitrange"
+    what = "LimitRange"
     advice = "add a LimitRange with max nvidia.com/gpu of a Container"
 
 
@@ -203,7 +214,7 @@ class IdleNotebooks(_Rule):
 
     advice = "stop idle notebooks, as Kubeflow's culling or JupyterHub's idle culler does: gpucost whatif schedule"
 
-    def check(self, facts: Facts) -> tuple[int, Sequence[Violation]]:
+    def check(self, facts: Facts) -> Checked:
         pods = {
             (pod["cluster"], pod["uid"]): pod
             for pod in facts.pods
@@ -231,7 +242,7 @@ class NodePoolLimits(_Rule):
 
     advice = "set spec.limits of the NodePool, nvidia.com/gpu among them"
 
-    def check(self, facts: Facts) -> tuple[int, Sequence[Violation]]:
+    def check(self, facts: Facts) -> Checked:
         pools: set[tuple[str, str]] = set()
         for (kind, cluster), names in facts.told.items():
             if kind == "node_pool":
@@ -252,7 +263,7 @@ class PriorityClass(_Rule):
 
     advice = "set priorityClassName in its pod template, or a PriorityClass with globalDefault: true"
 
-    def check(self, facts: Facts) -> tuple[int, Sequence[Violation]]:
+    def check(self, facts: Facts) -> Checked:
         pods = [pod for pod in facts.pods if self.concerns(pod["namespace"])]
         if silent := sorted({pod["cluster"] for pod in pods if ("priority_class_told", pod["cluster"]) not in facts.told}):
             raise _Unknown(f"kube_pod_info tells no priority_class in {', '.join(silent)}: no pod has one, or it is dropped")
@@ -274,7 +285,7 @@ class OnDemandTraining(_Rule):
 
     advice = "let it write checkpoints and run on spot, or commit: gpucost whatif spot, gpucost whatif reserve"
 
-    def check(self, facts: Facts) -> tuple[int, Sequence[Violation]]:
+    def check(self, facts: Facts) -> Checked:
         pods = [
             pod
             for pod in facts.pods
@@ -396,8 +407,6 @@ def _checked(rule: Rule, facts: Facts) -> RuleResult:
 
 def junit(answer: PolicyAnswer) -> str:
     """The answer as JUnit XML, as CI servers read it: a test case a rule kept or unknown, and one for whoever breaks a rule."""
-    from xml.etree import ElementTree as ET
-
     suites = ET.Element("testsuites", name="gpucost policy")
     for rule in visible_parts(answer.rules):
         cases = list(_cases(rule))
@@ -412,8 +421,6 @@ def junit(answer: PolicyAnswer) -> str:
 
 
 def _cases(rule: RuleResult) -> Iterator[Any]:
-    from xml.etree import ElementTree as ET
-
     for one in rule.violations:
         where = "/".join(part for part in (one.cluster, one.namespace, one.subject) if part)
         case = ET.Element("testcase", classname=f"gpucost.policy.{rule.kind}", name=f"{rule.name}: {where}")

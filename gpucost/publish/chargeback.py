@@ -33,7 +33,7 @@ from gpucost.render.html import render as html
 from gpucost.render.markdown import environment as markdown_environment
 from gpucost.render.markdown import render as markdown
 from gpucost.render.schema import json_text, to_dict, to_json
-from gpucost.render.view import ApiCost, Coverage, ReportView, Row, Table
+from gpucost.render.view import ApiCost, Coverage, ReportView, Row, Standing, Table
 from gpucost.report import Query, build_each, workload_tables
 from gpucost.report import build as build_report
 from gpucost.report.reconcile import CENT, Statement, class_words, in_cents, reconcile
@@ -59,7 +59,7 @@ _NAMES = {"aws": "AWS", "gcp": "Google Cloud", "azure": "Azure", "focus": "FOCUS
 class State(NamedTuple):
     """`reasons` say why the figures are an estimate, none where nothing will change them; `missing` what a closed month lacks."""
 
-    name: Literal["final", "estimate"]
+    name: Standing
     reasons: tuple[str, ...]
     missing: tuple[str, ...]
 
@@ -408,7 +408,7 @@ class TeamChange:
 class Replaced:
     """What the figures differ from: those of the bundle that stood there before; `reasons` are what changed in what made them."""
 
-    state: Literal["final", "estimate"]
+    state: Standing
     reasons: list[str]
     teams: list[TeamChange]
     totals: dict[str, FigureChange]
@@ -435,7 +435,7 @@ class Index(Shape):
     timezone: str
     currency: str
     share_unallocated: Literal["proportional", "even"] | None
-    state: Literal["final", "estimate"]
+    state: Standing
     is_over: bool
     reasons: tuple[str, ...]
     missing: tuple[str, ...]
@@ -567,9 +567,9 @@ def _invoice(account: Reconciliation, teams: list[TeamCharge], api: ApiCost | No
     if not whole:
         return None
     billed, effective = whole["billed"], whole["effective"]
-    charged = sum((team.charge for team in teams), ZERO)
-    estimated = sum((team.estimated_cost for team in teams), ZERO)
-    shared = sum((team.shared_cost for team in teams), ZERO)
+    charged, estimated, shared = (
+        sum((getattr(team, name) for team in teams), ZERO) for name in ("charge", "estimated_cost", "shared_cost")
+    )
     attributed = [row for row in effective.classes if row.name == "attributed"]
     bought = api.api_cost - api.estimated_api_cost if api else ZERO
     other = sum((row.cost for row in attributed), ZERO) - (charged - estimated - shared - bought)

@@ -30,17 +30,19 @@ class RowFormat(StrEnum):
     parquet = "parquet"
 
 
+Rows = Sequence[Sequence[Any]]
+
 # Rows of one table and nothing beside them.
 FLAT = (RowFormat.csv, RowFormat.parquet)
 
 
-def render_rows(columns: Sequence[str], rows: Sequence[Sequence[Any]], format: RowFormat) -> str:
+def render_rows(columns: Sequence[str], rows: Rows, format: RowFormat) -> str:
     """The rows as text: in any format but Parquet."""
     renderers = {RowFormat.table: _table, RowFormat.markdown: _markdown, RowFormat.csv: _csv, RowFormat.json: _json}
     return renderers[format](columns if format is RowFormat.json else list(map(as_text, columns)), rows)
 
 
-def save_parquet(columns: Sequence[str], rows: Sequence[Sequence[Any]], file: Path) -> None:
+def save_parquet(columns: Sequence[str], rows: Rows, file: Path) -> None:
     """The rows as a Parquet file, of the types that their values have. Raises UsageError for two columns of one name."""
     from gpucost.store.table_files import save_rows
 
@@ -77,7 +79,7 @@ def _column_type(values: Sequence[Any]) -> str:
     return "DATE" if kinds == {date} else "VARCHAR"
 
 
-def _table(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
+def _table(columns: Sequence[str], rows: Rows) -> str:
     cells = [[as_text(value) for value in row] for row in rows]
     widths = [max(map(len, column)) for column in zip(columns, *cells, strict=True)]
     sides = [">" if right else "<" for right in _are_numbers(columns, rows)]
@@ -88,13 +90,13 @@ def _table(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
     return "".join(f"{line}\n" for line in lines)
 
 
-def _markdown(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
+def _markdown(columns: Sequence[str], rows: Rows) -> str:
     rules = ["--:" if right else ":--" for right in _are_numbers(columns, rows)]
     cells = [[in_markdown(as_text(value)) for value in row] for row in (columns, *rows)]
     return "".join(f"| {' | '.join(line)} |\n" for line in [cells[0], rules, *cells[1:]])
 
 
-def _csv(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
+def _csv(columns: Sequence[str], rows: Rows) -> str:
     from gpucost.store.table_files import harmless
 
     text = io.StringIO()
@@ -104,7 +106,7 @@ def _csv(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
     return text.getvalue()
 
 
-def _json(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
+def _json(columns: Sequence[str], rows: Rows) -> str:
     return readable_json([dict(zip(columns, map(plain_value, row), strict=True)) for row in rows], indent=2) + "\n"
 
 
@@ -144,7 +146,7 @@ def plain_value(value: Any) -> Any:
     return value if value is None or isinstance(value, str | int | bool) else str(value)
 
 
-def _are_numbers(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> list[bool]:
+def _are_numbers(columns: Sequence[str], rows: Rows) -> list[bool]:
     """Which columns hold any number."""
     return [
         any(isinstance(row[at], int | float | Decimal) and not isinstance(row[at], bool) for row in rows)

@@ -80,6 +80,7 @@ class Series:
 OF_HELD, OF_CAPACITY = "of allocated GPU-hours", "of capacity"
 OF_ALLOCATED, OF_NODES = "of allocated cost", "of node cost"
 
+Standing = Literal["final", "estimate"]
 Unit = Literal["text", "hours", "money", "price", "ratio", "change"]
 Value = str | float | Decimal | None
 Status = Literal["met", "missed", "unknown"]
@@ -365,7 +366,7 @@ class Coverage(Summary):
     cost_basis: str
     billed_cost: Decimal
     estimated_cost: Decimal
-    state: Literal["final", "estimate"] | None = None
+    state: Standing | None = None
     reasons: tuple[str, ...] = ()
     reconciliation: str | None = None
 
@@ -399,7 +400,7 @@ class Coverage(Summary):
 class CoverageAnswer(Shape):
     """How far the figures can be trusted; `price_sources` are shares of node cost; the first three are told in bundles."""
 
-    state: Literal["final", "estimate"] | None = None
+    state: Standing | None = None
     reasons: tuple[str, ...] | None = None
     reconciliation: str | None = None
     measured_ratio: float | None

@@ -117,11 +117,10 @@ def _build(
     models = api_cost.models(con, each_team=each_team) if has_api else {}
     for part, of_part in api_rows.items():
         all_rows[part] = sorted([*all_rows.get(part, []), *of_part], key=lambda row: KINDS.index(row.kind))
-    unknown = {
-        part: sum(row.measures.allocated_gpu_hours for row in by_gpu[part] if row.keys["capacity_type"] == "unknown")
-        for part in parts
-    }
-    figures = {part: Covered(sums[part][0], nodes[part], round(unknown[part], 9)) for part in parts}
+    figures = {}
+    for part in parts:
+        unknown = sum(row.measures.allocated_gpu_hours for row in by_gpu[part] if row.keys["capacity_type"] == "unknown")
+        figures[part] = Covered(sums[part][0], nodes[part], round(unknown, 9))
     trusted = coverage(con, config, query, now, figures)
     for part in parts:
         is_known = (query.may_be_absent and has_nodes(con)) or (query.may_be_idle and trusted[part].collected_to)

@@ -51,35 +51,30 @@ def coverage(
     """Coverage of the query's period. What lies after `now` and after the newest collected moment is not missing yet."""
     seen = _seen(con, query.period, now, config.tz, query.clusters)
     gap_notices, stored = _gap_notices(con, seen), _stored_notices(con, query, list(parts))
-    return {part: _coverage(config, now, seen, covered, [gap_notices, stored[part]]) for part, covered in parts.items()}
-
-
-def _coverage(config: Config, now: datetime, seen: _Seen, covered: Covered, notices: list[list[Notice]]) -> Coverage:
-    totals, nodes, unknown_capacity_gpu_hours = covered
-    sources = _price_sources(nodes, now)
-    unpriced = unpriced_ms(nodes)
-    return Coverage(
-        measured_ratio=totals.measured_ratio,
-        price_sources=sources,
-        # what a bill says of its hours does not grow old
-        price_as_of=min((source.as_of for source in sources if source.as_of and source.name != BILL), default=None),
-        not_collected_hours=_most_hours(seen.missing),
-        bridged_hours=_most_hours(gap for gap in seen.gaps if gap.kind == "bridged"),
-        gaps=tuple(seen.gaps),
-        collected_to=seen.reached,
-        unknown_capacity_gpu_hours=unknown_capacity_gpu_hours,
-        unpriced_gpu_hours=hours(unpriced),
-        unpriced_ratio=ratio(unpriced, sum(node.capacity_gpu_ms for node in nodes)),
-        warnings=(
-            *notices[0],
-            *_partial_notices(gap for gap in seen.gaps if gap.kind == "partial"),
-            *notices[1],
-        ),
-        is_complete=not seen.is_running and all(gap.accepted_by for gap in seen.missing),
-        cost_basis=config.prices.cost_basis,
-        billed_cost=sum((node.node_cost for node in nodes), ZERO) - totals.estimated_cost,
-        estimated_cost=totals.estimated_cost,
-    )
+    partial = _partial_notices(gap for gap in seen.gaps if gap.kind == "partial")
+    found = {}
+    for part, (totals, nodes, unknown_capacity_gpu_hours) in parts.items():
+        sources = _price_sources(nodes, now)
+        unpriced = unpriced_ms(nodes)
+        found[part] = Coverage(
+            measured_ratio=totals.measured_ratio,
+            price_sources=sources,
+            # what a bill says of its hours does not grow old
+            price_as_of=min((source.as_of for source in sources if source.as_of and source.name != BILL), default=None),
+            not_collected_hours=_most_hours(seen.missing),
+            bridged_hours=_most_hours(gap for gap in seen.gaps if gap.kind == "bridged"),
+            gaps=tuple(seen.gaps),
+            collected_to=seen.reached,
+            unknown_capacity_gpu_hours=unknown_capacity_gpu_hours,
+            unpriced_gpu_hours=hours(unpriced),
+            unpriced_ratio=ratio(unpriced, sum(node.capacity_gpu_ms for node in nodes)),
+            warnings=(*gap_notices, *partial, *stored[part]),
+            is_complete=not seen.is_running and all(gap.accepted_by for gap in seen.missing),
+            cost_basis=config.prices.cost_basis,
+            billed_cost=sum((node.node_cost for node in nodes), ZERO) - totals.estimated_cost,
+            estimated_cost=totals.estimated_cost,
+        )
+    return found
 
 
 def gaps_of(con: DuckDBPyConnection, period: Period, now: datetime, tz: ZoneInfo) -> list[Gap]:

@@ -194,22 +194,15 @@ def _free_name(row: Row) -> str:
 
 def unallocated_gpus(by_free: list[Row], nodes: NodeTotals) -> Table:
     """GPUs that nobody held, by model, capacity type and the reservation that kept them free, the dearest first."""
-    free = [(row, part) for row in by_free if (part := row.unallocated) and (part.unallocated_gpu_hours or part.unallocated_cost)]
-    lines = tuple(
-        Line((_free_name(row), part.unallocated_gpu_hours, part.unavailable_gpu_hours, part.unallocated_cost))
-        for row, part in sorted(free, key=lambda pair: -pair[1].unallocated_cost)
+    free = [row for row in by_free if (part := row.unallocated) and (part.unallocated_gpu_hours or part.unallocated_cost)]
+    columns = (
+        text(_free_name, "GPU"),
+        number("unallocated.unallocated_gpu_hours", "GPU-hours"),
+        number("unallocated.unavailable_gpu_hours", "Of these unavailable", weight=1),
+        money("unallocated.unallocated_cost", "Cost", bar="whole"),
     )
     total = Line(("Total", nodes.unallocated_gpu_hours, nodes.unavailable_gpu_hours, nodes.unallocated_cost), is_sum=True)
-    return Table(
-        "Unallocated GPUs",
-        (
-            Column("GPU", "text"),
-            Column("GPU-hours", "hours"),
-            Column("Of these unavailable", "hours", weight=1),
-            Column("Cost", "money", 2, bar="whole"),
-        ),
-        (*lines, total),
-    )
+    return Table.of("Unallocated GPUs", sorted(free, key=lambda row: -row.own_cost), columns, [total])
 
 
 def waste(totals: Measures, nodes: NodeTotals | None, config: Config) -> Figures:

@@ -144,18 +144,18 @@ def queues(con: DuckDBPyConnection, period: Period, clusters: Sequence[str] = ()
     ]
 
 
-def slurm_waits(con: DuckDBPyConnection, period: Period, clusters: Sequence[str] = ()) -> list[SlurmWait]:
-    """Waits and cost of Slurm's jobs by partition, QOS and account, each group's dearest first. Needs attributed tables."""
-    sqlfiles.run(con, "filters")
-    params = period.bounds | {"clusters": list(clusters)}
-    return [SlurmWait(**_rounded(row)) for row in answer_rows(con, __name__, "70_slurm_waits", params)]
+def slurm(
+    con: DuckDBPyConnection, period: Period, half_life_ms: int, clusters: Sequence[str]
+) -> tuple[list[SlurmWait], list[SlurmShare]]:
+    """Waits and cost of Slurm's jobs, and what sshare said of accounts and users beside what they cost. Needs attributed tables.
 
-
-def slurm_shares(con: DuckDBPyConnection, period: Period, half_life_ms: int, clusters: Sequence[str] = ()) -> list[SlurmShare]:
-    """What sshare said of accounts and users, beside what they cost. Needs attributed tables."""
+    Waits are by partition, QOS and account, each group's dearest first.
+    """
     sqlfiles.run(con, "filters")
-    params = period.bounds | {"half_life_ms": half_life_ms, "clusters": list(clusters)}
-    return [SlurmShare(**_rounded(row)) for row in answer_rows(con, __name__, "80_slurm_shares", params)]
+    asked = period.bounds | {"clusters": list(clusters)}
+    waits = answer_rows(con, __name__, "70_slurm_waits", asked)
+    shares = answer_rows(con, __name__, "80_slurm_shares", asked | {"half_life_ms": half_life_ms})
+    return [SlurmWait(**_rounded(row)) for row in waits], [SlurmShare(**_rounded(row)) for row in shares]
 
 
 def _waits(admitted: float | None, seconds: float | None, histogram: list[dict[str, float]] | None) -> Waits:
