@@ -204,8 +204,6 @@ class FindingChanges(Shape):
     period: Period
     findings: tuple[FindingChange, ...]
 
-    FLAT = ("period",)
-
 
 # Of these a place has one, whoever its runs or nodes are.
 _OF_PLACES = {"on_demand_training", "steady_on_demand", "empty_nodes"}
@@ -242,8 +240,6 @@ class FindingsAnswer(Shape):
     savings: tuple[Finding, ...]
     upper_bounds: tuple[Finding, ...]
     changes: FindingChanges | None = None
-
-    FLAT = ("period",)
 
 
 @keyed_record
@@ -383,15 +379,22 @@ class _Candidates:
                 yield self._candidate("off_peak", [row], name, off, "idle", words, question, patch=patch)
 
     def _training_on_demand(self) -> Iterator[Candidate]:
-        spaces: dict[tuple[str, str], dict[str, list[Row]]] = defaultdict(dict)
-        for (cluster, namespace, family), rows in self._families("training", "batch").items():
-            if any(row["on_demand_cost"] > 0 for row in rows):
-                spaces[cluster, namespace][family] = rows
+        spaces = grouped(
+            ((cluster, namespace), (family, rows))
+            for (cluster, namespace, family), rows in self._families("training", "batch").items()
+            if any(row["on_demand_cost"] > 0 for row in rows)
+        )
         for families in spaces.values():
-            rows = [row for members in families.values() for row in members]
-            scope = tuple(word for family, members in families.items() for word in self._scope(members, family))
+            rows = [row for _, members in families for row in members]
+            scope = tuple(word for family, members in families for word in self._scope(members, family))
             words = f"{len(rows)} workload{'s' if len(rows) > 1 else ''} that could go on after an interruption"
-            yield self._on_demand("on_demand_training", rows, ", ".join(families), words, self._question("spot", rows[0], scope))
+            yield self._on_demand(
+                "on_demand_training",
+                rows,
+                ", ".join(family for family, _ in families),
+                words,
+                self._question("spot", rows[0], scope),
+            )
 
     def _empty_nodes(self) -> Iterator[Candidate]:
         empty = [row for row in self.free if row["bucket"] == "empty_node"]

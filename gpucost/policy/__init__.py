@@ -85,8 +85,6 @@ class PolicyAnswer(Shape):
     rules: tuple[RuleResult, ...]
     coverage: Coverage
 
-    FLAT = ("period",)
-
 
 class Facts(NamedTuple):
     """What rules are held against. `rows` are a report's by BY, `pods` and `nodes` as the store's usage names them.
@@ -380,10 +378,10 @@ def check(con: DuckDBPyConnection, config: Config, query: Query, view: ReportVie
     usage = read_usage(
         con, period.start_ms, period.end_ms, teams=query.teams, namespaces=query.namespaces, clusters=query.clusters
     )
-    told: dict[tuple[str, str], set[str]] = defaultdict(set)
     patterns = {"accelerators": accelerators().lower(), "other_resources": other_resources().lower()}
-    for row in answer_rows(con, __name__, "facts", period.bounds | patterns):
-        told[row["kind"], row["cluster"]].add(row["name"])
+    told = grouped(
+        ((row["kind"], row["cluster"]), row["name"]) for row in answer_rows(con, __name__, "facts", period.bounds | patterns)
+    )
     facts = Facts(
         rows=[(row.keys, row.measures.allocated_gpu_hours, row.measures.cost) for row in view.rows if row.kind == "allocated"],
         pods=usage.pods,

@@ -449,8 +449,6 @@ class Index(Shape):
     seal: Seal | None
     files: tuple[File, ...]
 
-    FLAT = ("period",)
-
 
 SCHEMA = "gpucost.chargeback/1"
 FILE = "index.json"

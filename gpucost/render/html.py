@@ -108,12 +108,12 @@ def bodies(table: Table) -> list[tuple[bool, list[Line]]]:
     return [(is_sum, list(lines)) for is_sum, lines in groupby(table.lines, key=lambda line: line.is_sum)]
 
 
-_DIMENSIONS = {"Team": "team", "Namespace": "namespace", "Workload": "workload", "GPU": "gpu", "Cluster": "cluster"}
+_DIMENSIONS = ("Team", "Namespace", "Workload", "GPU", "Cluster")
 
 
 def dimension_of(column: Column) -> str:
     """What the names in a column are of, where the page can be searched for them; else nothing."""
-    return _DIMENSIONS.get(column.title, "") if column.unit == "text" else ""
+    return column.title.lower() if column.title in _DIMENSIONS and column.unit == "text" else ""
 
 
 def direction(change: Value) -> Literal["", "up", "down"]:

@@ -673,8 +673,6 @@ class PreviousPeriod(Shape):
     name: str
     period: Period
 
-    FLAT = ("period",)
-
 
 @keyed_record
 class ReportAnswer(Shape):
@@ -693,8 +691,6 @@ class ReportAnswer(Shape):
     bought: tuple[ApiModel, ...] | None = None
     waste: dict[str, object] | None = None
     coverage: Coverage
-
-    FLAT = ("period",)
 
 
 #: The column of what each pays: its cost and its shares.

@@ -63,8 +63,6 @@ class AnomaliesAnswer(Shape):
     rows: list[AnomalyRow]
     coverage: Coverage
 
-    FLAT = ("period",)
-
 
 def anomalies(days: Days, wanted: Sequence[date], least: Decimal, currency: str) -> list[AnomalyRow]:
     """The days of `wanted`, collected in full, on which something cost at least `least` more or less than expected.

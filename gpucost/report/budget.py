@@ -71,8 +71,6 @@ class BudgetAnswer(Shape):
     budgets: tuple[BudgetState, ...]
     coverage: Coverage
 
-    FLAT = ("period",)
-
 
 def check(config: Config, view: ReportView, days: Days, month: Sequence[date]) -> tuple[BudgetState, ...]:
     """The state of every budget of the configuration, from the month's report by team and the costs by day.

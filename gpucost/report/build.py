@@ -128,7 +128,7 @@ def _build(
             raise _no_data(con, query, config.tz)
     series = read_series(con, config, query, parts) if query.with_series else {}
     top: dict[Part, Table] = {}
-    unpriced: dict[Part, set[tuple[str | None, str]]] = {}
+    unpriced: dict[Part, list[tuple[str | None, str]]] = {}
     if query.with_sections:
         by_workload = detailed[1]
         dearest = {part: [row for row in rows if row.kind == "allocated"] for part, rows in by_workload.items()}
@@ -155,7 +155,7 @@ def _build(
             rows = with_changes(rows, earlier.rows)
         sections: list[Table | Figures] = []
         if query.with_sections:
-            sections = [gpu_hours(by_gpu[part], totals, unpriced.get(part, set()) if unpriced_ms(nodes[part]) else set())]
+            sections = [gpu_hours(by_gpu[part], totals, unpriced.get(part, []) if unpriced_ms(nodes[part]) else [])]
             if whole and whole.unallocated_gpu_hours:
                 sections.append(unallocated_gpus(detailed[0][part], whole))
             sections += [waste(totals, whole, config), top[part]]

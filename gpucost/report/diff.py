@@ -160,8 +160,6 @@ class Side(Shape):
     cost_per_day: Decimal | None
     coverage: Coverage
 
-    FLAT = ("period",)
-
 
 @record
 class DiffRow(Shape):

@@ -268,8 +268,6 @@ class ForecastAnswer(Shape):
     rows: list[ForecastRow]
     coverage: Coverage
 
-    FLAT = ("period",)
-
 
 def forecast(days: Days, series: CostSeries, month: Sequence[date]) -> Forecast:
     """The forecast of the days of `month`, from the last HISTORY_DAYS complete days of `days` (docs/budgets.md).

@@ -206,12 +206,10 @@ WHERE h.price_source = 'none' AND c.allocated_gpu_ms > 0
     AND passes($clusters, n.cluster) AND passes($namespaces, a.namespace) AND passes($teams, c.team)"""
 
 
-def unpriced_gpus(con: DuckDBPyConnection, query: Query, *, each_team: bool) -> dict[Part, set[tuple[str | None, str]]]:
+def unpriced_gpus(con: DuckDBPyConnection, query: Query, *, each_team: bool) -> dict[Part, list[tuple[str | None, str]]]:
     """The GPU models and capacity types some of whose GPU-hours held have no price."""
-    found: dict[Part, set[tuple[str | None, str]]] = defaultdict(set)
-    for part, model, capacity_type in con.execute(_UNPRICED_GPUS, filters(query) | {"each_team": each_team}).fetchall():
-        found[part].add((model, capacity_type))
-    return found
+    answer = con.execute(_UNPRICED_GPUS, filters(query) | {"each_team": each_team}).fetchall()
+    return grouped((part, (model, capacity_type)) for part, model, capacity_type in answer)
 
 
 _SUMMED = (

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Set
+from collections.abc import Collection, Iterable, Mapping
 from decimal import Decimal
 
 from gpucost.config.model import Config
@@ -156,7 +156,7 @@ def _rates(measures: Measures) -> tuple[Value, ...]:
     )
 
 
-def gpu_hours(by_gpu: list[Row], totals: Measures, unpriced: Set[tuple[str | None, str]]) -> Table:
+def gpu_hours(by_gpu: list[Row], totals: Measures, unpriced: Collection[tuple[str | None, str]]) -> Table:
     """GPU-hours by GPU model and capacity type, at the price that they came to; of `unpriced` ones a note tells.
 
     Pods without GPUs cost something where the cost basis charges cores and memory.

@@ -149,7 +149,6 @@ class CostExplained(Shape):
     nodes: list[NodeCost]
     pods: list[PodCost]
 
-    FLAT = ("period",)
     HIDDEN = ("period_name",)
 
 

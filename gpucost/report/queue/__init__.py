@@ -108,8 +108,6 @@ class Queues(Shape):
     slurm_waits: list[SlurmWait] | None = None
     slurm_shares: list[SlurmShare] | None = None
 
-    FLAT = ("period",)
-
 
 _RECENT_MS = 7 * 24 * MS_PER_HOUR
 _HALF_LIFE_MS = 2 * 24 * MS_PER_HOUR

@@ -160,8 +160,6 @@ class LineRow(Shape):
     keys: dict[str, str | None]
     cost: Decimal
 
-    FLAT = ("keys",)
-
 
 @record
 class Cause:

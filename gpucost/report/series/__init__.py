@@ -12,6 +12,7 @@ from zoneinfo import ZoneInfo
 from gpucost.config.model import Config
 from gpucost.engine import answer_rows, dicts, run_stage
 from gpucost.periods import MS_PER_HOUR, Period, TimeBucket, from_ms, is_whole_days, time_buckets
+from gpucost.records import grouped
 from gpucost.render.formatting import is_plain
 from gpucost.render.view import Heat, Layer, LayerKind, Moment, Row, Series, Stack, Step, hours
 from gpucost.report.query import Query
@@ -196,10 +197,7 @@ def trends(
     names = {key: [row.keys[key] for _, row in rows] for key in ("cluster", "namespace", "workload")}
     for place, moment, cost in con.execute(_TRENDS, names | {"part": [part for part, _ in rows]}).fetchall():
         costs[place][moment] = cost
-    of_parts: dict[Part, list[tuple[Decimal, ...]]] = {part: [] for part in parts}
-    for (part, _), values in zip(rows, costs, strict=True):
-        of_parts[part].append(tuple(values))
-    return of_parts
+    return grouped((part, tuple(values)) for (part, _), values in zip(rows, costs, strict=True))
 
 
 def _holder(query: Query) -> str:

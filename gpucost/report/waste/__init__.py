@@ -74,8 +74,6 @@ class WasteRow(Shape):
     gpu_hours: float
     cost: Decimal
 
-    FLAT = ("keys",)
-
 
 @record
 class BucketWaste:
