@@ -22,7 +22,8 @@ def compared_report(config: Config, store: Store, query: Query) -> ReportView:
     Raises GpucostError where that period holds no data.
     """
     from gpucost.periods import name_of
-    from gpucost.report.changes import newest_data, previous_period
+    from gpucost.report.changes import previous_period
+    from gpucost.report.query import newest_data
 
     with store.read() as con:
         newest = newest_data(con)

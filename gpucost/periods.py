@@ -39,6 +39,11 @@ class Period:
         return to_ms(self.end)
 
     @property
+    def bounds(self) -> dict[str, int]:
+        """Its start and end in milliseconds, as statements take them."""
+        return {"from_ms": self.start_ms, "to_ms": self.end_ms}
+
+    @property
     def is_empty(self) -> bool:
         return self.end <= self.start
 

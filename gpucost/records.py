@@ -1,14 +1,31 @@
-"""Plain values: what most classes here are."""
+"""Plain values: what most classes here are, and groups of them."""
 
 from __future__ import annotations
 
+from collections import defaultdict
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import TypeVar, dataclass_transform
 
 T = TypeVar("T")
+K = TypeVar("K")
 
 
 @dataclass_transform(frozen_default=True, field_specifiers=(field,))
 def record(kind: type[T]) -> type[T]:
     """The class as a frozen dataclass with slots: equal by its fields, and never changed."""
     return dataclass(frozen=True, slots=True)(kind)
+
+
+@dataclass_transform(frozen_default=True, kw_only_default=True, field_specifiers=(field,))
+def keyed_record(kind: type[T]) -> type[T]:
+    """A record whose fields are given by name, in any order."""
+    return dataclass(frozen=True, slots=True, kw_only=True)(kind)
+
+
+def grouped(pairs: Iterable[tuple[K, T]]) -> defaultdict[K, list[T]]:
+    """The values of each key, in order."""
+    groups: defaultdict[K, list[T]] = defaultdict(list)
+    for key, value in pairs:
+        groups[key].append(value)
+    return groups

@@ -17,12 +17,13 @@ KEYS = {"start": "from", "end": "to"}
 class Shape:
     """Base of answer classes that are not printed field by field.
 
-    What FLAT names is printed as its own fields, in its place: the dimensions of --by among them. `start` and `end` are called
-    `from` and `to`. What is None by default is left out where it is None. HIDDEN is never printed.
+    What FLAT names is printed as its own fields, in its place: in classes that name nothing else, a period and the dimensions of
+    --by. `start` and `end` are called `from` and `to`. What is None by default is left out where it is None. HIDDEN is never
+    printed.
     """
 
     __slots__ = ()
-    FLAT: ClassVar[tuple[str, ...]] = ()
+    FLAT: ClassVar[tuple[str, ...]] = ("period", "keys")
     HIDDEN: ClassVar[tuple[str, ...]] = ()
 
     @classmethod

@@ -66,6 +66,12 @@ def one_line(text: str) -> str:
     return visible(" ".join(text.split()))
 
 
+def shortened(text: str, most: int) -> str:
+    """At most so many characters of it, on one line."""
+    line = one_line(text)
+    return line if len(line) <= most else line[: most - 1] + "…"
+
+
 def unbroken(text: str) -> str:
     """The same on one line, with line ends and tabs shown too: names that differ only there stay apart."""
     return visible(text).replace("\n", "\\n").replace("\t", "\\t")

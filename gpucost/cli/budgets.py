@@ -22,7 +22,7 @@ from gpucost.report.query import nearest
 
 if TYPE_CHECKING:
     from gpucost.render.view import ReportView
-    from gpucost.report.anomalies import Anomaly
+    from gpucost.report.anomalies import AnomalyRow
     from gpucost.report.budget import BudgetState
     from gpucost.report.forecast import Days, Forecast
 
@@ -280,10 +280,9 @@ def anomalies(
     period, name = call.named_period or chosen_month(call)
     view, days = costs_by_day(call, period, ("team", "cluster", "namespace", "workload", "day"))
     wanted = tuple(local_days(period, call.tz))
-    found = unusual(days, wanted, Decimal(repr(least)))
+    found = unusual(days, wanted, Decimal(repr(least)), settings.currency)
     if level:
-        found = [one for one in found if one.series.level in level]
-    rows = [AnomalyRow.of(one, settings.currency) for one in found]
+        found = [one for one in found if one.level in level]
     known = sum(day in days.complete for day in wanted)
     call.answer(
         Document(
@@ -293,8 +292,8 @@ def anomalies(
             sections=(_anomaly_table(found), _judgment(days, level, figure_text(least, "money", settings.currency, 2))),
             coverage=view.coverage,
             name="anomalies",
-            answer=AnomaliesAnswer(period, settings.currency, least, rows, view.coverage),
-            flat=as_table(rows, columns_of(AnomalyRow)),
+            answer=AnomaliesAnswer(period, settings.currency, least, found, view.coverage),
+            flat=as_table(found, columns_of(AnomalyRow)),
         )
     )
 
@@ -305,18 +304,23 @@ _NOTE = (
 )
 
 
-def _anomaly_table(found: list[Anomaly]) -> Table:
+def _anomaly_table(found: list[AnomalyRow]) -> Table:
     columns = (
         text(lambda one: f"{one.day:%a} {one.day}", "Day"),
-        text(lambda one: one.place[-1] or one.series.team or _LEVELS[one.series.level], "Whose"),
-        text(lambda one: "/".join(part for part in one.place[:2] if part), "Where", weight=1),
+        text(lambda one: one.workload or one.team or _LEVELS[one.level], "Whose"),
+        text(lambda one: "/".join(part for part in (one.cluster, one.namespace) if part), "Where", weight=1),
         money("cost"),
-        money("expected"),
-        money("excess", "Difference"),
-        text(lambda one: f"{one.part.workload[-1]} {one.part.change:+,.0f}" if one.part else "", "Mostly due to", weight=2),
+        money("expected_cost", "Expected"),
+        money("excess_cost", "Difference"),
+        text(_due_to, "Mostly due to", weight=2),
         figure(lambda one: f"{one.score:+,.1f}", "Deviations", weight=3),
     )
     return Table.of("Unusual days", found, columns, note=_NOTE if found else None)
+
+
+def _due_to(one: AnomalyRow) -> str:
+    change = one.main_workload_change
+    return "" if change is None else f"{one.main_workload} {change:+,.0f}"
 
 
 def _judgment(days: Days, chosen: Sequence[LevelOption] | None, least: str) -> Texts:

@@ -43,8 +43,8 @@ def summary(call: Call) -> tuple[Message, ReportView]:
         if call.month or call.start or call.end or call.last:
             raise UsageError("--last-month and another period exclude each other", "give one of them")
         call = replace(call, month=f"{call.now.astimezone(call.tz).date().replace(day=1) - timedelta(days=1):%Y-%m}")
-    view = call.report(with_sections=False)
-    return message_of(view, call.settings, link or call.settings.notify.link, call.more["top"]), view
+    view = call.report()
+    return message_of(view, link or call.settings.notify.link, call.more["top"]), view
 
 
 @command(_LAYOUT, more=_ABOUT)

@@ -215,7 +215,8 @@ def findings(
     """
     from gpucost.findings import Finding, FindingsAnswer, changes
     from gpucost.periods import name_of
-    from gpucost.report.changes import newest_data, previous_period
+    from gpucost.report.changes import previous_period
+    from gpucost.report.query import newest_data
 
     settings = call.settings
     if minimum is not None:
@@ -378,7 +379,7 @@ def queue(
       gpucost queue --month 2026-10 --queue research --format json
     """
     from gpucost import pipeline
-    from gpucost.report.queue import Queues, queues, slurm_shares, slurm_waits
+    from gpucost.report.queue import Queues, queues, slurm
 
     period = call.period
     with call.store.read() as con:
@@ -390,10 +391,7 @@ def queue(
         waits, shares = pipeline.read_attributed(
             call.settings,
             call.store,
-            lambda con: (
-                slurm_waits(con, period, call.clusters),
-                slurm_shares(con, period, half_life_ms, call.clusters),
-            ),
+            lambda con: slurm(con, period, half_life_ms, call.clusters),
             period,
         )
     if not found and not waits:

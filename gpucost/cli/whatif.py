@@ -289,7 +289,7 @@ class WhatIfContext(Call):
 
     def finish(self, scenario: Scenario[Answer]) -> None:
         """Write the scenario's answer where the options say, and keep it under the name given to --save. Raises GpucostError."""
-        from gpucost.render.data import number
+        from gpucost.render.schema import plain as number
 
         answer = self.evaluate(scenario)
         document = as_dict(answer)

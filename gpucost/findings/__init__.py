@@ -7,7 +7,7 @@ import shlex
 from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime
 from decimal import Decimal
 from fnmatch import fnmatchcase
@@ -16,9 +16,10 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 from gpucost.engine import answer_rows, dicts
 from gpucost.findings import patches
 from gpucost.periods import MS_PER_HOUR, Period, from_ms
-from gpucost.records import record
+from gpucost.records import grouped, keyed_record, record
 from gpucost.render.templates import fill
 from gpucost.render.view import Coverage
+from gpucost.report.rows import ZERO
 from gpucost.report.waste import Waste
 from gpucost.shapes import Shape
 from gpucost.store.usage import load_devices
@@ -60,10 +61,11 @@ def open_hours(rows: Iterable[Mapping[str, Any]], tz: ZoneInfo) -> tuple[str, st
     pauses = [next(n for n in range(_HOURS) if needed[(begin + n) % _HOURS]) for begin in range(_HOURS)]
     length = max(pauses)
     begin = pauses.index(length)
-    opens, closes = (begin + length, begin) if length >= _SHORTEST else (0, 0)
-    on = [hour for hour in range(_HOURS) if length < _SHORTEST or (hour - opens) % _HOURS < _HOURS - length]
-    weekends_off = all(is_idle(hour, True) for hour in on)
-    if length < _SHORTEST and not weekends_off:
+    opens, closes = begin + length, begin
+    if length < _SHORTEST:
+        length = opens = closes = 0
+    weekends_off = all(is_idle(hour, True) for hour in range(_HOURS) if (hour - opens) % _HOURS < _HOURS - length)
+    if not length and not weekends_off:
         return None
     return f"{opens % _HOURS:02}:00-{closes or _HOURS:02}:00", "mon-fri" if weekends_off else "mon-sun"
 
@@ -103,7 +105,7 @@ class WhatIfResult(NamedTuple):
     question: WhatIfQuery
     cost: Decimal
     saving: Decimal
-    with_work: Decimal = Decimal(0)
+    with_work: Decimal = ZERO
 
 
 @record
@@ -173,12 +175,12 @@ class Findings:
     @property
     def saving_per_month(self) -> Decimal:
         """Of those that a command shows: what only bounds a saving is not added to it."""
-        return sum((found.saving_per_month for found in self.savings), Decimal(0))
+        return _total(found.saving_per_month for found in self.savings)
 
     @property
     def at_most_per_month(self) -> Decimal:
         """Of the others."""
-        return sum((found.saving_per_month for found in self.upper_bounds), Decimal(0))
+        return _total(found.saving_per_month for found in self.upper_bounds)
 
 
 @record
@@ -201,8 +203,6 @@ class FindingChanges(Shape):
 
     period: Period
     findings: tuple[FindingChange, ...]
-
-    FLAT = ("period",)
 
 
 # Of these a place has one, whoever its runs or nodes are.
@@ -241,10 +241,8 @@ class FindingsAnswer(Shape):
     upper_bounds: tuple[Finding, ...]
     changes: FindingChanges | None = None
 
-    FLAT = ("period",)
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
+@keyed_record
 class WasteAnswer(Shape):
     """What `gpucost waste` prints, findings where they are asked for."""
 
@@ -290,7 +288,7 @@ Wasted = tuple[float, Decimal]  # milliseconds of GPUs, and what they cost
 def candidates(con: DuckDBPyConnection, config: Config, period: Period) -> list[Candidate]:
     """Everything that may be worth a finding, of the temporary table waste_rows and the attributed tables."""
     load_devices(con, config.activity, period)
-    workloads = answer_rows(con, __name__, "workloads", {"from_ms": period.start_ms, "to_ms": period.end_ms})
+    workloads = answer_rows(con, __name__, "workloads", period.bounds)
     return list(_Candidates(workloads, dicts(con.execute(_FREE)), period, config).all())
 
 
@@ -327,10 +325,11 @@ class _Candidates:
 
     def _families(self, *types: str) -> dict[tuple[str, str, str], list[Row]]:
         """Workloads of these types (none: of all), runs of one name together: `Job/sweep-1` and `-2` under `Job/sweep-*`."""
-        families: dict[tuple[str, str, str], list[Row]] = defaultdict(list)
-        for row in self.workloads:
-            if not types or row["workload_type"] in types:
-                families[row["cluster"], row["namespace"], _NUMBER.sub(r"\1*", row["workload"])].append(row)
+        families = grouped(
+            ((row["cluster"], row["namespace"], _NUMBER.sub(r"\1*", row["workload"])), row)
+            for row in self.workloads
+            if not types or row["workload_type"] in types
+        )
         return {(*key[:2], _subject(key[2], rows)): rows for key, rows in families.items()}
 
     def _scope(self, rows: Sequence[Row], family: str) -> tuple[str, ...]:
@@ -380,15 +379,22 @@ class _Candidates:
                 yield self._candidate("off_peak", [row], name, off, "idle", words, question, patch=patch)
 
     def _training_on_demand(self) -> Iterator[Candidate]:
-        spaces: dict[tuple[str, str], dict[str, list[Row]]] = defaultdict(dict)
-        for (cluster, namespace, family), rows in self._families("training", "batch").items():
-            if any(row["on_demand_cost"] > 0 for row in rows):
-                spaces[cluster, namespace][family] = rows
+        spaces = grouped(
+            ((cluster, namespace), (family, rows))
+            for (cluster, namespace, family), rows in self._families("training", "batch").items()
+            if any(row["on_demand_cost"] > 0 for row in rows)
+        )
         for families in spaces.values():
-            rows = [row for members in families.values() for row in members]
-            scope = tuple(word for family, members in families.items() for word in self._scope(members, family))
+            rows = [row for _, members in families for row in members]
+            scope = tuple(word for family, members in families for word in self._scope(members, family))
             words = f"{len(rows)} workload{'s' if len(rows) > 1 else ''} that could go on after an interruption"
-            yield self._on_demand("on_demand_training", rows, ", ".join(families), words, self._question("spot", rows[0], scope))
+            yield self._on_demand(
+                "on_demand_training",
+                rows,
+                ", ".join(family for family, _ in families),
+                words,
+                self._question("spot", rows[0], scope),
+            )
 
     def _empty_nodes(self) -> Iterator[Candidate]:
         empty = [row for row in self.free if row["bucket"] == "empty_node"]
@@ -501,10 +507,7 @@ def _subject(family: str, rows: Sequence[Row]) -> str:
 
 
 def _grouped(rows: Iterable[Row], *keys: str) -> dict[tuple[str, ...], list[Row]]:
-    groups: dict[tuple[str, ...], list[Row]] = defaultdict(list)
-    for row in rows:
-        groups[tuple(row[key] for key in keys)].append(row)
-    return groups
+    return grouped((tuple(row[key] for key in keys), row) for row in rows)
 
 
 def _wasted(rows: Sequence[Row], *buckets: str) -> Wasted:
@@ -514,7 +517,7 @@ def _wasted(rows: Sequence[Row], *buckets: str) -> Wasted:
 
 
 def _total(costs: Iterable[Decimal]) -> Decimal:
-    return sum(costs, Decimal(0))
+    return sum(costs, ZERO)
 
 
 def _percent(share: float) -> str:
@@ -549,9 +552,7 @@ _EVERY = "*"
 def _bound(kind: str, **figures: Any) -> Finding:
     """A finding that no command shows, and no rank yet."""
     title, advice = KINDS[kind]
-    return Finding(
-        rank=0, kind=kind, title=title, advice=advice, saving_per_month=Decimal(0), is_bound=True, command=None, **figures
-    )
+    return Finding(rank=0, kind=kind, title=title, advice=advice, saving_per_month=ZERO, is_bound=True, command=None, **figures)
 
 
 def ranked(
@@ -575,12 +576,12 @@ def ranked(
             best = max(answered, key=lambda answer: answer.saving)
             command = best.question.words(period)
             # too little as it is, but worth a line once it is worked for
-            is_bound = best.saving / months < minimum and best.with_work > max(best.saving, Decimal(0))
+            is_bound = best.saving / months < minimum and best.with_work > max(best.saving, ZERO)
             saving = best.with_work if is_bound else best.saving
             patch = fill("patches/shared-gpus.yml") if best.question.command == "share" else finding.patch
             finding = replace(finding, cost=best.cost, saving=saving, is_bound=is_bound, command=command, patch=patch)
         elif candidate.questions:
-            finding = replace(finding, saving=Decimal(0))
+            finding = replace(finding, saving=ZERO)
         proposed.append((candidate, replace(finding, saving_per_month=round(finding.saving / months, 9))))
     proposed.sort(key=lambda item: (item[1].cluster, item[1].namespace or "", item[1].subject))
     proposed.sort(key=lambda item: (_ORDER.index(item[1].kind), -item[1].saving))

@@ -5,12 +5,12 @@ from __future__ import annotations
 import tomllib
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from decimal import Decimal
 from fnmatch import fnmatchcase
 from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, NamedTuple
+from xml.etree import ElementTree as ET
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
@@ -20,7 +20,9 @@ from gpucost.config.load import line_numbers
 from gpucost.engine import answer_rows
 from gpucost.errors import DataError, StoreError
 from gpucost.periods import MS_PER_HOUR, Period
+from gpucost.records import grouped, record
 from gpucost.render.view import Coverage
+from gpucost.report.rows import ZERO
 from gpucost.shapes import Shape
 from gpucost.store.usage import read_idle, read_usage
 from gpucost.suggest import did_you_mean
@@ -42,7 +44,7 @@ _Globs = list[Annotated[str, Field(min_length=1)]]
 _Hours = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Violation(Shape):
     """Who breaks a rule; GPU-hours and money of the period are of what breaks it, None where the rule is of no use of GPUs."""
 
@@ -54,7 +56,7 @@ class Violation(Shape):
     cost: Decimal | None
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class RuleResult(Shape):
     """How a rule stands: `kept`, `broken`, or `unknown` where metrics do not tell, with what is missing.
 
@@ -71,7 +73,7 @@ class RuleResult(Shape):
     violations: tuple[Violation, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class PolicyAnswer(Shape):
     """What `gpucost policy check` prints."""
 
@@ -82,8 +84,6 @@ class PolicyAnswer(Shape):
     unknown: int
     rules: tuple[RuleResult, ...]
     coverage: Coverage
-
-    FLAT = ("period",)
 
 
 class Facts(NamedTuple):
@@ -98,6 +98,10 @@ class Facts(NamedTuple):
     nodes: Mapping[int, Row]
     told: Mapping[tuple[str, str], frozenset[str]]
     idle_from: Callable[[float], Sequence[Row]]
+
+
+# How much a rule was held against, and what breaks it.
+Checked = tuple[int, Sequence[Violation]]
 
 
 class _Unknown(Exception):
@@ -120,8 +124,8 @@ class _Rule(BaseModel):
         """Whether the rule holds for the namespace."""
         return not _fits(namespace, self.apart)
 
-    def check(self, facts: Facts) -> tuple[int, Sequence[Violation]]:
-        """How much the rule was held against, and what breaks it. Raises _Unknown."""
+    def check(self, facts: Facts) -> Checked:
+        """Hold the rule against the facts. Raises _Unknown."""
         raise NotImplementedError
 
 
@@ -136,9 +140,9 @@ class SpotForBatch(_Rule):
     production: _Globs = []
     min_gpu_hours: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 0.0
 
-    advice: ClassVar[str] = "give its pods a spot node selector, or move its namespace to `production`: gpucost whatif spot"
+    advice = "give its pods a spot node selector, or move its namespace to `production`: gpucost whatif spot"
 
-    def check(self, facts: Facts) -> tuple[int, Sequence[Violation]]:
+    def check(self, facts: Facts) -> Checked:
         batch = [
             row
             for row in facts.rows
@@ -146,34 +150,39 @@ class SpotForBatch(_Rule):
             and self.concerns(row[0]["namespace"])
             and not _fits(row[0]["namespace"], self.production)
         ]
-        broken = [row for row in batch if row[0]["capacity_type"] == "on_demand" and row[1] > self.min_gpu_hours]
         return len({_owner(keys) for keys, _, _ in batch}), [
-            _of_workload(keys, "batch work on demand", hours, cost) for keys, hours, cost in broken
+            Violation(*_owner(keys), "batch work on demand", hours, cost)
+            for keys, hours, cost in batch
+            if keys["capacity_type"] == "on_demand" and hours > self.min_gpu_hours
         ]
 
 
 class _OfNamespaces(_Rule):
     """Every namespace that holds GPUs has an object of some kind."""
 
-    fact: ClassVar[str]
     what: ClassVar[str]
-    metric: ClassVar[str]
 
-    def check(self, facts: Facts) -> tuple[int, Sequence[Violation]]:
-        spaces: dict[tuple[str, str], list[Any]] = defaultdict(lambda: [0.0, Decimal(0)])
-        for keys, hours, cost in facts.rows:
-            if self.concerns(keys["namespace"]):
-                sums = spaces[str(keys["cluster"]), str(keys["namespace"])]
-                sums[:] = [sums[0] + hours, sums[1] + cost]
+    def check(self, facts: Facts) -> Checked:
+        spaces = grouped(
+            (_owner(keys)[:2], (hours, cost)) for keys, hours, cost in facts.rows if self.concerns(keys["namespace"])
+        )
         clusters = {cluster for cluster, _ in spaces}
-        if silent := sorted(cluster for cluster in clusters if (f"{self.fact}_told", cluster) not in facts.told):
+        if silent := sorted(cluster for cluster in clusters if (f"{self.kind}_told", cluster) not in facts.told):
+            metric = f"kube_{self.what.lower()}"
             raise _Unknown(
-                f"{self.metric} tells of none in {', '.join(silent)}: there are none, or kube-state-metrics does not export it"
+                f"{metric} tells of none in {', '.join(silent)}: there are none, or kube-state-metrics does not export it"
             )
         return len(spaces), [
-            Violation(cluster, namespace, namespace, f"no {self.what} names GPUs", round(hours, 6), cost)
-            for (cluster, namespace), (hours, cost) in sorted(spaces.items())
-            if namespace not in facts.told.get((self.fact, cluster), ())
+            Violation(
+                cluster,
+                namespace,
+                namespace,
+                f"no {self.what} names GPUs",
+                round(sum(hours for hours, _ in parts), 6),
+                sum((cost for _, cost in parts), ZERO),
+            )
+            for (cluster, namespace), parts in sorted(spaces.items())
+            if namespace not in facts.told.get((self.kind, cluster), ())
         ]
 
 
@@ -182,8 +191,8 @@ class Quota(_OfNamespaces):
 
     kind: Literal["quota"]
 
-    fact, what, metric = "quota", "ResourceQuota", "kube_resourcequota"
-    advice: ClassVar[str] = "add a ResourceQuota with requests.nvidia.com/gpu"
+    what = "ResourceQuota"
+    advice = "add a ResourceQuota with requests.nvidia.com/gpu"
 
 
 class LimitRange(_OfNamespaces):
@@ -191,8 +200,8 @@ class LimitRange(_OfNamespaces):
 
     kind: Literal["limit_range"]
 
-    fact, what, metric = "limit_range", "LimitRange", "kube_limitrange"
-    advice: ClassVar[str] = "add a LimitRange with max nvidia.com/gpu of a Container"
+    what = "LimitRange"
+    advice = "add a LimitRange with max nvidia.com/gpu of a Container"
 
 
 class IdleNotebooks(_Rule):
@@ -201,9 +210,9 @@ class IdleNotebooks(_Rule):
     kind: Literal["idle_notebooks"]
     hours: _Hours
 
-    advice: ClassVar[str] = "stop idle notebooks, as Kubeflow's culling or JupyterHub's idle culler does: gpucost whatif schedule"
+    advice = "stop idle notebooks, as Kubeflow's culling or JupyterHub's idle culler does: gpucost whatif schedule"
 
-    def check(self, facts: Facts) -> tuple[int, Sequence[Violation]]:
+    def check(self, facts: Facts) -> Checked:
         pods = {
             (pod["cluster"], pod["uid"]): pod
             for pod in facts.pods
@@ -229,9 +238,9 @@ class NodePoolLimits(_Rule):
 
     kind: Literal["node_pool_limits"]
 
-    advice: ClassVar[str] = "set spec.limits of the NodePool, nvidia.com/gpu among them"
+    advice = "set spec.limits of the NodePool, nvidia.com/gpu among them"
 
-    def check(self, facts: Facts) -> tuple[int, Sequence[Violation]]:
+    def check(self, facts: Facts) -> Checked:
         pools: set[tuple[str, str]] = set()
         for (kind, cluster), names in facts.told.items():
             if kind == "node_pool":
@@ -250,9 +259,9 @@ class PriorityClass(_Rule):
 
     kind: Literal["priority_class"]
 
-    advice: ClassVar[str] = "set priorityClassName in its pod template, or a PriorityClass with globalDefault: true"
+    advice = "set priorityClassName in its pod template, or a PriorityClass with globalDefault: true"
 
-    def check(self, facts: Facts) -> tuple[int, Sequence[Violation]]:
+    def check(self, facts: Facts) -> Checked:
         pods = [pod for pod in facts.pods if self.concerns(pod["namespace"])]
         if silent := sorted({pod["cluster"] for pod in pods if ("priority_class_told", pod["cluster"]) not in facts.told}):
             raise _Unknown(f"kube_pod_info tells no priority_class in {', '.join(silent)}: no pod has one, or it is dropped")
@@ -272,9 +281,9 @@ class OnDemandTraining(_Rule):
     kind: Literal["on_demand_training"]
     hours: _Hours
 
-    advice: ClassVar[str] = "let it write checkpoints and run on spot, or commit: gpucost whatif spot, gpucost whatif reserve"
+    advice = "let it write checkpoints and run on spot, or commit: gpucost whatif spot, gpucost whatif reserve"
 
-    def check(self, facts: Facts) -> tuple[int, Sequence[Violation]]:
+    def check(self, facts: Facts) -> Checked:
         pods = [
             pod
             for pod in facts.pods
@@ -315,10 +324,6 @@ def _hours(pod: Row) -> float:
     return float(pod["held_to_ms"] - pod["held_from_ms"]) / MS_PER_HOUR
 
 
-def _of_workload(keys: Mapping[str, str | None], evidence: str, hours: float, cost: Decimal) -> Violation:
-    return Violation(*_owner(keys), evidence, hours, cost)
-
-
 def shipped_rules() -> str:
     """The text of the rules that gpucost has."""
     return (files(__package__ or "") / SHIPPED).read_text(encoding="utf-8")
@@ -344,9 +349,10 @@ def read_rules(path: Path | None) -> tuple[Rule, ...]:
 def _wrong(path: Path | None, text: str, error: ValidationError) -> DataError:
     """The first error; unknown keys before what is missing without them."""
     detail = min(error.errors(include_url=False), key=lambda one: one["type"] != "extra_forbidden")
-    loc = detail["loc"] if len(detail["loc"]) < 4 else (*detail["loc"][:2], *detail["loc"][3:])
-    table = _KINDS.get(str(detail["loc"][2])) if len(detail["loc"]) > 2 else None
-    loc = (*loc[:2], *loc[3:]) if table and len(loc) > 2 and loc[2] in _KINDS else loc
+    place = detail["loc"]
+    kind = str(place[2]) if len(place) > 2 else ""
+    table = _KINDS.get(kind)
+    loc = (*place[:2], *place[3:]) if table else place
     key = str(loc[-1])
     message, fix = detail["msg"].replace("Input should", "should"), _HINT
     if detail["type"] == "extra_forbidden":
@@ -358,11 +364,11 @@ def _wrong(path: Path | None, text: str, error: ValidationError) -> DataError:
         fix = did_you_mean(kind, _KINDS, f"there are {', '.join(_KINDS)}", cutoff=0.5, shown=repr)
         loc = (*loc[:2], "kind")
     elif detail["type"] == "missing":
-        message = f"{table.model_fields['kind'].annotation.__args__[0] if table else 'it'} needs {key}"  # type: ignore[union-attr]
+        message = f"{kind or 'it'} needs {key}"
     else:
         message = f"{key}: {message}, got {detail['input']!r}"
     lines = line_numbers(text)
-    line = lines.get(tuple(loc[:3])) or lines.get(tuple(loc[:2]))
+    line = lines.get(loc[:3]) or lines.get(loc[:2])
     return DataError(f"{path}{f', line {line}' if line else ''}: {message}", fix)
 
 
@@ -372,11 +378,10 @@ def check(con: DuckDBPyConnection, config: Config, query: Query, view: ReportVie
     usage = read_usage(
         con, period.start_ms, period.end_ms, teams=query.teams, namespaces=query.namespaces, clusters=query.clusters
     )
-    told: dict[tuple[str, str], set[str]] = defaultdict(set)
     patterns = {"accelerators": accelerators().lower(), "other_resources": other_resources().lower()}
-    asked = {"from_ms": period.start_ms, "to_ms": period.end_ms, **patterns}
-    for row in answer_rows(con, __name__, "facts", asked):
-        told[row["kind"], row["cluster"]].add(row["name"])
+    told = grouped(
+        ((row["kind"], row["cluster"]), row["name"]) for row in answer_rows(con, __name__, "facts", period.bounds | patterns)
+    )
     facts = Facts(
         rows=[(row.keys, row.measures.allocated_gpu_hours, row.measures.cost) for row in view.rows if row.kind == "allocated"],
         pods=usage.pods,
@@ -400,8 +405,6 @@ def _checked(rule: Rule, facts: Facts) -> RuleResult:
 
 def junit(answer: PolicyAnswer) -> str:
     """The answer as JUnit XML, as CI servers read it: a test case a rule kept or unknown, and one for whoever breaks a rule."""
-    from xml.etree import ElementTree as ET
-
     suites = ET.Element("testsuites", name="gpucost policy")
     for rule in visible_parts(answer.rules):
         cases = list(_cases(rule))
@@ -416,8 +419,6 @@ def junit(answer: PolicyAnswer) -> str:
 
 
 def _cases(rule: RuleResult) -> Iterator[Any]:
-    from xml.etree import ElementTree as ET
-
     for one in rule.violations:
         where = "/".join(part for part in (one.cluster, one.namespace, one.subject) if part)
         case = ET.Element("testcase", classname=f"gpucost.policy.{rule.kind}", name=f"{rule.name}: {where}")

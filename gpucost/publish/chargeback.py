@@ -14,7 +14,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, fields, replace
+from dataclasses import fields, replace
 from datetime import date, datetime, timedelta
 from decimal import Decimal
 from hashlib import sha256
@@ -26,19 +26,20 @@ from gpucost.errors import GpucostError, IncompleteError, StoreError
 from gpucost.periods import Period, time_buckets
 from gpucost.publish import focus, seal
 from gpucost.publish.seal import Seal
+from gpucost.records import grouped, record
 from gpucost.render.data import to_csv, to_parquet
 from gpucost.render.data import to_json as report_json
-from gpucost.render.formatting import coverage_lines, figure_text, missing_text
+from gpucost.render.formatting import coverage_lines, figure_text, missing_text, percent
 from gpucost.render.html import Block, environment, frame, part
 from gpucost.render.html import render as html
 from gpucost.render.markdown import environment as markdown_environment
 from gpucost.render.markdown import render as markdown
 from gpucost.render.schema import json_text, to_dict, to_json
-from gpucost.render.view import ApiCost, Coverage, ReportView, Row, Table
+from gpucost.render.view import ApiCost, Coverage, ReportView, Row, Standing, Table
 from gpucost.report import Query, build_each, workload_tables
 from gpucost.report import build as build_report
 from gpucost.report.reconcile import CENT, Statement, class_words, in_cents, reconcile
-from gpucost.report.rows import NO_MEASURES
+from gpucost.report.rows import NO_MEASURES, ZERO
 from gpucost.report.units import known
 from gpucost.report.units.query import UnitQuery
 from gpucost.report.waste import build as dissect
@@ -60,7 +61,7 @@ _NAMES = {"aws": "AWS", "gcp": "Google Cloud", "azure": "Azure", "focus": "FOCUS
 class State(NamedTuple):
     """`reasons` say why the figures are an estimate, none where nothing will change them; `missing` what a closed month lacks."""
 
-    name: Literal["final", "estimate"]
+    name: Standing
     reasons: tuple[str, ...]
     missing: tuple[str, ...]
 
@@ -189,7 +190,7 @@ def charge(row: Row) -> Decimal:
     """What a row is charged: its cost, and its share of unallocated and shared costs where those are shared; or bought tokens."""
     if row.shared is None:
         return row.api.api_cost if row.api else row.measures.cost
-    return row.measures.cost + (row.shared.unallocated_cost or Decimal(0)) + row.shared.shared_cost
+    return row.measures.cost + (row.shared.unallocated_cost or ZERO) + row.shared.shared_cost
 
 
 # Totals of which an adjustment is told.
@@ -230,9 +231,6 @@ def _context(manifest: dict[str, Any], coverage: Coverage) -> dict[str, Any]:
         text = figure_text(value, "money", currency, 2)
         return f"+{text}" if signed and value and value > 0 and text.strip("0.,-").strip() else text
 
-    def ratio(value: float | None) -> str:
-        return figure_text(value, "ratio", "", 1)
-
     def cells(row: dict[str, Any], adjustment: float) -> dict[str, str]:
         whole = totals["charge"]
         return {
@@ -241,16 +239,16 @@ def _context(manifest: dict[str, Any], coverage: Coverage) -> dict[str, Any]:
             **({"Cost": money(row["cost"])} if totals["shared_cost"] or totals.get("api_cost") else {}),
             **({"Shared": money(row["shared_cost"])} if totals["shared_cost"] else {}),
             **({"Bought tokens": money(row.get("api_cost", 0.0))} if totals.get("api_cost") else {}),
-            "Share": ratio(float(Decimal(str(row["charge"])) / Decimal(str(whole))) if whole else None),
+            "Share": percent(float(Decimal(str(row["charge"])) / Decimal(str(whole))) if whole else None),
             "Estimate": money(row["estimated_cost"]),
             "Idle cost": money(row["idle_cost"]),
-            "Efficiency": ratio(row["efficiency"]),
-            "Spot": ratio(row["spot_ratio"]),
+            "Efficiency": percent(row["efficiency"]),
+            "Spot": percent(row["spot_ratio"]),
             **({"Adjustment": money(adjustment, signed=True)} if replaces else {}),
         }
 
     # of what teams are charged; the total beside it is of all nodes
-    estimated = float(sum((Decimal(str(team["estimated_cost"])) for team in manifest["teams"]), Decimal(0)))
+    estimated = float(sum((Decimal(str(team["estimated_cost"])) for team in manifest["teams"]), ZERO))
     total = cells(totals | {"estimated_cost": estimated}, replaces["totals"]["charge"]["adjustment"] if replaces else 0.0)
     return manifest | {
         "money": money,
@@ -302,7 +300,7 @@ def _is_safe(team: str) -> bool:
     return re.fullmatch(rf"[a-z0-9][a-z0-9_-]{{0,{_LONGEST - 1}}}", team) is not None
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class TeamCharge(Shape):
     """What a team pays: its cost, its shares and the tokens that it bought. `file` is that of its files, without the suffix."""
 
@@ -320,7 +318,7 @@ class TeamCharge(Shape):
     api_cost: Decimal | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class ChargeTotals(Shape):
     """What all teams pay, and what the nodes cost: None where that is not known. `api_cost` is None where nothing was bought."""
 
@@ -339,7 +337,7 @@ class ChargeTotals(Shape):
     api_cost: Decimal | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Account:
     """The reconciliation, in short."""
 
@@ -354,7 +352,7 @@ class Account:
     statements: tuple[Statement, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class InvoiceLine:
     """`charged`, what is not the bill's of that, then classes of the bill's rows; docs/chargeback.md."""
 
@@ -363,7 +361,7 @@ class InvoiceLine:
     cost: Decimal
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class InvoiceBridge:
     """How the charge leads to the invoice: `lines` and `difference` add up to `billed_cost`."""
 
@@ -374,7 +372,7 @@ class InvoiceBridge:
     lines: list[InvoiceLine]
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class FocusFile:
     """What the FOCUS file holds; costs by currency."""
 
@@ -386,7 +384,7 @@ class FocusFile:
     estimated_cost: Decimal
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class FigureChange:
     """A figure of the bundle before and of this one."""
 
@@ -395,7 +393,7 @@ class FigureChange:
     adjustment: float
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class TeamChange:
     """What a team paid and pays."""
 
@@ -405,17 +403,17 @@ class TeamChange:
     adjustment: float
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Replaced:
     """What the figures differ from: those of the bundle that stood there before; `reasons` are what changed in what made them."""
 
-    state: Literal["final", "estimate"]
+    state: Standing
     reasons: list[str]
     teams: list[TeamChange]
     totals: dict[str, FigureChange]
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class File:
     """A file of the bundle."""
 
@@ -424,7 +422,7 @@ class File:
     sha256: str
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Index(Shape):
     """A bundle's index.json. `reasons` are why the figures are an estimate, `missing` what a month that is over lacks.
 
@@ -436,7 +434,7 @@ class Index(Shape):
     timezone: str
     currency: str
     share_unallocated: Literal["proportional", "even"] | None
-    state: Literal["final", "estimate"]
+    state: Standing
     is_over: bool
     reasons: tuple[str, ...]
     missing: tuple[str, ...]
@@ -449,8 +447,6 @@ class Index(Shape):
     replaces: Replaced | None
     seal: Seal | None
     files: tuple[File, ...]
-
-    FLAT = ("period",)
 
 
 SCHEMA = "gpucost.chargeback/1"
@@ -523,17 +519,14 @@ def read(folder: Path) -> dict[str, Any] | None:
 
 def _teams(bundle: Bundle) -> list[TeamCharge]:
     names = file_names(bundle.teams)
-    rows: dict[str, list[Row]] = {}
-    for row in bundle.overview.rows:
-        if (team := row.keys["team"]) is not None:
-            rows.setdefault(team, []).append(row)
+    rows = grouped((team, row) for row in bundle.overview.rows if (team := row.keys["team"]) is not None)
     teams = []
     for team, of_team in rows.items():
         # a team without GPUs has a row of kind 'shared', or none but that of bought tokens
         measures = next((row.measures for row in of_team if not row.api), NO_MEASURES)
         api = next((row.api for row in of_team if row.api), None)
-        charged = sum(map(charge, of_team), Decimal(0))
-        bought = api.api_cost if api else Decimal(0)
+        charged = sum(map(charge, of_team), ZERO)
+        bought = api.api_cost if api else ZERO
         same = ("idle_cost", "allocated_gpu_hours", "efficiency", "spot_ratio", "measured_ratio")
         teams.append(
             TeamCharge(
@@ -552,21 +545,16 @@ def _teams(bundle: Bundle) -> list[TeamCharge]:
 
 def _totals(view: ReportView, teams: list[TeamCharge]) -> ChargeTotals:
     totals, nodes, api = view.totals, view.node_totals, view.totals_api
-    charged = sum((team.charge for team in teams), Decimal(0))
+    charged = sum((team.charge for team in teams), ZERO)
+    names = ("unallocated_cost", "not_collected_cost", "node_cost", "capacity_gpu_hours")
+    of_nodes: dict[str, Any] = {name: getattr(nodes, name, None) for name in names}
+    same = ("cost", "idle_cost", "estimated_cost", "allocated_gpu_hours", "efficiency", "spot_ratio")
     return ChargeTotals(
         charge=charged,
-        cost=totals.cost,
-        shared_cost=charged - totals.cost - (api.api_cost if api else Decimal(0)),
-        idle_cost=totals.idle_cost,
-        unallocated_cost=nodes.unallocated_cost if nodes else None,
-        not_collected_cost=nodes.not_collected_cost if nodes else None,
-        node_cost=nodes.node_cost if nodes else None,
-        estimated_cost=totals.estimated_cost,
-        allocated_gpu_hours=totals.allocated_gpu_hours,
-        capacity_gpu_hours=nodes.capacity_gpu_hours if nodes else None,
-        efficiency=totals.efficiency,
-        spot_ratio=totals.spot_ratio,
+        shared_cost=charged - totals.cost - (api.api_cost if api else ZERO),
         api_cost=api.api_cost if api else None,
+        **of_nodes,
+        **{name: getattr(totals, name) for name in same},
     )
 
 
@@ -576,12 +564,12 @@ def _invoice(account: Reconciliation, teams: list[TeamCharge], api: ApiCost | No
     if not whole:
         return None
     billed, effective = whole["billed"], whole["effective"]
-    charged = sum((team.charge for team in teams), Decimal(0))
-    estimated = sum((team.estimated_cost for team in teams), Decimal(0))
-    shared = sum((team.shared_cost for team in teams), Decimal(0))
+    charged, estimated, shared = (
+        sum((getattr(team, name) for team in teams), ZERO) for name in ("charge", "estimated_cost", "shared_cost")
+    )
     attributed = [row for row in effective.classes if row.name == "attributed"]
-    bought = api.api_cost if api else Decimal(0)
-    other = sum((row.cost for row in attributed), Decimal(0)) - (charged - estimated - shared - bought)
+    bought = api.api_cost if api else ZERO
+    other = sum((row.cost for row in attributed), ZERO) - (charged - estimated - shared - bought)
     lines = [
         InvoiceLine("charged", sum(row.rows for row in attributed), charged),
         InvoiceLine("estimated", None, -estimated),
@@ -625,11 +613,9 @@ def write(bundle: Bundle, manifest: dict[str, Any], folder: Path, blocks: Mappin
     `blocks` stand on the pages of teams, and those of None on the page of all teams and on the index.
     """
     (folder / "teams").mkdir()
-    lines: dict[str | None, list[Row]] = {}
-    for row in bundle.ledger.rows:
-        lines.setdefault(row.keys["team"], []).append(row)
+    lines = grouped((row.keys["team"], row) for row in bundle.ledger.rows)
     for team in manifest["teams"]:
-        own = replace(bundle.ledger, rows=tuple(lines.get(team["team"], ())))
+        own = replace(bundle.ledger, rows=tuple(lines[team["team"]]))
         _report(folder / team["file"], _stated(bundle.teams[team["team"]], bundle), own, blocks[team["team"]])
     pages = {team["team"]: f"{team['file']}.html" for team in manifest["teams"]}
     _report(folder / "all-teams", _stated(bundle.overview, bundle), bundle.overview, blocks[None], pages)

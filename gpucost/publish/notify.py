@@ -6,7 +6,6 @@ import contextlib
 import json
 import smtplib
 import ssl
-from dataclasses import dataclass
 from email.message import EmailMessage
 from email.utils import formatdate, make_msgid
 from typing import TYPE_CHECKING, Any
@@ -14,18 +13,19 @@ from typing import TYPE_CHECKING, Any
 from gpucost.config.secrets import from_variable, secret
 from gpucost.errors import ConfigError, GpucostError
 from gpucost.http import Request, TransientError, excerpt, retry, send
+from gpucost.records import record
 from gpucost.render.data import to_json
-from gpucost.render.formatting import figure_text
+from gpucost.render.formatting import figure_text, percent, target_text, value_of
 from gpucost.render.templates import environment
-from gpucost.render.view import OF_ALLOCATED, OF_NODES, Status, ratio
+from gpucost.render.view import OF_ALLOCATED, OF_NODES, ratio
 from gpucost.resources import reports_dir
-from gpucost.texts import one_line, readable_json, visible_parts
+from gpucost.texts import one_line, readable_json, shortened, visible_parts
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from decimal import Decimal
 
-    from gpucost.config.model import Config, Email, Slack, Webhook
+    from gpucost.config.model import Email, Slack, Webhook
     from gpucost.render.view import ReportView, Row
 
 _MOST_NOTICES = 3
@@ -36,7 +36,7 @@ _LONGEST_TITLE = 140
 Line = tuple[str, str, str]
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Message:
     """Title, figures and lines as (name, value, remark), in words; on one line each, without control characters.
 
@@ -53,18 +53,18 @@ class Message:
     link: str | None
 
 
-def message_of(view: ReportView, config: Config, link: str | None, top: int) -> Message:
+def message_of(view: ReportView, link: str | None, top: int) -> Message:
     """The message on `view`, whose rows are by one dimension: its totals and the `top` rows that cost most."""
     rows = [row for row in view.rows if row.kind == "allocated"]
     left = len(rows) - top
     warnings = view.coverage.warnings
-    notices = [_shortened(notice.message, _LONGEST_NOTICE) for notice in warnings[:_MOST_NOTICES]]
+    notices = [shortened(notice.message, _LONGEST_NOTICE) for notice in warnings[:_MOST_NOTICES]]
     if len(warnings) > _MOST_NOTICES:
         notices.append(f"{len(warnings) - _MOST_NOTICES} more warnings: see the report")
     return Message(
-        title=_shortened(view.title, _LONGEST_TITLE),
+        title=shortened(view.title, _LONGEST_TITLE),
         subtitle=one_line(view.subtitle),
-        figures=tuple(_figures(view, config)),
+        figures=tuple(_figures(view)),
         lines_title=f"Cost by {view.by[0].replace('_', ' ') if view.by else 'unit'}",
         lines=tuple(_line(row, view) for row in rows[:top]),
         more=f"and {left:,} more" if left > 0 and top else "",
@@ -73,15 +73,11 @@ def message_of(view: ReportView, config: Config, link: str | None, top: int) -> 
     )
 
 
-def _figures(view: ReportView, config: Config) -> list[Line]:
-    totals, nodes, coverage, targets = view.totals, view.node_totals, view.coverage, config.targets
+def _figures(view: ReportView) -> list[Line]:
+    totals, nodes, coverage = view.totals, view.node_totals, view.coverage
 
     def cost(name: str, amount: Decimal, whole: Decimal, of: str) -> Line:
         return name, _money(amount, view), _share(amount, whole, of)
-
-    def ratio_of(name: str, value: float | None, target: Decimal, *, is_known: bool = True) -> Line:
-        status: Status = "unknown" if value is None or not is_known else "met" if value >= float(target) else "missed"
-        return name, figure_text(value, "ratio", "", 1), f"target > {float(target) * 100:.3g} %, {status}"
 
     figures: list[Line] = []
     if nodes:
@@ -96,9 +92,9 @@ def _figures(view: ReportView, config: Config) -> list[Line]:
             figures.append(cost("Not collected", nodes.not_collected_cost, nodes.node_cost, OF_NODES))
     if api := view.totals_api:
         figures.append(("Bought tokens", _money(api.api_cost, view), ""))
-    is_measured = (totals.measured_ratio or 0.0) >= config.idle.min_measured
-    figures.append(ratio_of("Efficiency", totals.efficiency, targets.efficiency, is_known=is_measured))
-    figures.append(ratio_of("Spot", totals.spot_ratio, targets.spot_ratio))
+    for figure in view.targets:
+        remark = f"{target_text(figure)}, {figure.status}"
+        figures.append((figure.label.removesuffix(" ratio"), value_of(figure, view.currency), remark))
     return figures
 
 
@@ -106,7 +102,7 @@ def _line(row: Row, view: ReportView) -> Line:
     name = next((value for value in row.keys.values() if value), "unknown")
     share = _share(row.measures.idle_cost, row.measures.cost)
     idle = f"{_money(row.measures.idle_cost, view)} idle" + (f", {share}" if share else "")
-    return _shortened(name, _LONGEST_NAME), _money(row.measures.cost, view), idle if row.measures.idle_cost else ""
+    return shortened(name, _LONGEST_NAME), _money(row.measures.cost, view), idle if row.measures.idle_cost else ""
 
 
 def _money(value: Decimal, view: ReportView) -> str:
@@ -115,12 +111,7 @@ def _money(value: Decimal, view: ReportView) -> str:
 
 def _share(part: Decimal, whole: Decimal, of: str = "") -> str:
     share = ratio(part, whole)
-    return "" if share is None else f"{figure_text(share, 'ratio', '', 1)} {of}".rstrip()
-
-
-def _shortened(text: str, most: int) -> str:
-    plain = one_line(text)
-    return plain if len(plain) <= most else plain[: most - 1] + "…"
+    return "" if share is None else f"{percent(share)} {of}".rstrip()
 
 
 SCHEMA = "gpucost.notification/1"

@@ -10,19 +10,19 @@ from decimal import ROUND_CEILING, Decimal
 from typing import Any
 
 from gpucost.render.formatting import figure_text
-from gpucost.render.view import Heat, Layer, Moment, Series, Stack, Step, Unit
-from gpucost.texts import one_line
+from gpucost.render.view import ZERO, Heat, Layer, Moment, Series, Stack, Step, Unit, ratio
+from gpucost.texts import shortened
 
 _MOST_LINES = 5
 _STEPS = (Decimal(1), Decimal(2), Decimal("2.5"), Decimal(5), Decimal(10))
-_SIZES = ((Decimal(1_000_000_000), "bn"), (Decimal(1_000_000), "M"), (Decimal(10_000), "k"))
-_FACTORS = {"bn": Decimal(1_000_000_000), "M": Decimal(1_000_000), "k": Decimal(1_000)}
+# from which value on, what it is divided by, and what that is called
+_SIZES = ((1_000_000_000, 1_000_000_000, "bn"), (1_000_000, 1_000_000, "M"), (10_000, 1_000, "k"))
 
 
 def ticks(highest: Decimal) -> list[Decimal]:
     """Round values from 0 to `highest` or just above it; 0 and 1 where nothing is above 0."""
     if highest <= 0:
-        return [Decimal(0), Decimal(1)]
+        return [ZERO, Decimal(1)]
     size = Decimal(10) ** (highest / _MOST_LINES).adjusted()
     step = next(step * size for step in _STEPS if step * size * _MOST_LINES >= highest)
     count = int((highest / step).to_integral_value(ROUND_CEILING))
@@ -31,8 +31,7 @@ def ticks(highest: Decimal) -> list[Decimal]:
 
 def tick_texts(values: list[Decimal], unit: Unit, currency: str) -> list[str]:
     """Short ones, all in the same size: `$0`, `$500`, `$1,000`, or `$12k`."""
-    name = next((name for least, name in _SIZES if values[-1] >= least), "")
-    factor = _FACTORS.get(name, Decimal(1))
+    factor, name = next(((factor, name) for least, factor, name in _SIZES if values[-1] >= least), (1, ""))
     step = (values[1] / factor).normalize()
     decimals = max(0, -int(step.as_tuple().exponent))
     return [
@@ -42,12 +41,6 @@ def tick_texts(values: list[Decimal], unit: Unit, currency: str) -> list[str]:
 
 
 _LONGEST_IN_CHARTS = 40
-
-
-def clipped(text: str) -> str:
-    """As much of a name as fits beside a chart, on one line."""
-    line = one_line(text)
-    return line if len(line) <= _LONGEST_IN_CHARTS else line[: _LONGEST_IN_CHARTS - 1] + "…"
 
 
 #: Height of a chart's shapes, whatever they are stretched to.
@@ -117,10 +110,10 @@ def heat_map(heat: Heat) -> dict[str, Any]:
 
 def spark(values: Sequence[Decimal]) -> str:
     """A path of columns, 20 high and as wide as there are values; the highest fills the height."""
-    highest = max(values, default=Decimal(0))
+    highest = max(values, default=ZERO)
     if highest <= 0:
         return ""
-    heights = (round(float(max(value, Decimal(0)) / highest) * _SPARK_HEIGHT, 1) for value in values)
+    heights = (round(float(max(value, ZERO) / highest) * _SPARK_HEIGHT, 1) for value in values)
     return "".join(f"M{at} {_SPARK_HEIGHT}v{-height:g}h.8v{height:g}z" for at, height in enumerate(heights) if height)
 
 
@@ -132,13 +125,13 @@ def spark_words(values: Sequence[Decimal], step: Step, currency: str) -> str:
 
 def _paths(stack: Stack, top: Decimal) -> list[str]:
     """Edges are rounded, not heights, so that layers touch without gap or overlap."""
-    below = [Decimal(0)] * len(stack.totals)
+    below = [ZERO] * len(stack.totals)
     paths: list[str] = []
     for layer in stack.layers:
         parts: list[str] = []
         for at, value in enumerate(layer.values):
             low = _edge(below[at], top)
-            below[at] += max(value, Decimal(0))
+            below[at] += max(value, ZERO)
             if height := low - _edge(below[at], top):
                 parts.append(f"M{at * BAND + (BAND - COLUMN) // 2} {low}v{-height}h{COLUMN}v{height}z")
         paths.append("".join(parts))
@@ -151,7 +144,11 @@ def _edge(value: Decimal, top: Decimal) -> int:
 
 def _hint(stack: Stack, moment: Moment, at: int, currency: str) -> str:
     # the value first: a name in another direction of writing would move what follows it
-    parts = [f"{_text(layer.values[at], stack, currency)} {clipped(layer.name)}" for layer in stack.layers if layer.values[at]]
+    parts = [
+        f"{_text(layer.values[at], stack, currency)} {shortened(layer.name, _LONGEST_IN_CHARTS)}"
+        for layer in stack.layers
+        if layer.values[at]
+    ]
     return "\n".join([moment.name, f"{_text(stack.totals[at], stack, currency)} in all", *parts])
 
 
@@ -160,12 +157,12 @@ def _text(value: Decimal, stack: Stack, currency: str) -> str:
 
 
 def _heat_cell(heat: Heat, weekday: int, hour: int) -> dict[str, Any]:
-    share = heat.shares[weekday][hour]
+    part, whole = heat.part_gpu_hours[weekday][hour], heat.gpu_hours[weekday][hour]
+    share = ratio(part, whole)
     when = f"{_WEEKDAYS[weekday]} {hour:02}:00"
     text = figure_text(share, "ratio", "", 0)
     if share is None:
         return {"level": None, "text": text, "value": "", "hint": f"{when}: no {heat.whole}"}
     level = sum(share * 100 > least for least in HEAT_LEVELS)
-    part, whole = (f"{sums[weekday][hour]:,.1f}" for sums in (heat.part_gpu_hours, heat.gpu_hours))
-    hint = f"{when}: {text} {heat.part}, {part} of {whole} {heat.whole}"
+    hint = f"{when}: {text} {heat.part}, {part:,.1f} of {whole:,.1f} {heat.whole}"
     return {"level": level, "text": text, "value": f"{share:.6f}", "hint": hint}

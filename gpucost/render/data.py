@@ -10,11 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from gpucost.render import schema
-from gpucost.render.schema import plain as number
 from gpucost.render.view import ApiCost, Measures, NotCollected, ReportView, Unallocated
 from gpucost.store.table_files import harmless, save_rows
-
-__all__ = ["flat_table", "number", "to_csv", "to_json", "to_parquet"]
 
 
 def to_json(view: ReportView) -> str:

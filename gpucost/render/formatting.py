@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from datetime import datetime
 from decimal import Decimal
 
+from gpucost.records import grouped
 from gpucost.render.view import Column, Coverage, Figure, Gap, Item, Unit, Value
 
 _SYMBOLS = {"USD": "$", "EUR": "€", "GBP": "£", "JPY": "¥", "INR": "₹", "KRW": "₩"}
@@ -64,13 +65,17 @@ def value_of(figure: Figure, currency: str) -> str:
 
 def share_of(figure: Figure) -> str:
     """`18.6 %`, where a figure is a share of something."""
-    return figure_text(figure.share, "ratio", "", 1) if figure.share_of else ""
+    return percent(figure.share) if figure.share_of else ""
 
 
 def remark_of(figure: Figure) -> str:
     """What a figure is a share of, or its target and why that is unknown."""
-    target = f"target > {figure.target * 100:.3g} %" if figure.target is not None else None
-    return "; ".join(part for part in (figure.share_of, target, figure.note) if part)
+    return "; ".join(part for part in (figure.share_of, target_text(figure), figure.note) if part)
+
+
+def target_text(figure: Figure) -> str:
+    """`target > 70 %`, where it has one."""
+    return "" if figure.target is None else f"target > {figure.target * 100:.3g} %"
 
 
 def remark(figure: Figure) -> str:
@@ -92,7 +97,7 @@ def coverage_lines(coverage: Coverage, currency: str) -> list[tuple[str, list[st
         "Measured": [
             "no GPU-hours were held"
             if coverage.measured_ratio is None
-            else f"{_share(coverage.measured_ratio)} of the GPU-hours held"
+            else f"{percent(coverage.measured_ratio)} of the GPU-hours held"
         ],
         "Prices": _prices(coverage),
         "Billed": _billed(coverage, currency),
@@ -115,7 +120,8 @@ def coverage_lines(coverage: Coverage, currency: str) -> list[tuple[str, list[st
     return [(label, sentences) for label, sentences in lines.items() if sentences]
 
 
-def _share(value: float | None) -> str:
+def percent(value: float | None) -> str:
+    """A share (0-1) in percent."""
     return figure_text(value, "ratio", "", 1)
 
 
@@ -125,9 +131,9 @@ def _prices(coverage: Coverage) -> list[str]:
         age = ""
         if source.as_of is not None and source.age_days is not None and source.name != "bill":
             age = f" of {source.as_of}" + (f", {source.age_days:,} days old" if source.age_days > 1 else "")
-        parts.append(f"{_share(source.share)} of cost from {_SOURCES.get(source.name, source.name)}{age}")
+        parts.append(f"{percent(source.share)} of cost from {_SOURCES.get(source.name, source.name)}{age}")
     if coverage.unpriced_gpu_hours:
-        part = f"{coverage.unpriced_gpu_hours:,.1f} GPU-hours ({_share(coverage.unpriced_ratio)})"
+        part = f"{coverage.unpriced_gpu_hours:,.1f} GPU-hours ({percent(coverage.unpriced_ratio)})"
         parts.append(f"{part} of the nodes have no price")
     return parts or ["none"]
 
@@ -155,9 +161,7 @@ def _collected(coverage: Coverage, missing: list[Gap]) -> str:
 
 def alike_gaps(gaps: Iterable[Gap]) -> list[list[Gap]]:
     """Gaps of several clusters that are one: of the same time, families and reason."""
-    found: dict[tuple[object, ...], list[Gap]] = {}
-    for gap in gaps:
-        found.setdefault((gap.start, gap.end, gap.families, gap.reason, gap.accepted_by, gap.accepted_why), []).append(gap)
+    found = grouped(((gap.start, gap.end, gap.families, gap.reason, gap.accepted_by, gap.accepted_why), gap) for gap in gaps)
     return list(found.values())
 
 
@@ -191,8 +195,12 @@ def clusters_text(gaps: Iterable[Gap]) -> str:
 
 def local_text(moment: datetime, between: str = " ") -> str:
     """Local time to the minute, with its offset where clocks show it twice; with `T` between as --from and --to take it."""
-    is_plain = moment.replace(fold=0).utcoffset() == moment.replace(fold=1).utcoffset()
-    return moment.strftime(f"%Y-%m-%d{between}%H:%M") if is_plain else moment.isoformat(between, timespec="minutes")
+    return moment.strftime(f"%Y-%m-%d{between}%H:%M") if is_plain(moment) else moment.isoformat(between, timespec="minutes")
+
+
+def is_plain(moment: datetime) -> bool:
+    """Whether clocks show the local time once."""
+    return moment.replace(fold=0).utcoffset() == moment.replace(fold=1).utcoffset()
 
 
 def _plain(value: float | Decimal, decimals: int) -> str:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from gpucost.records import record
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Term:
     """A word, what it means, and the titles of columns and figures that show it."""
 

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from base64 import b64encode
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from decimal import Decimal
 from functools import cache
 from hashlib import sha256
 from itertools import groupby
 from typing import TYPE_CHECKING, Any, Literal
 
+from gpucost.records import record
 from gpucost.render.charts import HEAT_LEVELS, HEIGHT, columns, heat_map, spark, spark_words
 from gpucost.render.formatting import coverage_lines, figure_text, item_value, remark, sum_text, value_of, with_arrow
-from gpucost.render.glossary import OF_TITLE, TERMS, Term
+from gpucost.render.glossary import OF_TITLE, TERMS
 from gpucost.render.view import (
     CHARGED,
     OF_ALLOCATED,
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from jinja2 import Environment
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Bar:
     """One bar; its length is its share of the longest of the block, its color that of `kind` in charts.
 
@@ -53,7 +53,7 @@ class Bar:
     kind: LayerKind = "named"
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Block:
     """A section of its own: a sentence, figures, bars, a table and a list of items, each where there is one; `note` ends it.
 
@@ -84,12 +84,11 @@ def environment() -> Environment:
         function.__name__: function
         for function in (
             *(bodies, columns, dimension_of, direction, figure_text, heat_map, item_value, remark, sort_value, spark),
-            *(spark_words, sum_text, term_of),
-            *(value_of, with_arrow),
+            *(spark_words, sum_text, value_of, with_arrow),
         )
     }
     # pages of teams, which a caller may name
-    templates.globals["pages"] = {}
+    templates.globals |= {"pages": {}, "term_of": OF_TITLE.get}
     return templates
 
 
@@ -109,17 +108,12 @@ def bodies(table: Table) -> list[tuple[bool, list[Line]]]:
     return [(is_sum, list(lines)) for is_sum, lines in groupby(table.lines, key=lambda line: line.is_sum)]
 
 
-_DIMENSIONS = {"Team": "team", "Namespace": "namespace", "Workload": "workload", "GPU": "gpu", "Cluster": "cluster"}
+_DIMENSIONS = ("Team", "Namespace", "Workload", "GPU", "Cluster")
 
 
 def dimension_of(column: Column) -> str:
     """What the names in a column are of, where the page can be searched for them; else nothing."""
-    return _DIMENSIONS.get(column.title, "") if column.unit == "text" else ""
-
-
-def term_of(title: str) -> Term | None:
-    """What the title of a column or figure means, where the glossary says."""
-    return OF_TITLE.get(title)
+    return column.title.lower() if column.title in _DIMENSIONS and column.unit == "text" else ""
 
 
 def direction(change: Value) -> Literal["", "up", "down"]:
@@ -166,10 +160,9 @@ def cards(view: ReportView) -> list[dict[str, Any]]:
     if view.totals_api:
         found.append((Figure("Bought tokens", view.totals_api.api_cost, "money", note="on top"), ""))
     found.append((Figure("GPU-hours held", totals.allocated_gpu_hours, "hours"), ""))
-    targets = [figure for section in view.sections if isinstance(section, Figures) for figure in section.figures if figure.status]
     return [
         {"figure": figure, "change": _change(getattr(since, name, None))}
-        for figure, name in [*found, *((figure, "") for figure in targets)]
+        for figure, name in [*found, *((figure, "") for figure in view.targets)]
     ]
 
 
@@ -201,7 +194,7 @@ def render(view: ReportView, *, blocks: Sequence[Block] = (), pages: Mapping[str
             cards=cards(view),
             status=_status(view),
             charged=_charged(view),
-            heat=[heat for heat in series.heat if any(share is not None for row in heat.shares for share in row)],
+            heat=[heat for heat in series.heat if any(map(any, heat.gpu_hours))],
             heat_levels=HEAT_LEVELS,
             height=HEIGHT,
             parts=[part(block, view.currency, series.step) for block in (*map(_block, view.sections), *blocks)],

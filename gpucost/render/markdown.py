@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gpucost.render.formatting import cell, coverage_lines, figure_text, item_value, remark, sum_text, value_of
-from gpucost.render.view import OF_ALLOCATED, OF_NODES, Figures, ReportView, ratio
+from gpucost.render.view import OF_ALLOCATED, OF_NODES, ReportView, ratio
 from gpucost.resources import reports_dir
 from gpucost.texts import in_markdown, one_line
 
@@ -62,8 +62,9 @@ def summary(view: ReportView) -> tuple[str, str, str]:
         percentage = None if change.cost_change_percent is None else change.cost_change_percent / 100
         cost += f"; {figure_text(percentage, 'change', '', 1)} since {view.changes.period_name}"
     idle = f"Idle {named(totals.idle_cost)}, {percent(ratio(totals.idle_cost, totals.cost))} {OF_ALLOCATED}"
-    figures = [figure for section in view.sections if isinstance(section, Figures) for figure in section.figures if figure.status]
-    targets = (f"{figure.label.lower()} {value_of(figure, currency)} ({remark(figure)}: {figure.status})" for figure in figures)
+    targets = (
+        f"{figure.label.lower()} {value_of(figure, currency)} ({remark(figure)}: {figure.status})" for figure in view.targets
+    )
     dearest = sorted((row for row in view.rows if row.kind == "allocated"), key=lambda row: -row.own_cost)[:_DEAREST]
     names = (f"{'/'.join(value or 'unknown' for value in row.keys.values())} {named(row.own_cost)}" for row in dearest)
     trust = dict(coverage_lines(view.coverage, currency))

@@ -11,10 +11,13 @@ from datetime import date, datetime, time
 from decimal import Decimal
 from enum import StrEnum
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from gpucost.errors import UsageError
 from gpucost.texts import in_markdown, readable_json, unbroken
+
+if TYPE_CHECKING:
+    from gpucost.render.view import Column
 
 
 class RowFormat(StrEnum):
@@ -27,17 +30,19 @@ class RowFormat(StrEnum):
     parquet = "parquet"
 
 
+Rows = Sequence[Sequence[Any]]
+
 # Rows of one table and nothing beside them.
 FLAT = (RowFormat.csv, RowFormat.parquet)
 
 
-def render_rows(columns: Sequence[str], rows: Sequence[Sequence[Any]], format: RowFormat) -> str:
+def render_rows(columns: Sequence[str], rows: Rows, format: RowFormat) -> str:
     """The rows as text: in any format but Parquet."""
     renderers = {RowFormat.table: _table, RowFormat.markdown: _markdown, RowFormat.csv: _csv, RowFormat.json: _json}
     return renderers[format](columns if format is RowFormat.json else list(map(as_text, columns)), rows)
 
 
-def save_parquet(columns: Sequence[str], rows: Sequence[Sequence[Any]], file: Path) -> None:
+def save_parquet(columns: Sequence[str], rows: Rows, file: Path) -> None:
     """The rows as a Parquet file, of the types that their values have. Raises UsageError for two columns of one name."""
     from gpucost.store.table_files import save_rows
 
@@ -74,7 +79,7 @@ def _column_type(values: Sequence[Any]) -> str:
     return "DATE" if kinds == {date} else "VARCHAR"
 
 
-def _table(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
+def _table(columns: Sequence[str], rows: Rows) -> str:
     cells = [[as_text(value) for value in row] for row in rows]
     widths = [max(map(len, column)) for column in zip(columns, *cells, strict=True)]
     sides = [">" if right else "<" for right in _are_numbers(columns, rows)]
@@ -85,13 +90,13 @@ def _table(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
     return "".join(f"{line}\n" for line in lines)
 
 
-def _markdown(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
+def _markdown(columns: Sequence[str], rows: Rows) -> str:
     rules = ["--:" if right else ":--" for right in _are_numbers(columns, rows)]
     cells = [[in_markdown(as_text(value)) for value in row] for row in (columns, *rows)]
     return "".join(f"| {' | '.join(line)} |\n" for line in [cells[0], rules, *cells[1:]])
 
 
-def _csv(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
+def _csv(columns: Sequence[str], rows: Rows) -> str:
     from gpucost.store.table_files import harmless
 
     text = io.StringIO()
@@ -101,7 +106,7 @@ def _csv(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
     return text.getvalue()
 
 
-def _json(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
+def _json(columns: Sequence[str], rows: Rows) -> str:
     return readable_json([dict(zip(columns, map(plain_value, row), strict=True)) for row in rows], indent=2) + "\n"
 
 
@@ -141,7 +146,7 @@ def plain_value(value: Any) -> Any:
     return value if value is None or isinstance(value, str | int | bool) else str(value)
 
 
-def _are_numbers(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> list[bool]:
+def _are_numbers(columns: Sequence[str], rows: Rows) -> list[bool]:
     """Which columns hold any number."""
     return [
         any(isinstance(row[at], int | float | Decimal) and not isinstance(row[at], bool) for row in rows)
@@ -159,24 +164,18 @@ class TableFit:
     """A table's columns, and how they share a line.
 
     Columns of weight 0 always stay. Of the others the lighter ones come first, those of a group all or none: for weight 1 texts
-    are broken between words, for heavier ones nothing is. Figures, the columns that are not `is_text`, are never broken.
+    are broken between words, for heavier ones nothing is. Figures, the columns that are not of text, are never broken.
     """
 
-    def __init__(
-        self,
-        titles: Sequence[str],
-        texts: Sequence[Sequence[str]],
-        is_text: Sequence[bool],
-        weights: Sequence[int],
-        groups: Sequence[str] = (),
-    ) -> None:
+    def __init__(self, columns: Sequence[Column], texts: Sequence[Sequence[str]]) -> None:
         from rich.cells import cell_len
 
         def longest(index: int, pattern: str) -> int:
             return max((cell_len(piece) for row in texts for piece in re.findall(pattern, row[index])), default=0)
 
-        self.weights, self.groups = weights, groups or [""] * len(titles)
-        self.names = [index for index, of_text in enumerate(is_text) if of_text]
+        titles = [column.title for column in columns]
+        self.columns = columns
+        self.names = [index for index, column in enumerate(columns) if column.unit == "text"]
         self.natural = [max(map(cell_len, (title, *(row[index] for row in texts)))) for index, title in enumerate(titles)]
         self._floors = [
             {index: max(longest(index, pattern), cell_len(titles[index]), _NARROWEST_TEXT) for index in self.names}
@@ -191,11 +190,11 @@ class TableFit:
 
     def shown(self, room: int) -> list[int]:
         """Which columns there is room for."""
-        found = [index for index, weight in enumerate(self.weights) if not weight]
-        for index in sorted(range(len(self.weights)), key=lambda index: self.weights[index]):
-            group, weight = self.groups[index], self.weights[index]
-            together = [other for other, one in enumerate(self.groups) if one == group] if group else [index]
-            if index not in found and sum_of(self._short if weight == 1 else self.natural, [*found, *together]) <= room:
+        found = [index for index, column in enumerate(self.columns) if not column.weight]
+        for index, column in sorted(enumerate(self.columns), key=lambda pair: pair[1].weight):
+            alike = [other for other, one in enumerate(self.columns) if one.group == column.group]
+            together = alike if column.group else [index]
+            if index not in found and sum_of(self._short if column.weight == 1 else self.natural, [*found, *together]) <= room:
                 found += together
         return sorted(found)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from decimal import Decimal
 from itertools import groupby, pairwise
 from typing import Literal
@@ -16,6 +16,7 @@ from rich.table import Column as GridColumn
 from rich.table import Table as Grid
 from rich.text import Text
 
+from gpucost.records import record
 from gpucost.render.formatting import cell, coverage_lines, item_value, remark_of, share_of, sum_text, value_of, with_arrow
 from gpucost.render.rows import GAP, TableFit, folded, sum_of
 from gpucost.render.view import Column, Coverage, Figure, Figures, Items, Line, Notice, Page, Series, Table, Texts, Value
@@ -31,7 +32,7 @@ _HEIGHTS = "▁▂▃▄▅▆▇"
 _FULL = _HEIGHTS[-1]
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Charts:
     """Characters for a bar and a sparkline in every line of a table; 0 where there is none."""
 
@@ -150,7 +151,7 @@ def render(page: Page, width: int | None, *, color: bool, charts: bool = False) 
     return "\n".join(line.rstrip() for line in target.getvalue().splitlines()) + "\n"
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class _Terminal:
     """`prose` is the width of sentences."""
 
@@ -198,13 +199,7 @@ class _Terminal:
         columns, series, currency = table.columns, self.page.series, self.page.currency
         flags = [line.flag or "" for line in table.lines]
         texts = [[unbroken(with_arrow(*one, currency)) for one in zip(line.cells, columns, strict=True)] for line in table.lines]
-        fit = TableFit(
-            [column.title for column in columns],
-            texts,
-            [column.unit == "text" for column in columns],
-            [column.weight for column in columns],
-            [column.group for column in columns],
-        )
+        fit = TableFit(columns, texts)
         room = self.console.width - _INDENT - (max(map(cell_len, flags)) + GAP if any(flags) else 0)
         shown, charts = _layout(fit, room, choices(table) if self.charts else [])
         room -= charts.width

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from datetime import date, datetime
 from decimal import Decimal
 from functools import partial
@@ -11,13 +11,14 @@ from operator import attrgetter
 from typing import Any, ClassVar, Literal
 
 from gpucost.periods import MS_PER_HOUR, Period
+from gpucost.records import keyed_record, record
 from gpucost.shapes import Shape, Summary
 
 Step = Literal["hour", "day", "week", "month"]
 LayerKind = Literal["named", "others", "unallocated", "not_collected", "active", "idle", "unmeasured"]
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Moment:
     """One step of the time axis: `2026-10-05`, or `2026-10-05 to 2026-10-11`; weeks begin on Monday. `short` fits an axis."""
 
@@ -27,7 +28,7 @@ class Moment:
     to_ms: int
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Layer:
     """One value per moment, and their sum. Of kind 'others' are those that are too small to stand alone, `name` says how many."""
 
@@ -37,7 +38,7 @@ class Layer:
     total: Decimal
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Stack:
     """Layers that add up, the largest first, then 'others', 'unallocated', 'not_collected'; `totals` are the sums by moment."""
 
@@ -48,19 +49,18 @@ class Stack:
     total: Decimal
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Heat:
-    """A share (0-1) by weekday (Monday first) and local hour: `part_gpu_hours` of `gpu_hours`, both kept; None for 0/0."""
+    """What share of `gpu_hours` `part_gpu_hours` are, by weekday (Monday first) and local hour."""
 
     title: str
     part: str
     whole: str
-    shares: tuple[tuple[float | None, ...], ...]
     part_gpu_hours: tuple[tuple[float, ...], ...]
     gpu_hours: tuple[tuple[float, ...], ...]
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Series:
     """A period by its moments. `stacks` of money each add up to the report's total; `hours` to capacity, or to what was held.
 
@@ -80,12 +80,13 @@ class Series:
 OF_HELD, OF_CAPACITY = "of allocated GPU-hours", "of capacity"
 OF_ALLOCATED, OF_NODES = "of allocated cost", "of node cost"
 
+Standing = Literal["final", "estimate"]
 Unit = Literal["text", "hours", "money", "price", "ratio", "change"]
 Value = str | float | Decimal | None
 Status = Literal["met", "missed", "unknown"]
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Measures:
     """GPU time in GPU-hours, money in the report's currency, ratios 0-1 and None for 0/0 (docs/attribution.md).
 
@@ -107,7 +108,7 @@ class Measures:
     avg_utilization: float | None
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Unallocated:
     """What nobody held, in GPU-hours and money; `unavailable` is the part that nobody could have held."""
 
@@ -116,7 +117,7 @@ class Unallocated:
     unallocated_cost: Decimal
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class NotCollected:
     """What was billed of nodes while nobody saw who held them (docs/coverage.md), in GPU-hours and money."""
 
@@ -124,7 +125,7 @@ class NotCollected:
     not_collected_cost: Decimal
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class ApiCost:
     """What bought tokens cost (docs/tokens.md), besides the cost of GPUs, and how many there were.
 
@@ -139,7 +140,7 @@ class ApiCost:
     generation_tokens: float | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@keyed_record
 class ApiModel(Shape):
     """What a team bought of a model from a provider.
 
@@ -159,7 +160,7 @@ class ApiModel(Shape):
     FLAT = ("cost",)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Shared(Summary):
     """What a row takes of costs that nobody holds (docs/shared-costs.md), besides its cost.
 
@@ -175,7 +176,7 @@ class Shared(Summary):
     @property
     def shared_cost(self) -> Decimal:
         """The sum of `costs`."""
-        return sum(self.costs.values(), Decimal(0))
+        return sum(self.costs.values(), ZERO)
 
     def printed(self) -> SharedAnswer:
         """What was asked for of it, and nothing else."""
@@ -189,19 +190,19 @@ class Shared(Summary):
         return SharedTotals(unallocated, _SharedCosts(self.shared_cost, self.costs) if self.costs else None)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class _UnallocatedShares:
     shared_unallocated_cost: Decimal | None
     remaining_unallocated_cost: Decimal | None
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class _SharedCosts:
     shared_cost: Decimal
     shared_costs: dict[str, Decimal]
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class SharedTotals(Shape):
     """With --share-unallocated the shares of unallocated cost, and what remains of that; shares of [[shared_costs]]."""
 
@@ -211,7 +212,7 @@ class SharedTotals(Shape):
     FLAT = ("unallocated", "costs")
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class SharedAnswer(Shape):
     """The same of a row, which has what remains only where nobody held anything."""
 
@@ -222,7 +223,7 @@ class SharedAnswer(Shape):
     FLAT = ("costs",)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Change:
     """What a cost was in the period before, and how it changed; percent of what it was, None where that was nothing."""
 
@@ -231,7 +232,7 @@ class Change:
     cost_change_percent: float | None
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Row(Shape):
     """One combination of dimension values; `unallocated` and `not_collected` are there in rows of these kinds only.
 
@@ -260,7 +261,7 @@ class Row(Shape):
         return self.not_collected.not_collected_cost if self.not_collected else self.measures.cost
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Changes:
     """How the totals changed since the period before: cost, and where nothing narrows the report the nodes' other costs."""
 
@@ -277,7 +278,7 @@ class Changes:
         return self.unallocated_cost, self.not_collected_cost, self.node_cost
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class NodeTotals:
     """What the nodes offered and cost: cost of allocated rows + unallocated_cost + not_collected_cost = node_cost, exactly."""
 
@@ -291,7 +292,7 @@ class NodeTotals:
     node_cost: Decimal
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class PriceSource:
     """A source of prices: its share (0-1) of the node cost, and the oldest day its prices are of."""
 
@@ -301,7 +302,7 @@ class PriceSource:
     age_days: int | None
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Gap(Shape):
     """Time of a cluster that was not seen, or not in full; from `start` to `end`, in local time.
 
@@ -322,14 +323,14 @@ class Gap(Shape):
     HIDDEN: ClassVar[tuple[str, ...]] = ("kind", "accepted_by", "accepted_why")
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class MissingTime(Gap):
     """A gap of kind 'not_collected'."""
 
     HIDDEN = ("kind",)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Notice:
     """Something a reader of the figures should know, and what mends it."""
 
@@ -338,7 +339,7 @@ class Notice:
     fix: str | None
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Coverage(Summary):
     """How far the figures can be trusted. `not_collected_hours` is of the cluster that misses most, `bridged_hours` likewise.
 
@@ -364,7 +365,7 @@ class Coverage(Summary):
     cost_basis: str
     billed_cost: Decimal
     estimated_cost: Decimal
-    state: Literal["final", "estimate"] | None = None
+    state: Standing | None = None
     reasons: tuple[str, ...] = ()
     reconciliation: str | None = None
 
@@ -394,11 +395,11 @@ class Coverage(Summary):
         )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@keyed_record
 class CoverageAnswer(Shape):
     """How far the figures can be trusted; `price_sources` are shares of node cost; the first three are told in bundles."""
 
-    state: Literal["final", "estimate"] | None = None
+    state: Standing | None = None
     reasons: tuple[str, ...] | None = None
     reconciliation: str | None = None
     measured_ratio: float | None
@@ -416,7 +417,7 @@ class CoverageAnswer(Shape):
     warnings: tuple[Notice, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Column:
     """A column of a table.
 
@@ -434,7 +435,7 @@ class Column:
     bar: Literal["whole", "part"] | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Line:
     """A row of a table; `flag` is a word of warning beside it, a sum stands out. `trend` is its cost by the report's moments."""
 
@@ -444,7 +445,7 @@ class Line:
     trend: tuple[Decimal, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Table:
     """`has_header` False: the columns speak for themselves. `sum` stands beside the title."""
 
@@ -500,7 +501,7 @@ def dimension(name: str) -> Shown:
     return text(lambda row: row.keys[name], name.replace("_", " ").capitalize())
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Figure:
     """One figure with what it is a share of, or with its target and whether that is met."""
 
@@ -514,13 +515,13 @@ class Figure:
     note: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Figures:
     title: str
     figures: tuple[Figure, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Texts:
     """Sentences, each by itself."""
 
@@ -529,7 +530,7 @@ class Texts:
     note: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Item:
     """Something to do: what it is worth (`note` says of what time; `is_most`: no more than that), why, and what shows it.
 
@@ -547,7 +548,7 @@ class Item:
     patch: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Items:
     """Things to do, the first one first."""
 
@@ -558,7 +559,7 @@ class Items:
 Section = Table | Figures | Texts | Items
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@keyed_record
 class Page:
     """What people read, before any format; money is in `currency`. `series` are drawn where there is room for charts.
 
@@ -574,7 +575,7 @@ class Page:
     whole_in: str = "markdown"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@keyed_record
 class Document(Page):
     """A whole answer before any format: a page, `answer` for programs, of the schema `name`, and `flat`, its columns and rows."""
 
@@ -583,7 +584,7 @@ class Document(Page):
     flat: tuple[Sequence[str], Sequence[Sequence[Any]]]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@keyed_record
 class ReportView(Page, Summary):
     """A whole report. `rows` and `totals` are what programs read, `sections` what people read; both hold the same figures.
 
@@ -605,6 +606,12 @@ class ReportView(Page, Summary):
     api_known_to: datetime | None = None
     waste: dict[str, object] | None = None
     changes: Changes | None = None
+
+    @property
+    def targets(self) -> list[Figure]:
+        """The figures that have a target."""
+        figures = (figure for section in self.sections if isinstance(section, Figures) for figure in section.figures)
+        return [figure for figure in figures if figure.status]
 
     def printed(self) -> ReportAnswer:
         """What programs read of it."""
@@ -630,14 +637,14 @@ class ReportView(Page, Summary):
         )
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class _PreviousTotals:
     previous_unallocated_cost: Decimal | None
     previous_not_collected_cost: Decimal | None
     previous_node_cost: Decimal | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@keyed_record
 class TotalsAnswer(Shape):
     """The sums of all rows, and what the nodes offered and cost: null where only some pods are asked for."""
 
@@ -658,17 +665,15 @@ class TotalsAnswer(Shape):
     FLAT = ("measures", "shared", "api", "change", "previous")
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class PreviousPeriod(Shape):
     """With --compare: the period before."""
 
     name: str
     period: Period
 
-    FLAT = ("period",)
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
+@keyed_record
 class ReportAnswer(Shape):
     """What gpucost report --format json prints. Money is in `currency`, GPU time in GPU-hours, instants in UTC.
 
@@ -686,12 +691,10 @@ class ReportAnswer(Shape):
     waste: dict[str, object] | None = None
     coverage: Coverage
 
-    FLAT = ("period",)
-
 
 #: The column of what each pays: its cost and its shares.
 CHARGED = "Charged"
-_ZERO = Decimal(0)
+ZERO = Decimal(0)
 
 
 def shared_columns(shared: Shared | None) -> list[Column]:
@@ -718,7 +721,7 @@ def free_cells(shared: Shared | None, unallocated_cost: Decimal) -> list[Value]:
     blank = [""] * len(shared.costs)
     if shared.unallocated_cost is None:
         return [*blank, unallocated_cost]
-    stays = shared.remaining_unallocated_cost or _ZERO
+    stays = shared.remaining_unallocated_cost or ZERO
     return [stays - unallocated_cost, *blank, stays]
 
 
@@ -733,7 +736,7 @@ def all_cells(shared: Shared | None, node_cost: Decimal) -> list[Value]:
     """The whole fleet: what unallocated cost went from one row to another is nothing in all."""
     if shared is None:
         return []
-    moved = [] if shared.unallocated_cost is None else [_ZERO]
+    moved = [] if shared.unallocated_cost is None else [ZERO]
     return [*moved, *shared.costs.values(), node_cost + shared.shared_cost]
 
 

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import date
 from decimal import Decimal
 from statistics import median
 from typing import Literal
 
 from gpucost.periods import Period
+from gpucost.records import record
 from gpucost.render.view import Coverage
-from gpucost.report.forecast import HISTORY_DAYS, MAD_TO_SIGMA, CostSeries, Days, Level, levels, weekday_factors
+from gpucost.report.forecast import HISTORY_DAYS, MAD_TO_SIGMA, CostSeries, Days, Level, as_money, levels, weekday_factors
 from gpucost.report.rows import ZERO
 from gpucost.shapes import Shape
 
@@ -23,47 +23,18 @@ _LEAST_DAYS = 7
 _LEAST_SPREAD = 0.05
 # Where jobs come and go, most days are alike and a few are not: nine in ten days stray by less than 1.645 deviations.
 _MANY, _MANY_TO_SIGMA = 0.9, 1.645
-_MICRO = Decimal("0.000000001")
 
 # Work that is meant to go on: where it costs less, it died or was scaled down. Other work ends by itself.
 _LASTING = frozenset({"CronJob", "DaemonSet", "Deployment", "InferenceService", "ReplicaSet", "Rollout", "StatefulSet"})
 
 
-@dataclass(frozen=True, slots=True)
-class Part:
-    """The workload that broke its pattern most on the day, in the same direction: `change` is of its cost."""
-
-    workload: tuple[str | None, ...]
-    change: Decimal
-
-
-@dataclass(frozen=True, slots=True)
-class Anomaly:
-    """A day that cost more or less than expected: `cost` = `expected` + `excess`, negative where it is less.
-
-    `score` is the excess in robust standard deviations, from `basis_days` days. `part` is None for workloads or where none tells.
-    """
-
-    series: CostSeries
-    day: date
-    direction: Literal["above", "below"]
-    cost: Decimal
-    expected: Decimal
-    excess: Decimal
-    score: float
-    basis_days: int
-    part: Part | None
-
-    @property
-    def place(self) -> tuple[str | None, str | None, str | None]:
-        """(cluster, namespace, workload); None where it is of no workload."""
-        _, cluster, namespace, workload = self.series.workload or (None,) * 4
-        return cluster, namespace, workload
-
-
-@dataclass(frozen=True, slots=True)
+@record
 class AnomalyRow:
-    """An anomaly as it is printed."""
+    """A day that cost more or less than expected: `cost` = `expected_cost` + `excess_cost`, negative where it is less.
+
+    `score` is the excess in robust standard deviations, from `basis_days` days. `main_workload` broke its pattern most on the
+    day, in the same direction: None for workloads or where none tells.
+    """
 
     level: Level
     day: date
@@ -81,28 +52,8 @@ class AnomalyRow:
     main_workload_change: Decimal | None
     currency: str
 
-    @classmethod
-    def of(cls, anomaly: Anomaly, currency: str) -> AnomalyRow:
-        """The row of an anomaly."""
-        series, part = anomaly.series, anomaly.part
-        return cls(
-            series.level,
-            anomaly.day,
-            series.team,
-            *anomaly.place,
-            anomaly.direction,
-            anomaly.cost,
-            anomaly.expected,
-            anomaly.excess,
-            round(anomaly.score, 6),
-            anomaly.basis_days,
-            part.workload[-1] if part else None,
-            part.change if part else None,
-            currency,
-        )
 
-
-@dataclass(frozen=True, slots=True)
+@record
 class AnomaliesAnswer(Shape):
     """What `gpucost anomalies` prints."""
 
@@ -112,10 +63,8 @@ class AnomaliesAnswer(Shape):
     rows: list[AnomalyRow]
     coverage: Coverage
 
-    FLAT = ("period",)
 
-
-def anomalies(days: Days, wanted: Sequence[date], least: Decimal) -> list[Anomaly]:
+def anomalies(days: Days, wanted: Sequence[date], least: Decimal, currency: str) -> list[AnomalyRow]:
     """The days of `wanted`, collected in full, on which something cost at least `least` more or less than expected.
 
     Those with the most money come first. Expected is the median level of the LEVEL_DAYS complete days before times the weekday's
@@ -128,21 +77,27 @@ def anomalies(days: Days, wanted: Sequence[date], least: Decimal) -> list[Anomal
         anomaly
         for series, costs in days.costs.items()
         if max(costs.values(), default=ZERO) >= least
-        for anomaly in _judged(days, series, costs, candidates)
-        if abs(anomaly.excess) >= least and _is_news(anomaly)
+        for anomaly in _judged(days, series, costs, candidates, currency)
+        if abs(anomaly.excess_cost) >= least and _is_news(anomaly)
     ]
-    return sorted(unusual, key=lambda anomaly: (-abs(anomaly.excess), anomaly.day, str(anomaly.series)))
+    return sorted(unusual, key=_dearest_first)
 
 
-def _is_news(anomaly: Anomaly) -> bool:
-    series = anomaly.series
-    if anomaly.direction == "above":
+def _dearest_first(row: AnomalyRow) -> tuple[Decimal, date, str]:
+    return -abs(row.excess_cost), row.day, str((row.level, row.team, row.cluster, row.namespace, row.workload))
+
+
+def _is_news(row: AnomalyRow) -> bool:
+    if row.direction == "above":
         return True
-    return (series.workload[-1] or "").partition("/")[0] in _LASTING if series.workload else series.level != "unallocated"
+    return (row.workload or "").partition("/")[0] in _LASTING if row.level == "workload" else row.level != "unallocated"
 
 
-def _judged(days: Days, series: CostSeries, costs: Mapping[date, Decimal], candidates: frozenset[date]) -> Iterator[Anomaly]:
+def _judged(
+    days: Days, series: CostSeries, costs: Mapping[date, Decimal], candidates: frozenset[date], currency: str
+) -> Iterator[AnomalyRow]:
     begun = days.first(series)
+    _, cluster, namespace, workload = series.workload or (None,) * 4
     known = {day: float(costs.get(day, ZERO)) for day in days.complete_of(series) if day >= begun}
     factors = weekday_factors(known)
     before: list[float] = []
@@ -153,17 +108,22 @@ def _judged(days: Days, series: CostSeries, costs: Mapping[date, Decimal], candi
             if day in candidates and usual > 0 and len(strayed) >= _LEAST_DAYS:
                 score = (level - usual) / max(_spread(strayed[-HISTORY_DAYS:]), _LEAST_SPREAD * usual)
                 if abs(score) > SCORE:
-                    cost, expected = costs.get(day, ZERO), Decimal(repr(usual * factors[day.weekday()])).quantize(_MICRO)
-                    yield Anomaly(
-                        series=series,
-                        day=day,
-                        direction="above" if score > 0 else "below",
-                        cost=cost,
-                        expected=expected,
-                        excess=cost - expected,
-                        score=score,
-                        basis_days=min(len(before), HISTORY_DAYS),
-                        part=None if series.workload else _part(days, series, day, 1 if score > 0 else -1),
+                    cost, expected = costs.get(day, ZERO), as_money(usual * factors[day.weekday()])
+                    yield AnomalyRow(
+                        series.level,
+                        day,
+                        series.team,
+                        cluster,
+                        namespace,
+                        workload,
+                        "above" if score > 0 else "below",
+                        cost,
+                        expected,
+                        cost - expected,
+                        round(score, 6),
+                        min(len(before), HISTORY_DAYS),
+                        *_main_workload(days, series, day, 1 if score > 0 else -1),
+                        currency,
                     )
             strayed.append(level - usual)
         before.append(level)
@@ -174,13 +134,15 @@ def _spread(strayed: Sequence[float]) -> float:
     return max(MAD_TO_SIGMA * median(sizes), sizes[int(_MANY * (len(sizes) - 1))] / _MANY_TO_SIGMA)
 
 
-def _part(days: Days, series: CostSeries, day: date, sign: int) -> Part | None:
-    """The workload of the team, or of the fleet, whose cost left the median of its LEVEL_DAYS before furthest."""
+def _main_workload(days: Days, series: CostSeries, day: date, sign: int) -> tuple[str | None, Decimal | None]:
+    """The workload of the team, or of the fleet, whose cost left the median of its LEVEL_DAYS before furthest, and how far."""
+    if series.workload:
+        return None, None
     earlier = [known for known in days.complete if known < day][-LEVEL_DAYS:]
     changes = [
-        Part(other.workload, costs.get(day, ZERO) - Decimal(median(costs.get(known, ZERO) for known in earlier)))
+        (other.workload[-1], costs.get(day, ZERO) - Decimal(median(costs.get(known, ZERO) for known in earlier)))
         for other, costs in days.costs.items()
         if other.workload is not None and (series.level == "fleet" or series == CostSeries("team", other.team))
     ]
-    largest = max(changes, key=lambda part: part.change * sign, default=None)
-    return largest if largest and largest.change * sign > 0 else None
+    largest = max(changes, key=lambda change: change[1] * sign, default=None)
+    return largest if largest and largest[1] * sign > 0 else (None, None)

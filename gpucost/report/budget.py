@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import date
 from decimal import Decimal
 from typing import TYPE_CHECKING, Annotated, Literal
@@ -12,6 +11,7 @@ from pydantic import Field
 
 from gpucost.periods import Period
 from gpucost.price.fx import budget_amount
+from gpucost.records import record
 from gpucost.render.view import Coverage, ratio
 from gpucost.report.forecast import CostSeries, Days, Forecast, forecast
 from gpucost.report.sections import unmeasured
@@ -25,7 +25,7 @@ State = Literal["ok", "warn", "over"]
 _SIX = Decimal("0.000001")
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class TargetState:
     """A target and what was reached: ratios 0-1, and why it cannot be told where it is unknown."""
 
@@ -36,7 +36,7 @@ class TargetState:
     note: str | None
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class BudgetState(Shape):
     """How a budget stands: `over` where more than `amount` is spent or a target is missed.
 
@@ -60,7 +60,7 @@ class BudgetState(Shape):
     HIDDEN = ("is_seen",)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class BudgetAnswer(Shape):
     """What `gpucost budget check` prints; `status` is the worst of all."""
 
@@ -70,8 +70,6 @@ class BudgetAnswer(Shape):
     status: State
     budgets: tuple[BudgetState, ...]
     coverage: Coverage
-
-    FLAT = ("period",)
 
 
 def check(config: Config, view: ReportView, days: Days, month: Sequence[date]) -> tuple[BudgetState, ...]:

@@ -12,9 +12,9 @@ from gpucost.errors import GpucostError, NoDataError, StoreError
 from gpucost.periods import from_ms, is_month, month_name
 from gpucost.render.view import Figures, ReportView, Shared, Table
 from gpucost.report import sharing
-from gpucost.report.changes import changes, missed_before, newest_data, with_changes
+from gpucost.report.changes import changes, missed_before, with_changes
 from gpucost.report.coverage import Covered, coverage
-from gpucost.report.query import Query
+from gpucost.report.query import Query, newest_data
 from gpucost.report.rows import (
     ALL,
     KINDS,
@@ -117,11 +117,10 @@ def _build(
     models = api_cost.models(con, each_team=each_team) if has_api else {}
     for part, of_part in api_rows.items():
         all_rows[part] = sorted([*all_rows.get(part, []), *of_part], key=lambda row: KINDS.index(row.kind))
-    unknown = {
-        part: sum(row.measures.allocated_gpu_hours for row in by_gpu[part] if row.keys["capacity_type"] == "unknown")
-        for part in parts
-    }
-    figures = {part: Covered(sums[part][0], nodes[part], round(unknown[part], 9)) for part in parts}
+    figures = {}
+    for part in parts:
+        unknown = sum(row.measures.allocated_gpu_hours for row in by_gpu[part] if row.keys["capacity_type"] == "unknown")
+        figures[part] = Covered(sums[part][0], nodes[part], round(unknown, 9))
     trusted = coverage(con, config, query, now, figures)
     for part in parts:
         is_known = (query.may_be_absent and has_nodes(con)) or (query.may_be_idle and trusted[part].collected_to)
@@ -129,7 +128,7 @@ def _build(
             raise _no_data(con, query, config.tz)
     series = read_series(con, config, query, parts) if query.with_series else {}
     top: dict[Part, Table] = {}
-    unpriced: dict[Part, set[tuple[str | None, str]]] = {}
+    unpriced: dict[Part, list[tuple[str | None, str]]] = {}
     if query.with_sections:
         by_workload = detailed[1]
         dearest = {part: [row for row in rows if row.kind == "allocated"] for part, rows in by_workload.items()}
@@ -156,7 +155,7 @@ def _build(
             rows = with_changes(rows, earlier.rows)
         sections: list[Table | Figures] = []
         if query.with_sections:
-            sections = [gpu_hours(by_gpu[part], totals, unpriced.get(part, set()) if unpriced_ms(nodes[part]) else set())]
+            sections = [gpu_hours(by_gpu[part], totals, unpriced.get(part, []) if unpriced_ms(nodes[part]) else [])]
             if whole and whole.unallocated_gpu_hours:
                 sections.append(unallocated_gpus(detailed[0][part], whole))
             sections += [waste(totals, whole, config), top[part]]

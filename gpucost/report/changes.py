@@ -14,8 +14,6 @@ from gpucost.report.rows import ALL_COLLECTED, ALL_HELD, KINDS, NO_MEASURES, NOT
 if TYPE_CHECKING:
     from zoneinfo import ZoneInfo
 
-    from duckdb import DuckDBPyConnection
-
 
 def previous_period(period: Period, end_ms: int, tz: ZoneInfo) -> Period:
     """The period before, as long: of a month the month before, else what ends where `period` begins.
@@ -33,14 +31,6 @@ def previous_period(period: Period, end_ms: int, tz: ZoneInfo) -> Period:
         return before
     known = -(-(end_ms - period.start_ms) // MS_PER_HOUR) * MS_PER_HOUR
     return Period(before.start, from_ms(min(before.end_ms, before.start_ms + max(known, MS_PER_HOUR))))
-
-
-def newest_data(con: DuckDBPyConnection) -> int | None:
-    """Where the newest window of metrics ends, in milliseconds; None without any."""
-    newest: int | None = con.execute(
-        "SELECT max(to_ms) FROM loads WHERE kind IN ('prometheus', 'slurm') AND rows > 0"
-    ).fetchall()[0][0]
-    return newest
 
 
 def with_changes(rows: list[Row], earlier: tuple[Row, ...]) -> list[Row]:
@@ -72,14 +62,11 @@ def missed_before(earlier: ReportView, name: str) -> list[Notice]:
 def changes(totals: Measures, nodes: NodeTotals | None, earlier: ReportView, name: str) -> Changes:
     """How the totals changed since `earlier`, the report on the period called `name`."""
     before = earlier.node_totals
-    return Changes(
-        period=earlier.period,
-        period_name=name,
-        cost=change(totals.cost, earlier.totals.cost),
-        unallocated_cost=change(nodes.unallocated_cost, before.unallocated_cost) if nodes and before else None,
-        not_collected_cost=change(nodes.not_collected_cost, before.not_collected_cost) if nodes and before else None,
-        node_cost=change(nodes.node_cost, before.node_cost) if nodes and before else None,
-    )
+    of_nodes = {
+        cost: change(getattr(nodes, cost), getattr(before, cost)) if nodes and before else None
+        for cost in ("unallocated_cost", "not_collected_cost", "node_cost")
+    }
+    return Changes(earlier.period, name, change(totals.cost, earlier.totals.cost), **of_nodes)
 
 
 def change(cost: Decimal, previous: Decimal) -> Change:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, NamedTuple
 from zoneinfo import ZoneInfo
@@ -12,6 +11,7 @@ from zoneinfo import ZoneInfo
 from gpucost.config.model import Config
 from gpucost.engine import answer_rows, dicts
 from gpucost.periods import MS_PER_HOUR, Period, from_ms, to_ms
+from gpucost.records import grouped, record
 from gpucost.render.formatting import alike_gaps, clusters_text, gap_text, local_text
 from gpucost.render.view import Coverage, Gap, Measures, MissingTime, Notice, PriceSource, hours, ratio
 from gpucost.report.query import Query
@@ -51,35 +51,30 @@ def coverage(
     """Coverage of the query's period. What lies after `now` and after the newest collected moment is not missing yet."""
     seen = _seen(con, query.period, now, config.tz, query.clusters)
     gap_notices, stored = _gap_notices(con, seen), _stored_notices(con, query, list(parts))
-    return {part: _coverage(config, now, seen, covered, [gap_notices, stored[part]]) for part, covered in parts.items()}
-
-
-def _coverage(config: Config, now: datetime, seen: _Seen, covered: Covered, notices: list[list[Notice]]) -> Coverage:
-    totals, nodes, unknown_capacity_gpu_hours = covered
-    sources = _price_sources(nodes, now)
-    unpriced = unpriced_ms(nodes)
-    return Coverage(
-        measured_ratio=totals.measured_ratio,
-        price_sources=sources,
-        # what a bill says of its hours does not grow old
-        price_as_of=min((source.as_of for source in sources if source.as_of and source.name != BILL), default=None),
-        not_collected_hours=_most_hours(seen.missing),
-        bridged_hours=_most_hours(gap for gap in seen.gaps if gap.kind == "bridged"),
-        gaps=tuple(seen.gaps),
-        collected_to=seen.reached,
-        unknown_capacity_gpu_hours=unknown_capacity_gpu_hours,
-        unpriced_gpu_hours=hours(unpriced),
-        unpriced_ratio=ratio(unpriced, sum(node.capacity_gpu_ms for node in nodes)),
-        warnings=(
-            *notices[0],
-            *_partial_notices(gap for gap in seen.gaps if gap.kind == "partial"),
-            *notices[1],
-        ),
-        is_complete=not seen.is_running and all(gap.accepted_by for gap in seen.missing),
-        cost_basis=config.prices.cost_basis,
-        billed_cost=sum((node.node_cost for node in nodes), ZERO) - totals.estimated_cost,
-        estimated_cost=totals.estimated_cost,
-    )
+    partial = _partial_notices(gap for gap in seen.gaps if gap.kind == "partial")
+    found = {}
+    for part, (totals, nodes, unknown_capacity_gpu_hours) in parts.items():
+        sources = _price_sources(nodes, now)
+        unpriced = unpriced_ms(nodes)
+        found[part] = Coverage(
+            measured_ratio=totals.measured_ratio,
+            price_sources=sources,
+            # what a bill says of its hours does not grow old
+            price_as_of=min((source.as_of for source in sources if source.as_of and source.name != BILL), default=None),
+            not_collected_hours=_most_hours(seen.missing),
+            bridged_hours=_most_hours(gap for gap in seen.gaps if gap.kind == "bridged"),
+            gaps=tuple(seen.gaps),
+            collected_to=seen.reached,
+            unknown_capacity_gpu_hours=unknown_capacity_gpu_hours,
+            unpriced_gpu_hours=hours(unpriced),
+            unpriced_ratio=ratio(unpriced, sum(node.capacity_gpu_ms for node in nodes)),
+            warnings=(*gap_notices, *partial, *stored[part]),
+            is_complete=not seen.is_running and all(gap.accepted_by for gap in seen.missing),
+            cost_basis=config.prices.cost_basis,
+            billed_cost=sum((node.node_cost for node in nodes), ZERO) - totals.estimated_cost,
+            estimated_cost=totals.estimated_cost,
+        )
+    return found
 
 
 def gaps_of(con: DuckDBPyConnection, period: Period, now: datetime, tz: ZoneInfo) -> list[Gap]:
@@ -95,7 +90,7 @@ def missed(
     return seen.missing, _gap_notices(con, seen), seen.is_running
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class _Seen:
     """What of a period, up to where it is `due`, is not simply collected, by time and cluster.
 
@@ -198,9 +193,6 @@ def _is_late(gap: Gap, seen: _Seen) -> bool:
 
 def _partial_notices(gaps: Iterable[Gap]) -> list[Notice]:
     """One per cluster: hours whose answers their server called partial, and that were accepted as they are."""
-    by_cluster: dict[str, list[Gap]] = defaultdict(list)
-    for gap in gaps:
-        by_cluster[gap.cluster].append(gap)
     return [
         Notice(
             "partial",
@@ -208,7 +200,7 @@ def _partial_notices(gaps: Iterable[Gap]) -> list[Notice]:
             f"{local_text(partial[0].start)} and {local_text(partial[-1].end)}: {partial[0].reason}",
             _collect(partial[0].start, partial[-1].end),
         )
-        for partial in by_cluster.values()
+        for partial in grouped((gap.cluster, gap) for gap in gaps).values()
     ]
 
 

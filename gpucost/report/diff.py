@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from decimal import ROUND_HALF_EVEN, Decimal, localcontext
 from typing import TYPE_CHECKING, Literal, Self, TypeVar
 
 from gpucost.periods import MS_PER_DAY, Period, to_ms
+from gpucost.records import record
 from gpucost.render.view import Coverage
-from gpucost.report.rows import ZERO
+from gpucost.report.rows import MICRO, ZERO
 from gpucost.shapes import Shape
 
 if TYPE_CHECKING:
     from gpucost.render.view import ReportView
 
-_MICRO = Decimal("0.000000001")
 _DIGITS = 60
 
 Item = tuple[str | None, ...]
@@ -23,7 +23,7 @@ Pool = Literal["allocated", "unallocated", "not_collected"]
 Key = tuple[Pool, Item]
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Cell:
     """The smallest part that is compared: what one workload used of one kind of GPU.
 
@@ -45,7 +45,7 @@ class _Sums:
         return type(self)(*(getattr(self, name) + getattr(other, name) for name in self.__slots__))
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Use(_Sums):
     """GPU-hours, those of them that were idle, and what all of it cost."""
 
@@ -54,7 +54,7 @@ class Use(_Sums):
     cost: Decimal = ZERO
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Parts(_Sums):
     """Why a cost changed, in money. They add up to the change, exactly."""
 
@@ -136,7 +136,7 @@ def _held(use0: Use, use1: Use, whole0: Use, whole1: Use, fleet_price: Decimal |
 
 
 def _money(amount: Decimal) -> Decimal:
-    return amount.quantize(_MICRO)
+    return amount.quantize(MICRO)
 
 
 _WORKLOAD = ("team", "cluster", "namespace", "workload")
@@ -145,7 +145,7 @@ _KIND = ("cluster", "gpu_model", "capacity_type")
 CELL = tuple(dict.fromkeys((*_WORKLOAD, *_KIND)))
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Side(Shape):
     """One of the two periods: its cost, where nothing narrows the comparison with that of GPUs that nobody held or saw.
 
@@ -160,10 +160,8 @@ class Side(Shape):
     cost_per_day: Decimal | None
     coverage: Coverage
 
-    FLAT = ("period",)
 
-
-@dataclass(frozen=True, slots=True)
+@record
 class DiffRow(Shape):
     """One combination of dimension values: what it used before and after, and why its cost changed, in parts that add up to that.
 
@@ -186,7 +184,7 @@ class DiffRow(Shape):
     FLAT = ("keys", "parts")
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Diff(Shape):
     """What changed from `before` to `after`. Parts add up to changes, rows to the total, exactly.
 

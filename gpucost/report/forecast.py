@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from datetime import date, datetime, timedelta
 from decimal import Decimal
 from math import inf, sqrt
@@ -15,8 +14,9 @@ from zoneinfo import ZoneInfo
 from pydantic import Field
 
 from gpucost.periods import Period, local_days, local_midnight
+from gpucost.records import record
 from gpucost.render.view import Coverage
-from gpucost.report.rows import ZERO
+from gpucost.report.rows import MICRO, ZERO
 from gpucost.shapes import Shape
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ _BUYS = Decimal("0.05")
 HISTORY_DAYS = 56
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class CostSeries:
     """Whose costs these are. `workload` is (team, cluster, namespace, workload); None for what is none."""
 
@@ -39,7 +39,7 @@ class CostSeries:
     workload: tuple[str | None, ...] | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Days:
     """Costs by local day; a day without any is not in `costs`. `complete` are the days collected in full, in order.
 
@@ -119,7 +119,7 @@ _MOST_ESTIMATED, _LEAST_PER_ESTIMATE = 7, 3
 _FAR = 4
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Smoothed:
     """The level and its trend a day after the last day, the rates they follow at, and how far days strayed from them."""
 
@@ -224,10 +224,9 @@ _LEAST_DAYS = 3
 # How far a weekday that was never seen may be from the others.
 _UNSEEN = 0.3
 _NEIGHBORS = 5
-_MICRO = Decimal("0.000000001")
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Forecast(Shape):
     """A month's cost to date and at its end, with the range of the latter; None where too few days are known to tell.
 
@@ -245,7 +244,7 @@ class Forecast(Shape):
     HIDDEN = ("series",)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class ForecastRow(Shape):
     """A forecast and whose it is."""
 
@@ -256,7 +255,7 @@ class ForecastRow(Shape):
     FLAT = ("forecast",)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class ForecastAnswer(Shape):
     """What `gpucost forecast` prints. `range` is how often the range holds what the month comes to."""
 
@@ -268,8 +267,6 @@ class ForecastAnswer(Shape):
     chance: Annotated[float, Field(alias="range")]
     rows: list[ForecastRow]
     coverage: Coverage
-
-    FLAT = ("period",)
 
 
 def forecast(days: Days, series: CostSeries, month: Sequence[date]) -> Forecast:
@@ -296,8 +293,8 @@ def forecast(days: Days, series: CostSeries, month: Sequence[date]) -> Forecast:
     factors = weekday_factors(known)
     level = smoothed(levels(known, factors) or dict.fromkeys(history[-1:], 0.0))
     foretold = _foretold(level, factors, known, missing)
-    rest = sum((max(ZERO, _money(cost) - costs.get(day, ZERO)) for day, cost in foretold.items()), ZERO)
-    half = _money(_quantile(len(level.errors)) * _deviation(level, factors, known, missing))
+    rest = sum((max(ZERO, as_money(cost) - costs.get(day, ZERO)) for day, cost in foretold.items()), ZERO)
+    half = as_money(_quantile(len(level.errors)) * _deviation(level, factors, known, missing))
     expected = to_date + rest
     return Forecast(series, to_date, expected, max(to_date, expected - half), expected + half, len(open_days), len(known))
 
@@ -343,5 +340,6 @@ def _quantile(errors: int) -> float:
     return _Z + (_Z**3 + _Z) / (4 * max(errors - 1, 1))
 
 
-def _money(value: float) -> Decimal:
-    return Decimal(repr(value)).quantize(_MICRO)
+def as_money(value: float) -> Decimal:
+    """Money that was computed in floats, to 9 decimals."""
+    return Decimal(repr(value)).quantize(MICRO)

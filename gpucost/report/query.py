@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from datetime import datetime
 from difflib import SequenceMatcher
 from typing import TYPE_CHECKING, Literal
@@ -10,6 +9,7 @@ from zoneinfo import ZoneInfo
 
 from gpucost.errors import StoreError, UsageError
 from gpucost.periods import Period, from_ms, month_name, month_period
+from gpucost.records import record
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
@@ -21,7 +21,7 @@ DIMENSIONS = (
 )  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Query:
     """A period and how to cut it. Empty filters take everything; values of one filter are alternatives, filters add up.
 
@@ -66,8 +66,12 @@ class Query:
     @property
     def dimensions(self) -> tuple[str, ...]:
         """The dimensions of the rows, each once, in the order asked for."""
-        default = "workload" if self.namespaces else "namespace" if self.teams else "team"
-        return tuple(dict.fromkeys(self.by)) or (default,)
+        return tuple(dict.fromkeys(self.by)) or (self.usual,)
+
+    @property
+    def usual(self) -> str:
+        """The dimension of the rows where none is asked for."""
+        return "workload" if self.namespaces else "namespace" if self.teams else "team"
 
     @property
     def is_narrowed(self) -> bool:
@@ -80,15 +84,23 @@ def nearest(word: str, names: tuple[str, ...] | list[str]) -> list[str]:
     return sorted(names, key=lambda name: (-SequenceMatcher(None, word.lower(), name.lower()).ratio(), name))
 
 
+def newest_data(con: DuckDBPyConnection) -> int | None:
+    """Where the newest window of metrics ends, in milliseconds; None without any."""
+    newest: int | None = con.execute(
+        "SELECT max(to_ms) FROM loads WHERE kind IN ('prometheus', 'slurm') AND rows > 0"
+    ).fetchall()[0][0]
+    return newest
+
+
 def default_period(con: DuckDBPyConnection, tz: ZoneInfo, now: datetime) -> tuple[Period, str, str]:
     """The period where none is asked for, its name and a note on why it: the current month so far, else the newest with data.
 
     Reads the `loads` of metrics: prices and bills tell nothing of use. Raises StoreError where the store holds nothing.
     """
-    answer = con.execute("SELECT max(to_ms) FROM loads WHERE kind IN ('prometheus', 'slurm') AND rows > 0").fetchone()
-    if answer is None or answer[0] is None:
+    newest_ms = newest_data(con)
+    if newest_ms is None:
         raise StoreError("the store holds no data yet", "gpucost collect prometheus")
-    newest = from_ms(int(answer[0]) - 1).astimezone(tz).date()
+    newest = from_ms(newest_ms - 1).astimezone(tz).date()
     today = now.astimezone(tz).date()
     name = month_name(newest)
     if (newest.year, newest.month) == (today.year, today.month):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence, Set
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import date
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
@@ -13,6 +13,7 @@ from zoneinfo import ZoneInfo
 from gpucost.engine import answer_rows, dicts, run_stage
 from gpucost.errors import GpucostError
 from gpucost.periods import Period, TimeBucket, is_whole_days, time_buckets, within
+from gpucost.records import grouped, record
 from gpucost.render.view import ApiCost, Measures, NodeTotals, NotCollected, Row, Unallocated, hours, ratio
 from gpucost.report.query import Query, nearest
 from gpucost.store import sqlfiles
@@ -25,12 +26,13 @@ _NAMES_SHOWN = 8
 NO_PRICE = "none"
 BILL = "bill"
 ZERO = Decimal(0)
+MICRO = Decimal("0.000000001")
 # in the order of rows
 KINDS = ("allocated", "unallocated", "not_collected", "api", "shared")
 ALL = 2**62
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class PricedNodes:
     """What nodes priced from one source offered and cost, and the oldest day these prices are of."""
 
@@ -99,10 +101,7 @@ Part = str | None
 
 def in_parts(answer: Iterable[dict[str, Any]]) -> dict[Part, list[dict[str, Any]]]:
     """Rows by their `part`, which they lose."""
-    parts: dict[Part, list[dict[str, Any]]] = defaultdict(list)
-    for row in answer:
-        parts[row.pop("part")].append(row)
-    return parts
+    return grouped((row.pop("part"), row) for row in answer)
 
 
 def rows_by(con: DuckDBPyConnection, bys: Sequence[tuple[Sequence[str], int]], *, each_team: bool) -> list[dict[Part, list[Row]]]:
@@ -147,15 +146,13 @@ def workload_counts(con: DuckDBPyConnection, *, each_team: bool) -> dict[Part, d
     return counts
 
 
-def total(sums: Iterable[Row]) -> tuple[Measures, Unallocated, NotCollected]:
+def total(sums: Sequence[Row]) -> tuple[Measures, Unallocated, NotCollected]:
     """The sums over everything that passes the filters, of rows by nothing; estimated cost is of all, as in the rows."""
-    by_kind = {row.kind: row for row in sums}
-    allocated, unallocated, unseen = (by_kind.get(kind) for kind in ("allocated", "unallocated", "not_collected"))
-    estimated = sum((row.measures.estimated_cost for row in by_kind.values()), ZERO)
+    measures = next((row.measures for row in sums if row.kind == "allocated"), NO_MEASURES)
     return (
-        replace(allocated.measures if allocated else NO_MEASURES, estimated_cost=estimated),
-        unallocated.unallocated if unallocated and unallocated.unallocated else ALL_HELD,
-        unseen.not_collected if unseen and unseen.not_collected else ALL_COLLECTED,
+        replace(measures, estimated_cost=sum((row.measures.estimated_cost for row in sums), ZERO)),
+        next((row.unallocated for row in sums if row.unallocated), ALL_HELD),
+        next((row.not_collected for row in sums if row.not_collected), ALL_COLLECTED),
     )
 
 
@@ -209,12 +206,10 @@ WHERE h.price_source = 'none' AND c.allocated_gpu_ms > 0
     AND passes($clusters, n.cluster) AND passes($namespaces, a.namespace) AND passes($teams, c.team)"""
 
 
-def unpriced_gpus(con: DuckDBPyConnection, query: Query, *, each_team: bool) -> dict[Part, set[tuple[str | None, str]]]:
+def unpriced_gpus(con: DuckDBPyConnection, query: Query, *, each_team: bool) -> dict[Part, list[tuple[str | None, str]]]:
     """The GPU models and capacity types some of whose GPU-hours held have no price."""
-    found: dict[Part, set[tuple[str | None, str]]] = defaultdict(set)
-    for part, model, capacity_type in con.execute(_UNPRICED_GPUS, filters(query) | {"each_team": each_team}).fetchall():
-        found[part].add((model, capacity_type))
-    return found
+    answer = con.execute(_UNPRICED_GPUS, filters(query) | {"each_team": each_team}).fetchall()
+    return grouped((part, (model, capacity_type)) for part, model, capacity_type in answer)
 
 
 _SUMMED = (

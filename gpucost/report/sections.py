@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Set
-from dataclasses import replace
+from collections.abc import Collection, Iterable, Mapping
 from decimal import Decimal
 
 from gpucost.config.model import Config
@@ -27,19 +26,26 @@ from gpucost.render.view import (
     Table,
     Value,
     all_cells,
+    count,
+    dimension,
     free_cells,
     held_cells,
+    money,
+    number,
     ratio,
+    share,
     shared_columns,
+    shown,
+    text,
     unseen_cells,
 )
 from gpucost.report.changes import change_cells, change_columns, change_note
 from gpucost.report.query import NODE_DIMENSIONS
+from gpucost.report.rows import MICRO
 
 # A workload is pointed out when it idled at least this share of the time that it held GPUs.
 IDLE_FLAG = 0.5
 
-_MICRO = Decimal("0.000000001")
 _DIMENSION_TITLES = {"gpu_model": "GPU", "uid": "UID"}
 
 
@@ -150,7 +156,7 @@ def _rates(measures: Measures) -> tuple[Value, ...]:
     )
 
 
-def gpu_hours(by_gpu: list[Row], totals: Measures, unpriced: Set[tuple[str | None, str]]) -> Table:
+def gpu_hours(by_gpu: list[Row], totals: Measures, unpriced: Collection[tuple[str | None, str]]) -> Table:
     """GPU-hours by GPU model and capacity type, at the price that they came to; of `unpriced` ones a note tells.
 
     Pods without GPUs cost something where the cost basis charges cores and memory.
@@ -162,7 +168,7 @@ def gpu_hours(by_gpu: list[Row], totals: Measures, unpriced: Set[tuple[str | Non
         if not held:
             lines.append(Line((f"{gpu_name(row)}, host only", 0.0, None, cost)))
             continue
-        lines.append(Line((gpu_name(row), held, (cost / Decimal(repr(held))).quantize(_MICRO), cost)))
+        lines.append(Line((gpu_name(row), held, (cost / Decimal(repr(held))).quantize(MICRO), cost)))
         if (row.keys["gpu_model"], row.keys["capacity_type"]) in unpriced:
             no_price.append(gpu_name(row))
     note = f"Some GPU-hours of {', '.join(sorted(no_price))} have no price: they count, and cost nothing."
@@ -188,22 +194,15 @@ def _free_name(row: Row) -> str:
 
 def unallocated_gpus(by_free: list[Row], nodes: NodeTotals) -> Table:
     """GPUs that nobody held, by model, capacity type and the reservation that kept them free, the dearest first."""
-    free = [(row, part) for row in by_free if (part := row.unallocated) and (part.unallocated_gpu_hours or part.unallocated_cost)]
-    lines = tuple(
-        Line((_free_name(row), part.unallocated_gpu_hours, part.unavailable_gpu_hours, part.unallocated_cost))
-        for row, part in sorted(free, key=lambda pair: -pair[1].unallocated_cost)
+    free = [row for row in by_free if (part := row.unallocated) and (part.unallocated_gpu_hours or part.unallocated_cost)]
+    columns = (
+        text(_free_name, "GPU"),
+        number("unallocated.unallocated_gpu_hours", "GPU-hours"),
+        number("unallocated.unavailable_gpu_hours", "Of these unavailable", weight=1),
+        money("unallocated.unallocated_cost", "Cost", bar="whole"),
     )
     total = Line(("Total", nodes.unallocated_gpu_hours, nodes.unavailable_gpu_hours, nodes.unallocated_cost), is_sum=True)
-    return Table(
-        "Unallocated GPUs",
-        (
-            Column("GPU", "text"),
-            Column("GPU-hours", "hours"),
-            Column("Of these unavailable", "hours", weight=1),
-            Column("Cost", "money", 2, bar="whole"),
-        ),
-        (*lines, total),
-    )
+    return Table.of("Unallocated GPUs", sorted(free, key=lambda row: -row.own_cost), columns, [total])
 
 
 def waste(totals: Measures, nodes: NodeTotals | None, config: Config) -> Figures:
@@ -224,15 +223,12 @@ def waste(totals: Measures, nodes: NodeTotals | None, config: Config) -> Figures
         figures.append(Figure("Unallocated cost", nodes.unallocated_cost, "money", unallocated, OF_NODES))
         if nodes.over_allocated_gpu_hours:
             figures.append(share("Over-allocated", nodes.over_allocated_gpu_hours, nodes.capacity_gpu_hours, OF_CAPACITY))
-    efficiency = _targeted("Efficiency", totals.efficiency, float(config.targets.efficiency))
-    if totals.efficiency is None:
-        efficiency = replace(efficiency, note="nothing was measured")
-    elif note := unmeasured(totals, config):
-        efficiency = replace(efficiency, status="unknown", note=note)
-    spot = _targeted("Spot ratio", totals.spot_ratio, float(config.targets.spot_ratio))
-    if totals.spot_ratio is None:
-        spot = replace(spot, note="no capacity type is known")
-    return Figures("Waste", (*figures, efficiency, spot))
+    unknown = "nothing was measured" if totals.efficiency is None else unmeasured(totals, config)
+    efficiency = _targeted("Efficiency", totals.efficiency, config.targets.efficiency, unknown)
+    unknown = "no capacity type is known" if totals.spot_ratio is None else None
+    return Figures(
+        "Waste", (*figures, efficiency, _targeted("Spot ratio", totals.spot_ratio, config.targets.spot_ratio, unknown))
+    )
 
 
 def unmeasured(measures: Measures, config: Config) -> str | None:
@@ -245,38 +241,26 @@ def unmeasured(measures: Measures, config: Config) -> str | None:
 
 def consumers(dearest: list[Row], counts: Mapping[str, int], totals: Measures) -> Table:
     """The workloads that cost most, those flagged that idled away half of their time or more."""
-    where = [key for key in ("cluster", "namespace") if counts[f"{key}s"] > 1]
-    lines = tuple(
-        Line(
-            (
-                row.keys["workload"],
-                *(row.keys[key] for key in where),
-                row.measures.allocated_gpu_hours,
-                row.measures.cost,
-                idle_share(row.measures),
-                row.measures.idle_cost,
-                ratio(row.measures.cost, totals.cost),
-            ),
-            "idle" if (idle_share(row.measures) or 0.0) >= IDLE_FLAG else None,
-        )
-        for row in dearest
-    )
     columns = (
-        Column("Workload", "text"),
-        *(Column(_words(key), "text") for key in where),
-        Column("GPU-hours", "hours"),
-        Column("Cost", "money", 2, bar="whole"),
-        Column("Idle", "ratio"),
-        Column("Idle cost", "money", 2, weight=2, bar="part"),
-        Column("Share", "ratio", weight=3),
+        dimension("workload"),
+        *(dimension(key) for key in ("cluster", "namespace") if counts[f"{key}s"] > 1),
+        number("measures.allocated_gpu_hours", "GPU-hours"),
+        money("measures.cost", "Cost", bar="whole"),
+        share(lambda row: idle_share(row.measures), "Idle"),
+        money("measures.idle_cost", "Idle cost", weight=2, bar="part"),
+        share(lambda row: ratio(row.measures.cost, totals.cost), "Share", weight=3),
     )
-    left = counts["workloads"] - len(lines)
+    left = counts["workloads"] - len(dearest)
     note = (
         f"{left:,} more {'workloads' if left > 1 else 'workload'}: --by workload, or --top {counts['workloads']}"
         if left
         else None
     )
-    return Table("Top consumers", columns, lines, note=note)
+    return Table.of("Top consumers", dearest, columns, note=note, flag=_flag)
+
+
+def _flag(row: Row) -> str | None:
+    return "idle" if (idle_share(row.measures) or 0.0) >= IDLE_FLAG else None
 
 
 _SOURCES = {"invoice": "invoice", "bill": "cloud's bill"}
@@ -284,37 +268,20 @@ _SOURCES = {"invoice": "invoice", "bill": "cloud's bill"}
 
 def bought(models: tuple[ApiModel, ...]) -> Table:
     """What each team bought of each model, from whom, and by which source."""
-    lines = tuple(
-        Line(
-            (
-                one.team,
-                one.model or "",
-                one.provider,
-                one.cost.prompt_tokens,
-                one.cost.generation_tokens,
-                one.cost.api_cost,
-                one.cost_per_million_tokens,
-                _SOURCES[one.source],
-            )
-        )
-        for one in models
+    columns = (
+        text("team"),
+        text(lambda one: one.model or "", "Model"),
+        text("provider", "From", weight=1),
+        count("cost.prompt_tokens", "Prompt tokens", weight=2),
+        count("cost.generation_tokens", "Generated tokens", weight=2),
+        money("cost.api_cost", "API cost"),
+        shown("cost_per_million_tokens", "Per million", unit="price", decimals=2, weight=1),
+        text(lambda one: _SOURCES[one.source], "Source", weight=3),
     )
     total = sum((one.cost.api_cost for one in models), Decimal(0))
-    return Table(
-        "Bought tokens",
-        (
-            Column("Team", "text"),
-            Column("Model", "text"),
-            Column("From", "text", weight=1),
-            Column("Prompt tokens", "hours", 0, weight=2),
-            Column("Generated tokens", "hours", 0, weight=2),
-            Column("API cost", "money", 2),
-            Column("Per million", "price", 2, weight=1),
-            Column("Source", "text", weight=3),
-        ),
-        (*lines, Line(("Total", "", "", "", "", total, "", ""), is_sum=True)),
-        note="The costs are those of bills. They are in no GPU-hour.",
-    )
+    sums = [Line(("Total", "", "", "", "", total, "", ""), is_sum=True)]
+    note = "The costs are those of bills. They are in no GPU-hour."
+    return Table.of("Bought tokens", models, columns, sums, note)
 
 
 def gpu_name(row: Row) -> str:
@@ -336,9 +303,10 @@ def _price_decimals(lines: list[Line]) -> int:
     return next(exact, 4)
 
 
-def _targeted(label: str, value: float | None, target: float) -> Figure:
-    status: Status = "unknown" if value is None else "met" if value >= target else "missed"
-    return Figure(label, value, "ratio", target=target, status=status)
+def _targeted(label: str, value: float | None, target: Decimal, unknown: str | None) -> Figure:
+    """`unknown` says why it cannot be held against its target."""
+    status: Status = "unknown" if unknown or value is None else "met" if value >= float(target) else "missed"
+    return Figure(label, value, "ratio", target=float(target), status=status, note=unknown)
 
 
 def _words(key: str) -> str:

@@ -95,15 +95,15 @@ def test_a_fleet_that_stopped_stays_off_and_one_that_grows_is_expected_to_grow()
 def test_a_day_beyond_its_pattern_and_a_new_level_are_told_with_the_money() -> None:
     every = month_of(SEPTEMBER, 61)
     known = {day: weekly(day) + day.day % 3 for day in every} | {date(2026, 10, 24): D(100)}
-    (found,) = anomalies(days(known, every), OCTOBER_DAYS, D(10))
+    (found,) = anomalies(days(known, every), OCTOBER_DAYS, D(10), "USD")
     assert (found.day, found.cost, found.direction) == (date(2026, 10, 24), 100, "above")
-    assert found.expected == pytest.approx(D(41), abs=D(2))
-    assert found.cost == found.expected + found.excess
+    assert found.expected_cost == pytest.approx(D(41), abs=D(2))
+    assert found.cost == found.expected_cost + found.excess_cost
     assert found.score > 3.5
-    assert anomalies(days(known, every), OCTOBER_DAYS, D(65)) == []
+    assert anomalies(days(known, every), OCTOBER_DAYS, D(65), "USD") == []
     every = month_of(SEPTEMBER, 61)
     known = {day: D(100 + day.day % 5) * (1 if day < date(2026, 10, 5) else 2) for day in every}
-    told = {one.day for one in anomalies(days(known, every), OCTOBER_DAYS, D(10))}
+    told = {one.day for one in anomalies(days(known, every), OCTOBER_DAYS, D(10), "USD")}
     assert min(told) == date(2026, 10, 5)
     assert max(told) <= date(2026, 10, 12)
 
@@ -122,26 +122,25 @@ def test_less_is_told_of_teams_and_of_work_that_is_meant_to_go_on() -> None:
         work("Deployment/serve"): collapsed, work("Job/train"): collapsed, work("Deployment/other"): steady,
         CostSeries("unallocated"): collapsed, CostSeries("team", "vision"): steady,
     }  # fmt: skip
-    found = anomalies(Days(tuple(every), tuple(every), costs), OCTOBER_DAYS, D(50))
-    assert [(one.series, one.excess) for one in found] == [
-        (CostSeries("team", "research"), -600),
-        (work("Deployment/serve"), -300),
+    found = anomalies(Days(tuple(every), tuple(every), costs), OCTOBER_DAYS, D(50), "USD")
+    assert [(one.level, one.team, one.workload, one.excess_cost) for one in found] == [
+        ("team", "research", None, -600),
+        ("workload", "research", "Deployment/serve", -300),
     ]
     assert all((one.day, one.direction, one.score < -3.5) == (gone, "below", True) for one in found)
-    part = found[0].part
-    assert (part.workload[-1], part.change) == ("Deployment/serve", -300)
-    assert found[1].part is None
+    assert (found[0].main_workload, found[0].main_workload_change) == ("Deployment/serve", -300)
+    assert found[1].main_workload is None
 
 
 def test_what_has_no_pattern_or_strays_a_little_is_no_news() -> None:
     known = {day: D(1000) for day in month_of(SEPTEMBER, 61)} | {date(2026, 10, 24): D(1100)}
-    assert anomalies(days(known, month_of(SEPTEMBER, 61)), OCTOBER_DAYS, D(1)) == []
+    assert anomalies(days(known, month_of(SEPTEMBER, 61)), OCTOBER_DAYS, D(1), "USD") == []
     new = dict.fromkeys(OCTOBER_DAYS[:3], D(10)) | {OCTOBER_DAYS[3]: D(10_000)}
-    assert anomalies(days(new, OCTOBER_DAYS), OCTOBER_DAYS, D(1)) == []
+    assert anomalies(days(new, OCTOBER_DAYS), OCTOBER_DAYS, D(1), "USD") == []
     every = month_of(SEPTEMBER, 61)
     job = CostSeries("workload", "research", ("research", "prod", "ml", "Job/eval"))
     costs = {day: D(500) for day in (every[0], every[20], every[50])}
-    assert anomalies(Days(tuple(every), tuple(every), {job: costs}), OCTOBER_DAYS, D(1)) == []
+    assert anomalies(Days(tuple(every), tuple(every), {job: costs}), OCTOBER_DAYS, D(1), "USD") == []
 
 
 # October 2026, of which 20 days and 6 hours were collected.

@@ -103,7 +103,7 @@ def test_a_day_like_others_is_rarely_called_unusual(kind: str, most: float) -> N
     for _ in range(60):
         fleet = _fleet(kind, dice)
         days = tuple(fleet)
-        told.append(len(anomalies(Days(days, days, {FLEET: fleet}), days[FIRST : FIRST + MONTH], Decimal(1))))
+        told.append(len(anomalies(Days(days, days, {FLEET: fleet}), days[FIRST : FIRST + MONTH], Decimal(1), "USD")))
     assert sum(told) / (60 * MONTH) <= most
 
 
@@ -117,7 +117,7 @@ def test_a_day_that_stands_out_is_found() -> None:
             odd = days[dice.randrange(FIRST, FIRST + MONTH)]
             changed = fleet | {odd: fleet[odd] * factor}
             found[factor] += any(
-                one.day == odd for one in anomalies(Days(days, days, {FLEET: changed}), days[FIRST:], Decimal(1))
+                one.day == odd for one in anomalies(Days(days, days, {FLEET: changed}), days[FIRST:], Decimal(1), "USD")
             )
     assert found[2] >= 48
     assert found[0] >= 57

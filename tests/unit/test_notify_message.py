@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gpucost.publish.notify import Message, _shortened, as_html, as_slack, as_text
-from gpucost.texts import one_line
+from gpucost.publish.notify import Message, as_html, as_slack, as_text
+from gpucost.texts import one_line, shortened
 
 
 def _message(lines: int, name: str = "team") -> Message:
@@ -35,7 +35,7 @@ def test_without_teams_there_is_no_table() -> None:
 @settings(max_examples=25)
 @given(st.text(max_size=300))
 def test_names_stay_on_their_line(name: str) -> None:
-    plain = _shortened(name, 48)
+    plain = shortened(name, 48)
     assert len(plain) <= 48
     message = Message(one_line(name), "", ((one_line(name), "", ""),), "t", ((plain, "1", ""),), "", (), None)
     text = "\n".join(block["text"]["text"] for block in as_slack(message)["blocks"][1:])

@@ -14,12 +14,12 @@ import pytest
 
 from gpucost.cli.page import reconciled
 from gpucost.config.model import Config
-from gpucost.render.charts import clipped, spark, tick_texts, ticks
+from gpucost.render.charts import spark, tick_texts, ticks
 from gpucost.render.html import Bar, Block, render
 from gpucost.render.view import Column, Figure, Line, PriceSource, Table
 from gpucost.report.reconcile import LINES, Basis, ClassRow, Reconciliation, Statement
 from gpucost.store.connection import Store
-from gpucost.texts import visible
+from gpucost.texts import shortened, visible
 from tests.html_pages import HOSTILE, hostile_store, october, sample_store, view
 
 _VOID = {"meta", "link", "br"}
@@ -171,8 +171,8 @@ def test_lines_of_a_chart(highest: str, texts: list[str]) -> None:
 
 
 def test_names_beside_charts_are_short() -> None:
-    assert clipped("x" * 253) == "x" * 39 + "…"
-    assert clipped("a\nb\u202ec") == "a b\\u202ec"
+    assert shortened("x" * 253, 40) == "x" * 39 + "…"
+    assert shortened("a\nb\u202ec", 40) == "a b\\u202ec"
 
 
 def test_sparklines() -> None:

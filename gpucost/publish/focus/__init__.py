@@ -57,7 +57,6 @@ def columns_of(version: str) -> dict[str, str]:
     return {name: name for name in _COLUMNS.split()} | own | {PREFIX + name: source for name, source in _SPLIT.items()}
 
 
-_PACKAGE = "gpucost.publish.focus"
 # Months of bills begin and end by the clocks of those who write them.
 _CHARGED = (
     "SELECT epoch_ms(min(charge_period_start)), epoch_ms(max(charge_period_end)) FROM token_charges WHERE billing_period = $month"
@@ -91,11 +90,10 @@ def prepare(con: DuckDBPyConnection, config: Config, month: str) -> FocusTotals:
     ((first, last),) = con.execute(_CHARGED, {"month": month}).fetchall()
     begin, end = min(first or period.start_ms, period.start_ms), max(last or period.end_ms, period.end_ms)
     api_cost.prepare(con, config, Period(from_ms(begin), from_ms(end)))
-    run_stage(con, _PACKAGE, "10_charges", {"month": month})
-    run_stage(con, _PACKAGE, "20_holders")
-    run_stage(con, _PACKAGE, "40_splits")
-    rows = {"month": month, "currency": config.currency, "from_ms": period.start_ms, "to_ms": period.end_ms}
-    run_stage(con, _PACKAGE, "60_rows", rows)
+    run_stage(con, __name__, "10_charges", {"month": month})
+    run_stage(con, __name__, "20_holders")
+    run_stage(con, __name__, "40_splits")
+    run_stage(con, __name__, "60_rows", period.bounds | {"month": month, "currency": config.currency})
     ((charges,),) = con.execute("SELECT count(*) FROM focus_charges").fetchall()
     totals = FocusTotals(charges, 0, 0, {}, {}, Decimal(0))
     for is_estimate, currency, count, billed, effective in con.execute(_SUMS).fetchall():

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from dataclasses import dataclass
 from datetime import date, datetime
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
@@ -12,6 +11,7 @@ from gpucost.engine import answer_rows, dicts, run_stage
 from gpucost.errors import GpucostError
 from gpucost.periods import Period, from_ms, within
 from gpucost.price import explain
+from gpucost.records import grouped, record
 from gpucost.report.query import Query, nearest
 from gpucost.report.rows import ZERO, check_names, in_hours, prepare
 from gpucost.shapes import Shape
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from gpucost.config.model import Config
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class WorkloadCost:
     """What a workload held and cost on one node."""
 
@@ -37,7 +37,7 @@ class WorkloadCost:
     price_sources: list[str]
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class PodCost(Shape):
     """When a pod held GPUs of a node within the period, on which devices as far as metrics name them, and what that cost.
 
@@ -60,7 +60,7 @@ class PodCost(Shape):
     cost: Decimal
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class NodePrice(Shape):
     """A stretch of time at one price per hour of the whole node."""
 
@@ -71,7 +71,7 @@ class NodePrice(Shape):
     price_as_of: date | None
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class BillRow(Shape):
     """A charge: `effective_cost` in the bill's `currency`, `cost` in the report's."""
 
@@ -88,7 +88,7 @@ class BillRow(Shape):
     cost: Decimal | None
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class BilledMachine:
     """What bills say of a node's machine in the charge periods that touch the period: all of it, and its first rows.
 
@@ -111,7 +111,7 @@ class BilledMachine:
     more_cost: Decimal | None
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class NodeCost:
     """A node and who pays for it: its parts add up to node_cost, and so do the sums by price source."""
 
@@ -134,7 +134,7 @@ class NodeCost:
     bill: list[BilledMachine]
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class CostExplained(Shape):
     """The answer. Costs in `currency`, the dearest first; the workloads' add up to `cost`, and so do the nodes' and the pods'."""
 
@@ -149,11 +149,10 @@ class CostExplained(Shape):
     nodes: list[NodeCost]
     pods: list[PodCost]
 
-    FLAT = ("period",)
     HIDDEN = ("period_name",)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Stage:
     """A file of the package, and what it decides."""
 
@@ -161,7 +160,7 @@ class Stage:
     file: str
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class TeamExplained(Shape):
     """What `gpucost explain team` prints: whose cost it is, the answer, and the stages that made it."""
 
@@ -172,7 +171,7 @@ class TeamExplained(Shape):
     FLAT = ("answer",)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class NamespaceExplained(Shape):
     """What `gpucost explain namespace` prints: whose cost it is, the answer, and the stages that made it."""
 
@@ -183,7 +182,7 @@ class NamespaceExplained(Shape):
     FLAT = ("answer",)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class WorkloadExplained(Shape):
     """What `gpucost explain workload` prints: whose cost it is, the answer, and the stages that made it."""
 
@@ -194,7 +193,7 @@ class WorkloadExplained(Shape):
     FLAT = ("answer",)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class NodeExplained(Shape):
     """What `gpucost explain node` prints: the winner's price, and all that fit."""
 
@@ -237,10 +236,8 @@ def explain_cost(
     workloads = [WorkloadCost(**in_hours(row)) for row in answer_rows(con, __name__, "10_workloads")]
     if not workloads:
         raise GpucostError(f"there is no data for {query.period_name}", "gpucost report shows the newest month with data")
-    bounds = {"from_ms": query.period.start_ms, "to_ms": query.period.end_ms}
-    prices: dict[int, list[NodePrice]] = defaultdict(list)
-    for row in dicts(con.execute(_PRICES, bounds)):
-        prices[row.pop("node_id")].append(NodePrice(**_with_instants(row)))
+    bounds = query.period.bounds
+    prices = grouped((row.pop("node_id"), NodePrice(**_with_instants(row))) for row in dicts(con.execute(_PRICES, bounds)))
     bills = _bills(con, bounds, most_rows)
     nodes = []
     for row in map(in_hours, answer_rows(con, __name__, "20_nodes")):
@@ -290,10 +287,8 @@ def _narrow(con: DuckDBPyConnection, query: Query, wanted: tuple[str, ...]) -> N
 
 def _bills(con: DuckDBPyConnection, bounds: dict[str, int], most_rows: int) -> dict[int, list[BilledMachine]]:
     run_stage(con, __name__, "40_bill_rows", bounds)
-    first: dict[str, list[BillRow]] = defaultdict(list)
     con.execute("SELECT * EXCLUDE (machine, number) FROM explained_bill_rows WHERE number <= $1 ORDER BY number", [most_rows])
-    for row in dicts(con):
-        first[row.pop("instance_key")].append(BillRow(**_with_instants(row)))
+    first = grouped((row.pop("instance_key"), BillRow(**_with_instants(row))) for row in dicts(con))
     bills: dict[int, list[BilledMachine]] = defaultdict(list)
     for row in answer_rows(con, __name__, "50_billed_machines", bounds | {"most": most_rows}):
         node_id, key = row.pop("node_id"), row.pop("instance_key")

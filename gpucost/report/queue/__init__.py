@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 from gpucost.engine import answer_rows, run_stage
 from gpucost.periods import MS_PER_HOUR, Period
+from gpucost.records import record
 from gpucost.shapes import Shape
 from gpucost.store import sqlfiles
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Waits:
     """How long workloads waited from creation to admission, in seconds; quantiles are read off a histogram, None without any."""
 
@@ -27,7 +27,7 @@ class Waits:
     wait_p95_seconds: float | None
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Queue(Shape):
     """One ClusterQueue and GPU resource; units of the resource (GPUs, slices), averages over the time they are known for.
 
@@ -60,7 +60,7 @@ class Queue(Shape):
     FLAT = ("waits",)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class SlurmWait:
     """Jobs with GPUs of a partition, a QOS or an account (`by`): waits of those that began in the period, in seconds.
 
@@ -82,7 +82,7 @@ class SlurmWait:
     preempted_cost: Decimal
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class SlurmShare:
     """What sshare says of an account, or of a user in it, beside what its jobs cost; shares are 0-1.
 
@@ -99,7 +99,7 @@ class SlurmShare:
     cost_share: float | None
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Queues(Shape):
     """What the queues were in a period; of Slurm where the store knows one."""
 
@@ -108,10 +108,7 @@ class Queues(Shape):
     slurm_waits: list[SlurmWait] | None = None
     slurm_shares: list[SlurmShare] | None = None
 
-    FLAT = ("period",)
 
-
-_PACKAGE = "gpucost.report.queue"
 _RECENT_MS = 7 * 24 * MS_PER_HOUR
 _HALF_LIFE_MS = 2 * 24 * MS_PER_HOUR
 
@@ -132,32 +129,31 @@ QUALIFY next_ms IS NOT NULL"""
 def queues(con: DuckDBPyConnection, period: Period, clusters: Sequence[str] = (), names: Sequence[str] = ()) -> list[Queue]:
     """Every ClusterQueue that Kueue told of in the period, the fullest first. Works on a read-only connection."""
     since = period.end_ms - _RECENT_MS
-    span = {"from_ms": period.start_ms, "to_ms": period.end_ms}
+    span = period.bounds
     filters = {"clusters": list(clusters), "queues": list(names)}
     sqlfiles.run(con, "filters")
-    run_stage(con, _PACKAGE, "10_runs", span | filters | {"from_ms": min(since, period.start_ms)})
+    run_stage(con, __name__, "10_runs", span | filters | {"from_ms": min(since, period.start_ms)})
     con.execute(_EDGES)
-    run_stage(con, _PACKAGE, "30_parts")
-    run_stage(con, _PACKAGE, "50_sums", span | {"since_ms": since, "half_life_ms": _HALF_LIFE_MS})
+    run_stage(con, __name__, "30_parts")
+    run_stage(con, __name__, "50_sums", span | {"since_ms": since, "half_life_ms": _HALF_LIFE_MS})
     return [
         Queue(waits=_waits(row.pop("admitted"), row.pop("waited_seconds"), row.pop("buckets")), **_rounded(row))
-        for row in answer_rows(con, _PACKAGE, "60_queues", span | filters)
+        for row in answer_rows(con, __name__, "60_queues", span | filters)
     ]
 
 
-def slurm_waits(con: DuckDBPyConnection, period: Period, clusters: Sequence[str] = ()) -> list[SlurmWait]:
-    """Waits and cost of Slurm's jobs by partition, QOS and account, each group's dearest first. Needs attributed tables."""
-    sqlfiles.run(con, "filters")
-    params = {"from_ms": period.start_ms, "to_ms": period.end_ms, "clusters": list(clusters)}
-    return [SlurmWait(**_rounded(row)) for row in answer_rows(con, _PACKAGE, "70_slurm_waits", params)]
+def slurm(
+    con: DuckDBPyConnection, period: Period, half_life_ms: int, clusters: Sequence[str]
+) -> tuple[list[SlurmWait], list[SlurmShare]]:
+    """Waits and cost of Slurm's jobs, and what sshare said of accounts and users beside what they cost. Needs attributed tables.
 
-
-def slurm_shares(con: DuckDBPyConnection, period: Period, half_life_ms: int, clusters: Sequence[str] = ()) -> list[SlurmShare]:
-    """What sshare said of accounts and users, beside what they cost. Needs attributed tables."""
+    Waits are by partition, QOS and account, each group's dearest first.
+    """
     sqlfiles.run(con, "filters")
-    span = {"from_ms": period.start_ms, "to_ms": period.end_ms}
-    params = {**span, "half_life_ms": half_life_ms, "clusters": list(clusters)}
-    return [SlurmShare(**_rounded(row)) for row in answer_rows(con, _PACKAGE, "80_slurm_shares", params)]
+    asked = period.bounds | {"clusters": list(clusters)}
+    waits = answer_rows(con, __name__, "70_slurm_waits", asked)
+    shares = answer_rows(con, __name__, "80_slurm_shares", asked | {"half_life_ms": half_life_ms})
+    return [SlurmWait(**_rounded(row)) for row in waits], [SlurmShare(**_rounded(row)) for row in shares]
 
 
 def _waits(admitted: float | None, seconds: float | None, histogram: list[dict[str, float]] | None) -> Waits:

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator
 from datetime import date
 from decimal import Decimal
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 from zoneinfo import ZoneInfo
 
 from pydantic import Field
@@ -17,7 +15,9 @@ from gpucost.engine import answer_rows, dicts, run_stage
 from gpucost.errors import IncompleteError
 from gpucost.periods import from_ms, month_period
 from gpucost.price.fx import no_rate
+from gpucost.records import grouped, record
 from gpucost.render.view import MissingTime
+from gpucost.report.rows import ZERO
 from gpucost.shapes import Shape
 from gpucost.store import charges, sqlfiles
 
@@ -75,7 +75,7 @@ _EFFECTIVE = {
 }
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class ClassRow:
     """What bill rows of one class come to; of `attributed`, those of one team."""
 
@@ -85,7 +85,7 @@ class ClassRow:
     cost: Decimal
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Statement:
     """Everything that the billing period's bills have in one currency, by class: as billed, or as effective cost.
 
@@ -106,10 +106,10 @@ class Statement:
         ordered = sorted(
             (row for row in classes if row.rows or row.cost), key=lambda row: (places.index(row.name), -row.cost, row.team or "")
         )
-        left = cost - sum((row.cost for row in ordered), Decimal(0))
+        left = cost - sum((row.cost for row in ordered), ZERO)
         if left and abs(left) < CENT:
             ordered.append(ClassRow("rounding", None, 0, left))
-            left = Decimal(0)
+            left = ZERO
         return cls(basis, currency, rows, cost, left, tuple(ordered))
 
     def lines(self) -> list[tuple[str, int | None, Decimal]]:
@@ -135,11 +135,11 @@ def class_words(name: str, basis: Basis, team: str | None = None) -> str:
 def in_cents(lines: Iterable[tuple[str, int | None, Decimal]], cost: Decimal) -> list[tuple[str, int | None, Decimal]]:
     """Lines of words, bill rows and cost, in cents that add up to those of `cost`: what rounding leaves is a line."""
     shown = [(words, rows, _cents(amount)) for words, rows, amount in lines]
-    left = _cents(cost) - sum((amount for *_, amount in shown), Decimal(0))
+    left = _cents(cost) - sum((amount for *_, amount in shown), ZERO)
     return [*shown, (CLASSES["rounding"], None, left)] if left else shown
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Invoice:
     """What one invoice of a provider comes to, in its own currency; None where the export does not name it."""
 
@@ -152,7 +152,7 @@ class Invoice:
     effective_cost: Decimal
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class LineRow(Shape):
     """An amount of one line, by the dimensions asked for; None where the line knows no such dimension."""
 
@@ -160,10 +160,8 @@ class LineRow(Shape):
     keys: dict[str, str | None]
     cost: Decimal
 
-    FLAT = ("keys",)
 
-
-@dataclass(frozen=True, slots=True)
+@record
 class Cause:
     """Why effective cost differs from billed cost; `difference` is billed - effective, in `currency`."""
 
@@ -177,7 +175,7 @@ class Cause:
     difference: Decimal
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Beside:
     """What charges of one kind beside the hours of GPU instances cost."""
 
@@ -186,7 +184,7 @@ class Beside:
     cost: Decimal
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Machine:
     """A machine on one side of the account only: billed and not seen, or seen and not billed (then at its estimate)."""
 
@@ -196,7 +194,7 @@ class Machine:
     cost: Decimal
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Reconciliation(Shape):
     """The account of one billing period. Money in `currency`, but for invoices, causes and `beside`, which are in the bill's.
 
@@ -249,7 +247,7 @@ def problems_of(statements: Iterable[Statement], causes: Iterable[Cause], unexpl
     unexplained: dict[str, Decimal] = {}
     for cause in causes:
         if cause.cause == "same" and cause.difference:
-            unexplained[cause.currency] = unexplained.get(cause.currency, Decimal(0)) + cause.difference
+            unexplained[cause.currency] = unexplained.get(cause.currency, ZERO) + cause.difference
     found = [
         f"{one.difference:,.2f} {one.currency} of {BASES[one.basis]} went to no class" for one in statements if one.difference
     ]
@@ -266,7 +264,6 @@ def _cents(amount: Decimal) -> Decimal:
     return amount.quantize(Decimal("0.01")) + 0  # no -0.00
 
 
-_PACKAGE = "gpucost.report.reconcile"
 # The first of the machines that are billed in a currency without a rate.
 _WITHOUT_RATE = """SELECT currency, min(from_ms) AS from_ms
 FROM billed_hours
@@ -303,32 +300,28 @@ def reconcile(con: DuckDBPyConnection, month: str, currency: str, by: tuple[str,
     Works on a read-only connection that has the rates of price.load_fx_rates; makes temporary tables. Raises IncompleteError
     where no bill of that month was collected, PriceError where a machine is billed in a currency that has no rate.
     """
-    causes = _ask(con, "60_charges", {"month": month})
+    causes = answer_rows(con, __name__, "60_charges", {"month": month})
     if not causes:
         raise IncompleteError(*_no_bill(con, month))
     for billed, at_ms in con.execute(_WITHOUT_RATE, [month]).fetchall():
         raise no_rate(f"the bill of {month} has machines in {billed}", billed, currency, f" on {from_ms(at_ms):%Y-%m-%d}")
     sqlfiles.run(con, "machine_charges")
     charges.find_tokens(con)
-    run_stage(con, _PACKAGE, "10_machine_hours", {"month": month})
+    run_stage(con, __name__, "10_machine_hours", {"month": month})
     load_catalog(con)
-    run_stage(con, _PACKAGE, "20_row_classes", {"month": month, "currency": currency})
+    run_stage(con, __name__, "20_row_classes", {"month": month, "currency": currency})
     for name in ("30_machine_parts", "35_machine_shares"):
-        run_stage(con, _PACKAGE, name)
-    sums = _ask(con, "40_lines", {"by": []})
+        run_stage(con, __name__, name)
+    sums = answer_rows(con, __name__, "40_lines", {"by": []})
     (total,) = dicts(con.execute(_TOTAL))
     period = month_period(date.fromisoformat(f"{month}-01"), ZoneInfo("UTC"))
-    named = {row["line"]: Decimal(row["cost"]) for row in sums}
-    lines = {line: named.get(line, Decimal(0)) for line in LINES}
-    statements, explained = (
-        tuple(_statements(con, currency)),
-        tuple(Cause(**{key: value for key, value in row.items() if key != "is_final"}) for row in causes),
-    )
+    named = {row["line"]: row["cost"] for row in sums}
+    lines = {line: named.get(line, ZERO) for line in LINES}
+    statements, is_final = tuple(_statements(con, currency)), all(row["is_final"] for row in causes)
+    explained = tuple(Cause(**{key: value for key, value in row.items() if key != "is_final"}) for row in causes)
     problems = problems_of(statements, explained, float(total["unexplained_hours"]))
-    cost, is_final = Decimal(total["effective_cost"]), all(row["is_final"] for row in causes)
-    unbilled = tuple(
-        Machine(**row) for row in _ask(con, "51_unbilled_nodes", {"from_ms": period.start_ms, "to_ms": period.end_ms})
-    )
+    cost = total["effective_cost"]
+    unbilled = tuple(Machine(**row) for row in answer_rows(con, __name__, "51_unbilled_nodes", period.bounds))
     return Reconciliation(
         month=month,
         currency=currency,
@@ -337,16 +330,16 @@ def reconcile(con: DuckDBPyConnection, month: str, currency: str, by: tuple[str,
         is_exact=not problems,
         problems=problems,
         statements=statements,
-        invoices=tuple(Invoice(**row) for row in _ask(con, "44_invoices", {"month": month})),
+        invoices=tuple(Invoice(**row) for row in answer_rows(con, __name__, "44_invoices", {"month": month})),
         effective_cost=cost,
         instance_hours=float(total["instance_hours"]),
-        machines=int(total["machines"]),
+        machines=total["machines"],
         lines=lines,
-        difference=cost - sum(lines.values(), Decimal(0)),
+        difference=cost - sum(lines.values(), ZERO),
         by=by,
         rows=tuple(
-            LineRow(row["line"], {key: _text(row[key]) for key in by}, Decimal(row["cost"]))
-            for row in _ask(con, "40_lines", {"by": list(by)})
+            LineRow(row["line"], {key: row[key] for key in by}, row["cost"])
+            for row in answer_rows(con, __name__, "40_lines", {"by": list(by)})
         )
         if by
         else (),
@@ -355,27 +348,20 @@ def reconcile(con: DuckDBPyConnection, month: str, currency: str, by: tuple[str,
         unseen=tuple(Machine(*row) for row in con.execute(_UNSEEN).fetchall()),
         unbilled=unbilled,
         not_collected=(),
-        final_cost=cost if is_final else Decimal(0),
-        estimated_cost=sum((machine.cost for machine in unbilled), Decimal(0)),
+        final_cost=cost if is_final else ZERO,
+        estimated_cost=sum((machine.cost for machine in unbilled), ZERO),
     )
 
 
-def _ask(con: DuckDBPyConnection, name: str, params: Mapping[str, Any]) -> list[dict[str, Any]]:
-    return answer_rows(con, _PACKAGE, name, params)
-
-
 def _statements(con: DuckDBPyConnection, currency: str) -> Iterator[Statement]:
-    classes: dict[tuple[str, str], list[ClassRow]] = defaultdict(list)
-    for row in _ask(con, "42_classes", {"currency": currency}):
-        classes[row["basis"], row["currency"]].append(ClassRow(row["class"], row["team"], row["rows"], row["cost"]))
+    classes = grouped(
+        ((row["basis"], row["currency"]), ClassRow(row["class"], row["team"], row["rows"], row["cost"]))
+        for row in answer_rows(con, __name__, "42_classes", {"currency": currency})
+    )
     for whole in dicts(con.execute(_TOTALS, [currency])):
         for basis in BASES:
             own = classes[basis, whole["currency"]]
             yield Statement.of(basis, whole["currency"], whole["rows"], whole[f"{basis}_cost"], own)
-
-
-def _text(value: object) -> str | None:
-    return None if value is None else str(value)
 
 
 def _no_bill(con: DuckDBPyConnection, month: str) -> tuple[str, str]:

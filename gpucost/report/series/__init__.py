@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import timedelta
 from decimal import Decimal
 from itertools import groupby
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 from zoneinfo import ZoneInfo
 
 from gpucost.config.model import Config
 from gpucost.engine import answer_rows, dicts, run_stage
 from gpucost.periods import MS_PER_HOUR, Period, TimeBucket, from_ms, is_whole_days, time_buckets
-from gpucost.render.view import Heat, Layer, LayerKind, Moment, Row, Series, Stack, Step, hours, ratio
+from gpucost.records import grouped
+from gpucost.render.formatting import is_plain
+from gpucost.render.view import Heat, Layer, LayerKind, Moment, Row, Series, Stack, Step, hours
 from gpucost.report.query import Query
 from gpucost.report.rows import ZERO, Part, filters, in_parts
 
@@ -70,8 +71,7 @@ _MOST_DAYS_BY: tuple[tuple[Step, int], ...] = (("hour", 3), ("day", 100), ("week
 _MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
 
 
-@dataclass(frozen=True, slots=True)
-class LocalHour:
+class LocalHour(NamedTuple):
     """A part [from_ms, to_ms) of the period: the moment it belongs to, its weekday (Monday 0) and hour, both local.
 
     Hours are cut where the store cuts its cells: at hours of UTC and local midnights. One of a zone half an hour off counts for
@@ -119,14 +119,12 @@ def _moment(part: TimeBucket, to_ms: int, step: Step, tz: ZoneInfo) -> Moment:
         name, short = part.month, f"{month} {local.year}"
     elif step == "hour":
         # with the offset from UTC where clocks show the hour twice
-        is_plain = local.replace(fold=0).utcoffset() == local.replace(fold=1).utcoffset()
-        name, short = f"{local:%Y-%m-%d %H:%M}" if is_plain else f"{local:%Y-%m-%d %H:%M %z}", f"{short} {local:%H:%M}"
+        name, short = f"{local:%Y-%m-%d %H:%M}" if is_plain(local) else f"{local:%Y-%m-%d %H:%M %z}", f"{short} {local:%H:%M}"
     elif step == "week" and last.date() > local.date():
         name = f"{name} to {last:%Y-%m-%d}"
     return Moment(name, short, part.from_ms, to_ms)
 
 
-_PACKAGE = "gpucost.report.series"
 # so many names stand alone in a chart: eyes tell about eight colors apart
 _MOST_NAMES = 7
 _HOLDERS = ("team", "namespace", "workload", "cluster")
@@ -153,17 +151,17 @@ def read_series(con: DuckDBPyConnection, config: Config, query: Query, parts: Co
     step = step_of(query.period)
     moments = moments_of(query.period, config.tz, step)
     hours_of = local_hours(query.period, config.tz, moments)
-    con.execute(_HOURS, {name: [getattr(hour, name) for hour in hours_of] for name in LocalHour.__slots__})
+    con.execute(_HOURS, {name: [getattr(hour, name) for hour in hours_of] for name in LocalHour._fields})
     by_day = step != "hour" and is_whole_days(query.period, config.tz)
-    run_stage(con, _PACKAGE, "20_series_rows", filters(query) | {"by_day": by_day})
+    run_stage(con, __name__, "20_series_rows", filters(query) | {"by_day": by_day})
     count = len(moments)
     each_team = {"each_team": None not in parts}
     stacks = [
-        (by, in_parts(answer_rows(con, _PACKAGE, "30_stack", {"by": by, "apart": apart, "most": _MOST_NAMES} | each_team)))
+        (by, in_parts(answer_rows(con, __name__, "30_stack", {"by": by, "apart": apart, "most": _MOST_NAMES} | each_team)))
         for by, apart in ((_holder(query), True), ("capacity_type", False), ("gpu_model", False))
     ]
     bands = in_parts(dicts(con.execute(_BANDS_BY_MOMENT, each_team)))
-    heat = in_parts(answer_rows(con, _PACKAGE, "50_heat", filters(query) | each_team))
+    heat = in_parts(answer_rows(con, __name__, "50_heat", filters(query) | each_team))
     return {
         part: Series(
             step=step,
@@ -199,16 +197,12 @@ def trends(
     names = {key: [row.keys[key] for _, row in rows] for key in ("cluster", "namespace", "workload")}
     for place, moment, cost in con.execute(_TRENDS, names | {"part": [part for part, _ in rows]}).fetchall():
         costs[place][moment] = cost
-    of_parts: dict[Part, list[tuple[Decimal, ...]]] = {part: [] for part in parts}
-    for (part, _), values in zip(rows, costs, strict=True):
-        of_parts[part].append(tuple(values))
-    return of_parts
+    return grouped((part, tuple(values)) for (part, _), values in zip(rows, costs, strict=True))
 
 
 def _holder(query: Query) -> str:
     """The first dimension asked for that says who held GPUs, else the one that the report would take by itself."""
-    usual = "workload" if query.namespaces else "namespace" if query.teams else "team"
-    return next((name for name in query.dimensions if name in _HOLDERS), usual)
+    return next((name for name in query.dimensions if name in _HOLDERS), query.usual)
 
 
 def _stack(answer: Iterable[dict[str, Any]], by: str, count: int) -> Stack:
@@ -264,12 +258,7 @@ def _heat(answer: list[dict[str, Any]], query: Query) -> tuple[Heat, ...]:
 
 def _map(title: str, part: str, whole_title: str, answer: list[dict[str, Any]], whole: str) -> Heat:
     sums = {(row["weekday"], row["hour"]): (hours(row[part]), hours(row[whole])) for row in answer}
-    grid = [[sums.get((weekday, hour), (0.0, 0.0)) for hour in range(24)] for weekday in range(7)]
-    return Heat(
-        title=title,
-        part=part,
-        whole=whole_title,
-        shares=tuple(tuple(ratio(*pair) for pair in row) for row in grid),
-        part_gpu_hours=tuple(tuple(idle for idle, _ in row) for row in grid),
-        gpu_hours=tuple(tuple(all_hours for _, all_hours in row) for row in grid),
+    parts, wholes = (
+        tuple(tuple(sums.get((weekday, hour), (0.0, 0.0))[at] for hour in range(24)) for weekday in range(7)) for at in (0, 1)
     )
+    return Heat(title, part, whole_title, parts, wholes)

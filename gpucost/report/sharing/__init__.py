@@ -80,7 +80,7 @@ def share(con: DuckDBPyConnection, config: Config, query: Query) -> None:
     run_stage(con, __name__, "20_pool_consumers")
     sqlfiles.run(con, "machine_charges")
     find_tokens(con)
-    run_stage(con, __name__, "30_billed_amounts", {"from_ms": query.period.start_ms, "to_ms": query.period.end_ms})
+    run_stage(con, __name__, "30_billed_amounts", query.period.bounds)
     _refuse_unconverted(con, config)
     run_stage(con, __name__, "40_cost_pools", {"split_unallocated": query.share_unallocated})
     con.execute(_CLAIMS)
@@ -97,38 +97,33 @@ def with_shares(
     parts: Collection[Part],
 ) -> dict[Part, list[Row]]:
     """`rows`, which are by the dimensions `by`, with what was shared to each; after them those of kind 'shared'."""
-    amounts = _amounts(con, by, parts)
-    return {part: _with_shares(config, query, by, rows.get(part, ()), amounts[part]) for part in parts}
-
-
-def _with_shares(config: Config, query: Query, by: tuple[str, ...], rows: Iterable[Row], amounts: _Amounts) -> list[Row]:
-    known = [
-        replace(row, shared=_shared(config, query, row.kind, amounts.pop((row.kind, *row.keys.values()), {}))) for row in rows
-    ]
-    rest = sorted(amounts.items(), key=lambda item: [(part is None, part or "") for part in item[0]])
-    return known + [
-        Row("shared", dict(zip(by, keys, strict=True)), NO_MEASURES, shared=_shared(config, query, kind, sums))
-        for (kind, *keys), sums in rest
-    ]
+    found: dict[Part, list[Row]] = {}
+    for part, amounts in _amounts(con, by, parts).items():
+        known = [
+            replace(row, shared=_shared(config, query, row.kind, amounts.pop((row.kind, *row.keys.values()), {})))
+            for row in rows.get(part, ())
+        ]
+        rest = sorted(amounts.items(), key=lambda item: [(key is None, key or "") for key in item[0]])
+        found[part] = known + [
+            Row("shared", dict(zip(by, keys, strict=True)), NO_MEASURES, shared=_shared(config, query, kind, sums))
+            for (kind, *keys), sums in rest
+        ]
+    return found
 
 
 def total_shared(con: DuckDBPyConnection, config: Config, query: Query, parts: Collection[Part]) -> dict[Part, Shared]:
     """What was shared to everything that passes the filters."""
-    return {part: _total_shared(config, query, amounts) for part, amounts in _amounts(con, (), parts).items()}
-
-
-def _total_shared(config: Config, query: Query, of_kinds: _Amounts) -> Shared:
-    sums: dict[int | None, Decimal] = defaultdict(lambda: ZERO)
-    stays = ZERO
-    for (kind, *_), amounts in of_kinds.items():
-        for rule, amount in amounts.items():
-            if kind == "unallocated" and rule is None:
-                stays = amount
-            else:
+    found = {}
+    for part, of_kinds in _amounts(con, (), parts).items():
+        stays = of_kinds.get(("unallocated",), {}).pop(None, ZERO)
+        sums: dict[int | None, Decimal] = defaultdict(lambda: ZERO)
+        for amounts in of_kinds.values():
+            for rule, amount in amounts.items():
                 sums[rule] += amount
-    whole = _shared(config, query, "", sums)
-    has_rest = query.share_unallocated is not None and not query.is_narrowed
-    return replace(whole, remaining_unallocated_cost=stays if has_rest else None)
+        has_rest = query.share_unallocated is not None and not query.is_narrowed
+        whole = _shared(config, query, "", sums)
+        found[part] = replace(whole, remaining_unallocated_cost=stays if has_rest else None)
+    return found
 
 
 def shared_teams(con: DuckDBPyConnection) -> set[str]:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from gpucost.catalog import load_catalog
 from gpucost.engine import answer_rows, dicts, run_stage
 from gpucost.periods import Period, TimeBucket, is_whole_days
+from gpucost.records import record
 from gpucost.render.view import ratio
 from gpucost.report.rows import ZERO, cut, in_hours
 from gpucost.shapes import Shape
@@ -21,8 +21,7 @@ if TYPE_CHECKING:
     from gpucost.config.model import Config
 
 
-@dataclass(frozen=True, slots=True)
-class Filters:
+class Filters(NamedTuple):
     """Empty filters take everything; values of one filter are alternatives, filters add up.
 
     A workload is named `Kind/name`, or by its name alone.
@@ -34,7 +33,7 @@ class Filters:
     workloads: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Bucket:
     """A kind of GPU time: whose it is, what people call it, what it means, and whether it is waste."""
 
@@ -66,7 +65,7 @@ BUCKETS = (
 WASTED = tuple(bucket.name for bucket in BUCKETS if bucket.is_waste)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class WasteRow(Shape):
     """The part of a bucket for one combination of dimension values; what only pods have is None where nobody held anything."""
 
@@ -75,10 +74,8 @@ class WasteRow(Shape):
     gpu_hours: float
     cost: Decimal
 
-    FLAT = ("keys",)
 
-
-@dataclass(frozen=True, slots=True)
+@record
 class BucketWaste:
     """A bucket: `of` says whose time it is."""
 
@@ -89,7 +86,7 @@ class BucketWaste:
     cost: Decimal
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class WasteTotals:
     """All GPU-hours, held or not, and what they cost; of these the buckets that are waste, and their share of cost."""
 
@@ -109,7 +106,7 @@ class WasteTotals:
         return cls(hours, cost, wasted_hours, wasted, ratio(wasted, cost))
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class WorkloadWaste:
     """What one workload wasted. `bucket` is its dearest kind of waste, None where it wasted nothing.
 
@@ -138,7 +135,7 @@ class WorkloadWaste:
     gpu_memory_mib: int | None
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Waste:
     """`buckets` are in the order of BUCKETS, all of them; they add up to what was asked for: of the whole fleet, what nodes cost.
 
@@ -163,9 +160,6 @@ def _bucket(bucket: Bucket, row: WasteRow | None) -> BucketWaste:
     return BucketWaste(bucket.name, bucket.whose, bucket.is_waste, hours, cost)
 
 
-_PACKAGE = "gpucost.report.waste"
-
-
 def build(
     con: DuckDBPyConnection,
     config: Config,
@@ -188,7 +182,7 @@ def build(
     load_devices(con, config.activity, period)
     load_catalog(con)
     whole = tuple(_bucket(bucket, buckets.get(bucket.name)) for bucket in BUCKETS)
-    workloads = answer_rows(con, _PACKAGE, "60_workloads", {"wasted": list(WASTED), "most": top})
+    workloads = answer_rows(con, __name__, "60_workloads", {"wasted": list(WASTED), "most": top})
     return Waste(
         by=by,
         buckets=whole,
@@ -199,7 +193,7 @@ def build(
 
 
 def _lists(filters: Filters) -> dict[str, list[str]]:
-    return {name: list(getattr(filters, name)) for name in Filters.__slots__}
+    return {name: list(values) for name, values in filters._asdict().items()}
 
 
 def _rounded(row: dict[str, Any]) -> dict[str, Any]:
@@ -255,13 +249,13 @@ def prepare(
     con.execute("SET VARIABLE waste_by_gpus = $by_gpus::BOOLEAN", {"by_gpus": config.prices.cost_basis == "node"})
     con.execute(_CELL_SLOTS)
     con.execute(_CELLS)
-    run_stage(con, _PACKAGE, "20_pods", {"forgotten_after_ms": config.waste.forgotten_after_ms})
-    run_stage(con, _PACKAGE, "23_serving", {"target_utilization": config.waste.target_utilization})
+    run_stage(con, __name__, "20_pods", {"forgotten_after_ms": config.waste.forgotten_after_ms})
+    run_stage(con, __name__, "23_serving", {"target_utilization": config.waste.target_utilization})
     con.execute(_DAYS)
     con.execute(_HELD_CELLS)
-    run_stage(con, _PACKAGE, "30_held")
-    run_stage(con, _PACKAGE, "40_free", {"empty_after_ms": config.waste.empty_after_ms})
-    run_stage(con, _PACKAGE, "50_waste_rows", _lists(filters))
+    run_stage(con, __name__, "30_held")
+    run_stage(con, __name__, "40_free", {"empty_after_ms": config.waste.empty_after_ms})
+    run_stage(con, __name__, "50_waste_rows", _lists(filters))
 
 
 _BUCKETS = """
