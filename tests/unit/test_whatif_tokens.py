@@ -597,7 +597,7 @@ def test_growth_is_of_the_whole_months_of_the_store(
 
     monkeypatch.setattr(whatif_tokens, "_hours", hours)
     period = SimpleNamespace(end=datetime(2026, 7, 1, tzinfo=UTC))
-    run: Any = SimpleNamespace(now=datetime(2026, 11, 5, tzinfo=UTC), tz=UTC, period=period)
+    run: Any = SimpleNamespace(today=date(2026, 11, 5), tz=UTC, period=period)
     growth = whatif_tokens._growth(run, Api(), [pools])
     assert growth.percent == (None if percent is None else pytest.approx(percent)) and growth.begins == date(2026, 7, 1)
     assert whatif_tokens._growth(run, Api(growth_percent_per_month=3.0), [pools]).percent == 3
