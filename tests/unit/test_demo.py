@@ -25,9 +25,9 @@ from gpucost.demo import bill
 from gpucost.demo.build import build, last_months
 from gpucost.demo.fleet import TEAMS, months, plan
 from gpucost.errors import UsageError
-from gpucost.periods import Period
+from gpucost.periods import MS_PER_HOUR, Period
 from gpucost.report import Query
-from gpucost.report.queue import slurm_waits
+from gpucost.report.queue import slurm
 from gpucost.store.connection import Store
 from gpucost.whatif.reserve import read_commitments
 from tests.replay.result import unpaid
@@ -147,7 +147,7 @@ def test_its_slurm_cluster_has_what_slurm_has(demo: Config) -> None:
         "SELECT count(DISTINCT array_job_id), count(*) FILTER (len(nodes) = 2), count(*) - count(DISTINCT job_id) FROM slurm_runs"
     )
     assert min(cast("int", arrays), cast("int", wide), cast("int", requeued)) > 0
-    queues = pipeline.read_attributed(demo, store, lambda con: slurm_waits(con, ESTIMATED))
+    queues = pipeline.read_attributed(demo, store, lambda con: slurm(con, ESTIMATED, 7 * 24 * MS_PER_HOUR, ())[0])
     waits = {(one.by, one.name): one for one in queues}
     assert {name for by, name in waits if by == "partition"} == {"gpu", "scavenge"}
     assert waits["partition", "scavenge"].preempted_cost > 0
