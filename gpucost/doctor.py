@@ -7,7 +7,6 @@ import shlex
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import closing
-from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from enum import StrEnum
 from pathlib import Path
@@ -46,6 +45,7 @@ from gpucost.config.load import load_config
 from gpucost.config.model import Config, PrometheusSource
 from gpucost.errors import ConfigError, GpucostError, SourceError
 from gpucost.periods import MS_PER_HOUR, from_ms, iso, label_name
+from gpucost.records import record
 from gpucost.store.connection import Store
 
 
@@ -60,7 +60,7 @@ class Status(StrEnum):
 OK, WARN, FAIL = Status
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Check:
     """One thing looked at. `fix` is one command or setting, and stands wherever the status is not ok."""
 

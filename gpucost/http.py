@@ -11,7 +11,6 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import urlsplit
@@ -25,6 +24,7 @@ from urllib3.exceptions import NewConnectionError, ProtocolError
 
 from gpucost import texts
 from gpucost.errors import GpucostError, SourceError
+from gpucost.records import record
 
 if TYPE_CHECKING:
     from urllib3 import PoolManager
@@ -99,7 +99,7 @@ def _seconds(text: str) -> float | None:
         return None
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Request:
     """One message. `what` says who it goes to, in errors; `repeatable` that taking it twice does no harm."""
 
@@ -111,7 +111,7 @@ class Request:
     repeatable: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Response:
     """What the server said: status, the beginning of the text on one line, and its host."""
 

@@ -25,6 +25,7 @@ from urllib.parse import parse_qsl, unquote
 from gpucost import clouds
 from gpucost.errors import GpucostError, SourceError, StoreError, UsageError
 from gpucost.http import excerpt
+from gpucost.records import record
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -87,7 +88,7 @@ _AZURE_NEEDS = "grant Storage Blob Data Reader on the container; a lake needs St
 _AZURE = _Cloud("azure", "az", clouds.AZURE_LOGIN, _AZURE_NEEDS, clouds.azure_in_words)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Entry:
     """A file of a bucket or folder: its key is a path with slashes, its time is in seconds since 1970.
 

@@ -5,17 +5,17 @@ from __future__ import annotations
 import re
 from bisect import bisect_right
 from collections.abc import Iterator
-from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from zoneinfo import ZoneInfo
 
 from gpucost.errors import UsageError
+from gpucost.records import record
 
 MS_PER_HOUR = 3_600_000
 MS_PER_DAY = 24 * MS_PER_HOUR
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Period:
     """A half-open interval [start, end) of UTC instants."""
 
@@ -133,7 +133,7 @@ def within(name: str) -> str:
     return f"{'on' if name[:1].isdigit() else 'in'} {name}"
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class TimeBucket:
     """A part [from_ms, to_ms) of a period, named by its local month, day and hour; names finer than asked for are None."""
 

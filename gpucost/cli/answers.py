@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from datetime import date
 from functools import cache
 from typing import Any
@@ -14,6 +13,7 @@ import typer
 from gpucost.cli.app import app, leaves
 from gpucost.cli.output import gathered
 from gpucost.errors import UsageError
+from gpucost.records import record
 from gpucost.render.data import IN_COST
 from gpucost.suggest import did_you_mean
 
@@ -28,7 +28,7 @@ _TEXTS = ("by", "notes", "reasons")
 _TEXTS_OF_SCENARIOS = (*_TEXTS, "break_even", "time", "findings")
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Answered:
     """An answer as --format json has it, what was said beside it, and the exit code: 3 where a budget or rule is missed."""
 

@@ -15,6 +15,7 @@ from zoneinfo import ZoneInfo
 
 from gpucost.errors import SourceError
 from gpucost.periods import MS_PER_HOUR, Period, from_ms, iso, local_midnight, to_ms
+from gpucost.records import record
 from gpucost.store import runs
 
 if TYPE_CHECKING:
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
     from gpucost.store.runs import Span
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class SourceFinding:
     """Something about the data that a reader should know. `fix` is one setting or command, where there is one."""
 
@@ -38,7 +39,7 @@ class SourceFinding:
     fix: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class FailedWindow:
     """A part of the period that could not be collected; `command` collects it later."""
 
@@ -47,7 +48,7 @@ class FailedWindow:
     command: str
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Dropped:
     """Samples that were left out: reason is 'nan', 'sentinel' or 'out_of_range'."""
 
@@ -56,7 +57,7 @@ class Dropped:
     samples: int
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class MissingSpan:
     """Time of a cluster that was not seen whole, and why."""
 
@@ -112,7 +113,7 @@ class CollectResult:
             self.metrics[metric] = self.metrics[metric] + seen if metric in self.metrics else seen
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class ProgressState:
     """How far a run is: milliseconds of the period done and in all, samples so far, and what it does now."""
 

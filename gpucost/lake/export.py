@@ -16,6 +16,7 @@ from gpucost.lake.files import PARTS, LakeFiles, checksum
 from gpucost.lake.manifest import LakeFile, Manifest, partition
 from gpucost.lake.tables import RAW, RawTable, parquet
 from gpucost.periods import MS_PER_DAY
+from gpucost.records import record
 from gpucost.store.schema import latest_version
 
 if TYPE_CHECKING:
@@ -117,7 +118,7 @@ WHERE lake_part.vals IS NULL AND lake_part.series_key = kept.series_key AND lake
     AND lake_part.samples = kept.samples AND lake_part.value_sum = kept.value_sum"""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class _Export:
     """The export of one cluster."""
 

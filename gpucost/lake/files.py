@@ -9,7 +9,6 @@ import shutil
 import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from functools import lru_cache
 from operator import attrgetter
 from pathlib import Path
@@ -21,6 +20,7 @@ from uuid import uuid4
 from gpucost import disk
 from gpucost.errors import StoreError, UsageError
 from gpucost.objects import ADDRESSES, Entry, open_address
+from gpucost.records import record
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Container, Iterable, Iterator
@@ -40,7 +40,7 @@ _AT_ONCE = 8
 PARTS = "_gpucost/parts"
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class LakeFiles:
     """The files below a lake's address, by their paths relative to it. Every error is a GpucostError that names the file."""
 

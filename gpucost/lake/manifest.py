@@ -12,6 +12,7 @@ from urllib.parse import quote
 from pydantic import TypeAdapter
 
 from gpucost.errors import NoDataError, StoreError
+from gpucost.records import record
 from gpucost.store.schema import latest_version
 
 if TYPE_CHECKING:
@@ -26,7 +27,7 @@ NONE = "__HIVE_DEFAULT_PARTITION__"
 _FOLDER = "_gpucost/manifests"
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class LakeFile:
     """A Parquet file: rows, size, checksum, and a digest of its rows that does not depend on their order."""
 

@@ -25,6 +25,7 @@ from gpucost.lake.files import LakeFiles, checksum, open_files
 from gpucost.lake.manifest import LakeFile, Tables, partition
 from gpucost.lake.tables import BY_NAME, STITCHED, parquet, quoted
 from gpucost.periods import MS_PER_HOUR
+from gpucost.records import record
 from gpucost.store.connection import Store
 
 if TYPE_CHECKING:
@@ -38,7 +39,7 @@ STEPS_VERSION = 2
 NEIGHBOR_MS = 5 * MS_PER_HOUR
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Step:
     """A step: one task `per` cluster or lake runs `stages`, which read and write these tables of the lake."""
 

@@ -5,11 +5,11 @@ docs/lake.md shows this table. A store's own numbers (series, loads, bills) are 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from gpucost.errors import StoreError
 from gpucost.periods import MS_PER_DAY
+from gpucost.records import record
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 _DAY = "strftime(epoch_ms({}), '%Y-%m-%d')"
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class RawTable:
     """A table of the lake.
 

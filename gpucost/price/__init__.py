@@ -118,7 +118,7 @@ def _bills(con: DuckDBPyConnection, config: Config) -> None:
 
 def missing_price_sources(con: DuckDBPyConnection, period: Period, now: datetime, stale_after_days: int) -> list[tuple[str, str]]:
     """('spot' or 'prices', provider) of each cloud whose prices would price nodes of `period` better than those they have."""
-    span = {"from_ms": period.start_ms, "to_ms": period.end_ms, "now_ms": to_ms(now), "days": stale_after_days}
+    span = period.bounds | {"now_ms": to_ms(now), "days": stale_after_days}
     return [(row["what"], row["provider"]) for row in answer_rows(con, __name__, "70_wanting_prices", span)]
 
 

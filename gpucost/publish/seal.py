@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 
@@ -11,6 +10,7 @@ from gpucost.catalog import catalog_digest
 from gpucost.engine import run_stage
 from gpucost.price.book import book_digest
 from gpucost.price.fx import fx_digest
+from gpucost.records import record
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -28,7 +28,7 @@ _SECTIONS = (
 _FILES = {"book", "fx_rates"}
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class SealedInput:
     """What the store held of one source."""
 
@@ -38,7 +38,7 @@ class SealedInput:
     checksum: str
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Seal:
     """Digests of all that a month's figures were made from, and of the figures.
 

@@ -64,7 +64,9 @@ SELECT unnest($from_ms::BIGINT[]) AS from_ms, unnest($to_ms::BIGINT[]) AS to_ms,
 def cut(con: DuckDBPyConnection, period: Period, parts: Sequence[TimeBucket], *, by_day: bool) -> None:
     """Make time_buckets of the period's parts, and say to the views where it lies, and whether sums of days will do."""
     sqlfiles.run(con, "filters")
-    con.execute(_TIME_BUCKETS, {name: [getattr(part, name) for part in parts] for name in TimeBucket.__slots__})
+    con.execute(
+        _TIME_BUCKETS, {name: [getattr(part, name) for part in parts] for name in ("from_ms", "to_ms", "month", "day", "hour")}
+    )
     con.execute("SET VARIABLE report_from_ms = $at::BIGINT", {"at": period.start_ms})
     con.execute("SET VARIABLE report_to_ms = $at::BIGINT", {"at": period.end_ms})
     con.execute("SET VARIABLE report_by_day = $by_day::BOOLEAN", {"by_day": by_day})

@@ -11,7 +11,6 @@ import shutil
 import stat
 import time
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from functools import cache
 from itertools import count
 from threading import Lock
@@ -19,6 +18,7 @@ from typing import TYPE_CHECKING
 
 from gpucost import disk
 from gpucost.errors import StoreError, UsageError
+from gpucost.records import record
 from gpucost.resources import pricing_dir
 from gpucost.store import schema
 
@@ -44,7 +44,7 @@ _READING = ("SELECT", "EXPLAIN", "PRAGMA", "MULTI")
 _TABLES = "gpucost sql 'SHOW TABLES' lists what there is"
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Store:
     """A store file. Opening is per use: the file's lock is held inside a `with` block and no longer.
 

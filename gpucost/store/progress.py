@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from gpucost.records import record
 from gpucost.store import sqlfiles
 from gpucost.store.metrics import hash64
 
@@ -97,7 +98,7 @@ class ProgressRun(NamedTuple):
     metrics: Mapping[str, float]
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class ProgressLoad:
     """What a batch came to: values read, rows stored of them, series met for the first time, values that are no number."""
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import re
 from contextlib import suppress
-from dataclasses import dataclass
 from datetime import datetime
 from functools import cache
 from importlib.resources import files
@@ -14,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from gpucost.errors import StoreError
 from gpucost.periods import from_ms
+from gpucost.records import record
 
 if TYPE_CHECKING:
     import duckdb
@@ -207,13 +207,13 @@ def deleted_by_upgrade(con: duckdb.DuckDBPyConnection) -> str:
     return ", ".join(f"{count:,} of {table}" for table, count in con.execute(_DELETED).fetchall() if count)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class TableInfo:
     name: str
     rows: int
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class SourceInfo:
     """One source's loads: how many, the period they span (a hole inside is possible), and what they took in."""
 
@@ -227,7 +227,7 @@ class SourceInfo:
     last_loaded_at: datetime
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class DroppedInfo:
     """Samples of a metric that were left out as impossible: reason is 'nan', 'sentinel' or 'out_of_range'."""
 
@@ -237,7 +237,7 @@ class DroppedInfo:
     samples: int
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class StoreInfo:
     """Sizes are in bytes. `samples` counts the activity samples in hour blocks; `states` the runs of equal values."""
 

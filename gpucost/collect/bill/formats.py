@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
 
 from gpucost.errors import DataError
+from gpucost.records import record
 
 PACKAGE = "gpucost.collect.bill"
 
@@ -35,7 +35,7 @@ CLOUDS = ("aws", "gcp", "azure")
 MAPS = ("tag_columns", "cost_category_columns")
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Format:
     """A kind of export: the columns that its SQL reads, and how a file of it is known.
 
@@ -73,7 +73,7 @@ class Format:
         return hashlib.sha256("\n".join([FOCUS_PROVIDER, *map(sql_text, self.sql)]).encode()).hexdigest()
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Columns:
     """Where a file has what its format wants: positions in the header, None where it lacks the column."""
 

@@ -19,6 +19,7 @@ from gpucost.collect.base import SourceFinding
 from gpucost.collect.bill import formats, manifest, opening
 from gpucost.engine import dicts
 from gpucost.errors import DataError, GpucostError
+from gpucost.records import record
 from gpucost.store import bill_files, bill_rules, charges
 
 if TYPE_CHECKING:
@@ -147,7 +148,7 @@ def write_loose(
 _EVERY_SECONDS = 0.2
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class BillProgress:
     """How far a run is: bytes of files read and in all, and what it does now."""
 

@@ -8,7 +8,6 @@ Sources: AWS CUR User Guide, "Cost and Usage Reports files"; AWS Data Exports Us
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from itertools import takewhile
 from pathlib import PurePosixPath
 from typing import Any
@@ -16,12 +15,13 @@ from typing import Any
 from gpucost import inputs
 from gpucost.errors import DataError
 from gpucost.objects import Entry
+from gpucost.records import record
 
 _PERIOD = re.compile(r"BILLING_PERIOD=(\d{4}-\d{2})", re.IGNORECASE)
 _RANGE = re.compile(r"^(\d{4})(\d{2})\d{2}-\d{8}$")
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Manifest:
     """What a manifest says: the export's name, the billing period, and the keys of its files in the bucket.
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from datetime import date, datetime
 from decimal import Decimal
 from functools import partial
@@ -18,6 +17,7 @@ from gpucost.collect.prices.gpu_clouds import RunpodPrices, VastPrices
 from gpucost.collect.prices.oci import OciPrices
 from gpucost.engine import answer_rows
 from gpucost.errors import GpucostError, StoreError
+from gpucost.records import record
 from gpucost.store.connection import scratch_store
 from gpucost.store.prices import ListPrice, columns_of, load_prices, node_regions
 
@@ -36,7 +36,7 @@ PROVIDERS: dict[str, type[PriceCollector]] = {collector.provider: collector for 
 _SAME = Decimal("0.0005")
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class ReplacedPrices:
     """A price that a new one of the same thing takes the place of, both per hour of the whole instance."""
 
@@ -57,7 +57,7 @@ class ReplacedPrices:
         return self.new_price_per_hour / self.old_price_per_hour - 1
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class PriceResult:
     """What came of one provider: its counts, or why it was skipped or failed. Of `replaced` the largest change is first."""
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from datetime import date
 from decimal import Decimal
 from typing import TYPE_CHECKING, ClassVar
@@ -13,6 +12,7 @@ from typing import TYPE_CHECKING, ClassVar
 from gpucost.clouds import GRPC_NO_LOGIN, google_in_words, google_login, is_loopback
 from gpucost.collect.prices.base import KnownType, PriceCollector, again, gpu_model, known_types, newest, one_of_each
 from gpucost.errors import SourceError
+from gpucost.records import record
 from gpucost.store.prices import ComponentPrice, ListPrice, ProviderPrices
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ _MEGA = re.compile(r"\b(?:mega|plus)\b", re.IGNORECASE)
 MEGA = "-Mega"
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class PriceUnit:
     """What one vCPU, GiB or GPU is, and how it is bought: the key of a unit price within a region.
 
@@ -60,7 +60,7 @@ class PriceUnit:
         return f"gpu/{self.of}" if self.part == "gpu" else f"{self.of}/{self.part}"
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class UnitPrice:
     """The price of a unit per hour, in each of `regions`. `whole` where it covers its share of the whole machine."""
 

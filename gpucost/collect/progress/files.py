@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,6 +18,7 @@ from gpucost.collect.progress.mappings import UNITS, levels, unit_of
 from gpucost.collect.prometheus.parse import Garbled, whole_json
 from gpucost.errors import DataError, SourceError, UsageError
 from gpucost.periods import Period, to_ms
+from gpucost.records import record
 from gpucost.store import runs
 from gpucost.store.progress import ALWAYS, ProgressBatch, ProgressLoad, ProgressSeries, load_values
 
@@ -33,7 +33,7 @@ SUFFIXES = (".csv", ".jsonl", ".ndjson")
 KINDS = ("event", "counter", "gauge")
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class FileResult:
     """What one file brought; `period` runs from its first to its last moment, `own_units` are its units that are not in UNITS."""
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Iterator
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from fnmatch import fnmatchcase
 from functools import partial
@@ -23,6 +22,7 @@ from gpucost.collect.prometheus.parse import Garbled, whole_json
 from gpucost.config.secrets import from_environment, secret
 from gpucost.errors import SourceError
 from gpucost.periods import Period, from_ms, to_ms
+from gpucost.records import record
 from gpucost.store import runs as log
 from gpucost.store.progress import ProgressBatch, ProgressRun, ProgressSeries, load_runs
 from gpucost.texts import conceal
@@ -134,7 +134,7 @@ _PLANNED = ("epochs", "max_epochs", "num_epochs", "num_train_epochs", "n_epochs"
 _PARENT = "mlflow.parentRunId"
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class MlflowResult:
     """What a run of the collector brought: runs, how many of them say where they ran, and logged epochs."""
 

@@ -7,7 +7,7 @@ import logging
 import re
 import threading
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import urlsplit
@@ -20,6 +20,7 @@ from gpucost.collect.prometheus.parse import Garbled, MatrixReader, TooMuch, rem
 from gpucost.config.secrets import from_variable, secret
 from gpucost.errors import SourceError
 from gpucost.periods import MS_PER_HOUR
+from gpucost.records import record
 from gpucost.texts import conceal
 
 if TYPE_CHECKING:
@@ -76,7 +77,7 @@ def is_near(url: str) -> bool:
     return bool(addresses) and all(a.is_loopback or a.is_private or a.is_link_local for a in addresses)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Retries:
     """How often and how patiently: exponential from `initial` to `longest` seconds, plus up to `jitter`."""
 

@@ -7,12 +7,12 @@ What that does not prove is asked for raw. This goes for whole hours: ranges [h,
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from gpucost.periods import MS_PER_HOUR
+from gpucost.records import record
 from gpucost.store.metrics import LONGEST_SILENCE_MS, ReadAnswer, series_key
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ def _hours(answer: ReadAnswer, span: Span) -> NDArray[np.int64]:
     return (answer.ts_ms - span[0]) // MS_PER_HOUR
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Scrapes:
     """When the targets of kube-state-metrics were scraped: `ts_ms[first[target, hour]:][: count[target, hour]]`.
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 import re
 import tomllib
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from importlib.resources import files
 from typing import TYPE_CHECKING, Literal
 
 from gpucost.catalog import accelerators, claim_metrics, devices, other_resources
+from gpucost.records import record
 from gpucost.store.usage import MEMORY_METRIC
 
 if TYPE_CHECKING:
@@ -39,7 +40,7 @@ MOST_NAMES = 150
 _HEX = "0123456789abcdef"
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Selector:
     """One metric's series. `metric` is the name that they are stored under, `constant` what each says as long as it lives."""
 
@@ -160,7 +161,7 @@ def mig_fix(metric: str) -> str:
     return f"dcgm-exporter: add {metric} to its counters file (-f)"
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Need:
     """A metric that is read, labels of which one has to stand on it, and what is lost without."""
 
@@ -173,7 +174,7 @@ class Need:
     hint: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class NodeFact:
     """A fact about nodes, and the labels that may tell it."""
 

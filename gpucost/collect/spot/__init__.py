@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -12,6 +12,7 @@ from gpucost.collect.spot import aws, azure, files
 from gpucost.collect.spot.base import AWS_REGIONS
 from gpucost.errors import GpucostError
 from gpucost.periods import MS_PER_HOUR, Period, from_ms, to_ms
+from gpucost.records import record
 from gpucost.store import prices as spot_prices
 from gpucost.store.prices import node_regions
 
@@ -35,7 +36,7 @@ _TYPES = """
 SELECT provider, instance_type FROM catalog_instances UNION SELECT provider, instance_type FROM instance_types ORDER BY ALL"""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class SpotResult:
     """What one source came to: its load and period, or why it was `skipped`, or the `error` that ended it."""
 

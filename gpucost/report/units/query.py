@@ -11,6 +11,7 @@ from typing_extensions import TypedDict
 
 from gpucost.engine import dicts, run_stage
 from gpucost.periods import Period, from_ms, iso, time_buckets
+from gpucost.records import record
 from gpucost.report.rows import in_hours
 from gpucost.store import sqlfiles
 from gpucost.store.usage import nothing_used
@@ -85,7 +86,7 @@ class UnitAnswer(Span):
     notes: list[str]
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class UnitQuery:
     """A period and filters; empty filters take everything. `currency` names the money of the store.
 
@@ -138,7 +139,7 @@ def prepare(con: DuckDBPyConnection, ask: UnitQuery, bucket: Bucket = "day") -> 
     sqlfiles.run(con, "filters")
     cut(con, ask, bucket)
     filters = {name: list(getattr(ask, name)) for name in ("teams", "namespaces", "workloads", "clusters")}
-    run_stage(con, PACKAGE, "20_cells", {"from_ms": ask.period.start_ms, "to_ms": ask.period.end_ms, **filters})
+    run_stage(con, PACKAGE, "20_cells", ask.period.bounds | filters)
     if ask.is_narrowed and not con.execute("FROM unit_cells WHERE is_selected LIMIT 1").fetchall():
         raise nothing_used(con, ask.period.start_ms, ask.period.end_ms, ask.period_name, **filters)
     run_stage(con, PACKAGE, "30_candidates")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import defaultdict
-from dataclasses import dataclass, field
+from dataclasses import field
 from decimal import Decimal
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any, NamedTuple, NotRequired
@@ -14,6 +14,7 @@ from typing_extensions import TypedDict
 from gpucost.config.model import DEFAULT_PROMPT_WEIGHT
 from gpucost.engine import answer_rows, dicts, run_stage
 from gpucost.errors import UsageError
+from gpucost.records import record
 from gpucost.report.rows import in_hours
 from gpucost.report.units.query import (
     PACKAGE,
@@ -173,7 +174,7 @@ _PARTS = ("prompt_cost", "generation_cost", "unserved_cost")
 _TIMES = ("request_time_prompt_cost", "request_time_generation_cost")
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class _Measure:
     """How an answer counts work.
 
@@ -339,7 +340,7 @@ def token_hours(con: DuckDBPyConnection, ask: UnitQuery, bucket: Bucket = "hour"
 
 def _work_done(con: DuckDBPyConnection, ask: UnitQuery, measure: _Measure) -> None:
     """Makes unit_work."""
-    span = {"from_ms": ask.period.start_ms, "to_ms": ask.period.end_ms}
+    span = ask.period.bounds
     run_stage(con, PACKAGE, "40_increases", {"units": list(measure.units), **span})
     weights = {
         "mappings": list(ask.prompt_weights) if measure.weights else [],

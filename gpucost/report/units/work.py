@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter, defaultdict
-from dataclasses import dataclass, replace
+from dataclasses import fields, replace
 from decimal import Decimal
 from itertools import dropwhile
 from typing import TYPE_CHECKING, Literal
@@ -13,6 +13,7 @@ from typing_extensions import TypedDict
 
 from gpucost.engine import answer_rows, dicts, run_stage
 from gpucost.errors import UsageError
+from gpucost.records import record
 from gpucost.render.view import hours
 from gpucost.report.rows import in_hours
 from gpucost.report.units.query import (
@@ -43,7 +44,7 @@ _AT_ONCE_MS = 1
 Status = Literal["done", "lost", "unfinished", "outside"]
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Interval:
     """A run's time [from_ms, to_ms). `epoch` is None outside of epochs. `attempt` counts restarts, from 1."""
 
@@ -54,7 +55,7 @@ class Interval:
     to_ms: int
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Levels:
     """What is known of a run: `reached` are (moment, level), in order; it held GPUs in [from_ms, to_ms), and then `failed`.
 
@@ -244,7 +245,7 @@ def epochs(con: DuckDBPyConnection, ask: UnitQuery, planned_epochs: int | None =
     """
     if not is_prepared:
         prepare(con, ask)
-    run_stage(con, PACKAGE, "31_run_places", {"from_ms": ask.period.start_ms, "to_ms": ask.period.end_ms})
+    run_stage(con, PACKAGE, "31_run_places", ask.period.bounds)
     runs, lost = _runs(con, ask)
     claims = _cut(con, ask, runs)
     rows_of: dict[int, list[Item]] = defaultdict(list)
@@ -293,12 +294,12 @@ def epochs(con: DuckDBPyConnection, ask: UnitQuery, planned_epochs: int | None =
 def _runs(con: DuckDBPyConnection, ask: UnitQuery) -> tuple[list[Item], list[Item]]:
     """The runs whose workloads are known, with their intervals, and the epochs of the others as rows of work without cost."""
     runs, lost = [], []
-    for run in answer_rows(con, PACKAGE, "70_runs", {"from_ms": ask.period.start_ms, "to_ms": ask.period.end_ms}):
+    for run in answer_rows(con, PACKAGE, "70_runs", ask.period.bounds):
         row = run["without_cost"]
         run["without_cost"] = [row | {"since": moment(row["since"])}] if run["is_new"] else []
         if run["has_place"]:
             run["reached"] = tuple(zip(run["moments"], run["levels"], strict=True))
-            runs.append(run | {"parts": intervals(Levels(**{name: run[name] for name in Levels.__slots__}))})
+            runs.append(run | {"parts": intervals(Levels(**{each.name: run[each.name] for each in fields(Levels)}))})
         else:
             lost += run["without_cost"]
     names = Counter(run["name"] for run in runs)
@@ -540,7 +541,7 @@ def experiments(
     Raises UsageError for a metric that no run has.
     """
     prepare(con, ask)
-    run_stage(con, PACKAGE, "31_run_places", {"from_ms": ask.period.start_ms, "to_ms": ask.period.end_ms})
+    run_stage(con, PACKAGE, "31_run_places", ask.period.bounds)
     known = dicts(con.execute("SELECT * FROM unit_run_places ORDER BY started_ms, run_id"))
     names = sorted({name for run in known for name in run["metrics"]})
     if metric and metric not in names:

@@ -172,14 +172,14 @@ def read_market(
         listed[name, option].append((provider, region, zone, Price(price, source, as_of)))
     own: dict[tuple[str, str], Decimal] = {}
     if period is not None:
-        rows = con.execute(_OWN, {"from_ms": period.start_ms, "to_ms": period.end_ms}).fetchall()
+        rows = con.execute(_OWN, period.bounds).fetchall()
         own = {(name, capacity): price for name, capacity, price in rows}
     return Market(currency, dict(listed), dict(history), own, _own_rates(con, period) if period else {})
 
 
 def _own_rates(con: DuckDBPyConnection, period: Period) -> dict[tuple[str | None, str, str], Rate]:
     """What own spot nodes of the period came to, where enough of them ended."""
-    during = {"from_ms": period.start_ms, "to_ms": period.end_ms, "held_within_ms": _HELD_WITHIN_MS}
+    during = period.bounds | {"held_within_ms": _HELD_WITHIN_MS}
     run_stage(con, __package__, "spot_lives", during)
     sums: dict[tuple[str | None, str, str], tuple[int, float, bool]] = defaultdict(lambda: (0, 0.0, True))
     for provider, name, zone, up_ms, ends, is_named in con.execute("FROM spot_lives ORDER BY ALL").fetchall():
