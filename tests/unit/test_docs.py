@@ -15,7 +15,6 @@ import pytest
 import typer
 import yaml
 
-from gpucost.cli import _docs
 from gpucost.cli.app import DEFAULT, app
 from gpucost.collect.prometheus.queries import NEEDS, NODE_FACTS, selectors
 from gpucost.config.files import places
@@ -23,6 +22,7 @@ from gpucost.config.load import all_keys, load_config
 from gpucost.config.model import Budget, Config
 from gpucost.publish import openmetrics
 from gpucost.publish.rules import RulePrices, alerting_rules, recording_rules
+from tests import doc_pages
 
 ROOT = Path(__file__).parents[2]
 MONITORING = (ROOT / "docs" / "monitoring.md").read_text(encoding="utf-8")
@@ -40,10 +40,10 @@ def _commands(text: str) -> list[str]:
     return re.findall(r"(?:^|/|&& |run: )gpucost ([a-z].*?)(?: && | \| | >> |'?$)", fenced, re.M)
 
 
-@pytest.mark.parametrize(("name", "page"), [("commands.md", _docs.commands_page), ("config.md", _docs.config_page)])
+@pytest.mark.parametrize(("name", "page"), [("commands.md", doc_pages.commands_page), ("config.md", doc_pages.config_page)])
 def test_generated_pages_are_current(name: str, page: Any) -> None:
     written = (ROOT / "docs" / name).read_text(encoding="utf-8")
-    assert written == page().rstrip("\n") + "\n", "run: python -m gpucost.cli._docs docs"
+    assert written == page().rstrip("\n") + "\n", "run: python -m tests.doc_pages docs"
 
 
 def test_every_command_of_examples_and_recipes_can_be_parsed() -> None:
