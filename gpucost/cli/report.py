@@ -187,17 +187,19 @@ def write_report(view: ReportView, format: ReportFormat, output: Path | None, bl
 
     The view of an HTML page needs series; `blocks` stand after its sections. Raises GpucostError where it cannot be written.
     """
-    from gpucost.render import data
-
     if format == "parquet":
+        from gpucost.render.data import to_parquet
+
         with atomic_write(file_needed(output)) as part:
-            data.to_parquet(view, part)
+            to_parquet(view, part)
     elif format == "html":
         from gpucost.render.html import render
 
         write_output(render(view, blocks=blocks), output)
     elif format in ("json", "csv"):
-        write_output(data.to_json(view) if format == "json" else data.to_csv(view), output)
+        from gpucost.render.data import to_csv, to_json
+
+        write_output(to_json(view) if format == "json" else to_csv(view), output)
     else:
         write_page(view, output, markdown=format == "markdown")
 

@@ -67,7 +67,6 @@ _EXAMPLES = {
 }
 
 
-_EXAMPLE = pricing_dir() / "onprem.toml"
 _SHOULD_BE = {
     "decimal_type": "it should be a number",
     "decimal_parsing": "it should be a number",
@@ -75,19 +74,23 @@ _SHOULD_BE = {
 }
 
 
+def _example() -> Path:
+    return pricing_dir() / "onprem.toml"
+
+
 def read_file(path: Path) -> dict[str, Any]:
     """Keys and values of a TOML file of Inputs. Raises ConfigError naming what cannot be used; of an unknown key, the nearest."""
     try:
         values = inputs.toml(inputs.text(path, inputs.SETTINGS), parse_float=Decimal)
     except OSError as error:
-        raise ConfigError(f"cannot read {path}: {error.strerror}", f"{_EXAMPLE} is an example to copy") from None
+        raise ConfigError(f"cannot read {path}: {error.strerror}", f"{_example()} is an example to copy") from None
     except UnicodeDecodeError as error:
         raise ConfigError(f"{path}: is not UTF-8 text (byte {error.start})", "save it as UTF-8") from None
     except tomllib.TOMLDecodeError as error:
-        raise ConfigError(f"{path}: is not TOML: {error}", f"{_EXAMPLE} is an example to copy") from None
+        raise ConfigError(f"{path}: is not TOML: {error}", f"{_example()} is an example to copy") from None
     for key in values.keys() - set(_KEYS):
         hint = did_you_mean(key, _KEYS, f"known are {', '.join(_KEYS)}")
-        raise ConfigError(f"{path}: {key}: no such key; {hint}", f"{_EXAMPLE} shows every key")
+        raise ConfigError(f"{path}: {key}: no such key; {hint}", f"{_example()} shows every key")
     return values
 
 
@@ -123,7 +126,7 @@ def _wrong(error: ValidationError, options: Mapping[str, str], path: Path | None
     missing = [str(detail["loc"][0]) for detail in details]
     return (ConfigError if path else UsageError)(
         f"{f'{path}: ' if path else ''}{', '.join(missing)} {'is' if len(missing) == 1 else 'are'} missing",
-        f"give {' '.join('--' + key.replace('_', '-') for key in missing)}, or a file: {_EXAMPLE} is an example to copy",
+        f"give {' '.join('--' + key.replace('_', '-') for key in missing)}, or a file: {_example()} is an example to copy",
     )
 
 

@@ -27,7 +27,7 @@ def test_increases_are_those_of_a_plain_calculation(processes: list[list[int | N
     with scratch_store() as con:
         expected = _told(con, processes, replicas=replicas)
         run_stage(con, "gpucost.report.units", "30_candidates")
-        asked_for = {"units": ["request"], "is_passed_on": False, "from_ms": 0, "to_ms": 10**9}
+        asked_for = {"units": ["request"], "from_ms": 0, "to_ms": 10**9}
         run_stage(con, "gpucost.report.units", "40_increases", asked_for)
         assert con.execute("SELECT coalesce(sum(amount), 0) FROM unit_increases").fetchall() == [(expected,)]
 

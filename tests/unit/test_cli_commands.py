@@ -107,7 +107,8 @@ LOADED = {
     "--help": ("cli cli.app cli.main", ""),
     "sql 'select 1'": (
         "cli cli.app cli.command cli.completion cli.main cli.output cli.setup config config.files config.load "
-        "config.model disk errors inputs periods render render.rows resources store store.connection store.schema suggest texts",
+        "config.model disk errors inputs periods records render render.rows resources store store.connection store.schema "
+        "suggest texts",
         "duckdb pydantic",
     ),
     "report --month 2026-10": (
@@ -115,7 +116,8 @@ LOADED = {
         "config config.files config.load config.model disk engine errors inputs periods pipeline price price.book "
         "price.discounts price.fx price.list_prices render render.formatting render.rows render.terminal render.view report "
         "report.build report.changes report.coverage report.query report.rows report.sections report.series report.sharing "
-        "resources shapes store store.bill_rules store.charges store.connection store.schema store.sqlfiles suggest texts",
+        "records resources shapes store store.bill_rules store.charges store.connection store.runs store.schema store.sqlfiles "
+        "suggest texts",
         "duckdb pydantic rich",
     ),
 }

@@ -12,6 +12,7 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
+import duckdb
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -30,7 +31,7 @@ from gpucost.render.markdown import render as to_markdown
 from gpucost.render.rows import RowFormat, render_rows
 from gpucost.render.terminal import render as to_terminal
 from gpucost.render.view import Column, Figure, Figures, Item, Items, Line, Page, Table, Texts
-from gpucost.store.table_files import harmless, save_rows
+from gpucost.store.table_files import harmless, save_table
 from gpucost.texts import one_line, readable_json, visible
 from tests.html_pages import hostile_store, view
 from tests.loopback import Quiet, serving
@@ -121,7 +122,9 @@ def test_duckdb_shows_the_same(tmp_path: Path) -> None:
         'a"b;c,d',
         HOSTILE,
     ]
-    save_rows({'of "all"': "VARCHAR", "number": "INTEGER"}, [(text, 1) for text in texts], "csv", tmp_path / "rows.csv")
+    with duckdb.connect() as con:
+        con.execute('CREATE TABLE texts AS SELECT unnest($1::VARCHAR[]) AS "of ""all"""', [texts])
+        save_table(con, "texts", {"text": 'of "all"'}, "csv", tmp_path / "rows.csv")
     with (tmp_path / "rows.csv").open(encoding="utf-8", newline="") as file:
         assert [row[0] for row in csv.reader(file)][1:] == list(map(harmless, texts))
 
