@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
 from urllib.parse import parse_qsl, unquote
 
 from gpucost import clouds
-from gpucost.errors import GpucostError, SourceError, StoreError, UsageError
+from gpucost.errors import ConfigError, GpucostError, SourceError, StoreError, UsageError
 from gpucost.http import excerpt
 from gpucost.records import record
 
@@ -163,17 +163,14 @@ class Bucket:
     @cached_property
     def _store(self) -> Any:
         from obstore.store import from_url
-        from requests.utils import DEFAULT_CA_BUNDLE_PATH
 
         endpoint, options, login = self.log_in()
         if login is not None:
             login()
         if endpoint:
             options["base_url" if self.cloud is _GCP else "endpoint"] = endpoint
-        # as the clouds' own libraries find them; obstore adds them to those of the system
-        roots = os.environ.get("AWS_CA_BUNDLE") or os.environ.get("REQUESTS_CA_BUNDLE") or DEFAULT_CA_BUNDLE_PATH
         allow_http = (endpoint or "").startswith("http://")
-        client = _TIMEOUTS | {"allow_http": allow_http, "root_certificate": Path(roots).read_bytes()}
+        client = _TIMEOUTS | {"allow_http": allow_http, "root_certificate": _roots()}
         settings: Any = {"config": options, "client_options": client, "retry_config": _RETRIES, "credential_provider": login}
         return from_url(f"{self.cloud.scheme}://{self.name}", **settings)
 
@@ -234,6 +231,25 @@ class Bucket:
         return StoreError(f"there is no bucket {self.url}", f"check the name, or create it: {self.create}")
 
 
+def _refuse_plain(endpoint: str | None) -> None:
+    """Raises UsageError for an endpoint on another machine that would get a login without TLS."""
+    if (endpoint or "").startswith("http://") and not clouds.is_loopback(endpoint):
+        raise UsageError(f"{endpoint} would get your login without encryption", "use https://")
+
+
+def _roots() -> bytes:
+    """The certificates that the clouds' own libraries trust; obstore adds them to those of the system. Raises ConfigError."""
+    from requests.utils import DEFAULT_CA_BUNDLE_PATH
+
+    name = next((name for name in ("AWS_CA_BUNDLE", "REQUESTS_CA_BUNDLE") if os.environ.get(name)), "")
+    try:
+        return Path(os.environ.get(name) or DEFAULT_CA_BUNDLE_PATH).read_bytes()
+    except OSError as error:
+        raise ConfigError(
+            f"cannot read the certificates that {name} names: {error.strerror}", "name a file in PEM format"
+        ) from None
+
+
 def _s3(name: str, settings: Aws, region: str | None) -> Bucket:
     def log_in() -> _Login:
         session = clouds.aws_login(settings)
@@ -258,6 +274,7 @@ def _s3(name: str, settings: Aws, region: str | None) -> Bucket:
 
 def _gcs(name: str, endpoint: str | None) -> Bucket:
     def log_in() -> _Login:
+        _refuse_plain(endpoint)
         who, _ = clouds.google_login(endpoint, None)
         from obstore.auth.google import GoogleCredentialProvider
 
@@ -282,6 +299,7 @@ def _azure(url: str, endpoint: str, account: str, name: str, sas: str) -> Bucket
             return server, options | {option: given[name] for name, option in names.items() if name in given}, None
         from obstore.auth.azure import AzureCredentialProvider
 
+        _refuse_plain(endpoint)
         who: Any = clouds.azure_login()
         return endpoint, options, AzureCredentialProvider(who)
 

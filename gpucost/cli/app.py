@@ -195,7 +195,7 @@ GROUPS: dict[str, tuple[str, dict[str, str]]] = {
             "azure": "Azure cost exports, or the Cost Management query API.",
             "focus": "FOCUS files of any provider, and OCI's cost reports.",
             "spot": "Spot price history of GPU instances.",
-            "prices": "List prices of AWS, Google Cloud, Azure, OCI, RunPod, Vast.ai, and of tokens.",
+            "prices": "List prices of AWS, Google Cloud, Azure, OCI, RunPod and Vast.ai.",
             "slurm": "Jobs, nodes and accounts of Slurm.",
             "progress": "What workloads did: epochs, requests, tokens, units of your own.",
         },

@@ -76,7 +76,7 @@ working AS (
 ),
 -- the hours of the gaps in which an exporter names a GPU pod
 exporting AS (
-    SELECT d.cluster, b.hour::BIGINT * 3600000 AS hour_ms, b.first_offset_ms, b.last_offset_ms, b.offsets_ms
+    SELECT d.cluster, b.hour::BIGINT * 3600000 AS hour_ms, b.first_offset_ms, b.last_offset_ms, b.offsets_ms, b.step_ms
     FROM device_series AS d
     SEMI JOIN pod_runs AS r ON r.cluster = d.cluster AND r.namespace = d.namespace AND r.pod = d.pod
     JOIN blocks AS b USING (series_id)
@@ -86,7 +86,7 @@ exporting AS (
 exported AS (
     SELECT cluster, hour_ms + first_offset_ms AS first_ms, hour_ms + last_offset_ms AS last_ms
     FROM exporting
-    WHERE offsets_ms IS NULL
+    WHERE offsets_ms IS NULL AND coalesce(step_ms, 0) <= 600000
     UNION ALL
     SELECT cluster, hour_ms + offset_ms, hour_ms + next_ms
     FROM (SELECT cluster, hour_ms, unnest(offsets_ms) AS offset_ms, unnest(offsets_ms[2:]) AS next_ms FROM exporting)

@@ -82,8 +82,8 @@ class _Run:
         """Find tasks whose files are there, and remove files that are older than a day and not in use."""
         current = read_current(self.files)
         self.files.remove_abandoned(MARKERS, set(markers_of(current)) if current else ())
+        places = self.files.names(MARKERS)  # before the files: another run writes its files first
         sizes = {name: found.size for name, found in self.files.found("attributed").items()}
-        places = self.files.names(MARKERS)
         for place, content in zip(places, self.files.each(self.files.read, places), strict=True):
             try:
                 tables = TABLES.validate_json(content or b"")

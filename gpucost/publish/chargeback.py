@@ -687,8 +687,9 @@ _FORMER_COLUMN = "estimated_api_cost"
 
 def figures_without_former(folder: Path, manifest: dict[str, Any]) -> str:
     """The digest of an unaltered bundle's figures without the column that ledgers no longer have; '' if it lacks that column."""
-    rows = list(csv.reader((folder / "ledger.csv").open(encoding="utf-8", newline="")))
-    if _FORMER_COLUMN not in rows[0]:
+    with (folder / "ledger.csv").open(encoding="utf-8", newline="") as ledger:
+        rows = list(csv.reader(ledger))
+    if not rows or _FORMER_COLUMN not in rows[0]:
         return ""
     at, kept = rows[0].index(_FORMER_COLUMN), io.StringIO()
     csv.writer(kept, lineterminator="\n").writerows(row[:at] + row[at + 1 :] for row in rows)

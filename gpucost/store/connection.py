@@ -9,6 +9,8 @@ import re
 import shlex
 import shutil
 import stat
+import subprocess
+import sys
 import time
 from contextlib import contextmanager, suppress
 from functools import cache
@@ -239,17 +241,25 @@ class Store:
         return con
 
 
+# In a process of its own: the lock of the store would be gone if this process closed the file once more.
+_COPY = "import shutil, sys; shutil.copyfile(*sys.argv[1:]); shutil.copymode(*sys.argv[1:])"
+
+
 def _copy(store: Path, target: Path) -> None:
-    """Copy a store's file. Raises StoreError if it cannot be written; nothing is left of it then."""
+    """Copy the file of an open store. Raises StoreError if it cannot be written; nothing is left of it then."""
+    size, free = store.stat().st_size, shutil.disk_usage(target.parent).free
+    if free < size:
+        raise StoreError(
+            f"cannot copy the store {store} before its upgrade: it has {size:,} bytes, and {target.parent} has room for {free:,}",
+            "make room there",
+        )
     part = target.with_name(f"{target.name}.part")
-    try:
-        shutil.copyfile(store, part)
-        shutil.copymode(store, part)
-        disk.put(part, target)
-    except OSError as error:
+    copied = subprocess.run([sys.executable, "-I", "-c", _COPY, store, part], capture_output=True, text=True)  # noqa: S603
+    if copied.returncode:
         part.unlink(missing_ok=True)
-        fix = f"free as much space as the store has, or move it to a disk that has; it is copied to {target} before the upgrade"
-        raise StoreError(f"cannot copy the store {store} before its upgrade: {error.strerror}", fix) from error
+        reason = (copied.stderr.strip().splitlines() or ["no reason is known"])[-1]
+        raise StoreError(f"cannot copy the store {store} before its upgrade: {reason}", f"make {target.parent} writable")
+    disk.put(part, target)
 
 
 def confine(con: duckdb.DuckDBPyConnection, *folders: Path) -> None:

@@ -65,18 +65,22 @@ def gaps(described: Fleet, series: list[Series]) -> list[dict[str, Any]]:
             )
 
 
-def notebook(*spans: tuple[float, float]) -> Fleet:
+def notebook(*spans: tuple[float, float], **more: Any) -> Fleet:
     """One node, and a notebook that comes back to its GPU under its old name."""
     pods = [pod("jupyter", "n0", [0], start, end) for start, end in spans]
-    return fleet(
-        HOURS, [node("n0", "g5.xlarge", 0, HOURS)], pods, {"GPU-n0-0": [[at(start), at(end), 3] for start, end in spans]}
-    )
+    busy = {"GPU-n0-0": [[at(start), at(end), 3] for start, end in spans]}
+    return fleet(HOURS, [node("n0", "g5.xlarge", 0, HOURS)], pods, busy, **more)
 
 
 @pytest.mark.parametrize(
     "described",
-    [notebook((0, 1), (17, 20), (28, 30)), notebook((0, 0.1), (0.7, 1)), notebook((2, 2.2), (2.5, 2.6), (3.4, 3.9))],
-    ids=["overnight", "within an hour", "over an hour's edge"],
+    [
+        notebook((0, 1), (17, 20), (28, 30)),
+        notebook((0, 0.1), (0.7, 1)),
+        notebook((2, 2.2), (2.5, 2.6), (3.4, 3.9)),
+        notebook((0, 1.05), (1.9, 3), scrape=300),
+    ],
+    ids=["overnight", "within an hour", "over an hour's edge", "one sample on each side"],
 )
 def test_pause_of_a_notebook_is_collected(described: Fleet) -> None:
     assert gaps(described, scrape(described, lean=True)) == []

@@ -10,7 +10,7 @@ from gpucost.pipeline import ALGORITHM
 
 # What makes figures, stage by stage: whoever changes it says below whether the same inputs still make the same figures. If they
 # do not, the stage's number in gpucost.pipeline rises; either way its digest here is renewed.
-MADE_BY = {"inventory": "9419444fd449b585", "price": "9c9a8eae8b5be8ab", "attribute": "97c422811577445f"}
+MADE_BY = {"inventory": "f68c10253498f6f4", "price": "9c9a8eae8b5be8ab", "attribute": "97c422811577445f"}
 NUMBERS = {"inventory": 3, "price": 2, "attribute": 2}
 
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import errno
 import json
 import lzma
 import shutil
+import subprocess
+import sys
 import tarfile
 from pathlib import Path
 from typing import Any
@@ -19,7 +20,6 @@ from gpucost.cli.app import app
 from gpucost.collect.bill.load import collect_bills
 from gpucost.collect.bill.opening import LocalTree
 from gpucost.config.model import Config
-from gpucost.lake.tables import BY_NAME
 from gpucost.store import schema, upkeep
 from gpucost.store.connection import Store
 from gpucost.store.schema import latest_version
@@ -129,30 +129,25 @@ def test_seal_of_a_closed_month_verifies_after_the_upgrade(sealed: Path) -> None
     assert "2026-03 is verified: the same figures, to the last digit" in result.stderr
 
 
-def test_store_that_cannot_be_copied_is_not_upgraded(sealed: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_store_without_room_for_a_copy_is_not_upgraded(sealed: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     store = sealed / "gpucost.duckdb"
     before = store.read_bytes()
-
-    def is_full(*_: object) -> None:
-        raise OSError(errno.ENOSPC, "No space left on device")
-
-    monkeypatch.setattr("gpucost.store.connection.shutil.copyfile", is_full)
+    monkeypatch.setattr("gpucost.store.connection.shutil.disk_usage", lambda _: shutil._ntuple_diskusage(10, 5, 5))
     result = CliRunner().invoke(app, ["store", "info", "--store", str(store)])
     assert result.exit_code == 1
-    assert f"error: cannot copy the store {store} before its upgrade: No space left on device" in result.stderr
+    assert f"error: cannot copy the store {store} before its upgrade: it has {len(before):,} bytes" in result.stderr
     assert store.read_bytes() == before
     assert sorted(path.name for path in sealed.glob("gpucost.duckdb*")) == ["gpucost.duckdb"]
 
 
-def test_lake_files_of_schema_21_enter_without_gateways() -> None:
-    with duckdb.connect(":memory:") as con:
-        schema.migrate(con)
-        con.execute(
-            """CREATE TEMP VIEW lake_rows AS
-            SELECT *, 1 AS identity, 'a' AS source, 'a' AS mapping, 'request' AS unit, 'counter' AS kind, 'end' AS marks,
-                false AS resumes, false AS is_failure, MAP {'job': 'a'} AS labels, 'customer' AS tenant, NULL AS team,
-                NULL AS provider, NULL AS api_base, NULL AS currency
-            FROM (VALUES (1, NULL), (2, 'litellm')) AS t (series_key, gateway)"""
-        )
-        con.execute(BY_NAME["progress_series"].load, {"cluster": "main"})
-        assert con.execute("SELECT key, cluster, tenant FROM progress_series").fetchall() == [(1, "main", "customer")]
+def test_store_stays_locked_while_it_is_upgraded(sealed: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    store, migrate, codes = sealed / "gpucost.duckdb", schema.migrate, []
+
+    def migrate_watched(con: duckdb.DuckDBPyConnection) -> None:
+        words = [sys.executable, "-c", f"import duckdb; duckdb.connect({str(store)!r})"]
+        codes.append(subprocess.run(words, capture_output=True).returncode)
+        migrate(con)
+
+    monkeypatch.setattr(schema, "migrate", migrate_watched)
+    Store(store).info()
+    assert codes == [1], "another process opened the store"

@@ -48,7 +48,8 @@ def import_files(store: Store, paths: list[Path], tz: ZoneInfo) -> list[FileResu
 
     Raises UsageError for a path that does not exist, SourceError or DataError for a file that cannot be read or used.
     """
-    batches = [(path, *_read(path, tz)) for path in _files(paths)]
+    files = {path.resolve(): path for path in _files(paths)}
+    batches = [(path, *_read(path, tz)) for path in files.values()]
     results = []
     with store.write() as con:
         for path, batch, span in batches:
@@ -63,7 +64,11 @@ def import_files(store: Store, paths: list[Path], tz: ZoneInfo) -> list[FileResu
 def _files(paths: list[Path]) -> Iterator[Path]:
     for path in paths:
         if path.is_dir():
-            inside = sorted(entry for entry in path.rglob("*") if entry.suffix in SUFFIXES and entry.is_file())
+            inside = sorted(
+                entry
+                for entry in path.rglob("*")
+                if entry.suffix in SUFFIXES and entry.is_file() and not entry.name.startswith(".")
+            )
             if not inside:
                 raise UsageError(f"{path} holds no {', '.join(SUFFIXES)} file", "name the files, or another directory")
             yield from inside

@@ -9,6 +9,8 @@ DELETE FROM loads WHERE kind = 'progress' AND source IN (SELECT source FROM gate
     SELECT s.source FROM progress_values AS v JOIN progress_series AS s USING (series_id));
 DELETE FROM collect_runs WHERE kind = 'progress' AND source IN (SELECT source FROM gateway_calls) AND source NOT IN (
     SELECT s.source FROM progress_values AS v JOIN progress_series AS s USING (series_id));
+DELETE FROM loads WHERE kind = 'prices' AND source = 'litellm';
+DELETE FROM collect_runs WHERE kind = 'prices' AND source = 'litellm';
 
 ALTER TABLE progress_series DROP COLUMN gateway;
 ALTER TABLE progress_series DROP COLUMN team;
