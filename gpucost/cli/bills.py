@@ -205,7 +205,7 @@ def chargeback_verify(
     files = altered(target, manifest)
     changed = seal.changes(manifest["seal"], now["seal"])
     is_same = now["seal"]["figures"] == manifest["seal"]["figures"]
-    is_same |= not files and now["seal"]["figures"] == figures_without_former(target, manifest)
+    is_same = is_same or (not files and now["seal"]["figures"] == figures_without_former(target, manifest))
     is_listed = not known or digest in known
     listed = (
         f"sealed {iso(known[digest])}" if digest in known else "the log has no seal of this month" if not known else "not listed"

@@ -241,24 +241,27 @@ class Store:
         return con
 
 
+def check_room(store: Path, folder: Path, failed: str) -> None:
+    """Raises StoreError, which begins with `failed`, if a folder has no room for a copy of the store."""
+    size, free = store.stat().st_size, shutil.disk_usage(folder).free
+    if free < size:
+        raise StoreError(f"{failed}: it has {size:,} bytes, and {folder} has room for {free:,}", "make room there")
+
+
 # In a process of its own: the lock of the store would be gone if this process closed the file once more.
 _COPY = "import shutil, sys; shutil.copyfile(*sys.argv[1:]); shutil.copymode(*sys.argv[1:])"
 
 
 def _copy(store: Path, target: Path) -> None:
     """Copy the file of an open store. Raises StoreError if it cannot be written; nothing is left of it then."""
-    size, free = store.stat().st_size, shutil.disk_usage(target.parent).free
-    if free < size:
-        raise StoreError(
-            f"cannot copy the store {store} before its upgrade: it has {size:,} bytes, and {target.parent} has room for {free:,}",
-            "make room there",
-        )
+    failed = f"cannot copy the store {store} before its upgrade"
+    check_room(store, target.parent, failed)
     part = target.with_name(f"{target.name}.part")
     copied = subprocess.run([sys.executable, "-I", "-c", _COPY, store, part], capture_output=True, text=True)  # noqa: S603
     if copied.returncode:
         part.unlink(missing_ok=True)
         reason = (copied.stderr.strip().splitlines() or ["no reason is known"])[-1]
-        raise StoreError(f"cannot copy the store {store} before its upgrade: {reason}", f"make {target.parent} writable")
+        raise StoreError(f"{failed}: {reason}", f"make {target.parent} writable")
     disk.put(part, target)
 
 

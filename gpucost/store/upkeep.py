@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from gpucost import disk
 from gpucost.errors import StoreError, UsageError
 from gpucost.records import record
-from gpucost.store.connection import STORAGE_VERSION, confine
+from gpucost.store.connection import STORAGE_VERSION, check_room, confine
 from gpucost.store.sqlfiles import column, value
 
 if TYPE_CHECKING:
@@ -87,14 +87,8 @@ def _copied(path: Path, target: Path, verb: str) -> Iterator[tuple[duckdb.DuckDB
     """
     import duckdb
 
-    size = path.stat().st_size
     try:
-        free = shutil.disk_usage(target.parent).free
-        if free < size:
-            raise StoreError(
-                f"cannot {verb} the store {path}: it has {size:,} bytes, and {target.parent} has room for {free:,}",
-                "make room there",
-            )
+        check_room(path, target.parent, f"cannot {verb} the store {path}")
         with disk.workplace(target.parent) as folder:
             part = folder / "store"
             con = duckdb.connect(str(part), config={"storage_compatibility_version": STORAGE_VERSION})
