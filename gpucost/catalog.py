@@ -12,6 +12,7 @@ from hashlib import sha256
 from typing import TYPE_CHECKING
 
 from gpucost.engine import run_stage
+from gpucost.records import record
 from gpucost.resources import pricing_dir
 
 if TYPE_CHECKING:
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from duckdb import DuckDBPyConnection
+
+    from gpucost.config.model import Activity
 
 # Temporary table -> the file in pricing/ it is read from.
 TABLES = {
@@ -32,6 +35,8 @@ TABLES = {
     "not_sold_on_demand": "not_sold_on_demand.csv",
 }
 COMPONENTS = {"catalog_components": "components.csv"}
+# Metrics of exporters: what they measure, their labels and units.
+ACTIVITY = "activity_metrics.csv"
 
 _MISSING = "SELECT count(*) < len($tables) FROM duckdb_tables() WHERE temporary AND list_contains($tables, table_name)"
 # A file of pricing/ with these columns.
@@ -72,7 +77,7 @@ def _prepare(con: DuckDBPyConnection) -> None:
 def catalog_digest() -> str:
     """A digest of the files an attribution reads: it changes when any fact in them does."""
     digest = sha256()
-    for name in sorted({**TABLES, **COMPONENTS}.values()):
+    for name in sorted({*TABLES.values(), *COMPONENTS.values(), ACTIVITY}):
         digest.update(name.encode() + b"\0" + (pricing_dir() / name).read_bytes())
     return digest.hexdigest()
 
@@ -101,6 +106,58 @@ def other_resources() -> str:
 def claim_metrics(kind: str) -> list[str]:
     """The metrics that tell which pods ('pod') or devices ('device') belong to a resource claim."""
     return [row["metric"] for row in facts("claim_series.csv") if row["kind"] == kind]
+
+
+@record
+class ActivityMetric:
+    """A metric that counts, as `part`: device, mig (instances), memory, or compared (with a device's, to settle its scale).
+
+    `scale` makes it a percentage, memory MiB and power watts; `is_set` if the configuration has the scale. `only` is a
+    matcher, for a name that others use, too.
+    """
+
+    part: str
+    metric: str
+    exporter: str
+    versions: str
+    measures: str
+    scale: float
+    is_set: bool
+    device: list[str]
+    model: list[str]
+    host: str
+    only: str
+
+
+# A metric that the table lacks, with the labels of dcgm-exporter.
+_UNLISTED = {"vendor": "nvidia", "device": "UUID uuid", "model": "modelName model_name"}
+
+
+def activity_metrics(activity: Activity) -> list[ActivityMetric]:
+    """All metrics that measure the same as the configured ones, and whatever other vendors' devices are busy by."""
+    rows = facts(ACTIVITY)
+    found: list[ActivityMetric] = []
+
+    def add(part: str, wanted: list[dict[str, str]], name: str = "", scale: float | None = None) -> None:
+        for row in wanted:
+            is_set = scale is not None and row["metric"].lower() == name.lower()
+            columns = {key: row.get(key, "") for key in ("metric", "exporter", "versions", "measures", "host", "only")}
+            factor = float(scale if is_set and scale is not None else row["scale"])
+            lists = {key: row[key].split() for key in ("device", "model")}
+            found.append(ActivityMetric(part=part, scale=factor, is_set=is_set, **columns, **lists))  # type: ignore[arg-type]
+
+    by_name = {row["metric"].lower(): row for row in rows}
+    device = by_name.get(activity.device_metric.lower(), _UNLISTED | {"metric": activity.device_metric, "scale": "1"})
+    mig = by_name.get(activity.mig_metric.lower(), _UNLISTED | {"metric": activity.mig_metric, "scale": "100"})
+    for part, mine, scale in (("device", device, activity.device_scale), ("mig", mig, activity.mig_scale)):
+        same = [row for row in rows if (row["vendor"], row["measures"]) == (mine["vendor"], mine.get("measures"))]
+        others = [row for row in rows if row["measures"] == "device_busy" and row["vendor"] != mine["vendor"]]
+        add(part, (same or [mine]) + (others if part == "device" else []), mine["metric"], scale)
+    add("memory", [row for row in rows if row["measures"] == "memory_used"])
+    for measure in ("engine", "sm", "power"):
+        if measure != device.get("measures"):
+            add("compared", [row for row in rows if row["measures"] == measure and row["vendor"] == device["vendor"]])
+    return found
 
 
 def _patterns(counts: Callable[[str], bool]) -> str:

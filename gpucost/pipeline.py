@@ -94,7 +94,7 @@ def _stage(con: DuckDBPyConnection, config: Config) -> None:
     from gpucost import inventory
     from gpucost.collect.prometheus.queries import stored_needs
 
-    inventory.stage(con, config, stored_needs(config.activity.device_metric, config.activity.mig_metric))
+    inventory.stage(con, config, stored_needs(config.activity))
     price.stage(con, config)
 
 

@@ -3,13 +3,13 @@
 -- invariant: one row per (device_id, hour); a sample speaks until the next, or for one interval where the next is over 2.5 away; idle_ms <= measured_ms <= 3,600,000
 CREATE OR REPLACE TEMP TABLE device_hours AS
 WITH devices AS (
-    SELECT n.series_id, n.device_id, n.target_id, n.up_from_ms, n.up_to_ms,
-        100.0 / CASE WHEN n.gpu_instance_id = '' THEN c.device_scale ELSE c.mig_scale END AS full_scale
+    SELECT n.series_id, n.device_id, n.target_id, n.up_from_ms, n.up_to_ms, 100.0 / n.scale AS full_scale, c.threshold_percent / n.scale AS idle_below
     FROM node_devices AS n CROSS JOIN settings AS c
+    WHERE n.scale IS NOT NULL
 ),
 -- blocks lie by series and hour: those of the hour before and after stand beside a block, or are looked for below
 scanned AS (
-    SELECT series_id, hour, samples, value_sum, idle_samples, idle_threshold, step_ms, first_offset_ms, last_offset_ms, last_value,
+    SELECT series_id, hour, samples, value_sum, idle_samples, step_ms, first_offset_ms, last_offset_ms, last_value,
         lag(series_id) OVER () = series_id AND lag(hour) OVER () = hour - 1 AND lead(series_id) OVER () = series_id
             AND lead(hour) OVER () = hour + 1 AS is_between,
         lag(last_offset_ms) OVER () - 3600000 AS prev_offset_ms, lag(last_value) OVER () AS prev_value,
@@ -35,7 +35,10 @@ shared AS (
     WHERE earlier_to_hour >= from_hour
 ),
 readings AS MATERIALIZED (
-    SELECT d.device_id, d.full_scale, i.interval_ms, i.prev_interval_ms, b.* EXCLUDE (series_id, is_between),
+    -- series of one device may differ in scale: from here on values are parts of 1
+    SELECT d.device_id, i.interval_ms, i.prev_interval_ms, b.* EXCLUDE (series_id, is_between, value_sum, last_value, prev_value),
+        b.value_sum / d.full_scale AS part_sum, b.last_value / d.full_scale AS last_part, b.last_value < d.idle_below AS last_idle,
+        b.prev_value / d.full_scale AS prev_part, b.prev_value < d.idle_below AS prev_idle,
         -- its neighbors are those of the device
         coalesce(b.is_between, false) AND s.hour IS NULL AND i.prev_interval_ms IS NOT NULL
             AND d.up_from_ms < b.hour::BIGINT * 3600000 AND (b.hour::BIGINT + 1) * 3600000 < d.up_to_ms AS is_plain
@@ -51,9 +54,8 @@ others AS (
 ),
 hours AS (
     SELECT device_id, hour, count(*) AS series, min(first_offset_ms) AS first_offset_ms, max(last_offset_ms) AS last_offset_ms,
-        arg_max(last_value, last_offset_ms) AS last_value, min(interval_ms) AS interval_ms, sum(samples)::INTEGER AS samples,
-        sum(value_sum) AS value_sum, any_value(step_ms) AS step_ms, sum(idle_samples)::INTEGER AS idle_samples,
-        any_value(idle_threshold) AS idle_threshold, any_value(full_scale) AS full_scale
+        arg_max(last_part, last_offset_ms) AS last_part, arg_max(last_idle, last_offset_ms) AS last_idle, min(interval_ms) AS interval_ms,
+        sum(samples)::INTEGER AS samples, sum(part_sum) AS part_sum, any_value(step_ms) AS step_ms, sum(idle_samples)::INTEGER AS idle_samples
     FROM readings SEMI JOIN (SELECT device_id, hour + unnest([-1, 0, 1]) AS hour FROM others) USING (device_id, hour)
     GROUP BY ALL
 ),
@@ -61,7 +63,8 @@ linked AS (
     -- no sample speaks for three hours, or ends the speech of one so long ago
     SELECT *, lag(hour) OVER w AS prev_hour, lead(hour) OVER w AS next_hour,
         CASE WHEN hour - prev_hour <= 3 THEN lag(last_offset_ms) OVER w - (hour - prev_hour) * 3600000 END AS prev_offset_ms,
-        CASE WHEN hour - prev_hour <= 3 THEN lag(last_value) OVER w END AS prev_value,
+        CASE WHEN hour - prev_hour <= 3 THEN lag(last_part) OVER w END AS prev_part,
+        CASE WHEN hour - prev_hour <= 3 THEN lag(last_idle) OVER w END AS prev_idle,
         lag(interval_ms) OVER w AS prev_interval_ms,
         CASE WHEN next_hour - hour <= 3 THEN lead(first_offset_ms) OVER w + (next_hour - hour) * 3600000 END AS next_offset_ms
     FROM hours
@@ -71,8 +74,8 @@ found AS MATERIALIZED (
     FROM linked SEMI JOIN others USING (device_id, hour)
 ),
 silent AS (
-    SELECT device_id, hour + later AS hour, last_offset_ms - later * 3600000 AS prev_offset_ms, last_value AS prev_value, interval_ms,
-        interval_ms AS prev_interval_ms, next_offset_ms - later * 3600000 AS next_offset_ms, idle_threshold AS idle_below, full_scale
+    SELECT device_id, hour + later AS hour, last_offset_ms - later * 3600000 AS prev_offset_ms, last_part AS prev_part, last_idle AS prev_idle,
+        interval_ms, interval_ms AS prev_interval_ms, next_offset_ms - later * 3600000 AS next_offset_ms
     FROM (
         SELECT *, unnest(range(1, least(coalesce(next_hour - hour, 1000),
             (CASE WHEN next_offset_ms - last_offset_ms <= 2.5 * interval_ms THEN next_offset_ms ELSE last_offset_ms + interval_ms END - 1)
@@ -99,13 +102,12 @@ parts AS (
             ELSE least(interval_ms, 3600000 - last_offset_ms) END AS after_last_ms
     FROM spoken
 )
-SELECT device_id, hour, first_offset_ms, interval_ms, prev_offset_ms, prev_value, prev_interval_ms, next_offset_ms,
-    idle_threshold AS idle_below, full_scale,
-    CASE WHEN is_even THEN CASE WHEN prev_value < idle_threshold THEN before_first_ms ELSE 0 END + idle_samples * each_ms
-        + CASE WHEN last_value < idle_threshold THEN after_last_ms ELSE 0 END END::DOUBLE AS idle_ms,
+SELECT device_id, hour, first_offset_ms, interval_ms, prev_offset_ms, prev_part, prev_idle, prev_interval_ms, next_offset_ms,
+    CASE WHEN is_even THEN CASE WHEN prev_idle THEN before_first_ms ELSE 0 END + idle_samples * each_ms
+        + CASE WHEN last_idle THEN after_last_ms ELSE 0 END END::DOUBLE AS idle_ms,
     CASE WHEN is_even THEN before_first_ms + (samples - 1) * each_ms + after_last_ms END::DOUBLE AS measured_ms,
     CASE WHEN is_even
-        THEN (coalesce(prev_value, 0) * before_first_ms + (value_sum - last_value) * each_ms + last_value * after_last_ms) / full_scale
+        THEN coalesce(prev_part, 0) * before_first_ms + (part_sum - last_part) * each_ms + last_part * after_last_ms
     END AS utilization_ms
 FROM parts
 UNION ALL BY NAME

@@ -1,4 +1,4 @@
--- reads: device_holdings, device_hours, node_devices, blocks; the span [span_from_ms, span_to_ms)
+-- reads: device_holdings, device_hours, node_devices, blocks, settings; the span [span_from_ms, span_to_ms)
 -- writes: partial_hours, device_readings, one row per (series, hour) of a device in hours that aggregates alone don't explain: where each sample counts by itself, it is uneven
 -- invariant: samples are uneven, series speak at once, or a holding begins or ends between samples: in a device's hour all of its series are, or none; a day needs the lists of uneven ones, and no others
 CREATE OR REPLACE TEMP TABLE partial_hours AS
@@ -11,12 +11,13 @@ WITH wanted AS MATERIALIZED (
     FROM device_hours SEMI JOIN partial_hours USING (device_id, hour)
 ),
 readings AS MATERIALIZED (
-    SELECT w.device_id, w.hour, w.interval_ms, w.idle_below, w.full_scale, b.series_id, b.samples, b.value_sum, b.idle_samples,
-        b.step_ms, b.first_offset_ms, b.last_offset_ms, b.last_value,
+    SELECT w.device_id, w.hour, w.interval_ms, 100.0 / d.scale AS full_scale, c.threshold_percent / d.scale AS idle_below,
+        b.series_id, b.samples, b.value_sum, b.idle_samples, b.step_ms, b.first_offset_ms, b.last_offset_ms, b.last_value,
         lead(b.first_offset_ms) OVER (PARTITION BY w.device_id, w.hour ORDER BY b.first_offset_ms) AS lead_offset_ms,
         coalesce(lead_offset_ms, w.next_offset_ms) AS next_offset_ms
     FROM wanted AS w
-    JOIN node_devices AS d USING (device_id)
+    JOIN node_devices AS d ON d.device_id = w.device_id AND d.scale IS NOT NULL
+    CROSS JOIN settings AS c
     JOIN blocks AS b ON b.series_id = d.series_id AND b.hour = w.hour
         AND b.hour >= getvariable('span_from_ms') // 3600000 AND b.hour < getvariable('span_to_ms') // 3600000 + 1
 ),

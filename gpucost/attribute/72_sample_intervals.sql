@@ -11,7 +11,7 @@ even AS (
     WHERE NOT is_uneven
 ),
 lists AS (
-    SELECT r.device_id, r.hour,
+    SELECT r.device_id, r.hour, r.full_scale, r.idle_below,
         unnest(coalesce(b.offsets_ms, list_transform(range(b.samples), lambda i: (b.first_offset_ms + i * coalesce(b.step_ms, 0))::INTEGER))) AS offset_ms,
         unnest(b.vals) AS value
     FROM device_readings AS r
@@ -21,16 +21,18 @@ lists AS (
 ),
 -- series of one device that speak at the same moment repeat each other
 merged AS (
-    SELECT device_id, hour, offset_ms, max(value) AS value FROM lists GROUP BY ALL
+    SELECT device_id, hour, offset_ms, max(value / full_scale) AS part, bool_and(value < idle_below) AS is_idle FROM lists GROUP BY ALL
 ),
 samples AS (
-    SELECT m.device_id, m.hour, w.interval_ms, w.idle_below, w.full_scale, m.value, m.offset_ms,
+    SELECT m.device_id, m.hour, w.interval_ms, m.part, m.is_idle, m.offset_ms,
         coalesce(lead(m.offset_ms) OVER (PARTITION BY m.device_id, m.hour ORDER BY m.offset_ms), w.next_offset_ms) AS next_offset_ms
     FROM merged AS m JOIN wanted AS w USING (device_id, hour)
     UNION ALL BY NAME
-    SELECT device_id, hour, interval_ms, idle_below, full_scale, last_value AS value, last_offset_ms AS offset_ms, next_offset_ms FROM even
+    SELECT device_id, hour, interval_ms, last_value / full_scale AS part, last_value < idle_below AS is_idle, last_offset_ms AS offset_ms,
+        next_offset_ms
+    FROM even
     UNION ALL BY NAME
-    SELECT device_id, hour, prev_interval_ms AS interval_ms, idle_below, full_scale, prev_value AS value, prev_offset_ms AS offset_ms,
+    SELECT device_id, hour, prev_interval_ms AS interval_ms, prev_part AS part, prev_idle AS is_idle, prev_offset_ms AS offset_ms,
         coalesce(first_offset_ms, next_offset_ms) AS next_offset_ms
     FROM wanted
     WHERE prev_offset_ms IS NOT NULL
@@ -41,9 +43,9 @@ spoken AS (
     FROM samples
 )
 SELECT device_id, hour, hour::BIGINT * 3600000 + from_offset_ms AS from_ms, hour::BIGINT * 3600000 + to_offset_ms AS to_ms,
-    CASE WHEN value < idle_below THEN to_offset_ms - from_offset_ms ELSE 0 END AS idle_ms,
+    CASE WHEN is_idle THEN to_offset_ms - from_offset_ms ELSE 0 END AS idle_ms,
     to_offset_ms - from_offset_ms AS measured_ms,
-    value / full_scale * (to_offset_ms - from_offset_ms) AS utilization_ms
+    part * (to_offset_ms - from_offset_ms) AS utilization_ms
 FROM spoken
 WHERE to_offset_ms > 0
 UNION ALL

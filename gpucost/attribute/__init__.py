@@ -26,8 +26,7 @@ COVERED = """SELECT min(from_ms), max(to_ms)
     FROM (SELECT from_ms, to_ms FROM collected UNION ALL SELECT from_ms, to_ms FROM unseen_time)"""
 # Under which activity a series' samples are idle, in its own unit.
 IDLE_BELOW = """
-    SELECT DISTINCT n.series_id,
-        c.threshold_percent / CASE WHEN n.gpu_instance_id = '' THEN c.device_scale ELSE c.mig_scale END AS idle_below
+    SELECT DISTINCT n.series_id, c.threshold_percent / n.scale AS idle_below
     FROM node_devices AS n CROSS JOIN settings AS c"""
 # Idle samples are counted anew where they were counted under another threshold; the samples themselves are untouched.
 _OTHER_THRESHOLDS = f"""
@@ -35,7 +34,8 @@ CREATE OR REPLACE TEMP TABLE other_thresholds AS
 SELECT b.series_id, b.hour, d.idle_below
 FROM blocks AS b
 JOIN ({IDLE_BELOW}) AS d USING (series_id)
-WHERE b.idle_threshold <> d.idle_below"""  # noqa: S608 - a text of our own
+-- under any threshold nothing but zeros is idle
+WHERE b.idle_threshold <> d.idle_below AND (b.value_sum > 0 OR least(b.idle_threshold, d.idle_below) = 0)"""  # noqa: S608 - a text of our own
 _LOST_THRESHOLDS = """
 SELECT DISTINCT hour FROM other_thresholds SEMI JOIN (FROM blocks WHERE vals IS NULL) USING (series_id, hour) ORDER BY hour"""
 _IDLE_SAMPLES = """
@@ -49,7 +49,9 @@ SELECT DISTINCT hour FROM device_readings JOIN blocks USING (series_id, hour) WH
 _DROP_LISTS = """
 UPDATE blocks SET vals = NULL
 WHERE hour >= ($start + 3599999) // 3600000 AND hour < $end // 3600000 AND vals IS NOT NULL
-    AND (series_id, hour) NOT IN (SELECT (series_id, hour) FROM device_readings WHERE is_uneven)"""
+    AND (series_id, hour) NOT IN (SELECT (series_id, hour) FROM device_readings WHERE is_uneven)
+    -- they may yet tell in which unit they are
+    AND series_id NOT IN (SELECT series_id FROM node_devices WHERE scale IS NULL)"""
 # The table that basis/ makes, where no price is split.
 _NO_BASIS_SPANS = """
 CREATE OR REPLACE TEMP TABLE basis_spans (

@@ -593,10 +593,13 @@ class Idle(Section):
 class Activity(Section):
     """What measures a GPU's activity."""
 
-    device_metric: str = setting("Metric of whole devices.", "DCGM_FI_DEV_GPU_UTIL")
-    device_scale: float = setting("Factor that makes it a percentage.", 1.0, gt=0)
+    device_metric: str = setting(
+        "Metric of whole devices; those that measure the same in other versions and of other vendors count, too.",
+        "DCGM_FI_DEV_GPU_UTIL",
+    )
+    device_scale: float | None = setting("Factor that makes it a percentage; default: by its values.", gt=0)
     mig_metric: str = setting("Metric of MIG instances.", "DCGM_FI_PROF_GR_ENGINE_ACTIVE")
-    mig_scale: float = setting("Factor that makes it a percentage.", 100.0, gt=0)
+    mig_scale: float | None = setting("Factor that makes it a percentage; default: by its values.", gt=0)
     memory: bool = setting("Also collect used GPU memory, `DCGM_FI_DEV_FB_USED`: as many samples again as of activity.", False)
 
 

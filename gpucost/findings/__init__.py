@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from gpucost.engine import answer_rows, dicts
 from gpucost.findings import patches
+from gpucost.inventory import load_activity
 from gpucost.periods import MS_PER_HOUR, Period, from_ms
 from gpucost.records import grouped, keyed_record, record
 from gpucost.render.templates import fill
@@ -287,7 +288,8 @@ Wasted = tuple[float, Decimal]  # milliseconds of GPUs, and what they cost
 
 def candidates(con: DuckDBPyConnection, config: Config, period: Period) -> list[Candidate]:
     """Everything that may be worth a finding, of the temporary table waste_rows and the attributed tables."""
-    load_devices(con, config.activity, period)
+    load_activity(con, config.activity)
+    load_devices(con, period)
     workloads = answer_rows(con, __name__, "workloads", period.bounds)
     return list(_Candidates(workloads, dicts(con.execute(_FREE)), period, config).all())
 

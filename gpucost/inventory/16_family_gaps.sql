@@ -72,7 +72,7 @@ working AS (
     SELECT n.cluster, n.namespace, n.pod,
         b.hour::BIGINT * 3600000 + b.first_offset_ms AS first_ms, b.hour::BIGINT * 3600000 + b.last_offset_ms AS last_ms
     FROM named AS n JOIN blocks AS b USING (series_id) CROSS JOIN settings AS c
-    WHERE b.value_sum / b.samples >= c.threshold_percent / CASE WHEN n.gpu_instance_id = '' THEN c.device_scale ELSE c.mig_scale END
+    WHERE b.value_sum / b.samples >= c.threshold_percent / n.scale
 ),
 -- the hours of the gaps in which an exporter names a GPU pod
 exporting AS (

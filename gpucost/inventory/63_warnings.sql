@@ -1,4 +1,4 @@
--- reads: node_facts, allocation_teams, allocated, team_globs, node_devices, device_series, pods, collected, reservations, incarnations, missing_metrics
+-- reads: node_facts, allocation_teams, allocated, team_globs, node_devices, device_series, pods, collected, reservations, incarnations, missing_metrics, scale_remarks
 -- writes: warnings (stored), what a reader should know about nodes, pods and devices
 -- invariant: each row names what it is about; fix is one command or setting, or null
 INSERT INTO warnings BY NAME
@@ -44,5 +44,7 @@ SELECT 'no_uid' AS code, a.cluster, a.cluster AS subject, min(a.held_from_ms) AS
     'keep uid on kube_pod_*: look for labeldrop and metric_relabel_configs in Prometheus'' scrape configuration' AS fix
 FROM allocated AS a JOIN incarnations AS i ON i.cluster = a.cluster AND i.uid = a.uid AND i.is_given
 GROUP BY a.cluster
+UNION ALL
+FROM scale_remarks
 UNION ALL
 SELECT code, cluster, metric AS subject, from_ms, to_ms, message, fix FROM missing_metrics WHERE level = 'warning';

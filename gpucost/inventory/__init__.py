@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from gpucost.catalog import accelerators, load_catalog, other_resources
+from gpucost.catalog import accelerators, activity_metrics, load_catalog, other_resources
 from gpucost.config.model import hours_off, instant_ms
 from gpucost.engine import run_stage, run_stages
 from gpucost.periods import label_name
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from duckdb import DuckDBPyConnection
 
-    from gpucost.config.model import Config
+    from gpucost.config.model import Activity, Config
 
 
 _INTERFACE = "interface"
@@ -74,17 +74,12 @@ def load_settings(con: DuckDBPyConnection, config: Config, heard: tuple[int, int
     namespace_label = config.team_labels.namespace if configured else "team"
     con.execute(
         """INSERT INTO settings BY NAME SELECT
-            $threshold_percent AS threshold_percent, $device_metric AS device_metric, $device_scale AS device_scale,
-            $mig_metric AS mig_metric, $mig_scale AS mig_scale, $mig_share AS mig_share, $max_bridge_ms AS max_bridge_ms,
+            $threshold_percent AS threshold_percent, $mig_share AS mig_share, $max_bridge_ms AS max_bridge_ms,
             $hami_default_mem AS hami_default_mem, $teams_configured AS teams_configured, $currency AS currency,
             $team_namespace_label AS team_namespace_label, $team_pod_label AS team_pod_label,
             $charge_reservations AS charge_reservations""",
         {
             "threshold_percent": config.idle.threshold_percent,
-            "device_metric": config.activity.device_metric,
-            "device_scale": config.activity.device_scale,
-            "mig_metric": config.activity.mig_metric,
-            "mig_scale": config.activity.mig_scale,
             "mig_share": config.mig.share,
             "max_bridge_ms": config.coverage.max_bridge_ms,
             "hami_default_mem": config.hami.default_mem,
@@ -96,6 +91,7 @@ def load_settings(con: DuckDBPyConnection, config: Config, heard: tuple[int, int
         },
     )
     con.execute(_CONFIGURED)
+    _load_metrics(con, config.activity)
     for ordinal, team in enumerate(config.teams):
         for pattern in team.namespaces:
             con.execute("INSERT INTO team_globs VALUES ($1, $2, $3, $4)", [ordinal, team.name, pattern, team.clusters])
@@ -131,6 +127,26 @@ def load_settings(con: DuckDBPyConnection, config: Config, heard: tuple[int, int
             " AND ($1 IS NOT NULL OR EXISTS (FROM series WHERE source IN (SELECT unnest($3::VARCHAR[]))))",
             [source.cluster, source.source, others],
         )
+
+
+_METRICS = """
+CREATE OR REPLACE TEMP TABLE activity_metrics AS
+SELECT unnest($part) AS part, unnest($metric) AS metric, unnest($measures) AS measures, unnest($scale::DOUBLE[]) AS scale,
+    unnest($is_set) AS is_set, unnest($device) AS device, unnest($model::VARCHAR[][]) AS model, unnest($host) AS host"""
+
+
+def _load_metrics(con: DuckDBPyConnection, activity: Activity) -> None:
+    metrics = activity_metrics(activity)
+    names = ("part", "measures", "scale", "is_set", "device", "model", "host")
+    columns = {name: [getattr(metric, name) for metric in metrics] for name in names}
+    con.execute(_METRICS, {**columns, "metric": [metric.metric.lower() for metric in metrics]})
+
+
+def load_activity(con: DuckDBPyConnection, activity: Activity) -> None:
+    """Make the temporary tables activity_series and scale_remarks alone."""
+    load_catalog(con)
+    _load_metrics(con, activity)
+    run_stage(con, __name__, "13_activity_series")
 
 
 def stage(

@@ -2,8 +2,7 @@
 -- writes: settings, state_intervals, node_devices, node_hosts, unit_shares, unlisted_holdings, unlisted_nodes, allocation_devices, allocation_hosts, unproven_ends, allocation_teams, closed_nodes, told_activity, told_devices, slurm_hosts
 -- invariant: what inventory hands to price and attribution besides the stored tables, empty; each is filled by the stage of its name (settings by load_settings), which says what a row is; a described fleet fills allocation_teams, and has nothing of the others
 CREATE OR REPLACE TEMP TABLE settings (
-    threshold_percent DOUBLE, device_metric VARCHAR, device_scale DOUBLE, mig_metric VARCHAR, mig_scale DOUBLE, mig_share VARCHAR,
-    max_bridge_ms BIGINT, hami_default_mem DOUBLE, teams_configured BOOLEAN, currency VARCHAR, team_namespace_label VARCHAR,
+    threshold_percent DOUBLE, mig_share VARCHAR, max_bridge_ms BIGINT, hami_default_mem DOUBLE, teams_configured BOOLEAN, currency VARCHAR, team_namespace_label VARCHAR,
     team_pod_label VARCHAR, charge_reservations BOOLEAN);
 CREATE OR REPLACE TEMP TABLE state_intervals (
     cluster VARCHAR, metric VARCHAR, labels MAP(VARCHAR, VARCHAR), namespace VARCHAR, pod VARCHAR, uid VARCHAR, container VARCHAR,
@@ -13,7 +12,7 @@ CREATE OR REPLACE TEMP TABLE node_devices AS
 SELECT series_id, NULL::VARCHAR AS cluster, NULL::VARCHAR AS uuid, NULL::VARCHAR AS gpu_instance_id, NULL::VARCHAR AS profile,
     NULL::VARCHAR AS host, NULL::VARCHAR AS node_label, NULL::VARCHAR AS model_name, NULL::VARCHAR AS namespace, NULL::VARCHAR AS pod,
     NULL::BOOLEAN AS by_claim, NULL::UBIGINT AS job_id, NULL::UBIGINT AS target_id, NULL::BIGINT AS first_ms, NULL::BIGINT AS last_ms,
-    NULL::BIGINT AS end_ms, NULL::UBIGINT AS node_id, NULL::BIGINT AS up_from_ms, NULL::BIGINT AS up_to_ms, NULL::UBIGINT AS device_id
+    NULL::BIGINT AS end_ms, NULL::DOUBLE AS usual_scale, NULL::DOUBLE AS scale, NULL::UBIGINT AS node_id, NULL::BIGINT AS up_from_ms, NULL::BIGINT AS up_to_ms, NULL::UBIGINT AS device_id
 FROM series LIMIT 0;
 CREATE OR REPLACE TEMP TABLE node_hosts (node_id UBIGINT, part VARCHAR, units DOUBLE);
 CREATE OR REPLACE TEMP TABLE unit_shares (

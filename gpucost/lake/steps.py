@@ -88,7 +88,7 @@ STEPS = {
             "amortized_discounts unseen_time basis_spans",
         ),
     ),
-    "days": Step("cluster", "attribute/days/20_day_fingerprints.sql", _PRICES + _HOLDINGS, ()),
+    "days": Step("cluster", "attribute/days/20_day_fingerprints.sql", (*_PRICES, *_HOLDINGS, "inventory/node_devices"), ()),
     "attribute": Step(
         "cluster, days",
         "attribute/*.sql",
@@ -342,7 +342,7 @@ def _inventory(work: _Work) -> None:
     servers = [server for server in config.prometheus if not clusters and server.source in silent]
     servers = [server.model_copy(update={"cluster": server.cluster or server.source}) for server in servers]
     own = config.model_copy(update={"clusters": declared, "prometheus": servers})
-    inventory.stage(con, own, stored_needs(config.activity.device_metric, config.activity.mig_metric), work.task.heard)
+    inventory.stage(con, own, stored_needs(config.activity), work.task.heard)
     run_stage(con, attribute.DAYS, "17_absences")
     if config.prices.cost_basis == "node":
         con.execute(f"CREATE OR REPLACE TEMP TABLE request_gaps ({_REQUEST_GAPS})")
@@ -434,9 +434,14 @@ def _prepare_days(work: _Work, span: tuple[int, int] | None = None) -> None:
     work.fill("inventory", "allocation_devices", "told_activity", "allocation_teams", "allocation_hosts", where=of_allocations)
 
 
+_WIDE_SERIES = "ALTER TABLE node_devices ALTER series_id TYPE UBIGINT"
+
+
 def _days(work: _Work) -> None:
     _prepare_days(work)
     con = work.con
+    con.execute(_WIDE_SERIES)
+    work.fill("inventory", "node_devices", where="scale IS DISTINCT FROM usual_scale")
     attribute.load_local_days(con, work.config.tz, *con.execute(attribute.COVERED).fetchall()[0])
     run_stage(con, attribute.DAYS, "20_day_fingerprints")
     work.reply.days = con.execute("SELECT from_ms, to_ms, fingerprint::VARCHAR FROM day_fingerprints ORDER BY from_ms").fetchall()
@@ -471,7 +476,7 @@ def _attribute(work: _Work) -> None:
     span = days[0].start, days[-1].end
     start, end = span[0] - NEIGHBOR_MS, span[1] + NEIGHBOR_MS
     _prepare_days(work, span)
-    con.execute("ALTER TABLE node_devices ALTER series_id TYPE UBIGINT")
+    con.execute(_WIDE_SERIES)
     work.fill("inventory", "node_devices", where=f"first_ms < {end} AND end_ms > {start}")
     hours = {"from_hour": start // MS_PER_HOUR, "to_hour": end // MS_PER_HOUR}
     with_lists = True

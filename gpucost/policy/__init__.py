@@ -19,6 +19,7 @@ from gpucost.catalog import accelerators, other_resources
 from gpucost.config.load import line_numbers
 from gpucost.engine import answer_rows
 from gpucost.errors import DataError, StoreError
+from gpucost.inventory import load_activity
 from gpucost.periods import MS_PER_HOUR, Period
 from gpucost.records import grouped, record
 from gpucost.render.view import Coverage
@@ -387,8 +388,9 @@ def check(con: DuckDBPyConnection, config: Config, query: Query, view: ReportVie
         pods=usage.pods,
         nodes={node["node_id"]: node for node in usage.nodes},
         told={key: frozenset(names) for key, names in told.items()},
-        idle_from=lambda hours: read_idle(con, config.activity, period, round(hours * MS_PER_HOUR)),
+        idle_from=lambda hours: read_idle(con, period, round(hours * MS_PER_HOUR)),
     )
+    load_activity(con, config.activity)
     results = tuple(_checked(rule, facts) for rule in rules)
     kept, broken, unknown = (sum(one.status == status for one in results) for status in ("kept", "broken", "unknown"))
     return PolicyAnswer(period, config.currency, kept, broken, unknown, results, view.coverage)

@@ -16,7 +16,6 @@ if TYPE_CHECKING:
 
     import duckdb
 
-    from gpucost.config.model import Activity
     from gpucost.periods import Period
 
 
@@ -201,22 +200,18 @@ def nothing_used(
     return GpucostError(message, "gpucost report --by workload shows who used what")
 
 
-# dcgm-exporter's used frame buffer, in MiB; not every exporter is set to tell it
-MEMORY_METRIC = "DCGM_FI_DEV_FB_USED"
-
-
-def read_idle(con: duckdb.DuckDBPyConnection, metrics: Activity, period: Period, at_least_ms: int) -> list[Row]:
+def read_idle(con: duckdb.DuckDBPyConnection, period: Period, at_least_ms: int) -> list[Row]:
     """Rows (cluster, uid, from_ms, to_ms): stretches of at least `at_least_ms` in which every GPU of a pod was measured idle.
 
-    Only devices that the exporter labels with their pod are known. Makes temporary tables.
+    Only devices that the exporter labels with their pod are known. Expects inventory's activity_series; makes temporary tables.
     """
-    _load_whole_devices(con, metrics, period)
+    _load_whole_devices(con, period)
     return dicts(sqlfiles.run(con, "activity_idle", {"at_least_ms": at_least_ms}))
 
 
-def read_levels(con: duckdb.DuckDBPyConnection, metrics: Activity, period: Period) -> list[Row]:
-    """One row per measured pod, as activity_levels.sql names its columns. Makes temporary tables."""
-    _load_whole_devices(con, metrics, period)
+def read_levels(con: duckdb.DuckDBPyConnection, period: Period) -> list[Row]:
+    """One row per measured pod, as activity_levels.sql names its columns. As read_idle."""
+    _load_whole_devices(con, period)
     return dicts(sqlfiles.run(con, "activity_levels"))
 
 
@@ -226,26 +221,14 @@ FROM activity_devices AS d JOIN blocks AS b USING (series_id)
 WHERE b.vals IS NULL AND b.hour >= d.held_from_ms // 3600000 AND b.hour <= (d.held_to_ms - 1) // 3600000"""
 
 
-def _load_whole_devices(con: duckdb.DuckDBPyConnection, metrics: Activity, period: Period) -> None:
+def _load_whole_devices(con: duckdb.DuckDBPyConnection, period: Period) -> None:
     """Do what `load_devices` does. Raise StoreError where samples of activity_devices are gone."""
-    load_devices(con, metrics, period)
+    load_devices(con, period)
     if (hour := sqlfiles.value(con, _DROPPED)) is not None:
         until = iso(from_ms((hour + 1) * MS_PER_HOUR))
         raise StoreError(f"samples before {until} are gone (store.raw_retention_days)", f"name a period from {until} on")
 
 
-def load_devices(con: duckdb.DuckDBPyConnection, metrics: Activity, period: Period) -> None:
-    """Make the temporary table activity_devices: which series tell of which pods of `period`."""
-    sqlfiles.run(
-        con,
-        "activity_devices",
-        {
-            "from_ms": period.start_ms,
-            "to_ms": period.end_ms,
-            "device": metrics.device_metric.lower(),
-            "device_scale": metrics.device_scale,
-            "mig": metrics.mig_metric.lower(),
-            "mig_scale": metrics.mig_scale,
-            "memory": MEMORY_METRIC.lower(),
-        },
-    )
+def load_devices(con: duckdb.DuckDBPyConnection, period: Period) -> None:
+    """Make the temporary table activity_devices, of inventory's activity_series: which series tell of which pods of `period`."""
+    sqlfiles.run(con, "activity_devices", period.bounds)

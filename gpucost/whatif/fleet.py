@@ -10,6 +10,7 @@ from decimal import Decimal
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
+from gpucost.inventory import load_activity
 from gpucost.periods import MS_PER_HOUR
 from gpucost.records import record
 from gpucost.store.usage import nothing_used, read_idle, read_levels, read_usage
@@ -266,14 +267,16 @@ Levels = Mapping[PodKey, Level]
 
 def idle_stretches(con: DuckDBPyConnection, metrics: Activity, period: Period, at_least_ms: int) -> Idle:
     """When pods of `period` were idle for `at_least_ms` or more, all their GPUs alike; of an attributed store."""
+    load_activity(con, metrics)
     spans: dict[PodKey, list[Span]] = defaultdict(list)
-    for row in read_idle(con, metrics, period, at_least_ms):
+    for row in read_idle(con, period, at_least_ms):
         spans[row["cluster"], row["uid"]].append((row["from_ms"], row["to_ms"]))
     return {key: tuple(several) for key, several in spans.items()}
 
 
 def levels(con: DuckDBPyConnection, metrics: Activity, period: Period) -> Levels:
     """How busy and how full the GPUs of each measured pod of `period` were; of an attributed store."""
+    load_activity(con, metrics)
     return {
         (row["cluster"], row["uid"]): Level(
             row["devices"],
@@ -283,7 +286,7 @@ def levels(con: DuckDBPyConnection, metrics: Activity, period: Period) -> Levels
             row["high_activity"],
             row["high_memory_mib"],
         )
-        for row in read_levels(con, metrics, period)
+        for row in read_levels(con, period)
     }
 
 

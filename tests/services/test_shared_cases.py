@@ -23,10 +23,7 @@ from tests.shared import SHARED, shared
 
 pytestmark = [pytest.mark.services, pytest.mark.shared, pytest.mark.slow]
 # Fleets whose figures are not right yet, and why.
-NOT_YET = {
-    "33-ratio-under-the-old-name": "activity from 0 to 1 under the name of a percentage counts as idle",
-    "34-exporter-4.9-at-noon": "the names of dcgm-exporter 4.9 are not read",
-}
+NOT_YET: dict[str, str] = {}
 
 
 def _case(case: Path) -> Any:

@@ -41,6 +41,7 @@ KEYS = {
     "mig_profiles.csv": "gpu_model profile",
     "resources.csv": "resource instance_type",
     "claim_series.csv": "metric",
+    "activity_metrics.csv": "metric",
     "sources.csv": "source_id",
 }
 PURCHASE_OPTIONS = {"on_demand", "spot", "reserved", "savings_plan", "cud", "capacity_block", "flex_start", "calendar"}
@@ -48,7 +49,7 @@ SORTED = {
     *("prices.csv", "components.csv", "instances.csv", "not_sold_on_demand.csv", "interruption.csv", "interruptions.csv"),
     *("sources.csv", "tokens.csv"),
 }
-NEWEST = date(2026, 11, 25)  # when the facts were gathered last
+NEWEST = date(2026, 11, 26)  # when the facts were gathered last
 
 
 def rows(name: str) -> Rows:

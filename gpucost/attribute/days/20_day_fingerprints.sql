@@ -1,4 +1,4 @@
--- reads: local_days, unseen_time, absences, loads, cuts, nodes, node_stops, node_prices, collected, allocations, allocation_devices, told_activity, allocation_teams, allocation_hosts, node_hosts, basis_spans
+-- reads: local_days, unseen_time, absences, loads, cuts, nodes, node_stops, node_prices, collected, allocations, allocation_devices, node_devices, told_activity, allocation_teams, allocation_hosts, node_hosts, basis_spans
 -- writes: day_fingerprints, one row per local day: a digest of everything its cells are made from
 -- invariant: rows are clipped to the day, so that a day changes only by what happened in it (or, for samples, close to it)
 CREATE OR REPLACE TEMP TABLE day_fingerprints AS
@@ -13,6 +13,12 @@ inputs AS (
     -- of how a device was scraped the loads tell, below
     SELECT h.day_ms, hash('device', h.allocation_id, v.device_id, v.weight)
     FROM held AS h JOIN allocation_devices AS v USING (allocation_id)
+    UNION ALL
+    -- in which unit a series is, where that is not what its name says: a later sample may prove it
+    SELECT h.day_ms, hash('scale', h.allocation_id, n.series_id, n.scale)
+    FROM (FROM node_devices WHERE scale IS DISTINCT FROM usual_scale) AS n
+    JOIN allocation_devices AS v USING (device_id)
+    JOIN held AS h ON h.allocation_id = v.allocation_id AND h.from_ms < n.end_ms AND n.first_ms < h.to_ms
     UNION ALL
     SELECT h.day_ms, hash('told', h.allocation_id, t.utilization) FROM held AS h JOIN told_activity AS t USING (allocation_id)
     UNION ALL

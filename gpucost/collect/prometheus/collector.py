@@ -14,6 +14,7 @@ from zoneinfo import ZoneInfo
 
 import numpy as np
 
+from gpucost.catalog import activity_metrics
 from gpucost.collect.base import (
     Batch,
     Collector,
@@ -46,7 +47,10 @@ from gpucost.collect.prometheus.queries import (
     REQUESTS,
     Scope,
     Selector,
+    activity_fix,
+    activity_names,
     among,
+    compared,
     one_of,
     selectors,
     stored_needs,
@@ -55,7 +59,6 @@ from gpucost.errors import SourceError, UsageError
 from gpucost.periods import MS_PER_HOUR, Period, from_ms, iso, to_ms
 from gpucost.store import runs
 from gpucost.store.metrics import LoadResult, ReadAnswer, SampleWindow, Threshold, load_window, series_key
-from gpucost.store.usage import MEMORY_METRIC
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -80,8 +83,8 @@ _CONSTANT_SHARE = 15
 # A newest sample older than this is worth a word.
 _LATE_MS = MS_PER_HOUR
 
-# MiB that a GPU can use; memory is never idle
-_MEMORY = Threshold(idle=0.0, lowest=0.0, highest=4_194_304.0)
+# MiB that a GPU can use, and watts; neither is ever idle
+_MOST = {"memory_used": 4_194_304.0, "power": 10_000.0}
 
 
 class ServerCollector(Collector[Batch]):
@@ -119,10 +122,15 @@ class ServerCollector(Collector[Batch]):
 
 
 def thresholds(activity: Activity, idle: Idle) -> dict[str, Threshold]:
-    """By metric, what counts as idle and what can be."""
-    scales = {activity.mig_metric: activity.mig_scale, activity.device_metric: activity.device_scale}
-    known = {metric: Threshold(idle.threshold_percent / scale, 0.0, 100.0 / scale) for metric, scale in scales.items()}
-    return known | ({MEMORY_METRIC: _MEMORY} if activity.memory else {})
+    """By metric, what counts as idle and what can be: a percentage, too, where its name is that of a ratio."""
+    known: dict[str, Threshold] = {}
+    for one in activity_metrics(activity):
+        if one.measures in _MOST:
+            known[one.metric] = Threshold(0.0, 0.0, _MOST[one.measures] / one.scale)
+        elif one.part in ("device", "mig") or one.metric not in known:
+            highest = 100.0 / one.scale if one.is_set else 100.0
+            known[one.metric] = Threshold(idle.threshold_percent / one.scale, 0.0, highest)
+    return known
 
 
 @contextmanager
@@ -164,6 +172,9 @@ class PrometheusCollector(ServerCollector[list[ReadAnswer]]):
         self._selectors = selectors(activity, cost_basis)
         self._thresholds = thresholds(activity, idle)
         self._activity = activity
+        self._ambiguous = {
+            one.metric for one in activity_metrics(activity) if one.part == "device" and one.scale < 100 and not one.is_set
+        }
         self._names: set[str] | None = None
         self._namespaces: set[str] = set()
         self._gpu_nodes: set[str] = set()
@@ -257,6 +268,8 @@ class PrometheusCollector(ServerCollector[list[ReadAnswer]]):
                 if hours is None:
                     part = self._fetch(selector, name, span)
                     answers += part
+                    if selector.metric in self._ambiguous:
+                        answers += self._compared(part, span)
                     series = [labels for answer in part for labels in answer.series]
                 else:
                     tail = self._fetch(selector, name, (whole[1], span[1])) if whole[1] < span[1] else []
@@ -268,6 +281,20 @@ class PrometheusCollector(ServerCollector[list[ReadAnswer]]):
                 if selector == GPU_CAPACITY:
                     gpu_nodes.update(_nodes(series))
         return answers + self._complete(constants, whole[0])
+
+    def _compared(self, part: list[ReadAnswer], span: Span) -> list[ReadAnswer]:
+        """What tells ratios from percentages for targets whose values lie between 0 and 1, whatever their names say."""
+        between, above = _instances(part, 0.0, 1.0), _instances(part, 1.01, 100.5)
+        if not between - above:
+            return []
+        for alike in compared(self._activity):
+            several = [among(selector, "instance", between - above) for selector in alike]
+            answers = [
+                answer for one in several for name in one.spelled(self._names) for answer in self._fetch(one, name, span)
+            ]
+            if any(len(answer.ts_ms) for answer in answers):
+                return answers
+        return []
 
     def _scrapes(self, span: Span) -> Scrapes | None:
         """When kube-state-metrics was scraped; None where the server does not tell that."""
@@ -445,7 +472,7 @@ class PrometheusCollector(ServerCollector[list[ReadAnswer]]):
             return
         silences = list(self._silence(con, result))
         yield from silences
-        runs.look(con, stored_needs(self._activity.device_metric, self._activity.mig_metric))
+        runs.look(con, stored_needs(self._activity))
         codes = {finding.code for finding in silences}
         lacks = (SourceFinding(*row) for row in runs.of_source(con, self.source, result.asked))
         yield from (lack for lack in lacks if lack.code not in codes)
@@ -481,14 +508,17 @@ class PrometheusCollector(ServerCollector[list[ReadAnswer]]):
             yield silent("no_kube_state_metrics", message, times, "", KSM_FIX, *_ALWAYS_THERE)
         elif REQUESTS not in seen and ever(REQUESTS):
             yield SourceFinding("note", "no_gpu_requests", f"{source}: no pod asked for a GPU in this period")
-        device, mig = self._activity.device_metric, self._activity.mig_metric
-        if seen & {device, mig}:
+        names = activity_names(self._activity, "device", "mig")
+        if not seen.isdisjoint(names):
             return
-        if spoiled := sorted({device, mig} & {dropped.metric for dropped in result.dropped}):
+        if spoiled := sorted({*names} & {dropped.metric for dropped in result.dropped}):
             yield SourceFinding("warning", "activity_invalid", f"{source}: {' and '.join(spoiled)} held no valid sample")
             return
+        device, mig = self._activity.device_metric, self._activity.mig_metric
         message, times = f"{source} has neither {device} nor {mig}", " in this period, though at other times"
-        yield silent("no_activity", message, times, f": {ACTIVITY_LOST}", DCGM_FIX, device, mig)
+        is_running = any(name.startswith("DCGM_") for name in self._names or ())
+        fix = activity_fix(device) if is_running else DCGM_FIX
+        yield silent("no_activity", message, times, f": {ACTIVITY_LOST}", fix, *names)
 
     def _newest(self) -> list[SourceFinding]:
         """A warning where the server's newest sample is old: it serves late, or this machine's clock is ahead."""
@@ -575,6 +605,15 @@ def _count(answers: list[ReadAnswer], span: Span) -> tuple[dict[int, int], int |
             counts += np.bincount(part.ts_ms // MS_PER_HOUR - hours[0], part.weights, len(hours))
             moments += [int(part.ts_ms.min()), int(part.ts_ms.max())]
     return dict(zip(hours, counts.astype(int).tolist(), strict=True)), min(moments, default=None), max(moments, default=None)
+
+
+def _instances(answers: Sequence[ReadAnswer], low: float, high: float) -> set[str]:
+    """The targets that answered with a value between the two."""
+    return {
+        answer.series[at].get("instance", "")
+        for answer in answers
+        for at in np.unique(answer.series_index[(answer.values > low) & (answer.values < high)])
+    }
 
 
 def _nodes(series: Sequence[Mapping[str, str]]) -> set[str]:

@@ -9,9 +9,8 @@ from dataclasses import field, replace
 from importlib.resources import files
 from typing import TYPE_CHECKING, Literal
 
-from gpucost.catalog import accelerators, claim_metrics, devices, other_resources
-from gpucost.records import record
-from gpucost.store.usage import MEMORY_METRIC
+from gpucost.catalog import ActivityMetric, accelerators, activity_metrics, claim_metrics, devices, other_resources
+from gpucost.records import grouped, record
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -32,9 +31,6 @@ _ONLY = {
     "cores_and_memory": 'resource=~"cpu|memory"',
 }
 
-# Names of one and the same metric, by exporter version: dcgm-exporter 1.x said dcgm_gpu_utilization.
-_OLD_NAMES = {"DCGM_FI_DEV_GPU_UTIL": ("dcgm_gpu_utilization",)}
-
 # One regular expression of names must stay a readable query; more than this many, and all of them are asked for.
 MOST_NAMES = 150
 _HEX = "0123456789abcdef"
@@ -52,11 +48,9 @@ class Selector:
 
     def spelled(self, known: set[str] | None) -> list[str]:
         """The spellings that the server has, in any case; all of them where it does not tell its names."""
-        wanted = (self.metric, *_OLD_NAMES.get(self.metric, ()))
         if known is None:
-            return sorted({*wanted, *(name.lower() for name in wanted)} if self.scope == "activity" else {self.metric})
-        lowered = {name.lower() for name in wanted}
-        return sorted(name for name in known if name.lower() in lowered)
+            return sorted({self.metric, self.metric.lower()} if self.scope == "activity" else {self.metric})
+        return sorted(name for name in known if name.lower() == self.metric.lower())
 
     def with_matchers(self, *matchers: str) -> Selector:
         """The same with more conditions."""
@@ -95,15 +89,32 @@ def one_of(label: str, values: Iterable[str]) -> str:
     return f"{label}=~{json.dumps('|'.join(map(re.escape, values)), ensure_ascii=False)}"
 
 
+_PLACES = {"device": ('GPU_I_ID=""',), "mig": ('GPU_I_ID!=""',), "compared": ('GPU_I_ID=""',), "memory": ()}
+
+
 def _activity(activity: Activity) -> list[Selector]:
-    memory = [Selector(MEMORY_METRIC, scope="activity", shard_label="UUID")] if activity.memory else []
-    if activity.device_metric == activity.mig_metric:
-        return [Selector(activity.device_metric, scope="activity", shard_label="UUID"), *memory]
+    wanted = {"device", "mig", "memory"} if activity.memory else {"device", "mig"}
+    return _series([metric for metric in activity_metrics(activity) if metric.part in wanted])
+
+
+def compared(activity: Activity) -> list[list[Selector]]:
+    """What settles the unit of a device's metric: for each measure, the better first, its metrics."""
+    by_measure = grouped((metric.measures, metric) for metric in activity_metrics(activity) if metric.part == "compared")
+    return [_series(metrics) for metrics in by_measure.values()]
+
+
+def _series(metrics: list[ActivityMetric]) -> list[Selector]:
+    several = grouped((metric.metric, metric) for metric in metrics)
     return [
-        *memory,
-        Selector(activity.device_metric, ('GPU_I_ID=""',), "activity", "UUID"),
-        Selector(activity.mig_metric, ('GPU_I_ID!=""',), "activity", "UUID"),
+        Selector(name, (*(_PLACES[one.part] if len(same) == 1 else ()), *filter(None, [one.only])), "activity", one.device[0])
+        for name, same in several.items()
+        for one in same[:1]
     ]
+
+
+def activity_names(activity: Activity, *parts: str) -> list[str]:
+    """The names of the metrics of these parts, the configured one's first."""
+    return list(dict.fromkeys(metric.metric for metric in activity_metrics(activity) if metric.part in parts))
 
 
 _METRICS = tomllib.loads((files("gpucost.collect.prometheus") / "metrics.toml").read_text(encoding="utf-8"))
@@ -156,6 +167,11 @@ MIG_ACTIVITY_LOST = "the time of MIG instances is unmeasured"
 TYPE_LABELS: tuple[str, ...] = tuple(_METRICS["types"]["labels"])
 
 
+def activity_fix(metric: str) -> str:
+    """What brings the metric, whether the exporter runs or not."""
+    return f"run dcgm-exporter with {metric} among its counters (-f) on every GPU node, and have Prometheus scrape it"
+
+
 def mig_fix(metric: str) -> str:
     """What brings the metric of MIG instances, which the exporter leaves out by default."""
     return f"dcgm-exporter: add {metric} to its counters file (-f)"
@@ -203,16 +219,21 @@ NAMESPACE_LABELS_LOST = "teams cannot follow namespace labels"
 REQUESTS_LOST = f"no pod has ever asked for a GPU ({REQUESTS} with a GPU resource)"
 
 
-def stored_needs(device_metric: str, mig_metric: str) -> list[tuple[str, str, str, str]]:
-    """What the store is searched for after a run and before a report: kind, metric, what is lost without it, and the fix."""
+def stored_needs(activity: Activity) -> list[tuple[str, str, str, str]]:
+    """What the store is searched for after a run and before a report: kind, metric, what is lost without it, and the fix.
+
+    The kinds activity_name and mig_name are other names of activity and mig_activity.
+    """
     return [
+        *(("activity_name", name, "", "") for name in activity_names(activity, "device")),
+        *(("mig_name", name, "", "") for name in activity_names(activity, "mig")),
         *(("hint" if need.hint else "metric", need.metric, need.lost, need.fix) for need in NEEDS if need.always),
         ("exporter", KSM, "nobody's hold on a GPU is known", KSM_FIX),
         ("labels", NODE_LABELS, NODE_LABELS_LOST, NODE_LABELS_FIX),
         ("team_labels", "kube_namespace_labels", NAMESPACE_LABELS_LOST, NAMESPACE_LABELS_FIX),
         ("requests", REQUESTS, REQUESTS_LOST, ALLOW),
-        ("activity", device_metric, ACTIVITY_LOST, DCGM_FIX),
-        ("mig_activity", mig_metric, MIG_ACTIVITY_LOST, mig_fix(mig_metric)),
+        ("activity", activity.device_metric, ACTIVITY_LOST, activity_fix(activity.device_metric)),
+        ("mig_activity", activity.mig_metric, MIG_ACTIVITY_LOST, mig_fix(activity.mig_metric)),
     ]
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from gpucost.engine import answer_rows, dicts, run_stage
 from gpucost.errors import GpucostError
+from gpucost.inventory import load_activity
 from gpucost.periods import Period, from_ms, within
 from gpucost.price import explain
 from gpucost.records import grouped, record
@@ -243,7 +244,8 @@ def explain_cost(
     for row in map(in_hours, answer_rows(con, __name__, "20_nodes")):
         node_id = row.pop("node_id")
         nodes.append(NodeCost(**row, prices=prices[node_id], bill=bills[node_id]))
-    load_devices(con, config.activity, query.period)
+    load_activity(con, config.activity)
+    load_devices(con, query.period)
     return CostExplained(
         period=query.period,
         period_name=query.period_name,

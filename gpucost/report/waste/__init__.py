@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from gpucost.catalog import load_catalog
 from gpucost.engine import answer_rows, dicts, run_stage
+from gpucost.inventory import load_activity
 from gpucost.periods import Period, TimeBucket, is_whole_days
 from gpucost.records import record
 from gpucost.render.view import ratio
@@ -179,8 +179,8 @@ def build(
     buckets = {row.bucket: row for row in _rows(con, ())}
     if not buckets:
         raise nothing_used(con, period.start_ms, period.end_ms, str(period), **_lists(chosen))
-    load_devices(con, config.activity, period)
-    load_catalog(con)
+    load_activity(con, config.activity)
+    load_devices(con, period)
     whole = tuple(_bucket(bucket, buckets.get(bucket.name)) for bucket in BUCKETS)
     workloads = answer_rows(con, __name__, "60_workloads", {"wasted": list(WASTED), "most": top})
     return Waste(

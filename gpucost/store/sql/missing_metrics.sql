@@ -32,7 +32,12 @@ asking AS (
 ),
 active AS (
     SELECT m.cluster, min(m.first_ms) AS first_ms, max(m.last_ms) AS last_ms
-    FROM metric_spans AS m JOIN needs AS n ON n.kind IN ('activity', 'mig_activity') AND lower(n.metric) = m.metric
+    FROM metric_spans AS m JOIN needs AS n ON n.kind IN ('activity_name', 'mig_name') AND lower(n.metric) = m.metric
+    GROUP BY ALL
+),
+instances AS (
+    SELECT m.cluster, min(m.first_ms) AS first_ms, max(m.last_ms) AS last_ms
+    FROM metric_spans AS m JOIN needs AS n ON n.kind = 'mig_name' AND lower(n.metric) = m.metric
     GROUP BY ALL
 ),
 sliced AS (
@@ -51,6 +56,7 @@ due AS (
         WHEN n.kind = 'exporter' THEN 'activity'
         WHEN n.kind = 'mig_activity' THEN 'slices'
         WHEN n.kind = 'activity' THEN 'GPUs'
+        WHEN n.kind IN ('activity_name', 'mig_name') THEN NULL
         WHEN n.kind IN ('metric', 'hint') AND (starts_with(n.metric, 'kube_pod_') OR n.metric = 'kube_node_status_capacity') THEN 'pods'
         ELSE 'state' END
 ),
@@ -59,7 +65,8 @@ met AS (
     FROM due AS d
     LEFT JOIN (
         FROM metric_spans UNION ALL BY NAME SELECT cluster, 'activity' AS metric, first_ms, last_ms FROM active
-    ) AS m ON m.cluster = d.cluster AND m.metric = CASE d.kind WHEN 'activity' THEN 'activity' ELSE lower(d.metric) END
+        UNION ALL BY NAME SELECT cluster, 'mig_activity' AS metric, first_ms, last_ms FROM instances
+    ) AS m ON m.cluster = d.cluster AND m.metric = CASE WHEN d.kind IN ('activity', 'mig_activity') THEN d.kind ELSE lower(d.metric) END
 ),
 stretches AS (
     SELECT *, 'ever' AS how FROM met WHERE first_ms IS NULL

@@ -13,8 +13,12 @@ node_runs AS (
     WHERE starts_with(s.metric, 'kube_node_')
 ),
 device_series AS (
-    SELECT s.series_id, s.cluster, n.node,
-        hash(s.cluster, s.metric, coalesce(s.labels['UUID'], s.labels['uuid']), coalesce(s.labels['GPU_I_ID'], '')) AS device
+    -- by whatever label an exporter names its devices (pricing/activity_metrics.csv); another version of it goes on with the same ones
+    SELECT s.series_id, s.cluster, s.metric, n.node,
+        hash(s.cluster, coalesce(s.labels['UUID'], s.labels['uuid'], s.labels['gpu_uuid'], s.labels['serial_number'], s.labels['deviceuuid'],
+            s.labels['device_uuid'], s.labels['accelerator_id'], s.labels['neuroncore'], s.labels['Serial'], s.labels['device'], s.labels['gpu_id']),
+            coalesce(s.labels['node'], s.labels['Hostname'], s.labels['hostname'], s.labels['nodeid'], s.labels['instance_id']),
+            coalesce(s.labels['GPU_I_ID'], '')) AS device
     FROM series AS s
     LEFT JOIN (SELECT DISTINCT cluster, labels['node'] AS node FROM series WHERE metric = 'kube_node_info') AS n
         ON n.cluster = s.cluster
@@ -35,8 +39,8 @@ offered AS (
 ),
 device_hours AS (
     SELECT d.device, b.hour::BIGINT * 3600000 AS hour_ms, min(b.first_offset_ms) AS first_offset_ms, max(b.last_offset_ms) AS last_offset_ms,
-        -- what is missing inside the hour, where one series tells all of it
-        CASE WHEN count(*) = 1 THEN max(b.last_offset_ms - b.first_offset_ms - (b.samples - 1) * b.gap_ms) END AS lacking_ms
+        -- what is missing inside the hour, where one series of a metric tells all of it
+        CASE WHEN count(*) = count(DISTINCT d.metric) THEN min(b.last_offset_ms - b.first_offset_ms - (b.samples - 1) * b.gap_ms) END AS lacking_ms
     FROM blocks AS b
     JOIN device_series AS d USING (series_id)
     -- a day more: who is silent when the time begins was heard before it

@@ -1,0 +1,125 @@
+-- reads: series, blocks, activity_metrics, gpu_aliases, gpu_models
+-- writes: activity_series, one row per series of a metric that counts: the device it measures, the pod it names, its target, and the factor that makes it a percentage (of memory MiB), null where nothing proves it; scale_remarks, what a reader should know of these factors
+-- invariant: first_ms <= last_ms < end_ms; host and node_label are '' where the exporter names none; one target's series of one metric have one scale, settled over all that is loaded
+CREATE OR REPLACE TEMP TABLE activity_series AS
+WITH spans AS (
+    SELECT
+        series_id,
+        -- how it was scraped in the last hour that says so: it speaks for that long after its last sample
+        coalesce(arg_max(gap_ms, hour) FILTER (samples >= 3), max(gap_ms), 60000) AS gap_ms,
+        min(hour::BIGINT * 3600000 + first_offset_ms) AS first_ms,
+        max(hour::BIGINT * 3600000 + last_offset_ms) AS last_ms,
+        -- no average is above the highest value
+        max(greatest(value_sum / samples, last_value)) AS high, bool_and(value_sum = floor(value_sum)) AS is_whole
+    FROM blocks
+    GROUP BY series_id
+),
+found AS (
+    SELECT *, CASE WHEN coalesce(labels['GPU_I_ID'], '') = '' THEN 'device' ELSE 'mig' END AS place FROM series
+),
+named AS (
+    SELECT
+        s.series_id, s.cluster, s.metric, m.part, m.measures, m.scale AS usual_scale, m.is_set,
+        list_filter(list_transform(m.device, lambda name: s.labels[name]), lambda value: value <> '')[1] AS uuid,
+        coalesce(s.labels['GPU_I_ID'], '') AS gpu_instance_id,
+        nullif(s.labels['GPU_I_PROFILE'], '') AS profile,
+        coalesce(s.labels['Hostname'], s.labels['hostname'], s.labels['node'], s.labels['kubernetes_node'], s.labels['node_name'],
+            s.labels[m.host], regexp_replace(s.labels['instance'], ':[0-9]+$', ''), '') AS host,
+        coalesce(s.labels['node'], s.labels['kubernetes_node'], s.labels['node_name'], s.labels['exported_node'], '') AS node_label,
+        list_filter(list_transform(m.model, lambda name: s.labels[name]), lambda value: value <> '')[1] AS model_name,
+        -- a job of Slurm is known by its number, in no namespace
+        CASE WHEN nullif(s.labels['hpc_job'], '') IS NOT NULL THEN ''
+            ELSE nullif(coalesce(s.labels['exported_namespace'], s.labels['pod_namespace'], s.labels['namespace']), '') END AS namespace,
+        coalesce(nullif(s.labels['hpc_job'], ''), nullif(coalesce(s.labels['exported_pod'], s.labels['pod_name'], s.labels['pod']), '')) AS pod,
+        s.labels['dra_claim_name'] IS NOT NULL AS by_claim,
+        hash(s.source, s.cluster, s.labels['job']) AS job_id,
+        -- what one target tells is scraped at once; an aggregator in between may give all of them one instance
+        hash(s.source, s.cluster, s.labels['job'], s.labels['instance'], host) AS target_id,
+        p.first_ms, p.last_ms, p.last_ms + p.gap_ms AS end_ms, p.high, p.is_whole
+    FROM spans AS p
+    JOIN found AS s USING (series_id)
+    JOIN activity_metrics AS m ON m.metric = lower(s.metric) AND (m.part = s.place OR m.part = 'memory' OR (m.part = 'compared' AND s.place = 'device'))
+),
+targets AS (
+    SELECT metric, target_id, part, any_value(usual_scale) AS usual_scale, any_value(is_set) AS is_set, max(high) AS high,
+        bool_and(is_whole) AS is_whole
+    FROM named
+    WHERE part <> 'memory' AND measures <> 'power'
+    GROUP BY ALL
+),
+-- a name of 0 to 1 stands for what it says, unless all its values may be whole percents
+undecided AS MATERIALIZED (
+    FROM targets WHERE NOT is_set AND high > 0 AND high <= 1.01 AND (usual_scale < 100 OR is_whole)
+),
+listed AS MATERIALIZED (
+    SELECT u.metric, u.target_id, u.part, max(list_max(b.vals)) AS high,
+        bool_or(len(list_filter(b.vals, lambda value: value <> floor(value))) > 0) AS has_parts
+    FROM undecided AS u
+    JOIN named AS n USING (metric, target_id, part)
+    JOIN blocks AS b USING (series_id)
+    WHERE b.value_sum > 0
+    GROUP BY ALL
+),
+-- averages of an idle GPU's percents lie between 0 and 1, too: other metrics of the same moments decide
+doubted AS MATERIALIZED (
+    SELECT l.metric, l.target_id, n.cluster, n.uuid, n.model_name, b.hour,
+        unnest(coalesce(b.offsets_ms, list_transform(range(b.samples), lambda i: (b.first_offset_ms + i * coalesce(b.step_ms, 0))::INTEGER))) AS offset_ms,
+        unnest(b.vals) AS value
+    FROM listed AS l
+    JOIN targets AS t USING (metric, target_id, part)
+    JOIN named AS n USING (metric, target_id, part)
+    JOIN blocks AS b USING (series_id)
+    WHERE l.part = 'device' AND t.usual_scale < 100 AND l.high <= 1.01 AND l.has_parts AND b.value_sum > 0
+),
+compared AS (
+    SELECT n.cluster, n.uuid, n.measures, b.hour,
+        unnest(coalesce(b.offsets_ms, list_transform(range(b.samples), lambda i: (b.first_offset_ms + i * coalesce(b.step_ms, 0))::INTEGER))) AS offset_ms,
+        -- the others' own scale is settled by their highest value alone
+        unnest(b.vals) / CASE WHEN n.measures = 'power' OR t.high <= 1.01 THEN 1 ELSE 100 END AS value
+    FROM named AS n
+    JOIN blocks AS b USING (series_id)
+    LEFT JOIN targets AS t USING (metric, target_id, part)
+    WHERE n.part = 'compared' AND (n.cluster, n.uuid) IN (SELECT (cluster, uuid) FROM doubted)
+),
+agreed AS (
+    SELECT d.metric, d.target_id,
+        sum(c.value) FILTER (c.measures <> 'power') / sum(d.value) FILTER (c.measures <> 'power') AS part_of,
+        avg(c.value / g.tdp_watts) FILTER (c.measures = 'power' AND d.value >= 0.5) AS of_tdp
+    FROM doubted AS d
+    JOIN compared AS c USING (cluster, uuid, hour, offset_ms)
+    LEFT JOIN gpu_aliases AS a ON a.alias = regexp_replace(regexp_replace(lower(d.model_name), '[^a-z0-9]', '', 'g'), '^(nvidia|tesla)+', '')
+    LEFT JOIN gpu_models AS g USING (gpu_model)
+    WHERE d.value > 0
+    GROUP BY ALL
+),
+settled AS (
+    SELECT t.metric, t.target_id, t.part,
+        CASE
+            WHEN t.is_set THEN t.usual_scale
+            WHEN t.high > 1.01 OR l.high > 1.01 THEN 1
+            WHEN t.usual_scale >= 100 OR l.has_parts IS NOT TRUE THEN t.usual_scale
+            -- an engine is busy for a tenth of a GPU's busy time at least; of percents it would read about a hundredth
+            WHEN a.part_of >= 0.1 OR (a.part_of IS NULL AND a.of_tdp >= 0.4) THEN 100
+            WHEN (a.part_of > 0 AND a.part_of <= 0.03) OR (a.part_of IS NULL AND a.of_tdp <= 0.25) THEN 1
+        END AS scale
+    FROM targets AS t
+    LEFT JOIN listed AS l USING (metric, target_id, part)
+    LEFT JOIN agreed AS a ON a.metric = t.metric AND a.target_id = t.target_id
+)
+SELECT n.* EXCLUDE (high, is_whole, is_set), CASE WHEN n.part = 'memory' THEN n.usual_scale ELSE t.scale END AS scale
+FROM named AS n LEFT JOIN settled AS t USING (metric, target_id, part)
+WHERE n.uuid IS NOT NULL;
+
+CREATE OR REPLACE TEMP TABLE scale_remarks AS
+SELECT CASE WHEN scale IS NULL THEN 'activity_scale_unknown' ELSE 'activity_scale' END AS code, cluster, metric AS subject,
+    min(first_ms) AS from_ms, max(end_ms) AS to_ms,
+    'cluster ' || cluster || ': ' || metric || ' of ' || count(DISTINCT uuid) || ' GPU(s), on ' || min(host)
+        || CASE count(DISTINCT host) WHEN 1 THEN '' ELSE ' and ' || (count(DISTINCT host) - 1) || ' more' END
+        || CASE
+            WHEN scale IS NULL THEN ' lies between 0 and 1: nothing proves a ratio or a percentage, so this time is unmeasured'
+            WHEN scale < usual_scale THEN ' holds percentages under the name of a ratio: read as percentages'
+            ELSE ' holds ratios from 0 to 1 under the name of a percentage: read as ratios' END AS message,
+    CASE WHEN scale IS NULL THEN '[activity] ' || part || '_scale = 100 for a ratio, 1 for a percentage' END AS fix
+FROM activity_series
+WHERE scale IS DISTINCT FROM usual_scale AND part IN ('device', 'mig')
+GROUP BY cluster, metric, part, scale, usual_scale;
