@@ -110,7 +110,7 @@ def claim_metrics(kind: str) -> list[str]:
 
 @record
 class ActivityMetric:
-    """A metric that counts, as `part`: device, mig (instances), memory, or compared (with a device's, to settle its scale).
+    """A metric that counts, as `part`: device, mig (instances), memory, power, or compared (to settle a device's scale).
 
     `scale` makes it a percentage, memory MiB and power watts; `is_set` if the configuration has the scale. `only` is a
     matcher, for a name that others use, too.
@@ -123,8 +123,8 @@ class ActivityMetric:
     measures: str
     scale: float
     is_set: bool
-    device: list[str]
-    model: list[str]
+    device: tuple[str, ...]
+    model: tuple[str, ...]
     host: str
     only: str
 
@@ -143,7 +143,7 @@ def activity_metrics(activity: Activity) -> list[ActivityMetric]:
             is_set = scale is not None and row["metric"].lower() == name.lower()
             columns = {key: row.get(key, "") for key in ("metric", "exporter", "versions", "measures", "host", "only")}
             factor = float(scale if is_set and scale is not None else row["scale"])
-            lists = {key: row[key].split() for key in ("device", "model")}
+            lists = {key: tuple(row[key].split()) for key in ("device", "model")}
             found.append(ActivityMetric(part=part, scale=factor, is_set=is_set, **columns, **lists))  # type: ignore[arg-type]
 
     by_name = {row["metric"].lower(): row for row in rows}
@@ -153,7 +153,8 @@ def activity_metrics(activity: Activity) -> list[ActivityMetric]:
         same = [row for row in rows if (row["vendor"], row["measures"]) == (mine["vendor"], mine.get("measures"))]
         others = [row for row in rows if row["measures"] == "device_busy" and row["vendor"] != mine["vendor"]]
         add(part, (same or [mine]) + (others if part == "device" else []), mine["metric"], scale)
-    add("memory", [row for row in rows if row["measures"] == "memory_used"])
+    for part, measure in (("memory", "memory_used"), ("power", "power")):
+        add(part, [row for row in rows if row["measures"] == measure])
     for measure in ("engine", "sm", "power"):
         if measure != device.get("measures"):
             add("compared", [row for row in rows if row["measures"] == measure and row["vendor"] == device["vendor"]])

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from gpucost import pipeline
+from gpucost.catalog import ActivityMetric, activity_metrics
 from gpucost.collect.prometheus.client import Ask, PrometheusClient, Retries, status
 from gpucost.collect.prometheus.queries import (
     ACTIVITY_LOST,
@@ -37,6 +38,8 @@ from gpucost.collect.prometheus.queries import (
     TYPE_LABELS,
     UNLISTED_REQUESTS,
     Need,
+    activity_fix,
+    activity_names,
     mig_fix,
     needs,
 )
@@ -45,7 +48,7 @@ from gpucost.config.load import load_config
 from gpucost.config.model import Config, PrometheusSource
 from gpucost.errors import ConfigError, GpucostError, SourceError
 from gpucost.periods import MS_PER_HOUR, from_ms, iso, label_name
-from gpucost.records import record
+from gpucost.records import grouped, record
 from gpucost.store.connection import Store
 
 
@@ -281,7 +284,7 @@ def _server(source: PrometheusSource, config: Config, now: datetime, ask: Ask) -
     yield from _partial(source, ask)
     label, activity_metric = source.cluster_label, config.activity.device_metric
     states = _newest(ask, ("kube_node_info", "kube_pod_info"), label, now)
-    activity = _newest(ask, (activity_metric, config.activity.mig_metric), label, now)
+    activity = _newest(ask, tuple(activity_names(config.activity, "device", "mig")), label, now)
     # when all data ends; now where it goes on
     last = max([*states.values(), *activity.values()], default=now)
     last = last if last < now - FRESH else now
@@ -505,23 +508,44 @@ def _team_labels(seen: Seen, config: Config) -> Iterator[Finding]:
 
 
 def _activity(seen: Seen, config: Config) -> Iterator[Finding]:
+    listed = activity_metrics(config.activity)
+    devices = {
+        one: labels
+        for one in listed
+        if one.part == "device" and (labels := seen.labels(one.metric + (f"{{{one.only}}}" if one.only else "")))
+    }
     metric, mig = config.activity.device_metric, config.activity.mig_metric
-    labels = seen.labels(metric)
     fix = "dcgm-exporter: set DCGM_EXPORTER_KUBERNETES=true"
-    if not labels:
-        yield metric, FAIL, f"not there: {ACTIVITY_LOST}", DCGM_FIX
-    elif not labels & {"pod", "exported_pod"}:
-        yield metric, WARN, "names no pod: only nodes with one holder can be measured", fix
-    elif "exported_pod" not in labels and all("dcgm" in pod for pod in seen.values(metric, "pod")):
-        text = "names only the exporter's own pod, or no GPU is held"
-        yield metric, WARN, text, f"{fix}; scrape it with honor_labels: true"
-    else:
-        yield metric, OK, "there, and names pods", None
-    if "GPU_I_ID" in labels or seen.values(MIG_REQUESTS, "resource"):
-        if "GPU_I_ID" in seen.labels(mig):
-            yield mig, OK, "there for MIG instances", None
+    if not devices:
+        is_running = seen.values(_DCGM, "__name__")
+        yield metric, FAIL, f"not there: {ACTIVITY_LOST}", activity_fix(metric) if is_running else DCGM_FIX
+    for one, labels in devices.items():
+        if not labels & {"pod", "exported_pod"}:
+            yield one.metric, WARN, "names no pod: only nodes with one holder can be measured", fix
+        elif "exported_pod" not in labels and all("dcgm" in pod for pod in seen.values(one.metric, "pod")):
+            text = "names only the exporter's own pod, or no GPU is held"
+            yield one.metric, WARN, text, f"{fix}; scrape it with honor_labels: true"
+        else:
+            yield one.metric, OK, "there, and names pods", None
+    yield from _exporters(seen, devices)
+    if any("GPU_I_ID" in labels for labels in devices.values()) or seen.values(MIG_REQUESTS, "resource"):
+        there = [one.metric for one in listed if one.part == "mig" and "GPU_I_ID" in seen.labels(one.metric)]
+        if there:
+            yield there[0], OK, "there for MIG instances", None
         else:
             yield mig, WARN, f"not there: {MIG_ACTIVITY_LOST}", mig_fix(mig)
+
+
+_DCGM = '{__name__=~"DCGM_.+|dcgm_.+"}'
+_IMAGES = 'kube_pod_container_info{image=~".*(dcgm-exporter|nvidia_gpu_exporter|metrics?-exporter|neuron-monitor)[:@].*"}'
+
+
+def _exporters(seen: Seen, metrics: Iterable[ActivityMetric]) -> Iterator[Finding]:
+    """The versions of exporters that the names of their metrics show, and the images that run."""
+    for exporter, several in grouped((one.exporter, one) for one in metrics if one.exporter).items():
+        yield exporter, OK, "; ".join(f"version {one.versions} ({one.metric})" for one in several), None
+    if images := seen.values(_IMAGES, "image"):
+        yield "exporters", OK, f"images {', '.join(sorted(images))}", None
 
 
 def examine(

@@ -74,6 +74,8 @@ class Alerts(Section):
     )
     idle_ratio: Decimal | None = setting("Largest idle share of a namespace's GPUs over idle_hours; else no alert.", gt=0, lt=1)
     idle_hours: int = setting("Hours that the idle share is measured over.", 24, ge=1)
+    activity_percent: float = setting("Least average activity of a held GPU over activity_hours.", 10.0, gt=0, le=100)
+    activity_hours: int = setting("Hours that the average activity is measured over.", 24, ge=1)
     queue_wait_minutes: int = setting(
         "Nine in ten workloads of a Kueue queue should start sooner.", 30, ge=1, le=_LONGEST_WAIT_MINUTES
     )

@@ -137,9 +137,9 @@ SELECT unnest($part) AS part, unnest($metric) AS metric, unnest($measures) AS me
 
 def _load_metrics(con: DuckDBPyConnection, activity: Activity) -> None:
     metrics = activity_metrics(activity)
-    names = ("part", "measures", "scale", "is_set", "device", "model", "host")
-    columns = {name: [getattr(metric, name) for metric in metrics] for name in names}
-    con.execute(_METRICS, {**columns, "metric": [metric.metric.lower() for metric in metrics]})
+    columns = {name: [getattr(metric, name) for metric in metrics] for name in ("part", "measures", "scale", "is_set", "host")}
+    lists = {name: [list(getattr(metric, name)) for metric in metrics] for name in ("device", "model")}
+    con.execute(_METRICS, {**columns, **lists, "metric": [metric.metric.lower() for metric in metrics]})
 
 
 def load_activity(con: DuckDBPyConnection, activity: Activity) -> None:

@@ -7,12 +7,12 @@ import re
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from gpucost.collect.prometheus.queries import GPU_RESOURCES
+from gpucost.collect.prometheus.queries import GPU_RESOURCES, activity_series
 from gpucost.engine import answer_rows
 from gpucost.errors import UsageError
 from gpucost.price import load_offers
 from gpucost.price.fx import budget_amount
-from gpucost.render.templates import fill
+from gpucost.render.templates import fill, number
 from gpucost.texts import readable_json
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ def recording_rules(config: Config, prices: RulePrices) -> str:
     for name in (config.activity.device_metric, config.activity.mig_metric):
         if not _METRIC.fullmatch(name):
             raise UsageError(f"{name!r} is no metric name", "[activity] names metrics by letters, digits and underscores")
-    return _filled("recording-rules.yml.j2", config, prices=prices)
+    return _filled("recording-rules.yml.j2", config, prices=prices, activity=_measured(config, "device", "mig"))
 
 
 def alerting_rules(config: Config, today: date) -> str:
@@ -51,7 +51,23 @@ def alerting_rules(config: Config, today: date) -> str:
 
 def dashboard(config: Config) -> str:
     """The Grafana dashboard as JSON, for import or provisioning: one per configuration, with its currency and targets."""
-    return readable_json(json.loads(_filled("dashboard.json.j2", config)), indent=2) + "\n"
+    memory, power = _measured(config, "memory"), _measured(config, "power")
+    return readable_json(json.loads(_filled("dashboard.json.j2", config, memory=memory, power=power)), indent=2) + "\n"
+
+
+def _measured(config: Config, *parts: str) -> str:
+    """PromQL for what exporters of any version measure, in one unit, their labels spelled as dcgm-exporter 2 to 4.8 does.
+
+    If several exporters measure a device, the first listed counts.
+    """
+    terms = []
+    for metric, series in activity_series(config.activity, *parts):
+        term = f"{series.text(metric.metric)} * {number(metric.scale)}"
+        for target, names in (("UUID", metric.device), ("modelName", metric.model), ("Hostname", ["hostname"])):
+            for name in reversed(names):
+                term = term if name == target else f'label_replace({term}, "{target}", "$1", "{name}", "(.+)")'
+        terms.append(term)
+    return "\nor on (UUID, GPU_I_ID)\n".join(terms)
 
 
 def _filled(template: str, config: Config, **values: Any) -> str:

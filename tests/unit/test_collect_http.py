@@ -27,7 +27,7 @@ from gpucost import pipeline
 from gpucost.collect.base import CollectResult
 from gpucost.collect.prometheus.client import PrometheusClient, Retries
 from gpucost.collect.prometheus.collector import collect_prometheus
-from gpucost.collect.prometheus.queries import DCGM_FIX, KSM_FIX, NODE_LABELS_FIX
+from gpucost.collect.prometheus.queries import KSM_FIX, NODE_LABELS_FIX, activity_fix
 from gpucost.config.model import Activity, BasicAuth, Config, Idle, PrometheusSource
 from gpucost.errors import SourceError
 from gpucost.periods import MS_PER_HOUR, Period, from_ms, iso
@@ -427,7 +427,7 @@ def test_a_server_without_the_exporters_gets_the_fix(fake: Fake, tmp_path: Path)
     names, vector = ("label/__name__", "label/namespace", "vector(1)"), {"resultType": "vector", "result": []}
     nothing = Reply(200, {"status": "success", "data": vector})
     fake.trick = lambda question: question.query not in names and (NOTHING if question.is_range else nothing)
-    assert [finding.fix for finding in collect(fake, tmp_path, 1).findings] == [KSM_FIX, DCGM_FIX]
+    assert [finding.fix for finding in collect(fake, tmp_path, 1).findings] == [KSM_FIX, activity_fix("DCGM_FI_DEV_GPU_UTIL")]
 
 
 def test_each_retry_is_logged_and_the_last_failure_has_a_fix(

@@ -42,6 +42,7 @@ from gpucost.findings import (
     patches,
     ranked,
 )
+from gpucost.inventory import load_activity
 from gpucost.periods import MS_PER_HOUR, Period, to_ms
 from gpucost.render import markdown, terminal
 from gpucost.render.schema import columns_of, table
@@ -450,7 +451,8 @@ def test_idle_stretches_against_a_plain_count(demo: Config) -> None:
     """Of every pod of the demo with one whole GPU: sample by sample, in Python."""
     pipeline.attribute(demo, Store(demo.store))
     with Store(demo.store).read() as con:
-        rows = read_idle(con, demo.activity, MONTH, 30 * MINUTE)
+        load_activity(con, demo.activity)
+        rows = read_idle(con, MONTH, 30 * MINUTE)
         held = con.execute(
             "SELECT uid, namespace, pod, held_from_ms, held_to_ms FROM allocations"
             " WHERE gpus = 1 AND resource = 'nvidia_com_gpu' AND held_to_ms > $1",

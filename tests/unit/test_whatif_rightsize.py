@@ -14,6 +14,7 @@ import pytest
 from gpucost.config.load import load_config
 from gpucost.config.model import Config
 from gpucost.errors import DataError, GpucostError
+from gpucost.inventory import load_activity
 from gpucost.periods import MS_PER_HOUR, Period
 from gpucost.price import load_offers
 from gpucost.store.connection import scratch_store
@@ -241,31 +242,37 @@ def pod() -> Iterator[Any]:
         yield con
 
 
+def _idle(con: Any, period: Period, at_least_ms: int) -> list[dict[str, Any]]:
+    load_activity(con, METRICS)
+    return read_idle(con, period, at_least_ms)
+
+
 def test_a_pod_is_idle_while_all_its_gpus_are(pod: Any) -> None:
-    (row,) = read_idle(pod, METRICS, PERIOD, 0)
+    (row,) = _idle(pod, PERIOD, 0)
     assert [(row[end] - 360_000_000) / MINUTE for end in ("from_ms", "to_ms")] == [20, 40]
-    assert read_idle(pod, METRICS, PERIOD, 21 * MINUTE) == []
+    assert _idle(pod, PERIOD, 21 * MINUTE) == []
 
 
 def test_a_pod_of_which_a_gpu_is_not_measured_is_never_idle(pod: Any) -> None:
     pod.execute("UPDATE allocations SET gpus = 3, units = 3")
-    assert read_idle(pod, METRICS, PERIOD, 0) == []
+    assert _idle(pod, PERIOD, 0) == []
 
 
 def test_a_pod_with_all_gpus_of_its_node_needs_no_label(pod: Any) -> None:
     pod.execute("UPDATE series SET labels = MAP {'UUID': labels['UUID'], 'Hostname': 'node-1'}")
-    assert read_idle(pod, METRICS, PERIOD, 0) == []
+    assert _idle(pod, PERIOD, 0) == []
     pod.execute(
         "INSERT INTO nodes BY NAME SELECT 1 AS node_id, 'c' AS cluster, 'node-1' AS node, 0 AS up_from_ms, 999999999 AS up_to_ms,"
         " 'on_demand' AS capacity_type, 2 AS gpu_count"
     )
-    assert len(read_idle(pod, METRICS, PERIOD, 0)) == 1
+    assert len(_idle(pod, PERIOD, 0)) == 1
     pod.execute("UPDATE nodes SET gpu_count = 8")
-    assert read_idle(pod, METRICS, PERIOD, 0) == []
+    assert _idle(pod, PERIOD, 0) == []
 
 
 def test_levels_with_memory(pod: Any) -> None:
-    (row,) = read_levels(pod, METRICS, PERIOD)
+    load_activity(pod, METRICS)
+    (row,) = read_levels(pod, PERIOD)
     assert (row["devices"], row["active_devices"]) == (2, 2)
     assert row["mean_activity"] == pytest.approx((0.9 * 0.5 + 0.5 / 3) / 2)
     assert row["high_activity"] == pytest.approx(0.9)

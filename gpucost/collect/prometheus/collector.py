@@ -289,9 +289,7 @@ class PrometheusCollector(ServerCollector[list[ReadAnswer]]):
             return []
         for alike in compared(self._activity):
             several = [among(selector, "instance", between - above) for selector in alike]
-            answers = [
-                answer for one in several for name in one.spelled(self._names) for answer in self._fetch(one, name, span)
-            ]
+            answers = [answer for one in several for name in one.spelled(self._names) for answer in self._fetch(one, name, span)]
             if any(len(answer.ts_ms) for answer in answers):
                 return answers
         return []

@@ -89,27 +89,27 @@ def one_of(label: str, values: Iterable[str]) -> str:
     return f"{label}=~{json.dumps('|'.join(map(re.escape, values)), ensure_ascii=False)}"
 
 
-_PLACES = {"device": ('GPU_I_ID=""',), "mig": ('GPU_I_ID!=""',), "compared": ('GPU_I_ID=""',), "memory": ()}
+_PLACES = {"device": ('GPU_I_ID=""',), "mig": ('GPU_I_ID!=""',), "compared": ('GPU_I_ID=""',)}
+
+
+def activity_series(activity: Activity, *parts: str) -> list[tuple[ActivityMetric, Selector]]:
+    """The metrics of these parts, and the series of each."""
+    several = grouped((metric.metric, metric) for metric in activity_metrics(activity) if metric.part in parts)
+    found = []
+    for name, (metric, *more) in several.items():
+        matchers = (*(() if more else _PLACES.get(metric.part, ())), *filter(None, [metric.only]))
+        found.append((metric, Selector(name, matchers, "activity", metric.device[0])))
+    return found
 
 
 def _activity(activity: Activity) -> list[Selector]:
-    wanted = {"device", "mig", "memory"} if activity.memory else {"device", "mig"}
-    return _series([metric for metric in activity_metrics(activity) if metric.part in wanted])
+    parts = ("device", "mig", "memory") if activity.memory else ("device", "mig")
+    return [selector for _, selector in activity_series(activity, *parts)]
 
 
 def compared(activity: Activity) -> list[list[Selector]]:
     """What settles the unit of a device's metric: for each measure, the better first, its metrics."""
-    by_measure = grouped((metric.measures, metric) for metric in activity_metrics(activity) if metric.part == "compared")
-    return [_series(metrics) for metrics in by_measure.values()]
-
-
-def _series(metrics: list[ActivityMetric]) -> list[Selector]:
-    several = grouped((metric.metric, metric) for metric in metrics)
-    return [
-        Selector(name, (*(_PLACES[one.part] if len(same) == 1 else ()), *filter(None, [one.only])), "activity", one.device[0])
-        for name, same in several.items()
-        for one in same[:1]
-    ]
+    return list(grouped((metric.measures, selector) for metric, selector in activity_series(activity, "compared")).values())
 
 
 def activity_names(activity: Activity, *parts: str) -> list[str]:
