@@ -112,8 +112,8 @@ def claim_metrics(kind: str) -> list[str]:
 class ActivityMetric:
     """A metric that counts, as `part`: device, mig (instances), memory, power, or compared (to settle a device's scale).
 
-    `scale` makes it a percentage, memory MiB and power watts; `is_set` if the configuration has the scale. `only` is a
-    matcher, for a name that others use, too.
+    `scale` makes it a percentage, memory MiB and power watts; `is_set` if the configuration has the scale. `unit`: whether a
+    series is of a device or of a core of one. `only` is a matcher, for a name that others use, too.
     """
 
     part: str
@@ -123,6 +123,7 @@ class ActivityMetric:
     measures: str
     scale: float
     is_set: bool
+    unit: str
     device: tuple[str, ...]
     model: tuple[str, ...]
     host: str
@@ -130,7 +131,7 @@ class ActivityMetric:
 
 
 # A metric that the table lacks, with the labels of dcgm-exporter.
-_UNLISTED = {"vendor": "nvidia", "device": "UUID uuid", "model": "modelName model_name"}
+_UNLISTED = {"vendor": "nvidia", "unit": "device", "device": "UUID uuid", "model": "modelName model_name"}
 
 
 def activity_metrics(activity: Activity) -> list[ActivityMetric]:
@@ -141,7 +142,7 @@ def activity_metrics(activity: Activity) -> list[ActivityMetric]:
     def add(part: str, wanted: list[dict[str, str]], name: str = "", scale: float | None = None) -> None:
         for row in wanted:
             is_set = scale is not None and row["metric"].lower() == name.lower()
-            columns = {key: row.get(key, "") for key in ("metric", "exporter", "versions", "measures", "host", "only")}
+            columns = {key: row.get(key, "") for key in ("metric", "exporter", "versions", "measures", "unit", "host", "only")}
             factor = float(scale if is_set and scale is not None else row["scale"])
             lists = {key: tuple(row[key].split()) for key in ("device", "model")}
             found.append(ActivityMetric(part=part, scale=factor, is_set=is_set, **columns, **lists))  # type: ignore[arg-type]

@@ -19,7 +19,7 @@ found AS (
 ),
 named AS (
     SELECT
-        s.series_id, s.cluster, s.metric, m.part, m.measures, m.scale AS usual_scale, m.is_set,
+        s.series_id, s.cluster, s.metric, m.part, m.measures, m.unit, m.scale AS usual_scale, m.is_set,
         list_filter(list_transform(m.device, lambda name: s.labels[name]), lambda value: value <> '')[1] AS uuid,
         coalesce(s.labels['GPU_I_ID'], '') AS gpu_instance_id,
         nullif(s.labels['GPU_I_PROFILE'], '') AS profile,

@@ -18,6 +18,12 @@ matches AS (
     FROM hosts AS h
     JOIN names AS n ON n.cluster = h.cluster AND split_part(n.node, '.', 1) = split_part(h.host, '.', 1)
     WHERE h.host <> '' AND h.host NOT SIMILAR TO '[0-9.]+'
+    UNION ALL
+    -- or its number in its cloud
+    SELECT h.*, n.node, 4
+    FROM hosts AS h
+    JOIN (SELECT DISTINCT cluster, node, regexp_extract(machine_id, '[^/]+$') AS machine FROM node_lifetimes) AS n
+        ON n.cluster = h.cluster AND n.machine = h.host
 ),
 hosted AS (
     SELECT cluster, host, node_label, arg_min(node, rank) AS node FROM matches GROUP BY ALL

@@ -27,7 +27,7 @@ WITH labeled AS (
     ) AS l USING (node_id)
 ),
 measured AS (
-    SELECT node_id, count(DISTINCT uuid) AS uuids, max(model_name) AS model_name,
+    SELECT node_id, count(DISTINCT uuid) FILTER (unit = 'device') AS uuids, max(model_name) AS model_name,
         CASE WHEN count(profile) = count(*) AND min(profile) = max(profile) THEN lower(min(profile)) END AS only_profile
     FROM node_devices
     GROUP BY node_id

@@ -1,4 +1,4 @@
--- reads: allocated, pod_units, claim_shares, pods, pod_nodes, pod_parts, reservations, state_intervals, node_devices, node_facts, blocks, unit_shares, told_devices
+-- reads: allocated, pod_units, claim_shares, pods, pod_nodes, pod_parts, reservations, state_intervals, node_devices, node_facts, blocks, unit_shares, told_devices, resources
 -- writes: allocation_devices, one row per (allocation, device known to be its own): how many GPUs of the pod it stands for
 -- invariant: per allocation sum(weight) <= gpus; no device is counted twice in one allocation
 INSERT INTO allocation_devices BY NAME
@@ -71,11 +71,14 @@ known AS (
 ),
 sized AS (
     SELECT k.allocation_id, k.device_id, k.samples, d.gpu_instance_id <> '' AS sliced,
-        coalesce(u.part, least(1, compute_slices(d.profile) / n.mig_slices), 1) AS part
+        -- how many cores a device of an unlisted type has is not known: they stay unmeasured
+        CASE d.unit WHEN 'core' THEN 1 / c.size ELSE coalesce(u.part, least(1, compute_slices(d.profile) / n.mig_slices), 1) END AS part,
+        d.unit = 'core' AS is_core
     FROM known AS k
     JOIN allocated AS a USING (allocation_id)
     JOIN node_facts AS n USING (node_id)
-    JOIN (SELECT DISTINCT device_id, gpu_instance_id, profile FROM node_devices) AS d USING (device_id)
+    JOIN (SELECT DISTINCT device_id, gpu_instance_id, profile, unit FROM node_devices) AS d USING (device_id)
+    LEFT JOIN resources AS c ON d.unit = 'core' AND c.kind = 'core' AND regexp_full_match(lower(n.instance_type), c.instance_type)
     LEFT JOIN (SELECT node_id, lower(profile) AS profile, max(part) AS part FROM unit_shares WHERE profile IS NOT NULL GROUP BY ALL) AS u
         ON u.node_id = a.node_id AND u.profile = lower(d.profile)
 ),
@@ -93,7 +96,8 @@ own AS (
     -- just after a pod of the same name the exporter may still name it on that one's device: those most spoken of count
     SELECT s.*, h.gpus, h.shared
     FROM sized AS s JOIN held AS h USING (allocation_id, sliced)
-    QUALIFY row_number() OVER (PARTITION BY s.allocation_id, s.sliced ORDER BY s.samples DESC, s.device_id) <= h.units
+    QUALIFY row_number() OVER (PARTITION BY s.allocation_id, s.sliced ORDER BY s.samples DESC, s.device_id)
+        <= CASE WHEN s.is_core THEN round(h.gpus / s.part) ELSE h.units END
 ),
 parts AS (
     SELECT *, sum(part) OVER (PARTITION BY allocation_id, sliced) AS parts FROM own

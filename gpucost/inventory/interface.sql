@@ -12,7 +12,7 @@ CREATE OR REPLACE TEMP TABLE node_devices AS
 SELECT series_id, NULL::VARCHAR AS cluster, NULL::VARCHAR AS uuid, NULL::VARCHAR AS gpu_instance_id, NULL::VARCHAR AS profile,
     NULL::VARCHAR AS host, NULL::VARCHAR AS node_label, NULL::VARCHAR AS model_name, NULL::VARCHAR AS namespace, NULL::VARCHAR AS pod,
     NULL::BOOLEAN AS by_claim, NULL::UBIGINT AS job_id, NULL::UBIGINT AS target_id, NULL::BIGINT AS first_ms, NULL::BIGINT AS last_ms,
-    NULL::BIGINT AS end_ms, NULL::DOUBLE AS usual_scale, NULL::DOUBLE AS scale, NULL::UBIGINT AS node_id, NULL::BIGINT AS up_from_ms, NULL::BIGINT AS up_to_ms, NULL::UBIGINT AS device_id
+    NULL::BIGINT AS end_ms, NULL::VARCHAR AS unit, NULL::DOUBLE AS usual_scale, NULL::DOUBLE AS scale, NULL::UBIGINT AS node_id, NULL::BIGINT AS up_from_ms, NULL::BIGINT AS up_to_ms, NULL::UBIGINT AS device_id
 FROM series LIMIT 0;
 CREATE OR REPLACE TEMP TABLE node_hosts (node_id UBIGINT, part VARCHAR, units DOUBLE);
 CREATE OR REPLACE TEMP TABLE unit_shares (

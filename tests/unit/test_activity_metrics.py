@@ -28,7 +28,7 @@ from tests.replay.series import Series
 from tests.side_by_side import Scene, Scenes
 
 HOURS = 5
-BOOK = [",,,g6.12xlarge,on_demand,4.80,USD,"]
+BOOK = [",,,g6.12xlarge,on_demand,4.80,USD,", ",,,trn1.2xlarge,on_demand,1.34,USD,"]
 UTIL, RATIO = "DCGM_FI_DEV_GPU_UTIL", "DCGM_FI_DEV_GPU_UTIL_RATIO"
 ENGINE, POWER = "DCGM_FI_PROF_GR_ENGINE_ACTIVE", "DCGM_FI_DEV_POWER_USAGE"
 WHOLE = (21, 39, 0)  # minutes active, idle and unmeasured in an hour of what busy() describes
@@ -220,6 +220,34 @@ def test_other_vendors_and_exporters(resource: str, metric: str, factor: float, 
         ),
     )
     assert [minutes(hour) for hour in (1, 2)] == [WHOLE] * 2
+
+
+@scene(("aws_amazon_com_neuron", 1), ("aws_amazon_com_neuroncore", 2))
+def test_neuron_cores_are_parts_of_a_device(resource: str, units: int) -> Scene:
+    """One Trainium device of two cores, one of them active in 21 minutes of each hour: 10.5 minutes of the device.
+
+    neuron-monitor names neither node nor pod: the instance's id does, and the pod holds all of it.
+    """
+    util = {"GPU-w-0": [[at(hour), at(hour) + 21 * 60, 77] for hour in range(HOURS)]}
+    cores = {"gpus": ["GPU-w-0", "GPU-w-1"], "shared_resource": "aws_amazon_com_neuron", "gfd": False}
+    offers = {"aws_amazon_com_neuron": 1, "aws_amazon_com_neuroncore": 2}
+    trainium = node("w", "g6.12xlarge", 0, HOURS, offers=offers, **cores) | {"instance_type": "trn1.2xlarge"}
+    described = fleet(HOURS, [trainium], [pod("a", "w", [0, 1], 0, HOURS, resource=resource, count=units)], util)
+    series = drop(scrape(described, lean=True), ENGINE)
+    (machine,) = {one.labels["provider_id"].rpartition("/")[2] for one in series if "provider_id" in one.labels}
+    metric = "neuroncore_utilization_ratio"
+    renamed = [
+        replace(
+            one,
+            labels={"__name__": metric, "job": "neuron", "neuroncore": one.labels["gpu"], "instance_id": machine},
+            values=one.values / 100,
+        )
+        if one.labels["__name__"] == UTIL
+        else one
+        for one in series
+    ]
+    minutes = yield described, renamed
+    assert minutes(2) == (Fraction(21, 2), Fraction(99, 2), 0)
 
 
 def _loaded(folder: Path, fleet: Fleet, series: list[Series], settings: str = "") -> tuple[Config, Store, Callable[..., None]]:
