@@ -194,7 +194,8 @@ def test_what_needs_samples_that_are_gone_is_refused_by_its_days(sealed: tuple[C
     pipeline.attribute(config, store)
     assert figures(store) == before
     with store.read() as con:
-        for read in (lambda: read_levels(con, config.activity, FLEET), lambda: read_idle(con, config.activity, FLEET, 3_600_000)):
+        load_activity(con, config.activity)
+        for read in (lambda: read_levels(con, FLEET), lambda: read_idle(con, FLEET, 3_600_000)):
             with pytest.raises(StoreError, match="samples before 2026-03-1") as caught:
                 read()
             assert caught.value.fix == "name a period from 2026-03-12T00:00:00Z on"
