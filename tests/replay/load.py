@@ -80,7 +80,8 @@ def windows(
     fleet: Fleet, series: list[Series], config: Config, hours: int = 24, source: str = "replay", run_id: int = 1
 ) -> Iterator[SampleWindow]:
     """What a server answers, some hours at a time."""
-    activity, cluster = thresholds(config.activity, config.idle), fleet["nodes"][0]["cluster"]
+    activity = thresholds(config.activity.model_copy(update={"memory": False}), config.idle)
+    cluster = fleet["nodes"][0]["cluster"]
     first, last = fleet["start"] * 1000, fleet["end"] * 1000
     for start in range(first - first % MS_PER_HOUR, last, hours * MS_PER_HOUR):
         end = min(start + hours * MS_PER_HOUR, last)

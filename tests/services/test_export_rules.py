@@ -166,6 +166,51 @@ def test_what_the_recording_rules_record(tmp_path: Path) -> None:
     _check(files, case)
 
 
+def test_any_exporter_and_version_is_recorded_once_and_in_percent(tmp_path: Path) -> None:
+    """dcgm-exporter 4.9 beside the old one on one GPU, its MIG instances, AMD, and nvidia_gpu_exporter beside dcgm-exporter."""
+    require("promtool", package="prometheus")
+    files = _write(tmp_path, CONFIG)
+    names = {
+        'DCGM_FI_DEV_GPU_UTIL{namespace="ml", pod="train", UUID="GPU-1", modelName="A100", Hostname="od"}': "40",
+        'DCGM_FI_DEV_GPU_UTIL_RATIO{namespace="ml", pod="train", UUID="GPU-1", modelName="A100", hostname="od"}': "0.4",
+        'DCGM_FI_DEV_GPU_UTIL_RATIO{namespace="ml", pod="train", UUID="GPU-2", modelName="A100", hostname="od"}': "0.5",
+        'nvidia_smi_utilization_gpu_ratio{namespace="ml", pod="train", uuid="GPU-2"}': "0.9",
+        'DCGM_FI_PROF_GR_ENGINE_UTIL_RATIO{namespace="ml", pod="train", UUID="GPU-3", GPU_I_ID="1"}': "0.07",
+        'gpu_gfx_activity{exported_namespace="ml", exported_pod="sweep", serial_number="S-1"}': "3",
+        'duty_cycle{namespace="ml", pod="sweep", accelerator_id="no TPU"}': "80",
+    }
+    series = [*FLEET[:6], *_pod("train", "od", 4), *_pod("sweep", "sp", 2)]
+    series += [{"series": name, "values": f"{value}x300"} for name, value in names.items()]
+    tests = [
+        _expected(
+            "max by (pod, UUID, GPU_I_ID) (gpucost:device_activity:percent)",
+            ('{pod="train", UUID="GPU-1"}', 40),
+            ('{pod="train", UUID="GPU-2"}', 50),
+            ('{pod="train", UUID="GPU-3", GPU_I_ID="1"}', 7.000000000000001),
+            ('{pod="sweep", UUID="S-1"}', 3),
+        ),
+        _expected("count(gpucost:device_activity:percent)", ("{}", 4)),
+    ]
+    _check(files, {"interval": "1m", "input_series": series, "promql_expr_test": tests})
+
+
+@pytest.mark.slow
+def test_gpus_of_little_average_activity(tmp_path: Path) -> None:
+    """9 % on average over a day, in bursts that end every idle hour, and 12 %: one of the two GPUs."""
+    require("promtool", package="prometheus")
+    files = _write(tmp_path, CONFIG)
+    series = [{"series": item["series"], "values": item["values"].replace("x300", "x3000")} for item in FLEET[:6]]
+    series += [{"series": item["series"], "values": item["values"].replace("x300", "x3000")} for item in _pod("train", "od", 2)]
+    series += [_activity("train", 0, " ".join(["90x5 0x53"] * 50)), _activity("train", 1, " ".join(["90x7 0x51"] * 50))]
+    labels = {"namespace": "ml", "pod": "train", "node": "od"}
+    told = "The average activity of 1 GPU(s) on od over the last 24 hours is under 10 %."
+    tests = [
+        _alert("GpucostActivityLow", "23h"),
+        _alert("GpucostActivityLow", "25h", labels, "ml/train uses 1 GPU(s) little", told),
+    ]
+    _check(files, {"interval": "1m", "input_series": series, "alert_rule_test": tests})
+
+
 # label and value, as exported, and the capacity type that they tell
 BOUGHT = [
     ({"karpenter_sh_capacity_type": "reserved", "karpenter_k8s_aws_capacity_reservation_id": "cr-1"}, "reserved"),

@@ -21,6 +21,7 @@ from gpucost import pipeline
 from gpucost.cli.app import app
 from gpucost.config.model import Config, StoreSettings
 from gpucost.errors import StoreError, UsageError
+from gpucost.inventory import load_activity
 from gpucost.periods import Period, from_ms
 from gpucost.store import upkeep
 from gpucost.store.connection import Store
@@ -199,7 +200,7 @@ def test_what_needs_samples_that_are_gone_is_refused_by_its_days(sealed: tuple[C
             with pytest.raises(StoreError, match="samples before 2026-03-1") as caught:
                 read()
             assert caught.value.fix == "name a period from 2026-03-12T00:00:00Z on"
-        assert read_levels(con, config.activity, Period(from_ms(at(48) * 1000), FLEET.end))
+        assert read_levels(con, Period(from_ms(at(48) * 1000), FLEET.end))
 
 
 def test_samples_that_come_again_are_kept_until_the_next_time(

@@ -125,6 +125,8 @@ def thresholds(activity: Activity, idle: Idle) -> dict[str, Threshold]:
     """By metric, what counts as idle and what can be: a percentage, too, where its name is that of a ratio."""
     known: dict[str, Threshold] = {}
     for one in activity_metrics(activity):
+        if one.part == "power" or (one.part == "memory" and not activity.memory):
+            continue
         if one.measures in _MOST:
             known[one.metric] = Threshold(0.0, 0.0, _MOST[one.measures] / one.scale)
         elif one.part in ("device", "mig") or one.metric not in known:
