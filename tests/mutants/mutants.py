@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 EXACT = "tests/unit/test_exact_hours.py"
+ACTIVITY = "tests/unit/test_activity_metrics.py"
 
 
 @dataclass(frozen=True)
@@ -19,6 +20,55 @@ class Mutant:
 
 
 MUTANTS = (
+    Mutant(
+        "a metric of a newer exporter does not count",
+        "gpucost/catalog.py",
+        'add(part, (same or [mine]) +',
+        "add(part, [mine] +",
+        (f"{ACTIVITY}::test_exporter_upgraded_within_an_hour_leaves_no_gap",),
+    ),
+    Mutant(
+        "a value above 1 proves no percentage",
+        "gpucost/inventory/13_activity_series.sql",
+        "WHEN t.high > 1.01 OR l.high > 1.01 THEN 1",
+        "WHEN t.high > 101 OR l.high > 101 THEN 1",
+        (f"{ACTIVITY}::test_percentages_under_the_name_of_a_ratio",),
+    ),
+    Mutant(
+        "values between 0 and 1 are percentages without proof",
+        "gpucost/inventory/13_activity_series.sql",
+        "OR l.has_parts IS NOT TRUE THEN t.usual_scale",
+        "OR true THEN t.usual_scale",
+        (f"{ACTIVITY}::test_ratios_under_the_old_name_are_unmeasured_without_proof",),
+    ),
+    Mutant(
+        "a hundredth of the engine proves a ratio",
+        "gpucost/inventory/13_activity_series.sql",
+        "WHEN a.part_of >= 0.1 OR",
+        "WHEN a.part_of >= 0.001 OR",
+        (f"{ACTIVITY}::test_averaged_percentages_of_an_idle_fleet_are_never_ratios",),
+    ),
+    Mutant(
+        "an idle GPU's power proves a ratio",
+        "gpucost/inventory/13_activity_series.sql",
+        "a.of_tdp >= 0.4)",
+        "a.of_tdp >= 0.1)",
+        (f"{ACTIVITY}::test_averaged_percentages_of_an_idle_fleet_are_idle_by_power",),
+    ),
+    Mutant(
+        "a later proof leaves earlier days as they are",
+        "gpucost/attribute/days/20_day_fingerprints.sql",
+        "WHERE scale IS DISTINCT FROM usual_scale",
+        "WHERE scale < usual_scale",
+        (f"{ACTIVITY}::test_later_proof_corrects_a_day_that_no_load_touches",),
+    ),
+    Mutant(
+        "a core is a device",
+        "gpucost/inventory/41_allocation_devices.sql",
+        "WHEN 'core' THEN 1 / c.size",
+        "WHEN 'core' THEN 1",
+        (f"{ACTIVITY}::test_neuron_cores_are_parts_of_a_device",),
+    ),
     Mutant(
         "whole hours are 2 % more idle",
         "gpucost/attribute/66_device_hours.sql",

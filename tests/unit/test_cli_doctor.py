@@ -16,6 +16,7 @@ from gpucost import pipeline
 from gpucost.cli.app import app
 from gpucost.collect.prometheus.client import PrometheusClient
 from gpucost.collect.prometheus.queries import (
+    DCGM_FIX,
     GPU_REQUESTS,
     NEEDS,
     NODE_FACTS,
@@ -25,9 +26,10 @@ from gpucost.collect.prometheus.queries import (
     RESERVATIONS,
     TYPE_LABELS,
     UNLISTED_REQUESTS,
+    activity_fix,
 )
 from gpucost.config.model import AcceptedGap, ClusterHours, Config, CoverageSettings, Prices, PrometheusSource, Team, TeamLabels
-from gpucost.doctor import Check, Status, check_coverage, check_prices, check_server, check_store
+from gpucost.doctor import _DCGM, _IMAGES, Check, Status, check_coverage, check_prices, check_server, check_store
 from gpucost.errors import SourceError
 from gpucost.periods import label_name, to_ms
 from gpucost.store.connection import Store
@@ -154,6 +156,22 @@ def test_mig_instances_have_a_metric_and_reservations_annotations_of_their_own()
         "kube-state-metrics --metric-annotations-allowlist=pods=[gpu-fraction,gpu-memory,gpu-fraction-num-devices]"
     )
     assert not problems(Server({**reserved, "kube_pod_annotations": {"annotation_gpu_memory"}}))
+
+
+def test_versions_of_exporters_are_named_by_metrics_and_images() -> None:
+    names = {"DCGM_FI_DEV_GPU_UTIL_RATIO": {"UUID", "exported_pod"}, "gpu_gfx_activity": {"gpu_id", "pod"}}
+    images = {_IMAGES: ["nvcr.io/nvidia/k8s/dcgm-exporter:4.9.0"], "gpu_gfx_activity": ["train-0"]}
+    checks = {check.subject: check.found for check in examine(Server(HEALTHY | names, images))}
+    assert checks["dcgm-exporter"] == "version 2.0 to 4.8 (DCGM_FI_DEV_GPU_UTIL); version from 4.9 (DCGM_FI_DEV_GPU_UTIL_RATIO)"
+    assert checks["AMD device metrics exporter"] == "version 1.x (gpu_gfx_activity)"
+    assert checks["exporters"] == "images nvcr.io/nvidia/k8s/dcgm-exporter:4.9.0"
+    assert problems(Server(without(UTIL) | names, images)) == {}
+
+
+def test_fix_installs_no_exporter_that_runs() -> None:
+    assert problems(Server(without(UTIL)))[UTIL].fix == DCGM_FIX
+    running = problems(Server(without(UTIL), {_DCGM: ["DCGM_FI_DEV_GPU_TEMP"]}))[UTIL].fix
+    assert running == activity_fix(UTIL) and "install" not in running
 
 
 @pytest.mark.parametrize("days", [0.5, 3, 12, 200])

@@ -93,10 +93,10 @@ def test_the_page_of_metrics_names_everything_that_is_collected_and_checked() ->
 def test_the_starting_file_mentions_every_key_and_its_commented_defaults_are_the_defaults() -> None:
     mentioned = set(re.findall(r"^(?:# )?([a-z_]+) = ", STARTER, re.M))
     assert {key.rpartition(".")[2] for key in all_keys(Config)} <= mentioned
-    names = r"timeout_seconds|concurrency|max_samples|cluster_label|\w+_metric|\w+_scale|share|min_measured"
+    names = r"timeout_seconds|concurrency|max_samples|cluster_label|\w+_metric|share|min_measured"
     before, _, mlflow = STARTER.partition("# [mlflow]\n")
     lines = re.findall(rf"^# ((?:{names}) = \S+)", before, re.M)
-    assert len(lines) == 10
+    assert len(lines) == 8
     config = Config()
     defaults: dict[str, Any] = {}
     for section in (config.prometheus[0], config.activity, config.mig, config.idle):
