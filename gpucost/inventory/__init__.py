@@ -132,12 +132,14 @@ def load_settings(con: DuckDBPyConnection, config: Config, heard: tuple[int, int
 _METRICS = """
 CREATE OR REPLACE TEMP TABLE activity_metrics AS
 SELECT unnest($part) AS part, unnest($metric) AS metric, unnest($measures) AS measures, unnest($scale::DOUBLE[]) AS scale,
-    unnest($is_set) AS is_set, unnest($unit) AS unit, unnest($device) AS device, unnest($model::VARCHAR[][]) AS model, unnest($host) AS host"""
+    unnest($is_set) AS is_set, unnest($unit) AS unit, unnest($device) AS device, unnest($model::VARCHAR[][]) AS model,
+    unnest($host) AS host"""
 
 
 def _load_metrics(con: DuckDBPyConnection, activity: Activity) -> None:
     metrics = activity_metrics(activity)
-    columns = {name: [getattr(metric, name) for metric in metrics] for name in ("part", "measures", "scale", "is_set", "unit", "host")}
+    names = ("part", "measures", "scale", "is_set", "unit", "host")
+    columns = {name: [getattr(metric, name) for metric in metrics] for name in names}
     lists = {name: [list(getattr(metric, name)) for metric in metrics] for name in ("device", "model")}
     con.execute(_METRICS, {**columns, **lists, "metric": [metric.metric.lower() for metric in metrics]})
 

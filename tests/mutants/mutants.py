@@ -23,7 +23,7 @@ MUTANTS = (
     Mutant(
         "a metric of a newer exporter does not count",
         "gpucost/catalog.py",
-        'add(part, (same or [mine]) +',
+        "add(part, (same or [mine]) +",
         "add(part, [mine] +",
         (f"{ACTIVITY}::test_exporter_upgraded_within_an_hour_leaves_no_gap",),
     ),
