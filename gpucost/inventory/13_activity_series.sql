@@ -17,7 +17,7 @@ WITH spans AS (
 found AS (
     SELECT *, CASE WHEN coalesce(labels['GPU_I_ID'], '') = '' THEN 'device' ELSE 'mig' END AS place FROM series
 ),
-named AS (
+named AS MATERIALIZED (
     SELECT
         s.series_id, s.cluster, s.metric, m.part, m.measures, m.unit, m.scale AS usual_scale, m.is_set,
         list_filter(list_transform(m.device, lambda name: s.labels[name]), lambda value: value <> '')[1] AS uuid,
@@ -61,33 +61,37 @@ listed AS MATERIALIZED (
     GROUP BY ALL
 ),
 -- averages of an idle GPU's percents lie between 0 and 1, too: other metrics of the same moments decide
-doubted AS MATERIALIZED (
-    SELECT l.metric, l.target_id, n.cluster, n.uuid, n.model_name, b.hour,
-        unnest(coalesce(b.offsets_ms, list_transform(range(b.samples), lambda i: (b.first_offset_ms + i * coalesce(b.step_ms, 0))::INTEGER))) AS offset_ms,
-        unnest(b.vals) AS value
-    FROM listed AS l
-    JOIN targets AS t USING (metric, target_id, part)
-    JOIN named AS n USING (metric, target_id, part)
-    JOIN blocks AS b USING (series_id)
-    WHERE l.part = 'device' AND t.usual_scale < 100 AND l.high <= 1.01 AND l.has_parts AND b.value_sum > 0
+doubtful AS MATERIALIZED (
+    SELECT l.metric, l.target_id
+    FROM listed AS l JOIN targets AS t USING (metric, target_id, part)
+    WHERE part = 'device' AND t.usual_scale < 100 AND l.high <= 1.01 AND l.has_parts
 ),
-compared AS (
-    SELECT n.cluster, n.uuid, n.measures, b.hour,
-        unnest(coalesce(b.offsets_ms, list_transform(range(b.samples), lambda i: (b.first_offset_ms + i * coalesce(b.step_ms, 0))::INTEGER))) AS offset_ms,
-        -- the others' own scale is settled by their highest value alone
-        unnest(b.vals) / CASE WHEN n.measures = 'power' OR t.high <= 1.01 THEN 1 ELSE 100 END AS value
-    FROM named AS n
-    JOIN blocks AS b USING (series_id)
-    LEFT JOIN targets AS t USING (metric, target_id, part)
-    WHERE n.part = 'compared' AND (n.cluster, n.uuid) IN (SELECT (cluster, uuid) FROM doubted)
+-- the hours of a target in which it was busiest, of those that another metric tells of, too
+chosen AS MATERIALIZED (
+    SELECT d.metric, d.target_id, d.series_id, d.model_name, b.hour, c.series_id AS other_id, c.measures, t.high
+    FROM doubtful AS u
+    JOIN named AS d USING (metric, target_id)
+    JOIN named AS c ON c.part = 'compared' AND c.cluster = d.cluster AND c.uuid = d.uuid
+    LEFT JOIN targets AS t ON t.metric = c.metric AND t.target_id = c.target_id AND t.part = c.part
+    JOIN blocks AS b ON b.series_id = d.series_id AND b.value_sum > 0
+    SEMI JOIN blocks AS o ON o.series_id = c.series_id AND o.hour = b.hour
+    QUALIFY row_number() OVER (PARTITION BY d.metric, d.target_id, c.measures ORDER BY b.value_sum DESC, d.uuid, b.hour) <= 50
+),
+moments AS MATERIALIZED (
+    SELECT series_id, hour, unnest(coalesce(b.offsets_ms,
+            list_transform(range(b.samples), lambda i: (b.first_offset_ms + i * coalesce(b.step_ms, 0))::INTEGER))) AS offset_ms,
+        unnest(b.vals) AS value
+    FROM blocks AS b SEMI JOIN (SELECT series_id, hour FROM chosen UNION SELECT other_id, hour FROM chosen) AS k USING (series_id, hour)
 ),
 agreed AS (
-    SELECT d.metric, d.target_id,
-        sum(c.value) FILTER (c.measures <> 'power') / sum(d.value) FILTER (c.measures <> 'power') AS part_of,
-        avg(c.value / g.tdp_watts) FILTER (c.measures = 'power' AND d.value >= 0.5) AS of_tdp
-    FROM doubted AS d
-    JOIN compared AS c USING (cluster, uuid, hour, offset_ms)
-    LEFT JOIN gpu_aliases AS a ON a.alias = regexp_replace(regexp_replace(lower(d.model_name), '[^a-z0-9]', '', 'g'), '^(nvidia|tesla)+', '')
+    -- the others' own unit is settled by their highest value alone
+    SELECT k.metric, k.target_id,
+        sum(c.value / CASE WHEN k.high > 1.01 THEN 100 ELSE 1 END) FILTER (k.measures <> 'power') / sum(d.value) FILTER (k.measures <> 'power') AS part_of,
+        avg(c.value / g.tdp_watts) FILTER (k.measures = 'power' AND d.value >= 0.5) AS of_tdp
+    FROM chosen AS k
+    JOIN moments AS d USING (series_id, hour)
+    JOIN moments AS c ON c.series_id = k.other_id AND c.hour = k.hour AND c.offset_ms = d.offset_ms
+    LEFT JOIN gpu_aliases AS a ON a.alias = regexp_replace(regexp_replace(lower(k.model_name), '[^a-z0-9]', '', 'g'), '^(nvidia|tesla)+', '')
     LEFT JOIN gpu_models AS g USING (gpu_model)
     WHERE d.value > 0
     GROUP BY ALL
