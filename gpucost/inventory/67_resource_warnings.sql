@@ -1,4 +1,4 @@
--- reads: pod_nodes, pod_parts, pod_annotations, pod_units, unit_shares, pod_requests, reservations, claim_pods, claim_shares, claim_series, resource_kinds, collected, node_facts, state_intervals
+-- reads: pods, pod_nodes, pod_parts, pod_annotations, pod_units, unit_shares, pod_requests, reservations, claim_pods, claim_shares, claim_series, gpu_groups, resource_kinds, collected, node_facts, state_intervals
 -- writes: warnings (stored), where a share of a GPU is not known: counted whole, guessed, or not counted
 -- invariant: each row names the resource, and the GPU-hours of its holders in collected time between its moments
 INSERT INTO warnings BY NAME
@@ -60,6 +60,16 @@ WITH doubtful AS (
     FROM reservations AS r
     JOIN (SELECT cluster, uid, sum(gpus) AS gpus FROM pod_units GROUP BY ALL) AS u USING (cluster, uid)
     WHERE NOT r.gives_way
+    UNION ALL
+    SELECT DISTINCT 'hidden_fractions', n.cluster, n.uid, p.namespace, 1,
+        'pods of namespace ' || p.namespace || ' share GPUs by KAI or Run:ai, and their gpu-fraction and gpu-memory annotations are not exported: '
+            || 'not attributed to them, counted here as one GPU each',
+        'kube-state-metrics --metric-annotations-allowlist=pods=[gpu-fraction,gpu-memory,gpu-fraction-num-devices]'
+    FROM gpu_groups AS g
+    JOIN pod_nodes AS n USING (cluster, uid)
+    JOIN pods AS p USING (cluster, uid)
+    ANTI JOIN pod_parts AS q ON q.cluster = n.cluster AND q.uid = n.uid
+    WHERE NOT p.asks_gpus
     UNION ALL
     SELECT 'unplaced_claim', c.cluster, c.uid, c.namespace, 1,
         'pods of namespace ' || c.namespace || ' on GPU nodes use resource claims that nothing ties to a device, counted here as one GPU a claim: '

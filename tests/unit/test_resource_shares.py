@@ -147,6 +147,25 @@ def test_reservations_whose_pods_are_hidden_are_said() -> Scene:
     assert any("--metric-annotations-allowlist=pods=[gpu-fraction,gpu-memory" in (n.fix or "") for n in view.coverage.warnings)
 
 
+@scene((True,), (False,))
+def test_a_reservation_whose_pod_is_hidden_holds_though_others_are_known(labeled: bool) -> Scene:
+    """Half of GPU 0 is asked for by an exported fraction, GPU 1 by an annotation of memory that is not exported."""
+
+    def group(number: int) -> dict[str, str]:
+        return {"runai_gpu_group": f"group-{number}"} if labeled else {}
+
+    pods = [
+        *(pod(f"gpu-reservation-{n}", "n", [n], 0, 4, "kai-resource-reservation", labels=group(n)) for n in range(2)),
+        pod("half", "n", [], 0, 4, count=0, annotations={"gpu_fraction": "0.5"}, labels=group(0)),
+        pod("memory", "n", [], 0, 4, count=0, labels=group(1)),
+    ]
+    hours, view = yield scraped(fleet(HOURS, [node("n", "g6.12xlarge", 0, HOURS)], pods, {}))
+    assert hours == pytest.approx({"half": 2, "gpu-reservation-1": 4})
+    named = ["namespace kai-resource-reservation hold"] + ["namespace train share"] * labeled
+    told = messages(view, "hidden_fractions")
+    assert all("(4.0 GPU-hours of 1 pod" in text and name in text for name, text in zip(named, told, strict=True))
+
+
 @scene(
     ("2", "0.5", 1),
     ("nan", "0.5", 0.5),
