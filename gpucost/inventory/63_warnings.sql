@@ -1,4 +1,4 @@
--- reads: node_facts, allocation_teams, allocated, team_globs, node_devices, device_series, pods, collected, reservations, incarnations, missing_metrics
+-- reads: node_facts, allocation_teams, allocated, team_globs, node_devices, device_series, pods, collected, reservations, incarnations, missing_metrics, state_intervals, settings
 -- writes: warnings (stored), what a reader should know about nodes, pods and devices
 -- invariant: each row names what it is about; fix is one command or setting, or null
 INSERT INTO warnings BY NAME
@@ -14,6 +14,20 @@ FROM allocation_teams AS t JOIN allocated AS a USING (allocation_id)
 -- what a reservation keeps free is nobody's
 WHERE t.team = 'unassigned' AND NOT (a.namespace = '' AND a.resource IS NOT DISTINCT FROM 'reservation')
 GROUP BY a.cluster, a.namespace
+UNION ALL
+SELECT 'label_conflict', f.cluster, f.namespace, min(f.first_ms), max(f.end_ms),
+    format('{0}_conflict1 = {1} and {0}_conflict2 = {2} on {3} of namespace {4}: two labels of one name to Prometheus, shown as unassigned',
+        f.label, f.labels[f.label || '_conflict1'], f.labels[f.label || '_conflict2'],
+        CASE f.metric WHEN 'kube_pod_labels' THEN count(DISTINCT f.uid) || ' pods' ELSE 'the labels' END, f.namespace),
+    'remove one of the two labels, or name another under [team_labels] in gpucost.toml'
+FROM (
+    SELECT i.*, CASE i.metric WHEN 'kube_pod_labels' THEN c.team_pod_label ELSE c.team_namespace_label END AS label
+    FROM state_intervals AS i CROSS JOIN settings AS c
+    WHERE i.metric IN ('kube_pod_labels', 'kube_namespace_labels')
+) AS f
+SEMI JOIN allocated AS a ON a.cluster = f.cluster AND a.namespace = f.namespace
+WHERE f.labels[f.label || '_conflict1'] <> f.labels[f.label || '_conflict2']
+GROUP BY f.cluster, f.namespace, f.metric, f.label, f.labels[f.label || '_conflict1'], f.labels[f.label || '_conflict2']
 UNION ALL
 SELECT 'team_overlap', a.cluster, a.namespace, NULL, NULL,
     'namespace ' || a.namespace || ' matches several teams (' || string_agg(DISTINCT g.team, ', ' ORDER BY g.team) || '): the first listed wins',

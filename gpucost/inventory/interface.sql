@@ -3,7 +3,7 @@
 -- invariant: what inventory hands to price and attribution besides the stored tables, empty; each is filled by the stage of its name (settings by load_settings), which says what a row is; a described fleet fills allocation_teams, and has nothing of the others
 CREATE OR REPLACE TEMP TABLE settings (
     threshold_percent DOUBLE, device_metric VARCHAR, device_scale DOUBLE, mig_metric VARCHAR, mig_scale DOUBLE, mig_share VARCHAR,
-    max_bridge_ms BIGINT, hami_default_mem DOUBLE, teams_configured BOOLEAN, currency VARCHAR, team_namespace_label VARCHAR,
+    max_bridge_ms BIGINT, hami_default_mem DOUBLE, hami_memory_scaling DOUBLE, teams_configured BOOLEAN, currency VARCHAR, team_namespace_label VARCHAR,
     team_pod_label VARCHAR, charge_reservations BOOLEAN);
 CREATE OR REPLACE TEMP TABLE state_intervals (
     cluster VARCHAR, metric VARCHAR, labels MAP(VARCHAR, VARCHAR), namespace VARCHAR, pod VARCHAR, uid VARCHAR, container VARCHAR,
