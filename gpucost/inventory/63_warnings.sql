@@ -5,7 +5,13 @@ INSERT INTO warnings BY NAME
 SELECT 'unknown_capacity_type' AS code, cluster, node AS subject, up_from_ms AS from_ms, up_to_ms AS to_ms,
     'node ' || node || ' exports no labels: spot or on demand is unknown, priced on demand as an estimate' AS message,
     'kube-state-metrics --metric-labels-allowlist=nodes=[*]' AS fix
-FROM node_facts WHERE capacity_type = 'unknown'
+FROM node_facts WHERE capacity_type = 'unknown' AND labels IS NULL
+UNION ALL
+SELECT 'no_capacity_label', cluster, cluster, min(up_from_ms), max(up_to_ms),
+    'no node of cluster ' || cluster || ' has a label that tells spot from on demand: its GPU nodes are priced on demand as an estimate, and in no spot ratio',
+    'kube-state-metrics --metric-labels-allowlist=nodes=[*]; where all labels are exported and no node is spot, a bill settles it'
+FROM node_facts WHERE capacity_type = 'unknown' AND labels IS NOT NULL
+GROUP BY cluster
 UNION ALL
 SELECT 'unassigned_namespace', a.cluster, a.namespace, min(a.held_from_ms), max(a.held_to_ms),
     'namespace ' || a.namespace || ' belongs to no team: shown as unassigned',

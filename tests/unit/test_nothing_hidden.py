@@ -76,3 +76,29 @@ def test_a_label_in_conflict_with_itself_counts_where_it_agrees(other: str, team
             "two labels of one name to Prometheus, shown as unassigned"
         ]
     )
+
+
+@pytest.mark.parametrize(
+    ("providers", "unknown"),
+    [
+        # AKS labels spot nodes alone: one of them shows that the label is exported
+        ([("aks", "on_demand"), ("aks", "on_demand")], True),
+        ([("aks", "on_demand"), ("aks", "spot")], False),
+        ([("karpenter", "on_demand"), ("karpenter", "on_demand")], False),
+        # own machines are not bought by the hour
+        ([("onprem", "on_demand"), ("onprem", "on_demand")], False),
+    ],
+)
+def test_a_node_without_a_spot_label_is_on_demand_if_the_cluster_shows_one(
+    providers: list[tuple[str, str]], unknown: bool, tmp_path: Path
+) -> None:
+    nodes = [
+        node(f"n{number}", "g6.12xlarge", 0, HOURS, provider="gke" if name == "onprem" else name, capacity_type=capacity)
+        | ({"provider_id": "metal"} if name == "onprem" else {})
+        for number, (name, capacity) in enumerate(providers)
+    ]
+    _, view = reported(fleet(HOURS, nodes, [pod("p", "n0", [0], 0, 6)], {}), tmp_path)
+    assert view.coverage.unknown_capacity_gpu_hours == (6 if unknown else 0)
+    assert view.totals.spot_ratio == (None if unknown else 0)
+    told = messages(view, "no_capacity_label")
+    assert ["no node of cluster main has a label" in text for text in told] == [True] * unknown
