@@ -415,6 +415,7 @@ def test_workers_with_levels_alike_are_left_out_and_named(tmp_path: Path) -> Non
         # one restart at 2 h: what was counted since; then a crash every five scrapes, alike or not
         ([(minute / 60, minute % 120 * 10) for minute in range(240)], 1190 + 1190),
         ([(minute / 60, minute % 5 * 100) for minute in range(240)], 48 * 400),
+        ([(minute / 60, minute % 3 * 100) for minute in range(240)], 80 * 200),
         ([(minute / 60, minute % 5 * (100 + minute % 7) + 3) for minute in range(240)], None),
     ],
 )
