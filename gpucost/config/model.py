@@ -619,6 +619,7 @@ class Hami(Section):
     default_mem: int | None = setting(
         "MiB of a virtual GPU that names no memory, as HAMi's `scheduler.defaultMem` says; else the whole GPU.", gt=0
     )
+    memory_scaling: float = setting("HAMi's `deviceMemoryScaling`: how often it hands out the memory of a GPU.", 1.0, gt=0)
 
 
 class Targets(Section):

@@ -1,6 +1,6 @@
 -- reads: state_intervals, node_lifetimes
 -- writes: label_history, which labels of a pod (name: uid), a namespace or a node (name: node_id) count when: those it carried, else the first after, else the last before
--- invariant: an object's spans follow each other without gap or overlap, the first since ever, the last for ever; each ends at its own last sample
+-- invariant: a label in conflict with itself is 'unassigned'; an object's spans follow each other without gap or overlap, the first since ever, the last for ever; each ends at its own last sample
 CREATE OR REPLACE TEMP TABLE label_history AS
 WITH sets AS (
     SELECT 'pod' AS kind, cluster, uid AS name, labels, first_ms, last_ms + 1 AS end_ms FROM state_intervals
@@ -27,7 +27,10 @@ entries AS (
     JOIN sets AS s ON s.kind = e.kind AND s.cluster = e.cluster AND s.name = e.name AND s.first_ms <= e.at_ms AND e.at_ms < s.end_ms
 ),
 newest AS (
-    SELECT kind, cluster, name, at_ms, until_ms, entry.key AS label, arg_max(entry.value, first_ms) AS value
+    -- labels whose names become one are label_x_conflict1 and _conflict2 to kube-state-metrics: they count where they agree
+    SELECT kind, cluster, name, at_ms, until_ms, regexp_replace(entry.key, '_conflict[0-9]+$', '') AS label,
+        CASE WHEN min(entry.value) FILTER (entry.key <> label) < max(entry.value) FILTER (entry.key <> label) THEN 'unassigned'
+            ELSE arg_max(entry.value, first_ms) END AS value
     FROM entries
     GROUP BY ALL
 ),

@@ -18,7 +18,10 @@ WITH labeled AS (
         'capacity-block' IN (l.labels['label_karpenter_k8s_aws_capacity_reservation_type'],
             l.labels['label_eks_amazonaws_com_capacity_reservation_type']) AS in_block,
         coalesce(l.labels['label_karpenter_k8s_aws_capacity_reservation_id'], l.labels['label_eks_amazonaws_com_capacity_reservation_id'],
-            l.labels['label_cloud_google_com_reservation_name'], l.labels['label_karpenter_sh_capacity_reservation_id']) AS reservation
+            l.labels['label_cloud_google_com_reservation_name'], l.labels['label_karpenter_sh_capacity_reservation_id']) AS reservation,
+        -- GKE and AKS label spot nodes alone: another without the label is on demand if it is exported, so if the cluster ever showed it
+        bool_or(coalesce(bought, l.labels['label_cloud_google_com_gke_spot'], l.labels['label_cloud_google_com_gke_preemptible'],
+            l.labels['label_cloud_google_com_gke_flex_start'], reservation) IS NOT NULL) OVER (PARTITION BY n.cluster) AS tells_launch
     FROM node_lifetimes AS n
     LEFT JOIN (
         -- a GPU that was lost is still one of the node's, and paid for
@@ -110,7 +113,7 @@ SELECT
         WHEN bought = 'capacity-block' OR in_block THEN 'capacity_block'
         WHEN bought = 'flex-start' OR gke_flex_start THEN 'flex_start'
         WHEN bought IN ('reserved', 'reservation') OR reservation IS NOT NULL THEN 'reserved'
-        WHEN labels IS NOT NULL THEN 'on_demand'
+        WHEN labels IS NOT NULL AND (tells_launch OR coalesce(provider NOT IN ('aws', 'azure', 'gcp'), true)) THEN 'on_demand'
         ELSE 'unknown'
     END AS capacity_type,
     gpu_model, gpu_count::DOUBLE AS gpu_count,

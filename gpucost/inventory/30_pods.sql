@@ -1,4 +1,4 @@
--- reads: state_intervals, node_devices, claim_pods
+-- reads: state_intervals, node_devices, claim_pods, gpu_groups
 -- writes: pods, one row per pod (cluster, uid) that asks for GPUs (or for what else the cost basis charges) and was bound to a node, with the interval it held them, until when it was seen Pending and whether it failed
 -- invariant: held_from_ms < held_to_ms
 CREATE OR REPLACE TEMP TABLE pods AS
@@ -18,7 +18,8 @@ asking AS (
     -- who asks for a part of a GPU that another pod reserves, or holds some claim
     SELECT cluster, uid, any_value(namespace), any_value(pod), false
     FROM named
-    WHERE metric = 'kube_pod_annotations' OR (metric = 'kube_pod_info' AND (cluster, uid) IN (SELECT (cluster, uid) FROM claim_pods))
+    WHERE metric = 'kube_pod_annotations' OR (metric = 'kube_pod_info' AND (cluster, uid) IN (
+        SELECT (cluster, uid) FROM claim_pods UNION ALL SELECT (cluster, uid) FROM gpu_groups))
     GROUP BY ALL
     UNION ALL
     -- a device claim shows in the exporter's labels alone

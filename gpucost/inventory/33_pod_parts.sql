@@ -1,5 +1,5 @@
 -- reads: container_requests, resource_kinds, pods, pod_nodes, node_facts, unit_shares, state_intervals, gpu_models, settings
--- writes: pod_annotations, one row per pod on a GPU node that asks by annotations alone: devices and the part of each, cut to what the node has; pod_parts, one row per (pod, resource) of pods that ask for parts of devices: on HAMi and its like by cores and memory, on KAI and Run:ai by annotations
+-- writes: pod_annotations, one row per pod on a GPU node that asks by annotations alone: devices and the part of each, cut to what the node has; pod_parts, one row per (pod, resource) of pods that ask for parts of devices: on HAMi and its like by cores and memory, on KAI and Run:ai by annotations; memory is the part of a device's memory, over 1 where more is asked for than there is
 -- invariant: 0 < gpus; gpus <= units where devices are counted; is_guessed where a device's memory is not known: it counts whole
 CREATE OR REPLACE TEMP TABLE pod_annotations AS
 WITH annotations AS (
@@ -28,8 +28,10 @@ FROM numbers;
 
 CREATE OR REPLACE TEMP TABLE pod_parts AS
 WITH places AS (
-    SELECT p.cluster, p.uid, n.node_id, m.memory_mib::DOUBLE AS memory_mib
+    -- a scheduler that scales memory hands out more than there is
+    SELECT p.cluster, p.uid, n.node_id, m.memory_mib * c.hami_memory_scaling AS memory_mib
     FROM pods AS p
+    CROSS JOIN settings AS c
     LEFT JOIN pod_nodes AS n USING (cluster, uid)
     LEFT JOIN node_facts AS f USING (node_id)
     LEFT JOIN gpu_models AS m USING (gpu_model)
@@ -74,20 +76,22 @@ concerned AS (
 ),
 sized AS (
     SELECT a.cluster, a.uid, a.resource, a.starting, a.is_guessed, coalesce(a.devices, 1) AS units,
+        -- missing memory is all of the device's; missing cores are none
+        CASE WHEN a.asks_memory THEN coalesce(a.memory, 1) ELSE coalesce(a.percentage, a.default_memory, 1) END AS part,
+        coalesce(a.devices, 1) * CASE WHEN NOT a.is_total AND NOT a.is_guessed THEN part END AS memory,
         CASE
             WHEN a.is_total THEN least(coalesce(a.devices, greatest(a.total_cores, a.total_memory)),
                 CASE WHEN a.is_guessed THEN coalesce(a.devices, 1) ELSE greatest(a.total_cores, a.total_memory) END)
-            -- missing memory is all of the device's; missing cores are none
-            ELSE coalesce(a.devices, 1) * least(1, greatest(a.cores, CASE WHEN a.asks_memory THEN coalesce(a.memory, 1)
-                ELSE coalesce(a.percentage, a.default_memory, 1) END))
+            ELSE coalesce(a.devices, 1) * least(1, greatest(a.cores, part))
         END AS gpus
     FROM requested AS a JOIN concerned USING (cluster, uid, resource)
 )
 SELECT cluster, uid, resource, bool_or(is_guessed) AS is_guessed,
     greatest(coalesce(sum(units) FILTER (NOT starting), 0), coalesce(max(units) FILTER (starting), 0)) AS units,
-    greatest(coalesce(sum(gpus) FILTER (NOT starting), 0), coalesce(max(gpus) FILTER (starting), 0)) AS gpus
+    greatest(coalesce(sum(gpus) FILTER (NOT starting), 0), coalesce(max(gpus) FILTER (starting), 0)) AS gpus,
+    sum(memory) FILTER (NOT starting) AS memory
 FROM sized
 GROUP BY ALL
 HAVING gpus > 0
 UNION ALL
-SELECT cluster, uid, 'gpu_fraction', part IS NULL, units, units * coalesce(part, 1) FROM pod_annotations WHERE asks;
+SELECT cluster, uid, 'gpu_fraction', part IS NULL, units, units * coalesce(part, 1), NULL FROM pod_annotations WHERE asks;

@@ -1,18 +1,14 @@
--- reads: allocated, pod_units, claim_shares, pods, pod_nodes, pod_parts, reservations, state_intervals, node_devices, node_facts, blocks, unit_shares, told_devices, resources
+-- reads: allocated, pod_units, claim_shares, pods, pod_nodes, pod_parts, reservations, gpu_groups, node_devices, node_facts, blocks, unit_shares, told_devices, resources
 -- writes: allocation_devices, one row per (allocation, device known to be its own): how many GPUs of the pod it stands for
 -- invariant: per allocation sum(weight) <= gpus; no device is counted twice in one allocation
 INSERT INTO allocation_devices BY NAME
-WITH groups AS (
-    SELECT DISTINCT cluster, uid, labels['label_runai_gpu_group'] AS gpu_group FROM state_intervals
-    WHERE metric = 'kube_pod_labels' AND labels['label_runai_gpu_group'] IS NOT NULL
-),
-reserving AS (
+WITH reserving AS (
     SELECT n.cluster, n.uid, r.namespace, r.pod, g.gpu_group = o.gpu_group AS is_same, count(*) OVER (PARTITION BY n.cluster, n.uid) AS candidates
     FROM pod_parts AS s
     JOIN pod_nodes AS n USING (cluster, uid)
     JOIN reservations AS r ON r.node_id = n.node_id AND r.held_from_ms < n.held_to_ms AND n.held_from_ms < r.held_to_ms
-    LEFT JOIN groups AS g ON g.cluster = n.cluster AND g.uid = n.uid
-    LEFT JOIN groups AS o ON o.cluster = r.cluster AND o.uid = r.uid
+    LEFT JOIN gpu_groups AS g ON g.cluster = n.cluster AND g.uid = n.uid
+    LEFT JOIN gpu_groups AS o ON o.cluster = r.cluster AND o.uid = r.uid
     WHERE s.resource = 'gpu_fraction'
 ),
 device_names AS (

@@ -1,5 +1,5 @@
--- reads: slurm_holdings, slurm_units, slurm_nodes, slurm_places
--- writes: warnings (stored), what a reader should know of a Slurm cluster: nodes that nobody described, jobs that lie evenly on their nodes for want of steps, and what no GPU is known for
+-- reads: slurm_holdings, slurm_units, slurm_nodes, slurm_places, slurm_runs, collected
+-- writes: warnings (stored), what a reader should know of a Slurm cluster: nodes that nobody described, jobs that lie evenly on their nodes for want of steps, what no GPU is known for, and requeued jobs without their earlier runs
 -- invariant: one row per (code, cluster)
 INSERT INTO warnings BY NAME
 SELECT 'slurm_nodes_unknown' AS code, h.cluster, NULL AS subject, min(h.from_ms) AS from_ms, max(h.to_ms) AS to_ms,
@@ -22,4 +22,19 @@ SELECT 'slurm_not_attributed', h.cluster, NULL, min(h.from_ms), max(h.to_ms),
         string_agg(DISTINCT 'gres/' || h.kind, ', ' ORDER BY 'gres/' || h.kind)),
     'scontrol show node --oneliner > nodes.txt, and gpucost collect slurm nodes.txt'
 FROM slurm_holdings AS h ANTI JOIN slurm_places AS m USING (cluster, node)
-GROUP BY h.cluster;
+GROUP BY h.cluster
+UNION ALL
+-- a job that is requeued is submitted anew, may begin two minutes after its nodes are clean, and has a smaller number than jobs submitted before that;
+-- where no submission is known, the start stands for it
+SELECT 'slurm_requeues_hidden', r.cluster, NULL, min(r.submit_ms), max(r.submit_ms),
+    format('{} jobs of {} were requeued, and only their last runs are loaded: what they held before is attributed to nobody', count(*), r.cluster),
+    'sacct -D lists every run of a job: load its answer'
+FROM (
+    SELECT cluster, submit_ms, eligible_ms, start_ms, alloc_tres, count(*) OVER (PARTITION BY cluster, job_id) AS runs,
+        min(submit_ms) FILTER (array_job_id IS NULL AND submit_ms < start_ms) OVER (
+            PARTITION BY cluster ORDER BY job_id RANGE BETWEEN 1 FOLLOWING AND 1000 FOLLOWING) AS later_ms
+    FROM slurm_runs
+) AS r
+SEMI JOIN collected AS c ON c.cluster = r.cluster AND c.from_ms < r.submit_ms AND r.submit_ms < c.to_ms
+WHERE r.runs = 1 AND contains(r.alloc_tres, 'gres/') AND (r.eligible_ms - r.submit_ms BETWEEN 121000 AND 180000 OR (r.submit_ms < r.start_ms AND r.submit_ms > r.later_ms))
+GROUP BY r.cluster;

@@ -1,11 +1,17 @@
--- reads: node_facts, allocation_teams, allocated, team_globs, node_devices, device_series, pods, collected, reservations, incarnations, missing_metrics, scale_remarks
+-- reads: node_facts, allocation_teams, allocated, team_globs, node_devices, device_series, pods, collected, reservations, incarnations, missing_metrics, scale_remarks, state_intervals, settings
 -- writes: warnings (stored), what a reader should know about nodes, pods and devices
 -- invariant: each row names what it is about; fix is one command or setting, or null
 INSERT INTO warnings BY NAME
 SELECT 'unknown_capacity_type' AS code, cluster, node AS subject, up_from_ms AS from_ms, up_to_ms AS to_ms,
     'node ' || node || ' exports no labels: spot or on demand is unknown, priced on demand as an estimate' AS message,
     'kube-state-metrics --metric-labels-allowlist=nodes=[*]' AS fix
-FROM node_facts WHERE capacity_type = 'unknown'
+FROM node_facts WHERE capacity_type = 'unknown' AND labels IS NULL
+UNION ALL
+SELECT 'no_capacity_label', cluster, cluster, min(up_from_ms), max(up_to_ms),
+    'no node of cluster ' || cluster || ' has a label that tells spot from on demand: its GPU nodes are priced on demand as an estimate, and in no spot ratio',
+    'kube-state-metrics --metric-labels-allowlist=nodes=[*]; where all labels are exported and no node is spot, a bill settles it'
+FROM node_facts WHERE capacity_type = 'unknown' AND labels IS NOT NULL
+GROUP BY cluster
 UNION ALL
 SELECT 'unassigned_namespace', a.cluster, a.namespace, min(a.held_from_ms), max(a.held_to_ms),
     'namespace ' || a.namespace || ' belongs to no team: shown as unassigned',
@@ -14,6 +20,20 @@ FROM allocation_teams AS t JOIN allocated AS a USING (allocation_id)
 -- what a reservation keeps free is nobody's
 WHERE t.team = 'unassigned' AND NOT (a.namespace = '' AND a.resource IS NOT DISTINCT FROM 'reservation')
 GROUP BY a.cluster, a.namespace
+UNION ALL
+SELECT 'label_conflict', f.cluster, f.namespace, min(f.first_ms), max(f.end_ms),
+    format('{0}_conflict1 = {1} and {0}_conflict2 = {2} on {3} of namespace {4}: two labels of one name to Prometheus, shown as unassigned',
+        f.label, f.labels[f.label || '_conflict1'], f.labels[f.label || '_conflict2'],
+        CASE f.metric WHEN 'kube_pod_labels' THEN count(DISTINCT f.uid) || ' pods' ELSE 'the labels' END, f.namespace),
+    'remove one of the two labels, or name another under [team_labels] in gpucost.toml'
+FROM (
+    SELECT i.*, CASE i.metric WHEN 'kube_pod_labels' THEN c.team_pod_label ELSE c.team_namespace_label END AS label
+    FROM state_intervals AS i CROSS JOIN settings AS c
+    WHERE i.metric IN ('kube_pod_labels', 'kube_namespace_labels')
+) AS f
+SEMI JOIN allocated AS a ON a.cluster = f.cluster AND a.namespace = f.namespace
+WHERE f.labels[f.label || '_conflict1'] <> f.labels[f.label || '_conflict2']
+GROUP BY f.cluster, f.namespace, f.metric, f.label, f.labels[f.label || '_conflict1'], f.labels[f.label || '_conflict2']
 UNION ALL
 SELECT 'team_overlap', a.cluster, a.namespace, NULL, NULL,
     'namespace ' || a.namespace || ' matches several teams (' || string_agg(DISTINCT g.team, ', ' ORDER BY g.team) || '): the first listed wins',

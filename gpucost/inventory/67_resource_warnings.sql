@@ -1,8 +1,26 @@
--- reads: pod_nodes, pod_parts, pod_annotations, pod_units, unit_shares, pod_requests, reservations, claim_pods, claim_shares, claim_series, resource_kinds, collected, node_facts, state_intervals
+-- reads: pods, pod_nodes, pod_parts, pod_annotations, pod_units, unit_shares, pod_requests, reservations, allocated, allocation_devices, claim_pods, claim_shares, claim_series, gpu_groups, resource_kinds, collected, node_facts, state_intervals
 -- writes: warnings (stored), where a share of a GPU is not known: counted whole, guessed, or not counted
 -- invariant: each row names the resource, and the GPU-hours of its holders in collected time between its moments
 INSERT INTO warnings BY NAME
-WITH doubtful AS (
+WITH memory_events AS (
+    SELECT a.node_id, d.device_id, CASE WHEN d.device_id IS NULL THEN f.gpu_count ELSE 1 END AS most, a.held_from_ms, a.held_to_ms,
+        q.memory / count(*) OVER (PARTITION BY a.allocation_id) AS memory
+    FROM pod_parts AS q
+    JOIN allocated AS a USING (cluster, uid)
+    JOIN node_facts AS f USING (node_id)
+    LEFT JOIN allocation_devices AS d USING (allocation_id)
+    WHERE q.memory > 0
+),
+memory_held AS (
+    SELECT node_id, most, sum(sum(memory)) OVER (PARTITION BY node_id, device_id ORDER BY at_ms) AS memory
+    FROM (
+        SELECT node_id, device_id, most, held_from_ms AS at_ms, memory FROM memory_events
+        UNION ALL
+        SELECT node_id, device_id, most, held_to_ms, -memory FROM memory_events
+    )
+    GROUP BY node_id, device_id, most, at_ms
+),
+doubtful AS (
     SELECT 'unsplit_resource' AS code, u.cluster, u.uid, u.resource AS subject, u.gpus,
         u.resource || ' may be a part of a device, and no table says which: counted whole' AS message, NULL AS fix
     FROM pod_units AS u JOIN resource_kinds AS k USING (resource)
@@ -53,6 +71,14 @@ WITH doubtful AS (
         FROM node_facts AS f JOIN state_intervals AS c ON c.cluster = f.cluster AND c.node = f.node AND c.metric = 'kube_node_status_capacity'
         WHERE f.node_id = n.node_id AND c.resource = k.devices)
     UNION ALL
+    SELECT 'scaled_memory', q.cluster, q.uid, f.node, q.gpus,
+        'pods on node ' || f.node || ' hold more memory than its GPUs have, so it is scaled: their shares are too large',
+        'set memory_scaling under [hami] in gpucost.toml to HAMi''s deviceMemoryScaling'
+    FROM pod_parts AS q
+    JOIN pod_nodes AS n USING (cluster, uid)
+    JOIN node_facts AS f USING (node_id)
+    WHERE q.memory > 0 AND n.node_id IN (SELECT node_id FROM memory_held WHERE memory > most + 0.02)
+    UNION ALL
     SELECT 'hidden_fractions', r.cluster, r.uid, r.namespace, u.gpus,
         'pods of namespace ' || r.namespace || ' hold GPUs for others, whose gpu-fraction and gpu-memory annotations are not exported: '
             || 'that namespace is charged for whole GPUs',
@@ -60,6 +86,24 @@ WITH doubtful AS (
     FROM reservations AS r
     JOIN (SELECT cluster, uid, sum(gpus) AS gpus FROM pod_units GROUP BY ALL) AS u USING (cluster, uid)
     WHERE NOT r.gives_way
+    UNION ALL
+    SELECT DISTINCT 'hidden_fractions', n.cluster, n.uid, p.namespace, 1,
+        'pods of namespace ' || p.namespace || ' share GPUs by KAI or Run:ai, and their gpu-fraction and gpu-memory annotations are not exported: '
+            || 'not attributed to them, counted here as one GPU each',
+        'kube-state-metrics --metric-annotations-allowlist=pods=[gpu-fraction,gpu-memory,gpu-fraction-num-devices]'
+    FROM gpu_groups AS g
+    JOIN pod_nodes AS n USING (cluster, uid)
+    JOIN pods AS p USING (cluster, uid)
+    ANTI JOIN pod_parts AS q ON q.cluster = n.cluster AND q.uid = n.uid
+    WHERE NOT p.asks_gpus
+    UNION ALL
+    SELECT 'unknown_claim_pods', h.cluster, h.uid, p.namespace, sum(h.gpus * (h.to_ms - h.from_ms)) / (max(h.to_ms) - min(h.from_ms)),
+        'claims of pods of namespace ' || p.namespace || ' are known from dcgm-exporter alone: other pods that share them, and that it does not name, have no share',
+        'kube-state-metrics 2.20 or later: keep kube_pod_resourceclaim_info in --metric-allowlist'
+    FROM claim_shares AS h
+    JOIN pods AS p USING (cluster, uid)
+    WHERE h.cluster NOT IN (SELECT cluster FROM claim_pods)
+    GROUP BY h.cluster, h.uid, p.namespace
     UNION ALL
     SELECT 'unplaced_claim', c.cluster, c.uid, c.namespace, 1,
         'pods of namespace ' || c.namespace || ' on GPU nodes use resource claims that nothing ties to a device, counted here as one GPU a claim: '

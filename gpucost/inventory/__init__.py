@@ -75,7 +75,8 @@ def load_settings(con: DuckDBPyConnection, config: Config, heard: tuple[int, int
     con.execute(
         """INSERT INTO settings BY NAME SELECT
             $threshold_percent AS threshold_percent, $mig_share AS mig_share, $max_bridge_ms AS max_bridge_ms,
-            $hami_default_mem AS hami_default_mem, $teams_configured AS teams_configured, $currency AS currency,
+            $hami_default_mem AS hami_default_mem, $hami_memory_scaling AS hami_memory_scaling,
+            $teams_configured AS teams_configured, $currency AS currency,
             $team_namespace_label AS team_namespace_label, $team_pod_label AS team_pod_label,
             $charge_reservations AS charge_reservations""",
         {
@@ -83,6 +84,7 @@ def load_settings(con: DuckDBPyConnection, config: Config, heard: tuple[int, int
             "mig_share": config.mig.share,
             "max_bridge_ms": config.coverage.max_bridge_ms,
             "hami_default_mem": config.hami.default_mem,
+            "hami_memory_scaling": config.hami.memory_scaling,
             "teams_configured": configured,
             "currency": config.currency,
             "team_namespace_label": namespace_label and label_name(namespace_label),

@@ -16,6 +16,7 @@ from gpucost.render.formatting import alike_gaps, clusters_text, gap_text, local
 from gpucost.render.view import Coverage, Gap, Measures, MissingTime, Notice, PriceSource, hours, ratio
 from gpucost.report.query import Query
 from gpucost.report.rows import BILL, NO_PRICE, PACKAGE, ZERO, Part, PricedNodes, in_parts, unpriced_ms
+from gpucost.report.units.processes import processes
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
@@ -51,6 +52,7 @@ def coverage(
     """Coverage of the query's period. What lies after `now` and after the newest collected moment is not missing yet."""
     seen = _seen(con, query.period, now, config.tz, query.clusters)
     gap_notices, stored = _gap_notices(con, seen), _stored_notices(con, query, list(parts))
+    doubts = processes(con, query.period, query.clusters)
     partial = _partial_notices(gap for gap in seen.gaps if gap.kind == "partial")
     found = {}
     for part, (totals, nodes, unknown_capacity_gpu_hours) in parts.items():
@@ -68,7 +70,7 @@ def coverage(
             unknown_capacity_gpu_hours=unknown_capacity_gpu_hours,
             unpriced_gpu_hours=hours(unpriced),
             unpriced_ratio=ratio(unpriced, sum(node.capacity_gpu_ms for node in nodes)),
-            warnings=(*gap_notices, *partial, *stored[part]),
+            warnings=(*gap_notices, *partial, *stored[part], *doubts),
             is_complete=not seen.is_running and all(gap.accepted_by for gap in seen.missing),
             cost_basis=config.prices.cost_basis,
             billed_cost=sum((node.node_cost for node in nodes), ZERO) - totals.estimated_cost,

@@ -175,14 +175,11 @@ def test_what_was_collected_piece_by_piece_is_the_same(collected: Collected, url
 
 
 def test_bad_input_is_said(collected: Collected) -> None:
-    """Collecting again replaces; mappings of one's own that match nothing are named, ready-made ones are not; so are falls."""
+    """Collecting again replaces; mappings of one's own that match nothing are named, ready-made ones are not."""
     before = collected.answer("unit", "tokens", hours=WHOLE)
     said = collected.run("collect", "progress", hours=WHOLE).stderr
     assert "[[units]] 'answers' matched no series in this period; the server has no metric vllm:prompt_token_total" in said
     assert "fix: did you mean vllm:prompt_tokens_total?" in said
     assert "[[units]] 'elsewhere' matched no series in this period\n    fix: check its match" in said
     assert said.count("matched no series") == 2
-    fallen = {(work.pod, work.unit) for work in works() if work.falls}
-    names = "vllm-cached-tokens, vllm-decode-seconds, vllm-generation-tokens, vllm-prefill-seconds, vllm-prompt-tokens"
-    assert f"values fall in {len(fallen)} series of {names}: each fall is read as a restart from 0" in said
     assert collected.answer("unit", "tokens", hours=WHOLE) == before

@@ -85,9 +85,23 @@ def test_the_page_of_metrics_names_everything_that_is_collected_and_checked() ->
     collected = {selector.metric for selector in selectors(Config().activity)}
     assert {metric for metric in collected if f"`{metric}`" not in page} == set()
     assert {need.metric for need in NEEDS} <= collected
-    named = {re.sub(r"[^a-zA-Z0-9]", "_", f"label_{label}").lower() for label in re.findall(r"`([a-z0-9.-]+/[\w.-]+)`", page)}
-    wanted = {label.lower() for fact in NODE_FACTS for label in fact.labels} - OTHER_SPELLINGS
+    named = {re.sub(r"[^a-zA-Z0-9]", "_", f"label_{label}").lower() for label in re.findall(r"`([a-z0-9.-]+/[\w.<>-]+)`", page)}
+    wanted = {re.sub("[<>]", "_", label).lower() for fact in NODE_FACTS for label in fact.labels} - OTHER_SPELLINGS
     assert wanted - named == set()
+
+
+def test_metrics_that_inventory_reads_are_collected_and_documented() -> None:
+    """Each name in its SQL is one that is asked for, and each pattern of names is one of some that are."""
+    page = (ROOT / "docs" / "metrics.md").read_text(encoding="utf-8")
+    collected = {selector.metric for selector in selectors(Config().activity)}
+    texts = [re.sub(r"--[^\n]*", "", file.read_text()) for file in (ROOT / "gpucost" / "inventory").glob("*.sql")]
+    read = {
+        name for text in texts for name in re.findall(r"'((?:kube|node_boot|actions|kueue|karpenter|DCGM)_[^' ]*[^'_ ])'", text)
+    }
+    assert len(read) > 20
+    assert {name for name in read if not any(re.fullmatch(name, metric) for metric in collected)} == set()
+    matched = {metric for name in read for metric in collected if re.fullmatch(name, metric)}
+    assert {metric for metric in matched if f"`{metric}" not in page} == set()
 
 
 def test_the_starting_file_mentions_every_key_and_its_commented_defaults_are_the_defaults() -> None:

@@ -97,8 +97,23 @@ def test_what_the_exporter_says_of_a_claim_holds_for_all_its_pods() -> Scene:
     }  # fmt: skip
     claim = {"namespace": "train", "pod": "long", "dra_claim_name": "shared", "dra_claim_namespace": "train"}
     times = np.arange(at(0), at(HOURS), 60, dtype=np.int64) * 1000
-    hours, _ = yield scraped(described, [Series({**labels, **claim}, times, np.full(len(times), 70.0))], drop="DCGM_.*")
-    assert hours == pytest.approx({"long": 4.5, "short": 1.5}, abs=0.02)
+    hours, view = yield scraped(described, [Series({**labels, **claim}, times, np.full(len(times), 70.0))], drop="DCGM_.*")
+    assert hours == pytest.approx({"long": 4.5, "short": 1.5}, abs=0.02) and not messages(view, "unknown_claim_pods")
+
+
+@scene()
+def test_a_claim_that_the_exporter_alone_knows_is_said_to_have_other_pods() -> Scene:
+    described = fleet(HOURS, [node("n", "g6.12xlarge", 0, HOURS)], SHARED, busy("n", [0], 0, HOURS))
+    labels = {
+        "__name__": "DCGM_FI_DEV_GPU_UTIL", "job": "dcgm-exporter", "instance": "n:9400", "UUID": "GPU-n-0", "Hostname": "n",
+    }  # fmt: skip
+    claim = {"namespace": "train", "pod": "long", "dra_claim_name": "shared", "dra_claim_namespace": "train"}
+    times = np.arange(at(0), at(HOURS), 60, dtype=np.int64) * 1000
+    named = Series({**labels, **claim}, times, np.full(len(times), 70.0))
+    hours, view = yield scraped(described, [named], drop="DCGM_.*|kube_pod_resourceclaim_info")
+    assert hours == pytest.approx({"long": 6}, abs=0.02)
+    (message,) = messages(view, "unknown_claim_pods")
+    assert "namespace train are known from dcgm-exporter alone" in message and "(6.0 GPU-hours of 1 pod" in message
 
 
 @scene()
@@ -145,6 +160,25 @@ def test_reservations_whose_pods_are_hidden_are_said() -> Scene:
     (message,) = messages(view, "hidden_fractions")
     assert "kai-resource-reservation" in message and "4.0 GPU-hours of 1 pod" in message
     assert any("--metric-annotations-allowlist=pods=[gpu-fraction,gpu-memory" in (n.fix or "") for n in view.coverage.warnings)
+
+
+@scene((True,), (False,))
+def test_a_reservation_whose_pod_is_hidden_holds_though_others_are_known(labeled: bool) -> Scene:
+    """Half of GPU 0 is asked for by an exported fraction, GPU 1 by an annotation of memory that is not exported."""
+
+    def group(number: int) -> dict[str, str]:
+        return {"runai_gpu_group": f"group-{number}"} if labeled else {}
+
+    pods = [
+        *(pod(f"gpu-reservation-{n}", "n", [n], 0, 4, "kai-resource-reservation", labels=group(n)) for n in range(2)),
+        pod("half", "n", [], 0, 4, count=0, annotations={"gpu_fraction": "0.5"}, labels=group(0)),
+        pod("memory", "n", [], 0, 4, count=0, labels=group(1)),
+    ]
+    hours, view = yield scraped(fleet(HOURS, [node("n", "g6.12xlarge", 0, HOURS)], pods, {}))
+    assert hours == pytest.approx({"half": 2, "gpu-reservation-1": 4})
+    named = ["namespace kai-resource-reservation hold"] + ["namespace train share"] * labeled
+    told = messages(view, "hidden_fractions")
+    assert all("(4.0 GPU-hours of 1 pod" in text and name in text for name, text in zip(named, told, strict=True))
 
 
 @scene(

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import csv
+import random
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from functools import partial
+from itertools import pairwise
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -13,10 +15,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from gpucost import pipeline
 from gpucost.collect.progress.files import import_files
 from gpucost.config.model import DEFAULT_PROMPT_WEIGHT, Serving, UnitSettings
 from gpucost.errors import DataError, UsageError
+from gpucost.periods import Period
 from gpucost.report import units
+from gpucost.report.query import Query
+from gpucost.report.units.query import UnitView
 from gpucost.store.connection import Store
 from tests.replay.cases.words import MORNING, at, busy, fleet, node, pod
 from tests.replay.fleet import Fleet
@@ -365,3 +371,57 @@ def test_plurals_are_the_units_that_commands_know_and_other_words_are_told(tmp_p
     # two hours at $4
     assert asked(config, store, units.requests, (0, 2)).totals["cost_per_1000"] == Decimal(4)
     assert asked(config, store, units.tokens, (0, 2)).totals["cost_per_million_tokens"] == Decimal(2)
+
+
+def _processes(starts: list[int], rates: list[int]) -> list[tuple[float, int]]:
+    """What scrapes find, a minute apart: each the counter of one of the workers, which add their rate a minute."""
+    picked = random.Random(4)
+    chosen = [(minute, picked.randrange(len(starts))) for minute in range(240)]
+    return [(minute / 60, starts[worker] + rates[worker] * minute) for minute, worker in chosen]
+
+
+def _requests(points: list[tuple[float, int]], folder: Path) -> UnitView:
+    config, store = stored(serving([("llm-0", [0, 1, 2, 3], 0, 24)]), folder)
+    put(store, [(counter("request", "llm-0", "chat"), points)])
+    return asked(config, store, units.requests)
+
+
+def test_workers_behind_one_name_are_added_up_by_their_levels(tmp_path: Path) -> None:
+    starts, rates = [10_000, 20_000, 40_000, 90_000], [1, 2, 3, 4]
+    points = _processes(starts, rates)
+    view = _requests(points, tmp_path)
+    # of each worker what it added between its first scrape and its last; falls alone would make millions of it
+    seen = [[value for _, value in points if start <= value < start + 1000] for start in starts]
+    assert sum(map(len, seen)) == len(points)
+    assert view.totals["amount"] == sum(values[-1] - values[0] for values in seen) == 2363
+    assert ["4 levels are added up" in note for note in view.notes] == [True]
+
+
+def test_workers_with_levels_alike_are_left_out_and_named(tmp_path: Path) -> None:
+    config, store = stored(serving([("llm-0", [0, 1, 2, 3], 0, 24)]), tmp_path)
+    put(store, [(counter("request", "llm-0", "chat"), _processes([0, 0, 0, 0], [60, 61, 59, 60]))])
+    view = asked(config, store, units.requests)
+    assert view.totals["amount"] == 0 and view.totals["cost_without_work"] == Decimal(96)
+    (note,) = view.notes[:1]
+    assert note.startswith("test of chat/llm-0 counts several processes under one name; their levels cannot be told apart")
+    period = Period(datetime.fromtimestamp(at(0), UTC), datetime.fromtimestamp(at(24), UTC))
+    warnings = pipeline.report(config, store, Query(period, "the day")).coverage.warnings
+    assert [notice.message in note for notice in warnings if notice.code == "counter_of_processes"] == [True]
+
+
+@pytest.mark.parametrize(
+    ("points", "amount"),
+    [
+        # one restart at 2 h: what was counted since; then a crash every five scrapes, alike or not
+        ([(minute / 60, minute % 120 * 10) for minute in range(240)], 1190 + 1190),
+        ([(minute / 60, minute % 5 * 100) for minute in range(240)], 48 * 400),
+        ([(minute / 60, minute % 3 * 100) for minute in range(240)], 80 * 200),
+        ([(minute / 60, minute % 5 * (100 + minute % 7) + 3) for minute in range(240)], None),
+    ],
+)
+def test_restarts_are_no_processes(points: list[tuple[float, int]], amount: int | None, tmp_path: Path) -> None:
+    view = _requests(points, tmp_path)
+    assert not [note for note in view.notes if "processes" in note]
+    # a fall is a restart from 0
+    falls = sum(now - before if now >= before else now for (_, before), (_, now) in pairwise(points))
+    assert view.totals["amount"] == falls == (amount or falls)

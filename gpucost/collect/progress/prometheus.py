@@ -22,7 +22,6 @@ from gpucost.suggest import did_you_mean
 
 if TYPE_CHECKING:
     import duckdb
-    from numpy.typing import NDArray
 
     from gpucost.config.model import PrometheusSource, UnitSettings
     from gpucost.store.connection import Store
@@ -39,8 +38,6 @@ class ProgressCollector(ServerCollector[list[tuple["UnitSettings", ReadAnswer]]]
     def __init__(self, source: PrometheusSource, store: Store, client: PrometheusClient, units: list[UnitSettings]) -> None:
         super().__init__(source, store, client)
         self._units = units
-        self._last: dict[tuple[str, frozenset[tuple[str, str]]], float] = {}
-        self.fallen: set[tuple[str, frozenset[tuple[str, str]]]] = set()
 
     def keep_known(self, spans: list[Span]) -> set[str] | None:
         """Leaves out mappings whose metrics the server does not have; returns what it has, None where it does not tell."""
@@ -67,22 +64,12 @@ class ProgressCollector(ServerCollector[list[tuple["UnitSettings", ReadAnswer]]]
                 labels = dict(answer.series[int(answer.series_index[part[0]])])
                 cluster = labels.get(self._config.cluster_label) or self._config.cluster or "default"
                 work.add(series_of(unit, labels, cluster), answer.ts_ms[part], answer.values[part])
-                if unit.kind == "counter":
-                    self._look_for_falls((unit.name, frozenset(labels.items())), answer.values[part])
             if len(answer.ts_ms):
                 metrics[unit.name] = MetricSamples(len(answer.ts_ms), int(answer.ts_ms.min()), int(answer.ts_ms.max()))
         loaded = load_values(con, self.source, span, work)
         runs.log_load(con, run_id, self.kind, self.source, span, rows=loaded.values, dropped=loaded.dropped)
         dropped = {("progress", "nan"): loaded.dropped} if loaded.dropped else {}
         return LoadResult(loaded.values, loaded.new_series, dropped, metrics)
-
-    def _look_for_falls(self, series: tuple[str, frozenset[tuple[str, str]]], values: NDArray[np.float64]) -> None:
-        """Enters a series whose values fall, also since the last window, into `fallen`."""
-        values = values[np.isfinite(values)]
-        if len(values):
-            if values[0] < self._last.get(series, values[0]) or np.any(np.diff(values) < 0):
-                self.fallen.add(series)
-            self._last[series] = float(values[-1])
 
     def _fetch(self, unit: UnitSettings, span: Span) -> list[ReadAnswer]:
         name = unit.metric or unit.name
@@ -120,12 +107,6 @@ def collect_progress(
             spans = collector.spans(con, period, moment, timezone, now_ms - 1)
         names = collector.keep_known(spans)
         result = collector.run(spans, period or period_of((spans[0][0], spans[-1][1])), progress)
-        if collector.fallen:
-            of = ", ".join(sorted({name for name, _ in collector.fallen}))
-            message = (
-                f"{source.url}: values fall in {len(collector.fallen)} series of {of}: each fall is read as a restart from 0"
-            )
-            result.findings.append(SourceFinding("note", "counter_fell", message))
         result.findings += _without_series(source, units, result, names) + server_warnings(source, client)
         return result
 

@@ -1,5 +1,5 @@
 -- reads: billed_hours, billed_nodes, nodes
--- writes: nodes.capacity_type (stored), where metrics do not tell how a node was launched and its bill does; warnings (stored): takes back unknown_capacity_type of such nodes
+-- writes: nodes.capacity_type (stored), where metrics do not tell how a node was launched and its bill does; warnings (stored): takes back unknown_capacity_type of such nodes, and no_capacity_label of clusters that have no others
 -- invariant: a known capacity type is never changed; a node whose capacity type is unknown keeps its warning
 UPDATE nodes SET capacity_type = b.capacity_type
 FROM (
@@ -11,4 +11,5 @@ WHERE nodes.node_id = b.node_id AND nodes.capacity_type = 'unknown';
 
 DELETE FROM warnings
 WHERE code = 'unknown_capacity_type'
-    AND (cluster, subject, from_ms) IN (SELECT (cluster, node, up_from_ms) FROM nodes WHERE capacity_type <> 'unknown');
+    AND (cluster, subject, from_ms) IN (SELECT (cluster, node, up_from_ms) FROM nodes WHERE capacity_type <> 'unknown')
+    OR (code = 'no_capacity_label' AND cluster NOT IN (SELECT cluster FROM nodes WHERE capacity_type = 'unknown'));

@@ -1,17 +1,19 @@
--- reads: progress_series, progress_values, loads, unit_candidates; $units; $from_ms, $to_ms (events before are left out)
+-- reads: progress_series, progress_values, loads, unit_candidates, unit_processes; $units; $from_ms, $to_ms (events before are left out)
 -- writes: unit_increases, per series and moment how much work was first counted then
--- invariant: what several series of one identity count is counted once; no amount is negative
+-- invariant: what several series of one identity count is counted once, and what processes count under one name by process; no amount is negative
 CREATE OR REPLACE TEMP TABLE unit_increases AS
 WITH points AS (
-    SELECT s.identity, s.kind, s.source, s.pod, v.series_id, v.at_ms, v.value
+    SELECT s.identity AS counter, hash(s.identity, p.process) AS identity, s.kind, s.source, s.pod, v.series_id, v.at_ms, v.value
     FROM progress_values AS v JOIN progress_series AS s USING (series_id)
+    LEFT JOIN unit_processes AS p ON p.series_id = v.series_id AND p.at_ms = v.at_ms
     WHERE list_contains($units::VARCHAR[], s.unit) AND s.kind <> 'gauge'
+        AND (p.process IS NOT NULL OR s.identity NOT IN (SELECT identity FROM unit_processes))
         AND v.at_ms < $to_ms AND (s.kind = 'counter' OR v.at_ms >= $from_ms)
 ),
 ordered AS (
     SELECT *,
-        lag(value) OVER (PARTITION BY series_id ORDER BY at_ms) AS own_before,
-        lag(at_ms) OVER (PARTITION BY series_id ORDER BY at_ms) AS own_before_ms,
+        lag(value) OVER (PARTITION BY series_id, identity ORDER BY at_ms) AS own_before,
+        lag(at_ms) OVER (PARTITION BY series_id, identity ORDER BY at_ms) AS own_before_ms,
         lag(value) OVER one AS before,
         lag(at_ms) OVER one AS before_ms
     FROM points
@@ -40,13 +42,13 @@ highs AS (
     FROM lives
 ),
 firsts AS (
-    SELECT identity, arg_min(source, at_ms) AS source, arg_min(series_id, at_ms) AS series_id, min(at_ms) AS at_ms,
+    SELECT counter, arg_min(source, at_ms) AS source, arg_min(series_id, at_ms) AS series_id, min(at_ms) AS at_ms,
         any_value(pod) AS pod
-    FROM points WHERE kind = 'counter' GROUP BY identity
+    FROM points WHERE kind = 'counter' GROUP BY counter
 ),
 born AS (
     -- the server was collected ten minutes before, and the pod, if any, had just begun: the counter started at 0
-    SELECT f.identity
+    SELECT f.counter
     FROM firsts AS f
     WHERE EXISTS (
         FROM loads AS l WHERE l.kind = 'progress' AND l.source = f.source
@@ -57,7 +59,7 @@ born AS (
 )
 SELECT h.series_id, h.at_ms,
     CASE WHEN h.high IS NOT NULL THEN greatest(h.value - h.high, 0)
-        WHEN h.life > 0 OR b.identity IS NOT NULL THEN h.value ELSE 0 END AS amount
-FROM highs AS h LEFT JOIN born AS b USING (identity)
+        WHEN h.life > 0 OR b.counter IS NOT NULL THEN h.value ELSE 0 END AS amount
+FROM highs AS h LEFT JOIN born AS b USING (counter)
 UNION ALL
 SELECT min(series_id), at_ms, max(value) FROM points WHERE kind = 'event' GROUP BY identity, at_ms;

@@ -1,4 +1,4 @@
--- reads: unit_increases, unit_candidates, progress_series, progress_values, unit_days; $from_ms the begin of the period; $mappings and $weights, what one of a unit weighs, else $unit_weights by $units
+-- reads: unit_increases, unit_candidates, unit_processes, progress_series, progress_values, unit_days; $from_ms the begin of the period; $mappings and $weights, what one of a unit weighs, else $unit_weights by $units
 -- writes: unit_work, per workload, model, tenant, unit and local day how much work was done, what it weighs, and how much failed; workload is null where none is known
 -- invariant: sum(amount + failed) is the sum of the increases in the period
 CREATE OR REPLACE TEMP TABLE unit_work AS
@@ -9,7 +9,9 @@ WITH quarters AS (
     -- what was looked at and did nothing all day: values are stored where they change
     SELECT l.series_id, greatest(l.first_ms, d.from_ms) // 900000, greatest(l.first_ms, d.from_ms), 0
     FROM (SELECT v.series_id, min(v.at_ms) AS first_ms, max(v.at_ms) AS last_ms FROM progress_values AS v JOIN progress_series AS s USING (series_id)
-        WHERE list_contains($units::VARCHAR[], s.unit) AND s.kind <> 'gauge' GROUP BY v.series_id) AS l
+        WHERE list_contains($units::VARCHAR[], s.unit) AND s.kind <> 'gauge'
+            AND s.identity NOT IN (SELECT identity FROM unit_processes WHERE process IS NULL)
+        GROUP BY v.series_id) AS l
     JOIN unit_days AS d ON l.first_ms < d.to_ms AND l.last_ms >= d.from_ms
 ),
 distances AS (

@@ -16,6 +16,7 @@ from gpucost.engine import answer_rows, dicts, run_stage
 from gpucost.errors import UsageError
 from gpucost.records import record
 from gpucost.report.rows import in_hours
+from gpucost.report.units.processes import processes
 from gpucost.report.units.query import (
     PACKAGE,
     PLACE,
@@ -338,9 +339,10 @@ def token_hours(con: DuckDBPyConnection, ask: UnitQuery, bucket: Bucket = "hour"
     return answer_rows(con, PACKAGE, "66_token_hours")
 
 
-def _work_done(con: DuckDBPyConnection, ask: UnitQuery, measure: _Measure) -> None:
-    """Makes unit_work."""
+def _work_done(con: DuckDBPyConnection, ask: UnitQuery, measure: _Measure) -> list[str]:
+    """Makes unit_work. Returns notes about its counters."""
     span = ask.period.bounds
+    doubts = processes(con, ask.period, ask.clusters)
     run_stage(con, PACKAGE, "40_increases", {"units": list(measure.units), **span})
     weights = {
         "mappings": list(ask.prompt_weights) if measure.weights else [],
@@ -349,15 +351,17 @@ def _work_done(con: DuckDBPyConnection, ask: UnitQuery, measure: _Measure) -> No
         "unit_weights": [measure.weights.get(unit, 1.0) for unit in measure.units],
     }
     run_stage(con, PACKAGE, "50_work", {"from_ms": ask.period.start_ms, **weights})
+    return [f"{doubt.message}: {doubt.fix}" for doubt in doubts]
 
 
-def _count(con: DuckDBPyConnection, ask: UnitQuery, measure: _Measure, *, keeps_idle: bool = False) -> None:
-    """Makes unit_work, unit_serving, and the measure's table where that is another."""
-    _work_done(con, ask, measure)
+def _count(con: DuckDBPyConnection, ask: UnitQuery, measure: _Measure, *, keeps_idle: bool = False) -> list[str]:
+    """Makes unit_work, unit_serving, and the measure's table where that is another. Returns notes about the counters."""
+    doubts = _work_done(con, ask, measure)
     run_stage(con, PACKAGE, "60_serving")
     if measure.table == "unit_tokens":
         pools = {"prefill": list(ask.prefill), "decode": list(ask.decode)}
         run_stage(con, PACKAGE, "65_tokens", {"keeps_idle": keeps_idle, **pools})
+    return doubts
 
 
 def _serving(
@@ -371,7 +375,7 @@ def _serving(
 ) -> UnitView:
     if not is_prepared:
         prepare(con, ask)
-    _count(con, ask, measure, keeps_idle=keeps_idle)
+    doubts = _count(con, ask, measure, keeps_idle=keeps_idle)
     days = _days(con, measure.table)
     days_of = _by(days, *_MODEL)
     models = [dict(zip(_MODEL, model, strict=True)) | measure.figures(served) for model, served in days_of.items()]
@@ -401,6 +405,7 @@ def _serving(
             **({} if by else {"models": ("namespace", "workload", "model", *figures)}),
             "work_without_cost": ("workload", "model", "unit", "amount", "since", "why"),
         },
+        doubts,
     )
     if len({tuple(day[name] for name in PLACE) for day in days}) < len(models):
         view.notes.append("workloads that serve several models: each model's share of the cost is its share of the day's work")
