@@ -127,8 +127,8 @@ MUTANTS = (
     Mutant(
         "no exporter is evidence of a missing pod",
         "gpucost/inventory/16_family_gaps.sql",
-        "    SELECT cluster, unnest(['pods', 'requests']), first_ms, last_ms FROM exported",
-        "    SELECT cluster, unnest(['pods', 'requests']), first_ms, last_ms FROM exported WHERE false",
+        "greatest(first_ms, from_ms), least(last_ms, to_ms) FROM exported\n",
+        "greatest(first_ms, from_ms), least(last_ms, to_ms) FROM exported WHERE false\n",
         ("tests/property/test_random_coverage.py::test_exporter_that_names_a_pod_proves_that_its_metrics_are_missing",),
     ),
 )
