@@ -53,6 +53,14 @@ def notebook(*spans: tuple[float, float], namespace: str = "train") -> list[dict
     return [pod("jupyter", "n0", [0], start, end, namespace, keep_until=at(end)) for start, end in spans]
 
 
+def dead_shard_of_two() -> list[Series]:
+    """One shard tells of a notebook and of a DaemonSet's pod, and dies; another tells of a pod that goes on."""
+    other = [pod("serve", "n1", [0], 0, HOURS, "serve", keep_until=at(HOURS)), *notebook((3, 7))]
+    series = scraped(other, [node("n0", "g5.xlarge", 0, HOURS), node("n1", "g5.xlarge", 0, HOURS)])
+    first = relabel(series, "kube_pod_.*", {"instance": "10.4.0.2:8080"}, {"pod": "jupyter|proxy"})
+    return drop(first, "kube_pod_.*", {"instance": "10.4.0.2:8080"}, (5, 99))
+
+
 def cases() -> list[Case]:
     """All cases; what is dropped is dropped by the server, while kube-state-metrics is scraped all the time."""
     working = scraped(notebook((3, 7), (9, 17), (28, HOURS)))
@@ -60,7 +68,11 @@ def cases() -> list[Case]:
     came_back = [node("n0", "g5.xlarge", 0, 6), node("n0", "g5.xlarge", 24, HOURS)]
     others = [pod("serve", "n0", [0], 10, HOURS, "serve", keep_until=at(HOURS))]
     end = float(HOURS)
+    shards = relabel(scraped(notebook((3, 7))), "kube_pod_.*", {"instance": "10.4.0.2:8080"})
     return [
+        Case("small-shard", shards, [], 4),
+        Case("dead-shard", drop(shards, "kube_pod_.*", hours=(5, 99)), [(5, end, ["nodes", "phases", "pods", "requests"])], 2),
+        Case("dead-shard-of-two", dead_shard_of_two(), [(5, end, ["nodes", "pods"])], 7),
         Case("notebook", working, [], 32),
         Case("scaled-to-zero", scraped(notebook((0, 6), (24, 30)), came_back), [], 12),
         Case("namespace-deleted", scraped(notebook((1, 9)) + others), [], 46),
@@ -102,7 +114,8 @@ def check(name: str, collected: Collected, slack: float = 0.035) -> None:
     known, store, result = collected
     with store.read() as con:
         rows = con.execute(
-            "SELECT from_ms, to_ms, families, kind FROM coverage_gaps WHERE cluster = $1 AND from_ms >= $2 AND to_ms <= $3 ORDER BY 1",
+            "SELECT from_ms, to_ms, families, kind FROM coverage_gaps"
+            " WHERE cluster = $1 AND from_ms >= $2 AND to_ms <= $3 ORDER BY from_ms",
             [name, at(0) * 1000, at(HOURS) * 1000],
         ).fetchall()
         held = con.execute(

@@ -246,10 +246,14 @@ def test_label_that_is_removed_from_one_namespace_is_gone() -> Scene:
 
 
 @scene((True, {"x": 5}), (False, {"x": 2, "unassigned": 3}))
-def test_label_of_the_only_namespace_holds_if_the_name_that_all_have_is_lost_too(is_named: bool, teams: dict[str, float]) -> Scene:
+def test_label_of_the_only_namespace_holds_if_the_name_that_all_have_is_lost_too(
+    is_named: bool, teams: dict[str, float]
+) -> Scene:
     described = of_team("x")
     series = relabel(
-        scrape(described, lean=True), "kube_namespace_labels", {"label_kubernetes_io_metadata_name": "train" if is_named else None}
+        scrape(described, lean=True),
+        "kube_namespace_labels",
+        {"label_kubernetes_io_metadata_name": "train" if is_named else None},
     )
     lost = {"label_team": None, "label_kubernetes_io_metadata_name": None}
     answers = yield described, relabel(series, "kube_namespace_labels", lost, hours=(2, HOURS))

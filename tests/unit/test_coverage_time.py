@@ -293,6 +293,50 @@ def test_one_dead_shard_of_two_is_a_gap() -> Scene:
     assert answers.rows("families", "AND from_ms > 0 AND to_ms < 9e18") == [(["shard 2 of 2"],)]
 
 
+def shards(takes_over: bool = False, end: float = DAY) -> tuple[dict[str, Any], list[Series]]:
+    """Two targets, of which the second tells of two nodes and their pods, and dies at 10:00; at 15:00 it is back."""
+    nodes = [node(name, "p4de.24xlarge", 0, DAY) for name in ("n", "o", "p")]
+    pods = [pod(f"pod-{name}", name, [0, 1], 0, DAY if name == "n" else end, keep_until=at(end)) for name in ("n", "o", "p")]
+    described = fleet(DAY, nodes, pods, {}, scrape=60)
+    series = scrape(described, lean=True)
+    for label in ({"node": "[op]"}, {"pod": "pod-[op]"}):
+        series = relabel(series, "kube_.*", {"instance": "10.4.0.2:8080"}, label)
+        if takes_over:
+            series = relabel(series, "kube_.*", {"instance": "10.4.0.3:8080"}, label, (10, 99))
+    return described, series if takes_over else drop(series, "kube_.*", {"instance": "10.4.0.2:8080"}, (10, 15))
+
+
+@scene()
+def test_dead_target_whose_objects_no_other_reports_is_a_gap() -> Scene:
+    answers = yield shards()
+    assert answers.within() == [(10, 15)]
+    assert answers.rows("families, reason", "AND from_ms > 0 AND to_ms < 9e18") == [
+        (["nodes", "pods"], "target kube-state-metrics 10.4.0.2:8080 was silent")
+    ]
+
+
+@scene()
+def test_target_that_is_another_after_a_restart_is_no_gap() -> Scene:
+    answers = yield shards(takes_over=True)
+    assert answers.within() == answers.within("bridged") == []
+
+
+@scene()
+def test_one_of_two_that_report_the_same_may_end() -> Scene:
+    described = machines(ksm_replicas=2)
+    series = drop(scrape(described, lean=True), "kube_.*", {"instance": ".*31:8080"}, (10, 99))
+    answers = yield described, series
+    assert answers.within() == answers.within("bridged") == []
+
+
+@scene()
+def test_last_pod_of_a_small_target_may_end() -> Scene:
+    """The target goes on with objects that are not collected."""
+    described = machines()
+    answers = yield described, relabel(scrape(described, lean=True), "kube_.*", {"instance": "10.4.0.2:8080"}, {"pod": "early"})
+    assert answers.within() == answers.within("bridged") == []
+
+
 @scene()
 def test_what_is_signed_stays_not_collected_and_names_who() -> Scene:
     answers = yield *scraped(machines((5, 15))), SIGNED
