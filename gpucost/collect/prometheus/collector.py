@@ -445,7 +445,11 @@ class PrometheusCollector(ServerCollector[list[ReadAnswer]]):
         for span in intersect(subtract(result.spans, failed), known):
             with self.store.read() as con:
                 silences = runs.silent_families(con, self.source, self._config.cluster_label, *span)
-            answers = [answer for silence in silences for answer in self._others(*silence, span)]
+            try:
+                answers = [answer for silence in silences for answer in self._others(*silence, span)]
+            except SourceError as error:  # what is stored decides alone
+                _log.warning("%s: other objects are unknown: %s", self.source, error.message)
+                return
             if answers:
                 with self.store.write() as con:
                     load_presence(con, self._window(0, span, answers))
@@ -470,9 +474,6 @@ class PrometheusCollector(ServerCollector[list[ReadAnswer]]):
         except TooMuch:
             parts = halves(span)
             return [one for part in parts for one in self._moments(family, query, part)] if len(parts) > 1 else []
-        except SourceError as error:  # it is unknown then
-            _log.warning("%s: %s", self.source, error.message)
-            return []
         # A value is the moment of a sample; the same one answers for several steps.
         rows = np.unique(np.stack((answer.series_index, np.rint(answer.values * 1000))), axis=1).astype(np.int64)
         series = [{**labels, "family": family} for labels in answer.series]
