@@ -4,10 +4,11 @@
 CREATE OR REPLACE TEMP TABLE family_spans AS
 WITH samples AS (
     SELECT cluster, begin_ms, first_ms, last_ms, end_ms, unnest(['state', CASE
+        WHEN metric = 'kube_family_samples' THEN labels['family']
         WHEN starts_with(metric, 'kube_node_') THEN 'nodes'
         WHEN metric = 'kube_pod_info' THEN 'pods'
         WHEN metric = 'kube_pod_status_phase' THEN 'phases'
-        WHEN metric SIMILAR TO 'kube_pod_(init_)?container_resource_(requests|limits)' AND is_accelerator(resource) THEN 'requests' END]) AS family
+        WHEN metric SIMILAR TO 'kube_pod_(init_)?container_resource_(requests|limits)' THEN 'requests' END]) AS family
     FROM state_intervals
     -- what kube-state-metrics says of itself comes from another port
     WHERE starts_with(metric, 'kube_') AND NOT starts_with(metric, 'kube_state_metrics_')

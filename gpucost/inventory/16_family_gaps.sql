@@ -1,10 +1,13 @@
 -- reads: family_spans, state_intervals, claim_pods, device_series, blocks, settings
 -- writes: family_gaps, when kube-state-metrics was heard, but told nothing of nodes, pods, requests or phases though there were some
--- invariant: from_ms < to_ms; that there were some is proven: the same object stands at both ends, another metric tells of one within, or a pod was bound long before it was seen
+-- invariant: from_ms < to_ms; that there were some is proven: the same object stands at both ends, another metric tells of one within, objects that are not collected had samples up to there, or a pod was bound long before it was seen
 CREATE OR REPLACE TEMP TABLE family_gaps AS
 WITH gpu_pods AS (
-    SELECT DISTINCT cluster, uid FROM state_intervals
+    SELECT DISTINCT cluster, uid, namespace, pod FROM state_intervals
     WHERE metric SIMILAR TO 'kube_pod_(init_)?container_resource_(requests|limits)' AND is_accelerator(resource) AND uid IS NOT NULL
+),
+gpu_namespaces AS (
+    SELECT DISTINCT cluster, namespace FROM gpu_pods
 ),
 ends AS (
     SELECT cluster, min(begin_ms) AS begin_ms, min(first_ms) AS first_ms, max(end_ms) AS end_ms
@@ -74,31 +77,60 @@ working AS (
     FROM named AS n JOIN blocks AS b USING (series_id) CROSS JOIN settings AS c
     WHERE b.value_sum / b.samples >= c.threshold_percent / n.scale
 ),
--- the hours of the gaps in which an exporter names a GPU pod
+namespace_order AS (
+    SELECT cluster, namespace, first_ms AS to_ms,
+        max(end_ms) OVER (PARTITION BY cluster, namespace ORDER BY first_ms, end_ms ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS from_ms
+    FROM (
+        SELECT cluster, namespace, first_ms, end_ms FROM state_intervals WHERE metric = 'kube_pod_info'
+        UNION ALL
+        SELECT g.cluster, g.namespace, e.end_ms, e.end_ms FROM gpu_namespaces AS g JOIN ends AS e USING (cluster)
+        UNION ALL
+        SELECT g.cluster, g.namespace, e.first_ms, e.first_ms FROM gpu_namespaces AS g JOIN ends AS e USING (cluster)
+    )
+    SEMI JOIN gpu_namespaces USING (cluster, namespace)
+),
+-- the hours in which an exporter names a pod in a namespace without samples of pods; its own pod holds no GPU
 exporting AS (
-    SELECT d.cluster, b.hour::BIGINT * 3600000 AS hour_ms, b.first_offset_ms, b.last_offset_ms, b.offsets_ms, b.step_ms
+    SELECT d.cluster, n.from_ms, n.to_ms, b.hour::BIGINT * 3600000 AS hour_ms, b.first_offset_ms, b.last_offset_ms, b.offsets_ms, b.step_ms
     FROM device_series AS d
-    SEMI JOIN pod_runs AS r ON r.cluster = d.cluster AND r.namespace = d.namespace AND r.pod = d.pod
-    JOIN blocks AS b USING (series_id)
-    SEMI JOIN gaps AS g ON g.cluster = d.cluster AND g.from_ms < (b.hour::BIGINT + 1) * 3600000 AND b.hour::BIGINT * 3600000 < g.to_ms
+    JOIN namespace_order AS n ON n.cluster = d.cluster AND n.namespace = d.namespace AND n.to_ms - n.from_ms > 1200000
+        AND d.first_ms < n.to_ms - 600000 AND n.from_ms + 600000 < d.last_ms
+    JOIN blocks AS b ON b.series_id = d.series_id AND b.hour BETWEEN n.from_ms // 3600000 AND n.to_ms // 3600000
+    WHERE (d.cluster, d.namespace, d.pod) IN (SELECT (cluster, namespace, pod) FROM gpu_pods)
+        OR (d.cluster, d.namespace, d.pod) NOT IN (SELECT (cluster, namespace, pod) FROM state_intervals WHERE metric = 'kube_pod_info')
 ),
 -- a series proves something only while it has samples: not in the pause of a pod that comes back under its name
 exported AS (
-    SELECT cluster, hour_ms + first_offset_ms AS first_ms, hour_ms + last_offset_ms AS last_ms
-    FROM exporting
-    WHERE offsets_ms IS NULL AND coalesce(step_ms, 0) <= 600000
-    UNION ALL
-    SELECT cluster, hour_ms + offset_ms, hour_ms + next_ms
-    FROM (SELECT cluster, hour_ms, unnest(offsets_ms) AS offset_ms, unnest(offsets_ms[2:]) AS next_ms FROM exporting)
-    WHERE next_ms - offset_ms <= 600000
+    SELECT cluster, hour_ms, from_ms, to_ms, first_ms, last_ms
+    FROM (
+        SELECT *, hour_ms + first_offset_ms AS first_ms, hour_ms + last_offset_ms AS last_ms
+        FROM exporting
+        WHERE offsets_ms IS NULL AND coalesce(step_ms, 0) <= 600000
+        UNION ALL BY NAME
+        SELECT *, hour_ms + offset_ms AS first_ms, hour_ms + next_ms AS last_ms
+        FROM (SELECT *, unnest(offsets_ms) AS offset_ms, unnest(offsets_ms[2:]) AS next_ms FROM exporting)
+        WHERE next_ms - offset_ms <= 600000
+    )
+    WHERE first_ms < to_ms - 600000 AND from_ms + 600000 < last_ms
+),
+-- gaps at whose edge the server has samples of objects that are not collected (DaemonSets, CPU pods): they don't all end at once
+dropped AS (
+    SELECT DISTINCT g.cluster, g.family, g.from_ms, g.to_ms
+    FROM gaps AS g
+    JOIN state_intervals AS o ON o.cluster = g.cluster AND o.metric = 'kube_family_samples' AND o.labels['family'] = g.family
+        AND (o.end_ms BETWEEN g.from_ms - 600000 AND g.from_ms OR (g.ends AND o.first_ms BETWEEN g.to_ms AND g.to_ms + 600000))
 ),
 witnesses AS (
+    SELECT d.cluster, d.family, greatest(d.from_ms, n.first_ms) AS first_ms, least(d.to_ms, n.last_ms) AS last_ms
+    FROM dropped AS d
+    JOIN family_spans AS n ON n.cluster = d.cluster AND n.family = 'nodes' AND n.first_ms < d.to_ms AND d.from_ms < n.last_ms
+    UNION ALL
     SELECT r.cluster, f.family, r.first_ms, r.last_ms
     FROM pod_runs AS r JOIN (VALUES ('pods'), ('requests'), ('phases')) AS f (family) ON f.family <> r.family
     UNION ALL
     SELECT cluster, 'nodes', first_ms, last_ms FROM pod_runs WHERE is_bound
     UNION ALL
-    SELECT cluster, unnest(['pods', 'requests']), first_ms, last_ms FROM exported
+    SELECT cluster, unnest(['pods', 'requests']), greatest(first_ms, from_ms), least(last_ms, to_ms) FROM exported
     UNION ALL
     SELECT w.cluster, 'requests', w.first_ms, w.last_ms
     FROM working AS w
@@ -129,4 +161,9 @@ UNION ALL
 SELECT g.cluster, g.family, min(greatest(g.from_ms, u.from_ms)), g.to_ms
 FROM gaps AS g JOIN unseen AS u ON u.cluster = g.cluster AND greatest(g.from_ms, u.from_ms) + 600000 < least(g.to_ms, u.to_ms)
 WHERE g.family IN ('pods', 'requests')
-GROUP BY g.cluster, g.family, g.to_ms;
+GROUP BY g.cluster, g.family, g.to_ms
+UNION ALL
+-- pods of other namespaces have samples: kube-state-metrics watches some namespaces alone
+SELECT DISTINCT e.cluster, s.family, greatest(e.hour_ms, e.from_ms, s.first_ms), least(e.hour_ms + 3600000, e.to_ms, s.end_ms)
+FROM exported AS e JOIN family_spans AS s ON s.cluster = e.cluster AND s.family = 'pods' AND s.first_ms < e.last_ms AND e.first_ms < s.last_ms
+WHERE greatest(e.hour_ms, e.from_ms, s.first_ms) < least(e.hour_ms + 3600000, e.to_ms, s.end_ms);

@@ -1,4 +1,4 @@
--- reads: state_intervals, family_spans, family_gaps, settings, expected_clusters, loads, series, declared_off, accepted_gaps, asked_hours, coverage_gaps
+-- reads: state_intervals, family_spans, family_gaps, dead_targets, settings, expected_clusters, loads, series, declared_off, accepted_gaps, asked_hours, coverage_gaps
 -- writes: coverage_gaps (stored), what was not seen, what was bridged, what was meant to be off, and who signed it; collected (stored), per cluster the time that counts as collected: what lies between what was not collected or off
 -- invariant: 'not_collected', 'bridged' and 'off' of one cluster do not overlap; rows are cut where a declaration or an acceptance begins or ends; intervals of one cluster neither touch nor overlap; bridged time is within
 INSERT INTO coverage_gaps BY NAME
@@ -69,6 +69,8 @@ parts AS (
     UNION ALL
     SELECT cluster, from_ms, to_ms, [family], family || ' was silent', 2 FROM shard_gaps
     UNION ALL
+    SELECT cluster, from_ms, to_ms, ['nodes', 'pods'], 'target ' || target || ' was silent', 2 FROM dead_targets
+    UNION ALL
     SELECT cluster, from_ms, to_ms, [family], 'kube-state-metrics reported no ' || family, 3 FROM family_gaps
 ),
 marked AS (
@@ -81,19 +83,21 @@ numbered AS (
     SELECT *, sum(begins::INTEGER) OVER (PARTITION BY cluster ORDER BY from_ms, to_ms) AS number FROM marked
 ),
 stretches AS (
-    SELECT cluster, min(from_ms) AS from_ms, max(to_ms) AS to_ms, list_sort(list_distinct(flatten(list(families)))) AS families,
-        arg_min(reason, (rank, from_ms, reason)) AS reason
-    FROM numbered
-    GROUP BY cluster, number
+    SELECT cluster, min(from_ms) AS from_ms, max(to_ms) AS to_ms FROM numbered GROUP BY cluster, number
 ),
 missing_time AS (
-    -- per cluster the stretches that were not seen whole: of which families, and whether they are short enough to be bridged
+    -- per cluster the stretches that were not seen whole, and whether they are short enough to be bridged
     SELECT s.*, s.from_ms > 0 AND s.to_ms < 9223372036854775807 AND s.to_ms - s.from_ms <= c.max_bridge_ms AS is_bridged
     FROM stretches AS s CROSS JOIN settings AS c
     WHERE s.to_ms - s.from_ms > 600000
 ),
 edges AS (
     SELECT cluster, from_ms, unnest([from_ms, to_ms]) AS at_ms FROM missing_time
+    UNION
+    -- a family that is missing up to the last sample, or from the first on, is not why there is nothing after or before it
+    SELECT m.cluster, m.from_ms, CASE s.from_ms WHEN 0 THEN s.to_ms ELSE s.from_ms END
+    FROM missing_time AS m JOIN silent AS s ON s.cluster = m.cluster AND m.from_ms <= s.from_ms AND s.to_ms <= m.to_ms
+    WHERE s.from_ms = 0 OR s.to_ms = 9223372036854775807
     UNION
     SELECT m.cluster, m.from_ms, unnest([greatest(o.from_ms, m.from_ms), least(o.to_ms, m.to_ms)])
     FROM missing_time AS m JOIN declared_off AS o ON o.cluster = m.cluster AND o.from_ms < m.to_ms AND m.from_ms < o.to_ms
@@ -105,13 +109,17 @@ edges AS (
 pieces AS (
     SELECT cluster, from_ms AS stretch_ms, at_ms AS from_ms, lead(at_ms) OVER (PARTITION BY cluster, from_ms ORDER BY at_ms) AS to_ms FROM edges
 ),
+reasons AS (
+    SELECT p.*, list_sort(list_distinct(flatten(list(q.families)))) AS families, arg_min(q.reason, (q.rank, q.from_ms, q.reason)) AS reason
+    FROM pieces AS p JOIN parts AS q ON q.cluster = p.cluster AND q.from_ms < p.to_ms AND p.from_ms < q.to_ms
+    GROUP BY ALL
+),
 decided AS (
-    SELECT p.cluster, p.stretch_ms, p.from_ms, p.to_ms, m.families, m.reason, m.is_bridged,
+    SELECT p.cluster, p.stretch_ms, p.from_ms, p.to_ms, p.families, p.reason, m.is_bridged,
         EXISTS (FROM declared_off AS o WHERE o.cluster = p.cluster AND o.from_ms <= p.from_ms AND p.to_ms <= o.to_ms) AS is_off,
         (SELECT arg_min((a.who, a.why), a.ordinal) FROM accepted_gaps AS a
             WHERE coalesce(a.cluster, p.cluster) = p.cluster AND a.from_ms <= p.from_ms AND p.to_ms <= a.to_ms) AS signed
-    FROM pieces AS p JOIN missing_time AS m ON m.cluster = p.cluster AND m.from_ms = p.stretch_ms
-    WHERE p.to_ms IS NOT NULL
+    FROM reasons AS p JOIN missing_time AS m ON m.cluster = p.cluster AND m.from_ms = p.stretch_ms
 ),
 touched AS (
     SELECT *, bool_or(is_off) OVER (PARTITION BY cluster, stretch_ms) AS touches_off FROM decided

@@ -1,13 +1,46 @@
 -- reads: state_intervals, node_lifetimes
 -- writes: label_history, which labels of a pod (name: uid), a namespace or a node (name: node_id) count when: those it carried, else the first after, else the last before
--- invariant: a label in conflict with itself is 'unassigned'; an object's spans follow each other without gap or overlap, the first since ever, the last for ever; each ends at its own last sample
+-- invariant: a label in conflict with itself is 'unassigned'; a namespace loses a label if it is removed, not if its exporter stops to tell it: if another namespace loses a label within ten minutes, or kubernetes.io/metadata.name is lost, and no namespace of that exporter has the label, the last known value holds; an object's spans follow each other without gap or overlap, the first since ever, the last for ever; each ends at its own last sample
 CREATE OR REPLACE TEMP TABLE label_history AS
-WITH sets AS (
+WITH namespaces AS MATERIALIZED (
+    SELECT cluster, namespace AS name, labels, first_ms, last_ms, coalesce(labels['job'], '') AS job, coalesce(labels['instance'], '') AS instance
+    FROM state_intervals
+    WHERE metric = 'kube_namespace_labels' AND namespace IS NOT NULL
+),
+carried AS MATERIALIZED (
+    SELECT * EXCLUDE (labels, entry), entry.key AS label, entry.value AS value
+    FROM (SELECT *, unnest(map_entries(labels)) AS entry FROM namespaces)
+    WHERE starts_with(entry.key, 'label_')
+),
+-- labels that a namespace had before, and that no namespace of the exporter has when this set begins
+lost AS (
+    SELECT n.cluster, n.name, n.job, n.instance, n.first_ms, n.last_ms, c.label, arg_max(c.value, c.last_ms) AS value, max(c.last_ms) AS lost_ms
+    FROM namespaces AS n
+    JOIN carried AS c ON c.cluster = n.cluster AND c.name = n.name AND c.first_ms < n.first_ms AND n.labels[c.label] IS NULL
+    WHERE NOT EXISTS (FROM carried AS o WHERE o.cluster = n.cluster AND o.job = n.job AND o.instance = n.instance AND o.label = c.label
+        AND o.first_ms <= n.first_ms AND n.first_ms <= o.last_ms)
+    GROUP BY ALL
+    HAVING max(c.last_ms) < n.first_ms
+),
+not_told AS (
+    SELECT *
+    FROM lost
+    WINDOW near AS (PARTITION BY cluster, job, instance ORDER BY lost_ms RANGE BETWEEN 600000 PRECEDING AND 600000 FOLLOWING)
+    QUALIFY min(name) OVER near <> max(name) OVER near
+        OR bool_or(label = 'label_kubernetes_io_metadata_name') OVER (PARTITION BY cluster, name, first_ms)
+),
+sets AS (
     SELECT 'pod' AS kind, cluster, uid AS name, labels, first_ms, last_ms + 1 AS end_ms FROM state_intervals
     WHERE metric = 'kube_pod_labels' AND uid IS NOT NULL
     UNION ALL
-    SELECT 'namespace', cluster, namespace, labels, first_ms, last_ms + 1 FROM state_intervals
-    WHERE metric = 'kube_namespace_labels' AND namespace IS NOT NULL
+    SELECT 'namespace', cluster, name, labels, first_ms, last_ms + 1 FROM namespaces
+    UNION ALL
+    -- until the exporter has that label again
+    SELECT 'namespace', n.cluster, n.name, map([n.label], [n.value]), n.first_ms, coalesce(min(o.first_ms), n.last_ms + 1)
+    FROM not_told AS n
+    LEFT JOIN carried AS o ON o.cluster = n.cluster AND o.job = n.job AND o.instance = n.instance AND o.label = n.label
+        AND n.first_ms < o.first_ms AND o.first_ms <= n.last_ms
+    GROUP BY n.cluster, n.name, n.label, n.value, n.first_ms, n.last_ms
     UNION ALL
     SELECT 'node', n.cluster, n.node_id::VARCHAR, f.labels, f.first_ms, f.last_ms + 1
     FROM node_lifetimes AS n

@@ -1,6 +1,6 @@
 -- reads: state_intervals, node_devices, claim_pods, gpu_groups
--- writes: pods, one row per pod (cluster, uid) that asks for GPUs (or for what else the cost basis charges) and was bound to a node, with the interval it held them, until when it was seen Pending and whether it failed
--- invariant: held_from_ms < held_to_ms
+-- writes: pods, one row per pod (cluster, uid) that asks for GPUs (or for what else the cost basis charges) and was bound to a node, with the interval it held them, until when that is sure, until when it was seen Pending and whether it failed
+-- invariant: held_from_ms < held_to_ms; sure_to_ms <= held_to_ms
 CREATE OR REPLACE TEMP TABLE pods AS
 WITH named AS (
     SELECT cluster, uid, namespace, pod, metric, resource, value, node, first_ms, last_ms, end_ms,
@@ -36,7 +36,7 @@ askers AS (
 ),
 seen AS (
     SELECT cluster, uid,
-        arg_max(end_ms, last_ms) AS seen_to_ms,
+        arg_max(end_ms, last_ms) AS seen_to_ms, max(last_ms) AS last_ms,
         min(first_ms) FILTER (coalesce(node, '') <> '') AS on_node_ms,
         coalesce(
             arg_max(node, last_ms) FILTER (metric = 'kube_pod_info' AND coalesce(node, '') <> ''),
@@ -63,14 +63,12 @@ seen AS (
 held AS (
     SELECT a.cluster, a.namespace, a.pod, a.uid, a.asks_gpus, s.node, s.pending_to_ms, coalesce(s.failed, false) AS failed,
         round(coalesce(s.scheduled_ms, s.started_ms, s.on_node_ms))::BIGINT AS held_from_ms,
-        round(CASE
-            WHEN s.ended_first_ms IS NULL THEN s.seen_to_ms
-            -- a container that ended long before the pod did proves nothing either; phases may lag by a scrape or two
-            WHEN s.completed_ms <= s.ended_last_ms
-                AND coalesce(s.alive_ms - greatest(2 * s.interval_ms, 120000) <= s.completed_ms, true) THEN s.completed_ms
-            ELSE s.ended_first_ms
-        END)::BIGINT AS held_to_ms
+        -- a container that ended long before the pod did proves nothing either; phases may lag by a scrape or two
+        coalesce(s.completed_ms <= s.ended_last_ms
+            AND coalesce(s.alive_ms - greatest(2 * s.interval_ms, 120000) <= s.completed_ms, true), false) AS is_dated,
+        round(CASE WHEN is_dated THEN s.completed_ms ELSE coalesce(s.ended_first_ms, s.seen_to_ms) END)::BIGINT AS held_to_ms,
+        CASE WHEN is_dated THEN held_to_ms ELSE coalesce(s.ended_first_ms - s.interval_ms, s.last_ms) END AS sure_to_ms
     FROM askers AS a JOIN seen AS s USING (cluster, uid)
     WHERE s.node IS NOT NULL
 )
-SELECT * FROM held WHERE held_from_ms < held_to_ms;
+SELECT * EXCLUDE (is_dated) FROM held WHERE held_from_ms < held_to_ms;

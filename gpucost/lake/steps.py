@@ -100,7 +100,7 @@ STEPS = {
         "attribute/days/30_warnings.sql",
         (
             *_tables("price", "nodes node_stops coverage_gaps billed_hours billed_nodes unseen_time warnings"),
-            *("inventory/unproven_ends", "attribute/node_runs", "attribute/cost_runs"),
+            *("inventory/unproven_ends", "attribute/cost_runs"),
         ),
         ("warnings/warnings",),
     ),
@@ -511,7 +511,6 @@ def _warnings(work: _Work) -> None:
     work.fill("price", "nodes", "node_stops", "coverage_gaps", "billed_hours", "billed_nodes", "warnings")
     work.make("price", "unseen_time", _UNSEEN_TIME)
     work.fill("inventory", "unproven_ends")
-    work.fill("attribute", "node_runs", where="over_allocated_gpu_ms > 0")
     work.fill("attribute", "cost_runs", where="allocation_id IN (SELECT allocation_id FROM unproven_ends)")
     run_stage(work.con, attribute.DAYS, "30_warnings")
     work.write({"warnings": "FROM warnings"})

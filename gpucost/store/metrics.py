@@ -19,6 +19,9 @@ if TYPE_CHECKING:
     import duckdb
     from numpy.typing import NDArray
 
+# A metric of our own: label `family` ('nodes', 'pods', 'requests', 'phases') has samples of objects that are not collected.
+FAMILY_SAMPLES = "kube_family_samples"
+
 NONE = -1  # stands for null in integer columns
 
 
@@ -246,12 +249,33 @@ def load_states(con: duckdb.DuckDBPyConnection, parts: Sequence[Samples], window
     if not parts:
         return 0
     samples = ordered(parts)
+    _merge_runs(con, samples)
+    _load_gaps(con, samples, window)
+    return len(samples.ts_ms) + int(samples.left_out.sum())
+
+
+def _merge_runs(con: duckdb.DuckDBPyConnection, samples: Samples) -> None:
     with sqlfiles.frames(con, window_runs=runs_of(samples)):
         con.execute(_STATES_TOUCHED, {"silence": LONGEST_SILENCE_MS})
         sqlfiles.run(con, "states_merged", {"silence": LONGEST_SILENCE_MS})
         con.execute(_STATES_REPLACE)
-    _load_gaps(con, samples, window)
-    return len(samples.ts_ms) + int(samples.left_out.sum())
+
+
+def load_presence(con: duckdb.DuckDBPyConnection, window: SampleWindow) -> None:
+    """Load the moments at which a server has samples of a family, each as a sample of FAMILY_SAMPLES.
+
+    They are fewer than the scrapes, so no scrape interval follows from them; no load is logged.
+    """
+    answers = [_valid(FAMILY_SAMPLES, answer, window, Counter()) for answer in window.answers]
+    ids, _ = identify(con, window, answers)
+    none = np.empty(0)
+    parts = [
+        Samples(numbers[a.series_index], a.ts_ms, a.values, none, a.weights - 1)
+        for (_, a, _), numbers in zip(answers, ids, strict=True)
+        if len(a.ts_ms)
+    ]
+    if parts:
+        _merge_runs(con, ordered(parts))
 
 
 def runs_of(samples: Samples) -> dict[str, NDArray[Any]]:

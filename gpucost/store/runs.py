@@ -199,6 +199,14 @@ def incomplete_hours(con: duckdb.DuckDBPyConnection, source: str, from_ms: int, 
     return [IncompleteHour(*row) for row in sqlfiles.run(con, "incomplete_hours", {"source": source, **hours}).fetchall()]
 
 
+def silent_families(
+    con: duckdb.DuckDBPyConnection, source: str, cluster_label: str, from_ms: int, to_ms: int
+) -> list[tuple[str, str, int, int]]:
+    """When known families of a source's clusters have no stored sample: rows (family, label of the cluster, from, to)."""
+    params = {"source": source, "cluster_label": cluster_label, "from_ms": from_ms, "to_ms": to_ms}
+    return sqlfiles.run(con, "silent_families", params | {"tolerance_ms": SHORT_SILENCE_MS}).fetchall()
+
+
 def lagging_targets(
     con: duckdb.DuckDBPyConnection, source: str, cluster_label: str, from_ms: int, to_ms: int
 ) -> list[LaggingTargets]:

@@ -214,6 +214,61 @@ def test_a_namespace_is_another_teams_for_ten_minutes() -> Scene:
     assert answers.teams() == {"x": 4, "y": 1}
 
 
+def of_two_teams() -> Fleet:
+    """A GPU each is held all the time in two labeled namespaces."""
+    pods = [pod("a", "w", [0], 0, HOURS), pod("b", "w", [1], 0, HOURS, "serve")]
+    namespaces = {"train": {"team": "x"}, "serve": {"team": "y"}}
+    return fleet(HOURS, [node("w", "g6.12xlarge", 0, HOURS)], pods, {}, namespaces=namespaces)
+
+
+@scene(
+    ({"label_team": None}, (2, 4)),
+    ({"label_team": None}, (2, HOURS)),
+    ({"label_team": None, "instance": "10.4.0.77:8080"}, (2, HOURS)),
+    (None, (2, 4)),
+    (None, (2, HOURS)),
+)
+def test_labels_that_all_namespaces_lose_at_once_hold(changes: dict[str, str | None] | None, hours: tuple[float, float]) -> Scene:
+    """kube-state-metrics tells no labels for hours, or for good, also as another target; or nothing of namespaces."""
+    described = of_two_teams()
+    series, metric = scrape(described, lean=True), "kube_namespace_labels"
+    lost = drop(series, metric, hours=hours) if changes is None else relabel(series, metric, changes, hours=hours)
+    answers = yield described, lost
+    assert answers.teams() == {"x": 5, "y": 5}
+
+
+@scene()
+def test_label_that_is_removed_from_one_namespace_is_gone() -> Scene:
+    described = of_two_teams()
+    removed = relabel(scrape(described, lean=True), "kube_namespace_labels", {"label_team": None}, {"namespace": "serve"}, (2, 4))
+    answers = yield described, removed
+    assert answers.teams() == {"x": 5, "y": 3, "unassigned": 2}
+
+
+@scene((True, {"x": 5}), (False, {"x": 2, "unassigned": 3}))
+def test_label_of_the_only_namespace_holds_if_the_name_that_all_have_is_lost_too(
+    is_named: bool, teams: dict[str, float]
+) -> Scene:
+    described = of_team("x")
+    series = relabel(
+        scrape(described, lean=True),
+        "kube_namespace_labels",
+        {"label_kubernetes_io_metadata_name": "train" if is_named else None},
+    )
+    lost = {"label_team": None, "label_kubernetes_io_metadata_name": None}
+    answers = yield described, relabel(series, "kube_namespace_labels", lost, hours=(2, HOURS))
+    assert answers.teams() == teams
+
+
+@scene()
+def test_label_that_is_removed_while_labels_are_lost_holds_until_they_are_back() -> Scene:
+    described = of_two_teams()
+    series, metric = scrape(described, lean=True), "kube_namespace_labels"
+    removed = relabel(series, metric, {"label_team": None}, {"namespace": "serve"}, (2, HOURS))
+    answers = yield described, relabel(removed, metric, {"label_team": None}, hours=(2, 3))
+    assert answers.teams() == {"x": 5, "y": 3, "unassigned": 2}
+
+
 @scene()
 def test_a_second_kube_state_metrics_exports_other_labels() -> Scene:
     """That one exporter leaves the team's label out takes it from nobody: x has all 5 hours."""

@@ -240,7 +240,8 @@ def test_one_family_that_falls_silent_is_a_gap(family: str) -> Scene:
 def test_a_family_that_ends_for_good_is_a_gap_where_others_show_that_there_was_something() -> Scene:
     series = drop(scrape(machines(), lean=True), "kube_pod_container_resource_.*", hours=(15, 99))
     answers = yield machines(), series
-    assert answers.gaps()[-1] == (15, FOREVER)
+    assert answers.gaps()[-2:] == [(15, DAY), (DAY, FOREVER)]
+    assert answers.rows("families", "AND to_ms > 0 ORDER BY from_ms")[-2] == (["requests"],)
 
 
 @scene()
@@ -256,7 +257,7 @@ def test_all_of_pods_gone_is_no_gap_where_none_may_be_left() -> Scene:
 @scene()
 def test_all_of_pods_gone_is_a_gap_where_an_exporter_names_them() -> Scene:
     answers = yield machines(), drop(scrape(machines(), lean=True), "kube_pod_.*", hours=(8, 99))
-    assert answers.gaps()[-1] == (8, FOREVER)
+    assert answers.gaps()[-2:] == [(8, DAY), (DAY, FOREVER)]
 
 
 @scene((0.5, 1, 0.25, 0.9), (0.1, 0.4, 0.15, 2))
@@ -290,6 +291,50 @@ def test_one_dead_shard_of_two_is_a_gap() -> Scene:
     answers = yield machines(), [*series, *shard(0, (99, 99)), *shard(1, (4, 10))]
     assert answers.within() == [(4, 10)]
     assert answers.rows("families", "AND from_ms > 0 AND to_ms < 9e18") == [(["shard 2 of 2"],)]
+
+
+def shards(takes_over: bool = False, end: float = DAY) -> tuple[dict[str, Any], list[Series]]:
+    """Two targets, of which the second tells of two nodes and their pods, and dies at 10:00; at 15:00 it is back."""
+    nodes = [node(name, "p4de.24xlarge", 0, DAY) for name in ("n", "o", "p")]
+    pods = [pod(f"pod-{name}", name, [0, 1], 0, DAY if name == "n" else end, keep_until=at(end)) for name in ("n", "o", "p")]
+    described = fleet(DAY, nodes, pods, {}, scrape=60)
+    series = scrape(described, lean=True)
+    for label in ({"node": "[op]"}, {"pod": "pod-[op]"}):
+        series = relabel(series, "kube_.*", {"instance": "10.4.0.2:8080"}, label)
+        if takes_over:
+            series = relabel(series, "kube_.*", {"instance": "10.4.0.3:8080"}, label, (10, 99))
+    return described, series if takes_over else drop(series, "kube_.*", {"instance": "10.4.0.2:8080"}, (10, 15))
+
+
+@scene()
+def test_dead_target_whose_objects_no_other_reports_is_a_gap() -> Scene:
+    answers = yield shards()
+    assert answers.within() == [(10, 15)]
+    assert answers.rows("families, reason", "AND from_ms > 0 AND to_ms < 9e18") == [
+        (["nodes", "pods"], "target kube-state-metrics 10.4.0.2:8080 was silent")
+    ]
+
+
+@scene()
+def test_target_that_is_another_after_a_restart_is_no_gap() -> Scene:
+    answers = yield shards(takes_over=True)
+    assert answers.within() == answers.within("bridged") == []
+
+
+@scene()
+def test_one_of_two_that_report_the_same_may_end() -> Scene:
+    described = machines(ksm_replicas=2)
+    series = drop(scrape(described, lean=True), "kube_.*", {"instance": ".*31:8080"}, (10, 99))
+    answers = yield described, series
+    assert answers.within() == answers.within("bridged") == []
+
+
+@scene()
+def test_last_pod_of_a_small_target_may_end() -> Scene:
+    """The target goes on with objects that are not collected."""
+    described = machines()
+    answers = yield described, relabel(scrape(described, lean=True), "kube_.*", {"instance": "10.4.0.2:8080"}, {"pod": "early"})
+    assert answers.within() == answers.within("bridged") == []
 
 
 @scene()
@@ -576,7 +621,7 @@ def test_machines_that_metrics_would_have_shown_are_others() -> Scene:
 @scene(("kube_pod_container_resource_.*",), ("kube_pod_.*",))
 def test_a_family_that_begins_late_is_missing_until_then(late: str) -> Scene:
     answers = yield machines(), drop(scrape(machines(), lean=True), late, hours=(-9, 12))
-    assert answers.gaps()[0][1] == pytest.approx(12, abs=0.02)
+    assert answers.within() == [pytest.approx((0, 12), abs=0.02)]
     assert answers.within("bridged") == []
     assert answers.hours("train") == pytest.approx(4 * 12, abs=0.1)
     assert answers.hours("late") == pytest.approx(2 * 4, abs=0.1)

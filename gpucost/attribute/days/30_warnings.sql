@@ -1,15 +1,6 @@
--- reads: billed_hours, billed_nodes, cost_runs, coverage_gaps, node_runs, node_stops, nodes, settings, unproven_ends, unseen_time
--- writes: warnings (stored): nodes that held too much, pods without a proven end, what was billed and not seen, nodes that stopped
+-- reads: billed_hours, billed_nodes, cost_runs, coverage_gaps, node_stops, nodes, settings, unproven_ends, unseen_time
+-- writes: warnings (stored): pods without a proven end, what was billed and not seen, nodes that stopped
 -- invariant: each names what it is about and its time; hours and cost are those attributed
--- one row per node that held more than it has, over all of the store; names the node and the time
-INSERT INTO warnings BY NAME
-SELECT 'over_allocated' AS code, n.cluster, n.node AS subject, min(h.from_ms) AS from_ms, max(h.to_ms + (h.hours - 1) * 3600000) AS to_ms,
-    'pods held more GPUs than node ' || n.node || ' has between ' || strftime(epoch_ms(min(h.from_ms)), '%Y-%m-%dT%H:%M') || 'Z and '
-        || strftime(epoch_ms(max(h.to_ms + (h.hours - 1) * 3600000)), '%Y-%m-%dT%H:%M') || 'Z: their cost is scaled to what the node costs' AS message,
-    NULL AS fix
-FROM node_runs AS h JOIN nodes AS n USING (node_id)
-WHERE h.over_allocated_gpu_ms > 0
-GROUP BY n.cluster, n.node;
 -- one row per cluster and month in which pods without phases may have been charged after they ended: at most how much; hours and cost are those in cost_runs
 INSERT INTO warnings BY NAME
 WITH cells AS (

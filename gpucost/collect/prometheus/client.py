@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
     from gpucost.config.model import PrometheusSource
     from gpucost.store.metrics import ReadAnswer
+    from gpucost.store.runs import Span
 
 _T = TypeVar("_T")
 _log = logging.getLogger(__name__)
@@ -137,9 +138,14 @@ class PrometheusClient:
 
     def by_hour(self, metric: str, query: str, from_ms: int, to_ms: int) -> ReadAnswer:
         """What a query says in the last millisecond of each hour from `from_ms` on. Raises as `matrix` does."""
-        moments = {"start": f"{(from_ms + MS_PER_HOUR - 1) / 1000:.3f}", "end": f"{(to_ms - 1) / 1000:.3f}", "step": "3600"}
+        return self.by_step(metric, query, (from_ms + MS_PER_HOUR - 1, to_ms - 1), MS_PER_HOUR)
+
+    def by_step(self, metric: str, query: str, span: Span, step_ms: int) -> ReadAnswer:
+        """The values of a query at the first moment of `span` and every `step_ms` up to its last. Raises as `matrix` does."""
+        start, end = span
+        moments = {"start": f"{start / 1000:.3f}", "end": f"{end / 1000:.3f}", "step": f"{step_ms // 1000}"}
         # VictoriaMetrics moves the steps of what it may keep
-        return self._series("query_range", metric, {"query": query, **moments, "nocache": "1"}, to_ms)
+        return self._series("query_range", metric, {"query": query, **moments, "nocache": "1"}, end + 1)
 
     def _series(self, path: str, metric: str, form: dict[str, str], at_ms: int) -> ReadAnswer:
         def read() -> ReadAnswer:

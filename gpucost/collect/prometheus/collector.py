@@ -6,6 +6,7 @@ pods that live shorter than it. Of constant series only those are read that thei
 
 from __future__ import annotations
 
+import logging
 from contextlib import closing, contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -44,6 +45,7 @@ from gpucost.collect.prometheus.queries import (
     KSM,
     KSM_FIX,
     MOST_NAMES,
+    OTHERS,
     REQUESTS,
     Scope,
     Selector,
@@ -51,6 +53,7 @@ from gpucost.collect.prometheus.queries import (
     activity_names,
     among,
     compared,
+    except_for,
     one_of,
     selectors,
     stored_needs,
@@ -58,7 +61,16 @@ from gpucost.collect.prometheus.queries import (
 from gpucost.errors import SourceError, UsageError
 from gpucost.periods import MS_PER_HOUR, Period, from_ms, iso, to_ms
 from gpucost.store import runs
-from gpucost.store.metrics import LoadResult, ReadAnswer, SampleWindow, Threshold, load_window, series_key
+from gpucost.store.metrics import (
+    FAMILY_SAMPLES,
+    LoadResult,
+    ReadAnswer,
+    SampleWindow,
+    Threshold,
+    load_presence,
+    load_window,
+    series_key,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -70,6 +82,8 @@ if TYPE_CHECKING:
     from gpucost.store.connection import Store
     from gpucost.store.runs import LaggingTargets, Span
 
+_log = logging.getLogger(__name__)
+
 # Where there is kube-state-metrics, there is one of these, whatever runs.
 _ALWAYS_THERE = ("kube_node_info", "kube_pod_info")
 
@@ -78,6 +92,8 @@ _ALWAYS_THERE = ("kube_node_info", "kube_pod_info")
 LIVES = {"node": "kube_node_info", "uid": "kube_pod_info"}
 
 _PROBE_MINUTES = 10
+# How finely and how far around a silence of a family, and how much of it at once, the server is asked for other objects.
+_PRESENCE_STEP_MS, _PRESENCE_MARGIN_MS, _PRESENCE_PART_MS = 2 * 60_000, 15 * 60_000, 24 * MS_PER_HOUR
 # Of a constant series about one in so many samples is read: hours of sixty are two, but for a life's ends.
 _CONSTANT_SHARE = 15
 # A newest sample older than this is worth a word.
@@ -446,6 +462,50 @@ class PrometheusCollector(ServerCollector[list[ReadAnswer]]):
 
         return self._matrices(selector.metric, lambda length: f"{selector.text(name)}[{length}ms]", span, too_much)
 
+    def find_others(self, result: CollectResult) -> None:
+        """Load when the server has samples of families that are silent in what this run loaded: of CPU pods, of DaemonSets.
+
+        Only GPU pods are collected, so the store alone cannot distinguish a cluster without GPU pods from a lost metric.
+        """
+        failed = [(window.period.start_ms, window.period.end_ms) for window in result.failed_windows]
+        known = [(self.data_from_ms or 0, (self.newest_ms or 0) + 1)]
+        for span in intersect(subtract(result.spans, failed), known):
+            with self.store.read() as con:
+                silences = runs.silent_families(con, self.source, self._config.cluster_label, *span)
+            try:
+                answers = [answer for silence in silences for answer in self._others(*silence, span)]
+            except SourceError as error:  # what is stored decides alone
+                _log.warning("%s: other objects are unknown: %s", self.source, error.message)
+                return
+            if answers:
+                with self.store.write() as con:
+                    load_presence(con, self._window(0, span, answers))
+
+    def _others(self, family: str, cluster: str, from_ms: int, to_ms: int, span: Span) -> Iterator[ReadAnswer]:
+        """The moments at which objects that are not collected have samples of a family, per target, in and around a silence."""
+        label = self._config.cluster_label
+        selector = among(OTHERS[family], label, [cluster])
+        if selector.scope == "pods":
+            selector = except_for(selector, "namespace", self._namespaces)
+        query = f"max by ({label}, job, instance) (timestamp({selector.text(selector.metric)}))"
+        end = min(to_ms + _PRESENCE_MARGIN_MS, span[1])
+        for start in range(max(from_ms - _PRESENCE_MARGIN_MS, span[0]), end, _PRESENCE_PART_MS):
+            yield from self._moments(family, query, (start, min(start + _PRESENCE_PART_MS, end)))
+
+    def _moments(self, family: str, query: str, span: Span) -> list[ReadAnswer]:
+        """What `query` answers as values, as samples at these moments."""
+        last = span[1] - 1  # the steps end there, so that the newest sample is among the answers
+        steps = span[0] + (last - span[0]) % _PRESENCE_STEP_MS, last
+        try:
+            answer = self._client.by_step(FAMILY_SAMPLES, query, steps, _PRESENCE_STEP_MS)
+        except TooMuch:
+            parts = halves(span)
+            return [one for part in parts for one in self._moments(family, query, part)] if len(parts) > 1 else []
+        # A value is the moment of a sample; the same one answers for several steps.
+        rows = np.unique(np.stack((answer.series_index, np.rint(answer.values * 1000))), axis=1).astype(np.int64)
+        series = [{**labels, "family": family} for labels in answer.series]
+        return [ReadAnswer(series, rows[0].astype(np.int32), rows[1], np.ones(rows.shape[1]))]
+
     def judge(self, result: CollectResult) -> None:
         """Enters what this run did not meet though a report needs it: time, and metrics and labels. Reads the stored series."""
         start, end = result.spans[0][0], result.spans[-1][1]
@@ -583,6 +643,7 @@ def collect_prometheus(
         result = collector.run(spans, asked, progress)
         result.moment, result.spans = moment, spans
         result.asked_again = sum(b - a for a, b in late) // MS_PER_HOUR
+        collector.find_others(result)
         collector.judge(result)
         return result
 

@@ -84,6 +84,12 @@ def among(selector: Selector, label: str, names: Iterable[str]) -> Selector:
     return selector.with_matchers(one_of(label, wanted))
 
 
+def except_for(selector: Selector, label: str, names: Iterable[str]) -> Selector:
+    """A selector of all series but those that `among` finds."""
+    found = among(selector, label, names).matchers[len(selector.matchers) :]
+    return selector.with_matchers(*(matcher.replace("=~", "!~", 1) for matcher in found))
+
+
 def one_of(label: str, values: Iterable[str]) -> str:
     """A matcher of these values of a label, whatever characters they hold: PromQL's strings take JSON's escapes."""
     return f"{label}=~{json.dumps('|'.join(map(re.escape, values)), ensure_ascii=False)}"
@@ -154,6 +160,13 @@ DCGM_FIX = "helm install dcgm-exporter gpu-helm-charts/dcgm-exporter, and have P
 
 REQUESTS = "kube_pod_container_resource_requests"
 GPU_REQUESTS = f'{REQUESTS}{{resource=~"{GPU_RESOURCES}"}}'
+# By family of metrics, series of objects that are not collected: they show that a family was exported while no GPU pod ran.
+OTHERS = {
+    "nodes": Selector("kube_node_status_capacity", ('resource="cpu"',)),
+    "pods": Selector("kube_pod_info", scope="pods"),
+    "phases": Selector("kube_pod_status_phase", ('phase="Failed"',), "pods"),
+    "requests": Selector(REQUESTS, (_ONLY["cores_and_memory"],)),
+}
 UNLISTED_REQUESTS = f'{REQUESTS}{{resource!~"{accelerators()}|{other_resources()}"}}'
 MIG_REQUESTS = f'{REQUESTS}{{resource=~"nvidia_com_mig_.*"}}'
 
