@@ -53,7 +53,7 @@ undecided AS MATERIALIZED (
 ),
 listed AS MATERIALIZED (
     SELECT u.metric, u.target_id, u.part, max(list_max(b.vals)) AS high,
-        bool_or(len(list_filter(b.vals, lambda value: value <> floor(value))) > 0) AS has_parts
+        bool_or(CASE WHEN u.is_whole THEN len(list_filter(b.vals, lambda value: value <> floor(value))) > 0 ELSE true END) AS has_parts
     FROM undecided AS u
     JOIN named AS n USING (metric, target_id, part)
     JOIN blocks AS b USING (series_id)
@@ -77,11 +77,14 @@ chosen AS MATERIALIZED (
     SEMI JOIN blocks AS o ON o.series_id = c.series_id AND o.hour = b.hour
     QUALIFY row_number() OVER (PARTITION BY d.metric, d.target_id, c.measures ORDER BY b.value_sum DESC, d.uuid, b.hour) <= 50
 ),
+lists AS MATERIALIZED (
+    FROM blocks SEMI JOIN (SELECT series_id, hour FROM chosen UNION SELECT other_id, hour FROM chosen) AS k USING (series_id, hour)
+),
 moments AS MATERIALIZED (
-    SELECT series_id, hour, unnest(coalesce(b.offsets_ms,
-            list_transform(range(b.samples), lambda i: (b.first_offset_ms + i * coalesce(b.step_ms, 0))::INTEGER))) AS offset_ms,
-        unnest(b.vals) AS value
-    FROM blocks AS b SEMI JOIN (SELECT series_id, hour FROM chosen UNION SELECT other_id, hour FROM chosen) AS k USING (series_id, hour)
+    SELECT *, hash(series_id, hour, offset_ms) AS moment
+    FROM (SELECT series_id, hour, unnest(coalesce(offsets_ms, list_transform(range(samples), lambda i: (first_offset_ms + i * coalesce(step_ms, 0))::INTEGER))) AS offset_ms,
+            unnest(vals) AS value
+        FROM lists)
 ),
 agreed AS (
     -- the others' own unit is settled by their highest value alone
@@ -90,7 +93,8 @@ agreed AS (
         avg(c.value / g.tdp_watts) FILTER (k.measures = 'power' AND d.value >= 0.5) AS of_tdp
     FROM chosen AS k
     JOIN moments AS d USING (series_id, hour)
-    JOIN moments AS c ON c.series_id = k.other_id AND c.hour = k.hour AND c.offset_ms = d.offset_ms
+    -- one key of both: by hour and offset alone, any devices' moments would meet
+    JOIN moments AS c ON c.moment = hash(k.other_id, k.hour, d.offset_ms)
     LEFT JOIN gpu_aliases AS a ON a.alias = regexp_replace(regexp_replace(lower(k.model_name), '[^a-z0-9]', '', 'g'), '^(nvidia|tesla)+', '')
     LEFT JOIN gpu_models AS g USING (gpu_model)
     WHERE d.value > 0
