@@ -6,12 +6,11 @@ import json
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from gpucost.collect.prometheus.collector import thresholds
 from gpucost.config.load import load_config
 from gpucost.config.model import Config
 from gpucost.periods import MS_PER_HOUR
 from gpucost.store.connection import Store
-from gpucost.store.metrics import SampleWindow, load_window
+from gpucost.store.metrics import SampleWindow, Threshold, load_window
 from tests.oracle.prices import PROVIDERS
 from tests.replay.fleet import Fleet
 from tests.replay.scrape import answers
@@ -80,7 +79,11 @@ def windows(
     fleet: Fleet, series: list[Series], config: Config, hours: int = 24, source: str = "replay", run_id: int = 1
 ) -> Iterator[SampleWindow]:
     """What a server answers, some hours at a time."""
-    activity, cluster = thresholds(config.activity, config.idle), fleet["nodes"][0]["cluster"]
+    idle, cluster = config.idle.threshold_percent, fleet["nodes"][0]["cluster"]
+    activity = {
+        "DCGM_FI_DEV_GPU_UTIL": Threshold(idle, 0.0, 100.0),
+        "DCGM_FI_PROF_GR_ENGINE_ACTIVE": Threshold(idle / 100, 0.0, 1.0),
+    }
     first, last = fleet["start"] * 1000, fleet["end"] * 1000
     for start in range(first - first % MS_PER_HOUR, last, hours * MS_PER_HOUR):
         end = min(start + hours * MS_PER_HOUR, last)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from uuid import NAMESPACE_DNS, uuid5
 
 import numpy as np
@@ -11,13 +12,13 @@ from tests.replay.cases.words import HEADER, at
 from tests.replay.series import Recorder, Series
 
 MODEL = "NVIDIA A100-SXM4-80GB"
-#: nvidia_gpu_exporter's metric; its figures are the same under any exporter's labels.
-UTIL = "nvidia_smi_utilization_gpu_ratio"
-ACTIVITY = f'[activity]\ndevice_metric = "{UTIL}"\ndevice_scale = 100.0\n'
+#: Activity in percent, whatever the exporter; `as_ratios` gives it nvidia_gpu_exporter's name and unit.
+UTIL = "DCGM_FI_DEV_GPU_UTIL"
+RATIO = "nvidia_smi_utilization_gpu_ratio"
 #: A machine with two GPUs is $4 an hour, a node of Kubernetes with one $1.
 BOOK = [",,,box-2,on_demand,4.00,USD,", ",,,g5.xlarge,on_demand,1.00,USD,"]
 PRICES = "\n".join([HEADER, *BOOK]) + "\n"
-#: Of a GPU, from hour, to hour: how busy it is (0 to 1), or who uses it.
+#: Of a GPU, from hour, to hour: how busy it is, in percent, or who uses it.
 Busy = tuple[int, float, float, float]
 Users = tuple[int, float, float, str]
 
@@ -66,8 +67,8 @@ def machine(
 
 
 #: Box 1: GPU 0 is busy for six hours, GPU 1 for one; box 2: GPU 1 all day.
-BUSY_1: list[Busy] = [(0, 0, 6, 0.8), (1, 3, 4, 0.5)]
-BUSY_2: list[Busy] = [(1, 0, 24, 0.5)]
+BUSY_1: list[Busy] = [(0, 0, 6, 80), (1, 3, 4, 50)]
+BUSY_2: list[Busy] = [(1, 0, 24, 50)]
 #: Alice: 10 h and 2 h of GPU 0, 3 h and 1.5 h of GPU 1. Bob: 4 h.
 USERS: list[Users] = [
     (0, 0, 10, "alice"),
@@ -84,4 +85,12 @@ def boxes(users: Iterable[Users] = (), labels: Iterable[str] = ("box-1", "box-2"
     return [
         *machine([smi(first, 0), smi(first, 1)], BUSY_1, users),
         *machine([smi(second, 0), smi(second, 1)], BUSY_2),
+    ]
+
+
+def as_ratios(series: Iterable[Series]) -> list[Series]:
+    """The same with nvidia_gpu_exporter's name of activity, from 0 to 1."""
+    return [
+        replace(one, labels={**one.labels, "__name__": RATIO}, values=one.values / 100) if one.labels["__name__"] == UTIL else one
+        for one in series
     ]

@@ -14,13 +14,14 @@ from gpucost.cli.app import app
 from gpucost.periods import from_ms, iso
 from tests.replay.cases.words import at, fleet, node, pod
 from tests.replay.edits import drop
-from tests.replay.plain import ACTIVITY, PRICES, USERS, boxes
+from tests.replay.plain import PRICES, RATIO, USERS, as_ratios, boxes
 from tests.replay.scrape import scrape, write_openmetrics
 from tests.replay.series import Series
 from tests.replay.server import prometheus_over_text, require_prometheus
 
 pytestmark = pytest.mark.services
 
+ACTIVITY = f'[activity]\ndevice_metric = "{RATIO}"\ndevice_scale = 100.0\n'
 RULE = '[[hosts]]\nname = "box-*"\ninstance_type = "box-2"\n'
 SPAN = ["--from", iso(from_ms(at(0) * 1000)), "--to", iso(from_ms(at(24) * 1000))]
 Row = tuple[str | None, str | None, float, float, float, float]
@@ -70,7 +71,7 @@ def answer_to(tmp_path: Path) -> Callable[[list[Series], str], Answer]:
 
 
 def test_hosts_without_users(answer_to: Callable[[list[Series], str], Answer]) -> None:
-    answer = answer_to(boxes(), RULE)
+    answer = answer_to(as_ratios(boxes()), RULE)
     assert answer.rows() == [(None, "box-1", 0, 0, 48, 96), (None, "box-2", 0, 0, 48, 96)]
     assert answer.warnings() == ["host_without_users"]
     message = answer.report["coverage"]["warnings"][0]["message"]
@@ -79,13 +80,13 @@ def test_hosts_without_users(answer_to: Callable[[list[Series], str], Answer]) -
     assert "kube-state-metrics" not in answer.collected
     told = [check for check in answer.doctor if "kube-state-metrics" in check["subject"] + str(check["fix"])]
     assert [check["subject"] for check in told] == ["time"]  # all data is of the past
-    assert [c["found"] for c in answer.doctor if c["subject"] == "nvidia_smi_utilization_gpu_ratio"] == [
+    assert [c["found"] for c in answer.doctor if c["subject"] == RATIO] == [
         "there, and [[hosts]] describes machines without Kubernetes"
     ]
 
 
 def test_users_by_label(answer_to: Callable[[list[Series], str], Answer]) -> None:
-    answer = answer_to(boxes(USERS), RULE + 'user_label = "user"\n')
+    answer = answer_to(as_ratios(boxes(USERS)), RULE + 'user_label = "user"\n')
     assert sorted(answer.rows(), key=str) == [
         ("alice", "box-1", 16.5, 7, 0, 33),
         ("bob", "box-1", 4, 0, 0, 8),
@@ -98,7 +99,7 @@ def test_users_by_label(answer_to: Callable[[list[Series], str], Answer]) -> Non
 def test_hosts_beside_kubernetes(answer_to: Callable[[list[Series], str], Answer]) -> None:
     """A pod holds the GPU of kube-1 ($1) for 8 h. Box 1 is named, box 2 is not."""
     described = fleet(24, [node("kube-1", "g5.xlarge", 0, 24)], [pod("a", "kube-1", [0], 2, 10)], {})
-    series = [*drop(scrape(described), "DCGM_.*"), *boxes(USERS)]
+    series = [*drop(scrape(described), "DCGM_.*"), *as_ratios(boxes(USERS))]
     answer = answer_to(series, RULE.replace("box-*", "box-1") + 'user_label = "user"\n')
     assert sorted(answer.rows(), key=str) == [
         ("alice", "box-1", 16.5, 7, 0, 33),

@@ -16,7 +16,7 @@ from tests.replay.cases.words import at, fleet, node, pod
 from tests.replay.edits import drop, relabel
 from tests.replay.fleet import Fleet
 from tests.replay.load import load, write_config
-from tests.replay.plain import ACTIVITY, BOOK, PRICES, USERS, UTIL, boxes, dcgm, machine, smi, uuid
+from tests.replay.plain import BOOK, PRICES, USERS, UTIL, boxes, dcgm, machine, smi, uuid
 from tests.replay.result import by_pod, total
 from tests.replay.scrape import scrape
 from tests.side_by_side import Scene, Scenes
@@ -77,7 +77,7 @@ def scenes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, tuple
 @scene()
 def test_hosts_without_a_user_label_are_unallocated_and_the_report_says_how_busy() -> Scene:
     """Two boxes at $4 for 24 h; of 96 GPU-hours 6 + 1 + 24 were busy: 32.3 %."""
-    answers = yield PLAIN, boxes(), ACTIVITY + RULE
+    answers = yield PLAIN, boxes(), RULE
     assert answers.nodes() == [(f"box-{n}", "A100-SXM4-80GB", 2, "on_demand") for n in (1, 2)]
     assert answers.rows("SELECT DISTINCT instance_type, region, zone, provider FROM nodes WHERE cluster = $cluster") == [
         ("box-2", "berlin", "room-2", None)
@@ -228,7 +228,7 @@ def test_a_pause_within_an_hour_is_bridged_as_far_as_the_settings_say(bridge: st
     config = write_config(PLAIN, tmp_path, tmp_path / "prices.csv")
     assert config.path is not None
     rules = BY_USER.replace("CLUSTER", "*") + f'[coverage]\nmax_bridge = "{bridge}"\n'
-    config.path.write_text(config.path.read_text() + ACTIVITY + rules)
+    config.path.write_text(config.path.read_text() + rules)
     config = load_config(config.path, environ={}, cwd=tmp_path)
     box = machine([smi("box-1", 0), smi("box-1", 1)], users=[(0, 0, 24, "fay")], down=[(5.25, 5.75)])
     store = load(PLAIN, [*box, *machine([smi("box-2", 0)])], config)
