@@ -53,6 +53,8 @@ _SLURM = (
     "44_slurm_pending",
     "63_slurm_warnings",
 )
+_PLAIN = "21_plain_hosts"
+_HAS_PLAIN = "SELECT count(*) > 0 FROM plain_hosts"
 _HAS_SLURM = "SELECT count(*) > 0 FROM loads WHERE kind = 'slurm'"
 
 
@@ -157,7 +159,10 @@ def stage(
     load_settings(con, config, heard)
     runs.look(con, needs)
     has_slurm = con.execute(_HAS_SLURM).fetchall()[0][0]
-    run_stages(con, __name__, skip=(_INTERFACE,) if has_slurm else (_INTERFACE, *_SLURM))
+    skip = (_INTERFACE,) if has_slurm else (_INTERFACE, *_SLURM)
+    run_stages(con, __name__, skip, until=_PLAIN)
+    has_plain = con.execute(_HAS_PLAIN).fetchall()[0][0]
+    run_stages(con, __name__, skip if has_plain else (*skip, "41_plain_allocated"), after=_PLAIN)
 
 
 def coverage(con: DuckDBPyConnection, config: Config) -> None:
