@@ -53,7 +53,7 @@ _SLURM = (
     "44_slurm_pending",
     "63_slurm_warnings",
 )
-_PLAIN = "21_plain_hosts"
+_PLAIN = "20_plain_hosts"
 _HAS_PLAIN = "SELECT count(*) > 0 FROM plain_hosts"
 _HAS_SLURM = "SELECT count(*) > 0 FROM loads WHERE kind = 'slurm'"
 

@@ -1,9 +1,13 @@
--- reads: node_lifetimes, device_series, state_intervals, loads, host_rules
--- writes: device_hosts, one row per way in which exporters name a host that is a node: the node; plain_hosts, one row per host without Kubernetes or Slurm: the [[hosts]] that names it, where one does; node_lifetimes, label_history, the same hosts
+-- reads: device_series, state_intervals, slurm_nodes, slurm_runs, loads, host_rules
+-- writes: device_hosts, one row per way in which exporters name a host that is a node: the node; plain_hosts, one row per host without Kubernetes or Slurm: the [[hosts]] that names it, where one does; node_lifetimes, the same hosts
 -- invariant: a plain host is no node of Kubernetes or Slurm by its names, pods or GPUs; where there are such nodes in its cluster, [[hosts]] names it
 CREATE OR REPLACE TEMP TABLE device_hosts AS
 WITH names AS (
-    SELECT DISTINCT cluster, node FROM node_lifetimes
+    SELECT cluster, node FROM state_intervals WHERE starts_with(metric, 'kube_node_') AND node IS NOT NULL
+    UNION
+    SELECT cluster, node FROM slurm_nodes
+    UNION
+    SELECT cluster, unnest(nodes) FROM slurm_runs
 ),
 hosts AS (
     SELECT DISTINCT cluster, host, node_label FROM device_series
@@ -23,7 +27,8 @@ SELECT cluster, host, node_label, arg_min(node, rank) AS node FROM matches GROUP
 
 CREATE OR REPLACE TEMP TABLE plain_hosts AS
 WITH others AS (
-    SELECT d.*, d.cluster IN (SELECT cluster FROM node_lifetimes UNION ALL SELECT source FROM loads WHERE kind = 'slurm') AS has_nodes
+    SELECT d.*, d.cluster IN (
+        SELECT cluster FROM state_intervals WHERE starts_with(metric, 'kube_node_') UNION ALL SELECT source FROM loads WHERE kind = 'slurm') AS has_nodes
     FROM device_series AS d ANTI JOIN device_hosts USING (cluster, host)
     WHERE host <> ''
 ),
@@ -63,8 +68,3 @@ DELETE FROM plain_hosts WHERE (cluster, node) NOT IN (SELECT (cluster, node) FRO
 
 INSERT INTO node_lifetimes BY NAME
 SELECT node_id, cluster, node, NULL AS machine_id, NULL AS created_ms, up_from_ms, up_to_ms FROM plain_hosts;
-
-INSERT INTO label_history BY NAME
-SELECT 'node' AS kind, cluster, node_id::VARCHAR AS name, map_concat(MAP {'label_node': node}, labels) AS labels, 0 AS from_ms, 9223372036854775807 AS to_ms
-FROM plain_hosts
-WHERE labels IS NOT NULL;
