@@ -303,6 +303,9 @@ def _server(source: PrometheusSource, config: Config, now: datetime, ask: Ask) -
             text = f"silent since {iso(max(mine.values()))}, while others go on: {lost}"
             yield subject, FAIL, text, "see on its page of targets why it is scraped no more"
     yield from _late_clusters(states, config)
+    if activity and not states and config.hosts:
+        yield activity_metric, OK, "there, and [[hosts]] describes machines without Kubernetes", None
+        return
     if activity and not states:
         yield KSM, FAIL, "no sample of it: no pod and no node is known", KSM_FIX
     else:

@@ -59,7 +59,7 @@ def collect(
         try:
             result = collect_prometheus(
                 source, store, period, config.activity, config.idle, progress,
-                timezone=config.tz, cost_basis=config.prices.cost_basis,
+                timezone=config.tz, cost_basis=config.prices.cost_basis, has_hosts=bool(config.hosts),
             )  # fmt: skip
             results.append(result)
         except SourceError as error:
@@ -364,7 +364,7 @@ ALGORITHM = {"inventory": 3, "price": 2, "attribute": 2}
 _OWN = {"timezone", "idle", "activity", "mig", "hami"}
 # Of these, what only reports read.
 _SHOWN = {"activity": {"memory"}, "idle": {"min_measured"}}
-_DECISIVE = _OWN | {"currency", "coverage", "clusters", "team_labels", "teams", "workload_types"}
+_DECISIVE = _OWN | {"currency", "coverage", "clusters", "hosts", "team_labels", "teams", "workload_types"}
 
 
 def inputs_of(config: Config) -> attribution.Inputs:

@@ -352,6 +352,36 @@ class ClusterHours(Section):
         return spans
 
 
+class Host(Section):
+    """Machines without Kubernetes or Slurm, by the host that their exporter names; the first match wins (docs/metrics.md)."""
+
+    name: str = Field(min_length=1, description="Host, with `*` and `?`: `Hostname`, or `instance` without its port.")
+    cluster: str | None = setting("Only in this cluster, with `*` and `?`; else in all.")
+    instance_type: str | None = setting("Instance type, as price books and bills spell it.")
+    region: str | None = setting("Region.")
+    zone: str | None = setting("Zone.")
+    provider: str | None = setting("Cloud, such as `aws`.")
+    capacity_type: Literal["on_demand", "spot", "reserved", "capacity_block", "flex_start"] = setting(
+        "How it is bought.", "on_demand"
+    )
+    gpus: int | None = setting("GPUs that it has; else as its instance type has, else as many as were measured.", ge=1, le=1000)
+    user_label: str | None = setting(
+        "Label of activity metrics whose value names who uses the GPU; else its time is unallocated.", min_length=1
+    )
+
+    @property
+    def labels(self) -> dict[str, str]:
+        """Its facts as the labels of a node."""
+        facts = {
+            "label_node_kubernetes_io_instance_type": self.instance_type,
+            "label_topology_kubernetes_io_region": self.region,
+            "label_topology_kubernetes_io_zone": self.zone,
+            "label_node_kubernetes_io_lifecycle": self.capacity_type,
+            "label_nvidia_com_gpu_count": self.gpus,
+        }
+        return {label: str(value) for label, value in facts.items() if value is not None}
+
+
 def instant_ms(moment: Moment, tz: ZoneInfo) -> int:
     """Milliseconds since 1970 of a date (local midnight) or a time (local, where it names no zone)."""
     if not isinstance(moment, datetime):
@@ -843,6 +873,7 @@ class Config(Section):
     prometheus: list[PrometheusSource] = [PrometheusSource.model_construct()]
     coverage: CoverageSettings = CoverageSettings.model_construct()
     clusters: list[ClusterHours] = []
+    hosts: list[Host] = []
     prices: Prices = Prices.model_construct()
     bills: Bills = Bills.model_construct()
     aws: Aws = Aws.model_construct()

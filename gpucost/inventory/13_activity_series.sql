@@ -17,16 +17,23 @@ WITH spans AS (
 found AS (
     SELECT *, CASE WHEN coalesce(labels['GPU_I_ID'], '') = '' THEN 'device' ELSE 'mig' END AS place FROM series
 ),
+-- nvidia_gpu_exporter tells the model in a metric of its own
+infos AS (
+    SELECT source, cluster, labels['uuid'] AS uuid, labels['instance'] AS instance, max(labels['name']) AS name
+    FROM series WHERE metric = 'nvidia_smi_gpu_info' GROUP BY ALL
+),
 named AS MATERIALIZED (
     SELECT
         s.series_id, s.cluster, s.metric, m.part, m.measures, m.unit, m.scale AS usual_scale, m.is_set,
-        list_filter(list_transform(m.device, lambda name: s.labels[name]), lambda value: value <> '')[1] AS uuid,
+        -- nvidia_gpu_exporter leaves 'GPU-' out
+        regexp_replace(list_filter(list_transform(m.device, lambda name: s.labels[name]), lambda value: value <> '')[1],
+            '^[0-9a-f]{8}-', 'GPU-\0') AS uuid,
         coalesce(s.labels['GPU_I_ID'], '') AS gpu_instance_id,
         nullif(s.labels['GPU_I_PROFILE'], '') AS profile,
         coalesce(s.labels['Hostname'], s.labels['hostname'], s.labels['node'], s.labels['kubernetes_node'], s.labels['node_name'],
             s.labels[m.host], regexp_replace(s.labels['instance'], ':[0-9]+$', ''), '') AS host,
         coalesce(s.labels['node'], s.labels['kubernetes_node'], s.labels['node_name'], s.labels['exported_node'], '') AS node_label,
-        list_filter(list_transform(m.model, lambda name: s.labels[name]), lambda value: value <> '')[1] AS model_name,
+        coalesce(list_filter(list_transform(m.model, lambda name: s.labels[name]), lambda value: value <> '')[1], i.name) AS model_name,
         -- a job of Slurm is known by its number, in no namespace
         CASE WHEN nullif(s.labels['hpc_job'], '') IS NOT NULL THEN ''
             ELSE nullif(coalesce(s.labels['exported_namespace'], s.labels['pod_namespace'], s.labels['namespace']), '') END AS namespace,
@@ -39,6 +46,7 @@ named AS MATERIALIZED (
     FROM spans AS p
     JOIN found AS s USING (series_id)
     JOIN activity_metrics AS m ON m.metric = lower(s.metric) AND (m.part = s.place OR m.part = 'memory' OR (m.part = 'compared' AND s.place = 'device'))
+    LEFT JOIN infos AS i ON i.source = s.source AND i.cluster = s.cluster AND i.uuid = s.labels['uuid'] AND i.instance = s.labels['instance']
 ),
 targets AS (
     SELECT metric, target_id, part, any_value(usual_scale) AS usual_scale, any_value(is_set) AS is_set, max(high) AS high,

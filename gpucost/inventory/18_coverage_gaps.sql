@@ -57,9 +57,9 @@ silent AS (
     UNION ALL
     SELECT h.cluster, h.end_ms, coalesce(h.after_ms, 9223372036854775807),
         CASE WHEN h.after_ms IS NULL THEN CASE WHEN h.cluster IN (FROM accounted) THEN 'after the last collection' ELSE 'after its last sample' END
-            WHEN coalesce(a.queried, false) THEN 'kube-state-metrics was silent'
+            WHEN coalesce(a.queried, false) THEN CASE WHEN f.families IS NULL THEN 'its exporters were silent' ELSE 'kube-state-metrics was silent' END
             ELSE 'not collected yet' END
-    FROM heard AS h LEFT JOIN queried AS a ON a.cluster = h.cluster AND a.end_ms = h.end_ms
+    FROM heard AS h LEFT JOIN queried AS a ON a.cluster = h.cluster AND a.end_ms = h.end_ms LEFT JOIN families AS f ON f.cluster = h.cluster
     UNION ALL
     SELECT cluster, 0, 9223372036854775807, 'nothing was ever collected of it' FROM expected_clusters WHERE cluster NOT IN (SELECT cluster FROM heard)
 ),

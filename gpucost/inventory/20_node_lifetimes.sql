@@ -1,4 +1,4 @@
--- reads: state_intervals, device_series, loads
+-- reads: state_intervals
 -- writes: node_lifetimes, one row per node identity (cluster, machine, created) with the time it was up
 -- invariant: up_from_ms < up_to_ms; lives of one name in one cluster do not overlap
 CREATE OR REPLACE TEMP TABLE node_lifetimes AS
@@ -33,14 +33,6 @@ undated AS (
     WHERE NOT EXISTS (FROM born AS b WHERE b.cluster = s.cluster AND b.node = s.node)
     GROUP BY ALL
 ),
--- a cluster without any kube_node_* metrics is known by its exporters' host names alone
-bare AS (
-    SELECT cluster, host AS node, min(first_ms) AS up_from_ms, max(end_ms) AS up_to_ms
-    FROM device_series AS d
-    WHERE host <> '' AND NOT EXISTS (FROM seen AS s WHERE s.cluster = d.cluster)
-        AND NOT EXISTS (FROM loads AS l WHERE l.kind = 'slurm' AND l.source = d.cluster)
-    GROUP BY ALL
-),
 lives AS (
     SELECT c.cluster, c.node, arg_max(m.machine_id, m.end_ms) AS machine_id, c.created_ms, c.up_from_ms, c.up_to_ms
     FROM created AS c
@@ -50,8 +42,6 @@ lives AS (
     GROUP BY ALL
     UNION ALL
     SELECT cluster, node, machine_id, NULL, up_from_ms, up_to_ms FROM undated
-    UNION ALL
-    SELECT cluster, node, NULL, NULL, up_from_ms, up_to_ms FROM bare
 )
 SELECT hash(cluster, node, machine_id, created_ms) AS node_id, *
 FROM lives

@@ -1,4 +1,4 @@
--- reads: state_intervals, node_lifetimes
+-- reads: state_intervals, node_lifetimes, plain_hosts
 -- writes: label_history, which labels of a pod (name: uid), a namespace or a node (name: node_id) count when: those it carried, else the first after, else the last before
 -- invariant: a label in conflict with itself is 'unassigned'; a namespace loses a label if it is removed, not if its exporter stops to tell it: if another namespace loses a label within ten minutes, or kubernetes.io/metadata.name is lost, and no namespace of that exporter has the label, the last known value holds; an object's spans follow each other without gap or overlap, the first since ever, the last for ever; each ends at its own last sample
 CREATE OR REPLACE TEMP TABLE label_history AS
@@ -46,6 +46,8 @@ sets AS (
     FROM node_lifetimes AS n
     JOIN state_intervals AS f ON f.cluster = n.cluster AND f.node = n.node AND f.metric = 'kube_node_labels'
         AND f.first_ms < n.up_to_ms AND n.up_from_ms <= f.last_ms
+    UNION ALL
+    SELECT 'node', cluster, node_id::VARCHAR, map_concat(MAP {'label_node': node}, labels), up_from_ms, up_to_ms FROM plain_hosts WHERE labels IS NOT NULL
 ),
 edges AS (
     SELECT DISTINCT kind, cluster, name, unnest([first_ms, end_ms]) AS at_ms FROM sets

@@ -1,36 +1,10 @@
--- reads: node_lifetimes, device_series, state_intervals
+-- reads: node_lifetimes, device_series, device_hosts, state_intervals
 -- writes: node_devices, one row per activity series and node life it was measured on, with device_id for (node, UUID, MIG instance)
 -- invariant: a series stands on one name at a time; a device_id belongs to one node life
 INSERT INTO node_devices BY NAME
-WITH names AS (
-    SELECT DISTINCT cluster, node FROM node_lifetimes
-),
-hosts AS (
-    SELECT DISTINCT cluster, host, node_label FROM device_series
-),
--- exporters differ in what they call the host: the node's name, a label put there by relabeling, or its short name
-matches AS (
-    SELECT h.*, n.node, 1 AS rank FROM hosts AS h JOIN names AS n ON n.cluster = h.cluster AND n.node = h.host
-    UNION ALL
-    SELECT h.*, n.node, 2 FROM hosts AS h JOIN names AS n ON n.cluster = h.cluster AND n.node = h.node_label
-    UNION ALL
-    SELECT h.*, n.node, 3
-    FROM hosts AS h
-    JOIN names AS n ON n.cluster = h.cluster AND split_part(n.node, '.', 1) = split_part(h.host, '.', 1)
-    WHERE h.host <> '' AND h.host NOT SIMILAR TO '[0-9.]+'
-    UNION ALL
-    -- or its number in its cloud
-    SELECT h.*, n.node, 4
-    FROM hosts AS h
-    JOIN (SELECT DISTINCT cluster, node, regexp_extract(machine_id, '[^/]+$') AS machine FROM node_lifetimes) AS n
-        ON n.cluster = h.cluster AND n.machine = h.host
-),
-hosted AS (
-    SELECT cluster, host, node_label, arg_min(node, rank) AS node FROM matches GROUP BY ALL
-),
-device_places AS (
+WITH device_places AS (
     -- one row per activity series whose exporter names its host: the node of that name
-    SELECT d.series_id, d.cluster, h.node FROM device_series AS d JOIN hosted AS h USING (cluster, host, node_label)
+    SELECT d.series_id, d.cluster, h.node FROM device_series AS d JOIN device_hosts AS h USING (cluster, host, node_label)
 ),
 lost AS MATERIALIZED (
     SELECT series_id, cluster, namespace, pod, first_ms, last_ms FROM device_series ANTI JOIN device_places USING (series_id)

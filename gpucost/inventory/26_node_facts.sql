@@ -1,4 +1,4 @@
--- reads: node_lifetimes, node_labels, node_devices, state_intervals, catalog_instances, gpu_aliases, gpu_models, mig_profiles, resource_kinds, resources, virtual_devices
+-- reads: node_lifetimes, node_labels, node_devices, plain_hosts, state_intervals, catalog_instances, gpu_aliases, gpu_models, mig_profiles, resource_kinds, resources, virtual_devices
 -- writes: node_traits, one row per node life: where it is, how it was bought, which GPUs and how they are cut; node_facts, those that have GPUs; nodes (stored), one row per node life that has GPUs
 -- invariant: in node_facts gpu_count > 0; capacity_type is never null
 CREATE OR REPLACE TEMP TABLE node_traits AS
@@ -21,7 +21,8 @@ WITH labeled AS (
             l.labels['label_cloud_google_com_reservation_name'], l.labels['label_karpenter_sh_capacity_reservation_id']) AS reservation,
         -- GKE and AKS label spot nodes alone: another without the label is on demand if it is exported, so if the cluster ever showed it
         bool_or(coalesce(bought, l.labels['label_cloud_google_com_gke_spot'], l.labels['label_cloud_google_com_gke_preemptible'],
-            l.labels['label_cloud_google_com_gke_flex_start'], reservation) IS NOT NULL) OVER (PARTITION BY n.cluster) AS tells_launch
+            l.labels['label_cloud_google_com_gke_flex_start'], reservation) IS NOT NULL)
+            FILTER (n.node_id NOT IN (SELECT node_id FROM plain_hosts)) OVER (PARTITION BY n.cluster) AS tells_launch
     FROM node_lifetimes AS n
     LEFT JOIN (
         -- a GPU that was lost is still one of the node's, and paid for
@@ -102,6 +103,7 @@ counted AS (
 SELECT
     node_id, cluster, node, machine_id, created_ms, up_from_ms, up_to_ms,
     CASE
+        WHEN h.provider IS NOT NULL THEN h.provider
         WHEN scheme = 'gce' OR list_bool_or(list_transform(map_keys(labels), lambda k: starts_with(k, 'label_cloud_google_com_'))) THEN 'gcp'
         WHEN scheme <> '' THEN scheme
         WHEN list_bool_or(list_transform(map_keys(labels), lambda k: starts_with(k, 'label_kubernetes_azure_com_'))) THEN 'azure'
@@ -119,7 +121,7 @@ SELECT
     gpu_model, gpu_count::DOUBLE AS gpu_count,
     labels,
     only_profile, mig_slices::DOUBLE AS mig_slices
-FROM counted;
+FROM counted LEFT JOIN (SELECT node_id, provider FROM plain_hosts) AS h USING (node_id);
 
 CREATE OR REPLACE TEMP TABLE node_facts AS FROM node_traits WHERE gpu_count > 0;
 

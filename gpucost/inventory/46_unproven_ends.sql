@@ -19,7 +19,7 @@ pods AS (
     FROM allocated AS a
     LEFT JOIN phases AS p ON p.cluster = a.cluster AND p.uid = a.uid
     LEFT JOIN completions AS c ON c.cluster = a.cluster AND c.uid = a.uid
-    WHERE a.gpus > 0 AND NOT coalesce(p.is_terminal, false)
+    WHERE a.gpus > 0 AND a.resource <> 'plain_gpu' AND NOT coalesce(p.is_terminal, false)
         -- Slurm's accounting says when a job ended
         AND a.cluster NOT IN (SELECT source FROM loads WHERE kind = 'slurm')
 )

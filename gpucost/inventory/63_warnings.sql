@@ -1,10 +1,11 @@
--- reads: node_facts, allocation_teams, allocated, team_globs, node_devices, device_series, pods, collected, reservations, incarnations, missing_metrics, scale_remarks, state_intervals, settings
+-- reads: node_facts, allocation_teams, allocated, team_globs, node_devices, device_series, pods, collected, reservations, incarnations, missing_metrics, scale_remarks, state_intervals, settings, plain_hosts, blocks
 -- writes: warnings (stored), what a reader should know about nodes, pods and devices
 -- invariant: each row names what it is about; fix is one command or setting, or null
 INSERT INTO warnings BY NAME
 SELECT 'unknown_capacity_type' AS code, cluster, node AS subject, up_from_ms AS from_ms, up_to_ms AS to_ms,
     'node ' || node || ' exports no labels: spot or on demand is unknown, priced on demand as an estimate' AS message,
-    'kube-state-metrics --metric-labels-allowlist=nodes=[*]' AS fix
+    CASE WHEN node_id IN (SELECT node_id FROM plain_hosts) THEN 'name it in [[hosts]], if it is a machine without Kubernetes'
+        ELSE 'kube-state-metrics --metric-labels-allowlist=nodes=[*]' END AS fix
 FROM node_facts WHERE capacity_type = 'unknown' AND labels IS NULL
 UNION ALL
 SELECT 'no_capacity_label', cluster, cluster, min(up_from_ms), max(up_to_ms),
@@ -53,7 +54,7 @@ WHERE p.asks_gpus AND a.uid IS NULL AND EXISTS (
 UNION ALL
 SELECT 'unplaced_device', d.cluster, d.host, min(d.first_ms), max(d.last_ms),
     count(DISTINCT d.uuid) || ' GPUs measured on host ' || d.host || ' belong to no known node',
-    'let dcgm-exporter report the node''s name (Hostname, or a node label by relabeling)'
+    'let dcgm-exporter report the node''s name (Hostname, or a node label by relabeling), or name a machine without Kubernetes in [[hosts]]'
 FROM device_series AS d
 WHERE NOT EXISTS (FROM node_devices AS n WHERE n.series_id = d.series_id)
 GROUP BY d.cluster, d.host
@@ -67,4 +68,18 @@ GROUP BY a.cluster
 UNION ALL
 FROM scale_remarks
 UNION ALL
-SELECT code, cluster, metric AS subject, from_ms, to_ms, message, fix FROM missing_metrics WHERE level = 'warning';
+SELECT 'host_without_users', h.cluster, h.cluster, min(h.up_from_ms), max(h.up_to_ms),
+    format('nothing reports who uses the GPUs of plain hosts in cluster {} ({}): their time is unallocated, and they were active in {:.1f} % of their samples',
+        h.cluster, array_to_string(list_sort(list(DISTINCT h.node))[:9], ', '),
+        -- the last sample of an hour is not among the idle ones
+        100 - 100 * sum(b.idle_samples + (b.last_value < b.idle_threshold)::INTEGER) / sum(b.samples)),
+    coalesce('no activity metric of theirs has the label ' || h.user_label || ': correct [[hosts]] user_label',
+        'set [[hosts]] user_label to the label of activity metrics that names the user')
+FROM plain_hosts AS h JOIN node_devices AS d USING (node_id) JOIN blocks AS b USING (series_id)
+WHERE d.scale = d.usual_scale AND h.labels IS NOT NULL AND h.node_id NOT IN (SELECT node_id FROM allocated)
+GROUP BY h.cluster, h.user_label
+UNION ALL
+SELECT code, cluster, metric AS subject, from_ms, to_ms, message, fix FROM missing_metrics
+-- there is none to install where [[hosts]] names every host
+WHERE level = 'warning' AND (code <> 'no_kube_state_metrics' OR cluster IN (SELECT cluster FROM plain_hosts WHERE labels IS NULL)
+    OR cluster NOT IN (SELECT cluster FROM plain_hosts));

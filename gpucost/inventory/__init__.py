@@ -19,13 +19,16 @@ if TYPE_CHECKING:
 
 
 _INTERFACE = "interface"
-# What the configuration says of teams, types of workloads and time that may be missing; periods are half-open, in milliseconds.
+# What the configuration says of teams, types of workloads, hosts and time that may be missing; periods are half-open, in
+# milliseconds.
 _CONFIGURED = """
 CREATE OR REPLACE TEMP TABLE team_globs (ordinal INTEGER, team VARCHAR, pattern VARCHAR, clusters VARCHAR[]);
 CREATE OR REPLACE TEMP TABLE team_values (ordinal INTEGER, team VARCHAR, label VARCHAR, value VARCHAR);
 CREATE OR REPLACE TEMP TABLE team_categories (ordinal INTEGER, team VARCHAR, category VARCHAR, value VARCHAR, clusters VARCHAR[]);
 CREATE OR REPLACE TEMP TABLE type_rules
     (ordinal INTEGER, type VARCHAR, namespaces VARCHAR[], names VARCHAR[], kinds VARCHAR[], labels VARCHAR[]);
+CREATE OR REPLACE TEMP TABLE host_rules
+    (ordinal INTEGER, pattern VARCHAR, clusters VARCHAR, provider VARCHAR, user_label VARCHAR, labels MAP(VARCHAR, VARCHAR));
 CREATE OR REPLACE TEMP TABLE declared_off (cluster VARCHAR, from_ms BIGINT, to_ms BIGINT);
 CREATE OR REPLACE TEMP TABLE accepted_gaps
     (ordinal INTEGER, cluster VARCHAR, from_ms BIGINT, to_ms BIGINT, who VARCHAR, why VARCHAR);
@@ -50,6 +53,8 @@ _SLURM = (
     "44_slurm_pending",
     "63_slurm_warnings",
 )
+_PLAIN = "20_plain_hosts"
+_HAS_PLAIN = "SELECT count(*) > 0 FROM plain_hosts"
 _HAS_SLURM = "SELECT count(*) > 0 FROM loads WHERE kind = 'slurm'"
 
 
@@ -110,6 +115,10 @@ def load_settings(con: DuckDBPyConnection, config: Config, heard: tuple[int, int
             "INSERT INTO type_rules VALUES ($1, $2, $3, $4, $5, $6)",
             [ordinal, rule.type, rule.namespaces, rule.names, rule.kinds, labels],
         )
+    for ordinal, host in enumerate(config.hosts):
+        facts = host.labels
+        row = [ordinal, host.name, host.cluster or "*", host.provider, host.user_label, list(facts), list(facts.values())]
+        con.execute("INSERT INTO host_rules VALUES ($1, $2, $3, $4, $5, map($6::VARCHAR[], $7::VARCHAR[]))", row)
 
     first, last = heard or con.execute(FIRST_AND_LAST).fetchall()[0]
     for declared in config.clusters:
@@ -170,7 +179,10 @@ def stage(
     load_settings(con, config, heard)
     runs.look(con, needs)
     has_slurm = con.execute(_HAS_SLURM).fetchall()[0][0]
-    run_stages(con, __name__, skip=(_INTERFACE,) if has_slurm else (_INTERFACE, *_SLURM))
+    skip = (_INTERFACE,) if has_slurm else (_INTERFACE, *_SLURM)
+    run_stages(con, __name__, skip, until=_PLAIN)
+    has_plain = con.execute(_HAS_PLAIN).fetchall()[0][0]
+    run_stages(con, __name__, skip if has_plain else (*skip, "41_plain_allocated"), after=_PLAIN)
 
 
 def coverage(con: DuckDBPyConnection, config: Config) -> None:

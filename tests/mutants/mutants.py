@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 EXACT = "tests/unit/test_exact_hours.py"
 ACTIVITY = "tests/unit/test_activity_metrics.py"
+PLAIN = "tests/unit/test_plain_hosts.py"
 
 
 @dataclass(frozen=True)
@@ -215,6 +216,111 @@ MUTANTS = (
         "greatest(sum(cost), 0) / sum(hours)",
         "greatest(avg(cost / hours), 0)",
         ("tests/unit/test_price_bill.py::test_machines_of_one_kind_share_commitments_or_keep_what_they_were_billed",),
+    ),
+    Mutant(
+        "a host on which a pod of Kubernetes runs is a machine of its own",
+        "gpucost/inventory/20_plain_hosts.sql",
+        "WHERE o.has_nodes AND f.metric = 'kube_pod_info'",
+        "WHERE false",
+        (f"{PLAIN}::test_a_plain_host_in_a_cluster_of_kubernetes_is_a_node_if_it_is_named",),
+    ),
+    Mutant(
+        "every host is a node of its cluster",
+        "gpucost/inventory/20_plain_hosts.sql",
+        "WHERE r.ordinal IS NOT NULL OR NOT h.has_nodes",
+        "WHERE true",
+        (f"{PLAIN}::test_a_plain_host_in_a_cluster_of_kubernetes_is_a_node_if_it_is_named",),
+    ),
+    Mutant(
+        "two exporters on a machine are two machines",
+        "gpucost/inventory/20_plain_hosts.sql",
+        "WHERE q.node IS NULL OR q.node > p.node",
+        "WHERE false",
+        (f"{PLAIN}::test_two_exporters_on_a_machine_are_one_machine",),
+    ),
+    Mutant(
+        "the last of [[hosts]] that names a host wins",
+        "gpucost/inventory/20_plain_hosts.sql",
+        "ORDER BY r.ordinal) = 1",
+        "ORDER BY r.ordinal DESC) = 1",
+        (f"{PLAIN}::test_the_first_of_the_settings_that_names_a_host_wins",),
+    ),
+    Mutant(
+        "UUIDs of two exporters differ",
+        "gpucost/inventory/13_activity_series.sql",
+        "'GPU-\\0'",
+        "'\\0'",
+        (f"{PLAIN}::test_two_exporters_on_a_machine_are_one_machine",),
+    ),
+    Mutant(
+        "nvidia_gpu_exporter tells no model",
+        "gpucost/inventory/13_activity_series.sql",
+        "WHERE metric = 'nvidia_smi_gpu_info'",
+        "WHERE false",
+        (f"{PLAIN}::test_hosts_without_a_user_label_are_unallocated_and_the_report_says_how_busy",),
+    ),
+    Mutant(
+        "an exporter that never names a user ends what another says of users",
+        "gpucost/inventory/41_plain_allocated.sql",
+        'count("user") OVER (PARTITION BY d.device_id, d.target_id) > 0',
+        "true",
+        (f"{PLAIN}::test_two_exporters_on_a_machine_are_one_machine",),
+    ),
+    Mutant(
+        "an hour of a series is one run, whatever its pauses",
+        "gpucost/inventory/41_plain_allocated.sql",
+        "(samples - 1) * gap_ms <= 600000",
+        "(samples - 1) * gap_ms <= 6000000",
+        (f"{PLAIN}::test_a_pause_within_an_hour_is_bridged_as_far_as_the_settings_say",),
+    ),
+    Mutant(
+        "a host that is silent for long is paid for",
+        "gpucost/inventory/41_plain_allocated.sql",
+        "WHERE s.to_ms - s.from_ms > c.max_bridge_ms",
+        "WHERE false",
+        (f"{PLAIN}::test_a_host_that_is_silent_for_long_costs_nothing_then",),
+    ),
+    Mutant(
+        "a user holds a GPU through any silence",
+        "gpucost/inventory/41_plain_allocated.sql",
+        "from_ms - lag(to_ms) OVER w > c.max_bridge_ms",
+        "false",
+        (f"{PLAIN}::test_a_host_that_is_silent_for_long_costs_nothing_then",),
+    ),
+    Mutant(
+        "one user follows another and holds the GPU from the first on",
+        "gpucost/inventory/41_plain_allocated.sql",
+        '"user" IS DISTINCT FROM lag("user") OVER w OR',
+        "",
+        (f"{PLAIN}::test_users_by_label_hold_the_gpus_whose_series_carry_them",),
+    ),
+    Mutant(
+        "a slice of a plain host is a whole GPU",
+        "gpucost/inventory/41_plain_allocated.sql",
+        "compute_slices(max(s.profile)) / n.mig_slices",
+        "compute_slices(max(s.profile)) / 1",
+        (f"{PLAIN}::test_a_slice_of_a_plain_host_is_a_part_of_its_gpu",),
+    ),
+    Mutant(
+        "nobody is missed on hosts without users",
+        "gpucost/inventory/63_warnings.sql",
+        "WHERE h.labels IS NOT NULL AND h.node_id NOT IN",
+        "WHERE false AND h.node_id NOT IN",
+        (f"{PLAIN}::test_hosts_without_a_user_label_are_unallocated_and_the_report_says_how_busy",),
+    ),
+    Mutant(
+        "kube-state-metrics is to be installed for hosts that are described",
+        "gpucost/inventory/63_warnings.sql",
+        "AND (code <> 'no_kube_state_metrics' OR",
+        "AND (true OR",
+        (f"{PLAIN}::test_hosts_without_a_user_label_are_unallocated_and_the_report_says_how_busy",),
+    ),
+    Mutant(
+        "users of hosts have no proven end",
+        "gpucost/inventory/46_unproven_ends.sql",
+        "a.resource <> 'plain_gpu' AND ",
+        "",
+        (f"{PLAIN}::test_users_by_label_hold_the_gpus_whose_series_carry_them",),
     ),
     Mutant(
         "a day begins twelve hours before its noon",

@@ -284,6 +284,17 @@ _MOMENT = "should look like 2026-10-03 or 2026-10-03T06:00"
         ),
         ('[clusters]\nname = "a"\nuntil = 2026-09-01', "clusters (FILE:1): write [[clusters]]"),
         ("[coverage.accept]\nto = 2026-09-01", "coverage.accept (FILE:1): write [[coverage.accept]]"),
+        (
+            '[[hosts]]\nname = "a"\ninstance = "b"',
+            "hosts[0].instance (FILE:3): no such key; did you mean hosts[0].instance_type?",
+        ),
+        (
+            '[[hosts]]\nname = "a"\ncapacity_type = "preemptible"',
+            "hosts[0].capacity_type (FILE:3): should be 'on_demand', 'spot', 'reserved', 'capacity_block' or 'flex_start', "
+            "got 'preemptible'",
+        ),
+        ('[[hosts]]\ngpus = 0\nname = "a"', "hosts[0].gpus (FILE:2): should be greater than or equal to 1, got 0"),
+        ('[[hosts]]\nuser_label = "user"', "hosts[0].name (FILE:1): is missing"),
         ('[coverage]\nmax_bridge = "1d"', "coverage.max_bridge (FILE:2): should look like 90m or 2h, got '1d'"),
         ('[coverage]\nmax_bridge = "9m"', "coverage.max_bridge (FILE:2): should lie between 10m and 24h, got '9m'"),
         ('[coverage]\nmax_bridge = "25h"', "coverage.max_bridge (FILE:2): should lie between 10m and 24h, got '25h'"),

@@ -88,6 +88,7 @@ numbered AS (
 SELECT 'stopped_node' AS code, n.cluster, n.node AS subject, min(s.from_ms) AS from_ms, max(s.to_ms) AS to_ms,
     format('{:.1f} h of node {} are not charged: {}', (max(s.to_ms) - min(s.from_ms)) / 3600000, n.node,
         CASE s.reason WHEN 'boot' THEN 'it was started again while nothing was collected, and nothing shows that it ran before'
+            WHEN 'silent' THEN 'no exporter reported its GPUs'
             ELSE 'nothing was collected then, and its bill has no such hours' END) AS message,
     NULL AS fix
 FROM numbered AS s JOIN nodes AS n USING (node_id)

@@ -185,6 +185,7 @@ class PrometheusCollector(ServerCollector[list[ReadAnswer]]):
         idle: Idle,
         now: datetime,
         cost_basis: str = "node",
+        has_hosts: bool = False,
     ) -> None:
         super().__init__(source, store, client)
         self._selectors = selectors(activity, cost_basis)
@@ -193,6 +194,7 @@ class PrometheusCollector(ServerCollector[list[ReadAnswer]]):
         self._ambiguous = {
             one.metric for one in activity_metrics(activity) if one.part == "device" and one.scale < 100 and not one.is_set
         }
+        self._has_hosts = has_hosts
         self._names: set[str] | None = None
         self._namespaces: set[str] = set()
         self._gpu_nodes: set[str] = set()
@@ -520,7 +522,9 @@ class PrometheusCollector(ServerCollector[list[ReadAnswer]]):
                 if intersect([silence[1:]], result.spans) and silence.to_ms - silence.from_ms > runs.SHORT_SILENCE_MS
             ]
             if result.windows or not result.failed_windows:
-                result.findings = list(self._findings(con, result))
+                # where [[hosts]] describes machines, the report says which of them it leaves out
+                found = self._findings(con, result)
+                result.findings = [one for one in found if not (self._has_hosts and one.fix == KSM_FIX)]
         if end == self._now_ms:
             result.findings += self._newest()
         result.findings += server_warnings(self._config, self._client)
@@ -619,8 +623,11 @@ def collect_prometheus(
     timezone: ZoneInfo | None = None,
     retries: Retries | None = None,
     cost_basis: str = "node",
+    has_hosts: bool = False,
 ) -> CollectResult:
     """Collects one server's samples into the store, those of cores and memory only where `cost_basis` charges them.
+
+    With `has_hosts`, machines without Kubernetes are configured: kube-state-metrics need not be there.
 
     Without a period: the current month so far (in `timezone`) at first, later whatever is missing since then, the time
     since the last collected moment less two hours, and incomplete hours of the last `late_hours`. With one: all of it anew.
@@ -632,7 +639,7 @@ def collect_prometheus(
         if progress is not None:
             progress(ProgressState(source.source, 0, 0, 0, "asking what there is"))
         client.value("vector(1)", now_ms)
-        collector = PrometheusCollector(source, store, client, activity, idle, moment, cost_basis)
+        collector = PrometheusCollector(source, store, client, activity, idle, moment, cost_basis, has_hosts)
         with store.write() as con:
             collector.take_stock(con)
             spans = collector.spans(con, period, moment, timezone, collector.newest_ms)
