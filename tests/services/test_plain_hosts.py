@@ -14,7 +14,7 @@ from gpucost.cli.app import app
 from gpucost.periods import from_ms, iso
 from tests.replay.cases.words import at, fleet, node, pod
 from tests.replay.edits import drop
-from tests.replay.plain import PRICES, RATIO, USERS, as_ratios, boxes
+from tests.replay.plain import PRICES, USERS, as_ratios, boxes
 from tests.replay.scrape import scrape, write_openmetrics
 from tests.replay.series import Series
 from tests.replay.server import prometheus_over_text, require_prometheus
