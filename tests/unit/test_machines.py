@@ -1,0 +1,145 @@
+"""Which machines there are, what their GPUs are, and that each is paid for once: small fleets with figures worked out by hand."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from gpucost.config.model import Config
+from gpucost.store.connection import Store
+from tests.replay.cases.words import BOOK, at, busy, fleet, node, pod
+from tests.replay.edits import drop, relabel, revalue
+from tests.replay.fleet import Fleet
+from tests.replay.scrape import scrape
+from tests.replay.series import Series
+from tests.side_by_side import Scene, Scenes
+
+HOURS = 8
+scene = Scenes()
+
+
+class Answers:
+    """What the store holds of a cluster, in hours and money."""
+
+    def __init__(self, config: Config, store: Store, cluster: str) -> None:
+        self._store, self._cluster = store, cluster
+
+    def by(self, *keys: str) -> dict[Any, tuple[float, ...]]:
+        """Allocated, unallocated and unavailable GPU-hours, and cost and unallocated cost, by one or two keys."""
+        with self._store.read() as con:
+            rows = con.execute(
+                f"""SELECT {", ".join(keys)}, sum(allocated_gpu_ms) / 3600000, sum(unallocated_gpu_ms) / 3600000,
+                    sum(unavailable_gpu_ms) / 3600000, sum(cost)::DOUBLE, sum(unallocated_cost)::DOUBLE
+                FROM cost_daily JOIN nodes AS n USING (node_id) LEFT JOIN allocations AS a USING (allocation_id)
+                WHERE n.cluster = $cluster GROUP BY {", ".join(keys)}""",  # noqa: S608
+                {"cluster": self._cluster},
+            ).fetchall()
+        size = len(keys)
+        return {row[0] if size == 1 else row[:size]: tuple(round(figure, 6) for figure in row[size:]) for row in rows}
+
+    def warnings(self, code: str) -> list[str]:
+        """The messages of the cluster's warnings of this kind."""
+        with self._store.read() as con:
+            found = con.execute("SELECT message FROM warnings WHERE code = $1 AND cluster = $2", [code, self._cluster])
+            return [message for (message,) in found.fetchall()]
+
+
+@pytest.fixture(scope="module")
+def scenes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    """What scenes are sent: the answers for their cluster."""
+    book = [*BOOK, ",,,own-2,on_demand,4.00,USD,", ",,,own-8,on_demand,8.00,USD,", ",,,own-1,on_demand,1.00,USD,"]
+    with scene.start(tmp_path_factory.mktemp("machines"), Answers, book, HOURS) as answers:
+        yield answers
+
+
+def own(name: str, gpus: int, model: str = "NVIDIA A30", start: float = 0, **more: Any) -> dict[str, Any]:
+    """A machine of no catalog with so many GPUs."""
+    uuids = [f"GPU-{name}-{number}" for number in range(gpus)]
+    facts = {"gpu_model": model, "gpus": uuids, "instance_type": f"own-{gpus}", "provider": "onprem"}
+    return {**node(name, "g5.xlarge", start, HOURS), **facts, **more}
+
+
+def scraped(described: Fleet) -> list[Series]:
+    return scrape(described, lean=True)
+
+
+@scene(("NVIDIA-A30",), ("NVIDIA-RTX-2000-Ada-Generation",), (None,))
+def test_two_models_in_a_node(product: str | None) -> Scene:
+    """An A30 in four slices beside an RTX 2000 Ada, $4 an hour, of which the label names one: a slice is a quarter of an A30."""
+    machine = own("w", 2, mig={"GPU-w-0": [{"gi": gi, "profile": "1g.6gb"} for gi in (3, 4, 5, 6)]})
+    slices = [pod(f"s{gi}", "w", [(0, gi)], 0, HOURS, resource="nvidia_com_mig_1g_6gb") for gi in (3, 4, 5)]
+    described = fleet(HOURS, [machine], [*slices, pod("rtx", "w", [1], 0, HOURS / 2)], busy("w", [(0, 3), 1], 0, HOURS))
+    series = relabel(scraped(described), "DCGM_.*", {"modelName": "NVIDIA RTX 2000 Ada Generation"}, {"UUID": "GPU-w-1"})
+    answers = yield described, relabel(series, "kube_node_labels", {"label_nvidia_com_gpu_product": product})
+    rtx = "RTX-2000-Ada-Generation" if product and "RTX" in product else "RTX 2000 Ada Generation"
+    assert answers.by("gpu_model", "pod") == {
+        **{("A30", f"s{gi}"): (2, 0, 0, 4, 0) for gi in (3, 4, 5)},
+        ("A30", None): (0, 2, 0, 0, 4),
+        (rtx, "rtx"): (4, 0, 0, 8, 0),
+        (rtx, None): (0, 4, 0, 0, 8),
+    }
+
+
+def gpus_from(series: list[Series], numbers: range, hour: float, name: str = "w") -> list[Series]:
+    """Takes what DCGM measured of these GPUs before this hour away."""
+    return drop(series, "DCGM_.*", {"UUID": f"GPU-{name}-({'|'.join(map(str, numbers))})"}, (0, hour))
+
+
+@scene((True,), (False,))
+def test_a_lost_gpu_is_unavailable(labeled: bool) -> Scene:
+    """One of 8 falls off the bus at 02:00 and is missing after a reboot at 04:00, also in the labels: 8 are paid for, one is unavailable for 6 h."""
+    described = fleet(HOURS, [own("w", 8)], [pod("a", "w", [0, 1, 2, 3, 4], 0, HOURS)], busy("w", [0], 0, HOURS))
+    series = revalue(scraped(described), "kube_node_status_allocatable", 7, {"resource": "nvidia_com_gpu"}, (2, HOURS))
+    series = revalue(series, "kube_node_status_capacity", 7, {"resource": "nvidia_com_gpu"}, (4, HOURS))
+    series = drop(series, "DCGM_.*", {"UUID": "GPU-w-7"}, (2, HOURS))
+    label = {"label_nvidia_com_gpu_count": "7"} if labeled else {"label_nvidia_com_gpu_count": None}
+    answers = yield described, relabel(series, "kube_node_labels", label, None, (4 if labeled else 0, HOURS))
+    assert answers.by("pod") == {"a": (40, 0, 0, 40, 0), None: (0, 24, 6, 0, 24)}
+
+
+@scene(("label",), ("uuids",))
+def test_gpus_added_at_noon(told: str) -> Scene:
+    """A machine at $8 an hour has 4 GPUs until 04:00 and 8 from there on; one is held all along: 1/4 of it, then 1/8."""
+    described = fleet(HOURS, [own("w", 8)], [pod("a", "w", [0], 0, HOURS)], busy("w", [0], 0, HOURS))
+    series = revalue(gpus_from(scraped(described), range(4, 8), 4), "kube_node_status_.*", 4, {"resource": "nvidia_com_gpu"}, (0, 4))
+    if told == "label":
+        series = relabel(series, "kube_node_labels", {"label_nvidia_com_gpu_count": "4"}, None, (0, 4))
+    else:
+        series = relabel(series, "kube_node_labels", {"label_nvidia_com_gpu_count": None})
+    answers = yield described, series
+    assert answers.by("pod", "gpu_count") == {
+        ("a", 4): (4, 0, 0, 8, 0),
+        (None, 4): (0, 12, 0, 0, 24),
+        ("a", 8): (4, 0, 0, 4, 0),
+        (None, 8): (0, 28, 0, 0, 28),
+    }
+
+
+@scene()
+def test_an_instance_type_has_all_its_gpus_from_the_start() -> Scene:
+    """Of a g6.12xlarge only two GPUs show until 04:00: it has four, and two of them are unavailable for 4 h."""
+    described = fleet(HOURS, [node("w", "g6.12xlarge", 0, HOURS)], [], {})
+    series = revalue(gpus_from(scraped(described), range(2, 4), 4), "kube_node_status_.*", 2, {"resource": "nvidia_com_gpu"}, (0, 4))
+    answers = yield described, relabel(series, "kube_node_labels", {"label_nvidia_com_gpu_count": None})
+    assert answers.by("gpu_count") == {4: (0, 32, 8, 0, 38.4)}
+
+
+@scene()
+def test_a_gpu_in_the_place_of_another_is_not_one_more() -> Scene:
+    """One of two GPUs is replaced at 04:00 by one of another model: two GPUs at any time."""
+    described = fleet(HOURS, [own("w", 2)], [], {})
+    series = relabel(scraped(described), "DCGM_.*", {"UUID": "GPU-new", "modelName": "NVIDIA A10"}, {"UUID": "GPU-w-1"}, (4, HOURS))
+    answers = yield described, relabel(series, "kube_node_labels", {"label_nvidia_com_gpu_count": None})
+    assert answers.by("gpu_model", "gpu_count") == {("A30", 2): (0, 16, 0, 0, 32)}
+
+
+@scene()
+def test_slots_that_change_without_labels() -> Scene:
+    """One GPU in four slots until 04:00, in two from there on, and no labels: a slot is a quarter, then a half."""
+    pods = [pod("a", "w", [0], 0, 4), pod("b", "w", [0], 4, HOURS)]
+    described = fleet(HOURS, [own("w", 1, replicas=4)], pods, busy("w", [0], 0, HOURS), node_labels=False)
+    series = revalue(scraped(described), "kube_node_status_.*", 2, {"resource": "nvidia_com_gpu"}, (4, HOURS))
+    answers = yield described, series
+    assert answers.by("pod") == {"a": (1, 0, 0, 0, 0), "b": (2, 0, 0, 0, 0), None: (0, 5, 0, 0, 0)}
