@@ -143,3 +143,66 @@ def test_slots_that_change_without_labels() -> Scene:
     series = revalue(scraped(described), "kube_node_status_.*", 2, {"resource": "nvidia_com_gpu"}, (4, HOURS))
     answers = yield described, series
     assert answers.by("pod") == {"a": (1, 0, 0, 0, 0), "b": (2, 0, 0, 0, 0), None: (0, 5, 0, 0, 0)}
+
+
+def twin(name: str, start: float, **more: Any) -> dict[str, Any]:
+    """A Node object without an exporter."""
+    return own(name, 1, start=start, dcgm=False, **more)
+
+
+def uuid_of(series: list[Series], nodes: str, uuid: str) -> list[Series]:
+    """Gives the machines of these nodes this system uuid, and no provider id."""
+    return relabel(series, "kube_node_info", {"system_uuid": uuid, "provider_id": None}, {"node": nodes})
+
+
+BOARD = "4c4c4544-0043-3010-8048-b4c04f503832"
+
+
+@scene((True,), (False,))
+def test_a_stale_node_object_is_not_paid(scraped_status: bool) -> Scene:
+    """A machine registers again as `new` at 02:00; `old` stays listed, not ready: $8 for 8 hours, of which the pods pay theirs."""
+    nodes = [own("old", 1, not_ready=[[at(2), at(HOURS)]], dcgm=False), own("new", 1, start=2)]
+    described = fleet(HOURS, nodes, [pod("a", "old", [0], 0, 2), pod("b", "new", [0], 3, HOURS)], busy("new", [0], 2, HOURS))
+    series = uuid_of(scraped(described), "old|new", BOARD)
+    answers = yield described, series if scraped_status else drop(series, "kube_node_status_condition")
+    (said,) = answers.warnings("shared_machine")
+    assert said.startswith("node old is the same machine as node new of cluster")
+    assert answers.by("node", "pod") == {
+        ("old", "a"): (2, 0, 0, 2, 0),
+        ("new", "b"): (5, 0, 0, 5, 0),
+        ("new", None): (0, 1, 0, 0, 1),
+    }
+
+
+@scene(("00000000-0000-0000-0000-000000000000",), ("03000200-0400-0500-0006-000700080009",), ("Not-Settable-0123456789abcdef0123456789",))
+def test_placeholder_uuids_prove_nothing(uuid: str) -> Scene:
+    """Two machines whose mainboards have no uuid: both are paid for, also while one is not ready."""
+    described = fleet(HOURS, [twin("x", 0, not_ready=[[at(2), at(HOURS)]]), twin("y", 2)], [], {})
+    answers = yield described, uuid_of(scraped(described), "x|y", uuid)
+    assert {name: figures[4] for name, figures in answers.by("node").items()} == {"x": 8, "y": 6}
+
+
+@scene()
+def test_one_uuid_of_two_ready_nodes_proves_nothing() -> Scene:
+    """Two machines were made from one image, and both are ready for hours: both are paid for."""
+    ready = [[at(7.5), at(HOURS)]]
+    described = fleet(HOURS, [twin("x", 0, not_ready=ready), twin("y", 2, not_ready=ready)], [], {})
+    answers = yield described, uuid_of(scraped(described), "x|y", BOARD)
+    assert {name: figures[4] for name, figures in answers.by("node").items()} == {"x": 8, "y": 6}
+
+
+@scene()
+def test_other_gpus_are_another_machine() -> Scene:
+    """One provider id, but each node's exporter measures a GPU of its own: both are paid for."""
+    described = fleet(HOURS, [own("x", 1), own("y", 1)], [], {})
+    answers = yield described, relabel(scraped(described), "kube_node_info", {"provider_id": "aws:///z/i-0123456789abcdef0"})
+    assert {name: figures[4] for name, figures in answers.by("node").items()} == {"x": 8, "y": 8}
+
+
+@scene()
+def test_one_gpu_is_one_machine() -> Scene:
+    """Two nodes without a common id whose exporters measure the same GPU: it is paid for once."""
+    described = fleet(HOURS, [own("x", 1), own("y", 1)], [], {})
+    series = relabel(scraped(described), "DCGM_.*", {"UUID": "GPU-of-both"})
+    answers = yield described, relabel(series, "kube_node_info", {"system_uuid": None})
+    assert sum(figures[4] for figures in answers.by("node").values()) == 8
