@@ -1,6 +1,8 @@
--- reads: node_lifetimes, state_intervals, device_series
--- writes: shared_machines, one row per (node life, life of another Node object or cluster that is the same machine and keeps it): when both were listed; node_lifetimes, without that time of the former
+-- reads: node_lifetimes, twofold_nodes, state_intervals, device_series
+-- writes: collected, coverage_gaps (stored): none of a cluster that has no machine of its own; cut_lives, shared_machines, one row per (node life, life of another Node object or cluster that is the same machine and keeps it): when both were listed; node_lifetimes, without that time of the former
 -- invariant: GPUs that both measured at one time prove it, and other GPUs disprove it; otherwise a cloud's provider id does, then a system uuid that two nodes never had while both were alive
+DELETE FROM node_lifetimes WHERE (cluster, node) IN (SELECT (cluster, node) FROM twofold_nodes) AND machine_id IS NOT NULL;
+
 CREATE OR REPLACE TEMP TABLE shared_machines AS
 WITH names AS (
     SELECT cluster, node, unnest([
@@ -78,3 +80,6 @@ SELECT CASE WHEN piece_from_ms = up_from_ms THEN node_id ELSE hash(node_id, piec
     piece_from_ms AS up_from_ms, piece_to_ms AS up_to_ms
 FROM cut_lives
 WHERE piece_from_ms < piece_to_ms;
+-- a cluster that was only named while the label of another was lost is none
+DELETE FROM coverage_gaps WHERE cluster IN (SELECT cluster FROM shared_machines) AND cluster NOT IN (SELECT cluster FROM node_lifetimes);
+DELETE FROM collected WHERE cluster IN (SELECT cluster FROM shared_machines) AND cluster NOT IN (SELECT cluster FROM node_lifetimes);

@@ -78,7 +78,7 @@ def load_settings(con: DuckDBPyConnection, config: Config, heard: tuple[int, int
             $mig_metric AS mig_metric, $mig_scale AS mig_scale, $mig_share AS mig_share, $max_bridge_ms AS max_bridge_ms,
             $hami_default_mem AS hami_default_mem, $teams_configured AS teams_configured, $currency AS currency,
             $team_namespace_label AS team_namespace_label, $team_pod_label AS team_pod_label,
-            $charge_reservations AS charge_reservations""",
+            $charge_reservations AS charge_reservations, $slurm_in_kubernetes AS slurm_in_kubernetes""",
         {
             "threshold_percent": config.idle.threshold_percent,
             "device_metric": config.activity.device_metric,
@@ -93,6 +93,7 @@ def load_settings(con: DuckDBPyConnection, config: Config, heard: tuple[int, int
             "team_namespace_label": namespace_label and label_name(namespace_label),
             "team_pod_label": config.team_labels.pod and label_name(config.team_labels.pod),
             "charge_reservations": config.slurm.charge_reservations,
+            "slurm_in_kubernetes": config.slurm.in_kubernetes,
         },
     )
     con.execute(_CONFIGURED)

@@ -4,7 +4,7 @@
 CREATE OR REPLACE TEMP TABLE settings (
     threshold_percent DOUBLE, device_metric VARCHAR, device_scale DOUBLE, mig_metric VARCHAR, mig_scale DOUBLE, mig_share VARCHAR,
     max_bridge_ms BIGINT, hami_default_mem DOUBLE, teams_configured BOOLEAN, currency VARCHAR, team_namespace_label VARCHAR,
-    team_pod_label VARCHAR, charge_reservations BOOLEAN);
+    team_pod_label VARCHAR, charge_reservations BOOLEAN, slurm_in_kubernetes VARCHAR[]);
 CREATE OR REPLACE TEMP TABLE state_intervals (
     cluster VARCHAR, metric VARCHAR, labels MAP(VARCHAR, VARCHAR), namespace VARCHAR, pod VARCHAR, uid VARCHAR, container VARCHAR,
     node VARCHAR, resource VARCHAR, value DOUBLE, begin_ms BIGINT, first_ms BIGINT, last_ms BIGINT, end_ms BIGINT);

@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from gpucost import pipeline
 from gpucost.config.model import Config
+from gpucost.periods import Period
+from gpucost.report.coverage import missed
 from gpucost.store.connection import Store
-from tests.replay.cases.words import BOOK, at, busy, fleet, node, pod
+from tests.replay.cases.words import BOOK, HEADER, at, busy, fleet, node, pod
 from tests.replay.edits import drop, relabel, revalue
 from tests.replay.fleet import Fleet
+from tests.replay.load import load, write_config
 from tests.replay.scrape import scrape
 from tests.replay.series import Series
 from tests.side_by_side import Scene, Scenes
@@ -38,6 +44,12 @@ class Answers:
             ).fetchall()
         size = len(keys)
         return {row[0] if size == 1 else row[:size]: tuple(round(figure, 6) for figure in row[size:]) for row in rows}
+
+    def is_complete(self) -> bool:
+        """Whether nothing of the cluster's hours is missing."""
+        period = Period(*(datetime.fromtimestamp(at(hour), UTC) for hour in (0, HOURS)))
+        with self._store.read() as con:
+            return not missed(con, period, period.end, UTC, [self._cluster])[0]  # type: ignore[arg-type]
 
     def warnings(self, code: str) -> list[str]:
         """The messages of the cluster's warnings of this kind."""
@@ -206,3 +218,43 @@ def test_one_gpu_is_one_machine() -> Scene:
     series = relabel(scraped(described), "DCGM_.*", {"UUID": "GPU-of-both"})
     answers = yield described, relabel(series, "kube_node_info", {"system_uuid": None})
     assert sum(figures[4] for figures in answers.by("node").values()) == 8
+
+
+@scene()
+def test_two_machines_of_one_name_are_not_collected() -> Scene:
+    """Two clusters without a label to tell them apart both have a node w: it is left out, v is not, and the warning names the label."""
+    one = fleet(HOURS, [own("w", 1), own("v", 1)], [pod("a", "v", [0], 0, HOURS)], {})
+    ids = [relabel(scraped(described), "kube_node_info", {"provider_id": f"aws:///z/i-{number}", "cluster_name": number},
+        {"node": "w"}) for number, described in (("1", one), ("2", fleet(HOURS, [own("w", 1)], [], {})))]  # fmt: skip
+    answers = yield one, [*ids[0], *(part for part in ids[1] if part.labels["__name__"] == "kube_node_info")]
+    assert answers.by("node", "pod") == {("v", "a"): (8, 0, 0, 8, 0)}
+    (said,) = answers.warnings("twofold_node")
+    assert "node w is two machines" in said
+    assert answers.is_complete() is False
+
+
+@scene()
+def test_a_node_created_again_is_one_machine_after_the_other() -> Scene:
+    """The node w is deleted at 03:00 and another machine is w from then on: both are paid for."""
+    described = fleet(HOURS, [own("w", 1)], [], {})
+    series = relabel(scraped(described), "kube_node_info", {"provider_id": "aws:///z/i-1"}, None, (0, 3))
+    answers = yield described, relabel(series, "kube_node_info", {"provider_id": "aws:///z/i-2"}, None, (3, HOURS))
+    assert answers.by("node") == {"w": (0, 8, 0, 0, 8)}
+    assert answers.warnings("twofold_node") == []
+
+
+def test_a_cluster_label_lost_for_an_hour_is_paid_once(tmp_path: Path) -> None:
+    """From 03:00 to 04:00 series have no cluster label, and stand in the server's own cluster: 8 h of $1, held by one pod."""
+    described = fleet(HOURS, [own("w", 1)], [pod("a", "w", [0], 0, HOURS)], busy("w", [0], 0, HOURS))
+    series = relabel(scraped(described), "kube_node_info", {"provider_id": "aws:///z/i-1"})
+    series = relabel(relabel(series, ".*", {"cluster": "prod"}), ".*", {"cluster": "replay"}, None, (3, 4))
+    (tmp_path / "prices.csv").write_text(f"{HEADER}\n,,,own-1,on_demand,1.00,USD,\n")
+    config = write_config(described, tmp_path, tmp_path / "prices.csv")
+    store = load(described, series, config)
+    pipeline.attribute(config, store)
+    both = [Answers(config, store, cluster) for cluster in ("prod", "replay")]
+    assert [answers.by("pod") for answers in both] == [{"a": (8, 0, 0, 8, 0)}, {}]
+    (said,) = both[1].warnings("shared_machine")
+    assert "the same machine as node w of cluster prod" in said
+    with store.read() as con:
+        assert con.execute("SELECT DISTINCT cluster FROM coverage_gaps").fetchall() == [("prod",)]
