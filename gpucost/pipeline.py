@@ -375,7 +375,7 @@ def inputs_of(config: Config) -> attribution.Inputs:
         str(ALGORITHM),
         # of what is collected the rest shows in the loads
         config.model_dump_json(include=_DECISIVE, exclude=_SHOWN),
-        str(config.slurm.charge_reservations),
+        f"{config.slurm.charge_reservations} {config.slurm.in_kubernetes}",
         # which clusters should be there
         *(f"{source.source} {source.cluster}" for source in config.prometheus),
         price.inputs_digest(config),

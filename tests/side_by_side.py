@@ -19,7 +19,7 @@ from gpucost.periods import Period
 from gpucost.store.connection import Store
 from tests.replay.bill_files import ACCOUNT, PAYER
 from tests.replay.cases.words import BOOK, HEADER, at
-from tests.replay.edits import relabel
+from tests.replay.edits import move
 from tests.replay.fleet import Fleet
 from tests.replay.load import load, write_config
 from tests.replay.result import unpaid
@@ -69,7 +69,7 @@ class Scenes:
             described, scraped, *more = next(scene)
             lines += [text.replace("CLUSTER", name) for text in more[:1]]
             nodes += [{**node, "cluster": name} for node in described["nodes"]]
-            series += relabel(scraped, ".*", {"cluster": name})
+            series += move(scraped, name, provider_ids=len(more) < 2)
             bills += [bill.replace(ACCOUNT, str(account)).replace(PAYER, str(account)) for bill in more[1:]]
         prices = folder / "prices.csv"
         prices.write_text("\n".join([HEADER, *book]) + "\n")

@@ -820,6 +820,9 @@ class Slurm(Section):
     charge_reservations: bool = setting(
         "Idle time of a reservation is charged to its accounts, evenly; else nobody pays for it, and reports show it.", False
     )
+    in_kubernetes: list[str] = setting(
+        "Globs of Slurm's nodes that are the pod, or the node, of Kubernetes of their name, where metrics do not prove it.", []
+    )
     late_days: int = setting("So many days are asked again with each collection: accounting is corrected late.", 7, ge=0, le=400)
     tls: Tls = Tls.model_construct()
 

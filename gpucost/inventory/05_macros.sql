@@ -1,5 +1,5 @@
 -- reads: the variables accelerators and other_resources (pricing/resources.csv), and cost_basis
--- writes: is_accelerator(resource), is_unlisted(resource), is_host_resource(resource), quantity(text, most), compute_slices(profile)
+-- writes: is_accelerator(resource), is_unlisted(resource), is_host_resource(resource), quantity(text, most), compute_slices(profile), model_key(name), model_name(name), slices_of(gpu_model, listed)
 -- invariant: a resource is named as kube-state-metrics does, lower-cased; of none both is_accelerator and is_unlisted hold; is_host_resource holds of none with the cost basis `node`
 
 -- A GPU or another accelerator, or a part of one: what holds accelerators is found by it alone.
@@ -17,3 +17,11 @@ CREATE OR REPLACE TEMP MACRO quantity(text, most) AS
 -- How many compute slices of its GPU a MIG profile names, 1 to 99; null where the name is no profile's.
 CREATE OR REPLACE TEMP MACRO compute_slices(profile) AS
     quantity(regexp_extract(profile, '^([0-9]+)g', 1), 99);
+-- A GPU model's name as gpu_aliases spells it, and as reports do where no alias lists it.
+CREATE OR REPLACE TEMP MACRO model_key(name) AS
+    regexp_replace(regexp_replace(lower(regexp_replace(name, '(-MIG-.*|-SHARED)$', '')), '[^a-z0-9]', '', 'g'), '^(nvidia|tesla)+', '');
+CREATE OR REPLACE TEMP MACRO model_name(name) AS
+    regexp_replace(regexp_replace(name, '(-MIG-.*|-SHARED)$', ''), '^(NVIDIA|Tesla)[ -]', '');
+-- How many MIG slices a GPU has; `listed` is what the catalog has of its model.
+CREATE OR REPLACE TEMP MACRO slices_of(gpu_model, listed) AS
+    coalesce(nullif(listed, 0), CASE WHEN gpu_model SIMILAR TO '(A30|RTX[- ]?PRO[- ]?6000).*' THEN 4 ELSE 7 END);

@@ -1,6 +1,6 @@
--- reads: slurm_nodes, slurm_holdings, state_intervals
--- writes: slurm_hosts, one row per (node of Slurm that lives on a node of Kubernetes, pod that it is): where, and since when; pod_uid is null where slurmd runs beside the kubelet, under the node's own name
--- invariant: from_ms < to_ms; what is here is no machine of its own, and the pod holds no GPU: jobs do
+-- reads: slurm_nodes, slurm_holdings, state_intervals, device_series, settings
+-- writes: slurm_hosts, one row per (node of Slurm that is proven to live on a node of Kubernetes, pod that it is): where, and since when; pod_uid is null where slurmd runs beside the kubelet, under the node's own name
+-- invariant: from_ms < to_ms; what is here is no machine of its own, and the pod holds no GPU: jobs do; a name alone proves nothing
 -- Slinky's pods belong to a NodeSet, and end in the node's name; soperator's have it. Pods count that ask for GPUs.
 INSERT INTO slurm_hosts BY NAME
 WITH told AS (
@@ -18,14 +18,39 @@ workers AS (
     WHERE f.metric = 'kube_pod_info' AND f.node IS NOT NULL
     GROUP BY ALL
 ),
-as_pods AS (
-    SELECT t.cluster, t.node, w.cluster AS kube_cluster, w.uid AS pod_uid, w.node AS kube_node, w.from_ms, w.to_ms
+named AS (
+    SELECT t.cluster, t.node, w.cluster AS kube_cluster, w.uid AS pod_uid, w.node AS kube_node, w.in_set AS is_proven, w.from_ms, w.to_ms
     FROM told AS t JOIN workers AS w ON w.pod = t.node OR (w.in_set AND ends_with(w.pod, '-' || t.node))
+    UNION ALL
+    SELECT t.cluster, t.node, f.cluster, NULL, f.node, false, min(f.begin_ms), max(f.end_ms)
+    FROM told AS t JOIN state_intervals AS f USING (node)
+    WHERE f.metric = 'kube_node_status_capacity' AND is_accelerator(f.resource) AND f.value > 0
+    GROUP BY t.cluster, t.node, f.cluster, f.node
+),
+-- exporters name the host or its node
+gpus AS (
+    SELECT n.cluster, n.node, n.kube_cluster, n.kube_node, bool_or(s.uuid = k.uuid) AS is_same
+    FROM (SELECT DISTINCT cluster, node, kube_cluster, kube_node FROM named WHERE cluster <> kube_cluster) AS n
+    JOIN device_series AS s ON s.cluster = n.cluster AND n.node IN (s.host, s.node_label)
+    JOIN device_series AS k ON k.cluster = n.kube_cluster AND n.kube_node IN (k.host, k.node_label)
+        AND k.first_ms <= s.last_ms AND s.first_ms <= k.last_ms
+    GROUP BY ALL
+),
+tied AS (
+    SELECT DISTINCT n.cluster, n.node, n.kube_cluster, n.kube_node
+    FROM named AS n
+    JOIN device_series AS k ON k.cluster = n.kube_cluster AND n.kube_node IN (k.host, k.node_label) AND k.namespace = ''
+    JOIN slurm_holdings AS h ON h.cluster = n.cluster AND h.node = n.node AND h.job_id::VARCHAR = k.pod AND h.from_ms <= k.last_ms AND k.first_ms <= h.to_ms
+),
+proven AS (
+    SELECT n.*
+    FROM named AS n
+    CROSS JOIN settings AS c
+    LEFT JOIN gpus AS g USING (cluster, node, kube_cluster, kube_node)
+    LEFT JOIN tied AS t USING (cluster, node, kube_cluster, kube_node)
+    WHERE coalesce(g.is_same, n.is_proven OR t.node IS NOT NULL OR len(list_filter(c.slurm_in_kubernetes, lambda p: n.node GLOB p)) > 0)
 )
-SELECT * FROM as_pods WHERE from_ms < to_ms
-UNION ALL
-SELECT t.cluster, t.node, f.cluster, NULL, f.node, min(f.begin_ms), max(f.end_ms)
-FROM told AS t JOIN state_intervals AS f USING (node)
-ANTI JOIN as_pods AS p ON p.cluster = t.cluster AND p.node = t.node
-WHERE f.metric = 'kube_node_status_capacity' AND is_accelerator(f.resource) AND f.value > 0
-GROUP BY t.cluster, t.node, f.cluster, f.node;
+SELECT cluster, node, kube_cluster, pod_uid, kube_node, from_ms, to_ms
+FROM proven
+-- a pod that is the node of Slurm tells more than the node below it
+QUALIFY pod_uid IS NOT NULL OR count(pod_uid) OVER (PARTITION BY cluster, node) = 0;

@@ -39,7 +39,7 @@ spelled AS (
 modeled AS (
     SELECT s.*, coalesce(a.gpu_model, s.name) AS gpu_model
     FROM spelled AS s
-    LEFT JOIN gpu_aliases AS a ON a.alias = regexp_replace(regexp_replace(lower(s.name), '[^a-z0-9]', '', 'g'), '^(nvidia|tesla)+', '')
+    LEFT JOIN gpu_aliases AS a ON a.alias = model_key(s.name)
 ),
 cut AS (
     SELECT m.*,

@@ -1,4 +1,4 @@
--- reads: node_lifetimes, node_labels, node_devices, plain_hosts, state_intervals, catalog_instances, gpu_aliases, gpu_models, mig_profiles, resource_kinds, resources, virtual_devices
+-- reads: node_lifetimes, node_labels, node_devices, device_spans, plain_hosts, state_intervals, catalog_instances, gpu_aliases, gpu_models, mig_profiles, resource_kinds, resources, virtual_devices
 -- writes: node_traits, one row per node life: where it is, how it was bought, which GPUs and how they are cut; node_facts, those that have GPUs; nodes (stored), one row per node life that has GPUs
 -- invariant: in node_facts gpu_count > 0; capacity_type is never null
 CREATE OR REPLACE TEMP TABLE node_traits AS
@@ -31,10 +31,16 @@ WITH labeled AS (
     ) AS l USING (node_id)
 ),
 measured AS (
-    SELECT node_id, count(DISTINCT uuid) FILTER (unit = 'device') AS uuids, max(model_name) AS model_name,
+    SELECT node_id, max(model_name) AS model_name,
         CASE WHEN count(profile) = count(*) AND min(profile) = max(profile) THEN lower(min(profile)) END AS only_profile
     FROM node_devices
     GROUP BY node_id
+),
+-- a GPU that takes another's place is not one more
+levels AS (
+    SELECT node_id, sum(sum(change)) OVER (PARTITION BY node_id ORDER BY at_ms) AS uuids
+    FROM (SELECT node_id, unnest([from_ms, to_ms]) AS at_ms, unnest([1, -1]) AS change FROM device_spans)
+    GROUP BY node_id, at_ms
 ),
 offered AS (
     SELECT n.node_id, k.vendor, k.kind, k.resource, k.size, c.size AS cores, max(f.value) AS value, bool_or(v.resource IS NOT NULL) AS virtual
@@ -70,21 +76,20 @@ counts AS (
 named AS (
     SELECT l.*, m.only_profile,
         coalesce(l.labeled_profile, CASE WHEN l.is_mig_single THEN m.only_profile END) AS unit_profile,
-        regexp_replace(coalesce(l.product, m.model_name, l.labels['label_cloud_google_com_gke_tpu_accelerator']), '(-MIG-.*|-SHARED)$', '') AS whole_name,
-        lower(regexp_replace(whole_name, '[^a-zA-Z0-9]', '', 'g')) AS spelled,
-        regexp_replace(whole_name, '^(NVIDIA|Tesla)[ -]', '') AS given_name,
-        coalesce(m.uuids, 0) AS uuids, o.units, o.slices
+        coalesce(l.product, m.model_name, l.labels['label_cloud_google_com_gke_tpu_accelerator']) AS whole_name,
+        coalesce(u.uuids, 0) AS uuids, o.units, o.slices
     FROM labeled AS l LEFT JOIN measured AS m USING (node_id) LEFT JOIN counts AS o USING (node_id)
+    LEFT JOIN (SELECT node_id, max(uuids) AS uuids FROM levels GROUP BY ALL) AS u USING (node_id)
 ),
 modeled AS (
     SELECT s.*, i.gpu_count AS catalog_count,
-        coalesce(a.gpu_model, i.gpu_model, s.given_name) AS gpu_model
+        coalesce(a.gpu_model, i.gpu_model, model_name(s.whole_name)) AS gpu_model
     FROM named AS s
     LEFT JOIN (
         SELECT lower(instance_type) AS instance_type, any_value(gpu_model) AS gpu_model, max(gpu_count)::DOUBLE AS gpu_count
         FROM catalog_instances GROUP BY ALL
     ) AS i ON i.instance_type = lower(s.instance_type)
-    LEFT JOIN gpu_aliases AS a ON a.alias = regexp_replace(s.spelled, '^(nvidia|tesla)+', '')
+    LEFT JOIN gpu_aliases AS a ON a.alias = model_key(s.whole_name)
 ),
 counted AS (
     SELECT m.*,
@@ -95,7 +100,7 @@ counted AS (
             WHEN m.unit_profile IS NOT NULL AND m.counted > 0 THEN ceil(m.counted / coalesce(p.max_per_gpu, g.mig_slices, 7))
             ELSE coalesce(m.units / greatest(coalesce(m.replicas, 1), 1), m.slices)
         END AS gpu_count,
-        coalesce(nullif(g.mig_slices, 0), CASE WHEN m.gpu_model SIMILAR TO '(A30|RTX[- ]?PRO[- ]?6000).*' THEN 4 ELSE 7 END) AS mig_slices
+        slices_of(m.gpu_model, g.mig_slices) AS mig_slices
     FROM modeled AS m
     LEFT JOIN gpu_models AS g USING (gpu_model)
     LEFT JOIN mig_profiles AS p ON p.gpu_model = m.gpu_model AND p.profile = m.unit_profile
@@ -120,7 +125,8 @@ SELECT
     END AS capacity_type,
     gpu_model, gpu_count::DOUBLE AS gpu_count,
     labels,
-    only_profile, mig_slices::DOUBLE AS mig_slices
+    only_profile, mig_slices::DOUBLE AS mig_slices,
+    catalog_count > 0 OR unit_profile IS NOT NULL OR (h.node_id IS NOT NULL AND counted > 0) AS has_fixed_count
 FROM counted LEFT JOIN (SELECT node_id, provider FROM plain_hosts) AS h USING (node_id);
 
 CREATE OR REPLACE TEMP TABLE node_facts AS FROM node_traits WHERE gpu_count > 0;

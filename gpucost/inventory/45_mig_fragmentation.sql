@@ -1,4 +1,4 @@
--- reads: state_intervals, node_facts, unit_shares
+-- reads: state_intervals, node_facts, node_parts, unit_shares
 -- writes: mig_fragmentation (stored), one row per (node, stretch) in which the slices that a MIG layout offers are less than the node's GPUs
 -- invariant: 0 < gpus; stretches of a node do not overlap
 INSERT INTO mig_fragmentation BY NAME
@@ -32,9 +32,10 @@ covered AS (
     GROUP BY ALL
     HAVING bool_or(s.profile IS NOT NULL AND u.units > 0)
 )
-SELECT node_id,
+SELECT coalesce(p.part_id, c.node_id) AS node_id,
     -- before the first scrape the node was cut as it was then
-    CASE WHEN from_ms = min(from_ms) OVER (PARTITION BY node_id) THEN up_from_ms ELSE from_ms END AS from_ms,
-    to_ms, gpu_count - gpus AS gpus
-FROM covered
-WHERE gpu_count - gpus > 1e-6;
+    CASE WHEN c.from_ms = min(c.from_ms) OVER (PARTITION BY c.node_id) THEN c.up_from_ms ELSE c.from_ms END AS from_ms,
+    c.to_ms, coalesce(p.machine_gpus, c.gpu_count) - c.gpus AS gpus
+FROM covered AS c
+LEFT JOIN node_parts AS p ON p.node_id = c.node_id AND p.has_slices AND p.from_ms <= c.from_ms AND c.from_ms < p.to_ms
+WHERE coalesce(p.machine_gpus, c.gpu_count) - c.gpus > 1e-6;

@@ -83,7 +83,7 @@ def load_settings(con: DuckDBPyConnection, config: Config, heard: tuple[int, int
             $hami_default_mem AS hami_default_mem, $hami_memory_scaling AS hami_memory_scaling,
             $teams_configured AS teams_configured, $currency AS currency,
             $team_namespace_label AS team_namespace_label, $team_pod_label AS team_pod_label,
-            $charge_reservations AS charge_reservations""",
+            $charge_reservations AS charge_reservations, $slurm_in_kubernetes AS slurm_in_kubernetes""",
         {
             "threshold_percent": config.idle.threshold_percent,
             "mig_share": config.mig.share,
@@ -95,6 +95,7 @@ def load_settings(con: DuckDBPyConnection, config: Config, heard: tuple[int, int
             "team_namespace_label": namespace_label and label_name(namespace_label),
             "team_pod_label": config.team_labels.pod and label_name(config.team_labels.pod),
             "charge_reservations": config.slurm.charge_reservations,
+            "slurm_in_kubernetes": config.slurm.in_kubernetes,
         },
     )
     con.execute(_CONFIGURED)

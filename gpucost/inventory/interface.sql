@@ -1,10 +1,10 @@
 -- reads: nodes, series
--- writes: settings, state_intervals, node_devices, node_hosts, unit_shares, unlisted_holdings, unlisted_nodes, allocation_devices, allocation_hosts, unproven_ends, allocation_teams, closed_nodes, told_activity, told_devices, slurm_hosts
+-- writes: settings, state_intervals, node_devices, node_hosts, node_parts, unit_shares, unlisted_holdings, unlisted_nodes, allocation_devices, allocation_hosts, unproven_ends, allocation_teams, closed_nodes, told_activity, told_devices, slurm_hosts
 -- invariant: what inventory hands to price and attribution besides the stored tables, empty; each is filled by the stage of its name (settings by load_settings), which says what a row is; a described fleet fills allocation_teams, and has nothing of the others
 CREATE OR REPLACE TEMP TABLE settings (
     threshold_percent DOUBLE, mig_share VARCHAR, max_bridge_ms BIGINT, hami_default_mem DOUBLE, hami_memory_scaling DOUBLE,
     teams_configured BOOLEAN, currency VARCHAR, team_namespace_label VARCHAR,
-    team_pod_label VARCHAR, charge_reservations BOOLEAN);
+    team_pod_label VARCHAR, charge_reservations BOOLEAN, slurm_in_kubernetes VARCHAR[]);
 CREATE OR REPLACE TEMP TABLE state_intervals (
     cluster VARCHAR, metric VARCHAR, labels MAP(VARCHAR, VARCHAR), namespace VARCHAR, pod VARCHAR, uid VARCHAR, container VARCHAR,
     node VARCHAR, resource VARCHAR, value DOUBLE, begin_ms BIGINT, first_ms BIGINT, last_ms BIGINT, end_ms BIGINT);
@@ -16,6 +16,9 @@ SELECT series_id, NULL::VARCHAR AS cluster, NULL::VARCHAR AS uuid, NULL::VARCHAR
     NULL::BIGINT AS end_ms, NULL::VARCHAR AS unit, NULL::DOUBLE AS usual_scale, NULL::DOUBLE AS scale, NULL::UBIGINT AS node_id, NULL::BIGINT AS up_from_ms, NULL::BIGINT AS up_to_ms, NULL::UBIGINT AS device_id
 FROM series LIMIT 0;
 CREATE OR REPLACE TEMP TABLE node_hosts (node_id UBIGINT, part VARCHAR, units DOUBLE);
+CREATE OR REPLACE TEMP TABLE node_parts (
+    node_id UBIGINT, part_id UBIGINT, gpu_model VARCHAR, gpu_count DOUBLE, machine_gpus DOUBLE, uuids VARCHAR[], profiles VARCHAR[],
+    is_sliced BOOLEAN, has_slices BOOLEAN, from_ms BIGINT, to_ms BIGINT);
 CREATE OR REPLACE TEMP TABLE unit_shares (
     node_id UBIGINT, from_ms BIGINT, to_ms BIGINT, resource VARCHAR, profile VARCHAR, part DOUBLE, shared BOOLEAN, share DOUBLE,
     offered_share DOUBLE, virtual BOOLEAN, guessed_virtual BOOLEAN);

@@ -18,7 +18,7 @@ lives AS (
     SELECT *, lead(up_from_ms) OVER (PARTITION BY cluster, node ORDER BY up_from_ms) AS next_ms FROM (FROM nodes UNION ALL BY NAME FROM unlisted_nodes)
 )
 SELECT n.node_id, n.node, n.up_from_ms, n.up_to_ms, greatest(n.up_to_ms, coalesce(least(g.to_ms, n.next_ms), 0)) AS billed_to_ms, n.gpu_count::DECIMAL(12, 6) AS gpu_count,
-    coalesce(n.gpu_count / n.machine_gpus, 1)::DECIMAL(12, 6) AS machine_share, n.gpu_model, n.labels,
+    coalesce(n.gpu_count / n.machine_gpus, 1)::DECIMAL(18, 12) AS machine_share, n.gpu_model, n.labels,
     lower(n.provider) AS provider, lower(n.zone) AS zone, lower(n.instance_type) AS instance_type,
     coalesce(lower(n.region), region_of(n.zone)) AS region,
     lower(n.labels['label_topology_k8s_aws_zone_id']) AS zone_id,

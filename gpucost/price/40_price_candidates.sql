@@ -102,9 +102,10 @@ offered AS (
     SELECT node_id, from_ms, to_ms, rank, price_per_hour, currency, 'catalog', price_as_of, purchase_option, origin FROM list_candidates
 )
 SELECT o.node_id, greatest(o.from_ms, n.up_from_ms) AS from_ms, least(o.to_ms, n.up_to_ms) AS to_ms,
-    o.rank, o.price_per_hour::DECIMAL(38, 12) AS price_per_hour, o.currency, o.price_source, o.price_as_of, o.purchase_option, o.origin
+    -- the price book's rows are of the node's GPUs already
+    o.rank, (o.price_per_hour * CASE o.price_source WHEN 'price_book' THEN 1 ELSE n.machine_share END)::DECIMAL(38, 12) AS price_per_hour, o.currency, o.price_source, o.price_as_of, o.purchase_option, o.origin
 FROM offered AS o
 JOIN (
-    SELECT node_id, up_from_ms, unnest([up_to_ms, billed_to_ms]) AS up_to_ms, unnest([false, true]) AS is_bill FROM priced_nodes
+    SELECT node_id, machine_share, up_from_ms, unnest([up_to_ms, billed_to_ms]) AS up_to_ms, unnest([false, true]) AS is_bill FROM priced_nodes
 ) AS n ON n.node_id = o.node_id AND n.is_bill = (o.price_source = 'bill')
 WHERE greatest(o.from_ms, n.up_from_ms) < least(o.to_ms, n.up_to_ms);

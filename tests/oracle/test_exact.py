@@ -13,7 +13,7 @@ from gpucost import pipeline
 from gpucost.periods import Period
 from tests.oracle.exact.compare import unequal
 from tests.oracle.shared_cases import replayed, shared_cases
-from tests.replay.edits import relabel
+from tests.replay.edits import move
 from tests.replay.fleet import Fleet, all_cases, period_of, read_fleet
 from tests.replay.load import load, write_config
 from tests.replay.scrape import scrape
@@ -77,7 +77,7 @@ def side_by_side(group: Together, folder: Path) -> tuple[Fleet, list[Series], Pa
         scraped = scrape(fleet, lean=True)
         for cluster in dict.fromkeys(node["cluster"] for node in fleet["nodes"]):
             own = [one for one in scraped if one.labels.get("cluster", cluster) == cluster]
-            series += relabel(own, ".*", {"cluster": f"{case.name} {cluster}"})
+            series += move(own, f"{case.name} {cluster}")
         nodes += [{**node, "cluster": f"{case.name} {node['cluster']}"} for node in fleet["nodes"]]
     end = max(fleet["end"] for fleet in fleets)
     described = {**fleets[0], "nodes": nodes, "end": end}

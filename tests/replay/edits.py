@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import math
 import re
 from collections.abc import Callable, Mapping
@@ -28,6 +29,20 @@ def relabel(
     Meant are those whose metric matches `metrics` and whose labels match `where`, both regular expressions.
     """
     return _edited(series, metrics, where, hours, lambda part: [replace(part, labels=_changed(part.labels, changes))])
+
+
+def move(series: list[Series], cluster: str, provider_ids: bool = True) -> list[Series]:
+    """The same in a cluster of this name, on machines and GPUs of its own; machines of bills keep their provider ids."""
+    own = ("UUID", "system_uuid", *(("provider_id",) if provider_ids else ()))
+    digest = hashlib.sha256(cluster.encode()).hexdigest()[:8]
+    return [
+        replace(
+            one,
+            labels={name: f"{value}{digest}" if name in own and value else value for name, value in one.labels.items()}
+            | {"cluster": cluster},
+        )
+        for one in series
+    ]
 
 
 def revalue(

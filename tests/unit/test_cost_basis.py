@@ -16,7 +16,7 @@ from gpucost.engine import run_stages
 from gpucost.price import load_price_list
 from gpucost.store.connection import Store
 from tests.replay.cases.words import HEADER, busy, fleet, node, pod
-from tests.replay.edits import drop, relabel
+from tests.replay.edits import drop, move
 from tests.replay.load import load, write_config
 from tests.replay.scrape import scrape
 
@@ -112,7 +112,7 @@ def test_who_pays_for_cores_and_memory(tmp_path: Path) -> None:
     (tmp_path / "prices.csv").write_text(f"{HEADER}\n,,,g5.xlarge,on_demand,1.42,USD,\n")
     clusters = {**FLEET, "nodes": [{**one, "cluster": name} for one in FLEET["nodes"] for name in collected]}
     config = write_config(clusters, tmp_path, tmp_path / "prices.csv")
-    store = load(clusters, [one for name, part in collected.items() for one in relabel(part, ".*", {"cluster": name})], config, 1)
+    store = load(clusters, [one for name, part in collected.items() for one in move(part, name)], config, 1)
     gpu, half_host, quarter_host = 0.90, (0.36 + 0.16) / 2, (0.36 + 0.16) / 4
     held = {"a": 4 * (gpu + half_host), "b": 4 * quarter_host, "": 4 * quarter_host}
     gpus_alone = {"a": 4 * 1.42}

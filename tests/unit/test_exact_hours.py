@@ -110,12 +110,12 @@ def test_equal_hours_cost_alike_up_to_the_minute_that_one_changes() -> Scene:
 
 @scene()
 def test_a_slot_is_cut_by_what_the_node_offers_at_last() -> Scene:
-    """A node whose device plugin offers one GPU at first and four slots of it later, and no label tells of them: a quarter."""
+    """A node whose device plugin offers one GPU at first and four slots of it later, and a label tells that there are some, but not how many: a quarter."""
     described = fleet(HOURS, [node("w", "g5.xlarge", 0, HOURS)], [pod("a", "w", [0], 2, HOURS)], busy("w", [0], 0, HOURS))
     plain = {"resource": "nvidia_com_gpu"}
     series = revalue(scrape(described, lean=True), "kube_node_status_.*", 4, plain, (1, HOURS))
-    none = {"label_nvidia_com_gpu_replicas": None, "label_nvidia_com_gpu_sharing_strategy": None}
-    figures = yield described, relabel(series, "kube_node_labels", none)
+    shared = {"label_nvidia_com_gpu_replicas": None, "label_nvidia_com_gpu_sharing_strategy": "time-slicing"}
+    figures = yield described, relabel(series, "kube_node_labels", shared)
     a = figures(3, 4)["a"]
     assert (a.allocated_gpu_hours, a.active_gpu_hours, a.cost) == (Fraction(1, 4), Fraction(1, 4), Fraction("0.3"))
 

@@ -27,6 +27,7 @@ from gpucost.doctor import OK, check_slurm
 from gpucost.errors import DataError
 from tests.property.fleets import many
 from tests.replay.cases.words import at, fleet, node, pod
+from tests.replay.edits import relabel
 from tests.replay.load import load
 from tests.replay.scrape import scrape
 from tests.replay.series import Series
@@ -807,13 +808,22 @@ def test_a_fleet_of_both_adds_up_once(tmp_path: Path) -> None:
     assert both[2] == pod_held | job_held
 
 
+SOPERATOR = ("worker-0", ["StatefulSet", "worker"], "worker-0")
+
+
 @pytest.mark.parametrize(
-    ("slurm_node", "owner", "worker"),
-    [("gpu-0", ["NodeSet", "gpu"], "hpc-worker-gpu-0"), ("worker-0", ["StatefulSet", "worker"], "worker-0"), ("k", None, None)],
-    ids=["slinky", "soperator", "beside-the-kubelet"],
+    ("slurm_node", "owner", "worker", "proof"),
+    [
+        ("gpu-0", ["NodeSet", "gpu"], "hpc-worker-gpu-0", ""),
+        (*SOPERATOR, "setting"),
+        (*SOPERATOR, "hpc_job"),
+        ("k", None, None, "setting"),
+        ("k", None, None, "hpc_job"),
+        ("k", None, None, "gpus"),
+    ],
 )
 def test_slurm_inside_kubernetes_counts_once(
-    tmp_path: Path, slurm_node: str, owner: list[str] | None, worker: str | None
+    tmp_path: Path, slurm_node: str, owner: list[str] | None, worker: str | None, proof: str
 ) -> None:
     """A Kubernetes node of 8 GPUs for two hours: a pod has two, a node of Slurm four, and its jobs three for an hour."""
     workers = [pod(worker, "k", [0, 1, 2, 3], 0, 2, "slurm", owner=owner)] if worker else []
@@ -821,12 +831,20 @@ def test_slurm_inside_kubernetes_counts_once(
     jobs = text([job(1, 900, 4500, slurm_node, tres(2, "a100")), job(2, 1800, 5400, slurm_node, tres(1, "a100"), Account="cv")])
     described = f"NodeName={slurm_node} Gres=gpu:a100:4 Partitions=gpu State=IDLE\n"
     down = f"Cluster|NodeName|TimeStart|TimeEnd|State|Reason\nhpc|{slurm_node}|{T + 6300}|{T + 7200}|DRAIN|why\n"
+    series = scrape(pods)
+    if proof == "hpc_job":
+        series = relabel(series, "DCGM_.*", {"hpc_job": "1"}, {"UUID": "GPU-k-0"})
+    if proof == "gpus":
+        series += relabel([one for one in series if one.labels["__name__"].startswith("DCGM_")], ".*", {"cluster": "hpc"})
     figures = []
     for order in ("kj", "jk"):
         one = Cluster(tmp_path / order, ",,,p4d.24xlarge,on_demand,32,USD,,,node")
+        if proof == "setting":
+            with (one.folder / "gpucost.toml").open("a") as config:
+                config.write(f'[slurm]\nin_kubernetes = ["{slurm_node[:-1]}?"]\n')
         for part in order:
             if part == "k":
-                load(pods, scrape(pods), load_config(one.folder / "gpucost.toml", environ={}, cwd=one.folder))
+                load(pods, series, load_config(one.folder / "gpucost.toml", environ={}, cwd=one.folder))
             else:
                 one.load(jobs, described, down)
         assert one.held("namespace") == {"web": 2 * 7200, "nlp": 7200, "cv": 3600}
@@ -836,6 +854,39 @@ def test_slurm_inside_kubernetes_counts_once(
         assert one.totals["unavailable_gpu_hours"] == pytest.approx(1)
         figures.append((one.rows("namespace,workload"), one.totals))
     assert figures[0] == figures[1]
+
+
+@pytest.mark.parametrize(("gpus", "warned"), [(False, True), (True, False)])
+def test_a_name_alone_makes_no_node_of_slurm_one_of_kubernetes(tmp_path: Path, gpus: bool, warned: bool) -> None:
+    """A Kubernetes node and one of Slurm are both called k, of 8 GPUs each; a pod and a job hold one: two machines, 2 h of $32 + $16.
+
+    With exporters that measure other GPUs of each, nothing is in doubt.
+    """
+    pods = fleet(2, [node("k", "p4d.24xlarge", 0, 2)], [pod("1", "k", [0], 0, 2, "nlp")], {"GPU-k-0": [[at(0), at(2), 70]]})
+    series = scrape(pods)
+    if gpus:
+        own = [one for one in series if one.labels["__name__"].startswith("DCGM_")]
+        series += [Series({**one.labels, "cluster": "hpc", "UUID": one.labels["UUID"] + "-s"}, one.times, one.values) for one in own]
+    one = Cluster(tmp_path / "one", ",,,p4d.24xlarge,on_demand,32,USD,,,node\n,,,,on_demand,2,USD,,partition=gpu,gpu")
+    load(pods, series, load_config(one.folder / "gpucost.toml", environ={}, cwd=one.folder))
+    one.load(text([job(1, 0, 7200, "k", tres(1))]), "NodeName=k Gres=gpu:8 Partitions=gpu\n")
+    costs = {row["cluster"]: row["cost"] for row in one.rows("cluster") if row["kind"] == "allocated"}
+    assert costs == {"main" if "main" in costs else "": 8, "hpc": 4}
+    assert one.totals["node_cost"] == 96
+    said = [w for w in one.coverage["warnings"] if w["code"] == "unproven_machine"]
+    assert [("32.00 USD" in w["message"], "in_kubernetes" in w["fix"]) for w in said] == [(True, True)] * warned
+
+
+def test_a_pod_with_the_name_of_a_node_of_slurm_pays(tmp_path: Path) -> None:
+    """A pod called gpu-0 holds 2 of 8 GPUs for 2 h at $32, and Slurm has a machine of that name: the pod pays $16."""
+    pods = fleet(2, [node("k", "p4d.24xlarge", 0, 2)], [pod("gpu-0", "k", [0, 1], 0, 2, "web")], {})
+    one = Cluster(tmp_path / "one", ",,,p4d.24xlarge,on_demand,32,USD,,,node\n,,,,on_demand,2,USD,,partition=gpu,gpu")
+    load(pods, scrape(pods), load_config(one.folder / "gpucost.toml", environ={}, cwd=one.folder))
+    one.load(text([job(1, 0, 7200, "gpu-0", tres(1))]), "NodeName=gpu-0 Gres=gpu:4 Partitions=gpu\n")
+    costs = {row["namespace"]: row["cost"] for row in one.rows("namespace") if row["kind"] == "allocated"}
+    assert costs == {"web": 16, "nlp": 4}
+    assert one.totals["node_cost"] == 64 + 16
+    assert "unproven_machine" in {w["code"] for w in one.coverage["warnings"]}
 
 
 def test_more_jobs_than_a_row_group_holds_are_all_there(cluster: Cluster) -> None:

@@ -10,7 +10,7 @@ machines AS (
     SELECT instance_key, min(node_id) AS machine FROM billed_nodes GROUP BY instance_key
 ),
 lives AS (
-    SELECT m.machine, n.node_id, n.cluster, n.up_from_ms, n.up_to_ms
+    SELECT m.machine, n.node_id, n.cluster, n.up_from_ms, n.up_to_ms, coalesce(n.gpu_count / n.machine_gpus, 1) AS machine_share
     FROM machines AS m JOIN billed_nodes AS b USING (instance_key) JOIN nodes AS n USING (node_id)
 ),
 periods AS (
@@ -34,7 +34,7 @@ known AS (
     WHERE (t.period_ms, t.period_to_ms) IN (SELECT (period_ms, period_to_ms) FROM missed)
 ),
 seen AS (
-    SELECT p.machine, p.period_ms, sum(least(l.up_to_ms, k.to_ms) - greatest(l.up_from_ms, k.from_ms)) AS seen_ms
+    SELECT p.machine, p.period_ms, sum((least(l.up_to_ms, k.to_ms) - greatest(l.up_from_ms, k.from_ms)) * l.machine_share) AS seen_ms
     FROM known AS k
     JOIN periods AS p USING (period_ms, period_to_ms)
     JOIN lives AS l ON l.machine = p.machine AND l.cluster = k.cluster AND l.up_from_ms < k.to_ms AND k.from_ms < l.up_to_ms
@@ -44,7 +44,7 @@ priced AS (
     SELECT node_id, min(from_ms) AS from_ms, max(to_ms) AS to_ms FROM bill_prices GROUP BY node_id
 ),
 stretches AS (
-    SELECT l.node_id, p.machine, p.period_ms, p.billed_ms, m.from_ms, m.to_ms
+    SELECT l.node_id, l.machine_share, p.machine, p.period_ms, p.billed_ms, m.from_ms, m.to_ms
     FROM missed AS m
     JOIN periods AS p USING (period_ms, period_to_ms)
     JOIN lives AS l ON l.machine = p.machine AND l.cluster = m.cluster
@@ -62,7 +62,7 @@ parts AS (
 ),
 rated AS (
     SELECT p.node_id, p.from_ms, p.to_ms, p.price_per_hour, p.price_as_of,
-        least(1, greatest(0, p.billed_ms - coalesce(s.seen_ms, 0)) / sum(p.to_ms - p.from_ms) OVER (PARTITION BY p.machine, p.period_ms)) AS up_ratio
+        least(1, greatest(0, p.billed_ms - coalesce(s.seen_ms, 0)) / sum((p.to_ms - p.from_ms) * p.machine_share) OVER (PARTITION BY p.machine, p.period_ms)) AS up_ratio
     FROM parts AS p LEFT JOIN seen AS s USING (machine, period_ms)
 )
 FROM rated WHERE up_ratio > 0;

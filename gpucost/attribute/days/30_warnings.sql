@@ -1,4 +1,4 @@
--- reads: billed_hours, billed_nodes, cost_runs, coverage_gaps, node_stops, nodes, settings, unproven_ends, unseen_time
+-- reads: allocations, billed_hours, billed_nodes, cost_runs, coverage_gaps, loads, node_devices, node_runs, node_stops, nodes, settings, unproven_ends, unseen_time
 -- writes: warnings (stored): pods without a proven end, what was billed and not seen, nodes that stopped
 -- invariant: each names what it is about and its time; hours and cost are those attributed
 -- one row per cluster and month in which pods without phases may have been charged after they ended: at most how much; hours and cost are those in cost_runs
@@ -93,3 +93,28 @@ SELECT 'stopped_node' AS code, n.cluster, n.node AS subject, min(s.from_ms) AS f
     NULL AS fix
 FROM numbered AS s JOIN nodes AS n USING (node_id)
 GROUP BY n.cluster, n.node, s.node_id, s.reason, s.number;
+-- one row per node of Slurm that is named as a node, or a pod with GPUs, of Kubernetes, and that nothing proves to be the same machine or another
+INSERT INTO warnings BY NAME
+WITH ours AS (
+    FROM nodes WHERE cluster IN (SELECT source FROM loads WHERE kind = 'slurm') AND machine_id IS NULL AND created_ms IS NULL
+),
+alike AS (
+    SELECT s.node_id, 'node' AS kind, k.cluster, k.up_from_ms AS from_ms, k.up_to_ms AS to_ms
+    FROM ours AS s JOIN nodes AS k ON k.node = s.node AND coalesce(k.machine_gpus, k.gpu_count) = coalesce(s.machine_gpus, s.gpu_count) AND k.node_id NOT IN (SELECT node_id FROM ours)
+    WHERE s.node_id NOT IN (SELECT node_id FROM node_devices) OR k.node_id NOT IN (SELECT node_id FROM node_devices)
+    UNION ALL
+    SELECT s.node_id, 'pod', a.cluster, a.held_from_ms, a.held_to_ms
+    FROM ours AS s JOIN allocations AS a ON a.pod = s.node AND a.workload_kind NOT IN ('Job', 'Reservation') AND a.gpus > 0
+),
+costs AS (
+    SELECT s.cluster, s.node, l.kind, l.cluster AS other, min(r.from_ms) AS from_ms, max(r.to_ms + (r.hours - 1) * 3600000) AS to_ms, sum(r.node_cost * r.hours) AS cost
+    FROM ours AS s
+    JOIN (SELECT node_id, kind, min(cluster) AS cluster, min(from_ms) AS from_ms, max(to_ms) AS to_ms FROM alike GROUP BY node_id, kind) AS l USING (node_id)
+    JOIN node_runs AS r ON r.node_id = s.node_id AND r.from_ms < l.to_ms AND l.from_ms < r.to_ms + (r.hours - 1) * 3600000
+    GROUP BY s.cluster, s.node, l.kind, l.cluster
+)
+SELECT 'unproven_machine' AS code, cluster, node AS subject, from_ms, to_ms,
+    format('node {} of Slurm has the name of a {} of Kubernetes cluster {}, and nothing proves that they are one machine: both are priced, {:.2f} {} of it twice if they are',
+        node, kind, other, cost::DOUBLE, c.currency) AS message,
+    'if they are one machine, set [slurm] in_kubernetes = ["' || node || '"], or let dcgm-exporter report hpc_job' AS fix
+FROM costs CROSS JOIN settings AS c;

@@ -34,7 +34,8 @@ machines AS (
 ),
 lived AS (
     SELECT h.machine, h.from_ms, h.to_ms,
-        sum(greatest(0, least(n.up_to_ms, h.to_ms) - greatest(n.up_from_ms, h.from_ms))) / 3600000::DECIMAL(38, 12) AS hours
+        sum(greatest(0, least(n.up_to_ms, h.to_ms) - greatest(n.up_from_ms, h.from_ms)) * coalesce(n.gpu_count / n.machine_gpus, 1))::DECIMAL(38, 6)
+            / 3600000::DECIMAL(38, 12) AS hours
     FROM (SELECT DISTINCT machine, from_ms, to_ms FROM summed WHERE hours <= 0) AS h
     JOIN machines AS m USING (machine)
     JOIN billed_nodes AS b USING (instance_key)

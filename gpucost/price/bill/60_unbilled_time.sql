@@ -46,14 +46,15 @@ shares AS (
     WHERE p.from_ms < m.to_ms AND m.from_ms < p.to_ms
 ),
 seen AS (
-    SELECT b.instance_key, greatest(n.up_from_ms, c.from_ms) AS from_ms, least(n.up_to_ms, c.to_ms) AS to_ms
+    SELECT b.instance_key, greatest(n.up_from_ms, c.from_ms) AS from_ms, least(n.up_to_ms, c.to_ms) AS to_ms,
+        coalesce(n.gpu_count / n.machine_gpus, 1) AS machine_share
     FROM billed_nodes AS b
     JOIN nodes AS n USING (node_id)
     JOIN collected AS c ON c.cluster = n.cluster AND c.from_ms < n.up_to_ms AND n.up_from_ms < c.to_ms
 ),
 running AS (
     SELECT m.cluster, m.from_ms, m.to_ms,
-        greatest(0, m.billed_ms - coalesce(sum(least(s.to_ms, m.to_ms) - greatest(s.from_ms, m.from_ms)) FILTER (s.to_ms IS NOT NULL), 0)) AS unseen_ms
+        greatest(0, m.billed_ms - coalesce(sum((least(s.to_ms, m.to_ms) - greatest(s.from_ms, m.from_ms)) * s.machine_share) FILTER (s.to_ms IS NOT NULL), 0)) AS unseen_ms
     FROM machines AS m
     SEMI JOIN shares AS h ON h.cluster = m.cluster AND h.from_ms = m.from_ms AND h.to_ms = m.to_ms
     LEFT JOIN seen AS s ON s.instance_key = m.instance_key AND s.from_ms < m.to_ms AND m.from_ms < s.to_ms

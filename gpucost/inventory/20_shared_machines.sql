@@ -1,0 +1,85 @@
+-- reads: node_lifetimes, twofold_nodes, state_intervals, device_series
+-- writes: collected, coverage_gaps (stored): none of a cluster that has no machine of its own; cut_lives, shared_machines, one row per (node life, life of another Node object or cluster that is the same machine and keeps it): when both were listed; node_lifetimes, without that time of the former
+-- invariant: GPUs that both measured at one time prove it, and other GPUs disprove it; otherwise a cloud's provider id does, then a system uuid that two nodes never had while both were alive
+DELETE FROM node_lifetimes WHERE (cluster, node) IN (SELECT (cluster, node) FROM twofold_nodes) AND machine_id IS NOT NULL;
+
+CREATE OR REPLACE TEMP TABLE shared_machines AS
+WITH names AS (
+    SELECT cluster, node, unnest([
+        CASE WHEN regexp_matches(lower(labels['provider_id']), '^((aws|gce|azure|oci)://|ocid1\.)') THEN 'provider ' || lower(labels['provider_id']) END,
+        -- mainboards without one have these
+        CASE WHEN NOT regexp_matches(lower(labels['system_uuid']), '^(0{8}|1{8}|f{8}|(fe){4}|03000200-?0400-?0500|12345678)|[^0-9a-f-]') AND length(labels['system_uuid']) >= 32
+            THEN 'uuid ' || lower(labels['system_uuid']) END]) AS id, first_ms AS from_ms, last_ms AS to_ms
+    FROM state_intervals
+    WHERE metric = 'kube_node_info' AND node IS NOT NULL
+    UNION ALL
+    SELECT n.cluster, n.node, 'gpu ' || d.uuid, d.first_ms, d.last_ms
+    FROM device_series AS d JOIN (SELECT DISTINCT cluster, node FROM node_lifetimes) AS n ON n.cluster = d.cluster AND n.node IN (d.host, d.node_label)
+),
+-- most fleets have none, and then nothing is looked for
+twins AS MATERIALIZED (
+    SELECT cluster, node, id, min(from_ms) AS from_ms, max(to_ms) AS to_ms FROM names
+    WHERE id IS NOT NULL
+    GROUP BY cluster, node, id
+    QUALIFY count(*) OVER (PARTITION BY id) > 1
+),
+pairs AS MATERIALIZED (
+    SELECT a.node_id, b.node_id AS other_id, a.cluster, a.node, b.cluster AS other_cluster, b.node AS other_node, a.created_ms, b.created_ms AS other_created_ms,
+        greatest(a.up_from_ms, b.up_from_ms) AS from_ms, least(a.up_to_ms, b.up_to_ms) AS to_ms,
+        -- GPUs count while both were measured
+        bool_or(starts_with(s.id, 'gpu ') AND s.from_ms <= t.to_ms AND t.from_ms <= s.to_ms AND s.to_ms >= greatest(a.up_from_ms, b.up_from_ms)
+            AND s.from_ms < least(a.up_to_ms, b.up_to_ms)) AS same_gpu,
+        bool_or(starts_with(s.id, 'provider ')) AS same_provider, bool_or(starts_with(s.id, 'uuid ')) AS same_uuid
+    FROM twins AS s
+    JOIN twins AS t ON t.id = s.id AND (t.cluster, t.node) <> (s.cluster, s.node)
+    JOIN node_lifetimes AS a ON a.cluster = s.cluster AND a.node = s.node
+    JOIN node_lifetimes AS b ON b.cluster = t.cluster AND b.node = t.node AND b.up_from_ms < a.up_to_ms AND a.up_from_ms < b.up_to_ms
+    GROUP BY ALL
+),
+-- a node that is ready, or whose GPUs are measured, is alive
+alive AS (
+    SELECT f.cluster, f.node, f.first_ms AS from_ms, f.last_ms AS to_ms, NULL AS uuid
+    FROM state_intervals AS f SEMI JOIN pairs AS p ON p.cluster = f.cluster AND p.node = f.node
+    WHERE f.metric = 'kube_node_status_condition' AND f.labels['condition'] = 'Ready' AND f.labels['status'] = 'true' AND f.value = 1
+    UNION ALL
+    SELECT n.cluster, n.node, d.first_ms, d.last_ms, d.uuid
+    FROM device_series AS d JOIN (SELECT DISTINCT cluster, node FROM pairs) AS n ON n.cluster = d.cluster AND n.node IN (d.host, d.node_label)
+),
+lived AS (
+    SELECT p.node_id, p.other_id, max(least(a.to_ms, p.to_ms)) AS alive_to_ms, sum(least(a.to_ms, p.to_ms) - greatest(a.from_ms, p.from_ms)) AS alive_ms, count(a.uuid) AS gpus
+    FROM pairs AS p JOIN alive AS a ON a.cluster = p.cluster AND a.node = p.node AND a.from_ms < p.to_ms AND p.from_ms <= a.to_ms
+    GROUP BY ALL
+),
+together AS (
+    SELECT p.node_id, p.other_id, max(least(a.to_ms, b.to_ms, p.to_ms) - greatest(a.from_ms, b.from_ms, p.from_ms)) AS both_ms
+    FROM pairs AS p
+    JOIN alive AS a ON a.cluster = p.cluster AND a.node = p.node
+    JOIN alive AS b ON b.cluster = p.other_cluster AND b.node = p.other_node AND b.from_ms < a.to_ms AND a.from_ms < b.to_ms
+    GROUP BY ALL
+),
+proven AS (
+    SELECT p.*, coalesce(l.alive_ms, 0) AS alive_ms, coalesce(o.alive_ms, 0) AS other_alive_ms
+    FROM pairs AS p
+    LEFT JOIN lived AS l USING (node_id, other_id)
+    LEFT JOIN lived AS o ON o.node_id = p.other_id AND o.other_id = p.node_id
+    LEFT JOIN together AS b ON b.node_id = p.node_id AND b.other_id = p.other_id
+    WHERE CASE WHEN p.same_gpu THEN true WHEN l.gpus > 0 AND o.gpus > 0 THEN false WHEN p.same_provider THEN true
+        ELSE p.same_uuid AND coalesce(b.both_ms, 0) <= 600000 END
+)
+SELECT node_id, other_id, cluster, node, other_cluster, other_node, from_ms, to_ms
+FROM proven
+-- the one that was alive keeps the machine
+WHERE (alive_ms, coalesce(created_ms, 0), node_id) < (other_alive_ms, coalesce(other_created_ms, 0), other_id);
+
+CREATE OR REPLACE TEMP TABLE cut_lives AS
+SELECT n.*, unnest([n.up_from_ms, s.to_ms]) AS piece_from_ms, unnest([s.from_ms, n.up_to_ms]) AS piece_to_ms
+FROM node_lifetimes AS n JOIN (SELECT node_id, min(from_ms) AS from_ms, max(to_ms) AS to_ms FROM shared_machines GROUP BY node_id) AS s USING (node_id);
+DELETE FROM node_lifetimes WHERE node_id IN (SELECT node_id FROM cut_lives);
+INSERT INTO node_lifetimes BY NAME
+SELECT CASE WHEN piece_from_ms = up_from_ms THEN node_id ELSE hash(node_id, piece_from_ms) END AS node_id, cluster, node, machine_id, created_ms,
+    piece_from_ms AS up_from_ms, piece_to_ms AS up_to_ms
+FROM cut_lives
+WHERE piece_from_ms < piece_to_ms;
+-- a cluster that was only named while the label of another was lost is none
+DELETE FROM coverage_gaps WHERE cluster IN (SELECT cluster FROM shared_machines) AND cluster NOT IN (SELECT cluster FROM node_lifetimes);
+DELETE FROM collected WHERE cluster IN (SELECT cluster FROM shared_machines) AND cluster NOT IN (SELECT cluster FROM node_lifetimes);
