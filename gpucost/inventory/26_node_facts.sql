@@ -108,7 +108,7 @@ counted AS (
 SELECT
     node_id, cluster, node, machine_id, created_ms, up_from_ms, up_to_ms,
     CASE
-        WHEN h.provider IS NOT NULL THEN h.provider
+        WHEN host_provider IS NOT NULL THEN host_provider
         WHEN scheme = 'gce' OR list_bool_or(list_transform(map_keys(labels), lambda k: starts_with(k, 'label_cloud_google_com_'))) THEN 'gcp'
         WHEN scheme <> '' THEN scheme
         WHEN list_bool_or(list_transform(map_keys(labels), lambda k: starts_with(k, 'label_kubernetes_azure_com_'))) THEN 'azure'
@@ -127,7 +127,7 @@ SELECT
     labels,
     only_profile, mig_slices::DOUBLE AS mig_slices,
     catalog_count > 0 OR unit_profile IS NOT NULL OR (h.node_id IS NOT NULL AND counted > 0) AS has_fixed_count
-FROM counted LEFT JOIN (SELECT node_id, provider FROM plain_hosts) AS h USING (node_id);
+FROM counted LEFT JOIN (SELECT node_id, provider AS host_provider FROM plain_hosts) AS h USING (node_id);
 
 CREATE OR REPLACE TEMP TABLE node_facts AS FROM node_traits WHERE gpu_count > 0;
 
