@@ -24,6 +24,7 @@ from gpucost.periods import MS_PER_HOUR, Period
 from gpucost.store.connection import Store
 from gpucost.store.metrics import load_window
 from tests.frozen.world import standing_still
+from tests.replay.edits import move
 from tests.replay.fleet import Fleet, all_cases, period_of, read_fleet
 from tests.replay.load import put_prices, windows, write_config
 from tests.replay.scrape import scrape
@@ -75,7 +76,9 @@ def stored(cases: list[Path], folder: Path) -> tuple[Config, Store, Period]:
     with store.write() as con:
         for number, fleet in enumerate(fleets, start=1):
             source = fleet["nodes"][0]["cluster"]
-            for window in windows(fleet, scrape(fleet, lean=True), config, source=source, run_id=number):
+            # no two fleets have a machine in common
+            series = [moved for one in scrape(fleet, lean=True) for moved in move([one], one.labels.get("cluster", source))]
+            for window in windows(fleet, series, config, source=source, run_id=number):
                 load_window(con, window)
     spans = [period_of(fleet) for fleet in fleets]
     start, end = min(first for first, _ in spans), max(last for _, last in spans)

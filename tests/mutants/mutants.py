@@ -248,8 +248,8 @@ MUTANTS = (
     Mutant(
         "UUIDs of two exporters differ",
         "gpucost/inventory/13_activity_series.sql",
-        "'GPU-\\0'",
-        "'\\0'",
+        "THEN 'GPU-' || device",
+        "THEN device",
         (f"{PLAIN}::test_two_exporters_on_a_machine_are_one_machine",),
     ),
     Mutant(
@@ -519,5 +519,47 @@ MUTANTS = (
         "WHEN p.same_gpu THEN true",
         "WHEN p.same_gpu THEN false",
         ("tests/unit/test_machines.py::test_one_gpu_is_one_machine",),
+    ),
+    Mutant(
+        "a pod named as a node of Slurm is that node",
+        "gpucost/inventory/19_slurm_hosts.sql",
+        "w.in_set AS is_proven",
+        "true AS is_proven",
+        ("tests/unit/test_slurm.py::test_a_pod_with_the_name_of_a_node_of_slurm_pays",),
+    ),
+    Mutant(
+        "a node of Slurm is the Kubernetes node of its name",
+        "gpucost/inventory/19_slurm_hosts.sql",
+        "NULL, f.node, false,",
+        "NULL, f.node, true,",
+        ("tests/unit/test_slurm.py::test_a_name_alone_makes_no_node_of_slurm_one_of_kubernetes",),
+    ),
+    Mutant(
+        "hpc_job ties no node of Slurm to Kubernetes",
+        "gpucost/inventory/19_slurm_hosts.sql",
+        "h.job_id::VARCHAR = k.pod",
+        "h.job_id::VARCHAR = 'x' || k.pod",
+        ("tests/unit/test_slurm.py::test_slurm_inside_kubernetes_counts_once",),
+    ),
+    Mutant(
+        "a node name that two machines have is one node",
+        "gpucost/inventory/17_twofold_nodes.sql",
+        "HAVING sum(to_ms - from_ms) > 600000",
+        "HAVING sum(to_ms - from_ms) > 600000000",
+        ("tests/unit/test_machines.py::test_two_machines_of_one_name_are_not_collected",),
+    ),
+    Mutant(
+        "nobody is told of a machine that may be paid for twice",
+        "gpucost/attribute/days/30_warnings.sql",
+        "FROM costs CROSS JOIN settings AS c;",
+        "FROM costs CROSS JOIN settings AS c WHERE false;",
+        ("tests/unit/test_slurm.py::test_a_name_alone_makes_no_node_of_slurm_one_of_kubernetes",),
+    ),
+    Mutant(
+        "a lost cluster label makes another cluster",
+        "gpucost/inventory/20_shared_machines.sql",
+        "(t.cluster, t.node) <> (s.cluster, s.node)",
+        "t.cluster = s.cluster AND t.node <> s.node",
+        ("tests/unit/test_machines.py::test_a_cluster_label_lost_for_an_hour_is_paid_once",),
     ),
 )

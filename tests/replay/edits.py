@@ -33,7 +33,7 @@ def relabel(
 
 def move(series: list[Series], cluster: str, provider_ids: bool = True) -> list[Series]:
     """The same in a cluster of this name, on machines and GPUs of its own; machines of bills keep their provider ids."""
-    own = ("UUID", "system_uuid", *(("provider_id",) if provider_ids else ()))
+    own = ("UUID", "uuid", "gpu_uuid", "device_uuid", "deviceuuid", "system_uuid", *(("provider_id",) if provider_ids else ()))
     digest = hashlib.sha256(cluster.encode()).hexdigest()[:8]
     return [
         replace(

@@ -554,7 +554,7 @@ def test_nodes_that_share_a_bill_cost_no_more_than_it(
     hour = 3_600_000
     con = duckdb.connect()
     con.execute(
-        """CREATE TABLE nodes (node_id UBIGINT, cluster VARCHAR, up_from_ms BIGINT, up_to_ms BIGINT);
+        """CREATE TABLE nodes (node_id UBIGINT, cluster VARCHAR, up_from_ms BIGINT, up_to_ms BIGINT, gpu_count DOUBLE, machine_gpus DOUBLE);
         CREATE TABLE billed_nodes (instance_key VARCHAR, node_id UBIGINT, is_scale_set BOOLEAN);
         CREATE TABLE billed_hours (instance_key VARCHAR, from_ms BIGINT, to_ms BIGINT, instance_hours DOUBLE);
         CREATE TABLE node_prices (node_id UBIGINT, from_ms BIGINT, to_ms BIGINT, price_per_hour DOUBLE, price_source VARCHAR,
@@ -566,7 +566,7 @@ def test_nodes_that_share_a_bill_cost_no_more_than_it(
     con.execute("INSERT INTO collected VALUES ('c', 0, $1), ('c', $2, $3)", [5 * hour, 15 * hour, 24 * hour])
     con.execute("INSERT INTO coverage_gaps VALUES ('c', $1, $2, 'not_collected')", [5 * hour, 15 * hour])
     for node_id, (begins, ends, priced_until) in enumerate(lives):
-        con.execute("INSERT INTO nodes VALUES ($1, 'c', $2, $3)", [node_id, int(begins * hour), int(ends * hour)])
+        con.execute("INSERT INTO nodes VALUES ($1, 'c', $2, $3, 1, NULL)", [node_id, int(begins * hour), int(ends * hour)])
         con.execute("INSERT INTO billed_nodes VALUES ('m', $1, $2)", [node_id, is_scale_set])
         for start in range(begins, priced_until, hours_at_one_price):
             end = min(start + hours_at_one_price, priced_until)

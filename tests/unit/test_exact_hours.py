@@ -110,7 +110,7 @@ def test_equal_hours_cost_alike_up_to_the_minute_that_one_changes() -> Scene:
 
 @scene()
 def test_a_slot_is_cut_by_what_the_node_offers_at_last() -> Scene:
-    """A node whose device plugin offers one GPU at first and four slots of it later, and a label tells that there are some, but not how many: a quarter."""
+    """A device plugin offers one GPU at first and four slots of it later; a label tells of slots, but not how many: a quarter."""
     described = fleet(HOURS, [node("w", "g5.xlarge", 0, HOURS)], [pod("a", "w", [0], 2, HOURS)], busy("w", [0], 0, HOURS))
     plain = {"resource": "nvidia_com_gpu"}
     series = revalue(scrape(described, lean=True), "kube_node_status_.*", 4, plain, (1, HOURS))

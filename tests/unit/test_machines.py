@@ -29,7 +29,7 @@ scene = Scenes()
 class Answers:
     """What the store holds of a cluster, in hours and money."""
 
-    def __init__(self, config: Config, store: Store, cluster: str) -> None:
+    def __init__(self, _: Config, store: Store, cluster: str) -> None:
         self._store, self._cluster = store, cluster
 
     def by(self, *keys: str) -> dict[Any, tuple[float, ...]]:
@@ -101,7 +101,10 @@ def gpus_from(series: list[Series], numbers: range, hour: float, name: str = "w"
 
 @scene((True,), (False,))
 def test_a_lost_gpu_is_unavailable(labeled: bool) -> Scene:
-    """One of 8 falls off the bus at 02:00 and is missing after a reboot at 04:00, also in the labels: 8 are paid for, one is unavailable for 6 h."""
+    """One of 8 falls off the bus at 02:00 and is missing after a reboot at 04:00, also in the labels: 8 are paid for.
+
+    It is unavailable for 6 h.
+    """
     described = fleet(HOURS, [own("w", 8)], [pod("a", "w", [0, 1, 2, 3, 4], 0, HOURS)], busy("w", [0], 0, HOURS))
     series = revalue(scraped(described), "kube_node_status_allocatable", 7, {"resource": "nvidia_com_gpu"}, (2, HOURS))
     series = revalue(series, "kube_node_status_capacity", 7, {"resource": "nvidia_com_gpu"}, (4, HOURS))
@@ -115,7 +118,9 @@ def test_a_lost_gpu_is_unavailable(labeled: bool) -> Scene:
 def test_gpus_added_at_noon(told: str) -> Scene:
     """A machine at $8 an hour has 4 GPUs until 04:00 and 8 from there on; one is held all along: 1/4 of it, then 1/8."""
     described = fleet(HOURS, [own("w", 8)], [pod("a", "w", [0], 0, HOURS)], busy("w", [0], 0, HOURS))
-    series = revalue(gpus_from(scraped(described), range(4, 8), 4), "kube_node_status_.*", 4, {"resource": "nvidia_com_gpu"}, (0, 4))
+    series = revalue(
+        gpus_from(scraped(described), range(4, 8), 4), "kube_node_status_.*", 4, {"resource": "nvidia_com_gpu"}, (0, 4)
+    )
     if told == "label":
         series = relabel(series, "kube_node_labels", {"label_nvidia_com_gpu_count": "4"}, None, (0, 4))
     else:
@@ -133,7 +138,9 @@ def test_gpus_added_at_noon(told: str) -> Scene:
 def test_an_instance_type_has_all_its_gpus_from_the_start() -> Scene:
     """Of a g6.12xlarge only two GPUs show until 04:00: it has four, and two of them are unavailable for 4 h."""
     described = fleet(HOURS, [node("w", "g6.12xlarge", 0, HOURS)], [], {})
-    series = revalue(gpus_from(scraped(described), range(2, 4), 4), "kube_node_status_.*", 2, {"resource": "nvidia_com_gpu"}, (0, 4))
+    series = revalue(
+        gpus_from(scraped(described), range(2, 4), 4), "kube_node_status_.*", 2, {"resource": "nvidia_com_gpu"}, (0, 4)
+    )
     answers = yield described, relabel(series, "kube_node_labels", {"label_nvidia_com_gpu_count": None})
     assert answers.by("gpu_count") == {4: (0, 32, 8, 0, 38.4)}
 
@@ -142,7 +149,9 @@ def test_an_instance_type_has_all_its_gpus_from_the_start() -> Scene:
 def test_a_gpu_in_the_place_of_another_is_not_one_more() -> Scene:
     """One of two GPUs is replaced at 04:00 by one of another model: two GPUs at any time."""
     described = fleet(HOURS, [own("w", 2)], [], {})
-    series = relabel(scraped(described), "DCGM_.*", {"UUID": "GPU-new", "modelName": "NVIDIA A10"}, {"UUID": "GPU-w-1"}, (4, HOURS))
+    series = relabel(
+        scraped(described), "DCGM_.*", {"UUID": "GPU-new", "modelName": "NVIDIA A10"}, {"UUID": "GPU-w-1"}, (4, HOURS)
+    )
     answers = yield described, relabel(series, "kube_node_labels", {"label_nvidia_com_gpu_count": None})
     assert answers.by("gpu_model", "gpu_count") == {("A30", 2): (0, 16, 0, 0, 32)}
 
@@ -186,7 +195,11 @@ def test_a_stale_node_object_is_not_paid(scraped_status: bool) -> Scene:
     }
 
 
-@scene(("00000000-0000-0000-0000-000000000000",), ("03000200-0400-0500-0006-000700080009",), ("Not-Settable-0123456789abcdef0123456789",))
+@scene(
+    ("00000000-0000-0000-0000-000000000000",),
+    ("03000200-0400-0500-0006-000700080009",),
+    ("Not-Settable-0123456789abcdef0123456789",),
+)
 def test_placeholder_uuids_prove_nothing(uuid: str) -> Scene:
     """Two machines whose mainboards have no uuid: both are paid for, also while one is not ready."""
     described = fleet(HOURS, [twin("x", 0, not_ready=[[at(2), at(HOURS)]]), twin("y", 2)], [], {})
@@ -222,7 +235,7 @@ def test_one_gpu_is_one_machine() -> Scene:
 
 @scene()
 def test_two_machines_of_one_name_are_not_collected() -> Scene:
-    """Two clusters without a label to tell them apart both have a node w: it is left out, v is not, and the warning names the label."""
+    """Two clusters without a label to tell them apart both have a node w: it is left out, v is not."""
     one = fleet(HOURS, [own("w", 1), own("v", 1)], [pod("a", "v", [0], 0, HOURS)], {})
     ids = [relabel(scraped(described), "kube_node_info", {"provider_id": f"aws:///z/i-{number}", "cluster_name": number},
         {"node": "w"}) for number, described in (("1", one), ("2", fleet(HOURS, [own("w", 1)], [], {})))]  # fmt: skip

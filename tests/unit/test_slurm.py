@@ -27,7 +27,7 @@ from gpucost.doctor import OK, check_slurm
 from gpucost.errors import DataError
 from tests.property.fleets import many
 from tests.replay.cases.words import at, fleet, node, pod
-from tests.replay.edits import relabel
+from tests.replay.edits import move, relabel
 from tests.replay.load import load
 from tests.replay.scrape import scrape
 from tests.replay.series import Series
@@ -858,7 +858,7 @@ def test_slurm_inside_kubernetes_counts_once(
 
 @pytest.mark.parametrize(("gpus", "warned"), [(False, True), (True, False)])
 def test_a_name_alone_makes_no_node_of_slurm_one_of_kubernetes(tmp_path: Path, gpus: bool, warned: bool) -> None:
-    """A Kubernetes node and one of Slurm are both called k, of 8 GPUs each; a pod and a job hold one: two machines, 2 h of $32 + $16.
+    """A node of Kubernetes and one of Slurm are both called k, of 8 GPUs each; a pod and a job hold one: 2 h of $32 + $16.
 
     With exporters that measure other GPUs of each, nothing is in doubt.
     """
@@ -866,7 +866,7 @@ def test_a_name_alone_makes_no_node_of_slurm_one_of_kubernetes(tmp_path: Path, g
     series = scrape(pods)
     if gpus:
         own = [one for one in series if one.labels["__name__"].startswith("DCGM_")]
-        series += [Series({**one.labels, "cluster": "hpc", "UUID": one.labels["UUID"] + "-s"}, one.times, one.values) for one in own]
+        series += move(own, "hpc")
     one = Cluster(tmp_path / "one", ",,,p4d.24xlarge,on_demand,32,USD,,,node\n,,,,on_demand,2,USD,,partition=gpu,gpu")
     load(pods, series, load_config(one.folder / "gpucost.toml", environ={}, cwd=one.folder))
     one.load(text([job(1, 0, 7200, "k", tres(1))]), "NodeName=k Gres=gpu:8 Partitions=gpu\n")
