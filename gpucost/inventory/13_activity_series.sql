@@ -25,14 +25,14 @@ infos AS (
 named AS MATERIALIZED (
     SELECT
         s.series_id, s.cluster, s.metric, m.part, m.measures, m.unit, m.scale AS usual_scale, m.is_set,
-        list_filter(list_transform(m.device, lambda name: s.labels[name]), lambda value: value <> '')[1] AS device,
+        list_filter(list_transform(m.device, lambda name: s.labels[name]), lambda value: value <> '')[1] AS device_name,
         coalesce(s.labels['GPU_I_ID'], '') AS gpu_instance_id,
         nullif(s.labels['GPU_I_PROFILE'], '') AS profile,
         coalesce(s.labels['Hostname'], s.labels['hostname'], s.labels['node'], s.labels['kubernetes_node'], s.labels['node_name'],
             s.labels[m.host], regexp_replace(s.labels['instance'], ':[0-9]+$', ''), '') AS host,
         -- nvidia_gpu_exporter leaves 'GPU-' out; a number is one of its host's devices
-        CASE WHEN regexp_matches(device, '^(GPU|MIG)-') THEN device WHEN regexp_matches(device, '^[0-9a-f]{8}-') THEN 'GPU-' || device
-            ELSE host || '/' || device END AS uuid,
+        CASE WHEN regexp_matches(device_name, '^(GPU|MIG)-') THEN device_name WHEN regexp_matches(device_name, '^[0-9a-f]{8}-') THEN 'GPU-' || device_name
+            ELSE host || '/' || device_name END AS uuid,
         coalesce(s.labels['node'], s.labels['kubernetes_node'], s.labels['node_name'], s.labels['exported_node'], '') AS node_label,
         coalesce(list_filter(list_transform(m.model, lambda name: s.labels[name]), lambda value: value <> '')[1], i.name) AS model_name,
         -- a job of Slurm is known by its number, in no namespace
@@ -123,7 +123,7 @@ settled AS (
     LEFT JOIN listed AS l USING (metric, target_id, part)
     LEFT JOIN agreed AS a ON a.metric = t.metric AND a.target_id = t.target_id
 )
-SELECT n.* EXCLUDE (device, high, is_whole, is_set), CASE WHEN n.part = 'memory' THEN n.usual_scale ELSE t.scale END AS scale
+SELECT n.* EXCLUDE (device_name, high, is_whole, is_set), CASE WHEN n.part = 'memory' THEN n.usual_scale ELSE t.scale END AS scale
 FROM named AS n LEFT JOIN settled AS t USING (metric, target_id, part)
 WHERE n.uuid IS NOT NULL;
 

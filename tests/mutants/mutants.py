@@ -248,8 +248,8 @@ MUTANTS = (
     Mutant(
         "UUIDs of two exporters differ",
         "gpucost/inventory/13_activity_series.sql",
-        "THEN 'GPU-' || device",
-        "THEN device",
+        "THEN 'GPU-' || device_name",
+        "THEN device_name",
         (f"{PLAIN}::test_two_exporters_on_a_machine_are_one_machine",),
     ),
     Mutant(

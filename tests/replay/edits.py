@@ -33,7 +33,8 @@ def relabel(
 
 def move(series: list[Series], cluster: str, provider_ids: bool = True) -> list[Series]:
     """The same in a cluster of this name, on machines and GPUs of its own; machines of bills keep their provider ids."""
-    own = ("UUID", "uuid", "gpu_uuid", "device_uuid", "deviceuuid", "system_uuid", *(("provider_id",) if provider_ids else ()))
+    devices = ("UUID", "uuid", "gpu_uuid", "device_uuid", "deviceuuid", "serial_number", "accelerator_id")
+    own = (*devices, "instance_id", "system_uuid", *(("provider_id",) if provider_ids else ()))
     digest = hashlib.sha256(cluster.encode()).hexdigest()[:8]
     return [
         replace(
