@@ -181,7 +181,7 @@ BOARD = "4c4c4544-0043-3010-8048-b4c04f503832"
 
 @scene((True,), (False,))
 def test_a_stale_node_object_is_not_paid(scraped_status: bool) -> Scene:
-    """A machine registers again as `new` at 02:00; `old` stays listed, not ready: $8 for 8 hours, of which the pods pay theirs."""
+    """A machine registers again as `new` at 02:00; `old` stays listed, not ready: $8 for 8 hours."""
     nodes = [own("old", 1, not_ready=[[at(2), at(HOURS)]], dcgm=False), own("new", 1, start=2)]
     described = fleet(HOURS, nodes, [pod("a", "old", [0], 0, 2), pod("b", "new", [0], 3, HOURS)], busy("new", [0], 2, HOURS))
     series = uuid_of(scraped(described), "old|new", BOARD)
