@@ -247,6 +247,18 @@ def test_two_machines_of_one_name_are_not_collected() -> Scene:
 
 
 @scene()
+def test_the_newer_of_two_live_objects_keeps_the_machine() -> Scene:
+    """Both `old` and, from 02:00, `new` measure one GPU: the pod on `new` pays its 4 of 8 hours."""
+    described = fleet(HOURS, [own("old", 1), own("new", 1, start=2)], [pod("a", "new", [0], 4, HOURS)], {})
+    answers = yield described, relabel(scraped(described), "DCGM_.*", {"UUID": "GPU-of-both"})
+    assert answers.by("node", "pod") == {
+        ("old", None): (0, 2, 0, 0, 2),
+        ("new", "a"): (4, 0, 0, 4, 0),
+        ("new", None): (0, 2, 0, 0, 2),
+    }
+
+
+@scene()
 def test_a_node_created_again_is_one_machine_after_the_other() -> Scene:
     """The node w is deleted at 03:00 and another machine is w from then on: both are paid for."""
     described = fleet(HOURS, [own("w", 1)], [], {})
