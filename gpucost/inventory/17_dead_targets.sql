@@ -36,7 +36,7 @@ returned AS (
     SELECT o.cluster, o.target, o.last_ms, min(greatest(s.first_ms, o.end_ms)) AS at_ms
     FROM objects AS o JOIN samples AS s ON s.cluster = o.cluster AND s.object = o.object AND s.last_ms > o.last_ms
     GROUP BY ALL
-)
+),
 exported AS (
     SELECT DISTINCT o.cluster, o.target, o.last_ms
     FROM objects AS o

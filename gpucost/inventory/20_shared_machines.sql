@@ -46,7 +46,9 @@ alive AS (
     FROM device_series AS d JOIN (SELECT DISTINCT cluster, node FROM pairs) AS n ON n.cluster = d.cluster AND n.node IN (d.host, d.node_label)
 ),
 lived AS (
-    SELECT p.node_id, p.other_id, max(least(a.to_ms, p.to_ms)) AS alive_to_ms, sum(least(a.to_ms, p.to_ms) - greatest(a.from_ms, p.from_ms)) AS alive_ms, count(a.uuid) AS gpus
+    SELECT p.node_id, p.other_id, count(a.uuid) AS gpus,
+        coalesce(sum(least(a.to_ms, p.to_ms) - greatest(a.from_ms, p.from_ms)) FILTER (a.uuid IS NULL), 0)
+            + coalesce(max(least(a.to_ms, p.to_ms)) FILTER (a.uuid IS NOT NULL) - min(greatest(a.from_ms, p.from_ms)) FILTER (a.uuid IS NOT NULL), 0) AS alive_ms
     FROM pairs AS p JOIN alive AS a ON a.cluster = p.cluster AND a.node = p.node AND a.from_ms < p.to_ms AND p.from_ms <= a.to_ms
     GROUP BY ALL
 ),
@@ -68,8 +70,9 @@ proven AS (
 )
 SELECT node_id, other_id, cluster, node, other_cluster, other_node, from_ms, to_ms
 FROM proven
--- the one that was alive keeps the machine
-WHERE (alive_ms, coalesce(created_ms, 0), node_id) < (other_alive_ms, coalesce(other_created_ms, 0), other_id);
+-- the one that was alive keeps the machine, of two that were the newer
+WHERE CASE WHEN abs(alive_ms - other_alive_ms) > (to_ms - from_ms) / 10 THEN alive_ms < other_alive_ms
+    ELSE (coalesce(created_ms, 0), node_id) < (coalesce(other_created_ms, 0), other_id) END;
 
 CREATE OR REPLACE TEMP TABLE cut_lives AS
 SELECT n.*, unnest([n.up_from_ms, s.to_ms]) AS piece_from_ms, unnest([s.from_ms, n.up_to_ms]) AS piece_to_ms

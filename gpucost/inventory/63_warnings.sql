@@ -49,14 +49,16 @@ SELECT 'pod_without_node', p.cluster, p.namespace || '/' || p.pod, p.held_from_m
     'export kube_node_created and kube_node_status_capacity from kube-state-metrics'
 FROM pods AS p LEFT JOIN allocated AS a ON a.cluster = p.cluster AND a.uid = p.uid AND a.gpus > 0
 ANTI JOIN (FROM reservations WHERE gives_way) AS r ON r.cluster = p.cluster AND r.uid = p.uid
-WHERE p.asks_gpus AND a.uid IS NULL AND (p.cluster, p.node) NOT IN (SELECT (cluster, node) FROM shared_machines UNION SELECT (cluster, node) FROM twofold_nodes) AND EXISTS (
+WHERE p.asks_gpus AND a.uid IS NULL AND (p.cluster, p.node) NOT IN (SELECT (cluster, node) FROM twofold_nodes)
+    -- the same pod in the cluster that keeps its machine
+    AND NOT ((p.cluster, p.node) IN (SELECT (cluster, node) FROM shared_machines) AND p.uid IN (SELECT uid FROM allocated)) AND EXISTS (
     FROM collected AS c WHERE c.cluster = p.cluster AND c.from_ms < p.held_to_ms AND p.held_from_ms < c.to_ms)
 UNION ALL
 SELECT 'unplaced_device', d.cluster, d.host, min(d.first_ms), max(d.last_ms),
     count(DISTINCT d.uuid) || ' GPUs measured on host ' || d.host || ' belong to no known node',
     'let dcgm-exporter report the node''s name (Hostname, or a node label by relabeling), or name a machine without Kubernetes in [[hosts]]'
 FROM device_series AS d
-WHERE NOT EXISTS (FROM node_devices AS n WHERE n.series_id = d.series_id) AND (d.cluster, d.host) NOT IN (SELECT (cluster, node) FROM shared_machines)
+WHERE NOT EXISTS (FROM node_devices AS n WHERE n.series_id = d.series_id) AND (d.cluster, d.host) NOT IN (SELECT (cluster, node) FROM shared_machines UNION SELECT (cluster, node) FROM twofold_nodes)
 GROUP BY d.cluster, d.host
 UNION ALL
 SELECT 'no_uid' AS code, a.cluster, a.cluster AS subject, min(a.held_from_ms) AS from_ms, max(a.held_to_ms) AS to_ms,

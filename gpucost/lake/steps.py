@@ -100,7 +100,7 @@ STEPS = {
         "attribute/days/30_warnings.sql",
         (
             *_tables("price", "nodes node_stops coverage_gaps billed_hours billed_nodes unseen_time warnings"),
-            *("raw/loads", "inventory/allocations", "inventory/node_devices", "inventory/unproven_ends"),
+            *("inventory/allocations", "inventory/node_devices", "inventory/unproven_ends"),
             *("attribute/node_runs", "attribute/cost_runs"),
         ),
         ("warnings/warnings",),
@@ -508,15 +508,14 @@ def _attribute(work: _Work) -> None:
 
 
 def _warnings(work: _Work) -> None:
-    work.enter_raw(read_tables("warnings", "raw"), None)
     work.prepare()
     work.fill("price", "nodes", "node_stops", "coverage_gaps", "billed_hours", "billed_nodes", "warnings")
     work.make("price", "unseen_time", _UNSEEN_TIME)
     work.fill("inventory", "unproven_ends")
-    of_slurm = "FROM nodes WHERE cluster IN (SELECT source FROM loads WHERE kind = 'slurm')"
+    of_slurm = "FROM nodes WHERE machine_id IS NULL AND labels['label_node'] = node"
     work.fill("inventory", "allocations", where=f"pod IN (SELECT node {of_slurm})")
     work.con.execute("ALTER TABLE node_devices ALTER series_id TYPE UBIGINT")
-    alike = f"node_id IN (SELECT node_id FROM nodes WHERE node IN (SELECT node {of_slurm}))"
+    alike = f"node_id IN (SELECT node_id FROM nodes WHERE node IN (SELECT node {of_slurm}))"  # noqa: S608 - names of our own
     work.fill("inventory", "node_devices", where=alike)
     work.fill("attribute", "node_runs", where=f"node_id IN (SELECT node_id {of_slurm})")
     work.fill("attribute", "cost_runs", where="allocation_id IN (SELECT allocation_id FROM unproven_ends)")

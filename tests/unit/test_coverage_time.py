@@ -554,7 +554,8 @@ def test_nodes_that_share_a_bill_cost_no_more_than_it(
     hour = 3_600_000
     con = duckdb.connect()
     con.execute(
-        """CREATE TABLE nodes (node_id UBIGINT, cluster VARCHAR, up_from_ms BIGINT, up_to_ms BIGINT, gpu_count DOUBLE, machine_gpus DOUBLE);
+        """CREATE TABLE nodes (node_id UBIGINT, cluster VARCHAR, up_from_ms BIGINT, up_to_ms BIGINT, gpu_count DOUBLE,
+            machine_gpus DOUBLE);
         CREATE TABLE billed_nodes (instance_key VARCHAR, node_id UBIGINT, is_scale_set BOOLEAN);
         CREATE TABLE billed_hours (instance_key VARCHAR, from_ms BIGINT, to_ms BIGINT, instance_hours DOUBLE);
         CREATE TABLE node_prices (node_id UBIGINT, from_ms BIGINT, to_ms BIGINT, price_per_hour DOUBLE, price_source VARCHAR,

@@ -181,7 +181,7 @@ BOARD = "4c4c4544-0043-3010-8048-b4c04f503832"
 
 @scene((True,), (False,))
 def test_a_stale_node_object_is_not_paid(scraped_status: bool) -> Scene:
-    """A machine registers again as `new` at 02:00; `old` stays listed, not ready: $8 for 8 hours, of which the pods pay theirs."""
+    """A machine registers again as `new` at 02:00; `old` stays listed, not ready: $8 for 8 hours."""
     nodes = [own("old", 1, not_ready=[[at(2), at(HOURS)]], dcgm=False), own("new", 1, start=2)]
     described = fleet(HOURS, nodes, [pod("a", "old", [0], 0, 2), pod("b", "new", [0], 3, HOURS)], busy("new", [0], 2, HOURS))
     series = uuid_of(scraped(described), "old|new", BOARD)
@@ -244,6 +244,18 @@ def test_two_machines_of_one_name_are_not_collected() -> Scene:
     (said,) = answers.warnings("twofold_node")
     assert "node w is two machines" in said
     assert answers.is_complete() is False
+
+
+@scene()
+def test_the_newer_of_two_live_objects_keeps_the_machine() -> Scene:
+    """Both `old` and, from 02:00, `new` measure one GPU: the pod on `new` pays its 4 of 8 hours."""
+    described = fleet(HOURS, [own("old", 1), own("new", 1, start=2)], [pod("a", "new", [0], 4, HOURS)], {})
+    answers = yield described, relabel(scraped(described), "DCGM_.*", {"UUID": "GPU-of-both"})
+    assert answers.by("node", "pod") == {
+        ("old", None): (0, 2, 0, 0, 2),
+        ("new", "a"): (4, 0, 0, 4, 0),
+        ("new", None): (0, 2, 0, 0, 2),
+    }
 
 
 @scene()

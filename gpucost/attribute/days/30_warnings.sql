@@ -1,4 +1,4 @@
--- reads: allocations, billed_hours, billed_nodes, cost_runs, coverage_gaps, loads, node_devices, node_runs, node_stops, nodes, settings, unproven_ends, unseen_time
+-- reads: allocations, billed_hours, billed_nodes, cost_runs, coverage_gaps, node_devices, node_runs, node_stops, nodes, settings, unproven_ends, unseen_time
 -- writes: warnings (stored): pods without a proven end, what was billed and not seen, nodes that stopped
 -- invariant: each names what it is about and its time; hours and cost are those attributed
 -- one row per cluster and month in which pods without phases may have been charged after they ended: at most how much; hours and cost are those in cost_runs
@@ -96,7 +96,8 @@ GROUP BY n.cluster, n.node, s.node_id, s.reason, s.number;
 -- one row per node of Slurm that is named as a node, or a pod with GPUs, of Kubernetes, and that nothing proves to be the same machine or another
 INSERT INTO warnings BY NAME
 WITH ours AS (
-    FROM nodes WHERE cluster IN (SELECT source FROM loads WHERE kind = 'slurm') AND machine_id IS NULL AND created_ms IS NULL
+    -- that is how labels of Slurm's nodes are made
+    FROM nodes WHERE machine_id IS NULL AND labels['label_node'] = node
 ),
 alike AS (
     SELECT s.node_id, 'node' AS kind, k.cluster, k.up_from_ms AS from_ms, k.up_to_ms AS to_ms
