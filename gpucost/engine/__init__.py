@@ -92,10 +92,23 @@ def run_stage(con: DuckDBPyConnection, package: str, name: str, params: Mapping[
     return _measured(con, text(package, name), values, _costs.setdefault(path, StageCost()))
 
 
-def run_stages(con: DuckDBPyConnection, package: str, skip: Collection[str] = (), after: str = "", until: str = "") -> None:
-    """Run the .sql files of `package` in order of their names: after `after`, up to `until`, but those called as in `skip`."""
+def run_stages(
+    con: DuckDBPyConnection,
+    package: str,
+    skip: Collection[str] = (),
+    after: str = "",
+    until: str = "",
+    only_with: Mapping[str, Collection[str]] | None = None,
+) -> None:
+    """Run the .sql files of `package` in order of their names: after `after`, up to `until`, but those called as in `skip`.
+
+    A stage in `only_with` runs only if one of its tables there has rows.
+    """
+    inputs = only_with or {}
     for name in sorted(item.name.removesuffix(".sql") for item in files(package).iterdir() if item.name.endswith(".sql")):
         if name in skip or name <= after:
+            continue
+        if name in inputs and not any(con.execute(f"SELECT 1 FROM {table} LIMIT 1").fetchall() for table in inputs[name]):  # noqa: S608
             continue
         run_stage(con, package, name)
         if name == until:

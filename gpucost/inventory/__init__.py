@@ -53,8 +53,8 @@ _SLURM = (
     "44_slurm_pending",
     "63_slurm_warnings",
 )
-_PLAIN = "20_plain_hosts"
-_HAS_PLAIN = "SELECT count(*) > 0 FROM plain_hosts"
+# Stages of what few fleets have, and the tables of which one has rows where they have it.
+_ONLY_WITH = {"41_plain_allocated": ("plain_hosts",), "42_node_parts": ("node_models", "gpu_counts")}
 _HAS_SLURM = "SELECT count(*) > 0 FROM loads WHERE kind = 'slurm'"
 
 
@@ -181,9 +181,7 @@ def stage(
     runs.look(con, needs)
     has_slurm = con.execute(_HAS_SLURM).fetchall()[0][0]
     skip = (_INTERFACE,) if has_slurm else (_INTERFACE, *_SLURM)
-    run_stages(con, __name__, skip, until=_PLAIN)
-    has_plain = con.execute(_HAS_PLAIN).fetchall()[0][0]
-    run_stages(con, __name__, skip if has_plain else (*skip, "41_plain_allocated"), after=_PLAIN)
+    run_stages(con, __name__, skip, only_with=_ONLY_WITH)
 
 
 def coverage(con: DuckDBPyConnection, config: Config) -> None:

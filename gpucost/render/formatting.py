@@ -155,6 +155,8 @@ def _collected(coverage: Coverage, missing: list[Gap]) -> str:
         return f"all but {coverage.not_collected_hours:,.1f} h{which}"
     if coverage.is_complete:
         return "the whole period"
+    if left_out := [gap for gap in coverage.gaps if gap.is_missing]:
+        return f"all but some nodes of {clusters_text(left_out)}"
     until = f"until {local_text(coverage.collected_to)}; " if coverage.collected_to else ""
     return f"{until}the period is not over yet"
 
@@ -181,7 +183,7 @@ def signed_text(alike: Sequence[Gap]) -> str:
 
 def missing_text(gaps: Iterable[Gap]) -> str | None:
     """What was not collected of a period that is over, and nobody signed; None where nothing."""
-    texts = [gap_text(alike) for alike in alike_gaps(gap for gap in gaps if gap.kind == "not_collected" and not gap.accepted_by)]
+    texts = [gap_text(alike) for alike in alike_gaps(gap for gap in gaps if gap.is_missing)]
     more = [f"and {len(texts) - _GAPS_SHOWN:,} more such times"] if len(texts) > _GAPS_SHOWN else []
     return "; ".join([*texts[:_GAPS_SHOWN], *more]) or None
 

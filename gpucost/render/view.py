@@ -307,7 +307,8 @@ class Gap(Shape):
     """Time of a cluster that was not seen, or not in full; from `start` to `end`, in local time.
 
     'not_collected' may be signed, by whom and why; 'bridged' is short enough to count as collected; of 'partial' time an answer
-    was accepted that its server called partial; 'off' is time that nothing was to be seen of. `families` are what was missing.
+    was accepted that its server called partial, or nodes were left out, if it has families; 'off' is time that nothing was to be
+    seen of. `families` are what was missing.
     """
 
     cluster: str
@@ -321,6 +322,11 @@ class Gap(Shape):
     accepted_why: str | None
 
     HIDDEN: ClassVar[tuple[str, ...]] = ("kind", "accepted_by", "accepted_why")
+
+    @property
+    def is_missing(self) -> bool:
+        """Whether figures lack something of this time, and nobody signed it."""
+        return (self.kind == "not_collected" or (self.kind == "partial" and bool(self.families))) and not self.accepted_by
 
 
 @record

@@ -71,7 +71,7 @@ def coverage(
             unpriced_gpu_hours=hours(unpriced),
             unpriced_ratio=ratio(unpriced, sum(node.capacity_gpu_ms for node in nodes)),
             warnings=(*gap_notices, *partial, *stored[part], *doubts),
-            is_complete=not seen.is_running and not seen.mixed and all(gap.accepted_by for gap in seen.missing),
+            is_complete=not seen.is_running and not any(gap.is_missing for gap in seen.gaps),
             cost_basis=config.prices.cost_basis,
             billed_cost=sum((node.node_cost for node in nodes), ZERO) - totals.estimated_cost,
             estimated_cost=totals.estimated_cost,
@@ -89,7 +89,7 @@ def missed(
 ) -> tuple[list[Gap], list[Notice], bool]:
     """What was not collected of `period`, what a report warns of it, and whether the period is still running."""
     seen = _seen(con, period, now, tz, clusters)
-    return [*seen.missing, *seen.mixed], _gap_notices(con, seen), seen.is_running
+    return [gap for gap in seen.gaps if gap.is_missing], _gap_notices(con, seen), seen.is_running
 
 
 @record
@@ -107,11 +107,6 @@ class _Seen:
     @property
     def missing(self) -> list[Gap]:
         return [gap for gap in self.gaps if gap.kind == "not_collected"]
-
-    @property
-    def mixed(self) -> list[Gap]:
-        """Time in which nodes were left out because their names stand for two machines; a warning names them."""
-        return [gap for gap in self.gaps if gap.kind == "partial" and gap.families]
 
 
 def _seen(con: DuckDBPyConnection, period: Period, now: datetime, tz: ZoneInfo, clusters: Sequence[str]) -> _Seen:

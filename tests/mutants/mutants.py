@@ -395,6 +395,13 @@ MUTANTS = (
         ("tests/unit/test_coverage_time.py::test_dead_target_whose_objects_no_other_reports_is_a_gap",),
     ),
     Mutant(
+        "an exporter says nothing of a dead target",
+        "gpucost/inventory/17_dead_targets.sql",
+        "b.hour::BIGINT * 3600000 + b.last_offset_ms > o.end_ms + 600000",
+        "false",
+        ("tests/unit/test_coverage_time.py::test_dead_target_of_one_machine_is_a_gap_if_its_exporter_goes_on",),
+    ),
+    Mutant(
         "who takes over a dead target's objects does not end its gap",
         "gpucost/inventory/17_dead_targets.sql",
         "least(o.next_ms, any_value(r.at_ms), o.heard_ms)",

@@ -10,8 +10,8 @@ from gpucost.pipeline import ALGORITHM
 
 # What makes figures, stage by stage: whoever changes it says below whether the same inputs still make the same figures. If they
 # do not, the stage's number in gpucost.pipeline rises; either way its digest here is renewed.
-MADE_BY = {"inventory": "f68c10253498f6f4", "price": "9c9a8eae8b5be8ab", "attribute": "97c422811577445f"}
-NUMBERS = {"inventory": 3, "price": 2, "attribute": 2}
+MADE_BY = {"inventory": "48d13d82d2a81c47", "price": "45807e3f175f167b", "attribute": "6af549b26cfe1e65"}
+NUMBERS = {"inventory": 4, "price": 3, "attribute": 3}
 
 
 def digest(stage: str) -> str:

@@ -293,10 +293,10 @@ def test_one_dead_shard_of_two_is_a_gap() -> Scene:
     assert answers.rows("families", "AND from_ms > 0 AND to_ms < 9e18") == [(["shard 2 of 2"],)]
 
 
-def shards(takes_over: bool = False, end: float = DAY) -> tuple[dict[str, Any], list[Series]]:
+def shards(takes_over: bool = False, end: float = DAY, names: str = "nop") -> tuple[dict[str, Any], list[Series]]:
     """Two targets, of which the second tells of two nodes and their pods, and dies at 10:00; at 15:00 it is back."""
-    nodes = [node(name, "p4de.24xlarge", 0, DAY) for name in ("n", "o", "p")]
-    pods = [pod(f"pod-{name}", name, [0, 1], 0, DAY if name == "n" else end, keep_until=at(end)) for name in ("n", "o", "p")]
+    nodes = [node(name, "p4de.24xlarge", 0, DAY) for name in names]
+    pods = [pod(f"pod-{name}", name, [0, 1], 0, DAY if name == "n" else end, keep_until=at(end)) for name in names]
     described = fleet(DAY, nodes, pods, {}, scrape=60)
     series = scrape(described, lean=True)
     for label in ({"node": "[op]"}, {"pod": "pod-[op]"}):
@@ -313,6 +313,13 @@ def test_dead_target_whose_objects_no_other_reports_is_a_gap() -> Scene:
     assert answers.rows("families, reason", "AND from_ms > 0 AND to_ms < 9e18") == [
         (["nodes", "pods"], "target kube-state-metrics 10.4.0.2:8080 was silent")
     ]
+
+
+@scene((False,), (True,))
+def test_dead_target_of_one_machine_is_a_gap_if_its_exporter_goes_on(ends: bool) -> Scene:
+    described, series = shards(names="no")
+    answers = yield described, drop(series, "DCGM.*", {"Hostname": "o"}, (10, 15)) if ends else series
+    assert answers.within() == ([] if ends else [(10, 15)])
 
 
 @scene()
