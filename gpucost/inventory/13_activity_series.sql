@@ -1,7 +1,7 @@
 -- reads: series, blocks, activity_metrics, gpu_aliases, gpu_models
--- writes: activity_series, one row per series of a metric that counts: the device it measures, the pod it names, its target, and the factor that makes it a percentage (of memory MiB), null where nothing proves it; scale_remarks, what a reader should know of these factors
+-- writes: named_series, settled_scales, activity_series, one row per series of a metric that counts: the device it measures, the pod it names, its target, and the factor that makes it a percentage (of memory MiB), null where nothing proves it; scale_remarks, what a reader should know of these factors
 -- invariant: first_ms <= last_ms < end_ms; host and node_label are '' where the exporter names none; one target's series of one metric have one scale, settled over all that is loaded
-CREATE OR REPLACE TEMP TABLE activity_series AS
+CREATE OR REPLACE TEMP TABLE named_series AS
 WITH spans AS (
     SELECT
         series_id,
@@ -21,38 +21,38 @@ found AS (
 infos AS (
     SELECT source, cluster, labels['uuid'] AS uuid, labels['instance'] AS instance, max(labels['name']) AS name
     FROM series WHERE metric = 'nvidia_smi_gpu_info' GROUP BY ALL
-),
-named AS MATERIALIZED (
-    SELECT
-        s.series_id, s.cluster, s.metric, m.part, m.measures, m.unit, m.scale AS usual_scale, m.is_set,
-        list_filter(list_transform(m.device, lambda name: s.labels[name]), lambda value: value <> '')[1] AS device_name,
-        coalesce(s.labels['GPU_I_ID'], '') AS gpu_instance_id,
-        nullif(s.labels['GPU_I_PROFILE'], '') AS profile,
-        coalesce(s.labels['Hostname'], s.labels['hostname'], s.labels['node'], s.labels['kubernetes_node'], s.labels['node_name'],
-            s.labels[m.host], regexp_replace(s.labels['instance'], ':[0-9]+$', ''), '') AS host,
-        -- nvidia_gpu_exporter leaves 'GPU-' out; a number is one of its host's devices
-        CASE WHEN regexp_matches(device_name, '^(GPU|MIG)-') THEN device_name WHEN regexp_matches(device_name, '^[0-9a-f]{8}-') THEN 'GPU-' || device_name
-            ELSE host || '/' || device_name END AS uuid,
-        coalesce(s.labels['node'], s.labels['kubernetes_node'], s.labels['node_name'], s.labels['exported_node'], '') AS node_label,
-        coalesce(list_filter(list_transform(m.model, lambda name: s.labels[name]), lambda value: value <> '')[1], i.name) AS model_name,
-        -- a job of Slurm is known by its number, in no namespace
-        CASE WHEN nullif(s.labels['hpc_job'], '') IS NOT NULL THEN ''
-            ELSE nullif(coalesce(s.labels['exported_namespace'], s.labels['pod_namespace'], s.labels['namespace']), '') END AS namespace,
-        coalesce(nullif(s.labels['hpc_job'], ''), nullif(coalesce(s.labels['exported_pod'], s.labels['pod_name'], s.labels['pod']), '')) AS pod,
-        s.labels['dra_claim_name'] IS NOT NULL AS by_claim,
-        hash(s.source, s.cluster, s.labels['job']) AS job_id,
-        -- what one target tells is scraped at once; an aggregator in between may give all of them one instance
-        hash(s.source, s.cluster, s.labels['job'], s.labels['instance'], host) AS target_id,
-        p.first_ms, p.last_ms, p.last_ms + p.gap_ms AS end_ms, p.high, p.is_whole
-    FROM spans AS p
-    JOIN found AS s USING (series_id)
-    JOIN activity_metrics AS m ON m.metric = lower(s.metric) AND (m.part = s.place OR m.part = 'memory' OR (m.part = 'compared' AND s.place = 'device'))
-    LEFT JOIN infos AS i ON i.source = s.source AND i.cluster = s.cluster AND i.uuid = s.labels['uuid'] AND i.instance = s.labels['instance']
-),
-targets AS (
+)
+SELECT
+    s.series_id, s.cluster, s.metric, m.part, m.measures, m.unit, m.scale AS usual_scale, m.is_set,
+    list_filter(list_transform(m.device, lambda name: s.labels[name]), lambda value: value <> '')[1] AS device_name,
+    coalesce(s.labels['GPU_I_ID'], '') AS gpu_instance_id,
+    nullif(s.labels['GPU_I_PROFILE'], '') AS profile,
+    coalesce(s.labels['Hostname'], s.labels['hostname'], s.labels['node'], s.labels['kubernetes_node'], s.labels['node_name'],
+        s.labels[m.host], regexp_replace(s.labels['instance'], ':[0-9]+$', ''), '') AS host,
+    -- nvidia_gpu_exporter leaves 'GPU-' out; a number is one of its host's devices
+    CASE WHEN regexp_matches(device_name, '^(GPU|MIG)-') THEN device_name WHEN regexp_matches(device_name, '^[0-9a-f]{8}-') THEN 'GPU-' || device_name
+        ELSE host || '/' || device_name END AS uuid,
+    coalesce(s.labels['node'], s.labels['kubernetes_node'], s.labels['node_name'], s.labels['exported_node'], '') AS node_label,
+    coalesce(list_filter(list_transform(m.model, lambda name: s.labels[name]), lambda value: value <> '')[1], i.name) AS model_name,
+    -- a job of Slurm is known by its number, in no namespace
+    CASE WHEN nullif(s.labels['hpc_job'], '') IS NOT NULL THEN ''
+        ELSE nullif(coalesce(s.labels['exported_namespace'], s.labels['pod_namespace'], s.labels['namespace']), '') END AS namespace,
+    coalesce(nullif(s.labels['hpc_job'], ''), nullif(coalesce(s.labels['exported_pod'], s.labels['pod_name'], s.labels['pod']), '')) AS pod,
+    s.labels['dra_claim_name'] IS NOT NULL AS by_claim,
+    hash(s.source, s.cluster, s.labels['job']) AS job_id,
+    -- what one target tells is scraped at once; an aggregator in between may give all of them one instance
+    hash(s.source, s.cluster, s.labels['job'], s.labels['instance'], host) AS target_id,
+    p.first_ms, p.last_ms, p.last_ms + p.gap_ms AS end_ms, p.high, p.is_whole
+FROM spans AS p
+JOIN found AS s USING (series_id)
+JOIN activity_metrics AS m ON m.metric = lower(s.metric) AND (m.part = s.place OR m.part = 'memory' OR (m.part = 'compared' AND s.place = 'device'))
+LEFT JOIN infos AS i ON i.source = s.source AND i.cluster = s.cluster AND i.uuid = s.labels['uuid'] AND i.instance = s.labels['instance'];
+
+CREATE OR REPLACE TEMP TABLE settled_scales AS
+WITH targets AS (
     SELECT metric, target_id, part, any_value(usual_scale) AS usual_scale, any_value(is_set) AS is_set, max(high) AS high,
         bool_and(is_whole) AS is_whole
-    FROM named
+    FROM named_series
     WHERE part <> 'memory' AND measures <> 'power'
     GROUP BY ALL
 ),
@@ -64,7 +64,7 @@ listed AS MATERIALIZED (
     SELECT u.metric, u.target_id, u.part, max(list_max(b.vals)) AS high,
         bool_or(CASE WHEN u.is_whole THEN len(list_filter(b.vals, lambda value: value <> floor(value))) > 0 ELSE true END) AS has_parts
     FROM undecided AS u
-    JOIN named AS n USING (metric, target_id, part)
+    JOIN named_series AS n USING (metric, target_id, part)
     JOIN blocks AS b USING (series_id)
     WHERE b.value_sum > 0
     GROUP BY ALL
@@ -79,8 +79,8 @@ doubtful AS MATERIALIZED (
 chosen AS MATERIALIZED (
     SELECT d.metric, d.target_id, d.series_id, d.model_name, b.hour, c.series_id AS other_id, c.measures, t.high
     FROM doubtful AS u
-    JOIN named AS d USING (metric, target_id)
-    JOIN named AS c ON c.part = 'compared' AND c.cluster = d.cluster AND c.uuid = d.uuid
+    JOIN named_series AS d USING (metric, target_id)
+    JOIN named_series AS c ON c.part = 'compared' AND c.cluster = d.cluster AND c.uuid = d.uuid
     LEFT JOIN targets AS t ON t.metric = c.metric AND t.target_id = c.target_id AND t.part = c.part
     JOIN blocks AS b ON b.series_id = d.series_id AND b.value_sum > 0
     SEMI JOIN blocks AS o ON o.series_id = c.series_id AND o.hour = b.hour
@@ -108,23 +108,23 @@ agreed AS (
     LEFT JOIN gpu_models AS g USING (gpu_model)
     WHERE d.value > 0
     GROUP BY ALL
-),
-settled AS (
-    SELECT t.metric, t.target_id, t.part,
-        CASE
-            WHEN t.is_set THEN t.usual_scale
-            WHEN t.high > 1.01 OR l.high > 1.01 THEN 1
-            WHEN t.usual_scale >= 100 OR l.has_parts IS NOT TRUE THEN t.usual_scale
-            -- an engine is busy for a tenth of a GPU's busy time at least; of percents it would read about a hundredth
-            WHEN a.part_of >= 0.1 OR (a.part_of IS NULL AND a.of_tdp >= 0.4) THEN 100
-            WHEN (a.part_of > 0 AND a.part_of <= 0.03) OR (a.part_of IS NULL AND a.of_tdp <= 0.25) THEN 1
-        END AS scale
-    FROM targets AS t
-    LEFT JOIN listed AS l USING (metric, target_id, part)
-    LEFT JOIN agreed AS a ON a.metric = t.metric AND a.target_id = t.target_id
 )
+SELECT t.metric, t.target_id, t.part,
+    CASE
+        WHEN t.is_set THEN t.usual_scale
+        WHEN t.high > 1.01 OR l.high > 1.01 THEN 1
+        WHEN t.usual_scale >= 100 OR l.has_parts IS NOT TRUE THEN t.usual_scale
+        -- an engine is busy for a tenth of a GPU's busy time at least; of percents it would read about a hundredth
+        WHEN a.part_of >= 0.1 OR (a.part_of IS NULL AND a.of_tdp >= 0.4) THEN 100
+        WHEN (a.part_of > 0 AND a.part_of <= 0.03) OR (a.part_of IS NULL AND a.of_tdp <= 0.25) THEN 1
+    END AS scale
+FROM targets AS t
+LEFT JOIN listed AS l USING (metric, target_id, part)
+LEFT JOIN agreed AS a ON a.metric = t.metric AND a.target_id = t.target_id;
+
+CREATE OR REPLACE TEMP TABLE activity_series AS
 SELECT n.* EXCLUDE (device_name, high, is_whole, is_set), CASE WHEN n.part = 'memory' THEN n.usual_scale ELSE t.scale END AS scale
-FROM named AS n LEFT JOIN settled AS t USING (metric, target_id, part)
+FROM named_series AS n LEFT JOIN settled_scales AS t USING (metric, target_id, part)
 WHERE n.uuid IS NOT NULL;
 
 CREATE OR REPLACE TEMP TABLE scale_remarks AS
