@@ -524,7 +524,12 @@ def _activity(seen: Seen, config: Config) -> Iterator[Finding]:
         yield metric, FAIL, f"not there: {ACTIVITY_LOST}", activity_fix(metric) if is_running else DCGM_FIX
     for one, labels in devices.items():
         if not labels & {"pod", "exported_pod"}:
-            yield one.metric, WARN, "names no pod: only nodes with one holder can be measured", fix
+            named = (
+                fix
+                if one.exporter == "dcgm-exporter"
+                else f"let {one.exporter or 'the exporter'} label its series with namespace and pod"
+            )
+            yield one.metric, WARN, "names no pod: only nodes with one holder can be measured", named
         elif "exported_pod" not in labels and all("dcgm" in pod for pod in seen.values(one.metric, "pod")):
             text = "names only the exporter's own pod, or no GPU is held"
             yield one.metric, WARN, text, f"{fix}; scrape it with honor_labels: true"

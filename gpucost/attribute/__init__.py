@@ -50,8 +50,9 @@ _DROP_LISTS = """
 UPDATE blocks SET vals = NULL
 WHERE hour >= ($start + 3599999) // 3600000 AND hour < $end // 3600000 AND vals IS NOT NULL
     AND (series_id, hour) NOT IN (SELECT (series_id, hour) FROM device_readings WHERE is_uneven)
-    -- they may yet tell in which unit they are
-    AND series_id NOT IN (SELECT series_id FROM node_devices WHERE scale IS NULL)"""
+    -- in which unit values are may depend on them
+    AND series_id NOT IN (SELECT series_id FROM node_devices WHERE scale IS DISTINCT FROM usual_scale)
+    AND series_id NOT IN (SELECT series_id FROM activity_series WHERE part = 'compared')"""
 # The table that basis/ makes, where no price is split.
 _NO_BASIS_SPANS = """
 CREATE OR REPLACE TEMP TABLE basis_spans (

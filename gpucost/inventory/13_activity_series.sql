@@ -66,7 +66,7 @@ listed AS MATERIALIZED (
     FROM undecided AS u
     JOIN named_series AS n USING (metric, target_id, part)
     JOIN blocks AS b USING (series_id)
-    WHERE b.value_sum > 0
+    WHERE b.value_sum > 0 AND b.vals IS NOT NULL
     GROUP BY ALL
 ),
 -- averages of an idle GPU's percents lie between 0 and 1, too: other metrics of the same moments decide

@@ -28,18 +28,21 @@ named AS (
     GROUP BY t.cluster, t.node, f.cluster, f.node
 ),
 -- exporters name the host or its node
+places AS (
+    SELECT *, unnest(list_distinct([host, node_label])) AS place FROM device_series
+),
 gpus AS (
-    SELECT n.cluster, n.node, n.kube_cluster, n.kube_node, bool_or(s.uuid = k.uuid) AS is_same
+    SELECT n.cluster, n.node, n.kube_cluster, n.kube_node, bool_or(s.uuid = k.uuid) FILTER (NOT contains(s.uuid, '/')) AS is_same
     FROM (SELECT DISTINCT cluster, node, kube_cluster, kube_node FROM named WHERE cluster <> kube_cluster) AS n
-    JOIN device_series AS s ON s.cluster = n.cluster AND n.node IN (s.host, s.node_label)
-    JOIN device_series AS k ON k.cluster = n.kube_cluster AND n.kube_node IN (k.host, k.node_label)
+    JOIN places AS s ON s.cluster = n.cluster AND s.place = n.node
+    JOIN places AS k ON k.cluster = n.kube_cluster AND k.place = n.kube_node
         AND k.first_ms <= s.last_ms AND s.first_ms <= k.last_ms
     GROUP BY ALL
 ),
 tied AS (
     SELECT DISTINCT n.cluster, n.node, n.kube_cluster, n.kube_node
     FROM named AS n
-    JOIN device_series AS k ON k.cluster = n.kube_cluster AND n.kube_node IN (k.host, k.node_label) AND k.namespace = ''
+    JOIN places AS k ON k.cluster = n.kube_cluster AND k.place = n.kube_node AND k.namespace = ''
     JOIN slurm_holdings AS h ON h.cluster = n.cluster AND h.node = n.node AND h.job_id::VARCHAR = k.pod AND h.from_ms <= k.last_ms AND k.first_ms <= h.to_ms
 ),
 proven AS (

@@ -1,20 +1,20 @@
--- reads: node_lifetimes, twofold_nodes, state_intervals, device_series
+-- reads: node_lifetimes, state_intervals, device_series, device_hosts, blocks
 -- writes: collected, coverage_gaps (stored): none of a cluster that has no machine of its own; cut_lives, shared_machines, one row per (node life, life of another Node object or cluster that is the same machine and keeps it): when both were listed; node_lifetimes, without that time of the former
 -- invariant: GPUs that both measured at one time prove it, and other GPUs disprove it; otherwise a cloud's provider id does, then a system uuid that two nodes never had while both were alive
-DELETE FROM node_lifetimes WHERE (cluster, node) IN (SELECT (cluster, node) FROM twofold_nodes) AND machine_id IS NOT NULL;
-
 CREATE OR REPLACE TEMP TABLE shared_machines AS
 WITH names AS (
     SELECT cluster, node, unnest([
         CASE WHEN regexp_matches(lower(labels['provider_id']), '^((aws|gce|azure|oci)://|ocid1\.)') THEN 'provider ' || lower(labels['provider_id']) END,
         -- mainboards without one have these
-        CASE WHEN NOT regexp_matches(lower(labels['system_uuid']), '^(0{8}|1{8}|f{8}|(fe){4}|03000200-?0400-?0500|12345678)|[^0-9a-f-]') AND length(labels['system_uuid']) >= 32
+        CASE WHEN NOT regexp_matches(lower(labels['system_uuid']), '^(0{8}|1{8}|f{8}|(fe){4}|03000200-?0400-?0500|00020003-?0004-?0005|12345678)|[^0-9a-f-]') AND length(labels['system_uuid']) >= 32
             THEN 'uuid ' || lower(labels['system_uuid']) END]) AS id, first_ms AS from_ms, last_ms AS to_ms
     FROM state_intervals
     WHERE metric = 'kube_node_info' AND node IS NOT NULL
     UNION ALL
     SELECT n.cluster, n.node, 'gpu ' || d.uuid, d.first_ms, d.last_ms
-    FROM device_series AS d JOIN (SELECT DISTINCT cluster, node FROM node_lifetimes) AS n ON n.cluster = d.cluster AND n.node IN (d.host, d.node_label)
+    FROM device_series AS d JOIN device_hosts AS n USING (cluster, host, node_label)
+    -- a number is another device on every host
+    WHERE NOT contains(d.uuid, '/')
 ),
 -- most fleets have none, and then nothing is looked for
 twins AS MATERIALIZED (
@@ -23,17 +23,32 @@ twins AS MATERIALIZED (
     GROUP BY cluster, node, id
     QUALIFY count(*) OVER (PARTITION BY id) > 1
 ),
+gpu_hours AS MATERIALIZED (
+    SELECT t.cluster, t.node, t.id, b.hour, min(b.first_offset_ms) AS first_offset_ms, max(b.last_offset_ms) AS last_offset_ms
+    FROM twins AS t
+    JOIN device_hosts AS h USING (cluster, node)
+    JOIN device_series AS d ON d.cluster = h.cluster AND d.host = h.host AND d.node_label = h.node_label AND 'gpu ' || d.uuid = t.id
+    JOIN blocks AS b USING (series_id)
+    GROUP BY ALL
+),
+-- when two nodes measured one GPU
+met AS (
+    SELECT a.cluster, a.node, a.id, b.cluster AS other_cluster, b.node AS other_node, a.hour::BIGINT * 3600000 AS hour_ms
+    FROM gpu_hours AS a JOIN gpu_hours AS b ON b.id = a.id AND b.hour = a.hour AND (b.cluster, b.node) <> (a.cluster, a.node)
+        AND b.first_offset_ms <= a.last_offset_ms AND a.first_offset_ms <= b.last_offset_ms
+),
 pairs AS MATERIALIZED (
     SELECT a.node_id, b.node_id AS other_id, a.cluster, a.node, b.cluster AS other_cluster, b.node AS other_node, a.created_ms, b.created_ms AS other_created_ms,
         greatest(a.up_from_ms, b.up_from_ms) AS from_ms, least(a.up_to_ms, b.up_to_ms) AS to_ms,
-        -- GPUs count while both were measured
-        bool_or(starts_with(s.id, 'gpu ') AND s.from_ms <= t.to_ms AND t.from_ms <= s.to_ms AND s.to_ms >= greatest(a.up_from_ms, b.up_from_ms)
-            AND s.from_ms < least(a.up_to_ms, b.up_to_ms)) AS same_gpu,
-        bool_or(starts_with(s.id, 'provider ')) AS same_provider, bool_or(starts_with(s.id, 'uuid ')) AS same_uuid
+        -- GPUs count while both were measured; a node whose cluster lost its label keeps its name
+        bool_or(m.hour_ms IS NOT NULL OR (starts_with(s.id, 'gpu ') AND a.node = b.node)) AS same_gpu,
+        bool_or(starts_with(s.id, 'provider ')) AS same_provider, max(s.id) FILTER (starts_with(s.id, 'uuid ')) AS uuid
     FROM twins AS s
     JOIN twins AS t ON t.id = s.id AND (t.cluster, t.node) <> (s.cluster, s.node)
     JOIN node_lifetimes AS a ON a.cluster = s.cluster AND a.node = s.node
     JOIN node_lifetimes AS b ON b.cluster = t.cluster AND b.node = t.node AND b.up_from_ms < a.up_to_ms AND a.up_from_ms < b.up_to_ms
+    LEFT JOIN met AS m ON m.cluster = s.cluster AND m.node = s.node AND m.id = s.id AND m.other_cluster = t.cluster AND m.other_node = t.node
+        AND m.hour_ms < least(a.up_to_ms, b.up_to_ms) AND greatest(a.up_from_ms, b.up_from_ms) < m.hour_ms + 3600000
     GROUP BY ALL
 ),
 -- a node that is ready, or whose GPUs are measured, is alive
@@ -42,8 +57,12 @@ alive AS (
     FROM state_intervals AS f SEMI JOIN pairs AS p ON p.cluster = f.cluster AND p.node = f.node
     WHERE f.metric = 'kube_node_status_condition' AND f.labels['condition'] = 'Ready' AND f.labels['status'] = 'true' AND f.value = 1
     UNION ALL
-    SELECT n.cluster, n.node, d.first_ms, d.last_ms, d.uuid
-    FROM device_series AS d JOIN (SELECT DISTINCT cluster, node FROM pairs) AS n ON n.cluster = d.cluster AND n.node IN (d.host, d.node_label)
+    SELECT n.cluster, n.node, b.hour::BIGINT * 3600000 + b.first_offset_ms, b.hour::BIGINT * 3600000 + b.last_offset_ms, d.uuid
+    FROM device_series AS d
+    JOIN device_hosts AS n USING (cluster, host, node_label)
+    SEMI JOIN pairs AS p ON p.cluster = n.cluster AND p.node = n.node
+    JOIN blocks AS b USING (series_id)
+    WHERE NOT contains(d.uuid, '/')
 ),
 lived AS (
     SELECT p.node_id, p.other_id, count(a.uuid) AS gpus,
@@ -59,14 +78,18 @@ together AS (
     JOIN alive AS b ON b.cluster = p.other_cluster AND b.node = p.other_node AND b.from_ms < a.to_ms AND a.from_ms < b.to_ms
     GROUP BY ALL
 ),
-proven AS (
-    SELECT p.*, coalesce(l.alive_ms, 0) AS alive_ms, coalesce(o.alive_ms, 0) AS other_alive_ms
+judged AS (
+    SELECT p.*, coalesce(l.alive_ms, 0) AS alive_ms, coalesce(o.alive_ms, 0) AS other_alive_ms, l.gpus, o.gpus AS other_gpus,
+        max(coalesce(b.both_ms, 0)) OVER (PARTITION BY p.uuid) AS both_ms
     FROM pairs AS p
     LEFT JOIN lived AS l USING (node_id, other_id)
     LEFT JOIN lived AS o ON o.node_id = p.other_id AND o.other_id = p.node_id
     LEFT JOIN together AS b ON b.node_id = p.node_id AND b.other_id = p.other_id
-    WHERE CASE WHEN p.same_gpu THEN true WHEN l.gpus > 0 AND o.gpus > 0 THEN false WHEN p.same_provider THEN true
-        ELSE p.same_uuid AND coalesce(b.both_ms, 0) <= 600000 END
+),
+proven AS (
+    FROM judged
+    WHERE CASE WHEN same_gpu THEN true WHEN gpus > 0 AND other_gpus > 0 THEN false WHEN same_provider THEN true
+        ELSE uuid IS NOT NULL AND both_ms <= 600000 AND greatest(alive_ms, other_alive_ms) > 0 END
 )
 SELECT node_id, other_id, cluster, node, other_cluster, other_node, from_ms, to_ms
 FROM proven

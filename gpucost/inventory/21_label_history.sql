@@ -47,7 +47,7 @@ sets AS (
     JOIN state_intervals AS f ON f.cluster = n.cluster AND f.node = n.node AND f.metric = 'kube_node_labels'
         AND f.first_ms < n.up_to_ms AND n.up_from_ms <= f.last_ms
     UNION ALL
-    SELECT 'node', cluster, node_id::VARCHAR, map_concat(MAP {'label_node': node}, labels), up_from_ms, up_to_ms FROM plain_hosts WHERE labels IS NOT NULL
+    SELECT 'node', cluster, node_id::VARCHAR, map_concat(MAP {'label_host': node}, labels), up_from_ms, up_to_ms FROM plain_hosts WHERE labels IS NOT NULL
 ),
 edges AS (
     SELECT DISTINCT kind, cluster, name, unnest([first_ms, end_ms]) AS at_ms FROM sets

@@ -21,7 +21,7 @@ WITH labeled AS (
             l.labels['label_cloud_google_com_reservation_name'], l.labels['label_karpenter_sh_capacity_reservation_id']) AS reservation,
         -- GKE and AKS label spot nodes alone: another without the label is on demand if it is exported, so if the cluster ever showed it
         bool_or(coalesce(bought, l.labels['label_cloud_google_com_gke_spot'], l.labels['label_cloud_google_com_gke_preemptible'],
-            l.labels['label_cloud_google_com_gke_flex_start'], reservation) IS NOT NULL)
+            l.labels['label_cloud_google_com_gke_flex_start']) IS NOT NULL)
             FILTER (n.node_id NOT IN (SELECT node_id FROM plain_hosts)) OVER (PARTITION BY n.cluster) AS tells_launch
     FROM node_lifetimes AS n
     LEFT JOIN (

@@ -1,6 +1,6 @@
--- reads: state_intervals, node_facts, coverage_gaps
--- writes: node_stops (stored), bridged time before a node booted: nothing tells that it ran
--- invariant: at most one row per node and bridged gap; it begins with the gap and ends within it
+-- reads: state_intervals, node_facts, twofold_nodes, coverage_gaps
+-- writes: node_stops (stored), time of a node that is not charged: bridged, before it booted, as nothing tells that it ran; or in which its name stood for two machines
+-- invariant: rows of one reason and node do not overlap; a boot's begins with the gap and ends within it
 DELETE FROM node_stops;
 INSERT INTO node_stops BY NAME
 WITH addresses AS (
@@ -19,4 +19,8 @@ SELECT n.node_id, greatest(g.from_ms, n.up_from_ms) AS from_ms, max(b.boot_ms) A
 FROM boots AS b
 JOIN coverage_gaps AS g ON g.cluster = b.cluster AND g.kind = 'bridged' AND g.from_ms < b.boot_ms AND b.boot_ms < g.to_ms
 JOIN node_facts AS n ON n.cluster = b.cluster AND n.node = b.node AND n.up_from_ms < b.boot_ms AND b.boot_ms < n.up_to_ms
-GROUP BY n.node_id, g.from_ms, n.up_from_ms;
+GROUP BY n.node_id, g.from_ms, n.up_from_ms
+UNION ALL
+SELECT n.node_id, greatest(t.from_ms, n.up_from_ms), least(t.end_ms, n.up_to_ms), 'mixed'
+FROM twofold_nodes AS t JOIN node_facts AS n USING (cluster, node)
+WHERE n.machine_id IS NOT NULL AND t.from_ms < n.up_to_ms AND n.up_from_ms < t.end_ms;

@@ -9,7 +9,7 @@ SELECT 'unknown_capacity_type' AS code, cluster, node AS subject, up_from_ms AS 
 FROM node_facts WHERE capacity_type = 'unknown' AND labels IS NULL
 UNION ALL
 SELECT 'no_capacity_label', cluster, cluster, min(up_from_ms), max(up_to_ms),
-    'no node of cluster ' || cluster || ' has a label that tells spot from on demand: its GPU nodes are priced on demand as an estimate, and in no spot ratio',
+    'no node of cluster ' || cluster || ' has a label that tells spot from on demand: its GPU nodes are priced on demand as an estimate, and left out of the spot ratio',
     'kube-state-metrics --metric-labels-allowlist=nodes=[*]; where all labels are exported and no node is spot, a bill settles it'
 FROM node_facts WHERE capacity_type = 'unknown' AND labels IS NOT NULL
 GROUP BY cluster
@@ -49,7 +49,7 @@ SELECT 'pod_without_node', p.cluster, p.namespace || '/' || p.pod, p.held_from_m
     'export kube_node_created and kube_node_status_capacity from kube-state-metrics'
 FROM pods AS p LEFT JOIN allocated AS a ON a.cluster = p.cluster AND a.uid = p.uid AND a.gpus > 0
 ANTI JOIN (FROM reservations WHERE gives_way) AS r ON r.cluster = p.cluster AND r.uid = p.uid
-WHERE p.asks_gpus AND a.uid IS NULL AND (p.cluster, p.node) NOT IN (SELECT (cluster, node) FROM twofold_nodes)
+WHERE p.asks_gpus AND a.uid IS NULL
     -- the same pod in the cluster that keeps its machine
     AND NOT ((p.cluster, p.node) IN (SELECT (cluster, node) FROM shared_machines) AND p.uid IN (SELECT uid FROM allocated)) AND EXISTS (
     FROM collected AS c WHERE c.cluster = p.cluster AND c.from_ms < p.held_to_ms AND p.held_from_ms < c.to_ms)
@@ -58,7 +58,7 @@ SELECT 'unplaced_device', d.cluster, d.host, min(d.first_ms), max(d.last_ms),
     count(DISTINCT d.uuid) || ' GPUs measured on host ' || d.host || ' belong to no known node',
     'let dcgm-exporter report the node''s name (Hostname, or a node label by relabeling), or name a machine without Kubernetes in [[hosts]]'
 FROM device_series AS d
-WHERE NOT EXISTS (FROM node_devices AS n WHERE n.series_id = d.series_id) AND (d.cluster, d.host) NOT IN (SELECT (cluster, node) FROM shared_machines UNION SELECT (cluster, node) FROM twofold_nodes)
+WHERE NOT EXISTS (FROM node_devices AS n WHERE n.series_id = d.series_id) AND (d.cluster, d.host) NOT IN (SELECT (cluster, node) FROM shared_machines)
 GROUP BY d.cluster, d.host
 UNION ALL
 SELECT 'no_uid' AS code, a.cluster, a.cluster AS subject, min(a.held_from_ms) AS from_ms, max(a.held_to_ms) AS to_ms,
@@ -68,21 +68,21 @@ SELECT 'no_uid' AS code, a.cluster, a.cluster AS subject, min(a.held_from_ms) AS
 FROM allocated AS a JOIN incarnations AS i ON i.cluster = a.cluster AND i.uid = a.uid AND i.is_given
 GROUP BY a.cluster
 UNION ALL
-SELECT 'twofold_node', cluster, node, from_ms, to_ms,
+SELECT 'twofold_node', cluster, node, from_ms, end_ms,
     'node ' || node || ' is two machines at once (two provider ids): clusters are mixed up, and it is not collected',
     'set [prometheus] cluster_label to ' || coalesce('"' || label || '"', 'the label that names the cluster, an external label of the server')
 FROM twofold_nodes
 UNION ALL
 SELECT 'shared_machine', cluster, node, min(from_ms), max(to_ms),
-    'node ' || node || ' is the same machine as node ' || any_value(other_node) || ' of cluster ' || any_value(other_cluster) || ': it is paid for once, by that one',
-    'delete Node objects of machines that have another; where a cluster''s label was lost for a while, restore it in Prometheus'
+    'node ' || node || ' is the same machine as node ' || any_value(other_node) || ' of cluster ' || any_value(other_cluster) || ': the machine is charged once, to that node',
+    'delete the stale Node object; if the cluster label was lost for a while, restore it in Prometheus'
 FROM shared_machines
 GROUP BY cluster, node
 UNION ALL
 FROM scale_remarks
 UNION ALL
 SELECT 'host_without_users', h.cluster, h.cluster, min(h.up_from_ms), max(h.up_to_ms),
-    format('nothing reports who uses the GPUs of plain hosts in cluster {} ({}): their time is unallocated, and they were active in {:.1f} % of their samples',
+    format('the users of GPUs on plain hosts in cluster {} are unknown ({}): this time is unallocated; the GPUs were active in {:.1f} % of their samples',
         h.cluster, array_to_string(list_sort(list(DISTINCT h.node))[:9], ', '),
         -- the last sample of an hour is not among the idle ones
         100 - 100 * sum(b.idle_samples + (b.last_value < b.idle_threshold)::INTEGER) / sum(b.samples)),

@@ -10,7 +10,7 @@ from zoneinfo import ZoneInfo
 
 from gpucost.config.model import Config
 from gpucost.engine import answer_rows, dicts
-from gpucost.periods import MS_PER_HOUR, Period, from_ms, to_ms
+from gpucost.periods import MS_PER_DAY, MS_PER_HOUR, Period, from_ms, to_ms
 from gpucost.records import grouped, record
 from gpucost.render.formatting import alike_gaps, clusters_text, gap_text, local_text
 from gpucost.render.view import Coverage, Gap, Measures, MissingTime, Notice, PriceSource, hours, ratio
@@ -52,7 +52,7 @@ def coverage(
     """Coverage of the query's period. What lies after `now` and after the newest collected moment is not missing yet."""
     seen = _seen(con, query.period, now, config.tz, query.clusters)
     gap_notices, stored = _gap_notices(con, seen), _stored_notices(con, query, list(parts))
-    doubts = processes(con, query.period, query.clusters)
+    doubts = processes(con, query.period, query.clusters, query.period.start_ms - MS_PER_DAY)
     partial = _partial_notices(gap for gap in seen.gaps if gap.kind == "partial" and not gap.families)
     found = {}
     for part, (totals, nodes, unknown_capacity_gpu_hours) in parts.items():

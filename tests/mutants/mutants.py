@@ -304,8 +304,8 @@ MUTANTS = (
     Mutant(
         "nobody is missed on hosts without users",
         "gpucost/inventory/63_warnings.sql",
-        "WHERE h.labels IS NOT NULL AND h.node_id NOT IN",
-        "WHERE false AND h.node_id NOT IN",
+        "h.labels IS NOT NULL AND h.node_id NOT IN",
+        "false AND h.node_id NOT IN",
         (f"{PLAIN}::test_hosts_without_a_user_label_are_unallocated_and_the_report_says_how_busy",),
     ),
     Mutant(
@@ -467,8 +467,8 @@ MUTANTS = (
     Mutant(
         "an instance type grows",
         "gpucost/inventory/26_node_facts.sql",
-        "catalog_count > 0 OR unit_profile IS NOT NULL AS has_fixed_count",
-        "unit_profile IS NOT NULL AS has_fixed_count",
+        "catalog_count > 0 OR unit_profile IS NOT NULL OR",
+        "unit_profile IS NOT NULL OR",
         ("tests/unit/test_machines.py::test_an_instance_type_has_all_its_gpus_from_the_start",),
     ),
     Mutant(
@@ -509,22 +509,22 @@ MUTANTS = (
     Mutant(
         "two ready nodes of one uuid are one machine",
         "gpucost/inventory/20_shared_machines.sql",
-        "coalesce(b.both_ms, 0) <= 600000",
-        "coalesce(b.both_ms, 0) >= 0",
+        "uuid IS NOT NULL AND both_ms <= 600000",
+        "uuid IS NOT NULL AND both_ms >= 0",
         ("tests/unit/test_machines.py::test_one_uuid_of_two_ready_nodes_proves_nothing",),
     ),
     Mutant(
         "a provider id outweighs other GPUs",
         "gpucost/inventory/20_shared_machines.sql",
-        "WHEN l.gpus > 0 AND o.gpus > 0 THEN false ",
+        "WHEN gpus > 0 AND other_gpus > 0 THEN false ",
         "",
         ("tests/unit/test_machines.py::test_other_gpus_are_another_machine",),
     ),
     Mutant(
         "a GPU that two nodes measure is two GPUs",
         "gpucost/inventory/20_shared_machines.sql",
-        "WHEN p.same_gpu THEN true",
-        "WHEN p.same_gpu THEN false",
+        "WHEN same_gpu THEN true",
+        "WHEN same_gpu THEN false",
         ("tests/unit/test_machines.py::test_one_gpu_is_one_machine",),
     ),
     Mutant(

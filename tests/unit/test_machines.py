@@ -247,6 +247,31 @@ def test_two_machines_of_one_name_are_not_collected() -> Scene:
 
 
 @scene()
+def test_a_name_of_two_machines_for_an_hour_leaves_out_that_hour() -> Scene:
+    """From 05:00 to 06:00 a second machine is w, too: what its pod held before and after stays."""
+    described = fleet(HOURS, [own("w", 1)], [pod("a", "w", [0], 0, HOURS)], {})
+    series = relabel(scraped(described), "kube_node_info", {"provider_id": "aws:///z/i-1"})
+    other = [
+        part
+        for part in relabel(series, "kube_node_info", {"provider_id": "aws:///z/i-2"})
+        if part.labels["__name__"] == "kube_node_info"
+    ]
+    answers = yield described, [*series, *drop(drop(other, ".*", {}, (0, 5)), ".*", {}, (6, HOURS))]
+    assert answers.by("node", "pod") == {("w", "a"): (7, 0, 0, 7, 0)}
+    assert answers.is_complete() is False
+
+
+@scene()
+def test_numbers_of_devices_prove_nothing() -> Scene:
+    """Neuron cores are numbered on each machine: i-1 and i-2 both have a core 0."""
+    described = fleet(HOURS, [own("w", 1), own("v", 1)], [], {})
+    series = relabel(scraped(described), "DCGM_.*", {"UUID": None, "neuroncore": "0", "__name__": "neuroncore_utilization_ratio"})
+    answers = yield described, series
+    assert answers.by("node") == {"v": (0, 8, 0, 0, 8), "w": (0, 8, 0, 0, 8)}
+    assert answers.warnings("shared_machine") == []
+
+
+@scene()
 def test_the_newer_of_two_live_objects_keeps_the_machine() -> Scene:
     """Both `old` and, from 02:00, `new` measure one GPU: the pod on `new` pays its 4 of 8 hours."""
     described = fleet(HOURS, [own("old", 1), own("new", 1, start=2)], [pod("a", "new", [0], 4, HOURS)], {})

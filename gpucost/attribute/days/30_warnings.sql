@@ -81,6 +81,8 @@ INSERT INTO warnings BY NAME
 WITH marked AS (
     SELECT s.*, coalesce(s.from_ms > lag(s.to_ms) OVER (PARTITION BY s.node_id, s.reason ORDER BY s.from_ms), true) AS begins
     FROM node_stops AS s
+    -- of names of two machines another warning tells
+    WHERE s.reason <> 'mixed'
 ),
 numbered AS (
     SELECT *, sum(begins::INTEGER) OVER (PARTITION BY node_id, reason ORDER BY from_ms) AS number FROM marked
@@ -105,7 +107,7 @@ alike AS (
     WHERE s.node_id NOT IN (SELECT node_id FROM node_devices) OR k.node_id NOT IN (SELECT node_id FROM node_devices)
     UNION ALL
     SELECT s.node_id, 'pod', a.cluster, a.held_from_ms, a.held_to_ms
-    FROM ours AS s JOIN allocations AS a ON a.pod = s.node AND a.workload_kind NOT IN ('Job', 'Reservation') AND a.gpus > 0
+    FROM ours AS s JOIN allocations AS a ON a.pod = s.node AND a.workload_kind NOT IN ('Job', 'Reservation', 'Host') AND a.gpus > 0
 ),
 costs AS (
     SELECT s.cluster, s.node, l.kind, l.cluster AS other, min(r.from_ms) AS from_ms, max(r.to_ms + (r.hours - 1) * 3600000) AS to_ms, sum(r.node_cost * r.hours) AS cost

@@ -23,10 +23,12 @@ SELECT unnest($1::UBIGINT[]) AS identity, unnest($2::BIGINT[]) AS series_id, unn
     unnest($4::INTEGER[]) AS process"""
 
 
-def processes(con: DuckDBPyConnection, period: Period, clusters: Sequence[str]) -> list[Notice]:
-    """Make unit_processes: of which process each value of such a counter is, or none. Warnings for counters of the period."""
+def processes(con: DuckDBPyConnection, period: Period, clusters: Sequence[str], from_ms: int = 0) -> list[Notice]:
+    """Make unit_processes: of which process each value of such a counter is, or none. Warnings for counters of the period.
+
+    Values before `from_ms` are not looked at."""
     rows, notices = [], []
-    for row in answer_rows(con, PACKAGE, "35_processes", {"to_ms": period.end_ms}):
+    for row in answer_rows(con, PACKAGE, "35_processes", {"from_ms": from_ms, "to_ms": period.end_ms}):
         numbers = separated(row["levels"])
         rows += [(row["identity"], row["series_id"], *value) for value in zip(row["at_ms"], numbers or (None,), strict=False)]
         if row["at_ms"][-1] >= period.start_ms and (not clusters or row["cluster"] in clusters):
