@@ -246,9 +246,15 @@ class _Scheduler:
 
 def _jobs(cluster: _Scheduler) -> str:
     """`sacct -a -D --parsable2` with steps, in order of submission."""
-    known = [*cluster.runs, *cluster.pending]
+    known = sorted([*cluster.runs, *cluster.pending], key=lambda run: (run.submit, run.number))
+    # jobs were planned by kind; Slurm numbers them as they are submitted
+    numbers: dict[int, int] = {}
+    for run in known:
+        numbers.setdefault(run.number, 40_001 + len(numbers))
     lines = [DELIMITER.join(FIELDS)]
-    for run in sorted(known, key=lambda run: (run.submit, run.number)):
+    for run in known:
+        first, _, task = run.job.partition("_")
+        run.number, run.job = numbers[run.number], "_".join([str(numbers[int(first)]), *filter(None, [task])])
         row = _row(run, cluster.end)
         lines.append(DELIMITER.join(row[name] for name in FIELDS))
         if run.start is None:

@@ -155,7 +155,7 @@ def _collected(coverage: Coverage, missing: list[Gap]) -> str:
         return f"all but {coverage.not_collected_hours:,.1f} h{which}"
     if coverage.is_complete:
         return "the whole period"
-    if left_out := [gap for gap in coverage.gaps if gap.is_missing]:
+    if left_out := [gap for gap in coverage.gaps if gap.is_missing and gap.kind == "partial"]:
         return f"all but some nodes of {clusters_text(left_out)}"
     until = f"until {local_text(coverage.collected_to)}; " if coverage.collected_to else ""
     return f"{until}the period is not over yet"

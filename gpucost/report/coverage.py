@@ -16,7 +16,6 @@ from gpucost.render.formatting import alike_gaps, clusters_text, gap_text, local
 from gpucost.render.view import Coverage, Gap, Measures, MissingTime, Notice, PriceSource, hours, ratio
 from gpucost.report.query import Query
 from gpucost.report.rows import BILL, NO_PRICE, PACKAGE, ZERO, Part, PricedNodes, in_parts, unpriced_ms
-from gpucost.report.units.processes import processes
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
@@ -52,7 +51,7 @@ def coverage(
     """Coverage of the query's period. What lies after `now` and after the newest collected moment is not missing yet."""
     seen = _seen(con, query.period, now, config.tz, query.clusters)
     gap_notices, stored = _gap_notices(con, seen), _stored_notices(con, query, list(parts))
-    doubts = processes(con, query.period, query.clusters, query.period.start_ms - MS_PER_DAY)
+    doubts = _processes(con, query)
     partial = _partial_notices(gap for gap in seen.gaps if gap.kind == "partial" and not gap.families)
     found = {}
     for part, (totals, nodes, unknown_capacity_gpu_hours) in parts.items():
@@ -77,6 +76,14 @@ def coverage(
             estimated_cost=totals.estimated_cost,
         )
     return found
+
+
+def _processes(con: DuckDBPyConnection, query: Query) -> list[Notice]:
+    if not con.execute("SELECT 1 FROM progress_series WHERE kind = 'counter' LIMIT 1").fetchall():
+        return []
+    from gpucost.report.units.processes import processes
+
+    return processes(con, query.period, query.clusters, query.period.start_ms - MS_PER_DAY)
 
 
 def gaps_of(con: DuckDBPyConnection, period: Period, now: datetime, tz: ZoneInfo) -> list[Gap]:

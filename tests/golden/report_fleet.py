@@ -107,7 +107,7 @@ class Fleet:
 
     def gap(self, start: int, end: int, kind: str = "not_collected", *, cluster: str = "prod", by: str | None = None) -> None:
         """Time that was not seen, or not in full; signed `by` somebody."""
-        families, reason = ([], "declared") if kind == "off" else (FAMILIES, SILENT)
+        families, reason = ([], "declared") if kind == "off" else ([] if kind == "partial" else FAMILIES, SILENT)
         self.rows["coverage_gaps"].append((cluster, start, end, kind, families, reason, by, by and "it was moved"))
 
     def _rest(self) -> list[tuple[Any, ...]]:

@@ -12,6 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gpucost.engine import run_stage
+from gpucost.periods import Period, from_ms
+from gpucost.report.units.processes import processes as find_processes
 from gpucost.report.units.work import Levels, intervals
 from gpucost.store.connection import scratch_store
 from tests.replay.cases.words import at
@@ -26,6 +28,7 @@ steps = st.lists(st.one_of(st.integers(0, 500), st.none()), min_size=1, max_size
 def test_increases_are_those_of_a_plain_calculation(processes: list[list[int | None]], replicas: bool) -> None:
     with scratch_store() as con:
         expected = _told(con, processes, replicas=replicas)
+        find_processes(con, Period(from_ms(0), from_ms(10**9)), ())
         run_stage(con, "gpucost.report.units", "30_candidates")
         asked_for = {"units": ["request"], "from_ms": 0, "to_ms": 10**9}
         run_stage(con, "gpucost.report.units", "40_increases", asked_for)

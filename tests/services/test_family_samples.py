@@ -17,7 +17,7 @@ from gpucost.collect.base import CollectResult
 from gpucost.periods import MS_PER_HOUR, Period, from_ms
 from gpucost.store.connection import Store
 from tests.replay.cases.words import BOOK, HEADER, at, fleet, node, pod
-from tests.replay.edits import drop, relabel
+from tests.replay.edits import drop, move, relabel
 from tests.replay.load import write_config
 from tests.replay.scrape import scrape, write_openmetrics
 from tests.replay.series import Series
@@ -98,7 +98,7 @@ def collect(folder: Path, known: list[Case]) -> Collected:
     """Collect the cases from one server, each as a cluster of its own, and attribute them."""
     require_prometheus()
     (folder / "prices.csv").write_text("\n".join([HEADER, *BOOK]) + "\n")
-    series = [one for case in known for one in relabel(case.series, ".*", {"cluster": case.name})]
+    series = [one for case in known for one in move(case.series, case.name)]
     period = Period(from_ms(at(0) * 1000), from_ms(at(HOURS) * 1000))
     with prometheus_over_text(lambda out: write_openmetrics(series, out), folder / "data") as url:
         config = write_config(fleet(HOURS, [], [], {}), folder, folder / "prices.csv", url)

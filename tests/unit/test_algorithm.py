@@ -10,7 +10,7 @@ from gpucost.pipeline import ALGORITHM
 
 # What makes figures, stage by stage: whoever changes it says below whether the same inputs still make the same figures. If they
 # do not, the stage's number in gpucost.pipeline rises; either way its digest here is renewed.
-MADE_BY = {"inventory": "48d13d82d2a81c47", "price": "45807e3f175f167b", "attribute": "6af549b26cfe1e65"}
+MADE_BY = {"inventory": "91ff0af0e482521d", "price": "45807e3f175f167b", "attribute": "069631d4cfd46fdf"}
 NUMBERS = {"inventory": 4, "price": 3, "attribute": 3}
 
 

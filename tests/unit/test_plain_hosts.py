@@ -86,7 +86,7 @@ def test_hosts_without_a_user_label_are_unallocated_and_the_report_says_how_busy
     assert answers.users() == {}
     assert list(answers.warnings()) == ["host_without_users"]
     ((message, fix),) = answers.warnings()["host_without_users"]
-    assert message.endswith("(box-1, box-2): their time is unallocated, and they were active in 32.3 % of their samples")
+    assert message.endswith("(box-1, box-2): this time is unallocated; the GPUs were active in 32.3 % of their samples")
     assert fix == "set [[hosts]] user_label to the label of activity metrics that names the user"
 
 

@@ -23,6 +23,7 @@ from gpucost.report import waste
 from gpucost.report.waste import Filters, Waste
 from gpucost.store.connection import Store
 from tests.replay.cases.words import BOOK, HEADER, at, busy, fleet, node, pod
+from tests.replay.edits import move
 from tests.replay.fleet import Fleet
 from tests.replay.load import load, write_config
 from tests.replay.scrape import scrape
@@ -171,7 +172,7 @@ def everything(tmp_path_factory: pytest.TempPathFactory) -> Stored:
     fleets = [cluster(name, told) for name, (told, _) in FLEETS.items()] + [cluster(name, told) for name, told in OTHERS.items()]
     whole = max(fleets, key=lambda told: told["end"])
     config = write_config(whole, folder, prices)
-    series = [one for told in fleets for one in scrape(told, lean=True)]
+    series = [one for told in fleets for one in move(scrape(told, lean=True), told["nodes"][0]["cluster"])]
     claim = allocated("shared", "gpu-0", pool="a")
     claim.labels["cluster"] = "claims"
     store = load(whole, [*series, claim], config, hours_per_window=100)

@@ -34,6 +34,6 @@ offered AS (
     QUALIFY min(f.resource) OVER (PARTITION BY n.node_id) = max(f.resource) OVER (PARTITION BY n.node_id) AND max(f.value) OVER (PARTITION BY n.node_id) > 0
 ),
 lost AS (
-    SELECT node_id, 'lost' AS cause, (machine_gpus - gpus) * gpu_count / machine_gpus AS gpus, from_ms, to_ms FROM offered WHERE machine_gpus - gpus > 1e-6
+    SELECT node_id, 'lost' AS cause, floor(machine_gpus - gpus + 1e-6) * gpu_count / machine_gpus AS gpus, from_ms, to_ms FROM offered WHERE machine_gpus - gpus > 1 - 1e-6
 )
 SELECT DISTINCT * FROM closed UNION SELECT DISTINCT * FROM short UNION SELECT DISTINCT * FROM lost;
