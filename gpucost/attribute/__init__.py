@@ -52,7 +52,9 @@ WHERE hour >= ($start + 3599999) // 3600000 AND hour < $end // 3600000 AND vals 
     AND (series_id, hour) NOT IN (SELECT (series_id, hour) FROM device_readings WHERE is_uneven)
     -- in which unit values are may depend on them
     AND series_id NOT IN (SELECT series_id FROM node_devices WHERE scale IS DISTINCT FROM usual_scale)
-    AND series_id NOT IN (SELECT series_id FROM activity_series WHERE part = 'compared')"""
+    AND series_id NOT IN (
+        SELECT series_id FROM activity_series
+        WHERE part = 'compared' AND cluster IN (SELECT cluster FROM node_devices WHERE scale IS DISTINCT FROM usual_scale))"""
 # The table that basis/ makes, where no price is split.
 _NO_BASIS_SPANS = """
 CREATE OR REPLACE TEMP TABLE basis_spans (

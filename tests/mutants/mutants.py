@@ -474,7 +474,7 @@ MUTANTS = (
     Mutant(
         "a GPU that the node lost could have been held",
         "gpucost/attribute/days/17_absences.sql",
-        "WHERE machine_gpus - gpus > 1e-6",
+        "WHERE machine_gpus - gpus > 1 - 1e-6",
         "WHERE false",
         ("tests/unit/test_machines.py::test_a_lost_gpu_is_unavailable",),
     ),
