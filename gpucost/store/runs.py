@@ -207,6 +207,12 @@ def silent_families(
     return sqlfiles.run(con, "silent_families", params | {"tolerance_ms": SHORT_SILENCE_MS}).fetchall()
 
 
+def pod_namespaces(con: duckdb.DuckDBPyConnection, source: str) -> set[str]:
+    """The namespaces whose pods are stored of a source."""
+    rows = con.execute("SELECT DISTINCT labels['namespace'] FROM series WHERE source = $1 AND metric = 'kube_pod_info'", [source])
+    return {name for (name,) in rows.fetchall() if name}
+
+
 def lagging_targets(
     con: duckdb.DuckDBPyConnection, source: str, cluster_label: str, from_ms: int, to_ms: int
 ) -> list[LaggingTargets]:

@@ -474,6 +474,7 @@ class PrometheusCollector(ServerCollector[list[ReadAnswer]]):
         for span in intersect(subtract(result.spans, failed), known):
             with self.store.read() as con:
                 silences = runs.silent_families(con, self.source, self._config.cluster_label, *span)
+                self._namespaces |= runs.pod_namespaces(con, self.source)
             try:
                 answers = [answer for silence in silences for answer in self._others(*silence, span)]
             except SourceError as error:  # what is stored decides alone
