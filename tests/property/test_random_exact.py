@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+import numpy as np
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
@@ -45,6 +48,16 @@ def _unsettled(data: st.DataObject, fleet: Fleet) -> list[Series]:
     offers catches up with them later.
     """
     series = scrape(fleet, lean=True)
+    # the exporter goes on to tell the label of a namespace, so that others lost theirs
+    for one in {one.labels["instance"]: one for one in series if one.labels["__name__"] == "kube_namespace_labels"}.values():
+        times = np.unique(
+            np.concatenate([
+                other.times for other in series
+                if other.labels["__name__"].startswith("kube_") and other.labels["instance"] == one.labels["instance"]
+            ])
+        )  # fmt: skip
+        labels = {**one.labels, "namespace": "kept", "label_team": "kept"}
+        series.append(replace(one, labels=labels, times=times, values=np.ones(len(times))))
     for namespace in ("a", "b", "c"):
         moved = data.draw(st.sampled_from([1.0, 2.0])) + data.draw(st.integers(0, 1799)) / 3600
         where = {"namespace": namespace}
