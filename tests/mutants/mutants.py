@@ -434,7 +434,7 @@ MUTANTS = (
         "gpucost/inventory/21_label_history.sql",
         "min(name) OVER near <> max(name) OVER near",
         "true",
-        ("tests/services/test_hard_cases.py::test_label_of_the_only_namespace_holds_if_its_name_is_lost_too",),
+        ("tests/services/test_hard_cases.py::test_label_of_the_only_namespace_holds_if_the_name_that_all_have_is_lost_too",),
     ),
     Mutant(
         "labels that all namespaces lose are lost",

@@ -112,8 +112,9 @@ def test_a_claim_that_the_exporter_alone_knows_is_said_to_have_other_pods() -> S
     named = Series({**labels, **claim}, times, np.full(len(times), 70.0))
     hours, view = yield scraped(described, [named], drop="DCGM_.*|kube_pod_resourceclaim_info")
     assert hours == pytest.approx({"long": 6}, abs=0.02)
-    (message,) = messages(view, "unknown_claim_pods")
-    assert "namespace train are known from dcgm-exporter alone" in message and "(6.0 GPU-hours of 1 pod" in message
+    said = messages(view, "unknown_claim_pods")
+    assert len(said) == 1
+    assert "namespace train are known from dcgm-exporter alone" in said[0] and "(6.0 GPU-hours of 1 pod" in said[0]
 
 
 @scene()
