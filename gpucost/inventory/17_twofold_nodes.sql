@@ -1,6 +1,6 @@
 -- reads: state_intervals, accepted_gaps, coverage_gaps
 -- writes: twofold_nodes, one row per (cluster, node name) that two machines have at one time: when, and the label that tells them apart; coverage_gaps (stored), the same as partial time
--- invariant: to_ms - from_ms > 600,000; a node that was created again under its name has one provider id after the other
+-- invariant: both were listed together for over 600,000 ms; a node that was created again under its name has one provider id after the other
 CREATE OR REPLACE TEMP TABLE twofold_nodes AS
 WITH machines AS MATERIALIZED (
     SELECT cluster, node, labels['provider_id'] AS machine, labels, first_ms, last_ms, end_ms
@@ -15,7 +15,7 @@ together AS (
     FROM machines AS a JOIN machines AS b ON b.cluster = a.cluster AND b.node = a.node AND a.machine < b.machine
         AND a.first_ms < b.last_ms AND b.first_ms < a.last_ms
 )
-SELECT cluster, node, min(from_ms) AS from_ms, max(to_ms) AS to_ms, max(end_ms) AS end_ms, any_value(label) AS label
+SELECT cluster, node, min(from_ms) AS from_ms, max(end_ms) AS end_ms, any_value(label) AS label
 FROM together
 GROUP BY cluster, node
 HAVING sum(to_ms - from_ms) > 600000;

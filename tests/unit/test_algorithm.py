@@ -10,7 +10,7 @@ from gpucost.pipeline import ALGORITHM
 
 # What makes figures, stage by stage: whoever changes it says below whether the same inputs still make the same figures. If they
 # do not, the stage's number in gpucost.pipeline rises; either way its digest here is renewed.
-MADE_BY = {"inventory": "91ff0af0e482521d", "price": "45807e3f175f167b", "attribute": "069631d4cfd46fdf"}
+MADE_BY = {"inventory": "3c0c3fdf5d39b7e7", "price": "45807e3f175f167b", "attribute": "069631d4cfd46fdf"}
 NUMBERS = {"inventory": 4, "price": 3, "attribute": 3}
 
 
