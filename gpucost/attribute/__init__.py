@@ -141,7 +141,7 @@ def days_of_other_inputs(con: DuckDBPyConnection, tz: ZoneInfo) -> list[int]:
 def recount_idle(con: DuckDBPyConnection, tz: ZoneInfo) -> None:
     """Count idle samples anew where they were counted under another threshold. Raises StoreError where such samples are gone."""
     con.execute(_OTHER_THRESHOLDS)
-    _refuse_lost(con, _LOST_THRESHOLDS, tz, "the idle threshold cannot change for them")
+    _refuse_lost(con, _LOST_THRESHOLDS, tz, "the idle threshold, or the scale of a metric of activity, cannot change for them")
     con.execute(_IDLE_SAMPLES)
 
 
@@ -175,7 +175,7 @@ def _refuse_lost(
         days = ", ".join(f"{first}" if first == last else f"{first} to {last}" for first, last in spans)
         raise StoreError(
             f"the samples of {days} are gone (store.raw_retention_days), so {reason}",
-            "undo the change, or go back to a copy of the store that has them",
+            "undo the change (a scale: [activity] device_scale or mig_scale), or go back to a copy of the store that has them",
         )
 
 

@@ -1,5 +1,5 @@
 -- reads: state_intervals, accepted_gaps, coverage_gaps
--- writes: twofold_nodes, one row per (cluster, node name) that two machines have at one time: when, and the label that tells them apart; coverage_gaps (stored), the same as partial time
+-- writes: twofold_nodes, one row per (cluster, node name) that two machines have at one time: when, and how to keep them apart; coverage_gaps (stored), the same as partial time
 -- invariant: both were listed together for over 600,000 ms; a node that was created again under its name has one provider id after the other
 CREATE OR REPLACE TEMP TABLE twofold_nodes AS
 WITH machines AS MATERIALIZED (
@@ -15,20 +15,20 @@ together AS (
     FROM machines AS a JOIN machines AS b ON b.cluster = a.cluster AND b.node = a.node AND a.machine < b.machine
         AND a.first_ms < b.last_ms AND b.first_ms < a.last_ms
 )
-SELECT cluster, node, min(from_ms) AS from_ms, max(end_ms) AS end_ms, any_value(label) AS label
+SELECT cluster, node, min(from_ms) AS from_ms, max(end_ms) AS end_ms,
+    'set [prometheus] cluster_label to ' || coalesce('"' || any_value(label) || '"', 'the label that names the cluster, an external label of the server') AS fix
 FROM together
 GROUP BY cluster, node
 HAVING sum(to_ms - from_ms) > 600000;
 
 INSERT INTO coverage_gaps BY NAME
 WITH times AS (
-    SELECT cluster, min(from_ms) AS from_ms, max(end_ms) AS to_ms, string_agg(node, ', ' ORDER BY node) AS nodes, any_value(label) AS label
+    SELECT cluster, min(from_ms) AS from_ms, max(end_ms) AS to_ms, string_agg(node, ', ' ORDER BY node) AS nodes, min(fix) AS fix
     FROM twofold_nodes
     GROUP BY cluster
 )
 SELECT t.cluster, t.from_ms, t.to_ms, 'partial' AS kind, ['nodes'] AS families,
-    format('two machines at once are named {}: set [prometheus] cluster_label to {}', t.nodes,
-        coalesce('"' || t.label || '"', 'the label that names the cluster, an external label of the server')) AS reason,
+    format('two machines at once are named {}: {}', t.nodes, t.fix) AS reason,
     arg_min(a.who, a.ordinal) AS accepted_by, arg_min(a.why, a.ordinal) AS accepted_why
 FROM times AS t
 LEFT JOIN accepted_gaps AS a ON coalesce(a.cluster, t.cluster) = t.cluster AND a.from_ms <= t.from_ms AND t.to_ms <= a.to_ms

@@ -1,5 +1,5 @@
 -- reads: pods, pod_nodes, pod_units, claim_shares, pod_requests, state_intervals
--- writes: allocated, one row per pod that held GPUs: where, from when to when, how many, for which workload; with 0 GPUs those that the cost basis charges for cores and memory alone; allocations (stored), one row per pod that held GPUs; allocation_hosts, one row per (allocation, 'cpu' or 'memory'): the cores or bytes that it holds by request
+-- writes: allocated, one row per pod that held GPUs: where, from when to when, how many, for which workload; with 0 GPUs those that the cost basis charges for cores and memory alone; allocation_hosts, one row per (allocation, 'cpu' or 'memory'): the cores or bytes that it holds by request
 -- invariant: one row per (cluster, uid), and one more each time that others join or leave a claim that it shares; gpus >= 0; held_from_ms < held_to_ms; allocation_hosts has units > 0, and is empty with the cost basis `node`
 CREATE OR REPLACE TEMP TABLE allocated AS
 WITH controllers AS (
@@ -56,8 +56,6 @@ JOIN pod_nodes AS n USING (cluster, uid)
 JOIN held AS u USING (cluster, uid)
 LEFT JOIN owners AS o USING (cluster, uid)
 GROUP BY ALL;
-
-INSERT INTO allocations BY NAME SELECT * FROM allocated;
 
 INSERT INTO allocation_hosts BY NAME
 SELECT a.allocation_id, r.resource AS part, r.units

@@ -1,5 +1,5 @@
--- reads: slurm_holdings, slurm_units, slurm_machines, slurm_hosts, node_facts, slurm_runs, slurm_accounts, allocated
--- writes: slurm_places, where each node of Slurm lies: a life of its own, or of a node of Kubernetes; slurm_tops, the account below the root of each; allocated, pods, pod_units, allocations (stored): one row per (run of a job, life of a node's GPUs of one model) in which it held any
+-- reads: slurm_holdings, slurm_units, slurm_machines, slurm_hosts, node_facts, slurm_runs, allocated
+-- writes: slurm_places, where each node of Slurm lies: a life of its own, or of a node of Kubernetes; allocated, pods, pod_units: one row per (run of a job, life of a node's GPUs of one model) in which it held any
 -- invariant: gpus > 0; held_from_ms < held_to_ms within the node's life; uid names the run and its node
 CREATE OR REPLACE TEMP TABLE slurm_places AS
 SELECT cluster, node, gpu_model, false AS is_host, node_id, up_from_ms, up_to_ms FROM slurm_machines
@@ -40,20 +40,3 @@ JOIN slurm_places AS p ON p.cluster = a.cluster AND p.node = split_part(a.uid, '
 JOIN slurm_units AS u ON u.cluster = p.cluster AND u.node = p.node AND (p.is_host OR u.gpu_model IS NOT DISTINCT FROM p.gpu_model)
     AND (a.resource = 'mixed' OR a.resource = 'gres_' || u.kind || coalesce('_' || u.type, ''))
 GROUP BY ALL;
-
-CREATE OR REPLACE TEMP TABLE slurm_tops AS
-WITH RECURSIVE above AS (
-    SELECT cluster, account, account AS top, parent, 0 AS depth FROM slurm_accounts
-    UNION ALL
-    -- up to the one below the root, which has no parent
-    SELECT u.cluster, u.account, p.account, p.parent, u.depth + 1
-    FROM above AS u JOIN slurm_accounts AS p ON p.cluster = u.cluster AND p.account = u.parent
-    WHERE p.parent IS NOT NULL AND u.depth < 100
-)
-SELECT cluster, account, arg_max(top, depth) AS top FROM above GROUP BY ALL;
-
-INSERT INTO allocations BY NAME
-SELECT a.*, coalesce(t.top, a.namespace) AS account, r."user", r.partition, r.qos
-FROM allocated AS a
-JOIN slurm_runs AS r ON r.cluster = a.cluster AND r.job_id || '@' || r.submit_ms = split_part(a.uid, '/', 1)
-LEFT JOIN slurm_tops AS t ON t.cluster = a.cluster AND t.account = a.namespace;

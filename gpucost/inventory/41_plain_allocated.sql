@@ -1,5 +1,5 @@
 -- reads: plain_hosts, node_devices, node_facts, series, blocks, collected, settings
--- writes: plain_samples, one row per run of samples of a device of a plain host: the user that its label names, from its first sample to where the last one no longer speaks; node_stops (stored), collected time, longer than what is bridged, in which no exporter of a plain host spoke; plain_holdings, one row per (device, user, stretch) in which its samples carried that user; allocated, pods, allocation_devices, allocations (stored): the same
+-- writes: plain_samples, one row per run of samples of a device of a plain host: the user that its label names, from its first sample to where the last one no longer speaks; node_stops (stored), collected time, longer than what is bridged, in which no exporter of a plain host spoke; plain_holdings, one row per (device, user, stretch) in which its samples carried that user; allocated, pods, allocation_devices: the same
 -- invariant: a sample speaks until the device's next one, or for one scrape interval where that is over 2.5 away; a device is one user's at a time, and its user's across silences that are bridged; held_from_ms < held_to_ms; uid names host, user and device
 CREATE OR REPLACE TEMP TABLE plain_samples AS
 WITH readings AS (
@@ -61,7 +61,6 @@ WHERE s."user" IS NOT NULL
 GROUP BY s.device_id, s.number, s."user", s.device, n.cluster, n.node, n.node_id, n.mig_slices;
 
 INSERT INTO allocated BY NAME SELECT * EXCLUDE (device_id) FROM plain_holdings;
-INSERT INTO allocations BY NAME SELECT * EXCLUDE (device_id) FROM plain_holdings;
 INSERT INTO allocation_devices BY NAME SELECT allocation_id, device_id, gpus AS weight FROM plain_holdings;
 INSERT INTO pods BY NAME
 SELECT cluster, namespace, pod, uid, true AS asks_gpus, pod AS node, false AS failed, min(held_from_ms) AS held_from_ms, max(held_to_ms) AS held_to_ms

@@ -1,5 +1,5 @@
--- reads: node_facts, node_models, gpu_counts, device_spans, node_devices, allocated, allocation_devices, allocation_hosts, allocations, node_hosts, nodes, unit_shares, node_parts
--- writes: node_parts, of node lives with several GPU models, or to which GPUs were added, one row per (model, stretch); allocation_parts, what each allocation held of which part; nodes, allocations (stored), allocated, allocation_devices, allocation_hosts, node_hosts, unit_shares: those of the parts, in place of those of the lives
+-- reads: node_facts, node_models, gpu_counts, device_spans, node_devices, allocated, allocation_devices, allocation_hosts, node_hosts, nodes, unit_shares, node_parts
+-- writes: node_parts, of node lives with several GPU models, or to which GPUs were added, one row per (model, stretch); allocation_parts, what each allocation held of which part; nodes (stored), allocated, allocation_devices, allocation_hosts, node_hosts, unit_shares: those of the parts, in place of those of the lives
 -- invariant: at each moment the GPUs of a life's parts add up to machine_gpus, and what an allocation holds of them to what it held; part_id is node_id once per life
 INSERT INTO node_parts BY NAME
 WITH stretches AS (
@@ -72,11 +72,6 @@ INSERT INTO allocated BY NAME
 SELECT a.* REPLACE (p.new_id AS allocation_id, p.part_id AS node_id, a.units * coalesce(p.share, 1) AS units, p.part_gpus AS gpus, p.from_ms AS held_from_ms, p.to_ms AS held_to_ms)
 FROM allocated AS a JOIN allocation_parts AS p USING (allocation_id);
 DELETE FROM allocated WHERE allocation_id IN (SELECT allocation_id FROM allocation_parts);
-
-INSERT INTO allocations BY NAME
-SELECT a.* REPLACE (p.new_id AS allocation_id, p.part_id AS node_id, a.units * coalesce(p.share, 1) AS units, p.part_gpus AS gpus, p.from_ms AS held_from_ms, p.to_ms AS held_to_ms)
-FROM allocations AS a JOIN allocation_parts AS p USING (allocation_id);
-DELETE FROM allocations WHERE allocation_id IN (SELECT allocation_id FROM allocation_parts);
 
 INSERT INTO allocation_devices BY NAME
 SELECT p.new_id AS allocation_id, d.device_id, d.weight

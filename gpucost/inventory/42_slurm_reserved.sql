@@ -1,5 +1,5 @@
--- reads: slurm_reservations, slurm_machines, closed_nodes, allocated, slurm_tops, settings
--- writes: slurm_reserved, allocated, allocations (stored): of nodes that a reservation kept free what no job held, one row per (life of a node's GPUs of one model, account, stretch)
+-- reads: slurm_reservations, slurm_machines, closed_nodes, allocated, settings
+-- writes: slurm_reserved, allocated: of nodes that a reservation kept free what no job held, one row per (life of a node's GPUs of one model, account, stretch)
 -- invariant: gpus > 0, and with those that jobs hold at most what the node has; resource is 'reservation'; namespace is an account of the reservation where it pays, else '': nobody holds it
 -- A reservation's accounts pay alike for what they leave idle. Maintenance is unavailable time; of reservations that overlap the first by name counts.
 CREATE OR REPLACE TEMP TABLE slurm_reserved AS
@@ -53,8 +53,3 @@ SELECT hash(cluster, name, account, node_id, from_ms) AS allocation_id, cluster,
     'reservation/' || name || '/' || account || '/' || node_id || '@' || from_ms AS uid, node_id, 'reservation' AS resource, gpus AS units, gpus,
     from_ms AS held_from_ms, to_ms AS held_to_ms, 'Reservation' AS workload_kind, 'Reservation/' || name AS workload
 FROM slurm_reserved;
-
-INSERT INTO allocations BY NAME
-SELECT a.*, nullif(coalesce(t.top, a.namespace), '') AS account
-FROM allocated AS a LEFT JOIN slurm_tops AS t ON t.cluster = a.cluster AND t.account = a.namespace
-WHERE a.resource = 'reservation';

@@ -70,7 +70,7 @@ GROUP BY a.cluster
 UNION ALL
 SELECT 'twofold_node', cluster, node, from_ms, end_ms,
     'node ' || node || ' is two machines at once (two provider ids): clusters are mixed up, and it is not collected',
-    'set [prometheus] cluster_label to ' || coalesce('"' || label || '"', 'the label that names the cluster, an external label of the server')
+    fix
 FROM twofold_nodes
 UNION ALL
 SELECT 'shared_machine', cluster, node, min(from_ms), max(to_ms),

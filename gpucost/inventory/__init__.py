@@ -49,6 +49,7 @@ _SLURM = (
     "40_slurm_allocated",
     "40_slurm_devices",
     "42_slurm_reserved",
+    "42_slurm_users",
     "43_slurm_activity",
     "44_slurm_pending",
     "63_slurm_warnings",

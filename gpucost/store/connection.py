@@ -120,6 +120,7 @@ class Store:
                 raise _of_the_file(self.path, error) or failure from error
             if is_new:
                 disk.sync(self.path.parent)
+        schema.trust(self.path)
 
     def _upgrade(self, con: duckdb.DuckDBPyConnection) -> None:
         """Bring the schema up to date. A store is copied before a migration that deletes data, and the log names both."""

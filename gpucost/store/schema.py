@@ -56,17 +56,26 @@ def check(con: duckdb.DuckDBPyConnection, path: Path) -> bool:
         raise StoreError(
             f"{path} is a DuckDB file, but not a gpucost store", fix="name another file with --store or store = … in gpucost.toml"
         )
-    state = path.stat()
-    seen = (path, state.st_ino, state.st_size, state.st_mtime_ns)
-    if version and seen not in _SEEN:
+    if version and _state(path) not in _CHECKED:
         if objects_digest(con) != _known_digests().get(version):
             _refuse_others(con, path, version)
-        _SEEN.add(seen)
+        trust(path)
     return version == latest_version()
 
 
-# Files that were looked at: a command opens its store several times.
-_SEEN: set[tuple[Path, int, int, int]] = set()
+# Files that were checked, or that this process wrote after that: a command opens its store several times.
+_CHECKED: set[tuple[Path, int, int, int]] = set()
+
+
+def _state(path: Path) -> tuple[Path, int, int, int]:
+    state = path.stat()
+    return path, state.st_ino, state.st_size, state.st_mtime_ns
+
+
+def trust(path: Path) -> None:
+    """Note that a file, as it is now, holds the objects that it should: it is not checked again until another program writes it."""
+    _CHECKED.add(_state(path))
+
 # What a schema is made of, besides what DuckDB brings; macros last, since it lists thousands of functions for them. Functions by
 # their whole names, and as few as can be: a store may have macros that are called as DuckDB's own.
 _OBJECTS = """

@@ -181,7 +181,7 @@ def test_what_needs_samples_that_are_gone_is_refused_by_its_days(sealed: tuple[C
     config, store = sealed
     before = figures(store)
     days = "the samples of 2026-03-10 to 2026-03-11 are gone"
-    with pytest.raises(StoreError, match=f"{days}.* idle threshold cannot change"):
+    with pytest.raises(StoreError, match=f"{days}.* idle threshold.* cannot change"):
         pipeline.attribute(configured(tmp_path / "a", FIRST | {"threshold": 60}), store)
     with pytest.raises(StoreError, match=f"{days}.* cannot be attributed"):
         pipeline.attribute(configured(tmp_path / "a", FIRST | {"timezone": "Asia/Kolkata"}), store)
