@@ -196,6 +196,8 @@ def session(url: str, seconds: float, tls: Tls, section: str) -> requests.Sessio
 
     Raises SourceError that names a missing file.
     """
+    for password in re.findall(":([^/@]+)@", url):
+        texts.conceal(password)
     connection = requests.Session()
     for scheme in ("http://", "https://"):
         connection.mount(scheme, TimedAdapter(seconds))

@@ -26,6 +26,7 @@ from gpucost import clouds
 from gpucost.errors import ConfigError, GpucostError, SourceError, StoreError, UsageError
 from gpucost.http import excerpt
 from gpucost.records import record
+from gpucost.texts import conceal
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -291,6 +292,8 @@ def _azure(url: str, endpoint: str, account: str, name: str, sas: str) -> Bucket
         options = {"account_name": account}
         given = dict(part.split("=", 1) for part in os.environ.get(CONNECTION, "").split(";") if "=" in part)
         if sas:
+            for secret in (sas, *sas.split("&")):
+                conceal(secret)
             return endpoint, options | {"sas_key": sas}, None
         if given.get("AccountName") == account:
             domain = f"{account}.blob.{given.get('EndpointSuffix', 'core.windows.net')}"

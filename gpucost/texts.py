@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import re
-from collections.abc import Mapping, ValuesView
+from collections.abc import Callable, Mapping, ValuesView
 from dataclasses import fields, is_dataclass, replace
 from typing import Any
 from urllib.parse import quote
@@ -31,7 +31,9 @@ _SHORTEST, _SHORTEST_IN_ADDRESS = 6, 16
 
 
 def conceal(secret: str) -> None:
-    """Show stars in place of a secret from now on, and of what it is in an address or, base64, in a header.
+    """Show stars in messages and logs in place of a secret, and of its spelling in an address or, base64, in a header.
+
+    Answers and files keep it: a secret may be part of a name.
 
     Of a secret address what follows the server's name is secret by itself.
     """
@@ -52,12 +54,9 @@ def visible(text: str) -> str:
     """`text` with each character that no reader sees, or that a terminal obeys, as its number: `\\u001b`, `\\u202e`.
 
     These are JSON's escapes, so JSON stays the same to whoever reads it. Line ends and tabs stay: they are seen. It is a plain
-    string, whatever kind of string `text` is. Secrets that were concealed are not in it.
+    string, whatever kind of string `text` is.
     """
-    return _seen(concealed(str(text)))
-
-
-def _seen(plain: str) -> str:
+    plain = str(text)
     return plain if plain.isascii() and plain.isprintable() else _HIDDEN.sub(_shown, plain)
 
 
@@ -82,26 +81,27 @@ def in_markdown(text: str) -> str:
     return _SPECIAL.sub(r"\\\1", one_line(text).replace("&", "&amp;").replace("<", "&lt;"))
 
 
-def visible_parts(part: Any) -> Any:
-    """A value with all the texts in it as `visible` has them: those of dataclasses and sequences, keys and values of mappings."""
+def visible_parts(part: Any, show: Callable[[str], str] = visible) -> Any:
+    """A value with all the texts in it as `show` has them: those of dataclasses and sequences, keys and values of mappings.
+
+    Patches, files of several lines, are as `visible` has them.
+    """
     if isinstance(part, str):
-        return visible(part)
+        return show(part)
     if isinstance(part, tuple | list):
-        shown = [visible_parts(one) for one in part]
+        shown = [visible_parts(one, show) for one in part]
         return part._make(shown) if hasattr(part, "_make") else type(part)(shown)
     if is_dataclass(part) and not isinstance(part, type):
-        return replace(part, **{field.name: visible_parts(getattr(part, field.name)) for field in fields(part) if field.init})
+        values = {field.name: getattr(part, field.name) for field in fields(part) if field.init}
+        return replace(part, **{name: visible_parts(one, visible if name == "patch" else show) for name, one in values.items()})
     if isinstance(part, Mapping):
-        return {visible_parts(name): visible_parts(one) for name, one in part.items()}
-    return [visible_parts(one) for one in part] if isinstance(part, ValuesView) else part
+        return {visible_parts(name, show): visible_parts(one, show) for name, one in part.items()}
+    return [visible_parts(one, show) for one in part] if isinstance(part, ValuesView) else part
 
 
 def readable_json(value: Any, **how: Any) -> str:
-    """`value` as json.dumps writes it, every letter as it is, but for what `visible` shows as a number.
-
-    It is what was to be sent or kept, and whole: nothing in it is concealed.
-    """
-    return _seen(json.dumps(value, ensure_ascii=False, **how))
+    """`value` as json.dumps writes it, every letter as it is, but for what `visible` shows as a number."""
+    return visible(json.dumps(value, ensure_ascii=False, **how))
 
 
 def _shown(found: re.Match[str]) -> str:

@@ -189,7 +189,7 @@ def chargeback_verify(
     """
     from gpucost import disk, pipeline
     from gpucost.publish import seal
-    from gpucost.publish.chargeback import ChargebackQuery, altered, figures_without_former, manifest_of
+    from gpucost.publish.chargeback import ChargebackQuery, altered, figures_as_now, manifest_of
     from gpucost.store import log
 
     name, period, title = _month(call, call.now)
@@ -205,7 +205,7 @@ def chargeback_verify(
     files = altered(target, manifest)
     changed = seal.changes(manifest["seal"], now["seal"])
     is_same = now["seal"]["figures"] == manifest["seal"]["figures"]
-    is_same = is_same or (not files and now["seal"]["figures"] == figures_without_former(target, manifest))
+    is_same = is_same or (not files and now["seal"]["figures"] == figures_as_now(target, manifest))
     is_listed = not known or digest in known
     listed = (
         f"sealed {iso(known[digest])}" if digest in known else "the log has no seal of this month" if not known else "not listed"

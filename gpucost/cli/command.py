@@ -572,7 +572,7 @@ def _set_up_logging(*, verbose: bool, quiet: bool) -> None:
 
     class Shown(logging.Handler):
         def emit(self, record: logging.LogRecord) -> None:
-            note(visible(self.format(record)))
+            note(self.format(record))
 
     if verbose:
         logging.basicConfig(level=logging.WARNING, handlers=[Shown()])

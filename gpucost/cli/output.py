@@ -18,7 +18,7 @@ import typer
 from gpucost.disk import atomic_write
 from gpucost.errors import GpucostError, UsageError
 from gpucost.render.rows import RowFormat, render_rows, save_parquet
-from gpucost.texts import one_line, visible
+from gpucost.texts import concealed, one_line, visible
 
 if TYPE_CHECKING:
     from rich.status import Status
@@ -148,9 +148,10 @@ def output_file(output: Path | None) -> Path | None:
 
 
 def note(text: str = "", *, quiet: bool = False) -> None:
-    """Say something beside the data: to stderr, and not at all under -q."""
+    """Say something beside the data, without secrets: to stderr, and not at all under -q."""
     if quiet:
         return
+    text = concealed(text)
     if said := _gathered.get():
         said.notes.append(text)
         return
@@ -174,6 +175,7 @@ def write_text(text: str, output: Path) -> None:
 
 def print_error(message: str, fix: str | None) -> None:
     """What failed and what mends it, on stderr, in the words that every command uses."""
+    message = concealed(message)
     if said := _gathered.get():
         said.notes.append(message)
         return

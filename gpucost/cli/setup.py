@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 def config_show(call: Call) -> None:
     """Show every setting in force and where it comes from.
 
-    Secrets are not read, and values of headers are hidden.
+    Secrets are not read. Values of headers and of Spark's options, and logins and queries of URLs, are hidden.
 
     \b
     Examples:
@@ -284,7 +284,7 @@ def sql(
 ) -> None:
     """Ask the store anything in SQL, read-only.
 
-    Statements see the store alone: they cannot write, and reach neither other files nor the network.
+    SELECT, DESCRIBE, SHOW, SUMMARIZE and EXPLAIN run, within ten minutes: they see neither other files nor the network.
 
     \b
     Examples:

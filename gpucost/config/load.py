@@ -22,6 +22,7 @@ from gpucost.config.files import PREFIX, find
 from gpucost.config.model import Config, StoreSettings, shown_url
 from gpucost.errors import ConfigError
 from gpucost.suggest import did_you_mean
+from gpucost.texts import conceal
 
 # Keys whose values are paths, taken relative to the file (or directory) they were written in.
 PATH_KEYS = frozenset(
@@ -213,6 +214,12 @@ REMOVED_VALUES = {
     ("prices.cost_basis", "residual"): 'use "sku", which gives the same split for clouds that sell no cores and memory apart',
 }
 
+# Secrets in settings: the password and the keys of a URL, and what Spark's own logs redact.
+_SECRET_PARTS = re.compile(
+    r'(?i)(?:://|url=")[^/@":]*:(?!//)([^"]+)@|[?&][^=&"]*(?:sig|key|token|secret|password)[^=&"]*=([^&#"]+)'
+    r'|spark_options\.[^=]*(?:secret|password|token|key)[^=]*="(.+)"'
+)
+
 # Keys of different tables that mean the same.
 SAME_KEYS = ({"from", "start", "since"}, {"to", "until", "end"})
 
@@ -246,7 +253,7 @@ def _wrong(detail: ErrorDetails) -> str:
         return f"the value {value!r} was removed; {removed}"
     message = detail["msg"].removeprefix("Value error, ").replace("Input should", "should")
     # what could hold a credential by mistake is not shown
-    may_be_shown = not {"url", "headers", "headers_env", "basic_auth", "bearer_token_env"} & set(loc)
+    may_be_shown = not re.search("url|exports|headers|basic_auth|bearer_token_env|spark_options", dotted(loc))
     if may_be_shown and isinstance(value, str | int | float) and repr(value) not in message:
         message += f", got {value!r}"
     return message[:1].lower() + message[1:]
@@ -328,17 +335,29 @@ def load_config(
         raise ConfigError(*explain(error, settings)) from None
     config._path = settings.path
     config._origins = settings.origin_names()
+    for key, value in _leaves("", config.model_dump(by_alias=True)):
+        for parts in _SECRET_PARTS.findall(f"{key}={as_toml(value)}"):
+            conceal("".join(parts))
     return config
 
 
 def resolved(config: Config) -> list[tuple[str, str, str]]:
-    """Rows of (key, value, where it comes from) for every setting. Secrets are not read; values of headers are hidden."""
+    """Rows of (key, value, where it comes from) for every setting.
+
+    Secrets are not read. Values of headers and Spark's options, logins and queries of URLs are hidden.
+    """
     rows = []
     for key, value in _leaves("", config.model_dump(by_alias=True)):
         places = (place for known, place in config._origins.items() if f"{key}.".startswith((f"{known}.", f"{known}[")))
-        shown = "(hidden)" if ".headers." in key else as_toml(shown_url(value) if key.endswith(".url") else value)
+        shown = "(hidden)" if re.search(r"\.(headers|spark_options)\.", key) else as_toml(_shown(key, value))
         rows.append((key, shown, next(places, "default")))
     return rows
+
+
+def _shown(key: str, value: Any) -> Any:
+    if isinstance(value, list):
+        return [_shown(key, item) for item in value]
+    return shown_url(value) if isinstance(value, str) and ("://" in value or key.endswith("url")) else value
 
 
 def _leaves(prefix: str, value: Any) -> Iterator[tuple[str, Any]]:

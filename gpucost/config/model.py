@@ -464,8 +464,9 @@ SECRET_HEADERS = ("authorization", "token", "secret", "password", "cookie", "api
 
 
 def shown_url(url: str) -> str:
-    """`url` as it may be shown: user name and password, whatever characters they hold, are masked."""
-    return re.sub(r"^([A-Za-z][\w+.-]*://)?.*@", lambda match: f"{match[1] or ''}***@", url)
+    """`url` as it may be shown: the login, whatever characters it holds, the query and the fragment are masked."""
+    without_login = re.sub(r"(?s)^([A-Za-z][\w+.-]*://)?.*@", lambda match: f"{match[1] or ''}***@", url)
+    return re.sub(r"(?s)([?#]).+", r"\1***", without_login)
 
 
 def base_url(value: str, password_goes: str) -> str:

@@ -16,24 +16,27 @@ _DAYS = {"mon": 1, "tue": 2, "wed": 3, "thu": 4, "fri": 5, "sat": 6, "sun": 7}
 _NIGHT = "0 20 * * *"
 
 
-def _object(subject: str) -> tuple[str, str] | None:
-    """Kind and name of a workload that `kubectl scale` can set to 0, if it is one by itself."""
+def _object(subject: str, namespace: str) -> tuple[str, str] | None:
+    """Kind and name of a workload that `kubectl scale` can set to 0, if it is one by itself.
+
+    None for names that Kubernetes does not allow: they would add lines of their own.
+    """
     kind, _, name = subject.partition("/")
-    return (kind, name) if kind in _API and _NAME.fullmatch(name) else None
+    return (kind, name) if kind in _API and _NAME.fullmatch(name) and _NAME.fullmatch(namespace) else None
 
 
 def smaller_request(subject: str, namespace: str, asked: float, used: int) -> str | None:
     """As many GPUs as were ever used: of the whole object where its kind is known, else of a container."""
     if used < 1 or asked <= used:
         return None
-    kind, name = _object(subject) or ("", "")
+    kind, name = _object(subject, namespace) or ("", "")
     values = {"api": _API.get(kind), "kind": kind, "name": name, "namespace": namespace}
     return fill("patches/smaller-request.yml", **values, asked=f"{asked:g}", used=used)
 
 
 def scaled_down(subject: str, namespace: str, timezone: str, options: Mapping[str, str | None]) -> str | None:
     """CronJobs that scale a workload down and up again by office hours; without any, down every evening."""
-    target = _object(subject)
+    target = _object(subject, namespace)
     if target is None:
         return None
     times = {"down": _NIGHT}

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import ctypes
-import io
 import json
 import os
 import re
@@ -45,6 +44,7 @@ from gpucost.report.units.query import UnitQuery
 from gpucost.report.waste import build as dissect
 from gpucost.resources import reports_dir
 from gpucost.shapes import Shape
+from gpucost.store.table_files import csv_text
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
@@ -685,15 +685,12 @@ def altered(folder: Path, manifest: dict[str, Any]) -> list[str]:
 _FORMER_COLUMN = "estimated_api_cost"
 
 
-def figures_without_former(folder: Path, manifest: dict[str, Any]) -> str:
-    """The digest of an unaltered bundle's figures without the column that ledgers no longer have; '' if it lacks that column."""
+def figures_as_now(folder: Path, manifest: dict[str, Any]) -> str:
+    """The digest of an unaltered bundle's figures in today's CSV, without the column that ledgers no longer have."""
     with (folder / "ledger.csv").open(encoding="utf-8", newline="") as ledger:
-        rows = list(csv.reader(ledger))
-    if not rows or _FORMER_COLUMN not in rows[0]:
-        return ""
-    at, kept = rows[0].index(_FORMER_COLUMN), io.StringIO()
-    csv.writer(kept, lineterminator="\n").writerows(row[:at] + row[at + 1 :] for row in rows)
-    return figures_digest(manifest, kept.getvalue())
+        header, *rows = [*csv.reader(ledger)] or [[]]
+    at = [*header, _FORMER_COLUMN].index(_FORMER_COLUMN)
+    return figures_digest(manifest, csv_text(row[:at] + row[at + 1 :] for row in (header, *rows)))
 
 
 _AT_FDCWD = -100

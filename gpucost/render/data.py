@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 from dataclasses import fields
 from decimal import Decimal
 from pathlib import Path
@@ -11,7 +9,7 @@ from typing import Any
 
 from gpucost.render import schema
 from gpucost.render.view import ApiCost, Measures, NotCollected, ReportView, Unallocated
-from gpucost.store.table_files import harmless, save_rows
+from gpucost.store.table_files import csv_text, harmless, save_rows
 
 
 def to_json(view: ReportView) -> str:
@@ -29,11 +27,7 @@ def to_csv(view: ReportView) -> str:
     formula begins with an apostrophe.
     """
     columns, rows = flat_table(view)
-    target = io.StringIO()
-    writer = csv.writer(target, lineterminator="\n")
-    writer.writerow(harmless(name) for name in columns)
-    writer.writerows([_plain(value) for value in row] for row in rows)
-    return target.getvalue()
+    return csv_text([map(harmless, columns), *(map(_plain, row) for row in rows)])
 
 
 def to_parquet(view: ReportView, path: Path) -> None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import math
 import re
 from collections.abc import Sequence
@@ -97,13 +95,10 @@ def _markdown(columns: Sequence[str], rows: Rows) -> str:
 
 
 def _csv(columns: Sequence[str], rows: Rows) -> str:
-    from gpucost.store.table_files import harmless
+    from gpucost.store.table_files import csv_text, harmless
 
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(map(harmless, columns))
-    writer.writerows([harmless(as_text(value)) if isinstance(value, str) else as_text(value) for value in row] for row in rows)
-    return text.getvalue()
+    cells = ([harmless(as_text(value)) if isinstance(value, str) else as_text(value) for value in row] for row in rows)
+    return csv_text([map(harmless, columns), *cells])
 
 
 def _json(columns: Sequence[str], rows: Rows) -> str:

@@ -134,7 +134,7 @@ def render(page: Page, width: int | None, *, color: bool, charts: bool = False) 
     Columns of lesser weight stand there only where there is room, the others are named. With `charts` bars of cost and shares,
     and where the page has series sparklines of cost, where there is room for them.
     """
-    page = visible_parts(page)
+    page = visible_parts(page, unbroken)
     target = io.StringIO()
     console = Console(
         file=target,
@@ -198,7 +198,7 @@ class _Terminal:
             return
         columns, series, currency = table.columns, self.page.series, self.page.currency
         flags = [line.flag or "" for line in table.lines]
-        texts = [[unbroken(with_arrow(*one, currency)) for one in zip(line.cells, columns, strict=True)] for line in table.lines]
+        texts = [[with_arrow(*one, currency) for one in zip(line.cells, columns, strict=True)] for line in table.lines]
         fit = TableFit(columns, texts)
         room = self.console.width - _INDENT - (max(map(cell_len, flags)) + GAP if any(flags) else 0)
         shown, charts = _layout(fit, room, choices(table) if self.charts else [])
@@ -246,7 +246,7 @@ class _Terminal:
                 if column.sign:
                     cells.append(Text("" if line.is_sum else column.sign, style="dim"))
                 unit = " h" if column.unit == "hours" and value != "" else ""
-                cells.append(Text(unbroken(cell(value, column, self.page.currency)) + unit, style=style))
+                cells.append(Text(cell(value, column, self.page.currency) + unit, style=style))
             grid.add_row(Padding(cells[0], (0, 0, 0, _INDENT)), *cells[1:])
         self.console.print(grid)
         self._remark(table.note)

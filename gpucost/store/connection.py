@@ -13,9 +13,10 @@ import subprocess
 import sys
 import time
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from functools import cache
 from itertools import count
-from threading import Lock
+from threading import Lock, Timer
 from typing import TYPE_CHECKING
 
 from gpucost import disk
@@ -41,8 +42,12 @@ _POLL_SECONDS = 0.05
 # Stores that this process has open, by process and file: the folders that their connections see, and how many there are.
 _open_here: dict[tuple[int, Path], tuple[tuple[Path, ...], int]] = {}
 _opening = Lock()
-# MULTI is what PIVOT becomes.
-_READING = ("SELECT", "EXPLAIN", "PRAGMA", "MULTI")
+# In a statement as DuckDB's JSON: a part that is no query (WITH can insert, delete and copy), and functions that run a text.
+_NOT_READING = re.compile(
+    r'"type":"(?!(SELECT|SET_OPERATION|CTE|RECURSIVE_CTE)_NODE")\w+_NODE"|"function_name":"(query|json_execute_serialized_sql)"',
+    re.IGNORECASE,
+)
+_STATEMENTS = "use SELECT, DESCRIBE, SHOW, SUMMARIZE, or EXPLAIN without ANALYZE and options; PIVOT needs IN (…)"
 _TABLES = "gpucost sql 'SHOW TABLES' lists what there is"
 
 
@@ -51,15 +56,17 @@ class Store:
     """A store file. Opening is per use: the file's lock is held inside a `with` block and no longer.
 
     `wait_seconds` is how long `read` and `write` wait for somebody else's lock before they give up with a StoreError. A file that
-    is made has this `mode`, less what the umask takes away.
+    is made has this `mode`, less what the umask takes away. `query` ends a statement after `statement_seconds`.
 
-    Connections see the store, what ships with gpucost, and of other files those in the folders that `read` or `write` are given;
-    what does not fit into memory goes to the first of these, else beside the store.
+    Connections see the store, what ships with gpucost (if `sees_catalog`), and of other files those in the folders that `read` or
+    `write` are given; what does not fit into memory goes to the first of these, else beside the store.
     """
 
     path: Path
     wait_seconds: float = 10.0
     mode: int = disk.PRIVATE
+    statement_seconds: float = 600.0
+    sees_catalog: bool = True
 
     @classmethod
     def of(cls, config: Config) -> Store:
@@ -136,21 +143,28 @@ class Store:
             _log.warning("upgraded %s to schema %d; %scopy of the old store: %s", self.path, schema.latest_version(), what, copy)
 
     def query(self, sql: str) -> tuple[list[str], list[tuple[object, ...]]]:
-        """Column names and rows that a read-only SQL statement answers.
+        """Column names and rows of a SELECT, DESCRIBE, SHOW or SUMMARIZE, or of the EXPLAIN of one.
 
-        Raises UsageError where it is not one statement; StoreError, with DuckDB's message, where it is refused or fails.
+        The statement sees no files. Raises UsageError if it is not one statement; StoreError, with DuckDB's message, if it is
+        refused, fails or takes too long.
         """
         import duckdb
 
-        with self.read() as con:
+        with replace(self, sees_catalog=False).read() as con:
+            timer = Timer(self.statement_seconds, con.interrupt)
             try:
                 con.execute("SET lock_configuration = true")
-                _check_statement(con.extract_statements(sql))
+                _check_statement(con, sql)
+                timer.start()
                 answer = con.execute(sql)
-                columns = [str(column[0]) for column in answer.description or []]
-                return columns, answer.fetchall() if columns else []
+                return [str(column[0]) for column in answer.description], answer.fetchall()
+            except duckdb.InterruptException:
+                message = f"the statement took longer than {self.statement_seconds:g} s and was ended"
+                raise StoreError(message, fix="select fewer rows or a shorter period") from None
             except duckdb.Error as error:
                 raise _of_the_file(self.path, error) or StoreError(str(error).strip(), fix=_TABLES) from error
+            finally:
+                timer.cancel()
 
     def info(self) -> schema.StoreInfo:
         """What the store holds, by source, period and size."""
@@ -179,17 +193,18 @@ class Store:
         is_new = not self.exists
         place = (os.getpid(), self.path.resolve())
         deadline = time.monotonic() + self.wait_seconds
+        seen = folders + (pricing_dir(),) * self.sees_catalog
         while True:
             holder: str | None = None
             with _opening:
                 # of this process: all connections to one file see the same folders, those of the first
                 shared = _open_here.get(place)
-                if shared and not set(folders) <= set(shared[0]):
+                if shared and not set(seen) <= set(shared[0]):
                     holder = _this_process()
                 else:
                     try:
                         con = self._connect(folders if shared is None else None, read_only=read_only)
-                        _open_here[place] = (shared[0], shared[1] + 1) if shared else (folders, 1)
+                        _open_here[place] = (shared[0], shared[1] + 1) if shared else (seen, 1)
                         break
                     except duckdb.Error as error:
                         is_lock = isinstance(error, duckdb.IOException | duckdb.ConnectionException)
@@ -228,7 +243,7 @@ class Store:
         con = duckdb.connect(str(self.path), read_only=read_only, config=config)
         try:
             if folders is not None:  # first of all: what stands in the store may have any name
-                confine(con, *folders)
+                confine(con, *folders, sees_catalog=self.sees_catalog)
             con.execute("SET TimeZone = 'UTC'")
             # An ASOF join whose left side is estimated small would become a nested loop, hundreds of times slower.
             with suppress(duckdb.CatalogException):  # a DuckDB without the setting
@@ -266,7 +281,7 @@ def _copy(store: Path, target: Path) -> None:
     disk.put(part, target)
 
 
-def confine(con: duckdb.DuckDBPyConnection, *folders: Path) -> None:
+def confine(con: duckdb.DuckDBPyConnection, *folders: Path, sees_catalog: bool = True) -> None:
     """Let a connection see no files but those in `folders`, to the first of which it spills, and what ships with gpucost.
 
     For good: nothing that runs on it, a view in a store included, can undo it. Its own database stays open. Connections that this
@@ -276,9 +291,8 @@ def confine(con: duckdb.DuckDBPyConnection, *folders: Path) -> None:
     if folders:
         con.execute("SET temp_directory = $1", [str(folders[0] / "spill")])
     # a file's path is looked up as the pattern that means it alone
-    allowed = [
-        spelled for folder in (pricing_dir(), *folders) for spelled in dict.fromkeys((str(folder), glob.escape(str(folder))))
-    ]
+    readable = (pricing_dir(),) * sees_catalog + folders
+    allowed = [spelled for folder in readable for spelled in dict.fromkeys((str(folder), glob.escape(str(folder))))]
     con.execute("SET allowed_directories = $1", [allowed])
     con.execute("SET enable_external_access = false")
 
@@ -290,15 +304,18 @@ def _refuse_shared(path: Path) -> None:
             raise StoreError(f"anyone may write to the store {path}", fix=f"chmod o-w {shlex.quote(str(path))}")
 
 
-def _check_statement(statements: list[duckdb.Statement]) -> None:
+def _check_statement(con: duckdb.DuckDBPyConnection, sql: str) -> None:
     """Raises UsageError where there is not one statement, StoreError for one that does more than read."""
+    statements = con.extract_statements(sql)
     if not statements:
         raise UsageError("no statement", fix=_TABLES)
     if len(statements) > 1:
         raise UsageError(f"{len(statements)} statements: one at a time is answered", fix="run each by itself, or use WITH")
-    kind = statements[0].type.name
-    if kind not in _READING:
-        raise StoreError(f"the store is read-only here: {kind} is refused", fix=f"SELECT, DESCRIBE and EXPLAIN read; {_TABLES}")
+    # with ANALYZE or options the rest of an EXPLAIN is no SELECT
+    select = re.sub(r"^EXPLAIN\b", "", statements[0].query, flags=re.IGNORECASE)
+    ((parsed,),) = con.execute("SELECT json_serialize_sql($1)", [select]).fetchall()
+    if parsed.startswith('{"error":true') or _NOT_READING.search(parsed):
+        raise StoreError("the store is read-only here: the statement is not a plain SELECT", fix=_STATEMENTS)
 
 
 _HELD_BY = re.compile(r"lock is held in (?P<program>.+?) \(PID (?P<pid>\d+)\)")

@@ -10,7 +10,7 @@ from gpucost.errors import GpucostError
 from gpucost.texts import HIDDEN, visible
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
     from pathlib import Path
 
     import duckdb
@@ -31,9 +31,10 @@ _VISIBLE = r"""CASE WHEN regexp_matches($text, '$hidden') THEN
 _GUARDED = "CASE WHEN regexp_matches($text, '$formula') THEN concat('''', $visible) ELSE $visible END"
 
 
-# rows keep their order, whatever the number of threads
+# rows keep their order, whatever the number of threads; DuckDB quotes cells that contain the character of COMMENT
 _SAVE = {
-    "csv": "COPY (FROM rows_to_save) TO $path (FORMAT csv, HEADER, TIMESTAMPFORMAT '%Y-%m-%dT%H:%M:%SZ', DATEFORMAT '%Y-%m-%d')",
+    "csv": "COPY (FROM rows_to_save) TO $path (FORMAT csv, HEADER, COMMENT ';', "
+    "TIMESTAMPFORMAT '%Y-%m-%dT%H:%M:%SZ', DATEFORMAT '%Y-%m-%d')",
     "parquet": "COPY (FROM rows_to_save) TO $path (FORMAT parquet, COMPRESSION zstd)",
 }
 
@@ -42,6 +43,20 @@ def harmless(text: str) -> str:
     """`text` as a cell of CSV: hidden characters shown, and an apostrophe before what a spreadsheet would run as a formula."""
     seen = visible(text)
     return f"'{seen}" if re.match(_FORMULA, text) else seen
+
+
+def csv_text(rows: Iterable[Iterable[str]]) -> str:
+    """Rows as CSV. Cells with a semicolon are quoted, too: many spreadsheets take it for the separator."""
+    lines = (",".join(map(_cell, row)) for row in rows)
+    return "".join(f"{line or _EMPTY}\n" for line in lines)
+
+
+# a row of one empty cell, which readers would skip
+_EMPTY = '""'
+
+
+def _cell(text: str) -> str:
+    return '"{}"'.format(text.replace('"', '""')) if re.search('[",;\r\n]', text) else text
 
 
 def save_table(con: duckdb.DuckDBPyConnection, table: str, columns: Mapping[str, str], kind: FileKind, path: Path) -> None:

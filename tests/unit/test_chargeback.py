@@ -20,6 +20,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from gpucost.cli.app import app
+from gpucost.publish import chargeback
 from gpucost.publish.chargeback import file_names
 from gpucost.store.connection import Store
 from tests.bill_table import change_bill_rows
@@ -328,6 +329,13 @@ def test_a_bundle_that_somebody_sealed_anew_is_not_in_the_log(store: Path, tmp_p
     index.write_text(index.read_text().replace('"program": "', '"program": "9.'))
     result = verify(store, tmp_path)
     assert (result.exit_code, found(result)["log"]) == (1, "changed"), result.output
+
+
+def test_figures_of_an_earlier_csv_are_those_of_today(tmp_path: Path) -> None:
+    manifest = dict.fromkeys(chargeback._FIGURES)
+    for ledger in ("team,cost\na;b,1\n", "team,estimated_api_cost,cost\na;b,0,1\n", 'team,cost\n"a;b",1\n'):
+        (tmp_path / "ledger.csv").write_text(ledger)
+        assert chargeback.figures_as_now(tmp_path, manifest) == chargeback.figures_digest(manifest, 'team,cost\n"a;b",1\n')
 
 
 def test_what_was_never_sealed_is_not_verified(store: Path, tmp_path: Path) -> None:

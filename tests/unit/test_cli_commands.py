@@ -77,7 +77,7 @@ def test_sql(store: Path) -> None:
     [
         "delete from loads", "create table x as select 1", "copy loads to 'stolen.csv'", "from 'gpucost.toml'",
         "select * from read_text('gpucost.toml')", "attach 'other.duckdb'", "set enable_external_access = true",
-        "select nonsense",
+        "select nonsense", "explain analyze copy loads to 'stolen.csv'",
     ],
 )  # fmt: skip
 def test_sql_neither_writes_nor_reads_other_files(store: Path, statement: str) -> None:

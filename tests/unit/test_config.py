@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from gpucost import texts
 from gpucost.config.load import PATH_KEYS, all_keys, line_numbers, load_config, resolved, section_of
 from gpucost.config.model import Config, shown_url
 from gpucost.errors import ConfigError
@@ -319,6 +320,40 @@ def test_coverage_that_is_right_and_the_line_of_tables_on_one(home: Path) -> Non
     assert {origin for key, _, origin in resolved(config) if key.startswith("clusters")} == {
         f"{home / 'work' / 'gpucost.toml'}:1"
     }
+
+
+@pytest.mark.parametrize(
+    ("file", "key", "shown"),
+    [
+        ('[azure]\nexports = ["https://a.blob.core.windows.net/c?sv=1&sig=hunter2"]', "azure.exports",
+         '["https://a.blob.core.windows.net/c?***"]'),
+        ('[aws]\nexports = ["s3://me:hunter2@bucket/x", "bills/a.csv"]', "aws.exports", '["s3://***@bucket/x", "bills/a.csv"]'),
+        ('[azure]\nretail_prices_url = "https://prices.example.com/list?key=hunter2#hunter2"', "azure.retail_prices_url",
+         '"https://prices.example.com/list?***"'),
+        ('[price_lists]\noci = "https://me:hunter2@prices.example.com/"', "price_lists.oci", '"https://***@prices.example.com/"'),
+        ('[lake]\nurl = "me:hunter2@host/lake"', "lake.url", '"***@host/lake"'),
+        ('[notify.webhook]\nurl = "https://hooks.example.com/a?token=hunter2"', "notify.webhook.url", '"https://hooks.example.com/a?***"'),
+        ('[engine]\nspark_master = "spark://me:hunter2@host:7077"', "engine.spark_master", '"spark://***@host:7077"'),
+        ('[engine.spark_options]\n"spark.hadoop.fs.s3a.secret.key" = "hunter2"',
+         "engine.spark_options.spark.hadoop.fs.s3a.secret.key", "(hidden)"),
+        ('[[teams]]\nname = "a"\nnamespaces = ["you@example.com", "a?b"]', "teams[0].namespaces", '["you@example.com", "a?b"]'),
+    ],
+)  # fmt: skip
+def test_config_show_and_messages_conceal_credentials(
+    file: str, key: str, shown: str, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(texts, "_SECRETS", set())
+    rows = resolved(load(home, file))
+    assert {name: value for name, value, _ in rows}[key] == shown
+    assert "hunter2" not in str(rows)
+    assert ({"hunter2", "aHVudGVyMg=="} if "hunter2" in file else set()) == texts._SECRETS
+
+
+@pytest.mark.parametrize(
+    "file", ["[azure]\nretail_prices_url = 7", '[aws]\nexports = [["s3://me:hunter2@b"]]', "[engine.spark_options]\na = 712"]
+)
+def test_wrong_settings_that_may_hold_a_secret_are_named_without_it(file: str, home: Path) -> None:
+    assert "hunter2" not in refused(home, file) and "got" not in refused(home, file)
 
 
 def test_a_directory_or_a_file_that_is_no_text_is_refused(home: Path) -> None:

@@ -365,6 +365,26 @@ def test_patches_are_objects_that_kubernetes_knows(findings: Findings) -> None:
     assert yaml.safe_load(sharing)["sharing"]["timeSlicing"]["resources"]
 
 
+INJECTED = "web\n---\nkind: ClusterRoleBinding\nx: y"
+
+
+@pytest.mark.parametrize(
+    ("name", "namespace"),
+    [("chat", INJECTED), (INJECTED, "web"), ("chat", "web # a"), ("chat", "web\n"), ("c: {d", "web"), ("chat", "we\u202eb")],
+)
+def test_names_that_kubernetes_does_not_allow_add_nothing_to_patches(name: str, namespace: str) -> None:
+    assert patches.scaled_down(f"Deployment/{name}", namespace, "UTC", {}) is None
+    assert patches.smaller_request(f"Deployment/{name}", namespace, 4, 2) == patches.smaller_request("Job/a", "ml", 4, 2)
+
+
+def test_names_that_yaml_reads_as_other_values_stay_names() -> None:
+    for name, namespace in (("123", "true"), ("null", "1e3")):
+        down = yaml.safe_load(patches.scaled_down(f"Deployment/{name}", namespace, "UTC", {}) or "")
+        smaller = yaml.safe_load(patches.smaller_request(f"StatefulSet/{name}", namespace, 4, 2) or "")
+        assert (down["metadata"], down["spec"]["schedule"]) == ({"name": f"{name}-down", "namespace": namespace}, "0 20 * * *")
+        assert (smaller["metadata"], smaller["kind"]) == ({"name": name, "namespace": namespace}, "StatefulSet")
+
+
 @pytest.mark.parametrize(
     ("hours", "days", "down", "up"),
     [

@@ -13,6 +13,7 @@ import duckdb
 import pytest
 
 from gpucost.errors import StoreError, UsageError
+from gpucost.store import connection
 from gpucost.store.connection import Store
 from gpucost.store.schema import latest_version
 
@@ -188,19 +189,62 @@ def test_one_statement_is_answered(only_read: Store, sql: str) -> None:
         only_read.query(sql)
 
 
-@pytest.mark.parametrize("sql", ["CREATE TEMP TABLE a (b INTEGER)", "CHECKPOINT", "SET threads = 1", "BEGIN", "LOAD parquet"])
-def test_statements_that_do_more_than_read_are_refused(only_read: Store, sql: str) -> None:
-    with pytest.raises(StoreError, match="read-only"):
-        only_read.query(sql)
+def failure(store: Store, sql: str) -> str:
+    try:
+        return f"answered {store.query(sql)}"
+    except StoreError as error:
+        return error.message
+
+
+COPY = "WITH x AS (COPY cuts TO '{file}') FROM x"
+SERIALIZED = """FROM json_execute_serialized_sql('{{"statements":[{{"node":{{"type":"SELECT_NODE","modifiers":[]}}}}]}}')"""
 
 
 @pytest.mark.parametrize(
     "sql",
-    ["FROM cuts", "VALUES (1)", "SHOW TABLES", "DESCRIBE cuts", "SUMMARIZE cuts", "EXPLAIN FROM cuts", "PRAGMA version",
-     "WITH a AS (FROM cuts) FROM a;", "PIVOT cuts ON at_ms USING count(*)"],
+    ["CREATE TEMP TABLE a (b INTEGER)", "CHECKPOINT", "SET threads = 1", "BEGIN", "LOAD parquet", "PRAGMA version",
+     "CALL pragma_version()", "PIVOT cuts ON at_ms USING count(*)", "COPY cuts TO '{file}'", "EXPLAIN COPY cuts TO '{file}'",
+     "EXPLAIN ANALYZE COPY cuts TO '{file}'", "/* a */ explain /* b */ (analyze, format json) COPY cuts TO '{file}'",
+     "EXPLAIN ANALYZE FROM cuts", COPY, f"EXPLAIN {COPY}", f"DESCRIBE {COPY}", f"SUMMARIZE {COPY}", f"FROM ({COPY})",
+     "WITH a AS (DELETE FROM cuts RETURNING at_ms) FROM a", SERIALIZED, SERIALIZED.replace("json", "JSON"),
+     "SELECT (FROM query('FROM json_exec' || 'ute_serialized_sql(''{{}}'')'))"],
+)  # fmt: skip
+def test_statements_that_do_more_than_read_are_refused(only_read: Store, sql: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    # a file that the connection could see, and its own
+    catalog = only_read.path.with_name("prices.csv")
+    monkeypatch.setattr(connection, "pricing_dir", lambda: only_read.path.parent)
+    for file in (catalog, only_read.path):
+        catalog.write_text("as it was")
+        before = file.read_bytes()
+        with only_read.read():
+            assert "read-only" in failure(only_read, sql.format(file=file))
+        assert file.read_bytes() == before
+
+
+@pytest.mark.parametrize(
+    "sql",
+    ["FROM cuts", "VALUES (1)", "SHOW TABLES", "DESCRIBE cuts", "SUMMARIZE cuts", "EXPLAIN FROM cuts", "TABLE cuts",
+     "WITH a AS (FROM cuts) FROM a;", "PIVOT cuts ON at_ms IN (1) USING count(*)", "-- a\nexplain SELECT 1 -- b",
+     "WITH RECURSIVE a AS (SELECT 1 AS n UNION ALL SELECT n + 1 FROM a WHERE n < 3) FROM a UNION SELECT 9",
+     """SELECT '"type":"COPY_QUERY_NODE"' """],
 )  # fmt: skip
 def test_statements_that_read(only_read: Store, sql: str) -> None:
     assert only_read.query(sql)[1]
+
+
+@pytest.mark.parametrize("sql", [COPY, "WITH a AS (INSERT INTO cuts VALUES (1) RETURNING at_ms) FROM a UNION SELECT 1"])
+def test_writing_in_with_is_found_in_storage_of_any_version(sql: str) -> None:
+    """DuckDB does not serialize it for the store's version, and does for later ones."""
+    with duckdb.connect() as con:
+        ((parsed,),) = con.execute("SELECT json_serialize_sql($1)", [sql]).fetchall()
+    assert connection._NOT_READING.search(parsed) is not None
+
+
+def test_a_statement_sees_no_folder_and_ends_in_time(only_read: Store) -> None:
+    ((folders,),) = only_read.query("SELECT current_setting('allowed_directories')")[1]
+    assert folders == [f"{only_read.path}.tmp/"]
+    long = "SELECT sleep_ms(20) FROM range(100)"
+    assert failure(Store(only_read.path, statement_seconds=0.1), long) == "the statement took longer than 0.1 s and was ended"
 
 
 def test_a_store_of_a_newer_program_is_refused(store: Store) -> None:

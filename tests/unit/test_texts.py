@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import logging
 import subprocess
 import sys
 import unicodedata
@@ -21,9 +22,11 @@ from typer.testing import CliRunner
 
 from gpucost import texts
 from gpucost.cli.app import app
+from gpucost.cli.command import _set_up_logging
 from gpucost.cli.output import note, plain, print_error
+from gpucost.config.model import Tls
 from gpucost.errors import GpucostError
-from gpucost.http import excerpt
+from gpucost.http import excerpt, session
 from gpucost.publish.notify import Message, as_html, as_slack, as_text
 from gpucost.render.data import to_csv
 from gpucost.render.html import environment
@@ -31,7 +34,7 @@ from gpucost.render.markdown import render as to_markdown
 from gpucost.render.rows import RowFormat, render_rows
 from gpucost.render.terminal import render as to_terminal
 from gpucost.render.view import Column, Figure, Figures, Item, Items, Line, Page, Table, Texts
-from gpucost.store.table_files import harmless, save_table
+from gpucost.store.table_files import _EMPTY, csv_text, harmless, save_table
 from gpucost.texts import one_line, readable_json, visible
 from tests.html_pages import hostile_store, view
 from tests.loopback import Quiet, serving
@@ -127,6 +130,47 @@ def test_duckdb_shows_the_same(tmp_path: Path) -> None:
         save_table(con, "texts", {"text": 'of "all"'}, "csv", tmp_path / "rows.csv")
     with (tmp_path / "rows.csv").open(encoding="utf-8", newline="") as file:
         assert [row[0] for row in csv.reader(file)][1:] == list(map(harmless, texts))
+
+
+def test_passwords_in_addresses_of_servers_are_concealed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(texts, "_SECRETS", set())
+    address = "http://me:hunter2@127.0.0.1:1/slurm"
+    session(address, 1, Tls(), "slurm").close()
+    session("http://127.0.0.1:9090/a@b", 1, Tls(), "slurm").close()
+    assert GpucostError(f"nothing answers at {address}").message == "nothing answers at http://me:***@127.0.0.1:1/slurm"
+    assert {"hunter2", "aHVudGVyMg=="} == texts._SECRETS
+
+
+def test_csv_cells_with_a_separator_are_quoted(tmp_path: Path) -> None:
+    cells = ["a;b", ";", "a,b", 'a"b', "a\nb", "plain", "#a", "", "é ;"]
+    written = ['"a;b"', '";"', '"a,b"', '"a""b"', '"a\nb"', "plain", "#a", "", '"é ;"']
+    assert csv_text([cells, [""]]) == ",".join(written) + '\n""\n'
+    with duckdb.connect() as con:
+        con.execute("CREATE TABLE t AS SELECT unnest($1::VARCHAR[]) AS a, 'x' AS b", [cells])
+        save_table(con, "t", {"a;": "a", "b": "b"}, "csv", tmp_path / "t.csv")
+    assert (tmp_path / "t.csv").read_text() == '"a;",b\n' + "".join(f"{one or _EMPTY},x\n" for one in written)
+    assert render_rows(("a;", "b"), [("c;d", 1)], RowFormat.csv) == '"a;",b\n"c;d",1\n'
+    report = to_csv(view(hostile_store(tmp_path), by=("namespace",)))
+    split = [line for line in csv.reader(io.StringIO(report)) if ";" in "".join(line)]
+    assert split and all(f'"{cell.replace(chr(34), 2 * chr(34))}"' in report for line in split for cell in line if ";" in cell)
+
+
+def test_line_ends_of_names_are_shown_in_text(capsys: pytest.CaptureFixture[str]) -> None:
+    name, shown = "web\nTOTAL\t$1", "web\\nTOTAL\\t$1"
+    table = Table(name, (Column(name, "text"),), (Line((name,), name),), name)
+    total = Table(name, (Column(name, "text"), Column("", "money")), (Line((name, Decimal(1))),), name, has_header=False)
+    item = Item(name, Decimal(1), "money", name, name, name, patch="kind: a\nname: b")
+    sections = (
+        table,
+        total,
+        Figures(name, (Figure(name, name, "text", 0.5, name),)),
+        Texts(name, (name,), name),
+        Items((item,), name),
+    )
+    page = Page(title=name, subtitle=name, currency="USD", sections=sections)
+    text = to_terminal(page, None, color=False)
+    assert text.count(shown) >= 15 and "\nTOTAL" not in text and "kind: a\n     name: b" in text
+    assert "\nTOTAL" not in to_markdown(page) and "\nTOTAL" not in render_rows((name,), [(name,)], RowFormat.table)
 
 
 MARKUP = "<b>bold</b> `x` | \u202e"
@@ -247,5 +291,39 @@ def test_secrets_are_concealed_before_anything_is_cut(monkeypatch: pytest.Monkey
     texts.conceal("https://hooks.example.com/report")
     message = GpucostError(f"the server said {secret}").message
     assert (message, excerpt(" " * 3980 + secret)) == ("the server said ***", "***")
-    # a word of an address stands in many texts, and what is sent is sent as it is
-    assert visible("monthly report") == "monthly report" and secret in readable_json({"name": secret})
+    # a word of an address stands in many texts
+    assert excerpt("monthly report") == "monthly report"
+
+
+def test_secret_that_is_part_of_a_name_is_concealed_in_messages_and_logs_only(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(texts, "_SECRETS", set())
+    texts.conceal("research")
+    name = "team research-nlp"
+    (tmp_path / "t.csv").touch()
+    with duckdb.connect() as con:
+        con.execute("CREATE TABLE t AS SELECT $1 AS name", [name])
+        save_table(con, "t", {"name": "name"}, "csv", tmp_path / "t.csv")
+    answers = (
+        visible(name),
+        harmless(name),
+        readable_json([name]),
+        render_rows(("a",), [(name,)], RowFormat.table),
+        to_markdown(page_of(name)),
+        to_terminal(page_of(name), None, color=False),
+        as_text(message_of(name)),
+        (tmp_path / "t.csv").read_text(),
+    )
+    for text in answers:
+        assert "research" in text and "***" not in text
+    error = GpucostError(f"no {name}", f"fix {name}")
+    note(f"wrote {name}")
+    print_error(f"lost {name}", error.fix)
+    log = logging.getLogger("gpucost.store")
+    monkeypatch.setattr(log, "handlers", [])
+    _set_up_logging(verbose=False, quiet=False)
+    log.warning("kept %s", name)
+    starred = "team ***-nlp"
+    assert (str(error), error.message, excerpt(name)) == (f"no {starred}", f"no {starred}", starred)
+    assert capsys.readouterr().err == f"wrote {starred}\nerror: lost {starred}\nfix: fix {starred}\nkept {starred}\n"
