@@ -49,6 +49,7 @@ from gpucost.config.model import Config, PrometheusSource
 from gpucost.errors import ConfigError, GpucostError, SourceError
 from gpucost.periods import MS_PER_HOUR, from_ms, iso, label_name
 from gpucost.records import grouped, record
+from gpucost.report.coverage import TRACK_GPUS, UNTRACKED
 from gpucost.store.connection import Store
 
 
@@ -236,7 +237,8 @@ def check_coverage(config: Config) -> Iterator[Check]:
         text += f"; {missing_ms / MS_PER_HOUR:.1f} h {lacks} in the {COVERAGE_DAYS} days before, in {count} gap(s)"
         text += f", the last {start} to {end} ({', '.join(families)}): {reason}"
         source = "slurm" if cluster in accounted else "prometheus"
-        yield Check("coverage", cluster, WARN, text, f"gpucost collect {source} --from {start} --to {end}")
+        fix = TRACK_GPUS if UNTRACKED in families else f"gpucost collect {source} --from {start} --to {end}"
+        yield Check("coverage", cluster, WARN, text, fix)
     yield from _unknown_clusters(config, sorted({*known, *accounted}))
 
 

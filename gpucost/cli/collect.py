@@ -14,7 +14,7 @@ import typer
 
 from gpucost.cli.command import Call, argument, command, option
 from gpucost.cli.output import note, print_error
-from gpucost.errors import ConfigError, GpucostError, IncompleteError, SourceError, UsageError
+from gpucost.errors import ConfigError, GpucostError, IncompleteError, SourceError, StoreError, UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -65,10 +65,13 @@ def collect_prometheus(call: Call, source: SourcesOption = None) -> None:
         _print_run(call, result)
     for error in errors:
         print_error(error.message, error.fix)
-    if results and (sizes := pipeline.compact_closed_month(settings, call.store, call.now)):
-        from gpucost.cli.setup import size
+    try:
+        if results and (sizes := pipeline.compact_closed_month(settings, call.store, call.now)):
+            from gpucost.cli.setup import size
 
-        call.note(f"a month has closed: the store was compacted from {size(sizes[0])} to {size(sizes[1])}")
+            call.note(f"a month has closed: the store was compacted from {size(sizes[0])} to {size(sizes[1])}")
+    except StoreError as error:  # what was collected is in the store all the same
+        note(f"warning: the store was not compacted: {error.message}")
     if errors or not all(result.ok for result in results):
         raise typer.Exit(1)
     if any(result.incomplete for result in results):

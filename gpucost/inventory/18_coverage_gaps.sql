@@ -1,4 +1,4 @@
--- reads: state_intervals, family_spans, family_gaps, dead_targets, settings, expected_clusters, loads, series, declared_off, accepted_gaps, asked_hours, coverage_gaps
+-- reads: state_intervals, family_spans, family_gaps, dead_targets, settings, expected_clusters, loads, series, untracked_time, declared_off, accepted_gaps, asked_hours, coverage_gaps
 -- writes: coverage_gaps (stored), what was not seen, what was bridged, what was meant to be off, and who signed it; collected (stored), per cluster the time that counts as collected: what lies between what was not collected or off
 -- invariant: 'not_collected', 'bridged' and 'off' of one cluster do not overlap; rows are cut where a declaration or an acceptance begins or ends; intervals of one cluster neither touch nor overlap; bridged time is within
 INSERT INTO coverage_gaps BY NAME
@@ -72,6 +72,8 @@ parts AS (
     SELECT cluster, from_ms, to_ms, ['nodes', 'pods'], 'target ' || target || ' was silent', 2 FROM dead_targets
     UNION ALL
     SELECT cluster, from_ms, to_ms, [family], 'kube-state-metrics reported no ' || family, 3 FROM family_gaps
+    UNION ALL
+    SELECT cluster, from_ms, to_ms, ['gres/gpu'], 'AccountingStorageTRES of Slurm lacked a resource', 3 FROM untracked_time
 ),
 marked AS (
     SELECT *, coalesce(from_ms > max(to_ms) OVER (

@@ -1,11 +1,9 @@
--- reads: slurm_runs, slurm_steps
+-- reads: slurm_spans, slurm_steps
 -- writes: slurm_holdings, one row per (run of a job, node, kind of generic resource and its type): how many units it held there, and from when to when
 -- invariant: kind is 'gpu', 'shard' or 'mps'; from_ms < to_ms; over the nodes of a run the units add up to what it was allocated; is_even: no record tells how they lay on its nodes
 CREATE OR REPLACE TEMP TABLE slurm_holdings AS
 WITH runs AS (
-    SELECT cluster, job_id, submit_ms, nodes, alloc_tres, start_ms AS from_ms, coalesce(end_ms, start_ms + elapsed_ms + suspended_ms) AS to_ms
-    FROM slurm_runs
-    WHERE start_ms < coalesce(end_ms, start_ms + elapsed_ms + suspended_ms) AND len(nodes) > 0 AND contains(alloc_tres, 'gres/')
+    FROM slurm_spans WHERE names_gpus AND from_ms < to_ms
 ),
 batches AS (
     -- what a job has on its first node its batch step tells

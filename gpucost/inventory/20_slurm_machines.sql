@@ -1,4 +1,4 @@
--- reads: slurm_holdings, slurm_nodes, slurm_hosts, slurm_events, collected, settings, gpu_aliases, gpu_models, mig_profiles
+-- reads: slurm_holdings, slurm_nodes, slurm_hosts, slurm_events, loads, settings, gpu_aliases, gpu_models, mig_profiles
 -- writes: slurm_units, one row per (node, kind of generic resource and its type): its GPU model, and which share of a GPU a unit is; slurm_machines, one row per life of a node's GPUs of one model, but of nodes that Kubernetes has; node_lifetimes, the same lives
 -- invariant: share > 0; gpu_count > 0, and over the models of a node adds up to machine_gpus; lives of a node's GPUs of one model do not overlap
 CREATE OR REPLACE TEMP TABLE slurm_units AS
@@ -93,7 +93,7 @@ WITH counts AS (
     HAVING gpu_count > 0
 ),
 spans AS (
-    SELECT cluster, min(from_ms) AS from_ms, max(to_ms) AS to_ms FROM collected GROUP BY ALL
+    SELECT source AS cluster, min(from_ms) AS from_ms, max(to_ms) AS to_ms FROM loads WHERE kind = 'slurm' GROUP BY source
 ),
 off AS (
     -- a node that is powered down is no node

@@ -1,5 +1,5 @@
--- reads: allocations, nodes, collected, state_intervals
--- writes: warnings (stored), one row per node on which pods held more than it has for at least one scrape interval: the time
+-- reads: allocations, nodes, collected, state_intervals, slurm_runs
+-- writes: warnings (stored), one row per node on which pods or jobs held more than it has for at least one scrape interval: the time, and the jobs that may be why
 -- invariant: from_ms < to_ms within collected time; what is shorter is the clocks of those who report
 INSERT INTO warnings BY NAME
 WITH changes AS (
@@ -31,15 +31,24 @@ intervals AS (
     GROUP BY ALL
 ),
 seen AS (
-    SELECT s.cluster, s.node, min(greatest(s.from_ms, c.from_ms)) AS from_ms, max(least(s.to_ms, c.to_ms)) AS to_ms
+    SELECT s.cluster, s.node, min(greatest(s.from_ms, c.from_ms)) AS from_ms, max(least(s.to_ms, c.to_ms)) AS to_ms, max(s.from_ms) AS last_ms
     FROM stretches AS s
     JOIN collected AS c ON c.cluster = s.cluster AND c.from_ms < s.to_ms AND s.from_ms < c.to_ms
     LEFT JOIN intervals AS i ON i.cluster = s.cluster AND i.node = s.node
     WHERE s.to_ms - s.from_ms >= coalesce(i.interval_ms, 60000)
     GROUP BY s.cluster, s.node
+),
+runaways AS (
+    -- accounting never saw them end, and jobs that began later got their GPUs
+    SELECT s.cluster, s.node, '; never ended in Slurm''s accounting: job ' || array_to_string(list_sort(list(r.job))[:9], ', ') AS jobs,
+        'sacctmgr show runawayjobs lists jobs that are over, and ends them: then collect again' AS fix
+    FROM seen AS s JOIN slurm_runs AS r ON r.cluster = s.cluster AND list_contains(r.nodes, s.node) AND r.start_ms < s.last_ms
+    WHERE r.end_ms IS NULL AND s.last_ms < r.start_ms + r.elapsed_ms + r.suspended_ms AND contains(r.alloc_tres, 'gres/')
+    GROUP BY ALL
 )
 SELECT 'over_allocated' AS code, cluster, node AS subject, from_ms, to_ms,
-    'pods held more GPUs than node ' || node || ' has between ' || strftime(epoch_ms(from_ms), '%Y-%m-%dT%H:%M') || 'Z and '
-        || strftime(epoch_ms(to_ms), '%Y-%m-%dT%H:%M') || 'Z: their cost is scaled to what the node costs' AS message,
-    NULL AS fix
-FROM seen;
+    format('{} held more GPUs than node {} has between {}Z and {}Z: their cost is scaled to what the node costs{}',
+        CASE WHEN jobs IS NULL THEN 'pods' ELSE 'jobs' END, node, strftime(epoch_ms(from_ms), '%Y-%m-%dT%H:%M'),
+        strftime(epoch_ms(to_ms), '%Y-%m-%dT%H:%M'), coalesce(jobs, '')) AS message,
+    fix
+FROM seen LEFT JOIN runaways USING (cluster, node);

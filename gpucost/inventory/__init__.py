@@ -41,6 +41,7 @@ FROM (SELECT min(first_ms) AS from_ms, max(last_ms) AS to_ms FROM states
     UNION ALL SELECT min(from_ms), max(to_ms) FROM loads WHERE kind = 'slurm')"""
 # What Slurm tells of nodes and jobs joins what metrics tell; without it there is nothing to do.
 _SLURM = (
+    "17_slurm_runs",
     "19_slurm_holdings",
     "19_slurm_hosts",
     "20_slurm_machines",

@@ -181,7 +181,7 @@ class _Folder:
     """A folder of this machine, as a bucket whose keys are paths."""
 
     def __init__(self, root: Path) -> None:
-        self._parts = root / PARTS
+        self._root, self._parts = root, root / PARTS
 
     def found(self, folder: str) -> list[Entry]:
         files = []
@@ -218,8 +218,11 @@ class _Folder:
                 raise
 
     def delete(self, key: str) -> None:
+        path = Path(key)
         with _in_words(key):
-            Path(key).unlink()
+            if not path.parent.resolve().is_relative_to(self._root):
+                raise StoreError(f"{key} lies outside of the lake: a link leads there", "remove the link")
+            path.unlink()
 
 
 @contextmanager

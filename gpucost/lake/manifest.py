@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections import defaultdict
 from dataclasses import dataclass, field
 from functools import partial
@@ -11,6 +10,7 @@ from urllib.parse import quote
 
 from pydantic import TypeAdapter
 
+from gpucost import inputs
 from gpucost.errors import NoDataError, StoreError
 from gpucost.records import record
 from gpucost.store.schema import latest_version
@@ -155,10 +155,10 @@ def _parsed(files: LakeFiles, name: str) -> Manifest | None:
     if content is None:  # deleted since it was listed
         return None
     try:
-        fields = json.loads(content)
+        fields = inputs.parse_json(content)
         if fields["format"] > FORMAT or fields["schema"] > latest_version():
             raise StoreError(f"{files.shown(name)} was written by a newer gpucost", "pip install --upgrade gpucost")
-        return _MANIFEST.validate_python(fields)
+        return _MANIFEST.validate_json(content, strict=True)
     except (ValueError, KeyError, TypeError) as error:
         words = f"{error} is missing" if isinstance(error, KeyError) else str(error).splitlines()[0]
         fix = "delete that file, then let its writer run gpucost lake export --all"

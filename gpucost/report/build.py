@@ -13,7 +13,7 @@ from gpucost.periods import from_ms, is_month, month_name
 from gpucost.render.view import Figures, ReportView, Shared, Table
 from gpucost.report import sharing
 from gpucost.report.changes import changes, missed_before, with_changes
-from gpucost.report.coverage import Covered, coverage
+from gpucost.report.coverage import UNTRACKED, Covered, coverage
 from gpucost.report.query import Query, newest_data
 from gpucost.report.rows import (
     ALL,
@@ -124,6 +124,7 @@ def _build(
     trusted = coverage(con, config, query, now, figures)
     for part in parts:
         is_known = (query.may_be_absent and has_nodes(con)) or (query.may_be_idle and trusted[part].collected_to)
+        is_known = is_known or any(UNTRACKED in gap.families for gap in trusted[part].gaps)
         if not nodes[part] and not all_rows[part] and not is_known:
             raise _no_data(con, query, config.tz)
     series = read_series(con, config, query, parts) if query.with_series else {}

@@ -27,6 +27,9 @@ _EDGE_MS = 10 * 60_000
 # Nothing comes after the last sample of a period that is over: one scrape may have been late.
 _LATE_SCRAPE_MS = 60_000
 
+# What Slurm reports of no job while AccountingStorageTRES lacks it: to collect that time again is of no use.
+UNTRACKED, TRACK_GPUS = "gres/gpu", "add gres/gpu to AccountingStorageTRES in slurm.conf"
+
 # Collected and other time of the clusters asked for (none: all).
 _SPANS = """
 FROM (
@@ -192,7 +195,8 @@ def _gap_notices(con: DuckDBPyConnection, seen: _Seen) -> list[Notice]:
             notices.append(Notice("not_collected", f"{text}; the server had nothing that old, and that time is lost", None))
         else:
             source = "slurm" if alike[0].cluster in accounted else "prometheus"
-            notices.append(Notice("not_collected", text, _collect(start, end, source)))
+            fix = TRACK_GPUS if UNTRACKED in alike[0].families else _collect(start, end, source)
+            notices.append(Notice("not_collected", text, fix))
     return notices
 
 

@@ -240,8 +240,12 @@ class Store:
             "autoinstall_known_extensions": False,
             "autoload_known_extensions": False,
         }
+        before = self.exists and self.path.stat().st_ino
         con = duckdb.connect(str(self.path), read_only=read_only, config=config)
         try:
+            if before not in (False, self.path.stat().st_ino):
+                # locked once it was free, but no longer the store: `store compact` put another file there
+                raise duckdb.IOException("Could not set lock on file: held until another took its place")
             if folders is not None:  # first of all: what stands in the store may have any name
                 confine(con, *folders, sees_catalog=self.sees_catalog)
             con.execute("SET TimeZone = 'UTC'")
@@ -321,6 +325,7 @@ def _check_statement(con: duckdb.DuckDBPyConnection, sql: str) -> None:
 _HELD_BY = re.compile(r"lock is held in (?P<program>.+?) \(PID (?P<pid>\d+)\)")
 _SAME_PROCESS = "different configuration than existing connections"
 _NEWER_FILE = re.compile(r"version number \d+, but we can only read|newer version of DuckDB", re.IGNORECASE)
+_NO_LOCKS = re.compile("Could not set lock on file(?!.*held)")
 _NOT_WRITABLE = ("permission denied", "read-only file system", "operation not permitted")
 _FAILED_WRITE = "Failed to commit:"
 _NO_SPACE = ("no space left", "disk quota exceeded")
@@ -337,7 +342,7 @@ def lock_holder(error: Exception) -> str | None:
     message = str(error)
     if match := _HELD_BY.search(message):
         return f"{match['program']} (PID {match['pid']})"
-    if "Could not set lock on file" in message:
+    if "Could not set lock on file" in message and not _NO_LOCKS.search(message):
         return "another program"
     return _this_process() if _SAME_PROCESS in message else None
 
@@ -379,6 +384,8 @@ def _unopened(path: Path, error: duckdb.Error) -> StoreError:
         return StoreError(f"cannot make the store {path}: there is no directory {path.parent}", fix=_OTHER_FILE)
     if _NEWER_FILE.search(text):
         return StoreError(f"the store {path} was written by a newer DuckDB", fix="pip install --upgrade duckdb")
+    if _NO_LOCKS.search(text):
+        return StoreError(f"the file system of the store {path} has no locks: two writers would spoil it", fix=_OTHER_FILE)
     if path.exists() and not os.access(path, os.R_OK):
         return StoreError(f"cannot read the store {path}: permission denied", fix=f"make it readable, or {_OTHER_FILE}")
     if path.exists() and not _is_database(path):

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 EXACT = "tests/unit/test_exact_hours.py"
 ACTIVITY = "tests/unit/test_activity_metrics.py"
+SLURM = "tests/unit/test_slurm.py"
 PLAIN = "tests/unit/test_plain_hosts.py"
 
 
@@ -561,6 +562,94 @@ MUTANTS = (
         "FROM costs CROSS JOIN settings AS c;",
         "FROM costs CROSS JOIN settings AS c WHERE false;",
         ("tests/unit/test_slurm.py::test_a_name_alone_makes_no_node_of_slurm_one_of_kubernetes",),
+    ),
+    Mutant(
+        "jobs of a cluster that never names GPUs hold none",
+        "gpucost/inventory/17_slurm_runs.sql",
+        "first_ms IS NULL OR",
+        "false OR",
+        (f"{SLURM}::test_gpus_that_slurm_does_not_track_are_not_collected[never]",),
+    ),
+    Mutant(
+        "jobs that need no GPUs are untracked",
+        "gpucost/inventory/17_slurm_runs.sql",
+        "h.from_ms < first_ms AND first_ms - s.from_ms >= 43200000",
+        "h.from_ms < last_ms",
+        (f"{SLURM}::test_gpus_that_slurm_does_not_track_are_not_collected[among others]",),
+    ),
+    Mutant(
+        "time that Slurm lost is collected again",
+        "gpucost/report/coverage.py",
+        "TRACK_GPUS if UNTRACKED in alike[0].families else",
+        "TRACK_GPUS if UNTRACKED in alike else",
+        (f"{SLURM}::test_gpus_that_slurm_does_not_track_are_not_collected[never]",),
+    ),
+    Mutant(
+        "whatever runs is a runaway job",
+        "gpucost/inventory/47_over_allocated.sql",
+        "AND r.start_ms < s.last_ms",
+        "",
+        (f"{SLURM}::test_jobs_that_never_ended_in_accounting_are_named",),
+    ),
+    Mutant(
+        "infinite activity is activity",
+        "gpucost/collect/slurm/sacct.py",
+        "or not 0 <= busy <= 1e7",
+        "",
+        (f"{SLURM}::test_figures_of_plugins_that_cannot_measure_are_none",),
+    ),
+    Mutant(
+        "zeros of a plugin that cannot measure are idle",
+        "gpucost/inventory/43_slurm_activity.sql",
+        "QUALIFY max(b.busy_gpu_ms) OVER (PARTITION BY a.cluster, coalesce(n.gpu_model, n.node)) > 0",
+        "",
+        (f"{SLURM}::test_figures_of_plugins_that_cannot_measure_are_none",),
+    ),
+    Mutant(
+        "a shell's zero stands for work that was not measured",
+        "gpucost/inventory/43_slurm_activity.sql",
+        "s.gpu_util IS NULL AND s.step <> 'extern'",
+        "false",
+        (f"{SLURM}::test_figures_of_plugins_that_cannot_measure_are_none",),
+    ),
+    Mutant(
+        "a writer commits into a file that is no longer the store",
+        "gpucost/store/connection.py",
+        "if before not in (False, self.path.stat().st_ino):",
+        "if False:",
+        ("tests/unit/test_store_connection.py::test_a_file_that_was_replaced_while_a_writer_waited_is_not_written_to",),
+    ),
+    Mutant(
+        "a store that cannot be compacted fails a run",
+        "gpucost/cli/collect.py",
+        "except StoreError as error:  # what",
+        "except SourceError as error:  # what",
+        ("tests/unit/test_compact.py::test_a_store_that_cannot_be_compacted_is_a_warning_of_collect",),
+    ),
+    Mutant(
+        "files are removed where a link leads out of the lake",
+        "gpucost/lake/files.py",
+        "if not path.parent.resolve().is_relative_to(self._root):",
+        "if not path.is_relative_to(self._root):",
+        ("tests/unit/test_lake_files.py::test_nothing_is_removed_where_a_link_leads_out_of_the_lake",),
+    ),
+    Mutant(
+        "numbers of a manifest may be texts",
+        "gpucost/lake/manifest.py",
+        "strict=True",
+        "strict=False",
+        ("tests/unit/test_lake_files.py::test_a_manifest_of_no_sense_is_named",),
+    ),
+    Mutant(
+        "a source is known before its key is",
+        "gpucost/store/metrics.py",
+        """    if of != source:
+""",
+        """    if of != source:
+        if isinstance(labels, Labels):
+            labels.hashed = source, key
+""",
+        ("tests/unit/test_store_samples.py::test_labels_that_threads_share_have_the_key_of_each_source",),
     ),
     Mutant(
         "a lost cluster label makes another cluster",

@@ -255,6 +255,23 @@ def test_a_large_store_is_compacted_once_when_a_month_has_closed(
     assert pipeline.compact_closed_month(config, store, april) is None
 
 
+def test_a_store_that_cannot_be_compacted_is_a_warning_of_collect(
+    whole: tuple[Config, Store], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """A month has closed, and there is no room for a second file: what was collected is there, and the run is no failure."""
+    _, store = whole
+    before = store.path.read_bytes()
+    (tmp_path / "c.toml").write_text('[prometheus]\nurl = "http://127.0.0.1:9"\n')
+    monkeypatch.setattr(upkeep, "_LEAST_BYTES", 1)
+    monkeypatch.setattr("shutil.disk_usage", lambda _: SimpleNamespace(free=1000))
+    monkeypatch.setattr(pipeline, "collect", lambda *_: ([SimpleNamespace(ok=True, incomplete=[])], []))
+    monkeypatch.setattr("gpucost.cli.collect._print_run", lambda *_: None)
+    words = ["collect", "prometheus", "-q", "--config", str(tmp_path / "c.toml"), "--store", str(store.path)]
+    result = CliRunner().invoke(app, words)
+    assert "warning: the store was not compacted: cannot compact" in result.stderr and "has room for 1,000" in result.stderr
+    assert result.exit_code == 0 and store.path.read_bytes() == before
+
+
 def check(store: Store, *words: str) -> tuple[int, list[dict[str, Any]], str]:
     command = ["store", "check", "--store", str(store.path), "--format", "json", *words]
     result = CliRunner().invoke(app, command)

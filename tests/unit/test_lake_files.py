@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 import signal
 import subprocess
@@ -76,6 +77,26 @@ def test_no_name_leads_out_of_the_lake(files: LakeFiles) -> None:
         files.read("raw/../../secret")
 
 
+def test_nothing_is_removed_where_a_link_leads_out_of_the_lake(files: LakeFiles, tmp_path: Path) -> None:
+    """Folders of a lake that are links: a file of another folder stays, however it is named; one within the lake goes."""
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    (outside / "old.parquet").write_bytes(b"mine")
+    os.utime(outside / "old.parquet", (0, 0))
+    files.write("a/old.parquet", b"")
+    (tmp_path / "lake/raw").symlink_to(outside)
+    (tmp_path / "lake/inside").symlink_to(tmp_path / "lake/a")
+    refused = []
+    for remove in (lambda: files.remove_abandoned("raw", ()), lambda: files.delete(["raw/old.parquet"])):
+        try:
+            remove()
+        except StoreError as error:
+            refused.append("raw/old.parquet lies outside of the lake" in error.message)
+    assert refused == [True, True] and (outside / "old.parquet").read_bytes() == b"mine"
+    files.delete(["inside/old.parquet"])
+    assert files.read("a/old.parquet") is None
+
+
 @pytest.mark.parametrize(
     "url",
     ["s3://key:hunter2@bucket/lake", "gs://hunter2@bucket/lake", "abfss://box:hunter2@account.dfs.core.windows.net/l",
@@ -88,11 +109,21 @@ def test_addresses_that_are_none_say_no_secret(url: str) -> None:
 
 
 def test_a_manifest_of_no_sense_is_named(files: LakeFiles) -> None:
-    for content in (b"{", b"[]", b'{"format": 1}', b'{"format": 1, "schema": 1, "days": []}', b"\xff"):
+    whole = b'{"format": 1, "schema": 1, "cluster": "prod", "writer": "me", "heard": [1, 2], "days": {"d": {"blocks": %b}}}'
+    file = b'{"name": "raw/x", "rows": 1, "size": 2, "sha256": "a", "digest": "d"}'
+    files.write("_gpucost/manifests/cluster=prod/me.json", whole % file)
+    assert manifest.read(files).clusters == ["prod"]
+    # numbers are numbers, and texts are texts
+    changes = ((b"1,", b'"1",'), (b"1,", b"true,"), (b"2,", b"2.0,"), (b'"a"', b"5"), (b'"raw/x"', b"null"))
+    wrong = [whole % file.replace(*one) for one in changes]
+    wrong += [whole.replace(b'"me"', b"7") % file, whole.replace(b"[1, 2]", b'["1", 2]') % file, b"[" * 100_000]
+    for content in (*wrong, b"{", b"[]", b'{"format": 1}', b'{"format": 1, "schema": 1, "days": []}', b"\xff"):
         files.write("_gpucost/manifests/cluster=prod/me.json", content)
-        with pytest.raises(StoreError, match=r"cluster=prod/me.json is no manifest: .") as caught:
-            manifest.read(files)
-        assert "delete that file" in str(caught.value.fix)
+        try:
+            refused = str(manifest.read(files))
+        except StoreError as error:
+            refused = f"{error.message}; {error.fix}"
+        assert "cluster=prod/me.json is no manifest: " in refused and "delete that file" in refused, content[:200]
     files.write("_gpucost/manifests/cluster=prod/me.json", b'{"format": 99}')
     with pytest.raises(StoreError, match="newer gpucost"):
         manifest.read(files)

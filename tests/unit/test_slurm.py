@@ -121,6 +121,62 @@ def test_jobs_hold_what_they_were_allocated_and_cost_their_nodes_price(cluster: 
     assert cluster.totals["cost"] == pytest.approx(5 * 3.6) and cluster.totals["unallocated_cost"] == pytest.approx(11 * 3.6)
 
 
+BARE = "cpu=1,mem=800G,node=1"
+DAY = 86_400
+
+
+@pytest.mark.parametrize(
+    ("jobs", "capacity", "lost"),
+    [
+        # no job names GPUs, whatever it holds: Slurm's default
+        ([job(1, 0, DAY, "n1", BARE), job(2, 3600, 7200, "n2", BARE)], 0, (0, 24)),
+        # tracked from noon on; a job that waits for GPUs proves that they are tracked; so does a typed count
+        ([job(1, 0, DAY // 2, "n1", BARE), job(2, DAY // 2, DAY, "n1", tres(4))], 12 * 8, (0, 12)),
+        ([job(1, 0, DAY // 2, "n2", BARE), job(2, DAY // 2, DAY, "n1", "cpu=1,gres/gpu:a100=4,node=1")], 12 * 8, (0, 12)),
+        ([job(1, 0, DAY, "n1", BARE), job(2, 0, None, "", "", State="PENDING", Start="Unknown", ElapsedRaw=0)], 24 * 8, None),
+        # no longer tracked after an hour, for four days
+        ([job(1, 0, 3600, "n1", tres(4)), job(2, 7200, 4 * DAY, "n1", BARE)], 8, (1, 96)),
+        # jobs without GPUs among others, and after the last for a day
+        ([job(1, 0, DAY, "n1", BARE), job(2, 10, 3600, "n1", tres(4)), job(3, 7200, DAY, "n2", BARE)], 24 * 8, None),
+        # jobs on nodes without GPUs, and none at all
+        ([job(1, 0, DAY, "c1", BARE)], 24 * 8, None),
+        ([], 24 * 8, None),
+    ],
+    ids=["never", "from noon on", "typed", "waiting", "until one", "among others", "other nodes", "no job"],
+)
+def test_gpus_that_slurm_does_not_track_are_not_collected(
+    cluster: Cluster, jobs: list[dict[str, Any]], capacity: float, lost: tuple[int, int] | None
+) -> None:
+    """A job that waits asks for GPUs. Nothing is unallocated, and nothing costs, where accounting names no GPUs of any job."""
+    header = "|".join([*FIELDS, "ReqTRES"])
+    lines = ["|".join(str(one[name]) for name in FIELDS) + f"|{one['AllocTRES'] or tres(8)}" for one in jobs]
+    days = max([1, *((one["End"] - T) // DAY for one in jobs if one["State"] == "COMPLETED")])
+    end = f"2026-03-{10 + days}"
+    cluster.load(
+        "\n".join([header, *lines, ""]), NODES + "NodeName=c1 Gres=(null) Partitions=cpu\n",
+        more=("--from", "2026-03-10", "--to", end, "--cluster", "hpc"),
+    )  # fmt: skip
+    held = sum(cluster.held("pod", end=end).values()) / 3600
+    assert cluster.totals["capacity_gpu_hours"] == pytest.approx(capacity)
+    assert cluster.totals["unallocated_gpu_hours"] == pytest.approx(capacity - held)
+    assert cluster.totals["node_cost"] == pytest.approx(capacity * 3.6)
+    gaps = [(gap["from"], gap["hours"], gap["families"]) for gap in cluster.coverage["not_collected"]]
+    start = lost and datetime.fromtimestamp(T + lost[0] * 3600, UTC)
+    assert gaps == ([(f"{start:%Y-%m-%dT%H:%M:%SZ}", lost[1] - lost[0], ["gres/gpu"])] if lost and start else [])
+    warned = [w for w in cluster.coverage["warnings"] if "AccountingStorageTRES" in w["message"]]
+    assert [w["fix"] for w in warned] == ["add gres/gpu to AccountingStorageTRES in slurm.conf"] * bool(lost)
+
+
+def test_jobs_that_never_ended_in_accounting_are_named(cluster: Cluster) -> None:
+    """Job 10 has run on n1's four GPUs for ever; since the second hour jobs 2 and 3 have them. Job 3 itself runs on."""
+    jobs = [job(10, 0, None, "n1", tres(4)), job(2, 3600, 5400, "n1", tres(4)), job(3, 5400, None, "n1", tres(4))]
+    cluster.load(text([*jobs, job(4, 0, None, "n2", tres(1))]), NODES)
+    assert cluster.held("pod") == {"10": 4 * 7200, "2": 4 * 1800, "3": 4 * 1800, "4": 7200}
+    (warned,) = (one for one in cluster.coverage["warnings"] if one["code"] == "over_allocated")
+    assert warned["message"].startswith("jobs held more GPUs than node n1 has") and "accounting: job 10" in warned["message"]
+    assert warned["message"].endswith("job 10") and "sacctmgr show runawayjobs" in warned["fix"]
+
+
 def test_a_price_of_a_whole_machine_is_split_over_its_models(tmp_path: Path) -> None:
     """n2 costs $8: half of it are its two V100. A selector names one of several partitions."""
     book = ",,,,on_demand,10,USD,,partition=debug,node\n,,,,on_demand,8,USD,,node=n2,node"
@@ -387,6 +443,45 @@ def test_gpuutil_of_its_steps_is_a_jobs_mean(
         assert row["avg_utilization"] == pytest.approx(mean / 2)
         assert row["idle_gpu_hours"] == (4 if mean / 2 < 0.05 else 0)
         assert row["idle_cost"] == (row["cost"] if mean / 2 < 0.05 else 0)
+
+
+def test_figures_of_plugins_that_cannot_measure_are_none(cluster: Cluster) -> None:
+    """A job of an hour on each model: its batch step's gpuutil and gpumem, beside an external step's zeros.
+
+    Zeros count where memory was used, or the same model of GPU was ever measured; "infinite" (all bits set) never does, be it a
+    sum, a mean over tasks, or written with a unit; and then zeros of the shell beside it are no measurement either.
+    """
+    all_bits = 2**64 - 1
+    cases = {
+        "a100": [("90", "40G", 0.9), ("0", "400M", 0), ("0", "0", 0), (str(all_bits), str(all_bits), None)],
+        "mi210": [("0", "0", None)],
+        "gh200": [("0", "0", None), ("0", str(all_bits), None)],
+        "h200": [("0", "1M", 0)],
+        "a40": [(str(all_bits), "0", None), ("16777216T", "16E", None), (str(all_bits // 4), "0", None)],
+        "v100": [("0.01K", "1G", 0.1024)],
+    }
+    fields = [*FIELDS, "TRESUsageInTot", "TRESUsageInAve"]
+    rows, nodes, expected = [fields], "", {}
+    for name, listed in cases.items():
+        nodes += f"NodeName={name} Gres=gpu:{name}:8 Partitions=gpu\n"
+        for util, memory, mean in listed:
+            number = len(expected) + 1
+            expected[str(number)] = mean
+            whole = job(number, 0, 3600, name, tres(1, name)) | {"TRESUsageInTot": "", "TRESUsageInAve": ""}
+            for step, usage in (("", ""), (".batch", (util, memory)), (".extern", ("0", "0"))):
+                shown = f"cpu=1,gres/gpumem={usage[1]},gres/gpuutil={usage[0]},mem=1M" if usage else ""
+                own = {
+                    "JobID": f"{number}{step}",
+                    "JobIDRaw": f"{number}{step}",
+                    "TRESUsageInTot": shown,
+                    "TRESUsageInAve": shown,
+                }
+                rows.append([(whole | own)[field] for field in fields])
+    cluster.load("".join("|".join(map(str, row)) + "\n" for row in rows), nodes)
+    held = [row for row in cluster.rows("pod") if row["kind"] == "allocated"]
+    means = {row["pod"]: row["avg_utilization"] and round(row["avg_utilization"], 6) for row in held}
+    assert means == expected
+    assert {row["pod"] for row in held if row["measured_ratio"]} == {pod for pod, mean in expected.items() if mean is not None}
 
 
 def test_waits_dollars_and_fair_share(cluster: Cluster) -> None:
@@ -670,6 +765,30 @@ def test_json_says_what_text_does(tmp_path: Path, newer: bool) -> None:
     assert [set(one.split(",")) for one in told["alloc_tres"]] == [set(one.split(",")) for one in plain["alloc_tres"]]
 
 
+@pytest.mark.parametrize(
+    ("total", "average", "util"),
+    [
+        ({"gpuutil": 90, "gpumem": 1}, {}, 45), ({"gpuutil": 0, "gpumem": 5}, {}, 1e-9), ({"gpuutil": 0, "gpumem": 0}, {}, 0),
+        ({"gpuutil": 2**64 - 1}, {"gpuutil": 90}, None), ({"gpuutil": -1}, {}, None), ({}, {"gpuutil": 2**32 - 1}, None),
+        ({"gpuutil": {"set": True, "infinite": True, "number": 0}}, {"gpuutil": 7}, None), ({"gpumem": 7}, {}, None),
+        ({"gpuutil": 0, "gpumem": 2**64 - 1}, {}, 0), ({}, {"gpuutil": 40}, 40), ({}, {"gpuutil": 150}, 75), ({}, {}, None),
+    ],
+)  # fmt: skip
+def test_usage_in_json(tmp_path: Path, total: dict[str, Any], average: dict[str, Any], util: float | None) -> None:
+    """Two GPUs: slurmrestd writes "infinite" as all bits set, as -1, or as a flag."""
+    told = json.loads(_json([job(1, 0, 60, "n1", tres(2))], newer=True))
+    (one,) = told["jobs"]
+    usage = {
+        kind: [{"type": "gres", "name": name, "count": count} for name, count in used.items()]
+        for kind, used in (("total", total), ("average", average))
+    }
+    tree = {"allocated": one["tres"]["allocated"], "requested": usage}
+    one["steps"] = [{"step": {"id": "1.batch"}, "time": one["time"], "nodes": {"list": ["n1"]}, "tres": tree}]
+    (tmp_path / "told").write_text(json.dumps(told))
+    (batch,) = read_sacct(tmp_path / "told", SacctFormat(), Notes())
+    assert batch.steps["gpu_util"] == [util]
+
+
 def history(seed: int) -> list[dict[str, Any]]:
     """Jobs one after the other on each of two nodes, some requeued, some still running; in any order."""
     random = Random(seed)
@@ -872,6 +991,9 @@ def test_a_name_alone_makes_no_node_of_slurm_one_of_kubernetes(tmp_path: Path, g
     one.load(text([job(1, 0, 7200, "k", tres(1))]), "NodeName=k Gres=gpu:8 Partitions=gpu\n")
     costs = {row["cluster"]: row["cost"] for row in one.rows("cluster") if row["kind"] == "allocated"}
     assert costs == {"main" if "main" in costs else "": 8, "hpc": 4}
+    # the pod and the job are both called 1, in namespace nlp: what is measured of the pod is none of the job's
+    measured = {row["cluster"] == "hpc": row["measured_ratio"] for row in one.rows("cluster,pod") if row["kind"] == "allocated"}
+    assert measured[False] == 1 and (gpus or measured[True] == 0)
     assert one.totals["node_cost"] == 96
     said = [w for w in one.coverage["warnings"] if w["code"] == "unproven_machine"]
     assert [("32.00 USD" in w["message"], "in_kubernetes" in w["fix"]) for w in said] == [(True, True)] * warned

@@ -6,8 +6,10 @@ import os
 import shutil
 import subprocess
 import sys
+import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import duckdb
 import pytest
@@ -98,6 +100,48 @@ def test_who_holds_the_file_is_named_and_killed_leaves_nothing_but_what_it_commi
     assert store.query("SELECT at_ms FROM cuts ORDER BY 1")[1] == [(1,), (3,)]
 
 
+def test_a_file_that_was_replaced_while_a_writer_waited_is_not_written_to(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`store compact` puts another file in the store's place, or a first writer that failed removes it, after one was opened."""
+    connect, changes = duckdb.connect, ["compacted"]
+
+    def late(path: str, **options: Any) -> duckdb.DuckDBPyConnection:
+        con = connect(path, **options)
+        if changes:
+            shutil.copyfile(path, f"{path}.new")
+            Path(path).unlink()
+            if changes.pop() == "compacted":
+                Path(f"{path}.new").rename(path)
+        return con
+
+    monkeypatch.setattr(duckdb, "connect", late)
+    write_a_row(store)
+    with store.read() as con:
+        assert con.execute("FROM cuts ORDER BY ALL").fetchall() == [(1,), (2,)]
+    for path in (store.path, store.path.with_name("new.duckdb")):
+        changes.append("removed")
+        with pytest.raises(StoreError, match="cannot reach the store"):
+            write_a_row(Store(path))
+
+
+@pytest.mark.parametrize(
+    "reason",
+    ["File locks are not supported for this file system, cannot open the file in read-write mode.", "No locks available.",
+     "Function not implemented.", "Invalid argument."],
+)  # fmt: skip
+def test_a_file_system_without_locks_is_refused_at_once(reason: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What DuckDB says where fcntl sets no lock: nobody holds the file, and there is nothing to wait for."""
+
+    def refused(path: str, **_: Any) -> duckdb.DuckDBPyConnection:
+        raise duckdb.IOException(f'IO Error: Could not set lock on file "{path}": {reason} See also https://duckdb.org')
+
+    monkeypatch.setattr(duckdb, "connect", refused)
+    begun = time.monotonic()
+    with pytest.raises(StoreError) as caught:
+        write_a_row(Store(tmp_path / "a.duckdb"))
+    assert "has no locks" in caught.value.message and caught.value.fix == "name another file with --store"
+    assert time.monotonic() - begun < 5
+
+
 def test_files_that_are_no_store(tmp_path: Path) -> None:
     text, foreign = tmp_path / "text", tmp_path / "foreign.duckdb"
     text.write_text("not a database\n" * 1000)
@@ -157,6 +201,7 @@ def write_a_row(store: Store, at: int = 2) -> None:
 
 WRITE = """
 import sys
+import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from gpucost.errors import StoreError

@@ -12,8 +12,9 @@ import numpy as np
 import pytest
 
 from gpucost.periods import MS_PER_HOUR
+from gpucost.store import metrics
 from gpucost.store.connection import Store
-from gpucost.store.metrics import LoadResult, ReadAnswer, SampleWindow, Threshold, load_window
+from gpucost.store.metrics import Labels, LoadResult, ReadAnswer, SampleWindow, Threshold, load_window, series_key
 
 UTIL = "DCGM_FI_DEV_GPU_UTIL"
 T0 = 472_222 * MS_PER_HOUR
@@ -223,3 +224,21 @@ def test_eight_bit_samples_take_less_than_a_byte(store: Store) -> None:
     load(store, [many], (0, hours))
     used = store.query("SELECT count(DISTINCT block_id) * 262144 FROM pragma_storage_info('blocks') WHERE block_id >= 0")[1][0][0]
     assert int(str(used)) / many.values.size <= 1.0
+
+
+def test_labels_that_threads_share_have_the_key_of_each_source(monkeypatch: pytest.MonkeyPatch) -> None:
+    """While one thread works out a key, others ask for those of the same and of another source: each gets its own."""
+    plain = {"__name__": "up", "instance": "a"}
+    labels, hashed, others = Labels(plain), metrics.hash64, list[list[int]]()
+    keys = {source: series_key(source, plain) for source in "ab"}
+
+    def interrupted(parts: list[str]) -> int:
+        key = hashed(parts)
+        if len(others) < 3:
+            others.append(asked := [])
+            asked += [series_key(source, labels) for source in "ab"]
+        return key
+
+    monkeypatch.setattr(metrics, "hash64", interrupted)
+    assert [series_key(source, labels) for source in "abba"] == [keys[source] for source in "abba"]
+    assert others == [list(keys.values())] * 3

@@ -307,7 +307,7 @@ class _Text:
             if start is not None and "gres/" in (tres or ""):
                 _append(batch.steps, (
                     cluster, job_id, step, start, end, expand_nodes(get("nodelist") or "", self.name), tres,
-                    _gpu_util(tres, *(_busy(get(name)) for name in ("tresusageintot", "tresusageinave"))),
+                    _gpu_util(tres, *(_usage(get(name)) for name in ("tresusageintot", "tresusageinave"))),
                 ))  # fmt: skip
             return
         if end is None and start is not None and elapsed is not None and state not in _UNENDED:
@@ -396,12 +396,17 @@ def _gres(text: str | None) -> str:
     return ",".join(items)
 
 
-def _busy(text: str | None) -> float | None:
-    match = re.search(r"gres/gpuutil=(\d+(?:\.\d+)?)", text or "")
-    return float(match[1]) if match else None
+def _usage(text: str | None) -> dict[str, float | None]:
+    """What a step used of its GPUs: 'gres/gpumem=40M,gres/gpuutil=90' as {'gpumem': 41943040.0, 'gpuutil': 90.0}."""
+    found = re.findall(r"gres/(gpumem|gpuutil)=(\d+(?:\.\d+)?)([KMGTPE]?)", text or "")
+    return {name: float(number) * 1024 ** " KMGTPE".index(unit or " ") for name, number, unit in found}
 
 
-def _gpu_util(tres: str | None, total: float | None, average: float | None) -> float | None:
+# Percent that a step at least has whose GPUs' memory was used: they were measured, unlike zeros of plugins that cannot.
+_USED_MEMORY = 1e-9
+
+
+def _gpu_util(tres: str | None, total: dict[str, float | None], average: dict[str, float | None]) -> float | None:
     """The mean over a step's GPUs, 0 to 100, of what jobacct_gather says in percent of one GPU: `total` of all tasks, else each.
 
     A task's own figure is the sum over the GPUs that it keeps busy, of the total as of the average over tasks
@@ -409,9 +414,14 @@ def _gpu_util(tres: str | None, total: float | None, average: float | None) -> f
     """
     held = re.search(r"gres/gpu=(\d+)", tres or "")
     gpus = max(1, int(held[1]) if held else 1)
-    if total is not None:
-        return min(100.0, total / gpus)
-    return None if average is None else min(100.0, average if average <= 100 else average / gpus)
+    usage = average | total
+    busy, memory = usage.get("gpuutil"), usage.get("gpumem") or 0
+    # more is a plugin's "infinite" (all bits set), alone or as the mean of tasks; so it is of bytes
+    if busy is None or not 0 <= busy <= 1e7:
+        return None
+    if "gpuutil" in total or busy > 100:
+        busy /= gpus
+    return min(100.0, max(busy, _USED_MEMORY if 0 < memory <= 2**53 else 0))
 
 
 # JSON
@@ -516,7 +526,7 @@ def _add_job(batch: Batch, job: Mapping[str, Any], cluster: str | None) -> None:
         label = label.get("step_id") if isinstance(label, Mapping) else label
         usage = (step.get("tres") or {}).get("requested") or {}
         busy = (
-            next((_number(item.get("count")) for item in usage.get(name) or () if item.get("name") == "gpuutil"), None)
+            {item["name"]: _number(item.get("count")) for item in usage.get(name) or () if item.get("name")}
             for name in ("total", "average")
         )
         end, util = _moment(step["time"].get("end")), _gpu_util(allocated, *busy)
