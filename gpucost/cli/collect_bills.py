@@ -34,7 +34,12 @@ PathsArgument = Annotated[
     list[str] | None, argument("[PATH]...", "Files, directories, or addresses of a bucket; else `exports` of the config.")
 ]
 ForceOption = Annotated[
-    bool, typer.Option("--force", help="Load also what is older, less, or less final than the bill that is there.")
+    bool,
+    typer.Option(
+        "--replace",
+        "--force",
+        help="Put what is loaded in the place of the bill there, also if it is older, less, or another view.",
+    ),
 ]
 
 
@@ -91,11 +96,6 @@ def tell_run(call: Call, run: BillRun) -> None:
     """A line for each bill on stdout; findings and failures on stderr."""
     for result in run.results:
         call.say(_line(result))
-        if result.alike and result.loaded:
-            call.note(
-                f"  warning: {result.provider} account {result.billing_account_id} has another bill of {result.billing_period}, "
-                f"with other charges: {', '.join(sorted(set(result.alike)))}"
-            )
     note_findings(call, run.findings, sys.maxsize if call.verbose else SHOWN_OF_A_KIND, hint=": -v shows them")
     for error in run.errors:
         print_error(error.message, error.fix)
@@ -112,7 +112,7 @@ def _line(result: BillResult) -> str:
     if result.verdict == "unchanged":
         return f"{line}; already loaded, unchanged"
     if not result.loaded:
-        return f"{line}; NOT loaded: {KEPT[result.verdict]} (--force loads it)"
+        return f"{line}; NOT loaded: {KEPT[result.verdict]} (--replace loads it)"
     if result.replaced:
         return f"{line}; replaces the same bill from {', '.join(sorted(set(result.replaced)))}"
     return f"{line}; replaces what was there" if result.verdict == "replace" else line
@@ -152,7 +152,7 @@ def collect_aws(call: Call, paths: PathsArgument = None, force: ForceOption = Fa
     Examples:
       gpucost collect aws s3://my-bucket/exports/cur
       gpucost collect aws march.csv.gz april.csv.gz
-      gpucost collect aws --force 2026-10-not-final.csv
+      gpucost collect aws --replace 2026-10-not-final.csv
     """
     run_bills(call, "aws", paths, force=force)
 

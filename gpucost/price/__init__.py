@@ -17,6 +17,7 @@ from gpucost.price.book import book_digest, load_book
 from gpucost.price.discounts import load_discounts
 from gpucost.price.fx import fx_digest, load_fx_rates
 from gpucost.price.list_prices import load_offers, load_price_list, load_vocabulary
+from gpucost.store.bill_rules import STORED, billed_twice, compare
 from gpucost.store.sqlfiles import column
 
 if TYPE_CHECKING:
@@ -30,6 +31,13 @@ if TYPE_CHECKING:
 _BILL = "gpucost.price.bill"
 _BILLED = """SELECT EXISTS (FROM bill_rows), EXISTS (FROM bill_rows WHERE kind = 'discount'),
     EXISTS (FROM coverage_gaps WHERE kind IN ('not_collected', 'bridged'))"""
+_TWICE = """INSERT INTO warnings BY NAME
+SELECT 'billed_twice' AS code, min(source) AS subject, epoch_ms($first) AS from_ms, epoch_ms($last) + 86400000 AS to_ms,
+    string_agg(coalesce(file, source), ' and ' ORDER BY side DESC) || ': ' || $text AS message,
+    format('gpucost collect {} --replace PATH keeps the export at PATH alone',
+        min(CASE WHEN provider IN ('aws', 'gcp', 'azure') THEN provider ELSE 'focus' END)) AS fix
+FROM told_sides
+WHERE side IN ($one, $other)"""
 
 __all__ = [
     "inputs_digest",
@@ -110,6 +118,11 @@ def _bills(con: DuckDBPyConnection, config: Config) -> None:
         con.execute("DELETE FROM billed_hours")
     run_stage(con, _BILL, "35_capacity_types")
     run_stage(con, _BILL, "40_billed_warnings")
+    if has_rows:
+        compare(con, STORED)
+        for twice in billed_twice(con, is_strict=False):
+            sides = {"one": twice.one, "other": twice.other, "first": twice.days[0], "last": twice.days[-1]}
+            con.execute(_TWICE, sides | {"text": str(twice)})
     if has_rows and has_gaps:
         run_stage(con, _BILL, "55_covered_hours")
         run_stage(con, _BILL, "60_unbilled_time")

@@ -13,6 +13,7 @@ from gpucost.store import sqlfiles
 
 if TYPE_CHECKING:
     from datetime import datetime
+    from decimal import Decimal
 
     import duckdb
 
@@ -29,12 +30,15 @@ PAIR = {"azure-actual", "azure-amortized"}
 # What vendors of models charge, in their own terms: a format for each way to group it, which tell the same costs otherwise.
 VENDORS = ("openai", "anthropic")
 
-Verdict = Literal["beside", "replace", "unchanged", "older", "part", "not_final", "other_format", "overlap"]
+Verdict = Literal["beside", "replace", "unchanged", "older", "part", "not_final", "other_format", "overlap", "twice"]
 
 
 @record
 class Telling:
-    """One telling of a bill: `charges` are distinct charge keys, `earliest` and `latest` the first and last start of a charge."""
+    """One telling of a bill: `charges` are distinct charge keys, `earliest` and `latest` the first and last start of a charge.
+
+    `is_read_again`: all its files are files of the load, too.
+    """
 
     source: str
     is_whole: bool
@@ -43,16 +47,98 @@ class Telling:
     charges: int
     earliest: datetime
     latest: datetime
-    format: str | None = ""
+    format: str = ""
     account: str = ""
+    billing_period: str = ""
+    side: int = 0
+    is_read_again: bool = False
 
 
-_FIELDS = tuple(one.name for one in fields(Telling))
+@record
+class TwiceBilled:
+    """Money that two sides of a comparison both bill; or one, where `one` is `other`: `machine` for over 24 `hours` of a day."""
+
+    one: int
+    other: int
+    one_cost: Decimal
+    other_cost: Decimal | None
+    currency: str
+    days: list[datetime]
+    machine: str | None
+    hours: float | None
+
+    def __str__(self) -> str:
+        days = f"{self.days[0]:%Y-%m-%d}"
+        if len(self.days) > 1:
+            days += f" to {self.days[-1]:%Y-%m-%d} ({len(self.days)} days)"
+        if self.machine:
+            return f"{self.machine} is billed for {self.hours:,.1f} hours a day, {days}: {self.one_cost:,.2f} {self.currency}"
+        sums = f"{self.one_cost:,.2f} and {self.other_cost:,.2f} {self.currency}"
+        return f"the same accounts and resources are billed twice, {days}: {sums}"
 
 
-def telling(pair: dict[str, Any], side: str, **known: Any) -> Telling:
-    """One side of a pair of bills, whose columns are named `<side>_source` and so on; `known` is what the pair does not say."""
-    return Telling(**{name: pair[f"{side}_{name}"] for name in _FIELDS if name not in known}, **known)
+_SIDES = "CREATE OR REPLACE TEMP TABLE told_sides AS "
+_ROWS = """CREATE OR REPLACE TEMP VIEW told_rows AS
+SELECT s.side, s.batch, s.provider, s.format, r.*
+FROM bill_rows AS r
+JOIN told_sides AS s ON s.bill_id = r.bill_id AND coalesce(s.file = r.source_file, true)"""
+# The bills of a load, and those of the store that may hold the same charges.
+NEW_AND_OLD = """WITH arriving AS (
+    SELECT bill_id AS side, bill_id, NULL::VARCHAR AS file, 1 AS batch, provider, billing_period, source, format,
+        billing_account_id AS account, is_final, $is_whole AS is_whole, $digest AS digest, false AS is_read_again, from_ms, to_ms
+    FROM incoming_bills
+    CROSS JOIN (SELECT epoch_ms(min(charge_period_start)) AS from_ms, epoch_ms(max(charge_period_end)) AS to_ms FROM incoming)
+), known AS (
+    SELECT bill_id AS side, bill_id, 0 AS batch, provider, billing_period, b.source, format, billing_account_id AS account,
+        is_final, is_whole, digest, coalesce(list_has_all($file_digests::VARCHAR[], file_digests), false) AS is_read_again,
+        coalesce(from_ms, 0) AS from_ms, coalesce(to_ms, 9e15) AS to_ms
+    FROM bills AS b
+    LEFT JOIN loads USING (load_id)
+)
+FROM arriving
+UNION ALL BY NAME
+SELECT k.*
+FROM known AS k
+SEMI JOIN arriving AS a
+  ON a.provider = k.provider AND (a.billing_period = k.billing_period OR a.from_ms < k.to_ms AND k.from_ms < a.to_ms)"""
+# The files of a load, each with the bills in it. Files of one run: what each is of is its name.
+INCOMING_FILES = """SELECT row_number() OVER (ORDER BY t.file DESC, bill_id) AS side, bill_id, t.file, side AS batch, provider,
+    billing_period, t.file AS source, b.format, billing_account_id AS account,
+    CASE WHEN tells_invoices THEN is_invoiced END AS is_final,
+    false AS is_whole, t.file AS digest, false AS is_read_again, 0 AS from_ms, 1 AS to_ms
+FROM bills_by_file AS t
+JOIN incoming_bills AS b USING (provider, billing_period)
+WHERE t.account = billing_account_id AND t.format IS NOT DISTINCT FROM told_format"""
+# What the store has: the bills that a manifest vouches for, and the files of others.
+STORED = """SELECT row_number() OVER (ORDER BY bill_id, file) AS side, bill_id, file, side AS batch, provider, b.source, format,
+    coalesce(from_ms, 0) AS from_ms, coalesce(to_ms, 9e15) AS to_ms
+FROM (SELECT DISTINCT bill_id, CASE WHEN NOT is_whole THEN source_file END AS file FROM bill_details JOIN bills USING (bill_id))
+JOIN bills AS b USING (bill_id)
+LEFT JOIN loads USING (load_id)"""
+
+
+def compare(con: duckdb.DuckDBPyConnection, sides: str, params: dict[str, Any] | None = None) -> None:
+    """Takes what `sides` selects for the sides of the comparisons that follow."""
+    con.execute(_SIDES + sides, params)
+    con.execute(_ROWS)
+
+
+def told_pairs(con: duckdb.DuckDBPyConnection) -> list[tuple[Telling, Telling, int]]:
+    """Two sides of one provider and billing period each, the later batch's first, and how many charges they have in common."""
+    names = [one.name for one in fields(Telling)]
+    pairs = dicts(sqlfiles.run(con, "told_pairs"))
+    one, other = ([Telling(**{name: pair[side][name] for name in names}) for pair in pairs] for side in ("one", "other"))
+    return list(zip(one, other, (pair["common"] for pair in pairs), strict=True))
+
+
+def billed_twice(con: duckdb.DuckDBPyConnection, *, is_strict: bool) -> list[TwiceBilled]:
+    """Money that sides of different batches both bill, and machines that are billed over 24 hours of a day.
+
+    Without `is_strict` only what must be another view of the same money: parts of one export may share an hour.
+    """
+    sqlfiles.run(con, "shared_cells", {"is_strict": is_strict})
+    sqlfiles.run(con, "long_days")
+    return [TwiceBilled(**row) for row in dicts(con.execute("FROM shared_cells ORDER BY ALL"))]
 
 
 def is_torn(new: Telling, old: Telling, common: int) -> bool:
@@ -77,6 +163,8 @@ def verdict(new: Telling, old: Telling, common: int, *, force: bool = False) -> 
     same_export = new.is_whole and old.is_whole and new.source == old.source
     if {new.format, old.format} == PAIR:
         return "beside"
+    if old.is_read_again and new.account == old.account and new.digest != old.digest:
+        return "replace"
     share = common / min(new.charges, old.charges) if common else 0.0
     is_shifted = (new.earliest > old.earliest and new.latest > old.latest) or (
         new.earliest < old.earliest and new.latest < old.latest
@@ -85,14 +173,17 @@ def verdict(new: Telling, old: Telling, common: int, *, force: bool = False) -> 
     if not new.is_whole and not force and share >= _APART and (share < _SAME or (is_shifted and new.is_final == old.is_final)):
         return "overlap"
     if not same_export and (common == 0 or share < (_APART if force else _SAME)):
-        told_otherwise = _export(new.format) != _export(old.format) and _is_same_account(new, old)
-        if not told_otherwise:
+        if (
+            new.format == old.format
+            or not new.format.startswith(VENDORS)
+            or (new.account or old.account) != (old.account or new.account)
+        ):
             return "beside"
         return "replace" if force else "other_format"
-    if new.digest == old.digest:
-        return "unchanged"
     if force:
         return "replace"
+    if new.digest == old.digest:
+        return "unchanged"
     if old.is_final and new.is_final is False:
         return "not_final"
     if new.is_whole:
@@ -104,35 +195,25 @@ def verdict(new: Telling, old: Telling, common: int, *, force: bool = False) -> 
     return "replace"
 
 
-def _is_same_account(new: Telling, old: Telling) -> bool:
-    """Whether bills are of one account. Costs that vendors of models answer name none: they are of any that is told otherwise."""
-    if new.account and old.account:
-        return new.account == old.account
-    return any((one.format or "").startswith(VENDORS) for one in (new, old))
-
-
-def _export(format_name: str | None) -> str | None:
-    """The kind of export: Azure's is one, whether its content says actual, amortized, or neither."""
-    return "azure" if (format_name or "").startswith("azure-") else format_name
-
-
 # The rows of one telling, for bill_lines_alike. Hours have the quantity that they had; a month's tax or support grows with it.
 _LINES = """CREATE OR REPLACE TEMP TABLE {} AS
     SELECT charge_key, row_digest, charge_period_start, charge_period_end, instance_key, instance_hours,
         charge_period_end <= charge_period_start + INTERVAL 1 DAY AS is_short,
         hash(CAST(tags AS VARCHAR), zone, sku_id, sku_price_id, charge_description,
             CASE WHEN is_short THEN pricing_quantity END) AS detail
-    FROM """
-SOME_LINES, OTHER_LINES = _LINES.format("some_lines"), _LINES.format("other_lines")
+    FROM told_rows
+    WHERE side = $1"""
 
 
 def are_parts(con: duckdb.DuckDBPyConnection, some: Telling, other: Telling, common: int, *, is_one_run: bool) -> bool:
-    """Whether some_lines and other_lines, which share charges, are parts of one bill and not its state at two times.
+    """Whether two sides, which share charges, are parts of one bill and not its state at two times.
 
     Parts tell what they share alike. Where both cover the same time they leave out nothing of each other: they are parts by time,
     and `some` is the newer one. Parts by rows, which leave out, are told from a later state by what they share, less than half,
     by their machines, which have no hour twice, and where they come one by one by covering the very same time.
     """
+    con.execute(_LINES.format("some_lines"), [some.side])
+    con.execute(_LINES.format("other_lines"), [other.side])
     ((same, otherwise, alone, missing, machine_hours),) = sqlfiles.run(con, "bill_lines_alike").fetchall()
     if not same or otherwise:
         return False
@@ -148,50 +229,42 @@ def superseded(con: duckdb.DuckDBPyConnection) -> dict[str, str]:
     Parts of one bill stand beside each other, also where they share rows. Raises DataError where two files hold the same charges
     and nothing says which of them is the newer, and where others supersede only some of the bills that a file holds.
     """
-    bills = dicts(con.execute("FROM bills_by_file"))
-    if len({bill["file"] for bill in bills}) < 2:
+    compare(con, INCOMING_FILES)
+    file_of = dict(con.execute("SELECT side, file FROM told_sides").fetchall())
+    if len(set(file_of.values())) < 2:
         return {}
-    winners: dict[tuple[str, ...], set[str]] = defaultdict(set)
-    for pair in dicts(sqlfiles.run(con, "duplicate_bills")):
-        # Files of one run: what each is of is its name, and which account's bill its rows say.
-        a, b = (telling(pair, side, is_whole=False, digest=pair[f"{side}_source"], account="") for side in ("a", "b"))
-        verdicts = verdict(a, b, pair["common"]), verdict(b, a, pair["common"])
+    winners: dict[int, set[str]] = defaultdict(set)
+    for a, b, common in told_pairs(con):
+        verdicts = verdict(a, b, common), verdict(b, a, common)
         if "beside" in verdicts:
             continue
-        if (verdicts[0] == verdicts[1] or is_torn(a, b, pair["common"])) and _are_parts(con, a, b, pair["common"]):
+        newer, older = (a, b) if a.latest >= b.latest else (b, a)
+        is_unsure = verdicts[0] == verdicts[1] or is_torn(a, b, common)
+        if is_unsure and are_parts(con, newer, older, common, is_one_run=True):
             continue
         if "overlap" in verdicts:
             raise DataError(
-                f"{a.source} and {b.source} hold some of the same charges of {pair['billing_period']}, and each others",
+                f"{a.source} and {b.source} hold some of the same charges of {a.billing_period}, and each others",
                 "give the whole month in one export: beside each other some would count twice",
             )
         if verdicts[0] == verdicts[1]:
             raise DataError(
-                f"{a.source} and {b.source} hold the same charges of {pair['billing_period']}",
+                f"{a.source} and {b.source} hold the same charges of {a.billing_period}",
                 "name only the newer one; or load them one after the other, the older first",
             )
-        loser, winner = ("b", a) if verdicts[0] == "replace" else ("a", b)
-        winners[_bill(pair, f"{loser}_")].add(winner.source)
-    beaten = {bill[0] for bill in winners}
-    lost = {bill[0]: min(newer - beaten or newer) for bill, newer in winners.items()}
+        loser, winner = (b, a) if verdicts[0] == "replace" else (a, b)
+        winners[loser.side].add(winner.source)
+    beaten = {file_of[side] for side in winners}
+    for twice in billed_twice(con, is_strict=False):
+        files = list(dict.fromkeys((file_of[twice.one], file_of[twice.other])))
+        if len(files) > 1 and not beaten.intersection(files):
+            raise DataError(f"{' and '.join(files)}: {twice}", "name only one of them, or files that bill each charge once")
+    lost = {file_of[side]: min(newer - beaten or newer) for side, newer in winners.items()}
     # Of a file that is older for one account or month only, the others would be lost with it.
-    partly = beaten & {bill["file"] for bill in bills if _bill(bill) not in winners}
-    if torn := sorted(partly | {bill[0] for bill, newer in winners.items() if newer <= beaten}):
+    partly = {file for side, file in file_of.items() if file in beaten and side not in winners}
+    if torn := sorted(partly | {file_of[side] for side, newer in winners.items() if newer <= beaten}):
         raise DataError(
             f"{torn[0]} holds a bill that another file holds newer, and one that none does",
             "load the files one after the other, the older first",
         )
     return lost
-
-
-def _are_parts(con: duckdb.DuckDBPyConnection, a: Telling, b: Telling, common: int) -> bool:
-    newer, older = (a, b) if a.latest >= b.latest else (b, a)
-    con.execute(SOME_LINES + "incoming WHERE source_file = $1", [newer.source])
-    con.execute(OTHER_LINES + "incoming WHERE source_file = $1", [older.source])
-    return are_parts(con, newer, older, common, is_one_run=True)
-
-
-def _bill(row: dict[str, Any], side: str = "") -> tuple[str, ...]:
-    """The file, and which of the bills in it."""
-    names = (f"{side}source" if side else "file", "provider", "billing_period", f"{side}account", f"{side}format")
-    return tuple(row[name] or "" for name in names)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from gpucost.engine import dicts
 from gpucost.records import record
 from gpucost.store import sqlfiles
-from gpucost.store.bill_rules import OTHER_LINES, PAIR, SOME_LINES, Telling, Verdict, are_parts, is_torn, telling, verdict
+from gpucost.store.bill_rules import NEW_AND_OLD, PAIR, Verdict, are_parts, billed_twice, compare, is_torn, told_pairs, verdict
 from gpucost.store.runs import log_load
 
 if TYPE_CHECKING:
@@ -25,6 +25,7 @@ KEPT: dict[Verdict, str] = {
     "other_format": "the account's bill of this month is there in another format",
     "part": "the bill there holds all of this one and more",
     "overlap": "each holds some of the other's charges, and others besides",
+    "twice": "it bills what is billed already",
 }
 
 
@@ -48,9 +49,9 @@ class BillFiles:
 class BillResult:
     """What became of one bill: `verdict` is 'replace' or 'beside' where it was loaded; else why it was not.
 
-    `replaced` names sources (other than its own) whose bill it took the place of, `alike` those of the same account and
-    period that stand beside it. `amounts` holds (currency, billed, effective). `repeated` rows were left out: another bill
-    in the store tells of them, the same in every column that is read.
+    `replaced` names sources (other than its own) whose bill it took the place of. `amounts` holds (currency, billed,
+    effective). `repeated` rows were left out: another bill in the store tells of them, the same in every column that is read.
+    `twice` are sentences on what would count twice.
     """
 
     provider: str
@@ -63,8 +64,8 @@ class BillResult:
     amounts: list[tuple[str, Decimal, Decimal]]
     verdict: Verdict = "beside"
     replaced: list[str] = field(default_factory=list)
-    alike: list[str] = field(default_factory=list)
     repeated: int = 0
+    twice: list[str] = field(default_factory=list)
 
     @property
     def loaded(self) -> bool:
@@ -227,39 +228,71 @@ def replace(con: duckdb.DuckDBPyConnection, files: BillFiles, *, force: bool = F
     amounts = _amounts(con, [bill["bill_id"] for bill in new])
     results = {bill["bill_id"]: _result(bill, amounts) for bill in new}
     replaced: list[tuple[int, int]] = []
-    known: set[int] = set()
-    is_any_known = con.execute("SELECT 1 FROM bills SEMI JOIN incoming_bills USING (provider, billing_period) LIMIT 1").fetchall()
-    for pair in dicts(sqlfiles.run(con, "overlapping_bills")) if is_any_known else []:
-        number, common = pair["new_id"], pair["common"]
-        result = results[number]
-        known.add(pair["old_id"])
-        arriving, old = telling(pair, "new", is_whole=files.source is not None, digest=files.digest), telling(pair, "old")
+    same_period: set[int] = set()
+    parts: set[tuple[int, int]] = set()
+    load = {"is_whole": files.source is not None, "digest": files.digest, "file_digests": files.file_digests}
+    compare(con, NEW_AND_OLD, load)
+    known = dict(con.execute("SELECT side, source FROM told_sides WHERE batch = 0").fetchall())
+    for arriving, old, common in told_pairs(con) if known else []:
+        result = results[arriving.side]
+        same_period.add(old.side)
         decision = verdict(arriving, old, common, force=force)
-        if decision != "beside" and not force and is_torn(arriving, old, common) and _are_parts(con, pair, arriving, old):
-            decision = "beside"
-        if decision == "beside":
-            is_other = old.source != result.source and {old.format, result.format} != PAIR
-            if is_other and old.account == result.billing_account_id:
-                result.alike.append(f"{old.source} ({old.format})")
+        is_unsure = decision != "beside" and not force and is_torn(arriving, old, common)
+        if is_unsure and are_parts(con, arriving, old, common, is_one_run=False):
+            parts.add((arriving.side, old.side))
         elif decision == "replace":
-            replaced.append((number, pair["old_id"]))
+            replaced.append((arriving.side, old.side))
             result.verdict = decision if result.loaded else result.verdict
             if old.source != result.source:
                 result.replaced.append(old.source)
-        else:
+        elif decision != "beside":
             result.verdict = decision
     # What a bill that is left out would have replaced stays.
-    gone = sorted({old_id for number, old_id in replaced if results[number].loaded})
-    if staying := sorted(known.difference(gone)):
+    gone = {old_id for number, old_id in replaced if results[number].loaded}
+    if staying := sorted(same_period - gone):
         _leave_repeated(con, staying, results)
+    con.execute("DELETE FROM told_sides WHERE list_contains($1, bill_id)", [sorted(gone)])
+    replaced += _judge_twice(con, results, known, parts, force=force)
+    removed = sorted({old_id for number, old_id in replaced if results[number].loaded})
     left = [number for number, result in results.items() if not result.loaded]
-    if gone or left:
-        con.execute(_DELETE_LINES, [gone + left])
-        con.execute("DELETE FROM bill_details WHERE list_contains($1, bill_id)", [gone + left])
-        con.execute("DELETE FROM bills WHERE list_contains($1, bill_id)", [gone])
+    if removed or left:
+        con.execute(_DELETE_LINES, [removed + left])
+        con.execute("DELETE FROM bill_details WHERE list_contains($1, bill_id)", [removed + left])
+        con.execute("DELETE FROM bills WHERE list_contains($1, bill_id)", [removed])
     _write_bills(con, files, {number: result for number, result in results.items() if result.loaded})
     con.execute("DROP VIEW incoming")
     return list(results.values())
+
+
+def _judge_twice(
+    con: duckdb.DuckDBPyConnection,
+    results: dict[int, BillResult],
+    known: Mapping[int, str],
+    parts: set[tuple[int, int]],
+    *,
+    force: bool,
+) -> list[tuple[int, int]]:
+    """Leaves out the bills whose money is billed already; with `force` answers the pairs of which the first replaces the other.
+
+    `known` are the stored bills and their sources, `parts` the pairs that are parts of one export.
+    """
+    replaced = []
+    refused = []
+    for twice in billed_twice(con, is_strict=True):
+        result = results.get(twice.one)
+        if result is None or not result.loaded or (twice.one, twice.other) in parts:
+            continue
+        if twice.other == twice.one or not force:
+            result.twice.append(str(twice))
+            refused += [result] * (twice.other != twice.one)
+        elif twice.other in known:
+            replaced.append((twice.one, twice.other))
+            result.verdict = "replace"
+            if known[twice.other] != result.source:
+                result.replaced.append(known[twice.other])
+    for result in refused:
+        result.verdict = "twice"
+    return replaced
 
 
 def _leave_repeated(con: duckdb.DuckDBPyConnection, known: list[int], results: dict[int, BillResult]) -> None:
@@ -281,15 +314,6 @@ def _amounts(con: duckdb.DuckDBPyConnection, bill_ids: list[int]) -> dict[int, l
     for bill_id, *amount in con.execute(_AMOUNTS, [bill_ids]).fetchall():
         amounts[bill_id].append(tuple(amount))
     return amounts
-
-
-def _are_parts(con: duckdb.DuckDBPyConnection, pair: dict[str, Any], new: Telling, old: Telling) -> bool:
-    con.execute(
-        SOME_LINES + "incoming WHERE provider = $1 AND billing_period = $2 AND coalesce(billing_account_id, '') = $3",
-        [pair["provider"], pair["billing_period"], new.account],
-    )
-    con.execute(OTHER_LINES + "bill_rows WHERE bill_id = $1", [pair["old_id"]])
-    return are_parts(con, new, old, pair["common"], is_one_run=False)
 
 
 def _write_bills(con: duckdb.DuckDBPyConnection, files: BillFiles, loaded: dict[int, BillResult]) -> None:

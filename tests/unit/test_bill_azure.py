@@ -192,8 +192,8 @@ def test_what_rows_cost_and_are(loaded: Loaded, name: str) -> None:
 
 
 def test_what_is_odd_is_told(loaded: Loaded) -> None:
-    """Rows that name only a scale set, or have no cost, and actual cost without amortized cost."""
-    assert loaded[0] == {"scale_set", "no_cost", "actual_only"}
+    """Rows that name only a scale set, or have no cost; actual cost without amortized cost; days that are too long."""
+    assert loaded[0] == {"scale_set", "no_cost", "actual_only", "billed_twice"}
 
 
 @pytest.mark.parametrize(

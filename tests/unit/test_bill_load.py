@@ -407,19 +407,19 @@ def test_a_loose_copy_of_an_exports_bill_is_the_same_bill(bills: Bills) -> None:
     assert sum(row[2] for row in bills.sums()) == 6
 
 
-def test_a_file_is_for_its_command_and_in_another_format_the_same_account_would_count_twice(bills: Bills) -> None:
-    cur = bills.write("cur.csv", csv_text(ROWS))
+def test_a_file_is_for_its_command_and_replaces_the_bill_that_it_tells_in_another_format(bills: Bills) -> None:
+    cur = bills.write("cur.csv", csv_text([usage(10)]))
     assert bills.load(cur, provider=None).errors[0].fix == "gpucost collect aws loads it"
     bills.load(cur)
-    focus = FOCUS_USAGE | {"ProviderName": "AWS", "BillingAccountId": "111122223333"}
+    focus = FOCUS_USAGE | {"ProviderName": "AWS", "BillingAccountId": "111122223333", "ResourceId": "i-0123456789abcdef0"}
     path = bills.write("focus.csv", csv_text([focus]))
-    assert [result.verdict for result in bills.load(path, provider=None).results] == ["other_format"]
+    assert [result.verdict for result in bills.load(path, provider=None).results] == ["twice"]
     assert [result.verdict for result in bills.load(path, provider=None, force=True).results] == ["replace"]
     assert [row[2] for row in bills.sums()] == [1]
 
 
 def test_progress_is_told_in_bytes_and_nothing_of_the_reading_stays_in_the_store(bills: Bills) -> None:
-    path = bills.write("cur.csv", csv_text([line(f"id{n}", n % 24) for n in range(2000)]))
+    path = bills.write("cur.csv", csv_text([line(f"id{n}", n % 24, ResourceId=f"i-{n}") for n in range(2000)]))
     seen: list[BillProgress] = []
     collect_bills(bills.store, [LocalTree(path)], "aws", progress=seen.append)
     assert seen[-1].done == seen[-1].total == path.stat().st_size
@@ -454,8 +454,7 @@ LATER = {"earliest": datetime(2026, 3, 9, tzinfo=UTC), "latest": datetime(2026, 
         ({"digest": "b", "charges": 30}, 30, "part"),
         ({"digest": "b", "charges": 300}, 100, "replace"),
         ({"digest": "b", "is_whole": True, "charges": 30}, 30, "replace"),
-        ({"digest": "b", "format": "focus", "account": "1"}, 0, "other_format"),
-        ({"digest": "b", "format": "focus", "account": "2"}, 0, "beside"),
+        ({"digest": "b", "format": "focus", "account": "1"}, 0, "beside"),
     ],
 )
 def test_which_bill_stands(new: dict[str, object], common: int, expected: str) -> None:

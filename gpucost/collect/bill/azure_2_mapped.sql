@@ -31,7 +31,7 @@ SELECT
     r.billing_period,
     NULL::BOOLEAN AS is_invoiced,
     hash(r.subscription_id, r.day, r.meter_id, r.meter_category, r.meter_subcategory, r.meter_name, r.product_name, r.resource_key, r.vm_name,
-        r.charge_type, r.pricing_model, r.benefit_id, r.unit, CAST(r.tags AS VARCHAR)) AS charge_key,
+        r.charge_type, r.pricing_model, r.benefit_id, r.unit) AS charge_key,
     r.day AS charge_period_start,
     r.day + INTERVAL 1 DAY AS charge_period_end,
     CASE

@@ -545,12 +545,17 @@ class _Run:
             self.run.findings += findings
         for result in results:
             bill = f"{result.source} {result.billing_period}"
-            if result.verdict == "overlap":
+            if result.verdict == "twice":
+                fix = "--replace puts this one in the place of the other; or load a file with only what no other bills"
+                self.run.errors.append(DataError(f"{bill} was not loaded: {'; '.join(result.twice)}", fix))
+            elif result.twice and result.loaded:
+                self._find("warning", "billed_twice", f"{bill}: {'; '.join(result.twice)}", "get the export again")
+            elif result.verdict == "overlap":
                 why = f"{bill} was left out beside the bill in the store: {charges.KEPT['overlap']}"
-                fix = "give the whole month in one export; if this one is it, --force puts it in the place of the bill there"
+                fix = "give the whole month in one export; if this one is it, --replace puts it in the place of the bill there"
                 self.run.errors.append(DataError(why, fix))
             elif is_named and not result.loaded and result.verdict != "unchanged":
-                fix = "nothing is to be done where that is right; --force loads it nonetheless"
+                fix = "nothing is to be done where that is right; --replace loads it nonetheless"
                 self.run.errors.append(DataError(f"{bill} was not loaded: {charges.KEPT[result.verdict]}", fix))
             self.run.findings += repeated_rows(result.repeated, f"that the store has with another part of {bill}")
 

@@ -1,7 +1,7 @@
 -- reads: billed_hours, billed_nodes, nodes, bills
--- writes: warnings (stored), code unexplained_zero: machines that a bill says ran for nothing, or without a part of their cost, and not why; code old_bill: AWS bills read before rows had today's kinds
+-- writes: warnings (stored), code unexplained_zero: machines that a bill says ran for nothing, or without a part of their cost, and not why; code old_bill: AWS bills read before rows had today's kinds; takes out code billed_twice, which is written after it
 -- invariant: hours that are unexplained have no price from the bill
-DELETE FROM warnings WHERE code IN ('unexplained_zero', 'old_bill');
+DELETE FROM warnings WHERE code IN ('unexplained_zero', 'old_bill', 'billed_twice');
 INSERT INTO warnings BY NAME
 SELECT 'unexplained_zero' AS code, CASE WHEN count(DISTINCT n.cluster) = 1 THEN any_value(n.cluster) END AS cluster,
     coalesce(h.instance_type, h.instance_key) AS subject, min(h.from_ms) AS from_ms, max(h.to_ms) AS to_ms,
