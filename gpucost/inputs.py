@@ -43,6 +43,16 @@ def whole(path: Path, most: int = TABLE) -> bytes:
     return content
 
 
+def chunks(source: IO[bytes] | gzip.GzipFile, *edges: bytes) -> Iterator[bytes]:
+    """A file in pieces, none of which but the last ends in one of `edges`, of which the longer come first."""
+    rest = b""
+    while chunk := source.read(MIB):
+        chunk = rest + chunk
+        rest = next((edge for edge in edges if chunk.endswith(edge)), b"")
+        yield chunk.removesuffix(rest)
+    yield rest
+
+
 def text(path: Path, most: int = TABLE) -> str:
     """The same as text in UTF-8; a byte order mark is left out. Raises UnicodeDecodeError, too."""
     return whole(path, most).decode("utf-8-sig")

@@ -6,7 +6,6 @@ Nothing here touches the store: the work is done before its lock is taken, in me
 from __future__ import annotations
 
 import glob
-import gzip
 import operator
 import re
 from contextlib import contextmanager
@@ -26,8 +25,10 @@ from duckdb import (
     LambdaExpression,
 )
 
+from gpucost import inputs
 from gpucost.errors import DataError
 from gpucost.records import record
+from gpucost.store import sqlfiles
 from gpucost.store.connection import confine
 
 if TYPE_CHECKING:
@@ -50,19 +51,23 @@ class RawFile:
     `kind` 'json' is one JSON document, whose keys stand for columns.
     `columns` maps the names that the SQL uses to positions in `header`, None for a column that is not there; `maps` names maps,
     each of keys to positions. `line_item` are the columns by which a line item is known, the first its id; empty without ids.
+    `times` are the columns of a charge's start and end, and of its billing period's; `numbers` those that hold numbers.
     `blanks` are positions of text columns that hold what says that there is no value.
+    `has_marks`: byte order marks inside the text are left out of `path`.
     """
 
     path: Path
     name: str
     kind: Literal["csv", "parquet", "jsonl", "json"]
     header: Sequence[str]
-    gzipped: bool = False
     delimiter: str = ","
     columns: Mapping[str, int | None] = field(default_factory=dict)
     maps: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     line_item: Sequence[str] = ()
+    times: Sequence[str | None] = (None,) * 4
+    numbers: Sequence[str] = ()
     blanks: frozenset[int] = frozenset()
+    has_marks: bool = False
 
 
 @record
@@ -70,7 +75,8 @@ class Staged:
     """A file that can be read as text columns, and what it is called for the user.
 
     `path` is a copy of the wanted columns, or where `raw` is given the Parquet file itself. `maps` are the keys of maps whose
-    entries are columns of the copy, in their order. `repeats`: some of its rows agree in `row_digest`.
+    entries are columns of the copy, in their order. `repeats`: some of its rows agree in `row_digest`. `readings`: columns whose
+    texts are not as SQL reads them, each with the macro that makes them so, and its argument.
     """
 
     path: Path
@@ -78,6 +84,7 @@ class Staged:
     raw: RawFile | None = None
     maps: Mapping[str, Sequence[str]] = field(default_factory=dict)
     repeats: bool = False
+    readings: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
 
 @contextmanager
@@ -130,14 +137,15 @@ def stage(con: DuckDBPyConnection, file: RawFile, target: Path) -> Staged:
             if file.kind != "csv" or "state machine" not in str(error):
                 raise
             evened = target.with_suffix(".csv")
-            _even_line_ends(file, evened)
-            staged = _stage(con, replace(file, path=evened, gzipped=False), target)
+            _even_line_ends(file.path, evened)
+            staged = _stage(con, replace(file, path=evened), target)
             evened.unlink()
             return staged
     except duckdb.Error as error:
         raise _unread(file.name, error) from error
 
 
+_TEXTS = ("varchar", "blob", "enum")
 # A sixth of the time of writing it with Bloom filters, which nobody asks.
 _COPY = "COPY {} TO $1 (FORMAT parquet, COMPRESSION snappy, ROW_GROUP_SIZE 60000, WRITE_BLOOM_FILTER false)"
 # Line items that stand there twice: only of those are digests worked out, a third of the time of digesting all.
@@ -164,6 +172,8 @@ def _stage(con: DuckDBPyConnection, file: RawFile, target: Path) -> Staged:
         con.execute(_COPY.format("rows_staged"), [str(target)])
         staged = Staged(target, file.name, maps={name: list(entries) for name, entries in file.maps.items()})
     staged_view(con, [staged], file.columns, file.maps)
+    readings = _readings(con, file)
+    staged = replace(staged, readings=readings)
     if not file.line_item:
         return staged
     item = FunctionExpression("hash", *map(ColumnExpression, file.line_item)).alias("item")
@@ -178,34 +188,66 @@ def _stage(con: DuckDBPyConnection, file: RawFile, target: Path) -> Staged:
         return replace(staged, repeats=True)
     apart = target.with_suffix(".apart.parquet")
     con.execute(_COPY.format(_APART), [str(apart)])
-    return Staged(apart, file.name, repeats=True)
+    return Staged(apart, file.name, repeats=True, readings=readings)
 
 
-def _even_line_ends(file: RawFile, target: Path) -> None:
+# A text of a time that does not begin with its year, and numbers one of which has a comma: of each the first, null without.
+_ODD = """SELECT min(starts) FILTER (NOT (starts LIKE '20__-%' AND coalesce(ends LIKE '20__-%', true)
+        AND coalesce(since LIKE '20__-%', true) AND coalesce(until LIKE '20__-%', true))),
+    min(numbers) FILTER (contains(numbers, ','))
+FROM bill_texts"""
+_AS_ISO = "export dates as 2026-10-31 and numbers as 1234.5; nothing of it was loaded"
+
+
+def _readings(con: DuckDBPyConnection, file: RawFile) -> dict[str, Sequence[str]]:
+    """How columns of the view `staged`, of this file, are read that are not as SQL reads them: what the file itself settles.
+
+    Raises DataError for dates and numbers that can be read in two ways.
+    """
+    kinds = _kinds(_read(con, [file])[0])
+    texts = {name for name, at in file.columns.items() if at is not None and kinds[at] in _TEXTS}
+    null = ConstantExpression(None).cast("VARCHAR")
+    times = [ColumnExpression(name) if name in texts else null for name in file.times]
+    numbers = [ColumnExpression(name) for name in file.numbers if name in texts]
+    columns = dict(zip(("starts", "ends", "since", "until"), times, strict=True))
+    columns["numbers"] = FunctionExpression("concat_ws", ConstantExpression(" "), null, *numbers)
+    _view(con, "bill_texts", con.view("staged").select(*(text.alias(name) for name, text in columns.items())))
+    readings: dict[str, Sequence[str]] = {}
+    for macro, of, example in zip(
+        ("bill_time", "bill_number"), (file.times, file.numbers), con.execute(_ODD).fetchall()[0], strict=True
+    ):
+        if example is not None:
+            ways = sqlfiles.run(con, f"{macro}_ways").fetchall()
+            if len(ways) != 1:
+                raise DataError(f"{file.name}: {example} can be read in two ways, and the file does not settle which", _AS_ISO)
+            readings |= dict.fromkeys(texts.intersection(of), (macro, *ways[0]))
+    return readings
+
+
+def _even_line_ends(path: Path, target: Path) -> None:
     """Writes a CSV that ends lines now one way, now the other, with one end for all; quoted fields keep theirs."""
-    with gzip.open(file.path, "rb") if file.gzipped else file.path.open("rb") as source, target.open("wb") as out:
-        is_quoted, rest = False, b""
-        while chunk := source.read(1 << 20):
-            chunk = rest + chunk
-            # A line end may stand on the edge of two chunks.
-            rest = b"\r" if chunk.endswith(b"\r") else b""
-            pieces = chunk.removesuffix(rest).split(b'"')
+    with path.open("rb") as source, target.open("wb") as out:
+        is_quoted = False
+        for chunk in inputs.chunks(source, b"\r"):  # a line end may stand on the edge of two
+            pieces = chunk.split(b'"')
             for number, piece in enumerate(pieces):
                 pieces[number] = piece if is_quoted != (number % 2 == 1) else piece.replace(b"\r\n", b"\n")
             is_quoted ^= len(pieces) % 2 == 0
             out.write(b'"'.join(pieces))
-        out.write(rest)
 
 
 def staged_view(con: DuckDBPyConnection, staged: Sequence[Staged], columns: Iterable[str], maps: Iterable[str]) -> None:
     """Makes staged files readable as the view `staged`: all of `columns` and `maps`, null where no file has them,
     `file_row_number`, 0 being the first row, and `label_digest` of what the maps hold, null where they are none.
     """
+    sqlfiles.run(con, "bill_macros")
     kinds = dict.fromkeys(columns, "VARCHAR") | dict.fromkeys(maps, "MAP(VARCHAR, VARCHAR)")
     kinds |= {"row_digest": "UBIGINT", "label_digest": "UBIGINT", "source_file": "VARCHAR", "file_row_number": "BIGINT"}
 
-    def complete(relation: DuckDBPyRelation, keys: Mapping[str, Sequence[str]]) -> DuckDBPyRelation:
-        there = {name: ColumnExpression(name) for name in relation.columns}
+    def complete(relation: DuckDBPyRelation, keys: Mapping[str, Sequence[str]], file: Staged) -> DuckDBPyRelation:
+        there: dict[str, Expression] = {name: ColumnExpression(name) for name in relation.columns}
+        for name, (macro, way) in file.readings.items():
+            there[name] = FunctionExpression(macro, there[name], ConstantExpression(way))
         labels = {name: [there[_entry(name, at)] for at in range(len(of))] for name, of in keys.items() if of}
         made = {name: _as_map(dict(zip(keys[name], values, strict=True))) for name, values in labels.items()}
         if labels:
@@ -214,22 +256,23 @@ def staged_view(con: DuckDBPyConnection, staged: Sequence[Staged], columns: Iter
         null = ConstantExpression(None)
         return relation.select(*(known.get(name, null).cast(kind).alias(name) for name, kind in kinds.items()))
 
-    alike: dict[tuple[str, ...], list[RawFile]] = {}
-    for raw in (file.raw for file in staged if file.raw is not None):
+    alike: dict[tuple[str, ...], list[tuple[Staged, RawFile]]] = {}
+    for file, raw in ((file, file.raw) for file in staged if file.raw is not None):
         types = con.read_parquet(pattern(raw.path)).types
         # A column that is called as DuckDB calls the file's own name leaves no room for that.
         own = str(raw.path) if "filename" in raw.header else ""
-        alike.setdefault((*raw.header, *map(str, types), own), []).append(raw)
+        alike.setdefault((*raw.header, *map(str, types), own, repr(file.readings)), []).append((file, raw))
     relations = [
-        complete(_relation(con, files), {name: list(of) for name, of in files[0].maps.items()}) for files in alike.values()
+        complete(_relation(con, [raw for _, raw in some]), {name: list(of) for name, of in some[0][1].maps.items()}, some[0][0])
+        for some in alike.values()
     ]
     copies: dict[str, list[Staged]] = {}
     for file in staged:
         if file.raw is None:
-            copies.setdefault(repr(file.maps), []).append(file)
+            copies.setdefault(repr((file.maps, file.readings)), []).append(file)
     for files in copies.values():
         read = con.read_parquet([pattern(file.path) for file in files], file_row_number=True, union_by_name=True)
-        relations.append(complete(read, files[0].maps))
+        relations.append(complete(read, files[0].maps, files[0]))
     _view(con, "staged", reduce(DuckDBPyRelation.union, relations))
 
 
@@ -279,7 +322,7 @@ def _read(con: DuckDBPyConnection, files: Sequence[RawFile]) -> tuple[DuckDBPyRe
             escapechar='"',
             null_padding=False,
             ignore_errors=False,
-            compression="gzip" if file.gzipped else "none",
+            compression="none",
             strict_mode=True,
             na_values=list(BLANK),
         )
@@ -291,9 +334,14 @@ def _read(con: DuckDBPyConnection, files: Sequence[RawFile]) -> tuple[DuckDBPyRe
         pattern(file.path),
         format="newline_delimited",
         columns=dict.fromkeys(file.header, "VARCHAR"),
-        compression="gzip" if file.gzipped else "none",
+        compression="none",
     )
     return relation, list(file.header)
+
+
+def _kinds(relation: DuckDBPyRelation) -> list[str]:
+    """What kind of value each column holds."""
+    return [str(kind.id) for kind in relation.types]
 
 
 def _blanks(con: DuckDBPyConnection, file: RawFile) -> frozenset[int]:
@@ -302,10 +350,10 @@ def _blanks(con: DuckDBPyConnection, file: RawFile) -> frozenset[int]:
     Reads all that is wanted of a Parquet file, so that one that is damaged is known before the store is locked.
     """
     relation, names = _read(con, [file])
-    kinds = dict(zip(relation.columns, (str(kind.id) for kind in relation.types), strict=True))
+    kinds = _kinds(relation)
     wanted = sorted({at for at in file.columns.values() if at is not None})
-    texts = [at for at in wanted if kinds[names[at]] in ("varchar", "blob", "enum")]
-    nested = [at for at in wanted if kinds[names[at]] in _NESTED]
+    texts = [at for at in wanted if kinds[at] in _TEXTS]
+    nested = [at for at in wanted if kinds[at] in _NESTED]
     if file.kind != "parquet" or not texts:
         return frozenset(texts + nested)
     columns = {at: ColumnExpression(names[at]).cast("VARCHAR") for at in texts}
@@ -334,12 +382,12 @@ def _relation(con: DuckDBPyConnection, files: Sequence[RawFile]) -> DuckDBPyRela
     """The wanted columns as text, entries of maps each as `_entry` calls them, and a digest of all."""
     file = files[0]
     relation, names = _read(con, files)
-    kinds = dict(zip(relation.columns, (str(kind.id) for kind in relation.types), strict=True))
+    kinds = _kinds(relation)
 
     def as_text(position: int) -> Expression:
         """The column as text; what is nested as JSON."""
         column = ColumnExpression(names[position])
-        if kinds[names[position]] in _NESTED:
+        if kinds[position] in _NESTED:
             column = FunctionExpression("to_json", column)
         text = column.cast("VARCHAR")
         if not any(position in one.blanks for one in files):

@@ -8,6 +8,7 @@ EXACT = "tests/unit/test_exact_hours.py"
 ACTIVITY = "tests/unit/test_activity_metrics.py"
 SLURM = "tests/unit/test_slurm.py"
 PLAIN = "tests/unit/test_plain_hosts.py"
+TEXTS = "tests/unit/test_bill_texts.py"
 
 
 @dataclass(frozen=True)
@@ -816,5 +817,122 @@ MUTANTS = (
         "if old.is_read_again and",
         "if False and",
         ("tests/unit/test_bill_twice.py::test_file_whose_charges_are_named_otherwise_now_replaces_itself",),
+        "a period does not settle its file's dates",
+        "gpucost/store/sql/bill_time_ways.sql",
+        "OR until_at NOT BETWEEN since_at AND since_at + INTERVAL 32 DAY THEN 1",
+        "OR until_at NOT BETWEEN since_at AND since_at + INTERVAL 32 DAY THEN 2",
+        (f"{TEXTS}::test_dates_are_read_as_the_file_settles",),
+    ),
+    Mutant(
+        "the months of its rows do not settle a file's dates",
+        "gpucost/store/sql/bill_time_ways.sql",
+        "WHERE is_possible AND months <=",
+        "WHERE is_possible AND 0 <=",
+        (f"{TEXTS}::test_dates_are_read_as_the_file_settles",),
+    ),
+    Mutant(
+        "one odd date decides over the others",
+        "gpucost/store/sql/bill_time_ways.sql",
+        "bool_and(fit = best) AS is_possible",
+        "bool_or(fit = best) AS is_possible",
+        (f"{TEXTS}::test_file_that_settles_nothing_is_refused",),
+    ),
+    Mutant(
+        "a day that comes first is a month",
+        "gpucost/store/sql/bill_macros.sql",
+        "WHEN 'day' THEN '20\\3-\\2-\\1\\4'",
+        "WHEN 'day' THEN '20\\3-\\1-\\2\\4'",
+        (f"{TEXTS}::test_dates_are_read_as_the_file_settles",),
+    ),
+    Mutant(
+        "a comma before three digits parts decimals",
+        "gpucost/store/sql/bill_number_ways.sql",
+        " AND NOT regexp_matches(value, '^[-+]?[1-9]\\d{0,2},\\d{3}$')",
+        "",
+        (f"{TEXTS}::test_numbers_are_read_as_the_file_settles",),
+    ),
+    Mutant(
+        "commas between thousands are points",
+        "gpucost/store/sql/bill_macros.sql",
+        "CASE decimal_mark WHEN ',' THEN '.' ELSE '' END",
+        "'.'",
+        (f"{TEXTS}::test_numbers_are_read_as_the_file_settles",),
+    ),
+    Mutant(
+        "Google's hours are not in UTC",
+        "gpucost/collect/bill/gcp_1_rows.sql",
+        "bill_moment(usage_start_time)",
+        "TRY_CAST(usage_start_time AS TIMESTAMP)",
+        (f"{TEXTS}::test_dates_are_read_as_the_file_settles",),
+    ),
+    Mutant(
+        "a charge may be of any year",
+        "gpucost/collect/bill/load.py",
+        "BETWEEN 2000 AND 2100 THEN charge_period_start",
+        "BETWEEN 0 AND 3000 THEN charge_period_start",
+        (f"{TEXTS}::test_file_that_settles_nothing_is_refused",),
+    ),
+    Mutant(
+        "a charge may end before it starts",
+        "gpucost/collect/bill/load.py",
+        "charge_period_end >= charge_period_start AND",
+        "charge_period_end IS NOT NULL AND",
+        (f"{TEXTS}::test_file_that_settles_nothing_is_refused",),
+    ),
+    Mutant(
+        "hours below 0 may cost something",
+        "gpucost/store/sql/incoming_lines.sql",
+        "instance_hours < 0 AND effective_cost > 0",
+        "false",
+        (f"{TEXTS}::test_file_that_settles_nothing_is_refused",),
+    ),
+    Mutant(
+        "rows without an account are a bill",
+        "gpucost/collect/bill/load.py",
+        "HAVING min(account) = ''",
+        "HAVING min(account) IS NULL",
+        (f"{TEXTS}::test_file_that_settles_nothing_is_refused",),
+    ),
+    Mutant(
+        "a byte order mark inside a text stays",
+        "gpucost/collect/bill/opening.py",
+        'out.writelines(chunk.replace(_MARK, b"")',
+        "out.writelines(chunk.replace(_MARK, _MARK)",
+        (f"{TEXTS}::test_byte_order_marks_inside_a_text_make_no_other_account",),
+    ),
+    Mutant(
+        "a byte order mark hides between two pieces",
+        "gpucost/collect/bill/opening.py",
+        '_MARK_PARTS = b"\\xef\\xbb", b"\\xef"',
+        '_MARK_PARTS = (b"\\xef",)',
+        (f"{TEXTS}::test_byte_order_marks_inside_a_text_make_no_other_account",),
+    ),
+    Mutant(
+        "a packed file unpacks without end",
+        "gpucost/collect/bill/opening.py",
+        "if (limit := limit - len(chunk)) < 0",
+        "if limit < 0",
+        (f"{TEXTS}::test_packed_file_that_unpacks_without_end_is_refused",),
+    ),
+    Mutant(
+        "each file of an archive has a limit of its own",
+        "gpucost/collect/bill/opening.py",
+        "left -= target.stat().st_size",
+        "left -= 0",
+        (f"{TEXTS}::test_packed_file_that_unpacks_without_end_is_refused",),
+    ),
+    Mutant(
+        "cost categories among CUR 2.0's tags are tags",
+        "gpucost/collect/bill/aws_1_read.sql",
+        "AND starts_with(entry.key, 'costCategory/') = is_category",
+        "",
+        (f"{TEXTS}::test_tags_of_cur_2_are_tags_and_cost_categories",),
+    ),
+    Mutant(
+        "a machine of Azure in FOCUS has no type",
+        "gpucost/collect/bill/focus.sql",
+        "price_details ->> '$.x_ServiceType'",
+        "NULL",
+        (f"{TEXTS}::test_machine_of_azure_in_focus_is_named_as_in_its_own_export",),
     ),
 )

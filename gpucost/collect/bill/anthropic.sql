@@ -10,9 +10,9 @@ GROUP BY source_file;
 CREATE OR REPLACE TEMP VIEW mapped AS
 WITH typed AS (
     SELECT *,
-        coalesce(TRY_CAST(starting_at AS TIMESTAMPTZ)::TIMESTAMP, TRY_CAST(TRY_CAST(usage_date_utc AS DATE) AS TIMESTAMP)) AS starts,
-        CASE WHEN usage_date_utc IS NULL THEN TRY_CAST(ending_at AS TIMESTAMPTZ)::TIMESTAMP ELSE starts + INTERVAL 1 DAY END AS ends,
-        CASE WHEN usage_date_utc IS NULL THEN TRY_CAST(amount AS DECIMAL(36, 10)) * 0.01::DECIMAL(2, 2) ELSE TRY_CAST(cost_usd AS DECIMAL(38, 12)) END::DECIMAL(38, 12) AS cost
+        coalesce(bill_moment(starting_at), TRY_CAST(TRY_CAST(usage_date_utc AS DATE) AS TIMESTAMP)) AS starts,
+        CASE WHEN usage_date_utc IS NULL THEN bill_moment(ending_at) ELSE starts + INTERVAL 1 DAY END AS ends,
+        CASE WHEN usage_date_utc IS NULL THEN TRY_CAST(amount AS DECIMAL(36, 10)) * 0.01::DECIMAL(2, 2) ELSE bill_decimal(cost_usd) END::DECIMAL(38, 12) AS cost
     FROM raw
     WHERE usage_date_utc IS NOT NULL OR amount IS NOT NULL OR currency IS NOT NULL
 )
@@ -21,7 +21,7 @@ SELECT 'anthropic' AS provider, g.format, strftime(starts, '%Y-%m') AS billing_p
         AS charge_key,
     starts AS charge_period_start, ends AS charge_period_end, 'Usage' AS charge_category, 'Usage-Based' AS charge_frequency,
     coalesce(description, concat_ws(' ', model, cost_type, token_type)) AS charge_description, cost AS billed_cost, cost AS effective_cost,
-    TRY_CAST(list_price_usd AS DECIMAL(38, 12)) AS list_cost,
+    bill_decimal(list_price_usd) AS list_cost,
     CASE WHEN usage_date_utc IS NULL THEN coalesce(upper(currency), getvariable('currency')) ELSE 'USD' END AS billing_currency,
     coalesce(workspace_id, workspace) AS sub_account_id, workspace AS sub_account_name,
     'Claude API' AS service_name, 'AI and Machine Learning' AS service_category,

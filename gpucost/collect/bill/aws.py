@@ -11,24 +11,28 @@ import re
 from gpucost.collect.bill.formats import Format, spelled, squeeze
 
 _NAMES = """
-    bill_billing_period_start_date bill_invoice_id bill_payer_account_id capacity_reservation_capacity_reservation_arn
-    capacity_reservation_capacity_reservation_type cost_category identity_line_item_id line_item_availability_zone
-    line_item_currency_code line_item_line_item_description line_item_line_item_type line_item_net_unblended_cost
-    line_item_net_unblended_rate line_item_operation line_item_product_code line_item_resource_id line_item_tax_type
-    line_item_unblended_cost line_item_unblended_rate line_item_usage_account_id line_item_usage_account_name
-    line_item_usage_amount line_item_usage_end_date line_item_usage_start_date line_item_usage_type
-    pricing_public_on_demand_cost pricing_public_on_demand_rate pricing_purchase_option pricing_rate_code pricing_term
-    pricing_unit product product_instance_type product_operating_system product_product_family product_product_name
-    product_region product_sku reservation_amortized_upfront_cost_for_usage reservation_effective_cost
-    reservation_net_effective_cost reservation_net_unused_amortized_upfront_fee_for_billing_period
-    reservation_net_unused_recurring_fee reservation_recurring_fee_for_usage reservation_reservation_a_r_n
-    reservation_unused_amortized_upfront_fee_for_billing_period reservation_unused_recurring_fee resource_tags
-    savings_plan_amortized_upfront_commitment_for_billing_period
+    bill_billing_period_start_date bill_invoice_id bill_payer_account_id
+    capacity_reservation_capacity_reservation_arn capacity_reservation_capacity_reservation_type cost_category
+    identity_line_item_id line_item_availability_zone line_item_currency_code line_item_line_item_description
+    line_item_line_item_type line_item_operation line_item_product_code line_item_resource_id line_item_tax_type
+    line_item_usage_account_id line_item_usage_account_name line_item_usage_end_date line_item_usage_start_date
+    line_item_usage_type pricing_purchase_option pricing_rate_code pricing_term pricing_unit product
+    product_instance_type product_operating_system product_product_family product_product_name product_region
+    product_sku reservation_reservation_a_r_n resource_tags savings_plan_savings_plan_a_r_n
+    split_line_item_parent_resource_id tags bill_billing_period_end_date
+"""
+_NUMBERS = """
+    line_item_net_unblended_cost line_item_net_unblended_rate line_item_unblended_cost line_item_unblended_rate
+    line_item_usage_amount pricing_public_on_demand_cost pricing_public_on_demand_rate
+    reservation_amortized_upfront_cost_for_usage reservation_effective_cost reservation_net_effective_cost
+    reservation_net_unused_amortized_upfront_fee_for_billing_period reservation_net_unused_recurring_fee
+    reservation_recurring_fee_for_usage reservation_unused_amortized_upfront_fee_for_billing_period
+    reservation_unused_recurring_fee savings_plan_amortized_upfront_commitment_for_billing_period
     savings_plan_net_amortized_upfront_commitment_for_billing_period
     savings_plan_net_recurring_commitment_for_billing_period savings_plan_net_savings_plan_effective_cost
-    savings_plan_recurring_commitment_for_billing_period savings_plan_savings_plan_a_r_n
-    savings_plan_savings_plan_effective_cost savings_plan_total_commitment_to_date savings_plan_used_commitment
-    split_line_item_net_split_cost split_line_item_parent_resource_id split_line_item_split_cost
+    savings_plan_recurring_commitment_for_billing_period savings_plan_savings_plan_effective_cost
+    savings_plan_total_commitment_to_date savings_plan_used_commitment split_line_item_net_split_cost
+    split_line_item_split_cost
 """
 
 # The legacy report says a reservation's ARN in one word; Athena tables drop the doubled prefixes.
@@ -63,7 +67,7 @@ CUR = Format(
     name="aws-cur",
     title="an AWS Cost and Usage Report",
     providers=("aws",),
-    columns=spelled(_NAMES, _SPELLINGS),
+    columns=spelled(_NAMES + _NUMBERS, _SPELLINGS),
     required=(
         "line_item_usage_start_date",
         "line_item_usage_end_date",
@@ -74,6 +78,13 @@ CUR = Format(
     sql=("aws_1_read", "aws_2_shares", "aws_3_mapped"),
     entry=_entry,
     line_item=("identity_line_item_id", "line_item_usage_start_date"),
+    times=(
+        "line_item_usage_start_date",
+        "line_item_usage_end_date",
+        "bill_billing_period_start_date",
+        "bill_billing_period_end_date",
+    ),
+    numbers=_NUMBERS,
 )
 
 FORMATS = (CUR,)

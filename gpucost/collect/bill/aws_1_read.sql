@@ -1,33 +1,38 @@
 -- reads: raw (CUR rows as text), the variable currency
--- writes: cur (view): the columns that the rules below read, typed, and what the row is charged for; cur_costs (view): cur and what each row costs, commitments amortized: gross, and net where the export tells it after discounts
+-- writes: cur_map(value, is_category, prefix), entries of a map that have a value, cost categories or the others, by their keys without the prefix; cur (view): the columns that the rules below read, typed, and what the row is charged for; cur_costs (view): cur and what each row costs, commitments amortized: gross, and net where the export tells it after discounts
 -- invariant: one row per raw row; net is null where the column that would tell it is empty: then discounts stand on rows of their own
+CREATE OR REPLACE TEMP MACRO cur_map(value, is_category, prefix) AS map_from_entries(list_transform(
+    list_filter(map_entries(TRY_CAST(TRY_CAST(value AS JSON) AS MAP(VARCHAR, VARCHAR))),
+                lambda entry: coalesce(entry.value, '') <> '' AND starts_with(entry.key, 'costCategory/') = is_category),
+    lambda entry: {'key': regexp_replace(entry.key, prefix, ''), 'value': entry.value}));
+
 CREATE OR REPLACE TEMP VIEW cur AS
 WITH typed AS (
     SELECT *,
            coalesce(line_item_line_item_type, 'Usage') AS line_type,
-           TRY_CAST(line_item_usage_start_date AS TIMESTAMPTZ)::TIMESTAMP AS starts,
-           TRY_CAST(line_item_usage_end_date AS TIMESTAMPTZ)::TIMESTAMP AS ends,
-           TRY_CAST(line_item_unblended_cost AS DECIMAL(38, 12)) AS unblended,
-           TRY_CAST(line_item_net_unblended_cost AS DECIMAL(38, 12)) AS net_unblended,
-           TRY_CAST(savings_plan_savings_plan_effective_cost AS DECIMAL(38, 12)) AS plan_cost,
-           TRY_CAST(savings_plan_net_savings_plan_effective_cost AS DECIMAL(38, 12)) AS net_plan_cost,
-           TRY_CAST(reservation_effective_cost AS DECIMAL(38, 12)) AS reservation_cost,
-           TRY_CAST(reservation_net_effective_cost AS DECIMAL(38, 12)) AS net_reservation_cost,
-           coalesce(TRY_CAST(reservation_amortized_upfront_cost_for_usage AS DECIMAL(38, 12)),
-                    reservation_cost - TRY_CAST(reservation_recurring_fee_for_usage AS DECIMAL(38, 12))) AS reservation_upfront,
-           TRY_CAST(savings_plan_total_commitment_to_date AS DECIMAL(38, 12)) AS committed,
-           TRY_CAST(savings_plan_used_commitment AS DECIMAL(38, 12)) AS used,
+           bill_moment(line_item_usage_start_date) AS starts,
+           bill_moment(line_item_usage_end_date) AS ends,
+           bill_decimal(line_item_unblended_cost) AS unblended,
+           bill_decimal(line_item_net_unblended_cost) AS net_unblended,
+           bill_decimal(savings_plan_savings_plan_effective_cost) AS plan_cost,
+           bill_decimal(savings_plan_net_savings_plan_effective_cost) AS net_plan_cost,
+           bill_decimal(reservation_effective_cost) AS reservation_cost,
+           bill_decimal(reservation_net_effective_cost) AS net_reservation_cost,
+           coalesce(bill_decimal(reservation_amortized_upfront_cost_for_usage),
+                    reservation_cost - bill_decimal(reservation_recurring_fee_for_usage)) AS reservation_upfront,
+           bill_decimal(savings_plan_total_commitment_to_date) AS committed,
+           bill_decimal(savings_plan_used_commitment) AS used,
            -- What a plan's hour costs, and what of it is left after discounts.
-           coalesce(TRY_CAST(savings_plan_recurring_commitment_for_billing_period AS DECIMAL(38, 12)), 0)
-               + coalesce(TRY_CAST(savings_plan_amortized_upfront_commitment_for_billing_period AS DECIMAL(38, 12)), 0) AS plan_fee,
-           coalesce(TRY_CAST(savings_plan_net_recurring_commitment_for_billing_period AS DECIMAL(38, 12)), 0)
-               + coalesce(TRY_CAST(savings_plan_net_amortized_upfront_commitment_for_billing_period AS DECIMAL(38, 12)), 0) AS net_plan_fee,
-           TRY_CAST(reservation_unused_amortized_upfront_fee_for_billing_period AS DECIMAL(38, 12)) AS unused_upfront,
-           TRY_CAST(reservation_net_unused_amortized_upfront_fee_for_billing_period AS DECIMAL(38, 12)) AS net_unused_upfront,
-           TRY_CAST(reservation_unused_recurring_fee AS DECIMAL(38, 12)) AS unused_recurring,
-           TRY_CAST(reservation_net_unused_recurring_fee AS DECIMAL(38, 12)) AS net_unused_recurring,
-           TRY_CAST(line_item_usage_amount AS DECIMAL(38, 12)) AS amount,
-           TRY_CAST(pricing_public_on_demand_cost AS DECIMAL(38, 12)) AS on_demand_cost,
+           coalesce(bill_decimal(savings_plan_recurring_commitment_for_billing_period), 0)
+               + coalesce(bill_decimal(savings_plan_amortized_upfront_commitment_for_billing_period), 0) AS plan_fee,
+           coalesce(bill_decimal(savings_plan_net_recurring_commitment_for_billing_period), 0)
+               + coalesce(bill_decimal(savings_plan_net_amortized_upfront_commitment_for_billing_period), 0) AS net_plan_fee,
+           bill_decimal(reservation_unused_amortized_upfront_fee_for_billing_period) AS unused_upfront,
+           bill_decimal(reservation_net_unused_amortized_upfront_fee_for_billing_period) AS net_unused_upfront,
+           bill_decimal(reservation_unused_recurring_fee) AS unused_recurring,
+           bill_decimal(reservation_net_unused_recurring_fee) AS net_unused_recurring,
+           bill_decimal(line_item_usage_amount) AS amount,
+           bill_decimal(pricing_public_on_demand_cost) AS on_demand_cost,
            coalesce(line_item_currency_code, getvariable('currency')) AS currency,
            CASE WHEN product IS NOT NULL THEN TRY_CAST(product AS JSON) END AS product_facts,
            CASE WHEN capacity_reservation_capacity_reservation_arn IS NOT NULL

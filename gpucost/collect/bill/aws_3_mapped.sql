@@ -50,7 +50,7 @@ WITH ruled AS (
 SELECT 'aws' AS provider,
        -- Midnight UTC says its month as it stands there.
        coalesce(nullif(regexp_extract(bill_billing_period_start_date, '^([0-9]{4}-(0[1-9]|1[0-2]))-0[1-9][T ]00:00:00([.]0+)?Z$', 1), ''),
-                strftime(coalesce(TRY_CAST(bill_billing_period_start_date AS TIMESTAMPTZ)::TIMESTAMP, starts), '%Y-%m')) AS billing_period,
+                strftime(coalesce(bill_moment(bill_billing_period_start_date), starts), '%Y-%m')) AS billing_period,
        -- AWS numbers a bill's rows when it closes the month.
        CASE WHEN tells_invoices THEN bill_invoice_id IS NOT NULL END AS is_invoiced,
        -- What names the charge, without its amounts. Line item ids differ between deliveries of one bill and cannot.
@@ -109,19 +109,11 @@ SELECT 'aws' AS provider,
        CASE WHEN kind = 'reserved_unused' THEN 'Unused'
             WHEN kind = 'instance' AND capacity_reservation IS NOT NULL THEN 'Used' END AS capacity_reservation_status,
        -- CUR 2.0 has tags in a map and says there whose a tag is: user_team is team, as in the columns of the others.
-       CASE WHEN resource_tags IS NOT NULL
-            THEN map_from_entries(list_transform(
-                     list_filter(map_entries(TRY_CAST(TRY_CAST(resource_tags AS JSON) AS MAP(VARCHAR, VARCHAR))),
-                                 lambda tag: coalesce(tag.value, '') <> ''),
-                     lambda tag: {'key': regexp_replace(tag.key, '^user[_:]', ''), 'value': tag.value}))
-            ELSE tag_columns
-       END AS tags,
-       -- CUR 2.0 has cost categories in a map, the others a column for each.
-       coalesce(
-           map_from_entries(list_filter(map_entries(TRY_CAST(TRY_CAST(cost_category AS JSON) AS MAP(VARCHAR, VARCHAR))),
-                                        lambda category: coalesce(category.value, '') <> '')),
-           cost_category_columns) AS cost_categories,
-       hash(label_digest, resource_tags, cost_category) AS label_digest,
+       coalesce(cur_map(coalesce(nullif(resource_tags, '{}'), told.tags), false, '^(resourceTags/)?(user[_:])?'), tag_columns) AS tags,
+       -- CUR 2.0 has cost categories in a map, or among its tags, the others a column for each.
+       coalesce(cur_map(nullif(cost_category, '{}'), false, '^$'), cur_map(told.tags, true, '^costCategory/'), cost_category_columns)
+           AS cost_categories,
+       hash(label_digest, resource_tags, cost_category, told.tags) AS label_digest,
        kind,
        -- Volumes and traffic that are charged on a machine's id are the machine's, too, under their own kind.
        instance AS instance_key,
@@ -148,7 +140,7 @@ SELECT 'aws' AS provider,
            WHEN 'DiscountedUsage' THEN reservation_upfront / nullif(reservation_cost, 0)
            WHEN 'RIFee' THEN unused_upfront / nullif(unused_upfront + unused_recurring, 0)
            WHEN 'SavingsPlanRecurringFee'
-               THEN TRY_CAST(savings_plan_amortized_upfront_commitment_for_billing_period AS DECIMAL(38, 12)) / nullif(plan_fee, 0)
+               THEN bill_decimal(savings_plan_amortized_upfront_commitment_for_billing_period) / nullif(plan_fee, 0)
        END AS upfront_share,
        line_item_product_code AS service_code,
        CASE WHEN kind = 'instance'
@@ -161,14 +153,14 @@ SELECT 'aws' AS provider,
                       WHEN contains(line_item_usage_type, 'HostBoxUsage') THEN 'host' ELSE 'shared' END
        END AS tenancy,
        split_line_item_parent_resource_id AS split_parent_id,
-       TRY_CAST(coalesce(split_line_item_net_split_cost, split_line_item_split_cost) AS DECIMAL(38, 12)) AS split_cost,
+       bill_decimal(coalesce(split_line_item_net_split_cost, split_line_item_split_cost)) AS split_cost,
        identity_line_item_id AS line_item_id,
        row_digest,
        bill_invoice_id AS invoice_id,
-       TRY_CAST(pricing_public_on_demand_rate AS DECIMAL(38, 12)) AS list_unit_price,
+       bill_decimal(pricing_public_on_demand_rate) AS list_unit_price,
        -- What is agreed for a unit, commitments apart: covered usage is rated on demand, reserved usage at nothing.
        CASE WHEN line_type IN ('Usage', 'SavingsPlanCoveredUsage')
-            THEN TRY_CAST(coalesce(line_item_net_unblended_rate, line_item_unblended_rate) AS DECIMAL(38, 12))
+            THEN bill_decimal(coalesce(line_item_net_unblended_rate, line_item_unblended_rate))
        END AS contracted_unit_price,
        pricing_rate_code AS sku_price_id,
        CASE line_type WHEN 'SavingsPlanCoveredUsage' THEN plan_cost WHEN 'DiscountedUsage' THEN amount END
@@ -219,7 +211,7 @@ SELECT 'note', 'list_cost_unread',
        count(*) || ' public on-demand costs are no numbers (such as ' || min(pricing_public_on_demand_cost) || ') and are left out',
        NULL
 FROM raw
-WHERE pricing_public_on_demand_cost IS NOT NULL AND TRY_CAST(pricing_public_on_demand_cost AS DECIMAL(38, 12)) IS NULL
+WHERE pricing_public_on_demand_cost IS NOT NULL AND bill_decimal(pricing_public_on_demand_cost) IS NULL
 HAVING count(*) > 0
 UNION ALL
 SELECT 'note', 'no_resource_ids',

@@ -28,11 +28,14 @@ if TYPE_CHECKING:
     from azure.mgmt.costmanagement import CostManagementClient
 
 _NAMES = """
-    date cost payg_cost currency pricing_currency payg_price unit_price invoice_id product_id quantity unit_of_measure
-    meter_category meter_subcategory meter_name meter_id product_name service_name service_family resource_id
-    resource_name resource_type resource_location availability_zone billing_account_id billing_account_name
-    billing_period_start subscription_id subscription_name charge_type pricing_model frequency reservation_id
-    reservation_name benefit_id benefit_name product_order_name tags additional_info
+    date currency pricing_currency invoice_id product_id unit_of_measure meter_category meter_subcategory meter_name
+    meter_id product_name service_name service_family resource_id resource_name resource_type resource_location
+    availability_zone billing_account_id billing_account_name billing_period_start subscription_id subscription_name
+    charge_type pricing_model frequency reservation_id reservation_name benefit_id benefit_name product_order_name
+    tags additional_info billing_period_end
+"""
+_NUMBERS = """
+    cost payg_cost payg_price unit_price quantity
 """
 _SPELLINGS = {
     "date": ("UsageDateTime", "UsageDate"),
@@ -49,12 +52,22 @@ _SPELLINGS = {
     "resource_id": ("InstanceId", "InstanceName"),
     "resource_location": ("ResourceLocationNormalized", "Location"),
     "billing_period_start": ("BillingPeriodStartDate", "BillingMonth"),
+    "billing_period_end": ("BillingPeriodEndDate",),
     "subscription_id": ("SubscriptionGuid",),
 }
 
 
 def _format(title: str, *required: str) -> Format:
-    return Format("azure", title, ("azure",), spelled(_NAMES, _SPELLINGS), required, ("azure_1_rows", "azure_2_mapped"))
+    return Format(
+        "azure",
+        title,
+        ("azure",),
+        spelled(_NAMES + _NUMBERS, _SPELLINGS),
+        required,
+        ("azure_1_rows", "azure_2_mapped"),
+        times=("date", None, "billing_period_start", "billing_period_end"),
+        numbers=_NUMBERS,
+    )
 
 
 FORMATS = (

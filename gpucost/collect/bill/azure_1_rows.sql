@@ -1,26 +1,12 @@
 -- reads: raw (an Azure cost export or query answer as text), the variable currency
--- writes: azure_json, azure_number, azure_day (macros): a text as JSON, a number, a day; azure_read (view): the rows typed; azure_rows: with what each is to gpucost, and which machine it belongs to
+-- writes: azure_json, azure_day (macros): a text as JSON, a day; azure_read (view): the rows typed; azure_rows: with what each is to gpucost, and which machine it belongs to
 -- invariant: one row per row of the export; only rows of kind 'instance' have an instance_key; what cannot be read is null, never a wrong value
 CREATE OR REPLACE TEMP MACRO azure_json(value) AS CASE
     WHEN value LIKE '{%' AND json_valid(value) THEN value
     -- Enterprise agreements export tags and additional info without their braces.
     WHEN json_valid('{' || value || '}') THEN '{' || value || '}'
 END;
--- A number as Azure writes it in any language: 1234.5, 1,234.5, 1234,5, 1E-05.
-CREATE OR REPLACE TEMP MACRO azure_number(value) AS TRY_CAST(CASE
-    WHEN regexp_matches(value, '^-?\d{1,3}(,\d{3})+\.\d+$') THEN replace(value, ',', '')
-    WHEN regexp_matches(value, '^-?\d{1,3}(\.\d{3})+,\d+$') THEN replace(replace(value, '.', ''), ',', '.')
-    WHEN regexp_matches(value, '^-?\d*,\d+([eE][-+]?\d+)?$') THEN replace(value, ',', '.')
-    ELSE value
-END AS DECIMAL(38, 12));
--- A day: Azure writes the month first where it writes slashes, and the day first where it writes dots.
-CREATE OR REPLACE TEMP MACRO azure_day(value) AS date_trunc('day', CASE
-    WHEN regexp_matches(value, '^\d{1,2}/\d{1,2}/\d{4}') THEN try_strptime(regexp_extract(value, '^[^ T]+'), '%m/%d/%Y')
-    WHEN regexp_matches(value, '^\d{1,2}/\d{1,2}/\d{2}$') THEN try_strptime(value, '%m/%d/%y')
-    WHEN regexp_matches(value, '^\d{1,2}\.\d{1,2}\.\d{4}') THEN try_strptime(regexp_extract(value, '^[^ T]+'), '%d.%m.%Y')
-    WHEN regexp_matches(value, '^\d{8}(\.0)?$') THEN try_strptime(value[1:8], '%Y%m%d')
-    ELSE TRY_CAST(value AS TIMESTAMP)
-END);
+CREATE OR REPLACE TEMP MACRO azure_day(value) AS date_trunc('day', bill_moment(value));
 
 CREATE OR REPLACE TEMP VIEW azure_read AS
 WITH texts AS (
@@ -28,44 +14,44 @@ WITH texts AS (
         source_file,
         file_row_number,
         azure_day("date") AS day,
-        coalesce(strftime(azure_day(nullif(billing_period_start, '')), '%Y-%m'), strftime(azure_day("date"), '%Y-%m')) AS billing_period,
-        nullif(cost, '') IS NULL AS is_blank,
-        azure_number(nullif(cost, '')) AS cost,
-        azure_number(nullif(payg_cost, '')) AS payg_cost,
+        coalesce(strftime(azure_day(billing_period_start), '%Y-%m'), strftime(azure_day("date"), '%Y-%m')) AS billing_period,
+        cost IS NULL AS is_blank,
+        bill_decimal(cost) AS cost,
+        bill_decimal(payg_cost) AS payg_cost,
         -- Prices in another currency than the bill's are not its prices.
-        coalesce(nullif(pricing_currency, ''), raw.currency, '') = coalesce(raw.currency, '') AS is_priced_as_billed,
-        CASE WHEN is_priced_as_billed THEN azure_number(nullif(payg_price, '')) END AS list_price,
-        CASE WHEN is_priced_as_billed THEN azure_number(nullif(unit_price, '')) END AS contract_price,
-        nullif(invoice_id, '') AS invoice_id,
-        nullif(product_id, '') AS product_id,
-        coalesce(nullif(currency, ''), getvariable('currency')) AS currency,
-        CAST(azure_number(nullif(quantity, '')) AS DOUBLE) AS quantity,
-        nullif(unit_of_measure, '') AS unit,
-        coalesce(nullif(meter_category, ''), nullif(service_name, ''), '') AS meter_category,
+        coalesce(pricing_currency, raw.currency, '') = coalesce(raw.currency, '') AS is_priced_as_billed,
+        CASE WHEN is_priced_as_billed THEN bill_decimal(payg_price) END AS list_price,
+        CASE WHEN is_priced_as_billed THEN bill_decimal(unit_price) END AS contract_price,
+        invoice_id,
+        product_id,
+        coalesce(currency, getvariable('currency')) AS currency,
+        CAST(bill_decimal(quantity) AS DOUBLE) AS quantity,
+        unit_of_measure AS unit,
+        coalesce(meter_category, service_name, '') AS meter_category,
         coalesce(meter_subcategory, '') AS meter_subcategory,
         coalesce(meter_name, '') AS meter_name,
-        nullif(meter_id, '') AS meter_id,
+        meter_id,
         coalesce(product_name, '') AS product_name,
         coalesce(service_family, '') AS service_family,
-        nullif(resource_id, '') AS resource_id,
+        resource_id,
         -- Exports of one bill differ in how they case an id.
-        lower(nullif(resource_id, '')) AS resource_key,
-        nullif(resource_name, '') AS resource_name,
-        nullif(resource_type, '') AS resource_type,
+        lower(resource_id) AS resource_key,
+        resource_name,
+        resource_type,
         -- 'US East', 'US East 2', 'eastus': one region.
         nullif(replace(lower(resource_location), ' ', ''), '') AS place,
-        nullif(availability_zone, '') AS zone,
-        coalesce(nullif(billing_account_id, ''), nullif(billing_account_name, '')) AS billing_account_id,
-        lower(nullif(subscription_id, '')) AS subscription_id,
-        nullif(subscription_name, '') AS subscription_name,
-        lower(replace(coalesce(nullif(charge_type, ''), 'Usage'), ' ', '')) AS charge_type,
+        availability_zone AS zone,
+        coalesce(billing_account_id, billing_account_name) AS billing_account_id,
+        lower(subscription_id) AS subscription_id,
+        subscription_name,
+        lower(replace(coalesce(charge_type, 'Usage'), ' ', '')) AS charge_type,
         lower(replace(coalesce(pricing_model, ''), ' ', '')) AS pricing_model,
-        nullif(frequency, '') AS frequency,
-        coalesce(nullif(reservation_id, ''), nullif(benefit_id, ''), nullif(azure_json(additional_info)->>'$.ReservationId', '')) AS benefit_id,
-        coalesce(nullif(reservation_name, ''), nullif(benefit_name, '')) AS benefit_name,
-        nullif(product_order_name, '') AS order_name,
-        azure_json(nullif(tags, '')) AS tags,
-        azure_json(nullif(additional_info, '')) AS info
+        frequency,
+        coalesce(reservation_id, benefit_id, nullif(azure_json(additional_info)->>'$.ReservationId', '')) AS benefit_id,
+        coalesce(reservation_name, benefit_name) AS benefit_name,
+        product_order_name AS order_name,
+        azure_json(tags) AS tags,
+        azure_json(additional_info) AS info
     FROM raw
 )
 SELECT
@@ -125,18 +111,7 @@ SELECT
     *,
     kind = 'commitment_fee' OR kind = 'commitment_unused' OR (charge_type = 'usage' AND is_committed) AS is_of_commitment,
     pricing_model = 'spot' OR regexp_matches(lower(concat_ws(' ', meter_name, meter_subcategory, product_name)), '\bspot\b|low priority') AS is_spot,
-    -- Kubernetes knows a machine of a scale set as …/virtualMachineScaleSets/<set>/virtualMachines/<number>; AKS bills name the
-    -- set as the resource and the machine, '<set>_<number>', in the additional info.
-    CASE
-        WHEN kind <> 'instance' THEN NULL
-        WHEN resource_key IS NULL THEN lower(vm_name)
-        WHEN resource_key NOT LIKE '%/virtualmachinescalesets/%' OR resource_key LIKE '%/virtualmachinescalesets/%/virtualmachines/%' THEN resource_key
-        WHEN vm_name IS NULL THEN resource_key
-        WHEN lower(vm_name) LIKE regexp_extract(resource_key, '/virtualmachinescalesets/([^/]+)', 1) || '\_%' ESCAPE '\'
-        THEN resource_key || '/virtualmachines/' || regexp_extract(lower(vm_name), '_([^_]+)$', 1)
-        -- Machines of a flexible scale set are virtual machines of their own, with names of their own.
-        ELSE regexp_replace(resource_key, '/virtualmachinescalesets/[^/]+$', '/virtualmachines/') || lower(vm_name)
-    END AS instance_key,
+    CASE WHEN kind = 'instance' THEN azure_machine(resource_key, lower(vm_name)) END AS instance_key,
     -- Quantity counts hours whatever the unit ('1 Hour', '10 Hours', '100 Hours'); licences run beside the machine's hours.
     CASE WHEN kind = 'instance' AND coalesce(unit, 'hour') ILIKE '%hour%' AND lower(meter_category) NOT LIKE '%licen%'
         AND usage_type IN ('', 'computehr') THEN quantity END AS instance_hours

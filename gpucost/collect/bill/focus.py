@@ -6,15 +6,18 @@ from gpucost.collect.bill.formats import Format
 
 # x_: what AWS, Azure and gpucost's own files add; it tells a machine's hours from what is charged beside it.
 _NAMES = """
-    AvailabilityZone BilledCost BillingAccountId BillingCurrency BillingPeriodStart CapacityReservationId
+    AvailabilityZone BillingAccountId BillingCurrency BillingPeriodStart CapacityReservationId
     CapacityReservationStatus ChargeCategory ChargeClass ChargeDescription ChargeFrequency ChargePeriodEnd
-    ChargePeriodStart CommitmentDiscountCategory CommitmentDiscountId CommitmentDiscountName CommitmentDiscountQuantity
-    CommitmentDiscountStatus CommitmentDiscountType CommitmentDiscountUnit ConsumedQuantity ConsumedUnit ContractedCost
-    ContractedUnitPrice EffectiveCost InvoiceId InvoiceIssuerName ListCost ListUnitPrice PricingCategory PricingQuantity
-    PricingUnit ProviderName PublisherName RegionId ResourceId ResourceName ResourceType ServiceCategory ServiceName
-    ServiceProviderName ServiceSubcategory SkuId SkuMeter SkuPriceDetails SkuPriceId SubAccountId SubAccountName Tags
-    x_CostCategories x_UsageType x_Operation x_SkuDetails x_SkuMeterName x_InstanceType x_gpucost_charge_kind
-    x_gpucost_instance_key x_gpucost_instance_type x_gpucost_instance_hours
+    ChargePeriodStart CommitmentDiscountCategory CommitmentDiscountId CommitmentDiscountName
+    CommitmentDiscountStatus CommitmentDiscountType CommitmentDiscountUnit ConsumedUnit InvoiceId InvoiceIssuerName
+    PricingCategory PricingUnit ProviderName PublisherName RegionId ResourceId ResourceName ResourceType
+    ServiceCategory ServiceName ServiceProviderName ServiceSubcategory SkuId SkuMeter SkuPriceDetails SkuPriceId
+    SubAccountId SubAccountName Tags x_CostCategories x_UsageType x_Operation x_SkuDetails x_SkuMeterName
+    x_InstanceType x_gpucost_charge_kind x_gpucost_instance_key x_gpucost_instance_type BillingPeriodEnd
+"""
+_NUMBERS = """
+    BilledCost CommitmentDiscountQuantity ConsumedQuantity ContractedCost ContractedUnitPrice EffectiveCost ListCost
+    ListUnitPrice PricingQuantity x_gpucost_instance_hours
 """
 
 
@@ -28,7 +31,7 @@ FOCUS = Format(
     name="focus",
     title="a FOCUS cost and usage file",
     providers=(),
-    columns={_snake(name): () for name in _NAMES.split()},
+    columns={_snake(name): () for name in (_NAMES + _NUMBERS).split()},
     required=(
         "billed_cost",
         "effective_cost",
@@ -38,6 +41,8 @@ FOCUS = Format(
         "billing_period_start",
     ),
     sql=("focus",),
+    times=("charge_period_start", "charge_period_end", "billing_period_start", "billing_period_end"),
+    numbers=" ".join(map(_snake, _NUMBERS.split())),
 )
 
 FORMATS = (FOCUS,)

@@ -8,19 +8,23 @@ FROM raw;
 CREATE OR REPLACE TEMP VIEW mapped AS
 WITH typed AS (
     SELECT *,
-           TRY_CAST(charge_period_start AS TIMESTAMPTZ)::TIMESTAMP AS starts,
-           TRY_CAST(charge_period_end AS TIMESTAMPTZ)::TIMESTAMP AS ends,
-           TRY_CAST(billed_cost AS DECIMAL(38, 12)) AS billed,
-           TRY_CAST(effective_cost AS DECIMAL(38, 12)) AS effective,
+           bill_moment(charge_period_start) AS starts,
+           bill_moment(charge_period_end) AS ends,
+           bill_decimal(billed_cost) AS billed,
+           bill_decimal(effective_cost) AS effective,
            lower(coalesce(consumed_unit, pricing_unit, '')) AS unit,
-           coalesce(TRY_CAST(consumed_quantity AS DECIMAL(38, 12)), TRY_CAST(pricing_quantity AS DECIMAL(38, 12))) AS quantity,
+           coalesce(bill_decimal(consumed_quantity), bill_decimal(pricing_quantity)) AS quantity,
            lower(concat_ws(' ', x_usage_type, x_sku_meter_name, sku_meter, charge_description)) AS words,
            regexp_matches(unit, '^(1 )?h(ou)?rs?$|instance.?hours?') AS in_hours,
+           TRY_CAST(sku_price_details AS JSON) AS price_details,
+           TRY_CAST(x_sku_details AS JSON) AS sku_details,
            coalesce(
                x_gpucost_instance_type,
                x_instance_type,
-               TRY_CAST(sku_price_details AS JSON) ->> '$.InstanceType',
-               TRY_CAST(x_sku_details AS JSON) ->> '$.InstanceType',
+               price_details ->> '$.InstanceType',
+               sku_details ->> '$.InstanceType',
+               -- Azure's, since FOCUS 1.2 in the price's details.
+               nullif(coalesce(price_details ->> '$.x_ServiceType', sku_details ->> '$.ServiceType'), ''),
                nullif(regexp_extract(x_usage_type, '(?:BoxUsage|SpotUsage|DedicatedUsage|UnusedBox|UnusedDed):(.+)$', 1), '')
            ) AS machine,
            coalesce(service_category, '') = 'Compute'
@@ -55,7 +59,7 @@ WITH typed AS (
 )
 SELECT focus_provider(service_provider_name, provider_name, publisher_name, invoice_issuer_name) AS provider,
        nullif(focus_provider(invoice_issuer_name, NULL, NULL, NULL), provider) AS issuer,
-       strftime(TRY_CAST(billing_period_start AS TIMESTAMPTZ)::TIMESTAMP, '%Y-%m') AS billing_period,
+       strftime(bill_moment(billing_period_start), '%Y-%m') AS billing_period,
        CASE WHEN tells_invoices THEN invoice_id IS NOT NULL END AS is_invoiced,
        -- What names the charge, without its amounts. What has no resource is told apart by its account.
        hash(starts, ends, charge_category, charge_class, service_name, sku_id, sku_price_id, charge_description, x_usage_type,
@@ -66,8 +70,8 @@ SELECT focus_provider(service_provider_name, provider_name, publisher_name, invo
        charge_category, charge_class, charge_frequency, charge_description,
        billed AS billed_cost,
        effective AS effective_cost,
-       TRY_CAST(list_cost AS DECIMAL(38, 12)) AS list_cost,
-       TRY_CAST(contracted_cost AS DECIMAL(38, 12)) AS contracted_cost,
+       bill_decimal(list_cost) AS list_cost,
+       bill_decimal(contracted_cost) AS contracted_cost,
        coalesce(billing_currency, getvariable('currency')) AS billing_currency, billing_account_id, sub_account_id, sub_account_name, service_name, service_category,
        region_id AS region,
        availability_zone AS zone,
@@ -76,9 +80,9 @@ SELECT focus_provider(service_provider_name, provider_name, publisher_name, invo
        coalesce(charge_description, x_sku_meter_name, sku_meter) AS sku_description,
        CASE WHEN kind IN ('instance', 'reserved_unused') THEN machine END AS instance_type,
        pricing_category,
-       TRY_CAST(pricing_quantity AS DECIMAL(38, 12)) AS pricing_quantity,
+       bill_decimal(pricing_quantity) AS pricing_quantity,
        pricing_unit,
-       TRY_CAST(consumed_quantity AS DECIMAL(38, 12)) AS consumed_quantity,
+       bill_decimal(consumed_quantity) AS consumed_quantity,
        consumed_unit, commitment_discount_id, commitment_discount_category, commitment_discount_type, commitment_discount_status,
        capacity_reservation_id, capacity_reservation_status,
        TRY_CAST(TRY_CAST(tags AS JSON) AS MAP(VARCHAR, VARCHAR)) AS tags,
@@ -95,12 +99,12 @@ SELECT focus_provider(service_provider_name, provider_name, publisher_name, invo
                                                coalesce(nullif(regexp_extract(resource_id, 'zones/([^/]+)', 1), ''),
                                                         availability_zone),
                                                regexp_extract(resource_id, 'instances/([^/]+)$', 1))
-                            ELSE resource_id
+                            ELSE azure_machine(lower(resource_id), nullif(lower(coalesce(price_details ->> '$.x_VMName', sku_details ->> '$.VMName')), ''))
                        END)
        END AS instance_key,
        CASE WHEN x_gpucost_charge_kind IS NOT NULL THEN TRY_CAST(x_gpucost_instance_hours AS DOUBLE)
             WHEN kind IN ('instance', 'reserved_unused') AND in_hours THEN quantity::DOUBLE END AS instance_hours,
-       CASE WHEN kind = 'instance' AND effective = 0 AND coalesce(TRY_CAST(list_cost AS DECIMAL(38, 12)), 1) <> 0
+       CASE WHEN kind = 'instance' AND effective = 0 AND coalesce(bill_decimal(list_cost), 1) <> 0
                  AND charge_class IS NULL AND commitment_discount_id IS NULL AND capacity_reservation_id IS NULL
                 THEN 'zero_unexplained'
             WHEN effective = billed THEN 'same'
@@ -113,12 +117,12 @@ SELECT focus_provider(service_provider_name, provider_name, publisher_name, invo
             ELSE 'stated_by_export'
        END AS cost_cause,
        invoice_id,
-       TRY_CAST(list_unit_price AS DECIMAL(38, 12)) AS list_unit_price,
-       TRY_CAST(contracted_unit_price AS DECIMAL(38, 12)) AS contracted_unit_price,
+       bill_decimal(list_unit_price) AS list_unit_price,
+       bill_decimal(contracted_unit_price) AS contracted_unit_price,
        sku_price_id,
        sku_price_details,
        commitment_discount_name,
-       TRY_CAST(commitment_discount_quantity AS DECIMAL(38, 12)) AS commitment_discount_quantity,
+       bill_decimal(commitment_discount_quantity) AS commitment_discount_quantity,
        commitment_discount_unit,
        source_file,
        file_row_number + 1 AS source_row

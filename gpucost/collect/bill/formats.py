@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from importlib.resources import files
 
+from gpucost import engine
 from gpucost.errors import DataError
 from gpucost.records import record
 
@@ -46,7 +47,8 @@ class Format:
     `entry` gives the map (one of MAPS) and the key of a column that is an entry of one, None for any other column.
     `line_item` are the columns that name a line item, its id first: where a file has that, `row_digest` tells its rows apart.
     `catalog`: the SQL reads the catalog's tables. Every format's SQL may read the variable `currency`, that of rows that name
-    none; null where none is set.
+    none; null where none is set. `times` are the columns of a charge's start and end, and of its billing period's, None without;
+    `numbers` those that hold numbers.
     """
 
     name: str
@@ -59,6 +61,8 @@ class Format:
     entry: Callable[[str], tuple[str, str] | None] = lambda _: None
     line_item: tuple[str, ...] = ()
     catalog: bool = False
+    times: Sequence[str | None] = (None,) * 4
+    numbers: str = ""
 
     @property
     def command(self) -> str:
@@ -70,7 +74,8 @@ class Format:
         """What the mapping is: bills read by other rules are read again."""
         import hashlib
 
-        return hashlib.sha256("\n".join([FOCUS_PROVIDER, *map(sql_text, self.sql)]).encode()).hexdigest()
+        readers = (engine.text("gpucost.store", f"sql/{name}") for name in ("bill_macros", "bill_time_ways", "bill_number_ways"))
+        return hashlib.sha256("\n".join([FOCUS_PROVIDER, *readers, *map(sql_text, self.sql)]).encode()).hexdigest()
 
 
 @record

@@ -44,13 +44,27 @@ _PLAIN = """
     cost_type credits labels system_labels
 """
 _WHOLE = (*_PLAIN.split(), *_RECORDS)
+_NUMBERS = """
+    cost cost_at_list cost_at_effective_price_default usage_amount usage_amount_in_pricing_units price_list_price
+    price_effective_price_default price_pricing_unit_quantity
+"""
 _COLUMNS = [*_WHOLE, *(f"{record}_{name}" for record, names in _RECORDS.items() for name in names)]
 
 
 def _format(*named: str) -> Format:
     required = ("billing_account_id", "usage_start_time", "usage_end_time", "cost", "credits", *named)
     sql = ("gcp_1_rows", "gcp_2_shares", "gcp_3_mapped")
-    return Format("gcp", "a Google Cloud usage cost export", ("gcp",), dict.fromkeys(_COLUMNS, ()), required, sql, catalog=True)
+    return Format(
+        "gcp",
+        "a Google Cloud usage cost export",
+        ("gcp",),
+        dict.fromkeys(_COLUMNS, ()),
+        required,
+        sql,
+        catalog=True,
+        times=("usage_start_time", "usage_end_time", None, None),
+        numbers=_NUMBERS,
+    )
 
 
 FORMATS = (_format("service", "invoice"), _format("service_description", "invoice_month"))

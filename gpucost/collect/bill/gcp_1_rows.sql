@@ -25,16 +25,16 @@ WITH texts AS (
         coalesce(service_description, gcp_json(service)->>'$.description') AS service,
         coalesce(sku_id, gcp_json(sku)->>'$.id') AS sku_id,
         coalesce(sku_description, gcp_json(sku)->>'$.description', '') AS sku,
-        TRY_CAST(usage_start_time AS TIMESTAMP) AS start_at,
-        TRY_CAST(usage_end_time AS TIMESTAMP) AS end_at,
+        bill_moment(usage_start_time) AS start_at,
+        bill_moment(usage_end_time) AS end_at,
         coalesce(project_id, gcp_json(project)->>'$.id') AS project_id,
         coalesce(project_name, gcp_json(project)->>'$.name') AS project_name,
         coalesce(location_region, gcp_json(location)->>'$.region') AS region,
         coalesce(location_zone, gcp_json(location)->>'$.zone') AS zone,
-        TRY_CAST(cost AS DECIMAL(38, 12)) AS cost,
-        TRY_CAST(nullif(cost_at_list, '') AS DECIMAL(38, 12)) AS cost_at_list,
-        TRY_CAST(nullif(cost_at_effective_price_default, '') AS DECIMAL(38, 12)) AS cost_at_contract,
-        coalesce(nullif(currency, ''), getvariable('currency')) AS currency,
+        bill_decimal(cost) AS cost,
+        bill_decimal(cost_at_list) AS cost_at_list,
+        bill_decimal(cost_at_effective_price_default) AS cost_at_contract,
+        coalesce(currency, getvariable('currency')) AS currency,
         TRY_CAST(nullif(coalesce(price_list_price, gcp_json(price)->>'$.list_price'), '') AS DOUBLE) AS list_price,
         TRY_CAST(nullif(coalesce(price_effective_price_default, gcp_json(price)->>'$.effective_price_default'), '') AS DOUBLE) AS contract_price,
         -- Prices stand for so many units.
@@ -45,7 +45,7 @@ WITH texts AS (
             AS pricing_amount,
         coalesce(usage_pricing_unit, gcp_json(usage)->>'$.pricing_unit') AS pricing_unit,
         coalesce(invoice_month, gcp_json(invoice)->>'$.month') AS invoice_month,
-        lower(coalesce(nullif(cost_type, ''), 'regular')) AS cost_type,
+        lower(coalesce(cost_type, 'regular')) AS cost_type,
         nullif(coalesce(adjustment_info_type, gcp_json(adjustment_info)->>'$.type'), '') AS adjustment,
         nullif(coalesce(resource_name, gcp_json(resource)->>'$.name'), '') AS resource_name,
         nullif(coalesce(resource_global_name, gcp_json(resource)->>'$.global_name'), '') AS global_name,
@@ -74,7 +74,7 @@ credited AS (
                 ELSE 'PROMOTION'
             END),
             'words': concat_ws(' ', c.name, c.full_name, c.id),
-            'amount': TRY_CAST(coalesce(nullif(c.amount, ''), '0') AS DECIMAL(38, 12))
+            'amount': bill_decimal(coalesce(nullif(c.amount, ''), '0'))
         }) AS parsed
     FROM texts
 )

@@ -36,9 +36,18 @@ if TYPE_CHECKING:
 # The mapped rows with the columns that not every mapping has, null there, besides those of bill_rows: `format`, where content
 # does not tell formats apart, and `issuer` of invoices, where that is another than the provider.
 _READ = """CREATE OR REPLACE TEMP VIEW charges_read AS
-FROM (SELECT NULL::VARCHAR AS format, NULL::VARCHAR AS issuer, * EXCLUDE (bill_id) FROM bill_rows LIMIT 0)
-UNION ALL BY NAME
-FROM mapped"""
+SELECT * REPLACE (
+    CASE WHEN year(charge_period_start) BETWEEN 2000 AND 2100 THEN charge_period_start END AS charge_period_start,
+    CASE WHEN charge_period_end >= charge_period_start AND year(charge_period_end) <= 2100 THEN charge_period_end END
+        AS charge_period_end,
+    CASE WHEN billing_period BETWEEN '2000-01' AND '2100-12' THEN billing_period END AS billing_period,
+    -- Blanks and marks that are not seen make no other account.
+    trim(billing_account_id, ' \t\xa0\u200b\u200c\u200d\u2060\ufeff') AS billing_account_id,
+    trim(sub_account_id, ' \t\xa0\u200b\u200c\u200d\u2060\ufeff') AS sub_account_id)
+FROM (
+    FROM (SELECT NULL::VARCHAR AS format, NULL::VARCHAR AS issuer, * EXCLUDE (bill_id) FROM bill_rows LIMIT 0)
+    UNION ALL BY NAME
+    FROM mapped)"""
 # What the rows of every format pass first: of rows with one row_digest, in the same file or, across files, in any, the first is
 # kept. A row without a line item's id has no digest and stays.
 _REPEATED = """CREATE OR REPLACE TEMP TABLE repeated AS
@@ -58,6 +67,7 @@ FROM raw_rows
 SEMI JOIN (SELECT source_row - 1 AS file_row_number FROM first_rows) USING (file_row_number)"""
 _ALL_ROWS = "CREATE OR REPLACE TEMP VIEW raw AS FROM raw_rows"
 _IN_TWO_FILES = "SELECT 1 FROM raw WHERE row_digest IS NOT NULL GROUP BY row_digest HAVING count(*) > 1 LIMIT 1"
+_WITHOUT_ACCOUNT = "SELECT file FROM bills_by_file GROUP BY file, provider HAVING min(account) = '' AND max(account) > ''"
 _UNREAD = """SELECT source_file, source_row, charge_lack(c) AS what
 FROM charges_read AS c
 WHERE what IS NOT NULL
@@ -75,7 +85,15 @@ def stage(con: duckdb.DuckDBPyConnection, known: Format, opened: RawFile, target
         header += [column for column, at in formats.locate(known, header, opened.name).columns.items() if at is None]
     where = formats.locate(known, header, opened.name)
     line_item = known.line_item if known.line_item and where.columns[known.line_item[0]] is not None else ()
-    file = replace(opened, header=header, columns=where.columns, maps=where.maps, line_item=line_item)
+    file = replace(
+        opened,
+        header=header,
+        columns=where.columns,
+        maps=where.maps,
+        line_item=line_item,
+        times=known.times,
+        numbers=known.numbers.split(),
+    )
     return bill_files.stage(con, file, target)
 
 
@@ -111,6 +129,8 @@ def write_rows(
         con.execute(_ALL_ROWS)
         if not is_complete:
             raise _unread(con, known)
+        if without := con.execute(_WITHOUT_ACCOUNT).fetchone():
+            raise DataError(f"{without[0]}: some rows have no billing account", "get the file again; nothing of it was loaded")
     # What is written is read faster than it is mapped.
     con.execute("CREATE OR REPLACE TEMP VIEW charges_read AS FROM incoming")
     findings = [SourceFinding(*row) for row in con.execute(ask_findings).fetchall()] if ask_findings else []
@@ -120,7 +140,10 @@ def write_rows(
 
 def _unread(con: duckdb.DuckDBPyConnection, known: Format) -> DataError:
     (wrong,) = dicts(con.execute(_UNREAD))
-    fix = f"row 1 is the first of data; gpucost read the file as {known.title}; nothing of it was loaded"
+    fix = (
+        f"row 1 is the first of data; gpucost read the file as {known.title}; charges begin in the years 2000 to 2100 and end "
+        "later; nothing of it was loaded"
+    )
     if wrong["what"] == "the currency":
         fix = 'export it; or say which it is, currency = "USD" under [bills] in gpucost.toml; nothing of the file was loaded'
     return DataError(f"{wrong['source_file']}, row {wrong['source_row']}: {wrong['what']} is empty or cannot be read", fix)
@@ -566,6 +589,8 @@ class _Run:
         files = []
         with self.meter.reading(self.con, tree.shown(entry), entry.size):
             for file in opening.open_files(self.con, tree.fetch(entry, directory), tree.shown(entry), directory):
+                if file.has_marks:
+                    self._find("note", "byte_order_marks", f"{file.name}: byte order marks inside the text were left out")
                 kind = formats.recognize(file.header, file.name)
                 if kind.command != "focus" if self.provider is None else kind.providers and self.provider not in kind.providers:
                     what = f"{file.name} is {kind.title}" + ("" if self.provider else ", no FOCUS file")

@@ -20,10 +20,14 @@ _CLASSIC = """
 _FOCUS = """
     oci_reference_number oci_back_reference_number oci_compartment_name availability_zone billed_cost billing_account_id
     billing_currency billing_period_start charge_category charge_class charge_description charge_frequency
-    charge_period_end charge_period_start charge_subcategory commitment_discount_category commitment_discount_id
-    commitment_discount_name commitment_discount_type effective_cost invoice_id list_cost list_unit_price
+    billing_period_end charge_period_end charge_period_start charge_subcategory commitment_discount_category
+    commitment_discount_id commitment_discount_name commitment_discount_type effective_cost invoice_id list_cost list_unit_price
     pricing_category pricing_quantity pricing_unit region resource_id resource_name resource_type service_category
     service_name sku_id sku_price_id sub_account_id sub_account_name tags usage_quantity usage_unit
+"""
+_NUMBERS = """
+    usage_billed_quantity cost_unit_price cost_my_cost billed_cost effective_cost list_cost list_unit_price
+    pricing_quantity usage_quantity
 """
 _SPELLINGS = {
     "line_item_backreference_no": ("lineItem/backReference",),
@@ -42,10 +46,19 @@ def _entry(column: str) -> tuple[str, str] | None:
     return ("tag_columns", tag.group(1)) if tag else None
 
 
-def _format(name: str, title: str, reference: str, *required: str) -> Format:
-    columns = spelled(_CLASSIC + _FOCUS, _SPELLINGS)
+def _format(name: str, title: str, times: tuple[str | None, ...], reference: str, *required: str) -> Format:
     return Format(
-        name, title, ("oci",), columns, (reference, *required), ("oci",), has_findings=False, entry=_entry, line_item=(reference,)
+        name,
+        title,
+        ("oci",),
+        spelled(_CLASSIC + _FOCUS, _SPELLINGS),
+        (reference, *required),
+        ("oci",),
+        has_findings=False,
+        entry=_entry,
+        line_item=(reference,),
+        times=times,
+        numbers=_NUMBERS,
     )
 
 
@@ -53,6 +66,7 @@ FORMATS = (
     _format(
         "oci",
         "an OCI cost report",
+        ("line_item_interval_usage_start", "line_item_interval_usage_end", None, None),
         "line_item_reference_no",
         "line_item_interval_usage_start",
         "line_item_interval_usage_end",
@@ -63,6 +77,7 @@ FORMATS = (
     _format(
         "oci-focus",
         "an OCI cost report in FOCUS columns",
+        ("charge_period_start", "charge_period_end", "billing_period_start", "billing_period_end"),
         "oci_reference_number",
         "billed_cost",
         "charge_category",

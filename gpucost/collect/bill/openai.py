@@ -21,5 +21,7 @@ FORMATS = (
         columns=spelled(_NAMES, {}),
         required=("start_time", "end_time", "amount_value", "amount_currency"),
         sql=("openai",),
+        times=("start_time_iso", "end_time_iso", None, None),
+        numbers="amount_value quantity",
     ),
 )

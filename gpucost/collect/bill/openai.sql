@@ -10,9 +10,9 @@ GROUP BY source_file;
 CREATE OR REPLACE TEMP VIEW mapped AS
 WITH typed AS (
     SELECT *,
-        coalesce(TRY(make_timestamp(TRY_CAST(start_time AS BIGINT) * 1000000)), TRY_CAST(start_time_iso AS TIMESTAMPTZ)::TIMESTAMP) AS starts,
-        coalesce(TRY(make_timestamp(TRY_CAST(end_time AS BIGINT) * 1000000)), TRY_CAST(end_time_iso AS TIMESTAMPTZ)::TIMESTAMP) AS ends,
-        TRY_CAST(amount_value AS DECIMAL(38, 12)) AS cost,
+        coalesce(TRY(make_timestamp(TRY_CAST(start_time AS BIGINT) * 1000000)), bill_moment(start_time_iso)) AS starts,
+        coalesce(TRY(make_timestamp(TRY_CAST(end_time AS BIGINT) * 1000000)), bill_moment(end_time_iso)) AS ends,
+        bill_decimal(amount_value) AS cost,
         -- 'gpt-4o-2024-08-06, cached input'
         regexp_extract(line_item, '^([^,|]+), *((?:cached |audio |image |text )*(?:input|output)[ _a-z]*)$', ['model', 'meter']) AS part
     FROM raw
@@ -26,7 +26,7 @@ SELECT 'openai' AS provider, g.format, strftime(starts, '%Y-%m') AS billing_peri
     organization_id AS billing_account_id, project_id AS sub_account_id, project_name AS sub_account_name,
     'OpenAI API' AS service_name, 'AI and Machine Learning' AS service_category,
     nullif(part.model, '') AS sku_id, nullif(part.meter, '') AS sku_meter, line_item AS sku_description,
-    TRY_CAST(quantity AS DECIMAL(38, 12)) AS consumed_quantity,
+    bill_decimal(quantity) AS consumed_quantity,
     -- answers name no unit
     CASE WHEN quantity IS NOT NULL THEN coalesce(quantity_unit, CASE WHEN part.meter <> '' THEN 'tokens' END) END AS consumed_unit,
     map_from_entries(list_filter([{'key': 'api_key_id', 'value': api_key_id}, {'key': 'user_id', 'value': user_id}], lambda one: one.value IS NOT NULL)) AS tags,

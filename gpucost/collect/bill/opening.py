@@ -8,14 +8,14 @@ import hashlib
 import io
 import json
 import os
-import shutil
 import time
 import zipfile
 import zlib
 from abc import ABC, abstractmethod
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any, BinaryIO, TypeGuard, cast
+from typing import IO, TYPE_CHECKING, Any, TypeGuard
 
 from gpucost import inputs
 from gpucost.collect.bill.formats import NotThis
@@ -84,6 +84,10 @@ _DELIMITERS = (",", ";", "\t", "|")
 _HEADER_LIMIT = 4 << 20
 _JSON_LINES = 1000
 _JSON_DOCUMENT_LIMIT = 64 << 20
+# What comes out of a packed file at most: a gibibyte, and more of one that is larger than a hundredth of what comes out.
+_UNPACKED, _RATIO = 1 << 30, 100
+_MARK = b"\xef\xbb\xbf"
+_MARK_PARTS = b"\xef\xbb", b"\xef"
 _AGAIN = "get the file again; nothing of it was loaded"
 
 
@@ -97,33 +101,47 @@ def open_files(con: duckdb.DuckDBPyConnection, path: Path, name: str, directory:
         if not magic:
             raise DataError(f"{name} is empty", _AGAIN)
         if magic[:2] == b"PK":
-            return [_open(con, part, f"{name}:{member}", directory) for member, part in _unpacked(path, directory)]
+            return [_open(con, part, f"{name}:{member}", directory) for member, part in _unpacked(path, name, directory)]
     return [_open(con, path, name, directory)]
 
 
 def _open(con: duckdb.DuckDBPyConnection, path: Path, name: str, directory: Path) -> RawFile:
     with _in_words(name), path.open("rb") as file:
-        gzipped = file.read(2) == b"\x1f\x8b"
-    head = _beginning(path, name, gzipped, _HEADER_LIMIT)
+        if file.read(2) == b"\x1f\x8b":
+            limit = _most(path)
+            with gzip.open(path, "rb") as source:
+                path = _copied(source, directory / f"{path.stem}.unpacked", name, limit)
+    head = _beginning(path, name, _HEADER_LIMIT)
     if head[:4] == b"PAR1":
-        if gzipped:
-            with _in_words(name), gzip.open(path, "rb") as source:
-                path = _copied(source, directory / f"{path.name}.parquet")
         return RawFile(path, name, "parquet", bill_files.parquet_header(con, path, name))
     if head[:2] in (b"\xff\xfe", b"\xfe\xff") or b"\0" in head[:1024]:
         raise DataError(f"{name} is no UTF-8 text", "save it as UTF-8; nothing of it was loaded")
-    if head.removeprefix(b"\xef\xbb\xbf").lstrip()[:1] in (b"{", b"["):
-        return _open_json(path, name, head, gzipped, directory)
-    return _open_csv(path, name, head, gzipped)
+    cleaned = _unmarked(path, directory)
+    text = head.replace(_MARK, b"").decode(errors="replace")
+    is_json = text.lstrip()[:1] in ("{", "[")
+    opened = _open_json(cleaned, name, text, directory) if is_json else _open_csv(cleaned, name, text)
+    return replace(opened, has_marks=cleaned != path)
 
 
-def _beginning(path: Path, name: str, gzipped: bool, limit: int) -> bytes:
-    with _in_words(name), cast("BinaryIO", gzip.open(path, "rb")) if gzipped else path.open("rb") as stream:
+def _beginning(path: Path, name: str, limit: int) -> bytes:
+    with _in_words(name), path.open("rb") as stream:
         return stream.read(limit)
 
 
-def _open_csv(path: Path, name: str, head: bytes, gzipped: bool) -> RawFile:
-    text = head.decode("utf-8-sig", errors="replace")
+def _unmarked(path: Path, directory: Path) -> Path:
+    """The text; a copy without byte order marks if there are any but at its beginning, as texts that were joined leave them."""
+    with path.open("rb") as source:
+        source.seek(len(_MARK))
+        if not any(_MARK in chunk for chunk in inputs.chunks(source, *_MARK_PARTS)):
+            return path
+        source.seek(0)
+        target = directory / f"{path.stem}.unmarked"
+        with target.open("wb") as out:
+            out.writelines(chunk.replace(_MARK, b"") for chunk in inputs.chunks(source, *_MARK_PARTS))
+    return target
+
+
+def _open_csv(path: Path, name: str, text: str) -> RawFile:
     best: list[str] = []
     delimiter = ","
     for candidate in _DELIMITERS:
@@ -139,11 +157,10 @@ def _open_csv(path: Path, name: str, head: bytes, gzipped: bool) -> RawFile:
         best = fields.removeprefix("#Fields:").split()
     if "�" in "".join(best):
         raise DataError(f"{name}: the file is not UTF-8", "save it as UTF-8; nothing of it was loaded")
-    return RawFile(path, name, "csv", [column.strip() for column in best], gzipped, delimiter)
+    return RawFile(path, name, "csv", [column.strip() for column in best], delimiter)
 
 
-def _open_json(path: Path, name: str, head: bytes, gzipped: bool, directory: Path) -> RawFile:
-    text = head.decode("utf-8-sig", errors="replace")
+def _open_json(path: Path, name: str, text: str, directory: Path) -> RawFile:
     keys: dict[str, None] = {}
     lines = text.splitlines()
     for number, line in enumerate(lines[:_JSON_LINES], 1):
@@ -153,17 +170,17 @@ def _open_json(path: Path, name: str, head: bytes, gzipped: bool, directory: Pat
             record = inputs.parse_json(line)
         except ValueError:
             if number == 1:
-                return _document(path, name, gzipped, directory)
+                return _document(path, name, directory)
             break  # cut off by the limit of what was looked at, or wrong: reading it all will tell
         if not isinstance(record, dict) or is_answer(record) or is_page(record):
-            return _document(path, name, gzipped, directory)
+            return _document(path, name, directory)
         keys |= dict.fromkeys(record)
-    return RawFile(path, name, "jsonl", list(keys), gzipped)
+    return RawFile(path, name, "jsonl", list(keys))
 
 
-def _document(path: Path, name: str, gzipped: bool, directory: Path) -> RawFile:
+def _document(path: Path, name: str, directory: Path) -> RawFile:
     """One JSON document over many lines: its keys, or those of its first element; an answer, or pages of one, as its rows."""
-    text = _beginning(path, name, gzipped, _JSON_DOCUMENT_LIMIT)
+    text = _beginning(path, name, _JSON_DOCUMENT_LIMIT)
     try:
         document = inputs.parse_json(text, parse_float=str)
     except ValueError as error:
@@ -181,7 +198,7 @@ def _document(path: Path, name: str, gzipped: bool, directory: Path) -> RawFile:
         return _rows(rows, path, name, directory)
     if isinstance(document, list):
         document = document[0] if document else {}
-    return RawFile(path, name, "json", list(document) if isinstance(document, dict) else [], gzipped)
+    return RawFile(path, name, "json", list(document) if isinstance(document, dict) else [])
 
 
 def _rows(rows: list[dict[str, Any]], path: Path, name: str, directory: Path) -> RawFile:
@@ -193,18 +210,31 @@ def _rows(rows: list[dict[str, Any]], path: Path, name: str, directory: Path) ->
     return RawFile(target, name, "jsonl", list(dict.fromkeys(column for row in rows for column in row)))
 
 
-def _unpacked(path: Path, directory: Path) -> Iterator[tuple[str, Path]]:
+def _unpacked(path: Path, name: str, directory: Path) -> Iterator[tuple[str, Path]]:
+    left = _most(path)
     with zipfile.ZipFile(path) as archive:
         for number, member in enumerate(sorted(info.filename for info in archive.infolist() if not info.is_dir())):
             if not member.startswith("__MACOSX/"):
                 target = directory / f"{path.stem}-{number}{Path(member).suffix}"
                 with archive.open(member) as source:
-                    yield member, _copied(source, target)
+                    yield member, _copied(source, target, name, left)
+                left -= target.stat().st_size
 
 
-def _copied(source: IO[bytes] | gzip.GzipFile, target: Path) -> Path:
+def _most(path: Path) -> int:
+    """How many bytes may come out of a packed file: more than of any bill, far less than of one that is made to fill disks."""
+    return max(_UNPACKED, _RATIO * path.stat().st_size)
+
+
+def _copied(source: IO[bytes] | gzip.GzipFile, target: Path, name: str, limit: int) -> Path:
+    """The unpacked file. Raises DataError past `limit` bytes."""
     with target.open("wb") as out:
-        shutil.copyfileobj(source, out, 1 << 20)
+        for chunk in inputs.chunks(source):
+            if (limit := limit - len(chunk)) < 0:
+                raise DataError(
+                    f"{name} unpacks to over a gibibyte, {_RATIO} times its size", "if it is a bill, unpack it and give its files"
+                )
+            out.write(chunk)
     return target
 
 
