@@ -1,5 +1,5 @@
 -- reads: the files of pricing/, by catalog_csv
--- writes: catalog_prices, catalog_instances, gpu_models, gpu_aliases, mig_profiles, resources, claim_series, not_sold_on_demand: the catalog, one table per file; beside each what it is, and of what it has one row
+-- writes: catalog_prices, catalog_instances, gpu_models, model_spelling, gpu_aliases, mig_profiles, resources, claim_series, not_sold_on_demand: the catalog, one table per file; beside each what it is, and of what it has one row
 -- invariant: facts are as in the files; names of resources and spellings of GPUs are normalized as inventory compares them
 
 -- list prices per hour of a whole instance; an empty field is null and means any; offering as the store's list_prices tell them, '' where it is not known
@@ -26,11 +26,14 @@ FROM catalog_csv('gpus.csv', {
     'gpu_model': 'VARCHAR', 'vendor': 'VARCHAR', 'memory_mib': 'INTEGER', 'tdp_watts': 'INTEGER',
     'fp16_dense_tflops': 'DECIMAL(9, 1)', 'memory_gb_per_s': 'INTEGER', 'mig_slices': 'INTEGER', 'source_id': 'VARCHAR'});
 
--- lower-cased letters and digits of a spelling, without a leading nvidia or tesla -> the one name of the model
+-- lower-cased letters and digits of a spelling, without a leading nvidia or tesla
+CREATE OR REPLACE TEMP MACRO model_spelling(name) AS regexp_replace(regexp_replace(lower(name), '[^a-z0-9]', '', 'g'), '^(nvidia|tesla)+', '');
+
+-- a spelling of a model -> its one name
 -- one row per alias
 CREATE TEMP TABLE IF NOT EXISTS gpu_aliases AS
 SELECT DISTINCT
-    regexp_replace(regexp_replace(lower(alias), '[^a-z0-9]', '', 'g'), '^(nvidia|tesla)+', '') AS alias,
+    model_spelling(alias) AS alias,
     gpu_model
 FROM catalog_csv('gpu_aliases.csv', {
     'alias': 'VARCHAR', 'gpu_model': 'VARCHAR'});

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from dataclasses import replace
-from datetime import date, timedelta
 from decimal import Decimal
 from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NamedTuple
 
+from gpucost.catalog import load_catalog
 from gpucost.cli.command import argument
 from gpucost.cli.prices import OWN_NODE, own_node
 from gpucost.cli.whatif import WhatIfContext, list_prices, price, price_of_region, source_of, whatif_command
 from gpucost.errors import GpucostError, UsageError
+from gpucost.price.discounts import left_of, load_discounts
 from gpucost.whatif import buy, reserve
 from gpucost.whatif.answer import Assumption, total
 from gpucost.whatif.buy import DescribedCloud, Own, Purchase
@@ -25,6 +25,8 @@ from gpucost.whatif.fleet import Price
 from gpucost.whatif.reserve import ANYTHING, Considered, DescribedUse, Existing, Family, Offers, ReservedUse, Terms, family_name
 
 if TYPE_CHECKING:
+    from duckdb import DuckDBPyConnection
+
     from gpucost.config.model import Config
     from gpucost.periods import Period
     from gpucost.price.listing import ListedPrice
@@ -228,36 +230,23 @@ class StoredCommitments:
                 except GpucostError:
                     rows = []
             known = _listed(rows)
-            less = partial(self._less, provider, instance_type, next((row.gpu_model for row in rows), None))
-            on_demand = less("on_demand", known.on_demand) if known.on_demand else None
-            self._offers[kind] = on_demand, {terms: less(terms.kind, price) for terms, price in known.offers.items()}
+            model = next((row.gpu_model for row in rows), None)
+            of = {"seller": provider.lower(), "instance_type": instance_type.lower(), "gpu_model": model}
+            with self.store.read() as con:
+                load_catalog(con)
+                load_discounts(con, self.settings)
+                less = partial(self._less, con, of)
+                on_demand = less("on_demand", known.on_demand) if known.on_demand else None
+                self._offers[kind] = on_demand, {terms: less(terms.kind, price) for terms, price in known.offers.items()}
         return self._offers[kind]
 
-    def _less(self, provider: str, instance_type: str, gpu_model: str | None, option: str, price: Price) -> Price:
-        """A list price less what [[prices.discounts]] take off it on the last day of the period."""
-        day = (self.period.end - timedelta(microseconds=1)).astimezone(self.settings.tz).date()
-        left = Decimal(1)
-        for discount in self.settings.prices.discounts:
-            begins, ends = discount.effective_start or date.min, discount.effective_end or date.max
-            if (
-                "catalog" in discount.price_sources
-                and (discount.provider or provider).lower() == provider.lower()
-                and (discount.purchase_option or option) == option
-                and _is_of(instance_type.lower(), (discount.instance_family or "").lower())
-                and (discount.gpu_model or gpu_model) == gpu_model
-                and begins <= day < ends
-            ):
-                left *= 1 - discount.percent / 100
+    def _less(self, con: DuckDBPyConnection, of: dict[str, str | None], option: str, price: Price) -> Price:
+        """A list price less what [[prices.discounts]] take off it at the end of the period."""
+        left = left_of(con, option=option, at_ms=self.period.end_ms - 1, **of)
         if left == 1:
             return price
         source = f"{price.source}, less {float(round((1 - left) * 100, 4)):g} % ([[prices.discounts]])"
         return replace(price, per_node_hour=kept(price.per_node_hour * left), source=source)
-
-
-def _is_of(instance_type: str, family: str) -> bool:
-    """Whether a type is one of a family: p5 is no part of p5en, nor g1 of g16; Standard_ND is one of Standard_ND96."""
-    after = family[-1:] + instance_type[len(family) : len(family) + 1]
-    return instance_type.startswith(family) and not re.fullmatch("[a-z0-9][a-z]|[0-9][0-9]", after)
 
 
 def stored_families(

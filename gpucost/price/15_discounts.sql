@@ -1,6 +1,12 @@
 -- reads: [[prices.discounts]], bound as one list per column; gpu_aliases
--- writes: discounts, what is left of a price; a null field matches anything
+-- writes: discounts, what is left of a price; a null field matches anything; discount_fits (macro): whether a discount is of a seller's instance type with a GPU model, the one rule for nodes and for list prices
 -- invariant: one row per discount, in the config's order; text is lower-cased; factor is in (0, 1)
+CREATE OR REPLACE TEMP MACRO discount_fits(discount, seller, instance_type, gpu_model) AS
+    coalesce(discount.provider = seller, discount.provider IS NULL)
+    AND coalesce(model_spelling(discount.gpu_model) = model_spelling(gpu_model), discount.gpu_model IS NULL)
+    AND (discount.instance_family IS NULL OR coalesce(starts_with(instance_type, discount.instance_family)
+        -- p5 is no part of p5en, nor g1 of g16; Standard_ND is one of Standard_ND96
+        AND NOT regexp_matches(right(discount.instance_family, 1) || instance_type[length(discount.instance_family) + 1], '^([a-z0-9][a-z]|[0-9][0-9])$'), false));
 CREATE OR REPLACE TEMP TABLE discounts AS
 WITH bound AS (
     SELECT
@@ -10,11 +16,11 @@ WITH bound AS (
         nullif(lower(unnest($instance_family::VARCHAR[])), '') AS instance_family,
         unnest($gpu_model::VARCHAR[]) AS gpu_model,
         unnest($capacity_type::VARCHAR[]) AS capacity_type,
+        unnest($purchase_option::VARCHAR[]) AS purchase_option,
         unnest($price_sources::VARCHAR[][]) AS price_sources,
         coalesce(unnest($from_ms::BIGINT[]), -4611686018427387904) AS from_ms,
         coalesce(unnest($to_ms::BIGINT[]), 4611686018427387904) AS to_ms
 )
 SELECT b.* REPLACE (coalesce(a.gpu_model, b.gpu_model) AS gpu_model), b.gpu_model IS NULL OR a.gpu_model IS NOT NULL AS is_known
 FROM bound AS b
-LEFT JOIN gpu_aliases AS a
-    ON a.alias = regexp_replace(regexp_replace(lower(b.gpu_model), '[^a-z0-9]', '', 'g'), '^(nvidia|tesla)+', '');
+LEFT JOIN gpu_aliases AS a ON a.alias = model_spelling(b.gpu_model);

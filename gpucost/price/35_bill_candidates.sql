@@ -31,7 +31,7 @@ summed AS (
     GROUP BY l.node_id, h.from_ms
 )
 SELECT s.node_id, h.from_ms, h.to_ms, CASE WHEN m.instance_key IS NULL THEN h.price_per_hour ELSE (m.price_per_hour / h.rate)::DECIMAL(38, 12) END AS price_per_hour,
-    h.currency, h.from_ms // 86400000 AS day, b.month, h.bill_id, s.is_scale_set, s.is_discounted,
+    h.currency, h.rate, h.from_ms // 86400000 AS day, b.month, h.bill_id, s.is_scale_set, s.is_discounted,
     coalesce(abs(s.own_price - h.price_per_hour) > 1e-9, false) AS is_shared,
     CASE WHEN h.to_ms - h.from_ms <= 3600000 THEN 0 WHEN h.to_ms - h.from_ms = 86400000 THEN 1 ELSE 2 END AS width
 FROM summed AS s
@@ -42,29 +42,29 @@ WHERE m.instance_key IS NULL OR m.price_per_hour IS NOT NULL;
 
 CREATE OR REPLACE TEMP TABLE bill_candidates AS
 WITH alike AS (
-    SELECT node_id, price_per_hour, currency, day, month, is_scale_set, is_discounted, is_shared, width, any_value(bill_id) AS bill_id,
+    SELECT node_id, price_per_hour, currency, rate, day, month, is_scale_set, is_discounted, is_shared, width, any_value(bill_id) AS bill_id,
         min(from_ms) AS from_ms, max(to_ms) AS to_ms, max(to_ms) - min(from_ms) = sum(to_ms - from_ms) AS adjoin
     FROM node_bill_hours
-    GROUP BY node_id, price_per_hour, currency, day, month, is_scale_set, is_discounted, is_shared, width
+    GROUP BY ALL
 ),
 begun AS (
     SELECT h.*, coalesce(h.from_ms <> lag(h.to_ms) OVER w, true) AS begins
     FROM node_bill_hours AS h
-    SEMI JOIN (FROM alike WHERE NOT adjoin) AS a USING (node_id, price_per_hour, currency, day, month, is_scale_set, is_discounted, is_shared, width)
-    WINDOW w AS (PARTITION BY h.node_id, h.price_per_hour, h.currency, h.day, h.month, h.is_scale_set, h.is_discounted, h.is_shared, h.width ORDER BY h.from_ms)
+    SEMI JOIN (FROM alike WHERE NOT adjoin) AS a USING (node_id, price_per_hour, currency, rate, day, month, is_scale_set, is_discounted, is_shared, width)
+    WINDOW w AS (PARTITION BY h.node_id, h.price_per_hour, h.currency, h.rate, h.day, h.month, h.is_scale_set, h.is_discounted, h.is_shared, h.width ORDER BY h.from_ms)
 ),
 runs AS (
-    SELECT *, count(*) FILTER (begins) OVER (PARTITION BY node_id, price_per_hour, currency, day, month, is_scale_set, is_discounted, is_shared, width ORDER BY from_ms) AS run
+    SELECT *, count(*) FILTER (begins) OVER (PARTITION BY node_id, price_per_hour, currency, rate, day, month, is_scale_set, is_discounted, is_shared, width ORDER BY from_ms) AS run
     FROM begun
 ),
 priced AS (
     SELECT * EXCLUDE (adjoin) FROM alike WHERE adjoin
     UNION ALL BY NAME
-    SELECT node_id, price_per_hour, currency, day, month, is_scale_set, is_discounted, is_shared, width, any_value(bill_id) AS bill_id, min(from_ms) AS from_ms, max(to_ms) AS to_ms
+    SELECT node_id, price_per_hour, currency, rate, day, month, is_scale_set, is_discounted, is_shared, width, any_value(bill_id) AS bill_id, min(from_ms) AS from_ms, max(to_ms) AS to_ms
     FROM runs
-    GROUP BY node_id, price_per_hour, currency, day, month, is_scale_set, is_discounted, is_shared, width, run
+    GROUP BY node_id, price_per_hour, currency, rate, day, month, is_scale_set, is_discounted, is_shared, width, run
 )
-SELECT p.node_id, p.from_ms, p.to_ms, 2000000 AS rank, p.price_per_hour, p.currency, 'bill' AS price_source, epoch_ms(p.from_ms)::DATE AS price_as_of,
+SELECT p.node_id, p.from_ms, p.to_ms, 2000000 AS rank, p.price_per_hour, p.currency, p.rate, 'bill' AS price_source, epoch_ms(p.from_ms)::DATE AS price_as_of,
     'bill of ' || b.provider || ', ' || b.billing_period
         || CASE WHEN p.is_scale_set THEN ', the scale set''s cost spread over its nodes' ELSE '' END
         || CASE p.width WHEN 0 THEN '' WHEN 1 THEN ', spread over the day' ELSE ', spread over its charge period' END

@@ -93,17 +93,17 @@ book_candidates AS (
     FROM book_fits
 ),
 offered AS (
-    SELECT node_id, from_ms, to_ms, rank, price_per_hour, currency, price_source, price_as_of, NULL AS purchase_option, origin FROM bill_candidates
-    UNION ALL
-    SELECT node_id, from_ms, to_ms, rank, price_per_hour, currency, price_source, price_as_of, purchase_option, origin FROM book_candidates
-    UNION ALL
-    SELECT node_id, from_ms, to_ms, rank, price_per_hour, currency, 'spot_history', price_as_of, 'spot', origin FROM spot_candidates
-    UNION ALL
-    SELECT node_id, from_ms, to_ms, rank, price_per_hour, currency, 'catalog', price_as_of, purchase_option, origin FROM list_candidates
+    FROM bill_candidates
+    UNION ALL BY NAME
+    FROM book_candidates
+    UNION ALL BY NAME
+    SELECT *, 'spot_history' AS price_source, 'spot' AS purchase_option FROM spot_candidates
+    UNION ALL BY NAME
+    SELECT *, 'catalog' AS price_source FROM list_candidates
 )
 SELECT o.node_id, greatest(o.from_ms, n.up_from_ms) AS from_ms, least(o.to_ms, n.up_to_ms) AS to_ms,
     -- the price book's rows are of the node's GPUs already
-    o.rank, (o.price_per_hour * CASE o.price_source WHEN 'price_book' THEN 1 ELSE n.machine_share END)::DECIMAL(38, 12) AS price_per_hour, o.currency, o.price_source, o.price_as_of, o.purchase_option, o.origin
+    o.rank, (o.price_per_hour * CASE o.price_source WHEN 'price_book' THEN 1 ELSE n.machine_share END)::DECIMAL(38, 12) AS price_per_hour, o.currency, o.rate, o.price_source, o.price_as_of, o.purchase_option, o.origin
 FROM offered AS o
 JOIN (
     SELECT node_id, machine_share, up_from_ms, unnest([up_to_ms, billed_to_ms]) AS up_to_ms, unnest([false, true]) AS is_bill FROM priced_nodes

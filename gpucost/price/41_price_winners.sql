@@ -34,10 +34,10 @@ pieces AS (
 moments AS (
     SELECT p.*, a.rank FROM pieces AS p JOIN contending AS a USING (node_id) WHERE p.to_ms IS NOT NULL
 )
-SELECT node_id, from_ms, to_ms, price_per_hour, currency, price_source, price_as_of, purchase_option, is_on_demand, rank, origin FROM contenders WHERE is_alone
+SELECT * EXCLUDE (is_alone) FROM contenders WHERE is_alone
 UNION ALL
 SELECT * FROM (
-    SELECT m.node_id, m.from_ms, m.to_ms, r.price_per_hour, r.currency, r.price_source, r.price_as_of, r.purchase_option, r.is_on_demand, r.rank, r.origin
+    SELECT r.* EXCLUDE (is_alone) REPLACE (m.from_ms AS from_ms, m.to_ms AS to_ms)
     FROM moments AS m
     ASOF JOIN rivals AS r ON r.node_id = m.node_id AND r.rank = m.rank AND m.from_ms >= r.from_ms
     WHERE m.from_ms < r.to_ms

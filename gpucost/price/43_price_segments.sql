@@ -1,5 +1,5 @@
 -- reads: price_winners, fx_rates, priced_nodes, discounts
--- writes: price_segments, price_winners in the config's currency and less discounts, cut where a rate or a discount changes
+-- writes: price_segments, price_winners in the config's currency and less discounts, cut where a rate or a discount changes; what a bill charges has one rate, that of its charge's start
 -- invariant: per node, half-open intervals that do not overlap; price_per_hour is null where a currency has no rate then
 CREATE OR REPLACE TEMP TABLE price_segments AS
 WITH kinds AS (
@@ -11,12 +11,8 @@ matched AS (
     JOIN kinds AS k USING (node_id)
     JOIN discounts AS d
         ON list_contains(d.price_sources, k.price_source)
-        AND coalesce(d.provider = n.seller, d.provider IS NULL)
         AND coalesce(d.capacity_type = n.capacity_type OR (d.capacity_type = 'on_demand' AND k.is_on_demand), d.capacity_type IS NULL)
-        AND coalesce(d.gpu_model = n.gpu_model, d.gpu_model IS NULL)
-        AND (d.instance_family IS NULL OR coalesce(starts_with(n.instance_type, d.instance_family)
-            -- p5 is no part of p5en, nor g1 of g16; Standard_ND is one of Standard_ND96
-            AND NOT regexp_matches(right(d.instance_family, 1) || n.instance_type[length(d.instance_family) + 1], '^([a-z0-9][a-z]|[0-9][0-9])$'), false))
+        AND discount_fits(d, n.seller, n.instance_type, n.gpu_model)
 ),
 edges AS (
     SELECT node_id, price_source, is_on_demand, unnest([from_ms, to_ms, -4611686018427387904, 4611686018427387904]) AS at_ms FROM matched
@@ -44,10 +40,10 @@ node_discounts AS (
 SELECT w.node_id,
     -- greatest() and least() pass over nulls: no such currency, no discount
     greatest(w.from_ms, r.from_ms, d.from_ms) AS from_ms, least(w.to_ms, r.to_ms, d.to_ms) AS to_ms,
-    ((w.price_per_hour * r.rate)::DECIMAL(38, 12) * coalesce(d.factor, 1)::DECIMAL(13, 12))::DECIMAL(38, 9) AS price_per_hour,
-    w.price_source, w.price_as_of, w.purchase_option, w.rank, w.origin, w.price_per_hour AS listed_per_hour, w.currency, r.rate, d.numbers AS discounts
+    ((w.price_per_hour * coalesce(w.rate, r.rate))::DECIMAL(38, 12) * coalesce(d.factor, 1)::DECIMAL(13, 12))::DECIMAL(38, 9) AS price_per_hour,
+    w.price_source, w.price_as_of, w.purchase_option, w.rank, w.origin, w.price_per_hour AS listed_per_hour, w.currency, coalesce(w.rate, r.rate) AS rate, d.numbers AS discounts
 FROM price_winners AS w
-LEFT JOIN fx_rates AS r ON r.currency = w.currency AND r.from_ms < w.to_ms AND w.from_ms < r.to_ms
+LEFT JOIN fx_rates AS r ON w.rate IS NULL AND r.currency = w.currency AND r.from_ms < w.to_ms AND w.from_ms < r.to_ms
 LEFT JOIN node_discounts AS d
     ON d.node_id = w.node_id AND d.price_source = w.price_source
     AND d.is_on_demand = w.is_on_demand

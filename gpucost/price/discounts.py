@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from decimal import Decimal
+from math import prod
 from typing import TYPE_CHECKING
 
 from gpucost.engine import run_stage
@@ -36,6 +37,7 @@ def load_discounts(con: DuckDBPyConnection, config: Config) -> None:
         "provider": [item.provider for item in discounts],
         "instance_family": [item.instance_family for item in discounts],
         "gpu_model": [item.gpu_model for item in discounts],
+        "purchase_option": [item.purchase_option for item in discounts],
         "capacity_type": [PURCHASE_OPTIONS.get(item.purchase_option or "") for item in discounts],
         "price_sources": [list(item.price_sources) for item in discounts],
         "from_ms": [instant(item.effective_start) for item in discounts],
@@ -43,8 +45,8 @@ def load_discounts(con: DuckDBPyConnection, config: Config) -> None:
     }
     run_stage(con, "gpucost.price", "15_discounts", columns)
     unknown = con.execute(
-        "SELECT d.number, d.gpu_model FROM discounts AS d ANTI JOIN nodes AS n USING (gpu_model) "
-        "WHERE NOT d.is_known ORDER BY ALL"
+        "SELECT d.number, d.gpu_model FROM discounts AS d ANTI JOIN nodes AS n "
+        "ON model_spelling(n.gpu_model) = model_spelling(d.gpu_model) WHERE NOT d.is_known ORDER BY ALL"
     ).fetchone()
     if unknown is None:
         return
@@ -54,3 +56,16 @@ def load_discounts(con: DuckDBPyConnection, config: Config) -> None:
         f"[[prices.discounts]] number {number}: gpu_model {model!r} is no GPU model that the catalog or a node has",
         did_you_mean(model, known, "spell it as in the report by gpu_model", most=3, cutoff=0.5),
     )
+
+
+_LEFT = """SELECT factor FROM discounts AS d
+WHERE discount_fits(d, $seller, $instance_type, $gpu_model) AND coalesce($option IN (d.purchase_option, d.capacity_type), true)
+    AND list_contains(price_sources, 'catalog') AND from_ms <= $at_ms AND $at_ms < to_ms"""
+
+
+def left_of(con: DuckDBPyConnection, **price: str | int | None) -> Decimal:
+    """What discounts leave of one unit of a list price: that of seller, instance_type, gpu_model and option, at at_ms.
+
+    Expects the tables of `load_discounts`. Text is lower-cased, but for the GPU model.
+    """
+    return prod(column(con, _LEFT, price), start=Decimal(1))

@@ -30,7 +30,7 @@ PAIR = {"azure-actual", "azure-amortized"}
 # What vendors of models charge, in their own terms: a format for each way to group it, which tell the same costs otherwise.
 VENDORS = ("openai", "anthropic")
 
-Verdict = Literal["beside", "replace", "unchanged", "older", "part", "not_final", "other_format", "overlap", "twice"]
+Verdict = Literal["beside", "replace", "unchanged", "older", "part", "not_final", "other_format", "overlap", "twice", "restated"]
 
 
 @record

@@ -24,6 +24,7 @@ KEPT: dict[Verdict, str] = {
     "older": "the bill there goes on later than this one",
     "other_format": "the account's bill of this month is there in another format",
     "part": "the bill there holds all of this one and more",
+    "restated": "it states other amounts for some of the charges there",
     "overlap": "each holds some of the other's charges, and others besides",
     "twice": "it bills what is billed already",
 }
@@ -173,6 +174,9 @@ FROM bill_rows
 WHERE bill_id IN (SELECT unnest($1))
 GROUP BY ALL
 ORDER BY ALL"""
+_AMOUNTS_DIFFER = """SELECT sum(billed_cost) FILTER (bill_id = $1) <> sum(billed_cost) FILTER (bill_id = $2)
+FROM bill_rows
+WHERE charge_key IN (SELECT charge_key FROM bill_rows WHERE bill_id = $1)"""
 _LACKING = """FROM incoming_details SELECT 1
 WHERE lacking > 0 OR provider IS NULL OR billing_period IS NULL OR billing_currency IS NULL OR charge_category IS NULL
 LIMIT 1"""
@@ -245,6 +249,8 @@ def replace(con: duckdb.DuckDBPyConnection, files: BillFiles, *, force: bool = F
             result.verdict = decision if result.loaded else result.verdict
             if old.source != result.source:
                 result.replaced.append(old.source)
+        elif decision == "part" and sqlfiles.value(con, _AMOUNTS_DIFFER, [arriving.side, old.side]):
+            result.verdict = "restated"
         elif decision != "beside":
             result.verdict = decision
     # What a bill that is left out would have replaced stays.
@@ -333,6 +339,10 @@ def _write_bills(con: duckdb.DuckDBPyConnection, files: BillFiles, loaded: dict[
         con.execute(_INSERT_BILL, entry | {"bill_id": bill_id})
     if PAIR.issubset(sqlfiles.column(con, "SELECT DISTINCT format FROM bills")):
         sqlfiles.run(con, "bill_overlap")
+    if sqlfiles.run(con, "block_fees").fetchall() != [(0,)]:
+        amounts = _amounts(con, list(loaded))
+        for bill_id, result in loaded.items():
+            result.amounts = amounts[bill_id]
 
 
 _RESULT = ("provider", "source", "format", "billing_account_id", "billing_period", "is_final", "rows")

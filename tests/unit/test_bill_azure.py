@@ -230,6 +230,22 @@ def test_actual_and_amortized_are_never_added(bills: Bills, order: str) -> None:
     assert counts == [("azure-actual", 1), ("azure-amortized", 4)]
 
 
+@pytest.mark.parametrize("month", ["03", "04"])
+def test_missing_amortized_cost_is_no_warning_where_one_command_loads_it(bills: Bills, month: str) -> None:
+    """Also in two exports with manifests of their own; that of another month is missing still."""
+    other = [
+        changed | {"Date": changed["Date"].replace("03/", f"{month}/"), "BillingPeriodStartDate": f"{month}/01/2026"}
+        for changed in amortized()
+    ]
+    paths = bills.write("a.csv", csv_text(actual())), bills.write("b.csv", csv_text(other))
+    run = bills.load(*paths, provider="azure")
+    assert not run.errors, run.errors
+    assert ("actual_only" in {finding.code for finding in run.findings}) == (month == "04")
+    assert "actual_only" not in {
+        finding.code for finding in bills.load(bills.write("c.csv", csv_text(amortized())), provider="azure").findings
+    }
+
+
 def test_actual_cost_of_days_that_are_not_amortized_yet_stays(bills: Bills) -> None:
     load(bills, amortized(), "b.csv")
     load(bills, [*actual(), row(Date="03/07/2026", CostInBillingCurrency="77")], "a.csv")

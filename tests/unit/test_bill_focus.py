@@ -64,6 +64,43 @@ def test_what_a_row_is_and_whose(bills: Bills) -> None:
         assert {name: charge[name] for name in expected} == expected, changed
 
 
+ORDER = "/providers/Microsoft.BillingBenefits/savingsPlanOrders/O-1"
+BOUGHT = {"ChargeCategory": "Purchase", "ResourceId": "plan"}
+#: Commitments by id: what is changed in the rows of each, and their effective cost; each row is billed 4.00.
+COMMITMENTS: dict[str, list[tuple[dict[str, str], str]]] = {
+    # what usage bears is not borne twice; the order is bought, a plan of it is used
+    ORDER + "/savingsPlans/p": [
+        ({"CommitmentDiscountStatus": "Used"}, "4"),
+        (BOUGHT | {"CommitmentDiscountId": ORDER.lower()}, "0"),
+    ],
+    "not spread": [({"EffectiveCost": "0"}, "0"), (BOUGHT, "4")],
+    "returned": [
+        (BOUGHT | {"EffectiveCost": "0"}, "0"),
+        (BOUGHT | {"EffectiveCost": "-4", "BilledCost": "-4", "ChargeClass": "Correction"}, "0"),
+    ],
+    "returned in cash": [(BOUGHT, "4"), ({"ChargeCategory": "Adjustment", "EffectiveCost": "-4", "BilledCost": "-4"}, "-4")],
+    "returned after use": [
+        ({"EffectiveCost": "1.5"}, "1.5"),
+        (BOUGHT, "0"),
+        ({"ChargeCategory": "Adjustment", "EffectiveCost": "-6", "BilledCost": "-6"}, "-1.5"),
+    ],
+}
+
+
+def test_a_commitment_counts_once_in_effective_cost(bills: Bills) -> None:
+    rows = [
+        (FOCUS_USAGE | {"CommitmentDiscountId": name} | changed, cost)
+        for name, some in COMMITMENTS.items()
+        for changed, cost in some
+    ]
+    run = bills.load(bills.write("focus.csv", csv_text([row for row, _ in rows])), provider=None)
+    assert not run.errors, run.errors
+    charges = sorted(bills.charges(), key=lambda charge: charge["source_row"])
+    assert [charge["effective_cost"] for charge in charges] == [Decimal(cost) for _, cost in rows]
+    differing = [charge for charge in charges if charge["effective_cost"] != charge["billed_cost"]]
+    assert differing and all(charge["cost_cause"] != "same" for charge in differing)
+
+
 def test_snake_case_and_parquet_are_the_same_file(bills: Bills) -> None:
     snaked = {
         "".join("_" + c.lower() if c.isupper() else c for c in name).lstrip("_"): value for name, value in FOCUS_USAGE.items()

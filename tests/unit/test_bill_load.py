@@ -90,6 +90,9 @@ SECOND: dict[str, tuple[list[Row], list[Row], Verdict, int, float]] = {
     "not final after final": (FINAL, ROWS[:4], "not_final", 6, 6 * AN_HOUR),
     "restated": (ROWS, [row | {"lineItem/UnblendedCost": "30"} for row in ROWS], "replace", 6, 180),
     "a part of the same": (ROWS, ROWS[4:], "part", 6, 6 * AN_HOUR),
+    "a part with other amounts": (
+        ROWS, [row | {"lineItem/UnblendedCost": "9"} for row in ROWS[4:]], "restated", 6, 6 * AN_HOUR
+    ),
     "parts": (ROWS[:2], ROWS[2:], "beside", 6, 6 * AN_HOUR),
     **{
         f"overlap {first} {second}": (ROWS[slice(*first)], ROWS[slice(*second)], "overlap", first[1] - first[0],

@@ -155,6 +155,23 @@ def test_what_the_bill_tells_comes_through(plain: Billed, tmp_path: Path) -> Non
     assert set(committed.values()) == {Decimal("3.7")}
 
 
+UNITS = {
+    "Hrs": "Hours", "1 Hour": "Hours", "second": "Seconds", "gibibyte hour": "GiB-Hours", "1K tokens": "1000 Tokens",
+    "1M tokens": "1000000 Tokens", "1,000 Tokens": "1000 Tokens", "tokens": "Tokens", "1K": "1000 Tokens", "10 Hours": "10 Hours",
+}  # fmt: skip
+
+
+def test_units_are_those_of_the_specification(plain: Billed, tmp_path: Path) -> None:
+    fleet = plain.copy(tmp_path)
+    change = "UPDATE bill_rows SET consumed_unit = $units[1 + hour(charge_period_start) % len($units)], pricing_unit = 'Hrs'"
+    with fleet.store.write() as con:
+        change_bill_rows(con, change, {"units": list(UNITS)})
+    expected = list(UNITS.values())
+    found = {(row["ConsumedUnit"], row["PricingUnit"], row["ChargePeriodStart"].hour) for row in rows(save(fleet)[1])}
+    assert found == {(expected[hour % len(UNITS)], "Hours", hour) for _, _, hour in found}
+    assert {unit for unit, _, _ in found} == set(expected)
+
+
 MORE = """
     INSERT INTO bill_rows BY NAME
     SELECT * REPLACE ($kind AS kind, $cost AS billed_cost, $cost AS effective_cost, NULL AS list_cost, NULL AS instance_hours,

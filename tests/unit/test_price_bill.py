@@ -132,7 +132,7 @@ CASES = {
             [*hours(0, 1, cost="0", cause=cause, type=f"zero {cause}"), {"key": "i-0def", "type": f"zero {cause}"}],
             {2: [(0, 1, 10)]}, (NODE, OTHER),
         )
-        for cause in ("zero_unexplained", "same", "reservation_cost_missing", "commitment_cost_missing")
+        for cause in ("zero_unexplained", "same", "reservation_cost_missing", "commitment_cost_missing", "dedicated_host")
     },
     **{
         f"an hour of which one row lacks its cost is no price: {cause}": Case(
@@ -160,6 +160,16 @@ CASES = {
     "a correction may take the hour back and charge another": Case(
         hours(0), {1: [(0, 1, 20)]}, options={"period": "2026-09"},
         later=(([FIX | {"cost": "-10", "hours": -1.0}, FIX | {"cost": "5", "hours": 0.25}], {}),),
+    ),
+    # hours that were billed on another machine; those that were taken back share no price
+    "a correction onto a machine without rows is its price": Case(
+        hours(0, 1, 2), {1: [(0, 2, 10)], 2: [(2, 3, 10)]}, (node_of(0, 2), OTHER | {"up_to_ms": START + 6 * MS_PER_HOUR}),
+        later=(([FIX | {"hour": 2, "cost": "-10", "hours": -1.0}, FIX | {"hour": 2, "key": "i-0def", "cost": "10"}],
+                {"period": "2026-11"}),),
+    ),
+    "hours billed on another machine are moved within one bill": Case(
+        [*hours(0, 1, 2), {"hour": 2, "cost": "-10", "hours": -1.0}, {"hour": 2, "key": "i-0def"}],
+        {1: [(0, 2, 10)], 2: [(2, 3, 10)]}, (node_of(0, 2), OTHER),
     ),
     "corrections of a bill that is not there are no price": Case([FIX, FIX | {"hour": 1, "cost": "3"}], {}),
     "a price is never negative": Case([{}, FIX | {"cost": "-12"}], {1: [(0, 1, 0)]}),

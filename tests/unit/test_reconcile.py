@@ -168,6 +168,25 @@ def test_a_bill_in_a_currency_without_a_rate_is_an_error(tmp_path: Path) -> None
     assert answer["effective_cost"] == answer["lines"]["instances_without_metrics"] == 81.925
 
 
+def test_a_charge_across_local_midnight_has_one_rate(plain: Billed, tmp_path: Path) -> None:
+    """In India, midnight falls within a charged hour, and each day has another rate."""
+    fleet = plain.copy(tmp_path)
+    with fleet.store.write() as con:
+        change_bill_rows(con, "UPDATE bill_rows SET billing_currency = 'EUR'")
+    (tmp_path / "fx.csv").write_text("date,currency,rate\n2026-03-10,EUR,1.5\n2026-03-11,EUR,3\n2026-03-12,EUR,7\n")
+    prices = fleet.config.prices.model_copy(update={"fx_rates": tmp_path / "fx.csv"})
+    fleet.config = fleet.config.model_copy(update={"timezone": "Asia/Kolkata", "prices": prices})
+    result = pipeline.reconcile(fleet.config, fleet.store, MONTH)
+    assert (result.problems, result.difference) == ((), Decimal(0))
+    assert abs(result.lines["seen_beyond_billed_hours"]) < CENT
+    _, bill_rows = fleet.store.query(
+        "SELECT charge_period_start + INTERVAL 330 MINUTE, effective_cost FROM charges WHERE kind = 'instance'"
+    )
+    days = {10: Fraction(3, 2), 11: Fraction(3), 12: Fraction(7)}
+    billed = sum(Fraction(cost) * days[start.day] for start, cost in bill_rows)
+    assert abs(Fraction(result.effective_cost) - billed) < Fraction(CENT)
+
+
 @pytest.mark.slow
 def test_what_machines_share_of_their_cost_is_a_line_that_comes_to_nothing(plain: Billed) -> None:
     result = account(plain, ("node",))

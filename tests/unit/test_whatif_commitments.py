@@ -12,9 +12,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gpucost.cli.whatif_commitments import StoredCommitments
+from gpucost.config.model import Config, Prices
 from gpucost.errors import GpucostError, UsageError
 from gpucost.periods import MS_PER_HOUR, Period
-from gpucost.store.connection import scratch_store
+from gpucost.store.connection import Store, scratch_store
 from gpucost.whatif import buy, reserve
 from gpucost.whatif.answer import Answer
 from gpucost.whatif.buy import Own, Purchase, cloud_usage
@@ -239,6 +241,38 @@ def test_list_prices_of_an_instance() -> None:
     assert {row["kind"] for row in answer["options"]} == {"cud"}
     assert answer["today"]["gpu_hours"] == 2 * 8 * 730
     assert all(a["as_of"] for a in answer["assumptions"] if a["name"].startswith("a2-highgpu-8g"))
+
+
+# What is left of the price on demand, and of that of reservations.
+DISCOUNTS = [
+    *(({"gpu_model": name}, 70, 70) for name in ("t4", "Tesla T4", "nvidia-tesla-t4")),
+    ({"gpu_model": "T4G"}, 100, 100),
+    ({"instance_family": "G4dn", "provider": "AWS"}, 70, 70),
+    ({"instance_family": "g4", "provider": "aws"}, 100, 100),
+    ({"purchase_option": "on_demand"}, 70, 100),
+    # as on-demand nodes have it
+    ({"purchase_option": "savings_plan"}, 70, 100),
+    ({"purchase_option": "reserved"}, 100, 70),
+    ({"price_sources": ["price_book"]}, 100, 100),
+    ({"effective_end": "2026-10-01"}, 100, 100),
+]
+
+
+def test_list_prices_have_the_discounts_of_nodes(tmp_path: Path) -> None:
+    store = Store(tmp_path / "s.duckdb")
+    with store.write():
+        pass
+
+    def prices(*discounts: dict[str, Any]) -> dict[str, Decimal]:
+        config = Config(store=store.path, prices=Prices.model_validate({"discounts": discounts}))
+        listed, offers = StoredCommitments(config, store, PERIOD).offers_of("aws", "us-east-1", "g4dn.xlarge")
+        assert listed
+        return {"on_demand": listed.per_node_hour} | {terms.kind: price.per_node_hour for terms, price in offers.items()}
+
+    before = prices()
+    for terms, *left in DISCOUNTS:
+        parts = [round(100 * price / before[option]) for option, price in prices({"percent": 30} | terms).items()]
+        assert parts == left, terms
 
 
 @pytest.mark.parametrize("text", ["", "nodes\nx\n", "nodes\n-1\n", "a,b\n1,2\n", "0\n0\n", "nan\n"])

@@ -56,6 +56,11 @@ WITH typed AS (
            coalesce(regexp_extract(line_item_usage_type, '(^|-)(UnusedBox|UnusedDed)(:|$)') <> '', false) AS is_unused_capacity,
            coalesce(regexp_extract(line_item_usage_type, '(^|-)(Host)?(BoxUsage|SpotUsage|DedicatedUsage|SchedUsage)(:|$)') <> '', false)
                AS is_machine,
+           -- A Dedicated Host and the instances on it: an export does not name the host of an instance.
+           CASE WHEN regexp_matches(line_item_usage_type, '(^|-)Host(Box)?Usage:')
+                THEN concat_ws(' ', line_item_usage_account_id, line_item_availability_zone,
+                               regexp_extract(line_item_usage_type, ':([a-z0-9-]+)', 1), starts, ends)
+           END AS host_pool,
            split_line_item_parent_resource_id IS NOT NULL AS is_split,
            -- Hours of a block may say so; its fee, and a discount on that, do in one of these.
            CASE WHEN line_item_line_item_type = 'Fee' OR suffix(line_item_line_item_type, 'Discount')

@@ -1,6 +1,6 @@
 -- reads: cur, cur_costs
--- writes: cur_facts: whether any row of the export has a net cost, and whether it could say an invoice; discount_shares: of discount rows whose net cost is empty, in an export that tells net costs of other rows, the part that those do not hold yet; block_shares: what each row of a Capacity Block bears of the block's upfront fee, and what stays on the fee's row
--- invariant: one row of facts; 0 <= share of a discount <= 1: what net costs took off a product or commitment and its discount rows x share are together what its discount rows say; the shares of a block and what stays sum to its fee, exactly, and the fee of a block without hours here stays whole
+-- writes: cur_facts: whether any row of the export has a net cost, and whether it could say an invoice; discount_shares: of discount rows whose net cost is empty, in an export that tells net costs of other rows, the part that those do not hold yet; moved_costs: what each row of a Capacity Block bears of the block's upfront fee, and each instance on Dedicated Hosts of their cost, and what stays on the rows of fees and hosts; what a refund of a commitment takes off its cost here
+-- invariant: one row of facts; 0 <= share of a discount <= 1: what net costs took off a product or commitment and its discount rows x share are together what its discount rows say; the shares of a block or of hosts and what stays sum to its fee, exactly; the fee of a block without hours here stays whole, and so do hosts that hold no instance or several sizes; a refund never takes off more than the commitment costs here
 CREATE OR REPLACE TEMP TABLE cur_facts AS
 SELECT coalesce(bool_or(is_net), false) AS has_net,
        count(bill_invoice_id) + count(bill_billing_period_start_date) > 0 AS tells_invoices
@@ -8,37 +8,31 @@ FROM cur_costs;
 
 CREATE OR REPLACE TEMP TABLE discount_shares AS
 WITH unsettled AS (
-    SELECT source_file, file_row_number, bill_payer_account_id AS payer, bill_billing_period_start_date AS period,
-           coalesce(commitment, line_item_product_code) AS discounted, unblended
+    SELECT source_file, file_row_number, (bill_payer_account_id, bill_billing_period_start_date, coalesce(commitment, line_item_product_code)) AS discounted, unblended
     FROM cur_costs
     WHERE is_discount AND net IS NULL AND (SELECT has_net FROM cur_facts)
-), asked AS (
-    SELECT payer, period, discounted, sum(unblended) AS unsettled FROM unsettled GROUP BY ALL
 ), settled AS (
-    SELECT a.payer, a.period, a.discounted,
-           coalesce(sum(c.unblended) FILTER (c.is_discount), 0) AS discount,
+    SELECT (bill_payer_account_id, bill_billing_period_start_date, coalesce(commitment, line_item_product_code)) AS discounted,
+           coalesce(sum(unblended) FILTER (is_discount), 0) AS discount,
            -- An upfront fee's own net cost has all of its discount, amortized rows only this month's part.
-           coalesce(sum(CASE WHEN c.line_type IN ('Fee', 'SavingsPlanUpfrontFee') THEN c.unblended - c.net_unblended ELSE c.gross - c.net END) FILTER (NOT c.is_discount), 0) AS taken
-    FROM cur_costs AS c
-    JOIN asked AS a ON a.payer IS NOT DISTINCT FROM c.bill_payer_account_id AND a.period IS NOT DISTINCT FROM c.bill_billing_period_start_date
-        AND a.discounted IS NOT DISTINCT FROM coalesce(c.commitment, c.line_item_product_code)
-    WHERE NOT c.is_split
+           coalesce(sum(CASE WHEN line_type IN ('Fee', 'SavingsPlanUpfrontFee') THEN unblended - net_unblended ELSE gross - net END) FILTER (NOT is_discount), 0) AS taken
+    FROM cur_costs
+    WHERE NOT is_split AND discounted IN (SELECT discounted FROM unsettled)
     GROUP BY ALL
 )
-SELECT u.source_file, u.file_row_number, greatest(0, least(1, (s.discount + s.taken) / nullif(a.unsettled, 0))) AS share
-FROM unsettled AS u
-JOIN asked AS a ON a.payer IS NOT DISTINCT FROM u.payer AND a.period IS NOT DISTINCT FROM u.period AND a.discounted IS NOT DISTINCT FROM u.discounted
-JOIN settled AS s ON s.payer IS NOT DISTINCT FROM a.payer AND s.period IS NOT DISTINCT FROM a.period AND s.discounted IS NOT DISTINCT FROM a.discounted;
+SELECT u.source_file, u.file_row_number,
+       greatest(0, least(1, (s.discount + s.taken) / nullif(sum(u.unblended) OVER (PARTITION BY u.discounted), 0))) AS share
+FROM unsettled AS u JOIN settled AS s ON s.discounted IS NOT DISTINCT FROM u.discounted;
 
-CREATE OR REPLACE TEMP TABLE block_shares AS
+CREATE OR REPLACE TEMP TABLE moved_costs AS
 WITH fees AS (
     SELECT source_file, file_row_number,
-           coalesce(net_unblended, unblended) AS fee,
-           coalesce(capacity_reservation, line_item_usage_account_id || ' ' || machine) AS block,
-           -- Where the fee says its instance-hours, hours beyond this bill keep their part.
+           CASE WHEN host_pool IS NULL THEN coalesce(net_unblended, unblended) ELSE coalesce(net, gross) END AS fee,
+           coalesce(host_pool, capacity_reservation, line_item_usage_account_id || ' ' || machine) AS block,
+           -- Where the fee says its instance-hours, hours beyond this bill keep their part; so do hours of hosts without an instance.
            CASE WHEN lower(coalesce(pricing_unit, '')) LIKE 'h%' THEN amount END AS reserved_hours
-    FROM cur
-    WHERE line_type = 'Fee' AND of_block AND NOT is_split
+    FROM cur_costs
+    WHERE NOT is_split AND (line_type = 'Fee' AND of_block OR host_pool IS NOT NULL AND is_usage AND NOT is_machine)
 ), blocks AS (
     SELECT block, sum(fee) AS fee, sum(reserved_hours) AS reserved_hours
     FROM fees
@@ -48,9 +42,12 @@ WITH fees AS (
     FROM cur AS c
     JOIN blocks AS b
       -- Without the reservation's id: the account's machines of that type that are charged nothing for themselves.
-      ON b.block = CASE WHEN c.capacity_reservation IN (SELECT block FROM blocks) THEN c.capacity_reservation
+      ON b.block = CASE WHEN c.host_pool IS NOT NULL THEN c.host_pool
+                        WHEN c.capacity_reservation IN (SELECT block FROM blocks) THEN c.capacity_reservation
                         ELSE c.line_item_usage_account_id || ' ' || c.machine END
     WHERE (c.is_instance OR c.is_reserved_unused) AND c.line_type = 'Usage' AND c.unblended = 0 AND c.hours > 0
+    -- Of sizes that share a host, hours do not say the parts.
+    QUALIFY c.host_pool IS NULL OR count(DISTINCT c.machine) OVER (PARTITION BY b.block) = 1
 ), placed AS (
     SELECT *,
            sum(hours) OVER (PARTITION BY block ORDER BY source_file, file_row_number) AS until_here,
@@ -69,14 +66,27 @@ WITH fees AS (
     FROM shares
     GROUP BY block
 ), first_fees AS (
-    SELECT *, row_number() OVER (PARTITION BY block ORDER BY source_file, file_row_number) AS place
-    FROM fees
+    SELECT f.*, s.spread, row_number() OVER (PARTITION BY block ORDER BY source_file, file_row_number) AS place,
+           (f.fee * (s.spread / nullif(sum(f.fee) OVER (PARTITION BY block), 0)))::DECIMAL(38, 12) AS taken
+    FROM fees AS f
+    JOIN spread AS s USING (block)
+), returned AS (
+    -- An upfront fee is amortized: its refund takes back no more than what the commitment costs on other rows.
+    SELECT commitment, greatest(0, sum(coalesce(net, gross)) FILTER (line_type <> 'Refund' AND NOT is_discount AND NOT is_split)) AS cost,
+           -sum(coalesce(net, gross)) FILTER (line_type = 'Refund') AS refund
+    FROM cur_costs
+    WHERE commitment IN (SELECT commitment FROM cur WHERE line_type = 'Refund' AND coalesce(line_item_usage_type, '') NOT LIKE '%NoUpfront%')
+    GROUP BY commitment
+    HAVING cost < refund
 )
 SELECT source_file, file_row_number, (up_to - before)::DECIMAL(38, 12) AS share
 FROM shares
 UNION ALL
--- A block bought by several fees takes off what was spread at the first of them.
-SELECT f.source_file, f.file_row_number,
-       (f.fee - CASE WHEN f.place = 1 THEN coalesce(s.spread, 0) ELSE 0 END)::DECIMAL(38, 12)
-FROM first_fees AS f
-LEFT JOIN spread AS s USING (block);
+SELECT c.source_file, c.file_row_number, (coalesce(c.net, c.gross) * (r.cost / r.refund))::DECIMAL(38, 12)
+FROM cur_costs AS c JOIN returned AS r USING (commitment)
+WHERE c.line_type = 'Refund'
+UNION ALL
+-- What is left of rounding stays at the first of several fees or hosts.
+SELECT source_file, file_row_number,
+       (fee - taken + CASE WHEN place = 1 THEN sum(taken) OVER (PARTITION BY block) - spread ELSE 0 END)::DECIMAL(38, 12)
+FROM first_fees;

@@ -1,13 +1,15 @@
--- reads: cur_costs, cur_facts, block_shares, discount_shares, raw, charges_read (the same rows, mapped)
+-- reads: cur_costs, cur_facts, moved_costs, discount_shares, raw, charges_read (the same rows, mapped), bill_details
 -- writes: mapped (view): charges; answers what is worth saying of the export: level, code, message, fix
 -- invariant: one charge per row; billed cost is the unblended cost, whose sum is the invoice; effective cost by the rules below
 CREATE OR REPLACE TEMP VIEW mapped AS
 WITH ruled AS (
     SELECT c.*, n.has_net, n.tells_invoices, b.share,
+           CASE WHEN b.share IS NULL THEN NULL WHEN line_type = 'Refund' THEN 'fee_amortized' WHEN host_pool IS NULL THEN 'capacity_block'
+                ELSE 'dedicated_host' END AS cause,
            CASE
                -- Split rows inform shares: what they say is on their parent's row already.
                WHEN is_split THEN 0
-               -- A Capacity Block's fee stands on the hours that it reserved; so do their shares.
+               -- A Capacity Block's fee stands on the hours that it reserved, a host's cost on its instances, a refund with what it is of.
                WHEN b.share IS NOT NULL THEN b.share
                -- A discount that net costs have taken off other rows is not taken off again.
                WHEN is_discount THEN coalesce(net, (gross * coalesce(d.share, 1))::DECIMAL(38, 12))
@@ -25,7 +27,7 @@ WITH ruled AS (
            END AS beside
     FROM cur_costs AS c
     CROSS JOIN cur_facts AS n
-    LEFT JOIN block_shares AS b USING (source_file, file_row_number)
+    LEFT JOIN moved_costs AS b USING (source_file, file_row_number)
     LEFT JOIN discount_shares AS d USING (source_file, file_row_number)
 ), told AS (
     SELECT *,
@@ -105,7 +107,7 @@ SELECT 'aws' AS provider,
        CASE WHEN line_type IN ('DiscountedUsage', 'SavingsPlanCoveredUsage') THEN 'Used'
             WHEN kind = 'commitment_unused' THEN 'Unused' END AS commitment_discount_status,
        capacity_reservation AS capacity_reservation_id,
-       CASE WHEN of_block OR share IS NOT NULL THEN 'capacity_block' END AS capacity_reservation_type,
+       CASE WHEN of_block OR cause = 'capacity_block' THEN 'capacity_block' END AS capacity_reservation_type,
        CASE WHEN kind = 'reserved_unused' THEN 'Unused'
             WHEN kind = 'instance' AND capacity_reservation IS NOT NULL THEN 'Used' END AS capacity_reservation_status,
        -- CUR 2.0 has tags in a map and says there whose a tag is: user_team is team, as in the columns of the others.
@@ -123,10 +125,10 @@ SELECT 'aws' AS provider,
             WHEN line_type = 'SavingsPlanCoveredUsage' AND coalesce(net_plan_cost, plan_cost) IS NULL THEN 'commitment_cost_missing'
             WHEN line_type = 'SavingsPlanRecurringFee' AND committed IS NULL THEN 'commitment_cost_missing'
             WHEN line_type = 'RIFee' AND coalesce(unused_upfront, unused_recurring, net_unused_upfront, net_unused_recurring) IS NULL THEN 'commitment_cost_missing'
-            WHEN share IS NOT NULL THEN 'capacity_block'
+            WHEN cause IS NOT NULL THEN cause
             WHEN kind = 'instance' AND effective = 0
                 THEN CASE WHEN line_item_line_item_description ILIKE '%free tier%' THEN 'free_tier'
-                          WHEN line_item_usage_type LIKE '%HostBoxUsage%' THEN 'dedicated_host'
+                          WHEN host_pool IS NOT NULL THEN 'dedicated_host'
                           ELSE 'zero_unexplained' END
             WHEN line_type IN ('SavingsPlanCoveredUsage', 'SavingsPlanNegation', 'DiscountedUsage') THEN 'covered_usage'
             WHEN line_type IN ('SavingsPlanRecurringFee', 'SavingsPlanUpfrontFee', 'RIFee') OR (line_type = 'Fee' AND effective = 0
@@ -150,7 +152,7 @@ SELECT 'aws' AS provider,
        END AS operating_system,
        CASE WHEN kind = 'instance'
             THEN CASE WHEN contains(line_item_usage_type, 'DedicatedUsage') THEN 'dedicated'
-                      WHEN contains(line_item_usage_type, 'HostBoxUsage') THEN 'host' ELSE 'shared' END
+                      WHEN host_pool IS NOT NULL THEN 'host' ELSE 'shared' END
        END AS tenancy,
        split_line_item_parent_resource_id AS split_parent_id,
        bill_decimal(coalesce(split_line_item_net_split_cost, split_line_item_split_cost)) AS split_cost,
@@ -190,7 +192,8 @@ UNION ALL
 SELECT 'warning', 'zero_unexplained',
        count(*) || ' rows of running instances cost nothing, and nothing in the export says why (first: ' || min(resource_id) || ')',
        'these hours are priced by the next source: price book, spot history or list price'
-FROM charges_read
+-- The fee of a block may be in the bill of another month.
+FROM charges_read ANTI JOIN (FROM bill_details WHERE kind = 'commitment_fee' AND capacity_reservation_type = 'capacity_block') USING (capacity_reservation_id)
 WHERE cost_cause = 'zero_unexplained'
 HAVING count(*) > 0
 UNION ALL
@@ -199,7 +202,7 @@ SELECT 'warning', 'block_fee_alone',
            || ') covers hours that are not in this bill',
        'those hours are in the bill of another month'
 FROM charges_read
-WHERE cost_cause = 'capacity_block' AND kind = 'commitment_fee' AND abs(effective_cost) >= 0.005
+WHERE capacity_reservation_type = 'capacity_block' AND kind = 'commitment_fee' AND abs(effective_cost) >= 0.005
 UNION ALL
 SELECT 'warning', 'no_line_type',
        'the export has no line item types: every row is taken as plain usage',

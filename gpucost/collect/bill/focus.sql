@@ -1,9 +1,20 @@
 -- reads: raw (FOCUS cost and usage rows as text), the variable currency; charges_read (the same rows, mapped)
--- writes: focus_facts: whether the file says invoices, as FOCUS does since 1.2; mapped (view): charges; answers what is worth saying of the export: level, code, message, fix
--- invariant: one charge per row; billed and effective cost are the file's own
+-- writes: focus_facts: whether the file says invoices, as FOCUS does since 1.2; focus_commitment (macro): which commitment an id is of; focus_commitments: what each commitment costs, spread over its usage, else by its purchases, and what is given back of it; mapped (view): charges; answers what is worth saying of the export: level, code, message, fix
+-- invariant: one charge per row; billed cost is the file's own, and so is effective cost, but that purchases of what usage bears already cost nothing, and refunds take back no more than their commitment costs
 CREATE OR REPLACE TEMP TABLE focus_facts AS
 SELECT count(invoice_id) > 0 AS tells_invoices
 FROM raw;
+
+-- Azure charges purchases to the order, usage to what was ordered.
+CREATE OR REPLACE TEMP MACRO focus_commitment(id) AS regexp_extract(lower(id), '^(.*/(reservation|savingsplan)orders/[^/]+|.*)', 1);
+CREATE OR REPLACE TEMP TABLE focus_commitments AS
+SELECT commitment, sum(cost) FILTER (charge_category = 'Usage') AS used, sum(cost) FILTER (charge_category = 'Purchase' AND cost > 0) AS bought,
+       -sum(cost) FILTER (charge_category IN ('Purchase', 'Adjustment') AND cost < 0) AS returned
+FROM (
+    SELECT focus_commitment(commitment_discount_id) AS commitment, charge_category, bill_decimal(effective_cost) AS cost
+    FROM raw
+)
+GROUP BY commitment;
 
 CREATE OR REPLACE TEMP VIEW mapped AS
 WITH typed AS (
@@ -11,7 +22,12 @@ WITH typed AS (
            bill_moment(charge_period_start) AS starts,
            bill_moment(charge_period_end) AS ends,
            bill_decimal(billed_cost) AS billed,
-           bill_decimal(effective_cost) AS effective,
+           bill_decimal(effective_cost) AS stated,
+           greatest(0, coalesce(nullif(used, 0), bought)) AS commitment_cost,
+           CASE WHEN charge_category = 'Purchase' AND stated > 0 AND used > 0 THEN 0
+                WHEN charge_category IN ('Purchase', 'Adjustment') AND stated < 0 AND commitment_cost < returned
+                    THEN (stated * (commitment_cost / returned))::DECIMAL(38, 12)
+                ELSE stated END AS effective,
            lower(coalesce(consumed_unit, pricing_unit, '')) AS unit,
            coalesce(bill_decimal(consumed_quantity), bill_decimal(pricing_quantity)) AS quantity,
            lower(concat_ws(' ', x_usage_type, x_sku_meter_name, sku_meter, charge_description)) AS words,
@@ -32,7 +48,7 @@ WITH typed AS (
                     OR regexp_matches(lower(coalesce(resource_type, '')), 'instance|virtual ?machine|bare ?metal|server')
                     OR regexp_matches(coalesce(resource_id, ''), '(^|[:/])i-[0-9a-f]+$|/instances/|/virtualmachines/', 'i')
                     OR coalesce(x_usage_type, '') ~ '.*(BoxUsage|SpotUsage|DedicatedUsage):.*') AS of_machine
-    FROM raw
+    FROM raw LEFT JOIN focus_commitments ON commitment = focus_commitment(commitment_discount_id)
 ), told AS (
     SELECT *,
            CASE WHEN x_gpucost_charge_kind IN ('instance', 'discount', 'node_fee', 'other') THEN x_gpucost_charge_kind

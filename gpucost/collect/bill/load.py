@@ -68,6 +68,10 @@ SEMI JOIN (SELECT source_row - 1 AS file_row_number FROM first_rows) USING (file
 _ALL_ROWS = "CREATE OR REPLACE TEMP VIEW raw AS FROM raw_rows"
 _IN_TWO_FILES = "SELECT 1 FROM raw WHERE row_digest IS NOT NULL GROUP BY row_digest HAVING count(*) > 1 LIMIT 1"
 _WITHOUT_ACCOUNT = "SELECT file FROM bills_by_file GROUP BY file, provider HAVING min(account) = '' AND max(account) > ''"
+_ACTUAL_ONLY = """FROM charges
+WHERE format = 'azure-actual' AND commitment_discount_status = 'Used' AND cost_cause = 'zero_unexplained'
+    AND list_contains($1, billing_period)
+LIMIT 1"""
 _UNREAD = """SELECT source_file, source_row, charge_lack(c) AS what
 FROM charges_read AS c
 WHERE what IS NOT NULL
@@ -318,10 +322,19 @@ class _Run:
             with self._caught(tree):
                 self._whole(tree, delivery, entries)
         self._loose(loose)
+        if not self._has_actual_only():
+            self.run.findings = [one for one in self.run.findings if one.code != "actual_only"]
         if not self.run.results and not self.run.errors and all(one.code in _NOTHING for one in self.run.findings):
             self.run.errors.append(
                 DataError("nothing was loaded: none of the files read is a billing export with charges that this command takes")
             )
+
+    def _has_actual_only(self) -> bool:
+        """Whether machines that commitments cover still have no amortized cost, once all of the run is loaded."""
+        if all(one.code != "actual_only" for one in self.run.findings):
+            return False
+        with self.store.read() as con:
+            return bool(con.execute(_ACTUAL_ONLY, [[one.billing_period for one in self.run.results]]).fetchall())
 
     @contextmanager
     def _caught(self, tree: Tree | None = None, left: int = 0) -> Iterator[None]:
@@ -573,8 +586,8 @@ class _Run:
                 self.run.errors.append(DataError(f"{bill} was not loaded: {'; '.join(result.twice)}", fix))
             elif result.twice and result.loaded:
                 self._find("warning", "billed_twice", f"{bill}: {'; '.join(result.twice)}", "get the export again")
-            elif result.verdict == "overlap":
-                why = f"{bill} was left out beside the bill in the store: {charges.KEPT['overlap']}"
+            elif result.verdict in ("overlap", "restated"):
+                why = f"{bill} was left out beside the bill in the store: {charges.KEPT[result.verdict]}"
                 fix = "give the whole month in one export; if this one is it, --replace puts it in the place of the bill there"
                 self.run.errors.append(DataError(why, fix))
             elif is_named and not result.loaded and result.verdict != "unchanged":

@@ -1,6 +1,7 @@
 -- reads: bill_details, bill_lines, discounted_details, machine_riders, billed_nodes, catalog_instances
--- writes: billed_details, what rows on machines with GPUs are of, machines and all text by numbers; machine_lines, these rows as they are billed; billed_rows, the charges of machines with GPUs, and fees and discounts on those machines, each with the machine's charge period [from_ms, to_ms) that it belongs to
+-- writes: number_of (macro): a number for each text; billed_details, what rows on machines with GPUs are of, machines and all text by numbers; machine_lines, these rows as they are billed; billed_rows, the charges of machines with GPUs, and fees and discounts on those machines, each with the machine's charge period [from_ms, to_ms) that it belongs to
 -- invariant: numbers are in the order of what they stand for, null for null; charge periods of a machine do not overlap; a charge counts once; where exports of two formats tell of a machine's time in one billing period, the newer load counts; effective_cost is less discount_cost, fees and discounts have no hours
+CREATE OR REPLACE TEMP MACRO number_of(word) AS CASE WHEN word IS NOT NULL THEN dense_rank() OVER (ORDER BY word) END;
 CREATE OR REPLACE TEMP TABLE billed_details AS
 WITH gpu_types AS (
     SELECT DISTINCT lower(instance_type) AS instance_type FROM catalog_instances WHERE gpu_count > 0
@@ -26,18 +27,18 @@ told AS (
 )
 SELECT * EXCLUDE (place, provider, billing_period, format), place.account, place.region, place.instance_type,
     (row_number() OVER ())::INTEGER AS detail,
-    dense_rank() OVER (ORDER BY instance_key)::INTEGER AS machine,
-    dense_rank() OVER (ORDER BY billing_period, bill_id)::INTEGER AS bill,
-    dense_rank() OVER (ORDER BY billing_period, format) AS export,
-    dense_rank() OVER (ORDER BY format) AS format,
-    dense_rank() OVER (ORDER BY billing_period) AS billing_month,
-    CASE WHEN place.provider IS NOT NULL THEN dense_rank() OVER (ORDER BY place.provider) END AS provider_number,
-    CASE WHEN place.account IS NOT NULL THEN dense_rank() OVER (ORDER BY place.account) END AS account_number,
-    CASE WHEN place.region IS NOT NULL THEN dense_rank() OVER (ORDER BY place.region) END AS region_number,
-    CASE WHEN place.instance_type IS NOT NULL THEN dense_rank() OVER (ORDER BY place.instance_type) END AS type_number,
-    CASE WHEN place.operating_system IS NOT NULL THEN dense_rank() OVER (ORDER BY place.operating_system) END AS system_number,
-    CASE WHEN place.tenancy IS NOT NULL THEN dense_rank() OVER (ORDER BY place.tenancy) END AS tenancy_number,
-    CASE WHEN place.reservation IS NOT NULL THEN dense_rank() OVER (ORDER BY place.reservation) END AS reservation_number
+    number_of(instance_key)::INTEGER AS machine,
+    number_of((billing_period, bill_id))::INTEGER AS bill,
+    number_of((billing_period, format)) AS export,
+    number_of(format) AS format,
+    number_of(billing_period) AS billing_month,
+    number_of(place.provider) AS provider_number,
+    number_of(place.account) AS account_number,
+    number_of(place.region) AS region_number,
+    number_of(place.instance_type) AS type_number,
+    number_of(place.operating_system) AS system_number,
+    number_of(place.tenancy) AS tenancy_number,
+    number_of(place.reservation) AS reservation_number
 FROM told;
 
 CREATE OR REPLACE TEMP TABLE machine_lines AS
@@ -46,7 +47,7 @@ SELECT d.detail, d.machine, d.is_correction, d.currency, epoch_ms(l.charge_perio
     l.effective_cost + discount_cost AS effective_cost, false AS is_rider,
     -- one part of a machine without its cost, the cores whose commitment's fee is not there: the other parts alone are no price
     d.cost_cause = 'fee_missing'
-        OR l.effective_cost = 0 AND d.cost_cause IN ('zero_unexplained', 'reservation_cost_missing', 'commitment_cost_missing') AS lacks_cost,
+        OR l.effective_cost = 0 AND d.cost_cause IN ('zero_unexplained', 'reservation_cost_missing', 'commitment_cost_missing', 'dedicated_host') AS lacks_cost,
     l.effective_cost = 0 AND d.cost_cause = 'same' AS is_free
 FROM bill_lines AS l
 JOIN billed_details AS d USING (batch_id, detail_id)

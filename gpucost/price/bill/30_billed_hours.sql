@@ -1,6 +1,6 @@
--- reads: billed_rows, billed_details, billed_nodes, nodes, bills, fx_rates, $is_pooled
+-- reads: billed_rows, billed_details, billed_nodes, nodes, bills, bill_details, fx_rates, $is_pooled
 -- writes: billed_parts, one row per (bill, machine, charge period, currency); billed_periods, one row per (machine, charge period, currency), whichever bills tell of it: what it is, its hours and their cost; billed_hours (stored), what each bill says of each machine and charge period, with the price per hour: effective cost / billed hours, of the machine or of its pool
--- invariant: hours > 0; is_priced is false where a part of the cost is missing or it cost nothing, and nothing says why, and where only corrections of it are known; over a pool, sum(price x hours) = sum(effective cost), up to the price's twelfth decimal; a price is not negative
+-- invariant: hours > 0; is_priced is false where a part of the cost is missing or it cost nothing, and nothing says why, where only corrections of a bill that is not there are known, and where all hours were taken back of a machine that no node was; over a pool, sum(price x hours) = sum(effective cost), up to the price's twelfth decimal; a price is not negative
 CREATE OR REPLACE TEMP TABLE billed_parts AS
 SELECT d.bill, r.machine, r.currency, r.from_ms, r.to_ms, min(d.provider_number) AS provider_number, min(d.account_number) AS account_number, min(d.region_number) AS region_number,
     min(d.type_number) AS type_number, min(d.system_number) AS system_number, min(d.tenancy_number) AS tenancy_number, min(d.reservation_number) AS reservation_number,
@@ -21,16 +21,24 @@ WITH summed AS (
         min(type_number) AS type_number, min(system_number) AS system_number, min(tenancy_number) AS tenancy_number,
         CASE WHEN bool_or(is_spot) THEN 'spot' WHEN bool_or(is_block) THEN 'capacity_block' WHEN bool_or(is_reserved) THEN 'reserved' ELSE 'on_demand' END AS capacity_type,
         CASE WHEN NOT bool_or(is_spot) THEN min(reservation_number) END AS reservation_number,
-        coalesce(sum(told_hours), 0) + CASE WHEN coalesce(min(least_hours) < 0, false) THEN sum(corrected_hours) ELSE 0 END AS hours,
-        sum(cost) AS cost, bool_and(is_correction_only) AS is_correction_only,
+        coalesce(sum(told_hours), 0) + CASE WHEN coalesce(min(least_hours) < 0, false) OR bool_and(is_correction_only) THEN coalesce(sum(corrected_hours), 0) ELSE 0 END AS hours,
+        sum(cost) AS cost, min(bill) AS first_bill,
         -- the hours stand once, in the first of the bills that does not only correct them
-        min(bill) FILTER (NOT is_correction_only) AS hours_bill,
+        min(bill) FILTER (NOT is_correction_only) AS own_bill,
         bool_or(lacks_cost) OR bool_or(is_free) AND sum(charged_cost) = 0 AS is_unexplained
     FROM billed_parts
     GROUP BY machine, currency, from_ms, to_ms
 ),
 machines AS (
     SELECT machine, any_value(instance_key) AS instance_key FROM billed_details GROUP BY machine
+),
+-- where the account's bill of a month is there and has nothing of a machine, a later correction is all that it costs
+told_months AS (
+    SELECT DISTINCT d.account_number, b.billing_period
+    FROM (SELECT DISTINCT account, account_number FROM billed_details WHERE is_correction) AS d
+    JOIN bill_details AS r ON coalesce(r.sub_account_id, r.billing_account_id) = d.account
+    JOIN bills AS b USING (bill_id)
+    WHERE r.charge_class IS DISTINCT FROM 'Correction'
 ),
 lived AS (
     SELECT h.machine, h.from_ms, h.to_ms,
@@ -45,14 +53,15 @@ lived AS (
 spot_machines AS (
     SELECT DISTINCT m.machine FROM machines AS m JOIN billed_nodes AS b USING (instance_key) JOIN nodes AS n USING (node_id) WHERE n.capacity_type = 'spot'
 )
-SELECT h.* EXCLUDE (hours, is_correction_only),
+SELECT h.* EXCLUDE (hours, own_bill, first_bill), coalesce(h.own_bill, CASE WHEN m.billing_period IS NOT NULL THEN h.first_bill END) AS hours_bill,
     -- a bill that tells no hours is of those that its nodes were up, or of the whole charge period
     CASE WHEN h.hours > 0 THEN h.hours WHEN l.hours > 0 THEN l.hours ELSE (h.to_ms - h.from_ms) / 3600000.0 END::DECIMAL(38, 12) AS hours,
-    NOT h.is_unexplained AND NOT h.is_correction_only AS is_priced,
+    NOT h.is_unexplained AND hours_bill IS NOT NULL AND (h.hours > 0 OR h.cost <> 0 OR l.hours > 0) AS is_priced,
     -- no price of a machine that was launched otherwise may be that of a spot node
     s.machine IS NOT NULL AND h.capacity_type <> 'spot' AS is_alone
 FROM summed AS h
 LEFT JOIN lived AS l USING (machine, from_ms, to_ms)
+LEFT JOIN told_months AS m ON h.hours > 0 AND h.cost > 0 AND m.account_number = h.account_number AND m.billing_period = strftime(epoch_ms(h.from_ms), '%Y-%m')
 LEFT JOIN spot_machines AS s USING (machine);
 
 DELETE FROM billed_hours;

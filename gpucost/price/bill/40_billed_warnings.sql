@@ -7,7 +7,7 @@ SELECT 'unexplained_zero' AS code, CASE WHEN count(DISTINCT n.cluster) = 1 THEN 
     coalesce(h.instance_type, h.instance_key) AS subject, min(h.from_ms) AS from_ms, max(h.to_ms) AS to_ms,
     format('the bill of {}, {}, has {:.1f} hours of {} without their cost, or a part of it, and names no reason: they are priced as if no bill covered them',
         h.provider, h.billing_period, sum(h.instance_hours), coalesce(h.instance_type, 'machines')) AS message,
-    'gpucost sql "from charges where cost_cause in (''zero_unexplained'', ''fee_missing'', ''reservation_cost_missing'', ''commitment_cost_missing'')" shows the rows' AS fix
+    'gpucost sql "from charges where cost_cause in (''zero_unexplained'', ''fee_missing'', ''reservation_cost_missing'', ''commitment_cost_missing'', ''dedicated_host'')" shows the rows' AS fix
 FROM billed_hours AS h
 LEFT JOIN billed_nodes AS b USING (instance_key)
 LEFT JOIN nodes AS n USING (node_id)

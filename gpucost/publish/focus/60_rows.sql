@@ -1,6 +1,18 @@
 -- reads: focus_charges, focus_splits, hourly_costs, nodes, allocations; $month the billing period, $from_ms, $to_ms the same in UTC, $currency the report's
--- writes: focus_rows, the file's rows in order, with the columns of every version of FOCUS that is written
+-- writes: focus_unit (macro): a unit as the specification spells it; focus_rows, the file's rows in order, with the columns of every version of FOCUS that is written
 -- invariant: rows of one origin charge have its identifiers, and add up to it; estimates have BilledCost 0
+CREATE OR REPLACE TEMP MACRO focus_unit(unit) AS CASE
+    WHEN regexp_matches(unit, '^(1 )?h((ou)?rs?)?$', 'i') THEN 'Hours'
+    WHEN unit ILIKE 'second%' THEN 'Seconds'
+    WHEN unit ILIKE 'byte-seconds' THEN 'B-Seconds'
+    WHEN unit ILIKE 'gibibyte hour' THEN 'GiB-Hours'
+    -- 1K tokens, 1M, 1,000 Tokens, tokens
+    WHEN regexp_matches(unit, '^[0-9,]+ ?[km]\b|^[0-9,]*[ -]*tokens?$', 'i')
+        THEN concat_ws(' ', nullif(coalesce(TRY_CAST(replace(regexp_extract(unit, '^[0-9,]*'), ',', '') AS BIGINT), 1)
+                * CASE lower(regexp_extract(unit, '^[0-9,]+ ?([km])\b', 1, 'i')) WHEN 'k' THEN 1000 WHEN 'm' THEN 1000000 ELSE 1 END, 1),
+            coalesce(nullif(regexp_replace(unit, '^[0-9,]* ?([km]\b)? *(tokens?$)?', '', 'i'), ''), 'Tokens'))
+    ELSE unit
+END;
 CREATE OR REPLACE TEMP TABLE focus_rows AS
 WITH
 -- what no bill covers, by UTC day, node and holder: the costs add up to estimated_cost of the period
@@ -42,9 +54,6 @@ told AS (
             [('cluster', cluster), ('namespace', namespace), ('team', team), ('workload', workload)],
             lambda tag: struct_extract_at(tag, 2) IS NOT NULL)) AS own_tags,
         coalesce(tags, MAP([]::VARCHAR[], []::VARCHAR[])) AS origin_tags,
-        -- as the specification spells units
-        MAP {'h': 'Hours', 'hr': 'Hours', 'hrs': 'Hours', 'hour': 'Hours', 'hours': 'Hours', '1 hour': 'Hours', '1 hours': 'Hours', '1 hr': 'Hours',
-            'second': 'Seconds', 'seconds': 'Seconds', 'byte-seconds': 'B-Seconds', 'gibibyte hour': 'GiB-Hours'} AS units,
         coalesce(consumed_unit, pricing_unit, 'Hours') AS consumed_or_priced,
         coalesce(pricing_unit, consumed_unit, 'Hours') AS priced_or_consumed
     FROM parts
@@ -72,9 +81,9 @@ SELECT
     commitment_discount_quantity AS CommitmentDiscountQuantity,
     CASE WHEN commitment_discount_id IS NOT NULL THEN commitment_discount_status END AS CommitmentDiscountStatus,
     CASE WHEN commitment_discount_id IS NOT NULL THEN commitment_discount_type END AS CommitmentDiscountType,
-    CASE WHEN commitment_discount_quantity IS NOT NULL THEN commitment_discount_unit END AS CommitmentDiscountUnit,
+    CASE WHEN commitment_discount_quantity IS NOT NULL THEN focus_unit(commitment_discount_unit) END AS CommitmentDiscountUnit,
     consumed_quantity::DECIMAL(38, 12) AS ConsumedQuantity,
-    CASE WHEN consumed_quantity IS NOT NULL THEN coalesce(units[lower(consumed_or_priced)], consumed_or_priced) END AS ConsumedUnit,
+    CASE WHEN consumed_quantity IS NOT NULL THEN focus_unit(consumed_or_priced) END AS ConsumedUnit,
     contracted_cost::DECIMAL(38, 12) AS ContractedCost,
     contracted_unit_price AS ContractedUnitPrice,
     effective_cost::DECIMAL(38, 12) AS EffectiveCost,
@@ -85,7 +94,7 @@ SELECT
     list_unit_price AS ListUnitPrice,
     coalesce(pricing_category, CASE WHEN charge_category IN ('Usage', 'Purchase') THEN 'Standard' END) AS PricingCategory,
     pricing_quantity::DECIMAL(38, 12) AS PricingQuantity,
-    CASE WHEN pricing_quantity IS NOT NULL THEN coalesce(units[lower(priced_or_consumed)], priced_or_consumed) END AS PricingUnit,
+    CASE WHEN pricing_quantity IS NOT NULL THEN focus_unit(priced_or_consumed) END AS PricingUnit,
     seller AS ProviderName,
     seller AS PublisherName,
     region AS RegionId,

@@ -66,8 +66,7 @@ named AS (
     FROM placed
 ),
 summed AS (
-    SELECT place, class, is_discount, currency, start_ms, machine_rate, sum(rows) AS rows, sum(billed_cost) AS billed_cost, sum(effective_cost) AS effective_cost,
-        sum(discount_cost) AS discount_cost, sum(amortized_cost) AS amortized_cost
+    SELECT place, class, is_discount, currency, start_ms, machine_rate, sum(rows) AS rows, sum(COLUMNS('_cost$'))
     FROM named
     GROUP BY ALL
 ),
@@ -80,7 +79,6 @@ SELECT place, currency, class AS effective_class,
     -- of a fee, the invoice knows no unused part
     CASE WHEN is_discount THEN 'discounts' WHEN class = 'unused_commitments' THEN 'commitment_fees' ELSE class END AS billed_class,
     sum(rows)::BIGINT AS rows,
-    sum((billed_cost * coalesce(rate, 1))::DECIMAL(38, 12)) AS billed_cost, sum((effective_cost * coalesce(rate, 1))::DECIMAL(38, 12)) AS effective_cost,
-    sum((discount_cost * coalesce(rate, 1))::DECIMAL(38, 12)) AS discount_cost, sum((amortized_cost * coalesce(rate, 1))::DECIMAL(38, 12)) AS amortized_cost
+    sum((COLUMNS('_cost$') * coalesce(rate, 1))::DECIMAL(38, 12))
 FROM rated
 GROUP BY ALL;
