@@ -19,7 +19,7 @@ CREATE OR REPLACE TEMP MACRO compute_slices(profile) AS
     quantity(regexp_extract(profile, '^([0-9]+)g', 1), 99);
 -- A GPU model's name as gpu_aliases spells it, and as reports do where no alias lists it.
 CREATE OR REPLACE TEMP MACRO model_key(name) AS
-    regexp_replace(regexp_replace(lower(regexp_replace(name, '(-MIG-.*|-SHARED)$', '')), '[^a-z0-9]', '', 'g'), '^(nvidia|tesla)+', '');
+    model_spelling(regexp_replace(name, '(-MIG-.*|-SHARED)$', ''));
 CREATE OR REPLACE TEMP MACRO model_name(name) AS
     regexp_replace(regexp_replace(name, '(-MIG-.*|-SHARED)$', ''), '^(NVIDIA|Tesla)[ -]', '');
 -- How many MIG slices a GPU has; `listed` is what the catalog has of its model.

@@ -104,7 +104,7 @@ agreed AS (
     JOIN moments AS d USING (series_id, hour)
     -- one key of both: by hour and offset alone, any devices' moments would meet
     JOIN moments AS c ON c.moment = hash(k.other_id, k.hour, d.offset_ms)
-    LEFT JOIN gpu_aliases AS a ON a.alias = regexp_replace(regexp_replace(lower(k.model_name), '[^a-z0-9]', '', 'g'), '^(nvidia|tesla)+', '')
+    LEFT JOIN gpu_aliases AS a ON a.alias = model_spelling(k.model_name)
     LEFT JOIN gpu_models AS g USING (gpu_model)
     WHERE d.value > 0
     GROUP BY ALL

@@ -73,7 +73,7 @@ def _state(path: Path) -> tuple[Path, int, int, int]:
 
 
 def trust(path: Path) -> None:
-    """Note that a file, as it is now, holds the objects that it should: it is not checked again until another program writes it."""
+    """Note that a file, as it is now, has the right objects: it is not checked again until another program writes it."""
     _CHECKED.add(_state(path))
 
 # What a schema is made of, besides what DuckDB brings; macros last, since it lists thousands of functions for them. Functions by
