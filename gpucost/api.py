@@ -119,11 +119,11 @@ def __getattr__(name: str) -> Callable[..., pd.DataFrame]:
 def query(sql: str, *, config: PathLike | None = None, store: PathLike | None = None) -> pd.DataFrame:
     """What one read-only SQL statement answers, as `gpucost sql` would: tables and views are described in docs/store.md.
 
-    Attributed tables are as the last report left them. Raises GpucostError where the statement is refused or fails.
+    Attributed tables are brought up to date first, as for a report. Raises GpucostError where the statement is refused or fails.
     """
     import pandas as pd
 
-    columns, rows = _call(config, store).store.query(sql)
+    columns, rows = _call(config, store).attributed().query(sql)
     return pd.DataFrame(rows, columns=columns)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from gpucost import pipeline
@@ -57,4 +58,4 @@ def compare(config: Config, store: Store, before: Query, after: Query, by: tuple
         pipeline.report(config, store, after)  # says what there is of that name
     missed = missed_before(first, before.period_name)
     shown = replace(second, coverage=replace(second.coverage, warnings=(*second.coverage.warnings, *missed)))
-    return shown, diff(first, second, by, (before.period_name, after.period_name))
+    return shown, diff(first, second, by, (before.period_name, after.period_name), after.now or datetime.now(UTC))

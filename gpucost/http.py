@@ -1,10 +1,11 @@
-"""HTTP: the one policy of retries, answers bounded in size and time, and messages to a URL that is a secret."""
+"""HTTP: the one client, with answers bounded in size and time, the one policy of retries, and messages to a secret URL."""
 
 from __future__ import annotations
 
 import http.client
 import io
 import ipaddress
+import json
 import logging
 import re
 import socket
@@ -123,6 +124,7 @@ class Response:
 _TRIES = 4
 _FIRST_PAUSE_SECONDS = 1.0
 _TIMEOUT_SECONDS = (5.0, 15.0)  # to connect, to answer
+_LONGEST_SECONDS = 30.0
 _CHECK = "check the address, and that this machine may reach it"
 
 
@@ -135,19 +137,19 @@ def send(request: Request) -> Response:
 
     def once() -> Response:
         try:
-            with requests.Session() as connection:
-                connection.auth = keep  # else requests would take a password from ~/.netrc
+            with session(request.url, _LONGEST_SECONDS) as connection:
                 answer = connection.request(
                     request.method,
                     request.url,
                     data=request.body,
-                    headers={"User-Agent": "gpucost", **request.headers},
+                    headers=request.headers,
                     timeout=_TIMEOUT_SECONDS,
                     allow_redirects=False,
+                    stream=True,
                 )
+                text = excerpt(beginning(answer).decode("utf-8", "replace"), 200)
         except (requests.RequestException, ValueError) as error:
-            raise _undelivered(request, f"{request.what} at {host}", error) from None
-        text = excerpt(answer.text[:ERROR_BYTES], 200)
+            raise undelivered(request.what, f"{request.what} at {host}", error, repeatable=request.repeatable) from None
         if answer.status_code in PASSING:
             raise TransientError(f"{request.what} at {host} answered {answer.status_code}: {text}", retry_after(answer.headers))
         return Response(answer.status_code, text, host)
@@ -158,26 +160,29 @@ def send(request: Request) -> Response:
         raise GpucostError(f"{error} (tried {_TRIES} times)", _CHECK) from None
 
 
-def _undelivered(request: Request, server: str, error: Exception) -> GpucostError:
-    """What a message without an answer failed by: TransientError where it may be sent again. Its own words would show the URL."""
+_BROKEN = (requests.ConnectionError, requests.exceptions.ChunkedEncodingError, requests.exceptions.ContentDecodingError)
+
+
+def undelivered(what: str, server: str, error: Exception, *, repeatable: bool = True) -> SourceError | TransientError:
+    """What a request without an answer failed by: TransientError where it may be sent again. Its own words would show the URL."""
     cause = error.args[0] if error.args else None
     reason = getattr(cause, "reason", cause)
     if isinstance(error, requests.ConnectTimeout):
         return TransientError(f"{server} cannot be reached: timed out")
     if isinstance(error, requests.exceptions.SSLError):
-        return GpucostError(f"{server} has no certificate that can be trusted", _CHECK)
+        return SourceError(f"{server} has no certificate that can be trusted", _CHECK)
     if isinstance(error, requests.ReadTimeout):
         failure = how = "did not answer in time"
-    elif isinstance(error, requests.ConnectionError):
+    elif isinstance(error, _BROKEN):
         why = "nothing answers there" if isinstance(reason, NewConnectionError) else "the connection failed"
         failure, how = f"cannot be reached: {why}", "broke off"
         if not isinstance(reason, ProtocolError):
             return TransientError(f"{server} {failure}")
     else:
-        return GpucostError(f"the address of {request.what} cannot be used", _CHECK)
-    if request.repeatable:
+        return SourceError(f"the address of {what} cannot be used", _CHECK)
+    if repeatable:
         return TransientError(f"{server} {failure}")
-    return GpucostError(f"{server} {how}; the message may have arrived", "look there before you send it again")
+    return SourceError(f"{server} {how}; the message may have arrived", "look there before you send it again")
 
 
 def excerpt(text: str, length: int = 300) -> str:
@@ -191,21 +196,45 @@ def keep(request: requests.PreparedRequest) -> requests.PreparedRequest:
     return request
 
 
-def session(url: str, seconds: float, tls: Tls, section: str) -> requests.Session:
-    """A session for one server whose answers end after `seconds`, with the TLS settings of [`section`.tls].
+class Session(requests.Session):
+    """The client of one server: its answers end in time, are held up to a limit, and lead to no other server."""
 
-    Raises SourceError that names a missing file.
+    def __init__(self, url: str, seconds: float, limit: int) -> None:
+        super().__init__()
+        self._url, self._limit = url, limit
+        self.max_redirects = 3
+        self.hooks["response"] = [self._hold]
+        for scheme in ("http://", "https://"):
+            self.mount(scheme, TimedAdapter(seconds))
+
+    def send(self, request: requests.PreparedRequest, **options: Any) -> requests.Response:
+        """Send a request, also one that follows a redirect. Raises InvalidURL if it goes to another server."""
+        here = requests.Request("GET", self._url).prepare().url
+        # the rule by which requests itself withholds a login
+        if self.should_strip_auth(here, request.url):  # type: ignore[no-untyped-call]
+            raise requests.exceptions.InvalidURL("the answer leads to another server")
+        return super().send(request, **options)
+
+    def _hold(self, response: requests.Response, *_: object, stream: bool = False, **__: object) -> None:
+        if response.is_redirect or not stream:  # requests reads the whole body of a redirect, even of one it does not follow
+            hold(response, self._limit)
+
+
+def session(url: str, seconds: float, limit: int = 1 << 20, tls: Tls | None = None, section: str = "") -> Session:
+    """A session for one server whose answers end after `seconds` and `limit` bytes, with the TLS settings of [`section`.tls].
+
+    An answer that is streamed is read by `chunks`. Raises SourceError that names a missing file.
     """
     for password in re.findall(":([^/@]+)@", url):
         texts.conceal(password)
-    connection = requests.Session()
-    for scheme in ("http://", "https://"):
-        connection.mount(scheme, TimedAdapter(seconds))
+    connection = Session(url, seconds, limit)
     # A proxy is of no use on the way to this machine itself.
     addresses = addresses_of(url)
     connection.trust_env = not (addresses and all(address.is_loopback for address in addresses))
     connection.headers["User-Agent"] = "gpucost"
     connection.auth = keep  # else requests would take a password from ~/.netrc, and even put it in place of a header
+    if tls is None:
+        return connection
     connection.verify = str(tls.ca_file) if tls.ca_file is not None else not tls.insecure_skip_verify
     for path in (tls.ca_file, tls.cert_file, tls.key_file):
         if path is not None and not path.is_file():
@@ -224,12 +253,38 @@ def addresses_of(url: str) -> list[ipaddress.IPv4Address | ipaddress.IPv6Address
     return [ipaddress.ip_address(str(entry[4][0]).split("%")[0]) for entry in entries]
 
 
+def refused(server: str, response: requests.Response, login: str, fix: str) -> SourceError | TransientError:
+    """What an answer other than 200 means; `login` is the fix for missing credentials."""
+    status, text = response.status_code, reason(response)
+    words = f": {text}" if text else ""
+    if status in PASSING or status >= 500:
+        return TransientError(f"{server} answered HTTP {status}{words}", retry_after(response.headers))
+    if status in (401, 403):
+        return SourceError(f"{server} refuses the credentials (HTTP {status}){words}", login)
+    return SourceError(f"{server} answered HTTP {status}{words}", fix)
+
+
+def reason(response: requests.Response) -> str:
+    """The server's own words, one line, where it answers in JSON or plain text. Only the first kilobytes are read."""
+    body = beginning(response).decode("utf-8", "replace").lstrip()
+    if "html" in response.headers.get("Content-Type", "") or body.startswith("<"):
+        return ""
+    if not body.startswith("{"):
+        return excerpt(body)
+    # the document may be longer
+    match = re.search(r'(?i)"(?:error|message|description)"\s*:\s*("(?:[^"\\\x00-\x1f]|\\["\\/bfnrtu])*+)', body)
+    try:
+        return excerpt(json.loads(match[1] + '"')) if match else ""
+    except ValueError:
+        return ""
+
+
 # What is read of an answer that says no more than why there is none.
 ERROR_BYTES = 8192
 _CHUNK = 1 << 20
 
 
-class TooLarge(Exception):
+class TooLarge(SourceError):
     """The answer is longer than its limit; its connection is closed."""
 
 
@@ -240,7 +295,8 @@ def chunks(response: requests.Response, limit: int) -> Iterator[bytes]:
         size += len(chunk)
         if size > limit:
             response.close()
-            raise TooLarge
+            server = urlsplit(response.url)
+            raise TooLarge(f"{server.scheme}://{server.netloc} answers with more than {limit >> 20} MiB", _CHECK)
         yield chunk
 
 

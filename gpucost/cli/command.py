@@ -308,6 +308,17 @@ class Call:
 
         return pipeline.report(self.settings, self.store, self.query(**more))
 
+    def attributed(self) -> Store:
+        """The store, attributed for this configuration. If it cannot be, a note says what its costs are instead."""
+        from gpucost import pipeline
+
+        try:
+            pipeline.attribute(self.settings, self.store)
+        except GpucostError as error:
+            if self.store.exists:
+                self.note(f"note: costs are those of the configuration that the store was attributed for last: {error}")
+        return self.store
+
     def note(self, text: str) -> None:
         """Say something beside the data, on stderr; nothing under -q."""
         note(text, quiet=self.quiet)
@@ -537,6 +548,8 @@ def handle_errors(command: Callable[P, R]) -> Callable[P, R]:
                 import traceback
 
                 note(traceback.format_exc().removesuffix("\n"))
+            if isinstance(error, RuntimeError) and "home directory" in str(error):  # pathlib's, for ~
+                fail("a path begins with ~, and this user has no home directory", "set HOME, or name the whole path", 1)
             if isinstance(error, OSError) and error.filename:
                 fail(f"{error.filename}: {error.strerror}", "look after that file, its folder and disk; then run it again", 1)
             fail(

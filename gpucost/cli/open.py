@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+import tempfile
 import webbrowser
 from pathlib import Path
 from typing import Annotated
@@ -54,7 +55,11 @@ def open(  # noqa: A001 - its name on the command line
 
 def _private_page() -> Path:
     """Where the page lies that no option names. Raises GpucostError where no folder can be made for it."""
-    folder = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "gpucost"
+    try:
+        cache = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    except RuntimeError:  # a user without a home directory
+        cache = tempfile.mkdtemp()
+    folder = Path(cache) / "gpucost"
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     except OSError as error:

@@ -285,6 +285,7 @@ def sql(
     """Ask the store anything in SQL, read-only.
 
     SELECT, DESCRIBE, SHOW, SUMMARIZE and EXPLAIN run, within ten minutes: they see neither other files nor the network.
+    Costs are those of this configuration: like a report, this brings them up to date first.
 
     \b
     Examples:
@@ -292,7 +293,7 @@ def sql(
       gpucost sql --format csv -o nodes.csv "from nodes"
       gpucost sql - < question.sql
     """
-    call.write_rows(*call.store.query(sys.stdin.read() if statement == "-" else statement))
+    call.write_rows(*call.attributed().query(sys.stdin.read() if statement == "-" else statement))
 
 
 @command("written")

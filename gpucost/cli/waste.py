@@ -217,6 +217,7 @@ def findings(
     from gpucost.periods import name_of
     from gpucost.report.changes import previous_period
     from gpucost.report.query import newest_data
+    from gpucost.store.sqlfiles import column
 
     settings = call.settings
     if minimum is not None:
@@ -235,6 +236,9 @@ def findings(
                 raise GpucostError(f"there is nothing to compare with: {error.message}", "leave out --compare") from None
             changed = changes(before.findings, found.findings, period)
     note_gaps(settings, call.store, call.period, quiet=call.quiet)
+    with call.store.read() as con:
+        for message in column(con, "SELECT message FROM warnings WHERE code = 'host_without_users'"):
+            call.note(f"note: {message}")
     shown, columns = found.findings[:top], columns_of(Finding)
     lists = [tuple(one for one in shown if one.is_bound is is_bound) for is_bound in (False, True)]
     sums = found.minimum_per_month, found.saving_per_month, found.at_most_per_month, found.passed_over

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 
 from gpucost import inputs
@@ -33,8 +34,11 @@ def find(path: Path | None, environ: Mapping[str, str], cwd: Path) -> Path | Non
 
 def places(environ: Mapping[str, str], cwd: Path) -> list[Path]:
     """Where a config file is looked for when none is named, in this order."""
-    home = Path(environ.get("HOME") or Path.home())
-    return [cwd / FILE_NAME, Path(environ.get("XDG_CONFIG_HOME") or home / ".config") / "gpucost" / FILE_NAME]
+    found = [cwd / FILE_NAME]
+    with suppress(RuntimeError):  # a user without a home directory, as in many containers
+        folder = environ.get("XDG_CONFIG_HOME") or Path(environ.get("HOME") or Path.home()) / ".config"
+        found.append(Path(folder) / "gpucost" / FILE_NAME)
+    return found
 
 
 def store_file(named: Path | None, config: Path | None, environ: Mapping[str, str], cwd: Path) -> Path:

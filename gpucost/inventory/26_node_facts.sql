@@ -9,7 +9,7 @@ WITH labeled AS (
         coalesce(l.labels['label_topology_kubernetes_io_zone'], l.labels['label_failure_domain_beta_kubernetes_io_zone']) AS zone,
         coalesce(l.labels['label_topology_kubernetes_io_region'], l.labels['label_failure_domain_beta_kubernetes_io_region']) AS region,
         coalesce(l.labels['label_node_kubernetes_io_instance_type'], l.labels['label_beta_kubernetes_io_instance_type']) AS instance_type,
-        replace(lower(coalesce(l.labels['label_karpenter_sh_capacity_type'], l.labels['label_eks_amazonaws_com_capacityType'],
+        replace(lower(coalesce(t.taint, l.labels['label_karpenter_sh_capacity_type'], l.labels['label_eks_amazonaws_com_capacityType'],
             l.labels['label_eks_amazonaws_com_capacity_type'], l.labels['label_cloud_google_com_gke_provisioning'],
             l.labels['label_kubernetes_azure_com_scalesetpriority'], l.labels['label_node_kubernetes_io_lifecycle'],
             l.labels['label_node_lifecycle'])), '_', '-') AS bought,
@@ -19,11 +19,17 @@ WITH labeled AS (
             l.labels['label_eks_amazonaws_com_capacity_reservation_type']) AS in_block,
         coalesce(l.labels['label_karpenter_k8s_aws_capacity_reservation_id'], l.labels['label_eks_amazonaws_com_capacity_reservation_id'],
             l.labels['label_cloud_google_com_reservation_name'], l.labels['label_karpenter_sh_capacity_reservation_id']) AS reservation,
-        -- GKE and AKS label spot nodes alone: another without the label is on demand if it is exported, so if the cluster ever showed it
+        -- GKE and AKS label spot nodes alone, and AKS taints them: another without the label is on demand if it is exported, so if the
+        -- cluster ever showed it or the taint
         bool_or(coalesce(bought, l.labels['label_cloud_google_com_gke_spot'], l.labels['label_cloud_google_com_gke_preemptible'],
             l.labels['label_cloud_google_com_gke_flex_start']) IS NOT NULL)
             FILTER (n.node_id NOT IN (SELECT node_id FROM plain_hosts)) OVER (PARTITION BY n.cluster) AS tells_launch
     FROM node_lifetimes AS n
+    LEFT JOIN (
+        SELECT DISTINCT n.node_id, 'spot' AS taint
+        FROM node_lifetimes AS n JOIN state_intervals AS s ON s.cluster = n.cluster AND s.node = n.node
+            AND s.metric = 'kube_node_spec_taint' AND s.first_ms < n.up_to_ms AND n.up_from_ms <= s.last_ms
+    ) AS t USING (node_id)
     LEFT JOIN (
         -- a GPU that was lost is still one of the node's, and paid for
         SELECT * REPLACE (max(counted) OVER (PARTITION BY node_id, unit_profile, is_mig_single) AS counted) FROM node_labels

@@ -82,7 +82,7 @@ UNION ALL
 FROM scale_remarks
 UNION ALL
 SELECT 'host_without_users', h.cluster, h.cluster, min(h.up_from_ms), max(h.up_to_ms),
-    format('the users of GPUs on plain hosts in cluster {} are unknown ({}): this time is unallocated; the GPUs were active in {:.1f} % of their samples',
+    format('the users of GPUs on plain hosts in cluster {} are unknown ({}): this time is unallocated, but never counts as empty; the GPUs were active in {:.1f} % of their samples',
         h.cluster, array_to_string(list_sort(list(DISTINCT h.node))[:9], ', '),
         -- the last sample of an hour is not among the idle ones
         100 - 100 * sum(b.idle_samples + (b.last_value < b.idle_threshold)::INTEGER) / sum(b.samples)),

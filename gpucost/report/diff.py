@@ -14,6 +14,8 @@ from gpucost.report.rows import MICRO, ZERO
 from gpucost.shapes import Shape
 
 if TYPE_CHECKING:
+    from datetime import datetime
+
     from gpucost.render.view import ReportView
 
 _DIGITS = 60
@@ -47,11 +49,12 @@ class _Sums:
 
 @record
 class Use(_Sums):
-    """GPU-hours, those of them that were idle, and what all of it cost."""
+    """GPU-hours, those of them that were idle, what all of it cost, and what it cost a day that was collected."""
 
     hours: Decimal = ZERO
     idle_hours: Decimal = ZERO
     cost: Decimal = ZERO
+    daily: Decimal = ZERO
 
 
 @record
@@ -149,7 +152,8 @@ CELL = tuple(dict.fromkeys((*_WORKLOAD, *_KIND)))
 class Side(Shape):
     """One of the two periods: its cost, where nothing narrows the comparison with that of GPUs that nobody held or saw.
 
-    `days` are those of 24 hours from its start to its end, or to where what was collected ends.
+    `days` are those of 24 hours that were collected, of the cluster that has fewest. `cost_per_day` is the sum over clusters of
+    the cost of their collected time a day: what was billed of other time is not in it.
     """
 
     name: str
@@ -202,14 +206,15 @@ class Diff(Shape):
     workloads: tuple[DiffRow, ...]
 
 
-def diff(before: ReportView, after: ReportView, by: tuple[str, ...], names: tuple[str, str]) -> Diff:
+def diff(before: ReportView, after: ReportView, by: tuple[str, ...], names: tuple[str, str], now: datetime) -> Diff:
     """The change from one report to the other, both by CELL, in rows by the dimensions `by`, which are of CELL, too.
 
-    `names` are what people call the two periods.
+    `names` are what people call the two periods. A period that is not over counts up to `now`.
     """
-    uses = _uses(before), _uses(after)
+    days0, days1 = _days(before, now), _days(after, now)
+    uses = _uses(before, days0), _uses(after, days1)
     parts = parts_of(*uses)
-    side0, side1 = _side(names[0], before, uses[0]), _side(names[1], after, uses[1])
+    side0, side1 = _side(names[0], before, uses[0], days0), _side(names[1], after, uses[1], days1)
     days = side0.days, side1.days
     return Diff(
         currency=after.currency,
@@ -224,16 +229,22 @@ def diff(before: ReportView, after: ReportView, by: tuple[str, ...], names: tupl
     )
 
 
-def per_day(cost: Decimal, days: float) -> Decimal | None:
-    """`cost` a day, to 9 decimals; None for no time at all."""
-    return _money(cost / Decimal(repr(days))) if days else None
-
-
 def _less(after: Decimal | None, before: Decimal | None) -> Decimal | None:
     return None if after is None or before is None else after - before
 
 
-def _uses(view: ReportView) -> dict[Cell, Use]:
+def _days(view: ReportView, now: datetime) -> dict[str | None, float]:
+    """How many days of each cluster that has rows were collected."""
+    start = view.period.start_ms
+    whole = max(0, min(view.period.end_ms, to_ms(now)) - start)
+    times = dict.fromkeys((row.keys["cluster"] for row in view.rows), whole)
+    for gap in view.coverage.gaps:
+        if gap.kind == "not_collected" and gap.cluster in times:
+            times[gap.cluster] -= to_ms(gap.end) - to_ms(gap.start)
+    return {cluster: round(max(0, time) / MS_PER_DAY, 9) for cluster, time in (times or {None: whole}).items()}
+
+
+def _uses(view: ReportView, days: Mapping[str | None, float]) -> dict[Cell, Use]:
     uses: dict[Cell, Use] = {}
     for row in view.rows:
         kind = tuple(row.keys[name] for name in _KIND)
@@ -247,17 +258,15 @@ def _uses(view: ReportView) -> dict[Cell, Use]:
         else:
             item = tuple(row.keys[name] for name in _WORKLOAD)
             hours, idle = row.measures.allocated_gpu_hours, row.measures.idle_gpu_hours
-        uses[Cell(item, kind, row.kind)] = Use(Decimal(repr(hours)), Decimal(repr(idle)), row.own_cost)
+        collected = 0.0 if row.not_collected else days[row.keys["cluster"]]
+        daily = row.own_cost / Decimal(repr(collected)) if collected else ZERO
+        uses[Cell(item, kind, row.kind)] = Use(Decimal(repr(hours)), Decimal(repr(idle)), row.own_cost, daily)
     return uses
 
 
-def _side(name: str, view: ReportView, uses: Mapping[Cell, Use]) -> Side:
-    end = view.period.end_ms
-    if not view.coverage.is_complete and view.coverage.collected_to:
-        end = min(end, max(view.period.start_ms, to_ms(view.coverage.collected_to)))
-    days = round((end - view.period.start_ms) / MS_PER_DAY, 9)
-    used = sum(uses.values(), Use())
-    return Side(name, view.period, days, float(used.hours), used.cost, per_day(used.cost, days), view.coverage)
+def _side(name: str, view: ReportView, uses: Mapping[Cell, Use], days: Mapping[str | None, float]) -> Side:
+    used, fewest = sum(uses.values(), Use()), min(filter(None, days.values()), default=0.0)
+    return Side(name, view.period, fewest, float(used.hours), used.cost, _money(used.daily) if fewest else None, view.coverage)
 
 
 def _rows(
@@ -277,7 +286,7 @@ def _rows(
     rows = []
     for (kind, item), part in _summed(parts, key, Parts()).items():
         use0, use1 = before.get((kind, item), Use()), after.get((kind, item), Use())
-        daily0, daily1 = per_day(use0.cost, days[0]), per_day(use1.cost, days[1])
+        daily0, daily1 = _money(use0.daily) if days[0] else None, _money(use1.daily) if days[1] else None
         rows.append(
             DiffRow(
                 kind=kind,

@@ -76,6 +76,7 @@ def trust(path: Path) -> None:
     """Note that a file, as it is now, has the right objects: it is not checked again until another program writes it."""
     _CHECKED.add(_state(path))
 
+
 # What a schema is made of, besides what DuckDB brings; macros last, since it lists thousands of functions for them. Functions by
 # their whole names, and as few as can be: a store may have macros that are called as DuckDB's own.
 _OBJECTS = """

@@ -129,7 +129,8 @@ WHERE a.gpus > 0 AND a.held_from_ms < $to_ms AND $from_ms < a.held_to_ms
 _USAGE_NODES = """
 SELECT n.node_id, n.cluster, n.node, n.gpu_count,
     greatest(n.up_from_ms, c.from_ms, $from_ms) AS from_ms, least(n.up_to_ms, c.to_ms, $to_ms) AS to_ms, n.capacity_type,
-    n.provider, n.region, n.zone, lower(n.labels['label_topology_k8s_aws_zone_id']) AS zone_id, n.instance_type, n.gpu_model
+    n.provider, n.region, n.zone, lower(n.labels['label_topology_k8s_aws_zone_id']) AS zone_id, n.instance_type, n.gpu_model,
+    has_users(n) AS has_users
 FROM nodes AS n JOIN collected AS c USING (cluster)
 WHERE greatest(n.up_from_ms, c.from_ms, $from_ms) < least(n.up_to_ms, c.to_ms, $to_ms)
     AND ($all_nodes OR n.node_id IN (SELECT node_id FROM usage_pods))

@@ -64,6 +64,7 @@ class Node:
     zone_id: str | None = None  # as AWS calls the zone in every account
     instance_type: str | None = None
     gpu_model: str | None = None
+    has_users: bool = True  # false if nothing reports who uses its GPUs
 
     @property
     def key(self) -> NodeKey:
@@ -359,7 +360,19 @@ def read_fleet(con: DuckDBPyConnection, period: Period, scope: Scope) -> Fleet:
 
 
 # what rows of the store's usage call as a Node and a Pod do
-_NODE = ("cluster", "from_ms", "to_ms", "capacity_type", "provider", "region", "zone", "zone_id", "instance_type", "gpu_model")
+_NODE = (
+    "cluster",
+    "from_ms",
+    "to_ms",
+    "capacity_type",
+    "provider",
+    "region",
+    "zone",
+    "zone_id",
+    "instance_type",
+    "gpu_model",
+    "has_users",
+)
 _POD = ("cluster", "uid", "namespace", "workload", "team", "gpus", "workload_type", "resumes")
 
 

@@ -239,7 +239,7 @@ def replay(fleet: Fleet, kept: Iterable[Piece], rules: Rules, *, remove_nodes: b
     nodes: list[Node] = []
     pods: list[Pod] = []
     for node in fleet.nodes:
-        removable = remove_nodes and node.capacity_type not in PAID_ANYWAY
+        removable = remove_nodes and node.has_users and node.capacity_type not in PAID_ANYWAY
         lives, delays = _lives(node, by_node[node.key], rules, removable=removable)
         nodes += lives.nodes
         pods += lives.pods
@@ -455,6 +455,9 @@ def _findings(usage: Usage, rules: Rules, kept: Sequence[Piece], idle: Idle) -> 
     reserved = sum(node.capacity_type in PAID_ANYWAY for node in fleet.nodes)
     if reserved and not usage.is_narrowed:
         yield f"{reserved} nodes in reservations or capacity blocks stay: they are paid whether they are up or not."
+    unknown = sum(not node.has_users for node in fleet.nodes)
+    if unknown:
+        yield f"{unknown} plain hosts stay: nothing reports who uses their GPUs. Set [[hosts]] user_label."
 
 
 def _assumptions(usage: Usage, rules: Rules) -> tuple[Assumption, ...]:

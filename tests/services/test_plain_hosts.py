@@ -74,7 +74,9 @@ def test_hosts_without_users(answer_to: Callable[[list[Series], str], Answer]) -
     assert answer.rows() == [(None, "box-1", 0, 0, 48, 96), (None, "box-2", 0, 0, 48, 96)]
     assert answer.warnings() == ["host_without_users"]
     message = answer.report["coverage"]["warnings"][0]["message"]
-    assert message.endswith("(box-1, box-2): this time is unallocated; the GPUs were active in 32.3 % of their samples")
+    assert message.endswith(
+        "(box-1, box-2): this time is unallocated, but never counts as empty; the GPUs were active in 32.3 % of their samples"
+    )
     # nothing says to install what such machines do not have
     assert "kube-state-metrics" not in answer.collected
     told = [check for check in answer.doctor if "kube-state-metrics" in check["subject"] + str(check["fix"])]

@@ -10,6 +10,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from decimal import Decimal
+from hashlib import sha256
 from html.parser import HTMLParser
 from pathlib import Path
 from shutil import copyfile, copytree
@@ -336,6 +337,38 @@ def test_figures_of_an_earlier_csv_are_those_of_today(tmp_path: Path) -> None:
     for ledger in ("team,cost\na;b,1\n", "team,estimated_api_cost,cost\na;b,0,1\n", 'team,cost\n"a;b",1\n'):
         (tmp_path / "ledger.csv").write_text(ledger)
         assert chargeback.figures_as_now(tmp_path, manifest) == chargeback.figures_digest(manifest, 'team,cost\n"a;b",1\n')
+
+
+def forge_page(folder: Path) -> None:
+    """Other words on a page, with its digest in the index."""
+    index, page = folder / "index.json", folder / "all-teams.md"
+    before = page.read_bytes()
+    page.write_bytes(before.replace(b"research", b"somebody"))
+    digests = [sha256(content).hexdigest() for content in (before, page.read_bytes())]
+    text = index.read_text().replace(digests[0], digests[1])
+    index.write_text(text.replace(f'"bytes": {len(before)},', f'"bytes": {page.stat().st_size},'))
+
+
+@pytest.mark.parametrize("is_forged", [False, True])
+@pytest.mark.parametrize("earlier", ["none", "other"])
+def test_a_restored_store_tells_an_honest_bundle_from_a_forged_one(
+    store: Path, tmp_path: Path, earlier: str, is_forged: bool
+) -> None:
+    """The copy was made before the seal, and knows no seal of the month or one of another bundle."""
+    if earlier == "other":
+        assert run(store, tmp_path, "--share-unallocated", "even").exit_code == 0
+    copy = store.read_bytes()
+    assert run(store, tmp_path).exit_code == 0
+    store.write_bytes(copy)
+    if is_forged:
+        forge_page(tmp_path / "2026-10")
+    result = verify(store, tmp_path)
+    expected = (1, "changed", "not in the log; its files cannot be made again") if is_forged else (
+        0, "ok", "not in the log; every file can be made again"
+    )  # fmt: skip
+    (log,) = [one for one in json.loads(result.stdout) if one["check"] == "log"]
+    assert (result.exit_code, log["result"], log["detail"]) == expected, result.output
+    assert found(result)["files"] == found(result)["figures"] == "ok"
 
 
 def test_what_was_never_sealed_is_not_verified(store: Path, tmp_path: Path) -> None:

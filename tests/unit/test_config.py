@@ -8,8 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from typer.testing import CliRunner
 
 from gpucost import texts
+from gpucost.cli.app import app
+from gpucost.cli.open import _private_page
+from gpucost.config.files import places
 from gpucost.config.load import PATH_KEYS, all_keys, line_numbers, load_config, resolved, section_of
 from gpucost.config.model import Config, shown_url
 from gpucost.errors import ConfigError
@@ -386,3 +390,20 @@ def test_a_shown_url_holds_no_password(home: Path, url: str) -> None:
     assert "sek" not in shown_url(url) and "ret" not in shown_url(url)
     assert shown_url("http://host:9090/x") == "http://host:9090/x"
     assert "sek" not in refused(home, f'[prometheus]\nurl = "{url}"')
+
+
+def test_a_user_without_a_home_directory(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Containers often run as a user id that no file lists, without HOME."""
+    monkeypatch.setattr("pwd.getpwuid", {}.__getitem__)
+    for name in ("HOME", "XDG_CONFIG_HOME", "XDG_CACHE_HOME"):
+        monkeypatch.delenv(name, raising=False)
+    assert places({}, home) == [home / "gpucost.toml"]
+    assert places({"XDG_CONFIG_HOME": "/x"}, home)[1:] == [Path("/x/gpucost/gpucost.toml")]
+    monkeypatch.chdir(home)
+    shown = CliRunner().invoke(app, ["config", "show"])
+    assert shown.exit_code == 0
+    assert f"(looked for {home}/gpucost.toml)" in shown.stderr
+    assert _private_page().parent.is_dir()
+    named = CliRunner().invoke(app, ["report", "--store", "~/x"])
+    assert named.exit_code == 1
+    assert named.stderr.startswith("error: a path begins with ~, and this user has no home directory\nfix: set HOME")

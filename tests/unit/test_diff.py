@@ -13,7 +13,7 @@ from typer.testing import CliRunner, Result
 
 from gpucost.cli.app import app
 from gpucost.report.diff import PARTS, Cell, Parts, Use, parts_of
-from tests.golden.report_fleet import stored
+from tests.golden.report_fleet import HOUR, OCTOBER, Fleet, stored
 
 pytestmark = pytest.mark.usefixtures("in_an_empty_folder")
 D = Decimal
@@ -126,3 +126,40 @@ def test_a_table_shows_all_parts_of_a_change_or_says_that_it_has_none(
 def test_what_cannot_be_compared_is_said(store: Path, words: tuple[str, ...], code: int, told: str) -> None:
     result = run(store, *words)
     assert result.exit_code == code and told in result.stderr
+
+
+def two_clusters(path: Path, lab_days: int = 10) -> Path:
+    """Ten days of a node at $1 an hour, whose last two were not collected and are billed for one, and of one at $2 in `lab`."""
+    fleet = Fleet()
+    fleet.node(1, "n1", "A100", 1, "on_demand", "1")
+    fleet.node(2, "n2", "A100", 1, "on_demand", "2", cluster="lab")
+    fleet.pod(1, 1, "ml", "a", "Job/a")
+    fleet.pod(2, 2, "ml", "b", "Job/b", cluster="lab")
+    for hour in range(240):
+        at = OCTOBER + hour * HOUR
+        if hour < 192:
+            fleet.cell(at, 1, [(1, "research", 1, 1.0, 1.0)])
+        elif hour < 216:
+            fleet.unseen(at, 1)
+        if hour < lab_days * 24:
+            fleet.cell(at, 2, [(2, "research", 1, 1.0, 1.0)])
+    fleet.rows["collected"] += [("prod", OCTOBER, OCTOBER + 192 * HOUR), ("lab", OCTOBER, OCTOBER + lab_days * 24 * HOUR)]
+    fleet.write(path)
+    return path
+
+
+@pytest.mark.parametrize("lab_days", [10, 7])
+def test_only_collected_days_count(tmp_path: Path, lab_days: int) -> None:
+    path = two_clusters(tmp_path / "store.duckdb", lab_days)
+    result = run(path, "2026-10-01..2026-10-06", "2026-10-06..2026-10-11", "--by", "cluster", "--format", "json")
+    told = json.loads(result.stdout)
+    assert (told["before"]["days"], told["after"]["days"]) == (5.0, min(3.0, lab_days - 5))
+    # what is billed of the time that was not collected is in the cost, and in no cost a day
+    assert (told["before"]["cost"], told["after"]["cost"]) == (360.0, 72.0 + 24.0 + (lab_days - 5) * 48)
+    assert (told["before"]["cost_per_day"], told["after"]["cost_per_day"], told["cost_change_per_day"]) == (72.0, 72.0, 0.0)
+    rows = {(row["kind"], row["cluster"]): (row["cost_per_day_before"], row["cost_per_day_after"]) for row in told["rows"]}
+    assert rows == {
+        ("allocated", "prod"): (24.0, 24.0),
+        ("allocated", "lab"): (48.0, 48.0),
+        ("not_collected", "prod"): (0.0, 0.0),
+    }

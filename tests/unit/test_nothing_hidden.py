@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 
+from gpucost.collect.prometheus.queries import selectors
 from gpucost.config.load import load_config
+from gpucost.config.model import Activity
 from gpucost.render.view import ReportView
+from gpucost.store.connection import Store
 from tests.replay.cases.words import BOOK, HEADER, busy, fleet, node, pod
 from tests.replay.fleet import Fleet
 from tests.replay.load import load, write_config
@@ -102,3 +107,26 @@ def test_a_node_without_a_spot_label_is_on_demand_if_the_cluster_shows_one(
     assert view.totals.spot_ratio == (None if unknown else 0)
     told = messages(view, "no_capacity_label")
     assert ["no node of cluster main has a label" in text for text in told] == [True] * unknown
+
+
+@pytest.mark.parametrize(("node_labels", "capacity"), [(True, "on_demand"), (False, "unknown")])
+def test_the_taint_of_aks_marks_spot_nodes(node_labels: bool, capacity: str, tmp_path: Path) -> None:
+    """n1 is tainted; n0 is on demand if labels are exported, since the cluster marks its spot nodes."""
+    nodes = [node(name, "g6.12xlarge", 0, HOURS, provider="aks", capacity_type="on_demand") for name in ("n0", "n1")]
+    described = fleet(HOURS, nodes, [pod("p", "n0", [0], 0, 6), pod("q", "n1", [0], 0, 3)], {}) | {"node_labels": node_labels}
+    key = "kubernetes.azure.com/scalesetpriority"
+    (selector,) = [one for one in selectors(Activity()) if one.metric == "kube_node_spec_taint"]
+    assert selector.text(selector.metric) == f'kube_node_spec_taint{{key="{key}"}}'
+    taint = {"__name__": selector.metric, "key": key, "value": "spot", "effect": "NoSchedule"}
+    tainted = tuple(
+        replace(one, labels={**one.labels, **taint}, values=np.ones(len(one.values)))
+        for one in scrape(described, lean=True)
+        if one.labels["__name__"] == "kube_node_created" and one.labels["node"] == "n1"
+    )
+    _, view = reported(described, tmp_path, more=tainted)
+    with Store(tmp_path / "gpucost.duckdb").read() as con:
+        found = con.execute("SELECT node, capacity_type FROM nodes ORDER BY ALL").fetchall()
+    assert found == [("n0", capacity), ("n1", "spot")]
+    assert view.coverage.unknown_capacity_gpu_hours == (0 if node_labels else 6)
+    assert view.totals.spot_ratio == pytest.approx(1 / 3 if node_labels else 1)
+    assert not messages(view, "no_capacity_label")

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from typer.testing import CliRunner
 
 from gpucost import pipeline
+from gpucost.cli.app import app
 from gpucost.config.load import load_config
 from gpucost.config.model import Config
 from gpucost.store.connection import Store
@@ -86,7 +89,9 @@ def test_hosts_without_a_user_label_are_unallocated_and_the_report_says_how_busy
     assert answers.users() == {}
     assert list(answers.warnings()) == ["host_without_users"]
     ((message, fix),) = answers.warnings()["host_without_users"]
-    assert message.endswith("(box-1, box-2): this time is unallocated; the GPUs were active in 32.3 % of their samples")
+    assert message.endswith(
+        "(box-1, box-2): this time is unallocated, but never counts as empty; the GPUs were active in 32.3 % of their samples"
+    )
     assert fix == "set [[hosts]] user_label to the label of activity metrics that names the user"
 
 
@@ -237,3 +242,40 @@ def test_a_pause_within_an_hour_is_bridged_as_far_as_the_settings_say(bridge: st
     answers = Answers(config, store, "main")
     assert answers.users()["fay", "box-1"][0] == hours
     assert answers.total("node_cost") == ((24 + hours) * 4,)
+
+
+def test_hosts_without_users_are_no_empty_nodes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Box 1 has a user for 3 of 24 h: 21 h of it are empty. No label names who uses box 2, at $4 an hour."""
+    (tmp_path / "prices.csv").write_text(PRICES)
+    config = write_config(PLAIN, tmp_path, tmp_path / "prices.csv")
+    assert config.path is not None
+    config.path.write_text(config.path.read_text() + BY_USER.replace("CLUSTER", "*"))
+    config = load_config(config.path, environ={}, cwd=tmp_path)
+    series = [
+        *machine([smi("box-1", 0), smi("box-1", 1)], users=[(0, 2, 5, "ann")]),
+        *machine([smi("box-2", 0), smi("box-2", 1)]),
+    ]
+    load(PLAIN, series, config)
+    monkeypatch.chdir(tmp_path)
+    span = ["--from", "2026-03-10", "--to", "2026-03-11", "--config", str(config.path), "--format", "json"]
+
+    def told(*words: str) -> tuple[Any, str]:
+        result = CliRunner().invoke(app, [*words, *span])
+        assert result.exit_code == 0, result.output
+        return json.loads(result.stdout), result.stderr
+
+    waste, _ = told("waste")
+    buckets = {row["bucket"]: (row["gpu_hours"], row["cost"]) for row in waste["buckets"] if row["gpu_hours"]}
+    assert buckets == {"idle": (3, 6), "between_jobs": (51, 102), "empty_node": (42, 84)}
+    assert "(box-2): this time is unallocated, but never counts as empty" in waste["coverage"]["warnings"][0]["message"]
+    findings, notes = told("findings")
+    (empty,) = [one for one in findings["savings"] + findings["upper_bounds"] if one["kind"] == "empty_nodes"]
+    assert (empty["evidence"], empty["waste_gpu_hours"]) == (
+        "42.0 GPU-hours on 1 node that nobody held for long, most on box-1",
+        42,
+    )
+    assert "(box-2): this time is unallocated, but never counts as empty" in notes
+    answer, _ = told("whatif", "schedule", "--empty-minutes", "10")
+    # 20 h 40 min of box 1 at $4
+    assert (answer["removed_node_hours"], answer["saving"]) == (20.666667, 82.666666666)
+    assert answer["findings"] == ["1 plain hosts stay: nothing reports who uses their GPUs. Set [[hosts]] user_label."]

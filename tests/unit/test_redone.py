@@ -10,8 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpucost import attribute, inventory, pipeline, price
+from gpucost import api, attribute, inventory, pipeline, price
+from gpucost.cli.command import Call
 from gpucost.config.model import Config
+from gpucost.errors import StoreError
 from gpucost.periods import Period, from_ms
 from gpucost.store.connection import Store
 from gpucost.store.metrics import load_window
@@ -185,3 +187,30 @@ def test_after_any_changes_figures_are_those_of_a_store_made_anew(
 
 
 test_after_many_more = many(test_after_any_changes_figures_are_those_of_a_store_made_anew, given(order=ORDERS, **OTHERS), ONE, 4)
+
+
+def test_sql_answers_for_the_configuration_it_is_called_with(
+    whole: tuple[Config, Store], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config, store = whole
+    notes: list[str] = []
+    monkeypatch.setattr(Call, "note", lambda _, text: notes.append(text))
+
+    def teams(config: Config) -> list[Any]:
+        return (
+            api.query("SELECT DISTINCT team FROM daily_costs ORDER BY ALL", config=config.path, store=store.path)
+            .team.dropna()
+            .tolist()
+        )
+
+    other = configured(tmp_path / "b", FIRST | {"teams": (("two", "*"),)})
+    first = ["one", "unassigned"]
+    assert [teams(config), teams(other), teams(config)] == [first, ["two"], first]
+    assert not notes
+
+    def refused(*_: object) -> None:
+        raise StoreError("cannot write the store")
+
+    monkeypatch.setattr(pipeline, "_attribute", refused)
+    assert teams(other) == first
+    assert notes == ["note: costs are those of the configuration that the store was attributed for last: cannot write the store"]

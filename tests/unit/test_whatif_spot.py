@@ -352,7 +352,7 @@ def test_list_price_of_a_zone_else_the_lower_median_of_its_regions() -> None:
 ROW = {
     "node_id": 1, "cluster": "c", "node": "a", "gpu_count": 8.0, "from_ms": 0, "to_ms": 10 * HOUR, "capacity_type": "on_demand",
     "provider": "aws", "region": "us-east-1", "zone": None, "zone_id": None, "instance_type": "p4d.24xlarge",
-    "gpu_model": "A100-SXM4-40GB",
+    "gpu_model": "A100-SXM4-40GB", "has_users": True,
 }  # fmt: skip
 
 

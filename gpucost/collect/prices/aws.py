@@ -150,7 +150,7 @@ _ATTRIBUTES = {name.lower(): name for name in (*WANTED, "regionCode", "instanceT
 
 
 def bulk_product_prices(
-    public: PublicList, server: str | None, region: str, instance_types: Collection[str], day: date
+    public: PublicList, server: str, region: str, instance_types: Collection[str], day: date
 ) -> list[ListPrice]:
     """The on-demand and reserved prices of `instance_types` in a region. Raises SourceError."""
 
@@ -158,19 +158,16 @@ def bulk_product_prices(
         attributes = {name: row[column] for column, name in _ATTRIBUTES.items() if column in row}
         return row if is_plain(attributes, region, instance_types) else None
 
-    partition = _partition(region)
-    rows = public.rows(f"{server or _SERVERS[partition]}/offers/v1.0/{partition}/AmazonEC2/current/{region}/index.csv", keep)
+    rows = public.rows(f"{server}/offers/v1.0/{_partition(region)}/AmazonEC2/current/{region}/index.csv", keep)
     with read_as(f"aws: the bulk price list of {region} cannot be read", AGAIN):
         once = {row["ratecode"]: row for row in rows}
         return list(_term_prices(once.values(), region, day, BULK_PRODUCTS))
 
 
-def plan_prices(public: PublicList, server: str | None, region: str, instance_types: Collection[str]) -> list[ListPrice]:
+def plan_prices(public: PublicList, server: str, region: str, instance_types: Collection[str]) -> list[ListPrice]:
     """The Savings Plans prices of `instance_types` in a region; none where AWS has no plans there. Raises SourceError."""
-    partition = _partition(region)
-    base = server or _SERVERS[partition]
     index = public.json(
-        f"{base}/savingsPlan/v1.0/{partition}/AWSComputeSavingsPlan/current/region_index.json",
+        f"{server}/savingsPlan/v1.0/{_partition(region)}/AWSComputeSavingsPlan/current/region_index.json",
         whole=lambda answer: all(item["regionCode"] and item["versionUrl"] for item in answer["regions"]),
     )
     path = next((item["versionUrl"] for item in index["regions"] if item["regionCode"] == region), None)
@@ -185,7 +182,7 @@ def plan_prices(public: PublicList, server: str | None, region: str, instance_ty
             return None
         return plan_price(_rate(row), instance_types, BULK_RATES)
 
-    return public.rows(base + re.sub(r"\.json$", ".csv", path), keep)
+    return public.rows(server + re.sub(r"\.json$", ".csv", path), keep)
 
 
 def _rate(row: Row) -> dict[str, Any]:
@@ -290,10 +287,11 @@ class AwsPrices(PriceCollector):
 
     def _public(self, regions: Sequence[str]) -> ProviderPrices:
         """Without a login: the bulk lists, hundreds of megabytes a region, of the instance types that the catalog knows."""
-        public = PublicList(self.provider, "the bulk price list", "[aws] price_list_url")
-        server, names = self.config.aws.price_list_url, set(known_types("aws"))
+        names = set(known_types("aws"))
         prices: list[ListPrice] = []
         for region in regions:
+            server = self.config.aws.price_list_url or _SERVERS[_partition(region)]
+            public = PublicList(self.provider, "the bulk price list", "[aws] price_list_url", server)
             self.tell(f"{region}: no login; the public price list, which is long")
             products = bulk_product_prices(public, server, region, names, self.day)
             self.tell(f"{region}: no login; the public list of Savings Plans, which is long")

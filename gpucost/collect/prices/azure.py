@@ -82,7 +82,8 @@ class AzurePrices(PriceCollector):
     def fetch(self) -> ProviderPrices:
         wanted = self.regions or self.config.azure.regions
         prices: list[ListPrice] = []
-        public = PublicList(self.provider, "the list of retail prices", "[azure] retail_prices_url")
+        setting, server = "[azure] retail_prices_url", self.config.azure.retail_prices_url
+        public = PublicList(self.provider, "the list of retail prices", setting, server)
         for region in wanted or [""]:
             in_region = [price for item in self._items(public, region) for price in item_prices(item, self.day)]
             if not in_region:

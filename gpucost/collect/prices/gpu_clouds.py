@@ -40,9 +40,10 @@ class GpuPrices(PriceCollector):
 
     def fetch(self) -> ProviderPrices:
         name_of_list, words = self.what
-        public = PublicList(self.provider, name_of_list, f"[price_lists] {self.provider}")
+        url = getattr(self.config.price_lists, self.provider)
+        public = PublicList(self.provider, name_of_list, f"[price_lists] {self.provider}", url)
         self.tell(words)
-        answer = public.json(getattr(self.config.price_lists, self.provider), body=self.body, whole=self.is_whole)
+        answer = public.json(url, body=self.body, whole=self.is_whole)
         known = known_types(self.provider).items()
         names = {kind.gpu_model: re.sub("_(SECURE|COMMUNITY)$", "", name) for name, kind in known}
         prices, types = [], {}

@@ -25,7 +25,7 @@ class OciPrices(PriceCollector):
 
     def fetch(self) -> ProviderPrices:
         server = self.config.price_lists.oci.rstrip("/")
-        public = PublicList(self.provider, "the cost estimator's list", "[price_lists] oci")
+        public = PublicList(self.provider, "the cost estimator's list", "[price_lists] oci", server)
         self.tell("shapes and their prices")
         shapes, products = (
             public.json(f"{server}/{name}.json", whole=lambda answer: isinstance(answer["items"], list))["items"]

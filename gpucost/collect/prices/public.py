@@ -10,13 +10,14 @@ from typing import Any, TypeVar
 
 import requests
 
-from gpucost import inputs
+from gpucost import http, inputs
 from gpucost.collect.prices.base import again as prices_again
 from gpucost.errors import SourceError
-from gpucost.http import PASSING, TooLarge, TransientError, beginning, chunks, excerpt, hold, keep, retry, retry_after
+from gpucost.http import TooLarge, TransientError, chunks, excerpt, retry
 
 _ATTEMPTS = 5
 _LONGEST_PAUSE = 120.0
+_LONGEST_SECONDS = 3600.0
 _JSON_BYTES = 256 << 20
 _CSV_BYTES = 8 << 30  # AWS' list of one region has about 0.4 GB
 
@@ -32,15 +33,15 @@ class PublicList:
         provider: str,
         what: str,
         setting: str,
+        server: str,
         again: str = "",
         login: str = "a proxy may stand between; it needs no login",
     ) -> None:
-        """`what` the list is called in messages; `setting` is the key of the configuration that says where it is.
+        """`what` the list is called in messages; `setting` is the key of the configuration that says where it is, on `server`.
 
         `again` asks once more, else as prices are asked for; `login` is what helps where the server refuses.
         """
-        self._session = requests.Session()
-        self._session.auth = keep  # else requests would take a password from ~/.netrc
+        self._session = http.session(server, _LONGEST_SECONDS, _JSON_BYTES)
         self.headers = self._session.headers
         self._provider, self._what, self._setting, self._login = provider, what, setting, login
         self.again = again or prices_again(provider)
@@ -57,7 +58,7 @@ class PublicList:
 
         def ask() -> Any:
             with self._answer(url, params, body) as answer:
-                content = hold(answer, _JSON_BYTES)
+                content = answer.content
             try:
                 parsed = inputs.parse_json(content, Decimal)
                 complete = whole(parsed)
@@ -76,7 +77,7 @@ class PublicList:
         """
 
         def ask() -> list[_T]:
-            with self._answer(url, None, None) as answer:
+            with self._answer(url, stream=True) as answer:
                 table = csv.reader(_lines(answer), strict=True)
                 names: list[str] = []
                 rows = []
@@ -99,17 +100,21 @@ class PublicList:
         try:
             return retry(ask, attempts=_ATTEMPTS, longest_wait=_LONGEST_PAUSE)
         except TransientError as error:
-            raise SourceError(f"{self._provider}: {error}", f"wait a while, then {self.again}") from error
+            words = error.message.removeprefix(f"{self._provider}: ")
+            raise SourceError(f"{self._provider}: {words}", f"wait a while, then {self.again}") from error
 
     @contextmanager
-    def _answer(self, url: str, params: dict[str, str] | None, body: Any) -> Iterator[requests.Response]:
+    def _answer(
+        self, url: str, params: dict[str, str] | None = None, body: Any = None, *, stream: bool = False
+    ) -> Iterator[requests.Response]:
         try:
             method = "GET" if body is None else "POST"
-            with self._session.request(method, url, params=params, json=body, timeout=(10, 60), stream=True) as answer:
-                self._check(answer)
+            with self._session.request(method, url, params=params, json=body, timeout=(10, 60), stream=stream) as answer:
+                if answer.status_code != 200:
+                    raise http.refused(f"{self._provider}: {self._what}", answer, self._login, self.again)
                 yield answer
         except TooLarge as error:
-            raise SourceError(f"{self._provider}: {self._what} is longer than it may be", self._setting) from error
+            raise SourceError(f"{self._provider}: {error.message}", self._setting) from error
         except (requests.exceptions.ChunkedEncodingError, requests.exceptions.ContentDecodingError) as error:
             raise TransientError(f"half an answer, the connection broke off: {_line(error)}") from error
         except (requests.ConnectionError, requests.Timeout) as error:
@@ -117,21 +122,13 @@ class PublicList:
         except requests.RequestException as error:
             raise SourceError(f"{self._provider}: {_line(error)}", f"{self._setting} says where {self._what} is") from error
 
-    def _check(self, answer: requests.Response) -> None:
-        if answer.status_code in PASSING:
-            reason = "throttled, again and again" if answer.status_code == 429 else "does not answer"
-            raise TransientError(f"{reason} (HTTP {answer.status_code})", retry_after(answer.headers))
-        if answer.status_code != 200:
-            status = f"HTTP {answer.status_code}: {excerpt(beginning(answer).decode(errors='replace'), 200)}".rstrip(": ")
-            if answer.status_code in (401, 403):
-                raise SourceError(f"{self._provider}: {self._what} is refused ({status})", self._login)
-            raise SourceError(f"{self._provider}: {status}", self.again)
-
 
 def _lines(answer: requests.Response) -> Iterator[str]:
     rest = b""
     for chunk in chunks(answer, _CSV_BYTES):
         *lines, rest = (rest + chunk).split(b"\n")
+        if len(rest) > inputs.LINE:
+            raise ValueError("a line does not end")
         yield from (line.decode() for line in lines)
     if rest:
         yield rest.decode()

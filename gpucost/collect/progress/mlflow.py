@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 _PAGE = 1000
 _LONGEST_SECONDS = 600.0
-_LARGEST_MIB = 64
+_LARGEST_BYTES = 64 << 20
 _LATER = "collect again later: what was loaded is kept"
 _LOGIN = "set MLFLOW_TRACKING_TOKEN, or MLFLOW_TRACKING_USERNAME and MLFLOW_TRACKING_PASSWORD"
 _ADDRESS = "set url in [mlflow] of gpucost.toml to what stands before /api/2.0"
@@ -48,7 +48,7 @@ class MlflowClient:
         self._url = settings.url
         self._pause = pause
         self._seconds = settings.timeout_seconds
-        self._session = http.session(settings.url or "", _LONGEST_SECONDS, settings.tls, "mlflow")
+        self._session = http.session(settings.url or "", _LONGEST_SECONDS, _LARGEST_BYTES, settings.tls, "mlflow")
         token = secret("mlflow", "token", settings.token_file, settings.token_env, SourceError)
         self._session.auth = partial(_log_in, token or from_environment("MLFLOW_TRACKING_TOKEN"))
 
@@ -80,43 +80,17 @@ class MlflowClient:
         url, timeout = f"{self._url}/api/2.0/mlflow/{path}", (min(10.0, self._seconds), self._seconds)
         query = {"params": page} if method == "GET" else {"json": page}
         try:
-            response = self._session.request(method, url, timeout=timeout, allow_redirects=False, stream=True, **query)  # type: ignore[arg-type]
-            body = http.hold(response, _LARGEST_MIB << 20)
+            response = self._session.request(method, url, timeout=timeout, allow_redirects=False, **query)  # type: ignore[arg-type]
             if response.status_code != 200:
-                raise self._refused(response, path)
-            answer = whole_json(body)
-        except requests.exceptions.SSLError:
-            fix = "name its CA: [mlflow.tls] ca_file = …"
-            raise SourceError(f"{self._url}: no encrypted connection that is trusted", fix) from None
-        except requests.Timeout:
-            raise http.TransientError(f"{self._url} did not answer within {self._seconds:g} s") from None
-        except http.TooLarge:
-            raise SourceError(f"{self._url} answers with more than {_LARGEST_MIB} MiB", _ADDRESS) from None
+                raise http.refused(f"MLflow at {self._url}", response, _LOGIN, _ADDRESS)
+            answer = whole_json(response.content)
         except Garbled:
             raise self.not_mlflow() from None
-        except requests.ConnectionError:
-            raise http.TransientError(f"nothing answers at {self._url}") from None
         except requests.RequestException as error:
-            raise SourceError(f"{self._url} cannot be asked: {type(error).__name__}", _ADDRESS) from None
+            raise http.undelivered("MLflow", f"MLflow at {self._url}", error) from None
         if not isinstance(answer, dict):
             raise self.not_mlflow()
         return answer
-
-    def _refused(self, response: requests.Response, path: str) -> SourceError | http.TransientError:
-        url, status = self._url, response.status_code
-        if status in (401, 403):
-            return SourceError(f"{url} refuses the credentials (HTTP {status})", _LOGIN)
-        if status in (408, 429) or status >= 500:
-            return http.TransientError(f"{url} answered HTTP {status}", http.retry_after(response.headers))
-        if status in (301, 302, 303, 307, 308):
-            return SourceError(f"{url} redirects elsewhere (a login page?)", _ADDRESS)
-        try:
-            text = http.excerpt(str(response.json().get("message") or ""))
-        except (ValueError, AttributeError):
-            text = ""
-        if status == 404 and not text:
-            return SourceError(f"{url}/api/2.0/mlflow/{path} is not there (HTTP 404)", _ADDRESS)
-        return SourceError(f"{url} answered HTTP {status}: {text}")
 
 
 def _log_in(token: str, request: requests.PreparedRequest) -> requests.PreparedRequest:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
 import logging
-import re
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, replace
@@ -52,7 +50,8 @@ def session(source: PrometheusSource) -> requests.Session:
 
     Raises SourceError that names a missing file or variable, never what is in it.
     """
-    connection = http.session(source.url, source.max_response_seconds, source.tls, "prometheus")
+    limit = min(_SMALL_MIB, source.max_response_mib) << 20
+    connection = http.session(source.url, source.max_response_seconds, limit, source.tls, "prometheus")
     connection.params = RAW | (WHOLE if source.partial_response == "refuse" else {})
     # No redirect is followed: it leads to a login page, and would hand our credentials to somebody else.
     connection.max_redirects = 0
@@ -110,7 +109,7 @@ class PrometheusClient:
         self._session = session(source)
         # PrometheusConnect's exceptions hold no status and no headers: each thread's last response does.
         self._last = threading.local()
-        self._session.hooks["response"] = [self._take]
+        self._session.hooks["response"].append(self._take)
         self._timeout = min(_CONNECT_SECONDS, source.timeout_seconds), source.timeout_seconds
         self.warnings: set[str] = set()
         self._stop = threading.Event()
@@ -161,8 +160,8 @@ class PrometheusClient:
                         if self._stop.is_set():
                             raise SourceUnavailable("the run was ended")
                         reader.feed(chunk)
-            except http.TooLarge:
-                raise TooMuch(f"{self._source.url} answers with more than {mib} MiB") from None
+            except http.TooLarge as error:
+                raise TooMuch(error.message) from None
             answer = reader.finish()
             if len(answer.ts_ms) and answer.ts_ms.max() > at_ms:
                 raise Garbled("the answer holds a sample from after the time that was asked for")
@@ -215,18 +214,11 @@ class PrometheusClient:
             return None
 
     def _take(self, response: requests.Response, *_: object, stream: bool = False, **__: object) -> None:
-        """Reads the whole of a small answer, within its limits, and heeds what it says of itself, before anybody looks at it."""
+        """Heeds what a small answer says of itself, before anybody looks at it."""
         self._last.response, self._last.is_partial = response, False
-        if stream:
+        if stream or response.status_code != 200:
             return
-        mib = min(_SMALL_MIB, self._source.max_response_mib)
-        try:
-            body = http.hold(response, mib << 20)
-        except http.TooLarge:
-            raise SourceError(f"{self._source.url} answers with more than {mib} MiB", _API) from None
-        if response.status_code != 200:
-            return
-        document = None
+        body, document = response.content, None
         if "html" not in response.headers.get("Content-Type", "") and not body.lstrip().startswith(b"<"):
             document = whole_json(body)
         if not isinstance(document, dict) or not {"status", "data"} & document.keys():
@@ -380,7 +372,7 @@ def not_json(source: PrometheusSource) -> SourceError:
 def refused(source: PrometheusSource, response: requests.Response, path: str) -> SourceError | http.TransientError:
     """What an answer other than 200 means for the question under /api/v1/`path`."""
     url, status = source.url, response.status_code
-    text = _error_text(response)
+    text = http.reason(response)
     answered = f"{url} answered HTTP {status}" + (f": {text}" if text else "")
     if status in (301, 302, 303, 307, 308):
         where = http.excerpt(response.headers.get("Location", "elsewhere").split("?")[0])
@@ -399,17 +391,3 @@ def refused(source: PrometheusSource, response: requests.Response, path: str) ->
     if status in (408, 429) or status >= 500:
         return http.TransientError(answered, http.retry_after(response.headers), _LATER)
     return SourceError(answered)
-
-
-def _error_text(response: requests.Response) -> str:
-    """The server's own words, one line, where it answers in JSON or plain text. Only the first kilobytes are read."""
-    body = http.beginning(response).decode("utf-8", "replace").lstrip()
-    if "html" in response.headers.get("Content-Type", "") or body.startswith("<"):
-        return ""
-    if not body.startswith("{"):
-        return http.excerpt(body)
-    match = re.search(r'"(?:error|message)"\s*:\s*("(?:[^"\\\x00-\x1f]|\\["\\/bfnrtu])*+)', body)  # the document may be longer
-    try:
-        return http.excerpt(json.loads(match[1] + '"')) if match else ""
-    except ValueError:
-        return ""

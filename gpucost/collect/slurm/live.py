@@ -128,7 +128,7 @@ class Slurmrestd:
 
     def __init__(self, settings: Slurm) -> None:
         self.name = settings.slurmrestd or ""
-        self._session = http.session(self.name, _SECONDS, settings.tls, "slurm")
+        self._session = http.session(self.name, _SECONDS, inputs.ANSWER, settings.tls, "slurm")
         if token := secret("slurm", "token", settings.token_file, settings.token_env) or from_environment("SLURM_JWT"):
             self._session.headers["X-SLURM-USER-TOKEN"] = token.removeprefix("SLURM_JWT=")
         if user := settings.user or os.environ.get("SLURM_USER_NAME") or os.environ.get("USER"):
@@ -154,15 +154,8 @@ class Slurmrestd:
             response = self._session.get(url, params=query, timeout=(10, _SECONDS), allow_redirects=False)
         except requests.RequestException as error:
             raise http.TransientError(f"nothing answers at {self.name}: {http.excerpt(str(error), 120)}") from None
-        if response.status_code in (401, 403):
-            raise SourceError(
-                f"{self.name} refuses the token ({response.status_code})", "scontrol token lifespan=86400 makes one"
-            )
-        if response.status_code in http.PASSING:
-            message = f"{self.name} answers {response.status_code}: {_said(response)}"
-            raise http.TransientError(message, http.retry_after(response.headers))
         if response.status_code != requests.codes.ok:
-            raise SourceError(f"{url} answers {response.status_code}: {_said(response)}", "api_version in [slurm]")
+            raise http.refused(url, response, "scontrol token lifespan=86400 makes one", "api_version in [slurm]")
         return response.content
 
     def _api(self) -> str:
@@ -219,15 +212,6 @@ class Slurmrestd:
             path = f"{part}/{self._api()}/{name}"
             if name != "shares" or path in self._paths:
                 yield name, lambda path=path: json.dumps(self._get(path))  # type: ignore[misc]
-
-
-def _said(response: requests.Response) -> str:
-    """Why the server refuses, in its own words."""
-    try:
-        errors = response.json()["errors"]
-        return http.excerpt("; ".join(str(one.get("description") or one.get("error")) for one in errors))
-    except (ValueError, KeyError, TypeError, AttributeError):
-        return http.excerpt(response.text, 120)
 
 
 # A Slurm that can be asked.

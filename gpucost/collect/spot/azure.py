@@ -50,10 +50,11 @@ def fetch(settings: Azure, types: dict[str, str]) -> list[SpotPrice]:
     if settings.subscriptions:
         body["subscriptions"] = list(settings.subscriptions)
     rows: list[Any] = []
-    graph = PublicList("azure", "Azure Resource Graph", "azure.management_url", _AGAIN, AZURE_LOGIN)
+    url = settings.management_url.rstrip("/") + _PATH
+    graph = PublicList("azure", "Azure Resource Graph", "azure.management_url", url, _AGAIN, AZURE_LOGIN)
     graph.headers["Authorization"] = f"Bearer {_token(settings)}"
     while True:
-        page = graph.json(settings.management_url.rstrip("/") + _PATH, body=body)
+        page = graph.json(url, body=body)
         if not isinstance(page, dict) or not isinstance(page.get("data"), list):
             raise SourceError("Azure Resource Graph answered without data; nothing was loaded", _AGAIN)
         rows += page["data"]

@@ -24,12 +24,13 @@ levels AS (
     FROM changes
     WINDOW w AS (PARTITION BY node_id ORDER BY at_ms)
 ),
--- stretches of a node's life in which the same GPUs of it are free; empty where nobody held any GPU of the node for $empty_after_ms or longer
+-- stretches of a node's life in which the same GPUs of it are free; empty where nobody held any GPU of the node for $empty_after_ms or longer,
+-- unless its users are unknown
 stretches AS (
     SELECT l.node_id, n.cluster, n.gpu_model, l.from_ms, l.to_ms, n.gpu_count - l.held_gpus AS free_gpus,
         -- sevenths do not add up exactly in binary
         l.held_gpus < 1e-6 AS is_unheld,
-        l.held_gpus < 1e-6 AND l.to_ms - l.from_ms >= $empty_after_ms AS is_empty
+        l.held_gpus < 1e-6 AND l.to_ms - l.from_ms >= $empty_after_ms AND has_users(n) AS is_empty
     FROM levels AS l JOIN nodes AS n USING (node_id)
     WHERE l.to_ms IS NOT NULL AND n.gpu_count - l.held_gpus > 1e-6
 ),

@@ -1,0 +1,188 @@
+"""Every client of HTTP against servers without end, without haste, and with links to other servers."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import time
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from datetime import date
+from typing import Any, ClassVar
+
+import pytest
+
+from gpucost import http
+from gpucost.collect.prices.aws import plan_prices
+from gpucost.collect.prices.azure import AzurePrices
+from gpucost.collect.prices.public import PublicList
+from gpucost.collect.progress.mlflow import MlflowClient
+from gpucost.collect.prometheus.client import PrometheusClient, Retries
+from gpucost.collect.slurm.live import Slurmrestd
+from gpucost.config.model import Azure, Config, Mlflow, PrometheusSource, Slurm
+from gpucost.errors import GpucostError
+from tests.loopback import Quiet, serving
+
+MIB = 1 << 20
+ZEROS = gzip.compress(b" " * (8 * MIB))
+
+
+class Server(Quiet):
+    """Does what the first part of the path says; counts what is asked at `/elsewhere`, and the bytes that it could send."""
+
+    elsewhere: ClassVar[list[str]] = []
+    other: ClassVar[str] = ""
+    sent: ClassVar[int] = 0
+
+    def do_GET(self) -> None:  # noqa: N802 - http.server calls it so
+        self.rfile.read(int(self.headers.get("Content-Length", 0)))
+        what = self.path.split("?")[0].split("/")[1]
+        with suppress(OSError):
+            getattr(self, what, self.page)(self.path)
+
+    do_POST = do_GET  # noqa: N815
+
+    def begin(self, status: int = 200, **headers: str) -> None:
+        self.send_response(status)
+        for name, value in headers.items():
+            self.send_header(name.replace("_", "-"), value)
+        self.end_headers()
+
+    def endless(self, _: str) -> None:
+        self.begin()
+        self.flood()
+
+    def flood(self) -> None:
+        for _ in range(64):
+            type(self).sent += self.wfile.write(b" " * MIB)
+
+    def packed(self, _: str) -> None:
+        self.begin(Content_Encoding="gzip")
+        self.wfile.write(ZEROS)
+
+    def slow(self, _: str) -> None:
+        self.begin()
+        for _ in range(100):
+            self.wfile.write(b" ")
+            time.sleep(0.05)
+
+    def away(self, _: str) -> None:
+        self.begin(302, Location=f"{self.other}/elsewhere")
+        self.flood()
+
+    def linked(self, _: str) -> None:
+        """A list whose next page, or whose file, is on another server."""
+        file = f"@{self.other.removeprefix('http://')}/elsewhere.json"
+        page = {"NextPageLink": f"{self.other}/elsewhere", "regions": [{"regionCode": "r", "versionUrl": file}]}
+        self.begin()
+        self.wfile.write(json.dumps({"Items": [], **page}).encode())
+
+    savingsPlan = linked  # noqa: N815 - the path
+
+    def moved(self, _: str) -> None:
+        self.begin(302, Location="/list")
+
+    def page(self, path: str) -> None:
+        if "elsewhere" in path:
+            self.elsewhere.append(path)
+        self.begin()
+        self.wfile.write(b"[1]")
+
+
+def sent(url: str) -> Any:
+    return http.send(http.Request("POST", url, b"{}", {}, "the webhook"))
+
+
+def listed(url: str) -> Any:
+    return PublicList("here", "the list", "url", url).json(url)
+
+
+def rows(url: str) -> Any:
+    return PublicList("here", "the list", "url", url).rows(url, lambda row: row)
+
+
+def slurm(url: str) -> Any:
+    return Slurmrestd(Slurm(slurmrestd=url))._get("slurm/v0.0.40/nodes")
+
+
+def mlflow(url: str) -> Any:
+    return list(MlflowClient(Mlflow(url=url)).pages("runs/search", {}))
+
+
+def prometheus(url: str) -> PrometheusClient:
+    source = PrometheusSource(url=url, max_response_mib=1, max_response_seconds=0.3, timeout_seconds=5)
+    return PrometheusClient(source, Retries(attempts=1))
+
+
+CLIENTS: dict[str, Callable[[str], Any]] = {
+    "notify": sent,
+    "price list": listed,
+    "rows of a price list": rows,
+    "slurmrestd": slurm,
+    "mlflow": mlflow,
+    "prometheus value": lambda url: prometheus(url).value("up", 0),
+    "prometheus answer": lambda url: prometheus(url).get("status/config", {}),
+    "prometheus samples": lambda url: prometheus(url).matrix("up", "up[1h]", 0),
+}
+
+
+@pytest.fixture(scope="module")
+def urls() -> Iterator[str]:
+    with serving(Server) as url, serving(Server) as other:
+        Server.other = other
+        yield url
+
+
+@pytest.fixture(autouse=True)
+def small(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tenacity.nap.sleep", lambda _: None)
+    for name, value in {
+        "http._LONGEST_SECONDS": 0.3,
+        "collect.prices.public._LONGEST_SECONDS": 0.3,
+        "collect.slurm.live._SECONDS": 0.3,
+        "collect.progress.mlflow._LONGEST_SECONDS": 0.3,
+        "collect.prices.public._JSON_BYTES": MIB,
+        "collect.prices.public._CSV_BYTES": MIB,
+        "collect.slurm.live.inputs.ANSWER": MIB,
+        "collect.progress.mlflow._LARGEST_BYTES": MIB,
+        "collect.prices.public._ATTEMPTS": 1,
+    }.items():
+        monkeypatch.setattr(f"gpucost.{name}", value)
+
+
+@pytest.mark.parametrize("client", CLIENTS)
+@pytest.mark.parametrize("what", ["endless", "packed", "slow", "away"])
+def test_an_answer_is_bounded_and_leads_nowhere_else(urls: str, client: str, what: str) -> None:
+    Server.elsewhere.clear()
+    Server.sent, began, error = 0, time.monotonic(), ""
+    try:
+        answer = CLIENTS[client](f"{urls}/{what}")
+    except GpucostError as failure:
+        error = failure.message
+    assert time.monotonic() - began < 4
+    assert not Server.elsewhere
+    # what sockets hold is sent without being read
+    assert Server.sent < 16 * MIB
+    if client == "notify":
+        # the status comes before the body: the message has arrived
+        assert not error
+        assert answer.status == (302 if what == "away" else 200)
+        assert len(answer.text) <= 200
+    else:
+        assert error
+        assert ("answers with more than 1 MiB" in error) == (what in ("endless", "packed"))
+
+
+def test_links_in_answers_lead_to_no_other_server(urls: str) -> None:
+    Server.elsewhere.clear()
+    config = Config(azure=Azure(retail_prices_url=f"{urls}/linked"))
+    azure = AzurePrices(config, [], [], date(2026, 10, 1), lambda _: None)
+    public = PublicList("aws", "the list", "url", urls)
+    for ask in (azure.fetch, lambda: plan_prices(public, urls, "r", ())):
+        with pytest.raises(GpucostError, match="leads to another server"):
+            ask()
+    assert not Server.elsewhere
+
+
+def test_redirects_within_a_server_are_followed(urls: str) -> None:
+    assert listed(f"{urls}/moved") == [1]
