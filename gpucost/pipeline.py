@@ -359,7 +359,7 @@ def unit_costs(
 
 # The number of a stage rises when it makes other figures of the same inputs than before: then it is run again, and days are
 # attributed anew whose inputs differ; after a change of attribution itself all of them.
-ALGORITHM = {"inventory": 4, "price": 3, "attribute": 3}
+ALGORITHM = {"inventory": 5, "price": 4, "attribute": 3}
 # What days are cut by, and how activity is read; of other settings the days that they change tell.
 _OWN = {"timezone", "idle", "activity", "mig", "hami"}
 # Of these, what only reports read.

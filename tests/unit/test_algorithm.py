@@ -10,8 +10,8 @@ from gpucost.pipeline import ALGORITHM
 
 # What makes figures, stage by stage: whoever changes it says below whether the same inputs still make the same figures. If they
 # do not, the stage's number in gpucost.pipeline rises; either way its digest here is renewed.
-MADE_BY = {"inventory": "3c0c3fdf5d39b7e7", "price": "45807e3f175f167b", "attribute": "069631d4cfd46fdf"}
-NUMBERS = {"inventory": 4, "price": 3, "attribute": 3}
+MADE_BY = {"inventory": "1eab2551751dfb77", "price": "2ac2476feeb38f18", "attribute": "069631d4cfd46fdf"}
+NUMBERS = {"inventory": 5, "price": 4, "attribute": 3}
 
 
 def digest(stage: str) -> str:
