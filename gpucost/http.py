@@ -260,7 +260,7 @@ def refused(server: str, response: requests.Response, login: str, fix: str) -> S
     if status in PASSING or status >= 500:
         return TransientError(f"{server} answered HTTP {status}{words}", retry_after(response.headers))
     if status in (401, 403):
-        return SourceError(f"{server} refuses the credentials (HTTP {status}){words}", login)
+        return SourceError(f"{server} refuses access (HTTP {status}){words}", login)
     return SourceError(f"{server} answered HTTP {status}{words}", fix)
 
 
@@ -296,7 +296,9 @@ def chunks(response: requests.Response, limit: int) -> Iterator[bytes]:
         if size > limit:
             response.close()
             server = urlsplit(response.url)
-            raise TooLarge(f"{server.scheme}://{server.netloc} answers with more than {limit >> 20} MiB", _CHECK)
+            raise TooLarge(
+                f"{server.scheme}://{server.netloc.rpartition('@')[2]} answers with more than {limit >> 20} MiB", _CHECK
+            )
         yield chunk
 
 

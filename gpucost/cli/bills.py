@@ -208,11 +208,10 @@ def chargeback_verify(
         is_listed, detail = digest in known, "not in the log"
         if not is_listed and not files:  # the log of a store that was restored from a copy lacks seals: prove every byte
             blocks = bundle_blocks(call.settings, bundle, read_findings(call.settings, call.store, period, tell))
-            write(bundle, now | {"replaces": manifest["replaces"]}, folder, blocks)
+            stated = {name: manifest[name] for name in (("replaces",) if known else ("replaces", "seal"))}
+            write(bundle, now | stated, folder, blocks)
             is_listed = _digest(folder) == digest
             detail += "; every file can be made again" if is_listed else "; its files cannot be made again"
-        # those of another version or of other inputs differ anyway
-        is_listed |= not known and bool(changed or manifest["seal"]["program"] != now["seal"]["program"])
     is_same = now["seal"]["figures"] == manifest["seal"]["figures"]
     is_same = is_same or (not files and now["seal"]["figures"] == figures_as_now(target, manifest))
     rows = [
@@ -223,7 +222,7 @@ def chargeback_verify(
     ]
     call.write_rows(("check", "result", "detail"), rows)
     if files or not is_listed:
-        what = ", ".join(files) or "index.json"
+        what = ", ".join(files) or f"index.json is {detail}"
         raise GpucostError(f"the bundle {target} is not what was sealed: {what}", "restore it from a copy")
     if not is_same and changed:
         raise GpucostError(

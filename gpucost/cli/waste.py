@@ -50,6 +50,8 @@ if TYPE_CHECKING:
     from gpucost.whatif.answer import Answer
     from gpucost.whatif.fleet import Scenario, Usage
 
+_WITHOUT_USERS = "SELECT message FROM warnings WHERE code = 'host_without_users' AND to_ms > $1 AND from_ms < $2"
+
 
 @command("team namespace cluster workload period by written * lake")
 def waste(
@@ -237,7 +239,7 @@ def findings(
             changed = changes(before.findings, found.findings, period)
     note_gaps(settings, call.store, call.period, quiet=call.quiet)
     with call.store.read() as con:
-        for message in column(con, "SELECT message FROM warnings WHERE code = 'host_without_users'"):
+        for message in column(con, _WITHOUT_USERS, [call.period.start_ms, call.period.end_ms]):
             call.note(f"note: {message}")
     shown, columns = found.findings[:top], columns_of(Finding)
     lists = [tuple(one for one in shown if one.is_bound is is_bound) for is_bound in (False, True)]

@@ -216,7 +216,7 @@ REMOVED_VALUES = {
 
 # Secrets in settings: the password and the keys of a URL, and what Spark's own logs redact.
 _SECRET_PARTS = re.compile(
-    r'(?i)(?:://|url=")[^/@":]*:(?!//)([^"]+)@|[?&][^=&"]*(?:sig|key|token|secret|password)[^=&"]*=([^&#"]+)'
+    r'(?i)(?:://|url=")[^/@":]*:(?!//)([^"]+)@|[?&](?:[^=&"]*[_-])?(?:sig|signature|key|apikey|token|secret|password)=([^&#"]+)'
     r'|spark_options\.[^=]*(?:secret|password|token|key)[^=]*="(.+)"'
 )
 

@@ -1,6 +1,6 @@
 -- reads: slurm_runs, slurm_nodes, loads
--- writes: slurm_spans, one row per run of a job: from when to when it held its nodes, or waited for some, and whether it names GPUs; untracked_time, the stretches in which Slurm's accounting named no GPUs of jobs on nodes that have some
--- invariant: untracked time is before the first run that names GPUs, after the last, or all
+-- writes: slurm_spans, one row per run of a job: from when to when it held its nodes, or waited for some, and whether it names GPUs; untracked_time, the stretches in which Slurm's accounting named no GPUs though jobs held nodes that have some
+-- invariant: no run that names GPUs meets untracked time
 CREATE OR REPLACE TEMP TABLE slurm_spans AS
 SELECT cluster, job_id, submit_ms, nodes, alloc_tres, coalesce(start_ms, submit_ms) AS from_ms,
     coalesce(end_ms, start_ms + elapsed_ms + suspended_ms, submit_ms) AS to_ms,
@@ -8,24 +8,35 @@ SELECT cluster, job_id, submit_ms, nodes, alloc_tres, coalesce(start_ms, submit_
 FROM slurm_runs;
 
 INSERT INTO untracked_time BY NAME
-WITH held AS (
-    SELECT *, unnest(nodes) AS node FROM slurm_spans
+WITH ends AS (
+    SELECT source AS cluster, min(from_ms) AS from_ms, max(to_ms) AS to_ms FROM loads WHERE kind = 'slurm' GROUP BY source
 ),
-spans AS (
-    SELECT source AS cluster, min(from_ms) AS from_ms, max(to_ms) AS to_ms, first_ms, last_ms
-    FROM loads LEFT JOIN (
-        SELECT cluster AS source, min(from_ms) AS first_ms, max(to_ms) AS last_ms FROM slurm_spans WHERE names_gpus GROUP BY cluster
-    ) USING (source)
-    WHERE kind = 'slurm'
-    GROUP BY ALL
+-- between runs that name GPUs, before the first, and after the last
+silences AS (
+    SELECT cluster, max(until_ms) OVER w AS from_ms, begin_ms AS to_ms, row_number() OVER w AS number, count(*) OVER (PARTITION BY cluster) AS silences
+    FROM (
+        SELECT cluster, from_ms AS begin_ms, to_ms AS until_ms FROM slurm_spans WHERE names_gpus
+        UNION ALL
+        SELECT cluster, unnest([NULL, to_ms]), unnest([from_ms, NULL]) FROM ends
+    )
+    WINDOW w AS (PARTITION BY cluster ORDER BY begin_ms NULLS FIRST ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING)
+),
+-- jobs that need no GPUs name none either: for how long, and for which part of the time, they may hold nodes with GPUs
+limits AS (
+    SELECT *, CASE WHEN silences = 2 THEN 0 WHEN number = 2 THEN 43200000 ELSE 259200000 END AS shortest_ms,
+        CASE WHEN silences = 2 THEN 0.01 WHEN number = 2 THEN 0.1 ELSE 0.5 END AS least_part
+    FROM silences
+    WHERE to_ms - from_ms > 0
+),
+held AS (
+    SELECT *, unnest(nodes) AS node FROM slurm_spans
 )
--- jobs that need no GPUs name none either: half a day of nothing else before the first that does, and three days after the last, are too long
-SELECT DISTINCT cluster, CASE WHEN h.from_ms >= last_ms THEN last_ms ELSE s.from_ms END AS from_ms,
-    CASE WHEN h.from_ms < first_ms THEN first_ms ELSE s.to_ms END AS to_ms
-FROM held AS h
-JOIN spans AS s USING (cluster)
+SELECT l.cluster, l.from_ms, l.to_ms
+FROM limits AS l
+JOIN held AS h ON h.cluster = l.cluster AND h.from_ms < l.to_ms AND l.from_ms < h.to_ms
 SEMI JOIN (
     SELECT cluster, node FROM slurm_nodes WHERE regexp_matches(gres, '(?i)\bgpu\b') UNION ALL SELECT cluster, node FROM held WHERE names_gpus
-) AS g USING (cluster, node)
-WHERE NOT names_gpus AND (first_ms IS NULL OR (h.from_ms < first_ms AND first_ms - s.from_ms >= 43200000)
-    OR (h.from_ms >= last_ms AND s.to_ms - last_ms >= 259200000));
+) AS g ON g.cluster = h.cluster AND g.node = h.node
+WHERE NOT h.names_gpus AND l.to_ms - l.from_ms >= l.shortest_ms
+GROUP BY l.cluster, l.from_ms, l.to_ms, l.least_part
+HAVING sum(least(h.to_ms, l.to_ms) - greatest(h.from_ms, l.from_ms)) > l.least_part * (l.to_ms - l.from_ms);

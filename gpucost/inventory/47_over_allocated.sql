@@ -48,7 +48,7 @@ runaways AS (
 )
 SELECT 'over_allocated' AS code, cluster, node AS subject, from_ms, to_ms,
     format('{} held more GPUs than node {} has between {}Z and {}Z: their cost is scaled to what the node costs{}',
-        CASE WHEN jobs IS NULL THEN 'pods' ELSE 'jobs' END, node, strftime(epoch_ms(from_ms), '%Y-%m-%dT%H:%M'),
+        CASE WHEN cluster IN (SELECT cluster FROM slurm_runs) THEN 'jobs' ELSE 'pods' END, node, strftime(epoch_ms(from_ms), '%Y-%m-%dT%H:%M'),
         strftime(epoch_ms(to_ms), '%Y-%m-%dT%H:%M'), coalesce(jobs, '')) AS message,
     fix
 FROM seen LEFT JOIN runaways USING (cluster, node);

@@ -100,7 +100,7 @@ def test_throttling_waits_as_long_as_it_is_told(cloud: Cloud, store: Store, monk
         ),
         (Reply(200, b"<html>Log in</html>"), "azure: half an answer, cut off or no answer of the list of retail prices"),
         (Reply(429, b""), "azure: the list of retail prices answered HTTP 429"),
-        (Reply(401, b""), "azure: the list of retail prices refuses the credentials (HTTP 401)"),
+        (Reply(401, b""), "azure: the list of retail prices refuses access (HTTP 401)"),
         (
             Reply(400, {"Error": "Invalid currency code"}),
             "azure: the list of retail prices answered HTTP 400: Invalid currency code",

@@ -172,7 +172,7 @@ def test_what_a_price_replaces(cloud: Cloud, store: Store) -> None:
         ("aws", Reply(404, b"<Error/>"), "aws: the bulk price list answered HTTP 404"),
         ("oci", Reply(200, {"items": [{"name": "BM.GPU.H100.8"}]}), "oci: a shape or product of the cost estimator cannot be"),
         ("oci", Reply(200, {"items": []}), "oci: there are no prices of GPU shapes in USD"),
-        ("oci", Reply(403, b""), "oci: the cost estimator's list refuses the credentials (HTTP 403)"),
+        ("oci", Reply(403, b""), "oci: the cost estimator's list refuses access (HTTP 403)"),
         ("runpod", Reply(200, {"errors": []}), "runpod: half an answer, cut off or no answer of the list of GPUs"),
         ("runpod", Reply(200, {"data": {"gpuTypes": [{"id": "x"}]}}), "runpod: the answer cannot be read: KeyError"),
         ("vast", Reply(200, {"offers": []}), "vast: half an answer: items are missing"),

@@ -136,13 +136,34 @@ DAY = 86_400
         ([job(1, 0, DAY, "n1", BARE), job(2, 0, None, "", "", State="PENDING", Start="Unknown", ElapsedRaw=0)], 24 * 8, None),
         # no longer tracked after an hour, for four days
         ([job(1, 0, 3600, "n1", tres(4)), job(2, 7200, 4 * DAY, "n1", BARE)], 8, (1, 96)),
+        # nor for four days between jobs that name them
+        (
+            [job(1, 0, DAY, "n1", tres(4)), job(2, DAY, 5 * DAY, "n1", BARE), job(3, 5 * DAY, 6 * DAY, "n1", tres(4))],
+            48 * 8,
+            (24, 120),
+        ),
+        # an hour of a job without GPUs, before the first that names them and after the last
+        ([job(1, 0, 3600, "n1", BARE), job(2, DAY, 2 * DAY, "n1", tres(4))], 48 * 8, None),
+        ([job(1, 0, DAY, "n1", tres(4)), job(2, 4 * DAY - 3600, 4 * DAY, "n1", BARE)], 96 * 8, None),
         # jobs without GPUs among others, and after the last for a day
         ([job(1, 0, DAY, "n1", BARE), job(2, 10, 3600, "n1", tres(4)), job(3, 7200, DAY, "n2", BARE)], 24 * 8, None),
         # jobs on nodes without GPUs, and none at all
         ([job(1, 0, DAY, "c1", BARE)], 24 * 8, None),
         ([], 24 * 8, None),
     ],
-    ids=["never", "from noon on", "typed", "waiting", "until one", "among others", "other nodes", "no job"],
+    ids=[
+        "never",
+        "from noon on",
+        "typed",
+        "waiting",
+        "until one",
+        "between",
+        "before",
+        "after",
+        "among others",
+        "other nodes",
+        "no job",
+    ],
 )
 def test_gpus_that_slurm_does_not_track_are_not_collected(
     cluster: Cluster, jobs: list[dict[str, Any]], capacity: float, lost: tuple[int, int] | None

@@ -24,7 +24,6 @@ from gpucost import texts
 from gpucost.cli.app import app
 from gpucost.cli.command import _set_up_logging
 from gpucost.cli.output import note, plain, print_error
-from gpucost.config.model import Tls
 from gpucost.errors import GpucostError
 from gpucost.http import excerpt, session
 from gpucost.publish.notify import Message, as_html, as_slack, as_text
@@ -135,8 +134,8 @@ def test_duckdb_shows_the_same(tmp_path: Path) -> None:
 def test_passwords_in_addresses_of_servers_are_concealed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(texts, "_SECRETS", set())
     address = "http://me:hunter2@127.0.0.1:1/slurm"
-    session(address, 1, Tls(), "slurm").close()
-    session("http://127.0.0.1:9090/a@b", 1, Tls(), "slurm").close()
+    session(address, 1).close()
+    session("http://127.0.0.1:9090/a@b", 1).close()
     assert GpucostError(f"nothing answers at {address}").message == "nothing answers at http://me:***@127.0.0.1:1/slurm"
     assert {"hunter2", "aHVudGVyMg=="} == texts._SECRETS
 
