@@ -66,6 +66,12 @@ class TwiceBilled:
     days: list[datetime]
     machine: str | None
     hours: float | None
+    part: float
+
+    @property
+    def is_small(self) -> bool:
+        """Under a twentieth of the smaller side: parts of one export, or rows that came late, meet in few cells."""
+        return self.part < 0.05
 
     def __str__(self) -> str:
         days = f"{self.days[0]:%Y-%m-%d}"
@@ -257,7 +263,7 @@ def superseded(con: duckdb.DuckDBPyConnection) -> dict[str, str]:
     beaten = {file_of[side] for side in winners}
     for twice in billed_twice(con, is_strict=False):
         files = list(dict.fromkeys((file_of[twice.one], file_of[twice.other])))
-        if len(files) > 1 and not beaten.intersection(files):
+        if len(files) > 1 and not twice.is_small and not beaten.intersection(files):
             raise DataError(f"{' and '.join(files)}: {twice}", "name only one of them, or files that bill each charge once")
     lost = {file_of[side]: min(newer - beaten or newer) for side, newer in winners.items()}
     # Of a file that is older for one account or month only, the others would be lost with it.

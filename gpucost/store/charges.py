@@ -288,14 +288,15 @@ def _judge_twice(
         result = results.get(twice.one)
         if result is None or not result.loaded or (twice.one, twice.other) in parts:
             continue
-        if twice.other == twice.one or not force:
+        if twice.other == twice.one or twice.is_small or not force:
             result.twice.append(str(twice))
-            refused += [result] * (twice.other != twice.one)
+            refused += [result] * (twice.other != twice.one and not twice.is_small)
         elif twice.other in known:
             replaced.append((twice.one, twice.other))
             result.verdict = "replace"
-            if known[twice.other] != result.source:
-                result.replaced.append(known[twice.other])
+            held = _amounts(con, [twice.other])[twice.other]
+            money = " and ".join(f"{billed:,.2f} {currency}" for currency, billed, _ in held)
+            result.replaced.append(f"{known[twice.other]} with {money}")
     for result in refused:
         result.verdict = "twice"
     return replaced

@@ -80,6 +80,10 @@ CASES: dict[str, dict[str, tuple[Rows, Rows, str, float]]] = {
         "another region": ([daily(ResourceId="")], [line("W", 3, **WEST)], "", 229.39),
         "another payer": (HOURLY, [row | PAYER for row in HOURLY], "", 393.24),
         "another account": (HOURLY, [row | {"lineItem/UsageAccountId": "999988887777"} for row in NAMELESS], "", 393.24),
+        "another account, the same resource": (HOURLY, [daily() | {"lineItem/UsageAccountId": "999988887777"}], "", 393.24),
+        "a late row of a day before": (
+            HOURLY, [daily(6), daily(7), line("Z", 1, Operation="late", UnblendedCost="0.5")], "", 590.36
+        ),
         "credits": (HOURLY, [line("C", 1, LineItemType="Credit", UnblendedCost="-50")], "", 146.62),
         "marketplace": (HOURLY, [line("M", 1, **SOFTWARE, UnblendedCost="9")], "", 205.62),
         "marketplace by the same usage type": (HOURLY, [line("M", 1, ProductCode="abc", UnblendedCost="9")], "", 205.62),

@@ -108,7 +108,7 @@ LOADED = {
     "sql 'select 1'": (
         "attribute catalog cli cli.app cli.command cli.completion cli.main cli.output cli.setup config config.files config.load "
         "config.model disk engine errors inputs periods pipeline price price.book price.discounts price.fx price.list_prices "
-        "records render render.rows resources store store.connection store.schema store.sqlfiles suggest texts",
+        "records render render.rows resources store store.bill_rules store.connection store.schema store.sqlfiles suggest texts",
         "duckdb pydantic",
     ),
     "report --month 2026-10": (

@@ -582,10 +582,11 @@ class _Run:
         for result in results:
             bill = f"{result.source} {result.billing_period}"
             if result.verdict == "twice":
-                fix = "--replace puts this one in the place of the other; or load a file with only what no other bills"
+                fix = "--replace puts this one in the place of the other, as a whole; parts of one export belong in one command"
                 self.run.errors.append(DataError(f"{bill} was not loaded: {'; '.join(result.twice)}", fix))
             elif result.twice and result.loaded:
-                self._find("warning", "billed_twice", f"{bill}: {'; '.join(result.twice)}", "get the export again")
+                fix = "compare the days in both files; parts of one export belong in one command"
+                self._find("warning", "billed_twice", f"{bill}: {'; '.join(result.twice)}", fix)
             elif result.verdict in ("overlap", "restated"):
                 why = f"{bill} was left out beside the bill in the store: {charges.KEPT[result.verdict]}"
                 fix = "give the whole month in one export; if this one is it, --replace puts it in the place of the bill there"

@@ -11,7 +11,7 @@ WITH machine_days AS (
     GROUP BY ALL
     HAVING sum(instance_hours) > 24.024
 )
-SELECT one, other, sum(cost) AS one_cost, NULL AS other_cost, min(currency) AS currency, list_sort(list(day)) AS days, machine, max(hours) AS hours
+SELECT one, other, sum(cost) AS one_cost, NULL AS other_cost, min(currency) AS currency, list_sort(list(day)) AS days, machine, max(hours) AS hours, 1 AS part
 FROM machine_days
 ANTI JOIN shared_cells USING (one, other)
 GROUP BY one, other, machine

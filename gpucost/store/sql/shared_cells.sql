@@ -1,28 +1,39 @@
 -- reads: told_sides (temporary): sides of a comparison, each a bill or one of its files, the batch (sides of one are not compared), provider, format and time; told_rows (temporary view): their rows
--- writes: bill_cells (temporary): each side's money by account, UTC day, category, and resource or SKU, with the hours that its charges cover; may_be_one (macro): whether two cells can hold the same money, their resources apart; shared_cells (temporary): one row per two sides of different batches with money in the same cells and hours: sums, days
--- invariant: corrections add up; Azure's actual and amortized costs are two costs of one bill; where a side names no resource, SKUs are compared, and where exports of different kinds do, resources alone; unless $is_strict, only cells of which one side is another view count, if they hold half of an account's money: other row lengths or formats, resources on one side alone, or equal sums
+-- writes: bill_cells (temporary): each side's money by account, UTC day, category, and resource or SKU, with the hours that its charges cover, in groups of one SKU; bill_groups (temporary): these groups; may_be_one (macro): whether two cells or groups can hold the same money, their resources apart; shared_cells (temporary): one row per two sides of different batches with money in the same cells and hours: sums, days, and which part of the smaller side it is
+-- invariant: corrections add up; Azure's actual and amortized costs are two costs of one bill; where a side names no resource, SKUs are compared, and where exports of different kinds do, resources alone; what names neither is not compared; unless $is_strict, only cells of which one side is another view count, if they hold half of an account's money: other row lengths or formats, resources on one side alone, or equal sums
 CREATE OR REPLACE TEMP TABLE bill_cells AS
 WITH compared AS (
     SELECT a.side
     FROM told_sides AS a
     JOIN told_sides AS b ON b.provider = a.provider AND b.batch <> a.batch AND a.from_ms < b.to_ms AND b.from_ms < a.to_ms
-), spread AS (
-    SELECT *, range(date_trunc('hour', charge_period_start), greatest(charge_period_end, charge_period_start + INTERVAL 1 SECOND), INTERVAL 1 HOUR) AS hours
+), timed AS (
+    SELECT *, date_trunc('hour', charge_period_start) AS starts,
+        greatest(1, ceil(date_diff('second', starts, charge_period_end) / 3600)::BIGINT) AS length, CASE WHEN effective_cost = 0 THEN billed_cost ELSE effective_cost END AS total
     FROM told_rows
     SEMI JOIN compared USING (side)
-    WHERE (billed_cost <> 0 OR effective_cost <> 0) AND charge_class IS DISTINCT FROM 'Correction'
+    WHERE total <> 0 AND charge_class IS DISTINCT FROM 'Correction'
+), daily AS (
+    SELECT *, unnest(range(date_trunc('day', starts), starts + to_hours(length), INTERVAL 1 DAY)) AS day,
+        greatest(0, date_diff('hour', day, starts)) AS from_hour, least(24, date_diff('hour', day, starts) + length) AS to_hour
+    FROM timed
 ), cells AS (
     SELECT side, batch, provider, format, regexp_replace(format, '^azure-.*', 'azure') AS export, sub_account_id, billing_account_id, charge_category, kind, region, billing_currency,
-        lower(regexp_replace(resource_id, '^arn:.*[:/]', '')) AS resource, sku_id, coalesce(sku_meter, sku_description, charge_description) AS sku, date_trunc('day', hour) AS day,
-        bit_or(1 << date_part('hour', hour)) AS hours, min(length) AS length, sum(cost) AS cost
-    FROM (
-        SELECT *, unnest(hours) AS hour, len(hours) AS length, (CASE WHEN effective_cost = 0 THEN billed_cost ELSE effective_cost END / length)::DECIMAL(38, 12) AS cost
-        FROM spread
-    )
+        lower(regexp_replace(resource_id, '^arn:.*[:/]', '')) AS resource, sku_id, coalesce(sku_meter, sku_description, charge_description) AS sku, day,
+        bit_or((1::BIGINT << to_hour) - (1::BIGINT << from_hour)) AS hours, min(length) AS length, sum((total * ((to_hour - from_hour) / length))::DECIMAL(38, 12)) AS cost
+    FROM daily
     GROUP BY ALL
 )
-SELECT *, row_number() OVER () AS cell, sum(abs(cost)) OVER (PARTITION BY side, sub_account_id, billing_account_id) AS account_cost
+SELECT *, row_number() OVER () AS cell,
+    hash(side, export, sub_account_id, billing_account_id, charge_category, kind, region, resource IS NULL, sku_id, sku, day) AS sku_group,
+    sum(abs(cost)) OVER (PARTITION BY side, sub_account_id, billing_account_id) AS account_cost, sum(abs(cost)) OVER (PARTITION BY side) AS side_cost
 FROM cells;
+
+CREATE OR REPLACE TEMP TABLE bill_groups AS
+SELECT sku_group, side, batch, provider, format, export, sub_account_id, billing_account_id, charge_category, kind, region,
+    resource IS NULL AS is_bare, sku_id, sku, day, bit_or(hours) AS hours, min(length) AS length, sum(cost) AS cost
+FROM bill_cells
+WHERE coalesce(resource, sku_id, sku) IS NOT NULL
+GROUP BY ALL;
 
 CREATE OR REPLACE TEMP MACRO may_be_one(a, b) AS
     a.batch > b.batch AND a.hours & b.hours <> 0 AND coalesce(a.region = b.region, true)
@@ -30,29 +41,44 @@ CREATE OR REPLACE TEMP MACRO may_be_one(a, b) AS
     AND (a.format = b.format OR NOT starts_with(a.format, 'azure-a') OR NOT starts_with(b.format, 'azure-a'));
 
 CREATE OR REPLACE TEMP TABLE shared_cells AS
-WITH matched AS (
-    SELECT a AS one, b AS other
+WITH resources AS (
+    SELECT a.side AS one, b.side AS other, a.cell AS one_cell, b.cell AS other_cell
     FROM bill_cells AS a
     JOIN bill_cells AS b USING (provider, day, charge_category, resource)
     WHERE may_be_one(a, b) AND (a.export <> b.export OR a.kind = b.kind AND coalesce(a.sku_id = b.sku_id, a.sku = b.sku, true))
+        AND ($is_strict OR a.length <> b.length OR a.format <> b.format OR abs(a.cost - b.cost) <= abs(a.cost) * 0.001)
+), keyed AS (
+    -- payers have thousands of groups: by these only where a side names no account
+    SELECT *, coalesce(sku_id, sku) AS sku_key,
+        unnest([sub_account_id, CASE WHEN (SELECT bool_or(sub_account_id IS NULL) FROM bill_groups) THEN coalesce(billing_account_id, '') END]) AS account
+    FROM bill_groups WHERE (SELECT bool_or(is_bare) FROM bill_groups)
+), other_exports AS (
+    FROM keyed WHERE (SELECT count(DISTINCT export) FROM bill_groups) > 1
+), alike AS (
+    SELECT a, b FROM keyed AS a JOIN keyed AS b USING (provider, day, charge_category, account, export, sku_key)
     UNION ALL
-    SELECT a, b
-    FROM bill_cells AS a
-    JOIN bill_cells AS b USING (provider, day, charge_category)
-    WHERE may_be_one(a, b) AND (a.resource IS NULL OR b.resource IS NULL) AND coalesce(a.sku_id = b.sku_id, a.export <> b.export OR a.sku = b.sku, true)
+    SELECT a, b FROM other_exports AS a JOIN other_exports AS b USING (provider, day, charge_category, account) WHERE a.is_bare AND a.export <> b.export
+    UNION ALL
+    SELECT a, b FROM other_exports AS a JOIN other_exports AS b USING (provider, day, charge_category, account) WHERE b.is_bare AND a.export <> b.export
+), skus AS (
+    SELECT a.side AS one, b.side AS other, a.sku_group AS one_group, b.sku_group AS other_group
+    FROM alike
+    WHERE (a.is_bare OR b.is_bare) AND may_be_one(a, b) AND coalesce(a.sku_id = b.sku_id, true)
+        AND ($is_strict OR a.length <> b.length OR a.format <> b.format OR a.is_bare <> b.is_bare OR abs(a.cost - b.cost) <= abs(a.cost) * 0.001)
 ), flagged AS (
-    SELECT DISTINCT one.side AS one, other.side AS other, unnest([one.cell, other.cell]) AS cell
-    FROM matched
-    WHERE $is_strict OR one.length <> other.length OR one.format <> other.format OR (one.resource IS NULL) <> (other.resource IS NULL)
-        OR abs(one.cost - other.cost) <= abs(one.cost) * 0.001
+    SELECT one, other, unnest([one_cell, other_cell]) AS cell FROM resources
+    UNION
+    SELECT one, other, cell FROM (SELECT one, other, unnest([one_group, other_group]) AS sku_group FROM skus) JOIN bill_cells USING (sku_group)
 ), accounts AS (
-    SELECT one, other, side, min(billing_currency) AS currency, sum(cost) AS cost, sum(abs(cost)) >= 0.5 * min(account_cost) AS is_most, list(DISTINCT day) AS days
+    SELECT one, other, side, min(billing_currency) AS currency, sum(cost) AS cost, sum(abs(cost)) AS held, sum(abs(cost)) >= 0.5 * min(account_cost) AS is_most,
+        min(side_cost) AS side_cost, list(DISTINCT day) AS days
     FROM flagged
     JOIN bill_cells USING (cell)
     GROUP BY one, other, side, sub_account_id, billing_account_id
 )
 SELECT one, other, sum(cost) FILTER (side = one) AS one_cost, sum(cost) FILTER (side = other) AS other_cost, min(currency) AS currency,
-    list_sort(list_distinct(flatten(list(days)))) AS days, NULL::VARCHAR AS machine, NULL::DOUBLE AS hours
+    list_sort(list_distinct(flatten(list(days)))) AS days, NULL::VARCHAR AS machine, NULL::DOUBLE AS hours,
+    (least(sum(held) FILTER (side = one), sum(held) FILTER (side = other)) / min(side_cost))::DOUBLE AS part
 FROM accounts
 GROUP BY one, other
 HAVING $is_strict OR bool_or(is_most);
