@@ -15,6 +15,7 @@ from gpucost import price
 from gpucost.collect.bill.aws import CUR
 from gpucost.collect.bill.formats import sql_text
 from gpucost.config.model import Bills, Config
+from gpucost.store import sqlfiles
 from tests.bill_table import change_bill_rows
 from tests.property.fleets import RARELY_SLOW, many
 from tests.unit.price_nodes import empty_store
@@ -141,6 +142,7 @@ def charge(con: duckdb.DuckDBPyConnection, rows: list[Row]) -> None:
     marks = ", ".join("?" * len(CUR.columns))
     cells = [(*(row.get(name) or None for name in CUR.columns), place) for place, row in enumerate(rows)]
     con.executemany(f"INSERT INTO raw VALUES ({marks}, NULL, NULL, NULL, NULL, 'cur.csv', ?)", cells)  # noqa: S608
+    sqlfiles.run(con, "bill_macros")
     *statements, _findings = (one for name in CUR.sql for one in con.extract_statements(sql_text(name)))
     for statement in statements:
         con.execute(statement)
