@@ -121,6 +121,9 @@ CASES: dict[str, tuple[list[Row], dict[str, Sequence[Any]]]] = {
     "hours of a block in another bill keep their part of the fee": (
         [_block("4", "Hrs"), _in_block(10), _in_block(11)], {"effective_cost": ["50", "25", "25"]}
     ),
+    "a block's fee without an id is on hours with one": (
+        [_block() | {"lineItem/ResourceId": ""}, _in_block(10), _in_block(11)], {"effective_cost": ["0", "50", "50"]}
+    ),
     "a block without hours here keeps its fee": ([_block(), usage(10)], {"effective_cost": ["100", "32.77"]}),
     "nothing of a block's fee stays for rounding": (
         [_block(cost="1234567.891234"),
@@ -161,6 +164,9 @@ CASES: dict[str, tuple[list[Row], dict[str, Sequence[Any]]]] = {
         [usage(LineItemType="SavingsPlanRecurringFee", UnblendedCost="10", ResourceId=SP_ARN, **USED_PLAN), _returned("-2"),
          usage(LineItemType="Refund", UnblendedCost="-9", UsageType="ComputeSP:1yrNoUpfront", ResourceId=SP_ARN + "-2")],
         {"effective_cost": ["2.5", "-2", "-9"], "cost_cause": ["fee_amortized", "same", "same"]},
+    ),
+    "the refund of a plan whose costs are in another file stays whole": (
+        [_returned("-10"), usage()], {"effective_cost": ["-10", "32.77"], "cost_cause": ["same"] * 2},
     ),
     "tags from columns": (
         [usage(**{"resourceTags/user:team": "ml", "resourceTags/aws:createdBy": "", "resourceTags/user:env": "prod"})],
@@ -216,18 +222,26 @@ def loaded(tmp_path_factory: pytest.TempPathFactory) -> tuple[BillRun, dict[str,
 def test_a_capacity_block_paid_in_another_month_is_on_its_hours(bills: Bills, first: str) -> None:
     """In any order, and of the hours as they are told last; an hour that is in no bill yet keeps its part."""
     paid = [row | {"bill/BillingPeriodStartDate": "2026-02-01T00:00:00Z"} for row in (_block("4", "Hrs"), usage(5))]
-    loads = {"fee": paid, "hours": [_in_block(10), _in_block(11)]}
+    loads = {"fee": paid, "hours": [_in_block(10), _in_block(11), usage(6)]}
     for name in (first, *(name for name in loads if name != first)):
         run = bills.load(bills.write(f"{name}.csv", csv_text(loads[name])))
         assert not run.errors, run.errors
         odd = {finding.code for finding in run.findings}
         assert ("zero_unexplained" in odd) == (name == first == "hours")
     ((_, _, effective),) = run.results[0].amounts
-    assert effective == (50 if first == "fee" else Decimal("82.77"))
+    assert effective == Decimal("82.77")
     costs = "SELECT kind, effective_cost::INT FROM charges WHERE cost_cause = 'capacity_block' ORDER BY ALL"
     assert bills.store.query(costs)[1] == [("commitment_fee", 50), ("instance", 25), ("instance", 25)]
     bills.load(bills.write("hours.csv", csv_text([*loads["hours"], _in_block(12)])))
     assert bills.store.query(costs)[1] == [("commitment_fee", 25), *[("instance", 25)] * 3]
+    # Without its hours the fee is whole again, and hours without their fee have no price; whichever comes back, both are right.
+    whole = "SELECT kind, effective_cost::INT, cost_cause FROM charges WHERE billed_cost <> 32.77 ORDER BY ALL"
+    alone = {"hours": [("commitment_fee", 100, "same")], "fee": [("instance", 0, "zero_unexplained")] * 2}
+    for name, charges in alone.items():
+        bills.load(bills.write(f"{name}.csv", csv_text(loads[name][-1:])), force=True)
+        assert bills.store.query(whole)[1] == charges
+        bills.load(bills.write(f"{name}.csv", csv_text(loads[name])), force=True)
+        assert bills.store.query(costs)[1] == [("commitment_fee", 50), ("instance", 25), ("instance", 25)]
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -247,8 +261,10 @@ def test_only_the_compute_charge_of_a_machine_is_the_machine_and_what_is_odd_is_
         assert charge["kind"] == kind, changed
         assert (charge["instance_hours"] is not None) == (kind in ("instance", "reserved_unused"))
         assert (charge["instance_type"] is not None) == (kind in ("instance", "reserved_unused"))
-    codes = {"reservation_cost_missing", "zero_unexplained", "block_fee_alone"}
+    codes = {"reservation_cost_missing", "zero_unexplained", "block_fee_alone", "commitment_alone"}
     assert {finding.code for finding in run.findings} == codes
+    alone = [finding.message for finding in run.findings if finding.code == "commitment_alone"]
+    assert len(alone) == 1 and "-2 keep" not in alone[0]
     assert "1 rows of reserved usage have no reservation cost" in run.findings[0].message
 
 

@@ -79,11 +79,29 @@ COMMITMENTS: dict[str, list[tuple[dict[str, str], str]]] = {
         (BOUGHT | {"EffectiveCost": "-4", "BilledCost": "-4", "ChargeClass": "Correction"}, "0"),
     ],
     "returned in cash": [(BOUGHT, "4"), ({"ChargeCategory": "Adjustment", "EffectiveCost": "-4", "BilledCost": "-4"}, "-4")],
-    "returned after use": [
+    "/providers/microsoft.capacity/reservationorders/returned after use": [
         ({"EffectiveCost": "1.5"}, "1.5"),
         (BOUGHT, "0"),
         ({"ChargeCategory": "Adjustment", "EffectiveCost": "-6", "BilledCost": "-6"}, "-1.5"),
     ],
+    # usage that costs less does not bear a purchase, but where Azure states both
+    "fee beside usage": [({"EffectiveCost": "1.5"}, "1.5"), (BOUGHT, "4")],
+    "fee beside usage, returned": [
+        ({"EffectiveCost": "1.5"}, "1.5"),
+        (BOUGHT, "4"),
+        ({"ChargeCategory": "Adjustment", "EffectiveCost": "-6", "BilledCost": "-6"}, "-5.5"),
+    ],
+    # what it gives back is in another file
+    "refund alone": [({"ChargeCategory": "Adjustment", "EffectiveCost": "-4", "BilledCost": "-4"}, "-4")],
+    "refund of usage that bears nothing": [
+        (FREE, "0"),
+        ({"ChargeCategory": "Adjustment", "EffectiveCost": "-4", "BilledCost": "-4"}, "-4"),
+    ],
+    "refund of usage": [
+        ({}, "4"),
+        ({"ChargeCategory": "Adjustment", "EffectiveCost": "-6", "BilledCost": "-6"}, "-4"),
+    ],
+    "purchase alone": [(BOUGHT, "4")],
 }
 
 
@@ -99,6 +117,9 @@ def test_a_commitment_counts_once_in_effective_cost(bills: Bills) -> None:
     assert [charge["effective_cost"] for charge in charges] == [Decimal(cost) for _, cost in rows]
     differing = [charge for charge in charges if charge["effective_cost"] != charge["billed_cost"]]
     assert differing and all(charge["cost_cause"] != "same" for charge in differing)
+    alone = " ".join(finding.message for finding in run.findings if finding.code == "commitment_alone")
+    named = {name for name in COMMITMENTS if f"refunds of {name} keep" in alone}
+    assert named == {"refund alone", "purchase alone", "returned in cash"}
 
 
 def test_snake_case_and_parquet_are_the_same_file(bills: Bills) -> None:

@@ -127,6 +127,9 @@ SELECT *,
            WHEN 'Fee' THEN CASE WHEN commitment IS NULL THEN net_unblended ELSE 0 END
            ELSE net_unblended
        END::DECIMAL(38, 12) AS net,
+       coalesce(net, gross) AS amortized,
+       -- A discount is on rows that have this in common with it.
+       (bill_payer_account_id, bill_billing_period_start_date, coalesce(commitment, line_item_product_code)) AS discounted,
        -- What is amortized elsewhere costs nothing, net or not: its own column says which.
        net IS NOT NULL AND (line_type NOT IN ('SavingsPlanNegation', 'SavingsPlanUpfrontFee', 'Fee') OR net_unblended IS NOT NULL) AS is_net
 FROM cur;

@@ -1,6 +1,6 @@
 -- reads: cur, cur_costs
 -- writes: cur_facts: whether any row of the export has a net cost, and whether it could say an invoice; discount_shares: of discount rows whose net cost is empty, in an export that tells net costs of other rows, the part that those do not hold yet; moved_costs: what each row of a Capacity Block bears of the block's upfront fee, and each instance on Dedicated Hosts of their cost, and what stays on the rows of fees and hosts; what a refund of a commitment takes off its cost here
--- invariant: one row of facts; 0 <= share of a discount <= 1: what net costs took off a product or commitment and its discount rows x share are together what its discount rows say; the shares of a block or of hosts and what stays sum to its fee, exactly; the fee of a block without hours here stays whole, and so do hosts that hold no instance or several sizes; a refund never takes off more than the commitment costs here
+-- invariant: one row of facts; 0 <= share of a discount <= 1: what net costs took off a product or commitment and its discount rows x share are together what its discount rows say; the shares of a block or of hosts and what stays sum to its fee, exactly; the fee of a block without hours here stays whole, and so do hosts that hold no instance or several sizes; a refund never takes off more than the commitment costs here, and stays whole where no other row of the commitment is
 CREATE OR REPLACE TEMP TABLE cur_facts AS
 SELECT coalesce(bool_or(is_net), false) AS has_net,
        count(bill_invoice_id) + count(bill_billing_period_start_date) > 0 AS tells_invoices
@@ -8,11 +8,11 @@ FROM cur_costs;
 
 CREATE OR REPLACE TEMP TABLE discount_shares AS
 WITH unsettled AS (
-    SELECT source_file, file_row_number, (bill_payer_account_id, bill_billing_period_start_date, coalesce(commitment, line_item_product_code)) AS discounted, unblended
+    SELECT source_file, file_row_number, discounted, unblended
     FROM cur_costs
     WHERE is_discount AND net IS NULL AND (SELECT has_net FROM cur_facts)
 ), settled AS (
-    SELECT (bill_payer_account_id, bill_billing_period_start_date, coalesce(commitment, line_item_product_code)) AS discounted,
+    SELECT discounted,
            coalesce(sum(unblended) FILTER (is_discount), 0) AS discount,
            -- An upfront fee's own net cost has all of its discount, amortized rows only this month's part.
            coalesce(sum(CASE WHEN line_type IN ('Fee', 'SavingsPlanUpfrontFee') THEN unblended - net_unblended ELSE gross - net END) FILTER (NOT is_discount), 0) AS taken
@@ -27,7 +27,7 @@ FROM unsettled AS u JOIN settled AS s ON s.discounted IS NOT DISTINCT FROM u.dis
 CREATE OR REPLACE TEMP TABLE moved_costs AS
 WITH fees AS (
     SELECT source_file, file_row_number,
-           CASE WHEN host_pool IS NULL THEN coalesce(net_unblended, unblended) ELSE coalesce(net, gross) END AS fee,
+           CASE WHEN host_pool IS NULL THEN coalesce(net_unblended, unblended) ELSE amortized END AS fee,
            coalesce(host_pool, capacity_reservation, line_item_usage_account_id || ' ' || machine) AS block,
            -- Where the fee says its instance-hours, hours beyond this bill keep their part; so do hours of hosts without an instance.
            CASE WHEN lower(coalesce(pricing_unit, '')) LIKE 'h%' THEN amount END AS reserved_hours
@@ -51,18 +51,15 @@ WITH fees AS (
 ), placed AS (
     SELECT *,
            sum(hours) OVER (PARTITION BY block ORDER BY source_file, file_row_number) AS until_here,
-           greatest(sum(hours) OVER (PARTITION BY block), coalesce(reserved_hours, 0)) AS all_hours
+           greatest(sum(hours) OVER (PARTITION BY block), coalesce(reserved_hours, 0)) AS all_hours,
+           CASE WHEN until_here = all_hours THEN fee ELSE (fee * (until_here / all_hours))::DECIMAL(38, 12) END AS up_to
     FROM bearers
 ), shares AS (
     -- Differences of rounded running sums: no cent is lost between them.
-    SELECT source_file, file_row_number, block, up_to,
-           coalesce(lag(up_to) OVER (PARTITION BY block ORDER BY source_file, file_row_number), 0) AS before
-    FROM (
-        SELECT *, CASE WHEN until_here = all_hours THEN fee ELSE (fee * (until_here / all_hours))::DECIMAL(38, 12) END AS up_to
-        FROM placed
-    )
+    SELECT source_file, file_row_number, block, up_to - lag(up_to, 1, 0) OVER (PARTITION BY block ORDER BY source_file, file_row_number) AS share
+    FROM placed
 ), spread AS (
-    SELECT block, sum(up_to - before)::DECIMAL(38, 12) AS spread
+    SELECT block, sum(share)::DECIMAL(38, 12) AS spread
     FROM shares
     GROUP BY block
 ), first_fees AS (
@@ -72,17 +69,17 @@ WITH fees AS (
     JOIN spread AS s USING (block)
 ), returned AS (
     -- An upfront fee is amortized: its refund takes back no more than what the commitment costs on other rows.
-    SELECT commitment, greatest(0, sum(coalesce(net, gross)) FILTER (line_type <> 'Refund' AND NOT is_discount AND NOT is_split)) AS cost,
-           -sum(coalesce(net, gross)) FILTER (line_type = 'Refund') AS refund
+    SELECT commitment, sum(amortized) FILTER (line_type <> 'Refund' AND NOT is_discount AND NOT is_split) AS cost,
+           -sum(amortized) FILTER (line_type = 'Refund') AS refund
     FROM cur_costs
     WHERE commitment IN (SELECT commitment FROM cur WHERE line_type = 'Refund' AND coalesce(line_item_usage_type, '') NOT LIKE '%NoUpfront%')
     GROUP BY commitment
     HAVING cost < refund
 )
-SELECT source_file, file_row_number, (up_to - before)::DECIMAL(38, 12) AS share
+SELECT source_file, file_row_number, share
 FROM shares
 UNION ALL
-SELECT c.source_file, c.file_row_number, (coalesce(c.net, c.gross) * (r.cost / r.refund))::DECIMAL(38, 12)
+SELECT c.source_file, c.file_row_number, (c.amortized * (greatest(0, r.cost) / r.refund))::DECIMAL(38, 12)
 FROM cur_costs AS c JOIN returned AS r USING (commitment)
 WHERE c.line_type = 'Refund'
 UNION ALL

@@ -13,7 +13,7 @@ WITH ruled AS (
                WHEN b.share IS NOT NULL THEN b.share
                -- A discount that net costs have taken off other rows is not taken off again.
                WHEN is_discount THEN coalesce(net, (gross * coalesce(d.share, 1))::DECIMAL(38, 12))
-               ELSE coalesce(net, gross)
+               ELSE amortized
            END AS effective,
            CASE WHEN is_split THEN 0 ELSE unblended END AS billed,
            CASE WHEN line_item_usage_type LIKE '%Bytes%' OR line_item_usage_type LIKE '%NatGateway%'
@@ -203,6 +203,13 @@ SELECT 'warning', 'block_fee_alone',
        'those hours are in the bill of another month'
 FROM charges_read
 WHERE capacity_reservation_type = 'capacity_block' AND kind = 'commitment_fee' AND abs(effective_cost) >= 0.005
+UNION ALL
+SELECT 'warning', 'commitment_alone',
+       'refunds of ' || commitment_discount_id || ' keep their effective cost: what it costs, which may be less, is not here',
+       'load them together with the files of its fees and usage'
+FROM charges_read
+GROUP BY commitment_discount_id
+HAVING bool_and(kind = 'refund' AND commitment_discount_id IS NOT NULL AND coalesce(sku_description NOT LIKE '%NoUpfront%', true))
 UNION ALL
 SELECT 'warning', 'no_line_type',
        'the export has no line item types: every row is taken as plain usage',

@@ -1,6 +1,6 @@
 -- reads: raw (FOCUS cost and usage rows as text), the variable currency; charges_read (the same rows, mapped)
--- writes: focus_facts: whether the file says invoices, as FOCUS does since 1.2; focus_commitment (macro): which commitment an id is of; focus_commitments: what each commitment costs, spread over its usage, else by its purchases, and what is given back of it; mapped (view): charges; answers what is worth saying of the export: level, code, message, fix
--- invariant: one charge per row; billed cost is the file's own, and so is effective cost, but that purchases of what usage bears already cost nothing, and refunds take back no more than their commitment costs
+-- writes: focus_facts: whether the file says invoices, as FOCUS does since 1.2; focus_commitment (macro): which commitment an id is of; focus_commitments: of each commitment, what its usage bears, whether its purchases are in that, what it costs in all (null where only refunds are here), and what is given back of it; mapped (view): charges; answers what is worth saying of the export: level, code, message, fix
+-- invariant: one charge per row; billed cost is the file's own, and so is effective cost, but that purchases of what usage bears already cost nothing, and refunds take back no more than their commitment costs here, where that is known
 CREATE OR REPLACE TEMP TABLE focus_facts AS
 SELECT count(invoice_id) > 0 AS tells_invoices
 FROM raw;
@@ -8,8 +8,11 @@ FROM raw;
 -- Azure charges purchases to the order, usage to what was ordered.
 CREATE OR REPLACE TEMP MACRO focus_commitment(id) AS regexp_extract(lower(id), '^(.*/(reservation|savingsplan)orders/[^/]+|.*)', 1);
 CREATE OR REPLACE TEMP TABLE focus_commitments AS
-SELECT commitment, sum(cost) FILTER (charge_category = 'Usage') AS used, sum(cost) FILTER (charge_category = 'Purchase' AND cost > 0) AS bought,
-       -sum(cost) FILTER (charge_category IN ('Purchase', 'Adjustment') AND cost < 0) AS returned
+SELECT commitment, sum(cost) FILTER (charge_category = 'Usage') AS used, sum(cost) FILTER (charge_category = 'Purchase' AND cost >= 0) AS bought,
+       -sum(cost) FILTER (charge_category IN ('Purchase', 'Adjustment') AND cost < 0) AS returned,
+       -- Usage bears a purchase where it costs as much; Azure states both, of a term whose usage is in many months.
+       used > 0 AND (commitment LIKE '%/microsoft.%' OR used >= greatest(bought, 0)) AS is_borne,
+       CASE WHEN is_borne THEN used ELSE bought + greatest(used, 0) END AS commitment_cost
 FROM (
     SELECT focus_commitment(commitment_discount_id) AS commitment, charge_category, bill_decimal(effective_cost) AS cost
     FROM raw
@@ -23,8 +26,7 @@ WITH typed AS (
            bill_moment(charge_period_end) AS ends,
            bill_decimal(billed_cost) AS billed,
            bill_decimal(effective_cost) AS stated,
-           greatest(0, coalesce(nullif(used, 0), bought)) AS commitment_cost,
-           CASE WHEN charge_category = 'Purchase' AND stated > 0 AND used > 0 THEN 0
+           CASE WHEN charge_category = 'Purchase' AND stated > 0 AND is_borne THEN 0
                 WHEN charge_category IN ('Purchase', 'Adjustment') AND stated < 0 AND commitment_cost < returned
                     THEN (stated * (commitment_cost / returned))::DECIMAL(38, 12)
                 ELSE stated END AS effective,
@@ -158,4 +160,10 @@ SELECT 'warning', 'rounded_by_export',
        'get the file from the provider itself'
 FROM charges_read
 WHERE cost_cause = 'rounded_by_export'
-HAVING count(*) > 0;
+HAVING count(*) > 0
+UNION ALL
+SELECT 'warning', 'commitment_alone',
+       'purchases and refunds of ' || commitment || ' keep their effective cost: its usage, which may bear it, is not here',
+       'load them together with the files of that usage'
+FROM focus_commitments
+WHERE used IS NULL AND coalesce(bought, returned) > 0 AND commitment IS NOT NULL;
