@@ -205,7 +205,12 @@ def _readings(con: DuckDBPyConnection, file: RawFile) -> dict[str, Sequence[str]
     Raises DataError for dates and numbers that can be read in two ways.
     """
     kinds = _kinds(_read(con, [file])[0])
-    texts = {name for name, at in file.columns.items() if at is not None and kinds[at] in _TEXTS}
+    texts = {
+        name
+        for name, at in file.columns.items()
+        # A number may be a date: 20261031.
+        if at is not None and (kinds[at] in _TEXTS or (name in file.times and not re.match("date|time", kinds[at])))
+    }
     null = ConstantExpression(None).cast("VARCHAR")
     times = [ColumnExpression(name) if name in texts else null for name in file.times]
     numbers = [ColumnExpression(name) for name in file.numbers if name in texts]

@@ -89,9 +89,12 @@ def check_charges(charges: Sequence[Mapping[str, Any]], columns: Mapping[str, Se
 
 # What is stored, but for what was mapped: of as many rows, all columns.
 _STORED = "SELECT * EXCLUDE (bill_id) FROM incoming"
-_MAPPED = (
-    "SELECT provider, billing_period, * EXCLUDE (provider, billing_period, is_invoiced, issuer, label_digest) FROM charges_read"
-)
+# What names no account is of the only one in its file.
+_MAPPED = """SELECT provider, billing_period, * EXCLUDE (provider, billing_period, is_invoiced, issuer, label_digest)
+    REPLACE (CASE WHEN count(DISTINCT billing_account_id) OVER file = 1 THEN max(billing_account_id) OVER file
+        ELSE billing_account_id END AS billing_account_id)
+FROM charges_read
+WINDOW file AS (PARTITION BY source_file, provider)"""
 _OTHERWISE = f"""WITH mapped AS MATERIALIZED ({_MAPPED}), otherwise AS ({_STORED} EXCEPT ALL FROM mapped)
 SELECT (SELECT count(*) FROM mapped) - (SELECT count(*) FROM incoming), (SELECT count(*) FROM otherwise)"""  # noqa: S608
 

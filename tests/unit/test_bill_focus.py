@@ -38,6 +38,10 @@ CASES: list[tuple[dict[str, str], dict[str, Any]]] = [
         {"CommitmentDiscountId": "NULL", "Tags": "NULL", "SubAccountId": "NULL"},
         {"commitment_discount_id": None, "tags": None, "sub_account_id": None},
     ),
+    # Azure names a subscription in two ways, others as they do
+    ({"ProviderName": "Microsoft", "SubAccountId": "/subscriptions/0AB1-CD"}, {"sub_account_id": "0ab1-cd"}),
+    ({"ProviderName": "Microsoft", "SubAccountId": "0AB1-CD"}, {"sub_account_id": "0ab1-cd"}),
+    ({"SubAccountId": "/subscriptions/0AB1-CD"}, {"sub_account_id": "/subscriptions/0AB1-CD"}),
     *(({"ProviderName": name}, {"provider": provider}) for name, provider in NAMES.items()),
     *(({"ResourceId": name, "AvailabilityZone": "zone-1"}, {"instance_key": key}) for name, key in MACHINES.items()),
     *((changed, {"kind": kind, "cost_cause": cause}) for kind, cause, changed in (

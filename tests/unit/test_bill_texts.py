@@ -9,6 +9,7 @@ import re
 import zipfile
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -49,6 +50,8 @@ DATES: dict[str, tuple[str, Rows, str, str, str]] = {
                                            "2026-03", "03-05", "03-05"),
     "day first, the period settles it": ("aws", hours("5/3/26", since="1/3/26 0:00", until="1/4/26 0:00"),
                                          "2026-03", "03-05", "03-05"),
+    "the first day, the period's length settles it": ("aws", hours("3/1/26", since="3/1/26 0:00", until="4/1/26 0:00"),
+                                                      "2026-03", "03-01", "03-01"),
     "a period's start is enough": ("aws", hours("5/3/26", since="1/3/26 0:00"), "2026-03", "03-05", "03-05"),
     "year first": ("aws", hours("26/03/05", since="26/03/01 0:00", until="26/04/01 0:00"), "2026-03", "03-05", "03-05"),
     "most days of a month": ("aws", hours("3/4/26", "3/5/26", "3/6/26"), "2026-03", "03-04", "03-06"),
@@ -67,6 +70,12 @@ DATES: dict[str, tuple[str, Rows, str, str, str]] = {
     "FOCUS": ("focus", [FOCUS_USAGE | {"ChargePeriodStart": "5/3/26 10:00", "ChargePeriodEnd": "5/3/26 11:00",
                                        "BillingPeriodStart": "1/3/26 0:00", "BillingPeriodEnd": "1/4/26 0:00"}],
               "2026-03", "03-05", "03-05"),
+    "FOCUS of the first day, a short month": (
+        "focus", [FOCUS_USAGE | {"ChargePeriodStart": "1/2/26 10:00", "ChargePeriodEnd": "1/2/26 11:00",
+                                 "BillingPeriodStart": "1/2/26", "BillingPeriodEnd": "28/2/26"}], "2026-02", "02-01", "02-01"),
+    "digits": ("azure", [azure.row(Date="20260305", BillingPeriodStartDate="20260301", BillingPeriodEndDate="20260331",
+                                   SubscriptionId="2", ResourceId="/subscriptions/2/vm")],
+               "2026-03", "03-05", "03-05"),
     "OCI": ("focus", [oci.classic(1) | {"lineItem/intervalUsageStart": f"{day}/3/26 1:00",
                                         "lineItem/intervalUsageEnd": f"{day}/3/26 2:00"}
                       for day in (5, 6)], "2026-03", "03-05", "03-06"),
@@ -94,10 +103,39 @@ REFUSED: dict[str, tuple[str, Rows, str]] = {
                         "row 2: the start of the charge") for year in ("0026", "1926", "2226")},
     "a period of another age": ("aws", [usage(), usage(BillingPeriodStartDate="0026-03-01T00:00:00Z")],
                                 "row 2: the billing period"),
-    "an end of another age": ("aws", [usage(), usage(UsageEndDate="9999-12-31T00:00:00Z")], "row 2: the end of the charge"),
-    "an end before its start": ("aws", [usage(), usage(UsageEndDate="2026-03-05T09:00:00Z")], "row 2: the end of the charge"),
+    "an end of another age": ("aws", [usage(), usage(UsageEndDate="9999-12-31T00:00:00Z")],
+                             "row 2: the end of the charge is empty or cannot be read"),
+    "an end before its start": ("aws", [usage(), usage(UsageEndDate="2026-03-05T09:00:00Z")],
+                                "row 2: the end of the charge is before its start"),
+    "a refund with an end before its start": ("aws", [usage(), usage(UsageEndDate="2026-03-05T09:00:00Z", UnblendedCost="-1")],
+                                              "row 2: the end of the charge is before its start"),
+    "no start where nothing is paid": ("aws", [usage(), usage(UsageStartDate="", UnblendedCost="0")],
+                                       "row 2: the start of the charge is empty"),
     "hours below 0 that cost": ("aws", [usage(), usage(UsageAmount="-1")], "row 2: the cost of hours below 0"),
-    "a row without an account": ("aws", [usage(), usage(11, PayerAccountId="")], "some rows have no billing account"),
+    "a row without an account": ("aws", [usage(), usage(11, PayerAccountId=""),
+                                      usage(12, PayerAccountId="999988887777")], "some rows have no billing account"),
+}  # fmt: skip
+
+FREE = {"LineItemType": "Credit", "UnblendedCost": "0"}
+BACKWARDS = {"UsageEndDate": "2026-03-05T09:00:00Z"}
+LEFT_OUT = "left out, for it costs nothing and its end is before its start or cannot be read"
+#: Rows of a file, how many are charges, and what is said of the others.
+ODD: dict[str, tuple[str, Rows, int, str]] = {
+    "a credit of nothing that ends before it begins": ("aws", [usage(), usage(**FREE, **BACKWARDS)], 1, f"row 2: {LEFT_OUT}"),
+    "three without an end": ("aws", [usage(**FREE, UsageEndDate=""), usage(), *[usage(**FREE, UsageEndDate="x")] * 2], 1,
+                             f"row 1 and 2 more: {LEFT_OUT}"),
+    "FOCUS that ends in another age": (
+        "focus", [FOCUS_USAGE, FOCUS_USAGE | {"BilledCost": "0", "EffectiveCost": "0", "ChargePeriodEnd": "9999-12-31"}], 1,
+        f"row 2: {LEFT_OUT}",
+    ),
+    "nothing that ends as it begins": ("aws", [usage(), usage(**FREE, UsageEndDate="2026-03-05T10:00:00Z")], 2, ""),
+    "a row of no account": ("aws", [usage(), usage(11), usage(12, PayerAccountId="")], 3,
+                            "rows that name no billing account (1) belong to 111122223333, the only one in the file"),
+    "an account of blanks": ("focus", [FOCUS_USAGE, *[FOCUS_USAGE | {"BillingAccountId": " "}] * 2], 3,
+                             "rows that name no billing account (2) belong to acct-1, the only one in the file"),
+    "Azure's marketplace": ("azure", [azure.row(), azure.row(BillingAccountId="", MeterId="m-9")], 2,
+                            "rows that name no billing account (1) belong to 4711, the only one in the file"),
+    "no account at all": ("aws", [usage(PayerAccountId="")], 1, ""),
 }  # fmt: skip
 
 
@@ -154,6 +192,34 @@ def test_file_that_settles_nothing_is_refused(bills: Bills, name: str) -> None:
     run = bills.load(write(bills, "a.csv", provider, rows), provider=provider)
     assert len(run.errors) == 1 and words in run.errors[0].message and run.errors[0].fix
     assert not bills.store.exists or not bills.charges()
+
+
+@pytest.mark.parametrize("name", ODD)
+def test_odd_rows_are_told_of_and_the_others_load(bills: Bills, name: str) -> None:
+    provider, rows, count, words = ODD[name]
+    run = bills.load(write(bills, "a.csv", provider, rows), provider=None if provider == "focus" else provider)
+    assert not run.errors and [row[2] for row in bills.sums()] == [count]
+    said = [finding.message for finding in run.findings if finding.code in ("left_out", "without_account")]
+    assert [message.partition("a.csv")[2].lstrip(":, ") for message in said] == ([words] if words else [])
+
+
+def test_numbers_of_parquet_are_dates(bills: Bills) -> None:
+    paths = []
+    for number, kind in enumerate((pa.int32(), pa.int64(), pa.float64(), pa.decimal128(12, 2))):
+        row = azure.row(Date="20260305", BillingPeriodStartDate="20260301", BillingPeriodEndDate="20260331")
+        table = pa.Table.from_pylist(
+            [row | {"BillingAccountId": f"{number}", "SubscriptionId": f"{number}", "ResourceId": f"{number}"}]
+        )
+        for column in ("Date", "BillingPeriodStartDate", "BillingPeriodEndDate"):
+            values = (
+                table[column].cast(pa.int64()).cast(kind, safe=False) if number < 3 else pa.array([Decimal(row[column])], kind)
+            )
+            table = table.set_column(table.column_names.index(column), column, values)
+        paths.append(bills.write(f"{number}.parquet", b""))
+        pq.write_table(table, paths[-1])
+    assert not bills.load(*paths, provider="azure").errors
+    days = [(charge["billing_period"], str(charge["charge_period_start"])[:10]) for charge in bills.charges()]
+    assert days == [("2026-03", "2026-03-05")] * 4
 
 
 def test_text_of_parquet_and_json_lines_is_read_alike(bills: Bills) -> None:
@@ -235,7 +301,7 @@ def test_packed_file_that_unpacks_without_end_is_refused(bills: Bills, monkeypat
 
 
 TAGS = {
-    "resourceTags/user_team": "nlp", "resourceTags/aws:createdBy": "eks", "accountTag/env": "prod",
+    "team": "before", "resourceTags/user_team": "nlp", "resourceTags/aws:createdBy": "eks", "accountTag/env": "prod",
     "costCategory/Org": "research", "resourceTags/x": "",
 }  # fmt: skip
 MEANT = {"team": "nlp", "aws:createdBy": "eks", "accountTag/env": "prod"}

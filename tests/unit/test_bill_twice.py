@@ -42,6 +42,11 @@ FOCUS = FOCUS_USAGE | {
 NEXT_DAY = {"ChargePeriodStart": "2026-03-06T10:00:00Z", "ChargePeriodEnd": "2026-03-06T11:00:00Z"}
 VM, DISK = azure.row(), azure.row(MeterCategory="Storage", MeterName="P30", ResourceId=f"{azure.SUB}/disks/d1")
 TAGGED = {"Tags": '{"aks-managed-poolName": "gpu", "team": "a"}'}
+IN_FOCUS = FOCUS_USAGE | {
+    "ProviderName": "Microsoft", "BillingAccountId": "/providers/4711", "SubAccountId": azure.SUB, "ResourceId": azure.SET,
+    "ChargePeriodStart": "2026-03-05T00:00:00Z", "ChargePeriodEnd": "2026-03-06T00:00:00Z", "ConsumedQuantity": "24",
+    "x_SkuDetails": json.dumps(azure.INFO),
+}  # fmt: skip
 OTHER_DAY = {"Date": "03/01/2026"}
 DETAILED = [gcp.row(hour=hour, cost=0.36) for hour in (0, 1)]
 STANDARD: Rows = [{name: value for name, value in row.items() if name != "resource"} for row in DETAILED]
@@ -55,6 +60,7 @@ def answer(*rows: dict[str, Any]) -> Rows:
         "Meter": "MeterName", "ChargeType": "ChargeType", "PricingModel": "PricingModel", "Currency": "BillingCurrencyCode",
     }  # fmt: skip
     values = [[row[name].lower() if name == "ResourceId" else row[name] for name in names.values()] for row in rows]
+    values = [[re.sub(r"^(..)/(..)/(20..)$", r"\3\1\2", value) for value in row] for row in values]
     columns = [{"name": name, "type": "String"} for name in names]
     return [{"id": "q", "properties": {"nextLink": None, "columns": columns, "rows": values}}]
 
@@ -102,6 +108,11 @@ CASES: dict[str, dict[str, tuple[Rows, Rows, str, float]]] = {
         ),
         "the export, then an answer": ([VM], answer(VM), "2026-03-05: 88.15 and 88.15 USD", 88.152),
         "the export, then an answer by service": ([VM, DISK], SERVICES, "2026-03-05: 150.00 and 176.30 USD", 176.304),
+        "the export, then FOCUS": ([VM], [IN_FOCUS], "2026-03-05: 4.00 and 88.15 USD", 88.152),
+        "FOCUS, then the export": ([IN_FOCUS], [VM], "2026-03-05: 88.15 and 4.00 USD", 4),
+        "the export, then FOCUS of another subscription": (
+            [VM], [IN_FOCUS | {"SubAccountId": "/subscriptions/0", "ResourceId": "/subscriptions/0/vm"}], "", 92.152
+        ),
         "another billing period": (
             [VM | {"BillingPeriodStartDate": "02/15/2026"}], [VM], "2026-03-05: 88.15 and 88.15 USD", 88.152
         ),

@@ -1,10 +1,11 @@
 -- reads: raw (CUR rows as text), the variable currency
--- writes: cur_map(value, is_category, prefix), entries of a map that have a value, cost categories or the others, by their keys without the prefix; cur (view): the columns that the rules below read, typed, and what the row is charged for; cur_costs (view): cur and what each row costs, commitments amortized: gross, and net where the export tells it after discounts
+-- writes: cur_map(value, is_category, prefix), entries of a map that have a value, cost categories or the others, by their keys without the prefix, the last where two are one then; cur (view): the columns that the rules below read, typed, and what the row is charged for; cur_costs (view): cur and what each row costs, commitments amortized: gross, and net where the export tells it after discounts
 -- invariant: one row per raw row; net is null where the column that would tell it is empty: then discounts stand on rows of their own
-CREATE OR REPLACE TEMP MACRO cur_map(value, is_category, prefix) AS map_from_entries(list_transform(
+CREATE OR REPLACE TEMP MACRO cur_map(value, is_category, prefix) AS list_reduce(list_transform(
     list_filter(map_entries(TRY_CAST(TRY_CAST(value AS JSON) AS MAP(VARCHAR, VARCHAR))),
                 lambda entry: coalesce(entry.value, '') <> '' AND starts_with(entry.key, 'costCategory/') = is_category),
-    lambda entry: {'key': regexp_replace(entry.key, prefix, ''), 'value': entry.value}));
+    lambda entry: MAP {regexp_replace(entry.key, prefix, ''): entry.value}),
+    lambda entries, entry: map_concat(entries, entry), MAP {});
 
 CREATE OR REPLACE TEMP VIEW cur AS
 WITH typed AS (

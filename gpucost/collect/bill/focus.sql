@@ -90,7 +90,10 @@ SELECT focus_provider(service_provider_name, provider_name, publisher_name, invo
        effective AS effective_cost,
        bill_decimal(list_cost) AS list_cost,
        bill_decimal(contracted_cost) AS contracted_cost,
-       coalesce(billing_currency, getvariable('currency')) AS billing_currency, billing_account_id, sub_account_id, sub_account_name, service_name, service_category,
+       coalesce(billing_currency, getvariable('currency')) AS billing_currency, billing_account_id,
+       -- A subscription of Azure is named as its own exports name it.
+       CASE provider WHEN 'azure' THEN regexp_replace(lower(sub_account_id), '^\s*/subscriptions/', '') ELSE sub_account_id END AS sub_account_id,
+       sub_account_name, service_name, service_category,
        region_id AS region,
        availability_zone AS zone,
        resource_id, resource_name, resource_type, sku_id,

@@ -17,7 +17,6 @@ from gpucost import disk
 from gpucost.catalog import load_catalog
 from gpucost.collect.base import SourceFinding
 from gpucost.collect.bill import formats, manifest, opening
-from gpucost.engine import dicts
 from gpucost.errors import DataError, GpucostError
 from gpucost.records import record
 from gpucost.store import bill_files, bill_rules, charges
@@ -38,16 +37,18 @@ if TYPE_CHECKING:
 _READ = """CREATE OR REPLACE TEMP VIEW charges_read AS
 SELECT * REPLACE (
     CASE WHEN year(charge_period_start) BETWEEN 2000 AND 2100 THEN charge_period_start END AS charge_period_start,
-    CASE WHEN charge_period_end >= charge_period_start AND year(charge_period_end) <= 2100 THEN charge_period_end END
-        AS charge_period_end,
+    CASE WHEN year(charge_period_end) BETWEEN 2000 AND 2100 THEN charge_period_end END AS charge_period_end,
     CASE WHEN billing_period BETWEEN '2000-01' AND '2100-12' THEN billing_period END AS billing_period,
     -- Blanks and marks that are not seen make no other account.
-    trim(billing_account_id, ' \t\xa0\u200b\u200c\u200d\u2060\ufeff') AS billing_account_id,
+    nullif(trim(billing_account_id, ' \t\xa0\u200b\u200c\u200d\u2060\ufeff'), '') AS billing_account_id,
     trim(sub_account_id, ' \t\xa0\u200b\u200c\u200d\u2060\ufeff') AS sub_account_id)
 FROM (
     FROM (SELECT NULL::VARCHAR AS format, NULL::VARCHAR AS issuer, * EXCLUDE (bill_id) FROM bill_rows LIMIT 0)
     UNION ALL BY NAME
-    FROM mapped)"""
+    FROM mapped)
+-- What costs nothing and has no end to be counted by is left out.
+WHERE coalesce(billed_cost <> 0 OR effective_cost <> 0 OR charge_period_start IS NULL, true)
+    OR charge_period_end BETWEEN charge_period_start AND TIMESTAMP '2101-01-01'"""
 # What the rows of every format pass first: of rows with one row_digest, in the same file or, across files, in any, the first is
 # kept. A row without a line item's id has no digest and stays.
 _REPEATED = """CREATE OR REPLACE TEMP TABLE repeated AS
@@ -72,9 +73,35 @@ _ACTUAL_ONLY = """FROM charges
 WHERE format = 'azure-actual' AND commitment_discount_status = 'Used' AND cost_cause = 'zero_unexplained'
     AND list_contains($1, billing_period)
 LIMIT 1"""
-_UNREAD = """SELECT source_file, source_row, charge_lack(c) AS what
-FROM charges_read AS c
-WHERE what IS NOT NULL
+# What is left out, or belongs to an account that it does not name.
+_ODD = """SELECT 'warning', 'left_out', source_file || ', row ' || min(source_row)
+    || CASE WHEN count(*) > 1 THEN ' and ' || count(*) - 1 || ' more' ELSE '' END
+    || ': left out, for it costs nothing and its end is before its start or cannot be read'
+FROM mapped
+ANTI JOIN incoming USING (source_file, source_row)
+WHERE (SELECT count(*) FROM raw) > (SELECT coalesce(sum(rows), 0) FROM first_rows)
+GROUP BY source_file
+UNION ALL
+SELECT 'note', 'without_account', source_file || ': rows that name no billing account (' || unnamed || ') belong to ' || account
+    || ', the only one in the file'
+FROM without_account
+ORDER BY ALL"""
+_UNREAD = """SELECT source_file || ', row ' || source_row || ': ' || CASE
+        WHEN charge_period_end < charge_period_start THEN 'the end of the charge is before its start'
+        ELSE CASE
+            WHEN charge_period_start IS NULL THEN 'the start of the charge'
+            WHEN charge_period_end IS NULL THEN 'the end of the charge'
+            WHEN billing_period IS NULL THEN 'the billing period'
+            WHEN billed_cost IS NULL THEN 'the billed cost'
+            WHEN effective_cost IS NULL THEN 'the effective cost'
+            WHEN instance_hours < 0 AND effective_cost > 0 THEN 'the cost of hours below 0'
+            WHEN billing_currency IS NULL THEN 'the currency'
+            WHEN charge_category IS NULL THEN 'the category of the charge'
+            WHEN provider IS NULL THEN 'the provider'
+        END || ' is empty or cannot be read'
+    END AS message
+FROM charges_read
+WHERE message IS NOT NULL
 ORDER BY source_file, source_row
 LIMIT 1"""
 
@@ -123,7 +150,9 @@ def write_rows(
         load_catalog(con)
     with bill_files.values_in_words([file.name for file in staged]):
         statements = [text for name in known.sql for text in con.extract_statements(formats.sql_text(name))]
-        ask_findings = statements.pop() if known.has_findings else None
+        asks = con.extract_statements(_ODD)
+        if known.has_findings:
+            asks.append(statements.pop())
         steps: list[duckdb.Statement | str] = [_REPEATED, _NOT_REPEATED, _ALL_ROWS, formats.FOCUS_PROVIDER, *statements, _READ]
         for step in steps:
             con.execute(step)
@@ -137,20 +166,20 @@ def write_rows(
             raise DataError(f"{without[0]}: some rows have no billing account", "get the file again; nothing of it was loaded")
     # What is written is read faster than it is mapped.
     con.execute("CREATE OR REPLACE TEMP VIEW charges_read AS FROM incoming")
-    findings = [SourceFinding(*row) for row in con.execute(ask_findings).fetchall()] if ask_findings else []
+    findings = [SourceFinding(*row) for ask in asks for row in con.execute(ask).fetchall()]
     ((repeated,),) = con.execute("SELECT count(*) FROM repeated").fetchall()
     return findings + repeated_rows(repeated, "of these files")
 
 
 def _unread(con: duckdb.DuckDBPyConnection, known: Format) -> DataError:
-    (wrong,) = dicts(con.execute(_UNREAD))
+    ((message,),) = con.execute(_UNREAD).fetchall()
     fix = (
         f"row 1 is the first of data; gpucost read the file as {known.title}; charges begin in the years 2000 to 2100 and end "
         "later; nothing of it was loaded"
     )
-    if wrong["what"] == "the currency":
+    if "the currency is empty" in message:
         fix = 'export it; or say which it is, currency = "USD" under [bills] in gpucost.toml; nothing of the file was loaded'
-    return DataError(f"{wrong['source_file']}, row {wrong['source_row']}: {wrong['what']} is empty or cannot be read", fix)
+    return DataError(message, fix)
 
 
 def repeated_rows(count: int, where: str) -> list[SourceFinding]:

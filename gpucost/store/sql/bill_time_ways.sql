@@ -13,7 +13,7 @@ WITH ways AS (
         -- 1: each text is a time; 2: and the charge lies in a billing period of a month, which may include its last day.
         CASE WHEN start_at > end_at OR since IS NOT NULL AND since_at IS NULL OR until IS NOT NULL AND until_at IS NULL THEN 0
             WHEN start_at < since_at - INTERVAL 1 DAY OR end_at > coalesce(until_at, since_at + INTERVAL 1 MONTH) + INTERVAL 1 DAY
-                OR until_at NOT BETWEEN since_at AND since_at + INTERVAL 32 DAY THEN 1
+                OR until_at NOT BETWEEN since_at + INTERVAL 27 DAY AND since_at + INTERVAL 32 DAY THEN 1
             WHEN start_at <= end_at THEN 2
             ELSE 0 END AS fit
     FROM ways

@@ -1,10 +1,22 @@
 -- reads: charges_split (of the mapped rows of a load, at least those of first_rows), first_rows, bills
--- writes: incoming_details (temporary): what rows of the load say alike; bills_by_file (temporary): which bills each file of a load tells of, and whether it says that they are final; incoming_bills (temporary): one row per bill that the load holds
+-- writes: incoming_details (temporary): what rows of the load say alike; without_account (temporary): files with one account, to which their rows that name none belong; bills_by_file (temporary): which bills each file of a load tells of, and whether it says that they are final; incoming_bills (temporary): one row per bill that the load holds
 -- invariant: every row of the load belongs to exactly one of each; the numbers follow those in bills
 CREATE OR REPLACE TEMP TABLE incoming_details AS
 SELECT detail_id, COLUMNS(lambda name: NOT list_contains(getvariable('line_columns'), name))
 FROM charges_split
 JOIN first_rows USING (detail_id, source_row);
+
+CREATE OR REPLACE TEMP TABLE without_account AS
+SELECT source_file, provider, max(billing_account_id) AS account, sum(rows) FILTER (billing_account_id IS NULL) AS unnamed
+FROM incoming_details
+GROUP BY ALL
+HAVING unnamed > 0 AND count(DISTINCT billing_account_id) = 1;
+
+UPDATE incoming_details
+SET billing_account_id = account
+FROM without_account
+WHERE billing_account_id IS NULL
+  AND (incoming_details.source_file, incoming_details.provider) = (without_account.source_file, without_account.provider);
 
 CREATE OR REPLACE TEMP TABLE bills_by_file AS
 SELECT source_file AS file, provider, billing_period, coalesce(billing_account_id, '') AS account, format,

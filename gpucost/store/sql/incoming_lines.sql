@@ -16,7 +16,7 @@ FROM charges_split;
 
 CREATE OR REPLACE TEMP TABLE first_rows AS
 SELECT detail_id, min(source_row) AS source_row, count(*) AS rows, coalesce(bool_and(billed_cost = 0), false) AS is_free,
-    count(*) FILTER (charge_period_start IS NULL OR charge_period_end IS NULL OR billed_cost IS NULL OR effective_cost IS NULL
+    count(*) FILTER (coalesce(charge_period_end < charge_period_start, true) OR billed_cost IS NULL OR effective_cost IS NULL
         OR (instance_hours < 0 AND effective_cost > 0)) AS lacking
 FROM bill_lines
 WHERE batch_id = getvariable('batch_id')
