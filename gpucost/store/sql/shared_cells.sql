@@ -1,6 +1,6 @@
 -- reads: told_sides (temporary): sides of a comparison, each a bill or one of its files, the batch (sides of one are not compared), provider, format and time; told_rows (temporary view): their rows
 -- writes: bill_cells (temporary): each side's money by account, UTC day, category, and resource or SKU, with the hours that its charges cover, in groups of one SKU; bill_groups (temporary): these groups; may_be_one (macro): whether two cells or groups can hold the same money, their resources apart; shared_cells (temporary): one row per two sides of different batches with money in the same cells and hours: sums, days, and which part of the smaller side it is
--- invariant: corrections add up; Azure's actual and amortized costs are two costs of one bill; where a side names no resource, SKUs are compared, and where exports of different kinds do, resources alone; what names neither is not compared; unless $is_strict, only cells of which one side is another view count, if they hold half of an account's money: other row lengths or formats, resources on one side alone, or equal sums
+-- invariant: corrections add up; Azure's actual and amortized costs are two costs of one bill; where a side names no resource, SKUs are compared, and where exports of different kinds do, resources alone; unless $is_strict, only cells of which one side is another view count, if they hold half of an account's money: other row lengths or formats, resources on one side alone, or equal sums
 CREATE OR REPLACE TEMP TABLE bill_cells AS
 WITH compared AS (
     SELECT a.side
@@ -32,11 +32,10 @@ CREATE OR REPLACE TEMP TABLE bill_groups AS
 SELECT sku_group, side, batch, provider, format, export, sub_account_id, billing_account_id, charge_category, kind, region,
     resource IS NULL AS is_bare, sku_id, sku, day, bit_or(hours) AS hours, min(length) AS length, sum(cost) AS cost
 FROM bill_cells
-WHERE coalesce(resource, sku_id, sku) IS NOT NULL
 GROUP BY ALL;
 
 CREATE OR REPLACE TEMP MACRO may_be_one(a, b) AS
-    a.batch > b.batch AND a.hours & b.hours <> 0 AND coalesce(a.region = b.region, true)
+    a.batch <> b.batch AND a.hours & b.hours <> 0 AND coalesce(a.region = b.region, true)
     AND coalesce(a.sub_account_id = b.sub_account_id, a.billing_account_id = b.billing_account_id, true)
     AND (a.format = b.format OR NOT starts_with(a.format, 'azure-a') OR NOT starts_with(b.format, 'azure-a'));
 
@@ -45,30 +44,30 @@ WITH resources AS (
     SELECT a.side AS one, b.side AS other, a.cell AS one_cell, b.cell AS other_cell
     FROM bill_cells AS a
     JOIN bill_cells AS b USING (provider, day, charge_category, resource)
-    WHERE may_be_one(a, b) AND (a.export <> b.export OR a.kind = b.kind AND coalesce(a.sku_id = b.sku_id, a.sku = b.sku, true))
+    WHERE a.batch > b.batch AND may_be_one(a, b) AND (a.export <> b.export OR a.kind = b.kind AND coalesce(a.sku_id = b.sku_id, a.sku = b.sku, true))
         AND ($is_strict OR a.length <> b.length OR a.format <> b.format OR abs(a.cost - b.cost) <= abs(a.cost) * 0.001)
 ), keyed AS (
     -- payers have thousands of groups: by these only where a side names no account
     SELECT *, coalesce(sku_id, sku) AS sku_key,
         unnest([sub_account_id, CASE WHEN (SELECT bool_or(sub_account_id IS NULL) FROM bill_groups) THEN coalesce(billing_account_id, '') END]) AS account
     FROM bill_groups WHERE (SELECT bool_or(is_bare) FROM bill_groups)
-), other_exports AS (
-    FROM keyed WHERE (SELECT count(DISTINCT export) FROM bill_groups) > 1
 ), alike AS (
     SELECT a, b FROM keyed AS a JOIN keyed AS b USING (provider, day, charge_category, account, export, sku_key)
     UNION ALL
-    SELECT a, b FROM other_exports AS a JOIN other_exports AS b USING (provider, day, charge_category, account) WHERE a.is_bare AND a.export <> b.export
-    UNION ALL
-    SELECT a, b FROM other_exports AS a JOIN other_exports AS b USING (provider, day, charge_category, account) WHERE b.is_bare AND a.export <> b.export
+    -- what names neither a resource nor a SKU, and SKUs as another export names them, may be any
+    SELECT a, b
+    FROM (FROM keyed WHERE is_bare AND (sku_key IS NULL OR (SELECT count(DISTINCT export) > 1 FROM keyed))) AS a
+    JOIN keyed AS b USING (provider, day, charge_category, account)
+    WHERE a.export <> b.export OR a.sku_key IS NULL
 ), skus AS (
-    SELECT a.side AS one, b.side AS other, a.sku_group AS one_group, b.sku_group AS other_group
+    SELECT CASE WHEN a.batch > b.batch THEN [a.side, b.side] ELSE [b.side, a.side] END AS sides, [a.sku_group, b.sku_group] AS sku_groups
     FROM alike
     WHERE (a.is_bare OR b.is_bare) AND may_be_one(a, b) AND coalesce(a.sku_id = b.sku_id, true)
         AND ($is_strict OR a.length <> b.length OR a.format <> b.format OR a.is_bare <> b.is_bare OR abs(a.cost - b.cost) <= abs(a.cost) * 0.001)
 ), flagged AS (
     SELECT one, other, unnest([one_cell, other_cell]) AS cell FROM resources
     UNION
-    SELECT one, other, cell FROM (SELECT one, other, unnest([one_group, other_group]) AS sku_group FROM skus) JOIN bill_cells USING (sku_group)
+    SELECT sides[1], sides[2], cell FROM (SELECT sides, unnest(sku_groups) AS sku_group FROM skus) JOIN bill_cells USING (sku_group)
 ), accounts AS (
     SELECT one, other, side, min(billing_currency) AS currency, sum(cost) AS cost, sum(abs(cost)) AS held, sum(abs(cost)) >= 0.5 * min(account_cost) AS is_most,
         min(side_cost) AS side_cost, list(DISTINCT day) AS days
