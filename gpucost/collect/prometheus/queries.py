@@ -165,7 +165,7 @@ OTHERS = {
     "nodes": Selector("kube_node_status_capacity", ('resource="cpu"',)),
     "pods": Selector("kube_pod_info", scope="pods"),
     "phases": Selector("kube_pod_status_phase", ('phase="Failed"',), "pods"),
-    "requests": Selector(REQUESTS, (_ONLY["cores_and_memory"],)),
+    "requests": Selector(REQUESTS, (_ONLY["cores_and_memory"],), "pods"),
 }
 UNLISTED_REQUESTS = f'{REQUESTS}{{resource!~"{accelerators()}|{other_resources()}"}}'
 MIG_REQUESTS = f'{REQUESTS}{{resource=~"nvidia_com_mig_.*"}}'
