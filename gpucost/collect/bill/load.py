@@ -86,22 +86,9 @@ SELECT 'note', 'without_account', source_file || ': rows that name no billing ac
     || ', the only one in the file'
 FROM without_account
 ORDER BY ALL"""
-_UNREAD = """SELECT source_file || ', row ' || source_row || ': ' || CASE
-        WHEN charge_period_end < charge_period_start THEN 'the end of the charge is before its start'
-        ELSE CASE
-            WHEN charge_period_start IS NULL THEN 'the start of the charge'
-            WHEN charge_period_end IS NULL THEN 'the end of the charge'
-            WHEN billing_period IS NULL THEN 'the billing period'
-            WHEN billed_cost IS NULL THEN 'the billed cost'
-            WHEN effective_cost IS NULL THEN 'the effective cost'
-            WHEN instance_hours < 0 AND effective_cost > 0 THEN 'the cost of hours below 0'
-            WHEN billing_currency IS NULL THEN 'the currency'
-            WHEN charge_category IS NULL THEN 'the category of the charge'
-            WHEN provider IS NULL THEN 'the provider'
-        END || ' is empty or cannot be read'
-    END AS message
-FROM charges_read
-WHERE message IS NOT NULL
+_UNREAD = """SELECT source_file, source_row, charge_lack(c) AS what
+FROM charges_read AS c
+WHERE what IS NOT NULL
 ORDER BY source_file, source_row
 LIMIT 1"""
 
@@ -172,14 +159,14 @@ def write_rows(
 
 
 def _unread(con: duckdb.DuckDBPyConnection, known: Format) -> DataError:
-    ((message,),) = con.execute(_UNREAD).fetchall()
+    ((file, row, what),) = con.execute(_UNREAD).fetchall()
     fix = (
         f"row 1 is the first of data; gpucost read the file as {known.title}; charges begin in the years 2000 to 2100 and end "
         "later; nothing of it was loaded"
     )
-    if "the currency is empty" in message:
+    if what.startswith("the currency "):
         fix = 'export it; or say which it is, currency = "USD" under [bills] in gpucost.toml; nothing of the file was loaded'
-    return DataError(message, fix)
+    return DataError(f"{file}, row {row}: {what}", fix)
 
 
 def repeated_rows(count: int, where: str) -> list[SourceFinding]:

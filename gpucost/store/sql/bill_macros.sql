@@ -1,5 +1,5 @@
 -- reads: nothing
--- writes: bill_moment, bill_decimal: a text as a time in UTC, a number; bill_date, bill_time: a text of a time with its year first, by the part that comes first in its file; bill_number: a text of a number with a point; azure_machine: the machine of a row, in lower case; charge_detail, what tells charges of one charge key apart that name no resource, where their line items have ids, else null
+-- writes: bill_moment, bill_decimal: a text as a time in UTC, a number; bill_date, bill_time: a text of a time with its year first, by the part that comes first in its file; bill_number: a text of a number with a point; azure_machine: the machine of a row, in lower case; charge_lack, what a mapped row lacks, null if nothing; charge_detail, what tells charges of one charge key apart that name no resource, where their line items have ids, else null
 -- invariant: what a row is (kind, cost_cause, charge_key) every mapping says; amounts of money are not in charge_detail: a charge that is restated keeps it; what is written in an unknown way stays as it is
 CREATE OR REPLACE TEMP MACRO bill_moment(value) AS TRY_CAST(value AS TIMESTAMPTZ)::TIMESTAMP;
 CREATE OR REPLACE TEMP MACRO bill_decimal(value) AS TRY_CAST(value AS DECIMAL(38, 12));
@@ -23,6 +23,21 @@ CREATE OR REPLACE TEMP MACRO azure_machine(resource_key, vm_name) AS CASE
     WHEN starts_with(vm_name, regexp_extract(resource_key, '/virtualmachinescalesets/([^/]+)', 1) || '_')
     THEN resource_key || '/virtualmachines/' || regexp_extract(vm_name, '_([^_]+)$', 1)
     ELSE coalesce(regexp_replace(resource_key, '/virtualmachinescalesets/[^/]+$', '/virtualmachines/'), '') || vm_name
+END;
+
+CREATE OR REPLACE TEMP MACRO charge_lack(charge) AS CASE
+    WHEN charge.charge_period_end < charge.charge_period_start THEN 'the end of the charge is before its start'
+    ELSE CASE
+        WHEN charge.charge_period_start IS NULL THEN 'the start of the charge'
+        WHEN charge.charge_period_end IS NULL THEN 'the end of the charge'
+        WHEN charge.billing_period IS NULL THEN 'the billing period'
+        WHEN charge.billed_cost IS NULL THEN 'the billed cost'
+        WHEN charge.effective_cost IS NULL THEN 'the effective cost'
+        WHEN charge.instance_hours < 0 AND charge.effective_cost > 0 THEN 'the cost of hours below 0'
+        WHEN charge.billing_currency IS NULL THEN 'the currency'
+        WHEN charge.charge_category IS NULL THEN 'the category of the charge'
+        WHEN charge.provider IS NULL THEN 'the provider'
+    END || ' is empty or cannot be read'
 END;
 
 CREATE OR REPLACE TEMP MACRO charge_detail(line_item_id, resource_id, tags, zone, sku_id, sku_price_id, description, quantity) AS
