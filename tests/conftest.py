@@ -80,6 +80,14 @@ def migrated_once(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempP
         yield
 
 
+@pytest.fixture(scope="session", autouse=True)
+def own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Which stores were checked is noted in a folder of this run."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
+        yield
+
+
 @pytest.fixture
 def own_migrations(monkeypatch: pytest.MonkeyPatch) -> None:
     """New stores are made as the product makes them."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -82,8 +83,23 @@ def text(package: str, name: str) -> str:
     return files(package).joinpath(f"{name}.sql").read_text(encoding="utf-8")
 
 
+# In a stage's header: it has nothing to do unless one of these tables has rows.
+_ONLY_WITH = re.compile(r"^-- only with: (.+)$", re.MULTILINE)
+
+
+def _has_input(con: DuckDBPyConnection, statements: str) -> bool:
+    needed = _ONLY_WITH.search(statements)
+    tables = needed[1].split(", ") if needed else ()
+    return not tables or any(con.execute(f"SELECT 1 FROM {table} LIMIT 1").fetchall() for table in tables)  # noqa: S608
+
+
 def run_stage(con: DuckDBPyConnection, package: str, name: str, params: Mapping[str, Any] | None = None) -> DuckDBPyConnection:
-    """Run the static SQL of `name`.sql in `package`, its $parameters bound to `params`; the connection, to fetch from."""
+    """Run the static SQL of `name`.sql in `package`, its $parameters bound to `params`; the connection, to fetch from.
+
+    A stage whose header says `only with: a, b` is skipped if these tables are empty.
+    """
+    if not _has_input(con, text(package, name)):
+        return con
     values = dict(params) if params else None
     announce(_DOING.get(package.removeprefix("gpucost.").partition(".")[0]))
     if _costs is None:
@@ -98,17 +114,10 @@ def run_stages(
     skip: Collection[str] = (),
     after: str = "",
     until: str = "",
-    only_with: Mapping[str, Collection[str]] | None = None,
 ) -> None:
-    """Run the .sql files of `package` in order of their names: after `after`, up to `until`, but those called as in `skip`.
-
-    A stage in `only_with` runs only if one of its tables there has rows.
-    """
-    inputs = only_with or {}
+    """Run the .sql files of `package` in order of their names: after `after`, up to `until`, but those called as in `skip`."""
     for name in sorted(item.name.removesuffix(".sql") for item in files(package).iterdir() if item.name.endswith(".sql")):
         if name in skip or name <= after:
-            continue
-        if name in inputs and not any(con.execute(f"SELECT 1 FROM {table} LIMIT 1").fetchall() for table in inputs[name]):  # noqa: S608
             continue
         run_stage(con, package, name)
         if name == until:

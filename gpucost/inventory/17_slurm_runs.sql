@@ -1,6 +1,7 @@
 -- reads: slurm_runs, slurm_nodes, loads
 -- writes: slurm_spans, one row per run of a job: from when to when it held its nodes, or waited for some, and whether it names GPUs; untracked_time, the stretches in which Slurm's accounting named no GPUs though jobs held nodes that have some
 -- invariant: no run that names GPUs meets untracked time
+-- only with: slurm_loads
 CREATE OR REPLACE TEMP TABLE slurm_spans AS
 SELECT cluster, job_id, submit_ms, nodes, alloc_tres, coalesce(start_ms, submit_ms) AS from_ms,
     coalesce(end_ms, start_ms + elapsed_ms + suspended_ms, submit_ms) AS to_ms,

@@ -1,6 +1,7 @@
 -- reads: slurm_spans, slurm_steps
 -- writes: slurm_holdings, one row per (run of a job, node, kind of generic resource and its type): how many units it held there, and from when to when
 -- invariant: kind is 'gpu', 'shard' or 'mps'; from_ms < to_ms; over the nodes of a run the units add up to what it was allocated; is_even: no record tells how they lay on its nodes
+-- only with: slurm_loads
 CREATE OR REPLACE TEMP TABLE slurm_holdings AS
 WITH runs AS (
     FROM slurm_spans WHERE names_gpus AND from_ms < to_ms

@@ -1,6 +1,7 @@
 -- reads: slurm_nodes, slurm_holdings, state_intervals, device_series, settings
 -- writes: slurm_hosts, one row per (node of Slurm that is proven to live on a node of Kubernetes, pod that it is): where, and since when; pod_uid is null where slurmd runs beside the kubelet, under the node's own name
 -- invariant: from_ms < to_ms; what is here is no machine of its own, and the pod holds no GPU: jobs do; a name alone proves nothing
+-- only with: slurm_loads
 -- Slinky's pods belong to a NodeSet, and end in the node's name; soperator's have it. Pods count that ask for GPUs.
 INSERT INTO slurm_hosts BY NAME
 WITH told AS (

@@ -1,6 +1,7 @@
 -- reads: slurm_holdings, slurm_nodes, slurm_hosts, slurm_events, loads, settings, gpu_aliases, gpu_models, mig_profiles
 -- writes: slurm_units, one row per (node, kind of generic resource and its type): its GPU model, and which share of a GPU a unit is; slurm_machines, one row per life of a node's GPUs of one model, but of nodes that Kubernetes has; node_lifetimes, the same lives
 -- invariant: share > 0; gpu_count > 0, and over the models of a node adds up to machine_gpus; lives of a node's GPUs of one model do not overlap
+-- only with: slurm_loads
 CREATE OR REPLACE TEMP TABLE slurm_units AS
 WITH described AS (
     SELECT * FROM slurm_nodes QUALIFY row_number() OVER (PARTITION BY cluster, node ORDER BY seen_ms DESC) = 1

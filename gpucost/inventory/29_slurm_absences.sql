@@ -1,6 +1,7 @@
 -- reads: slurm_events, slurm_reservations, slurm_machines, slurm_hosts, slurm_units
 -- writes: closed_nodes, one row per node (of Slurm; cause and gpus say which part it is of a node of Kubernetes) and time in which Slurm let nobody have its free GPUs: down, drained, in maintenance
 -- invariant: from_ms < to_ms
+-- only with: slurm_loads
 INSERT INTO closed_nodes BY NAME
 WITH told AS (
     SELECT cluster, node, from_ms, to_ms FROM slurm_events WHERE NOT state SIMILAR TO '.*POWER(ED|ING)?_DOWN.*'

@@ -1,6 +1,7 @@
 -- reads: slurm_holdings, slurm_units, slurm_machines, slurm_hosts, node_facts, slurm_runs, allocated
 -- writes: slurm_places, where each node of Slurm lies: a life of its own, or of a node of Kubernetes; allocated, pods, pod_units: one row per (run of a job, life of a node's GPUs of one model) in which it held any
 -- invariant: gpus > 0; held_from_ms < held_to_ms within the node's life; uid names the run and its node
+-- only with: slurm_loads
 CREATE OR REPLACE TEMP TABLE slurm_places AS
 SELECT cluster, node, gpu_model, false AS is_host, node_id, up_from_ms, up_to_ms FROM slurm_machines
 UNION ALL

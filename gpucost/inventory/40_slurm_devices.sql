@@ -1,6 +1,7 @@
 -- reads: slurm_devices, slurm_units, slurm_machines, allocated, node_devices, series
 -- writes: told_devices, one row per (run of a job on a node, device that scontrol said it has there)
 -- invariant: devices are whole GPUs of the node that measured them while the run held its own
+-- only with: slurm_loads
 INSERT INTO told_devices BY NAME
 WITH told AS (
     SELECT cluster, job_id || '@' || submit_ms AS run, node, nullif(type, '') AS type, unnest(gpus) AS gpu FROM slurm_devices

@@ -1,6 +1,7 @@
 -- reads: plain_hosts, node_devices, node_facts, series, blocks, collected, settings
 -- writes: plain_samples, one row per run of samples of a device of a plain host: the user that its label names, from its first sample to where the last one no longer speaks; node_stops (stored), collected time, longer than what is bridged, in which no exporter of a plain host spoke; plain_holdings, one row per (device, user, stretch) in which its samples carried that user; allocated, pods, allocation_devices: the same
 -- invariant: a sample speaks until the device's next one, or for one scrape interval where that is over 2.5 away; a device is one user's at a time, and its user's across silences that are bridged; held_from_ms < held_to_ms; uid names host, user and device
+-- only with: plain_hosts
 CREATE OR REPLACE TEMP TABLE plain_samples AS
 WITH readings AS (
     SELECT d.node_id, d.device_id, concat_ws('/', d.uuid, nullif(d.gpu_instance_id, '')) AS device, d.profile, nullif(s.labels[h.user_label], '') AS "user",

@@ -1,6 +1,7 @@
 -- reads: node_facts, node_models, gpu_counts, device_spans, node_devices, allocated, allocation_devices, allocation_hosts, node_hosts, nodes, unit_shares, node_parts
 -- writes: node_parts, of node lives with several GPU models, or to which GPUs were added, one row per (model, stretch); allocation_parts, what each allocation held of which part; nodes (stored), allocated, allocation_devices, allocation_hosts, node_hosts, unit_shares: those of the parts, in place of those of the lives
 -- invariant: at each moment the GPUs of a life's parts add up to machine_gpus, and what an allocation holds of them to what it held; part_id is node_id once per life
+-- only with: node_models, gpu_counts
 INSERT INTO node_parts BY NAME
 WITH stretches AS (
     SELECT n.node_id, n.gpu_model, coalesce(g.gpu_count, n.gpu_count) AS machine_gpus, coalesce(g.from_ms, n.up_from_ms) AS from_ms,

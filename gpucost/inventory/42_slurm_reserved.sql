@@ -1,6 +1,7 @@
 -- reads: slurm_reservations, slurm_machines, closed_nodes, allocated, settings
 -- writes: slurm_reserved, allocated: of nodes that a reservation kept free what no job held, one row per (life of a node's GPUs of one model, account, stretch)
 -- invariant: gpus > 0, and with those that jobs hold at most what the node has; resource is 'reservation'; namespace is an account of the reservation where it pays, else '': nobody holds it
+-- only with: slurm_loads
 -- A reservation's accounts pay alike for what they leave idle. Maintenance is unavailable time; of reservations that overlap the first by name counts.
 CREATE OR REPLACE TEMP TABLE slurm_reserved AS
 WITH named AS (

@@ -1,6 +1,7 @@
 -- reads: allocated, slurm_runs, slurm_accounts
 -- writes: slurm_users, one row per allocation of a job or a reservation: the account below the root that it belongs to, and a job's user, partition and QOS
 -- invariant: allocation_id is unique
+-- only with: slurm_loads
 INSERT INTO slurm_users BY NAME
 WITH RECURSIVE above AS (
     SELECT cluster, account, account AS top, parent, 0 AS depth FROM slurm_accounts

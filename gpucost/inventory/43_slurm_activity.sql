@@ -1,6 +1,7 @@
 -- reads: slurm_steps, slurm_spans, allocated, nodes
 -- writes: told_activity, one row per allocation of which something else than samples tells how busy its GPUs were
 -- invariant: 0 <= utilization <= 1, the mean over the time held; a job none of whose steps tells has no row
+-- only with: slurm_loads
 INSERT INTO told_activity BY NAME
 WITH runs AS (
     SELECT *, try_cast(regexp_extract(alloc_tres, 'gres/gpu=([0-9]+)', 1) AS DOUBLE) AS gpus FROM slurm_spans

@@ -1,6 +1,7 @@
 -- reads: slurm_holdings, slurm_units, slurm_nodes, slurm_places, slurm_runs, collected
 -- writes: warnings (stored), what a reader should know of a Slurm cluster: nodes that nobody described, jobs that lie evenly on their nodes for want of steps, what no GPU is known for, and requeued jobs without their earlier runs
 -- invariant: one row per (code, cluster)
+-- only with: slurm_loads
 INSERT INTO warnings BY NAME
 SELECT 'slurm_nodes_unknown' AS code, h.cluster, NULL AS subject, min(h.from_ms) AS from_ms, max(h.to_ms) AS to_ms,
     format('GPUs of {} nodes of {} are guessed: as many as jobs ever held at once', count(DISTINCT h.node), h.cluster) AS message,

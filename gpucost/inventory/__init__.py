@@ -39,25 +39,6 @@ FIRST_AND_LAST = """
 SELECT min(from_ms), max(to_ms)
 FROM (SELECT min(first_ms) AS from_ms, max(last_ms) AS to_ms FROM states
     UNION ALL SELECT min(from_ms), max(to_ms) FROM loads WHERE kind = 'slurm')"""
-# What Slurm tells of nodes and jobs joins what metrics tell; without it there is nothing to do.
-_SLURM = (
-    "17_slurm_runs",
-    "19_slurm_holdings",
-    "19_slurm_hosts",
-    "20_slurm_machines",
-    "26_slurm_nodes",
-    "29_slurm_absences",
-    "40_slurm_allocated",
-    "40_slurm_devices",
-    "42_slurm_reserved",
-    "42_slurm_users",
-    "43_slurm_activity",
-    "44_slurm_pending",
-    "63_slurm_warnings",
-)
-# Stages of what few fleets have, and the tables of which one has rows where they have it.
-_ONLY_WITH = {"41_plain_allocated": ("plain_hosts",), "42_node_parts": ("node_models", "gpu_counts")}
-_HAS_SLURM = "SELECT count(*) > 0 FROM loads WHERE kind = 'slurm'"
 
 
 def declare(con: DuckDBPyConnection) -> None:
@@ -181,9 +162,7 @@ def stage(
     load_catalog(con)
     load_settings(con, config, heard)
     runs.look(con, needs)
-    has_slurm = con.execute(_HAS_SLURM).fetchall()[0][0]
-    skip = (_INTERFACE,) if has_slurm else (_INTERFACE, *_SLURM)
-    run_stages(con, __name__, skip, only_with=_ONLY_WITH)
+    run_stages(con, __name__, skip=(_INTERFACE,))
 
 
 def coverage(con: DuckDBPyConnection, config: Config) -> None:

@@ -1,5 +1,5 @@
--- reads: nodes, series
--- writes: settings, state_intervals, untracked_time, node_devices, node_hosts, node_parts, unit_shares, unlisted_holdings, unlisted_nodes, allocation_devices, allocation_hosts, unproven_ends, allocation_teams, closed_nodes, told_activity, told_devices, slurm_hosts, slurm_users
+-- reads: nodes, series, loads
+-- writes: settings, state_intervals, untracked_time, node_devices, node_hosts, node_parts, unit_shares, unlisted_holdings, unlisted_nodes, allocation_devices, allocation_hosts, unproven_ends, allocation_teams, closed_nodes, told_activity, told_devices, slurm_hosts, slurm_loads, slurm_users
 -- invariant: what inventory hands to price and attribution besides the stored tables, empty; each is filled by the stage of its name (settings by load_settings), which says what a row is; a described fleet fills allocation_teams, and has nothing of the others
 CREATE OR REPLACE TEMP TABLE settings (
     threshold_percent DOUBLE, mig_share VARCHAR, max_bridge_ms BIGINT, hami_default_mem DOUBLE, hami_memory_scaling DOUBLE,
@@ -37,3 +37,4 @@ CREATE OR REPLACE TEMP TABLE slurm_users (allocation_id UBIGINT, account VARCHAR
 CREATE OR REPLACE TEMP TABLE told_devices (allocation_id UBIGINT, device_id UBIGINT);
 CREATE OR REPLACE TEMP TABLE told_activity (allocation_id UBIGINT, utilization DOUBLE);
 CREATE OR REPLACE TEMP TABLE allocation_teams (allocation_id UBIGINT, from_ms BIGINT, to_ms BIGINT, team VARCHAR);
+CREATE OR REPLACE TEMP VIEW slurm_loads AS FROM loads WHERE kind = 'slurm';

@@ -1,6 +1,7 @@
 -- reads: unlisted_holdings, price_segments, $currency
 -- writes: warnings (stored), code unsupported_resource: one row per (cluster, resource that no table knows)
 -- invariant: names the hours that it was held, and what its part of the nodes' price comes to; no cost is attributed by it
+-- only with: unlisted_holdings
 INSERT INTO warnings BY NAME
 WITH priced AS (
     SELECT h.node_id, h.uid, h.resource, sum(p.price_per_hour * h.part * (least(h.to_ms, p.to_ms) - greatest(h.from_ms, p.from_ms)) / 3600000) AS cost

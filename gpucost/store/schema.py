@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import re
 from contextlib import suppress
 from datetime import datetime
@@ -56,25 +57,57 @@ def check(con: duckdb.DuckDBPyConnection, path: Path) -> bool:
         raise StoreError(
             f"{path} is a DuckDB file, but not a gpucost store", fix="name another file with --store or store = … in gpucost.toml"
         )
-    if version and _state(path) not in _CHECKED:
+    if version and not _is_trusted(path):
         if objects_digest(con) != _known_digests().get(version):
             _refuse_others(con, path, version)
         trust(path)
     return version == latest_version()
 
 
-# Files that were checked, or that this process wrote after that: a command opens its store several times.
-_CHECKED: set[tuple[Path, int, int, int]] = set()
+# Digests of files that were checked, or that gpucost wrote after that: a command opens its store several times.
+_CHECKED: set[str] = set()
+# How many of them a user's own file keeps for the next commands.
+_KEPT = 200
 
 
-def _state(path: Path) -> tuple[Path, int, int, int]:
-    state = path.stat()
-    return path, state.st_ino, state.st_size, state.st_mtime_ns
+def _state(path: Path) -> str:
+    """A digest of what tells a file from what it was at another time. Nobody can set back when a file changed (its ctime)."""
+    at = path.stat()
+    state = (path.resolve(), at.st_dev, at.st_ino, at.st_size, at.st_mtime_ns, at.st_ctime_ns)
+    return hashlib.sha256(repr(state).encode()).hexdigest()
+
+
+def _checked_before() -> Path:
+    """The user's file of such digests. Raises RuntimeError if the user has no home directory."""
+    folder = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(folder) / "gpucost" / "checked-stores"
+
+
+def _is_trusted(path: Path) -> bool:
+    state = _state(path)
+    if state in _CHECKED:
+        return True
+    if path.with_name(f"{path.name}.wal").exists():  # what it holds is not in the file yet
+        return False
+    with suppress(OSError, RuntimeError, ValueError):
+        known = _checked_before()
+        if known.stat().st_uid == os.geteuid() and not known.stat().st_mode & 0o022 and state in known.read_text("ascii").split():
+            _CHECKED.add(state)
+    return state in _CHECKED
 
 
 def trust(path: Path) -> None:
     """Note that a file, as it is now, has the right objects: it is not checked again until another program writes it."""
-    _CHECKED.add(_state(path))
+    state = _state(path)
+    _CHECKED.add(state)
+    with suppress(OSError, RuntimeError, ValueError):
+        known = _checked_before()
+        known.parent.mkdir(parents=True, exist_ok=True)
+        kept = known.read_text("ascii").split()[1 - _KEPT :] if known.exists() else []
+        new = known.with_name(f"{known.name}-{os.getpid()}")
+        new.touch(0o600)
+        new.write_text("\n".join([*kept, state]), "ascii")
+        new.replace(known)
 
 
 # What a schema is made of, besides what DuckDB brings; macros last, since it lists thousands of functions for them. Functions by
