@@ -1,81 +1,232 @@
-"""Runs every mutant, two at a time; ends with 1 where one is not caught, or cannot be applied."""
+"""Breaks one rule at a time and runs the fast tests that touch the file; ends with 1 if any mutant survives.
+
+    python -m tests.mutants                  every mutant of by_hand.txt, one by rule for each deciding file, and a draw
+    python -m tests.mutants --draw 100       as many drawn by rule from all deciding files; the commit seeds them
+    python -m tests.mutants --only TEXT      those whose names contain a text (by rule: all of such a file)
+
+Which tests touch a file is what `make test` recorded; without that record, it is made first.
+"""
 
 from __future__ import annotations
 
+import argparse
+import json
 import os
-import re
-import shutil
+import random
 import subprocess
 import sys
-import tempfile
 import time
-from concurrent.futures import ThreadPoolExecutor
+import traceback
+from dataclasses import dataclass
 from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
 
-from tests.mutants.mutants import MUTANTS, Mutant
+import pytest
 
-ROOT = Path(__file__).parents[2]
-COPIED = ("gpucost", "pricing", "reports", "tests", "pyproject.toml")
-# pytest's summary: what failed, and why
-FAILED = re.compile(r"^FAILED (\S+).*? - (?:AssertionError|assert )", re.MULTILINE)
+from tests.mutants.attempt import ROOT, Verdict, copy, fork
+from tests.mutants.rules import Change, changes
 
-
-def run_tests(tests: tuple[str, ...], folder: Path) -> tuple[int, str]:
-    """pytest's exit code and output over the checkout in `folder`."""
-    command = [sys.executable, "-m", "pytest", "-x", "-q", "-n", "0", "-p", "no:cacheprovider", "--tb=short", *tests]
-    # wide, so that the summary holds the reason; the copy comes before an installed gpucost
-    environment = os.environ | {"COLUMNS": "400", "PYTHONPATH": str(folder)}
-    result = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True)
-    return result.returncode, result.stdout + result.stderr
-
-
-def apply(mutant: Mutant, folder: Path) -> str | None:
-    """Breaks the formula in `folder`; returns why that cannot be done."""
-    path = folder / mutant.file
-    text = path.read_text() if path.exists() else ""
-    if text.count(mutant.old) != 1:
-        return f"{mutant.old!r} stands {text.count(mutant.old)} times in {mutant.file}: adapt the mutant to the formula"
-    path.write_text(text.replace(mutant.old, mutant.new))
-    return None
+HERE = Path(__file__).parent
+RECORD = ROOT / ".pytest_cache" / "touched"
+FAST = ("-m", "not slow and not bench")
+# which test caught a mutant last: it is asked first
+CAUGHT_BY = HERE / "caught_by.txt"
+# seconds of tests that a mutant is worth
+WORTH = 60.0
 
 
-def verdict(mutant: Mutant) -> str | None:
-    """None where the mutant is caught, else what is wrong."""
-    with tempfile.TemporaryDirectory(prefix="mutant-") as name:
-        folder = Path(name)
-        for part in COPIED:
-            if (ROOT / part).is_dir():
-                shutil.copytree(ROOT / part, folder / part)
-            else:
-                shutil.copy2(ROOT / part, folder / part)
-        wrong = apply(mutant, folder)
-        if wrong:
-            return wrong
-        code, output = run_tests(mutant.tests, folder)
-    if code == 1 and FAILED.search(output):
-        return None
-    return "its tests stay green" if code == 0 else f"no assertion fails, pytest ends with {code}:\n{output[-3000:]}"
+@dataclass(frozen=True)
+class Broken:
+    """A mutant that is ready to be tried; `spares` take its place one by one if it cannot run."""
+
+    name: str
+    path: Path
+    text: str
+    spares: tuple[Broken, ...] = ()
 
 
-def reported(mutant: Mutant) -> bool:
-    """Prints what became of the mutant; whether it was caught."""
-    begun = time.monotonic()
-    wrong = verdict(mutant)
-    seconds = time.monotonic() - begun
-    print(f"{'not caught' if wrong else 'caught'}: {mutant.name} ({seconds:.0f} s)" + (f": {wrong}" if wrong else ""), flush=True)
-    return not wrong
+@dataclass
+class Touching:
+    """The fast tests by what they touch."""
+
+    files: dict[str, list[str]]
+    seconds: dict[str, float]
+    shared: dict[str, float]
+
+    @classmethod
+    def read(cls) -> Touching:
+        rows = [json.loads(line) for path in RECORD.glob("*.jsonl") for line in path.read_text().splitlines()]
+        files: dict[str, list[str]] = {}
+        for row in rows:
+            for file in row["files"]:
+                files.setdefault(file, []).append(row["test"])
+        return cls(files, {row["test"]: row["seconds"] for row in rows}, {row["test"]: row["shared"] for row in rows})
+
+    def order(self, file: str, first: str | None) -> list[str]:
+        """Tests that touch a file, the one that is likely to notice first, then module by module, the cheapest first."""
+        modules: dict[str, list[str]] = {}
+        for test in self.files.get(file, ()):
+            modules.setdefault(test.partition("::")[0], []).append(test)
+        cost = {module: sum(min(self.seconds[t], 5) for t in tests) / len(tests) + max(self.shared[t] for t in tests)
+                for module, tests in modules.items()}  # fmt: skip
+        chosen = [first] if first in self.seconds else []
+        spent = 0.0
+        for module in sorted(modules, key=lambda module: cost[module]):
+            for test in modules[module]:
+                if spent < WORTH and test != first:
+                    chosen.append(test)
+                    spent += min(self.seconds[test], self.seconds[test] + self.shared[test])
+        return chosen
+
+
+def deciding() -> list[str]:
+    """The files that decide money, time or parsing."""
+    lines = (HERE / "deciding.txt").read_text().splitlines()
+    globs = [line for line in lines if line and not line.startswith("#")]
+    return sorted({path.relative_to(ROOT).as_posix() for one in globs for path in ROOT.glob(one)})
+
+
+def left_out() -> set[str]:
+    """Names of mutants that mean the same as the code, each with its reason in the file."""
+    return {line for line in (HERE / "equivalent.txt").read_text().splitlines() if line and not line.startswith("#")}
+
+
+def by_rule(known: list[Change]) -> Broken:
+    """The first of them, the others as spares."""
+    made = [Broken(one.name, ROOT / one.file, one.apply((ROOT / one.file).read_text())) for one in known]
+    return Broken(made[0].name, made[0].path, made[0].text, tuple(made[1:]))
+
+
+def by_hand() -> list[Broken]:
+    """Those of by_hand.txt. Ends with an error if the text that one replaces does not stand in its file exactly once."""
+    made = []
+    lines = [line for line in (HERE / "by_hand.txt").read_text().splitlines() if not line.startswith("#")]
+    for block in "\n".join(lines).strip("\n").split("\n\n"):
+        name, file, *change = block.splitlines()
+        old, new = ("\n".join(line[2:] for line in change if line[0] == sign) for sign in "-+")
+        text = (ROOT / file).read_text()
+        if text.count(old) != 1:
+            raise SystemExit(f"{name}: {old!r} stands {text.count(old)} times in {file}")
+        made.append(Broken(name, ROOT / file, text.replace(old, new)))
+    return made
+
+
+def chosen(arguments: argparse.Namespace) -> list[Broken]:
+    equivalent = left_out()
+    known = {file: [one for one in changes(file) if one.name not in equivalent] for file in deciding()}
+    if arguments.only:
+        hand = [one for one in by_hand() if arguments.only in one.name]
+        return hand + [by_rule([one]) for all_of in known.values() for one in all_of if arguments.only in one.name]
+    tree = subprocess.run(["git", "rev-parse", "HEAD:gpucost"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    chance = random.Random(arguments.seed or tree)
+    everything = [one for all_of in known.values() for one in all_of]
+    drawn = [by_rule([one, *chance.sample(everything, 3)]) for one in chance.sample(everything, arguments.draw)]
+    if arguments.draw_only:
+        return drawn
+    hand = by_hand()
+    guarded = {one.path.relative_to(ROOT).as_posix() for one in hand}
+    return hand + [by_rule(all_of[:6]) for file, all_of in known.items() if all_of and file not in guarded] + drawn
+
+
+class Trial:
+    """A plugin: pytest collects the tests, then processes try the mutants, in place of running the tests."""
+
+    def __init__(self, mutants: list[Broken], touching: Touching, workers: int) -> None:
+        self.mutants, self.touching, self.workers = mutants, touching, workers
+        lines = CAUGHT_BY.read_text().splitlines() if CAUGHT_BY.exists() else []
+        self.caught_by = dict(line.split("\t") for line in lines)
+        self.caught, self.survived = dict[str, str](), list[str]()
+
+    def pytest_runtestloop(self, session: pytest.Session) -> bool:
+        items = {item.nodeid: item for item in session.items}
+        queue, rest = os.pipe()
+        os.write(rest, b"".join(number.to_bytes(4) for number in range(len(self.mutants))))
+        os.close(rest)
+        with TemporaryDirectory(prefix="mutants-") as name:
+            logs = [Path(name) / str(worker) for worker in range(self.workers)]
+            workers = [self.start(queue, log, items) for log in logs]
+            for worker in workers:
+                os.waitpid(worker, 0)
+            for log in logs:
+                for line in log.read_text().splitlines():
+                    mutant, test = json.loads(line)
+                    if test:
+                        self.caught[mutant] = test
+                    else:
+                        self.survived.append(mutant)
+        return True
+
+    def start(self, queue: int, log: Path, items: dict[str, pytest.Item]) -> int:
+        """A process that tries mutants until none is left; returns its number."""
+        if worker := os.fork():
+            return worker
+        try:
+            with log.open("w") as out:
+                while number := os.read(queue, 4):
+                    mutant, test = self.attempt(self.mutants[int.from_bytes(number)], items)
+                    print(json.dumps([mutant.name, test]), file=out, flush=True)
+        except BaseException:
+            traceback.print_exc()
+        finally:
+            os._exit(0)
+
+    def attempt(self, mutant: Broken, items: dict[str, pytest.Item]) -> tuple[Broken, str | None]:
+        """The mutant that was tried, or its first spare that runs, and the test that caught it."""
+        begun = time.monotonic()
+        for one in (mutant, *mutant.spares):
+            mutant, verdict = one, self.verdict(one, items)
+            if not verdict.crashes:
+                break
+        what = "CANNOT RUN" if verdict.crashes else f"caught by {verdict.test}" if verdict.test else "SURVIVED"
+        print(f"{mutant.name}: {what} ({time.monotonic() - begun:.1f} s)", flush=True)
+        return mutant, None if verdict.crashes else verdict.test
+
+    def verdict(self, mutant: Broken, items: dict[str, pytest.Item]) -> Verdict:
+        file = mutant.path.relative_to(ROOT).as_posix()
+        tests = [one for one in self.touching.order(file, self.caught_by.get(mutant.name)) if one in items]
+        if not tests:
+            return Verdict()
+        found = fork(mutant.path, mutant.text, [items[one] for one in tests])
+        return copy(mutant.path, mutant.text, tests) if found is None else found
 
 
 def main() -> int:
-    chosen = [mutant for mutant in MUTANTS if not sys.argv[1:] or mutant.name in sys.argv[1:]]
-    code, output = run_tests(tuple(sorted({test for mutant in chosen for test in mutant.tests})), ROOT)
-    if code:
-        print(f"the tests fail without any mutant:\n{output[-3000:]}")
-        return 1
-    with ThreadPoolExecutor(2) as pool:
-        caught = list(pool.map(reported, chosen))
-    print(f"{sum(caught)} of {len(caught)} mutants caught")
-    return 0 if all(caught) else 1
+    parser = argparse.ArgumentParser(
+        prog="python -m tests.mutants", description=__doc__, formatter_class=argparse.RawTextHelpFormatter
+    )
+    parser.add_argument("--draw", type=int, default=20)
+    parser.add_argument("--draw-only", action="store_true", help="nothing but the draw")
+    parser.add_argument("--seed", help="in place of the commit")
+    parser.add_argument("--only", help="those whose names contain this text")
+    parser.add_argument("--workers", type=int, default=2)
+    parser.add_argument("--keep", action="store_true", help="write down which test caught what")
+    arguments = parser.parse_args()
+    if not list(RECORD.glob("*.jsonl")):
+        command: list[Any] = [
+            sys.executable,
+            "-m",
+            "pytest",
+            "-q",
+            "-p",
+            "tests.touched",
+            "-n",
+            "auto",
+            "--dist",
+            "loadfile",
+            *FAST,
+        ]
+        if subprocess.run(command, cwd=ROOT).returncode:
+            print("the tests fail without any mutant")
+            return 1
+    trial = Trial(chosen(arguments), Touching.read(), arguments.workers)
+    pytest.main(["-q", "-s", "-n", "0", "-p", "no:cacheprovider", "--no-summary", *FAST], plugins=[trial])
+    if arguments.keep:
+        CAUGHT_BY.write_text("".join(f"{name}\t{test}\n" for name, test in sorted((trial.caught_by | trial.caught).items())))
+    print(f"{len(trial.caught)} of {len(trial.mutants)} mutants caught")
+    for name in trial.survived:
+        print(f"survived: {name}")
+    return 0 if len(trial.caught) == len(trial.mutants) else 1
 
 
 if __name__ == "__main__":

@@ -1,0 +1,196 @@
+"""Runs tests over broken code: in a fork of this process where that sees the change, else in a copy of the project."""
+
+from __future__ import annotations
+
+import gc
+import json
+import os
+import re
+import resource
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Generator, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from types import CodeType, FunctionType
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+COPIED = ("gpucost", "pricing", "reports", "tests", "pyproject.toml")
+# seconds of CPU that the tests of one mutant may take
+PATIENCE = 120
+# A change that cannot run says nothing about the tests: these errors, raised in the package.
+_CRASHES = ("ParserException", "BinderException", "CatalogException", "ConversionException", "SyntaxError", "NameError",
+            "TypeError", "AttributeError", "UnboundLocalError", "InternalException", "FatalException")  # fmt: skip
+# pytest's summary: what failed, and why
+_FAILED = re.compile(r"^(?:FAILED|ERROR) (\S+).*? - (\w*)", re.MULTILINE)
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """`test` noticed the change by an assertion (or an error of its own); or the change `crashes`; or neither: it survived."""
+
+    test: str | None = None
+    crashes: bool = False
+
+
+class _Unseen(Exception):
+    """A fork cannot see the change: it is of what runs at import."""
+
+
+class _Outcome:
+    """A plugin of the fork: the first failure, and what it was."""
+
+    test: str | None = None
+    crashes = False
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_makereport(self, item: pytest.Item, call: pytest.CallInfo[None]) -> Generator[None, Any, Any]:
+        report = yield
+        if call.excinfo is not None and report.failed and self.test is None:
+            self.test = item.nodeid
+            # hypothesis raises several at once
+            error: BaseException = call.excinfo.value
+            while isinstance(error, BaseExceptionGroup):
+                error = error.exceptions[0]
+            last = call.excinfo.traceback[-1].path
+            is_own = isinstance(last, Path) and ROOT / "tests" in last.parents
+            self.crashes = type(error).__name__ in _CRASHES and not is_own
+        return report
+
+
+def fork(path: Path, text: str, tests: Sequence[pytest.Item]) -> Verdict | None:
+    """The verdict over `path` with another text; None if a fork cannot see the change. Tests stop at the first that fails."""
+    with tempfile.NamedTemporaryFile("r") as told:
+        child = os.fork()
+        if not child:
+            _in_child(Path(told.name), path, text, tests)
+        os.waitpid(child, 0)
+        answer = told.read()
+    if not answer:  # it was killed: it did not end in time, or took the process down
+        return Verdict(crashes=True)
+    found = json.loads(answer)
+    return None if found == "unseen" else Verdict(**found)
+
+
+def _in_child(answer: Path, path: Path, text: str, tests: Sequence[pytest.Item]) -> None:
+    # of CPU, since the machine may be busy; and in the end of the clock, for what waits
+    resource.setrlimit(resource.RLIMIT_CPU, (PATIENCE, PATIENCE + 10))
+    signal.alarm(10 * PATIENCE)
+    silent = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(silent, 1)
+    os.dup2(silent, 2)
+    try:
+        outcome = _Outcome()
+        with tempfile.TemporaryDirectory(prefix="mutant-") as folder:
+            seen = _change(path, text)
+            config = tests[0].config
+            config._tmp_path_factory._basetemp = Path(folder)  # type: ignore[attr-defined]
+            config.pluginmanager.register(outcome)
+            for test, following in zip(tests, [*tests[1:], None], strict=True):
+                config.hook.pytest_runtest_protocol(item=test, nextitem=following)
+                if outcome.test:
+                    break
+            if not outcome.test and not seen():
+                raise _Unseen
+            answer.write_text(json.dumps({"test": outcome.test, "crashes": outcome.crashes}))
+    except _Unseen:
+        answer.write_text('"unseen"')
+    except BaseException as error:
+        answer.write_text(json.dumps({"test": None, "crashes": True}))
+        with suppress(OSError):
+            (Path(tempfile.gettempdir()) / "mutant-error").write_text(repr(error))
+    finally:
+        os._exit(0)
+
+
+def _change(path: Path, text: str) -> Any:
+    """Change a file for this process; returns a function that says whether the change was seen."""
+    return _change_sql(path, text) if path.suffix == ".sql" else _change_python(path, text)
+
+
+def _change_sql(path: Path, text: str) -> Any:
+    from gpucost import engine
+    from gpucost.collect.bill import formats
+
+    engine.text.cache_clear()
+    formats.sql_text.cache_clear()
+    own, read = Path.read_text, list[bool]()
+
+    def read_text(self: Path, *args: Any, **more: Any) -> str:
+        if self == path:
+            read.append(True)
+            return text
+        return own(self, *args, **more)
+
+    Path.read_text = read_text  # type: ignore[method-assign]
+    return lambda: bool(read)
+
+
+def _change_python(path: Path, text: str) -> Any:
+    old, new = (compile(source, str(path), "exec", dont_inherit=True) for source in (path.read_text(), text))
+    changed = {name: code for name, code in _functions(new).items() if _functions(old).get(name) != code}
+    if not changed or _differs_outside(old, new):
+        raise _Unseen
+    for function in gc.get_objects():
+        if isinstance(function, FunctionType) and function.__code__.co_filename == str(path):
+            code = changed.get((function.__code__.co_qualname, function.__code__.co_firstlineno))
+            if code is not None:
+                with suppress(ValueError):
+                    function.__code__ = code
+    return lambda: True
+
+
+def _functions(code: CodeType) -> dict[tuple[str, int], CodeType]:
+    """Every function in a module's code, by its qualified name and first line."""
+    found = {}
+    for inner in code.co_consts:
+        if isinstance(inner, CodeType):
+            found[inner.co_qualname, inner.co_firstlineno] = inner
+            found |= _functions(inner)
+    return found
+
+
+def _differs_outside(old: CodeType, new: CodeType) -> bool:
+    """Whether modules differ by more than functions: in what runs at import."""
+
+    def own(code: CodeType) -> Iterator[object]:
+        yield code.co_code
+        for constant in code.co_consts:
+            if not isinstance(constant, CodeType):
+                yield constant
+            elif not constant.co_flags & 0x02:  # the body of a class
+                yield from own(constant)
+
+    return list(own(old)) != list(own(new))
+
+
+def copy(path: Path, text: str, tests: Sequence[str]) -> Verdict:
+    """The verdict in a copy of the project, in a process of its own."""
+    with tempfile.TemporaryDirectory(prefix="mutant-") as name:
+        folder = Path(name)
+        for part in COPIED:
+            if (ROOT / part).is_dir():
+                shutil.copytree(ROOT / part, folder / part, copy_function=os.link)
+            else:
+                shutil.copy2(ROOT / part, folder / part)
+        changed = folder / path.relative_to(ROOT)
+        changed.unlink()
+        changed.write_text(text)
+        command = [sys.executable, "-m", "pytest", "-x", "-q", "-n", "0", "-p", "no:cacheprovider", "--tb=short", *tests]
+        # wide, so that the summary holds the reason; the copy comes before an installed gpucost
+        environment = os.environ | {"COLUMNS": "400", "PYTHONPATH": str(folder)}
+        try:
+            result = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=10 * PATIENCE)
+        except subprocess.TimeoutExpired:
+            return Verdict(crashes=True)
+    if result.returncode == 0:
+        return Verdict()
+    failed = _FAILED.search(result.stdout)
+    return Verdict(failed[1] if failed else None, not failed or failed[2] in _CRASHES)
