@@ -15,6 +15,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from gpucost.store.connection import Store
+from tests.kept_open import OWN_OPEN, kept_open, let_go
 from tests.replay.server import prometheus_over, require_prometheus
 from tests.shared import SHARED
 
@@ -78,6 +79,23 @@ def migrated_once(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempP
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Store, "_connect", open_copy)
         yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def opened_once(request: pytest.FixtureRequest, one_thread_each: None, migrated_once: None) -> Iterator[None]:
+    """Stores that were read stay open for the next reader; tests of how they are opened use `opened_anew`."""
+    if request.config.option.markexpr == "bench":
+        yield
+        return
+    with kept_open():
+        yield
+
+
+@pytest.fixture
+def opened_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Stores are opened as the product opens them."""
+    let_go()
+    monkeypatch.setattr(Store, "_open", OWN_OPEN)
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -1,0 +1,85 @@
+"""Stores that tests have read stay open for the next reader: to open one anew costs 20 ms, most of it DuckDB's own start."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from multiprocessing.process import BaseProcess
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pytest
+
+from gpucost.store import connection
+from gpucost.store.connection import Store
+
+MOST = 6
+# By file: what keeps it open, the folders that its connections see, and how the file was.
+_kept: dict[Path, tuple[ExitStack, tuple[Path, ...], tuple[int, int, int]]] = {}
+
+
+def _state(path: Path) -> tuple[int, int, int]:
+    at = path.stat()
+    return at.st_ino, at.st_mtime_ns, at.st_size
+
+
+def let_go(*places: Path) -> None:
+    """Close what is kept of these files, or of all."""
+    for place in places or tuple(_kept):
+        kept = _kept.pop(place, None)
+        if kept:
+            with suppress(Exception):
+                kept[0].close()
+
+
+OWN_OPEN = Store._open
+
+
+@contextmanager
+def kept_open() -> Iterator[None]:
+    """While the block lasts. Whoever writes a store, opens a file without `Store`, or starts a process finds none open."""
+    own_open, own_connect = OWN_OPEN, duckdb.connect
+    own_process, own_start = subprocess.Popen.__init__, BaseProcess.start
+
+    @contextmanager
+    def opened(store: Store, folders: tuple[Path, ...], *, read_only: bool) -> Iterator[duckdb.DuckDBPyConnection]:
+        place = store.path.resolve()
+        kept = _kept.get(place)
+        # statements of users lock the configuration of a store that is open
+        may_keep = read_only and store.sees_catalog and store.exists
+        if kept and not (may_keep and set(folders) <= set(kept[1]) and _state(place) == kept[2]):
+            let_go(place)
+            kept = None
+        with own_open(store, folders, read_only=read_only) as con:
+            if may_keep and kept is None:
+                stack = ExitStack()
+                with suppress(Exception):
+                    stack.enter_context(own_open(store, (), read_only=True))
+                    _kept[place] = (stack, folders, _state(place))
+                if len(_kept) > MOST:
+                    let_go(next(iter(_kept)))
+            yield con
+
+    def connect(*args: Any, **more: Any) -> duckdb.DuckDBPyConnection:
+        if args and sys._getframe(1).f_code.co_filename not in (connection.__file__, __file__):
+            let_go()
+        return own_connect(*args, **more)
+
+    def process(self: subprocess.Popen[Any], *args: Any, **more: Any) -> None:
+        let_go()
+        own_process(self, *args, **more)
+
+    def start(self: BaseProcess) -> None:
+        let_go()
+        own_start(self)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Store, "_open", opened)
+        patch.setattr(duckdb, "connect", connect)
+        patch.setattr(subprocess.Popen, "__init__", process)
+        patch.setattr(BaseProcess, "start", start)
+        yield
+        let_go()
