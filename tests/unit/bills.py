@@ -13,8 +13,11 @@ from unittest.mock import patch
 
 from duckdb import DuckDBPyConnection
 
+from gpucost.collect.bill import load
+from gpucost.collect.bill.formats import Format
 from gpucost.collect.bill.load import BillRun, collect_bills
 from gpucost.collect.bill.opening import LocalTree
+from gpucost.errors import DataError
 from gpucost.store.charges import BillFiles, write_details
 from gpucost.store.connection import Store
 
@@ -125,6 +128,27 @@ class Bills:
         trees = [LocalTree(path) for path in paths]
         with patch("gpucost.store.charges.write_details", _as_mapped):
             return collect_bills(self.store, trees, provider, currency=currency, force=force)
+
+    def refusals(self, contents: Mapping[str, str | bytes], provider: str | None = "aws") -> dict[str, str]:
+        """What each file is refused with, when all are loaded in one run; of files with bad rows, their first bad row."""
+        paths = {str(self.write(f"{number:03}.csv", text)): name for number, (name, text) in enumerate(contents.items())}
+        bad_rows: dict[str, str] = {}
+        unread = load._unread
+
+        def unread_in_each(con: DuckDBPyConnection, known: Format) -> DataError:
+            for file, row, what in con.execute(load._UNREAD.removesuffix("LIMIT 1")).fetchall():
+                bad_rows.setdefault(file, f"row {row}: {what}")
+            return unread(con, known)
+
+        with patch.object(load, "_unread", unread_in_each):
+            errors = self.load(*map(Path, paths), provider=provider).errors
+        assert errors and all(error.fix for error in errors), errors
+        assert not self.store.exists
+        messages = [error.message for error in errors]
+        return {
+            name: bad_rows.get(path) or "; ".join(message for message in messages if path in message)
+            for path, name in paths.items()
+        }
 
     def aws(self, rows: Sequence[Mapping[str, str]], name: str = "cur.csv") -> list[dict[str, Any]]:
         """Loads CUR rows that must load, and answers all charges."""

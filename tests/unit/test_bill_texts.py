@@ -21,7 +21,7 @@ from gpucost.collect.bill import formats, opening
 from tests.unit import test_bill_azure as azure
 from tests.unit import test_bill_gcp as gcp
 from tests.unit import test_bill_oci as oci
-from tests.unit.bills import FOCUS_USAGE, Bills, csv_text, own_rows, snake, usage
+from tests.unit.bills import FOCUS_USAGE, Bills, check_charges, csv_text, own_rows, own_text, snake, usage
 
 Rows = Sequence[Mapping[str, Any]]
 
@@ -91,33 +91,29 @@ NUMBERS: dict[str, tuple[Rows, float, float | None]] = {
     "below 0": (costs("-1,234.5", "2,000"), 765.5, None),
     "as SQL writes them": (costs("1.234", "1E-05"), 1.23401, None),
 }
-#: Rows of which a file is refused, and the words.
-REFUSED: dict[str, tuple[str, Rows, str]] = {
-    "a day without a period": ("aws", hours("3/5/26"), "3/5/26 10:00 can be read in two ways"),
-    "a day of Azure without a period": ("azure", [azure.row(**NO_PERIOD)], "03/05/2026 can be read in two ways"),
-    "one odd date": ("aws", hours("3/4/26", "3/5/26", "3/6/26", "13/3/26"), "13/3/26 10:00 can be read in two ways"),
-    "dates of two kinds": ("aws", hours("3/15/26", "15/3/26"), "15/3/26 10:00 can be read in two ways"),
-    "a comma alone": ("aws", costs("1,234"), "1,234 1 can be read in two ways"),
-    "commas and points": ("aws", costs("12,34", "12.5"), "12,34 1 can be read in two ways"),
-    **{f"year {year}": ("aws", [usage(), cur(f"{year}-03-05T10:00:00Z", f"{year}-03-05T11:00:00Z", "2026-03-01T00:00:00Z")],
-                        "row 2: the start of the charge") for year in ("0026", "1926", "2226")},
-    "a period of another age": ("aws", [usage(), usage(BillingPeriodStartDate="0026-03-01T00:00:00Z")],
-                                "row 2: the billing period"),
-    "an end of another age": ("aws", [usage(), usage(UsageEndDate="9999-12-31T00:00:00Z")],
-                             "row 2: the end of the charge is empty or cannot be read"),
-    "an end before its start": ("aws", [usage(), usage(UsageEndDate="2026-03-05T09:00:00Z")],
-                                "row 2: the end of the charge is before its start"),
-    "a refund with an end before its start": ("aws", [usage(), usage(UsageEndDate="2026-03-05T09:00:00Z", UnblendedCost="-1")],
-                                              "row 2: the end of the charge is before its start"),
-    "no start where nothing is paid": ("aws", [usage(), usage(UsageStartDate="", UnblendedCost="0")],
-                                       "row 2: the start of the charge is empty"),
-    "hours below 0 that cost": ("aws", [usage(), usage(UsageAmount="-1")], "row 2: the cost of hours below 0"),
-    "a row without an account": ("aws", [usage(), usage(11, PayerAccountId=""),
-                                      usage(12, PayerAccountId="999988887777")], "some rows have no billing account"),
+#: Rows of files that settle nothing: the provider, and the text that can be read in two ways.
+AMBIGUOUS: dict[str, tuple[str, Rows, str]] = {
+    "a day without a period": ("aws", hours("3/5/26"), "3/5/26 10:00"),
+    "one odd date": ("aws", hours("3/4/26", "3/5/26", "3/6/26", "13/3/26"), "13/3/26 10:00"),
+    "dates of two kinds": ("aws", hours("3/15/26", "15/3/26"), "15/3/26 10:00"),
+    "a comma alone": ("aws", costs("1,234"), "1,234 1"),
+    "commas and points": ("aws", costs("12,34", "12.5"), "12,34 1"),
+    "a day of Azure without a period": ("azure", [azure.row(**NO_PERIOD)], "03/05/2026"),
+}
+BACKWARDS = {"UsageEndDate": "2026-03-05T09:00:00Z"}
+#: What is changed in a file's second row, and what is wrong with it then.
+UNREADABLE: dict[str, tuple[dict[str, str], str]] = {
+    **{f"year {year}": ({"UsageStartDate": f"{year}-03-05T10:00:00Z", "UsageEndDate": f"{year}-03-05T11:00:00Z"},
+                        "the start of the charge") for year in ("0026", "1926", "2226")},
+    "a period of another age": ({"BillingPeriodStartDate": "0026-03-01T00:00:00Z"}, "the billing period"),
+    "an end of another age": ({"UsageEndDate": "9999-12-31T00:00:00Z"}, "the end of the charge is empty or cannot be read"),
+    "an end before its start": (BACKWARDS, "the end of the charge is before its start"),
+    "a refund with an end before its start": (BACKWARDS | {"UnblendedCost": "-1"}, "the end of the charge is before its start"),
+    "no start where nothing is paid": ({"UsageStartDate": "", "UnblendedCost": "0"}, "the start of the charge is empty"),
+    "hours below 0 that cost": ({"UsageAmount": "-1"}, "the cost of hours below 0"),
 }  # fmt: skip
 
 FREE = {"LineItemType": "Credit", "UnblendedCost": "0"}
-BACKWARDS = {"UsageEndDate": "2026-03-05T09:00:00Z"}
 LEFT_OUT = "left out, for it costs nothing and its end is before its start or cannot be read"
 #: Rows of a file, how many are charges, and what is said of the others.
 ODD: dict[str, tuple[str, Rows, int, str]] = {
@@ -138,38 +134,162 @@ ODD: dict[str, tuple[str, Rows, int, str]] = {
     "no account at all": ("aws", [usage(PayerAccountId="")], 1, ""),
 }  # fmt: skip
 
+LINES = csv_text([usage(hour) for hour in range(10, 14)]).splitlines(keepends=True)
+MARK, CUT = "\ufeff", "two bytes of it at the end of a chunk"
+#: Four rows with marks that are not seen.
+MARKED = {
+    "a second mark before a row": "".join([MARK, LINES[0], MARK, *LINES[1:]]),
+    "in mid-file": "".join([*LINES[:3], MARK, *LINES[3:]]),
+    "before a field in mid-file": "".join([*LINES[:3], LINES[3].replace("111122223333", f"{MARK}111122223333"), LINES[4]]),
+    "before a machine": "".join([*LINES[:3], LINES[3].replace("i-0123", f"{MARK}i-0123"), LINES[4]]),
+    "before a quote": "".join([*LINES[:3], MARK, '"', LINES[3].replace(",", '",', 1), LINES[4]]),
+    "two at the beginning": "".join([MARK, MARK, *LINES]),
+    CUT: "".join([*LINES[:3], LINES[3].replace("i-0123", f"{MARK}i-0123"), LINES[4]]),
+    "blanks that are not seen": "".join([*LINES[:3], LINES[3].replace("111122223333", "\u200b111122223333 "),
+                                         LINES[4].replace("111122223333", "111122223333\xa0")]),
+}  # fmt: skip
 
-def write(bills: Bills, name: str, provider: str, rows: Rows) -> Path:
+
+def parquet(rows: Rows, **columns: pa.Array) -> bytes:
+    """A Parquet file, with some columns of other types than those of the rows' values."""
+    table = pa.Table.from_pylist(list(rows))
+    for name, values in columns.items():
+        place = table.schema.get_field_index(name)
+        table = table.append_column(name, values) if place < 0 else table.set_column(place, name, values)
+    out = io.BytesIO()
+    pq.write_table(table, out)
+    return out.getvalue()
+
+
+def typed_days(number: int, kind: pa.DataType) -> bytes:
+    days = {"Date": "20260305", "BillingPeriodStartDate": "20260301", "BillingPeriodEndDate": "20260331"}
+    own = {"BillingAccountId": f"{number}", "SubscriptionId": f"{number}", "ResourceId": f"{number}"}
+    values = {name: pa.array([Decimal(day)]).cast(kind, safe=False) for name, day in days.items()}
+    return parquet([azure.row(**days) | own], **values)
+
+
+LOCAL = snake([row | {"lineItem/UnblendedCost": "1.234,50"} for row in hours("5/3/26", "6/3/26")])
+TYPED = {"line_item_unblended_cost": 1.234, "line_item_usage_start_date": datetime(2026, 3, 6, 10, tzinfo=UTC)}
+ENDS = {"line_item_usage_end_date": "2026-03-06T11:00Z"}
+TAGS = {
+    "team": "before", "resourceTags/user_team": "nlp", "resourceTags/aws:createdBy": "eks", "accountTag/env": "prod",
+    "costCategory/Org": "research", "resourceTags/x": "",
+}  # fmt: skip
+MEANT = {"team": "nlp", "aws:createdBy": "eks", "accountTag/env": "prod"}
+IN_TAGS: dict[str, Sequence[Any]] = {"tags": [MEANT], "cost_categories": [{"Org": "research"}]}
+HOURLY = snake([usage(hour) for hour in range(2)])
+SKU = {"ServiceType": "Standard_ND96isr_H100_v5", "VMName": "aks-h100-1-vmss_3", "UsageType": "ComputeHR"}
+SET = azure.SET.replace("aks-gpu-1-vmss", "aks-h100-1-vmss")
+MACHINE = f"{SET}/virtualMachines/3".lower()
+OF_SET = {"ProviderName": "Microsoft", "ResourceId": SET, "ResourceType": "Virtual machine scale set"}
+#: Details of a scale set's row in FOCUS, the machine that it is of, and its type.
+DETAILS: list[tuple[dict[str, str], str, str | None]] = [
+    ({"x_SkuDetails": json.dumps(SKU)}, MACHINE, SKU["ServiceType"]),
+    ({"SkuPriceDetails": json.dumps({f"x_{key}": value for key, value in SKU.items()})}, MACHINE, SKU["ServiceType"]),
+    ({"SkuPriceDetails": '{"InstanceType": "X"}', "x_SkuDetails": json.dumps(SKU)}, MACHINE, "X"),
+    ({"x_SkuDetails": '{"ServiceType": "", "VMName": ""}'}, SET.lower(), None),
+]
+#: Files of the same text in other types and columns, and what their charges are.
+OTHERS: dict[str, tuple[str, Rows | bytes, dict[str, Sequence[Any]]]] = {
+    **{
+        f"days as {kind}": ("azure", typed_days(number, kind),
+                            {"billing_period": ["2026-03"], "charge_period_start": [datetime(2026, 3, 5)]})  # noqa: DTZ001
+        for number, kind in enumerate((pa.int32(), pa.int64(), pa.float64(), pa.decimal128(12, 2)))
+    },
+    "local text in JSON lines": (
+        "aws", "".join(json.dumps(row) + "\n" for row in own_rows(LOCAL, 901)).encode(),
+        {"billing_period": ["2026-03"] * 2, "billed_cost": ["1234.5"] * 2},
+    ),
+    "local text in Parquet": (
+        "aws", parquet(own_rows(LOCAL, 902)), {"billing_period": ["2026-03"] * 2, "billed_cost": ["1234.5"] * 2}
+    ),
+    "typed costs and times": (
+        "aws", parquet([row | TYPED | ENDS for row in own_rows(LOCAL, 903)]),
+        {"billing_period": ["2026-03"] * 2, "billed_cost": ["1.234"] * 2},
+    ),
+    "tags of CUR 2 as text": ("aws", [HOURLY[0] | {"tags": json.dumps(TAGS)}], IN_TAGS),
+    "tags of CUR 2 beside empty columns": (
+        "aws", [HOURLY[0] | {"tags": json.dumps(TAGS), "resource_tags": "{}", "cost_category": "{}"}], IN_TAGS
+    ),
+    "tags in columns of before": (
+        "aws", [HOURLY[0] | {"resource_tags": '{"user_team": "nlp"}', "cost_category": '{"Org": "research"}'}],
+        {"tags": [{"team": "nlp"}], "cost_categories": [{"Org": "research"}]},
+    ),
+    "tags of CUR 2 as a map": (
+        "aws", parquet(own_rows(HOURLY, 904), tags=pa.array([list(TAGS.items()), None], pa.map_(pa.string(), pa.string()))),
+        {"tags": [MEANT, None], "cost_categories": [{"Org": "research"}, None]},
+    ),
+    "machines of Azure in FOCUS": (
+        "focus", [FOCUS_USAGE | OF_SET | {"x_SkuDetails": ""} | details for details, _, _ in DETAILS],
+        {"kind": ["instance"] * 4, "instance_key": [machine for _, machine, _ in DETAILS],
+         "instance_type": [kind for _, _, kind in DETAILS], "instance_hours": [1.0] * 4},
+    ),
+}  # fmt: skip
+
+
+Charges = list[dict[str, Any]]
+
+
+class Read:
+    """The files of all tables in one store, each of its own account: charges and messages by the name of the case."""
+
+    def __init__(self, folder: Path, patch: pytest.MonkeyPatch) -> None:
+        bills = Bills(folder)
+        self.charges: dict[str, Charges] = {}
+        self.messages: dict[str, list[str]] = {}
+        cases: dict[str, tuple[str, Rows | str | bytes]] = {name: case[:2] for name, case in (DATES | ODD | OTHERS).items()}
+        cases |= {name: ("aws", case[0]) for name, case in NUMBERS.items()}
+        cases |= {name: ("aws", text) for name, text in MARKED.items()}
+        self.numbers = {name: number for number, name in enumerate(cases)}
+        files: dict[str, list[Path]] = {}
+        for name, (provider, content) in cases.items():
+            number = self.numbers[name]
+            own = own_content(content, provider, number)
+            if name == CUT:
+                cut = own.index(MARK.encode()) + 2
+            files.setdefault(provider, []).append(
+                bills.write(f"{number:03}.csv", gzip.compress(own) if name == "in mid-file" else own)
+            )
+            self.charges[name], self.messages[name] = [], []
+        names = list(cases)
+        patch.setattr("gpucost.inputs.MIB", cut)
+        for provider, paths in files.items():
+            run = bills.load(*paths, provider=None if provider == "focus" else provider)
+            assert not run.errors, run.errors
+            for finding in run.findings:
+                if found := re.search(r"/(\d{3})\.csv", finding.message):
+                    self.messages[names[int(found[1])]].append(finding.message[found.end() :].lstrip(":, "))
+        for charge in bills.charges():
+            self.charges[names[int(Path(charge["source_file"]).stem)]].append(charge)
+
+
+def own_content(content: Rows | str | bytes, provider: str, number: int) -> bytes:
+    """The content of a file whose account is that of no other file."""
+    if isinstance(content, bytes):
+        return content
+    if isinstance(content, str):
+        return own_text(content, number).encode()
+    if provider == "aws":
+        return csv_text(own_rows(content, number)).encode()
+    account = "billing_account_id" if provider == "gcp" else "BillingAccountId"
+    rows = [{**row, account: f"{row[account]}-{number}"} if row.get(account, "").strip() else row for row in content]
     text = "".join(json.dumps(row) + "\n" for row in rows) if provider == "gcp" else csv_text(rows)
-    return bills.write(name, text)
+    resource, own = {
+        "azure": (azure.SUB.rpartition("-")[2], f"{number:012}"), "focus": (FOCUS_USAGE["ResourceId"], f"vm-{number}")
+    }.get(provider, ("", ""))  # fmt: skip
+    return (text.replace(resource, own) if resource else text).encode()
 
 
 @pytest.fixture(scope="module")
-def read(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[dict[str, Any]]]:
-    """The charges of each file of DATES and NUMBERS, each of an account of its own."""
-    bills = Bills(tmp_path_factory.mktemp("texts"))
-    cases = {name: (case[0], case[1]) for name, case in DATES.items()} | {
-        name: ("aws", case[0]) for name, case in NUMBERS.items()
-    }
-    paths: dict[str, dict[str, Path]] = {}
-    for number, (name, (provider, rows)) in enumerate(cases.items()):
-        own = own_rows(rows, number) if provider == "aws" else rows
-        account = {"azure": "BillingAccountId", "gcp": "billing_account_id"}.get(provider)
-        own = [{**row, account: name} for row in own] if account else own
-        paths.setdefault(provider, {})[name] = write(bills, f"{number}.csv", provider, own)
-    for provider, files in paths.items():
-        bills.load(*files.values(), provider=None if provider == "focus" else provider)
-    of = {str(path): name for files in paths.values() for name, path in files.items()}
-    charges: dict[str, list[dict[str, Any]]] = {name: [] for name in cases}
-    for charge in bills.charges():
-        charges[of[charge["source_file"]]].append(charge)
-    return charges
+def read(tmp_path_factory: pytest.TempPathFactory) -> Read:
+    with pytest.MonkeyPatch.context() as patch:
+        return Read(tmp_path_factory.mktemp("texts"), patch)
 
 
 @pytest.mark.parametrize("name", DATES)
-def test_dates_are_read_as_the_file_settles(read: dict[str, list[dict[str, Any]]], name: str) -> None:
+def test_dates_are_read_as_the_file_settles(read: Read, name: str) -> None:
     _, rows, period, first, last = DATES[name]
-    charges = read[name]
+    charges = read.charges[name]
     assert len(charges) == len(rows) and {charge["billing_period"] for charge in charges} == {period}
     days = sorted(charge["charge_period_start"].strftime("%Y-%m-%d") for charge in charges)
     assert (days[0], days[-1]) == (f"2026-{first}", f"2026-{last}")
@@ -178,66 +298,58 @@ def test_dates_are_read_as_the_file_settles(read: dict[str, list[dict[str, Any]]
 
 
 @pytest.mark.parametrize("name", NUMBERS)
-def test_numbers_are_read_as_the_file_settles(read: dict[str, list[dict[str, Any]]], name: str) -> None:
-    _, cost, list_cost = NUMBERS[name]
-    assert len(read[name]) == len(NUMBERS[name][0])
-    assert float(sum(charge["billed_cost"] for charge in read[name])) == pytest.approx(cost, abs=1e-9)
-    assert read[name][0]["list_cost"] == list_cost
-    assert [charge["instance_hours"] for charge in read[name]] == [1.0] * len(read[name])
-
-
-@pytest.mark.parametrize("name", REFUSED)
-def test_file_that_settles_nothing_is_refused(bills: Bills, name: str) -> None:
-    provider, rows, words = REFUSED[name]
-    run = bills.load(write(bills, "a.csv", provider, rows), provider=provider)
-    assert len(run.errors) == 1 and words in run.errors[0].message and run.errors[0].fix
-    assert not bills.store.exists or not bills.charges()
+def test_numbers_are_read_as_the_file_settles(read: Read, name: str) -> None:
+    rows, cost, list_cost = NUMBERS[name]
+    charges = read.charges[name]
+    assert len(charges) == len(rows)
+    assert float(sum(charge["billed_cost"] for charge in charges)) == pytest.approx(cost, abs=1e-9)
+    assert charges[0]["list_cost"] == list_cost
+    assert [charge["instance_hours"] for charge in charges] == [1.0] * len(rows)
 
 
 @pytest.mark.parametrize("name", ODD)
-def test_odd_rows_are_told_of_and_the_others_load(bills: Bills, name: str) -> None:
-    provider, rows, count, words = ODD[name]
-    run = bills.load(write(bills, "a.csv", provider, rows), provider=None if provider == "focus" else provider)
-    assert not run.errors and [row[2] for row in bills.sums()] == [count]
-    said = [finding.message for finding in run.findings if finding.code in ("left_out", "without_account")]
-    assert [message.partition("a.csv")[2].lstrip(":, ") for message in said] == ([words] if words else [])
+def test_odd_rows_are_named_and_the_others_load(read: Read, name: str) -> None:
+    provider, _, count, message = ODD[name]
+    assert len(read.charges[name]) == count
+    if provider == "aws":
+        message = own_text(message, read.numbers[name])
+    assert [text.replace(f"-{read.numbers[name]},", ",") for text in read.messages[name]] == ([message] if message else [])
 
 
-def test_numbers_of_parquet_are_dates(bills: Bills) -> None:
-    paths = []
-    for number, kind in enumerate((pa.int32(), pa.int64(), pa.float64(), pa.decimal128(12, 2))):
-        row = azure.row(Date="20260305", BillingPeriodStartDate="20260301", BillingPeriodEndDate="20260331")
-        table = pa.Table.from_pylist(
-            [row | {"BillingAccountId": f"{number}", "SubscriptionId": f"{number}", "ResourceId": f"{number}"}]
-        )
-        for column in ("Date", "BillingPeriodStartDate", "BillingPeriodEndDate"):
-            values = (
-                table[column].cast(pa.int64()).cast(kind, safe=False) if number < 3 else pa.array([Decimal(row[column])], kind)
-            )
-            table = table.set_column(table.column_names.index(column), column, values)
-        paths.append(bills.write(f"{number}.parquet", b""))
-        pq.write_table(table, paths[-1])
-    assert not bills.load(*paths, provider="azure").errors
-    days = [(charge["billing_period"], str(charge["charge_period_start"])[:10]) for charge in bills.charges()]
-    assert days == [("2026-03", "2026-03-05")] * 4
+@pytest.mark.parametrize("name", MARKED)
+def test_invisible_marks_inside_a_text_make_no_other_account(read: Read, name: str) -> None:
+    number = read.numbers[name]
+    check_charges(read.charges[name], {
+        "billing_account_id": [own_text("111122223333", number)] * 4, "billed_cost": ["32.77"] * 4,
+        "instance_key": [own_text("i-0123456789abcdef0", number)] * 4, "billing_period": ["2026-03"] * 4,
+    })  # fmt: skip
+    assert read.messages[name] == ([] if name.startswith("blanks") else ["byte order marks inside the text were left out"])
 
 
-def test_text_of_parquet_and_json_lines_is_read_alike(bills: Bills) -> None:
-    """Text columns; typed ones mean what they mean."""
-    rows = [row | {"lineItem/UnblendedCost": "1.234,50"} for row in hours("5/3/26", "6/3/26")]
-    texts, lines, typed = (own_rows(snake(rows), number) for number in (1, 2, 3))
-    costs = [{"line_item_unblended_cost": 1.234, "line_item_usage_start_date": datetime(2026, 3, 6, 10, tzinfo=UTC)}] * 2
-    tables = [
-        texts,
-        [row | cost | {"line_item_usage_end_date": "2026-03-06T11:00Z"} for row, cost in zip(typed, costs, strict=True)],
-    ]
-    paths = [bills.write("lines.jsonl", "".join(json.dumps(row) + "\n" for row in lines))]
-    for number, table in enumerate(tables):
-        paths.append(bills.write(f"{number}.parquet", b""))
-        pq.write_table(pa.Table.from_pylist(table), paths[-1])
-    run = bills.load(*paths)
-    assert not run.errors, run.errors
-    assert [(row[1], row[2], row[3]) for row in bills.sums()] == [("2026-03", 2, 2469.0)] * 2 + [("2026-03", 2, 2.468)]
+@pytest.mark.parametrize("name", OTHERS)
+def test_typed_and_nested_columns(read: Read, name: str) -> None:
+    check_charges(read.charges[name], OTHERS[name][2])
+    assert not read.messages[name]
+
+
+@pytest.mark.parametrize("provider", ["aws", "azure"])
+def test_file_that_settles_nothing_is_refused(bills: Bills, provider: str) -> None:
+    cases = {name: (csv_text(rows), text) for name, (of, rows, text) in AMBIGUOUS.items() if of == provider}
+    refusals = bills.refusals({name: text for name, (text, _) in cases.items()}, provider)
+    for name, (_, text) in cases.items():
+        assert f": {text} can be read in two ways" in refusals[name], name
+
+
+def test_row_that_cannot_be_read_is_refused(bills: Bills) -> None:
+    files = {name: csv_text(own_rows([usage(), usage(**row)], n)) for n, (name, (row, _)) in enumerate(UNREADABLE.items())}
+    refusals = bills.refusals(files)
+    for name, (_, message) in UNREADABLE.items():
+        assert refusals[name].startswith(f"row 2: {message}"), name
+
+
+def test_row_without_an_account_is_refused_if_its_file_has_several(bills: Bills) -> None:
+    rows = [usage(), usage(11, PayerAccountId=""), usage(12, PayerAccountId="999988887777")]
+    assert "some rows have no billing account" in bills.refusals({"several": csv_text(rows)})["several"]
 
 
 @pytest.mark.parametrize("known", formats.all_formats(), ids=lambda known: f"{known.name}-{known.required[-1]}")
@@ -251,34 +363,6 @@ def test_columns_that_sql_reads_as_times_and_numbers_are_declared(known: formats
     assert numbers - {"product", "tags", "x_cost_categories", "start_time", "end_time"} <= set(known.numbers.split())
     if known.name not in ("anthropic", "anthropic-console", "oci", "oci-focus"):
         assert times <= set(known.times)
-
-
-LINES = csv_text([usage(hour) for hour in range(10, 14)]).splitlines(keepends=True)
-MARK = "\ufeff"
-MARKED = {
-    "a second mark before a row": "".join([MARK, LINES[0], MARK, *LINES[1:]]),
-    "in mid-file": "".join([*LINES[:3], MARK, *LINES[3:]]),
-    "before a field in mid-file": "".join([*LINES[:3], LINES[3].replace("111122223333", f"{MARK}111122223333"), LINES[4]]),
-    "before a machine": "".join([*LINES[:3], LINES[3].replace("i-0123", f"{MARK}i-0123"), LINES[4]]),
-    "before a quote": "".join([*LINES[:3], MARK, '"', LINES[3].replace(",", '",', 1), LINES[4]]),
-    "two at the beginning": "".join([MARK, MARK, *LINES]),
-    "two bytes of it at the end of a piece": "".join([*LINES[:3], LINES[3].replace("i-0123", f"{MARK}i-0123"), LINES[4]]),
-    "blanks that are not seen": "".join([*LINES[:3], LINES[3].replace("111122223333", "\u200b111122223333 "),
-                                         LINES[4].replace("111122223333", "111122223333\xa0")]),
-}  # fmt: skip
-
-
-@pytest.mark.parametrize("name", MARKED)
-def test_byte_order_marks_inside_a_text_make_no_other_account(bills: Bills, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
-    content = MARKED[name].encode()
-    if "piece" in name:
-        monkeypatch.setattr("gpucost.inputs.MIB", content.index(MARK.encode()) + 2)
-    run = bills.load(bills.write("d/a.csv", content if name != "in mid-file" else gzip.compress(content)))
-    assert not run.errors, run.errors
-    assert bills.sums() == [("aws/111122223333", "2026-03", 4, pytest.approx(131.08), pytest.approx(131.08))]
-    assert {charge["instance_key"] for charge in bills.charges()} == {"i-0123456789abcdef0"}
-    codes = [finding.code for finding in run.findings]
-    assert codes == ([] if name.startswith("blanks") else ["byte_order_marks"])
 
 
 @pytest.mark.parametrize("kind", ["gz", "zip"])
@@ -298,63 +382,3 @@ def test_packed_file_that_unpacks_without_end_is_refused(bills: Bills, monkeypat
     monkeypatch.setattr(opening, "_UNPACKED", len(text))
     opened = opening.open_files(None, path, path.name, bills.directory)  # type: ignore[arg-type]
     assert sum(file.path.stat().st_size for file in opened) == len(text)
-
-
-TAGS = {
-    "team": "before", "resourceTags/user_team": "nlp", "resourceTags/aws:createdBy": "eks", "accountTag/env": "prod",
-    "costCategory/Org": "research", "resourceTags/x": "",
-}  # fmt: skip
-MEANT = {"team": "nlp", "aws:createdBy": "eks", "accountTag/env": "prod"}
-
-
-def test_tags_of_cur_2_are_tags_and_cost_categories(bills: Bills) -> None:
-    """In a column `tags`, as text and as a map, beside columns of before that are empty, and in those columns."""
-    rows = [snake([usage(hour)])[0] for hour in range(3)]
-    with_text = own_rows([rows[0] | {"tags": json.dumps(TAGS)}], 1)
-    beside = own_rows([rows[0] | {"tags": json.dumps(TAGS), "resource_tags": "{}", "cost_category": "{}"}], 2)
-    before = own_rows([rows[0] | {"resource_tags": '{"user_team": "nlp"}', "cost_category": '{"Org": "research"}'}], 3)
-    table = pa.Table.from_pylist(own_rows(rows[:2], 4))
-    maps = pa.array([list(TAGS.items()), None], pa.map_(pa.string(), pa.string()))
-    parquet = bills.write("4.parquet", b"")
-    pq.write_table(table.append_column("tags", maps), parquet)
-    run = bills.load(
-        *(bills.write(f"{number}.csv", csv_text(some)) for number, some in enumerate((with_text, beside, before), 1)), parquet
-    )
-    assert not run.errors, run.errors
-    charges = bills.charges()
-    assert [charge["tags"] for charge in charges] == [MEANT, MEANT, {"team": "nlp"}, MEANT, None]
-    assert [charge["cost_categories"] for charge in charges] == [{"Org": "research"}] * 4 + [None]
-
-
-SKU = {"ServiceType": "Standard_ND96isr_H100_v5", "VMName": "aks-h100-1-vmss_3", "UsageType": "ComputeHR"}
-SET = azure.SET.replace("aks-gpu-1-vmss", "aks-h100-1-vmss")
-MACHINE = f"{SET}/virtualMachines/3"
-OF_SET = {"ProviderName": "Microsoft", "ResourceId": SET, "ResourceType": "Virtual machine scale set"}
-
-
-@pytest.mark.parametrize(
-    ("details", "machine", "instance_type"),
-    [
-        ({"x_SkuDetails": json.dumps(SKU)}, MACHINE, SKU["ServiceType"]),
-        ({"SkuPriceDetails": json.dumps({f"x_{key}": value for key, value in SKU.items()})}, MACHINE, SKU["ServiceType"]),
-        ({"SkuPriceDetails": '{"InstanceType": "X"}', "x_SkuDetails": json.dumps(SKU)}, MACHINE, "X"),
-        ({"x_SkuDetails": '{"ServiceType": "", "VMName": ""}'}, SET, None),
-    ],
-)  # fmt: skip
-def test_machine_of_azure_in_focus_is_named_as_in_its_own_export(
-    bills: Bills, details: dict[str, str], machine: str, instance_type: str | None
-) -> None:
-    row = (
-        FOCUS_USAGE
-        | {"ProviderName": "Microsoft", "ResourceId": SET, "ResourceType": "Virtual machine scale set", "x_SkuDetails": ""}
-        | details
-    )
-    run = bills.load(bills.write("focus.csv", csv_text([row])), provider=None)
-    assert not run.errors, run.errors
-    (charge,) = bills.charges()
-    assert (charge["kind"], charge["instance_key"], charge["instance_type"], charge["instance_hours"]) == (
-        "instance",
-        machine.lower(),
-        instance_type,
-        1.0,
-    )
