@@ -45,7 +45,7 @@ def facts() -> Facts:
 
 @pytest.fixture
 def bills(tmp_path: Path) -> Bills:
-    return Bills(tmp_path)
+    return Bills(tmp_path, is_checked=False)
 
 
 @pytest.fixture

@@ -172,6 +172,17 @@ CASES: dict[str, tuple[list[Row], dict[str, Sequence[Any]]]] = {
         [usage(**{"resourceTags/user:team": "ml", "resourceTags/aws:createdBy": "", "resourceTags/user:env": "prod"})],
         {"tags": [{"team": "ml", "env": "prod"}]},
     ),
+    "prices, invoices and commitments": (
+        [usage(1) | {"pricing/publicOnDemandRate": "40", "pricing/RateCode": "SKU.JR.1", "bill/InvoiceId": "INV1",
+                     "lineItem/UnblendedRate": "32.77", "lineItem/NetUnblendedRate": "30"},
+         usage(2, LineItemType="SavingsPlanCoveredUsage") | {"savingsPlan/SavingsPlanEffectiveCost": "19.66",
+                                                             "lineItem/UnblendedRate": "32.77"},
+         usage(3, LineItemType="DiscountedUsage") | {"reservation/EffectiveCost": "12.5"}],
+        {"invoice_id": ["INV1", None, None], "list_unit_price": ["40", None, None],
+         "contracted_unit_price": ["30", "32.77", None], "sku_price_id": ["SKU.JR.1", None, None],
+         "sku_price_details": [None] * 3, "commitment_discount_name": [None] * 3,
+         "commitment_discount_quantity": [None, "19.66", "1"], "commitment_discount_unit": [None, "USD", "Hrs"]},
+    ),
     "tags whose keys differ in case alone": (
         [usage(**{"resourceTags/user:Team": "a", "resourceTags/user:team": "b"})], {"tags": [{"Team": "a", "team": "b"}]}
     ),
@@ -218,7 +229,7 @@ def loaded(tmp_path_factory: pytest.TempPathFactory) -> tuple[BillRun, dict[str,
     return run, {name: [one for one in charges if accounts[one["billing_account_id"]] == name] for name in cases}
 
 
-@pytest.mark.parametrize("first", ["fee", "hours"])
+@pytest.mark.parametrize("first", ["hours", pytest.param("fee", marks=pytest.mark.slow)])
 def test_a_capacity_block_paid_in_another_month_is_on_its_hours(bills: Bills, first: str) -> None:
     """In any order, and of the hours as they are told last; an hour that is in no bill yet keeps its part."""
     paid = [row | {"bill/BillingPeriodStartDate": "2026-02-01T00:00:00Z"} for row in (_block("4", "Hrs"), usage(5))]

@@ -89,6 +89,7 @@ DAYS = ["3/5/2026", "2026-03-05T00:00:00Z", "05.03.2026", "03/05/2026", "2026-03
 KINDS = "storage network network instance instance instance refund tax support other reserved_unused instance"
 FIFTH = datetime(2026, 3, 5, tzinfo=UTC).replace(tzinfo=None)
 TAGS = '"team": "nlp","cost center": "7"'
+PRICED = {"InvoiceId": "G1", "PayGPrice": "4.5", "UnitPrice": "3.9", "PartNumber": "AAH-1", "PricingCurrency": "USD"}
 #: Rows of a file, and what their charges say; of costs as text.
 CASES: dict[str, tuple[list[dict[str, str]], dict[str, list[Any]]]] = {
     "a machine of a scale set is named as Kubernetes names it": (
@@ -156,6 +157,17 @@ CASES: dict[str, tuple[list[dict[str, str]], dict[str, list[Any]]]] = {
         {"format": ["azure-actual"] * 3, "cost_cause": ["zero_unexplained", "same", "same"], "effective_cost": ["0", "88", "365"],
          "kind": ["instance", "instance", "commitment_fee"]},
     ),
+    # prices of another currency are left out
+    "prices, invoices and commitments": (
+        [row() | PRICED, row(Date="03/06/2026") | PRICED | {"PricingCurrency": "EUR"},
+         row(**COVERED) | {"ReservationName": "gpus"}],
+        {"invoice_id": ["G1", "G1", None], "list_unit_price": ["4.5", None, None], "contracted_unit_price": ["3.9", None, None],
+         "sku_price_id": ["AAH-1", "AAH-1", None], "commitment_discount_name": [None, None, "gpus"],
+         "commitment_discount_quantity": [None, None, "24"], "commitment_discount_unit": [None, None, "10 Hours"]},
+    ),
+    "a row without a currency has the configured one": (
+        [{name: value for name, value in row().items() if name != "BillingCurrencyCode"}], {"billing_currency": ["EUR"]}
+    ),
     "a row without cost": ([row(CostInBillingCurrency="", MeterCategory="Storage")], {"billed_cost": ["0"]}),
 }  # fmt: skip
 Loaded = tuple[set[str], dict[str, list[dict[str, Any]]]]
@@ -173,7 +185,7 @@ def loaded(tmp_path_factory: pytest.TempPathFactory) -> Loaded:
         ]
         mark = "\ufeff" if number % 2 else ""
         paths.append(bills.write(f"{number}/cost.csv", mark + csv_text(own)))
-    run = bills.load(*paths, provider="azure")
+    run = bills.load(*paths, provider="azure", currency="EUR")
     assert not run.errors, run.errors
     charges: dict[str, list[dict[str, Any]]] = {str(path): [] for path in paths}
     for charge in bills.charges():
@@ -196,14 +208,12 @@ def test_what_is_odd_is_told(loaded: Loaded) -> None:
     assert loaded[0] == {"scale_set", "no_cost", "actual_only", "billed_twice"}
 
 
-@pytest.mark.parametrize(
-    ("changed", "message"),
-    [({"Date": "31/12/2026", "BillingPeriodStartDate": ""}, "row 2: the start of the charge"),
-     ({"CostInBillingCurrency": "n/a"}, "row 2: the billed cost")],
-)  # fmt: skip
-def test_what_cannot_be_read_is_refused_with_its_row(bills: Bills, changed: dict[str, str], message: str) -> None:
-    run = bills.load(bills.write("cost.csv", csv_text([row(), row(**changed)])), provider="azure")
-    assert message in run.errors[0].message
+def test_row_that_cannot_be_read_is_refused(bills: Bills) -> None:
+    changes = {"the start of the charge": {"Date": "31/12/2026", "BillingPeriodStartDate": ""}, "the billed cost":
+               {"CostInBillingCurrency": "n/a"}, "the currency": {"BillingCurrencyCode": ""}}  # fmt: skip
+    refusals = bills.refusals({what: csv_text([row(), row(**changed)]) for what, changed in changes.items()}, "azure")
+    for what in changes:
+        assert refusals[what].startswith(f"row 2: {what} is empty or cannot be read")
 
 
 @pytest.mark.parametrize(

@@ -30,6 +30,15 @@ CASES: list[tuple[dict[str, str], dict[str, Any]]] = [
         {"provider": "nimbus gpu cloud", "kind": "instance", "instance_hours": 1.0, "instance_type": "gpu-8x-h100",
          "tags": {"team": "ml"}, "billing_period": "2026-03", "source": "nimbus gpu cloud/acct-1"},
     ),
+    (
+        {"InvoiceId": "I1", "ListUnitPrice": "5", "ContractedUnitPrice": "4", "SkuPriceId": "P1",
+         "SkuPriceDetails": '{"GpuCount": 8}', "CommitmentDiscountName": "three years", "CommitmentDiscountQuantity": "1",
+         "CommitmentDiscountUnit": "Hours", "x_CostCategories": '{"Department": "Research"}'},
+        {"invoice_id": "I1", "list_unit_price": 5, "contracted_unit_price": 4, "sku_price_id": "P1",
+         "sku_price_details": '{"GpuCount": 8}', "commitment_discount_name": "three years", "commitment_discount_quantity": 1,
+         "commitment_discount_unit": "Hours", "cost_categories": {"Department": "Research"}},
+    ),
+    ({"BillingCurrency": ""}, {"billing_currency": "EUR"}),
     ({"BillingAccountId": "acct-2"}, {"source": "nimbus gpu cloud/acct-2"}),
     ({"ProviderName": "AWS"}, {"source": "aws/acct-1"}),
     ({"ServiceProviderName": "Google Cloud"}, {"provider": "gcp"}),
@@ -61,7 +70,8 @@ CASES: list[tuple[dict[str, str], dict[str, Any]]] = [
 
 
 def test_what_a_row_is_and_whose(bills: Bills) -> None:
-    run = bills.load(bills.write("focus.csv", csv_text([FOCUS_USAGE | changed for changed, _ in CASES])), provider=None)
+    path = bills.write("focus.csv", csv_text([FOCUS_USAGE | changed for changed, _ in CASES]))
+    run = bills.load(path, provider=None, currency="EUR")
     assert not run.errors, run.errors
     charges = sorted(bills.charges(), key=lambda charge: charge["source_row"])
     for (changed, expected), charge in zip(CASES, charges, strict=True):

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import gzip
+import io
 import json
 from decimal import Decimal
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from tests.unit.bills import Bills, check_charges, csv_text
@@ -190,6 +193,13 @@ CASES: dict[str, tuple[list[dict[str, Any]], dict[str, list[Any]]]] = {
          fee(CPU_FEE, 1.0, 97.0)],
         {"billed_cost": [*["0"] * 7, "1"]},
     ),
+    "prices": (
+        [row(price={"list_price": 3, "effective_price_default": 2.5, "pricing_unit_quantity": 10})],
+        {"list_unit_price": ["0.3"], "contracted_unit_price": ["0.25"], "invoice_id": [None], "sku_price_id": [None]},
+    ),
+    "a row without a currency has the configured one": (
+        [{name: value for name, value in row().items() if name != "currency"}], {"billing_currency": ["EUR"]}
+    ),
     "what is no machine stays apart": (
         [row("Storage PD Capacity", 0.1, resource=DISK), row("SSD backed Local Storage", 0.1),
          row("Network Inter Zone Data Transfer Out", 0.1), row("External IP Charge on a Standard VM", 0.1),
@@ -219,7 +229,7 @@ def loaded(tmp_path_factory: pytest.TempPathFactory) -> Loaded:
         for one in CASES[name][0]
     ]
     bills = Bills(tmp_path_factory.mktemp("bills"))
-    run = bills.load(bills.write("export.json", "".join(json.dumps(one) + "\n" for one in rows)), provider="gcp")
+    run = bills.load(bills.write("export.json", "".join(json.dumps(one) + "\n" for one in rows)), provider="gcp", currency="EUR")
     assert not run.errors, run.errors
     charges = bills.charges()
     messages = [finding.message for finding in run.findings if finding.code == "fee_missing"]
@@ -241,41 +251,27 @@ def test_what_rows_cost_and_are(loaded: Loaded, name: str) -> None:
         assert all((charge["instance_key"] is not None) == (charge["kind"] == "instance") for charge in charges[name])
 
 
-@pytest.mark.parametrize("text", [repr, pytest.param(json.dumps, marks=pytest.mark.slow)])
-def test_flattened_text_is_the_same_as_nested_records(bills: Bills, text: Any) -> None:
-    rows = [
-        row(
-            GPU,
-            3.0,
-            credits=[credit("PROMOTION", -5e-06, 'it\'s a "trial", 100 % \\ None')],
-            labels=[{"key": "a", "value": "it's"}],
-        ),
-        row(CORE, 0.36, credits=[]),
-    ]
-    nested = load(bills, rows)
-    again = Bills(bills.directory / "other")
-    run = again.load(again.write("export.csv", flat(rows, text)), provider="gcp")
-    assert not run.errors
-    for one, other in zip(nested, again.charges(), strict=True):
-        assert {key: value for key, value in one.items() if key not in ("source_file", "bill_id", "charge_key")} == {
-            key: value for key, value in other.items() if key not in ("source_file", "bill_id", "charge_key")
-        }
-    assert nested[0]["billed_cost"] == Decimal("2.999995") and nested[0]["tags"] == {"a": "it's"}
+def test_files_of_every_kind_hold_the_same(bills: Bills) -> None:
+    """Nested records, flattened text in two spellings, Parquet and packed text, each of a billing account of its own."""
+    trial = credit("PROMOTION", -5e-06, 'it\'s a "trial", 100 % \\ None')
+    rows = [row(GPU, 3.0, credits=[trial], labels=[{"key": "a", "value": "it's"}]), row(CORE, 0.36, credits=[])]
+    out = io.BytesIO()
 
+    def own(number: int) -> list[dict[str, Any]]:
+        return [one | {"billing_account_id": f"01AAAA-BBBBBB-{number:06}", "project": {"id": f"p-{number}"}} for one in rows]
 
-def test_parquet_and_packed_files_hold_the_same(bills: Bills) -> None:
-    pa = pytest.importorskip("pyarrow")
-    pq = pytest.importorskip("pyarrow.parquet")
-    rows = [row(GPU, 3.0, credits=[credit("DISCOUNT", -0.5)]), row(CORE, 0.36, credits=[credit("PROMOTION", -0.1)])]
-    pq.write_table(pa.Table.from_pylist(rows), bills.directory / "export.parquet")
-    run = bills.load(bills.directory / "export.parquet", provider="gcp")
+    def lines(number: int) -> bytes:
+        return "".join(json.dumps(one) + "\n" for one in own(number)).encode()
+
+    pq.write_table(pa.Table.from_pylist(own(3)), out)
+    texts = [lines(0), flat(own(1)).encode(), flat(own(2), json.dumps).encode(), out.getvalue(), gzip.compress(lines(4))]
+    run = bills.load(*(bills.write(f"{number}.csv", text) for number, text in enumerate(texts)), provider="gcp")
     assert not run.errors, run.errors
-    assert [charge["effective_cost"] for charge in bills.charges()] == [Decimal("2.5"), Decimal("0.36")]
-    packed = Bills(bills.directory / "packed")
-    text = "".join(json.dumps(one) + "\n" for one in rows)
-    run = packed.load(packed.write("export.json.gz", gzip.compress(text.encode())), provider="gcp")
-    assert not run.errors, run.errors
-    assert packed.sums() == bills.sums()
+    others = ("source_file", "bill_id", "charge_key", "billing_account_id", "source", "sub_account_id", "instance_key")
+    charges = [{name: value for name, value in one.items() if name not in others} for one in bills.charges()]
+    assert len(charges) == 10 and charges == charges[:2] * 5
+    check_charges(charges[:2], {"billed_cost": ["2.999995", "0.36"], "effective_cost": ["3", "0.36"]})
+    assert charges[0]["tags"] == {"a": "it's"}
 
 
 def test_the_invoice_month_is_the_period_and_corrections_are_added(bills: Bills) -> None:
@@ -312,21 +308,16 @@ def test_an_export_without_machines_says_so(bills: Bills) -> None:
     assert bills.charges()[0]["kind"] == "other"
 
 
-@pytest.mark.parametrize(
-    ("changed", "message"),
-    [
-        ({"credits": [{"type": "DISCOUNT", "amount": "soon"}]}, "row 1: the billed cost"),
-        ({"credits": "{half"}, "e.json cannot be read"),
-        ({"labels": "none"}, "e.json cannot be read"),
-    ],
-)
-def test_nested_values_that_are_none_are_refused_in_words(bills: Bills, changed: dict[str, Any], message: str) -> None:
-    run = bills.load(bills.write("e.json", json.dumps(row() | changed)), provider="gcp")
-    assert message in run.errors[0].message and run.errors[0].fix
-    assert not bills.store.exists
-
-
-def test_a_row_that_cannot_be_read_is_named(bills: Bills) -> None:
-    run = bills.load(bills.write("e.csv", flat([row(), row(cost="soon")])), provider="gcp")  # type: ignore[arg-type]
-    assert "row 2: the billed cost" in run.errors[0].message
-    assert not run.results and not bills.store.exists
+def test_nested_values_that_are_none_are_refused_in_words(bills: Bills) -> None:
+    for changed in ({"credits": "{half"}, {"labels": "none"}):
+        assert "000.csv cannot be read" in bills.refusals({"file": json.dumps(row(**changed))}, "gcp")["file"]
+    rows = {
+        "a credit": json.dumps(row(credits=[{"type": "DISCOUNT", "amount": "soon"}])),
+        "a cost": flat([row(), row(cost="soon")]),  # type: ignore[arg-type]
+        "a currency": json.dumps(row(currency="")),
+    }
+    assert bills.refusals(rows, "gcp") == {
+        "a credit": "row 1: the billed cost is empty or cannot be read",
+        "a cost": "row 2: the billed cost is empty or cannot be read",
+        "a currency": "row 1: the currency is empty or cannot be read",
+    }

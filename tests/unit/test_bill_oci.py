@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.unit.bills import Bills, csv_text
+from tests.unit.bills import Bills, check_charges, csv_text
 
 MACHINE = "ocid1.instance.oc1.iad.aNuwc"
 
@@ -48,67 +48,69 @@ def focus(hour: int, quantity: str = "8", **changed: str) -> dict[str, str]:
     return row | changed
 
 
-def load(bills: Bills, rows: list[dict[str, str]]) -> list[dict[str, Any]]:
-    run = bills.load(bills.write("oci.csv", csv_text(rows)), provider=None)
+CORES = {"cost/skuUnitDescription": "OCPU Per Hour", "product/Description": "Compute - Standard - E4 - OCPU"}
+MEMORY = {"cost/skuUnitDescription": "Gigabyte Per Hour", "product/Description": "Compute - Standard - E4 - Memory"}
+WINDOWS = {"cost/skuUnitDescription": "OCPU Per Hour", "product/Description": "Compute - Windows OS"}
+TAKEN = {
+    "lineItem/isCorrection": "true", "lineItem/backreferenceNo": "V2.1", "lineItem/referenceNo": "V2.9", "cost/myCost": "-80",
+}  # fmt: skip
+VOLUME = {
+    "product/service": "BLOCK_STORAGE", "product/resourceId": "ocid1.volume.oc1.iad.v", "product/Description": "Block Volume",
+}  # fmt: skip
+TRAFFIC = {
+    "product/service": "NETWORK", "product/resourceId": "ocid1.vcn.oc1.iad.v", "product/Description": "Outbound Data Transfer",
+}  # fmt: skip
+OF_MACHINE = {
+    "kind": ["instance"] * 3, "instance_hours": [1, 1, 0.5], "effective_cost": ["80", "80", "40"],
+    "billed_cost": ["80", "80", "40"], "provider": ["oci"] * 3, "billing_period": ["2026-03"] * 3, "resource_id": [MACHINE] * 3,
+    "instance_key": [MACHINE.lower()] * 3, "region": ["us-ashburn-1"] * 3, "tags": [{"team": "nlp"}] * 3,
+}  # fmt: skip
+#: Rows of an account, and what their charges are.
+CASES: dict[str, tuple[list[dict[str, str]], dict[str, list[Any]]]] = {
+    # a row that is there twice counts once
+    "a machine costs what its GPU hours do": (
+        [classic(1), classic(2), classic(3, "4"), classic(3, "4")], OF_MACHINE | {"billing_currency": ["USD"] * 3}
+    ),
+    "a machine in FOCUS columns": (
+        [focus(1), focus(2), focus(3, "4"), focus(3, "4")], OF_MACHINE | {"billing_currency": ["EUR"] * 3}
+    ),
+    "cores give the hours of a machine without GPUs, memory and licenses do not": (
+        [classic(1, quantity, **changed, **{"lineItem/referenceNo": f"r{quantity}", "cost/productSku": f"B{quantity}"})
+         for quantity, changed in (("4", CORES), ("64", MEMORY), ("5", WINDOWS))],
+        {"kind": ["instance"] * 3, "instance_hours": [1, None, None]},
+    ),
+    "corrections are charges of their own": (
+        [classic(1), classic(1, "-8", **TAKEN)],
+        {"charge_class": [None, "Correction"], "billed_cost": ["80", "-80"], "instance_hours": [1, -1]},
+    ),
+    "what is no machine": (
+        [classic(1, **VOLUME), classic(2, **TRAFFIC)], {"kind": ["storage", "network"], "instance_key": [None] * 2}
+    ),
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def loaded(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[dict[str, Any]]]:
+    """The charges of each case, whose rows are of an account of its own."""
+    bills = Bills(tmp_path_factory.mktemp("bills"))
+    texts: dict[str, list[dict[str, str]]] = {"classic.csv": [], "focus.csv": []}
+    for number, (rows, _) in enumerate(CASES.values()):
+        kind = "focus.csv" if "BilledCost" in rows[0] else "classic.csv"
+        own = {"4711": f"47{number}", MACHINE: f"{MACHINE}-{number}"}
+        texts[kind] += [{name: own.get(value, value) for name, value in row.items()} for row in rows]
+    run = bills.load(*(bills.write(name, csv_text(rows)) for name, rows in texts.items()), provider=None)
     assert not run.errors, run.errors
-    return bills.charges()
+    charges: dict[str, list[dict[str, Any]]] = {name: [] for name in CASES}
+    for charge in bills.charges():
+        number = int(charge["billing_account_id"][2:])
+        alike = {name: charge[name] and charge[name].removesuffix(f"-{number}") for name in ("resource_id", "instance_key")}
+        charges[list(CASES)[number]].append(charge | alike)
+    return charges
 
 
-@pytest.mark.parametrize(("form", "currency"), [(classic, "USD"), (focus, "EUR")])
-def test_a_machine_costs_what_its_gpu_hours_do(bills: Bills, form: Any, currency: str) -> None:
-    charges = load(bills, [form(1), form(2), form(3, "4"), form(3, "4")])
-    assert [(charge["kind"], charge["instance_hours"], charge["effective_cost"]) for charge in charges] == [
-        ("instance", 1.0, 80),
-        ("instance", 1.0, 80),
-        ("instance", 0.5, 40),
-    ]
-    first = charges[0]
-    assert (first["provider"], first["billing_period"], first["billing_currency"]) == ("oci", "2026-03", currency)
-    assert (first["resource_id"], first["instance_key"], first["region"]) == (MACHINE, MACHINE.lower(), "us-ashburn-1")
-    assert first["tags"] == {"team": "nlp"} and first["billed_cost"] == first["effective_cost"]
-
-
-def test_cores_clock_a_machine_without_gpus_and_its_memory_and_licenses_do_not(bills: Bills) -> None:
-    cores = {"cost/skuUnitDescription": "OCPU Per Hour", "product/Description": "Compute - Standard - E4 - OCPU"}
-    memory = {"cost/skuUnitDescription": "Gigabyte Per Hour", "product/Description": "Compute - Standard - E4 - Memory"}
-    windows = {"cost/skuUnitDescription": "OCPU Per Hour", "product/Description": "Compute - Windows OS"}
-    rows = [
-        classic(1, quantity, **changed, **{"lineItem/referenceNo": f"r{quantity}", "cost/productSku": f"B{quantity}"})
-        for quantity, changed in (("4", cores), ("64", memory), ("5", windows))
-    ]
-    assert [(charge["kind"], charge["instance_hours"]) for charge in load(bills, rows)] == [
-        ("instance", 1.0),
-        ("instance", None),
-        ("instance", None),
-    ]
-
-
-def test_corrections_are_charges_of_their_own(bills: Bills) -> None:
-    taken = {
-        "lineItem/isCorrection": "true",
-        "lineItem/backreferenceNo": "V2.1",
-        "lineItem/referenceNo": "V2.9",
-        "cost/myCost": "-80",
-    }
-    charges = load(bills, [classic(1), classic(1, "-8", **taken)])
-    assert [charge["charge_class"] for charge in charges] == [None, "Correction"]
-    assert sum(charge["billed_cost"] for charge in charges) == 0
-    assert sum(charge["instance_hours"] for charge in charges) == 0
-
-
-def test_what_is_no_machine_is_told_apart(bills: Bills) -> None:
-    volume = {
-        "product/service": "BLOCK_STORAGE",
-        "product/resourceId": "ocid1.volume.oc1.iad.v",
-        "product/Description": "Block Volume",
-    }
-    traffic = {
-        "product/service": "NETWORK",
-        "product/resourceId": "ocid1.vcn.oc1.iad.v",
-        "product/Description": "Outbound Data Transfer",
-    }
-    charges = load(bills, [classic(1, **volume), classic(2, **traffic)])
-    assert [(charge["kind"], charge["instance_key"]) for charge in charges] == [("storage", None), ("network", None)]
+@pytest.mark.parametrize("name", CASES)
+def test_what_rows_cost_and_are(loaded: dict[str, list[dict[str, Any]]], name: str) -> None:
+    check_charges(loaded[name], CASES[name][1])
 
 
 def test_other_commands_name_the_one_that_takes_it(bills: Bills) -> None:

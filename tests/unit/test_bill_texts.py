@@ -110,6 +110,7 @@ UNREADABLE: dict[str, tuple[dict[str, str], str]] = {
     "an end before its start": (BACKWARDS, "the end of the charge is before its start"),
     "a refund with an end before its start": (BACKWARDS | {"UnblendedCost": "-1"}, "the end of the charge is before its start"),
     "no start where nothing is paid": ({"UsageStartDate": "", "UnblendedCost": "0"}, "the start of the charge is empty"),
+    "no currency": ({"CurrencyCode": ""}, "the currency is empty or cannot be read"),
     "hours below 0 that cost": ({"UsageAmount": "-1"}, "the cost of hours below 0"),
 }  # fmt: skip
 
@@ -168,6 +169,20 @@ def typed_days(number: int, kind: pa.DataType) -> bytes:
     return parquet([azure.row(**days) | own], **values)
 
 
+QUOTED = 'a "quoted"\r\nbreak, and\nanother'
+
+
+def mixed_lines(first: str, other: str) -> str:
+    """A CSV whose lines end in two ways, and a quoted field that has both."""
+    in_csv = QUOTED.replace('"', '""')
+    text = csv_text([usage(hour, LineItemDescription=QUOTED if hour == 2 else "plain") for hour in range(6)])
+    head, _, rest = text.partition("\n")
+    lines = rest.replace(in_csv, "@").splitlines()
+    mixed = head + first + "".join(row + (other if number % 2 else first) for number, row in enumerate(lines))
+    return mixed.replace("@", in_csv)
+
+
+BLANKS = ["", "NULL", "null", "None"]
 LOCAL = snake([row | {"lineItem/UnblendedCost": "1.234,50"} for row in hours("5/3/26", "6/3/26")])
 TYPED = {"line_item_unblended_cost": 1.234, "line_item_usage_start_date": datetime(2026, 3, 6, 10, tzinfo=UTC)}
 ENDS = {"line_item_usage_end_date": "2026-03-06T11:00Z"}
@@ -190,7 +205,7 @@ DETAILS: list[tuple[dict[str, str], str, str | None]] = [
     ({"x_SkuDetails": '{"ServiceType": "", "VMName": ""}'}, SET.lower(), None),
 ]
 #: Files of the same text in other types and columns, and what their charges are.
-OTHERS: dict[str, tuple[str, Rows | bytes, dict[str, Sequence[Any]]]] = {
+OTHERS: dict[str, tuple[str, Rows | str | bytes, dict[str, Sequence[Any]]]] = {
     **{
         f"days as {kind}": ("azure", typed_days(number, kind),
                             {"billing_period": ["2026-03"], "charge_period_start": [datetime(2026, 3, 5)]})  # noqa: DTZ001
@@ -219,6 +234,29 @@ OTHERS: dict[str, tuple[str, Rows | bytes, dict[str, Sequence[Any]]]] = {
         "aws", parquet(own_rows(HOURLY, 904), tags=pa.array([list(TAGS.items()), None], pa.map_(pa.string(), pa.string()))),
         {"tags": [MEANT, None], "cost_categories": [{"Org": "research"}, None]},
     ),
+    "cost categories in columns": (
+        "aws", [usage(1) | {"costCategory/Department": "Research", "costCategory/Env": ""}],
+        {"cost_categories": [{"Department": "Research"}]},
+    ),
+    "cost categories of Athena": (
+        "aws", [HOURLY[0] | {"cost_category_department": "Serving"}], {"cost_categories": [{"department": "Serving"}]}
+    ),
+    "cost categories in a map": (
+        "aws", [HOURLY[0] | {"cost_category": '{"Department": "Research", "Env": ""}'}],
+        {"cost_categories": [{"Department": "Research"}]},
+    ),
+    "blank text in Parquet": (
+        "aws", parquet(own_rows(snake([usage(1), *(usage(2, UsageType=text, ResourceId=text) for text in BLANKS)]), 905)),
+        {"resource_id": [own_text("i-0123456789abcdef0", 905), *[None] * 4],
+         "sku_description": ["BoxUsage:p4d.24xlarge", *[None] * 4]},
+    ),
+    **{
+        f"lines that end in two ways, the first in {first!r}": (
+            "aws", mixed_lines(first, other), {"charge_description": ["plain", "plain", QUOTED, *["plain"] * 3],
+                                               "billed_cost": ["32.77"] * 6},
+        )
+        for first, other in (("\n", "\r\n"), ("\r\n", "\n"))
+    },
     "machines of Azure in FOCUS": (
         "focus", [FOCUS_USAGE | OF_SET | {"x_SkuDetails": ""} | details for details, _, _ in DETAILS],
         {"kind": ["instance"] * 4, "instance_key": [machine for _, machine, _ in DETAILS],
@@ -329,6 +367,8 @@ def test_invisible_marks_inside_a_text_make_no_other_account(read: Read, name: s
 @pytest.mark.parametrize("name", OTHERS)
 def test_typed_and_nested_columns(read: Read, name: str) -> None:
     check_charges(read.charges[name], OTHERS[name][2])
+    # rows are counted in each file, whatever its columns
+    assert [charge["source_row"] for charge in read.charges[name]] == list(range(1, len(read.charges[name]) + 1))
     assert not read.messages[name]
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import duckdb
@@ -12,6 +13,7 @@ import pytest
 
 from gpucost.collect.bill import opening
 from gpucost.store import charges
+from gpucost.store.charges import BillResult
 from tests.unit.bills import Bills, csv_text, usage
 
 ROWS = [usage(hour) for hour in range(6)]
@@ -36,50 +38,6 @@ def _of(account: str) -> str:
     return csv_text([row | changed for row in ROWS])
 
 
-def test_an_unchanged_file_is_not_read_and_its_bills_are_told(bills: Bills, opened: list[str]) -> None:
-    path = bills.write("march.csv", csv_text(ROWS))
-    (first,) = bills.load(path).results
-    (again,) = bills.load(path).results
-    assert opened == ["march.csv"]
-    assert again.verdict == "unchanged"
-    names = ("provider", "source", "format", "billing_account_id", "billing_period", "is_final", "rows", "amounts")
-    assert [getattr(again, name) for name in names] == [getattr(first, name) for name in names]
-    assert bills.sums()[0][2] == 6
-    # nor is it by another name
-    assert [result.verdict for result in bills.load(bills.write("copy.csv", csv_text(ROWS))).results] == ["unchanged"]
-    assert opened == ["march.csv"]
-    bills.load(path, force=True)
-    assert opened == ["march.csv", "march.csv"]
-
-
-def test_what_is_new_beside_them_is_judged_together_with_them(bills: Bills, opened: list[str]) -> None:
-    """Alone the second file would stand beside the first; together nothing says which of the two holds."""
-    march = bills.write("march.csv", csv_text(ROWS))
-    bills.load(march)
-    other = bills.write("other.csv", csv_text([row | {"lineItem/UnblendedCost": "1"} for row in ROWS]))
-    run = bills.load(march, other)
-    assert "hold the same charges of 2026-03" in run.errors[0].message
-    assert sorted(opened) == ["march.csv", "march.csv", "other.csv"]
-
-
-def test_a_part_of_what_was_loaded_together_is_read(bills: Bills, opened: list[str]) -> None:
-    one, two = bills.write("one.csv", _of("111111111111")), bills.write("two.csv", _of("222222222222"))
-    bills.load(one, two)
-    del opened[:]
-    assert [result.verdict for result in bills.load(one, two).results] == ["unchanged", "unchanged"]
-    assert opened == []
-    bills.load(one)
-    assert opened == ["one.csv"]
-
-
-def test_what_another_file_has_replaced_is_read(bills: Bills, opened: list[str]) -> None:
-    march = bills.write("march.csv", csv_text(ROWS[:4]))
-    bills.load(march)
-    bills.load(bills.write("final.csv", csv_text([row | {"bill/InvoiceId": "INV1"} for row in ROWS])))
-    assert [result.verdict for result in bills.load(march).results] == ["not_final"]
-    assert opened == ["march.csv", "final.csv", "march.csv"]
-
-
 @pytest.fixture
 def digested(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The files that are digested from here on; files of any age may be known by their stamps."""
@@ -95,17 +53,75 @@ def digested(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return names
 
 
-def test_a_file_as_it_was_is_not_digested_again(bills: Bills, digested: list[str]) -> None:
+def test_file_as_it_was_is_neither_read_nor_digested_again(
+    bills: Bills, opened: list[str], digested: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     path = bills.write("march.csv", csv_text(ROWS))
-    bills.load(path)
-    assert [result.verdict for result in bills.load(path).results] == ["unchanged"]
-    assert digested == ["march.csv"]
-    bills.load(path, force=True)
-    assert digested == ["march.csv", "march.csv"]
+
+    def load(*paths: Path, force: bool = False) -> BillResult:
+        (result,) = bills.load(*(paths or (path,)), force=force).results
+        return result
+
+    def counts() -> tuple[int, int]:
+        return len(opened), len(digested)
+
+    with monkeypatch.context() as timeless:  # a disk that keeps no times
+        fstat = os.fstat
+        names = ("st_dev", "st_ino", "st_size")
+        without = {"st_mtime_ns": 0, "st_ctime_ns": 0}
+        timeless.setattr(
+            opening.os,
+            "fstat",
+            lambda number: SimpleNamespace(**{name: getattr(fstat(number), name) for name in names}, **without),
+        )
+        load()
+        path.write_text(csv_text(ROWS).replace("32.77,", "12.77,"))
+        first = load()
+        assert first.verdict == "replace" and counts() == (2, 2)
+    # a young file is digested again; the first run that meets it old enough keeps its stamp
+    monkeypatch.setattr(opening, "_AT_REST_NS", 10**18)
+    again = load()
+    assert again.verdict == "unchanged" and counts() == (2, 3)
+    fields = ("provider", "source", "format", "billing_account_id", "billing_period", "is_final", "rows", "amounts")
+    assert [getattr(again, name) for name in fields] == [getattr(first, name) for name in fields]
+    monkeypatch.setattr(opening, "_AT_REST_NS", 0)
+    assert [load().verdict, load().verdict] == ["unchanged"] * 2 and counts() == (2, 4)
     path.chmod(0o600)
-    for _ in range(2):
-        assert [result.verdict for result in bills.load(path).results] == ["unchanged"]
-    assert digested == ["march.csv"] * 3  # once more
+    assert [load().verdict, load().verdict] == ["unchanged"] * 2 and counts() == (2, 5)
+    # by another name it is digested and not read
+    assert load(bills.write("copy.csv", path.read_bytes())).verdict == "unchanged" and counts() == (2, 6)
+    assert load(force=True).verdict == "replace" and counts() == (3, 7)
+    # other content of the same size and age is read
+    before = path.stat()
+    path.write_text(csv_text(ROWS))
+    os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
+    assert path.stat().st_size == before.st_size
+    assert load().verdict == "replace" and counts() == (4, 8)
+    assert bills.sums()[0][2:4] == (6, pytest.approx(6 * 32.77))
+
+
+def test_new_file_is_compared_with_the_unchanged_files_of_its_run(bills: Bills, opened: list[str]) -> None:
+    """Alone the second file would stand beside the first; together nothing says which of the two holds."""
+    march = bills.write("march.csv", csv_text(ROWS[:4]))
+    bills.load(march)
+    other = bills.write("other.csv", csv_text([row | {"lineItem/UnblendedCost": "1"} for row in ROWS[:4]]))
+    run = bills.load(march, other)
+    assert "hold the same charges of 2026-03" in run.errors[0].message
+    assert sorted(opened) == ["march.csv", "march.csv", "other.csv"]
+    # a file that another one has replaced is read, too
+    bills.load(bills.write("final.csv", csv_text([row | {"bill/InvoiceId": "INV1"} for row in ROWS])))
+    assert [result.verdict for result in bills.load(march).results] == ["not_final"]
+    assert opened[3:] == ["final.csv", "march.csv"]
+
+
+def test_a_part_of_what_was_loaded_together_is_read(bills: Bills, opened: list[str]) -> None:
+    one, two = bills.write("one.csv", _of("111111111111")), bills.write("two.csv", _of("222222222222"))
+    bills.load(one, two)
+    del opened[:]
+    assert [result.verdict for result in bills.load(one, two).results] == ["unchanged", "unchanged"]
+    assert opened == []
+    bills.load(one)
+    assert opened == ["one.csv"]
 
 
 def test_a_file_of_a_manifest_as_it_was_is_not_digested_again(bills: Bills, digested: list[str]) -> None:
@@ -119,47 +135,6 @@ def test_a_file_of_a_manifest_as_it_was_is_not_digested_again(bills: Bills, dige
     again = bills.load(bills.directory / "export")
     assert [finding.code for finding in again.findings] == ["unchanged"]
     assert digested == ["march.csv"]
-
-
-@pytest.mark.parametrize("is_age_set_back", [True, pytest.param(False, marks=pytest.mark.slow)])
-def test_a_file_that_was_written_to_is_digested_again(bills: Bills, digested: list[str], is_age_set_back: bool) -> None:
-    path = bills.write("march.csv", csv_text(ROWS))
-    bills.load(path)
-    before = path.stat()
-    path.write_text(csv_text(ROWS).replace("32.77,", "12.77,"))
-    if is_age_set_back:
-        os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
-    assert path.stat().st_size == before.st_size
-    assert [result.verdict for result in bills.load(path).results] == ["replace"]
-    assert digested == ["march.csv", "march.csv"]
-
-
-def test_other_content_is_seen_where_a_disk_keeps_no_times(
-    bills: Bills, digested: list[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    fstat = os.fstat
-
-    class Timeless:
-        def __init__(self, status: os.stat_result) -> None:
-            self.st_dev, self.st_ino, self.st_size = status.st_dev, status.st_ino, status.st_size
-            self.st_mtime_ns = self.st_ctime_ns = 0
-
-    monkeypatch.setattr(opening.os, "fstat", lambda number: Timeless(fstat(number)))
-    path = bills.write("march.csv", csv_text(ROWS))
-    bills.load(path)
-    path.write_text(csv_text(ROWS).replace("32.77,", "12.77,"))
-    assert [result.verdict for result in bills.load(path).results] == ["replace"]
-
-
-def test_a_young_file_is_digested_again(bills: Bills, digested: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(opening, "_AT_REST_NS", 10**18)
-    path = bills.write("march.csv", csv_text(ROWS))
-    bills.load(path)
-    assert [result.verdict for result in bills.load(path).results] == ["unchanged"]
-    assert digested == ["march.csv", "march.csv"]
-    monkeypatch.setattr(opening, "_AT_REST_NS", 0)
-    assert [[result.verdict for result in bills.load(path).results] for _ in range(2)] == [["unchanged"], ["unchanged"]]
-    assert digested == ["march.csv"] * 3  # the first run that meets it old enough keeps its stamp
 
 
 @pytest.mark.parametrize("name", ["march.csv", pytest.param("march.parquet", marks=pytest.mark.slow)])

@@ -113,20 +113,21 @@ def test_openai_answers(bills: Bills) -> None:
     ]
 
 
-#: The same pages, as they may be kept.
-WAYS = {
-    "an array": [("all.json", text([openai(1, more=True), openai(2)]))],
-    "lines": [("all.jsonl", text(openai(1, more=True)) + "\n" + text(openai(2)) + "\n")],
-    "files": [("1.json", text(openai(1, more=True))), ("2.json", text(openai(2), indent=1))],
-    "gzip": [("all.json.gz", gzip.compress(text(openai(1, 2)).encode()))],
+#: The same pages, each of a project, as they may be kept.
+WAYS: dict[str, Callable[[str], list[str | bytes]]] = {
+    "array": lambda project: [text([openai(1, more=True, project_id=project), openai(2, project_id=project)])],
+    "lines": lambda project: [text(openai(1, more=True, project_id=project)) + "\n" + text(openai(2, project_id=project)) + "\n"],
+    "files": lambda project: [text(openai(1, more=True, project_id=project)), text(openai(2, project_id=project), indent=1)],
+    "gzip": lambda project: [gzip.compress(text(openai(1, 2, project_id=project)).encode())],
 }
 
 
-@pytest.mark.parametrize("way", WAYS)
-def test_pages_are_kept_in_many_ways(bills: Bills, way: str) -> None:
-    run = collect(bills, *WAYS[way])
+def test_pages_are_kept_in_many_ways(bills: Bills) -> None:
+    files = [(f"{way}-{number}.json", page) for way, pages in WAYS.items() for number, page in enumerate(pages(way))]
+    run = collect(bills, *files)
     assert not run.errors and not run.findings
-    assert sums(bills) == [("openai-items-projects", 6, Decimal("0.32002"))]
+    by_project = "SELECT sub_account_id, count(*), sum(effective_cost) FROM charges GROUP BY 1 ORDER BY 1"
+    assert bills.store.query(by_project)[1] == [(way, 6, Decimal("0.32002")) for way in sorted(WAYS)]
 
 
 def test_days_that_are_asked_for_again_take_the_place_of_those_before(bills: Bills) -> None:
@@ -154,7 +155,7 @@ def test_a_page_that_another_follows_is_not_all(bills: Bills) -> None:
     assert [one.code for one in collect(bills, ("b.json", text(anthropic(1, more=True)))).findings] == ["more_pages"]
 
 
-@pytest.mark.parametrize("vendor", [openai, anthropic])
+@pytest.mark.parametrize("vendor", [openai, pytest.param(anthropic, marks=pytest.mark.slow)])
 def test_a_last_page_of_days_without_costs_is_the_last(bills: Bills, vendor: Callable[..., Any], tmp_path: Path) -> None:
     last = vendor(2, 3)
     for bucket in last["data"]:
@@ -281,33 +282,28 @@ USAGE = {
 }
 
 
-@pytest.mark.parametrize("vendor", USAGE)
-def test_usage_is_no_bill(bills: Bills, vendor: str) -> None:
-    (error,) = collect(bills, ("usage.json", text(USAGE[vendor]))).errors
-    assert "usage: tokens, not what they cost" in error.message and "cost" in (error.fix or "")
+def test_usage_and_broken_answers_are_refused(bills: Bills) -> None:
+    broken = {
+        "usage: tokens, not what they cost": text(USAGE["openai"]),
+        ": tokens, not what they cost": text(USAGE["anthropic"]),
+        "without rows": '{"object": "page", "data": [], "has_more": false}',
+        "is no JSON": text(openai(1))[:-9],
+    }
+    refusals = bills.refusals(broken, None)
+    assert all(message in refusals[message] for message in broken), refusals
+    number = '{"data": [{"start_time": 1, "end_time": 2, "results": [7]}], "has_more": false}'
+    assert "a result of the answer is no object" in bills.refusals({"number": number}, None)["number"]
 
 
-@pytest.mark.parametrize(
-    ("document", "what"),
-    [
-        ('{"object": "page", "data": [], "has_more": false}', "without rows"),
-        (
-            '{"data": [{"start_time": 1, "end_time": 2, "results": [7]}], "has_more": false}',
-            "a result of the answer is no object",
-        ),
-        (text(openai(1)).replace("0.06", '"much"'), "row 1: the billed cost is empty or cannot be read"),
-        (
-            text(openai(1)).replace("1788220800", "9223372036854775807"),
-            "row 1: the start of the charge is empty or cannot be read",
-        ),
-        (text(anthropic(1)).replace("123.78912", ""), "row 1: the billed cost is empty or cannot be read"),
-        (text(openai(1))[:-9], "is no JSON"),
-    ],
-)
-def test_broken_answers_are_refused_in_words(bills: Bills, document: str, what: str) -> None:
-    run = collect(bills, ("broken.json", document))
-    assert len(run.errors) == 1 and what in run.errors[0].message
-    assert not bills.store.exists or not bills.charges()
+def test_row_of_an_answer_that_cannot_be_read_is_refused(bills: Bills) -> None:
+    rows = {
+        "openai cost": (text(openai(1)).replace("0.06", '"much"'), "billed cost"),
+        "openai start": (text(openai(1)).replace("1788220800", "9223372036854775807"), "start of the charge"),
+        "anthropic cost": (text(anthropic(1)).replace("123.78912", ""), "billed cost"),
+    }
+    assert bills.refusals({name: document for name, (document, _) in rows.items()}, None) == {
+        name: f"row 1: the {what} is empty or cannot be read" for name, (_, what) in rows.items()
+    }
 
 
 def test_a_folder_of_pages_is_one_bill(bills: Bills, tmp_path: Path) -> None:
