@@ -310,7 +310,7 @@ def test_an_export_without_machines_says_so(bills: Bills) -> None:
 
 def test_nested_values_that_are_none_are_refused_in_words(bills: Bills) -> None:
     for changed in ({"credits": "{half"}, {"labels": "none"}):
-        assert "000.csv cannot be read" in bills.refusals({"file": json.dumps(row(**changed))}, "gcp")["file"]
+        assert "000.csv cannot be read" in bills.refusals({"file": json.dumps(row() | changed)}, "gcp")["file"]
     rows = {
         "a credit": json.dumps(row(credits=[{"type": "DISCOUNT", "amount": "soon"}])),
         "a cost": flat([row(), row(cost="soon")]),  # type: ignore[arg-type]

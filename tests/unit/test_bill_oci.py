@@ -60,7 +60,7 @@ VOLUME = {
 TRAFFIC = {
     "product/service": "NETWORK", "product/resourceId": "ocid1.vcn.oc1.iad.v", "product/Description": "Outbound Data Transfer",
 }  # fmt: skip
-OF_MACHINE = {
+OF_MACHINE: dict[str, list[Any]] = {
     "kind": ["instance"] * 3, "instance_hours": [1, 1, 0.5], "effective_cost": ["80", "80", "40"],
     "billed_cost": ["80", "80", "40"], "provider": ["oci"] * 3, "billing_period": ["2026-03"] * 3, "resource_id": [MACHINE] * 3,
     "instance_key": [MACHINE.lower()] * 3, "region": ["us-ashburn-1"] * 3, "tags": [{"team": "nlp"}] * 3,

@@ -117,7 +117,7 @@ WIRES = [
 ]
 
 
-@pytest.mark.parametrize("count", [40, pytest.param(2000, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("count", [20, pytest.param(2000, marks=pytest.mark.slow)])
 def test_http_that_is_none_is_an_error_in_words(fake: Fake, count: int) -> None:
     left: Iterator[bytes] = iter(())
 
@@ -200,7 +200,7 @@ LOGGED = [{"key": "epoch", "value": 0.5 + n, "timestamp": AT * 1000 + n, "step":
 HISTORY = json.dumps({"metrics": LOGGED}).encode()
 
 
-@pytest.mark.parametrize("count", [10, pytest.param(200, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("count", [5, pytest.param(200, marks=pytest.mark.slow)])
 def test_mlflow_answers_or_says_why_not(fake: Fake, tmp_path: Path, count: int) -> None:
     settings, store = Mlflow(url=fake.url), Store(tmp_path / "s.duckdb")
     whole = [EXPERIMENTS, json.dumps({"runs": [RUN]}).encode(), HISTORY]
@@ -225,7 +225,7 @@ JSONL = (
 )
 
 
-@pytest.mark.parametrize("count", [25, pytest.param(300, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("count", [12, pytest.param(300, marks=pytest.mark.slow)])
 @pytest.mark.parametrize(("name", "text"), [("work.csv", CSV), ("work.jsonl", JSONL)])
 def test_files_of_work_are_loaded_or_named(tmp_path: Path, name: str, text: bytes, count: int) -> None:
     store, path = Store(tmp_path / "s.duckdb"), tmp_path / name

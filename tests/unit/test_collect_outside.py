@@ -89,6 +89,7 @@ def test_a_partial_list_of_names_is_none(settings: dict[str, Any], open_client: 
             assert client.label_values("namespace", T0, T0) == names
 
 
+@pytest.mark.slow
 def test_windows_with_partial_answers_fail_and_are_collected_later(fake: Fake, tmp_path: Path) -> None:
     fake.trick = lambda question: (
         question.about() and question.start <= T0 + 3 * MS_PER_HOUR and adding(warnings=[STORE_DOWN])(question)
@@ -160,14 +161,17 @@ def in_chunks(question: Question) -> bool:
     return True
 
 
-@pytest.mark.parametrize("status", [404, 422, *(pytest.param(one, marks=pytest.mark.slow) for one in (400, 403, 405, 501))])
+@pytest.mark.parametrize("status", [404, *(pytest.param(one, marks=pytest.mark.slow) for one in (400, 403, 405, 422, 501))])
 def test_a_server_that_answers_for_samples_alone_is_asked_for_them(status: int, fake: Fake, tmp_path: Path) -> None:
     fake.trick = lambda question: Reply(status, {"error": "no such thing"}) if "query_range" in question.path else None
     assert collect(fake, tmp_path).ok and blocks(tmp_path) == FULL
     assert sum("_over_time(" in query and query.startswith("count_over_time(kube") for query in fake.queries) <= 3
 
 
-@pytest.mark.parametrize(("trick", "ask"), [*((in_one, ask) for ask in ASKS), (in_chunks, ASKS[0])])
+@pytest.mark.parametrize(
+    ("trick", "ask"),
+    [(in_chunks, ASKS[0]), (in_one, ASKS[1]), *(pytest.param(in_one, ask, marks=pytest.mark.slow) for ask in ASKS[::2])],
+)
 def test_a_bomb_of_gzip_takes_no_memory(trick: Trick, ask: Ask, open_client: Open) -> None:
     with open_client(trick) as client:
         client.connect  # noqa: B018 (brings pandas)
@@ -181,6 +185,7 @@ def test_a_bomb_of_gzip_takes_no_memory(trick: Trick, ask: Ask, open_client: Ope
     assert isinstance(caught.value, TooMuch) is (ask is ASKS[0])
 
 
+@pytest.mark.slow
 def test_an_answer_over_the_limit_is_asked_for_in_parts(fake: Fake, tmp_path: Path) -> None:
     def wide(question: Question) -> Reply | None:
         if not question.about():
@@ -258,6 +263,7 @@ def test_a_garbled_answer_is_asked_for_again_and_then_named(ask: Ask, body: byte
         assert client.label_values("x", T0, T0) is None
 
 
+@pytest.mark.slow
 def test_one_garbled_window_does_not_keep_the_others(fake: Fake, tmp_path: Path) -> None:
     def garble(question: Question) -> Reply | None:
         if not (question.about() and question.start <= T0 + 3 * MS_PER_HOUR <= question.at):
@@ -296,6 +302,7 @@ def test_series_that_come_twice_and_in_disorder_count_once(fakes: Callable[[], F
     assert stores[0] == stores[1] and blocks(folder) == FULL
 
 
+@pytest.mark.slow
 def test_labels_with_any_character_are_stored(fake: Fake, tmp_path: Path) -> None:
     pods = ["é☃", "a\x00b", "a\nb", 'a"b\\', "\u2028", "\x7f\x1b[0m"]
 
