@@ -263,6 +263,7 @@ def test_actual_cost_of_days_that_are_not_amortized_yet_stays(bills: Bills) -> N
     assert sums == [("azure-actual", 2, 77), ("azure-amortized", 4, 140)]
 
 
+@pytest.mark.slow
 def test_another_subscription_without_commitments_stands_beside(bills: Bills) -> None:
     load(bills, amortized(), "one.csv")
     load(bills, [row(SubscriptionId="other", ResourceId=SET.replace("0001", "0002"))], "two.csv")

@@ -9,7 +9,6 @@ import random
 import zipfile
 from collections.abc import Callable
 from datetime import UTC, datetime
-from itertools import permutations
 from pathlib import Path
 
 import pyarrow as pa
@@ -35,21 +34,6 @@ def of_month(row: Row, month: str) -> Row:
 def _of(account: str) -> list[dict[str, str]]:
     changed = {"bill/PayerAccountId": account, "lineItem/UsageAccountId": account, "lineItem/ResourceId": f"i-{account}"}
     return [row | changed for row in ROWS]
-
-
-MONTHS_FILES = {"early.csv": ROWS[:3], "final.csv": FINAL, "other-account.csv": _of("777788889999")}
-
-
-@pytest.mark.slow
-def test_files_in_any_order_make_the_same_store(tmp_path: Path) -> None:
-    stores = set()
-    for number, order in enumerate(permutations(MONTHS_FILES)):
-        bills = Bills(tmp_path / str(number))
-        for name in order:
-            bills.load(bills.write(name, csv_text(MONTHS_FILES[name])))
-        stores.add(tuple(bills.sums()))
-    (only,) = stores
-    assert [row[2] for row in only] == [6, 6]
 
 
 def line(name: str, hour: int = 10, /, **changed: str) -> dict[str, str]:
@@ -276,6 +260,7 @@ def test_one_broken_file_keeps_the_batch_out_and_one_of_no_bill_is_named_and_lef
     assert "ragged.csv" in run.findings[0].message
 
 
+@pytest.mark.slow
 def test_files_of_a_directory_that_are_passed_over_by_name_are_told(bills: Bills) -> None:
     for name in ("export_00001", "cur.csv.bak"):
         bills.write(f"d/{name}", csv_text(ROWS))
@@ -399,6 +384,7 @@ def test_a_file_is_for_its_command_and_replaces_the_bill_that_it_tells_in_anothe
     assert [row[2] for row in bills.sums()] == [1]
 
 
+@pytest.mark.slow
 def test_progress_is_told_in_bytes_and_nothing_of_the_reading_stays_in_the_store(bills: Bills) -> None:
     path = bills.write("cur.csv", csv_text([line(f"id{n}", n % 24, ResourceId=f"i-{n}") for n in range(2000)]))
     seen: list[BillProgress] = []

@@ -195,7 +195,13 @@ TOGETHER = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", [pytest.param(name, marks=[pytest.mark.slow] if "without" in name else []) for name in TOGETHER])
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=[pytest.mark.slow] if re.search("without|and an answer|and detailed", name) else [])
+        for name in TOGETHER
+    ],
+)
 def test_files_of_one_load_are_two_exports_or_parts_of_one(bills: Bills, name: str) -> None:
     provider, files, message = TOGETHER[name]
     for number, rows in enumerate(files):
