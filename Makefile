@@ -11,16 +11,19 @@ unexport PYTHONDONTWRITEBYTECODE
 COMPILE = uv pip compile pyproject.toml --universal --python-version 3.11 --generate-hashes \
 	--no-emit-index-url --no-header --no-annotate --quiet
 
-.PHONY: demo test nightly lint audit dist faults format bench docs pictures lock servers clean
+.PHONY: demo test nightly mutants lint audit dist faults format bench docs pictures lock servers clean
 
 demo: $(VENV)/.run  ## a sample fleet, from store to report; left in gpucost-demo to look around in
 	@$(BIN)/gpucost demo --keep gpucost-demo
 
 test: $(VENV)/.dev servers  ## everything but what is slow
-	$(BIN)/python -m pytest -n auto --dist worksteal -m "not slow and not bench" $(PYTEST_ARGS)
+	$(BIN)/python -m pytest -n auto --dist loadfile -p tests.touched -m "not slow and not bench" $(PYTEST_ARGS)
 
 nightly: $(VENV)/.dev servers  ## all that is slow, disturbances too: before a release; an hour and more
 	$(BIN)/python -m pytest -n auto --dist worksteal -m "slow and not bench" $(PYTEST_ARGS)
+
+mutants: $(VENV)/.dev  ## rules broken one by one, which the fast tests have to notice
+	$(BIN)/python -m tests.mutants
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff check .
