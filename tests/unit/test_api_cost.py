@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import csv
 import json
-from collections.abc import Mapping
-from dataclasses import replace
+import shutil
+from collections import defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
+from zoneinfo import ZoneInfo
 
+import duckdb
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -21,329 +26,372 @@ from gpucost.collect.bill.load import collect_bills
 from gpucost.collect.bill.opening import LocalTree
 from gpucost.config.model import Config, Prices, Team
 from gpucost.errors import PriceError
-from gpucost.periods import Period
+from gpucost.periods import Period, time_buckets
 from gpucost.render.data import to_csv, to_json
 from gpucost.render.schema import to_dict
 from gpucost.render.view import ReportView
 from gpucost.report import Query, api_cost, units
 from gpucost.report.forecast import CostSeries, days_of
+from gpucost.report.rows import cut
 from gpucost.report.units.query import UnitQuery
+from gpucost.store.charges import find_tokens
+from gpucost.store.connection import Store
 from tests.property.fleets import many
-from tests.replay.cases.words import at
 from tests.replay.work import stored
 from tests.unit.bills import csv_text
+from tests.unit.price_nodes import empty_store
 from tests.unit.test_unit_serving import serving
 
 DAY = datetime(2026, 3, 10, tzinfo=UTC)
+NOW = DAY + timedelta(days=3)
+WEEKS = Period(DAY - timedelta(days=20), DAY + timedelta(days=1))
 # GPT-4o as OpenAI sold it on 2026-03-10; the figures of the tests only need prices that part the kinds of tokens
-KINDS = {"input": "2.5", "cached input": "1.25", "output": "10"}
+KINDS = {"prompt": Decimal("2.5"), "cached": Decimal("1.25"), "generation": Decimal(10)}
+Row = dict[str, Any]
 
 
-def charge(
-    kind: str, millions: str, project: str, team: str | None = None, hour: float = 0, hours: float = 24, **more: str
-) -> dict[str, str]:
-    """A row of a FOCUS file of OpenAI's: this many million tokens of one kind."""
-    cost = str(Decimal(KINDS[kind]) * Decimal(millions))
-    start, end = (DAY + timedelta(hours=moment) for moment in (hour, hour + hours))
+def charge(kind: str, millions: str, project: str = "", hour: float = 0, hours: float = 24, **more: Any) -> Row:
+    """A row of token_charges: so many million tokens of OpenAI's."""
+    start = DAY.replace(tzinfo=None) + timedelta(hours=hour)
+    team = more.pop("team", None)
     return {
-        "BilledCost": cost, "EffectiveCost": cost, "ListCost": cost, "ContractedCost": cost, "BillingAccountId": "org-1",
-        "BillingCurrency": "USD", "BillingPeriodStart": "2026-03-01T00:00:00Z", "BillingPeriodEnd": "2026-04-01T00:00:00Z",
-        "ChargeCategory": "Usage", "ChargeDescription": f"gpt-4o-2024-08-06, {kind}", "ChargePeriodStart": start.isoformat(),
-        "ChargePeriodEnd": end.isoformat(), "ConsumedQuantity": millions, "ConsumedUnit": "1M Tokens", "ProviderName": "OpenAI",
-        "PublisherName": "OpenAI", "InvoiceIssuerName": "OpenAI", "ServiceName": "OpenAI API",
-        "ServiceCategory": "AI and Machine Learning", "SubAccountId": project, "SubAccountName": project,
-        "SkuId": f"gpt-4o {kind}", "SkuMeter": kind, "Tags": json.dumps({"team": team}) if team else "", **more,
-    }  # fmt: skip
+        "bill_id": 1, "provider": "openai", "issuer": "openai", "vendor": "openai", "model": "gpt-4o", "token_kind": kind,
+        "tokens": float(millions) * 1e6, "cost": KINDS.get(kind, 0) * Decimal(millions), "billing_currency": "USD",
+        "charge_period_start": start, "charge_period_end": start + timedelta(hours=hours),
+        "tags": {"team": team} if team else {}, "cost_categories": {}, "sub_account_id": project, "billing_period": "2026-03",
+    } | more  # fmt: skip
 
 
-class Ledger:
-    """A day of four L4s at $1 an hour, held by the namespace chat, and what was bought beside them."""
+def bedrock(model: str, cost: str, team: str, *span: float, **more: Any) -> Row:
+    """A row of AWS's own bill: a million input tokens of a model in Bedrock."""
+    own = {"provider": "aws", "issuer": None, "vendor": "anthropic", "model": model, "cost": Decimal(cost)}
+    return charge("prompt", "1", "444455556666", *span, team=team) | own | more
 
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        self.config, self.store = stored(serving([("llm-0", [0, 1, 2, 3], 0, 24)]), folder)
 
-    def bill(self, *rows: Mapping[str, str], name: str = "openai.csv") -> None:
-        path = self.folder / name
-        path.write_text(csv_text(rows))
-        run = collect_bills(self.store, [LocalTree(path)], None)
-        assert not run.errors, run.errors
+def claude(kind: str, millions: str, project: str = "", *span: float, **more: Any) -> Row:
+    """A row of Anthropic's invoice, by default one that AWS issues."""
+    own = {"provider": "anthropic", "vendor": "anthropic", "model": "claude-sonnet-4-5", "issuer": "aws"}
+    return charge(kind, millions, project, *span, **own | more)
 
-    def report(self, hours: tuple[float, float] = (0, 24), config: Config | None = None, **more: Any) -> ReportView:
-        period = Period(*(datetime.fromtimestamp(at(hour), UTC) for hour in hours))
-        return pipeline.report(config or self.config, self.store, Query(period, "the day", now=DAY + timedelta(days=3), **more))
 
-    def costs(self, **more: Any) -> dict[tuple[str, str], Decimal]:
-        """By team and source."""
-        sums: dict[tuple[str, str], Decimal] = {}
-        for one in self.report(**more).bought:
-            sums[one.team, one.source] = sums.get((one.team, one.source), Decimal(0)) + one.cost.api_cost
-        return sums
+class Bought:
+    """Charges in a store in memory, as the stages of api_cost answer about them."""
 
-    def codes(self, **more: Any) -> set[str]:
-        return {notice.code for notice in self.report(**more).coverage.warnings if notice.code.startswith("api_")}
+    def __init__(self, con: duckdb.DuckDBPyConnection) -> None:
+        self.con = con
+        find_tokens(con)
+        con.execute("CREATE TEMP TABLE charges AS FROM token_charges; DROP VIEW token_charges")
+        con.execute("ALTER TABLE charges RENAME TO token_charges")
+
+    def fill(self, rows: list[Row]) -> None:
+        self.con.execute("DELETE FROM token_charges")
+        for number, row in enumerate(rows):
+            row = row | {"source_file": "f.csv", "source_row": number}
+            self.con.execute(f"INSERT INTO token_charges BY NAME SELECT {', '.join(f'${name} AS {name}' for name in row)}", row)
+
+    def ask(self, period: Period, by: tuple[str, ...] = ("team",), config: Config | None = None) -> dict[str | None, Decimal]:
+        """Costs by the first of these dimensions; the connection then holds the rest of the answer."""
+        api_cost.prepare(self.con, config or Config(), period)
+        cut(self.con, period, time_buckets(period, ZoneInfo("UTC"), by), by_day=False)
+        api_cost.select(self.con, ())
+        return summed((row.keys[by[0]], row.own_cost) for row in api_cost.rows(self.con, by, each_team=False)[None])
+
+    def models(self) -> list[Any]:
+        return list(api_cost.models(self.con, each_team=False)[None])
+
+    def notices(self) -> dict[str, str]:
+        known = api_cost.known_to(self.con, WEEKS, NOW)
+        return {notice.code: notice.message for notice in api_cost.notices(self.con, Config(), WEEKS, NOW, known)}
+
+
+def summed(costs: Iterable[tuple[Any, Decimal]]) -> dict[Any, Decimal]:
+    sums: dict[Any, Decimal] = defaultdict(Decimal)
+    for key, cost in costs:
+        sums[key] += cost
+    return sums
 
 
 @pytest.fixture
-def ledger(tmp_path: Path) -> Ledger:
-    return Ledger(tmp_path)
+def bought(con: duckdb.DuckDBPyConnection) -> Bought:
+    return Bought(con)
 
 
-def test_a_bill_of_tokens_stands_beside_gpus_and_in_no_gpu_hour(ledger: Ledger) -> None:
-    before = ledger.report()
-    assert before.totals_api is None
-    assert "api_cost" not in to_json(before)
-    ledger.bill(
-        charge("input", "10", "proj-a", "search"),
-        charge("cached input", "4", "proj-a", "search"),
-        charge("output", "2", "proj-a", "search"),
-        charge("input", "1", "proj-b", "chat"),
-        charge("output", "0.5", "proj-c"),
-    )
-    view = ledger.report()
-    assert view.totals == before.totals
-    assert view.node_totals == before.node_totals
-    rows = {row.keys["team"]: row.api for row in view.rows if row.kind == "api"}
-    assert {team: api.api_cost for team, api in rows.items() if api} == {
-        "search": Decimal(50), "unassigned": Decimal(5), "chat": Decimal("2.5"),
-    }  # fmt: skip
-    search = rows["search"]
-    assert search is not None
-    assert (search.prompt_tokens, search.cached_tokens, search.generation_tokens) == (14_000_000, 4_000_000, 2_000_000)
-    answer = to_dict(view)
-    assert (answer["totals"]["api_cost"], answer["totals"]["node_cost"]) == (Decimal("57.5"), Decimal(96))
-    (one,) = [one for one in answer["bought"] if one["team"] == "search"]
-    assert (one["model"], one["provider"], one["source"]) == ("gpt-4o-2024-08-06", "openai", "invoice")
-    assert (one["prompt_cost"], one["generation_cost"], one["cost_per_million_tokens"]) == (30, 20, Decimal("3.125"))
-    # rows by what tokens are of no part of, and the column that adds up
-    assert [row.api.api_cost for row in ledger.report(by=("gpu_model",)).rows if row.api] == [Decimal("57.5")]
-    lines = list(csv.DictReader(to_csv(view).splitlines()))
-    assert sum(Decimal(line["cost"]) for line in lines) == Decimal(96) + Decimal("57.5")
-    assert ledger.report(namespaces=("chat",)).totals_api is None
-    assert ledger.report(teams=("search",)).totals_api == search
-    assert ledger.codes() == {"api_unassigned"}
+TEAMS = [
+    Team(name="search", labels={"team": ["Search-Infra"]}),
+    Team(name="ads", cost_categories={"Business Unit": ["Ads"]}),
+    Team(name="nlp", api=["proj-nlp-*"]),
+    Team(name="late", api=["proj-*-7"]),
+]
+AWS_ROWS = [bedrock("Claude4.5Sonnet", "6", "vision"), bedrock("llama3-3-70b", "2", "search", vendor="meta")]
 
 
-def test_whose_it_is_tags_labels_and_names_say(ledger: Ledger) -> None:
-    ledger.bill(
-        charge("input", "1", "proj-1", "Search-Infra"),
-        charge("input", "2", "proj-2", Tags='{"user:Team": "vision"}'),
-        charge("input", "4", "proj-nlp-7"),
-        charge("input", "8", "proj-3"),
-    )
-    teams = [
-        Team(name="search", labels={"team": ["Search-Infra"]}),
-        Team(name="nlp", api=["proj-nlp-*"]),
-        Team(name="late", api=["proj-*-7"]),
-    ]
-    costs = ledger.costs(config=ledger.config.model_copy(update={"teams": teams}))
-    assert costs == {
-        ("search", "invoice"): Decimal("2.5"), ("vision", "invoice"): Decimal(5),
-        ("nlp", "invoice"): Decimal(10), ("unassigned", "invoice"): Decimal(20),
-    }  # fmt: skip
+@dataclass
+class Case:
+    """Charges, what each team's cost by source, and codes of what is said of them."""
+
+    rows: list[Row]
+    costs: dict[tuple[str, str], str]
+    codes: tuple[str, ...] = ()
+    config: Config | None = None
 
 
-def bedrock(model: str, cost: str, team: str | None = None, **more: str) -> dict[str, str]:
-    """A row of AWS's FOCUS export: input tokens of a model in Bedrock."""
-    return charge("input", "1", "444455556666", team) | {
-        "BilledCost": cost, "EffectiveCost": cost, "ListCost": cost, "ContractedCost": cost, "BillingAccountId": "111122223333",
-        "ProviderName": "AWS", "PublisherName": "AWS", "InvoiceIssuerName": "AWS", "ServiceName": "Amazon Bedrock",
-        "SkuId": model, "ChargeDescription": f"USE1-{model}-input-tokens", **more,
-    }  # fmt: skip
-
-
-CLAUDE = {
-    "ProviderName": "Anthropic", "PublisherName": "Anthropic", "ServiceName": "Claude API", "SkuId": "claude-sonnet-4-5",
-    "ChargeDescription": "claude-sonnet-4-5, input", "BillingAccountId": "anthropic-1",
+CASES = {
+    "tags, cost categories and names say whose it is": Case(
+        [
+            charge("prompt", "1", "proj-1", team="Search-Infra"), charge("prompt", "2", tags={"user:Team": "vision"}),
+            charge("prompt", "4", "proj-nlp-7"), charge("prompt", "8", "proj-3"),
+            charge("prompt", "16", cost_categories={"business_unit": "Ads"}),
+        ],
+        {("search", "invoice"): "2.5", ("vision", "invoice"): "5", ("nlp", "invoice"): "10", ("unassigned", "invoice"): "20",
+         ("ads", "invoice"): "40"},
+        ("api_unassigned",), Config(teams=TEAMS),
+    ),
+    "a cloud's bill alone": Case(AWS_ROWS, {("vision", "bill"): "6", ("search", "bill"): "2"}),
+    "an account of its own with the vendor is other calls": Case(
+        [*AWS_ROWS, claude("prompt", "2", team="chat", issuer="anthropic")],
+        {("vision", "bill"): "6", ("search", "bill"): "2", ("chat", "invoice"): "5"},
+    ),
+    "of an invoice that the cloud issues, its own rows tell whose it is and are not added": Case(
+        [*AWS_ROWS, claude("prompt", "2")], {("search", "bill"): "2", ("vision", "invoice"): "5"}, ("api_repeated_more",)
+    ),
+    "the cloud's rows of a few percent more are no other sum": Case(
+        [bedrock("claude-sonnet-4-5", "5.25", "vision"), claude("prompt", "2")], {("vision", "invoice"): "5"}
+    ),
+    "the cloud's rows count from where the invoice ends, and those of unknown makers": Case(
+        [
+            claude("prompt", "2", team="chat", hours=6), bedrock("Claude4.5Sonnet", "4", "vision", 1, 1),
+            bedrock("Claude4.5Sonnet", "600", "vision", 7, 1), bedrock("qwen3-32b", "50", "search", 2, 1, vendor=None),
+        ],
+        {("chat", "invoice"): "5", ("vision", "bill"): "600", ("search", "bill"): "50"},
+    ),
+    # of the same time and model a has all; of the same time, a and b by their spend; of the month, d too
+    "the nearest of the cloud's rows tell whose a line is": Case(
+        [
+            bedrock("anthropic.claude-sonnet-4-5-20250929-v1:0", "1", "a", 3, 1), bedrock("claude-opus-4-5", "3", "b", 3, 1),
+            bedrock("claude-opus-4-5", "4", "d", 9, 1),
+            claude("prompt", "1", hour=3, hours=1), claude("prompt", "2", hour=3, hours=1, model="haiku"),
+            claude("generation", "1", hour=20, hours=1),
+        ],
+        # 2.5; 5 as 1 : 3; 10 as 1 : 3 : 4
+        {("a", "invoice"): "5.0", ("b", "invoice"): "7.5", ("d", "invoice"): "5"},
+    ),
+    "money of another currency has the day's rate": Case(
+        [charge("generation", "1", team="search", billing_currency="EUR")], {("search", "invoice"): "11"},
+        config=Config(prices=Prices(fx={"EUR": Decimal("1.1")})),
+    ),
 }  # fmt: skip
 
 
-def test_a_vendors_invoice_that_a_cloud_issues_takes_the_place_of_the_clouds_rows(ledger: Ledger) -> None:
-    ledger.bill(bedrock("Claude4.5Sonnet", "6", "vision"), bedrock("Llama3-3-70B", "2", "search"), name="aws.csv")
-    alone = {("vision", "bill"): Decimal(6), ("search", "bill"): Decimal(2)}
-    assert ledger.costs() == alone
-    own = charge("input", "2", "workspace", "chat", **CLAUDE, InvoiceIssuerName="Anthropic")
-    ledger.bill(own, name="anthropic.csv")
-    # an account of its own with the vendor is other calls
-    assert ledger.costs() == alone | {("chat", "invoice"): Decimal(5)}
-    ledger.bill(own | {"InvoiceIssuerName": "AWS", "Tags": ""}, name="anthropic.csv")
-    # the cloud's rows tell whose they are, and are not added
-    assert ledger.costs() == {("search", "bill"): Decimal(2), ("vision", "invoice"): Decimal(5)}
+@pytest.mark.parametrize("name", CASES)
+def test_whose_charges_are_and_which_count(bought: Bought, name: str) -> None:
+    case = CASES[name]
+    bought.fill(case.rows)
+    bought.ask(WEEKS, config=case.config)
+    costs = summed(((model.team, model.source), model.cost.api_cost) for model in bought.models())
+    assert costs == {key: Decimal(cost) for key, cost in case.costs.items()}
+    assert bought.notices().keys() == set(case.codes)
 
 
-def test_provisioned_throughput_is_a_commitment(ledger: Ledger) -> None:
-    hours = {
-        "ConsumedQuantity": "24",
-        "ConsumedUnit": "Hours",
-        "ChargeDescription": "USE1-ProvisionedThroughput-Claude ModelUnits",
-    }
-    ledger.bill(bedrock("Claude", "48", "vision", **hours), name="aws.csv")
-    (one,) = ledger.report().bought
-    assert (one.cost.api_cost, one.cost.commitment_cost, one.cost.prompt_tokens) == (48, 48, None)
-    assert one.cost_per_million_tokens is None
-
-
-def test_money_of_other_currencies_needs_a_rate(ledger: Ledger) -> None:
-    ledger.bill(charge("output", "1", "proj-a", "search", BillingCurrency="EUR"))
+def test_money_of_other_currencies_needs_a_rate(bought: Bought) -> None:
+    bought.fill([charge("generation", "1", billing_currency="EUR")])
     with pytest.raises(PriceError, match=r"tokens of openai are priced in EUR: there is no rate from EUR to USD on 2026-03-10"):
-        ledger.report()
-    prices = ledger.config.prices.model_copy(update={"fx": {"EUR": Decimal("1.1")}})
-    assert isinstance(prices, Prices)
-    assert ledger.costs(config=ledger.config.model_copy(update={"prices": prices})) == {("search", "invoice"): Decimal(11)}
+        bought.ask(WEEKS)
+
+
+def test_commitments_and_money_alone_have_no_tokens(bought: Bought) -> None:
+    bought.fill([bedrock("Claude", "48", "vision") | {"token_kind": "commitment", "tokens": None}])
+    bought.ask(WEEKS)
+    (model,) = bought.models()
+    assert (model.cost.api_cost, model.cost.commitment_cost, model.cost.prompt_tokens) == (48, 48, None)
+    assert model.cost_per_million_tokens is None
+    bought.fill([charge(kind, "1", tokens=None) for kind in ("prompt", "generation")])
+    bought.ask(WEEKS)
+    (model,) = bought.models()
+    assert (model.cost.api_cost, model.cost.prompt_tokens, model.cost.generation_tokens) == (Decimal("12.5"), None, None)
+
+
+_BILL = """INSERT INTO bills BY NAME SELECT $1 AS bill_id, $2 AS provider, 's' AS source, 'focus' AS format,
+    '' AS billing_account_id, '2026-03' AS billing_period, false AS is_whole, $3 AS is_final, '' AS digest, 1 AS load_bills,
+    1 AS rows, $1 AS load_id, $4::TIMESTAMP AS loaded_at"""
+
+
+@pytest.mark.parametrize(
+    ("is_final", "loaded", "known_to"),
+    [(False, "03-07", "03-06"), (True, "03-07", "04-01"), (False, "04-02", "03-06"), (False, "04-03", "04-01")],
+)
+def test_what_is_bought_is_known_until_the_last_bill(bought: Bought, is_final: bool, loaded: str, known_to: str) -> None:
+    """A bill is of all its month if it is final, or was loaded two days after it."""
+    bought.con.execute(_BILL, [0, "openai", is_final, f"2026-{loaded}"])
+    bought.con.execute(_BILL, [1, "groq", False, "2026-03-07"])
+    used = charge("generation", "1", hour=-120, bill_id=0)  # to March 6
+    # what is charged ahead says nothing of what was used; of groq nothing is known for two months
+    old = charge("generation", "1", hour=-24 * 80, provider="groq")
+    bought.fill([used, charge("commitment", "9", bill_id=0), old])
+    assert api_cost.known_to(bought.con, WEEKS, NOW) == {"openai": datetime.fromisoformat(f"2026-{known_to}T00:00Z")}
+    bought.ask(WEEKS)
+    late = "tokens of openai are known until 2026-03-06 00:00: no bill contains later ones"
+    assert bought.notices().get("api_not_known") == (late if known_to == "03-06" else None)
+
+
+CUTS = st.lists(st.floats(0.01, 23.99), min_size=1, max_size=4).map(sorted)
+# amounts that no share divides, of a day, of hours and of a month, some of which only the cloud's bill names owners for
+ODD = [
+    claude("prompt", "0.333333333"),
+    claude("generation", "0.7777777", hour=3.5, hours=1),
+    claude("generation", "0.1", team="search", hour=5, hours=7),
+    claude("cached", "1.0000001", hour=-216, hours=720),
+    *(bedrock("claude4.5sonnet", str(n), team, hour, 1) for hour in range(24) for team, n in (("a", 1), ("b", 3), ("c", 7))),
+]
+
+
+@pytest.fixture(scope="module")
+def odd() -> Any:
+    with empty_store() as con:
+        bought = Bought(con)
+        bought.fill(ODD)
+        yield bought
+
+
+@settings(max_examples=6, deadline=None)
+@given(cuts=CUTS)
+def test_adjoining_periods_and_finer_rows_add_up_to_the_whole(odd: Bought, cuts: list[float]) -> None:
+    def between(since: float, until: float, by: tuple[str, ...] = ("team",)) -> dict[str | None, Decimal]:
+        return odd.ask(Period(*(DAY + timedelta(seconds=round(hour * 3600)) for hour in (since, until))), by)
+
+    whole = between(0, 24)
+    edges = [0.0, *(round(cut * 3600) / 3600 for cut in cuts), 24.0]
+    parts = summed(item for one, other in pairwise(edges) if one < other for item in between(one, other).items())
+    assert parts == whole == between(0, 24, ("team", "hour"))
+    assert set(whole) == {"a", "b", "c", "search"}
+
+
+test_many_more_periods_add_up = many(
+    test_adjoining_periods_and_finer_rows_add_up_to_the_whole, given(cuts=CUTS), settings(deadline=None), 30
+)
+
+
+# A day of four L4s at $1 an hour, held by the namespace chat, and OpenAI's bill in a FOCUS file
+
+
+def focus(kind: str, millions: str, team: str = "") -> dict[str, str]:
+    """A row of a FOCUS file of OpenAI's: this many million tokens of one kind."""
+    priced = {"input": "prompt", "cached input": "cached", "output": "generation"}[kind]
+    cost = str(KINDS[priced] * Decimal(millions))
+    return {
+        "BilledCost": cost, "EffectiveCost": cost, "ListCost": cost, "ContractedCost": cost, "BillingAccountId": "org-1",
+        "BillingCurrency": "USD", "BillingPeriodStart": "2026-03-01T00:00:00Z", "BillingPeriodEnd": "2026-04-01T00:00:00Z",
+        "ChargeCategory": "Usage", "ChargeDescription": f"gpt-4o-2024-08-06, {kind}", "ChargePeriodStart": DAY.isoformat(),
+        "ChargePeriodEnd": (DAY + timedelta(days=1)).isoformat(), "ConsumedQuantity": millions, "ConsumedUnit": "1M Tokens",
+        "ProviderName": "OpenAI", "PublisherName": "OpenAI", "InvoiceIssuerName": "OpenAI", "ServiceName": "OpenAI API",
+        "ServiceCategory": "AI and Machine Learning", "SubAccountId": "proj-a", "SubAccountName": "proj-a",
+        "SkuId": f"gpt-4o {kind}", "SkuMeter": kind, "Tags": json.dumps({"team": team}) if team else "",
+    }  # fmt: skip
+
+
+@dataclass
+class Ledger:
+    config: Config
+    store: Store
+    before: ReportView | None = None
+
+    def report(self, days: float = 1, **more: Any) -> ReportView:
+        period = Period(DAY, DAY + timedelta(days=days))
+        return pipeline.report(self.config, self.store, Query(period, "the day", now=NOW, **more))
+
+    def tokens(self, **filters: Any) -> Any:
+        def build(con: Any, ask: UnitQuery) -> Any:
+            view = units.tokens(con, ask)
+            api_cost.add_bought(con, self.config, view)
+            return view
+
+        ask = UnitQuery.of(self.config, Period(DAY, DAY + timedelta(days=1)), "the day")
+        return pipeline.unit_costs(self.config, self.store, replace(ask, **filters), build)
+
+
+@pytest.fixture(scope="module")
+def ledger(tmp_path_factory: pytest.TempPathFactory) -> Ledger:
+    folder = tmp_path_factory.mktemp("ledger")
+    made = Ledger(*stored(serving([("llm-0", [0, 1, 2, 3], 0, 24)]), folder))
+    made.before = made.report()
+    rows = [focus(*row, "search") for row in (("input", "10"), ("cached input", "4"), ("output", "2"))]
+    (folder / "openai.csv").write_text(csv_text([*rows, focus("input", "1.2345", "chat"), focus("output", "0.5")]))
+    assert not collect_bills(made.store, [LocalTree(folder / "openai.csv")], None).errors
+    return made
+
+
+def test_a_bill_of_tokens_stands_beside_gpus_and_in_no_gpu_hour(ledger: Ledger) -> None:
+    before, view = ledger.before, ledger.report()
+    assert before is not None and before.totals_api is None
+    assert "api_cost" not in to_json(before)
+    assert (view.totals, view.node_totals) == (before.totals, before.node_totals)
+    rows = {row.keys["team"]: row.api for row in view.rows if row.api}
+    assert {team: api.api_cost for team, api in rows.items()} == {
+        "search": Decimal(50), "unassigned": Decimal(5), "chat": Decimal("3.08625"),
+    }  # fmt: skip
+    search = rows["search"]
+    assert (search.prompt_tokens, search.cached_tokens, search.generation_tokens) == (14_000_000, 4_000_000, 2_000_000)
+    answer = to_dict(view)
+    assert (answer["totals"]["api_cost"], answer["totals"]["node_cost"]) == (Decimal("58.08625"), Decimal(96))
+    (one,) = [one for one in answer["bought"] if one["team"] == "search"]
+    assert (one["model"], one["provider"], one["source"]) == ("gpt-4o-2024-08-06", "openai", "invoice")
+    assert (one["prompt_cost"], one["generation_cost"], one["cost_per_million_tokens"]) == (30, 20, Decimal("3.125"))
+    lines = list(csv.DictReader(to_csv(view).splitlines()))
+    assert sum(Decimal(line["cost"]) for line in lines) == Decimal(96) + Decimal("58.08625")
+    plain = partial(ledger.report, with_sections=False)
+    # rows by what tokens are of no part of
+    assert [row.api.api_cost for row in plain(by=("gpu_model",)).rows if row.api] == [Decimal("58.08625")]
+    assert plain(namespaces=("chat",)).totals_api is None
+    assert plain(teams=("search",)).totals_api == search
 
 
 def test_a_chargeback_charges_tokens_beside_gpus(ledger: Ledger, tmp_path: Path) -> None:
     from gpucost.publish.chargeback import ChargebackQuery, manifest_of, replacing, write
 
-    ledger.bill(
-        charge("output", "1.2345", "proj-a", "search"), charge("output", "1", "proj-b", "chat"), charge("input", "1", "x")
-    )
     month = Period(datetime(2026, 3, 1, tzinfo=UTC), datetime(2026, 4, 1, tzinfo=UTC))
     ask = ChargebackQuery("2026-03", month, "March 2026", datetime(2026, 5, 1, tzinfo=UTC))
-    with replacing(tmp_path / "out" / "2026-03", lambda _: []) as folder:
+    out = tmp_path / "out" / "2026-03"
+    with replacing(out, lambda _: []) as folder:
         bundle = pipeline.chargeback(ledger.config, ledger.store, ask, folder)
         manifest = write(bundle, manifest_of(bundle, ledger.config, {}, None), folder, dict.fromkeys((None, *bundle.teams), ()))
-    teams = {team["team"]: team for team in manifest["teams"]}
-    assert {name: (team["charge"], team["cost"], team["api_cost"], team["shared_cost"]) for name, team in teams.items()} == {
-        "chat": (106.0, 96.0, 10.0, 0.0), "search": (12.345, 0.0, 12.345, 0.0), "unassigned": (2.5, 0.0, 2.5, 0.0),
+    names = ("charge", "cost", "api_cost", "shared_cost")
+    assert {team["team"]: tuple(team[name] for name in names) for team in manifest["teams"]} == {
+        "chat": (99.08625, 96.0, 3.08625, 0.0), "search": (50.0, 0.0, 50.0, 0.0), "unassigned": (5.0, 0.0, 5.0, 0.0),
     }  # fmt: skip
-    assert (manifest["totals"]["charge"], manifest["totals"]["api_cost"], manifest["totals"]["shared_cost"]) == (
-        120.845,
-        24.845,
-        0,
-    )
+    assert [manifest["totals"][name] for name in ("charge", "api_cost", "shared_cost")] == [154.08625, 58.08625, 0]
     assert manifest["invoice"]["difference"] == 0
     assert not [reason for reason in manifest["reasons"] if "tokens" in reason]
-    assert sum(Decimal(str(line["cost"])) for line in manifest["invoice"]["lines"]) == Decimal("24.845")
-    out = tmp_path / "out" / "2026-03"
+    assert sum(Decimal(str(line["cost"])) for line in manifest["invoice"]["lines"]) == Decimal("58.08625")
     with (out / "focus.csv").open() as file:
         rows = [row for row in csv.DictReader(file) if row["x_gpucost_kind"] == "api"]
-    assert {row["x_gpucost_team"]: Decimal(row["EffectiveCost"]) for row in rows} == {
-        "chat": Decimal(10), "search": Decimal("12.345"), "unassigned": Decimal("2.5"),
+    assert {row["x_gpucost_team"]: Decimal(row["EffectiveCost"]) for row in rows if row["x_gpucost_team"] != "search"} == {
+        "chat": Decimal("3.08625"), "unassigned": Decimal(5),
     }  # fmt: skip
+    assert sum(Decimal(row["EffectiveCost"]) for row in rows) == Decimal("58.08625")
     with (out / "ledger.csv").open() as file:
-        assert sum(Decimal(row["cost"]) for row in csv.DictReader(file) if row["kind"] in ("allocated", "api")) == Decimal(
-            "120.845"
-        )
+        charged = [Decimal(row["cost"]) for row in csv.DictReader(file) if row["kind"] in ("allocated", "api")]
+    assert sum(charged) == Decimal("154.08625")
     assert "Bought tokens" in (out / "teams" / "search.md").read_text()
 
 
 def test_tokens_of_own_pods_and_bought_ones_stand_in_one_answer(ledger: Ledger) -> None:
-    ledger.bill(charge("input", "4", "proj-a", "search"), charge("output", "1", "proj-a", "search"))
-    period = Period(DAY, DAY + timedelta(days=1))
-
-    def build(con: Any, ask: UnitQuery) -> Any:
-        view = units.tokens(con, ask)
-        api_cost.add_bought(con, ledger.config, view)
-        return view
-
-    view = pipeline.unit_costs(ledger.config, ledger.store, UnitQuery.of(ledger.config, period, "the day"), build)
-    (one,) = view.sections["bought"]
-    assert (one["team"], one["model"], one["api_cost"]) == ("search", "gpt-4o-2024-08-06", Decimal(20))
-    assert (one["cost_per_million_prompt_tokens"], one["cost_per_million_generation_tokens"]) == (Decimal("2.5"), Decimal(10))
+    view = ledger.tokens()
+    (one,) = [one for one in view.sections["bought"] if one["team"] == "search"]
+    assert (one["model"], one["api_cost"]) == ("gpt-4o-2024-08-06", Decimal(50))
+    # $30 for 14 million, of which four were cached, and $20 for two
+    assert one["cost_per_million_prompt_tokens"] == pytest.approx(Decimal(30) / 14)
+    assert one["cost_per_million_generation_tokens"] == Decimal(10)
     assert view.totals["cost"] == 0
-    narrowed = replace(UnitQuery.of(ledger.config, period, "the day"), namespaces=("chat",))
-    assert "bought" not in pipeline.unit_costs(ledger.config, ledger.store, narrowed, build).sections
+    assert "bought" not in ledger.tokens(namespaces=("chat",)).sections
 
 
-CUTS = st.lists(st.floats(0.01, 23.99), min_size=1, max_size=4).map(sorted)
-
-
-@pytest.fixture(scope="module")
-def odd(tmp_path_factory: pytest.TempPathFactory) -> Ledger:
-    """Amounts that no share divides, of a day, of hours and of a month, some of which only the cloud's bill names owners for."""
-    made = Ledger(tmp_path_factory.mktemp("odd"))
-    made.bill(
-        *(
-            row | CLAUDE | {"InvoiceIssuerName": "AWS"}
-            for row in (
-                charge("input", "0.333333333", "shared"),
-                charge("output", "0.7777777", "shared", hour=3.5, hours=1),
-                charge("output", "0.1", "proj-a", "search", hour=5, hours=7),
-                charge("cached input", "1.0000001", "shared", hour=-240, hours=720),
-            )
-        ),
-        name="anthropic.csv",
-    )
-    made.bill(
-        *(
-            bedrock("Claude4.5Sonnet", str(weight), team, **_between(hour, hour + 1))
-            for hour in range(24)
-            for team, weight in (("a", 1), ("b", 3), ("c", 7))
-        ),
-        name="aws.csv",
-    )
-    made.report()
-    return made
-
-
-@settings(max_examples=2, deadline=None)
-@given(cuts=CUTS)
-def test_adjoining_periods_and_finer_rows_add_up_to_the_whole(odd: Ledger, cuts: list[float]) -> None:
-    def by_team(hours: tuple[float, float], by: tuple[str, ...] = ("team",)) -> dict[str | None, Decimal]:
-        sums: dict[str | None, Decimal] = {}
-        for row in odd.report(hours, by=by, with_sections=False).rows:
-            if row.api:
-                sums[row.keys["team"]] = sums.get(row.keys["team"], Decimal(0)) + row.api.api_cost
-        return sums
-
-    whole = by_team((0, 24))
-    edges = [0.0, *(round(cut * 3600) / 3600 for cut in cuts), 24.0]
-    parts: dict[str | None, Decimal] = {}
-    for span in pairwise(edges):
-        if span[0] < span[1]:
-            for team, cost in by_team(span).items():
-                parts[team] = parts.get(team, Decimal(0)) + cost
-    assert parts == whole
-    assert by_team((0, 24), ("team", "hour")) == whole
-    assert set(whole) == {"a", "b", "c", "search"}
-
-
-test_many_more_periods_add_up = many(
-    test_adjoining_periods_and_finer_rows_add_up_to_the_whole, given(cuts=CUTS), settings(deadline=None), 5
-)
-
-
-def test_tokens_of_a_bill_with_money_alone_are_unknown(ledger: Ledger) -> None:
-    money = {"ConsumedQuantity": "", "ConsumedUnit": ""}
-    ledger.bill(charge("input", "2", "proj-a", "search", **money), charge("output", "1", "proj-a", "search", **money))
-    assert [(one.cost.prompt_tokens, one.cost.generation_tokens) for one in ledger.report().bought] == [(None, None)]
-    assert ledger.costs() == {("search", "invoice"): Decimal(15)}
-
-
-def _between(start: float, end: float) -> dict[str, str]:
-    at_hours = (DAY + timedelta(hours=start), DAY + timedelta(hours=end))
-    return dict(zip(("ChargePeriodStart", "ChargePeriodEnd"), (moment.isoformat() for moment in at_hours), strict=True))
-
-
-def test_a_clouds_rows_count_where_the_vendors_invoice_does_not_reach(ledger: Ledger) -> None:
-    anthropic = {
-        "ProviderName": "Anthropic",
-        "PublisherName": "Anthropic",
-        "InvoiceIssuerName": "AWS",
-        "SkuId": "claude-sonnet-4-5",
-    }
-    ledger.bill(
-        charge("input", "2", "w", "chat", hours=6, **anthropic, ChargeDescription="claude-sonnet-4-5, input"), name="a.csv"
-    )
-    rows = [bedrock("Claude4.5Sonnet", cost, "vision", **_between(start, start + 1)) for start, cost in ((1, "4"), (7, "600"))]
-    ledger.bill(*rows, name="aws.csv")
-    # makers that names do not tell are no part of the invoice
-    ledger.bill(*rows, bedrock("Qwen3-32B", "50", "search", **_between(2, 3)), name="aws.csv")
-    assert ledger.costs() == {("chat", "invoice"): Decimal(5), ("vision", "bill"): Decimal(600), ("search", "bill"): Decimal(50)}
-
-
-def test_what_is_bought_is_known_until_the_last_bill(ledger: Ledger) -> None:
-    ledger.bill(*(charge("output", "1", "proj-a", "search", hour=24 * (day - 20)) for day in range(16)))
-    # a bill that is loaded when its month is long over is of all of it
-    assert "api_not_known" not in ledger.codes(hours=(-480, 24))
-    with ledger.store.write() as con:
+def test_days_after_the_last_bill_are_complete_only_for_teams_that_buy_nothing(ledger: Ledger, tmp_path: Path) -> None:
+    shutil.copyfile(ledger.store.path, tmp_path / "store.duckdb")
+    copy = Ledger(ledger.config, Store(tmp_path / "store.duckdb"))
+    with copy.store.write() as con:
         con.execute("UPDATE bills SET loaded_at = TIMESTAMP '2026-03-07'")
-    view = ledger.report((-480, 24), by=("team", "day"), may_be_absent=True)
-    assert view.api_known_to == DAY - timedelta(days=4)
-    (notice,) = [one for one in view.coverage.warnings if one.code == "api_not_known"]
-    assert notice.message == "tokens of openai are known until 2026-03-06 00:00: no bill contains later ones"
-    days = days_of(view, ledger.config.tz, DAY + timedelta(days=3))
-    search, chat = CostSeries("team", "search"), CostSeries("team", "chat")
-    assert max(days.complete_of(search), default=None) is None or max(days.complete_of(search)) < DAY.date() - timedelta(days=4)
-    assert days.complete_of(chat) == days.complete
+        con.execute("UPDATE bill_lines SET charge_period_end = TIMESTAMP '2026-03-10 12:00'")
+    view = copy.report(by=("team", "day"), may_be_absent=True, with_sections=False)
+    assert view.api_known_to == DAY + timedelta(hours=12)
+    days = days_of(view, copy.config.tz, NOW)
+    assert days.complete_of(CostSeries("team", "search")) == ()
+    assert days.complete_of(CostSeries("team", "chat")) == days.complete == (DAY.date(),)
