@@ -67,7 +67,7 @@ def small(store: Path, in_an_empty_folder: Path) -> Path:
 @pytest.fixture(scope="module")
 def folder(demo: Config, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A copy of the sample, with a plan and two answers that were saved."""
-    copy = Path(shutil.copytree(demo.path.parent, tmp_path_factory.mktemp("api") / "demo"))
+    copy = Path(shutil.copytree(demo.store.parent, tmp_path_factory.mktemp("api") / "demo"))
     config = ["--config", str(copy / "gpucost.toml")]
     (copy / "plan.toml").write_text(run("whatif", "plan", "--example"))
     for name, size in (("a", "30"), ("b", "60")):

@@ -2,150 +2,239 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from decimal import Decimal
 from functools import partial
-from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 from gpucost.collect.progress.files import import_files
 from gpucost.collect.progress.mappings import levels
+from gpucost.config.model import Config
 from gpucost.errors import GpucostError
 from gpucost.report import units
 from gpucost.report.units.work import Levels, intervals
 from gpucost.store.connection import Store
 from gpucost.store.progress import ProgressBatch, ProgressRun, ProgressSeries, load_runs
-from tests.replay.cases.words import at, busy, fleet, node, pod
-from tests.replay.work import asked, counter, put, stored, training
+from tests.replay.cases.words import at, fleet, node, pod
+from tests.replay.work import asked, counter, put, stored
+
+CENT = Decimal("0.01")
+Points = Sequence[tuple[float, float]]
+WHOLE, CRASHED = [(0, 24)], [(0, 9), (10, 24)]  # hours of a job's pods, each with 8 A100s at $3 an hour: $24
+TO_EPOCH_4 = [(4, 1), (8, 2), (14, 3), (18, 4)]
 
 
-def done(view: units.UnitView) -> list[tuple[int, str, float]]:
-    return [(row["epoch"], row["status"], round(float(row["cost"]), 2)) for row in view.rows if row["epoch"] is not None]
+@dataclass
+class Scene:
+    """A job's pods, what they (by number, or with a series' own labels) counted, and what its epochs and runs cost."""
+
+    pods: Points
+    counted: Sequence[tuple[int | dict[str, Any], Points]] = ()
+    epochs: Sequence[tuple[int, str, float]] = ()
+    runs: dict[str, dict[str, Any]] = field(default_factory=dict)
+    # runs that MLflow knows: name, begin and end (None: unknown), and when epochs ended
+    mlflow: Sequence[tuple[str, float, float | None, Points]] = ()
 
 
-def test_eight_a100s_at_3_dollars_for_4_hours_are_96_dollars(tmp_path: Path) -> None:
-    config, store = stored(training([(0, 20)]), tmp_path)
-    put(store, [(counter("epoch", "run-a-0"), [(0.01, 0), *((4 * n, n) for n in range(1, 5))])])
-    view = asked(config, store)
-    assert [row["cost"].quantize(Decimal("0.01")) for row in view.rows if row["epoch"] in (2, 3, 4)] == [Decimal("96.00")] * 3
-    (run,) = view.sections["runs"]
-    assert run["epochs_done"] == 4
-    assert sum(row["cost"] for row in view.rows) == run["cost"] == view.totals["allocated_cost"] == Decimal("480.000000000")
-    assert run["outside_cost"] == pytest.approx(Decimal("96.24"), abs=Decimal("0.01"))
-
-
-def test_forecast_and_trend(tmp_path: Path) -> None:
-    config, store = stored(training([(0, 24)]), tmp_path)
-    put(store, [(counter("epoch", "run-a-0"), [(0, 0), (2, 1), (4, 2), (8, 3), (12, 4)])])
-    view = asked(config, store, partial(units.epochs, planned_epochs=10))
-    (run,) = view.sections["runs"]
+GAUGE = {"kind": "gauge", "marks": "begin"}
+SCENES = {
+    "even": Scene(
+        [(0, 20)], [(0, [(0.01, 0), *((4 * n, n) for n in range(1, 5))])],
+        [(1, "done", 95.76), (2, "done", 96), (3, "done", 96), (4, "done", 96)],
+        {"": {"epochs_done": 4, "cost": 480, "outside_cost": Decimal("96.24")}},
+    ),
     # epochs 1 and 2 took two hours each, 3 and 4 four hours each
-    assert run["trend_percent"] == 100.0
-    assert run["mean_cost"] == Decimal(72)
-    assert (run["best_epoch"], run["best_cost"]) == (1, Decimal(48))
-    # 6 epochs to come at $96, of which the $288 since the fourth count already
-    assert run["remaining_epochs"] == 6
-    assert run["forecast_cost"] == Decimal(24 * 24) + 6 * 96 - 288
-
-
-def test_work_after_a_restart_from_nothing_loses_what_was_done(tmp_path: Path) -> None:
-    config, store = stored(training([(0, 9), (10, 24)]), tmp_path)
-    put(
-        store,
-        [
-            (counter("epoch", "run-a-0"), [(0, 0), (4, 1), (8, 2), (8.9, 2)]),
-            (counter("epoch", "run-a-1"), [(10, 0), (14, 1), (18, 2), (22, 3)]),
-        ],
-    )
-    view = asked(config, store)
-    assert done(view)[:7] == [
-        (1, "lost", 96), (2, "lost", 96), (3, "lost", 24), (1, "done", 96), (2, "done", 96), (3, "done", 96),
-        (4, "unfinished", 48),
-    ]  # fmt: skip
-    (run,) = view.sections["runs"]
-    assert run["lost_cost"] == Decimal(216)
-    assert run["attempts"] == 2
-    assert view.totals["cost"] == Decimal(23 * 24)
-
-
-def test_a_counter_that_resumes_from_a_checkpoint_goes_on(tmp_path: Path) -> None:
-    config, store = stored(training([(0, 9), (10, 24)]), tmp_path)
-    put(
-        store,
-        [
-            (counter("epoch", "run-a-0", resumes=True), [(0, 0), (4, 1), (8, 2), (8.9, 2)]),
-            (counter("epoch", "run-a-1", resumes=True), [(10, 0), (13, 1), (17, 2)]),
-        ],
-    )
-    view = asked(config, store)
-    assert done(view) == [(1, "done", 96), (2, "done", 96), (3, "done", 96), (4, "done", 96), (5, "unfinished", 168)]
-
-
-def test_a_gauge_names_the_epoch_that_has_begun(tmp_path: Path) -> None:
-    config, store = stored(training([(0, 20)]), tmp_path)
-    gauge = counter("epoch", "run-a-0", kind="gauge", marks="begin")
-    put(store, [(gauge, [(1, 0), (5, 1), (9, 2), (12, 1), (16, 2), (19.9, 2)])])
-    view = asked(config, store)
+    "slower": Scene(
+        WHOLE, [(0, [(0, 0), (2, 1), (4, 2), (8, 3), (12, 4)])],
+        runs={"": {"trend_percent": 100.0, "mean_cost": 72, "best_epoch": 1, "best_cost": 48}},
+    ),
+    "restarted from nothing": Scene(
+        CRASHED, [(0, [(0, 0), (4, 1), (8, 2), (8.9, 2)]), (1, [(10, 0), (14, 1), (18, 2), (22, 3)])],
+        [(1, "lost", 96), (2, "lost", 96), (3, "lost", 24), (1, "done", 96), (2, "done", 96), (3, "done", 96),
+         (4, "unfinished", 48)],
+        {"": {"lost_cost": 216, "attempts": 2, "cost": 23 * 24}},
+    ),
+    "resumed from a checkpoint": Scene(
+        CRASHED,
+        [({"pod": 0, "resumes": True}, [(0, 0), (4, 1), (8, 2), (8.9, 2)]),
+         ({"pod": 1, "resumes": True}, [(10, 0), (13, 1), (17, 2)])],
+        [(1, "done", 96), (2, "done", 96), (3, "done", 96), (4, "done", 96), (5, "unfinished", 168)],
+    ),
     # fell back to epoch 1: it and what had begun of epoch 2 are lost
-    assert done(view) == [(0, "done", 96), (1, "lost", 96), (2, "lost", 72), (1, "done", 96), (2, "done", 96)]
-    assert view.totals["outside_cost"] == Decimal(24)
+    "a gauge of the epoch that has begun": Scene(
+        [(0, 20)], [({"pod": 0} | GAUGE, [(1, 0), (5, 1), (9, 2), (12, 1), (16, 2), (19.9, 2)])],
+        [(0, "done", 96), (1, "lost", 96), (2, "lost", 72), (1, "done", 96), (2, "done", 96)], {"": {"outside_cost": 24}},
+    ),
+    "two runs of one pod split its cost by time": Scene(
+        WHOLE, [({"pod": 0, "run_id": "a"}, [(2, 0), (4, 1), (6, 2)]), ({"pod": 0, "run_id": "b"}, [(5, 0), (7, 1)])],
+        runs={"a": {"cost": 3 * 24 + 12}, "b": {"cost": 12 + 24}},
+    ),
+    "logged as 0, 1, 2": Scene(
+        [(0, 12)], epochs=[(0, "done", 96), (1, "done", 96), (2, "done", 96)],
+        runs={"": {"epochs_done": 3, "mean_cost": 96, "outside_cost": 0}},
+    ),
+    # what it had done of the third epoch is lost, and none of what came after is its own
+    "killed, and another began": Scene(
+        CRASHED, mlflow=[("first", 0, None, [(4, 1), (8, 2)]), ("again", 10, 22, [(14, 1), (18, 2), (22, 3)])],
+        runs={"first": {"cost": 9 * 24, "lost_cost": 24, "mean_cost": 96},
+              "again": {"cost": 12 * 24, "mean_cost": 96, "lost_cost": 0}},
+    ),
+    "goes on in the next pod": Scene(
+        CRASHED, mlflow=[("only", 0, None, TO_EPOCH_4)],
+        runs={"only": {"epochs_done": 4, "cost": 23 * 24, "unfinished_cost": 6 * 24}}
+    ),
+    "goes on beside an evaluation": Scene(
+        CRASHED, mlflow=[("resumed", 0, None, TO_EPOCH_4), ("evaluation", 19, 20, [(20, 1)])],
+        runs={"resumed": {"epochs_done": 4, "lost_cost": 0}},
+    ),
+    "silent": Scene([(0, 20)]),
+    "told of before its pods": Scene([(12, 20)]),
+    "told of once before its pods": Scene([(12, 20)]),
+}  # fmt: skip
+JOBS = {name: name.replace(" ", "-").replace(",", "") for name in SCENES}
+NIGHTS = {"nightly-29390000-abcde": 0, "nightly-29390600-fghij": 10}
+EARLY: Points = [(1, 0), (4, 1), (8, 2)]
 
 
-@pytest.mark.slow
-def test_ranks_of_a_distributed_run_are_one_run_and_their_costs_add_up(tmp_path: Path) -> None:
-    nodes = [node(f"n{i}", "p4de.24xlarge", 0, 12) for i in range(2)]
-    pods = [pod(f"ddp-worker-{i}", f"n{i}", list(range(8)), 0, 12, owner=["PyTorchJob", "ddp"]) for i in range(2)]
-    util = {**busy("n0", list(range(8)), 0, 12), **busy("n1", list(range(8)), 0, 12)}
-    config, store = stored(fleet(12, nodes, pods, util, scrape=600), tmp_path)
-    points = [(0.0, 0.0), (4.0, 1.0), (8.0, 2.0), (11.9, 2.0)]
-    put(store, [(counter("epoch", f"ddp-worker-{i}"), [(hour + i / 100, value) for hour, value in points]) for i in range(2)], 12)
-    view = asked(config, store, hours=(0, 12))
-    (run,) = view.sections["runs"]
-    assert run["epochs_done"] == 2
-    assert [cost for _, status, cost in done(view) if status == "done"] == [192, 192]
-    assert run["cost"] == Decimal(12 * 48)
+def tell(store: Store) -> None:
+    """What MLflow knows of the runs."""
+    batch, found = ProgressBatch(), []
+    for scene, job in JOBS.items():
+        for name, start, end, points in SCENES[scene].mlflow:
+            found.append(
+                ProgressRun(
+                    run_id=name, parent_id="", experiment="llm", name=name, status="RUNNING" if end is None else "FINISHED",
+                    started_ms=at(start) * 1000, ended_ms=0 if end is None else at(end) * 1000,
+                    cluster="", namespace="train", pod="", workload=f"Job/{job}", planned_epochs=0, metrics={},
+                )
+            )  # fmt: skip
+            series = ProgressSeries("mlflow", "epoch", "gauge", (), "", "train", "", f"Job/{job}", run_id=name)
+            hours, reached = zip(*points, strict=True)
+            batch.add(series, np.array([at(hour) * 1000 for hour in hours]), np.array(reached, dtype=float))
+    with store.write() as con:
+        load_runs(con, "mlflow", (at(0) * 1000, at(24) * 1000), found, batch)
 
 
-def test_runs_of_one_pod_split_its_cost_by_time(tmp_path: Path) -> None:
-    config, store = stored(training([(0, 24)]), tmp_path)
-    told = [
-        (counter("epoch", "run-a-0", run_id="a"), [(2, 0), (4, 1), (6, 2)]),
-        (counter("epoch", "run-a-0", run_id="b"), [(5, 0), (7, 1)]),
+@pytest.fixture(scope="module")
+def told(tmp_path_factory: pytest.TempPathFactory) -> tuple[Config, Store]:
+    """All scenes in one store, a run of two ranks and a cron job among them."""
+    nodes, pods, series = [], [], []
+    for scene, job in JOBS.items():
+        nodes.append(node(job, "p4de.24xlarge", 0, 24))
+        for number, (start, end) in enumerate(SCENES[scene].pods):
+            pods.append(pod(f"{job}-{number}", job, list(range(8)), start, end, owner=["Job", job]))
+        for labels, points in SCENES[scene].counted:
+            more = {"pod": labels} if isinstance(labels, int) else dict(labels)
+            series.append((counter("epoch", f"{job}-{more.pop('pod')}", **more), points))
+    for number in range(2):
+        nodes.append(node(f"rank{number}", "p4de.24xlarge", 0, 12))
+        pods.append(pod(f"ddp-{number}", f"rank{number}", list(range(8)), 0, 12, owner=["PyTorchJob", "ddp"]))
+        points = [(hour + number / 100, value) for hour, value in ((0, 0), (4, 1), (8, 2), (11.9, 2))]
+        series.append((counter("epoch", f"ddp-{number}"), points))
+    nodes.append(node("cron", "p4de.24xlarge", 0, 24))
+    for name, start in NIGHTS.items():
+        pods.append(pod(name, "cron", list(range(8)), start, start + 4, owner=["CronJob", "nightly"]))
+        series.append((counter("epoch", name), [(start, 0), (start + 2, 1), (start + 3.9, 2)]))
+    for name in ("told of before its pods", "told of once before its pods"):
+        series.append((counter("epoch", "", workload=f"Job/{JOBS[name]}"), EARLY))
+    series.append((counter("epoch", "elsewhere-0"), [(0, 0), (4, 1)]))
+    folder = tmp_path_factory.mktemp("epochs")
+    config, store = stored(fleet(24, nodes, pods, {}, scrape=600), folder)
+    put(store, series)
+    put(store, [(counter("epoch", "", workload="Job/told-of-before-its-pods", run_id="early"), [(2, 0), (5, 3)])], source="other")
+    path = folder / "epochs.csv"
+    rows = "".join(f"Job/logged-as-0-1-2,2026-03-10T{4 * (n + 1):02}:00Z,epoch,{n}\n" for n in range(3))
+    path.write_text(f"workload,time,unit,value\n{rows}")
+    import_files(store, [path], config.tz)
+    tell(store)
+    return config, store
+
+
+@pytest.fixture(scope="module")
+def view(told: tuple[Config, Store]) -> units.UnitView:
+    return asked(*told)
+
+
+def of(found: list[dict[str, Any]], workload: str) -> list[dict[str, Any]]:
+    return [row for row in found if row["workload"] == workload]
+
+
+def epochs(rows: list[dict[str, Any]]) -> list[tuple[int, str, float]]:
+    return [(row["epoch"], row["status"], round(float(row["cost"]), 2)) for row in rows if row["epoch"] is not None]
+
+
+@pytest.mark.parametrize("name", [name for name, scene in SCENES.items() if scene.epochs or scene.runs])
+def test_what_epochs_and_runs_cost(view: units.UnitView, name: str) -> None:
+    scene, workload = SCENES[name], f"Job/{JOBS[name]}"
+    rows, runs = of(view.rows, workload), of(view.sections["runs"], workload)
+    if scene.epochs:
+        assert epochs(rows) == scene.epochs
+    for run, expected in scene.runs.items():
+        (found,) = [one for one in runs if one["run"] == run or not run]
+        assert {key: found[key].quantize(CENT) if key.endswith("_cost") else found[key] for key in expected} == expected
+    # all that its pods cost, to the last digit
+    assert sum(row["cost"] for row in rows) == sum((Decimal(end - start) * 24 for start, end in scene.pods), Decimal(0))
+
+
+def test_what_is_planned_has_a_forecast(told: tuple[Config, Store]) -> None:
+    runs = {}
+    for planned, name in ((10, "slower"), (5, "logged as 0, 1, 2")):
+        answer = asked(*told, partial(units.epochs, planned_epochs=planned), workloads=(JOBS[name],))
+        (runs[name],) = ((run["remaining_epochs"], run["forecast_cost"]) for run in answer.sections["runs"])
+    # 6 epochs to come at $96, of which the $288 since the fourth count already; and two of five
+    assert runs == {"slower": (6, 24 * 24 + 6 * 96 - 288), "logged as 0, 1, 2": (2, 5 * 96)}
+
+
+def test_ranks_are_one_run_and_each_job_of_a_cron_job_is_one(view: units.UnitView) -> None:
+    (run,) = of(view.sections["runs"], "PyTorchJob/ddp")
+    assert (run["epochs_done"], run["cost"]) == (2, 12 * 48)
+    assert [cost for _, status, cost in epochs(of(view.rows, "PyTorchJob/ddp")) if status == "done"] == [192, 192]
+    nights = of(view.sections["runs"], "CronJob/nightly")
+    assert [(run["run"], run["epochs_done"], run["lost_epochs"]) for run in nights] == [
+        ("nightly-29390000", 2, 0),
+        ("nightly-29390600", 2, 0),
     ]
-    put(store, told)
-    view = asked(config, store)
-    costs = {run["run"]: run["cost"] for run in view.sections["runs"]}
-    assert costs == {"a": Decimal(3 * 24 + 12), "b": Decimal(12 + 24)}
-    assert sum(row["cost"] for row in view.rows) == Decimal(24 * 24)
+    assert sum(row["cost"] for row in of(view.rows, "CronJob/nightly")) == 8 * 24
 
 
-def test_work_without_cost_and_cost_without_work_are_listed(tmp_path: Path) -> None:
-    config, store = stored(training([(0, 20)]), tmp_path)
-    put(store, [(counter("epoch", "elsewhere-0"), [(0, 0), (4, 1)])])
-    view = asked(config, store)
-    (work,) = view.sections["work_without_cost"]
-    assert (work["workload"], work["amount"]) == ("train/elsewhere-0", 1)
-    (cost,) = view.sections["cost_without_work"]
-    assert (cost["workload"], cost["cost"]) == ("Job/run-a", Decimal(480))
-    assert view.totals["allocated_cost"] == Decimal(480)
+def test_work_without_cost_and_cost_without_work_are_listed(view: units.UnitView) -> None:
+    found = {(row["workload"], row["amount"], row["why"]) for row in view.sections["work_without_cost"]}
+    assert found == {
+        ("train/elsewhere-0", 1, "no pod with GPUs is known by this name"),
+        ("Job/told-of-before-its-pods", 3, "its pods cost nothing then"),
+        ("Job/told-of-once-before-its-pods", 2, "its pods cost nothing then"),
+    }
+    unworked = {row["workload"]: row["cost"] for row in view.sections["cost_without_work"]}
+    assert unworked == {"Job/silent": 480, "Job/told-of-once-before-its-pods": 8 * 24}
+    assert [row["cost"] for row in of(view.rows, "Job/told-of-before-its-pods") if row["epoch"] is None] == [8 * 24]
+    assert view.totals["allocated_cost"] == view.totals["cost"] + 480 + 8 * 24
 
 
-def test_epochs_told_of_while_no_pod_ran_are_work_without_cost(tmp_path: Path) -> None:
-    config, store = stored(training([(12, 20)]), tmp_path)
-    put(store, [(counter("epoch", "", workload="Job/run-a"), [(1, 0), (4, 1), (8, 2)])])
-    put(store, [(counter("epoch", "", workload="Job/run-a", run_id="early"), [(2, 0), (5, 3)])], source="other")
-    view = asked(config, store)
-    assert [(row["workload"], row["amount"], row["why"]) for row in view.sections["work_without_cost"]] == [
-        ("Job/run-a", 3, "its pods cost nothing then")
-    ]
-    assert view.totals["outside_cost"] == view.totals["allocated_cost"] == Decimal(8 * 24)
-    (tmp_path / "alone").mkdir()
-    config, store = stored(training([(12, 20)]), tmp_path / "alone")
-    put(store, [(counter("epoch", "", workload="Job/run-a"), [(1, 0), (4, 1), (8, 2)])])
-    view = asked(config, store)
-    assert [row["amount"] for row in view.sections["work_without_cost"]] == [2]
-    assert view.totals["cost_without_work"] == Decimal(8 * 24)
+def test_runs_of_mlflow_are_experiments(told: tuple[Config, Store]) -> None:
+    answer = asked(*told, units.experiments, workloads=(JOBS["killed, and another began"],))
+    assert {row["name"]: row["cost"] for row in answer.rows if row["kind"] == "run"} == {"first": 9 * 24, "again": 12 * 24}
+
+
+def test_a_run_is_not_ended_by_another_one_beside_it(view: units.UnitView) -> None:
+    rows = [row for row in of(view.rows, "Job/goes-on-beside-an-evaluation") if row["run"] == "resumed"]
+    assert epochs(rows)[2:4] == [(3, "done", 5 * 24), (4, "done", 4 * 24)]
+
+
+def test_a_part_of_the_period_and_filters(told: tuple[Config, Store]) -> None:
+    rows = asked(*told, hours=(3, 10), workloads=("even",)).rows
+    assert [(row["epoch"], row["is_whole"], row["cost"]) for row in rows] == [(1, False, 24), (2, True, 96), (3, False, 48)]
+    refused: tuple[tuple[dict[str, Any], str], ...] = (
+        ({"teams": ("nobody",)}, "no team 'nobody' held GPUs in the day"),
+        ({"workloads": ("Job/run-b",)}, "no workload 'Job/run-b' held GPUs in the day"),
+        ({"namespaces": ("other",), "workloads": ("even",)}, "no namespace 'other' held GPUs in the day"),
+    )
+    for filters, message in refused:
+        with pytest.raises(GpucostError, match=message):
+            asked(*told, **filters)
 
 
 def log(*reached: tuple[int, float], end: int, is_over: bool = True, failed: bool = False) -> Levels:
@@ -213,96 +302,3 @@ def test_what_was_logged_is_epochs(
     times, reached = levels(entries, marks)
     run = Levels(tuple(zip(times, reached, strict=True)), 0, end, marks, from_zero=True, is_over=True, is_log=is_log)
     assert [(i.epoch, i.status, i.from_ms, i.to_ms) for i in intervals(run)] == expected
-
-
-def test_filters_and_a_part_of_the_period(tmp_path: Path) -> None:
-    config, store = stored(training([(0, 20)]), tmp_path)
-    put(store, [(counter("epoch", "run-a-0"), [(0, 0), *((4 * n, n) for n in range(1, 6))])])
-    view = asked(config, store, hours=(2.5, 10), workloads=("run-a",))
-    assert [(row["epoch"], row["is_whole"], row["cost"]) for row in view.rows] == [
-        (1, False, Decimal(36)),
-        (2, True, Decimal(96)),
-        (3, False, Decimal(48)),
-    ]
-    with pytest.raises(GpucostError, match="no team 'nobody' held GPUs in the day"):
-        asked(config, store, teams=("nobody",))
-    with pytest.raises(GpucostError, match="no workload 'Job/run-b' held GPUs in the day") as error:
-        asked(config, store, workloads=("Job/run-b",))
-    assert error.value.fix == "name one that did: Job/run-a"
-    with pytest.raises(GpucostError, match="no namespace 'other' held GPUs in the day"):
-        asked(config, store, namespaces=("other",), workloads=("run-a",))
-
-
-@pytest.mark.slow
-def test_each_job_of_a_cron_job_is_a_run_that_loses_nothing_of_the_one_before(tmp_path: Path) -> None:
-    gpus, nights = list(range(8)), {"nightly-29390000-abcde": 0, "nightly-29390600-fghij": 10}
-    pods = [pod(name, "train", gpus, start, start + 4, owner=["CronJob", "nightly"]) for name, start in nights.items()]
-    config, store = stored(fleet(24, [node("train", "p4de.24xlarge", 0, 24)], pods, {}, scrape=600), tmp_path)
-    put(store, [(counter("epoch", name), [(start, 0), (start + 2, 1), (start + 3.9, 2)]) for name, start in nights.items()])
-    view = asked(config, store)
-    assert [(run["run"], run["epochs_done"], run["lost_epochs"]) for run in view.sections["runs"]] == [
-        ("nightly-29390000", 2, 0),
-        ("nightly-29390600", 2, 0),
-    ]
-    assert view.totals["cost"] == Decimal(8 * 24)
-
-
-def test_three_epochs_logged_as_0_1_2_are_three_of_96_dollars(tmp_path: Path) -> None:
-    config, store = stored(training([(0, 12)]), tmp_path)
-    path = tmp_path / "epochs.csv"
-    path.write_text(
-        "workload,time,unit,value\n" + "".join(f"Job/run-a,2026-03-10T{4 * (n + 1):02}:00Z,epoch,{n}\n" for n in range(3))
-    )
-    import_files(store, [path], config.tz)
-    view = asked(config, store, partial(units.epochs, planned_epochs=5))
-    (run,) = view.sections["runs"]
-    assert done(view) == [(0, "done", 96), (1, "done", 96), (2, "done", 96)]
-    assert (run["epochs_done"], run["mean_cost"], run["outside_cost"]) == (3, Decimal(96), Decimal(0))
-    assert (run["remaining_epochs"], run["forecast_cost"]) == (2, Decimal(5 * 96))
-
-
-def tell(store: Store, *told: tuple[str, float, float | None, list[tuple[float, float]]]) -> None:
-    """Runs of Job/run-a: name, begin and end (None: unknown), and the moments at which epochs ended."""
-    batch, found = ProgressBatch(), []
-    for name, start, end, points in told:
-        found.append(
-            ProgressRun(
-                run_id=name, parent_id="", experiment="llm", name=name, status="RUNNING" if end is None else "FINISHED",
-                started_ms=at(start) * 1000, ended_ms=0 if end is None else at(end) * 1000,
-                cluster="", namespace="train", pod="", workload="Job/run-a", planned_epochs=0, metrics={},
-            )
-        )  # fmt: skip
-        series = ProgressSeries("mlflow", "epoch", "gauge", (), "", "train", "", "Job/run-a", run_id=name)
-        hours, levels = zip(*points, strict=True)
-        batch.add(series, np.array([at(hour) * 1000 for hour in hours]), np.array(levels, dtype=float))
-    with store.write() as con:
-        load_runs(con, "mlflow", (at(0) * 1000, at(24) * 1000), found, batch)
-
-
-def test_a_killed_run_ends_with_its_pod_where_another_one_began_after_it(tmp_path: Path) -> None:
-    config, store = stored(training([(0, 9), (10, 24)]), tmp_path)
-    tell(store, ("first", 0, None, [(4, 1), (8, 2)]), ("again", 10, 22, [(14, 1), (18, 2), (22, 3)]))
-    view = asked(config, store)
-    first, again = (next(run for run in view.sections["runs"] if run["run"] == name) for name in ("first", "again"))
-    # what it had done of the third epoch is lost, and none of what came after is its own
-    assert (first["cost"], first["lost_cost"], first["mean_cost"]) == (Decimal(9 * 24), Decimal(24), Decimal(96))
-    assert (again["cost"], again["mean_cost"], again["lost_cost"]) == (Decimal(12 * 24), Decimal(96), Decimal(0))
-    costs = {row["name"]: row["cost"] for row in asked(config, store, units.experiments).rows if row["kind"] == "run"}
-    assert costs == {"first": Decimal(9 * 24), "again": Decimal(12 * 24)}
-
-
-def test_a_run_that_goes_on_in_the_next_pod_is_not_ended_by_the_first_one(tmp_path: Path) -> None:
-    config, store = stored(training([(0, 9), (10, 24)]), tmp_path)
-    tell(store, ("only", 0, None, [(4, 1), (8, 2), (14, 3), (18, 4)]))
-    (run,) = asked(config, store).sections["runs"]
-    assert (run["epochs_done"], run["cost"], run["unfinished_cost"]) == (4, Decimal(23 * 24), Decimal(6 * 24))
-
-
-def test_a_run_that_went_on_in_the_next_pod_is_not_ended_by_another_run_there(tmp_path: Path) -> None:
-    config, store = stored(training([(0, 9), (10, 24)]), tmp_path)
-    tell(store, ("resumed", 0, None, [(4, 1), (8, 2), (14, 3), (18, 4)]), ("evaluation", 19, 20, [(20, 1)]))
-    view = asked(config, store)
-    run = next(run for run in view.sections["runs"] if run["run"] == "resumed")
-    epochs = [(row["epoch"], row["status"], row["cost"]) for row in view.rows if row["run"] == "resumed" and row["epoch"]]
-    assert (run["epochs_done"], run["lost_cost"]) == (4, Decimal(0))
-    assert epochs[2] == (3, "done", Decimal(5 * 24)) and epochs[3] == (4, "done", Decimal(4 * 24))
