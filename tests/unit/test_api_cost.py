@@ -40,7 +40,7 @@ from tests.property.fleets import many
 from tests.replay.work import stored
 from tests.unit.bills import csv_text
 from tests.unit.price_nodes import empty_store
-from tests.unit.test_unit_serving import serving
+from tests.unit.served import serving
 
 DAY = datetime(2026, 3, 10, tzinfo=UTC)
 NOW = DAY + timedelta(days=3)
