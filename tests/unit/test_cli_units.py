@@ -4,18 +4,13 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 from decimal import Decimal
-from pathlib import Path
 from zoneinfo import ZoneInfo
 
-from typer.testing import CliRunner
-
-from gpucost.cli.app import app
 from gpucost.cli.unit import document
 from gpucost.periods import Period
 from gpucost.render.rows import RowFormat, render_rows
 from gpucost.render.terminal import render
 from gpucost.report.units.query import UnitQuery, UnitView
-from tests.replay.work import counter, put, stored, training
 
 MONTH = Period(datetime(2026, 10, 1, tzinfo=UTC), datetime(2026, 11, 1, tzinfo=UTC))
 TOKENS = {
@@ -50,11 +45,3 @@ def test_tables_of_units_keep_prices_the_dearest_rows_and_local_moments() -> Non
     view = UnitView("s", "Cost", ask, rows, {}, {}, {"rows": ("epoch", "from")})
     assert "2026-10-13 00:30" in table(view)
     assert "2026-10-12T22:30:00Z" in render_rows(*document(view).flat, RowFormat.csv)
-
-
-def test_a_period_that_holds_nothing_is_no_answer(tmp_path: Path) -> None:
-    _, store = stored(training([(0, 4)], hours=4), tmp_path)
-    put(store, [(counter("epoch", "run-a-0"), [(0, 0), (3, 1)])], 4)
-    config = next(tmp_path.glob("*.toml"))
-    result = CliRunner().invoke(app, ["unit", "epoch", "--config", str(config), "--month", "2020-01"])
-    assert result.exit_code == 1 and "there is no data for January 2020" in result.stderr

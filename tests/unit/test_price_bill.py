@@ -27,6 +27,7 @@ SET_NODES = (NODE | {"machine_id": VM.format(0)}, OTHER | {"machine_id": VM.form
 FIX = {"cost": "-2", "correction": "Correction", "pricing": None, "reservation": None}
 POOL = ({"cost": "4", "pricing": "Committed", "cause": "covered_usage"}, {"key": "i-0def", "cost": "10"},
         {"key": "i-unseen", "hours": 0.5, "cost": "1"})  # fmt: skip
+RATES = {"fx": {"EUR": Decimal("1.5")}}
 Row = dict[str, Any]
 Prices = dict[int, list[tuple[float, float, float]]]
 
@@ -191,6 +192,20 @@ CASES = {
          {"key": "p/z/n1-plain", "type": "n1-standard-8"}],
         {}, (), options={"provider": "gcp"},
     ),
+    "a bill in another currency": Case(hours(*range(24), currency="EUR"), {1: [(0, 24, 15)]}),
+    # the sum in both; half of the hour in each; of which a part lacks its cost: no price
+    **{
+        f"a machine that is billed in two currencies: {prices}, {'back' if turn < 0 else 'forth'}": Case(
+            rows[::turn], {1: prices}
+        )
+        for rows, prices in (
+            ([*hours(0, 1), *hours(1, cost="2", currency="EUR", hours=None)], [(0, 1, 10), (1, 2, 13)]),
+            ([{"hours": 0.5, "cost": "5"}, {"hours": 0.5, "cost": "4", "currency": "EUR"}], [(0, 1, 11)]),
+            ([*hours(0, 1, type="two"), {"cost": "0", "currency": "EUR", "cause": "zero_unexplained", "type": "two"}],
+             [(1, 2, 10)]),
+        )
+        for turn in (1, -1)
+    },
     "of an earlier version": Case(hours(1), {1: [(1, 2, 10)]}, options={"period": "2020-01"},
                                   later=((hours(1, cost="0", kind="tax"), {"period": "2020-02", "provider": "gcp"}),)),
 }  # fmt: skip
@@ -229,7 +244,7 @@ class Priced:
             )
             for sharing, prices in (("pooled", {}), ("as_billed", {"discounts": [Discount(percent=Decimal(30))]})):
                 self.segments[sharing] = defaultdict(list)
-                for segment in run(con, self.nodes, BOOK, {"commitment_sharing": sharing} | prices):
+                for segment in run(con, self.nodes, BOOK, RATES | {"commitment_sharing": sharing} | prices):
                     self.segments[sharing][segment[0]].append(segment)
                 for what, sql in {
                     "origins": "SELECT DISTINCT node_id, origin FROM bill_candidates",
@@ -310,13 +325,13 @@ def test_capacity_types_and_warnings(priced: Priced) -> None:
     assert {row[1] for row in warnings if row[0] == "unknown_capacity_type"} == {f"n2 {name}" for name in unknown}
     zeros = {row[1]: row[2:] for row in warnings if row[0] == "unexplained_zero"}
     types_without = {
-        row["type"] for case in CASES.values() for row in case.rows if row.get("type", "").startswith(("zero", "lack"))
+        row["type"] for case in CASES.values() for row in case.rows if row.get("type", "").startswith(("zero", "lack", "two"))
     }
     assert zeros.keys() == types_without
     for subject, (message, fix) in zeros.items():
-        how_long = "2.0" if subject.startswith("zero") else "1.0"
+        how_long = "1.0" if subject.startswith("lack") else "2.0"
         assert f"{how_long} hours of {subject} without their cost, or a part of it" in message
-        assert subject.split()[1] in fix or subject == "zero same"
+        assert subject.split()[-1] in fix or subject in ("zero same", "two")
     [(message, fix)] = [row[2:] for row in warnings if row[0] == "old_bill"]
     assert (
         message.startswith("the bill of aws, 2020-01, was loaded by an earlier gpucost: ") and fix == "gpucost collect aws PATH"
@@ -324,13 +339,11 @@ def test_capacity_types_and_warnings(priced: Priced) -> None:
     assert not [row for row in priced.answers["as_billed"]["warnings"] if row[0] == "old_bill"]
 
 
-def test_a_bill_in_another_currency_and_one_that_is_restated() -> None:
+def test_a_bill_in_a_currency_without_a_rate_and_one_that_is_taken_back() -> None:
     with empty_store() as con:
-        number = bill(con, *hours(*range(24), currency="EUR"))
-        assert [s[1:5] for s in run(con, [NODE], [], {"fx": {"EUR": Decimal("1.1")}})] == [(0, 24, 11, "bill")]
-        assert con.execute("SELECT DISTINCT rate FROM billed_hours").fetchall() == [(Decimal("1.1"),)]
-        with pytest.raises(PriceError, match=r"node n1 .*EUR.*bill of aws, 2026-10"):
-            run(con, [NODE], [])
+        number = bill(con, *hours(0), *hours(0, cost="2", currency="CHF", hours=None))
+        with pytest.raises(PriceError, match=r"node n1 .*CHF.*bill of aws, 2026-10"):
+            run(con, [NODE], BOOK, RATES)
         # of a machine that is no node, nobody asks
         assert {s[4] for s in run(con, [OTHER], BOOK)} == {"price_book"}
         change_bill_rows(con, "DELETE FROM bill_rows WHERE bill_id = $1", [number])
@@ -338,22 +351,3 @@ def test_a_bill_in_another_currency_and_one_that_is_restated() -> None:
         assert {s[4] for s in run(con, [NODE], BOOK)} == {"price_book"}
         bill(con, {"cost": "9"})
         assert run(con, [NODE], BOOK)[0][3:5] == (Decimal(9), "bill")
-
-
-def test_a_machine_that_is_billed_in_two_currencies_costs_the_sum() -> None:
-    rates = {"fx": {"EUR": Decimal("1.5")}}
-    for rows, prices in (
-        ([*hours(0, 1), *hours(1, cost="2", currency="EUR", hours=None)], [(0, 1, 10), (1, 2, 13)]),
-        # half of the hour in each
-        ([{"hours": 0.5, "cost": "5"}, {"hours": 0.5, "cost": "4", "currency": "EUR"}], [(0, 1, 11)]),
-        # of which a part lacks its cost: no price
-        ([*hours(0, 1), {"cost": "0", "currency": "EUR", "cause": "zero_unexplained"}], [(1, 2, 10)]),
-    ):
-        for told in (rows, rows[::-1]):
-            with empty_store() as con:
-                bill(con, *told)
-                assert [s[1:4] for s in run(con, [NODE], BOOK, rates) if s[4] == "bill"] == prices
-    with empty_store() as con:
-        bill(con, *rows[:1], *hours(0, cost="2", currency="CHF", hours=None))
-        with pytest.raises(PriceError, match=r"node n1 .*CHF"):
-            run(con, [NODE], BOOK, rates)

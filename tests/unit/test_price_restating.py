@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import json
-from datetime import UTC, datetime
+from datetime import date
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -11,22 +10,16 @@ from typing import Any
 import pytest
 
 from gpucost import pipeline
-from gpucost.config.model import Config, Discount, Prices
+from gpucost.config.model import Discount, Prices
 from gpucost.periods import MS_PER_HOUR
 from gpucost.store.connection import Store
-from tests.replay import cases
+from tests.replay.cases.words import HEADER, fleet, node
 from tests.replay.load import load, write_config
 from tests.replay.scrape import scrape
+from tests.replay.work import stored, training
 
-CASES = Path(cases.__file__).parent
-
-
-@pytest.fixture
-def fleet(tmp_path: Path) -> tuple[dict[str, Any], Config, Store]:
-    """Nodes over two days, whole GPUs, whole hours."""
-    case = json.loads((CASES / "whole-gpus" / "fleet.json").read_text())
-    config = write_config(case, tmp_path, CASES / "whole-gpus" / "prices.csv")
-    return case, config, load(case, scrape(case), config)
+COSTS = "SELECT node_id, allocation_id, from_ms, cost, idle_cost, unallocated_cost FROM cost_hourly ORDER BY ALL"
+DAY = 24 * MS_PER_HOUR
 
 
 def rows(store: Store, sql: str) -> list[tuple[Any, ...]]:
@@ -34,37 +27,27 @@ def rows(store: Store, sql: str) -> list[tuple[Any, ...]]:
         return con.execute(sql).fetchall()
 
 
-COSTS = "SELECT node_id, allocation_id, from_ms, cost, idle_cost, unallocated_cost FROM cost_hourly ORDER BY ALL"
-
-
-def test_a_discount_is_off_every_cost_of_gpus(fleet: tuple[dict[str, Any], Config, Store]) -> None:
-    case, config, store = fleet
-    pipeline.attribute(config, store)
+@pytest.mark.slow
+def test_a_discount_is_off_every_cost_of_gpus(tmp_path: Path) -> None:
+    config, store = stored(training([(0, 3), (4, 6)], hours=6), tmp_path)
     before = rows(store, COSTS)
-    assert sum(row[3] for row in before) > 0
-    begins = datetime.fromtimestamp(case["start"], UTC).date()
-    for percent, begun, rounding in (("30", None, Decimal(0)), ("99.99", begins, Decimal("0.00000001"))):
-        discounts = [Discount(percent=Decimal(percent), effective_start=begun)]
-        less = Prices(book=config.prices.book, discounts=discounts)
-        pipeline.attribute(config.model_copy(update={"prices": less}), store)
-        kept, after = 1 - Decimal(percent) / 100, rows(store, COSTS)
-        assert [row[:3] for row in after] == [row[:3] for row in before]
-        for full, reduced in zip(before, after, strict=True):
-            assert all(abs(part - value * kept) <= rounding for value, part in zip(full[3:], reduced[3:], strict=True))
-
-
-DAY = 24 * MS_PER_HOUR
+    assert sum(row[3] for row in before) > 0 and sum(row[5] for row in before) > 0
+    discounts = [Discount(percent=Decimal("99.99"), effective_start=date(2026, 3, 10)), Discount(percent=Decimal(30))]
+    pipeline.attribute(config.model_copy(update={"prices": Prices(book=config.prices.book, discounts=discounts)}), store)
+    after = rows(store, COSTS)
+    assert [row[:3] for row in after] == [row[:3] for row in before]
+    for full, reduced in zip(before, after, strict=True):
+        assert all(
+            abs(part - value * Decimal("0.00007")) <= Decimal("1e-8") for value, part in zip(full[3:], reduced[3:], strict=True)
+        )
 
 
 def test_only_days_whose_prices_changed_are_attributed_again(tmp_path: Path) -> None:
-    case = json.loads((CASES / "whole-gpus" / "fleet.json").read_text())
-    case |= {"end": case["start"] + 4 * 86400, "scrape": 1800}
-    for node in case["nodes"]:
-        node["to"] = case["end"]
-    written = write_config(case, tmp_path, CASES / "whole-gpus" / "prices.csv")
-    config = written.model_copy(update={"prices": Prices()})
-    store = load(case, scrape(case), config)
-    first = case["start"] * 1000
+    described = fleet(96, [node("n", "p4de.24xlarge", 0, 96, "spot")], [], {}, scrape=1800)
+    (tmp_path / "prices.csv").write_text(f"{HEADER}\n")
+    config = write_config(described, tmp_path, tmp_path / "prices.csv").model_copy(update={"prices": Prices()})
+    store = load(described, scrape(described, lean=True), config)
+    first = described["start"] * 1000
 
     def put(hour: int, price: int) -> None:
         with store.write() as con:
@@ -97,3 +80,7 @@ def test_only_days_whose_prices_changed_are_attributed_again(tmp_path: Path) -> 
     with store.write() as con:
         loaded(con, "prices")
     assert days() == after
+    config = config.model_copy(update={"prices": Prices(discounts=[Discount(percent=30, effective_start=date(2026, 3, 13))])})
+    last = days()
+    assert [day for day in sorted(last) if last[day] != after[day]] == [3]
+    assert rows(store, cost) == [(10 * 55 + 20 * 17 + 14 * 24,)]

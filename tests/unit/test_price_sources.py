@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from datetime import date
 from decimal import Decimal
+from typing import Any
 
 import duckdb
 import pytest
@@ -11,121 +13,160 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gpucost.periods import MS_PER_HOUR
-from tests.unit.price_nodes import NODE, START, empty_store, run, steps
+from tests.unit.price_nodes import NODE, START, Segment, empty_store, run, steps
 
-SPOT = NODE | {"capacity_type": "spot", "instance_type": "x9.large"}
+SPOT = NODE | {"capacity_type": "spot"}
 DAY_MS = 24 * MS_PER_HOUR
+Row = dict[str, Any]
+HISTORY = (
+    "INSERT INTO spot_prices VALUES ('aws', $region, $zone, $type, $product, $instance_id, $at, $to_ms, $price, 'USD', $source)"
+)
+LIST = (
+    "INSERT INTO list_prices VALUES ('aws', $region, $zone, $type, $option, 0, '', '', $price, 'USD', $begins::DATE, "
+    "$as_of::DATE, 'aws pricing get_products')"
+)
 
 
-def change(con: duckdb.DuckDBPyConnection, hour: float, price: str, zone: str = "us-east-1a", **other: object) -> None:
-    """A change of the spot price of x9.large, `hour` hours from START."""
+def change(hour: float, price: str, zone: str = "us-east-1a", **other: Any) -> Row:
+    """A change of the spot price, `hour` hours from START."""
     row = {"product": "Linux/UNIX", "instance_id": "", "to_ms": None, "source": "aws us-east-1", "region": "us-east-1"} | other
+    return row | {"zone": zone, "at": START + round(hour * MS_PER_HOUR), "price": price}
+
+
+def listed(price: str, as_of: str, begins: str | None = None, **other: str) -> Row:
+    row = {"option": "on_demand", "region": "us-east-1", "zone": ""} | other
+    return row | {"price": price, "as_of": as_of, "begins": begins}
+
+
+def collected(con: duckdb.DuckDBPyConnection, until_hour: float, source: str = "aws us-east-1") -> None:
     con.execute(
-        "INSERT INTO spot_prices VALUES ('aws', $region, $zone, 'x9.large', $product, $instance_id, $at, $to_ms, $price, "
-        "'USD', $source)",
-        row | {"zone": zone, "at": START + round(hour * MS_PER_HOUR), "price": price},
+        "INSERT INTO loads SELECT coalesce(max(load_id), 0) + 1, 1, 'spot', $source, 0, $until, 1, 0, now()::TIMESTAMP "
+        "FROM loads",
+        {"source": source, "until": START + round(until_hour * MS_PER_HOUR)},
     )
 
 
-def collected(con: duckdb.DuckDBPyConnection, until_hour: float, kind: str = "spot", source: str = "aws us-east-1") -> None:
-    con.execute(
-        "INSERT INTO loads SELECT coalesce(max(load_id), 0) + 1, 1, $kind, $source, 0, $until, 1, 0, now()::TIMESTAMP FROM loads",
-        {"kind": kind, "source": source, "until": START + round(until_hour * MS_PER_HOUR)},
-    )
+@dataclass
+class Case:
+    """A node, what is known of its type, and what it costs: (from, to, price)."""
+
+    node: Row
+    prices: list[tuple[float, float, str]]
+    changes: list[Row] = field(default_factory=list)
+    listed: list[Row] = field(default_factory=list)
+    book: str = ""
 
 
-def listed(con: duckdb.DuckDBPyConnection, price: str, as_of: str, begins: str | None = None, **other: str) -> None:
-    row = {"type": "p4d.24xlarge", "option": "on_demand", "region": "us-east-1", "zone": ""} | other
-    con.execute(
-        "INSERT INTO list_prices VALUES ('aws', $region, $zone, $type, $option, 0, '', '', $price, 'USD', "
-        "$begins::DATE, $as_of::DATE, 'aws pricing get_products')",
-        row | {"price": price, "as_of": as_of, "begins": begins},
-    )
+def own(price: str) -> list[tuple[float, float, str]]:
+    return [(0, 24, price)]
 
 
-def test_a_spot_price_holds_until_the_next_change(con: duckdb.DuckDBPyConnection) -> None:
-    change(con, -30, "1")
-    change(con, 12.25, "3")
-    change(con, 13, "2", zone="us-east-1b")
-    collected(con, 20)
-    first, second = run(con, [SPOT], [])
-    assert first == (1, 0, 12.25, Decimal(1), "spot_history", date(2026, 9, 29))
-    assert second == (1, 12.25, 24, Decimal(3), "spot_history", date(2026, 10, 1))
+FIVE_ZONES = [*(change(-1, price, f"us-east-1{zone}") for zone, price in zip("abcd", "1243", strict=True)),
+              change(6, "5"), change(-1, "100", "us-west-2a", region="us-west-2")]  # fmt: skip
+CHARGED = {"zone": "", "to_ms": START + 4 * MS_PER_HOUR, "product": ""}
+WINDOWS = [change(-1, "9", product="Windows"), change(-1, "8", product="Red Hat Enterprise Linux")]
+VPC = change(-1, "2", product="Linux/UNIX (Amazon VPC)")
+FOUR_DAYS = {"up_to_ms": START + 4 * DAY_MS}
+BEGUN = [listed("21", "2026-09-19"), listed("20", "2026-10-02"), listed("19", "2026-10-30", "2026-10-03")]
+PLACES = [listed("7", "2026-09-01", region=""), listed("6", "2026-09-01", zone="us-east-1b"), listed("5", "2026-09-01")]
+CASES = {
+    "a spot price holds until the next change": Case(
+        SPOT, [(0, 12.25, "1"), (12.25, 24, "3")], [change(-30, "1"), change(12.25, "3"), change(13, "2", "us-east-1b")]
+    ),
+    **{
+        f"{capacity} is not priced by spot history": Case(NODE | {"capacity_type": capacity}, [], [change(-1, "1")])
+        for capacity in ("on_demand", "reserved", "unknown")
+    },
+    "nor is another zone": Case(SPOT | {"zone": "us-east-1b"}, [], [change(-1, "1")]),
+    "the book comes before spot history and that before list prices": Case(
+        SPOT, [(0, 6, "9"), (6, 18, "5"), (18, 24, "2")], [change(6, "5")], [listed("9", "2026-09-01", option="spot")],
+        "spot,2,USD,2026-10-01T18:00:00Z",
+    ),
+    "without its zone a node has the lower median of its region's zones": Case(
+        SPOT | {"zone": None}, [(0, 6, "2"), (6, 24, "3")], FIVE_ZONES
+    ),
+    "a region without zones prices all of its zones": Case(
+        SPOT, [(0, 12, "1"), (12, 24, "2")], [change(-1, "1", ""), change(12, "2")]
+    ),
+    "zones may be told by id": Case(
+        SPOT | {"labels": {"label_topology_k8s_aws_zone_id": "use1-az4"}}, own("1"), [change(-1, "1", "use1-az4")]
+    ),
+    "what an instance was charged comes before the market": Case(
+        SPOT, [(0, 3, "1"), (3, 4, "7"), (4, 24, "1")],
+        [change(-1, "1"), change(3, "7", instance_id="own") | CHARGED, change(3, "9", instance_id="i-other") | CHARGED],
+    ),
+    "Windows never": Case(SPOT, [], WINDOWS),
+    "Linux in a VPC": Case(SPOT, own("2"), [*WINDOWS, VPC]),
+    "Linux comes first": Case(SPOT, own("1"), [*WINDOWS, VPC, change(-1, "1")]),
+    "of list prices the newest holds from its day": Case(NODE | FOUR_DAYS, [(0, 24, "21"), (24, 96, "20")], listed=BEGUN[:2]),
+    # asked later, and said to have begun before: holds from then on, over what was known before
+    "one that began before it was asked": Case(
+        NODE | FOUR_DAYS, [(0, 24, "21"), (24, 48, "20"), (48, 96, "19")], listed=BEGUN
+    ),
+    "one that always was": Case(NODE | FOUR_DAYS, [(0, 96, "18")], listed=[*BEGUN, listed("18", "2026-11-01", "2026-01-01")]),
+    "before the first list price the earliest holds": Case(
+        NODE | FOUR_DAYS, [(0, 48, "5"), (48, 96, "6")], listed=[listed("5", "2026-10-02"), listed("6", "2026-10-03")]
+    ),
+    "a list price of any region": Case(NODE, own("7"), listed=PLACES[:1]),
+    "comes after the region's zones": Case(NODE, own("6"), listed=PLACES[:2]),
+    "and those after the region": Case(NODE, own("5"), listed=PLACES),
+    "and prices other regions": Case(NODE | {"region": "us-west-2", "zone": "us-west-2a"}, own("7"), listed=PLACES),
+}  # fmt: skip
+NUMBERS = {name: number for number, name in enumerate(CASES)}
 
 
-def test_nothing_but_spot_is_priced_by_spot_history(con: duckdb.DuckDBPyConnection) -> None:
-    change(con, -1, "1")
-    for capacity in ("on_demand", "reserved", "unknown"):
-        assert run(con, [SPOT | {"capacity_type": capacity}], []) == []
-    assert run(con, [SPOT | {"zone": "us-east-1b"}], []) == []
+@pytest.fixture(scope="module")
+def priced() -> dict[int, list[Segment]]:
+    """All cases in one store, each with an instance type of its own."""
+    nodes, lines = [], []
+    with empty_store() as con:
+        for name, case in CASES.items():
+            kind = f"x{NUMBERS[name]:02}.large"
+            for sql, rows in ((HISTORY, case.changes), (LIST, case.listed)):
+                for row in rows:
+                    machine = {"instance_id": f"i-{kind[1:3]}"} if row.get("instance_id") == "own" else {}
+                    con.execute(sql, row | machine | {"type": kind})
+            machine = {"machine_id": f"aws:///us-east-1a/i-{kind[1:3]}"}
+            nodes.append(case.node | machine | {"node_id": NUMBERS[name], "instance_type": kind})
+            lines += [f",,,{kind},{case.book}"] if case.book else []
+        collected(con, 20)
+        segments = run(con, nodes, lines)
+    return {number: [segment for segment in segments if segment[0] == number] for number in NUMBERS.values()}
 
 
-def test_the_book_comes_before_spot_history_and_that_before_list_prices(con: duckdb.DuckDBPyConnection) -> None:
-    node = NODE | {"capacity_type": "spot"}
-    listed(con, "9", "2026-09-01", option="spot")
-    con.execute(
-        "INSERT INTO spot_prices VALUES ('aws', 'us-east-1', 'us-east-1a', 'p4d.24xlarge', 'Linux/UNIX', '', $at, NULL, 5, "
-        "'USD', 's')",
-        {"at": START + 6 * MS_PER_HOUR},
-    )
-    result = run(con, [node], [",,,p4d.24xlarge,spot,2,USD,2026-10-01T18:00:00Z"])
-    assert [(start, end, source) for _, start, end, _, source, _ in result] == [
-        (0, 6, "catalog"),
-        (6, 18, "spot_history"),
-        (18, 24, "price_book"),
+@pytest.mark.parametrize("name", CASES)
+def test_what_prices_a_node(priced: dict[int, list[Segment]], name: str) -> None:
+    expected = [(start, end, Decimal(price)) for start, end, price in CASES[name].prices]
+    assert steps(priced[NUMBERS[name]]) == expected
+
+
+def test_segments_say_where_their_prices_are_from(priced: dict[int, list[Segment]]) -> None:
+    def sources(name: str) -> list[tuple[str, date | None]]:
+        return [(source, day) for *_, source, day in priced[NUMBERS[name]]]
+
+    assert sources("a spot price holds until the next change") == [
+        ("spot_history", date(2026, 9, 29)),
+        ("spot_history", date(2026, 10, 1)),
     ]
+    assert sources("one that always was") == [("catalog", date(2026, 11, 1))]
+    order = "the book comes before spot history and that before list prices"
+    assert [source for source, _ in sources(order)] == ["catalog", "spot_history", "price_book"]
 
 
 def test_the_last_price_is_carried_past_the_end_of_what_was_collected(con: duckdb.DuckDBPyConnection) -> None:
-    change(con, -24 * 40, "1")
+    node = SPOT | {"instance_type": "x9.large"}
+    con.execute(HISTORY, change(-24 * 40, "1") | {"type": "x9.large"})
     collected(con, -24 * 3)
-    assert steps(run(con, [SPOT], [], {"stale_after_days": 4})) == [(0, 24, Decimal(1))]
+    assert steps(run(con, [node], [], {"stale_after_days": 4})) == [(0, 24, Decimal(1))]
     con.execute("UPDATE loads SET to_ms = to_ms + 12 * 3600000")
-    assert steps(run(con, [SPOT], [], {"stale_after_days": 3})) == [(0, 12, Decimal(1))]
+    assert steps(run(con, [node], [], {"stale_after_days": 3})) == [(0, 12, Decimal(1))]
     [(message, start, end)] = con.execute("SELECT message, from_ms, to_ms FROM warnings").fetchall()
     assert "96.0 GPU-hours" in message
     assert (start, end) == (START + 12 * MS_PER_HOUR, START + 24 * MS_PER_HOUR)
     # another load of the region, which brought nothing new of this type
-    change(con, -5, "7", zone="us-east-1b", source="aws again")
+    con.execute(HISTORY, change(-5, "7", "us-east-1b", source="aws again") | {"type": "x9.large"})
     collected(con, 0, source="aws again")
-    assert steps(run(con, [SPOT], [], {"stale_after_days": 3})) == [(0, 24, Decimal(1))]
-
-
-def test_without_its_zone_a_node_has_the_lower_median_of_its_regions_zones(con: duckdb.DuckDBPyConnection) -> None:
-    for zone, price in (("a", "1"), ("b", "2"), ("c", "4"), ("d", "3")):
-        change(con, -1, price, zone=f"us-east-1{zone}")
-    change(con, 6, "5", zone="us-east-1a")
-    change(con, -1, "100", zone="us-west-2a", region="us-west-2")
-    assert steps(run(con, [SPOT | {"zone": None}], [])) == [(0, 6, Decimal(2)), (6, 24, Decimal(3))]
-
-
-def test_a_region_without_zones_prices_all_of_its_zones(con: duckdb.DuckDBPyConnection) -> None:
-    change(con, -1, "1", zone="")
-    change(con, 12, "2")
-    assert steps(run(con, [SPOT], [])) == [(0, 12, Decimal(1)), (12, 24, Decimal(2))]
-
-
-def test_zones_may_be_told_by_id(con: duckdb.DuckDBPyConnection) -> None:
-    change(con, -1, "1", zone="use1-az4")
-    node = SPOT | {"labels": {"label_topology_k8s_aws_zone_id": "use1-az4"}}
-    assert steps(run(con, [node], [])) == [(0, 24, Decimal(1))]
-
-
-def test_what_an_instance_was_charged_comes_before_the_market(con: duckdb.DuckDBPyConnection) -> None:
-    change(con, -1, "1")
-    change(con, 3, "7", zone="", instance_id="i-0abc", to_ms=START + 4 * MS_PER_HOUR, product="")
-    change(con, 3, "9", zone="", instance_id="i-other", to_ms=START + 4 * MS_PER_HOUR, product="")
-    assert steps(run(con, [SPOT], [])) == [(0, 3, Decimal(1)), (3, 4, Decimal(7)), (4, 24, Decimal(1))]
-
-
-def test_linux_comes_first_and_windows_never(con: duckdb.DuckDBPyConnection) -> None:
-    change(con, -1, "9", product="Windows")
-    change(con, -1, "8", product="Red Hat Enterprise Linux")
-    assert run(con, [SPOT], []) == []
-    change(con, -1, "2", product="Linux/UNIX (Amazon VPC)")
-    assert steps(run(con, [SPOT], [])) == [(0, 24, Decimal(2))]
-    change(con, -1, "1")
-    assert steps(run(con, [SPOT], [])) == [(0, 24, Decimal(1))]
+    assert steps(run(con, [node], [], {"stale_after_days": 3})) == [(0, 24, Decimal(1))]
 
 
 @pytest.mark.slow
@@ -137,9 +178,10 @@ def test_linux_comes_first_and_windows_never(con: duckdb.DuckDBPyConnection) -> 
 def test_spot_history_of_every_hour_is_that_of_plain_python(changes: list[tuple[int, str, int]], zone: str | None) -> None:
     with empty_store() as con:
         for hour, letter, price in changes:
-            change(con, hour, str(price), zone=f"us-east-1{letter}")
+            con.execute(HISTORY, change(hour, str(price), f"us-east-1{letter}") | {"type": "x9.large"})
         collected(con, 30)
-        result = steps(run(con, [SPOT | {"zone": zone and f"us-east-1{zone}"}], []))
+        node = SPOT | {"instance_type": "x9.large", "zone": zone and f"us-east-1{zone}"}
+        result = steps(run(con, [node], []))
     for hour in range(24):
         in_force = {}
         for at, letter, price in sorted(changes):
@@ -148,32 +190,3 @@ def test_spot_history_of_every_hour_is_that_of_plain_python(changes: list[tuple[
         ordered = sorted(in_force.values())
         expected = [ordered[(len(ordered) - 1) // 2]] if ordered else []
         assert [int(value) for start, end, value in result if start <= hour < end] == expected
-
-
-def test_of_the_list_prices_that_have_begun_the_newest_holds(con: duckdb.DuckDBPyConnection) -> None:
-    node = NODE | {"up_to_ms": START + 4 * DAY_MS}
-    listed(con, "20", "2026-10-02")
-    assert steps(run(con, [node], [])) == [(0, 24, Decimal("21.957642")), (24, 96, Decimal(20))]
-    # asked later, and said to have begun before: holds from then on, over what was known before
-    listed(con, "19", "2026-10-30", begins="2026-10-03")
-    assert steps(run(con, [node], [])) == [(0, 24, Decimal("21.957642")), (24, 48, Decimal(20)), (48, 96, Decimal(19))]
-    listed(con, "18", "2026-11-01", begins="2026-01-01")
-    assert run(con, [node], []) == [(1, 0, 96, Decimal(18), "catalog", date(2026, 11, 1))]
-
-
-def test_before_the_first_list_price_the_earliest_holds(con: duckdb.DuckDBPyConnection) -> None:
-    listed(con, "5", "2026-10-02", type="x9.large")
-    listed(con, "6", "2026-10-03", type="x9.large")
-    node = NODE | {"instance_type": "x9.large", "up_to_ms": START + 3 * DAY_MS}
-    assert steps(run(con, [node], [])) == [(0, 48, Decimal(5)), (48, 72, Decimal(6))]
-
-
-def test_a_list_price_of_any_region_comes_after_all_others(con: duckdb.DuckDBPyConnection) -> None:
-    node = NODE | {"instance_type": "x9.large"}
-    listed(con, "7", "2026-09-01", type="x9.large", region="")
-    assert steps(run(con, [node], [])) == [(0, 24, Decimal(7))]
-    listed(con, "6", "2026-09-01", type="x9.large", zone="us-east-1b")
-    assert steps(run(con, [node], [])) == [(0, 24, Decimal(6))]
-    listed(con, "5", "2026-09-01", type="x9.large")
-    assert steps(run(con, [node], [])) == [(0, 24, Decimal(5))]
-    assert steps(run(con, [node | {"region": "us-west-2", "zone": "us-west-2a"}], [])) == [(0, 24, Decimal(7))]

@@ -76,6 +76,9 @@ def rule(of: str, name: str | None = None, **other: Any) -> SharedCost:
     return SharedCost.model_validate({"name": name or of, "of": of} | other)
 
 
+_ASKED: dict[str, ReportView] = {}  # stores that are only read
+
+
 def ask(
     con: duckdb.DuckDBPyConnection,
     *by: str,
@@ -86,13 +89,17 @@ def ask(
     with_sections: bool = False,
     **filters: tuple[str, ...],
 ) -> ReportView:
+    key = repr((id(con), by, rules, share, fx, span, with_sections, filters))
+    if key in _ASKED:
+        return _ASKED[key]
     period = Period(*(datetime.fromtimestamp((OCTOBER + hour * HOUR) / 1000, UTC) for hour in span))
     query = Query(
         period=period, period_name="a day", by=by, now=NOW, share_unallocated=share, with_sections=with_sections, **filters
     )  # type: ignore[arg-type]
     config = Config(shared_costs=list(rules), prices=Prices(fx={"EUR": Decimal("1.1")} if fx is None else fx))
     price.load_fx_rates(con, config)
-    return build(con, config, query)
+    _ASKED[key] = build(con, config, query)
+    return _ASKED[key]
 
 
 def plain_of(row: dict[str, Any]) -> dict[str, Any]:

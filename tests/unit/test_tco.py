@@ -90,7 +90,7 @@ RISING = (
 )  # fmt: skip
 
 
-@settings(max_examples=25)
+@settings(max_examples=8)
 @given(INPUTS, st.none() | st.decimals(1, 2000, places=0))
 def test_the_price_is_the_exact_sum_of_its_parts(inputs: Inputs, tdp: Decimal | None) -> None:
     answer = tco(inputs, tdp)
@@ -102,7 +102,7 @@ def test_the_price_is_the_exact_sum_of_its_parts(inputs: Inputs, tdp: Decimal | 
     assert in_use is None or in_use >= answer.price_per_gpu_hour
 
 
-@settings(max_examples=25)
+@settings(max_examples=8)
 @given(INPUTS, st.sampled_from(RISING), st.decimals("0.001", 1000, places=3))
 def test_nothing_gets_cheaper_by_costing_more(inputs: Inputs, key: str, more: Decimal) -> None:
     before = getattr(inputs, key) or Decimal(1 if key == "pue" else 0)
@@ -110,7 +110,7 @@ def test_nothing_gets_cheaper_by_costing_more(inputs: Inputs, key: str, more: De
     assert tco(dearer, None).price_per_hour >= tco(inputs, None).price_per_hour
 
 
-@settings(max_examples=25)
+@settings(max_examples=8)
 @given(INPUTS, st.decimals("0.1", 10, places=1))
 def test_longer_use_and_more_residual_make_it_no_dearer(inputs: Inputs, more: Decimal) -> None:
     price = tco(inputs, None).price_per_hour
@@ -273,12 +273,14 @@ def test_save_needs_a_configured_book(work: Path) -> None:
     assert "no price book is configured" in call("node.toml", "--save", "--instance-type", "a", code=1)[1]
 
 
-@settings(max_examples=25)
+@settings(max_examples=8)
 @given(
     st.text("\ufeff", max_size=1),
     st.sampled_from(["\n", "\r\n"]),
     st.lists(st.sampled_from(["# note", "", "3,USD,a", '4,USD,"b"']), max_size=4, unique=True),
-    st.from_regex(r"[a-z][a-z0-9./-]{0,9}=[A-Za-z0-9,\"' ._-]{0,8}[a-z0-9]", fullmatch=True),
+    st.tuples(st.sampled_from(["a", "node-pool", "example.com/kind"]), st.text("Az9,\"' ._-", max_size=8)).map(
+        lambda pair: f"{pair[0]}={pair[1]}x"
+    ),
 )
 def test_any_book_with_an_entry_still_loads_and_keeps_its_lines(
     tmp_path_factory: pytest.TempPathFactory, mark: str, end: str, lines: list[str], selector: str

@@ -21,6 +21,7 @@ from gpucost.store.connection import Store
 from gpucost.store.progress import ProgressBatch, ProgressRun, ProgressSeries, load_runs
 from tests.replay.cases.words import at, fleet, node, pod
 from tests.replay.work import asked, counter, put, stored
+from tests.unit.command import call
 
 CENT = Decimal("0.01")
 Points = Sequence[tuple[float, float]]
@@ -235,6 +236,11 @@ def test_a_part_of_the_period_and_filters(told: tuple[Config, Store]) -> None:
     for filters, message in refused:
         with pytest.raises(GpucostError, match=message):
             asked(*told, **filters)
+
+
+def test_a_period_that_holds_nothing_is_no_answer(told: tuple[Config, Store]) -> None:
+    _, err = call("unit", "epoch", "--config", str(told[0].path), "--month", "2020-01", code=1)
+    assert "there is no data for January 2020" in err
 
 
 def log(*reached: tuple[int, float], end: int, is_over: bool = True, failed: bool = False) -> Levels:
