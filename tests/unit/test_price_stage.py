@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from typing import Any
@@ -14,7 +15,10 @@ from hypothesis import strategies as st
 
 from gpucost.errors import PriceError
 from gpucost.periods import MS_PER_HOUR, to_ms
-from tests.unit.price_nodes import NODE, START, empty_store, run, steps
+from tests.unit.price_nodes import NODE, START, Segment, empty_store, run, steps
+
+Row = dict[str, Any]
+SPOT = {"capacity_type": "spot"}
 
 
 @pytest.fixture(scope="module")
@@ -23,16 +27,134 @@ def con() -> Iterator[duckdb.DuckDBPyConnection]:
         yield connection
 
 
-def test_the_most_specific_row_wins_at_each_moment(con: duckdb.DuckDBPyConnection) -> None:
-    lines = [
-        ",,,p4d.24xlarge,spot,12.00,USD",
-        ",us-east-1,us-east-1a,p4d.24xlarge,spot,8.00,USD",
-        ",us-east-1,us-east-1a,p4d.24xlarge,spot,24.00,USD,2026-10-01T12:00:00Z",
-        ",,,,spot,1.00,USD,2026-10-01T18:00:00Z",
+@dataclass
+class Case:
+    """Nodes, lines of a book and list prices of the case's type T, and what each node costs: (from, to, price)."""
+
+    nodes: list[Row]
+    lines: list[str]
+    prices: list[list[tuple[float, float, str]]]
+    listed: tuple[tuple[str, int], ...] = ()  # purchase option, price
+
+
+def always(*prices: str) -> list[list[tuple[float, float, str]]]:
+    """Of each node one price, or none where it is empty."""
+    return [[(0, 24, price)] if price else [] for price in prices]
+
+
+OPTIONS = ["on_demand", "savings_plan", "cud", "reserved", "capacity_block", "flex_start", "calendar", "spot"]
+FIT = {
+    "on_demand": "on_demand savings_plan cud", "unknown": "on_demand savings_plan cud",
+    "reserved": "reserved savings_plan cud on_demand", "capacity_block": "capacity_block", "flex_start": "flex_start calendar",
+    "spot": "spot",
+}  # fmt: skip
+RANKED = {  # of rows as specific the option that fits best wins, the last; one key holds one of on_demand, savings_plan or cud
+    "reserved": (["on_demand"], ["cud"], ["savings_plan"], ["savings_plan", "reserved"]),
+    "flex_start": (["calendar"], ["calendar", "flex_start"]),
+}
+NAMES = {"label_example_com_pool_name": "A", "label_capacity_type": "x"}
+SELECTORS = {
+    "example.com/pool-name=A": "5", "label_example_com_pool_name=A": "5", "capacityType=x": "5",
+    "example.com/pool-name=A;capacityType=x": "5", "example.com/pool-name=a": "", "absent=A": "",
+}  # fmt: skip
+TIE = [",,,T,,5,USD,,,pool=train", ",,,T,,6,USD,2026-10-01T06:00:00Z,,team=a"]
+LIST_ONLY = [{"capacity_type": capacity} for capacity in ("capacity_block", "flex_start", "on_demand")]
+# in a zone of its own, but where a case names one
+ELSEWHERE = NODE | {"zone": "us-east-1c"}
+CASES = {
+    "the most specific row wins at each moment": Case(
+        [SPOT | {"zone": "us-east-1a"}, SPOT | {"zone": "us-east-1b"}],
+        [",,,T,spot,12.00,USD", ",us-east-1,us-east-1a,T,spot,8.00,USD",
+         ",us-east-1,us-east-1a,T,spot,24.00,USD,2026-10-01T12:00:00Z", ",,us-east-1a,,spot,1.00,USD,2026-10-01T18:00:00Z"],
+        [[(0, 12, "8"), (12, 24, "24")], [(0, 24, "12")]],
+    ),
+    "no price but of spot prices spot": Case(
+        [SPOT, {"capacity_type": "unknown"}], [",,,T,on_demand,9,USD", ",,,T,reserved,8,USD"], always("", "9")
+    ),
+    "a spot price does": Case([SPOT], [",,,T,on_demand,9,USD", ",,,T,spot,2,USD"], always("2")),
+    **{
+        f"{option} of {capacity}": Case(
+            [{"capacity_type": capacity}], [f",,,T,{option},9,USD"], always("9" if option in fit.split() else "")
+        )
+        for capacity, fit in FIT.items() for option in OPTIONS
+    },
+    **{
+        f"{names} of {capacity}{' where one is more specific' * bool(more)}": Case(
+            [{"capacity_type": capacity}], [*(f",,,T,{name},{price},USD" for price, name in enumerate(names, 1)), *more],
+            always("50" if more else str(len(names))),
+        )
+        for capacity, several in RANKED.items() for names in several
+        for more in ([], [f",us-east-1,,T,{several[0][0]},50,USD"])
+    },
+    **{
+        f"a row for all options prices reserved capacity only where none that fits does: {option}": Case(
+            [{"capacity_type": "reserved"}], [",,,T,,9,USD", f",,,T,{option},8,USD"], always(price)
+        )
+        for option, price in {"savings_plan": "8", "on_demand": "8", "spot": "9", "capacity_block": "9"}.items()
+    },
+    "a price per GPU is multiplied": Case(
+        [{}, {"gpu_count": 0.125}, {"gpu_count": 0.0}], [",,,T,on_demand,1.23456789,USD,,gpu"],
+        always("9.876543120", "0.154320986", ""),
+    ),
+    **{
+        f"labels are matched as exported: {selector}": Case(
+            [{"labels": NAMES}, {"labels": None}], [f",,,T,,5,USD,,,{selector}"], always(price, "")
+        )
+        for selector, price in SELECTORS.items()
+    },
+    "of two selectors one fits": Case([{"labels": {"label_pool": "train"}}], TIE, always("5")),
+    "of two selectors that tie a third is more specific": Case(
+        [{}], [*TIE, ",,us-east-1c,T,,7,USD,2026-10-01T03:00:00Z,,pool=train"], [[(0, 3, "5"), (3, 24, "7")]]
+    ),
+    "touching segments of one price are one": Case(
+        [{}], [f",,,T,on_demand,5,USD,2026-10-01T0{hour}:00:00Z" for hour in (0, 3, 6)], always("5")
+    ),
+    "the catalog prices until the book begins": Case(
+        [{"instance_type": "p4d.24xlarge", "region": None}], [",,,p4d.24xlarge,on_demand,9,USD,2026-10-01T12:00:00Z"],
+        [[(0, 12, "21.957642"), (12, 24, "9")]],
+    ),
+    "list prices on demand price no capacity block": Case(LIST_ONLY, [], always("", "", "9"), (("on_demand", 9),)),
+    "capacity blocks and flex start have their own": Case(
+        LIST_ONLY, [], always("4", "6", "9"), (("on_demand", 9), ("capacity_block", 4), ("calendar", 6))
+    ),
+    "flex start before a calendar's": Case(
+        LIST_ONLY, [], always("", "7", "9"), (("on_demand", 9), ("calendar", 6), ("flex_start", 7))
+    ),
+}  # fmt: skip
+NUMBERS = {name: number * 10 for number, name in enumerate(CASES)}
+
+
+@pytest.fixture(scope="module")
+def priced() -> dict[int, list[Segment]]:
+    """All cases in one store, each with an instance type of its own."""
+    nodes, lines = [], []
+    with empty_store() as con:
+        for name, case in CASES.items():
+            kind = f"t{NUMBERS[name]}.large"
+            for number, node in enumerate(case.nodes, NUMBERS[name]):
+                nodes.append(ELSEWHERE | {"instance_type": kind} | node | {"node_id": number})
+            lines += [line.replace(",T,", f",{kind},") for line in case.lines]
+            for option, price in case.listed:
+                con.execute(
+                    "INSERT INTO list_prices VALUES ('aws', 'us-east-1', '', $1, $2, 0, '', '', $3, 'USD', NULL, "
+                    "DATE '2026-01-01', 'asked')",
+                    [kind, option, price],
+                )
+        segments = run(con, nodes, lines)
+    return {node["node_id"]: [segment for segment in segments if segment[0] == node["node_id"]] for node in nodes}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_what_a_book_prices(priced: dict[int, list[Segment]], name: str) -> None:
+    for number, prices in enumerate(CASES[name].prices, NUMBERS[name]):
+        assert steps(priced[number]) == [(start, end, Decimal(price)) for start, end, price in prices]
+
+
+def test_segments_say_their_source_and_its_day(priced: dict[int, list[Segment]]) -> None:
+    assert [segment[-2:] for segment in priced[NUMBERS["the catalog prices until the book begins"]]] == [
+        ("catalog", date(2026, 9, 19)),
+        ("price_book", date(2026, 10, 1)),
     ]
-    assert steps(run(con, [NODE | {"capacity_type": "spot"}], lines)) == [(0, 12, Decimal(8)), (12, 24, Decimal(24))]
-    other_zone = NODE | {"capacity_type": "spot", "zone": "us-east-1b"}
-    assert steps(run(con, [other_zone], lines)) == [(0, 24, Decimal(12))]
 
 
 def test_the_order_of_what_is_specific(con: duckdb.DuckDBPyConnection) -> None:
@@ -49,147 +171,33 @@ def test_the_order_of_what_is_specific(con: duckdb.DuckDBPyConnection) -> None:
     assert steps(run(con, nodes, lines)) == [(0, 24, Decimal(price)) for price in range(1, len(lines) + 1)]
 
 
-def test_only_a_spot_price_prices_spot(con: duckdb.DuckDBPyConnection) -> None:
-    spot = NODE | {"capacity_type": "spot", "instance_type": "unlisted"}
-    lines = [f",,,unlisted,{option},9,USD" for option in ("on_demand", "reserved")]
-    assert run(con, [spot], lines) == []
-    assert steps(run(con, [spot], [*lines, ",,,unlisted,spot,2,USD"])) == [(0, 24, Decimal(2))]
-    assert steps(run(con, [spot | {"capacity_type": "unknown"}], lines)) == [(0, 24, Decimal(9))]
+ZONE_ID = {"labels": {"label_topology_k8s_aws_zone_id": "use1-az4"}}
+# nodes, and their list prices
+LISTED: list[tuple[Row, str]] = [
+    # the region is read from the zone
+    ({"region": None, "zone": "us-east-1-atl-2a"}, "21.957642"),
+    ({"provider": "gcp", "region": None, "zone": "us-central1-a", "instance_type": "A2-highgpu-1g"}, "3.673385"),
+    ({"provider": "azure", "region": None, "zone": "eastus-1", "instance_type": "standard_nc24ads_a100_v4"}, "3.673"),
+    ({"provider": None, "region": None, "zone": "us-central1-f", "instance_type": "g2-standard-4"}, "0.706832255"),
+    # spot is by zone; without the zone's id the lower median of 2.4655, 7.8799, 8.1203, 8.1915; g5.xlarge: of the region alone
+    (SPOT | ZONE_ID, "8.1203"),
+    (SPOT, "7.8799"),
+    (SPOT | {"instance_type": "g5.xlarge"}, "0.5291"),
+    # reserved capacity has the list price on demand; other regions have none
+    ({"capacity_type": "reserved"}, "21.957642"),
+    ({"region": "mars-1"}, ""),
+]
 
 
-@pytest.mark.parametrize(
-    ("capacity", "options"),
-    [
-        ("on_demand", "on_demand savings_plan cud"),
-        ("unknown", "on_demand savings_plan cud"),
-        ("reserved", "reserved savings_plan cud on_demand"),
-        ("capacity_block", "capacity_block"),
-        ("flex_start", "flex_start calendar"),
-        ("spot", "spot"),
-    ],
-)
-def test_purchase_options_fit_by_capacity_type(con: duckdb.DuckDBPyConnection, capacity: str, options: str) -> None:
-    bought = ["on_demand", "savings_plan", "cud", "reserved", "capacity_block", "flex_start", "calendar", "spot"]
-    nodes = [NODE | {"node_id": n, "capacity_type": capacity, "instance_type": f"x.{name}"} for n, name in enumerate(bought)]
-    result = run(con, nodes, [f",,,x.{option},{option},9,USD" for option in bought])
-    assert [(bought[node], *rest[:3]) for node, *rest in result] == [
-        (option, 0, 24, Decimal(9)) for option in bought if option in options.split()
-    ]
-
-
-@pytest.mark.parametrize(
-    ("capacity", "options"), [("reserved", "on_demand cud savings_plan reserved"), ("flex_start", "calendar flex_start")]
-)
-def test_of_rows_as_specific_the_option_that_fits_best_wins(con: duckdb.DuckDBPyConnection, capacity: str, options: str) -> None:
-    nodes, lines, expected, so_far = [], [], [], dict[str, int]()
-    for number, option in enumerate(options.split(), start=1):
-        # one key of a book holds one price of on_demand, savings_plan or cud: they tie on on-demand nodes
-        so_far = {name: price for name, price in so_far.items() if not (option in "savings_plan cud" and name != "reserved")}
-        so_far[option] = number
-        # what is more specific still comes first
-        for kind, more, price in (
-            (f"x{number}", [], number),
-            (f"y{number}", [f",us-east-1,,y{number},{options.split()[0]},50,USD"], 50),
-        ):
-            nodes.append(NODE | {"node_id": len(nodes), "capacity_type": capacity, "instance_type": kind})
-            lines += [*(f",,,{kind},{name},{value},USD" for name, value in so_far.items()), *more]
-            expected.append((0, 24, Decimal(price)))
-    assert steps(run(con, nodes, lines)) == expected
-
-
-def test_a_row_for_all_options_prices_reserved_capacity_only_where_none_that_fits_does(con: duckdb.DuckDBPyConnection) -> None:
-    node = NODE | {"capacity_type": "reserved"}
-    expected = {"savings_plan": 8, "on_demand": 8, "spot": 9, "capacity_block": 9}
-    nodes = [node | {"node_id": number, "instance_type": f"x.{option}"} for number, option in enumerate(expected)]
-    result = run(con, nodes, [line for option in expected for line in (f",,,x.{option},,9,USD", f",,,x.{option},{option},8,USD")])
-    assert steps(result) == [(0, 24, Decimal(value)) for value in expected.values()]
-
-
-def test_a_price_per_gpu_is_multiplied(con: duckdb.DuckDBPyConnection) -> None:
-    nodes = [NODE, NODE | {"node_id": 2, "gpu_count": 0.125}, NODE | {"node_id": 3, "gpu_count": 0.0, "instance_type": None}]
-    segments = run(con, nodes, [",,,,on_demand,1.23456789,USD,,gpu"])
-    assert [(node, value) for node, _, _, value, _, _ in segments] == [(1, Decimal("9.876543120")), (2, Decimal("0.154320986"))]
-
-
-def test_labels_are_matched_as_exported(con: duckdb.DuckDBPyConnection) -> None:
-    node = NODE | {"instance_type": None, "labels": {"label_example_com_pool_name": "A", "label_capacity_type": "x"}}
-    selectors = (
-        "example.com/pool-name=A", "label_example_com_pool_name=A", "capacityType=x",
-        "example.com/pool-name=A;capacityType=x", "example.com/pool-name=a", "absent=A",
-    )  # fmt: skip
-    nodes = [node | {"node_id": number, "instance_type": f"x{number}"} for number in range(len(selectors))]
-    unlabeled = node | {"node_id": 9, "instance_type": "x5", "labels": None}
-    result = run(con, [*nodes, unlabeled], [f",,,x{number},,5,USD,,,{selector}" for number, selector in enumerate(selectors)])
-    assert [row[:4] for row in result] == [(number, 0, 24, Decimal(5)) for number in range(4)]
-    assert steps(run(con, [node], [f",,,,,5,USD,,,{selectors[0]}"])) == [(0, 24, Decimal(5))]
+def test_list_prices_by_region_zone_and_capacity(con: duckdb.DuckDBPyConnection) -> None:
+    result = run(con, [NODE | node | {"node_id": number} for number, (node, _) in enumerate(LISTED)], [])
+    expected = [(number, 0, 24, Decimal(price), "catalog") for number, (_, price) in enumerate(LISTED) if price]
+    assert [row[:5] for row in result] == expected
 
 
 def test_two_selectors_that_tie_name_both_lines(con: duckdb.DuckDBPyConnection) -> None:
-    lines = [",,,,,5,USD,,,pool=train", ",,,,,6,USD,2026-10-01T06:00:00Z,,team=a"]
     with pytest.raises(PriceError, match=r"lines 2 and 3 both price node n1 at 2026-10-01T06:00:00Z"):
-        run(con, [NODE], lines)
-    assert steps(run(con, [NODE | {"labels": {"label_pool": "train"}}], lines)) == [(0, 24, Decimal(5))]
-    decided = [*lines, ",,,p4d.24xlarge,,7,USD,2026-10-01T03:00:00Z,,pool=train"]
-    assert steps(run(con, [NODE], decided)) == [(0, 3, Decimal(5)), (3, 24, Decimal(7))]
-
-
-def test_the_catalog_prices_until_the_book_begins(con: duckdb.DuckDBPyConnection) -> None:
-    listed, own = run(con, [NODE | {"region": None}], [",,,p4d.24xlarge,on_demand,9,USD,2026-10-01T12:00:00Z"])
-    assert listed == (1, 0, 12, Decimal("21.957642"), "catalog", date(2026, 9, 19))
-    assert own == (1, 12, 24, Decimal(9), "price_book", date(2026, 10, 1))
-
-
-def test_the_region_is_read_from_the_zone(con: duckdb.DuckDBPyConnection) -> None:
-    cases = [
-        ("aws", "us-east-1-atl-2a", "p4d.24xlarge", "21.957642"),
-        ("gcp", "us-central1-a", "A2-highgpu-1g", "3.673385"),
-        ("azure", "eastus-1", "standard_nc24ads_a100_v4", "3.673"),
-        (None, "us-central1-f", "g2-standard-4", "0.706832255"),
-    ]
-    nodes = [
-        NODE | {"node_id": number, "provider": provider, "region": None, "zone": zone, "instance_type": kind}
-        for number, (provider, zone, kind, _) in enumerate(cases)
-    ]
-    prices = [(value, source) for _, _, _, value, source, _ in run(con, nodes, [])]
-    assert prices == [(Decimal(price), "catalog") for *_, price in cases]
-
-
-def test_list_prices_of_spot_are_by_zone(con: duckdb.DuckDBPyConnection) -> None:
-    spot = NODE | {"capacity_type": "spot"}
-    known = spot | {"labels": {"label_topology_k8s_aws_zone_id": "use1-az4"}}
-    nodes = [known, spot | {"node_id": 2}, spot | {"node_id": 3, "instance_type": "g5.xlarge"}]
-    # without the zone's id the lower median of 2.4655, 7.8799, 8.1203, 8.1915; g5.xlarge: of the region alone
-    assert steps(run(con, nodes, [])) == [(0, 24, Decimal(price)) for price in ("8.1203", "7.8799", "0.5291")]
-
-
-def test_reserved_capacity_has_the_list_price_on_demand(con: duckdb.DuckDBPyConnection) -> None:
-    result = run(con, [NODE | {"capacity_type": "reserved"}], [])
-    assert [row[1:] for row in result] == [row[1:] for row in run(con, [NODE], [])] != []
-
-
-def test_capacity_blocks_and_flex_start_have_list_prices_of_their_own(con: duckdb.DuckDBPyConnection) -> None:
-    insert = (
-        "INSERT INTO list_prices VALUES ('aws', 'us-east-1', '', 'x1', $option, 0, '', '', $price, 'USD', NULL, "
-        "DATE '2026-01-01', 'asked')"
-    )
-    nodes = [
-        NODE | {"node_id": number, "instance_type": "x1", "capacity_type": capacity}
-        for number, capacity in enumerate(("capacity_block", "flex_start", "on_demand"), start=1)
-    ]
-    try:
-        con.execute(insert, {"option": "on_demand", "price": 9})
-        assert [row[0] for row in run(con, nodes, [])] == [3]
-        con.execute(insert, {"option": "capacity_block", "price": 4})
-        con.execute(insert, {"option": "calendar", "price": 6})
-        assert [(row[0], row[3]) for row in run(con, nodes, [])] == [(1, 4), (2, 6), (3, 9)]
-        con.execute(insert, {"option": "flex_start", "price": 7})
-        assert [(row[0], row[3]) for row in run(con, nodes, [])] == [(1, 4), (2, 7), (3, 9)]
-    finally:
-        con.execute("DELETE FROM list_prices")
-
-
-def test_list_prices_do_not_price_other_regions(con: duckdb.DuckDBPyConnection) -> None:
-    assert run(con, [NODE | {"region": "mars-1"}], []) == []
+        run(con, [NODE], [line.replace(",T,", ",,") for line in TIE])
 
 
 def test_an_unpriced_kind_of_node_is_said_once_with_the_line_that_mends_it(con: duckdb.DuckDBPyConnection) -> None:
@@ -223,11 +231,6 @@ def test_an_old_list_price_is_said(con: duckdb.DuckDBPyConnection) -> None:
     [(code, subject, message)] = con.execute("SELECT code, subject, message FROM warnings").fetchall()
     assert (code, subject) == ("stale_price", "p4d.24xlarge")
     assert message == "the list price of p4d.24xlarge (on_demand, us-east-1) is of 2026-09-19, 92 days before it was last used"
-
-
-def test_touching_segments_of_one_price_are_one(con: duckdb.DuckDBPyConnection) -> None:
-    lines = [f",,,,on_demand,5,USD,2026-10-01T0{hour}:00:00Z" for hour in (0, 3, 6)]
-    assert steps(run(con, [NODE], lines)) == [(0, 24, Decimal(5))]
 
 
 def test_nothing_is_loaded_from_a_broken_book(con: duckdb.DuckDBPyConnection) -> None:
