@@ -175,6 +175,9 @@ CASES = {
         # 2.5; 5 as 1 : 3; 10 as 1 : 3 : 4
         {("a", "invoice"): "5.0", ("b", "invoice"): "7.5", ("d", "invoice"): "5"},
     ),
+    "a charge of an instant where the period begins": Case(
+        [charge("generation", "1", team="search", hour=-480, hours=0)], {("search", "invoice"): "10"}
+    ),
     "money of another currency has the day's rate": Case(
         [charge("generation", "1", team="search", billing_currency="EUR")], {("search", "invoice"): "11"},
         config=Config(prices=Prices(fx={"EUR": Decimal("1.1")})),

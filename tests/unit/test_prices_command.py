@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import io
 import json
 import re
 from datetime import UTC, date, datetime
@@ -224,30 +223,6 @@ def test_a_cheap_price_of_long_ago_says_its_age(work: Path, monkeypatch: pytest.
         assert re.search(r"(?s)\$0\.3750.*?\(2,091d\)", shown)
         assert "prices are over 90 days old" in shown
     assert "d)" not in call("a3-highgpu-8g")[0]
-
-
-@pytest.mark.parametrize("words", [["p5.48xlarge"], pytest.param([], marks=pytest.mark.slow)])
-def test_a_table_says_where_a_price_is_from_or_that_there_is_no_room(monkeypatch: pytest.MonkeyPatch, words: list[str]) -> None:
-    shown, _ = call(*words)
-    assert "  Source" in shown and "  test" in shown and "lack of room" not in shown
-    monkeypatch.setenv("COLUMNS", "80")
-    shown, _ = call(*words)
-    assert re.search(r"Left out for lack of room: [^;]*Source;", shown)
-
-
-def test_one_price_is_one_and_has_no_empty_column() -> None:
-    shown, _ = call("gpu_1x_h100_pcie")
-    assert "Spot discount" not in shown and "Spot discount" in call("p5.48xlarge")[0]
-    assert "\n  the price is over 90 days old;" in shown
-
-
-def test_csv_holds_every_field_and_goes_to_a_file(work: Path) -> None:
-    assert call("a3-highgpu-8g", "--format", "csv", "-o", "a.csv", "-q") == ("", "")
-    rows = list(csv.DictReader(io.StringIO((work / "a.csv").read_text())))
-    assert [(row["purchase_option"], row["term_years"], row["price_per_gpu_hour"]) for row in rows] == [
-        ("cud", "3", "4.858"),
-        ("on_demand", "", "11.06125"),
-    ]
 
 
 def test_what_means_nothing_offers_the_nearest() -> None:

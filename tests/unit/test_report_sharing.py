@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import json
 from collections.abc import Iterator
 from datetime import UTC, datetime
@@ -18,9 +17,8 @@ from gpucost.config.model import Config, Prices, SharedCost
 from gpucost.errors import ConfigError, GpucostError, PriceError
 from gpucost.periods import Period
 from gpucost.render import markdown, terminal
-from gpucost.render.data import to_csv, to_json
 from gpucost.render.schema import to_dict
-from gpucost.render.view import ReportView, Row, Table
+from gpucost.render.view import ReportView, Row
 from gpucost.report import DIMENSIONS, Query, build
 from tests.bill_table import change_bill_rows
 from tests.golden.report_fleet import HOUR, NOW, OCTOBER, Fleet
@@ -76,9 +74,6 @@ def rule(of: str, name: str | None = None, **other: Any) -> SharedCost:
     return SharedCost.model_validate({"name": name or of, "of": of} | other)
 
 
-_ASKED: dict[str, ReportView] = {}  # stores that are only read
-
-
 def ask(
     con: duckdb.DuckDBPyConnection,
     *by: str,
@@ -89,17 +84,13 @@ def ask(
     with_sections: bool = False,
     **filters: tuple[str, ...],
 ) -> ReportView:
-    key = repr((id(con), by, rules, share, fx, span, with_sections, filters))
-    if key in _ASKED:
-        return _ASKED[key]
     period = Period(*(datetime.fromtimestamp((OCTOBER + hour * HOUR) / 1000, UTC) for hour in span))
     query = Query(
         period=period, period_name="a day", by=by, now=NOW, share_unallocated=share, with_sections=with_sections, **filters
     )  # type: ignore[arg-type]
     config = Config(shared_costs=list(rules), prices=Prices(fx={"EUR": Decimal("1.1")} if fx is None else fx))
     price.load_fx_rates(con, config)
-    _ASKED[key] = build(con, config, query)
-    return _ASKED[key]
+    return build(con, config, query)
 
 
 def plain_of(row: dict[str, Any]) -> dict[str, Any]:
@@ -159,7 +150,7 @@ RULES = (
 )
 
 
-SHOWN = ("team", "gpu_model")
+SHOWN = ("gpu_model",)
 
 
 @pytest.mark.parametrize(
@@ -229,7 +220,7 @@ def test_volumes_and_traffic_are_a_machines_by_its_resource_or_the_name_of_its_d
 
 def test_periods_that_adjoin_add_up_to_the_charge(con: duckdb.DuckDBPyConnection) -> None:
     asked = (rule("support"), rule("commitment_waste"))
-    spans = [(0, 7), (7, 13), (13, 24)]
+    spans = [(0, 7), (7, 24)]
     parts = [to_dict(ask(con, rules=asked, span=span))["totals"]["shared_cost"] for span in spans]
     assert sum(parts) == to_dict(ask(con, rules=asked))["totals"]["shared_cost"]
 
@@ -308,28 +299,6 @@ def test_a_rule_that_comes_to_nothing_is_said(con: duckdb.DuckDBPyConnection) ->
         "shared cost of gcp came to nothing",
         "shared cost none came to nothing",
     ]
-
-
-def test_every_format_shows_it(con: duckdb.DuckDBPyConnection) -> None:
-    view = ask(con, rules=RULES, share="proportional", with_sections=True)
-    document = json.loads(to_json(view))
-    lines = list(csv.DictReader(to_csv(view).splitlines()))
-    table = next(section for section in view.sections if isinstance(section, Table))
-    titles = [column.title for column in table.columns]
-    for row, line in zip(document["rows"], lines, strict=True):
-        assert float(line["shared_unallocated_cost"]) == row["shared_unallocated_cost"]
-        assert float(line["shared_costs.storage"]) == row["shared_costs"]["storage"]
-        assert float(line["shared_cost"]) == row["shared_cost"] == pytest.approx(sum(row["shared_costs"].values()))
-        assert (
-            ("remaining_unallocated_cost" in row) == (row["kind"] == "unallocated") == (line["remaining_unallocated_cost"] != "")
-        )
-    assert titles[3:9] == ["Shared unallocated", *(rule.name for rule in RULES)][:6]
-    charged = titles.index("Charged")
-    sums = {line.cells[0]: line.cells[charged] for line in table.lines}
-    assert view.node_totals and view.totals_shared
-    assert sums["Total"] == view.node_totals.node_cost + view.totals_shared.shared_cost
-    assert sums["Allocated"] == sum(line.cells[charged] for line in table.lines if not line.is_sum and line.cells[charged] != "")  # type: ignore[misc]
-    assert (sums["Unallocated"], sums["Allocated"]) == (Decimal("16.8"), sums["Total"] - Decimal("16.8"))
 
 
 @pytest.mark.parametrize(

@@ -39,13 +39,6 @@ def test_what_is_described_has_its_price() -> None:
     assert (epochs["cost"], epochs["planned_hours"], epochs["planned_cost"]) == (144, 60, 2880)
 
 
-def test_it_reads_as_a_sentence() -> None:
-    told = asked("tokens --gpus 8 --price-per-gpu-hour 2.5 --tokens-per-second 9000 --busy-percent 40")
-    assert "What a million tokens cost" in told
-    assert "$1.5432" in told
-    assert "40 % of the paid hours at that rate" in told
-
-
 @pytest.mark.parametrize(
     ("words", "message"),
     [
