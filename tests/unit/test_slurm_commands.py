@@ -1,0 +1,139 @@
+"""`gpucost collect slurm` and what reads it: what is said of files, of Slurm that is asked, and of its queue."""
+
+from __future__ import annotations
+
+import json
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from gpucost.collect.slurm.live import Commands
+from gpucost.config.model import Config
+from gpucost.doctor import OK, check_slurm
+from tests.unit.command import call
+from tests.unit.slurm_words import ALL_GPUS, FIELDS, HEADER, NODES, SHORT, H, T, job, short, text, tres, waiting
+
+DAY = ("--from", "2026-03-10", "--to", "2026-03-11")
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Where commands find a config with a price book."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "prices.csv").write_text(f"{HEADER}\n{ALL_GPUS}\n")
+    (tmp_path / "gpucost.toml").write_text('store = "a.duckdb"\n[prices]\nbook = "prices.csv"\n')
+    return tmp_path
+
+
+def collect(*texts: str, more: tuple[str, ...] = (), code: int = 0) -> str:
+    """What is said of files with these texts."""
+    names = [f"told-{number}.txt" for number, _ in enumerate(texts)]
+    for name, content in zip(names, texts, strict=True):
+        Path(name).write_text(content, encoding="utf-8")
+    return "".join(call("collect", "slurm", *names, *more, code=code))
+
+
+@pytest.mark.usefixtures("folder")
+def test_waits_dollars_and_fair_share() -> None:
+    """Of two jobs that began one waited 10 minutes and was preempted; sshare's shares stand beside the dollars."""
+    shares = (
+        "Account|User|RawShares|NormShares|RawUsage|NormUsage|EffectvUsage|FairShare\n"
+        "root|||0.000000|100||1.000000|\n nlp||60|0.6|75||0.75|\n  nlp|ann|1|1.0|75||0.75|0.25\n"
+    )
+    late = job(2, 600, 2400, "n1", tres(2), Submit=T, State="PREEMPTED", QOS="low", Partition="debug")
+    jobs = text([job(1, 0, H, "n1", tres(4, "a100")), late, waiting(3)])
+    said = collect(jobs, NODES, shares, more=DAY)
+    assert "3 runs of jobs of hpc" in said and "2 nodes" in said
+    assert "nothing is new" in collect(jobs, NODES, shares, more=DAY)
+    answer = json.loads(call("queue", *DAY, "--format", "json")[0])
+    waits = {(one["by"], one["name"]): one for one in answer["slurm_waits"]}
+    assert set(waits) == {("partition", "gpu"), ("partition", "debug"), ("qos", "normal"), ("qos", "low"), ("account", "nlp")}
+    low = waits["qos", "low"]
+    assert (low["started"], low["wait_p50_seconds"], low["preempted"]) == (1, 600, 1)
+    # n1 is over-allocated for half an hour: six GPUs of four
+    assert low["cost"] == low["preempted_cost"] == pytest.approx(3.6 * 0.5 * 4 * 2 / 6)
+    assert waits["account", "nlp"]["wait_p95_seconds"] == pytest.approx(570)
+    (account, user) = [one for one in answer["slurm_shares"] if one["account"] == "nlp"]
+    assert (account["user"], user["user"], user["fair_share"], account["cost_share"]) == (None, "ann", 0.25, 1.0)
+    assert account["cost"] == pytest.approx(waits["account", "nlp"]["cost"]) == pytest.approx(3.6 * 4)
+    collect("Cluster|Account|User|ParentName\nhpc|root||\nhpc|nlp||root\n")
+    answer = json.loads(call("queue", *DAY, "--format", "json")[0])
+    assert [one["cost"] for one in answer["slurm_shares"] if one["account"] == "root"] == [account["cost"]]
+    shown = call("queue", *DAY)[0]
+    assert "Jobs by QOS" in shown and "Fair share, from sshare" in shown and "10 min" in shown
+
+
+@pytest.mark.usefixtures("folder")
+def test_what_is_said_of_files() -> None:
+    told, cut = text([job(1, 0, 60, "n1", tres(1))]), text([job(1, 0, 60, "n1", tres(1))])[:-30]
+    # one file that cannot be read, and none is loaded
+    assert "line 2" in collect(told, cut, code=1)
+    assert "there is no store" in call("report", code=1)[1]
+    assert "may be cut off" in collect(told[:-1], NODES)
+    assert "may be cut off" not in collect(told, NODES)
+    row = (2, "nlp", "COMPLETED", T, T + 60, "n1", tres(1))
+    assert "2 nodes" in collect(short(row).partition("\n")[2], NODES, more=("--fields", ",".join(SHORT), "--cluster", "hpc"))
+    pending = (1, "nlp", "PENDING", "Unknown", "Unknown", "None assigned", "")
+    assert "1 runs of jobs" in collect(short(pending, row), NODES, more=("--cluster", "hpc"))
+
+
+def commands(folder: Path, **printed: str) -> str:
+    """Programs that print a text each, whatever they are asked; how sacct is called."""
+    folder.mkdir(exist_ok=True)
+    for name in ("sacct", "scontrol", "sacctmgr", "sshare"):
+        (folder / f"{name}.txt").write_text(printed.get(name, ""))
+        program = folder / name
+        program.write_text(
+            f'#!/bin/sh\ncase "$*" in *helpformat*) echo "{" ".join(FIELDS)}";; *) cat {folder}/{name}.txt;; esac\n'
+        )
+        program.chmod(0o755)
+    return f"{folder}/sacct"
+
+
+def test_slurm_is_asked_a_day_at_a_time(folder: Path) -> None:
+    sacct = commands(folder / "bin", sacct=text([job(1, 0, H, "n1", tres(1))], "\x1f"), scontrol="ClusterName = hpc\n")
+    said, _ = call("collect", "slurm", "--sacct", sacct, "--from", "2026-03-10", "--to", "2026-03-12")
+    assert "2 runs of jobs of hpc, 2026-03-10T00:00:00Z .. 2026-03-12T00:00:00Z" in said
+    # what could not be asked for is named, and jobs are there all the same
+    spans, runs = "SELECT to_ms - from_ms AS n FROM loads", "SELECT job_id AS n FROM slurm_runs"
+    found = json.loads(call("sql", f"{spans} UNION ALL BY NAME {runs} ORDER BY n", "--format", "json")[0])
+    assert [row["n"] for row in found] == [1, 24 * H * 1000, 24 * H * 1000]
+    assert "sacct failed" in call("collect", "slurm", "--sacct", f"{folder}/none/sacct", code=1)[1]
+
+
+def test_the_doctor_prints_the_commands_that_get_it_right(tmp_path: Path) -> None:
+    sacct = commands(tmp_path / "bin", scontrol="ClusterName = hpc\n")
+    answers, billed, placed = check_slurm(Config.model_validate({"slurm": {"sacct": sacct}}))
+    assert answers.status == OK and "answers for hpc" in answers.found
+    assert billed.found.startswith("TZ=UTC SLURM_TIME_FORMAT=%s sacct -a -D -X ") and "--delimiter=$'\\x1f'" in billed.found
+    assert placed.found == billed.found.replace(" -X", "")
+
+
+@pytest.mark.parametrize(
+    ("private", "level", "hides"), [("none", "", None), ("jobs,usage", "Operator", None), ("jobs", "None", "jobs")]
+)
+def test_whether_slurm_shows_everybodys_jobs(private: str, level: str, hides: str | None) -> None:
+    class Told(Commands):
+        def run(self, _: str, *args: str) -> str:
+            told = f"ClusterName = hpc\nPrivateData = {private}\nPurgeJobAfter = 12 months\n"
+            return f"{level}\n" if "user" in args else told
+
+        def _plain(self, *_: str) -> str:
+            return "analyst\n"
+
+    told = Told("sacct")
+    assert told.cluster() == "hpc" and told.kept() == timedelta(days=336)
+    assert told.hidden() == hides
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("folder")
+def test_more_jobs_than_a_row_group_holds_are_all_there() -> None:
+    """DuckDB 2.0 loses sight of 122,880 rows that were inserted into an empty table of the same transaction."""
+    count = 130_000
+    jobs = "\n".join(f"{n}|nlp|COMPLETED|{T + n % 7000}|{T + n % 7000 + 60}|n{n % 50}|gres/gpu=1" for n in range(count))
+    collect(f"JobID|Account|State|Start|End|NodeList|AllocTRES\n{jobs}\n")
+    answer = json.loads(call("report", *DAY, "--by", "namespace", "--format", "json")[0])
+    held = {row["namespace"]: row["allocated_gpu_hours"] * H for row in answer["rows"] if row["kind"] == "allocated"}
+    assert held == pytest.approx({"nlp": count * 60})

@@ -1,0 +1,158 @@
+"""Slurm beside Kubernetes and inside it: nodes count once where both tell of them, and twice where a name alone ties them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import pytest
+
+from gpucost.render.view import NodeTotals, ReportView
+from tests.replay.cases.words import at, fleet, node, pod
+from tests.replay.edits import move, relabel
+from tests.replay.load import load
+from tests.replay.scrape import scrape
+from tests.replay.series import Series
+from tests.unit.slurm_words import NODES, Clusters, H, Job, down, job, text, tres
+
+BOOK = (
+    ",,,p4d.24xlarge,on_demand,32,USD,,,node\n,,,g5.xlarge,on_demand,1.2,USD,,,node\n"
+    ",,,,on_demand,2,USD,,partition=metal,gpu\n,,,,on_demand,3.6,USD,,partition=gpu,gpu"
+)
+
+#: A node of Slurm, the owner and the name of the pod that it is, if any, and what proves it. NUMBER stands for the scene's.
+INSIDE: dict[str, tuple[str, list[str] | None, str | None, str]] = {
+    "slinky": ("gpuNUMBER-0", ["NodeSet", "gpu"], "hpc-worker-gpuNUMBER-0", ""),
+    "soperator, by setting": ("workerNUMBER-0", ["StatefulSet", "worker"], "workerNUMBER-0", "setting"),
+    "soperator, by hpc_job": ("workerNUMBER-0", ["StatefulSet", "worker"], "workerNUMBER-0", "hpc_job"),
+    "beside the kubelet, by setting": ("kNUMBER-0", None, None, "setting"),
+    "beside the kubelet, by hpc_job": ("kNUMBER-0", None, None, "hpc_job"),
+    "beside the kubelet, by its GPUs": ("kNUMBER-0", None, None, "gpus"),
+}
+SETTINGS = '[slurm]\nin_kubernetes = ["worker1-?", "k3-?"]\n'
+
+
+@dataclass
+class Scene:
+    """What is scraped of a Kubernetes cluster, and told of one of Slurm."""
+
+    series: list[Series]
+    jobs: list[Job]
+    facts: list[str]
+
+
+def dcgm(series: list[Series]) -> list[Series]:
+    return [one for one in series if one.labels["__name__"].startswith("DCGM_")]
+
+
+def inside(number: int, told: str, owner: list[str] | None, worker: str | None, proof: str) -> Scene:
+    """A Kubernetes node of 8 GPUs for two hours: a pod has two, a node of Slurm four, and its jobs three for an hour."""
+    place, name = f"k{number}-0", told.replace("NUMBER", str(number))
+    pods = [pod("p", place, [4, 5], 0, 2, "web")]
+    if worker:
+        pods.append(pod(worker.replace("NUMBER", str(number)), place, [0, 1, 2, 3], 0, 2, "slurm", owner=owner))
+    series = scrape(fleet(2, [node(place, "p4d.24xlarge", 0, 2)], pods, {}))
+    if proof == "hpc_job":
+        series = relabel(series, "DCGM_.*", {"hpc_job": "1"}, {"UUID": f"GPU-{place}-0"})
+    series = move(series, f"kube{number}x")
+    if proof == "gpus":
+        series += relabel(dcgm(series), ".*", {"cluster": f"hpc{number}x"})
+    jobs = [job(1, 900, 4500, name, tres(2, "a100")), job(2, 1800, 5400, name, tres(1, "a100"), Account="cv")]
+    return Scene(
+        series, jobs, [f"NodeName={name} Gres=gpu:a100:4 Partitions=gpu State=IDLE\n", down((name, 6300, 7200, "DRAIN"))]
+    )
+
+
+def alone(number: int, called: str, devices: list[int], namespace: str, told: str, gpus: int, *, other: bool = False) -> Scene:
+    """A Kubernetes node of 8 GPUs with a pod, and a node of Slurm with a job, for two hours; `other` has exporters of both."""
+    place = f"k{number}-0"
+    busy = {f"GPU-{place}-0": [[at(0), at(2), 70]]} if called == "1" else {}
+    series = scrape(fleet(2, [node(place, "p4d.24xlarge", 0, 2)], [pod(called, place, devices, 0, 2, namespace)], busy))
+    moved = [*move(series, f"kube{number}x"), *(move(dcgm(series), f"hpc{number}x") if other else [])]
+    return Scene(moved, [job(1, 0, 2 * H, told, tres(1))], [f"NodeName={told} Gres=gpu:{gpus} Partitions=metal\n"])
+
+
+def apart(number: int) -> Scene:
+    """A pod on a node of its own, and jobs on others."""
+    place = f"k{number}-0"
+    pods = [pod("p", place, [0], 0.25, 1.5, "nlp")]
+    series = scrape(fleet(2, [node(place, "g5.xlarge", 0, 2)], pods, {f"GPU-{place}-0": [[at(0), at(2), 70]]}))
+    jobs = [job(1, 0, H, "n1", tres(3, "a100")), job(2, 600, 4200, "n2", tres(2, "v100"), Account="cv")]
+    return Scene(move(series, f"kube{number}x"), jobs, [NODES])
+
+
+SCENES = {
+    **{name: inside(number, *words) for number, (name, words) in enumerate(INSIDE.items())},
+    "one name": alone(6, "1", [0], "nlp", "k6-0", 8),
+    "one name, other GPUs": alone(7, "1", [0], "nlp", "k7-0", 8, other=True),
+    "a pod of that name": alone(8, "gpu8-0", [0, 1], "web", "gpu8-0", 4),
+    "apart": apart(9),
+}
+NUMBERS = {name: number for number, name in enumerate(SCENES)}
+
+
+@pytest.fixture(scope="module", params=["Kubernetes first", "Slurm first"])
+def clusters(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Clusters]:
+    clusters = Clusters(tmp_path_factory.mktemp("both"), {}, BOOK, SETTINGS)
+
+    def slurm() -> None:
+        with clusters.at_once():
+            for name, one in SCENES.items():
+                clusters.load(f"hpc{NUMBERS[name]}x", [text(one.jobs), *one.facts])
+
+    def kubernetes() -> None:
+        described = fleet(2, [node("unused", "g5.xlarge", 0, 2)], [], {})
+        load(described, [series for one in SCENES.values() for series in one.series], clusters.config)
+
+    for part in (kubernetes, slurm) if request.param == "Kubernetes first" else (slurm, kubernetes):
+        part()
+    with clusters.attributed():
+        yield clusters
+
+
+def answer(clusters: Clusters, name: str, by: str) -> tuple[ReportView, NodeTotals]:
+    view = clusters.view(by, f"kube{NUMBERS[name]}x", f"hpc{NUMBERS[name]}x")
+    assert view.node_totals is not None
+    return view, view.node_totals
+
+
+@pytest.mark.parametrize("name", INSIDE)
+def test_slurm_inside_kubernetes_counts_once(name: str, clusters: Clusters) -> None:
+    view, totals = answer(clusters, name, "namespace,workload")
+    held = {tuple(row.keys.values()): row.measures.allocated_gpu_hours for row in view.rows if row.kind == "allocated"}
+    assert held == pytest.approx({("web", "Pod/p"): 4, ("nlp", "Job/job-1"): 2, ("cv", "Job/job-2"): 1})
+    assert totals.capacity_gpu_hours == pytest.approx(16)
+    assert totals.node_cost == view.totals.cost + totals.unallocated_cost == 64
+    assert totals.over_allocated_gpu_hours == 0
+    assert totals.unavailable_gpu_hours == pytest.approx(1)
+
+
+@pytest.mark.parametrize(("name", "warned"), [("one name", True), ("one name, other GPUs", False)])
+def test_a_name_alone_makes_no_node_of_slurm_one_of_kubernetes(name: str, warned: bool, clusters: Clusters) -> None:
+    """Both have 8 GPUs: 2 h of $32 + $16. With exporters that measure other GPUs of each, nothing is in doubt."""
+    view, totals = answer(clusters, name, "cluster,pod")
+    rows = {str(row.keys["cluster"])[:3]: row.measures for row in view.rows if row.kind == "allocated"}
+    assert {cluster: measures.cost for cluster, measures in rows.items()} == {"kub": 8, "hpc": 4}
+    # the pod and the job are both called 1, in namespace nlp: what is measured of the pod is none of the job's
+    assert rows["kub"].measured_ratio == 1 and (not warned or rows["hpc"].measured_ratio == 0)
+    assert totals.node_cost == 96
+    said = [one for one in view.coverage.warnings if one.code == "unproven_machine"]
+    assert [("32.00 USD" in one.message, "in_kubernetes" in (one.fix or "")) for one in said] == [(True, True)] * warned
+
+
+def test_a_pod_with_the_name_of_a_node_of_slurm_pays(clusters: Clusters) -> None:
+    """A pod called as a node of Slurm holds 2 of 8 GPUs for 2 h at $32: it pays $16."""
+    view, totals = answer(clusters, "a pod of that name", "namespace")
+    assert {row.keys["namespace"]: row.measures.cost for row in view.rows if row.kind == "allocated"} == {"web": 16, "nlp": 4}
+    assert totals.node_cost == 64 + 16
+    assert "unproven_machine" in {one.code for one in view.coverage.warnings}
+
+
+def test_both_together_are_what_they_are_apart(clusters: Clusters) -> None:
+    """1.25 GPU-hours at $1.20 and 3 at $3.60 of nlp; 2 of cv; of 2 h of one node and of 8 GPUs for 4,200 s the rest is free."""
+    view, totals = answer(clusters, "apart", "team")
+    assert {row.keys["team"]: float(row.measures.cost) for row in view.rows if row.kind == "allocated"} == pytest.approx(
+        {"nlp": 1.25 * 1.2 + 3 * 3.6, "cv": 2 * 3.6}
+    )
+    assert float(totals.node_cost) == pytest.approx(2 * 1.2 + 8 * 3.6 * 4200 / H)
+    assert view.totals.cost + totals.unallocated_cost == totals.node_cost

@@ -1,0 +1,125 @@
+"""What reservations keep free, and who pays for it; and random histories that add up, with reservations and without."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from random import Random
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.unit.slurm_words import NODES, Clusters, H, Job, Scene, T, down, job, scene, tres
+
+RESERVED = (
+    f"ReservationName=exam StartTime={T} EndTime={T + 7200} Nodes=n1 Flags=SPEC_NODES Accounts=cv,nlp,-product Users=(null)\n"
+    f"ReservationName=zoo StartTime={T + 3600} EndTime={T + 7200} Nodes=n[1-2] Flags=OVERLAP Accounts=(null) Users=ann\n"
+)
+#: Of n1's 4 GPUs two are held for an hour, and for a quarter of one it was down; zoo gets n2 alone, and names no account.
+KEPT = scene(
+    [job(1, 0, H, "n1", tres(2, "a100")), job(2, 0, 2 * H, "n2", tres(1, "v100"))],
+    NODES,
+    RESERVED,
+    down(("n1", 6300, 7200, "DOWN")),
+)
+EXAM = 2 + 3.0
+CHARGED = "[slurm]\ncharge_reservations = true\n"
+
+
+def history(seed: int) -> list[Job]:
+    """Jobs one after the other on each of two nodes, some requeued, some still running; in any order."""
+    random = Random(seed)
+    jobs, number = [], 0
+    for place, most in (("n1", 4), ("n2", 2)):
+        at = random.randint(0, 300)
+        while at < 6000:
+            number += 1
+            end = at + random.randint(1, 2500)
+            held = tres(random.randint(1, most), random.choice(["a100", "a100", ""]))
+            account, known = random.choice(["nlp", "cv"]), random.choice([number, max(number - 1, 1)])
+            jobs.append(job(known, at, end if end < 7200 else None, place, held, Account=account))
+            at = end + random.randint(0, 400)
+    random.shuffle(jobs)
+    # a run is known by its job and when it was submitted
+    return list({(one["JobIDRaw"], one["Submit"]): one for one in jobs}.values())
+
+
+def told(seed: int) -> Scene:
+    """Half of a history, and then all of it with a reservation of both accounts."""
+    runs = history(seed)
+    start, end = sorted(Random(seed).sample(range(0, 86400, 30), 2))
+    reserved = f"ReservationName=r StartTime={T + start} EndTime={T + end} Nodes=n[1-2] Flags=FLEX Accounts=cv,nlp\n"
+    return scene(runs[::2], NODES, reserved, more=[runs])
+
+
+Both = tuple[Clusters, Clusters]
+SEEDS = (1, 2, 3)
+
+
+@pytest.fixture(scope="module")
+def stores(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Both]:
+    """Reservations that are shown, and that are charged."""
+    scenes = {"kept": KEPT} | {f"{seed}": told(seed) for seed in SEEDS}
+    clusters = Clusters(tmp_path_factory.mktemp("slurm"), scenes)
+    charged = clusters.copy(CHARGED)
+    with clusters.attributed(), charged.attributed():
+        yield clusters, charged
+
+
+def test_what_a_reservation_keeps_free_is_a_row_of_its_own(stores: Both) -> None:
+    clusters, _ = stores
+    assert clusters.held("kept", "namespace") == pytest.approx({"nlp": 4 * H})
+    free = {
+        (row.keys["reservation"], row.keys["gpu_model"]): row.unallocated.unallocated_gpu_hours
+        for row in clusters.rows("kept", "reservation,gpu_model") if row.unallocated
+    }  # fmt: skip
+    first, second = "A100-SXM4-40GB", "V100-SXM2-16GB"
+    expected = {("exam", first): EXAM, ("zoo", first): 2, ("zoo", second): 1, (None, first): 1 + 2, (None, second): 1}
+    assert free == pytest.approx(expected)
+    assert clusters.sums("kept")["unavailable_gpu_hours"] == pytest.approx(1)
+    assert clusters.wasted("kept")["reserved"] == pytest.approx(EXAM + 3)
+
+
+def test_accounts_of_a_reservation_may_pay_for_what_it_keeps_free(stores: Both) -> None:
+    clusters, charged = stores
+    assert charged.held("kept", "namespace") == pytest.approx({"nlp": (4 + EXAM / 2) * H, "cv": EXAM / 2 * H})
+    assert charged.held("kept", "workload")["Reservation/exam"] == pytest.approx(EXAM * H)
+    shown, paid = clusters.sums("kept"), charged.sums("kept")
+    assert paid["idle_gpu_hours"] == pytest.approx(EXAM) and paid["node_cost"] == shown["node_cost"]
+    assert paid["unallocated_gpu_hours"] == pytest.approx(shown["unallocated_gpu_hours"] - EXAM)
+    assert charged.wasted("kept")["reserved"] == pytest.approx(EXAM + 3)
+
+
+def adds_up(clusters: Clusters, charged: Clusters, seed: int) -> None:
+    """GPU-seconds by account to the second; what is held and what is not is all that the nodes have and cost."""
+    name, expected = f"{seed}", dict[str | None, float](nlp=0, cv=0)
+    for one in history(seed):
+        gpus = int(one["AllocTRES"].rpartition("gres/gpu=")[2].partition(",")[0])
+        expected[one["Account"]] += gpus * one["ElapsedRaw"]
+    sums = clusters.sums(name)
+    assert clusters.held(name, "namespace") == pytest.approx({key: value for key, value in expected.items() if value}, abs=0.01)
+    assert sums["allocated_gpu_hours"] + sums["unallocated_gpu_hours"] == pytest.approx(sums["capacity_gpu_hours"], abs=1e-6)
+    assert sums["node_cost"] == pytest.approx(sums["capacity_gpu_hours"] * 3.6, abs=1e-6)
+    assert sums["over_allocated_gpu_hours"] == 0
+    rows = clusters.rows(name, "reservation")
+    kept = sum(row.unallocated.unallocated_gpu_hours for row in rows if row.unallocated and row.keys["reservation"])
+    paid = {key: value + kept * H / 2 for key, value in expected.items() if value or kept}
+    assert charged.held(name, "namespace") == pytest.approx(paid, abs=0.01)
+    assert charged.sums(name)["node_cost"] == sums["node_cost"]
+    for totals in (sums, charged.sums(name)):
+        assert totals["cost"] + totals["unallocated_cost"] == pytest.approx(totals["node_cost"], abs=1e-9)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_random_histories_add_up(seed: int, stores: Both) -> None:
+    adds_up(*stores, seed)
+
+
+@pytest.mark.slow
+@settings(max_examples=4, deadline=None)
+@given(st.sets(st.integers(0, 2**32), min_size=4, max_size=4))
+def test_many_more_histories_add_up(tmp_path_factory: pytest.TempPathFactory, seeds: set[int]) -> None:
+    clusters = Clusters(tmp_path_factory.mktemp("histories"), {f"{seed}": told(seed) for seed in seeds})
+    with clusters.attributed(), clusters.copy(CHARGED).attributed() as charged:
+        for seed in seeds:
+            adds_up(clusters, charged, seed)
