@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import csv
 import os
 import re
 import subprocess
@@ -26,6 +25,8 @@ from gpucost.demo.build import build, last_months
 from gpucost.demo.fleet import TEAMS, months, plan
 from gpucost.errors import UsageError
 from gpucost.periods import MS_PER_HOUR, Period
+from gpucost.publish.chargeback import LEDGER_BY
+from gpucost.render.view import ReportView
 from gpucost.report import Query
 from gpucost.report.queue import slurm
 from gpucost.store.connection import Store
@@ -111,28 +112,29 @@ def test_commitments_hold_in_both_months(demo: Config, month: Period, told_by: s
     assert found.covered["aws", "us-east-1", "p4d.24xlarge"].mean == pytest.approx(24 / 15.84, abs=1e-3)
 
 
-def test_one_chargeback_over_kubernetes_and_slurm_adds_up(demo: Config, tmp_path: Path) -> None:
+def test_one_ledger_over_kubernetes_and_slurm_adds_up(demo: Config) -> None:
     """What each cluster's teams are charged is what they are charged of both, and with what nobody held all that nodes cost."""
-    words = ["chargeback", "--month", "2026-09", "--config", str(demo.path), "--out", str(tmp_path)]
-    assert CliRunner().invoke(app, words).exit_code == 0
-    with (tmp_path / "2026-09" / "ledger.csv").open() as file:
-        ledger = [row for row in csv.DictReader(file) if row["kind"] == "allocated"]
-    charged: dict[str, Decimal] = defaultdict(Decimal)
-    for row in ledger:
-        charged[row["team"]] += Decimal(row["cost"])
     store, paid = Store(demo.store), Decimal(0)
-    parts: dict[str, Decimal] = defaultdict(Decimal)
+
+    def view(*clusters: str, by: tuple[str, ...] = ("team",)) -> ReportView:
+        query = Query(period=BILLED, period_name="", by=by, clusters=clusters, with_sections=False)
+        return pipeline.report(demo, store, query)
+
+    charged, parts = defaultdict[str | None, Decimal](Decimal), defaultdict[str | None, Decimal](Decimal)
+    ledger = [row for row in view(by=LEDGER_BY).rows if row.kind == "allocated"]
+    for row in ledger:
+        charged[row.keys["team"]] += row.measures.cost
     for cluster in ("demo", "hpc"):
-        view = pipeline.report(demo, store, Query(period=BILLED, period_name="", by=("team",), clusters=(cluster,)))
-        assert view.node_totals is not None
-        assert view.totals.cost + view.node_totals.unallocated_cost == view.node_totals.node_cost
-        paid += view.node_totals.node_cost
-        for row in view.rows:
+        part = view(cluster)
+        assert part.node_totals is not None
+        assert part.totals.cost + part.node_totals.unallocated_cost == part.node_totals.node_cost
+        paid += part.node_totals.node_cost
+        for row in part.rows:
             if row.kind == "allocated":
-                parts[row.keys["team"] or ""] += row.measures.cost
+                parts[row.keys["team"]] += row.measures.cost
     assert charged == parts
-    assert {row["cluster"] for row in ledger} == {"demo", "hpc"}
-    both = pipeline.report(demo, store, Query(period=BILLED, period_name="", by=("account", "partition", "user")))
+    assert {row.keys["cluster"] for row in ledger} == {"demo", "hpc"}
+    both = view(by=("account", "partition", "user"))
     assert both.node_totals is not None and both.node_totals.node_cost == paid
     told = {tuple(row.keys.values()) for row in both.rows if row.kind == "allocated" and row.keys["account"]}
     assert told >= {("ai", "gpu", "mira"), ("life-science", "scavenge", "priya")}

@@ -20,7 +20,6 @@ from tests.unit.slurm_words import (
     Clusters,
     H,
     Job,
-    Period,
     Scene,
     T,
     days,
@@ -33,7 +32,7 @@ from tests.unit.slurm_words import (
     text,
     tres,
     waiting,
-)  # fmt: skip
+)
 
 # A selector names one of several partitions; a machine's price is split over its models.
 BOOK = f"{ALL_GPUS}\n,,,,on_demand,10,USD,,partition=whole,node\n,,,,on_demand,8,USD,,node=w2,node"

@@ -106,7 +106,7 @@ def test_windows_in_any_order_and_size_give_the_same(tmp_path: Path) -> None:
     points = every(MINUTE, (0, 6), 1.0)
     states = [*every(30_000, (0, 2.5)), *every(30_000, (2.5, 3.1), 0.0), *every(30_000, (4, 6))]
     digests = []
-    for number, cuts in enumerate(([(0, 6)], [(0, 2), (2, 4), (4, 6)], [(4, 6), (0, 2), (2, 4)], [(0, 4), (2, 6), (1, 3)])):
+    for number, cuts in enumerate(([(0, 6)], [(4, 6), (0, 2), (2, 4)], [(0, 4), (2, 6), (1, 3)])):
         store = Store(tmp_path / f"{number}.duckdb")
         for cut in cuts:
             load(store, [answer((gpu(), points)), answer((node(), states))], cut)
@@ -206,6 +206,7 @@ def test_scrape_gaps_are_lower_medians_by_target_and_hour(store: Store) -> None:
     ]
 
 
+@pytest.mark.slow
 def test_eight_bit_samples_take_less_than_a_byte(store: Store) -> None:
     rng = np.random.default_rng(5)
     gpus, hours = 400, 96
