@@ -50,6 +50,7 @@ for number in range(300):
 """
 
 
+@pytest.mark.slow
 def test_runs_that_begin_at_once_keep_their_folders(tmp_path: Path) -> None:
     runs = [subprocess.Popen([sys.executable, "-c", MANY, str(tmp_path)]) for _ in range(4)]
     assert [run.wait() for run in runs] == [0] * 4

@@ -84,10 +84,22 @@ def told(value: str, kind: str, content: str) -> bytes:
     return quoted.join([before, *more]).encode("utf-8", "surrogatepass")
 
 
-@pytest.mark.parametrize("value", [one if one == "hidden" else pytest.param(one, marks=pytest.mark.slow) for one in VALUES])
-def test_what_files_hold_is_shown(value: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+#: One of each kind of file is tried in every run of the tests, in one format.
+KINDS = list(
+    {words.rpartition(".")[2]: (words, content, table) for words, content, table in FILES if "doctor" not in words}.values()
+)
+CASES = [("hidden", KINDS, ("table",)), *((value, FILES, ("table", "csv", "markdown", "json")) for value in VALUES)]
+
+
+@pytest.mark.parametrize(
+    ("value", "files", "kinds"),
+    [pytest.param(*case, marks=[pytest.mark.slow] * bool(number), id=f"{case[0]}-{number}") for number, case in enumerate(CASES)],
+)
+def test_what_files_hold_is_shown(
+    value: str, files: list[tuple[str, str, str | None]], kinds: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
-    for number, (words, content, table) in enumerate(FILES):
+    for number, (words, content, table) in enumerate(files):
         name = words.split()[-1]
         (tmp_path / "gpucost.toml").write_text(CONFIG)
         (tmp_path / "prices.csv").write_text(BOOK)
@@ -99,7 +111,7 @@ def test_what_files_hold_is_shown(value: str, tmp_path: Path, monkeypatch: pytes
         assert done.exit_code in (0, 1, 2) and "defect" not in done.output, (words, done.output)
         assert not hidden(done.output), (words, done.output)
         if table and done.exit_code == 0:
-            for kind in ("table", "csv", "markdown", "json"):
+            for kind in kinds:
                 rows = CliRunner().invoke(app, ["sql", f"from {table}", "--format", kind, *store])
                 assert rows.exit_code == 0 and not hidden(rows.stdout), (words, kind)
                 assert kind != "json" or json.loads(rows.stdout)
