@@ -10,10 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from typer.testing import CliRunner
 
 from gpucost import pipeline
-from gpucost.cli.app import app
 from gpucost.collect.prometheus.client import PrometheusClient
 from gpucost.collect.prometheus.queries import (
     DCGM_FIX,
@@ -33,6 +31,7 @@ from gpucost.doctor import _DCGM, _IMAGES, Check, Status, check_coverage, check_
 from gpucost.errors import SourceError
 from gpucost.periods import label_name, to_ms
 from gpucost.store.connection import Store
+from tests.unit.command import call
 
 NOW = datetime(2026, 11, 1, tzinfo=UTC)
 UTIL = "DCGM_FI_DEV_GPU_UTIL"
@@ -386,18 +385,14 @@ def test_how_old_the_prices_are_that_nodes_have(tmp_path: Path, monkeypatch: pyt
     assert checks["bill"][0] is Status.ok and "price_book" not in checks
 
 
-def doctor(*words: str) -> Any:
-    return CliRunner().invoke(app, ["doctor", *words])
-
-
 def test_the_command_ends_with_1_and_gives_a_fix_for_each_problem(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setenv("NO_COLOR", "1")
     Path("gpucost.toml").write_text('[prometheus]\nurl = "http://127.0.0.1:1"\n')
-    result = doctor()
-    assert result.exit_code == 1 and "✗ fail  http://127.0.0.1:1: nothing answers at http://127.0.0.1:1" in result.stdout
-    assert result.stdout.count("fix: ") == 2
-    assert "✓" not in doctor("-q").stdout
-    answer = json.loads(doctor("--format", "json").stdout)
+    shown, _ = call("doctor", code=1)
+    assert "✗ fail  http://127.0.0.1:1: nothing answers at http://127.0.0.1:1" in shown
+    assert shown.count("fix: ") == 2
+    assert "✓" not in call("doctor", "-q", code=1)[0]
+    answer = json.loads(call("doctor", "--format", "json", code=1)[0])
     assert [check["status"] for check in answer] == ["ok", "warn", "fail", "ok"]

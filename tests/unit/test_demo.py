@@ -159,43 +159,6 @@ def test_its_slurm_cluster_has_what_slurm_has(demo: Config) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("command", "code"),
-    [
-        ("reconcile --month 2026-09", 0),
-        ("reconcile --month 2026-09 --by team,day", 0),
-        ("reconcile --month 2026-10", 4),
-        ("chargeback --month 2026-09 --out bundles", 0),
-        ("chargeback --month 2026-10 --out bundles", 4),
-        ("report --month 2026-09 --by node", 0),
-        ("report --month 2026-09 --format focus -o focus.csv", 0),
-        ("waste --month 2026-09", 0),
-        ("findings --month 2026-09", 0),
-        ("diff 2026-09 2026-10", 0),
-        ("budget check --month 2026-09 --fail-on never", 0),
-        ("forecast --month 2026-10", 0),
-        ("anomalies --month 2026-09", 0),
-        ("explain team research --month 2026-09", 0),
-        ("explain node {node} --at 2026-09-10T10:00", 0),
-        ("explain node {node} --at 2026-10-10T10:00", 0),
-        ("whatif reserve --month 2026-09 --commitment-discount 1=30", 0),
-        ("whatif reserve --month 2026-10 --commitment-discount 1=30", 0),
-        ("whatif spot --month 2026-09", 0),
-        ("collect aws cur-2026-09.parquet", 0),
-    ],
-)
-def test_every_command_of_bills_and_commitments_works_on_it(
-    demo: Config, command: str, code: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    assert demo.path is not None
-    monkeypatch.chdir(demo.path.parent)
-    reserved = "SELECT min(node) FROM nodes WHERE capacity_type = 'reserved'"
-    ((node,),) = pipeline.read_attributed(demo, Store(demo.store), lambda con: con.execute(reserved).fetchall())
-    result = CliRunner().invoke(app, command.format(node=node).split())
-    assert result.exit_code == code, result.output
-
-
-@pytest.mark.slow
 def test_an_earlier_demo_makes_way_but_nothing_else_does(tmp_path: Path) -> None:
     build(tmp_path, ESTIMATED, lambda _: None)
     (tmp_path / "cur-2025-12.parquet").touch()

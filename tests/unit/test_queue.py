@@ -11,14 +11,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-from typer.testing import CliRunner
 
-from gpucost.cli.app import app
 from gpucost.periods import MS_PER_HOUR, Period
 from gpucost.report.queue import Queue, quantile, queues
 from gpucost.store import runs
 from gpucost.store.connection import Store
 from gpucost.store.metrics import ReadAnswer, SampleWindow, load_window
+from tests.unit.command import call
 
 DAY = Period(datetime(2026, 10, 1, tzinfo=UTC), datetime(2026, 10, 2, tzinfo=UTC))
 GPU = "nvidia.com/gpu"
@@ -166,8 +165,7 @@ def test_quantiles(buckets: list[tuple[float, float]], share: float, expected: f
 def test_the_command(tmp_path: Path) -> None:
     store = _load(tmp_path, _gauges("research", 8, _hold(4)))
     words = ["queue", "--store", str(store.path), "--from", "2026-10-01", "--to", "2026-10-02"]
-    answer = json.loads(CliRunner().invoke(app, [*words, "--format", "json"]).stdout)
+    answer = json.loads(call(*words, "--format", "json")[0])
     assert (answer["queues"][0]["used_average"], answer["queues"][0]["is_borrowing_unlimited"]) == (4, True)
-    assert "none" in CliRunner().invoke(app, words).stdout
-    none = CliRunner().invoke(app, [*words, "--queue", "nobody"])
-    assert none.exit_code == 1 and "no such ClusterQueue" in none.stderr
+    assert "none" in call(*words)[0]
+    assert "no such ClusterQueue" in call(*words, "--queue", "nobody", code=1)[1]

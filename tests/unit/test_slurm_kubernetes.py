@@ -13,12 +13,9 @@ from tests.replay.edits import move, relabel
 from tests.replay.load import load
 from tests.replay.scrape import scrape
 from tests.replay.series import Series
-from tests.unit.slurm_words import NODES, Clusters, H, Job, down, job, text, tres
+from tests.unit.slurm_words import Clusters, H, Job, down, job, text, tres
 
-BOOK = (
-    ",,,p4d.24xlarge,on_demand,32,USD,,,node\n,,,g5.xlarge,on_demand,1.2,USD,,,node\n"
-    ",,,,on_demand,2,USD,,partition=metal,gpu\n,,,,on_demand,3.6,USD,,partition=gpu,gpu"
-)
+BOOK = ",,,p4d.24xlarge,on_demand,32,USD,,,node\n,,,,on_demand,2,USD,,partition=metal,gpu"
 
 #: A node of Slurm, the owner and the name of the pod that it is, if any, and what proves it. NUMBER stands for the scene's.
 INSIDE: dict[str, tuple[str, list[str] | None, str | None, str]] = {
@@ -72,21 +69,11 @@ def alone(number: int, called: str, devices: list[int], namespace: str, told: st
     return Scene(moved, [job(1, 0, 2 * H, told, tres(1))], [f"NodeName={told} Gres=gpu:{gpus} Partitions=metal\n"])
 
 
-def apart(number: int) -> Scene:
-    """A pod on a node of its own, and jobs on others."""
-    place = f"k{number}-0"
-    pods = [pod("p", place, [0], 0.25, 1.5, "nlp")]
-    series = scrape(fleet(2, [node(place, "g5.xlarge", 0, 2)], pods, {f"GPU-{place}-0": [[at(0), at(2), 70]]}))
-    jobs = [job(1, 0, H, "n1", tres(3, "a100")), job(2, 600, 4200, "n2", tres(2, "v100"), Account="cv")]
-    return Scene(move(series, f"kube{number}x"), jobs, [NODES])
-
-
 SCENES = {
     **{name: inside(number, *words) for number, (name, words) in enumerate(INSIDE.items())},
     "one name": alone(6, "1", [0], "nlp", "k6-0", 8),
     "one name, other GPUs": alone(7, "1", [0], "nlp", "k7-0", 8, other=True),
     "a pod of that name": alone(8, "gpu8-0", [0, 1], "web", "gpu8-0", 4),
-    "apart": apart(9),
 }
 NUMBERS = {name: number for number, name in enumerate(SCENES)}
 
@@ -146,13 +133,3 @@ def test_a_pod_with_the_name_of_a_node_of_slurm_pays(clusters: Clusters) -> None
     assert {row.keys["namespace"]: row.measures.cost for row in view.rows if row.kind == "allocated"} == {"web": 16, "nlp": 4}
     assert totals.node_cost == 64 + 16
     assert "unproven_machine" in {one.code for one in view.coverage.warnings}
-
-
-def test_both_together_are_what_they_are_apart(clusters: Clusters) -> None:
-    """1.25 GPU-hours at $1.20 and 3 at $3.60 of nlp; 2 of cv; of 2 h of one node and of 8 GPUs for 4,200 s the rest is free."""
-    view, totals = answer(clusters, "apart", "team")
-    assert {row.keys["team"]: float(row.measures.cost) for row in view.rows if row.kind == "allocated"} == pytest.approx(
-        {"nlp": 1.25 * 1.2 + 3 * 3.6, "cv": 2 * 3.6}
-    )
-    assert float(totals.node_cost) == pytest.approx(2 * 1.2 + 8 * 3.6 * 4200 / H)
-    assert view.totals.cost + totals.unallocated_cost == totals.node_cost

@@ -19,8 +19,8 @@ COLUMNS = (
     "NCPUs,ReqCPUs,ReqMem,ReqTRES,AllocTRES,Timelimit,NodeList,JobName"
 )
 FORMS = [
-    ("final_dup_alloc.psv", "nodes.txt"), ("final_dup_steps.psv",), ("final_dup.json", "nodes.txt"),
-    ("dup_alloc.psv", "final_dup_alloc.psv"), ("final_dup_alloc.psv", "dup_alloc.psv"), ("dup.json", "final_dup.json"),
+    ("final_dup_alloc.psv", "nodes.txt"), ("final_dup_steps.psv",), ("final_dup_alloc.psv", "dup_alloc.psv"),
+    ("dup.json", "final_dup.json"),
     ("final_dup.json", "dup_alloc.psv", "assoc.psv", "sshare.psv"),
 ]  # fmt: skip
 #: The JSON was asked for a second later: one job with two GPUs ran.

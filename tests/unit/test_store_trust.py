@@ -1,109 +1,158 @@
-"""Which stores are checked when they are opened, and which stages are skipped."""
+"""A store file is not trusted: its mode, objects of its own, answers in the program's place, and which files it may reach."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import os
+import shutil
 from pathlib import Path
 
 import duckdb
 import pytest
 
-from gpucost import engine
 from gpucost.errors import StoreError
 from gpucost.store import schema
 from gpucost.store.connection import Store
+from gpucost.store.schema import latest_version
+
+pytestmark = pytest.mark.usefixtures("own_migrations")
 
 
-@pytest.fixture
-def checks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[Path]:
-    """Stores whose objects were looked at; `forget` (below) is what a new process does."""
-    seen: list[Path] = []
-    own = schema.objects_digest
-
-    def digest(con: duckdb.DuckDBPyConnection) -> str:
-        seen.append(Path(con.execute("SELECT path FROM duckdb_databases() WHERE path IS NOT NULL").fetchall()[0][0]))
-        return own(con)
-
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    monkeypatch.setattr(schema, "objects_digest", digest)
-    monkeypatch.setattr(schema, "_CHECKED", set())
-    return seen
-
-
-@pytest.fixture
-def store(checks: list[Path], tmp_path: Path) -> Store:
-    made = Store(tmp_path / "store.duckdb")
-    with made.write():
-        pass
-    checks.clear()
-    schema._CHECKED.clear()
-    return made
-
-
-def opened(store: Store) -> None:
-    schema._CHECKED.clear()  # as in a new process
-    with store.read():
-        pass
-
-
-def test_a_store_that_gpucost_wrote_is_not_checked_again(store: Store, checks: list[Path]) -> None:
-    opened(store)
+def write_a_row(store: Store) -> None:
     with store.write() as con:
         con.execute("INSERT INTO cuts VALUES (1)")
-    opened(store)
-    assert not checks
 
 
-def planted(store: Store) -> None:
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    store = Store(tmp_path_factory.mktemp("made") / "a.duckdb")
+    write_a_row(store)
+    return store.path
+
+
+@pytest.fixture
+def store(tmp_path: Path, made: Path) -> Store:
+    return Store(shutil.copyfile(made, tmp_path / "a.duckdb"))
+
+
+def test_a_store_is_its_owners_alone_unless_asked_otherwise(tmp_path: Path) -> None:
+    for mode, mask, told in ((0o600, 0o022, "600"), (0o660, 0o002, "660"), (0o660, 0o027, "640")):
+        before = os.umask(mask)
+        try:
+            store = Store(tmp_path / f"{told}-{mask}.duckdb", mode=mode)
+            with store.write() as con:
+                con.execute("INSERT INTO cuts VALUES (1)")
+                assert f"{store.path.with_name(store.path.name + '.wal').stat().st_mode & 0o777:o}" == told
+            assert os.umask(mask) == mask
+        finally:
+            os.umask(before)
+        assert f"{store.path.stat().st_mode & 0o777:o}" == told
+
+
+def test_a_store_that_anyone_may_write_to_is_refused(store: Store) -> None:
+    store.path.chmod(0o660)
+    write_a_row(store)
+    store.path.chmod(0o606)
+    for opened in (store.read, store.write):
+        with pytest.raises(StoreError, match="anyone may write") as caught, opened():
+            pass
+        assert caught.value.fix == f"chmod o-w {store.path}"
+
+
+FOREIGN = {
+    "view costs": "CREATE OR REPLACE VIEW costs AS SELECT content AS team FROM read_text('{}')",
+    "view mine": "CREATE VIEW mine AS FROM read_csv('{}')",
+    "table theirs": "CREATE TABLE theirs (a INTEGER DEFAULT 1)",
+    "macro sum": "CREATE MACRO sum(a) AS 0",
+    "macro lines": "CREATE MACRO lines() AS TABLE FROM read_text('{}')",
+    "index quick": "CREATE INDEX quick ON cuts (at_ms)",
+    "table cuts": "ALTER TABLE cuts ADD COLUMN note VARCHAR DEFAULT 'x'",
+    "type mood": "CREATE TYPE mood AS ENUM ('a')",
+    "sequence count": "CREATE SEQUENCE count",
+    "schema more": "CREATE SCHEMA more",
+    "view more.mine": "CREATE SCHEMA more; CREATE VIEW more.mine AS SELECT 1",
+    # loads of bills of earlier versions left it behind
+    "view staged": "CREATE VIEW staged AS SELECT 1 AS a",
+}
+
+
+FAST = ("view costs", "table cuts", "macro sum", "schema more")
+
+
+@pytest.mark.parametrize("what", [one if one in FAST else pytest.param(one, marks=pytest.mark.slow) for one in FOREIGN])
+def test_a_store_runs_nothing_of_its_own(what: str, store: Store, tmp_path: Path) -> None:
+    secret = tmp_path / "secret"
+    secret.write_text("planted")
     with duckdb.connect(str(store.path)) as con:
-        con.execute("CREATE VIEW planted AS SELECT 1")
+        con.execute(FOREIGN[what].format(secret))
+    name = "schema more" if what == "view more.mine" else what
+    with pytest.raises(StoreError, match=f"holds a {name} that gpucost did not make"):
+        store.query("SELECT 1")
 
 
-def copied(store: Store) -> None:
-    copy = store.path.with_name("copy")
-    copy.write_bytes(store.path.read_bytes())
-    copy.replace(store.path)
+# What the program asks a store before it trusts it, answered by the store itself.
+ANSWERS = """
+CREATE MACRO current_setting(x) AS false;
+CREATE MACRO max(x) AS {version};
+CREATE MACRO greatest(x, y) AS 0;
+CREATE MACRO list_max(x) AS 0;
+CREATE MACRO current_database() AS 'none';
+CREATE MACRO pragma_database_size() AS TABLE SELECT content AS block_size, 0 AS total_blocks FROM read_text('{file}');
+CREATE MACRO duckdb_tables() AS TABLE SELECT * FROM system.main.duckdb_tables() WHERE false;
+CREATE MACRO duckdb_views() AS TABLE SELECT * FROM system.main.duckdb_views() WHERE view_name <> 'leak';
+CREATE MACRO duckdb_functions() AS TABLE SELECT * FROM system.main.duckdb_functions() WHERE false;
+CREATE VIEW leak AS SELECT content FROM read_text('{file}')
+"""
 
 
-def readable(store: Store) -> None:
-    for file in (store.path.parent / "cache" / "gpucost").iterdir():
-        file.chmod(0o622)
+def test_a_store_cannot_answer_for_the_program(store: Store, tmp_path: Path) -> None:
+    secret = tmp_path / "secret"
+    secret.write_text("planted")
+    with duckdb.connect(str(store.path)) as con:
+        con.execute(ANSWERS.format(version=latest_version(), file=secret))
+    for use in (lambda: store.query("FROM leak"), store.info, lambda: write_a_row(store)):
+        with pytest.raises(StoreError, match="that gpucost did not make") as caught:
+            use()
+        assert "planted" not in caught.value.message
 
 
-def logged(store: Store) -> None:
-    store.path.with_name(f"{store.path.name}.wal").touch()
+def test_a_store_that_lacks_a_view_is_refused(store: Store) -> None:
+    with duckdb.connect(str(store.path)) as con:
+        con.execute("DROP VIEW daily_node_costs")
+    with pytest.raises(StoreError, match="lacks its view daily_node_costs"):
+        store.info()
 
 
-@pytest.mark.parametrize("change", [copied, readable, logged])
-def test_a_store_is_checked_if_it_or_what_is_known_of_it_may_be_others(
-    change: Callable[[Store], None], store: Store, checks: list[Path]
-) -> None:
-    """A file in its place; a list that others may write; a log beside it."""
-    change(store)
-    opened(store)
-    assert checks == [store.path]
+def test_connections_see_no_files_but_those_they_are_given(store: Store, tmp_path: Path) -> None:
+    for name in ("given", "other"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "a.csv").write_text("a\n1\n")
+    (tmp_path / "given" / "link.csv").symlink_to(tmp_path / "other" / "a.csv")
+    for opened in (store.read, store.write):
+        with opened(tmp_path / "given") as con:
+            assert con.execute(f"FROM read_csv('{tmp_path}/given/a.csv')").fetchall() == [(1,)]
+            con.execute(f"COPY (SELECT 1) TO '{tmp_path}/given/b.csv'")
+            for refused in (
+                f"FROM read_csv('{tmp_path}/other/a.csv')",
+                f"FROM read_csv('{tmp_path}/given/../other/a.csv')",
+                f"FROM read_csv('{tmp_path}/given/link.csv')",
+                "FROM read_text('/etc/passwd')",
+                f"COPY (SELECT 1) TO '{tmp_path}/other/b.csv'",
+                f"ATTACH '{tmp_path}/other/c.duckdb'",
+                "INSTALL httpfs",
+                "SET allowed_directories = ['/']",
+                "SET enable_external_access = true",
+            ):
+                with pytest.raises(duckdb.Error):
+                    con.execute(refused)
+                if opened == store.write:
+                    con.rollback()
+                    con.begin()
+    assert not (tmp_path / "other" / "b.csv").exists()
 
 
-def test_a_store_that_another_program_changed_is_refused(store: Store) -> None:
-    planted(store)
-    with pytest.raises(StoreError, match="holds a view planted"):
-        opened(store)
-
-
-def test_a_home_that_cannot_be_written_is_no_error(store: Store, checks: list[Path], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("XDG_CACHE_HOME", "/dev/null")
-    opened(store)
-    assert checks == [store.path]
-
-
-def test_a_stage_without_input_is_skipped(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A header's `only with` names tables of which one has to have rows."""
-    statements = "-- reads: a, b\n-- writes: c\n-- invariant: none\n-- only with: a, b\nINSERT INTO c SELECT 1;"
-    monkeypatch.setattr(engine, "text", lambda *_: statements)
-    with duckdb.connect() as con:
-        con.execute("CREATE TABLE a (i INT); CREATE TABLE b (i INT); CREATE TABLE c (i INT)")
-        engine.run_stage(con, "", "")
-        assert con.execute("FROM c").fetchall() == []
-        con.execute("INSERT INTO b VALUES (1)")
-        engine.run_stage(con, "", "")
-        assert con.execute("FROM c").fetchall() == [(1,)]
+def test_the_schema_of_each_version_is_known() -> None:
+    """A new migration adds a line to migrations/objects.txt: its version, and the digest that this test names."""
+    with duckdb.connect(":memory:") as con:
+        for version in range(1, latest_version() + 1):
+            schema.migrate(con, until=version)
+            assert schema._known_digests()[version] == schema.objects_digest(con), version

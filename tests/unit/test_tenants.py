@@ -178,5 +178,5 @@ def test_tenants_sum_to_the_model_to_the_last_digit(engines: list[Any], labeled:
 
 
 test_many_more_tenants_sum_to_the_model = pytest.mark.slow(
-    settings(max_examples=30)(given(*DRAWN)(test_tenants_sum_to_the_model_to_the_last_digit.hypothesis.inner_test))  # type: ignore[attr-defined]
+    settings(max_examples=10)(given(*DRAWN)(test_tenants_sum_to_the_model_to_the_last_digit.hypothesis.inner_test))  # type: ignore[attr-defined]
 )

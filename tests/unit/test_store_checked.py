@@ -1,0 +1,109 @@
+"""Which stores are checked when they are opened, and which stages are skipped."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import duckdb
+import pytest
+
+from gpucost import engine
+from gpucost.errors import StoreError
+from gpucost.store import schema
+from gpucost.store.connection import Store
+
+
+@pytest.fixture
+def checks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[Path]:
+    """Stores whose objects were looked at; `forget` (below) is what a new process does."""
+    seen: list[Path] = []
+    own = schema.objects_digest
+
+    def digest(con: duckdb.DuckDBPyConnection) -> str:
+        seen.append(Path(con.execute("SELECT path FROM duckdb_databases() WHERE path IS NOT NULL").fetchall()[0][0]))
+        return own(con)
+
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setattr(schema, "objects_digest", digest)
+    monkeypatch.setattr(schema, "_CHECKED", set())
+    return seen
+
+
+@pytest.fixture
+def store(checks: list[Path], tmp_path: Path) -> Store:
+    made = Store(tmp_path / "store.duckdb")
+    with made.write():
+        pass
+    checks.clear()
+    schema._CHECKED.clear()
+    return made
+
+
+def opened(store: Store) -> None:
+    schema._CHECKED.clear()  # as in a new process
+    with store.read():
+        pass
+
+
+def test_a_store_that_gpucost_wrote_is_not_checked_again(store: Store, checks: list[Path]) -> None:
+    opened(store)
+    with store.write() as con:
+        con.execute("INSERT INTO cuts VALUES (1)")
+    opened(store)
+    assert not checks
+
+
+def planted(store: Store) -> None:
+    with duckdb.connect(str(store.path)) as con:
+        con.execute("CREATE VIEW planted AS SELECT 1")
+
+
+def copied(store: Store) -> None:
+    copy = store.path.with_name("copy")
+    copy.write_bytes(store.path.read_bytes())
+    copy.replace(store.path)
+
+
+def readable(store: Store) -> None:
+    for file in (store.path.parent / "cache" / "gpucost").iterdir():
+        file.chmod(0o622)
+
+
+def logged(store: Store) -> None:
+    store.path.with_name(f"{store.path.name}.wal").touch()
+
+
+@pytest.mark.parametrize("change", [copied, readable, logged])
+def test_a_store_is_checked_if_it_or_what_is_known_of_it_may_be_others(
+    change: Callable[[Store], None], store: Store, checks: list[Path]
+) -> None:
+    """A file in its place; a list that others may write; a log beside it."""
+    change(store)
+    opened(store)
+    assert checks == [store.path]
+
+
+def test_a_store_that_another_program_changed_is_refused(store: Store) -> None:
+    planted(store)
+    with pytest.raises(StoreError, match="holds a view planted"):
+        opened(store)
+
+
+def test_a_home_that_cannot_be_written_is_no_error(store: Store, checks: list[Path], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", "/dev/null")
+    opened(store)
+    assert checks == [store.path]
+
+
+def test_a_stage_without_input_is_skipped(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A header's `only with` names tables of which one has to have rows."""
+    statements = "-- reads: a, b\n-- writes: c\n-- invariant: none\n-- only with: a, b\nINSERT INTO c SELECT 1;"
+    monkeypatch.setattr(engine, "text", lambda *_: statements)
+    with duckdb.connect() as con:
+        con.execute("CREATE TABLE a (i INT); CREATE TABLE b (i INT); CREATE TABLE c (i INT)")
+        engine.run_stage(con, "", "")
+        assert con.execute("FROM c").fetchall() == []
+        con.execute("INSERT INTO b VALUES (1)")
+        engine.run_stage(con, "", "")
+        assert con.execute("FROM c").fetchall() == [(1,)]
