@@ -13,7 +13,8 @@ from gpucost import pipeline
 from tests.bill_table import change_bill_rows
 from tests.replay import bill_files
 from tests.replay.billing import by_day, charges
-from tests.unit.test_focus import MONTH, TOLD
+from tests.unit.billed_fleets import MONTH
+from tests.unit.test_focus import TOLD
 from tests.unit.test_price_bill_fleets import FORMATS, Billed, machines, rate
 
 PROGRAM = os.environ.get("GPUCOST_FOCUS_VALIDATOR")

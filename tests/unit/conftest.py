@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import duckdb
 import pytest
@@ -13,6 +14,9 @@ from gpucost.config.model import Config
 from gpucost.whatif.gpu_specs import Facts, load_facts
 from tests.unit.bills import Bills
 from tests.unit.whatif_costs import stages_at_once
+
+if TYPE_CHECKING:
+    from tests.unit.test_price_bill_fleets import Billed
 
 
 @pytest.fixture(scope="module")
@@ -55,3 +59,27 @@ def con() -> Iterator[duckdb.DuckDBPyConnection]:
 
     with empty_store() as connection:
         yield connection
+
+
+@pytest.fixture(scope="session")
+def billed_fleet(tmp_path_factory: pytest.TempPathFactory) -> Billed:
+    """Three machines on one bill, for who only reads it."""
+    from tests.unit.billed_fleets import whole  # slow to import
+
+    return whole(tmp_path_factory.mktemp("billed"))
+
+
+@pytest.fixture(scope="session")
+def fleet_as_billed(billed_fleet: Billed, tmp_path_factory: pytest.TempPathFactory) -> Billed:
+    """The same, of which each machine has the commitments that it was billed."""
+    from tests.unit.billed_fleets import copied  # slow to import
+
+    return copied(billed_fleet, tmp_path_factory.mktemp("as-billed"), "as_billed")
+
+
+@pytest.fixture(scope="session")
+def partly_billed(tmp_path_factory: pytest.TempPathFactory) -> Billed:
+    """Three machines, one of which is on no bill."""
+    from tests.unit.billed_fleets import partly  # slow to import
+
+    return partly(tmp_path_factory.mktemp("partly"))

@@ -82,7 +82,8 @@ def remembered() -> Iterator[dict[Any, Any]]:
         of = key(config, store, ask._replace(now=min(ask.now, ask.period.end)))
         if of not in known:
             known[of] = build(config, store, ask, folder, *tell), {path.name: path.read_bytes() for path in folder.iterdir()}
-        bundle, files = known[of]
+        bundle: Bundle = known[of][0]
+        files: dict[str, bytes] = known[of][1]
         for name, content in files.items():
             (folder / name).write_bytes(content)
         return bundle
@@ -91,7 +92,8 @@ def remembered() -> Iterator[dict[Any, Any]]:
         of = key(config, store, period)
         if of not in known:
             known[of] = read_findings(config, store, period, *tell)
-        return known[of]
+        answer: Findings = known[of]
+        return answer
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(pipeline, "chargeback", built)

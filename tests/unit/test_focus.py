@@ -20,13 +20,11 @@ from gpucost.errors import GpucostError
 from gpucost.publish import focus
 from gpucost.publish.focus import PREFIX, columns_of
 from tests.bill_table import change_bill_rows
-from tests.replay import bill_files
-from tests.replay.billing import Charge, by_day, charges
+from tests.replay.billing import by_day, charges
 from tests.shared import shared
+from tests.unit.billed_fleets import BOOTING, MONTH, copied, elsewhere
 from tests.unit.test_price_bill_fleets import FORMATS, Billed, machines, rate
 
-MONTH = "2026-03"
-BOOTING = 600
 AMOUNTS = ("BilledCost", "EffectiveCost", "ListCost", "ContractedCost", "PricingQuantity", "ConsumedQuantity")
 
 # Columns that every file must have, by the specification of FOCUS 1.2 and 1.3 (focus.finops.org, feature level Mandatory).
@@ -61,26 +59,57 @@ written = cache(save)  # of fleets that nobody changes
 
 
 @pytest.fixture(scope="module")
-def plain(tmp_path_factory: pytest.TempPathFactory) -> Billed:
-    folder = tmp_path_factory.mktemp("plain")
-    fleet = Billed(folder, machines("p4de.24xlarge"))
-    fleet.bill(bill_files.aws_cur(charges(fleet.fleet, rate, booting=BOOTING)), "cur.csv", "aws")
-    pipeline.attribute(fleet.config, fleet.store)
+def files(billed_fleet: Billed) -> dict[tuple[str, str], Path]:
+    """The file of the whole fleet in each version and kind, of which one preparation is enough."""
+    made = {(version, kind): billed_fleet.folder / f"{version}.{kind}" for version in NAMED for kind in ("csv", "parquet")}
+
+    def saved(con: duckdb.DuckDBPyConnection) -> None:
+        focus.prepare(con, billed_fleet.config, MONTH)
+        for (version, kind), path in made.items():
+            focus.save(con, version, kind, path)  # type: ignore[arg-type]
+
+    pipeline.read_attributed(billed_fleet.config, billed_fleet.store, saved, None, billed_fleet.folder)
+    return made
+
+
+# What the rows of even hours say; those of odd ones have no list price, nor one that was agreed.
+TOLD = """
+    invoice_id = 'INV-1', sku_id = 'sku', sku_meter = 'Machine', sku_price_id = 'sku/price',
+    sku_price_details = '{"CoreCount": 96}', list_unit_price = 30.5, list_cost = (30.5 * pricing_quantity)::DECIMAL(38, 12),
+    contracted_unit_price = 25.25, contracted_cost = (25.25 * pricing_quantity)::DECIMAL(38, 12),
+    commitment_discount_name = 'three years', commitment_discount_quantity = 3.7, commitment_discount_unit = 'USD'
+"""
+UNTOLD = "list_unit_price = NULL, list_cost = NULL, contracted_unit_price = NULL, contracted_cost = NULL"
+UNITS = {
+    "Hrs": "Hours", "1 Hour": "Hours", "second": "Seconds", "gibibyte hour": "GiB-Hours", "1K tokens": "1000 Tokens",
+    "1M tokens": "1000000 Tokens", "1,000 Tokens": "1000 Tokens", "tokens": "Tokens", "1K": "1000 Tokens", "10 Hours": "10 Hours",
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def told(billed_fleet: Billed, tmp_path_factory: pytest.TempPathFactory) -> Billed:
+    """The fleet with a bill that says much of some hours and little of others, in many units."""
+    fleet = copied(billed_fleet, tmp_path_factory.mktemp("told"))
+    units = "consumed_unit = $units[1 + hour(charge_period_start) % len($units)], pricing_unit = 'Hrs'"
+    with fleet.store.write() as con:
+        for odd, change in ((0, TOLD), (1, UNTOLD)):
+            change_bill_rows(con, f"UPDATE bill_rows SET {change} WHERE hour(charge_period_start) % 2 = {odd}")  # noqa: S608
+        change_bill_rows(con, f"UPDATE bill_rows SET {units}", {"units": list(UNITS)})  # noqa: S608
     return fleet
 
 
 @pytest.fixture(
     scope="module",
-    params=[pytest.param(name, marks=[] if name in ("cur2", "gcp") else [pytest.mark.slow]) for name in FORMATS],
+    params=[pytest.param(name, marks=[] if name in ("cur2", "told") else [pytest.mark.slow]) for name in ("told", *FORMATS)],
 )
 def billed(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[str, Billed]:
     """The fleet with its bill, by the format of the export."""
-    if request.param == "cur2":
-        return request.param, request.getfixturevalue("plain")
+    if request.param in ("cur2", "told"):
+        return request.param, request.getfixturevalue("told" if request.param == "told" else "billed_fleet")
     kind, file, provider, write = FORMATS[request.param]
     fleet = Billed(tmp_path_factory.mktemp(request.param), machines(kind))
-    told = list(charges(fleet.fleet, rate, BOOTING))
-    fleet.bill(write(by_day(told) if request.param == "azure" else told), file, provider)
+    listed = list(charges(fleet.fleet, rate, BOOTING))
+    fleet.bill(write(by_day(listed) if request.param == "azure" else listed), file, provider)
     return request.param, fleet
 
 
@@ -119,7 +148,8 @@ def test_only_commitments_save_on_what_was_agreed_and_spot_contracts_at_its_own_
     assert sum(row["EffectiveCost"] for row in spot) > 0
     saved: dict[str, Decimal] = defaultdict(Decimal)
     for row in found:
-        saved[row["PricingCategory"]] += row["ContractedCost"] - row["EffectiveCost"]
+        if name != "told" or row["ChargePeriodStart"].hour % 2:  # else what is agreed is made up
+            saved[row["PricingCategory"]] += row["ContractedCost"] - row["EffectiveCost"]
         assert abs(row["ContractedUnitPrice"] * row["PricingQuantity"] - row["ContractedCost"]) < Decimal("1e-9")
         assert abs(row["ListUnitPrice"] * row["PricingQuantity"] - row["ListCost"]) < Decimal("1e-9")
     assert saved["Dynamic"] == saved["Standard"] == 0
@@ -128,46 +158,27 @@ def test_only_commitments_save_on_what_was_agreed_and_spot_contracts_at_its_own_
         assert sum(row["ListCost"] - row["ContractedCost"] for row in spot) > 0
 
 
-TOLD = """
-    invoice_id = 'INV-1', sku_id = 'sku', sku_meter = 'Machine', sku_price_id = 'sku/price',
-    sku_price_details = '{"CoreCount": 96}', list_unit_price = 30.5, list_cost = (30.5 * pricing_quantity)::DECIMAL(38, 12),
-    contracted_unit_price = 25.25, contracted_cost = (25.25 * pricing_quantity)::DECIMAL(38, 12),
-    commitment_discount_name = 'three years', commitment_discount_quantity = 3.7, commitment_discount_unit = 'USD'
-"""
-
-
-def test_what_the_bill_tells_comes_through(plain: Billed, tmp_path: Path) -> None:
-    fleet = plain.copy(tmp_path)
-    with fleet.store.write() as con:
-        change_bill_rows(con, f"UPDATE bill_rows SET {TOLD}")  # noqa: S608
+def test_what_the_bill_tells_comes_through(told: Billed) -> None:
     committed: dict[int, Decimal] = defaultdict(Decimal)
-    for row in rows(save(fleet)[1]):
+    for row in rows(written(told)[1]):
+        if row["ChargePeriodStart"].hour % 2:
+            continue
         assert (row["InvoiceId"], row["SkuPriceId"], row["SkuMeter"]) == ("INV-1", "sku/price", "Machine")
         assert json.loads(row["SkuPriceDetails"]) == {"CoreCount": 96}
         assert (row["ListUnitPrice"], row["ContractedUnitPrice"]) == (Decimal("30.5"), Decimal("25.25"))
-        told = (row["CommitmentDiscountName"], row["CommitmentDiscountQuantity"], row["CommitmentDiscountUnit"])
+        discount = (row["CommitmentDiscountName"], row["CommitmentDiscountQuantity"], row["CommitmentDiscountUnit"])
         if row["CommitmentDiscountId"] is None:
-            assert told == (None, None, None)
+            assert discount == (None, None, None)
         else:
-            assert told[::2] == ("three years", "USD")
-            committed[row[f"{PREFIX}origin_row"]] += told[1]
+            assert discount[::2] == ("three years", "USD")
+            committed[row[f"{PREFIX}origin_row"]] += discount[1]
     # split as the charge is, and whole again
     assert set(committed.values()) == {Decimal("3.7")}
 
 
-UNITS = {
-    "Hrs": "Hours", "1 Hour": "Hours", "second": "Seconds", "gibibyte hour": "GiB-Hours", "1K tokens": "1000 Tokens",
-    "1M tokens": "1000000 Tokens", "1,000 Tokens": "1000 Tokens", "tokens": "Tokens", "1K": "1000 Tokens", "10 Hours": "10 Hours",
-}  # fmt: skip
-
-
-def test_units_are_those_of_the_specification(plain: Billed, tmp_path: Path) -> None:
-    fleet = plain.copy(tmp_path)
-    change = "UPDATE bill_rows SET consumed_unit = $units[1 + hour(charge_period_start) % len($units)], pricing_unit = 'Hrs'"
-    with fleet.store.write() as con:
-        change_bill_rows(con, change, {"units": list(UNITS)})
+def test_units_are_those_of_the_specification(told: Billed) -> None:
     expected = list(UNITS.values())
-    found = {(row["ConsumedUnit"], row["PricingUnit"], row["ChargePeriodStart"].hour) for row in rows(save(fleet)[1])}
+    found = {(row["ConsumedUnit"], row["PricingUnit"], row["ChargePeriodStart"].hour) for row in rows(written(told)[1])}
     assert found == {(expected[hour % len(UNITS)], "Hours", hour) for _, _, hour in found}
     assert {unit for unit, _, _ in found} == set(expected)
 
@@ -184,10 +195,9 @@ MORE = """
 
 
 @pytest.mark.slow
-def test_discounts_and_fees_on_a_machine_are_split_as_its_hours_and_add_none(plain: Billed, tmp_path: Path) -> None:
-    hours = sum(row[f"{PREFIX}gpu_hours"] for row in rows(written(plain)[1]))
-    fleet = Billed(tmp_path, machines("p4de.24xlarge"))
-    fleet.bill(bill_files.aws_cur(charges(fleet.fleet, rate, booting=BOOTING)), "cur.csv", "aws")
+def test_discounts_and_fees_on_a_machine_are_split_as_its_hours_and_add_none(billed_fleet: Billed, tmp_path: Path) -> None:
+    hours = sum(row[f"{PREFIX}gpu_hours"] for row in rows(written(billed_fleet)[1]))
+    fleet = copied(billed_fleet, tmp_path)
     more = {
         "a month's discount": ("discount", "Credit", -200, True),
         "an hour's discount": ("discount", "Credit", -2, False),
@@ -244,11 +254,10 @@ def by_team(fleet: Billed) -> dict[str | None, Decimal]:
     return {row.keys["team"]: row.measures.cost for row in view.rows if row.kind == "allocated"}
 
 
-def test_shares_are_those_of_the_reconciliation(plain: Billed, tmp_path: Path) -> None:
+def test_shares_are_those_of_the_reconciliation(fleet_as_billed: Billed) -> None:
     """As the cloud assigned its discounts: then a holder's cost is a share of its own machine's charge."""
-    fleet, path = plain.copy(tmp_path), tmp_path / "as-billed.parquet"
-    pipeline.focus_file(fleet.sharing("as_billed"), fleet.store, MONTH, "1.2", "parquet", path)
-    account = pipeline.reconcile(fleet.sharing("as_billed"), fleet.store, MONTH)
+    path = save(fleet_as_billed)[1]
+    account = pipeline.reconcile(fleet_as_billed.config, fleet_as_billed.store, MONTH)
     found: dict[str, Decimal] = defaultdict(Decimal)
     for row in rows(path):
         found[row[f"{PREFIX}kind"]] += row["EffectiveCost"]
@@ -257,9 +266,10 @@ def test_shares_are_those_of_the_reconciliation(plain: Billed, tmp_path: Path) -
     assert float(found["outside_node_life"]) == pytest.approx(float(account.lines["outside_node_life"]), abs=1e-6)
 
 
-def test_tags_name_the_holder_and_what_nobody_held_is_a_row_of_its_own(plain: Billed) -> None:
-    _, path = written(plain)
-    told = rows(path)
+def test_tags_name_the_holder_and_what_nobody_held_is_a_row_of_its_own(
+    billed_fleet: Billed, files: dict[tuple[str, str], Path]
+) -> None:
+    told = rows(files["1.2", "parquet"])
     held = [row for row in told if row[f"{PREFIX}kind"] == "allocated"]
     for row in held:
         tags = json.loads(row["Tags"])
@@ -271,7 +281,7 @@ def test_tags_name_the_holder_and_what_nobody_held_is_a_row_of_its_own(plain: Bi
     free = [row for row in told if row[f"{PREFIX}kind"] in ("unallocated", "outside_node_life")]
     assert len(free) + len(held) == len(told)
     assert all(row[f"{PREFIX}team"] is None and row[f"{PREFIX}allocated_resource_id"] is None for row in free)
-    hours = pipeline.report(plain.config, plain.store, _all()).totals.allocated_gpu_hours
+    hours = pipeline.report(billed_fleet.config, billed_fleet.store, _all()).totals.allocated_gpu_hours
     assert sum(row[f"{PREFIX}gpu_hours"] for row in held) == pytest.approx(hours)
 
 
@@ -284,47 +294,32 @@ def _all() -> Any:
     return Query(period=Period(datetime(2026, 3, 1, tzinfo=UTC), datetime(2026, 4, 1, tzinfo=UTC)), period_name="March 2026")
 
 
-@pytest.fixture(scope="module")
-def elsewhere(tmp_path_factory: pytest.TempPathFactory) -> tuple[Billed, list[Charge]]:
-    """The fleet with a bill that has another machine in the place of n2."""
-    fleet = Billed(tmp_path_factory.mktemp("elsewhere"), machines("p4de.24xlarge"))
-    told = [
-        replace(charge, node=charge.node | {"name": "elsewhere"}) if charge.node["name"] == "n2" else charge
-        for charge in charges(fleet.fleet, rate)
-    ]
-    fleet.bill(bill_files.aws_cur(told), "cur.csv", "aws")
-    return fleet, told
-
-
-def test_what_no_bill_covers_is_an_estimate_that_bills_nothing(elsewhere: tuple[Billed, list[Charge]]) -> None:
-    fleet, _ = elsewhere
-    totals, path = written(fleet)
+def test_what_no_bill_covers_is_an_estimate_that_bills_nothing(partly_billed: Billed) -> None:
+    totals, path = written(partly_billed, "1.3")
     estimates = [row for row in rows(path) if row[f"{PREFIX}is_estimate"]]
-    view = pipeline.report(fleet.config, fleet.store, _all())
+    view = pipeline.report(partly_billed.config, partly_billed.store, _all())
     assert totals.estimated_cost == view.totals.estimated_cost > 0
     assert sum(row["EffectiveCost"] for row in estimates) == totals.estimated_cost
     assert {row["BilledCost"] for row in estimates} == {Decimal(0)}
-    assert {row["ResourceName"] for row in estimates} == {"n2"}
+    assert {row["ResourceName"] for row in estimates} == {"n3"}
     assert all("stimate" in row["ChargeDescription"] and "No invoice" in row["InvoiceIssuerName"] for row in estimates)
 
 
-def test_billed_machines_that_no_metrics_saw_keep_their_whole_charge(elsewhere: tuple[Billed, list[Charge]]) -> None:
-    fleet, told = elsewhere
-    _, path = written(fleet, "1.3")
-    unseen = [row for row in rows(path) if row[f"{PREFIX}kind"] == "instance_without_metrics"]
-    assert sum(row["EffectiveCost"] for row in unseen) == sum(c.cost for c in told if c.node["name"] == "elsewhere")
+def test_billed_machines_that_no_metrics_saw_keep_their_whole_charge(partly_billed: Billed) -> None:
+    unseen = [row for row in rows(written(partly_billed, "1.3")[1]) if row[f"{PREFIX}kind"] == "instance_without_metrics"]
+    whole = sum(charge.cost for charge in elsewhere(partly_billed) if charge.node["name"] == "elsewhere")
+    assert sum(row["EffectiveCost"] for row in unseen) == whole
     assert {row["AllocatedMethodId"] for row in unseen} == {None}
 
 
 @pytest.mark.parametrize("version", NAMED)
-def test_the_columns_are_those_of_the_version(version: str, plain: Billed) -> None:
-    _, path = save(plain, version, "csv")
-    header = path.read_text().splitlines()[0].split(",")
+def test_the_columns_are_those_of_the_version(version: str, files: dict[tuple[str, str], Path]) -> None:
+    header = files[version, "csv"].read_text().splitlines()[0].split(",")
     standard = [name for name in header if not name.startswith("x_")]
     assert set(standard) >= MANDATORY | NAMED[version]
     assert header == list(columns_of(version))
     assert all(name.startswith(PREFIX) for name in header if name.startswith("x_"))
-    for row in rows(written(plain, version)[1]):
+    for row in rows(files[version, "parquet"]):
         assert not [name for name in NEVER_NULL if name in row and row[name] is None]
         assert (row["PricingUnit"] is None) == (row["PricingQuantity"] is None)
 
@@ -337,10 +332,9 @@ def test_no_column_is_unknown_to_the_version(version: str) -> None:
     assert {name for name in columns_of(version) if not name.startswith("x_")} <= set(known)
 
 
-def test_since_1_3_tags_are_the_origins_and_the_ratios_add_up_to_1(plain: Billed) -> None:
-    _, path = written(plain, "1.3")
+def test_since_1_3_tags_are_the_origins_and_the_ratios_add_up_to_1(files: dict[tuple[str, str], Path]) -> None:
     ratios: dict[int, Decimal] = defaultdict(Decimal)
-    for row in rows(path):
+    for row in rows(files["1.3", "parquet"]):
         assert row["AllocatedMethodId"] == "gpucost-held-time"
         assert row["HostProviderName"] == row["ServiceProviderName"] == "AWS"
         details = json.loads(row["AllocatedMethodDetails"], parse_float=Decimal)
@@ -359,9 +353,10 @@ def test_since_1_3_tags_are_the_origins_and_the_ratios_add_up_to_1(plain: Billed
     assert set(ratios.values()) == {Decimal(1)}
 
 
-def test_the_same_input_gives_the_same_bytes_and_a_month_without_any_is_an_error(plain: Billed) -> None:
-    for kind in ("csv", "parquet"):
-        first = save(plain, "1.2", kind)[1].read_bytes()
-        assert save(plain, "1.2", kind)[1].read_bytes() == first
+def test_the_same_input_gives_the_same_bytes_and_a_month_without_any_is_an_error(
+    billed_fleet: Billed, files: dict[tuple[str, str], Path]
+) -> None:
+    for version, kind in (("1.2", "parquet"), ("1.3", "csv")):
+        assert save(billed_fleet, version, kind)[1].read_bytes() == files[version, kind].read_bytes()
     with pytest.raises(GpucostError, match="nothing of 2025-01 costs anything"):
-        pipeline.focus_file(plain.config, plain.store, "2025-01", "1.2", "csv", plain.folder / "none.csv")
+        pipeline.focus_file(billed_fleet.config, billed_fleet.store, "2025-01", "1.2", "csv", billed_fleet.folder / "none.csv")

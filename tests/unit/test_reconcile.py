@@ -6,9 +6,11 @@ import csv
 import io
 import json
 import re
+from collections import defaultdict
 from dataclasses import replace
 from decimal import Decimal
 from fractions import Fraction
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -17,70 +19,69 @@ from typer.testing import CliRunner
 
 from gpucost import pipeline
 from gpucost.cli.app import app
-from gpucost.config.load import load_config
-from gpucost.engine import answer_rows
 from gpucost.report.reconcile import Reconciliation
 from tests.bill_table import change_bill_rows
 from tests.replay import bill_files
-from tests.replay.billing import by_day, charges
+from tests.replay.billing import Charge, by_day, charges
 from tests.replay.result import by_pod
-from tests.unit.bills import Bills, csv_text, usage
+from tests.unit.billed_fleets import BOOTING, MONTH, copied
 from tests.unit.test_price_bill_fleets import FORMATS, Billed, machines, rate
 
-MONTH = "2026-03"
 CENT = Decimal("0.005")
-BOOTING = 600
 
 
-def account(fleet: Billed, by: tuple[str, ...] = (), sharing: str = "pooled") -> Reconciliation:
-    return pipeline.reconcile(fleet.sharing(sharing), fleet.store, MONTH, by)
+def account(fleet: Billed, by: tuple[str, ...] = ()) -> Reconciliation:
+    return RECONCILE(fleet.config, fleet.store, MONTH, by)
 
 
-@pytest.fixture(scope="module")
-def plain(tmp_path_factory: pytest.TempPathFactory) -> Billed:
-    """A fleet whose bill covers it and nothing else, but for ten minutes before each machine was a node."""
-    folder = tmp_path_factory.mktemp("plain")
-    fleet = Billed(folder, machines("p4de.24xlarge"))
-    signed = '[[coverage.accept]]\nfrom = 2026-03-01\nto = 2026-04-01\nwho = "Dana"\nwhy = "it ran for two days"\n'
-    # as the command reads it, or each would attribute anew what the other did
-    (folder / "gpucost.toml").write_text((folder / "gpucost.toml").read_text() + signed)
-    fleet.config = load_config(folder / "gpucost.toml", environ={}, cwd=folder)
-    fleet.bill(bill_files.aws_cur(charges(fleet.fleet, rate, booting=BOOTING)), "cur.csv", "aws")
-    return fleet
+RECONCILE = pipeline.reconcile
+accounted = cache(account)  # of fleets that nobody changes
+BY = ("day", "node", "team")
 
 
-@pytest.mark.parametrize("name", [pytest.param(name, marks=[] if name == "cur2" else [pytest.mark.slow]) for name in FORMATS])
-def test_every_billed_cent_is_attributed_or_unallocated(name: str, tmp_path: Path) -> None:
+def test_every_billed_cent_is_attributed_unallocated_or_outside_a_node_s_life(fleet_as_billed: Billed) -> None:
+    """Each pod has the cost of an exact calculation, and time before a machine was a node is outside its life."""
+    fleet = fleet_as_billed
+    fleet_charges = list(charges(fleet.fleet, rate, BOOTING))
+    fleet.check(fleet_charges, pooled=False)
+    assert set(fleet.sources()) == {"bill"}
+    result = accounted(fleet)
+    billed = sum((charge.cost for charge in fleet_charges), Decimal(0))
+    booted = billed - sum(charge.cost for charge in charges(fleet.fleet, rate))
+    held = sum(figures.cost for figures in by_pod(fleet.store, fleet.fleet["start"] * 1000, fleet.fleet["end"] * 1000).values())
+    assert (result.problems, result.machines, result.unseen, result.unbilled) == ((), 3, (), ())
+    assert abs(result.effective_cost - billed) < CENT
+    assert abs(float(result.lines["attributed"]) - float(held)) < 1e-6
+    assert booted > 5
+    assert abs(result.lines["outside_node_life"] - booted) < CENT
+    assert abs(sum(result.lines[line] for line in ("attributed", "unallocated", "outside_node_life")) - billed) < CENT
+    assert result.lines["seen_beyond_billed_hours"] == 0
+
+
+def loaded(name: str, folder: Path) -> tuple[Billed, list[Charge]]:
+    """A fleet with its bill in this format."""
     kind, file, provider, write = FORMATS[name]
-    fleet = Billed(tmp_path, machines(kind))
+    fleet = Billed(folder, machines(kind))
     fleet_charges = list(charges(fleet.fleet, rate))
     if name == "azure":
         fleet_charges = by_day(fleet_charges)
     fleet.bill(write(fleet_charges), file, provider)
-    # each pod has the cost of an exact calculation: all that is billed of the machines, no storage, credit, tax or fee
+    return fleet, fleet_charges
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", FORMATS)
+def test_every_billed_cent_of_any_format(name: str, tmp_path: Path) -> None:
+    fleet, fleet_charges = loaded(name, tmp_path)
+    # all that is billed of the machines, no storage, credit, tax or fee
     cost = fleet.check(fleet_charges, pooled=False)
     assert round(cost, 6) == round(sum(Fraction(charge.cost) for charge in fleet_charges), 6)
     assert round(fleet.check(fleet_charges), 6) == round(cost, 6)
     assert set(fleet.sources()) == {"bill"}
     result = account(fleet)
-    start, end = fleet.fleet["start"] * 1000, fleet.fleet["end"] * 1000
-    held = sum(figures.cost for figures in by_pod(fleet.store, start, end).values())
-    assert result.problems == ()
+    assert (result.problems, result.machines, result.unseen, result.unbilled) == ((), 3, (), ())
     assert abs(result.effective_cost - sum((charge.cost for charge in fleet_charges), Decimal(0))) < CENT
-    assert abs(float(result.lines["attributed"]) - float(held)) < 1e-6
     assert abs(result.lines["attributed"] + result.lines["unallocated"] - result.effective_cost) < CENT
-    assert (result.machines, result.unseen, result.unbilled) == (3, (), ())
-
-
-def test_time_before_a_machine_was_a_node_is_outside_its_life(plain: Billed, tmp_path: Path) -> None:
-    result = account(plain.copy(tmp_path), sharing="as_billed")
-    assert result.problems == ()
-    booted = sum(charge.cost for charge in charges(plain.fleet, rate, BOOTING)) - sum(
-        charge.cost for charge in charges(plain.fleet, rate)
-    )
-    assert booted > 5
-    assert abs(result.lines["outside_node_life"] - booted) < CENT
-    assert result.lines["seen_beyond_billed_hours"] == 0
 
 
 def test_machines_that_only_one_side_knows_and_those_billed_for_less_than_they_were_seen(tmp_path: Path) -> None:
@@ -94,7 +95,8 @@ def test_machines_that_only_one_side_knows_and_those_billed_for_less_than_they_w
     ]
     known = [charge for charge in fleet_charges if charge.node["name"] != "n2"]
     fleet.bill(bill_files.aws_cur(known + stranger), "cur.csv", "aws")
-    result = account(fleet, ("node",), "as_billed")
+    fleet.config = fleet.sharing("as_billed")
+    result = account(fleet, ("node",))
     assert result.problems == ()
     assert [machine.cost for machine in result.unseen] == [pytest.approx(sum(charge.cost for charge in stranger), abs=CENT)]
     assert result.lines["instances_without_metrics"] == pytest.approx(sum(charge.cost for charge in stranger), abs=CENT)
@@ -106,41 +108,33 @@ def test_machines_that_only_one_side_knows_and_those_billed_for_less_than_they_w
     assert {row.keys["node"] for row in result.rows if row.line == "seen_beyond_billed_hours" and row.cost} == {"n1"}
 
 
-@pytest.mark.parametrize("name", [pytest.param("gcp", marks=pytest.mark.slow), "azure"])
-def test_volumes_that_are_billed_on_a_machine_stand_beside(name: str, tmp_path: Path) -> None:
-    kind, file, provider, write = FORMATS[name]
-    fleet = Billed(tmp_path, machines(kind))
-    fleet_charges = list(charges(fleet.fleet, rate))
-    fleet.bill(write(by_day(fleet_charges) if name == "azure" else fleet_charges), file, provider)
-    before = {one.kind: one.cost for one in account(fleet).beside}
-    with fleet.store.write() as con:
-        # These clouds' exports name the machine in the resource alone.
-        change_bill_rows(
-            con,
-            "INSERT INTO bill_rows SELECT * REPLACE ('storage' AS kind, NULL AS instance_key, NULL AS instance_hours, "
-            "2 AS billed_cost, 2 AS effective_cost) FROM bill_rows WHERE kind = 'instance' LIMIT 1",
-        )
-    result = account(fleet)
-    after = {one.kind: one.cost for one in result.beside}
-    assert after["storage"] == before["storage"] + 2
-    assert result.problems == ()
+STORAGE = """
+    INSERT INTO bill_rows SELECT * REPLACE ('storage' AS kind, NULL AS instance_key, NULL AS instance_hours,
+        2 AS billed_cost, 2 AS effective_cost) FROM bill_rows WHERE kind = 'instance' AND cost_cause <> 'fee_missing' LIMIT 1
+"""
+# a row of a machine's last hour loses the fee that covers it
+FEE_MISSING = """
+    UPDATE bill_rows SET cost_cause = 'fee_missing', billed_cost = billed_cost / 2, effective_cost = effective_cost / 2
+    WHERE kind = 'instance' AND (source_file, source_row) = (
+        SELECT (source_file, source_row) FROM bill_rows WHERE kind = 'instance' AND effective_cost > 0
+        ORDER BY charge_period_start DESC, instance_key, source_row LIMIT 1)
+"""
 
 
-def test_hours_that_are_billed_in_part_are_a_line_and_keep_the_account_open(tmp_path: Path) -> None:
-    fleet = Billed(tmp_path, machines("a2-highgpu-2g"))
-    fleet_charges = list(charges(fleet.fleet, rate))
-    _, file, provider, write = FORMATS["gcp"]
-    fleet.bill(write(fleet_charges), file, provider)
+@pytest.mark.parametrize("name", ["cur2", *(pytest.param(name, marks=pytest.mark.slow) for name in ("gcp", "azure"))])
+def test_volumes_of_a_machine_stand_beside_and_hours_billed_in_part_keep_the_account_open(
+    name: str, fleet_as_billed: Billed, tmp_path: Path
+) -> None:
+    """Exports of some clouds name the machine of a volume in the resource alone."""
+    fleet = copied(fleet_as_billed, tmp_path) if name == "cur2" else loaded(name, tmp_path)[0]
+    before = accounted(fleet_as_billed) if name == "cur2" else account(fleet)
     with fleet.store.write() as con:
-        # one row of one machine's first hour loses the fee that covers it
-        change_bill_rows(
-            con,
-            "UPDATE bill_rows SET cost_cause = 'fee_missing', billed_cost = billed_cost / 2, effective_cost = effective_cost / 2 "
-            "WHERE (source_file, source_row) = (SELECT (source_file, source_row) FROM bill_rows WHERE kind = 'instance' "
-            "AND effective_cost > 0 ORDER BY charge_period_start, instance_key, source_row LIMIT 1)",
-        )
+        for change in (FEE_MISSING, STORAGE):
+            change_bill_rows(con, change)
     result = account(fleet)
-    assert result.lines["billed_in_part"] > 0
+    storage, storage_before = ({one.kind: one.cost for one in made.beside}["storage"] for made in (result, before))
+    assert storage == storage_before + 2
+    assert result.lines["billed_in_part"] > before.lines["billed_in_part"] == 0
     assert result.lines["settled_in_other_periods"] == 0
     assert abs(result.difference) < CENT
     assert [problem.partition(" instance-hours ")[2] for problem in result.problems] == [
@@ -149,34 +143,15 @@ def test_hours_that_are_billed_in_part_are_a_line_and_keep_the_account_open(tmp_
     assert sum(machine.cost for machine in result.unbilled) > 0
 
 
-def test_a_bill_in_a_currency_without_a_rate_is_an_error(tmp_path: Path) -> None:
-    """Also of machines that no metrics saw, which are no node that a price is missing for; and of a day before the first rate."""
-    store = Bills(tmp_path)
-    billed = [usage(10, CurrencyCode="EUR"), usage(11, CurrencyCode="EUR")]
-    assert not store.load(store.write("cur.csv", csv_text(billed))).errors
-    config = tmp_path / "gpucost.toml"
-    config.write_text("prometheus = []\n")
-    command = ["reconcile", "--month", MONTH, "--config", str(config), "--store", str(store.store.path)]
-    output = CliRunner().invoke(app, command)
-    assert output.exit_code == 1
-    assert "the bill of 2026-03 has machines in EUR: there is no rate from EUR to USD on 2026-03-05" in output.stderr
-    (tmp_path / "rates.csv").write_text("date,currency,rate\n2026-03-06,EUR,1.25\n")
-    config.write_text(f'prometheus = []\n[prices]\nfx_rates = "{tmp_path / "rates.csv"}"\n')
-    assert CliRunner().invoke(app, command).exit_code == 1
-    config.write_text("prometheus = []\n[prices.fx]\nEUR = 1.25\n")
-    answer = json.loads(CliRunner().invoke(app, [*command, "--format", "json"]).stdout)
-    assert answer["effective_cost"] == answer["lines"]["instances_without_metrics"] == 81.925
-
-
-def test_a_charge_across_local_midnight_has_one_rate(plain: Billed, tmp_path: Path) -> None:
+def test_a_charge_across_local_midnight_has_one_rate(billed_fleet: Billed, tmp_path: Path) -> None:
     """In India, midnight falls within a charged hour, and each day has another rate."""
-    fleet = plain.copy(tmp_path)
+    fleet = copied(billed_fleet, tmp_path)
     with fleet.store.write() as con:
         change_bill_rows(con, "UPDATE bill_rows SET billing_currency = 'EUR'")
     (tmp_path / "fx.csv").write_text("date,currency,rate\n2026-03-10,EUR,1.5\n2026-03-11,EUR,3\n2026-03-12,EUR,7\n")
     prices = fleet.config.prices.model_copy(update={"fx_rates": tmp_path / "fx.csv"})
     fleet.config = fleet.config.model_copy(update={"timezone": "Asia/Kolkata", "prices": prices})
-    result = pipeline.reconcile(fleet.config, fleet.store, MONTH)
+    result = account(fleet)
     assert (result.problems, result.difference) == ((), Decimal(0))
     assert abs(result.lines["seen_beyond_billed_hours"]) < CENT
     _, bill_rows = fleet.store.query(
@@ -187,36 +162,28 @@ def test_a_charge_across_local_midnight_has_one_rate(plain: Billed, tmp_path: Pa
     assert abs(Fraction(result.effective_cost) - billed) < Fraction(CENT)
 
 
-@pytest.mark.slow
-def test_what_machines_share_of_their_cost_is_a_line_that_comes_to_nothing(plain: Billed) -> None:
-    result = account(plain, ("node",))
-    shared = {row.keys["node"]: row.cost for row in result.rows if row.line == "shared_in_pool"}
+def test_what_machines_share_of_their_cost_is_a_line_that_comes_to_nothing(billed_fleet: Billed) -> None:
+    result = accounted(billed_fleet, BY)
+    shared: dict[str | None, Decimal] = defaultdict(Decimal)
+    for row in result.rows:
+        shared[row.keys["node"]] += row.cost if row.line == "shared_in_pool" else 0
     assert max(shared.values()) > 1
     assert abs(result.lines["shared_in_pool"]) < CENT
     assert result.lines["settled_in_other_periods"] == 0
-    assert "machines of one kind" not in run(plain, "--month", MONTH).stdout
 
 
-def test_tables_fit_a_terminal(plain: Billed, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("COLUMNS", "80")
-    table = run(plain, "--month", MONTH, "--by", "day,node,team").stdout
-    assert max(map(len, table.splitlines())) <= 80
-
-
-@pytest.mark.parametrize(
-    "by", [*(pytest.param((one,), marks=pytest.mark.slow) for one in ("day", "node", "team")), ("day", "node", "team")]
-)
-def test_lines_by_any_dimension_add_up_to_the_same(by: tuple[str, ...], plain: Billed) -> None:
-    result = account(plain, by)
+@pytest.mark.parametrize("by", [BY, *(pytest.param((one,), marks=pytest.mark.slow) for one in BY)])
+def test_lines_by_any_dimension_add_up_to_the_same(by: tuple[str, ...], billed_fleet: Billed) -> None:
+    result = accounted(billed_fleet, by)
     for line, cost in result.lines.items():
         assert sum((row.cost for row in result.rows if row.line == line), Decimal(0)) == cost
 
 
-def test_what_bills_and_effective_cost_differ_by_has_a_cause(plain: Billed) -> None:
-    result = account(plain)
+def test_what_bills_and_effective_cost_differ_by_has_a_cause(billed_fleet: Billed) -> None:
+    result = accounted(billed_fleet)
     covered = [cause for cause in result.causes if cause.cause == "covered_usage" and cause.kind == "instance"]
     assert sum(cause.effective_cost for cause in covered) == pytest.approx(
-        sum(charge.cost for charge in charges(plain.fleet, rate, BOOTING) if charge.is_covered), abs=CENT
+        sum(charge.cost for charge in charges(billed_fleet.fleet, rate, BOOTING) if charge.is_covered), abs=CENT
     )
     assert not any("has no cause" in problem for problem in result.problems)
 
@@ -238,7 +205,15 @@ def run(fleet: Billed, *words: str) -> Any:
     )
 
 
-def test_every_format_has_the_invoice_and_effective_cost_by_class(plain: Billed) -> None:
+def test_every_format_has_the_invoice_and_effective_cost_by_class(billed_fleet: Billed, monkeypatch: pytest.MonkeyPatch) -> None:
+    plain = billed_fleet
+    monkeypatch.setattr(
+        pipeline, "reconcile", lambda _config, _store, _month, by: accounted(plain, by) if by else accounted(plain)
+    )
+    monkeypatch.setenv("COLUMNS", "80")
+    table = run(plain, "--month", MONTH, "--by", "day,node,team").stdout
+    assert max(map(len, table.splitlines())) <= 80
+    monkeypatch.delenv("COLUMNS")
     answer = json.loads(run(plain, "--month", MONTH, "--format", "json").stdout)
     _, ((rows, billed, effective),) = plain.store.query("SELECT count(*), sum(billed_cost), sum(effective_cost) FROM charges")
     billed_whole, effective_whole = answer["statements"]
@@ -258,6 +233,7 @@ def test_every_format_has_the_invoice_and_effective_cost_by_class(plain: Billed)
         for one in answer["statements"]:
             assert f"{one['cost']:,.2f}" in text
         assert "GPU machines of serve" in text and "commitments that nothing used" in text
+        assert "machines of one kind" not in text
     lines = list(csv.DictReader(io.StringIO(run(plain, "--month", MONTH, "--format", "csv").stdout)))
     assert [(line["basis"], line["class"], line["team"] or None, int(line["rows"]), float(line["cost"])) for line in lines] == [
         (one["basis"], row["class"], row["team"], row["rows"], row["cost"])
@@ -266,10 +242,12 @@ def test_every_format_has_the_invoice_and_effective_cost_by_class(plain: Billed)
     ]
 
 
-@pytest.mark.parametrize("sharing", [pytest.param((), marks=pytest.mark.slow), ("--share-unallocated", "even")])
+@pytest.mark.slow
+@pytest.mark.parametrize("sharing", [(), ("--share-unallocated", "even")])
 def test_the_index_of_a_chargeback_leads_from_the_charge_to_the_invoice(
-    sharing: tuple[str, ...], plain: Billed, tmp_path: Path
+    sharing: tuple[str, ...], billed_fleet: Billed, tmp_path: Path
 ) -> None:
+    plain = billed_fleet
     places = ["--config", str(plain.folder / "gpucost.toml"), "--store", str(plain.store.path), "--out", str(tmp_path)]
     assert CliRunner().invoke(app, ["chargeback", "--month", MONTH, *places, *sharing]).exit_code == 0
     index = json.loads((tmp_path / MONTH / "index.json").read_text())
@@ -292,26 +270,11 @@ def test_the_index_of_a_chargeback_leads_from_the_charge_to_the_invoice(
     assert f'<th scope="row">Invoice</th><td>{rows:,}</td><td>${billed:,.2f}</td>' in page
 
 
-def test_a_bill_that_does_not_say_is_not_final_while_its_month_runs(tmp_path: Path) -> None:
-    bills = Bills(tmp_path)
-    bills.aws([usage()])
-    for stated, loaded_at, is_final in (
-        (None, "2026-03-20", False),
-        (None, "2026-04-01", True),
-        (False, "2026-05-01", False),
-        (True, "2026-03-20", True),
-    ):
-        with bills.store.write() as con:
-            con.execute("UPDATE bills SET is_final = $1, loaded_at = $2", [stated, loaded_at])
-            (row,) = answer_rows(con, "gpucost.report.reconcile", "60_charges", {"month": MONTH})
-        assert row["is_final"] is is_final, (stated, loaded_at)
-
-
-def test_a_month_without_a_bill_ends_with_4_and_wrong_options_with_2(plain: Billed) -> None:
+def test_a_month_without_a_bill_ends_with_4_and_wrong_options_with_2(billed_fleet: Billed) -> None:
     for words, code, message in (
         (["--month", "2026-02"], 4, "no bill of 2026-02 was collected; there are 2026-03"),
         (["--month", "2026-13"], 2, "no month"),
         (["--month", MONTH, "--by", "pod"], 2, "'pod'"),
     ):
-        result = run(plain, *words)
+        result = run(billed_fleet, *words)
         assert result.exit_code == code and message in result.stderr

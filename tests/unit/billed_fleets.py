@@ -1,0 +1,57 @@
+"""Fleets with their bills, attributed once for all tests that read them; who changes one has a copy."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+from gpucost import pipeline
+from gpucost.config.load import load_config
+from tests.replay import bill_files
+from tests.replay.billing import Charge, charges
+from tests.unit.test_price_bill_fleets import Billed, machines, rate
+
+MONTH = "2026-03"
+BOOTING = 600
+
+
+def configured(fleet: Billed, lines: str) -> Billed:
+    """The fleet with these lines more in its configuration, as a command reads it."""
+    path = fleet.folder / "gpucost.toml"
+    path.write_text(path.read_text() + lines)
+    fleet.config = load_config(path, environ={}, cwd=fleet.folder)
+    return fleet
+
+
+def whole(folder: Path) -> Billed:
+    """A fleet whose bill covers it and nothing else, but for ten minutes before each machine was a node."""
+    signed = '[[coverage.accept]]\nfrom = 2026-03-01\nto = 2026-04-01\nwho = "Dana"\nwhy = "it ran for two days"\n'
+    fleet = configured(Billed(folder, machines("p4de.24xlarge")), signed)
+    fleet.bill(bill_files.aws_cur(charges(fleet.fleet, rate, booting=BOOTING)), "cur.csv", "aws")
+    pipeline.attribute(fleet.config, fleet.store)
+    return fleet
+
+
+def elsewhere(fleet: Billed) -> list[Charge]:
+    """Charges of the fleet, those of n3 by a machine that it does not have."""
+    return [
+        replace(charge, node=charge.node | {"name": "elsewhere"}) if charge.node["name"] == "n3" else charge
+        for charge in charges(fleet.fleet, rate, booting=BOOTING)
+    ]
+
+
+def partly(folder: Path) -> Billed:
+    """A fleet of which n3, the spot node, is on no bill; commitments are as billed."""
+    fleet = configured(Billed(folder, machines("p4de.24xlarge")), 'commitment_sharing = "as_billed"\n')
+    fleet.bill(bill_files.aws_cur(elsewhere(fleet)), "cur.csv", "aws")
+    pipeline.attribute(fleet.config, fleet.store)
+    return fleet
+
+
+def copied(fleet: Billed, folder: Path, sharing: str | None = None) -> Billed:
+    """The same, to be changed; attributed anew if commitments are shared otherwise."""
+    made = fleet.copy(folder)
+    made.config = fleet.sharing(sharing) if sharing else fleet.config
+    if sharing:
+        pipeline.attribute(made.config, made.store)
+    return made
