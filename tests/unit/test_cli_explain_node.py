@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from shutil import copytree
 
 import pytest
 from typer.testing import CliRunner, Result
@@ -31,15 +32,16 @@ gpu_model = "H200"
 """
 
 
-@pytest.fixture
-def folder(in_an_empty_folder: Path, tmp_path: Path) -> Path:
+@pytest.fixture(scope="module")
+def filled(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Nodes are put into the store by hand here: inventory would find none."""
-    (tmp_path / "gpucost.toml").write_text(CONFIG)
-    (tmp_path / "prices.csv").write_text("\n".join([HEADER, *BOOK]))
+    path = tmp_path_factory.mktemp("filled")
+    (path / "gpucost.toml").write_text(CONFIG)
+    (path / "prices.csv").write_text("\n".join([HEADER, *BOOK]))
     spot = NODE | {"node_id": 2, "node": "s1", "capacity_type": "spot"}
     dgx = NODE | {"node_id": 4, "node": "dgx", "instance_type": None}
     again = NODE | {"node_id": 3, "cluster": "dev"}
-    with Store(tmp_path / "gpucost.duckdb").write() as con:
+    with Store(path / "gpucost.duckdb").write() as con:
         for node in (NODE, spot, again, dgx):
             con.execute(f"INSERT INTO nodes ({', '.join(NODE)}) VALUES ({', '.join('$' + name for name in NODE)})", node)  # noqa: S608
         con.execute(
@@ -50,7 +52,12 @@ def folder(in_an_empty_folder: Path, tmp_path: Path) -> Path:
         con.execute(
             "INSERT INTO warnings VALUES ('unpriced_node', NULL, 'A100-SXM4-40GB', $1, $2, 'm', 'do this')", [START, START * 2]
         )
-    return tmp_path
+    return path
+
+
+@pytest.fixture
+def folder(filled: Path, in_an_empty_folder: Path) -> Path:
+    return Path(copytree(filled, in_an_empty_folder, dirs_exist_ok=True))
 
 
 def explain(*options: str) -> Result:

@@ -20,7 +20,6 @@ import gpucost
 from gpucost import pipeline
 from gpucost.cli.app import app
 from gpucost.cli.explain import stages
-from gpucost.config.load import load_config
 from gpucost.periods import Period
 from gpucost.render import terminal
 from gpucost.render.view import ReportView
@@ -34,18 +33,10 @@ from tests.unit.test_price_bill_fleets import Billed, machines, rate
 NO_MONEY = Decimal(0)
 
 
-@pytest.fixture(scope="module")
-def fleet(tmp_path_factory: pytest.TempPathFactory) -> Billed:
+@pytest.fixture
+def fleet(partly_billed: Billed) -> Billed:
     """Three nodes, of which n3, the spot one, is on no bill yet."""
-    folder = tmp_path_factory.mktemp("explained")
-    billed_fleet = Billed(folder, machines("p4de.24xlarge"))
-    billed = charges(billed_fleet.fleet, lambda node, hour: None if node["name"] == "n3" else rate(node, hour), booting=600)
-    billed_fleet.bill(bill_files.aws_cur(billed), "cur.csv", "aws")
-    # as the command reads it, or each would attribute anew what the other did
-    path = folder / "gpucost.toml"
-    path.write_text(f'{path.read_text()}commitment_sharing = "as_billed"\n')
-    billed_fleet.config = load_config(path, environ={}, cwd=folder)
-    return billed_fleet
+    return partly_billed
 
 
 def query(fleet: Billed, *by: str, **options: Any) -> Query:
@@ -58,6 +49,7 @@ def explained(fleet: Billed, rows: int = 3, **filters: Any) -> CostExplained:
     return pipeline.explain_cost(fleet.config, fleet.store, query(fleet, **filters), rows)
 
 
+@cache
 def report(fleet: Billed, *by: str, **options: Any) -> ReportView:
     return pipeline.report(fleet.config, fleet.store, query(fleet, *by, **options))
 
@@ -146,11 +138,11 @@ def test_as_text_and_as_json_with_the_pods_of_a_team(fleet: Billed, monkeypatch:
 
 
 def test_one_day_and_each_price_of_a_node_whose_price_changes(fleet: Billed, monkeypatch: pytest.MonkeyPatch) -> None:
-    days = {day: as_json(fleet, monkeypatch, "namespace", "train", "--day", day) for day in ("2026-03-10", "2026-03-11")}
+    asked = {"2026-03-10": ("--month", "2026-03", "--day", "10"), "2026-03-11": ("--day", "2026-03-11")}
+    days = {day: as_json(fleet, monkeypatch, "namespace", "train", *words) for day, words in asked.items()}
     month = as_json(fleet, monkeypatch, "namespace", "train", "--month", "2026-03")
     assert sum(day["cost"] for day in days.values()) == pytest.approx(month["cost"])
     assert {day: answer["from"] for day, answer in days.items()} == {day: f"{day}T00:00:00Z" for day in days}
-    assert as_json(fleet, monkeypatch, "namespace", "train", "--month", "2026-03", "--day", "10") == days["2026-03-10"]
     answer = as_json(fleet, monkeypatch, "namespace", "serve")
     prices = max((node["prices"] for node in answer["nodes"]), key=len)
     assert len(prices) > 1
@@ -166,18 +158,18 @@ def test_one_day_and_each_price_of_a_node_whose_price_changes(fleet: Billed, mon
 
 def test_a_workload_down_to_its_pods(fleet: Billed, monkeypatch: pytest.MonkeyPatch) -> None:
     view = report(fleet, "namespace", "workload")
-    for row in [row for row in view.rows if row.kind == "allocated"][:3]:
-        name, space = row.keys["workload"] or "", row.keys["namespace"] or ""
-        answer = as_json(fleet, monkeypatch, "workload", name, "--namespace", space, "--month", "2026-03")
-        assert (answer["schema"], answer["workload"]) == ("gpucost.explain.workload/1", name)
-        assert answer["cost"] == pytest.approx(float(row.measures.cost))
-        for parts in ("workloads", "nodes", "pods"):
-            assert sum(part["cost"] for part in answer[parts]) == pytest.approx(answer["cost"])
-        for pod in answer["pods"]:
-            hours = datetime.fromisoformat(pod["to"]) - datetime.fromisoformat(pod["from"])
-            assert pod["gpus"] * hours.total_seconds() / 3600 == pytest.approx(pod["allocated_gpu_hours"])
-            measured = pod["active_gpu_hours"] + pod["idle_gpu_hours"] + pod["unmeasured_gpu_hours"]
-            assert measured == pytest.approx(pod["allocated_gpu_hours"])
+    row = max((row for row in view.rows if row.kind == "allocated"), key=lambda row: row.measures.cost)
+    name, space = row.keys["workload"] or "", row.keys["namespace"] or ""
+    answer = as_json(fleet, monkeypatch, "workload", name, "--namespace", space, "--month", "2026-03")
+    assert (answer["schema"], answer["workload"]) == ("gpucost.explain.workload/1", name)
+    assert answer["cost"] == pytest.approx(float(row.measures.cost))
+    for parts in ("workloads", "nodes", "pods"):
+        assert sum(part["cost"] for part in answer[parts]) == pytest.approx(answer["cost"])
+    for pod in answer["pods"]:
+        hours = datetime.fromisoformat(pod["to"]) - datetime.fromisoformat(pod["from"])
+        assert pod["gpus"] * hours.total_seconds() / 3600 == pytest.approx(pod["allocated_gpu_hours"])
+        measured = pod["active_gpu_hours"] + pod["idle_gpu_hours"] + pod["unmeasured_gpu_hours"]
+        assert measured == pytest.approx(pod["allocated_gpu_hours"])
     short = run(fleet, monkeypatch, "workload", name.rpartition("/")[2], "--namespace", space, "--month", "2026-03")
     assert "By pod, and when it held which GPUs (UTC)" in short.stdout
     assert answer["pods"][0]["pod"][:10] in short.stdout
@@ -238,9 +230,9 @@ def test_ten_percent_off_the_bill_is_ten_percent_off_the_report_and_is_explained
     rows = list(csv.DictReader(io.StringIO(bill_files.aws_cur(charges(billed_fleet.fleet, rate)))))
     billed_fleet.bill(csv_text(rows), "cur.csv", "aws")
     (tmp_path / "gpucost.toml").write_text(f'prometheus = []\nstore = "{billed_fleet.store.path}"\n')
-    without = report(billed_fleet, "node")
+    without = report.__wrapped__(billed_fleet, "node")
     billed_fleet.bill(csv_text(with_discounts(rows)), "cur.csv", "aws")
-    less = report(billed_fleet, "node")
+    less = report.__wrapped__(billed_fleet, "node")
     assert without.node_totals is not None and less.node_totals is not None
     assert float(less.node_totals.node_cost) == pytest.approx(float(without.node_totals.node_cost) * 0.9, abs=1e-6)
     for before, after in zip(without.rows, less.rows, strict=True):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree as ET
@@ -11,11 +12,14 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner, Result
 
+from gpucost import pipeline
 from gpucost.cli.app import app
 from gpucost.collect.prometheus.queries import selectors
-from gpucost.config.model import Activity
+from gpucost.config.model import Activity, Config
 from gpucost.errors import DataError
 from gpucost.policy import read_rules, shipped_rules
+from gpucost.report import Query
+from gpucost.store.connection import Store
 from tests.replay.cases.words import BOOK, HEADER, at, fleet, node, pod
 from tests.replay.load import load, write_config
 from tests.replay.scrape import scrape
@@ -54,6 +58,23 @@ def answer(folder: Path, *words: str) -> dict[str, Any]:
     result = asked(folder, *words, "--format", "json")
     found: dict[str, Any] = json.loads(result.stdout)
     return found | {"exit_code": result.exit_code}
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _asked_once() -> Iterator[None]:
+    """Rules are checked once for every format and exit code."""
+    known: dict[str, Any] = {}
+    check = pipeline.policy
+
+    def checked(config: Config, store: Store, query: Query, rules: Any) -> Any:
+        key = repr((store.path, query.namespaces, rules))
+        if key not in known:
+            known[key] = check(config, store, query, rules)
+        return known[key]
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(pipeline, "policy", checked)
+        yield
 
 
 def make(folder: Path, more: list[Series], priority: str | None, pods: list[dict[str, Any]], capacity: str = "on_demand") -> Path:
@@ -148,13 +169,17 @@ def test_a_fleet_that_keeps_every_rule(tmp_path: Path) -> None:
     assert (found["kept"], found["broken"], found["unknown"], found["exit_code"]) == (7, 0, 0, 0)
 
 
+def test_metrics_of_rules_are_collected() -> None:
+    asked_for = {selector.metric for selector in selectors(Activity())}
+    assert {"kube_resourcequota", "kube_limitrange", "karpenter_nodepools_limit", "karpenter_nodepools_usage"} <= asked_for
+
+
+@pytest.mark.slow
 def test_these_metrics_change_no_figure(broken: Path, tmp_path: Path) -> None:
     plain = make(tmp_path, [], None, PODS)
     words = ["report", "--month", "2026-03", "--by", "workload,node,day", "--format", "json", "--config"]
     one, other = (CliRunner().invoke(app, [*words, str(folder / "gpucost.toml")]).stdout for folder in (broken, plain))
     assert one == other and '"cost"' in one
-    asked_for = {selector.metric for selector in selectors(Activity())}
-    assert {"kube_resourcequota", "kube_limitrange", "karpenter_nodepools_limit", "karpenter_nodepools_usage"} <= asked_for
 
 
 @pytest.fixture
