@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import duckdb
 import pytest
@@ -16,6 +16,7 @@ from tests.unit.bills import Bills
 from tests.unit.whatif_costs import stages_at_once
 
 if TYPE_CHECKING:
+    from tests.unit.bundles import Made
     from tests.unit.test_price_bill_fleets import Billed
 
 
@@ -83,3 +84,54 @@ def partly_billed(tmp_path_factory: pytest.TempPathFactory) -> Billed:
     from tests.unit.billed_fleets import partly  # slow to import
 
     return partly(tmp_path_factory.mktemp("partly"))
+
+
+@pytest.fixture(scope="session")
+def october(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A store of October, of which two days have nodes, that nobody changes."""
+    from tests.golden.report_fleet import OCTOBER, OCTOBER_END, sample  # slow to import
+
+    path = tmp_path_factory.mktemp("october") / "store.duckdb"
+    fleet = sample(hours=48)
+    fleet.rows["collected"] = [("prod", OCTOBER, OCTOBER_END)]
+    fleet.write(path)
+    return path
+
+
+@pytest.fixture(scope="session")
+def sealed(october: Path, tmp_path_factory: pytest.TempPathFactory) -> Made:
+    """The bundle of October."""
+    from tests.unit.bundles import make  # slow to import
+
+    return make(october, tmp_path_factory.mktemp("sealed"))
+
+
+@pytest.fixture(scope="session")
+def shared(sealed: Made, tmp_path_factory: pytest.TempPathFactory) -> Made:
+    """Another, in which unallocated costs are shared."""
+    from tests.unit.bundles import make  # slow to import
+
+    return make(sealed.store, tmp_path_factory.mktemp("shared"), "--share-unallocated", "proportional")
+
+
+@pytest.fixture(scope="session")
+def restated(sealed: Made, tmp_path_factory: pytest.TempPathFactory) -> Made:
+    """The bundle in its place after a final bill asked half and the configuration changed."""
+    from tests.unit.bundles import restate  # slow to import
+
+    return restate(sealed, tmp_path_factory.mktemp("restated"))
+
+
+@pytest.fixture
+def bundle(sealed: Made, tmp_path: Path) -> Made:
+    """A copy of the bundle of October."""
+    return sealed.copy(tmp_path)
+
+
+@pytest.fixture(scope="module")
+def remembered() -> Iterator[dict[Any, Any]]:
+    """Bundles are made once; who clears this has them made again."""
+    from tests.unit.bundles import remembering  # slow to import
+
+    with remembering() as known:
+        yield known

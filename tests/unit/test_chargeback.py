@@ -9,188 +9,36 @@ import re
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from decimal import Decimal
-from hashlib import sha256
 from html.parser import HTMLParser
 from pathlib import Path
-from shutil import copyfile, copytree
+from shutil import copyfile
 from typing import Any
 
 import duckdb
 import pytest
-from typer.testing import CliRunner, Result
+from typer.testing import CliRunner
 
-from gpucost import pipeline
-from gpucost.cli import waste
 from gpucost.cli.app import app
-from gpucost.config.model import Config
-from gpucost.findings import Findings
-from gpucost.periods import Period
-from gpucost.publish import chargeback
-from gpucost.publish.chargeback import Bundle, ChargebackQuery, file_names
+from gpucost.publish.chargeback import file_names
 from gpucost.store.connection import Store
 from tests.bill_table import change_bill_rows
-from tests.cell_tables import cell_tables
-from tests.golden.report_fleet import HOUR, OCTOBER, OCTOBER_END, Fleet, alone, stored
+from tests.golden.report_fleet import HOUR, OCTOBER, OCTOBER_END, Fleet
 from tests.unit.billed import bill
+from tests.unit.bundles import Made, contents, logged, make, manifest, modes, run
 
 HOSTILE = [
     "<script>alert(1)</script>", "=cmd|' /C calc'!A0", "+1", "@sum", "-2", "a|b", "../../etc/passwd", "..", "Research",
     "research", "שלום\u202edrow", "x" * 253, "[click](javascript:alert(1))", "con\nnewline", '"quoted", comma',
 ]  # fmt: skip
-TEAMS = '[[teams]]\nname = "all"\nnamespaces = ["no-such"]\n'
 
 
-pytestmark = pytest.mark.usefixtures("in_an_empty_folder")
-
-
-@dataclass
-class Made:
-    """A bundle in `out`, the store that it was sealed in, the store before that, and the options and messages of the run."""
-
-    store: Path
-    out: Path
-    unsealed: Path
-    options: tuple[str, ...] = ()
-    stderr: str = ""
-
-    @property
-    def folder(self) -> Path:
-        return self.out / "2026-10"
-
-    def copy(self, folder: Path) -> Made:
-        (folder / "copy").mkdir()
-        out, store = copytree(self.out, folder / "out"), copyfile(self.store, folder / "copy" / "store.duckdb")
-        return Made(Path(store), Path(out), self.unsealed, self.options)
-
-    def run(self, *options: str) -> Result:
-        return run(self.store, self.out, *self.options, *options)
-
-
-@pytest.fixture(scope="module", autouse=True)
-def remembered() -> Iterator[dict[Any, Any]]:
-    """Bundles and findings of a store and a configuration are made once; who clears it has them made again."""
-    known: dict[Any, Any] = {}
-    build, read_findings = pipeline.chargeback, waste.read_findings
-
-    def key(config: Config, store: Store, *more: object) -> tuple[object, ...]:
-        return (sha256(store.path.read_bytes()).digest(), config.model_dump_json(exclude={"store_settings"}), *more)
-
-    def built(config: Config, store: Store, ask: ChargebackQuery, folder: Path, *tell: Any) -> Bundle:
-        of = key(config, store, ask._replace(now=min(ask.now, ask.period.end)))
-        if of not in known:
-            known[of] = build(config, store, ask, folder, *tell), {path.name: path.read_bytes() for path in folder.iterdir()}
-        bundle: Bundle = known[of][0]
-        files: dict[str, bytes] = known[of][1]
-        for name, content in files.items():
-            (folder / name).write_bytes(content)
-        return bundle
-
-    def found(config: Config, store: Store, period: Period, *tell: Any) -> Findings:
-        of = key(config, store, period)
-        if of not in known:
-            known[of] = read_findings(config, store, period, *tell)
-        answer: Findings = known[of]
-        return answer
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(pipeline, "chargeback", built)
-        patch.setattr(waste, "read_findings", found)
-        yield known
-
-
-# A store of October.
-filled = stored(hours=48, collected=[("prod", OCTOBER, OCTOBER_END)])
+pytestmark = pytest.mark.usefixtures("in_an_empty_folder", "remembered")
 
 
 @pytest.fixture
-def store(filled: Path, tmp_path: Path) -> Path:
-    return Path(copyfile(filled, tmp_path / "store.duckdb"))
-
-
-def make(store: Path, folder: Path, *options: str, over: Path | None = None, code: int = 0) -> Made:
-    """The bundle of a copy of a store, in a folder of its own, in the place of another."""
-    made = Made(folder / "store.duckdb", folder / "out", folder / "unsealed.duckdb", options)
-    copyfile(store, made.store)
-    copyfile(store, made.unsealed)
-    if over:
-        copytree(over, made.out)
-    with pytest.MonkeyPatch.context() as patch:
-        alone(folder, patch)
-        result = made.run()
-    assert result.exit_code == code, result.output
-    assert "GPU chargeback 2026-10: " in result.stdout
-    made.stderr = result.stderr
-    return made
-
-
-@pytest.fixture(scope="module")
-def sealed(filled: Path, tmp_path_factory: pytest.TempPathFactory) -> Made:
-    """The bundle of October, and its copy is `bundle`."""
-    return make(filled, tmp_path_factory.mktemp("sealed"))
-
-
-@pytest.fixture
-def bundle(sealed: Made, tmp_path: Path) -> Made:
-    return sealed.copy(tmp_path)
-
-
-@pytest.fixture(scope="module")
-def shared(sealed: Made, tmp_path_factory: pytest.TempPathFactory) -> Made:
-    """Another, in which unallocated costs are shared."""
-    return make(sealed.store, tmp_path_factory.mktemp("shared"), "--share-unallocated", "proportional")
-
-
-@pytest.fixture(scope="module")
-def restated(sealed: Made, tmp_path_factory: pytest.TempPathFactory) -> Made:
-    """The bundle in its place after a final bill asked half and the configuration changed."""
-    folder = tmp_path_factory.mktemp("restated")
-    store, config = Path(copyfile(sealed.store, folder / "billed.duckdb")), folder / "other.toml"
-    config.write_text(TEAMS)
-    with duckdb.connect(str(store)) as con:
-        # what attribution makes of a bill that asks half
-        bill(con, *({"key": f"i-{node}", "hour": 0, "length": 744.0, "cost": "10"} for node in (1, 2, 3, 4)))
-        con.execute("UPDATE bills SET is_final = true")
-        with cell_tables(con):
-            for table in ("cost_hourly", "cost_daily"):
-                halves = ", ".join(f"{name} = {name} / 2" for name in ("cost", "idle_cost", "unallocated_cost"))
-                con.execute(f"UPDATE {table} SET {halves}, estimated_cost = 0")  # noqa: S608 - names of our own
-            for table in ("node_hourly", "node_daily"):
-                con.execute(f"UPDATE {table} SET node_cost = node_cost / 2, price_source = 'bill'")  # noqa: S608 - names of our own
-    return make(store, folder, "--config", str(config), over=sealed.out)
-
-
-def run(store: Path, out: Path, *options: str) -> Result:
-    return CliRunner().invoke(app, ["chargeback", "--month", "2026-10", "--out", str(out), "--store", str(store), *options])
-
-
-def verify(made: Made, *options: str) -> Result:
-    words = ["chargeback", "verify", "--month", "2026-10", "--out", str(made.out), "--store", str(made.store), *made.options]
-    return CliRunner().invoke(app, [*words, "--format", "json", *options])
-
-
-def checks(result: Result) -> dict[str, str]:
-    return {one["check"]: one["result"] for one in json.loads(result.stdout)} if result.stdout else {}
-
-
-def contents(folder: Path) -> dict[str, bytes]:
-    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
-
-
-def modes(folder: Path) -> set[tuple[bool, str]]:
-    return {(path.is_dir(), f"{path.stat().st_mode & 0o777:o}") for path in (folder, *folder.rglob("*"))}
-
-
-def manifest(made: Made) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads((made.folder / "index.json").read_text())
-    return found
-
-
-def logged(store: Path) -> list[dict[str, str]]:
-    told = CliRunner().invoke(app, ["store", "log", "--store", str(store), "--format", "json"])
-    return [one for one in json.loads(told.stdout) if one["what"] in ("seal", "restatement")]
+def store(october: Path, tmp_path: Path) -> Path:
+    return Path(copyfile(october, tmp_path / "store.duckdb"))
 
 
 def test_a_bundle_has_every_file_and_nobody_else_reads_it(sealed: Made) -> None:
@@ -348,144 +196,21 @@ def test_a_final_month_over_an_estimated_one_shows_the_adjustment(sealed: Made, 
             assert f"all of it: ${team['cost']:,.2f}" in text and sentence in text
 
 
-def test_the_log_has_each_seal_and_a_restatement_with_its_reasons(shared: Made, restated: Made) -> None:
-    # a bundle that shares otherwise restates nothing
-    assert [one["what"] for one in logged(shared.store)] == ["seal", "seal"]
-    before, last = logged(restated.store)
-    assert (before["what"], last["what"]) == ("seal", "restatement")
-    assert "; [teams] of the configuration; bill of aws" in last["detail"] and " before; " in last["detail"]
-
-
-def test_the_figures_of_a_closed_month_are_made_again(bundle: Made) -> None:
-    state = bundle.store.read_bytes(), contents(bundle.out)
-    result = verify(bundle)
-    assert (result.exit_code, checks(result)) == (0, {"files": "ok", "log": "ok", "figures": "ok"}), result.output
-    assert "to the last digit" in result.stderr
-    assert (bundle.store.read_bytes(), contents(bundle.out)) == state
-    (bundle.out / "other.toml").write_text(TEAMS)
-    result = verify(bundle, "--config", str(bundle.out / "other.toml"))
-    assert (result.exit_code, checks(result)["input"], checks(result)["figures"]) == (0, "changed", "ok"), result.output
-    assert "[teams] of the configuration" in result.stdout and "moved none" in result.stderr
-
-
-def test_figures_that_cannot_be_made_again_have_a_reason_if_there_is_one(bundle: Made, sealed: Made, restated: Made) -> None:
-    with duckdb.connect(str(bundle.store)) as con, cell_tables(con):
-        for table in ("cost_daily", "cost_hourly"):
-            con.execute(f"UPDATE {table} SET cost = cost + 0.000000001 WHERE team = 'research'")  # noqa: S608 - names of our own
-    result = verify(bundle)
-    assert (result.exit_code, checks(result)["figures"]) == (1, "changed")
-    assert "although nothing changed that was sealed" in result.stderr
-    result = verify(Made(restated.unsealed, sealed.out, restated.unsealed, restated.options))
-    assert result.exit_code == 1
-    assert "cannot be made again: [teams] of the configuration; bill of aws" in result.stderr
-
-
-def rewritten(name: str, old: str, new: str) -> Callable[[Path], object]:
-    return lambda folder: (folder / name).write_text((folder / name).read_text().replace(old, new, 1))
-
-
-def index(change: Callable[[dict[str, Any]], object]) -> Callable[[Path], object]:
-    """The index with a change, beside a ledger that is gone."""
-
-    def changed(folder: Path) -> None:
-        told = json.loads((folder / "index.json").read_text())
-        change(told)
-        (folder / "index.json").write_text(json.dumps(told))
-        (folder / "ledger.csv").unlink()
-
-    return changed
-
-
-NOT_SEALED = "is not what was sealed: "
-DAMAGE: dict[str, tuple[Callable[[Path], object], dict[str, str], str]] = {
-    "a csv": (rewritten("ledger.csv", "research", "other"), {"files": "changed", "log": "ok"}, f"{NOT_SEALED}ledger.csv\n"),
-    "a page": (
-        rewritten("teams/research.html", "research", "other"), {"files": "changed"}, f"{NOT_SEALED}teams/research.html\n"
-    ),
-    "the index": (rewritten("index.json", "research", "other"), {"files": "changed"}, f"{NOT_SEALED}index.json\n"),
-    "a file is gone": (
-        lambda folder: (folder / "ledger.parquet").unlink(), {"files": "changed"}, f"{NOT_SEALED}ledger.parquet\n"
-    ),
-    "sealed anew": (
-        rewritten("index.json", '"program": "', '"program": "9.'),
-        {"files": "ok", "log": "changed"}, f"{NOT_SEALED}index.json is not in the log; its files cannot be made again\n",
-    ),
-    "no list of files": (index(lambda told: told.pop("files")), {}, f"{NOT_SEALED}index.json\n"),
-    "a seal without figures": (index(lambda told: told["seal"].pop("figures")), {}, f"{NOT_SEALED}index.json\n"),
-    "inputs of another form": (index(lambda told: told["seal"].update(inputs=[{"kind": 1}])), {}, f"{NOT_SEALED}index.json\n"),
-    "a file is gone from the list, too": (
-        index(lambda told: told.update(files=[one for one in told["files"] if one["file"] != "ledger.csv"])),
-        {"files": "changed"}, f"{NOT_SEALED}index.json\n",
-    ),
-    "no seal": (index(lambda told: told.update(seal=None)), {}, "was not sealed: an earlier gpucost wrote it\n"),
-}  # fmt: skip
-
-
-@pytest.mark.parametrize("what", DAMAGE)
-def test_a_bundle_that_was_changed_is_not_what_was_sealed(what: str, bundle: Made) -> None:
-    damage, expected, said = DAMAGE[what]
-    damage(bundle.folder)
-    result = verify(bundle)
-    assert (result.exit_code, checks(result) | expected) == (1, checks(result)), result.output
-    assert said in result.stderr and bool(expected) is bool(result.stdout)
-
-
-def test_a_month_without_a_bundle_is_not_verified(store: Path, tmp_path: Path) -> None:
-    result = verify(Made(store, tmp_path, store))
-    assert result.exit_code == 1 and "there is no bundle of 2026-10" in result.stderr and "gpucost chargeback" in result.stderr
-
-
-def test_figures_of_an_earlier_csv_are_those_of_today(tmp_path: Path) -> None:
-    manifest = dict.fromkeys(chargeback._FIGURES)
-    for ledger in ("team,cost\na;b,1\n", "team,estimated_api_cost,cost\na;b,0,1\n", 'team,cost\n"a;b",1\n'):
-        (tmp_path / "ledger.csv").write_text(ledger)
-        assert chargeback.figures_as_now(tmp_path, manifest) == chargeback.figures_digest(manifest, 'team,cost\n"a;b",1\n')
-
-
-def forge_page(folder: Path) -> None:
-    """Other words on a page, with its digest in the index."""
-    index, page = folder / "index.json", folder / "all-teams.md"
-    before = page.read_bytes()
-    page.write_bytes(before.replace(b"research", b"somebody"))
-    digests = [sha256(content).hexdigest() for content in (before, page.read_bytes())]
-    text = index.read_text().replace(digests[0], digests[1])
-    index.write_text(text.replace(f'"bytes": {len(before)},', f'"bytes": {page.stat().st_size},'))
-
-
-@pytest.mark.parametrize("is_forged", [False, True])
-@pytest.mark.parametrize("earlier", ["none", "other"])
-def test_a_restored_store_tells_an_honest_bundle_from_a_forged_one(
-    sealed: Made, restated: Made, tmp_path: Path, earlier: str, is_forged: bool
-) -> None:
-    """The copy was made before the seal, and knows no seal of the month or one of another bundle."""
-    made = (restated if earlier == "other" else sealed).copy(tmp_path)
-    copyfile(made.unsealed, made.store)
-    if is_forged:
-        forge_page(made.folder)
-    result = verify(made)
-    expected = (1, "changed", "not in the log; its files cannot be made again") if is_forged else (
-        0, "ok", "not in the log; every file can be made again"
-    )  # fmt: skip
-    (log,) = [one for one in json.loads(result.stdout) if one["check"] == "log"]
-    assert (result.exit_code, log["result"], log["detail"]) == expected, result.output
-    assert checks(result)["files"] == checks(result)["figures"] == "ok"
-
-
-def test_a_bundle_has_the_mode_that_the_store_has(bundle: Made, tmp_path: Path) -> None:
+def test_a_bundle_has_the_mode_that_the_store_has(store: Path, tmp_path: Path) -> None:
     (tmp_path / "gpucost.toml").write_text('[store]\nmode = "0644"\n')
     mask = os.umask(0o027)
     try:
-        assert run(bundle.store, tmp_path / "shared").exit_code == 0
+        assert run(store, tmp_path / "shared").exit_code == 0
     finally:
         os.umask(mask)
     assert modes(tmp_path / "shared" / "2026-10") == {(True, "750"), (False, "640")}
 
 
 @pytest.fixture(scope="module")
-def incomplete(filled: Path, tmp_path_factory: pytest.TempPathFactory) -> Made:
+def incomplete(october: Path, tmp_path_factory: pytest.TempPathFactory) -> Made:
     """Of 48 hours and a bill of taxes and fees; bills lack of a cloud that had one the month before, and of one that is set."""
     folder = tmp_path_factory.mktemp("incomplete")
-    store, end = Path(copyfile(filled, folder / "short.duckdb")), OCTOBER + 48 * HOUR
+    store, end = Path(copyfile(october, folder / "short.duckdb")), OCTOBER + 48 * HOUR
     with duckdb.connect(str(store)) as con:
         con.execute("UPDATE collected SET to_ms = $1", [end])
         con.execute("UPDATE coverage_gaps SET from_ms = $1 WHERE reason = 'after its last sample'", [end])
@@ -564,7 +289,7 @@ def test_a_run_that_fails_or_is_ended_keeps_what_was_there_and_cleans_up(
 ) -> None:
     before = contents(bundle.folder)
     monkeypatch.setattr(sys.modules["gpucost.publish.chargeback"], "to_parquet", end)
-    result = bundle.run()
+    result = bundle.restored().run()
     assert result.exit_code == code and said in result.stderr
     assert contents(bundle.folder) == before
     assert [item.name for item in bundle.out.iterdir()] == ["2026-10"]
@@ -614,7 +339,7 @@ def test_two_runs_do_not_write_at_once(store: Path, tmp_path: Path) -> None:
 def test_without_an_exchange_in_one_step_two_renames_do(bundle: Made, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("gpucost.publish.chargeback._exchange", lambda *_: False)
     before = contents(bundle.folder)
-    assert bundle.run().exit_code == 0
+    assert bundle.restored().run().exit_code == 0
     assert contents(bundle.folder) == before
     assert [item.name for item in bundle.out.iterdir()] == ["2026-10"]
 

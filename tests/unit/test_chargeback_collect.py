@@ -20,20 +20,15 @@ from gpucost.errors import SourceError
 from gpucost.periods import Period, to_ms
 from gpucost.store import runs
 from gpucost.store.connection import Store
-from tests.golden.report_fleet import OCTOBER, OCTOBER_END, stored
 
 MONTH = Period(datetime(2026, 10, 1, tzinfo=UTC), datetime(2026, 11, 1, tzinfo=UTC))
 NOW = datetime(2026, 11, 3, 12, tzinfo=UTC)
 
 
-# A store of October, of which each test has a copy.
-filled = stored(hours=48, collected=[("prod", OCTOBER, OCTOBER_END)])
-
-
 @pytest.fixture
-def store(filled: Path, tmp_path: Path, in_an_empty_folder: Path) -> Path:
+def store(october: Path, tmp_path: Path, in_an_empty_folder: Path) -> Path:
     (tmp_path / "gpucost.toml").write_text("prometheus = []\n")
-    return Path(copyfile(filled, tmp_path / "store.duckdb"))
+    return Path(copyfile(october, tmp_path / "store.duckdb"))
 
 
 def priced(store: Path, spot: tuple[str, date | None], on_demand: tuple[str, date | None]) -> None:

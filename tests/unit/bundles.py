@@ -1,0 +1,147 @@
+"""The month's bundle of a store of October, made once for all tests that read it or change a copy."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from hashlib import sha256
+from pathlib import Path
+from shutil import copyfile, copytree
+from typing import Any
+
+import duckdb
+import pytest
+from typer.testing import CliRunner, Result
+
+from gpucost import pipeline
+from gpucost.cli import waste
+from gpucost.cli.app import app
+from gpucost.config.model import Config
+from gpucost.findings import Findings
+from gpucost.periods import Period
+from gpucost.publish.chargeback import Bundle, ChargebackQuery
+from gpucost.store.connection import Store
+from tests.cell_tables import cell_tables
+from tests.golden.report_fleet import alone
+from tests.unit.billed import bill
+
+TEAMS = '[[teams]]\nname = "all"\nnamespaces = ["no-such"]\n'
+
+
+@dataclass
+class Made:
+    """A bundle in `out`, the store that it was sealed in, the store before that, and the options and messages of the run."""
+
+    store: Path
+    out: Path
+    unsealed: Path
+    options: tuple[str, ...] = ()
+    stderr: str = ""
+
+    @property
+    def folder(self) -> Path:
+        return self.out / "2026-10"
+
+    def copy(self, folder: Path) -> Made:
+        (folder / "copy").mkdir()
+        out, store = copytree(self.out, folder / "out"), copyfile(self.store, folder / "copy" / "store.duckdb")
+        return Made(Path(store), Path(out), self.unsealed, self.options)
+
+    def restored(self) -> Made:
+        """With the store as it was before the seal."""
+        copyfile(self.unsealed, self.store)
+        return self
+
+    def run(self, *options: str) -> Result:
+        return run(self.store, self.out, *self.options, *options)
+
+
+KNOWN: dict[Any, Any] = {}
+BUILD, READ_FINDINGS = pipeline.chargeback, waste.read_findings
+
+
+@contextmanager
+def remembering() -> Iterator[dict[Any, Any]]:
+    """Bundles and findings of a store and a configuration are made once; who clears what it yields has them made again."""
+
+    def key(config: Config, store: Store, *more: object) -> tuple[object, ...]:
+        return (sha256(store.path.read_bytes()).digest(), config.model_dump_json(exclude={"store_settings"}), *more)
+
+    def built(config: Config, store: Store, ask: ChargebackQuery, folder: Path, *tell: Any) -> Bundle:
+        of = key(config, store, ask._replace(now=min(ask.now, ask.period.end)))
+        if of not in KNOWN:
+            KNOWN[of] = BUILD(config, store, ask, folder, *tell), {path.name: path.read_bytes() for path in folder.iterdir()}
+        bundle: Bundle = KNOWN[of][0]
+        files: dict[str, bytes] = KNOWN[of][1]
+        for name, content in files.items():
+            (folder / name).write_bytes(content)
+        return bundle
+
+    def found(config: Config, store: Store, period: Period, *tell: Any) -> Findings:
+        of = key(config, store, period)
+        if of not in KNOWN:
+            KNOWN[of] = READ_FINDINGS(config, store, period, *tell)
+        answer: Findings = KNOWN[of]
+        return answer
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(pipeline, "chargeback", built)
+        patch.setattr(waste, "read_findings", found)
+        yield KNOWN
+
+
+def make(store: Path, folder: Path, *options: str, over: Path | None = None, code: int = 0) -> Made:
+    """The bundle of a copy of a store, in a folder of its own, in the place of another."""
+    made = Made(folder / "store.duckdb", folder / "out", folder / "unsealed.duckdb", options)
+    copyfile(store, made.store)
+    copyfile(store, made.unsealed)
+    if over:
+        copytree(over, made.out)
+    with remembering(), pytest.MonkeyPatch.context() as patch:
+        alone(folder, patch)
+        result = made.run()
+    assert result.exit_code == code, result.output
+    assert "GPU chargeback 2026-10: " in result.stdout
+    made.stderr = result.stderr
+    return made
+
+
+def restate(sealed: Made, folder: Path) -> Made:
+    """The bundle in its place after a final bill asked half and the configuration changed."""
+    store, config = Path(copyfile(sealed.store, folder / "billed.duckdb")), folder / "other.toml"
+    config.write_text(TEAMS)
+    with duckdb.connect(str(store)) as con:
+        # what attribution makes of a bill that asks half
+        bill(con, *({"key": f"i-{node}", "hour": 0, "length": 744.0, "cost": "10"} for node in (1, 2, 3, 4)))
+        con.execute("UPDATE bills SET is_final = true")
+        with cell_tables(con):
+            for table in ("cost_hourly", "cost_daily"):
+                halves = ", ".join(f"{name} = {name} / 2" for name in ("cost", "idle_cost", "unallocated_cost"))
+                con.execute(f"UPDATE {table} SET {halves}, estimated_cost = 0")  # noqa: S608 - names of our own
+            for table in ("node_hourly", "node_daily"):
+                con.execute(f"UPDATE {table} SET node_cost = node_cost / 2, price_source = 'bill'")  # noqa: S608 - names of our own
+    return make(store, folder, "--config", str(config), over=sealed.out)
+
+
+def run(store: Path, out: Path, *options: str) -> Result:
+    return CliRunner().invoke(app, ["chargeback", "--month", "2026-10", "--out", str(out), "--store", str(store), *options])
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def modes(folder: Path) -> set[tuple[bool, str]]:
+    return {(path.is_dir(), f"{path.stat().st_mode & 0o777:o}") for path in (folder, *folder.rglob("*"))}
+
+
+def manifest(made: Made) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads((made.folder / "index.json").read_text())
+    return found
+
+
+def logged(store: Path) -> list[dict[str, str]]:
+    told = CliRunner().invoke(app, ["store", "log", "--store", str(store), "--format", "json"])
+    return [one for one in json.loads(told.stdout) if one["what"] in ("seal", "restatement")]

@@ -1,0 +1,151 @@
+"""A bundle that is held against its seal: made again to the last digit, damaged, forged, or restored beside an older store."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pytest
+from typer.testing import CliRunner, Result
+
+from gpucost.cli.app import app
+from gpucost.publish import chargeback
+from tests.cell_tables import cell_tables
+from tests.unit.bundles import TEAMS, Made, contents, logged
+
+pytestmark = pytest.mark.usefixtures("in_an_empty_folder", "remembered")
+
+
+def verify(made: Made, *options: str) -> Result:
+    words = ["chargeback", "verify", "--month", "2026-10", "--out", str(made.out), "--store", str(made.store), *made.options]
+    return CliRunner().invoke(app, [*words, "--format", "json", *options])
+
+
+def checks(result: Result) -> dict[str, str]:
+    return {one["check"]: one["result"] for one in json.loads(result.stdout)} if result.stdout else {}
+
+
+def test_the_log_has_each_seal_and_a_restatement_with_its_reasons(shared: Made, restated: Made) -> None:
+    # a bundle that shares otherwise restates nothing
+    assert [one["what"] for one in logged(shared.store)] == ["seal", "seal"]
+    before, last = logged(restated.store)
+    assert (before["what"], last["what"]) == ("seal", "restatement")
+    assert "; [teams] of the configuration; bill of aws" in last["detail"] and " before; " in last["detail"]
+
+
+def test_the_figures_of_a_closed_month_are_made_again(bundle: Made) -> None:
+    state = bundle.store.read_bytes(), contents(bundle.out)
+    result = verify(bundle)
+    assert (result.exit_code, checks(result)) == (0, {"files": "ok", "log": "ok", "figures": "ok"}), result.output
+    assert "to the last digit" in result.stderr
+    assert (bundle.store.read_bytes(), contents(bundle.out)) == state
+    (bundle.out / "other.toml").write_text(TEAMS)
+    result = verify(bundle, "--config", str(bundle.out / "other.toml"))
+    assert (result.exit_code, checks(result)["input"], checks(result)["figures"]) == (0, "changed", "ok"), result.output
+    assert "[teams] of the configuration" in result.stdout and "moved none" in result.stderr
+
+
+def test_figures_that_cannot_be_made_again_have_a_reason_if_there_is_one(bundle: Made, sealed: Made, restated: Made) -> None:
+    with duckdb.connect(str(bundle.store)) as con, cell_tables(con):
+        for table in ("cost_daily", "cost_hourly"):
+            con.execute(f"UPDATE {table} SET cost = cost + 0.000000001 WHERE team = 'research'")  # noqa: S608 - names of our own
+    result = verify(bundle)
+    assert (result.exit_code, checks(result)["figures"]) == (1, "changed")
+    assert "although nothing changed that was sealed" in result.stderr
+    result = verify(Made(restated.unsealed, sealed.out, restated.unsealed, restated.options))
+    assert result.exit_code == 1
+    assert "cannot be made again: [teams] of the configuration; bill of aws" in result.stderr
+
+
+def rewritten(name: str, old: str, new: str) -> Callable[[Path], object]:
+    return lambda folder: (folder / name).write_text((folder / name).read_text().replace(old, new, 1))
+
+
+def index(change: Callable[[dict[str, Any]], object]) -> Callable[[Path], object]:
+    """The index with a change, beside a ledger that is gone."""
+
+    def changed(folder: Path) -> None:
+        told = json.loads((folder / "index.json").read_text())
+        change(told)
+        (folder / "index.json").write_text(json.dumps(told))
+        (folder / "ledger.csv").unlink()
+
+    return changed
+
+
+NOT_SEALED = "is not what was sealed: "
+DAMAGE: dict[str, tuple[Callable[[Path], object], dict[str, str], str]] = {
+    "a csv": (rewritten("ledger.csv", "research", "other"), {"files": "changed", "log": "ok"}, f"{NOT_SEALED}ledger.csv\n"),
+    "a page": (
+        rewritten("teams/research.html", "research", "other"), {"files": "changed"}, f"{NOT_SEALED}teams/research.html\n"
+    ),
+    "the index": (rewritten("index.json", "research", "other"), {"files": "changed"}, f"{NOT_SEALED}index.json\n"),
+    "a file is gone": (
+        lambda folder: (folder / "ledger.parquet").unlink(), {"files": "changed"}, f"{NOT_SEALED}ledger.parquet\n"
+    ),
+    "sealed anew": (
+        rewritten("index.json", '"program": "', '"program": "9.'),
+        {"files": "ok", "log": "changed"}, f"{NOT_SEALED}index.json is not in the log; its files cannot be made again\n",
+    ),
+    "no list of files": (index(lambda told: told.pop("files")), {}, f"{NOT_SEALED}index.json\n"),
+    "a seal without figures": (index(lambda told: told["seal"].pop("figures")), {}, f"{NOT_SEALED}index.json\n"),
+    "inputs of another form": (index(lambda told: told["seal"].update(inputs=[{"kind": 1}])), {}, f"{NOT_SEALED}index.json\n"),
+    "a file is gone from the list, too": (
+        index(lambda told: told.update(files=[one for one in told["files"] if one["file"] != "ledger.csv"])),
+        {"files": "changed"}, f"{NOT_SEALED}index.json\n",
+    ),
+    "no seal": (index(lambda told: told.update(seal=None)), {}, "was not sealed: an earlier gpucost wrote it\n"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("what", DAMAGE)
+def test_a_bundle_that_was_changed_is_not_what_was_sealed(what: str, bundle: Made) -> None:
+    damage, expected, said = DAMAGE[what]
+    damage(bundle.folder)
+    result = verify(bundle)
+    assert (result.exit_code, checks(result) | expected) == (1, checks(result)), result.output
+    assert said in result.stderr and bool(expected) is bool(result.stdout)
+
+
+def test_a_month_without_a_bundle_is_not_verified(october: Path, tmp_path: Path) -> None:
+    result = verify(Made(october, tmp_path, october))
+    assert result.exit_code == 1 and "there is no bundle of 2026-10" in result.stderr and "gpucost chargeback" in result.stderr
+
+
+def test_figures_of_an_earlier_csv_are_those_of_today(tmp_path: Path) -> None:
+    manifest = dict.fromkeys(chargeback._FIGURES)
+    for ledger in ("team,cost\na;b,1\n", "team,estimated_api_cost,cost\na;b,0,1\n", 'team,cost\n"a;b",1\n'):
+        (tmp_path / "ledger.csv").write_text(ledger)
+        assert chargeback.figures_as_now(tmp_path, manifest) == chargeback.figures_digest(manifest, 'team,cost\n"a;b",1\n')
+
+
+def forge_page(folder: Path) -> None:
+    """Other words on a page, with its digest in the index."""
+    index, page = folder / "index.json", folder / "all-teams.md"
+    before = page.read_bytes()
+    page.write_bytes(before.replace(b"research", b"somebody"))
+    digests = [sha256(content).hexdigest() for content in (before, page.read_bytes())]
+    text = index.read_text().replace(digests[0], digests[1])
+    index.write_text(text.replace(f'"bytes": {len(before)},', f'"bytes": {page.stat().st_size},'))
+
+
+@pytest.mark.parametrize("is_forged", [False, True])
+@pytest.mark.parametrize("earlier", ["none", "other"])
+def test_a_restored_store_tells_an_honest_bundle_from_a_forged_one(
+    sealed: Made, restated: Made, tmp_path: Path, earlier: str, is_forged: bool
+) -> None:
+    """The copy was made before the seal, and knows no seal of the month or one of another bundle."""
+    made = (restated if earlier == "other" else sealed).copy(tmp_path).restored()
+    if is_forged:
+        forge_page(made.folder)
+    result = verify(made)
+    expected = (1, "changed", "not in the log; its files cannot be made again") if is_forged else (
+        0, "ok", "not in the log; every file can be made again"
+    )  # fmt: skip
+    (log,) = [one for one in json.loads(result.stdout) if one["check"] == "log"]
+    assert (result.exit_code, log["result"], log["detail"]) == expected, result.output
+    assert checks(result)["files"] == checks(result)["figures"] == "ok"

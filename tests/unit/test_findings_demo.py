@@ -1,0 +1,438 @@
+"""Findings and what-ifs of the demo: each saving is what its command says, and nothing is counted twice."""
+
+from __future__ import annotations
+
+import json
+import math
+import shlex
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from contextlib import nullcontext
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+from functools import cache, partial
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from typer.testing import CliRunner, Result
+
+from gpucost import pipeline, savings
+from gpucost.cli import waste
+from gpucost.cli.app import app
+from gpucost.cli.whatif_commitments import StoredCommitments
+from gpucost.config.model import Config
+from gpucost.demo.build import build
+from gpucost.errors import GpucostError
+from gpucost.findings import (
+    Finding,
+    Findings,
+    WhatIfQuery,
+)
+from gpucost.inventory import load_activity
+from gpucost.periods import MS_PER_HOUR, Period
+from gpucost.render import markdown, terminal
+from gpucost.render.schema import columns_of, table
+from gpucost.render.view import Page
+from gpucost.report import Query
+from gpucost.report.waste import BUCKETS
+from gpucost.store.connection import Store
+from gpucost.store.usage import read_idle
+from gpucost.whatif.cost import costs_of, evaluate
+from gpucost.whatif.fleet import Fleet, Scope, Usage, is_batch, levels, read_fleet
+from tests.asked_once import ask_findings_once
+from tests.unit.whatif_costs import ask
+
+MONTH = Period(datetime(2026, 2, 1, tzinfo=UTC), datetime(2026, 3, 1, tzinfo=UTC))
+WEEK = "--from 2026-02-09 --to 2026-02-16"
+MINUTE = 60_000
+Run = Callable[..., Result]
+
+pytestmark = pytest.mark.usefixtures("stages_together")
+
+
+@pytest.fixture(scope="module")
+def demo(tmp_path_factory: pytest.TempPathFactory) -> Config:
+    return build(tmp_path_factory.mktemp("demo"), MONTH, lambda _: None)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _asked_once() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        ask_findings_once(patch)
+        yield
+
+
+@pytest.fixture(scope="module")
+def findings(demo: Config) -> Findings:
+    return waste.read_findings(demo, Store(demo.store), MONTH)
+
+
+@pytest.fixture(scope="module")
+def run(demo: Config) -> Run:
+    def invoke(*words: str) -> Result:
+        return CliRunner().invoke(app, [*words, "--config", str(demo.path)])
+
+    return invoke
+
+
+def _answer(run: Run, command: str) -> Any:
+    result = run(*shlex.split(command)[1:], "--format", "json")
+    assert result.exit_code == 0, result.output
+    return json.loads(result.stdout)
+
+
+def test_the_demo_has_every_kind_of_waste_and_of_finding(findings: Findings, demo: Config) -> None:
+    # what serves has more than it needs on reserved capacity alone: nothing is saved there
+    assert {one.kind for one in findings.findings} >= {
+        "idle_notebook", "idle_workload", "over_requested", "off_peak", "on_demand_training", "empty_nodes",
+        "data_stall", "lost_work",
+    }  # fmt: skip
+    assert [one.rank for one in findings.findings] == list(range(1, len(findings.findings) + 1))
+    assert (*findings.savings, *findings.upper_bounds) == findings.findings
+    for several, total in ((findings.savings, findings.saving_per_month), (findings.upper_bounds, findings.at_most_per_month)):
+        amounts = [one.saving_per_month for one in several]
+        assert amounts == sorted(amounts, reverse=True)
+        assert min(amounts) >= 50
+        assert sum(amounts) == total
+    assert all(one.command and "whatif" in one.command for one in findings.savings)
+    busy = next(one for one in findings.findings if one.kind == "idle_notebook")
+    assert busy.measured == "DCGM_FI_DEV_GPU_UTIL, idle under 5 %; 100 % of the GPU-hours measured"
+    query = Query(period=MONTH, period_name="February 2026", with_sections=False)
+    _, waste = pipeline.waste_report(demo, Store(demo.store), query)
+    assert {row.bucket for row in waste.buckets if row.gpu_hours} == {bucket.name for bucket in BUCKETS} - {"cpu_memory"}
+    assert waste.totals.cost == sum((row.cost for row in waste.buckets), Decimal(0))
+
+
+@pytest.mark.slow
+def test_each_kind_of_command_shows_the_saving(findings: Findings, run: Run) -> None:
+    kinds = {one.kind: one for one in findings.findings if one.command}
+    assert len(kinds) >= 6
+    for one in kinds.values():
+        assert one.command
+        answer = _answer(run, one.command)
+        saved = answer["saving_by_suitability"]["needs_work"] if one.is_bound else answer["saving"]
+        assert saved == pytest.approx(float(one.saving), abs=1e-5), one.command
+        assert answer["today"]["cost"] == pytest.approx(float(one.cost), abs=1e-5), one.command
+
+
+_SAFE_JOBS = """
+SELECT n.instance_type, a.workload, sum(c.cost) AS cost, sum(c.allocated_gpu_ms) / 3600000 / any_value(n.gpu_count) AS node_hours,
+    any_value((a.held_to_ms - a.held_from_ms) / 3600000) AS length, count(DISTINCT a.allocation_id) AS pods
+FROM cost_daily AS c JOIN allocations AS a USING (allocation_id) JOIN nodes AS n ON n.node_id = a.node_id
+WHERE n.cluster = 'demo' AND n.capacity_type = 'on_demand'
+    AND regexp_matches(a.workload, '^(Cron)?Job/.*(sweep|ablation|eval|quanti|test|batch|score)')
+GROUP BY ALL"""
+_SPOT_PRICES = """
+SELECT n.instance_type, sum(p.price_per_hour * (p.to_ms - p.from_ms)) / sum(p.to_ms - p.from_ms)
+FROM nodes AS n JOIN node_prices AS p USING (node_id) WHERE n.capacity_type = 'spot' GROUP BY ALL"""
+
+
+def test_the_headline_of_spot_is_what_its_safe_jobs_save(demo: Config, run: Run) -> None:
+    answer = _answer(run, "gpucost whatif spot --month 2026-02 --cluster demo")
+    with Store(demo.store).read() as con:
+        spot = {name: float(price) for name, price in con.execute(_SPOT_PRICES).fetchall()}
+        jobs = con.execute(_SAFE_JOBS).fetchall()
+    # AWS' T4 traces; of A100 on AWS there are none: all preemptions over all instance-hours
+    rates = {"g4dn.12xlarge": 74 / 135.7, "p4d.24xlarge": 1776 / 7299.0}
+    saving, could = 0.0, 0.0
+    for name, _, cost, hours, length, pods in jobs:
+        assert pods == 1
+        # no checkpoint is known: an interruption costs all of the run, and 12 minutes until it goes on
+        restart, rate = 0.2, rates[name]
+        again = math.exp(rate * restart) * math.expm1(rate * length) / (rate * length)
+        # else a checkpoint of 2.5 minutes every 30
+        goes_on = math.exp(rate * restart) * math.expm1(rate * (0.5 + 2.5 / 60)) / (rate * 0.5)
+        if spot[name] * hours * again < float(cost):
+            saving += float(cost) - spot[name] * hours * again
+        else:
+            could += float(cost) - spot[name] * hours * goes_on
+    assert saving > 5 < could
+    assert answer["saving"] == pytest.approx(saving, rel=1e-4) == pytest.approx(answer["saving_by_suitability"]["safe"], rel=1e-4)
+    assert answer["saving_by_suitability"]["needs_work"] == pytest.approx(could, rel=1e-4)
+
+
+def test_no_workload_is_saved_twice_and_no_more_than_it_cost(fleet: Fleet, findings: Findings) -> None:
+    """What findings save of held GPUs is at most what the workloads of their commands cost, each workload in one command."""
+    names = {(pod.namespace, pod.workload) for pod in fleet.pods}
+    seen: set[tuple[str, str]] = set()
+    for one in findings.findings:
+        if one.command and one.namespace:
+            words = shlex.split(one.command)
+            globs = [words[i + 1] for i, word in enumerate(words) if word == "--workload"]
+            meant = {
+                (space, name) for space, name in names if space == one.namespace and any(_fits(name, glob) for glob in globs)
+            }
+            assert meant
+            assert not meant & seen
+            seen |= meant
+            assert one.saving <= one.cost
+
+
+@pytest.fixture(scope="module")
+def fleet(demo: Config) -> Fleet:
+    return _used(demo, Scope())
+
+
+def _used(demo: Config, scope: Scope) -> Fleet:
+    return pipeline.read_attributed(demo, Store(demo.store), lambda con: read_fleet(con, MONTH, scope))
+
+
+def _fits(name: str, glob: str) -> bool:
+    return name == glob or (glob.endswith("*") and name.startswith(glob[:-1]))
+
+
+@pytest.mark.slow
+def test_a_period_that_is_no_month_is_named_by_its_ends(demo: Config, run: Run) -> None:
+    week = Period(MONTH.start + timedelta(days=7), MONTH.start + timedelta(days=14))
+    findings = savings.findings(demo, Store(demo.store), week)
+    one = next(one for one in findings.findings if one.kind == "idle_notebook")
+    assert one.command
+    assert "--from 2026-02-08T00:00:00Z --to 2026-02-15T00:00:00Z" in one.command
+    assert _answer(run, one.command)["saving"] == pytest.approx(float(one.saving), abs=1e-5)
+    assert float(one.saving_per_month) == pytest.approx(float(one.saving) * 730 / 168)
+
+
+def test_commitments_are_asked_as_the_command_asks(demo: Config, run: Run) -> None:
+    with Store(demo.store).write() as con:
+        con.execute(
+            "INSERT INTO list_prices SELECT 'aws', 'us-east-1', '', 'p4d.24xlarge', 'reserved', 1, 'no_upfront', 'standard',"
+            " 1.1, 'USD', NULL, DATE '2026-11-20', 'test'"
+        )
+    question = WhatIfQuery("reserve", namespace="inference", workloads=("Deployment/chat-api",))
+    fleet = _used(demo, Scope(namespaces=("inference",), workloads=question.workloads))
+    known = StoredCommitments(demo, Store(demo.store), MONTH)
+    scenario = waste._commit(known, Usage(fleet, "USD", "", "", is_narrowed=True))
+    (result,) = evaluate(partial(costs_of, demo), [scenario])
+    assert result.saving > 0
+    answer = _answer(run, question.words(("--month", "2026-02")))
+    assert answer["saving"] == pytest.approx(float(result.saving), abs=1e-5)
+
+
+def test_commitments_are_looked_up_once(demo: Config, fleet: Fleet, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str] = []
+
+    def listed(name: str, **_: Any) -> list[Any]:
+        asked.append(name)
+        return []
+
+    monkeypatch.setattr("gpucost.cli.whatif_commitments.list_prices", lambda _: nullcontext(listed))
+    known = StoredCommitments(demo, Store(demo.store), MONTH)
+    places = {(node.provider or "", node.region or "", node.instance_type or "") for node in fleet.nodes}
+    for _ in range(3):
+        for place in places:
+            known.offers_of(*place)
+    assert len(asked) == len(places)
+
+
+def test_the_command_lists_the_dearest_and_a_period_without_data_is_no_good_news(run: Run, findings: Findings) -> None:
+    whole = json.loads(run("findings", "--month", "2026-02", "--format", "json", "--team", "research", "--top", "2").stdout)
+    assert whole["schema"] == "gpucost.findings/1"
+    research = [one for one in findings.findings if one.team == "research"]
+    assert [one["command"] for one in (*whole["savings"], *whole["upper_bounds"])] == [one.command for one in research[:2]]
+    assert run("findings", "--minimum", "-1").exit_code == 2
+    text = run("waste", "--month", "2026-02", "--top", "0", "--findings", "2").stdout
+    assert "What to do about it" in text
+    assert f"${findings.findings[0].saving_per_month:,.2f}" in text
+    result = run("findings", "--month", "2020-01")
+    assert result.exit_code == 1 and "nothing held GPUs in 2020-01-01" in result.stderr
+
+
+def test_every_format_tells_the_same(findings: Findings) -> None:
+    listed = Page(title="Findings", currency="USD", sections=(waste.finding_items(findings.findings[:3]),))
+    text, page = terminal.render(listed, 100, color=False), markdown.render(listed)
+    for one in findings.findings[:3]:
+        assert f"${one.saving_per_month:,.2f}" in text
+        assert f"${one.saving_per_month:,.2f}" in page
+        assert (one.command or "") in text
+    assert table(findings.findings)[0] == columns_of(Finding)
+    nothing = replace(findings, findings=())
+    assert "Nothing would save $50.00 a month or more" in waste.headline(nothing, "USD")
+
+
+def test_patches_are_objects_that_kubernetes_knows(findings: Findings) -> None:
+    patched = [one for one in findings.findings if one.patch]
+    assert {one.kind for one in patched} >= {"idle_notebook", "empty_nodes", "on_demand_training", "off_peak"}
+    for one in patched:
+        for document in yaml.safe_load_all(one.patch or ""):
+            if document.get("kind") == "CronJob":
+                (container,) = document["spec"]["jobTemplate"]["spec"]["template"]["spec"]["containers"]
+                assert container["command"][:2] == ["kubectl", "scale"]
+                assert container["command"][2].partition("/")[2] == one.subject.partition("/")[2]
+                assert document["metadata"]["namespace"] == one.namespace
+
+
+def test_a_period_with_nothing_before_it_is_not_compared(run: Run) -> None:
+    result = run("findings", "--month", "2026-02", "--compare", "previous")
+    assert result.exit_code == 1 and "there is nothing to compare with" in result.stderr
+
+
+@pytest.fixture(scope="module")
+def ask_week(demo: Config) -> Callable[[str], Any]:
+    """The answer to a what-if about a week, which no test may change: it is asked once."""
+
+    @cache
+    def answer(words: str) -> Any:
+        command, _, options = words.partition(" ")
+        return ask(command, f"{options} --config {demo.path} {WEEK}")
+
+    return answer
+
+
+def _plain_idle(samples: list[tuple[int, float]], end: int) -> list[tuple[int, int]]:
+    """Stretches in which the samples say idle: each until the next, or for one interval where the next is far."""
+    gaps = sorted(b[0] - a[0] for a, b in pairwise(samples))
+    interval = gaps[(len(gaps) - 1) // 2]
+    spans: list[tuple[int, int]] = []
+    for (moment, value), following in zip(samples, [*(at for at, _ in samples[1:]), None], strict=True):
+        near = following is not None and following - moment <= 2.5 * interval
+        until = min(end, following if near and following is not None else moment + interval)
+        if value < 5 and spans and spans[-1][1] == moment:
+            spans[-1] = (spans[-1][0], until)
+        elif value < 5:
+            spans.append((moment, until))
+    return spans
+
+
+def test_idle_stretches_against_a_plain_count(demo: Config) -> None:
+    """Of every pod of the demo with one whole GPU: sample by sample, in Python."""
+    pipeline.attribute(demo, Store(demo.store))
+    with Store(demo.store).read() as con:
+        load_activity(con, demo.activity)
+        rows = read_idle(con, MONTH, 30 * MINUTE)
+        held = con.execute(
+            "SELECT uid, namespace, pod, held_from_ms, held_to_ms FROM allocations"
+            " WHERE gpus = 1 AND resource = 'nvidia_com_gpu' AND held_to_ms > $1",
+            [MONTH.start_ms],
+        ).fetchall()
+        series: dict[tuple[str, str], list[tuple[int, float]]] = defaultdict(list)
+        for namespace, name, hour, offset, step, offsets, values in con.execute(
+            "SELECT coalesce(s.labels['exported_namespace'], s.labels['namespace']),"
+            " coalesce(s.labels['exported_pod'], s.labels['pod']),"
+            " b.hour, b.first_offset_ms, b.step_ms, b.offsets_ms, b.vals"
+            " FROM blocks AS b JOIN series AS s USING (series_id) WHERE s.metric = 'DCGM_FI_DEV_GPU_UTIL'"
+        ).fetchall():
+            at = offsets or [offset + index * (step or 0) for index in range(len(values))]
+            series[namespace, name] += [(hour * 3_600_000 + moment, value) for moment, value in zip(at, values, strict=True)]
+    idle = {(row["uid"], row["from_ms"], row["to_ms"]) for row in rows}
+    checked = 0
+    for uid, namespace, name, begin, ended in held:
+        end = min(ended, MONTH.end_ms)
+        samples = sorted(s for s in series[namespace, name] if begin <= s[0] < end)
+        if len(samples) >= 3:
+            spans = {(uid, *span) for span in _plain_idle(samples, end) if span[1] - span[0] >= 30 * MINUTE}
+            assert {row for row in idle if row[0] == uid} == spans
+            checked += len(spans)
+    assert checked > 100
+
+
+def test_schedule_on_the_store(demo: Config, ask_week: Callable[[str], Any]) -> None:
+    # by default notebooks alone are released
+    default, short = ask_week("schedule"), ask_week("schedule --idle-minutes 30")
+    released = {row["workload"] for row in default["tables"]["Whom it touches"] if row["released_gpu_hours"] > 0}
+    assert {f"StatefulSet/jupyter-{name}" for name in ("alice", "bob", "chen")} <= released
+    assert all(name.startswith("StatefulSet/jupyter-") for name in released)
+    assert short["today"] == default["today"]
+    assert 0 < default["saving"] < short["saving"] < short["today"]["cost"]
+    # a team's is its own cost
+    with Store(demo.store).read() as con:
+        cost = con.execute(
+            "SELECT sum(cost) FROM cost_hourly WHERE team = 'research' AND from_ms >= epoch_ms(TIMESTAMP '2026-02-09')"
+            " AND to_ms <= epoch_ms(TIMESTAMP '2026-02-16')"
+        ).fetchall()[0][0]
+    office = ask_week("schedule --team research --office-hours 08:00-18:00")
+    assert office["today"]["cost"] == pytest.approx(float(cost), abs=1e-4)
+    assert office["busy_gpu_hours_outside_office_hours"] > 0
+
+
+@pytest.mark.slow
+def test_longer_idle_times_save_less_and_whole_clusters_the_same(ask_week: Callable[[str], Any]) -> None:
+    short, long = ask_week("schedule --idle-minutes 30"), ask_week("schedule --idle-minutes 120")
+    assert short["today"] == long["today"]
+    assert 0 < long["saving"] < short["saving"]
+    assert short["waits"] > long["waits"] > 0
+    default, cluster = ask_week("schedule"), ask_week("schedule --cluster demo --cluster hpc")
+    assert (default["today"], default["saving"]) == (cluster["today"], cluster["saving"])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("command", "options"),
+    [("share", "--pods 4 --utilization-percent 15"), ("schedule", "--on-demand-price 3 --active-hours-per-day 5")],
+)
+def test_fleets_of_the_store_and_of_options_have_one_answer(
+    ask_week: Callable[[str], Any], tmp_path: Path, command: str, options: str
+) -> None:
+    assert list(ask(command, f"{options} --store {tmp_path}/none")) == list(ask_week(command))
+
+
+@pytest.mark.parametrize("method", [*(pytest.param(one, marks=pytest.mark.slow) for one in ("time-slicing", "mps")), "mig"])
+def test_share_on_the_store(ask_week: Callable[[str], Any], method: str) -> None:
+    answer = ask_week(f"share --method {method} --headroom-percent 0 --across-teams")
+    assert answer["memory_measured"] is False
+    assert any("DCGM_FI_DEV_FB_USED" in finding for finding in answer["findings"])
+    assert answer["scenario"]["cost"] <= answer["today"]["cost"]
+
+
+@pytest.mark.slow
+def test_rightsize_on_the_store(ask_week: Callable[[str], Any]) -> None:
+    answer, others = ask_week("rightsize --team research"), ask_week("rightsize --team research --other-models")
+    assert (others["saving"], others["scenario"]) == (answer["saving"], answer["scenario"])
+    assert others["other_models_saving"] > 0
+
+
+def test_the_headline_of_rightsize_is_what_its_unused_gpus_cost(demo: Config, fleet: Fleet, run: Run) -> None:
+    """Jobs of several GPUs on demand or spot of which some stood at 0 % all along, for an hour or more."""
+    answer = _answer(run, "gpucost whatif rightsize --month 2026-02")
+    with Store(demo.store).read() as con:
+        measured = levels(con, demo.activity, MONTH)
+    nodes, saving = fleet.by_name, Decimal(0)
+    for pod in fleet.pods:
+        level, node = measured.get(pod.key), nodes[pod.place]
+        if node.capacity_type == "reserved" or level is None or not 0 < level.active_devices < pod.gpus or level.mean == 0:
+            continue
+        if level.devices < pod.gpus or level.measured_hours < 1 or not is_batch(pod):
+            continue
+        per_gpu = Decimal(str(node.mean_price / node.gpus * pod.length_ms / MS_PER_HOUR))
+        saving += per_gpu * (round(pod.gpus) - level.active_devices)
+    assert saving > 0
+    assert float(saving) == pytest.approx(answer["saving_by_fewer_gpus"], rel=1e-3)
+    assert answer["saving"] == pytest.approx(answer["saving_by_fewer_gpus"] + answer["saving_by_mig_slices"])
+
+
+def test_a_plan_on_the_store(ask_week: Callable[[str], Any], tmp_path: Path) -> None:
+    file = tmp_path / "plan.toml"
+    file.write_text(
+        '[[groups]]\nname = "r"\nteams = ["research"]\n'
+        '[[steps]]\nchange = "rightsize"\ngroups = ["r"]\nprice_per_gpu_hour = 1.0\n'
+    )
+    answer = ask_week(f"plan {file}")
+    same = ask_week("schedule --team research --office-hours 08:00-18:00")
+    assert answer["today"]["cost"] == pytest.approx(same["today"]["cost"], abs=1e-3)
+    assert answer["scenario"]["cost"] == pytest.approx(answer["scenario"]["gpu_hours"])
+
+
+@pytest.mark.parametrize(("words", "name"), [("--month 2020-01", "2020-01"), ("--month 2026-02 --team nobody", "nobody")])
+def test_an_empty_period_is_told(run: Run, words: str, name: str) -> None:
+    result = run("whatif", "schedule", *words.split())
+    assert result.exit_code == 1 and name in result.output
+
+
+def test_a_workload_is_known_by_its_name_and_an_unknown_one_brings_those_like_it(demo: Config) -> None:
+    names = ("StatefulSet/jupyter-alice", "jupyter-alice", "jupyter-al*")
+    fleets = [_used(demo, Scope(workloads=(name,))) for name in names]
+    assert fleets[0].pods and fleets[0].pods == fleets[1].pods == fleets[2].pods
+    for scope, message, fix in (
+        (Scope(workloads=("jupyter-alic",)), "no workload 'jupyter-alic' held GPUs", "StatefulSet/jupyter-alice"),
+        (Scope(workloads=names[:1], teams=("nobody",)), "no team 'nobody' held GPUs", ""),
+    ):
+        with pytest.raises(GpucostError, match=message) as error:
+            _used(demo, scope)
+        assert fix in (error.value.fix or "")
+    later = Period(MONTH.start + timedelta(days=400), MONTH.end + timedelta(days=400))
+    with Store(demo.store).read() as con, pytest.raises(GpucostError, match="nothing held GPUs in") as error:
+        read_fleet(con, later, Scope())
+    assert error.value.fix == "gpucost report shows the newest month with data"
