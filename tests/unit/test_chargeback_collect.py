@@ -107,11 +107,3 @@ def test_a_cloud_that_gives_no_prices_has_its_line_and_the_bundle_is_written(
     assert result.stderr.count("aws: no credentials found; skipped (aws configure)\n") == 1
     assert result.stderr.count("error: aws: cannot be reached\nfix: check the network\n") == 1
     assert (store.parent / "out" / "2026-10" / "index.json").exists()
-
-
-@pytest.mark.slow
-def test_a_fleet_that_the_price_book_prices_asks_nobody(store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    priced(store, ("price_book", None), ("price_book", None))
-    clouds = Clouds(monkeypatch)
-    assert chargeback(store).exit_code == 0
-    assert clouds.questions == []

@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import io
 import json
-import re
 from collections import defaultdict
 from dataclasses import replace
 from decimal import Decimal
@@ -188,17 +187,6 @@ def test_what_bills_and_effective_cost_differ_by_has_a_cause(billed_fleet: Bille
     assert not any("has no cause" in problem for problem in result.problems)
 
 
-@pytest.mark.slow
-def test_a_machine_that_ran_for_nothing_is_not_reconciled(tmp_path: Path) -> None:
-    fleet = Billed(tmp_path, machines("p4de.24xlarge"))
-    fleet_charges = [
-        replace(charge, cost=Decimal(0), list_cost=Decimal(0)) if charge.node["name"] == "n2" else charge
-        for charge in charges(fleet.fleet, rate)
-    ]
-    fleet.bill(bill_files.aws_cur(fleet_charges), "cur.csv", "aws")
-    assert ["instance-hours" in problem for problem in account(fleet).problems] == [True]
-
-
 def run(fleet: Billed, *words: str) -> Any:
     return CliRunner().invoke(
         app, ["reconcile", *words, "--config", str(fleet.folder / "gpucost.toml"), "--store", str(fleet.store.path)]
@@ -240,34 +228,6 @@ def test_every_format_has_the_invoice_and_effective_cost_by_class(billed_fleet: 
         for one in answer["statements"]
         for row in one["classes"]
     ]
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("sharing", [(), ("--share-unallocated", "even")])
-def test_the_index_of_a_chargeback_leads_from_the_charge_to_the_invoice(
-    sharing: tuple[str, ...], billed_fleet: Billed, tmp_path: Path
-) -> None:
-    plain = billed_fleet
-    places = ["--config", str(plain.folder / "gpucost.toml"), "--store", str(plain.store.path), "--out", str(tmp_path)]
-    assert CliRunner().invoke(app, ["chargeback", "--month", MONTH, *places, *sharing]).exit_code == 0
-    index = json.loads((tmp_path / MONTH / "index.json").read_text())
-    _, ((rows, billed, effective),) = plain.store.query("SELECT count(*), sum(billed_cost), sum(effective_cost) FROM charges")
-    whole = index["invoice"]
-    assert (whole["rows"], whole["difference"]) == (rows, 0)
-    assert (whole["billed_cost"], whole["effective_cost"]) == (float(billed), float(effective))
-    lines = {line["line"]: line["cost"] for line in whole["lines"]}
-    assert lines["charged"] == index["totals"]["charge"]
-    assert ("shared" in lines) is bool(sharing)
-    assert {"unallocated", "outside_node_life", "unused_commitments", "storage", "tax"} <= set(lines)
-    assert "other_bills" not in lines
-    assert sum(lines.values()) == pytest.approx(float(billed))
-    assert sum(line["rows"] or 0 for line in whole["lines"]) == rows
-    assert [one["basis"] for one in index["reconciliation"]["statements"]] == ["billed", "effective"]
-    shown = (tmp_path / MONTH / "index.md").read_text().partition("## From the charge to the invoice")[2].partition("\n## ")[0]
-    amounts = [Decimal(text.replace("$", "").replace(",", "")) for text in re.findall(r"(-?\$[\d,.]+)", shown)]
-    assert amounts[-1] == sum(amounts[:-1]) == billed.quantize(Decimal("0.01"))
-    page = (tmp_path / MONTH / "index.html").read_text()
-    assert f'<th scope="row">Invoice</th><td>{rows:,}</td><td>${billed:,.2f}</td>' in page
 
 
 def test_a_month_without_a_bill_ends_with_4_and_wrong_options_with_2(billed_fleet: Billed) -> None:

@@ -1,0 +1,55 @@
+"""What findings and what-ifs of the demo should say, worked out in plain Python."""
+
+from __future__ import annotations
+
+import math
+from itertools import pairwise
+
+import duckdb
+
+_SAFE_JOBS = """
+SELECT n.instance_type, a.workload, sum(c.cost) AS cost, sum(c.allocated_gpu_ms) / 3600000 / any_value(n.gpu_count) AS node_hours,
+    any_value((a.held_to_ms - a.held_from_ms) / 3600000) AS length, count(DISTINCT a.allocation_id) AS pods
+FROM cost_daily AS c JOIN allocations AS a USING (allocation_id) JOIN nodes AS n ON n.node_id = a.node_id
+WHERE n.cluster = 'demo' AND n.capacity_type = 'on_demand'
+    AND regexp_matches(a.workload, '^(Cron)?Job/.*(sweep|ablation|eval|quanti|test|batch|score)')
+GROUP BY ALL"""
+_SPOT_PRICES = """
+SELECT n.instance_type, sum(p.price_per_hour * (p.to_ms - p.from_ms)) / sum(p.to_ms - p.from_ms)
+FROM nodes AS n JOIN node_prices AS p USING (node_id) WHERE n.capacity_type = 'spot' GROUP BY ALL"""
+
+
+def spot_savings(con: duckdb.DuckDBPyConnection) -> tuple[float, float]:
+    """What jobs of the cluster `demo` that run again if they are lost save on spot, and what others could with checkpoints."""
+    spot = {name: float(price) for name, price in con.execute(_SPOT_PRICES).fetchall()}
+    jobs = con.execute(_SAFE_JOBS).fetchall()
+    # AWS' T4 traces; of A100 on AWS there are none: all preemptions over all instance-hours
+    rates = {"g4dn.12xlarge": 74 / 135.7, "p4d.24xlarge": 1776 / 7299.0}
+    saving, could = 0.0, 0.0
+    for name, _, cost, hours, length, pods in jobs:
+        assert pods == 1
+        # no checkpoint is known: an interruption costs all of the run, and 12 minutes until it goes on
+        restart, rate = 0.2, rates[name]
+        again = math.exp(rate * restart) * math.expm1(rate * length) / (rate * length)
+        # else a checkpoint of 2.5 minutes every 30
+        goes_on = math.exp(rate * restart) * math.expm1(rate * (0.5 + 2.5 / 60)) / (rate * 0.5)
+        if spot[name] * hours * again < float(cost):
+            saving += float(cost) - spot[name] * hours * again
+        else:
+            could += float(cost) - spot[name] * hours * goes_on
+    return saving, could
+
+
+def plain_idle(samples: list[tuple[int, float]], end: int) -> list[tuple[int, int]]:
+    """Stretches in which the samples say idle: each until the next, or for one interval where the next is far."""
+    gaps = sorted(b[0] - a[0] for a, b in pairwise(samples))
+    interval = gaps[(len(gaps) - 1) // 2]
+    spans: list[tuple[int, int]] = []
+    for (moment, value), following in zip(samples, [*(at for at, _ in samples[1:]), None], strict=True):
+        near = following is not None and following - moment <= 2.5 * interval
+        until = min(end, following if near and following is not None else moment + interval)
+        if value < 5 and spans and spans[-1][1] == moment:
+            spans[-1] = (spans[-1][0], until)
+        elif value < 5:
+            spans.append((moment, until))
+    return spans
