@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -12,13 +14,19 @@ from unittest.mock import patch
 import duckdb
 
 from gpucost import pipeline
+from gpucost.config.load import load_config
 from gpucost.config.model import Config
 from gpucost.lake import attribution, reading
 from gpucost.lake import export as exporting
 from gpucost.lake.files import open_files
 from gpucost.store.connection import Store
+from gpucost.store.metrics import load_window
 from tests.oracle.test_exact import Together, side_by_side
-from tests.replay.load import load, write_config
+from tests.replay.edits import relabel
+from tests.replay.fleet import CASES, read_fleet
+from tests.replay.load import load, windows, write_config
+from tests.replay.scrape import scrape
+from tests.unit.four_days import FIRST, configured
 
 FIGURES = (
     "nodes", "allocations", "allocation_traits", "mig_fragmentation", "pending_pods", "collected", "coverage_gaps", "node_stops",
@@ -94,3 +102,65 @@ def unlike_the_store(config: Config, store: Store, pairs: int = 1_200_000) -> li
         attribute(config, url)
         with opened(config, url) as other:
             return differences(store.path, other.path)
+
+
+def stored(folder: Path, case: str = "whole-gpus", cluster: str = "", source: str = "replay") -> tuple[Config, Store]:
+    """A store of a case below `folder`, its cluster called so."""
+    folder.mkdir(exist_ok=True)
+    fleet = read_fleet(CASES / case)
+    config = write_config(fleet, folder, CASES / case / "prices.csv")
+    series = scrape(fleet, lean=True)
+    if cluster:
+        series = relabel(series, ".*", {"cluster": None})
+        fleet["nodes"] = [{**node, "cluster": cluster} for node in fleet["nodes"]]
+    store = Store(config.store)
+    with store.write() as con:
+        for window in windows(fleet, series, config, 6, source):
+            load_window(con, window)
+    return config, store
+
+
+@dataclass(frozen=True)
+class GrownLake:
+    """A store and its lake below one folder, and what came of each step."""
+
+    folder: Path
+    exports: tuple[exporting.Exported, ...] = ()
+    runs: tuple[attribution.Attributed, ...] = ()
+    notes: tuple[str, ...] = ()
+
+    @property
+    def url(self) -> Path:
+        return self.folder / "lake"
+
+    @property
+    def config(self) -> Config:
+        return load_config(self.folder / "gpucost.toml", environ={}, cwd=self.folder)
+
+    @property
+    def store(self) -> Store:
+        return Store(self.folder / "gpucost.duckdb")
+
+    def copy(self, folder: Path) -> GrownLake:
+        """The same, to be changed. The writer is the same too: the configuration names it."""
+        return GrownLake(shutil.copytree(self.folder, folder))
+
+
+def grow(folder: Path, loads: list[Any]) -> GrownLake:
+    """Export and attribute all days but the last, then that one."""
+    path = configured(folder, FIRST).path
+    assert path is not None
+    path.write_text(f'{path.read_text()}[lake]\nwriter = "one"\n')
+    lake, exports, runs, notes = GrownLake(folder), [], [], []
+    for part in (loads[:-1], loads[-1:]):
+        with lake.store.write() as con:
+            for window in part:
+                load_window(con, window)
+        exports.append(export(lake.config, lake.store, lake.url))
+        if runs:
+            with TemporaryDirectory() as aside:
+                notes = reading.open_store(lake.config, str(lake.url), Path(aside), None)[1]
+        with patch.object(attribution, "_PAIRS_AT_ONCE", 800):
+            runs.append(attribute(lake.config, lake.url))
+    pipeline.attribute(lake.config, lake.store)
+    return GrownLake(folder, tuple(exports), tuple(runs), tuple(notes))

@@ -33,6 +33,8 @@ from tests.frozen import fleets
 from tests.frozen.commands import Answer, answers
 from tests.frozen.test_answers import GOLDEN, WIDTH, Fleet, made_once
 from tests.frozen.world import standing_still
+from tests.golden import report_fleet
+from tests.golden.report_fleet import HOUR, OCTOBER
 from tests.replay.series import Series
 from tests.unit.test_texts import hidden
 
@@ -201,9 +203,45 @@ KINDS = {
 ANSWERS = [one for one in answers() if one.format != "parquet"]
 
 
-@pytest.mark.parametrize(
-    "answer", [pytest.param(one, id=str(one), marks=[] if one.is_quick else pytest.mark.slow) for one in ANSWERS]
-)
+@pytest.fixture(scope="module")
+def small(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A store of four hours in which all that can be named is named to do harm."""
+    fleet = report_fleet.Fleet()
+    fleet.node(1, harmful("n1"), harmful("A100"), 8, "on_demand", "24.48", cluster=harmful("prod", OF_CLUSTERS))
+    fleet.pod(1, 1, harmful("train"), harmful("run-a"), f"Job/{harmful('run-a')}", cluster=harmful("prod", OF_CLUSTERS))
+    for hour in range(4):
+        fleet.cell(OCTOBER + hour * HOUR, 1, [(1, harmful("research"), 4, 1.0, 0.5)])
+    fleet.rows["collected"].append((harmful("prod", OF_CLUSTERS), OCTOBER, OCTOBER + 4 * HOUR))
+    path = tmp_path_factory.mktemp("small") / "store.duckdb"
+    fleet.write(path)
+    return path
+
+
+NAMED = "--month 2026-10 --by cluster,team,namespace,workload,pod,node,gpu_model"
+CHEAP = {
+    f"report {NAMED}": "terminal",
+    f"report {NAMED} --format markdown": "markdown",
+    f"report {NAMED} --format csv": "csv",
+    f"report {NAMED} --format json": "json",
+    f"report {NAMED} --format html": "html",
+    "export openmetrics --month 2026-10": "metrics",
+    "sql 'from allocations'": "terminal",
+}
+
+
+@pytest.mark.usefixtures("in_an_empty_folder")
+@pytest.mark.parametrize("words", CHEAP)
+def test_hostile_names_of_a_small_store_do_nothing(words: str, small: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "400")
+    result = CliRunner().invoke(app, [*shlex.split(words), "--store", str(small)])
+    assert result.exit_code == 0, result.output
+    assert BEGINNING[:4] in result.stdout
+    check(result.stderr, "terminal")
+    check(result.stdout, CHEAP[words])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("answer", ANSWERS, ids=str)
 def test_hostile_names_do_nothing(answer: Answer, made: dict[str, Fleet], monkeypatch: pytest.MonkeyPatch) -> None:
     fleet = made[answer.fleet]
     monkeypatch.chdir(fleet.folder)
@@ -230,17 +268,18 @@ def test_hostile_names_do_nothing(answer: Answer, made: dict[str, Fleet], monkey
         fleet.restore()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("fleet", "words"),
     [
         ("estimated", "report --month 2026-03 --by team,namespace -v"),
-        pytest.param("estimated", "export openmetrics --month 2026-03", marks=pytest.mark.slow),
-        pytest.param("estimated", "export alerts", marks=pytest.mark.slow),
-        pytest.param("estimated", "explain team research --month 2026-03", marks=pytest.mark.slow),
-        pytest.param("estimated", "sql 'from allocations'", marks=pytest.mark.slow),
-        pytest.param("estimated", "collect slurm jobs.psv nodes.txt --store new.duckdb", marks=pytest.mark.slow),
-        pytest.param("billed", "report --month 2026-03 --format focus", marks=pytest.mark.slow),
-        pytest.param("billed", "collect aws cur.csv --store new.duckdb", marks=pytest.mark.slow),
+        ("estimated", "export openmetrics --month 2026-03"),
+        ("estimated", "export alerts"),
+        ("estimated", "explain team research --month 2026-03"),
+        ("estimated", "sql 'from allocations'"),
+        ("estimated", "collect slurm jobs.psv nodes.txt --store new.duckdb"),
+        ("billed", "report --month 2026-03 --format focus"),
+        ("billed", "collect aws cur.csv --store new.duckdb"),
     ],
 )
 def test_a_terminal_obeys_no_name(fleet: str, words: str, made: dict[str, Fleet], tmp_path: Path) -> None:

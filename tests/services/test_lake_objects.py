@@ -22,13 +22,12 @@ from gpucost.lake.export import _short, writer_name
 from gpucost.lake.files import open_files
 from gpucost.objects import CONNECTION
 from gpucost.store.connection import Store
-from tests.lakes import attribute, differences, export, opened
+from tests.lakes import attribute, differences, export, opened, stored
 from tests.programs import listening
 from tests.replay.server import free_port
 from tests.services.test_bill_azure_blobs import ACCOUNT, KEY, azurite  # noqa: F401 - a fixture
 from tests.services.test_bill_gcp_storage import buckets
 from tests.services.test_bill_gcp_storage import endpoint as gcs  # noqa: F401 - a fixture
-from tests.unit.test_lake import stored
 
 #: A cluster's name that no folder can be called as it stands, and what Hive calls a partition of none.
 ODD, HIVE = "a b/ü%=x", "__HIVE_DEFAULT_PARTITION__"

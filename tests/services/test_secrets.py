@@ -140,9 +140,29 @@ def check_nowhere(text: bytes, where: object) -> None:
     assert leaked == [], (where, leaked, text[:2000])
 
 
-@pytest.mark.parametrize(("name", "by"), [(name, by) for name, way in WAYS.items() for by in way.by])
+#: Each setting in one of its ways, by turns, and one command that needs no secret; with all ways and commands it is slow.
+QUICK = [
+    pytest.param(name, way.by[number % len(way.by)], ("error", "text", "redirect", "reason"), EVERYWHERE[:1], id=name)
+    for number, (name, way) in enumerate(WAYS.items())
+]
+MANNERS = ("error", "text", "nonsense", "redirect", "reason", "gone")
+ALL = [
+    pytest.param(name, by, MANNERS, EVERYWHERE, id=f"{name} by {by}", marks=pytest.mark.slow)
+    for name, way in WAYS.items()
+    for by in way.by
+]
+
+
+@pytest.mark.parametrize(("name", "by", "manners", "everywhere"), [*QUICK, *ALL])
 def test_a_planted_secret_comes_out_nowhere(
-    name: str, by: str, url: str, store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    name: str,
+    by: str,
+    manners: tuple[str, ...],
+    everywhere: tuple[str, ...],
+    url: str,
+    store: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     way, folder = WAYS[name], tmp_path / "work"
     folder.mkdir()
@@ -154,7 +174,7 @@ def test_a_planted_secret_comes_out_nowhere(
     monkeypatch.setattr("gpucost.pipeline.attribute", lambda *_: None)
     monkeypatch.setattr("gpucost.pipeline.attribution.is_current", lambda *_: True)
     monkeypatch.setattr(texts, "_SECRETS", set())
-    for manner in ("error", "text", "nonsense", "redirect", "reason", "gone"):
+    for manner in manners:
         at = f"http://127.0.0.1:{free_port()}" if manner == "gone" else url
         secret = f"{at}/{SECRET.replace(' ', '-')}" if name in URLS else SECRET
         (tmp_path / "secret").write_text(secret)
@@ -176,7 +196,7 @@ def test_a_planted_secret_comes_out_nowhere(
         (folder / "gpucost.toml").write_text(way.config.format(url=at, place=place))
         Echo.manner, Echo.heard[:] = manner, []
         texts._SECRETS.clear()
-        for words in (*way.commands, *(EVERYWHERE if manner == "error" else ())):
+        for words in (*way.commands, *(everywhere if manner == "error" else ())):
             result = CliRunner().invoke(app, [*words.split(), "-v", "--store", str(store)])
             assert result.exit_code in (0, 1, 4), (words, result.output)
             check_nowhere(result.output.encode(), (words, manner))

@@ -16,6 +16,8 @@ from tests.unit.bills import Bills
 from tests.unit.whatif_costs import stages_at_once
 
 if TYPE_CHECKING:
+    from gpucost.store.connection import Store
+    from tests.lakes import GrownLake
     from tests.unit.bundles import Made
     from tests.unit.test_price_bill_fleets import Billed
 
@@ -135,3 +137,35 @@ def remembered() -> Iterator[dict[Any, Any]]:
 
     with remembering() as known:
         yield known
+
+
+@pytest.fixture(scope="session")
+def loads() -> list[Any]:
+    """The samples of the fleet of four days, a load for each."""
+    from tests.unit.four_days import daily_loads  # slow to import
+
+    return daily_loads()
+
+
+@pytest.fixture(scope="session")
+def four_days(tmp_path_factory: pytest.TempPathFactory, loads: list[Any]) -> Path:
+    """The file of the fleet's store, attributed; who writes copies it."""
+    from tests.unit.four_days import FIRST, made  # slow to import
+
+    return made(tmp_path_factory.mktemp("four-days") / "a", FIRST, loads)[1].path
+
+
+@pytest.fixture
+def whole(tmp_path: Path, four_days: Path) -> tuple[Config, Store]:
+    """A copy of that store, and its configuration."""
+    from tests.unit.four_days import copied  # slow to import
+
+    return copied(four_days, tmp_path / "a")
+
+
+@pytest.fixture(scope="session")
+def grown_lake(tmp_path_factory: pytest.TempPathFactory, loads: list[Any]) -> GrownLake:
+    """A lake that the store of four days was exported to and attributed in, twice: three days, then all; who writes copies it."""
+    from tests.lakes import grow  # slow to import
+
+    return grow(tmp_path_factory.mktemp("grown"), loads)

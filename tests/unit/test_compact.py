@@ -13,7 +13,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from hypothesis import event, given
+from hypothesis import event, given, settings
 from hypothesis import strategies as st
 from typer.testing import CliRunner
 
@@ -27,14 +27,12 @@ from gpucost.store import upkeep
 from gpucost.store.connection import Store
 from gpucost.store.metrics import load_window
 from gpucost.store.usage import read_idle, read_levels
-from tests.property.fleets import ONE, books, fleets, involved, many
+from tests.property.fleets import ONE, books, fleets
 from tests.replay.cases.words import HEADER, at
 from tests.replay.fleet import Fleet
 from tests.replay.load import load, write_config
 from tests.replay.scrape import scrape
-from tests.unit.test_redone import CHANGES, DAYS, FIRST, configured, copied, figures, loads, made, stored, whole
-
-__all__ = ["loads", "stored", "whole"]
+from tests.unit.four_days import CHANGES, DAYS, FIRST, configured, copied, figures, made
 
 FLEET = Period(from_ms(at(0) * 1000), from_ms(at(DAYS * 24) * 1000))
 #: Of the fleet's four days the last is younger than two days then.
@@ -52,15 +50,15 @@ def rows(store: Store) -> dict[str, list[tuple[Any, ...]]]:
 
 
 @pytest.fixture(scope="module")
-def sealed_file(stored: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    config, store = copied(stored, tmp_path_factory.mktemp("sealed"))
+def sealed_file(four_days: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    config, store = copied(four_days, tmp_path_factory.mktemp("sealed"))
     pipeline.compact(keeping(config, 2), store, NOW)
     return store.path
 
 
 @pytest.fixture
 def sealed(tmp_path: Path, sealed_file: Path) -> tuple[Config, Store]:
-    return copied(sealed_file, tmp_path / "a")
+    return copied(sealed_file, tmp_path / "sealed")
 
 
 def test_a_store_written_anew_holds_the_same_in_less_space(whole: tuple[Config, Store], loads: list[Any]) -> None:
@@ -92,8 +90,9 @@ def test_samples_that_no_figure_needs_are_dropped_from_older_days_alone(sealed: 
 ZONES = st.sampled_from(["UTC", "Asia/Kolkata"])
 
 
-@ONE
-@given(data=st.data(), fleet=involved(fleets()), zone=ZONES)
+@pytest.mark.slow
+@settings(ONE, max_examples=5)
+@given(data=st.data(), fleet=fleets(), zone=ZONES)
 def test_figures_of_any_sealed_fleet_can_be_made_again(data: st.DataObject, fleet: Fleet, zone: str) -> None:
     with TemporaryDirectory() as folder:
         book = Path(folder) / "prices.csv"
@@ -128,17 +127,15 @@ def test_figures_of_any_sealed_fleet_can_be_made_again(data: st.DataObject, flee
         assert figures(store) == before
 
 
-test_figures_of_many_more = many(
-    test_figures_of_any_sealed_fleet_can_be_made_again, given(data=st.data(), fleet=fleets(), zone=ZONES), ONE, 5
-)
 CHANGED = st.lists(
     st.sampled_from([(name, value) for name in ("teams", "step", "mig_share") for value in CHANGES[name]]), min_size=1, max_size=3
 )
 
 
-@ONE
-@given(order=involved(CHANGED), at_once=st.booleans())
-def test_figures_of_sealed_days_follow_teams_and_prices(
+@pytest.mark.slow
+@settings(ONE, max_examples=4)
+@given(order=CHANGED, at_once=st.booleans())
+def test_figures_of_sealed_days_follow_any_teams_and_prices(
     order: list[tuple[str, Any]], at_once: bool, loads: list[Any], tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     folder = tmp_path_factory.mktemp("sealed")
@@ -157,8 +154,19 @@ def test_figures_of_sealed_days_follow_teams_and_prices(
     assert figures(store) == figures(made(folder / "b", chosen, loads)[1])
 
 
-MANY = given(order=CHANGED, at_once=st.booleans())
-test_figures_follow_many_more = many(test_figures_of_sealed_days_follow_teams_and_prices, MANY, ONE, 4)
+def test_figures_of_sealed_days_follow_teams_prices_and_shares_of_mig(
+    sealed: tuple[Config, Store], whole: tuple[Config, Store], tmp_path: Path
+) -> None:
+    config = configured(
+        tmp_path / "a", FIRST | {"teams": CHANGES["teams"][2], "step": "2026-03-12", "mig_share": "max_compute_memory"}
+    )
+    _, store = sealed
+    _, unsealed = whole
+    assert store.path != unsealed.path
+    for one in (store, unsealed):
+        pipeline.attribute(config, one)
+    assert figures(store) == figures(unsealed)
+    assert store.query("SELECT DISTINCT team FROM cost_daily WHERE team IS NOT NULL ORDER BY ALL")[1] == [("one",), ("two",)]
 
 
 def test_an_upgrade_that_figures_otherwise_can_read_sealed_days(
@@ -168,11 +176,8 @@ def test_an_upgrade_that_figures_otherwise_can_read_sealed_days(
     before = figures(store)
     for stage in pipeline.ALGORITHM:
         monkeypatch.setitem(pipeline.ALGORITHM, stage, 99)
-    pipeline.attribute(config, store)
-    assert figures(store) == before
-    # and day by day, as they come
+    # day by day, as they come in a large store; all at once they are where teams or prices change
     monkeypatch.setattr("gpucost.attribute._ROWS_AT_ONCE", 1)
-    monkeypatch.setitem(pipeline.ALGORITHM, "attribute", 100)
     pipeline.attribute(config, store)
     assert figures(store) == before
 
@@ -192,7 +197,6 @@ def test_what_needs_samples_that_are_gone_is_refused_by_its_days(sealed: tuple[C
     with pytest.raises(StoreError, match=r"2026-03-10 are gone.* full hours"):
         pipeline.attribute(config, store, odd)
     # nothing of it stays behind
-    pipeline.attribute(config, store)
     assert figures(store) == before
     with store.read() as con:
         load_activity(con, config.activity)
@@ -278,30 +282,35 @@ def check(store: Store, *words: str) -> tuple[int, list[dict[str, Any]], str]:
     return result.exit_code, json.loads(result.stdout or "[]"), result.stderr
 
 
-@pytest.mark.parametrize(
-    ("damage", "named"),
-    [
-        ("UPDATE blocks SET value_sum = value_sum + 1 WHERE hour % 7 = 0", "an hour block holds what it says"),
-        ("INSERT INTO blocks FROM blocks LIMIT 1", "a series has one block an hour"),
-        ("INSERT INTO series FROM series LIMIT 1", "a series is known once"),
-        ("DELETE FROM series WHERE metric = 'kube_pod_info'", "samples are of known series"),
-        ("UPDATE states SET last_ms = first_ms - 1", "states follow each other"),
-        ("UPDATE node_runs SET node_cost = node_cost + 0.000000001", "what is charged of a node's hour is its cost, exactly"),
-        ("UPDATE activity_hours SET idle_gpu_ms = measured_gpu_ms + 1", "nobody is busy for longer than they hold"),
-        ("UPDATE cost_daily SET cost = cost + 0.000000001", "days are the sums of their hours, exactly"),
-        ("DELETE FROM allocations", "costs are of known nodes and pods"),
-    ],
-)
-def test_check_names_what_is_wrong(whole: tuple[Config, Store], damage: str, named: str) -> None:
+DAMAGES = {
+    "UPDATE blocks SET value_sum = value_sum + 1 WHERE hour % 7 = 0": "an hour block holds what it says",
+    "INSERT INTO blocks FROM blocks LIMIT 1": "a series has one block an hour",
+    "INSERT INTO series FROM series LIMIT 1": "a series is known once",
+    "DELETE FROM series WHERE metric = 'kube_pod_info'": "samples are of known series",
+    "UPDATE states SET last_ms = first_ms - 1": "states follow each other",
+    "UPDATE node_runs SET node_cost = node_cost + 0.000000001": "what is charged of a node's hour is its cost, exactly",
+    "UPDATE activity_hours SET idle_gpu_ms = measured_gpu_ms + 1": "nobody is busy for longer than they hold",
+    "UPDATE cost_daily SET cost = cost + 0.000000001": "days are the sums of their hours, exactly",
+    "DELETE FROM allocations": "costs are of known nodes and pods",
+}
+
+
+def test_check_names_what_is_wrong(whole: tuple[Config, Store]) -> None:
     _, store = whole
+    found = {}
     with store.write() as con:
-        con.execute(damage)
+        for damage in DAMAGES:
+            con.execute(damage)
+            found[damage] = [one.what for one in upkeep.check(con) if one.wrong and one.example]
+            con.execute("ROLLBACK; BEGIN")
+    assert found == {damage: [named] for damage, named in DAMAGES.items()}
+    with store.write() as con:
+        con.execute("DELETE FROM allocations")
     code, checks, error = check(store, "-q")
-    assert code == 1
-    assert [one["check"] for one in checks] == [named]
-    assert checks[0]["wrong_rows"] > 0
-    assert checks[0]["first"]
-    assert "1 of 11 checks of the store" in error
+    assert code == 1 and "1 of 11 checks of the store" in error
+    assert [one["check"] for one in checks] == ["costs are of known nodes and pods"] and checks[0]["wrong_rows"] > 0 < len(
+        checks[0]["first"]
+    )
 
 
 def test_check_reads_every_page(whole: tuple[Config, Store]) -> None:

@@ -12,10 +12,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import typer
 import yaml
 
-from gpucost.cli.app import DEFAULT, app
 from gpucost.collect.prometheus.queries import NEEDS, NODE_FACTS, selectors
 from gpucost.config.files import places
 from gpucost.config.load import all_keys, load_config
@@ -24,6 +22,7 @@ from gpucost.publish import openmetrics
 from gpucost.publish.rules import RulePrices, alerting_rules, recording_rules
 from gpucost.store.metrics import FAMILY_SAMPLES
 from tests import doc_pages
+from tests.unit.test_examples import parse
 
 ROOT = Path(__file__).parents[2]
 MONITORING = (ROOT / "docs" / "monitoring.md").read_text(encoding="utf-8")
@@ -47,34 +46,22 @@ def test_generated_pages_are_current(name: str, page: Any) -> None:
     assert written == page().rstrip("\n") + "\n", "run: python -m tests.doc_pages docs"
 
 
-def test_every_command_of_examples_and_recipes_can_be_parsed() -> None:
-    program = typer.main.get_command(app)
-    page = (ROOT / "docs" / "commands.md").read_text(encoding="utf-8").replace("\\\n", "")
-    examples = [re.split(" [<>] ", line)[0] for line in re.findall(r"^(?:[A-Z_]+=\S+ )?gpucost (.+)$", page, re.M)]
+def test_every_command_of_recipes_can_be_parsed() -> None:
+    """Those of crontabs, units and manifests; examples of a shell have a test of their own."""
     recipes = [*_commands(MONITORING), *_commands(SCHEDULING)]
-    assert len(examples) > 10 and len(recipes) > 14
+    assert len(recipes) > 14
     assert sum(line.startswith("chargeback ") for line in recipes) == 2
-    for line in (*examples, *recipes):
-        parse(program, line)
-
-
-def parse(program: Any, line: str) -> None:
-    """Raises click's UsageError where a command, option or value of `line`, without gpucost in front, is none."""
-    command, words = program, shlex.split(line, comments=True)
-    while hasattr(command, "commands"):
-        has_own = DEFAULT in command.commands and words[:1] not in [[name] for name in command.commands]
-        command = command.commands[DEFAULT if has_own else words.pop(0)]
-    command.make_context("example", words)
+    for line in recipes:
+        parse(shlex.split(line, comments=True))
 
 
 def test_workflows_run_commands_that_there_are_and_share_one_store() -> None:
-    program = typer.main.get_command(app)
     nightly, on_request = ([step for job in one["jobs"].values() for step in job["steps"]] for one in WORKFLOWS)
     lines = [line for step in (*nightly, *on_request) for line in step.get("run", "").splitlines()]
     commands = [re.split(" >>? ", line.removeprefix("gpucost "))[0] for line in lines if line.startswith("gpucost ")]
     assert {line.split()[0] for line in commands} == {"collect", "report", "chargeback", "notify", "budget"}
     for line in commands:
-        parse(program, line)
+        parse(shlex.split(line, comments=True))
     # the gate comes last, so that nothing is lost where it closes
     assert on_request[-1]["run"] == "gpucost budget check --fail-on over"
     caches = [step["with"] for step in (*nightly, *on_request) if "actions/cache" in step.get("uses", "")]
@@ -137,14 +124,9 @@ def test_the_starting_file_loads_with_every_commented_key_in_force(tmp_path: Pat
     assert config.model_copy(update={"prometheus": [], "teams": []}).idle == Config().idle
 
 
-def test_settings_of_the_docs_are_settings(tmp_path: Path) -> None:
-    blocks = re.findall(r"```toml\n(.*?)```", MONITORING, re.S)
-    assert len(blocks) == 2
-    for block in blocks:
-        file = tmp_path / "gpucost.toml"
-        file.write_text(block)
-        load_config(file, environ={})
-        assert tomllib.loads(block)
+def test_settings_that_the_page_of_monitoring_names_are_settings() -> None:
+    """Its blocks are loaded with those of all pages (test_examples.py)."""
+    assert MONITORING.count("```toml\n") == 2
     for section, keys in re.findall(r"`\[(alerts|idle|targets)\] ([a-z_]+)`", MONITORING):
         assert keys in dict(type(getattr(Config(), section)).model_fields)
 

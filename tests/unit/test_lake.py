@@ -5,45 +5,25 @@ from __future__ import annotations
 import json
 import os
 import re
-import shutil
+from datetime import date
 from pathlib import Path
-from tempfile import mkdtemp
-from typing import Any
 
+import duckdb
 import pytest
 from typer.testing import CliRunner
 
-from gpucost import pipeline
 from gpucost.cli.app import app
-from gpucost.config.load import load_config
 from gpucost.config.model import Config
-from gpucost.errors import GpucostError, NoDataError, StoreError, UsageError
-from gpucost.lake import attribution, manifest, steps
+from gpucost.errors import NoDataError, StoreError, UsageError
+from gpucost.lake import manifest, reading, steps
 from gpucost.lake.files import open_files
-from gpucost.lake.reading import open_store
 from gpucost.lake.tables import RAW
+from gpucost.periods import MS_PER_DAY, Period, from_ms
 from gpucost.store.connection import Store, scratch_store
 from tests.lakes import RAW as RAW_QUERIES
-from tests.lakes import attribute, differences, export, opened, stored_together, unlike_the_store
-from tests.oracle.shared_cases import replayed, shared_cases
-from tests.oracle.test_exact import Together, name_of, together
-from tests.replay.edits import relabel
-from tests.replay.fleet import read_fleet
-from tests.replay.load import load, windows, write_config
-from tests.replay.scrape import scrape
-from tests.shared import shared
-
-CASE = Path(__file__).parents[1] / "replay/cases"
-
-
-@pytest.fixture(scope="module")
-def demo(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The sample fleet, attributed, and a lake of it beside the store."""
-    folder = tmp_path_factory.mktemp("demo")
-    run("demo", "--keep", str(folder), "-q")
-    run("lake", "export", str(folder / "lake"), "--config", str(folder / "gpucost.toml"))
-    run("lake", "attribute", str(folder / "lake"), "--config", str(folder / "gpucost.toml"))
-    return folder
+from tests.lakes import GrownLake, attribute, differences, export, opened
+from tests.replay.cases.words import at
+from tests.unit.four_days import DAYS, copied
 
 
 def run(*words: str, code: int = 0) -> str:
@@ -53,127 +33,58 @@ def run(*words: str, code: int = 0) -> str:
     return result.output
 
 
-def stored(folder: Path, case: str = "whole-gpus", cluster: str = "", source: str = "replay") -> tuple[Config, Store]:
-    """A store of a case below `folder`, its cluster called so."""
-    folder.mkdir(exist_ok=True)
-    fleet = read_fleet(CASE / case)
-    config = write_config(fleet, folder, CASE / case / "prices.csv")
-    series = scrape(fleet, lean=True)
-    if cluster:
-        series = relabel(series, ".*", {"cluster": None})
-        fleet["nodes"] = [{**node, "cluster": cluster} for node in fleet["nodes"]]
-    store = Store(config.store)
-    with store.write() as con:
-        for window in windows(fleet, series, config, 6, source):
-            transfer_window(con, window)
-    return config, store
+def called(lake: GrownLake) -> list[str]:
+    return ["--config", str(lake.folder / "gpucost.toml")]
 
 
-def empty(folder: Path) -> Path:
-    """A new folder."""
-    return Path(mkdtemp(dir=folder))
+def test_rows_and_figures_of_a_lake_are_those_of_the_store(grown_lake: GrownLake) -> None:
+    with opened(grown_lake.config, grown_lake.url) as seen:
+        assert not differences(grown_lake.store.path, seen.path)
+        assert not differences(grown_lake.store.path, seen.path, RAW_QUERIES)
 
 
-def transfer_window(con: object, window: object) -> None:
-    from gpucost.store.metrics import load_window
-
-    load_window(con, window)  # type: ignore[arg-type]
-
-
-# neither the one group of most cases, nor those of one or two, which cost as much as more
-GROUPS = [pytest.param(one, marks=[] if 3 <= len(one.cases) < 10 else [pytest.mark.slow]) for one in together()]
-
-
-@pytest.mark.parametrize("group", GROUPS, ids=name_of)
-def test_figures_of_all_cases_are_those_of_the_store(group: Together, tmp_path: Path) -> None:
-    """Many clusters in one lake."""
-    wrong = unlike_the_store(*stored_together(group, tmp_path), pairs=2_000)
-    assert not wrong, "\n".join(wrong)
-
-
-@pytest.mark.shared
-@pytest.mark.slow
-# all of them are attributed with Spark (tests/services/test_lake_spark.py)
-@pytest.mark.parametrize("name", shared_cases()[::4] or ["none"])
-def test_figures_of_shared_fleets_are_those_of_the_store(name: str, tmp_path: Path) -> None:
-    case = shared(f"replay/cases/{name}")
-    fleet = read_fleet(case)
-    config = write_config(fleet, tmp_path, case / "prices.csv")
-    wrong = unlike_the_store(config, load(fleet, replayed(fleet), config))
-    assert not wrong, "\n".join(wrong)
+def test_a_load_of_the_fourth_day_is_written_and_attributed_alone(grown_lake: GrownLake) -> None:
+    first, second = grown_lake.exports
+    assert {re.findall("day=([0-9-]+)", file.name)[0] for file in first.files} == {"2026-03-10", "2026-03-11", "2026-03-12"}
+    # runs of equal values go on where the third day ended
+    assert {re.findall("day=([0-9-]+)", file.name)[0] for file in second.files} == {"2026-03-12", "2026-03-13"}
+    assert (first.partitions, second.partitions, second.unchanged) == (3, 2, 2)
+    first_run, run = grown_lake.runs
+    assert (first_run.days, first_run.unchanged) == (3, 0)
+    assert first_run.done == {"inventory": 2, "price": 1, "days": 1, "attribute": 2, "warnings": 1}
+    # those that touch these days or the five hours beside them, two in a task
+    assert (run.days, run.unchanged) == (3, 1)
+    assert run.done == {"inventory": 2, "price": 1, "days": 1, "attribute": 2, "warnings": 1}
+    assert "data that is newer than its figures" in "".join(grown_lake.notes)
+    files = open_files(str(grown_lake.url), grown_lake.config)
+    named = {file.name for one in manifest.read(files).manifests for file in one.files}
+    assert {str(path.relative_to(grown_lake.url)) for path in (grown_lake.url / "raw").rglob("*.parquet")} == named
 
 
-def test_rows_of_a_lake_are_those_of_the_store_and_are_written_once(demo: Path) -> None:
-    config = load_config(demo / "gpucost.toml")
-    with opened(config, demo / "lake") as other:
-        assert not differences(config.store, other.path, RAW_QUERIES)
-    again = export(config, Store(config.store), demo / "lake")
-    assert (again.files, again.partitions) == ([], 0)
+def test_what_is_exported_and_attributed_again_changes_nothing(grown_lake: GrownLake, tmp_path: Path) -> None:
+    lake = grown_lake.copy(tmp_path / "copy")
+    again = export(lake.config, lake.store, lake.url)
+    assert (again.files, again.partitions, again.unchanged) == ([], 0, 4)
+    done = attribute(lake.config, lake.url)
+    assert sum(done.done.values()) == done.done["days"] == 1 and (done.days, done.unchanged) == (0, 4)
 
 
-def test_what_a_load_changed_is_written_alone(tmp_path: Path) -> None:
-    fleet = read_fleet(CASE / "whole-gpus")
-    config = write_config(fleet, tmp_path, CASE / "whole-gpus/prices.csv")
-    store, url = Store(config.store), tmp_path / "lake"
-    all_windows = list(windows(fleet, scrape(fleet, lean=True), config, 6))
-    for number, window in enumerate(all_windows):
-        with store.write() as con:
-            transfer_window(con, window)
-        if number % 2:
-            export(config, store, url)
-            if (url / "_gpucost/current.json").exists():
-                assert "data that is newer than its figures" in "".join(open_store(config, str(url), empty(tmp_path), None)[1])
-            attribute(config, url)
-    pipeline.attribute(config, store)
-    export(config, store, url)
-    done = attribute(config, url)
-    with opened(config, url) as other:
-        assert not differences(store.path, other.path)
-    again = attribute(config, url)
-    assert done.done["inventory"] <= 2 and sum(again.done.values()) == again.done["days"] == 1
-    named = {
-        file.name
-        for one in manifest.read(open_files(str(url), config)).manifests
-        for day in one.days.values()
-        for file in day.values()
-    }
-    assert {str(path.relative_to(url)) for path in (url / "raw").rglob("*.parquet")} == named
-
-
-def test_lists_that_a_store_let_go_stay_in_the_lake(tmp_path: Path) -> None:
-    url = tmp_path / "lake"
-    config, store = stored(tmp_path / "one")
-    export(config, store, url)
-    before = manifest.read(open_files(str(url), config)).tables("main")
-    with store.write() as con:
+def test_lists_that_a_store_let_go_stay_in_the_lake(grown_lake: GrownLake, tmp_path: Path) -> None:
+    lake = grown_lake.copy(tmp_path / "copy")
+    before = manifest.read(open_files(str(lake.url), lake.config)).tables("main")
+    with lake.store.write() as con:
         con.execute("UPDATE blocks SET vals = NULL")
-    assert export(config, store, url).files == export(config, store, url, everything=True).files == []
-    assert manifest.read(open_files(str(url), config)).tables("main") == before
+    for everything in (False, True):
+        assert export(lake.config, lake.store, lake.url, everything=everything).files == []
+    assert manifest.read(open_files(str(lake.url), lake.config)).tables("main") == before
 
 
-def test_two_stores_of_two_clusters_report_what_each_reported_alone(tmp_path: Path) -> None:
-    """They come from servers of one name, with the same nodes and pods: only the cluster tells them apart."""
+def test_a_day_has_one_writer_and_both_are_named(four_days: Path, tmp_path: Path) -> None:
     url = tmp_path / "lake"
-    alone = {}
-    for name in ("east", "west"):
-        config, store = stored(tmp_path / name, cluster=name)
-        alone[name] = json.loads(run("report", "--by", "cluster,namespace", "--format", "json", "--config", str(config.path)))
-        export(config, store, url)
-    attribute(config, url)
-    both = json.loads(
-        run("report", "--by", "cluster,namespace", "--format", "json", "--config", str(config.path), "--lake", str(url))
-    )
-    for name, told in alone.items():
-        assert [row for row in both["rows"] if row["cluster"] == name] == told["rows"]
-    assert both["totals"]["cost"] == sum(told["totals"]["cost"] for told in alone.values())
-
-
-def test_a_day_has_one_writer_and_both_are_named(tmp_path: Path) -> None:
-    url = tmp_path / "lake"
-    config, store = stored(tmp_path / "one")
+    config, store = copied(four_days, tmp_path / "one")
     export(config, store, url)
     before = sorted(path.relative_to(url) for path in url.rglob("*.*"))
-    other_config, other = stored(tmp_path / "two")
+    other_config, other = copied(four_days, tmp_path / "two")
     with pytest.raises(StoreError) as caught:
         export(other_config, other, url)
     assert str(store.path) in caught.value.message and str(other.path) in caught.value.message
@@ -182,11 +93,11 @@ def test_a_day_has_one_writer_and_both_are_named(tmp_path: Path) -> None:
 
 
 def test_two_exports_at_the_same_moment_are_refused_until_one_manifest_is_deleted(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    four_days: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     url = tmp_path / "lake"
-    config, store = stored(tmp_path / "one")
-    other_config, other = stored(tmp_path / "two")
+    config, store = copied(four_days, tmp_path / "one")
+    other_config, other = copied(four_days, tmp_path / "two")
     check = manifest.refuse_clash
 
     def overtaken(*args: object) -> None:
@@ -206,29 +117,45 @@ def test_two_exports_at_the_same_moment_are_refused_until_one_manifest_is_delete
 
 
 COMMANDS = (
-    "report --month {}", "report --by workload,day --format csv", "report --waste --format json",
-    "report --compare previous --format json", "waste --format json", "findings --format json",
+    "report --month 2026-03", "report --by workload,day --format csv", "report --waste --month 2026-03 --format json",
+    "report --from 2026-03-12 --to 2026-03-13 --compare previous --format json", "waste --month 2026-03 --format json",
+    "findings --month 2026-03 --format json",
 )  # fmt: skip
 
 
 @pytest.mark.parametrize("words", [*COMMANDS[:2], *(pytest.param(words, marks=pytest.mark.slow) for words in COMMANDS[2:])])
-def test_commands_say_of_a_lake_what_they_say_of_the_store(words: str, demo: Path) -> None:
-    config = load_config(demo / "gpucost.toml")
-    with Store(config.store).read() as con:
-        month = con.execute("SELECT strftime(epoch_ms(max(from_ms)), '%Y-%m') FROM node_daily").fetchall()[0][0]
-    call = [*words.format(month).split(), "--config", str(config.path), "-q"]
-    # between the two the clock may come to another minute, which a month that is not over names
-    assert any(run(*call, "--lake", str(demo / "lake")) == run(*call) for _ in range(2))
+def test_commands_say_of_a_lake_what_they_say_of_the_store(words: str, grown_lake: GrownLake) -> None:
+    call = [*words.split(), *called(grown_lake), "-q"]
+    assert run(*call, "--lake", str(grown_lake.url)) == run(*call)
 
 
-def test_files_of_a_lake_have_the_mode_of_a_store(tmp_path: Path) -> None:
-    config, _ = stored(tmp_path)
+@pytest.mark.parametrize("month", ["2020-02", "2035-02"])
+def test_a_month_before_and_after_all_data_is_said_as_of_a_store(month: str, grown_lake: GrownLake) -> None:
+    call = ["report", "--month", month, "--format", "json", *called(grown_lake)]
+    told = [CliRunner().invoke(app, [*call, *more]) for more in (["--lake", str(grown_lake.url)], [])]
+    assert told[0].exit_code == told[1].exit_code and told[0].exception.__class__ is told[1].exception.__class__
+    assert told[0].stdout == told[1].stdout
+
+
+@pytest.mark.slow
+def test_a_bundle_is_the_same_of_a_lake(grown_lake: GrownLake, tmp_path: Path) -> None:
+    for name, more in (("store", []), ("lake", ["--lake", str(grown_lake.url)])):
+        words = ["chargeback", "--month", "2026-03", "--out", str(tmp_path / name), *called(grown_lake), "-q", *more]
+        run(*words, code=4)
+    ledgers = [sorted((tmp_path / name).rglob("*.csv")) for name in ("store", "lake")]
+    assert [one.name for one in ledgers[0]] == [one.name for one in ledgers[1]] != []
+    assert [one.read_text() for one in ledgers[0]] == [one.read_text() for one in ledgers[1]]
+
+
+@pytest.mark.parametrize("steps", [["export"], pytest.param(["export", "attribute"], marks=pytest.mark.slow)])
+def test_files_of_a_lake_have_the_mode_of_a_store(steps: list[str], four_days: Path, tmp_path: Path) -> None:
+    config, _ = copied(four_days, tmp_path / "one")
     assert config.path is not None
     text = config.path.read_text().replace('store = "', '# store = "')
     config.path.write_text(f'{text}\n[store]\npath = "{config.store}"\nmode = "0660"\n')
     mask = os.umask(0o007)
     try:
-        for step in ("export", "attribute"):
+        for step in steps:
             run("lake", step, str(tmp_path / "lake"), "--config", str(config.path))
     finally:
         os.umask(mask)
@@ -236,83 +163,78 @@ def test_files_of_a_lake_have_the_mode_of_a_store(tmp_path: Path) -> None:
     assert modes == {(True, "770"), (False, "660")}
 
 
-@pytest.mark.parametrize("month", ["2020-02", pytest.param("2035-02", marks=pytest.mark.slow)])
-def test_a_month_before_and_after_all_data_is_said_as_of_a_store(month: str, demo: Path) -> None:
-    call = ["report", "--month", month, "--format", "json", "--config", str(demo / "gpucost.toml")]
-    told = [CliRunner().invoke(app, [*call, *more]) for more in (["--lake", str(demo / "lake")], [])]
-    assert told[0].exit_code == told[1].exit_code and told[0].exception.__class__ is told[1].exception.__class__
-    assert told[0].stdout == told[1].stdout
+KNOWN = [str(date.fromordinal(date(2026, 5, 10).toordinal() + day)) for day in range(150)]  # up to 2026-10-06
 
 
-@pytest.mark.slow
-def test_a_bundle_is_the_same_of_a_lake(demo: Path, tmp_path: Path) -> None:
-    for name, more in (("store", []), ("lake", ["--lake", str(demo / "lake")])):
-        run("chargeback", "--out", str(tmp_path / name), "--config", str(demo / "gpucost.toml"), "-q", *more, code=4)
-    ledgers = [sorted((tmp_path / name).rglob("*.csv")) for name in ("store", "lake")]
-    assert [one.name for one in ledgers[0]] == [one.name for one in ledgers[1]] != []
-    assert [one.read_text() for one in ledgers[0]] == [one.read_text() for one in ledgers[1]]
+@pytest.mark.parametrize(
+    ("asked", "read"),
+    [
+        (None, ("2026-08-01", "2026-10-06")),  # the newest three months
+        (("2026-09-01", "2026-09-03"), ("2026-07-31", "2026-09-02")),  # 31 days more, for comparisons, and one
+        (("2026-08-01", "2026-10-01"), ("2026-05-31", "2026-09-30")),  # as long again where that is more
+        (("2026-06-01", "2026-07-01"), ("2026-05-10", "2026-06-30")),  # no more than there is
+        (("2026-10-01", "2026-11-01"), ("2026-08-30", "2026-10-06")),
+        (("2020-02-01", "2020-03-01"), ("2026-05-10", "2026-05-10")),  # one day, before all data and after it
+        (("2035-02-01", "2035-03-01"), ("2026-10-06", "2026-10-06")),
+    ],
+)
+def test_days_that_are_read_for_a_period(asked: tuple[str, str] | None, read: tuple[str, str]) -> None:
+    def midnight(day: str) -> int:
+        return (date.fromisoformat(day).toordinal() - date(1970, 1, 1).toordinal()) * MS_PER_DAY
+
+    period = Period(*(from_ms(midnight(day)) for day in asked)) if asked else None
+    assert reading._days_to_read(Config(timezone="UTC"), period, KNOWN) == read
+    assert reading._days_to_read(Config(timezone="UTC"), period, []) == ("", "")
 
 
-def test_days_that_are_not_read_are_not_free(demo: Path) -> None:
-    config = load_config(demo / "gpucost.toml")
-    with Store(config.store).read() as con:
-        last = con.execute("SELECT max(to_ms) FROM node_daily").fetchall()[0][0]
-    from gpucost.periods import Period, from_ms
-
-    period = Period(from_ms(last - 86_400_000), from_ms(last))
-    with opened(config, demo / "lake", period=period) as store:
-        days, first = store.query("SELECT count(DISTINCT from_ms), min(from_ms) FROM node_daily")[1][0]
-        assert days == 33
-        gaps = store.query("SELECT to_ms FROM coverage_gaps WHERE reason = 'not read from the lake'")[1]
-        assert set(gaps) == {(first,)}
-        assert store.query("SELECT min(from_ms) FROM collected")[1] == [(first,)]
+def test_days_that_are_not_read_are_not_free(grown_lake: GrownLake, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reading, "_BEFORE_DAYS", 1)
+    third, end = at(48) * 1000, at(72) * 1000
+    with opened(grown_lake.config, grown_lake.url, period=Period(from_ms(third), from_ms(end))) as store:
+        days = store.query("SELECT DISTINCT from_ms FROM node_daily ORDER BY ALL")[1]
+        assert days == [(at(hour) * 1000,) for hour in (0, 24, 48)]
+        gaps = "SELECT from_ms, to_ms, kind FROM coverage_gaps WHERE reason = 'not read from the lake'"
+        assert store.query(gaps)[1] == [(end, at(DAYS * 24) * 1000, "not_collected")]
+        assert store.query("SELECT min(from_ms), max(to_ms) FROM collected")[1] == [(at(0) * 1000, end)]
+        assert not store.query(f"SELECT hour FROM blocks WHERE hour >= {end} // 3600000")[1]  # noqa: S608
 
 
-def test_other_settings_are_refused_until_they_are_attributed_and_a_failed_task_keeps_the_figures(tmp_path: Path) -> None:
-    url = tmp_path / "lake"
-    config, store = stored(tmp_path / "one")
-    export(config, store, url)
-    with pytest.raises(NoDataError, match="nothing is attributed"), opened(config, url):
+def test_figures_are_those_of_their_settings_and_a_failed_task_keeps_them(grown_lake: GrownLake, tmp_path: Path) -> None:
+    lake = grown_lake.copy(tmp_path / "copy")
+    current = lake.url / "_gpucost/current.json"
+    before = current.read_bytes()
+    other = lake.config.model_copy(update={"idle": lake.config.idle.model_copy(update={"threshold_percent": 50})})
+    with pytest.raises(StoreError, match="another configuration"), opened(other, lake.url):
         pass
-    attribute(config, url)
-    current = (url / "_gpucost/current.json").read_bytes()
-    other = config.model_copy(update={"idle": config.idle.model_copy(update={"threshold_percent": 50})})
-    with pytest.raises(StoreError, match="another configuration"), opened(other, url):
-        pass
-    gone = sorted((url / "raw/blocks").rglob("*.parquet"))[0]
-    gone.rename(tmp_path / "kept.parquet")
+    sorted((lake.url / "raw/blocks").rglob("*.parquet"))[0].unlink()
     with pytest.raises(steps.TaskError, match=r"^inventory, cluster=main: .*is missing"):
-        attribute(other, url)
-    assert (url / "_gpucost/current.json").read_bytes() == current
-    (tmp_path / "kept.parquet").rename(gone)
-    pipeline.attribute(other, store)
-    attribute(other, url)
-    with opened(other, url) as seen:
-        assert not differences(store.path, seen.path)
+        attribute(other, lake.url)
+    assert current.read_bytes() == before
+    current.unlink()
+    with pytest.raises(NoDataError, match="nothing is attributed"), opened(lake.config, lake.url):
+        pass
 
 
-def test_a_lake_of_a_newer_version_a_broken_manifest_and_no_lake(tmp_path: Path) -> None:
-    config, store = stored(tmp_path / "one")
-    url = tmp_path / "lake"
-    files = open_files(str(url), config)
+def test_a_lake_of_a_newer_version_a_broken_manifest_and_no_lake(grown_lake: GrownLake, tmp_path: Path) -> None:
     with pytest.raises(NoDataError, match="there is no lake"):
-        manifest.read(files)
-    export(config, store, url)
-    file = next((url / "_gpucost/manifests").rglob("*.json"))
+        manifest.read(open_files(str(tmp_path / "none"), Config()))
+    lake = grown_lake.copy(tmp_path / "copy")
+    files = open_files(str(lake.url), lake.config)
+    file = next((lake.url / "_gpucost/manifests").rglob("*.json"))
     told = json.loads(file.read_text())
     for name in ("format", "schema"):
         file.write_text(json.dumps({**told, name: told[name] + 1}))
         with pytest.raises(StoreError, match="newer gpucost"):
             manifest.read(files)
         with pytest.raises(StoreError, match="newer gpucost"):
-            export(config, store, url)
+            export(lake.config, lake.store, lake.url)
     file.write_text("{")
     with pytest.raises(StoreError, match="no manifest"):
         manifest.read(files)
     with pytest.raises(UsageError, match="not the address of a bucket"):
-        open_files("ftp://somewhere/lake", config)
+        open_files("ftp://somewhere/lake", lake.config)
     with pytest.raises(UsageError, match="is a file"):
-        open_files(str(file), config)
+        open_files(str(file), lake.config)
 
 
 def test_periods_within_an_hour_are_refused(tmp_path: Path) -> None:
@@ -320,17 +242,14 @@ def test_periods_within_an_hour_are_refused(tmp_path: Path) -> None:
     assert "whole hours" in run(*call, code=2)
 
 
-def test_others_read_the_raw_layout(demo: Path) -> None:
+def test_others_read_the_raw_layout(grown_lake: GrownLake) -> None:
     """As Spark SQL, Trino or DuckDB itself would: by Hive's folders."""
-    import duckdb
-
     what = "count(DISTINCT {}), sum(samples), sum(hash(vals, offsets_ms))"
     rows = duckdb.sql(
         f"SELECT cluster, {what.format('day')} "  # noqa: S608
-        f"FROM read_parquet('{demo}/lake/raw/blocks/**/*.parquet', hive_partitioning = true) GROUP BY ALL"
+        f"FROM read_parquet('{grown_lake.url}/raw/blocks/**/*.parquet', hive_partitioning = true) GROUP BY ALL"
     ).fetchall()
-    config = load_config(demo / "gpucost.toml")
-    truth = Store(config.store).query(f"SELECT 'demo', {what.format('hour // 24')} FROM blocks")[1]  # noqa: S608
+    truth = Store(grown_lake.store.path).query(f"SELECT 'main', {what.format('hour // 24')} FROM blocks")[1]  # noqa: S608
     assert rows == truth
 
 
@@ -350,30 +269,3 @@ def test_docs_show_the_tables_and_the_steps() -> None:
         assert f"| `{table.name}` | {table.day} |" in text
     for name, step in steps.STEPS.items():
         assert f"| {name} | {step.per} | `{step.stages}` |" in text
-
-
-def test_a_killed_run_goes_on_where_it_stopped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    url = tmp_path / "lake"
-    config, store = stored(tmp_path / "one", "node-name-reused")
-    export(config, store, url)
-    monkeypatch.setattr(attribution, "_PAIRS_AT_ONCE", 24)
-    work, calls = steps.run, []
-
-    def killed(*args: Any) -> str:
-        calls.append(1)
-        if len(calls) == 5:
-            raise KeyboardInterrupt
-        return work(*args)
-
-    monkeypatch.setattr(steps, "run", killed)
-    with pytest.raises(KeyboardInterrupt):
-        attribute(config, url)
-    monkeypatch.setattr(steps, "run", work)
-    done = attribute(config, url)
-    assert (done.done["inventory"], done.done["price"]) == (0, 0)
-    pipeline.attribute(config, store)
-    with opened(config, url) as seen:
-        assert not differences(store.path, seen.path)
-    shutil.rmtree(url / "_gpucost/attributed")
-    with pytest.raises(GpucostError), opened(config, url):
-        pass

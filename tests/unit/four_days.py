@@ -1,0 +1,77 @@
+"""A fleet of four days whose teams, prices, zone and thresholds can change, loaded and attributed once (fixtures in conftest)."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+from gpucost import pipeline
+from gpucost.config.model import Config
+from gpucost.store.connection import Store
+from gpucost.store.metrics import load_window
+from tests.replay.cases.words import BOOK, HEADER, busy, fleet, node, pod
+from tests.replay.load import windows, write_config
+from tests.replay.scrape import scrape
+
+DAYS = 4
+TABLES = ("cost_hourly", "node_hourly", "cost_daily", "node_daily")
+# what can be changed, and into what
+CHANGES: dict[str, tuple[Any, ...]] = {
+    "timezone": ("UTC", "Asia/Kolkata"),
+    "teams": ((("one", "train"),), (), (("one", "t*"), ("two", "serve"))),
+    "threshold": (5, 60),
+    "step": (None, "2026-03-12"),
+    "mig_share": ("compute", "max_compute_memory"),
+}
+FIRST = {name: values[0] for name, values in CHANGES.items()}
+
+
+def described() -> dict[str, Any]:
+    nodes = [node("n1", "p4de.24xlarge", 0, DAYS * 24), node("n2", "p4de.24xlarge", 5.5, 60, "spot")]
+    pods = [
+        pod("stays", "n1", [0, 1], 1, DAYS * 24, "train"),
+        pod("short", "n1", [2], 30.25, 33.5, "serve"),
+        pod("spot", "n2", [0, 1, 2], 6, 59, "train"),
+    ]
+    return fleet(DAYS * 24, nodes, pods, busy("n1", [0], 1, DAYS * 24, 33) | busy("n2", [0], 6, 50, 71), scrape=300)
+
+
+def daily_loads() -> list[Any]:
+    """The fleet's samples, a load for each day."""
+    told = described()
+    return list(windows(told, scrape(told, lean=True), Config(), hours=24))
+
+
+def configured(folder: Path, chosen: dict[str, Any]) -> Config:
+    folder.mkdir(exist_ok=True)
+    step = [f",,,p4de.24xlarge,on_demand,50.00,USD,{chosen['step']}"] if chosen["step"] else []
+    (folder / "prices.csv").write_text("\n".join([HEADER, *BOOK, *step]) + "\n")
+    teams = [{"name": name, "namespaces": [glob]} for name, glob in chosen["teams"]]
+    config = write_config(described() | {"timezone": chosen["timezone"], "teams": teams}, folder, folder / "prices.csv")
+    return config.model_copy(
+        update={
+            "idle": config.idle.model_copy(update={"threshold_percent": chosen["threshold"]}),
+            "mig": config.mig.model_copy(update={"share": chosen["mig_share"]}),
+        }
+    )
+
+
+def made(folder: Path, chosen: dict[str, Any], loads: list[Any]) -> tuple[Config, Store]:
+    config = configured(folder, chosen)
+    store = Store(config.store)
+    with store.write() as con:
+        for window in loads:
+            load_window(con, window)
+    pipeline.attribute(config, store)
+    return config, store
+
+
+def copied(file: Path, folder: Path) -> tuple[Config, Store]:
+    config = configured(folder, FIRST)
+    return config, Store(shutil.copyfile(file, config.store))
+
+
+def figures(store: Store) -> dict[str, list[tuple[Any, ...]]]:
+    with store.read() as con:
+        return {table: con.execute(f"FROM {table} ORDER BY ALL").fetchall() for table in TABLES}
