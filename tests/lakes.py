@@ -6,6 +6,7 @@ import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from decimal import Decimal
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -14,6 +15,8 @@ from unittest.mock import patch
 import duckdb
 
 from gpucost import pipeline
+from gpucost.collect.bill.load import collect_bills
+from gpucost.collect.bill.opening import LocalTree
 from gpucost.config.load import load_config
 from gpucost.config.model import Config
 from gpucost.lake import attribution, reading
@@ -22,11 +25,14 @@ from gpucost.lake.files import open_files
 from gpucost.store.connection import Store
 from gpucost.store.metrics import load_window
 from tests.oracle.test_exact import Together, side_by_side
+from tests.replay.bill_files import aws_cur
+from tests.replay.billing import charges
+from tests.replay.cases.words import at
 from tests.replay.edits import relabel
 from tests.replay.fleet import CASES, read_fleet
 from tests.replay.load import load, windows, write_config
 from tests.replay.scrape import scrape
-from tests.unit.four_days import FIRST, configured
+from tests.unit.four_days import FIRST, configured, described
 
 FIGURES = (
     "nodes", "allocations", "allocation_traits", "mig_fragmentation", "pending_pods", "collected", "coverage_gaps", "node_stops",
@@ -146,8 +152,15 @@ class GrownLake:
         return GrownLake(shutil.copytree(self.folder, folder))
 
 
+def _rate(node: dict[str, Any], hour: int) -> tuple[str, Decimal] | None:
+    """What the first two days are billed at; later ones have the price of the book."""
+    if hour >= at(48):
+        return None
+    return ("spot", Decimal("15.25")) if node["capacity_type"] == "spot" else ("savings_plan", Decimal("31.5"))
+
+
 def grow(folder: Path, loads: list[Any]) -> GrownLake:
-    """Export and attribute all days but the last, then that one."""
+    """Export and attribute all days but the last, with a bill for the first two, then the last."""
     path = configured(folder, FIRST).path
     assert path is not None
     path.write_text(f'{path.read_text()}[lake]\nwriter = "one"\n')
@@ -156,6 +169,9 @@ def grow(folder: Path, loads: list[Any]) -> GrownLake:
         with lake.store.write() as con:
             for window in part:
                 load_window(con, window)
+        if not runs:
+            (folder / "cur.csv").write_text(aws_cur(charges(described(), _rate)))
+            assert not collect_bills(lake.store, [LocalTree(folder / "cur.csv")], "aws").errors
         exports.append(export(lake.config, lake.store, lake.url))
         if runs:
             with TemporaryDirectory() as aside:

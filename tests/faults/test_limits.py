@@ -27,7 +27,7 @@ def its(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
         yield its
 
 
-@pytest.mark.parametrize("question", ["small", "samples"])
+@pytest.mark.parametrize("question", ["small", pytest.param("samples", marks=pytest.mark.slow)])
 def test_an_answer_that_never_ends(question: str, its: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     config = its.config(tmp_path, **LIMITS | {"max_response_seconds": 0.3})
     its.proxy.begin(its.full, Plan(1, ("drip",), always=True, only=QUESTIONS[question]))
@@ -38,7 +38,7 @@ def test_an_answer_that_never_ends(question: str, its: World, tmp_path: Path, mo
 
 
 @pytest.mark.parametrize("shape", [0, *(pytest.param(shape, marks=pytest.mark.slow) for shape in range(1, 5))])
-@pytest.mark.parametrize("question", sorted(QUESTIONS))
+@pytest.mark.parametrize("question", ["samples", *(pytest.param(name, marks=pytest.mark.slow) for name in ("names", "small"))])
 def test_an_answer_of_gigabytes(question: str, shape: int, its: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     config = its.config(tmp_path, **LIMITS)
     its.proxy.begin(its.full, Plan(shape, ("bomb",), always=True, only=QUESTIONS[question]))

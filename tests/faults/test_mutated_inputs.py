@@ -286,6 +286,12 @@ PARSERS = {
 }
 
 
+#: What is read in milliseconds is tried in every run, a little.
+QUICK = [name for name, parser in PARSERS.items() if parser.many >= 200]
+QUICK_TRIES = 30
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("name", PARSERS)
 def test_whole_files_are_read(name: str, tmp_path: Path) -> None:
     """Or what follows would try nothing but refusals."""
@@ -306,10 +312,20 @@ def refusal(parser: Parser, path: Path) -> str | None:
     return None
 
 
+@pytest.mark.parametrize("name", QUICK)
+def test_some_changed_files_are_read_or_refused_in_words(name: str, tmp_path: Path) -> None:
+    try_changed_files(name, tmp_path, QUICK_TRIES)
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("name", PARSERS)
 def test_changed_files_are_read_or_refused_in_words(name: str, tmp_path: Path, pytestconfig: pytest.Config) -> None:
-    parser, runs = PARSERS[name], pytestconfig.getoption("--runs")
-    tries = runs if runs > 40 else parser.many
+    runs = pytestconfig.getoption("--runs")
+    try_changed_files(name, tmp_path, runs if runs > 40 else PARSERS[name].many)
+
+
+def try_changed_files(name: str, tmp_path: Path, tries: int) -> None:
+    parser = PARSERS[name]
     refused = 0
     for number, (file, content) in enumerate(parser.seeds.items()):
         path = tmp_path / file

@@ -22,9 +22,8 @@ from tests.faults.proxy import FAULTS, UNFELT, Plan, proxy
 from tests.faults.worlds import FLEETS, World, collect, world
 from tests.replay.server import require_prometheus
 
-pytestmark = pytest.mark.services
+pytestmark = [pytest.mark.services, pytest.mark.slow]
 
-IN_MAKE_TEST = 1  # the seed of the run that make test has
 MANY = 10  # runs where others try 40
 MIB = 1000
 #: What a run may take on a machine that does other things, besides what its limits allow.
@@ -38,8 +37,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if "seed" in metafunc.fixturenames:
         runs = metafunc.config.getoption("runs")
         runs = runs if runs > 40 else min(runs, MANY)
-        slow = [pytest.mark.slow]
-        metafunc.parametrize("seed", [pytest.param(n, marks=slow if n != IN_MAKE_TEST else []) for n in range(runs)])
+        metafunc.parametrize("seed", range(runs))
 
 
 @pytest.fixture(scope="module")

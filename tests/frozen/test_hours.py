@@ -58,6 +58,7 @@ def test_hours_of_the_shared_fleets(group: list[Path], tmp_path: Path) -> None:
     _check(group, hours.ZONES, tmp_path, GOLDEN / "hours-shared.txt")
 
 
+@pytest.mark.slow
 def test_hours_of_most_of_our_own_fleets_in_one_zone(tmp_path: Path) -> None:
     group = max(hours.groups(hours.own_cases()), key=len)
     _check(group, hours.ZONES[-1:], tmp_path, GOLDEN / "hours.txt")

@@ -6,6 +6,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
@@ -26,6 +27,7 @@ TABLES = (
 )  # fmt: skip
 
 
+@pytest.mark.slow
 @ONE
 @given(data=st.data(), fleet=fleets())
 def test_a_store_filled_in_any_order_is_that_made_from_nothing(data: st.DataObject, fleet: Fleet) -> None:

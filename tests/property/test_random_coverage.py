@@ -14,6 +14,7 @@ from gpucost import pipeline
 from gpucost.engine import dicts
 from tests.property.fleets import RARELY_SLOW, period, priced
 from tests.replay.cases.words import at, fleet, node, pod
+from tests.replay.edits import move
 from tests.replay.fleet import Fleet
 from tests.replay.load import load
 from tests.replay.scrape import scrape
@@ -72,18 +73,54 @@ def notebook(*spans: tuple[float, float], **more: Any) -> Fleet:
     return fleet(HOURS, [node("n0", "g5.xlarge", 0, HOURS)], pods, busy, **more)
 
 
-@pytest.mark.parametrize(
-    "described",
-    [
-        notebook((0, 1), (17, 20), (28, 30)),
-        notebook((0, 0.1), (0.7, 1)),
-        notebook((2, 2.2), (2.5, 2.6), (3.4, 3.9)),
-        notebook((0, 1.05), (1.9, 3), scrape=300),
-    ],
-    ids=["overnight", "within an hour", "over an hour's edge", "one sample on each side"],
-)
-def test_pause_of_a_notebook_is_collected(described: Fleet) -> None:
-    assert gaps(described, scrape(described, lean=True)) == []
+PAUSES = {
+    "overnight": notebook((0, 1), (17, 20), (28, 30)),
+    "within an hour": notebook((0, 0.1), (0.7, 1)),
+    "over an hour's edge": notebook((2, 2.2), (2.5, 2.6), (3.4, 3.9)),
+    "one sample on each side": notebook((0, 1.05), (1.9, 3), scrape=300),
+}
+#: A pod that runs all the time; and one that the exporter names until it ends at hour 15, the next starts at 22.
+RUNS, NAMED = notebook((0, HOURS)), notebook((0, 15), (22, 26))
+STOPS = (10, 20)
+Gaps = dict[str, list[tuple[str, list[str], float, float]]]
+
+
+def stopped(whole: Fleet, *families: str) -> list[Series]:
+    """Return what is scraped of a fleet where these families stop for ten hours."""
+    lost, (first, last) = "|".join(FAMILIES[family] for family in families), (at(hour) * 1000 for hour in STOPS)
+    return [without(one, first, last) if re.fullmatch(lost, one.labels["__name__"]) else one for one in scrape(whole, lean=True)]
+
+
+@pytest.fixture(scope="module")
+def found() -> Gaps:
+    """Return the gaps of each fleet in hours: kind, families, start and end. All are clusters of one store."""
+    series = {name: scrape(described, lean=True) for name, described in PAUSES.items()}
+    series |= {name: stopped(RUNS, name) for name in FAMILIES}
+    series["pods that are named"] = stopped(NAMED, "pods", "phases", "requests")
+    hour = lambda ms: (ms / 1000 - at(0)) / 3600  # noqa: E731
+    rows = gaps(RUNS, [one for name, own in series.items() for one in move(own, name)])
+    return {
+        name: [(row["kind"], row["families"], hour(row["from_ms"]), hour(row["to_ms"])) for row in rows if row["cluster"] == name]
+        for name in series
+    }
+
+
+@pytest.mark.parametrize("name", PAUSES)
+def test_pause_of_a_notebook_is_collected(name: str, found: Gaps) -> None:
+    assert found[name] == []
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_family_that_stops_for_hours_is_not_collected(family: str, found: Gaps) -> None:
+    ((kind, families, *span),) = found[family]
+    assert (kind, families) == ("not_collected", [family])
+    assert span == pytest.approx(STOPS, abs=1 / 30)
+
+
+def test_exporter_that_names_a_pod_proves_that_its_metrics_are_missing(
+    found: Gaps,
+) -> None:
+    assert [gap[:2] for gap in found["pods that are named"]] == [("not_collected", ["pods", "requests"])]
 
 
 @pytest.mark.slow
@@ -91,33 +128,6 @@ def test_pause_of_a_notebook_is_collected(described: Fleet) -> None:
 @given(described=notebooks())
 def test_time_in_which_every_family_is_exported_is_collected(described: Fleet) -> None:
     assert gaps(described, scrape(described, lean=True)) == []
-
-
-@pytest.mark.parametrize("family", FAMILIES)
-def test_family_that_stops_for_hours_is_not_collected(family: str) -> None:
-    whole = fleet(
-        HOURS, [node("n0", "g5.xlarge", 0, HOURS)], [pod("train", "n0", [0], 0, HOURS)], {"GPU-n0-0": [[at(0), at(HOURS), 60]]}
-    )
-    first, last = at(10) * 1000, at(20) * 1000
-    series = [
-        one if not re.fullmatch(FAMILIES[family], one.labels["__name__"]) else without(one, first, last)
-        for one in scrape(whole, lean=True)
-    ]
-    (gap,) = gaps(whole, series)
-    assert (gap["kind"], gap["families"]) == ("not_collected", [family])
-    assert abs(gap["from_ms"] - first) <= 120_000 and abs(gap["to_ms"] - last) <= 120_000
-
-
-def test_exporter_that_names_a_pod_proves_that_its_metrics_are_missing() -> None:
-    """All metrics of pods stop at hour 10; the exporter names the pod until it ends at hour 15, and the next one starts at 22."""
-    whole = notebook((0, 15), (22, 26))
-    lost = "|".join(FAMILIES[family] for family in ("pods", "phases", "requests"))
-    first, last = at(10) * 1000, at(20) * 1000
-    series = [
-        without(one, first, last) if re.fullmatch(lost, one.labels["__name__"]) else one for one in scrape(whole, lean=True)
-    ]
-    found = [(gap["kind"], gap["families"]) for gap in gaps(whole, series)]
-    assert found == [("not_collected", ["pods", "requests"])]
 
 
 def without(series: Series, first_ms: int, last_ms: int) -> Series:

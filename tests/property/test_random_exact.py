@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
+import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
@@ -25,6 +26,7 @@ FLEETS = fleets().flatmap(lived_in)
 WINDOWS = st.sampled_from([1, 3, 24])
 
 
+@pytest.mark.slow
 @SETTINGS
 @given(data=st.data(), fleet=involved(FLEETS), hours_per_window=WINDOWS)
 def test_every_cell_is_that_of_the_exact_bill(data: st.DataObject, fleet: Fleet, hours_per_window: int) -> None:

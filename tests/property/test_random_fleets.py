@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -19,6 +20,7 @@ from tests.replay.scrape import scrape
 WINDOWS = st.sampled_from([1, 3, 24])
 
 
+@pytest.mark.slow
 @ONE
 @given(data=st.data(), fleet=involved(fleets()), hours_per_window=WINDOWS)
 def test_figures_are_those_of_the_second_calculation(data: st.DataObject, fleet: Fleet, hours_per_window: int) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -33,12 +34,14 @@ def _check(data: st.DataObject, fleet: Fleet, pairs: int, told: list[Any]) -> No
         assert not wrong, "\n".join(wrong)
 
 
+@pytest.mark.slow
 @SETTINGS
 @given(data=st.data(), fleet=involved(fleets().flatmap(lived_in)), pairs=PAIRS)
 def test_a_lake_has_the_figures_of_the_store(data: st.DataObject, fleet: Fleet, pairs: int) -> None:
     _check(data, fleet, pairs, [])
 
 
+@pytest.mark.slow
 @SETTINGS
 @given(data=st.data(), fleet=involved(fleets()), pairs=PAIRS)
 def test_a_lake_with_a_bill_has_the_figures_of_the_store(data: st.DataObject, fleet: Fleet, pairs: int) -> None:

@@ -63,6 +63,7 @@ def bills(tmp_path: Path, azurite: str, monkeypatch: pytest.MonkeyPatch) -> Bill
     return Bills(tmp_path)
 
 
+@pytest.mark.slow
 def test_the_last_run_loads_once_as_from_disk(bills: Bills, azurite: str) -> None:
     for _ in range(2):
         run = collect_bills(bills.store, [BucketTree(f"{azurite}/exports/cost", Config())], "azure")
@@ -75,6 +76,7 @@ def test_the_last_run_loads_once_as_from_disk(bills: Bills, azurite: str) -> Non
     assert [str(one) for one in bills.store.query(cells)[1]] == [str(one) for one in disk.store.query(cells)[1]]
 
 
+@pytest.mark.slow
 def test_one_file_and_its_manifest(bills: Bills, azurite: str) -> None:
     below = f"{azurite}/exports/cost/daily/20260301-20260331/202603050500/guid"
     run = collect_bills(bills.store, [BucketTree(f"{below}/000001.csv", Config())], "azure")
@@ -89,6 +91,7 @@ def test_the_command_reads_a_container(bills: Bills, azurite: str, monkeypatch: 
     assert result.exit_code == 0 and "azure://cost/daily 2026-03: 5 rows" in result.stdout, result.output
 
 
+@pytest.mark.slow
 def test_what_is_not_there_and_who_is_not_allowed(bills: Bills, azurite: str, monkeypatch: pytest.MonkeyPatch) -> None:
     run = collect_bills(bills.store, [BucketTree(f"{azurite}/nothing", Config())], "azure")
     assert run.errors[0].message == f"there is no bucket {azurite}/nothing"

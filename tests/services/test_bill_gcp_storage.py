@@ -50,6 +50,7 @@ def bills(tmp_path: Path, endpoint: str) -> Bills:
     return Bills(tmp_path)
 
 
+@pytest.mark.slow
 def test_all_files_below_a_prefix_load_together_and_once(bills: Bills, endpoint: str) -> None:
     for _ in range(2):
         run = collect_bills(bills.store, [tree("gs://bills/exports", endpoint)], "gcp")
@@ -60,6 +61,7 @@ def test_all_files_below_a_prefix_load_together_and_once(bills: Bills, endpoint:
     }
 
 
+@pytest.mark.slow
 def test_files_from_a_bucket_are_the_same_as_on_disk(bills: Bills, endpoint: str) -> None:
     run = collect_bills(bills.store, [tree("gs://bills/exports/2026-03/001.csv", endpoint)], "gcp")
     assert not run.errors and run.results[0].rows == 3
@@ -76,6 +78,7 @@ def test_the_command_reads_a_bucket(bills: Bills, endpoint: str, monkeypatch: py
     assert result.exit_code == 0 and "2026-03: 5 rows" in result.stdout, result.output
 
 
+@pytest.mark.slow
 def test_a_bucket_that_is_not_there(bills: Bills, endpoint: str) -> None:
     run = collect_bills(bills.store, [tree("gs://nobody/exports", endpoint)], "gcp")
     assert run.errors[0].message == "there is no bucket gs://nobody"

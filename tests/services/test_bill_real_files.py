@@ -19,12 +19,13 @@ from tests.unit.bills import Bills
 ROOT = SHARED / "data/billing"
 pytestmark = pytest.mark.shared
 
-#: Of each kind and maker of exports one, and what is odd; the slower suite loads all.
+#: Of each cloud one, and FOCUS; the slower suite loads all.
 KEPT = (
-    "aws_cost_report.csv", "cur_1_0/MockTestReport-00001.csv.zip", "sample-cur20.csv", "aws/April-2026-None.csv",
-    "gcp_1_2_cost_and_usage_rows25_seed7.csv", "focus_sample_first500.csv", "synthetic_focus_1_4_cost_and_usage.csv",
-    "azure_version_2.csv", "German.csv", "MissingBrackets.csv",
-)  # fmt: skip
+    "sample-cur20.csv",
+    "focus_sample_first500.csv",
+    "azure_version_2.csv",
+    "202011_30c31bca571d9b7f3b2c8459dd8bc34a_2020-11-08_to_2020-11-11.csv",
+)
 
 
 def files(*patterns: str) -> list[Path]:
@@ -32,13 +33,9 @@ def files(*patterns: str) -> list[Path]:
 
 
 def each(paths: list[Path]) -> Any:
-    """All of them, but for the slower suite's; of Google Cloud that has the generator's second month."""
-
-    def is_kept(path: Path) -> bool:
-        return not path.name.startswith("202604") if {"gcp", "gcp-jsonl"} & {*path.parts} else str(path).endswith(KEPT)
-
+    """All of them, but for the slower suite's."""
     marked = [
-        pytest.param(path, id=str(path.relative_to(ROOT)), marks=[] if is_kept(path) else pytest.mark.slow) for path in paths
+        pytest.param(path, id=str(path.relative_to(ROOT)), marks=[] if path.name in KEPT else pytest.mark.slow) for path in paths
     ]
     return pytest.mark.parametrize("path", marked)
 
@@ -98,6 +95,7 @@ def test_focus(path: Path, bills: Bills) -> None:
     check(bills, len(table), *(float(pd.to_numeric(table[name]).sum()) for name in ("BilledCost", "EffectiveCost")), slack=1e-6)
 
 
+@pytest.mark.slow
 def test_what_is_no_bill_is_refused_in_words(bills: Bills) -> None:
     for path in files("aws/**/*.txt", "aws/api-responses/*.json", "generated/focus-data-toolkit/**/*.csv"):
         if "cost_and_usage" not in path.name and path.name != "SOURCE.txt":
@@ -123,6 +121,7 @@ def test_azure(path: Path, bills: Bills) -> None:
     check(bills, len(frame), cost.sum(), cost.sum())
 
 
+@pytest.mark.slow
 def test_answers_of_azure_load_or_are_refused_with_a_sentence(tmp_path: Path) -> None:
     for number, path in enumerate(files("azure/**/*.json", "generated/**/azure/*.json")):
         (tmp_path / str(number)).mkdir()

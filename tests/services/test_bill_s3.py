@@ -75,6 +75,7 @@ def test_an_export_in_s3_through_its_manifests(s3: Any, endpoint: str, tmp_path:
     assert store.query("SELECT count(DISTINCT source_file) FROM charges")[1] == [(2,)]
 
 
+@pytest.mark.slow
 def test_a_manifest_alone_finds_its_files(s3: Any, endpoint: str, tmp_path: Path) -> None:
     s3.create_bucket(Bucket="alone")
     _deliver(s3, "alone", "new", ROWS)
@@ -101,6 +102,7 @@ def test_more_files_than_a_page_lists(s3: Any, endpoint: str, tmp_path: Path) ->
     assert _rows(store)[0][2] == 6
 
 
+@pytest.mark.slow
 def test_what_is_refused_is_said(s3: Any, endpoint: str, tmp_path: Path) -> None:
     s3.create_bucket(Bucket="empty")
     store = Store(tmp_path / "store.duckdb")

@@ -36,8 +36,10 @@ pytestmark = pytest.mark.services
 
 CASES = [
     "mig-mixed",
-    "exporter-silent-and-nonsense",
-    *(pytest.param(name, marks=pytest.mark.slow) for name in ("prometheus-pair", "sentinels", "jittered", "same-name-twice")),
+    *(
+        pytest.param(name, marks=pytest.mark.slow)
+        for name in ("exporter-silent-and-nonsense", "prometheus-pair", "sentinels", "jittered", "same-name-twice")
+    ),
 ]
 QUICK = Retries(attempts=2, initial=0.05, longest=0.1, jitter=0.01)
 Serve = Callable[[dict[str, Any]], str]
@@ -133,7 +135,8 @@ collect_prometheus(source, Store(Path(path)), period, Activity(), Idle(), lambda
 """
 
 
-@pytest.mark.parametrize("lines", [2, pytest.param(5, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("lines", [2, 5])
 def test_kill_and_go_on(lines: int, prometheus_server: Serve, tmp_path: Path) -> None:
     fleet = read_fleet(case("same-name-twice"))
     url = prometheus_server(fleet)

@@ -200,6 +200,7 @@ def test_who_is_always_three_hours_late_is_not_lost(late: Callable[[Series], boo
     same_as_calm(store, server.url, tmp_path)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("server", [120], indirect=True)
 def test_an_exporter_that_was_dead_is_asked_for_again_until_two_counts_agree(
     server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -98,7 +98,7 @@ def index(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "index.html"
 
 
-@pytest.mark.parametrize("dark", [False, True])
+@pytest.mark.parametrize("dark", [False, pytest.param(True, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("width", _WIDTHS)
 @pytest.mark.parametrize("which", ["page", "hostile", "index"])
 def test_text_fits_and_nothing_runs(browser: Browser, request: pytest.FixtureRequest, which: str, width: int, dark: bool) -> None:
@@ -149,6 +149,7 @@ def test_tables_sort_by_click_and_sums_stay(browser: Browser, page: Path) -> Non
     assert browser.messages == []
 
 
+@pytest.mark.slow
 def test_tables_sort_by_keyboard(browser: Browser, page: Path) -> None:
     browser.view(1280)
     browser.open(page)
@@ -170,6 +171,7 @@ def _type(browser: Browser, of: str, value: str) -> None:
     browser.value("field.dispatchEvent(new Event('input', {bubbles: true}))")
 
 
+@pytest.mark.slow
 def test_long_tables_show_ten_rows_and_all_when_asked(browser: Browser, hostile: Path) -> None:
     browser.view(1280)
     browser.open(hostile)
@@ -214,6 +216,7 @@ def test_workloads_are_searched_and_what_is_found_adds_up(browser: Browser, host
     assert browser.value("window.hit") is None and browser.messages == []
 
 
+@pytest.mark.slow
 def test_names_lead_to_their_workloads_and_to_pages_of_teams(browser: Browser, hostile: Path) -> None:
     browser.view(1280)
     browser.open(hostile)
@@ -234,6 +237,7 @@ def test_names_lead_to_their_workloads_and_to_pages_of_teams(browser: Browser, h
     assert browser.value("window.hit") is None and browser.messages == []
 
 
+@pytest.mark.slow
 def test_what_is_asked_for_has_a_name(browser: Browser, hostile: Path) -> None:
     browser.view(1280)
     browser.open(hostile)
@@ -258,6 +262,7 @@ def test_all_charts_are_drawn(browser: Browser, page: Path) -> None:
     assert browser.value('document.querySelectorAll(".spark path").length') > 3
 
 
+@pytest.mark.slow
 def test_it_prints(browser: Browser, page: Path) -> None:
     browser.view(1280)
     browser.open(page)

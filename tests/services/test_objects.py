@@ -182,6 +182,7 @@ def test_signal_ends_the_wait_for_a_silent_server() -> None:
         signal.signal(signal.SIGUSR1, before)
 
 
+@pytest.mark.slow
 def test_missing_library_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("gpucost.clouds.find_spec", lambda name: None if name == "obstore" else name)
     with pytest.raises(GpucostError, match="aws: its libraries are not installed") as caught:

@@ -85,6 +85,7 @@ def test_hosts_without_users(answer_to: Callable[[list[Series], str], Answer]) -
     assert [check["status"] for check in told] == ["ok"]
 
 
+@pytest.mark.slow
 def test_users_by_label(answer_to: Callable[[list[Series], str], Answer]) -> None:
     answer = answer_to(as_ratios(boxes(USERS)), RULE + 'user_label = "user"\n')
     assert sorted(answer.rows(), key=str) == [

@@ -142,6 +142,7 @@ def test_ec2_in_pages(cloud: Cloud, store: Store) -> None:
     assert types == [("g6.page1", "L4", 1, None), ("g6.page2", "L4", 1, None)]
 
 
+@pytest.mark.slow
 def test_the_same_day_replaces_and_another_day_is_added(cloud: Cloud, store: Store) -> None:
     assert collect(cloud, store, EAST).ok
     before = rows(store, "SELECT * FROM list_prices ORDER BY ALL")
@@ -211,6 +212,7 @@ def test_a_failure_is_one_line_and_nothing_is_written(
     assert rows(store, "SELECT count(*) FROM loads") == [(1,)]
 
 
+@pytest.mark.slow
 def test_a_region_without_prices_fails_the_whole_provider(cloud: Cloud, store: Store) -> None:
     check_failure(collect(cloud, store, EAST, "ap-south-1"), "aws: there are no prices of GPU instances in ap-south-1")
     assert not store.exists

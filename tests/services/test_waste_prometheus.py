@@ -20,6 +20,7 @@ from tests.replay.waste import anatomy, check_waste
 pytestmark = pytest.mark.services
 
 
+@pytest.mark.slow
 def test_collected_waste(prometheus_server: Callable[[dict[str, Any]], str], tmp_path: Path) -> None:
     slow = pod("bert-0", "a", [0], 0, 4, owner=["PyTorchJob", "bert"], **{"from": at(1)})
     ann = pod("ann-0", "a", [1], 0, 4, "labs", owner=["StatefulSet", "ann"], image="quay.io/jupyter/base-notebook:latest")

@@ -41,14 +41,17 @@ def test_rows_and_figures_of_a_lake_are_those_of_the_store(grown_lake: GrownLake
     with opened(grown_lake.config, grown_lake.url) as seen:
         assert not differences(grown_lake.store.path, seen.path)
         assert not differences(grown_lake.store.path, seen.path, RAW_QUERIES)
+        sources = seen.query("SELECT DISTINCT price_source FROM node_prices ORDER BY ALL")[1]
+    assert sources == [("bill",), ("price_book",)]
 
 
 def test_a_load_of_the_fourth_day_is_written_and_attributed_alone(grown_lake: GrownLake) -> None:
     first, second = grown_lake.exports
-    assert {re.findall("day=([0-9-]+)", file.name)[0] for file in first.files} == {"2026-03-10", "2026-03-11", "2026-03-12"}
+    days = [set(re.findall("cluster=main/day=([0-9-]+)", " ".join(file.name for file in one.files))) for one in (first, second)]
     # runs of equal values go on where the third day ended
-    assert {re.findall("day=([0-9-]+)", file.name)[0] for file in second.files} == {"2026-03-12", "2026-03-13"}
-    assert (first.partitions, second.partitions, second.unchanged) == (3, 2, 2)
+    assert days == [{"2026-03-10", "2026-03-11", "2026-03-12"}, {"2026-03-12", "2026-03-13"}]
+    # two more partitions hold the bill
+    assert (first.partitions, second.partitions, second.unchanged) == (5, 2, 4)
     first_run, run = grown_lake.runs
     assert (first_run.days, first_run.unchanged) == (3, 0)
     assert first_run.done == {"inventory": 2, "price": 1, "days": 1, "attribute": 2, "warnings": 1}
@@ -64,9 +67,18 @@ def test_a_load_of_the_fourth_day_is_written_and_attributed_alone(grown_lake: Gr
 def test_what_is_exported_and_attributed_again_changes_nothing(grown_lake: GrownLake, tmp_path: Path) -> None:
     lake = grown_lake.copy(tmp_path / "copy")
     again = export(lake.config, lake.store, lake.url)
-    assert (again.files, again.partitions, again.unchanged) == ([], 0, 4)
+    assert (again.files, again.partitions, again.unchanged) == ([], 0, 6)
     done = attribute(lake.config, lake.url)
     assert sum(done.done.values()) == done.done["days"] == 1 and (done.days, done.unchanged) == (0, 4)
+
+
+def test_a_file_that_is_gone_is_written_again_by_an_export_of_everything(grown_lake: GrownLake, tmp_path: Path) -> None:
+    lake = grown_lake.copy(tmp_path / "copy")
+    lost = sorted((lake.url / "raw/states").rglob("*.parquet"))[0]
+    lost.unlink()
+    assert export(lake.config, lake.store, lake.url).files == []
+    again = export(lake.config, lake.store, lake.url, everything=True)
+    assert [file.name for file in again.files] == [str(lost.relative_to(lake.url))] and lost.is_file()
 
 
 def test_lists_that_a_store_let_go_stay_in_the_lake(grown_lake: GrownLake, tmp_path: Path) -> None:
