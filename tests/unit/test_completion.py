@@ -28,23 +28,25 @@ def offered(line: str, folder: Path, *options: str) -> tuple[list[str], str]:
     return done.stdout.split(), done.stderr
 
 
-@pytest.mark.parametrize(
-    ("line", "values"),
-    [
-        ("report --team ", ["product", "research", "vision"]),
-        ("report --team research --namespace ml-", ["ml-product", "ml-research"]),
-        ("waste --workload Job/", ["Job/llama-finetune"]),
-        ("report --by team,work", ["team,workload", "team,workload_type"]),
-        ("report --month ", ["2026-10"]),
-    ],
+LINES = (
+    ("report --team research --namespace ml-", ["ml-product", "ml-research"]),
+    ("report --by team,work", ["team,workload", "team,workload_type"]),
+    ("report --team ", ["product", "research", "vision"]),
+    ("waste --workload Job/", ["Job/llama-finetune"]),
+    ("report --month ", ["2026-10"]),
 )
-def test_values_are_those_of_the_store_that_the_line_or_the_config_names(
-    line: str, values: list[str], store: Path, tmp_path: Path
-) -> None:
+
+
+@pytest.mark.parametrize(("line", "values"), [*LINES[:2], *(pytest.param(*one, marks=pytest.mark.slow) for one in LINES[2:])])
+def test_values_are_those_of_the_store_that_the_line_names(line: str, values: list[str], store: Path, tmp_path: Path) -> None:
     assert offered(f"gpucost --store {store} {line}", tmp_path) == (values, "")
+
+
+def test_values_are_those_of_the_store_that_the_config_names(store: Path, tmp_path: Path) -> None:
     (tmp_path / "gpucost.toml").write_text(f'[store]\npath = "{os.path.relpath(store, tmp_path)}"\n')
-    assert offered(f"gpucost {line}", tmp_path) == (values, "")
-    assert offered(f"gpucost {line}", store.parent)[0] == (values if "--by" in line else [])
+    assert offered("gpucost waste --workload Job/", tmp_path) == (["Job/llama-finetune"], "")
+    assert offered("gpucost report --team ", store.parent)[0] == []
+    assert offered("gpucost report --by team,work", store.parent)[0] == ["team,workload", "team,workload_type"]
 
 
 def test_names_that_a_shell_would_run_are_not_offered(store: Path, tmp_path: Path) -> None:
