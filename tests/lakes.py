@@ -159,12 +159,13 @@ def _rate(node: dict[str, Any], hour: int) -> tuple[str, Decimal] | None:
     return ("spot", Decimal("15.25")) if node["capacity_type"] == "spot" else ("savings_plan", Decimal("31.5"))
 
 
-def grow(folder: Path, loads: list[Any]) -> GrownLake:
-    """Export and attribute all days but the last, with a bill for the first two, then the last."""
+def grow(folder: Path) -> GrownLake:
+    """Export and attribute all days but the last, in loads of a day and a half and with a bill for two days, then the last."""
     path = configured(folder, FIRST).path
     assert path is not None
     path.write_text(f'{path.read_text()}[lake]\nwriter = "one"\n')
     lake, exports, runs, notes = GrownLake(folder), [], [], []
+    loads = list(windows(described(), scrape(described(), lean=True), Config(store=folder), hours=36))
     for part in (loads[:-1], loads[-1:]):
         with lake.store.write() as con:
             for window in part:

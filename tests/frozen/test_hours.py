@@ -58,12 +58,6 @@ def test_hours_of_the_shared_fleets(group: list[Path], tmp_path: Path) -> None:
     _check(group, hours.ZONES, tmp_path, GOLDEN / "hours-shared.txt")
 
 
-@pytest.mark.slow
-def test_hours_of_most_of_our_own_fleets_in_one_zone(tmp_path: Path) -> None:
-    group = max(hours.groups(hours.own_cases()), key=len)
-    _check(group, hours.ZONES[-1:], tmp_path, GOLDEN / "hours.txt")
-
-
 def test_every_fleet_is_held() -> None:
     held = {tuple(line.split()[:2]) for line in (GOLDEN / "hours.txt").read_text(encoding="utf-8").splitlines()}
     assert held == {(case.name, zone) for case in hours.own_cases() for zone in hours.ZONES}

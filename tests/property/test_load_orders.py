@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import assume, given
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from gpucost import pipeline
@@ -15,7 +15,7 @@ from gpucost.config.model import Config
 from gpucost.store import upkeep
 from gpucost.store.connection import Store
 from gpucost.store.metrics import SampleWindow, load_window
-from tests.property.fleets import ONE, books, fleets, many
+from tests.property.fleets import ONE, books, fleets
 from tests.replay.cases.words import HEADER
 from tests.replay.fleet import Fleet
 from tests.replay.load import windows, write_config
@@ -28,7 +28,7 @@ TABLES = (
 
 
 @pytest.mark.slow
-@ONE
+@settings(ONE, max_examples=5)
 @given(data=st.data(), fleet=fleets())
 def test_a_store_filled_in_any_order_is_that_made_from_nothing(data: st.DataObject, fleet: Fleet) -> None:
     with tempfile.TemporaryDirectory(prefix="orders-") as folder:
@@ -56,11 +56,6 @@ def test_a_store_filled_in_any_order_is_that_made_from_nothing(data: st.DataObje
         for window in hourly:
             _load(anew, window)
         assert _stored(config, grown) == _stored(config, anew)
-
-
-test_many_more_orders = many(
-    test_a_store_filled_in_any_order_is_that_made_from_nothing, given(data=st.data(), fleet=fleets()), ONE, 5
-)
 
 
 def _load(store: Store, window: SampleWindow) -> None:

@@ -64,16 +64,3 @@ def test_a_scrape_missed_at_midnight(tmp_path: Path) -> None:
     result = stepwise_and_at_once(fleet, CASES / "whole-gpus" / "prices.csv", tmp_path, hours=2)
     assert result[0]["cost_hourly"]
     assert result[0] == result[1]
-
-
-def test_a_threshold_changed_before_the_next_window(tmp_path: Path) -> None:
-    """Windows collected under one threshold are reported under the one asked for."""
-    fleet = read_fleet(CASES / "whole-gpus")
-    config = write_config(fleet, tmp_path, CASES / "whole-gpus" / "prices.csv")
-    strict = config.model_copy(update={"idle": config.idle.model_copy(update={"threshold_percent": 95.0})})
-    load(fleet, scrape(fleet, lean=True), strict, hours_per_window=4, after=lambda store: pipeline.attribute(config, store))
-    (tmp_path / "again").mkdir()
-    again = write_config(fleet, tmp_path / "again", CASES / "whole-gpus" / "prices.csv")
-    expected = load(fleet, scrape(fleet, lean=True), again, hours_per_window=4)
-    pipeline.attribute(again, expected)
-    assert contents(Store(config.store)) == contents(expected)

@@ -164,8 +164,8 @@ def whole(tmp_path: Path, four_days: Path) -> tuple[Config, Store]:
 
 
 @pytest.fixture(scope="session")
-def grown_lake(tmp_path_factory: pytest.TempPathFactory, loads: list[Any]) -> GrownLake:
+def grown_lake(tmp_path_factory: pytest.TempPathFactory) -> GrownLake:
     """A lake that the store of four days was exported to and attributed in, twice: three days, then all; who writes copies it."""
     from tests.lakes import grow  # slow to import
 
-    return grow(tmp_path_factory.mktemp("grown"), loads)
+    return grow(tmp_path_factory.mktemp("grown"))
