@@ -53,6 +53,11 @@ def revalue(
     return _edited(series, metrics, where, hours, lambda part: [replace(part, values=np.full(len(part.times), value))])
 
 
+def scale(series: list[Series], metrics: str, factor: float) -> list[Series]:
+    """Multiplies the values of a metric."""
+    return _edited(series, metrics, None, ALWAYS, lambda part: [replace(part, values=part.values * factor)])
+
+
 def drop(
     series: list[Series], metrics: str, where: Mapping[str, str] | None = None, hours: tuple[float, float] = ALWAYS
 ) -> list[Series]:

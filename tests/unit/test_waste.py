@@ -22,6 +22,7 @@ from gpucost.periods import Period, time_buckets
 from gpucost.report import waste
 from gpucost.report.waste import Filters, Waste
 from gpucost.store.connection import Store
+from tests.fleets.shares import allocated
 from tests.replay.cases.words import BOOK, HEADER, at, busy, fleet, node, pod
 from tests.replay.edits import move
 from tests.replay.fleet import Fleet
@@ -29,7 +30,6 @@ from tests.replay.load import load, write_config
 from tests.replay.scrape import scrape
 from tests.replay.waste import anatomy, check_waste
 from tests.replay.work import counter, put
-from tests.unit.test_resource_shares import allocated
 
 A10G, L4 = "g5.xlarge", "g6.12xlarge"  # $1.20 for one GPU, $4.80 for four
 PRICE = Decimal("1.20")

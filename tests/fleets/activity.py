@@ -1,0 +1,157 @@
+"""What measures activity: any exporter of any version, and in which unit.
+
+A pod on one of four GPUs is busy for 21 minutes of each hour.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any
+
+from tests.fleets.case import Case, Edit, alone, case, drop, duplicate, relabel, revalue, scale
+from tests.replay.cases.words import at, pod
+from tests.replay.series import Series
+
+UTIL, RATIO = "DCGM_FI_DEV_GPU_UTIL", "DCGM_FI_DEV_GPU_UTIL_RATIO"
+ENGINE, POWER = "DCGM_FI_PROF_GR_ENGINE_ACTIVE", "DCGM_FI_DEV_POWER_USAGE"
+SMI = "nvidia_smi_utilization_gpu_ratio"
+WHOLE, UNMEASURED, IDLE = "21/60 39/60 0", "0 0 1", "0 1 0"  # GPU-hours active, idle and unmeasured in an hour
+
+
+def busy(percent: float = 77, resource: str = "nvidia_com_gpu", **more: Any) -> dict[str, Any]:
+    util = {"GPU-w-0": [[at(hour), at(hour) + 21 * 60, percent] for hour in range(5)]}
+    kind = {"shared_resource": resource, **more.pop("of", {})}
+    return alone(5, "g6.12xlarge", pod("a", "w", [0], 0, 5, resource=resource, **more), util=util, of=kind)
+
+
+def measured(name: str, figures: str, *changes: Edit, percent: float = 77, of: Any = None, **more: Any) -> Case:
+    """The same figures from 01:00 to 04:00."""
+    table = "hour pod | active idle unmeasured\n" + "\n".join(f"{hour} a | {figures}" for hour in (1, 2, 3))
+    return case(name, of or busy(percent), table, *changes, hours=(1, 4), **more)
+
+
+def renamed(metric: str, names: Mapping[str, str]) -> Edit:
+    """Gives labels of a metric other names."""
+    return lambda series: [
+        replace(one, labels={names.get(label, label): value for label, value in one.labels.items()})
+        if one.labels["__name__"] == metric else one
+        for one in series
+    ]  # fmt: skip
+
+
+def powered(watts: Callable[[Any], Any]) -> Edit:
+    """The power of each device in place of its engine's activity."""
+    return lambda series: [
+        replace(one, labels={**one.labels, "__name__": POWER}, values=watts(one.values))
+        if one.labels["__name__"] == ENGINE
+        else one
+        for one in series
+    ]
+
+
+def never_zero(series: list[Series]) -> list[Series]:
+    return [
+        replace(one, values=one.values + 3.0 * (one.values == 0)) if one.labels["__name__"] == UTIL else one for one in series
+    ]
+
+
+def cores(series: list[Series]) -> list[Series]:
+    """neuron-monitor names neither node nor pod: the instance's id does, and the pod holds all of it."""
+    (instance,) = {one.labels["provider_id"].rpartition("/")[2] for one in series if "provider_id" in one.labels}
+    labels = {"__name__": "neuroncore_utilization_ratio", "job": "neuron", "instance_id": instance}
+    return [
+        replace(one, labels={**labels, "neuroncore": one.labels["gpu"]}, values=one.values / 100)
+        if one.labels["__name__"] == UTIL else one
+        for one in series
+    ]  # fmt: skip
+
+
+def to_ratio(hours: tuple[float, float] = (-1, 99), name: str = RATIO, **labels: str | None) -> Edit:
+    return relabel(UTIL, {"__name__": name, **labels}, hours=hours)
+
+
+NO_ENGINE = drop(ENGINE)
+VENDORS = [
+    ("amd_com_gpu", "gpu_gfx_activity", {"UUID": "serial_number", "Hostname": "hostname"}),
+    ("amd_com_gpu", "amd_gpu_gfx_activity", {"UUID": "gpu_uuid", "Hostname": "hostname"}),
+    ("google_com_tpu", "duty_cycle", {"UUID": "accelerator_id", "Hostname": "unused"}),
+    ("habana_ai_gaudi", "habanalabs_utilization", {"Hostname": "node"}),
+    ("nvidia_com_gpu", "HostCoreUtilization", {"UUID": "deviceuuid", "Hostname": "nodeid"}),
+    ("nvidia_com_gpu", "hami_host_gpu_utilization_ratio", {"UUID": "device_uuid", "Hostname": "node"}),
+]
+
+CASES = [
+    # dcgm-exporter 4.9 from 02:30 on: other names, units and labels
+    measured(
+        "an exporter upgraded within an hour leaves no gap", WHOLE, to_ratio((2.5, 99), Hostname=None, hostname="w"),
+        scale(RATIO, 0.01),
+    ),
+    measured("two versions at once count once", WHOLE, duplicate(UTIL, {"__name__": RATIO}), scale(RATIO, 0.01)),
+    # 5 % is active under the threshold of 5 %, as 5 and as 0.05
+    measured("the threshold is compared in the unit of each name", WHOLE, to_ratio((2, 99)), scale(RATIO, 0.01), percent=5),
+    measured("4.9 percent is idle", IDLE, percent=4.9),
+    # DCGM 4.6 used the new name for a percentage: 3 % is idle
+    measured(
+        "percentages under the name of a ratio", WHOLE, never_zero, NO_ENGINE, to_ratio(),
+        warnings={"activity_scale": "holds percentages under the name of a ratio: read as percentages"},
+    ),
+    # one sample of 2 % on an idle device settles its target
+    measured(
+        "percentages of an idle fleet under the name of a ratio", IDLE, to_ratio(), revalue(RATIO, 2, hours=(1.5, 1.51)),
+        percent=1,
+        warnings={"activity_scale": "holds percentages under the name of a ratio"},
+    ),
+    measured(
+        "ratios under the old name are proven by the engine", WHOLE, scale(UTIL, 0.01),
+        warnings={"activity_scale": "read as ratios"}
+    ),
+    measured(
+        "ratios under the old name are unmeasured without proof", UNMEASURED, scale(UTIL, 0.01), NO_ENGINE,
+        warnings={"activity_scale_unknown": "lies between 0 and 1: nothing proves a ratio or a percentage, so this"},
+    ),
+    # 60 of 72 W while the ratio is 0.77
+    measured(
+        "ratios under the old name are proven by power", WHOLE, scale(UTIL, 0.01), powered(lambda values: 15 + 45 * (values > 0)),
+        warnings={"activity_scale": "read as ratios"},
+    ),
+    # 0.8 and 0.3 % on average, the engine at a hundredth of it
+    measured(
+        "averaged percentages of an idle fleet are never ratios", IDLE,
+        revalue(UTIL, 0.3), revalue(UTIL, 0.8, hours=(1, 3)), revalue(ENGINE, 0.003),
+    ),
+    measured(
+        "averaged percentages of an idle fleet are idle by power", IDLE, revalue(UTIL, 0.8),
+        powered(lambda values: 15 + 0 * values)
+    ),
+    measured(
+        "averaged percentages of an idle fleet are unmeasured without proof", UNMEASURED, revalue(UTIL, 0.3), NO_ENGINE,
+        warnings={"activity_scale_unknown": "fix: [activity] device_scale = 100 for a ratio, 1 for a percentage"},
+    ),
+    measured("whole numbers are in the unit of the name", IDLE, NO_ENGINE, percent=1),
+    measured("one is all under the name of a ratio", WHOLE, to_ratio(), NO_ENGINE, percent=1),
+    # dcgm-exporter 1.x until 02:00, nvidia_gpu_exporter from there on: no label but the UUID, and the pod's by relabeling
+    measured(
+        "old and other exporters of NVIDIA", WHOLE,
+        to_ratio((-1, 2), "dcgm_gpu_utilization"), to_ratio(name=SMI), renamed("dcgm_gpu_utilization", {"UUID": "uuid"}),
+        renamed(ENGINE, {"UUID": "uuid"}), renamed(SMI, {"UUID": "uuid"}), scale(SMI, 0.01),
+    ),
+    *(
+        measured(
+            f"the exporter of {metric}", WHOLE, to_ratio(name=metric), NO_ENGINE, renamed(metric, names),
+            of=busy(resource=resource),
+        )
+        for resource, metric, names in VENDORS
+    ),
+    # one Trainium device of two cores, one of them active in 21 minutes of each hour: 10.5 minutes of the device
+    *(
+        measured(
+            f"cores are parts of a device by {resource}", "21/120 99/120 0", NO_ENGINE, cores,
+            of=busy(resource=resource, count=units, of={
+                "gpus": ["GPU-w-0", "GPU-w-1"], "shared_resource": "aws_amazon_com_neuron", "gfd": False,
+                "offers": {"aws_amazon_com_neuron": 1, "aws_amazon_com_neuroncore": 2}, "instance_type": "trn1.2xlarge",
+            }),
+        )
+        for resource, units in (("aws_amazon_com_neuron", 1), ("aws_amazon_com_neuroncore", 2))
+    ),
+]  # fmt: skip

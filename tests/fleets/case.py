@@ -1,0 +1,107 @@
+"""The format of fleets as data: a few nodes and pods, edits of their scrapes, and one table of the exact figures.
+
+A table is text. Its head names keys and columns, then comes a row for each value of the keys that has figures:
+
+    node pod | held cost unallocated
+    w    a   |   40   40           0
+    w    -   |    0    0          24
+
+Keys are columns of KEYS or the hour ("-" is null), columns those of COLUMNS,
+in GPU-hours and dollars. Figures are exact: decimals to the
+ninth digit of a dollar and the millionth of an hour; a fraction such as 24/7 allows for rounding to nine digits in each hour.
+An empty line parts two tables; a head without keys is of the whole fleet.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+from tests.replay import edits
+from tests.replay.cases.words import fleet, node
+from tests.replay.fleet import Fleet
+from tests.replay.scrape import scrape
+from tests.replay.series import Series
+
+Edit = Callable[[list[Series]], list[Series]]
+#: What a warning says, or each of several of a code.
+Words = str | tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Case:
+    """A fleet, what was scraped of it, and all that is to be said of it: figures, gaps of coverage and warnings by code.
+
+    In `settings` and `warnings`, CLUSTER stands for the fleet's cluster. With `bill`, the machines are those of the bill: a CUR.
+    Gaps begin and end in hours ("ever" is a time without end),
+    but those before the fleet's first and after its last moment. A warning's text and fix have to contain the words given,
+    parted by " … ".
+    The table is of `hours` alone; in those of `strays`, its series have another cluster's label: CLUSTER-stray.
+    """
+
+    name: str
+    fleet: Fleet
+    table: str
+    scraped: Callable[[Fleet], list[Series]]
+    settings: str = ""
+    bill: str = ""
+    hours: tuple[float, float] = (-100, 1000)
+    strays: tuple[float, float] | None = None
+    gaps: tuple[str, ...] = ()
+    warnings: Mapping[str, Words] = field(default_factory=dict)
+
+    @property
+    def cluster(self) -> str:
+        return self.name.replace(" ", "-")
+
+
+def case(
+    name: str,
+    described: Fleet,
+    table: str,
+    *changes: Edit,
+    series: Callable[[], list[Series]] | None = None,
+    gaps: Iterable[str] | str = (),
+    **more: Any,
+) -> Case:
+    """A case whose scrapes, or `series` in their place, go through `changes` one after the other."""
+
+    def scraped(described: Fleet) -> list[Series]:
+        found = series() if series else scrape(described, lean=True)
+        for change in changes:
+            found = change(found)
+        return found
+
+    return Case(name, described, table, scraped, gaps=(gaps,) if isinstance(gaps, str) else tuple(gaps), **more)
+
+
+def edit(change: Callable[..., list[Series]]) -> Callable[..., Edit]:
+    """An edit of series as an edit that waits for them."""
+
+    def later(*args: Any, **more: Any) -> Edit:
+        return lambda series: change(series, *args, **more)
+
+    return later
+
+
+drop, relabel, revalue = edit(edits.drop), edit(edits.relabel), edit(edits.revalue)
+duplicate, scale = edit(edits.duplicate), edit(edits.scale)
+
+
+def machine(name: str, gpus: int, start: float = 0, end: float = 8, **more: Any) -> dict[str, Any]:
+    """A machine of no catalog with so many GPUs, at a dollar each an hour."""
+    uuids = [f"GPU-{name}-{number}" for number in range(gpus)]
+    facts = {"gpu_model": "NVIDIA A30", "gpus": uuids, "instance_type": f"own-{gpus}", "provider": "onprem"}
+    return {**node(name, "g5.xlarge", start, end), **facts, **more}
+
+
+def alone(
+    hours: float, kind: str, *pods: dict[str, Any], util: Any = None, of: Mapping[str, Any] | None = None, **more: Any
+) -> Fleet:
+    """One node w, all the time."""
+    return fleet(hours, [node("w", kind, 0, hours) | dict(of or {})], list(pods), util or {}, **more)
+
+
+eight_hours = partial(fleet, 8)

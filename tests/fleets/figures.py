@@ -1,0 +1,160 @@
+"""All fleets of a kind in one store, each a cluster, attributed at once; and what it says of one against the case's tables."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from decimal import Decimal
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+from gpucost import pipeline
+from gpucost.collect.bill.load import collect_bills
+from gpucost.collect.bill.opening import LocalTree
+from gpucost.config.load import load_config
+from gpucost.config.model import Config
+from gpucost.store.connection import Store
+from tests.fleets.case import Case
+from tests.replay.bill_files import ACCOUNT, PAYER
+from tests.replay.cases.words import HEADER, MORNING
+from tests.replay.edits import move, relabel
+from tests.replay.load import load, write_config
+from tests.replay.result import unpaid
+
+KEYS = {
+    **{name: f"n.{name}" for name in ("node", "gpu_model", "gpu_count", "capacity_type", "instance_type", "region", "zone")},
+    **{name: f"a.{name}" for name in ("pod", "uid", "namespace", "workload")},
+    **{name: f"c.{name}" for name in ("kind", "team")},
+}
+_NODE_KEYS = {name: column for name, column in KEYS.items() if column.startswith("n.")}
+#: Columns, each a sum over hourly rows: of hours and of money.
+COST = {
+    **{name: f"{column}_gpu_ms" for name, column in (("held", "allocated"), ("unallocated", "unallocated"))},
+    **{name: f"{name}_gpu_ms" for name in ("active", "idle", "unmeasured", "unavailable", "not_collected")},
+    **{name: name for name in ("cost", "idle_cost", "unallocated_cost", "not_collected_cost")},
+}
+NODE = {"capacity": "capacity_gpu_ms", "over": "over_allocated_gpu_ms", "node_cost": "node_cost"}
+COLUMNS = COST | NODE
+_FROM = "SELECT n.cluster, c.from_ms, {} FROM {} AS c JOIN nodes AS n USING (node_id)"
+#: What fleets so small and so bare have for other reasons; compared where a case names it.
+ORDINARY = {"no_gpu_requests", "no_activity", "no_capacity_label", "unpriced_node"}
+Row = dict[str, Any]
+
+
+class Figures:
+    """What a store says of its fleets."""
+
+    def __init__(self, config: Config, store: Store) -> None:
+        self.config, self.store = config, store
+        with store.read() as con:
+            self._rows: dict[str, list[Row]] = defaultdict(list)
+            for table, columns in (("cost_hourly", KEYS | COST), ("node_hourly", _NODE_KEYS | NODE)):
+                listed = ", ".join(f"{column} AS {name}" for name, column in columns.items())
+                pods = " LEFT JOIN allocations AS a USING (allocation_id)" if table == "cost_hourly" else ""
+                found = con.execute(_FROM.format(listed, table) + pods)
+                names = [column[0] for column in found.description]
+                for values in found.fetchall():
+                    self._rows[values[0]].append(dict(zip(names, values, strict=True)))
+            self._gaps = con.execute("FROM coverage_gaps ORDER BY from_ms, to_ms, kind").fetchall()
+            self._warnings = con.execute("SELECT cluster, code, message, fix FROM warnings ORDER BY ALL").fetchall()
+
+    def differences(self, case: Case) -> list[str]:
+        """What the store says otherwise than the case, a line each: row, column, what is expected and what is there."""
+        wrong = []
+        for table in case.table.split("\n\n"):
+            if table.strip():
+                wrong += self._different(case, table)
+        gaps = self.gaps(case)
+        if len(gaps) != len(case.gaps) or not all(found.startswith(gap) for found, gap in zip(gaps, case.gaps, strict=True)):
+            wrong.append(f"gaps: expected {list(case.gaps)}, got {gaps}")
+        return wrong + self._warned(case)
+
+    def _different(self, case: Case, table: str) -> list[str]:
+        (keys, columns), *lines = ([part.split() for part in line.split("|")] for line in table.strip().splitlines())
+        expected = {tuple(row): dict(zip(columns, map(Fraction, figures), strict=True)) for row, figures in lines}
+        slack = {tuple(row): {c for c, text in zip(columns, figures, strict=True) if "/" in text} for row, figures in lines}
+        found: dict[tuple[str, ...], dict[str, Fraction]] = defaultdict(lambda: dict.fromkeys(columns, Fraction(0)))
+        start, end = (1000 * (MORNING + 3600 * hour) for hour in case.hours)
+        for row in self._rows[case.cluster]:
+            if start <= row["from_ms"] < end:
+                row["hour"] = (row["from_ms"] // 1000 - MORNING) // 3600
+                figures = found[tuple(_text(row.get(key)) for key in keys)]
+                for column in columns:
+                    if column in row:
+                        figures[column] += Fraction(row[column]) / (3_600_000 if COLUMNS[column].endswith("_ms") else 1)
+        zero = dict.fromkeys(columns, Fraction(0))
+        return [
+            f"{' '.join(key) or 'all'}: {column} expected {float(expected.get(key, zero)[column]):.9f}, got {float(got):.9f}"
+            for key in sorted(set(expected) | set(found))
+            for column, got in found[key].items()
+            if abs(got - expected.get(key, zero)[column])
+            > (Fraction("1e-6") if COLUMNS[column].endswith("_ms") or column in slack.get(key, ()) else 0)
+        ]
+
+    def gaps(self, case: Case) -> list[str]:
+        """Gaps of coverage, as cases write them."""
+        found = []
+        first, last = case.fleet["start"], case.fleet["end"]
+        for _, start, end, kind, families, reason, by, why in (row for row in self._gaps if row[0] == case.cluster):
+            is_edge = end <= 1000 * (first + 60) or start >= 1000 * (last - 60)
+            if not is_edge:
+                signed = f"; {by}: {why}" if by else ""
+                found.append(f"{kind} {_hour(start)} {_hour(end)} {' '.join(families)}: {reason}{signed}")
+        return found
+
+    def _warned(self, case: Case) -> list[str]:
+        found: dict[str, list[str]] = defaultdict(list)
+        for cluster, code, message, fix in self._warnings:
+            if cluster == case.cluster:
+                found[code].append(f"{message}; fix: {fix}".replace(case.cluster, "CLUSTER"))
+        others = {code: texts for code, texts in found.items() if code not in case.warnings and code not in ORDINARY}
+        wrong = [f"warning {code}: none expected, got {texts}" for code, texts in others.items()]
+        for code, words in case.warnings.items():
+            words = (words,) if isinstance(words, str) else words
+            texts = found[code]
+            parts = [word.split(" … ") for word in words]
+            if len(texts) != len(words) or not all(p in text for part, text in zip(parts, texts, strict=True) for p in part):
+                wrong.append(f"warning {code}: expected {list(words)}, got {texts}")
+        return wrong
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, float | Decimal):
+        return f"{float(value):g}"
+    return "-" if value is None else str(value).replace(" ", "_")
+
+
+def _hour(ms: int) -> str:
+    return f"{round((ms / 1000 - MORNING) / 3600, 2):g}" if 0 < ms < 9e18 else "ever"
+
+
+def build(folder: Path, cases: Sequence[Case], book: Iterable[str], settings: str) -> Figures:
+    """Loads, prices and attributes all cases; the cost basis is the first one's."""
+    nodes, series, bills = [], [], []
+    for account, case in enumerate(cases, start=100_000_000_000):
+        nodes += [{**node, "cluster": case.cluster} for node in case.fleet["nodes"]]
+        moved = move(case.scraped(case.fleet), case.cluster, provider_ids=not case.bill)
+        series += relabel(moved, ".*", {"cluster": f"{case.cluster}-stray"}, None, case.strays) if case.strays else moved
+        settings += case.settings.replace("CLUSTER", case.cluster)
+        if case.bill:
+            bills.append(
+                case.bill.replace(ACCOUNT, str(account))
+                .replace(PAYER, str(account))
+                .replace("SECOND-ACCOUNT", str(account + 10**11))
+            )
+    (folder / "prices.csv").write_text("\n".join([HEADER, *book]) + "\n")
+    ends = max(case.fleet["end"] for case in cases)
+    everything = {**cases[0].fleet, "nodes": nodes, "end": ends}
+    path = write_config(everything, folder, folder / "prices.csv").path
+    assert path is not None
+    path.write_text(path.read_text() + settings)
+    config = load_config(path, environ={}, cwd=folder)
+    store = load(everything, series, config)
+    if bills:
+        (folder / "cur.csv").write_text(bills[0] + "".join(bill.partition("\n")[2] for bill in bills[1:]))
+        assert len({bill.partition("\n")[0] for bill in bills}) == 1
+        assert not collect_bills(store, [LocalTree(folder / "cur.csv")], "aws").errors
+    pipeline.attribute(config, store)
+    assert not unpaid(store)
+    return Figures(config, store)

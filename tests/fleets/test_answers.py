@@ -1,0 +1,93 @@
+"""What questions answer of the fleets: findings, explanations, the bill's account and FOCUS agree with their hours."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import UTC, datetime
+from decimal import Decimal
+from pathlib import Path
+from shutil import copyfile
+
+import duckdb
+import pytest
+
+from gpucost import inventory, pipeline, savings
+from gpucost.config.load import load_config
+from gpucost.periods import Period
+from gpucost.report import Query
+from gpucost.report.explained import CostExplained
+from gpucost.store.connection import Store
+from tests.fleets.figures import Figures
+from tests.replay.cases.words import at
+
+Fleets = Callable[[str], Figures]
+DAY = Period(*(datetime.fromtimestamp(at(hour), UTC) for hour in (0, 24)))
+BILLED = "billed-hours-that-were-not-seen-cost-what-the-bill-says"
+
+
+def test_gpus_never_used_were_held_as_long_as_was_seen(fleets: Fleets) -> None:
+    """Ten of 24 hours were not seen, and two of four GPUs that are held are never used."""
+    figures = fleets("unseen")
+    findings = [candidate.finding for candidate in pipeline.candidates(figures.config, figures.store, DAY)]
+    (one,) = [finding for finding in findings if finding.kind == "over_requested"]
+    assert (one.waste_gpu_hours, one.gpu_hours) == (28, 56)
+    assert one.saving == pytest.approx(one.cost / 2)
+    assert "28.0 of 56.0 GPU-hours on GPUs never used" in one.evidence
+
+
+def test_a_month_is_as_many_hours_as_were_collected(fleets: Fleets) -> None:
+    figures = fleets("unseen")
+    found = savings.findings(figures.config, figures.store, DAY).findings
+    assert found
+    for one in found:
+        assert float(one.saving_per_month) == pytest.approx(float(one.saving) * 730 / 14, rel=0.01)
+
+
+def explained(figures: Figures, cluster: str) -> CostExplained:
+    query = Query(period=DAY, period_name="the day", namespaces=("train",), clusters=(cluster,))
+    return pipeline.explain_cost(figures.config, figures.store, query, 0)
+
+
+def test_prices_are_of_the_hours_collected(fleets: Fleets) -> None:
+    (one,) = explained(fleets("unseen"), "unseen").nodes
+    hours = [(price.end - price.start).total_seconds() / 3600 for price in one.prices]
+    assert hours == [5, 9]
+    assert one.node_cost == sum(Decimal(hour) * price.price_per_hour for hour, price in zip(hours, one.prices, strict=True))
+
+
+def test_a_bill_prices_hours_that_were_not_seen(fleets: Fleets) -> None:
+    (one,) = explained(fleets("usual"), BILLED).nodes
+    assert one.not_collected_cost == Decimal("219.6")
+    assert sum((price.end - price.start).total_seconds() for price in one.prices) == 24 * 3600
+
+
+def test_the_account_of_the_bill_and_focus_agree_with_the_hours(fleets: Fleets, tmp_path: Path) -> None:
+    figures = fleets("usual")
+    ((missed,),) = figures.store.query("SELECT sum(not_collected_cost) FROM cost_hourly")[1]
+    account = pipeline.reconcile(figures.config, figures.store, "2026-03", ("node",))
+    assert account.lines["not_collected"] == missed == sum(row.cost for row in account.rows if row.line == "not_collected")
+    path = tmp_path / "focus.parquet"
+    pipeline.focus_file(figures.config, figures.store, "2026-03", "1.2", "parquet", path)
+    sums = f"SELECT x_gpucost_kind, sum(EffectiveCost)::DOUBLE FROM '{path}' GROUP BY ALL"  # noqa: S608
+    costs = dict(duckdb.execute(sums).fetchall())
+    assert costs["not_collected"] == pytest.approx(float(account.lines["not_collected"]), abs=1e-6)
+
+
+def test_a_server_that_never_answered_is_missed_once_it_is_configured(fleets: Fleets, tmp_path: Path) -> None:
+    figures = fleets("unseen")
+    path = figures.config.path
+    assert path is not None
+    written, store = path.read_text(), Store(Path(copyfile(figures.store.path, tmp_path / "gpucost.duckdb")))
+    file = tmp_path / "gpucost.toml"
+
+    def missed(*servers: str) -> set[str]:
+        file.write_text(written + "".join(f'[[prometheus]]\nurl = "http://127.0.0.1:10"\n{one}\n' for one in servers))
+        with store.write() as con:
+            inventory.coverage(con, load_config(file, environ={}, cwd=tmp_path))
+            return {name for (name,) in con.execute("SELECT DISTINCT cluster FROM coverage_gaps").fetchall()} - clusters
+
+    clusters: set[str] = set()
+    clusters = missed()
+    assert missed('cluster = "b"') == {"b"}
+    assert missed('name = "c"') == set()  # nor did any other that is configured answer
+    assert missed('name = "replay"', f'name = "c"\ncluster = "{min(clusters)}"') == {"http://127.0.0.1:9"}
