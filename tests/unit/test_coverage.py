@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from pathlib import Path
@@ -35,6 +36,7 @@ from tests.golden.report_fleet import EVER, FAMILIES, HOUR, NOW, OCTOBER, OCTOBE
 DAY = 24 * HOUR
 D = Decimal
 pytestmark = pytest.mark.usefixtures("in_an_empty_folder")
+HOLE = "10.0 h of prod were not collected, 2026-10-03 02:00 to 2026-10-03 12:00: kube-state-metrics was silent"
 MONTH = Period(datetime(2026, 10, 1, tzinfo=UTC), datetime(2026, 11, 1, tzinfo=UTC))
 
 
@@ -105,16 +107,86 @@ def dead(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def test_one_day_of_a_month_is_not_the_whole_period(tmp_path: Path) -> None:
+def bridged() -> Fleet:
+    case = fleet((0, 744))
+    case.gap(OCTOBER + 70 * HOUR, OCTOBER + 70 * HOUR + 48 * 60_000, "bridged")
+    return case
+
+
+def declared() -> Fleet:
+    """A cluster is off since the 13th, and another since September."""
+    case = fleet((0, 744))
+    case.rows["collected"] += [("night", OCTOBER, OCTOBER + 300 * HOUR), ("old", OCTOBER - 9 * DAY, OCTOBER - 8 * DAY)]
+    case.gap(OCTOBER + 300 * HOUR, EVER[1], "off", cluster="night")
+    case.gap(OCTOBER - 8 * DAY, EVER[1], "off", cluster="old")
+    return case
+
+
+def never() -> Fleet:
+    case = fleet((0, 744))
+    case.gap(*EVER, cluster="edge")
+    return case
+
+
+def several() -> Fleet:
+    case = a_hole()
+    for name in ("dev", "edge", "gpu", "lab", "west", "zoo"):
+        case.rows["collected"] += [(name, *row[1:]) for row in case.rows["collected"] if row[0] == "prod"]
+        case.gap(OCTOBER + 50 * HOUR, OCTOBER + 60 * HOUR, cluster=name)
+    return case
+
+
+def partial() -> Fleet:
+    case = fleet((0, 744))
+    case.gap(OCTOBER + 80 * HOUR, OCTOBER + 82 * HOUR, "partial")
+    case.gap(OCTOBER + 90 * HOUR, OCTOBER + 91 * HOUR, "partial")
+    return case
+
+
+def signed() -> Fleet:
+    return a_hole(by="Dana, platform team")
+
+
+#: Of each store: hours missing, whether that is complete, what stands behind "Collected", gaps in JSON, and warnings.
+VIEWS: list[tuple[Callable[[], Fleet], float, bool, list[str], dict[str, list[str]], list[tuple[str, str]]]] = [
+    (one_day, 720, False, ["all but 720.0 h of prod"], {"not_collected": ["prod", "prod"]}, [
+        ("not_collected", "240.0 h of prod were not collected, 2026-10-01 00:00 to 2026-10-11 00:00: before its first sample "
+            "(nodes, pods, requests, phases)"),
+        ("not_collected", "480.0 h of prod were not collected, 2026-10-12 00:00 to 2026-11-01 00:00: after its last sample"),
+    ]),
+    (signed, 10, True, ["all but 10.0 h of prod"], {"not_collected": ["prod"]}, []),
+    (bridged, 0, True, ["the whole period", "0.8 h bridged"], {"bridged": ["prod"]}, []),
+    (declared, 0, True, ["the whole period", "444.0 h of night off"], {"off": ["night"]}, []),
+    (never, 744, False, ["all but 744.0 h of edge"], {"not_collected": ["edge"]}, [
+        ("not_collected", "744.0 h of edge were not collected, 2026-10-01 00:00 to 2026-11-01 00:00")]),
+    (several, 10, False, ["all but 10.0 h in the cluster that misses most, of 7"],
+        {"not_collected": ["dev", "edge", "gpu", "lab", "prod", "west", "zoo"]},
+        [("not_collected", "10.0 h of dev, edge, gpu, lab, prod and 2 more clusters were not collected")]),
+    (partial, 0, True, ["the whole period"], {"partial": ["prod", "prod"]},
+        [("partial", "3.0 h of prod are incomplete, between 2026-10-04 08:00 and 2026-10-04 19:00")]),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("case", "hours", "is_complete", "lines", "gaps", "warnings"), VIEWS, ids=[row[0].__name__ for row in VIEWS]
+)
+def test_coverage_of_a_month(
+    case: Callable[[], Fleet], hours: float, is_complete: bool, lines: list[str], gaps: dict[str, list[str]],
+    warnings: list[tuple[str, str]], tmp_path: Path,
+) -> None:  # fmt: skip
+    view = view_of(case(), tmp_path)
+    assert (view.coverage.not_collected_hours, view.coverage.is_complete) == (hours, is_complete)
+    assert lines_of(view)["Collected"] == lines
+    payload = to_dict(view)["coverage"]
+    kinds = ("not_collected", "bridged", "off", "partial")
+    assert {kind: [gap["cluster"] for gap in payload[kind]] for kind in kinds if payload[kind]} == gaps
+    found = [(one.code, one.message) for one in view.coverage.warnings if one.code in ("not_collected", "partial")]
+    assert [(code, message[: len(words)]) for (code, message), (_, words) in zip(found, warnings, strict=True)] == warnings
+
+
+def test_what_is_not_collected_says_how_to_collect_it_and_stands_in_json(tmp_path: Path) -> None:
     view = view_of(one_day(), tmp_path)
-    assert view.coverage.not_collected_hours == 744 - 24
-    assert not view.coverage.is_complete
-    assert lines_of(view)["Collected"] == ["all but 720.0 h of prod"]
-    before, after = (notice for notice in view.coverage.warnings if notice.code == "not_collected")
-    assert before.message == (
-        "240.0 h of prod were not collected, 2026-10-01 00:00 to 2026-10-11 00:00: before its first sample "
-        "(nodes, pods, requests, phases)"
-    )
+    _, after = (notice for notice in view.coverage.warnings if notice.code == "not_collected")
     assert after.fix == "gpucost collect prometheus --from 2026-10-12T00:00 --to 2026-11-01T00:00"
     payload = json.loads(to_json(view))["coverage"]
     assert payload["not_collected"][0] == {
@@ -123,60 +195,87 @@ def test_one_day_of_a_month_is_not_the_whole_period(tmp_path: Path) -> None:
     }  # fmt: skip
 
 
-def test_a_hole_is_named_in_every_format_and_by_the_exit_codes(tmp_path: Path) -> None:
-    sentence = "10.0 h of prod were not collected, 2026-10-03 02:00 to 2026-10-03 12:00: kube-state-metrics was silent"
-    view = view_of(a_hole(), tmp_path, with_series=True)
+def test_coverage_is_of_the_clusters_that_are_asked_for_and_a_running_period_of_those_that_run(tmp_path: Path) -> None:
+    assert view_of(never(), tmp_path, clusters=("prod",)).coverage.is_complete
+    (tmp_path / "declared").mkdir()
+    running = view_of(declared(), tmp_path / "declared", period=Period(MONTH.start, MONTH.end + timedelta(days=30)))
+    assert running.coverage.collected_to == NOW - timedelta(days=2, hours=12)  # the end of prod, not of a cluster that is gone
+
+
+def test_a_hole_is_named_in_every_format_and_by_the_exit_codes(holed: Path) -> None:
+    view = view_of(None, holed.parent, with_series=True)
     for text in (markdown(view), html(view), to_json(view)):
-        assert sentence in text
+        assert HOLE in text
         assert "nodes, pods, requests, phases" in text
         assert "the whole period" not in text
     assert "not collected in full" in html(view)
-    report = ("report", "--month", "2026-10")
-    terminal = run(a_hole(), tmp_path, *report)
-    assert (terminal.exit_code, sentence in terminal.stdout) == (0, True)
-    strict = run(a_hole(), tmp_path, *report, "--strict")
-    assert strict.exit_code == 4 and f"October 2026 is incomplete: {sentence}" in strict.stderr
-    bundle = run(a_hole(), tmp_path, "chargeback", "--month", "2026-10", "--out", str(tmp_path))
-    assert bundle.exit_code == 4 and f"2026-10 is incomplete: {sentence}" in bundle.stderr
-    for file in (tmp_path / "2026-10").rglob("*"):
-        if file.suffix in (".md", ".html", ".json"):
-            assert sentence in file.read_text(), file
+    terminal = ask(holed, "report", "--month", "2026-10")
+    assert (terminal.exit_code, HOLE in terminal.stdout) == (0, True)
+    strict = ask(holed, "report", "--month", "2026-10", "--strict")
+    assert strict.exit_code == 4 and f"October 2026 is incomplete: {HOLE}" in strict.stderr
+
+
+def test_what_is_signed_ends_the_exit_code_and_names_who(tmp_path: Path) -> None:
+    view = view_of(signed(), tmp_path, with_series=True)
+    (sentence,) = lines_of(view)["Accepted"]
+    assert sentence.endswith("(nodes, pods, requests, phases); accepted by Dana, platform team: it was moved")
+    payload = to_dict(view)["coverage"]["not_collected"][0]
+    assert (payload["accepted_by"], payload["accepted_why"]) == ("Dana, platform team", "it was moved")
+    for text in (markdown(view), html(view)):
+        assert "accepted by Dana, platform team: it was moved" in text
+    strict = ask(tmp_path / "store.duckdb", "report", "--month", "2026-10", "--strict", "--format", "csv")
+    assert (strict.exit_code, strict.stderr) == (0, "")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("case", "code", "words"), [(a_hole, 4, HOLE), (signed, 0, "accepted by Dana, platform team: it was moved")]
+)
+def test_coverage_stands_on_every_page_of_a_chargeback(case: Callable[[], Fleet], code: int, words: str, tmp_path: Path) -> None:
+    bundle = run(case(), tmp_path, "chargeback", "--month", "2026-10", "--out", str(tmp_path))
+    assert (bundle.exit_code, f"2026-10 is incomplete: {words}" in bundle.stderr) == (code, code == 4)
+    pages = [file for file in (tmp_path / "2026-10").rglob("*") if file.suffix in (".md", ".html")]
+    assert len(pages) == 10
+    assert [file for file in pages if words not in file.read_text()] == []
     index = json.loads((tmp_path / "2026-10" / "index.json").read_text())
-    assert (index["state"], len(index["missing"])) == ("estimate", 1)
+    assert (index["state"], len(index["missing"])) == ("estimate", int(code == 4))
+
+
+def slow(words: str) -> Any:
+    return pytest.param(words, marks=pytest.mark.slow)
 
 
 @pytest.mark.parametrize(
     "words",
     [
-        "report --format csv", "report --format parquet -o r.parquet", "report --format focus", "waste --format csv",
-        "findings", "unit tokens", "explain team research", "whatif schedule --empty-minutes 10 --format json",
-        "report --format csv -q", "waste --format csv -q",
+        "report --format csv", "waste --format csv -q", "explain team research", slow("report --format parquet -o r.parquet"),
+        slow("report --format focus"), slow("waste --format csv"), slow("findings"), slow("unit tokens"),
+        slow("whatif schedule --empty-minutes 10 --format json"), slow("report --format csv -q"),
     ],
 )  # fmt: skip
 def test_what_was_not_collected_is_noted_beside_every_answer(words: str, holed: Path) -> None:
-    line = "note: 10.0 h of prod were not collected, 2026-10-03 02:00 to 2026-10-03 12:00: kube-state-metrics was silent"
+    line = f"note: {HOLE}"
     payload = ask(holed, *words.split(), "--month", "2026-10")
     assert (payload.exit_code, payload.stderr.count(line)) == (0, "-q" not in words), payload.output
     assert line not in payload.stdout and ("-q" not in words or not payload.stderr)
 
 
-def test_at_most_five_gaps_are_noted_and_none_that_is_signed(tmp_path: Path) -> None:
+def test_at_most_five_gaps_are_noted(tmp_path: Path) -> None:
     case = fleet(*((at, at + 50) for at in range(0, 700, 60)))
     payload = run(case, tmp_path, "report", "--format", "csv", "--month", "2026-10")
     assert payload.stderr.count("were not collected") == 5
     assert payload.stderr.endswith("note: and 7 more such times\n")
-    (tmp_path / "signed").mkdir()
-    assert not run(a_hole(by="Dana"), tmp_path / "signed", "report", "--format", "csv", "--month", "2026-10").stderr
 
 
 @pytest.mark.parametrize(
     ("words", "code", "message"),
     [
-        ("2026-10 --format focus", 0, ""),
         ("2026-10 --format focus --strict", 4, "October 2026 is incomplete: 10.0 h of prod were not collected"),
         ("2026-09", 1, "there is no data for September 2026"),
         ("2026-09 --strict", 4, "September 2026 is incomplete: 720.0 h of prod were not collected"),
-        ("2026-09 --strict --format focus", 4, "September 2026 is incomplete: 720.0 h of prod were not collected"),
+        pytest.param(
+            "2026-09 --strict --format focus", 4, "September 2026 is incomplete: 720.0 h of prod were not", marks=pytest.mark.slow
+        ),
         ("2099-01 --strict", 1, "there is no data for January 2099"),
     ],
 )
@@ -185,70 +284,8 @@ def test_strict_is_of_every_format_and_of_months_without_any_data(words: str, co
     assert (payload.exit_code, message in payload.stderr) == (code, True), payload.output
 
 
-def test_what_is_signed_ends_the_exit_code_and_stands_on_every_page(tmp_path: Path) -> None:
-    signed = a_hole(by="Dana, platform team")
-    view = view_of(signed, tmp_path, with_series=True)
-    assert view.coverage.is_complete
-    assert view.coverage.not_collected_hours == 10
-    assert not [notice for notice in view.coverage.warnings if notice.code == "not_collected"]
-    assert lines_of(view)["Collected"] == ["all but 10.0 h of prod"]
-    (sentence,) = lines_of(view)["Accepted"]
-    assert sentence.endswith("(nodes, pods, requests, phases); accepted by Dana, platform team: it was moved")
-    payload = to_dict(view)["coverage"]["not_collected"][0]
-    assert (payload["accepted_by"], payload["accepted_why"]) == ("Dana, platform team", "it was moved")
-    for text in (markdown(view), html(view)):
-        assert "accepted by Dana, platform team: it was moved" in text
-    assert run(signed, tmp_path, "report", "--month", "2026-10", "--strict").exit_code == 0
-    assert run(signed, tmp_path, "chargeback", "--month", "2026-10", "--out", str(tmp_path)).exit_code == 0
-    pages = [file for file in (tmp_path / "2026-10").rglob("*") if file.suffix in (".md", ".html")]
-    assert len(pages) == 10
-    assert all("accepted by Dana" in file.read_text() for file in pages)
-
-
-def test_bridged_time_is_said_and_completes(tmp_path: Path) -> None:
-    case = fleet((0, 744))
-    case.gap(OCTOBER + 70 * HOUR, OCTOBER + 70 * HOUR + 48 * 60_000, "bridged")
-    view = view_of(case, tmp_path)
-    assert view.coverage.is_complete
-    assert lines_of(view)["Collected"] == ["the whole period", "0.8 h bridged"]
-    payload = to_dict(view)["coverage"]
-    assert (payload["not_collected_hours"], payload["bridged_hours"], len(payload["bridged"])) == (0.0, 0.8, 1)
-    assert "accepted_by" not in payload["bridged"][0]
-
-
-def test_declared_time_is_quiet(tmp_path: Path) -> None:
-    case = fleet((0, 744))
-    case.rows["collected"] += [("night", OCTOBER, OCTOBER + 300 * HOUR), ("old", OCTOBER - 9 * DAY, OCTOBER - 8 * DAY)]
-    case.gap(OCTOBER + 300 * HOUR, EVER[1], "off", cluster="night")
-    case.gap(OCTOBER - 8 * DAY, EVER[1], "off", cluster="old")
-    view = view_of(case, tmp_path)
-    assert view.coverage.is_complete
-    assert lines_of(view)["Collected"] == ["the whole period", "444.0 h of night off"]
-    assert [gap["cluster"] for gap in to_dict(view)["coverage"]["off"]] == ["night"]
-    running = view_of(case, tmp_path, period=Period(MONTH.start, MONTH.end + timedelta(days=30)))
-    assert running.coverage.collected_to == NOW - timedelta(days=2, hours=12)  # the end of prod, not of a cluster that is gone
-
-
-def test_a_cluster_that_was_never_collected_is_missed(tmp_path: Path) -> None:
-    case = fleet((0, 744))
-    case.gap(*EVER, cluster="edge")
-    view = view_of(case, tmp_path)
-    assert not view.coverage.is_complete
-    assert lines_of(view)["Collected"] == ["all but 744.0 h of edge"]
-    assert view_of(case, tmp_path, clusters=("prod",)).coverage.is_complete
-
-
-def test_a_gap_of_several_clusters_is_one_warning(tmp_path: Path) -> None:
-    case = a_hole()
-    for name in ("dev", "edge", "gpu", "lab", "west", "zoo"):
-        case.rows["collected"] += [(name, *row[1:]) for row in case.rows["collected"] if row[0] == "prod"]
-        case.gap(OCTOBER + 50 * HOUR, OCTOBER + 60 * HOUR, cluster=name)
-    (notice,) = [notice for notice in view_of(case, tmp_path).coverage.warnings if notice.code == "not_collected"]
-    assert notice.message.startswith("10.0 h of dev, edge, gpu, lab, prod and 2 more clusters were not collected")
-
-
 def test_the_end_of_what_runs_may_be_ten_minutes_old_and_of_what_is_over_a_scrape_late(tmp_path: Path) -> None:
-    """A collect that stopped minutes before the end of a period left them out of it: nobody held anything then."""
+    """A collect that stopped minutes before the end of a period left them out of it."""
     case, last = fleet((0, 48)), MONTH.start + timedelta(hours=48)
     for minutes, missing in ((10, 0.0), (12, 0.2)):
         now = last + timedelta(minutes=minutes)
@@ -263,17 +300,6 @@ def test_the_end_of_what_runs_may_be_ten_minutes_old_and_of_what_is_over_a_scrap
         assert view_of(case, tmp_path, now=end, period=Period(MONTH.start, end)).coverage.is_complete is is_complete
 
 
-def test_hours_known_in_part_are_a_warning(tmp_path: Path) -> None:
-    case = fleet((0, 744))
-    case.gap(OCTOBER + 80 * HOUR, OCTOBER + 82 * HOUR, "partial")
-    case.gap(OCTOBER + 90 * HOUR, OCTOBER + 91 * HOUR, "partial")
-    view = view_of(case, tmp_path)
-    (notice,) = [notice for notice in view.coverage.warnings if notice.code == "partial"]
-    assert notice.message.startswith("3.0 h of prod are incomplete, between 2026-10-04 08:00 and 2026-10-04 19:00")
-    assert view.coverage.is_complete
-    assert len(to_dict(view)["coverage"]["partial"]) == 2
-
-
 def test_an_hour_that_clocks_show_twice_has_its_offset(tmp_path: Path) -> None:
     berlin = ZoneInfo("Europe/Berlin")
     case = fleet((0, 576.5), (579, 744))
@@ -286,7 +312,7 @@ def test_an_hour_that_clocks_show_twice_has_its_offset(tmp_path: Path) -> None:
     assert notice.fix == "gpucost collect prometheus --from 2026-10-25T02:30+02:00 --to 2026-10-25T04:00"
 
 
-@pytest.mark.parametrize("by", [("team",), ("gpu_model",), ("node", "day"), ("namespace", "hour"), ()])
+@pytest.mark.parametrize("by", [("gpu_model",), ("node", "day"), ("namespace", "hour"), ()])
 def test_what_is_billed_and_was_not_seen_is_a_kind_of_its_own(dead: Path, by: tuple[str, ...]) -> None:
     view = view_of(None, dead, *by)
     nodes = view.node_totals
@@ -366,15 +392,15 @@ def test_a_day_that_was_not_seen_in_full_is_no_zero_day(tmp_path: Path) -> None:
     assert outcome.all[10] not in outcome.costs[CostSeries("unallocated")]
 
 
-def test_forecasts_say_which_days_they_leave_out(tmp_path: Path) -> None:
+@pytest.mark.parametrize("words", ["forecast", slow("budget check"), slow("anomalies")])
+def test_forecasts_say_which_days_they_leave_out(words: str, holed: Path, tmp_path: Path) -> None:
     (tmp_path / "gpucost.toml").write_text('[[budgets]]\nname = "Fleet"\namount = 1000000\n')
-    for words in (("forecast",), ("budget", "check"), ("anomalies",)):
-        result = run(a_hole(), tmp_path, *words, "--month", "2026-10", "--format", "json")
-        assert result.exit_code == 0, result.output
-        warnings = json.loads(result.stdout)["coverage"]["warnings"]
-        (left_out,) = [one["message"] for one in warnings if one["code"] == "days_left_out"]
-        assert left_out == "1 of 31 days since 2026-10-01 are left out: not collected in full (2026-10-03)"
-        assert any(one["code"] == "not_collected" for one in warnings)
+    result = ask(holed, *words.split(), "--month", "2026-10", "--format", "json")
+    assert result.exit_code == 0, result.output
+    warnings = json.loads(result.stdout)["coverage"]["warnings"]
+    (left_out,) = [one["message"] for one in warnings if one["code"] == "days_left_out"]
+    assert left_out == "1 of 31 days since 2026-10-01 are left out: not collected in full (2026-10-03)"
+    assert any(one["code"] == "not_collected" for one in warnings)
 
 
 def test_metrics_tell_it(tmp_path: Path) -> None:
