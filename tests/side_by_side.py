@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
@@ -11,13 +11,9 @@ from typing import Any
 import pytest
 
 from gpucost import pipeline
-from gpucost.collect.bill.load import collect_bills
-from gpucost.collect.bill.opening import LocalTree
-from gpucost.config.load import load_config
 from gpucost.config.model import Config
 from gpucost.periods import Period
 from gpucost.store.connection import Store
-from tests.replay.bill_files import ACCOUNT, PAYER
 from tests.replay.cases.words import BOOK, HEADER, at
 from tests.replay.edits import move
 from tests.replay.fleet import Fleet
@@ -25,9 +21,8 @@ from tests.replay.load import load, write_config
 from tests.replay.result import unpaid
 from tests.replay.series import Series
 
-#: Yields a fleet, what was scraped of it, settings (CLUSTER stands for its cluster) and a bill (a CUR of its own account),
-#: is sent what the product says of it, and holds that against the truth.
-Scene = Generator[tuple[Fleet, list[Series]] | tuple[Fleet, list[Series], str] | tuple[Fleet, list[Series], str, str], Any, None]
+#: Yields a fleet and what was scraped of it, is sent what the product says of it, and holds that against the truth.
+Scene = Generator[tuple[Fleet, list[Series]], Any, None]
 
 
 class Scenes:
@@ -57,34 +52,21 @@ class Scenes:
 
     @contextmanager
     def start(
-        self, folder: Path, view: Callable[[Config, Store, str], Any], book: Sequence[str] = BOOK, hours: float | None = None
+        self, folder: Path, view: Callable[[Config, Store, str], Any], hours: float
     ) -> Iterator[dict[str, tuple[Scene, Any]]]:
-        """Every scene, and `view` of the configuration, the store and the scene's cluster.
-
-        `book` prices them all; with `hours`, they are asked of the first ones.
-        """
+        """Every scene, and `view` of the configuration, the store and the scene's cluster in the first hours."""
         begun = {name: body() for name, body in self.bodies.items()}
-        nodes, series, described, lines, bills = [], [], {}, [], []
-        for account, (name, scene) in enumerate(begun.items(), start=100_000_000_000):
-            described, scraped, *more = next(scene)
-            lines += [text.replace("CLUSTER", name) for text in more[:1]]
+        nodes, series, described = [], [], {}
+        for name, scene in begun.items():
+            described, scraped = next(scene)
             nodes += [{**node, "cluster": name} for node in described["nodes"]]
-            series += move(scraped, name, provider_ids=len(more) < 2)
-            bills += [bill.replace(ACCOUNT, str(account)).replace(PAYER, str(account)) for bill in more[1:]]
+            series += move(scraped, name)
         prices = folder / "prices.csv"
-        prices.write_text("\n".join([HEADER, *book]) + "\n")
+        prices.write_text("\n".join([HEADER, *BOOK]) + "\n")
         everything = {**described, "nodes": nodes}
         config = write_config(everything, folder, prices)
-        assert config.path is not None
-        config.path.write_text(config.path.read_text() + "".join(lines))
-        config = load_config(config.path, environ={}, cwd=folder)
         store = load(everything, series, config)
-        if bills:
-            (folder / "cur.csv").write_text(bills[0] + "".join(bill.partition("\n")[2] for bill in bills[1:]))
-            assert len({bill.partition("\n")[0] for bill in bills}) == 1
-            assert not collect_bills(store, [LocalTree(folder / "cur.csv")], "aws").errors
-        period = Period(*(datetime.fromtimestamp(at(hour), UTC) for hour in (0, hours))) if hours else None
-        pipeline.attribute(config, store, period)
+        pipeline.attribute(config, store, Period(*(datetime.fromtimestamp(at(hour), UTC) for hour in (0, hours))))
         assert not unpaid(store)
         with store.read():  # while it is open, to open it again costs nothing
             yield {name: (scene, view(config, store, name)) for name, scene in begun.items()}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from pathlib import Path
 from shutil import copyfile
@@ -19,6 +19,7 @@ from gpucost.report.explained import CostExplained
 from gpucost.store.connection import Store
 from tests.fleets.figures import Figures
 from tests.replay.cases.words import at
+from tests.replay.waste import anatomy, check_waste
 
 Fleets = Callable[[str], Figures]
 DAY = Period(*(datetime.fromtimestamp(at(hour), UTC) for hour in (0, 24)))
@@ -71,6 +72,15 @@ def test_the_account_of_the_bill_and_focus_agree_with_the_hours(fleets: Fleets, 
     sums = f"SELECT x_gpucost_kind, sum(EffectiveCost)::DOUBLE FROM '{path}' GROUP BY ALL"  # noqa: S608
     costs = dict(duckdb.execute(sums).fetchall())
     assert costs["not_collected"] == pytest.approx(float(account.lines["not_collected"]), abs=1e-6)
+
+
+def test_cores_and_memory_without_a_gpu_are_a_bucket_of_waste(fleets: Fleets) -> None:
+    """Cores and memory that a pod without a GPU or no pod holds are 52 cents each for four hours, and 26 for two."""
+    figures = fleets("scad")
+    period = Period(DAY.start, DAY.start + timedelta(hours=5))
+    found = {row.bucket: (row.gpu_hours, row.cost) for row in anatomy(figures.config, figures.store, period).buckets}
+    assert found["cpu_memory"] == (0, Decimal("1.56"))
+    check_waste(figures.config, figures.store, period)
 
 
 def test_a_server_that_never_answered_is_missed_once_it_is_configured(fleets: Fleets, tmp_path: Path) -> None:

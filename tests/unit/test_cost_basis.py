@@ -1,24 +1,19 @@
-"""How a node's price is split into GPU, cores and memory: known shares, what happens where facts are missing, and the page."""
+"""How a node's price is split into GPU, cores and memory: known shares, and the page; pods pay in tests/fleets/settings.py."""
 
 from __future__ import annotations
 
-import math
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from gpucost import inventory, pipeline
+from gpucost import inventory
 from gpucost.catalog import load_catalog, load_components
 from gpucost.config.model import Config, Prices
 from gpucost.engine import run_stages
 from gpucost.price import load_price_list
 from gpucost.store.connection import Store
-from tests.replay.cases.words import HEADER, busy, fleet, node, pod
-from tests.replay.edits import drop, move
-from tests.replay.load import load, write_config
-from tests.replay.scrape import scrape
 
 BASES = ("opencost", "scad", "sku")
 PAGE = Path(__file__).parents[2] / "docs" / "cost-basis.md"
@@ -88,51 +83,6 @@ def test_shares_are_those_that_are_known(basis: str, splits: Splits) -> None:
 
 def test_a_kind_of_node_without_list_price_is_split_by_weights(splits: Splits) -> None:
     assert splits["scad"][0][OWN][1] == pytest.approx(90 / (90 + 9 * 7 + 8e9 / 2**30))
-
-
-FLEET = fleet(
-    4,
-    [node("n", "g5.xlarge", 0, 4, vcpus=4, memory_gib=16)],
-    [pod("a", "n", [0], 0, 4, cpu=2, memory_gib=8), pod("b", "n", [], 0, 4, "labs", cpu=1, memory_gib=4)],
-    busy("n", [0], 0, 2),
-    cost_basis="scad",
-)
-
-
-def test_who_pays_for_cores_and_memory(tmp_path: Path) -> None:
-    """Cost by pod ('' is unallocated) of three clusters with a node at $1.42: `late` was collected with the basis `node` for
-    two hours, `never` always: no capacity and no request of cores and memory in them."""
-    series = scrape(FLEET, lean=True)
-    host = {"resource": "cpu|memory"}
-    collected = {
-        "late": drop(series, ".*", host, hours=(-math.inf, 2)),
-        "never": drop(series, ".*", host),
-        "always": series,
-    }
-    (tmp_path / "prices.csv").write_text(f"{HEADER}\n,,,g5.xlarge,on_demand,1.42,USD,\n")
-    clusters = {**FLEET, "nodes": [{**one, "cluster": name} for one in FLEET["nodes"] for name in collected]}
-    config = write_config(clusters, tmp_path, tmp_path / "prices.csv")
-    store = load(clusters, [one for name, part in collected.items() for one in move(part, name)], config, 1)
-    gpu, half_host, quarter_host = 0.90, (0.36 + 0.16) / 2, (0.36 + 0.16) / 4
-    held = {"a": 4 * (gpu + half_host), "b": 4 * quarter_host, "": 4 * quarter_host}
-    gpus_alone = {"a": 4 * 1.42}
-    later = {"a": 2 * 1.42 + 2 * (gpu + half_host), "b": 2 * quarter_host, "": 2 * quarter_host}
-    for basis, expected, warned in (
-        ("scad", {"late": later, "never": gpus_alone, "always": held}, ["late", "never"]),
-        ("node", dict.fromkeys(collected, gpus_alone), []),
-    ):
-        prices = config.prices.model_copy(update={"cost_basis": basis})
-        pipeline.attribute(config.model_copy(update={"prices": prices}), store)
-        with store.read() as con:
-            rows = con.execute(
-                """SELECT n.cluster, coalesce(pod, ''), sum(cost + unallocated_cost)::DOUBLE
-                FROM cost_hourly AS c JOIN nodes AS n USING (node_id) LEFT JOIN allocations USING (allocation_id)
-                GROUP BY ALL"""
-            ).fetchall()
-            warnings = con.execute("SELECT code, cluster FROM warnings ORDER BY ALL").fetchall()
-        for cluster, costs in expected.items():
-            assert {pod: cost for name, pod, cost in rows if name == cluster} == pytest.approx(costs), (basis, cluster)
-        assert warnings == [("basis_needs_requests", cluster) for cluster in warned]
 
 
 def listed(folder: Path, types: list[tuple[str, str]]) -> dict[str, tuple[Decimal, int]]:

@@ -29,28 +29,33 @@ def _node(name: str, price: str) -> Node:
     return Node(name, 8, 0, 10 * HOUR, (Price(Decimal(price), "option"),))
 
 
-def test_fleets_cost_what_their_workloads_pay_and_do_not_mix() -> None:
-    pods = (
-        Pod("a", "Job/train", 4, 0, 10 * HOUR, team="vision", uid="1"),
-        Pod("a", "Job/train", 2, 0, 10 * HOUR, team="nlp", uid="2"),
-    )
-    costs = stage_cost(Fleet((_node("a", "8"),), pods))
-    assert costs.by_workload == {("default", "default", "Job/train"): Decimal(60)}
-    assert (costs.node_cost, costs.cost, costs.unallocated_cost) == (80, 60, 20)
-    # Of the same names, at the same time; one without a pod, one without a node.
-    held = Fleet((_node("a", "8"),), (Pod("a", "Job/train", 8, 0, 5 * HOUR, uid="1"),))
-    empty, nothing = Fleet((_node("a", "2"),)), Fleet()
-    result = costs_of(Config(), [held, empty, nothing])
-    assert [(one.node_cost, one.cost, one.node_hours) for one in result] == [(80, 40, 10.0), (20, 0, 10.0), (0, 0, 0.0)]
-    assert [one.by_workload for one in result] == [{("default", "default", "Job/train"): 40}, {}, {}]
+STEPS = Fleet(
+    (
+        Node(
+            "a", 8, 0, 40 * HOUR,
+            (Price(Decimal("8.123456789"), "option"), Price(Decimal(3), "spot_history", None, 5 * HOUR + 1)),
+            instance_type="p4d.24xlarge",
+        ),
+        _node("b", "2"),
+    ),
+    (Pod("a", "Job/a", 6, HOUR + 7, 30 * HOUR, team="x", uid="1"), Pod("a", "Job/b", 4, 0, 9 * HOUR, team="y", uid="2")),
+)  # fmt: skip
+SHARED = Fleet(
+    (_node("a", "8"),),
+    (Pod("a", "Job/train", 4, 0, 10 * HOUR, team="vision", uid="1"), Pod("a", "Job/train", 2, 0, 10 * HOUR, team="nlp", uid="2")),
+)
+# Of the same names, at the same time; one without a pod, one without a node.
+HELD = Fleet((_node("a", "8"),), (Pod("a", "Job/train", 8, 0, 5 * HOUR, uid="1"),))
+TRAIN = ("default", "default", "Job/train")
 
 
-def test_what_is_declared_is_what_inventory_leaves_of_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_fleets_cost_what_their_workloads_pay_and_do_not_mix(monkeypatch: pytest.MonkeyPatch) -> None:
     """Inventory on an empty store finds nothing: a fleet costs the same after it as after the declaration alone."""
-    steps = (Price(Decimal("8.123456789"), "option"), Price(Decimal(3), "spot_history", None, 5 * HOUR + 1))
-    pods = (Pod("a", "Job/a", 6, HOUR + 7, 30 * HOUR, team="x", uid="1"), Pod("a", "Job/b", 4, 0, 9 * HOUR, team="y", uid="2"))
-    fleet = Fleet((Node("a", 8, 0, 40 * HOUR, steps, instance_type="p4d.24xlarge"), _node("b", "2")), pods)
-    alone = stage_cost(fleet)
+    result = costs_of(Config(), [SHARED, HELD, Fleet((_node("a", "2"),)), Fleet(), STEPS])
+    assert [(one.node_cost, one.cost, one.unallocated_cost, one.node_hours) for one in result[:4]] == [
+        (80, 60, 20, 10.0), (80, 40, 40, 10.0), (20, 0, 20, 10.0), (0, 0, 0, 0.0)
+    ]  # fmt: skip
+    assert [one.by_workload for one in result[:4]] == [{TRAIN: 60}, {TRAIN: 40}, {}, {}]
     declare = inventory.declare
 
     def stage(con: DuckDBPyConnection) -> None:
@@ -58,7 +63,7 @@ def test_what_is_declared_is_what_inventory_leaves_of_nothing(monkeypatch: pytes
         inventory.stage(con, Config())
 
     monkeypatch.setattr(inventory, "declare", stage)
-    assert stage_cost(fleet) == alone
+    assert stage_cost(STEPS) == result[-1]
 
 
 def test_declared_tables_are_filled_and_a_scratch_store_has_the_whole_schema() -> None:
