@@ -89,6 +89,7 @@ BLOCKS = "p5e.48xlarge is not sold on demand by aws: sold as capacity blocks and
     ("name", "query", "words"),
     [
         ("p5e.48xlarge", {"purchase_options": ("on_demand",)}, BLOCKS),
+        ("p5e.48xlarge", {"purchase_options": ("on_demand",)}, "gpucost prices p5e.48xlarge lists what it is sold as"),
         ("a4x-maxgpu-4g", {}, "not sold on demand by gcp: no price is public (absent from the price sheet"),
         ("nd gb300 v6", {}, "no SKU in the Retail Prices API"),
         ("p5e.48xlarge", {"regions": ("us-east-1",)}, "for the region us-east-1; there are"),
