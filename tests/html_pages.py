@@ -17,7 +17,7 @@ from gpucost.periods import month_period
 from gpucost.render.html import Bar, Block, Item
 from gpucost.render.view import Column, Line, ReportView, Table
 from gpucost.report import Query, build
-from tests.golden.report_fleet import HOUR, NOW, OCTOBER, OCTOBER_END, Fleet, sample
+from tests.golden.report_fleet import HOUR, NOW, OCTOBER, OCTOBER_END, Fleet, write_sample
 
 #: A page that let one of these out of its place would say so in `window.hit`, or with a dialog.
 HOSTILE = (
@@ -46,8 +46,7 @@ TEAMS = 200
 
 def sample_store(folder: Path) -> Path:
     """October 2026 of the sample fleet."""
-    sample().write(folder / "sample.duckdb")
-    return folder / "sample.duckdb"
+    return write_sample(folder / "sample.duckdb")
 
 
 def hostile_store(folder: Path) -> Path:

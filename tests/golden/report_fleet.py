@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime
 from decimal import Decimal
@@ -180,6 +181,19 @@ def sample(*, hours: int = 744) -> Fleet:
     return fleet
 
 
+#: Stores of the sample that this process has written, by their hours.
+_WRITTEN: dict[int, Path] = {}
+
+
+def write_sample(path: Path, hours: int = 744) -> Path:
+    """The sample's store at `path`: written once in a process, and copied from then on."""
+    if hours in _WRITTEN:
+        return Path(shutil.copyfile(_WRITTEN[hours], path))
+    sample(hours=hours).write(path)
+    _WRITTEN[hours] = Path(shutil.copyfile(path, path.with_name(f"written-{hours}")))
+    return path
+
+
 def stored(hours: int, team: str | None = None, **rows: list[tuple[Any, ...]]) -> Any:
     """A fixture, one for all tests of a module: the path of the sample's store, with `rows` in place of those of some tables.
 
@@ -189,6 +203,8 @@ def stored(hours: int, team: str | None = None, **rows: list[tuple[Any, ...]]) -
     @pytest.fixture(scope="module")
     def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
         path = tmp_path_factory.mktemp("sample") / "store.duckdb"
+        if team is None and not rows:
+            return write_sample(path, hours)
         fleet = sample(hours=hours)
         fleet.rows |= rows
         if team is not None:

@@ -5,53 +5,44 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner
 
 from gpucost import engine
-from gpucost.cli.app import app
 from tests.replay.cases.words import BOOK, HEADER, busy, fleet, node, pod
 from tests.replay.load import load, write_config
 from tests.replay.scrape import scrape
+from tests.unit.command import call
 
 REPORT = ["report", "--from", "2026-03-10T00:00Z", "--to", "2026-03-10T04:00Z", "--format", "json"]
-
-
-@pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "prices.csv").write_text("\n".join([HEADER, *BOOK]) + "\n")
-    described = fleet(
-        4, [node("n1", "p4de.24xlarge", 0, 4)], [pod("trains", "n1", [0], 1, 4, "train")], busy("n1", [0], 1, 4, 50)
-    )
-    load(described, scrape(described, lean=True), write_config(described, tmp_path, tmp_path / "prices.csv"))
-    return tmp_path
 
 
 def stages(stderr: str) -> dict[str, list[str]]:
     return {line.split()[0]: line.split()[1:] for line in stderr.splitlines() if ".sql" in line}
 
 
-def test_the_first_report_tells_of_every_stage_and_the_second_only_of_its_own(folder: Path) -> None:
-    first = CliRunner().invoke(app, [*REPORT, "--profile"])
-    assert first.exit_code == 0, first.output
-    found = stages(first.stderr)
+def test_the_first_report_tells_of_every_stage_and_the_second_only_of_its_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "prices.csv").write_text("\n".join([HEADER, *BOOK]) + "\n")
+    described = fleet(
+        4, [node("n1", "p4de.24xlarge", 0, 4)], [pod("trains", "n1", [0], 1, 4, "train")], busy("n1", [0], 1, 4, 50)
+    )
+    load(described, scrape(described, lean=True), write_config(described, tmp_path, tmp_path / "prices.csv"))
+    first, first_err = call(*REPORT, "--profile")
+    found = stages(first_err)
     assert {"inventory/30_pods.sql", "price/50_node_prices.sql", "attribute/74_activity_hours.sql"} <= found.keys()
     runs, *_, rows = found["attribute/74_activity_hours.sql"]
     assert (runs, rows) == ("1", "3")
-    assert "everything else" in first.stderr
+    assert "everything else" in first_err
     # also where the option stands before the command
-    second = CliRunner().invoke(app, ["--profile", *REPORT])
-    assert second.stdout == first.stdout
-    assert not any(name.startswith(("inventory/", "price/", "attribute/")) for name in stages(second.stderr))
-    assert "report/30_rows.sql" in stages(second.stderr)
+    second, second_err = call("--profile", *REPORT)
+    assert second == first
+    assert not any(name.startswith(("inventory/", "price/", "attribute/")) for name in stages(second_err))
+    assert "report/30_rows.sql" in stages(second_err)
     # nothing is measured without it or after it
-    assert ".sql" not in CliRunner().invoke(app, REPORT).stderr
+    assert ".sql" not in call(*REPORT)[1]
     with engine.profiled() as costs:
         pass
     assert not costs
-
-
-def test_a_command_that_fails_tells_what_ran_before(folder: Path) -> None:
-    result = CliRunner().invoke(app, [*REPORT, "--team", "nobody", "--profile"])
-    assert result.exit_code != 0
-    assert "attribute/50_shares.sql" in stages(result.stderr)
+    # a command that fails tells what ran before
+    assert "report/20_cost_rows.sql" in stages(call(*REPORT, "--team", "nobody", "--profile", code=1)[1])

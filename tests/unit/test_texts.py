@@ -10,6 +10,7 @@ import subprocess
 import sys
 import unicodedata
 from decimal import Decimal
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +33,7 @@ from gpucost.render.html import environment
 from gpucost.render.markdown import render as to_markdown
 from gpucost.render.rows import RowFormat, render_rows
 from gpucost.render.terminal import render as to_terminal
-from gpucost.render.view import Column, Figure, Figures, Item, Items, Line, Page, Table, Texts
+from gpucost.render.view import Column, Figure, Figures, Item, Items, Line, Page, ReportView, Table, Texts
 from gpucost.store.table_files import _EMPTY, csv_text, harmless, save_table
 from gpucost.texts import one_line, readable_json, visible
 from tests.html_pages import hostile_store, view
@@ -84,8 +85,12 @@ def test_pages_show_hidden_characters(capsys: pytest.CaptureFixture[str]) -> Non
     assert excerpt(HOSTILE) == one_line(HOSTILE) == SHOWN.replace("\\u2028", " ").removesuffix("\\u000d")
 
 
-def test_reports_and_rows_show_hidden_characters(tmp_path: Path) -> None:
-    report = view(hostile_store(tmp_path), by=("team", "namespace"))
+@pytest.fixture(scope="module")
+def report(tmp_path_factory: pytest.TempPathFactory) -> ReportView:
+    return view(hostile_store(tmp_path_factory.mktemp("hostile")), by=("team", "namespace"))
+
+
+def test_reports_and_rows_show_hidden_characters(report: ReportView) -> None:
     for text in (to_terminal(report, 200, color=False), to_markdown(report), to_csv(report)):
         assert not hidden(text) and "\\u202egnp.exe" in text.replace("\\\\", "\\")
     for kind in (RowFormat.table, RowFormat.markdown, RowFormat.csv):
@@ -94,10 +99,15 @@ def test_reports_and_rows_show_hidden_characters(tmp_path: Path) -> None:
     assert line == [SHOWN]
 
 
+@cache
+def replaced() -> set[str]:
+    """All characters that are shown as their numbers."""
+    return {letter for letter in map(chr, range(0x110000)) if visible(letter) != letter}
+
+
 def test_all_that_unicode_calls_hidden_is() -> None:
-    every = [chr(code) for code in range(0x110000)]
-    shown = {letter for letter in every if visible(letter) != letter}
-    assert {letter for letter in every if unicodedata.category(letter) in OBEYED} - {"\n", "\t"} <= shown
+    shown = replaced()
+    assert {letter for letter in map(chr, range(0x110000)) if unicodedata.category(letter) in OBEYED} - {"\n", "\t"} <= shown
     # what else is ignored where it is shown, and what has no character yet
     assert {unicodedata.category(letter) for letter in shown} <= {*OBEYED, "Cn", "Lo", "Mn"}
     assert set("\u3164\ufe0f\U000e0fff\ufffe") <= shown
@@ -111,19 +121,9 @@ def test_json_is_the_same_to_whoever_reads_it(value: object) -> None:
 
 
 def test_duckdb_shows_the_same(tmp_path: Path) -> None:
-    odd = [
-        chr(code) for code in range(0x110000) if not 0xD800 <= code < 0xE000 and (visible(chr(code)) != chr(code) or code < 256)
-    ]
-    texts = [
-        *(f"{text}{one}" for text in ("a", "", "\n", "é\t=") for one in odd),
-        "=1",
-        "＝1",
-        " =1",
-        "\u202e=1",
-        "'",
-        'a"b;c,d',
-        HOSTILE,
-    ]
+    odd = sorted((replaced() - set(map(chr, range(0xD800, 0xE000)))) | set(map(chr, range(256))))
+    texts = [f"{text}{one}" for text in ("a", "", "\n", "é\t=") for one in odd]
+    texts += ["=1", "＝1", " =1", "\u202e=1", "'", 'a"b;c,d', HOSTILE]
     with duckdb.connect() as con:
         con.execute('CREATE TABLE texts AS SELECT unnest($1::VARCHAR[]) AS "of ""all"""', [texts])
         save_table(con, "texts", {"text": 'of "all"'}, "csv", tmp_path / "rows.csv")
@@ -140,7 +140,7 @@ def test_passwords_in_addresses_of_servers_are_concealed(monkeypatch: pytest.Mon
     assert {"hunter2", "aHVudGVyMg=="} == texts._SECRETS
 
 
-def test_csv_cells_with_a_separator_are_quoted(tmp_path: Path) -> None:
+def test_csv_cells_with_a_separator_are_quoted(report: ReportView, tmp_path: Path) -> None:
     cells = ["a;b", ";", "a,b", 'a"b', "a\nb", "plain", "#a", "", "é ;"]
     written = ['"a;b"', '";"', '"a,b"', '"a""b"', '"a\nb"', "plain", "#a", "", '"é ;"']
     assert csv_text([cells, [""]]) == ",".join(written) + '\n""\n'
@@ -149,9 +149,9 @@ def test_csv_cells_with_a_separator_are_quoted(tmp_path: Path) -> None:
         save_table(con, "t", {"a;": "a", "b": "b"}, "csv", tmp_path / "t.csv")
     assert (tmp_path / "t.csv").read_text() == '"a;",b\n' + "".join(f"{one or _EMPTY},x\n" for one in written)
     assert render_rows(("a;", "b"), [("c;d", 1)], RowFormat.csv) == '"a;",b\n"c;d",1\n'
-    report = to_csv(view(hostile_store(tmp_path), by=("namespace",)))
-    split = [line for line in csv.reader(io.StringIO(report)) if ";" in "".join(line)]
-    assert split and all(f'"{cell.replace(chr(34), 2 * chr(34))}"' in report for line in split for cell in line if ";" in cell)
+    text = to_csv(report)
+    split = [line for line in csv.reader(io.StringIO(text)) if ";" in "".join(line)]
+    assert split and all(f'"{cell.replace(chr(34), 2 * chr(34))}"' in text for line in split for cell in line if ";" in cell)
 
 
 def test_line_ends_of_names_are_shown_in_text(capsys: pytest.CaptureFixture[str]) -> None:
@@ -159,13 +159,8 @@ def test_line_ends_of_names_are_shown_in_text(capsys: pytest.CaptureFixture[str]
     table = Table(name, (Column(name, "text"),), (Line((name,), name),), name)
     total = Table(name, (Column(name, "text"), Column("", "money")), (Line((name, Decimal(1))),), name, has_header=False)
     item = Item(name, Decimal(1), "money", name, name, name, patch="kind: a\nname: b")
-    sections = (
-        table,
-        total,
-        Figures(name, (Figure(name, name, "text", 0.5, name),)),
-        Texts(name, (name,), name),
-        Items((item,), name),
-    )
+    figures, texts = Figures(name, (Figure(name, name, "text", 0.5, name),)), Texts(name, (name,), name)
+    sections = (table, total, figures, texts, Items((item,), name))
     page = Page(title=name, subtitle=name, currency="USD", sections=sections)
     text = to_terminal(page, None, color=False)
     assert text.count(shown) >= 15 and "\nTOTAL" not in text and "kind: a\n     name: b" in text
@@ -222,20 +217,19 @@ def test_what_is_being_done_is_no_markup() -> None:
     assert plain(f"[red]{HOSTILE}\n[/nothing]").plain == f"[red]{one_line(HOSTILE + ' [/nothing]')}"
 
 
-def test_names_of_files_are_shown_in_errors(tmp_path: Path) -> None:
+nightly = pytest.mark.slow
+
+
+@pytest.mark.parametrize(
+    "command", ["report --config", *(pytest.param(one, marks=nightly) for one in ("report", "collect aws", "prices tco"))]
+)
+def test_names_of_files_are_shown_in_errors(command: str, tmp_path: Path) -> None:
     odd = b"/\xff\x1b]0;x\x07\xe2\x80\xaex"
-    script = "from gpucost.cli.main import main; main()"
-    for words in (
-        ["report", "--config", odd],
-        ["report", odd],
-        ["collect", "aws", odd],
-        ["prices", "tco", odd],
-    ):
-        done = run(script, *words, cwd=tmp_path)
-        assert done.returncode and not hidden(done.stderr + done.stdout) and "\\u202e" in done.stderr, done.stderr
+    done = run("from gpucost.cli.main import main; main()", *command.split(), odd, cwd=tmp_path)
+    assert done.returncode and not hidden(done.stderr + done.stdout) and "\\u202e" in done.stderr, done.stderr
 
 
-@pytest.mark.parametrize("where", ["reason", "text", "json", "header"])
+@pytest.mark.parametrize("where", ["json", *(pytest.param(one, marks=nightly) for one in ("reason", "text", "header"))])
 def test_words_of_servers_are_shown(where: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     said = HOSTILE.replace("\r", "").replace("\u2028", "").encode()
@@ -246,28 +240,15 @@ def test_words_of_servers_are_shown(where: str, tmp_path: Path, monkeypatch: pyt
             body = json.dumps({"status": "error", "error": HOSTILE, "message": HOSTILE, "errors": [{"error": HOSTILE}]}).encode()
             self.wfile.write(f"HTTP/1.1 422 {reason}\r\n".encode("latin-1"))
             if where == "header":
-                self.wfile.write(
-                    b"Content-Type: " + said + b"\r\nServer: " + said + b"\r\n" + b"WWW-Authenticate: " + said + b"\r\n"
-                )
+                self.wfile.writelines(name + b": " + said + b"\r\n" for name in (b"Content-Type", b"Server", b"WWW-Authenticate"))
             answer = body if where == "json" else said
             self.wfile.write(b"Connection: close\r\nContent-Length: %d\r\n\r\n" % len(answer) + answer)
 
         do_POST = do_PUT = do_GET  # noqa: N815
 
     with serving(Answering) as url:
-        config = f'''
-[[prometheus]]
-url = "{url}"
-[mlflow]
-url = "{url}"
-[azure]
-retail_prices_url = "{url}"
-[price_lists]
-oci = "{url}"
-runpod = "{url}"
-vast = "{url}"
-'''
-        (tmp_path / "gpucost.toml").write_text(config)
+        keys = ("[[prometheus]]\nurl", "[mlflow]\nurl", "[azure]\nretail_prices_url", "[price_lists]\noci", "runpod", "vast")
+        (tmp_path / "gpucost.toml").write_text("".join(f'{key} = "{url}"\n' for key in keys))
         told = 0
         for words in (
             ["collect", "prometheus"],
@@ -277,7 +258,7 @@ vast = "{url}"
             ["init", "--url", url, "--config", "new.toml"],
             *(["collect", "prices", "--provider", name] for name in ("azure", "oci", "runpod", "vast")),
         ):
-            done = CliRunner().invoke(app, [*words, "--config", str(tmp_path / "gpucost.toml")] if "init" not in words else words)
+            done = CliRunner().invoke(app, words)
             assert not hidden(done.output) and "defect" not in done.output, done.output
             told += "\\u202e" in done.output
         assert told >= {"text": 6, "json": 6}.get(where, 0)
@@ -304,16 +285,9 @@ def test_secret_that_is_part_of_a_name_is_concealed_in_messages_and_logs_only(
     with duckdb.connect() as con:
         con.execute("CREATE TABLE t AS SELECT $1 AS name", [name])
         save_table(con, "t", {"name": "name"}, "csv", tmp_path / "t.csv")
-    answers = (
-        visible(name),
-        harmless(name),
-        readable_json([name]),
-        render_rows(("a",), [(name,)], RowFormat.table),
-        to_markdown(page_of(name)),
-        to_terminal(page_of(name), None, color=False),
-        as_text(message_of(name)),
-        (tmp_path / "t.csv").read_text(),
-    )
+    answers = [visible(name), harmless(name), readable_json([name]), render_rows(("a",), [(name,)], RowFormat.table)]
+    answers += [to_markdown(page_of(name)), to_terminal(page_of(name), None, color=False), as_text(message_of(name))]
+    answers += [(tmp_path / "t.csv").read_text()]
     for text in answers:
         assert "research" in text and "***" not in text
     error = GpucostError(f"no {name}", f"fix {name}")
