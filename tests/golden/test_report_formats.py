@@ -21,7 +21,7 @@ from gpucost.render.markdown import render as to_markdown
 from gpucost.render.terminal import render as to_terminal
 from gpucost.render.view import ReportView
 from gpucost.report import Query, build
-from tests.golden.report_fleet import NOW, OCTOBER, Fleet, sample
+from tests.golden.report_fleet import NOW, OCTOBER, Fleet, write_sample
 from tests.unit.billed import bill
 
 GOLDEN = Path(__file__).parent / "report"
@@ -30,8 +30,7 @@ OCTOBER_2026 = month_period(date(2026, 10, 1), ZoneInfo("UTC"))
 
 @pytest.fixture(scope="module")
 def con(tmp_path_factory: pytest.TempPathFactory) -> Iterator[duckdb.DuckDBPyConnection]:
-    path = tmp_path_factory.mktemp("golden") / "store.duckdb"
-    sample().write(path)
+    path = write_sample(tmp_path_factory.mktemp("golden") / "store.duckdb")
     with duckdb.connect(str(path)) as writing:
         storage = {"key": "i-1", "kind": "storage", "hours": None}
         bill(writing, storage | {"cost": "123.45"}, storage | {"kind": "support", "cost": "500", "length": 744.0})
@@ -54,8 +53,6 @@ SHARING = Config(
 REPORTS = {
     "all_teams": query(),
     "one_team": query(teams=("research",)),
-    "by_pod_and_gpu": query("pod", "gpu_model"),
-    "shared": query(share_unallocated="even"),
     "shared_by_gpu": query("team", "gpu_model", share_unallocated="proportional"),
 }
 FORMATS: dict[str, Callable[[ReportView], str]] = {
@@ -90,7 +87,7 @@ def test_format(views: dict[str, ReportView], report: str, suffix: str) -> None:
     assert text == golden.read_text(encoding="utf-8")
 
 
-@pytest.mark.parametrize("width", [60, 72, 80, 100, 200])
+@pytest.mark.parametrize("width", [60, *(pytest.param(width, marks=pytest.mark.slow) for width in (72, 80, 100, 200))])
 @pytest.mark.parametrize("report", REPORTS)
 def test_no_line_is_wider_than_the_terminal(views: dict[str, ReportView], report: str, width: int) -> None:
     for charts in (False, True):

@@ -71,7 +71,9 @@ def test_how_a_command_ends(raised: Callable[[], BaseException], code: int, said
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full")
-@pytest.mark.parametrize("words", ["--version", "--help", "config show -q", pytest.param("demo -q", marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    "words", ["--version", *(pytest.param(words, marks=pytest.mark.slow) for words in ("--help", "config show -q", "demo -q"))]
+)
 def test_a_full_disk_behind_stdout_is_one_line(tmp_path: Path, words: str) -> None:
     with Path("/dev/full").open("w") as full:
         said = subprocess.run(
@@ -80,6 +82,7 @@ def test_a_full_disk_behind_stdout_is_one_line(tmp_path: Path, words: str) -> No
     assert (said.returncode, said.stderr) == (1, b"error: cannot write to standard output: No space left on device\n")
 
 
+@pytest.mark.slow
 def test_a_closed_stdout_is_one_line(tmp_path: Path) -> None:
     command = f"{shlex.quote(sys.executable)} -m gpucost config show -q >&-"
     said = subprocess.run(["/bin/sh", "-c", command], stderr=subprocess.PIPE, cwd=tmp_path, check=False)
@@ -260,6 +263,7 @@ def test_help_knows_no_types_of_python() -> None:
         assert not re.search(r"<(str|int|float|path|bool|list|[A-Z])", one.get_help(context)), words
 
 
+@pytest.mark.slow
 def test_a_terminal_is_told_what_takes_over_a_second(demo: Config, tmp_path: Path) -> None:
     folder = Path(shutil.copytree(demo.path.parent, tmp_path / "demo"))
     script = "from gpucost.cli import output, main; output.Waiting._AFTER_SECONDS = 0; main.main()"

@@ -64,8 +64,13 @@ def test_width_is_that_of_columns_or_none_into_a_pipe(monkeypatch: pytest.Monkey
     assert line_width(Path("out.txt")) is None
 
 
-@pytest.mark.parametrize("width", [80, 120])
-@pytest.mark.parametrize("words", [[], ["H100"], ["a3-highgpu-8g", "--all-regions", "--superseded"]])
+PRICES = ([], ["H100"], ["a3-highgpu-8g", "--all-regions", "--superseded"])
+
+
+@pytest.mark.parametrize(
+    ("words", "width"),
+    [(PRICES[-1], 80), *(pytest.param(words, width, marks=pytest.mark.slow) for words in PRICES for width in (80, 120))],
+)
 def test_prices_fit_the_terminal(words: list[str], width: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     directory = own_catalog.write(tmp_path / "pricing")
     own_catalog.use(directory, monkeypatch)

@@ -32,7 +32,7 @@ def test_without_teams_there_is_no_table() -> None:
     assert "Cost by team" not in as_text(message) + as_html(message) + json.dumps(as_slack(message))
 
 
-@settings(max_examples=25)
+@settings(max_examples=6)
 @given(st.text(max_size=300))
 def test_names_stay_on_their_line(name: str) -> None:
     plain = shortened(name, 48)

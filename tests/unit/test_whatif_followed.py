@@ -22,6 +22,7 @@ from gpucost.whatif.curve import counted
 from gpucost.whatif.fleet import Fleet, Scope, read_fleet
 from gpucost.whatif.spot.answer import SAFE, advise
 
+pytestmark = pytest.mark.slow
 OCTOBER = Period(datetime(2026, 10, 1, tzinfo=UTC), datetime(2026, 11, 1, tzinfo=UTC))
 
 

@@ -18,6 +18,7 @@ from gpucost.resources import pricing_dir
 from gpucost.store.connection import Store
 from tests.unit.whatif_costs import ask
 
+pytestmark = pytest.mark.slow
 HOUR, MINUTE = 3_600_000, 60_000
 # October 2026 in milliseconds; September has a bill, October the price book
 FROM, TO = 1_790_812_800_000, 1_793_491_200_000
