@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from datetime import UTC, datetime
 from decimal import Decimal
+from functools import cache
 from pathlib import Path
 from typing import Any, Literal
 
@@ -43,11 +44,15 @@ def hours_of(first: int, last: int) -> Period:
     return Period(*(datetime.fromtimestamp((OCTOBER + hour * HOUR) / 1000, UTC) for hour in (first, last)))
 
 
-def ask(
-    con: Connection, *by: str, config: Config | None = None, period: Period | None = None, **options: tuple[str, ...]
-) -> ReportView:
-    query = Query(period=period or hours_of(0, 96), period_name="these days", by=by, now=NOW, **options)  # type: ignore[arg-type]
-    return build(con, config or Config(), query)
+def ask(con: Connection, *by: str, config: Config | None = None, **options: Any) -> ReportView:
+    """A report of the sample's 96 hours, or of another period; with the settings of the defaults it is built once."""
+    query = Query(**{"period": hours_of(0, 96), "period_name": "these days", "by": by, "now": NOW} | options)
+    return build(con, config, query) if config else built(con, query)
+
+
+@cache
+def built(con: Connection, query: Query) -> ReportView:
+    return build(con, Config(), query)
 
 
 def opened(fleet: Fleet, path: Path) -> Connection:
@@ -71,9 +76,12 @@ def test_all_teams_add_up_to_what_the_nodes_cost(con: Connection) -> None:
     assert view.totals.allocated_gpu_hours + view.node_totals.unallocated_gpu_hours == view.node_totals.capacity_gpu_hours
 
 
-@pytest.mark.parametrize("dimension", DIMENSIONS)
+FAST = ("team", "workload", "node", "day")
+
+
+@pytest.mark.parametrize("dimension", [pytest.param(one, marks=[pytest.mark.slow] * (one not in FAST)) for one in DIMENSIONS])
 def test_rows_by_any_dimension_add_up_to_the_totals(con: Connection, dimension: str) -> None:
-    view = ask(con, dimension)
+    view = ask(con, dimension, with_sections=False)
     held = [row for row in view.rows if row.kind == "allocated"]
     free = [row.unallocated for row in view.rows if row.unallocated]
     assert sum(row.measures.cost for row in held) == view.totals.cost
@@ -92,10 +100,8 @@ def test_one_team_has_no_node_side(con: Connection) -> None:
     assert [row.kind for row in view.rows] == ["allocated", "allocated"]
     assert view.totals.cost == sum(row.measures.cost for row in ask(con).rows if row.keys["team"] == "research")
     totals = to_dict(view)["totals"]
-    node_side = (
-        "capacity_gpu_hours", "unallocated_gpu_hours", "unavailable_gpu_hours", "unallocated_cost", "over_allocated_gpu_hours",
-    )  # fmt: skip
-    assert [totals[name] for name in (*node_side, "node_cost")] == [None] * 6
+    hours = [totals[f"{name}_gpu_hours"] for name in ("capacity", "unallocated", "unavailable", "over_allocated")]
+    assert [*hours, totals["unallocated_cost"], totals["node_cost"]] == [None] * 6
 
 
 def test_ratios(con: Connection) -> None:
@@ -127,37 +133,43 @@ def test_time_dimensions_follow_the_configured_zone(con: Connection) -> None:
     assert {row.keys["month"] for row in ask(con, "month", config=config).rows} == {"2026-09", "2026-10"}
 
 
-def test_a_reused_pod_name_is_one_row_unless_uid_is_asked_for(tmp_path: Path) -> None:
-    fleet = Fleet()
-    fleet.node(1, "n", "A100", 8, "on_demand", "32")
-    fleet.pod(1, 1, "ml", "train-0", "Pod/train-0", uid="first")
-    fleet.pod(2, 1, "ml", "train-0", "Pod/train-0", uid="second")
-    fleet.cell(OCTOBER, 1, [(1, "ml", 2, 1.0, 1.0)])
-    fleet.cell(OCTOBER + HOUR, 1, [(2, "ml", 2, 1.0, 1.0)])
-    con = opened(fleet, tmp_path / "s")
-    (row,) = [row for row in ask(con, "pod", period=hours_of(0, 2)).rows if row.kind == "allocated"]
-    assert row.measures.allocated_gpu_hours == 4.0
-    view = ask(con, "pod", "uid", period=hours_of(0, 2))
-    assert [(row.keys["pod"], row.keys["uid"]) for row in view.rows if row.kind == "allocated"] == [
-        ("train-0", "first"),
-        ("train-0", "second"),
-    ]
-
-
-def test_one_name_in_two_clusters_is_kept_apart(tmp_path: Path) -> None:
+@pytest.fixture(scope="module")
+def odd(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Connection]:
+    """One pod name in two clusters and twice in one of them; nodes without a price; each in an hour or a cluster of its own."""
     fleet = Fleet()
     for node_id, cluster in ((1, "east"), (2, "west")):
         fleet.node(node_id, "n", "A100", 1, "on_demand", "4", cluster=cluster)
         fleet.pod(node_id, node_id, "ml", "train", "Pod/train", cluster=cluster)
         fleet.cell(OCTOBER, node_id, [(node_id, "ml", 1, 1.0, 0.0)])
-    connection = opened(fleet, tmp_path / "s")
+    fleet.node(3, "n", "A100", 8, "on_demand", "32", cluster="south")
+    for hour, uid in ((10, "first"), (11, "second")):
+        fleet.pod(hour, 3, "ml", "train-0", "Pod/train-0", uid=uid, cluster="south")
+        fleet.cell(OCTOBER + hour * HOUR, 3, [(hour, "ml", 2, 1.0, 1.0)])
+    fleet.node(4, "paid", "A100", 4, "spot", "8", cluster="north")
+    fleet.node(5, "free", "A100", 4, "spot", "0", source="none", cluster="north")
+    fleet.node(6, "unknown", None, 1, "on_demand", "0", source="none", cluster="nowhere")
+    for node_id, gpus, hour in ((4, 4, 20), (5, 2, 20), (6, 1, 30)):
+        fleet.pod(node_id, node_id, "ml", "p", "Pod/p", cluster="x")
+        fleet.cell(OCTOBER + hour * HOUR, node_id, [(node_id, "ml", gpus, 1.0, 1.0)])
+    with opened(fleet, tmp_path_factory.mktemp("odd") / "s") as connection:
+        yield connection
+
+
+def test_a_reused_pod_name_is_one_row_unless_uid_is_asked_for(odd: Connection) -> None:
+    (row,) = [row for row in ask(odd, "pod", period=hours_of(10, 12)).rows if row.kind == "allocated"]
+    assert row.measures.allocated_gpu_hours == 4.0
+    rows = ask(odd, "pod", "uid", period=hours_of(10, 12)).rows
+    names = [(row.keys["pod"], row.keys["uid"]) for row in rows if row.kind == "allocated"]
+    assert names == [("train-0", "first"), ("train-0", "second")]
+
+
+def test_one_name_in_two_clusters_is_kept_apart(odd: Connection) -> None:
     period = hours_of(0, 1)
-    assert len(ask(connection, "cluster", "namespace", period=period).rows) == 2
-    west = ask(connection, period=period, clusters=("west",))
-    assert west.totals.cost == 4
+    assert len(ask(odd, "cluster", "namespace", period=period).rows) == 2
+    west = ask(odd, period=period, clusters=("west",))
     assert west.node_totals is not None
-    assert west.node_totals.node_cost == 4
-    top = table(ask(connection, period=period), "Top consumers")
+    assert west.totals.cost == west.node_totals.node_cost == 4
+    top = table(ask(odd, period=period), "Top consumers")
     assert [line.cells[1] for line in top.lines] == ["east", "west"]
 
 
@@ -177,12 +189,12 @@ def test_workloads_that_idle_half_their_time_are_flagged(con: Connection) -> Non
 
 
 def test_targets_are_unknown_where_too_little_was_measured(con: Connection) -> None:
-    def status(team: str, config: Config) -> dict[str, str | None]:
+    def status(team: str, config: Config | None = None) -> dict[str, str | None]:
         waste = next(section for section in ask(con, teams=(team,), config=config).sections if isinstance(section, Figures))
         return {figure.label: figure.status for figure in waste.figures if figure.target is not None}
 
-    assert status("vision", Config()) == {"Efficiency": "unknown", "Spot ratio": "unknown"}
-    assert status("product", Config()) == {"Efficiency": "missed", "Spot ratio": "missed"}
+    assert status("vision") == {"Efficiency": "unknown", "Spot ratio": "unknown"}
+    assert status("product") == {"Efficiency": "missed", "Spot ratio": "missed"}
     assert status("product", Config(targets=Targets(efficiency=Decimal("0.75"))))["Efficiency"] == "met"
 
 
@@ -258,14 +270,10 @@ def test_default_period(con: Connection, now: str, name: str) -> None:
     assert why
 
 
-def test_nodes_without_a_price_are_counted(tmp_path: Path) -> None:
-    fleet = Fleet()
-    fleet.node(1, "n", None, 1, "on_demand", "0", source="none")
-    fleet.pod(1, 1, "ml", "train", "Pod/train")
-    fleet.cell(OCTOBER, 1, [(1, "ml", 1, 1.0, 1.0)])
-    view = ask(opened(fleet, tmp_path / "s"), "gpu_model", period=hours_of(0, 1))
-    assert to_dict(view)["coverage"]["price_sources"] == {}
-    assert to_dict(view)["coverage"]["unpriced_gpu_hours"] == 1.0
+def test_nodes_without_a_price_are_counted(odd: Connection) -> None:
+    view = ask(odd, "gpu_model", period=hours_of(30, 31))
+    coverage = to_dict(view)["coverage"]
+    assert (coverage["price_sources"], coverage["unpriced_gpu_hours"]) == ({}, 1.0)
     assert view.rows[0].keys == {"gpu_model": None}
 
 
@@ -273,16 +281,9 @@ def test_nodes_without_a_price_are_counted(tmp_path: Path) -> None:
     ("teams", "unpriced", "line"), [((), 4.0, "4.0 GPU-hours (50.0 %)"), (("ml",), 2.0, "2.0 GPU-hours (33.3 %)")]
 )
 def test_an_averaged_price_says_that_some_nodes_have_none(
-    tmp_path: Path, teams: tuple[str, ...], unpriced: float, line: str
+    odd: Connection, teams: tuple[str, ...], unpriced: float, line: str
 ) -> None:
-    fleet = Fleet()
-    fleet.node(1, "paid", "A100", 4, "spot", "8")
-    fleet.node(2, "free", "A100", 4, "spot", "0", source="none")
-    fleet.pod(1, 1, "ml", "a", "Pod/a")
-    fleet.pod(2, 2, "ml", "b", "Pod/b")
-    fleet.cell(OCTOBER, 1, [(1, "ml", 4, 1.0, 1.0)])
-    fleet.cell(OCTOBER, 2, [(2, "ml", 2, 1.0, 1.0)])
-    view = ask(opened(fleet, tmp_path / "s"), period=hours_of(0, 1), teams=teams)
+    view = ask(odd, period=hours_of(20, 21), teams=teams)
     assert view.coverage.unpriced_gpu_hours == unpriced
     assert [(source.name, source.share) for source in view.coverage.price_sources] == [("price_book", 1.0)]
     for text in (terminal.render(view, 100, color=False), markdown.render(view)):
@@ -291,8 +292,7 @@ def test_an_averaged_price_says_that_some_nodes_have_none(
 
 
 def test_programs_get_no_sections(con: Connection) -> None:
-    query = Query(period=hours_of(0, 96), period_name="these days", now=NOW, with_sections=False)
-    view = build(con, Config(), query)
+    view = ask(con, with_sections=False)
     assert view.sections == ()
     assert to_json(view) == to_json(ask(con))
 
@@ -387,7 +387,7 @@ class Counted:
         return getattr(self.con, name)
 
 
-@pytest.mark.parametrize("share", [None, pytest.param("proportional", marks=pytest.mark.slow), "even"])
+@pytest.mark.parametrize("share", [*(pytest.param(how, marks=pytest.mark.slow) for how in (None, "proportional")), "even"])
 def test_each_team_is_told_of_as_alone_in_as_many_queries_as_one(
     con: Connection, share: Literal["proportional", "even"] | None
 ) -> None:
@@ -395,6 +395,7 @@ def test_each_team_is_told_of_as_alone_in_as_many_queries_as_one(
     query = Query(period=hours_of(0, 96), period_name="these days", now=NOW, top=1, with_series=True, share_unallocated=share)
     names = tuple(sorted(team for row in build(con, Config(), query).rows if (team := row.keys["team"])))
     assert len(names) > 2
+    names = names[:2]
     one, all_of_them = Counted(con), Counted(con)
     each = build_each(all_of_them, Config(), replace(query, teams=names))  # type: ignore[arg-type]
     assert each == {team: build(con, Config(), replace(query, teams=(team,))) for team in names}
@@ -403,8 +404,6 @@ def test_each_team_is_told_of_as_alone_in_as_many_queries_as_one(
 
 
 def test_top_cuts_the_consumers_and_no_rows(con: Connection) -> None:
-    by = ("cluster", "namespace", "workload")
-    query = Query(period=hours_of(0, 96), period_name="these days", by=by, now=NOW, top=1)
-    view = build(con, Config(), query)
-    assert len(table(view, "Top consumers").lines) == 1
-    assert view.rows == build(con, Config(), replace(query, top=10)).rows
+    short, long = (ask(con, "cluster", "namespace", "workload", top=top) for top in (1, 10))
+    assert len(table(short, "Top consumers").lines) == 1
+    assert short.rows == long.rows

@@ -20,7 +20,8 @@ from gpucost.render.view import Column, Figure, Line, PriceSource, Table
 from gpucost.report.reconcile import LINES, Basis, ClassRow, Reconciliation, Statement
 from gpucost.store.connection import Store
 from gpucost.texts import shortened, visible
-from tests.html_pages import HOSTILE, hostile_store, october, sample_store, view
+from tests.golden.report_fleet import stored
+from tests.html_pages import HOSTILE, hostile_store, october, view
 
 _VOID = {"meta", "link", "br"}
 
@@ -51,9 +52,7 @@ class Page(HTMLParser):
         self.texts.append(data.strip())
 
 
-@pytest.fixture(scope="module")
-def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return sample_store(tmp_path_factory.mktemp("html"))
+store = stored(hours=240)
 
 
 @pytest.fixture(scope="module")

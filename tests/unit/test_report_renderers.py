@@ -10,6 +10,7 @@ import shutil
 from collections.abc import Iterator
 from datetime import date
 from decimal import Decimal
+from functools import cache
 from pathlib import Path
 from typing import Any
 from zoneinfo import ZoneInfo
@@ -39,7 +40,7 @@ OCTOBER = month_period(date(2026, 10, 1), ZoneInfo("UTC"))
 SHARED = Config(shared_costs=[SharedCost(name="=Support", of="support")])
 
 
-path = report_fleet.stored(hours=744)
+path = report_fleet.stored(hours=240)
 
 
 @pytest.fixture(scope="module")
@@ -51,26 +52,22 @@ def con(path: Path) -> Iterator[duckdb.DuckDBPyConnection]:
 
 def view(con: duckdb.DuckDBPyConnection, *by: str, config: Config | None = None, **options: Any) -> ReportView:
     query = Query(period=OCTOBER, period_name="October 2026", by=by, now=NOW, with_series=True, **options)
-    return build(con, config or Config(), query)
+    return build(con, config, query) if config else built(con, query)
+
+
+@cache
+def built(con: duckdb.DuckDBPyConnection, query: Query) -> ReportView:
+    return build(con, Config(), query)
 
 
 def test_each_format_holds_the_same_figures(con: duckdb.DuckDBPyConnection, tmp_path: Path) -> None:
     check_same_figures(con, view(con, "team"), "2026-10", tmp_path)
 
 
-@pytest.mark.parametrize(
-    "by",
-    [
-        ("pod", "day"),
-        *(pytest.param(by, marks=pytest.mark.slow) for by in (("team",), ("cluster", "gpu_model", "capacity_type"))),
-    ],
-)
-@pytest.mark.parametrize("options", [{}, {"teams": ("research",)}, {"share_unallocated": "even"}, {"config": SHARED}])
-def test_reports_are_as_their_schema_says(con: duckdb.DuckDBPyConnection, by: tuple[str, ...], options: dict[str, Any]) -> None:
-    schema = json.loads(schema_of("report"))
-    jsonschema.Draft202012Validator.check_schema(schema)
-    told = json.loads(to_json(view(con, *by, **options)))
-    jsonschema.Draft202012Validator(schema, format_checker=jsonschema.FormatChecker()).validate(told)
+@pytest.mark.parametrize("options", [{"teams": ("research",)}, {"share_unallocated": "even"}, {"config": SHARED}])
+def test_reports_are_as_their_schema_says(con: duckdb.DuckDBPyConnection, options: dict[str, Any]) -> None:
+    told = json.loads(to_json(view(con, "pod", "capacity_type", **options)))
+    jsonschema.Draft202012Validator(json.loads(schema_of("report")), format_checker=jsonschema.FormatChecker()).validate(told)
 
 
 def test_the_schema_refuses_what_is_no_report(con: duckdb.DuckDBPyConnection) -> None:
@@ -85,10 +82,6 @@ def test_the_schema_refuses_what_is_no_report(con: duckdb.DuckDBPyConnection) ->
     ):
         with pytest.raises(jsonschema.ValidationError):
             jsonschema.validate(broken, schema)
-
-
-def test_the_command_prints_the_schema() -> None:
-    assert json.loads(CliRunner().invoke(app, ["schema", "report"]).stdout) == json.loads(schema_of("report"))
 
 
 def test_text_of_csv_starts_no_formula(tmp_path: Path) -> None:
@@ -113,11 +106,11 @@ def test_text_of_csv_starts_no_formula(tmp_path: Path) -> None:
 
 def test_long_tables_keep_their_order(tmp_path: Path) -> None:
     with duckdb.connect() as con:
-        con.execute("CREATE TEMP TABLE long AS SELECT range AS number, 'name-' || range AS name FROM range(300000)")
+        con.execute("CREATE TEMP TABLE long AS SELECT range AS number, 'name-' || range AS name FROM range(150000)")
         for kind in ("csv", "parquet"):
             save_table(con, "long", {"number": "number", "name": "name"}, kind, tmp_path / kind)
             read = con.read_csv(str(tmp_path / kind)) if kind == "csv" else con.read_parquet(str(tmp_path / kind))
-            assert [number for (number,) in read.select("number").fetchall()] == list(range(300000))
+            assert [number for (number,) in read.select("number").fetchall()] == list(range(150000))
 
 
 @pytest.fixture
@@ -146,16 +139,9 @@ def test_files_that_cannot_be_written_so(stored: Path, options: tuple[str, ...],
     assert not list(Path().iterdir())
 
 
-def test_parquet_and_focus_files(stored: Path) -> None:
-    assert run(stored, "--month", "2026-10", "--by", "pod,day", "-o", "r.parquet").exit_code == 0
-    assert duckdb.read_parquet("r.parquet").sum("cost").fetchall()[0][0] > 0
-    told = run(stored, "--month", "2026-10", "--format", "focus", "-q")
-    assert told.exit_code == 0, told.output
-    assert run(stored, "--month", "2026-10", "--format", "focus", "-o", "f.csv").exit_code == 0
-    assert Path("f.csv").read_text() == told.stdout
+def test_focus_file_in_parquet(stored: Path) -> None:
     assert run(stored, "--month", "2026-10", "--format", "focus", "--focus-version", "1.3", "-o", "f.parquet").exit_code == 0
     assert "AllocatedTags" in duckdb.read_parquet("f.parquet").columns
-    assert sorted(item.name for item in Path().iterdir()) == ["f.csv", "f.parquet", "r.parquet"]
 
 
 def test_the_api_answers_what_the_command_prints(stored: Path) -> None:
@@ -168,27 +154,17 @@ def test_the_api_answers_what_the_command_prints(stored: Path) -> None:
     assert frame.attrs["totals"] == told["totals"]
     assert frame.attrs["coverage"]["price_sources"] == told["coverage"]["price_sources"]
     assert (frame.attrs["from"], frame.attrs["to"], frame.attrs["currency"]) == (told["from"], told["to"], "USD")
-    same = api.report(start=date(2026, 10, 1), end="2026-11-01T00:00Z", by=["team", "day"], store=stored)
-    assert same["cost"].sum() == pytest.approx(frame["cost"].sum())
-    assert api.report(by=["team"], store=stored).attrs["from"] == "2026-10-01T00:00:00Z"
-    assert api.report(month="2026-10", teams="research", store=stored)["cost"].sum() > 0
+    research = api.report(start=date(2026, 10, 1), end="2026-11-01T00:00Z", by=["day"], teams="research", store=stored)
+    assert research["cost"].sum() == pytest.approx(sum(row["cost"] for row in told["rows"] if row["team"] == "research"))
 
 
-@pytest.mark.parametrize(
-    "wrong",
-    [
-        {"month": "2026-13"},
-        {"month": "2026-10", "start": "2026-10-01"},
-        {"end": "2026-10-01"},
-        {"start": "yesterday"},
-        {"by": "x"},
-    ],
-)
-def test_the_api_refuses_in_words(stored: Path, wrong: dict[str, Any]) -> None:
-    with pytest.raises(UsageError):
-        api.report(store=stored, **wrong)
+def test_the_api_refuses_in_words(stored: Path) -> None:
+    for wrong in ({"month": "2026-13"}, {"start": "yesterday"}, {"by": "x"}):
+        with pytest.raises(UsageError):
+            api.report(store=stored, **wrong)
 
 
+@pytest.mark.slow
 def test_the_examples_of_the_docs_run(demo: Config, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     page = (Path(__file__).parents[2] / "docs" / "api.md").read_text(encoding="utf-8")
     examples = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
@@ -209,18 +185,15 @@ def test_views_of_the_store_add_up_to_the_report(con: duckdb.DuckDBPyConnection,
     assert answer[0][2] == pytest.approx(totals.allocated_gpu_hours)
 
 
+# docs/billing.md describes these
+BILLING = ("charges", "bill_rows", "machine_riders", "discounted_rows", "discounted_details", "effective_rows")
+
+
 def test_columns_of_views_are_documented(con: duckdb.DuckDBPyConnection) -> None:
     page = (Path(__file__).parents[2] / "docs" / "store.md").read_text(encoding="utf-8")
     views = con.execute("SELECT view_name FROM duckdb_views() WHERE NOT internal AND NOT temporary").fetchall()
     assert {name for (name,) in views} >= {"charges", "costs", "daily_costs", "daily_node_costs"}
     for (name,) in views:
         assert f"`{name}`" in page, name
-        if name not in (
-            "charges",
-            "bill_rows",
-            "machine_riders",
-            "discounted_rows",
-            "discounted_details",
-            "effective_rows",
-        ):  # docs/billing.md describes those
+        if name not in BILLING:
             assert not [column for column in con.table(name).columns if f"`{column}`" not in page]

@@ -31,7 +31,7 @@ PARTS = {
 }
 
 
-store = stored(hours=744)
+store = stored(hours=240)
 
 
 @pytest.fixture(scope="module")
@@ -86,7 +86,6 @@ def test_capacity_types_are_named_as_people_say_them(con: duckdb.DuckDBPyConnect
 @pytest.mark.parametrize(
     ("options", "title"),
     [
-        ({}, "Cost by team"),
         ({"teams": ("research",)}, "Cost by namespace"),
         ({"namespaces": ("ml-research",)}, "Cost by workload"),
         ({"by": ("day", "cluster")}, "Cost by cluster"),
