@@ -47,6 +47,7 @@ def test_answers_are_as_their_schema_says(name: str) -> None:
     assert answers
     for answer in answers:
         assert [f"{list(error.absolute_path)}: {error.message}" for error in validator.iter_errors(answer)] == []
+    for answer in answers[:1]:
         assert not validator.is_valid(answer | {"surprise": 1}) or name in ("report", "prices.history")  # which may grow
         assert not validator.is_valid({key: value for key, value in answer.items() if key != "schema"})
 

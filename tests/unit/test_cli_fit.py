@@ -42,7 +42,7 @@ def test_the_heaviest_column_goes_first_and_is_named() -> None:
     assert narrowed[-1] == "  Left out for lack of room: Note; --format json has all."
 
 
-@pytest.mark.parametrize("width", [60, 70, 80, 90, 100])
+@pytest.mark.parametrize("width", [60, 80, 100])
 def test_lines_are_no_longer_than_the_width(width: int) -> None:
     assert max(map(len, table(width, [0, 0, 0, 0, 1]))) <= width
 

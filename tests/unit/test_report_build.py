@@ -20,7 +20,7 @@ from gpucost.config.model import Config, Targets
 from gpucost.errors import GpucostError, StoreError, UsageError
 from gpucost.periods import Period
 from gpucost.render import markdown, terminal
-from gpucost.render.data import to_csv, to_json
+from gpucost.render.data import to_json
 from gpucost.render.schema import to_dict
 from gpucost.render.view import Figures, ReportView, Table
 from gpucost.report import DIMENSIONS, Query, build, build_each, default_period
@@ -308,13 +308,6 @@ def test_json_keeps_the_contract(con: Connection) -> None:
     assert "unallocated_cost" not in report["rows"][0]
     totals = report["totals"]
     assert abs(totals["cost"] + totals["unallocated_cost"] - totals["node_cost"]) < 1e-6
-
-
-def test_csv_has_the_same_header_for_every_report(con: Connection) -> None:
-    whole, narrowed = to_csv(ask(con, "team", "pod")), to_csv(ask(con, "team", "pod", teams=("vision",)))
-    assert whole.splitlines()[0] == narrowed.splitlines()[0]
-    assert whole.splitlines()[0].startswith("kind,team,pod,allocated_gpu_hours,")
-    assert len(narrowed.splitlines()) == 2
 
 
 def test_a_team_hears_of_its_own_nodes_and_namespaces_only(tmp_path: Path) -> None:

@@ -54,6 +54,7 @@ def test_the_page_of_what_ifs_shows_what_is_printed(
     check(WHATIF, [*shlex.split(command), *where], head, shown, tail)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("nowhere")
 def test_the_page_of_what_ifs_shows_the_example_plan(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "120")

@@ -7,7 +7,7 @@ from decimal import Decimal
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gpucost.periods import MS_PER_HOUR, Period
@@ -59,6 +59,7 @@ def test_data_and_waiting_are_counted() -> None:
     assert answer.time[0].startswith("Each start waits 30 min longer, 1.0 h in all")
 
 
+@settings(max_examples=25)
 @given(
     prices=st.lists(st.decimals("0.01", "3", places=3), min_size=1, max_size=5),
     gb=st.integers(0, 5000),
@@ -139,6 +140,7 @@ def test_versions_and_reads_are_paid() -> None:
     assert (never.figures["break_even_starts"], never.saving) == (None, 0)
 
 
+@settings(max_examples=25)
 @given(starts=st.integers(1, 500), more=st.integers(0, 100), price=st.decimals("0", "1", places=3))
 def test_cost_never_falls_as_starts_rise_and_a_cache_never_costs_more(starts: int, more: int, price: Decimal) -> None:
     few, many = (cached(Downloads("a", count), price_per_gb=price) for count in (starts, starts + more))

@@ -7,7 +7,7 @@ from decimal import Decimal
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gpucost.errors import GpucostError
@@ -63,6 +63,7 @@ items = st.lists(
 )
 
 
+@settings(max_examples=25)
 @given(items, st.integers(1, 8))
 def test_a_packing_never_exceeds_a_gpu(pods: list[PackedPod], ways: int) -> None:
     fits = slots(activity=0.8, memory_mib=32_768, ways=ways)
@@ -78,6 +79,7 @@ def test_a_packing_never_exceeds_a_gpu(pods: list[PackedPod], ways: int) -> None
     assert sorted(packed) == sorted(item.key for item in pods if fits([item]))
 
 
+@settings(max_examples=25)
 @given(items, st.sampled_from([A100, "A30", "H100-80GB-HBM3", "RTX-PRO-6000"]))
 def test_a_mig_layout_never_exceeds_a_gpu(facts: Facts, pods: list[PackedPod], name: str) -> None:
     model = facts.models[name]
@@ -164,5 +166,8 @@ def test_what_keeps_pods_apart(facts: Facts) -> None:
     assert shared(facts, fleet, full).figures["gpus_needed"] == 3  # two of 13,200 MiB in 32,768, over five pods
     teams = replace(fleet, pods=tuple(replace(pod, team=pod.uid) for pod in fleet.pods))
     assert shared(facts, teams, levels).saving == 0 < shared(facts, teams, levels, across_teams=True).saving
+    # reserved nodes are paid anyway
+    paid = replace(fleet, nodes=tuple(replace(node, capacity_type="reserved") for node in fleet.nodes))
+    assert shared(facts, paid, levels).saving == 0
     with pytest.raises(GpucostError, match="measured"):
         shared(facts, fleet, {})

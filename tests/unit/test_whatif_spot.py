@@ -123,6 +123,7 @@ def test_the_catalog_knows_prices_and_interruptions_of_an_instance_type() -> Non
     assert "pooled: none of aws p4d is known" in sources["interruptions"]["source"]
     assert 0.2 < answer["interruptions_per_hour"] < 0.3
     assert answer["today"]["gpu_hours"] == 8 * 730
+    assert "prices over 90 days old: p4d.24xlarge of 20" in answer["title"] and "old" not in ask_once(EXAMPLE)["title"]
 
 
 def test_lines_take_the_width_of_the_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -230,6 +231,8 @@ def test_only_what_suits_spot_is_in_the_headline() -> None:
         Pod("a", "StatefulSet/jupyter-ann", 1, 0, 10 * HOUR, uid="4"),
     )
     answer = moved(Fleet((node("a", 10, "20"),), pods), price="10")
+    dear = moved(Fleet((node("a", 10, "20"),), pods), price="19.9")
+    assert dear.saving == 0 and dear.figures["saving_by_suitability"]["not"] < 0  # costs more than on demand: nothing moves
     savings, there = answer.figures["saving_by_suitability"], exact(Work(0.1, 0.5))
     assert answer.saving == savings["safe"]
     # per GPU of the eight; one is free, and nothing stretches its time
@@ -239,12 +242,6 @@ def test_only_what_suits_spot_is_in_the_headline() -> None:
     assert {str(line[3]).partition(":")[0] for line in left.lines if line[0] == "not"} == {
         "serving", "a notebook", "GPUs that nobody held"
     }  # fmt: skip
-
-
-def test_spot_that_costs_more_than_on_demand_moves_nothing() -> None:
-    pods = (Pod("a", "Job/train", 8, 0, 10 * HOUR, uid="1"),)
-    answer = moved(Fleet((node("a", 10, "20"),), pods), price="19.9")
-    assert answer.saving == 0 and answer.figures["saving_by_suitability"]["not"] < 0
 
 
 @pytest.mark.parametrize(
@@ -322,11 +319,6 @@ def test_a_part_stays_on_demand() -> None:
     (line,), (more,) = (one["tables"]["What moves, by how often it is interrupted"] for one in (whole, none))
     assert more["node-hours"] - 730 == pytest.approx(0.75 * (line["node-hours"] - 730), abs=0.1)
     assert_refused("spot", EXAMPLE + " --on-demand-share 1", "nothing would move")
-
-
-def test_old_prices_stand_in_the_title() -> None:
-    assert "prices over 90 days old: p4d.24xlarge of 20" in ask_once("--instance-type p4d.24xlarge --region us-east-1")["title"]
-    assert "old" not in ask_once(EXAMPLE)["title"]
 
 
 def test_list_price_of_a_zone_else_the_lower_median_of_its_regions() -> None:

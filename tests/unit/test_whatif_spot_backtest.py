@@ -137,9 +137,7 @@ def test_nodes_and_interruptions_count(store: None) -> None:
     ("arguments", "code", "message"),
     [
         ("--instance-type p3.2xlarge --region us-east-1 --hours 240", 1, "shorter than the job"),
-        ("--instance-type p3.2xlarge --region us-east-1 --hours 2 --from 2025-01-01 --to 2025-02-01", 1, "shorter than the job"),
         ("--instance-type p4d.24xlarge --region us-east-1 --hours 2", 1, "no spot prices of p4d.24xlarge"),
-        ("--instance-type p33.2xlarge --hours 2", 2, "no instance type 'p33.2xlarge'"),
     ],
 )
 def test_wrong_input_is_told(store: None, arguments: str, code: int, message: str) -> None:
@@ -160,6 +158,7 @@ def market_of(folder: Path) -> Prices:
     return dict(zones)
 
 
+@pytest.mark.slow
 @pytest.mark.shared
 def test_real_history_against_a_plain_calculation(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = shared("data/gpu/spot-prices-stanford-2020")

@@ -93,7 +93,6 @@ def test_no_other_interval_beats_the_best(work: Work, factor: float) -> None:
         Work(0.1, 0.5, write=0.05, restart=0.2, nodes=4),
         Work(0.1, 0.5, write=0.02, restart=0.2, notice=2 / 60, nodes=2),
         Work(3.0, 0.5, write=0.02, restart=0.2),
-        Work(0.0, 0.5, write=0.02),
     ],
 )
 def test_a_job_takes_what_its_intervals_take_and_the_last_may_be_shorter(work: Work) -> None:
@@ -222,7 +221,6 @@ def plain_events(path: Path) -> tuple[int, float]:
             2,
             5.0,
         ),
-        ("seconds.csv", "0,2\n3600,2\n3600,1\n7200,1\n", 1, 3.0),
         ("hours.csv", "0.000,2\n1.000,2\n1.000,1\n2.500,1\n", 1, 3.5),
     ],
 )

@@ -48,7 +48,7 @@ def answered(scenario: Scenario[T], cost_of: Callable[[Fleet], Costs | None] = s
 
 @contextmanager
 def stages_at_once() -> Iterator[None]:
-    """Until it ends, fleets cost what plain Python adds up; then the stages cost all of them together, and must agree."""
+    """Until it ends, fleets cost what plain Python adds up; then the stages cost up to 50 of them together, and must agree."""
     by_zone: dict[str, tuple[Config, dict[Fleet, Costs]]] = {}
     run_stages = cost.costs_of
 
@@ -63,7 +63,8 @@ def stages_at_once() -> Iterator[None]:
         patch.setattr(cost, "costs_of", costs_of)
         yield
     for config, known in by_zone.values():
-        for plain, stages in zip(known.values(), run_stages(config, list(known)), strict=True):
+        fleets = [*known][:: len(known) // 50 + 1]
+        for plain, stages in zip((known[fleet] for fleet in fleets), run_stages(config, fleets), strict=True):
             for name in ("node_cost", "cost", "unallocated_cost", "gpu_hours", "allocated_gpu_hours", "node_hours"):
                 assert float(getattr(plain, name)) == pytest.approx(float(getattr(stages, name)), rel=1e-9, abs=1e-5), name
             by_workload, expected = (
