@@ -47,13 +47,6 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Run]:
         yield printed
 
 
-@pytest.fixture(scope="module")
-def bundle(run: Run, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    out = tmp_path_factory.mktemp("bundle")
-    run("chargeback", "--out", str(out), "-q")
-    return out / "2026-02"
-
-
 def sections(page: str) -> dict[str, str]:
     """The text of each section of a page, by its title."""
     parts = re.findall(r'<section id="part-\d+">\s*<h2><bdi>(.*?)</bdi>(.*?)</section>', page, re.DOTALL)
@@ -122,40 +115,3 @@ def test_findings_are_those_of_the_command(run: Run) -> None:
     product = told(run, "findings", "--team", "product")
     assert own.startswith(f"{len(product['savings']) + len(product['upper_bounds'])} findings.")
     assert "What to do about it" not in sections(run("report", "--format", "html"))
-
-
-@pytest.mark.parametrize(("page", "narrowed"), [("all-teams", ()), ("teams/product", NARROWED[1])])
-def test_a_bundle_says_the_same(run: Run, bundle: Path, page: str, narrowed: tuple[str, ...]) -> None:
-    alone = sections(run("report", "--format", "html", "--findings", "10", *narrowed))
-    assert sections((bundle / f"{page}.html").read_text()) == alone
-    if page == "all-teams":
-        index = sections((bundle / "index.html").read_text())
-        assert index == {title: text for title, text in alone.items() if title in index}
-        assert list(index) == [
-            "Where GPU time went", "Cost per epoch", "Cost per 1,000 requests", "Cost per million tokens", "What to do about it",
-        ]  # fmt: skip
-
-
-def test_compared_with_the_period_before(run: Run) -> None:
-    late = ("--from", "2026-02-15", "--to", "2026-03-01")
-    options = ("--compare", "previous")
-    page = run("report", "--format", "html", *options, month=late)
-    found = told(run, "report", *options, month=late)
-    assert "Compared with <bdi>2026-02-01 to 2026-02-14</bdi>." in page
-
-    def change(percent: Decimal) -> str:
-        arrow = "▲ +" if percent > 0 else "▼ "
-        return f"{arrow}{percent:,.1f} %"
-
-    label = r"<dt>(?:<a [^>]*>)?(Cost|Allocated|Unallocated)(?:</a>)?</dt>"
-    cards = dict(re.findall(label + r"\s*<dd class=\"value\">.*?</dd>\s*<dd class=\"\w+\">(.*?)</dd>", page))
-    totals = found["totals"]
-    measures = {"Cost": "node_cost", "Allocated": "cost", "Unallocated": "unallocated_cost"}
-    assert cards == {label: change((totals[name] / totals[f"previous_{name}"] - 1) * 100) for label, name in measures.items()}
-    text = sections(page)["Cost by team"]
-    for row in found["rows"]:
-        if row["kind"] == "allocated":
-            assert f"${row['previous_cost']:,.2f} {change(row['cost_change_percent'])}" in text
-    ups = {row["cost_change_percent"] > 0 for row in found["rows"] if row.get("cost_change_percent")}
-    assert {f"w0 {'up' if up else 'down'}" for up in ups} <= set(re.findall(r'<td class="(w0 \w+)"', page))
-    assert "Compared with" not in run("report", "--format", "html", month=late)

@@ -84,13 +84,6 @@ def test_charts_take_no_room_from_names_and_figures(view: ReportView) -> None:
     assert "By day" in wide and "Cost ░ idle" in wide
 
 
-def test_without_charts_nothing_is_drawn_and_without_series_only_bars(view: ReportView) -> None:
-    assert not set("░▏▁▂▃▄▅▆▇") & set(render(view, 160, color=True))
-    bars = render(replace(view, series=None, sections=view.sections[:1]), 160, color=False, charts=True)
-    assert "Cost ░ idle" in bars
-    assert "By day" not in bars
-
-
 @pytest.mark.parametrize(("width", "shown"), [(60, False), (100, True)])
 def test_parts_of_a_sum_are_all_shown_or_named_as_left_out(view: ReportView, width: int, shown: bool) -> None:
     parts = [Column(name, "money", 2, weight=1, group="parts") for name in PARTS]

@@ -78,11 +78,6 @@ def test_teams_are_layers_the_dearest_first_and_what_nobody_held_last(con: duckd
     assert [layer.total for layer in layers[:3]] == sorted(costs.values(), reverse=True)
 
 
-def test_capacity_types_are_named_as_people_say_them(con: duckdb.DuckDBPyConnection) -> None:
-    by_capacity = series_of(view(con)).stacks[1]
-    assert {layer.name for layer in by_capacity.layers} == {"on-demand", "spot", "capacity type unknown"}
-
-
 @pytest.mark.parametrize(
     ("options", "title"),
     [

@@ -140,14 +140,6 @@ def test_versions_and_reads_are_paid() -> None:
     assert (never.figures["break_even_starts"], never.saving) == (None, 0)
 
 
-@settings(max_examples=25)
-@given(starts=st.integers(1, 500), more=st.integers(0, 100), price=st.decimals("0", "1", places=3))
-def test_cost_never_falls_as_starts_rise_and_a_cache_never_costs_more(starts: int, more: int, price: Decimal) -> None:
-    few, many = (cached(Downloads("a", count), price_per_gb=price) for count in (starts, starts + more))
-    assert few.today.cost <= many.today.cost and few.scenario.cost <= many.scenario.cost
-    assert 0 <= few.saving <= few.today.cost
-
-
 def test_starts_are_pods_that_began_in_the_period() -> None:
     nodes = tuple(Node(name, 8, START, PERIOD.end_ms, (Price(Decimal(1), "x"),)) for name in ("n", "m"))
     pods = tuple(

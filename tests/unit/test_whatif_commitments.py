@@ -90,20 +90,6 @@ def test_no_other_level_costs_less(levels: list[float], price: Decimal, fall: fl
     assert all(cost(best) <= cost(level) + 1e-6 for level in range(15))
 
 
-@settings(max_examples=25)
-@given(
-    levels=st.lists(st.floats(0, 6), min_size=1, max_size=12).filter(any),
-    prices=st.lists(st.decimals("0.5", "14", places=2), min_size=1, max_size=3),
-)
-def test_saves_nothing_less_than_nothing_and_no_more_than_today(levels: list[float], prices: list[Decimal]) -> None:
-    terms = (ONE_YEAR, PLAN, Terms("reserved", 3, "all_upfront"))
-    answer = committed(use(levels, *(offer(str(price), of) for price, of in zip(prices, terms, strict=False))))
-    own = bought(Curve.hourly(levels), str(prices[0]))
-    assert all(Decimal("-0.001") <= one.saving <= one.today.cost for one in (answer, own))
-    assert all(row["regret"] >= 0 for row in answer.figures["regret"])
-    assert float(min(row["cost"] for row in answer.figures["options"])) == pytest.approx(float(answer.scenario.cost), abs=1e-3)
-
-
 def test_regret_is_what_the_level_costs_over_the_best_one_then() -> None:
     answer = committed(use([2.0] * 10, offer("6")))
     # usage of one node: two are paid at 6, one would do

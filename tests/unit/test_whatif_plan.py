@@ -67,12 +67,6 @@ def test_the_example_to_the_cent(example: Path) -> None:
     assert_refused("plan", f"{example} --month 2026-10", "leave the period out")
 
 
-def test_the_example_needs_no_configuration_and_goes_into_a_file_too(tmp_path: Path) -> None:
-    words = ["whatif", "plan", "--example", "--config", str(tmp_path / "none.toml"), "-o", "x.toml"]
-    assert CliRunner().invoke(app, words).exit_code == 0
-    assert read_plan(tmp_path / "x.toml").days == 30
-
-
 @pytest.mark.parametrize(
     ("old", "new", "message"),
     [
@@ -115,15 +109,6 @@ def test_spot_pays_for_interruptions() -> None:
     result = answer_to([group], step)
     assert result.today.cost == 600
     assert 200 * 1.05 < result.scenario.cost < 200 * 1.08  # 1 + 0.1 x (0.5 + 0.1), and a little more
-
-
-def test_a_part_stays_on_demand() -> None:
-    group = Group(name="g", pods=2, hours=100, gpus_per_pod=4, price_per_gpu_hour=Decimal(3))
-    step = Spot(groups=["g"], price_per_gpu_hour=Decimal(1), interruptions_per_hour=0, on_demand_share=0.25)
-    result = answer_to([group], step)
-    assert (result.today.cost, result.scenario.cost) == (2400, 600 + 600)
-    assert result.scenario.gpu_hours == 800
-    assert any(one.name.endswith("on_demand_share") and one.value == 0.25 for one in result.assumptions)
 
 
 def test_stored_groups_at_their_own_prices_and_no_pod_twice() -> None:

@@ -65,11 +65,6 @@ def test_cost_per_unit_of_work_not_per_hour() -> None:
     assert faster["break_even_price_per_gpu_hour"] == pytest.approx(9)
 
 
-def test_idle_time_does_not_shrink() -> None:
-    answer = ask("rightsize", f"{OFFER} --to-gpus 2 --relative-speed 4 --utilization-percent 50 --hours 100")
-    assert answer["time_factor"] == pytest.approx(0.5 + 0.5 * 4 / 8)
-
-
 def test_what_serves_keeps_its_hours_and_needs_fewer_gpus() -> None:
     answer = ask("rightsize", f"{OFFER} --relative-speed 3 --serving --utilization-percent 60 --memory-per-gpu-mib 10000")
     # 4 x 60 % x 1.1 / (3 x 0.8) = 1.1: two GPUs
@@ -145,14 +140,12 @@ def test_collected_prices_stand_beside_the_shipped_ones() -> None:
         load_offers(con, Config())
         after = {(o.region, o.instance_type, o.purchase_option): o for o in list_offers(con)}
     assert shipped.price_per_gpu_hour > 2
-    assert after["us-east-1", "p4d.24xlarge", "on_demand"].price_per_gpu_hour == 2
-
-
-def test_the_fleets_own_prices_win() -> None:
+    # the fleet's own prices win over both
     own = fleet_offers([NODE])
     assert [o.price_per_gpu_hour for o in own] == [3]
     listed = [Offer("aws", "us-east-1", "box", A100, 8, "on_demand", Decimal(9), "catalog"), offer(H100, "6")]
     assert merge(own, listed) == [*own, listed[1]]
+    assert after["us-east-1", "p4d.24xlarge", "on_demand"].price_per_gpu_hour == 2
 
 
 def sized(
@@ -215,7 +208,8 @@ PERIOD = Period(datetime.fromtimestamp(360_000, UTC), datetime.fromtimestamp(367
 
 def _insert(con: Any, series: int, metric: str, labels: dict[str, str], hour: int, values: list[float], threshold: float) -> None:
     """An hour of one sample a minute."""
-    con.execute("INSERT INTO series VALUES ($1, $1, 's', 'c', $2, $3)", [series, metric, labels])
+    if labels:
+        con.execute("INSERT INTO series VALUES ($1, $1, 's', 'c', $2, $3)", [series, metric, labels])
     idle = sum(value < threshold for value in values[:-1])
     con.execute(
         "INSERT INTO blocks VALUES ($1, $2, $3, $4, $5, $6, 0, 60000, NULL, 60000, $7, $8, $9)",
@@ -251,6 +245,17 @@ def test_a_pod_is_idle_while_all_its_gpus_are(pod: Any) -> None:
     (row,) = _idle(pod, PERIOD, 0)
     assert [(row[end] - 360_000_000) / MINUTE for end in ("from_ms", "to_ms")] == [20, 40]
     assert _idle(pod, PERIOD, 21 * MINUTE) == []
+
+
+def test_a_sample_speaks_until_the_next_or_for_one_interval_where_that_is_far(pod: Any) -> None:
+    pod.execute(
+        "INSERT INTO allocations BY NAME"
+        " SELECT * REPLACE (2 AS allocation_id, 'q' AS pod, 'v' AS uid, 1 AS gpus, 1 AS units) FROM allocations"
+    )
+    _insert(pod, 4, "DCGM_FI_DEV_GPU_UTIL", {"exported_namespace": "ns", "exported_pod": "q", "UUID": "g3"}, 100, [0.0] * 20, 5)
+    _insert(pod, 4, "DCGM_FI_DEV_GPU_UTIL", {}, 101, [0.0] * 60, 5)
+    spans = [(row["from_ms"] - 360_000_000, row["to_ms"] - 360_000_000) for row in _idle(pod, PERIOD, 0) if row["uid"] == "v"]
+    assert [(start / MINUTE, end / MINUTE) for start, end in spans] == [(0, 20), (60, 120)]
 
 
 def test_a_pod_of_which_a_gpu_is_not_measured_is_never_idle(pod: Any) -> None:

@@ -51,17 +51,6 @@ def test_provisioning_is_paid_and_waited_for() -> None:
     assert (answer["waits"], answer["longest_wait_minutes"]) == (240, 6)
 
 
-def test_prices_per_gpu_are_not_prices_per_node() -> None:
-    of_gpus = ask("schedule", "--on-demand-price 4 --price-per gpu --gpus 8 --active-hours-per-day 10")
-    of_node = ask("schedule", "--on-demand-price 32 --gpus 8 --active-hours-per-day 10")
-    assert of_gpus["today"] == of_node["today"] and of_gpus["saving"] == of_node["saving"]
-
-
-def test_office_hours_as_a_share_of_the_week() -> None:
-    answer = ask("schedule", "--on-demand-price 10 --hours 168 --office-hours 08:00-18:00 --weekdays mon-fri")
-    assert answer["scenario"]["node_hours"] == pytest.approx(50)
-
-
 def test_office_hours_are_local_and_clocks_change() -> None:
     # Friday to Monday over the end of summer time
     period = Period(datetime(2026, 10, 22, 22, tzinfo=UTC), datetime(2026, 10, 26, 23, tzinfo=UTC))

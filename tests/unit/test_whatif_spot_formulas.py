@@ -104,10 +104,6 @@ def test_a_job_takes_what_its_intervals_take_and_the_last_may_be_shorter(work: W
     assert expected_hours(tenths, 0.1 + 0.2) == pytest.approx(0.3 * exact(tenths))
 
 
-def test_work_that_never_ends_costs_without_end() -> None:
-    assert exact(Work(1e4, 1.0)) == math.inf
-
-
 def test_first_hours_free_is_the_share_of_lives_that_outlast_them() -> None:
     lives = [0.005 + 0.01 * number for number in range(5_000)]
     hours = [0.01 * life * 0.7 * math.exp(-0.7 * life) for life in lives]
