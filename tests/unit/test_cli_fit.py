@@ -64,7 +64,7 @@ def test_width_is_that_of_columns_or_none_into_a_pipe(monkeypatch: pytest.Monkey
     assert line_width(Path("out.txt")) is None
 
 
-PRICES = ([], ["H100"], ["a3-highgpu-8g", "--all-regions", "--superseded"])
+PRICES: tuple[list[str], ...] = ([], ["H100"], ["a3-highgpu-8g", "--all-regions", "--superseded"])
 
 
 @pytest.mark.parametrize(

@@ -44,7 +44,8 @@ def hours_of(first: int, last: int) -> Period:
 
 def ask(con: Connection, *by: str, config: Config | None = None, **options: Any) -> ReportView:
     """A report of the sample's 96 hours, or of another period; with the settings of the defaults it is built once."""
-    query = Query(**{"period": hours_of(0, 96), "period_name": "these days", "by": by, "now": NOW} | options)
+    given: dict[str, Any] = {"period": hours_of(0, 96), "period_name": "these days", "by": by, "now": NOW}
+    query = Query(**given | options)
     return build(con, config, query) if config else built(con, query)
 
 

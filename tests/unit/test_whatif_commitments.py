@@ -231,7 +231,7 @@ def test_list_prices_of_an_instance() -> None:
 
 
 # What is left of the price on demand, and of that of reservations.
-DISCOUNTS = [
+DISCOUNTS: list[tuple[list[dict[str, Any]], int, int]] = [
     ([{"gpu_model": "Tesla T4"}], 70, 70),
     ([{"instance_family": "G4dn", "provider": "AWS"}], 70, 70),
     ([{"purchase_option": "on_demand"}], 70, 100),
