@@ -111,12 +111,13 @@ STORAGE = """
     INSERT INTO bill_rows SELECT * REPLACE ('storage' AS kind, NULL AS instance_key, NULL AS instance_hours,
         2 AS billed_cost, 2 AS effective_cost) FROM bill_rows WHERE kind = 'instance' AND cost_cause <> 'fee_missing' LIMIT 1
 """
-# a row of a machine's last hour loses the fee that covers it
+# a row of a machine's first hour as a node loses the fee that covers it
 FEE_MISSING = """
     UPDATE bill_rows SET cost_cause = 'fee_missing', billed_cost = billed_cost / 2, effective_cost = effective_cost / 2
     WHERE kind = 'instance' AND (source_file, source_row) = (
         SELECT (source_file, source_row) FROM bill_rows WHERE kind = 'instance' AND effective_cost > 0
-        ORDER BY charge_period_start DESC, instance_key, source_row LIMIT 1)
+            AND charge_period_start >= TIMESTAMP '2026-03-10'
+        ORDER BY charge_period_start, instance_key, source_row LIMIT 1)
 """
 
 
@@ -126,13 +127,17 @@ def test_volumes_of_a_machine_stand_beside_and_hours_billed_in_part_keep_the_acc
 ) -> None:
     """Exports of some clouds name the machine of a volume in the resource alone."""
     fleet = copied(fleet_as_billed, tmp_path) if name == "cur2" else loaded(name, tmp_path)[0]
-    before = accounted(fleet_as_billed) if name == "cur2" else account(fleet)
+    (tmp_path / "before").mkdir()
+    before = accounted(fleet_as_billed) if name == "cur2" else account(copied(fleet, tmp_path / "before"))
     with fleet.store.write() as con:
-        for change in (FEE_MISSING, STORAGE):
+        for change in (FEE_MISSING, STORAGE)[name == "azure" :]:  # whose rows are of days
             change_bill_rows(con, change)
     result = account(fleet)
     storage, storage_before = ({one.kind: one.cost for one in made.beside}["storage"] for made in (result, before))
     assert storage == storage_before + 2
+    if name == "azure":
+        assert result.problems == ()
+        return
     assert result.lines["billed_in_part"] > before.lines["billed_in_part"] == 0
     assert result.lines["settled_in_other_periods"] == 0
     assert abs(result.difference) < CENT
