@@ -272,6 +272,7 @@ def collect(config: Path, *words: str, code: int) -> list[str]:
     return result.stderr.splitlines()
 
 
+@pytest.mark.slow
 def test_a_hole_of_a_closed_day_ends_with_4_unless_it_is_signed(tmp_path: Path) -> None:
     begin = datetime.now(UTC).replace(hour=0, minute=0, second=0, microsecond=0) - timedelta(days=2)
     # kube-state-metrics restarts for three minutes, then is gone for five hours

@@ -161,6 +161,7 @@ def test_bucket_is_asked_in_its_own_region(s3: object, endpoint: str) -> None:  
     assert bucket.read("a") == b"x" and bucket._store.config["region"] == "eu-west-3"
 
 
+@pytest.mark.slow
 def test_signal_ends_the_wait_for_a_silent_server() -> None:
     class Interrupted(Exception):
         pass

@@ -69,6 +69,7 @@ def answer_to(tmp_path: Path) -> Callable[[list[Series], str], Answer]:
     return answer
 
 
+@pytest.mark.slow
 def test_hosts_without_users(answer_to: Callable[[list[Series], str], Answer]) -> None:
     answer = answer_to(as_ratios(boxes()), RULE)
     assert answer.rows() == [(None, "box-1", 0, 0, 48, 96), (None, "box-2", 0, 0, 48, 96)]
