@@ -13,6 +13,7 @@ import pytest
 
 from gpucost.cli.prices import listing_notes
 from gpucost.errors import GpucostError
+from gpucost.price import listing as prices
 from gpucost.price.fx import FxRates
 from gpucost.price.listing import PriceQuery, listing
 from gpucost.store.connection import scratch_store
@@ -56,9 +57,11 @@ QUERY, FX = PriceQuery(TODAY, "USD", 90), FxRates("USD", {})
 
 @pytest.fixture(scope="module")
 def con() -> Iterator[duckdb.DuckDBPyConnection]:
-    """The catalog, as a listing leaves it."""
-    with scratch_store() as connection:
-        listing(connection, "H100", QUERY, FX)
+    """The catalog; its prices are prepared once."""
+    prepare = prices._prepare
+    with scratch_store() as connection, pytest.MonkeyPatch.context() as patch:
+        prepare(connection, QUERY)
+        patch.setattr(prices, "_prepare", lambda con, query: None if con is connection else prepare(con, query))
         yield connection
 
 
