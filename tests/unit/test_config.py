@@ -121,23 +121,20 @@ def test_wrong_variables_are_named(home: Path, environ: Environ, expected: str) 
 _UNIT = '[[units]]\nname = "a"\nunit = "request"\nmetric = "a"\n'
 
 
+_BILL = "was removed; load the seller's bill: gpucost collect focus FILE"
+_COUNT = "was removed; count tokens at the server that makes them, and load the seller's bill for bought ones"
+
+
 @pytest.mark.parametrize(
     ("text", "words"),
     [
         ("[engine]\nworkers = 2", "engine.workers (gpucost.toml:2): was removed; delete it, or set engine.name"),
         ('[price_lists]\nlitellm = "map.json"', "price_lists.litellm (gpucost.toml:2): was removed; use the list"),
-        ('[[call_logs]]\nname = "mine"', "was removed; load the seller's bill: gpucost collect focus FILE"),
-        ("[gateway]\nown = []", "was removed; load the seller's bill: gpucost collect focus FILE"),
-        (
-            f'{_UNIT}gateway = "b"',
-            "was removed; count tokens at the server that makes them, and load the seller's bill for bought ones",
-        ),
-        (f'{_UNIT}team_label = "b"', "was removed; use tenant_label"),
-        (f'{_UNIT}provider_label = "b"', "was removed; load the seller's bill: gpucost collect focus FILE"),
-        (f'{_UNIT}base_label = "b"', "was removed; load the seller's bill: gpucost collect focus FILE"),
-        (f'{_UNIT}currency = "EUR"', "was removed; load the seller's bill: gpucost collect focus FILE"),
+        ('[[call_logs]]\nname = "mine"', _BILL), ("[gateway]\nown = []", _BILL), (f'{_UNIT}gateway = "b"', _COUNT),
+        (f'{_UNIT}team_label = "b"', "was removed; use tenant_label"), (f'{_UNIT}provider_label = "b"', _BILL),
+        (f'{_UNIT}base_label = "b"', _BILL), (f'{_UNIT}currency = "EUR"', _BILL),
     ],
-)
+)  # fmt: skip
 def test_removed_key_names_its_replacement(home: Path, text: str, words: str) -> None:
     assert words in refused(home, text).replace(f"{home / 'work'}/", "")
 
@@ -189,21 +186,9 @@ def test_one_server_several_or_none_and_variables_that_mean_one(home: Path) -> N
 
 
 def test_all_wrong_keys_are_listed_with_their_lines(home: Path) -> None:
-    message = refused(
-        home,
-        """stor = "x"
-timezone = "Mars/Base"
-[idle]
-threshold_percent = 500
-[[prometheus]]
-url = "http://a"
-[prometheus.basic_auth]
-username = "me"
-[[prometheus]]
-url = "ftp://b"
-tls.ca_fil = "x"
-""",
-    )
+    servers = '[[prometheus]]\nurl = "http://a"\n[prometheus.basic_auth]\nusername = "me"\n'
+    servers += '[[prometheus]]\nurl = "ftp://b"\ntls.ca_fil = "x"\n'
+    message = refused(home, 'stor = "x"\ntimezone = "Mars/Base"\n[idle]\nthreshold_percent = 500\n' + servers)
     where = home / "work" / "gpucost.toml"
     assert message.splitlines()[1:] == [
         f"  stor ({where}:1): no such key; did you mean store?",
@@ -336,7 +321,8 @@ def test_coverage_that_is_right_and_the_line_of_tables_on_one(home: Path) -> Non
          '"https://prices.example.com/list?***"'),
         ('[price_lists]\noci = "https://me:hunter2@prices.example.com/"', "price_lists.oci", '"https://***@prices.example.com/"'),
         ('[lake]\nurl = "me:hunter2@host/lake"', "lake.url", '"***@host/lake"'),
-        ('[notify.webhook]\nurl = "https://hooks.example.com/a?token=hunter2"', "notify.webhook.url", '"https://hooks.example.com/a?***"'),
+        ('[notify.webhook]\nurl = "https://hooks.example.com/a?token=hunter2"', "notify.webhook.url",
+        '"https://hooks.example.com/a?***"'),
         ('[engine]\nspark_master = "spark://me:hunter2@host:7077"', "engine.spark_master", '"spark://***@host:7077"'),
         ('[engine.spark_options]\n"spark.hadoop.fs.s3a.secret.key" = "hunter2"',
          "engine.spark_options.spark.hadoop.fs.s3a.secret.key", "(hidden)"),

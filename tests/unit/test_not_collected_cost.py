@@ -1,0 +1,119 @@
+"""Time that is billed and was not seen: a kind of cost of its own in every answer."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from decimal import Decimal
+from pathlib import Path
+
+import pytest
+from jsonschema import Draft202012Validator
+
+from gpucost.publish.openmetrics import PeriodViews, openmetrics
+from gpucost.render.data import to_csv, to_json
+from gpucost.render.html import render as html
+from gpucost.render.markdown import render as markdown
+from gpucost.render.schema import schema as schema_of
+from gpucost.render.schema import to_dict
+from tests.golden.report_fleet import EVER, HOUR, OCTOBER, Fleet
+from tests.unit.test_coverage import MONTH, ask, fleet, view_of
+
+D = Decimal
+pytestmark = pytest.mark.usefixtures("in_an_empty_folder")
+
+
+def dead_since_the_10th() -> Fleet:
+    """The bill goes on for two of its nodes."""
+    case = fleet((0, 216), hours=216)
+    case.gap(OCTOBER + 216 * HOUR, EVER[1])
+    for hour in range(216, 744):
+        case.unseen(OCTOBER + hour * HOUR, 1)
+        case.unseen(OCTOBER + hour * HOUR, 2)
+    return case
+
+
+@pytest.fixture(scope="module")
+def dead(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of a store of `dead_since_the_10th`, for who only reads it."""
+    folder = tmp_path_factory.mktemp("dead")
+    dead_since_the_10th().write(folder / "store.duckdb")
+    return folder
+
+
+@pytest.mark.parametrize("by", [("gpu_model",), ("node", "day"), ("namespace", "hour"), ()])
+def test_what_is_billed_and_was_not_seen_is_a_kind_of_its_own(dead: Path, by: tuple[str, ...]) -> None:
+    view = view_of(None, dead, *by)
+    nodes = view.node_totals
+    assert nodes.not_collected_cost == D("33.84") * 528
+    assert nodes.not_collected_gpu_hours == 16 * 528
+    assert view.totals.cost + nodes.unallocated_cost + nodes.not_collected_cost == nodes.node_cost
+    rows = [row for row in view.rows if row.kind == "not_collected"]
+    assert sum(row.own_cost for row in rows) == nodes.not_collected_cost
+    assert sum(row.not_collected.not_collected_gpu_hours for row in rows if row.not_collected) == 16 * 528
+    assert len(rows) == {"gpu_model": 1, "node": 44, "namespace": 528}.get(view.by[0], 1)
+    assert [row.kind for row in view.rows] == sorted(
+        (row.kind for row in view.rows), key=("allocated", "unallocated", "not_collected").index
+    )
+    if "node" in by:
+        assert {row.keys["node"] for row in rows} == {"a100-1", "a100-spot"}
+    payload = to_dict(view)
+    schema = json.loads(schema_of("report"))
+    assert not list(Draft202012Validator(schema).iter_errors(json.loads(to_json(view))))
+    assert payload["totals"]["not_collected_cost"] == nodes.not_collected_cost
+    lines = list(csv.DictReader(io.StringIO(to_csv(view))))
+    assert sum(D(line["cost"]) for line in lines) == nodes.node_cost
+
+
+def test_what_nobody_saw_stands_beside_what_nobody_held_is_no_teams_and_is_never_shared(dead: Path) -> None:
+    view = view_of(None, dead, with_series=True)
+    assert "**Not collected** | **8,448.0** | **$17,867.52**" in markdown(view)
+    page = html(view)
+    assert page.count("$17,867.52") > 1
+    assert 'class="not_collected"' in page
+    for stack in view.series.stacks:
+        assert stack.total == view.node_totals.node_cost
+    assert [layer.kind for layer in view.series.stacks[0].layers][-2:] == ["unallocated", "not_collected"]
+    view = view_of(None, dead, teams=("research",))
+    assert {row.kind for row in view.rows} == {"allocated"}
+    assert to_dict(view)["totals"]["not_collected_cost"] is None
+    assert not view.coverage.is_complete
+    assert any(notice.code == "not_collected" for notice in view.coverage.warnings)
+    alone = view_of(None, dead)
+    shared = view_of(None, dead, share_unallocated="proportional")
+    spread = shared.totals_shared.unallocated_cost or D(0)
+    stays = shared.totals_shared.remaining_unallocated_cost or D(0)
+    assert spread > 0
+    assert spread + stays == alone.node_totals.unallocated_cost
+    (row,) = [row for row in shared.rows if row.kind == "not_collected"]
+    assert row.own_cost == alone.node_totals.not_collected_cost
+    table = shared.sections[0]
+    place = [column.title for column in table.columns].index("Charged")  # type: ignore[union-attr]
+    charged = {line.cells[0]: line.cells[place] for line in table.lines}  # type: ignore[union-attr]
+    assert charged["Not collected"] == row.own_cost
+    assert charged["Total"] == alone.node_totals.node_cost
+    assert sum(charged[name] for name in ("Allocated", "Unallocated", "Not collected")) == charged["Total"]
+
+
+def test_the_parts_of_a_change_still_add_up(dead: Path) -> None:
+    words = ("diff", "2026-10-01..2026-10-09", "2026-10-09..2026-10-17")
+    answer = ask(dead / "store.duckdb", *words, "--format", "json")
+    assert answer.exit_code == 0, answer.output
+    payload = json.loads(answer.stdout)
+    assert payload["parts"]["not_collected"] == pytest.approx(7 * 24 * 33.84)
+    assert sum(payload["parts"].values()) == pytest.approx(payload["cost_change"])
+    assert payload["after"]["coverage"]["not_collected_hours"] == 168
+    assert "billed while nobody saw who held the GPUs" in ask(dead / "store.duckdb", *words).stdout
+    back = ask(dead / "store.duckdb", "diff", "2026-10-09..2026-10-17", "2026-10-01..2026-10-09")
+    assert "of which 168.0 h of prod were not collected" in back.stdout
+
+
+def test_metrics_tell_it(tmp_path: Path) -> None:
+    case = dead_since_the_10th()
+    case.gap(OCTOBER + 70 * HOUR, OCTOBER + 71 * HOUR, "bridged")
+    views = [view_of(case, tmp_path, *by) for by in (("team",), ("gpu_model", "capacity_type"))]
+    text = openmetrics([PeriodViews("month_to_date", MONTH, *views, end=MONTH.end)])
+    assert f'gpucost_not_collected_seconds{{period="month_to_date"}} {528 * 3600.0}' in text
+    assert 'gpucost_bridged_seconds{period="month_to_date"} 3600.0' in text
+    assert 'gpucost_fleet_not_collected_cost{period="month_to_date",currency="USD"} 17867.52' in text
