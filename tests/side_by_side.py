@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from gpucost import pipeline
+from gpucost.config.load import load_config
 from gpucost.config.model import Config
 from gpucost.periods import Period
 from gpucost.store.connection import Store
@@ -56,15 +57,19 @@ class Scenes:
     ) -> Iterator[dict[str, tuple[Scene, Any]]]:
         """Every scene, and `view` of the configuration, the store and the scene's cluster in the first hours."""
         begun = {name: body() for name, body in self.bodies.items()}
-        nodes, series, described = [], [], {}
+        nodes, series, described, settings = [], [], {}, ""
         for name, scene in begun.items():
-            described, scraped = next(scene)
+            described, scraped, *more = next(scene)
+            settings += "".join(more)
             nodes += [{**node, "cluster": name} for node in described["nodes"]]
             series += move(scraped, name)
         prices = folder / "prices.csv"
         prices.write_text("\n".join([HEADER, *BOOK]) + "\n")
         everything = {**described, "nodes": nodes}
         config = write_config(everything, folder, prices)
+        assert config.path is not None
+        config.path.write_text(config.path.read_text() + settings)
+        config = load_config(config.path, environ={}, cwd=folder)
         store = load(everything, series, config)
         pipeline.attribute(config, store, Period(*(datetime.fromtimestamp(at(hour), UTC) for hour in (0, hours))))
         assert not unpaid(store)

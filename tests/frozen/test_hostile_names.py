@@ -135,6 +135,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Fleet]]
         for name in os.environ:
             if name.startswith(("GPUCOST_", "PROMETHEUS_", "KUBERNETES_", "XDG_", "AWS_", "GOOGLE_", "AZURE_", "NO_COLOR")):
                 patch.delenv(name)
+        patch.setenv("XDG_CACHE_HOME", "/dev/null")
         load, write, put, run = fleets.load, fleets.write, fleets.put, fleets.load_runs
         patch.setattr(fleets, "load", lambda fleet, series, *more, **how: load(fleet, map(harmful_labels, series), *more, **how))
         patch.setattr(fleets, "write", lambda folder, name, text: write(folder, name, harmful_file(name, text)))

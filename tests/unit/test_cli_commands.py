@@ -26,6 +26,7 @@ def work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         monkeypatch.delenv(name)
     alone(tmp_path, monkeypatch)
     monkeypatch.delenv("XDG_CONFIG_HOME")
+    monkeypatch.setenv("XDG_CACHE_HOME", "/dev/null")
     return tmp_path
 
 

@@ -12,7 +12,7 @@ from gpucost.collect.prometheus.queries import selectors
 from gpucost.config.model import Activity, Config
 from gpucost.render.view import ReportView
 from gpucost.store.connection import Store
-from tests.replay.cases.words import BOOK, busy, fleet, node, pod
+from tests.replay.cases.words import busy, fleet, node, pod
 from tests.replay.scrape import scrape
 from tests.side_by_side import Scene, Scenes
 from tests.unit.test_resource_shares import HOURS, answer, messages
@@ -31,8 +31,8 @@ def look(config: Config, store: Store, cluster: str) -> Answer:
 @pytest.fixture(scope="module")
 def scenes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, tuple[Scene, Answer]]]:
     with (
-        scene.start(tmp_path_factory.mktemp("scenes"), look, BOOK, HOURS) as answers,
-        scaled.start(tmp_path_factory.mktemp("scaled"), look, BOOK, HOURS) as more,
+        scene.start(tmp_path_factory.mktemp("scenes"), look, HOURS) as answers,
+        scaled.start(tmp_path_factory.mktemp("scaled"), look, HOURS) as more,
     ):
         yield answers | more
 

@@ -328,6 +328,7 @@ def test_what_a_failed_start_left_is_removed(written: bytes, tmp_path: Path, mon
     assert there.path.read_bytes() == b"mine"
 
 
+@pytest.mark.usefixtures("opened_anew")
 def test_threads_of_one_process_read_at_once(store: Store, tmp_path: Path) -> None:
     def read(_: int) -> object:
         with store.read(tmp_path) as con:
