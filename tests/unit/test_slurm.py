@@ -190,6 +190,10 @@ SCENES = {
               job(2, 0, None, "n1", tres(1), ElapsedRaw=360, State="SUSPENDED", Suspended="00:04:00")],
              fields=[*FIELDS, "Suspended"]),
         pod={"1": 600, "2": 600}),
+    "suspended time is held where only Elapsed says when a job ended": scene(
+        text([job(1, 0, 600, "n1", tres(1), ElapsedRaw=360, Suspended="00:04:00")],
+             fields=[*(name for name in FIELDS if name != "End"), "Suspended"]),
+        pod={"1": 600}),
     **{f"{held} of {gres}": scene([job(1, 0, H, "n1", held)], f"NodeName=n1 Gres={gres} Partitions=gpu\n", pod={"1": gpus * H})
        for gres, held, gpus in PARTS},
     # of n1's 8 GPU-hours one is down, four are in maintenance; n2 is off for the second hour

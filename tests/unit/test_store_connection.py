@@ -85,20 +85,6 @@ def test_who_holds_the_file_is_named_and_others_wait_until_it_is_free(store: Sto
     assert other.wait() == 0
 
 
-@pytest.mark.slow
-def test_who_is_killed_leaves_nothing_but_what_it_committed(store: Store) -> None:
-    other = hold(store.path, 30)
-    other.kill()
-    other.wait()
-    assert store.query("SELECT at_ms FROM cuts")[1] == [(1,)]
-    script = (
-        "import duckdb, os, signal, sys; con = duckdb.connect(sys.argv[1]);"
-        "con.execute('INSERT INTO cuts VALUES (3)'); os.kill(os.getpid(), signal.SIGKILL)"
-    )
-    subprocess.run([sys.executable, "-c", script, str(store.path)], check=False)
-    assert store.query("SELECT at_ms FROM cuts ORDER BY 1")[1] == [(1,), (3,)]
-
-
 def test_a_file_that_was_replaced_while_a_writer_waited_is_not_written_to(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     """`store compact` puts another file in the store's place, or a first writer that failed removes it, after one was opened."""
     connect, changes = duckdb.connect, ["compacted"]
