@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from decimal import Decimal
+from itertools import groupby
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import duckdb
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from gpucost.engine import run_stage
@@ -47,6 +48,9 @@ def _told(con: duckdb.DuckDBPyConnection, processes: list[list[int | None]], *, 
             before, value = value, 3 if step is None else value + step
             expected += value - before if value >= before else value
             values.append(value)
+        # three returns to a former level are several processes behind one name (35_processes), not restarts
+        told = [value for value, _ in groupby(values)]
+        assume(sum(low < one <= high for one, low, high in zip(told, told[1:], told[2:], strict=False)) < 3)
         moments = np.arange(len(values), dtype=np.int64) * 60_000
         for replica in range(2 if replicas else 1):
             series = counter("request", f"pod-{number}", labels={"prometheus_replica": str(replica)})
