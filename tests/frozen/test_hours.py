@@ -45,6 +45,7 @@ def _check(group: list[Path], zones: tuple[str, ...], folder: Path, golden: Path
 
 
 @pytest.mark.slow
+@pytest.mark.ci
 @pytest.mark.parametrize("group", _groups(hours.own_cases()))
 def test_hours_of_our_own_fleets(group: list[Path], tmp_path: Path) -> None:
     _check(group, hours.ZONES, tmp_path, GOLDEN / "hours.txt")

@@ -27,6 +27,7 @@ WINDOWS = st.sampled_from([1, 3, 24])
 
 
 @pytest.mark.slow
+@pytest.mark.ci
 @settings(SETTINGS, max_examples=15)
 @given(data=st.data(), fleet=FLEETS, hours_per_window=WINDOWS)
 def test_every_cell_is_that_of_the_exact_bill(data: st.DataObject, fleet: Fleet, hours_per_window: int) -> None:

@@ -21,6 +21,7 @@ WINDOWS = st.sampled_from([1, 3, 24])
 
 
 @pytest.mark.slow
+@pytest.mark.ci
 @settings(ONE, max_examples=20)
 @given(data=st.data(), fleet=fleets(), hours_per_window=WINDOWS)
 def test_figures_are_those_of_the_second_calculation(data: st.DataObject, fleet: Fleet, hours_per_window: int) -> None:

@@ -23,7 +23,7 @@ from gpucost.store.connection import Store
 from tests.bench.steps import large
 from tests.lakes import attribute, differences, export, opened, stored_together
 from tests.oracle.shared_cases import replayed, shared_cases
-from tests.oracle.test_exact import together
+from tests.oracle.test_exact import Together, together
 from tests.property.fleets import books, fleets, lived_in, priced
 from tests.replay.fleet import Fleet, read_fleet
 from tests.replay.load import load, write_config
@@ -57,15 +57,14 @@ def unequal(config: Config, store: Store, url: Path) -> list[str]:
         return differences(store.path, other.path)
 
 
-def test_figures_of_all_cases_are_those_of_the_store(spark: SparkCluster, tmp_path: Path) -> None:
-    wrong = []
-    # each group takes a run; those of one or two cases are attributed without Spark (tests/unit/test_lake.py)
-    for number, group in enumerate(one for one in together() if len(one.cases) > 2):
-        folder = tmp_path / str(number)
-        folder.mkdir()
-        config, store = stored_together(group, folder)
-        wrong += [f"{group.cases[0].name}…: {line}" for line in unlike_the_store(spark, config, store, pairs=2_000)]
-    assert not wrong, "\n".join(wrong)
+# Each takes a run; those of one or two cases are attributed without Spark (tests/unit/test_lake.py).
+GROUPS = sorted((one for one in together() if len(one.cases) > 2), key=lambda one: len(one.cases))
+
+
+@pytest.mark.parametrize("group", [pytest.param(GROUPS[0], marks=pytest.mark.ci), *GROUPS[1:]], ids=range(len(GROUPS)))
+def test_figures_of_cases_are_those_of_the_store(group: Together, spark: SparkCluster, tmp_path: Path) -> None:
+    config, store = stored_together(group, tmp_path)
+    assert not unlike_the_store(spark, config, store, pairs=2_000)
 
 
 @pytest.mark.shared

@@ -63,6 +63,7 @@ def test_tools_say_what_they_take_and_only_read(config: Path) -> None:
     assert listed["report"].input_schema["properties"]["share_unallocated"]["enum"] == ["proportional", "even"]
 
 
+@pytest.mark.ci
 def test_answers_are_those_of_the_commands(config: Path) -> None:
     asked = [
         ("report", {"month": "2026-10", "by": ["team", "gpu_model"]}, "report --month 2026-10 --by team,gpu_model"),

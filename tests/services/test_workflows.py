@@ -15,6 +15,7 @@ PAGE = Path(__file__).parents[2] / "docs" / "github-actions.md"
 
 @pytest.mark.services
 @pytest.mark.slow
+@pytest.mark.ci
 def test_they_pass_actionlint(tmp_path: Path) -> None:
     blocks = re.findall(r"```yaml\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.S)
     files = [tmp_path / f"{at}.yml" for at in range(len(blocks))]
