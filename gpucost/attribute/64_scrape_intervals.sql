@@ -1,6 +1,7 @@
 -- reads: blocks, node_devices; the span [span_from_ms, span_to_ms)
 -- writes: scrape_intervals, one row per (scrape target, hour) with samples: the interval that they speak for where the next is too far away, and that of the hour before, if it has samples
 -- invariant: interval_ms > 0; it is that of the hour and its neighbors, so that scraping otherwise later changes nothing about it
+-- only with: node_devices, told_activity
 CREATE OR REPLACE TEMP TABLE scrape_intervals AS
 WITH scraped AS (
     SELECT DISTINCT series_id, target_id, job_id FROM node_devices

@@ -1,6 +1,7 @@
 -- reads: blocks, node_devices, scrape_intervals, settings; the span [span_from_ms, span_to_ms)
 -- writes: device_hours, one row per (device, hour) in which a sample speaks: its neighbors, and how long it was idle and measured where aggregates alone tell; offsets are from the start of the hour, negative before it
 -- invariant: one row per (device_id, hour); a sample speaks until the next, or for one interval where the next is over 2.5 away; idle_ms <= measured_ms <= 3,600,000
+-- only with: node_devices, told_activity
 CREATE OR REPLACE TEMP TABLE device_hours AS
 WITH devices AS (
     SELECT n.series_id, n.device_id, n.target_id, n.up_from_ms, n.up_to_ms, 100.0 / n.scale AS full_scale, c.threshold_percent / n.scale AS idle_below

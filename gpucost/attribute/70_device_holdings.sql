@@ -1,6 +1,7 @@
 -- reads: allocation_segments, allocated_costs, node_segments, allocation_devices, device_hours
 -- writes: held_devices, device_holdings (a view), one row per (hour of a holding, device of the pod that speaks in it), whether the hour's aggregates answer for it, and what the holding costs
 -- invariant: weight > 0
+-- only with: node_devices, told_activity
 CREATE OR REPLACE TEMP TABLE held_devices AS
 WITH held AS MATERIALIZED (
     SELECT h.allocation_id, h.from_ms, h.to_ms, h.hour, h.hours, h.to_ms - h.from_ms = 3600000 AS is_whole_hour,

@@ -1,6 +1,7 @@
 -- reads: partial_hours, device_readings, device_hours, blocks; the span [span_from_ms, span_to_ms)
 -- writes: sample_intervals, of devices in hours that aggregates alone don't explain: when a sample speaks, or an even run of them, and what they say
 -- invariant: within one (device, hour) rows do not overlap; from_ms < to_ms within the hour; no holding begins or ends within a run of several samples
+-- only with: node_devices, told_activity
 CREATE OR REPLACE TEMP TABLE sample_intervals AS
 WITH wanted AS MATERIALIZED (
     FROM device_hours SEMI JOIN partial_hours USING (device_id, hour)

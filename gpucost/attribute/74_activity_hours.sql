@@ -1,6 +1,7 @@
 -- reads: device_holdings, sample_intervals, cost_runs, told_activity, settings; the span [span_from_ms, span_to_ms)
 -- writes: activity_hours (stored), one row per (cell, pod) of which a device is measured, or activity is told: GPU time idle and measured, activity x GPU time, what idle time costs
 -- invariant: idle_gpu_ms <= measured_gpu_ms <= GPU time held
+-- only with: node_devices, told_activity
 INSERT INTO activity_hours BY NAME
 WITH heard AS (
     SELECT h.*, s.idle_ms AS idle, s.measured_ms AS measured, s.utilization_ms AS utilization, s.to_ms - s.from_ms AS spoken_ms,

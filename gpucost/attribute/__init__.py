@@ -55,6 +55,8 @@ WHERE hour >= ($start + 3599999) // 3600000 AND hour < $end // 3600000 AND vals 
     AND series_id NOT IN (
         SELECT series_id FROM activity_series
         WHERE part = 'compared' AND cluster IN (SELECT cluster FROM node_devices WHERE scale IS DISTINCT FROM usual_scale))"""
+# What these stages hand on if nothing measures activity, and they are skipped.
+_NO_READINGS = "CREATE OR REPLACE TEMP TABLE device_readings (series_id UBIGINT, hour INTEGER, is_uneven BOOLEAN)"
 # The table that basis/ makes, where no price is split.
 _NO_BASIS_SPANS = """
 CREATE OR REPLACE TEMP TABLE basis_spans (
@@ -149,6 +151,7 @@ def attribute_span(con: DuckDBPyConnection, span: tuple[int, int], at_readings: 
     """Run the numbered stages over the days of [span). `at_readings` is called once device_readings lists the needed samples."""
     con.execute("SET VARIABLE span_from_ms = $start", {"start": span[0]})
     con.execute("SET VARIABLE span_to_ms = $end", {"end": span[1]})
+    con.execute(_NO_READINGS)
     run_stages(con, "gpucost.attribute", until=_READINGS)
     if at_readings:
         at_readings()

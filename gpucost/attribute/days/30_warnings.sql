@@ -1,6 +1,7 @@
 -- reads: allocations, billed_hours, billed_nodes, cost_runs, coverage_gaps, node_devices, node_runs, node_stops, nodes, settings, unproven_ends, unseen_time
 -- writes: warnings (stored): pods without a proven end, what was billed and not seen, nodes that stopped
 -- invariant: each names what it is about and its time; hours and cost are those attributed
+-- only with: loads
 -- one row per cluster and month in which pods without phases may have been charged after they ended: at most how much; hours and cost are those in cost_runs
 INSERT INTO warnings BY NAME
 WITH cells AS (
