@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cache
+from pathlib import Path
 
 import pytest
 
 from tests.fleets import activity, coverage, exact, hosts, machines, settings, shares
+from tests.fleets.case import Case
 from tests.fleets.figures import Figures, build
 from tests.replay.cases.words import BOOK
 
@@ -23,7 +25,23 @@ KINDS = {
 }
 
 
+def _asked(items: list[pytest.Item], cases: Sequence[Case]) -> list[Case]:
+    """Those cases that tests are collected for; all, if others of these tests look at the whole store."""
+    asked: set[str] = set()
+    for item in items:
+        if item.path.parent == Path(__file__).parent:
+            if item.originalname != "test_fleet":
+                return list(cases)
+            asked.add(item.callspec.params["case"].name)
+    return [case for case in cases if case.name in asked]
+
+
 @pytest.fixture(scope="session")
-def fleets(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Figures]:
+def fleets(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Figures]:
     """The attributed store of a kind of fleets, built when it is first asked for."""
-    return cache(lambda kind: build(tmp_path_factory.mktemp("fleets"), *KINDS[kind]))
+
+    def built(kind: str) -> Figures:
+        cases, book, settings = KINDS[kind]
+        return build(tmp_path_factory.mktemp("fleets"), _asked(request.session.items, cases), book, settings)
+
+    return cache(built)

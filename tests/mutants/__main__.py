@@ -56,27 +56,37 @@ class Touching:
 
     @classmethod
     def read(cls) -> Touching:
+        """Tests of one module share what they touch: it may be kept from one to the next."""
         rows = [json.loads(line) for path in RECORD.glob("*.jsonl") for line in path.read_text().splitlines()]
-        files: dict[str, list[str]] = {}
+        tests: dict[str, list[str]] = {}
+        touched: dict[str, set[str]] = {}
         for row in rows:
-            for file in row["files"]:
-                files.setdefault(file, []).append(row["test"])
+            module = row["test"].partition("::")[0]
+            tests.setdefault(module, []).append(row["test"])
+            touched.setdefault(module, set()).update(row["files"])
+        files: dict[str, list[str]] = {}
+        for module, known in touched.items():
+            for file in known:
+                files.setdefault(file, []).extend(tests[module])
         return cls(files, {row["test"]: row["seconds"] for row in rows}, {row["test"]: row["shared"] for row in rows})
 
     def order(self, file: str, first: str | None) -> list[str]:
-        """Tests that touch a file, the one that is likely to notice first, then module by module, the cheapest first."""
+        """Tests that touch a file, the one that is likely to notice first, then module by module: most tests per second first."""
         modules: dict[str, list[str]] = {}
         for test in self.files.get(file, ()):
             modules.setdefault(test.partition("::")[0], []).append(test)
-        cost = {module: sum(min(self.seconds[t], 5) for t in tests) / len(tests) + max(self.shared[t] for t in tests)
-                for module, tests in modules.items()}  # fmt: skip
+
+        def cost(module: str) -> float:
+            own, shared = ([by[test] for test in modules[module]] for by in (self.seconds, self.shared))
+            # what fixtures take is in the seconds of the test that asks for them first
+            return sum(own) + (max(shared) if max(own) < max(shared) else 0)
+
         chosen = [first] if first in self.seconds else []
         spent = 0.0
-        for module in sorted(modules, key=lambda module: cost[module]):
-            for test in modules[module]:
-                if spent < WORTH and test != first:
-                    chosen.append(test)
-                    spent += min(self.seconds[test], self.seconds[test] + self.shared[test])
+        for module in sorted(modules, key=lambda module: cost(module) / len(modules[module])):
+            if spent + cost(module) < WORTH or not spent:
+                chosen += [test for test in modules[module] if test != first]
+                spent += cost(module)
         return chosen
 
 
@@ -184,11 +194,14 @@ class Trial:
 
     def verdict(self, mutant: Broken, items: dict[str, pytest.Item]) -> Verdict:
         file = mutant.path.relative_to(ROOT).as_posix()
-        tests = [one for one in self.touching.order(file, self.caught_by.get(mutant.name)) if one in items]
-        if not tests:
-            return Verdict()
-        found = fork(mutant.path, mutant.text, [items[one] for one in tests])
-        return copy(mutant.path, mutant.text, tests) if found is None else found
+        first = self.caught_by.get(mutant.name)
+        tests = [one for one in self.touching.order(file, first) if one in items]
+        verdict = Verdict()
+        for some in [[first], tests] if first in tests else [tests]:
+            if some and verdict.test is None and not verdict.crashes:
+                found = fork(mutant.path, mutant.text, [items[one] for one in some])
+                verdict = copy(mutant.path, mutant.text, some) if found is None else found
+        return verdict
 
 
 def main() -> int:

@@ -90,7 +90,8 @@ def _in_child(answer: Path, path: Path, text: str, tests: Sequence[pytest.Item])
         outcome = _Outcome()
         with tempfile.TemporaryDirectory(prefix="mutant-") as folder:
             seen = _change(path, text)
-            config = tests[0].config
+            config, session = tests[0].config, tests[0].session
+            session.items[:] = tests  # stores of many fleets are made of those that are asked for
             config._tmp_path_factory._basetemp = Path(folder)  # type: ignore[attr-defined]
             config.pluginmanager.register(outcome)
             for test, following in zip(tests, [*tests[1:], None], strict=True):
