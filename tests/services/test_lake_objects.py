@@ -106,6 +106,8 @@ def put(place: Place, key: str, content: bytes) -> None:
         place.bucket.put_object(Key=key, Body=content)
 
 
+@pytest.mark.slow
+@pytest.mark.ci
 def test_export_attribute_and_read(place: Place, tmp_path: Path) -> None:
     config, store = stored(tmp_path / "one", cluster=ODD)
     config = place.set(config)
@@ -145,6 +147,8 @@ def test_the_address_may_name_the_server(place: Place, tmp_path: Path) -> None:
     assert files.url == place.url and not any(server.encode() in (files.read(name) or b"") for name in files.names("_gpucost"))
 
 
+@pytest.mark.slow
+@pytest.mark.ci
 @pytest.mark.parametrize(
     ("place", "count"),
     [
@@ -173,6 +177,8 @@ def test_more_files_than_a_page_lists_markers_of_folders_and_neighbors(place: Pl
     assert files.names("raw") == []
 
 
+@pytest.mark.slow
+@pytest.mark.ci
 @pytest.mark.parametrize("place", ["s3", *SLOW_BUCKETS[1:]], indirect=True)
 def test_an_upload_that_breaks_off_leaves_nothing(place: Place, tmp_path: Path) -> None:
     files = open_files(place.url, place.set(Config(store=tmp_path / "none.duckdb")))
@@ -272,6 +278,8 @@ def test_a_wrong_key_and_a_token_in_the_address_stay_secret(
         assert result.exit_code == 1 and "c2VjcmV0" not in result.output, result.output
 
 
+@pytest.mark.slow
+@pytest.mark.ci
 def test_leftovers_of_another_writer_stay(place: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     config, store = stored(tmp_path / "one")
     config = place.set(config)

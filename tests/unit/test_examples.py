@@ -133,6 +133,8 @@ HEAVY = (
 ALL = [pytest.param(page, (), id=page.name, marks=pytest.mark.slow) for page in PAGES if EXAMPLES[page]]
 
 
+@pytest.mark.slow
+@pytest.mark.ci
 @pytest.mark.parametrize(("page", "left_out"), [pytest.param(PAGES[0], HEAVY, id="what is quick of the README"), *ALL])
 def test_examples_run_on_the_sample(page: Path, left_out: tuple[str, ...], sample: Path) -> None:
     failed = []
