@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tests.fleets.case import alone, case, machine, relabel, revalue
+from tests.fleets.case import alone, case, drop, duplicate, machine, relabel, revalue
 from tests.replay.cases.words import at, busy, fleet, pod
 
 L4, A10G = "g6.12xlarge", "g5.xlarge"  # four GPUs at $4.80, one at $1.20
@@ -155,6 +155,37 @@ GIVES_WAY = """
 
     | over
     |    0"""
+TEAMS = [
+    # a second exporter reports another value from 02:00 on: of a label that several report, the newest counts
+    case(
+        "the newest value of a label that two exporters report",
+        alone(5, A10G, pod("a", "w", [0], 0, 5)),
+        """
+        team | held
+        old  |    2
+        new  |    3""",
+        relabel("kube_namespace_labels", {"label_team": "old"}),
+        duplicate("kube_namespace_labels", {"label_team": "new", "instance": "10.9.9.9:8080"}),
+        drop("kube_namespace_labels", {"instance": "10.9.9.9:8080"}, (-1, 2)),
+    ),
+    # heard at 02:00 and again at 02:10
+    case(
+        "a silence of exactly ten minutes",
+        alone(5, A10G, pod("a", "w", [0], 0, 5), scrape=60, ksm_silent=[[at(2) + 1, at(2) + 599]]),
+        """
+        pod | held
+        a   |    5""",
+    ),
+    # seen from 01:00 on, on no node until 02:00:20
+    case(
+        "a pod that waits for a node",
+        alone(5, A10G, pod("a", "w", [0], 2 + 20 / 3600, 5, created=at(1))),
+        """
+        pod | held
+        a   | 539/180""",
+    ),
+]
+
 ENDS = [
     *(
         case(
@@ -225,4 +256,4 @@ ENDS = [
         for seconds, warned in ((30, False), (60, True))
     ),
 ]  # fmt: skip
-CASES = [*HOURS, *ENDS]
+CASES = [*HOURS, *TEAMS, *ENDS]

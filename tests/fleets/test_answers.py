@@ -101,3 +101,8 @@ def test_a_server_that_never_answered_is_missed_once_it_is_configured(fleets: Fl
     assert missed('cluster = "b"') == {"b"}
     assert missed('name = "c"') == set()  # nor did any other that is configured answer
     assert missed('name = "replay"', f'name = "c"\ncluster = "{min(clusters)}"') == {"http://127.0.0.1:9"}
+
+
+def test_a_pod_waits_until_it_is_bound(fleets: Fleets) -> None:
+    rows = "SELECT pod, gpus, from_ms, to_ms FROM pending_pods WHERE cluster = 'a-pod-that-waits-for-a-node'"
+    assert fleets("usual").store.query(rows)[1] == [("a", 1.0, at(1) * 1000, (at(2) + 20) * 1000)]

@@ -133,8 +133,8 @@ def check(name: str, collected: Collected, slack: float = 0.035) -> None:
     assert missing == [(start, end) for start, end, *_ in rows]
 
 
-#: Of a family that is collected, that a dead shard takes along, that stops, and that stops for one namespace alone.
-QUICK = ("small-shard", "dead-shard-of-two", "pods-dropped", "another-namespace-alone")
+#: Families that are collected, that a dead shard takes along, that stop (also while no GPU pod runs, or for one namespace).
+QUICK = ("small-shard", "dead-shard-of-two", "pods-dropped", "all-of-pods-lost", "another-namespace-alone")
 
 
 @pytest.fixture(scope="module")

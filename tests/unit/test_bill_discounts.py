@@ -210,6 +210,12 @@ CASES = {
          edp("-120", **RESERVATION)],
         {(A, 10): (90, -10)}, rest="-110",
     ),
+    "on a month's fee: the hours so far bear their part": Case(
+        [machine(0, RI_ARN, "720", LineItemType="RIFee", **(RESERVATION | {"reservation/UnusedRecurringFee": "0"})),
+         machine(10, A, "0", LineItemType="DiscountedUsage", **(RESERVATION | {"reservation/EffectiveCost": "100"})),
+         edp("-72", **RESERVATION)],
+        {(A, 10): (90, -10)}, rest="-62",
+    ),
     "others are spread over their product in the account": Case(
         [machine(10), machine(11, B, "60"), machine(10, C, UsageAccountId=OTHER),
          usage(10, UnblendedCost="10", ResourceId="arn:aws:eks:x", **CLUSTER), edp("-9", UsageType="", **MONTH)],
