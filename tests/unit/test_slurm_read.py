@@ -132,6 +132,13 @@ def _json(jobs: list[Job], *, newer: bool) -> str:
     return json.dumps({"meta": {}, "errors": [], "jobs": [one(told) for told in jobs]})
 
 
+def test_a_job_in_json_without_an_end_ran_and_was_suspended(tmp_path: Path) -> None:
+    told = json.loads(_json([job(1, 0, 600, "n1", tres(1))], newer=True))
+    told["jobs"][0]["time"] |= {"end": 0, "elapsed": 360, "suspended": 240}
+    runs, _ = read(tmp_path, json.dumps(told))
+    assert (runs["end_ms"][0] - runs["start_ms"][0], runs["suspended_ms"][0]) == (600_000, 240_000)
+
+
 @pytest.mark.parametrize("newer", [False, True])
 def test_json_says_what_text_does(tmp_path: Path, newer: bool) -> None:
     jobs = [job(1, 0, 60, "n[1-2]", tres(4, "a100"), JobName="a|b\nc"), job(2, 60, None, "n1", tres(1))]

@@ -279,7 +279,10 @@ def test_break_even_month_is_where_cumulative_cash_meets() -> None:
     # a month in the cloud is 7,300, the node as it runs 730: 87,600 / 6,570 = 13.3
     assert answer.figures["break_even_months"] == pytest.approx(87600 / 6570, abs=1e-6)
     assert answer.figures["break_even_month"] == 14
-    assert bought(MONTH, lead_months=3).figures["break_even_month"] == 17
+    later = bought(MONTH, lead_months=3)
+    assert later.figures["break_even_month"] == 17
+    # the cloud is paid until the nodes are there
+    assert cash(later)[0] == (0, 3 * 7300, 3 * 7300 + 87600, -87600)
     assert cash(answer)[0] == (0, 0, 87600, -87600)
     assert cash(answer)[-1] == (2, 24 * 7300, 87600 + 24 * 730, 24 * 6570 - 87600)
     # a residual value comes back at the end
