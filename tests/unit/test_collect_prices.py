@@ -93,6 +93,18 @@ def test_units_tiers_and_free_skus_of_google() -> None:
     assert price(unit="GiBy") is None
 
 
+@pytest.mark.parametrize("order", [1, -1])
+def test_of_several_prices_of_a_sku_of_google_the_newest_counts(order: int) -> None:
+    from google.cloud.billing_v1.types import Sku
+
+    newer, older = (gcp_sku("Nvidia Tesla T4 GPU running in Americas", "GPU", price) for price in ("0.5", "0.9"))
+    (info,) = older["pricing_info"]
+    info["effective_time"] = datetime(2025, 1, 1, tzinfo=UTC)
+    newer["pricing_info"] = [*newer["pricing_info"], info][::order]
+    price = unit_price(Sku(newer))
+    assert price is not None and (price.price_per_hour, price.effective_start) == (Decimal("0.5"), date(2026, 11, 20))
+
+
 def test_names_of_families_components_regions_and_machines() -> None:
     assert [family_of(name) for name in ("a3-megagpu-8g", "a3-ultragpu-8g", "a3-highgpu-1g", "g2-standard-4")] == [
         "a3plus",
