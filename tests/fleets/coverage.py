@@ -303,7 +303,7 @@ def two_accounts(name: str, until: int, gap: str) -> Case:
 
 
 FIVE_TO_15, FIVE_ON, LEFT_OUT, WITHIN = (own(day(silence)) for silence in ((5, 15), (5, 24), (9.5, 11), (10.2, 10.7)))
-PART, DECLARED, OFF, OTHERS = (own(day(silence)) for silence in ((10 + 4 / 60, 11 + 56 / 60), (5, 15), (5, 15), (5, 15)))
+PART, DECLARED, OFF, OTHERS, FEE, USE = (own(day(silence)) for silence in ((10 + 4 / 60, 11 + 56 / 60), *[(5, 15)] * 5))
 UNSEEN = own(fleet(
     24, [node("n", P4DE, 0, 24), node("x", P4DE, 6, 14)], [pod("train", "n", [0], 0, 24)], {}, ksm_silent=[[at(5), at(15)]]
 ))  # fmt: skip
@@ -332,14 +332,14 @@ BILLED = [
         not_collected |     0     0 417.24 152""", gaps="not_collected 5 ever", warnings=UNPLACED),
     costs("hours in which nothing was billed are off", OFF, cur(OFF, outside), SEEN, gaps="off 5 15"),
     case(
-        "a fee or tax of the month covers none of its hours", FIVE_TO_15, "", gaps="not_collected 5 15",
+        "a fee or tax of the month covers none of its hours", FEE, "", gaps="not_collected 5 15",
         bill=cur(
-            FIVE_TO_15, lambda one: one.start < at(5), lambda row: {} if row["line_item_line_item_type"] == "Usage" else MONTH
+            FEE, lambda one: one.start < at(5), lambda row: {} if row["line_item_line_item_type"] == "Usage" else MONTH
         ),
     ),
     case(
-        "usage that is billed by the month covers none of its hours", FIVE_TO_15, "",
-        bill=cur(FIVE_TO_15, lambda one: one.start < at(5), lambda row: {} if "Box" in row["line_item_usage_type"] else MONTH),
+        "usage that is billed by the month covers none of its hours", USE, "",
+        bill=cur(USE, lambda one: one.start < at(5), lambda row: {} if "Box" in row["line_item_usage_type"] else MONTH),
         gaps="not_collected 5 15",
     ),
     unbilled(0, 24, "not_collected"), unbilled(0, 5, "not_collected"), unbilled(15, 24, "not_collected"), unbilled(18, 24, "off"),

@@ -154,7 +154,8 @@ def build(folder: Path, cases: Sequence[Case], book: Iterable[str], settings: st
     if bills:
         (folder / "cur.csv").write_text(bills[0] + "".join(bill.partition("\n")[2] for bill in bills[1:]))
         assert len({bill.partition("\n")[0] for bill in bills}) == 1
-        assert not collect_bills(store, [LocalTree(folder / "cur.csv")], "aws").errors
+        errors = collect_bills(store, [LocalTree(folder / "cur.csv")], "aws").errors
+        assert not errors, errors
     pipeline.attribute(config, store)
     assert not unpaid(store)
     return Figures(config, store)

@@ -14,6 +14,7 @@ import duckdb
 import pytest
 
 import gpucost
+from gpucost import engine
 from gpucost.config.model import Config, Targets
 from gpucost.errors import GpucostError, StoreError
 from gpucost.periods import Period
@@ -206,6 +207,22 @@ def test_price_sources_are_shares_of_cost(con: Connection) -> None:
     narrowed = ask(con, teams=("vision",)).coverage
     assert [(source.name, source.share) for source in narrowed.price_sources] == [("catalog", 1.0)]
     assert str(narrowed.price_as_of) == "2026-08-01"
+
+
+def test_a_day_of_two_price_sources_counts_for_the_one_of_most_of_its_cost() -> None:
+    with duckdb.connect() as con:
+        con.execute(
+            """CREATE TABLE nodes AS SELECT 1 AS node_id, 'c' AS cluster;
+            CREATE TABLE allocations AS SELECT 1 AS node_id, 1 AS allocation_id, 'n' AS namespace;
+            CREATE TABLE report_cost_cells AS SELECT 1 AS node_id, 0 AS from_ms, 1 AS allocation_id, 't' AS team,
+                36e5 AS allocated_gpu_ms, 5::DECIMAL(38, 9) AS cost;
+            CREATE TABLE report_node_cells AS SELECT 1 AS node_id, 0 AS from_ms, NULL::DATE AS price_as_of,
+                unnest(['bill', 'price_book', 'spot']) AS price_source, unnest([2, 3, 1]) AS node_cost"""
+        )
+        engine.run_stage(con, "gpucost.store", "sql/filters")
+        asked = {"teams": [], "namespaces": [], "clusters": [], "each_team": False}
+        rows = engine.answer_rows(con, "gpucost.report", "41_nodes_of_pods", asked)
+    assert [(row["source"], row["node_cost"]) for row in rows] == [("price_book", 5)]
 
 
 def test_uncollected_time_is_told_with_its_fix(con: Connection) -> None:
