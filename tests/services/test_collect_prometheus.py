@@ -1,13 +1,8 @@
-"""Collecting from real servers: the same samples as were scraped, from Prometheus and VictoriaMetrics, through every mishap."""
+"""Collecting from real servers: the same samples as were scraped, from Prometheus and VictoriaMetrics."""
 
 from __future__ import annotations
 
 import json
-import os
-import signal
-import subprocess
-import sys
-import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
@@ -17,30 +12,25 @@ from typing import Any
 import numpy as np
 import pytest
 
-from gpucost.collect.base import CollectResult, ProgressState
+from gpucost.collect.base import CollectResult
 from gpucost.collect.prometheus.client import Retries
 from gpucost.collect.prometheus.collector import collect_prometheus
 from gpucost.collect.prometheus.queries import selectors
 from gpucost.config.model import Activity, Idle, PrometheusSource
-from gpucost.periods import MS_PER_HOUR, Period
+from gpucost.periods import Period
 from gpucost.store.connection import Store
 from tests.programs import listening, require
 from tests.replay.fleet import Fleet, all_cases, read_fleet
 from tests.replay.load import load, write_config
-from tests.replay.scrape import scrape, write_openmetrics
+from tests.replay.scrape import scrape
 from tests.replay.series import Series
-from tests.replay.server import free_port, start_prometheus, stop, write_blocks
+from tests.replay.server import free_port
 
 # ruff: noqa: S310 (all addresses are loopback)
 pytestmark = pytest.mark.services
 
-CASES = [
-    "mig-mixed",
-    *(
-        pytest.param(name, marks=pytest.mark.slow)
-        for name in ("exporter-silent-and-nonsense", "prometheus-pair", "sentinels", "jittered", "same-name-twice")
-    ),
-]
+#: Slices and whole GPUs.
+NAME = "mig-mixed"
 QUICK = Retries(attempts=2, initial=0.05, longest=0.1, jitter=0.01)
 Serve = Callable[[dict[str, Any]], str]
 
@@ -71,9 +61,8 @@ def contents(store: Store) -> list[tuple[str, list[tuple[object, ...]]]]:
     return [(name, sorted(store.query(query)[1], key=str)) for name, query in queries.items()]
 
 
-@pytest.mark.parametrize("name", CASES)
-def test_prometheus_gives_what_was_scraped(name: str, prometheus_server: Serve, tmp_path: Path) -> None:
-    fleet = read_fleet(case(name))
+def test_prometheus_gives_what_was_scraped(prometheus_server: Serve, tmp_path: Path) -> None:
+    fleet = read_fleet(case(NAME))
     result = collect(fleet, prometheus_server(fleet), tmp_path / "http.duckdb", max_samples=20_000)
     assert result.ok and not result.not_collected
     config = write_config(fleet, tmp_path, tmp_path / "none.csv")
@@ -104,9 +93,8 @@ def victoria(tmp_path: Path) -> Iterator[str]:
         yield url
 
 
-@pytest.mark.parametrize("name", ["mig-mixed", pytest.param("jittered", marks=pytest.mark.slow)])
-def test_victoria_metrics_gives_the_same(name: str, victoria: str, prometheus_server: Serve, tmp_path: Path) -> None:
-    fleet = read_fleet(case(name))
+def test_victoria_metrics_gives_the_same(victoria: str, prometheus_server: Serve, tmp_path: Path) -> None:
+    fleet = read_fleet(case(NAME))
     lines = [
         json.dumps({"metric": one.labels, "values": one.values.tolist(), "timestamps": one.times.tolist()})
         for one in scrape(fleet)
@@ -118,67 +106,3 @@ def test_victoria_metrics_gives_the_same(name: str, victoria: str, prometheus_se
     assert collect(fleet, victoria, tmp_path / "vm.duckdb").ok
     assert collect(fleet, prometheus_server(fleet), tmp_path / "prometheus.duckdb").ok
     assert contents(Store(tmp_path / "vm.duckdb")) == contents(Store(tmp_path / "prometheus.duckdb"))
-
-
-COLLECT = """
-import sys
-from datetime import UTC, datetime
-from pathlib import Path
-from gpucost.collect.prometheus.collector import collect_prometheus
-from gpucost.config.model import Activity, Idle, PrometheusSource
-from gpucost.periods import Period
-from gpucost.store import Store
-url, path, cluster, start, end = sys.argv[1:]
-period = Period(datetime.fromtimestamp(int(start), UTC), datetime.fromtimestamp(int(end), UTC))
-source = PrometheusSource(url=url, cluster=cluster, max_samples=1000)
-collect_prometheus(source, Store(Path(path)), period, Activity(), Idle(), lambda s: print(s.samples, flush=True))
-"""
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("lines", [2, 5])
-def test_kill_and_go_on(lines: int, prometheus_server: Serve, tmp_path: Path) -> None:
-    fleet = read_fleet(case("same-name-twice"))
-    url = prometheus_server(fleet)
-    killed, calm = tmp_path / "killed.duckdb", tmp_path / "calm.duckdb"
-    words = [url, killed, fleet["nodes"][0]["cluster"], fleet["start"], fleet["end"]]
-    process = subprocess.Popen([sys.executable, "-c", COLLECT, *map(str, words)], stdout=subprocess.PIPE, text=True)
-    assert process.stdout is not None
-    for _ in range(lines):
-        process.stdout.readline()
-    os.kill(process.pid, signal.SIGKILL)
-    process.wait()
-    before = Store(killed).query("SELECT count(*), coalesce(sum(rows), 0) FROM loads")[1][0]
-    stored = Store(killed).query("SELECT coalesce(sum(samples), 0) FROM blocks")[1][0][0]
-    assert int(str(before[0])) > 0 and int(str(stored)) > 0
-    again = collect(fleet, url, killed, max_samples=1000)
-    assert again.ok and again.resumed == before[0]
-    assert collect(fleet, url, calm).ok
-    assert contents(Store(killed)) == contents(Store(calm))
-
-
-@pytest.mark.slow
-def test_a_server_stopped_in_mid_run(tmp_path: Path) -> None:
-    fleet = read_fleet(case("same-name-twice"))
-    data, port = tmp_path / "data", free_port()
-    write_blocks(lambda out: write_openmetrics(scrape(fleet), out), data)
-    server = start_prometheus(data, port)
-    source = PrometheusSource(url=f"http://127.0.0.1:{port}", cluster=fleet["nodes"][0]["cluster"], max_samples=1000)
-    store = Store(tmp_path / "store.duckdb")
-
-    def stop_early(state: ProgressState) -> None:
-        if state.done_ms >= MS_PER_HOUR:
-            stop(server)
-
-    result = collect_prometheus(source, store, whole(fleet), Activity(), Idle(), stop_early, retries=QUICK)
-    assert not result.ok and result.windows > 0
-    assert "nothing answers" in result.failed_windows[-1].error or "closed the connection" in result.failed_windows[-1].error
-    server = start_prometheus(data, port)
-    try:
-        for failed in result.failed_windows:
-            later = collect_prometheus(source, store, failed.period, Activity(), Idle(), retries=QUICK)
-            assert later.ok
-        assert collect(fleet, source.url, tmp_path / "calm.duckdb").ok
-    finally:
-        stop(server)
-    assert contents(store) == contents(Store(tmp_path / "calm.duckdb"))
