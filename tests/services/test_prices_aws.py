@@ -106,23 +106,6 @@ def test_all_ways_to_buy_an_instance(first: tuple[Store, PriceResult]) -> None:
     assert rows(store, "SELECT kind, source, rows FROM loads") == [("prices", "aws", result.prices + types)]
 
 
-def test_what_ec2_says_of_parts_of_gpus(first: tuple[Store, PriceResult]) -> None:
-    store, _ = first
-    types = rows(
-        store,
-        "SELECT instance_type, gpu_model, gpu_count, gpu_memory_mib, vcpus, memory_gib FROM instance_types"
-        " WHERE instance_type IN ('g6f.large', 'p4d.24xlarge', 'p5.48xlarge', 'inf1.xlarge', 'trn1.2xlarge') ORDER BY ALL",
-    )
-    assert types == [
-        ("g6f.large", "L4", 0.125, 2861, 2, 8),
-        ("inf1.xlarge", "Inferentia", 1, 8192, 4, 8),
-        ("p4d.24xlarge", "A100-SXM4-40GB", 8, 40960, 96, 1152),
-        ("p5.48xlarge", "H100-80GB-HBM3", 8, 81920, 192, 2048),
-        ("trn1.2xlarge", "Trainium", 1, 32768, 8, 32),
-    ]
-    assert rows(store, "SELECT count(*) FROM instance_types WHERE instance_type LIKE 'm7i%'") == [(0,)]
-
-
 def test_ec2_in_pages(cloud: Cloud, store: Store) -> None:
     def item(name: str) -> str:
         gpu = "<gpus><item><name>L4</name><count>1</count><memoryInfo><sizeInMiB>22888</sizeInMiB></memoryInfo></item></gpus>"
@@ -140,21 +123,6 @@ def test_ec2_in_pages(cloud: Cloud, store: Store) -> None:
     assert collect(cloud, store).ok
     types = rows(store, "SELECT instance_type, gpu_model, gpu_count, vcpus FROM instance_types ORDER BY ALL")
     assert types == [("g6.page1", "L4", 1, None), ("g6.page2", "L4", 1, None)]
-
-
-@pytest.mark.slow
-def test_the_same_day_replaces_and_another_day_is_added(cloud: Cloud, store: Store) -> None:
-    assert collect(cloud, store, EAST).ok
-    before = rows(store, "SELECT * FROM list_prices ORDER BY ALL")
-    assert collect(cloud, store, "eu-west-1").ok
-    assert collect(cloud, store, EAST, now=NOW.replace(hour=23)).ok
-    assert rows(store, "SELECT * FROM list_prices WHERE region = 'us-east-1' ORDER BY ALL") == before
-    assert rows(store, "SELECT count(*) FROM list_prices WHERE region = 'eu-west-1'") == [(2,)]
-    assert collect(cloud, store, EAST, now=NOW.replace(day=22)).ok
-    assert rows(store, "SELECT count(DISTINCT price_as_of), count(*) FROM list_prices WHERE region = 'us-east-1'") == [
-        (2, 2 * len(before))
-    ]
-    assert rows(store, "SELECT count(*) = count(DISTINCT (instance_type, seen_on)) FROM instance_types") == [(True,)]
 
 
 def test_throttling_is_waited_out(cloud: Cloud, store: Store) -> None:
@@ -175,29 +143,10 @@ XML = b"<Response><Errors><Error><Code>RequestExpired</Code><Message>Request has
 @pytest.mark.parametrize(
     ("service", "number", "reply", "message"),
     [
-        (
-            "pricing",
-            1,
-            Reply(400, {"__type": "ExpiredTokenException", "message": "The security token is expired"}),
-            "the credentials have expired (GetProducts: ExpiredTokenException)",
-        ),
         ("ec2", 1, Reply(400, XML), "the credentials have expired (DescribeInstanceTypes: RequestExpired)"),
-        ("pricing", 2, Reply(200, b'{"FormatVersion": "aws_v1", "PriceList": ["{\\"product'), "half an answer of get_products"),
-        ("pricing", 2, Reply(200, {"PriceList": ['{"product": {"attributes": {']}), "a product of us-east-1 cannot be read"),
-        (
-            "savingsplans",
-            1,
-            Reply(200, b'{"searchResults": [{"savingsPlanOff'),
-            "half an answer of describe_savings_plans_offering_rates",
-        ),
-        ("ec2", 1, Reply(200, b"<DescribeInstanceTypesResponse><instanceTypeSet><item><inst"), "half an answer"),
+        ("pricing", 2, Reply(200, b'{"FormatVersion": "aws_v1", "PriceList": ["{'), "half an answer of get_products"),
         ("pricing", 0, Reply(200, b'{"PriceList": ["{', cut=1000), "half an answer of get_products"),
-        (
-            "savingsplans",
-            1,
-            Reply(403, {"__type": "AccessDeniedException", "message": "no"}),
-            "DescribeSavingsPlansOfferingRates is not allowed",
-        ),
+        ("savingsplans", 1, Reply(403, {"__type": "AccessDeniedException"}), "DescribeSavingsPlansOfferingRates is not allowed"),
     ],
 )
 def test_a_failure_is_one_line_and_nothing_is_written(
@@ -210,12 +159,6 @@ def test_a_failure_is_one_line_and_nothing_is_written(
     check_failure(collect(cloud, store, now=NOW.replace(day=22)), f"aws: {message}")
     assert rows(store, "SELECT * FROM list_prices ORDER BY ALL") == before
     assert rows(store, "SELECT count(*) FROM loads") == [(1,)]
-
-
-@pytest.mark.slow
-def test_a_region_without_prices_fails_the_whole_provider(cloud: Cloud, store: Store) -> None:
-    check_failure(collect(cloud, store, EAST, "ap-south-1"), "aws: there are no prices of GPU instances in ap-south-1")
-    assert not store.exists
 
 
 def test_regions_come_from_nodes_where_none_are_configured(cloud: Cloud, store: Store) -> None:

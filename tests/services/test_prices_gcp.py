@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from datetime import date
 from decimal import Decimal
 from pathlib import Path
 
@@ -113,40 +112,6 @@ def test_skus_as_google_answered_them(store: Store) -> None:
     assert price(store, "a2-highgpu-1g") == Decimal("3.673385")
 
 
-def test_prices_of_the_parts_themselves(cloud: Cloud, store: Store) -> None:
-    result = collect(cloud, store, IOWA)
-    assert result.ok and result.regions == (IOWA,)
-    prices = rows(
-        store,
-        "SELECT component, purchase_option, term_years, price_per_hour FROM component_prices"
-        " WHERE component IN ('a2/cpu', 'a2/memory_gib', 'gpu/A100-SXM4-40GB', 'local_ssd_gib', 'n1/cpu', 'gpu/T4') ORDER BY ALL",
-    )
-    assert prices == [
-        ("a2/cpu", "cud", 1, Decimal("0.019915")),
-        ("a2/cpu", "on_demand", 0, Decimal("0.031611")),
-        ("a2/cpu", "spot", 0, Decimal("0.015")),
-        ("a2/memory_gib", "cud", 1, Decimal("0.002669")),
-        ("a2/memory_gib", "on_demand", 0, Decimal("0.004237")),
-        ("a2/memory_gib", "spot", 0, Decimal("0.002")),
-        ("gpu/A100-SXM4-40GB", "cud", 1, Decimal("1.848362")),
-        ("gpu/A100-SXM4-40GB", "on_demand", 0, Decimal("2.933908")),
-        ("gpu/A100-SXM4-40GB", "spot", 0, Decimal("1.6")),
-        ("gpu/T4", "on_demand", 0, Decimal("0.35")),
-        ("local_ssd_gib", "on_demand", 0, round(Decimal("0.08") / 730, 12)),
-        ("n1/cpu", "on_demand", 0, Decimal("0.031611")),
-    ]
-    about = rows(store, "SELECT DISTINCT currency, price_as_of, effective_start, source FROM list_prices")
-    assert about == [("USD", date(2026, 11, 21), date(2026, 11, 20), "gcp cloudbilling list_skus")]
-
-
-def test_the_same_day_replaces(cloud: Cloud, store: Store) -> None:
-    assert collect(cloud, store).ok
-    tables = ("SELECT * FROM list_prices ORDER BY ALL", "SELECT * FROM component_prices ORDER BY ALL")
-    before = [rows(store, table) for table in tables]
-    assert collect(cloud, store, IOWA).ok
-    assert [rows(store, table) for table in tables] == before
-
-
 def test_throttling_is_waited_out(cloud: Cloud, store: Store) -> None:
     import grpc
 
@@ -159,14 +124,7 @@ def test_throttling_is_waited_out(cloud: Cloud, store: Store) -> None:
     ("code", "details", "message"),
     [
         ("UNAUTHENTICATED", "Request had invalid credentials.", "gcp: the credentials have expired or are refused"),
-        ("PERMISSION_DENIED", "Cloud Billing API has not been used in project 1 before", "gcp: listing SKUs is not allowed"),
-        (
-            "UNAVAILABLE",
-            "Getting metadata from plugin failed with error: Reauthentication is needed",
-            "gcp: the login has expired",
-        ),
         ("DATA_LOSS", "stream cut", "gcp: half an answer, or none"),
-        ("INTERNAL", "Received RST_STREAM with error code 2", "gcp: half an answer, or none"),
     ],
 )
 def test_a_failure_in_the_middle_writes_nothing(cloud: Cloud, store: Store, code: str, details: str, message: str) -> None:
@@ -177,19 +135,13 @@ def test_a_failure_in_the_middle_writes_nothing(cloud: Cloud, store: Store, code
     assert not store.exists
 
 
-@pytest.mark.parametrize("region", ["europe-west99", "asia-northeast1"])
-def test_a_region_without_prices_of_machines(cloud: Cloud, store: Store, region: str) -> None:
-    check_failure(collect(cloud, store, IOWA, region), f"gcp: there are no prices of GPU machines in {region}")
+def test_a_region_without_prices_of_machines(cloud: Cloud, store: Store) -> None:
+    check_failure(collect(cloud, store, IOWA, "asia-northeast1"), "gcp: there are no prices of GPU machines in asia-northeast1")
     assert not store.exists
 
 
 def test_nobody_there(store: Store) -> None:
     check_failure(collected("gcp", Config(gcp=Gcp(endpoint="127.0.0.1:9")), store), "gcp: cannot be reached")
-
-
-def test_an_answer_without_skus(store: Store) -> None:
-    with gcp_cloud([]) as empty:
-        check_failure(collect(empty, store), "gcp: none of the SKUs answered prices a GPU machine")
 
 
 def test_without_credentials_gcp_is_skipped(store: Store, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
