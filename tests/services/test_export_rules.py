@@ -194,23 +194,6 @@ def test_any_exporter_and_version_is_recorded_once_and_in_percent(tmp_path: Path
     _check(files, {"interval": "1m", "input_series": series, "promql_expr_test": tests})
 
 
-@pytest.mark.slow
-def test_gpus_of_little_average_activity(tmp_path: Path) -> None:
-    """9 % on average over a day, in bursts that end every idle hour, and 12 %: one of the two GPUs."""
-    require("promtool", package="prometheus")
-    files = _write(tmp_path, CONFIG)
-    series = [{"series": item["series"], "values": item["values"].replace("x300", "x3000")} for item in FLEET[:6]]
-    series += [{"series": item["series"], "values": item["values"].replace("x300", "x3000")} for item in _pod("train", "od", 2)]
-    series += [_activity("train", 0, " ".join(["90x5 0x53"] * 50)), _activity("train", 1, " ".join(["90x7 0x51"] * 50))]
-    labels = {"namespace": "ml", "pod": "train", "node": "od"}
-    told = "The average activity of 1 GPU(s) on od over the last 24 hours is under 10 %."
-    tests = [
-        _alert("GpucostActivityLow", "23h"),
-        _alert("GpucostActivityLow", "25h", labels, "ml/train uses 1 GPU(s) little", told),
-    ]
-    _check(files, {"interval": "1m", "input_series": series, "alert_rule_test": tests})
-
-
 # label and value, as exported, and the capacity type that they tell
 BOUGHT = [
     ({"karpenter_sh_capacity_type": "reserved", "karpenter_k8s_aws_capacity_reservation_id": "cr-1"}, "reserved"),
@@ -259,149 +242,100 @@ def _exported(labels: dict[str, str]) -> dict[str, str | None]:
     return {"label_karpenter_sh_capacity_type": None} | {f"label_{name}": value for name, value in labels.items()}
 
 
-def _alert(name: str, at: str, labels: dict[str, str] | None = None, summary: str = "", description: str = "") -> dict[str, Any]:
-    """That an alert fires with these labels and texts at a time, or that it does not."""
-    texts = {"summary": summary, "description": description}
-    found = {"exp_labels": {"severity": "warning", **(labels or {})}, "exp_annotations": texts}
-    return {"eval_time": at, "alertname": name, "exp_alerts": [] if labels is None else [found]}
+def _long(series: list[dict[str, str]], samples: int) -> list[dict[str, str]]:
+    """The same series over as many samples, without bursts."""
+    return [
+        {"series": one["series"], "values": one["values"].replace("0x60 80x5 0x235", "0x300").replace("x300", f"x{samples}")}
+        for one in series
+    ]
 
 
-def test_idle_gpus_and_unused_nodes(tmp_path: Path) -> None:
+QUEUE = "kueue_admission_wait_time_seconds_bucket"
+QUEUES = {  # two a minute wait under 10 minutes, eight between 40 minutes and an hour and a half
+    **{
+        f'{QUEUE}{{cluster_queue="gpu", le="{le}"}}': f"0+{n}x300"
+        for le, n in (("640", 2), ("2560", 2), ("5120", 10), ("+Inf", 10))
+    },
+    'kueue_pending_workloads{cluster_queue="stuck", status="active"}': "3x300",
+    'kueue_pending_workloads{cluster_queue="stuck", status="inadmissible"}': "9x300",
+    'kueue_admitted_workloads_total{cluster_queue="stuck"}': "7x300",
+    'kueue_pending_workloads{cluster_queue="gpu", status="active"}': "3x300",
+    'kueue_admitted_workloads_total{cluster_queue="gpu"}': "0+10x300",
+    'gpucost_fleet_cost{period="month_to_date", currency="USD"}': "12000x300",
+    'gpucost_team_cost{period="month_to_date", team="research", currency="USD"}': "2600x300",
+    'gpucost_period_elapsed_ratio{period="month_to_date"}': "0.05x100 0.5x200",
+    "gpucost_collected_timestamp_seconds": "0x300",
+}
+OLD = {"series": "gpucost_collected_timestamp_seconds", "values": "0x600"}
+LITTLE = [  # 9 % on average over a day, in bursts that end every idle hour, and 12 %
+    *_long([*FLEET[:6], *_pod("train", "od", 2)], 3000),
+    _activity("train", 0, " ".join(["90x5 0x53"] * 50)),
+    _activity("train", 1, " ".join(["90x7 0x51"] * 50)),
+]
+#: By name: settings, interval, series, and alerts that fire at a time with these labels, or not at all.
+ALERTS: dict[str, tuple[Config, str, list[dict[str, str]], str]] = {
+    "idle": (CONFIG, "1m", FLEET, """
+        GpucostGpuIdle     29m  -
+        GpucostGpuIdle     31m  namespace=ml pod=train node=od
+        GpucostNodeUnused  100m -"""),
+    "unused": (CONFIG, "1m", [series for series in FLEET if "pod=" not in series["series"]], """
+        GpucostNodeUnused  29m  -
+        GpucostNodeUnused  31m  node=od capacity_type=on_demand instance_type=p4d.24xlarge region=us-east-1"""),
+    "little activity": (CONFIG, "1m", LITTLE, """
+        GpucostActivityLow 23h  -
+        GpucostActivityLow 25h  namespace=ml pod=train node=od"""),
+    "queues and budgets": (CONFIG, "1m", [*FLEET, *({"series": name, "values": text} for name, text in QUEUES.items())], """
+        GpucostQueueWait       100m cluster_queue=gpu
+        GpucostQueueStuck      100m cluster_queue=stuck
+        GpucostBudgetBurn      290m -
+        GpucostBudgetPace      90m  -
+        GpucostBudgetPace      120m budget=all
+        GpucostTeamBudgetPace  120m team=research budget=Research
+        GpucostActivityMissing 10m  -
+        GpucostActivityMissing 20m  node=sp
+        GpucostCollectLate     100m -
+        GpucostClusterMissing  100m -"""),
+    "the end": (CONFIG, "5m", [*_long([one for one in FLEET if "DCGM" not in one["series"]], 360), OLD], """
+        GpucostBudgetBurn     10h -
+        GpucostBudgetBurn     26h budget=all
+        GpucostSpotShareLow   23h -
+        GpucostSpotShareLow   25h severity=warning
+        GpucostClusterMissing 29h -
+        GpucostClusterMissing 31h severity=warning
+        GpucostCollectLate    36h -
+        GpucostCollectLate    37h severity=warning"""),
+    # of seven GPUs five are idle: three of train's four, and both of sweep's
+    "idle share": (Config(alerts=Alerts(idle_ratio=Decimal("0.7"))), "5m", _long(FLEET, 360), """
+        GpucostIdleShareHigh 23h -
+        GpucostIdleShareHigh 25h namespace=ml"""),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ["idle", *(pytest.param(name, marks=pytest.mark.slow) for name in ALERTS if name != "idle")])
+def test_alerts_fire_when_they_are_true(name: str, tmp_path: Path) -> None:
+    """Their texts are frozen answers; which GPUs idle is in the records."""
     require("promtool", package="prometheus")
-    files = _write(tmp_path, CONFIG)
-    train = {"namespace": "ml", "pod": "train", "node": "od"}
-
-    def idle(count: int) -> tuple[dict[str, str], str, str]:
-        told = f"{count} GPU(s) on od stayed under 5 % for 30 minutes. Each costs 4.00 USD an hour."
-        return train, f"ml/train idles on {count} on-demand GPU(s)", told
-
-    tests = [
-        _alert("GpucostGpuIdle", "29m"),
-        _alert("GpucostGpuIdle", "31m", *idle(3)),
-        _alert("GpucostGpuIdle", "62m", *idle(2)),
-        _alert("GpucostGpuIdle", "97m", *idle(3)),
-        _alert("GpucostNodeUnused", "100m"),  # somebody holds GPUs of every on-demand node
-    ]
-    labels = {"node": "od", "capacity_type": "on_demand", "instance_type": "p4d.24xlarge", "region": "us-east-1"}
-    unused = "8 GPU(s) were held by nobody for 30 minutes. Each costs 4.00 USD an hour."
-    fires = _alert("GpucostNodeUnused", "31m", labels, "Nobody holds a GPU of on-demand node od", unused)
-    empty = [series for series in FLEET if "pod=" not in series["series"]]
-    cases = [
-        {"interval": "1m", "input_series": FLEET, "alert_rule_test": tests},
-        {"interval": "1m", "input_series": empty, "alert_rule_test": [_alert("GpucostNodeUnused", "29m"), fires]},
-    ]
-    _check(files, *cases)
+    config, interval, series, table = ALERTS[name]
+    tests = []
+    for alert, at, *pairs in map(str.split, table.strip().splitlines()):
+        labels = dict(pair.split("=") for pair in pairs if pair != "-")
+        expr = f'count by ({", ".join(labels)}) (ALERTS{{alertname="{alert}", alertstate="firing"}})'
+        shown = "{" + ", ".join(f'{label}="{value}"' for label, value in labels.items()) + "}"
+        tests.append(_expected(expr, *([(shown, 1)] if labels else []), at=at))
+    _check(_write(tmp_path, config), {"interval": interval, "input_series": series, "promql_expr_test": tests})
 
 
-@pytest.mark.slow
-def test_queues_budgets_and_missing_telemetry(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("at", "count"), [("31m", 3), ("62m", 2), ("97m", 3)])
+def test_gpu_with_a_burst_is_not_idle_for_half_an_hour(at: str, count: int, tmp_path: Path) -> None:
     require("promtool", package="prometheus")
-    files = _write(tmp_path, CONFIG)
-    queue = 'cluster_queue="gpu"'
-    waits = [  # two a minute wait under 10 minutes, eight between 40 minutes and an hour and a half
-        {"series": f'kueue_admission_wait_time_seconds_bucket{{{queue}, le="640"}}', "values": "0+2x300"},
-        {"series": f'kueue_admission_wait_time_seconds_bucket{{{queue}, le="2560"}}', "values": "0+2x300"},
-        {"series": f'kueue_admission_wait_time_seconds_bucket{{{queue}, le="5120"}}', "values": "0+10x300"},
-        {"series": f'kueue_admission_wait_time_seconds_bucket{{{queue}, le="+Inf"}}', "values": "0+10x300"},
-        {"series": 'kueue_pending_workloads{cluster_queue="stuck", status="active"}', "values": "3x300"},
-        {"series": 'kueue_pending_workloads{cluster_queue="stuck", status="inadmissible"}', "values": "9x300"},
-        {"series": 'kueue_admitted_workloads_total{cluster_queue="stuck"}', "values": "7x300"},
-        {"series": 'kueue_pending_workloads{cluster_queue="gpu", status="active"}', "values": "3x300"},
-        {"series": 'kueue_admitted_workloads_total{cluster_queue="gpu"}', "values": "0+10x300"},
-    ]
-    paces = [
-        {"series": 'gpucost_fleet_cost{period="month_to_date", currency="USD"}', "values": "12000x300"},
-        {"series": 'gpucost_team_cost{period="month_to_date", team="research", currency="USD"}', "values": "2600x300"},
-        {"series": 'gpucost_period_elapsed_ratio{period="month_to_date"}', "values": "0.05x100 0.5x200"},
-        {"series": "gpucost_collected_timestamp_seconds", "values": "0x300"},
-    ]
-    tests = [
-        _alert(
-            "GpucostQueueWait", "100m", {"cluster_queue": "gpu"}, "Workloads of queue gpu wait too long",
-            "One in ten workloads that queue gpu admitted in the last hour had waited 1h 20m 0s or more; "
-            "the limit is 30 minutes.",
-        ),
-        _alert(
-            "GpucostQueueStuck", "100m", {"cluster_queue": "stuck"}, "Queue stuck admits nothing",
-            "3 workload(s) of queue stuck are pending, and none was admitted for 30 minutes.",
-        ),
-        _alert("GpucostBudgetBurn", "290m"),  # a fleet that has just begun has no rate of a day
-        _alert("GpucostBudgetPace", "90m"),  # too early in the month to say
-        _alert(
-            "GpucostBudgetPace", "120m", {"budget": "all"}, "GPU nodes are on their way over the budget",
-            "Going on as it did, the month comes to 24000 USD; the budget is 20000.",
-        ),
-        _alert(
-            "GpucostTeamBudgetPace", "120m", {"team": "research", "budget": "Research"},
-            "Team research is on its way over its budget",
-            "Going on as it did, the month comes to 5200 USD; the budget is 5000.",
-        ),
-        _alert("GpucostActivityMissing", "10m"),
-        _alert(
-            "GpucostActivityMissing", "20m", {"node": "sp"}, "1 GPU(s) of sp are held and not measured",
-            "dcgm-exporter said nothing of pods that hold GPUs on sp for 15 minutes: their GPU-hours will be unmeasured. "
-            "gpucost doctor says what is missing.",
-        ),
-        _alert("GpucostCollectLate", "100m"),
-        _alert("GpucostClusterMissing", "100m"),
-    ]  # fmt: skip
-    case = {"interval": "1m", "input_series": [*FLEET, *waits, *paces], "alert_rule_test": tests}
-    _check(files, case)
-
-
-@pytest.mark.slow
-def test_spot_share_stale_data_and_a_cluster_that_is_gone(tmp_path: Path) -> None:
-    require("promtool", package="prometheus")
-    files = _write(tmp_path, CONFIG)
-    series = [
-        {"series": item["series"], "values": item["values"].replace("x300", "x360")}
-        for item in FLEET
-        if "DCGM" not in item["series"]
-    ]
-    series.append({"series": "gpucost_collected_timestamp_seconds", "values": "0x600"})
-    tests = [
-        _alert("GpucostBudgetBurn", "10h"),
-        _alert(
-            "GpucostBudgetBurn", "26h", {"budget": "all"}, "GPU nodes burn more than the budget",
-            "At the rate of the last day GPU nodes cost 38690 USD in a month of 730 hours; the budget is 20000.",
-        ),
-        _alert("GpucostSpotShareLow", "23h"),
-        _alert(
-            "GpucostSpotShareLow", "25h", {}, "Only 42.86% of the GPUs in use are spot",
-            "Over the last 24 hours 42.86% of the GPUs that pods held were spot; the target is 0.7.",
-        ),
-        _alert("GpucostClusterMissing", "29h"),
-        _alert(
-            "GpucostClusterMissing", "31h", {}, "kube-state-metrics says nothing of GPU nodes",
-            "A cluster had GPU nodes in the last day, and for 15 minutes kube-state-metrics told of none: "
-            "it is gone, or the last GPU node is.",
-        ),
-        _alert("GpucostCollectLate", "36h"),
-        _alert(
-            "GpucostCollectLate", "37h", {}, "gpucost has collected nothing for 1d 13h 0m 0s",
-            "What Prometheus forgets before it is collected is lost. Run gpucost collect prometheus, "
-            "then gpucost export openmetrics.",
-        ),
-    ]  # fmt: skip
-    case = {"interval": "5m", "input_series": series, "alert_rule_test": tests}
-    _check(files, case)
-
-
-@pytest.mark.slow
-def test_a_namespace_that_idles_for_a_day(tmp_path: Path) -> None:
-    require("promtool", package="prometheus")
-    files = _write(tmp_path, Config(alerts=Alerts(idle_ratio=Decimal("0.7"))))
-    series = [{"series": item["series"], "values": item["values"].replace("0x60 80x5 0x235", "0x300")} for item in FLEET]
-    series = [{"series": item["series"], "values": item["values"].replace("x300", "x360")} for item in series]
-    tests = [
-        _alert("GpucostIdleShareHigh", "23h"),
-        # of seven GPUs five are idle: three of train's four, and both of sweep's
-        _alert(
-            "GpucostIdleShareHigh", "25h", {"namespace": "ml"}, "71.43% of the GPU time of ml is idle",
-            "Over the last 24 hours 71.43% of the GPU-hours that pods of ml held were idle; the limit is 0.7.",
-        ),
-    ]  # fmt: skip
-    _check(files, {"interval": "5m", "input_series": series, "alert_rule_test": tests})
+    texts = {
+        "summary": f"ml/train idles on {count} on-demand GPU(s)",
+        "description": f"{count} GPU(s) on od stayed under 5 % for 30 minutes. Each costs 4.00 USD an hour.",
+    }
+    labels = {"severity": "warning", "namespace": "ml", "pod": "train", "node": "od"}
+    alert = {"exp_labels": labels, "exp_annotations": texts}
+    test = {"eval_time": at, "alertname": "GpucostGpuIdle", "exp_alerts": [alert]}
+    _check(_write(tmp_path, CONFIG), {"interval": "1m", "input_series": FLEET, "alert_rule_test": [test]})
 
 
 def expressions(config: Config) -> list[str]:
