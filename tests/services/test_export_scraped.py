@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 import subprocess
 import time
 import urllib.parse
@@ -111,37 +110,6 @@ def _wait_for(url: str, expr: str) -> None:
             pass
         time.sleep(0.2)
     raise AssertionError(f"no answer to {expr}")
-
-
-@pytest.mark.slow
-def test_rules_yield_the_prices_of_the_store_and_the_state_of_the_cluster(prometheus: str) -> None:
-    assert [value for _, value in _ask(prometheus, "gpucost:cluster_cost:per_hour")] == [pytest.approx(24.48)]
-    assert [value for _, value in _ask(prometheus, "gpucost:namespace_idle_cost:per_hour")] == [pytest.approx(24.48 / 8)]
-    assert [value for _, value in _ask(prometheus, "gpucost:namespace_gpus:active")] == [1]
-
-
-@pytest.mark.slow
-def test_exported_metrics_are_scraped_as_they_were_written(prometheus: str, exported: tuple[str, str]) -> None:
-    written = re.findall(r"^(gpucost_\w+)\{?.*\}? (\S+)$", exported[0], re.M)
-    for name in {name for name, _ in written}:
-        scraped = sorted(value for _, value in _ask(prometheus, name))
-        assert scraped == pytest.approx(sorted(float(value) for other, value in written if other == name))
-
-
-@pytest.mark.slow
-def test_every_rule_is_healthy_and_no_budget_fires_too_early(prometheus: str) -> None:
-    deadline = time.monotonic() + 30
-    while time.monotonic() < deadline:
-        rules = [rule for group in _get(f"{prometheus}/api/v1/rules")["groups"] for rule in group["rules"]]
-        states = {rule["name"]: rule["state"] for rule in rules if rule["type"] == "alerting"}
-        healthy = all(rule["health"] != "unknown" for rule in rules)
-        if healthy and "firing" in states.values():
-            break
-        time.sleep(0.5)
-    assert {rule["name"]: rule.get("lastError") for rule in rules if rule["health"] != "ok"} == {}
-    # two days of October are under a tenth of it, and seconds of a fleet no day: too early for a pace and for a rate
-    assert {states[name] for name in ("GpucostBudgetPace", "GpucostTeamBudgetPace")} == {"inactive"}
-    assert states["GpucostBudgetBurn"] != "firing"
 
 
 def test_panels_of_the_dashboard_have_something_to_show(prometheus: str) -> None:
