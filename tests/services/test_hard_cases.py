@@ -16,7 +16,7 @@ from gpucost.store.connection import Store
 from tests.oracle import Figures
 from tests.oracle.calculation import PodKey
 from tests.replay.cases.words import BOOK, HEADER, at, busy, fleet, node, pod
-from tests.replay.edits import drop, duplicate, relabel, revalue, switch, thin
+from tests.replay.edits import drop, relabel, revalue, switch, thin
 from tests.replay.fleet import Fleet
 from tests.replay.load import load, write_config
 from tests.replay.result import by_pod, total, unpaid
@@ -89,20 +89,6 @@ def near(*hours: float) -> Any:
 
 
 @scene()
-def test_a_gpu_is_lost() -> Scene:
-    """At 02:00 a GPU of eight falls off, count and capacity are 7: 00:30-01:30 was one whole GPU, 1 GPU-hour, $40 / 8."""
-    pods = [pod("a", "w", [0], 0.5, 1.5, uid="a")]
-    described = fleet(HOURS, [node("w", "p4de.24xlarge", 0, HOURS)], pods, busy("w", [0], 0, 2))
-    late = (2, HOURS)
-    series = relabel(scrape(described, lean=True), "kube_node_labels", {"label_nvidia_com_gpu_count": "7"}, hours=late)
-    series = revalue(series, "kube_node_status_.*", 7, PLAIN, late)
-    answers = yield (described, drop(series, "DCGM_.*", {"UUID": "GPU-w-7"}, late))
-    assert answers.pod("a", "allocated_gpu_hours", "active_gpu_hours") == near(1, 1)
-    assert answers.pod("a", "cost") == near(5)
-    assert answers.total("capacity_gpu_hours") == near(40)
-
-
-@scene()
 def test_a_pod_of_a_node_that_was_never_seen_is_not_on_the_next_one_of_its_name() -> Scene:
     """The first node w ended at 02:00, its pod stayed listed; collected is from 03:00 on, when the second w was an hour old."""
     nodes = [node("w", "g6.12xlarge", 0, 2), node("w", "g6.12xlarge", 2, HOURS)]
@@ -164,28 +150,6 @@ def test_a_gpu_is_replaced_where_the_exporter_names_no_pods() -> Scene:
     # a GPU that stands in for another at that very scrape is seen one scrape late, or the old one early
     assert answers.pod("a", "allocated_gpu_hours", "active_gpu_hours") == pytest.approx([8, 8], abs=0.07)
     assert answers.pod("b", "allocated_gpu_hours", "active_gpu_hours") == pytest.approx([11, 11], abs=0.07)
-
-
-@scene()
-def test_dcgm_is_collected_before_kube_state_metrics() -> Scene:
-    """Who held what before 02:00 nobody says: those hours are not collected. 2 GPUs x 3 h, of which a held one for 2 h."""
-    pods = [pod("a", "w", [0], 0, 4, uid="a"), pod("gone", "w", [1], 0, 1.5, uid="gone")]
-    described = fleet(HOURS, [node("w", "a2-highgpu-2g", 0, HOURS)], pods, busy("w", [0, 1], 0, 4), ksm_silent=[[at(0), at(2)]])
-    answers = yield (described, scrape(described, lean=True))
-    assert answers.total("capacity_gpu_hours", "allocated_gpu_hours", "unallocated_gpu_hours") == near(6, 2, 4)
-    assert answers.pod("a", "allocated_gpu_hours", "active_gpu_hours") == near(2, 2)
-
-
-@scene()
-def test_a_claim_of_slices() -> Scene:
-    """A device claim shows in the exporter's labels alone: a 1g and a 2g slice x 3.5 h = 3/7 x 3.5 h."""
-    parts = [{"gi": 7, "profile": "1g.5gb"}, {"gi": 3, "profile": "2g.10gb"}, {"gi": 1, "profile": "3g.20gb"}]
-    held: list[Any] = [(0, 7), (0, 3)]
-    nodes = [node("w", "a2-highgpu-2g", 0, HOURS, mig={"GPU-w-0": parts})]
-    described = fleet(HOURS, nodes, [pod("a", "w", held, 0, 3.5, uid="a")], busy("w", held, 0, HOURS))
-    series = relabel(drop(scrape(described, lean=True), REQUESTS), "DCGM_.*", {"dra_claim_name": "c"}, {"pod": "a"})
-    answers = yield described, series
-    assert answers.pod("a", "allocated_gpu_hours", "active_gpu_hours") == near(1.5, 1.5)
 
 
 @scene()
@@ -275,15 +239,6 @@ def test_a_second_kube_state_metrics_exports_other_labels() -> Scene:
     described = of_team("x", ksm_replicas=2)
     other = {"label_team": None, "label_kubernetes_io_metadata_name": "train"}
     series = relabel(scrape(described, lean=True), "kube_namespace_labels", other, {"instance": r"10\.4\.0\.31:8080"})
-    answers = yield described, series
-    assert answers.teams() == {"x": 5}
-
-
-@scene()
-def test_two_kube_state_metrics_scraped_at_the_same_moments() -> Scene:
-    """Of a pod held since before the window, both say the same at the same milliseconds: x has all 5 hours."""
-    described = of_team("x", start=-1, offset=20)
-    series = duplicate(scrape(described, lean=True), "kube_.*", {"instance": "10.4.0.99:8080"})
     answers = yield described, series
     assert answers.teams() == {"x": 5}
 
@@ -512,13 +467,3 @@ def test_what_is_not_exported_is_a_stored_warning(metric: str, hours: tuple[floa
     described = fleet(HOURS, [node("w", "g6.12xlarge", 0, HOURS)], [pod("a", "w", [0], 0, 5, uid="a")], busy("w", [0], 0, HOURS))
     answers = yield described, drop(scrape(described), metric, hours=hours)
     assert len([message for (message,) in answers.query(_MESSAGES) if expected in message]) == 1
-
-
-@pytest.mark.slow
-def test_missing_activity_is_a_stored_warning(tmp_path: Path) -> None:
-    """In a store of its own: of invalid samples it is known which server they are of, but not which cluster."""
-    described = fleet(HOURS, [node("w", "g6.12xlarge", 0, HOURS)], [pod("a", "w", [0], 0, 5)], busy("w", [0], 0, HOURS))
-    config, store = own_store(tmp_path, described, drop(scrape(described), "DCGM_.*"))
-    pipeline.attribute(config, store)
-    (message,) = Answers(config, store).warnings("no_activity")
-    assert "has no DCGM_FI_DEV_GPU_UTIL: all GPU time is unmeasured" in message
