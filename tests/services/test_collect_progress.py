@@ -6,7 +6,6 @@ GPUCOST_EXPOSITIONS names a folder with further scrapes: those of vLLM in it are
 from __future__ import annotations
 
 import io
-import re
 from datetime import UTC, datetime
 from decimal import Decimal
 from pathlib import Path
@@ -29,7 +28,6 @@ from tests.replay.load import write_config
 from tests.replay.scrape import scrape, write_openmetrics
 from tests.replay.server import prometheus_over_text, require_prometheus
 from tests.replay.work import BOOK, asked
-from tests.shared import SHARED
 
 pytestmark = pytest.mark.services
 
@@ -128,34 +126,6 @@ def test_counters_and_epochs_of_a_real_prometheus(tmp_path: Path) -> None:
         (2, "done", Decimal(96)),
         (3, "unfinished", Decimal(96)),
     ]
-
-
-def _scrapes() -> list[Path]:
-    paths = sorted((SHARED / "data/gpu").glob("exposition-*/**/*.prom"))
-    return [path for path in paths if "vllm:" in path.read_text()]
-
-
-@pytest.mark.shared
-@pytest.mark.parametrize("path", _scrapes(), ids=lambda path: path.name)
-def test_what_vllm_prints(path: Path, tmp_path: Path) -> None:
-    """Its series ten times, a minute apart, each value by one larger than the last."""
-    require_prometheus()
-    samples = [match for line in path.read_text().splitlines() if (match := re.match(r"^(vllm:\w+)\{(.*)\} (\S+)$", line))]
-    units_of = {unit.metric: unit for unit in mappings(write_config(described(), tmp_path, tmp_path / "no.csv"))}
-
-    def scraped(out: TextIO) -> None:
-        for sample in dict.fromkeys(match.groups() for match in samples):
-            for minute in range(10):
-                out.write(f"{sample[0]}{{{sample[1]}}} {float(sample[2]) + minute} {at(0) + minute * 60}\n")
-        out.write("# EOF\n")
-
-    with prometheus_over_text(scraped, tmp_path / "prometheus") as url:
-        store = Store(tmp_path / "store.duckdb")
-        collect_progress(PrometheusSource(url=url), store, list(units_of.values()), DAY)
-    with store.read() as con:
-        rows = con.execute("SELECT unit, is_failure, count(*) FROM progress_series GROUP BY ALL ORDER BY ALL").fetchall()
-    tokens = ("cached_token", "decode_second", "generation_token", "prefill_second", "prompt_token")
-    assert rows == [*((unit, False, 1) for unit in tokens), ("request", False, 3), ("request", True, 2)]
 
 
 # What else counts tokens, with the labels that it prints; those of a pod are the scrape's. By mapping, what a minute adds.
