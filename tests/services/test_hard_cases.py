@@ -467,3 +467,13 @@ def test_what_is_not_exported_is_a_stored_warning(metric: str, hours: tuple[floa
     described = fleet(HOURS, [node("w", "g6.12xlarge", 0, HOURS)], [pod("a", "w", [0], 0, 5, uid="a")], busy("w", [0], 0, HOURS))
     answers = yield described, drop(scrape(described), metric, hours=hours)
     assert len([message for (message,) in answers.query(_MESSAGES) if expected in message]) == 1
+
+
+@pytest.mark.slow
+def test_missing_activity_is_a_stored_warning(tmp_path: Path) -> None:
+    """In a store of its own: of invalid samples it is known which server they are of, but not which cluster."""
+    described = fleet(HOURS, [node("w", "g6.12xlarge", 0, HOURS)], [pod("a", "w", [0], 0, 5)], busy("w", [0], 0, HOURS))
+    config, store = own_store(tmp_path, described, drop(scrape(described), "DCGM_.*"))
+    pipeline.attribute(config, store)
+    (message,) = Answers(config, store).warnings("no_activity")
+    assert "has no DCGM_FI_DEV_GPU_UTIL: all GPU time is unmeasured" in message
