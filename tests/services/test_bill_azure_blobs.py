@@ -76,15 +76,6 @@ def test_the_last_run_loads_once_as_from_disk(bills: Bills, azurite: str) -> Non
     assert [str(one) for one in bills.store.query(cells)[1]] == [str(one) for one in disk.store.query(cells)[1]]
 
 
-@pytest.mark.slow
-def test_one_file_and_its_manifest(bills: Bills, azurite: str) -> None:
-    below = f"{azurite}/exports/cost/daily/20260301-20260331/202603050500/guid"
-    run = collect_bills(bills.store, [BucketTree(f"{below}/000001.csv", Config())], "azure")
-    assert [result.rows for result in run.results] == [4]
-    run = collect_bills(bills.store, [BucketTree(f"{below}/manifest.json", Config())], "azure")
-    assert not run.errors, run.errors
-
-
 def test_the_command_reads_a_container(bills: Bills, azurite: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(bills.directory)
     result = CliRunner().invoke(app, ["collect", "azure", f"{azurite}/exports/cost"])

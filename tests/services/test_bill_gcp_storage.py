@@ -61,16 +61,6 @@ def test_all_files_below_a_prefix_load_together_and_once(bills: Bills, endpoint:
     }
 
 
-@pytest.mark.slow
-def test_files_from_a_bucket_are_the_same_as_on_disk(bills: Bills, endpoint: str) -> None:
-    run = collect_bills(bills.store, [tree("gs://bills/exports/2026-03/001.csv", endpoint)], "gcp")
-    assert not run.errors and run.results[0].rows == 3
-    (bills.directory / "disk").mkdir()
-    disk = Bills(bills.directory / "disk")
-    disk.load(disk.write("001.csv", flat([row(CORE, 0.36, hour) for hour in (2, 3, 4)])), provider="gcp")
-    assert disk.sums() == bills.sums()
-
-
 def test_the_command_reads_a_bucket(bills: Bills, endpoint: str, monkeypatch: pytest.MonkeyPatch) -> None:
     bills.write("gpucost.toml", f'[gcp]\nexports = ["gs://bills/exports"]\nstorage_endpoint = "{endpoint}"\n')
     monkeypatch.chdir(bills.directory)

@@ -17,7 +17,6 @@ from gpucost.config.model import Aws, Config
 from gpucost.store.connection import Store
 from tests.programs import listening
 from tests.replay.server import free_port
-from tests.shared import shared
 from tests.unit.bills import csv_text, usage
 
 ROWS = [usage(hour) for hour in range(6)]
@@ -75,15 +74,6 @@ def test_an_export_in_s3_through_its_manifests(s3: Any, endpoint: str, tmp_path:
     assert store.query("SELECT count(DISTINCT source_file) FROM charges")[1] == [(2,)]
 
 
-@pytest.mark.slow
-def test_a_manifest_alone_finds_its_files(s3: Any, endpoint: str, tmp_path: Path) -> None:
-    s3.create_bucket(Bucket="alone")
-    _deliver(s3, "alone", "new", ROWS)
-    store = Store(tmp_path / "store.duckdb")
-    run = _load(store, endpoint, "s3://alone/exports/gpu/20260301-20260401/gpu-Manifest.json")
-    assert not run.errors and _rows(store)[0][2] == 6
-
-
 def test_a_delivery_in_progress_is_refused(s3: Any, endpoint: str, tmp_path: Path) -> None:
     s3.create_bucket(Bucket="half")
     _deliver(s3, "half", "new", ROWS, missing=True)
@@ -92,34 +82,8 @@ def test_a_delivery_in_progress_is_refused(s3: Any, endpoint: str, tmp_path: Pat
 
 
 @pytest.mark.slow
-def test_more_files_than_a_page_lists(s3: Any, endpoint: str, tmp_path: Path) -> None:
-    s3.create_bucket(Bucket="pages")
-    _deliver(s3, "pages", "new", ROWS)
-    for number in range(1001):
-        s3.put_object(Bucket="pages", Key=f"exports/gpu/20260301-20260401/aaa/{number}.csv", Body="x")
-    store = Store(tmp_path / "store.duckdb")
-    assert not _load(store, endpoint, "s3://pages/exports").errors
-    assert _rows(store)[0][2] == 6
-
-
-@pytest.mark.slow
 def test_what_is_refused_is_said(s3: Any, endpoint: str, tmp_path: Path) -> None:
     s3.create_bucket(Bucket="empty")
     store = Store(tmp_path / "store.duckdb")
     assert _load(store, endpoint, "s3://nowhere/x").errors[0].message == "there is no bucket s3://nowhere"
     assert "there is nothing at s3://empty/x" in _load(store, endpoint, "s3://empty/x").errors[0].message
-
-
-@pytest.mark.slow
-@pytest.mark.shared
-def test_the_generated_report_loads_once(s3: Any, endpoint: str, tmp_path: Path) -> None:
-    root = shared("data/billing/generated/nise/dev-gpu/aws-s3-layout/bucket")
-    s3.create_bucket(Bucket="gpucost-exports")
-    for path in root.rglob("*"):
-        if path.is_file():
-            s3.upload_file(str(path), "gpucost-exports", path.relative_to(root).as_posix())
-    store = Store(tmp_path / "store.duckdb")
-    for _ in range(2):
-        assert not _load(store, endpoint, "s3://gpucost-exports/exports").errors
-    source = "s3://gpucost-exports/exports/gpucur"
-    assert sorted(_rows(store)) == [(source, "2026-03", 768), (source, "2026-04", 384)]
