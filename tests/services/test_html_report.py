@@ -149,19 +149,6 @@ def test_tables_sort_by_click_and_sums_stay(browser: Browser, page: Path) -> Non
     assert browser.messages == []
 
 
-@pytest.mark.slow
-def test_tables_sort_by_keyboard(browser: Browser, page: Path) -> None:
-    browser.view(1280)
-    browser.open(page)
-    browser.value('document.querySelector("table.sortable").closest("details").open = true')
-    browser.value('document.querySelector("summary").focus()')
-    for _ in range(3):  # the table's own frame, the first column's heading, the second's
-        browser.press("Tab")
-    assert browser.value("document.activeElement.closest('th').cellIndex") == 1
-    browser.press("Enter")
-    assert browser.value("document.activeElement.closest('th').getAttribute('aria-sort')") == "descending"
-
-
 _SHOWN = '[...document.querySelectorAll("#every-workload tbody:not(.sum) tr")].filter((one) => one.checkVisibility())'
 _FOUND = 'document.querySelector("#search output").textContent'
 
@@ -235,19 +222,6 @@ def test_names_lead_to_their_workloads_and_to_pages_of_teams(browser: Browser, h
     browser.value(f"{links}.find((one) => one.textContent === 'team-042').click()")
     assert browser.value(f"{links}.filter((one) => one.getAttribute('href') === '#no').length") == 2
     assert browser.value("window.hit") is None and browser.messages == []
-
-
-@pytest.mark.slow
-def test_what_is_asked_for_has_a_name(browser: Browser, hostile: Path) -> None:
-    browser.view(1280)
-    browser.open(hostile)
-    browser.send("Accessibility.enable")
-    tree = browser.send("Accessibility.getFullAXTree")["nodes"]
-    named = {(one["role"]["value"], one.get("name", {}).get("value", "")) for one in tree if not one.get("ignored")}
-    fields = {("searchbox", "Search"), ("combobox", "Team"), ("combobox", "Namespace"), ("searchbox", "Workload")}
-    assert fields | {("combobox", "GPU model"), ("search", "Search workloads"), ("button", "Clear")} <= named
-    told = ("button", "link", "table", "img", "searchbox", "combobox", "region")
-    assert not [one for one in named if one[0] in told and not one[1].strip()]
 
 
 def test_all_charts_are_drawn(browser: Browser, page: Path) -> None:
