@@ -323,7 +323,8 @@ SEEN = "allocated | 203.13 0 0 0\nunallocated | 0 104.31 0 0\n"
 MISSED = "not_collected | 0 0 219.6 80"
 BILLED = [
     costs(
-        "billed hours that were not seen cost what the bill says", FIVE_TO_15, cur(FIVE_TO_15), SEEN + MISSED,
+        "billed hours that were not seen cost what the bill says", FIVE_TO_15, cur(FIVE_TO_15),
+        SEEN + MISSED + "\n\n| capacity\n| 112",
         gaps="not_collected 5 15",
     ),
     costs("billed hours after the last sample cost what the bill says", FIVE_ON, cur(FIVE_ON), """
