@@ -71,10 +71,12 @@ _KEPT = 200
 
 
 def _state(path: Path) -> str:
-    """A digest of what tells a file from what it was at another time. Nobody can set back when a file changed (its ctime)."""
-    at = path.stat()
-    state = (path.resolve(), at.st_dev, at.st_ino, at.st_size, at.st_mtime_ns, at.st_ctime_ns)
-    return hashlib.sha256(repr(state).encode()).hexdigest()
+    """Return a digest that changes whenever the file or its write-ahead log changes: no program can set ctime back."""
+    files = [path.stat()]
+    with suppress(FileNotFoundError):
+        files.append(path.with_name(f"{path.name}.wal").stat())
+    state = [(at.st_dev, at.st_ino, at.st_size, at.st_mtime_ns, at.st_ctime_ns) for at in files]
+    return hashlib.sha256(repr((path.resolve(), state)).encode()).hexdigest()
 
 
 def _checked_before() -> Path:
@@ -85,14 +87,12 @@ def _checked_before() -> Path:
 
 def _is_trusted(path: Path) -> bool:
     state = _state(path)
-    if state in _CHECKED:
-        return True
-    if path.with_name(f"{path.name}.wal").exists():  # what it holds is not in the file yet
-        return False
-    with suppress(OSError, RuntimeError, ValueError):
-        known = _checked_before()
-        if known.stat().st_uid == os.geteuid() and not known.stat().st_mode & 0o022 and state in known.read_text("ascii").split():
-            _CHECKED.add(state)
+    if state not in _CHECKED:
+        with suppress(OSError, RuntimeError, ValueError):
+            known = _checked_before()
+            at = known.stat()
+            if at.st_uid == os.geteuid() and not at.st_mode & 0o022:
+                _CHECKED.update(known.read_text("ascii").split())
     return state in _CHECKED
 
 
