@@ -38,6 +38,16 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--page", help="where benches write what they measured")
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Tests that need a real server run in CI unless they are nightly; what CI runs is not part of `make test`."""
+    for item in items:
+        if item.get_closest_marker("services") and not item.get_closest_marker("slow"):
+            item.add_marker(pytest.mark.ci)
+        if item.get_closest_marker("ci"):
+            item.add_marker(pytest.mark.slow)
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
     """Under CI=true a skipped test of what lies in ../shared is a failure, if that lies there; an expected failure is none."""

@@ -17,7 +17,6 @@ from tests.replay.series import Series
 
 RULE = '[[hosts]]\nname = "box-*"\ncluster = "CLUSTER"\ninstance_type = "box-2"\nregion = "berlin"\nzone = "room-2"\n'
 BY_USER = RULE + 'user_label = "user"\n'
-BOX_1 = [smi("box-1", 0), smi("box-1", 1)]
 #: A cluster of no nodes but hosts.
 PLAIN: Fleet = fleet(24, [machine("unused", 1, end=24)], [], {})
 NOT_USED = "this time is unallocated, but never counts as empty; the GPUs were active in {} % of their samples; fix: {}"

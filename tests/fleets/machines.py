@@ -15,7 +15,6 @@ from tests.replay.series import Series
 END = 8
 PLAIN = {"resource": "nvidia_com_gpu"}
 NO_COUNT = relabel("kube_node_labels", {"label_nvidia_com_gpu_count": None})
-NO_PROVIDER_ID = {"provider_id": None}
 BOARD = "4c4c4544-0043-3010-8048-b4c04f503832"
 twin = partial(machine, gpus=1, dcgm=False)  # a Node object without an exporter
 

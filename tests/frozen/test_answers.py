@@ -161,7 +161,7 @@ def check(text: str, golden: Path) -> None:
 
 @pytest.mark.parametrize(
     "answer",
-    [pytest.param(one, id=str(one), marks=[] if one.is_quick else [pytest.mark.slow, pytest.mark.ci]) for one in answers()],
+    [pytest.param(one, id=str(one), marks=[] if one.is_quick else [pytest.mark.ci]) for one in answers()],
 )
 def test_an_answer_is_what_it_was(answer: Answer, fleets: dict[str, Fleet], monkeypatch: pytest.MonkeyPatch) -> None:
     width = None if answer.format == "pipe" else WIDTH
@@ -174,7 +174,6 @@ def test_wrong_usage_is_what_it_was(fleets: dict[str, Fleet], monkeypatch: pytes
     check("\n".join(told), GOLDEN / "wrong-usage.txt")
 
 
-@pytest.mark.slow
 @pytest.mark.ci
 @pytest.mark.parametrize(
     ("name", "options"), [("missing-store", "--store missing.duckdb"), ("broken-config", "--config broken.toml")]

@@ -44,7 +44,6 @@ def _check(group: list[Path], zones: tuple[str, ...], folder: Path, golden: Path
         assert sorted(lines) == [line for line in told if tuple(line.split()[:2]) in names]
 
 
-@pytest.mark.slow
 @pytest.mark.ci
 @pytest.mark.parametrize("group", _groups(hours.own_cases()))
 def test_hours_of_our_own_fleets(group: list[Path], tmp_path: Path) -> None:

@@ -93,7 +93,6 @@ def test_stored_cells_are_those_of_the_exact_bill(group: Together, tmp_path: Pat
 
 
 @pytest.mark.shared
-@pytest.mark.slow
 @pytest.mark.ci
 @pytest.mark.parametrize("name", shared_cases() or ["none"])
 def test_stored_cells_of_shared_fleets_are_those_of_the_exact_bill(name: str, tmp_path: Path) -> None:

@@ -26,7 +26,6 @@ FLEETS = fleets().flatmap(lived_in)
 WINDOWS = st.sampled_from([1, 3, 24])
 
 
-@pytest.mark.slow
 @pytest.mark.ci
 @settings(SETTINGS, max_examples=15)
 @given(data=st.data(), fleet=FLEETS, hours_per_window=WINDOWS)

@@ -20,7 +20,6 @@ from tests.replay.scrape import scrape
 WINDOWS = st.sampled_from([1, 3, 24])
 
 
-@pytest.mark.slow
 @pytest.mark.ci
 @settings(ONE, max_examples=20)
 @given(data=st.data(), fleet=fleets(), hours_per_window=WINDOWS)

@@ -12,15 +12,6 @@ from gpucost.store.connection import Store
 from tests.unit.bills import Bills
 
 
-@pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Who needs a real server is no part of `make test`: CI runs it."""
-    for item in items:
-        if item.get_closest_marker("services") and not item.get_closest_marker("slow"):
-            item.add_marker(pytest.mark.slow)
-            item.add_marker(pytest.mark.ci)
-
-
 @pytest.fixture(scope="session", autouse=True)
 def models_read_once() -> Iterator[None]:
     """What boto3 knows of AWS' services; each session would read it anew."""

@@ -17,7 +17,7 @@ from tests.programs import program
 
 IMAGE = "registry.example.com/gpucost:1.0"
 
-pytestmark = [pytest.mark.services, pytest.mark.slow, pytest.mark.ci, pytest.mark.usefixtures("in_an_empty_folder")]
+pytestmark = [pytest.mark.services, pytest.mark.ci, pytest.mark.usefixtures("in_an_empty_folder")]
 
 
 @pytest.fixture(scope="module")

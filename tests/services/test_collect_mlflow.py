@@ -65,7 +65,7 @@ def placed(folder: Path) -> tuple[Any, Store]:
     return stored(fleet(24, nodes, pods, util, scrape=600), folder)
 
 
-@pytest.fixture(params=[pytest.param("real", marks=[pytest.mark.services, pytest.mark.slow, pytest.mark.ci]), "stand-in"])
+@pytest.fixture(params=[pytest.param("real", marks=[pytest.mark.services, pytest.mark.ci]), "stand-in"])
 def server(request: pytest.FixtureRequest, tmp_path: Path) -> Any:
     folder = tmp_path / "mlflow"
     folder.mkdir()

@@ -106,7 +106,6 @@ def put(place: Place, key: str, content: bytes) -> None:
         place.bucket.put_object(Key=key, Body=content)
 
 
-@pytest.mark.slow
 @pytest.mark.ci
 def test_export_attribute_and_read(place: Place, tmp_path: Path) -> None:
     config, store = stored(tmp_path / "one", cluster=ODD)
@@ -147,14 +146,13 @@ def test_the_address_may_name_the_server(place: Place, tmp_path: Path) -> None:
     assert files.url == place.url and not any(server.encode() in (files.read(name) or b"") for name in files.names("_gpucost"))
 
 
-@pytest.mark.slow
 @pytest.mark.ci
 @pytest.mark.parametrize(
     ("place", "count"),
     [
         ("s3", 12),
         pytest.param("s3", 1_005, marks=pytest.mark.slow),
-        *(pytest.param(name, 12, marks=[pytest.mark.slow, pytest.mark.ci]) for name in ("gs", "abfss")),
+        *(pytest.param(name, 12, marks=[pytest.mark.ci]) for name in ("gs", "abfss")),
     ],
     indirect=["place"],
 )
@@ -177,7 +175,6 @@ def test_more_files_than_a_page_lists_markers_of_folders_and_neighbors(place: Pl
     assert files.names("raw") == []
 
 
-@pytest.mark.slow
 @pytest.mark.ci
 @pytest.mark.parametrize("place", ["s3", *SLOW_BUCKETS[1:]], indirect=True)
 def test_an_upload_that_breaks_off_leaves_nothing(place: Place, tmp_path: Path) -> None:
@@ -252,7 +249,6 @@ def test_a_wrong_key_and_a_token_in_the_address_stay_secret(
         assert result.exit_code == 1 and "c2VjcmV0" not in result.output, result.output
 
 
-@pytest.mark.slow
 @pytest.mark.ci
 def test_leftovers_of_another_writer_stay(place: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     config, store = stored(tmp_path / "one")

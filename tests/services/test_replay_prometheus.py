@@ -24,7 +24,7 @@ pytestmark = pytest.mark.services
 
 # The exact calculation holds all of them against their samples; what HTTP adds to that, some show.
 SOME = [
-    pytest.param(case, id=case.name, marks=[] if number == 32 else [pytest.mark.slow, *[pytest.mark.ci] * (number % 8 == 0)])
+    pytest.param(case, id=case.name, marks=[] if number == 32 else pytest.mark.slow if number % 8 else pytest.mark.ci)
     for number, case in enumerate(all_cases())
 ]
 

@@ -21,7 +21,7 @@ from tests.replay.load import write_config
 from tests.replay.server import free_port, require_prometheus, start_prometheus, stop
 from tests.shared import SHARED, shared
 
-pytestmark = [pytest.mark.services, pytest.mark.shared, pytest.mark.slow, pytest.mark.ci]
+pytestmark = [pytest.mark.services, pytest.mark.shared, pytest.mark.ci]
 # Fleets whose figures are not right yet, and why.
 NOT_YET: dict[str, str] = {}
 

@@ -17,7 +17,7 @@ from typer.testing import CliRunner
 from gpucost.cli.app import app
 from tests.services.slurm_cluster import CLUSTER, SlurmCluster, missing
 
-pytestmark = [pytest.mark.slow, pytest.mark.ci]
+pytestmark = [pytest.mark.ci]
 
 
 @pytest.fixture(scope="module")

@@ -14,7 +14,6 @@ PAGE = Path(__file__).parents[2] / "docs" / "github-actions.md"
 
 
 @pytest.mark.services
-@pytest.mark.slow
 @pytest.mark.ci
 def test_they_pass_actionlint(tmp_path: Path) -> None:
     blocks = re.findall(r"```yaml\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.S)

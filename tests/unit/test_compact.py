@@ -61,7 +61,6 @@ def sealed(tmp_path: Path, sealed_file: Path) -> tuple[Config, Store]:
     return copied(sealed_file, tmp_path / "sealed")
 
 
-@pytest.mark.slow
 @pytest.mark.ci
 def test_a_store_written_anew_holds_the_same_in_less_space(whole: tuple[Config, Store], loads: list[Any]) -> None:
     config, store = whole
@@ -171,7 +170,6 @@ def test_figures_of_sealed_days_follow_teams_prices_and_shares_of_mig(
     assert store.query("SELECT DISTINCT team FROM cost_daily WHERE team IS NOT NULL ORDER BY ALL")[1] == [("one",), ("two",)]
 
 
-@pytest.mark.slow
 @pytest.mark.ci
 def test_an_upgrade_that_figures_otherwise_can_read_sealed_days(
     sealed: tuple[Config, Store], loads: list[Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -186,7 +184,6 @@ def test_an_upgrade_that_figures_otherwise_can_read_sealed_days(
     assert figures(store) == before
 
 
-@pytest.mark.slow
 @pytest.mark.ci
 def test_what_needs_samples_that_are_gone_is_refused_by_its_days(sealed: tuple[Config, Store], tmp_path: Path) -> None:
     config, store = sealed
@@ -213,7 +210,6 @@ def test_what_needs_samples_that_are_gone_is_refused_by_its_days(sealed: tuple[C
         assert read_levels(con, Period(from_ms(at(48) * 1000), FLEET.end))
 
 
-@pytest.mark.slow
 @pytest.mark.ci
 def test_samples_that_come_again_are_kept_until_the_next_time(
     sealed: tuple[Config, Store], loads: list[Any], tmp_path: Path
@@ -231,7 +227,6 @@ def test_samples_that_come_again_are_kept_until_the_next_time(
     assert store.query(lists)[1] == sealed_lists
 
 
-@pytest.mark.slow
 @pytest.mark.ci
 def test_a_run_that_fails_leaves_the_store_as_it_was(whole: tuple[Config, Store], monkeypatch: pytest.MonkeyPatch) -> None:
     config, store = whole

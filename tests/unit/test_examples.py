@@ -133,9 +133,9 @@ HEAVY = (
 ALL = [pytest.param(page, (), id=page.name, marks=pytest.mark.slow) for page in PAGES if EXAMPLES[page]]
 
 
-@pytest.mark.slow
-@pytest.mark.ci
-@pytest.mark.parametrize(("page", "left_out"), [pytest.param(PAGES[0], HEAVY, id="what is quick of the README"), *ALL])
+@pytest.mark.parametrize(
+    ("page", "left_out"), [pytest.param(PAGES[0], HEAVY, id="what is quick of the README", marks=pytest.mark.ci), *ALL]
+)
 def test_examples_run_on_the_sample(page: Path, left_out: tuple[str, ...], sample: Path) -> None:
     failed = []
     for line in EXAMPLES[page]:

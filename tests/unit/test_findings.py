@@ -12,7 +12,6 @@ from zoneinfo import ZoneInfo
 
 import pytest
 import yaml
-from typer.testing import Result
 
 from gpucost import savings
 from gpucost.config.model import Config
@@ -33,9 +32,6 @@ from gpucost.periods import MS_PER_HOUR, Period, to_ms
 from gpucost.render.templates import fill
 
 MONTH = Period(datetime(2026, 2, 1, tzinfo=UTC), datetime(2026, 3, 1, tzinfo=UTC))
-WEEK = "--from 2026-02-09 --to 2026-02-16"
-MINUTE = 60_000
-Run = Callable[..., Result]
 
 
 def test_names_fit_globs_and_words_are_safe_for_a_shell() -> None:

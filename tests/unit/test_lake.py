@@ -37,7 +37,6 @@ def called(lake: GrownLake) -> list[str]:
     return ["--config", str(lake.folder / "gpucost.toml")]
 
 
-@pytest.mark.slow
 @pytest.mark.ci
 def test_rows_and_figures_of_a_lake_are_those_of_the_store(grown_lake: GrownLake) -> None:
     with opened(grown_lake.config, grown_lake.url) as seen:
@@ -47,7 +46,6 @@ def test_rows_and_figures_of_a_lake_are_those_of_the_store(grown_lake: GrownLake
     assert sources == [("bill",), ("price_book",)]
 
 
-@pytest.mark.slow
 @pytest.mark.ci
 def test_a_load_of_the_fourth_day_is_written_and_attributed_alone(grown_lake: GrownLake) -> None:
     first, second = grown_lake.exports
@@ -68,7 +66,6 @@ def test_a_load_of_the_fourth_day_is_written_and_attributed_alone(grown_lake: Gr
     assert {str(path.relative_to(grown_lake.url)) for path in (grown_lake.url / "raw").rglob("*.parquet")} == named
 
 
-@pytest.mark.slow
 @pytest.mark.ci
 def test_what_is_exported_and_attributed_again_changes_nothing(grown_lake: GrownLake, tmp_path: Path) -> None:
     lake = grown_lake.copy(tmp_path / "copy")
@@ -78,7 +75,6 @@ def test_what_is_exported_and_attributed_again_changes_nothing(grown_lake: Grown
     assert sum(done.done.values()) == done.done["days"] == 1 and (done.days, done.unchanged) == (0, 4)
 
 
-@pytest.mark.slow
 @pytest.mark.ci
 def test_a_file_that_is_gone_is_written_again_by_an_export_of_everything(grown_lake: GrownLake, tmp_path: Path) -> None:
     lake = grown_lake.copy(tmp_path / "copy")
@@ -89,7 +85,6 @@ def test_a_file_that_is_gone_is_written_again_by_an_export_of_everything(grown_l
     assert [file.name for file in again.files] == [str(lost.relative_to(lake.url))] and lost.is_file()
 
 
-@pytest.mark.slow
 @pytest.mark.ci
 def test_lists_that_a_store_let_go_stay_in_the_lake(grown_lake: GrownLake, tmp_path: Path) -> None:
     lake = grown_lake.copy(tmp_path / "copy")
@@ -101,7 +96,6 @@ def test_lists_that_a_store_let_go_stay_in_the_lake(grown_lake: GrownLake, tmp_p
     assert manifest.read(open_files(str(lake.url), lake.config)).tables("main") == before
 
 
-@pytest.mark.slow
 @pytest.mark.ci
 def test_a_day_has_one_writer_and_both_are_named(four_days: Path, tmp_path: Path) -> None:
     url = tmp_path / "lake"
@@ -116,7 +110,6 @@ def test_a_day_has_one_writer_and_both_are_named(four_days: Path, tmp_path: Path
     assert sorted(path.relative_to(url) for path in url.rglob("*.*")) == before
 
 
-@pytest.mark.slow
 @pytest.mark.ci
 def test_two_exports_at_the_same_moment_are_refused_until_one_manifest_is_deleted(
     four_days: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -149,7 +142,6 @@ COMMANDS = (
 )  # fmt: skip
 
 
-@pytest.mark.slow
 @pytest.mark.ci
 @pytest.mark.parametrize("words", [*COMMANDS[:2], *(pytest.param(words, marks=pytest.mark.slow) for words in COMMANDS[2:])])
 def test_commands_say_of_a_lake_what_they_say_of_the_store(words: str, grown_lake: GrownLake) -> None:
@@ -157,7 +149,6 @@ def test_commands_say_of_a_lake_what_they_say_of_the_store(words: str, grown_lak
     assert run(*call, "--lake", str(grown_lake.url)) == run(*call)
 
 
-@pytest.mark.slow
 @pytest.mark.ci
 @pytest.mark.parametrize("month", ["2020-02", "2035-02"])
 def test_a_month_before_and_after_all_data_is_said_as_of_a_store(month: str, grown_lake: GrownLake) -> None:
@@ -177,7 +168,6 @@ def test_a_bundle_is_the_same_of_a_lake(grown_lake: GrownLake, tmp_path: Path) -
     assert [one.read_text() for one in ledgers[0]] == [one.read_text() for one in ledgers[1]]
 
 
-@pytest.mark.slow
 @pytest.mark.ci
 @pytest.mark.parametrize("steps", [["export"], pytest.param(["export", "attribute"], marks=pytest.mark.slow)])
 def test_files_of_a_lake_have_the_mode_of_a_store(steps: list[str], four_days: Path, tmp_path: Path) -> None:
@@ -219,7 +209,6 @@ def test_days_that_are_read_for_a_period(asked: tuple[str, str] | None, read: tu
     assert reading._days_to_read(Config(timezone="UTC"), period, []) == ("", "")
 
 
-@pytest.mark.slow
 @pytest.mark.ci
 def test_days_that_are_not_read_are_not_free(grown_lake: GrownLake, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(reading, "_BEFORE_DAYS", 1)
@@ -233,7 +222,6 @@ def test_days_that_are_not_read_are_not_free(grown_lake: GrownLake, monkeypatch:
         assert not store.query(f"SELECT hour FROM blocks WHERE hour >= {end} // 3600000")[1]  # noqa: S608
 
 
-@pytest.mark.slow
 @pytest.mark.ci
 def test_figures_are_those_of_their_settings_and_a_failed_task_keeps_them(grown_lake: GrownLake, tmp_path: Path) -> None:
     lake = grown_lake.copy(tmp_path / "copy")
@@ -251,7 +239,6 @@ def test_figures_are_those_of_their_settings_and_a_failed_task_keeps_them(grown_
         pass
 
 
-@pytest.mark.slow
 @pytest.mark.ci
 def test_a_lake_of_a_newer_version_a_broken_manifest_and_no_lake(grown_lake: GrownLake, tmp_path: Path) -> None:
     with pytest.raises(NoDataError, match="there is no lake"):
@@ -280,7 +267,6 @@ def test_periods_within_an_hour_are_refused(tmp_path: Path) -> None:
     assert "whole hours" in run(*call, code=2)
 
 
-@pytest.mark.slow
 @pytest.mark.ci
 def test_others_read_the_raw_layout(grown_lake: GrownLake) -> None:
     """As Spark SQL, Trino or DuckDB itself would: by Hive's folders."""

@@ -74,7 +74,6 @@ def told_without_the_bill(found: dict[str, list[tuple[Any, ...]]]) -> list[list[
     return [found[table] for table in TABLES if table not in RELOADED]
 
 
-@pytest.mark.slow
 @pytest.mark.ci
 def test_the_oldest_store_tells_what_one_made_today_tells(
     today: tuple[Config, dict[str, list[tuple[Any, ...]]]], tmp_path: Path

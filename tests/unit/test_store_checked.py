@@ -16,7 +16,7 @@ from gpucost.store.connection import Store
 
 @pytest.fixture
 def checks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[Path]:
-    """Stores whose objects were looked at; `forget` (below) is what a new process does."""
+    """Stores whose objects were looked at."""
     seen: list[Path] = []
     own = schema.objects_digest
 
