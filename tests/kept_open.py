@@ -15,15 +15,12 @@ import pytest
 
 from gpucost.store import connection
 from gpucost.store.connection import Store
+from gpucost.store.schema import _state as state
 
 MOST = 6
 # By file: what keeps it open, the folders that its connections see, and how the file was.
-_kept: dict[Path, tuple[ExitStack, tuple[Path, ...], tuple[int, int, int]]] = {}
-
-
-def _state(path: Path) -> tuple[int, int, int]:
-    at = path.stat()
-    return at.st_ino, at.st_mtime_ns, at.st_size
+_kept: dict[Path, tuple[ExitStack, tuple[Path, ...], str]] = {}
+OWN_OPEN = Store._open
 
 
 def let_go(*places: Path) -> None:
@@ -35,14 +32,10 @@ def let_go(*places: Path) -> None:
                 kept[0].close()
 
 
-OWN_OPEN = Store._open
-
-
 @contextmanager
 def kept_open() -> Iterator[None]:
     """While the block lasts. Whoever writes a store, opens a file without `Store`, or starts a process finds none open."""
-    own_open, own_connect = OWN_OPEN, duckdb.connect
-    own_process, own_start = subprocess.Popen.__init__, BaseProcess.start
+    own_connect, own_process, own_start = duckdb.connect, subprocess.Popen.__init__, BaseProcess.start
 
     @contextmanager
     def opened(store: Store, folders: tuple[Path, ...], *, read_only: bool) -> Iterator[duckdb.DuckDBPyConnection]:
@@ -50,15 +43,15 @@ def kept_open() -> Iterator[None]:
         kept = _kept.get(place)
         # statements of users lock the configuration of a store that is open
         may_keep = read_only and store.sees_catalog and store.exists
-        if kept and not (may_keep and set(folders) <= set(kept[1]) and _state(place) == kept[2]):
+        if kept and not (may_keep and set(folders) <= set(kept[1]) and state(place) == kept[2]):
             let_go(place)
             kept = None
-        with own_open(store, folders, read_only=read_only) as con:
+        with OWN_OPEN(store, folders, read_only=read_only) as con:
             if may_keep and kept is None:
                 stack = ExitStack()
                 with suppress(Exception):
-                    stack.enter_context(own_open(store, (), read_only=True))
-                    _kept[place] = (stack, folders, _state(place))
+                    stack.enter_context(OWN_OPEN(store, (), read_only=True))
+                    _kept[place] = (stack, folders, state(place))
                 if len(_kept) > MOST:
                     let_go(next(iter(_kept)))
             yield con

@@ -10,14 +10,13 @@ import resource
 import sys
 from collections.abc import Generator, Sequence
 from importlib.abc import MetaPathFinder
-from pathlib import Path
 from types import CodeType, ModuleType
 from typing import Any
 
 import pytest
 
-ROOT = Path(__file__).parents[1]
-FOLDER = ROOT / ".pytest_cache" / "touched"
+from tests.mutants import RECORD, ROOT
+
 #: What the code that runs now has touched: paths from the root of the project.
 _touched: set[str] = set()
 # By fixture that outlives a test: what it touched, and its seconds.
@@ -76,12 +75,12 @@ def pytest_configure(config: pytest.Config) -> None:
 
     engine.text = noting(engine.text, lambda package, name: f"{package.replace('.', '/')}/{name}.sql")
     formats.sql_text = noting(formats.sql_text, lambda name: f"gpucost/collect/bill/{name}.sql")
-    FOLDER.mkdir(parents=True, exist_ok=True)
+    RECORD.mkdir(parents=True, exist_ok=True)
     worker = os.environ.get("PYTEST_XDIST_WORKER", "main")
     if worker == "main":  # it begins before the others
-        for old in FOLDER.glob("*.jsonl"):
+        for old in RECORD.glob("*.jsonl"):
             old.unlink()
-    config.stash[_LOG] = (FOLDER / f"{worker}.jsonl").open("w")
+    config.stash[_LOG] = (RECORD / f"{worker}.jsonl").open("w")
 
 
 _LOG = pytest.StashKey[Any]()

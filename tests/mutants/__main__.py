@@ -21,15 +21,14 @@ import traceback
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
 
 import pytest
 
-from tests.mutants.attempt import ROOT, Verdict, copy, fork
+from tests.mutants import RECORD, ROOT
+from tests.mutants.attempt import Verdict, copy, fork
 from tests.mutants.rules import Change, changes
 
 HERE = Path(__file__).parent
-RECORD = ROOT / ".pytest_cache" / "touched"
 FAST = ("-m", "not slow and not bench")
 # they set the clock in the type of dates itself, which a fork does not survive
 UNFIT = ("--ignore=tests/frozen/test_answers.py", "--ignore=tests/frozen/test_hostile_names.py")
@@ -223,23 +222,9 @@ def main() -> int:
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--keep", action="store_true", help="write down which test caught what")
     arguments = parser.parse_args()
-    if not list(RECORD.glob("*.jsonl")):
-        command: list[Any] = [
-            sys.executable,
-            "-m",
-            "pytest",
-            "-q",
-            "-p",
-            "tests.touched",
-            "-n",
-            "auto",
-            "--dist",
-            "loadfile",
-            *FAST,
-        ]
-        if subprocess.run(command, cwd=ROOT).returncode:
-            print("the tests fail without any mutant")
-            return 1
+    if not list(RECORD.glob("*.jsonl")) and subprocess.run(["make", "test"], cwd=ROOT).returncode:
+        print("the tests fail without any mutant")
+        return 1
     trial = Trial(chosen(arguments), Touching.read(), arguments.workers)
     pytest.main(["-q", "-s", "-n", "0", "-p", "no:cacheprovider", "--no-summary", *FAST, *UNFIT], plugins=[trial])
     if arguments.keep:

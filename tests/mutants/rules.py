@@ -8,9 +8,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cache
 from hashlib import sha256
-from pathlib import Path
 
-ROOT = Path(__file__).parents[2]
+from tests.mutants import ROOT
 
 
 @dataclass(frozen=True)
@@ -62,20 +61,17 @@ _FRAME = re.compile(
 
 
 def _of_sql(text: str) -> Iterator[tuple[str, int, int, str]]:
-    masked = _MASKED.sub(
-        lambda m: re.sub(r"[^\n]", "\x00", m[0]) if m[0][0] == "-" or m[0][0] == "/" else "'" + "q" * (len(m[0]) - 2) + "'", text
-    )
-    masked = _FRAME.sub(lambda m: re.sub(r"[^\n]", "\x00", m[0]), masked)
+    masked = _MASKED.sub(lambda m: "'" + "q" * (len(m[0]) - 2) + "'" if m[0][0] == "'" else _blank(m), text)
+    masked = _FRAME.sub(_blank, masked)
     for rule, pattern, replacement in _SQL:
         for match in re.finditer(pattern, masked):
             if "\x00" in match[0] or _in_text(masked, match.start()):
                 continue
-            new = (
-                replacement(match)
-                if callable(replacement)
-                else (match.expand(replacement) if "\\" in replacement else replacement)
-            )
-            yield rule, match.start(), match.end(), new
+            yield rule, match.start(), match.end(), replacement(match) if callable(replacement) else match.expand(replacement)
+
+
+def _blank(match: re.Match[str]) -> str:
+    return re.sub(r"[^\n]", "\x00", match[0])
 
 
 def _in_text(masked: str, at: int) -> bool:
@@ -87,7 +83,6 @@ _COMPARED: dict[type[ast.cmpop], str] = {
     ast.Lt: "<=", ast.LtE: "<", ast.Gt: ">=", ast.GtE: ">", ast.Eq: "!=", ast.NotEq: "==", ast.In: "not in", ast.NotIn: "in",
     ast.Is: "is not", ast.IsNot: "is",
 }  # fmt: skip
-_SPELLED = {"!=": r"!=", "==": "==", "<": "<", "<=": "<=", ">": ">", ">=": ">="}
 _CALLS = {"min": "max", "max": "min", "sum": "max", "any": "all", "all": "any"}
 
 
