@@ -16,6 +16,7 @@ from gpucost.config.load import load_config
 from gpucost.config.model import Config
 from gpucost.store.connection import Store
 from tests.fleets.case import Case
+from tests.profiles import profiled_stages
 from tests.replay.bill_files import ACCOUNT, PAYER
 from tests.replay.cases.words import HEADER, MORNING
 from tests.replay.edits import move, relabel
@@ -45,8 +46,8 @@ Row = dict[str, Any]
 class Figures:
     """What a store says of its fleets."""
 
-    def __init__(self, config: Config, store: Store) -> None:
-        self.config, self.store = config, store
+    def __init__(self, config: Config, store: Store, stages: dict[str, list[str]]) -> None:
+        self.config, self.store, self.stages = config, store, stages
         with store.read() as con:
             self._rows: dict[str, list[Row]] = defaultdict(list)
             for table, columns in (("cost_hourly", KEYS | COST), ("node_hourly", _NODE_KEYS | NODE)):
@@ -156,6 +157,7 @@ def build(folder: Path, cases: Sequence[Case], book: Iterable[str], settings: st
         assert len({bill.partition("\n")[0] for bill in bills}) == 1
         errors = collect_bills(store, [LocalTree(folder / "cur.csv")], "aws").errors
         assert not errors, errors
-    pipeline.attribute(config, store)
+    with profiled_stages() as stages:
+        pipeline.attribute(config, store)
     assert not unpaid(store)
-    return Figures(config, store)
+    return Figures(config, store, stages)

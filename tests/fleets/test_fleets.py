@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
 from tests.fleets.case import Case
 from tests.fleets.conftest import KINDS
 from tests.fleets.figures import Figures
+from tests.frozen.test_answers import check
+from tests.profiles import listed
 
 Fleets = Callable[[str], Figures]
+STAGES = Path(__file__).parent / "stages"
 CASES = [pytest.param(kind, case, id=case.name) for kind, (cases, *_) in KINDS.items() for case in cases]
 
 
@@ -18,6 +22,12 @@ CASES = [pytest.param(kind, case, id=case.name) for kind, (cases, *_) in KINDS.i
 def test_fleet(kind: str, case: Case, fleets: Fleets) -> None:
     wrong = fleets(kind).differences(case)
     assert not wrong, "\n".join([case.name, *wrong])
+
+
+@pytest.mark.parametrize("kind", ["usual", "scad"])
+def test_stages_write_what_they_wrote(kind: str, fleets: Fleets) -> None:
+    """A changed figure is explained by a case above; UPDATE_GOLDEN=1 then writes the sums anew."""
+    check(listed(fleets(kind).stages), STAGES / f"{kind}.txt")
 
 
 _DAYS = {

@@ -133,7 +133,7 @@ BILLED = {
     "collect-gcp": "collect gcp gcp.jsonl --store new.duckdb",
     "collect-azure": "collect azure azure.csv --store new.duckdb",
 }
-#: Those that a run of the quick tests asks at a terminal; they are asked without one, too, where tables have any width.
+#: Those that the fast tests ask at a terminal; the slow ones ask them without one, too, where tables have any width.
 QUICK = {
     "estimated": {
         "report-by", "waste", "diff", "budget-check", "explain-team", "prices-gpu", "unit-epoch", "queue", "sql", "config-show",
@@ -141,6 +141,8 @@ QUICK = {
     },
     "billed": {"report", "reconcile", "explain-node"},
 }  # fmt: skip
+#: Those whose JSON the fast tests leave to the slow ones: they take seconds, and others show the same figures.
+SLOW_JSON = {"store-check", "findings-compared"}
 #: Wrong ways to call a command, with the words that make them wrong.
 WRONG = [
     "",
@@ -221,6 +223,8 @@ class Answer:
 
     @property
     def is_quick(self) -> bool:
+        if self.format == "json":
+            return self.name not in SLOW_JSON
         return self.format in ("terminal", "only") and self.name in QUICK[self.fleet]
 
     def __str__(self) -> str:

@@ -25,13 +25,11 @@ from tempfile import TemporaryDirectory
 import pytest
 
 from tests.mutants import RECORD, ROOT
-from tests.mutants.attempt import Verdict, copy, fork
+from tests.mutants.attempt import Verdict, clear_caches, copy, fork
 from tests.mutants.rules import Change, changes
 
 HERE = Path(__file__).parent
 FAST = ("-m", "not slow and not bench")
-# they set the clock in the type of dates itself, which a fork does not survive
-UNFIT = ("--ignore=tests/frozen/test_answers.py", "--ignore=tests/frozen/test_hostile_names.py")
 # which test caught a mutant last: it is asked first
 CAUGHT_BY = HERE / "caught_by.txt"
 # seconds of tests that a mutant is worth
@@ -157,6 +155,7 @@ class Trial:
 
     def pytest_runtestloop(self, session: pytest.Session) -> bool:
         items = {item.nodeid: item for item in session.items}
+        clear_caches()
         queue, rest = os.pipe()
         os.write(rest, b"".join(number.to_bytes(4) for number in range(len(self.mutants))))
         os.close(rest)
@@ -226,7 +225,7 @@ def main() -> int:
         print("the tests fail without any mutant")
         return 1
     trial = Trial(chosen(arguments), Touching.read(), arguments.workers)
-    pytest.main(["-q", "-s", "-n", "0", "-p", "no:cacheprovider", "--no-summary", *FAST, *UNFIT], plugins=[trial])
+    pytest.main(["-q", "-s", "-n", "0", "-p", "no:cacheprovider", "--no-summary", *FAST], plugins=[trial])
     if arguments.keep:
         CAUGHT_BY.write_text("".join(f"{name}\t{test}\n" for name, test in sorted((trial.caught_by | trial.caught).items())))
     print(f"{len(trial.caught)} of {len(trial.mutants)} mutants caught")

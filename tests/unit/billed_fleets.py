@@ -7,6 +7,7 @@ from pathlib import Path
 
 from gpucost import pipeline
 from gpucost.config.load import load_config
+from tests.profiles import profiled_stages
 from tests.replay import bill_files
 from tests.replay.billing import Charge, charges
 from tests.unit.test_price_bill_fleets import Billed, machines, rate
@@ -28,7 +29,8 @@ def whole(folder: Path) -> Billed:
     signed = '[[coverage.accept]]\nfrom = 2026-03-01\nto = 2026-04-01\nwho = "Dana"\nwhy = "it ran for two days"\n'
     fleet = configured(Billed(folder, machines("p4de.24xlarge")), signed)
     fleet.bill(bill_files.aws_cur(charges(fleet.fleet, rate, booting=BOOTING)), "cur.csv", "aws")
-    pipeline.attribute(fleet.config, fleet.store)
+    with profiled_stages() as fleet.stages:
+        pipeline.attribute(fleet.config, fleet.store)
     return fleet
 
 

@@ -81,6 +81,8 @@ _LOADED: dict[str, bytes] = {}
 class Billed:
     """A fleet in a store, with a price book that no bill would agree with."""
 
+    stages: dict[str, list[str]]
+
     def __init__(self, folder: Path, told: dict[str, Any]) -> None:
         self.folder, self.fleet = folder, told
         (folder / "prices.csv").write_text("\n".join([HEADER, *BOOK]) + "\n")

@@ -10,6 +10,9 @@ from typing import Any
 import pytest
 
 from gpucost.periods import Period, from_ms
+from tests.fleets.test_fleets import STAGES
+from tests.frozen.test_answers import check
+from tests.profiles import listed
 from tests.unit.slurm_words import (
     ALL_GPUS,
     DAY,
@@ -290,6 +293,10 @@ COVERED = {f"untracked {name}": untracked(row[0]) for name, row in UNTRACKED.ite
 def clusters(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Clusters]:
     with Clusters(tmp_path_factory.mktemp("slurm"), {**SCENES, **COVERED}, BOOK).attributed() as clusters:
         yield clusters
+
+
+def test_stages_write_what_they_wrote(clusters: Clusters) -> None:
+    check(listed(clusters.stages), STAGES / "slurm.txt")
 
 
 @pytest.mark.parametrize("name", SCENES)

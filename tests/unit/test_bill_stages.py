@@ -1,0 +1,30 @@
+"""What reading bills of each format writes, and what pricing nodes from one does, as sums."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from gpucost.collect.bill.load import collect_bills
+from gpucost.collect.bill.opening import LocalTree
+from gpucost.store.connection import Store
+from tests.fleets.test_fleets import STAGES
+from tests.frozen.test_answers import check
+from tests.profiles import listed, profile
+from tests.replay.billing import by_day, charges
+from tests.unit.test_price_bill_fleets import FORMATS, Billed, machines, rate
+
+
+def test_bills_of_each_format_are_read_as_they_were(tmp_path: Path) -> None:
+    found = {}
+    for name, (kind, file, provider, writer) in FORMATS.items():
+        told = list(charges(machines(kind), rate, booting=450))
+        (tmp_path / file).write_text(writer(by_day(told) if name == "azure" else told))
+        store = Store(tmp_path / f"{name}.duckdb")
+        assert not collect_bills(store, [LocalTree(tmp_path / file)], provider).errors
+        with store.read() as con:
+            found[name] = [f"{table} {profile(con, table)}" for table in ("bill_lines", "bill_details")]
+    check(listed(found), STAGES / "bill-formats.txt")
+
+
+def test_stages_price_a_billed_fleet_as_they_did(billed_fleet: Billed) -> None:
+    check(listed(billed_fleet.stages), STAGES / "billed.txt")
