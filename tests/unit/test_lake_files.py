@@ -11,7 +11,6 @@ import time
 from collections.abc import Callable, Iterator
 from hashlib import sha256
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -128,7 +127,7 @@ def test_a_manifest_of_no_sense_is_named(files: LakeFiles) -> None:
         manifest.read(files)
 
 
-HARMS: Any = pytest.mark.parametrize(
+HARMS = pytest.mark.parametrize(
     ("harm", "words"), [(Path.unlink, "missing"), (lambda path: path.write_bytes(b"PAR1"), "not what")], ids=["gone", "broken"]
 )
 
