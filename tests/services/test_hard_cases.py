@@ -3,69 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from datetime import UTC, datetime
-from pathlib import Path
-from typing import Any
 
 import pytest
 
-from gpucost import pipeline
-from gpucost.config.model import Config
-from gpucost.periods import MS_PER_HOUR, Period
-from gpucost.store.connection import Store
-from tests.oracle import Figures
-from tests.oracle.calculation import PodKey
-from tests.replay.cases.words import BOOK, HEADER, at, busy, fleet, node, pod
+from tests.replay.cases.words import at, busy, fleet, node, pod
 from tests.replay.edits import drop, relabel, revalue, switch, thin
 from tests.replay.fleet import Fleet
-from tests.replay.load import load, write_config
-from tests.replay.result import by_pod, total, unpaid
 from tests.replay.scrape import scrape
-from tests.replay.series import Series
+from tests.services.hard_scenes import _MESSAGES, HOURS, PLAIN, REQUESTS, Answers, near, of_team
 from tests.side_by_side import Scene, Scenes
-
-HOURS = 5
-PLAIN = {"resource": "nvidia_com_gpu"}
-REQUESTS = "kube_pod_container_resource_.*"
-SPAN = (at(0) * 1000, at(HOURS) * 1000)
-_TEAMS = """
-    SELECT team, sum(allocated_gpu_ms) FROM cost_hourly JOIN nodes USING (node_id)
-    WHERE kind = 'allocated' AND to_ms <= $end AND cluster SIMILAR TO $cluster
-    GROUP BY ALL HAVING sum(allocated_gpu_ms) > 0
-"""
-_MESSAGES = "SELECT message FROM warnings WHERE cluster = $cluster"
-
-
-class Answers:
-    """What the product says of a fleet's hours, in GPU-hours."""
-
-    def __init__(self, config: Config, store: Store, cluster: str = ".*") -> None:
-        self.config, self.store, self.cluster = config, store, cluster
-
-    def pods(self) -> dict[PodKey, Figures]:
-        return by_pod(self.store, *SPAN, self.cluster)
-
-    def pod(self, uid: str, *measures: str) -> list[float]:
-        figures = next(f for key, f in self.pods().items() if key[3] == uid)
-        return [float(getattr(figures, measure)) for measure in measures]
-
-    def total(self, *measures: str) -> list[float]:
-        figures = total(self.store, *SPAN, self.cluster)
-        return [float(getattr(figures, measure)) for measure in measures]
-
-    def query(self, sql: str, **params: int) -> list[tuple[Any, ...]]:
-        """Rows of a statement in which $cluster stands."""
-        with self.store.read() as con:
-            return con.execute(sql, {"cluster": self.cluster, **params}).fetchall()
-
-    def teams(self) -> dict[str, Any]:
-        return {team: pytest.approx(ms / MS_PER_HOUR, abs=0.02) for team, ms in self.query(_TEAMS, end=SPAN[1])}
-
-    def warnings(self, code: str) -> list[str]:
-        """What the stored warnings of a kind say."""
-        rows = self.query(f"SELECT message FROM warnings WHERE code = '{code}' AND cluster SIMILAR TO $cluster")  # noqa: S608
-        return [message for (message,) in rows]
-
 
 scene = Scenes()
 
@@ -74,18 +20,6 @@ scene = Scenes()
 def scenes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, tuple[Scene, Answers]]]:
     with scene.start(tmp_path_factory.mktemp("scenes"), Answers, hours=HOURS) as answers:
         yield answers
-
-
-def own_store(folder: Path, described: Fleet, series: list[Series]) -> tuple[Config, Store]:
-    """A fleet whose figures others in one store with it would change."""
-    (folder / "prices.csv").write_text("\n".join([HEADER, *BOOK]) + "\n")
-    config = write_config(described, folder, folder / "prices.csv")
-    return config, load(described, series, config)
-
-
-def near(*hours: float) -> Any:
-    """These figures, each within a scrape or two."""
-    return pytest.approx(list(hours), abs=0.035)
 
 
 @scene()
@@ -163,12 +97,6 @@ def test_claims_of_two_pods_of_one_name() -> Scene:
     assert answers.pod("second", "allocated_gpu_hours", "active_gpu_hours") == near(2, 2)
 
 
-def of_team(name: str, start: float = 0, **more: Any) -> Fleet:
-    """One GPU held all the time in a namespace labeled with a team."""
-    nodes = [node("w", "g6.12xlarge", start, HOURS)]
-    return fleet(HOURS, nodes, [pod("a", "w", [0], start, HOURS)], {}, namespaces={"train": {"team": name}}, **more)
-
-
 @scene()
 def test_a_namespace_is_another_teams_for_ten_minutes() -> Scene:
     """Labels apply as of each hour: y from 01:55 to 02:05 pays the hour that begins in between, x the other four."""
@@ -241,17 +169,6 @@ def test_a_second_kube_state_metrics_exports_other_labels() -> Scene:
     series = relabel(scrape(described, lean=True), "kube_namespace_labels", other, {"instance": r"10\.4\.0\.31:8080"})
     answers = yield described, series
     assert answers.teams() == {"x": 5}
-
-
-def test_a_report_of_an_odd_period_leaves_other_reports_as_they_are(tmp_path: Path) -> None:
-    """The label is y from 02:10 on, so y pays from 03:00 on, whether or not somebody asks for 02:15-04:00 in between."""
-    described = of_team("x")
-    series = relabel(scrape(described, lean=True), "kube_namespace_labels", {"label_team": "y"}, hours=(2 + 1 / 6, HOURS))
-    config, store = own_store(tmp_path, described, series)
-    for hours in ((0, HOURS), (2.25, 4), (0, HOURS)):
-        pipeline.attribute(config, store, Period(*(datetime.fromtimestamp(at(h), UTC) for h in hours)))
-        assert not unpaid(store)
-        assert Answers(config, store).teams() == {"x": 3, "y": 2}
 
 
 @scene()
@@ -350,36 +267,6 @@ def test_a_name_without_uid_moves_to_another_node() -> Scene:
     assert answers.total("allocated_gpu_hours", "active_gpu_hours") == near(4.95, 4.95)
 
 
-_FIRST_DAY = "SELECT * FROM cost_hourly WHERE from_ms < $day ORDER BY ALL"
-_FINGERPRINT = "SELECT fingerprint FROM attributed_days WHERE from_ms < $day ORDER BY ALL"
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(("before", "after"), [(120, 60), (60, 120)])
-def test_scraping_otherwise_from_the_third_day_on_leaves_the_first_as_it_was(tmp_path: Path, before: int, after: int) -> None:
-    """Rows and fingerprint of the first day stay as they are, with a gap, a node and a pod that end in it."""
-    pods = [pod("a", "w", [0], 0.5, 20.01, uid="a", keep_until=at(20.01)), pod("b", "w", [1], 3.3, 70, uid="b")]
-    pods.append(pod("c", "v", [0], 1.2, 9.99, uid="c", timestamps=False))
-    nodes = [node("w", "g6.12xlarge", 0, 72), node("v", "g6.12xlarge", 0, 10.01)]
-    silent = [["w", at(5.1), at(5.4)], ["w", at(11.99), at(13.2)]]
-    util = {**busy("w", [0, 1], 0, 72), **busy("v", [0], 0, 72)}
-    described = fleet(72, nodes, pods, util, silent=silent)
-    series = thin(thin(scrape(described, lean=True), before, (0, 48)), after, (48, 72))
-    (tmp_path / "prices.csv").write_text("\n".join([HEADER, *BOOK]) + "\n")
-    config = write_config(described, tmp_path, tmp_path / "prices.csv")
-    states: list[Any] = []
-
-    def attribute(store: Store) -> None:
-        pipeline.attribute(config, store)
-        with store.read() as con:
-            states.append([con.execute(query, {"day": at(24) * 1000}).fetchall() for query in (_FIRST_DAY, _FINGERPRINT)])
-
-    load(described, series, config, after=attribute)
-    assert len(states) == 3
-    assert states[0][0]
-    assert states[1] == states[2]
-
-
 @scene()
 def test_the_scrape_interval_changes_in_the_middle_of_an_hour() -> Scene:
     """Every 15 s until 02:30, then every minute: 4 h, 2 of them idle, all measured; a silence of 30 min is not."""
@@ -467,13 +354,3 @@ def test_what_is_not_exported_is_a_stored_warning(metric: str, hours: tuple[floa
     described = fleet(HOURS, [node("w", "g6.12xlarge", 0, HOURS)], [pod("a", "w", [0], 0, 5, uid="a")], busy("w", [0], 0, HOURS))
     answers = yield described, drop(scrape(described), metric, hours=hours)
     assert len([message for (message,) in answers.query(_MESSAGES) if expected in message]) == 1
-
-
-@pytest.mark.slow
-def test_missing_activity_is_a_stored_warning(tmp_path: Path) -> None:
-    """In a store of its own: of invalid samples it is known which server they are of, but not which cluster."""
-    described = fleet(HOURS, [node("w", "g6.12xlarge", 0, HOURS)], [pod("a", "w", [0], 0, 5)], busy("w", [0], 0, HOURS))
-    config, store = own_store(tmp_path, described, drop(scrape(described), "DCGM_.*"))
-    pipeline.attribute(config, store)
-    (message,) = Answers(config, store).warnings("no_activity")
-    assert "has no DCGM_FI_DEV_GPU_UTIL: all GPU time is unmeasured" in message

@@ -12,6 +12,7 @@ import pytest
 
 from gpucost.config.model import Config
 from gpucost.whatif.gpu_specs import Facts, load_facts
+from tests.of_all_workers import copied
 from tests.unit.bills import Bills
 from tests.unit.whatif_costs import stages_at_once
 
@@ -31,10 +32,18 @@ def stages_together() -> Iterator[None]:
 
 @pytest.fixture(scope="session")
 def demo(tmp_path_factory: pytest.TempPathFactory) -> Config:
-    """The sample fleet in September and October 2026, for who only reads it."""
-    from gpucost.demo.build import build, last_months  # slow to import
+    """The sample fleet in September and October 2026, attributed, for who only reads it."""
+    from gpucost import pipeline  # slow to import
+    from gpucost.config.load import load_config
+    from gpucost.demo.build import build, last_months
+    from gpucost.store.connection import Store
 
-    return build(tmp_path_factory.mktemp("demo"), last_months(datetime(2026, 11, 21, tzinfo=UTC)), lambda _: None)
+    def make(folder: Path) -> None:
+        config = build(folder, last_months(datetime(2026, 11, 21, tzinfo=UTC)), lambda _: None)
+        pipeline.attribute(config, Store(config.store))
+
+    folder = copied(tmp_path_factory, "demo", make)
+    return load_config(folder / "gpucost.toml", environ={}, cwd=folder)
 
 
 @pytest.fixture
@@ -93,11 +102,12 @@ def october(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A store of October, of which two days have nodes, that nobody changes."""
     from tests.golden.report_fleet import OCTOBER, OCTOBER_END, sample  # slow to import
 
-    path = tmp_path_factory.mktemp("october") / "store.duckdb"
-    fleet = sample(hours=48)
-    fleet.rows["collected"] = [("prod", OCTOBER, OCTOBER_END)]
-    fleet.write(path)
-    return path
+    def make(folder: Path) -> None:
+        fleet = sample(hours=48)
+        fleet.rows["collected"] = [("prod", OCTOBER, OCTOBER_END)]
+        fleet.write(folder / "store.duckdb")
+
+    return copied(tmp_path_factory, "october", make) / "store.duckdb"
 
 
 @pytest.fixture(scope="session")
@@ -152,7 +162,7 @@ def four_days(tmp_path_factory: pytest.TempPathFactory, loads: list[Any]) -> Pat
     """The file of the fleet's store, attributed; who writes copies it."""
     from tests.unit.four_days import FIRST, made  # slow to import
 
-    return made(tmp_path_factory.mktemp("four-days") / "a", FIRST, loads)[1].path
+    return copied(tmp_path_factory, "four-days", lambda folder: made(folder, FIRST, loads)) / "gpucost.duckdb"
 
 
 @pytest.fixture

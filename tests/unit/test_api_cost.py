@@ -255,7 +255,7 @@ def odd() -> Any:
         yield bought
 
 
-@settings(max_examples=6, deadline=None)
+@settings(max_examples=3, deadline=None)
 @given(cuts=CUTS)
 def test_adjoining_periods_and_finer_rows_add_up_to_the_whole(odd: Bought, cuts: list[float]) -> None:
     def between(since: float, until: float, by: tuple[str, ...] = ("team",)) -> dict[str | None, Decimal]:

@@ -59,8 +59,10 @@ def test_a_bundle_made_again_has_the_same_bytes_and_files_of_others_stay(
     others = {"notes.txt": b"approved by finance", "teams/gone.md": b"mine"}
     for name, content in others.items():
         (again.folder / name).write_bytes(content)
+    known = dict(remembered)
     remembered.clear()
     assert again.run("-q").stdout == ""
+    remembered |= known
     assert contents(again.folder) == contents(restated.folder) | others
     assert [item.name for item in again.out.iterdir()] == ["2026-10"]
     assert [one["what"] for one in logged(again.store)] == ["seal", "restatement"]
@@ -69,6 +71,8 @@ def test_a_bundle_made_again_has_the_same_bytes_and_files_of_others_stay(
 @pytest.mark.parametrize("sharing", [None, "proportional"])
 def test_every_file_holds_the_same_figures(sealed: Made, shared: Made, sharing: str | None) -> None:
     made = shared if sharing else sealed
+    # a bundle that shares otherwise restates nothing
+    assert [one["what"] for one in logged(made.store)] == ["seal"] * (2 if sharing else 1)
     folder, told = made.folder, manifest(made)
     assert told["share_unallocated"] == sharing
     ledger = duckdb.sql(f"FROM '{folder / 'ledger.parquet'}'")

@@ -9,7 +9,7 @@ import pytest
 from gpucost import discover
 from gpucost.config.load import load_config
 from tests.unit.command import call
-from tests.unit.test_collect_http import Fake, Question, Reply, fake, fakes
+from tests.unit.fake_server import Fake, Question, Reply, fake, fakes
 
 __all__ = ["fake", "fakes"]  # fixtures
 

@@ -23,8 +23,8 @@ from gpucost.errors import GpucostError, SourceError
 from gpucost.periods import Period, from_ms
 from gpucost.store.connection import Store
 from gpucost.store.metrics import ReadAnswer
+from tests.unit.fake_server import Fake, Question, Reply, fake, fakes
 from tests.unit.mutations import mutations
-from tests.unit.test_collect_http import Fake, Question, Reply, fake, fakes
 
 __all__ = ["fake", "fakes"]  # fixtures
 

@@ -21,7 +21,7 @@ from gpucost.collect.prometheus.queries import Selector, among, one_of
 from gpucost.config.model import PrometheusSource
 from gpucost.errors import SourceError
 from gpucost.periods import MS_PER_HOUR
-from tests.unit.test_collect_http import FULL, QUICK, T0, Fake, Question, Reply, Trick, blocks, collect, fake, fakes, query
+from tests.unit.fake_server import FULL, QUICK, T0, Fake, Question, Reply, Trick, blocks, collect, fake, fakes, query
 
 __all__ = ["fake", "fakes"]  # fixtures
 

@@ -18,7 +18,7 @@ from gpucost.config.model import PrometheusSource, Tls
 from gpucost.errors import SourceError
 from tests.loopback import serving
 from tests.programs import require
-from tests.unit.test_collect_http import QUICK, Fake, Handler, Question, Reply
+from tests.unit.fake_server import QUICK, Fake, Handler, Question, Reply
 
 EXPECTED = [float(i % 100) for i in range(20_000)]
 POINTS = [[1_700_000_000 + 60 * i, str(i % 100)] for i in range(20_000)]

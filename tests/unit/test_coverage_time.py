@@ -21,7 +21,7 @@ from tests.replay.load import load, write_config
 from tests.replay.result import unpaid
 from tests.replay.scrape import scrape
 from tests.unit.command import call
-from tests.unit.test_collect_http import Fake, Question, Reply, fake, fakes
+from tests.unit.fake_server import Fake, Question, Reply, fake, fakes
 
 __all__ = ["fake", "fakes"]  # fixtures
 

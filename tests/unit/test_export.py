@@ -4,21 +4,17 @@ from __future__ import annotations
 
 import json
 import re
-import shlex
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-import jsonschema
 import pytest
 import yaml
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as openmetrics_families
 from prometheus_client.parser import text_string_to_metric_families as text_families
 from typer.testing import CliRunner, Result
 
-from gpucost import __version__
 from gpucost.cli.app import app
-from gpucost.config.load import load_config
 from gpucost.config.model import Config
 from gpucost.publish.rules import dashboard
 from gpucost.render.templates import literal, quoted
@@ -188,120 +184,6 @@ def test_wrong_settings(tmp_path: Path, section: str, message: str) -> None:
     result = run("export", "recording-rules")
     assert result.exit_code in (1, 2)
     assert message in result.stderr
-
-
-def _manifest(*words: str) -> list[dict[str, Any]]:
-    result = run("export", "cronjob", "--image", "registry.example.com/gpucost:1.0", *words)
-    assert result.exit_code == 0, result.output
-    return list(yaml.safe_load_all(result.stdout))
-
-
-def test_a_cronjob_runs_one_command_after_the_other_or_on_a_claim_that_is_there(tmp_path: Path) -> None:
-    claim, job = _manifest(
-        "--run",
-        "gpucost collect prometheus",
-        "--run",
-        "notify slack --link 'https://x/$(HOME)?a b'",
-        "--secret",
-        "secrets",
-    )
-    assert (claim["kind"], job["kind"], job["apiVersion"]) == ("PersistentVolumeClaim", "CronJob", "batch/v1")
-    pod = job["spec"]["jobTemplate"]["spec"]["template"]["spec"]
-    assert [step["args"] for step in pod["initContainers"]] == [["collect", "prometheus"]]
-    assert pod["containers"][0]["args"] == ["notify", "slack", "--link", "https://x/$$(HOME)?a b"]
-    assert pod["securityContext"]["runAsNonRoot"] is True
-    assert pod["containers"][0]["securityContext"]["readOnlyRootFilesystem"] is True
-    assert pod["containers"][0]["envFrom"] == [{"secretRef": {"name": "secrets"}}]
-    assert job["spec"]["concurrencyPolicy"] == "Forbid"
-    mounts = {mount["name"] for mount in pod["containers"][0]["volumeMounts"]}
-    assert mounts == {volume["name"] for volume in pod["volumes"]}
-    assert pod["volumes"][0]["persistentVolumeClaim"]["claimName"] == claim["metadata"]["name"]
-    (tmp_path / "gpucost.toml").write_text('timezone = "Europe/Berlin"\n')
-    (job,) = _manifest("--existing-claim", "--claim", "shared", "--schedule", "0 6 2 jan-MAR mon,*/2", "--service-account", "sa")
-    assert job["spec"]["timeZone"] == "Europe/Berlin"
-    pod = job["spec"]["jobTemplate"]["spec"]["template"]["spec"]
-    assert pod["serviceAccountName"] == "sa"
-    assert pod["containers"][0]["args"] == ["collect", "prometheus"]
-    assert "initContainers" not in pod
-
-
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        (("--schedule", "hourly"), "is not valid in Kubernetes"),
-        (("--schedule", "60 * * * *"), "is not valid in Kubernetes"),
-        (("--schedule", "* * * *"), "is not valid in Kubernetes"),
-        (("--schedule", "*/0 * * * *"), "is not valid in Kubernetes"),
-        (("--namespace", "Upper"), "--namespace 'Upper'"),
-        (("--name", "x" * 53), "at most 52"),
-        (("--name", "a\nb: c"), "--name"),
-        (("--secret", "a b"), "--secret"),
-        (("--claim-size", "10 GB"), "--claim-size"),
-        (("--run", "colect prometheus"), "gpucost has no such command"),
-        (("--run", "collect 'prometheus"), "is not valid: No closing quotation"),
-        (("--run", ""), "gpucost has no such command"),
-        (("--image", 'a" b'), "--image"),
-    ],
-)
-def test_what_kubernetes_would_refuse(words: tuple[str, ...], message: str) -> None:
-    result = run("export", "cronjob", "--image", "a", *words)
-    assert result.exit_code == 2, result.output
-    assert message in result.stderr
-
-
-def test_the_chart_has_values_that_its_own_schema_takes(tmp_path: Path) -> None:
-    (tmp_path / "gpucost.toml").write_text('timezone = "Europe/Berlin"\n')
-    out = tmp_path / "charts" / "gpucost"
-    for _ in range(2):  # the second run writes it anew
-        result = run("export", "chart", "--image", "registry.example.com/gpucost:1.0", "--out", str(out))
-        assert (result.exit_code, result.stdout) == (0, ""), result.output
-    about, values = (yaml.safe_load((out / name).read_text()) for name in ("Chart.yaml", "values.yaml"))
-    assert about["version"] == about["appVersion"] == __version__
-    assert (values["image"], values["timezone"]) == ("registry.example.com/gpucost:1.0", "Europe/Berlin")
-    schema = json.loads((out / "values.schema.json").read_text())
-    jsonschema.validate(values, schema)
-    assert set(values) | {"global"} == set(schema["properties"])
-    for wrong in (
-        {"immage": "a"},
-        {"image": "a b"},
-        {"claim": {"size": "10 GB"}},
-        {"jobs": {"a": {"schedule": "daily", "run": [["x"]]}}},
-    ):
-        with pytest.raises(jsonschema.ValidationError):
-            jsonschema.validate(values | wrong, schema)
-    scheduling = (Path(__file__).parents[2] / "docs" / "scheduling.md").read_text(encoding="utf-8")
-    (of_docs,) = re.findall(r"```yaml\n(.*?)```", scheduling, re.S)
-    jsonschema.validate(values | yaml.safe_load(of_docs), schema)
-    # what its jobs run are commands, and its config is one
-    for job in (*values["jobs"].values(), *yaml.safe_load(of_docs)["jobs"].values()):
-        assert run("export", "cronjob", "--image", "a", *_runs(job)).exit_code == 0
-    (tmp_path / "own.toml").write_text(values["config"])
-    assert load_config(tmp_path / "own.toml", environ={}).prometheus[0].url == "http://prometheus-operated.monitoring:9090"
-
-
-def _runs(job: dict[str, Any]) -> list[str]:
-    return [word for words in job["run"] for word in ("--run", shlex.join(words))]
-
-
-def test_a_chart_of_others_stays_as_it_is(tmp_path: Path) -> None:
-    theirs, ours = tmp_path / "theirs", tmp_path / "ours"
-    theirs.mkdir()
-    (theirs / "Chart.yaml").write_text("apiVersion: v2\nname: prometheus\n")
-    result = run("export", "chart", "--image", "a", "--out", str(theirs))
-    assert result.exit_code == 2 and "holds no chart of gpucost" in result.stderr
-    assert [path.name for path in theirs.iterdir()] == ["Chart.yaml"]
-    assert run("export", "chart", "--image", "a", "--out", str(ours)).exit_code == 0
-    (ours / "templates" / "own.yaml").write_text("kind: Own\n")
-    again = run("export", "chart", "--image", "b", "--out", str(ours))
-    assert again.exit_code == 0 and "own.yaml" in again.stderr and (ours / "templates" / "own.yaml").is_file()
-
-
-def test_a_chart_is_written_over_nothing_else(tmp_path: Path) -> None:
-    (tmp_path / "thesis.txt").write_text("years of work")
-    for out in (tmp_path, tmp_path / "thesis.txt"):
-        result = run("export", "chart", "--image", "a", "--out", str(out))
-        assert result.exit_code == 2 and "holds no chart" in result.stderr, result.output
-    assert [path.name for path in tmp_path.iterdir()] == ["thesis.txt"]
 
 
 def test_the_dashboard_is_what_the_models_of_grafana_read() -> None:

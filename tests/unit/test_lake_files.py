@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from hashlib import sha256
 from pathlib import Path
 
 import pytest
@@ -126,9 +127,27 @@ def test_a_manifest_of_no_sense_is_named(files: LakeFiles) -> None:
         manifest.read(files)
 
 
-@pytest.mark.parametrize(
+HARMS = pytest.mark.parametrize(
     ("harm", "words"), [(Path.unlink, "missing"), (lambda path: path.write_bytes(b"PAR1"), "not what")], ids=["gone", "broken"]
 )
+
+
+@HARMS
+def test_a_file_that_is_lost_is_named(harm: Callable[[Path], object], words: str, files: LakeFiles, tmp_path: Path) -> None:
+    files.write("raw/x.parquet", b"rows")
+    digest = sha256(b"rows").hexdigest()
+    assert files.local("raw/x.parquet", tmp_path, 4, digest).read_bytes() == b"rows"
+    # another file of that length, and one of another
+    for size in (4, 5):
+        with pytest.raises(StoreError, match=r"raw/x\.parquet is not what"):
+            files.local("raw/x.parquet", tmp_path, size, sha256(b"sowr").hexdigest() if size == 4 else digest)
+    harm(tmp_path / "lake/raw/x.parquet")
+    with pytest.raises(StoreError, match=rf"raw/x\.parquet is {words}"):
+        files.local("raw/x.parquet", tmp_path, 4, digest)
+
+
+@pytest.mark.ci
+@HARMS
 def test_a_file_of_figures_that_is_lost_is_named(
     harm: Callable[[Path], object], words: str, grown_lake: GrownLake, tmp_path: Path
 ) -> None:

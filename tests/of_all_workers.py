@@ -1,0 +1,30 @@
+"""Folders that the workers of pytest-xdist make once: the first to ask makes it, and each reads a copy of its own."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from shutil import copytree
+
+import pytest
+
+
+def copied(factory: pytest.TempPathFactory, name: str, make: Callable[[Path], object]) -> Path:
+    """A copy of the folder that `make` fills, below this worker's own."""
+    base = factory.getbasetemp()
+    place = (base.parent if os.environ.get("PYTEST_XDIST_WORKER") else base) / f"made-{name}"
+    place.mkdir(exist_ok=True)
+    touched: set[str] = getattr(sys.modules.get("tests.touched"), "_touched", set())
+    with (place / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not (place / "touched.json").exists():
+            (place / "made").mkdir()
+            make(place / "made")
+            (place / "touched.json").write_text(json.dumps(sorted(touched)))
+    # which files of the package made it, for the record of the worker that did not
+    touched |= set(json.loads((place / "touched.json").read_text()))
+    return Path(copytree(place / "made", factory.mktemp(name) / "copy"))

@@ -1,0 +1,167 @@
+"""A small HTTP server that answers as told in Prometheus' place, and collects from it."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from datetime import datetime
+from http.server import BaseHTTPRequestHandler
+from pathlib import Path
+from typing import Any, ClassVar
+from urllib.parse import parse_qs, urlsplit
+from zoneinfo import ZoneInfo
+
+import pytest
+
+from gpucost.collect.base import CollectResult
+from gpucost.collect.prometheus.client import Retries
+from gpucost.collect.prometheus.collector import collect_prometheus
+from gpucost.config.model import Activity, Idle, PrometheusSource
+from gpucost.periods import MS_PER_HOUR, Period, from_ms
+from gpucost.store.connection import Store
+from tests.loopback import Quiet, serving
+
+T0 = 471_936 * MS_PER_HOUR  # the third of a month: runs since its beginning are short
+QUICK = Retries(attempts=3, initial=0.01, longest=0.05, jitter=0.01)
+NAMES = ["kube_node_info", "DCGM_FI_DEV_GPU_UTIL", "kube_pod_container_resource_requests"]
+
+
+@dataclass(frozen=True)
+class Reply:
+    """What is sent; of the body all but the last `cut` bytes, before the connection ends."""
+
+    status: int = 200
+    body: dict[str, Any] | str | bytes = b""
+    headers: dict[str, str] = field(default_factory=dict)
+    cut: int = 0
+
+
+@dataclass(frozen=True)
+class Question:
+    """What is asked: a query from `start` to `at`, or for a label's values (`label/…`)."""
+
+    handler: Handler
+    path: str
+    query: str
+    start: int
+    at: int
+
+    @property
+    def is_range(self) -> bool:
+        return "ms]" in self.query
+
+    def about(self, metric: str = "DCGM") -> bool:
+        """Whether samples of such a metric are asked for."""
+        return self.is_range and metric in self.query
+
+    def document(self, start: int | None = None, at: int | None = None, **more: Any) -> dict[str, Any]:
+        """What the server answers: one series with a sample each minute, or one value, or names."""
+        data: Any = {"resultType": "vector", "result": [{"metric": {}, "value": [self.at / 1000, "60"]}]}
+        if self.query.startswith("label/"):
+            data = ["ml"] if self.query == "label/namespace" else NAMES
+        elif self.is_range:
+            start, at = start or self.start, at or self.at
+            labels = {"__name__": re.split(r"[{[]", self.query)[0], "node": "n1", "UUID": "GPU-1", "namespace": "ml", "job": "j"}
+            values = [[t / 1000, "50"] for t in range(-(-start // 60_000) * 60_000, at + 1, 60_000)]
+            data = {"resultType": "matrix", "result": [{"metric": labels, "values": values}]}
+        return {"status": "success", "data": data, **more}
+
+
+Trick = Callable[[Question], Reply | bool | None]
+
+
+@dataclass
+class Fake:
+    """One server: its `trick` may answer a question itself (True), name another reply, or leave the usual one."""
+
+    url: str = ""
+    trick: Trick = lambda _: None
+    queries: list[str] = field(default_factory=list)
+    headers: list[dict[str, str]] = field(default_factory=list)
+
+
+class Handler(Quiet, BaseHTTPRequestHandler):
+    """Serves all fakes, each under its own path."""
+
+    protocol_version = "HTTP/1.1"
+    disable_nagle_algorithm = True
+    fakes: ClassVar[dict[str, Fake]] = {}
+
+    def do_GET(self) -> None:
+        self._serve(urlsplit(self.path).query)
+
+    def do_POST(self) -> None:
+        self._serve(self.rfile.read(int(self.headers["Content-Length"])).decode())
+
+    def _serve(self, form: str) -> None:
+        fields = {key: values[0] for key, values in parse_qs(form).items()}
+        fake = self.fakes[self.path.split("/")[1]]
+        fake.headers.append(dict(self.headers))
+        label = re.search("/(label/[^/]+)/", self.path)
+        query, at = (label[1], 0) if label else (fields.get("query", ""), round(float(fields.get("time", 0)) * 1000))
+        if not label:
+            fake.queries.append(query)
+        length = re.fullmatch(r".*\[(\d+)ms\]", query)
+        question = Question(self, self.path, query, at - int(length[1]) if length else at, at)
+        reply = fake.trick(question) or Reply(200, question.document())
+        if isinstance(reply, Reply):
+            self.send(reply)
+
+    def send(self, reply: Reply) -> None:
+        body = json.dumps(reply.body, separators=(",", ":")) if isinstance(reply.body, dict) else reply.body
+        text = body.encode() if isinstance(body, str) else body
+        self.send_response(reply.status)
+        self.send_header("Content-Type", "text/html" if isinstance(reply.body, str) else "application/json")
+        for name, value in reply.headers.items():
+            self.send_header(name, value)
+        if reply.cut:
+            self.send_header("Connection", "close")
+            self.close_connection = True
+        elif "Content-Length" not in reply.headers:
+            self.send_header("Content-Length", str(len(text)))
+        self.end_headers()
+        self.wfile.write(text[: len(text) - reply.cut])
+
+
+@pytest.fixture(scope="module")
+def fakes() -> Iterator[Callable[[], Fake]]:
+    """Makes fakes, all of one server."""
+    with serving(Handler) as url:
+
+        def new() -> Fake:
+            fake = Fake(f"{url}/{len(Handler.fakes)}")
+            Handler.fakes[str(len(Handler.fakes))] = fake
+            return fake
+
+        yield new
+
+
+@pytest.fixture
+def fake(fakes: Callable[[], Fake]) -> Fake:
+    return fakes()
+
+
+EIGHT_HOURS = Period(from_ms(T0), from_ms(T0 + 8 * MS_PER_HOUR))
+
+
+def collect(
+    fake: Fake, folder: Path, hours: int | None = 8, *, now: datetime | None = None, tz: ZoneInfo | None = None, **settings: Any
+) -> CollectResult:
+    """Collects the first hours, or (None) what is due at `now`."""
+    period = None if hours is None else Period(from_ms(T0), from_ms(T0 + hours * MS_PER_HOUR))
+    source, store = PrometheusSource(url=fake.url, **settings), Store(folder / "s.duckdb")
+    return collect_prometheus(source, store, period, Activity(), Idle(), now=now, retries=QUICK, timezone=tz)
+
+
+def query(folder: Path, sql: str) -> list[tuple[Any, ...]]:
+    return Store(folder / "s.duckdb").query(sql)[1]
+
+
+def blocks(folder: Path) -> list[tuple[Any, ...]]:
+    return query(folder, "SELECT hour - 471936, samples FROM blocks ORDER BY hour")
+
+
+FULL = [(hour, 60) for hour in range(8)]
+NOTHING = Reply(200, {"status": "success", "data": {"resultType": "matrix", "result": []}})

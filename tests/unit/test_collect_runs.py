@@ -1,0 +1,130 @@
+"""What a run collects: since when, again, after it was killed, and what counts as collected."""
+
+from __future__ import annotations
+
+import functools
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+from zoneinfo import ZoneInfo
+
+import pytest
+
+from gpucost import pipeline
+from gpucost.collect.base import CollectResult
+from gpucost.collect.prometheus.collector import collect_prometheus
+from gpucost.config.model import Activity, Config, Idle, PrometheusSource
+from gpucost.periods import MS_PER_HOUR, Period, from_ms, iso
+from gpucost.store import runs
+from gpucost.store.connection import Store
+from tests.unit.fake_server import EIGHT_HOURS, FULL, NOTHING, QUICK, T0, Fake, Reply, blocks, collect, fake, fakes, query
+
+__all__ = ["fake", "fakes"]  # fixtures
+
+
+def test_a_killed_run_goes_on_where_it_stopped_unless_that_is_long_ago(fake: Fake, tmp_path: Path) -> None:
+    class Killed(BaseException):
+        pass
+
+    def die(state: Any) -> None:
+        if state.done_ms >= 3 * MS_PER_HOUR:
+            raise Killed
+
+    source, store = PrometheusSource(url=fake.url, max_samples=1000), Store(tmp_path / "s.duckdb")
+    with pytest.raises(Killed):
+        collect_prometheus(source, store, EIGHT_HOURS, Activity(), Idle(), die, retries=QUICK)
+    assert 0 < len(blocks(tmp_path)) < 8
+    result = collect(fake, tmp_path, max_samples=1000)
+    assert result.resumed > 0 and blocks(tmp_path) == FULL
+    assert query(tmp_path, "SELECT count(*), count(finished_at) FROM collect_runs") == [(1, 1)]
+    with store.write() as con:
+        began = datetime.now(UTC).replace(tzinfo=None) - timedelta(days=2)
+        con.execute("UPDATE collect_runs SET finished_at = NULL, started_at = $1", [began])
+    assert not collect(fake, tmp_path).resumed
+
+
+def test_a_killed_run_until_now_takes_its_last_hour_up_again(fake: Fake, tmp_path: Path) -> None:
+    store, source = Store(tmp_path / "s.duckdb"), PrometheusSource(url=fake.url)
+    began = datetime.now(UTC).replace(microsecond=0)
+    first, later = began - timedelta(hours=3), began + timedelta(minutes=70)
+    run = functools.partial(collect_prometheus, source, store, activity=Activity(), idle=Idle(), retries=QUICK)
+    run(period=Period(first, began), now=began)
+    with store.write() as con:
+        con.execute("UPDATE collect_runs SET finished_at = NULL")
+    result = run(period=Period(first, later), now=later)
+    assert result.ok and result.resumed == 1
+    minutes = -(-round((later - first.replace(minute=0, second=0)).total_seconds()) // 60)
+    assert query(tmp_path, "SELECT sum(samples) FROM blocks") == [(minutes,)]
+
+
+def test_the_first_run_begins_with_the_month_and_the_next_with_an_overlap(fake: Fake, tmp_path: Path) -> None:
+    for now, asked in (
+        (datetime(2026, 2, 3, 4, 30, tzinfo=UTC), "2026-02-01T00:00:00Z .. 2026-02-03T04:30:00Z"),
+        (datetime(2026, 2, 3, 6, 30, tzinfo=UTC), "2026-02-03T02:00:00Z .. 2026-02-03T06:30:00Z"),
+    ):
+        assert str(collect(fake, tmp_path, None, now=now).asked) == asked
+    assert query(tmp_path, "SELECT sum(samples) FROM blocks") == [((2 * 24 + 6) * 60 + 30,)]
+
+
+def test_what_lies_before_the_oldest_data_is_not_collected(fake: Fake, tmp_path: Path) -> None:
+    born = T0 + 5 * MS_PER_HOUR + 30 * 60_000
+    first, now = from_ms(T0 + 5 * MS_PER_HOUR), from_ms(T0 + 9 * MS_PER_HOUR)
+    fake.trick = lambda question: question.is_range and Reply(200, question.document(max(question.start, born)))
+    result = collect(fake, tmp_path, max_samples=1000)
+    assert str(result.not_collected) == str(Period(from_ms(T0), first))
+    (lost,) = [finding for finding in result.findings if finding.code == "before_retention"]
+    assert lost.message.endswith(f"has nothing before {iso(first)}; that time is lost")
+    assert [finding.message for finding in collect(fake, tmp_path, 3).findings] == [lost.message]
+    store = Store(tmp_path / "s.duckdb")
+    assert query(tmp_path, "SELECT min(from_ms), min(from_ms) FILTER (rows > 0) FROM loads") == [(T0, T0 + 5 * MS_PER_HOUR)]
+    assert store.info().sources[0].start == first
+    # what was found empty is not asked for again by a run without a period
+    later = collect(fake, tmp_path, None, now=now, tz=ZoneInfo("UTC"))
+    assert str(later.asked) == str(Period(now.replace(day=1, hour=0), now))  # the month before that was never asked for
+    again = collect(fake, tmp_path, None, now=now, tz=ZoneInfo("UTC"))
+    assert str(again.asked) == str(Period(from_ms(T0 + 7 * MS_PER_HOUR), now)) and again.not_collected is None
+    # and does not count as collected
+    pipeline.attribute(Config(store=store.path), store)
+    ((cluster, start, end),) = query(tmp_path, "SELECT cluster, from_ms, to_ms FROM collected")
+    assert (cluster, start) == ("default", born - 60_000)
+    assert T0 + 9 * MS_PER_HOUR - 60_000 < end <= T0 + 9 * MS_PER_HOUR
+    # a cluster that is renamed is attributed anew
+    with store.write() as con:
+        runs.settle_clusters(con, fake.url, "cluster", "default")
+        assert con.execute("SELECT last_load_id > 0 FROM attribution_state").fetchall() == [(True,)]
+        runs.settle_clusters(con, fake.url, "cluster", "home")
+    assert query(tmp_path, "SELECT DISTINCT cluster FROM series UNION SELECT cluster FROM scrape_gaps") == [("home",)]
+    assert query(tmp_path, "SELECT last_load_id > 0 FROM attribution_state") != [(True,)]
+
+
+def test_a_server_without_any_data_is_asked_for_all_of_it_again(fake: Fake, tmp_path: Path) -> None:
+    now = datetime(2026, 2, 3, 4, 30, tzinfo=UTC)
+    fake.trick = lambda question: question.is_range and NOTHING
+    empty = collect(fake, tmp_path, None, now=now)
+    assert empty.ok and query(tmp_path, "SELECT count(*) FROM loads") == [(0,)]
+    # the server has the metrics at this moment: nothing is to be installed
+    assert [(finding.code, finding.fix) for finding in empty.findings] == [("no_kube_state_metrics", None), ("no_activity", None)]
+    fake.trick = lambda _: None
+    result = collect(fake, tmp_path, None, now=now)
+    assert result.asked == empty.asked and result.not_collected is None
+
+
+def test_hours_of_partial_answers_are_marked_and_asked_for_again(fake: Fake, tmp_path: Path) -> None:
+    def run(hour: float) -> CollectResult:
+        now = from_ms(T0 + round(hour * MS_PER_HOUR))
+        return collect(fake, tmp_path, None, now=now, partial_response="accept", late_hours=24)
+
+    def partial_hours() -> list[int]:
+        return [hour for (hour,) in query(tmp_path, "SELECT hour - 471936 FROM asked_hours WHERE is_partial ORDER BY hour")]
+
+    fake.trick = lambda question: (
+        question.is_range and Reply(200, question.document(at=min(question.at, T0 + 6 * MS_PER_HOUR), isPartial=True))
+    )
+    assert run(8).ok
+    assert partial_hours()[-1] == 7 and len(partial_hours()) > 24
+    fake.trick = lambda _: None
+    whole = run(9)
+    assert whole.ok and whole.asked_again == 19  # and those since two hours before the newest sample, none that is too old
+    assert partial_hours()[-1] == -16
+    assert [row for row in blocks(tmp_path) if 0 <= row[0] < 8] == FULL
+    assert run(9.1).asked_again == 0
