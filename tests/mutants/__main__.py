@@ -33,7 +33,7 @@ FAST = ("-m", "not slow and not bench")
 # which test caught a mutant last: it is asked first
 CAUGHT_BY = HERE / "caught_by.txt"
 # seconds of tests that a mutant is worth
-WORTH = 45.0
+WORTH = 30.0
 
 
 @dataclass(frozen=True)
@@ -137,7 +137,8 @@ def chosen(arguments: argparse.Namespace) -> list[Broken]:
     tree = subprocess.run(["git", "rev-parse", "HEAD:gpucost"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
     chance = random.Random(tree)
     drawn = [by_rule([one, *chance.sample(everything, 3)]) for one in chance.sample(everything, arguments.draw)]
-    return [by_rule(all_of[:6]) for file, all_of in known.items() if all_of and file not in guarded] + drawn
+    unguarded = [chance.sample(all_of, min(6, len(all_of))) for file, all_of in known.items() if all_of and file not in guarded]
+    return [by_rule(sample) for sample in unguarded] + drawn
 
 
 def caught_before() -> dict[str, str]:
