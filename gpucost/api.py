@@ -92,7 +92,9 @@ def answer(command: str, *arguments: Any, **options: Any) -> pd.DataFrame:
     named = answers.tables(asked.answer)
     frame = pd.json_normalize(next(iter(named.values())))
     if isinstance(asked.answer, dict):
-        frame.attrs |= {name: value for name, value in asked.answer.items() if name not in named and name != "tables"}
+        frame.attrs |= {
+            name: value for name, value in asked.answer.items() if name not in named and name != "tables"
+        }
     frame.attrs |= {"messages": list(asked.notes), "exit_code": asked.exit_code}
     return frame
 

@@ -142,23 +142,35 @@ def activity_metrics(activity: Activity) -> list[ActivityMetric]:
     def add(part: str, wanted: list[dict[str, str]], name: str = "", scale: float | None = None) -> None:
         for row in wanted:
             is_set = scale is not None and row["metric"].lower() == name.lower()
-            columns = {key: row.get(key, "") for key in ("metric", "exporter", "versions", "measures", "unit", "host", "only")}
+            columns = {
+                key: row.get(key, "")
+                for key in ("metric", "exporter", "versions", "measures", "unit", "host", "only")
+            }
             factor = float(scale if is_set and scale is not None else row["scale"])
             lists = {key: tuple(row[key].split()) for key in ("device", "model")}
             found.append(ActivityMetric(part=part, scale=factor, is_set=is_set, **columns, **lists))  # type: ignore[arg-type]
 
     by_name = {row["metric"].lower(): row for row in rows}
-    device = by_name.get(activity.device_metric.lower(), _UNLISTED | {"metric": activity.device_metric, "scale": "1"})
-    mig = by_name.get(activity.mig_metric.lower(), _UNLISTED | {"metric": activity.mig_metric, "scale": "100"})
+    device = by_name.get(
+        activity.device_metric.lower(), _UNLISTED | {"metric": activity.device_metric, "scale": "1"}
+    )
+    mig = by_name.get(
+        activity.mig_metric.lower(), _UNLISTED | {"metric": activity.mig_metric, "scale": "100"}
+    )
     for part, mine, scale in (("device", device, activity.device_scale), ("mig", mig, activity.mig_scale)):
-        same = [row for row in rows if (row["vendor"], row["measures"]) == (mine["vendor"], mine.get("measures"))]
+        same = [
+            row for row in rows if (row["vendor"], row["measures"]) == (mine["vendor"], mine.get("measures"))
+        ]
         others = [row for row in rows if row["measures"] == "device_busy" and row["vendor"] != mine["vendor"]]
         add(part, (same or [mine]) + (others if part == "device" else []), mine["metric"], scale)
     for part, measure in (("memory", "memory_used"), ("power", "power")):
         add(part, [row for row in rows if row["measures"] == measure])
     for measure in ("engine", "sm", "power"):
         if measure != device.get("measures"):
-            add("compared", [row for row in rows if row["measures"] == measure and row["vendor"] == device["vendor"]])
+            add(
+                "compared",
+                [row for row in rows if row["measures"] == measure and row["vendor"] == device["vendor"]],
+            )
     return found
 
 

@@ -43,7 +43,9 @@ Failure = tuple[tuple[type[Exception], ...], str, str]
 
 def line(error: BaseException) -> str:
     """The first line of what a library says."""
-    error = getattr(error, "cause", None) or error  # of retries that came to nothing, what the last one failed with
+    error = (
+        getattr(error, "cause", None) or error
+    )  # of retries that came to nothing, what the last one failed with
     text = str(getattr(error, "message", None) or error).strip() or type(error).__name__
     return excerpt(text.splitlines()[0])
 
@@ -105,7 +107,9 @@ def aws_login(settings: Aws) -> boto3.Session:
         session = boto3.Session(profile_name=settings.profile)
         credentials = session.get_credentials()
     except BotoCoreError as error:
-        raise ConfigError(f"aws: {error}", "aws configure list-profiles shows the profiles; [aws] profile names one") from None
+        raise ConfigError(
+            f"aws: {error}", "aws configure list-profiles shows the profiles; [aws] profile names one"
+        ) from None
     if credentials is None:
         raise NoCredentials("aws: no credentials found", "aws configure, aws sso login, or set AWS_PROFILE")
     return session
@@ -115,9 +119,13 @@ def aws_client(session: boto3.Session, settings: Aws, service: Any, region: str,
     """A client of a service. Throttling and passing failures are tried again, with growing pauses."""
     from botocore.config import Config
 
-    patience = Config(retries={"mode": "standard", "total_max_attempts": attempts}, connect_timeout=10, read_timeout=60)
+    patience = Config(
+        retries={"mode": "standard", "total_max_attempts": attempts}, connect_timeout=10, read_timeout=60
+    )
     try:
-        return session.client(service, region_name=region, endpoint_url=settings.endpoint_url, config=patience)
+        return session.client(
+            service, region_name=region, endpoint_url=settings.endpoint_url, config=patience
+        )
     except ValueError as error:
         raise ConfigError(f"aws: {error}", "[aws] endpoint_url and regions name where AWS is asked") from None
 
@@ -134,9 +142,17 @@ def aws_in_words(who: str, again: str, permissions: str) -> Iterator[None]:
 
     network = f"check the network, [aws] endpoint_url and regions, then {again}"
     failures: tuple[Failure, ...] = (
-        ((its.CredentialRetrievalError, its.PartialCredentialsError), "the credentials cannot be used: {}", AWS_LOGIN),
+        (
+            (its.CredentialRetrievalError, its.PartialCredentialsError),
+            "the credentials cannot be used: {}",
+            AWS_LOGIN,
+        ),
         ((its.SSOError, its.TokenRetrievalError), "the login has expired: {}", AWS_LOGIN),
-        ((its.EndpointConnectionError, its.ConnectTimeoutError, its.ProxyConnectionError), "cannot be reached: {}", network),
+        (
+            (its.EndpointConnectionError, its.ConnectTimeoutError, its.ProxyConnectionError),
+            "cannot be reached: {}",
+            network,
+        ),
         ((ResponseParserError,), HALF, again),
         ((its.HTTPClientError, its.IncompleteReadError), "the connection broke off: {}", again),
         ((its.BotoCoreError,), "{}", again),
@@ -149,8 +165,13 @@ def aws_in_words(who: str, again: str, permissions: str) -> Iterator[None]:
         except its.ClientError as error:
             code, text = (str(error.response["Error"].get(key, "")) for key in ("Code", "Message"))
             kind = "Throttling" if "Throttl" in code else code
-            _, words, fix = next((refusal for refusal in _AWS_REFUSALS if kind in refusal[0]), ((), "", again))
-            words = words.format(error.operation_name, code) or f"{error.operation_name} failed: {code} {text}".rstrip()
+            _, words, fix = next(
+                (refusal for refusal in _AWS_REFUSALS if kind in refusal[0]), ((), "", again)
+            )
+            words = (
+                words.format(error.operation_name, code)
+                or f"{error.operation_name} failed: {code} {text}".rstrip()
+            )
             raise SourceError(f"{who}: {words}", fix.format(again=again, permissions=permissions)) from None
 
 
@@ -212,7 +233,9 @@ def google_in_words(who: str, again: str, forbidden: tuple[str, str], other: str
                 raise
             # a file that is named but cannot be used is more than nobody being logged in
             if os.environ.get("GOOGLE_APPLICATION_CREDENTIALS"):
-                raise SourceError(f"{who}: {line(error)}", "GOOGLE_APPLICATION_CREDENTIALS names a credentials file") from None
+                raise SourceError(
+                    f"{who}: {line(error)}", "GOOGLE_APPLICATION_CREDENTIALS names a credentials file"
+                ) from None
             raise NoCredentials(f"{who}: no credentials found", GOOGLE_LOGIN) from None
 
 
@@ -248,6 +271,7 @@ def azure_in_words(who: str) -> Iterator[None]:
                 raise SourceError(f"{who}: no credentials found", AZURE_LOGIN) from error
             if error.status_code == 403:
                 raise SourceError(
-                    f"{who}: not allowed: {line(error)}", "see docs/billing-azure.md for the roles that are needed"
+                    f"{who}: not allowed: {line(error)}",
+                    "see docs/billing-azure.md for the roles that are needed",
                 ) from error
             raise

@@ -31,18 +31,28 @@ def compared_report(config: Config, store: Store, query: Query) -> ReportView:
     period = previous_period(query.period, newest or query.period.end_ms, config.tz)
     name = name_of(period, config.tz)
     before = replace(
-        query, period=period, period_name=name, with_sections=False, with_series=False, may_be_absent=True, by=query.dimensions
+        query,
+        period=period,
+        period_name=name,
+        with_sections=False,
+        with_series=False,
+        may_be_absent=True,
+        by=query.dimensions,
     )
     try:
         earlier = pipeline.report(config, store, before)
     except StoreError:
         raise
     except GpucostError as error:
-        raise GpucostError(f"there is nothing to compare with: {error.message}", "leave out --compare") from None
+        raise GpucostError(
+            f"there is nothing to compare with: {error.message}", "leave out --compare"
+        ) from None
     return pipeline.report(config, store, query, earlier, name)
 
 
-def compare(config: Config, store: Store, before: Query, after: Query, by: tuple[str, ...]) -> tuple[ReportView, Diff]:
+def compare(
+    config: Config, store: Store, before: Query, after: Query, by: tuple[str, ...]
+) -> tuple[ReportView, Diff]:
     """The later period's report, and what changed between the two and why, in rows by `by` (of gpucost.diff.CELL).
 
     What was not collected of the earlier period is among the report's warnings, too.
@@ -58,4 +68,6 @@ def compare(config: Config, store: Store, before: Query, after: Query, by: tuple
         pipeline.report(config, store, after)  # says what there is of that name
     missed = missed_before(first, before.period_name)
     shown = replace(second, coverage=replace(second.coverage, warnings=(*second.coverage.warnings, *missed)))
-    return shown, diff(first, second, by, (before.period_name, after.period_name), after.now or datetime.now(UTC))
+    return shown, diff(
+        first, second, by, (before.period_name, after.period_name), after.now or datetime.now(UTC)
+    )

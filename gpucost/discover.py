@@ -34,7 +34,11 @@ class Server:
 
 def candidates(environ: Mapping[str, str]) -> list[str]:
     """URLs where a Prometheus may be, the likeliest first."""
-    named = [environ[name] for name in ("PROMETHEUS_URL", "PROMETHEUS_ADDRESS", "PROMETHEUS_HOST") if environ.get(name)]
+    named = [
+        environ[name]
+        for name in ("PROMETHEUS_URL", "PROMETHEUS_ADDRESS", "PROMETHEUS_HOST")
+        if environ.get(name)
+    ]
     urls = [url.rstrip("/") if "://" in url else f"http://{url.rstrip('/')}" for url in named]
     return list(dict.fromkeys([*urls, LOCAL, *(IN_CLUSTER if "KUBERNETES_SERVICE_HOST" in environ else ())]))
 
@@ -63,7 +67,9 @@ def probe(url: str) -> Server | None:
         if not isinstance(answer, dict) or answer.get("resultType") not in ("scalar", "vector"):
             return None
         retention = status(client.get, "runtimeinfo", "storageRetention")
-        retention = retention or status(client.get, "flags", "storage.tsdb.retention.time", "storage.tsdb.retention")
+        retention = retention or status(
+            client.get, "flags", "storage.tsdb.retention.time", "storage.tsdb.retention"
+        )
         return Server(url, version=status(client.get, "buildinfo", "version"), retention=retention)
 
 

@@ -146,7 +146,8 @@ def atomic_write(target: Path | None, mode: int = 0o666) -> Iterator[Path]:
 
 def _unwritable(target: Path | None, error: Exception) -> GpucostError:
     return GpucostError(
-        f"cannot write {target or 'a file'}: {getattr(error, 'strerror', None) or error}", "-o names another file"
+        f"cannot write {target or 'a file'}: {getattr(error, 'strerror', None) or error}",
+        "-o names another file",
     )
 
 

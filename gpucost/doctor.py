@@ -94,9 +94,16 @@ def check_store(config: Config, now: datetime) -> Iterator[Check]:
     try:
         info = store.info()
     except GpucostError as error:
-        yield Check("store", str(store.path), FAIL, error.message, error.fix or "name another file with --store")
+        yield Check(
+            "store", str(store.path), FAIL, error.message, error.fix or "name another file with --store"
+        )
         return
-    yield Check("store", str(store.path), OK, f"opens; schema {info.schema_version}, {info.samples:,} activity samples")
+    yield Check(
+        "store",
+        str(store.path),
+        OK,
+        f"opens; schema {info.schema_version}, {info.samples:,} activity samples",
+    )
     has_slurm = any(known.kind == "slurm" for known in info.sources)
     periods = {known.source: (known.start, known.end) for known in info.sources}
     for server in config.prometheus:
@@ -130,14 +137,28 @@ def check_slurm(config: Config) -> Iterator[Check]:
         if isinstance(source, Commands):
             hidden = source.hidden()
     except GpucostError as error:
-        yield Check("slurm", settings.slurmrestd or settings.sacct or "", FAIL, error.message, error.fix or "correct [slurm]")
+        yield Check(
+            "slurm",
+            settings.slurmrestd or settings.sacct or "",
+            FAIL,
+            error.message,
+            error.fix or "correct [slurm]",
+        )
         return
     if hidden:
         fix = "sacctmgr modify user NAME set adminlevel=operator"
-        yield Check("slurm", source.name, FAIL, f"PrivateData hides others' {hidden}: their GPUs would look unallocated", fix)
+        yield Check(
+            "slurm",
+            source.name,
+            FAIL,
+            f"PrivateData hides others' {hidden}: their GPUs would look unallocated",
+            fix,
+        )
     else:
         text = f"answers for {cluster or settings.cluster or 'a cluster without a name'}"
-        yield Check("slurm", source.name, OK, text + (f", and keeps jobs for {kept.days} days" if kept else ""))
+        yield Check(
+            "slurm", source.name, OK, text + (f", and keeps jobs for {kept.days} days" if kept else "")
+        )
         yield Check("slurm", "sacct for what is billed", OK, sacct_command())
         yield Check("slurm", "sacct with nodes and GPUs", OK, sacct_command(steps=True))
 
@@ -154,7 +175,9 @@ def check_prices(config: Config, now: datetime) -> Iterator[Check]:
             rows = read_book(config.prices.book, config.currency, config.tz, rates(config))
             yield Check("prices", str(config.prices.book), OK, f"{len(rows)} prices")
         except GpucostError as error:
-            yield Check("prices", str(config.prices.book), FAIL, error.message, error.fix or "correct the file")
+            yield Check(
+                "prices", str(config.prices.book), FAIL, error.message, error.fix or "correct the file"
+            )
             return
     store = Store.of(config)
     if not store.exists:
@@ -223,14 +246,23 @@ def check_coverage(config: Config) -> Iterator[Check]:
     try:
         with store.read() as con:
             rows = con.execute(_COVERAGE, [COVERAGE_DAYS * 24 * MS_PER_HOUR]).fetchall()
-            known = [name for (name,) in con.execute("SELECT DISTINCT cluster FROM series ORDER BY ALL").fetchall()]
-            accounted = {name for (name,) in con.execute("SELECT DISTINCT source FROM loads WHERE kind = 'slurm'").fetchall()}
+            known = [
+                name for (name,) in con.execute("SELECT DISTINCT cluster FROM series ORDER BY ALL").fetchall()
+            ]
+            accounted = {
+                name
+                for (name,) in con.execute(
+                    "SELECT DISTINCT source FROM loads WHERE kind = 'slurm'"
+                ).fetchall()
+            }
     except GpucostError:
         return  # said before
     for cluster, end_ms, kind, count, missing_ms, from_ms_, to_ms_, families, reason in rows:
         text = f"collected until {iso(from_ms(end_ms))}"
         if not count:
-            yield Check("coverage", cluster, OK, f"{text}, nothing missing in the {COVERAGE_DAYS} days before")
+            yield Check(
+                "coverage", cluster, OK, f"{text}, nothing missing in the {COVERAGE_DAYS} days before"
+            )
             continue
         start, end = iso(from_ms(from_ms_)), iso(from_ms(to_ms_))
         lacks = "from answers that were partial" if kind == "partial" else "missing"
@@ -249,7 +281,13 @@ def _unknown_clusters(config: Config, known: list[str]) -> Iterator[Check]:
     for where, name in dict.fromkeys(named):
         if known and name not in known:
             text = f"no cluster is called {name}; known: {', '.join(known)}"
-            yield Check("coverage", where, WARN, text, f"write a known name, or collect from the server that has {name}")
+            yield Check(
+                "coverage",
+                where,
+                WARN,
+                text,
+                f"write a known name, or collect from the server that has {name}",
+            )
 
 
 # Prometheus looks back five minutes for a sample; a restart is no end.
@@ -266,21 +304,35 @@ _MINUTE = timedelta(minutes=1)
 _UNREADABLE = (SourceError, LookupError, TypeError, ValueError, AttributeError, OverflowError)
 
 
-def check_server(source: PrometheusSource, config: Config, now: datetime, ask: Ask | None = None) -> Iterator[Check]:
+def check_server(
+    source: PrometheusSource, config: Config, now: datetime, ask: Ask | None = None
+) -> Iterator[Check]:
     """Checks `source`; without an answer from it, that is the only one. `ask` replaces the connection, for tests."""
     try:
         # with the collector's credentials and its words for what goes wrong; impatient, since a user waits
-        with closing(PrometheusClient(source, Retries(attempts=2, initial=0.2, longest=1.0, jitter=0.1))) as client:
+        with closing(
+            PrometheusClient(source, Retries(attempts=2, initial=0.2, longest=1.0, jitter=0.1))
+        ) as client:
             for finding in _server(source, config, now, ask or client.get):
                 yield Check(source.source, *finding)
     except SourceError as error:
-        yield Check(source.source, source.url, FAIL, error.message, error.fix or "check [prometheus] url in gpucost.toml")
+        yield Check(
+            source.source,
+            source.url,
+            FAIL,
+            error.message,
+            error.fix or "check [prometheus] url in gpucost.toml",
+        )
 
 
 def _server(source: PrometheusSource, config: Config, now: datetime, ask: Ask) -> Iterator[Finding]:
     answer = ask("query", {"query": "vector(1)"})
     version, retention = status(ask, "buildinfo", "version"), status(ask, "runtimeinfo", "storageRetention")
-    about = "answers" + (f", version {version}" if version else "") + (f", keeps {retention}" if retention else "")
+    about = (
+        "answers"
+        + (f", version {version}" if version else "")
+        + (f", keeps {retention}" if retention else "")
+    )
     yield source.url, OK, about, None
     yield from _clock(answer)
     yield from _partial(source, ask)
@@ -324,15 +376,26 @@ def _end(last: datetime, now: datetime, *, has_data: bool) -> Iterator[Finding]:
         fix = "see its page of targets: kube-state-metrics and dcgm-exporter are scraped no more"
         yield "time", FAIL if days > 1 else WARN, text, fix
     else:
-        yield "time", OK, f"looked at {iso(last)} and the day before" + (", data until then" if has_data else ""), None
+        yield (
+            "time",
+            OK,
+            f"looked at {iso(last)} and the day before" + (", data until then" if has_data else ""),
+            None,
+        )
 
 
 def _late_clusters(states: Mapping[str, datetime], config: Config) -> Iterator[Finding]:
     """Clusters that fell silent before others, and are not declared."""
     declared = {cluster.name for cluster in config.clusters}
-    late = {name: end for name, end in states.items() if end < max(states.values()) - FRESH and name not in declared}
+    late = {
+        name: end
+        for name, end in states.items()
+        if end < max(states.values()) - FRESH and name not in declared
+    }
     if late:
-        text = "; ".join(f"{name or 'no cluster label'}: nothing since {iso(end)}" for name, end in sorted(late.items()))
+        text = "; ".join(
+            f"{name or 'no cluster label'}: nothing since {iso(end)}" for name, end in sorted(late.items())
+        )
         fix = "see its page of targets; a cluster that was taken down is declared: [[clusters]] name, until"
         yield "clusters", WARN, text, fix
 
@@ -352,7 +415,10 @@ def _clock(answer: Any) -> Iterator[Finding]:
 
 def _by_cluster(ask: Ask, path: str, label: str, read: Callable[[Any], Any], **params: Any) -> dict[str, Any]:
     """What a query by `label` gives; empty where the server does not tell. Moments are datetimes, `read` reads a row."""
-    texts = {name: f"{value.timestamp():.0f}" if isinstance(value, datetime) else str(value) for name, value in params.items()}
+    texts = {
+        name: f"{value.timestamp():.0f}" if isinstance(value, datetime) else str(value)
+        for name, value in params.items()
+    }
     try:
         return {row["metric"].get(label, ""): read(row) for row in ask(path, texts)["result"]}
     except _UNREADABLE:
@@ -402,10 +468,20 @@ def _partial(source: PrometheusSource, ask: Ask) -> Iterator[Finding]:
     except _UNREADABLE:
         down = []
     if down:
-        yield "stores", FAIL, f"no answer from {', '.join(down)}: what they hold is missing", "start them; their page is /stores"
+        yield (
+            "stores",
+            FAIL,
+            f"no answer from {', '.join(down)}: what they hold is missing",
+            "start them; their page is /stores",
+        )
     if source.partial_response == "accept":
         text = "partial answers are accepted: their hours are loaded, and marked"
-        yield "partial_response", WARN, text, 'partial_response = "refuse" in [prometheus], once all stores answer'
+        yield (
+            "partial_response",
+            WARN,
+            text,
+            'partial_response = "refuse" in [prometheus], once all stores answer',
+        )
 
 
 def _shards(ask: Ask, at: datetime, label: str) -> Iterator[Finding]:
@@ -417,17 +493,23 @@ def _shards(ask: Ask, at: datetime, label: str) -> Iterator[Finding]:
 
     targets = counts(f"count by ({label}) (count by ({label}, instance) (kube_pod_info))")
     totals = counts(f"max by ({label}) ({subject})")
-    shards = counts(f"count by ({label}) (count by ({label}, shard_ordinal) (kube_state_metrics_shard_ordinal))")
+    shards = counts(
+        f"count by ({label}) (count by ({label}, shard_ordinal) (kube_state_metrics_shard_ordinal))"
+    )
     for cluster, total in sorted(totals.items()):
         if 0 < shards.get(cluster, 0.0) < total:
             text = f"{shards[cluster]:.0f} of {total:.0f} shards of {KSM} are heard{_of(cluster)}: the others' pods are missing"
             yield subject, FAIL, text, "see why the others are not scraped"
     for cluster, count in sorted(targets.items()):
         if count > 1 and cluster not in totals:
-            text = (
-                f"not there, though {count:.0f} {KSM} report pods{_of(cluster)}: if they are shards, nobody notices one that dies"
+            pods = f"not there, though {count:.0f} {KSM} report pods{_of(cluster)}"
+            text = f"{pods}: if they are shards, nobody notices one that dies"
+            yield (
+                subject,
+                WARN,
+                text,
+                f"scrape the telemetry port of {KSM}, too (8081; selfMonitor.enabled in its Helm chart)",
             )
-            yield subject, WARN, text, f"scrape the telemetry port of {KSM}, too (8081; selfMonitor.enabled in its Helm chart)"
 
 
 def _of(cluster: str) -> str:
@@ -457,7 +539,9 @@ def _states(seen: Seen, config: Config) -> Iterator[Finding]:
     allowed = [*([config.team_labels.pod] if config.team_labels.pod else []), *TYPE_LABELS]
     fix = f"{KSM} --metric-labels-allowlist=pods=[{','.join(allowed)}]"
     lack = (WARN, "no label tells it: owners, names and images do", fix)
-    yield _any_label(f"{POD_LABELS}: workload type", seen.labels(POD_LABELS), map(label_name, TYPE_LABELS), lack)
+    yield _any_label(
+        f"{POD_LABELS}: workload type", seen.labels(POD_LABELS), map(label_name, TYPE_LABELS), lack
+    )
 
 
 def _requests(seen: Seen) -> Finding:
@@ -465,7 +549,12 @@ def _requests(seen: Seen) -> Finding:
         return REQUESTS, OK, "GPUs requested as " + ", ".join(sorted(resources)), None
     if seen.labels(REQUESTS):
         return REQUESTS, WARN, "no pod requested a GPU in the last day", "nothing to do if that is so"
-    return REQUESTS, FAIL, "not there: nobody holds a GPU", f"scrape {KSM}, and keep the metric in its allowlist"
+    return (
+        REQUESTS,
+        FAIL,
+        "not there: nobody holds a GPU",
+        f"scrape {KSM}, and keep the metric in its allowlist",
+    )
 
 
 def _needed(seen: Seen, need: Need) -> Finding:
@@ -474,11 +563,18 @@ def _needed(seen: Seen, need: Need) -> Finding:
     if not labels:
         return need.metric, bad, f"not there: {need.lost}", need.fix
     if not any(label in labels or f"exported_{label}" in labels for label in need.labels):
-        return need.metric, bad, f"has no label {' or '.join(need.labels)}: {need.lost}", "keep it in metric_relabel_configs"
+        return (
+            need.metric,
+            bad,
+            f"has no label {' or '.join(need.labels)}: {need.lost}",
+            "keep it in metric_relabel_configs",
+        )
     return need.metric, OK, "there", None
 
 
-def _any_label(subject: str, labels: set[str], names: Iterable[str], lack: tuple[Status, str, str]) -> Finding:
+def _any_label(
+    subject: str, labels: set[str], names: Iterable[str], lack: tuple[Status, str, str]
+) -> Finding:
     """Those of `names` that are among `labels`; `lack` where none is."""
     there = ", ".join(name for name in names if name in labels)
     return (subject, OK, there, None) if there else (subject, *lack)
@@ -517,7 +613,8 @@ def _activity(seen: Seen, config: Config) -> Iterator[Finding]:
     devices = {
         one: labels
         for one in listed
-        if one.part == "device" and (labels := seen.labels(one.metric + (f"{{{one.only}}}" if one.only else "")))
+        if one.part == "device"
+        and (labels := seen.labels(one.metric + (f"{{{one.only}}}" if one.only else "")))
     }
     metric, mig = config.activity.device_metric, config.activity.mig_metric
     fix = "dcgm-exporter: set DCGM_EXPORTER_KUBERNETES=true"
@@ -559,7 +656,11 @@ def _exporters(seen: Seen, metrics: Iterable[ActivityMetric]) -> Iterator[Findin
 
 
 def examine(
-    config_path: Path | None, store_path: Path | None, now: datetime, *, environ: Mapping[str, str] = os.environ
+    config_path: Path | None,
+    store_path: Path | None,
+    now: datetime,
+    *,
+    environ: Mapping[str, str] = os.environ,
 ) -> Iterator[Check]:
     """Every check, as it is made. Raises nothing: what cannot be examined is a check that failed.
 
@@ -574,7 +675,9 @@ def examine(
         yield Check("config", str(config.path), OK, f"read; {len(config.prometheus)} server(s)")
     else:
         looked = ", ".join(str(place) for place in places(environ, Path.cwd()))
-        yield Check("config", "file", WARN, f"none; defaults are in force. Looked for {looked}", "gpucost init")
+        yield Check(
+            "config", "file", WARN, f"none; defaults are in force. Looked for {looked}", "gpucost init"
+        )
     yield from check_store(config, now)
     for source in config.prometheus:
         yield from check_server(source, config, now)

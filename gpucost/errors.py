@@ -20,7 +20,9 @@ class GpucostError(Exception):
     exit_code = 1
 
     def __init__(self, message: str, fix: str | None = None) -> None:
-        self.message = _LONG.sub(r"\1…", concealed(message))[:_LONGEST]  # what is cut would not be known for a secret
+        self.message = _LONG.sub(r"\1…", concealed(message))[
+            :_LONGEST
+        ]  # what is cut would not be known for a secret
         super().__init__(self.message)
         self.fix = fix and concealed(fix)
 

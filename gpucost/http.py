@@ -71,7 +71,9 @@ def retry(
         return min(growth(state) if wanted is None else wanted, longest_wait)
 
     def log(state: tenacity.RetryCallState) -> None:
-        _log.warning("%s: trying again in %.1f s", state.outcome and state.outcome.exception(), state.upcoming_sleep)
+        _log.warning(
+            "%s: trying again in %.1f s", state.outcome and state.outcome.exception(), state.upcoming_sleep
+        )
 
     answer: _T = tenacity.Retrying(
         retry=tenacity.retry_if_exception_type(TransientError),
@@ -149,9 +151,13 @@ def send(request: Request) -> Response:
                 )
                 text = excerpt(beginning(answer).decode("utf-8", "replace"), 200)
         except (requests.RequestException, ValueError) as error:
-            raise undelivered(request.what, f"{request.what} at {host}", error, repeatable=request.repeatable) from None
+            raise undelivered(
+                request.what, f"{request.what} at {host}", error, repeatable=request.repeatable
+            ) from None
         if answer.status_code in PASSING:
-            raise TransientError(f"{request.what} at {host} answered {answer.status_code}: {text}", retry_after(answer.headers))
+            raise TransientError(
+                f"{request.what} at {host} answered {answer.status_code}: {text}", retry_after(answer.headers)
+            )
         return Response(answer.status_code, text, host)
 
     try:
@@ -160,10 +166,16 @@ def send(request: Request) -> Response:
         raise GpucostError(f"{error} (tried {_TRIES} times)", _CHECK) from None
 
 
-_BROKEN = (requests.ConnectionError, requests.exceptions.ChunkedEncodingError, requests.exceptions.ContentDecodingError)
+_BROKEN = (
+    requests.ConnectionError,
+    requests.exceptions.ChunkedEncodingError,
+    requests.exceptions.ContentDecodingError,
+)
 
 
-def undelivered(what: str, server: str, error: Exception, *, repeatable: bool = True) -> SourceError | TransientError:
+def undelivered(
+    what: str, server: str, error: Exception, *, repeatable: bool = True
+) -> SourceError | TransientError:
     """What a request without an answer failed by: TransientError where it may be sent again. Its own words would show the URL."""
     cause = error.args[0] if error.args else None
     reason = getattr(cause, "reason", cause)
@@ -216,11 +228,15 @@ class Session(requests.Session):
         return super().send(request, **options)
 
     def _hold(self, response: requests.Response, *_: object, stream: bool = False, **__: object) -> None:
-        if response.is_redirect or not stream:  # requests reads the whole body of a redirect, even of one it does not follow
+        if (
+            response.is_redirect or not stream
+        ):  # requests reads the whole body of a redirect, even of one it does not follow
             hold(response, self._limit)
 
 
-def session(url: str, seconds: float, limit: int = 1 << 20, tls: Tls | None = None, section: str = "") -> Session:
+def session(
+    url: str, seconds: float, limit: int = 1 << 20, tls: Tls | None = None, section: str = ""
+) -> Session:
     """A session for one server whose answers end after `seconds` and `limit` bytes, with the TLS settings of [`section`.tls].
 
     An answer that is streamed is read by `chunks`. Raises SourceError that names a missing file.
@@ -232,7 +248,9 @@ def session(url: str, seconds: float, limit: int = 1 << 20, tls: Tls | None = No
     addresses = addresses_of(url)
     connection.trust_env = not (addresses and all(address.is_loopback for address in addresses))
     connection.headers["User-Agent"] = "gpucost"
-    connection.auth = keep  # else requests would take a password from ~/.netrc, and even put it in place of a header
+    connection.auth = (
+        keep  # else requests would take a password from ~/.netrc, and even put it in place of a header
+    )
     if tls is None:
         return connection
     connection.verify = str(tls.ca_file) if tls.ca_file is not None else not tls.insecure_skip_verify
@@ -240,7 +258,9 @@ def session(url: str, seconds: float, limit: int = 1 << 20, tls: Tls | None = No
         if path is not None and not path.is_file():
             raise SourceError(f"[{section}.tls] names {path}, which is not there")
     if tls.cert_file is not None:
-        connection.cert = str(tls.cert_file) if tls.key_file is None else (str(tls.cert_file), str(tls.key_file))
+        connection.cert = (
+            str(tls.cert_file) if tls.key_file is None else (str(tls.cert_file), str(tls.key_file))
+        )
     return connection
 
 
@@ -272,7 +292,9 @@ def reason(response: requests.Response) -> str:
     if not body.startswith("{"):
         return excerpt(body)
     # the document may be longer
-    match = re.search(r'(?i)"(?:error|message|description)"\s*:\s*("(?:[^"\\\x00-\x1f]|\\["\\/bfnrtu])*+)', body)
+    match = re.search(
+        r'(?i)"(?:error|message|description)"\s*:\s*("(?:[^"\\\x00-\x1f]|\\["\\/bfnrtu])*+)', body
+    )
     try:
         return excerpt(json.loads(match[1] + '"')) if match else ""
     except ValueError:
@@ -297,7 +319,8 @@ def chunks(response: requests.Response, limit: int) -> Iterator[bytes]:
             response.close()
             server = urlsplit(response.url)
             raise TooLarge(
-                f"{server.scheme}://{server.netloc.rpartition('@')[2]} answers with more than {limit >> 20} MiB", _CHECK
+                f"{server.scheme}://{server.netloc.rpartition('@')[2]} answers with more than {limit >> 20} MiB",
+                _CHECK,
             )
         yield chunk
 
@@ -353,7 +376,11 @@ class _TimedConnection(HTTPConnection):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        self.response_class = lambda sock, *a, **k: http.client.HTTPResponse(_TimedSocket(sock, self.seconds), *a, **k)  # type: ignore
+        self.response_class = self._timed_response  # type: ignore[assignment]
+
+    def _timed_response(self, sock: Any, *args: Any, **kwargs: Any) -> http.client.HTTPResponse:
+        timed: Any = _TimedSocket(sock, self.seconds)
+        return http.client.HTTPResponse(timed, *args, **kwargs)
 
 
 class _TimedSocket(io.RawIOBase):

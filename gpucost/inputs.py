@@ -37,9 +37,13 @@ def whole(path: Path, most: int = TABLE) -> bytes:
         try:
             content = gzip.GzipFile(fileobj=io.BytesIO(content)).read(most + 1)
         except (EOFError, zlib.error, gzip.BadGzipFile):
-            raise DataError(f"{path} breaks off: it is no whole .gz; nothing was loaded", "fetch the file again") from None
+            raise DataError(
+                f"{path} breaks off: it is no whole .gz; nothing was loaded", "fetch the file again"
+            ) from None
     if len(content) > most:
-        raise DataError(f"{path} holds more than {most // MIB} MiB, the most that is read of such a file", "split it")
+        raise DataError(
+            f"{path} holds more than {most // MIB} MiB, the most that is read of such a file", "split it"
+        )
     return content
 
 
@@ -89,5 +93,8 @@ def lines(file: IO[AnyStr], name: str) -> Iterator[AnyStr]:
     while line := file.readline(LINE + 1):
         number += 1
         if len(line) > LINE:
-            raise DataError(f"{name}, line {number}: is longer than {LINE // MIB} MiB", "it is no file of lines, or it is broken")
+            raise DataError(
+                f"{name}, line {number}: is longer than {LINE // MIB} MiB",
+                "it is no file of lines, or it is broken",
+            )
         yield line

@@ -79,11 +79,23 @@ class _Cloud(NamedTuple):
     words: Callable[[str], Any]
 
 
-_AWS_NEEDS = "allow s3:ListBucket and s3:GetObject on the bucket; a lake also needs s3:PutObject and s3:DeleteObject"
-_AWS = _Cloud("aws", "s3", clouds.AWS_LOGIN, _AWS_NEEDS, partial(clouds.aws_in_words, again=_AGAIN, permissions=_AWS_NEEDS))
+_AWS_NEEDS = (
+    "allow s3:ListBucket and s3:GetObject on the bucket; a lake also needs s3:PutObject and s3:DeleteObject"
+)
+_AWS = _Cloud(
+    "aws",
+    "s3",
+    clouds.AWS_LOGIN,
+    _AWS_NEEDS,
+    partial(clouds.aws_in_words, again=_AGAIN, permissions=_AWS_NEEDS),
+)
 _GCP_NEEDS = "grant roles/storage.objectViewer on the bucket; a lake needs roles/storage.objectUser"
 _GCP = _Cloud(
-    "gcp", "gs", clouds.GOOGLE_LOGIN, _GCP_NEEDS, partial(clouds.google_in_words, again=_AGAIN, forbidden=("", _GCP_NEEDS))
+    "gcp",
+    "gs",
+    clouds.GOOGLE_LOGIN,
+    _GCP_NEEDS,
+    partial(clouds.google_in_words, again=_AGAIN, forbidden=("", _GCP_NEEDS)),
 )
 _AZURE_NEEDS = "grant Storage Blob Data Reader on the container; a lake needs Storage Blob Data Contributor"
 _AZURE = _Cloud("azure", "az", clouds.AZURE_LOGIN, _AZURE_NEEDS, clouds.azure_in_words)
@@ -159,7 +171,12 @@ class Bucket:
         # Stores of earlier versions know the objects of Cloud Storage by MD5 as its JSON API writes it, those of S3 without key.
         if self.cloud is _GCP and re.fullmatch("[0-9a-f]{32}", tag):
             tag = b64encode(bytes.fromhex(tag)).decode()
-        return Entry(key, meta["size"], tag if self.cloud is _AWS else f"{key}:{tag}", meta["last_modified"].timestamp())
+        return Entry(
+            key,
+            meta["size"],
+            tag if self.cloud is _AWS else f"{key}:{tag}",
+            meta["last_modified"].timestamp(),
+        )
 
     @cached_property
     def _store(self) -> Any:
@@ -172,7 +189,12 @@ class Bucket:
             options["base_url" if self.cloud is _GCP else "endpoint"] = endpoint
         allow_http = (endpoint or "").startswith("http://")
         client = _TIMEOUTS | {"allow_http": allow_http, "root_certificate": _roots()}
-        settings: Any = {"config": options, "client_options": client, "retry_config": _RETRIES, "credential_provider": login}
+        settings: Any = {
+            "config": options,
+            "client_options": client,
+            "retry_config": _RETRIES,
+            "credential_provider": login,
+        }
         return from_url(f"{self.cloud.scheme}://{self.name}", **settings)
 
     def _run(self, key: str, work: Callable[[Any], Made]) -> Made:
@@ -210,7 +232,12 @@ class Bucket:
             return self.missing()
         if isinstance(error, FileNotFoundError):
             return FileNotFoundError(what)
-        if code in _REFUSED or status == "401" or "failed to authenticate" in message or "credential provider" in text:
+        if (
+            code in _REFUSED
+            or status == "401"
+            or "failed to authenticate" in message
+            or "credential provider" in text
+        ):
             words, fix = f"the credentials are refused or have expired: {words}", self.cloud.login
         elif status == "403":
             words, fix = f"not allowed: {words}", self.cloud.needs
@@ -280,7 +307,11 @@ def _gcs(name: str, endpoint: str | None) -> Bucket:
         from obstore.auth.google import GoogleCredentialProvider
 
         anonymous = {"token": "none", "expires_at": None}
-        return endpoint, {}, (lambda: anonymous) if clouds.is_loopback(endpoint) else GoogleCredentialProvider(who)
+        return (
+            endpoint,
+            {},
+            (lambda: anonymous) if clouds.is_loopback(endpoint) else GoogleCredentialProvider(who),
+        )
 
     return Bucket(_GCP, name, f"gs://{name}", f"gcloud storage buckets create gs://{name}", log_in)
 
@@ -297,16 +328,24 @@ def _azure(url: str, endpoint: str, account: str, name: str, sas: str) -> Bucket
             return endpoint, options | {"sas_key": sas}, None
         if given.get("AccountName") == account:
             domain = f"{account}.blob.{given.get('EndpointSuffix', 'core.windows.net')}"
-            server = given.get("BlobEndpoint") or f"{given.get('DefaultEndpointsProtocol', 'https')}://{domain}"
+            server = (
+                given.get("BlobEndpoint") or f"{given.get('DefaultEndpointsProtocol', 'https')}://{domain}"
+            )
             names = {"AccountKey": "account_key", "SharedAccessSignature": "sas_key"}
-            return server, options | {option: given[name] for name, option in names.items() if name in given}, None
+            return (
+                server,
+                options | {option: given[name] for name, option in names.items() if name in given},
+                None,
+            )
         from obstore.auth.azure import AzureCredentialProvider
 
         _refuse_plain(endpoint)
         who: Any = clouds.azure_login()
         return endpoint, options, AzureCredentialProvider(who)
 
-    return Bucket(_AZURE, name, url, f"az storage container create --name {name} --account-name {account}", log_in)
+    return Bucket(
+        _AZURE, name, url, f"az storage container create --name {name} --account-name {account}", log_in
+    )
 
 
 def open_address(url: str, config: Config) -> tuple[Bucket, str]:
@@ -319,7 +358,8 @@ def open_address(url: str, config: Config) -> tuple[Bucket, str]:
     is_abfs = scheme in ("abfss", "abfs")
     if ":" in login or (at and not is_abfs):
         raise UsageError(
-            f"the address {scheme}://{host}/{path} holds a login", "leave it out: log in with your cloud's own tools"
+            f"the address {scheme}://{host}/{path} holds a login",
+            "leave it out: log in with your cloud's own tools",
         )
     shown = f"{scheme}://{server}"
     if not host or (is_abfs and not login) or scheme not in ("s3", "gs", "abfss", "abfs", "https", "http"):
@@ -339,7 +379,10 @@ def open_address(url: str, config: Config) -> tuple[Bucket, str]:
         return _azure(f"{endpoint}/{container}", endpoint, account, container, query), "/".join(folders)
     options = dict(parse_qsl(query, keep_blank_values=True))
     if unknown := sorted(set(options) - set(_OPTIONS)):
-        raise UsageError(f"the address {shown} has an unknown option {unknown[0]}", f"the options are {', '.join(_OPTIONS)}")
+        raise UsageError(
+            f"the address {shown} has an unknown option {unknown[0]}",
+            f"the options are {', '.join(_OPTIONS)}",
+        )
     named = options.get("endpoint_override", "")
     if named and "://" not in named:
         named = f"{options.get('scheme', 'https')}://{named}"

@@ -155,7 +155,9 @@ def time_buckets(period: Period, tz: ZoneInfo, by: tuple[str, ...]) -> list[Time
         days = [day.replace(day=1) for day in days] if "month" in by else days[:1]
     edges = sorted({to_ms(local_midnight(day, tz)) for day in days})
     if is_hourly:
-        edges = sorted({*edges, *range(period.start_ms - period.start_ms % MS_PER_HOUR, period.end_ms, MS_PER_HOUR)})
+        edges = sorted(
+            {*edges, *range(period.start_ms - period.start_ms % MS_PER_HOUR, period.end_ms, MS_PER_HOUR)}
+        )
         edges = edges[bisect_right(edges, period.start_ms) - 1 :]
     parts: list[TimeBucket] = []
     for edge, end in zip(edges, [*edges[1:], period.end_ms], strict=True):
@@ -190,7 +192,11 @@ def parse_period(
     `start` alone runs to the end of the hour that `now` lies in. Raises UsageError for options that cannot be read, that
     contradict each other, or that mean an empty period.
     """
-    given = [name for name, value in (("--month", month), ("--last", last), ("--from/--to", start or end)) if value is not None]
+    given = [
+        name
+        for name, value in (("--month", month), ("--last", last), ("--from/--to", start or end))
+        if value is not None
+    ]
     if len(given) > 1:
         raise UsageError(f"{' and '.join(given)} exclude each other", "give one of them")
     if month is not None:
@@ -210,7 +216,10 @@ def parse_period(
     until = parse_instant("--to", end, tz) if end is not None else hour if hour == now else hour + _HOUR
     period = Period(parse_instant("--from", start, tz), until)
     if period.is_empty:
-        raise UsageError(f"the period from {start} to {end or 'now'} is empty", "--to is exclusive and must lie after --from")
+        raise UsageError(
+            f"the period from {start} to {end or 'now'} is empty",
+            "--to is exclusive and must lie after --from",
+        )
     return period, name_of(period, tz)
 
 
@@ -225,21 +234,26 @@ def parse_instant(option: str, text: str, tz: ZoneInfo) -> datetime:
         return instant if instant.tzinfo else instant.replace(tzinfo=tz)
     except ValueError:
         raise UsageError(
-            f"{option} {text!r} is no date or time", f"for example {option} 2026-10-01, or {option} 2026-10-01T06:00Z"
+            f"{option} {text!r} is no date or time",
+            f"for example {option} 2026-10-01, or {option} 2026-10-01T06:00Z",
         ) from None
 
 
 def _last(text: str, tz: ZoneInfo, now: datetime) -> Period:
     match = re.fullmatch(r"(\d{1,4})([hdw])", text.strip())
     if match is None or not int(match[1]):
-        raise UsageError(f"--last {text!r} is no span of time", "for example --last 7d, --last 24h or --last 2w")
+        raise UsageError(
+            f"--last {text!r} is no span of time", "for example --last 7d, --last 24h or --last 2w"
+        )
     count, unit = int(match[1]), match[2]
     if unit == "h":
         return Period(_hour(now) - count * _HOUR, _hour(now))
     today = now.astimezone(tz).date()
     first = today - timedelta(days=count * (7 if unit == "w" else 1))
     if first.year not in _YEARS:
-        raise UsageError(f"--last {text} goes back to {first.year}", "give a shorter span, for example --last 30d")
+        raise UsageError(
+            f"--last {text} goes back to {first.year}", "give a shorter span, for example --last 30d"
+        )
     return Period(local_midnight(first, tz), local_midnight(today, tz))
 
 

@@ -99,7 +99,11 @@ def _stage(con: DuckDBPyConnection, config: Config) -> None:
 
 
 def _attribute(
-    config: Config, store: Store, inputs: attribution.Inputs, period: Period | None, seal_until_ms: int | None = None
+    config: Config,
+    store: Store,
+    inputs: attribution.Inputs,
+    period: Period | None,
+    seal_until_ms: int | None = None,
 ) -> None:
     with store.write() as con:
         if seal_until_ms is None and attribution.is_current(con, inputs, period):
@@ -156,7 +160,13 @@ def compact(config: Config, store: Store, now: datetime) -> tuple[int, int]:
     before = store.info().size
     if days := config.store_settings.raw_retention_days:
         today = now.astimezone(config.tz).date()
-        _attribute(config, store, inputs_of(config), None, to_ms(local_midnight(today - timedelta(days=days), config.tz)))
+        _attribute(
+            config,
+            store,
+            inputs_of(config),
+            None,
+            to_ms(local_midnight(today - timedelta(days=days), config.tz)),
+        )
     rewrite(store)
     return before, store.info().size
 
@@ -170,7 +180,11 @@ def compact_closed_month(config: Config, store: Store, now: datetime) -> tuple[i
 
 
 def read_attributed(
-    config: Config, store: Store, read: Callable[[DuckDBPyConnection], T], period: Period | None = None, *folders: Path
+    config: Config,
+    store: Store,
+    read: Callable[[DuckDBPyConnection], T],
+    period: Period | None = None,
+    *folders: Path,
 ) -> T:
     """What `read` makes of the store once it is attributed with this configuration, cut at the ends of `period`.
 
@@ -189,13 +203,21 @@ def read_attributed(
     )
 
 
-def report(config: Config, store: Store, query: Query, earlier: ReportView | None = None, earlier_name: str = "") -> ReportView:
+def report(
+    config: Config, store: Store, query: Query, earlier: ReportView | None = None, earlier_name: str = ""
+) -> ReportView:
     """The report that `query` asks for; with `earlier`, how it changed since (gpucost.comparisons asks for both)."""
-    return read_attributed(config, store, lambda con: _report(con, config, query, earlier, earlier_name), query.period)
+    return read_attributed(
+        config, store, lambda con: _report(con, config, query, earlier, earlier_name), query.period
+    )
 
 
 def _report(
-    con: DuckDBPyConnection, config: Config, query: Query, earlier: ReportView | None = None, earlier_name: str = ""
+    con: DuckDBPyConnection,
+    config: Config,
+    query: Query,
+    earlier: ReportView | None = None,
+    earlier_name: str = "",
 ) -> ReportView:
     from gpucost.report import build
 
@@ -210,7 +232,12 @@ def _load_rates(con: DuckDBPyConnection, config: Config, query: Query) -> None:
 
 
 def _waste(
-    con: DuckDBPyConnection, config: Config, query: Query, by: tuple[str, ...], top: int, workloads: tuple[str, ...] = ()
+    con: DuckDBPyConnection,
+    config: Config,
+    query: Query,
+    by: tuple[str, ...],
+    top: int,
+    workloads: tuple[str, ...] = (),
 ) -> Waste:
     from gpucost.periods import time_buckets
     from gpucost.report.waste import Filters, build
@@ -244,7 +271,11 @@ def page_facts(config: Config, store: Store, query: Query) -> tuple[Table, Waste
 
     def read(con: DuckDBPyConnection) -> tuple[Table, Waste, tuple[UnitView, ...]]:
         _load_rates(con, config, query)
-        return workload_tables(con, config, query)[None], _waste(con, config, query, (), top=0), known(con, ask)
+        return (
+            workload_tables(con, config, query)[None],
+            _waste(con, config, query, (), top=0),
+            known(con, ask),
+        )
 
     return read_attributed(config, store, read, query.period)
 
@@ -272,21 +303,27 @@ def policy(config: Config, store: Store, query: Query, rules: Sequence[Rule]) ->
     return read_attributed(config, store, checked, query.period)
 
 
-def explain_node(config: Config, store: Store, name: str, at: datetime | None, cluster: str | None) -> NodePriceRow:
+def explain_node(
+    config: Config, store: Store, name: str, at: datetime | None, cluster: str | None
+) -> NodePriceRow:
     """Why a node costs what it does at a moment, as `price.explain.explain_node` tells."""
     from gpucost.price.explain import explain_node as explain
 
     return read_attributed(config, store, lambda con: explain(con, config, name, at, cluster))
 
 
-def explain_cost(config: Config, store: Store, query: Query, most_rows: int, workloads: tuple[str, ...] = ()) -> CostExplained:
+def explain_cost(
+    config: Config, store: Store, query: Query, most_rows: int, workloads: tuple[str, ...] = ()
+) -> CostExplained:
     """Where the cost of the query's teams and namespaces comes from, of `workloads` where any are named.
 
     With the first `most_rows` of each machine's charges.
     """
     from gpucost.report.explained import explain_cost as explain
 
-    return read_attributed(config, store, lambda con: explain(con, config, query, most_rows, workloads), query.period)
+    return read_attributed(
+        config, store, lambda con: explain(con, config, query, most_rows, workloads), query.period
+    )
 
 
 def reconcile(config: Config, store: Store, month: str, by: tuple[str, ...] = ()) -> Reconciliation:
@@ -310,7 +347,11 @@ def reconcile(config: Config, store: Store, month: str, by: tuple[str, ...] = ()
 
 
 def chargeback(
-    config: Config, store: Store, ask: ChargebackQuery, folder: Path, tell: Callable[[str], None] = lambda _: None
+    config: Config,
+    store: Store,
+    ask: ChargebackQuery,
+    folder: Path,
+    tell: Callable[[str], None] = lambda _: None,
 ) -> Bundle:
     """The bundle of a month; its FOCUS files are written to `folder`. Raises GpucostError where the month holds no data."""
     from gpucost.publish.chargeback import build
@@ -322,7 +363,9 @@ def chargeback(
     return read_attributed(config, store, built, ask.period, folder)
 
 
-def focus_file(config: Config, store: Store, month: str, version: str, kind: FileKind, path: Path) -> FocusTotals:
+def focus_file(
+    config: Config, store: Store, month: str, version: str, kind: FileKind, path: Path
+) -> FocusTotals:
     """Writes the bill of `month` (`2026-10`), split among those who held its machines, as a FOCUS file.
 
     Raises NoDataError where neither a bill nor metrics tell of any cost of that month.
@@ -332,7 +375,10 @@ def focus_file(config: Config, store: Store, month: str, version: str, kind: Fil
     def written(con: DuckDBPyConnection) -> FocusTotals:
         totals = focus.prepare(con, config, month)
         if not totals.billed_rows + totals.estimated_rows:
-            raise NoDataError(f"nothing of {month} costs anything", "gpucost store info says what was collected of which months")
+            raise NoDataError(
+                f"nothing of {month} costs anything",
+                "gpucost store info says what was collected of which months",
+            )
         focus.save(con, version, kind, path)
         return totals
 

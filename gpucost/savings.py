@@ -96,7 +96,9 @@ class _Scenarios:
     @cached_property
     def _pods(self) -> dict[tuple[str, str], tuple[Names, dict[str, list[tuple[int, Pod]]]]]:
         """By cluster and namespace, the names of workloads, and the pods of each with their positions in the fleet."""
-        found: dict[tuple[str, str], dict[str, list[tuple[int, Pod]]]] = defaultdict(lambda: defaultdict(list))
+        found: dict[tuple[str, str], dict[str, list[tuple[int, Pod]]]] = defaultdict(
+            lambda: defaultdict(list)
+        )
         for position, pod in enumerate(self.fleet.pods):
             found[pod.cluster, pod.namespace][pod.workload].append((position, pod))
         return {place: (Names(pods), pods) for place, pods in found.items()}
@@ -111,7 +113,11 @@ class _Scenarios:
 
     def schedule(self, question: WhatIfQuery) -> Scenario[Answer]:
         given = {name: value or "" for name, value in question.options}
-        office = schedule.OfficeHours.parse(given["--office-hours"], given["--weekdays"]) if "--office-hours" in given else None
+        office = (
+            schedule.OfficeHours.parse(given["--office-hours"], given["--weekdays"])
+            if "--office-hours" in given
+            else None
+        )
         rules = schedule.Rules(
             idle_minutes=float(given["--idle-minutes"]) if "--idle-minutes" in given else None,
             notebooks=(given["--notebook"],) if "--notebook" in given else NOTEBOOKS,
@@ -124,13 +130,17 @@ class _Scenarios:
     def spot(self, question: WhatIfQuery) -> Scenario[Answer]:
         interruptible, days = self.config.spot.interruptible, self.config.prices.stale_after_days
         _, _, market = self._prices
-        query = moves.SpotQuery(self.usage(question), market, interruptible=interruptible, stale_after_days=days)
+        query = moves.SpotQuery(
+            self.usage(question), market, interruptible=interruptible, stale_after_days=days
+        )
         return answer.answer(moves.SpotOptions(), query)
 
     def share(self, question: WhatIfQuery) -> Scenario[Answer]:
         usage = self.usage(question)
         # of the others it matters only whether anybody's memory was collected
-        known = self._with_memory | {pod.key: self._levels[pod.key] for pod in usage.fleet.pods if pod.key in self._levels}
+        known = self._with_memory | {
+            pod.key: self._levels[pod.key] for pod in usage.fleet.pods if pod.key in self._levels
+        }
         return share.answer(usage, share.Sizing(), known, self._prices[0])
 
     @cached_property
@@ -142,7 +152,9 @@ class _Scenarios:
         (facts, listed, _), usage = self._prices, self.usage(question)
         places = dict.fromkeys((node.provider, node.region) for node in usage.fleet.nodes)
         offers = [offer for place in places for offer in listed.get(place, ())]
-        return rightsize.answer(usage, rightsize.Margins(), self._levels, facts, rightsize.catalog_speeds(facts), offers)
+        return rightsize.answer(
+            usage, rightsize.Margins(), self._levels, facts, rightsize.catalog_speeds(facts), offers
+        )
 
 
 def _if_any(scenario: Scenario[Answer]) -> Scenario[Answer | None]:
@@ -186,7 +198,11 @@ def findings(
         "reserve": (lambda question: commit(scenarios.usage(question))) if commit else None,
     }
     tell(f"asking {len(questions):,} what-ifs")
-    scenario_of = {question: _if_any(what_if(question)) for question in questions if (what_if := what_ifs[question.command])}
+    scenario_of = {
+        question: _if_any(what_if(question))
+        for question in questions
+        if (what_if := what_ifs[question.command])
+    }
     results = zip(scenario_of, evaluate(costs, list(scenario_of.values())), strict=True)
     answers = {
         question: WhatIfResult(

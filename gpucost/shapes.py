@@ -27,7 +27,9 @@ class Shape:
     HIDDEN: ClassVar[tuple[str, ...]] = ()
 
     @classmethod
-    def __get_pydantic_core_schema__(cls, source: Any, handler: GetCoreSchemaHandler) -> core_schema.CoreSchema:
+    def __get_pydantic_core_schema__(
+        cls, source: Any, handler: GetCoreSchemaHandler
+    ) -> core_schema.CoreSchema:
         schema = handler(source)
         optional = {field.name for field in fields(source) if field.default is None}
 
@@ -46,7 +48,9 @@ class Shape:
         return schema
 
     @classmethod
-    def __get_pydantic_json_schema__(cls, core: core_schema.CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:
+    def __get_pydantic_json_schema__(
+        cls, core: core_schema.CoreSchema, handler: GetJsonSchemaHandler
+    ) -> dict[str, Any]:
         reference = handler(core)
         # what it names may have no schema yet
         handler.resolve_ref_schema(reference)[PENDING] = cls
@@ -64,7 +68,9 @@ class Summary:
     __slots__ = ()
 
     @classmethod
-    def __get_pydantic_core_schema__(cls, source: Any, handler: GetCoreSchemaHandler) -> core_schema.CoreSchema:
+    def __get_pydantic_core_schema__(
+        cls, source: Any, handler: GetCoreSchemaHandler
+    ) -> core_schema.CoreSchema:
         shape = handler.generate_schema(get_type_hints(source.printed)["return"])
         return core_schema.no_info_before_validator_function(
             lambda answer: answer,

@@ -6,7 +6,13 @@ from collections.abc import Callable, Iterable
 
 
 def did_you_mean(
-    name: str, known: Iterable[str], otherwise: str = "", *, most: int = 1, cutoff: float = 0.6, shown: Callable[[str], str] = str
+    name: str,
+    known: Iterable[str],
+    otherwise: str = "",
+    *,
+    most: int = 1,
+    cutoff: float = 0.6,
+    shown: Callable[[str], str] = str,
 ) -> str:
     """`did you mean X or Y?` of the `most` names that are at least `cutoff` (0 to 1) alike `name`; `otherwise` where none is."""
     from difflib import get_close_matches

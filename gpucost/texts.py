@@ -93,7 +93,12 @@ def visible_parts(part: Any, show: Callable[[str], str] = visible) -> Any:
         return part._make(shown) if hasattr(part, "_make") else type(part)(shown)
     if is_dataclass(part) and not isinstance(part, type):
         values = {field.name: getattr(part, field.name) for field in fields(part) if field.init}
-        return replace(part, **{name: visible_parts(one, visible if name == "patch" else show) for name, one in values.items()})
+        return replace(
+            part,
+            **{
+                name: visible_parts(one, visible if name == "patch" else show) for name, one in values.items()
+            },
+        )
     if isinstance(part, Mapping):
         return {visible_parts(name, show): visible_parts(one, show) for name, one in part.items()}
     return [visible_parts(one, show) for one in part] if isinstance(part, ValuesView) else part

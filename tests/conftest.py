@@ -53,7 +53,12 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestR
     """Under CI=true a skipped test of what lies in ../shared is a failure, if that lies there; an expected failure is none."""
     report = yield
     is_skipped = report.skipped and not hasattr(report, "wasxfail")
-    if is_skipped and item.get_closest_marker("shared") and SHARED.is_dir() and os.environ.get("CI") == "true":
+    if (
+        is_skipped
+        and item.get_closest_marker("shared")
+        and SHARED.is_dir()
+        and os.environ.get("CI") == "true"
+    ):
         report.outcome = "failed"
         report.longrepr = f"{item.nodeid} may not be skipped where {SHARED} lies there: {report.longrepr}"
     return report
@@ -67,7 +72,9 @@ def one_thread_each(request: pytest.FixtureRequest) -> Iterator[None]:
         return
     connect = duckdb.connect
 
-    def connect_alone(*args: Any, config: dict[str, Any] | None = None, **more: Any) -> duckdb.DuckDBPyConnection:
+    def connect_alone(
+        *args: Any, config: dict[str, Any] | None = None, **more: Any
+    ) -> duckdb.DuckDBPyConnection:
         return connect(*args, config={"threads": 1, **(config or {})}, **more)
 
     with pytest.MonkeyPatch.context() as patch:
@@ -85,10 +92,14 @@ def migrated_once(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempP
     with empty.write():
         pass
 
-    def open_copy(store: Store, folders: tuple[Path, ...] | None, *, read_only: bool) -> duckdb.DuckDBPyConnection:
+    def open_copy(
+        store: Store, folders: tuple[Path, ...] | None, *, read_only: bool
+    ) -> duckdb.DuckDBPyConnection:
         if not (read_only or store.exists):
             new = shutil.copyfile(empty.path, empty.path.with_name(f"{os.getpid()}-{threading.get_ident()}"))
-            with suppress(OSError):  # somebody else made it meanwhile, or DuckDB says what is wrong with the place
+            with suppress(
+                OSError
+            ):  # somebody else made it meanwhile, or DuckDB says what is wrong with the place
                 os.link(new, store.path)
             new.unlink()
         return CONNECT(store, folders, read_only=read_only)

@@ -41,7 +41,9 @@ def commands_page() -> str:
         parts.append(f"## {' '.join(names)}\n")
         parts.append(_help(command.help or ""))
         parts.append("| option | meaning |\n|:--|:--|")
-        parts.extend(_option(record) for parameter in command.params if (record := parameter.get_help_record(context)))
+        parts.extend(
+            _option(record) for parameter in command.params if (record := parameter.get_help_record(context))
+        )
         parts.append("")
     return "\n".join(parts)
 
@@ -157,7 +159,11 @@ def glossary_page() -> str:
     for term in TERMS:
         lines += ["", f"## {term.name}", "", term.meaning]
     return "\n".join(
-        [*lines, "", "[Attribution](attribution.md) has the arithmetic, [coverage](coverage.md) what counts as collected."]
+        [
+            *lines,
+            "",
+            "[Attribution](attribution.md) has the arithmetic, [coverage](coverage.md) what counts as collected.",
+        ]
     )
 
 

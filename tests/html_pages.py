@@ -58,23 +58,33 @@ def hostile_store(folder: Path) -> Path:
     for number, name in enumerate(names):
         fleet.pod(number + 1, 1, name, f"pod-{name}", f"Deployment/{name}")
     for at in range(OCTOBER, OCTOBER + 9 * 24 * HOUR, 24 * HOUR):
-        held = [(number + 1, name, 1 + (TEAMS - number) / TEAMS, 1.0, number % 10 / 10) for number, name in enumerate(names)]
+        held = [
+            (number + 1, name, 1 + (TEAMS - number) / TEAMS, 1.0, number % 10 / 10)
+            for number, name in enumerate(names)
+        ]
         fleet.cell(at, 1, held, until=at + 24 * HOUR)
         fleet.cell(at, 2, [(1, names[0], 4, 0.5, 0.5)], until=at + 24 * HOUR)
     fleet.rows["collected"].append(("prod", OCTOBER, OCTOBER_END))
-    fleet.rows["loads"].append((1, 1, "prometheus", "main", OCTOBER, OCTOBER_END, 1000, 0, NOW.replace(tzinfo=None)))
+    fleet.rows["loads"].append(
+        (1, 1, "prometheus", "main", OCTOBER, OCTOBER_END, 1000, 0, NOW.replace(tzinfo=None))
+    )
     for number in range(40):
         message = f"no price for {HOSTILE[8]} {number:02}"
-        fleet.rows["warnings"].append(("unpriced_node", "prod", f"n{number}", OCTOBER, OCTOBER_END, message, "gpucost `x` <b>"))
+        fleet.rows["warnings"].append(
+            ("unpriced_node", "prod", f"n{number}", OCTOBER, OCTOBER_END, message, "gpucost `x` <b>")
+        )
     fleet.write(folder / "hostile.duckdb")
     return folder / "hostile.duckdb"
 
 
 def hostile_block() -> Block:
     """A block with every part, all of hostile names."""
-    lines = tuple(Line((name, float(index) if index else None), flag=name) for index, name in enumerate(HOSTILE))
+    lines = tuple(
+        Line((name, float(index) if index else None), flag=name) for index, name in enumerate(HOSTILE)
+    )
     bars = tuple(
-        Bar(name, index - 2, "money", name, ("named", "idle", "unallocated")[index % 3]) for index, name in enumerate(HOSTILE)
+        Bar(name, index - 2, "money", name, ("named", "idle", "unallocated")[index % 3])
+        for index, name in enumerate(HOSTILE)
     )
     items = tuple(
         Item(
@@ -94,7 +104,12 @@ def hostile_block() -> Block:
 
 def october(**options: Any) -> Query:
     """The query of October 2026."""
-    return Query(period=month_period(date(2026, 10, 1), ZoneInfo("UTC")), period_name="October 2026", now=NOW, **options)
+    return Query(
+        period=month_period(date(2026, 10, 1), ZoneInfo("UTC")),
+        period_name="October 2026",
+        now=NOW,
+        **options,
+    )
 
 
 def view(store: Path, **options: Any) -> ReportView:

@@ -38,7 +38,9 @@ def kept_open() -> Iterator[None]:
     own_connect, own_process, own_start = duckdb.connect, subprocess.Popen.__init__, BaseProcess.start
 
     @contextmanager
-    def opened(store: Store, folders: tuple[Path, ...], *, read_only: bool) -> Iterator[duckdb.DuckDBPyConnection]:
+    def opened(
+        store: Store, folders: tuple[Path, ...], *, read_only: bool
+    ) -> Iterator[duckdb.DuckDBPyConnection]:
         place = store.path.resolve()
         kept = _kept.get(place)
         # statements of users lock the configuration of a store that is open

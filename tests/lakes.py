@@ -110,7 +110,9 @@ def unlike_the_store(config: Config, store: Store, pairs: int = 1_200_000) -> li
             return differences(store.path, other.path)
 
 
-def stored(folder: Path, case: str = "whole-gpus", cluster: str = "", source: str = "replay") -> tuple[Config, Store]:
+def stored(
+    folder: Path, case: str = "whole-gpus", cluster: str = "", source: str = "replay"
+) -> tuple[Config, Store]:
     """A store of a case below `folder`, its cluster called so."""
     folder.mkdir(exist_ok=True)
     fleet = read_fleet(CASES / case)
@@ -156,7 +158,9 @@ def _rate(node: dict[str, Any], hour: int) -> tuple[str, Decimal] | None:
     """What the first two days are billed at; later ones have the price of the book."""
     if hour >= at(48):
         return None
-    return ("spot", Decimal("15.25")) if node["capacity_type"] == "spot" else ("savings_plan", Decimal("31.5"))
+    return (
+        ("spot", Decimal("15.25")) if node["capacity_type"] == "spot" else ("savings_plan", Decimal("31.5"))
+    )
 
 
 def grow(folder: Path) -> GrownLake:

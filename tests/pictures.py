@@ -29,11 +29,24 @@ def main(folder: Path) -> None:
     """Writes terminal.png and page.png into the folder."""
     folder.mkdir(parents=True, exist_ok=True)
     with TemporaryDirectory() as place, chromium(Path(place) / "profile") as browser:
-        config = build(Path(place) / "demo", last_months(datetime(2026, 11, 21, tzinfo=UTC)), lambda _: None).path
+        config = build(
+            Path(place) / "demo", last_months(datetime(2026, 11, 21, tzinfo=UTC)), lambda _: None
+        ).path
         shown, page = Path(place) / "terminal.html", Path(place) / "page.html"
         shown.write_text(_as_page("gpucost report --month 2026-10", config), encoding="utf-8")
         _picture(browser, shown, folder / "terminal.png", 1160, 726)
-        call = [sys.executable, "-m", "gpucost", "report", "--month", "2026-10", "-o", str(page), "--config", str(config)]
+        call = [
+            sys.executable,
+            "-m",
+            "gpucost",
+            "report",
+            "--month",
+            "2026-10",
+            "-o",
+            str(page),
+            "--config",
+            str(config),
+        ]
         subprocess.run(call, check=True, capture_output=True)
         _picture(browser, page, folder / "page.png", 1180, 745)
 
@@ -52,7 +65,9 @@ def _as_page(command: str, config: Path) -> str:
             told += part
     assert process.wait() == 0, told.decode()
     lines = told.decode().replace("\r\n", "\n").splitlines()[:_LINES]
-    console = Console(record=True, width=_COLUMNS, file=io.StringIO(), color_system="standard", legacy_windows=False)
+    console = Console(
+        record=True, width=_COLUMNS, file=io.StringIO(), color_system="standard", legacy_windows=False
+    )
     console.print(Text.from_ansi(f"$ {command}"), Text.from_ansi("\n".join(lines)), sep="\n", soft_wrap=True)
     code = console.export_html(inline_styles=True, theme=MONOKAI, code_format="{code}")
     return f'<!doctype html><meta charset="utf-8"><title>{html.escape(command)}</title><body style="{_STYLE}">{code}</body>'

@@ -56,8 +56,12 @@ def profile(con: Any, table: str) -> str:
             sums[name] = f'sum(round("{name}", 6)::DECIMAL(38, 6))'
         else:
             sums[name] = f'sum(md5_number_lower("{name}"::VARCHAR) % 1000)'
-    ((rows, *values),) = con.execute(f"SELECT count(*), {', '.join(sums.values()) or 'NULL'} FROM {table}").fetchall()  # noqa: S608
-    return " ".join([f"rows={rows}", *(f"{name}={_short(value)}" for name, value in zip(sums, values, strict=False))])
+    ((rows, *values),) = con.execute(
+        f"SELECT count(*), {', '.join(sums.values()) or 'NULL'} FROM {table}"  # noqa: S608
+    ).fetchall()
+    return " ".join(
+        [f"rows={rows}", *(f"{name}={_short(value)}" for name, value in zip(sums, values, strict=False))]
+    )
 
 
 def _short(value: Any) -> str:

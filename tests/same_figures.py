@@ -29,7 +29,10 @@ def check_same_figures(con: duckdb.DuckDBPyConnection, report: ReportView, month
     lines = {line["team"] or None: line for line in csv.DictReader(io.StringIO(to_csv(report)))}
     to_parquet(report, folder / "report.parquet")
     stored = duckdb.read_parquet(str(folder / "report.parquet"))
-    typed = {row["team"]: row for row in (dict(zip(stored.columns, values, strict=True)) for values in stored.fetchall())}
+    typed = {
+        row["team"]: row
+        for row in (dict(zip(stored.columns, values, strict=True)) for values in stored.fetchall())
+    }
     assert set(rows) == set(lines) == set(typed)
     of_nobody = ("unallocated_cost", "not_collected_cost")
     for team, row in rows.items():
@@ -44,7 +47,11 @@ def check_same_figures(con: duckdb.DuckDBPyConnection, report: ReportView, month
                 assert float(lines[team][name]) == float(typed[team][name]) == value
     assert sum(Decimal(line["cost"]) for line in lines.values()) == Decimal(repr(told["totals"]["node_cost"]))
     # for people: the same, rounded
-    texts = {"table": to_terminal(report, 200, color=False), "markdown": to_markdown(report), "html": to_html(report)}
+    texts = {
+        "table": to_terminal(report, 200, color=False),
+        "markdown": to_markdown(report),
+        "html": to_html(report),
+    }
     money = [row["cost"] for row in rows.values() if row["kind"] == "allocated"]
     money += [told["totals"][name] for name in ("cost", "idle_cost", "node_cost", "unallocated_cost")]
     for name, text in texts.items():

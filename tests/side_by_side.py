@@ -71,7 +71,9 @@ class Scenes:
         config.path.write_text(config.path.read_text() + settings)
         config = load_config(config.path, environ={}, cwd=folder)
         store = load(everything, series, config)
-        pipeline.attribute(config, store, Period(*(datetime.fromtimestamp(at(hour), UTC) for hour in (0, hours))))
+        pipeline.attribute(
+            config, store, Period(*(datetime.fromtimestamp(at(hour), UTC) for hour in (0, hours)))
+        )
         assert not unpaid(store)
         with store.read():  # while it is open, to open it again costs nothing
             yield {name: (scene, view(config, store, name)) for name, scene in begun.items()}

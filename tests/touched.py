@@ -110,7 +110,12 @@ def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object
         files, cost = _fixtures.get(id(fixtures[-1]), (set(), 0.0))
         touched |= files
         shared += cost
-    row = {"test": item.nodeid, "seconds": round(own, 3), "shared": round(shared, 3), "files": sorted(touched)}
+    row = {
+        "test": item.nodeid,
+        "seconds": round(own, 3),
+        "shared": round(shared, 3),
+        "files": sorted(touched),
+    }
     log = item.config.stash[_LOG]
     log.write(json.dumps(row) + "\n")
     log.flush()

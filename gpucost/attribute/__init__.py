@@ -56,7 +56,9 @@ WHERE hour >= ($start + 3599999) // 3600000 AND hour < $end // 3600000 AND vals 
         SELECT series_id FROM activity_series
         WHERE part = 'compared' AND cluster IN (SELECT cluster FROM node_devices WHERE scale IS DISTINCT FROM usual_scale))"""
 # What these stages hand on if nothing measures activity, and they are skipped.
-_NO_READINGS = "CREATE OR REPLACE TEMP TABLE device_readings (series_id UBIGINT, hour INTEGER, is_uneven BOOLEAN)"
+_NO_READINGS = (
+    "CREATE OR REPLACE TEMP TABLE device_readings (series_id UBIGINT, hour INTEGER, is_uneven BOOLEAN)"
+)
 # The table that basis/ makes, where no price is split.
 _NO_BASIS_SPANS = """
 CREATE OR REPLACE TEMP TABLE basis_spans (
@@ -111,7 +113,9 @@ def stage(con: DuckDBPyConnection, tz: ZoneInfo, *, everything: bool, seal_until
     for number, (start, end) in enumerate(spans, 1):
         announce(f"attributing {len(changed):,} days: part {number:,} of {len(spans):,}")
         _clear(con, start, end)
-        attribute_span(con, (start, end), partial(refuse_lost_readings, con, tz) if start < sealed_ms else None)
+        attribute_span(
+            con, (start, end), partial(refuse_lost_readings, con, tz) if start < sealed_ms else None
+        )
         if end <= seal_until_ms:
             con.execute(_DROP_LISTS, {"start": start, "end": end})
         con.execute(_ATTRIBUTED, {"start": start, "end": end, "seal_until": seal_until_ms})
@@ -143,11 +147,18 @@ def days_of_other_inputs(con: DuckDBPyConnection, tz: ZoneInfo) -> list[int]:
 def recount_idle(con: DuckDBPyConnection, tz: ZoneInfo) -> None:
     """Count idle samples anew where they were counted under another threshold. Raises StoreError where such samples are gone."""
     con.execute(_OTHER_THRESHOLDS)
-    _refuse_lost(con, _LOST_THRESHOLDS, tz, "the idle threshold, or the scale of a metric of activity, cannot change for them")
+    _refuse_lost(
+        con,
+        _LOST_THRESHOLDS,
+        tz,
+        "the idle threshold, or the scale of a metric of activity, cannot change for them",
+    )
     con.execute(_IDLE_SAMPLES)
 
 
-def attribute_span(con: DuckDBPyConnection, span: tuple[int, int], at_readings: Callable[[], object] | None) -> None:
+def attribute_span(
+    con: DuckDBPyConnection, span: tuple[int, int], at_readings: Callable[[], object] | None
+) -> None:
     """Run the numbered stages over the days of [span). `at_readings` is called once device_readings lists the needed samples."""
     con.execute("SET VARIABLE span_from_ms = $start", {"start": span[0]})
     con.execute("SET VARIABLE span_to_ms = $end", {"end": span[1]})
@@ -199,7 +210,9 @@ def split_prices(con: DuckDBPyConnection, known: Collection[str] = ()) -> None:
         run_stages(con, BASIS, skip=known)
 
 
-def load_local_days(con: DuckDBPyConnection, tz: ZoneInfo, start: int | None, end: int | None) -> tuple[int, int]:
+def load_local_days(
+    con: DuckDBPyConnection, tz: ZoneInfo, start: int | None, end: int | None
+) -> tuple[int, int]:
     """Make the temporary table local_days: the days of `tz` that [start, end) touches, in milliseconds; none where null.
 
     Returns the first and the last of their midnights, (0, 0) where there are none.
@@ -234,7 +247,9 @@ def spans_of(days: list[tuple[int, int]], at_most: int, seal_until_ms: int) -> l
     return spans
 
 
-_UNFINISHED = -1  # as last_load_id: attribution began and did not end, or something else than a load changed its inputs
+_UNFINISHED = (
+    -1
+)  # as last_load_id: attribution began and did not end, or something else than a load changed its inputs
 
 
 # Of loads of work nothing is attributed.
@@ -264,7 +279,11 @@ def begin(con: DuckDBPyConnection, inputs: Inputs, period: Period | None, tz: Zo
     cuts = _missing_cuts(con, period)
     # before anything is committed that would ask for them again
     _refuse_lost(
-        con, _LOST_CUTS, tz, "a period there begins and ends at full hours", {"hours": [at // MS_PER_HOUR for at in cuts]}
+        con,
+        _LOST_CUTS,
+        tz,
+        "a period there begins and ends at full hours",
+        {"hours": [at // MS_PER_HOUR for at in cuts]},
     )
     con.execute("INSERT INTO cuts SELECT unnest($1::BIGINT[])", [cuts])
     known = con.execute("SELECT own_inputs FROM attribution_state").fetchone()

@@ -41,7 +41,11 @@ class Answered:
 def answering() -> dict[str, Any]:
     """Every command that answers in JSON, by its words: `whatif spot`."""
     commands = ((" ".join(words), command) for words, command in leaves())
-    return {name: one for name, one in commands if name not in NOT_ASKED and any(part.name == "format" for part in one.params)}
+    return {
+        name: one
+        for name, one in commands
+        if name not in NOT_ASKED and any(part.name == "format" for part in one.params)
+    }
 
 
 def ask(name: str, arguments: Iterable[Any] = (), options: Mapping[str, Any] | None = None) -> Answered:
@@ -50,7 +54,10 @@ def ask(name: str, arguments: Iterable[Any] = (), options: Mapping[str, Any] | N
     Raises GpucostError with the command's message, UsageError for a command or option that there is not.
     """
     if name not in answering():
-        raise UsageError(f"{name!r} is no command that answers", did_you_mean(name, answering(), "gpucost --help lists them"))
+        raise UsageError(
+            f"{name!r} is no command that answers",
+            did_you_mean(name, answering(), "gpucost --help lists them"),
+        )
     call = [*name.split(), *flags(name, options or {}), "--format", "json", "--", *map(str, arguments)]
     with gathered() as said:
         try:
@@ -59,7 +66,9 @@ def ask(name: str, arguments: Iterable[Any] = (), options: Mapping[str, Any] | N
             raise KeyboardInterrupt from None
         except _REFUSED as error:
             raise UsageError(error.format_message(), f"gpucost {name} --help") from None
-    return Answered(json.loads("".join(said.texts)), tuple(filter(None, said.notes)), code if isinstance(code, int) else 0)
+    return Answered(
+        json.loads("".join(said.texts)), tuple(filter(None, said.notes)), code if isinstance(code, int) else 0
+    )
 
 
 def option_name(part: Any) -> str:

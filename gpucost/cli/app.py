@@ -29,7 +29,9 @@ class CommandTable(dict[str, Any]):
     def __getitem__(self, name: str) -> Any:
         command = super().__getitem__(name)
         if command is None:
-            function = "_".join(part for part in (self._group, name) if part not in ("", DEFAULT)).replace("-", "_")
+            function = "_".join(part for part in (self._group, name) if part not in ("", DEFAULT)).replace(
+                "-", "_"
+            )
             group = self._group or name
             module = import_module(f"gpucost.cli.{MODULES.get(function) or MODULES.get(group, group)}")
             program = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
@@ -89,7 +91,11 @@ class PanelCommand(TextParams, TyperCommand):
     def format_options(self, ctx: Any, formatter: Any) -> None:
         panels: dict[str, list[tuple[str, str]]] = {panel: [] for panel in PANELS}
         for one in self.get_params(ctx):
-            panel = "Arguments" if one.param_type_name == "argument" else getattr(one, "rich_help_panel", None) or "Options"
+            panel = (
+                "Arguments"
+                if one.param_type_name == "argument"
+                else getattr(one, "rich_help_panel", None) or "Options"
+            )
             if row := one.get_help_record(ctx):
                 panels[EVERYWHERE if one.name == "help" else panel].append(row)
         for panel, rows in panels.items():
@@ -152,7 +158,10 @@ class DefaultCommandGroup(CommandGroup):
         return super().parse_args(ctx, args)
 
     def shell_complete(self, ctx: Any, incomplete: str) -> list[Any]:
-        return [*super().shell_complete(ctx, incomplete), *self.commands[DEFAULT].shell_complete(ctx, incomplete)]
+        return [
+            *super().shell_complete(ctx, incomplete),
+            *self.commands[DEFAULT].shell_complete(ctx, incomplete),
+        ]
 
     def format_usage(self, ctx: Any, formatter: Any) -> None:
         self.commands[DEFAULT].format_usage(ctx, formatter)
@@ -200,10 +209,7 @@ GROUPS: dict[str, tuple[str, dict[str, str]]] = {
             "progress": "What workloads did: epochs, requests, tokens, units of your own.",
         },
     ),
-    "config": (
-        "The configuration in force.",
-        {"show": "Every setting in force, and where it comes from."},
-    ),
+    "config": ("The configuration in force.", {"show": "Every setting in force, and where it comes from."}),
     "store": (
         "The store: one DuckDB file.",
         {
@@ -294,10 +300,7 @@ GROUPS: dict[str, tuple[str, dict[str, str]]] = {
     ),
     "chargeback": (
         "A month's bundle for finance and teams.",
-        {
-            DEFAULT: "",
-            "verify": "Make a sealed month's figures again, or say what changed.",
-        },
+        {DEFAULT: "", "verify": "Make a sealed month's figures again, or say what changed."},
     ),
     "budget": (
         "Budgets and targets of teams and of the fleet.",
@@ -331,7 +334,9 @@ TOPICS = {
 }
 
 
-def _group(name: str, help: str, rows: Mapping[str, str], topics: Mapping[str, Sequence[str]] | None = None) -> typer.Typer:
+def _group(
+    name: str, help: str, rows: Mapping[str, str], topics: Mapping[str, Sequence[str]] | None = None
+) -> typer.Typer:
     base = DefaultCommandGroup if DEFAULT in rows else CommandGroup
     return typer.Typer(
         help=help,
@@ -357,15 +362,19 @@ for _name, (_help, _rows) in GROUPS.items():
 
 @app.callback(
     epilog="Start with: gpucost demo. Exit codes: 0 done, 1 failed, 2 wrong usage, 3 a budget or target is missed, "
-    "4 the period asked for is incomplete, 130 interrupted.",
+    "4 the period asked for is incomplete, 130 interrupted."
 )
 def options(
-    version: Annotated[bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version.")] = False,
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version.")
+    ] = False,
     config: Annotated[
-        Path | None, typer.Option("--config", metavar="FILE", help="Config file, for any command.", show_default=False)
+        Path | None,
+        typer.Option("--config", metavar="FILE", help="Config file, for any command.", show_default=False),
     ] = None,
     store: Annotated[
-        Path | None, typer.Option("--store", metavar="FILE", help="Store file, for any command.", show_default=False)
+        Path | None,
+        typer.Option("--store", metavar="FILE", help="Store file, for any command.", show_default=False),
     ] = None,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Only data and errors.")] = False,
     verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Say more.")] = False,

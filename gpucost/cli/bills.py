@@ -52,13 +52,21 @@ def chargeback(
     out: Annotated[Path, option("--out", "DIR", "Where bundles lie: the month's goes to DIR/YYYY-MM.")],
     collect: Annotated[
         bool,
-        switch("--collect", "First collect what the store lacks of the month: metrics, configured bills, prices."),
+        switch(
+            "--collect", "First collect what the store lacks of the month: metrics, configured bills, prices."
+        ),
     ] = False,
     share_unallocated: Annotated[
         Sharing | None,
-        option("--share-unallocated", None, "Also charge teams what nobody held of the GPUs they used: by cost, or evenly."),
+        option(
+            "--share-unallocated",
+            None,
+            "Also charge teams what nobody held of the GPUs they used: by cost, or evenly.",
+        ),
     ] = None,
-    focus_version: Annotated[FocusVersion, switch("--focus-version", "Version of FOCUS that the file follows.")] = "1.2",
+    focus_version: Annotated[
+        FocusVersion, switch("--focus-version", "Version of FOCUS that the file follows.")
+    ] = "1.2",
 ) -> None:
     """Write a month's bundle: a report for every team, an index over all, the ledger and a FOCUS file.
 
@@ -86,7 +94,10 @@ def chargeback(
     if out.exists() and not out.is_dir():
         raise UsageError(f"--out names a file: {out}", "--out takes the directory that bundles lie in")
     if collect and call.lake:
-        raise UsageError("--collect and --lake exclude each other", "collect first, then gpucost lake export and lake attribute")
+        raise UsageError(
+            "--collect and --lake exclude each other",
+            "collect first, then gpucost lake export and lake attribute",
+        )
     target = out.expanduser().resolve() / name
     previous = read(target)
     failed = collect_missing(call, name, period, now) if collect else 0
@@ -172,8 +183,7 @@ def _sealed(call: Call, month: str, out: Path) -> tuple[Path, dict[str, Any]]:
 
 @command("out month * written lake")
 def chargeback_verify(
-    call: Call,
-    out: Annotated[Path, option("--out", "DIR", "Where bundles lie: the month's is DIR/YYYY-MM.")],
+    call: Call, out: Annotated[Path, option("--out", "DIR", "Where bundles lie: the month's is DIR/YYYY-MM.")]
 ) -> None:
     """Prove that a closed month's figures can be made again, to the last digit, or say which input changed since.
 
@@ -197,7 +207,9 @@ def chargeback_verify(
     name, period, title = _month(call, call.now)
     target, manifest = _sealed(call, name, out)
     digest, files = _digest(target), altered(target, manifest)
-    ask = ChargebackQuery(name, period, title, call.now, manifest["share_unallocated"], manifest["focus"]["version"])
+    ask = ChargebackQuery(
+        name, period, title, call.now, manifest["share_unallocated"], manifest["focus"]["version"]
+    )
     with call.status() as tell, disk.temporary() as folder:
         tell("making the figures again")
         bundle = pipeline.chargeback(call.settings, call.store, ask, folder, tell)
@@ -206,8 +218,12 @@ def chargeback_verify(
         with call.store.read() as con:
             known = dict(log.seals(con, name))
         is_listed, detail = digest in known, "not in the log"
-        if not is_listed and not files:  # the log of a store that was restored from a copy lacks seals: prove every byte
-            blocks = bundle_blocks(call.settings, bundle, read_findings(call.settings, call.store, period, tell))
+        if (
+            not is_listed and not files
+        ):  # the log of a store that was restored from a copy lacks seals: prove every byte
+            blocks = bundle_blocks(
+                call.settings, bundle, read_findings(call.settings, call.store, period, tell)
+            )
             stated = {name: manifest[name] for name in (("replaces",) if known else ("replaces", "seal"))}
             write(bundle, now | stated, folder, blocks)
             is_listed = _digest(folder) == digest
@@ -216,9 +232,17 @@ def chargeback_verify(
     is_same = is_same or (not files and now["seal"]["figures"] == figures_as_now(target, manifest))
     rows = [
         ("files", "changed" if files else "ok", ", ".join(files)),
-        ("log", "ok" if is_listed else "changed", f"sealed {iso(known[digest])}" if digest in known else detail),
+        (
+            "log",
+            "ok" if is_listed else "changed",
+            f"sealed {iso(known[digest])}" if digest in known else detail,
+        ),
         *(("input", "changed", one) for one in changed),
-        ("figures", "ok" if is_same else "changed", f"charged to teams: {now['totals']['charge']:,.2f} {now['currency']}"),
+        (
+            "figures",
+            "ok" if is_same else "changed",
+            f"charged to teams: {now['totals']['charge']:,.2f} {now['currency']}",
+        ),
     ]
     call.write_rows(("check", "result", "detail"), rows)
     if files or not is_listed:
@@ -234,7 +258,9 @@ def chargeback_verify(
             f"the figures of {name} differ although nothing changed that was sealed",
             "gpucost store check says whether it is sound",
         )
-    call.note(f"{name} is verified: the same figures, to the last digit{'; what changed since moved none' if changed else ''}")
+    call.note(
+        f"{name} is verified: the same figures, to the last digit{'; what changed since moved none' if changed else ''}"
+    )
 
 
 def _command(name: str, options: Mapping[str, object]) -> str:
@@ -265,7 +291,11 @@ def _foreign(old: Path, previous: dict[str, Any] | None) -> list[Path]:
     from gpucost.publish.chargeback import FILE
 
     own = {FILE, *(one["file"] for one in (previous or {}).get("files", []))}
-    return [path for path in sorted(old.rglob("*")) if not path.is_dir() and path.relative_to(old).as_posix() not in own]
+    return [
+        path
+        for path in sorted(old.rglob("*"))
+        if not path.is_dir() and path.relative_to(old).as_posix() not in own
+    ]
 
 
 def _tell(call: Call, manifest: dict[str, Any], target: Path) -> None:
@@ -286,7 +316,11 @@ def _tell(call: Call, manifest: dict[str, Any], target: Path) -> None:
     if replaces:
         adjusted = {one["team"]: one["adjustment"] for one in replaces["teams"]}
         of_all = replaces["totals"]["charge"]["adjustment"]
-        columns.append(money(lambda row: _money(of_all if row is whole else adjusted.get(row["team"], 0.0)), "Adjustment"))
+        columns.append(
+            money(
+                lambda row: _money(of_all if row is whole else adjusted.get(row["team"], 0.0)), "Adjustment"
+            )
+        )
     charged = "" if manifest["share_unallocated"] else ": charged to no team"
     free = figure_text(_money(totals["unallocated_cost"]), "money", manifest["currency"], 2)
     note = f"Nobody held GPUs worth {free}{charged}."
@@ -294,7 +328,11 @@ def _tell(call: Call, manifest: dict[str, Any], target: Path) -> None:
         title=f"GPU chargeback {manifest['month']}: {manifest['state']}",
         subtitle="; ".join(manifest["reasons"]),
         currency=manifest["currency"],
-        sections=(Table.of("Charged", [*manifest["teams"], whole], columns, note=note, is_sum=lambda row: row is whole),),
+        sections=(
+            Table.of(
+                "Charged", [*manifest["teams"], whole], columns, note=note, is_sum=lambda row: row is whole
+            ),
+        ),
     )
     write_page(page, None, markdown=False)
     # a path is never broken: it is there to be opened
@@ -310,9 +348,18 @@ def collect_missing(call: Call, month: str, period: Period, now: datetime) -> in
 
     A cloud that nobody is logged in to is skipped, in one line, and is no failure.
     """
-    shared = {"config": call.config_file, "store": call.store_file, "quiet": call.quiet, "verbose": call.verbose}
+    shared = {
+        "config": call.config_file,
+        "store": call.store_file,
+        "quiet": call.quiet,
+        "verbose": call.verbose,
+    }
     # prices last: metrics and bills say whose are wanting
-    runs: list[Run] = [*_metrics(call, period, now, shared), *_bills(call, month, shared), partial(_prices, call, period, now)]
+    runs: list[Run] = [
+        *_metrics(call, period, now, shared),
+        *_bills(call, month, shared),
+        partial(_prices, call, period, now),
+    ]
     failed = 0
     for run in runs:
         try:
@@ -334,7 +381,9 @@ def _metrics(call: Call, period: Period, now: datetime, shared: dict[str, Any]) 
     due = Period(period.start, min(period.end, now))
     for source, gaps in uncollected(call.settings, call.store, due, now).items():
         for gap in gaps:
-            yield partial(collect_prometheus, start=iso(gap.start), end=iso(gap.end), source=[source], **shared)
+            yield partial(
+                collect_prometheus, start=iso(gap.start), end=iso(gap.end), source=[source], **shared
+            )
 
 
 def _bills(call: Call, month: str, shared: dict[str, Any]) -> Iterator[Run]:
@@ -434,10 +483,14 @@ def reconcile(
 def _flat(account: Reconciliation) -> tuple[Sequence[str], list[Sequence[Any]]]:
     """The classes of the bills' rows, or by what was asked for the lines of GPU machines, as columns and rows."""
     if account.by:
-        lines: list[Sequence[Any]] = [(row.line, *row.keys.values(), row.cost, account.currency) for row in account.rows]
+        lines: list[Sequence[Any]] = [
+            (row.line, *row.keys.values(), row.cost, account.currency) for row in account.rows
+        ]
         return ("line", *account.by, "cost", "currency"), lines
     return ("basis", "class", "team", "rows", "cost", "currency"), [
-        (one.basis, row.name, row.team, row.rows, row.cost, one.currency) for one in account.statements for row in one.classes
+        (one.basis, row.name, row.team, row.rows, row.cost, one.currency)
+        for one in account.statements
+        for row in one.classes
     ]
 
 
@@ -451,9 +504,15 @@ def _sections(account: Reconciliation) -> Iterator[Section]:
         sums.append(Line((_SUMS[one.basis], one.rows, one.cost), is_sum=True))
         is_own = one.currency == account.currency
         yield Table.of(
-            _TITLES[one.basis] if is_own else f"{_SUMS[one.basis].capitalize()} in {one.currency}: no rate to {account.currency}",
+            _TITLES[one.basis]
+            if is_own
+            else f"{_SUMS[one.basis].capitalize()} in {one.currency}: no rate to {account.currency}",
             one.lines(),
-            (text(itemgetter(0), "Class"), count(itemgetter(1), "Bill rows"), amount(itemgetter(2), one.currency)),
+            (
+                text(itemgetter(0), "Class"),
+                count(itemgetter(1), "Bill rows"),
+                amount(itemgetter(2), one.currency),
+            ),
             sums,
             f"{account.machines:,} GPU instances over {account.instance_hours:,.1f} hours cost {account.effective_cost:,.2f} "
             f"{one.currency} of it, {account.lines['attributed']:,.2f} attributed to teams. A bill row of several teams counts "
@@ -462,7 +521,12 @@ def _sections(account: Reconciliation) -> Iterator[Section]:
             else None,
         )
     if len(account.invoices) > 1:
-        whose = (text("provider"), text("account"), text("invoice_id", "Invoice", weight=1), count("rows", "Bill rows", weight=2))
+        whose = (
+            text("provider"),
+            text("account"),
+            text("invoice_id", "Invoice", weight=1),
+            count("rows", "Bill rows", weight=2),
+        )
         yield Table.of("Invoices", account.invoices, (*whose, *costs, text("currency")))
     if account.rows:
         yield Table.of(
@@ -474,11 +538,16 @@ def _sections(account: Reconciliation) -> Iterator[Section]:
     what = (text("provider", weight=2), text("kind"), text("cause"), count("rows", weight=3))
     note = None if causes else "Every charge is effective as billed."
     yield Table.of(
-        "Billed less effective cost, all charges", causes, (*what, *costs, amount("difference"), text("currency")), note=note
+        "Billed less effective cost, all charges",
+        causes,
+        (*what, *costs, amount("difference"), text("currency")),
+        note=note,
     )
     if account.beside:
         yield Table.of(
-            "Of it, on GPU instances beside their hours", account.beside, (text("kind"), amount("cost"), text("currency"))
+            "Of it, on GPU instances beside their hours",
+            account.beside,
+            (text("kind"), amount("cost"), text("currency")),
         )
     if account.not_collected:
         texts = [signed_text(alike) for alike in alike_gaps(account.not_collected)]
@@ -488,7 +557,12 @@ def _sections(account: Reconciliation) -> Iterator[Section]:
         ("Nodes that no bill covers, estimated", account.unbilled),
     ):
         if machines:
-            columns = (text("name"), text("instance_type", "Type"), number("hours"), amount("cost", account.currency))
+            columns = (
+                text("name"),
+                text("instance_type", "Type"),
+                number("hours"),
+                amount("cost", account.currency),
+            )
             yield Table.of(title, machines[:_SHOWN], columns, note=_more(machines))
 
 

@@ -73,7 +73,9 @@ def budget_check(
     month_days = tuple(local_days(period, call.tz))
     states = check(settings, view, days, month_days)
     worst = max((state.status for state in states), key=_RANKS.index)
-    lines = [to_dict(state) | {"reasons": "; ".join(state.reasons), **_target_columns(state)} for state in states]
+    lines = [
+        to_dict(state) | {"reasons": "; ".join(state.reasons), **_target_columns(state)} for state in states
+    ]
     for line in lines:
         del line["targets"]
     call.answer(
@@ -84,7 +86,9 @@ def budget_check(
             sections=_tables(states, _BOUGHT if view.totals_api else None),
             coverage=view.coverage,
             name="budget",
-            answer=BudgetAnswer(f"{month_days[0]:%Y-%m}", period, settings.currency, worst, states, view.coverage),
+            answer=BudgetAnswer(
+                f"{month_days[0]:%Y-%m}", period, settings.currency, worst, states, view.coverage
+            ),
             flat=(list(lines[0]), [list(line.values()) for line in lines]),
         )
     )
@@ -95,7 +99,9 @@ def budget_check(
             others = ""
             if state.team and known and state.team not in known:
                 others = f"; there are {', '.join(nearest(state.team, known)[:5])}"
-            call.note(f"budget {state.name}: no team {state.team!r} held GPUs or bought tokens in {name}{others}")
+            call.note(
+                f"budget {state.name}: no team {state.team!r} held GPUs or bought tokens in {name}{others}"
+            )
     counts = {"warn": ("warn", "over"), "over": ("over",), "never": ()}[fail_on]
     failed = [state for state in states if state.status in counts]
     for state in failed:
@@ -127,7 +133,10 @@ def _tables(states: tuple[BudgetState, ...], note: str | None) -> tuple[Table, .
             text(lambda state: state.team or "all GPU nodes", "Team", weight=1),
             money("amount"),
             money("forecast.to_date", "To date"),
-            share(lambda state: None if state.spent_percent is None else float(state.spent_percent) / 100, "Spent"),
+            share(
+                lambda state: None if state.spent_percent is None else float(state.spent_percent) / 100,
+                "Spent",
+            ),
             money("forecast.expected", "Forecast"),
             text(_range, "Range", weight=1),
             text(lambda state: state.amount_status or "", "Status"),
@@ -187,11 +196,22 @@ def forecast(call: Call) -> None:
         if team not in known:
             near = ", ".join(nearest(team, [name for name in known if name])[:8])
             raise GpucostError(
-                f"no team {team!r} held GPUs or bought tokens in these weeks", f"--team takes one of: {near}" if near else None
+                f"no team {team!r} held GPUs or bought tokens in these weeks",
+                f"--team takes one of: {near}" if near else None,
             )
-    chosen = [known[name] for name in call.teams] or [*known.values(), CostSeries("unallocated"), CostSeries("fleet")]
+    chosen = [known[name] for name in call.teams] or [
+        *known.values(),
+        CostSeries("unallocated"),
+        CostSeries("fleet"),
+    ]
     rows = [foretell(days, series, month_days) for series in chosen]
-    rows.sort(key=lambda row: (row.series.level != "team", row.series.level == "fleet", -(row.expected or row.to_date)))
+    rows.sort(
+        key=lambda row: (
+            row.series.level != "team",
+            row.series.level == "fleet",
+            -(row.expected or row.to_date),
+        )
+    )
     whole = ForecastAnswer(
         f"{month_days[0]:%Y-%m}",
         period,
@@ -257,7 +277,8 @@ def anomalies(
         ),
     ] = None,
     least: Annotated[
-        float, typer.Option("--min-cost", min=0, metavar="MONEY", help="Least money above or below expectation.")
+        float,
+        typer.Option("--min-cost", min=0, metavar="MONEY", help="Least money above or below expectation."),
     ] = 50.0,
 ) -> None:
     """Show days on which the fleet, a team or a workload broke its own pattern, what it cost, and which workload did most of it.
@@ -289,7 +310,10 @@ def anomalies(
             title=f"Days that broke their pattern: {name}",
             subtitle=f"{known} of {len(wanted)} days were collected in full and looked at",
             currency=settings.currency,
-            sections=(_anomaly_table(found), _judgment(days, level, figure_text(least, "money", settings.currency, 2))),
+            sections=(
+                _anomaly_table(found),
+                _judgment(days, level, figure_text(least, "money", settings.currency, 2)),
+            ),
             coverage=view.coverage,
             name="anomalies",
             answer=AnomaliesAnswer(period, settings.currency, least, found, view.coverage),
@@ -328,7 +352,12 @@ def _judgment(days: Days, chosen: Sequence[LevelOption] | None, least: str) -> T
     from gpucost.report.anomalies import LEVEL_DAYS, SCORE
 
     counts: Counter[str] = Counter(series.level for series in days.costs)
-    kinds = {"fleet": "the fleet", "unallocated": "unallocated GPUs", "team": "{} teams", "workload": "{:,} workloads"}
+    kinds = {
+        "fleet": "the fleet",
+        "unallocated": "unallocated GPUs",
+        "team": "{} teams",
+        "workload": "{:,} workloads",
+    }
     named = [kinds[one].format(counts[one]) for one in kinds if counts[one] and (not chosen or one in chosen)]
     return Texts(
         "How days are judged",
@@ -348,11 +377,15 @@ def chosen_month(call: Call) -> tuple[Period, str]:
     """The month asked for, else the current one or the newest with data. Raises UsageError for one that has not begun."""
     period, name, _ = call.chosen
     if period.start > call.now:
-        raise UsageError(f"{name} has not begun", "a forecast is of the current month; without --month it is taken")
+        raise UsageError(
+            f"{name} has not begun", "a forecast is of the current month; without --month it is taken"
+        )
     return period, name
 
 
-def costs_by_day(call: Call, period: Period, by: tuple[str, ...] = ("team", "day")) -> tuple[ReportView, Days]:
+def costs_by_day(
+    call: Call, period: Period, by: tuple[str, ...] = ("team", "day")
+) -> tuple[ReportView, Days]:
     """Costs of the days of `period` and of eight weeks before it, by `by`, which ends with day; and a report for its coverage.
 
     That is of `period` alone where any of it was collected: what lies before is no matter of its figures.

@@ -27,7 +27,9 @@ if TYPE_CHECKING:
 SHOWN_OF_A_KIND = 5
 # What even -q says, in one line each: time is missing.
 _LOUD = ("gap", "newest_sample")
-SourcesOption = Annotated[list[str] | None, option("--source", "NAME", "Only this server, by name or URL; repeatable.")]
+SourcesOption = Annotated[
+    list[str] | None, option("--source", "NAME", "Only this server, by name or URL; repeatable.")
+]
 _SIGN = "collect it from where it is, or declare it: [[clusters]] says when a cluster is off, [coverage] accept signs a gap"
 
 
@@ -52,7 +54,8 @@ def collect_prometheus(call: Call, source: SourcesOption = None) -> None:
     settings = call.settings
     if not settings.prometheus:
         raise ConfigError(
-            "no Prometheus is configured", "add [prometheus] to gpucost.toml, or run gpucost init where there is none"
+            "no Prometheus is configured",
+            "add [prometheus] to gpucost.toml, or run gpucost init where there is none",
         )
     servers = {server.source: server for server in settings.prometheus}
     _check_sources(source, servers)
@@ -69,7 +72,9 @@ def collect_prometheus(call: Call, source: SourcesOption = None) -> None:
         if results and (sizes := pipeline.compact_closed_month(settings, call.store, call.now)):
             from gpucost.cli.setup import size
 
-            call.note(f"a month has closed: the store was compacted from {size(sizes[0])} to {size(sizes[1])}")
+            call.note(
+                f"a month has closed: the store was compacted from {size(sizes[0])} to {size(sizes[1])}"
+            )
     except StoreError as error:  # what was collected is in the store all the same
         note(f"warning: the store was not compacted: {error.message}")
     if errors or not all(result.ok for result in results):
@@ -84,7 +89,9 @@ def _check_sources(names: list[str] | None, known: Collection[str]) -> None:
 
     for name in names or ():
         if name not in known:
-            raise UsageError(f"no server is called {shown_url(name)}", f"--source takes one of: {', '.join(known)}")
+            raise UsageError(
+                f"no server is called {shown_url(name)}", f"--source takes one of: {', '.join(known)}"
+            )
 
 
 def _print_run(call: Call, result: CollectResult) -> None:
@@ -134,7 +141,10 @@ def note_findings(
         shown[finding.code] += 1
         if shown[finding.code] <= most:
             is_loud = call.quiet and finding.code in loud
-            note(f"{'' if is_loud else '  '}{finding.level}: {finding.message}", quiet=call.quiet and not is_loud)
+            note(
+                f"{'' if is_loud else '  '}{finding.level}: {finding.message}",
+                quiet=call.quiet and not is_loud,
+            )
             if finding.fix:
                 call.note(f"    fix: {finding.fix}")
     for code, count in shown.items():
@@ -203,7 +213,9 @@ def _ask(call: Call, names: list[str] | None) -> bool:
     servers = {server.source: server for server in settings.prometheus}
     known = [*servers, *([settings.mlflow.source] if settings.mlflow.url else [])]
     if not known:
-        raise ConfigError("no server is configured", "add [prometheus] or [mlflow] to gpucost.toml, or name files")
+        raise ConfigError(
+            "no server is configured", "add [prometheus] or [mlflow] to gpucost.toml, or name files"
+        )
     _check_sources(names, known)
     units = mappings(settings)
     complete = True
@@ -223,7 +235,9 @@ def _ask(call: Call, names: list[str] | None) -> bool:
 
 
 def _print_progress(call: Call, result: CollectResult) -> None:
-    call.say(f"{result.source}: {result.samples:,} values of {result.asked}, of {len(result.metrics)} metrics of work")
+    call.say(
+        f"{result.source}: {result.samples:,} values of {result.asked}, of {len(result.metrics)} metrics of work"
+    )
     _print_metrics(call, result, "values")
     for item in result.dropped:
         call.note(f"  dropped {item.samples:,} values that are no number")
@@ -263,7 +277,8 @@ def collect_prices(
         option("--provider", "NAME", "Only this one: aws, gcp, azure, oci, runpod or vast; repeatable."),
     ] = None,
     region: Annotated[
-        list[str] | None, option("--region", "NAME", "Only this region, of the cloud that spells its regions so; repeatable.")
+        list[str] | None,
+        option("--region", "NAME", "Only this region, of the cloud that spells its regions so; repeatable."),
     ] = None,
 ) -> None:
     """Refresh list prices from AWS, Google Cloud, Azure, OCI, RunPod and Vast.ai into the store.
@@ -326,7 +341,9 @@ def _print_prices(call: Call, result: PriceResult) -> None:
     call.say(f"{result.provider}: {result.prices:,} prices of {types}, as of {result.as_of}")
     replaced = result.replaced
     new = result.prices - len(replaced) - result.unchanged
-    call.say(f"{result.provider}: {len(replaced):,} replace another price, {result.unchanged:,} confirm it, {new:,} are new")
+    call.say(
+        f"{result.provider}: {len(replaced):,} replace another price, {result.unchanged:,} confirm it, {new:,} are new"
+    )
     shown = replaced if call.verbose else replaced[:SHOWN_REPLACED]
     for price in shown:
         call.say(f"  {_replaced(price)}")
@@ -346,8 +363,17 @@ def _print_trouble(call: Call, result: PriceResult | SpotResult) -> bool:
 def _replaced(price: ReplacedPrices) -> str:
     """`p5.48xlarge, on demand, us-east-1: 98.32 (2025-06-04) → 55.04 USD, -44.0 %`."""
     years = f"{price.term_years} year{'s' if price.term_years > 1 else ''}" if price.term_years else ""
-    words = (price.instance_type, price.purchase_option, years, price.payment_option, price.offering, price.region)
-    what = ", ".join(word.replace("_", " ") if word != price.instance_type else word for word in words if word)
+    words = (
+        price.instance_type,
+        price.purchase_option,
+        years,
+        price.payment_option,
+        price.offering,
+        price.region,
+    )
+    what = ", ".join(
+        word.replace("_", " ") if word != price.instance_type else word for word in words if word
+    )
     old, new = (f"{amount.normalize():f}" for amount in (price.old_price_per_hour, price.new_price_per_hour))
     return f"{what}: {old} ({price.old_price_as_of}) → {new} {price.currency}, {price.change:+.1%}"
 
@@ -362,8 +388,7 @@ def _regions(names: Sequence[str]) -> str:
 def collect_spot(
     call: Call,
     paths: Annotated[
-        list[Path] | None,
-        argument("PATH", "Files or directories; without any, the clouds are asked."),
+        list[Path] | None, argument("PATH", "Files or directories; without any, the clouds are asked.")
     ] = None,
 ) -> None:
     """Pull the spot price history of GPU instances into the store, or load it from files.

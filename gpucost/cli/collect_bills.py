@@ -28,10 +28,12 @@ if TYPE_CHECKING:
     from gpucost.store.charges import BillResult
 
 MonthsOption = Annotated[
-    list[str] | None, option("--month", "YYYY-MM", "Billing period to ask for; repeatable; else the last and the current one.")
+    list[str] | None,
+    option("--month", "YYYY-MM", "Billing period to ask for; repeatable; else the last and the current one."),
 ]
 PathsArgument = Annotated[
-    list[str] | None, argument("[PATH]...", "Files, directories, or addresses of a bucket; else `exports` of the config.")
+    list[str] | None,
+    argument("[PATH]...", "Files, directories, or addresses of a bucket; else `exports` of the config."),
 ]
 ForceOption = Annotated[
     bool,
@@ -44,7 +46,12 @@ ForceOption = Annotated[
 
 
 def run_bills(
-    call: Call, provider: str | None, paths: list[str] | None, *, force: bool, others: Callable[[], list[Tree]] = list
+    call: Call,
+    provider: str | None,
+    paths: list[str] | None,
+    *,
+    force: bool,
+    others: Callable[[], list[Tree]] = list,
 ) -> None:
     """Load the exports at `paths`, of `provider` or FOCUS files of any, and tell what became of them.
 
@@ -66,7 +73,9 @@ def run_bills(
         )
     with _bar(quiet=call.quiet) as progress:
         trees = [*(tree_of(name, settings) for name in named), *asked]
-        run = collect_bills(call.store, trees, provider, currency=settings.bills.currency, force=force, progress=progress)
+        run = collect_bills(
+            call.store, trees, provider, currency=settings.bills.currency, force=force, progress=progress
+        )
     tell_run(call, run)
     if run.errors:
         raise typer.Exit(1)
@@ -96,7 +105,9 @@ def tell_run(call: Call, run: BillRun) -> None:
     """A line for each bill on stdout; findings and failures on stderr."""
     for result in run.results:
         call.say(_line(result))
-    note_findings(call, run.findings, sys.maxsize if call.verbose else SHOWN_OF_A_KIND, hint=": -v shows them")
+    note_findings(
+        call, run.findings, sys.maxsize if call.verbose else SHOWN_OF_A_KIND, hint=": -v shows them"
+    )
     for error in run.errors:
         print_error(error.message, error.fix)
 
@@ -106,7 +117,8 @@ def _line(result: BillResult) -> str:
 
     final = {True: "final", False: "not final", None: "finality unknown"}[result.is_final]
     sums = "; ".join(
-        f"billed {billed:,.2f}, effective {effective:,.2f} {currency}" for currency, billed, effective in result.amounts
+        f"billed {billed:,.2f}, effective {effective:,.2f} {currency}"
+        for currency, billed, effective in result.amounts
     )
     line = f"{result.source} {result.billing_period}: {result.rows:,} rows, {sums}, {final}"
     if result.verdict == "unchanged":
@@ -128,12 +140,19 @@ def _bar(*, quiet: bool) -> Iterator[Callable[[BillProgress], None] | None]:
     from rich.console import Console
     from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeElapsedColumn
 
-    columns = (BarColumn(bar_width=30), DownloadColumn(), TimeElapsedColumn(), TextColumn("{task.description}", markup=False))
+    columns = (
+        BarColumn(bar_width=30),
+        DownloadColumn(),
+        TimeElapsedColumn(),
+        TextColumn("{task.description}", markup=False),
+    )
     with Progress(*columns, console=Console(stderr=True), transient=True) as bars:
         task = bars.add_task("looking for files", total=None)
 
         def show(state: BillProgress) -> None:
-            bars.update(task, total=state.total or None, completed=state.done, description=one_line(state.note)[-60:])
+            bars.update(
+                task, total=state.total or None, completed=state.done, description=one_line(state.note)[-60:]
+            )
 
         yield show
 
@@ -170,7 +189,8 @@ def collect_azure(
     paths: PathsArgument = None,
     month: MonthsOption = None,
     cost_type: Annotated[
-        CostType, typer.Option("--cost-type", help="Costs to ask the query API for; of exports, their content tells.")
+        CostType,
+        typer.Option("--cost-type", help="Costs to ask the query API for; of exports, their content tells."),
     ] = CostType.amortized,
     force: ForceOption = False,
 ) -> None:
@@ -214,9 +234,12 @@ def collect_gcp(
     paths: PathsArgument = None,
     month: MonthsOption = None,
     max_gib: Annotated[
-        float | None, option("--max-gib", "NUMBER", "GiB that a month's query may read; else gcp.max_gib.", min=0.001)
+        float | None,
+        option("--max-gib", "NUMBER", "GiB that a month's query may read; else gcp.max_gib.", min=0.001),
     ] = None,
-    estimate: Annotated[bool, typer.Option("--estimate", help="Only tell what the queries would read.")] = False,
+    estimate: Annotated[
+        bool, typer.Option("--estimate", help="Only tell what the queries would read.")
+    ] = False,
     force: ForceOption = False,
 ) -> None:
     """Load Google Cloud's detailed usage cost export, from BigQuery or from files.

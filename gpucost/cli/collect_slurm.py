@@ -23,14 +23,25 @@ _SHOWN = {
 def collect_slurm(
     call: Call,
     paths: Annotated[
-        list[Path] | None, argument("[FILE]...", "What sacct, scontrol, sinfo, sacctmgr and sshare wrote; text may be gzipped.")
+        list[Path] | None,
+        argument("[FILE]...", "What sacct, scontrol, sinfo, sacctmgr and sshare wrote; text may be gzipped."),
     ] = None,
-    cluster: Annotated[str | None, option("--cluster", "NAME", "The cluster, where a file names none.")] = None,
-    fields: Annotated[str | None, option("--fields", "A,B,C", "The fields of files without a header.")] = None,
-    delimiter: Annotated[str | None, option("--delimiter", "TEXT", "What stands between fields; else as in the header.")] = None,
+    cluster: Annotated[
+        str | None, option("--cluster", "NAME", "The cluster, where a file names none.")
+    ] = None,
+    fields: Annotated[
+        str | None, option("--fields", "A,B,C", "The fields of files without a header.")
+    ] = None,
+    delimiter: Annotated[
+        str | None, option("--delimiter", "TEXT", "What stands between fields; else as in the header.")
+    ] = None,
     sacct: Annotated[str | None, option("--sacct", "COMMAND", 'Ask this command: "ssh login sacct".')] = None,
-    slurmrestd: Annotated[str | None, option("--slurmrestd", "URL", "Ask slurmrestd there; SLURM_JWT is its token.")] = None,
-    timezone: Annotated[str | None, option("--timezone", "ZONE", "Of times without an offset; UTC by default.")] = None,
+    slurmrestd: Annotated[
+        str | None, option("--slurmrestd", "URL", "Ask slurmrestd there; SLURM_JWT is its token.")
+    ] = None,
+    timezone: Annotated[
+        str | None, option("--timezone", "ZONE", "Of times without an offset; UTC by default.")
+    ] = None,
 ) -> None:
     """Load what Slurm's accounting says of jobs, and what else it says of nodes and accounts.
 
@@ -65,9 +76,15 @@ def collect_slurm(
         _ask(call, sacct, slurmrestd, cluster)
         return
     if sacct or slurmrestd:
-        raise UsageError("files are loaded, or Slurm is asked: not both", "leave out --sacct and --slurmrestd, or the files")
+        raise UsageError(
+            "files are loaded, or Slurm is asked: not both",
+            "leave out --sacct and --slurmrestd, or the files",
+        )
     form = SacctFormat(
-        tuple(name.strip() for name in fields.split(",")) if fields else None, _unescaped(delimiter), cluster, _zone(timezone)
+        tuple(name.strip() for name in fields.split(",")) if fields else None,
+        _unescaped(delimiter),
+        cluster,
+        _zone(timezone),
     )
     period = call.named_period[0] if call.named_period else None
     results, changed = import_files(call.store, paths, form, period, call.now)
@@ -90,7 +107,9 @@ def _ask(call: Call, sacct: str | None, slurmrestd: str | None, cluster: str | N
         result = collect(call.store, settings, period, call.tz, call.now, progress)
     _print(call, result)
     if result.purged:
-        call.note(f"  warning: slurmdbd no longer keeps jobs of {result.purged} (PurgeJobAfter): they count as not collected")
+        call.note(
+            f"  warning: slurmdbd no longer keeps jobs of {result.purged} (PurgeJobAfter): they count as not collected"
+        )
     for error in result.failed:
         print_error(error.message, error.fix)
 
@@ -120,7 +139,9 @@ def _print(call: Call, result: SlurmResult) -> None:
     for table, rows in result.facts.items():
         call.say(f"{result.source}: {rows:,} {_SHOWN[table]}")
     if result.repaired:
-        call.note(f"  note: names with the delimiter or a new line in them: {result.repaired:,}, put together")
+        call.note(
+            f"  note: names with the delimiter or a new line in them: {result.repaired:,}, put together"
+        )
     if result.is_open:
         call.note(f"  warning: {result.source} does not end its last line: it may be cut off")
     if result.has_local_times:

@@ -99,7 +99,10 @@ Texts = list[str] | None
 # Each option that commands share: its name as a parameter, its type, how it is typed and what help says of it.
 _SHARED: dict[str, tuple[Any, ...]] = {
     **{
-        name: (Texts, option(f"--{name}", "NAME", f"Only this {name}; repeatable.", WHOSE, autocompletion=stored(name)))
+        name: (
+            Texts,
+            option(f"--{name}", "NAME", f"Only this {name}; repeatable.", WHOSE, autocompletion=stored(name)),
+        )
         for name in ("team", "namespace", "cluster")
     },
     "workload": (
@@ -114,11 +117,22 @@ _SHARED: dict[str, tuple[Any, ...]] = {
     ),
     "month": (
         str | None,
-        option("--month", "YYYY-MM", "A whole month of the configured time zone.", WHOSE, autocompletion=stored("month")),
+        option(
+            "--month",
+            "YYYY-MM",
+            "A whole month of the configured time zone.",
+            WHOSE,
+            autocompletion=stored("month"),
+        ),
     ),
     "start": (
         str | None,
-        option("--from", "TIME", "Begin here: 2026-10-01 (local midnight), 2026-10-01T06:00 (local), 2026-10-01T06:00Z.", WHOSE),
+        option(
+            "--from",
+            "TIME",
+            "Begin here: 2026-10-01 (local midnight), 2026-10-01T06:00 (local), 2026-10-01T06:00Z.",
+            WHOSE,
+        ),
     ),
     "end": (str | None, option("--to", "TIME", "End before this instant; without it, now.", WHOSE)),
     "last": (
@@ -133,38 +147,58 @@ _SHARED: dict[str, tuple[Any, ...]] = {
     "format": (
         RowFormat | None,
         option(
-            "--format", None, "How to write it. Default: by the suffix of -o (.md, .csv, .json, .parquet), else table.", WRITTEN
+            "--format",
+            None,
+            "How to write it. Default: by the suffix of -o (.md, .csv, .json, .parquet), else table.",
+            WRITTEN,
         ),
     ),
     "output": (
         Path | None,
         typer.Option(
-            "--output", "-o", metavar="FILE", help="Write here instead of stdout.", show_default=False, rich_help_panel=WRITTEN
+            "--output",
+            "-o",
+            metavar="FILE",
+            help="Write here instead of stdout.",
+            show_default=False,
+            rich_help_panel=WRITTEN,
         ),
     ),
-    "config": (Path | None, option("--config", "FILE", "Config file; without it ./gpucost.toml, else the user's.", EVERYWHERE)),
-    "store": (Path | None, option("--store", "FILE", "Store file, instead of the one the config names.", EVERYWHERE)),
+    "config": (
+        Path | None,
+        option("--config", "FILE", "Config file; without it ./gpucost.toml, else the user's.", EVERYWHERE),
+    ),
+    "store": (
+        Path | None,
+        option("--store", "FILE", "Store file, instead of the one the config names.", EVERYWHERE),
+    ),
     "lake": (
         str | None,
         option(
-            "--lake", "URL", "A lake in place of the store: a folder, s3://…, gs://… or abfss://… (docs/lake.md).", EVERYWHERE
+            "--lake",
+            "URL",
+            "A lake in place of the store: a folder, s3://…, gs://… or abfss://… (docs/lake.md).",
+            EVERYWHERE,
         ),
     ),
     "quiet": (
         bool,
-        typer.Option("--quiet", "-q", help="Only data and errors: no progress, no notes.", rich_help_panel=EVERYWHERE),
+        typer.Option(
+            "--quiet", "-q", help="Only data and errors: no progress, no notes.", rich_help_panel=EVERYWHERE
+        ),
         False,
     ),
     "verbose": (
         bool,
-        typer.Option("--verbose", "-v", help="Say more; show the traceback of unexpected errors.", rich_help_panel=EVERYWHERE),
+        typer.Option(
+            "--verbose",
+            "-v",
+            help="Say more; show the traceback of unexpected errors.",
+            rich_help_panel=EVERYWHERE,
+        ),
         False,
     ),
-    "profile": (
-        bool,
-        switch("--profile", "Show on stderr what each stage of SQL took.", EVERYWHERE),
-        False,
-    ),
+    "profile": (bool, switch("--profile", "Show on stderr what each stage of SQL took.", EVERYWHERE), False),
 }
 
 
@@ -172,7 +206,9 @@ def parameters(options: Mapping[str, tuple[Any, ...]]) -> dict[str, inspect.Para
     """Options as parameters of a command, by name, out of their types, how they are typed, and their defaults, where not none."""
     keyword = inspect.Parameter.KEYWORD_ONLY
     return {
-        name: inspect.Parameter(name, keyword, default=default[0] if default else None, annotation=Annotated[kind, how])
+        name: inspect.Parameter(
+            name, keyword, default=default[0] if default else None, annotation=Annotated[kind, how]
+        )
         for name, (kind, how, *default) in options.items()
     }
 
@@ -181,12 +217,13 @@ SHARED = parameters(_SHARED)
 _WORDS_FOR = {"period": ("month", "start", "end", "last"), "written": ("format", "output")}
 _LAST = ("config", "store", "quiet", "verbose", "profile")
 # What options are called in a Call, where that is another name.
-_FIELDS = {
-    "config": "config_file",
-    "store": "store_file",
-    "output": "target",
+_FIELDS = {"config": "config_file", "store": "store_file", "output": "target"}
+_SUFFIXES = {
+    ".md": RowFormat.markdown,
+    ".csv": RowFormat.csv,
+    ".json": RowFormat.json,
+    ".parquet": RowFormat.parquet,
 }
-_SUFFIXES = {".md": RowFormat.markdown, ".csv": RowFormat.csv, ".json": RowFormat.json, ".parquet": RowFormat.parquet}
 
 
 # How an answer is written that has no rows of one kind.
@@ -245,7 +282,9 @@ class Call:
         folder = _ended.enter_context(disk.temporary())
         period = self.named_period[0] if self.named_period else None
         with self.status() as tell:
-            store, notes = open_store(self.configured, url, folder, period, samples=self.with_samples, tell=tell)
+            store, notes = open_store(
+                self.configured, url, folder, period, samples=self.with_samples, tell=tell
+            )
         for text in notes:
             note(f"note: {text}")
         return self.configured.in_store(store.path)
@@ -263,7 +302,9 @@ class Call:
     @functools.cached_property
     def named_period(self) -> tuple[Period, str] | None:
         """The period that the options name, and its name for people; None where they name none."""
-        return parse_period(self.tz, self.now, month=self.month, start=self.start, end=self.end, last=self.last)
+        return parse_period(
+            self.tz, self.now, month=self.month, start=self.start, end=self.end, last=self.last
+        )
 
     @functools.cached_property
     def chosen(self) -> tuple[Period, str, str | None]:
@@ -297,7 +338,12 @@ class Call:
         """The report's query that the options make, with `more` of its fields."""
         from gpucost.report import Query
 
-        fields = {"teams": self.teams, "namespaces": self.namespaces, "clusters": self.clusters, "now": self.now}
+        fields = {
+            "teams": self.teams,
+            "namespaces": self.namespaces,
+            "clusters": self.clusters,
+            "now": self.now,
+        }
         if "period" not in more:
             fields |= dict(zip(("period", "period_name", "period_note"), self.chosen, strict=True))
         return Query(**{**fields, **more})
@@ -316,7 +362,9 @@ class Call:
             pipeline.attribute(self.settings, self.store)
         except GpucostError as error:
             if self.store.exists:
-                self.note(f"note: costs are those of the configuration that the store was attributed for last: {error}")
+                self.note(
+                    f"note: costs are those of the configuration that the store was attributed for last: {error}"
+                )
         return self.store
 
     def note(self, text: str) -> None:
@@ -401,9 +449,13 @@ class Call:
                 # a total of 0 is not known yet: the bar pulses
                 total, done = state.total_ms / MS_PER_HOUR or None, state.done_ms / MS_PER_HOUR
                 if state.source not in tasks:
-                    tasks[state.source] = bars.add_task(one_line(state.source), total=total, samples=0, note="")
+                    tasks[state.source] = bars.add_task(
+                        one_line(state.source), total=total, samples=0, note=""
+                    )
                 note = one_line(state.note)
-                bars.update(tasks[state.source], total=total, completed=done, samples=state.samples, note=note)
+                bars.update(
+                    tasks[state.source], total=total, completed=done, samples=state.samples, note=note
+                )
 
             yield show
 
@@ -434,7 +486,9 @@ def command(
     shared = {**SHARED, **extra}
 
     def decorate(function: Callable[..., None]) -> Callable[..., None]:
-        own = {one.name: one for one in list(inspect.signature(function, eval_str=True).parameters.values())[1:]}
+        own = {
+            one.name: one for one in list(inspect.signature(function, eval_str=True).parameters.values())[1:]
+        }
         named = [name for word in layout.split() for name in _WORDS_FOR.get(word, (word,))]
         at = named.index("*") if "*" in named else len(named)
         named[at : at + 1] = [name for name in own if name not in named]
@@ -459,7 +513,10 @@ def command(
 
         parameters = [
             inspect.Parameter("context", inspect.Parameter.POSITIONAL_OR_KEYWORD, annotation=typer.Context),
-            *((own[name] if name in own else shared[name]).replace(kind=inspect.Parameter.KEYWORD_ONLY) for name in named),
+            *(
+                (own[name] if name in own else shared[name]).replace(kind=inspect.Parameter.KEYWORD_ONLY)
+                for name in named
+            ),
         ]
         called.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
         called.__annotations__ = {one.name: one.annotation for one in parameters}
@@ -497,21 +554,42 @@ def _profile() -> Iterator[None]:
         finally:
             whole = time.perf_counter() - began
             rows: list[tuple[Any, ...]] = [
-                (name, cost.runs, f"{cost.seconds:.3f}", f"{cost.seconds / whole:.1%}", f"{cost.cpu_seconds:.3f}", cost.rows)
+                (
+                    name,
+                    cost.runs,
+                    f"{cost.seconds:.3f}",
+                    f"{cost.seconds / whole:.1%}",
+                    f"{cost.cpu_seconds:.3f}",
+                    cost.rows,
+                )
                 for name, cost in sorted(costs.items(), key=lambda item: -item[1].seconds)
             ]
             inside = sum(cost.seconds for cost in costs.values())
-            rows.append(("everything else", None, f"{whole - inside:.3f}", f"{1 - inside / whole:.1%}", None, None))
-            note(render_rows(("stage", "runs", "seconds", "share", "cpu_seconds", "rows"), rows, RowFormat.table))
+            rows.append(
+                ("everything else", None, f"{whole - inside:.3f}", f"{1 - inside / whole:.1%}", None, None)
+            )
+            note(
+                render_rows(
+                    ("stage", "runs", "seconds", "share", "cpu_seconds", "rows"), rows, RowFormat.table
+                )
+            )
 
 
 def _call(given: dict[str, Any], more: dict[str, Any]) -> Call:
     """The call that shared options describe. Raises UsageError where -o names a directory."""
-    names = {f"{name}s": tuple(given.pop(name) or ()) for name in ("team", "namespace", "cluster", "workload") if name in given}
+    names = {
+        f"{name}s": tuple(given.pop(name) or ())
+        for name in ("team", "namespace", "cluster", "workload")
+        if name in given
+    }
     fields = {_FIELDS.get(name, name): value for name, value in given.items()} | names
     target = output_file(fields.get("target"))
     suffix = target.suffix.lower() if target else ""
-    fields |= {"format": fields.get("format") or _SUFFIXES.get(suffix, RowFormat.table), "target": target, "more": more}
+    fields |= {
+        "format": fields.get("format") or _SUFFIXES.get(suffix, RowFormat.table),
+        "target": target,
+        "more": more,
+    }
     return Call(**fields)
 
 
@@ -549,9 +627,17 @@ def handle_errors(command: Callable[P, R]) -> Callable[P, R]:
 
                 note(traceback.format_exc().removesuffix("\n"))
             if isinstance(error, RuntimeError) and "home directory" in str(error):  # pathlib's, for ~
-                fail("a path begins with ~, and this user has no home directory", "set HOME, or name the whole path", 1)
+                fail(
+                    "a path begins with ~, and this user has no home directory",
+                    "set HOME, or name the whole path",
+                    1,
+                )
             if isinstance(error, OSError) and error.filename:
-                fail(f"{error.filename}: {error.strerror}", "look after that file, its folder and disk; then run it again", 1)
+                fail(
+                    f"{error.filename}: {error.strerror}",
+                    "look after that file, its folder and disk; then run it again",
+                    1,
+                )
             fail(
                 f"unexpected {type(error).__name__}: {error or 'no message'}",
                 "this is a defect in gpucost; please report it with the traceback, which the option -v shows",
@@ -598,7 +684,9 @@ def _set_up_logging(*, verbose: bool, quiet: bool) -> None:
 _NOTED = 5
 
 
-def note_gaps(config: Config, store: Store, period: Period, clusters: Sequence[str] = (), *, quiet: bool = False) -> None:
+def note_gaps(
+    config: Config, store: Store, period: Period, clusters: Sequence[str] = (), *, quiet: bool = False
+) -> None:
     """Say what of an answer's period was not collected and nobody signed, a line each, of an attributed store."""
     from gpucost.report.coverage import missed
 
@@ -639,7 +727,8 @@ def completeness(call: Call, query: Query, *, strict: bool) -> Iterator[None]:
         raise IncompleteError(f"{query.period_name} is incomplete: {missing}", fix)
     if is_running:
         raise IncompleteError(
-            f"{query.period_name} is not over yet, so its figures are not final", "leave out --strict for a report so far"
+            f"{query.period_name} is not over yet, so its figures are not final",
+            "leave out --strict for a report so far",
         )
     if nothing:
         raise nothing

@@ -32,13 +32,18 @@ def stored(name: str) -> Callable[[typer.Context, str], list[str]]:
         from gpucost.store.connection import Store
         from gpucost.texts import visible
 
-        given = {**context.find_root().params, **{name: value for name, value in context.params.items() if value}}
+        given = {
+            **context.find_root().params,
+            **{name: value for name, value in context.params.items() if value},
+        }
         named, config = (Path(given[name]) if given.get(name) else None for name in ("store", "config"))
         with suppress(Exception):  # a shell has no place for messages
             store = Store(store_file(named, config, os.environ, Path.cwd()), wait_seconds=0)
             with store.read(may_migrate=False) as con:
                 names = (value for (value,) in con.execute(_STORED[name]).fetchall())
-                return [value for value in names if re.fullmatch(_HARMLESS, value) and visible(value) == value]
+                return [
+                    value for value in names if re.fullmatch(_HARMLESS, value) and visible(value) == value
+                ]
         return []
 
     return complete

@@ -27,7 +27,9 @@ if TYPE_CHECKING:
 @command("* team namespace cluster top written")
 def diff(
     call: Call,
-    before: Annotated[str, argument("A", "The earlier period: a month (2026-09), a day (2026-09-05), or FROM..TO.")],
+    before: Annotated[
+        str, argument("A", "The earlier period: a month (2026-09), a day (2026-09-05), or FROM..TO.")
+    ],
     after: Annotated[str, argument("B", "The later period, the same way.")],
     by: Annotated[
         list[str] | None,
@@ -124,7 +126,11 @@ def _why(diff: Diff) -> Table:
     ]
     before, after = ((side.name, "", side.cost, side.cost_per_day) for side in (diff.before, diff.after))
     change = ("Change", "", diff.cost_change, diff.cost_change_per_day)
-    columns = [text(itemgetter(0), "Part"), text(itemgetter(1), "What it is", weight=1), money(itemgetter(2), "Cost")]
+    columns = [
+        text(itemgetter(0), "Part"),
+        text(itemgetter(1), "What it is", weight=1),
+        money(itemgetter(2), "Cost"),
+    ]
     if has_days:
         columns.append(money(itemgetter(3), "Cost a day"))
     return Table.of(
@@ -156,15 +162,28 @@ def _workloads(diff: Diff, top: int) -> Table:
         keys.append("cluster")
     left = diff.workloads[top:]
     rest = sum(row.cost_change for row in left)
-    note = f"{len(left):,} more workloads changed by {rest:,.2f} in all: --top {len(diff.workloads)}" if left else None
+    note = (
+        f"{len(left):,} more workloads changed by {rest:,.2f} in all: --top {len(diff.workloads)}"
+        if left
+        else None
+    )
     return _table("Workloads that changed most", diff.workloads[:top], keys, diff, note=note)
 
 
 def _table(
-    title: str, rows: Sequence[DiffRow], keys: Sequence[str], diff: Diff, sums: Sequence[Line] = (), note: str | None = None
+    title: str,
+    rows: Sequence[DiffRow],
+    keys: Sequence[str],
+    diff: Diff,
+    sums: Sequence[Line] = (),
+    note: str | None = None,
 ) -> Table:
     names = [
-        text(partial(_label, name, index), _phrase(name)[:1].upper() + _phrase(name)[1:], weight=1 if index else 0)
+        text(
+            partial(_label, name, index),
+            _phrase(name)[:1].upper() + _phrase(name)[1:],
+            weight=1 if index else 0,
+        )
         for index, name in enumerate(keys)
     ]
     return Table.of(title, rows, (*names, *_figures(diff)), sums, note, flag=_flag)
@@ -220,7 +239,10 @@ def parse_span(words: str, tz: ZoneInfo, now: datetime) -> tuple[Period, str]:
         span = {"start": f"{day}", "end": f"{day + timedelta(days=1)}"}
     found = parse_period(tz, now, **span)
     if found is None:
-        raise UsageError(f"{words!r} is no period", "a month (2026-10), a day (2026-10-05), or FROM..TO (2026-10-01..2026-10-08)")
+        raise UsageError(
+            f"{words!r} is no period",
+            "a month (2026-10), a day (2026-10-05), or FROM..TO (2026-10-01..2026-10-08)",
+        )
     return found
 
 

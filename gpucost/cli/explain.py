@@ -72,12 +72,16 @@ _OF_COST = parameters(
         "cluster": (str | None, option("--cluster", "NAME", "Only what ran in this cluster.")),
         "top": (
             int,
-            count_option("--top", "How many workloads, pods and nodes to list, the dearest first; JSON has all.", 1),
+            count_option(
+                "--top", "How many workloads, pods and nodes to list, the dearest first; JSON has all.", 1
+            ),
             10,
         ),
         "rows": (
             int,
-            count_option("--rows", "How many prices of each node, and rows of its bill, to list; JSON has all prices."),
+            count_option(
+                "--rows", "How many prices of each node, and rows of its bill, to list; JSON has all prices."
+            ),
             5,
         ),
         "format": (BriefFormat, brief_format, "table"),
@@ -100,7 +104,9 @@ def explain(call: Call, kind: str, name: str, namespace: str | None = None) -> N
         namespaces=(name,) if kind == "namespace" else (namespace,) if namespace else (),
         clusters=(cluster,) if cluster else (),
     )
-    answer = pipeline.explain_cost(call.settings, call.store, query, rows, (name,) if kind == "workload" else ())
+    answer = pipeline.explain_cost(
+        call.settings, call.store, query, rows, (name,) if kind == "workload" else ()
+    )
     note_gaps(call.settings, call.store, query.period, query.clusters, quiet=call.quiet)
     decided = [Stage(what, f"gpucost/{file}") for what, file in stages(answer)]
     shape = {"team": TeamExplained, "namespace": NamespaceExplained, "workload": WorkloadExplained}[kind]
@@ -115,7 +121,12 @@ def explain(call: Call, kind: str, name: str, namespace: str | None = None) -> N
         if answer.estimated_cost
         else "all of it from bills",
         currency=answer.currency,
-        sections=(_by_workload(answer, top), _by_pod(answer, top), *_by_node(name, answer, top, rows), by_stage),
+        sections=(
+            _by_workload(answer, top),
+            _by_pod(answer, top),
+            *_by_node(name, answer, top, rows),
+            by_stage,
+        ),
         whole_in="json",
         name=f"explain.{kind}",
         answer=shape(name, answer, decided),
@@ -148,7 +159,9 @@ def _by_workload(answer: CostExplained, top: int) -> Table:
         text(lambda row: ", ".join(row.price_sources), "Price source", weight=1),
     )
     total = Line(("Total", "", "", answer.allocated_gpu_hours, answer.cost, ""), is_sum=True)
-    return Table.of("By workload and node", answer.workloads[:top], columns, [total], _more(answer, answer.workloads, top))
+    return Table.of(
+        "By workload and node", answer.workloads[:top], columns, [total], _more(answer, answer.workloads, top)
+    )
 
 
 def _more(answer: CostExplained, rows: Sequence[Any], top: int) -> str | None:
@@ -156,7 +169,11 @@ def _more(answer: CostExplained, rows: Sequence[Any], top: int) -> str | None:
     rest = rows[top:]
     if not rest:
         return None
-    hours = [f"{_sum(rest, 'allocated_gpu_hours'):,.1f} GPU-hours"] if hasattr(rest[0], "allocated_gpu_hours") else []
+    hours = (
+        [f"{_sum(rest, 'allocated_gpu_hours'):,.1f} GPU-hours"]
+        if hasattr(rest[0], "allocated_gpu_hours")
+        else []
+    )
     idle = [f"{_sum(rest, 'idle_gpu_hours'):,.1f} of them idle"] if hasattr(rest[0], "idle_gpu_hours") else []
     cost = figure_text(_sum(rest, "cost"), "money", answer.currency, 2)
     return f"and {len(rest):,} more, {', '.join((*hours, *idle, cost))}: --top {len(rows)}"
@@ -172,7 +189,9 @@ def _by_pod(answer: CostExplained, top: int) -> Table:
         number("idle_gpu_hours", "Idle", weight=2),
         money("cost"),
         text("node", weight=1),
-        text(lambda pod: ", ".join(map(_short, pod.devices)) or "not named by any metric", "Devices", weight=1),
+        text(
+            lambda pod: ", ".join(map(_short, pod.devices)) or "not named by any metric", "Devices", weight=1
+        ),
     )
     whole = (answer.allocated_gpu_hours, _sum(answer.pods, "idle_gpu_hours"), answer.cost)
     total = Line(("Total", "", "", "", *whole, "", ""), is_sum=True)
@@ -217,7 +236,11 @@ def _by_node(name: str, answer: CostExplained, top: int, rows: int) -> Iterator[
 def _paid_by(name: str, node: NodeCost) -> Table:
     parts = [(name, node.cost), ("others", node.others_cost), ("nobody", node.unallocated_cost)]
     parts += [("not collected", node.not_collected_cost)] if node.not_collected_cost else []
-    kind = ", ".join(part for part in (node.instance_type, node.capacity_type, f"{node.gpu_count:g} x {node.gpu_model}") if part)
+    kind = ", ".join(
+        part
+        for part in (node.instance_type, node.capacity_type, f"{node.gpu_count:g} x {node.gpu_model}")
+        if part
+    )
     return _parts(
         f"Node {node.node} in cluster {node.cluster}: {kind}",
         "Paid by",
@@ -227,8 +250,20 @@ def _paid_by(name: str, node: NodeCost) -> Table:
     )
 
 
-def _parts(title: str, head: str, parts: list[tuple[str, Decimal]], whole: tuple[str, Decimal], note: str | None = None) -> Table:
-    return Table.of(title, parts, (text(itemgetter(0), head), money(itemgetter(1), "Cost")), [Line(whole, is_sum=True)], note)
+def _parts(
+    title: str,
+    head: str,
+    parts: list[tuple[str, Decimal]],
+    whole: tuple[str, Decimal],
+    note: str | None = None,
+) -> Table:
+    return Table.of(
+        title,
+        parts,
+        (text(itemgetter(0), head), money(itemgetter(1), "Cost")),
+        [Line(whole, is_sum=True)],
+        note,
+    )
 
 
 def _by_source(node: NodeCost, currency: str) -> Table:
@@ -238,7 +273,11 @@ def _by_source(node: NodeCost, currency: str) -> Table:
         prices = [price for price in node.prices if price.price_source == source]
         hours = sum((price.end - price.start).total_seconds() for price in prices) / 3600
         values = sorted({price.price_per_hour for price in prices})
-        span = " .. ".join(_price(value, currency) for value in dict.fromkeys((values[0], values[-1]))) if values else ""
+        span = (
+            " .. ".join(_price(value, currency) for value in dict.fromkeys((values[0], values[-1])))
+            if values
+            else ""
+        )
         lines.append((source, hours if prices else "", span, cost))
     columns = (
         text(itemgetter(0), "Price source"),
@@ -260,7 +299,9 @@ def _billed(machine: BilledMachine, currency: str) -> Table:
     cost = "in a currency without a rate" if machine.cost is None else in_words(machine.cost)
     notes = []
     if machine.more_rows and machine.more_cost is not None:
-        notes.append(f"and {machine.more_rows:,} more rows, {in_words(machine.more_cost)}: --rows {machine.rows}")
+        notes.append(
+            f"and {machine.more_rows:,} more rows, {in_words(machine.more_cost)}: --rows {machine.rows}"
+        )
     if machine.discount_cost:
         by = shown_rows(sorted(machine.first_discount_rows, key=_place_of_row), machine.discount_rows)
         notes.append(f"discounts in it: {in_words(machine.discount_cost)}, by {by}")
@@ -340,7 +381,9 @@ def explain_node(
             "Default: the last at which the node was up.",
         ),
     ] = None,
-    cluster: Annotated[str | None, option("--cluster", "NAME", "Its cluster, where several have such a node.")] = None,
+    cluster: Annotated[
+        str | None, option("--cluster", "NAME", "Its cluster, where several have such a node.")
+    ] = None,
     format: Annotated[BriefFormat, brief_format] = "table",
 ) -> None:
     """Say what a node costs per hour at a moment, and why.
@@ -385,7 +428,11 @@ def _prices(answer: NodePriceRow) -> Iterator[Section]:
 
     if not answer.candidates:
         yield Texts(
-            "Price", ("no price fits it then: it costs nothing in the figures", *([f"fix: {answer.fix}"] if answer.fix else []))
+            "Price",
+            (
+                "no price fits it then: it costs nothing in the figures",
+                *([f"fix: {answer.fix}"] if answer.fix else []),
+            ),
         )
         return
     yield Table.of(
@@ -400,10 +447,15 @@ def _prices(answer: NodePriceRow) -> Iterator[Section]:
             text("why"),
         ),
     )
-    steps = [f"x {step.factor.normalize():f}  {step.detail}: {shown_price(step.price_per_hour)}" for step in answer.steps[1:]]
+    steps = [
+        f"x {step.factor.normalize():f}  {step.detail}: {shown_price(step.price_per_hour)}"
+        for step in answer.steps[1:]
+    ]
     if answer.price_per_hour is not None and answer.price_per_gpu_hour is not None:
         per_gpu = shown_price(answer.price_per_gpu_hour)
-        steps.append(f"{shown_price(answer.price_per_hour)} {answer.currency} per node-hour, {per_gpu} per GPU-hour")
+        steps.append(
+            f"{shown_price(answer.price_per_hour)} {answer.currency} per node-hour, {per_gpu} per GPU-hour"
+        )
     yield Texts("Price", tuple(steps))
 
 

@@ -55,11 +55,22 @@ _MANIFEST = parameters(
                 "What it runs, without gpucost in front; repeatable: one after the other. Default: collect prometheus.",
             ),
         ),
-        "claim": (str, _named("--claim", "NAME", "Persistent volume claim that the store lies on."), "gpucost-data"),
+        "claim": (
+            str,
+            _named("--claim", "NAME", "Persistent volume claim that the store lies on."),
+            "gpucost-data",
+        ),
         "claim_size": (str, _named("--claim-size", "SIZE", "How large a claim to make."), "10Gi"),
         "existing_claim": (bool, switch("--existing-claim", "The claim is there: make none."), False),
-        "storage_class": (str | None, option("--storage-class", "NAME", "Storage class of the claim; else the default.")),
-        "config_map": (str, _named("--config-map", "NAME", "Config map that holds gpucost.toml."), "gpucost-config"),
+        "storage_class": (
+            str | None,
+            option("--storage-class", "NAME", "Storage class of the claim; else the default."),
+        ),
+        "config_map": (
+            str,
+            _named("--config-map", "NAME", "Config map that holds gpucost.toml."),
+            "gpucost-config",
+        ),
         "secret": (str | None, option("--secret", "NAME", "Secret whose keys become environment variables.")),
         "service_account": (
             str | None,
@@ -92,7 +103,9 @@ def export_cronjob(call: Call) -> None:
 @command("image out", without="store", more=_MANIFEST)
 def export_chart(
     call: Call,
-    out: Annotated[Path, option("--out", "DIR", "Directory of the chart; an earlier chart in it is written anew.")],
+    out: Annotated[
+        Path, option("--out", "DIR", "Directory of the chart; an earlier chart in it is written anew.")
+    ],
 ) -> None:
     """Write a Helm chart: CronJobs that collect each night and charge each month, their config, the claim for their store.
 
@@ -110,18 +123,27 @@ def export_chart(
     files = chart(call.more["image"], call.settings.timezone)
     out = out.expanduser()
     earlier = out / "Chart.yaml"
-    is_ours = earlier.is_file() and "name: gpucost" in earlier.read_text(encoding="utf-8", errors="replace").splitlines()
+    is_ours = (
+        earlier.is_file()
+        and "name: gpucost" in earlier.read_text(encoding="utf-8", errors="replace").splitlines()
+    )
     if out.exists() and not is_ours and not (out.is_dir() and not any(out.iterdir())):
-        raise UsageError(f"--out {out} is there already and holds no chart of gpucost", "--out names another directory")
+        raise UsageError(
+            f"--out {out} is there already and holds no chart of gpucost", "--out names another directory"
+        )
     for name, text in files.items():
         target = out / name
         try:
             target.parent.mkdir(parents=True, exist_ok=True)
         except OSError as error:
-            raise GpucostError(f"cannot write {target}: {error.strerror}", "--out names another directory") from None
+            raise GpucostError(
+                f"cannot write {target}: {error.strerror}", "--out names another directory"
+            ) from None
         write_output(text, target)
     call.note(f"chart written to {out}")
-    others = [path.name for path in sorted((out / "templates").glob("*")) if f"templates/{path.name}" not in files]
+    others = [
+        path.name for path in sorted((out / "templates").glob("*")) if f"templates/{path.name}" not in files
+    ]
     if others:
         call.note(f"note: helm also installs what else lies in {out / 'templates'}: {', '.join(others)}")
 
@@ -136,9 +158,13 @@ def _words(run: str) -> list[str]:
     try:
         words = shlex.split(run.removeprefix("gpucost "))
     except ValueError as error:
-        raise UsageError(f"--run {run!r} is not valid: {error}", "for example --run 'collect prometheus'") from None
+        raise UsageError(
+            f"--run {run!r} is not valid: {error}", "for example --run 'collect prometheus'"
+        ) from None
     if not words or words[0] not in commands:
-        raise UsageError(f"--run {run!r}: gpucost has no such command", f"it has {', '.join(sorted(commands))}")
+        raise UsageError(
+            f"--run {run!r}: gpucost has no such command", f"it has {', '.join(sorted(commands))}"
+        )
     return words
 
 
@@ -162,8 +188,12 @@ def export_dashboard(call: Call) -> None:
 @command("month output")
 def export_openmetrics(
     call: Call,
-    pushgateway: Annotated[str | None, option("--pushgateway", "URL", "Send to this Pushgateway instead of printing.")] = None,
-    job: Annotated[str, typer.Option("--job", metavar="NAME", help="What the Pushgateway calls the metrics.")] = "gpucost",
+    pushgateway: Annotated[
+        str | None, option("--pushgateway", "URL", "Send to this Pushgateway instead of printing.")
+    ] = None,
+    job: Annotated[
+        str, typer.Option("--job", metavar="NAME", help="What the Pushgateway calls the metrics.")
+    ] = "gpucost",
 ) -> None:
     """Write what teams cost as metrics: the month so far, and the last day that was collected in full.
 
@@ -208,7 +238,9 @@ def _views(call: Call, name: str, period: Period, *, must_have_data: bool) -> li
     from gpucost.publish.openmetrics import PeriodViews
 
     def report(*by: str) -> ReportView:
-        return call.report(period=period, period_name=name_of(period, call.tz), by=by, with_sections=False, may_be_idle=True)
+        return call.report(
+            period=period, period_name=name_of(period, call.tz), by=by, with_sections=False, may_be_idle=True
+        )
 
     try:
         by_team = report("team")
@@ -218,7 +250,9 @@ def _views(call: Call, name: str, period: Period, *, must_have_data: bool) -> li
         call.note(f"{name} is left out: {error.message}")
         return []
     reached = by_team.coverage.collected_to or period.end
-    return [PeriodViews(name, period, by_team, report("gpu_model", "capacity_type"), end=min(reached, period.end))]
+    return [
+        PeriodViews(name, period, by_team, report("gpu_model", "capacity_type"), end=min(reached, period.end))
+    ]
 
 
 @command("output")
@@ -236,4 +270,6 @@ def export_recording_rules(call: Call) -> None:
     from gpucost import pipeline
     from gpucost.publish.rules import recording_rules
 
-    call.deliver(recording_rules(call.settings, pipeline.rule_prices(call.settings, call.store)), "recording rules")
+    call.deliver(
+        recording_rules(call.settings, pipeline.rule_prices(call.settings, call.store)), "recording rules"
+    )

@@ -11,7 +11,10 @@ import typer
 from gpucost.cli.command import Call, argument, command, option
 from gpucost.errors import ConfigError
 
-Url = Annotated[str | None, argument("[URL]", "A folder, s3://…, gs://… or abfss://… (default: [lake] url of the config).")]
+Url = Annotated[
+    str | None,
+    argument("[URL]", "A folder, s3://…, gs://… or abfss://… (default: [lake] url of the config)."),
+]
 
 
 class EngineName(StrEnum):
@@ -59,7 +62,8 @@ def lake_attribute(
     call: Call,
     url: Url = None,
     engine: Annotated[
-        EngineName | None, option("--engine", "local|spark", "In this process, or on a Spark cluster (default: [engine] name).")
+        EngineName | None,
+        option("--engine", "local|spark", "In this process, or on a Spark cluster (default: [engine] name)."),
     ] = None,
 ) -> None:
     """Price and attribute a lake, by cluster and day; the figures equal those of a store.
@@ -81,7 +85,9 @@ def lake_attribute(
     with opened as session, call.status() as tell:
         done = attribute(call.settings, address, session, tell)
     tasks = sum(done.done.values())
-    call.say(f"{done.days:,} days attributed, {done.unchanged:,} as they were ({tasks:,} tasks, {done.rows:,} rows)")
+    call.say(
+        f"{done.days:,} days attributed, {done.unchanged:,} as they were ({tasks:,} tasks, {done.rows:,} rows)"
+    )
 
 
 @command("* written")

@@ -16,12 +16,32 @@ if TYPE_CHECKING:
 
 # Of this machine, or where an answer would go: the one who starts the server decides that, not an agent.
 _NOT_OFFERED = frozenset(
-    ("config", "store", "lake", "output", "format", "quiet", "verbose", "profile", "save", "brief", "focus_version", "strict")
+    (
+        "config",
+        "store",
+        "lake",
+        "output",
+        "format",
+        "quiet",
+        "verbose",
+        "profile",
+        "save",
+        "brief",
+        "focus_version",
+        "strict",
+    )
 )
 # What names a file or an address: nothing but the store is read.
 _OUTSIDE = ("FILE", "PATH", "DIR", "URL")
 _OF_FILES = ("whatif plan", "whatif compare")
-_NUMBERS = {"COUNT": "integer", "NUMBER": "number", "HOURS": "number", "DAYS": "number", "GB": "number", "MONEY": "number"}
+_NUMBERS = {
+    "COUNT": "integer",
+    "NUMBER": "number",
+    "HOURS": "number",
+    "DAYS": "number",
+    "GB": "number",
+    "MONEY": "number",
+}
 _MOST = 500
 _INSTRUCTIONS = (
     "What GPUs cost, who used them and what was wasted, from the store of gpucost. Money is in the `currency` of the answer. Say "
@@ -31,13 +51,24 @@ _INSTRUCTIONS = (
 
 def tools() -> dict[str, tuple[str, Any]]:
     """The commands that are offered, by the names of their tools: those that read nothing but the store."""
-    return {words.replace(" ", "_"): (words, one) for words, one in answers.answering().items() if words not in _OF_FILES}
+    return {
+        words.replace(" ", "_"): (words, one)
+        for words, one in answers.answering().items()
+        if words not in _OF_FILES
+    }
 
 
 def parameters_of(one: Any) -> dict[str, Any]:
     """What a tool takes: the command's options, as they are typed, and arguments, but those that are no agent's to choose."""
-    named = {(part.name if part.param_type_name == "argument" else answers.option_name(part)): part for part in one.params}
-    return {name: part for name, part in named.items() if name not in _NOT_OFFERED and part.metavar not in _OUTSIDE}
+    named = {
+        (part.name if part.param_type_name == "argument" else answers.option_name(part)): part
+        for part in one.params
+    }
+    return {
+        name: part
+        for name, part in named.items()
+        if name not in _NOT_OFFERED and part.metavar not in _OUTSIDE
+    }
 
 
 def schema_of(one: Any) -> dict[str, Any]:
@@ -47,7 +78,9 @@ def schema_of(one: Any) -> dict[str, Any]:
         choices = getattr(part.type_descriptor, "choices", None)
         is_flag = getattr(part, "is_flag", False)
         kind = "boolean" if is_flag else _NUMBERS.get(part.metavar or "", "string")
-        field: dict[str, Any] = {"type": kind} | ({"enum": [str(choice) for choice in choices]} if choices else {})
+        field: dict[str, Any] = {"type": kind} | (
+            {"enum": [str(choice) for choice in choices]} if choices else {}
+        )
         if getattr(part, "multiple", False):
             field = {"type": "array", "items": field}
         how = f" ({part.metavar})" if part.metavar and kind == "string" and not choices else ""
@@ -76,7 +109,9 @@ def use(name: str, given: dict[str, Any], config: str | None, store: str | None)
     if not isinstance(rows, int) or not 1 <= rows <= _MOST:
         raise UsageError(f"max_rows is {rows!r}", f"it takes a number from 1 to {_MOST}")
     if unknown := sorted(set(given) - set(known)):
-        raise UsageError(f"{name} takes no {', '.join(unknown)}", f"it takes {', '.join((*known, 'max_rows'))}")
+        raise UsageError(
+            f"{name} takes no {', '.join(unknown)}", f"it takes {', '.join((*known, 'max_rows'))}"
+        )
     named = [part.name for part in one.params if part.param_type_name == "argument"]
     arguments = [given.pop(part) for part in named if given.get(part) is not None]
     there = {answers.option_name(part) for part in one.params}
@@ -121,7 +156,9 @@ def mcp(
         import anyio
         from mcp.server.stdio import stdio_server
     except ImportError:
-        raise GpucostError("gpucost mcp needs the MCP SDK, which is not installed", "pip install 'gpucost[mcp]'") from None
+        raise GpucostError(
+            "gpucost mcp needs the MCP SDK, which is not installed", "pip install 'gpucost[mcp]'"
+        ) from None
     server = _server(*(str(path) if path else None for path in (call.config_file, call.store_file)))
 
     async def serve() -> None:
@@ -153,11 +190,19 @@ def _server(config: str | None, store: str | None) -> Server[Any]:
 
     async def call_tool(_: Any, asked: types.CallToolRequestParams) -> types.CallToolResult:
         try:
-            answer = await anyio.to_thread.run_sync(use, asked.name, dict(asked.arguments or {}), config, store)
+            answer = await anyio.to_thread.run_sync(
+                use, asked.name, dict(asked.arguments or {}), config, store
+            )
         except GpucostError as error:
             text = visible(error.message + (f"\nfix: {error.fix}" if error.fix else ""))
             return types.CallToolResult(content=[types.TextContent(type="text", text=text)], is_error=True)
         text = readable_json(answer)
         return types.CallToolResult(content=[types.TextContent(type="text", text=text)])
 
-    return Server("gpucost", version=__version__, instructions=_INSTRUCTIONS, on_list_tools=list_tools, on_call_tool=call_tool)
+    return Server(
+        "gpucost",
+        version=__version__,
+        instructions=_INSTRUCTIONS,
+        on_list_tools=list_tools,
+        on_call_tool=call_tool,
+    )

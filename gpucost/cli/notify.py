@@ -38,11 +38,15 @@ def summary(call: Call) -> tuple[Message, ReportView]:
 
     link = call.more["link"]
     if link is not None and not is_link(link):
-        raise UsageError(f"--link {link!r} is no link", "give a URL that begins with http:// or https://, without blanks")
+        raise UsageError(
+            f"--link {link!r} is no link", "give a URL that begins with http:// or https://, without blanks"
+        )
     if call.more["last_month"]:
         if call.month or call.start or call.end or call.last:
             raise UsageError("--last-month and another period exclude each other", "give one of them")
-        call = replace(call, month=f"{call.now.astimezone(call.tz).date().replace(day=1) - timedelta(days=1):%Y-%m}")
+        call = replace(
+            call, month=f"{call.now.astimezone(call.tz).date().replace(day=1) - timedelta(days=1):%Y-%m}"
+        )
     view = call.report()
     return message_of(view, link or call.settings.notify.link, call.more["top"]), view
 

@@ -20,9 +20,15 @@ _SCREENS = ("DISPLAY", "WAYLAND_DISPLAY")
 @command("team namespace cluster period * output")
 def open(  # noqa: A001 - its name on the command line
     call: Call,
-    by: Annotated[list[str] | None, option("--by", "A,B", "Rows by these, as of gpucost report. Default: team.")] = None,
-    findings: Annotated[int, count_option("--findings", "Also so many of the dearest findings; takes seconds.")] = 0,
-    no_browser: Annotated[bool, switch("--no-browser", "Open nothing: make the page, and print its path.")] = False,
+    by: Annotated[
+        list[str] | None, option("--by", "A,B", "Rows by these, as of gpucost report. Default: team.")
+    ] = None,
+    findings: Annotated[
+        int, count_option("--findings", "Also so many of the dearest findings; takes seconds.")
+    ] = 0,
+    no_browser: Annotated[
+        bool, switch("--no-browser", "Open nothing: make the page, and print its path.")
+    ] = False,
 ) -> None:
     """Show the report as a page in your browser: charts, waste, every workload, with search.
 
@@ -40,7 +46,9 @@ def open(  # noqa: A001 - its name on the command line
     from gpucost.render.html import render
 
     query = call.query(by=names_in(by), with_sections=True, with_series=True)
-    view, blocks = page(call.settings, call.store, query, pipeline.report(call.settings, call.store, query), findings)
+    view, blocks = page(
+        call.settings, call.store, query, pipeline.report(call.settings, call.store, query), findings
+    )
     path = (call.target or _private_page()).absolute()
     if not call.target:
         path.unlink(missing_ok=True)  # or its mode would stay
@@ -63,5 +71,7 @@ def _private_page() -> Path:
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     except OSError as error:
-        raise GpucostError(f"cannot make {folder}: {error.strerror or error}", "-o names a file elsewhere") from None
+        raise GpucostError(
+            f"cannot make {folder}: {error.strerror or error}", "-o names a file elsewhere"
+        ) from None
     return folder / "report.html"

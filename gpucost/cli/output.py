@@ -194,7 +194,9 @@ def drop_stdout() -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
-def write_rows(columns: Sequence[str], rows: Sequence[Sequence[Any]], format: RowFormat, output: Path | None) -> None:
+def write_rows(
+    columns: Sequence[str], rows: Sequence[Sequence[Any]], format: RowFormat, output: Path | None
+) -> None:
     """Write rows to `output`, or to stdout where it is None.
 
     Raises GpucostError where the file cannot be written, UsageError for Parquet without a file.
@@ -250,6 +252,10 @@ def line_width(output: Path | None = None) -> int | None:
     if columns.isdecimal() and int(columns):
         return int(columns)
     try:
-        return os.get_terminal_size(sys.stdout.fileno()).columns if output is None and sys.stdout.isatty() else None
+        return (
+            os.get_terminal_size(sys.stdout.fileno()).columns
+            if output is None and sys.stdout.isatty()
+            else None
+        )
     except (OSError, ValueError):  # a stdout that is no file has no descriptor
         return None

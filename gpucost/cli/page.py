@@ -94,7 +94,9 @@ def blocks(
     return tuple(block for block in found if block)
 
 
-def page(config: Config, store: Store, query: Query, view: ReportView, findings: int) -> tuple[ReportView, tuple[Block, ...]]:
+def page(
+    config: Config, store: Store, query: Query, view: ReportView, findings: int
+) -> tuple[ReportView, tuple[Block, ...]]:
     """What stands on a report's page: the view with where the month's bill went, and blocks, one of `findings` findings.
 
     No blocks where nobody held a GPU of those asked for.
@@ -110,7 +112,9 @@ def page(config: Config, store: Store, query: Query, view: ReportView, findings:
     return view, blocks(config, query.period, workloads, waste, units, advice, findings)
 
 
-def bundle_blocks(config: Config, bundle: Bundle, advice: Findings | None) -> dict[str | None, tuple[Block, ...]]:
+def bundle_blocks(
+    config: Config, bundle: Bundle, advice: Findings | None
+) -> dict[str | None, tuple[Block, ...]]:
     """The blocks of each team's page of a bundle, and under None those of all teams."""
     period = bundle.ask.period
     workloads = bundle.workloads
@@ -138,8 +142,13 @@ def searched(workloads: Table) -> Block:
     table = replace(
         workloads,
         title="All workloads",
-        columns=tuple(replace(column, weight=_WEIGHTS.get(column.title, column.weight)) for column in columns),
-        lines=tuple(replace(line, cells=tuple(line.cells[at] for at in shown)) for line in (*lines[:_MOST_WORKLOADS], *sums)),
+        columns=tuple(
+            replace(column, weight=_WEIGHTS.get(column.title, column.weight)) for column in columns
+        ),
+        lines=tuple(
+            replace(line, cells=tuple(line.cells[at] for at in shown))
+            for line in (*lines[:_MOST_WORKLOADS], *sums)
+        ),
         note=more,
     )
     return Block("All workloads", table=table, is_searched=True)
@@ -162,12 +171,19 @@ def _wasted(waste: Waste, currency: str, command: str | None) -> Block | None:
         for row in rows
     )
     all_of = waste.totals
-    part, whole = (all_of.wasted_cost, all_of.cost) if is_priced else (all_of.wasted_gpu_hours, all_of.gpu_hours)
-    wasted, of = (figure_text(one, "money", currency, 2) if is_priced else f"{one:,.1f} GPU-hours" for one in (part, whole))
+    part, whole = (
+        (all_of.wasted_cost, all_of.cost) if is_priced else (all_of.wasted_gpu_hours, all_of.gpu_hours)
+    )
+    wasted, of = (
+        figure_text(one, "money", currency, 2) if is_priced else f"{one:,.1f} GPU-hours"
+        for one in (part, whole)
+    )
     kept = [_BUCKETS[row.bucket].title for row in rows if not _BUCKETS[row.bucket].is_waste]
     but = f": every bar but {' and '.join(kept)}" if kept else ""
     intro = f"Wasted: {wasted} of {of}, {figure_text(float(part) / float(whole), 'ratio', '', 1)}{but}."
-    return Block("Where GPU time went", intro, bars=bars, note=f"What to do about it: {command}" if command else None)
+    return Block(
+        "Where GPU time went", intro, bars=bars, note=f"What to do about it: {command}" if command else None
+    )
 
 
 def _per_unit(view: UnitView, words: str) -> Block | None:
@@ -192,5 +208,7 @@ def _advice(advice: Findings, currency: str, words: str, top: int) -> Block | No
 
 def _of_team(view: UnitView, team: str) -> UnitView:
     """Its rows of one team; a workload that changed teams stands with all teams alone."""
-    sections = {name: [row for row in rows if row.get("team") == team] for name, rows in view.sections.items()}
+    sections = {
+        name: [row for row in rows if row.get("team") == team] for name, rows in view.sections.items()
+    }
     return replace(view, sections=sections)

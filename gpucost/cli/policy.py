@@ -25,10 +25,17 @@ FailOn = Literal["warning", "error", "never"]
 @command("* team namespace cluster period written")
 def policy_check(
     call: Call,
-    rules: Annotated[Path | None, option("--rules", "FILE", "Rules in TOML, instead of those that gpucost has.")] = None,
-    junit: Annotated[Path | None, option("--junit", "FILE", "Write JUnit XML here too, for a CI server.")] = None,
+    rules: Annotated[
+        Path | None, option("--rules", "FILE", "Rules in TOML, instead of those that gpucost has.")
+    ] = None,
+    junit: Annotated[
+        Path | None, option("--junit", "FILE", "Write JUnit XML here too, for a CI server.")
+    ] = None,
     fail_on: Annotated[
-        FailOn, switch("--fail-on", "Exit with 3 where such a rule is broken; warning: where one cannot be checked, too.")
+        FailOn,
+        switch(
+            "--fail-on", "Exit with 3 where such a rule is broken; warning: where one cannot be checked, too."
+        ),
     ] = "error",
 ) -> None:
     """Hold the fleet against rules, and exit with 3 where one is broken.
@@ -50,7 +57,9 @@ def policy_check(
     from gpucost.policy import junit as as_junit
 
     asked = read_rules(rules)
-    answer = pipeline.policy(call.settings, call.store, call.query(by=BY, with_sections=False, period_note=None), asked)
+    answer = pipeline.policy(
+        call.settings, call.store, call.query(by=BY, with_sections=False, period_note=None), asked
+    )
     broken = [
         SimpleNamespace(rule=rule.name, severity=rule.severity, **to_dict(one))
         for rule in answer.rules

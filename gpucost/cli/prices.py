@@ -60,8 +60,12 @@ class PurchaseOption(StrEnum):
     calendar = "calendar"
 
 
-GpuOrInstance = Annotated[str | None, argument("GPU or INSTANCE", "GPU model in any spelling, or instance type.")]
-Providers = Annotated[list[str] | None, option("--provider", "NAME", "Only this cloud, such as aws; repeatable.")]
+GpuOrInstance = Annotated[
+    str | None, argument("GPU or INSTANCE", "GPU model in any spelling, or instance type.")
+]
+Providers = Annotated[
+    list[str] | None, option("--provider", "NAME", "Only this cloud, such as aws; repeatable.")
+]
 
 
 @command("* written")
@@ -70,11 +74,15 @@ def prices(
     name: GpuOrInstance = None,
     provider: Providers = None,
     region: Annotated[
-        list[str] | None, option("--region", "NAME", "Only this region, with every zone; repeatable; may hold * and ?.")
+        list[str] | None,
+        option("--region", "NAME", "Only this region, with every zone; repeatable; may hold * and ?."),
     ] = None,
-    all_regions: Annotated[bool, switch("--all-regions", "Every region and zone, not only the cheapest of each price.")] = False,
+    all_regions: Annotated[
+        bool, switch("--all-regions", "Every region and zone, not only the cheapest of each price.")
+    ] = False,
     purchase_option: Annotated[
-        list[PurchaseOption] | None, option("--purchase-option", "OPTION", f"Only {', '.join(PurchaseOption)}; repeatable.")
+        list[PurchaseOption] | None,
+        option("--purchase-option", "OPTION", f"Only {', '.join(PurchaseOption)}; repeatable."),
     ] = None,
     superseded: Annotated[
         bool, switch("--superseded", "Also the prices that newer ones replaced; JSON always has them.")
@@ -100,7 +108,9 @@ def prices(
     settings = call.settings
     if name is None and (all_regions or superseded):
         option = "--all-regions" if all_regions else "--superseded"
-        raise UsageError(f"{option} needs a GPU or an instance type", f"for example: gpucost prices H100 {option}")
+        raise UsageError(
+            f"{option} needs a GPU or an instance type", f"for example: gpucost prices H100 {option}"
+        )
     query = PriceQuery(
         today=_today(settings.tz),
         currency=settings.currency,
@@ -114,7 +124,11 @@ def prices(
     with store_or_empty(settings) as con:
         answer = overview(con, query, fx) if name is None else listing(con, name, query, fx)
     replaced = list(answer.superseded) if superseded and isinstance(answer, Listing) else []
-    write_with_notes(call, _listing_document(answer, _prices_of(answer) + replaced, superseded=superseded), listing_notes(answer))
+    write_with_notes(
+        call,
+        _listing_document(answer, _prices_of(answer) + replaced, superseded=superseded),
+        listing_notes(answer),
+    )
 
 
 def write_with_notes(call: Call, document: Document, notes: Sequence[str]) -> None:
@@ -137,7 +151,9 @@ def _prices_of(answer: Listing | PricesAnswer) -> list[ListedPrice]:
     return [price for model in models for price in model.values() if isinstance(price, ListedPrice)]
 
 
-def _listing_document(answer: Listing | PricesAnswer, prices: list[ListedPrice], *, superseded: bool) -> Document:
+def _listing_document(
+    answer: Listing | PricesAnswer, prices: list[ListedPrice], *, superseded: bool
+) -> Document:
     """Prices as people read them: of one name with what tells them apart, of all GPU models with where each is cheapest."""
 
     per_gpu_hour = price_column("price_per_gpu_hour", "Per GPU-h")
@@ -145,7 +161,10 @@ def _listing_document(answer: Listing | PricesAnswer, prices: list[ListedPrice],
     source = text("source", weight=4)
     if isinstance(answer, PricesAnswer):
         title = "What GPUs cost"
-        where = text(lambda row: " ".join(part for part in (row.provider, row.region, row.instance_type) if part), "Where")
+        where = text(
+            lambda row: " ".join(part for part in (row.provider, row.region, row.instance_type) if part),
+            "Where",
+        )
         columns = [text("gpu_model", "GPU"), text(bought, "Bought"), per_gpu_hour, where, as_of, source]
     else:
         title = f"What {answer.name} costs"
@@ -155,7 +174,11 @@ def _listing_document(answer: Listing | PricesAnswer, prices: list[ListedPrice],
             text("provider"),
             text(place, "Place"),
             text("instance_type", weight=2 if len({price.instance_type for price in prices}) == 1 else 0),
-            text(lambda row: f"{row.gpu_count:f} × {row.gpu_model}" if row.gpu_count else "not known", "GPUs", weight=2),
+            text(
+                lambda row: f"{row.gpu_count:f} × {row.gpu_model}" if row.gpu_count else "not known",
+                "GPUs",
+                weight=2,
+            ),
             text(bought, "Bought"),
         ]
         if any(price.spot_discount_percent is not None for price in prices):
@@ -184,15 +207,23 @@ def _listing_document(answer: Listing | PricesAnswer, prices: list[ListedPrice],
 
 def price_column(name: str, title: str, decimals: int = _DECIMALS, weight: int = 0) -> Shown:
     """The prices that rows have as `name`, each in the row's currency."""
-    return figure(lambda row: figure_text(getattr(row, name), "price", row.currency, decimals), title, weight=weight)
+    return figure(
+        lambda row: figure_text(getattr(row, name), "price", row.currency, decimals), title, weight=weight
+    )
 
 
 def listing_notes(answer: Listing | PricesAnswer) -> list[str]:
     """What a reader must know of the rows, one sentence each."""
     prices, notes = _prices_of(answer), []
     if stale := sum(price.is_stale for price in prices):
-        old = f"{stale} of {len(prices)} prices {'is' if stale == 1 else 'are'}" if len(prices) > 1 else "the price is"
-        notes.append(f"{old} over {answer.stale_after_days} days old; gpucost collect prices asks for new ones")
+        old = (
+            f"{stale} of {len(prices)} prices {'is' if stale == 1 else 'are'}"
+            if len(prices) > 1
+            else "the price is"
+        )
+        notes.append(
+            f"{old} over {answer.stale_after_days} days old; gpucost collect prices asks for new ones"
+        )
     if isinstance(answer, PricesAnswer):
         return notes
     notes = [*answer.not_sold_on_demand, *notes]
@@ -250,7 +281,9 @@ def prices_history(
     instance: Annotated[str, argument("INSTANCE", "Instance type, such as p3.2xlarge.")],
     zone: Annotated[str | None, option("--zone", "ZONE", "Only this zone.")] = None,
     region: Annotated[str | None, option("--region", "REGION", "Only this region's zones.")] = None,
-    product: Annotated[str | None, option("--product", "NAME", "Such as Windows, as EC2 calls it; without it Linux.")] = None,
+    product: Annotated[
+        str | None, option("--product", "NAME", "Such as Windows, as EC2 calls it; without it Linux.")
+    ] = None,
 ) -> None:
     """Show how the spot price of an instance type moved: mean weighted by time, lowest, highest, and each step.
 
@@ -275,7 +308,9 @@ def prices_history(
     for zone_history in zones:
         for note in zone_history.notes:
             places.setdefault(note, []).append(zone_history.place)
-    write_with_notes(call, _history_document(zones), [f"{', '.join(where)}: {note}" for note, where in places.items()])
+    write_with_notes(
+        call, _history_document(zones), [f"{', '.join(where)}: {note}" for note, where in places.items()]
+    )
 
 
 def _history_document(zones: list[ZoneHistory]) -> Document:
@@ -290,7 +325,9 @@ def _history_document(zones: list[ZoneHistory]) -> Document:
         currency=first.currency,
         sections=_one_zone(first) if len(zones) == 1 else (_zones_table(zones),),
         name="prices.history",
-        answer=PriceHistory(first.instance_type, first.start, first.end, first if len(zones) == 1 else None, zones),
+        answer=PriceHistory(
+            first.instance_type, first.start, first.end, first if len(zones) == 1 else None, zones
+        ),
         flat=([columns[at] for at in shown], [[_flat(row[at]) for at in shown] for row in rows]),
         whole_in="json",
     )
@@ -308,20 +345,36 @@ def _one_zone(zone: ZoneHistory) -> tuple[Section, ...]:
     figures = []
     if zone.mean_price_per_hour is not None:
         figures = [
-            Figure("Mean per hour", _per_hour(zone, zone.mean_price_per_hour), "text", note=f"over {zone.covered_hours:,.1f} h"),
+            Figure(
+                "Mean per hour",
+                _per_hour(zone, zone.mean_price_per_hour),
+                "text",
+                note=f"over {zone.covered_hours:,.1f} h",
+            ),
             Figure("Lowest", _per_hour(zone, zone.min_price_per_hour), "text"),
             Figure("Highest", _per_hour(zone, zone.max_price_per_hour), "text"),
             Figure("Changes", f"{zone.changes:,}", "text"),
         ]
     if zone.on_demand_price_per_hour is not None:
-        off = f", {figure_text(zone.discount, 'ratio', '', 1)} off" if zone.discount is not None and zone.discount > 0 else ""
+        off = (
+            f", {figure_text(zone.discount, 'ratio', '', 1)} off"
+            if zone.discount is not None and zone.discount > 0
+            else ""
+        )
         as_of = f"as of {zone.on_demand_price_as_of}{off}"
-        figures.append(Figure("On demand", _per_hour(zone, zone.on_demand_price_per_hour), "text", note=as_of))
+        figures.append(
+            Figure("On demand", _per_hour(zone, zone.on_demand_price_per_hour), "text", note=as_of)
+        )
     sections: list[Section] = [Figures("Price", tuple(figures))] if figures else []
     if zone.steps:
         more = len(zone.steps) > _STEPS_SHOWN
-        columns = text(lambda step: iso(step.start), "From"), shown("price_per_hour", "Per hour", unit="price", decimals=6)
-        note = f"the last {_STEPS_SHOWN} of {len(zone.steps):,} steps; --format json has all" if more else None
+        columns = (
+            text(lambda step: iso(step.start), "From"),
+            shown("price_per_hour", "Per hour", unit="price", decimals=6),
+        )
+        note = (
+            f"the last {_STEPS_SHOWN} of {len(zone.steps):,} steps; --format json has all" if more else None
+        )
         sections += [
             Texts("Over time", (_sparkline(zone, _LINE),)),
             Table.of("Steps", zone.steps[-_STEPS_SHOWN:], columns, note=note),
@@ -342,7 +395,10 @@ def _zones_table(zones: list[ZoneHistory]) -> Table:
         price_column("on_demand_price_per_hour", "On demand", 6, weight=4),
         number("covered_hours", "Hours known", weight=4),
     ]
-    ranked = sorted(zones, key=lambda zone: (zone.mean_price_per_hour is None, zone.mean_price_per_hour or 0, zone.zone or ""))
+    ranked = sorted(
+        zones,
+        key=lambda zone: (zone.mean_price_per_hour is None, zone.mean_price_per_hour or 0, zone.zone or ""),
+    )
     return Table.of("Price per hour", ranked, columns)
 
 
@@ -371,10 +427,12 @@ def _sparkline(zone: ZoneHistory, width: int) -> str:
 def prices_tokens(
     call: Call,
     provider: Annotated[
-        list[str] | None, option("--provider", "NAME", "Only this seller, such as openai, aws or gcp; repeatable.")
+        list[str] | None,
+        option("--provider", "NAME", "Only this seller, such as openai, aws or gcp; repeatable."),
     ] = None,
     model: Annotated[
-        str | None, option("--model", "GLOB", "Only models of this name, or of this after a slash; may hold * and ?.")
+        str | None,
+        option("--model", "GLOB", "Only models of this name, or of this after a slash; may hold * and ?."),
     ] = None,
 ) -> None:
     """Say what a million tokens costs, of which model at whom: list prices of input, cached input and output.
@@ -397,7 +455,9 @@ def prices_tokens(
     if not rows:
         sellers = sorted({price.provider for price in token_prices(today, (), model)})
         where = f" at {' or '.join(provider)}" if provider else ""
-        near = f"those who have it: {', '.join(sellers)}" if sellers else near_models(None, model or "", today)
+        near = (
+            f"those who have it: {', '.join(sellers)}" if sellers else near_models(None, model or "", today)
+        )
         raise GpucostError(f"no price of tokens of {model or 'any model'} is known{where}", near)
     answer = TokenPricesAnswer(today, days, rows)
     old = f"{answer.stale:,} of {len(rows):,} prices are over {days} days old; a newer gpucost has newer ones"
@@ -430,7 +490,10 @@ def _tokens_document(answer: TokenPricesAnswer) -> Document:
 # What an own node costs, by the keys of its file.
 OWN_NODE = parameters(
     {
-        key: (str | None, option(f"--{key.replace('_', '-')}", "NAME" if key == "gpu_model" else "NUMBER", words))
+        key: (
+            str | None,
+            option(f"--{key.replace('_', '-')}", "NAME" if key == "gpu_model" else "NUMBER", words),
+        )
         for key, words in {
             "purchase_price": "Price of one node, GPUs included.",
             "gpus_per_node": "GPUs in a node.",
@@ -458,12 +521,16 @@ def prices_tco(
     utilization_percent: Annotated[
         str | None, option("--utilization-percent", "NUMBER", "Share of hours in use: above 0, at most 100.")
     ] = None,
-    currency: Annotated[str | None, option("--currency", "CODE", "Currency of every price here; else the config's.")] = None,
+    currency: Annotated[
+        str | None, option("--currency", "CODE", "Currency of every price here; else the config's.")
+    ] = None,
     save: Annotated[bool, switch("--save", "Write the price of a node-hour into the price book.")] = False,
     node_selector: Annotated[
         str | None, option("--node-selector", "LABEL=VALUE;…", "With --save: nodes with these labels.")
     ] = None,
-    instance_type: Annotated[str | None, option("--instance-type", "TYPE", "With --save: nodes of this instance type.")] = None,
+    instance_type: Annotated[
+        str | None, option("--instance-type", "TYPE", "With --save: nodes of this instance type.")
+    ] = None,
     effective_start: Annotated[
         str | None, option("--effective-start", "DATE", "With --save: from when it holds; else ever.")
     ] = None,
@@ -483,7 +550,11 @@ def prices_tco(
     """
     from gpucost.price.onprem import BookEntry
 
-    of_row = {"--node-selector": node_selector, "--instance-type": instance_type, "--effective-start": effective_start}
+    of_row = {
+        "--node-selector": node_selector,
+        "--instance-type": instance_type,
+        "--effective-start": effective_start,
+    }
     for name, value in of_row.items():
         if value is not None and not save:
             raise UsageError(f"{name} needs --save", "it says which nodes the saved price is for")
@@ -492,7 +563,11 @@ def prices_tco(
     entry = None
     if save:
         entry = BookEntry(
-            answer.price_per_hour, answer.inputs.currency, instance_type or "", node_selector or "", effective_start or ""
+            answer.price_per_hour,
+            answer.inputs.currency,
+            instance_type or "",
+            node_selector or "",
+            effective_start or "",
         )
         call.note(_save_entry(call.settings, entry))
     notes = []
@@ -530,14 +605,21 @@ def _tco_document(answer: Tco, saved: BookEntry | None) -> Document:
         in_use = f"at {inputs.utilization_percent:f} % of the hours"
         sums.append(TcoPart("GPU-hour in use", answer.price_per_utilized_gpu_hour, in_use))
     parts = [*answer.parts, *sums]
-    columns = [text("name", "Part"), shown("price_per_hour", "Per hour", unit="price", decimals=9), text("basis", "From")]
+    columns = [
+        text("name", "Part"),
+        shown("price_per_hour", "Per hour", unit="price", decimals=9),
+        text("basis", "From"),
+    ]
     return Document(
         title="What an own node costs",
         currency=inputs.currency,
         sections=(Table.of("Price of an hour", parts, columns, is_sum=lambda part: part in sums),),
         name="tco",
         answer=TcoAnswer(inputs.currency, answer, inputs.not_given, saved),
-        flat=(["part", f"{inputs.currency} per hour", "from"], [[part.name, part.price_per_hour, part.basis] for part in parts]),
+        flat=(
+            ["part", f"{inputs.currency} per hour", "from"],
+            [[part.name, part.price_per_hour, part.basis] for part in parts],
+        ),
     )
 
 
@@ -569,7 +651,9 @@ def _save_entry(config: Config, entry: BookEntry) -> str:
     try:
         read_book(book, config.currency, config.tz, fx, after)
     except GpucostError as error:
-        raise GpucostError(f"not saved, and {book} is as it was: the new row would refuse it: {error.message}") from None
+        raise GpucostError(
+            f"not saved, and {book} is as it was: the new row would refuse it: {error.message}"
+        ) from None
     try:
         write_text(after, book)
     except GpucostError as error:

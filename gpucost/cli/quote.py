@@ -7,7 +7,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from gpucost.cli.command import Call, command, option, switch
-from gpucost.cli.prices import GpuOrInstance, Providers, bought, own_node, place, price_column, write_with_notes
+from gpucost.cli.prices import (
+    GpuOrInstance,
+    Providers,
+    bought,
+    own_node,
+    place,
+    price_column,
+    write_with_notes,
+)
 from gpucost.cli.whatif import number_parser, store_or_empty
 from gpucost.errors import UsageError
 from gpucost.render.schema import table
@@ -29,17 +37,32 @@ def _amount(name: str, metavar: str, help: str, how: Option) -> Any:
 def quote(
     call: Call,
     name: GpuOrInstance = None,
-    count: Annotated[int | None, option("--count", "COUNT", "Instances. Default: 1.", min=1, max=1_000_000)] = None,
-    gpus: Annotated[int | None, option("--gpus", "COUNT", "GPUs, in whole instances.", min=1, max=10_000_000)] = None,
-    hours: Annotated[Decimal | None, _amount("--hours", "HOURS", "How long. Default: 730, a month.", HOURS)] = None,
-    days: Annotated[Decimal | None, _amount("--days", "DAYS", "How long, in days of 24 hours.", HOURS)] = None,
-    provider: Providers = None,
-    region: Annotated[list[str] | None, option("--region", "NAME", "Only this region; repeatable; may hold * and ?.")] = None,
-    price: Annotated[
-        Decimal | None, _amount("--price", "PRICE", "A price of your own, per hour.", Option("", above=True, most=DEAREST))
+    count: Annotated[
+        int | None, option("--count", "COUNT", "Instances. Default: 1.", min=1, max=1_000_000)
     ] = None,
-    price_per: Annotated[PricePer, switch("--price-per", "What --price is per: a node or a GPU.")] = PricePer.node,
-    own: Annotated[Path | None, option("--own", "FILE", "Own nodes, in a file that gpucost prices tco reads.")] = None,
+    gpus: Annotated[
+        int | None, option("--gpus", "COUNT", "GPUs, in whole instances.", min=1, max=10_000_000)
+    ] = None,
+    hours: Annotated[
+        Decimal | None, _amount("--hours", "HOURS", "How long. Default: 730, a month.", HOURS)
+    ] = None,
+    days: Annotated[
+        Decimal | None, _amount("--days", "DAYS", "How long, in days of 24 hours.", HOURS)
+    ] = None,
+    provider: Providers = None,
+    region: Annotated[
+        list[str] | None, option("--region", "NAME", "Only this region; repeatable; may hold * and ?.")
+    ] = None,
+    price: Annotated[
+        Decimal | None,
+        _amount("--price", "PRICE", "A price of your own, per hour.", Option("", above=True, most=DEAREST)),
+    ] = None,
+    price_per: Annotated[
+        PricePer, switch("--price-per", "What --price is per: a node or a GPU.")
+    ] = PricePer.node,
+    own: Annotated[
+        Path | None, option("--own", "FILE", "Own nodes, in a file that gpucost prices tco reads.")
+    ] = None,
 ) -> None:
     """Say what so many GPUs cost for so many hours, each way to buy them side by side.
 
@@ -60,7 +83,9 @@ def quote(
 
     settings = call.settings
     if name is None and price is None and own is None:
-        raise UsageError("what to quote is missing", "for example: gpucost quote p5.48xlarge --count 2 --hours 168")
+        raise UsageError(
+            "what to quote is missing", "for example: gpucost quote p5.48xlarge --count 2 --hours 168"
+        )
     for one, other, is_twice in (
         ("--count", "--gpus", None not in (count, gpus)),
         ("--hours", "--days", None not in (hours, days)),
@@ -68,7 +93,11 @@ def quote(
         if is_twice:
             raise UsageError(f"{one} and {other} both say how much is needed", "leave out one of them")
     need = Quantity(hours or (days * 24 if days else Decimal(HOURS_PER_MONTH)), count, gpus)
-    day, currency, stale = call.now.astimezone(call.tz).date(), settings.currency, settings.prices.stale_after_days
+    day, currency, stale = (
+        call.now.astimezone(call.tz).date(),
+        settings.currency,
+        settings.prices.stale_after_days,
+    )
     rows: list[Quoted] = []
     if name is not None:
         query = PriceQuery(day, currency, stale, tuple(provider or ()), tuple(region or ()), all_regions=True)
@@ -79,7 +108,9 @@ def quote(
         if price_per is PricePer.gpu and wanted is None:
             raise UsageError("how many GPUs --price is for is not known", "add --gpus 16")
         if price_per is PricePer.node and gpus is not None:
-            raise UsageError("how many nodes --price is for is not known", "add --price-per gpu, or say --count for --gpus")
+            raise UsageError(
+                "how many nodes --price is for is not known", "add --price-per gpu, or say --count for --gpus"
+            )
         rows.append(given(price, need, currency, wanted if price_per is PricePer.gpu else None))
     if own is not None:
         if wanted is None:
@@ -99,7 +130,10 @@ def _document(answer: Quote, what: str) -> Document:
             least.setdefault(row.purchase_option, row)
     figures = (
         Figure(
-            _WAYS.get(name, name.replace("_", " ").capitalize()), row.to_pay, "money", note=f"{_offer(row)}{_age(row, answer)}"
+            _WAYS.get(name, name.replace("_", " ").capitalize()),
+            row.to_pay,
+            "money",
+            note=f"{_offer(row)}{_age(row, answer)}",
         )
         for name, row in least.items()
     )
@@ -146,14 +180,20 @@ def _age(row: Quoted, answer: Quote) -> str:
 def _notes(answer: Quote) -> list[str]:
     ways, notes = {row.purchase_option for row in answer.rows}, []
     if "spot" in ways:
-        notes.append("spot is interrupted, and work done again is not in its cost: gpucost whatif spot counts it")
+        notes.append(
+            "spot is interrupted, and work done again is not in its cost: gpucost whatif spot counts it"
+        )
     if any(row.term_years for row in answer.rows):
         notes.append("what is committed to or owned is to pay for its whole term, used or not")
     if "capacity_block" in ways:
         notes.append("capacity blocks are sold by the day, for days that are free")
     if stale := sum(row.is_stale for row in answer.rows):
         old = "1 price is" if stale == 1 else f"{stale} prices are"
-        notes.append(f"{old} over {answer.stale_after_days} days old; gpucost collect prices asks for new ones")
+        notes.append(
+            f"{old} over {answer.stale_after_days} days old; gpucost collect prices asks for new ones"
+        )
     if others := sorted({row.currency for row in answer.rows} - {answer.currency}):
-        notes.append(f"prices in {', '.join(others)} stand last, unconverted: [prices] fx gives the rate to {answer.currency}")
+        notes.append(
+            f"prices in {', '.join(others)} stand last, unconverted: [prices] fx gives the rate to {answer.currency}"
+        )
     return notes

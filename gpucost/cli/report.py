@@ -9,7 +9,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 from gpucost.cli.app import RARE, WRITTEN
-from gpucost.cli.command import Call, Comparison, command, completeness, count_option, names_in, note_gaps, option, switch
+from gpucost.cli.command import (
+    Call,
+    Comparison,
+    command,
+    completeness,
+    count_option,
+    names_in,
+    note_gaps,
+    option,
+    switch,
+)
 from gpucost.cli.completion import dimensions
 from gpucost.cli.output import file_needed, is_drawn, to_stdout, waiting, write_output, write_page
 from gpucost.disk import atomic_write
@@ -73,10 +83,16 @@ def report(
     ] = None,
     compare: Annotated[
         Comparison | None,
-        option("--compare", None, "Also how cost changed since the period before, as long; of a month, since the month before."),
+        option(
+            "--compare",
+            None,
+            "Also how cost changed since the period before, as long; of a month, since the month before.",
+        ),
     ] = None,
     top: Annotated[int, count_option("--top", "How many top consumers to list.")] = 10,
-    waste: Annotated[bool, switch("--waste", "Also the tables of gpucost waste: where GPU time was wasted and on what.")] = False,
+    waste: Annotated[
+        bool, switch("--waste", "Also the tables of gpucost waste: where GPU time was wasted and on what.")
+    ] = False,
     findings: Annotated[
         int,
         count_option(
@@ -118,7 +134,9 @@ def report(
     written_as = format or _format_of(target)
     call = replace(call, with_samples=waste or written_as == "html")
     if findings and written_as != "html":
-        raise UsageError("--findings has a place on an HTML page only", "gpucost findings lists them in every other format")
+        raise UsageError(
+            "--findings has a place on an HTML page only", "gpucost findings lists them in every other format"
+        )
     if brief and written_as != "markdown":
         raise UsageError("--brief is of Markdown only", "add --format markdown")
     settings, opened = call.settings, call.store
@@ -131,12 +149,15 @@ def report(
     )
     if compare:
         if written_as == "focus":
-            raise UsageError("a FOCUS file holds charges, and nothing to compare them with", "leave out --compare")
+            raise UsageError(
+                "a FOCUS file holds charges, and nothing to compare them with", "leave out --compare"
+            )
         if waste:
             raise UsageError("--compare and --waste exclude each other", "give one of them")
         if times := [name for name in query.by if name in ("month", "day", "hour")]:
             raise UsageError(
-                f"rows by {times[0]} have none of the period before to compare with", f"leave {times[0]} out of --by"
+                f"rows by {times[0]} have none of the period before to compare with",
+                f"leave {times[0]} out of --by",
             )
     with completeness(call, query, strict=strict):
         if written_as == "focus":
@@ -149,7 +170,9 @@ def report(
             view = comparisons.compared_report(settings, opened, query)
         elif waste:
             if written_as in FLAT:
-                raise UsageError("--waste has no place in the columns of csv and parquet", "gpucost waste --format csv")
+                raise UsageError(
+                    "--waste has no place in the columns of csv and parquet", "gpucost waste --format csv"
+                )
             from gpucost.cli.waste import with_waste
 
             view = with_waste(*pipeline.waste_report(settings, opened, query, top=top))
@@ -182,7 +205,9 @@ def _format_of(target: Path | None) -> ReportFormat:
     return _SUFFIXES.get(suffix, "table")
 
 
-def write_report(view: ReportView, format: ReportFormat, output: Path | None, blocks: Sequence[Block] = ()) -> None:
+def write_report(
+    view: ReportView, format: ReportFormat, output: Path | None, blocks: Sequence[Block] = ()
+) -> None:
     """The report in `format` to `output`, or to stdout where it is None.
 
     The view of an HTML page needs series; `blocks` stand after its sections. Raises GpucostError where it cannot be written.
@@ -222,13 +247,18 @@ def write_focus(call: Call, query: Query, version: str) -> None:
         )
     is_parquet = target is not None and target.suffix.lower() == ".parquet"
     with atomic_write(target) as part:
-        totals = pipeline.focus_file(config, call.store, month, version, "parquet" if is_parquet else "csv", part)
+        totals = pipeline.focus_file(
+            config, call.store, month, version, "parquet" if is_parquet else "csv", part
+        )
         if target is None:
             waiting.stop()
             with to_stdout(), part.open("rb") as content:
                 shutil.copyfileobj(content, sys.stdout.buffer)
                 sys.stdout.buffer.flush()
-    billed = "; ".join(f"{cost:,.2f} {currency} effective" for currency, cost in totals.effective_cost.items()) or "no bill"
+    billed = (
+        "; ".join(f"{cost:,.2f} {currency} effective" for currency, cost in totals.effective_cost.items())
+        or "no bill"
+    )
     call.note(
         f"FOCUS {version} of {month}: {totals.charges:,} charges in {totals.billed_rows:,} rows, {billed}; "
         f"{totals.estimated_rows:,} rows of estimates, {totals.estimated_cost:,.2f} {config.currency}"

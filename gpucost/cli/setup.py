@@ -85,7 +85,8 @@ def _path() -> str:
 def demo(
     call: Call,
     keep: Annotated[
-        Path | None, option("--keep", "DIR", "Leave the store, the config, the bill and the price book in DIR.")
+        Path | None,
+        option("--keep", "DIR", "Leave the store, the config, the bill and the price book in DIR."),
     ] = None,
 ) -> None:
     """Show two months of a sample fleet: metrics, Slurm's jobs and a bill loaded, priced, attributed and reported like your own.
@@ -123,10 +124,7 @@ def _report(config: Config, month: Period, *teams: str) -> None:
 
 
 @command()
-def doctor(
-    call: Call,
-    format: Annotated[BriefFormat, brief_format] = "table",
-) -> None:
+def doctor(call: Call, format: Annotated[BriefFormat, brief_format] = "table") -> None:
     """Check the whole set-up, and say what mends it.
 
     Looks at config, store, each Prometheus, each metric and label that is needed, and prices, and gives one command or
@@ -165,14 +163,19 @@ def _print(check: Check) -> None:
     lines = check.found.splitlines() or [""]
     if check.fix and check.status != "ok":
         lines.append(f"fix: {check.fix}")
-    put(f"  {mark} {check.status:<4}  " + visible("\n          ".join([f"{check.subject}: {lines[0]}", *lines[1:]])))
+    put(
+        f"  {mark} {check.status:<4}  "
+        + visible("\n          ".join([f"{check.subject}: {lines[0]}", *lines[1:]]))
+    )
 
 
 @command()
 def init(
     call: Call,
     url: Annotated[str | None, option("--url", "URL", "Prometheus' URL, instead of looking for one.")] = None,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Ask nothing; take what was found, else the defaults.")] = False,
+    yes: Annotated[
+        bool, typer.Option("--yes", "-y", help="Ask nothing; take what was found, else the defaults.")
+    ] = False,
     force: Annotated[bool, switch("--force", "Overwrite the file.")] = False,
 ) -> None:
     """Write a commented gpucost.toml to start from.
@@ -196,21 +199,34 @@ def init(
     if target.is_dir():
         target = target / FILE_NAME
     if target.exists() and not force:
-        raise ConfigError(f"{target} is there already", "gpucost init --force overwrites it; --config FILE writes another")
-    server = discover.probe(url.rstrip("/")) if url else discover.first_server(discover.candidates(os.environ))
+        raise ConfigError(
+            f"{target} is there already", "gpucost init --force overwrites it; --config FILE writes another"
+        )
+    server = (
+        discover.probe(url.rstrip("/")) if url else discover.first_server(discover.candidates(os.environ))
+    )
     chosen = url or (server.url if server else None)
     if chosen is None:
         may_ask = not yes and sys.stdin.isatty()
         call.note("found no Prometheus on this machine" + ("" if may_ask else f"; taking {discover.LOCAL}"))
         waiting.stop()
-        chosen = typer.prompt("URL of your Prometheus", default=discover.LOCAL, err=True) if may_ask else discover.LOCAL
+        chosen = (
+            typer.prompt("URL of your Prometheus", default=discover.LOCAL, err=True)
+            if may_ask
+            else discover.LOCAL
+        )
         server = discover.probe(chosen.rstrip("/"))
     try:
         chosen = PrometheusSource(url=chosen).url
     except ValidationError as error:
         reason = error.errors()[0]["msg"].removeprefix("Value error, ")
-        raise ConfigError(f"{shown_url(chosen)} cannot be used: {reason}", "give --url http://HOST:PORT") from None
-    _write(target, {"url": chosen, "timezone": discover.timezone(), "store": str(call.store_file or "gpucost.duckdb")})
+        raise ConfigError(
+            f"{shown_url(chosen)} cannot be used: {reason}", "give --url http://HOST:PORT"
+        ) from None
+    _write(
+        target,
+        {"url": chosen, "timezone": discover.timezone(), "store": str(call.store_file or "gpucost.duckdb")},
+    )
     put(visible(f"wrote {target}"))
     if server is None:
         call.note(f"note: nothing that speaks Prometheus' API answers at {chosen} yet")
@@ -220,7 +236,9 @@ def init(
         call.note(f"found {chosen}" + (f", version {server.version}" if server.version else ""))
     forgets = f" after {server.retention}" if server and server.retention else ", by default after 15 days"
     cron = f"15 2 * * *  {shutil.which('gpucost') or 'gpucost'} collect prometheus -q --config {target.resolve()}"
-    call.note(_ADVICE.format(forgets=forgets, cron=cron, billed=sacct_command(), placed=sacct_command(steps=True)))
+    call.note(
+        _ADVICE.format(forgets=forgets, cron=cron, billed=sacct_command(), placed=sacct_command(steps=True))
+    )
 
 
 _ADVICE = """
@@ -251,7 +269,9 @@ def _write(target: Path, answers: dict[str, str]) -> None:
     except GpucostError as error:
         raise ConfigError(error.message, "--config names another file") from None
     except OSError as error:
-        raise ConfigError(f"cannot write {target}: {error.strerror or error}", "--config names another file") from None
+        raise ConfigError(
+            f"cannot write {target}: {error.strerror or error}", "--config names another file"
+        ) from None
 
 
 @command("* output", without="config store")
@@ -310,7 +330,16 @@ def store_info(call: Call) -> None:
 
     answer = call.store.info()
     sources = [
-        (s.source, s.kind, s.start, s.end, s.loads, s.rows, s.dropped, s.last_loaded_at.replace(microsecond=0))
+        (
+            s.source,
+            s.kind,
+            s.start,
+            s.end,
+            s.loads,
+            s.rows,
+            s.dropped,
+            s.last_loaded_at.replace(microsecond=0),
+        )
         for s in answer.sources
     ]
     columns = ("source", "kind", "from", "to", "loads", "samples", "dropped")
@@ -361,8 +390,7 @@ def store_compact(call: Call) -> None:
 
 @command()
 def store_backup(
-    call: Call,
-    target: Annotated[Path, argument("FILE", "The copy to write; one that is there is replaced.")],
+    call: Call, target: Annotated[Path, argument("FILE", "The copy to write; one that is there is replaced.")]
 ) -> None:
     """Write a copy of the store, of one moment: others may read it meanwhile, and writers wait.
 
@@ -392,7 +420,9 @@ def store_log(call: Call) -> None:
 
     with call.store.read() as con:
         entries = log.entries(con)
-    call.write_rows(("at", "what", "subject", "detail"), [(one.at, one.what, one.subject, one.detail) for one in entries])
+    call.write_rows(
+        ("at", "what", "subject", "detail"), [(one.at, one.what, one.subject, one.detail) for one in entries]
+    )
 
 
 @command("written")
@@ -411,7 +441,10 @@ def store_check(call: Call) -> None:
     checks = pipeline.check(call.settings, call.store)
     wrong = [one for one in checks if one.wrong]
     shown = [one for one in checks if one.wrong or not one.is_made or not call.quiet]
-    rows = [(one.what, "wrong" if one.wrong else "ok" if one.is_made else "not checked", one.wrong, one.example) for one in shown]
+    rows = [
+        (one.what, "wrong" if one.wrong else "ok" if one.is_made else "not checked", one.wrong, one.example)
+        for one in shown
+    ]
     if rows:
         call.write_rows(("check", "result", "wrong_rows", "first"), rows)
     if wrong:

@@ -58,14 +58,21 @@ _TITLES = {
     "trend_percent": "Trend %",
 }
 _WEIGHTS = {
-    **dict.fromkeys(("namespace", "model", "hours", "duration_hours", "trend_percent", "trials", "best_value", "from"), 1),
+    **dict.fromkeys(
+        ("namespace", "model", "hours", "duration_hours", "trend_percent", "trials", "best_value", "from"), 1
+    ),
     **dict.fromkeys(("cost_per_million_generation_tokens", "unit"), 1),
     **dict.fromkeys(("best_trial_cost", "idle_cost", "lost_cost", "planned_epochs", "forecast_cost"), 2),
     **dict.fromkeys(("kind", "experiment", "cost_per_trial", "metric", "since"), 2),
-    **dict.fromkeys(("status", "failed", "lost_epochs", "best_epoch", "best_cost", "prompt_tokens", "generation_tokens"), 3),
+    **dict.fromkeys(
+        ("status", "failed", "lost_epochs", "best_epoch", "best_cost", "prompt_tokens", "generation_tokens"),
+        3,
+    ),
     **dict.fromkeys(("prompt_cost", "generation_cost", "unserved_cost"), 3),
     "cost_per_million_prompt_tokens": 2,
-    **dict.fromkeys(("cached_tokens", "cache_saved_cost", "request_time_prompt_cost", "request_time_generation_cost"), 4),
+    **dict.fromkeys(
+        ("cached_tokens", "cache_saved_cost", "request_time_prompt_cost", "request_time_generation_cost"), 4
+    ),
 }
 # Lists of an answer in the order of a page, and their titles.
 _SECTIONS = {
@@ -87,15 +94,25 @@ def _number(flag: str, help: str, most: int = DEAREST) -> Any:
 # Work that is described needs no store.
 _WORKERS = parameters(
     {
-        "gpus": (Decimal | None, _number("--gpus", "Without a store: GPUs that do the work, with --price-per-gpu-hour.")),
-        "price_per_gpu_hour": (Decimal | None, _number("--price-per-gpu-hour", "Without a store: what one of them costs.")),
+        "gpus": (
+            Decimal | None,
+            _number("--gpus", "Without a store: GPUs that do the work, with --price-per-gpu-hour."),
+        ),
+        "price_per_gpu_hour": (
+            Decimal | None,
+            _number("--price-per-gpu-hour", "Without a store: what one of them costs."),
+        ),
     }
 )
 _SERVERS = _WORKERS | parameters(
     {
         "busy_percent": (
             Decimal | None,
-            _number("--busy-percent", "Without a store: share of the paid hours in which the rate is reached.", 100),
+            _number(
+                "--busy-percent",
+                "Without a store: share of the paid hours in which the rate is reached.",
+                100,
+            ),
         )
     }
 )
@@ -114,25 +131,34 @@ def _is_described(
 
     Raises UsageError where one is missing, or something asks for the store's, as the options `of_store` do.
     """
-    given = {flag: units_per_hour, **{f"--{name.replace('_', '-')}": value for name, value in call.more.items()}}
+    given = {
+        flag: units_per_hour,
+        **{f"--{name.replace('_', '-')}": value for name, value in call.more.items()},
+    }
     if all(value is None for value in given.values()):
         return False
-    asked = [*(f"--{name}" for name in ("team", "namespace", "workload", "cluster") if getattr(call, f"{name}s")), *of_store]
+    asked = [
+        *(f"--{name}" for name in ("team", "namespace", "workload", "cluster") if getattr(call, f"{name}s")),
+        *of_store,
+    ]
     if asked or call.named_period:
         first = next(name for name, value in given.items() if value is not None)
         raise UsageError(
-            f"{first} describes work by options, {(asked or ['a period'])[0]} asks for that in the store", "leave out one"
+            f"{first} describes work by options, {(asked or ['a period'])[0]} asks for that in the store",
+            "leave out one",
         )
     if missing := [name for name, value in given.items() if value is None]:
         raise UsageError(
-            f"{' and '.join(missing)} {'is' if len(missing) == 1 else 'are'} missing", "they describe the work together"
+            f"{' and '.join(missing)} {'is' if len(missing) == 1 else 'are'} missing",
+            "they describe the work together",
         )
     from gpucost.report.units.described import DescribedWork, unit_price
 
     more, rate = dict(call.more), units_per_hour or Decimal(0)
     busy = more.pop("busy_percent", None) or Decimal(100)
     price = unit_price(
-        DescribedWork(unit, units_per_hour=rate, busy_percent=busy, planned=planned, **more), call.settings.currency
+        DescribedWork(unit, units_per_hour=rate, busy_percent=busy, planned=planned, **more),
+        call.settings.currency,
     )
     call.answer(_price_document(price))
     return True
@@ -146,7 +172,12 @@ def _price_document(price: UnitPrice) -> Document:
     figures = [Figure(title.removeprefix("What ").capitalize(), cost, "text")]
     if price.planned_cost is not None:
         figures.append(
-            Figure(f"All {price.planned:,} of them", price.planned_cost, "money", note=f"{price.planned_hours:,.1f} hours")
+            Figure(
+                f"All {price.planned:,} of them",
+                price.planned_cost,
+                "money",
+                note=f"{price.planned_hours:,.1f} hours",
+            )
         )
     figures.append(Figure("An hour", price.cost_per_hour, "money", note=f"{price.gpus:,f} GPUs"))
     busy = f"; {price.busy_percent:f} % of the paid hours at that rate" if price.busy_percent != 100 else ""
@@ -191,7 +222,11 @@ def document(view: UnitView, *, with_rows: bool | None = None, most: int | None 
     ask = view.ask
     span = {"from": iso(ask.period.start), "to": iso(ask.period.end), "currency": ask.currency}
     names = list(view.rows[0]) if view.rows else list(view.shown["rows"])
-    shown = len(view.sections.get("runs", [])) == 1 if with_rows is None and "runs" in view.sections else with_rows is not False
+    shown = (
+        len(view.sections.get("runs", [])) == 1
+        if with_rows is None and "runs" in view.sections
+        else with_rows is not False
+    )
     lists = view.sections | ({"rows": view.rows} if shown else {})
     limits = {"rows": most, "work_without_cost": _LISTED, "cost_without_work": _LISTED}
     tables = [
@@ -208,25 +243,38 @@ def document(view: UnitView, *, with_rows: bool | None = None, most: int | None 
     ]
     notes = (
         *view.notes,
-        *(["--workload NAME, --format csv and --format json show each epoch"] if view.rows and not shown else []),
+        *(
+            ["--workload NAME, --format csv and --format json show each epoch"]
+            if view.rows and not shown
+            else []
+        ),
     )
     return Document(
         title=f"{view.title}, {ask.period_name}",
         currency=ask.currency,
         sections=(*tables, _totals(view), *([Texts("Notes", notes)] if notes else [])),
         name=view.name,
-        answer=span | view.facts | {"rows": view.rows, "totals": view.totals, **view.sections, "notes": view.notes},
+        answer=span
+        | view.facts
+        | {"rows": view.rows, "totals": view.totals, **view.sections, "notes": view.notes},
         flat=(names, [[row[name] for name in names] for row in view.rows]),
     )
 
 
 def work_title(view: UnitView) -> str:
     """What the answer counts: Requests, or the unit asked for."""
-    return view.title.removeprefix("Cost per 1,000 ").capitalize() if view.name == "unit.requests" else "Amount"
+    return (
+        view.title.removeprefix("Cost per 1,000 ").capitalize() if view.name == "unit.requests" else "Amount"
+    )
 
 
 def unit_table(
-    title: str, names: Iterable[str], rows: Sequence[Item], tz: ZoneInfo, most: int | None = None, work: str = "Amount"
+    title: str,
+    names: Iterable[str],
+    rows: Sequence[Item],
+    tz: ZoneInfo,
+    most: int | None = None,
+    work: str = "Amount",
 ) -> Table:
     """The columns `names` of the first `most` rows, but for those that no row has; moments are local, amounts are of `work`."""
     shown = rows[:most]
@@ -285,8 +333,12 @@ def unit_epoch(
     planned_epochs: Annotated[
         int | None, option("--planned-epochs", "NUMBER", "Forecast the cost up to this many epochs.", min=1)
     ] = None,
-    each: Annotated[bool, typer.Option("--each", help="List every epoch, also where there are several runs.")] = False,
-    hours_per_epoch: Annotated[Decimal | None, _number("--hours-per-epoch", "Without a store: how long an epoch takes.")] = None,
+    each: Annotated[
+        bool, typer.Option("--each", help="List every epoch, also where there are several runs.")
+    ] = False,
+    hours_per_epoch: Annotated[
+        Decimal | None, _number("--hours-per-epoch", "Without a store: how long an epoch takes.")
+    ] = None,
 ) -> None:
     """Show what each epoch of a training run cost, its mean, trend and best, what was lost, and what is still to come.
 
@@ -303,7 +355,9 @@ def unit_epoch(
     """
     from gpucost.report import units
 
-    if _is_described(call, "epoch", "--hours-per-epoch", hours_per_epoch and 1 / hours_per_epoch, planned_epochs):
+    if _is_described(
+        call, "epoch", "--hours-per-epoch", hours_per_epoch and 1 / hours_per_epoch, planned_epochs
+    ):
         return
     answer(call, lambda con, ask: units.epochs(con, ask, planned_epochs), with_rows=True if each else None)
 
@@ -320,7 +374,11 @@ def unit_experiment(
     call: Call,
     metric: Annotated[
         str | None,
-        option("--metric", "NAME", "Metric that names a sweep's best trial. Default: val_loss, eval_loss, loss or the like."),
+        option(
+            "--metric",
+            "NAME",
+            "Metric that names a sweep's best trial. Default: val_loss, eval_loss, loss or the like.",
+        ),
     ] = None,
     goal: Annotated[Goal, typer.Option("--goal", help="Which value of --metric is best.")] = Goal.min,
 ) -> None:
@@ -345,7 +403,10 @@ def unit_experiment(
 def unit_requests(
     call: Call,
     count: Annotated[
-        str, typer.Option("--count", metavar="UNIT", help="What is counted: request, batch_item, or a unit of [[units]].")
+        str,
+        typer.Option(
+            "--count", metavar="UNIT", help="What is counted: request, batch_item, or a unit of [[units]]."
+        ),
     ] = "request",
     requests_per_second: Annotated[
         Decimal | None, _number("--requests-per-second", "Without a store: of all GPUs together.")
@@ -365,7 +426,9 @@ def unit_requests(
     """
     from gpucost.report import units
 
-    if _is_described(call, "request", "--requests-per-second", requests_per_second and requests_per_second * 3600):
+    if _is_described(
+        call, "request", "--requests-per-second", requests_per_second and requests_per_second * 3600
+    ):
         return
     answer(call, lambda con, ask: units.requests(con, ask, count))
 
@@ -382,7 +445,9 @@ def unit_tokens(
     call: Call,
     basis: Annotated[
         Basis,
-        typer.Option("--basis", help="Split the whole cost, or only what was used, with idle cost beside it."),
+        typer.Option(
+            "--basis", help="Split the whole cost, or only what was used, with idle cost beside it."
+        ),
     ] = Basis.allocated,
     by: Annotated[
         list[str] | None,
@@ -392,7 +457,9 @@ def unit_tokens(
             "Rows by any of cluster, namespace, workload, team, model, tenant, day. Default: all but tenant, and models.",
         ),
     ] = None,
-    tokens_per_second: Annotated[Decimal | None, _number("--tokens-per-second", "Without a store: of all GPUs together.")] = None,
+    tokens_per_second: Annotated[
+        Decimal | None, _number("--tokens-per-second", "Without a store: of all GPUs together.")
+    ] = None,
 ) -> None:
     """Show what a million tokens cost, by model and day: of all tokens, of prompt tokens, and of generated ones.
 
@@ -413,7 +480,13 @@ def unit_tokens(
     from gpucost.report import api_cost, units
 
     of_store = [*(["--basis"] if basis is not Basis.allocated else []), *(["--by"] if by else [])]
-    if _is_described(call, "token", "--tokens-per-second", tokens_per_second and tokens_per_second * 3600, of_store=of_store):
+    if _is_described(
+        call,
+        "token",
+        "--tokens-per-second",
+        tokens_per_second and tokens_per_second * 3600,
+        of_store=of_store,
+    ):
         return
     dimensions = tuple(dict.fromkeys(names_in(by)))
     for name in dimensions:

@@ -50,7 +50,9 @@ if TYPE_CHECKING:
     from gpucost.whatif.answer import Answer
     from gpucost.whatif.fleet import Scenario, Usage
 
-_WITHOUT_USERS = "SELECT message FROM warnings WHERE code = 'host_without_users' AND to_ms > $1 AND from_ms < $2"
+_WITHOUT_USERS = (
+    "SELECT message FROM warnings WHERE code = 'host_without_users' AND to_ms > $1 AND from_ms < $2"
+)
 
 
 @command("team namespace cluster workload period by written * lake")
@@ -67,7 +69,9 @@ def waste(
         ),
     ] = None,
     top: Annotated[int, count_option("--top", "How many of the workloads that waste most to list.")] = 10,
-    findings: Annotated[int, count_option("--findings", "Also list so many of the whole fleet's dearest findings.")] = 0,
+    findings: Annotated[
+        int, count_option("--findings", "Also list so many of the whole fleet's dearest findings.")
+    ] = 0,
 ) -> None:
     """Show where GPU time was wasted: every held or paid GPU-hour in exactly one bucket.
 
@@ -89,7 +93,10 @@ def waste(
 
     is_flat = call.format in FLAT
     if findings and is_flat:
-        raise UsageError(f"--findings has no place in the columns of {call.format}", f"gpucost findings --format {call.format}")
+        raise UsageError(
+            f"--findings has no place in the columns of {call.format}",
+            f"gpucost findings --format {call.format}",
+        )
     query = call.query(by=tuple(dict.fromkeys(names_in(by))), top=0, with_sections=False)
     view, found = pipeline.waste_report(call.settings, call.store, query, call.workloads, top)
     advice = None
@@ -105,7 +112,13 @@ def waste(
             sections=(*waste_tables(found), *([finding_items(shown, TITLE)] if shown else [])),
             coverage=view.coverage,
             name="waste",
-            answer=WasteAnswer(period=view.period, currency=view.currency, waste=found, findings=shown, coverage=view.coverage),
+            answer=WasteAnswer(
+                period=view.period,
+                currency=view.currency,
+                waste=found,
+                findings=shown,
+                coverage=view.coverage,
+            ),
             flat=table(found.rows if found.by else found.buckets, ("bucket", *found.by, "gpu_hours", "cost")),
         )
     )
@@ -147,7 +160,11 @@ def waste_tables(waste: Waste) -> tuple[Table, ...]:
         kind = text(lambda row: _BUCKETS[row.bucket].title, "Kind")
         title = f"By {' and '.join(key.replace('_', ' ') for key in waste.by)}"
         found.append(
-            Table.of(title, waste.rows, (*map(dimension, waste.by), kind, number("gpu_hours", "GPU-hours"), money("cost")))
+            Table.of(
+                title,
+                waste.rows,
+                (*map(dimension, waste.by), kind, number("gpu_hours", "GPU-hours"), money("cost")),
+            )
         )
     if waste.workloads:
         columns = [
@@ -162,7 +179,9 @@ def waste_tables(waste: Waste) -> tuple[Table, ...]:
             share("utilization_p50", "Busy p50", decimals=0, weight=3),
             share("utilization_p95", "Busy p95", decimals=0, weight=3),
             text(
-                lambda work: f"{work.gpus_never_used} of {work.gpus_measured}" if work.gpus_never_used else None,
+                lambda work: (
+                    f"{work.gpus_never_used} of {work.gpus_measured}" if work.gpus_never_used else None
+                ),
                 "GPUs never used",
                 weight=3,
             ),
@@ -193,7 +212,9 @@ def findings(
         ),
     ] = None,
     top: Annotated[int | None, option("--top", "COUNT", "Only the dearest; without it all.", min=1)] = None,
-    show_patches: Annotated[bool, switch("--patches", "Also what to apply: Kubernetes YAML, where it is known.")] = False,
+    show_patches: Annotated[
+        bool, switch("--patches", "Also what to apply: Kubernetes YAML, where it is known.")
+    ] = False,
     compare: Annotated[
         Comparison | None,
         option("--compare", None, "Also what became of the findings of the period before, as long."),
@@ -223,7 +244,9 @@ def findings(
 
     settings = call.settings
     if minimum is not None:
-        settings = settings.model_copy(update={"findings": settings.findings.model_copy(update={"minimum_per_month": minimum})})
+        settings = settings.model_copy(
+            update={"findings": settings.findings.model_copy(update={"minimum_per_month": minimum})}
+        )
     with call.status() as tell:
         found = narrowed(read_findings(settings, call.store, call.period, tell), call.teams, call.namespaces)
         changed = None
@@ -231,11 +254,15 @@ def findings(
             with call.store.read() as con:
                 period = previous_period(call.period, newest_data(con) or call.period.end_ms, call.tz)
             try:
-                before = narrowed(read_findings(settings, call.store, period, tell), call.teams, call.namespaces)
+                before = narrowed(
+                    read_findings(settings, call.store, period, tell), call.teams, call.namespaces
+                )
             except StoreError:
                 raise
             except GpucostError as error:
-                raise GpucostError(f"there is nothing to compare with: {error.message}", "leave out --compare") from None
+                raise GpucostError(
+                    f"there is nothing to compare with: {error.message}", "leave out --compare"
+                ) from None
             changed = changes(before.findings, found.findings, period)
     note_gaps(settings, call.store, call.period, quiet=call.quiet)
     with call.store.read() as con:
@@ -268,15 +295,21 @@ def findings(
 TITLE = "What to do about it"
 
 
-def read_findings(config: Config, store: Store, period: Period, tell: Callable[[str], None] = lambda _: None) -> Findings:
+def read_findings(
+    config: Config, store: Store, period: Period, tell: Callable[[str], None] = lambda _: None
+) -> Findings:
     """The findings of a period, commitments asked of list prices, too; `tell` is called with what is being done."""
     from gpucost import savings
     from gpucost.cli.whatif_commitments import StoredCommitments
 
-    return savings.findings(config, store, period, partial(_commit, StoredCommitments(config, store, period)), tell)
+    return savings.findings(
+        config, store, period, partial(_commit, StoredCommitments(config, store, period)), tell
+    )
 
 
-def narrowed(found: Findings, teams: Sequence[str], namespaces: Sequence[str], clusters: Sequence[str] = ()) -> Findings:
+def narrowed(
+    found: Findings, teams: Sequence[str], namespaces: Sequence[str], clusters: Sequence[str] = ()
+) -> Findings:
     """Those of some teams, namespaces or clusters (none: of all), with the ranks that they have among all."""
     kept = tuple(
         one
@@ -285,7 +318,9 @@ def narrowed(found: Findings, teams: Sequence[str], namespaces: Sequence[str], c
         and (not namespaces or one.namespace in namespaces)
         and (not clusters or one.cluster in clusters)
     )
-    return replace(found, findings=kept, passed_over=0 if teams or namespaces or clusters else found.passed_over)
+    return replace(
+        found, findings=kept, passed_over=0 if teams or namespaces or clusters else found.passed_over
+    )
 
 
 def _changes_table(changed: FindingChanges, name: str) -> Table:
@@ -333,7 +368,10 @@ def finding_items(findings: Sequence[Finding], title: str = "", *, with_patches:
 
 def headline(findings: Findings, currency: str) -> str:
     """How many there are, and what their commands show together."""
-    least, saving = (figure_text(one, "money", currency, 2) for one in (findings.minimum_per_month, findings.saving_per_month))
+    least, saving = (
+        figure_text(one, "money", currency, 2)
+        for one in (findings.minimum_per_month, findings.saving_per_month)
+    )
     if not findings.findings:
         return f"Nothing would save {least} a month or more ([findings] minimum_per_month)."
     count, most = len(findings.findings), figure_text(findings.at_most_per_month, "money", currency, 2)
@@ -357,7 +395,9 @@ def _commit(known: StoredCommitments, usage: Usage) -> Scenario[Answer]:
 @command("* cluster period written")
 def queue(
     call: Call,
-    name: Annotated[list[str] | None, option("--queue", "NAME", "Only this ClusterQueue; repeatable.")] = None,
+    name: Annotated[
+        list[str] | None, option("--queue", "NAME", "Only this ClusterQueue; repeatable.")
+    ] = None,
     half_life: Annotated[
         str,
         option(
@@ -395,10 +435,7 @@ def queue(
     if not name:
         half_life_ms = _half_life_ms(half_life)
         waits, shares = pipeline.read_attributed(
-            call.settings,
-            call.store,
-            lambda con: slurm(con, period, half_life_ms, call.clusters),
-            period,
+            call.settings, call.store, lambda con: slurm(con, period, half_life_ms, call.clusters), period
         )
     if not found and not waits:
         what = "no such ClusterQueue" if name or call.clusters else "nothing"
@@ -414,7 +451,11 @@ def queue(
         text("cohort", weight=2),
         text("resource", weight=1),
         number("quota"),
-        number(lambda one: "none" if one.is_borrowing_unlimited else one.borrowing_limit, "Borrow limit", weight=2),
+        number(
+            lambda one: "none" if one.is_borrowing_unlimited else one.borrowing_limit,
+            "Borrow limit",
+            weight=2,
+        ),
         number("used_average", "In use"),
         number("used_p95", "In use p95", weight=3),
         number("used_max", "In use max", weight=2),
@@ -458,11 +499,24 @@ def queue(
             sections=(
                 *([Table.of("Quota, use and waits", found, columns, note=_OF_QUEUES)] if found else []),
                 *(
-                    Table.of(title, [one for one in waits if one.by == by], of_jobs, note=_OF_JOBS if by == last else None)
+                    Table.of(
+                        title,
+                        [one for one in waits if one.by == by],
+                        of_jobs,
+                        note=_OF_JOBS if by == last else None,
+                    )
                     for by, title in titles.items()
                     if waits
                 ),
-                *([Table.of("Fair share, from sshare", shares, of_shares, note=_OF_SHARES.format(half_life))] if shares else []),
+                *(
+                    [
+                        Table.of(
+                            "Fair share, from sshare", shares, of_shares, note=_OF_SHARES.format(half_life)
+                        )
+                    ]
+                    if shares
+                    else []
+                ),
             ),
             name="queue",
             answer=Queues(period, found, waits or None, shares or None),

@@ -54,7 +54,10 @@ def as_dict(answer: Answer) -> dict[str, Any]:
             document |= {"saving": answer.saving, "saving_percent": answer.saving_percent} | value
         else:
             document[name] = value
-    rows = {table.title: [dict(zip(table.columns, line, strict=True)) for line in table.lines] for table in answer.tables}
+    rows = {
+        table.title: [dict(zip(table.columns, line, strict=True)) for line in table.lines]
+        for table in answer.tables
+    }
     return document | {"tables": rows}
 
 
@@ -118,7 +121,9 @@ def _table(rows: Rows, currency: str) -> Table:
         unit, decimals = _unit(name, values)
         weight = 0 if at == 0 or name in _ALWAYS_SHOWN else 1 if unit == "text" else 2 + at
         columns.append(Column(capitalized(name), unit, decimals, weight))
-    lines = (Line(tuple(_cell(*one, currency) for one in zip(line, columns, strict=True))) for line in rows.lines)
+    lines = (
+        Line(tuple(_cell(*one, currency) for one in zip(line, columns, strict=True))) for line in rows.lines
+    )
     return Table(capitalized(rows.title), tuple(columns), tuple(lines), rows.note)
 
 
@@ -138,7 +143,9 @@ def _unit(name: str, values: Sequence[Value]) -> tuple[Unit, int]:
     if "%" in name or "percent" in name:
         return "hours", 1
     sizes = [abs(float(value)) for value in figures if value is not None]
-    return "hours", 0 if all(size.is_integer() for size in sizes) else 4 if max(sizes) < 1 else 2 if max(sizes) < _LARGE else 1
+    return "hours", 0 if all(size.is_integer() for size in sizes) else 4 if max(sizes) < 1 else 2 if max(
+        sizes
+    ) < _LARGE else 1
 
 
 def _cell(value: Value, column: Column, currency: str) -> str | float | Decimal | None:
@@ -194,9 +201,16 @@ _SHARED = parameters(
     {
         "workload": (
             list[str] | None,
-            option("--workload", "KIND/NAME", "Only this workload's usage; `*` is anything; repeatable.", WHOSE),
+            option(
+                "--workload", "KIND/NAME", "Only this workload's usage; `*` is anything; repeatable.", WHOSE
+            ),
         ),
-        "save": (str | None, option("--save", "NAME", "Keep the answer beside the store, for gpucost whatif compare.", WRITTEN)),
+        "save": (
+            str | None,
+            option(
+                "--save", "NAME", "Keep the answer beside the store, for gpucost whatif compare.", WRITTEN
+            ),
+        ),
     }
 )
 
@@ -271,7 +285,9 @@ class WhatIfContext(Call):
             )
         return Usage(fleet, self.settings.currency, self.period_name, str(scope), scope.is_narrowed)
 
-    def is_described(self, group: Any, *of_store: str, but: Collection[str] = (), of_period: bool = True) -> bool:
+    def is_described(
+        self, group: Any, *of_store: str, but: Collection[str] = (), of_period: bool = True
+    ) -> bool:
         """Whether options of the group, others than those of `but`, describe the fleet, so that no store is needed.
 
         `of_store` are those given besides that ask for the store's usage, as those of a scope do, and of a period if
@@ -323,25 +339,42 @@ def whatif_command(
     A parameter of a dataclass stands for the options that its fields are; its `given` are the names of those that were given.
     `more` are options that the command takes as keywords.
     """
-    layout = " ".join((*more, *(name for name in (*SCOPE, "period", "written", "save") if name not in without)))
+    layout = " ".join(
+        (*more, *(name for name in (*SCOPE, "period", "written", "save") if name not in without))
+    )
 
     def decorate(function: Callable[..., None]) -> Callable[..., None]:
         declared = inspect.signature(function, eval_str=True).parameters.values()
         own = [one for one in declared if one.name != "run" and one.kind is not one.VAR_KEYWORD]
         groups: dict[str, tuple[Any, list[inspect.Parameter]]]
-        groups = {one.name: (one.annotation, _options(one.annotation)) for one in own if is_dataclass(one.annotation)}
-        expanded = [part for one in own for part in (groups[one.name][1] if one.name in groups else [_option(one)])]
+        groups = {
+            one.name: (one.annotation, _options(one.annotation))
+            for one in own
+            if is_dataclass(one.annotation)
+        }
+        expanded = [
+            part for one in own for part in (groups[one.name][1] if one.name in groups else [_option(one)])
+        ]
 
         def called(call: Call, **given: Any) -> None:
             save = call.more.get("save")
             if save is not None and not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}", save):
                 raise UsageError(
-                    f"--save cannot call an answer {save!r}", "letters, digits, dots, dashes and underscores make a name"
+                    f"--save cannot call an answer {save!r}",
+                    "letters, digits, dots, dashes and underscores make a name",
                 )
-            run = WhatIfContext(**{**vars(call), "workloads": tuple(call.more.get("workload") or ()), "save": save})
+            run = WhatIfContext(
+                **{**vars(call), "workloads": tuple(call.more.get("workload") or ()), "save": save}
+            )
             for name, (kind, parts) in groups.items():
-                values = {part.name: value for part in parts if (value := given.pop(part.name)) not in (part.default, [])}
-                fixed = {one: tuple(value) if isinstance(value, list) else value for one, value in values.items()}
+                values = {
+                    part.name: value
+                    for part in parts
+                    if (value := given.pop(part.name)) not in (part.default, [])
+                }
+                fixed = {
+                    one: tuple(value) if isinstance(value, list) else value for one, value in values.items()
+                }
                 given[name] = kind(**fixed, given=tuple(values))
             function(**given, **{name: call.more.get(name) for name in more}, run=run)
 
@@ -388,7 +421,11 @@ def _flag(name: str, how: Option) -> str:
 def flags_of(group: Any, but: Collection[str] = ()) -> list[str]:
     """The options of a group that were given, as they are typed, but for fields in `but` and those whose default help shows."""
     known = options_in(type(group)).items()
-    return [_flag(name, how) for name, how in known if name in group.given and name not in but and not how.is_shown]
+    return [
+        _flag(name, how)
+        for name, how in known
+        if name in group.given and name not in but and not how.is_shown
+    ]
 
 
 def saved_answers(settings: Config) -> Path:
@@ -407,7 +444,9 @@ def number_parser(kind: Callable[[Decimal], N], how: Option) -> Callable[[Any], 
         is_under = value.is_finite() and (value <= how.least if how.above else value < how.least)
         if not value.is_finite() or is_under or (how.most is not None and value > how.most):
             end = f" and at most {how.most:,}" if how.most is not None else ""
-            raise typer.BadParameter(f"{text!r} is no number {'above' if how.above else 'from'} {how.least}{end}")
+            raise typer.BadParameter(
+                f"{text!r} is no number {'above' if how.above else 'from'} {how.least}{end}"
+            )
         if math.isinf(kind(value)):
             raise typer.BadParameter(f"{text!r} is too large")
         return kind(value)
@@ -453,7 +492,11 @@ def list_prices(settings: Config) -> Iterator[ListPrices]:
             all_regions=True,
             **which,
         )
-        return [row for row in listing(con, name, query, rates(settings)).rows if row.currency == settings.currency]
+        return [
+            row
+            for row in listing(con, name, query, rates(settings)).rows
+            if row.currency == settings.currency
+        ]
 
     with store_or_empty(settings) as con:
         yield listed

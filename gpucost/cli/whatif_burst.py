@@ -53,7 +53,9 @@ def whatif_burst(
         period_name = usage.period_name
         use = Assumption("work", usage.scope_name, "all its pods", "store", period_name)
     currency = run.settings.currency
-    run.finish(answer(works, moving, currency=currency, period=period_name, assumptions=(use,), findings=findings))
+    run.finish(
+        answer(works, moving, currency=currency, period=period_name, assumptions=(use,), findings=findings)
+    )
 
 
 def _described(given: DescribedWork, listed: ListPrices, providers: tuple[str, ...]) -> BurstWork:
@@ -63,23 +65,31 @@ def _described(given: DescribedWork, listed: ListPrices, providers: tuple[str, .
         row = _primary(listed, given.instance_type, given.region)
         primary, model, size = _place(row), model or row.gpu_model, float(given.gpus or row.gpu_count or 1)
     elif given.region is not None:
-        raise UsageError("--region needs --instance-type", "whose spot price it is, as in --instance-type a2-highgpu-8g")
+        raise UsageError(
+            "--region needs --instance-type", "whose spot price it is, as in --instance-type a2-highgpu-8g"
+        )
     others = [] if model is None else _of_model(listed, model, size, providers)
     if given.spot_price is not None:
         home = primary or BurstPlace("", "", given.spot_price, "option")
-        primary = BurstPlace(home.provider, home.region, _per_gpu(given.spot_price, given.price_per, size), "option")
+        primary = BurstPlace(
+            home.provider, home.region, _per_gpu(given.spot_price, given.price_per, size), "option"
+        )
     if primary is None:
         raise UsageError(
-            "the primary's spot price is missing", "--spot-price, or --instance-type and --region for its list price"
+            "the primary's spot price is missing",
+            "--spot-price, or --instance-type and --region for its list price",
         )
     others = [one for one in others if (one.provider, one.region) != (primary.provider, primary.region)]
     others += [_given_place(text, given.price_per, size) for text in given.place]
     if not others:
         raise UsageError(
-            "there is no place to compare with", "--gpu-model or --instance-type finds some, --place NAME=MONEY gives one"
+            "there is no place to compare with",
+            "--gpu-model or --instance-type finds some, --place NAME=MONEY gives one",
         )
     count = given.nodes
-    return BurstWork("the described work", primary, count * size * given.hours, size, float(count), tuple(others))
+    return BurstWork(
+        "the described work", primary, count * size * given.hours, size, float(count), tuple(others)
+    )
 
 
 def _per_gpu(amount: Decimal, per: PricePer, gpus: float) -> Decimal:
@@ -100,19 +110,32 @@ def _primary(listed: ListPrices, instance_type: str, region: str | None) -> List
     regions = sorted({row.region or "" for row in rows})
     if len(regions) > 1:
         raise UsageError(
-            f"{instance_type} has spot prices in {len(regions)} regions", f"--region names one, such as {regions[0]}"
+            f"{instance_type} has spot prices in {len(regions)} regions",
+            f"--region names one, such as {regions[0]}",
         )
     if not rows:
-        raise UsageError(f"no spot price of {instance_type} is known in your currency", "--spot-price gives it")
+        raise UsageError(
+            f"no spot price of {instance_type} is known in your currency", "--spot-price gives it"
+        )
     return rows[0]
 
 
 def _place(row: ListedPrice) -> BurstPlace:
     per_gpu = row.price_per_gpu_hour or row.price_per_hour
-    return BurstPlace(row.provider, row.region or "", per_gpu, *source_of(row), row.zone or "", row.instance_type, row.is_stale)
+    return BurstPlace(
+        row.provider,
+        row.region or "",
+        per_gpu,
+        *source_of(row),
+        row.zone or "",
+        row.instance_type,
+        row.is_stale,
+    )
 
 
-def _of_model(listed: ListPrices, gpu_model: str, gpus: float, providers: tuple[str, ...]) -> list[BurstPlace]:
+def _of_model(
+    listed: ListPrices, gpu_model: str, gpus: float, providers: tuple[str, ...]
+) -> list[BurstPlace]:
     """The cheapest place of each region that has instances with at least so many of these GPUs."""
     cheapest: dict[tuple[str, str | None], BurstPlace] = {}
     for row in listed(gpu_model, purchase_options=("spot",), providers=providers):

@@ -22,7 +22,17 @@ from gpucost.whatif.cost import kept
 from gpucost.whatif.curve import described_curve
 from gpucost.whatif.flags import GPUS_PER_NODE, PricePer, node_price, to_decimal
 from gpucost.whatif.fleet import Price
-from gpucost.whatif.reserve import ANYTHING, Considered, DescribedUse, Existing, Family, Offers, ReservedUse, Terms, family_name
+from gpucost.whatif.reserve import (
+    ANYTHING,
+    Considered,
+    DescribedUse,
+    Existing,
+    Family,
+    Offers,
+    ReservedUse,
+    Terms,
+    family_name,
+)
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
@@ -39,7 +49,9 @@ _UPFRONT_PARTS = ("depreciation", "network")
 
 @whatif_command(more=OWN_NODE)
 def whatif_buy(
-    file: Annotated[Path | None, argument("FILE", "TOML file of an own node, as gpucost prices tco takes it.")] = None,
+    file: Annotated[
+        Path | None, argument("FILE", "TOML file of an own node, as gpucost prices tco takes it.")
+    ] = None,
     *,
     described: DescribedCloud,
     purchase: Purchase,
@@ -83,12 +95,26 @@ def whatif_buy(
         usage = run.usage()
         model, period_name = inputs.gpu_model, usage.period_name
         if model is None:
-            raise UsageError("--gpu-model is missing: which nodes of the store could be own ones", "or describe them: --nodes")
-        shape, cloud = run.evaluate(buy.cloud_usage(usage.fleet, run.period, model, gpus, is_narrowed=usage.is_narrowed))
+            raise UsageError(
+                "--gpu-model is missing: which nodes of the store could be own ones",
+                "or describe them: --nodes",
+            )
+        shape, cloud = run.evaluate(
+            buy.cloud_usage(usage.fleet, run.period, model, gpus, is_narrowed=usage.is_narrowed)
+        )
         use = Assumption("usage", usage.scope_name, f"{model} nodes by hour", "store", period_name)
-    assumptions = (use, *(Assumption(p.name, p.price_per_hour, "money per node-hour", p.basis) for p in costs.parts))
+    assumptions = (
+        use,
+        *(Assumption(p.name, p.price_per_hour, "money per node-hour", p.basis) for p in costs.parts),
+    )
     result = buy.answer(
-        own, cloud, shape, currency=settings.currency, period=period_name, purchase=purchase, assumptions=assumptions
+        own,
+        cloud,
+        shape,
+        currency=settings.currency,
+        period=period_name,
+        purchase=purchase,
+        assumptions=assumptions,
     )
     run.finish(result)
     if inputs.not_given:
@@ -100,10 +126,15 @@ def _described_price(run: WhatIfContext, described: DescribedCloud, gpus: float)
     if described.on_demand_price is not None:
         return Price(node_price(described.on_demand_price, described.price_per, gpus), "option")
     if described.instance_type is None:
-        raise UsageError("the cloud's price is missing", "--on-demand-price, or --instance-type and --region for the list price")
+        raise UsageError(
+            "the cloud's price is missing",
+            "--on-demand-price, or --instance-type and --region for the list price",
+        )
     listed = listed_type(run, described.instance_type, described.region)
     if listed.on_demand is None or not listed.gpus:
-        raise UsageError(f"no list price on demand of {described.instance_type} is known", "--on-demand-price gives it")
+        raise UsageError(
+            f"no list price on demand of {described.instance_type} is known", "--on-demand-price gives it"
+        )
     per_gpu = listed.on_demand.per_node_hour / to_decimal(listed.gpus)
     return replace(listed.on_demand, per_node_hour=per_gpu * to_decimal(gpus))
 
@@ -121,10 +152,14 @@ class GivenOffers(NamedTuple):
     def of(self, gpus: float, on_demand: Price) -> Offers:
         """Of nodes with so many GPUs, at that price on demand."""
         offers = {
-            terms: Price(on_demand.per_node_hour * (100 - percent) / 100, f"option: {percent} % off on demand")
+            terms: Price(
+                on_demand.per_node_hour * (100 - percent) / 100, f"option: {percent} % off on demand"
+            )
             for terms, percent in self.discounts.items()
         }
-        return offers | {terms: Price(node_price(price, self.per, gpus), "option") for terms, price in self.prices.items()}
+        return offers | {
+            terms: Price(node_price(price, self.per, gpus), "option") for terms, price in self.prices.items()
+        }
 
     def over(self, use: ReservedUse) -> ReservedUse:
         """The same with these commitments to choose from; those listed where none is given."""
@@ -142,7 +177,8 @@ def given_terms(option: str, texts: Sequence[str] | None, highest: int | None = 
         terms, equals, value = text.partition("=")
         if not equals:
             raise UsageError(
-                f"{option} {text}: what stands after TERMS= is missing", f"{option} 1=20.10, or savings_plan:3:all_upfront=…"
+                f"{option} {text}: what stands after TERMS= is missing",
+                f"{option} 1=20.10, or savings_plan:3:all_upfront=…",
             )
         numbers[reserve.parse_terms(terms, option)] = price(option, text, value, highest)
     return numbers
@@ -162,7 +198,8 @@ class ListedType(NamedTuple):
             return Price(node_price(price, per, gpus), "option")
         if self.on_demand is None:
             raise UsageError(
-                "the price on demand is missing", "--on-demand-price, or --instance-type and --region of list prices"
+                "the price on demand is missing",
+                "--on-demand-price, or --instance-type and --region of list prices",
             )
         return self.on_demand
 
@@ -182,7 +219,8 @@ def listed_type(run: WhatIfContext, instance_type: str | None, region: str | Non
     regions = [place for _, place in places if place not in ("", region)]
     if regions:
         raise UsageError(
-            f"{instance_type} has list prices in {len(places)} regions", f"--region names one, such as {min(regions)}"
+            f"{instance_type} has list prices in {len(places)} regions",
+            f"--region names one, such as {min(regions)}",
         )
     raise UsageError(
         f"{instance_type} has list prices of {' and '.join(sorted({provider for provider, _ in places}))}, and no region"
@@ -237,7 +275,10 @@ class StoredCommitments:
                 load_discounts(con, self.settings)
                 less = partial(self._less, con, of)
                 on_demand = less("on_demand", known.on_demand) if known.on_demand else None
-                self._offers[kind] = on_demand, {terms: less(terms.kind, price) for terms, price in known.offers.items()}
+                self._offers[kind] = (
+                    on_demand,
+                    {terms: less(terms.kind, price) for terms, price in known.offers.items()},
+                )
         return self._offers[kind]
 
     def _less(self, con: DuckDBPyConnection, of: dict[str, str | None], option: str, price: Price) -> Price:
@@ -254,19 +295,28 @@ def stored_families(
 ) -> tuple[tuple[Family, ...], Existing, tuple[Assumption, ...]]:
     """What the store's usage asks of commitments: families with their offers, commitments there are, assumptions."""
     existing = known.existing
-    names, places = ({name.lower() for name in several} for several in (considered.instance_type, considered.region))
+    names, places = (
+        {name.lower() for name in several} for several in (considered.instance_type, considered.region)
+    )
     fleet = usage.fleet.only(
         lambda node: (
-            (not names or (node.instance_type or "").lower() in names) and (not places or (node.region or "").lower() in places)
+            (not names or (node.instance_type or "").lower() in names)
+            and (not places or (node.region or "").lower() in places)
         )
     )
-    families = reserve.families_of(fleet, known.period, existing, known.offers_of, is_narrowed=usage.is_narrowed)
+    families = reserve.families_of(
+        fleet, known.period, existing, known.offers_of, is_narrowed=usage.is_narrowed
+    )
     if not families:
-        seen = sorted({node.instance_type or "?" for node in usage.fleet.nodes if node.capacity_type != "spot"})
+        seen = sorted(
+            {node.instance_type or "?" for node in usage.fleet.nodes if node.capacity_type != "spot"}
+        )
         raise GpucostError(
             f"{usage.scope_name} used no priced node on demand in {usage.period_name}"
             + (" that --instance-type and --region name" if names or places else ""),
-            f"on demand were {', '.join(seen)}" if seen else "spot nodes are not committed to; whatif spot compares them",
+            f"on demand were {', '.join(seen)}"
+            if seen
+            else "spot nodes are not committed to; whatif spot compares them",
         )
     kinds = [f"{use.instance_type} ({family.region})" for family in families for use in family.uses]
     if given.prices and len(kinds) > 1:
@@ -334,7 +384,9 @@ def _described_family(
 ) -> tuple[Family, str]:
     """The nodes that options describe, with what could be committed; and the period. Raises UsageError without a price."""
     if max(len(considered.instance_type), len(considered.region)) > 1:
-        raise UsageError("options describe nodes of one kind in one place", "give --instance-type and --region once")
+        raise UsageError(
+            "options describe nodes of one kind in one place", "give --instance-type and --region once"
+        )
     kind, place = ((*names, "")[0] for names in (considered.instance_type, considered.region))
     curve, period_name = described_curve(described)
     listed = listed_type(run, kind, place)

@@ -29,7 +29,8 @@ def whatif_egress(
     described: DescribedStarts,
     transfer: Transfer,
     same_data: Annotated[
-        SameData, Option("Of the store's pods: who downloads the same data, and shares a copy.", is_shown=True)
+        SameData,
+        Option("Of the store's pods: who downloads the same data, and shares a copy.", is_shown=True),
     ] = SameData.workload,
     *,
     run: WhatIfContext,
@@ -46,22 +47,37 @@ def whatif_egress(
       gpucost whatif egress --gb-per-start 15 --month 2026-10 --same-data namespace
     """
     if gb_per_start is None:
-        raise UsageError("--gb-per-start is missing", "how many GB a pod downloads as it starts: its model, image or data")
+        raise UsageError(
+            "--gb-per-start is missing", "how many GB a pod downloads as it starts: its model, image or data"
+        )
     if described.nodes is not None and described.starts_per_day is not None:
-        raise UsageError("--nodes and --starts-per-day both say how many starts there are", "leave out one of them")
+        raise UsageError(
+            "--nodes and --starts-per-day both say how many starts there are", "leave out one of them"
+        )
     if run.is_described(described):
         per_day, days = described.per_day, described.days
         downloads: tuple[Downloads, ...] = (Downloads("the described starts", per_day * days),)
         hours, period_name = 24.0 * days, f"{days} days"
-        starts = Assumption("starts", per_day, "per day", "option: each node once a day" if described.nodes else "option")
+        starts = Assumption(
+            "starts", per_day, "per day", "option: each node once a day" if described.nodes else "option"
+        )
     else:
         usage = run.usage()
         downloads = starts_of(usage.fleet, run.period, same_data.value)
         hours, period_name = (run.period.end_ms - run.period.start_ms) / MS_PER_HOUR, usage.period_name
         if not downloads:
             raise GpucostError(
-                f"no pod of {usage.scope_name} started in {period_name}", "--starts-per-day or --nodes describe starts"
+                f"no pod of {usage.scope_name} started in {period_name}",
+                "--starts-per-day or --nodes describe starts",
             )
-        starts = Assumption("starts", sum(one.starts for one in downloads), f"pods of {usage.scope_name}", "store", period_name)
+        starts = Assumption(
+            "starts",
+            sum(one.starts for one in downloads),
+            f"pods of {usage.scope_name}",
+            "store",
+            period_name,
+        )
     transfer, currency = replace(transfer, gb_per_start=gb_per_start), run.settings.currency
-    run.finish(answer(downloads, transfer, hours=hours, currency=currency, period=period_name, assumptions=(starts,)))
+    run.finish(
+        answer(downloads, transfer, hours=hours, currency=currency, period=period_name, assumptions=(starts,))
+    )

@@ -55,7 +55,9 @@ def whatif_plan(
     plan = read_plan(file)
     context = Context(run.settings.currency, {}, file=str(file))
     fleets = {
-        group.name: run.usage(Scope(*map(tuple, (group.teams, group.namespaces, group.workloads, group.clusters)))).fleet
+        group.name: run.usage(
+            Scope(*map(tuple, (group.teams, group.namespaces, group.workloads, group.clusters)))
+        ).fleet
         for group in plan.groups
         if group.is_stored
     }
@@ -64,13 +66,17 @@ def whatif_plan(
         hours = (run.period.end_ms - start) / MS_PER_HOUR
         context = Context(context.currency, fleets, run.period_name, hours, hours / 24, context.file, start)
     elif run.period_flags:
-        raise UsageError("a period was named, but no group of the plan is read from the store", "leave the period out")
+        raise UsageError(
+            "a period was named, but no group of the plan is read from the store", "leave the period out"
+        )
     run.finish(answer(plan, context))
 
 
 @whatif_command(without=(*SCOPE, "period", "save"))
 def whatif_compare(
-    first: Annotated[str, typer.Argument(metavar="A", help="A name given to --save, or a file of --format json.")],
+    first: Annotated[
+        str, typer.Argument(metavar="A", help="A name given to --save, or a file of --format json.")
+    ],
     second: Annotated[str, typer.Argument(metavar="B", help="Another.")],
     *,
     run: WhatIfContext,
@@ -91,15 +97,24 @@ def whatif_compare(
     rows = [(figure, *values.values()) for figure, values in comparison["figures"].items()]
     sides = {column: comparison[key] for column, key in ((first, "a"), (second, "b"))}
     shown = (
-        text(lambda row: capitalized(row[0].replace(".", ": ")), f"In {comparison['currency']}, or the unit named"),
+        text(
+            lambda row: capitalized(row[0].replace(".", ": ")),
+            f"In {comparison['currency']}, or the unit named",
+        ),
         *(figure(partial(_shown, at), name) for at, name in enumerate((first, second, "Difference"), 1)),
     )
-    differing = (text(itemgetter("name"), "Assumption"), figure(itemgetter("a"), first), figure(itemgetter("b"), second))
+    differing = (
+        text(itemgetter("name"), "Assumption"),
+        figure(itemgetter("a"), first),
+        figure(itemgetter("b"), second),
+    )
     page = Page(
         title=f"What-ifs compared: {first} and {second}",
         currency=comparison["currency"],
         sections=(
-            Texts("Answers", tuple(f"{name}: {one['title']}, {one['period']}" for name, one in sides.items())),
+            Texts(
+                "Answers", tuple(f"{name}: {one['title']}, {one['period']}" for name, one in sides.items())
+            ),
             Table.of("Figures", rows, shown, note=" ".join(comparison["notes"]) or None),
             Table.of("Assumptions that differ", comparison["assumptions"], differing),
         ),

@@ -10,14 +10,26 @@ from gpucost.cli.whatif import WhatIfContext, whatif_command
 from gpucost.whatif.flags import Option
 from gpucost.whatif.fleet import levels
 from gpucost.whatif.gpu_specs import load_facts
-from gpucost.whatif.rightsize import DescribedLoad, Margins, answer, catalog_speeds, described, list_offers, read_speeds
+from gpucost.whatif.rightsize import (
+    DescribedLoad,
+    Margins,
+    answer,
+    catalog_speeds,
+    described,
+    list_offers,
+    read_speeds,
+)
 
 
 @whatif_command()
 def whatif_rightsize(
     work: DescribedLoad,
-    speeds: Annotated[Path | None, Option("CSV of gpu_model,relative_speed instead of the catalog's.", "FILE")] = None,
-    other_models: Annotated[bool, Option("Also other GPU models: a table of its own, no part of the saving.")] = False,
+    speeds: Annotated[
+        Path | None, Option("CSV of gpu_model,relative_speed instead of the catalog's.", "FILE")
+    ] = None,
+    other_models: Annotated[
+        bool, Option("Also other GPU models: a table of its own, no part of the saving.")
+    ] = False,
     *,
     margins: Margins,
     run: WhatIfContext,
@@ -49,5 +61,14 @@ def whatif_rightsize(
         measured = run.read(lambda con: levels(con, settings.activity, run.period))
         stale_before = (run.period.end - timedelta(days=settings.prices.stale_after_days)).date().isoformat()
     run.finish(
-        answer(usage, margins, measured, facts, measured_speeds, offers, other_models=other_models, stale_before=stale_before)
+        answer(
+            usage,
+            margins,
+            measured,
+            facts,
+            measured_speeds,
+            offers,
+            other_models=other_models,
+            stale_before=stale_before,
+        )
     )

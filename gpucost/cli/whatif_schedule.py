@@ -19,8 +19,7 @@ def whatif_schedule(
     nodes: DescribedNodes,
     rules: Rules,
     office_hours: Annotated[
-        str | None,
-        Option("Local hours outside of which all but batch work is off.", "HH:MM-HH:MM"),
+        str | None, Option("Local hours outside of which all but batch work is off.", "HH:MM-HH:MM")
     ] = None,
     weekdays: Annotated[str, Option("Days with office hours.", "DAYS", is_shown=True)] = "mon-fri",
     *,
@@ -49,9 +48,13 @@ def whatif_schedule(
     usage = run.usage(replace(run.scope, clusters=()) if of_clusters else run.scope)
     if of_clusters:
         scope = ", ".join(sorted(set(run.clusters)))
-        usage = usage._replace(fleet=usage.fleet.only(lambda node: node.cluster in run.clusters), scope_name=scope)
+        usage = usage._replace(
+            fleet=usage.fleet.only(lambda node: node.cluster in run.clusters), scope_name=scope
+        )
         if not usage.fleet.nodes:
-            raise GpucostError(f"nothing in {run.period} was used in {scope}", "gpucost report --by cluster lists them")
+            raise GpucostError(
+                f"nothing in {run.period} was used in {scope}", "gpucost report --by cluster lists them"
+            )
     if not rules.patience_ms() and office is None:
         rules = replace(rules, notebook_idle_minutes=_NOTEBOOK_IDLE_MINUTES)
     rules = replace(rules, office=tuple(office.spans(run.period, settings.tz)) if office else None)

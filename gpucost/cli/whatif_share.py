@@ -34,7 +34,9 @@ def whatif_share(
     """
     settings = run.settings
     if sizing.is_mig and "ways" in sizing.given:
-        raise UsageError("--ways is no option of MIG: its layouts say how many pods a GPU takes", "leave out --ways")
+        raise UsageError(
+            "--ways is no option of MIG: its layouts say how many pods a GPU takes", "leave out --ways"
+        )
     facts = load_facts()
     if run.is_described(pods, *(["--across-teams"] if across_teams else [])):
         usage, measured = described(sizing, pods, facts, settings.currency)

@@ -19,7 +19,9 @@ from gpucost.whatif.spot.market import Market, read_market
 from gpucost.whatif.spot.moves import SpotOptions, SpotQuery, Target
 
 
-def chosen_rate(run: WhatIfContext, interruptions_per_hour: float | None, traces: Sequence[Path] | None) -> Rate | None:
+def chosen_rate(
+    run: WhatIfContext, interruptions_per_hour: float | None, traces: Sequence[Path] | None
+) -> Rate | None:
     """The rate that options give: the number, or what traces come to; None where neither is given."""
     if interruptions_per_hour is not None and traces:
         raise UsageError("--interruptions-per-hour and --trace exclude each other", "give one of them")
@@ -38,7 +40,8 @@ def job_replay(run: WhatIfContext, fleet: Described) -> SpotReplay:
     if fleet.instance_type is None or fleet.hours is None:
         missing = "--instance-type" if fleet.instance_type is None else "--hours"
         raise UsageError(
-            f"{missing} is missing: which job should be replayed?", f"give {missing}, or no options of a fleet at all"
+            f"{missing} is missing: which job should be replayed?",
+            f"give {missing}, or no options of a fleet at all",
         )
     period = run.period if run.period_flags else None
     with run.store.read() as con:
@@ -83,7 +86,9 @@ def whatif_spot(
     fleet: Described,
     interruptions_per_hour: Annotated[
         float | None,
-        Option("Interruptions of one node per hour. Default: those of own spot nodes, else of measured traces."),
+        Option(
+            "Interruptions of one node per hour. Default: those of own spot nodes, else of measured traces."
+        ),
     ] = None,
     trace: Annotated[
         tuple[Path, ...],
@@ -117,9 +122,13 @@ def whatif_spot(
     fleet = replace(fleet, hours=hours_needed(fleet.hours, fleet.active_hours_per_day, fleet.days))
     if options.backtest:
         if options.to is Target.on_demand:
-            raise UsageError("--backtest compares spot with on demand; there is nothing to reverse", "leave out --move-to")
+            raise UsageError(
+                "--backtest compares spot with on demand; there is nothing to reverse", "leave out --move-to"
+            )
         if fleet.spot_price is not None:
-            raise UsageError("--backtest takes spot prices from the store's history", "leave out --spot-price")
+            raise UsageError(
+                "--backtest takes spot prices from the store's history", "leave out --spot-price"
+            )
         is_job = run.is_described(fleet, of_period=False)
         replay = job_replay(run, fleet) if is_job else usage_replay(run)
         run.finish(backtest.answer(options, replay, rate, run.settings.currency))
@@ -131,6 +140,12 @@ def whatif_spot(
         (usage, market), settings = _usage(run), run.settings
         price = Price(fleet.spot_price, "option") if fleet.spot_price is not None else None
         question = SpotQuery(
-            usage, market, rate, price, fleet.price_per, settings.spot.interruptible, settings.prices.stale_after_days
+            usage,
+            market,
+            rate,
+            price,
+            fleet.price_per,
+            settings.spot.interruptible,
+            settings.prices.stale_after_days,
         )
     run.finish(answer.answer(options, question))

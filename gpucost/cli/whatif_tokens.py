@@ -81,7 +81,9 @@ def whatif_selfhost(
     findings: list[str] = []
     if run.is_described(described, of_period=replicas.throughput_of is None):
         tokens, period_name = described_tokens(described)
-        purchase = _purchase(run, offer, tokens, period_name, f"busiest hour {described.peak_factor:g} × the mean")
+        purchase = _purchase(
+            run, offer, tokens, period_name, f"busiest hour {described.peak_factor:g} × the mean"
+        )
     else:
         hours = _hours(run, offer.model)
         tokens = _curve(run, hours, offer)
@@ -126,7 +128,12 @@ def whatif_api(
 
 
 def _purchase(
-    run: WhatIfContext, offer: Api, tokens: TokenHours, period_name: str, about: str = "", hours: Sequence[Hour] = ()
+    run: WhatIfContext,
+    offer: Api,
+    tokens: TokenHours,
+    period_name: str,
+    about: str = "",
+    hours: Sequence[Hour] = (),
 ) -> Purchase:
     """The tokens at an API's price; `hours` are rows of the store that they come from, if they do."""
     growth = _growth(run, offer, hours)
@@ -161,7 +168,9 @@ def _hours(
 
     query = UnitQuery.of(run.settings, period or run.period, run.period_name, **asdict(scope or run.scope))
     # cut at the ends of the period, as gpucost unit tokens reads it
-    rows = pipeline.read_attributed(run.settings, run.store, lambda con: token_hours(con, query, bucket), run.period)
+    rows = pipeline.read_attributed(
+        run.settings, run.store, lambda con: token_hours(con, query, bucket), run.period
+    )
     return [row for row in rows if model is None or fnmatchcase((row["model"] or "").lower(), model.lower())]
 
 
@@ -202,7 +211,9 @@ def _growth(run: WhatIfContext, offer: Api, hours: Sequence[Hour] = ()) -> Growt
     tokens: Counter[int] = Counter()
     for row in _hours(run, offer.model, Scope(), months, "month"):
         if _place(row) in places:
-            tokens[_month(from_ms(row["from_ms"]).astimezone(run.tz))] += row["prompt_tokens"] + row["generation_tokens"]
+            tokens[_month(from_ms(row["from_ms"]).astimezone(run.tz))] += (
+                row["prompt_tokens"] + row["generation_tokens"]
+            )
     # they may have begun within the first one
     known = [(month, count) for month, count in sorted(tokens.items()) if count][1:]
     if len(known) < _FEWEST:
@@ -223,7 +234,11 @@ def _month(day: date) -> int:
 
 def _api_price(run: WhatIfContext, offer: Api, models: Sequence[str]) -> ApiPrice:
     """What options say, and the price list for what they do not. Raises UsageError where nothing says it."""
-    given = (offer.input_price_per_million, offer.output_price_per_million, offer.cached_input_price_per_million)
+    given = (
+        offer.input_price_per_million,
+        offer.output_price_per_million,
+        offer.cached_input_price_per_million,
+    )
     name = offer.api_model or (offer.model if offer.model and "*" not in offer.model else None)
     name = name or (models[0] if len(models) == 1 else None)
     if given[0] is not None and given[1] is not None:
@@ -249,11 +264,17 @@ def _api_price(run: WhatIfContext, offer: Api, models: Sequence[str]) -> ApiPric
     fx = rates(run.settings)
 
     def own(option: Decimal | None, price: Decimal) -> Decimal:
-        return fx.convert(price, listed.currency, day, f"the token price of {listed.model}") if option is None else option
+        return (
+            fx.convert(price, listed.currency, day, f"the token price of {listed.model}")
+            if option is None
+            else option
+        )
 
     prompt, generated = (
         own(option, price)
-        for option, price in zip(given, (listed.input_price_per_million, listed.output_price_per_million), strict=False)
+        for option, price in zip(
+            given, (listed.input_price_per_million, listed.output_price_per_million), strict=False
+        )
     )
     cached = listed.cached_input_price_per_million
     cached = given[2] if cached is None else own(given[2], cached)
@@ -292,7 +313,9 @@ def _of_gpu(run: WhatIfContext, own: OwnNodes, gpus_per_replica: int) -> _Nodes:
     for name in ("instance_type", "region", "on_demand_price"):
         if getattr(own, name) is not None:
             flag = f"--{name.replace('_', '-')}"
-            raise UsageError(f"{flag} and --gpu-model both say which nodes are meant", "leave out one of them")
+            raise UsageError(
+                f"{flag} and --gpu-model both say which nodes are meant", "leave out one of them"
+            )
     gpus = float(own.gpus or GPUS_PER_NODE)
     with list_prices(run.settings) as listed:
         rows = listed(own.gpu_model, purchase_options=("on_demand",))
@@ -301,7 +324,9 @@ def _of_gpu(run: WhatIfContext, own: OwnNodes, gpus_per_replica: int) -> _Nodes:
         if row.price_per_gpu_hour and (row.gpu_count or 0) >= min(gpus_per_replica, gpus):
             cheapest.setdefault(row.provider, row)
     if not cheapest:
-        raise GpucostError(f"no price on demand of {own.gpu_model} is known", f"gpucost prices {own.gpu_model} lists what is")
+        raise GpucostError(
+            f"no price on demand of {own.gpu_model} is known", f"gpucost prices {own.gpu_model} lists what is"
+        )
     places = tuple(
         (
             " ".join(word for word in (row.provider, row.region, row.instance_type) if word),
@@ -314,7 +339,9 @@ def _of_gpu(run: WhatIfContext, own: OwnNodes, gpus_per_replica: int) -> _Nodes:
     return _Nodes(f"node of {gpus:g} {own.gpu_model}", gpus, price, {}, places)
 
 
-def _serving(run: WhatIfContext, own: OwnNodes, replicas: Replicas, tokens: TokenHours, operations: Operations) -> OwnServing:
+def _serving(
+    run: WhatIfContext, own: OwnNodes, replicas: Replicas, tokens: TokenHours, operations: Operations
+) -> OwnServing:
     """The replicas that options describe, or the store measured. Raises UsageError where something is not told."""
     throughput, gpus_per_replica = _throughput(run, replicas, tokens)
     nodes = _nodes(run, own) if own.gpu_model is None else _of_gpu(run, own, gpus_per_replica)
@@ -341,11 +368,16 @@ def _serving(run: WhatIfContext, own: OwnNodes, replicas: Replicas, tokens: Toke
 
 def _throughput(run: WhatIfContext, replicas: Replicas, tokens: TokenHours) -> tuple[Throughput, int]:
     """What a full replica does, and its GPUs. Raises UsageError where neither options nor the store say."""
-    workload, gpus, target = replicas.throughput_of, replicas.gpus_per_replica, replicas.time_per_output_token_ms
+    workload, gpus, target = (
+        replicas.throughput_of,
+        replicas.gpus_per_replica,
+        replicas.time_per_output_token_ms,
+    )
     if replicas.replica_tokens_per_second:
         if workload is not None:
             raise UsageError(
-                "--replica-tokens-per-second and --throughput-of both say what a replica does", "leave out one of them"
+                "--replica-tokens-per-second and --throughput-of both say what a replica does",
+                "leave out one of them",
             )
         if target is not None:
             raise UsageError(
@@ -372,15 +404,22 @@ def _throughput(run: WhatIfContext, replicas: Replicas, tokens: TokenHours) -> t
     ]  # fmt: skip
     full = full_gpu((one.work, one.gpu_hours) for one in hours)
     if full is None:
-        raise GpucostError(f"no token of {workload} is known in {run.period_name}", "gpucost unit tokens lists what is")
+        raise GpucostError(
+            f"no token of {workload} is known in {run.period_name}", "gpucost unit tokens lists what is"
+        )
     if gpus is None:
         # of a pool both phases count: a decode pod alone would have done what others computed of its prompts
         if rows[0]["workload"] != workload:
-            raise UsageError("--gpus-per-replica is missing", "how many GPUs pods of prefill and of decode hold together")
+            raise UsageError(
+                "--gpus-per-replica is missing", "how many GPUs pods of prefill and of decode hold together"
+            )
         held = Counter(pod.gpus for pod in run.usage(Scope(workloads=(escaped_glob(workload),))).fleet.pods)
         (most, _), *_ = held.most_common(1)
         if most != int(most):
-            raise UsageError(f"pods of {workload} hold {most:.3g} of a GPU", "--gpus-per-replica says what a replica is to hold")
+            raise UsageError(
+                f"pods of {workload} hold {most:.3g} of a GPU",
+                "--gpus-per-replica says what a replica is to hold",
+            )
         gpus = int(most)
     if target is not None:
         paced_hours = [one for one in hours if one.gpu_hours and one.generated and one.decode_seconds]
@@ -389,9 +428,13 @@ def _throughput(run: WhatIfContext, replicas: Replicas, tokens: TokenHours) -> t
                 f"the time per generated token of {workload} is not known: its server tells no time in decode",
                 "leave out --time-per-output-token-ms; docs/units.md says which servers tell it",
             )
-        source = f"store: {workload}, {len(paced_hours):,} active hours of {run.period_name} with a time in decode"
+        source = (
+            f"store: {workload}, {len(paced_hours):,} active hours of {run.period_name} with a time in decode"
+        )
         return paced_throughput(paced_hours, target, gpus, source), gpus
-    source = f"store: {workload}, {full.active_hours:,} active hours of {run.period_name}, the 95th percentile"
+    source = (
+        f"store: {workload}, {full.active_hours:,} active hours of {run.period_name}, the 95th percentile"
+    )
     return measured_throughput(full.work, full.mean_work, gpus, source), gpus
 
 
@@ -400,7 +443,9 @@ def _spot(run: WhatIfContext, own: OwnNodes, gpus: float) -> tuple[Price | None,
     from gpucost.periods import to_ms
     from gpucost.whatif.spot.market import Place, find_instance, read_market
 
-    price = None if own.spot_price is None else Price(node_price(own.spot_price, own.price_per, gpus), "option")
+    price = (
+        None if own.spot_price is None else Price(node_price(own.spot_price, own.price_per, gpus), "option")
+    )
     rate = measured_rate(None, "", own.gpu_model)
     if own.instance_type is not None:
         with store_or_empty(run.settings) as con:
@@ -430,7 +475,9 @@ def _stored_cost(run: WhatIfContext, hours: Sequence[Hour]) -> OwnCost:
     places = {(row["cluster"], row["namespace"]) for row in hours}
     fleet = run.usage(Scope(workloads=names)).fleet
     fleet = replace(fleet, pods=tuple(pod for pod in fleet.pods if (pod.cluster, pod.namespace) in places))
-    committed = fleet.only(lambda node: node.capacity_type in PAID_ANYWAY or any(price.is_committed for price in node.prices))
+    committed = fleet.only(
+        lambda node: node.capacity_type in PAID_ANYWAY or any(price.is_committed for price in node.prices)
+    )
     whole, paid = (one.cost for one in costs_of(run.settings, (fleet, committed)))
     share = paid / whole if whole else Decimal(0)
     held = sum(row["allocated_gpu_hours"] for row in hours)

@@ -172,7 +172,9 @@ def intersect(spans: Iterable[Span], others: Iterable[Span]) -> list[Span]:
 
 def whole_hours(spans: Iterable[Span], now_ms: int) -> list[Span]:
     """Spans widened to full hours, but never past now: the running hour is collected as far as it goes."""
-    widened = [(a // MS_PER_HOUR * MS_PER_HOUR, min(-(-b // MS_PER_HOUR) * MS_PER_HOUR, now_ms)) for a, b in spans]
+    widened = [
+        (a // MS_PER_HOUR * MS_PER_HOUR, min(-(-b // MS_PER_HOUR) * MS_PER_HOUR, now_ms)) for a, b in spans
+    ]
     return merge(widened)
 
 
@@ -181,7 +183,9 @@ def until(spans: Iterable[Span], newest_ms: int | None) -> list[Span]:
     return [(a, b if newest_ms is None else min(b, newest_ms + 1)) for a, b in spans]
 
 
-def default_spans(month_start_ms: int, now_ms: int, asked: Iterable[Span], loaded: Iterable[Span]) -> list[Span]:
+def default_spans(
+    month_start_ms: int, now_ms: int, asked: Iterable[Span], loaded: Iterable[Span]
+) -> list[Span]:
     """What a run without a period collects.
 
     The first one takes the current month so far. Later ones take whatever was asked for and never loaded (windows that
@@ -203,7 +207,9 @@ def default_spans(month_start_ms: int, now_ms: int, asked: Iterable[Span], loade
     return whole_hours([*subtract(wanted, known), (min(again, last), now_ms)], now_ms)
 
 
-def late_spans(con: duckdb.DuckDBPyConnection, source: str, now_ms: int, late_hours: int, newest_ms: int | None) -> list[Span]:
+def late_spans(
+    con: duckdb.DuckDBPyConnection, source: str, now_ms: int, late_hours: int, newest_ms: int | None
+) -> list[Span]:
     """Hours of the last `late_hours` that are incomplete, and may no longer be when they are asked for again.
 
     `newest_ms` is the source's newest sample, None where it has none: what lies past it was never loaded.
@@ -212,7 +218,9 @@ def late_spans(con: duckdb.DuckDBPyConnection, source: str, now_ms: int, late_ho
         return []
     end = min(now_ms, newest_ms + 1)
     hours = runs.incomplete_hours(con, source, now_ms - late_hours * MS_PER_HOUR, end)
-    return merge((one.hour * MS_PER_HOUR, (one.hour + 1) * MS_PER_HOUR) for one in hours if not one.is_settled)
+    return merge(
+        (one.hour * MS_PER_HOUR, (one.hour + 1) * MS_PER_HOUR) for one in hours if not one.is_settled
+    )
 
 
 def halves(span: Span) -> list[Span]:
@@ -270,7 +278,9 @@ class Collector(ABC, Generic[Batch]):
         """Reads one window from the source. Called from several threads; raises SourceError."""
 
     @abstractmethod
-    def write(self, con: duckdb.DuckDBPyConnection, run_id: int, span: Span, batch: Batch) -> LoadResult | None:
+    def write(
+        self, con: duckdb.DuckDBPyConnection, run_id: int, span: Span, batch: Batch
+    ) -> LoadResult | None:
         """Writes one window inside an open transaction; None where nothing can be said of it yet."""
 
     def learned(self, span: Span, loaded: LoadResult) -> None:
@@ -290,7 +300,9 @@ class Collector(ABC, Generic[Batch]):
         dropped = self._all_windows(todo, run_id, result, progress)
         with self.store.write() as con:
             runs.finish(con, run_id)
-        result.dropped = [Dropped(metric, reason, samples) for (metric, reason), samples in sorted(dropped.items())]
+        result.dropped = [
+            Dropped(metric, reason, samples) for (metric, reason), samples in sorted(dropped.items())
+        ]
         return result
 
     def _all_windows(
@@ -348,7 +360,17 @@ class Collector(ABC, Generic[Batch]):
         if last is not None and last.period.end == period.start and last.error == error.message:
             result.failed_windows.pop()
             period = Period(last.period.start, period.end)
-        command = ["gpucost", "collect", self.kind, "--source", self.source, "--from", iso(period.start), "--to", iso(period.end)]
+        command = [
+            "gpucost",
+            "collect",
+            self.kind,
+            "--source",
+            self.source,
+            "--from",
+            iso(period.start),
+            "--to",
+            iso(period.end),
+        ]
         result.failed_windows.append(FailedWindow(period, error.message, shlex.join(command)))
 
     def _windows(self, todo: list[Span]) -> Iterator[Span]:
@@ -361,7 +383,11 @@ class Collector(ABC, Generic[Batch]):
 
 
 def note_gaps(
-    con: duckdb.DuckDBPyConnection, source: PrometheusSource, result: CollectResult, period: Period | None, tz: ZoneInfo
+    con: duckdb.DuckDBPyConnection,
+    source: PrometheusSource,
+    result: CollectResult,
+    period: Period | None,
+    tz: ZoneInfo,
 ) -> None:
     """Enters into `result` what `coverage_gaps`, made anew, says of its clusters: gaps, and what closed days lack for good."""
     rows = con.execute(
@@ -386,9 +412,13 @@ def note_gaps(
         why = f"{reason}; who stands at both ends held on" if is_bridged else reason
         seen = intersect([(start, min(end, newest))], result.spans)
         if sum(b - a for a, b in seen) > runs.SHORT_SILENCE_MS:
-            result.gaps.append(MissingSpan(cluster, period_of((seen[0][0], seen[-1][1])), why, tuple(families)))
+            result.gaps.append(
+                MissingSpan(cluster, period_of((seen[0][0], seen[-1][1])), why, tuple(families))
+            )
         if not is_bridged and intersect(intersect([(start, end)], [closed]), final):
-            result.incomplete.append(MissingSpan(cluster, period_of((start, min(end, closed[1]))), why, tuple(families)))
+            result.incomplete.append(
+                MissingSpan(cluster, period_of((start, min(end, closed[1]))), why, tuple(families))
+            )
     result.findings += [SourceFinding("warning", "gap", f"{source.source}: {gap}") for gap in result.gaps]
 
 

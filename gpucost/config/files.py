@@ -26,9 +26,13 @@ def find(path: Path | None, environ: Mapping[str, str], cwd: Path) -> Path | Non
             file = file / FILE_NAME
         if not file.exists():
             by = f"variable {variable}" if path is None else "option --config"
-            raise ConfigError(f"no config file at {file} ({by})", "gpucost init writes one; --config names another")
+            raise ConfigError(
+                f"no config file at {file} ({by})", "gpucost init writes one; --config names another"
+            )
     if file and file.is_dir():
-        raise ConfigError(f"{file} is a directory, not a config file", "move it away, or name a file with --config")
+        raise ConfigError(
+            f"{file} is a directory, not a config file", "move it away, or name a file with --config"
+        )
     return file
 
 

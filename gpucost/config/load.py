@@ -36,7 +36,9 @@ Key = tuple[str | int, ...]
 _STORE: Key = ("store", "path")
 
 _HEADER = re.compile(r"^\s*(\[\[?)\s*([^\[\]]+?)\s*\]\]?\s*(?:#.*)?$")
-_ASSIGNMENT = re.compile(r"""^\s*((?:[A-Za-z0-9_-]+|"[^"]*"|'[^']*')(?:\s*\.\s*(?:[A-Za-z0-9_-]+|"[^"]*"|'[^']*'))*)\s*=""")
+_ASSIGNMENT = re.compile(
+    r"""^\s*((?:[A-Za-z0-9_-]+|"[^"]*"|'[^']*')(?:\s*\.\s*(?:[A-Za-z0-9_-]+|"[^"]*"|'[^']*'))*)\s*="""
+)
 _PART = re.compile(r"""\s*(?:"([^"]*)"|'([^']*)'|([^.\s]+))\s*""")
 
 
@@ -112,7 +114,11 @@ def dotted(key: Key) -> str:
 
 def as_toml(value: Any) -> str:
     """A value as TOML writes it; JSON's spelling of strings, numbers, booleans and arrays is TOML's too."""
-    return json.dumps(value, ensure_ascii=False, default=lambda other: float(other) if isinstance(other, Decimal) else str(other))
+    return json.dumps(
+        value,
+        ensure_ascii=False,
+        default=lambda other: float(other) if isinstance(other, Decimal) else str(other),
+    )
 
 
 def _parse(path: Path) -> tuple[dict[str, Any], dict[Key, int]]:
@@ -122,7 +128,9 @@ def _parse(path: Path) -> tuple[dict[str, Any], dict[Key, int]]:
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(f"cannot read {path}: {error}", "make it a readable UTF-8 text file") from None
     except tomllib.TOMLDecodeError as error:
-        raise ConfigError(f"{path} is not valid TOML: {error}", "mend that line; text needs quotes, tables [brackets]") from None
+        raise ConfigError(
+            f"{path} is not valid TOML: {error}", "mend that line; text needs quotes, tables [brackets]"
+        ) from None
 
 
 def line_numbers(text: str) -> dict[Key, int]:
@@ -166,7 +174,9 @@ def _overlay(settings: Settings, name: str, text: str, cwd: Path) -> None:
     if key[0] not in fields_of(Config):
         if (removed := _removed(key[:1])) is not None:
             raise ConfigError(f"variable {name} is for a setting that was removed", removed)
-        hint = did_you_mean(str(key[0]), fields_of(Config), cutoff=0.79, shown=lambda known: PREFIX + known.upper())
+        hint = did_you_mean(
+            str(key[0]), fields_of(Config), cutoff=0.79, shown=lambda known: PREFIX + known.upper()
+        )
         if hint:
             raise ConfigError(f"variable {name} is no setting", hint)
         return
@@ -182,9 +192,13 @@ def _overlay(settings: Settings, name: str, text: str, cwd: Path) -> None:
         value = json.loads(text) if text.startswith(("[", "{")) else text
         settings.put(key, value, f"variable {name}", cwd)
     except ValueError as error:
-        raise ConfigError(f"variable {name} is not valid JSON: {error}", 'write lists as ["a", "b"]') from None
+        raise ConfigError(
+            f"variable {name} is not valid JSON: {error}", 'write lists as ["a", "b"]'
+        ) from None
     except (TypeError, AttributeError, IndexError):
-        raise ConfigError(f"variable {name} goes into a key that is no table", "name a key from docs/config.md") from None
+        raise ConfigError(
+            f"variable {name} goes into a key that is no table", "name a key from docs/config.md"
+        ) from None
 
 
 # Keys that would hold a secret in clear, and what to write instead.
@@ -211,7 +225,10 @@ REMOVED_KEYS: dict[str, str] = {
 
 # Values that a key had in earlier versions, and what to use instead.
 REMOVED_VALUES = {
-    ("prices.cost_basis", "residual"): 'use "sku", which gives the same split for clouds that sell no cores and memory apart',
+    (
+        "prices.cost_basis",
+        "residual",
+    ): 'use "sku", which gives the same split for clouds that sell no cores and memory apart'
 }
 
 # Secrets in settings: the password and the keys of a URL, and what Spark's own logs redact.
@@ -234,11 +251,15 @@ PLAIN_WORDS = {
 def explain(error: ValidationError, settings: Settings) -> tuple[str, str]:
     """The message and the fix for all that `error` names in `settings`, one line for each wrong key."""
     lines = []
-    for detail in sorted(error.errors(include_url=False), key=lambda detail: settings.origin(detail["loc"])[0]):
+    for detail in sorted(
+        error.errors(include_url=False), key=lambda detail: settings.origin(detail["loc"])[0]
+    ):
         place = settings.origin(detail["loc"])[1]
         lines.append(f"{dotted(detail['loc']) or 'config'}{f' ({place})' if place else ''}: {_wrong(detail)}")
     count = "a wrong setting" if len(lines) == 1 else f"{len(lines)} wrong settings"
-    return "\n  ".join([count, *lines]), "docs/config.md lists every key; gpucost init writes a file to start from"
+    return "\n  ".join(
+        [count, *lines]
+    ), "docs/config.md lists every key; gpucost init writes a file to start from"
 
 
 def _wrong(detail: ErrorDetails) -> str:
@@ -268,7 +289,12 @@ def _unknown(loc: Key) -> str:
     siblings = keys_at(loc[:-1])
     same = [key for key in siblings if any({key, name} <= keys for keys in SAME_KEYS)]
     elsewhere = [f"did you mean {key}?" for key in all_keys(Config) if key.rpartition(".")[2] == name]
-    hint = did_you_mean(same[0] if same else name, siblings, "".join(elsewhere[:1]), shown=lambda key: dotted((*loc[:-1], key)))
+    hint = did_you_mean(
+        same[0] if same else name,
+        siblings,
+        "".join(elsewhere[:1]),
+        shown=lambda key: dotted((*loc[:-1], key)),
+    )
     return f"no such key; {hint}" if hint else "no such key"
 
 
@@ -324,7 +350,9 @@ def load_config(
     """
     cwd = cwd or Path.cwd()
     settings = read(path, environ, cwd)
-    if isinstance(given := settings.values.setdefault("store", {}), dict):  # else it is wrong, as the model will say
+    if isinstance(
+        given := settings.values.setdefault("store", {}), dict
+    ):  # else it is wrong, as the model will say
         if store is not None:
             settings.put(_STORE, str(store), "option --store", cwd)
         elif "path" not in given:
@@ -348,7 +376,11 @@ def resolved(config: Config) -> list[tuple[str, str, str]]:
     """
     rows = []
     for key, value in _leaves("", config.model_dump(by_alias=True)):
-        places = (place for known, place in config._origins.items() if f"{key}.".startswith((f"{known}.", f"{known}[")))
+        places = (
+            place
+            for known, place in config._origins.items()
+            if f"{key}.".startswith((f"{known}.", f"{known}["))
+        )
         shown = "(hidden)" if re.search(r"\.(headers|spark_options)\.", key) else as_toml(_shown(key, value))
         rows.append((key, shown, next(places, "default")))
     return rows

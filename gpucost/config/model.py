@@ -10,7 +10,16 @@ from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 from zoneinfo import ZoneInfo
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PrivateAttr, ValidationInfo, field_validator, model_validator
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    PrivateAttr,
+    ValidationInfo,
+    field_validator,
+    model_validator,
+)
 
 from gpucost.config.files import STORE_NAME
 from gpucost.periods import MS_PER_HOUR, Period, from_ms, local_days, local_midnight, to_ms
@@ -70,20 +79,30 @@ class Alerts(Section):
 
     idle_minutes: int = setting("On-demand GPUs idle, or nodes held by nobody, for this long.", 60, ge=1)
     idle_percent: float | None = setting(
-        "Activity under which a GPU is idle to this alert; else that of [idle] threshold_percent.", gt=0, le=100
+        "Activity under which a GPU is idle to this alert; else that of [idle] threshold_percent.",
+        gt=0,
+        le=100,
     )
-    idle_ratio: Decimal | None = setting("Largest idle share of a namespace's GPUs over idle_hours; else no alert.", gt=0, lt=1)
+    idle_ratio: Decimal | None = setting(
+        "Largest idle share of a namespace's GPUs over idle_hours; else no alert.", gt=0, lt=1
+    )
     idle_hours: int = setting("Hours that the idle share is measured over.", 24, ge=1)
-    activity_percent: float = setting("Least average activity of a held GPU over activity_hours.", 10.0, gt=0, le=100)
+    activity_percent: float = setting(
+        "Least average activity of a held GPU over activity_hours.", 10.0, gt=0, le=100
+    )
     activity_hours: int = setting("Hours that the average activity is measured over.", 24, ge=1)
     queue_wait_minutes: int = setting(
         "Nine in ten workloads of a Kueue queue should start sooner.", 30, ge=1, le=_LONGEST_WAIT_MINUTES
     )
-    spot_ratio: Decimal | None = setting("Least spot share of the GPUs held; else that of [targets].", gt=0, le=1)
+    spot_ratio: Decimal | None = setting(
+        "Least spot share of the GPUs held; else that of [targets].", gt=0, le=1
+    )
     spot_hours: int = setting("Hours that the spot ratio is measured over.", 24, ge=1)
     telemetry_minutes: int = setting("Metrics missing for this long.", 15, ge=1)
     collect_hours: int = setting("The newest data in the store is older than this.", 36, ge=1)
-    labels: dict[str, str] = setting("Labels of every alert, for the routes of Alertmanager.", {"severity": "warning"})
+    labels: dict[str, str] = setting(
+        "Labels of every alert, for the routes of Alertmanager.", {"severity": "warning"}
+    )
 
     _names = every("labels", _LABEL_NAME.fullmatch, "{} is no label name: letters, digits and underscores")
 
@@ -101,11 +120,15 @@ class Webhook(Section):
     url: str | None = setting("Where to POST, where the URL is no secret.")
     url_file: Path | None = setting("File that holds the URL, where it is one.")
     url_env: str | None = setting("Environment variable that holds it.")
-    headers_env: dict[str, str] = setting('Headers with secret values: `{ Authorization = "NAME_OF_VARIABLE" }`.', {})
+    headers_env: dict[str, str] = setting(
+        'Headers with secret values: `{ Authorization = "NAME_OF_VARIABLE" }`.', {}
+    )
 
     _http = every("url", lambda url: url.startswith(_HTTP), "should begin with http:// or https://")
     _no_password = every(
-        "url", lambda url: "@" not in url, "should hold no password; name a file or a variable with url_file or url_env"
+        "url",
+        lambda url: "@" not in url,
+        "should hold no password; name a file or a variable with url_file or url_env",
     )
 
 
@@ -126,13 +149,16 @@ class Email(Section):
 
     # an address that held a line break would be a header of its own
     _sender = every("sender", _ADDRESS.fullmatch, "{!r} should be an address such as finops@example.com")
-    _recipients = every("recipients", _ADDRESS.fullmatch, "{!r} should be an address such as finops@example.com")
+    _recipients = every(
+        "recipients", _ADDRESS.fullmatch, "{!r} should be an address such as finops@example.com"
+    )
 
     def _conflicts(self) -> dict[str, bool]:
         has_password = self.password_file is not None or self.password_env is not None
         return {
             "a password needs username beside it": has_password and self.username is None,
-            "username needs password_file or password_env beside it": self.username is not None and not has_password,
+            "username needs password_file or password_env beside it": self.username is not None
+            and not has_password,
         }
 
 
@@ -157,8 +183,12 @@ class Budget(Section):
 
     name: str = Field(min_length=1, description="What it is called.")
     team: str | None = setting("Whose it is; without it, all GPU nodes together.", min_length=1)
-    amount: Decimal | None = setting("Money a month: the team's cost, or what all GPU nodes cost.", gt=0, lt=Decimal(10) ** 15)
-    currency: str | None = setting("Currency of `amount`, where it is not that of reports.", pattern=r"^[A-Z]{3}$")
+    amount: Decimal | None = setting(
+        "Money a month: the team's cost, or what all GPU nodes cost.", gt=0, lt=Decimal(10) ** 15
+    )
+    currency: str | None = setting(
+        "Currency of `amount`, where it is not that of reports.", pattern=r"^[A-Z]{3}$"
+    )
     warn_at_percent: Decimal = setting(
         "Warn when this much of `amount` is spent, or a forecast is beyond it.", Decimal(80), gt=0, le=100
     )
@@ -169,7 +199,8 @@ class Budget(Section):
     def _conflicts(self) -> dict[str, bool]:
         targets = (self.efficiency, self.spot_ratio, self.idle_cost_share)
         return {
-            "needs one of amount, efficiency, spot_ratio and idle_cost_share": {self.amount, *targets} == {None},
+            "needs one of amount, efficiency, spot_ratio and idle_cost_share": {self.amount, *targets}
+            == {None},
             "currency goes with amount": bool(self.currency) and self.amount is None,
         }
 
@@ -196,7 +227,9 @@ class Aws(Section):
     price_list_url: str | None = setting(
         "Base URL of a mirror of AWS' public price lists, which are read where nobody is logged in."
     )
-    exports: list[str] = setting("Where billing exports lie, for `gpucost collect aws`: paths or bucket addresses.", [])
+    exports: list[str] = setting(
+        "Where billing exports lie, for `gpucost collect aws`: paths or bucket addresses.", []
+    )
 
 
 class Gcp(Section):
@@ -204,10 +237,16 @@ class Gcp(Section):
 
     regions: list[str] = setting("Regions whose prices are kept; else all.", [])
     endpoint: str | None = setting("`host:port` of another Cloud Billing endpoint.")
-    exports: list[str] = setting("Where billing exports lie, for `gpucost collect gcp`: paths or bucket addresses.", [])
-    billing_table: str | None = setting("Table of the detailed usage cost export in BigQuery: `project.dataset.table`.")
+    exports: list[str] = setting(
+        "Where billing exports lie, for `gpucost collect gcp`: paths or bucket addresses.", []
+    )
+    billing_table: str | None = setting(
+        "Table of the detailed usage cost export in BigQuery: `project.dataset.table`."
+    )
     billing_project: str | None = setting("Project that BigQuery queries run in; else the login's own.")
-    max_gib: float = setting("GiB that the BigQuery query of one month may read; more is refused.", 100.0, gt=0)
+    max_gib: float = setting(
+        "GiB that the BigQuery query of one month may read; more is refused.", 100.0, gt=0
+    )
     bigquery_endpoint: str | None = setting("Base URL of another BigQuery endpoint.")
     storage_endpoint: str | None = setting("Base URL of another Cloud Storage endpoint.")
 
@@ -217,11 +256,15 @@ class Azure(Section):
 
     regions: list[str] = setting("Regions whose prices are kept; else all.", [])
     subscriptions: list[str] = setting("Subscriptions to ask for spot price history.", [])
-    retail_prices_url: str = setting("Where the retail prices are served.", "https://prices.azure.com/api/retail/prices")
+    retail_prices_url: str = setting(
+        "Where the retail prices are served.", "https://prices.azure.com/api/retail/prices"
+    )
     management_url: str = setting("Where Azure Resource Manager is served.", "https://management.azure.com")
-    exports: list[str] = setting("Where billing exports lie, for `gpucost collect azure`: paths or container URLs.", [])
+    exports: list[str] = setting(
+        "Where billing exports lie, for `gpucost collect azure`: paths or container URLs.", []
+    )
     cost_scope: str | None = setting(
-        "Scope to ask the Cost Management query API for, where there is no export: `/subscriptions/<id>`, or a billing scope.",
+        "Scope to ask the Cost Management query API for, where there is no export: `/subscriptions/<id>`, or a billing scope."
     )
 
 
@@ -229,7 +272,8 @@ class PriceLists(Section):
     """Where the price lists are that need no login, but for AWS' and Azure's, which their own sections name."""
 
     oci: str = setting(
-        "Folder of the files of Oracle's cost estimator.", "https://www.oracle.com/a/ocom/docs/cloudestimator2/data"
+        "Folder of the files of Oracle's cost estimator.",
+        "https://www.oracle.com/a/ocom/docs/cloudestimator2/data",
     )
     runpod: str = setting("RunPod's GraphQL API.", "https://api.runpod.io/graphql")
     vast: str = setting("Vast.ai's search for offers.", "https://console.vast.ai/api/v0/bundles/")
@@ -238,7 +282,9 @@ class PriceLists(Section):
 class FocusSettings(Section):
     """FOCUS files of any provider."""
 
-    exports: list[str] = setting("Where billing exports lie, for `gpucost collect focus`: paths or bucket addresses.", [])
+    exports: list[str] = setting(
+        "Where billing exports lie, for `gpucost collect focus`: paths or bucket addresses.", []
+    )
 
 
 _WEEKDAY, _CLOCK = "(mon|tue|wed|thu|fri|sat|sun)", r"(?:[01][0-9]|2[0-3]):[0-5][0-9]|24:00"
@@ -255,7 +301,11 @@ Moment = datetime | date
 def _read_moment(value: object) -> object:
     try:
         if isinstance(value, str):
-            return date.fromisoformat(value) if len(value) == len("2026-10-03") else datetime.fromisoformat(value)
+            return (
+                date.fromisoformat(value)
+                if len(value) == len("2026-10-03")
+                else datetime.fromisoformat(value)
+            )
     except ValueError:
         pass
     if not isinstance(value, date):
@@ -287,7 +337,9 @@ class AcceptedGap(Section):
 class CoverageSettings(Section):
     """What of the time that was not seen counts, and what is accepted (docs/coverage.md)."""
 
-    max_bridge: str = setting("Longest silence across which who stands at both ends held on: `10m` to `24h`.", "2h")
+    max_bridge: str = setting(
+        "Longest silence across which who stands at both ends held on: `10m` to `24h`.", "2h"
+    )
     accept: list[AcceptedGap] = []
 
     @field_validator("max_bridge", mode="before")
@@ -355,7 +407,9 @@ class ClusterHours(Section):
 class Host(Section):
     """Machines without Kubernetes or Slurm, by the host that their exporter names; the first match wins (docs/metrics.md)."""
 
-    name: str = Field(min_length=1, description="Host, with `*` and `?`: `Hostname`, or `instance` without its port.")
+    name: str = Field(
+        min_length=1, description="Host, with `*` and `?`: `Hostname`, or `instance` without its port."
+    )
     cluster: str | None = setting("Only in this cluster, with `*` and `?`; else in all.")
     instance_type: str | None = setting("Instance type, as price books and bills spell it.")
     region: str | None = setting("Region.")
@@ -364,9 +418,12 @@ class Host(Section):
     capacity_type: Literal["on_demand", "spot", "reserved", "capacity_block", "flex_start"] = setting(
         "How it is bought.", "on_demand"
     )
-    gpus: int | None = setting("GPUs that it has; else as its instance type has, else as many as were measured.", ge=1, le=1000)
+    gpus: int | None = setting(
+        "GPUs that it has; else as its instance type has, else as many as were measured.", ge=1, le=1000
+    )
     user_label: str | None = setting(
-        "Label of activity metrics whose value names who uses the GPU; else its time is unallocated.", min_length=1
+        "Label of activity metrics whose value names who uses the GPU; else its time is unallocated.",
+        min_length=1,
     )
 
     @property
@@ -394,7 +451,9 @@ def hours_off(cluster: ClusterHours, tz: ZoneInfo, seen: tuple[int, int]) -> lis
     off = [(_EVER[0], instant_ms(cluster.start, tz))] if cluster.start else []
     off += [(instant_ms(cluster.until, tz), _EVER[1])] if cluster.until else []
     weekly = sorted(cluster.weekly(), key=lambda span: span[1])
-    days = list(local_days(Period(from_ms(seen[0]) - _BEFORE, from_ms(seen[1]) + _AFTER), tz)) if weekly else []
+    days = (
+        list(local_days(Period(from_ms(seen[0]) - _BEFORE, from_ms(seen[1]) + _AFTER), tz)) if weekly else []
+    )
     at = instant_ms(days[0], tz) if days else 0
     for day in days:
         for weekdays, start, end in weekly:
@@ -409,12 +468,19 @@ def hours_off(cluster: ClusterHours, tz: ZoneInfo, seen: tuple[int, int]) -> lis
 class Discount(Section):
     """A negotiated discount on the whole price of the nodes that match; what is left out matches anything."""
 
-    percent: Decimal = Field(gt=0, lt=100, description="Percent off the price of the whole node, its GPUs included.")
+    percent: Decimal = Field(
+        gt=0, lt=100, description="Percent off the price of the whole node, its GPUs included."
+    )
     provider: str | None = setting("Cloud, such as `aws`.")
-    instance_family: str | None = setting("Family of instance types, such as `p5` or `Standard_ND`: what they begin with.")
+    instance_family: str | None = setting(
+        "Family of instance types, such as `p5` or `Standard_ND`: what they begin with."
+    )
     gpu_model: str | None = setting("GPU model as `gpucost prices` spells it.")
     purchase_option: (
-        Literal["on_demand", "spot", "reserved", "savings_plan", "cud", "capacity_block", "flex_start", "calendar"] | None
+        Literal[
+            "on_demand", "spot", "reserved", "savings_plan", "cud", "capacity_block", "flex_start", "calendar"
+        ]
+        | None
     ) = setting("How the node is bought.")
     price_sources: list[Literal["price_book", "spot_history", "catalog"]] = setting(
         "Prices it is taken off; a bill, which has it already, is never one.",
@@ -435,8 +501,12 @@ class Prices(Section):
     book: Path | None = setting("Price book, a CSV file: contract prices and on-premises rates.")
     stale_after_days: int = setting("A list price older than this is marked as stale.", 90, ge=1)
     discounts: list[Discount] = []
-    fx: dict[str, Decimal] = setting("What one unit of another currency is worth in `currency`: `{ EUR = 1.08 }`.", {})
-    fx_rates: Path | None = setting("CSV file of rates by day: `date,currency,rate`; a rate holds until the next one.")
+    fx: dict[str, Decimal] = setting(
+        "What one unit of another currency is worth in `currency`: `{ EUR = 1.08 }`.", {}
+    )
+    fx_rates: Path | None = setting(
+        "CSV file of rates by day: `date,currency,rate`; a rate holds until the next one."
+    )
     commitment_sharing: Literal["pooled", "as_billed"] = setting(
         "`pooled`: nodes of one account, region, instance type, operating system, tenancy, capacity type and hour "
         "share what the bill says, because clouds assign discounts to instances by lot. `as_billed`: each keeps its own.",
@@ -488,7 +558,10 @@ class BasicAuth(Section):
     password_env: str | None = setting("Environment variable that holds the password.")
 
     def _conflicts(self) -> dict[str, bool]:
-        return {"needs one of password_file and password_env": (self.password_file is None) == (self.password_env is None)}
+        return {
+            "needs one of password_file and password_env": (self.password_file is None)
+            == (self.password_env is None)
+        }
 
 
 class Tls(Section):
@@ -512,7 +585,9 @@ class PrometheusSource(Section):
     cluster_label: str = setting("Label that names a series' cluster.", "cluster")
     tenant: str | None = setting("Tenant of Mimir, Cortex or Thanos, sent as `X-Scope-OrgID`.")
     headers: dict[str, str] = setting('Further headers, such as `{ X-Team = "finops" }`.', {})
-    headers_env: dict[str, str] = setting('Headers with secret values: `{ X-Api-Key = "NAME_OF_VARIABLE" }`.', {})
+    headers_env: dict[str, str] = setting(
+        'Headers with secret values: `{ X-Api-Key = "NAME_OF_VARIABLE" }`.', {}
+    )
     bearer_token_file: Path | None = setting("File that holds a bearer token; read anew for each run.")
     bearer_token_env: str | None = setting("Environment variable that holds a bearer token.")
     basic_auth: BasicAuth | None = None
@@ -520,12 +595,16 @@ class PrometheusSource(Section):
     timeout_seconds: float = setting("Longest wait for one answer.", 120.0, gt=0)
     concurrency: int = setting("Queries that run at once.", 2, ge=1, le=16)
     max_samples: int = setting("Samples that one query is sized for.", 2_000_000, ge=1_000)
-    max_response_mib: int = setting("Largest answer, decompressed; a larger one is asked for in parts.", 1024, ge=1)
+    max_response_mib: int = setting(
+        "Largest answer, decompressed; a larger one is asked for in parts.", 1024, ge=1
+    )
     max_response_seconds: float = setting("Longest time for one whole answer.", 600.0, gt=0)
     partial_response: Literal["refuse", "accept"] = setting(
         "What becomes of an answer that the server calls partial; accepted, its hours stay marked.", "refuse"
     )
-    late_hours: int = setting("For how long incomplete hours are asked for again, in hours.", 72, ge=0, le=24 * 60)
+    late_hours: int = setting(
+        "For how long incomplete hours are asked for again, in hours.", 72, ge=0, le=24 * 60
+    )
 
     _base = field_validator("url")(lambda url: base_url(url, "name it under [prometheus.basic_auth]"))
     _no_secrets = every(
@@ -560,14 +639,18 @@ class Team(Section):
     name: str = Field(min_length=1, description="What reports call the team.")
     namespaces: list[str] = setting("Namespaces, with `*` and `?`.", [])
     clusters: list[str] = setting("Only in these clusters, with `*` and `?`; none means all.", [])
-    labels: dict[str, list[str]] = setting('Values of a label that belong to this team: `{ team = ["nlp", "vision"] }`.', {})
+    labels: dict[str, list[str]] = setting(
+        'Values of a label that belong to this team: `{ team = ["nlp", "vision"] }`.', {}
+    )
 
     cost_categories: dict[str, list[str]] = setting(
         "Values of an AWS cost category, as the bill has it of the node, that belong to this team: "
         '`{ Department = ["Research"] }`.',
         {},
     )
-    api: list[str] = setting("What bills of bought tokens call it, with `*` and `?`: projects, accounts, workspaces, keys.", [])
+    api: list[str] = setting(
+        "What bills of bought tokens call it, with `*` and `?`: projects, accounts, workspaces, keys.", []
+    )
 
     def _conflicts(self) -> dict[str, bool]:
         known = self.namespaces or self.labels or self.cost_categories or self.api
@@ -577,11 +660,15 @@ class Team(Section):
 class WorkloadTypeRule(Section):
     """What some workloads are for, where it is not as labels and owners tell; the first match wins."""
 
-    type: Literal["training", "inference", "development", "batch", "other"] = Field(description="What they are for.")
+    type: Literal["training", "inference", "development", "batch", "other"] = Field(
+        description="What they are for."
+    )
     namespaces: list[str] = setting("Namespaces, with `*` and `?`.", [])
     names: list[str] = setting("Names of workloads or pods, with `*` and `?`.", [])
     kinds: list[str] = setting("Kinds of the topmost owner, such as `StatefulSet`.", [])
-    labels: dict[str, list[str]] = setting('Pod labels of which one has one of these values: `{ app = ["vllm", "triton"] }`.', {})
+    labels: dict[str, list[str]] = setting(
+        'Pod labels of which one has one of these values: `{ app = ["vllm", "triton"] }`.', {}
+    )
 
     def _conflicts(self) -> dict[str, bool]:
         matches = self.namespaces or self.names or self.kinds or self.labels
@@ -633,14 +720,17 @@ class Activity(Section):
     device_scale: float | None = setting("Factor that makes it a percentage; default: by its values.", gt=0)
     mig_metric: str = setting("Metric of MIG instances.", "DCGM_FI_PROF_GR_ENGINE_ACTIVE")
     mig_scale: float | None = setting("Factor that makes it a percentage; default: by its values.", gt=0)
-    memory: bool = setting("Also collect used GPU memory, `DCGM_FI_DEV_FB_USED`: as many samples again as of activity.", False)
+    memory: bool = setting(
+        "Also collect used GPU memory, `DCGM_FI_DEV_FB_USED`: as many samples again as of activity.", False
+    )
 
 
 class Mig(Section):
     """How MIG slices share a GPU."""
 
     share: Literal["compute", "max_compute_memory"] = setting(
-        "What a slice is of its GPU: its share of compute slices, or the larger of its compute and memory shares.", "compute"
+        "What a slice is of its GPU: its share of compute slices, or the larger of its compute and memory shares.",
+        "compute",
     )
 
 
@@ -648,9 +738,12 @@ class Hami(Section):
     """How HAMi shares GPUs."""
 
     default_mem: int | None = setting(
-        "MiB of a virtual GPU that names no memory, as HAMi's `scheduler.defaultMem` says; else the whole GPU.", gt=0
+        "MiB of a virtual GPU that names no memory, as HAMi's `scheduler.defaultMem` says; else the whole GPU.",
+        gt=0,
     )
-    memory_scaling: float = setting("HAMi's `deviceMemoryScaling`: how often it hands out the memory of a GPU.", 1.0, gt=0)
+    memory_scaling: float = setting(
+        "HAMi's `deviceMemoryScaling`: how often it hands out the memory of a GPU.", 1.0, gt=0
+    )
 
 
 class Targets(Section):
@@ -663,12 +756,16 @@ class Targets(Section):
 class WasteSettings(Section):
     """What counts as which kind of waste (docs/waste.md)."""
 
-    target_utilization: float = setting("How busy the replicas of a serving workload may be at its peak.", 0.7, gt=0, le=1)
+    target_utilization: float = setting(
+        "How busy the replicas of a serving workload may be at its peak.", 0.7, gt=0, le=1
+    )
     forgotten_after: str = setting(
         "Idle for longer, until its end, and a notebook is forgotten.", "24h", pattern=r"^[1-9]\d{0,3}[hdw]$"
     )
     empty_after: str = setting(
-        "A node that nobody holds for this long is empty, not between jobs.", "1h", pattern=r"^[1-9]\d{0,3}[hdw]$"
+        "A node that nobody holds for this long is empty, not between jobs.",
+        "1h",
+        pattern=r"^[1-9]\d{0,3}[hdw]$",
     )
 
     @property
@@ -712,7 +809,9 @@ DEFAULT_PROMPT_WEIGHT = 0.25
 class UnitSettings(Section):
     """A metric that counts units of work, and what its labels mean."""
 
-    name: str = Field(min_length=1, description="What it is called; the name of a ready-made one replaces that.")
+    name: str = Field(
+        min_length=1, description="What it is called; the name of a ready-made one replaces that."
+    )
     unit: str = Field(
         pattern="^[a-z][a-z0-9_]*$",
         description="What is counted: `epoch`, `request`, `batch_item`, `prompt_token`, `cached_token` (of these), "
@@ -726,17 +825,27 @@ class UnitSettings(Section):
     marks: Literal["begin", "end"] | None = setting(
         "An epoch's number: `end`, so many are done (default of counters); `begin`, it has begun (of gauges)."
     )
-    resumes: bool = setting("A restarted process counts epochs from 0 although it goes on from a checkpoint.", False)
+    resumes: bool = setting(
+        "A restarted process counts epochs from 0 although it goes on from a checkpoint.", False
+    )
     workload_label: str | None = setting(
         "Label that names the workload, as `Kind/name` or a name; else the labels of the pod do."
     )
-    model_label: Names = setting("Label that names the model that serves; of several the first that is there.", [])
-    tenant_label: Names = setting("Label that names whom work was done for; of several the first that is there.", [])
+    model_label: Names = setting(
+        "Label that names the model that serves; of several the first that is there.", []
+    )
+    tenant_label: Names = setting(
+        "Label that names whom work was done for; of several the first that is there.", []
+    )
     prompt_weight: float | None = setting(
-        f"What a prompt token costs of what a generated one does. Default: {DEFAULT_PROMPT_WEIGHT:g}.", ge=0, le=100
+        f"What a prompt token costs of what a generated one does. Default: {DEFAULT_PROMPT_WEIGHT:g}.",
+        ge=0,
+        le=100,
     )
     run_label: str | None = setting("Label that tells runs of one workload apart.")
-    match: dict[str, list[str]] = setting('Only series with one of these values of a label: `{ job = ["trainer"] }`.', {})
+    match: dict[str, list[str]] = setting(
+        'Only series with one of these values of a label: `{ job = ["trainer"] }`.', {}
+    )
     failure: dict[str, list[str]] = setting(
         'Values of a label that say that the work came to nothing: `{ status = ["error"] }`.', {}
     )
@@ -751,7 +860,8 @@ class UnitSettings(Section):
         is_epoch = self.unit == "epoch"
         return {
             "needs one of metric and query": (self.metric is None) == (self.query is None),
-            "match goes with metric; a query has matchers of its own": self.query is not None and bool(self.match),
+            "match goes with metric; a query has matchers of its own": self.query is not None
+            and bool(self.match),
             'kind = "gauge" is for epochs; other units are counted': not is_epoch and self.kind == "gauge",
             "prompt_weight is for prompt tokens": self.unit.removesuffix("s") != "prompt_token"
             and self.prompt_weight is not None,
@@ -762,8 +872,12 @@ class UnitSettings(Section):
 class Serving(Section):
     """Models whose prompts are computed by one workload and whose answers are generated by another."""
 
-    prefill: list[str] = setting("Globs of workloads that compute prompts, `Kind/name` or names: `*-prefill`.", [])
-    decode: list[str] = setting("Globs of those that generate. Both of one model and namespace are one in `unit tokens`.", [])
+    prefill: list[str] = setting(
+        "Globs of workloads that compute prompts, `Kind/name` or names: `*-prefill`.", []
+    )
+    decode: list[str] = setting(
+        "Globs of those that generate. Both of one model and namespace are one in `unit tokens`.", []
+    )
 
     def _conflicts(self) -> dict[str, bool]:
         return {"prefill and decode belong together": bool(self.prefill) != bool(self.decode)}
@@ -779,22 +893,29 @@ class Mlflow(Section):
     name: str | None = setting("What the store calls this server; else its URL.")
     experiments: list[str] = setting("Names of experiments, with `*` and `?`; none means all.", [])
     epoch_metric: str = setting("Metric whose value is the number of the epoch.", "epoch")
-    step_metric: str | None = setting("Metric whose step is the number of the epoch, for runs without `epoch_metric`.")
-    marks: Literal["begin", "end"] = setting("`end`: a number is logged when the epoch is done; `begin`: when it begins.", "end")
+    step_metric: str | None = setting(
+        "Metric whose step is the number of the epoch, for runs without `epoch_metric`."
+    )
+    marks: Literal["begin", "end"] = setting(
+        "`end`: a number is logged when the epoch is done; `begin`: when it begins.", "end"
+    )
     cluster_tags: list[str] = setting("Tags that name the cluster.", ["gpucost.cluster", "k8s.cluster.name"])
     namespace_tags: list[str] = setting(
         "Tags that name the namespace; the first that is there is taken.",
         ["gpucost.namespace", "kubernetes.namespace", "k8s.namespace.name", "namespace"],
     )
     pod_tags: list[str] = setting(
-        "Tags that name the pod; several with commas.", ["gpucost.pod", "kubernetes.pod", "k8s.pod.name", "pod"]
+        "Tags that name the pod; several with commas.",
+        ["gpucost.pod", "kubernetes.pod", "k8s.pod.name", "pod"],
     )
     workload_tags: list[str] = setting(
         "Tags that name the workload, as `Kind/name` or a name; they win over the pod's.",
         ["gpucost.workload", "kubernetes.job", "k8s.job.name", "job"],
     )
     token_file: Path | None = setting("File with a bearer token, in place of MLFLOW_TRACKING_TOKEN.")
-    token_env: str | None = setting("Environment variable with a bearer token, in place of MLFLOW_TRACKING_TOKEN.")
+    token_env: str | None = setting(
+        "Environment variable with a bearer token, in place of MLFLOW_TRACKING_TOKEN."
+    )
     tls: Tls = Tls.model_construct()
     timeout_seconds: float = setting("Longest wait for one answer.", 60.0, gt=0)
 
@@ -809,8 +930,12 @@ class Mlflow(Section):
 class Slurm(Section):
     """A Slurm cluster that `gpucost collect slurm` asks, by its commands or through slurmrestd; files need none of it."""
 
-    sacct: str | None = setting("How sacct is called: `sacct`, `ssh login sacct`, `ssh login /opt/slurm/bin/sacct`.")
-    slurmrestd: str | None = setting("Base URL of slurmrestd, asked in place of the commands. SLURM_JWT is its token.")
+    sacct: str | None = setting(
+        "How sacct is called: `sacct`, `ssh login sacct`, `ssh login /opt/slurm/bin/sacct`."
+    )
+    slurmrestd: str | None = setting(
+        "Base URL of slurmrestd, asked in place of the commands. SLURM_JWT is its token."
+    )
     api_version: str | None = setting(
         "Of slurmrestd, such as `v0.0.40`; else the newest that it has.", None, pattern=r"^v\d+\.\d+\.\d+$"
     )
@@ -819,12 +944,16 @@ class Slurm(Section):
     token_env: str | None = setting("Environment variable with the token, in place of SLURM_JWT.")
     cluster: str | None = setting("What the cluster is called where its answers do not say.")
     charge_reservations: bool = setting(
-        "Idle time of a reservation is charged to its accounts, evenly; else nobody pays for it, and reports show it.", False
+        "Idle time of a reservation is charged to its accounts, evenly; else nobody pays for it, and reports show it.",
+        False,
     )
     in_kubernetes: list[str] = setting(
-        "Globs of Slurm's nodes that are the pod, or the node, of Kubernetes of their name, where metrics do not prove it.", []
+        "Globs of Slurm's nodes that are the pod, or the node, of Kubernetes of their name, where metrics do not prove it.",
+        [],
     )
-    late_days: int = setting("So many days are asked again with each collection: accounting is corrected late.", 7, ge=0, le=400)
+    late_days: int = setting(
+        "So many days are asked again with each collection: accounting is corrected late.", 7, ge=0, le=400
+    )
     tls: Tls = Tls.model_construct()
 
 
@@ -838,7 +967,9 @@ class StoreSettings(Section):
         pattern=r"^0?6[046][04]$",
     )
     raw_retention_days: int | None = setting(
-        "After so many days `gpucost store compact` drops samples that no figure needs (docs/store.md).", None, ge=1
+        "After so many days `gpucost store compact` drops samples that no figure needs (docs/store.md).",
+        None,
+        ge=1,
     )
 
     @model_validator(mode="before")
@@ -851,7 +982,9 @@ class LakeSettings(Section):
     """Raw data and figures as Parquet files in a folder or a bucket (docs/lake.md)."""
 
     url: str | None = setting("The lake of `gpucost lake` commands that name none.")
-    writer: str | None = setting("Name of this store as a writer of the lake. Default: this machine and the store's path.")
+    writer: str | None = setting(
+        "Name of this store as a writer of the lake. Default: this machine and the store's path."
+    )
 
 
 class EngineSettings(Section):
@@ -859,10 +992,16 @@ class EngineSettings(Section):
 
     name: Literal["local", "spark"] = setting("`local` or `spark`; `--engine` goes before it.", "local")
     memory: str = setting(
-        "Memory of DuckDB in each task; what needs more is spilled to disk.", "900MB", pattern=r"^\d+(\.\d+)? ?[KMGT]i?B$"
+        "Memory of DuckDB in each task; what needs more is spilled to disk.",
+        "900MB",
+        pattern=r"^\d+(\.\d+)? ?[KMGT]i?B$",
     )
-    spark_master: str | None = setting("Where Spark runs, `spark://host:7077`; else as Spark itself is set up.")
-    spark_options: dict[str, str] = setting("Further settings of the Spark session, such as `spark.executor.memory`.", {})
+    spark_master: str | None = setting(
+        "Where Spark runs, `spark://host:7077`; else as Spark itself is set up."
+    )
+    spark_options: dict[str, str] = setting(
+        "Further settings of the Spark session, such as `spark.executor.memory`.", {}
+    )
 
 
 _Named = PrometheusSource | SharedCost | Budget | UnitSettings | ClusterHours
@@ -935,7 +1074,9 @@ class Config(Section):
 
     def in_store(self, path: Path) -> Config:
         """The same with another store."""
-        return self.model_copy(update={"store_settings": self.store_settings.model_copy(update={"path": path})})
+        return self.model_copy(
+            update={"store_settings": self.store_settings.model_copy(update={"path": path})}
+        )
 
     @property
     def prompt_weights(self) -> dict[str, float]:

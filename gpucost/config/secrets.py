@@ -13,7 +13,11 @@ KEYRING = "keyring:"
 
 
 def secret(
-    section: str, name: str, file: Path | None = None, variable: str | None = None, error: type[GpucostError] = ConfigError
+    section: str,
+    name: str,
+    file: Path | None = None,
+    variable: str | None = None,
+    error: type[GpucostError] = ConfigError,
 ) -> str | None:
     """The secret `name` of `section`, on one line: from `file`, else from `variable`; None where neither is configured.
 
@@ -64,7 +68,8 @@ def _from_keyring(where: str, place: str, error: type[GpucostError]) -> str:
         value = keyring.get_password(service, name)
     except KeyringError as failure:
         raise error(
-            f"{where}: the keyring cannot be read: {type(failure).__name__}", "keyring diagnose says which is used"
+            f"{where}: the keyring cannot be read: {type(failure).__name__}",
+            "keyring diagnose says which is used",
         ) from None
     if not value:
         raise error(f"{where}: the keyring holds no {service}/{name}", f"keyring set {service} {name}")

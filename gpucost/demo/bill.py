@@ -51,7 +51,11 @@ def write(fleet: DemoFleet, month: Period, folder: Path) -> Path:
         "from_s": [max(start, node.start - _BOOT) for node in nodes],
         "to_s": [min(end, node.end + _DRAIN) for node in nodes],
     }
-    of_month = {"from": f"{month.start:%Y-%m-%d}", "to": f"{month.end:%Y-%m-%d}", "invoice": f"{month.start:%Y%m}7731"}
+    of_month = {
+        "from": f"{month.start:%Y-%m-%d}",
+        "to": f"{month.end:%Y-%m-%d}",
+        "invoice": f"{month.start:%Y%m}7731",
+    }
     with bill_files.workspace(folder) as con:
         run_stage(con, __package__, "bill", TERMS | machines | of_month)
         con.table("cur").write_parquet(str(path))

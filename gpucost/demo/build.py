@@ -30,7 +30,8 @@ CLUSTER = SOURCE = "demo"
 _WINDOW_MS = 31 * 24 * MS_PER_HOUR
 _MARK = "# The sample fleet of `gpucost demo`."
 _TEAMS = "\n".join(
-    f"\n[[teams]]\nname = {json.dumps(name)}\nnamespaces = {json.dumps(list(namespaces))}" for name, namespaces in TEAMS.items()
+    f"\n[[teams]]\nname = {json.dumps(name)}\nnamespaces = {json.dumps(list(namespaces))}"
+    for name, namespaces in TEAMS.items()
 )
 _CONFIG = f"""{_MARK} Nothing here is real; change it and run `gpucost report` again.
 store = "{STORE}"
@@ -92,7 +93,9 @@ def prepare(folder: Path) -> None:
         config = folder / CONFIG
         is_demo = config.is_file() and config.read_text(encoding="utf-8").startswith(_MARK)
     except (OSError, UnicodeDecodeError) as error:
-        raise UsageError(f"{folder} cannot hold a demo: {error}", "gpucost demo --keep ./gpucost-demo") from None
+        raise UsageError(
+            f"{folder} cannot hold a demo: {error}", "gpucost demo --keep ./gpucost-demo"
+        ) from None
     if names and not is_demo:
         message = f"{folder} is not empty and holds no earlier demo: {', '.join(names[:3])}"
         raise UsageError(message, "name a new directory, or empty this one")
@@ -152,11 +155,15 @@ def _answers(series: list[DemoSeries], start: int, end: int) -> Iterator[ReadAns
     for labels, times, values in series:
         low, high = np.searchsorted(times, [start // 1000, end // 1000])
         if high > low:
-            by_metric.setdefault(labels["__name__"], []).append(DemoSeries(labels, times[low:high], values[low:high]))
+            by_metric.setdefault(labels["__name__"], []).append(
+                DemoSeries(labels, times[low:high], values[low:high])
+            )
     for parts in by_metric.values():
         yield ReadAnswer(
             series=[part.labels for part in parts],
-            series_index=np.repeat(np.arange(len(parts), dtype=np.int32), [len(part.times) for part in parts]),
+            series_index=np.repeat(
+                np.arange(len(parts), dtype=np.int32), [len(part.times) for part in parts]
+            ),
             ts_ms=np.concatenate([part.times for part in parts]) * 1000,
             values=np.concatenate([part.values for part in parts]),
         )

@@ -33,7 +33,11 @@ class DemoPool(NamedTuple):
 
     def resource(self, instance: int | None) -> str:
         """What kube-state-metrics calls whole GPUs, and those of a MIG instance."""
-        return "nvidia_com_gpu" if instance is None else f"nvidia_com_mig_{dict(self.mig)[instance].replace('.', '_')}"
+        return (
+            "nvidia_com_gpu"
+            if instance is None
+            else f"nvidia_com_mig_{dict(self.mig)[instance].replace('.', '_')}"
+        )
 
 
 @record
@@ -218,7 +222,9 @@ class _Planner:
     def _silence(self) -> None:
         """Two exporters a month that could not be scraped for a while: some time stays unmeasured."""
         for month in self.months:
-            lasting = [node for node in self.fleet.nodes if node.start >= month and node.end - node.start > 6 * DAY]
+            lasting = [
+                node for node in self.fleet.nodes if node.start >= month and node.end - node.start > 6 * DAY
+            ]
             for node, hours in zip(lasting[:2], (31, 14), strict=False):
                 begin = node.start + 2 * DAY
                 self.fleet.silent[node.name] = (begin, begin + hours * HOUR)
@@ -233,7 +239,9 @@ class _Planner:
         for number, month in enumerate(self.months, start=1):
             node = self._node(A10G_SPOT, month + 9 * DAY, month + 18 * DAY)
             owner, span = ("Job", f"ltr-ranker-{number:02d}"), (node.start + 600, node.end - HOUR)
-            self._pod(node, "recsys", owner, range(4), *span, "narrow", phase="Succeeded", waits=5 * DAY, pulls=900)
+            self._pod(
+                node, "recsys", owner, range(4), *span, "narrow", phase="Succeeded", waits=5 * DAY, pulls=900
+            )
             self._node(T4_SPOT, month + 20 * DAY, month + 24 * DAY, cordoned=month + 20 * DAY + 2 * HOUR)
 
     def _spot(self, pool: DemoPool, days: float, *lanes: tuple[range, _Jobs]) -> None:
@@ -278,7 +286,9 @@ class _Planner:
             stop = begin + int(self.dice.integers(3 * HOUR, 6 * HOUR))
             if node.start <= begin and stop <= node.end:
                 owner, parent = ("Job", f"nightly-scoring-{begin // 60}"), ("CronJob", "nightly-scoring")
-                self._pod(node, "recsys", owner, (1, 2), begin, stop, "training", parent=parent, phase="Succeeded")
+                self._pod(
+                    node, "recsys", owner, (1, 2), begin, stop, "training", parent=parent, phase="Succeeded"
+                )
 
     def _notebook(self, node: DemoNode, who: str, gpu: int, start: int, end: int, profile: str) -> None:
         owner = ("StatefulSet", f"jupyter-{who}")
@@ -300,7 +310,18 @@ class _Planner:
             owner = ("ReplicaSet", f"{name}-{self._hex(9)}")
             for gpu in gpus:
                 parent = ("Deployment", name)
-                self._pod(node, namespace, owner, (gpu,), start, end, profile, instance=instance, parent=parent, pulls=pulls)
+                self._pod(
+                    node,
+                    namespace,
+                    owner,
+                    (gpu,),
+                    start,
+                    end,
+                    profile,
+                    instance=instance,
+                    parent=parent,
+                    pulls=pulls,
+                )
 
     def _pod(
         self,
@@ -318,7 +339,9 @@ class _Planner:
     ) -> None:
         name = name or f"{owner[1]}-{''.join(self.dice.choice(list('bcdfghjklmnpqrstvwxz2456789'), 5))}"
         devices = tuple((gpu, instance) for gpu in gpus)
-        self.fleet.pods.append(DemoPod(namespace, name, self._uuid(), node, devices, start, end, owner, profile, **more))
+        self.fleet.pods.append(
+            DemoPod(namespace, name, self._uuid(), node, devices, start, end, owner, profile, **more)
+        )
 
     def _uuid(self) -> str:
         digits = self._hex(32)

@@ -81,9 +81,15 @@ def kueue(fleet: DemoFleet) -> Iterator[DemoSeries]:
         jobs = [pod for pod in fleet.pods if pod.namespace in namespaces and pod.owner[0] == "Job"]
         waits = [pod.waits or float(dice.exponential(900)) for pod in jobs]
         used = _sum(times, [(pod.start, pod.end, len(pod.devices)) for pod in jobs])
-        waiting = _sum(times, [(pod.start - int(wait), pod.start, 1) for pod, wait in zip(jobs, waits, strict=True)])
+        waiting = _sum(
+            times, [(pod.start - int(wait), pod.start, 1) for pod, wait in zip(jobs, waits, strict=True)]
+        )
         flavor = {"cohort": "gpus", "flavor": "any", "resource": "nvidia.com/gpu"}
-        for metric, values in (("nominal_quota", quota), ("borrowing_limit", limit), ("resource_usage", used)):
+        for metric, values in (
+            ("nominal_quota", quota),
+            ("borrowing_limit", limit),
+            ("resource_usage", used),
+        ):
             yield _of_queue(f"cluster_queue_{metric}", queue, times, values, **flavor)
         yield _of_queue("pending_workloads", queue, times, waiting, status="active")
         yield from _histogram(queue, times, jobs, np.array(waits))
@@ -102,7 +108,9 @@ def _histogram(queue: str, times: Times, jobs: list[DemoPod], waits: Floats) -> 
     yield series("sum", waits)
     yield series("count", np.ones(len(waits)))
     for bound in _BOUNDS:
-        yield series("bucket", (waits <= bound).astype(float), le="+Inf" if math.isinf(bound) else f"{bound:g}")
+        yield series(
+            "bucket", (waits <= bound).astype(float), le="+Inf" if math.isinf(bound) else f"{bound:g}"
+        )
 
 
 def _sum(times: Times, spans: list[tuple[int, int, int]]) -> Floats:
@@ -134,7 +142,9 @@ def _ticks(offset: int, start: int, end: int) -> Times:
 
 def _state(name: str, start: int, end: int, value: float = 1, /, **labels: str) -> DemoSeries:
     times = _ticks(_KSM_OFFSET, start, end)
-    return DemoSeries({"__name__": f"kube_{name}", **_KSM, **labels}, times, np.full(len(times), float(value)))
+    return DemoSeries(
+        {"__name__": f"kube_{name}", **_KSM, **labels}, times, np.full(len(times), float(value))
+    )
 
 
 def _nodes(fleet: DemoFleet) -> Iterator[DemoSeries]:
@@ -147,7 +157,8 @@ def _nodes(fleet: DemoFleet) -> Iterator[DemoSeries]:
             "label_topology_kubernetes_io_region": pool.zone[:-1],
             "label_topology_kubernetes_io_zone": pool.zone,
             "label_karpenter_sh_capacity_type": pool.capacity_type.replace("_", "-"),
-            "label_nvidia_com_gpu_product": pool.gpu_model.replace(" ", "-") + ("-SHARED" if pool.replicas > 1 else ""),
+            "label_nvidia_com_gpu_product": pool.gpu_model.replace(" ", "-")
+            + ("-SHARED" if pool.replicas > 1 else ""),
             "label_nvidia_com_gpu_count": str(pool.gpus),
             "label_nvidia_com_gpu_replicas": str(pool.replicas),
             **({"label_nvidia_com_mig_strategy": "mixed"} if pool.mig else {}),
@@ -189,7 +200,9 @@ def _pods(fleet: DemoFleet) -> Iterator[DemoSeries]:
             _, start, end = owners.get(key, (pod.parent, *span))
             owners[key] = (pod.parent, min(start, pod.start), max(end, pod.gone))
     for (namespace, kind, name), (parent, start, end) in owners.items():
-        metric, label = ("replicaset_owner", "replicaset") if kind == "ReplicaSet" else ("job_owner", "job_name")
+        metric, label = (
+            ("replicaset_owner", "replicaset") if kind == "ReplicaSet" else ("job_owner", "job_name")
+        )
         labels = {"namespace": namespace, label: name, "owner_kind": parent[0], "owner_name": parent[1]}
         yield _state(metric, start, end, **labels, owner_is_controller="true")
 
@@ -220,7 +233,9 @@ def _devices(fleet: DemoFleet) -> Iterator[DemoSeries]:
                     "modelName": node.pool.gpu_model,
                     **({} if instance is None else {"GPU_I_ID": str(instance), "GPU_I_PROFILE": profile}),
                 }
-                yield from _device(labels, times, held.get((id(node), (gpu, instance)), []), (gpu, instance), dice)
+                yield from _device(
+                    labels, times, held.get((id(node), (gpu, instance)), []), (gpu, instance), dice
+                )
 
 
 def _device(
@@ -242,7 +257,9 @@ def _device(
     for pod, span in spans:
         if span.stop > span.start:
             yield DemoSeries(
-                {**labels, "namespace": pod.namespace, "pod": pod.name, "container": "main"}, times[span], values[span]
+                {**labels, "namespace": pod.namespace, "pod": pod.name, "container": "main"},
+                times[span],
+                values[span],
             )
     if free.any():
         yield DemoSeries(labels, times[free], values[free])

@@ -101,7 +101,10 @@ def load(store: Store, period: Period, folder: Path) -> None:
             for name, start, end, node, account in cluster.reservations
         ),
         "slurm-events.psv": "Cluster|NodeName|TimeStart|TimeEnd|State|Reason\n"
-        + "".join(f"{_CLUSTER}|{node}|{start}|{end}|{state}|{why}\n" for node, start, end, state, why in cluster.events),
+        + "".join(
+            f"{_CLUSTER}|{node}|{start}|{end}|{state}|{why}\n"
+            for node, start, end, state, why in cluster.events
+        ),
         "slurm-accounts.psv": _associations(),
         "slurm-shares.psv": _shares(cluster.runs, cluster.end),
     }
@@ -190,7 +193,11 @@ class _Scheduler:
 
     def _new(self, work: _Work, moment: int, job: str) -> _Run:
         hours = float(self.dice.lognormal(np.log(work.hours), 0.5))
-        state = str(self.dice.choice(["COMPLETED", "FAILED", "CANCELLED by 1004", "OUT_OF_MEMORY"], p=[0.84, 0.09, 0.05, 0.02]))
+        state = str(
+            self.dice.choice(
+                ["COMPLETED", "FAILED", "CANCELLED by 1004", "OUT_OF_MEMORY"], p=[0.84, 0.09, 0.05, 0.02]
+            )
+        )
         hours *= 1 if state == "COMPLETED" else float(self.dice.random())
         busy = float(np.clip(self.dice.normal(78, 11), 20, 99))
         if self.dice.random() < 0.06:  # it hangs until its time is up
@@ -224,7 +231,11 @@ class _Scheduler:
             ]
             for node in _NODES
         }  # fmt: skip
-        fits = [node for node in _NODES if node not in self.closed and self.free[node] + len(guests[node]) >= work.gpus]
+        fits = [
+            node
+            for node in _NODES
+            if node not in self.closed and self.free[node] + len(guests[node]) >= work.gpus
+        ]
         chosen = sorted(fits, key=lambda node: (self.free[node] < work.gpus, self.free[node]))[: work.nodes]
         if len(chosen) < work.nodes:
             return ()
@@ -260,7 +271,10 @@ def _jobs(cluster: _Scheduler) -> str:
         if run.start is None:
             continue
         spread = len(run.nodes) > 1
-        steps = [("batch", run.nodes[:1], 0.0 if spread else run.busy), *([("0", run.nodes, run.busy)] if spread else [])]
+        steps = [
+            ("batch", run.nodes[:1], 0.0 if spread else run.busy),
+            *([("0", run.nodes, run.busy)] if spread else []),
+        ]
         for step, nodes, busy in steps:
             told = {
                 "JobID": f"{row['JobID']}.{step}",
@@ -322,7 +336,10 @@ def _shares(runs: list[_Run], now: int) -> str:
     for run in runs:
         end = run.end or now
         gpu_seconds = run.work.gpus * run.work.nodes * (end - (run.start or end))
-        for key in ((run.work.account, run.work.user), *((account, "") for account in _above(run.work.account))):
+        for key in (
+            (run.work.account, run.work.user),
+            *((account, "") for account in _above(run.work.account)),
+        ):
             used[key] += gpu_seconds * 0.5 ** ((now - end) / (7 * DAY))
 
     def level(account: str, user: str = "") -> tuple[float, float]:
@@ -339,7 +356,10 @@ def _shares(runs: list[_Run], now: int) -> str:
     users = [(account, user) for account, (_, _, names) in _ACCOUNTS.items() for user in names]
     ranked = sorted(
         users,
-        key=lambda one: [*(fairness(*level(account)) for account in reversed(_above(one[0]))), fairness(*level(*one))],
+        key=lambda one: [
+            *(fairness(*level(account)) for account in reversed(_above(one[0]))),
+            fairness(*level(*one)),
+        ],
     )
     lines = ["Account|User|RawShares|NormShares|RawUsage|NormUsage|EffectvUsage|FairShare|LevelFS"]
     for account, (_, shares, names) in _ACCOUNTS.items():

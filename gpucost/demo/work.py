@@ -77,7 +77,13 @@ def _tokens(batch: ProgressBatch, pod: DemoPod, cluster: str, dice: np.random.Ge
     done = np.floor(np.cumsum(load * 12))
     done[0] = 0
     units = {unit.name: unit for unit in ready_made()}
-    labels = {"namespace": pod.namespace, "pod": pod.name, "instance": f"{pod.name}:8000", "engine": "0", "model_name": _MODEL}
+    labels = {
+        "namespace": pod.namespace,
+        "pod": pod.name,
+        "instance": f"{pod.name}:8000",
+        "engine": "0",
+        "model_name": _MODEL,
+    }
     for reason, share in _REASONS:
         one = series_of(units["vllm-requests"], {**labels, "finished_reason": reason}, cluster)
         batch.add(one, times * 1000, np.floor(done * share))

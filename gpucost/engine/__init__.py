@@ -65,7 +65,9 @@ def profiled() -> Iterator[dict[str, StageCost]]:
         _costs = None
 
 
-def _measured(con: DuckDBPyConnection, statements: str, params: dict[str, Any] | None, cost: StageCost) -> DuckDBPyConnection:
+def _measured(
+    con: DuckDBPyConnection, statements: str, params: dict[str, Any] | None, cost: StageCost
+) -> DuckDBPyConnection:
     began, began_cpu = time.perf_counter(), time.process_time()
     result = _execute(con, statements, params)
     cost.runs += 1
@@ -108,7 +110,9 @@ def _has_input(con: DuckDBPyConnection, statements: str) -> bool:
     return not tables or any(con.execute(f"SELECT 1 FROM {table} LIMIT 1").fetchall() for table in tables)  # noqa: S608
 
 
-def run_stage(con: DuckDBPyConnection, package: str, name: str, params: Mapping[str, Any] | None = None) -> DuckDBPyConnection:
+def run_stage(
+    con: DuckDBPyConnection, package: str, name: str, params: Mapping[str, Any] | None = None
+) -> DuckDBPyConnection:
     """Run the static SQL of `name`.sql in `package`, its $parameters bound to `params`; the connection, to fetch from.
 
     A stage whose header says `only with: a, b` is skipped if these tables are empty.
@@ -124,14 +128,12 @@ def run_stage(con: DuckDBPyConnection, package: str, name: str, params: Mapping[
 
 
 def run_stages(
-    con: DuckDBPyConnection,
-    package: str,
-    skip: Collection[str] = (),
-    after: str = "",
-    until: str = "",
+    con: DuckDBPyConnection, package: str, skip: Collection[str] = (), after: str = "", until: str = ""
 ) -> None:
     """Run the .sql files of `package` in order of their names: after `after`, up to `until`, but those called as in `skip`."""
-    for name in sorted(item.name.removesuffix(".sql") for item in files(package).iterdir() if item.name.endswith(".sql")):
+    for name in sorted(
+        item.name.removesuffix(".sql") for item in files(package).iterdir() if item.name.endswith(".sql")
+    ):
         if name in skip or name <= after:
             continue
         run_stage(con, package, name)

@@ -60,13 +60,16 @@ def _each(work: Callable[[int], str], version: str, batches: Iterator[Any]) -> I
             try:
                 if version != __version__:
                     raise GpucostError(
-                        f"Spark's workers have gpucost {__version__}, not {version}", "install the same version there"
+                        f"Spark's workers have gpucost {__version__}, not {version}",
+                        "install the same version there",
                     )
                 results.append(work(number))
             except GpucostError as error:
                 # a result, since repeating the task would not help
                 results.append(json.dumps({"error": [error.message, error.fix]}))
-        yield pa.RecordBatch.from_pydict({"number": pa.array(numbers, pa.int64()), "result": pa.array(results, pa.string())})
+        yield pa.RecordBatch.from_pydict(
+            {"number": pa.array(numbers, pa.int64()), "result": pa.array(results, pa.string())}
+        )
 
 
 def _reason(error: Exception) -> str:
@@ -93,7 +96,9 @@ def session(master: str | None, options: Mapping[str, str]) -> Iterator[Any]:
         yield active
         return
     # bars only on a terminal
-    builder = SparkSession.builder.appName("gpucost").config("spark.ui.showConsoleProgress", str(sys.stderr.isatty()).lower())
+    builder = SparkSession.builder.appName("gpucost").config(
+        "spark.ui.showConsoleProgress", str(sys.stderr.isatty()).lower()
+    )
     if master:
         builder = builder.master(master)
     builder = builder.config(map=dict(options))
@@ -102,7 +107,8 @@ def session(master: str | None, options: Mapping[str, str]) -> Iterator[Any]:
     except Exception as error:
         where = f" at {master}" if master else ""
         raise GpucostError(
-            f"Spark cannot be started{where}: {_reason(error)}", "let [engine] spark_master name a cluster that runs"
+            f"Spark cannot be started{where}: {_reason(error)}",
+            "let [engine] spark_master name a cluster that runs",
         ) from error
     try:
         yield new

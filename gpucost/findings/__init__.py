@@ -43,7 +43,9 @@ def open_hours(rows: Iterable[Mapping[str, Any]], tz: ZoneInfo) -> tuple[str, st
 
     `rows` tell active_gpu_ms and idle_gpu_ms of epoch hours.
     """
-    idle: dict[tuple[bool, int], float] = defaultdict(float)  # by whether it is a weekend, and the hour of the day
+    idle: dict[tuple[bool, int], float] = defaultdict(
+        float
+    )  # by whether it is a weekend, and the hour of the day
     measured: dict[tuple[bool, int], float] = defaultdict(float)
     for row in rows:
         local = from_ms(row["hour"] * MS_PER_HOUR).astimezone(tz)
@@ -65,7 +67,9 @@ def open_hours(rows: Iterable[Mapping[str, Any]], tz: ZoneInfo) -> tuple[str, st
     opens, closes = begin + length, begin
     if length < _SHORTEST:
         length = opens = closes = 0
-    weekends_off = all(is_idle(hour, True) for hour in range(_HOURS) if (hour - opens) % _HOURS < _HOURS - length)
+    weekends_off = all(
+        is_idle(hour, True) for hour in range(_HOURS) if (hour - opens) % _HOURS < _HOURS - length
+    )
     if not length and not weekends_off:
         return None
     return f"{opens % _HOURS:02}:00-{closes or _HOURS:02}:00", "mon-fri" if weekends_off else "mon-sun"
@@ -214,17 +218,26 @@ def changes(before: Sequence[Finding], after: Sequence[Finding], period: Period)
     """The findings of `period` beside those after it: known by kind, place and subject; what is gone first, then the dearest."""
 
     def by_key(findings: Sequence[Finding]) -> dict[tuple[str | None, ...], Finding]:
-        return {(one.kind, one.cluster, one.namespace, "" if one.kind in _OF_PLACES else one.subject): one for one in findings}
+        return {
+            (one.kind, one.cluster, one.namespace, "" if one.kind in _OF_PLACES else one.subject): one
+            for one in findings
+        }
 
     then, now = by_key(before), by_key(after)
     rows = []
     for key in {**then, **now}:
         one = now.get(key) or then[key]
-        status: Literal["gone", "still", "new"] = "new" if key not in then else "still" if key in now else "gone"
+        status: Literal["gone", "still", "new"] = (
+            "new" if key not in then else "still" if key in now else "gone"
+        )
         worth = tuple(of[key].saving_per_month if key in of else None for of in (then, now))
-        rows.append(FindingChange(status, one.kind, one.title, one.cluster, one.namespace, one.subject, *worth))
+        rows.append(
+            FindingChange(status, one.kind, one.title, one.cluster, one.namespace, one.subject, *worth)
+        )
     order = ("gone", "new", "still")
-    rows.sort(key=lambda row: (order.index(row.status), -max(row.before_per_month or 0, row.after_per_month or 0)))
+    rows.sort(
+        key=lambda row: (order.index(row.status), -max(row.before_per_month or 0, row.after_per_month or 0))
+    )
     return FindingChanges(period, tuple(rows))
 
 
@@ -315,8 +328,12 @@ class _Candidates:
         yield from self._empty_nodes()
         yield from self._steady()
         yield from self._advised("data_stall", "data_stall", "idle while it ran", "")
-        yield from self._advised("lost_work", "failed_restarted", "lost by pods that failed", "since their last epoch known")
-        yield from self._advised("slow_start", "starting", "held before it ran", "images are pulled meanwhile")
+        yield from self._advised(
+            "lost_work", "failed_restarted", "lost by pods that failed", "since their last epoch known"
+        )
+        yield from self._advised(
+            "slow_start", "starting", "held before it ran", "images are pulled meanwhile"
+        )
         yield from self._free("fragmentation", "that were free, but fewer than the smallest request")
         yield from self._free("reserved", "that reservations of Slurm kept free")
         yield from self._advised("reserved", "reserved", "kept free by a reservation", "")
@@ -343,10 +360,16 @@ class _Candidates:
         for row in self._of_type(workload_type):
             waste = _wasted([row], *buckets)
             if waste[1] > 0:
-                words = f"last active {self._moment(row['active_to_ms'])}" if row["active_to_ms"] else "never active"
+                words = (
+                    f"last active {self._moment(row['active_to_ms'])}"
+                    if row["active_to_ms"]
+                    else "never active"
+                )
                 question = self._question("schedule", row, (row["workload"],), _IDLE_MINUTES)
                 patch = patches.scaled_down(row["workload"], row["namespace"], self.timezone, {})
-                yield self._candidate(kind, [row], row["workload"], waste, "idle", words, question, patch=patch)
+                yield self._candidate(
+                    kind, [row], row["workload"], waste, "idle", words, question, patch=patch
+                )
 
     def _over_requested(self) -> Iterator[Candidate]:
         for (_, _, family), members in self._families().items():
@@ -361,7 +384,14 @@ class _Candidates:
             patch = patches.smaller_request(_subject(family, rows), rows[0]["namespace"], most, used)
             question = self._question("rightsize", rows[0], self._scope(rows, family))
             yield self._candidate(
-                "over_requested", rows, family, (unused, cost), "on GPUs never used", words, question, patch=patch
+                "over_requested",
+                rows,
+                family,
+                (unused, cost),
+                "on GPUs never used",
+                words,
+                question,
+                patch=patch,
             )
 
     def _serving(self) -> Iterator[Candidate]:
@@ -372,10 +402,14 @@ class _Candidates:
             if row["gpus_per_pod"] >= 1 and (spare[1] > 0 or (p95 is not None and p95 < _LITTLE_USED)):
                 waste = spare if spare[1] > 0 else off
                 questions = [self._question(command, row, (name,)) for command in ("share", "rightsize")]
-                yield self._candidate("over_provisioned", [row], name, waste, "idle or to spare", busiest, *questions)
+                yield self._candidate(
+                    "over_provisioned", [row], name, waste, "idle or to spare", busiest, *questions
+                )
             hours = open_hours(row["hours"], self.tz) if off[1] > 0 else None
             if hours:
-                question = self._question("schedule", row, (name,), (("--office-hours", hours[0]), ("--weekdays", hours[1])))
+                question = self._question(
+                    "schedule", row, (name,), (("--office-hours", hours[0]), ("--weekdays", hours[1]))
+                )
                 words = f"needed {hours[0]}, {hours[1]}; {busiest}"
                 patch = patches.scaled_down(name, row["namespace"], self.timezone, dict(question.options))
                 yield self._candidate("off_peak", [row], name, off, "idle", words, question, patch=patch)
@@ -389,7 +423,9 @@ class _Candidates:
         for families in spaces.values():
             rows = [row for _, members in families for row in members]
             scope = tuple(word for family, members in families for word in self._scope(members, family))
-            words = f"{len(rows)} workload{'s' if len(rows) > 1 else ''} that could go on after an interruption"
+            words = (
+                f"{len(rows)} workload{'s' if len(rows) > 1 else ''} that could go on after an interruption"
+            )
             yield self._on_demand(
                 "on_demand_training",
                 rows,
@@ -412,9 +448,13 @@ class _Candidates:
         for rows in _grouped(on_demand, "cluster", "namespace").values():
             names = tuple(sorted(row["workload"] for row in rows))
             question = self._question("reserve", rows[0], names)
-            yield self._on_demand("steady_on_demand", rows, ", ".join(names), "serves around the clock", question)
+            yield self._on_demand(
+                "steady_on_demand", rows, ", ".join(names), "serves around the clock", question
+            )
 
-    def _on_demand(self, kind: str, rows: Sequence[Row], subject: str, words: str, question: WhatIfQuery) -> Candidate:
+    def _on_demand(
+        self, kind: str, rows: Sequence[Row], subject: str, words: str, question: WhatIfQuery
+    ) -> Candidate:
         waste = sum(row["on_demand_gpu_ms"] for row in rows), _total(row["on_demand_cost"] for row in rows)
         patch = fill("patches/on-spot.yml") if kind == "on_demand_training" else None
         return self._candidate(kind, rows, subject, waste, "on demand", words, question, patch=patch)
@@ -454,7 +494,9 @@ class _Candidates:
             else "what kube-state-metrics told of nodes and pods",
             patch=fill("patches/empty-nodes.yml") if kind == "empty_nodes" else None,
         )
-        claims = frozenset((row["cluster"], row["gpu_model"], row["capacity_type"], row["bucket"]) for row in rows)
+        claims = frozenset(
+            (row["cluster"], row["gpu_model"], row["capacity_type"], row["bucket"]) for row in rows
+        )
         return Candidate(finding, claims, questions)
 
     def _candidate(
@@ -469,7 +511,9 @@ class _Candidates:
         bucket: str = "*",
         patch: str | None = None,
     ) -> Candidate:
-        held, active, idle = (sum(row[f"{name}_gpu_ms"] for row in rows) for name in ("held", "active", "idle"))
+        held, active, idle = (
+            sum(row[f"{name}_gpu_ms"] for row in rows) for name in ("held", "active", "idle")
+        )
         busy = sum(row["utilization_gpu_ms"] for row in rows) / (active + idle) if active + idle else None
         start, end = min(row["from_ms"] for row in rows), max(row["to_ms"] for row in rows)
         evidence = (
@@ -497,8 +541,12 @@ class _Candidates:
         claims = frozenset[Claim]((row["cluster"], row["namespace"], row["workload"], bucket) for row in rows)
         return Candidate(finding, claims, questions)
 
-    def _question(self, command: str, row: Row, workloads: tuple[str, ...], options: Options = ()) -> WhatIfQuery:
-        return WhatIfQuery(command, row["cluster"] if self.many else None, row["namespace"], workloads, options)
+    def _question(
+        self, command: str, row: Row, workloads: tuple[str, ...], options: Options = ()
+    ) -> WhatIfQuery:
+        return WhatIfQuery(
+            command, row["cluster"] if self.many else None, row["namespace"], workloads, options
+        )
 
     def _moment(self, ms: int) -> str:
         return f"{from_ms(ms).astimezone(self.tz):%Y-%m-%d %H:%M}"
@@ -554,7 +602,16 @@ _EVERY = "*"
 def _bound(kind: str, **figures: Any) -> Finding:
     """A finding that no command shows, and no rank yet."""
     title, advice = KINDS[kind]
-    return Finding(rank=0, kind=kind, title=title, advice=advice, saving_per_month=ZERO, is_bound=True, command=None, **figures)
+    return Finding(
+        rank=0,
+        kind=kind,
+        title=title,
+        advice=advice,
+        saving_per_month=ZERO,
+        is_bound=True,
+        command=None,
+        **figures,
+    )
 
 
 def ranked(
@@ -581,7 +638,9 @@ def ranked(
             is_bound = best.saving / months < minimum and best.with_work > max(best.saving, ZERO)
             saving = best.with_work if is_bound else best.saving
             patch = fill("patches/shared-gpus.yml") if best.question.command == "share" else finding.patch
-            finding = replace(finding, cost=best.cost, saving=saving, is_bound=is_bound, command=command, patch=patch)
+            finding = replace(
+                finding, cost=best.cost, saving=saving, is_bound=is_bound, command=command, patch=patch
+            )
         elif candidate.questions:
             finding = replace(finding, saving=ZERO)
         proposed.append((candidate, replace(finding, saving_per_month=round(finding.saving / months, 9))))
@@ -604,4 +663,6 @@ def ranked(
         touched |= {claim[:3] for claim in candidate.claims}
         kept.append(finding)
     kept.sort(key=lambda finding: (finding.is_bound, -finding.saving))
-    return Findings(tuple(replace(one, rank=rank) for rank, one in enumerate(kept, start=1)), minimum, passed_over)
+    return Findings(
+        tuple(replace(one, rank=rank) for rank, one in enumerate(kept, start=1)), minimum, passed_over
+    )

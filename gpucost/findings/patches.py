@@ -44,9 +44,14 @@ def scaled_down(subject: str, namespace: str, timezone: str, options: Mapping[st
         opens, _, closes = hours.partition("-")
         days = options.get("--weekdays") or "mon-sun"
         # what closes after midnight does so on the day after
-        times = {"down": _cron(closes, _weekdays(days, later=closes < opens)), "up": _cron(opens, _weekdays(days))}
+        times = {
+            "down": _cron(closes, _weekdays(days, later=closes < opens)),
+            "up": _cron(opens, _weekdays(days)),
+        }
     kind, name = target
-    return fill("patches/scaled-down.yml", kind=kind, name=name, namespace=namespace, timezone=timezone, times=times)
+    return fill(
+        "patches/scaled-down.yml", kind=kind, name=name, namespace=namespace, timezone=timezone, times=times
+    )
 
 
 def _weekdays(text: str, *, later: bool = False) -> str:

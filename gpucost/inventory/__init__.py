@@ -57,7 +57,9 @@ def load_settings(con: DuckDBPyConnection, config: Config, heard: tuple[int, int
     con.execute("SET VARIABLE cost_basis = $basis", {"basis": config.prices.cost_basis})
     con.execute("SET VARIABLE accelerators = $pattern", {"pattern": accelerators().lower()})
     con.execute("SET VARIABLE other_resources = $pattern", {"pattern": other_resources().lower()})
-    con.execute("SET VARIABLE has_team_categories = $any", {"any": any(team.cost_categories for team in config.teams)})
+    con.execute(
+        "SET VARIABLE has_team_categories = $any", {"any": any(team.cost_categories for team in config.teams)}
+    )
     configured = bool(config.teams or config.team_labels.namespace or config.team_labels.pod)
     namespace_label = config.team_labels.namespace if configured else "team"
     con.execute(
@@ -85,10 +87,15 @@ def load_settings(con: DuckDBPyConnection, config: Config, heard: tuple[int, int
     _load_metrics(con, config.activity)
     for ordinal, team in enumerate(config.teams):
         for pattern in team.namespaces:
-            con.execute("INSERT INTO team_globs VALUES ($1, $2, $3, $4)", [ordinal, team.name, pattern, team.clusters])
+            con.execute(
+                "INSERT INTO team_globs VALUES ($1, $2, $3, $4)", [ordinal, team.name, pattern, team.clusters]
+            )
         for key, values in team.labels.items():
             for value in values:
-                con.execute("INSERT INTO team_values VALUES ($1, $2, $3, $4)", [ordinal, team.name, label_name(key), value])
+                con.execute(
+                    "INSERT INTO team_values VALUES ($1, $2, $3, $4)",
+                    [ordinal, team.name, label_name(key), value],
+                )
         for key, values in team.cost_categories.items():
             for value in values:
                 row = [ordinal, team.name, key, value, team.clusters]
@@ -101,8 +108,18 @@ def load_settings(con: DuckDBPyConnection, config: Config, heard: tuple[int, int
         )
     for ordinal, host in enumerate(config.hosts):
         facts = host.labels
-        row = [ordinal, host.name, host.cluster or "*", host.provider, host.user_label, list(facts), list(facts.values())]
-        con.execute("INSERT INTO host_rules VALUES ($1, $2, $3, $4, $5, map($6::VARCHAR[], $7::VARCHAR[]))", row)
+        row = [
+            ordinal,
+            host.name,
+            host.cluster or "*",
+            host.provider,
+            host.user_label,
+            list(facts),
+            list(facts.values()),
+        ]
+        con.execute(
+            "INSERT INTO host_rules VALUES ($1, $2, $3, $4, $5, map($6::VARCHAR[], $7::VARCHAR[]))", row
+        )
 
     first, last = heard or con.execute(FIRST_AND_LAST).fetchall()[0]
     for declared in config.clusters:
@@ -111,7 +128,10 @@ def load_settings(con: DuckDBPyConnection, config: Config, heard: tuple[int, int
             con.execute("INSERT INTO declared_off VALUES ($1, $2, $3)", [declared.name, start, end])
     for ordinal, gap in enumerate(config.coverage.accept):
         span = [instant_ms(moment, config.tz) for moment in (gap.start, gap.end)]
-        con.execute("INSERT INTO accepted_gaps VALUES ($1, $2, $3, $4, $5, $6)", [ordinal, gap.cluster, *span, gap.who, gap.why])
+        con.execute(
+            "INSERT INTO accepted_gaps VALUES ($1, $2, $3, $4, $5, $6)",
+            [ordinal, gap.cluster, *span, gap.who, gap.why],
+        )
     for source in config.prometheus:
         # A server that never answered is missed by its cluster, or by its own name where others of them did;
         # one that did tells its clusters itself.
@@ -147,7 +167,10 @@ def load_activity(con: DuckDBPyConnection, activity: Activity) -> None:
 
 
 def stage(
-    con: DuckDBPyConnection, config: Config, needs: Sequence[tuple[str, str, str, str]] = (), heard: tuple[int, int] | None = None
+    con: DuckDBPyConnection,
+    config: Config,
+    needs: Sequence[tuple[str, str, str, str]] = (),
+    heard: tuple[int, int] | None = None,
 ) -> None:
     """Rebuild nodes, allocations and what is known of them, collected and warnings, and the temporary tables that others read.
 

@@ -18,7 +18,18 @@ from gpucost.engine import spark
 from gpucost.lake import manifest, steps
 from gpucost.lake.files import PARTS, LakeFiles, open_files
 from gpucost.lake.manifest import Lake, LakeFile, Tables
-from gpucost.lake.steps import MARKERS, NEIGHBOR_MS, REPLY, STEPS, STEPS_VERSION, TABLES, TASK, Day, Reply, Task
+from gpucost.lake.steps import (
+    MARKERS,
+    NEIGHBOR_MS,
+    REPLY,
+    STEPS,
+    STEPS_VERSION,
+    TABLES,
+    TASK,
+    Day,
+    Reply,
+    Task,
+)
 from gpucost.periods import MS_PER_DAY, from_ms
 from gpucost.store.schema import latest_version
 
@@ -41,7 +52,9 @@ class Attributed:
     rows: int = 0
 
 
-def attribute(config: Config, url: str, session: Any = None, tell: Callable[[str], None] = lambda _: None) -> Attributed:
+def attribute(
+    config: Config, url: str, session: Any = None, tell: Callable[[str], None] = lambda _: None
+) -> Attributed:
     """Attribute what changed in a lake: one task after the other here, or as tasks of a Spark `session`.
 
     Readers see the figures from before until all new ones are written. Raises NoDataError without a lake, and GpucostError,
@@ -54,14 +67,22 @@ def attribute(config: Config, url: str, session: Any = None, tell: Callable[[str
     price = run.price_task(inventories)
     run.finish([price])
     days = run.attribute_days([task for task in inventories if task.clusters], price)
-    warnings = run.task("warnings", run.lake.clusters, made=run.made("warnings", (*inventories, price, *days)))
+    warnings = run.task(
+        "warnings", run.lake.clusters, made=run.made("warnings", (*inventories, price, *days))
+    )
     run.finish([warnings])
     by_day: dict[str, list[str]] = defaultdict(list)
     for task in days:
         for day, marker in zip(task.days, task.markers, strict=True):
             by_day[day.name].append(marker)
     markers = [marker for task in (*inventories, price, warnings) for marker in task.markers]
-    current = {"version": _version(), "inputs": run.inputs.all, "raw": raw_digest(run.lake), "markers": markers, "days": by_day}
+    current = {
+        "version": _version(),
+        "inputs": run.inputs.all,
+        "raw": raw_digest(run.lake),
+        "markers": markers,
+        "days": by_day,
+    }
     run.files.write(_CURRENT, json.dumps(current).encode())
     return run.result
 
@@ -124,7 +145,9 @@ class _Run:
         """Configured clusters and servers without data in the lake."""
         reported = {source for one in self.lake.manifests for source in one.sources}
         any_reported = any(server.source in reported for server in self.config.prometheus)
-        clusters = [cluster.name for cluster in self.config.clusters if cluster.name not in self.lake.clusters]
+        clusters = [
+            cluster.name for cluster in self.config.clusters if cluster.name not in self.lake.clusters
+        ]
         servers = [server for server in self.config.prometheus if server.source not in reported]
         return [*clusters, *(server.source for server in servers if server.cluster or any_reported)]
 
@@ -133,7 +156,9 @@ class _Run:
         paths = {"book": self.config.prices.book, "fx_rates": self.config.prices.fx_rates}
         prices = {key: (str(path), Path(path).read_text("utf-8")) for key, path in paths.items() if path}
         raw = {"": self._raw(None, STEPS["price"].reads)}
-        return self.task("price", self.lake.clusters, raw=raw, made=self.made("price", inventories), prices=prices)
+        return self.task(
+            "price", self.lake.clusters, raw=raw, made=self.made("price", inventories), prices=prices
+        )
 
     def attribute_days(self, inventories: Sequence[Task], price: Task) -> list[Task]:
         """Attribute the days that changed; returns a task for each group with all of its days."""
@@ -158,11 +183,15 @@ class _Run:
 
     def _spans(self, whole: Task, gpus: float) -> Iterator[Task]:
         """Tasks of adjoining days that are not finished."""
-        missing = [day for day, marker in zip(whole.days, whole.markers, strict=True) if marker not in self.written]
+        missing = [
+            day for day, marker in zip(whole.days, whole.markers, strict=True) if marker not in self.written
+        ]
         at_once = max(1, int(_PAIRS_AT_ONCE / (24 * max(gpus, 1))))
         for start, end in stages.spans_of([(day.start, day.end) for day in missing], at_once, 0):
             days = [day for day in missing if start <= day.start < end]
-            raw = {name: self._raw(name, ("raw/blocks",), _days_around(start, end)) for name in whole.clusters}
+            raw = {
+                name: self._raw(name, ("raw/blocks",), _days_around(start, end)) for name in whole.clusters
+            }
             yield replace(whole, days=days, raw=raw)
 
     def _sample_stamps(self, clusters: Sequence[str]) -> dict[str, str]:
@@ -184,7 +213,9 @@ class _Run:
             return []
         folder = f"{_TASKS}/{uuid4().hex}"
         places = [f"{folder}/{number}.json" for number in range(len(tasks))]
-        self.files.each(lambda item: self.files.write(item[0], TASK.dump_json(item[1])), zip(places, tasks, strict=True))
+        self.files.each(
+            lambda item: self.files.write(item[0], TASK.dump_json(item[1])), zip(places, tasks, strict=True)
+        )
         threads = spark.cpus(self.session) if self.session else None
         work = partial(steps.run, self.url, self.config.model_dump_json(by_alias=True), threads, folder)
         if self.session:
@@ -203,7 +234,9 @@ class _Run:
 
     def _raw(self, cluster: str | None, reads: Iterable[str], days: Iterable[str] | None = None) -> Tables:
         """The raw files of a cluster that are read, of these days or of all."""
-        return {name: files for name, files in self.lake.tables(cluster, days).items() if f"raw/{name}" in reads}
+        return {
+            name: files for name, files in self.lake.tables(cluster, days).items() if f"raw/{name}" in reads
+        }
 
     def made(self, step: str, tasks: Iterable[Task]) -> Tables:
         """The files of these tasks that the step reads."""
@@ -251,4 +284,6 @@ def _version() -> list[int]:
 
 
 def _digest(*parts: Any) -> str:
-    return hashlib.sha256(json.dumps([_version(), *parts], sort_keys=True, default=str).encode()).hexdigest()[:32]
+    return hashlib.sha256(json.dumps([_version(), *parts], sort_keys=True, default=str).encode()).hexdigest()[
+        :32
+    ]

@@ -42,7 +42,12 @@ class Exported:
 
 
 def export(
-    config: Config, store: Store, files: LakeFiles, *, everything: bool = False, tell: Callable[[str], None] = lambda _: None
+    config: Config,
+    store: Store,
+    files: LakeFiles,
+    *,
+    everything: bool = False,
+    tell: Callable[[str], None] = lambda _: None,
 ) -> Exported:
     """Write what the store holds and the lake lacks; a cluster's new files become visible at once.
 
@@ -61,7 +66,12 @@ def export(
             days = sorted({*digests[cluster], *stamps[cluster]})
             others = [one for one in lake.of(cluster) if one is not before]
             manifest.refuse_clash(files, [*others, replace(before, days={day: {} for day in days})])
-            after = replace(before, schema=latest_version(), days=dict(before.days), stamps=before.stamps | stamps[cluster])
+            after = replace(
+                before,
+                schema=latest_version(),
+                days=dict(before.days),
+                stamps=before.stamps | stamps[cluster],
+            )
             _note_sources(con, after)
             for number, day in enumerate(days, 1):
                 tell(f"{cluster or 'bills and prices'} {day} ({number} of {len(days)})")
@@ -156,7 +166,9 @@ class _Export:
         con.execute(f"CREATE OR REPLACE TEMP TABLE lake_part AS {rows}", params)
         if table.name == "blocks" and before:
             con.execute(_KEPT_LISTS.format(parquet(self.files, self.folder, [before])))
-        count, digest = con.execute("SELECT count(*), coalesce(sum(hash(*COLUMNS(*))), 0)::VARCHAR FROM lake_part").fetchall()[0]
+        count, digest = con.execute(
+            "SELECT count(*), coalesce(sum(hash(*COLUMNS(*))), 0)::VARCHAR FROM lake_part"
+        ).fetchall()[0]
         if not count:
             return None
         if before and before.digest == digest:
@@ -168,7 +180,9 @@ class _Export:
         )
         sha256, size = checksum(part), part.stat().st_size
         folder = f"raw/{table.name}/{partition('cluster', self.before.cluster)}/{partition('day', day)}"
-        file = LakeFile(f"{folder}/{_short(self.before.writer)}-{sha256[:16]}.parquet", count, size, sha256, digest)
+        file = LakeFile(
+            f"{folder}/{_short(self.before.writer)}-{sha256[:16]}.parquet", count, size, sha256, digest
+        )
         self.files.put(file.name, part)
         self.result.files.append(file)
         return file

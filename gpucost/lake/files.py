@@ -105,7 +105,11 @@ class LakeFiles:
 
         Raises StoreError where it is missing, or is not what the manifest says.
         """
-        path = Path(self._key(name)) if self.is_local else folder / hashlib.sha256(name.encode()).hexdigest()[:32]
+        path = (
+            Path(self._key(name))
+            if self.is_local
+            else folder / hashlib.sha256(name.encode()).hexdigest()[:32]
+        )
         if not self.is_local and not path.exists():
             part = path.with_name(f"{path.name}.{os.getpid()}.part")
             with suppress(FileNotFoundError):
@@ -121,7 +125,9 @@ class LakeFiles:
             what = "is not what its manifest says"
             if not self.is_local:
                 path.unlink()
-        raise StoreError(f"{self.shown(name)} {what}", f"run it again; if it stays so, {_anew(name)} writes it anew")
+        raise StoreError(
+            f"{self.shown(name)} {what}", f"run it again; if it stays so, {_anew(name)} writes it anew"
+        )
 
     def is_whole(self, file: LakeFile) -> bool:
         """Whether a file is there as its manifest says; it is read for that."""
@@ -149,7 +155,8 @@ class LakeFiles:
     def _key(self, name: str) -> str:
         if ".." in name.split("/"):
             raise StoreError(
-                f"{self.shown()} names a file that lies outside of it", "look at its manifests: gpucost wrote no such name"
+                f"{self.shown()} names a file that lies outside of it",
+                "look at its manifests: gpucost wrote no such name",
             )
         return "/".join(part for part in (self._root, name) if part)
 
@@ -157,7 +164,9 @@ class LakeFiles:
         try:
             self._bucket.put(self._key(name), source)
         except FileNotFoundError:
-            raise StoreError(f"{self.shown(name)}: its folder is gone", "run it again once that is back") from None
+            raise StoreError(
+                f"{self.shown(name)}: its folder is gone", "run it again once that is back"
+            ) from None
 
 
 def _anew(name: str) -> str:
@@ -233,7 +242,11 @@ def _in_words(what: str) -> Iterator[None]:
         raise
     except OSError as error:
         is_full = error.errno in (errno.ENOSPC, errno.EDQUOT)
-        fix = "make room there, then run it again" if is_full else "make the folder readable and writable, or name another lake"
+        fix = (
+            "make room there, then run it again"
+            if is_full
+            else "make the folder readable and writable, or name another lake"
+        )
         raise StoreError(f"{what}: {error.strerror or error}", fix) from error
 
 
@@ -248,7 +261,9 @@ def open_files(url: str, config: Config) -> LakeFiles:
     if not is_address or scheme == "file":
         path = Path(unquote(urlsplit(url).path) if is_address else url).expanduser().resolve()
         if path.exists() and not path.is_dir():
-            raise UsageError(f"the lake {path} is a file, not a folder", f"a lake's address is /path/to/lake, {ADDRESSES}")
+            raise UsageError(
+                f"the lake {path} is a file, not a folder", f"a lake's address is /path/to/lake, {ADDRESSES}"
+            )
         return LakeFiles(str(path), _Folder(path), str(path), is_local=True)
     bucket, root = open_address(url, config)
     return LakeFiles(bucket.shown(root).rstrip("/"), bucket, root, is_local=False)

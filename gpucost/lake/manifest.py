@@ -90,7 +90,13 @@ class Lake(NamedTuple):
     @property
     def clusters(self) -> list[str]:
         """The clusters with data, by name."""
-        return sorted({manifest.cluster for manifest in self.manifests if manifest.cluster is not None and manifest.days})
+        return sorted(
+            {
+                manifest.cluster
+                for manifest in self.manifests
+                if manifest.cluster is not None and manifest.days
+            }
+        )
 
     def of(self, cluster: str | None) -> list[Manifest]:
         """The manifests of one cluster, or of bills and prices."""
@@ -157,7 +163,9 @@ def _parsed(files: LakeFiles, name: str) -> Manifest | None:
     try:
         fields = inputs.parse_json(content)
         if fields["format"] > FORMAT or fields["schema"] > latest_version():
-            raise StoreError(f"{files.shown(name)} was written by a newer gpucost", "pip install --upgrade gpucost")
+            raise StoreError(
+                f"{files.shown(name)} was written by a newer gpucost", "pip install --upgrade gpucost"
+            )
         return _MANIFEST.validate_json(content, strict=True)
     except (ValueError, KeyError, TypeError) as error:
         words = f"{error} is missing" if isinstance(error, KeyError) else str(error).splitlines()[0]

@@ -70,7 +70,9 @@ def open_store(
     lake, current, inputs = manifest.read(files), read_current(files), pipeline.inputs_of(config)
     attribute = f"gpucost lake attribute {files.shown()}"
     if current is None:
-        raise NoDataError(f"nothing is attributed in the lake {files.shown()} by this version of gpucost", attribute)
+        raise NoDataError(
+            f"nothing is attributed in the lake {files.shown()} by this version of gpucost", attribute
+        )
     if current["inputs"] != inputs.all:
         raise StoreError(
             f"the lake {files.shown()} was attributed with another configuration, price book or catalog",
@@ -115,7 +117,9 @@ def _days_to_read(config: Config, period: Period | None, known: list[str]) -> tu
         return "", ""
     if period is None:
         newest = date.fromisoformat(known[-1]).replace(day=1)
-        return str(((newest - timedelta(days=1)).replace(day=1) - timedelta(days=1)).replace(day=1)), known[-1]
+        return str(((newest - timedelta(days=1)).replace(day=1) - timedelta(days=1)).replace(day=1)), known[
+            -1
+        ]
     begin = period.start.astimezone(config.tz).date()
     length = max(timedelta(days=_BEFORE_DAYS), period.end - period.start)
     last = (period.end - timedelta(milliseconds=1)).astimezone(config.tz).date()
@@ -129,7 +133,13 @@ def _midnight(config: Config, day: str, later: int = 0) -> int:
 
 
 def _enter_raw(
-    con: DuckDBPyConnection, lake: manifest.Lake, cluster: str | None, folder: Path, days: list[str], *, samples: bool
+    con: DuckDBPyConnection,
+    lake: manifest.Lake,
+    cluster: str | None,
+    folder: Path,
+    days: list[str],
+    *,
+    samples: bool,
 ) -> None:
     """Enter the raw rows of a cluster: of these days or all, and the series of these days' months."""
     found = dict(lake.tables(cluster))
@@ -137,7 +147,9 @@ def _enter_raw(
         months = {day[:7] for day in days}
         near = lake.tables(cluster, days)
         found |= {name: near.get(name, []) for name in _BY_DAY}
-        found["series"] = lake.tables(cluster, [day for day in lake.days(cluster) if day[:7] in months]).get("series", [])
+        found["series"] = lake.tables(cluster, [day for day in lake.days(cluster) if day[:7] in months]).get(
+            "series", []
+        )
     for table in RAW:
         is_wanted = samples or table.name != "blocks"
         if is_wanted and tables.view_rows(con, lake.files, folder, found.get(table.name, ())):

@@ -88,7 +88,12 @@ STEPS = {
             "amortized_discounts unseen_time basis_spans",
         ),
     ),
-    "days": Step("cluster", "attribute/days/20_day_fingerprints.sql", (*_PRICES, *_HOLDINGS, "inventory/node_devices"), ()),
+    "days": Step(
+        "cluster",
+        "attribute/days/20_day_fingerprints.sql",
+        (*_PRICES, *_HOLDINGS, "inventory/node_devices"),
+        (),
+    ),
     "attribute": Step(
         "cluster, days",
         "attribute/*.sql",
@@ -99,7 +104,9 @@ STEPS = {
         "lake",
         "attribute/days/30_warnings.sql",
         (
-            *_tables("price", "nodes node_stops coverage_gaps billed_hours billed_nodes unseen_time warnings"),
+            *_tables(
+                "price", "nodes node_stops coverage_gaps billed_hours billed_nodes unseen_time warnings"
+            ),
             *("inventory/allocations", "inventory/node_devices", "inventory/unproven_ends"),
             *("attribute/node_runs", "attribute/cost_runs"),
         ),
@@ -207,7 +214,10 @@ def run(url: str, config_json: str, threads: int | None, folder: str, number: in
     """Run a task from a folder of the lake, here or on another machine, and return its Reply as JSON. Raises TaskError."""
     files = open_files(url, Config.model_validate_json(config_json))
     if (content := files.read(f"{folder}/{number}.json")) is None:
-        raise StoreError(f"{files.shown(folder)} lacks task {number}", "give workers the same view of the lake as this machine")
+        raise StoreError(
+            f"{files.shown(folder)} lacks task {number}",
+            "give workers the same view of the lake as this machine",
+        )
     task = TASK.validate_json(content)
     copies: dict[str, str] = {}
     try:
@@ -228,7 +238,9 @@ def run(url: str, config_json: str, threads: int | None, folder: str, number: in
         fix: str | None = "run it again: finished tasks stay; [engine] memory gives a task more"
         if isinstance(error, GpucostError):
             words, fix = error.message, error.fix
-        raise TaskError(f"{task.name}: {_original(words, copies)}", _original(fix or "", copies) or None) from error
+        raise TaskError(
+            f"{task.name}: {_original(words, copies)}", _original(fix or "", copies) or None
+        ) from error
 
 
 def _local_config(config_json: str, task: Task, folder: Path, copies: dict[str, str]) -> Config:
@@ -303,10 +315,14 @@ class _Work:
         written = {}
         for name, statement in statements.items():
             part = self.folder / f"{name}-{uuid4().hex}.parquet"
-            rows = self.con.execute(f"COPY ({statement}) TO '{part}' (FORMAT parquet, COMPRESSION zstd)").fetchall()[0][0]
+            rows = self.con.execute(
+                f"COPY ({statement}) TO '{part}' (FORMAT parquet, COMPRESSION zstd)"
+            ).fetchall()[0][0]
             table = name if step == "attribute" else f"{step}/{name}"
             # Two runs of one task write different files.
-            place = "/".join(["attributed", table, *self.task.folders(day), f"{key[:16]}-{uuid4().hex[:12]}.parquet"])
+            place = "/".join(
+                ["attributed", table, *self.task.folders(day), f"{key[:16]}-{uuid4().hex[:12]}.parquet"]
+            )
             if rows:
                 written[name] = LakeFile(place, rows, part.stat().st_size, checksum(part), "")
                 self.files.put(place, part)
@@ -355,7 +371,10 @@ def _inventory(work: _Work) -> None:
 
 def _ordered(names: Iterable[str], order: Mapping[str, str], where: str = "true") -> dict[str, str]:
     """A statement for each table that selects its rows, in order if it has one."""
-    return {name: f"FROM {name} WHERE {where}" + (f" ORDER BY {order[name]}" if name in order else "") for name in names}
+    return {
+        name: f"FROM {name} WHERE {where}" + (f" ORDER BY {order[name]}" if name in order else "")
+        for name in names
+    }
 
 
 _REQUEST_GAPS = "cluster VARCHAR, from_ms BIGINT, to_ms BIGINT"
@@ -394,7 +413,9 @@ def _enter_series(work: _Work) -> None:
         con.execute(f"DROP TABLE blocks; CREATE VIEW blocks AS {rows}")
 
 
-_ORIGINAL_PATH = "UPDATE warnings SET message = replace(message, $copy, $path), fix = replace(fix, $copy, $path)"
+_ORIGINAL_PATH = (
+    "UPDATE warnings SET message = replace(message, $copy, $path), fix = replace(fix, $copy, $path)"
+)
 
 
 def _price(work: _Work) -> None:
@@ -432,7 +453,14 @@ def _prepare_days(work: _Work, span: tuple[int, int] | None = None) -> None:
     work.make("inventory", "absences", _ABSENCES, f"{of_nodes} AND {lasts}")
     work.fill("inventory", "node_hosts", where=of_nodes)
     of_allocations = "allocation_id IN (SELECT allocation_id FROM allocations)"
-    work.fill("inventory", "allocation_devices", "told_activity", "allocation_teams", "allocation_hosts", where=of_allocations)
+    work.fill(
+        "inventory",
+        "allocation_devices",
+        "told_activity",
+        "allocation_teams",
+        "allocation_hosts",
+        where=of_allocations,
+    )
 
 
 _WIDE_SERIES = "ALTER TABLE node_devices ALTER series_id TYPE UBIGINT"
@@ -445,7 +473,9 @@ def _days(work: _Work) -> None:
     work.fill("inventory", "node_devices", where="scale IS DISTINCT FROM usual_scale")
     attribute.load_local_days(con, work.config.tz, *con.execute(attribute.COVERED).fetchall()[0])
     run_stage(con, attribute.DAYS, "20_day_fingerprints")
-    work.reply.days = con.execute("SELECT from_ms, to_ms, fingerprint::VARCHAR FROM day_fingerprints ORDER BY from_ms").fetchall()
+    work.reply.days = con.execute(
+        "SELECT from_ms, to_ms, fingerprint::VARCHAR FROM day_fingerprints ORDER BY from_ms"
+    ).fetchall()
     work.reply.gpus = con.execute("SELECT coalesce(sum(gpu_count), 0) FROM nodes").fetchall()[0][0]
 
 
@@ -504,7 +534,10 @@ def _attribute(work: _Work) -> None:
         "node_daily": "from_ms, node_id, price_source",
     }  # fmt: skip
     for day in days:
-        work.write(_ordered(written_tables("attribute"), order, f"from_ms >= {day.start} AND from_ms < {day.end}"), day)
+        work.write(
+            _ordered(written_tables("attribute"), order, f"from_ms >= {day.start} AND from_ms < {day.end}"),
+            day,
+        )
 
 
 def _warnings(work: _Work) -> None:

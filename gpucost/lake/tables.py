@@ -169,7 +169,9 @@ RAW = (
     _of_sources("dropped_samples", "source, metric, hour, reason"),
     _plain("slurm_runs", "its submission's", _DAY.format("submit_ms"), "job_id, submit_ms"),
     _plain("slurm_steps", "its start's", _DAY.format("start_ms"), "job_id, step, start_ms"),
-    _plain("slurm_devices", "its job's submission's", _DAY.format("submit_ms"), "job_id, submit_ms, node, type"),
+    _plain(
+        "slurm_devices", "its job's submission's", _DAY.format("submit_ms"), "job_id, submit_ms, node, type"
+    ),
     _plain("slurm_nodes", "when it was described", _DAY.format("seen_ms"), "node, seen_ms"),
     _plain("slurm_events", "its start's", _DAY.format("from_ms"), "node, from_ms"),
     _plain("slurm_reservations", "its start's", _DAY.format("from_ms"), "name, from_ms"),

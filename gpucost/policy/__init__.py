@@ -165,10 +165,14 @@ class _OfNamespaces(_Rule):
 
     def check(self, facts: Facts) -> Checked:
         spaces = grouped(
-            (_owner(keys)[:2], (hours, cost)) for keys, hours, cost in facts.rows if self.concerns(keys["namespace"])
+            (_owner(keys)[:2], (hours, cost))
+            for keys, hours, cost in facts.rows
+            if self.concerns(keys["namespace"])
         )
         clusters = {cluster for cluster, _ in spaces}
-        if silent := sorted(cluster for cluster in clusters if (f"{self.kind}_told", cluster) not in facts.told):
+        if silent := sorted(
+            cluster for cluster in clusters if (f"{self.kind}_told", cluster) not in facts.told
+        ):
             metric = f"kube_{self.what.lower()}"
             raise _Unknown(
                 f"{metric} tells of none in {', '.join(silent)}: there are none, or kube-state-metrics does not export it"
@@ -211,7 +215,9 @@ class IdleNotebooks(_Rule):
     kind: Literal["idle_notebooks"]
     hours: _Hours
 
-    advice = "stop idle notebooks, as Kubeflow's culling or JupyterHub's idle culler does: gpucost whatif schedule"
+    advice = (
+        "stop idle notebooks, as Kubeflow's culling or JupyterHub's idle culler does: gpucost whatif schedule"
+    )
 
     def check(self, facts: Facts) -> Checked:
         pods = {
@@ -229,7 +235,14 @@ class IdleNotebooks(_Rule):
             sums = longest[pod["cluster"], pod["namespace"], pod["workload"]]
             sums[:] = [max(sums[0], hours), sums[1] + hours * pod["gpus"]]
         return len({_owner(pod) for pod in pods.values()}), [
-            Violation(cluster, namespace, workload, f"idle for {most:,.1f} h at a stretch", round(gpu_hours, 6), None)
+            Violation(
+                cluster,
+                namespace,
+                workload,
+                f"idle for {most:,.1f} h at a stretch",
+                round(gpu_hours, 6),
+                None,
+            )
             for (cluster, namespace, workload), (most, gpu_hours) in sorted(longest.items())
         ]
 
@@ -245,9 +258,17 @@ class NodePoolLimits(_Rule):
         pools: set[tuple[str, str]] = set()
         for (kind, cluster), names in facts.told.items():
             if kind == "node_pool":
-                pools |= {(cluster, name.partition(" ")[2]) for name in names if int(name.partition(" ")[0]) in facts.nodes}
-        if silent := sorted({cluster for cluster, _ in pools if ("node_pool_limit_told", cluster) not in facts.told}):
-            raise _Unknown(f"the store has no karpenter_nodepools_limit of {', '.join(silent)}: have Prometheus scrape Karpenter")
+                pools |= {
+                    (cluster, name.partition(" ")[2])
+                    for name in names
+                    if int(name.partition(" ")[0]) in facts.nodes
+                }
+        if silent := sorted(
+            {cluster for cluster, _ in pools if ("node_pool_limit_told", cluster) not in facts.told}
+        ):
+            raise _Unknown(
+                f"the store has no karpenter_nodepools_limit of {', '.join(silent)}: have Prometheus scrape Karpenter"
+            )
         return len(pools), [
             Violation(cluster, None, f"NodePool/{pool}", "has GPU nodes, and no limits", None, None)
             for cluster, pool in sorted(pools)
@@ -264,8 +285,12 @@ class PriorityClass(_Rule):
 
     def check(self, facts: Facts) -> Checked:
         pods = [pod for pod in facts.pods if self.concerns(pod["namespace"])]
-        if silent := sorted({pod["cluster"] for pod in pods if ("priority_class_told", pod["cluster"]) not in facts.told}):
-            raise _Unknown(f"kube_pod_info tells no priority_class in {', '.join(silent)}: no pod has one, or it is dropped")
+        if silent := sorted(
+            {pod["cluster"] for pod in pods if ("priority_class_told", pod["cluster"]) not in facts.told}
+        ):
+            raise _Unknown(
+                f"kube_pod_info tells no priority_class in {', '.join(silent)}: no pod has one, or it is dropped"
+            )
         without: dict[tuple[str, str, str], float] = defaultdict(float)
         for pod in pods:
             if pod["uid"] not in facts.told["priority_class", pod["cluster"]]:
@@ -282,19 +307,27 @@ class OnDemandTraining(_Rule):
     kind: Literal["on_demand_training"]
     hours: _Hours
 
-    advice = "let it write checkpoints and run on spot, or commit: gpucost whatif spot, gpucost whatif reserve"
+    advice = (
+        "let it write checkpoints and run on spot, or commit: gpucost whatif spot, gpucost whatif reserve"
+    )
 
     def check(self, facts: Facts) -> Checked:
         pods = [
             pod
             for pod in facts.pods
-            if pod["workload_type"] == "training" and self.concerns(pod["namespace"]) and pod["node_id"] in facts.nodes
+            if pod["workload_type"] == "training"
+            and self.concerns(pod["namespace"])
+            and pod["node_id"] in facts.nodes
         ]
         longest: dict[tuple[str, str, str], float] = defaultdict(float)
         for pod in pods:
             if facts.nodes[pod["node_id"]]["capacity_type"] == "on_demand":
                 longest[_owner(pod)] = max(longest[_owner(pod)], _hours(pod))
-        money = {_owner(keys): (hours, cost) for keys, hours, cost in facts.rows if keys["capacity_type"] == "on_demand"}
+        money = {
+            _owner(keys): (hours, cost)
+            for keys, hours, cost in facts.rows
+            if keys["capacity_type"] == "on_demand"
+        }
         return len({_owner(pod) for pod in pods}), [
             Violation(*owner, f"a pod was on demand for {hours:,.1f} h", *money.get(owner, (None, None)))
             for owner, hours in sorted(longest.items())
@@ -358,7 +391,10 @@ def _wrong(path: Path | None, text: str, error: ValidationError) -> DataError:
     message, fix = detail["msg"].replace("Input should", "should"), _HINT
     if detail["type"] == "extra_forbidden":
         known = [field.alias or name for name, field in (table or Rules).model_fields.items()]
-        message, fix = f"unknown key {key!r}", did_you_mean(key, known, f"there are {', '.join(known)}", cutoff=0.5, shown=repr)
+        message, fix = (
+            f"unknown key {key!r}",
+            did_you_mean(key, known, f"there are {', '.join(known)}", cutoff=0.5, shown=repr),
+        )
     elif detail["type"].startswith("union_tag"):
         kind = str(detail.get("ctx", {}).get("tag", ""))
         message = f"{kind!r} is no kind of rule" if kind else "a rule without a kind"
@@ -373,18 +409,30 @@ def _wrong(path: Path | None, text: str, error: ValidationError) -> DataError:
     return DataError(f"{path}{f', line {line}' if line else ''}: {message}", fix)
 
 
-def check(con: DuckDBPyConnection, config: Config, query: Query, view: ReportView, rules: Sequence[Rule]) -> PolicyAnswer:
+def check(
+    con: DuckDBPyConnection, config: Config, query: Query, view: ReportView, rules: Sequence[Rule]
+) -> PolicyAnswer:
     """How each rule stands in the query's period, of an attributed store. `view` is the report by BY of the same query."""
     period = query.period
     usage = read_usage(
-        con, period.start_ms, period.end_ms, teams=query.teams, namespaces=query.namespaces, clusters=query.clusters
+        con,
+        period.start_ms,
+        period.end_ms,
+        teams=query.teams,
+        namespaces=query.namespaces,
+        clusters=query.clusters,
     )
     patterns = {"accelerators": accelerators().lower(), "other_resources": other_resources().lower()}
     told = grouped(
-        ((row["kind"], row["cluster"]), row["name"]) for row in answer_rows(con, __name__, "facts", period.bounds | patterns)
+        ((row["kind"], row["cluster"]), row["name"])
+        for row in answer_rows(con, __name__, "facts", period.bounds | patterns)
     )
     facts = Facts(
-        rows=[(row.keys, row.measures.allocated_gpu_hours, row.measures.cost) for row in view.rows if row.kind == "allocated"],
+        rows=[
+            (row.keys, row.measures.allocated_gpu_hours, row.measures.cost)
+            for row in view.rows
+            if row.kind == "allocated"
+        ],
         pods=usage.pods,
         nodes={node["node_id"]: node for node in usage.nodes},
         told={key: frozenset(names) for key, names in told.items()},
@@ -392,7 +440,9 @@ def check(con: DuckDBPyConnection, config: Config, query: Query, view: ReportVie
     )
     load_activity(con, config.activity)
     results = tuple(_checked(rule, facts) for rule in rules)
-    kept, broken, unknown = (sum(one.status == status for one in results) for status in ("kept", "broken", "unknown"))
+    kept, broken, unknown = (
+        sum(one.status == status for one in results) for status in ("kept", "broken", "unknown")
+    )
     return PolicyAnswer(period, config.currency, kept, broken, unknown, results, view.coverage)
 
 
@@ -402,7 +452,16 @@ def _checked(rule: Rule, facts: Facts) -> RuleResult:
     except _Unknown as reason:
         return RuleResult(rule.name, rule.kind, rule.severity, "unknown", 0, rule.advice, str(reason), ())
     dearest = tuple(sorted(violations, key=lambda one: -(one.cost or 0)))
-    return RuleResult(rule.name, rule.kind, rule.severity, "broken" if dearest else "kept", checked, rule.advice, None, dearest)
+    return RuleResult(
+        rule.name,
+        rule.kind,
+        rule.severity,
+        "broken" if dearest else "kept",
+        checked,
+        rule.advice,
+        None,
+        dearest,
+    )
 
 
 def junit(answer: PolicyAnswer) -> str:
@@ -413,7 +472,13 @@ def junit(answer: PolicyAnswer) -> str:
         failures = sum(case.find("failure") is not None for case in cases)
         skipped = sum(case.find("skipped") is not None for case in cases)
         suite = ET.SubElement(
-            suites, "testsuite", name=rule.name, tests=str(len(cases)), failures=str(failures), skipped=str(skipped), errors="0"
+            suites,
+            "testsuite",
+            name=rule.name,
+            tests=str(len(cases)),
+            failures=str(failures),
+            skipped=str(skipped),
+            errors="0",
         )
         suite.extend(cases)
     ET.indent(suites)

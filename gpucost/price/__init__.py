@@ -61,7 +61,10 @@ def stage(con: DuckDBPyConnection, config: Config) -> None:
     run_stage(con, __name__, "50_node_prices")
     book = str(config.prices.book) if config.prices.book else None
     run_stage(
-        con, __name__, "60_price_warnings", {"currency": config.currency, "book": book, "days": config.prices.stale_after_days}
+        con,
+        __name__,
+        "60_price_warnings",
+        {"currency": config.currency, "book": book, "days": config.prices.stale_after_days},
     )
 
 
@@ -82,8 +85,12 @@ def price_nodes(con: DuckDBPyConnection, config: Config, node_id: int | None = N
     load_vocabulary(con)
     run_stage(con, __name__, "10_priced_nodes", {"node_id": node_id})
     load_book(con, config, fx)
-    load_price_list(con, column(con, "SELECT DISTINCT instance_type FROM priced_nodes WHERE instance_type IS NOT NULL"))
-    run_stage(con, __name__, "13_spot_steps", {"carried_ms": config.prices.stale_after_days * 24 * MS_PER_HOUR})
+    load_price_list(
+        con, column(con, "SELECT DISTINCT instance_type FROM priced_nodes WHERE instance_type IS NOT NULL")
+    )
+    run_stage(
+        con, __name__, "13_spot_steps", {"carried_ms": config.prices.stale_after_days * 24 * MS_PER_HOUR}
+    )
     load_discounts(con, config)
     run_stage(con, __name__, "30_book_fits")
     _refuse_ties(con, config)
@@ -131,7 +138,9 @@ def _bills(con: DuckDBPyConnection, config: Config) -> None:
         run_stage(con, _BILL, "65_node_stops")
 
 
-def missing_price_sources(con: DuckDBPyConnection, period: Period, now: datetime, stale_after_days: int) -> list[tuple[str, str]]:
+def missing_price_sources(
+    con: DuckDBPyConnection, period: Period, now: datetime, stale_after_days: int
+) -> list[tuple[str, str]]:
     """('spot' or 'prices', provider) of each cloud whose prices would price nodes of `period` better than those they have."""
     span = period.bounds | {"now_ms": to_ms(now), "days": stale_after_days}
     return [(row["what"], row["provider"]) for row in answer_rows(con, __name__, "70_wanting_prices", span)]
@@ -141,7 +150,12 @@ def inputs_digest(config: Config) -> str:
     """All that decides prices besides the store and the catalog. Raises PriceError for a file that cannot be read."""
     settings = config.prices.model_dump_json(exclude={"book", "fx_rates"})
     return "\n".join(
-        (settings, config.bills.model_dump_json(include={"spread_discounts"}), book_digest(config), fx_digest(config))
+        (
+            settings,
+            config.bills.model_dump_json(include={"spread_discounts"}),
+            book_digest(config),
+            fx_digest(config),
+        )
     )
 
 

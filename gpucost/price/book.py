@@ -60,7 +60,9 @@ def exact_number(column: str, text: str, whole_digits: int, decimals: int) -> De
         raise BadField(column, f"is {text}; it should be above zero")
     _, digits, exponent = value.as_tuple()
     if isinstance(exponent, int) and (-exponent > decimals or len(digits) + exponent > whole_digits):
-        raise BadField(column, f"is {text}; at most {whole_digits} digits and {decimals} decimals can be kept exactly")
+        raise BadField(
+            column, f"is {text}; at most {whole_digits} digits and {decimals} decimals can be kept exactly"
+        )
     return value
 
 
@@ -79,7 +81,9 @@ def bare_date(column: str, text: str) -> date:
             raise ValueError
         return date.fromisoformat(text)
     except ValueError:
-        raise BadField(column, f"is {text!r}, not a date such as 2026-10-01" if text else "is empty") from None
+        raise BadField(
+            column, f"is {text!r}, not a date such as 2026-10-01" if text else "is empty"
+        ) from None
 
 
 def effective_start(text: str, timezone: ZoneInfo) -> tuple[datetime | None, date | None]:
@@ -95,9 +99,14 @@ def effective_start(text: str, timezone: ZoneInfo) -> tuple[datetime | None, dat
             return local_midnight(day, timezone), day
         instant = datetime.fromisoformat(text)
     except ValueError:
-        raise BadField("effective_start", f"is {text!r}, not a date (2026-10-01) or an instant (2026-10-01T12:00:00Z)") from None
+        raise BadField(
+            "effective_start", f"is {text!r}, not a date (2026-10-01) or an instant (2026-10-01T12:00:00Z)"
+        ) from None
     if instant.tzinfo is None:
-        raise BadField("effective_start", f"is {text!r}, which has no time zone: end it with Z or an offset such as +02:00")
+        raise BadField(
+            "effective_start",
+            f"is {text!r}, which has no time zone: end it with Z or an offset such as +02:00",
+        )
     return instant, instant.astimezone(timezone).date()
 
 
@@ -138,7 +147,8 @@ def _convertible(text: str, info: ValidationInfo) -> str:
     currency = currency_code(text)
     if currency not in (info.context or {})["currencies"]:
         raise BadField(
-            "currency", f"is {currency!r}, but the config has no rate for it: set [prices] fx = {{ {currency} = … }}, or fx_rates"
+            "currency",
+            f"is {currency!r}, but the config has no rate for it: set [prices] fx = {{ {currency} = … }}, or fx_rates",
         )
     return currency
 
@@ -151,7 +161,11 @@ class FileRow(BaseModel, frozen=True):
     @classmethod
     def columns(cls, *, required: bool) -> list[str]:
         """Names of the columns that are required, or not."""
-        return [name for name, info in cls.model_fields.items() if name != "line" and info.is_required() == required]
+        return [
+            name
+            for name, info in cls.model_fields.items()
+            if name != "line" and info.is_required() == required
+        ]
 
 
 # What a field holds, and how it is read.
@@ -159,7 +173,8 @@ Folded = Annotated[str | None, BeforeValidator(lambda text: text.lower() or None
 Option = Annotated[str | None, BeforeValidator(_purchase_option)]
 # the instant, and the day that it falls on in the config's time zone
 Start = Annotated[
-    tuple[datetime | None, date | None], BeforeValidator(lambda text, info: effective_start(text, info.context["timezone"]))
+    tuple[datetime | None, date | None],
+    BeforeValidator(lambda text, info: effective_start(text, info.context["timezone"])),
 ]
 # (label as kube-state-metrics sanitizes it, value), sorted
 Selector = Annotated[tuple[tuple[str, str], ...], BeforeValidator(node_selector)]
@@ -176,14 +191,18 @@ class BookRow(FileRow, frozen=True):
     effective_start: Start = (None, None)
     per: Annotated[Literal["node", "gpu"], BeforeValidator(_per)] = "node"
     node_selector: Selector = ()
-    price_per_hour: Annotated[Decimal, BeforeValidator(lambda text: exact_number("price_per_hour", text, 9, 12))]
+    price_per_hour: Annotated[
+        Decimal, BeforeValidator(lambda text: exact_number("price_per_hour", text, 9, 12))
+    ]
     currency: Annotated[str, BeforeValidator(_convertible)]
 
     @property
     def specificity(self) -> int:
         """Higher wins: labels selected, instance type, zone, region, provider, purchase option, in that order."""
         given = (self.instance_type, self.zone, self.region, self.provider, self.purchase_option)
-        return len(self.node_selector) << 5 | sum((field is not None) << bit for bit, field in enumerate(reversed(given)))
+        return len(self.node_selector) << 5 | sum(
+            (field is not None) << bit for bit, field in enumerate(reversed(given))
+        )
 
     @property
     def key(self) -> tuple[object, ...]:
@@ -212,7 +231,9 @@ class Kind(Generic[_Row]):
         try:
             return inputs.whole(path)
         except OSError as error:
-            raise PriceError(f"cannot read the {self.name} {path}: {error.strerror}", f"set {self.key} in gpucost.toml") from None
+            raise PriceError(
+                f"cannot read the {self.name} {path}: {error.strerror}", f"set {self.key} in gpucost.toml"
+            ) from None
 
     def read(self, path: Path, context: dict[str, Any], text: str | None = None) -> list[_Row]:
         """The rows of the file at `path`, or of the `text` that it is to have; `context` is what its fields are read by.
@@ -225,17 +246,25 @@ class Kind(Generic[_Row]):
                 # -sig: spreadsheets begin a UTF-8 file with a byte order mark
                 text = self._bytes(path).decode("utf-8-sig")
             except UnicodeDecodeError as error:
-                raise PriceError(f"{path}: is not UTF-8 text (byte {error.start})", "save it as CSV in UTF-8") from None
+                raise PriceError(
+                    f"{path}: is not UTF-8 text (byte {error.start})", "save it as CSV in UTF-8"
+                ) from None
         lines = lines_of(path, text)
         header = self._header(path, lines)
         rows = []
         for number, fields in lines:
             if len(fields) != len(header):
                 column = header[len(fields)] if len(fields) < len(header) else f"column {len(header) + 1}"
-                message = f"{path}:{number}: {column}: the line has {len(fields)} fields, the header {len(header)}"
+                message = (
+                    f"{path}:{number}: {column}: the line has {len(fields)} fields, the header {len(header)}"
+                )
                 raise PriceError(message, _FIX)
             try:
-                rows.append(self.row.model_validate({"line": number, **dict(zip(header, fields, strict=True))}, context=context))
+                rows.append(
+                    self.row.model_validate(
+                        {"line": number, **dict(zip(header, fields, strict=True))}, context=context
+                    )
+                )
             except ValidationError as error:
                 first = error.errors()[0]
                 reason = first["ctx"]["error"].reason
@@ -248,18 +277,26 @@ class Kind(Generic[_Row]):
         number, names = next(lines, (0, []))
         if not names:
             raise PriceError(
-                f"{path}: is empty; its first line must name the columns {','.join((*optional[:5], *required))}", _FIX
+                f"{path}: is empty; its first line must name the columns {','.join((*optional[:5], *required))}",
+                _FIX,
             )
         header = [name.lower() for name in names]
         for name in header:
             if name not in (*required, *optional):
-                hint = did_you_mean(name, (*required, *optional), f"known are {', '.join((*optional, *required))}")
-                raise PriceError(f"{path}:{number}: {name or '(empty)'}: is no column of a {self.name}; {hint}", _FIX)
+                hint = did_you_mean(
+                    name, (*required, *optional), f"known are {', '.join((*optional, *required))}"
+                )
+                raise PriceError(
+                    f"{path}:{number}: {name or '(empty)'}: is no column of a {self.name}; {hint}", _FIX
+                )
             if header.count(name) > 1:
                 raise PriceError(f"{path}:{number}: {name}: stands twice in the header", _FIX)
         for name in required:
             if name not in header:
-                raise PriceError(f"{path}:{number}: {name}: is missing in the header, which names {', '.join(header)}", _FIX)
+                raise PriceError(
+                    f"{path}:{number}: {name}: is missing in the header, which names {', '.join(header)}",
+                    _FIX,
+                )
         return header
 
 
@@ -283,7 +320,9 @@ def lines_of(path: Path, text: str) -> Iterator[tuple[int, list[str]]]:
 BOOK = Kind("price book", "[prices] book", BookRow)
 
 
-def read_book(path: Path, currency: str, timezone: ZoneInfo, fx: FxRates | None = None, text: str | None = None) -> list[BookRow]:
+def read_book(
+    path: Path, currency: str, timezone: ZoneInfo, fx: FxRates | None = None, text: str | None = None
+) -> list[BookRow]:
     """All rows of a price book, in its order; prices in another currency than `currency` need a rate in `fx`.
 
     The file may be about to be written: then `text` is what it will hold. Raises PriceError naming file, line and column where
@@ -310,7 +349,17 @@ SELECT unnest($line::INTEGER[]) AS line, unnest($specificity::INTEGER[]) AS spec
     unnest($currency::VARCHAR[]) AS currency, unnest($per::VARCHAR[]) = 'gpu' AS per_gpu,
     unnest($selector_labels::VARCHAR[][]) AS selector_labels, unnest($selector_values::VARCHAR[][]) AS selector_values,
     unnest($start_ms::BIGINT[]) AS start_ms, unnest($price_as_of::DATE[]) AS price_as_of"""
-_AS_THEY_ARE = ("line", "specificity", "provider", "region", "zone", "instance_type", "purchase_option", "currency", "per")
+_AS_THEY_ARE = (
+    "line",
+    "specificity",
+    "provider",
+    "region",
+    "zone",
+    "instance_type",
+    "purchase_option",
+    "currency",
+    "per",
+)
 
 
 def load_book(con: DuckDBPyConnection, config: Config, fx: FxRates) -> None:
@@ -321,7 +370,9 @@ def load_book(con: DuckDBPyConnection, config: Config, fx: FxRates) -> None:
         "price_per_hour": [str(row.price_per_hour) for row in rows],
         "selector_labels": [[label for label, _ in row.node_selector] for row in rows],
         "selector_values": [[value for _, value in row.node_selector] for row in rows],
-        "start_ms": [round(start.timestamp() * 1000) if (start := row.effective_start[0]) else None for row in rows],
+        "start_ms": [
+            round(start.timestamp() * 1000) if (start := row.effective_start[0]) else None for row in rows
+        ],
         "price_as_of": [row.effective_start[1] for row in rows],
     }
     con.execute(_BOOK, columns)

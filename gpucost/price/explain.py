@@ -22,14 +22,36 @@ if TYPE_CHECKING:
 
     from gpucost.config.model import Config
 
-SOURCES = {"bill": "the bill", "price_book": "the price book", "spot_history": "spot price history", "catalog": "list prices"}
+SOURCES = {
+    "bill": "the bill",
+    "price_book": "the price book",
+    "spot_history": "spot price history",
+    "catalog": "list prices",
+}
 
-_SPOT = {103: "its own charges", 102: "its own zone", 101: "its region", 100: "the median of its region's zones"}
+_SPOT = {
+    103: "its own charges",
+    102: "its own zone",
+    101: "its region",
+    100: "the median of its region's zones",
+}
 _PLACES = 5  # list prices of an option that fits the node better have ranks that much higher
 _OPTION_FIRST = "purchase option comes first for such nodes"
-_LIST = {4: "its own zone", 3: "its own zone", 2: "its region", 1: "the median of its region's zones", 0: "any region"}
+_LIST = {
+    4: "its own zone",
+    3: "its own zone",
+    2: "its region",
+    1: "the median of its region's zones",
+    0: "any region",
+}
 # bits of a price book row's specificity, the heaviest first; below them, how well its purchase option fits the node
-_FIELDS = ((64, "an instance type"), (32, "a zone"), (16, "a region"), (8, "a provider"), (4, "a purchase option"))
+_FIELDS = (
+    (64, "an instance type"),
+    (32, "a zone"),
+    (16, "a region"),
+    (8, "a provider"),
+    (4, "a purchase option"),
+)
 _SELECTOR = 128
 _BOOK_RANK = 1_000_000
 
@@ -120,10 +142,14 @@ class NodePriceRow:
     @property
     def price_per_gpu_hour(self) -> Decimal | None:
         """The node's price spread evenly over its GPUs."""
-        return None if self.price_per_hour is None else self.price_per_hour / Decimal(repr(self.node.gpu_count))
+        return (
+            None if self.price_per_hour is None else self.price_per_hour / Decimal(repr(self.node.gpu_count))
+        )
 
 
-def explain_node(con: DuckDBPyConnection, config: Config, name: str, at: datetime | None, cluster: str | None) -> NodePriceRow:
+def explain_node(
+    con: DuckDBPyConnection, config: Config, name: str, at: datetime | None, cluster: str | None
+) -> NodePriceRow:
     """The price of a node at a moment, its last one where `at` is None; `con` may be read-only.
 
     Raises UsageError for a name that no node, or more than one cluster has, GpucostError for a moment at which it was not up,
@@ -145,7 +171,9 @@ def explain_node(con: DuckDBPyConnection, config: Config, name: str, at: datetim
         if len(rows) > 1:
             why = _why(ranks[0], ranks[place or 1], won=not place)
         holds_from, holds_to = from_ms(row.pop("from_ms")), from_ms(row.pop("to_ms"))
-        candidates.append(PriceCandidate(**row, holds_from=holds_from, holds_to=holds_to, wins=not place, why=why))
+        candidates.append(
+            PriceCandidate(**row, holds_from=holds_from, holds_to=holds_to, wins=not place, why=why)
+        )
     steps, price = _steps(con, config, node.node_id, at_ms)
     fix = None if steps else _fix(con, node, at_ms)
     return NodePriceRow(node, from_ms(at_ms), config.currency, tuple(candidates), steps, price, fix)
@@ -165,7 +193,9 @@ def shown_rows(named: Sequence[str], count: int) -> str:
     return "; ".join(texts) + (f" and {count - len(named):,} more" if count > len(named) else "")
 
 
-def _steps(con: DuckDBPyConnection, config: Config, node_id: int, at_ms: int) -> tuple[tuple[Step, ...], Decimal | None]:
+def _steps(
+    con: DuckDBPyConnection, config: Config, node_id: int, at_ms: int
+) -> tuple[tuple[Step, ...], Decimal | None]:
     segment = con.execute(
         "SELECT price_per_hour, price_source, origin, listed_per_hour, currency, rate, coalesce(discounts, []) "
         "FROM price_segments WHERE from_ms <= $at AND $at < to_ms",
@@ -193,7 +223,11 @@ def _steps(con: DuckDBPyConnection, config: Config, node_id: int, at_ms: int) ->
         price = price * kept
         conditions = discount.model_dump(exclude={"percent", "price_sources"}, exclude_none=True)
         nodes = ", ".join(f"{key} = {value}" for key, value in conditions.items()) or "all nodes"
-        steps.append(Step("discount", f"{discount.percent:f} % off, [[prices.discounts]] {number}: {nodes}", kept, price))
+        steps.append(
+            Step(
+                "discount", f"{discount.percent:f} % off, [[prices.discounts]] {number}: {nodes}", kept, price
+            )
+        )
     return tuple(steps), final
 
 
@@ -212,16 +246,24 @@ def _node(con: DuckDBPyConnection, name: str, at: datetime | None, cluster: str 
         "gpu_count FROM nodes WHERE node = $node AND coalesce(cluster = $cluster, true) ORDER BY up_from_ms, cluster",
         {"node": name, "cluster": cluster},
     )
-    lives = [PricedNode(up_from=from_ms(row.pop("up_from_ms")), up_to=from_ms(row.pop("up_to_ms")), **row) for row in dicts(con)]
+    lives = [
+        PricedNode(up_from=from_ms(row.pop("up_from_ms")), up_to=from_ms(row.pop("up_to_ms")), **row)
+        for row in dicts(con)
+    ]
     if not lives:
         raise _unknown(con, name, cluster)
     fitting = [life for life in lives if life.up_from <= at < life.up_to] if at else lives
     if at and not fitting:
         spans = "; ".join(f"{iso(life.up_from)} .. {iso(life.up_to)}" for life in lives[-3:])
-        raise GpucostError(f"node {name} was not up at {iso(at)}", f"it was up {spans}: --at takes a time in there")
+        raise GpucostError(
+            f"node {name} was not up at {iso(at)}", f"it was up {spans}: --at takes a time in there"
+        )
     clusters = sorted({life.cluster for life in fitting})
     if len(clusters) > 1:
-        raise UsageError(f"node {name} is in {len(clusters)} clusters: {', '.join(clusters)}", f"add --cluster {clusters[0]}")
+        raise UsageError(
+            f"node {name} is in {len(clusters)} clusters: {', '.join(clusters)}",
+            f"add --cluster {clusters[0]}",
+        )
     return max(fitting, key=lambda life: life.up_to)
 
 

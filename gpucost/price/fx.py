@@ -32,7 +32,9 @@ _WHOLE_DIGITS, _DECIMALS = 6, 12
 def _other_currency(text: str, info: ValidationInfo) -> str:
     currency, own = currency_code(text), (info.context or {})["currency"]
     if currency == own:
-        raise BadField("currency", f"is {own}, the config's own: a rate says what another currency is worth in {own}")
+        raise BadField(
+            "currency", f"is {own}, the config's own: a rate says what another currency is worth in {own}"
+        )
     return currency
 
 
@@ -44,7 +46,9 @@ class RateRow(FileRow, frozen=True):
 
     date: Annotated[Day, BeforeValidator(lambda text: bare_date("date", text))]
     currency: Annotated[str, BeforeValidator(_other_currency)]
-    rate: Annotated[Decimal, BeforeValidator(lambda text: exact_number("rate", text, _WHOLE_DIGITS, _DECIMALS))]
+    rate: Annotated[
+        Decimal, BeforeValidator(lambda text: exact_number("rate", text, _WHOLE_DIGITS, _DECIMALS))
+    ]
 
 
 RATES = Kind("file of rates", "[prices] fx_rates", RateRow)
@@ -110,9 +114,12 @@ def rates(config: Config) -> FxRates:
         for row in RATES.read(path, {"currency": config.currency}):
             if steps[row.currency].setdefault(row.date, row.rate) != row.rate:
                 raise PriceError(
-                    f"{path}:{row.line}: date: has a second rate of {row.currency} on {row.date}", "remove one of them"
+                    f"{path}:{row.line}: date: has a second rate of {row.currency} on {row.date}",
+                    "remove one of them",
                 )
-    return FxRates(config.currency, {currency: tuple(sorted(days.items())) for currency, days in steps.items()}, path)
+    return FxRates(
+        config.currency, {currency: tuple(sorted(days.items())) for currency, days in steps.items()}, path
+    )
 
 
 def budget_amount(config: Config, budget: Budget, day: date) -> Decimal | None:
@@ -122,7 +129,9 @@ def budget_amount(config: Config, budget: Budget, day: date) -> Decimal | None:
     """
     if budget.amount is None or budget.currency in (None, config.currency):
         return budget.amount
-    return rates(config).convert(budget.amount, budget.currency, day, f"the budget {budget.name!r} in {budget.currency}")
+    return rates(config).convert(
+        budget.amount, budget.currency, day, f"the budget {budget.name!r} in {budget.currency}"
+    )
 
 
 def fx_digest(config: Config) -> str:
@@ -153,7 +162,9 @@ def load_fx_rates(con: DuckDBPyConnection, config: Config) -> FxRates:
         if steps[0][0] != date.min:
             rows.append((currency, _EVER, None))
         for day, rate in steps:
-            rows.append((currency, _EVER if day == date.min else to_ms(local_midnight(day, config.tz)), str(rate)))
+            rows.append(
+                (currency, _EVER if day == date.min else to_ms(local_midnight(day, config.tz)), str(rate))
+            )
     currencies, starts, values = map(list, zip(*rows, strict=True))
     con.execute(_RATES, {"currency": currencies, "from_ms": starts, "rate": values})
     return known

@@ -116,7 +116,14 @@ def history(con: DuckDBPyConnection, question: HistoryQuery, now_ms: int) -> lis
 
 
 def _zone(
-    *, zone: str, start_ms: int, end_ms: int, price_ms: Decimal | None, covered_ms: int | None, steps: Any, **fields: Any
+    *,
+    zone: str,
+    start_ms: int,
+    end_ms: int,
+    price_ms: Decimal | None,
+    covered_ms: int | None,
+    steps: Any,
+    **fields: Any,
 ) -> ZoneHistory:
     covered = covered_ms or 0
     mean = (price_ms / covered).quantize(_DECIMALS) if price_ms is not None else None
@@ -159,8 +166,12 @@ def _unknown(con: DuckDBPyConnection, question: HistoryQuery) -> PriceError:
     mine = [row for row in rows if row[0].lower() == question.instance_type.lower()]
     if not mine:
         near = difflib.get_close_matches(question.instance_type.lower(), types, n=5, cutoff=0.5)
-        known = f"the store knows {', '.join(near or types[:5])}" + ("" if near or len(types) <= 5 else " and others")
-        return PriceError(f"the store holds no spot prices of {question.instance_type}", f"{known}; {collect}")
+        known = f"the store knows {', '.join(near or types[:5])}" + (
+            "" if near or len(types) <= 5 else " and others"
+        )
+        return PriceError(
+            f"the store holds no spot prices of {question.instance_type}", f"{known}; {collect}"
+        )
     words = {"in zone": question.zone, "in region": question.region, "of product": question.product}
     wanted = " ".join(f"{word} {value}" for word, value in words.items() if value)
     places = sorted({row[2] or row[1] for row in mine})

@@ -29,7 +29,12 @@ _OFFERED = 4
 _ALL_OFFERED = 6
 _OVERVIEW_OPTIONS = ("on_demand", "spot")
 _DECIMALS = Decimal("1e-12")
-_SOLD_AS = {"capacity_block": "capacity blocks", "cud": "commitments", "flex_start": "flex start", "calendar": "calendar mode"}
+_SOLD_AS = {
+    "capacity_block": "capacity blocks",
+    "cud": "commitments",
+    "flex_start": "flex start",
+    "calendar": "calendar mode",
+}
 _MAKERS = {"nvidia", "tesla", "amd", "aws", "habana", "intel"}
 
 # What a name means: GPU models by their one name, or instance types in lower case; the other is empty, both mean any.
@@ -59,7 +64,9 @@ class ListedPrice:
     price_per_hour: Decimal
     price_per_gpu_hour: Decimal | None
     currency: str
-    spot_discount_percent: Decimal | None  # 100 × (1 − spot ÷ on demand), to a tenth; 0 or less where spot is no cheaper
+    spot_discount_percent: (
+        Decimal | None
+    )  # 100 × (1 − spot ÷ on demand), to a tenth; 0 or less where spot is no cheaper
     price_as_of: date
     is_stale: bool
     source: str
@@ -82,7 +89,9 @@ class Listing:
     gpu_models: tuple[str, ...]
     rows: tuple[ListedPrice, ...]
     superseded: tuple[ListedPrice, ...]
-    not_sold_on_demand: tuple[str, ...]  # sentences on the instance types that are meant: how they are sold instead
+    not_sold_on_demand: tuple[
+        str, ...
+    ]  # sentences on the instance types that are meant: how they are sold instead
 
     def printed(self) -> PricesAnswer:
         """As the JSON contract says it."""
@@ -93,7 +102,9 @@ class Listing:
         """The first row that is not stale, where a stale one of the same currency stands before all; else None."""
         if not self.rows or not self.rows[0].is_stale:
             return None
-        return next((row for row in self.rows if not row.is_stale and row.currency == self.rows[0].currency), None)
+        return next(
+            (row for row in self.rows if not row.is_stale and row.currency == self.rows[0].currency), None
+        )
 
     @property
     def unconverted(self) -> tuple[str, ...]:
@@ -170,7 +181,8 @@ def overview(con: DuckDBPyConnection, query: PriceQuery, fx: FxRates) -> PricesA
     if not cheapest:
         raise _nothing(con, "any GPU", _ANYTHING, query)
     rows: list[ListedPrice | dict[str, str | ListedPrice | None]] = [
-        {"gpu_model": model, **{option: prices.get(option) for option in options}} for model, prices in cheapest.items()
+        {"gpu_model": model, **{option: prices.get(option) for option in options}}
+        for model, prices in cheapest.items()
     ]
     return PricesAnswer(query.today, query.currency, query.stale_after_days, rows=rows)
 
@@ -196,7 +208,8 @@ def _resolve(con: DuckDBPyConnection, name: str) -> Meaning:
         raise GpucostError(f"no list price of {name} is known", FIX_UNPRICED)
     near = nearest(name, [*models, *types])
     raise GpucostError(
-        f"no GPU or instance type is called {name!r}; did you mean {', '.join(near)}?", "gpucost prices lists every GPU"
+        f"no GPU or instance type is called {name!r}; did you mean {', '.join(near)}?",
+        "gpucost prices lists every GPU",
     )
 
 
@@ -214,9 +227,15 @@ ORDER BY ALL"""
 def _not_sold_on_demand(con: DuckDBPyConnection, instance_types: Sequence[str]) -> tuple[str, ...]:
     """A sentence for each of `instance_types`, in lower case, that its cloud does not sell on demand: how it is sold instead."""
     sentences = []
-    for provider, name, sold_as, fact, as_of, source in con.execute(_NOT_SOLD, [list(instance_types)]).fetchall():
+    for provider, name, sold_as, fact, as_of, source in con.execute(
+        _NOT_SOLD, [list(instance_types)]
+    ).fetchall():
         ways = [_SOLD_AS.get(option, option.replace("_", " ")) for option in sold_as]
-        instead = f"sold as {' and '.join(filter(None, [', '.join(ways[:-1]), ways[-1]]))}" if ways else "no price is public"
+        instead = (
+            f"sold as {' and '.join(filter(None, [', '.join(ways[:-1]), ways[-1]]))}"
+            if ways
+            else "no price is public"
+        )
         sentences.append(f"{name} is not sold on demand by {provider}: {instead} ({fact}; {source}, {as_of})")
     return tuple(sentences)
 
@@ -232,7 +251,9 @@ def gpu_models_called(name: str, models: Iterable[str], aliases: dict[str, str])
     A MIG or shared suffix, as nvidia.com/gpu.product has it, is of no account.
     """
     words = set(re.findall(r"[a-z0-9]+", _bare(name))) - _MAKERS
-    called = tuple(model for model in models if words and words <= set(re.findall(r"[a-z0-9]+", model.lower())))
+    called = tuple(
+        model for model in models if words and words <= set(re.findall(r"[a-z0-9]+", model.lower()))
+    )
     alias = spelled(name)
     return called or ((aliases[alias],) if alias in aliases else ())
 
@@ -285,14 +306,30 @@ def _rows(con: DuckDBPyConnection, meaning: Meaning, query: PriceQuery, fx: FxRa
         "purchase_options": list(query.purchase_options),
     }
     con.execute(_MATCHING, meaning | parameters)
-    return sorted((_price(fields, query, fx) for fields in dicts(con)), key=lambda row: _rank(row, query.currency))
+    return sorted(
+        (_price(fields, query, fx) for fields in dicts(con)), key=lambda row: _rank(row, query.currency)
+    )
 
 
 def _rank(row: ListedPrice, currency: str) -> tuple[object, ...]:
-    place = (row.provider, row.instance_type, row.purchase_option, row.term_years or 0, row.region or "", row.zone or "")
+    place = (
+        row.provider,
+        row.instance_type,
+        row.purchase_option,
+        row.term_years or 0,
+        row.region or "",
+        row.zone or "",
+    )
     details = (row.payment_option or "", row.offering or "", -row.price_as_of.toordinal(), row.source)
     per_gpu = row.price_per_gpu_hour
-    return (row.currency != currency, row.currency, per_gpu is None, per_gpu or row.price_per_hour, *place, *details)
+    return (
+        row.currency != currency,
+        row.currency,
+        per_gpu is None,
+        per_gpu or row.price_per_hour,
+        *place,
+        *details,
+    )
 
 
 def _price(fields: dict[str, Any], query: PriceQuery, fx: FxRates) -> ListedPrice:
@@ -322,7 +359,9 @@ def _price(fields: dict[str, Any], query: PriceQuery, fx: FxRates) -> ListedPric
 def _nothing(con: DuckDBPyConnection, name: str, meaning: Meaning, query: PriceQuery) -> GpucostError:
     """Which word of the query leaves no price, and what there is instead."""
     anywhere = replace(query, providers=(), regions=(), purchase_options=())
-    left = [row for row in _rows(con, meaning, anywhere, FxRates(query.currency, {})) if row.status == "current"]
+    left = [
+        row for row in _rows(con, meaning, anywhere, FxRates(query.currency, {})) if row.status == "current"
+    ]
     if not left:
         return GpucostError(f"no list price of {name} is known", FIX_UNPRICED)
     for field, words in (
@@ -331,18 +370,31 @@ def _nothing(con: DuckDBPyConnection, name: str, meaning: Meaning, query: PriceQ
         ("purchase_option", query.purchase_options),
     ):
         known = {getattr(row, field) or "" for row in left}
-        fitting = {value for value in known if not words or any(fnmatchcase(value.lower(), word.lower()) for word in words)}
+        fitting = {
+            value
+            for value in known
+            if not words or any(fnmatchcase(value.lower(), word.lower()) for word in words)
+        }
         if not fitting:
             facts = _not_sold_on_demand(con, meaning["instance_types"])
             if facts and "on_demand" in words:
                 return GpucostError("; ".join(facts), f"gpucost prices {name} lists what it is sold as")
             there = sorted(known - {""})
-            some = f"; there are {len(there)}, such as " if len(there) > _ALL_OFFERED else "; there is " if there else ""
+            some = (
+                f"; there are {len(there)}, such as "
+                if len(there) > _ALL_OFFERED
+                else "; there is "
+                if there
+                else ""
+            )
             offered = nearest(words[0], there) if len(there) > _ALL_OFFERED else there
             what = f"the {field.replace('_', ' ')} {' or '.join(words)}"
             missing = f"no price of {name} is known for {what}{some}{', '.join(offered)}"
             return GpucostError(
-                "; ".join((missing, *facts)), "name one of these, or gpucost collect prices asks the clouds for more"
+                "; ".join((missing, *facts)),
+                "name one of these, or gpucost collect prices asks the clouds for more",
             )
         left = [row for row in left if (getattr(row, field) or "") in fitting]
-    return GpucostError(f"no price of {name} is known in {query.currency}", "[prices] fx gives the rates of other currencies")
+    return GpucostError(
+        f"no price of {name} is known in {query.currency}", "[prices] fx gives the rates of other currencies"
+    )

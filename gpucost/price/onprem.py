@@ -60,7 +60,14 @@ class Inputs:
 
 
 _KEYS = [field.name for field in fields(Inputs)]
-_COUNTED = ("other_watts", "pue", "colocation_per_kw_month", "staff_per_year", "network_per_node", "maintenance_percent_per_year")
+_COUNTED = (
+    "other_watts",
+    "pue",
+    "colocation_per_kw_month",
+    "staff_per_year",
+    "network_per_node",
+    "maintenance_percent_per_year",
+)
 _EXAMPLES = {
     "currency": "it should be a currency, for example USD",
     "gpu_model": "it should be a GPU model, for example H100-80GB-HBM3; gpucost prices lists them",
@@ -83,7 +90,9 @@ def read_file(path: Path) -> dict[str, Any]:
     try:
         values = inputs.toml(inputs.text(path, inputs.SETTINGS), parse_float=Decimal)
     except OSError as error:
-        raise ConfigError(f"cannot read {path}: {error.strerror}", f"{_example()} is an example to copy") from None
+        raise ConfigError(
+            f"cannot read {path}: {error.strerror}", f"{_example()} is an example to copy"
+        ) from None
     except UnicodeDecodeError as error:
         raise ConfigError(f"{path}: is not UTF-8 text (byte {error.start})", "save it as UTF-8") from None
     except tomllib.TOMLDecodeError as error:
@@ -94,7 +103,9 @@ def read_file(path: Path) -> dict[str, Any]:
     return values
 
 
-def read_inputs(file: Mapping[str, Any], options: Mapping[str, str], path: Path | None, currency: str) -> Inputs:
+def read_inputs(
+    file: Mapping[str, Any], options: Mapping[str, str], path: Path | None, currency: str
+) -> Inputs:
     """Values of `options` (the texts of --years and the like, by key) over those of the file; `currency` where neither names one.
 
     Raises ConfigError naming the key that is missing or cannot be used, UsageError where it is an option.
@@ -106,10 +117,14 @@ def read_inputs(file: Mapping[str, Any], options: Mapping[str, str], path: Path 
     incomplete, where = (ConfigError, f"{path}: ") if path else (UsageError, "")
     if inputs.gpu_model is None and inputs.gpu_watts is None:
         raise incomplete(
-            f"{where}neither gpu_model nor gpu_watts is given", "the GPUs' power comes from --gpu-model, or --gpu-watts"
+            f"{where}neither gpu_model nor gpu_watts is given",
+            "the GPUs' power comes from --gpu-model, or --gpu-watts",
         )
     if inputs.staff_per_year and inputs.staff_nodes is None:
-        raise incomplete(f"{where}staff_nodes is missing", "--staff-nodes says how many nodes the staff of staff_per_year runs")
+        raise incomplete(
+            f"{where}staff_nodes is missing",
+            "--staff-nodes says how many nodes the staff of staff_per_year runs",
+        )
     return inputs
 
 
@@ -122,7 +137,9 @@ def _wrong(error: ValidationError, options: Mapping[str, str], path: Path | None
             fix = _EXAMPLES.get(key) or _SHOULD_BE.get(detail["type"]) or detail["msg"].replace("Input", "it")
             if key in options:
                 return UsageError(f"--{key.replace('_', '-')} is {value}", fix)
-            return ConfigError(f"{path}: {key} is {value if isinstance(value, Decimal) else repr(value)}", fix)
+            return ConfigError(
+                f"{path}: {key} is {value if isinstance(value, Decimal) else repr(value)}", fix
+            )
     missing = [str(detail["loc"][0]) for detail in details]
     return (ConfigError if path else UsageError)(
         f"{f'{path}: ' if path else ''}{', '.join(missing)} {'is' if len(missing) == 1 else 'are'} missing",
@@ -192,12 +209,24 @@ def tco(inputs: Inputs, tdp_watts: Decimal | None) -> Tco:
     staff, nodes = inputs.staff_per_year or none, inputs.staff_nodes or Decimal(1)
     hours = years * HOURS_PER_YEAR
     reckoned = {
-        "depreciation": (price * (100 - residual) / 100 / hours, f"{_n(price)} less {_n(residual)} % over {_n(years)} years"),
-        "maintenance": (price * maintenance / 100 / HOURS_PER_YEAR, f"{_n(maintenance)} % of {_n(price)} a year"),
+        "depreciation": (
+            price * (100 - residual) / 100 / hours,
+            f"{_n(price)} less {_n(residual)} % over {_n(years)} years",
+        ),
+        "maintenance": (
+            price * maintenance / 100 / HOURS_PER_YEAR,
+            f"{_n(maintenance)} % of {_n(price)} a year",
+        ),
         "network": (network / hours, f"{_n(network)} over {_n(years)} years"),
         "power": (node_watts / 1000 * pue * kwh, f"{_n(node_watts)} W × PUE {_n(pue)} × {_n(kwh)} per kWh"),
-        "colocation": (rated_kw * colocation / HOURS_PER_MONTH, f"{_n(rated_kw)} kW × {_n(colocation)} a month"),
-        "staff": (staff / nodes / HOURS_PER_YEAR, f"{_n(staff)} a year for {_n(nodes)} nodes" if staff else "0 a year"),
+        "colocation": (
+            rated_kw * colocation / HOURS_PER_MONTH,
+            f"{_n(rated_kw)} kW × {_n(colocation)} a month",
+        ),
+        "staff": (
+            staff / nodes / HOURS_PER_YEAR,
+            f"{_n(staff)} a year for {_n(nodes)} nodes" if staff else "0 a year",
+        ),
     }
     parts = tuple(TcoPart(name, amount.quantize(_KEPT), basis) for name, (amount, basis) in reckoned.items())
     total = sum((part.price_per_hour for part in parts), none)
@@ -246,12 +275,14 @@ class BookEntry:
         """Raises UsageError, naming the option, for what the price book could not read back."""
         if not self.instance_type and not self.node_selector:
             raise UsageError(
-                "--save needs the nodes that the price is for", "add --instance-type, or --node-selector label=value"
+                "--save needs the nodes that the price is for",
+                "add --instance-type, or --node-selector label=value",
             )
         for field in (self.instance_type, self.node_selector):
             if re.search(r"[\r\n]", field) or field.startswith("#"):
                 raise UsageError(
-                    f"{field!r} cannot stand in the price book", "name it without line breaks, and without # in front"
+                    f"{field!r} cannot stand in the price book",
+                    "name it without line breaks, and without # in front",
                 )
         try:
             _same_nodes(asdict(self), timezone)
@@ -324,5 +355,7 @@ def node_cost(inputs: Inputs) -> Tco:
     model = models[0] if models else name
     tdp = watts.get(model)
     if needed and tdp is None:
-        raise ConfigError(f"the catalog does not know the power of {model}", "--gpu-watts gives the power of one GPU")
+        raise ConfigError(
+            f"the catalog does not know the power of {model}", "--gpu-watts gives the power of one GPU"
+        )
     return tco(replace(inputs, gpu_model=model), None if tdp is None else Decimal(tdp))

@@ -84,16 +84,29 @@ def listed(listing: Listing, need: Quantity) -> list[Quoted]:
     names = {listing.name.strip().lower(), f"standard_{listing.name.strip().lower()}"}
     is_type = all(row.instance_type.lower() in names for row in listing.rows)
     if need.gpus is None and not is_type:
-        wrong = "--count counts instances, and" if need.instances is not None else "how many GPUs are needed is not said:"
+        wrong = (
+            "--count counts instances, and"
+            if need.instances is not None
+            else "how many GPUs are needed is not said:"
+        )
         raise UsageError(f"{wrong} {listing.name} is a GPU model", "add --gpus 16")
     if need.gpus is not None and not any(row.gpu_count for row in listing.rows):
-        raise UsageError(f"how many GPUs {listing.name} has is not known", "--count says how many instances are needed")
+        raise UsageError(
+            f"how many GPUs {listing.name} has is not known", "--count says how many instances are needed"
+        )
     cheapest: dict[tuple[object, ...], Quoted] = {}
     for row in listing.rows:
         if need.gpus is not None and not row.gpu_count:
             continue
         quoted = _listed(row, need)
-        way = quoted.provider, quoted.purchase_option, quoted.term_years, quoted.payment_option, quoted.offering, quoted.currency
+        way = (
+            quoted.provider,
+            quoted.purchase_option,
+            quoted.term_years,
+            quoted.payment_option,
+            quoted.offering,
+            quoted.currency,
+        )
         cheapest[way] = min(cheapest.get(way, quoted), quoted, key=lambda one: one.to_pay)
     return list(cheapest.values())
 
@@ -112,7 +125,13 @@ def given(price_per_hour: Decimal, need: Quantity, currency: str, gpus: Decimal 
     """An own price: per hour of a GPU where `gpus` is not None, else of an instance."""
     count = need.instances or 1 if gpus is None else gpus
     return _quoted(
-        "given", price_per_hour * count, need.hours, currency=currency, source="your price", instances=need.instances, gpus=gpus
+        "given",
+        price_per_hour * count,
+        need.hours,
+        currency=currency,
+        source="your price",
+        instances=need.instances,
+        gpus=gpus,
     )
 
 
@@ -127,7 +146,12 @@ def owned(answer: Tco, gpus: Decimal, hours: Decimal) -> Quoted:
 
 
 def _quoted(
-    purchase_option: str, price_per_hour: Decimal, hours: Decimal, *, term_years: Decimal | None = None, **more: Any
+    purchase_option: str,
+    price_per_hour: Decimal,
+    hours: Decimal,
+    *,
+    term_years: Decimal | None = None,
+    **more: Any,
 ) -> Quoted:
     bound = max(hours, (term_years or 0) * HOURS_PER_YEAR)
     cost, to_pay = (price_per_hour * time for time in (hours, bound))
@@ -136,4 +160,8 @@ def _quoted(
 
 def ranked(rows: Iterable[Quoted], currency: str) -> tuple[Quoted, ...]:
     """The least to pay first, in the config's currency; then other currencies."""
-    return tuple(sorted(rows, key=lambda row: (row.currency != currency, row.currency, row.to_pay, row.purchase_option)))
+    return tuple(
+        sorted(
+            rows, key=lambda row: (row.currency != currency, row.currency, row.to_pay, row.purchase_option)
+        )
+    )

@@ -29,7 +29,9 @@ _PLACE = re.compile(r"(us|eu|global)[./]")
 # Bedrock's makers: anthropic.claude-…, but not the first part of qwen3.5-….
 _MAKER = re.compile(r"[a-z0-9]+\.(?=[a-z])")
 # A release, by its day, month or number: 2024-08-06, 20250929, 0905, 2512, @001.
-_RELEASE = re.compile(r"[-@](\d{4}-\d\d-\d\d|\d{8}|(?:0[1-9]|1[0-2])[0-3]\d|2\d(?:0[1-9]|1[0-2])|(?<=@)\d{3})$")
+_RELEASE = re.compile(
+    r"[-@](\d{4}-\d\d-\d\d|\d{8}|(?:0[1-9]|1[0-2])[0-3]\d|2\d(?:0[1-9]|1[0-2])|(?<=@)\d{3})$"
+)
 # What says no more than the name without it, and Bedrock's version of an interface.
 _NOTHING = re.compile(r"(-latest|@latest|@default|-v?\d+:\d+|-v1)$")
 
@@ -78,7 +80,9 @@ def token_prices(at: date, providers: Iterable[str] = (), model: str | None = No
     """
     sellers, pattern = {seller(name) for name in providers}, (model or "*").strip().lower()
     held: dict[tuple[str, str], TokenPrice] = {}
-    for price in sorted(map(_price, facts("tokens.csv")), key=lambda one: (one.price_as_of <= at, -abs(one.price_as_of - at))):
+    for price in sorted(
+        map(_price, facts("tokens.csv")), key=lambda one: (one.price_as_of <= at, -abs(one.price_as_of - at))
+    ):
         name = price.model.lower()
         is_named = fnmatchcase(name, pattern) or fnmatchcase(name.rpartition("/")[2], pattern)
         if is_named and (not sellers or price.provider in sellers):
@@ -112,7 +116,11 @@ def token_price(provider: str | None, model: str, at: date) -> TokenPrice | None
     readings = list(_readings(provider, model.strip().lower(), {price.provider for price in sold}))
     for is_same in (str.__eq__, _is_like):
         for who, name in readings:
-            fitting = [price for price in sold if who in (None, price.provider) and is_same(name, price.model.lower())]
+            fitting = [
+                price
+                for price in sold
+                if who in (None, price.provider) and is_same(name, price.model.lower())
+            ]
             if fitting:
                 return _best(name, fitting)
     return None
@@ -124,7 +132,9 @@ def near_models(provider: str | None, model: str, at: date) -> str:
     by_length = sorted(sold, key=lambda price: len(price.model), reverse=True)
     names = {_named(price.model.lower()).model: f"{price.provider}/{price.model}" for price in by_length}
     listed = "gpucost prices tokens lists the models that have a price"
-    return did_you_mean(_named(model.strip().lower()).model, names, listed, most=_OFFERED, shown=names.__getitem__)
+    return did_you_mean(
+        _named(model.strip().lower()).model, names, listed, most=_OFFERED, shown=names.__getitem__
+    )
 
 
 def _readings(provider: str | None, name: str, sellers: set[str]) -> Iterator[tuple[str | None, str]]:
@@ -178,6 +188,8 @@ def _best(name: str, fitting: Sequence[TokenPrice]) -> TokenPrice:
     for maker in _MAKERS:
         if maker in of_each:
             return of_each[maker]
-    ranked = sorted(of_each.values(), key=lambda price: (price.output_price_per_million, price.input_price_per_million))
+    ranked = sorted(
+        of_each.values(), key=lambda price: (price.output_price_per_million, price.input_price_per_million)
+    )
     # no price defaults to the kindest
     return ranked[len(ranked) // 2]

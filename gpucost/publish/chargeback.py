@@ -66,10 +66,15 @@ class State(NamedTuple):
     missing: tuple[str, ...]
 
 
-def state_of(is_over: bool, coverage: Coverage, account: Reconciliation | None, expected: Iterable[str]) -> State:
+def state_of(
+    is_over: bool, coverage: Coverage, account: Reconciliation | None, expected: Iterable[str]
+) -> State:
     """The state of a month; `expected` are the bills that should be there and are not."""
     gaps = missing_text(coverage.gaps)
-    lacking = [*([gaps] if gaps else []), *(f"the bill of {_NAMES.get(name, name)} is missing" for name in expected)]
+    lacking = [
+        *([gaps] if gaps else []),
+        *(f"the bill of {_NAMES.get(name, name)} is missing" for name in expected),
+    ]
     reasons = [] if is_over else ["the month is not over"]
     reasons += lacking
     if account is None:
@@ -146,7 +151,11 @@ class Bundle(NamedTuple):
 
 
 def build(
-    con: DuckDBPyConnection, config: Config, ask: ChargebackQuery, folder: Path, tell: Callable[[str], None] = lambda _: None
+    con: DuckDBPyConnection,
+    config: Config,
+    ask: ChargebackQuery,
+    folder: Path,
+    tell: Callable[[str], None] = lambda _: None,
 ) -> Bundle:
     """The bundle of a month, from an attribution that is up to date; its FOCUS files are written to `folder`.
 
@@ -183,7 +192,9 @@ def build(
         account = reconcile(con, ask.month, config.currency)
     state = state_of(ask.is_over, overview.coverage, account, missing_bills(con, config, ask.month))
     inputs = seal.inputs_of(con, ask.month, ask.period) if ask.is_over else ()
-    return Bundle(ask, config.timezone, overview, teams, ledger, workloads, waste, units, account, totals, state, inputs)
+    return Bundle(
+        ask, config.timezone, overview, teams, ledger, workloads, waste, units, account, totals, state, inputs
+    )
 
 
 def charge(row: Row) -> Decimal:
@@ -213,13 +224,21 @@ _LINES = {
 
 def to_markdown(manifest: dict[str, Any], coverage: Coverage) -> str:
     """The index for people who read text; names cannot break out of their cells."""
-    return markdown_environment(reports_dir() / "chargeback").get_template("index.md.j2").render(_context(manifest, coverage))
+    return (
+        markdown_environment(reports_dir() / "chargeback")
+        .get_template("index.md.j2")
+        .render(_context(manifest, coverage))
+    )
 
 
 def to_html(manifest: dict[str, Any], coverage: Coverage, blocks: Sequence[Block]) -> str:
     """The index as one page that needs nothing else, with `blocks` after its teams; names are escaped."""
     parts = [part(block, manifest["currency"]) for block in blocks]
-    return environment().get_template("index.html.j2").render(_context(manifest, coverage) | {"blocks": parts} | frame())
+    return (
+        environment()
+        .get_template("index.html.j2")
+        .render(_context(manifest, coverage) | {"blocks": parts} | frame())
+    )
 
 
 def _context(manifest: dict[str, Any], coverage: Coverage) -> dict[str, Any]:
@@ -249,7 +268,10 @@ def _context(manifest: dict[str, Any], coverage: Coverage) -> dict[str, Any]:
 
     # of what teams are charged; the total beside it is of all nodes
     estimated = float(sum((Decimal(str(team["estimated_cost"])) for team in manifest["teams"]), ZERO))
-    total = cells(totals | {"estimated_cost": estimated}, replaces["totals"]["charge"]["adjustment"] if replaces else 0.0)
+    total = cells(
+        totals | {"estimated_cost": estimated},
+        replaces["totals"]["charge"]["adjustment"] if replaces else 0.0,
+    )
     return manifest | {
         "money": money,
         "period": f"{manifest['from']} to {manifest['to']}, {manifest['timezone']}",
@@ -291,7 +313,9 @@ def file_names(teams: Iterable[str]) -> dict[str, str]:
         if not _is_safe(team):
             digest = sha256(team.encode("utf-8", "surrogatepass")).hexdigest()
             rest = re.sub(r"[^a-z0-9_]+", "-", team.lower()).strip("-")[:_LONGEST].strip("-") or "team"
-            name = next(name for size in (8, 16, 64) if (name := f"{rest}-{digest[:size]}") not in names.values())
+            name = next(
+                name for size in (8, 16, 64) if (name := f"{rest}-{digest[:size]}") not in names.values()
+            )
         names[team] = name
     return names
 
@@ -454,7 +478,9 @@ FILE = "index.json"
 _FIGURES = ("state", "teams", "totals")
 
 
-def manifest_of(bundle: Bundle, config: Config, algorithm: Mapping[str, int], previous: dict[str, Any] | None) -> dict[str, Any]:
+def manifest_of(
+    bundle: Bundle, config: Config, algorithm: Mapping[str, int], previous: dict[str, Any] | None
+) -> dict[str, Any]:
     """The manifest of `bundle`, without its list of files. `previous` is the manifest that it takes the place of, if any.
 
     `replaces` is what the figures differ from: those of the previous manifest of a month that was over, or, where they are the
@@ -476,7 +502,9 @@ def manifest_of(bundle: Bundle, config: Config, algorithm: Mapping[str, int], pr
         totals=_totals(view, teams),
         coverage=view.coverage,
         invoice=_invoice(account, teams, view.totals_api) if account else None,
-        reconciliation=Account(**{each.name: getattr(account, each.name) for each in fields(Account)}) if account else None,
+        reconciliation=Account(**{each.name: getattr(account, each.name) for each in fields(Account)})
+        if account
+        else None,
         focus=FocusFile(
             version=ask.focus_version,
             charges=bundle.focus.charges,
@@ -491,7 +519,9 @@ def manifest_of(bundle: Bundle, config: Config, algorithm: Mapping[str, int], pr
     )
     manifest: dict[str, Any] = json.loads(to_json(index, "chargeback"))
     if ask.is_over:
-        manifest["seal"] = to_dict(seal.make(config, algorithm, bundle.inputs, figures_digest(manifest, to_csv(bundle.ledger))))
+        manifest["seal"] = to_dict(
+            seal.make(config, algorithm, bundle.inputs, figures_digest(manifest, to_csv(bundle.ledger)))
+        )
     return manifest | {"replaces": _replaces(manifest, previous)}
 
 
@@ -513,7 +543,10 @@ def read(folder: Path) -> dict[str, Any] | None:
     except (OSError, ValueError):
         manifest = None
     if not isinstance(manifest, dict) or manifest.get("schema") != SCHEMA:
-        raise GpucostError(f"{folder} is there and was not written by gpucost chargeback", "move it away, or name another --out")
+        raise GpucostError(
+            f"{folder} is there and was not written by gpucost chargeback",
+            "move it away, or name another --out",
+        )
     return manifest
 
 
@@ -560,12 +593,17 @@ def _totals(view: ReportView, teams: list[TeamCharge]) -> ChargeTotals:
 
 def _invoice(account: Reconciliation, teams: list[TeamCharge], api: ApiCost | None) -> InvoiceBridge | None:
     """How the charge leads to the invoice: less what is on no bill, and by class what the bill has besides."""
-    whole = {statement.basis: statement for statement in account.statements if statement.currency == account.currency}
+    whole = {
+        statement.basis: statement
+        for statement in account.statements
+        if statement.currency == account.currency
+    }
     if not whole:
         return None
     billed, effective = whole["billed"], whole["effective"]
     charged, estimated, shared = (
-        sum((getattr(team, name) for team in teams), ZERO) for name in ("charge", "estimated_cost", "shared_cost")
+        sum((getattr(team, name) for team in teams), ZERO)
+        for name in ("charge", "estimated_cost", "shared_cost")
     )
     attributed = [row for row in effective.classes if row.name == "attributed"]
     bought = api.api_cost if api else ZERO
@@ -591,14 +629,20 @@ def _replaces(manifest: dict[str, Any], previous: dict[str, Any] | None) -> dict
         return previous.get("replaces")
     if not previous.get("is_over"):
         return None  # a month that was still running was no statement
-    before, after = ({team["team"]: team["charge"] for team in side["teams"]} for side in (previous, manifest))
+    before, after = (
+        {team["team"]: team["charge"] for team in side["teams"]} for side in (previous, manifest)
+    )
     teams = [
-        TeamChange(team, before.get(team, 0.0), after.get(team, 0.0), _minus(after.get(team), before.get(team)))
+        TeamChange(
+            team, before.get(team, 0.0), after.get(team, 0.0), _minus(after.get(team), before.get(team))
+        )
         for team in sorted({*before, *after})
     ]
     sums = {name: (previous["totals"].get(name), manifest["totals"][name]) for name in _ADJUSTED}
     totals = {name: FigureChange(old, new, _minus(new, old)) for name, (old, new) in sums.items()}
-    reasons = seal.changes(previous["seal"], manifest["seal"]) if previous.get("seal") and manifest["seal"] else []
+    reasons = (
+        seal.changes(previous["seal"], manifest["seal"]) if previous.get("seal") and manifest["seal"] else []
+    )
     return to_dict(Replaced(previous["state"], reasons, teams, totals))
 
 
@@ -607,7 +651,9 @@ def _minus(after: float | None, before: float | None) -> float:
     return float(round(Decimal(str(after or 0)) - Decimal(str(before or 0)), 9))
 
 
-def write(bundle: Bundle, manifest: dict[str, Any], folder: Path, blocks: Mapping[str | None, Sequence[Block]]) -> dict[str, Any]:
+def write(
+    bundle: Bundle, manifest: dict[str, Any], folder: Path, blocks: Mapping[str | None, Sequence[Block]]
+) -> dict[str, Any]:
     """Write every file of `bundle` into `folder`, where its FOCUS files are already; returns its manifest with their list.
 
     `blocks` stand on the pages of teams, and those of None on the page of all teams and on the index.
@@ -622,7 +668,10 @@ def write(bundle: Bundle, manifest: dict[str, Any], folder: Path, blocks: Mappin
     _put(folder / "ledger.csv", to_csv(bundle.ledger))
     to_parquet(bundle.ledger, folder / "ledger.parquet")
     _put(folder / "index.md", to_markdown(manifest, bundle.overview.coverage))
-    _put(folder / "index.html", to_html(manifest, bundle.overview.coverage, [one for one in blocks[None] if not one.is_searched]))
+    _put(
+        folder / "index.html",
+        to_html(manifest, bundle.overview.coverage, [one for one in blocks[None] if not one.is_searched]),
+    )
     manifest["files"] = [_file(path, folder) for path in sorted(folder.rglob("*")) if path.is_file()]
     _put(folder / FILE, json_text(manifest))
     return manifest
@@ -630,13 +679,21 @@ def write(bundle: Bundle, manifest: dict[str, Any], folder: Path, blocks: Mappin
 
 def _stated(view: ReportView, bundle: Bundle) -> ReportView:
     state, account = bundle.state, bundle.account
-    sentence = account.sentence if account else f"no bill of {bundle.ask.month} was collected, so nothing is reconciled"
+    sentence = (
+        account.sentence
+        if account
+        else f"no bill of {bundle.ask.month} was collected, so nothing is reconciled"
+    )
     coverage = replace(view.coverage, state=state.name, reasons=state.reasons, reconciliation=sentence)
     return replace(view, subtitle=f"{view.subtitle}; {state.name}", coverage=coverage)
 
 
 def _report(
-    stem: Path, view: ReportView, lines: ReportView, blocks: Sequence[Block], pages: Mapping[str, str] | None = None
+    stem: Path,
+    view: ReportView,
+    lines: ReportView,
+    blocks: Sequence[Block],
+    pages: Mapping[str, str] | None = None,
 ) -> None:
     _put(stem.with_name(f"{stem.name}.md"), markdown(view))
     _put(stem.with_name(f"{stem.name}.html"), html(view, blocks=blocks, pages=pages))
@@ -673,10 +730,14 @@ def altered(folder: Path, manifest: dict[str, Any]) -> list[str]:
     files = [
         one["file"]
         for one in manifest["files"]
-        if not (path := folder / one["file"]).is_file() or sha256(path.read_bytes()).hexdigest() != one["sha256"]
+        if not (path := folder / one["file"]).is_file()
+        or sha256(path.read_bytes()).hexdigest() != one["sha256"]
     ]
     ledger = folder / "ledger.csv"
-    if not files and (not ledger.is_file() or figures_digest(manifest, ledger.read_text("utf-8")) != manifest["seal"]["figures"]):
+    if not files and (
+        not ledger.is_file()
+        or figures_digest(manifest, ledger.read_text("utf-8")) != manifest["seal"]["figures"]
+    ):
         files.append(FILE)
     return files
 
@@ -707,7 +768,13 @@ def replacing(target: Path, keeps: Callable[[Path], list[Path]], mode: int = dis
     """
     above = target.parent
     try:
-        with disk.private(mode), _made(above), _alone(above), _ended_in_order(), disk.workplace(above) as work:
+        with (
+            disk.private(mode),
+            _made(above),
+            _alone(above),
+            _ended_in_order(),
+            disk.workplace(above) as work,
+        ):
             part = work / target.name
             part.mkdir()
             yield part
@@ -718,7 +785,8 @@ def replacing(target: Path, keeps: Callable[[Path], list[Path]], mode: int = dis
             disk.sync(above)
     except OSError as error:
         raise GpucostError(
-            f"cannot write {target}: {error.strerror or error}; what was there before is kept", "--out names another directory"
+            f"cannot write {target}: {error.strerror or error}; what was there before is kept",
+            "--out names another directory",
         ) from error
 
 

@@ -27,7 +27,13 @@ def _cron_field(low: int, high: int, names: str = "") -> str:
 _MONTHS = "|jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec"
 _WEEKDAYS = "|sun|mon|tue|wed|thu|fri|sat"
 _CRON = r"\s+".join(
-    [_cron_field(0, 59), _cron_field(0, 23), _cron_field(1, 31), _cron_field(1, 12, _MONTHS), _cron_field(0, 7, _WEEKDAYS)]
+    [
+        _cron_field(0, 59),
+        _cron_field(0, 23),
+        _cron_field(1, 31),
+        _cron_field(1, 12, _MONTHS),
+        _cron_field(0, 7, _WEEKDAYS),
+    ]
 )
 _A_NAME = "names in Kubernetes are lower-case letters, digits and -"
 _A_SIZE = "for example 10Gi"

@@ -82,7 +82,11 @@ def _figures(view: ReportView) -> list[Line]:
     figures: list[Line] = []
     if nodes:
         is_billed = any(source.name == "bill" for source in coverage.price_sources)
-        estimate = f"{_money(coverage.estimated_cost, view)} of it estimated" if is_billed and coverage.estimated_cost else ""
+        estimate = (
+            f"{_money(coverage.estimated_cost, view)} of it estimated"
+            if is_billed and coverage.estimated_cost
+            else ""
+        )
         figures.append(("GPU nodes", _money(nodes.node_cost, view), estimate))
     figures.append(("Allocated", _money(totals.cost, view), f"{totals.allocated_gpu_hours:,.1f} GPU-hours"))
     figures.append(cost("Idle", totals.idle_cost, totals.cost, OF_ALLOCATED))
@@ -102,7 +106,11 @@ def _line(row: Row, view: ReportView) -> Line:
     name = next((value for value in row.keys.values() if value), "unknown")
     share = _share(row.measures.idle_cost, row.measures.cost)
     idle = f"{_money(row.measures.idle_cost, view)} idle" + (f", {share}" if share else "")
-    return shortened(name, _LONGEST_NAME), _money(row.measures.cost, view), idle if row.measures.idle_cost else ""
+    return (
+        shortened(name, _LONGEST_NAME),
+        _money(row.measures.cost, view),
+        idle if row.measures.idle_cost else "",
+    )
 
 
 def _money(value: Decimal, view: ReportView) -> str:
@@ -136,7 +144,10 @@ def as_slack(message: Message) -> dict[str, Any]:
     message = visible_parts(message)
     body = _render("notify.slack.j2", message, escape=_mrkdwn).strip()
     blocks: list[dict[str, Any]] = [
-        {"type": "header", "text": {"type": "plain_text", "text": message.title[:_SLACK_HEADER], "emoji": False}},
+        {
+            "type": "header",
+            "text": {"type": "plain_text", "text": message.title[:_SLACK_HEADER], "emoji": False},
+        },
         *({"type": "section", "text": {"type": "mrkdwn", "text": part}} for part in _parts(body)),
     ]
     if message.link:
@@ -212,7 +223,8 @@ def send_to_webhook(config: Webhook, body: dict[str, Any]) -> None:
     """POST `body` to the server of [notify.webhook]. Raises ConfigError without one, GpucostError if it refuses."""
     url = config.url or secret("notify.webhook", "url", config.url_file, config.url_env)
     headers = {
-        name: from_variable("notify.webhook", f"headers_env.{name}", variable) for name, variable in config.headers_env.items()
+        name: from_variable("notify.webhook", f"headers_env.{name}", variable)
+        for name, variable in config.headers_env.items()
     }
     _post("notify.webhook", url, "url, url_env or url_file", body, headers, "the webhook", _WEBHOOK_FIXES)
 
@@ -234,8 +246,12 @@ def _post(
     headers = {"Content-Type": "application/json; charset=utf-8", **headers}
     answer = send(Request("POST", url, readable_json(body).encode(), headers, what))
     if not 200 <= answer.status < 300:
-        fix = fixes.get(answer.text.split(":")[0].strip()) or fixes.get(answer.status, f"check the URL under [{section}]")
-        raise GpucostError(f"{what} at {answer.host} answered {answer.status}: {answer.text or 'nothing'}", fix)
+        fix = fixes.get(answer.text.split(":")[0].strip()) or fixes.get(
+            answer.status, f"check the URL under [{section}]"
+        )
+        raise GpucostError(
+            f"{what} at {answer.host} answered {answer.status}: {answer.text or 'nothing'}", fix
+        )
 
 
 _TIMEOUT_SECONDS = 20.0
@@ -249,7 +265,9 @@ def mail(config: Email, subject: str, text: str, html: str) -> EmailMessage:
     """
     if not config.sender or not config.recipients:
         missing = "recipients" if config.sender else "sender"
-        raise ConfigError(f"[notify.email] names no {missing}", f"set {missing} under [notify.email] in gpucost.toml")
+        raise ConfigError(
+            f"[notify.email] names no {missing}", f"set {missing} under [notify.email] in gpucost.toml"
+        )
     letter = EmailMessage()
     try:
         letter["Subject"] = subject
@@ -275,7 +293,8 @@ def send_mail(config: Email, letter: EmailMessage) -> None:
     password = secret("notify.email", "password", config.password_file, config.password_env)
     if password is not None and config.encryption == "none" and config.host not in _LOOPBACK:
         raise ConfigError(
-            "[notify.email] would send the password in clear", 'set encryption = "starttls" or "tls" under [notify.email]'
+            "[notify.email] would send the password in clear",
+            'set encryption = "starttls" or "tls" under [notify.email]',
         )
 
     def once() -> None:
@@ -317,7 +336,9 @@ def _is_passing(error: Exception) -> bool:
     """Whether the mail was surely not taken, and may be in a moment."""
     if isinstance(error, smtplib.SMTPRecipientsRefused):
         return all(400 <= code < 500 for code, _ in error.recipients.values())
-    if isinstance(error, smtplib.SMTPResponseException) and not isinstance(error, smtplib.SMTPAuthenticationError):
+    if isinstance(error, smtplib.SMTPResponseException) and not isinstance(
+        error, smtplib.SMTPAuthenticationError
+    ):
         return 400 <= error.smtp_code < 500
     return isinstance(error, ConnectionRefusedError)
 
@@ -325,23 +346,44 @@ def _is_passing(error: Exception) -> bool:
 def _explained(config: Email, error: Exception) -> GpucostError:
     match error:
         case smtplib.SMTPAuthenticationError():
-            what, fix = "refused the user name or password", "check username and password_env or password_file"
+            what, fix = (
+                "refused the user name or password",
+                "check username and password_env or password_file",
+            )
         case smtplib.SMTPNotSupportedError():
-            what, fix = f"cannot do what was asked: {error}", "check port, encryption and username under [notify.email]"
+            what, fix = (
+                f"cannot do what was asked: {error}",
+                "check port, encryption and username under [notify.email]",
+            )
         case smtplib.SMTPRecipientsRefused():
-            reasons = "; ".join(f"{name}: {_words(text)}" for name, (_, text) in sorted(error.recipients.items()))
-            what, fix = f"refused every recipient: {reasons}", "check sender and recipients under [notify.email]"
+            reasons = "; ".join(
+                f"{name}: {_words(text)}" for name, (_, text) in sorted(error.recipients.items())
+            )
+            what, fix = (
+                f"refused every recipient: {reasons}",
+                "check sender and recipients under [notify.email]",
+            )
         case smtplib.SMTPResponseException():
-            what, fix = f"answered {error.smtp_code}: {_words(error.smtp_error)}", "check [notify.email] in gpucost.toml"
+            what, fix = (
+                f"answered {error.smtp_code}: {_words(error.smtp_error)}",
+                "check [notify.email] in gpucost.toml",
+            )
         case smtplib.SMTPServerDisconnected():
-            what, fix = f"broke off: {error}; the mail may have arrived", "look there before you send it again"
+            what, fix = (
+                f"broke off: {error}; the mail may have arrived",
+                "look there before you send it again",
+            )
         case ssl.SSLError():
             what = f"cannot be spoken to encrypted: {error.reason or error}"
             fix = 'check ca_file, and whether the port wants encryption = "tls" (465) or "starttls" (587)'
         case FileNotFoundError() if config.ca_file:
             return GpucostError(f"[notify.email] ca_file: cannot read {config.ca_file}")
         case _:
-            reason = "timed out" if isinstance(error, TimeoutError) else getattr(error, "strerror", None) or str(error)
+            reason = (
+                "timed out"
+                if isinstance(error, TimeoutError)
+                else getattr(error, "strerror", None) or str(error)
+            )
             what, fix = f"cannot be reached: {reason}", "check host and port under [notify.email]"
     kind = TransientError if _is_passing(error) else GpucostError
     return kind(f"the mail server {config.host}:{config.port} {what}", fix=fix)

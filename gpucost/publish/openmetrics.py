@@ -71,11 +71,15 @@ def openmetrics(periods: list[PeriodViews]) -> str:
     for views in periods:
         groups += [*_of_period(views), *_of_teams(views), *_of_gpus(views)]
     if periods:
-        groups.append(({}, {"gpucost_collected_timestamp_seconds": to_ms(max(views.end for views in periods)) / 1000}))
+        groups.append(
+            ({}, {"gpucost_collected_timestamp_seconds": to_ms(max(views.end for views in periods)) / 1000})
+        )
     lines = []
     for name, meaning in _HELP.items():
         money = {"currency": periods[0].by_team.currency} if periods and name.endswith(_MONEY) else {}
-        samples = [(labels | money, value) for labels, figures in groups if (value := figures.get(name)) is not None]
+        samples = [
+            (labels | money, value) for labels, figures in groups if (value := figures.get(name)) is not None
+        ]
         if samples:
             lines += [f"# HELP {name} {meaning}", f"# TYPE {name} gauge"]
             lines += [f"# UNIT {name} {unit}" for unit in _UNITS if name.endswith(f"_{unit}")]
@@ -121,7 +125,10 @@ def _of_teams(views: PeriodViews) -> Iterator[tuple[Labels, Figures]]:
                 },
             )
             for state in ("active", "idle", "unmeasured"):
-                yield labels | {"state": state}, {"gpucost_team_gpu_hours": getattr(measures, f"{state}_gpu_hours")}
+                yield (
+                    labels | {"state": state},
+                    {"gpucost_team_gpu_hours": getattr(measures, f"{state}_gpu_hours")},
+                )
         if row.api:
             yield labels, {"gpucost_team_api_cost": row.api.api_cost}
         if row.kind != "unallocated" and row.keys["team"] and row.shared and row.shared.costs:
@@ -173,15 +180,23 @@ _TYPE = "text/plain; version=0.0.4; charset=utf-8"
 def group_url(url: str, job: str) -> str:
     """Where the group of `job` is at the Pushgateway whose base URL is `url`. Raises UsageError for what cannot be."""
     if not url.startswith(("http://", "https://")) or "@" in url or "?" in url or "#" in url:
-        raise UsageError("--pushgateway takes a base URL without password, ? or #", "for example http://pushgateway:9091")
+        raise UsageError(
+            "--pushgateway takes a base URL without password, ? or #", "for example http://pushgateway:9091"
+        )
     if not job or "/" in job:
-        raise UsageError(f"--job {job!r} is no name of a job", "leave --job out, or give a word such as gpucost")
+        raise UsageError(
+            f"--job {job!r} is no name of a job", "leave --job out, or give a word such as gpucost"
+        )
     return f"{url.rstrip('/')}/metrics/job/{quote(job, safe='')}"
 
 
 def push(metrics: str, group: str) -> None:
     """PUT `metrics` at the URL of their group. Raises GpucostError where the Pushgateway does not take them."""
-    answer = send(Request("PUT", group, metrics.encode(), {"Content-Type": _TYPE}, what="the Pushgateway", repeatable=True))
+    answer = send(
+        Request(
+            "PUT", group, metrics.encode(), {"Content-Type": _TYPE}, what="the Pushgateway", repeatable=True
+        )
+    )
     if answer.status not in (200, 202):
         raise GpucostError(
             f"the Pushgateway at {answer.host} answered {answer.status}: {answer.text or 'nothing'}",

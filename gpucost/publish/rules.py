@@ -34,8 +34,12 @@ def recording_rules(config: Config, prices: RulePrices) -> str:
     """
     for name in (config.activity.device_metric, config.activity.mig_metric):
         if not _METRIC.fullmatch(name):
-            raise UsageError(f"{name!r} is no metric name", "[activity] names metrics by letters, digits and underscores")
-    return _filled("recording-rules.yml.j2", config, prices=prices, activity=_measured(config, "device", "mig"))
+            raise UsageError(
+                f"{name!r} is no metric name", "[activity] names metrics by letters, digits and underscores"
+            )
+    return _filled(
+        "recording-rules.yml.j2", config, prices=prices, activity=_measured(config, "device", "mig")
+    )
 
 
 def alerting_rules(config: Config, today: date) -> str:
@@ -52,7 +56,10 @@ def alerting_rules(config: Config, today: date) -> str:
 def dashboard(config: Config) -> str:
     """The Grafana dashboard as JSON, for import or provisioning: one per configuration, with its currency and targets."""
     memory, power = _measured(config, "memory"), _measured(config, "power")
-    return readable_json(json.loads(_filled("dashboard.json.j2", config, memory=memory, power=power)), indent=2) + "\n"
+    return (
+        readable_json(json.loads(_filled("dashboard.json.j2", config, memory=memory, power=power)), indent=2)
+        + "\n"
+    )
 
 
 def _measured(config: Config, *parts: str) -> str:
@@ -63,9 +70,15 @@ def _measured(config: Config, *parts: str) -> str:
     terms = []
     for metric, series in activity_series(config.activity, *parts):
         term = f"{series.text(metric.metric)} * {number(metric.scale)}"
-        for target, names in (("UUID", metric.device), ("modelName", metric.model), ("Hostname", ["hostname"])):
+        for target, names in (
+            ("UUID", metric.device),
+            ("modelName", metric.model),
+            ("Hostname", ["hostname"]),
+        ):
             for name in reversed(names):
-                term = term if name == target else f'label_replace({term}, "{target}", "$1", "{name}", "(.+)")'
+                term = (
+                    term if name == target else f'label_replace({term}, "{target}", "$1", "{name}", "(.+)")'
+                )
         terms.append(term)
     return "\nor on (UUID, GPU_I_ID)\n".join(terms)
 
@@ -73,7 +86,9 @@ def _measured(config: Config, *parts: str) -> str:
 def _filled(template: str, config: Config, **values: Any) -> str:
     label = config.prometheus[0].cluster_label if config.prometheus else "cluster"
     if not _LABEL.fullmatch(label):
-        raise UsageError(f"{label!r} is no label name", "[prometheus] cluster_label takes letters, digits and underscores")
+        raise UsageError(
+            f"{label!r} is no label name", "[prometheus] cluster_label takes letters, digits and underscores"
+        )
     return fill(template, config=config, cluster_label=label, gpu_resources=GPU_RESOURCES, **values)
 
 

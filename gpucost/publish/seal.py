@@ -81,7 +81,9 @@ def changes(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[str]:
     if before["algorithm"] != after["algorithm"]:
         changed.append(f"the algorithm: {_numbers(before)} before, {_numbers(after)} now")
     if before["catalog"] != after["catalog"]:
-        changed.append(f"the catalog of prices and machines: that of {before['program']} before, of {after['program']} now")
+        changed.append(
+            f"the catalog of prices and machines: that of {before['program']} before, of {after['program']} now"
+        )
     old, new = before["configuration"], after["configuration"]
     changed += [
         f"{name} of the configuration" if name[0] == "[" else name

@@ -35,7 +35,9 @@ def tick_texts(values: list[Decimal], unit: Unit, currency: str) -> list[str]:
     step = (values[1] / factor).normalize()
     decimals = max(0, -int(step.as_tuple().exponent))
     return [
-        figure_text(value / factor, unit, currency, decimals) + name if value else figure_text(value, unit, currency, 0)
+        figure_text(value / factor, unit, currency, decimals) + name
+        if value
+        else figure_text(value, unit, currency, 0)
         for value in values
     ]
 
@@ -80,14 +82,21 @@ def columns(stack: Stack, series: Series, currency: str, *, before_sharing: bool
         "width": count * BAND,
         # colors by place for names, by kind for what means the same in every report
         "shapes": [
-            {"name": one.name, "style": f"c{at}" if one.kind == "named" else one.kind, "path": path, "total": words(one.total)}
+            {
+                "name": one.name,
+                "style": f"c{at}" if one.kind == "named" else one.kind,
+                "path": path,
+                "total": words(one.total),
+            }
             for at, (one, path) in enumerate(zip(stack.layers, _paths(stack, top), strict=True))
         ],
         "lines": [
             at_percent(1 - float(value / top), text)
             for value, text in zip(values, tick_texts(values, stack.unit, currency), strict=True)
         ],
-        "labels": [at_percent(place, series.moments[at].short) for at, place in labeled if place < _LAST_LABEL],
+        "labels": [
+            at_percent(place, series.moments[at].short) for at, place in labeled if place < _LAST_LABEL
+        ],
         "hints": [_hint(stack, moment, at, currency) for at, moment in enumerate(series.moments)],
         "titles": (series.step.capitalize(), *(layer.name for layer in shown)),
         "rows": [
@@ -114,7 +123,9 @@ def spark(values: Sequence[Decimal]) -> str:
     if highest <= 0:
         return ""
     heights = (round(float(max(value, ZERO) / highest) * _SPARK_HEIGHT, 1) for value in values)
-    return "".join(f"M{at} {_SPARK_HEIGHT}v{-height:g}h.8v{height:g}z" for at, height in enumerate(heights) if height)
+    return "".join(
+        f"M{at} {_SPARK_HEIGHT}v{-height:g}h.8v{height:g}z" for at, height in enumerate(heights) if height
+    )
 
 
 def spark_words(values: Sequence[Decimal], step: Step, currency: str) -> str:

@@ -49,9 +49,15 @@ def flat_table(view: ReportView) -> tuple[dict[str, str], list[list[Any]]]:
     columns = dict.fromkeys(("kind", *view.by), "VARCHAR")
     columns |= {name: "DECIMAL(38,9)" if "Decimal" in kind else "DOUBLE" for name, kind in measures.items()}
     if view.changes:
-        columns |= {"previous_cost": "DECIMAL(38,9)", "cost_change": "DECIMAL(38,9)", "cost_change_percent": "DOUBLE"}
+        columns |= {
+            "previous_cost": "DECIMAL(38,9)",
+            "cost_change": "DECIMAL(38,9)",
+            "cost_change_percent": "DOUBLE",
+        }
     columns |= dict.fromkeys(shared, "DECIMAL(38,9)") | {"currency": "VARCHAR"}
-    rows = (_flat(schema.to_dict(row)) | {"cost": row.own_cost, "currency": view.currency} for row in view.rows)
+    rows = (
+        _flat(schema.to_dict(row)) | {"cost": row.own_cost, "currency": view.currency} for row in view.rows
+    )
     return columns, [[row.get(name) for name in columns] for row in rows]
 
 

@@ -111,8 +111,12 @@ def coverage_lines(coverage: Coverage, currency: str) -> list[tuple[str, list[st
         ],
         # who signed what was not collected, and why
         "Accepted": [signed_text(alike) for alike in alike_gaps(gap for gap in missing if gap.accepted_by)],
-        "Capacity": [f"type unknown for {unknown:,.1f} GPU-hours, left out of the spot ratio"] if unknown else [],
-        "Basis": [f"{coverage.cost_basis}: CPU and memory are charged by request; idle cost is that of GPUs alone"]
+        "Capacity": [f"type unknown for {unknown:,.1f} GPU-hours, left out of the spot ratio"]
+        if unknown
+        else [],
+        "Basis": [
+            f"{coverage.cost_basis}: CPU and memory are charged by request; idle cost is that of GPUs alone"
+        ]
         if coverage.cost_basis != "node"
         else [],
         "Reconciled": [coverage.reconciliation] if coverage.reconciliation else [],
@@ -142,16 +146,24 @@ def _billed(coverage: Coverage, currency: str) -> list[str]:
     """What is billed and what is not, where a bill covers anything, and in a bundle: without a bill all is an estimate."""
     if not coverage.state and not any(source.name == "bill" for source in coverage.price_sources):
         return []
-    billed, estimated = (figure_text(cost, "money", currency, 2) for cost in (coverage.billed_cost, coverage.estimated_cost))
+    billed, estimated = (
+        figure_text(cost, "money", currency, 2) for cost in (coverage.billed_cost, coverage.estimated_cost)
+    )
     if not coverage.estimated_cost:
         return [f"all of it: {billed}"]
     return [f"{billed}; {estimated} is an estimate until its bill is collected"]
 
 
 def _collected(coverage: Coverage, missing: list[Gap]) -> str:
-    if any(notice.code == "not_collected" for notice in coverage.warnings) or (coverage.is_complete and missing):
+    if any(notice.code == "not_collected" for notice in coverage.warnings) or (
+        coverage.is_complete and missing
+    ):
         clusters = len({gap.cluster for gap in missing})
-        which = f" in the cluster that misses most, of {clusters}" if clusters > 1 else f" of {clusters_text(missing)}"
+        which = (
+            f" in the cluster that misses most, of {clusters}"
+            if clusters > 1
+            else f" of {clusters_text(missing)}"
+        )
         return f"all but {coverage.not_collected_hours:,.1f} h{which}"
     if coverage.is_complete:
         return "the whole period"
@@ -163,7 +175,10 @@ def _collected(coverage: Coverage, missing: list[Gap]) -> str:
 
 def alike_gaps(gaps: Iterable[Gap]) -> list[list[Gap]]:
     """Gaps of several clusters that are one: of the same time, families and reason."""
-    found = grouped(((gap.start, gap.end, gap.families, gap.reason, gap.accepted_by, gap.accepted_why), gap) for gap in gaps)
+    found = grouped(
+        ((gap.start, gap.end, gap.families, gap.reason, gap.accepted_by, gap.accepted_why), gap)
+        for gap in gaps
+    )
     return list(found.values())
 
 
@@ -178,7 +193,9 @@ def gap_text(alike: Sequence[Gap]) -> str:
 def signed_text(alike: Sequence[Gap]) -> str:
     """The same, and who accepts it and why, where anybody does."""
     gap = alike[0]
-    return gap_text(alike) + (f"; accepted by {gap.accepted_by}: {gap.accepted_why}" if gap.accepted_by else "")
+    return gap_text(alike) + (
+        f"; accepted by {gap.accepted_by}: {gap.accepted_why}" if gap.accepted_by else ""
+    )
 
 
 def missing_text(gaps: Iterable[Gap]) -> str | None:
@@ -197,7 +214,11 @@ def clusters_text(gaps: Iterable[Gap]) -> str:
 
 def local_text(moment: datetime, between: str = " ") -> str:
     """Local time to the minute, with its offset where clocks show it twice; with `T` between as --from and --to take it."""
-    return moment.strftime(f"%Y-%m-%d{between}%H:%M") if is_plain(moment) else moment.isoformat(between, timespec="minutes")
+    return (
+        moment.strftime(f"%Y-%m-%d{between}%H:%M")
+        if is_plain(moment)
+        else moment.isoformat(between, timespec="minutes")
+    )
 
 
 def is_plain(moment: datetime) -> bool:

@@ -30,13 +30,20 @@ TERMS = (
         "Held",
         "From the moment a pod is bound to a node, or a job starts, until it ends. Pulling an image holds; waiting does not.",
     ),
-    Term("Cost", "What held GPUs cost: their share of the node's price. All rows together: what the nodes cost.", ("Cost",)),
+    Term(
+        "Cost",
+        "What held GPUs cost: their share of the node's price. All rows together: what the nodes cost.",
+        ("Cost",),
+    ),
     Term(
         "Allocated",
         "What somebody held, in GPU-hours or as its cost: the sum of all teams. Cost is a share of node cost.",
         ("Allocated",),
     ),
-    Term("Node cost", "What the nodes cost: cost of teams + unallocated cost + not collected cost, to the last decimal."),
+    Term(
+        "Node cost",
+        "What the nodes cost: cost of teams + unallocated cost + not collected cost, to the last decimal.",
+    ),
     Term(
         "Active",
         "Held time in which the GPU was measured at or above the idle threshold, 5 % unless you set another.",
@@ -58,7 +65,11 @@ TERMS = (
         "Held time without a valid sample: neither active nor idle. Its percentage is a share of allocated GPU-hours.",
         ("Unmeasured",),
     ),
-    Term("Measured", "Allocated GPU-hours with valid samples, as a share of all of them: what unmeasured leaves.", ("Measured",)),
+    Term(
+        "Measured",
+        "Allocated GPU-hours with valid samples, as a share of all of them: what unmeasured leaves.",
+        ("Measured",),
+    ),
     Term(
         "Unallocated",
         "Time of a running node's GPUs that nobody held. Hours are a share of capacity, money is a share of node cost.",
@@ -99,16 +110,31 @@ TERMS = (
         "little was measured, under 80 % unless you set another share.",
         ("Efficiency",),
     ),
-    Term("Spot ratio", "Spot GPU-hours as a share of allocated GPU-hours whose capacity type is known.", ("Spot ratio", "Spot")),
-    Term("Capacity", "GPUs of running nodes, times the hours that they ran: allocated and unallocated GPU-hours together."),
+    Term(
+        "Spot ratio",
+        "Spot GPU-hours as a share of allocated GPU-hours whose capacity type is known.",
+        ("Spot ratio", "Spot"),
+    ),
+    Term(
+        "Capacity",
+        "GPUs of running nodes, times the hours that they ran: allocated and unallocated GPU-hours together.",
+    ),
     Term(
         "Over-allocated",
         "Held GPU-hours beyond what the node has, as when more pods share a GPU than it has slots. Hours stay as held; costs are "
         "scaled down to the node's cost.",
         ("Over-allocated",),
     ),
-    Term("Estimate", "Cost that no bill covers yet: from a price book, spot price history or list prices.", ("Estimate",)),
-    Term("Charged", "What a team pays: its cost, and its share of costs that nobody holds where you share those.", ("Charged",)),
+    Term(
+        "Estimate",
+        "Cost that no bill covers yet: from a price book, spot price history or list prices.",
+        ("Estimate",),
+    ),
+    Term(
+        "Charged",
+        "What a team pays: its cost, and its share of costs that nobody holds where you share those.",
+        ("Charged",),
+    ),
 )
 
 #: The term that a column or figure of this title shows.

@@ -12,7 +12,15 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from gpucost.records import record
 from gpucost.render.charts import HEAT_LEVELS, HEIGHT, columns, heat_map, spark, spark_words
-from gpucost.render.formatting import coverage_lines, figure_text, item_value, remark, sum_text, value_of, with_arrow
+from gpucost.render.formatting import (
+    coverage_lines,
+    figure_text,
+    item_value,
+    remark,
+    sum_text,
+    value_of,
+    with_arrow,
+)
 from gpucost.render.glossary import OF_TITLE, TERMS
 from gpucost.render.view import (
     CHARGED,
@@ -83,7 +91,18 @@ def environment() -> Environment:
     templates.globals |= {
         function.__name__: function
         for function in (
-            *(bodies, columns, dimension_of, direction, figure_text, heat_map, item_value, remark, sort_value, spark),
+            *(
+                bodies,
+                columns,
+                dimension_of,
+                direction,
+                figure_text,
+                heat_map,
+                item_value,
+                remark,
+                sort_value,
+                spark,
+            ),
             *(spark_words, sum_text, value_of, with_arrow),
         )
     }
@@ -99,7 +118,9 @@ def frame() -> dict[str, str]:
         name: (reports_dir() / "html" / file).read_text(encoding="utf-8").strip()
         for name, file in (("style", "report.css"), ("script", "report.js"))
     }
-    digests = {f"{name}_digest": b64encode(sha256(text.encode()).digest()).decode() for name, text in files.items()}
+    digests = {
+        f"{name}_digest": b64encode(sha256(text.encode()).digest()).decode() for name, text in files.items()
+    }
     return digests | files
 
 
@@ -151,7 +172,10 @@ def cards(view: ReportView) -> list[dict[str, Any]]:
     every = Figure("Cost", whole, "money", note="of all GPU nodes" if nodes else None)
     found: list[tuple[Figure, str]] = [(every, "node_cost" if nodes else "cost")]
     if nodes:
-        found += [(cost("Allocated", totals.cost), "cost"), (cost("Unallocated", nodes.unallocated_cost), "unallocated_cost")]
+        found += [
+            (cost("Allocated", totals.cost), "cost"),
+            (cost("Unallocated", nodes.unallocated_cost), "unallocated_cost"),
+        ]
         if nodes.not_collected_cost:
             found.append((cost("Not collected", nodes.not_collected_cost), "not_collected_cost"))
     found.append((cost("Idle", totals.idle_cost, totals.cost, OF_ALLOCATED), ""))
@@ -197,11 +221,15 @@ def render(view: ReportView, *, blocks: Sequence[Block] = (), pages: Mapping[str
             heat=[heat for heat in series.heat if any(map(any, heat.gpu_hours))],
             heat_levels=HEAT_LEVELS,
             height=HEIGHT,
-            parts=[part(block, view.currency, series.step) for block in (*map(_block, view.sections), *blocks)],
+            parts=[
+                part(block, view.currency, series.step) for block in (*map(_block, view.sections), *blocks)
+            ],
             pages=pages or {},
             terms=TERMS,
             coverage=coverage_lines(view.coverage, view.currency),
-            notices=[list(alike) for _, alike in groupby(view.coverage.warnings, key=lambda notice: notice.code)],
+            notices=[
+                list(alike) for _, alike in groupby(view.coverage.warnings, key=lambda notice: notice.code)
+            ],
         )
     )
 

@@ -8,7 +8,15 @@ from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from gpucost.render.formatting import cell, coverage_lines, figure_text, item_value, remark, sum_text, value_of
+from gpucost.render.formatting import (
+    cell,
+    coverage_lines,
+    figure_text,
+    item_value,
+    remark,
+    sum_text,
+    value_of,
+)
 from gpucost.render.view import OF_ALLOCATED, OF_NODES, ReportView, ratio
 from gpucost.resources import reports_dir
 from gpucost.texts import in_markdown, one_line
@@ -26,7 +34,12 @@ def render(page: Page) -> str:
 
     A report begins with its summary.
     """
-    texts: dict[str, Callable[..., str]] = {"cell": cell, "sum_text": sum_text, "value_of": value_of, "item_value": item_value}
+    texts: dict[str, Callable[..., str]] = {
+        "cell": cell,
+        "sum_text": sum_text,
+        "value_of": value_of,
+        "item_value": item_value,
+    }
     return (
         environment(reports_dir())
         .get_template("report.md.j2")
@@ -52,9 +65,8 @@ def summary(view: ReportView) -> tuple[str, str, str]:
     percent = partial(figure_text, unit="ratio", currency=currency, decimals=1)
     cost = f"{view.title}: {named(nodes.node_cost if nodes else totals.cost)}"
     if nodes:
-        cost += (
-            f"; unallocated {named(nodes.unallocated_cost)}, {percent(ratio(nodes.unallocated_cost, nodes.node_cost))} {OF_NODES}"
-        )
+        share = percent(ratio(nodes.unallocated_cost, nodes.node_cost))
+        cost += f"; unallocated {named(nodes.unallocated_cost)}, {share} {OF_NODES}"
     if view.totals_api:
         cost += f"; bought tokens {named(view.totals_api.api_cost)}"
     change = view.changes and (view.changes.node_cost if nodes else view.changes.cost)
@@ -63,12 +75,20 @@ def summary(view: ReportView) -> tuple[str, str, str]:
         cost += f"; {figure_text(percentage, 'change', '', 1)} since {view.changes.period_name}"
     idle = f"Idle {named(totals.idle_cost)}, {percent(ratio(totals.idle_cost, totals.cost))} {OF_ALLOCATED}"
     targets = (
-        f"{figure.label.lower()} {value_of(figure, currency)} ({remark(figure)}: {figure.status})" for figure in view.targets
+        f"{figure.label.lower()} {value_of(figure, currency)} ({remark(figure)}: {figure.status})"
+        for figure in view.targets
     )
-    dearest = sorted((row for row in view.rows if row.kind == "allocated"), key=lambda row: -row.own_cost)[:_DEAREST]
-    names = (f"{'/'.join(value or 'unknown' for value in row.keys.values())} {named(row.own_cost)}" for row in dearest)
+    dearest = sorted((row for row in view.rows if row.kind == "allocated"), key=lambda row: -row.own_cost)[
+        :_DEAREST
+    ]
+    names = (
+        f"{'/'.join(value or 'unknown' for value in row.keys.values())} {named(row.own_cost)}"
+        for row in dearest
+    )
     trust = dict(coverage_lines(view.coverage, currency))
-    said = (f"{label.lower()} {'; '.join(trust[label])}" for label in ("Collected", "Prices") if label in trust)
+    said = (
+        f"{label.lower()} {'; '.join(trust[label])}" for label in ("Collected", "Prices") if label in trust
+    )
     return cost, "; ".join([idle, *targets]), "; ".join([f"Most: {', '.join(names) or 'nothing'}", *said])
 
 

@@ -36,7 +36,12 @@ FLAT = (RowFormat.csv, RowFormat.parquet)
 
 def render_rows(columns: Sequence[str], rows: Rows, format: RowFormat) -> str:
     """The rows as text: in any format but Parquet."""
-    renderers = {RowFormat.table: _table, RowFormat.markdown: _markdown, RowFormat.csv: _csv, RowFormat.json: _json}
+    renderers = {
+        RowFormat.table: _table,
+        RowFormat.markdown: _markdown,
+        RowFormat.csv: _csv,
+        RowFormat.json: _json,
+    }
     return renderers[format](columns if format is RowFormat.json else list(map(as_text, columns)), rows)
 
 
@@ -46,7 +51,10 @@ def save_parquet(columns: Sequence[str], rows: Rows, file: Path) -> None:
 
     types = {name: _column_type([row[i] for row in rows]) for i, name in enumerate(columns)}
     if len(types) < len(columns):
-        raise UsageError("Parquet has one column of a name, and here two have the same", "give them names of their own, with AS")
+        raise UsageError(
+            "Parquet has one column of a name, and here two have the same",
+            "give them names of their own, with AS",
+        )
     texts = [
         [
             as_text(value) if kind == "VARCHAR" and value is not None else value
@@ -82,7 +90,9 @@ def _table(columns: Sequence[str], rows: Rows) -> str:
     widths = [max(map(len, column)) for column in zip(columns, *cells, strict=True)]
     sides = [">" if right else "<" for right in _are_numbers(columns, rows)]
     lines = (
-        "  ".join(f"{text:{side}{width}}" for text, side, width in zip(line, sides, widths, strict=True)).rstrip()
+        "  ".join(
+            f"{text:{side}{width}}" for text, side, width in zip(line, sides, widths, strict=True)
+        ).rstrip()
         for line in (columns, ["-" * width for width in widths], *cells)
     )
     return "".join(f"{line}\n" for line in lines)
@@ -97,12 +107,18 @@ def _markdown(columns: Sequence[str], rows: Rows) -> str:
 def _csv(columns: Sequence[str], rows: Rows) -> str:
     from gpucost.store.table_files import csv_text, harmless
 
-    cells = ([harmless(as_text(value)) if isinstance(value, str) else as_text(value) for value in row] for row in rows)
+    cells = (
+        [harmless(as_text(value)) if isinstance(value, str) else as_text(value) for value in row]
+        for row in rows
+    )
     return csv_text([map(harmless, columns), *cells])
 
 
 def _json(columns: Sequence[str], rows: Rows) -> str:
-    return readable_json([dict(zip(columns, map(plain_value, row), strict=True)) for row in rows], indent=2) + "\n"
+    return (
+        readable_json([dict(zip(columns, map(plain_value, row), strict=True)) for row in rows], indent=2)
+        + "\n"
+    )
 
 
 def as_text(value: Any) -> str:
@@ -166,14 +182,21 @@ class TableFit:
         from rich.cells import cell_len
 
         def longest(index: int, pattern: str) -> int:
-            return max((cell_len(piece) for row in texts for piece in re.findall(pattern, row[index])), default=0)
+            return max(
+                (cell_len(piece) for row in texts for piece in re.findall(pattern, row[index])), default=0
+            )
 
         titles = [column.title for column in columns]
         self.columns = columns
         self.names = [index for index, column in enumerate(columns) if column.unit == "text"]
-        self.natural = [max(map(cell_len, (title, *(row[index] for row in texts)))) for index, title in enumerate(titles)]
+        self.natural = [
+            max(map(cell_len, (title, *(row[index] for row in texts)))) for index, title in enumerate(titles)
+        ]
         self._floors = [
-            {index: max(longest(index, pattern), cell_len(titles[index]), _NARROWEST_TEXT) for index in self.names}
+            {
+                index: max(longest(index, pattern), cell_len(titles[index]), _NARROWEST_TEXT)
+                for index in self.names
+            }
             for pattern in (r"\S+", _PIECE)
         ]
         # The floors say how far texts of a line are narrowed, whole words first; this, from when on a column of weight 1 is worth
@@ -189,7 +212,10 @@ class TableFit:
         for index, column in sorted(enumerate(self.columns), key=lambda pair: pair[1].weight):
             alike = [other for other, one in enumerate(self.columns) if one.group == column.group]
             together = alike if column.group else [index]
-            if index not in found and sum_of(self._short if column.weight == 1 else self.natural, [*found, *together]) <= room:
+            if (
+                index not in found
+                and sum_of(self._short if column.weight == 1 else self.natural, [*found, *together]) <= room
+            ):
                 found += together
         return sorted(found)
 

@@ -56,7 +56,9 @@ def table(rows: Sequence[Any], columns: Sequence[str] = ()) -> tuple[list[str], 
     """Rows of one class as columns and values, all that to_dict has or those of `columns`; moments are text."""
     found = [to_dict(row) for row in rows]
     names = list(columns or found[0])
-    return names, [[iso(row[name]) if isinstance(row[name], datetime) else row[name] for name in names] for row in found]
+    return names, [
+        [iso(row[name]) if isinstance(row[name], datetime) else row[name] for name in names] for row in found
+    ]
 
 
 def columns_of(row: Any) -> list[str]:
@@ -122,7 +124,9 @@ ANSWERS = {
 def schema(name: str) -> str:
     """JSON Schema (draft 2020-12) of an answer, as JSON text. Raises UsageError for a name that there is none of."""
     if name not in ANSWERS:
-        raise UsageError(f"there is no schema of {name!r}", f"gpucost schema takes one of: {', '.join(ANSWERS)}")
+        raise UsageError(
+            f"there is no schema of {name!r}", f"gpucost schema takes one of: {', '.join(ANSWERS)}"
+        )
     shape = _schema_of(_answer(name))
     contract = f"gpucost.{name}/1"
     shape["properties"] = {"schema": {"const": contract}} | shape["properties"]
@@ -162,7 +166,9 @@ def _settle(whole: Any, defs: dict[str, Any]) -> None:
             whole["additionalProperties"] = inner["additionalProperties"]
         if "anyOf" in shape:  # all of it or nothing
             own = {KEYS.get(one, one) for one in whole["properties"]}
-            whole.setdefault("dependentRequired", {}).update({one: sorted(names) for one in sorted(names - own)})
+            whole.setdefault("dependentRequired", {}).update(
+                {one: sorted(names) for one in sorted(names - own)}
+            )
         else:
             required |= names
             whole.setdefault("dependentRequired", {}).update(inner.get("dependentRequired", {}))

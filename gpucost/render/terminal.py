@@ -17,9 +17,31 @@ from rich.table import Table as Grid
 from rich.text import Text
 
 from gpucost.records import record
-from gpucost.render.formatting import cell, coverage_lines, item_value, remark_of, share_of, sum_text, value_of, with_arrow
+from gpucost.render.formatting import (
+    cell,
+    coverage_lines,
+    item_value,
+    remark_of,
+    share_of,
+    sum_text,
+    value_of,
+    with_arrow,
+)
 from gpucost.render.rows import GAP, TableFit, folded, sum_of
-from gpucost.render.view import Column, Coverage, Figure, Figures, Items, Line, Notice, Page, Series, Table, Texts, Value
+from gpucost.render.view import (
+    Column,
+    Coverage,
+    Figure,
+    Figures,
+    Items,
+    Line,
+    Notice,
+    Page,
+    Series,
+    Table,
+    Texts,
+    Value,
+)
 from gpucost.texts import unbroken, visible_parts
 
 _BAR = "Cost ░ idle"
@@ -42,7 +64,9 @@ class Charts:
     @property
     def width(self) -> int:
         """What they take of a line, their titles included."""
-        return sum(width + GAP for width in (self.bar, max(self.spark, len(_TREND)) if self.spark else 0) if width)
+        return sum(
+            width + GAP for width in (self.bar, max(self.spark, len(_TREND)) if self.spark else 0) if width
+        )
 
     def grown(self, table: Table, room: int) -> Charts:
         """As wide as `room` more characters let them be: first a character for each moment, then a longer bar."""
@@ -81,7 +105,11 @@ def with_trends(table: Table, series: Series) -> Table:
     if stack.title != table.title:
         return table
     names = {(layer.name, False): layer.values for layer in stack.layers if layer.kind == "named"}
-    names |= {(layer.name, True): layer.values for layer in stack.layers if layer.kind in ("unallocated", "not_collected")}
+    names |= {
+        (layer.name, True): layer.values
+        for layer in stack.layers
+        if layer.kind in ("unallocated", "not_collected")
+    }
     lines = (replace(line, trend=names.get((str(line.cells[0]), line.is_sum), ())) for line in table.lines)
     return replace(table, lines=tuple(lines))
 
@@ -92,7 +120,10 @@ def sparkline(values: Sequence[Decimal], width: int) -> str:
     edges = [at * len(values) // count for at in range(count + 1)] if count else []
     means = [float(sum(values[start:end])) / (end - start) for start, end in pairwise(edges)]
     top = max(means, default=0.0)
-    return "".join(_HEIGHTS[min(int(mean / top * len(_HEIGHTS)), len(_HEIGHTS) - 1)] if mean > 0 else " " for mean in means)
+    return "".join(
+        _HEIGHTS[min(int(mean / top * len(_HEIGHTS)), len(_HEIGHTS) - 1)] if mean > 0 else " "
+        for mean in means
+    )
 
 
 def meter(share: float) -> str:
@@ -178,7 +209,9 @@ class _Terminal:
             elif isinstance(section, Items):
                 self._items(section)
             elif section.has_header:
-                self._table(with_trends(section, self.page.series) if self.charts and self.page.series else section)
+                self._table(
+                    with_trends(section, self.page.series) if self.charts and self.page.series else section
+                )
             else:
                 self._sum(section)
         if self.page.coverage:
@@ -198,7 +231,10 @@ class _Terminal:
             return
         columns, series, currency = table.columns, self.page.series, self.page.currency
         flags = [line.flag or "" for line in table.lines]
-        texts = [[with_arrow(*one, currency) for one in zip(line.cells, columns, strict=True)] for line in table.lines]
+        texts = [
+            [with_arrow(*one, currency) for one in zip(line.cells, columns, strict=True)]
+            for line in table.lines
+        ]
         fit = TableFit(columns, texts)
         room = self.console.width - _INDENT - (max(map(cell_len, flags)) + GAP if any(flags) else 0)
         shown, charts = _layout(fit, room, choices(table) if self.charts else [])
@@ -225,8 +261,14 @@ class _Terminal:
             grid.add_row(*cells, *drawn, *([Text(flag, style="yellow")] if any(flags) else []))
         self._indented(grid)
         self._remark(table.note)
-        left_out = ", ".join(column.title for index, column in enumerate(columns) if index not in shown and column.title)
-        self._remark(f"Left out for lack of room: {left_out}; --format {self.page.whole_in} has all." if left_out else None)
+        left_out = ", ".join(
+            column.title for index, column in enumerate(columns) if index not in shown and column.title
+        )
+        self._remark(
+            f"Left out for lack of room: {left_out}; --format {self.page.whole_in} has all."
+            if left_out
+            else None
+        )
 
     def _sum(self, table: Table) -> None:
         """A table that reads as arithmetic: label, hours × price = cost; the sums at the right edge."""
@@ -269,7 +311,9 @@ class _Terminal:
             if at:
                 self.console.print()
             head = _grid(
-                GridColumn(justify="right", width=3), GridColumn(justify="right", width=width), GridColumn(overflow="fold")
+                GridColumn(justify="right", width=3),
+                GridColumn(justify="right", width=width),
+                GridColumn(overflow="fold"),
             )
             head.add_row(f"{item.rank}", item_value(item, self.page.currency), Text(item.title, style="bold"))
             self.console.print(head, width=self.prose)
@@ -277,7 +321,9 @@ class _Terminal:
             if item.command:
                 self.console.print(Text(f"     {item.command}", style="cyan"), soft_wrap=True)
             if item.patch:
-                self.console.print(Padding.indent(Text(f"\n{item.patch.rstrip()}", style="dim"), 5), soft_wrap=True)
+                self.console.print(
+                    Padding.indent(Text(f"\n{item.patch.rstrip()}", style="dim"), 5), soft_wrap=True
+                )
 
     def _coverage(self, coverage: Coverage) -> None:
         self.console.print(Text("Coverage", style="bold"))
@@ -318,7 +364,9 @@ def _meter(figure: Figure) -> Text:
 
 
 def _grid(*columns: GridColumn, show_header: bool = False, gap: int = GAP) -> Grid:
-    return Grid(*columns, box=None, padding=(0, gap, 0, 0), pad_edge=False, show_header=show_header, header_style="")
+    return Grid(
+        *columns, box=None, padding=(0, gap, 0, 0), pad_edge=False, show_header=show_header, header_style=""
+    )
 
 
 def _layout(fit: TableFit, room: int, choices: list[Charts]) -> tuple[list[int], Charts]:

@@ -186,7 +186,9 @@ class Shared(Summary):
     def as_total(self) -> SharedTotals:
         """The same of all rows, where what remains of unallocated cost is told even if that is not known."""
         is_shared = self.unallocated_cost is not None or self.remaining_unallocated_cost is not None
-        unallocated = _UnallocatedShares(self.unallocated_cost, self.remaining_unallocated_cost) if is_shared else None
+        unallocated = (
+            _UnallocatedShares(self.unallocated_cost, self.remaining_unallocated_cost) if is_shared else None
+        )
         return SharedTotals(unallocated, _SharedCosts(self.shared_cost, self.costs) if self.costs else None)
 
 
@@ -326,7 +328,9 @@ class Gap(Shape):
     @property
     def is_missing(self) -> bool:
         """Whether figures lack something of this time, and nobody signed it."""
-        return (self.kind == "not_collected" or (self.kind == "partial" and bool(self.families))) and not self.accepted_by
+        return (
+            self.kind == "not_collected" or (self.kind == "partial" and bool(self.families))
+        ) and not self.accepted_by
 
 
 @record
@@ -474,7 +478,10 @@ class Table:
     ) -> Table:
         """A line for each row, with what `marks` (flag, is_sum) make of it, and `sums` below."""
         heads, values = zip(*columns, strict=True)
-        lines = (Line(tuple(value(row) for value in values), **{name: of(row) for name, of in marks.items()}) for row in rows)
+        lines = (
+            Line(tuple(value(row) for value in values), **{name: of(row) for name, of in marks.items()})
+            for row in rows
+        )
         return cls(title, heads, (*lines, *sums), note)
 
 
@@ -483,13 +490,20 @@ Shown = tuple[Column, Callable[[Any], Value]]
 
 
 def shown(
-    value: str | Callable[[Any], Value], title: str | None = None, *, unit: Unit = "text", decimals: int = 1, **more: Any
+    value: str | Callable[[Any], Value],
+    title: str | None = None,
+    *,
+    unit: Unit = "text",
+    decimals: int = 1,
+    **more: Any,
 ) -> Shown:
     """A column of what `value` makes of a row, or of the attribute that it names, which is also its title where there is none."""
     if callable(value):
         return Column(title or "", unit, decimals, **more), value
     name = value.replace("_", " ")
-    return Column(name[:1].upper() + name[1:] if title is None else title, unit, decimals, **more), attrgetter(value)
+    return Column(
+        name[:1].upper() + name[1:] if title is None else title, unit, decimals, **more
+    ), attrgetter(value)
 
 
 text = shown
@@ -616,7 +630,9 @@ class ReportView(Page, Summary):
     @property
     def targets(self) -> list[Figure]:
         """The figures that have a target."""
-        figures = (figure for section in self.sections if isinstance(section, Figures) for figure in section.figures)
+        figures = (
+            figure for section in self.sections if isinstance(section, Figures) for figure in section.figures
+        )
         return [figure for figure in figures if figure.status]
 
     def printed(self) -> ReportAnswer:
@@ -634,7 +650,9 @@ class ReportView(Page, Summary):
                 shared=self.totals_shared.as_total() if self.totals_shared else None,
                 api=self.totals_api,
                 change=changes.cost if changes else None,
-                previous=_PreviousTotals(*(one.previous_cost if one else None for one in changes.of_nodes)) if changes else None,
+                previous=_PreviousTotals(*(one.previous_cost if one else None for one in changes.of_nodes))
+                if changes
+                else None,
             ),
             previous=PreviousPeriod(changes.period_name, changes.period) if changes else None,
             bought=self.bought if self.totals_api else None,
@@ -708,7 +726,10 @@ def shared_columns(shared: Shared | None) -> list[Column]:
     if shared is None:
         return []
     names = [*(["Shared unallocated"] if shared.unallocated_cost is not None else []), *shared.costs]
-    return [*(Column(name, "money", 2, weight=1, group="shares") for name in names), Column(CHARGED, "money", 2)]
+    return [
+        *(Column(name, "money", 2, weight=1, group="shares") for name in names),
+        Column(CHARGED, "money", 2),
+    ]
 
 
 def held_cells(shared: Shared | None, cost: Decimal) -> list[Value]:

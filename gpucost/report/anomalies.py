@@ -11,7 +11,16 @@ from typing import Literal
 from gpucost.periods import Period
 from gpucost.records import record
 from gpucost.render.view import Coverage
-from gpucost.report.forecast import HISTORY_DAYS, MAD_TO_SIGMA, CostSeries, Days, Level, as_money, levels, weekday_factors
+from gpucost.report.forecast import (
+    HISTORY_DAYS,
+    MAD_TO_SIGMA,
+    CostSeries,
+    Days,
+    Level,
+    as_money,
+    levels,
+    weekday_factors,
+)
 from gpucost.report.rows import ZERO
 from gpucost.shapes import Shape
 
@@ -25,7 +34,9 @@ _LEAST_SPREAD = 0.05
 _MANY, _MANY_TO_SIGMA = 0.9, 1.645
 
 # Work that is meant to go on: where it costs less, it died or was scaled down. Other work ends by itself.
-_LASTING = frozenset({"CronJob", "DaemonSet", "Deployment", "InferenceService", "ReplicaSet", "Rollout", "StatefulSet"})
+_LASTING = frozenset(
+    {"CronJob", "DaemonSet", "Deployment", "InferenceService", "ReplicaSet", "Rollout", "StatefulSet"}
+)
 
 
 @record
@@ -84,13 +95,21 @@ def anomalies(days: Days, wanted: Sequence[date], least: Decimal, currency: str)
 
 
 def _dearest_first(row: AnomalyRow) -> tuple[Decimal, date, str]:
-    return -abs(row.excess_cost), row.day, str((row.level, row.team, row.cluster, row.namespace, row.workload))
+    return (
+        -abs(row.excess_cost),
+        row.day,
+        str((row.level, row.team, row.cluster, row.namespace, row.workload)),
+    )
 
 
 def _is_news(row: AnomalyRow) -> bool:
     if row.direction == "above":
         return True
-    return (row.workload or "").partition("/")[0] in _LASTING if row.level == "workload" else row.level != "unallocated"
+    return (
+        (row.workload or "").partition("/")[0] in _LASTING
+        if row.level == "workload"
+        else row.level != "unallocated"
+    )
 
 
 def _judged(
@@ -140,9 +159,13 @@ def _main_workload(days: Days, series: CostSeries, day: date, sign: int) -> tupl
         return None, None
     earlier = [known for known in days.complete if known < day][-LEVEL_DAYS:]
     changes = [
-        (other.workload[-1], costs.get(day, ZERO) - Decimal(median(costs.get(known, ZERO) for known in earlier)))
+        (
+            other.workload[-1],
+            costs.get(day, ZERO) - Decimal(median(costs.get(known, ZERO) for known in earlier)),
+        )
         for other, costs in days.costs.items()
-        if other.workload is not None and (series.level == "fleet" or series == CostSeries("team", other.team))
+        if other.workload is not None
+        and (series.level == "fleet" or series == CostSeries("team", other.team))
     ]
     largest = max(changes, key=lambda change: change[1] * sign, default=None)
     return largest if largest and largest[1] * sign > 0 else (None, None)

@@ -80,7 +80,9 @@ def check(config: Config, view: ReportView, days: Days, month: Sequence[date]) -
     return tuple(_state(config, budget, view, days, month) for budget in config.budgets)
 
 
-def _state(config: Config, budget: Budget, view: ReportView, days: Days, month: Sequence[date]) -> BudgetState:
+def _state(
+    config: Config, budget: Budget, view: ReportView, days: Days, month: Sequence[date]
+) -> BudgetState:
     rows = [row for row in view.rows if row.keys["team"] == budget.team]
     row = next((row for row in rows if row.kind == "allocated"), None)
     measures = view.totals if budget.team is None else row.measures if row else None
@@ -94,7 +96,11 @@ def _state(config: Config, budget: Budget, view: ReportView, days: Days, month: 
     money, reasons = None if amount is None else "ok", []
     if amount is not None and expected.to_date > amount:
         money, reasons = "over", ["more is spent than the budget"]
-    elif amount is not None and expected.open_days and (is_late or expected.to_date * 100 >= amount * budget.warn_at_percent):
+    elif (
+        amount is not None
+        and expected.open_days
+        and (is_late or expected.to_date * 100 >= amount * budget.warn_at_percent)
+    ):
         money, reasons = "warn", ["the forecast is beyond it" if is_late else f"{spent:.0f} % is spent"]
     return BudgetState(
         name=budget.name,
@@ -134,5 +140,6 @@ def _targets(config: Config, budget: Budget, measures: Measures | None) -> tuple
         # what was not measured may be idle, too: a share that is too large already stays so
         if (unknown or value is None) and not (is_missed and is_most):
             status = "unknown"
-        targets.append(TargetState(name, limit, value, status, unknown or None if status == "unknown" else None))  # type: ignore[arg-type]
+        reason = unknown or None if status == "unknown" else None
+        targets.append(TargetState(name, limit, value, status, reason))  # type: ignore[arg-type]
     return tuple(targets)

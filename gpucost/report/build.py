@@ -44,7 +44,11 @@ _WORKLOAD = ("cluster", "namespace", "workload")
 
 
 def build(
-    con: DuckDBPyConnection, config: Config, query: Query, earlier: ReportView | None = None, earlier_name: str = ""
+    con: DuckDBPyConnection,
+    config: Config,
+    query: Query,
+    earlier: ReportView | None = None,
+    earlier_name: str = "",
 ) -> ReportView:
     """The report on `query`, from the attributed costs of days or hours, nodes, allocations, collected and warnings.
 
@@ -67,13 +71,16 @@ def build_each(con: DuckDBPyConnection, config: Config, query: Query) -> dict[st
 _EVERY_WORKLOAD = ("workload", "team", "namespace", "cluster", "gpu_model")
 
 
-def workload_tables(con: DuckDBPyConnection, config: Config, query: Query, teams: Sequence[str] = ()) -> dict[str | None, Table]:
+def workload_tables(
+    con: DuckDBPyConnection, config: Config, query: Query, teams: Sequence[str] = ()
+) -> dict[str | None, Table]:
     """Every workload with its team, namespace, cluster and GPU model, the dearest first: under None, and of each of `teams`."""
     every = replace(query, by=_EVERY_WORKLOAD, with_sections=False, with_series=False)
     views: dict[str | None, ReportView] = {None: build(con, config, every)}
     views.update(build_each(con, config, replace(every, teams=tuple(teams))))
     return {
-        team: cost_by(list(view.rows), view.by, view.totals, view.node_totals, view.totals_shared) for team, view in views.items()
+        team: cost_by(list(view.rows), view.by, view.totals, view.node_totals, view.totals_shared)
+        for team, view in views.items()
     }
 
 
@@ -119,11 +126,15 @@ def _build(
         all_rows[part] = sorted([*all_rows.get(part, []), *of_part], key=lambda row: KINDS.index(row.kind))
     figures = {}
     for part in parts:
-        unknown = sum(row.measures.allocated_gpu_hours for row in by_gpu[part] if row.keys["capacity_type"] == "unknown")
+        unknown = sum(
+            row.measures.allocated_gpu_hours for row in by_gpu[part] if row.keys["capacity_type"] == "unknown"
+        )
         figures[part] = Covered(sums[part][0], nodes[part], round(unknown, 9))
     trusted = coverage(con, config, query, now, figures)
     for part in parts:
-        is_known = (query.may_be_absent and has_nodes(con)) or (query.may_be_idle and trusted[part].collected_to)
+        is_known = (query.may_be_absent and has_nodes(con)) or (
+            query.may_be_idle and trusted[part].collected_to
+        )
         is_known = is_known or any(UNTRACKED in gap.families for gap in trusted[part].gaps)
         if not nodes[part] and not all_rows[part] and not is_known:
             raise _no_data(con, query, config.tz)
@@ -132,7 +143,9 @@ def _build(
     unpriced: dict[Part, list[tuple[str | None, str]]] = {}
     if query.with_sections:
         by_workload = detailed[1]
-        dearest = {part: [row for row in rows if row.kind == "allocated"] for part, rows in by_workload.items()}
+        dearest = {
+            part: [row for row in rows if row.kind == "allocated"] for part, rows in by_workload.items()
+        }
         counts = workload_counts(con, each_team=each_team)
         top = {part: consumers(dearest.get(part, []), counts[part], sums[part][0]) for part in parts}
         for part, lines in (trends(con, dearest, series) if series else {}).items():
@@ -156,7 +169,9 @@ def _build(
             rows = with_changes(rows, earlier.rows)
         sections: list[Table | Figures] = []
         if query.with_sections:
-            sections = [gpu_hours(by_gpu[part], totals, unpriced.get(part, []) if unpriced_ms(nodes[part]) else [])]
+            sections = [
+                gpu_hours(by_gpu[part], totals, unpriced.get(part, []) if unpriced_ms(nodes[part]) else [])
+            ]
             if whole and whole.unallocated_gpu_hours:
                 sections.append(unallocated_gpus(detailed[0][part], whole))
             sections += [waste(totals, whole, config), top[part]]
@@ -187,7 +202,9 @@ def _build(
 
 
 def _title(query: Query, tz: ZoneInfo) -> str:
-    whose = ", ".join(query.teams) or ("namespaces " if len(query.namespaces) > 1 else "namespace ") + ", ".join(query.namespaces)
+    whose = ", ".join(query.teams) or (
+        "namespaces " if len(query.namespaces) > 1 else "namespace "
+    ) + ", ".join(query.namespaces)
     if not query.is_narrowed:
         whose = "all teams"
     elif query.teams and query.namespaces:
@@ -210,7 +227,8 @@ def _no_data(con: DuckDBPyConnection, query: Query, tz: ZoneInfo) -> GpucostErro
     newest = con.execute(seen, [newest_data(con)]).fetchone()
     if newest is None or newest[0] is None:
         return StoreError(
-            "the store holds no GPU nodes", "gpucost doctor says which metrics are missing; gpucost collect prometheus loads them"
+            "the store holds no GPU nodes",
+            "gpucost doctor says which metrics are missing; gpucost collect prometheus loads them",
         )
     day = from_ms(int(newest[0]) - 1).astimezone(tz).date()
     return NoDataError(

@@ -24,7 +24,9 @@ def previous_period(period: Period, end_ms: int, tz: ZoneInfo) -> Period:
         length = timedelta(milliseconds=period.end_ms - period.start_ms)
         first, last = period.start.astimezone(tz).date(), period.end.astimezone(tz).date()
         if (local_midnight(first, tz), local_midnight(last, tz)) == (period.start, period.end):
-            return Period(local_midnight(first - (last - first), tz), period.start)  # whole days stay whole where clocks change
+            return Period(
+                local_midnight(first - (last - first), tz), period.start
+            )  # whole days stay whole where clocks change
         return Period(period.start - length, period.start)
     before = month_period(period.start.astimezone(tz).date() - timedelta(days=1), tz)
     if end_ms >= period.end_ms:
@@ -56,7 +58,10 @@ def with_changes(rows: list[Row], earlier: tuple[Row, ...]) -> list[Row]:
 def missed_before(earlier: ReportView, name: str) -> list[Notice]:
     """What was not collected of `earlier`, the report on the period called `name`: that much of a change may be no change."""
     gaps = [notice for notice in earlier.coverage.warnings if notice.code == "not_collected"]
-    return [Notice("not_collected_before", f"compared with {name}, of which {gap.message}", gap.fix) for gap in gaps]
+    return [
+        Notice("not_collected_before", f"compared with {name}, of which {gap.message}", gap.fix)
+        for gap in gaps
+    ]
 
 
 def changes(totals: Measures, nodes: NodeTotals | None, earlier: ReportView, name: str) -> Changes:

@@ -64,7 +64,9 @@ def coverage(
             measured_ratio=totals.measured_ratio,
             price_sources=sources,
             # what a bill says of its hours does not grow old
-            price_as_of=min((source.as_of for source in sources if source.as_of and source.name != BILL), default=None),
+            price_as_of=min(
+                (source.as_of for source in sources if source.as_of and source.name != BILL), default=None
+            ),
             not_collected_hours=_most_hours(seen.missing),
             bridged_hours=_most_hours(gap for gap in seen.gaps if gap.kind == "bridged"),
             gaps=tuple(seen.gaps),
@@ -119,7 +121,9 @@ class _Seen:
         return [gap for gap in self.gaps if gap.kind == "not_collected"]
 
 
-def _seen(con: DuckDBPyConnection, period: Period, now: datetime, tz: ZoneInfo, clusters: Sequence[str]) -> _Seen:
+def _seen(
+    con: DuckDBPyConnection, period: Period, now: datetime, tz: ZoneInfo, clusters: Sequence[str]
+) -> _Seen:
     spans = dicts(con.execute(_SPANS, {"clusters": list(clusters)}))
     newest = {span["cluster"]: span["to_ms"] for span in spans if span["kind"] == "collected"}
     due = max(period.start_ms, min(period.end_ms, max([to_ms(now), *newest.values()])))
@@ -128,7 +132,12 @@ def _seen(con: DuckDBPyConnection, period: Period, now: datetime, tz: ZoneInfo, 
     ends: dict[str, int] = {}
     collected: set[str] = set()
     for span in spans:
-        cluster, kind, begin, end = span["cluster"], span["kind"], max(span["from_ms"], period.start_ms), min(span["to_ms"], due)
+        cluster, kind, begin, end = (
+            span["cluster"],
+            span["kind"],
+            max(span["from_ms"], period.start_ms),
+            min(span["to_ms"], due),
+        )
         if begin >= end:
             continue
         if kind in ("collected", "off"):
@@ -143,7 +152,10 @@ def _seen(con: DuckDBPyConnection, period: Period, now: datetime, tz: ZoneInfo, 
         if not is_edge and not is_all_off:
             gaps.append(
                 (MissingTime if kind == "not_collected" else Gap)(
-                    **{name: span[name] for name in ("cluster", "kind", "reason", "accepted_by", "accepted_why")},
+                    **{
+                        name: span[name]
+                        for name in ("cluster", "kind", "reason", "accepted_by", "accepted_why")
+                    },
                     start=from_ms(begin).astimezone(tz),
                     end=from_ms(end).astimezone(tz),
                     hours=hours(end - begin),
@@ -151,7 +163,9 @@ def _seen(con: DuckDBPyConnection, period: Period, now: datetime, tz: ZoneInfo, 
                 )
             )
     reached = min((from_ms(ends[cluster]).astimezone(tz) for cluster in collected), default=None)
-    return _Seen(sorted(gaps, key=lambda gap: (gap.start, gap.cluster, gap.end)), reached, from_ms(due), is_running)
+    return _Seen(
+        sorted(gaps, key=lambda gap: (gap.start, gap.cluster, gap.end)), reached, from_ms(due), is_running
+    )
 
 
 def _most_hours(gaps: Iterable[Gap]) -> float:
@@ -192,7 +206,11 @@ def _gap_notices(con: DuckDBPyConnection, seen: _Seen) -> list[Notice]:
     for alike in alike_gaps(gap for gap in seen.missing if not gap.accepted_by and not _is_late(gap, seen)):
         text, start, end = gap_text(alike), alike[0].start, alike[0].end
         if first_ms is not None and asked_ms <= to_ms(start) and to_ms(end) < first_ms + MS_PER_HOUR:
-            notices.append(Notice("not_collected", f"{text}; the server had nothing that old, and that time is lost", None))
+            notices.append(
+                Notice(
+                    "not_collected", f"{text}; the server had nothing that old, and that time is lost", None
+                )
+            )
         else:
             source = "slurm" if alike[0].cluster in accounted else "prometheus"
             fix = TRACK_GPUS if UNTRACKED in alike[0].families else _collect(start, end, source)

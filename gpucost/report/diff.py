@@ -102,7 +102,10 @@ def parts_of(before: Mapping[Cell, Use], after: Mapping[Cell, Use]) -> dict[Cell
         context.prec, context.rounding = _DIGITS, ROUND_HALF_EVEN
         items0, items1 = (_summed(uses, lambda cell: (cell.of, cell.item), Use()) for uses in (before, after))
         used = {cell: use for cell, use in before.items() if cell.of == "allocated" and use.hours}
-        fleet = {kind: use.cost / use.hours for (_, kind), use in _summed(used, lambda cell: (cell.of, cell.kind), Use()).items()}
+        fleet = {
+            kind: use.cost / use.hours
+            for (_, kind), use in _summed(used, lambda cell: (cell.of, cell.kind), Use()).items()
+        }
         parts: dict[Cell, Parts] = {}
         for cell in dict.fromkeys((*before, *after)):
             whole0, whole1 = (items.get((cell.of, cell.item), Use()) for items in (items0, items1))
@@ -111,7 +114,9 @@ def parts_of(before: Mapping[Cell, Use], after: Mapping[Cell, Use]) -> dict[Cell
                 parts[cell] = Parts(not_collected=use1.cost - use0.cost)
             elif cell.of == "unallocated":
                 # a pool is of one kind of GPU: there is nothing to mix
-                at_old_price = _money(use1.hours * use0.cost / use0.hours) if use0.hours and use1.hours else use1.cost
+                at_old_price = (
+                    _money(use1.hours * use0.cost / use0.hours) if use0.hours and use1.hours else use1.cost
+                )
                 parts[cell] = Parts(price=use1.cost - at_old_price, unallocated=at_old_price - use0.cost)
             # what used and cost nothing was not there
             elif whole0 == Use():
@@ -135,7 +140,13 @@ def _held(use0: Use, use1: Use, whole0: Use, whole1: Use, fleet_price: Decimal |
         at_mix = _money(use1.hours * cost0 / use0.hours)
     else:
         at_mix = cost1 if fleet_price is None else _money(use1.hours * fleet_price)
-    return Parts(price=cost1 - at_mix, volume=at_volume - cost0 - idle, idle=idle, mix=at_mix - at_volume, host=host1 - host0)
+    return Parts(
+        price=cost1 - at_mix,
+        volume=at_volume - cost0 - idle,
+        idle=idle,
+        mix=at_mix - at_volume,
+        host=host1 - host0,
+    )
 
 
 def _money(amount: Decimal) -> Decimal:
@@ -206,7 +217,9 @@ class Diff(Shape):
     workloads: tuple[DiffRow, ...]
 
 
-def diff(before: ReportView, after: ReportView, by: tuple[str, ...], names: tuple[str, str], now: datetime) -> Diff:
+def diff(
+    before: ReportView, after: ReportView, by: tuple[str, ...], names: tuple[str, str], now: datetime
+) -> Diff:
     """The change from one report to the other, both by CELL, in rows by the dimensions `by`, which are of CELL, too.
 
     `names` are what people call the two periods. A period that is not over counts up to `now`.
@@ -225,7 +238,9 @@ def diff(before: ReportView, after: ReportView, by: tuple[str, ...], names: tupl
         cost_change_per_day=_less(side1.cost_per_day, side0.cost_per_day),
         parts=sum(parts.values(), Parts()),
         rows=_rows(uses, parts, by, days, after.currency),
-        workloads=tuple(row for row in _rows(uses, parts, _WORKLOAD, days, after.currency) if row.kind == "allocated"),
+        workloads=tuple(
+            row for row in _rows(uses, parts, _WORKLOAD, days, after.currency) if row.kind == "allocated"
+        ),
     )
 
 
@@ -241,7 +256,9 @@ def _days(view: ReportView, now: datetime) -> dict[str | None, float]:
     for gap in view.coverage.gaps:
         if gap.kind == "not_collected" and gap.cluster in times:
             times[gap.cluster] -= to_ms(gap.end) - to_ms(gap.start)
-    return {cluster: round(max(0, time) / MS_PER_DAY, 9) for cluster, time in (times or {None: whole}).items()}
+    return {
+        cluster: round(max(0, time) / MS_PER_DAY, 9) for cluster, time in (times or {None: whole}).items()
+    }
 
 
 def _uses(view: ReportView, days: Mapping[str | None, float]) -> dict[Cell, Use]:
@@ -266,7 +283,15 @@ def _uses(view: ReportView, days: Mapping[str | None, float]) -> dict[Cell, Use]
 
 def _side(name: str, view: ReportView, uses: Mapping[Cell, Use], days: Mapping[str | None, float]) -> Side:
     used, fewest = sum(uses.values(), Use()), min(filter(None, days.values()), default=0.0)
-    return Side(name, view.period, fewest, float(used.hours), used.cost, _money(used.daily) if fewest else None, view.coverage)
+    return Side(
+        name,
+        view.period,
+        fewest,
+        float(used.hours),
+        used.cost,
+        _money(used.daily) if fewest else None,
+        view.coverage,
+    )
 
 
 def _rows(
@@ -303,4 +328,9 @@ def _rows(
                 currency=currency,
             )
         )
-    return tuple(sorted(rows, key=lambda row: (-abs(row.cost_change), row.kind, [value or "" for value in row.keys.values()])))
+    return tuple(
+        sorted(
+            rows,
+            key=lambda row: (-abs(row.cost_change), row.kind, [value or "" for value in row.keys.values()]),
+        )
+    )

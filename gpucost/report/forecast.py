@@ -54,7 +54,11 @@ class Days:
 
     def complete_of(self, series: CostSeries) -> tuple[date, ...]:
         """The days of which all that `series` cost is known."""
-        return tuple(day for day in self.complete if day < self.bought_until) if series in self.buying else self.complete
+        return (
+            tuple(day for day in self.complete if day < self.bought_until)
+            if series in self.buying
+            else self.complete
+        )
 
     def first(self, series: CostSeries) -> date:
         """The first day on which `series` cost anything; what was before is not its pattern."""
@@ -98,7 +102,9 @@ def days_of(view: ReportView, tz: ZoneInfo, now: datetime) -> Days:
         every,
         tuple(complete),
         {series: dict(of_days) for series, of_days in costs.items()},
-        frozenset(series for series, cost in bought.items() if cost > _BUYS * sum(costs[series].values(), ZERO)),
+        frozenset(
+            series for series, cost in bought.items() if cost > _BUYS * sum(costs[series].values(), ZERO)
+        ),
         view.api_known_to.astimezone(tz).date() if view.api_known_to else date.max,
     )
 
@@ -109,7 +115,9 @@ MAD_TO_SIGMA = 1.4826
 
 # Gardner, McKenzie, "Forecasting Trends in Time Series" (Management Science 31, 1985): a trend goes on, but loses force each day.
 DAMPING = 0.97
-_RATES = tuple((of_level, of_trend) for of_level in (0.05, 0.1, 0.2, 0.3, 0.5) for of_trend in (0.0, 0.1, 0.3))
+_RATES = tuple(
+    (of_level, of_trend) for of_level in (0.05, 0.1, 0.2, 0.3, 0.5) for of_trend in (0.0, 0.1, 0.3)
+)
 _FEW_DAYS = 10
 _RATES_OF_FEW = ((0.1, 0.0),)
 # A rate that follows faster has to fit better by this much: it makes ranges wider.
@@ -137,7 +145,9 @@ class Smoothed:
         """
         most = _FAR * MAD_TO_SIGMA * median(map(abs, self.errors)) or inf
         squares = sum(min(abs(error), most) ** 2 for error in self.errors)
-        return sqrt(squares / (len(self.errors) - min(_MOST_ESTIMATED, len(self.errors) / _LEAST_PER_ESTIMATE)))
+        return sqrt(
+            squares / (len(self.errors) - min(_MOST_ESTIMATED, len(self.errors) / _LEAST_PER_ESTIMATE))
+        )
 
     def ahead(self, days: int) -> list[float]:
         """The level on each of the `days` after the last, never under zero."""
@@ -190,7 +200,9 @@ def _followed(levels: Mapping[date, float], of_level: float, of_trend: float) ->
 
 def _misfit(curve: Smoothed) -> float:
     settled = curve.errors[min(_SETTLING_DAYS, len(curve.errors) - 1) :]
-    return sum(map(abs, settled)) * (1 + _COST_OF_RATE * curve.of_level + _COST_OF_TREND * (curve.of_trend > 0))
+    return sum(map(abs, settled)) * (
+        1 + _COST_OF_RATE * curve.of_level + _COST_OF_TREND * (curve.of_trend > 0)
+    )
 
 
 _HALF_A_WEEK = 3
@@ -214,7 +226,11 @@ def weekday_factors(known: Mapping[date, float]) -> dict[int, float]:
 
 def levels(known: Mapping[date, float], factors: Mapping[int, float]) -> dict[date, float]:
     """Costs without their weekday's factor, in order, of the days that tell the level."""
-    return {day: cost / factor for day, cost in sorted(known.items()) if (factor := factors[day.weekday()]) > LEAST_FACTOR}
+    return {
+        day: cost / factor
+        for day, cost in sorted(known.items())
+        if (factor := factors[day.weekday()]) > LEAST_FACTOR
+    }
 
 
 # Four in five months end within the range: the normal distribution's 10 % and 90 %.
@@ -296,7 +312,9 @@ def forecast(days: Days, series: CostSeries, month: Sequence[date]) -> Forecast:
     rest = sum((max(ZERO, as_money(cost) - costs.get(day, ZERO)) for day, cost in foretold.items()), ZERO)
     half = as_money(_quantile(len(level.errors)) * _deviation(level, factors, known, missing))
     expected = to_date + rest
-    return Forecast(series, to_date, expected, max(to_date, expected - half), expected + half, len(open_days), len(known))
+    return Forecast(
+        series, to_date, expected, max(to_date, expected - half), expected + half, len(open_days), len(known)
+    )
 
 
 def _foretold(
@@ -316,7 +334,9 @@ def _foretold(
     return foretold
 
 
-def _deviation(level: Smoothed, factors: Mapping[int, float], known: Mapping[date, float], missing: Sequence[date]) -> float:
+def _deviation(
+    level: Smoothed, factors: Mapping[int, float], known: Mapping[date, float], missing: Sequence[date]
+) -> float:
     """The standard deviation of the sum of the missing days."""
     last = max(known)
     open_days = frozenset(missing)
@@ -329,7 +349,11 @@ def _deviation(level: Smoothed, factors: Mapping[int, float], known: Mapping[dat
         sum(carried**2 for carried in level.carried(weights)),
         sum(weights) ** 2 / days_of_level,
         sum(factors[day.weekday()] ** 2 for day in missing if day < last),
-        sum((factors[weekday] * count) ** 2 / seen[weekday] for weekday, count in wanted.items() if seen[weekday]),
+        sum(
+            (factors[weekday] * count) ** 2 / seen[weekday]
+            for weekday, count in wanted.items()
+            if seen[weekday]
+        ),
     ]
     unseen = _UNSEEN * level.level * sum(count for weekday, count in wanted.items() if not seen[weekday])
     return sqrt(level.sigma**2 * sum(shares) + unseen**2)

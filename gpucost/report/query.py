@@ -54,11 +54,13 @@ class Query:
             if name not in DIMENSIONS:
                 near = nearest(name.strip().lower().replace("-", "_"), DIMENSIONS)[0]
                 raise UsageError(
-                    f"there is no dimension {name!r}; did you mean {near}?", f"--by takes any of {', '.join(DIMENSIONS)}"
+                    f"there is no dimension {name!r}; did you mean {near}?",
+                    f"--by takes any of {', '.join(DIMENSIONS)}",
                 )
         if self.period.is_empty:
             raise UsageError(
-                f"the period {self.period} is empty: it ends before it begins", "--to is exclusive and must lie after --from"
+                f"the period {self.period} is empty: it ends before it begins",
+                "--to is exclusive and must lie after --from",
             )
         if self.top < 0:
             raise UsageError(f"--top must not be negative, and is {self.top}")

@@ -46,12 +46,17 @@ class PricedNodes:
 def in_hours(row: Mapping[str, Any]) -> dict[str, Any]:
     """A row with GPU-hours, to 9 decimals, where it has GPU-milliseconds: x_gpu_hours of x_gpu_ms."""
     return {
-        name.replace("gpu_ms", "gpu_hours"): hours(value) if name.endswith("gpu_ms") else value for name, value in row.items()
+        name.replace("gpu_ms", "gpu_hours"): hours(value) if name.endswith("gpu_ms") else value
+        for name, value in row.items()
     }
 
 
 def filters(query: Query) -> dict[str, Any]:
-    return {"teams": list(query.teams), "namespaces": list(query.namespaces), "clusters": list(query.clusters)}
+    return {
+        "teams": list(query.teams),
+        "namespaces": list(query.namespaces),
+        "clusters": list(query.clusters),
+    }
 
 
 # The period cut at the local months, days or hours that are asked for.
@@ -65,7 +70,11 @@ def cut(con: DuckDBPyConnection, period: Period, parts: Sequence[TimeBucket], *,
     """Make time_buckets of the period's parts, and say to the views where it lies, and whether sums of days will do."""
     sqlfiles.run(con, "filters")
     con.execute(
-        _TIME_BUCKETS, {name: [getattr(part, name) for part in parts] for name in ("from_ms", "to_ms", "month", "day", "hour")}
+        _TIME_BUCKETS,
+        {
+            name: [getattr(part, name) for part in parts]
+            for name in ("from_ms", "to_ms", "month", "day", "hour")
+        },
     )
     con.execute("SET VARIABLE report_from_ms = $at::BIGINT", {"at": period.start_ms})
     con.execute("SET VARIABLE report_to_ms = $at::BIGINT", {"at": period.end_ms})
@@ -106,7 +115,9 @@ def in_parts(answer: Iterable[dict[str, Any]]) -> dict[Part, list[dict[str, Any]
     return grouped((row.pop("part"), row) for row in answer)
 
 
-def rows_by(con: DuckDBPyConnection, bys: Sequence[tuple[Sequence[str], int]], *, each_team: bool) -> list[dict[Part, list[Row]]]:
+def rows_by(
+    con: DuckDBPyConnection, bys: Sequence[tuple[Sequence[str], int]], *, each_team: bool
+) -> list[dict[Part, list[Row]]]:
     """The rows by each list of dimensions, at most as many as stands beside it.
 
     Allocated ones by cost descending, then keys; then unallocated and not collected ones.
@@ -120,8 +131,12 @@ def rows_by(con: DuckDBPyConnection, bys: Sequence[tuple[Sequence[str], int]], *
                 kind=kind,
                 keys={name: sums[name] for name in bys[place][0]},
                 measures=_measures(sums, figures),
-                unallocated=Unallocated(*(figures[name] for name in _FREE)) if kind == "unallocated" else None,
-                not_collected=NotCollected(*(figures[name] for name in _UNSEEN)) if kind == "not_collected" else None,
+                unallocated=Unallocated(*(figures[name] for name in _FREE))
+                if kind == "unallocated"
+                else None,
+                not_collected=NotCollected(*(figures[name] for name in _UNSEEN))
+                if kind == "not_collected"
+                else None,
             )
         )
     for rows in (several for parts in found for several in parts.values()):
@@ -144,7 +159,12 @@ FROM cost_rows WHERE kind = 'allocated' GROUP BY part"""
 def workload_counts(con: DuckDBPyConnection, *, each_team: bool) -> dict[Part, dict[str, int]]:
     """How many workloads held GPUs, and in how many clusters and namespaces."""
     counts: dict[Part, dict[str, int]] = defaultdict(lambda: {"workloads": 0, "clusters": 0, "namespaces": 0})
-    counts.update({part: row for part, (row,) in in_parts(dicts(con.execute(_COUNTS, {"each_team": each_team}))).items()})
+    counts.update(
+        {
+            part: row
+            for part, (row,) in in_parts(dicts(con.execute(_COUNTS, {"each_team": each_team}))).items()
+        }
+    )
     return counts
 
 
@@ -176,7 +196,9 @@ def priced_nodes(con: DuckDBPyConnection, query: Query, *, each_team: bool) -> d
         run_stage(con, PACKAGE, "41_nodes_of_pods", filters(query) | {"each_team": each_team})
     else:
         con.execute(_NODES, {"clusters": list(query.clusters)})
-    return defaultdict(list, {part: [PricedNodes(**row) for row in rows] for part, rows in in_parts(dicts(con)).items()})
+    return defaultdict(
+        list, {part: [PricedNodes(**row) for row in rows] for part, rows in in_parts(dicts(con)).items()}
+    )
 
 
 def node_totals(nodes: list[PricedNodes], unallocated: Unallocated, unseen: NotCollected) -> NodeTotals:
@@ -208,7 +230,9 @@ WHERE h.price_source = 'none' AND c.allocated_gpu_ms > 0
     AND passes($clusters, n.cluster) AND passes($namespaces, a.namespace) AND passes($teams, c.team)"""
 
 
-def unpriced_gpus(con: DuckDBPyConnection, query: Query, *, each_team: bool) -> dict[Part, list[tuple[str | None, str]]]:
+def unpriced_gpus(
+    con: DuckDBPyConnection, query: Query, *, each_team: bool
+) -> dict[Part, list[tuple[str | None, str]]]:
     """The GPU models and capacity types some of whose GPU-hours held have no price."""
     answer = con.execute(_UNPRICED_GPUS, filters(query) | {"each_team": each_team}).fetchall()
     return grouped((part, (model, capacity_type)) for part, model, capacity_type in answer)
@@ -257,7 +281,11 @@ def check_names(con: DuckDBPyConnection, query: Query, other_teams: Set[str] = f
     known = dicts(con.execute(_NAMES))
     if not known:
         return  # a period without data has its own message
-    for dimension, wanted in (("team", query.teams), ("namespace", query.namespaces), ("cluster", query.clusters)):
+    for dimension, wanted in (
+        ("team", query.teams),
+        ("namespace", query.namespaces),
+        ("cluster", query.clusters),
+    ):
         names = {row[dimension] for row in known} - {None} | (other_teams if dimension == "team" else set())
         for name in wanted:
             if name not in names:
@@ -265,12 +293,17 @@ def check_names(con: DuckDBPyConnection, query: Query, other_teams: Set[str] = f
                 raise GpucostError(message, _there_are(dimension, nearest(name, sorted(names))))
     if not con.execute("FROM cost_rows LIMIT 1").fetchall() and other_teams.isdisjoint(query.teams):
         raise GpucostError(
-            f"nothing {within(query.period_name)} passes all of these filters together", "leave one of the filters out"
+            f"nothing {within(query.period_name)} passes all of these filters together",
+            "leave one of the filters out",
         )
 
 
 def _there_are(dimension: str, names: list[str]) -> str:
     if not names:
         return f"no {dimension} did; gpucost doctor says what is missing"
-    more = f" and {len(names) - _NAMES_SHOWN} more: gpucost report --by {dimension}" if len(names) > _NAMES_SHOWN else ""
+    more = (
+        f" and {len(names) - _NAMES_SHOWN} more: gpucost report --by {dimension}"
+        if len(names) > _NAMES_SHOWN
+        else ""
+    )
     return f"name one that did: {', '.join(names[:_NAMES_SHOWN])}{more}"

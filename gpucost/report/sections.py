@@ -61,9 +61,14 @@ def cost_by(
 
     With `shared`, columns tell what each was charged besides its cost, and the sum of both; with `compared`, how cost changed.
     """
-    title = f"Cost by {' and '.join('GPU model' if key == 'gpu_model' else key.replace('_', ' ') for key in by)}"
+    title = (
+        f"Cost by {' and '.join('GPU model' if key == 'gpu_model' else key.replace('_', ' ') for key in by)}"
+    )
     columns = (
-        *(Column(_DIMENSION_TITLES.get(key, _words(key)), "text", weight=4 if key == "uid" else 0) for key in by),
+        *(
+            Column(_DIMENSION_TITLES.get(key, _words(key)), "text", weight=4 if key == "uid" else 0)
+            for key in by
+        ),
         Column("GPU-hours", "hours"),
         Column("Cost", "money", 2, bar="whole"),
         *change_columns(compared),
@@ -91,9 +96,17 @@ def cost_by(
         if row.api:
             return line(labels, "", cost, row.change, unseen_cells(shared, cost))
         if row.unallocated:
-            return line(labels, row.unallocated.unallocated_gpu_hours, cost, row.change, free_cells(row.shared, cost))
+            return line(
+                labels, row.unallocated.unallocated_gpu_hours, cost, row.change, free_cells(row.shared, cost)
+            )
         if row.not_collected:
-            return line(labels, row.not_collected.not_collected_gpu_hours, cost, row.change, unseen_cells(row.shared, cost))
+            return line(
+                labels,
+                row.not_collected.not_collected_gpu_hours,
+                cost,
+                row.change,
+                unseen_cells(row.shared, cost),
+            )
         shares = held_cells(row.shared, cost)
         return line(labels, row.measures.allocated_gpu_hours, cost, row.change, shares, _rates(row.measures))
 
@@ -108,8 +121,14 @@ def cost_by(
         """What bought tokens cost, and all together; nothing where none were bought."""
         if not api:
             return []
-        whole_charge = [*charged[:-1], charged[-1] + api_total] if charged and isinstance(charged[-1], Decimal) else charged
-        sums = line(labels("Bought tokens"), "", api_total, None, unseen_cells(shared, api_total), is_sum=True)
+        whole_charge = (
+            [*charged[:-1], charged[-1] + api_total]
+            if charged and isinstance(charged[-1], Decimal)
+            else charged
+        )
+        sums = line(
+            labels("Bought tokens"), "", api_total, None, unseen_cells(shared, api_total), is_sum=True
+        )
         both = line(labels("Total with bought tokens"), "", cost + api_total, None, whole_charge, is_sum=True)
         return [*(line_of(row) for row in api if any(row.keys.values())), sums, both]
 
@@ -122,12 +141,28 @@ def cost_by(
     unseen = [line_of(row) for row in rows if row.not_collected and any(row.keys.values())]
     left, unknown, all_nodes = compared.of_nodes if compared else (None, None, None)
     free_shares = free_cells(shared, nodes.unallocated_cost)
-    free.append(line(labels("Unallocated"), nodes.unallocated_gpu_hours, nodes.unallocated_cost, left, free_shares, is_sum=True))
+    free.append(
+        line(
+            labels("Unallocated"),
+            nodes.unallocated_gpu_hours,
+            nodes.unallocated_cost,
+            left,
+            free_shares,
+            is_sum=True,
+        )
+    )
     if nodes.not_collected_gpu_hours or nodes.not_collected_cost:
-        part = (nodes.not_collected_gpu_hours, nodes.not_collected_cost, unknown, unseen_cells(shared, nodes.not_collected_cost))
+        part = (
+            nodes.not_collected_gpu_hours,
+            nodes.not_collected_cost,
+            unknown,
+            unseen_cells(shared, nodes.not_collected_cost),
+        )
         unseen.append(line(labels("Not collected"), *part, is_sum=True))
     gpu_time = totals.allocated_gpu_hours + nodes.unallocated_gpu_hours + nodes.not_collected_gpu_hours
-    total = line(labels("Total"), gpu_time, nodes.node_cost, all_nodes, all_cells(shared, nodes.node_cost), is_sum=True)
+    total = line(
+        labels("Total"), gpu_time, nodes.node_cost, all_nodes, all_cells(shared, nodes.node_cost), is_sum=True
+    )
     note = "The total is what the nodes cost, with and without anybody on their GPUs."
     if unseen:
         note += " Not collected is what was billed while nobody saw who held them."
@@ -136,12 +171,16 @@ def cost_by(
     if compared:
         note += f" {change_note(compared)}"
     lines = (*held, line(labels("Allocated"), *summed, is_sum=True), *free, *unseen, total)
-    return Table(title, columns, (*lines, *with_api(nodes.node_cost, all_cells(shared, nodes.node_cost))), note)
+    return Table(
+        title, columns, (*lines, *with_api(nodes.node_cost, all_cells(shared, nodes.node_cost))), note
+    )
 
 
 def _label(row: Row, name: str) -> str | None:
     """Only of what is known to have been somewhere that is unknown: what nobody held has no pod, and what is shared no node."""
-    may_be_unknown = row.kind == "allocated" or (row.kind not in ("shared", "api") and name in NODE_DIMENSIONS)
+    may_be_unknown = row.kind == "allocated" or (
+        row.kind not in ("shared", "api") and name in NODE_DIMENSIONS
+    )
     return "unknown" if row.keys[name] is None and may_be_unknown else row.keys[name]
 
 
@@ -161,7 +200,11 @@ def gpu_hours(by_gpu: list[Row], totals: Measures, unpriced: Collection[tuple[st
 
     Pods without GPUs cost something where the cost basis charges cores and memory.
     """
-    used = [row for row in by_gpu if row.kind == "allocated" and (row.measures.allocated_gpu_hours or row.measures.cost)]
+    used = [
+        row
+        for row in by_gpu
+        if row.kind == "allocated" and (row.measures.allocated_gpu_hours or row.measures.cost)
+    ]
     lines, no_price = [], []
     for row in sorted(used, key=lambda row: (row.keys["gpu_model"] or "~", row.keys["capacity_type"] or "")):
         held, cost = row.measures.allocated_gpu_hours, row.measures.cost
@@ -194,14 +237,21 @@ def _free_name(row: Row) -> str:
 
 def unallocated_gpus(by_free: list[Row], nodes: NodeTotals) -> Table:
     """GPUs that nobody held, by model, capacity type and the reservation that kept them free, the dearest first."""
-    free = [row for row in by_free if (part := row.unallocated) and (part.unallocated_gpu_hours or part.unallocated_cost)]
+    free = [
+        row
+        for row in by_free
+        if (part := row.unallocated) and (part.unallocated_gpu_hours or part.unallocated_cost)
+    ]
     columns = (
         text(_free_name, "GPU"),
         number("unallocated.unallocated_gpu_hours", "GPU-hours"),
         number("unallocated.unavailable_gpu_hours", "Of these unavailable", weight=1),
         money("unallocated.unallocated_cost", "Cost", bar="whole"),
     )
-    total = Line(("Total", nodes.unallocated_gpu_hours, nodes.unavailable_gpu_hours, nodes.unallocated_cost), is_sum=True)
+    total = Line(
+        ("Total", nodes.unallocated_gpu_hours, nodes.unavailable_gpu_hours, nodes.unallocated_cost),
+        is_sum=True,
+    )
     return Table.of("Unallocated GPUs", sorted(free, key=lambda row: -row.own_cost), columns, [total])
 
 
@@ -218,16 +268,25 @@ def waste(totals: Measures, nodes: NodeTotals | None, config: Config) -> Figures
         share("Unmeasured", totals.unmeasured_gpu_hours, held, OF_HELD),
     ]
     if nodes:
-        figures.append(share("Unallocated", nodes.unallocated_gpu_hours, nodes.capacity_gpu_hours, OF_CAPACITY))
+        figures.append(
+            share("Unallocated", nodes.unallocated_gpu_hours, nodes.capacity_gpu_hours, OF_CAPACITY)
+        )
         unallocated = ratio(nodes.unallocated_cost, nodes.node_cost)
         figures.append(Figure("Unallocated cost", nodes.unallocated_cost, "money", unallocated, OF_NODES))
         if nodes.over_allocated_gpu_hours:
-            figures.append(share("Over-allocated", nodes.over_allocated_gpu_hours, nodes.capacity_gpu_hours, OF_CAPACITY))
+            figures.append(
+                share("Over-allocated", nodes.over_allocated_gpu_hours, nodes.capacity_gpu_hours, OF_CAPACITY)
+            )
     unknown = "nothing was measured" if totals.efficiency is None else unmeasured(totals, config)
     efficiency = _targeted("Efficiency", totals.efficiency, config.targets.efficiency, unknown)
     unknown = "no capacity type is known" if totals.spot_ratio is None else None
     return Figures(
-        "Waste", (*figures, efficiency, _targeted("Spot ratio", totals.spot_ratio, config.targets.spot_ratio, unknown))
+        "Waste",
+        (
+            *figures,
+            efficiency,
+            _targeted("Spot ratio", totals.spot_ratio, config.targets.spot_ratio, unknown),
+        ),
     )
 
 
@@ -236,7 +295,11 @@ def unmeasured(measures: Measures, config: Config) -> str | None:
     if measures.measured_ratio is None:
         return "nothing was measured"
     least = config.idle.min_measured
-    return f"{measures.measured_ratio:.0%} measured, {least:.0%} needed" if measures.measured_ratio < least else None
+    return (
+        f"{measures.measured_ratio:.0%} measured, {least:.0%} needed"
+        if measures.measured_ratio < least
+        else None
+    )
 
 
 def consumers(dearest: list[Row], counts: Mapping[str, int], totals: Measures) -> Table:
@@ -299,7 +362,11 @@ def idle_share(measures: Measures) -> float | None:
 def _price_decimals(lines: list[Line]) -> int:
     """As many decimals as all prices need, two to four, so that hours x price can be followed."""
     prices = [cell for line in lines if isinstance(cell := line.cells[2], Decimal)]
-    exact = (places for places in (2, 3) if all(abs(price - round(price, places)) < Decimal("0.00005") for price in prices))
+    exact = (
+        places
+        for places in (2, 3)
+        if all(abs(price - round(price, places)) < Decimal("0.00005") for price in prices)
+    )
     return next(exact, 4)
 
 

@@ -209,7 +209,8 @@ def _readings(con: DuckDBPyConnection, file: RawFile) -> dict[str, Sequence[str]
         name
         for name, at in file.columns.items()
         # A number may be a date: 20261031.
-        if at is not None and (kinds[at] in _TEXTS or (name in file.times and not re.match("date|time", kinds[at])))
+        if at is not None
+        and (kinds[at] in _TEXTS or (name in file.times and not re.match("date|time", kinds[at])))
     }
     null = ConstantExpression(None).cast("VARCHAR")
     times = [ColumnExpression(name) if name in texts else null for name in file.times]
@@ -224,7 +225,10 @@ def _readings(con: DuckDBPyConnection, file: RawFile) -> dict[str, Sequence[str]
         if example is not None:
             ways = sqlfiles.run(con, f"{macro}_ways").fetchall()
             if len(ways) != 1:
-                raise DataError(f"{file.name}: {example} can be read in two ways, and the file does not settle which", _AS_ISO)
+                raise DataError(
+                    f"{file.name}: {example} can be read in two ways, and the file does not settle which",
+                    _AS_ISO,
+                )
             readings |= dict.fromkeys(texts.intersection(of), (macro, *ways[0]))
     return readings
 
@@ -241,25 +245,38 @@ def _even_line_ends(path: Path, target: Path) -> None:
             out.write(b'"'.join(pieces))
 
 
-def staged_view(con: DuckDBPyConnection, staged: Sequence[Staged], columns: Iterable[str], maps: Iterable[str]) -> None:
+def staged_view(
+    con: DuckDBPyConnection, staged: Sequence[Staged], columns: Iterable[str], maps: Iterable[str]
+) -> None:
     """Makes staged files readable as the view `staged`: all of `columns` and `maps`, null where no file has them,
     `file_row_number`, 0 being the first row, and `label_digest` of what the maps hold, null where they are none.
     """
     sqlfiles.run(con, "bill_macros")
     kinds = dict.fromkeys(columns, "VARCHAR") | dict.fromkeys(maps, "MAP(VARCHAR, VARCHAR)")
-    kinds |= {"row_digest": "UBIGINT", "label_digest": "UBIGINT", "source_file": "VARCHAR", "file_row_number": "BIGINT"}
+    kinds |= {
+        "row_digest": "UBIGINT",
+        "label_digest": "UBIGINT",
+        "source_file": "VARCHAR",
+        "file_row_number": "BIGINT",
+    }
 
-    def complete(relation: DuckDBPyRelation, keys: Mapping[str, Sequence[str]], file: Staged) -> DuckDBPyRelation:
+    def complete(
+        relation: DuckDBPyRelation, keys: Mapping[str, Sequence[str]], file: Staged
+    ) -> DuckDBPyRelation:
         there: dict[str, Expression] = {name: ColumnExpression(name) for name in relation.columns}
         for name, (macro, way) in file.readings.items():
             there[name] = FunctionExpression(macro, there[name], ConstantExpression(way))
         labels = {name: [there[_entry(name, at)] for at in range(len(of))] for name, of in keys.items() if of}
         made = {name: _as_map(dict(zip(keys[name], values, strict=True))) for name, values in labels.items()}
         if labels:
-            made["label_digest"] = FunctionExpression("hash", *(value for values in labels.values() for value in values))
+            made["label_digest"] = FunctionExpression(
+                "hash", *(value for values in labels.values() for value in values)
+            )
         known = there | made
         null = ConstantExpression(None)
-        return relation.select(*(known.get(name, null).cast(kind).alias(name) for name, kind in kinds.items()))
+        return relation.select(
+            *(known.get(name, null).cast(kind).alias(name) for name, kind in kinds.items())
+        )
 
     alike: dict[tuple[str, ...], list[tuple[Staged, RawFile]]] = {}
     for file, raw in ((file, file.raw) for file in staged if file.raw is not None):
@@ -268,7 +285,11 @@ def staged_view(con: DuckDBPyConnection, staged: Sequence[Staged], columns: Iter
         own = str(raw.path) if "filename" in raw.header else ""
         alike.setdefault((*raw.header, *map(str, types), own, repr(file.readings)), []).append((file, raw))
     relations = [
-        complete(_relation(con, [raw for _, raw in some]), {name: list(of) for name, of in some[0][1].maps.items()}, some[0][0])
+        complete(
+            _relation(con, [raw for _, raw in some]),
+            {name: list(of) for name, of in some[0][1].maps.items()},
+            some[0][0],
+        )
         for some in alike.values()
     ]
     copies: dict[str, list[Staged]] = {}
@@ -276,7 +297,9 @@ def staged_view(con: DuckDBPyConnection, staged: Sequence[Staged], columns: Iter
         if file.raw is None:
             copies.setdefault(repr((file.maps, file.readings)), []).append(file)
     for files in copies.values():
-        read = con.read_parquet([pattern(file.path) for file in files], file_row_number=True, union_by_name=True)
+        read = con.read_parquet(
+            [pattern(file.path) for file in files], file_row_number=True, union_by_name=True
+        )
         relations.append(complete(read, files[0].maps, files[0]))
     _view(con, "staged", reduce(DuckDBPyRelation.union, relations))
 
@@ -307,8 +330,13 @@ def _as_map(entries: Mapping[str, Expression]) -> Expression:
     chosen = CaseExpression(none, FunctionExpression("map").cast("MAP(VARCHAR, VARCHAR)"))
     if len({key.casefold() for key in entries}) == len(entries):
         # A tenth of the time of map_from_entries(), whose keys may differ in case alone.
-        struct = FunctionExpression("struct_pack", *(value.alias(key) for key, value in zip(entries, values, strict=True)))
-        chosen = chosen.when(reduce(operator.and_, (value.isnotnull() for value in values)), struct.cast("MAP(VARCHAR, VARCHAR)"))
+        struct = FunctionExpression(
+            "struct_pack", *(value.alias(key) for key, value in zip(entries, values, strict=True))
+        )
+        chosen = chosen.when(
+            reduce(operator.and_, (value.isnotnull() for value in values)),
+            struct.cast("MAP(VARCHAR, VARCHAR)"),
+        )
     return chosen.otherwise(FunctionExpression("map_from_entries", some))
 
 
@@ -333,7 +361,9 @@ def _read(con: DuckDBPyConnection, files: Sequence[RawFile]) -> tuple[DuckDBPyRe
         )
         return relation, names
     if file.kind == "parquet":
-        relation = con.read_parquet([pattern(one.path) for one in files], file_row_number=True, filename=len(files) > 1)
+        relation = con.read_parquet(
+            [pattern(one.path) for one in files], file_row_number=True, filename=len(files) > 1
+        )
         return relation, relation.columns[: len(file.header)]
     relation = con.read_json(
         pattern(file.path),
@@ -367,8 +397,14 @@ def _blanks(con: DuckDBPyConnection, file: RawFile) -> frozenset[int]:
     seen = [FunctionExpression("hash", ConstantExpression(0), *(ColumnExpression(names[at]) for at in typed))]
     shortest = [FunctionExpression("min", FunctionExpression("strlen", columns[at])) for at in texts]
     lengths = relation.aggregate([*shortest, FunctionExpression("max", *seen)]).fetchall()[0]
-    short = [at for at, length in zip(texts, lengths, strict=False) if length is not None and length <= max(map(len, BLANK))]
-    is_any = [FunctionExpression("bool_or", columns[at].isin(*map(ConstantExpression, BLANK))) for at in short]
+    short = [
+        at
+        for at, length in zip(texts, lengths, strict=False)
+        if length is not None and length <= max(map(len, BLANK))
+    ]
+    is_any = [
+        FunctionExpression("bool_or", columns[at].isin(*map(ConstantExpression, BLANK))) for at in short
+    ]
     found = relation.aggregate(is_any).fetchall()[0] if short else ()
     return frozenset(nested + [at for at, is_blank in zip(short, found, strict=True) if is_blank])
 
@@ -445,17 +481,26 @@ def values_in_words(names: Sequence[str]) -> Iterator[None]:
         yield
     except duckdb.Error as error:
         # what else goes wrong is the store's
-        if not isinstance(error, duckdb.DataError | duckdb.InvalidInputException) and "parquet" not in str(error).lower():
+        if (
+            not isinstance(error, duckdb.DataError | duckdb.InvalidInputException)
+            and "parquet" not in str(error).lower()
+        ):
             raise
         what = names[0] if len(names) == 1 else f"one of {len(names)} files, {min(names)} to {max(names)},"
-        raise DataError(f"{what} cannot be read: {_first_line(str(error))}", "nothing of it was loaded") from error
+        raise DataError(
+            f"{what} cannot be read: {_first_line(str(error))}", "nothing of it was loaded"
+        ) from error
 
 
 _GET_AGAIN = "get the file again; nothing of it was loaded"
 # What DuckDB says of a file that it cannot read, what that means, and what to do; the first that fits.
 _MEANINGS = (
     ("unicode|(?i:utf-8)", "{where}: the file is not UTF-8", "save it as UTF-8; nothing of it was loaded"),
-    ("state machine", "{where} is no regular CSV: a quote is out of place, or a line end of another kind", _GET_AGAIN),
+    (
+        "state machine",
+        "{where} is no regular CSV: a quote is out of place, or a line end of another kind",
+        _GET_AGAIN,
+    ),
     ("quote", "{where}: a quoted field does not end where it should", _GET_AGAIN),
     ("GZIP|(?i:end of)", "{name} breaks off: it was not downloaded in full", _GET_AGAIN),
 )

@@ -30,7 +30,18 @@ PAIR = {"azure-actual", "azure-amortized"}
 # What vendors of models charge, in their own terms: a format for each way to group it, which tell the same costs otherwise.
 VENDORS = ("openai", "anthropic")
 
-Verdict = Literal["beside", "replace", "unchanged", "older", "part", "not_final", "other_format", "overlap", "twice", "restated"]
+Verdict = Literal[
+    "beside",
+    "replace",
+    "unchanged",
+    "older",
+    "part",
+    "not_final",
+    "other_format",
+    "overlap",
+    "twice",
+    "restated",
+]
 
 
 @record
@@ -133,7 +144,9 @@ def told_pairs(con: duckdb.DuckDBPyConnection) -> list[tuple[Telling, Telling, i
     """Two sides of one provider and billing period each, the later batch's first, and how many charges they have in common."""
     names = [one.name for one in fields(Telling)]
     pairs = dicts(sqlfiles.run(con, "told_pairs"))
-    one, other = ([Telling(**{name: pair[side][name] for name in names}) for pair in pairs] for side in ("one", "other"))
+    one, other = (
+        [Telling(**{name: pair[side][name] for name in names}) for pair in pairs] for side in ("one", "other")
+    )
     return list(zip(one, other, (pair["common"] for pair in pairs), strict=True))
 
 
@@ -176,7 +189,12 @@ def verdict(new: Telling, old: Telling, common: int, *, force: bool = False) -> 
         new.earliest < old.earliest and new.latest < old.latest
     )
     # A final bill is of the whole month: it needs no excuse for what it leaves out.
-    if not new.is_whole and not force and share >= _APART and (share < _SAME or (is_shifted and new.is_final == old.is_final)):
+    if (
+        not new.is_whole
+        and not force
+        and share >= _APART
+        and (share < _SAME or (is_shifted and new.is_final == old.is_final))
+    ):
         return "overlap"
     if not same_export and (common == 0 or share < (_APART if force else _SAME)):
         if (
@@ -211,7 +229,9 @@ _LINES = """CREATE OR REPLACE TEMP TABLE {} AS
     WHERE side = $1"""
 
 
-def are_parts(con: duckdb.DuckDBPyConnection, some: Telling, other: Telling, common: int, *, is_one_run: bool) -> bool:
+def are_parts(
+    con: duckdb.DuckDBPyConnection, some: Telling, other: Telling, common: int, *, is_one_run: bool
+) -> bool:
     """Whether two sides, which share charges, are parts of one bill and not its state at two times.
 
     Parts tell what they share alike. Where both cover the same time they leave out nothing of each other: they are parts by time,
@@ -226,7 +246,11 @@ def are_parts(con: duckdb.DuckDBPyConnection, some: Telling, other: Telling, com
     if not missing and (not alone or some.latest >= other.latest):
         return True
     is_same_time = (some.earliest, some.latest) == (other.earliest, other.latest)
-    return (is_one_run or is_same_time) and not machine_hours and common < _SAME * min(some.charges, other.charges)
+    return (
+        (is_one_run or is_same_time)
+        and not machine_hours
+        and common < _SAME * min(some.charges, other.charges)
+    )
 
 
 def superseded(con: duckdb.DuckDBPyConnection) -> dict[str, str]:
@@ -264,7 +288,10 @@ def superseded(con: duckdb.DuckDBPyConnection) -> dict[str, str]:
     for twice in billed_twice(con, is_strict=False):
         files = list(dict.fromkeys((file_of[twice.one], file_of[twice.other])))
         if len(files) > 1 and not twice.is_small and not beaten.intersection(files):
-            raise DataError(f"{' and '.join(files)}: {twice}", "name only one of them, or files that bill each charge once")
+            raise DataError(
+                f"{' and '.join(files)}: {twice}",
+                "name only one of them, or files that bill each charge once",
+            )
     lost = {file_of[side]: min(newer - beaten or newer) for side, newer in winners.items()}
     # Of a file that is older for one account or month only, the others would be lost with it.
     partly = {file for side, file in file_of.items() if file in beaten and side not in winners}

@@ -10,7 +10,17 @@ from typing import TYPE_CHECKING, Any
 from gpucost.engine import dicts
 from gpucost.records import record
 from gpucost.store import sqlfiles
-from gpucost.store.bill_rules import NEW_AND_OLD, PAIR, Verdict, are_parts, billed_twice, compare, is_torn, told_pairs, verdict
+from gpucost.store.bill_rules import (
+    NEW_AND_OLD,
+    PAIR,
+    Verdict,
+    are_parts,
+    billed_twice,
+    compare,
+    is_torn,
+    told_pairs,
+    verdict,
+)
 from gpucost.store.runs import log_load
 
 if TYPE_CHECKING:
@@ -108,7 +118,11 @@ def unchanged(con: duckdb.DuckDBPyConnection, digest: str) -> list[BillResult]:
 
 def stamped(con: duckdb.DuckDBPyConnection) -> dict[str, str]:
     """The digests of files that the store's bills were loaded from, by the files' stamps."""
-    return dict(con.execute("SELECT unnest(map_keys(file_stamps)), unnest(map_values(file_stamps)) FROM bills").fetchall())
+    return dict(
+        con.execute(
+            "SELECT unnest(map_keys(file_stamps)), unnest(map_values(file_stamps)) FROM bills"
+        ).fetchall()
+    )
 
 
 def add_stamps(con: duckdb.DuckDBPyConnection, digest: str, stamps: Mapping[str, str]) -> None:
@@ -316,7 +330,9 @@ def _leave_repeated(con: duckdb.DuckDBPyConnection, known: list[int], results: d
                 result.verdict = "part"
 
 
-def _amounts(con: duckdb.DuckDBPyConnection, bill_ids: list[int]) -> dict[int, list[tuple[str, Decimal, Decimal]]]:
+def _amounts(
+    con: duckdb.DuckDBPyConnection, bill_ids: list[int]
+) -> dict[int, list[tuple[str, Decimal, Decimal]]]:
     amounts: dict[int, list[tuple[str, Decimal, Decimal]]] = defaultdict(list)
     for bill_id, *amount in con.execute(_AMOUNTS, [bill_ids]).fetchall():
         amounts[bill_id].append(tuple(amount))
@@ -352,4 +368,6 @@ _RESULT = ("provider", "source", "format", "billing_account_id", "billing_period
 def _result(
     bill: dict[str, Any], amounts: dict[int, list[tuple[str, Decimal, Decimal]]], decision: Verdict = "beside"
 ) -> BillResult:
-    return BillResult(**{name: bill[name] for name in _RESULT}, amounts=amounts[bill["bill_id"]], verdict=decision)
+    return BillResult(
+        **{name: bill[name] for name in _RESULT}, amounts=amounts[bill["bill_id"]], verdict=decision
+    )

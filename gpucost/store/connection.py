@@ -47,7 +47,9 @@ _NOT_READING = re.compile(
     r'"type":"(?!(SELECT|SET_OPERATION|CTE|RECURSIVE_CTE)_NODE")\w+_NODE"|"function_name":"(query|json_execute_serialized_sql)"',
     re.IGNORECASE,
 )
-_STATEMENTS = "use SELECT, DESCRIBE, SHOW, SUMMARIZE, or EXPLAIN without ANALYZE and options; PIVOT needs IN (…)"
+_STATEMENTS = (
+    "use SELECT, DESCRIBE, SHOW, SUMMARIZE, or EXPLAIN without ANALYZE and options; PIVOT needs IN (…)"
+)
 _TABLES = "gpucost sql 'SHOW TABLES' lists what there is"
 
 
@@ -114,7 +116,9 @@ class Store:
             try:
                 yield con
             except BaseException:
-                with suppress(duckdb.Error):  # a failed statement has ended the transaction; the block's own error says why
+                with suppress(
+                    duckdb.Error
+                ):  # a failed statement has ended the transaction; the block's own error says why
                     con.execute("ROLLBACK")
                 if is_new:
                     # While the lock is held: nobody else can have written into it.
@@ -140,7 +144,13 @@ class Store:
         schema.migrate(con)
         if is_copied:
             what = f"rows deleted with their features: {deleted}; " if deleted else ""
-            _log.warning("upgraded %s to schema %d; %scopy of the old store: %s", self.path, schema.latest_version(), what, copy)
+            _log.warning(
+                "upgraded %s to schema %d; %scopy of the old store: %s",
+                self.path,
+                schema.latest_version(),
+                what,
+                copy,
+            )
 
     def query(self, sql: str) -> tuple[list[str], list[tuple[object, ...]]]:
         """Column names and rows of a SELECT, DESCRIBE, SHOW or SUMMARIZE, or of the EXPLAIN of one.
@@ -265,7 +275,9 @@ def check_room(store: Path, folder: Path, failed: str) -> None:
     """Raises StoreError, which begins with `failed`, if a folder has no room for a copy of the store."""
     size, free = store.stat().st_size, shutil.disk_usage(folder).free
     if free < size:
-        raise StoreError(f"{failed}: it has {size:,} bytes, and {folder} has room for {free:,}", "make room there")
+        raise StoreError(
+            f"{failed}: it has {size:,} bytes, and {folder} has room for {free:,}", "make room there"
+        )
 
 
 # In a process of its own: the lock of the store would be gone if this process closed the file once more.
@@ -296,7 +308,9 @@ def confine(con: duckdb.DuckDBPyConnection, *folders: Path, sees_catalog: bool =
         con.execute("SET temp_directory = $1", [str(folders[0] / "spill")])
     # a file's path is looked up as the pattern that means it alone
     readable = (pricing_dir(),) * sees_catalog + folders
-    allowed = [spelled for folder in readable for spelled in dict.fromkeys((str(folder), glob.escape(str(folder))))]
+    allowed = [
+        spelled for folder in readable for spelled in dict.fromkeys((str(folder), glob.escape(str(folder))))
+    ]
     con.execute("SET allowed_directories = $1", [allowed])
     con.execute("SET enable_external_access = false")
 
@@ -305,7 +319,9 @@ def _refuse_shared(path: Path) -> None:
     """Raises StoreError for a store that anyone may write to: what it says could be anyone's."""
     with suppress(OSError):
         if path.stat().st_mode & stat.S_IWOTH and path.is_file():
-            raise StoreError(f"anyone may write to the store {path}", fix=f"chmod o-w {shlex.quote(str(path))}")
+            raise StoreError(
+                f"anyone may write to the store {path}", fix=f"chmod o-w {shlex.quote(str(path))}"
+            )
 
 
 def _check_statement(con: duckdb.DuckDBPyConnection, sql: str) -> None:
@@ -314,7 +330,9 @@ def _check_statement(con: duckdb.DuckDBPyConnection, sql: str) -> None:
     if not statements:
         raise UsageError("no statement", fix=_TABLES)
     if len(statements) > 1:
-        raise UsageError(f"{len(statements)} statements: one at a time is answered", fix="run each by itself, or use WITH")
+        raise UsageError(
+            f"{len(statements)} statements: one at a time is answered", fix="run each by itself, or use WITH"
+        )
     # with ANALYZE or options the rest of an EXPLAIN is no SELECT
     select = re.sub(r"^EXPLAIN\b", "", statements[0].query, flags=re.IGNORECASE)
     ((parsed,),) = con.execute("SELECT json_serialize_sql($1)", [select]).fetchall()
@@ -360,15 +378,26 @@ def _of_the_file(path: Path, error: duckdb.Error | OSError) -> StoreError | None
             return None
         return StoreError(f"cannot reach the store {path}: {error.strerror}", fix=_OTHER_FILE)
     # What is wrong with a statement raises others.
-    of_files = (duckdb.IOException, duckdb.SerializationException, duckdb.FatalException, duckdb.InternalException)
+    of_files = (
+        duckdb.IOException,
+        duckdb.SerializationException,
+        duckdb.FatalException,
+        duckdb.InternalException,
+    )
     text = _first_line(error)
-    if any(words in text.lower() for words in _NOT_WRITABLE) and not isinstance(error, duckdb.PermissionException):
+    if any(words in text.lower() for words in _NOT_WRITABLE) and not isinstance(
+        error, duckdb.PermissionException
+    ):
         fix = f"make the directory {path.parent} and what is in it writable, or {_OTHER_FILE}"
         return StoreError(f"cannot write the store {path}: permission denied", fix=fix)
     if any(words in text.lower() for words in _NO_SPACE):
-        return StoreError(f"cannot write the store {path}: no space is left", fix=f"free some space, or {_OTHER_FILE}")
+        return StoreError(
+            f"cannot write the store {path}: no space is left", fix=f"free some space, or {_OTHER_FILE}"
+        )
     if isinstance(error, duckdb.TransactionException) and _FAILED_WRITE in text:
-        return StoreError(f"cannot write the store {path}: {text}", fix=f"look after the disk, or {_OTHER_FILE}")
+        return StoreError(
+            f"cannot write the store {path}: {text}", fix=f"look after the disk, or {_OTHER_FILE}"
+        )
     # a wrong checksum comes as DuckDB's plain Error
     if isinstance(error, of_files) or text.startswith("Corrupt database file"):
         return _damaged(path, text)
@@ -381,16 +410,26 @@ def _unopened(path: Path, error: duckdb.Error) -> StoreError:
     if path.is_dir():
         return StoreError(f"the store {path} is a directory, not a file", fix="name a file with --store")
     if not path.parent.is_dir():
-        return StoreError(f"cannot make the store {path}: there is no directory {path.parent}", fix=_OTHER_FILE)
+        return StoreError(
+            f"cannot make the store {path}: there is no directory {path.parent}", fix=_OTHER_FILE
+        )
     if _NEWER_FILE.search(text):
-        return StoreError(f"the store {path} was written by a newer DuckDB", fix="pip install --upgrade duckdb")
+        return StoreError(
+            f"the store {path} was written by a newer DuckDB", fix="pip install --upgrade duckdb"
+        )
     if _NO_LOCKS.search(text):
-        return StoreError(f"the file system of the store {path} has no locks: two writers would spoil it", fix=_OTHER_FILE)
+        return StoreError(
+            f"the file system of the store {path} has no locks: two writers would spoil it", fix=_OTHER_FILE
+        )
     if path.exists() and not os.access(path, os.R_OK):
-        return StoreError(f"cannot read the store {path}: permission denied", fix=f"make it readable, or {_OTHER_FILE}")
+        return StoreError(
+            f"cannot read the store {path}: permission denied", fix=f"make it readable, or {_OTHER_FILE}"
+        )
     if path.exists() and not _is_database(path):
         return StoreError(f"{path} cannot be opened as a store: it is no DuckDB database", fix=_RESTORE)
-    return _of_the_file(path, error) or StoreError(f"{path} cannot be opened as a store: {text}", fix=_RESTORE)
+    return _of_the_file(path, error) or StoreError(
+        f"{path} cannot be opened as a store: {text}", fix=_RESTORE
+    )
 
 
 def _damaged(path: Path, how: str) -> StoreError:
@@ -404,11 +443,15 @@ def check_length(con: duckdb.DuckDBPyConnection, path: Path) -> None:
     says is looked at closely, for blocks in use beyond its end.
     """
     # functions by their whole names: these are not the store's own
-    block, blocks = con.execute("SELECT block_size, total_blocks FROM system.main.pragma_database_size()").fetchall()[0]
+    block, blocks = con.execute(
+        "SELECT block_size, total_blocks FROM system.main.pragma_database_size()"
+    ).fetchall()[0]
     size = path.stat().st_size
     if size >= _HEADER_BYTES + block * blocks:
         return
-    tables = con.execute("SELECT table_name FROM system.main.duckdb_tables() WHERE NOT internal AND NOT temporary").fetchall()
+    tables = con.execute(
+        "SELECT table_name FROM system.main.duckdb_tables() WHERE NOT internal AND NOT temporary"
+    ).fetchall()
     for (table,) in tables:
         last = con.execute(
             "SELECT system.main.max(system.main.greatest(block_id, coalesce(system.main.list_max(additional_block_ids), -1))) "

@@ -38,12 +38,18 @@ SELECT $month, $sealed_at, $state, $charge, $currency, $figures, $digest, $shari
 def add_seal(con: duckdb.DuckDBPyConnection, seal: SealRecord) -> None:
     """Note that a bundle was sealed, where its month did not have the same before."""
     if seal.digest not in dict(seals(con, seal.month)):
-        con.execute(_SEAL, asdict(seal) | {"sealed_at": datetime.now(UTC).replace(tzinfo=None), "reasons": list(seal.reasons)})
+        con.execute(
+            _SEAL,
+            asdict(seal)
+            | {"sealed_at": datetime.now(UTC).replace(tzinfo=None), "reasons": list(seal.reasons)},
+        )
 
 
 def seals(con: duckdb.DuckDBPyConnection, month: str) -> list[tuple[str, datetime]]:
     """The digests of the seals of a month's bundles, with when they were made, the last one last."""
-    return con.execute("SELECT digest, sealed_at FROM seals WHERE month = $1 ORDER BY sealed_at, rowid", [month]).fetchall()
+    return con.execute(
+        "SELECT digest, sealed_at FROM seals WHERE month = $1 ORDER BY sealed_at, rowid", [month]
+    ).fetchall()
 
 
 @record

@@ -49,13 +49,19 @@ def _begins(*columns: NDArray[Any]) -> NDArray[np.bool_]:
 
 def ordered(parts: Sequence[Samples]) -> Samples:
     """All parts as one: each series' samples together and in order of time, each moment once (the last part's wins)."""
-    joined = parts[0] if len(parts) == 1 else Samples(*(np.concatenate(column) for column in zip(*parts, strict=True)))
+    joined = (
+        parts[0]
+        if len(parts) == 1
+        else Samples(*(np.concatenate(column) for column in zip(*parts, strict=True)))
+    )
     new = _begins(joined.series_id)
     starts = np.flatnonzero(new)
     in_order = bool((new[1:] | (joined.ts_ms[1:] > joined.ts_ms[:-1])).all())
     if in_order and len(np.unique(joined.series_id[starts])) == len(starts):
         return joined
-    order = np.lexsort((joined.ts_ms, joined.series_id))  # stable: of equal moments the last part's comes last
+    order = np.lexsort(
+        (joined.ts_ms, joined.series_id)
+    )  # stable: of equal moments the last part's comes last
     order = order[np.append(_begins(joined.series_id[order], joined.ts_ms[order])[1:], True)]
     return Samples._make(column[order] if len(column) else column for column in joined)
 
@@ -129,7 +135,11 @@ def build(samples: Samples) -> tuple[dict[str, NDArray[Any]], dict[str, NDArray[
         "offsets_ms": sqlfiles.objects([offset[slice(*bounds[position])] for position in uneven.tolist()]),
     }
     if not len(uneven):  # DuckDB reads a column's type from its first element, so there is always one
-        offsets = {"series_id": np.array([NONE]), "hour": np.zeros(1), "offsets_ms": sqlfiles.objects([np.zeros(1, np.int32)])}
+        offsets = {
+            "series_id": np.array([NONE]),
+            "hour": np.zeros(1),
+            "offsets_ms": sqlfiles.objects([np.zeros(1, np.int32)]),
+        }
     return window, offsets
 
 
@@ -143,7 +153,9 @@ def lower_medians(
     keys, ranks = keys[order], np.cumsum(np.append(0, np.broadcast_to(times, keys.shape)[order]))
     groups, first = np.unique(keys // MS_PER_HOUR, return_index=True)
     counts = np.diff(ranks[np.append(first, len(keys))])
-    return groups, keys[np.searchsorted(ranks, ranks[first] + (counts - 1) // 2, side="right") - 1] % MS_PER_HOUR
+    return groups, keys[
+        np.searchsorted(ranks, ranks[first] + (counts - 1) // 2, side="right") - 1
+    ] % MS_PER_HOUR
 
 
 class Labels(dict[str, str]):
@@ -167,7 +179,9 @@ def series_key(source: str, labels: Mapping[str, str]) -> int:
 def hash64(parts: Iterable[str]) -> int:
     """A hash of texts in their order, the same on every machine."""
     text = "\x00".join(parts)
-    return int.from_bytes(hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).digest(), "little")
+    return int.from_bytes(
+        hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).digest(), "little"
+    )
 
 
 _SERIES_KNOWN = "SELECT w.position, s.series_id FROM wanted_keys AS w JOIN series AS s USING (key)"
@@ -189,7 +203,9 @@ def identify(
     for _, answer, seen in answers:
         of_answer = np.full(len(answer.series), NONE, dtype=np.int32)
         for i in np.flatnonzero(seen).tolist():
-            of_answer[i] = position = position_of.setdefault(series_key(window.source, answer.series[i]), len(labels))
+            of_answer[i] = position = position_of.setdefault(
+                series_key(window.source, answer.series[i]), len(labels)
+            )
             if position == len(labels):
                 labels.append(answer.series[i])
         positions.append(of_answer)
@@ -207,7 +223,9 @@ def identify(
         new_series: dict[str, NDArray[Any]] = {
             "series_id": numbers[missing],
             "key": keys[missing],
-            "cluster": sqlfiles.objects([one.get(window.cluster_label) or window.default_cluster for one in new]),
+            "cluster": sqlfiles.objects(
+                [one.get(window.cluster_label) or window.default_cluster for one in new]
+            ),
             "metric": sqlfiles.objects([one["__name__"] for one in new]),
             "labels": sqlfiles.objects([json.dumps(one) for one in shown]),
         }
@@ -285,7 +303,12 @@ def runs_of(samples: Samples) -> dict[str, NDArray[Any]]:
     new[1:] |= np.diff(ts_ms) > LONGEST_SILENCE_MS * (left_out[1:] + 1)
     starts = np.flatnonzero(new)
     ends = np.append(starts[1:], len(ts_ms)) - 1
-    return {"series_id": series_id[starts], "value": values[starts], "first_ms": ts_ms[starts], "last_ms": ts_ms[ends]}
+    return {
+        "series_id": series_id[starts],
+        "value": values[starts],
+        "first_ms": ts_ms[starts],
+        "last_ms": ts_ms[ends],
+    }
 
 
 # a scrape target is the lowest number among its series
@@ -314,11 +337,15 @@ def _load_gaps(con: duckdb.DuckDBPyConnection, samples: Samples, window: SampleW
     clusters = {"cluster_label": window.cluster_label, "default_cluster": window.default_cluster}
     with sqlfiles.frames(con, window_series={"series_id": series_id[starts]}):
         rows = con.execute(_TARGETS, clusters).fetchnumpy()
-    targets = np.asarray(rows["target"], dtype=np.int64)[np.searchsorted(np.asarray(rows["series_id"]), series_id[starts])]
+    targets = np.asarray(rows["target"], dtype=np.int64)[
+        np.searchsorted(np.asarray(rows["series_id"]), series_id[starts])
+    ]
     target = np.repeat(targets, np.diff(np.append(starts, len(ts_ms))))[inside]
     first, hours = hour.min(), hour.max() - hour.min() + 1
     times = left_out[inside + 1] + 1
-    groups, medians = lower_medians(target * hours + hour[inside] - first, (ts_ms[inside + 1] - ts_ms[inside]) // times, times)
+    groups, medians = lower_medians(
+        target * hours + hour[inside] - first, (ts_ms[inside + 1] - ts_ms[inside]) // times, times
+    )
     gaps = {"series_id": groups // hours, "hour": groups % hours + first, "gap_ms": medians}
     with sqlfiles.frames(con, window_gaps=gaps):
         con.execute(_GAPS, {"source": window.source, **clusters})
@@ -375,7 +402,14 @@ class ReadAnswer:
         if keep.all():
             return self
         left_out = None if self.left_out is None else self.left_out[keep]
-        return ReadAnswer(self.series, self.series_index[keep], self.ts_ms[keep], self.values[keep], self.is_partial, left_out)
+        return ReadAnswer(
+            self.series,
+            self.series_index[keep],
+            self.ts_ms[keep],
+            self.values[keep],
+            self.is_partial,
+            left_out,
+        )
 
 
 @record
@@ -446,10 +480,15 @@ def load_window(con: duckdb.DuckDBPyConnection, window: SampleWindow) -> LoadRes
         (activity if limits else states).append(samples)
     rows = load_blocks(con, activity, window.from_ms, window.to_ms) + load_states(con, states, window)
     hours = {"from_hour": window.from_ms // MS_PER_HOUR, "to_hour": -(-window.to_ms // MS_PER_HOUR)}
-    con.execute(_DROPPED_DELETE, {"source": window.source, "metrics": [metric for metric, _, _ in answers], **hours})
+    con.execute(
+        _DROPPED_DELETE, {"source": window.source, "metrics": [metric for metric, _, _ in answers], **hours}
+    )
     by_metric = Counter[tuple[str, str]]()
     for (metric, hour, reason), count in sorted(dropped.items()):
-        con.execute("INSERT INTO dropped_samples VALUES ($1, $2, $3, $4, $5)", [window.source, metric, hour, reason, count])
+        con.execute(
+            "INSERT INTO dropped_samples VALUES ($1, $2, $3, $4, $5)",
+            [window.source, metric, hour, reason, count],
+        )
         by_metric[metric, reason] += count
     span = (window.from_ms, window.to_ms)
     runs.log_load(con, window.run_id, "prometheus", window.source, span, rows=rows, dropped=dropped.total())
@@ -474,7 +513,9 @@ class Valid(NamedTuple):
     seen: NDArray[np.bool_]
 
 
-def _valid(metric: str, answer: ReadAnswer, window: SampleWindow, dropped: Counter[tuple[str, int, str]]) -> Valid:
+def _valid(
+    metric: str, answer: ReadAnswer, window: SampleWindow, dropped: Counter[tuple[str, int, str]]
+) -> Valid:
     """The samples inside the window that can be true; the others are added to `dropped`, by metric, epoch hour and reason."""
     answer = answer.only((answer.ts_ms >= window.from_ms) & (answer.ts_ms < window.to_ms))
     seen = np.zeros(len(answer.series), dtype=np.bool_)
@@ -483,7 +524,9 @@ def _valid(metric: str, answer: ReadAnswer, window: SampleWindow, dropped: Count
     values = answer.values
     with np.errstate(invalid="ignore"):
         # clears nearly every answer in one pass; only the rest is looked at closely
-        suspect = np.flatnonzero(~((values >= max(lowest, _LOWEST)) & (values <= min(highest, SENTINELS[0] - 1))))
+        suspect = np.flatnonzero(
+            ~((values >= max(lowest, _LOWEST)) & (values <= min(highest, SENTINELS[0] - 1)))
+        )
         rest = values[suspect]
         outside = (rest < lowest) | (rest > highest) | np.isinf(rest)
     if metric in UNLIMITED:

@@ -232,7 +232,9 @@ ANTI JOIN spot_prices AS k USING (provider, region, zone, instance_type, product
 ORDER BY i.provider, i.region, i.zone, i.instance_type, i.product, i.instance_id, i.at_ms"""
 
 
-def load(con: duckdb.DuckDBPyConnection, prices: Sequence[SpotPrice], covered: dict[str, Span] | None = None) -> SpotLoad:
+def load(
+    con: duckdb.DuckDBPyConnection, prices: Sequence[SpotPrice], covered: dict[str, Span] | None = None
+) -> SpotLoad:
     """Loads a batch inside the caller's transaction. Of rows with the same key, the last one stands.
 
     `covered` is what was asked of each source, and is logged even where the answer held nothing; without it each source
@@ -243,12 +245,17 @@ def load(con: duckdb.DuckDBPyConnection, prices: Sequence[SpotPrice], covered: d
     if prices:
         with sqlfiles.frames(con, spot_batch=_columns(prices)):
             con.execute(_SPOT_INCOMING)
-            told = {source: (rows, (start, end)) for source, rows, start, end in con.execute(_SPOT_TOLD).fetchall()}
+            told = {
+                source: (rows, (start, end))
+                for source, rows, start, end in con.execute(_SPOT_TOLD).fetchall()
+            }
         new, corrected = con.execute(_SPOT_COUNTS).fetchall()[0]
         con.execute(_SPOT_REPLACE)
     if covered is None:
         changed = bool(new or corrected)
-        covered = {source: span for source, (_, span) in told.items() if changed or span not in loaded(con, source)}
+        covered = {
+            source: span for source, (_, span) in told.items() if changed or span not in loaded(con, source)
+        }
     for source, span in sorted(covered.items()):
         runs.log_run(con, _SPOT, source, span, rows=told[source][0] if source in told else 0)
     return SpotLoad(len(prices), new, corrected)
@@ -263,5 +270,7 @@ def _columns(prices: Sequence[SpotPrice]) -> dict[str, NDArray[Any]]:
     columns: dict[str, NDArray[Any]] = {"position": np.arange(len(prices), dtype=np.int64)}
     for name, values in zip(SpotPrice._fields, zip(*prices, strict=True), strict=True):
         is_time = name in ("at_ms", "to_ms")  # no time charged ends in 1970: 0 stands for none
-        columns[name] = np.array([value or 0 for value in values], np.int64) if is_time else np.array(values, object)
+        columns[name] = (
+            np.array([value or 0 for value in values], np.int64) if is_time else np.array(values, object)
+        )
     return columns

@@ -21,7 +21,9 @@ if TYPE_CHECKING:
     from gpucost.store.runs import Span
 
 # Labels in which replicas of a Prometheus differ.
-_REPLICAS = frozenset({"prometheus", "prometheus_replica", "__replica__", "replica", "receive", "receive_replica", "__name__"})
+_REPLICAS = frozenset(
+    {"prometheus", "prometheus_replica", "__replica__", "replica", "receive", "receive_replica", "__name__"}
+)
 # What a target that is scraped by two jobs differs in; only where pod and instance say that it is one target.
 _JOBS = frozenset({"job", "service", "endpoint", "container"})
 ALWAYS: Span = (-(2**62), 2**62)
@@ -59,7 +61,16 @@ class ProgressSeries(NamedTuple):
         names = {name for name, _ in self.labels}
         ignored = _REPLICAS | _JOBS if {"pod", "instance"} <= names else _REPLICAS
         kept = [f"{name}\x01{value}" for name, value in self.labels if name not in ignored]
-        about = (self.unit, self.kind, self.cluster, self.namespace, self.pod, self.workload, self.model, self.run_id)
+        about = (
+            self.unit,
+            self.kind,
+            self.cluster,
+            self.namespace,
+            self.pod,
+            self.workload,
+            self.model,
+            self.run_id,
+        )
         return hash64([*about, str(self.is_failure), *kept, *self._tenant])
 
 
@@ -114,7 +125,9 @@ WHERE at_ms >= $from_ms AND at_ms < $to_ms
     AND series_id IN (SELECT series_id FROM progress_series WHERE source = $source)"""
 
 
-def load_values(con: duckdb.DuckDBPyConnection, source: str, span: Span, batch: ProgressBatch) -> ProgressLoad:
+def load_values(
+    con: duckdb.DuckDBPyConnection, source: str, span: Span, batch: ProgressBatch
+) -> ProgressLoad:
     """Replaces a source's values in [span) inside the caller's transaction; what lies outside is left out."""
     con.execute(_VALUES_DELETE, {"source": source, "from_ms": span[0], "to_ms": span[1]})
     return _insert(con, source, span, batch)
@@ -147,10 +160,16 @@ def _insert(con: duckdb.DuckDBPyConnection, source: str, span: Span, batch: Prog
     }
     # the same series may come in several parts
     keys, first, number = np.unique(series["key"], return_index=True, return_inverse=True)
-    index, at_ms, values = number[np.concatenate(batch.index)], np.concatenate(batch.at_ms), np.concatenate(batch.values)
+    index, at_ms, values = (
+        number[np.concatenate(batch.index)],
+        np.concatenate(batch.at_ms),
+        np.concatenate(batch.values),
+    )
     inside = (at_ms >= span[0]) & (at_ms < span[1])
     valid = inside & np.isfinite(values)
-    index, at_ms, values = _changes(index[valid], at_ms[valid], values[valid], (series["kind"] == "event")[first])
+    index, at_ms, values = _changes(
+        index[valid], at_ms[valid], values[valid], (series["kind"] == "event")[first]
+    )
     rows = {"key": keys[index], "at_ms": at_ms, "value": values}
     with sqlfiles.frames(con, progress_batch=rows, progress_batch_series=series):
         ((new,),) = con.execute(_SERIES_INSERT, {"source": source}).fetchall()
@@ -159,7 +178,10 @@ def _insert(con: duckdb.DuckDBPyConnection, source: str, span: Span, batch: Prog
 
 
 def _changes(
-    index: NDArray[np.int64], at_ms: NDArray[np.int64], values: NDArray[np.float64], is_event: NDArray[np.bool_]
+    index: NDArray[np.int64],
+    at_ms: NDArray[np.int64],
+    values: NDArray[np.float64],
+    is_event: NDArray[np.bool_],
 ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float64]]:
     """Of levels and counters the first and last value of each series, and those that differ from the former; events summed."""
     order = np.lexsort((at_ms, index))
@@ -209,7 +231,7 @@ def load_runs(
     con.execute(_RUNS_DELETE, params)
     if runs:
         columns = _columns(runs) | {
-            "metrics": sqlfiles.objects([json.dumps(dict(run.metrics)) for run in runs]),
+            "metrics": sqlfiles.objects([json.dumps(dict(run.metrics)) for run in runs])
         }
         with sqlfiles.frames(con, progress_runs_batch=columns):
             con.execute(_RUNS_INSERT, {"source": source})

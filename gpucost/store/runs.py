@@ -66,14 +66,30 @@ FROM loads"""
 
 
 def log_load(
-    con: duckdb.DuckDBPyConnection, run_id: int, kind: str, source: str, span: Span, *, rows: int, dropped: int = 0
+    con: duckdb.DuckDBPyConnection,
+    run_id: int,
+    kind: str,
+    source: str,
+    span: Span,
+    *,
+    rows: int,
+    dropped: int = 0,
 ) -> None:
     """Adds one row to loads: what a run committed of a source for [span)."""
-    params = {"run_id": run_id, "kind": kind, "source": source, "rows": rows, "dropped": dropped, "loaded_at": _utc()}
+    params = {
+        "run_id": run_id,
+        "kind": kind,
+        "source": source,
+        "rows": rows,
+        "dropped": dropped,
+        "loaded_at": _utc(),
+    }
     con.execute(_LOADS_INSERT, {**params, "from_ms": span[0], "to_ms": span[1]})
 
 
-def log_run(con: duckdb.DuckDBPyConnection, kind: str, source: str, span: Span, *, rows: int, dropped: int = 0) -> None:
+def log_run(
+    con: duckdb.DuckDBPyConnection, kind: str, source: str, span: Span, *, rows: int, dropped: int = 0
+) -> None:
     """Enters a run that is over, and the one load that it committed."""
     run_id = begin(con, kind, source, span)
     log_load(con, run_id, kind, source, span, rows=rows, dropped=dropped)
@@ -91,7 +107,10 @@ def extend_load(con: duckdb.DuckDBPyConnection, run_id: int, span: Span, end_ms:
 def begin(con: duckdb.DuckDBPyConnection, kind: str, source: str, span: Span) -> int:
     """Enters a run over [span) that starts now; returns its number."""
     run_id = int(sqlfiles.value(con, "SELECT coalesce(max(run_id), 0) + 1 FROM collect_runs"))
-    con.execute("INSERT INTO collect_runs VALUES ($1, $2, $3, $4, $5, $6, NULL)", [run_id, kind, source, *span, _utc()])
+    con.execute(
+        "INSERT INTO collect_runs VALUES ($1, $2, $3, $4, $5, $6, NULL)",
+        [run_id, kind, source, *span, _utc()],
+    )
     return run_id
 
 
@@ -116,7 +135,13 @@ def unfinished(con: duckdb.DuckDBPyConnection, kind: str, source: str, span: Spa
 
     Spans that ended at the moment the run was started ("until now") are the same where they begin the same.
     """
-    params = {"kind": kind, "source": source, "from_ms": span[0], "to_ms": span[1], "started_after": _utc() - _TAKEN_UP_FOR}
+    params = {
+        "kind": kind,
+        "source": source,
+        "from_ms": span[0],
+        "to_ms": span[1],
+        "started_after": _utc() - _TAKEN_UP_FOR,
+    }
     return next(iter(sqlfiles.column(con, _RUNS_UNFINISHED, params)), None)
 
 
@@ -127,12 +152,16 @@ def committed(con: duckdb.DuckDBPyConnection, run_id: int) -> list[Span]:
 
 def loaded(con: duckdb.DuckDBPyConnection, kind: str, source: str) -> list[Span]:
     """All windows of a source that were ever loaded."""
-    return con.execute("SELECT DISTINCT from_ms, to_ms FROM loads WHERE kind = $1 AND source = $2", [kind, source]).fetchall()
+    return con.execute(
+        "SELECT DISTINCT from_ms, to_ms FROM loads WHERE kind = $1 AND source = $2", [kind, source]
+    ).fetchall()
 
 
 def asked(con: duckdb.DuckDBPyConnection, kind: str, source: str) -> list[Span]:
     """All spans of a source that runs set out to collect."""
-    return con.execute("SELECT from_ms, to_ms FROM collect_runs WHERE kind = $1 AND source = $2", [kind, source]).fetchall()
+    return con.execute(
+        "SELECT from_ms, to_ms FROM collect_runs WHERE kind = $1 AND source = $2", [kind, source]
+    ).fetchall()
 
 
 # windows that held nothing are logged too, and do not count
@@ -169,11 +198,20 @@ WHEN NOT MATCHED THEN INSERT VALUES ($source, w.hour, w.samples, $asked_at, $ask
 
 
 def log_answer(
-    con: duckdb.DuckDBPyConnection, source: str, samples: Mapping[int, int], asked_at: datetime, *, is_partial: bool
+    con: duckdb.DuckDBPyConnection,
+    source: str,
+    samples: Mapping[int, int],
+    asked_at: datetime,
+    *,
+    is_partial: bool,
 ) -> None:
     """Notes how many samples a source's answer held in each epoch hour that it was asked for."""
     hours = {"hours": list(samples), "samples": list(samples.values())}
-    params = {"source": source, "asked_at": asked_at.astimezone(UTC).replace(tzinfo=None), "is_partial": is_partial}
+    params = {
+        "source": source,
+        "asked_at": asked_at.astimezone(UTC).replace(tzinfo=None),
+        "is_partial": is_partial,
+    }
     con.execute(_ASKED_HOURS, {**params, **hours})
 
 
@@ -192,11 +230,16 @@ def find_silences(con: duckdb.DuckDBPyConnection, source: str, from_ms: int, to_
     return [Silence(*row) for row in rows]
 
 
-def incomplete_hours(con: duckdb.DuckDBPyConnection, source: str, from_ms: int, to_ms: int) -> list[IncompleteHour]:
+def incomplete_hours(
+    con: duckdb.DuckDBPyConnection, source: str, from_ms: int, to_ms: int
+) -> list[IncompleteHour]:
     """The hours that a source was asked for, that begin at `from_ms` or later, end by `to_ms`, and are incomplete."""
     find_silences(con, source, from_ms, to_ms)
     hours = {"from_hour": -(-from_ms // MS_PER_HOUR), "to_hour": to_ms // MS_PER_HOUR}
-    return [IncompleteHour(*row) for row in sqlfiles.run(con, "incomplete_hours", {"source": source, **hours}).fetchall()]
+    return [
+        IncompleteHour(*row)
+        for row in sqlfiles.run(con, "incomplete_hours", {"source": source, **hours}).fetchall()
+    ]
 
 
 def silent_families(
@@ -209,7 +252,10 @@ def silent_families(
 
 def pod_namespaces(con: duckdb.DuckDBPyConnection, source: str) -> set[str]:
     """The namespaces whose pods are stored of a source."""
-    rows = con.execute("SELECT DISTINCT labels['namespace'] FROM series WHERE source = $1 AND metric = 'kube_pod_info'", [source])
+    rows = con.execute(
+        "SELECT DISTINCT labels['namespace'] FROM series WHERE source = $1 AND metric = 'kube_pod_info'",
+        [source],
+    )
     return {name for (name,) in rows.fetchall() if name}
 
 
@@ -239,7 +285,9 @@ WHERE source = $source AND cluster IS DISTINCT FROM coalesce(labels[$cluster_lab
 _ATTRIBUTION_RESET = "UPDATE attribution_state SET last_load_id = -1"
 
 
-def settle_clusters(con: duckdb.DuckDBPyConnection, source: str, cluster_label: str, default_cluster: str) -> None:
+def settle_clusters(
+    con: duckdb.DuckDBPyConnection, source: str, cluster_label: str, default_cluster: str
+) -> None:
     """Puts a source's known series into the clusters that its settings say now, and has them attributed anew if any moved."""
     params = {"source": source, "cluster_label": cluster_label, "default_cluster": default_cluster}
     con.execute(_GAPS_CLUSTER, params)
@@ -253,7 +301,9 @@ def _utc() -> datetime:
 
 def look(con: duckdb.DuckDBPyConnection, needs: Sequence[tuple[str, str, str, str]]) -> None:
     """Make the temporary table missing_metrics of `needs`: kind, metric, what is lost without it and what mends that."""
-    columns = {name: [need[at] for need in needs] for at, name in enumerate(("kinds", "metrics", "losses", "fixes"))}
+    columns = {
+        name: [need[at] for need in needs] for at, name in enumerate(("kinds", "metrics", "losses", "fixes"))
+    }
     con.execute(
         "CREATE OR REPLACE TEMP TABLE needs AS SELECT unnest($kinds::VARCHAR[]) AS kind, unnest($metrics::VARCHAR[]) AS metric,"
         " unnest($losses::VARCHAR[]) AS lost, unnest($fixes::VARCHAR[]) AS fix",

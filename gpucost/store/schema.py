@@ -23,7 +23,11 @@ if TYPE_CHECKING:
 @cache
 def _migrations() -> tuple[tuple[int, str, str], ...]:
     scripts = [f for f in (files("gpucost.store") / "migrations").iterdir() if f.name.endswith(".sql")]
-    return tuple(sorted((int(f.name.split("_", 1)[0]), f.name.removesuffix(".sql"), f.read_text("utf-8")) for f in scripts))
+    return tuple(
+        sorted(
+            (int(f.name.split("_", 1)[0]), f.name.removesuffix(".sql"), f.read_text("utf-8")) for f in scripts
+        )
+    )
 
 
 def latest_version() -> int:
@@ -36,7 +40,10 @@ def current_version(con: duckdb.DuckDBPyConnection) -> int:
     import duckdb
 
     try:
-        return max((int(version) for (version,) in con.execute("SELECT version FROM schema_version").fetchall()), default=0)
+        return max(
+            (int(version) for (version,) in con.execute("SELECT version FROM schema_version").fetchall()),
+            default=0,
+        )
     except duckdb.CatalogException:
         return 0
 
@@ -53,9 +60,15 @@ def check(con: duckdb.DuckDBPyConnection, path: Path) -> bool:
             f"{path} was written by a newer gpucost (schema {version}; this one knows {latest_version()})",
             fix="pip install --upgrade gpucost",
         )
-    if version == 0 and con.execute("SELECT 1 FROM system.main.duckdb_tables() WHERE NOT internal AND NOT temporary").fetchall():
+    if (
+        version == 0
+        and con.execute(
+            "SELECT 1 FROM system.main.duckdb_tables() WHERE NOT internal AND NOT temporary"
+        ).fetchall()
+    ):
         raise StoreError(
-            f"{path} is a DuckDB file, but not a gpucost store", fix="name another file with --store or store = … in gpucost.toml"
+            f"{path} is a DuckDB file, but not a gpucost store",
+            fix="name another file with --store or store = … in gpucost.toml",
         )
     if version and not _is_trusted(path):
         if objects_digest(con) != _known_digests().get(version):
@@ -142,7 +155,9 @@ def _ordered(definition: str) -> str:
             parts.append(definition[begin:at].strip())
             begin = at + 1
         at += 1
-    return definition[: found.end()] + ", ".join(sorted(map(_ordered, parts))) + ")" + _ordered(definition[at:])
+    return (
+        definition[: found.end()] + ", ".join(sorted(map(_ordered, parts))) + ")" + _ordered(definition[at:])
+    )
 
 
 # What loads of bills left behind before this schema version: nothing reads it, and the migration to that drops it.
@@ -196,9 +211,14 @@ def _refuse_others(con: duckdb.DuckDBPyConnection, path: Path, version: int) -> 
     there = _objects(con)
     for kind, name in sorted(there.keys() | due.keys()):
         if there.get((kind, name)) != due.get((kind, name)):
-            made = f"holds a {kind} {name} that gpucost did not make" if (kind, name) in there else f"lacks its {kind} {name}"
+            made = (
+                f"holds a {kind} {name} that gpucost did not make"
+                if (kind, name) in there
+                else f"lacks its {kind} {name}"
+            )
             raise StoreError(
-                f"the store {path} {made}", fix="restore a copy, or name another file with --store and collect again"
+                f"the store {path} {made}",
+                fix="restore a copy, or name another file with --store and collect again",
             )
 
 

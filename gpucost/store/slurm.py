@@ -39,8 +39,14 @@ def stage(con: duckdb.DuckDBPyConnection, table: str, columns: Mapping[str, Sequ
     con.execute(f"CREATE TEMP TABLE IF NOT EXISTS incoming_{table} AS FROM {table} LIMIT 0")
     if not columns or not next(iter(columns.values())):
         return
-    types = dict(con.execute("SELECT column_name, data_type FROM duckdb_columns() WHERE table_name = $1", [table]).fetchall())
-    with sqlfiles.frames(con, slurm_batch={name: _column(values, types[name]) for name, values in columns.items()}):
+    types = dict(
+        con.execute(
+            "SELECT column_name, data_type FROM duckdb_columns() WHERE table_name = $1", [table]
+        ).fetchall()
+    )
+    with sqlfiles.frames(
+        con, slurm_batch={name: _column(values, types[name]) for name, values in columns.items()}
+    ):
         chosen = ", ".join(f'"{name}"::{types[name]} AS "{name}"' for name in columns)
         con.execute(f"INSERT INTO incoming_{table} BY NAME SELECT {chosen} FROM slurm_batch")  # noqa: S608 - names of our own
 
@@ -104,7 +110,9 @@ def _identify(con: duckdb.DuckDBPyConnection) -> None:
     """Give runs their own number and submission, where any answer says them."""
     if not con.execute("SELECT 1 FROM duckdb_tables() WHERE table_name = 'incoming_slurm_runs'").fetchall():
         return
-    of_both = "(SELECT max(job_id) AS most FROM slurm_runs UNION ALL SELECT max(job_id) FROM incoming_slurm_runs)"
+    of_both = (
+        "(SELECT max(job_id) AS most FROM slurm_runs UNION ALL SELECT max(job_id) FROM incoming_slurm_runs)"
+    )
     if sqlfiles.value(con, f"SELECT coalesce(max(most), 0) FROM {of_both}") >= 1 << 62:  # noqa: S608 - a text of our own
         con.execute(_NUMBERS)
         for table in ("slurm_runs", "slurm_steps", "incoming_slurm_runs", "incoming_slurm_steps"):
@@ -145,6 +153,9 @@ def merge(con: duckdb.DuckDBPyConnection) -> int:
             WHERE {same} AND s.merge_rank >= better.merge_rank"""  # noqa: S608
         )
         con.execute(f"DELETE FROM {table} AS s USING better WHERE {same}")  # noqa: S608
-        changed += sqlfiles.value(con, f"INSERT INTO {table} BY NAME SELECT * EXCLUDE (merge_rank) FROM better")  # noqa: S608
+        changed += sqlfiles.value(
+            con,
+            f"INSERT INTO {table} BY NAME SELECT * EXCLUDE (merge_rank) FROM better",  # noqa: S608
+        )
         con.execute("DROP TABLE better")
     return changed

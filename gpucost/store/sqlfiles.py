@@ -14,7 +14,9 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 
-def run(con: duckdb.DuckDBPyConnection, name: str, params: Mapping[str, object] | None = None) -> duckdb.DuckDBPyConnection:
+def run(
+    con: duckdb.DuckDBPyConnection, name: str, params: Mapping[str, object] | None = None
+) -> duckdb.DuckDBPyConnection:
     """Runs `store/sql/<name>.sql` as engine.run_stage does."""
     return engine.run_stage(con, "gpucost.store", f"sql/{name}", params)
 

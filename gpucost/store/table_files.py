@@ -59,7 +59,9 @@ def _cell(text: str) -> str:
     return '"{}"'.format(text.replace('"', '""')) if re.search('[",;\r\n]', text) else text
 
 
-def save_table(con: duckdb.DuckDBPyConnection, table: str, columns: Mapping[str, str], kind: FileKind, path: Path) -> None:
+def save_table(
+    con: duckdb.DuckDBPyConnection, table: str, columns: Mapping[str, str], kind: FileKind, path: Path
+) -> None:
     """Write columns of a table to a file: `columns` says, in order, what a column of the file is called in the table.
 
     In CSV, instants are ISO 8601 in UTC, hidden characters are shown, and text that a spreadsheet would run begins with an
@@ -69,17 +71,22 @@ def save_table(con: duckdb.DuckDBPyConnection, table: str, columns: Mapping[str,
     import duckdb
 
     source = con.table(table)
-    texts = {name for name, type_ in zip(source.columns, source.types, strict=True) if str(type_) == "VARCHAR"}
+    texts = {
+        name for name, type_ in zip(source.columns, source.types, strict=True) if str(type_) == "VARCHAR"
+    }
     guarded = texts if kind == "csv" else ()
     shown = [
-        (_guarded(name) if name in guarded else duckdb.ColumnExpression(name)).alias(title) for title, name in columns.items()
+        (_guarded(name) if name in guarded else duckdb.ColumnExpression(name)).alias(title)
+        for title, name in columns.items()
     ]
     try:
         con.execute(f"CREATE OR REPLACE TEMP VIEW rows_to_save AS {source.select(*shown).sql_query()}")
         con.execute(_SAVE[kind], {"path": str(path)})
     except duckdb.IOException as error:
         number = re.search(r'"errno":"(\d+)"', str(error))
-        raise GpucostError(f"cannot write {path.name}: {os.strerror(int(number[1])) if number else error}") from error
+        raise GpucostError(
+            f"cannot write {path.name}: {os.strerror(int(number[1])) if number else error}"
+        ) from error
 
 
 def save_rows(columns: Mapping[str, str], rows: Sequence[Sequence[object]], path: Path) -> None:
@@ -92,7 +99,9 @@ def save_rows(columns: Mapping[str, str], rows: Sequence[Sequence[object]], path
     with workspace(path.parent) as con:
         # a row of nothing tells the types where there is no other; it is cut off again
         given = {
-            f"c{place}": np.array([None if row[place] is None else str(row[place]) for row in rows] or [None], dtype=object)
+            f"c{place}": np.array(
+                [None if row[place] is None else str(row[place]) for row in rows] or [None], dtype=object
+            )
             for place in range(len(columns))
         }
         con.register("given", given)

@@ -55,7 +55,9 @@ def rewrite(store: Store) -> None:
         con.execute("CHECKPOINT")
         shutil.copymode(path, part)
         if path.stat().st_ino != inode:
-            raise StoreError(f"the store {path} was replaced meanwhile, perhaps compacted by another run", "try again")
+            raise StoreError(
+                f"the store {path} was replaced meanwhile, perhaps compacted by another run", "try again"
+            )
         # while nobody can write to the old one
         disk.put(part, path)
 
@@ -71,7 +73,9 @@ def backup(store: Store, target: Path) -> None:
     if target.exists() and target.samefile(path):
         raise UsageError(f"{target} is the store itself", "name another file")
     if target.exists() and not target.is_file():
-        raise UsageError(f"{target} is {'a directory' if target.is_dir() else 'no regular file'}", "name a file")
+        raise UsageError(
+            f"{target} is {'a directory' if target.is_dir() else 'no regular file'}", "name a file"
+        )
     with disk.private(store.mode), _copied(path, target, "back up") as (con, part, _):
         con.execute("CHECKPOINT")
         # a log of what lay there before is none of this copy's
@@ -98,9 +102,13 @@ def _copied(path: Path, target: Path, verb: str) -> Iterator[tuple[duckdb.DuckDB
             finally:
                 con.close()
     except OSError as error:
-        raise StoreError(f"cannot {verb} the store {path}: {target.parent}: {error.strerror or error}") from error
+        raise StoreError(
+            f"cannot {verb} the store {path}: {target.parent}: {error.strerror or error}"
+        ) from error
     except duckdb.Error as error:
-        raise StoreError(f"cannot {verb} the store {path}: {error}", "gpucost store check says whether it is sound") from error
+        raise StoreError(
+            f"cannot {verb} the store {path}: {error}", "gpucost store check says whether it is sound"
+        ) from error
 
 
 def _copy(con: duckdb.DuckDBPyConnection, path: Path) -> int:

@@ -44,7 +44,9 @@ FROM (
     SELECT unnest($cluster::VARCHAR[]) AS cluster, unnest($node::VARCHAR[]) AS node, unnest($team::VARCHAR[]) AS team,
         unnest($uid::VARCHAR[]) AS uid, unnest($from_ms::BIGINT[]) AS held_from_ms)""",
 }
-_FLEET_COLLECTED = "INSERT INTO collected SELECT cluster, min(up_from_ms), max(up_to_ms) FROM nodes GROUP BY cluster"
+_FLEET_COLLECTED = (
+    "INSERT INTO collected SELECT cluster, min(up_from_ms), max(up_to_ms) FROM nodes GROUP BY cluster"
+)
 
 
 def put_fleet(con: duckdb.DuckDBPyConnection, tables: Mapping[str, Mapping[str, Sequence[Any]]]) -> None:
@@ -152,7 +154,9 @@ def _names(filters: Mapping[str, Sequence[str]]) -> dict[str, list[str]]:
     return {f"{dimension}s": list(filters.get(f"{dimension}s", ())) for dimension in _DIMENSIONS}
 
 
-def read_usage(con: duckdb.DuckDBPyConnection, from_ms: int, to_ms: int, **filters: Sequence[str]) -> UsageRows:
+def read_usage(
+    con: duckdb.DuckDBPyConnection, from_ms: int, to_ms: int, **filters: Sequence[str]
+) -> UsageRows:
     """What was used in [from_ms, to_ms). Without filters all nodes, also those on which nothing ran. Makes temporary tables.
 
     `filters` are teams, namespaces, workloads and clusters.
@@ -187,7 +191,9 @@ def nothing_used(
     """
     rows = con.execute(_USAGE_NAMES, {"from_ms": from_ms, "to_ms": to_ms}).fetchall()
     if not rows:
-        return GpucostError(f"nothing held GPUs in {period_name}", "gpucost report shows the newest month with data")
+        return GpucostError(
+            f"nothing held GPUs in {period_name}", "gpucost report shows the newest month with data"
+        )
     wanted = [(place, name) for place, names in enumerate(_names(filters).values()) for name in names]
     for place, name in wanted:
         names = sorted({str(row[place]) for row in rows})
@@ -227,7 +233,9 @@ def _load_whole_devices(con: duckdb.DuckDBPyConnection, period: Period) -> None:
     load_devices(con, period)
     if (hour := sqlfiles.value(con, _DROPPED)) is not None:
         until = iso(from_ms((hour + 1) * MS_PER_HOUR))
-        raise StoreError(f"samples before {until} are gone (store.raw_retention_days)", f"name a period from {until} on")
+        raise StoreError(
+            f"samples before {until} are gone (store.raw_retention_days)", f"name a period from {until} on"
+        )
 
 
 def load_devices(con: duckdb.DuckDBPyConnection, period: Period) -> None:

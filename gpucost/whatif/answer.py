@@ -46,11 +46,16 @@ class Position:
         return cls(costs.cost, currency, costs.allocated_gpu_hours, round(sum(shares) / MS_PER_HOUR, 9))
 
     def __mul__(self, times: int) -> Position:
-        return Position(self.cost * times, self.currency, self.gpu_hours * times, self.node_hours * times, self.more)
+        return Position(
+            self.cost * times, self.currency, self.gpu_hours * times, self.node_hours * times, self.more
+        )
 
     def __add__(self, other: Position) -> Position:
         return Position(
-            self.cost + other.cost, self.currency, self.gpu_hours + other.gpu_hours, self.node_hours + other.node_hours
+            self.cost + other.cost,
+            self.currency,
+            self.gpu_hours + other.gpu_hours,
+            self.node_hours + other.node_hours,
         )
 
 
@@ -90,7 +95,12 @@ def stated(options: Any, *names: str) -> list[Assumption]:
     known = options_in(type(options))
     values = {name: getattr(options, name) for name in names}
     return [
-        Assumption(known[name].says, value, known[name].unit, "option" if name in options.given else known[name].source)
+        Assumption(
+            known[name].says,
+            value,
+            known[name].unit,
+            "option" if name in options.given else known[name].source,
+        )
         for name, value in values.items()
         if value is not None
     ]
@@ -117,15 +127,24 @@ class Rows:
     note: str | None = None
 
     @classmethod
-    def of(cls, title: str, columns: tuple[str, ...], lines: Sequence[Line], note: str = "") -> tuple[Rows, ...]:
+    def of(
+        cls, title: str, columns: tuple[str, ...], lines: Sequence[Line], note: str = ""
+    ) -> tuple[Rows, ...]:
         """A table of these lines; none of no lines."""
         return (cls(title, columns, tuple(lines), note or None),) if lines else ()
 
     @classmethod
-    def top(cls, title: str, columns: tuple[str, ...], lines: Sequence[Line], more: str, note: str = "") -> tuple[Rows, ...]:
+    def top(
+        cls, title: str, columns: tuple[str, ...], lines: Sequence[Line], more: str, note: str = ""
+    ) -> tuple[Rows, ...]:
         """The first 20 lines, and a note, also on how many `more` there are; no table of no lines."""
         hidden = len(lines) - _LINES_SHOWN
-        return cls.of(title, columns, lines[:_LINES_SHOWN], f"{note} {more.format(hidden) if hidden > 0 else ''}".strip())
+        return cls.of(
+            title,
+            columns,
+            lines[:_LINES_SHOWN],
+            f"{note} {more.format(hidden) if hidden > 0 else ''}".strip(),
+        )
 
 
 @record

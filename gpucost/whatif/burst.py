@@ -58,7 +58,9 @@ class BurstWork:
 
     def nodes(self, place: BurstPlace, wait_hours: float) -> CostBlock:
         """What it takes in that place, each start waiting so long on a node that is paid already."""
-        return CostBlock(self.gpu_hours / self.gpus + self.starts * wait_hours, self.per_node(place), self.gpus)
+        return CostBlock(
+            self.gpu_hours / self.gpus + self.starts * wait_hours, self.per_node(place), self.gpus
+        )
 
 
 @record
@@ -66,34 +68,51 @@ class Moving(OptionGroup):
     """What moving costs. Egress is of all work together; a start waits `wait_minutes` on a node that is paid already."""
 
     at_most_percent: Annotated[
-        float, Option("Worth it up to this share of the primary's spot price.", above=True, most=100, is_shown=True)
+        float,
+        Option("Worth it up to this share of the primary's spot price.", above=True, most=100, is_shown=True),
     ] = 70.0
-    egress_gb: Annotated[Decimal, Option("Data that moves there and back, in all.", "GB", is_shown=True)] = Decimal(0)
+    egress_gb: Annotated[Decimal, Option("Data that moves there and back, in all.", "GB", is_shown=True)] = (
+        Decimal(0)
+    )
     egress_price_per_gb: Annotated[
-        Decimal | None, Option("Price of moving a GB, as its cloud charges it.", says="egress", unit="money per GB")
+        Decimal | None,
+        Option("Price of moving a GB, as its cloud charges it.", says="egress", unit="money per GB"),
     ] = None
     wait_minutes: Annotated[
         float | None,
-        Option("Needed: longer start on a paid node, for instance, image and data.", says="longer start", unit="min, paid"),
+        Option(
+            "Needed: longer start on a paid node, for instance, image and data.",
+            says="longer start",
+            unit="min, paid",
+        ),
     ] = None
     delay_cost_per_hour: Annotated[
-        Decimal, Option("What an hour of waiting is worth. Default: 0.", says="delay", unit="money per hour waited")
+        Decimal,
+        Option("What an hour of waiting is worth. Default: 0.", says="delay", unit="money per hour waited"),
     ] = Decimal(0)
     transfer_gbit_per_second: Annotated[
         float | None,
-        Option("Speed at which data moves: how long that takes.", above=True, says="data moves at", unit="Gbit/s"),
+        Option(
+            "Speed at which data moves: how long that takes.", above=True, says="data moves at", unit="Gbit/s"
+        ),
     ] = None
 
     def check(self) -> None:
         """Raises UsageError where a number that decides is not told: nothing is guessed."""
         if self.wait_minutes is None:
             raise UsageError(
-                "how much longer a start takes elsewhere is not told", "--wait-minutes 15 tells it, 0 that nothing waits"
+                "how much longer a start takes elsewhere is not told",
+                "--wait-minutes 15 tells it, 0 that nothing waits",
             )
         if self.egress_gb and self.egress_price_per_gb is None:
-            raise UsageError("what a GB costs that moves is not told", "--egress-price-per-gb tells it, as the cloud charges it")
+            raise UsageError(
+                "what a GB costs that moves is not told",
+                "--egress-price-per-gb tells it, as the cloud charges it",
+            )
         if self.egress_gb and self.delay_cost_per_hour and self.transfer_gbit_per_second is None:
-            raise UsageError("how long the data moves is not told, and delay costs", "--transfer-gbit-per-second tells it")
+            raise UsageError(
+                "how long the data moves is not told, and delay costs", "--transfer-gbit-per-second tells it"
+            )
 
     @property
     def price_per_gb(self) -> Decimal:
@@ -108,7 +127,9 @@ class Moving(OptionGroup):
         """What moving rests on."""
         yield Assumption("worth it", self.at_most_percent, "% of the primary's spot price", "option")
         yield Assumption("data", self.egress_gb, "GB in all", "option")
-        yield from stated(self, "egress_price_per_gb", "wait_minutes", "delay_cost_per_hour", "transfer_gbit_per_second")
+        yield from stated(
+            self, "egress_price_per_gb", "wait_minutes", "delay_cost_per_hour", "transfer_gbit_per_second"
+        )
 
     @property
     def transfer_hours(self) -> float:
@@ -125,10 +146,16 @@ class DescribedWork(OptionGroup):
     gpus: flags.Gpus | None = None
     nodes: flags.Nodes = 1
     hours: flags.Hours = HOURS_PER_MONTH
-    instance_type: Annotated[str | None, Option("Instance the work runs on, for its spot price.", "TYPE")] = None
+    instance_type: Annotated[str | None, Option("Instance the work runs on, for its spot price.", "TYPE")] = (
+        None
+    )
     region: Annotated[str | None, Option("Primary region of that instance.", "NAME")] = None
-    gpu_model: Annotated[str | None, Option("GPU that other places must have; else the instance's.", "NAME")] = None
-    place: Annotated[tuple[str, ...], Option("Another place and its spot price, in --price-per; repeatable.", "NAME=MONEY")] = ()
+    gpu_model: Annotated[
+        str | None, Option("GPU that other places must have; else the instance's.", "NAME")
+    ] = None
+    place: Annotated[
+        tuple[str, ...], Option("Another place and its spot price, in --price-per; repeatable.", "NAME=MONEY")
+    ] = ()
 
 
 class _Elsewhere(NamedTuple):
@@ -155,7 +182,9 @@ class _Case:
     @property
     def best(self) -> _Elsewhere | None:
         """Where to move; None where that is worth it nowhere, or would be a loss: a contract price may be cheaper still."""
-        return next((one for one in self.elsewhere if one.is_worth_it and one.position.cost < self.today.cost), None)
+        return next(
+            (one for one in self.elsewhere if one.is_worth_it and one.position.cost < self.today.cost), None
+        )
 
 
 def answer(
@@ -241,7 +270,9 @@ def answer(
 
 def _cases(works: Sequence[BurstWork], moving: Moving, currency: str) -> Scenario[list[_Case]]:
     whole = sum(work.gpu_hours for work in works)
-    shares = {work.name: work.gpu_hours / whole if whole else 0.0 for work in works}  # of the data, by GPU-hours
+    shares = {
+        work.name: work.gpu_hours / whole if whole else 0.0 for work in works
+    }  # of the data, by GPU-hours
     data = {name: moving.egress_gb * to_decimal(share) for name, share in shares.items()}
     groups: dict[str, list[CostBlock]] = {}
     for work in works:
@@ -308,7 +339,9 @@ def _findings(cases: Sequence[_Case]) -> Iterator[str]:
 
 
 def works_of(
-    fleet: Fleet, spot_of: Mapping[tuple[str, str, str], BurstPlace], places_of: Mapping[str, Sequence[BurstPlace]]
+    fleet: Fleet,
+    spot_of: Mapping[tuple[str, str, str], BurstPlace],
+    places_of: Mapping[str, Sequence[BurstPlace]],
 ) -> Scenario[tuple[tuple[BurstWork, ...], tuple[str, ...]]]:
     """The pods of a fleet as work by (provider, region, GPU model), and what of it cannot be compared.
 
@@ -333,11 +366,23 @@ def works_of(
         name = " ".join(word for word in (model, provider, region, f"on {kind}") if word)
         primary, on_spot = spot_of.get((provider, region, model)), (provider, region, model, "spot")
         if paid[on_spot] and hours[on_spot]:
-            primary = BurstPlace(provider, region, paid[on_spot] / to_decimal(hours[on_spot]), "store: mean spot price paid")
+            primary = BurstPlace(
+                provider, region, paid[on_spot] / to_decimal(hours[on_spot]), "store: mean spot price paid"
+            )
         if primary is None or not primary.price_per_gpu_hour:
-            findings.append(f"{name}: the primary's spot price is not known; {paid[key]:,.2f} stays where it is.")
+            findings.append(
+                f"{name}: the primary's spot price is not known; {paid[key]:,.2f} stays where it is."
+            )
             continue
         most = max(pod.gpus for pod in pods)
-        others = tuple(place for place in places_of.get(model, ()) if (place.provider, place.region) != (provider, region))
-        works.append(BurstWork(name, primary, hours[key], most, sum(pod.gpus for pod in pods) / most, others, paid[key]))
+        others = tuple(
+            place
+            for place in places_of.get(model, ())
+            if (place.provider, place.region) != (provider, region)
+        )
+        works.append(
+            BurstWork(
+                name, primary, hours[key], most, sum(pod.gpus for pod in pods) / most, others, paid[key]
+            )
+        )
     return tuple(works), tuple(findings)

@@ -61,7 +61,9 @@ class _Split(NamedTuple):
     monthly_gain: Decimal  # cash that is saved per month, once the nodes are bought
     utilization: float | None  # of the own nodes, 0-1
     used: float  # node-hours on own nodes
-    break_even_months: float | None  # from buying until cumulative cash is no more than the cloud's; None: not in their life
+    break_even_months: (
+        float | None
+    )  # from buying until cumulative cash is no more than the cloud's; None: not in their life
 
     @property
     def break_even_month(self) -> int | None:
@@ -79,14 +81,22 @@ def cloud_usage(
     same = fleet.only(lambda node: node.gpu_model == gpu_model)
     if not same.nodes:
         models = ", ".join(sorted({node.gpu_model for node in fleet.nodes if node.gpu_model}))
-        fix = f"--gpu-model takes one of {models}" if models else "--nodes and --on-demand-price describe the cloud instead"
+        fix = (
+            f"--gpu-model takes one of {models}"
+            if models
+            else "--nodes and --on-demand-price describe the cloud instead"
+        )
         raise GpucostError(f"no {gpu_model} was used in {period}", fix)
     (costs,) = yield (same,)
     held: Sequence[Node | Pod] = same.pods if is_narrowed else same.nodes
     spans = ((one.from_ms, one.to_ms, one.gpus / own_gpus) for one in held)
-    paid, gpu_hours = (costs.cost, costs.allocated_gpu_hours) if is_narrowed else (costs.node_cost, costs.gpu_hours)
+    paid, gpu_hours = (
+        (costs.cost, costs.allocated_gpu_hours) if is_narrowed else (costs.node_cost, costs.gpu_hours)
+    )
     if not paid or not gpu_hours:
-        raise GpucostError(f"the {gpu_model} nodes of {period} have no price", "gpucost report says how to give them one")
+        raise GpucostError(
+            f"the {gpu_model} nodes of {period} have no price", "gpucost report says how to give them one"
+        )
     price = kept(paid / to_decimal(gpu_hours) * to_decimal(own_gpus))
     kinds = sorted({node.capacity_type.replace("_", " ") for node in same.nodes})
     as_of = max((price.as_of for node in same.nodes for price in node.prices if price.as_of), default=None)
@@ -112,7 +122,9 @@ def answer(
     best, peak = curve.best_level(share), math.ceil(curve.peak)
     nodes, lead_months = best if purchase.own_nodes is None else purchase.own_nodes, purchase.lead_months
     # none, all at the peak, the chosen number, those beside it, and some between
-    levels = sorted({0, peak, nodes, max(0, nodes - 1), nodes + 1, *range(0, peak, max(1, math.ceil(peak / (_ROWS - 4))))})
+    levels = sorted(
+        {0, peak, nodes, max(0, nodes - 1), nodes + 1, *range(0, peak, max(1, math.ceil(peak / (_ROWS - 4))))}
+    )
     today, splits = yield from _splits(own, cloud, curve, levels, currency, lead_months)
     chosen = splits[nodes]
     when = chosen.break_even_month
@@ -140,7 +152,9 @@ def answer(
             "break_even_month": when,
             "break_even_months": chosen.break_even_months,
             "break_even_utilization_percent": round(share * 100, 6),
-            "own_utilization_percent": None if chosen.utilization is None else round(chosen.utilization * 100, 6),
+            "own_utilization_percent": None
+            if chosen.utilization is None
+            else round(chosen.utilization * 100, 6),
             "base_load_percent": round(chosen.used / curve.node_hours * 100, 6),
             "monthly_cash_saving": round(chosen.monthly_gain, 6),
         },
@@ -189,7 +203,9 @@ def _splits(
         gain = (costs["cloud"].cost - costs[f"{nodes} running"].cost) / _months(curve)
         months = float(nodes * own.capex / gain) if nodes and gain > 0 else math.inf
         when = round(lead + months, 6) if months <= own.years * 12 else None
-        splits[nodes] = _Split(nodes, costs[f"{nodes} whole"], gain, curve.utilization(nodes), curve.used(nodes), when)
+        splits[nodes] = _Split(
+            nodes, costs[f"{nodes} whole"], gain, curve.utilization(nodes), curve.used(nodes), when
+        )
     return costs["cloud"], splits
 
 
@@ -216,10 +232,19 @@ def _cash(own: Own, split: _Split, cloud: Position, curve: Curve, lead: float) -
     for year in (*map(float, range(math.ceil(own.years))), own.years):
         passed = to_decimal(year * 12)
         all_cloud = per_month * (passed + to_decimal(lead))
-        mixed = all_cloud - split.monthly_gain * passed + split.nodes * (own.capex - (own.residual if year == own.years else 0))
+        mixed = (
+            all_cloud
+            - split.monthly_gain * passed
+            + split.nodes * (own.capex - (own.residual if year == own.years else 0))
+        )
         lines.append((year, round(all_cloud, 2), round(mixed, 2), round(all_cloud - mixed, 2)))
     columns = ("years", "all in the cloud", "own nodes and cloud", "ahead by")
-    return Rows("cumulative cash", columns, tuple(lines), "The last line has the residual value in it, where one is got back.")
+    return Rows(
+        "cumulative cash",
+        columns,
+        tuple(lines),
+        "The last line has the residual value in it, where one is got back.",
+    )
 
 
 def _break_even(own: Own, share: float, nodes: int, when: int | None) -> Iterator[str]:

@@ -13,7 +13,18 @@ SCHEMA = "gpucost.whatif/1"
 
 # Named alike in both answers; what else is a number follows.
 _FIRST = ("today.cost", "scenario.cost", "saving", "saving_percent", "today.gpu_hours", "scenario.gpu_hours")
-_NO_FIGURES = ("schema", "kind", "title", "period", "assumptions", "ranges", "break_even", "time", "findings", "tables")
+_NO_FIGURES = (
+    "schema",
+    "kind",
+    "title",
+    "period",
+    "assumptions",
+    "ranges",
+    "break_even",
+    "time",
+    "findings",
+    "tables",
+)
 _HINT = "--save NAME on any gpucost whatif command writes what compare reads"
 
 
@@ -43,8 +54,14 @@ def compare(names: tuple[str, str], answers: tuple[Mapping[str, Any], Mapping[st
     """
     currency, other = (str(answer["today"].get("currency")) for answer in answers)
     if currency != other:
-        raise UsageError(f"the answers are in {currency} and {other}", "ask both again with one currency in the configuration")
-    a, b = (_figures({key: value for key, value in answer.items() if key not in _NO_FIGURES}) for answer in answers)
+        raise UsageError(
+            f"the answers are in {currency} and {other}",
+            "ask both again with one currency in the configuration",
+        )
+    a, b = (
+        _figures({key: value for key, value in answer.items() if key not in _NO_FIGURES})
+        for answer in answers
+    )
     figures = [name for name in dict.fromkeys((*_FIRST, *a, *b)) if name in a or name in b]
     left, right = (_assumptions(answer) for answer in answers)
     first, second = (
@@ -53,7 +70,9 @@ def compare(names: tuple[str, str], answers: tuple[Mapping[str, Any], Mapping[st
     )
     notes = []
     if first["period"] != second["period"]:
-        notes.append(f"The periods differ ({first['period']}; {second['period']}): compare percentages, not money.")
+        notes.append(
+            f"The periods differ ({first['period']}; {second['period']}): compare percentages, not money."
+        )
     elif a.get("today.cost") != b.get("today.cost"):
         notes.append("Today's costs differ: the answers are not about the same usage.")
     return {

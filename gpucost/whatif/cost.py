@@ -17,7 +17,9 @@ from gpucost.whatif.curve import Curve
 from gpucost.whatif.fleet import Costs, Fleet, Node, Pod, Price, Scenario, T, one_node
 
 
-def evaluate(costs_of: Callable[[Sequence[Fleet]], Sequence[Costs]], scenarios: Sequence[Scenario[T]]) -> list[T]:
+def evaluate(
+    costs_of: Callable[[Sequence[Fleet]], Sequence[Costs]], scenarios: Sequence[Scenario[T]]
+) -> list[T]:
     """What each of the scenarios returns, in order; the fleets that all of them wait for are costed together."""
     known: dict[Fleet, Costs] = {}
     waiting: dict[int, Sequence[Fleet] | None] = dict.fromkeys(range(len(scenarios)))
@@ -26,11 +28,17 @@ def evaluate(costs_of: Callable[[Sequence[Fleet]], Sequence[Costs]], scenarios: 
         for number, fleets in list(waiting.items()):
             try:
                 scenario = scenarios[number]
-                waiting[number] = next(scenario) if fleets is None else scenario.send([known[fleet] for fleet in fleets])
+                waiting[number] = (
+                    next(scenario) if fleets is None else scenario.send([known[fleet] for fleet in fleets])
+                )
             except StopIteration as end:
                 answers[number] = end.value
                 del waiting[number]
-        new = [fleet for fleet in dict.fromkeys(one for fleets in waiting.values() for one in fleets or ()) if fleet not in known]
+        new = [
+            fleet
+            for fleet in dict.fromkeys(one for fleets in waiting.values() for one in fleets or ())
+            if fleet not in known
+        ]
         known |= zip(new, costs_of(new), strict=True)
     return [answers[number] for number in range(len(scenarios))]
 
@@ -38,7 +46,11 @@ def evaluate(costs_of: Callable[[Sequence[Fleet]], Sequence[Costs]], scenarios: 
 def costs_of(config: Config, fleets: Sequence[Fleet]) -> list[Costs]:
     """What each of the fleets costs, in order."""
     spans = [
-        (min((node.from_ms for node in fleet.nodes), default=0), max((node.to_ms for node in fleet.nodes), default=0), number)
+        (
+            min((node.from_ms for node in fleet.nodes), default=0),
+            max((node.to_ms for node in fleet.nodes), default=0),
+            number,
+        )
         for number, fleet in enumerate(fleets)
     ]
     # together those whose times meet: the stages walk through all days between the first and the last
@@ -80,10 +92,23 @@ def _costs_together(config: Config, fleets: Sequence[Fleet]) -> list[Costs]:
 
 def _tables(fleets: Sequence[Fleet]) -> dict[str, dict[str, list[Any]]]:
     """The columns of `nodes`, `prices`, `pods` and `teams`, one value per node, price step and pod; prices as text, exactly."""
-    nodes = [(f"{number}/{node.cluster}", node) for number, fleet in enumerate(fleets) for node in fleet.nodes]
+    nodes = [
+        (f"{number}/{node.cluster}", node) for number, fleet in enumerate(fleets) for node in fleet.nodes
+    ]
     pods = [(f"{number}/{pod.cluster}", pod) for number, fleet in enumerate(fleets) for pod in fleet.pods]
     steps = [(cluster, node.name, price) for cluster, node in nodes for price in node.prices]
-    where = ("name", "from_ms", "to_ms", "provider", "region", "zone", "instance_type", "capacity_type", "gpu_model", "gpus")
+    where = (
+        "name",
+        "from_ms",
+        "to_ms",
+        "provider",
+        "region",
+        "zone",
+        "instance_type",
+        "capacity_type",
+        "gpu_model",
+        "gpus",
+    )
     key = ("uid", "node", "from_ms")
     return {
         "nodes": _columns(nodes, *where),
@@ -100,7 +125,9 @@ def _tables(fleets: Sequence[Fleet]) -> dict[str, dict[str, list[Any]]]:
 
 
 def _columns(rows: Sequence[tuple[str, Node | Pod]], *names: str) -> dict[str, list[Any]]:
-    return {"cluster": [cluster for cluster, _ in rows]} | {name: [getattr(row, name) for _, row in rows] for name in names}
+    return {"cluster": [cluster for cluster, _ in rows]} | {
+        name: [getattr(row, name) for _, row in rows] for name in names
+    }
 
 
 # What the store keeps of a price.
@@ -136,7 +163,10 @@ def base_and_rest(curve: Curve, level: int, base: Decimal, rest: Decimal, gpus: 
 def positions(currency: str, groups: Mapping[str, Iterable[CostBlock]]) -> Scenario[dict[str, Position]]:
     """What each named group of blocks costs."""
     named = {name: list(blocks) for name, blocks in groups.items()}
-    costs = yield [sum((_fleet(str(number), block) for number, block in enumerate(blocks)), Fleet()) for blocks in named.values()]
+    costs = yield [
+        sum((_fleet(str(number), block) for number, block in enumerate(blocks)), Fleet())
+        for blocks in named.values()
+    ]
     return {
         name: Position(
             one.cost,

@@ -110,14 +110,18 @@ def read_curve(path: Path) -> Curve:
     try:
         rows = [row for row in csv.reader(inputs.text(path).splitlines()) if any(row)]
     except OSError as error:
-        raise inputs.unreadable(path, error, "--curve takes a file with the nodes in use, a line per hour") from None
+        raise inputs.unreadable(
+            path, error, "--curve takes a file with the nodes in use, a line per hour"
+        ) from None
     except (UnicodeDecodeError, csv.Error) as error:
         raise DataError(f"{path}: is no text of lines: {error}", "save it as CSV in UTF-8") from None
     header = [name.strip().lower() for name in rows[0]] if rows else []
     skipped = 1 if "nodes" in header else 0
     column = header.index("nodes") if skipped else 0
     if len(header) > 1 and not skipped:
-        raise DataError(f"{path}: no column is called nodes; there are {', '.join(header)}", "call one of them nodes")
+        raise DataError(
+            f"{path}: no column is called nodes; there are {', '.join(header)}", "call one of them nodes"
+        )
     levels = []
     for number, row in enumerate(rows[skipped:], 1 + skipped):
         text = row[column].strip() if column < len(row) else ""
@@ -127,13 +131,18 @@ def read_curve(path: Path) -> Curve:
             level = math.nan
         if not 0 <= level <= 1e6:
             raise DataError(
-                f"{path}: row {number}: {text!r} is no number of nodes", "each row is an hour; 0 where none was in use"
+                f"{path}: row {number}: {text!r} is no number of nodes",
+                "each row is an hour; 0 where none was in use",
             )
         levels.append(level)
     if not any(levels):
-        raise DataError(f"{path}: no node is in use in {len(levels)} hours", "each row is an hour: the nodes in use in it")
+        raise DataError(
+            f"{path}: no node is in use in {len(levels)} hours", "each row is an hour: the nodes in use in it"
+        )
     if len(levels) > _LONGEST_HOURS:
-        raise DataError(f"{path}: {len(levels):,} hours are over 10 years", "give the hours of a month or a year")
+        raise DataError(
+            f"{path}: {len(levels):,} hours are over 10 years", "give the hours of a month or a year"
+        )
     return Curve.hourly(levels)
 
 
@@ -159,10 +168,15 @@ def described_curve(use: DescribedCurve) -> tuple[Curve, str]:
         for name in ("nodes", "hours", "active_hours_per_day", "days"):
             if getattr(use, name) is not None:
                 option = f"--{name.replace('_', '-')}"
-                raise UsageError(f"{option} and --curve both say how many nodes are in use when", f"leave out {option}")
+                raise UsageError(
+                    f"{option} and --curve both say how many nodes are in use when", f"leave out {option}"
+                )
         read = read_curve(use.curve)
         return read, f"{read.hours:,.0f} hours of {use.curve.name}"
-    nodes, needed = float(use.nodes or 1), hours_needed(use.hours, use.active_hours_per_day, use.days) or _MONTH
+    nodes, needed = (
+        float(use.nodes or 1),
+        hours_needed(use.hours, use.active_hours_per_day, use.days) or _MONTH,
+    )
     if use.active_hours_per_day is None:
         whole = max(needed, _MONTH)
         name = "a month of 730 hours" if whole == _MONTH else f"{whole:,.0f} hours"

@@ -59,11 +59,23 @@ class Transfer(OptionGroup):
     )] = Decimal(0)  # fmt: skip
     download_gbit_per_second: Annotated[
         float,
-        Option("Speed of a start's download. Default: 1.", above=True, says="download speed", unit="Gbit/s", source=_GUESS),
+        Option(
+            "Speed of a start's download. Default: 1.",
+            above=True,
+            says="download speed",
+            unit="Gbit/s",
+            source=_GUESS,
+        ),
     ] = 1.0
     cache_gbit_per_second: Annotated[
         float,
-        Option("Speed of reading the cache. Default: 10.", above=True, says="cache speed", unit="Gbit/s", source=_GUESS),
+        Option(
+            "Speed of reading the cache. Default: 10.",
+            above=True,
+            says="cache speed",
+            unit="Gbit/s",
+            source=_GUESS,
+        ),
     ] = 10.0
 
     def seconds(self, *, cached: bool) -> float:
@@ -76,7 +88,9 @@ class Transfer(OptionGroup):
 class DescribedStarts(OptionGroup):
     """Starts that options describe, all of the same data."""
 
-    starts_per_day: Annotated[float | None, Option("Pod starts per day, of all nodes together.", above=True)] = None
+    starts_per_day: Annotated[
+        float | None, Option("Pod starts per day, of all nodes together.", above=True)
+    ] = None
     nodes: flags.Nodes | None = None
     days: flags.Days = DAYS
 
@@ -101,7 +115,9 @@ def starts_of(fleet: Fleet, period: Period, same_data: str) -> tuple[Downloads, 
     starts: dict[str, dict[PodKey, float]] = defaultdict(dict)
     for pod in fleet.pods:
         if pod.key not in earlier:
-            name = {"workload": f"{pod.namespace}/{pod.workload}", "namespace": pod.namespace}.get(same_data, "all pods")
+            name = {"workload": f"{pod.namespace}/{pod.workload}", "namespace": pod.namespace}.get(
+                same_data, "all pods"
+            )
             # A node that was not collected for a while has a pod in several parts: it started once.
             starts[name].setdefault(pod.key, pod.gpus)
     downloads = (Downloads(name, len(gpus), sum(gpus.values()) / len(gpus)) for name, gpus in starts.items())
@@ -132,7 +148,10 @@ def answer(
             charge(per_start * transfer.cache_read_price_per_gb, one.starts),
         ]
     positions_of = yield from positions(currency, groups)
-    costs = {one.name: tuple(positions_of[f"{one.name} {what}"].cost for what in ("today", "cache")) for one in downloads}
+    costs = {
+        one.name: tuple(positions_of[f"{one.name} {what}"].cost for what in ("today", "cache"))
+        for one in downloads
+    }
     cached = {name for name, (today, cache) in costs.items() if cache < today}
     today, waiting = _state(downloads, costs, set(), transfer, currency)
     scenario, waiting_cached = _state(downloads, costs, cached, transfer, currency)
@@ -158,7 +177,9 @@ def answer(
         lines.append((one.name, round(one.starts, 2), gb, *money, "yes" if one.name in cached else "no"))
     findings = []
     if left := len(downloads) - len(cached):
-        findings.append(f"For {left:,} of {len(downloads):,} sets of data a cache costs more: they stay as they are.")
+        findings.append(
+            f"For {left:,} of {len(downloads):,} sets of data a cache costs more: they stay as they are."
+        )
     if cached and transfer.cache_read_price_per_gb == 0:
         findings.append(
             "Reading the cache is counted as free, as within a zone; across zones clouds charge: --cache-read-price-per-gb."

@@ -79,18 +79,29 @@ def options_in(kind: type) -> dict[str, Option]:
 # What is longer, more or dearer is a slip of the keyboard.
 _TEN_YEARS = 3660
 DEAREST = 10_000_000
-OnDemandPrice = Annotated[Decimal, Option("On-demand price per hour, in --price-per.", above=True, most=DEAREST)]
+OnDemandPrice = Annotated[
+    Decimal, Option("On-demand price per hour, in --price-per.", above=True, most=DEAREST)
+]
 SpotPrice = Annotated[Decimal, Option("Spot price per hour, in --price-per.", above=True, most=DEAREST)]
 Per = Annotated[PricePer, Option("What the prices given here are per: a node or a GPU.", is_shown=True)]
-Nodes = Annotated[int, Option("Nodes, each with --gpus. Default: 1.", least=1, most=1_000_000, says="nodes", unit="nodes")]
+Nodes = Annotated[
+    int, Option("Nodes, each with --gpus. Default: 1.", least=1, most=1_000_000, says="nodes", unit="nodes")
+]
 _GPUS = "GPUs of a node; without --nodes all of them, as one node. Default: 8."
 Gpus = Annotated[int, Option(_GPUS, least=1, most=100_000, says="GPUs of a node", unit="GPUs")]
 _HOURS = "Hours that each node is needed. Default: 730, a month."
 HOURS = Option(_HOURS, above=True, most=24 * _TEN_YEARS, says="hours", unit="hours")
 Hours = Annotated[float, HOURS]
-ActiveHours = Annotated[float, Option("Hours of a day that are needed.", above=True, most=24, says="needed", unit="hours a day")]
-CurveFile = Annotated[Path, Option("Nodes in use, one line per hour: a number, or CSV with a column `nodes`.", "FILE")]
-Days = Annotated[int, Option("Days that counts per day run. Default: 30.", least=1, most=_TEN_YEARS, says="days", unit="days")]
+ActiveHours = Annotated[
+    float, Option("Hours of a day that are needed.", above=True, most=24, says="needed", unit="hours a day")
+]
+CurveFile = Annotated[
+    Path, Option("Nodes in use, one line per hour: a number, or CSV with a column `nodes`.", "FILE")
+]
+Days = Annotated[
+    int,
+    Option("Days that counts per day run. Default: 30.", least=1, most=_TEN_YEARS, says="days", unit="days"),
+]
 
 
 def days_counted(days: int | None, active_hours_per_day: float | None) -> int:
@@ -109,5 +120,7 @@ def hours_needed(hours: float | None, active_hours_per_day: float | None, days: 
     if active_hours_per_day is None:
         return hours
     if hours is not None:
-        raise UsageError("--hours and --active-hours-per-day both say how long nodes are needed", "leave out one of them")
+        raise UsageError(
+            "--hours and --active-hours-per-day both say how long nodes are needed", "leave out one of them"
+        )
     return active_hours_per_day * counted

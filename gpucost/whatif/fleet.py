@@ -83,18 +83,26 @@ class Node:
     @property
     def steps(self) -> list[tuple[Price, int, int]]:
         """Its prices, and the parts [from, to) of its life in which they hold; the first from its beginning."""
-        starts = [max(price.from_ms or 0, self.from_ms) if index else self.from_ms for index, price in enumerate(self.prices)]
+        starts = [
+            max(price.from_ms or 0, self.from_ms) if index else self.from_ms
+            for index, price in enumerate(self.prices)
+        ]
         return list(zip(self.prices, starts, [*starts[1:], self.to_ms], strict=True))
 
     @property
     def mean_price(self) -> float:
         """Of a node-hour, weighted by time."""
-        return sum(float(price.per_node_hour) * (end - start) for price, start, end in self.steps) / self.length_ms
+        return (
+            sum(float(price.per_node_hour) * (end - start) for price, start, end in self.steps)
+            / self.length_ms
+        )
 
     def sized(self, gpus: float, name: str) -> Node:
         """A node of its own of so many of these GPUs, at their share of the price."""
         share = to_decimal(gpus) / to_decimal(self.gpus)
-        prices = tuple(replace(price, per_node_hour=round(price.per_node_hour * share, 9)) for price in self.prices)
+        prices = tuple(
+            replace(price, per_node_hour=round(price.per_node_hour * share, 9)) for price in self.prices
+        )
         return replace(self, name=name, gpus=gpus, prices=prices)
 
     def part(self, gpus: float, held: Pod, name: str, cluster: str) -> Node:
@@ -193,11 +201,17 @@ class Fleet:
             replace(
                 several[0],
                 gpus=sum(node.gpus for node in several),
-                prices=tuple(replace(p, per_node_hour=round(p.per_node_hour * len(several), 9)) for p in several[0].prices),
+                prices=tuple(
+                    replace(p, per_node_hour=round(p.per_node_hour * len(several), 9))
+                    for p in several[0].prices
+                ),
             )
             for several in alike.values()
         )
-        pods = (replace(pod, gpus=gpus, uid=f"{pod.node}/{number}") for number, (pod, gpus) in enumerate(held.items()))
+        pods = (
+            replace(pod, gpus=gpus, uid=f"{pod.node}/{number}")
+            for number, (pod, gpus) in enumerate(held.items())
+        )
         return Fleet(tuple(nodes), tuple(pods))
 
     def __add__(self, other: Fleet) -> Fleet:
@@ -226,7 +240,12 @@ Scenario = Generator[Sequence[Fleet], Sequence[Costs], T]
 
 
 def one_node(
-    name: str, gpus: float, hours: float, price: Price, capacity_type: str = "on_demand", gpu_model: str | None = None
+    name: str,
+    gpus: float,
+    hours: float,
+    price: Price,
+    capacity_type: str = "on_demand",
+    gpu_model: str | None = None,
 ) -> Fleet:
     """A node up for `hours`, all of whose GPUs one workload called `name` holds.
 
@@ -388,7 +407,9 @@ def fleet_of(nodes: Iterable[Row], prices: Iterable[Row], pods: Iterable[Row]) -
         taken[key] += 1
         name = row["node"] if taken[key] == 1 else f"{row['node']}#{taken[key]}"
         steps = tuple(_prices(segments[row["node_id"]], row["from_ms"], row["to_ms"]))
-        parts[row["node_id"]].append(Node(name=name, gpus=row["gpu_count"], prices=steps, **{one: row[one] for one in _NODE}))
+        parts[row["node_id"]].append(
+            Node(name=name, gpus=row["gpu_count"], prices=steps, **{one: row[one] for one in _NODE})
+        )
     held = tuple(
         Pod(
             node=part.name,
@@ -412,7 +433,13 @@ def _prices(segments: Iterable[Row], from_ms: int, to_ms: int) -> Iterator[Price
         if known_until < segment["from_ms"]:
             yield Price(Decimal(0), "none", None, known_until)
         as_of = str(segment["price_as_of"]) if segment["price_as_of"] else None
-        yield Price(segment["price_per_hour"], segment["price_source"], as_of, segment["from_ms"], segment["is_committed"])
+        yield Price(
+            segment["price_per_hour"],
+            segment["price_source"],
+            as_of,
+            segment["from_ms"],
+            segment["is_committed"],
+        )
         known_until = segment["to_ms"]
     if known_until < to_ms:
         yield Price(Decimal(0), "none", None, known_until)

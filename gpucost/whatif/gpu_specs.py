@@ -74,7 +74,9 @@ def load_facts() -> Facts:
         for model, *profile in con.execute(_PROFILES).fetchall():
             profiles[model].append(Profile(*profile))
         models = {
-            name: GpuModel(name, memory, tflops, vendor, slices, tuple(profiles[name]), dates.get(source), bandwidth)
+            name: GpuModel(
+                name, memory, tflops, vendor, slices, tuple(profiles[name]), dates.get(source), bandwidth
+            )
             for name, memory, tflops, vendor, slices, source, bandwidth in con.execute(_MODELS).fetchall()
         }
         return Facts(models, dict(con.execute("SELECT alias, gpu_model FROM gpu_aliases").fetchall()))

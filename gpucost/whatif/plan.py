@@ -101,7 +101,9 @@ class Group(_Table):
         if (self.gb_per_start is None) != (self.price_per_gb is None):
             raise ValueError(f"{self.name} needs both gb_per_start and price_per_gb")
         if self.gb_per_start is not None and not filters and self.runs_per_day is None:
-            raise ValueError(f"{self.name} starts never: gb_per_start needs runs_per_day, or a group of the store")
+            raise ValueError(
+                f"{self.name} starts never: gb_per_start needs runs_per_day, or a group of the store"
+            )
         return self
 
     @property
@@ -116,7 +118,9 @@ class Group(_Table):
         price = _price(self.price_per_gpu_hour or Decimal(0), self.gpus_per_pod)
         node = Node("", float(self.gpus_per_pod), start_ms, start_ms + round(length * MS_PER_HOUR), price)
         whole = [replace(node, name=f"{self.name}/{number}") for number in range(int(count))]
-        part = replace(node, name=f"{self.name}/part", to_ms=start_ms + round(length * (count % 1) * MS_PER_HOUR))
+        part = replace(
+            node, name=f"{self.name}/part", to_ms=start_ms + round(length * (count % 1) * MS_PER_HOUR)
+        )
         return [*whole, part] if part.to_ms > start_ms else whole  # two and a half runs a day
 
 
@@ -160,7 +164,9 @@ class _OnSpot(_Step):
     @property
     def options(self) -> SpotOptions:
         """How work goes on after an interruption."""
-        return SpotOptions(**{name: value for name in _CHECKPOINTS if (value := getattr(self, name)) is not None})
+        return SpotOptions(
+            **{name: value for name in _CHECKPOINTS if (value := getattr(self, name)) is not None}
+        )
 
     def rate(self, node: Node) -> Rate:
         """Interruptions per node-hour: those given, else what traces measured of such nodes."""
@@ -222,7 +228,9 @@ class Egress(_Step):
 
     change: Literal["egress"] = "egress"
     cache_price_per_gb_month: _Amount
-    cache_read_price_per_gb: Annotated[Decimal, BeforeValidator(_plain), Field(ge=0, allow_inf_nan=False)] = Decimal(0)
+    cache_read_price_per_gb: Annotated[Decimal, BeforeValidator(_plain), Field(ge=0, allow_inf_nan=False)] = (
+        Decimal(0)
+    )
     versions: _Count = 1
 
 
@@ -286,11 +294,15 @@ def read_plan(path: Path) -> Plan:
     names = [group.name for group in plan.groups]
     for number, name in enumerate(names):
         if name in names[:number]:
-            raise _at(path, line_numbers(text), ("groups", number, "name"), f"there are two groups called {name!r}")
+            raise _at(
+                path, line_numbers(text), ("groups", number, "name"), f"there are two groups called {name!r}"
+            )
     for number, step in enumerate(plan.steps):
         if unknown := next((name for name in step.groups if name not in names), None):
             message = f"there is no group {unknown!r}"
-            raise _at(path, line_numbers(text), ("steps", number, "groups"), message, _nearest(unknown, names))
+            raise _at(
+                path, line_numbers(text), ("steps", number, "groups"), message, _nearest(unknown, names)
+            )
     return plan.model_copy(update={"name": plan.name or path.stem})
 
 
@@ -319,10 +331,15 @@ def _wrong(path: Path, lines: Mapping[Key, int], error: ValidationError) -> Data
     elif kind.startswith("union_tag"):
         change = detail.get("ctx", {}).get("tag", "")
         loc = (*loc[:2], "change")
-        message, fix = f"{change!r} is no change" if change else "a step without a change", _nearest(change, _STEPS)
+        message, fix = (
+            f"{change!r} is no change" if change else "a step without a change",
+            _nearest(change, _STEPS),
+        )
     elif key:
         value = detail["input"]
-        message = f"{key}: {_SHOULD_BE.get(kind, message)}, got {repr(value) if isinstance(value, str) else value}"
+        message = (
+            f"{key}: {_SHOULD_BE.get(kind, message)}, got {repr(value) if isinstance(value, str) else value}"
+        )
     return _at(path, lines, loc, message, fix)
 
 
@@ -394,14 +411,20 @@ def answer(plan: Plan, context: Context) -> Scenario[Answer]:
         today=today,
         scenario=scenario,
         figures={
-            "yearly_saving": round((today.cost - scenario.cost) * to_decimal(round(8760 / context.hours, 12)), 2),
+            "yearly_saving": round(
+                (today.cost - scenario.cost) * to_decimal(round(8760 / context.hours, 12)), 2
+            ),
             "steps": [
-                {"step": number, "change": step.change, "groups": step.groups, "saving": saving} for number, step, saving in steps
+                {"step": number, "change": step.change, "groups": step.groups, "saving": saving}
+                for number, step, saving in steps
             ],
         },
         assumptions=tuple(_assumptions(plan, context, start)),
         break_even=(yield from _break_even(plan, start, starts, context, savings, today.cost)),
-        time=tuple(f"Step {number} ({', '.join(step.groups)}): {_takes(step, stages[number - 1])}" for number, step, _ in steps),
+        time=tuple(
+            f"Step {number} ({', '.join(step.groups)}): {_takes(step, stages[number - 1])}"
+            for number, step, _ in steps
+        ),
         findings=tuple(_findings(steps, twice)),
         tables=(
             _by_category(plan, costs[0], costs[-1]),
@@ -439,25 +462,38 @@ def _today(plan: Plan, context: Context) -> tuple[Stage, Mapping[str, float], in
     nodes: dict[str, Nodes] = {
         group.name: group.described(context.start_ms, context.hours, context.days) for group in plan.groups
     }
-    starts = {group.name: group.runs_per_day * group.pods * context.days for group in plan.groups if group.runs_per_day}
+    starts = {
+        group.name: group.runs_per_day * group.pods * context.days
+        for group in plan.groups
+        if group.runs_per_day
+    }
     for name in (group.name for group in plan.groups if group.is_stored):
         fleet = context.fleets[name]
         places = fleet.by_name
         new = {key: pod for pod in fleet.pods if (key := (pod.key, pod.node, pod.from_ms)) not in seen}
         nodes[name] = [
-            places[pod.place].part(pod.gpus, pod, f"{name}/{number}", "default") for number, pod in enumerate(new.values())
+            places[pod.place].part(pod.gpus, pod, f"{name}/{number}", "default")
+            for number, pod in enumerate(new.values())
         ]
         first = max(context.start_ms, min((node.from_ms for node in fleet.nodes), default=0))
         starts[name] = len({pod.key for pod in new.values() if pod.from_ms > first})
         seen |= new.keys()
     charges = {
-        group.name: (group.gb_per_start or 0) * (group.price_per_gb or 0) * to_decimal(starts.get(group.name, 0))
+        group.name: (group.gb_per_start or 0)
+        * (group.price_per_gb or 0)
+        * to_decimal(starts.get(group.name, 0))
         for group in plan.groups
     }
-    return Stage(nodes, charges), starts, sum(len(fleet.pods) for fleet in context.fleets.values()) - len(seen)
+    return (
+        Stage(nodes, charges),
+        starts,
+        sum(len(fleet.pods) for fleet in context.fleets.values()) - len(seen),
+    )
 
 
-def _stages(plan: Plan, start: Stage, starts: Mapping[str, float], steps: Sequence[Step], context: Context) -> list[Stage]:
+def _stages(
+    plan: Plan, start: Stage, starts: Mapping[str, float], steps: Sequence[Step], context: Context
+) -> list[Stage]:
     """Things today, and after each step."""
     groups = {group.name: group for group in plan.groups}
     stages = [start]
@@ -467,11 +503,18 @@ def _stages(plan: Plan, start: Stage, starts: Mapping[str, float], steps: Sequen
             case Reserve():
                 now = replace(now, commitments=(*now.commitments, _committed(step, now, context)))
             case Egress():
-                cached = {name: _cached(step, groups[name], starts[name], context) for name in step.groups if name in starts}
+                cached = {
+                    name: _cached(step, groups[name], starts[name], context)
+                    for name in step.groups
+                    if name in starts
+                }
                 now = replace(now, charges={**now.charges, **cached})
             case _:
                 edited = {name: _edited(step, groups[name], now.nodes[name], context) for name in step.groups}
-                left = {name: [node for node in nodes if node.to_ms > node.from_ms] for name, nodes in edited.items()}
+                left = {
+                    name: [node for node in nodes if node.to_ms > node.from_ms]
+                    for name, nodes in edited.items()
+                }
                 now = replace(now, nodes={**now.nodes, **left})
                 if isinstance(step, Burst):
                     first, moved = step.groups[0], to_decimal(step.egress_gb) * (step.price_per_gb or 0)
@@ -480,7 +523,9 @@ def _stages(plan: Plan, start: Stage, starts: Mapping[str, float], steps: Sequen
     return stages
 
 
-def _edited(step: Share | Spot | Burst | Rightsize | Schedule, group: Group, nodes: Nodes, context: Context) -> Nodes:
+def _edited(
+    step: Share | Spot | Burst | Rightsize | Schedule, group: Group, nodes: Nodes, context: Context
+) -> Nodes:
     """The group's nodes once the step is done. Raises DataError where it cannot be done."""
     match step:
         case Share():
@@ -491,7 +536,9 @@ def _edited(step: Share | Spot | Burst | Rightsize | Schedule, group: Group, nod
             wait_ms = round(waits * step.wait_minutes * MS_PER_HOUR / 60) if isinstance(step, Burst) else 0
             return [part for node in nodes for part in _on_spot(node, step, wait_ms)]
         case Rightsize():
-            return [_priced(node, step, float(step.gpus_per_pod or node.gpus), step.time_factor) for node in nodes]
+            return [
+                _priced(node, step, float(step.gpus_per_pod or node.gpus), step.time_factor) for node in nodes
+            ]
         case Schedule(active_percent=float(percent)):
             return [_lasting(node, percent, 100) for node in nodes]
     hours = step.active_hours_per_day or 0
@@ -516,7 +563,8 @@ def _on_spot(node: Node, step: Spot | Burst, wait_ms: int) -> Iterator[Node]:
     share, factor = step.on_demand_share or 0.0, step.factor(node)
     if not math.isfinite(factor):
         raise DataError(
-            "with so many interruptions nothing is ever finished on spot", "fewer interruptions_per_hour, or more checkpoints"
+            "with so many interruptions nothing is ever finished on spot",
+            "fewer interruptions_per_hour, or more checkpoints",
         )
     moved = _priced(node, step, node.gpus * (1 - share), factor)
     yield replace(moved, capacity_type="spot", to_ms=moved.to_ms + wait_ms)
@@ -540,7 +588,9 @@ def _committed(step: Reserve, stage: Stage, context: Context) -> Commitment:
     if gpus is None:
         gpu_hours = sum(node.hours * node.gpus for node in nodes)
         mean = sum(node.mean_price * node.hours for node in nodes) / gpu_hours if gpu_hours else 0.0
-        curve = counted(((node.from_ms, node.to_ms, node.gpus) for node in nodes), context.start_ms, context.end_ms)
+        curve = counted(
+            ((node.from_ms, node.to_ms, node.gpus) for node in nodes), context.start_ms, context.end_ms
+        )
         gpus = curve.best_level(float(step.price_per_gpu_hour) / mean) if mean else 0
     return Commitment(tuple(step.groups), frozenset(map(_kind, nodes)), gpus, step.price_per_gpu_hour)
 
@@ -548,7 +598,10 @@ def _committed(step: Reserve, stage: Stage, context: Context) -> Commitment:
 def _cached(step: Egress, group: Group, starts: float, context: Context) -> Decimal:
     """What the group's data costs with a cache: each version fetched once, kept, and read at each start."""
     if group.gb_per_start is None or group.price_per_gb is None:
-        raise DataError(f"{group.name} downloads nothing that a cache could keep", "gb_per_start and price_per_gb say what")
+        raise DataError(
+            f"{group.name} downloads nothing that a cache could keep",
+            "gb_per_start and price_per_gb say what",
+        )
     kept = step.cache_price_per_gb_month * to_decimal(context.hours) / HOURS_PER_MONTH
     read = step.cache_read_price_per_gb * to_decimal(starts)
     return round(group.gb_per_start * (group.price_per_gb * step.versions + kept + read), 9)
@@ -558,7 +611,9 @@ def _paid(stage: Stage, context: Context) -> Groups:
     """The nodes as they are paid: what a commitment holds at its price, and what of it nobody used on a node of its own."""
     paid = {group: list(nodes) for group, nodes in stage.nodes.items()}
     for number, commitment in enumerate(stage.commitments):
-        held = [(group, node) for group, nodes in paid.items() for node in nodes if commitment.covers(group, node)]
+        held = [
+            (group, node) for group, nodes in paid.items() for node in nodes if commitment.covers(group, node)
+        ]
         parts = list(_held(held, commitment, number))
         for group in commitment.groups:
             paid[group] = [node for node in paid[group] if not commitment.covers(group, node)]
@@ -569,12 +624,16 @@ def _paid(stage: Stage, context: Context) -> Groups:
         if unused > 0 and commitment.gpus:
             price = _price(commitment.price_per_gpu_hour, commitment.gpus)
             start = context.start_ms
-            node = Node(f"commitment {number}", float(commitment.gpus), start, start + unused, price, "reserved")
+            node = Node(
+                f"commitment {number}", float(commitment.gpus), start, start + unused, price, "reserved"
+            )
             paid[commitment.groups[0]].append(node)
     return paid
 
 
-def _held(nodes: Sequence[tuple[str, Node]], commitment: Commitment, number: int) -> Iterator[tuple[str, Node]]:
+def _held(
+    nodes: Sequence[tuple[str, Node]], commitment: Commitment, number: int
+) -> Iterator[tuple[str, Node]]:
     """The nodes in parts: what the commitment holds, at its price, and the rest as it was. Those that began first come first."""
     free = float(commitment.gpus)
     order = sorted(nodes, key=lambda one: (one[1].from_ms, one[1].name))
@@ -613,7 +672,9 @@ def _held(nodes: Sequence[tuple[str, Node]], commitment: Commitment, number: int
             for count, kind in ((gpus, "reserved"), (node.gpus - gpus, node.capacity_type)):
                 if count > _ROUNDING and since < until:
                     part = node.sized(count, f"{node.name}/{number}.{since}.{kind}")
-                    prices = _price(commitment.price_per_gpu_hour, count) if kind == "reserved" else part.prices
+                    prices = (
+                        _price(commitment.price_per_gpu_hour, count) if kind == "reserved" else part.prices
+                    )
                     yield group, replace(part, from_ms=since, to_ms=until, capacity_type=kind, prices=prices)
 
 
@@ -641,12 +702,17 @@ def _costs(stages: Sequence[Stage], context: Context) -> Scenario[list[dict[str,
     for stage in stages:
         fleet = Fleet()
         for group, nodes in _paid(stage, context).items():
-            pods = (Pod(node.name, group, node.gpus, node.from_ms, node.to_ms, uid=node.name) for node in nodes)
+            pods = (
+                Pod(node.name, group, node.gpus, node.from_ms, node.to_ms, uid=node.name) for node in nodes
+            )
             fleet += Fleet(tuple(nodes), tuple(pods)).folded()
         fleets.append(fleet)
     costs = yield fleets
     return [
-        {name: one.by_workload.get(("default", "default", name), Decimal(0)) + stage.charges[name] for name in stage.nodes}
+        {
+            name: one.by_workload.get(("default", "default", name), Decimal(0)) + stage.charges[name]
+            for name in stage.nodes
+        }
         for stage, one in zip(stages, costs, strict=True)
     ]
 
@@ -654,7 +720,8 @@ def _costs(stages: Sequence[Stage], context: Context) -> Scenario[list[dict[str,
 def _position(cost: Decimal, currency: str, paid: Groups) -> Position:
     nodes = [node for own in paid.values() for node in own]
     gpu_hours, hours = (
-        sum(node.length_ms * (node.gpus if gpus else 1) for node in nodes) / MS_PER_HOUR for gpus in (True, False)
+        sum(node.length_ms * (node.gpus if gpus else 1) for node in nodes) / MS_PER_HOUR
+        for gpus in (True, False)
     )
     return Position(cost, currency, round(gpu_hours, 9), round(hours, 9))
 
@@ -672,7 +739,12 @@ def _by_category(plan: Plan, before: Mapping[str, Decimal], after: Mapping[str, 
 
 
 def _break_even(
-    plan: Plan, start: Stage, starts: Mapping[str, float], context: Context, savings: Sequence[Decimal], today: Decimal
+    plan: Plan,
+    start: Stage,
+    starts: Mapping[str, float],
+    context: Context,
+    savings: Sequence[Decimal],
+    today: Decimal,
 ) -> Scenario[tuple[str, ...]]:
     """What is left of the plan without the step that it rests on most."""
     if max(savings) <= 0:
@@ -691,19 +763,36 @@ def _takes(step: Step, stage: Stage) -> str:
         case Share():
             return "pods take turns; while several of a GPU are busy, each is slower by as many."
         case Schedule():
-            return "there are no GPUs the rest of the time, and they have to come up again before work goes on."
+            return (
+                "there are no GPUs the rest of the time, and they have to come up again before work goes on."
+            )
         case Rightsize():
             return f"work takes {step.time_factor:g} times as long."
         case Reserve():
             return "no work waits: they are the same machines."
         case Egress():
-            return "a start reads the cache; what that saves in time is not counted: gpucost whatif egress does."
-    nodes = {(node.provider, *_kind(node)): node for group in step.groups for node in stage.nodes[group] if step.moves(node)}
+            return (
+                "a start reads the cache; what that saves in time is not counted: gpucost whatif egress does."
+            )
+    nodes = {
+        (node.provider, *_kind(node)): node
+        for group in step.groups
+        for node in stage.nodes[group]
+        if step.moves(node)
+    }
     factors = [step.factor(node) for node in nodes.values()] or [1.0]
     least, most = min(factors), max(factors)
     span = f"{least:.3f} to {most:.3f}" if most - least > _ROUNDING else f"{most:.3f}"
-    slower = f"work takes {span} times as long" if most > 1 else "work takes as long as it did: no interruptions are counted"
-    return f"{slower}; each start waits {step.wait_minutes:g} min more." if isinstance(step, Burst) else f"{slower}."
+    slower = (
+        f"work takes {span} times as long"
+        if most > 1
+        else "work takes as long as it did: no interruptions are counted"
+    )
+    return (
+        f"{slower}; each start waits {step.wait_minutes:g} min more."
+        if isinstance(step, Burst)
+        else f"{slower}."
+    )
 
 
 def _used(before: Stage, after: Stage, context: Context) -> str:
@@ -711,7 +800,10 @@ def _used(before: Stage, after: Stage, context: Context) -> str:
     gpus = after.commitments[-1].gpus
     if not gpus:
         return "nothing is worth committing to"
-    hours = [sum(node.hours * node.gpus for own in _paid(stage, context).values() for node in own) for stage in (before, after)]
+    hours = [
+        sum(node.hours * node.gpus for own in _paid(stage, context).values() for node in own)
+        for stage in (before, after)
+    ]
     used = 1 - (hours[1] - hours[0]) / (gpus * context.hours)
     return f"{used * 100:.1f} % used in the period"
 
@@ -729,10 +821,14 @@ def _risk(step: Step, stage: Stage, after: Stage, context: Context) -> str:
             return "one more thing to run; a stale cache serves old data"
         case Reserve():
             return f"paid for {step.term_years} year{'s' * (step.term_years > 1)}, used or not: {_used(stage, after, context)}"
-    pods = [pod for name in step.groups for pod in (context.fleets[name].pods if name in context.fleets else ())]
+    pods = [
+        pod for name in step.groups for pod in (context.fleets[name].pods if name in context.fleets else ())
+    ]
     owners = {pod.owner: pod for pod in pods}
     lost = sum(advise(pod.workload, pod.namespace, pod.workload_type).suits == NOT for pod in owners.values())
-    rates = {step.rate(node).per_hour for name in step.groups for node in stage.nodes[name] if step.moves(node)}
+    rates = {
+        step.rate(node).per_hour for name in step.groups for node in stage.nodes[name] if step.moves(node)
+    }
     often = f"interrupted {max(rates, default=0.0):.3g} times a node-hour"
     return often + (f"; {lost} of {len(owners)} workloads lose state or requests then" if lost else "")
 
@@ -742,7 +838,14 @@ def _confidence(step: Step, plan: Plan) -> str:
     stored = {group.name for group in plan.groups if group.is_stored}
     if not stored.issuperset(step.groups):
         return "low"
-    own = {*_Step.model_fields, *Schedule.model_fields, "on_demand_share", "price_per_gb", "gpus", "gpus_per_pod"}
+    own = {
+        *_Step.model_fields,
+        *Schedule.model_fields,
+        "on_demand_share",
+        "price_per_gb",
+        "gpus",
+        "gpus_per_pod",
+    }
     asked = set(type(step).model_fields) - own
     if isinstance(step, Spot | Burst) and step.interruptions_per_hour == 0:
         asked -= {*_CHECKPOINTS}
@@ -761,7 +864,9 @@ def _queues(plan: Plan, stages: Sequence[Stage], context: Context) -> tuple[Rows
         gpus = group.capacity_gpus or math.ceil(most - _ROUNDING)
         if not gpus:
             continue
-        bursts = next((step for step in plan.steps if isinstance(step, Burst) and group.name in step.groups), None)
+        bursts = next(
+            (step for step in plan.steps if isinstance(step, Burst) and group.name in step.groups), None
+        )
         if group.runs_per_day is not None:
             now, then = (_by_formula(group, steps, before[0], gpus) for steps in ([], plan.steps))
         else:
@@ -774,7 +879,14 @@ def _queues(plan: Plan, stages: Sequence[Stage], context: Context) -> tuple[Rows
         "If no GPUs are added. Waits of stored work are replayed, first come first served, on as many GPUs as it held at most;"
         " those of described runs follow from M/M/c queues. unknown: work comes faster than it is done."
     )
-    columns = ("group", "gpus", "busy % today", "busy % after", "p95 wait minutes today", "p95 wait minutes after")
+    columns = (
+        "group",
+        "gpus",
+        "busy % today",
+        "busy % after",
+        "p95 wait minutes today",
+        "p95 wait minutes after",
+    )
     return Rows.of("Queueing", columns, lines, note)
 
 
@@ -860,7 +972,9 @@ def _assumptions(plan: Plan, context: Context, start: Stage) -> Iterator[Assumpt
         for key in type(step).model_fields:
             value = getattr(step, key)
             if key not in _Step.model_fields and value is not None:
-                yield Assumption(f"{name}: {key}", value, "", context.file if key in step.model_fields_set else "default")
+                yield Assumption(
+                    f"{name}: {key}", value, "", context.file if key in step.model_fields_set else "default"
+                )
         if isinstance(step, Spot | Burst):
             nodes = [node for group in step.groups for node in start.nodes[group] if step.moves(node)]
             if step.interruptions_per_hour is None:

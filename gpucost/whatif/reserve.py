@@ -96,7 +96,9 @@ def read_commitments(con: DuckDBPyConnection, from_ms: int, to_ms: int) -> Exist
         True,
         tuple(
             replace(
-                one, covered_instance_hours=one.covered_instance_hours * times, unused_cost=one.unused_cost * to_decimal(times)
+                one,
+                covered_instance_hours=one.covered_instance_hours * times,
+                unused_cost=one.unused_cost * to_decimal(times),
             )
             for one in day.commitments
         ),
@@ -126,7 +128,9 @@ def _read(con: DuckDBPyConnection, from_ms: int, to_ms: int) -> Existing:
         paid[name] += cost * to_decimal(share)
         if instance_type and hours and not is_unused:
             hours_of[name][provider, region or "", instance_type] += hours * share
-            spans[provider, region or "", instance_type].append((start, end, hours / ((end - start) / MS_PER_HOUR)))
+            spans[provider, region or "", instance_type].append(
+                (start, end, hours / ((end - start) / MS_PER_HOUR))
+            )
     covered = {key: counted(several, from_ms, to_ms) for key, several in spans.items()}
     by_key: dict[Key, Decimal] = defaultdict(Decimal)
     for name, cost in paid.items():
@@ -181,12 +185,15 @@ def parse_terms(text: str, option: str) -> Terms:
     if not match:
         shown = text if len(text) <= _LONGEST_WORD else f"{text[:_LONGEST_WORD]}…"
         raise UsageError(
-            f"{option}: {shown!r} is no commitment", "write [KIND:]YEARS[:PAYMENT], as in reserved:1:no_upfront or 3"
+            f"{option}: {shown!r} is no commitment",
+            "write [KIND:]YEARS[:PAYMENT], as in reserved:1:no_upfront or 3",
         )
     terms = Terms(match["kind"] or "reserved", int(match["years"]), match["payment"] or "no_upfront")
     for what, word, known in (("kind", terms.kind, KINDS), ("payment", terms.payment, PAYMENTS)):
         if word not in known:
-            raise UsageError(f"{option}: {word!r} is no {what} of commitment", f"there are {', '.join(known)}")
+            raise UsageError(
+                f"{option}: {word!r} is no {what} of commitment", f"there are {', '.join(known)}"
+            )
     if terms.years not in (1, 3):
         raise UsageError(f"{option}: nobody sells {terms.years} years", "commitments run 1 or 3 years")
     return terms
@@ -205,18 +212,30 @@ class Considered(OptionGroup):
 
     commitment_price: Annotated[
         tuple[str, ...],
-        Option("Per hour in --price-per, upfront amortized. TERMS is [KIND:]YEARS[:PAYMENT]; repeatable.", "TERMS=MONEY"),
+        Option(
+            "Per hour in --price-per, upfront amortized. TERMS is [KIND:]YEARS[:PAYMENT]; repeatable.",
+            "TERMS=MONEY",
+        ),
     ] = ()
     commitment_discount: Annotated[
         tuple[str, ...],
-        Option("The same as percent off the price on demand; for all families of the store. Repeatable.", "TERMS=PERCENT"),
+        Option(
+            "The same as percent off the price on demand; for all families of the store. Repeatable.",
+            "TERMS=PERCENT",
+        ),
     ] = ()
     instance_type: Annotated[
         tuple[str, ...], Option("Only this type; of options, the one that list prices are taken of.", "TYPE")
     ] = ()
-    region: Annotated[tuple[str, ...], Option("Only this region; of options, where prices hold.", "NAME")] = ()
-    term_years: Annotated[tuple[int, ...], Option("Only 1 or 3 years. Default: both.", "YEARS", least=1, most=3)] = ()
-    payment_option: Annotated[tuple[str, ...], Option("Only no_upfront, partial_upfront, all_upfront or monthly.", "NAME")] = ()
+    region: Annotated[
+        tuple[str, ...], Option("Only this region; of options, where prices hold.", "NAME")
+    ] = ()
+    term_years: Annotated[
+        tuple[int, ...], Option("Only 1 or 3 years. Default: both.", "YEARS", least=1, most=3)
+    ] = ()
+    payment_option: Annotated[
+        tuple[str, ...], Option("Only no_upfront, partial_upfront, all_upfront or monthly.", "NAME")
+    ] = ()
 
     def __post_init__(self) -> None:
         """Raises UsageError for terms that nobody sells."""
@@ -319,7 +338,9 @@ def families_of(
         curve = counted(spans, period.start_ms, period.end_ms)
         covered = existing.covered.get((provider, region, instance_type.lower()))
         left = curve.less(covered) if covered else curve
-        use = ReservedUse(instance_type, gpus, price, left, offers, round(curve.node_hours - left.node_hours, 6))
+        use = ReservedUse(
+            instance_type, gpus, price, left, offers, round(curve.node_hours - left.node_hours, 6)
+        )
         families[provider, region, family_name(instance_type)].append(use)
     return tuple(Family(*key, tuple(uses)) for key, uses in families.items())
 
@@ -370,13 +391,20 @@ class Pool:
     def blocks(self, usage: float) -> list[CostBlock]:
         """The committed nodes in all hours, and what they do not hold by the hour, where usage is `usage` of today's."""
         return base_and_rest(
-            self.use.curve.scaled(usage), self.level, self.price, self.use.on_demand.per_node_hour, self.use.gpus
+            self.use.curve.scaled(usage),
+            self.level,
+            self.price,
+            self.use.on_demand.per_node_hour,
+            self.use.gpus,
         )
 
     def gain(self, usage: float) -> float:
         """What the committed nodes save over on demand where usage is `usage` of today's."""
         used = self.use.curve.scaled(usage).used(self.level)
-        return float(self.use.on_demand.per_node_hour) * used - float(self.price) * self.level * self.use.curve.hours
+        return (
+            float(self.use.on_demand.per_node_hour) * used
+            - float(self.price) * self.level * self.use.curve.hours
+        )
 
     def payback_hours(self) -> float | None:
         """Hours until on-demand cost avoided makes up for what was paid upfront: 0 where nothing was, None beyond the term.
@@ -404,10 +432,14 @@ class Choice:
     @classmethod
     def best(cls, family: Family, terms: Terms) -> Choice:
         """Of terms that the family has."""
-        sold, left_out = ([use for use in family.uses if (terms in use.offers) is is_sold] for is_sold in (True, False))
+        sold, left_out = (
+            [use for use in family.uses if (terms in use.offers) is is_sold] for is_sold in (True, False)
+        )
         if terms.kind in FLEXIBLE:
             smallest = family.smallest
-            weights = (float(use.on_demand.per_node_hour / smallest.on_demand.per_node_hour) for use in family.uses)
+            weights = (
+                float(use.on_demand.per_node_hour / smallest.on_demand.per_node_hour) for use in family.uses
+            )
             curves = (use.curve.scaled(weight) for use, weight in zip(family.uses, weights, strict=True))
             sold, left_out = [replace(smallest, curve=reduce(add, curves))], []
         pools = tuple(Pool(use, terms, use.offers[terms]) for use in sold)
@@ -446,7 +478,9 @@ class Choice:
 
         From then on the commitment has cost no more than on demand, whatever use is made of it.
         """
-        shares = [(pool.break_even, pool.use.curve.utilization(pool.level)) for pool in self.pools if pool.level]
+        shares = [
+            (pool.break_even, pool.use.curve.utilization(pool.level)) for pool in self.pools if pool.level
+        ]
         if bought_on is None or not shares or any(not used or even > used for even, used in shares):
             return None
         term = self.terms.years * HOURS_PER_YEAR
@@ -481,7 +515,13 @@ _COLUMNS = {
     "break-even utilization %": "break_even_utilization_percent", "upfront": "upfront_payment",
     "payback months": "payback_months",
 }  # fmt: skip
-_FIGURES = ("instances", "coverage_percent", "utilization_percent", "break_even_utilization_percent", "payback_months")
+_FIGURES = (
+    "instances",
+    "coverage_percent",
+    "utilization_percent",
+    "break_even_utilization_percent",
+    "payback_months",
+)
 
 
 def answer(
@@ -501,7 +541,12 @@ def answer(
     Raises GpucostError where nothing that is considered is on offer.
     """
     uses = [use for family in families for use in family.uses]
-    choices = [Choice.best(family, terms) for family in families for terms in family.terms if considered.allows(terms)]
+    choices = [
+        Choice.best(family, terms)
+        for family in families
+        for terms in family.terms
+        if considered.allows(terms)
+    ]
     if not choices:
         names = ", ".join(sorted({use.instance_type for use in uses}))
         raise GpucostError(
@@ -511,16 +556,21 @@ def answer(
     groups = {str(family): [block for use in family.uses for block in use.blocks()] for family in families}
     costs = yield from positions(currency, groups | {choice.name: choice.blocks() for choice in choices})
     best: dict[str, Choice] = {}
-    for choice in sorted(choices, key=lambda choice: (costs[choice.name].cost, choice.terms.years, choice.upfront)):
+    for choice in sorted(
+        choices, key=lambda choice: (costs[choice.name].cost, choice.terms.years, choice.upfront)
+    ):
         best.setdefault(str(choice.family), choice)
     chosen = {name: choice for name, choice in best.items() if choice.instances}
     records = {
-        choice.name: _record(choice, costs[str(choice.family)].cost, costs[choice.name].cost, bought_on) for choice in choices
+        choice.name: _record(choice, costs[str(choice.family)].cost, costs[choice.name].cost, bought_on)
+        for choice in choices
     }
     records_chosen = [records[choice.name] for choice in chosen.values()]
     regret = yield from _regret(list(chosen.values()), currency)
     # What nothing is committed of costs in the scenario what it does today: the parts of one sum, to the last digit.
-    scenario = [costs[chosen[str(family)].name if str(family) in chosen else str(family)] for family in families]
+    scenario = [
+        costs[chosen[str(family)].name if str(family) in chosen else str(family)] for family in families
+    ]
     committed_hours = round(sum(choice.committed_hours for choice in chosen.values()), 6)
     today = _total([costs[str(family)] for family in families], currency)
     after = _total(scenario, currency, committed_node_hours=committed_hours)
@@ -575,10 +625,15 @@ def answer(
                 "commitments",
                 tuple(_COLUMNS),
                 tuple(
-                    tuple(_short(records[choice.name][key]) if key else str(choice.terms) for key in _COLUMNS.values())
+                    tuple(
+                        _short(records[choice.name][key]) if key else str(choice.terms)
+                        for key in _COLUMNS.values()
+                    )
                     for choice in choices
                 ),
-                f"The cheapest, which the scenario takes: {note}." if note else "On demand alone is the cheapest.",
+                f"The cheapest, which the scenario takes: {note}."
+                if note
+                else "On demand alone is the cheapest.",
             ),
             *Rows.of(
                 "eligible spend",
@@ -613,7 +668,11 @@ def _eligible(
     That is 1 − what is paid ÷ what would be paid on demand (FinOps Foundation, effective savings rate); None where what there
     is already is not known, or billed in several currencies or another one.
     """
-    uses = {(family.provider, family.region, use.instance_type.lower()): use for family in families for use in family.uses}
+    uses = {
+        (family.provider, family.region, use.instance_type.lower()): use
+        for family in families
+        for use in family.uses
+    }
     before = total(use.on_demand.per_node_hour * to_decimal(use.covered_hours) for use in uses.values())
     paid = total(existing.paid[key] for key in (*uses, NOTHING) if key in existing.paid)
     covered = sum(
@@ -652,7 +711,11 @@ def _spend_lines(eligible: Mapping[str, Any]) -> list[Line]:
 
 def _paid_back(choice: Choice, bought_on: date | None) -> str:
     day = choice.break_even_on(bought_on)
-    return f"; bought on {bought_on}, they have paid for themselves on {day}, even if nobody uses them again." if day else "."
+    return (
+        f"; bought on {bought_on}, they have paid for themselves on {day}, even if nobody uses them again."
+        if day
+        else "."
+    )
 
 
 def _record(choice: Choice, today: Decimal, cost: Decimal, bought_on: date | None) -> dict[str, Value]:
@@ -729,7 +792,11 @@ def _findings(
         covered = sum(use.covered_hours for family in families for use in family.uses)
         yield (
             f"Existing commitments: {len(existing.commitments)} in the bill"
-            + (f" of {existing.month}, which are taken to go on as on its last day," if existing.month else ",")
+            + (
+                f" of {existing.month}, which are taken to go on as on its last day,"
+                if existing.month
+                else ","
+            )
             + f" counted first; they cover {covered:,.1f} node-hours of this usage, which are in neither figure."
         )
     for one in existing.commitments:

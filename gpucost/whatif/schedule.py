@@ -65,7 +65,9 @@ class OfficeHours:
         first, first_minutes, last, last_minutes = map(int, match.groups())
         opens, closes = first * 60 + first_minutes, last * 60 + last_minutes
         if max(first_minutes, last_minutes) > 59 or opens > 1439 or closes > 1440 or opens == closes:
-            raise UsageError(f"--office-hours {hours!r} are no hours of a day", "write them as 08:00-18:00, up to 24:00")
+            raise UsageError(
+                f"--office-hours {hours!r} are no hours of a day", "write them as 08:00-18:00, up to 24:00"
+            )
         return cls(opens, closes, _weekdays(weekdays))
 
     @property
@@ -82,12 +84,19 @@ class OfficeHours:
 
         def at(day: date, minute: int) -> int:
             # 24:00 is the next day's midnight
-            moment = datetime.combine(day + timedelta(days=minute // 1440), time(minute % 1440 // 60, minute % 60), tz)
+            moment = datetime.combine(
+                day + timedelta(days=minute // 1440), time(minute % 1440 // 60, minute % 60), tz
+            )
             return to_ms(moment.astimezone(UTC))
 
-        closes, wider = self.opens + self.minutes_per_day, Period(period.start - timedelta(days=1), period.end)
+        closes, wider = (
+            self.opens + self.minutes_per_day,
+            Period(period.start - timedelta(days=1), period.end),
+        )
         days = (day for day in local_days(wider, tz) if day.weekday() in self.weekdays)
-        return intersect(((at(day, self.opens), at(day, closes)) for day in days), [(period.start_ms, period.end_ms)])
+        return intersect(
+            ((at(day, self.opens), at(day, closes)) for day in days), [(period.start_ms, period.end_ms)]
+        )
 
 
 def _weekdays(text: str) -> frozenset[int]:
@@ -155,13 +164,16 @@ class Rules(OptionGroup):
         ),
     ] = None  # fmt: skip
     notebooks: Annotated[
-        tuple[str, ...], Option("Workloads or namespaces that are notebooks; repeatable.", "GLOB", flag="--notebook")
+        tuple[str, ...],
+        Option("Workloads or namespaces that are notebooks; repeatable.", "GLOB", flag="--notebook"),
     ] = NOTEBOOKS
     office: tuple[Span, ...] | None = None
     empty_minutes: Annotated[
         float,
         Option(
-            "Remove a node once it was empty for so long. Default: 10.", says="a node is removed when empty for", unit="minutes"
+            "Remove a node once it was empty for so long. Default: 10.",
+            says="a node is removed when empty for",
+            unit="minutes",
         ),
     ] = 10.0
     provision_minutes: Annotated[
@@ -172,7 +184,11 @@ class Rules(OptionGroup):
     ] = 5.0  # fmt: skip
     restart_minutes: Annotated[
         float,
-        Option("A released pod comes back in so long. Default: 2.", says="a released pod comes back in", unit="minutes"),
+        Option(
+            "A released pod comes back in so long. Default: 2.",
+            says="a released pod comes back in",
+            unit="minutes",
+        ),
     ] = 2.0
 
     def patience_ms(self, pod: Pod | None = None) -> int | None:
@@ -286,7 +302,11 @@ def _lives(node: Node, kept: Iterable[Piece], rules: Rules, *, removable: bool) 
             running.append((end, pod.gpus))
             ends[pod.uid] = end
         ups[-1][1] = max(ups[-1][1], removed(max(end, begin)))
-    nodes = (replace(node, name=name(life), from_ms=start, to_ms=end) for life, (start, end) in enumerate(ups, 1) if start < end)
+    nodes = (
+        replace(node, name=name(life), from_ms=start, to_ms=end)
+        for life, (start, end) in enumerate(ups, 1)
+        if start < end
+    )
     return Fleet(tuple(nodes), tuple(pods)), waits
 
 
@@ -321,7 +341,9 @@ def played(usage: Usage, rules: Rules, idle: Idle) -> Replay:
     return replay(usage.fleet, kept, rules, remove_nodes=not usage.is_narrowed)
 
 
-def answer(usage: Usage, rules: Rules, then: Replay, idle: Idle, even: tuple[float, str] | None = None) -> Scenario[Answer]:
+def answer(
+    usage: Usage, rules: Rules, then: Replay, idle: Idle, even: tuple[float, str] | None = None
+) -> Scenario[Answer]:
     """What the schedule saves in the period, and whom it makes wait.
 
     `even`: of a described fleet, for how many hours a node must be needed to save nothing, and that in words.
@@ -335,28 +357,44 @@ def answer(usage: Usage, rules: Rules, then: Replay, idle: Idle, even: tuple[flo
     saving, hours = today.cost - scenario.cost, [wait.hours for wait in then.waits]
     waited, longest = sum(hours) * times, max(hours, default=0.0) * 60
     per_hour = round(saving / to_decimal(waited), 6) if waited > 0 and saving > 0 else None
-    released = (sum(pod.gpu_ms for pod in fleet.pods) - sum(piece.gpu_ms for piece in then.kept)) / MS_PER_HOUR
+    released = (
+        sum(pod.gpu_ms for pod in fleet.pods) - sum(piece.gpu_ms for piece in then.kept)
+    ) / MS_PER_HOUR
     cut = None  # work that would move, or not be done
     if rules.office is not None:
-        outside = ((pod, subtract([(pod.from_ms, pod.to_ms)], rules.office)) for pod in fleet.pods if not is_batch(pod))
-        cut = sum((total_hours(subtract(spans, idle.get(pod.key, ()))) * pod.gpus for pod, spans in outside), 0.0)
+        outside = (
+            (pod, subtract([(pod.from_ms, pod.to_ms)], rules.office))
+            for pod in fleet.pods
+            if not is_batch(pod)
+        )
+        cut = sum(
+            (total_hours(subtract(spans, idle.get(pod.key, ()))) * pod.gpus for pod, spans in outside), 0.0
+        )
     if even:
         break_even = even[1]
     elif saving <= 0:
-        break_even = "These rules save nothing here: nodes were not empty, and GPUs not idle, for long enough."
+        break_even = (
+            "These rules save nothing here: nodes were not empty, and GPUs not idle, for long enough."
+        )
     elif per_hour is None:
         break_even = "Nobody would have waited: nothing but a change of usage breaks it."
     else:
         break_even = f"It pays as long as an hour that somebody waits is worth less than {per_hour:,.2f} {usage.currency}."
     delays = ["Nobody would have waited."]
     if hours:
-        delays = [f"{len(hours) * times:,} waits of {waited:,.1f} hours in all, the longest {longest:,.1f} minutes."]
+        delays = [
+            f"{len(hours) * times:,} waits of {waited:,.1f} hours in all, the longest {longest:,.1f} minutes."
+        ]
         if any(is_batch(wait.pod) for wait in then.waits):
             delays.append("Batch work that waited ends so much later; its later end is counted in the cost.")
     elif is_described:
-        delays = ["Provisioning is not counted: --provision-minutes says how long a node takes to come up, each day."]
+        delays = [
+            "Provisioning is not counted: --provision-minutes says how long a node takes to come up, each day."
+        ]
     if cut is not None:
-        delays.append(f"{cut:,.1f} GPU-hours outside of office hours were busy or not measured: that work would have to move.")
+        delays.append(
+            f"{cut:,.1f} GPU-hours outside of office hours were busy or not measured: that work would have to move."
+        )
     return Answer(
         kind="schedule",
         title=f"A schedule for {usage.scope_name}",
@@ -365,7 +403,9 @@ def answer(usage: Usage, rules: Rules, then: Replay, idle: Idle, even: tuple[flo
         scenario=scenario,
         figures={
             "released_gpu_hours": round(released * times, 6),
-            "removed_node_hours": None if usage.is_narrowed else round(today.node_hours - scenario.node_hours, 6),
+            "removed_node_hours": None
+            if usage.is_narrowed
+            else round(today.node_hours - scenario.node_hours, 6),
             "waits": len(hours) * times,
             "wait_hours": round(waited, 6),
             "longest_wait_minutes": round(longest, 6),
@@ -394,7 +434,9 @@ def described(
     per_day = nodes.active_hours_per_day
     if (per_day is None) == (office is None):
         raise UsageError(
-            "the hours that nodes are needed are told twice" if office else "the hours that nodes are needed are not told",
+            "the hours that nodes are needed are told twice"
+            if office
+            else "the hours that nodes are needed are not told",
             "either --active-hours-per-day 10 or --office-hours 08:00-18:00 tells them",
         )
     days = days_counted(nodes.days, per_day)
@@ -464,10 +506,17 @@ def _assumptions(usage: Usage, rules: Rules) -> tuple[Assumption, ...]:
     of_nodes = () if usage.is_narrowed else ("empty_minutes", "provision_minutes")
     lines = stated(rules, "idle_minutes", "notebook_idle_minutes", "restart_minutes", *of_nodes)
     if rules.office is not None:
-        lines.append(Assumption("office hours in the period", round(total_hours(rules.office), 2), "hours", "option"))
+        lines.append(
+            Assumption("office hours in the period", round(total_hours(rules.office), 2), "hours", "option")
+        )
     return (
         *lines,
-        Assumption("notebooks", ", ".join(rules.notebooks), "globs", "option" if "notebooks" in rules.given else "default"),
+        Assumption(
+            "notebooks",
+            ", ".join(rules.notebooks),
+            "globs",
+            "option" if "notebooks" in rules.given else "default",
+        ),
         Assumption("usage, idleness and prices", usage.period_name, "", "store"),
     )
 
@@ -483,7 +532,13 @@ def _tables(fleet: Fleet, then: Replay) -> tuple[Rows, ...]:
     for wait in then.waits:
         waits[wait.pod.workload].append(wait.hours * 60)
     lines = [
-        (name, round(hours, 2), round(hours - left[name], 2), len(waits[name]), round(max(waits[name], default=0.0), 1))
+        (
+            name,
+            round(hours, 2),
+            round(hours - left[name], 2),
+            len(waits[name]),
+            round(max(waits[name], default=0.0), 1),
+        )
         for name, hours in held.items()
         if hours - left[name] > 0 or waits[name]
     ]

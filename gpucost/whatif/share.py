@@ -15,7 +15,19 @@ from gpucost.records import record
 from gpucost.whatif import flags
 from gpucost.whatif.answer import Answer, Assumption, Line, Position, Rows, stated
 from gpucost.whatif.flags import GPUS_PER_NODE, HOURS_PER_MONTH, Option, OptionGroup, PricePer, node_price
-from gpucost.whatif.fleet import PAID_ANYWAY, Fleet, Level, Levels, Node, NodeKey, Pod, Price, Scenario, Usage, Workload
+from gpucost.whatif.fleet import (
+    PAID_ANYWAY,
+    Fleet,
+    Level,
+    Levels,
+    Node,
+    NodeKey,
+    Pod,
+    Price,
+    Scenario,
+    Usage,
+    Workload,
+)
 from gpucost.whatif.gpu_specs import Facts, GpuModel, Profile
 
 
@@ -103,12 +115,16 @@ def pack(items: Iterable[PackedPod], fits: Fits) -> list[SharedPool]:
     return done + opened
 
 
-def peak(items: Iterable[Pod | PackedPod | SharedPool | Node], count: Callable[[Any], float] = lambda _: 1) -> tuple[float, int]:
+def peak(
+    items: Iterable[Pod | PackedPod | SharedPool | Node], count: Callable[[Any], float] = lambda _: 1
+) -> tuple[float, int]:
     """(most items at one moment, each counting `count`, the first such moment); (0, 0) of none."""
     most: float = 0
     level: float = 0
     at = 0
-    for moment, step in sorted(event for item in items for event in ((item.from_ms, count(item)), (item.to_ms, -count(item)))):
+    for moment, step in sorted(
+        event for item in items for event in ((item.from_ms, count(item)), (item.to_ms, -count(item)))
+    ):
         level += step
         if level > most:
             most, at = level, moment
@@ -133,7 +149,9 @@ def profile_for(model: GpuModel, activity: float, memory_mib: float) -> Profile 
 
 def _profiles(model: GpuModel, items: Sequence[PackedPod]) -> Counter[Profile]:
     """How many of which profiles the items need, but for those that need a whole GPU."""
-    return Counter(profile for item in items if (profile := profile_for(model, item.activity, item.memory_mib)))
+    return Counter(
+        profile for item in items if (profile := profile_for(model, item.activity, item.memory_mib))
+    )
 
 
 def layouts(model: GpuModel) -> Fits:
@@ -181,7 +199,9 @@ TIME = {
 class Sizing(OptionGroup):
     """Percentages: `margin` is added to what was measured, `headroom` of the GPU stays free. `ways`: pods on one GPU at most."""
 
-    method: Annotated[Method, Option("How pods share a GPU.", is_shown=True, says="sharing")] = Method.time_slicing
+    method: Annotated[Method, Option("How pods share a GPU.", is_shown=True, says="sharing")] = (
+        Method.time_slicing
+    )
     ways: Annotated[
         int,
         Option(
@@ -197,7 +217,10 @@ class Sizing(OptionGroup):
     headroom_percent: Annotated[
         float,
         Option(
-            "Percent of a GPU or slice to keep free. Default: 20.", most=90, says="kept free", unit="percent of a GPU or slice"
+            "Percent of a GPU or slice to keep free. Default: 20.",
+            most=90,
+            says="kept free",
+            unit="percent of a GPU or slice",
         ),
     ] = 20.0
 
@@ -245,15 +268,23 @@ class Sizing(OptionGroup):
 class DescribedPods(OptionGroup):
     """Pods that options describe, all equally busy, on GPUs of one price."""
 
-    pods: Annotated[int | None, Option("Pods, all alike.", least=1, most=100_000, says="pods", unit="pods")] = None
+    pods: Annotated[
+        int | None, Option("Pods, all alike.", least=1, most=100_000, says="pods", unit="pods")
+    ] = None
     utilization_percent: Annotated[
-        float | None, Option("How busy each pod keeps a GPU.", most=100, says="each pod's GPUs are busy", unit="percent")
+        float | None,
+        Option("How busy each pod keeps a GPU.", most=100, says="each pod's GPUs are busy", unit="percent"),
     ] = None
-    gpus_per_pod: Annotated[int, Option("GPUs of each pod. Default: 1.", least=1, says="GPUs of a pod", unit="GPUs")] = 1
+    gpus_per_pod: Annotated[
+        int, Option("GPUs of each pod. Default: 1.", least=1, says="GPUs of a pod", unit="GPUs")
+    ] = 1
     memory_per_pod_mib: Annotated[
-        float | None, Option("Memory that each pod fills of a GPU.", above=True, says="memory of a pod", unit="MiB")
+        float | None,
+        Option("Memory that each pod fills of a GPU.", above=True, says="memory of a pod", unit="MiB"),
     ] = None
-    gpu_model: Annotated[str | None, Option("The GPUs, in any spelling: their memory and MIG profiles.", "NAME")] = None
+    gpu_model: Annotated[
+        str | None, Option("The GPUs, in any spelling: their memory and MIG profiles.", "NAME")
+    ] = None
     on_demand_price: flags.OnDemandPrice | None = None
     price_per: flags.Per = PricePer.node
     gpus: flags.Gpus = GPUS_PER_NODE
@@ -275,7 +306,9 @@ class _Pool(NamedTuple):
     pods: dict[str, Pod]
 
 
-def answer(usage: Usage, sizing: Sizing, levels: Levels, facts: Facts, *, across_teams: bool = False) -> Scenario[Answer]:
+def answer(
+    usage: Usage, sizing: Sizing, levels: Levels, facts: Facts, *, across_teams: bool = False
+) -> Scenario[Answer]:
     """Pods of one whole GPU each, as busy as their workload's busiest, packed in the order in which they came.
 
     `across_teams`: pods of several teams may meet on one GPU. Raises GpucostError where no pod was measured.
@@ -293,7 +326,9 @@ def answer(usage: Usage, sizing: Sizing, levels: Levels, facts: Facts, *, across
     has_memory = any(level.high_memory_mib is not None for level in levels.values())
     # where others' memory is known, what a pod fills may not be taken for nothing
     busiest = {
-        owner: level for owner, level in _busiest(fleet, levels).items() if level.high_memory_mib is not None or not has_memory
+        owner: level
+        for owner, level in _busiest(fleet, levels).items()
+        if level.high_memory_mib is not None or not has_memory
     }
     pools = _pools(sizing, candidates, busiest, nodes, facts, across_teams=across_teams)
     moved = [pod for pool in pools for pod in pool.pods.values()]
@@ -317,14 +352,20 @@ def answer(usage: Usage, sizing: Sizing, levels: Levels, facts: Facts, *, across
             "not fit the GPU's memory."
         )
     if not moved:
-        findings.append("With the margins no pod with a GPU of its own leaves room for another: each keeps its own.")
+        findings.append(
+            "With the margins no pod with a GPU of its own leaves room for another: each keeps its own."
+        )
     elif not is_described:
-        findings.append("Counted are freed GPUs at their share of their nodes: money is saved once nodes go, or others use them.")
+        findings.append(
+            "Counted are freed GPUs at their share of their nodes: money is saved once nodes go, or others use them."
+        )
     if is_described and not all(node.is_priced for node in fleet.nodes):
         findings.append("No price was given: --on-demand-price 3 --price-per gpu turns GPUs into money.")
     if others := len(fleet.pods) - len(single):
         several = sum(pod.gpus > 1 for pod in fleet.pods) - sum(pod.gpus > 1 for pod in single)
-        findings.append(f"Left as they are: {several} pods with several GPUs, {others - several} pods that share one already.")
+        findings.append(
+            f"Left as they are: {several} pods with several GPUs, {others - several} pods that share one already."
+        )
     if reserved := len(measured) - len(candidates):
         findings.append(f"{reserved} pods on reserved capacity are left as they are: it is paid anyway.")
     if unmeasured := len(single) - len(measured):
@@ -350,7 +391,9 @@ def answer(usage: Usage, sizing: Sizing, levels: Levels, facts: Facts, *, across
             "isolation": ISOLATION[sizing.method],
         },
         assumptions=(
-            *stated(sizing, "method", "margin_percent", "headroom_percent", *(() if sizing.is_mig else ("ways",))),
+            *stated(
+                sizing, "method", "margin_percent", "headroom_percent", *(() if sizing.is_mig else ("ways",))
+            ),
             *(usage.assumptions or of_store),
             *(
                 Assumption(f"memory of {model.name}", model.memory_mib, "MiB", "catalog", model.as_of)
@@ -379,10 +422,15 @@ def described(sizing: Sizing, pods: DescribedPods, facts: Facts, currency: str) 
             f"{'how many pods share GPUs' if pods.pods is None else 'how busy the pods are'} is not told",
             "--pods 40 --utilization-percent 15 tells both",
         )
-    model, filled = facts.model(pods.gpu_model) if pods.gpu_model is not None else None, pods.memory_per_pod_mib
+    model, filled = (
+        facts.model(pods.gpu_model) if pods.gpu_model is not None else None,
+        pods.memory_per_pod_mib,
+    )
     if sizing.is_mig and (model is None or not model.profiles):
         raise UsageError(
-            "MIG needs a GPU model that can be cut" if model is None else f"{model.name} cannot be cut into MIG slices",
+            "MIG needs a GPU model that can be cut"
+            if model is None
+            else f"{model.name} cannot be cut into MIG slices",
             "--gpu-model A100-SXM4-40GB names one",
         )
     if filled is not None and (model is None or model.memory_mib is None):
@@ -401,10 +449,14 @@ def described(sizing: Sizing, pods: DescribedPods, facts: Facts, currency: str) 
     end = round(pods.hours * MS_PER_HOUR)
     node = Node("node", count, 0, end, (price,), gpu_model=model.name if model else None)
     pod = Pod("node", "pods", 1, 0, end)
-    fleet = Fleet((node,), tuple(replace(pod, uid=str(number // pods.gpus_per_pod)) for number in range(count)))
+    fleet = Fleet(
+        (node,), tuple(replace(pod, uid=str(number // pods.gpus_per_pod)) for number in range(count))
+    )
     busy = pods.utilization_percent / 100
     level = Level(1, 1, 0, busy, busy, filled)
-    usage = Usage(fleet, currency, f"{pods.hours:g} hours", f"{pods.pods} pods", assumptions=tuple(assumptions))
+    usage = Usage(
+        fleet, currency, f"{pods.hours:g} hours", f"{pods.pods} pods", assumptions=tuple(assumptions)
+    )
     return usage, {pod.key: level for pod in fleet.pods}
 
 
@@ -418,7 +470,9 @@ def _busiest(fleet: Fleet, levels: Levels) -> Busiest:
         if level := levels.get(pod.key):
             other = busiest.get(pod.owner, level)
             memories = [m for m in (level.high_memory_mib, other.high_memory_mib) if m is not None]
-            busiest[pod.owner] = replace(level, high=max(level.high, other.high), high_memory_mib=max(memories, default=None))
+            busiest[pod.owner] = replace(
+                level, high=max(level.high, other.high), high_memory_mib=max(memories, default=None)
+            )
     return busiest
 
 
@@ -435,13 +489,17 @@ def _pools(
     by_place: dict[tuple[str, str, str, str], list[Pod]] = defaultdict(list)
     for pod in candidates:
         node = nodes[pod.place]
-        by_place[pod.cluster, node.gpu_model or "", node.capacity_type, "" if across_teams else pod.team].append(pod)
+        by_place[
+            pod.cluster, node.gpu_model or "", node.capacity_type, "" if across_teams else pod.team
+        ].append(pod)
     pools = []
     for place, pods in sorted(by_place.items()):
         model = facts.models.get(place[1])
         fits = sizing.fits(model)
         levels = ((pod, busiest.get(pod.owner)) for pod in pods)
-        needs = [(pod, sizing.item(str(number), pod, level)) for number, (pod, level) in enumerate(levels) if level]
+        needs = [
+            (pod, sizing.item(str(number), pod, level)) for number, (pod, level) in enumerate(levels) if level
+        ]
         # a pod that leaves no room for another like it keeps its GPU
         packed = {item.key: (pod, item) for pod, item in needs if fits([item, item])}
         if packed:
@@ -459,11 +517,17 @@ def _shared_fleet(pool: _Pool, sizing: Sizing, nodes: Mapping[NodeKey, Node]) ->
         name = f"shared/{pool.model}/{pool.capacity_type}/{pool.team}/{number}"
         # the first price is since ever: a shared GPU may be older than the node whose price it takes
         prices = tuple(
-            replace(each, per_node_hour=round(each.per_node_hour / round(node.gpus), 12), from_ms=each.from_ms if step else None)
+            replace(
+                each,
+                per_node_hour=round(each.per_node_hour / round(node.gpus), 12),
+                from_ms=each.from_ms if step else None,
+            )
             for step, each in enumerate(node.prices)
         )
         shared.append(replace(node, name=name, gpus=1.0, from_ms=gpu.from_ms, to_ms=gpu.to_ms, prices=prices))
-        pods += [replace(pool.pods[item.key], node=name, gpus=sizing.part(item, pool.known)) for item in gpu.items]
+        pods += [
+            replace(pool.pods[item.key], node=name, gpus=sizing.part(item, pool.known)) for item in gpu.items
+        ]
     return Fleet(tuple(shared), tuple(pods))
 
 
@@ -474,7 +538,16 @@ def _tables(pools: Sequence[_Pool], sizing: Sizing) -> tuple[Rows, ...]:
     for pool in pools:
         before, _ = peak(pool.pods.values())
         after, at = peak(pool.gpus)
-        summary.append((pool.team or "all teams", pool.model or "unknown", pool.capacity_type, len(pool.pods), before, after))
+        summary.append(
+            (
+                pool.team or "all teams",
+                pool.model or "unknown",
+                pool.capacity_type,
+                len(pool.pods),
+                before,
+                after,
+            )
+        )
         for items in (gpu.at(at) for gpu in pool.gpus if gpu.from_ms <= at < gpu.to_ms):
             alike[
                 f"{pool.team or pool.cluster} {pool.model}".strip(),

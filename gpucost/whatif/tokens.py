@@ -71,7 +71,9 @@ class TokenHours:
 
     def work(self, prompt_weight: float) -> tuple[float, ...]:
         """What replicas have to do in each hour, in generated tokens: a prompt token is `prompt_weight` of one, cached or not."""
-        return tuple(prompt_weight * prompt + done for prompt, done in zip(self.prompt, self.generated, strict=True))
+        return tuple(
+            prompt_weight * prompt + done for prompt, done in zip(self.prompt, self.generated, strict=True)
+        )
 
 
 @record
@@ -79,7 +81,8 @@ class DescribedTokens(OptionGroup):
     """Tokens that options describe."""
 
     prompt_tokens_per_day: Annotated[
-        str | None, Option("Prompt tokens of a day, such as 400M, 1.5B or 4e8; cached ones included.", "COUNT")
+        str | None,
+        Option("Prompt tokens of a day, such as 400M, 1.5B or 4e8; cached ones included.", "COUNT"),
     ] = None
     generation_tokens_per_day: Annotated[str | None, Option("Generated tokens of a day.", "COUNT")] = None
     peak_factor: Annotated[
@@ -101,10 +104,15 @@ def described_tokens(described: DescribedTokens, *, is_even: bool = False) -> tu
              described.generation_tokens_per_day}  # fmt: skip
     for flag, text in given.items():
         if text is None:
-            raise UsageError(f"{flag} is missing", "give both, as in --prompt-tokens-per-day 400M, 0 where there are none")
+            raise UsageError(
+                f"{flag} is missing", "give both, as in --prompt-tokens-per-day 400M, 0 where there are none"
+            )
     prompt, generated = (parse_count(flag, text or "") for flag, text in given.items())
     if not prompt + generated:
-        raise UsageError("no token is ever used", "--prompt-tokens-per-day and --generation-tokens-per-day say how many are")
+        raise UsageError(
+            "no token is ever used",
+            "--prompt-tokens-per-day and --generation-tokens-per-day say how many are",
+        )
     factor = 1.0 if is_even else described.peak_factor
     if factor is None:
         raise UsageError(
@@ -112,7 +120,9 @@ def described_tokens(described: DescribedTokens, *, is_even: bool = False) -> tu
             "--peak-factor 3 tells it, 1 that all hours are alike",
         )
     days, shares = described.days or DAYS, _day(factor)
-    hours = TokenHours(tuple(prompt * share for share in shares) * days, tuple(generated * share for share in shares) * days)
+    hours = TokenHours(
+        tuple(prompt * share for share in shares) * days, tuple(generated * share for share in shares) * days
+    )
     return hours, f"{days} days"
 
 
@@ -129,7 +139,9 @@ def parse_count(flag: str, text: str) -> float:
     except ValueError:
         count = math.nan
     if not 0 <= count <= _MOST_PER_DAY:
-        raise UsageError(f"{flag} {text}: it is no number of tokens from 0 to {_MOST_PER_DAY:.0e}", f"{flag} 400M, or 4e8")
+        raise UsageError(
+            f"{flag} {text}: it is no number of tokens from 0 to {_MOST_PER_DAY:.0e}", f"{flag} 400M, or 4e8"
+        )
     return count
 
 
@@ -140,30 +152,48 @@ def _day(factor: float) -> tuple[float, ...]:
         levels = [(rank / _HOURS_PER_DAY) ** power for rank in range(1, _HOURS_PER_DAY + 1)]
         return tuple(level / sum(levels) for level in levels)
 
-    return shares(bisected(0.0, 1000.0, lambda power: shares(power)[-1] * _HOURS_PER_DAY < factor) if factor > 1 else 0.0)
+    return shares(
+        bisected(0.0, 1000.0, lambda power: shares(power)[-1] * _HOURS_PER_DAY < factor)
+        if factor > 1
+        else 0.0
+    )
 
 
 @record
 class Api(OptionGroup):
     """Whose tokens, what an API asks for them, and how they grow."""
 
-    model: Annotated[str | None, Option("The model: of the store's tokens those of these models (`*` is anything).", "NAME")] = (
-        None
-    )
-    api_model: Annotated[str | None, Option("The model whose price an API asks, where that is another than --model.", "NAME")] = (
-        None
-    )
-    api_provider: Annotated[str | None, Option("Who sells it, for its list price: openai, aws, …", "NAME")] = None
-    input_price_per_million: Annotated[Decimal | None, Option("Price of a million prompt tokens.", most=flags.DEAREST)] = None
-    cached_input_price_per_million: Annotated[
-        Decimal | None, Option("Price of a million that the API has cached. Default: as others.", most=flags.DEAREST)
+    model: Annotated[
+        str | None,
+        Option("The model: of the store's tokens those of these models (`*` is anything).", "NAME"),
     ] = None
-    output_price_per_million: Annotated[Decimal | None, Option("Price of a million generated tokens.", most=flags.DEAREST)] = None
+    api_model: Annotated[
+        str | None, Option("The model whose price an API asks, where that is another than --model.", "NAME")
+    ] = None
+    api_provider: Annotated[
+        str | None, Option("Who sells it, for its list price: openai, aws, …", "NAME")
+    ] = None
+    input_price_per_million: Annotated[
+        Decimal | None, Option("Price of a million prompt tokens.", most=flags.DEAREST)
+    ] = None
+    cached_input_price_per_million: Annotated[
+        Decimal | None,
+        Option("Price of a million that the API has cached. Default: as others.", most=flags.DEAREST),
+    ] = None
+    output_price_per_million: Annotated[
+        Decimal | None, Option("Price of a million generated tokens.", most=flags.DEAREST)
+    ] = None
     cached_share: Annotated[
-        float | None, Option("Share of the prompt tokens that the API has cached, 0 to 1. Default: measured, else 0.", most=1)
+        float | None,
+        Option(
+            "Share of the prompt tokens that the API has cached, 0 to 1. Default: measured, else 0.", most=1
+        ),
     ] = None
     growth_percent_per_month: Annotated[
-        float | None, Option("How tokens grow, for the day of the break-even. Default: as in the store.", least=-99, most=1000)
+        float | None,
+        Option(
+            "How tokens grow, for the day of the break-even. Default: as in the store.", least=-99, most=1000
+        ),
     ] = None
 
 
@@ -181,7 +211,8 @@ class ApiPrice:
     def cost(self, tokens: TokenHours, cached_share: float) -> tuple[Decimal, Decimal]:
         """What prompt tokens and generated ones cost."""
         prompts, cached, generated = (
-            to_decimal(_whole(count)) for count in (tokens.prompts, tokens.prompts * cached_share, tokens.generations)
+            to_decimal(_whole(count))
+            for count in (tokens.prompts, tokens.prompts * cached_share, tokens.generations)
         )
         prompt = (prompts - cached) * self.input + cached * self.cached_price
         return kept(prompt / _MILLION), kept(generated * self.output / _MILLION)
@@ -191,11 +222,19 @@ class ApiPrice:
         return self.input if self.cached is None else self.cached
 
     def assumptions(self) -> tuple[Assumption, ...]:
-        prices = {"prompt tokens": self.input, "cached prompt tokens": self.cached_price, "generated tokens": self.output}
+        prices = {
+            "prompt tokens": self.input,
+            "cached prompt tokens": self.cached_price,
+            "generated tokens": self.output,
+        }
         cached = f"{self.source}: as other prompt tokens" if self.cached is None else self.source
         return tuple(
             Assumption(
-                f"{self.name}, {name}", price, "money per million", cached if "cached" in name else self.source, self.as_of
+                f"{self.name}, {name}",
+                price,
+                "money per million",
+                cached if "cached" in name else self.source,
+                self.as_of,
             )
             for name, price in prices.items()
         )
@@ -206,7 +245,8 @@ class Replicas(OptionGroup):
     """How a model is served: what a replica does, how full it may be, and how many there are beyond those that are needed."""
 
     gpus_per_replica: Annotated[
-        int | None, Option("GPUs of a replica. Default: of the pods of --throughput-of.", least=1, most=100_000)
+        int | None,
+        Option("GPUs of a replica. Default: of the pods of --throughput-of.", least=1, most=100_000),
     ] = None
     replica_tokens_per_second: Annotated[
         tuple[float, ...],
@@ -215,7 +255,9 @@ class Replicas(OptionGroup):
             above=True,
         ),
     ] = ()
-    throughput_of: Annotated[str | None, Option("Measure that on this workload of the store.", "KIND/NAME")] = None
+    throughput_of: Annotated[
+        str | None, Option("Measure that on this workload of the store.", "KIND/NAME")
+    ] = None
     time_per_output_token_ms: Annotated[
         float | None,
         Option(
@@ -234,7 +276,14 @@ class Replicas(OptionGroup):
         ),
     ] = 0.6  # fmt: skip
     spare_replicas: Annotated[
-        int, Option("Replicas beyond those needed, for one that fails.", most=1000, is_shown=True, says="spare", unit="replicas")
+        int,
+        Option(
+            "Replicas beyond those needed, for one that fails.",
+            most=1000,
+            is_shown=True,
+            says="spare",
+            unit="replicas",
+        ),
     ] = 1
     min_replicas: Annotated[
         int,
@@ -279,20 +328,25 @@ class OwnNodes(OptionGroup):
     instance_type: Annotated[str | None, Option("Look prices and GPUs of it up.", "TYPE")] = None
     region: Annotated[str | None, Option("Of --instance-type.", "REGION")] = None
     gpu_model: Annotated[
-        str | None, Option("Instead of a type: this GPU, at the upper median of what clouds ask for it on demand.", "NAME")
+        str | None,
+        Option(
+            "Instead of a type: this GPU, at the upper median of what clouds ask for it on demand.", "NAME"
+        ),
     ] = None
     gpus: flags.Gpus | None = None
     on_demand_price: flags.OnDemandPrice | None = None
     spot_price: flags.SpotPrice | None = None
     price_per: flags.Per = PricePer.node
     commitment_price: Annotated[
-        tuple[str, ...], Option("As gpucost whatif reserve takes it; TERMS is [KIND:]YEARS[:PAYMENT].", "TERMS=MONEY")
+        tuple[str, ...],
+        Option("As gpucost whatif reserve takes it; TERMS is [KIND:]YEARS[:PAYMENT].", "TERMS=MONEY"),
     ] = ()
     commitment_discount: Annotated[
         tuple[str, ...], Option("The same as percent off the price on demand.", "TERMS=PERCENT")
     ] = ()  # fmt: skip
     interruptions_per_hour: Annotated[
-        float | None, Option("Interruptions of a spot node per hour. Default: own ones, else of measured traces.")
+        float | None,
+        Option("Interruptions of a spot node per hour. Default: own ones, else of measured traces."),
     ] = None
 
 
@@ -350,9 +404,17 @@ def paced_throughput(hours: Sequence[PacedHour], most_ms: float, gpus: int, sour
     """
     ranked = sorted(hours, key=lambda one: (one.work / one.gpu_hours, one.decode_seconds / one.generated))
     count = min(_GROUPS, len(ranked))
-    groups = [ranked[begin:end] for begin, end in pairwise(at * len(ranked) // count for at in range(count + 1))]
-    rates = [sum(one.work for one in group) / sum(one.gpu_hours for one in group) * gpus / _SECONDS for group in groups]
-    paces = [sum(one.decode_seconds for one in group) / sum(one.generated for one in group) * 1000 for group in groups]
+    groups = [
+        ranked[begin:end] for begin, end in pairwise(at * len(ranked) // count for at in range(count + 1))
+    ]
+    rates = [
+        sum(one.work for one in group) / sum(one.gpu_hours for one in group) * gpus / _SECONDS
+        for group in groups
+    ]
+    paces = [
+        sum(one.decode_seconds for one in group) / sum(one.generated for one in group) * 1000
+        for group in groups
+    ]
     missed = next((at for at, pace in enumerate(paces) if pace > most_ms), count)
     if not missed:
         raise UsageError(
@@ -416,12 +478,16 @@ class OwnServing:
 
     def curve(self, work: Sequence[float]) -> Curve:
         """Nodes by the hour; spare replicas go only where all do."""
-        return Curve.hourly(self.nodes(one + self.plan.spare_replicas) if one else 0 for one in self.replicas(work))
+        return Curve.hourly(
+            self.nodes(one + self.plan.spare_replicas) if one else 0 for one in self.replicas(work)
+        )
 
     def starting_hours(self, curve: Curve, above: float = 0) -> float:
         """Node-hours that nodes over `above` of them are paid before they serve: each start of one."""
         over = (max(level - above, 0.0) for level in curve.levels)
-        return sum(max(after - before, 0.0) for before, after in pairwise(over)) * self.plan.start_minutes / 60
+        return (
+            sum(max(after - before, 0.0) for before, after in pairwise(over)) * self.plan.start_minutes / 60
+        )
 
     def month(self, replicas: int) -> Decimal:
         """What so many replicas and the spare ones cost in 730 hours, on demand and always on."""
@@ -434,10 +500,14 @@ class OwnServing:
         At the shape and mix of these tokens. Cost rises in steps: below it is the last volume at which the API costs less.
         """
         peak = max(tokens.work(self.plan.prompt_weight))
-        volume = tokens.per_month / peak * self.filled  # tokens per month with which one replica's busiest hour is full
+        volume = (
+            tokens.per_month / peak * self.filled
+        )  # tokens per month with which one replica's busiest hour is full
         least = max(1, self.plan.min_replicas)
         a_node = float(self.on_demand.per_node_hour) * HOURS_PER_MONTH
-        gain = per_token * volume - a_node * self.nodes_per_replica  # of each further replica, full at the peak
+        gain = (
+            per_token * volume - a_node * self.nodes_per_replica
+        )  # of each further replica, full at the peak
         if gain <= 0:
             return None
         # from so many replicas on no step of cost reaches above the API: one node more than replicas need, at most
@@ -446,7 +516,10 @@ class OwnServing:
         if last > _MOST_REPLICAS:
             return None
         for replicas in range(max(last, least), least - 1, -1):
-            even, begin = float(self.month(replicas)) / per_token, 0.0 if replicas == least else volume * (replicas - 1)
+            even, begin = (
+                float(self.month(replicas)) / per_token,
+                0.0 if replicas == least else volume * (replicas - 1),
+            )
             if even > begin:
                 return min(even, volume * replicas)
         return None
@@ -521,11 +594,21 @@ class Purchase:
         (day, why), tokens, price = self.reaches(even), self.tokens, self.price
         share = self.cached_share
         dated = [(price.name, Price(price.input, price.source, price.as_of)), *prices]
-        source = "default: not known" if share is None else "store" if share == tokens.cached_share else "option"
-        cached = Assumption("prompt tokens that the API has cached", round((share or 0.0) * 100, 3), "%", source)
+        source = (
+            "default: not known" if share is None else "store" if share == tokens.cached_share else "option"
+        )
+        cached = Assumption(
+            "prompt tokens that the API has cached", round((share or 0.0) * 100, 3), "%", source
+        )
         percent = self.growth.percent
-        growth = [] if percent is None else [Assumption("growth of tokens", round(percent, 3), "% per month", self.growth.source)]
-        paid = Assumption("operations", operations, "money per month", "option" if operations else "not counted")
+        growth = (
+            []
+            if percent is None
+            else [Assumption("growth of tokens", round(percent, 3), "% per month", self.growth.source)]
+        )
+        paid = Assumption(
+            "operations", operations, "money per month", "option" if operations else "not counted"
+        )
         return Answer(
             title=title + old_prices(dated, self.used, self.stale_after_days),
             period=self.period,
@@ -635,7 +718,11 @@ def selfhost(purchase: Purchase, serving: OwnServing, findings: Sequence[str] = 
         groups[f"in {place}"] = [CostBlock(always * tokens.hours, there.per_node_hour, gpus), operations]
     for pool in committed:
         rest = CostBlock(serving.starting_hours(curve, pool.level), price, gpus)
-        groups[str(pool.terms)] = [*base_and_rest(curve, pool.level, pool.price, price, gpus), rest, operations]
+        groups[str(pool.terms)] = [
+            *base_and_rest(curve, pool.level, pool.price, price, gpus),
+            rest,
+            operations,
+        ]
     rates = _rates(serving)
     for name, rate in rates.items():
         # each interruption pays for a start in another place
@@ -644,12 +731,23 @@ def selfhost(purchase: Purchase, serving: OwnServing, findings: Sequence[str] = 
         groups[name] = [CostBlock(hours, spot, gpus), operations]
     costs = yield from positions(purchase.currency, groups)
 
-    done, whole = sum(work), serving.throughput.per_second * _SECONDS * tokens.hours / serving.nodes_per_replica
+    done, whole = (
+        sum(work),
+        serving.throughput.per_second * _SECONDS * tokens.hours / serving.nodes_per_replica,
+    )
     prompt_share = tokens.prompts * serving.plan.prompt_weight / done if done else 0.0
 
     def own(name: str, depends: str, peak: float, mean: float) -> _Way:
         cost = costs[name].cost
-        return _Way(name, costs[name], kept(cost * to_decimal(prompt_share)), depends, peak, mean, done / (whole * mean))
+        return _Way(
+            name,
+            costs[name],
+            kept(cost * to_decimal(prompt_share)),
+            depends,
+            peak,
+            mean,
+            done / (whole * mean),
+        )
 
     best = _best_by_years(committed, costs)
     ways = [
@@ -736,7 +834,9 @@ def _rates(serving: OwnServing) -> dict[str, float]:
 def _commitments(serving: OwnServing, curve: Curve) -> list[Pool]:
     """The commitments on offer, each at the level that costs least."""
     use = ReservedUse(serving.name, serving.gpus, serving.on_demand, curve, serving.offers)
-    pools = (Pool(use, terms, price) for terms, price in sorted(serving.offers.items(), key=lambda one: one[0]))
+    pools = (
+        Pool(use, terms, price) for terms, price in sorted(serving.offers.items(), key=lambda one: one[0])
+    )
     return [replace(pool, level=pool.best_level()) for pool in pools]
 
 
@@ -755,17 +855,39 @@ def _ranges(
     throughput = serving.throughput
     if serving.places:
         ends = [costs[f"in {place}"].cost for place, _ in serving.places]
-        yield Range(f"cost {_ALWAYS}", min(ends), max(ends), currency, f"what {len(ends)} clouds ask for such GPUs on demand")
+        yield Range(
+            f"cost {_ALWAYS}",
+            min(ends),
+            max(ends),
+            currency,
+            f"what {len(ends)} clouds ask for such GPUs on demand",
+        )
     if throughput.low < throughput.high:
         if costs["high"].cost < costs["low"].cost:
-            yield Range(f"cost {_ALWAYS}", costs["high"].cost, costs["low"].cost, currency, throughput.meaning)
-        fast, slow = (serving.at(one).break_even(tokens, blended) for one in (throughput.high, throughput.low))
+            yield Range(
+                f"cost {_ALWAYS}", costs["high"].cost, costs["low"].cost, currency, throughput.meaning
+            )
+        fast, slow = (
+            serving.at(one).break_even(tokens, blended) for one in (throughput.high, throughput.low)
+        )
         if fast is not None and fast != slow:
             high: Value = "never" if slow is None else round(slow / _MILLION, 3)
-            yield Range("break-even volume", round(fast / _MILLION, 3), high, "million tokens a month", throughput.meaning)
+            yield Range(
+                "break-even volume",
+                round(fast / _MILLION, 3),
+                high,
+                "million tokens a month",
+                throughput.meaning,
+            )
     ends = [costs[name].cost for end in ("low", "high") if (name := f"{_SPOT}, {end}") in costs]
     if len(ends) > 1:
-        yield Range(f"cost on {_SPOT}", ends[0], ends[1], currency, "interruptions of the calmest to the busiest trace")
+        yield Range(
+            f"cost on {_SPOT}",
+            ends[0],
+            ends[1],
+            currency,
+            "interruptions of the calmest to the busiest trace",
+        )
 
 
 def _break_even(cost: Value, even: float | None, purchase: Purchase) -> Iterator[str]:
@@ -858,7 +980,10 @@ def api(own: OwnCost, purchase: Purchase, operations: Decimal = Decimal(0)) -> S
         "cached": [*map(charge, price.cost(tokens, share or 0.0)), charge(own.paid_anyway)],
     }
     costs = yield from positions(purchase.currency, groups)
-    today, scenario = replace(costs["own"], gpu_hours=costs["own"].gpu_hours + own.gpu_hours), costs["scenario"]
+    today, scenario = (
+        replace(costs["own"], gpu_hours=costs["own"].gpu_hours + own.gpu_hours),
+        costs["scenario"],
+    )
     work = sum(tokens.work(DEFAULT_PROMPT_WEIGHT))
     own_share = to_decimal(tokens.prompts * DEFAULT_PROMPT_WEIGHT / work) if work else Decimal(0)
     ways = [

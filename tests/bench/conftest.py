@@ -16,6 +16,8 @@ def page(pytestconfig: pytest.Config) -> Iterator[Page]:
     yield measured
     target = pytestconfig.getoption("--page", None)
     for row in measured.rows:
-        print(f"\n{row.step}: {row.ours}; {row.beside}; {row.ratio}; target {row.target}: {'met' if row.met else 'MISSED'}")
+        print(
+            f"\n{row.step}: {row.ours}; {row.beside}; {row.ratio}; target {row.target}: {'met' if row.met else 'MISSED'}"
+        )
     if target:
         measured.write(Path(target))

@@ -54,7 +54,9 @@ class Fleet:
         for node in range(self.gpus // GPUS_PER_NODE):
             name = {"node": f"n{node}"}
             put("kube_node_created", name, START_S, START_S, end)
-            put("kube_node_info", {**name, "provider_id": f"aws:///us-east-1a/i-{node:017x}"}, 1, START_S, end)
+            put(
+                "kube_node_info", {**name, "provider_id": f"aws:///us-east-1a/i-{node:017x}"}, 1, START_S, end
+            )
             put("kube_node_labels", {**name, **_labels(node)}, 1, START_S, end)
         for number, (gpu, start, stop) in enumerate(self.pods() if with_pods else []):
             pod = {"namespace": f"team-{gpu % 40}", "pod": f"job-{number}", "uid": f"u{number}"}
@@ -72,7 +74,9 @@ class Fleet:
             put("kube_pod_status_phase", {**pod, "phase": "Running"}, 1, start, stop - self.step_s)
             put("kube_pod_status_phase", {**pod, "phase": "Succeeded"}, 1, stop, stop)
         index, at, value = zip(*rows, strict=True)
-        return ReadAnswer(series, np.array(index, np.int32), np.array(at, np.int64), np.array(value, np.float64))
+        return ReadAnswer(
+            series, np.array(index, np.int32), np.array(at, np.int64), np.array(value, np.float64)
+        )
 
     def activity(self) -> tuple[ReadAnswer, NDArray[np.int32]]:
         """DCGM_FI_DEV_GPU_UTIL of every GPU, one series per pod on it; and each sample's GPU."""
@@ -85,7 +89,9 @@ class Fleet:
                 "modelName": "NVIDIA A100-SXM4-40GB", "namespace": f"team-{gpu % 40}", "pod": f"job-{number}",
                 "container": "main",
             })  # fmt: skip
-            ticks = np.arange(-(-start // self.step_s) * self.step_s, stop, self.step_s, dtype=np.int64) * 1000
+            ticks = (
+                np.arange(-(-start // self.step_s) * self.step_s, stop, self.step_s, dtype=np.int64) * 1000
+            )
             times.append(ticks)
             index.append(np.full(len(ticks), number, np.int32))
         at, which = np.concatenate(times), np.concatenate(index)
@@ -110,7 +116,12 @@ def _between(answer: ReadAnswer, from_ms: int, to_ms: int) -> ReadAnswer:
     """What of the answer lies in [from_ms, to_ms), with the series that have samples there."""
     inside = (answer.ts_ms >= from_ms) & (answer.ts_ms < to_ms)
     there, index = np.unique(answer.series_index[inside], return_inverse=True)
-    return ReadAnswer([answer.series[at] for at in there], index.astype(np.int32), answer.ts_ms[inside], answer.values[inside])
+    return ReadAnswer(
+        [answer.series[at] for at in there],
+        index.astype(np.int32),
+        answer.ts_ms[inside],
+        answer.values[inside],
+    )
 
 
 def _labels(node: int) -> dict[str, str]:

@@ -30,7 +30,9 @@ class Ran(NamedTuple):
 def run(*command: str, **environment: str) -> Ran:
     """Runs a command that has to succeed."""
     began = time.perf_counter()
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=ROOT, env=os.environ | environment)
+    process = subprocess.Popen(
+        command, stdout=subprocess.PIPE, text=True, cwd=ROOT, env=os.environ | environment
+    )
     assert process.stdout is not None
     said = process.stdout.read()
     _, status, used = os.wait4(process.pid, 0)
@@ -80,7 +82,10 @@ class Page:
     def write(self, path: Path) -> None:
         """The page as Markdown."""
         head = ["step", "gpucost", "beside it", "ratio", "target", ""]
-        lines = [[row.step, row.ours, row.beside, row.ratio, row.target, "met" if row.met else "**missed**"] for row in self.rows]
+        lines = [
+            [row.step, row.ours, row.beside, row.ratio, row.target, "met" if row.met else "**missed**"]
+            for row in self.rows
+        ]
         missed = [f"- **{row.step}**: {row.why}" for row in self.rows if row.why]
         path.write_text(
             "\n".join(
@@ -104,7 +109,9 @@ class Page:
 
 
 def _commit() -> str:
-    git = subprocess.run(["git", "describe", "--always", "--dirty"], cwd=ROOT, capture_output=True, text=True, check=False)
+    git = subprocess.run(
+        ["git", "describe", "--always", "--dirty"], cwd=ROOT, capture_output=True, text=True, check=False
+    )
     return git.stdout.strip() or "unknown"
 
 
@@ -112,6 +119,10 @@ def _machine() -> str:
     cpu = platform.processor() or platform.machine()
     info = Path("/proc/cpuinfo")
     if info.exists():
-        names = [line.split(":", 1)[1].strip() for line in info.read_text().splitlines() if line.startswith("model name")]
+        names = [
+            line.split(":", 1)[1].strip()
+            for line in info.read_text().splitlines()
+            if line.startswith("model name")
+        ]
         cpu = names[0] if names else cpu
     return f"{os.cpu_count()} cores of {cpu}, Python {platform.python_version()}"

@@ -37,7 +37,9 @@ def fill(path: str, gpus: str, days: str, first: str = "0", end: str = "") -> No
 
 def _priced(path: str) -> Store:
     rows = [f"p4d.24xlarge,{kind},{price},USD" for kind, price in PRICE.items()]
-    Path(path).with_name("prices.csv").write_text("\n".join(["instance_type,purchase_option,price_per_hour,currency", *rows, ""]))
+    Path(path).with_name("prices.csv").write_text(
+        "\n".join(["instance_type,purchase_option,price_per_hour,currency", *rows, ""])
+    )
     return Store(Path(path))
 
 
@@ -81,7 +83,9 @@ def billed(path: str, nodes: str, days: str) -> None:
         "pricing/unit": "'Hrs'",
     }  # fmt: skip
     listed = ", ".join(f'{sql} AS "{name}"' for name, sql in columns.items())
-    duckdb.sql(f"COPY (SELECT {listed} FROM range({int(nodes) * int(days) * 24}) t(i)) TO '{report}' (HEADER)")  # noqa: S608
+    duckdb.sql(
+        f"COPY (SELECT {listed} FROM range({int(nodes) * int(days) * 24}) t(i)) TO '{report}' (HEADER)"  # noqa: S608
+    )
     result = CliRunner().invoke(app, ["collect", "aws", str(report), "--store", path])
     assert result.exit_code == 0, result.output
 
@@ -94,7 +98,10 @@ def hourly_bill(path: str) -> dict[str, float]:
             "CREATE TEMP TABLE hourly AS SELECT resource_id, charge_period_start, sum(effective_cost) AS cost, "
             "sum(instance_hours) AS hours FROM bill_rows GROUP BY ALL"
         )
-        return {"cpu": time.process_time() - began, "rows": con.execute("SELECT count(*) FROM hourly").fetchall()[0][0]}
+        return {
+            "cpu": time.process_time() - began,
+            "rows": con.execute("SELECT count(*) FROM hourly").fetchall()[0][0],
+        }
 
 
 def _config(path: str) -> Config:
@@ -134,14 +141,20 @@ def attribute(path: str) -> dict[str, Any]:
     with engine.profiled() as costs:
         pipeline.attribute(_config(path), Store(Path(path)))
     dearest = sorted(costs.items(), key=lambda item: -item[1].cpu_seconds)[:5]
-    return {"all": time.process_time() - began, **parts, "dearest": {name: cost.cpu_seconds for name, cost in dearest}}
+    return {
+        "all": time.process_time() - began,
+        **parts,
+        "dearest": {name: cost.cpu_seconds for name, cost in dearest},
+    }
 
 
 def bare(path: str) -> dict[str, float]:
     """A bare group by of the store's blocks: CPU seconds; and what idle time costs by namespace."""
     with Store(Path(path)).read() as con:
         began = time.process_time()
-        con.execute("CREATE TEMP TABLE bare AS SELECT series_id, hour, sum(samples), sum(value_sum) FROM blocks GROUP BY ALL")
+        con.execute(
+            "CREATE TEMP TABLE bare AS SELECT series_id, hour, sum(samples), sum(value_sum) FROM blocks GROUP BY ALL"
+        )
         cpu = time.process_time() - began
         idle = con.execute(
             "SELECT namespace, sum(idle_cost)::DOUBLE FROM cost_daily JOIN allocations USING (allocation_id) GROUP BY ALL"

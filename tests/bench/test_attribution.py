@@ -47,7 +47,9 @@ def parts(told: dict[str, Any]) -> str:
 
 
 @pytest.fixture(scope="module")
-def rounds(store: Path, tmp_path_factory: pytest.TempPathFactory) -> list[tuple[float, dict[str, Any], float, float]]:
+def rounds(
+    store: Path, tmp_path_factory: pytest.TempPathFactory
+) -> list[tuple[float, dict[str, Any], float, float]]:
     """Of each round the peer's CPU seconds, ours by part, the most memory, and the bare group by's CPU seconds."""
     found = []
     for number in range(ROUNDS):
@@ -61,9 +63,13 @@ def rounds(store: Path, tmp_path_factory: pytest.TempPathFactory) -> list[tuple[
     return found
 
 
-def test_from_nothing_beside_merge_asof(rounds: list[tuple[float, dict[str, Any], float, float]], page: Page) -> None:
+def test_from_nothing_beside_merge_asof(
+    rounds: list[tuple[float, dict[str, Any], float, float]], page: Page
+) -> None:
     usual, ours = median(one[0] for one in rounds), median(one[1]["all"] for one in rounds)
-    with page.row(f"inventory, prices and attribution from nothing, {FLEET}", f"≥ {FROM_NOTHING} ×", parts(rounds[0][1])) as told:
+    with page.row(
+        f"inventory, prices and attribution from nothing, {FLEET}", f"≥ {FROM_NOTHING} ×", parts(rounds[0][1])
+    ) as told:
         told |= {
             "ours": f"{ours:.2f} s, {GPUS * DAYS * 1440 / 1e6 / ours:.0f} M samples/s",
             "beside": f"pandas merge_asof {usual:.1f} s",
@@ -79,10 +85,16 @@ def test_its_memory(rounds: list[tuple[float, dict[str, Any], float, float]], pa
         assert peak <= PEAK_MB
 
 
-def test_attribution_beside_a_bare_group_by(rounds: list[tuple[float, dict[str, Any], float, float]], page: Page) -> None:
+def test_attribution_beside_a_bare_group_by(
+    rounds: list[tuple[float, dict[str, Any], float, float]], page: Page
+) -> None:
     alone, bare = median(one[1]["attribute"] for one in rounds), median(one[3] for one in rounds)
     with page.row(f"attribution alone, {FLEET}", f"≤ {BARE} ×", parts(rounds[0][1])) as told:
-        told |= {"ours": f"{alone:.2f} s", "beside": f"bare group by {bare:.3f} s", "ratio": f"{alone / bare:.1f} ×"}
+        told |= {
+            "ours": f"{alone:.2f} s",
+            "beside": f"bare group by {bare:.3f} s",
+            "ratio": f"{alone / bare:.1f} ×",
+        }
         assert alone <= BARE * bare
 
 
@@ -102,7 +114,11 @@ def test_a_month_of_a_large_fleet(large: Path, page: Page) -> None:
         row["ours"] = f"{ran.peak_mb:,.0f} MB"
         assert ran.peak_mb <= PEAK_MB
     with page.row(f"attribution alone, {fleet}", f"≤ {BARE_LARGE} ×", parts(told)) as row:
-        row |= {"ours": f"{told['attribute']:.1f} s", "beside": f"bare group by {bare:.2f} s", "ratio": f"{ratio:.1f} ×"}
+        row |= {
+            "ours": f"{told['attribute']:.1f} s",
+            "beside": f"bare group by {bare:.2f} s",
+            "ratio": f"{ratio:.1f} ×",
+        }
         assert ratio <= BARE_LARGE
 
 
@@ -128,11 +144,16 @@ def test_one_more_day(tmp_path: Path, page: Page) -> None:
         step("fill", path, 1_000, stored + 1, stored, stored + 1)
         taken[stored] = step("attribute", path)[1]
     ours, usual = taken[28]["all"], taken[3]["all"]
-    why = (
-        f"{parts(taken[28])} Inventory and prices are made of all that is stored, attribution of the new day and the one before."
+    reason = (
+        "Inventory and prices are made of all that is stored, attribution of the new day and the one before."
     )
+    why = f"{parts(taken[28])} {reason}"
     with page.row("one more day of 1,000 GPUs, with 28 days stored", f"≤ {ONE_MORE_DAY} ×", why) as told:
-        told |= {"ours": f"{ours:.2f} s", "beside": f"with 3 stored {usual:.2f} s", "ratio": f"{ours / usual:.2f} ×"}
+        told |= {
+            "ours": f"{ours:.2f} s",
+            "beside": f"with 3 stored {usual:.2f} s",
+            "ratio": f"{ours / usual:.2f} ×",
+        }
         assert ours <= ONE_MORE_DAY * usual
 
 
@@ -147,6 +168,11 @@ def test_growth(tmp_path: Path, page: Page) -> None:
     mean_size, mean_seconds = (sum(column) / len(logs) for column in zip(*logs, strict=True))
     slope = sum((size - mean_size) * (seconds - mean_seconds) for size, seconds in logs)
     slope /= sum((size - mean_size) ** 2 for size, _ in logs)
-    with page.row(f"growth from {points[0][0]:,} to {points[-1][0]:,} GPU-days", f"exponent ≤ {EXPONENT}") as told:
-        told |= {"ours": ", ".join(f"{seconds:.2f} s" for _, seconds in points), "ratio": f"exponent {slope:.2f}"}
+    with page.row(
+        f"growth from {points[0][0]:,} to {points[-1][0]:,} GPU-days", f"exponent ≤ {EXPONENT}"
+    ) as told:
+        told |= {
+            "ours": ", ".join(f"{seconds:.2f} s" for _, seconds in points),
+            "ratio": f"exponent {slope:.2f}",
+        }
         assert slope <= EXPONENT

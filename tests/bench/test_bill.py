@@ -83,7 +83,12 @@ COLUMNS = {
     # Columns that every report has and nobody reads: a third filled, the others blank.
     **{f"product/filler{n}": f"hash(i % 97 + {n})" if n % 3 == 0 else "NULL" for n in range(60)},
 }
-TYPES = {"Date": "TIMESTAMPTZ", "Cost": "DECIMAL(38, 12)", "Amount": "DECIMAL(38, 12)", "Commitment": "DECIMAL(38, 12)"}
+TYPES = {
+    "Date": "TIMESTAMPTZ",
+    "Cost": "DECIMAL(38, 12)",
+    "Amount": "DECIMAL(38, 12)",
+    "Commitment": "DECIMAL(38, 12)",
+}
 # What is typed where gpucost types it; the rest is text there, too.
 PEER = """
 import json, sys, duckdb
@@ -103,7 +108,7 @@ con.close()
 
 WHY = {
     "the same bill unchanged": "the file is not even read: its size and time of change are those of its stored digest. What is left is the start of Python "
-    "with typer, pydantic and DuckDB, which no bill changes.",
+    "with typer, pydantic and DuckDB, which no bill changes."
 }
 
 
@@ -119,7 +124,10 @@ def same_columns() -> dict[str, str]:
     where = locate(CUR, header, "report")
     read = {at for at in where.columns.values() if at is not None}
     read |= {at for columns in where.maps.values() for at in columns.values()}
-    return {header[at]: next((kind for end, kind in TYPES.items() if header[at].endswith(end)), "VARCHAR") for at in sorted(read)}
+    return {
+        header[at]: next((kind for end, kind in TYPES.items() if header[at].endswith(end)), "VARCHAR")
+        for at in sorted(read)
+    }
 
 
 @pytest.mark.parametrize("kind", ["csv", "parquet"])

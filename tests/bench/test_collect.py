@@ -23,7 +23,14 @@ from gpucost.periods import Period
 from gpucost.store.connection import Store
 from tests.bench.fleets import START_S, Fleet
 from tests.bench.measured import Page
-from tests.replay.server import free_port, prometheus_over_text, require_prometheus, start_prometheus, stop, write_blocks
+from tests.replay.server import (
+    free_port,
+    prometheus_over_text,
+    require_prometheus,
+    start_prometheus,
+    stop,
+    write_blocks,
+)
 
 pytestmark = pytest.mark.bench
 
@@ -41,9 +48,12 @@ def write(out: TextIO) -> None:
     for times, values, number in zip(
         np.split(answer.ts_ms, edges), np.split(answer.values, edges), np.unique(which), strict=True
     ):
-        labels = ",".join(f'{key}="{value}"' for key, value in answer.series[number].items() if key != "__name__")
+        labels = ",".join(
+            f'{key}="{value}"' for key, value in answer.series[number].items() if key != "__name__"
+        )
         out.writelines(
-            f"DCGM_FI_DEV_GPU_UTIL{{{labels}}} {value:.0f} {at / 1000:.3f}\n" for at, value in zip(times, values, strict=True)
+            f"DCGM_FI_DEV_GPU_UTIL{{{labels}}} {value:.0f} {at / 1000:.3f}\n"
+            for at, value in zip(times, values, strict=True)
         )
     out.write("# EOF\n")
 
@@ -62,7 +72,9 @@ def by_data_frame(url: str, hours: int) -> tuple[int, float]:
     count, started = 0, time.perf_counter()
     for hour in range(hours):
         begin = START + timedelta(hours=hour)
-        answer = client.custom_query_range("DCGM_FI_DEV_GPU_UTIL", begin, begin + timedelta(minutes=59), "60s")
+        answer = client.custom_query_range(
+            "DCGM_FI_DEV_GPU_UTIL", begin, begin + timedelta(minutes=59), "60s"
+        )
         frame = MetricRangeDataFrame(answer).reset_index()
         con.register("frame", frame)
         con.execute("CREATE TABLE IF NOT EXISTS samples AS FROM frame LIMIT 0")
@@ -76,7 +88,11 @@ def test_collect_beside_the_data_frame(url: str, tmp_path: Path, page: Page) -> 
     store = Store(tmp_path / "store.duckdb")
     started = time.perf_counter()
     result = collect_prometheus(
-        PrometheusSource(url=url), store, Period(START, START + timedelta(days=FLEET.days)), Activity(), Idle()
+        PrometheusSource(url=url),
+        store,
+        Period(START, START + timedelta(days=FLEET.days)),
+        Activity(),
+        Idle(),
     )
     seconds = time.perf_counter() - started
     ours, usual = result.samples / seconds / 1e6, slow_samples / slow_seconds / 1e6
@@ -85,7 +101,10 @@ def test_collect_beside_the_data_frame(url: str, tmp_path: Path, page: Page) -> 
     assert result.samples == len(answer.ts_ms)
     why = "the rest is the server's answer in JSON, its parsing and the sorted insert, one after the other."
     with page.row("Prometheus to store, activity", f"≥ {COLLECT} ×", why) as told:
-        told |= {"ours": f"{ours:.2f} M samples/s (wall)", "beside": f"prometheus-api-client, data frame, DuckDB {usual:.3f}"}
+        told |= {
+            "ours": f"{ours:.2f} M samples/s (wall)",
+            "beside": f"prometheus-api-client, data frame, DuckDB {usual:.3f}",
+        }
         told["ratio"] = f"{ours / usual:.1f} ×"
         assert ours >= COLLECT * usual
     with page.row("bytes a sample, as collected", f"≤ {BYTES}", "`store compact` is not there yet.") as told:
@@ -98,7 +117,9 @@ def write_states(out: TextIO) -> None:
     answer = Fleet(gpus=800, days=1, pod_hours=20).states()
     edges = np.flatnonzero(np.diff(answer.series_index)) + 1
     by_name: dict[str, list[str]] = {}
-    for times, values, labels in zip(np.split(answer.ts_ms, edges), np.split(answer.values, edges), answer.series, strict=True):
+    for times, values, labels in zip(
+        np.split(answer.ts_ms, edges), np.split(answer.values, edges), answer.series, strict=True
+    ):
         text = ",".join(f'{key}="{value}"' for key, value in labels.items() if key != "__name__")
         moments = range(int(times[0]), int(times[-1]) + 1, 60_000)
         lines = [f"{labels['__name__']}{{{text}}} {values[0]:.0f} {at / 1000:.3f}\n" for at in moments]
@@ -115,7 +136,9 @@ def spent(pid: int) -> tuple[float, int]:
     return (int(times[11]) + int(times[12])) / os.sysconf("SC_CLK_TCK"), int(io["wchar"])
 
 
-def test_states_cost_the_server_less_than_their_samples(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, page: Page) -> None:
+def test_states_cost_the_server_less_than_their_samples(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, page: Page
+) -> None:
     require_prometheus()
     write_blocks(write_states, tmp_path / "prometheus")
     port = free_port()
@@ -126,8 +149,13 @@ def test_states_cost_the_server_less_than_their_samples(tmp_path: Path, monkeypa
             if way == "samples":
                 monkeypatch.setattr(PrometheusCollector, "_scrapes", lambda *_: None)
             cpu, sent = spent(process.pid)
-            source, store = PrometheusSource(url=f"http://127.0.0.1:{port}"), Store(tmp_path / f"{way}.duckdb")
-            result = collect_prometheus(source, store, Period(START, START + timedelta(days=1)), Activity(), Idle())
+            source, store = (
+                PrometheusSource(url=f"http://127.0.0.1:{port}"),
+                Store(tmp_path / f"{way}.duckdb"),
+            )
+            result = collect_prometheus(
+                source, store, Period(START, START + timedelta(days=1)), Activity(), Idle()
+            )
             cpu_after, sent_after = spent(process.pid)
             costs[way] = cpu_after - cpu, sent_after - sent, result.samples
     finally:
@@ -143,5 +171,9 @@ def test_states_cost_the_server_less_than_their_samples(tmp_path: Path, monkeypa
         assert sent * SENT <= raw_sent
     why = "the server still reads every chunk once for each metric: its count, and its value where that can change."
     with page.row("its CPU", f"≤ 1/{SERVER}", why) as told:
-        told |= {"ours": f"{cpu:.2f} s", "beside": f"raw samples {raw_cpu:.2f} s", "ratio": f"1/{raw_cpu / cpu:.1f}"}
+        told |= {
+            "ours": f"{cpu:.2f} s",
+            "beside": f"raw samples {raw_cpu:.2f} s",
+            "ratio": f"1/{raw_cpu / cpu:.1f}",
+        }
         assert cpu * SERVER <= raw_cpu

@@ -44,7 +44,12 @@ def test_ten_million_jobs(tmp_path: Path, page: Page) -> None:
         f"≤ {RATIO} ×, ≤ {MEGABYTES:,} MB",
         "each record is cut and its times are read in Python.",
     ) as row:
-        row |= {"ours": f"{ours.cpu:.0f} s, {ours.peak_mb:,.0f} MB", "beside": f"DuckDB's reader {beside.cpu:.0f} s"}
-        row["ratio"] = f"{ours.cpu / beside.cpu:.1f} ×; attributed in {report.cpu:.0f} s, {report.peak_mb:,.0f} MB"
+        row |= {
+            "ours": f"{ours.cpu:.0f} s, {ours.peak_mb:,.0f} MB",
+            "beside": f"DuckDB's reader {beside.cpu:.0f} s",
+        }
+        row["ratio"] = (
+            f"{ours.cpu / beside.cpu:.1f} ×; attributed in {report.cpu:.0f} s, {report.peak_mb:,.0f} MB"
+        )
         assert ours.cpu <= RATIO * beside.cpu
         assert ours.peak_mb <= MEGABYTES

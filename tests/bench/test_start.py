@@ -35,25 +35,37 @@ def cpu_seconds(code: str, *words: str) -> float:
 @pytest.fixture(scope="module")
 def demo(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("demo") / "fleet"
-    subprocess.run([sys.executable, "-c", RUN, "demo", "--keep", str(folder)], check=True, capture_output=True)
+    subprocess.run(
+        [sys.executable, "-c", RUN, "demo", "--keep", str(folder)], check=True, capture_output=True
+    )
     return folder
 
 
 def test_help(page: Page) -> None:
     ours, bare = cpu_seconds(RUN, "--help"), cpu_seconds(BARE)
     with page.row("`gpucost --help`", "≤ 0.2 s, ≤ 1.5 ×") as told:
-        told |= {"ours": f"{ours:.2f} s", "beside": f"a bare typer program {bare:.2f} s", "ratio": f"{ours / bare:.1f} ×"}
+        told |= {
+            "ours": f"{ours:.2f} s",
+            "beside": f"a bare typer program {bare:.2f} s",
+            "ratio": f"{ours / bare:.1f} ×",
+        }
         assert ours < 1.5 * bare
         assert ours <= 0.2
 
 
 @pytest.mark.parametrize(
-    "words", [["report"], ["report", "--month", f"{last_months(datetime.now(UTC)).start:%Y-%m}"]], ids=["report", "month"]
+    "words",
+    [["report"], ["report", "--month", f"{last_months(datetime.now(UTC)).start:%Y-%m}"]],
+    ids=["report", "month"],
 )
 def test_a_month_s_report(demo: Path, monkeypatch: pytest.MonkeyPatch, page: Page, words: list[str]) -> None:
     monkeypatch.chdir(demo)
     ours, bare = cpu_seconds(RUN, *words), cpu_seconds(ENGINE)
     why = f"{bare:.2f} s of it are the imports of typer and DuckDB and an empty database, {ours - bare:.2f} s are gpucost's."
     with page.row(f"`gpucost {' '.join(words)}` of the sample fleet", "≤ 0.4 s", why) as told:
-        told |= {"ours": f"{ours:.2f} s", "beside": f"its libraries alone {bare:.2f} s", "ratio": f"{ours / bare:.1f} ×"}
+        told |= {
+            "ours": f"{ours:.2f} s",
+            "beside": f"its libraries alone {bare:.2f} s",
+            "ratio": f"{ours / bare:.1f} ×",
+        }
         assert ours <= 0.4

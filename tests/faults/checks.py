@@ -31,14 +31,23 @@ def check_said(its: World, config: Config, report: Answer, what: object) -> set[
     for hour in range(its.hours):
         for cluster in sorted({node["cluster"] for node in its.fleet["nodes"]}):
             reported, true = (
-                {key: row for key, row in rows.get(hour, {}).items() if key[1] == cluster} for rows in (figures, truth)
+                {key: row for key, row in rows.get(hour, {}).items() if key[1] == cluster}
+                for rows in (figures, truth)
             )
-            unknown = missing.get(cluster, missing.get("", set())) | partial.get(cluster, partial.get("", set()))
+            unknown = missing.get(cluster, missing.get("", set())) | partial.get(
+                cluster, partial.get("", set())
+            )
             near = bool({hour - 1, hour + 1} & unknown)
             if hour in bridged.get(cluster, set()) and hour not in unknown:
-                wrong += [f"bridged hour {hour} of {cluster}: {text}" for text in _wrong_bridged(its, reported, true)]
+                wrong += [
+                    f"bridged hour {hour} of {cluster}: {text}"
+                    for text in _wrong_bridged(its, reported, true)
+                ]
                 continue
-            wrong += [f"hour {hour} of {cluster}: {text}" for text in _wrong(its, reported, true, hour in unknown, near)]
+            wrong += [
+                f"hour {hour} of {cluster}: {text}"
+                for text in _wrong(its, reported, true, hour in unknown, near)
+            ]
     assert not wrong, "\n".join([*wrong, str(coverage), str(what)])
     return missing.get("", set())
 
@@ -47,14 +56,20 @@ def check_undisturbed(its: World, report: Answer, what: object) -> None:
     """The report is that of a store that nothing ever disturbed, in every figure and every word."""
     assert report.code == 0, (report, what)
     answer = report.json()
-    assert {key: answer.get(key) for key in answer.keys() | its.truth.keys() if answer.get(key) != its.truth.get(key)} == {}, what
+    assert {
+        key: answer.get(key)
+        for key in answer.keys() | its.truth.keys()
+        if answer.get(key) != its.truth.get(key)
+    } == {}, what
 
 
 def _hours_of(its: World, gaps: list[dict[str, str]]) -> dict[str, set[int]]:
     """The hours of the fleet that gaps touch, by cluster; under "" those of any."""
     by_cluster: dict[str, set[int]] = {}
     for gap in gaps:
-        start, end = ((datetime.fromisoformat(gap[edge]) - its.at(0)) / timedelta(hours=1) for edge in ("from", "to"))
+        start, end = (
+            (datetime.fromisoformat(gap[edge]) - its.at(0)) / timedelta(hours=1) for edge in ("from", "to")
+        )
         hours = {hour for hour in range(its.hours) if start < hour + 1 and hour < end}
         for name in (gap["cluster"], ""):
             by_cluster.setdefault(name, set()).update(hours)
@@ -69,7 +84,11 @@ def _wrong(its: World, reported: Rows, true: Rows, is_unknown: bool, is_near: bo
     share = EDGE_SCRAPES * its.fleet["scrape"] / 3600 * (is_unknown or is_near)
     for measure in ("allocated", "unallocated", "cost", "unallocated_cost", "active", "idle"):
         one, other = _sum(reported, measure), _sum(true, measure)
-        of_all = _sum(true, "cost", "unallocated_cost") if "cost" in measure else _sum(true, "allocated", "unallocated")
+        of_all = (
+            _sum(true, "cost", "unallocated_cost")
+            if "cost" in measure
+            else _sum(true, "allocated", "unallocated")
+        )
         slack = share * of_all + EXACT
         if one > other + slack:
             yield f"{measure} is {one}, more than {other}"
@@ -91,7 +110,11 @@ def _wrong_bridged(its: World, reported: Rows, true: Rows) -> Iterator[str]:
     share = EDGE_SCRAPES * its.fleet["scrape"] / 3600
     for measures in (("allocated",), ("cost",), ("allocated", "unallocated"), ("cost", "unallocated_cost")):
         one, other = _sum(reported, *measures), _sum(true, *measures)
-        of_all = _sum(true, "cost", "unallocated_cost") if "cost" in measures else _sum(true, "allocated", "unallocated")
+        of_all = (
+            _sum(true, "cost", "unallocated_cost")
+            if "cost" in measures
+            else _sum(true, "allocated", "unallocated")
+        )
         if one > other + share * of_all + EXACT:
             yield f"{' + '.join(measures)} is {one}, more than {other}"
 

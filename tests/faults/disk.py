@@ -21,7 +21,17 @@ def built(folder: Path) -> Path:
     """The library that stands between a program and its disk. Skips the test where no C compiler is; fails it under CI=true."""
     require("cc", package="gcc libc6-dev")
     library = folder / "disk.so"
-    command = ["cc", "-shared", "-fPIC", "-O1", "-o", str(library), str(Path(__file__).with_name("disk.c")), "-ldl", "-lpthread"]
+    command = [
+        "cc",
+        "-shared",
+        "-fPIC",
+        "-O1",
+        "-o",
+        str(library),
+        str(Path(__file__).with_name("disk.c")),
+        "-ldl",
+        "-lpthread",
+    ]
     subprocess.run(command, check=True)
     return library
 
@@ -74,13 +84,19 @@ class Ended:
         return "Traceback" not in self.err and "unexpected " not in self.err
 
 
-def start(folder: Path, words: tuple[str, ...], environment: dict[str, str] | None = None) -> subprocess.Popen[str]:
+def start(
+    folder: Path, words: tuple[str, ...], environment: dict[str, str] | None = None
+) -> subprocess.Popen[str]:
     """Starts gpucost in a folder, its temporary files below it."""
     (folder / "tmp").mkdir(exist_ok=True)
     kept = {name: value for name, value in os.environ.items() if not name.startswith("GPUCOST_")}
-    known = kept | {"PYTHONPATH": str(ROOT), "TMPDIR": str(folder / "tmp"), "NO_COLOR": "1"} | (environment or {})
+    known = (
+        kept | {"PYTHONPATH": str(ROOT), "TMPDIR": str(folder / "tmp"), "NO_COLOR": "1"} | (environment or {})
+    )
     command = [sys.executable, "-m", "gpucost", *words]
-    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=folder, env=known)
+    return subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=folder, env=known
+    )
 
 
 def run(folder: Path, words: tuple[str, ...], environment: dict[str, str] | None = None) -> Ended:
@@ -97,7 +113,9 @@ class Disk:
     library: Path
     notes: Path
 
-    def watch(self, folder: Path, at: int = 0, fault: Fault = FAULTS[1], *, contents: bool = False) -> dict[str, str]:
+    def watch(
+        self, folder: Path, at: int = 0, fault: Fault = FAULTS[1], *, contents: bool = False
+    ) -> dict[str, str]:
         """What a program's environment needs for its calls below `folder` to be written down, and the one `at` to fail."""
         for name in ("log", "data"):
             (self.notes / name).unlink(missing_ok=True)
@@ -124,7 +142,18 @@ class Disk:
         found = []
         for line in log.read_text(errors="surrogateescape").splitlines() if log.exists() else []:
             number, kind, inode, device, offset, length, error, path, other = line.split("\t")
-            found.append(Call(int(number), kind, (int(device), int(inode)), int(offset), int(length), int(error), path, other))
+            found.append(
+                Call(
+                    int(number),
+                    kind,
+                    (int(device), int(inode)),
+                    int(offset),
+                    int(length),
+                    int(error),
+                    path,
+                    other,
+                )
+            )
         return found
 
 

@@ -62,7 +62,9 @@ class Plan:
         attempts = dice.choice((1, 1, 2, ALWAYS))
         if self.only not in question:
             return None
-        if not self.always and (rare >= min(self.rate, RAREST.get(kind, 1.0)) or (attempt >= attempts and kind not in UNFELT)):
+        if not self.always and (
+            rare >= min(self.rate, RAREST.get(kind, 1.0)) or (attempt >= attempts and kind not in UNFELT)
+        ):
             return None
         return kind, dice
 
@@ -166,7 +168,9 @@ def _busy(handler: Handler, body: bytes, dice: random.Random) -> None:
 
 def _broken(handler: Handler, body: bytes, dice: random.Random) -> None:
     status = dice.choice((500, 502, 503, 504))
-    text = dice.choice((b'{"status":"error","error":"disk on fire"}', b"upstream connect error", b"", b"\xff\xfe\x00", b"[]"))
+    text = dice.choice(
+        (b'{"status":"error","error":"disk on fire"}', b"upstream connect error", b"", b"\xff\xfe\x00", b"[]")
+    )
     handler.send(status, text, dice.choice((JSON, "text/plain", "text/html")))
 
 
@@ -252,9 +256,13 @@ def _bomb(handler: Handler, body: bytes, dice: random.Random) -> None:
     handler.close_connection = True
     handler.head(200, **{"Content-Encoding": "gzip", "Connection": "close"})
     packer = zlib.compressobj(9, wbits=-15)
-    handler.wfile.write(b"\x1f\x8b\x08\x00\x00\x00\x00\x00\x00\x03" + packer.compress(head) + packer.flush(zlib.Z_FULL_FLUSH))
+    handler.wfile.write(
+        b"\x1f\x8b\x08\x00\x00\x00\x00\x00\x00\x03" + packer.compress(head) + packer.flush(zlib.Z_FULL_FLUSH)
+    )
     packer = zlib.compressobj(9, wbits=-15)
-    mib = packer.compress(filling * 1024) + packer.flush(zlib.Z_FULL_FLUSH)  # stands for itself, however often
+    mib = packer.compress(filling * 1024) + packer.flush(
+        zlib.Z_FULL_FLUSH
+    )  # stands for itself, however often
     for _ in range(BOMB_MIB):
         handler.wfile.write(mib)
 
@@ -275,7 +283,10 @@ def _partial(handler: Handler, body: bytes, dice: random.Random) -> None:
     if dice.random() < 0.5:
         document = {"status": "success", "isPartial": True, **document}
     else:
-        document["warnings"] = [dice.choice(PARTIAL_WARNINGS), *(PROMQL_NOTES[:1] if dice.random() < 0.3 else [])]
+        document["warnings"] = [
+            dice.choice(PARTIAL_WARNINGS),
+            *(PROMQL_NOTES[:1] if dice.random() < 0.3 else []),
+        ]
     handler.send(200, _text(document))
 
 
@@ -317,13 +328,17 @@ def _blanks(handler: Handler, body: bytes, dice: random.Random) -> None:
             words = BLANKS if one["metric"].get("__name__", "").startswith("DCGM_") else ("NaN",)
             if dice.random() < 0.3:
                 places = dice.choices(one["values"][:-1], k=3) if len(one["values"]) > 1 else []
-                one["values"] = sorted([*one["values"], *([at + 7.125, dice.choice(words)] for at, _ in places)])
+                one["values"] = sorted(
+                    [*one["values"], *([at + 7.125, dice.choice(words)] for at, _ in places)]
+                )
         return series
 
     _changed(handler, body, blanked)
 
 
-def _changed(handler: Handler, body: bytes, change: Callable[[list[dict[str, Any]]], list[dict[str, Any]]]) -> None:
+def _changed(
+    handler: Handler, body: bytes, change: Callable[[list[dict[str, Any]]], list[dict[str, Any]]]
+) -> None:
     document = json.loads(body)
     data = document["data"]
     if isinstance(data, dict) and data["resultType"] == "matrix":

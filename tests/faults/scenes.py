@@ -47,17 +47,34 @@ COMMANDS: dict[str, tuple[str, ...]] = {
     "collect into nothing": (*COLLECT, "2026-03-11T00:00Z"),
     "collect": (*COLLECT, LAST),
     "bill": ("collect", "aws", "new.csv"),
-    "attribute": ("report", "--month", "2026-03", "--by", "day,team,pod", "--format", "json", "-o", "report.json"),
+    "attribute": (
+        "report",
+        "--month",
+        "2026-03",
+        "--by",
+        "day,team,pod",
+        "--format",
+        "json",
+        "-o",
+        "report.json",
+    ),
     "chargeback": ("chargeback", "--month", "2026-03", "--out", "bundles"),
     "lake export": ("lake", "export", "lake"),
 }
 COLLECTS = ("collect into nothing", "collect")
 #: What the numbers of a store's own, and its clocks, do not make different.
 _TABLES = {
-    **{name: query.format("s") for name, query in RAW.items() if name not in ("loads", "asked_hours", "bills")},
+    **{
+        name: query.format("s")
+        for name, query in RAW.items()
+        if name not in ("loads", "asked_hours", "bills")
+    },
     "bills": "SELECT provider, source, format, billing_account_id, billing_period, is_final, rows FROM s.bills",
 }
-_FIGURES = {name: f"SELECT * {'EXCLUDE (bill_id)' if name == 'billed_hours' else ''} FROM s.{name}" for name in FIGURES}  # noqa: S608
+_FIGURES = {
+    name: f"SELECT * {'EXCLUDE (bill_id)' if name == 'billed_hours' else ''} FROM s.{name}"  # noqa: S608
+    for name in FIGURES
+}
 
 State = dict[str, Any]
 
@@ -106,10 +123,16 @@ class Scene:
             if self.name in COLLECTS and part in ("raw", "figures") and value not in known.values():
                 self._check_hours(what)  # it goes window by window
             elif part == "lake":  # day by day
-                wrong = {day: tables for day, tables in value.items() if tables not in [one.get(day) for one in known.values()]}
+                wrong = {
+                    day: tables
+                    for day, tables in value.items()
+                    if tables not in [one.get(day) for one in known.values()]
+                }
                 assert not wrong, f"{wrong} of {known}\n{what}"
             else:
-                assert value in known.values(), f"{part} is neither as it was nor as it becomes: {_unlike(value, known)}\n{what}"
+                assert value in known.values(), (
+                    f"{part} is neither as it was nor as it becomes: {_unlike(value, known)}\n{what}"
+                )
         return left == self.state_after
 
     def _check_hours(self, what: str) -> None:
@@ -141,7 +164,11 @@ def _unlike(value: Any, known: dict[str, Any]) -> dict[str, Any]:
     if not isinstance(value, dict):
         return {"is": value, **known}
     return {
-        name: {key: (value.get(key), other.get(key)) for key in {*value, *other} if value.get(key) != other.get(key)}
+        name: {
+            key: (value.get(key), other.get(key))
+            for key in {*value, *other}
+            if value.get(key) != other.get(key)
+        }
         if isinstance(other, dict)
         else other
         for name, other in known.items()
@@ -182,7 +209,11 @@ def stored(path: Path) -> State:
 
 def contents(folder: Path) -> dict[str, str]:
     """The files of months' bundles in a folder, by their digests; those that an index names are whole."""
-    found = {path.relative_to(folder).as_posix(): digest(path) for path in folder.glob("20*/**/*") if path.is_file()}
+    found = {
+        path.relative_to(folder).as_posix(): digest(path)
+        for path in folder.glob("20*/**/*")
+        if path.is_file()
+    }
     for index in folder.glob("20*/index.json"):
         for file in json.loads(index.read_text())["files"]:
             assert digest(index.parent / file["file"]) == file["sha256"], file
@@ -227,13 +258,21 @@ def _made(folder: Path, described: dict[str, Any], url: str) -> dict[str, Scene]
         '[prices]\nbook = "prices.csv"\n[lake]\nwriter = "one"\n'
     )
     for name, price in (("old", 20), ("new", 21)):
-        billed = charges(described, lambda node, _: ("spot" if node["capacity_type"] == "spot" else "on_demand", Decimal(price)))  # noqa: B023
+        billed = charges(
+            described,
+            lambda node, _: ("spot" if node["capacity_type"] == "spot" else "on_demand", Decimal(price)),  # noqa: B023
+        )
         (place / f"{name}.csv").write_text(aws_cur(billed))
     world = Collected(folder, described, Lag(HOURS, HOURS), Proxy(), folder, ExitStack())
     found: dict[str, Scene] = {}
     for name, words in COMMANDS.items():
         if name == "bill":
-            for more in (("collect", "aws", "old.csv"), COMMANDS["attribute"], COMMANDS["chargeback"], COMMANDS["lake export"]):
+            for more in (
+                ("collect", "aws", "old.csv"),
+                COMMANDS["attribute"],
+                COMMANDS["chargeback"],
+                COMMANDS["lake export"],
+            ):
                 assert run(place, more).code in (0, 4), more
         before, after = (folder / f"{name} {when}" for when in ("before", "after"))
         shutil.copytree(place, before)

@@ -53,14 +53,19 @@ def test_the_clock_jumps(all_scenes: dict[str, Scene], disk: Disk, runs: int) ->
         dice = random.Random(seed)
         place, said = scene.begin(), []
         for _ in range(dice.choice((1, 2, 3))):
-            first, then = (dice.choice((-24 * 40, 3, 12.5, 24, 30, HOURS + 1, HOURS + 24 * 30, HOURS + 24 * 400)) for _ in "ab")
+            first, then = (
+                dice.choice((-24 * 40, 3, 12.5, 24, 30, HOURS + 1, HOURS + 24 * 30, HOURS + 24 * 400))
+                for _ in "ab"
+            )
             process = start(place, COLLECT, disk.clock(moment(first)))
             time.sleep(dice.uniform(0.2, 1.0) * scene.seconds)
             disk.set_clock(moment(then))
             out, err = process.communicate(timeout=300)
             said.append(f"by a clock at hour {first}, then {then}: {process.returncode} {out}{err}")
             what = f"{seed}: " + "\n".join(said)
-            assert process.returncode in (0, 1, 4) and "Traceback" not in err and "unexpected " not in err, what
+            assert process.returncode in (0, 1, 4) and "Traceback" not in err and "unexpected " not in err, (
+                what
+            )
             assert newest(place) <= HOURS, what
         answer = run(place, COLLECT, disk.clock(repair))
         assert answer.code == 0, (answer, what)

@@ -22,7 +22,9 @@ def test_a_write_fails(scene: Scene, disk: Disk, runs: int) -> None:
     ended = run(place, scene.words, disk.watch(place))
     assert ended.code == scene.ended.code and scene.check_between("undisturbed, but written down"), ended
     count = len(disk.calls())
-    tries = [(at, FAULTS[(at + turn) % len(FAULTS)]) for turn in range(len(FAULTS)) for at in range(1, count + 1)]
+    tries = [
+        (at, FAULTS[(at + turn) % len(FAULTS)]) for turn in range(len(FAULTS)) for at in range(1, count + 1)
+    ]
     if runs < ALL:
         tries = random.Random(scene.name).sample(tries, max(runs // 10, 1))
     wrong = []
@@ -31,7 +33,9 @@ def test_a_write_fails(scene: Scene, disk: Disk, runs: int) -> None:
             check(scene, disk, at, fault)
         except AssertionError as error:
             wrong.append(str(error))
-    print(f"{scene.name}: {count} writes, {len(tries)} failures of them tried, {len(wrong)} times something was wrong")
+    print(
+        f"{scene.name}: {count} writes, {len(tries)} failures of them tried, {len(wrong)} times something was wrong"
+    )
     assert not wrong, f"{len(wrong)} of {len(tries)}:\n\n" + "\n\n".join(wrong)
 
 
@@ -40,11 +44,15 @@ def check(scene: Scene, disk: Disk, at: int, fault: Fault) -> None:
     place = scene.begin()
     ended = run(place, scene.words, disk.watch(place, at, fault))
     failed = [call for call in disk.calls() if call.number == at]
-    what = f"{scene.name}: {fault.name} at {at}, {failed[0][1:] if failed else 'which there was not'}\n{ended}"
+    what = (
+        f"{scene.name}: {fault.name} at {at}, {failed[0][1:] if failed else 'which there was not'}\n{ended}"
+    )
     if (away := away_from(place)).exists():
         # whatever was made in its place meanwhile is not what was there
         shutil.rmtree(place, ignore_errors=True)
         away.rename(place)
     is_done = scene.check_between(what)
-    assert ended.is_said or (ended.code == scene.ended.code and ended.is_plain and is_done), f"ended otherwise\n{what}"
+    assert ended.is_said or (ended.code == scene.ended.code and ended.is_plain and is_done), (
+        f"ended otherwise\n{what}"
+    )
     scene.check_again(what)

@@ -189,17 +189,25 @@ PARSERS = {
         400,
     ),
     "plan": Parser(read_plan, {"plan.toml": PLAN.encode()}, 400),
-    "curve": Parser(read_curve, {"curve.csv": lines("hour,nodes", "0,3", "1,4.5"), "plain.txt": lines("3", "4", "5.5")}, 400),
+    "curve": Parser(
+        read_curve,
+        {"curve.csv": lines("hour,nodes", "0,3", "1,4.5"), "plain.txt": lines("3", "4", "5.5")},
+        400,
+    ),
     "speeds": Parser(
         lambda path: read_speeds(path, facts_known()),
         {"speeds.csv": lines("gpu_model,relative_speed", "A100-SXM4-80GB,1", "H100-80GB-HBM3,2.2")},
         200,
     ),
     "spot traces": Parser(
-        read_trace, {"trace.json": TRACE.encode(), "events.txt": lines("2026-03-05,10:00:00,3", "2026-03-05,11:00:00,2")}, 400
+        read_trace,
+        {"trace.json": TRACE.encode(), "events.txt": lines("2026-03-05,10:00:00,3", "2026-03-05,11:00:00,2")},
+        400,
     ),
     "spot prices": Parser(read_path, {"spot.json": SPOT.encode()}, 400),
-    "saved answers": Parser(lambda path: read_answer(str(path), path.parent), {"answer.json": ANSWER.encode()}, 400),
+    "saved answers": Parser(
+        lambda path: read_answer(str(path), path.parent), {"answer.json": ANSWER.encode()}, 400
+    ),
     "policy": Parser(read_rules, {"policy.toml": shipped_rules().encode()}),
     "progress": Parser(
         progress,
@@ -211,7 +219,14 @@ PARSERS = {
             ),
             "work.jsonl": lines(
                 *(
-                    json.dumps({"time": f"2026-03-05T1{n}:00:00Z", "unit": "request", "value": 3, "workload": "Job/a"})
+                    json.dumps(
+                        {
+                            "time": f"2026-03-05T1{n}:00:00Z",
+                            "unit": "request",
+                            "value": 3,
+                            "workload": "Job/a",
+                        }
+                    )
                     for n in range(3)
                 )
             ),
@@ -231,8 +246,16 @@ PARSERS = {
                             "partition": "gpu",
                             "user": "ann",
                             "state": {"current": ["COMPLETED"]},
-                            "time": {"submission": 1772704800, "start": 1772704860, "end": 1772712000, "elapsed": 7140},
-                            "tres": {"allocated": [{"type": "gres", "name": "gpu", "count": 8}], "requested": []},
+                            "time": {
+                                "submission": 1772704800,
+                                "start": 1772704860,
+                                "end": 1772712000,
+                                "elapsed": 7140,
+                            },
+                            "tres": {
+                                "allocated": [{"type": "gres", "name": "gpu", "count": 8}],
+                                "requested": [],
+                            },
                             "nodes": "n1",
                             "steps": [],
                         }
@@ -257,21 +280,32 @@ PARSERS = {
         8,
     ),
     "Google bill": Parser(
-        bill("gcp"), {"export.json": lines(*(json.dumps(test_bill_gcp.row(hour=hour)) for hour in range(2)))}, 8
+        bill("gcp"),
+        {"export.json": lines(*(json.dumps(test_bill_gcp.row(hour=hour)) for hour in range(2)))},
+        8,
     ),
     "Azure bill": Parser(bill("azure"), {"cost.csv": csv_text(test_bill_azure.amortized()).encode()}, 8),
     "OCI bill": Parser(
         bill(None),
-        {"classic.csv": csv_text([test_bill_oci.classic(1)]).encode(), "focus.csv": csv_text([test_bill_oci.focus(1)]).encode()},
+        {
+            "classic.csv": csv_text([test_bill_oci.classic(1)]).encode(),
+            "focus.csv": csv_text([test_bill_oci.focus(1)]).encode(),
+        },
         8,
     ),
-    "FOCUS bill": Parser(bill(None), {"focus.csv": csv_text([FOCUS_USAGE]).encode(), "focus.parquet": parquet([FOCUS_USAGE])}, 8),
+    "FOCUS bill": Parser(
+        bill(None),
+        {"focus.csv": csv_text([FOCUS_USAGE]).encode(), "focus.parquet": parquet([FOCUS_USAGE])},
+        8,
+    ),
     "OpenAI's costs": Parser(
         bill(None),
         {
             "costs.json": test_bill_vendors.text(test_bill_vendors.openai(1, 2), indent=1).encode(),
             "costs.jsonl": lines(*(test_bill_vendors.text(test_bill_vendors.openai(day)) for day in (1, 2))),
-            "dashboard.csv": csv_text([test_bill_vendors.dashboard(2, "0.5", "gpt-4o, input", "3", "tokens")]).encode(),
+            "dashboard.csv": csv_text(
+                [test_bill_vendors.dashboard(2, "0.5", "gpt-4o, input", "3", "tokens")]
+            ).encode(),
         },
         8,
     ),
@@ -279,7 +313,9 @@ PARSERS = {
         bill(None),
         {
             "report.json": test_bill_vendors.text(test_bill_vendors.anthropic(1, 2)).encode(),
-            "console.csv": csv_text([test_bill_vendors.console(1, "Claude Sonnet 4.5", "output", "0.19")]).encode(),
+            "console.csv": csv_text(
+                [test_bill_vendors.console(1, "Claude Sonnet 4.5", "output", "0.19")]
+            ).encode(),
         },
         8,
     ),
@@ -319,7 +355,9 @@ def test_some_changed_files_are_read_or_refused_in_words(name: str, tmp_path: Pa
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", PARSERS)
-def test_changed_files_are_read_or_refused_in_words(name: str, tmp_path: Path, pytestconfig: pytest.Config) -> None:
+def test_changed_files_are_read_or_refused_in_words(
+    name: str, tmp_path: Path, pytestconfig: pytest.Config
+) -> None:
     runs = pytestconfig.getoption("--runs")
     try_changed_files(name, tmp_path, runs if runs > 40 else PARSERS[name].many)
 
@@ -329,7 +367,9 @@ def try_changed_files(name: str, tmp_path: Path, tries: int) -> None:
     refused = 0
     for number, (file, content) in enumerate(parser.seeds.items()):
         path = tmp_path / file
-        for text in mutations(content, random.Random(f"{name} {number}").randrange(2**32), -(-tries // len(parser.seeds))):
+        for text in mutations(
+            content, random.Random(f"{name} {number}").randrange(2**32), -(-tries // len(parser.seeds))
+        ):
             path.write_bytes(text)
             began = time.monotonic()
             words = refusal(parser, path)

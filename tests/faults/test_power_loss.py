@@ -35,8 +35,12 @@ def manifests(tree: Tree) -> Any:
             manifest = json.loads(content)
             for day, tables in manifest["days"].items():
                 for file in tables.values():
-                    assert sha256(tree.get(file["name"], b"")).hexdigest() == file["sha256"], f"{file['name']} is not whole"
-                found[manifest["cluster"], day] = sorted((table, file["digest"]) for table, file in tables.items())
+                    assert sha256(tree.get(file["name"], b"")).hexdigest() == file["sha256"], (
+                        f"{file['name']} is not whole"
+                    )
+                found[manifest["cluster"], day] = sorted(
+                    (table, file["digest"]) for table, file in tables.items()
+                )
     return found
 
 
@@ -87,7 +91,9 @@ def on_disk(path: Path) -> Tree:
     """The files that really are there."""
     if path.is_file():
         return {"": path.read_bytes()}
-    return {one.relative_to(path).as_posix(): one.read_bytes() for one in sorted(path.rglob("*")) if one.is_file()}
+    return {
+        one.relative_to(path).as_posix(): one.read_bytes() for one in sorted(path.rglob("*")) if one.is_file()
+    }
 
 
 def unlike(tree: Tree, read: Callable[[Tree], Any], known: list[Any]) -> str | None:

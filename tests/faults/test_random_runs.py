@@ -87,11 +87,16 @@ def drawn(seed: int, worlds: Worlds) -> Run:
         tuple(moments),
         tuple(lags),
         (*(its.span if dice.random() < 0.2 else ()), *(("-q",) if dice.random() < 0.2 else ())),
-        {"max_samples": dice.choice((1000, 20_000, 2_000_000)), "partial_response": dice.choice(("refuse",) * 7 + ("accept",))},
+        {
+            "max_samples": dice.choice((1000, 20_000, 2_000_000)),
+            "partial_response": dice.choice(("refuse",) * 7 + ("accept",)),
+        },
     )
 
 
-def test_no_figure_is_wrong_and_unsaid(seed: int, worlds: Worlds, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_figure_is_wrong_and_unsaid(
+    seed: int, worlds: Worlds, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     chosen = drawn(seed, worlds)
     its = worlds(chosen.case)
     config = its.config(tmp_path, **LIMITS, **chosen.settings)
@@ -110,7 +115,11 @@ def test_no_figure_is_wrong_and_unsaid(seed: int, worlds: Worlds, tmp_path: Path
             assert answer.code in (0, 4), what
     report = its.report(config)
     if report.code == 1:
-        assert answer.code or answer.err, ("the store holds nothing, and collect did not say so", report, what)
+        assert answer.code or answer.err, (
+            "the store holds nothing, and collect did not say so",
+            report,
+            what,
+        )
     else:
         missing = check_said(its, config, report, what)
         newest = min(moment, its.at(min(its.lag.kube, its.lag.dcgm))) if lags else moment

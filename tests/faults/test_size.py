@@ -42,10 +42,19 @@ def test_memory_is_bounded(fleet: Path) -> None:
     series = Store(fleet).query(IN_AN_HOUR)[1][0][0]
     assert pods >= 20_000 and nodes >= 2_000 and series >= 100_000, (pods, nodes, series)
     spans = ("--from", "2026-10-01", "--to", f"2026-10-{DAYS + 1:02}")
-    for words in (("report", *spans, "--by", "namespace,day"), ("store", "check"), ("waste", *spans), ("store", "compact")):
+    for words in (
+        ("report", *spans, "--by", "namespace,day"),
+        ("store", "check"),
+        ("waste", *spans),
+        ("store", "compact"),
+    ):
         places = ("--store", str(fleet), "--config", str(fleet.with_name("gpucost.toml")))
         done = subprocess.run(
-            [sys.executable, "-c", MEASURED, *words, *places], cwd=ROOT, capture_output=True, text=True, check=True
+            [sys.executable, "-c", MEASURED, *words, *places],
+            cwd=ROOT,
+            capture_output=True,
+            text=True,
+            check=True,
         )
         peak, code, said = done.stdout.split(" ", 2)
         print(f"{' '.join(words[:2])}: {peak} MiB")

@@ -46,7 +46,11 @@ def test_two_at_once(pair: tuple[str, str], all_scenes: dict[str, Scene], runs: 
         one = start(place, commands[0])
         time.sleep(dice.uniform(0, 0.5) * scene.seconds)
         two = start(place, commands[1])
-        ends = [Ended(process.returncode, *texts) for process in (one, two) for texts in [process.communicate(timeout=300)]]
+        ends = [
+            Ended(process.returncode, *texts)
+            for process in (one, two)
+            for texts in [process.communicate(timeout=300)]
+        ]
         assert all((end.code in (0, 4) and end.is_plain) or end.is_said for end in ends), ends
         assert any(end.code in (0, 4) for end in ends), ends
         waited += sum(end.code == 1 for end in ends)

@@ -76,7 +76,9 @@ class World:
         return self._serve("behind", _until(scrape(self.fleet), self.fleet["start"], self.lag))
 
     def _serve(self, kind: str, series: list[Series]) -> str:
-        return self.servers.enter_context(prometheus_over_text(partial(write_openmetrics, series), self.folder / kind))
+        return self.servers.enter_context(
+            prometheus_over_text(partial(write_openmetrics, series), self.folder / kind)
+        )
 
     @cached_property
     def calm(self) -> Config:
@@ -129,7 +131,16 @@ class World:
 
     def report(self, config: Config) -> Answer:
         """The report on the fleet's whole time, row by row; 4 where it is incomplete."""
-        return run(config, "report", *self.span, "--by", "hour,cluster,namespace,pod,node", "--format", "json", "--strict")
+        return run(
+            config,
+            "report",
+            *self.span,
+            "--by",
+            "hour,cluster,namespace,pod,node",
+            "--format",
+            "json",
+            "--strict",
+        )
 
 
 @dataclass(frozen=True)
@@ -170,7 +181,9 @@ def held(config: Config, world: World) -> dict[int, dict[tuple[Any, ...], dict[s
         for row in rows.fetchall():
             fields = dict(zip(names, row, strict=True))
             key = tuple(fields.pop(name) for name in ("kind", "cluster", "namespace", "pod", "uid", "node"))
-            by_hour.setdefault(fields.pop("hour"), {})[key] = {name: float(value) for name, value in fields.items()}
+            by_hour.setdefault(fields.pop("hour"), {})[key] = {
+                name: float(value) for name, value in fields.items()
+            }
     return by_hour
 
 
@@ -188,7 +201,9 @@ _HOURS = """
 def world(name: str, proxy: Proxy, folder: Path) -> Iterator[World]:
     """The fleet of a case, alive within the `with`."""
     with ExitStack() as servers:
-        yield World(CASES / name, _since(MONTH, read_fleet(CASES / name)), FLEETS[name], proxy, folder, servers)
+        yield World(
+            CASES / name, _since(MONTH, read_fleet(CASES / name)), FLEETS[name], proxy, folder, servers
+        )
 
 
 def _since(moment: int, fleet: Fleet) -> Fleet:

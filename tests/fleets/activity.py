@@ -16,7 +16,11 @@ from tests.replay.series import Series
 UTIL, RATIO = "DCGM_FI_DEV_GPU_UTIL", "DCGM_FI_DEV_GPU_UTIL_RATIO"
 ENGINE, POWER = "DCGM_FI_PROF_GR_ENGINE_ACTIVE", "DCGM_FI_DEV_POWER_USAGE"
 SMI = "nvidia_smi_utilization_gpu_ratio"
-WHOLE, UNMEASURED, IDLE = "21/60 39/60 0", "0 0 1", "0 1 0"  # GPU-hours active, idle and unmeasured in an hour
+WHOLE, UNMEASURED, IDLE = (
+    "21/60 39/60 0",
+    "0 0 1",
+    "0 1 0",
+)  # GPU-hours active, idle and unmeasured in an hour
 
 
 def busy(percent: float = 77, resource: str = "nvidia_com_gpu", **more: Any) -> dict[str, Any]:
@@ -25,7 +29,9 @@ def busy(percent: float = 77, resource: str = "nvidia_com_gpu", **more: Any) -> 
     return alone(5, "g6.12xlarge", pod("a", "w", [0], 0, 5, resource=resource, **more), util=util, of=kind)
 
 
-def measured(name: str, figures: str, *changes: Edit, percent: float = 77, of: Any = None, **more: Any) -> Case:
+def measured(
+    name: str, figures: str, *changes: Edit, percent: float = 77, of: Any = None, **more: Any
+) -> Case:
     """The same figures from 01:00 to 04:00."""
     table = "hour pod | active idle unmeasured\n" + "\n".join(f"{hour} a | {figures}" for hour in (1, 2, 3))
     return case(name, of or busy(percent), table, *changes, hours=(1, 4), **more)
@@ -52,13 +58,16 @@ def powered(watts: Callable[[Any], Any]) -> Edit:
 
 def never_zero(series: list[Series]) -> list[Series]:
     return [
-        replace(one, values=one.values + 3.0 * (one.values == 0)) if one.labels["__name__"] == UTIL else one for one in series
+        replace(one, values=one.values + 3.0 * (one.values == 0)) if one.labels["__name__"] == UTIL else one
+        for one in series
     ]
 
 
 def cores(series: list[Series]) -> list[Series]:
     """neuron-monitor names neither node nor pod: the instance's id does, and the pod holds all of it."""
-    (instance,) = {one.labels["provider_id"].rpartition("/")[2] for one in series if "provider_id" in one.labels}
+    (instance,) = {
+        one.labels["provider_id"].rpartition("/")[2] for one in series if "provider_id" in one.labels
+    }
     labels = {"__name__": "neuroncore_utilization_ratio", "job": "neuron", "instance_id": instance}
     return [
         replace(one, labels={**labels, "neuroncore": one.labels["gpu"]}, values=one.values / 100)

@@ -74,7 +74,9 @@ def case(
             found = change(found)
         return found
 
-    return Case(name, described, table, scraped, gaps=(gaps,) if isinstance(gaps, str) else tuple(gaps), **more)
+    return Case(
+        name, described, table, scraped, gaps=(gaps,) if isinstance(gaps, str) else tuple(gaps), **more
+    )
 
 
 def edit(change: Callable[..., list[Series]]) -> Callable[..., Edit]:
@@ -98,7 +100,12 @@ def machine(name: str, gpus: int, start: float = 0, end: float = 8, **more: Any)
 
 
 def alone(
-    hours: float, kind: str, *pods: dict[str, Any], util: Any = None, of: Mapping[str, Any] | None = None, **more: Any
+    hours: float,
+    kind: str,
+    *pods: dict[str, Any],
+    util: Any = None,
+    of: Mapping[str, Any] | None = None,
+    **more: Any,
 ) -> Fleet:
     """One node w, all the time."""
     return fleet(hours, [node("w", kind, 0, hours) | dict(of or {})], list(pods), util or {}, **more)

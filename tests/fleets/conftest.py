@@ -13,7 +13,9 @@ from tests.fleets.case import Case
 from tests.fleets.figures import Figures, build
 from tests.replay.cases.words import BOOK
 
-USUAL = [one for module in (exact, machines, activity, shares, hosts, coverage) for one in module.CASES] + settings.USUAL
+USUAL = [
+    one for module in (exact, machines, activity, shares, hosts, coverage) for one in module.CASES
+] + settings.USUAL
 OTHERS = ["trn1.2xlarge,on_demand,1.34", "box.large,on_demand,2.00", "box-2,on_demand,4.00"]
 OWN = [f"own-{gpus},on_demand,{gpus}.00" for gpus in (1, 2, 8)]
 PRICES = [*BOOK, *(f",,,{row},USD," for row in (*OTHERS, *OWN))]
@@ -37,7 +39,9 @@ def _asked(items: list[pytest.Item], cases: Sequence[Case]) -> list[Case]:
 
 
 @pytest.fixture(scope="session")
-def fleets(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Figures]:
+def fleets(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Callable[[str], Figures]:
     """The attributed store of a kind of fleets, built when it is first asked for."""
 
     def built(kind: str) -> Figures:

@@ -22,24 +22,43 @@ from tests.replay.series import Series
 from tests.unit.bills import csv_text
 
 P4DE = "p4de.24xlarge"  # eight GPUs, $40 an hour
-SIGNED = (
-    '[[coverage.accept]]\ncluster = "CLUSTER"\nfrom = "2026-03-10T06:00"\nto = "2026-03-10T{}"\nwho = "Dana"\nwhy = "moved"\n'
-)
+SIGNED = """[[coverage.accept]]
+cluster = "CLUSTER"
+from = "2026-03-10T06:00"
+to = "2026-03-10T{}"
+who = "Dana"
+why = "moved"
+"""
 NIGHT = '[[clusters]]\nname = "CLUSTER"\nhours = ["15:00-05:00"]\n'
 PODS, REQUESTS = "kube_pod_.*", "kube_pod_container_resource_.*"
 INSTANCES = count(1)
-UNPLACED = {"unplaced_device": "GPUs measured on host "}  # while nothing tells of nodes, or of one that is gone
+UNPLACED = {
+    "unplaced_device": "GPUs measured on host "
+}  # while nothing tells of nodes, or of one that is gone
 
 
 def day(*silences: tuple[float, float], ends: float = 24, **more: Any) -> Fleet:
     """A node of eight GPUs for a day; `train` holds four of them all day, `early` two until 10:00, `late` two from 20:00."""
-    pods = [pod("train", "n", [0, 1, 2, 3], 0, ends), pod("early", "n", [4, 5], 0, 10), pod("late", "n", [6, 7], 20, 24)]
-    return fleet(24, [node("n", P4DE, 0, 24)], pods, {}, ksm_silent=[[at(start), at(end)] for start, end in silences], **more)
+    pods = [
+        pod("train", "n", [0, 1, 2, 3], 0, ends),
+        pod("early", "n", [4, 5], 0, 10),
+        pod("late", "n", [6, 7], 20, 24),
+    ]
+    return fleet(
+        24,
+        [node("n", P4DE, 0, 24)],
+        pods,
+        {},
+        ksm_silent=[[at(start), at(end)] for start, end in silences],
+        **more,
+    )
 
 
 def held(name: str, described: Fleet, hours: str, cost: str, *changes: Edit, **more: Any) -> Case:
     """What `train`, `early` and `late` hold in GPU-hours, and what the node costs."""
-    rows = "\n".join(f"{pod} | {figure}" for pod, figure in zip(("train", "early", "late"), hours.split(), strict=True))
+    rows = "\n".join(
+        f"{pod} | {figure}" for pod, figure in zip(("train", "early", "late"), hours.split(), strict=True)
+    )
     return case(name, described, f"pod | held\n{rows}\n\n| node_cost\n| {cost}", *changes, **more)
 
 
@@ -50,11 +69,20 @@ def all_day(name: str, *changes: Edit, of: Fleet | None = None, **more: Any) -> 
 def gone(name: str, hours: tuple[float, float] | float, metrics: str = PODS, **more: Any) -> Case:
     """Some metrics are not scraped for some hours, or from one on."""
     return case(
-        name, day(), more.pop("table", ""), drop(metrics, hours=hours if isinstance(hours, tuple) else (hours, 99)), **more
+        name,
+        day(),
+        more.pop("table", ""),
+        drop(metrics, hours=hours if isinstance(hours, tuple) else (hours, 99)),
+        **more,
     )
 
 
-FAMILIES = {"pods": "kube_pod_info", "requests": REQUESTS, "phases": "kube_pod_status_phase", "nodes": "kube_node_.*"}
+FAMILIES = {
+    "pods": "kube_pod_info",
+    "requests": REQUESTS,
+    "phases": "kube_pod_status_phase",
+    "nodes": "kube_node_.*",
+}
 
 
 def other_server(series: list[Series]) -> list[Series]:
@@ -74,13 +102,18 @@ def shard(series: list[Series], ordinal: int, *silent: float) -> list[Series]:
     """The series in which one of two shards tells its number."""
     beat = next(one for one in series if one.labels["__name__"] == "kube_node_info")
     found = []
-    for name, value in (("kube_state_metrics_total_shards", 2.0), ("kube_state_metrics_shard_ordinal", float(ordinal))):
+    for name, value in (
+        ("kube_state_metrics_total_shards", 2.0),
+        ("kube_state_metrics_shard_ordinal", float(ordinal)),
+    ):
         labels = {"__name__": name, "instance": f"shard-{ordinal}:8081", "node": None}
         found += revalued(relabeled([beat], ".*", labels), ".*", value)
     return drop(".*", hours=silent)(found) if silent else found
 
 
-def targets(name: str, *changes: Edit, names: str = "nop", dies: bool = True, gaps: str = "", **more: Any) -> Case:
+def targets(
+    name: str, *changes: Edit, names: str = "nop", dies: bool = True, gaps: str = "", **more: Any
+) -> Case:
     """Two targets; the second reports o (and p) and their pods, dies at 10:00 and is back at 15:00, or is another then."""
     nodes = [node(name, P4DE, 0, 24) for name in names]
     pods = [pod(f"pod-{name}", name, [0, 1], 0, 24, keep_until=at(24)) for name in names]
@@ -99,7 +132,9 @@ def boots(*moments: float, **labels: str) -> Edit:
     def change(series: list[Series]) -> list[Series]:
         beat = next(one for one in series if one.labels["__name__"] == "kube_node_info")
         kept = {label: None for label in beat.labels if label not in ("__name__", "cluster")}
-        exported = relabeled([beat], ".*", {**kept, "__name__": "node_boot_time_seconds", "job": "node-exporter", **labels})
+        exported = relabeled(
+            [beat], ".*", {**kept, "__name__": "node_boot_time_seconds", "job": "node-exporter", **labels}
+        )
         for moment in moments:
             exported = revalued(exported, ".*", float(at(moment)), hours=(moment, 1e9))
         return [*series, *exported]
@@ -114,10 +149,19 @@ def boots_of(described: Fleet) -> Edit:
 
 def late_requests(name: str, kind: str, percent: float, gaps: tuple[str, ...]) -> Case:
     """Requests are not scraped from 05:12 to 18:00, and pod b is on GPUs that are this busy."""
-    pods = [pod("a", "n", [0, 1], 0, 4.99, keep_until=at(5)), pod("b", "n", [0, 1], 6, 11), pod("e", "n", [0, 1], 19, 24)]
+    pods = [
+        pod("a", "n", [0, 1], 0, 4.99, keep_until=at(5)),
+        pod("b", "n", [0, 1], 6, 11),
+        pod("e", "n", [0, 1], 19, 24),
+    ]
     described = fleet(24, [node("n", P4DE, 0, 24)], pods, busy("n", [0, 1], 6, 11, percent))
     return case(
-        name, described, "", drop(REQUESTS, hours=(5.2, 18)), relabel("kube_pod_info", {"created_by_kind": kind}), gaps=gaps
+        name,
+        described,
+        "",
+        drop(REQUESTS, hours=(5.2, 18)),
+        relabel("kube_pod_info", {"created_by_kind": kind}),
+        gaps=gaps,
     )
 
 
@@ -242,7 +286,9 @@ def cur(
     cells: Callable[[dict[str, str]], dict[str, str]] = lambda _row: {},
 ) -> str:
     """A bill of those hours of the fleet at $21.96, `cells` of each row replaced."""
-    billed = [one for one in charges(described, lambda _node, _hour: ("on_demand", Decimal("21.96"))) if keep(one)]
+    billed = [
+        one for one in charges(described, lambda _node, _hour: ("on_demand", Decimal("21.96"))) if keep(one)
+    ]
     rows = list(csv.DictReader(io.StringIO(bill_files.aws_cur(billed))))
     return csv_text([row | cells(row) for row in rows])
 
@@ -299,15 +345,24 @@ def two_accounts(name: str, until: int, gap: str) -> Case:
         cur(described, lambda one: one.node["name"] == "m" and outside(one) and one.start < at(until)),
         cur(described, lambda one: one.node["name"] == "n" and one.start in (at(0), at(20)), lambda _row: april),
     ]  # fmt: skip
-    return case(name, described, "", bill=bills[0] + "".join(bill.partition("\n")[2] for bill in bills[1:]), gaps=gap)
+    return case(
+        name, described, "", bill=bills[0] + "".join(bill.partition("\n")[2] for bill in bills[1:]), gaps=gap
+    )
 
 
-FIVE_TO_15, FIVE_ON, LEFT_OUT, WITHIN = (own(day(silence)) for silence in ((5, 15), (5, 24), (9.5, 11), (10.2, 10.7)))
-PART, DECLARED, OFF, OTHERS, FEE, USE = (own(day(silence)) for silence in ((10 + 4 / 60, 11 + 56 / 60), *[(5, 15)] * 5))
+FIVE_TO_15, FIVE_ON, LEFT_OUT, WITHIN = (
+    own(day(silence)) for silence in ((5, 15), (5, 24), (9.5, 11), (10.2, 10.7))
+)
+PART, DECLARED, OFF, OTHERS, FEE, USE = (
+    own(day(silence)) for silence in ((10 + 4 / 60, 11 + 56 / 60), *[(5, 15)] * 5)
+)
 UNSEEN = own(fleet(
     24, [node("n", P4DE, 0, 24), node("x", P4DE, 6, 14)], [pod("train", "n", [0], 0, 24)], {}, ksm_silent=[[at(5), at(15)]]
 ))  # fmt: skip
-MONTH = {"line_item_usage_start_date": "2026-03-01T00:00:00Z", "line_item_usage_end_date": "2026-04-01T00:00:00Z"}
+MONTH = {
+    "line_item_usage_start_date": "2026-03-01T00:00:00Z",
+    "line_item_usage_end_date": "2026-04-01T00:00:00Z",
+}
 
 
 def partly() -> str:

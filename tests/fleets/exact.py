@@ -9,7 +9,9 @@ from tests.replay.cases.words import at, busy, fleet, pod
 
 L4, A10G = "g6.12xlarge", "g5.xlarge"  # four GPUs at $4.80, one at $1.20
 PARTLY = {"GPU-w-0": [[at(hour), at(hour) + 21 * 60, 77] for hour in range(5)]}
-NAMELESS = {f"{prefix}{label}": None for prefix in ("", "exported_") for label in ("namespace", "pod", "container")}
+NAMELESS = {
+    f"{prefix}{label}": None for prefix in ("", "exported_") for label in ("namespace", "pod", "container")
+}
 SILENT = [["w", at(2) + 1801, at(2) + 1920], ["w", at(2) + 2401, at(2) + 2640]]
 EDGES = [["w", at(2) - 59, at(2) + 60], ["w", at(3) - 119, at(3) + 120]]
 SLICES = {1: (7, "1g.10gb"), 2: (3, "2g.20gb"), 3: (1, "3g.40gb")}
@@ -18,7 +20,9 @@ SEVENTH: dict[str, Any] = {"resource": "nvidia_com_mig_1g_10gb"}
 
 def sliced(parts: list[dict[str, Any]], *pods: dict[str, Any]) -> dict[str, Any]:
     """An A100 in slices, $1 an hour."""
-    return fleet(5, [machine("w", 1, end=5, gpu_model="NVIDIA A100 80GB PCIe", mig={"GPU-w-0": parts})], list(pods), {})
+    return fleet(
+        5, [machine("w", 1, end=5, gpu_model="NVIDIA A100 80GB PCIe", mig={"GPU-w-0": parts})], list(pods), {}
+    )
 
 
 SEVEN = [{"gi": gi, "profile": "1g.10gb"} for gi in range(7, 14)]
@@ -68,7 +72,9 @@ HOURS = [
     # of $4.80 for four GPUs one is held all day, another until 03:20
     case(
         "equal hours cost alike up to the minute that one changes",
-        alone(5, L4, pod("a", "w", [0], 0, 5), pod("b", "w", [1], 0, 3 + 1 / 3), util=busy("w", [0, 1], 0, 5)),
+        alone(
+            5, L4, pod("a", "w", [0], 0, 5), pod("b", "w", [1], 0, 3 + 1 / 3), util=busy("w", [0, 1], 0, 5)
+        ),
         """
         hour pod | cost
         0    a   |  1.2
@@ -90,7 +96,8 @@ HOURS = [
         a   | 0.75   0.75  0.9""",
         revalue("kube_node_status_.*", 4, {"resource": "nvidia_com_gpu"}, (1, 5)),
         relabel(
-            "kube_node_labels", {"label_nvidia_com_gpu_replicas": None, "label_nvidia_com_gpu_sharing_strategy": "time-slicing"}
+            "kube_node_labels",
+            {"label_nvidia_com_gpu_replicas": None, "label_nvidia_com_gpu_sharing_strategy": "time-slicing"},
         ),
     ),
     # five GPUs held on a node of four: each holder pays four fifths of $4.80 / 4 a GPU
@@ -127,7 +134,9 @@ HOURS = [
     # $1 for seven pods that hold a seventh each: 7 x 0.142857143 is 1.000000001
     case(
         "rounding is settled with the smallest uid of equal shares",
-        sliced(SEVEN, *(pod(f"p{n}", "w", [(0, 13 - n)], 0, 5, uid=f"u{9 - n}", **SEVENTH) for n in range(7))),
+        sliced(
+            SEVEN, *(pod(f"p{n}", "w", [(0, 13 - n)], 0, 5, uid=f"u{9 - n}", **SEVENTH) for n in range(7))
+        ),
         "pod | cost\n" + "\n".join(f"p{n} | 0.142857143" for n in range(6)) + "\np6 | 0.142857142",
         hours=(2, 3),
     ),
@@ -140,7 +149,9 @@ LAST, BOUND = 2 + 30 / 3600, 2 + 40 / 3600
 
 def deleted(name: str, numbers: list[Any], **more: Any) -> dict[str, Any]:
     """A pod of which no end is exported."""
-    return pod(name, "w", numbers, 0, LAST, completes=False, keep_until=at(LAST), uid=more.pop("uid", name), **more)
+    return pod(
+        name, "w", numbers, 0, LAST, completes=False, keep_until=at(LAST), uid=more.pop("uid", name), **more
+    )
 
 
 def bound(name: str, numbers: list[Any], end: float = 4, late: int = 0, **more: Any) -> dict[str, Any]:

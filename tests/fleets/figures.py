@@ -24,7 +24,10 @@ from tests.replay.load import load, write_config
 from tests.replay.result import unpaid
 
 KEYS = {
-    **{name: f"n.{name}" for name in ("node", "gpu_model", "gpu_count", "capacity_type", "instance_type", "region", "zone")},
+    **{
+        name: f"n.{name}"
+        for name in ("node", "gpu_model", "gpu_count", "capacity_type", "instance_type", "region", "zone")
+    },
     **{name: f"a.{name}" for name in ("pod", "uid", "namespace", "workload")},
     **{name: f"c.{name}" for name in ("kind", "team")},
 }
@@ -58,7 +61,9 @@ class Figures:
                 for values in found.fetchall():
                     self._rows[values[0]].append(dict(zip(names, values, strict=True)))
             self._gaps = con.execute("FROM coverage_gaps ORDER BY from_ms, to_ms, kind").fetchall()
-            self._warnings = con.execute("SELECT cluster, code, message, fix FROM warnings ORDER BY ALL").fetchall()
+            self._warnings = con.execute(
+                "SELECT cluster, code, message, fix FROM warnings ORDER BY ALL"
+            ).fetchall()
 
     def differences(self, case: Case) -> list[str]:
         """What the store says otherwise than the case, a line each: row, column, what is expected and what is there."""
@@ -67,15 +72,26 @@ class Figures:
             if table.strip():
                 wrong += self._different(case, table)
         gaps = self.gaps(case)
-        if len(gaps) != len(case.gaps) or not all(found.startswith(gap) for found, gap in zip(gaps, case.gaps, strict=True)):
+        if len(gaps) != len(case.gaps) or not all(
+            found.startswith(gap) for found, gap in zip(gaps, case.gaps, strict=True)
+        ):
             wrong.append(f"gaps: expected {list(case.gaps)}, got {gaps}")
         return wrong + self._warned(case)
 
     def _different(self, case: Case, table: str) -> list[str]:
-        (keys, columns), *lines = ([part.split() for part in line.split("|")] for line in table.strip().splitlines())
-        expected = {tuple(row): dict(zip(columns, map(Fraction, figures), strict=True)) for row, figures in lines}
-        slack = {tuple(row): {c for c, text in zip(columns, figures, strict=True) if "/" in text} for row, figures in lines}
-        found: dict[tuple[str, ...], dict[str, Fraction]] = defaultdict(lambda: dict.fromkeys(columns, Fraction(0)))
+        (keys, columns), *lines = (
+            [part.split() for part in line.split("|")] for line in table.strip().splitlines()
+        )
+        expected = {
+            tuple(row): dict(zip(columns, map(Fraction, figures), strict=True)) for row, figures in lines
+        }
+        slack = {
+            tuple(row): {c for c, text in zip(columns, figures, strict=True) if "/" in text}
+            for row, figures in lines
+        }
+        found: dict[tuple[str, ...], dict[str, Fraction]] = defaultdict(
+            lambda: dict.fromkeys(columns, Fraction(0))
+        )
         start, end = (1000 * (MORNING + 3600 * hour) for hour in case.hours)
         for row in self._rows[case.cluster]:
             if start <= row["from_ms"] < end:
@@ -83,7 +99,9 @@ class Figures:
                 figures = found[tuple(_text(row.get(key)) for key in keys)]
                 for column in columns:
                     if column in row:
-                        figures[column] += Fraction(row[column]) / (3_600_000 if COLUMNS[column].endswith("_ms") else 1)
+                        figures[column] += Fraction(row[column]) / (
+                            3_600_000 if COLUMNS[column].endswith("_ms") else 1
+                        )
         zero = dict.fromkeys(columns, Fraction(0))
         return [
             f"{' '.join(key) or 'all'}: {column} expected {float(expected.get(key, zero)[column]):.9f}, got {float(got):.9f}"
@@ -97,7 +115,9 @@ class Figures:
         """Gaps of coverage, as cases write them."""
         found = []
         first, last = case.fleet["start"], case.fleet["end"]
-        for _, start, end, kind, families, reason, by, why in (row for row in self._gaps if row[0] == case.cluster):
+        for _, start, end, kind, families, reason, by, why in (
+            row for row in self._gaps if row[0] == case.cluster
+        ):
             is_edge = end <= 1000 * (first + 60) or start >= 1000 * (last - 60)
             if not is_edge:
                 signed = f"; {by}: {why}" if by else ""
@@ -109,13 +129,17 @@ class Figures:
         for cluster, code, message, fix in self._warnings:
             if cluster == case.cluster:
                 found[code].append(f"{message}; fix: {fix}".replace(case.cluster, "CLUSTER"))
-        others = {code: texts for code, texts in found.items() if code not in case.warnings and code not in ORDINARY}
+        others = {
+            code: texts for code, texts in found.items() if code not in case.warnings and code not in ORDINARY
+        }
         wrong = [f"warning {code}: none expected, got {texts}" for code, texts in others.items()]
         for code, words in case.warnings.items():
             words = (words,) if isinstance(words, str) else words
             texts = found[code]
             parts = [word.split(" … ") for word in words]
-            if len(texts) != len(words) or not all(p in text for part, text in zip(parts, texts, strict=True) for p in part):
+            if len(texts) != len(words) or not all(
+                p in text for part, text in zip(parts, texts, strict=True) for p in part
+            ):
                 wrong.append(f"warning {code}: expected {list(words)}, got {texts}")
         return wrong
 
@@ -136,7 +160,11 @@ def build(folder: Path, cases: Sequence[Case], book: Iterable[str], settings: st
     for account, case in enumerate(cases, start=100_000_000_000):
         nodes += [{**node, "cluster": case.cluster} for node in case.fleet["nodes"]]
         moved = move(case.scraped(case.fleet), case.cluster, provider_ids=not case.bill)
-        series += relabel(moved, ".*", {"cluster": f"{case.cluster}-stray"}, None, case.strays) if case.strays else moved
+        series += (
+            relabel(moved, ".*", {"cluster": f"{case.cluster}-stray"}, None, case.strays)
+            if case.strays
+            else moved
+        )
         settings += case.settings.replace("CLUSTER", case.cluster)
         if case.bill:
             bills.append(

@@ -84,7 +84,9 @@ def second_w(start: float = -1, end: float = 99) -> Edit:
     """Another cluster without a label of its own has a node w, too."""
 
     def change(series: list[Series]) -> list[Series]:
-        infos = [one for one in series if one.labels["__name__"] == "kube_node_info" and one.labels["node"] == "w"]
+        infos = [
+            one for one in series if one.labels["__name__"] == "kube_node_info" and one.labels["node"] == "w"
+        ]
         other = relabeled(infos, ".*", {"provider_id": "aws:///z/i-2", "instance": "10.9.0.30:8080"})
         return [*series, *dropped(dropped(other, ".*", {}, (-9, start)), ".*", {}, (end, 99))]
 

@@ -42,7 +42,10 @@ BRIDGED = [
 
 def basis(name: str, table: str, *changes: Edit, **more: Any) -> Any:
     """A pod with a GPU and half of a node's cores and memory, one without a GPU and with a quarter of them."""
-    pods = [pod("a", "n", [0], 0, 4, cpu=2, memory_gib=8), pod("b", "n", [], 0, 4, "labs", cpu=1, memory_gib=4)]
+    pods = [
+        pod("a", "n", [0], 0, 4, cpu=2, memory_gib=8),
+        pod("b", "n", [], 0, 4, "labs", cpu=1, memory_gib=4),
+    ]
     nodes = [node("n", "g5.xlarge", 0, 4, vcpus=4, memory_gib=16)]
     described = fleet(4, nodes, pods, busy("n", [0], 0, 2), cost_basis=more.pop("cost_basis", "scad"))
     return case(name, described, "pod | cost unallocated_cost\n" + table, *changes, **more)

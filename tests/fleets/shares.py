@@ -19,8 +19,19 @@ TIMES = np.arange(at(0), at(6), 60, dtype=np.int64) * 1000
 
 def allocated(claim: str, device: str, driver: str = "gpu.nvidia.com", pool: str = "w") -> Series:
     """kube-state-metrics' series of a device that a claim of namespace train was given."""
-    labels = {"namespace": "train", "resourceclaim": claim, "request": "gpu", "driver": driver, "pool": pool, "device": device}
-    base = {"__name__": "kube_resourceclaim_allocation_device_info", "job": "kube-state-metrics", "instance": "10.4.0.30:8080"}
+    labels = {
+        "namespace": "train",
+        "resourceclaim": claim,
+        "request": "gpu",
+        "driver": driver,
+        "pool": pool,
+        "device": device,
+    }
+    base = {
+        "__name__": "kube_resourceclaim_allocation_device_info",
+        "job": "kube-state-metrics",
+        "instance": "10.4.0.30:8080",
+    }
     return Series({**base, **labels}, TIMES, np.ones(len(TIMES)))
 
 
@@ -41,15 +52,25 @@ def exported(series: list[Series]) -> list[Series]:
     return [*series, Series(labels, TIMES, np.full(len(TIMES), 70.0))]
 
 
-def fraction(name: str, numbers: str = "0.5", labels: dict[str, str] | None = None, **more: str) -> dict[str, Any]:
+def fraction(
+    name: str, numbers: str = "0.5", labels: dict[str, str] | None = None, **more: str
+) -> dict[str, Any]:
     """A pod that shares a GPU by an annotation."""
-    return pod(name, "w", [], 0, 4, count=0, annotations={"gpu_fraction": numbers, **more}, labels=labels or {})
+    return pod(
+        name, "w", [], 0, 4, count=0, annotations={"gpu_fraction": numbers, **more}, labels=labels or {}
+    )
 
 
-def held(name: str, described: Fleet, figures: Mapping[str, float | str], *changes: Edit, **more: Any) -> Case:
+def held(
+    name: str, described: Fleet, figures: Mapping[str, float | str], *changes: Edit, **more: Any
+) -> Case:
     """A case of no more than what pods hold."""
     return case(
-        name, described, "pod | held\n" + "\n".join(f"{pod} | {hours}" for pod, hours in figures.items()), *changes, **more
+        name,
+        described,
+        "pod | held\n" + "\n".join(f"{pod} | {hours}" for pod, hours in figures.items()),
+        *changes,
+        **more,
     )
 
 
@@ -82,7 +103,8 @@ def reserved(labeled: bool) -> Case:
         fraction("half", labels=groups[0]), pod("memory", "w", [], 0, 4, count=0, labels=groups[1]),
     ]  # fmt: skip
     texts = [
-        f"(4.0 GPU-hours of 1 pod … namespace {name}" for name in ("kai-resource-reservation hold", "train share")[: 1 + labeled]
+        f"(4.0 GPU-hours of 1 pod … namespace {name}"
+        for name in ("kai-resource-reservation hold", "train share")[: 1 + labeled]
     ]
     return held(
         f"a reservation whose pod is hidden holds {'with' if labeled else 'without'} groups", alone(6, L4, *pods),
@@ -106,7 +128,9 @@ def hami(units: int, labels: dict[str, str], gpus: str, guessed: bool) -> Case:
 def cut(devices: str, numbers: str, gpus: float) -> Case:
     """An annotation of more than a pod can hold, beside a pod with a GPU."""
     pods = [fraction("odd", numbers, gpu_fraction_num_devices=devices), pod("whole", "w", [0], 0, 4)]
-    said = {} if (devices, numbers) == ("2", "0.5") else {"guessed_share": f"({4 * gpus:.1f} GPU-hours of 1 pod"}
+    said = (
+        {} if (devices, numbers) == ("2", "0.5") else {"guessed_share": f"({4 * gpus:.1f} GPU-hours of 1 pod"}
+    )
     if gpus == 4:
         said["over_allocated"] = ""  # with the other pod
     figures = {"whole": 4.0} | ({"odd": 4 * gpus} if gpus else {})

@@ -53,7 +53,9 @@ def test_prices_are_of_the_hours_collected(fleets: Fleets) -> None:
     (one,) = explained(fleets("unseen"), "unseen").nodes
     hours = [(price.end - price.start).total_seconds() / 3600 for price in one.prices]
     assert hours == [5, 9]
-    assert one.node_cost == sum(Decimal(hour) * price.price_per_hour for hour, price in zip(hours, one.prices, strict=True))
+    assert one.node_cost == sum(
+        Decimal(hour) * price.price_per_hour for hour, price in zip(hours, one.prices, strict=True)
+    )
 
 
 def test_a_bill_prices_hours_that_were_not_seen(fleets: Fleets) -> None:
@@ -66,7 +68,11 @@ def test_the_account_of_the_bill_and_focus_agree_with_the_hours(fleets: Fleets, 
     figures = fleets("usual")
     ((missed,),) = figures.store.query("SELECT sum(not_collected_cost) FROM cost_hourly")[1]
     account = pipeline.reconcile(figures.config, figures.store, "2026-03", ("node",))
-    assert account.lines["not_collected"] == missed == sum(row.cost for row in account.rows if row.line == "not_collected")
+    assert (
+        account.lines["not_collected"]
+        == missed
+        == sum(row.cost for row in account.rows if row.line == "not_collected")
+    )
     path = tmp_path / "focus.parquet"
     pipeline.focus_file(figures.config, figures.store, "2026-03", "1.2", "parquet", path)
     sums = f"SELECT x_gpucost_kind, sum(EffectiveCost)::DOUBLE FROM '{path}' GROUP BY ALL"  # noqa: S608
@@ -78,7 +84,10 @@ def test_cores_and_memory_without_a_gpu_are_a_bucket_of_waste(fleets: Fleets) ->
     """Cores and memory that a pod without a GPU or no pod holds are 52 cents each for four hours, and 26 for two."""
     figures = fleets("scad")
     period = Period(DAY.start, DAY.start + timedelta(hours=5))
-    found = {row.bucket: (row.gpu_hours, row.cost) for row in anatomy(figures.config, figures.store, period).buckets}
+    found = {
+        row.bucket: (row.gpu_hours, row.cost)
+        for row in anatomy(figures.config, figures.store, period).buckets
+    }
     assert found["cpu_memory"] == (0, Decimal("1.56"))
     check_waste(figures.config, figures.store, period)
 
@@ -91,10 +100,14 @@ def test_a_server_that_never_answered_is_missed_once_it_is_configured(fleets: Fl
     file = tmp_path / "gpucost.toml"
 
     def missed(*servers: str) -> set[str]:
-        file.write_text(written + "".join(f'[[prometheus]]\nurl = "http://127.0.0.1:10"\n{one}\n' for one in servers))
+        file.write_text(
+            written + "".join(f'[[prometheus]]\nurl = "http://127.0.0.1:10"\n{one}\n' for one in servers)
+        )
         with store.write() as con:
             inventory.coverage(con, load_config(file, environ={}, cwd=tmp_path))
-            return {name for (name,) in con.execute("SELECT DISTINCT cluster FROM coverage_gaps").fetchall()} - clusters
+            return {
+                name for (name,) in con.execute("SELECT DISTINCT cluster FROM coverage_gaps").fetchall()
+            } - clusters
 
     clusters: set[str] = set()
     clusters = missed()

@@ -47,7 +47,10 @@ def test_every_column_of_a_day_is_the_sum_of_its_hours(daily: str, fleets: Fleet
         columns = [name for name, kind, *_ in types if kind.startswith(("DOUBLE", "DECIMAL"))]
         assert columns
         sums = ", ".join(f"sum({name})::DECIMAL(38, 5) AS {name}" for name in columns)
-        wrong = con.execute(_EITHER.format(*(_BY_DAY.format(keys, sums, table) for table in (daily, hourly))) + " ORDER BY ALL")
+        wrong = con.execute(
+            _EITHER.format(*(_BY_DAY.format(keys, sums, table) for table in (daily, hourly)))
+            + " ORDER BY ALL"
+        )
         names = [column[0] for column in wrong.description]
         assert not [dict(zip(names, row, strict=True)) for row in wrong.fetchmany(6)]
 

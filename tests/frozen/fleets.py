@@ -125,7 +125,11 @@ def estimated(folder: Path) -> None:
     write(folder, "epochs.csv", EPOCHS)
     write(folder, "jobs.psv", JOBS)
     write(folder, "nodes.txt", NODES)
-    write(folder, "nodes.csv", "nodes\n" + "".join(f"{2 + 6 * (8 <= hour % 24 < 20)}\n" for hour in range(24 * 28)))
+    write(
+        folder,
+        "nodes.csv",
+        "nodes\n" + "".join(f"{2 + 6 * (8 <= hour % 24 < 20)}\n" for hour in range(24 * 28)),
+    )
     write(folder, "speeds.csv", "gpu_model,relative_speed\nA100-SXM4-80GB,1\nA100-SXM4-40GB,0.9\nL4,0.25\n")
     steps = [("2026-03-01", "14.2"), ("2026-03-12", "16.9"), ("2026-03-18", "15.1")]
     changes = [change(day, price, "us-west-2b", "p4de.24xlarge") for day, price in steps]
@@ -136,7 +140,11 @@ def estimated(folder: Path) -> None:
     _work(store)
     _run(folder, "collect spot", folder / "history.json")
     for name, starts in (("ten.json", 10), ("six.json", 6)):
-        _run(folder, f"whatif egress --gb-per-start 40 --price-per-gb 0.09 --starts-per-day {starts} -o", folder / name)
+        _run(
+            folder,
+            f"whatif egress --gb-per-start 40 --price-per-gb 0.09 --starts-per-day {starts} -o",
+            folder / name,
+        )
     pipeline.attribute(config, store)
 
 
@@ -150,7 +158,11 @@ def billed(folder: Path) -> None:
     write(folder, "cur.csv", bill_files.aws_cur(told))
     write(folder, "focus.csv", bill_files.focus(told))
     write(folder, "gcp.jsonl", bill_files.gcp_jsonl(list(charges(machines("a2-highgpu-2g"), rate))))
-    write(folder, "azure.csv", bill_files.azure_amortized(by_day(charges(machines("Standard_NC24ads_A100_v4"), rate))))
+    write(
+        folder,
+        "azure.csv",
+        bill_files.azure_amortized(by_day(charges(machines("Standard_NC24ads_A100_v4"), rate))),
+    )
     config = load_config(folder / "gpucost.toml", environ={}, cwd=folder)
     store = load(described, scrape(described, lean=True), config, hours_per_window=48)
     for error in collect_bills(store, [LocalTree(folder / "cur.csv")], "aws").errors:
@@ -186,7 +198,16 @@ def _two_weeks() -> Fleet:
     every = list(range(8))
     util: dict[str, list[list[float]]] = {}
 
-    def held(name: str, where: str, numbers: list[int], start: float, end: float, percent: float, *more: str, **also: Any) -> Any:
+    def held(
+        name: str,
+        where: str,
+        numbers: list[int],
+        start: float,
+        end: float,
+        percent: float,
+        *more: str,
+        **also: Any,
+    ) -> Any:
         for key, spans in busy(where, numbers, start, end, percent).items():
             util.setdefault(key, []).extend(spans)
         return pod(name, where, numbers, start, end, *more, **also)
@@ -204,11 +225,24 @@ def _two_weeks() -> Fleet:
         pod("ann-0", "dev", [0], 13, 330, "labs", owner=["StatefulSet", "ann-notebook"]),
         pod("big", None, [], 200, 206, "train", count=4, keep_until=at(206), owner=["Job", "big"]),
     ]
-    pods += [pod(f"chat-5d8-{i}", "serve", [i], 0, HOURS, "serve", owner=["ReplicaSet", "chat-5d8"]) for i in range(3)]
+    pods += [
+        pod(f"chat-5d8-{i}", "serve", [i], 0, HOURS, "serve", owner=["ReplicaSet", "chat-5d8"])
+        for i in range(3)
+    ]
     for day in range(DAYS):
         noon = 24 * day
         pods.append(
-            held(f"nightly-{day}", "west", [0], noon + 2, noon + 5, 80, "eval-nightly", cluster="west", owner=["Job", "nightly"])
+            held(
+                f"nightly-{day}",
+                "west",
+                [0],
+                noon + 2,
+                noon + 5,
+                80,
+                "eval-nightly",
+                cluster="west",
+                owner=["Job", "nightly"],
+            )
         )
         for number in range(3):
             util.setdefault(f"GPU-serve-{number}", []).append([at(noon + 8), at(noon + 18), 55])
@@ -221,7 +255,12 @@ def _work(store: Store) -> None:
     """Epochs counted in a training pod, requests and tokens of a chat model, and a sweep that a tracker kept."""
     units = {unit.name: unit for unit in ready_made()}
     scraped = {"namespace": "train", "pod": "run-a-0", "instance": "run-a-0:9100"}
-    told = [(series_of(units["training-epochs"], scraped, "main"), [(hour, float(hour // 6)) for hour in range(2, 60, 2)])]
+    told = [
+        (
+            series_of(units["training-epochs"], scraped, "main"),
+            [(hour, float(hour // 6)) for hour in range(2, 60, 2)],
+        )
+    ]
     for number in range(3):
         labels = {
             "namespace": "serve",
@@ -234,11 +273,17 @@ def _work(store: Store) -> None:
             of_reason = series_of(units["vllm-requests"], {**labels, "finished_reason": reason}, "main")
             told.append((of_reason, [(hour, math.floor(value * share)) for hour, value in done]))
         for name, each in (("vllm-prompt-tokens", 780), ("vllm-generation-tokens", 214)):
-            told.append((series_of(units[name], labels, "main"), [(hour, value * each) for hour, value in done]))
+            told.append(
+                (series_of(units[name], labels, "main"), [(hour, value * each) for hour, value in done])
+            )
     put(store, told, HOURS)
     span = (at(0) * 1000, at(HOURS) * 1000)
     spans = {"sweep-1": (24, 60), "sweep-2": (61, 100), "sweep-3": (101, 199)}
-    found = [ProgressRun("parent", "", "sweep", "sweep", "FINISHED", at(24) * 1000, at(199) * 1000, "", "", "", "", 0.0, {})]
+    found = [
+        ProgressRun(
+            "parent", "", "sweep", "sweep", "FINISHED", at(24) * 1000, at(199) * 1000, "", "", "", "", 0.0, {}
+        )
+    ]
     found += [
         ProgressRun(
             name, "parent", "sweep", name, "FAILED" if name == "sweep-3" else "FINISHED", at(start) * 1000, at(end) * 1000,
@@ -259,7 +304,11 @@ def _queues() -> list[Series]:
     of_gpus = {**base, "cohort": "gpus", "flavor": "any", "resource": "nvidia.com/gpu"}
 
     def one(metric: str, values: Any, labels: dict[str, str]) -> Series:
-        return Series({"__name__": f"kueue_{metric}", **labels}, times, np.broadcast_to(np.asarray(values, float), times.shape))
+        return Series(
+            {"__name__": f"kueue_{metric}", **labels},
+            times,
+            np.broadcast_to(np.asarray(values, float), times.shape),
+        )
 
     admitted = np.floor(hours)
     wait = "admission_wait_time_seconds"

@@ -77,7 +77,11 @@ def stored(cases: list[Path], folder: Path) -> tuple[Config, Store, Period]:
         for number, fleet in enumerate(fleets, start=1):
             source = fleet["nodes"][0]["cluster"]
             # no two fleets have a machine in common
-            series = [moved for one in scrape(fleet, lean=True) for moved in move([one], one.labels.get("cluster", source))]
+            series = [
+                moved
+                for one in scrape(fleet, lean=True)
+                for moved in move([one], one.labels.get("cluster", source))
+            ]
             for window in windows(fleet, series, config, source=source, run_id=number):
                 load_window(con, window)
     spans = [period_of(fleet) for fleet in fleets]
@@ -105,7 +109,10 @@ def rows(config: Config, store: Store, period: Period, zone: str) -> dict[str, l
                 row = dict(zip(columns, map(_plain, values), strict=True))
                 case, _, row["cluster"] = row["cluster"].partition("/")
                 found[case].append(row)
-    return {case: sorted(of_case, key=lambda row: [str(value) for value in row.values()]) for case, of_case in found.items()}
+    return {
+        case: sorted(of_case, key=lambda row: [str(value) for value in row.values()])
+        for case, of_case in found.items()
+    }
 
 
 def _plain(value: Any) -> Any:
@@ -134,7 +141,9 @@ def text(row: Row) -> str:
 
 
 def main(name: str, zone: str) -> None:
-    group = next(group for group in groups([*own_cases(), *shared_cases()]) if name in {case.name for case in group})
+    group = next(
+        group for group in groups([*own_cases(), *shared_cases()]) if name in {case.name for case in group}
+    )
     with standing_still(), tempfile.TemporaryDirectory() as folder:
         for row in rows(*stored(group, Path(folder)), zone)[name]:
             print(text(row))

@@ -25,7 +25,16 @@ from typer.testing import CliRunner
 from gpucost.cli.app import app
 from gpucost.texts import in_markdown
 from tests.asked_once import ask_findings_once
-from tests.frozen.commands import BILLED, ELSEWHERE, ESTIMATED, WRONG, Answer, all_commands, answers, command_of
+from tests.frozen.commands import (
+    BILLED,
+    ELSEWHERE,
+    ESTIMATED,
+    WRONG,
+    Answer,
+    all_commands,
+    answers,
+    command_of,
+)
 from tests.frozen.fleets import FLEETS
 from tests.frozen.world import PRICING, standing_still
 
@@ -48,7 +57,9 @@ class Fleet:
     def new_files(self) -> list[Path]:
         """What a command wrote, besides stores."""
         there = {path.relative_to(self.folder) for path in self.folder.rglob("*") if path.is_file()}
-        return sorted(path for path in there if not (self.made / path).exists() and ".duckdb" not in path.name)
+        return sorted(
+            path for path in there if not (self.made / path).exists() and ".duckdb" not in path.name
+        )
 
     def restore(self) -> None:
         """Puts everything back as it was made; cheap where nothing was written."""
@@ -75,7 +86,9 @@ def world() -> Iterator[pytest.MonkeyPatch]:
         # built anew for each call it would take a third of the time
         patch.setattr("typer.testing._get_command", cache(get_command))
         for name in os.environ:
-            if name.startswith(("GPUCOST_", "PROMETHEUS_", "KUBERNETES_", "XDG_", "AWS_", "GOOGLE_", "AZURE_", "NO_COLOR")):
+            if name.startswith(
+                ("GPUCOST_", "PROMETHEUS_", "KUBERNETES_", "XDG_", "AWS_", "GOOGLE_", "AZURE_", "NO_COLOR")
+            ):
                 patch.delenv(name)
         patch.setenv("XDG_CACHE_HOME", "/dev/null")  # which stores were checked is no answer
         yield patch
@@ -114,13 +127,17 @@ def run(fleet: Fleet, words: list[str], monkeypatch: pytest.MonkeyPatch, width: 
     if width:
         monkeypatch.setenv("COLUMNS", width)
     result = CliRunner().invoke(app, words, prog_name="gpucost")
-    parts = [f"$ gpucost {shlex.join(words)}\n-- exit code {result.exit_code}\n-- stdout\n{cut(result.stdout)}"]
+    parts = [
+        f"$ gpucost {shlex.join(words)}\n-- exit code {result.exit_code}\n-- stdout\n{cut(result.stdout)}"
+    ]
     parts += [f"-- stderr\n{result.stderr}"]
     parts += [f"-- {path}\n{shown(fleet.folder / path)}" for path in fleet.new_files()]
     fleet.restore()
     text = "".join(part if part.endswith("\n") else f"{part}\n" for part in parts)
     text = (
-        text.replace(in_markdown(str(fleet.folder)), _PLACE).replace(str(fleet.folder), _PLACE).replace(str(PRICING), "pricing")
+        text.replace(in_markdown(str(fleet.folder)), _PLACE)
+        .replace(str(fleet.folder), _PLACE)
+        .replace(str(PRICING), "pricing")
     )
     # how large a file gets is DuckDB's affair
     text = re.sub(r"(?m)^size     .*", "size     of the file", text)
@@ -163,7 +180,9 @@ def check(text: str, golden: Path) -> None:
     "answer",
     [pytest.param(one, id=str(one), marks=[] if one.is_quick else [pytest.mark.ci]) for one in answers()],
 )
-def test_an_answer_is_what_it_was(answer: Answer, fleets: dict[str, Fleet], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_answer_is_what_it_was(
+    answer: Answer, fleets: dict[str, Fleet], monkeypatch: pytest.MonkeyPatch
+) -> None:
     width = None if answer.format == "pipe" else WIDTH
     check(run(fleets[answer.fleet], answer.words, monkeypatch, width), GOLDEN / f"{answer}.txt")
 
@@ -176,7 +195,8 @@ def test_wrong_usage_is_what_it_was(fleets: dict[str, Fleet], monkeypatch: pytes
 
 @pytest.mark.ci
 @pytest.mark.parametrize(
-    ("name", "options"), [("missing-store", "--store missing.duckdb"), ("broken-config", "--config broken.toml")]
+    ("name", "options"),
+    [("missing-store", "--store missing.duckdb"), ("broken-config", "--config broken.toml")],
 )
 def test_every_command_says_what_it_misses(
     name: str, options: str, fleets: dict[str, Fleet], monkeypatch: pytest.MonkeyPatch
@@ -198,4 +218,8 @@ def test_every_command_is_asked() -> None:
     asked = {command_of(shlex.split(words)) for words in (*ESTIMATED.values(), *BILLED.values())}
     assert asked == all_commands() - ELSEWHERE
     goldens = {path.relative_to(GOLDEN).as_posix() for path in GOLDEN.rglob("*.txt")}
-    assert goldens == {f"{one}.txt" for one in answers()} | {"wrong-usage.txt", "missing-store.txt", "broken-config.txt"}
+    assert goldens == {f"{one}.txt" for one in answers()} | {
+        "wrong-usage.txt",
+        "missing-store.txt",
+        "broken-config.txt",
+    }

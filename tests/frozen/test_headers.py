@@ -25,7 +25,11 @@ _NAME = re.compile(r"[a-z_][a-z0-9_]*(\.[a-z_]+)?")
 
 def files() -> list[Path]:
     """Every .sql file of ours."""
-    return [path for path in sorted(PACKAGE.rglob("*.sql")) if path.relative_to(PACKAGE).as_posix() not in _FOREIGN]
+    return [
+        path
+        for path in sorted(PACKAGE.rglob("*.sql"))
+        if path.relative_to(PACKAGE).as_posix() not in _FOREIGN
+    ]
 
 
 def words(statement: str) -> list[tuple[int, str]]:
@@ -142,7 +146,9 @@ def header(path: Path) -> tuple[set[str], set[str]]:
     lines = path.read_text(encoding="utf-8").splitlines()
     assert [line.partition(":")[0] for line in lines[:3]] == ["-- reads", "-- writes", "-- invariant"], path
     read, written = (re.sub(r"\([^)]*\)", "", line.partition(":")[2]) for line in lines[:2])
-    tables = [clause.partition(":")[0] for clause in read.split(";") if not clause.strip().startswith("variable")]
+    tables = [
+        clause.partition(":")[0] for clause in read.split(";") if not clause.strip().startswith("variable")
+    ]
     reads = {item.strip() for clause in tables for item in re.split(r",| or ", clause)}
     clauses = [] if written.startswith(" nothing;") else written.split(";")
     writes = {name for clause in clauses for name in _names(re.sub(r"^\s*the macros? ", "", clause))}
@@ -165,7 +171,10 @@ def test_headers_say_what_their_statements_read_and_write() -> None:
             reads, writes = header(path)
             # what is changed where it lies may be named as read, and so may a macro
             more = reads - touched.reads - touched.changes - touched.calls
-            differences = {"reads": (touched.reads - reads, more), "writes": (touched.writes - writes, writes - touched.writes)}
+            differences = {
+                "reads": (touched.reads - reads, more),
+                "writes": (touched.writes - writes, writes - touched.writes),
+            }
             wrong += [
                 f"{path.relative_to(PACKAGE)}: {line} lacks {sorted(lacks)} and has {sorted(has)} too many"
                 for line, (lacks, has) in differences.items()
@@ -183,13 +192,29 @@ def test_headers_say_what_their_statements_read_and_write() -> None:
             "x",
         ),
         ("CREATE TEMP TABLE nodes AS WITH nodes AS (FROM main.nodes) FROM nodes", "nodes", "nodes"),
-        ("CREATE TABLE x (i INT DEFAULT 1); INSERT INTO x BY NAME SELECT i FROM y ON CONFLICT DO NOTHING", "y", "x"),
+        (
+            "CREATE TABLE x (i INT DEFAULT 1); INSERT INTO x BY NAME SELECT i FROM y ON CONFLICT DO NOTHING",
+            "y",
+            "x",
+        ),
         ("DELETE FROM x USING y WHERE x.i = y.i AND x.i NOT IN (SELECT i FROM z)", "y z", "x"),
-        ("UPDATE x SET i = (SELECT max(i) FROM z), j = 2 FROM y WHERE x.i IS DISTINCT FROM y.i -- FROM nothing", "y z", "x"),
+        (
+            "UPDATE x SET i = (SELECT max(i) FROM z), j = 2 FROM y WHERE x.i IS DISTINCT FROM y.i -- FROM nothing",
+            "y z",
+            "x",
+        ),
         ("MERGE INTO x USING y USING (i) WHEN MATCHED THEN UPDATE SET j = y.j", "y", "x"),
-        ("CREATE TEMP MACRO f(i) AS (SELECT max(j) FROM x WHERE k = i); SET VARIABLE v = (SELECT f(1) FROM y)", "x y", "f"),
+        (
+            "CREATE TEMP MACRO f(i) AS (SELECT max(j) FROM x WHERE k = i); SET VARIABLE v = (SELECT f(1) FROM y)",
+            "x y",
+            "f",
+        ),
         ("COPY (SELECT '; FROM a' FROM x, LATERAL (SELECT x.i + 1)) TO 'file.csv'", "x", ""),
-        ("CREATE TEMP TABLE x AS FROM y; CREATE TEMP VIEW z AS FROM x; SELECT * FROM z WHERE i = $i", "y", "x z"),
+        (
+            "CREATE TEMP TABLE x AS FROM y; CREATE TEMP VIEW z AS FROM x; SELECT * FROM z WHERE i = $i",
+            "y",
+            "x z",
+        ),
     ],
 )
 def test_what_statements_touch(statement: str, reads: str, writes: str, tmp_path: Path) -> None:

@@ -95,7 +95,9 @@ def harmful_config(text: str) -> str:
     def changed(found: re.Match[str]) -> str:
         key, names = found.groups()
         ends = (lambda name: f"{BEGINNING}{name.rstrip('*')}*") if key == "namespaces" else harmful
-        return f"{key} = " + re.sub(r'"(.+?)"', lambda one: json.dumps(ends(one[1]), ensure_ascii=False), names)
+        return f"{key} = " + re.sub(
+            r'"(.+?)"', lambda one: json.dumps(ends(one[1]), ensure_ascii=False), names
+        )
 
     return re.sub(r"(?m)^(name|team|teams|groups|namespaces|who|why) = (.+)$", changed, text)
 
@@ -103,10 +105,16 @@ def harmful_config(text: str) -> str:
 def harmful_bill(text: str) -> str:
     """Descriptions, products, tags and names; not what says which machine a charge is for, and what it costs."""
     rows = list(csv.reader(io.StringIO(text)))
-    told = [at for at, name in enumerate(rows[0]) if re.search("(?i)description|product_?name|tag|resourcename|invoice", name)]
+    told = [
+        at
+        for at, name in enumerate(rows[0])
+        if re.search("(?i)description|product_?name|tag|resourcename|invoice", name)
+    ]
     for row in rows[1:]:
         for at in told:
-            row[at] = harmful(row[at]) if not row[at].startswith("{") else json.dumps({harmful("k"): harmful("v")})
+            row[at] = (
+                harmful(row[at]) if not row[at].startswith("{") else json.dumps({harmful("k"): harmful("v")})
+            )
     target = io.StringIO()
     csv.writer(target).writerows(rows)
     return target.getvalue()
@@ -118,7 +126,10 @@ def harmful_file(name: str, text: str) -> str:
     if name in ("cur.csv", "focus.csv", "azure.csv"):
         return harmful_bill(text)
     if name == "epochs.csv":
-        rows = [[harmful(cell) if cell == "train" else cell for cell in row] for row in csv.reader(io.StringIO(text))]
+        rows = [
+            [harmful(cell) if cell == "train" else cell for cell in row]
+            for row in csv.reader(io.StringIO(text))
+        ]
         target = io.StringIO()
         csv.writer(target).writerows(rows)
         return target.getvalue()
@@ -133,17 +144,31 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Fleet]]
     with standing_still() as patch:
         ask_findings_once(patch)
         for name in os.environ:
-            if name.startswith(("GPUCOST_", "PROMETHEUS_", "KUBERNETES_", "XDG_", "AWS_", "GOOGLE_", "AZURE_", "NO_COLOR")):
+            if name.startswith(
+                ("GPUCOST_", "PROMETHEUS_", "KUBERNETES_", "XDG_", "AWS_", "GOOGLE_", "AZURE_", "NO_COLOR")
+            ):
                 patch.delenv(name)
         patch.setenv("XDG_CACHE_HOME", "/dev/null")
         load, write, put, run = fleets.load, fleets.write, fleets.put, fleets.load_runs
-        patch.setattr(fleets, "load", lambda fleet, series, *more, **how: load(fleet, map(harmful_labels, series), *more, **how))
-        patch.setattr(fleets, "write", lambda folder, name, text: write(folder, name, harmful_file(name, text)))
         patch.setattr(
-            fleets, "put", lambda store, told, hours: put(store, [(harmful_series(one), values) for one, values in told], hours)
+            fleets,
+            "load",
+            lambda fleet, series, *more, **how: load(fleet, map(harmful_labels, series), *more, **how),
         )
         patch.setattr(
-            fleets, "load_runs", lambda con, kind, span, runs, batch: run(con, kind, span, list(map(harmful_run, runs)), batch)
+            fleets, "write", lambda folder, name, text: write(folder, name, harmful_file(name, text))
+        )
+        patch.setattr(
+            fleets,
+            "put",
+            lambda store, told, hours: put(
+                store, [(harmful_series(one), values) for one, values in told], hours
+            ),
+        )
+        patch.setattr(
+            fleets,
+            "load_runs",
+            lambda con, kind, span, runs, batch: run(con, kind, span, list(map(harmful_run, runs)), batch),
         )
         with made_once("hostile", tmp_path_factory) as found:
             yield found
@@ -161,7 +186,11 @@ class _Page(html.parser.HTMLParser):
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         self.scripts += tag == "script"
         self.found += [name for name, _ in attrs if name.startswith("on")]
-        self.found += [value for name, value in attrs if name in ("href", "src") and value and value.startswith("javascript")]
+        self.found += [
+            value
+            for name, value in attrs
+            if name in ("href", "src") and value and value.startswith("javascript")
+        ]
 
 
 def check(text: str, kind: str) -> None:
@@ -208,8 +237,17 @@ ANSWERS = [one for one in answers() if one.format != "parquet"]
 def small(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A store of four hours in which all that can be named is named to do harm."""
     fleet = report_fleet.Fleet()
-    fleet.node(1, harmful("n1"), harmful("A100"), 8, "on_demand", "24.48", cluster=harmful("prod", OF_CLUSTERS))
-    fleet.pod(1, 1, harmful("train"), harmful("run-a"), f"Job/{harmful('run-a')}", cluster=harmful("prod", OF_CLUSTERS))
+    fleet.node(
+        1, harmful("n1"), harmful("A100"), 8, "on_demand", "24.48", cluster=harmful("prod", OF_CLUSTERS)
+    )
+    fleet.pod(
+        1,
+        1,
+        harmful("train"),
+        harmful("run-a"),
+        f"Job/{harmful('run-a')}",
+        cluster=harmful("prod", OF_CLUSTERS),
+    )
     for hour in range(4):
         fleet.cell(OCTOBER + hour * HOUR, 1, [(1, harmful("research"), 4, 1.0, 0.5)])
     fleet.rows["collected"].append((harmful("prod", OF_CLUSTERS), OCTOBER, OCTOBER + 4 * HOUR))
@@ -232,7 +270,9 @@ CHEAP = {
 
 @pytest.mark.usefixtures("in_an_empty_folder")
 @pytest.mark.parametrize("words", CHEAP)
-def test_hostile_names_of_a_small_store_do_nothing(words: str, small: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_hostile_names_of_a_small_store_do_nothing(
+    words: str, small: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("COLUMNS", "400")
     result = CliRunner().invoke(app, [*shlex.split(words), "--store", str(small)])
     assert result.exit_code == 0, result.output
@@ -243,7 +283,9 @@ def test_hostile_names_of_a_small_store_do_nothing(words: str, small: Path, monk
 
 @pytest.mark.slow
 @pytest.mark.parametrize("answer", ANSWERS, ids=str)
-def test_hostile_names_do_nothing(answer: Answer, made: dict[str, Fleet], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_hostile_names_do_nothing(
+    answer: Answer, made: dict[str, Fleet], monkeypatch: pytest.MonkeyPatch
+) -> None:
     fleet = made[answer.fleet]
     monkeypatch.chdir(fleet.folder)
     monkeypatch.setenv("HOME", str(fleet.folder))
@@ -252,10 +294,13 @@ def test_hostile_names_do_nothing(answer: Answer, made: dict[str, Fleet], monkey
     result = CliRunner().invoke(app, list(map(harmful_word, answer.words)), prog_name="gpucost")
     files = {path.name: (fleet.folder / path) for path in fleet.new_files()}
     try:
-        expected = re.search(r"(?m)^-- exit code (\d+)$", (GOLDEN / f"{answer}.txt").read_text(encoding="utf-8"))
+        expected = re.search(
+            r"(?m)^-- exit code (\d+)$", (GOLDEN / f"{answer}.txt").read_text(encoding="utf-8")
+        )
         assert expected and result.exit_code == int(expected[1]), result.output
         if names := re.search(
-            rf"\b(?:{'|'.join(CALLED)})\b", expected.string.partition("-- stdout")[2].partition("-- stderr")[0]
+            rf"\b(?:{'|'.join(CALLED)})\b",
+            expected.string.partition("-- stdout")[2].partition("-- stderr")[0],
         ):
             assert BEGINNING[:4] in result.stdout, f"nothing shows {names[0]}"
         check(result.stderr, "terminal")
@@ -286,7 +331,9 @@ def test_hostile_names_do_nothing(answer: Answer, made: dict[str, Fleet], monkey
 def test_a_terminal_obeys_no_name(fleet: str, words: str, made: dict[str, Fleet], tmp_path: Path) -> None:
     """With colors and a changing line of what is being done, which are all that the terminal is told."""
     script = tmp_path / "script.py"
-    script.write_text("from gpucost.cli import output, main\noutput.Waiting._AFTER_SECONDS = 0\nmain.main()\n")
+    script.write_text(
+        "from gpucost.cli import output, main\noutput.Waiting._AFTER_SECONDS = 0\nmain.main()\n"
+    )
     place = made[fleet]
     terminal, ours = pty.openpty()
     done = subprocess.Popen(
@@ -319,7 +366,9 @@ ELSEWHERE = (
 
 
 @pytest.mark.slow
-def test_lakes_and_pages_do_nothing_either(made: dict[str, Fleet], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_lakes_and_pages_do_nothing_either(
+    made: dict[str, Fleet], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     fleet = made["estimated"]
     monkeypatch.chdir(fleet.folder)
     monkeypatch.setenv("GPUCOST_LAKE__WRITER", "main")

@@ -28,13 +28,20 @@ def _world() -> Iterator[None]:
 
 def _groups(cases: list[Path]) -> list[object]:
     """The groups of cases, the largest first, and by its first case which one it is."""
-    return [pytest.param(group, id=group[0].name) for group in sorted(hours.groups(cases), key=len, reverse=True)]
+    return [
+        pytest.param(group, id=group[0].name) for group in sorted(hours.groups(cases), key=len, reverse=True)
+    ]
 
 
 def _check(group: list[Path], zones: tuple[str, ...], folder: Path, golden: Path) -> None:
     """Holds the lines of a group's cases in some zones against the golden's, or writes those anew."""
     stored = hours.stored(group, folder)
-    lines = [line for zone in zones for case, rows in hours.rows(*stored, zone).items() for line in hours.lines(case, zone, rows)]
+    lines = [
+        line
+        for zone in zones
+        for case, rows in hours.rows(*stored, zone).items()
+        for line in hours.lines(case, zone, rows)
+    ]
     names = {(case.name, zone) for case in group for zone in zones}
     told = golden.read_text(encoding="utf-8").splitlines() if golden.exists() else []
     if os.environ.get("UPDATE_GOLDEN"):
@@ -59,5 +66,7 @@ def test_hours_of_the_shared_fleets(group: list[Path], tmp_path: Path) -> None:
 
 
 def test_every_fleet_is_held() -> None:
-    held = {tuple(line.split()[:2]) for line in (GOLDEN / "hours.txt").read_text(encoding="utf-8").splitlines()}
+    held = {
+        tuple(line.split()[:2]) for line in (GOLDEN / "hours.txt").read_text(encoding="utf-8").splitlines()
+    }
     assert held == {(case.name, zone) for case in hours.own_cases() for zone in hours.ZONES}

@@ -52,4 +52,6 @@ def _changed(version: str) -> None:
 
 def _modules() -> list[ModuleType]:
     """Those of the program that are loaded."""
-    return [module for name, module in list(sys.modules.items()) if name.partition(".")[0] == gpucost.__name__]
+    return [
+        module for name, module in list(sys.modules.items()) if name.partition(".")[0] == gpucost.__name__
+    ]

@@ -24,7 +24,16 @@ OCTOBER = int(datetime(2026, 10, 1, tzinfo=UTC).timestamp() * 1000)
 OCTOBER_END = int(datetime(2026, 11, 1, tzinfo=UTC).timestamp() * 1000)
 NOW = datetime(2026, 11, 3, 12, tzinfo=UTC)
 
-ATTRIBUTED = ("nodes", "allocations", "node_hourly", "cost_hourly", "collected", "coverage_gaps", "warnings", "loads")
+ATTRIBUTED = (
+    "nodes",
+    "allocations",
+    "node_hourly",
+    "cost_hourly",
+    "collected",
+    "coverage_gaps",
+    "warnings",
+    "loads",
+)
 FAMILIES = ["nodes", "pods", "requests", "phases"]
 SILENT = "kube-state-metrics was silent"
 EVER = (0, 2**63 - 1)
@@ -34,7 +43,9 @@ EVER = (0, 2**63 - 1)
 class Fleet:
     """Rows to insert, by table; made by `node`, `pod` and `cell`."""
 
-    rows: dict[str, list[tuple[Any, ...]]] = field(default_factory=lambda: {table: [] for table in ATTRIBUTED})
+    rows: dict[str, list[tuple[Any, ...]]] = field(
+        default_factory=lambda: {table: [] for table in ATTRIBUTED}
+    )
     prices: dict[int, tuple[Decimal, float, str, date | None]] = field(default_factory=dict)
 
     def node(
@@ -60,14 +71,29 @@ class Fleet:
         )  # fmt: skip
 
     def pod(
-        self, allocation_id: int, node_id: int, namespace: str, pod: str, workload: str, *, uid: str = "", cluster: str = "prod"
+        self,
+        allocation_id: int,
+        node_id: int,
+        namespace: str,
+        pod: str,
+        workload: str,
+        *,
+        uid: str = "",
+        cluster: str = "prod",
     ) -> None:
         kind = workload.split("/")[0]
         identity = (allocation_id, cluster, namespace, pod, uid or f"uid-{allocation_id}", node_id)
         held = ("nvidia_com_gpu", 1.0, 1.0, OCTOBER, OCTOBER_END, kind, workload)
         self.rows["allocations"].append((*identity, *held, *[None] * 4))
 
-    def cell(self, at: int, node_id: int, held: list[tuple[int, str, float, float, float]], *, until: int | None = None) -> None:
+    def cell(
+        self,
+        at: int,
+        node_id: int,
+        held: list[tuple[int, str, float, float, float]],
+        *,
+        until: int | None = None,
+    ) -> None:
         """One cell of a node; held: (allocation, team, GPUs, share of time measured, share of measured time active)."""
         end = until or at + HOUR
         span = end - at
@@ -79,10 +105,29 @@ class Fleet:
             cost = (node_cost * Decimal(str(count)) / Decimal(str(gpus))).quantize(Decimal("0.000000001"))
             idle = time * measured * (1 - active)
             idle_cost = (cost * Decimal(str(measured * (1 - active)))).quantize(Decimal("0.000000001"))
-            times = (time, time * measured * active, idle, time * (1 - measured), time * measured * active * 0.9)
+            times = (
+                time,
+                time * measured * active,
+                idle,
+                time * (1 - measured),
+                time * measured * active * 0.9,
+            )
             costs = (cost, idle_cost, Decimal(0), cost)
             self.rows["cost_hourly"].append(
-                ("allocated", at, end, node_id, allocation_id, team, *times, 0.0, 0.0, *costs, 0.0, Decimal(0))
+                (
+                    "allocated",
+                    at,
+                    end,
+                    node_id,
+                    allocation_id,
+                    team,
+                    *times,
+                    0.0,
+                    0.0,
+                    *costs,
+                    0.0,
+                    Decimal(0),
+                )
             )
             left -= cost
             used += count
@@ -103,13 +148,27 @@ class Fleet:
         price, gpus, _, as_of = self.prices[node_id]
         cost = (price * (end - at) / HOUR).quantize(Decimal("0.000000001"))
         nothing = (0.0,) * 7 + (Decimal(0),) * 4
-        self.rows["cost_hourly"].append(("not_collected", at, end, node_id, None, None, *nothing, gpus * (end - at), cost))
+        self.rows["cost_hourly"].append(
+            ("not_collected", at, end, node_id, None, None, *nothing, gpus * (end - at), cost)
+        )
         self.rows["node_hourly"].append((at, end, node_id, 0.0, 0.0, cost, "bill", as_of))
 
-    def gap(self, start: int, end: int, kind: str = "not_collected", *, cluster: str = "prod", by: str | None = None) -> None:
+    def gap(
+        self,
+        start: int,
+        end: int,
+        kind: str = "not_collected",
+        *,
+        cluster: str = "prod",
+        by: str | None = None,
+    ) -> None:
         """Time that was not seen, or not in full; signed `by` somebody."""
-        families, reason = ([], "declared") if kind == "off" else ([] if kind == "partial" else FAMILIES, SILENT)
-        self.rows["coverage_gaps"].append((cluster, start, end, kind, families, reason, by, by and "it was moved"))
+        families, reason = (
+            ([], "declared") if kind == "off" else ([] if kind == "partial" else FAMILIES, SILENT)
+        )
+        self.rows["coverage_gaps"].append(
+            (cluster, start, end, kind, families, reason, by, by and "it was moved")
+        )
 
     def _rest(self) -> list[tuple[Any, ...]]:
         """All the time of each cluster that neither `collected` nor a gap tells of."""
@@ -121,7 +180,11 @@ class Fleet:
             for start, end in [*sorted(row[1:] for row in covers if row[0] == cluster), (EVER[1], EVER[1])]:
                 if start > at:
                     reason = (
-                        "before its first sample" if at == EVER[0] else "after its last sample" if start == EVER[1] else SILENT
+                        "before its first sample"
+                        if at == EVER[0]
+                        else "after its last sample"
+                        if start == EVER[1]
+                        else SILENT
                     )
                     found.append((cluster, at, start, "not_collected", FAMILIES, reason, None, None))
                 at = max(at, end)
@@ -135,7 +198,10 @@ class Fleet:
                 for table, rows in self.rows.items():
                     if len(rows) > 200:  # an hour's rows, without maps and lists
                         columns = [pa.array(values) for values in zip(*rows, strict=True)]
-                        con.register("incoming", pa.table(columns, names=[f"c{number}" for number in range(len(columns))]))
+                        con.register(
+                            "incoming",
+                            pa.table(columns, names=[f"c{number}" for number in range(len(columns))]),
+                        )
                         con.execute(f"INSERT INTO {table} FROM incoming")
                         con.unregister("incoming")
                     elif rows:
@@ -170,7 +236,9 @@ def sample(*, hours: int = 744) -> Fleet:
         fleet.cell(at, 3, [(3, "research", 2, 1.0, 0.875)] if index % 24 < 12 else [])
         fleet.cell(at, 4, [(5, "vision", 1, 0.0, 0.0)] if index < 48 else [])
     fleet.rows["collected"].append(("prod", OCTOBER, OCTOBER + hours * HOUR))
-    fleet.rows["loads"].append((1, 1, "prometheus", "main", OCTOBER, OCTOBER + hours * HOUR, 1000, 0, NOW.replace(tzinfo=None)))
+    fleet.rows["loads"].append(
+        (1, 1, "prometheus", "main", OCTOBER, OCTOBER + hours * HOUR, 1000, 0, NOW.replace(tzinfo=None))
+    )
     fleet.rows["warnings"].append(
         (
             "unknown_capacity_type", "prod", "l4-new", OCTOBER, OCTOBER_END,

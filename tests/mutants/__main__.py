@@ -68,7 +68,9 @@ class Touching:
         for module, known in touched.items():
             for file in known:
                 files.setdefault(file, []).extend(tests[module])
-        return cls(files, {row["test"]: row["seconds"] for row in rows}, {row["test"]: row["shared"] for row in rows})
+        return cls(
+            files, {row["test"]: row["seconds"] for row in rows}, {row["test"]: row["shared"] for row in rows}
+        )
 
     def order(self, file: str, first: str | None) -> list[str]:
         """Tests that touch a file, the one that is likely to notice first, then module by module: most tests per second first."""
@@ -99,7 +101,11 @@ def deciding() -> list[str]:
 
 def left_out() -> set[str]:
     """Names of mutants that mean the same as the code, each with its reason in the file."""
-    return {line for line in (HERE / "equivalent.txt").read_text().splitlines() if line and not line.startswith("#")}
+    return {
+        line
+        for line in (HERE / "equivalent.txt").read_text().splitlines()
+        if line and not line.startswith("#")
+    }
 
 
 def by_rule(known: list[Change]) -> Broken:
@@ -133,11 +139,21 @@ def chosen(arguments: argparse.Namespace) -> list[Broken]:
         return [one for one in hand if arguments.only in one.name] + [by_rule([one]) for one in named]
     if not arguments.new:
         return hand + [by_rule([one]) for one in everything if one.name in caught]
-    guarded = {one.path.relative_to(ROOT).as_posix() for one in hand} | {one.file for one in everything if one.name in caught}
-    tree = subprocess.run(["git", "rev-parse", "HEAD:gpucost"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    guarded = {one.path.relative_to(ROOT).as_posix() for one in hand} | {
+        one.file for one in everything if one.name in caught
+    }
+    tree = subprocess.run(
+        ["git", "rev-parse", "HEAD:gpucost"], cwd=ROOT, capture_output=True, text=True, check=True
+    ).stdout
     chance = random.Random(tree)
-    drawn = [by_rule([one, *chance.sample(everything, 3)]) for one in chance.sample(everything, arguments.draw)]
-    unguarded = [chance.sample(all_of, min(6, len(all_of))) for file, all_of in known.items() if all_of and file not in guarded]
+    drawn = [
+        by_rule([one, *chance.sample(everything, 3)]) for one in chance.sample(everything, arguments.draw)
+    ]
+    unguarded = [
+        chance.sample(all_of, min(6, len(all_of)))
+        for file, all_of in known.items()
+        if all_of and file not in guarded
+    ]
     return [by_rule(sample) for sample in unguarded] + drawn
 
 
@@ -195,7 +211,9 @@ class Trial:
             mutant, verdict = one, self.verdict(one, items)
             if not verdict.crashes:
                 break
-        what = "CANNOT RUN" if verdict.crashes else f"caught by {verdict.test}" if verdict.test else "SURVIVED"
+        what = (
+            "CANNOT RUN" if verdict.crashes else f"caught by {verdict.test}" if verdict.test else "SURVIVED"
+        )
         print(f"{mutant.name}: {what} ({time.monotonic() - begun:.1f} s)", flush=True)
         return mutant, None if verdict.crashes else verdict.test
 
@@ -216,7 +234,9 @@ def main() -> int:
     parser = argparse.ArgumentParser(
         prog="python -m tests.mutants", description=__doc__, formatter_class=argparse.RawTextHelpFormatter
     )
-    parser.add_argument("--new", action="store_true", help="by rule: for each deciding file without a mutant, and a draw")
+    parser.add_argument(
+        "--new", action="store_true", help="by rule: for each deciding file without a mutant, and a draw"
+    )
     parser.add_argument("--draw", type=int, default=20, help="how many are drawn from all deciding files")
     parser.add_argument("--only", help="those whose names contain this text")
     parser.add_argument("--workers", type=int, default=2)
@@ -228,7 +248,9 @@ def main() -> int:
     trial = Trial(chosen(arguments), Touching.read(), arguments.workers)
     pytest.main(["-q", "-s", "-n", "0", "-p", "no:cacheprovider", "--no-summary", *FAST], plugins=[trial])
     if arguments.keep:
-        CAUGHT_BY.write_text("".join(f"{name}\t{test}\n" for name, test in sorted((trial.caught_by | trial.caught).items())))
+        CAUGHT_BY.write_text(
+            "".join(f"{name}\t{test}\n" for name, test in sorted((trial.caught_by | trial.caught).items()))
+        )
     print(f"{len(trial.caught)} of {len(trial.mutants)} mutants caught")
     for name in trial.survived:
         print(f"survived: {name}")

@@ -52,7 +52,9 @@ class _Outcome:
     crashes = False
 
     @pytest.hookimpl(wrapper=True)
-    def pytest_runtest_makereport(self, item: pytest.Item, call: pytest.CallInfo[None]) -> Generator[None, Any, Any]:
+    def pytest_runtest_makereport(
+        self, item: pytest.Item, call: pytest.CallInfo[None]
+    ) -> Generator[None, Any, Any]:
         report = yield
         if call.excinfo is not None and report.failed and self.test is None:
             self.test = item.nodeid
@@ -192,11 +194,25 @@ def copy(path: Path, text: str, tests: Sequence[str]) -> Verdict:
         changed = folder / path.relative_to(ROOT)
         changed.unlink()
         changed.write_text(text)
-        command = [sys.executable, "-m", "pytest", "-x", "-q", "-n", "0", "-p", "no:cacheprovider", "--tb=short", *tests]
+        command = [
+            sys.executable,
+            "-m",
+            "pytest",
+            "-x",
+            "-q",
+            "-n",
+            "0",
+            "-p",
+            "no:cacheprovider",
+            "--tb=short",
+            *tests,
+        ]
         # wide, so that the summary holds the reason; the copy comes before an installed gpucost
         environment = os.environ | {"COLUMNS": "400", "PYTHONPATH": str(folder)}
         try:
-            result = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=10 * PATIENCE)
+            result = subprocess.run(
+                command, cwd=folder, env=environment, capture_output=True, text=True, timeout=10 * PATIENCE
+            )
         except subprocess.TimeoutExpired:
             return Verdict(crashes=True)
     if result.returncode == 0:

@@ -67,7 +67,12 @@ def _of_sql(text: str) -> Iterator[tuple[str, int, int, str]]:
         for match in re.finditer(pattern, masked):
             if "\x00" in match[0] or _in_text(masked, match.start()):
                 continue
-            yield rule, match.start(), match.end(), replacement(match) if callable(replacement) else match.expand(replacement)
+            yield (
+                rule,
+                match.start(),
+                match.end(),
+                replacement(match) if callable(replacement) else match.expand(replacement),
+            )
 
 
 def _blank(match: re.Match[str]) -> str:
@@ -181,7 +186,11 @@ def changes(file: str) -> tuple[Change, ...]:
     for rule, start, end, new in _of_sql(text) if file.endswith(".sql") else _of_python(text):
         line_start, line_end = text.rfind("\n", 0, start) + 1, text.find("\n", end)
         line = " ".join(
-            [*text[line_start:start].split(), f"[{text[start:end].strip()} → {new.strip()}]", *text[end:line_end].split()]
+            [
+                *text[line_start:start].split(),
+                f"[{text[start:end].strip()} → {new.strip()}]",
+                *text[end:line_end].split(),
+            ]
         )
         name = f"{file}: {rule}: {line}"
         seen[name] = seen.get(name, 0) + 1

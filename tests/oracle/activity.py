@@ -16,12 +16,7 @@ Timeline = list[tuple[int, int, bool]]
 VALID_PERCENT = (0, 100)
 
 
-def told(
-    fleet: dict[str, Any],
-    node: dict[str, Any],
-    device: dict[str, Any],
-    threshold: float,
-) -> Timeline:
+def told(fleet: dict[str, Any], node: dict[str, Any], device: dict[str, Any], threshold: float) -> Timeline:
     """The truth: utilization as described, less the time in which nobody could see it."""
     if not node.get("dcgm", True):
         return []
@@ -71,7 +66,11 @@ def sampled(series: list[Series], scrape: float, threshold: float) -> dict[tuple
         times = sorted(found)
         line: Timeline = []
         for time, following in zip(times, [*times[1:], None][: len(times)], strict=True):
-            speaks = following if following is not None and (following - time) <= 2.5 * interval else time + interval
+            speaks = (
+                following
+                if following is not None and (following - time) <= 2.5 * interval
+                else time + interval
+            )
             line.append((time, speaks, found[time] >= Fraction(str(threshold))))
         lines[device_name] = _joined(line)
     return lines

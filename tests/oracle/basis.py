@@ -29,10 +29,15 @@ def parts(fleet: dict[str, Any], node: dict[str, Any]) -> dict[str, Fraction]:
         return WHOLE
     size = SIZES[node["instance_type"]]
     if basis in ("opencost", "scad"):
-        weights = [amount * each for amount, each in zip(size, OPENCOST if basis == "opencost" else SCAD, strict=True)]
+        weights = [
+            amount * each
+            for amount, each in zip(size, OPENCOST if basis == "opencost" else SCAD, strict=True)
+        ]
     else:
         family = f"{PROVIDERS[node['provider']]}/{node['region']}/{node['instance_type'].split('-')[0]}"
-        core, gib = (Fraction(price) for price in fleet["unit_prices"].get(family, fleet["unit_prices"][REFERENCE]))
+        core, gib = (
+            Fraction(price) for price in fleet["unit_prices"].get(family, fleet["unit_prices"][REFERENCE])
+        )
         listed = Fraction(fleet["list_prices"][node["instance_type"]])
         weights = [max(listed - size[1] * core - size[2] * gib, Fraction(0)), size[1] * core, size[2] * gib]
     return dict(zip(("gpu", "cpu", "memory"), (weight / sum(weights) for weight in weights), strict=True))
@@ -41,7 +46,11 @@ def parts(fleet: dict[str, Any], node: dict[str, Any]) -> dict[str, Fraction]:
 def offered(node: dict[str, Any], part: str) -> Fraction:
     """Cores or GiB that the node says it has, else those its cloud sells."""
     size = SIZES[node["instance_type"]]
-    return Fraction(str(node.get("vcpus", 64))) if part == "cpu" else Fraction(str(node.get("memory_gib", size[2])))
+    return (
+        Fraction(str(node.get("vcpus", 64)))
+        if part == "cpu"
+        else Fraction(str(node.get("memory_gib", size[2])))
+    )
 
 
 def requested(pod: dict[str, Any], part: str) -> Fraction:
@@ -49,5 +58,9 @@ def requested(pod: dict[str, Any], part: str) -> Fraction:
     key = "cpu" if part == "cpu" else "memory_gib"
     if "containers" not in pod:
         return Fraction(str(pod.get(key, 0)))
-    lasting = sum((Fraction(str(c.get(key, 0))) for c in pod["containers"] if c.get("role") != "init"), Fraction(0))
-    return max([lasting, *(Fraction(str(c.get(key, 0))) for c in pod["containers"] if c.get("role") == "init")])
+    lasting = sum(
+        (Fraction(str(c.get(key, 0))) for c in pod["containers"] if c.get("role") != "init"), Fraction(0)
+    )
+    return max(
+        [lasting, *(Fraction(str(c.get(key, 0))) for c in pod["containers"] if c.get("role") == "init")]
+    )

@@ -12,7 +12,9 @@ from tests.replay.billing import Charge
 from tests.replay.kube import provider_id
 
 
-def billed_book(told: Iterable[Charge], book: list[Row], *, pooled: bool = True) -> Callable[[dict[str, Any], bool], Steps]:
+def billed_book(
+    told: Iterable[Charge], book: list[Row], *, pooled: bool = True
+) -> Callable[[dict[str, Any], bool], Steps]:
     """Steps of prices for `calculate`: those of the charges, and of the price book for hours without any.
 
     With `pooled`, machines of one kind share their cost of a charge period by hours.
@@ -40,7 +42,9 @@ def billed_book(told: Iterable[Charge], book: list[Row], *, pooled: bool = True)
             if covering is not None:
                 found.append((at, cost[pool(covering)] / hours[pool(covering)]))
             else:
-                found.append((at, next((price for begins, price in reversed(listed) if begins <= at), Fraction(0))))
+                found.append(
+                    (at, next((price for begins, price in reversed(listed) if begins <= at), Fraction(0)))
+                )
         return found
 
     return steps

@@ -86,10 +86,7 @@ def calculate(
     split = {n["cluster"]: series is None or _asks_for_hosts(series, n["cluster"]) for n in fleet["nodes"]}
     bill = Bill()
     for node in fleet["nodes"]:
-        since, until = (
-            max(node["from"], fleet["start"], start),
-            min(node["to"], fleet["end"], end),
-        )
+        since, until = (max(node["from"], fleet["start"], start), min(node["to"], fleet["end"], end))
         if since < until:
             _node(
                 bill,
@@ -142,11 +139,7 @@ def _node(
     edges = {*up, *(at for at, _ in steps)}
     edges |= {round(e * 1000) for span in [*out_of_reach, *node.get("allocatable", [])] for e in span[:2]}
     for hold in holds:
-        edges |= {
-            hold.since,
-            hold.until,
-            *(e for line in hold.devices for span in line for e in span[:2]),
-        }
+        edges |= {hold.since, hold.until, *(e for line in hold.devices for span in line for e in span[:2])}
     moments = sorted(e for e in edges if up[0] <= e <= up[1])
     mine = bill.nodes[node["cluster"], node["name"], node["from"]]
     for since, until in itertools.pairwise(moments):
@@ -163,14 +156,7 @@ def _node(
         mine.unallocated_cost += price * fractions["gpu"] * free / capacity * hours
         for hold in holding:
             rate = price * fractions["gpu"] / max(capacity, held)
-            _count(
-                bill.pods[hold.pod],
-                hold,
-                since,
-                hours,
-                rate,
-                known and node["capacity_type"] == "spot",
-            )
+            _count(bill.pods[hold.pod], hold, since, hours, rate, known and node["capacity_type"] == "spot")
         for part, units in host.items():
             asked = sum((hold.host[part] for hold in holding), Fraction(0))
             each = price * fractions[part] * hours / max(units, asked)
@@ -179,14 +165,7 @@ def _node(
                 bill.pods[hold.pod].cost += hold.host[part] * each
 
 
-def _count(
-    figures: Figures,
-    hold: _Hold,
-    since: int,
-    hours: Fraction,
-    rate: Fraction,
-    spot: bool,
-) -> None:
+def _count(figures: Figures, hold: _Hold, since: int, hours: Fraction, rate: Fraction, spot: bool) -> None:
     time = hold.gpus * hours
     figures.allocated_gpu_hours += time
     figures.spot_gpu_hours += time if spot else 0
@@ -208,7 +187,9 @@ def _count(
 def _unreachable(node: dict[str, Any], spans: list[list[float]], since: int, capacity: Fraction) -> Fraction:
     if any(span[0] * 1000 <= since < span[1] * 1000 for span in spans):
         return capacity
-    lost = [_lost(node, *cut[2:]) for cut in node.get("allocatable", []) if cut[0] * 1000 <= since < cut[1] * 1000]
+    lost = [
+        _lost(node, *cut[2:]) for cut in node.get("allocatable", []) if cut[0] * 1000 <= since < cut[1] * 1000
+    ]
     return sum(lost, Fraction(0))
 
 
@@ -233,7 +214,11 @@ def _hold(
     if lines is None:
         timelines = [told(fleet, node, device, threshold) for device in devices]
     else:
-        where = node["cluster"] if len({n["cluster"] for n in fleet["nodes"]}) > 1 or fleet.get("cluster_label") else ""
+        where = (
+            node["cluster"]
+            if len({n["cluster"] for n in fleet["nodes"]}) > 1 or fleet.get("cluster_label")
+            else ""
+        )
         timelines = [lines.get((where, node["name"], device_key(device)), []) for device in devices]
     key = (pod["cluster"], pod["namespace"], pod["name"], pod["uid"])
     return _Hold(
@@ -253,11 +238,17 @@ def _units(pod: dict[str, Any]) -> int:
     return max(sum(c.get("count", 0) for c in pod["containers"] if c.get("role") != "init"), *first, 0)
 
 
-def _known_devices(fleet: dict[str, Any], node: dict[str, Any], pod: dict[str, Any], gpus: Fraction) -> Iterator[dict[str, Any]]:
+def _known_devices(
+    fleet: dict[str, Any], node: dict[str, Any], pod: dict[str, Any], gpus: Fraction
+) -> Iterator[dict[str, Any]]:
     """The devices that metrics tie to the pod: those it is labeled on, or that it can only be on."""
     obvious = len(node["gpus"]) == 1 or gpus == len(node["gpus"])
     for device in pod["devices"]:
-        others = [p for p in fleet["pods"] if is_on(p, node) and any(device_key(d) == device_key(device) for d in p["devices"])]
+        others = [
+            p
+            for p in fleet["pods"]
+            if is_on(p, node) and any(device_key(d) == device_key(device) for d in p["devices"])
+        ]
         if obvious or not fleet.get("label_one") or others[0] is pod:
             yield device
 

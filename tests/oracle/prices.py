@@ -18,13 +18,7 @@ FITTING: dict[str, list[tuple[str, ...]]] = {
     "flex_start": [("flex_start",), ("calendar",)],
     "spot": [("spot",)],
 }
-PROVIDERS = {
-    "karpenter": "aws",
-    "eks": "aws",
-    "gke": "gcp",
-    "aks": "azure",
-    "onprem": "",
-}
+PROVIDERS = {"karpenter": "aws", "eks": "aws", "gke": "gcp", "aks": "azure", "onprem": ""}
 
 Row = dict[str, Any]
 Steps = list[tuple[int, Fraction]]
@@ -67,7 +61,10 @@ def price_steps(book: Book, node: dict[str, Any], known: bool) -> Steps:
     rows = [r for r in book if r["purchase_option"] in place and _fits(r, facts, node)]
     steps = []
     for at in sorted({r["at"] for r in rows}):
-        best = max((r for r in rows if r["at"] <= at), key=lambda r: (_rank(r, facts), place[r["purchase_option"]], r["at"]))
+        best = max(
+            (r for r in rows if r["at"] <= at),
+            key=lambda r: (_rank(r, facts), place[r["purchase_option"]], r["at"]),
+        )
         steps.append((at, best["price"] * (len(node["gpus"]) if best.get("per") == "gpu" else 1)))
     return steps
 
@@ -78,7 +75,10 @@ def _fits(row: Row, facts: dict[str, Any], node: dict[str, Any]) -> bool:
     carried = {k.removeprefix("label_"): v for k, v in node.get("labels", {}).items()}
     if any(carried.get(_sanitized(k)) != v for k, v in wanted.items()):
         return False
-    return all(not row[field] or row[field] == facts[field] for field in ("instance_type", "zone", "region", "provider"))
+    return all(
+        not row[field] or row[field] == facts[field]
+        for field in ("instance_type", "zone", "region", "provider")
+    )
 
 
 def _sanitized(label: str) -> str:

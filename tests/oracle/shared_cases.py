@@ -32,7 +32,10 @@ def replayed(fleet: Fleet) -> list[Series]:
 
         def put(self, name: str, labels: dict[str, Any], value: Any, t: float) -> None:
             if name not in _UNUSED:
-                told = (("__name__", name), *sorted((k, str(v)) for k, v in labels.items() if v is not None and v != ""))
+                told = (
+                    ("__name__", name),
+                    *sorted((k, str(v)) for k, v in labels.items() if v is not None and v != ""),
+                )
                 times, values = chunks.setdefault(told, ([], []))
                 times.append(round(float(f"{t:.3f}") * 1000))
                 values.append(float(value))

@@ -22,7 +22,9 @@ from tests.shared import shared
 
 #: Where cores and memory are charged too, or a pod reserves GPUs for others (KAI), the bill from the fleet's description is the
 #: only other one.
-ON_GPUS_ALONE = [case for case in all_cases() if "cost_basis" not in read_fleet(case) and case.name != "kai-fractions"]
+ON_GPUS_ALONE = [
+    case for case in all_cases() if "cost_basis" not in read_fleet(case) and case.name != "kai-fractions"
+]
 
 
 @dataclass
@@ -57,8 +59,15 @@ def together() -> list[Together]:
 
 
 #: Singles whose likeness is among the others.
-SLOW = ("no-node-labels", "reservation-block-and-flex-start", "short-of-two-resources", "slots-of-whole-gpus-and-of-slices")
-GROUPS = [pytest.param(group, marks=[pytest.mark.slow] * (group.cases[0].name in SLOW)) for group in together()]
+SLOW = (
+    "no-node-labels",
+    "reservation-block-and-flex-start",
+    "short-of-two-resources",
+    "slots-of-whole-gpus-and-of-slices",
+)
+GROUPS = [
+    pytest.param(group, marks=[pytest.mark.slow] * (group.cases[0].name in SLOW)) for group in together()
+]
 
 
 def name_of(group: Together) -> str:
@@ -69,7 +78,9 @@ def name_of(group: Together) -> str:
 def side_by_side(group: Together, folder: Path) -> tuple[Fleet, list[Series], Path]:
     """The group as one fleet, what is scraped of it, and its price book below `folder`; clusters are named after their cases."""
     cases, prices = group.cases, folder / "book.csv"
-    prices.write_text("\n".join([str(group.alike[0]), *(line for lines in group.book.values() for line in lines)]) + "\n")
+    prices.write_text(
+        "\n".join([str(group.alike[0]), *(line for lines in group.book.values() for line in lines)]) + "\n"
+    )
     fleets = [read_fleet(case) for case in cases]
     series: list[Series] = []
     nodes: list[dict[str, Any]] = []
@@ -103,10 +114,14 @@ def test_stored_cells_of_shared_fleets_are_those_of_the_exact_bill(name: str, tm
     _compare(fleet, replayed(fleet), case / "prices.csv", tmp_path, known)
 
 
-def _compare(fleet: Fleet, series: list[Series], prices: Path, folder: Path, known: list[Series] | None = None) -> None:
+def _compare(
+    fleet: Fleet, series: list[Series], prices: Path, folder: Path, known: list[Series] | None = None
+) -> None:
     """The stored cells are those of the exact bill of `known`: `series`, or the same as another exporter reports them."""
     config = write_config(fleet, folder, prices)
     store = load(fleet, series, config)
-    pipeline.attribute(config, store, Period(*(datetime.fromtimestamp(second, UTC) for second in period_of(fleet))))
+    pipeline.attribute(
+        config, store, Period(*(datetime.fromtimestamp(second, UTC) for second in period_of(fleet)))
+    )
     wrong = unequal(fleet, known or series, config, store)
     assert not wrong, "\n".join(wrong[:40])

@@ -19,7 +19,9 @@ from tests.replay.scrape import scrape
 def test_figures_are_the_expected_ones_add_up_and_are_those_of_the_samples(case: Path) -> None:
     fleet, expected, book = read_fleet(case), read_expected(case), read_book(case / "prices.csv")
     bill = calculate(fleet, book)
-    wrong = differences("total", bill.total.rounded(), expected["total"], (*HOURS, *FLEET_HOURS, *MONEY, *FLEET_MONEY), {})
+    wrong = differences(
+        "total", bill.total.rounded(), expected["total"], (*HOURS, *FLEET_HOURS, *MONEY, *FLEET_MONEY), {}
+    )
     for told in expected["by_namespace"]:
         figures = bill.namespaces.get((told["cluster"], told["namespace"]), Figures())
         wrong += differences(told["namespace"], figures.rounded(), told, (*HOURS, *MONEY), {})
@@ -30,12 +32,20 @@ def test_figures_are_the_expected_ones_add_up_and_are_those_of_the_samples(case:
     assert len(bill.pods) == len(expected["by_pod"])
     total = bill.total
     assert total.cost + total.unallocated_cost == total.node_cost
-    assert total.active_gpu_hours + total.idle_gpu_hours + total.unmeasured_gpu_hours == total.allocated_gpu_hours
-    assert total.allocated_gpu_hours + total.unallocated_gpu_hours - total.over_allocated_gpu_hours == total.capacity_gpu_hours
+    assert (
+        total.active_gpu_hours + total.idle_gpu_hours + total.unmeasured_gpu_hours
+        == total.allocated_gpu_hours
+    )
+    assert (
+        total.allocated_gpu_hours + total.unallocated_gpu_hours - total.over_allocated_gpu_hours
+        == total.capacity_gpu_hours
+    )
     # samples tell each edge to a scrape
     sampled = calculate(fleet, book, series=scrape(fleet, lean=True)).total
     edges = [(float(pod.get("count") or 4), 10.0, 2) for pod in fleet["pods"]] * 2
-    assert not differences("total", sampled.rounded(), expected["total"], (*HOURS, *MONEY), slack_of_pods(fleet, edges))
+    assert not differences(
+        "total", sampled.rounded(), expected["total"], (*HOURS, *MONEY), slack_of_pods(fleet, edges)
+    )
 
 
 @pytest.mark.parametrize("case", CASES_TOLD, ids=lambda case: case.name)

@@ -40,7 +40,9 @@ class Row:
     work: dict[str, Fraction] = field(default_factory=lambda: defaultdict(Fraction))
     prompt_weight: Fraction = Fraction(0)  # of prompt tokens that were computed
     cached_weight: Fraction = Fraction(0)
-    prefill_cost: Money | None = None  # what the pool that computes prompts costs, less what is idle where that is kept apart
+    prefill_cost: Money | None = (
+        None  # what the pool that computes prompts costs, less what is idle where that is kept apart
+    )
 
     @property
     def weight(self) -> Fraction:
@@ -61,7 +63,9 @@ def increases(
         for second, value in work.samples():
             if before is None:
                 bound = held_from.get(work.pod)
-                amount = value if bound is not None and second - 600 >= collected and second - 3600 <= bound else 0
+                amount = (
+                    value if bound is not None and second - 600 >= collected and second - 3600 <= bound else 0
+                )
             else:
                 amount = value - before if value >= before else value
             before = value
@@ -89,9 +93,19 @@ def rows_of(
                 cost[namespace, workload_of(pod)][0] += figures.cost
                 cost[namespace, workload_of(pod)][1] += figures.idle_cost
         for (namespace, workload), (money, idle) in cost.items():
-            mine = sorted({work.model for work in works if (work.namespace, workload_of(work.pod)) == (namespace, workload)})
+            mine = sorted(
+                {
+                    work.model
+                    for work in works
+                    if (work.namespace, workload_of(work.pod)) == (namespace, workload)
+                }
+            )
             # what was seen and added nothing is no unknown
-            seen = [(work, 0, 0) for work in works if work.samples()[0][0] < end and work.samples()[-1][0] >= start]
+            seen = [
+                (work, 0, 0)
+                for work in works
+                if work.samples()[0][0] < end and work.samples()[-1][0] >= start
+            ]
             served = [*seen, *(one for one in known if start <= one[1] < end)]
             models = [_served(namespace, workload, model, day, served) for model in mine]
             _share(models, money, idle)
@@ -157,19 +171,31 @@ def figures(rows: list[Row], keeps_idle: bool) -> list[dict[str, Any]]:
     """Each row as the answer has it, by the names of its columns."""
     answers = []
     for row in rows:
-        period = [one for one in rows if (one.workload, one.namespace, one.model) == (row.workload, row.namespace, row.model)]
+        period = [
+            one
+            for one in rows
+            if (one.workload, one.namespace, one.model) == (row.workload, row.namespace, row.model)
+        ]
         spent = row.cost - (row.idle_cost if keeps_idle else 0)
         # a day that served nothing is split as the whole period is
         split = [row] if row.weight else period
         weight = sum((one.weight for one in split), Fraction(0))
         share = sum((one.prompt_weight for one in split), Fraction(0)) / weight if weight else None
-        prompt = Fraction(0) if share is None else cut(spent * share) if row.prefill_cost is None else row.prefill_cost
+        prompt = (
+            Fraction(0)
+            if share is None
+            else cut(spent * share)
+            if row.prefill_cost is None
+            else row.prefill_cost
+        )
         seconds = [row] if any(row.work.get(unit) for unit in PHASES) else period
         phases = [sum((one.work.get(unit, Fraction(0)) for one in seconds), Fraction(0)) for unit in PHASES]
         in_prefill = cut(spent * phases[0] / sum(phases)) if sum(phases) else None
         saved = None
         if "cached_token" in row.work:
-            base, of = (spent, row.weight) if row.prefill_cost is None else (row.prefill_cost, row.prompt_weight)
+            base, of = (
+                (spent, row.weight) if row.prefill_cost is None else (row.prefill_cost, row.prompt_weight)
+            )
             saved = cut(base * row.cached_weight / of) if of else Fraction(0)
         answers.append(
             {
@@ -192,7 +218,9 @@ def prices(answer: dict[str, Any]) -> dict[str, Decimal | None]:
     """What a million tokens cost, of a row, a model or all of them."""
     both = answer["prompt_tokens"] + answer["generation_tokens"]
     return {
-        f"cost_per_million_{name}": Decimal(round(Fraction(cost) * 10**6 / Fraction(tokens) * NANO)).scaleb(-9)
+        f"cost_per_million_{name}": Decimal(round(Fraction(cost) * 10**6 / Fraction(tokens) * NANO)).scaleb(
+            -9
+        )
         if tokens
         else None
         for name, cost, tokens in (

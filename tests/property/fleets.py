@@ -25,7 +25,9 @@ PERCENTS = (0, 1, 4.9, 5, 5.1, 40, 100)
 NONSENSE = (2147483632, 4294967295, 9.223372036854776e18, 140737488355330, "NaN", 101, -1)
 CUT = [{"gi": 7, "profile": "1g.10gb"}, {"gi": 3, "profile": "2g.20gb"}, {"gi": 1, "profile": "3g.40gb"}]
 
-RARELY_SLOW = settings(max_examples=2, deadline=None, suppress_health_check=list(HealthCheck), print_blob=True)
+RARELY_SLOW = settings(
+    max_examples=2, deadline=None, suppress_health_check=list(HealthCheck), print_blob=True
+)
 ONE = settings(RARELY_SLOW, max_examples=1)
 
 
@@ -82,7 +84,10 @@ def fleets(draw: Draw) -> Fleet:
         first = draw(_node(f"n{number}", start, stop))
         fleet["nodes"].append(first)
         if stop + 900 < end and draw(st.booleans()):
-            again = {**draw(_node(f"n{number}", stop + draw(st.integers(2 * scrape, 890)), end)), "cluster": "main"}
+            again = {
+                **draw(_node(f"n{number}", stop + draw(st.integers(2 * scrape, 890)), end)),
+                "cluster": "main",
+            }
             again["gpus"] = [uuid.replace("GPU", "GPU-again") for uuid in again["gpus"]]
             again["mig"] = {uuid.replace("GPU", "GPU-again"): parts for uuid, parts in again["mig"].items()}
             fleet["nodes"].append(again)
@@ -103,9 +108,19 @@ def lived_in(draw: Draw, fleet: Fleet) -> Fleet:
     """
     end = max(fleet["end"], MORNING + 4 * 3600)
     scrape = fleet["scrape"]
-    whole = {**draw(_node("whole", MORNING, end)), "gpus": [f"GPU-whole-{i}" for i in range(4)], "mig": {}, "replicas": 1}
+    whole = {
+        **draw(_node("whole", MORNING, end)),
+        "gpus": [f"GPU-whole-{i}" for i in range(4)],
+        "mig": {},
+        "replicas": 1,
+    }
     whole |= {"instance_type": "g6.12xlarge", "gpu_model": SHAPES["g6.12xlarge"][0]}
-    slots = {**draw(_node("slots", MORNING, end)), "gpus": ["GPU-slots-0"], "mig": {}, "replicas": draw(st.sampled_from([3, 4]))}
+    slots = {
+        **draw(_node("slots", MORNING, end)),
+        "gpus": ["GPU-slots-0"],
+        "mig": {},
+        "replicas": draw(st.sampled_from([3, 4])),
+    }
     slots |= {"instance_type": "g5.xlarge", "gpu_model": SHAPES["g5.xlarge"][0]}
     lived = {
         **fleet, "end": end, "timezone": "America/St_Johns", "nodes": [*fleet["nodes"], whole, slots],
@@ -114,7 +129,17 @@ def lived_in(draw: Draw, fleet: Fleet) -> Fleet:
     for number in range(2):
         begins = MORNING + draw(st.integers(0, 1800))
         devices = [{"uuid": f"GPU-whole-{2 * number + i}"} for i in range(2)]
-        draw(_pod(lived, whole, devices, "nvidia_com_gpu", begins, draw(st.integers(begins + 3 * 3600, end)), number))
+        draw(
+            _pod(
+                lived,
+                whole,
+                devices,
+                "nvidia_com_gpu",
+                begins,
+                draw(st.integers(begins + 3 * 3600, end)),
+                number,
+            )
+        )
         for device in devices:
             lived["util"][device["uuid"]] = draw(_percents(lived))
     for number in range(draw(st.integers(2, slots["replicas"]))):
@@ -164,7 +189,10 @@ def _containers(draw: Draw, node: dict[str, Any]) -> list[dict[str, Any]]:
     # the first one asks for something: a pod that asks for nothing is not on the bill
     first = {"name": "main", "role": "main", "cpu": draw(st.integers(1, 20)) / 10, "memory_gib": 1}
     roles = draw(st.lists(st.sampled_from(["main", "sidecar", "init"]), max_size=2))
-    return [first, *({"name": f"c{i}", "role": role, **draw(_requests(node))} for i, role in enumerate(roles))]
+    return [
+        first,
+        *({"name": f"c{i}", "role": role, **draw(_requests(node))} for i, role in enumerate(roles)),
+    ]
 
 
 @st.composite
@@ -223,7 +251,10 @@ def _fill(draw: Draw, fleet: Fleet, node: dict[str, Any]) -> None:
     slots: list[tuple[list[dict[str, Any]], str]] = []
     for uuid in node["gpus"]:
         if uuid in node["mig"]:
-            slots += [([{"uuid": uuid, "gi": p["gi"]}], "nvidia_com_mig_" + p["profile"].replace(".", "_")) for p in CUT]
+            slots += [
+                ([{"uuid": uuid, "gi": p["gi"]}], "nvidia_com_mig_" + p["profile"].replace(".", "_"))
+                for p in CUT
+            ]
         else:
             slots += [([{"uuid": uuid}], "nvidia_com_gpu")] * node["replicas"]
     whole = [uuid for uuid in node["gpus"] if uuid not in node["mig"]]
@@ -238,16 +269,20 @@ def _fill(draw: Draw, fleet: Fleet, node: dict[str, Any]) -> None:
             length = draw(st.one_of(st.integers(20, 400), st.integers(400, 9000)))
             if moment + 20 >= node["to"]:
                 break
-            moment = draw(_pod(fleet, node, devices, resource, moment, min(moment + length, node["to"]), lane)) + draw(
-                st.integers(0, 1500)
-            )
+            moment = draw(
+                _pod(fleet, node, devices, resource, moment, min(moment + length, node["to"]), lane)
+            ) + draw(st.integers(0, 1500))
         for device in devices:
             key = device["uuid"] if "gi" not in device else f"{device['uuid']}/{device['gi']}"
             fleet["util"][key] = draw(_percents(fleet))
             if draw(st.integers(0, 5)) == 0:
                 since = draw(st.integers(node["from"], node["to"]))
                 fleet["invalid"][key] = [
-                    [since, since + draw(st.integers(5, 20)) * fleet["scrape"], draw(st.sampled_from(NONSENSE))]
+                    [
+                        since,
+                        since + draw(st.integers(5, 20)) * fleet["scrape"],
+                        draw(st.sampled_from(NONSENSE)),
+                    ]
                 ]
     if draw(st.integers(0, 3)) == 0:
         since = draw(st.integers(node["from"], node["to"]))
@@ -256,7 +291,14 @@ def _fill(draw: Draw, fleet: Fleet, node: dict[str, Any]) -> None:
 
 @st.composite
 def _pod(
-    draw: Draw, fleet: Fleet, node: dict[str, Any], devices: list[dict[str, Any]], resource: str, start: int, end: int, lane: int
+    draw: Draw,
+    fleet: Fleet,
+    node: dict[str, Any],
+    devices: list[dict[str, Any]],
+    resource: str,
+    start: int,
+    end: int,
+    lane: int,
 ) -> int:
     """Adds a pod; returns when it ends."""
     number = len(fleet["pods"])
@@ -265,7 +307,9 @@ def _pod(
         {
             "cluster": node["cluster"],
             "namespace": draw(st.sampled_from(["a", "b", "c"])),
-            "name": draw(st.sampled_from([f"p{number}", f"same-{devices[0]['uuid']}-{devices[0].get('gi')}-{lane}"])),
+            "name": draw(
+                st.sampled_from([f"p{number}", f"same-{devices[0]['uuid']}-{devices[0].get('gi')}-{lane}"])
+            ),
             "uid": f"u{number}",
             "container": "main",
             "node": node["name"],
@@ -286,7 +330,9 @@ def _pod(
 
 @st.composite
 def _percents(draw: Draw, fleet: Fleet) -> list[list[float]]:
-    edges = sorted({fleet["start"], fleet["end"], *draw(st.lists(st.integers(fleet["start"], fleet["end"]), max_size=4))})
+    edges = sorted(
+        {fleet["start"], fleet["end"], *draw(st.lists(st.integers(fleet["start"], fleet["end"]), max_size=4))}
+    )
     return [[a, b, draw(st.sampled_from(PERCENTS))] for a, b in itertools.pairwise(edges)]
 
 

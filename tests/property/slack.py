@@ -70,7 +70,9 @@ class Slack:
         another part, the product of the means is off by a quarter at most.
         """
         node = next(n for n in self.fleet["nodes"] if is_on(pod, n))
-        held = [(one["scheduled"], one["to"], self.gpus(one)) for one in self.fleet["pods"] if is_on(one, node)]
+        held = [
+            (one["scheduled"], one["to"], self.gpus(one)) for one in self.fleet["pods"] if is_on(one, node)
+        ]
         edges = sorted({edge for start, end, _ in held for edge in (start, end)})
         crowded = [
             (at, until)

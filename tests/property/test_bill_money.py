@@ -67,27 +67,49 @@ def bill(seed: int) -> list[Row]:
             on = {"line_item_resource_id": f"i-0{number}", "line_item_usage_account_id": str(number % 2)}
             cost, option = money(), dice.choice(["Usage", "Usage", "spot", "plan", "reserved"])
             if option == "spot":
-                rows.append(line("Usage", hour, cost, **(on | {"line_item_usage_type": "SpotUsage:p4d.24xlarge"})))
+                rows.append(
+                    line("Usage", hour, cost, **(on | {"line_item_usage_type": "SpotUsage:p4d.24xlarge"}))
+                )
             elif option == "plan":
                 used += cost
                 by = on | {"savings_plan_savings_plan_a_r_n": PLAN}
                 rows.append(
-                    line("SavingsPlanCoveredUsage", hour, cost * 2, **by, savings_plan_savings_plan_effective_cost=str(cost))
+                    line(
+                        "SavingsPlanCoveredUsage",
+                        hour,
+                        cost * 2,
+                        **by,
+                        savings_plan_savings_plan_effective_cost=str(cost),
+                    )
                 )
-                rows.append(line("SavingsPlanNegation", hour, -cost * 2, **(by | {"line_item_resource_id": ""})))
+                rows.append(
+                    line("SavingsPlanNegation", hour, -cost * 2, **(by | {"line_item_resource_id": ""}))
+                )
             elif option == "reserved":
                 kept += cost
                 by = on | {"reservation_reservation_a_r_n": RESERVED}
-                rows.append(line("DiscountedUsage", hour, Decimal(0), **by, reservation_effective_cost=str(cost)))
+                rows.append(
+                    line("DiscountedUsage", hour, Decimal(0), **by, reservation_effective_cost=str(cost))
+                )
             else:
                 rows.append(line("Usage", hour, cost, **on))
                 if dice.random() < 0.3:
                     rows.append(line("Usage", hour, -cost / 4, **on, line_item_usage_amount="0"))
             if dice.random() < 0.3:
-                fee = {"line_item_usage_type": "EKS-Auto:p4d.24xlarge-management-hours", "line_item_product_code": "AmazonEKS"}
+                fee = {
+                    "line_item_usage_type": "EKS-Auto:p4d.24xlarge-management-hours",
+                    "line_item_product_code": "AmazonEKS",
+                }
                 rows.append(line("Usage", hour, money() / 10, **(on | fee)))
             if dice.random() < 0.3:
-                rows.append(line("Usage", hour, money() / 10, **(on | {"line_item_usage_type": "DataTransfer-Out-Bytes"})))
+                rows.append(
+                    line(
+                        "Usage",
+                        hour,
+                        money() / 10,
+                        **(on | {"line_item_usage_type": "DataTransfer-Out-Bytes"}),
+                    )
+                )
     unused, upfront = money(), money()
     plan = {
         "line_item_product_code": "ComputeSavingsPlans",
@@ -167,7 +189,9 @@ DRAWN = given(seed=st.integers(0, 10**9), pooled=st.booleans(), spread=st.boolea
 
 @SETTINGS
 @DRAWN
-def test_no_money_of_a_bill_is_lost_or_told_twice(con: duckdb.DuckDBPyConnection, seed: int, pooled: bool, spread: bool) -> None:
+def test_no_money_of_a_bill_is_lost_or_told_twice(
+    con: duckdb.DuckDBPyConnection, seed: int, pooled: bool, spread: bool
+) -> None:
     plain = bill(seed)
     charge(con, plain)
     gross = one(con, "SELECT sum(effective_cost) FROM bill_rows")
@@ -177,21 +201,30 @@ def test_no_money_of_a_bill_is_lost_or_told_twice(con: duckdb.DuckDBPyConnection
     total = one(con, "SELECT sum(effective_cost) FROM bill_rows")
     assert abs(total - (gross - deduction)) < Decimal("1e-9")
     config = Config.model_validate(
-        {"bills": Bills(spread_discounts=spread), "prices": {"commitment_sharing": "pooled" if pooled else "as_billed"}}
+        {
+            "bills": Bills(spread_discounts=spread),
+            "prices": {"commitment_sharing": "pooled" if pooled else "as_billed"},
+        }
     )
     price.stage(con, config)
     billed = one(con, "SELECT sum(effective_cost) FROM billed_hours")
     left = one(con, "SELECT sum(effective_cost) FROM bill_rows WHERE kind = 'discount'") - one(
         con, "SELECT sum(discount_cost) FROM billed_hours"
     )
-    extra = one(con, "SELECT sum(effective_cost) FROM bill_rows WHERE kind NOT IN ('instance', 'node_fee', 'discount')")
+    extra = one(
+        con,
+        "SELECT sum(effective_cost) FROM bill_rows WHERE kind NOT IN ('instance', 'node_fee', 'discount')",
+    )
     assert abs(billed + left + extra - total) < Decimal("1e-9")
     assert left <= Decimal("1e-9")
     hours = one(con, "SELECT sum(instance_hours) FROM billed_hours")
-    assert hours == one(con, "SELECT count(DISTINCT (instance_key, charge_period_start)) FROM bill_rows WHERE kind = 'instance'")
-    assert abs(one(con, "SELECT sum(price_per_hour * instance_hours::DECIMAL(38, 12)) FROM billed_hours") - billed) < Decimal(
-        "1e-6"
+    assert hours == one(
+        con,
+        "SELECT count(DISTINCT (instance_key, charge_period_start)) FROM bill_rows WHERE kind = 'instance'",
     )
+    assert abs(
+        one(con, "SELECT sum(price_per_hour * instance_hours::DECIMAL(38, 12)) FROM billed_hours") - billed
+    ) < Decimal("1e-6")
 
 
 test_nor_of_many_more = many(test_no_money_of_a_bill_is_lost_or_told_twice, DRAWN, SETTINGS)

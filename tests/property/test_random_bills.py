@@ -34,7 +34,9 @@ def rates(seed: int, billed_to: float) -> Rate:
         if hour >= billed_to or dice.random() < 0.1:
             return None
         price = Decimal(dice.randint(1, 9_999_999)) / 100_000
-        options = ["spot"] if node["capacity_type"] == "spot" else ["on_demand", "savings_plan", "reservation"]
+        options = (
+            ["spot"] if node["capacity_type"] == "spot" else ["on_demand", "savings_plan", "reservation"]
+        )
         return dice.choice(options), price
 
     return rate
@@ -44,7 +46,9 @@ def rates(seed: int, billed_to: float) -> Rate:
 def bills(draw: st.DrawFn, fleet: Fleet) -> list[Charge]:
     """A bill for the fleet's machines, which may have run for some time before they were nodes."""
     until = draw(st.integers(fleet["start"], fleet["end"] + 3600))
-    return list(charges(fleet, rates(draw(st.integers(0, 10**6)), until), draw(st.sampled_from([0, 77, 1800]))))
+    return list(
+        charges(fleet, rates(draw(st.integers(0, 10**6)), until), draw(st.sampled_from([0, 77, 1800])))
+    )
 
 
 WAYS = {"pooled": st.booleans(), "write": st.sampled_from([aws_cur, focus])}
@@ -69,7 +73,9 @@ def test_costs_are_those_of_an_exact_calculation_from_the_bill(
         assert not unpaid(store)
         assert config.prices.book is not None
         listed = read_book(config.prices.book)
-        dearest = max([float(row["price"]) for row in listed] + [float(Fraction(c.cost) / c.hours) for c in told])
+        dearest = max(
+            [float(row["price"]) for row in listed] + [float(Fraction(c.cost) / c.hours) for c in told]
+        )
         truth = calculate(fleet, billed_book(told, listed, pooled=pooled), series=series)
         wrong = wrong_figures(fleet, truth, store, dearest)
         assert not wrong, "\n".join(wrong)

@@ -42,7 +42,14 @@ def notebooks(draw: st.DrawFn) -> Fleet:
             end = min(hour + draw(st.sampled_from([0.1, 0.4, 1.0, 2.5, 8.0])), float(HOURS))
             restarts_at_once = draw(st.booleans())
             pods.append(
-                pod(f"jupyter-{name}", name, [0], hour, end, keep_until=at(end) + (0 if restarts_at_once else 420))
+                pod(
+                    f"jupyter-{name}",
+                    name,
+                    [0],
+                    hour,
+                    end,
+                    keep_until=at(end) + (0 if restarts_at_once else 420),
+                )
                 | {"owner": ["StatefulSet", f"jupyter-{name}"]}
             )
             spans.append([at(hour), at(end), draw(st.sampled_from([0, 3, 60]))])
@@ -87,8 +94,14 @@ Gaps = dict[str, list[tuple[str, list[str], float, float]]]
 
 def stopped(whole: Fleet, *families: str) -> list[Series]:
     """Return what is scraped of a fleet where these families stop for ten hours."""
-    lost, (first, last) = "|".join(FAMILIES[family] for family in families), (at(hour) * 1000 for hour in STOPS)
-    return [without(one, first, last) if re.fullmatch(lost, one.labels["__name__"]) else one for one in scrape(whole, lean=True)]
+    lost, (first, last) = (
+        "|".join(FAMILIES[family] for family in families),
+        (at(hour) * 1000 for hour in STOPS),
+    )
+    return [
+        without(one, first, last) if re.fullmatch(lost, one.labels["__name__"]) else one
+        for one in scrape(whole, lean=True)
+    ]
 
 
 @pytest.fixture(scope="module")
@@ -100,7 +113,11 @@ def found() -> Gaps:
     hour = lambda ms: (ms / 1000 - at(0)) / 3600  # noqa: E731
     rows = gaps(RUNS, [one for name, own in series.items() for one in move(own, name)])
     return {
-        name: [(row["kind"], row["families"], hour(row["from_ms"]), hour(row["to_ms"])) for row in rows if row["cluster"] == name]
+        name: [
+            (row["kind"], row["families"], hour(row["from_ms"]), hour(row["to_ms"]))
+            for row in rows
+            if row["cluster"] == name
+        ]
         for name in series
     }
 
@@ -117,9 +134,7 @@ def test_family_that_stops_for_hours_is_not_collected(family: str, found: Gaps) 
     assert span == pytest.approx(STOPS, abs=1 / 30)
 
 
-def test_exporter_that_names_a_pod_proves_that_its_metrics_are_missing(
-    found: Gaps,
-) -> None:
+def test_exporter_that_names_a_pod_proves_that_its_metrics_are_missing(found: Gaps) -> None:
     assert [gap[:2] for gap in found["pods that are named"]] == [("not_collected", ["pods", "requests"])]
 
 

@@ -29,9 +29,14 @@ WINDOWS = st.sampled_from([1, 3, 24])
 @pytest.mark.ci
 @settings(SETTINGS, max_examples=15)
 @given(data=st.data(), fleet=FLEETS, hours_per_window=WINDOWS)
-def test_every_cell_is_that_of_the_exact_bill(data: st.DataObject, fleet: Fleet, hours_per_window: int) -> None:
+def test_every_cell_is_that_of_the_exact_bill(
+    data: st.DataObject, fleet: Fleet, hours_per_window: int
+) -> None:
     with priced(fleet, data.draw(books(fleet))) as config:
-        fleet["report"] = [MORNING + data.draw(st.integers(0, 3599)), fleet["end"] - data.draw(st.integers(0, 3599))]
+        fleet["report"] = [
+            MORNING + data.draw(st.integers(0, 3599)),
+            fleet["end"] - data.draw(st.integers(0, 3599)),
+        ]
         series = _unsettled(data, fleet)
         store = load(fleet, series, config, hours_per_window)
         pipeline.attribute(config, store, period(*fleet["report"]))
@@ -47,7 +52,9 @@ def _unsettled(data: st.DataObject, fleet: Fleet) -> list[Series]:
     """
     series = scrape(fleet, lean=True)
     # the exporter goes on to tell the label of a namespace, so that others lost theirs
-    for one in {one.labels["instance"]: one for one in series if one.labels["__name__"] == "kube_namespace_labels"}.values():
+    for one in {
+        one.labels["instance"]: one for one in series if one.labels["__name__"] == "kube_namespace_labels"
+    }.values():
         times = np.unique(
             np.concatenate([
                 other.times for other in series

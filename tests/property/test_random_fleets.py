@@ -23,7 +23,9 @@ WINDOWS = st.sampled_from([1, 3, 24])
 @pytest.mark.ci
 @settings(ONE, max_examples=20)
 @given(data=st.data(), fleet=fleets(), hours_per_window=WINDOWS)
-def test_figures_are_those_of_the_second_calculation(data: st.DataObject, fleet: Fleet, hours_per_window: int) -> None:
+def test_figures_are_those_of_the_second_calculation(
+    data: st.DataObject, fleet: Fleet, hours_per_window: int
+) -> None:
     with priced(fleet, data.draw(books(fleet))) as config:
         series = scrape(fleet, lean=True)
         store = load(fleet, series, config, hours_per_window)
@@ -40,7 +42,9 @@ def test_figures_are_those_of_the_second_calculation(data: st.DataObject, fleet:
 
 
 OTHER_BASES = given(data=st.data(), fleet=fleets().flatmap(by_basis), hours_per_window=st.just(24))
-test_figures_by_every_other_cost_basis = many(test_figures_are_those_of_the_second_calculation, OTHER_BASES, ONE)
+test_figures_by_every_other_cost_basis = many(
+    test_figures_are_those_of_the_second_calculation, OTHER_BASES, ONE
+)
 
 
 def wrong_figures(fleet: Fleet, bill: Bill, store: Store, dearest: float) -> list[str]:
@@ -54,23 +58,46 @@ def wrong_figures(fleet: Fleet, bill: Bill, store: Store, dearest: float) -> lis
         measured = held + slack.gpus(pod) * 2 * slack.interval / 3600
         allowed = {**dict.fromkeys(HOURS, measured), "allocated_gpu_hours": held, "spot_gpu_hours": held}
         extra = (slack.beside(pod) + slack.host(pod)) / 3600
-        allowed |= {"cost": (held + extra) * dearest, "idle_cost": (measured + extra + slack.mixed(pod) / 3600) * dearest}
+        allowed |= {
+            "cost": (held + extra) * dearest,
+            "idle_cost": (measured + extra + slack.mixed(pod) / 3600) * dearest,
+        }
         truth = bill.pods.get(key, Figures()).rounded()
         wrong += differences(pod["uid"], pods.pop(key, Figures()).rounded(), truth, (*HOURS, *MONEY), allowed)
     wrong += [f"{key} was not there" for key, figures in pods.items() if figures.allocated_gpu_hours]
     return wrong + _wrong_total(fleet, bill.total, store, (fleet["start"], fleet["end"]), dearest)
 
 
-def _wrong_total(fleet: Fleet, truth: Figures, store: Store, span: tuple[int, int], dearest: float) -> list[str]:
+def _wrong_total(
+    fleet: Fleet, truth: Figures, store: Store, span: tuple[int, int], dearest: float
+) -> list[str]:
     slack = Slack(fleet)
     start, end = span
-    host = sum(slack.host(p) for p in fleet["pods"] if p["scheduled"] < end + 3600 and p["to"] > start - 3600) / 3600
-    held = (
-        sum(slack.gpus(p) * slack.pod(p) for p in fleet["pods"] if p["scheduled"] < end + 3600 and p["to"] > start - 3600) / 3600
+    host = (
+        sum(slack.host(p) for p in fleet["pods"] if p["scheduled"] < end + 3600 and p["to"] > start - 3600)
+        / 3600
     )
-    edges = sum(slack.gpus(p) for p in fleet["pods"] if p["scheduled"] < end and p["to"] > start) * 2 * slack.interval / 3600
+    held = (
+        sum(
+            slack.gpus(p) * slack.pod(p)
+            for p in fleet["pods"]
+            if p["scheduled"] < end + 3600 and p["to"] > start - 3600
+        )
+        / 3600
+    )
+    edges = (
+        sum(slack.gpus(p) for p in fleet["pods"] if p["scheduled"] < end and p["to"] > start)
+        * 2
+        * slack.interval
+        / 3600
+    )
     nodes = (
-        sum(len(n["gpus"]) * slack.node(n) for n in fleet["nodes"] if n["from"] < end + 3600 and n["to"] > start - 3600) / 3600
+        sum(
+            len(n["gpus"]) * slack.node(n)
+            for n in fleet["nodes"]
+            if n["from"] < end + 3600 and n["to"] > start - 3600
+        )
+        / 3600
     )
     closed = sum(len(n["gpus"]) * slack.closed(n) for n in fleet["nodes"]) / 3600
     allowed = {
@@ -85,4 +112,6 @@ def _wrong_total(fleet: Fleet, truth: Figures, store: Store, span: tuple[int, in
         "idle_cost": (held + edges + host) * dearest,
     }
     stored_total = total(store, start * 1000, end * 1000).rounded()
-    return differences(f"{span}", stored_total, truth.rounded(), (*HOURS, *FLEET_HOURS, *MONEY, *FLEET_MONEY), allowed)
+    return differences(
+        f"{span}", stored_total, truth.rounded(), (*HOURS, *FLEET_HOURS, *MONEY, *FLEET_MONEY), allowed
+    )

@@ -29,12 +29,20 @@ def _typed(draw: st.DrawFn, fleet: Fleet) -> Fleet:
         pods.append({**one, "owner": owner, "from": begins})
     if pods and draw(st.booleans()):
         since = draw(st.integers(fleet["start"], fleet["end"] - 60))
-        waits = {"name": "waits", "uid": "waits", "node": None, "devices": [], "count": draw(st.integers(1, 8))}
+        waits = {
+            "name": "waits",
+            "uid": "waits",
+            "node": None,
+            "devices": [],
+            "count": draw(st.integers(1, 8)),
+        }
         times = {
             "scheduled": fleet["end"], "created": since, "from": fleet["end"], "to": fleet["end"], "keep_until": fleet["end"],
         }  # fmt: skip
         alike = {key: value for key, value in pods[0].items() if key != "containers"}
-        pods.append({**alike, **waits, **times, "resource": "nvidia_com_gpu", "restarts": [], "completes": False})
+        pods.append(
+            {**alike, **waits, **times, "resource": "nvidia_com_gpu", "restarts": [], "completes": False}
+        )
     return {**fleet, "pods": pods}
 
 
@@ -43,7 +51,9 @@ def _typed(draw: st.DrawFn, fleet: Fleet) -> Fleet:
 @given(data=st.data(), fleet=fleets().flatmap(_typed), share=st.sampled_from([0.3, 0.7, 1.0]))
 def test_buckets_add_up(data: st.DataObject, fleet: Fleet, share: float) -> None:
     with priced(fleet, data.draw(books(fleet))) as config:
-        config = config.model_copy(update={"waste": WasteSettings(forgotten_after="1h", target_utilization=share)})
+        config = config.model_copy(
+            update={"waste": WasteSettings(forgotten_after="1h", target_utilization=share)}
+        )
         store, span = load(fleet, scrape(fleet, lean=True), config), period(fleet["start"], fleet["end"])
         pipeline.attribute(config, store, span)
         check_waste(config, store, span)

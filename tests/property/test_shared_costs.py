@@ -32,7 +32,9 @@ CLAIMS = st.lists(
     max_size=12,
     unique_by=lambda claim: (claim["team"], claim["allocation_id"], claim["time_bucket"]),
 )
-POOLS = st.lists(st.tuples(AMOUNTS, st.sampled_from(["proportional", "even", "owner"]), CLAIMS), min_size=1, max_size=3)
+POOLS = st.lists(
+    st.tuples(AMOUNTS, st.sampled_from(["proportional", "even", "owner"]), CLAIMS), min_size=1, max_size=3
+)
 
 
 @pytest.fixture(scope="module")
@@ -43,13 +45,22 @@ def con() -> Iterator[duckdb.DuckDBPyConnection]:
 
 @settings(RARELY_SLOW, max_examples=20)
 @given(pools=POOLS)
-def test_every_cut_adds_up(con: duckdb.DuckDBPyConnection, pools: list[tuple[Decimal, str, list[dict[str, Any]]]]) -> None:
+def test_every_cut_adds_up(
+    con: duckdb.DuckDBPyConnection, pools: list[tuple[Decimal, str, list[dict[str, Any]]]]
+) -> None:
     con.execute(
         "CREATE OR REPLACE TEMP TABLE report_claims (pool BIGINT, split VARCHAR, amount DECIMAL(38, 9), team VARCHAR, "
         "node_id UBIGINT, allocation_id UBIGINT, time_bucket BIGINT, cost DECIMAL(38, 9), gpu_ms DECIMAL(38, 9))"
     )
     claims = [
-        (pool, split, amount, claim["team"], 1, *(claim[name] for name in ("allocation_id", "time_bucket", "cost", "gpu_ms")))
+        (
+            pool,
+            split,
+            amount,
+            claim["team"],
+            1,
+            *(claim[name] for name in ("allocation_id", "time_bucket", "cost", "gpu_ms")),
+        )
         for pool, (amount, split, told) in enumerate(pools)
         for claim in told
     ]
@@ -66,7 +77,9 @@ def test_every_cut_adds_up(con: duckdb.DuckDBPyConnection, pools: list[tuple[Dec
         _check_shares(by_team, amount, split, told)
 
 
-def _check_shares(by_team: dict[str | None, Decimal], amount: Decimal, split: str, told: list[dict[str, Any]]) -> None:
+def _check_shares(
+    by_team: dict[str | None, Decimal], amount: Decimal, split: str, told: list[dict[str, Any]]
+) -> None:
     """Teams get what they should, up to what doubles and the last decimal hide."""
     costs = {team: sum((c["cost"] for c in told if c["team"] == team), Decimal(0)) for team in by_team}
     if split != "even" and not sum(costs.values()):

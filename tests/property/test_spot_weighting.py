@@ -20,7 +20,9 @@ NOW = T0 + 10 * SPAN
 
 moments = st.integers(min_value=-SPAN, max_value=2 * SPAN)
 prices = st.integers(min_value=1, max_value=10**9).map(lambda n: Decimal(n) / 10**6)
-changes = st.dictionaries(moments, st.one_of(prices, st.sampled_from([Decimal("1.5"), Decimal("2.5")])), min_size=1, max_size=20)
+changes = st.dictionaries(
+    moments, st.one_of(prices, st.sampled_from([Decimal("1.5"), Decimal("2.5")])), min_size=1, max_size=20
+)
 
 
 def plain(facts: dict[int, Decimal]) -> tuple[list[tuple[int, int, Decimal]], Decimal, int]:
@@ -43,7 +45,19 @@ def plain(facts: dict[int, Decimal]) -> tuple[list[tuple[int, int, Decimal]], De
 @given(changes, st.integers(min_value=1, max_value=3))
 def test_histories_weigh_as_a_plain_calculation_does(facts: dict[int, Decimal], parts: int) -> None:
     rows = [
-        SpotPrice("aws", "us-east-1", "us-east-1a", "p3.2xlarge", "Linux/UNIX", "", T0 + at, None, f"{price:f}", "USD", "test")
+        SpotPrice(
+            "aws",
+            "us-east-1",
+            "us-east-1a",
+            "p3.2xlarge",
+            "Linux/UNIX",
+            "",
+            T0 + at,
+            None,
+            f"{price:f}",
+            "USD",
+            "test",
+        )
         for at, price in facts.items()
     ]
     with TemporaryDirectory() as folder:
@@ -61,6 +75,9 @@ def test_histories_weigh_as_a_plain_calculation_does(facts: dict[int, Decimal], 
     assert zone.changes == max(0, len(steps) - 1)
     if covered:
         assert zone.mean_price_per_hour == (cost / covered).quantize(Decimal("0.000001"))
-        assert (zone.min_price_per_hour, zone.max_price_per_hour) == (min(p for _, _, p in steps), max(p for _, _, p in steps))
+        assert (zone.min_price_per_hour, zone.max_price_per_hour) == (
+            min(p for _, _, p in steps),
+            max(p for _, _, p in steps),
+        )
     else:
         assert zone.mean_price_per_hour is None

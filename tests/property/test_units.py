@@ -26,7 +26,9 @@ steps = st.lists(st.one_of(st.integers(0, 500), st.none()), min_size=1, max_size
 
 @settings(max_examples=15)
 @given(st.lists(steps, min_size=1, max_size=3), st.booleans())
-def test_increases_are_those_of_a_plain_calculation(processes: list[list[int | None]], replicas: bool) -> None:
+def test_increases_are_those_of_a_plain_calculation(
+    processes: list[list[int | None]], replicas: bool
+) -> None:
     with scratch_store() as con:
         expected = _told(con, processes, replicas=replicas)
         find_processes(con, Period(from_ms(0), from_ms(10**9)), ())
@@ -59,7 +61,9 @@ def _told(con: duckdb.DuckDBPyConnection, processes: list[list[int | None]], *, 
     return expected
 
 
-levels = st.lists(st.tuples(st.integers(0, 10**6), st.integers(0, 12)), max_size=25, unique_by=lambda point: point[0])
+levels = st.lists(
+    st.tuples(st.integers(0, 10**6), st.integers(0, 12)), max_size=25, unique_by=lambda point: point[0]
+)
 
 
 @given(levels, st.sampled_from(["begin", "end"]), st.booleans(), st.booleans(), st.booleans())
@@ -100,6 +104,8 @@ def test_epochs_and_what_is_outside_sum_to_the_cost(runs: list[list[float]]) -> 
         view = asked(config, store, hours=(1.37, 23))
         with store.read() as con:
             span = [at(1.37) * 1000, at(23) * 1000]
-            (cost,) = con.execute("SELECT sum(cost) FROM cost_hourly WHERE from_ms >= $1 AND from_ms < $2", span).fetchall()[0]
+            (cost,) = con.execute(
+                "SELECT sum(cost) FROM cost_hourly WHERE from_ms >= $1 AND from_ms < $2", span
+            ).fetchall()[0]
         assert view.totals["allocated_cost"] == cost
         assert sum((row["cost"] for row in view.rows), Decimal(0)) + view.totals["cost_without_work"] == cost

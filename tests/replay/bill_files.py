@@ -35,7 +35,9 @@ def aws_cur(charges: Iterable[Charge], *, legacy: bool = False) -> str:
 def _aws_rows(charge: Charge) -> list[Cells]:
     kind = charge.node["instance_type"]
     usage = "SpotUsage" if charge.option == "spot" else "BoxUsage"
-    line_type = {"savings_plan": "SavingsPlanCoveredUsage", "reservation": "DiscountedUsage"}.get(charge.option, "Usage")
+    line_type = {"savings_plan": "SavingsPlanCoveredUsage", "reservation": "DiscountedUsage"}.get(
+        charge.option, "Usage"
+    )
     row = _aws_base(charge) | {
         "lineItem/LineItemType": line_type,
         "lineItem/UsageType": f"USW2-{usage}:{kind}",
@@ -48,9 +50,23 @@ def _aws_rows(charge: Charge) -> list[Cells]:
     beside = [
         # a volume's and a transfer's cost on the id of the instance
         row
-        | {"lineItem/UsageType": "USW2-EBSOptimized:" + kind, "lineItem/UnblendedCost": "0.11", "pricing/publicOnDemandCost": ""},
-        row | {"lineItem/UsageType": "USW2-EBS:VolumeUsage.gp3", "lineItem/UnblendedCost": "0.07", "pricing/unit": "GB-Mo"},
-        row | {"lineItem/UsageType": "USW2-DataTransfer-Out-Bytes", "lineItem/UnblendedCost": "0.03", "pricing/unit": "GB"},
+        | {
+            "lineItem/UsageType": "USW2-EBSOptimized:" + kind,
+            "lineItem/UnblendedCost": "0.11",
+            "pricing/publicOnDemandCost": "",
+        },
+        row
+        | {
+            "lineItem/UsageType": "USW2-EBS:VolumeUsage.gp3",
+            "lineItem/UnblendedCost": "0.07",
+            "pricing/unit": "GB-Mo",
+        },
+        row
+        | {
+            "lineItem/UsageType": "USW2-DataTransfer-Out-Bytes",
+            "lineItem/UnblendedCost": "0.03",
+            "pricing/unit": "GB",
+        },
     ]
     for extra in beside:
         extra |= {"lineItem/LineItemType": "Usage", "lineItem/Operation": "Other"}
@@ -61,7 +77,9 @@ def _aws_rows(charge: Charge) -> list[Cells]:
             "savingsPlan/SavingsPlanARN": PLAN,
             "savingsPlan/SavingsPlanEffectiveCost": str(charge.cost),
         }
-        beside.append(row | {"lineItem/LineItemType": "SavingsPlanNegation", "lineItem/UnblendedCost": f"-{listed}"})
+        beside.append(
+            row | {"lineItem/LineItemType": "SavingsPlanNegation", "lineItem/UnblendedCost": f"-{listed}"}
+        )
     if charge.option == "reservation":
         row |= {
             "lineItem/UnblendedCost": "0",
@@ -79,9 +97,17 @@ def _aws_rest(told: list[Charge]) -> list[Cells]:
     fee = {"lineItem/LineItemType": "SavingsPlanRecurringFee", "savingsPlan/SavingsPlanARN": PLAN}
     fee |= {"savingsPlan/TotalCommitmentToDate": str(used + 5), "savingsPlan/UsedCommitment": str(used)}
     reservation = {"lineItem/LineItemType": "RIFee", "reservation/ReservationARN": RESERVATION}
-    unused = {"reservation/UnusedAmortizedUpfrontFeeForBillingPeriod": "0", "reservation/UnusedRecurringFee": "3"}
+    unused = {
+        "reservation/UnusedAmortizedUpfrontFeeForBillingPeriod": "0",
+        "reservation/UnusedRecurringFee": "3",
+    }
     return [
-        base | {"lineItem/LineItemType": "Credit", "lineItem/UnblendedCost": "-20", "lineItem/LineItemDescription": "Credit"},
+        base
+        | {
+            "lineItem/LineItemType": "Credit",
+            "lineItem/UnblendedCost": "-20",
+            "lineItem/LineItemDescription": "Credit",
+        },
         base | {"lineItem/LineItemType": "Tax", "lineItem/UnblendedCost": "17.5", "lineItem/TaxType": "VAT"},
         base | fee | {"lineItem/UnblendedCost": str(used + 5)},
         base | reservation | unused | {"lineItem/UnblendedCost": str(reserved + 3)},
@@ -145,8 +171,22 @@ def _gcp_rows(charge: Charge) -> list[dict[str, Any]]:
             charge.seconds * gpus / HOUR,
             "hour",
         ),
-        ("Network Internet Data Transfer Out from Netherlands", Decimal("0.02"), 2**30, "bytes", 1, "gibibyte"),
-        ("SSD backed PD Capacity in Netherlands", Decimal("0.05"), 2**30, "byte-seconds", 1, "gibibyte month"),
+        (
+            "Network Internet Data Transfer Out from Netherlands",
+            Decimal("0.02"),
+            2**30,
+            "bytes",
+            1,
+            "gibibyte",
+        ),
+        (
+            "SSD backed PD Capacity in Netherlands",
+            Decimal("0.05"),
+            2**30,
+            "byte-seconds",
+            1,
+            "gibibyte month",
+        ),
     ]
     return [
         {
@@ -167,7 +207,12 @@ def _gcp_rows(charge: Charge) -> list[dict[str, Any]]:
             "cost": float(cost * 2) if place == 2 else float(cost),
             "currency": "USD",
             "currency_conversion_rate": 1,
-            "usage": {"amount": amount, "unit": unit, "amount_in_pricing_units": priced, "pricing_unit": pricing_unit},
+            "usage": {
+                "amount": amount,
+                "unit": unit,
+                "amount_in_pricing_units": priced,
+                "pricing_unit": pricing_unit,
+            },
             "credits": _gcp_credits(cost) if place == 2 else [],
             "invoice": {"month": f"{_utc(charge.start):%Y%m}"},
             "cost_type": "regular",
@@ -193,7 +238,13 @@ def azure_amortized(days: Iterable[Charge]) -> str:
     rows = [row for charge in told for row in _azure_rows(charge)]
     if told:
         rows.append(
-            rows[0] | {"ChargeType": "UnusedReservation", "ResourceId": "", "AdditionalInfo": "", "CostInBillingCurrency": "2.5"}
+            rows[0]
+            | {
+                "ChargeType": "UnusedReservation",
+                "ResourceId": "",
+                "AdditionalInfo": "",
+                "CostInBillingCurrency": "2.5",
+            }
         )
     return csv_text(rows)
 
@@ -203,7 +254,11 @@ def _azure_rows(charge: Charge) -> list[Cells]:
     # …/virtualMachineScaleSets/gpu/virtualMachines/3: the export names the set, and the machine in the additional info
     scale_set = charge.machine.removeprefix("azure://").rpartition("/virtualMachines/")[0]
     kind, spot = charge.node["instance_type"], charge.option == "spot"
-    info = {"ServiceType": kind, "VMName": f"{scale_set.rpartition('/')[2]}_{charge.instance_id}", "UsageType": "ComputeHR"}
+    info = {
+        "ServiceType": kind,
+        "VMName": f"{scale_set.rpartition('/')[2]}_{charge.instance_id}",
+        "UsageType": "ComputeHR",
+    }
     row = {
         "SubscriptionId": "38f1d748-3ac7-4b7f-a5ae-8b5ff16db82c",
         "BillingAccountId": "89086162",
@@ -228,7 +283,12 @@ def _azure_rows(charge: Charge) -> list[Cells]:
         "AdditionalInfo": json.dumps(info),
         "Tags": '"aks-managed-poolName": "gpu"',
     }
-    disk = {"MeterCategory": "Storage", "MeterName": "P10 LRS Disk", "CostInBillingCurrency": "0.6", "PricingModel": "OnDemand"}
+    disk = {
+        "MeterCategory": "Storage",
+        "MeterName": "P10 LRS Disk",
+        "CostInBillingCurrency": "0.6",
+        "PricingModel": "OnDemand",
+    }
     return [row, row | disk | {"ReservationId": ""}]
 
 
@@ -255,8 +315,12 @@ def _focus_rows(charge: Charge) -> list[Cells]:
         "ChargePeriodEnd": f"{_utc(charge.start + charge.length):%Y-%m-%dT%H:%M:%SZ}",
         "CommitmentDiscountId": PLAN if covered else "",
         "CommitmentDiscountStatus": "Used" if covered else "",
-        "CommitmentDiscountCategory": {"savings_plan": "Spend", "reservation": "Usage"}.get(charge.option, ""),
-        "CommitmentDiscountType": {"savings_plan": "Savings Plan", "reservation": "Reserved Instance"}.get(charge.option, ""),
+        "CommitmentDiscountCategory": {"savings_plan": "Spend", "reservation": "Usage"}.get(
+            charge.option, ""
+        ),
+        "CommitmentDiscountType": {"savings_plan": "Savings Plan", "reservation": "Reserved Instance"}.get(
+            charge.option, ""
+        ),
         "ConsumedQuantity": f"{float(charge.hours):.10f}",
         "ConsumedUnit": "Hours",
         "PricingCategory": "Committed" if covered else "Dynamic" if charge.option == "spot" else "Standard",

@@ -72,7 +72,9 @@ def charges(fleet: Fleet, rate: Rate, booting: int = 0) -> Iterator[Charge]:
                 option, price = billed
                 seconds = min(ended, hour + HOUR) - max(began, hour)
                 cost = _money(price * seconds / HOUR)
-                yield Charge(node, hour, seconds, cost, _money(cost * (2 if option != "on_demand" else 1)), option)
+                yield Charge(
+                    node, hour, seconds, cost, _money(cost * (2 if option != "on_demand" else 1)), option
+                )
 
 
 def by_day(hours: Iterable[Charge]) -> list[Charge]:

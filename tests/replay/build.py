@@ -32,9 +32,12 @@ def expected(case: Case, prices: Path) -> dict[str, Any]:
         "to": end,
         "threshold": 5,
         "total": bill.total.rounded(),
-        "by_namespace": [{"cluster": c, "namespace": n, **_held(f)} for (c, n), f in sorted(bill.namespaces.items())],
+        "by_namespace": [
+            {"cluster": c, "namespace": n, **_held(f)} for (c, n), f in sorted(bill.namespaces.items())
+        ],
         "by_pod": [
-            {"cluster": c, "namespace": n, "pod": p, "uid": u, **_held(f)} for (c, n, p, u), f in sorted(bill.pods.items())
+            {"cluster": c, "namespace": n, "pod": p, "uid": u, **_held(f)}
+            for (c, n, p, u), f in sorted(bill.pods.items())
         ],
         **({"by_day": {day: figures.rounded() for day, figures in days.items()}} if days else {}),
     }

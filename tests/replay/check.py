@@ -26,7 +26,11 @@ def check_figures(case: Path, store: Store) -> None:
         rate = told.get("cost", 0) / told.get("allocated_gpu_hours", 1)
         slacks.setdefault(key[:2], []).append((held, rate, edges))
         wrong += differences(
-            told["uid"], _told(pods.pop(key, Figures())), told, (*HOURS, *MONEY), slack_of_pods(fleet, [(held, rate, edges)])
+            told["uid"],
+            _told(pods.pop(key, Figures())),
+            told,
+            (*HOURS, *MONEY),
+            slack_of_pods(fleet, [(held, rate, edges)]),
         )
     wrong += [
         f"{key}: was not there, and has {_told(figures)}"
@@ -37,10 +41,14 @@ def check_figures(case: Path, store: Store) -> None:
     for told in expected["by_namespace"]:
         where = (told["cluster"], told["namespace"])
         figures = sum((f for key, f in names.items() if key[:2] == where), Figures())
-        wrong += differences(told["namespace"], _told(figures), told, (*HOURS, *MONEY), slack_of_pods(fleet, slacks[where]))
+        wrong += differences(
+            told["namespace"], _told(figures), told, (*HOURS, *MONEY), slack_of_pods(fleet, slacks[where])
+        )
     slack = slack_of_pods(fleet, [pod for pods_held in slacks.values() for pod in pods_held])
     slack |= slack_of_nodes(fleet, expected, slack)
-    wrong += differences("total", _told(everything), expected["total"], (*HOURS, *MONEY, *FLEET_HOURS, *FLEET_MONEY), slack)
+    wrong += differences(
+        "total", _told(everything), expected["total"], (*HOURS, *MONEY, *FLEET_HOURS, *FLEET_MONEY), slack
+    )
     assert not wrong, "\n".join(wrong)
     assert not unpaid(store)
     assert abs(everything.cost + everything.unallocated_cost - everything.node_cost) <= 1e-6
@@ -56,7 +64,9 @@ def _held(fleet: Fleet, uid: str, cluster: str) -> tuple[float, int]:
     node = next(n for n in fleet["nodes"] if is_on(pod, n))
     gpus = float(held_gpus(node, pod))
     listed = min(pod["keep_until"], fleet["end"])
-    ends_known = pod["to"] >= fleet["end"] or (listed - pod["to"] > 2 * fleet["scrape"] and pod["to"] < node["to"])
+    ends_known = pod["to"] >= fleet["end"] or (
+        listed - pod["to"] > 2 * fleet["scrape"] and pod["to"] < node["to"]
+    )
     return gpus, (not pod.get("timestamps", True)) + (not ends_known)
 
 
@@ -67,7 +77,9 @@ def slack_of_nodes(fleet: Fleet, expected: dict[str, Any], pods: dict[str, float
     hours = sum(len(n["gpus"]) for n in ended) * interval
     rate = expected["total"]["node_cost"] / expected["total"]["capacity_gpu_hours"]
     edges = sum(
-        len(n.get(kind, [])) * 2 * len(n["gpus"]) for n in fleet["nodes"] for kind in ("cordoned", "not_ready", "allocatable")
+        len(n.get(kind, [])) * 2 * len(n["gpus"])
+        for n in fleet["nodes"]
+        for kind in ("cordoned", "not_ready", "allocatable")
     )
     return {
         "capacity_gpu_hours": hours,

@@ -36,24 +36,12 @@ def dcgm(fleet: Fleet, out: Recorder, base: Item, ticks: Clock, lean: bool) -> N
                     "DCGM_FI_DRIVER_VERSION": "570.172.08",
                 }
                 _device(
-                    fleet,
-                    out,
-                    node,
-                    {"uuid": uuid, "gi": part["gi"] if part else None},
-                    labels,
-                    seen,
-                    lean,
+                    fleet, out, node, {"uuid": uuid, "gi": part["gi"] if part else None}, labels, seen, lean
                 )
 
 
 def _device(
-    fleet: Fleet,
-    out: Recorder,
-    node: Item,
-    device: Item,
-    labels: Item,
-    ticks: Clock,
-    lean: bool,
+    fleet: Fleet, out: Recorder, node: Item, device: Item, labels: Item, ticks: Clock, lean: bool
 ) -> None:
     holders = [p for p in fleet["pods"] if is_on(p, node) and _on(p, device)]
     edges = {node["from"], node["to"]}
@@ -68,12 +56,7 @@ def _device(
             named = {**labels, **_holder(fleet, node, pod)}
             times = ticks.times[here]
             if device["gi"] is None:
-                out.add(
-                    "DCGM_FI_DEV_GPU_UTIL",
-                    named,
-                    times,
-                    np.where(wrong[0], wrong[1], percent),
-                )
+                out.add("DCGM_FI_DEV_GPU_UTIL", named, times, np.where(wrong[0], wrong[1], percent))
             out.add(
                 "DCGM_FI_PROF_GR_ENGINE_ACTIVE",
                 named,
@@ -81,12 +64,7 @@ def _device(
                 np.where(wrong[2], wrong[1], np.round(percent / 100, 4)),
             )
             if not lean:
-                out.add(
-                    "DCGM_FI_DEV_FB_USED",
-                    named,
-                    times,
-                    np.round(400 + 350 * percent) * bool(pods),
-                )
+                out.add("DCGM_FI_DEV_FB_USED", named, times, np.round(400 + 350 * percent) * bool(pods))
 
 
 def _on(pod: Item, device: Item) -> bool:

@@ -28,7 +28,9 @@ def relabel(
 
     Meant are those whose metric matches `metrics` and whose labels match `where`, both regular expressions.
     """
-    return _edited(series, metrics, where, hours, lambda part: [replace(part, labels=_changed(part.labels, changes))])
+    return _edited(
+        series, metrics, where, hours, lambda part: [replace(part, labels=_changed(part.labels, changes))]
+    )
 
 
 def move(series: list[Series], cluster: str, provider_ids: bool = True) -> list[Series]:
@@ -39,7 +41,10 @@ def move(series: list[Series], cluster: str, provider_ids: bool = True) -> list[
     return [
         replace(
             one,
-            labels={name: f"{value}{digest}" if name in own and value else value for name, value in one.labels.items()}
+            labels={
+                name: f"{value}{digest}" if name in own and value else value
+                for name, value in one.labels.items()
+            }
             | {"cluster": cluster},
         )
         for one in series
@@ -47,10 +52,16 @@ def move(series: list[Series], cluster: str, provider_ids: bool = True) -> list[
 
 
 def revalue(
-    series: list[Series], metrics: str, value: float, where: Mapping[str, str] | None = None, hours: tuple[float, float] = ALWAYS
+    series: list[Series],
+    metrics: str,
+    value: float,
+    where: Mapping[str, str] | None = None,
+    hours: tuple[float, float] = ALWAYS,
 ) -> list[Series]:
     """Gives the samples that are meant another value."""
-    return _edited(series, metrics, where, hours, lambda part: [replace(part, values=np.full(len(part.times), value))])
+    return _edited(
+        series, metrics, where, hours, lambda part: [replace(part, values=np.full(len(part.times), value))]
+    )
 
 
 def scale(series: list[Series], metrics: str, factor: float) -> list[Series]:
@@ -59,7 +70,10 @@ def scale(series: list[Series], metrics: str, factor: float) -> list[Series]:
 
 
 def drop(
-    series: list[Series], metrics: str, where: Mapping[str, str] | None = None, hours: tuple[float, float] = ALWAYS
+    series: list[Series],
+    metrics: str,
+    where: Mapping[str, str] | None = None,
+    hours: tuple[float, float] = ALWAYS,
 ) -> list[Series]:
     """Takes the samples that are meant away."""
     return _edited(series, metrics, where, hours, lambda _: [])
@@ -67,7 +81,13 @@ def drop(
 
 def duplicate(series: list[Series], metrics: str, changes: Labels) -> list[Series]:
     """Adds a copy with other labels of every series that is meant."""
-    return _edited(series, metrics, None, ALWAYS, lambda part: [part, replace(part, labels=_changed(part.labels, changes))])
+    return _edited(
+        series,
+        metrics,
+        None,
+        ALWAYS,
+        lambda part: [part, replace(part, labels=_changed(part.labels, changes))],
+    )
 
 
 def switch(before: list[Series], after: list[Series], hour: float) -> list[Series]:
@@ -102,7 +122,9 @@ def _changed(labels: dict[str, str], changes: Labels) -> dict[str, str]:
 def _merged(parts: list[Series]) -> list[Series]:
     out = Recorder()
     for part in parts:
-        labels: dict[str, object] = {label: part.labels[label] for label in sorted(part.labels) if label != "__name__"}
+        labels: dict[str, object] = {
+            label: part.labels[label] for label in sorted(part.labels) if label != "__name__"
+        }
         out.add(part.labels["__name__"], labels, part.times, part.values)
     return out.series()
 
@@ -110,5 +132,8 @@ def _merged(parts: list[Series]) -> list[Series]:
 def thin(series: list[Series], seconds: int, hours: tuple[float, float]) -> list[Series]:
     """Leaves of the samples in [from, to) hours those that a scrape every so many seconds would have brought."""
     since, until = (1000 * (MORNING + 3600 * hour) for hour in hours)
-    kept = [(one, (one.times < since) | (one.times >= until) | (one.times % (1000 * seconds) == 0)) for one in series]
+    kept = [
+        (one, (one.times < since) | (one.times >= until) | (one.times % (1000 * seconds) == 0))
+        for one in series
+    ]
     return [Series(one.labels, one.times[keep], one.values[keep]) for one, keep in kept if keep.any()]

@@ -62,30 +62,14 @@ class _Target:
         self.out, self.base, self.ticks, self.fleet = out, base, ticks, fleet
         self.clusters = len({n["cluster"] for n in fleet["nodes"]}) > 1 or fleet.get("cluster_label", False)
 
-    def put(
-        self,
-        name: str,
-        cluster: str,
-        labels: Item,
-        value: float,
-        start: float,
-        end: float,
-    ) -> None:
+    def put(self, name: str, cluster: str, labels: Item, value: float, start: float, end: float) -> None:
         where = {"cluster": cluster} if self.clusters else {}
         self.out.add(
-            name,
-            {**self.base, **where, **labels},
-            self.ticks.times[self.ticks.slice(start, end)],
-            value,
+            name, {**self.base, **where, **labels}, self.ticks.times[self.ticks.slice(start, end)], value
         )
 
     def node(self, node: Item) -> None:
-        cluster, name, start, end = (
-            node["cluster"],
-            {"node": node["name"]},
-            node["from"],
-            node["to"],
-        )
+        cluster, name, start, end = (node["cluster"], {"node": node["name"]}, node["from"], node["to"])
         created = node.get("created", start)
         info = {
             **name,
@@ -96,14 +80,7 @@ class _Target:
         self.put("kube_node_info", cluster, info, 1, start, end)
         self.put("kube_node_created", cluster, name, created, start, end)
         if self.fleet.get("node_labels", True):
-            self.put(
-                "kube_node_labels",
-                cluster,
-                {**name, **node_labels(node)},
-                1,
-                start,
-                end,
-            )
+            self.put("kube_node_labels", cluster, {**name, **node_labels(node)}, 1, start, end)
         for since, until, on in _switched(node.get("cordoned", []), start, end):
             self.put("kube_node_spec_unschedulable", cluster, name, on, since, until)
         for since, until, bad in _switched(node.get("not_ready", []), start, end):
@@ -122,29 +99,26 @@ class _Target:
             "cpu": node.get("vcpus", 64),
             **({"memory": round(node["memory_gib"] * GIB)} if "memory_gib" in node else {}),
         }.items():
-            labels = {
-                **name,
-                "resource": resource,
-                "unit": UNITS.get(resource, "integer"),
-            }
+            labels = {**name, "resource": resource, "unit": UNITS.get(resource, "integer")}
             self.put("kube_node_status_capacity", cluster, labels, count, start, end)
-            cuts = [cut[:3] for cut in node.get("allocatable", []) if resource == (cut[3:] or [plain_resource(node)])[0]]
+            cuts = [
+                cut[:3]
+                for cut in node.get("allocatable", [])
+                if resource == (cut[3:] or [plain_resource(node)])[0]
+            ]
             for since, until, reduced in _valued(cuts, start, end, count):
-                self.put(
-                    "kube_node_status_allocatable",
-                    cluster,
-                    labels,
-                    reduced,
-                    since,
-                    until,
-                )
+                self.put("kube_node_status_allocatable", cluster, labels, reduced, since, until)
 
     def pod(self, pod: Item) -> None:
         cluster, node, scheduled = pod["cluster"], pod["node"], pod["scheduled"]
         seen, gone = pod.get("created", scheduled), pod.get("keep_until", pod["to"])
         ident = {"namespace": pod["namespace"], "pod": pod["name"], "uid": pod["uid"]}
         kind, owner = pod.get("owner", ["<none>", "<none>"])
-        bound = [(seen, min(scheduled, gone), ""), (max(seen, scheduled), gone, node)] if node else [(seen, gone, "")]
+        bound = (
+            [(seen, min(scheduled, gone), ""), (max(seen, scheduled), gone, node)]
+            if node
+            else [(seen, gone, "")]
+        )
         for since, until, where in bound:
             info = {
                 **ident,
@@ -166,12 +140,7 @@ class _Target:
                     }
                     for what in ("requests", "limits") if resource not in UNITS else ("requests",):
                         self.put(
-                            f"kube_pod_{init}container_resource_{what}",
-                            cluster,
-                            asked,
-                            units,
-                            since,
-                            until,
+                            f"kube_pod_{init}container_resource_{what}", cluster, asked, units, since, until
                         )
         for container in containers_of(pod) if "image" in pod else ():
             image = {**ident, "container": container["name"], "image": pod["image"], "image_id": ""}
@@ -179,18 +148,9 @@ class _Target:
         for container in containers_of(pod):
             if container["role"] != "main":
                 policy = "Always" if container["role"] == "sidecar" else ""
-                labels = {
-                    **ident,
-                    "container": container["name"],
-                    "restart_policy": policy,
-                }
+                labels = {**ident, "container": container["name"], "restart_policy": policy}
                 self.put("kube_pod_init_container_info", cluster, labels, 1, seen, gone)
-        owned = {
-            **ident,
-            "owner_kind": kind,
-            "owner_name": owner,
-            "owner_is_controller": "true",
-        }
+        owned = {**ident, "owner_kind": kind, "owner_name": owner, "owner_is_controller": "true"}
         self.put("kube_pod_owner", cluster, owned, 1, seen, gone)
         if pod.get("labels"):
             self.put(
@@ -205,40 +165,24 @@ class _Target:
             annotations = {f"annotation_{k}": v for k, v in pod["annotations"].items()}
             self.put("kube_pod_annotations", cluster, {**ident, **annotations}, 1, seen, gone)
         for claim in pod.get("claims", []):
-            named = {**ident, "claim_name": "gpu", "resourceclaim_name": claim, "resourceclaim_template_name": ""}
+            named = {
+                **ident,
+                "claim_name": "gpu",
+                "resourceclaim_name": claim,
+                "resourceclaim_template_name": "",
+            }
             self.put("kube_pod_resourceclaim_info", cluster, named, 1, seen, gone)
         self._phases(pod, ident, seen, gone)
         if node and pod.get("timestamps", True):
-            self.put(
-                "kube_pod_status_scheduled_time",
-                cluster,
-                ident,
-                scheduled,
-                max(seen, scheduled),
-                gone,
-            )
-            self.put(
-                "kube_pod_start_time",
-                cluster,
-                ident,
-                scheduled,
-                max(seen, scheduled),
-                gone,
-            )
+            self.put("kube_pod_status_scheduled_time", cluster, ident, scheduled, max(seen, scheduled), gone)
+            self.put("kube_pod_start_time", cluster, ident, scheduled, max(seen, scheduled), gone)
         ends = [
             *sorted(r for r in pod.get("restarts", []) if r < pod["to"]),
             *([pod["to"]] if pod.get("completes", True) else []),
             gone,
         ]
         for ended, until in itertools.pairwise(ends):
-            self.put(
-                "kube_pod_completion_time",
-                cluster,
-                ident,
-                ended,
-                max(seen, ended),
-                min(until, gone),
-            )
+            self.put("kube_pod_completion_time", cluster, ident, ended, max(seen, ended), min(until, gone))
 
     def _phases(self, pod: Item, ident: Item, seen: float, gone: float) -> None:
         started, ended = (pod["from"], pod["to"]) if pod["node"] else (gone, gone)
@@ -262,19 +206,11 @@ class _Target:
         lives: dict[tuple[str, str], list[float]] = {}
         for pod in self.fleet["pods"]:
             life = lives.setdefault((pod["cluster"], pod["namespace"]), [])
-            life += [
-                pod.get("created", pod["scheduled"]),
-                pod.get("keep_until", pod["to"]),
-            ]
+            life += [pod.get("created", pod["scheduled"]), pod.get("keep_until", pod["to"])]
         for (cluster, namespace), life in lives.items():
             labels = {f"label_{k}": v for k, v in self.fleet.get("namespaces", {}).get(namespace, {}).items()}
             self.put(
-                "kube_namespace_labels",
-                cluster,
-                {"namespace": namespace, **labels},
-                1,
-                min(life),
-                max(life),
+                "kube_namespace_labels", cluster, {"namespace": namespace, **labels}, 1, min(life), max(life)
             )
 
 
@@ -298,7 +234,9 @@ def node_labels(node: Item) -> Item:
             "label_cloud_google_com_gke_accelerator": node.get("gke_accelerator", product.lower()),
             "label_cloud_google_com_gke_gpu_partition_size": node.get("gke_partition"),
             "label_cloud_google_com_gke_max_shared_clients_per_gpu": node.get("gke_shared_clients"),
-            "label_cloud_google_com_gke_gpu_sharing_strategy": "time-sharing" if "gke_shared_clients" in node else None,
+            "label_cloud_google_com_gke_gpu_sharing_strategy": "time-sharing"
+            if "gke_shared_clients" in node
+            else None,
         }
     elif node.get("gfd", True) and node["gpus"] and plain_resource(node) != "amd_com_gpu":
         single = node.get("mig_single")
@@ -310,7 +248,9 @@ def node_labels(node: Item) -> Item:
             + ("-SHARED" if replicas > 1 and plain_resource(node) == "nvidia_com_gpu" else ""),
             "label_nvidia_com_gpu_count": cut if single else len(node["gpus"]),
             "label_nvidia_com_gpu_replicas": replicas,
-            "label_nvidia_com_gpu_sharing_strategy": node.get("sharing", "time-slicing") if replicas > 1 else "none",
+            "label_nvidia_com_gpu_sharing_strategy": node.get("sharing", "time-slicing")
+            if replicas > 1
+            else "none",
             "label_nvidia_com_mig_strategy": "single" if single else "mixed" if node.get("mig") else None,
         }
         for profile, slots in node.get("mig_replicas", {}).items():
@@ -354,7 +294,9 @@ def _switched(spans: list[list[float]], start: float, end: float) -> Iterator[tu
         yield since, until, int(value)
 
 
-def _valued(spans: list[list[float]], start: float, end: float, usual: float) -> Iterator[tuple[float, float, float]]:
+def _valued(
+    spans: list[list[float]], start: float, end: float, usual: float
+) -> Iterator[tuple[float, float, float]]:
     for since, until, value in sorted(spans):
         yield start, since, usual
         yield since, until, value

@@ -18,7 +18,9 @@ from tests.replay.scrape import answers
 from tests.replay.series import Series
 
 
-def write_config(fleet: Fleet, folder: Path, prices: Path, url: str = "http://127.0.0.1:9", **prometheus: object) -> Config:
+def write_config(
+    fleet: Fleet, folder: Path, prices: Path, url: str = "http://127.0.0.1:9", **prometheus: object
+) -> Config:
     """Writes and loads a configuration for the fleet into `folder`, which the store lies in, too."""
     lines = [
         'store = "gpucost.duckdb"',
@@ -77,7 +79,12 @@ def load(
 
 
 def windows(
-    fleet: Fleet, series: list[Series], config: Config, hours: int = 24, source: str = "replay", run_id: int = 1
+    fleet: Fleet,
+    series: list[Series],
+    config: Config,
+    hours: int = 24,
+    source: str = "replay",
+    run_id: int = 1,
 ) -> Iterator[SampleWindow]:
     """What a server answers, some hours at a time."""
     activity = thresholds(config.activity.model_copy(update={"memory": False}), config.idle)
@@ -85,4 +92,6 @@ def windows(
     first, last = fleet["start"] * 1000, fleet["end"] * 1000
     for start in range(first - first % MS_PER_HOUR, last, hours * MS_PER_HOUR):
         end = min(start + hours * MS_PER_HOUR, last)
-        yield SampleWindow(source, run_id, start, end, "cluster", cluster, activity, list(answers(series, start, end)))
+        yield SampleWindow(
+            source, run_id, start, end, "cluster", cluster, activity, list(answers(series, start, end))
+        )

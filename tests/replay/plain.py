@@ -35,7 +35,13 @@ def smi(host: str, gpu: int) -> dict[str, object]:
 
 def dcgm(host: str, gpu: int) -> dict[str, object]:
     """The labels of dcgm-exporter."""
-    labels = {"job": "dcgm-exporter", "instance": f"{host}:9400", "Hostname": host, "gpu": gpu, "modelName": MODEL}
+    labels = {
+        "job": "dcgm-exporter",
+        "instance": f"{host}:9400",
+        "Hostname": host,
+        "gpu": gpu,
+        "modelName": MODEL,
+    }
     return {**labels, "UUID": f"GPU-{uuid(host, gpu)}"}
 
 
@@ -91,6 +97,8 @@ def boxes(users: Iterable[Users] = (), labels: Iterable[str] = ("box-1", "box-2"
 def as_ratios(series: Iterable[Series]) -> list[Series]:
     """The same with nvidia_gpu_exporter's name of activity, from 0 to 1."""
     return [
-        replace(one, labels={**one.labels, "__name__": RATIO}, values=one.values / 100) if one.labels["__name__"] == UTIL else one
+        replace(one, labels={**one.labels, "__name__": RATIO}, values=one.values / 100)
+        if one.labels["__name__"] == UTIL
+        else one
         for one in series
     ]

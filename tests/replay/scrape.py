@@ -36,7 +36,9 @@ def scrape(fleet: Fleet, lean: bool = False) -> list[Series]:
 def kube_clocks(fleet: Fleet) -> list[Clock]:
     """When each kube-state-metrics was scraped: all of them by the first Prometheus, then by the next."""
     return [
-        clock({**fleet, "scrape": step}, number * _PROMETHEUS_LAG + replica * _KSM_LAG).without(fleet.get("ksm_silent", []))
+        clock({**fleet, "scrape": step}, number * _PROMETHEUS_LAG + replica * _KSM_LAG).without(
+            fleet.get("ksm_silent", [])
+        )
         for number in range(fleet.get("prometheus_replicas", 1))
         for replica, step in enumerate(_ksm_scrapes(fleet))
     ]

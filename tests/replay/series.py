@@ -65,15 +65,9 @@ class Recorder:
     def add(self, name: str, labels: dict[str, object], times: Times, values: Values | float) -> None:
         """Adds samples; labels without a value are left out, as Prometheus does."""
         if len(times):
-            key = (
-                ("__name__", name),
-                *((k, str(v)) for k, v in labels.items() if v is not None and v != ""),
-            )
+            key = (("__name__", name), *((k, str(v)) for k, v in labels.items() if v is not None and v != ""))
             self._chunks.setdefault(key, []).append(
-                (
-                    times,
-                    np.broadcast_to(np.asarray(values, dtype=np.float64), times.shape),
-                )
+                (times, np.broadcast_to(np.asarray(values, dtype=np.float64), times.shape))
             )
 
     def series(self) -> list[Series]:

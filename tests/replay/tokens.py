@@ -108,33 +108,75 @@ def _counts(
 
 def works() -> list[Work]:
     """Every counter of the fleet."""
-    chat = {"prompt_token": 40_001, "generation_token": 9_007, "cached_token": 11_003, "prefill_second": 13, "decode_second": 131}
+    chat = {
+        "prompt_token": 40_001,
+        "generation_token": 9_007,
+        "cached_token": 11_003,
+        "prefill_second": 13,
+        "decode_second": 131,
+    }
     old = {"prompt_token": 7_013, "generation_token": 3_001}
     pair = {"prompt_token": 90_001, "generation_token": 20_011}
     days = [(2.0, 21.5), (22.5, 31.0), (46.0, 49.0)]
     found = [
         # its container starts over at 20 h, another pod takes its place at 26 h
-        *_counts("chat-0", "serve", "qwen", [(1, 18), (20, 26)], chat, (0, 26), falls=((20, 0),), first=1_000_000, lag=41),
+        *_counts(
+            "chat-0",
+            "serve",
+            "qwen",
+            [(1, 18), (20, 26)],
+            chat,
+            (0, 26),
+            falls=((20, 0),),
+            first=1_000_000,
+            lag=41,
+        ),
         *_counts("chat-1", "serve", "qwen", [(26, 40), (45, 50)], chat, (26.25, 50), first=17),
         # engine v0, which counts no tokens of the cache; a counter that goes back to less, but not to nothing
-        *_counts("old-0", "serve", "llama", [(0, 12), (23, 47)], old, falls=((9.5, 5_001), (30, 77)), first=900_000),
         *_counts(
-            "sgl-0", "serve", "mistral", days, {"prompt_token": 30_011, "generation_token": 8_009}, names=_SGLANG, weight="0.5"
+            "old-0", "serve", "llama", [(0, 12), (23, 47)], old, falls=((9.5, 5_001), (30, 77)), first=900_000
+        ),
+        *_counts(
+            "sgl-0",
+            "serve",
+            "mistral",
+            days,
+            {"prompt_token": 30_011, "generation_token": 8_009},
+            names=_SGLANG,
+            weight="0.5",
         ),
         *(
             work
             for source, count in (("device", 5_003), ("host", 1_009))
             for work in _counts(
-                "sgl-0", "serve", "mistral", days, {"cached_token": count}, names=_SGLANG, labels=(("cache_source", source),)
+                "sgl-0",
+                "serve",
+                "mistral",
+                days,
+                {"cached_token": count},
+                names=_SGLANG,
+                labels=(("cache_source", source),),
             )
         ),
         # the same work by two pools, the second of which counts the prompt again, and by one that does both
-        *_counts("pair-prefill-0", "split", "big", days, {"prompt_token": 90_001, "cached_token": 30_001, "generation_token": 3}),
+        *_counts(
+            "pair-prefill-0",
+            "split",
+            "big",
+            days,
+            {"prompt_token": 90_001, "cached_token": 30_001, "generation_token": 3},
+        ),
         *_counts("pair-decode-0", "split", "big", days, {**pair, "cached_token": 90_001}),
         *_counts("joined-0", "joined", "big", days, {**pair, "cached_token": 30_001}),
         # a model and its adapter; on the second day only the adapter serves, on the third neither
         *_counts("multi-0", "serve", "base", [(3, 17)], {"prompt_token": 25_013, "generation_token": 701}),
-        *_counts("multi-0", "serve", "base-lora", [(5, 9), (24, 33)], {"prompt_token": 1_009, "generation_token": 4_003}),
+        *_counts(
+            "multi-0",
+            "serve",
+            "base-lora",
+            [(5, 9), (24, 33)],
+            {"prompt_token": 1_009, "generation_token": 4_003},
+        ),
         # scaled to nothing and back: each pod counts from 0
         *_counts("burst-a", "serve", "small", [(6, 14)], old, (6.25, 14), first=250),
         *_counts("burst-b", "serve", "small", [(30, 39)], old, (30.25, 41), first=333),
@@ -151,7 +193,9 @@ def serving() -> Fleet:
     nodes = [node(name, kind, 0, HOURS) for name in ("a", "b", "c", "d")]
     nodes += [node("e", kind, 6, 14), node("f", kind, 30, 41)]
 
-    def replica(name: str, where: str, gpus: list[int], start: float, end: float, namespace: str = "serve") -> dict[str, object]:
+    def replica(
+        name: str, where: str, gpus: list[int], start: float, end: float, namespace: str = "serve"
+    ) -> dict[str, object]:
         return pod(name, where, gpus, start, end, namespace, owner=["Deployment", name.rsplit("-", 1)[0]])
 
     pods = [
@@ -178,7 +222,12 @@ def write(out: TextIO) -> None:
     for metric in dict.fromkeys(work.metric for work in counters):
         out.write(f"# TYPE {metric} unknown\n")
         for work in (one for one in counters if one.metric == metric):
-            labels = {"namespace": work.namespace, "pod": work.pod, "instance": f"{work.pod}:8000", "model_name": work.model}
+            labels = {
+                "namespace": work.namespace,
+                "pod": work.pod,
+                "instance": f"{work.pod}:8000",
+                "model_name": work.model,
+            }
             shown = ",".join(f'{key}="{value}"' for key, value in {**labels, **dict(work.labels)}.items())
             out.writelines(f"{metric}{{{shown}}} {value} {second}\n" for second, value in work.samples())
     out.write("# EOF\n")

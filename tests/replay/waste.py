@@ -33,7 +33,11 @@ def check_waste(config: Config, store: Store, period: Period) -> None:
     """Buckets add up to what each node cost in each hour, exactly, and to all GPU time; days tell the same as hours."""
     span = {"from_ms": period.start_ms, "to_ms": period.end_ms}
     with store.read() as con:
-        node_cost = {(cluster, node, at): cost for cluster, node, at, cost in con.execute(_NODE_HOURS, span).fetchall() if cost}
+        node_cost = {
+            (cluster, node, at): cost
+            for cluster, node, at, cost in con.execute(_NODE_HOURS, span).fetchall()
+            if cost
+        }
         gpu_ms, idle_ms, unmeasured_ms, unavailable_ms = con.execute(_HOURS, span).fetchall()[0]
     whole, by_hour = anatomy(config, store, period), anatomy(config, store, period, "cluster", "node", "hour")
     paid: dict[tuple[str | None, str | None, int], Decimal] = defaultdict(Decimal)

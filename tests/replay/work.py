@@ -34,7 +34,9 @@ def training(spans: list[tuple[float, float]], hours: float = 24, owner: str = "
         pod(f"{owner}-{number}", "train", list(range(8)), start, end, owner=["Job", owner])
         for number, (start, end) in enumerate(spans)
     ]
-    activity = {key: spans for start, end in spans for key, spans in busy("train", list(range(8)), start, end).items()}
+    activity = {
+        key: spans for start, end in spans for key, spans in busy("train", list(range(8)), start, end).items()
+    }
     return fleet(hours, [node("train", "p4de.24xlarge", 0, hours)], pods, activity, **{"scrape": 600, **more})
 
 
@@ -54,13 +56,18 @@ def stored(described: Fleet, folder: Path) -> tuple[Config, Store]:
 
 
 def put(
-    store: Store, told: Sequence[tuple[ProgressSeries, Sequence[tuple[float, float]]]], hours: float = 24, source: str = "prom"
+    store: Store,
+    told: Sequence[tuple[ProgressSeries, Sequence[tuple[float, float]]]],
+    hours: float = 24,
+    source: str = "prom",
 ) -> None:
     """What a server told of the fleet's day: series with their values at hours of it."""
     batch = ProgressBatch()
     for series, points in told:
         batch.add(
-            series, np.array([at(hour) * 1000 for hour, _ in points]), np.array([value for _, value in points], dtype=float)
+            series,
+            np.array([at(hour) * 1000 for hour, _ in points]),
+            np.array([value for _, value in points], dtype=float),
         )
     span = (at(0) * 1000, at(hours) * 1000)
     with store.write() as con:
@@ -70,14 +77,27 @@ def put(
         runs.finish(con, run)
 
 
-def counter(unit: str, pod_name: str, namespace: str = "train", kind: str = "counter", **more: Any) -> ProgressSeries:
+def counter(
+    unit: str, pod_name: str, namespace: str = "train", kind: str = "counter", **more: Any
+) -> ProgressSeries:
     """A series with the labels of a scraped pod."""
-    labels = {"namespace": namespace, "pod": pod_name, "instance": f"{pod_name}:8000", **more.pop("labels", {})}
-    return ProgressSeries("test", unit, kind, tuple(sorted(labels.items())), "main", namespace, pod_name, **more)
+    labels = {
+        "namespace": namespace,
+        "pod": pod_name,
+        "instance": f"{pod_name}:8000",
+        **more.pop("labels", {}),
+    }
+    return ProgressSeries(
+        "test", unit, kind, tuple(sorted(labels.items())), "main", namespace, pod_name, **more
+    )
 
 
 def asked(
-    config: Config, store: Store, build: Any = units.epochs, hours: tuple[float, float] = (0, 24), **filters: Any
+    config: Config,
+    store: Store,
+    build: Any = units.epochs,
+    hours: tuple[float, float] = (0, 24),
+    **filters: Any,
 ) -> UnitView:
     """The answer of `build` for these hours of the day."""
     period = Period(datetime.fromtimestamp(at(hours[0]), UTC), datetime.fromtimestamp(at(hours[1]), UTC))

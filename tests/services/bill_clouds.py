@@ -26,10 +26,14 @@ def serving(handle: Handler) -> Iterator[str]:
         def _serve(self) -> None:
             url = urlsplit(self.path)
             body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
-            status, headers, answer = handle(self.command, url.path, parse_qs(url.query), json.loads(body) if body else None)
+            status, headers, answer = handle(
+                self.command, url.path, parse_qs(url.query), json.loads(body) if body else None
+            )
             text = json.dumps(answer).encode()
             self.send_response(status)
-            for name, value in ({"Content-Type": "application/json", "Content-Length": str(len(text))} | headers).items():
+            for name, value in (
+                {"Content-Type": "application/json", "Content-Length": str(len(text))} | headers
+            ).items():
                 self.send_header(name, value)
             self.end_headers()
             self.wfile.write(text)
@@ -52,7 +56,15 @@ class BigQuery:
         self.bytes_read = bytes_read
         self.refusals: list[Answer] = []
         self.jobs: list[dict[str, Any]] = []
-        self.fields = ["billing_account_id", "service", "sku", "usage_start_time", "usage_end_time", "cost", "credits"]
+        self.fields = [
+            "billing_account_id",
+            "service",
+            "sku",
+            "usage_start_time",
+            "usage_end_time",
+            "cost",
+            "credits",
+        ]
         self.fields += ["invoice", "brand_new"]
         self.partitioning: dict[str, str] | None = {"type": "DAY"}
 
@@ -72,7 +84,11 @@ class BigQuery:
         return 200, {}, self._results(job, query)
 
     def _table(self) -> dict[str, Any]:
-        reference = {"projectId": "ml-proj", "datasetId": "billing", "tableId": "gcp_billing_export_resource_v1_X"}
+        reference = {
+            "projectId": "ml-proj",
+            "datasetId": "billing",
+            "tableId": "gcp_billing_export_resource_v1_X",
+        }
         schema = {"fields": [{"name": name, "type": "STRING", "mode": "NULLABLE"} for name in self.fields]}
         rows = str(sum(map(len, self.rows.values())))
         table = {"kind": "bigquery#table", "tableReference": reference, "schema": schema, "numRows": rows}
@@ -97,13 +113,21 @@ class BigQuery:
                 "statistics": statistics}  # fmt: skip
 
     def _results(self, job: dict[str, Any], query: dict[str, list[str]]) -> dict[str, Any]:
-        month = next(one["parameterValue"]["value"] for one in job["query"]["queryParameters"] if one["name"] == "month")
+        month = next(
+            one["parameterValue"]["value"]
+            for one in job["query"]["queryParameters"]
+            if one["name"] == "month"
+        )
         lines = self.rows.get(month, [])
         start = int(query.get("pageToken", ["0"])[0])
         most = int(query.get("maxResults", [str(self.page)])[0])
         end = min(start + min(most, self.page), len(lines))
         reference = {"projectId": "ml-proj", "jobId": f"job-{job['number']}", "location": "US"}
-        answer: dict[str, Any] = {"kind": "bigquery#getQueryResultsResponse", "jobReference": reference, "jobComplete": True}
+        answer: dict[str, Any] = {
+            "kind": "bigquery#getQueryResultsResponse",
+            "jobReference": reference,
+            "jobComplete": True,
+        }
         answer |= {"totalRows": str(len(lines)), "schema": {"fields": [{"name": "line", "type": "STRING"}]}}
         answer["rows"] = [{"f": [{"v": line}]} for line in lines[start:end]]
         return answer | ({"pageToken": str(end)} if end < len(lines) else {})
@@ -125,17 +149,31 @@ class CostManagement:
         if self.refusals:
             return self.refusals.pop(0)
         page = int(query.get("$skiptoken", ["0"])[0])
-        more = f"{self.url}{path}?api-version=2025-03-01&$skiptoken={page + 1}" if page + 1 < len(self.pages) else None
+        more = (
+            f"{self.url}{path}?api-version=2025-03-01&$skiptoken={page + 1}"
+            if page + 1 < len(self.pages)
+            else None
+        )
         properties = {
             "nextLink": more,
             "columns": [{"name": name, "type": "String"} for name in self.columns],
             "rows": self.pages[page],
         }
-        return 200, {}, {"id": "x", "name": "y", "type": "Microsoft.CostManagement/query", "properties": properties}
+        return (
+            200,
+            {},
+            {"id": "x", "name": "y", "type": "Microsoft.CostManagement/query", "properties": properties},
+        )
 
 
 def _error(code: int, reason: str, message: str) -> dict[str, Any]:
-    return {"error": {"code": code, "message": message, "errors": [{"reason": reason, "message": message, "domain": "global"}]}}
+    return {
+        "error": {
+            "code": code,
+            "message": message,
+            "errors": [{"reason": reason, "message": message, "domain": "global"}],
+        }
+    }
 
 
 def throttled(seconds: str = "1") -> Answer:

@@ -11,7 +11,9 @@ from contextlib import contextmanager
 from typing import Any
 from urllib.parse import quote
 
-SIGNED = "AWS4-HMAC-SHA256 Credential=test/20260101/us-east-1/s3/aws4_request, SignedHeaders=host, Signature=0"
+SIGNED = (
+    "AWS4-HMAC-SHA256 Credential=test/20260101/us-east-1/s3/aws4_request, SignedHeaders=host, Signature=0"
+)
 
 
 @contextmanager

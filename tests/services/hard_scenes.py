@@ -53,11 +53,15 @@ class Answers:
             return con.execute(sql, {"cluster": self.cluster, **params}).fetchall()
 
     def teams(self) -> dict[str, Any]:
-        return {team: pytest.approx(ms / MS_PER_HOUR, abs=0.02) for team, ms in self.query(_TEAMS, end=SPAN[1])}
+        return {
+            team: pytest.approx(ms / MS_PER_HOUR, abs=0.02) for team, ms in self.query(_TEAMS, end=SPAN[1])
+        }
 
     def warnings(self, code: str) -> list[str]:
         """What the stored warnings of a kind say."""
-        rows = self.query(f"SELECT message FROM warnings WHERE code = '{code}' AND cluster SIMILAR TO $cluster")  # noqa: S608
+        rows = self.query(
+            f"SELECT message FROM warnings WHERE code = '{code}' AND cluster SIMILAR TO $cluster"  # noqa: S608
+        )
         return [message for (message,) in rows]
 
 
@@ -76,4 +80,6 @@ def near(*hours: float) -> Any:
 def of_team(name: str, start: float = 0, **more: Any) -> Fleet:
     """One GPU held all the time in a namespace labeled with a team."""
     nodes = [node("w", "g6.12xlarge", start, HOURS)]
-    return fleet(HOURS, nodes, [pod("a", "w", [0], start, HOURS)], {}, namespaces={"train": {"team": name}}, **more)
+    return fleet(
+        HOURS, nodes, [pod("a", "w", [0], start, HOURS)], {}, namespaces={"train": {"team": name}}, **more
+    )

@@ -30,7 +30,9 @@ _PAGE = 2
 def call(url: str, path: str, body: dict[str, Any]) -> dict[str, Any]:
     """POSTs to an endpoint below /api/2.0/mlflow."""
     data = json.dumps(body).encode()
-    request = urllib.request.Request(f"{url}/api/2.0/mlflow/{path}", data, {"Content-Type": "application/json"})  # noqa: S310
+    request = urllib.request.Request(  # noqa: S310
+        f"{url}/api/2.0/mlflow/{path}", data, {"Content-Type": "application/json"}
+    )
     with urllib.request.urlopen(request, timeout=60) as response:  # noqa: S310
         answer: dict[str, Any] = json.load(response)
     return answer
@@ -43,9 +45,18 @@ def real(folder: Path) -> Iterator[str]:
     if program is None:
         pytest.skip("MLFLOW_PROGRAM names no mlflow, and none is installed")
     port = free_port()
-    command = [program, "server", "--backend-store-uri", f"sqlite:///{folder}/mlflow.db", "--host", "127.0.0.1"]
+    command = [
+        program,
+        "server",
+        "--backend-store-uri",
+        f"sqlite:///{folder}/mlflow.db",
+        "--host",
+        "127.0.0.1",
+    ]
     with (folder / "log").open("w") as log:
-        process = subprocess.Popen([*command, "--port", str(port), "--workers", "1"], stdout=log, stderr=log, cwd=folder)
+        process = subprocess.Popen(
+            [*command, "--port", str(port), "--workers", "1"], stdout=log, stderr=log, cwd=folder
+        )
     url = f"http://127.0.0.1:{port}"
     try:
         _wait(url, process)
@@ -86,7 +97,12 @@ class StandIn:
             return {"experiment_id": self.experiments[-1]["experiment_id"]}
         if path == "runs/create":
             run_id = f"{len(self.runs):032x}"
-            info = {"run_id": run_id, "run_name": body["run_name"], "status": "RUNNING", "start_time": body["start_time"]}
+            info = {
+                "run_id": run_id,
+                "run_name": body["run_name"],
+                "status": "RUNNING",
+                "start_time": body["start_time"],
+            }
             info["experiment_id"] = body["experiment_id"]
             self.runs[run_id] = {"info": info, "data": {"tags": body["tags"], "params": [], "metrics": []}}
             return {"run": self.runs[run_id]}
@@ -105,7 +121,9 @@ class StandIn:
             return self._page("experiments", self.experiments, body)
         if path == "runs/search":
             return self._page(
-                "runs", [run for run in self.runs.values() if run["info"]["experiment_id"] in body["experiment_ids"]], body
+                "runs",
+                [run for run in self.runs.values() if run["info"]["experiment_id"] in body["experiment_ids"]],
+                body,
             )
         return self._page("metrics", self.history.get((body["run_id"], body["metric_key"]), []), body)
 
@@ -135,7 +153,11 @@ def stand_in(server: StandIn | None = None) -> Iterator[str]:
             status, headers = refused or (200, {})
             text = json.dumps(state.answer(path, body) if refused is None else {"message": "no"}).encode()
             self.send_response(status)
-            for name, value in {"Content-Type": "application/json", "Content-Length": str(len(text)), **headers}.items():
+            for name, value in {
+                "Content-Type": "application/json",
+                "Content-Length": str(len(text)),
+                **headers,
+            }.items():
                 self.send_header(name, value)
             self.end_headers()
             self.wfile.write(text)

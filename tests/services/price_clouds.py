@@ -111,11 +111,16 @@ class _AzureHandler(Handler):
         items = [
             {**item, "currencyCode": question["currencyCode"]}
             for item in self.cloud.facts["items"]
-            if (not region or item["armRegionName"] == region[1]) and (not prefix or item["armSkuName"].startswith(prefix[1]))
+            if (not region or item["armRegionName"] == region[1])
+            and (not prefix or item["armSkuName"].startswith(prefix[1]))
         ]
         page, more = page_of(items, question.get("$skip"))
         link = f"{self.cloud.url}?{urlencode({**question, '$skip': more})}" if more else None
-        about = {"BillingCurrency": question["currencyCode"], "CustomerEntityId": "Default", "CustomerEntityType": "Retail"}
+        about = {
+            "BillingCurrency": question["currencyCode"],
+            "CustomerEntityId": "Default",
+            "CustomerEntityType": "Retail",
+        }
         self.reply(Reply(200, {**about, "Items": page, "NextPageLink": link, "Count": len(page)}))
 
 
@@ -161,7 +166,9 @@ def gcp_cloud(skus: list[Any]) -> Iterator[Cloud]:
         return ListSkusResponse(skus=page, next_page_token=more or "")
 
     method = grpc.unary_unary_rpc_method_handler(
-        list_skus, request_deserializer=ListSkusRequest.deserialize, response_serializer=ListSkusResponse.serialize
+        list_skus,
+        request_deserializer=ListSkusRequest.deserialize,
+        response_serializer=ListSkusResponse.serialize,
     )
     server = grpc.server(ThreadPoolExecutor(max_workers=2))
     server.add_generic_rpc_handlers(
@@ -189,7 +196,10 @@ def gcp_sku(
 
     def tier(start: float, text: str) -> dict[str, Any]:
         whole, nanos = divmod(int(Decimal(text) * 1_000_000_000), 1_000_000_000)
-        return {"start_usage_amount": start, "unit_price": {"currency_code": "USD", "units": whole, "nanos": nanos}}
+        return {
+            "start_usage_amount": start,
+            "unit_price": {"currency_code": "USD", "units": whole, "nanos": nanos},
+        }
 
     units = {"RAM": "GiBy.h", "LocalSSD": "GiBy.mo"}
     return {

@@ -16,8 +16,26 @@ from tests.services.price_clouds import Cloud, Handler, Reply, page_of, serving
 
 # Some of the 1,400 types that moto knows: all would take seconds to write and to read.
 EC2_TYPES = {
-    *("g4dn.xlarge", "g5.xlarge", "g6.xlarge", "g6f.large", "g6f.4xlarge", "g6e.xlarge", "p3.2xlarge", "p4d.24xlarge"),
-    *("p4de.24xlarge", "p5.48xlarge", "inf1.xlarge", "inf2.xlarge", "trn1.2xlarge", "vt1.3xlarge", "m7i.large", "c7g.xlarge"),
+    *(
+        "g4dn.xlarge",
+        "g5.xlarge",
+        "g6.xlarge",
+        "g6f.large",
+        "g6f.4xlarge",
+        "g6e.xlarge",
+        "p3.2xlarge",
+        "p4d.24xlarge",
+    ),
+    *(
+        "p4de.24xlarge",
+        "p5.48xlarge",
+        "inf1.xlarge",
+        "inf2.xlarge",
+        "trn1.2xlarge",
+        "vt1.3xlarge",
+        "m7i.large",
+        "c7g.xlarge",
+    ),
 }
 
 
@@ -43,12 +61,20 @@ class _AwsHandler(Handler):
 
     def _products(self, question: dict[str, Any]) -> dict[str, Any]:
         assert question["ServiceCode"] == "AmazonEC2"
-        filters = [(item["Field"], item["Value"]) for item in question["Filters"] if item["Type"] == "TERM_MATCH"]
+        filters = [
+            (item["Field"], item["Value"]) for item in question["Filters"] if item["Type"] == "TERM_MATCH"
+        ]
         products = [
-            item for item in self.cloud.facts["products"] if all(item["product"]["attributes"].get(k) == v for k, v in filters)
+            item
+            for item in self.cloud.facts["products"]
+            if all(item["product"]["attributes"].get(k) == v for k, v in filters)
         ]
         page, more = page_of(products, question.get("NextToken"))
-        return {"FormatVersion": "aws_v1", "PriceList": [json.dumps(item) for item in page], "NextToken": more}
+        return {
+            "FormatVersion": "aws_v1",
+            "PriceList": [json.dumps(item) for item in page],
+            "NextToken": more,
+        }
 
     def _rates(self, question: dict[str, Any]) -> dict[str, Any]:
         def fits(rate: dict[str, Any]) -> bool:
@@ -56,7 +82,9 @@ class _AwsHandler(Handler):
             plan = rate["savingsPlanOffering"]["planType"] in question["savingsPlanTypes"]
             return plan and all(about[item["name"]] in item["values"] for item in question["filters"])
 
-        page, more = page_of([rate for rate in self.cloud.facts["rates"] if fits(rate)], question.get("nextToken"))
+        page, more = page_of(
+            [rate for rate in self.cloud.facts["rates"] if fits(rate)], question.get("nextToken")
+        )
         return {"searchResults": page, "nextToken": more or ""}
 
     def _pass_on(self, body: bytes) -> None:
@@ -100,12 +128,20 @@ def aws_cloud(products: list[Any], rates: list[Any]) -> Iterator[Cloud]:
         moto.stop()
 
 
-def aws_product(name: str, region: str, per_hour: str, reserved: list[tuple[str, str, str, str, str]] = (), **about: str) -> Any:  # type: ignore[assignment]
+def aws_product(
+    name: str, region: str, per_hour: str, reserved: list[tuple[str, str, str, str, str]] = (), **about: str
+) -> Any:  # type: ignore[assignment]
     """A product as get_products tells it; `reserved` holds (term, class, payment, upfront, per hour)."""
     sku = f"{abs(hash((name, region, tuple(about.items())))):016X}"[:16]
 
     def dimension(code: str, unit: str, price: str) -> dict[str, Any]:
-        return {"unit": unit, "rateCode": code, "description": "…", "appliesTo": [], "pricePerUnit": {"USD": price}}
+        return {
+            "unit": unit,
+            "rateCode": code,
+            "description": "…",
+            "appliesTo": [],
+            "pricePerUnit": {"USD": price},
+        }
 
     def term(code: str, dimensions: dict[str, tuple[str, str]], attributes: dict[str, str]) -> dict[str, Any]:
         return {
@@ -118,7 +154,9 @@ def aws_product(name: str, region: str, per_hour: str, reserved: list[tuple[str,
 
     commitments = {}
     for number, (length, kind, payment, upfront, hourly) in enumerate(reserved):
-        dimensions = {"6YS6EN2CT7": ("Hrs", hourly)} | ({"2TG2D8R56U": ("Quantity", upfront)} if upfront else {})
+        dimensions = {"6YS6EN2CT7": ("Hrs", hourly)} | (
+            {"2TG2D8R56U": ("Quantity", upfront)} if upfront else {}
+        )
         attributes = {"LeaseContractLength": length, "OfferingClass": kind, "PurchaseOption": payment}
         commitments[f"{sku}.R{number}"] = term(f"R{number}", dimensions, attributes)
     attributes = {
@@ -134,7 +172,14 @@ def aws_product(name: str, region: str, per_hour: str, reserved: list[tuple[str,
 
 
 def aws_rate(
-    name: str, region: str, rate: str, *, plan: str = "Compute", payment: str = "No Upfront", years: int = 1, **about: str
+    name: str,
+    region: str,
+    rate: str,
+    *,
+    plan: str = "Compute",
+    payment: str = "No Upfront",
+    years: int = 1,
+    **about: str,
 ) -> Any:
     """A rate as describe_savings_plans_offering_rates tells it."""
     family = name.partition(".")[0]

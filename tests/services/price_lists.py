@@ -44,7 +44,9 @@ class _FileHandler(Handler):
         path = urlsplit(self.path).path
         if not self.tricked(path, question):
             bodies = self.cloud.facts.get(path)
-            self.reply(Reply(200, bodies[0]) if bodies else Reply(404, b"<Error><Code>NoSuchKey</Code></Error>"))
+            self.reply(
+                Reply(200, bodies[0]) if bodies else Reply(404, b"<Error><Code>NoSuchKey</Code></Error>")
+            )
 
 
 @contextmanager
@@ -55,12 +57,19 @@ def price_lists(files: dict[str, Any]) -> Iterator[Cloud]:
         yield cloud
 
 
-def aws_bulk(region: str, offers: Iterable[dict[str, str]], plans: Iterable[dict[str, str]]) -> dict[str, Any]:
+def aws_bulk(
+    region: str, offers: Iterable[dict[str, str]], plans: Iterable[dict[str, str]]
+) -> dict[str, Any]:
     """The files of one region, as `[aws] price_list_url` names their server."""
     version = f"/savingsPlan/v1.0/aws/AWSComputeSavingsPlan/20261120160258/{region}/index"
-    others = [{"regionCode": name, "versionUrl": f"{version.replace(region, name)}.json"} for name in ("af-south-1", "eu-west-3")]
+    others = [
+        {"regionCode": name, "versionUrl": f"{version.replace(region, name)}.json"}
+        for name in ("af-south-1", "eu-west-3")
+    ]
     return {
-        f"/offers/v1.0/aws/AmazonEC2/current/{region}/index.csv": _file("AmazonEC2", _OFFER, offers, quoted=True),
+        f"/offers/v1.0/aws/AmazonEC2/current/{region}/index.csv": _file(
+            "AmazonEC2", _OFFER, offers, quoted=True
+        ),
         "/savingsPlan/v1.0/aws/AWSComputeSavingsPlan/current/region_index.json": {
             "disclaimer": "This pricing list is for informational purposes only.",
             "publicationDate": "2026-11-20T16:02:58Z",
@@ -84,7 +93,9 @@ def offer(name: str, region: str, price: str, **about: str) -> dict[str, str]:
     return row | about
 
 
-def reserved(name: str, region: str, hourly: str, upfront: str, years: int, payment: str) -> list[dict[str, str]]:
+def reserved(
+    name: str, region: str, hourly: str, upfront: str, years: int, payment: str
+) -> list[dict[str, str]]:
     """The rows of a standard reservation: one of what is paid upfront, one of the hours."""
     sku, code = f"SKU-{name}", f"{years}{payment[0]}STANDARD"
     about = {
@@ -98,7 +109,9 @@ def reserved(name: str, region: str, hourly: str, upfront: str, years: int, paym
     return rows
 
 
-def plan(name: str, region: str, rate: str, *, years: int = 1, payment: str = "No Upfront", **about: str) -> dict[str, str]:
+def plan(
+    name: str, region: str, rate: str, *, years: int = 1, payment: str = "No Upfront", **about: str
+) -> dict[str, str]:
     """A row of the list of Savings Plans: a Compute Savings Plan, unless `about` tells otherwise."""
     sku = f"PLAN{years}{payment[0]}"
     row = {
@@ -114,7 +127,9 @@ def plan(name: str, region: str, rate: str, *, years: int = 1, payment: str = "N
     return row | about
 
 
-def _file(offer_code: str, columns: tuple[str, ...], rows: Iterable[dict[str, str]], *, quoted: bool) -> bytes:
+def _file(
+    offer_code: str, columns: tuple[str, ...], rows: Iterable[dict[str, str]], *, quoted: bool
+) -> bytes:
     text = io.StringIO()
     writer = csv.writer(text, quoting=csv.QUOTE_ALL if quoted else csv.QUOTE_MINIMAL, lineterminator="\n")
     writer.writerows([*_ABOUT, ("OfferCode", offer_code), columns])
@@ -122,7 +137,9 @@ def _file(offer_code: str, columns: tuple[str, ...], rows: Iterable[dict[str, st
     return text.getvalue().encode()
 
 
-def oci_shape(name: str, gpus: int | None, part: str, *, preemptible: bool = False, **about: Any) -> dict[str, Any]:
+def oci_shape(
+    name: str, gpus: int | None, part: str, *, preemptible: bool = False, **about: Any
+) -> dict[str, Any]:
     """A shape of shapes.json."""
     return {
         "name": name, "hidden": False, "status": "ACTIVE", "allowPreemptible": preemptible, "bundleMemoryQty": 2048,

@@ -24,7 +24,9 @@ _SECONDS = 60
 
 def missing() -> list[str]:
     """The programs that are not there."""
-    return [name for name in PROGRAMS if shutil.which(name) is None] + ([] if PLUGINS.is_dir() else [str(PLUGINS)])
+    return [name for name in PROGRAMS if shutil.which(name) is None] + (
+        [] if PLUGINS.is_dir() else [str(PLUGINS)]
+    )
 
 
 def _free_ports(count: int) -> list[int]:
@@ -47,12 +49,7 @@ class SlurmCluster:
     def run(self, *command: str, check: bool = True) -> str:
         """What a command prints."""
         done = subprocess.run(
-            command,
-            env=self.environment,
-            capture_output=True,
-            text=True,
-            timeout=_SECONDS,
-            check=False,
+            command, env=self.environment, capture_output=True, text=True, timeout=_SECONDS, check=False
         )
         if check and done.returncode:
             raise RuntimeError(f"{' '.join(command)}: {done.stderr or done.stdout}")
@@ -61,7 +58,20 @@ class SlurmCluster:
     def submit(self, user: str, name: str, script: str, *options: str) -> str:
         """The number of a job that `user` submits."""
         account = USERS[user]
-        words = ("sbatch", "--parsable", f"--uid={user}", "-A", account, "-D", "/", "-o", "/dev/null", "--mem=100", "-J", name)
+        words = (
+            "sbatch",
+            "--parsable",
+            f"--uid={user}",
+            "-A",
+            account,
+            "-D",
+            "/",
+            "-o",
+            "/dev/null",
+            "--mem=100",
+            "-J",
+            name,
+        )
         return self.run(*words, *options, "--wrap", script).strip()
 
     def wait(self, what: str, is_there: Callable[[], bool], seconds: float = _SECONDS) -> None:
@@ -69,7 +79,9 @@ class SlurmCluster:
         end = time.monotonic() + seconds
         while not is_there():
             if time.monotonic() > end:
-                logs = "\n".join(f"{log.name}: {log.read_text()[-800:]}" for log in sorted((self.base / "log").iterdir()))
+                logs = "\n".join(
+                    f"{log.name}: {log.read_text()[-800:]}" for log in sorted((self.base / "log").iterdir())
+                )
                 raise TimeoutError(f"{what} did not come in {seconds} s\n{logs}")
             time.sleep(0.2)
 
@@ -96,7 +108,15 @@ class SlurmCluster:
         for node in ("n1", "n2"):
             step = str(base / "bin" / "slurmstepd")
             self._spawn(
-                f"slurmd-{node}", str(base / "bin" / "slurmd"), "-D", "-N", node, "-f", str(base / "slurm.conf"), "-d", step
+                f"slurmd-{node}",
+                str(base / "bin" / "slurmd"),
+                "-D",
+                "-N",
+                node,
+                "-f",
+                str(base / "slurm.conf"),
+                "-d",
+                step,
             )
         self.wait("both nodes", lambda: self.run("sinfo", "-h", "-N", "-o", "%N %T").count("idle") >= 2)
 
@@ -121,7 +141,16 @@ class SlurmCluster:
         oldest = f"unix_timestamp() - {back + 7200}"
         rollups = ", ".join(f"{name}_rollup = {oldest}" for name in ("hourly", "daily", "monthly"))
         changes.append(f"update {CLUSTER}_last_ran_table set {rollups}")  # noqa: S608
-        self.run("mysql", "--no-defaults", "-uroot", "-S", f"{self.base}/db.sock", "slurm_acct_db", "-e", "; ".join(changes))
+        self.run(
+            "mysql",
+            "--no-defaults",
+            "-uroot",
+            "-S",
+            f"{self.base}/db.sock",
+            "slurm_acct_db",
+            "-e",
+            "; ".join(changes),
+        )
         self._spawn("slurmdbd", str(self.base / "bin" / "slurmdbd"), "-D")
 
         def report() -> dict[str, int]:
@@ -139,7 +168,11 @@ class SlurmCluster:
                 f"start={start}",
                 f"end={end}",
             )
-            rows = [line.split("|") for line in self.run("sreport", *words, check=False).splitlines() if line.count("|") == 5]
+            rows = [
+                line.split("|")
+                for line in self.run("sreport", *words, check=False).splitlines()
+                if line.count("|") == 5
+            ]
             return {row[1].strip(): int(row[5]) for row in rows if not row[2]}
 
         self.wait("sreport", lambda: bool(report()), 120)
@@ -150,7 +183,9 @@ class SlurmCluster:
         (port,) = _free_ports(1)
         plugins = ("-a", "rest_auth/jwt", "-s", "openapi/v0.0.38,openapi/dbv0.0.38")
         self.environment |= {"SLURM_JWT": "daemon", "SLURMRESTD_SECURITY": "disable_user_check"}
-        self._spawn("slurmrestd", "slurmrestd", "-f", str(self.base / "slurm.conf"), *plugins, f"127.0.0.1:{port}")
+        self._spawn(
+            "slurmrestd", "slurmrestd", "-f", str(self.base / "slurm.conf"), *plugins, f"127.0.0.1:{port}"
+        )
         del self.environment["SLURM_JWT"]
 
         def answers() -> bool:
@@ -175,7 +210,12 @@ class SlurmCluster:
     def _spawn(self, name: str, *command: str) -> None:
         with (self.base / "log" / name).open("wb") as log:
             self._daemons[name] = subprocess.Popen(
-                command, env=self.environment, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
+                command,
+                env=self.environment,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
             )
 
     def _configure(self, database: int, accounting: int, nodes: Sequence[int]) -> None:

@@ -31,7 +31,9 @@ def spark_python() -> str:
     require("java", package="openjdk-17-jre-headless")
     python = os.environ.get("GPUCOST_SPARK_PYTHON")
     if python is None:
-        message = 'GPUCOST_SPARK_PYTHON names no Python that has pyspark: eval "$(.ci/install-programs FOLDER)"'
+        message = (
+            'GPUCOST_SPARK_PYTHON names no Python that has pyspark: eval "$(.ci/install-programs FOLDER)"'
+        )
         if os.environ.get("CI") == "true":
             pytest.fail(message)
         pytest.skip(message)
@@ -80,10 +82,18 @@ class SparkCluster:
     def ask(self, config: Config, url: Path, pairs: int = 1_200_000) -> None:
         """Let the driver attribute a lake, `pairs` of (GPU, hour) a task."""
         if self._driver is None or self._driver.poll() is not None:
-            command = [self.python, "-m", "tests.services.spark_driver", f"spark://{self.master}", json.dumps(self.options)]
+            command = [
+                self.python,
+                "-m",
+                "tests.services.spark_driver",
+                f"spark://{self.master}",
+                json.dumps(self.options),
+            ]
             self._driver = self._start(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
         assert self._driver.stdin is not None
-        self._driver.stdin.write(json.dumps({"config": str(config.path), "url": str(url), "pairs": pairs}) + "\n")
+        self._driver.stdin.write(
+            json.dumps({"config": str(config.path), "url": str(url), "pairs": pairs}) + "\n"
+        )
         self._driver.stdin.flush()
 
     def answer(self) -> dict[str, Any]:
@@ -114,7 +124,9 @@ class SparkCluster:
             kill_session(process)
 
     def _deploy(self, what: str, *arguments: str) -> subprocess.Popen[bytes]:
-        return self._start([str(self._home / "bin/spark-class"), f"org.apache.spark.deploy.{what}", *arguments])
+        return self._start(
+            [str(self._home / "bin/spark-class"), f"org.apache.spark.deploy.{what}", *arguments]
+        )
 
     def _start(self, command: list[str], **more: Any) -> subprocess.Popen[Any]:
         environment = os.environ | {
@@ -123,7 +135,9 @@ class SparkCluster:
         }  # fmt: skip
         with (self.folder / f"{len(self._started)}.log").open("wb") as log:
             more = {"stdout": log, **more}
-            process = subprocess.Popen(command, stderr=log, env=environment, cwd=_CHECKOUT, start_new_session=True, **more)
+            process = subprocess.Popen(
+                command, stderr=log, env=environment, cwd=_CHECKOUT, start_new_session=True, **more
+            )
         self._started.append(process)
         return process
 

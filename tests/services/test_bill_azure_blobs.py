@@ -45,7 +45,8 @@ def bills(tmp_path: Path, azurite: str, monkeypatch: pytest.MonkeyPatch) -> Bill
     from azure.storage.blob import ContainerClient
 
     monkeypatch.setenv(
-        CONNECTION, f"DefaultEndpointsProtocol=http;AccountName={ACCOUNT};AccountKey={KEY};BlobEndpoint={azurite};"
+        CONNECTION,
+        f"DefaultEndpointsProtocol=http;AccountName={ACCOUNT};AccountKey={KEY};BlobEndpoint={azurite};",
     )
     container = ContainerClient.from_connection_string(os.environ[CONNECTION], "exports")
     if container.exists():
@@ -53,12 +54,16 @@ def bills(tmp_path: Path, azurite: str, monkeypatch: pytest.MonkeyPatch) -> Bill
             container.delete_blob(blob.name)
     else:
         container.create_container()
-    for run, rows in (("202603050500", amortized()), ("202603060500", [*amortized(), row(Date="03/07/2026")])):
+    for run, rows in (
+        ("202603050500", amortized()),
+        ("202603060500", [*amortized(), row(Date="03/07/2026")]),
+    ):
         below = f"cost/daily/20260301-20260331/{run}/guid"
         content = csv_text(rows).encode()
         container.upload_blob(f"{below}/000001.csv", content)
         container.upload_blob(
-            f"{below}/manifest.json", manifest({f"{below}/000001.csv": content}, f"2026-03-{run[6:8]}T05:00:00Z")
+            f"{below}/manifest.json",
+            manifest({f"{below}/000001.csv": content}, f"2026-03-{run[6:8]}T05:00:00Z"),
         )
     return Bills(tmp_path)
 
@@ -68,12 +73,16 @@ def test_the_last_run_loads_once_as_from_disk(bills: Bills, azurite: str) -> Non
     for _ in range(2):
         run = collect_bills(bills.store, [BucketTree(f"{azurite}/exports/cost", Config())], "azure")
         assert not run.errors, run.errors
-    assert bills.sums() == [("azure://cost/daily", "2026-03", 5, pytest.approx(176.152), pytest.approx(228.152))]
+    assert bills.sums() == [
+        ("azure://cost/daily", "2026-03", 5, pytest.approx(176.152), pytest.approx(228.152))
+    ]
     (bills.directory / "disk").mkdir()
     disk = Bills(bills.directory / "disk")
     disk.load(disk.write("000001.csv", csv_text([*amortized(), row(Date="03/07/2026")])), provider="azure")
     cells = "SELECT * EXCLUDE (bill_id, source, source_file) FROM charges ORDER BY source_row"
-    assert [str(one) for one in bills.store.query(cells)[1]] == [str(one) for one in disk.store.query(cells)[1]]
+    assert [str(one) for one in bills.store.query(cells)[1]] == [
+        str(one) for one in disk.store.query(cells)[1]
+    ]
 
 
 def test_the_command_reads_a_container(bills: Bills, azurite: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -83,7 +92,9 @@ def test_the_command_reads_a_container(bills: Bills, azurite: str, monkeypatch: 
 
 
 @pytest.mark.slow
-def test_what_is_not_there_and_who_is_not_allowed(bills: Bills, azurite: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_not_there_and_who_is_not_allowed(
+    bills: Bills, azurite: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     run = collect_bills(bills.store, [BucketTree(f"{azurite}/nothing", Config())], "azure")
     assert run.errors[0].message == f"there is no bucket {azurite}/nothing"
     monkeypatch.delenv(CONNECTION)

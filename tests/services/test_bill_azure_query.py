@@ -17,7 +17,16 @@ from tests.services.bill_clouds import CostManagement, serving
 from tests.unit.bills import Bills
 from tests.unit.test_bill_azure import SET, SUB
 
-COLUMNS = ["Cost", "UsageQuantity", "UsageDate", "ResourceId", "ResourceLocation", "MeterCategory", "Meter", "ChargeType"]
+COLUMNS = [
+    "Cost",
+    "UsageQuantity",
+    "UsageDate",
+    "ResourceId",
+    "ResourceLocation",
+    "MeterCategory",
+    "Meter",
+    "ChargeType",
+]
 COLUMNS += ["PricingModel", "ReservationId", "Currency"]
 
 
@@ -34,7 +43,9 @@ def served() -> CostManagement:
 def collect(bills: Bills, served: CostManagement, **options: Any) -> BillRun:
     with serving(served) as url:
         served.url = url
-        tree = QueryTree(SUB, ["2026-03"], "AmortizedCost", management_url=url, tell=lambda _: None, **options)
+        tree = QueryTree(
+            SUB, ["2026-03"], "AmortizedCost", management_url=url, tell=lambda _: None, **options
+        )
         return collect_bills(bills.store, [tree], "azure")
 
 
@@ -62,7 +73,10 @@ def test_throttling_waits_as_long_as_it_is_told_and_asks_for_that_page_again(
 ) -> None:
     waits: list[float] = []
     monkeypatch.setattr("tenacity.nap.sleep", waits.append)
-    served.refusals = [throttled("Retry-After"), throttled("x-ms-ratelimit-microsoft.costmanagement-qpu-retry-after", "2")]
+    served.refusals = [
+        throttled("Retry-After"),
+        throttled("x-ms-ratelimit-microsoft.costmanagement-qpu-retry-after", "2"),
+    ]
 
     class OnceLater(CostManagement):
         def __call__(self, method: str, path: str, query: dict[str, list[str]], body: Any) -> Any:
@@ -86,7 +100,12 @@ def test_it_gives_up_in_the_end(bills: Bills, served: CostManagement) -> None:
 @pytest.mark.parametrize(
     ("status", "code", "message", "expected"),
     [
-        (401, "ExpiredAuthenticationToken", "The access token expiry UTC time is earlier than current UTC time.", "have expired"),
+        (
+            401,
+            "ExpiredAuthenticationToken",
+            "The access token expiry UTC time is earlier than current UTC time.",
+            "have expired",
+        ),
         (403, "RBACAccessDenied", "The client does not have authorization.", "not allowed"),
         (400, "BadRequest", "Invalid dataset grouping: 'Nonsense'", "Invalid dataset grouping"),
     ],
@@ -94,17 +113,23 @@ def test_it_gives_up_in_the_end(bills: Bills, served: CostManagement) -> None:
 def test_a_refusal_is_said_at_once(
     bills: Bills, served: CostManagement, status: int, code: str, message: str, expected: str
 ) -> None:
-    served.refusals = [(status, {"WWW-Authenticate": "Bearer"}, {"error": {"code": code, "message": message}})]
+    served.refusals = [
+        (status, {"WWW-Authenticate": "Bearer"}, {"error": {"code": code, "message": message}})
+    ]
     (error,) = collect(bills, served).errors
     assert expected in error.message and len(served.asked) == 1
     assert status != 401 or (error.fix or "").startswith("az login")
 
 
-def test_unknown_columns_are_left_alone_and_rows_of_another_length_refused(bills: Bills, served: CostManagement) -> None:
+def test_unknown_columns_are_left_alone_and_rows_of_another_length_refused(
+    bills: Bills, served: CostManagement
+) -> None:
     wide = CostManagement([[[*row, "?"] for row in page] for page in served.pages], [*COLUMNS, "BrandNew"])
     assert not collect(bills, wide).errors
     torn = CostManagement([[machine(1)[:-1]]], COLUMNS)
-    assert "fields, as it has columns" in collect(Bills(bills.write("x/y", "").parent), torn).errors[0].message
+    assert (
+        "fields, as it has columns" in collect(Bills(bills.write("x/y", "").parent), torn).errors[0].message
+    )
 
 
 def test_an_answer_never_leads_to_another_server(bills: Bills, served: CostManagement) -> None:
@@ -125,7 +150,9 @@ def test_no_credentials_end_soon(bills: Bills, monkeypatch: pytest.MonkeyPatch, 
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.setenv("HOME", str(tmp_path))
     started = time.monotonic()
-    tree = QueryTree(SUB, ["2026-03"], "AmortizedCost", management_url="https://management.azure.com", tell=lambda _: None)
+    tree = QueryTree(
+        SUB, ["2026-03"], "AmortizedCost", management_url="https://management.azure.com", tell=lambda _: None
+    )
     run = collect_bills(bills.store, [tree], "azure")
     assert "no credentials found" in run.errors[0].message
     assert time.monotonic() - started < 30
@@ -134,7 +161,9 @@ def test_no_credentials_end_soon(bills: Bills, monkeypatch: pytest.MonkeyPatch, 
 def test_the_command(bills: Bills, served: CostManagement, monkeypatch: pytest.MonkeyPatch) -> None:
     with serving(served) as url:
         served.url = url
-        bills.write("gpucost.toml", f"[azure]\ncost_scope = {json.dumps(SUB)}\nmanagement_url = {json.dumps(url)}\n")
+        bills.write(
+            "gpucost.toml", f"[azure]\ncost_scope = {json.dumps(SUB)}\nmanagement_url = {json.dumps(url)}\n"
+        )
         monkeypatch.chdir(bills.directory)
         result = CliRunner().invoke(app, ["collect", "azure", "--month", "2026-03", "--cost-type", "actual"])
     assert result.exit_code == 0, result.output

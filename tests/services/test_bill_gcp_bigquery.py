@@ -26,7 +26,9 @@ def table(hours: int = 5, **changed: object) -> BigQuery:
     return BigQuery({"202603": [json.dumps(row(CORE, 0.36, hour, **changed)) for hour in range(hours)]})
 
 
-def collect(bills: Bills, url: str, month: str = "2026-03", max_gib: float = 100.0) -> tuple[BillRun, list[str]]:
+def collect(
+    bills: Bills, url: str, month: str = "2026-03", max_gib: float = 100.0
+) -> tuple[BillRun, list[str]]:
     heard: list[str] = []
     tree = BigQueryTree(TABLE, [month], max_gib=max_gib, tell=heard.append, endpoint=url)
     return collect_bills(bills.store, [tree], "gcp"), heard
@@ -42,7 +44,11 @@ def test_a_month_is_read_whole_in_pages_after_its_estimate(bills: Bills) -> None
     dry, real = served.jobs
     assert dry["dryRun"] is True and real["query"]["maximumBytesBilled"] == str(100 << 30)
     query = real["query"]["query"]
-    assert f"FROM `{TABLE}`" in query and "_PARTITIONTIME >= @since" in query and "invoice.month = @month" in query
+    assert (
+        f"FROM `{TABLE}`" in query
+        and "_PARTITIONTIME >= @since" in query
+        and "invoice.month = @month" in query
+    )
     # Columns of ours that the table has, and no others.
     assert "credits" in query and "brand_new" not in query and "consumption_model" not in query
     parameters = {one["name"]: one["parameterValue"]["value"] for one in real["query"]["queryParameters"]}
@@ -86,7 +92,9 @@ def test_a_query_over_the_cap_is_never_run(bills: Bills) -> None:
     served = table()
     with serving(served) as url:
         run, _ = collect(bills, url, max_gib=2)
-    assert "more than the cap of 2 GiB; nothing was read" in run.errors[0].message and "--max-gib 4" in (run.errors[0].fix or "")
+    assert "more than the cap of 2 GiB; nothing was read" in run.errors[0].message and "--max-gib 4" in (
+        run.errors[0].fix or ""
+    )
     assert [job.get("dryRun") for job in served.jobs] == [True]
 
 
@@ -127,7 +135,11 @@ def test_the_command_tells_the_estimate_and_loads(bills: Bills, monkeypatch: pyt
         bills.write("gpucost.toml", f'[gcp]\nbilling_table = "{TABLE}"\nbigquery_endpoint = "{url}"\n')
         monkeypatch.chdir(bills.directory)
         result = CliRunner().invoke(app, ["collect", "gcp", "--month", "2026-03", "--estimate"])
-        assert result.exit_code == 0 and "3.00 GiB" in result.stderr and [job.get("dryRun") for job in served.jobs] == [True]
+        assert (
+            result.exit_code == 0
+            and "3.00 GiB" in result.stderr
+            and [job.get("dryRun") for job in served.jobs] == [True]
+        )
         result = CliRunner().invoke(app, ["collect", "gcp", "--month", "2026-03"])
         assert result.exit_code == 0 and f"{SOURCE} 2026-03: 5 rows" in result.stdout, result.output
         result = CliRunner().invoke(app, ["collect", "gcp", "--month", "2026-13"])

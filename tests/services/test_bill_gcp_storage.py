@@ -55,7 +55,9 @@ def test_all_files_below_a_prefix_load_together_and_once(bills: Bills, endpoint:
     for _ in range(2):
         run = collect_bills(bills.store, [tree("gs://bills/exports", endpoint)], "gcp")
         assert not run.errors, run.errors
-    assert bills.sums() == [("gcp/01AAAA-BBBBBB-CCCCCC", "2026-03", 5, pytest.approx(1.8), pytest.approx(1.8))]
+    assert bills.sums() == [
+        ("gcp/01AAAA-BBBBBB-CCCCCC", "2026-03", 5, pytest.approx(1.8), pytest.approx(1.8))
+    ]
     assert {charge["source_file"] for charge in bills.charges()} == {
         f"gs://bills/exports/2026-03/00{name}" for name in ("0.json", "1.csv")
     }

@@ -66,14 +66,21 @@ def usage() -> tuple[dict[str, Any], dict[str, dict[int, Decimal]]]:
         devices = [{"uuid": f"{node}-{number}"} for number in range(len(rows))]
         asked = [("nvidia_com_gpu", len(rows), devices)]
         if profiles:
-            cut[node][f"{node}-7"] = [{"gi": str(number), "profile": profile} for number, profile in enumerate(profiles, 1)]
+            cut[node][f"{node}-7"] = [
+                {"gi": str(number), "profile": profile} for number, profile in enumerate(profiles, 1)
+            ]
             asked = [
                 (f"nvidia_com_mig_{profile.replace('.', '_')}", 1, [{"uuid": f"{node}-7", "gi": str(number)}])
                 for number, profile in enumerate(profiles, 1)
             ]
         # a pod that is up for half of each hour is another one each time, and one per slice
         for resource, count, held_devices in asked:
-            named = {"uid": f"{pod}-{hour}-{resource}", "resource": resource, "count": count, "devices": held_devices}
+            named = {
+                "uid": f"{pod}-{hour}-{resource}",
+                "resource": resource,
+                "count": count,
+                "devices": held_devices,
+            }
             pods.append({**facts, **times, **named})
     nodes = [
         {
@@ -94,7 +101,14 @@ def usage() -> tuple[dict[str, Any], dict[str, dict[int, Decimal]]]:
         for node, key in machines.items()
         if key in TYPES
     ]
-    fleet = {"start": hours[0], "end": hours[-1] + HOUR, "scrape": 300, "nodes": nodes, "pods": pods, "util": {}}
+    fleet = {
+        "start": hours[0],
+        "end": hours[-1] + HOUR,
+        "scrape": 300,
+        "nodes": nodes,
+        "pods": pods,
+        "util": {},
+    }
     return fleet, counted
 
 
@@ -109,20 +123,31 @@ def billed() -> dict[str, dict[int, Decimal]]:
                     "SavingsPlanCoveredUsage",
                 ):
                     covered = row["lineItem/LineItemType"] == "SavingsPlanCoveredUsage"
-                    cost = row["savingsPlan/SavingsPlanEffectiveCost" if covered else "lineItem/UnblendedCost"]
-                    hour = int(datetime.fromisoformat(row["lineItem/UsageStartDate"].replace("Z", "+00:00")).timestamp())
+                    cost = row[
+                        "savingsPlan/SavingsPlanEffectiveCost" if covered else "lineItem/UnblendedCost"
+                    ]
+                    hour = int(
+                        datetime.fromisoformat(
+                            row["lineItem/UsageStartDate"].replace("Z", "+00:00")
+                        ).timestamp()
+                    )
                     costs[row["lineItem/ResourceId"]][hour] += Decimal(cost)
     return costs
 
 
 def test_pods_cost_what_the_bill_says_and_every_cent_is_named(tmp_path: Path) -> None:
     fleet, counted = usage()
-    (tmp_path / "prices.csv").write_text("instance_type,price_per_hour,currency\np5.48xlarge,1,USD\np4d.24xlarge,1,USD\n")
+    (tmp_path / "prices.csv").write_text(
+        "instance_type,price_per_hour,currency\np5.48xlarge,1,USD\np4d.24xlarge,1,USD\n"
+    )
     config = write_config(fleet, tmp_path, tmp_path / "prices.csv")
     store = load(fleet, scrape(fleet, lean=True), config, hours_per_window=48)
     assert not collect_bills(store, [LocalTree(shared(FLEET) / "aws")], "aws").errors
     pipeline.attribute(config, store)
-    costs, places = billed(), {"train-a": "i-0aa11bb22cc33dd41", "serve-b": "i-0aa11bb22cc33dd41", "nb-c": "i-0aa11bb22cc33dd42"}
+    costs, places = (
+        billed(),
+        {"train-a": "i-0aa11bb22cc33dd41", "serve-b": "i-0aa11bb22cc33dd41", "nb-c": "i-0aa11bb22cc33dd42"},
+    )
     said = dict(
         store.query(
             "SELECT pod, sum(cost) FROM cost_hourly JOIN allocations USING (allocation_id) WHERE estimated_cost = 0 GROUP BY pod"

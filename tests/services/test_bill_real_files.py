@@ -35,7 +35,10 @@ def files(*patterns: str) -> list[Path]:
 def each(paths: list[Path]) -> Any:
     """All of them, but for the slower suite's."""
     marked = [
-        pytest.param(path, id=str(path.relative_to(ROOT)), marks=[] if path.name in KEPT else pytest.mark.slow) for path in paths
+        pytest.param(
+            path, id=str(path.relative_to(ROOT)), marks=[] if path.name in KEPT else pytest.mark.slow
+        )
+        for path in paths
     ]
     return pytest.mark.parametrize("path", marked)
 
@@ -63,15 +66,23 @@ def _numbers(table: pd.DataFrame, name: str) -> pd.Series[Any]:
 
 def _effective(table: pd.DataFrame) -> float:
     """The rules once more, row by row: what AWS calls amortized cost."""
-    kinds = [column for column in table.columns if column.replace("/", "").replace("_", "").lower() == "lineitemlineitemtype"]
+    kinds = [
+        column
+        for column in table.columns
+        if column.replace("/", "").replace("_", "").lower() == "lineitemlineitemtype"
+    ]
     kind = table[kinds[0]] if kinds else pd.Series("Usage", index=table.index)
     unblended = _numbers(table, "lineitemunblendedcost")
     used = _numbers(table, "savingsplanusedcommitment").fillna(0)
     cost = unblended.copy()
-    cost[kind == "SavingsPlanCoveredUsage"] = _numbers(table, "savingsplansavingsplaneffectivecost").fillna(unblended)
+    cost[kind == "SavingsPlanCoveredUsage"] = _numbers(table, "savingsplansavingsplaneffectivecost").fillna(
+        unblended
+    )
     cost[kind == "DiscountedUsage"] = _numbers(table, "reservationeffectivecost").fillna(unblended)
     cost[kind == "SavingsPlanNegation"] = 0.0
-    cost[kind == "SavingsPlanRecurringFee"] = _numbers(table, "savingsplantotalcommitmenttodate").fillna(0) - used
+    cost[kind == "SavingsPlanRecurringFee"] = (
+        _numbers(table, "savingsplantotalcommitmenttodate").fillna(0) - used
+    )
     return float(cost.sum())
 
 
@@ -92,7 +103,12 @@ def test_aws(path: Path, bills: Bills) -> None:
 def test_focus(path: Path, bills: Bills) -> None:
     assert not bills.load(path, provider=None).errors
     table = pd.read_csv(path, dtype=str, keep_default_na=False)
-    check(bills, len(table), *(float(pd.to_numeric(table[name]).sum()) for name in ("BilledCost", "EffectiveCost")), slack=1e-6)
+    check(
+        bills,
+        len(table),
+        *(float(pd.to_numeric(table[name]).sum()) for name in ("BilledCost", "EffectiveCost")),
+        slack=1e-6,
+    )
 
 
 # Azure
@@ -123,7 +139,12 @@ def test_spot_and_on_demand_nodes_of_the_generated_fleet_in_azure(bills: Bills) 
 
 # Google Cloud
 
-EFFECTIVE = {"SUSTAINED_USAGE_DISCOUNT", "COMMITTED_USAGE_DISCOUNT", "COMMITTED_USAGE_DISCOUNT_DOLLAR_BASE", "DISCOUNT"}
+EFFECTIVE = {
+    "SUSTAINED_USAGE_DISCOUNT",
+    "COMMITTED_USAGE_DISCOUNT",
+    "COMMITTED_USAGE_DISCOUNT_DOLLAR_BASE",
+    "DISCOUNT",
+}
 EFFECTIVE |= {"RESELLER_MARGIN", "SUBSCRIPTION_BENEFIT", "FEE_UTILIZATION_OFFSET"}
 
 
@@ -131,7 +152,9 @@ def credited(credits: Any) -> tuple[float, float]:
     """Sums of all credits and of those that make the effective cost."""
     parsed = ast.literal_eval(credits) if isinstance(credits, str) else credits
     parsed = [parsed] if isinstance(parsed, dict) else parsed
-    return sum(one["amount"] for one in parsed), sum(one["amount"] for one in parsed if one["type"] in EFFECTIVE)
+    return sum(one["amount"] for one in parsed), sum(
+        one["amount"] for one in parsed if one["type"] in EFFECTIVE
+    )
 
 
 @each(files("gcp/**/*.csv", "generated/**/gcp/*.csv", "generated/**/gcp-jsonl/*.json"))
@@ -148,9 +171,12 @@ def test_gcp(path: Path, bills: Bills) -> None:
     run = bills.load(path, provider="gcp")
     assert not run.errors, run.errors
     loaded = {period.replace("-", ""): tuple(sums) for _, period, *sums in bills.sums()}
-    expected = frame.groupby("period").agg(rows=("cost", "size"), billed=("billed", "sum"), effective=("effective", "sum"))
+    expected = frame.groupby("period").agg(
+        rows=("cost", "size"), billed=("billed", "sum"), effective=("effective", "sum")
+    )
     assert loaded == {
-        str(period): tuple(pytest.approx(value, abs=1e-9) for value in sums) for period, *sums in expected.itertuples()
+        str(period): tuple(pytest.approx(value, abs=1e-9) for value in sums)
+        for period, *sums in expected.itertuples()
     }
 
 

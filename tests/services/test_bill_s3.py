@@ -26,7 +26,9 @@ ROWS = [usage(hour) for hour in range(6)]
 def endpoint(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     # a test dependency: it lies beside the Python that runs this
     program, port = str(Path(sys.executable).with_name("moto_server")), free_port()
-    with listening([program, "-H", "127.0.0.1", "-p", str(port)], port, tmp_path_factory.mktemp("moto") / "log") as url:
+    with listening(
+        [program, "-H", "127.0.0.1", "-p", str(port)], port, tmp_path_factory.mktemp("moto") / "log"
+    ) as url:
         yield url
 
 
@@ -40,7 +42,13 @@ def s3(endpoint: str, monkeypatch: pytest.MonkeyPatch) -> Any:
 
 
 def _deliver(
-    s3: Any, bucket: str, assembly: str, rows: list[dict[str, str]], *, live: bool = True, missing: bool = False
+    s3: Any,
+    bucket: str,
+    assembly: str,
+    rows: list[dict[str, str]],
+    *,
+    live: bool = True,
+    missing: bool = False,
 ) -> None:
     keys = [f"exports/gpu/20260301-20260401/{assembly}/gpu-{part}.csv.gz" for part in (1, 2)]
     for key, some in zip(keys, (rows[:3], rows[3:]), strict=True):
@@ -48,7 +56,9 @@ def _deliver(
             s3.put_object(Bucket=bucket, Key=key, Body=gzip.compress(csv_text(some).encode()))
     span = {"start": "20260301T000000.000Z", "end": "20260401T000000.000Z"}
     manifest = json.dumps({"bucket": bucket, "reportName": "gpu", "billingPeriod": span, "reportKeys": keys})
-    s3.put_object(Bucket=bucket, Key=f"exports/gpu/20260301-20260401/{assembly}/gpu-Manifest.json", Body=manifest)
+    s3.put_object(
+        Bucket=bucket, Key=f"exports/gpu/20260301-20260401/{assembly}/gpu-Manifest.json", Body=manifest
+    )
     if live:
         s3.put_object(Bucket=bucket, Key="exports/gpu/20260301-20260401/gpu-Manifest.json", Body=manifest)
 

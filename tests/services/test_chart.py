@@ -28,13 +28,17 @@ def chart(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def helm(*words: str) -> str:
-    done = subprocess.run([program("GPUCOST_HELM", "helm"), *words], capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [program("GPUCOST_HELM", "helm"), *words], capture_output=True, text=True, check=False
+    )
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
 
 
 def rendered(chart: Path, *words: str) -> str:
-    return helm("template", "gpucost", str(chart), "--namespace", "gpucost", "--kube-version", "1.37.0", *words)
+    return helm(
+        "template", "gpucost", str(chart), "--namespace", "gpucost", "--kube-version", "1.37.0", *words
+    )
 
 
 def objects(text: str) -> dict[tuple[str, str], Any]:
@@ -63,7 +67,9 @@ def test_it_passes_helms_lint(chart: Path) -> None:
 def test_as_it_is_it_makes_what_export_cronjob_prints(chart: Path, tmp_path: Path) -> None:
     text = rendered(chart)
     made = objects(text)
-    assert made["PersistentVolumeClaim", "gpucost-data"]["metadata"].pop("annotations") == {"helm.sh/resource-policy": "keep"}
+    assert made["PersistentVolumeClaim", "gpucost-data"]["metadata"].pop("annotations") == {
+        "helm.sh/resource-policy": "keep"
+    }
     config = made.pop(("ConfigMap", "gpucost-config"))["data"]["gpucost.toml"]
     charging = "chargeback --collect --out /data/reports"
     month = ("--name", "gpucost-chargeback", "--schedule", "0 6 3 * *", "--run", charging)
@@ -74,9 +80,16 @@ def test_as_it_is_it_makes_what_export_cronjob_prints(chart: Path, tmp_path: Pat
 
 def test_each_value_does_what_the_option_of_its_name_does(chart: Path, tmp_path: Path) -> None:
     steps = ("collect prometheus", "notify slack --link 'https://x/$(HOME)?a&b <c>'")
-    account = {"create": True, "name": "finops", "annotations": {"eks.amazonaws.com/role-arn": "arn:aws:iam::1:role/x"}}
+    account = {
+        "create": True,
+        "name": "finops",
+        "annotations": {"eks.amazonaws.com/role-arn": "arn:aws:iam::1:role/x"},
+    }
     values = {
-        "jobs": {"chargeback": None, "collect": {"schedule": "@hourly", "run": [shlex.split(step) for step in steps]}},
+        "jobs": {
+            "chargeback": None,
+            "collect": {"schedule": "@hourly", "run": [shlex.split(step) for step in steps]},
+        },
         "files": {"prices.csv": "provider,region\n"},
         "secret": "tokens",
         "claim": {"storageClass": "fast", "size": "1Ti"},
@@ -88,7 +101,9 @@ def test_each_value_does_what_the_option_of_its_name_does(chart: Path, tmp_path:
     (tmp_path / "values.yml").write_text(json.dumps(values))
     rules = CliRunner().invoke(app, ["export", "alerts"]).stdout
     (tmp_path / "alerts.yml").write_text(rules)
-    text = rendered(chart, "-f", str(tmp_path / "values.yml"), "--set-file", f"rules.alerts={tmp_path / 'alerts.yml'}")
+    text = rendered(
+        chart, "-f", str(tmp_path / "values.yml"), "--set-file", f"rules.alerts={tmp_path / 'alerts.yml'}"
+    )
     made = objects(text)
     rule = made.pop(("PrometheusRule", "gpucost-alerts"))
     assert rule["spec"] == yaml.safe_load(rules) and rule["metadata"]["labels"]["release"] == "prometheus"
@@ -97,12 +112,23 @@ def test_each_value_does_what_the_option_of_its_name_does(chart: Path, tmp_path:
     pod = made["CronJob", "gpucost-collect"]["spec"]["jobTemplate"]["spec"]["template"]["spec"]
     assert {name: pod.pop(name) for name in values["pod"]} == values["pod"]
     del made["PersistentVolumeClaim", "gpucost-data"]["metadata"]["annotations"]
-    words = ["--name", "gpucost-collect", "--schedule", "@hourly", "--secret", "tokens", "--storage-class", "fast"]
+    words = [
+        "--name",
+        "gpucost-collect",
+        "--schedule",
+        "@hourly",
+        "--secret",
+        "tokens",
+        "--storage-class",
+        "fast",
+    ]
     words += ["--claim-size", "1Ti", "--service-account", "finops", "--memory", "8Gi"]
     assert made == cronjob(*words, *(word for step in steps for word in ("--run", step)))
     assert known_to_kubernetes(text, tmp_path / "made.yml") == 4  # and the operator's own
 
-    made = objects(rendered(chart, "--set", "claim.existing=there,existingConfigMap=ours,jobs.chargeback=null"))
+    made = objects(
+        rendered(chart, "--set", "claim.existing=there,existingConfigMap=ours,jobs.chargeback=null")
+    )
     job = cronjob("--name", "gpucost-collect", "--existing-claim", "--claim", "there", "--config-map", "ours")
     assert made == job
 

@@ -66,10 +66,21 @@ class World:
 
     def put(self, metric: str, labels: str, value: float, life: tuple[float, float]) -> None:
         """A series, and what befalls it; an object of which kube-state-metrics does not know tells nothing at all."""
-        away = [self.away] if metric.endswith("_info") or not self.happens(0.15) else [self.away, self._absence(life)]
-        samples = [(at, value) for at in self.scrapes if life[0] <= at < life[1] and not any(a <= at < b for a, b in away)]
+        away = (
+            [self.away]
+            if metric.endswith("_info") or not self.happens(0.15)
+            else [self.away, self._absence(life)]
+        )
+        samples = [
+            (at, value)
+            for at in self.scrapes
+            if life[0] <= at < life[1] and not any(a <= at < b for a, b in away)
+        ]
         if self.happens(0.1):  # another value for a while
-            since, other = self.dice.uniform(START, END), self.dice.choice([0.0, 1.0, 2.0, 0.1, float("nan"), value + 1])
+            since, other = (
+                self.dice.uniform(START, END),
+                self.dice.choice([0.0, 1.0, 2.0, 0.1, float("nan"), value + 1]),
+            )
             samples = [(at, other if since <= at < since + 900 else one) for at, one in samples]
         if samples:
             self.families.setdefault(metric, {})[self.target + labels] = samples
@@ -80,13 +91,17 @@ class World:
         return gone, gone + self.dice.choice([1, 200, 900, 4000])
 
     def _node(self, node: str) -> None:
-        life = (0.0, float(END)) if not self.happens(0.3) else (START + self.dice.uniform(0, 9000), END - 1000.0)
+        life = (
+            (0.0, float(END)) if not self.happens(0.3) else (START + self.dice.uniform(0, 9000), END - 1000.0)
+        )
         self.away = self._absence(life) if self.happens(0.2) else (0.0, 0.0)
         name = f'node="{node}"'
         self.put("kube_node_info", f'{name},provider_id="aws:///a/i-{node}"', 1, life)
         self.put("kube_node_created", name, START - 9000, life)
         self.put("kube_node_labels", f'{name},label_a="{node}"', 1, life)
-        self.put("kube_node_status_capacity", f'{name},resource="nvidia_com_gpu"', self.dice.choice([8, 0]), life)
+        self.put(
+            "kube_node_status_capacity", f'{name},resource="nvidia_com_gpu"', self.dice.choice([8, 0]), life
+        )
         self.put("kube_node_status_condition", f'{name},condition="Ready",status="true"', 1, life)
         self.put("kube_node_spec_unschedulable", name, 0, life)
 
@@ -101,12 +116,18 @@ class World:
         pod = f'namespace="ml",pod="p{number}"{uid}'
         for node, life in (("", (born, bound)), (',node="n1"', (bound, gone))):
             self.put("kube_pod_info", f"{pod}{node}", 1, life)
-            self.put("kube_pod_container_resource_requests", f'{pod}{node},resource="nvidia_com_gpu"', 2, life)
+            self.put(
+                "kube_pod_container_resource_requests", f'{pod}{node},resource="nvidia_com_gpu"', 2, life
+            )
         self.put("kube_pod_owner", f'{pod},owner_kind="Job"', 1, (born, gone))
         self.put("kube_pod_status_scheduled_time", pod, int(bound), (bound, gone))
         self.put("kube_pod_start_time", pod, int(bound), (bound + dice.choice([0, 60]), gone))
         self.put("kube_pod_completion_time", pod, int(over), (over, gone))
-        for phase, life in (("Pending", (born, bound + 60)), ("Running", (bound + 60, over)), ("Succeeded", (over, gone))):
+        for phase, life in (
+            ("Pending", (born, bound + 60)),
+            ("Running", (bound + 60, over)),
+            ("Succeeded", (over, gone)),
+        ):
             labels = f'{pod},phase="{phase}"'
             self.put("kube_pod_status_phase", labels, 0, (born, gone))
             if self.happens(0.1):
@@ -119,7 +140,10 @@ class World:
         for metric, series in sorted(self.families.items()):
             out.write(f"# TYPE {metric} gauge\n")
             for labels, samples in series.items():
-                out.writelines(f"{metric}{{{labels}}} {str(value).replace('nan', 'NaN')} {at:.3f}\n" for at, value in samples)
+                out.writelines(
+                    f"{metric}{{{labels}}} {str(value).replace('nan', 'NaN')} {at:.3f}\n"
+                    for at, value in samples
+                )
         out.write("# EOF\n")
 
 
@@ -128,7 +152,9 @@ def collected(url: str, path: Path, hours: float, **settings: int) -> list[objec
     store = Store(path)
     start = datetime.fromtimestamp(START, UTC)
     source = PrometheusSource(url=url, cluster="c", **settings)
-    assert collect_prometheus(source, store, Period(start, start + timedelta(hours=hours)), Activity(), Idle(), retries=QUICK).ok
+    assert collect_prometheus(
+        source, store, Period(start, start + timedelta(hours=hours)), Activity(), Idle(), retries=QUICK
+    ).ok
     rows = store.query("SELECT hour, samples FROM asked_hours ORDER BY ALL")[1]
     gaps = store.query("SELECT * EXCLUDE (source) FROM scrape_gaps ORDER BY ALL")[1]
     return [*contents(store), rows, gaps]
@@ -146,7 +172,9 @@ def test_hours_tell_the_same_as_samples(seed: int, tmp_path: Path, monkeypatch: 
         assert collected(url, tmp_path / "raw.duckdb", hours) == told
 
 
-def test_raw_samples_of_constant_series_are_read_at_their_edges_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_raw_samples_of_constant_series_are_read_at_their_edges_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     require_prometheus()
     read = Counter[str]()
     matrix = PrometheusClient.matrix
@@ -160,7 +188,10 @@ def test_raw_samples_of_constant_series_are_read_at_their_edges_alone(tmp_path: 
     world = World(0, trouble=0)
     with prometheus_over_text(world.write, tmp_path / "prometheus") as url:
         collected(url, tmp_path / "told.duckdb", HOURS)
-        told, all_of_them = read["state"], sum(len(s) for family in world.families.values() for s in family.values())
+        told, all_of_them = (
+            read["state"],
+            sum(len(s) for family in world.families.values() for s in family.values()),
+        )
         read.clear()
         monkeypatch.setattr(PrometheusCollector, "_scrapes", lambda *_: None)
         collected(url, tmp_path / "raw.duckdb", HOURS)

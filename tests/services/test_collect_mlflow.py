@@ -26,7 +26,9 @@ DAY = Period(datetime.fromtimestamp(at(0), UTC), datetime.fromtimestamp(at(24), 
 LOGGED = [(4, 1), (8, 2), (14, 2), (18, 3), (22, 4)]
 
 
-def _run(url: str, experiment: str, name: str, start: float, end: float, tags: dict[str, str], parent: str = "") -> str:
+def _run(
+    url: str, experiment: str, name: str, start: float, end: float, tags: dict[str, str], parent: str = ""
+) -> str:
     named = {**tags, **({"mlflow.parentRunId": parent} if parent else {}), "mlflow.runName": name}
     body = {
         "experiment_id": experiment,
@@ -40,7 +42,10 @@ def _run(url: str, experiment: str, name: str, start: float, end: float, tags: d
 
 
 def _log(url: str, run_id: str, metric: str, points: list[tuple[float, float]]) -> None:
-    metrics = [{"key": metric, "value": value, "timestamp": at(hour) * 1000, "step": int(value)} for hour, value in points]
+    metrics = [
+        {"key": metric, "value": value, "timestamp": at(hour) * 1000, "step": int(value)}
+        for hour, value in points
+    ]
     call(url, "runs/log-batch", {"run_id": run_id, "metrics": metrics})
 
 
@@ -59,7 +64,10 @@ def tell(url: str) -> None:
 def placed(folder: Path) -> tuple[Any, Store]:
     nodes = [node("train", "p4de.24xlarge", 0, 24), node("small", "g6.12xlarge", 0, 24)]
     eight = list(range(8))
-    pods = [pod(f"run-a-{i}", "train", eight, a, b, owner=["Job", "run-a"]) for i, (a, b) in enumerate([(0, 9), (10, 24)])]
+    pods = [
+        pod(f"run-a-{i}", "train", eight, a, b, owner=["Job", "run-a"])
+        for i, (a, b) in enumerate([(0, 9), (10, 24)])
+    ]
     pods.append(pod("sweep-0", "small", list(range(4)), 0, 13, owner=["Job", "sweep"]))
     util = {**busy("train", eight, 0, 24), **busy("small", list(range(4)), 0, 13)}
     return stored(fleet(24, nodes, pods, util, scrape=600), folder)
@@ -69,7 +77,9 @@ def placed(folder: Path) -> tuple[Any, Store]:
 def server(request: pytest.FixtureRequest, tmp_path: Path) -> Any:
     folder = tmp_path / "mlflow"
     folder.mkdir()
-    manager: AbstractContextManager[str] = mlflow_server.real(folder) if request.param == "real" else mlflow_server.stand_in()
+    manager: AbstractContextManager[str] = (
+        mlflow_server.real(folder) if request.param == "real" else mlflow_server.stand_in()
+    )
     with manager as url:
         yield url
 
@@ -86,7 +96,13 @@ def test_epochs_a_restart_and_a_sweep(server: str, tmp_path: Path) -> None:
     edges = [0, *(hour for hour, _ in LOGGED)]
     plain = [24 * (b - a - (1 if a <= 9 < b else 0)) for a, b in itertools.pairwise(edges)]
     epochs = [row for row in view.rows if row["epoch"] is not None]
-    assert [(row["epoch"], row["status"]) for row in epochs] == [(1, "done"), (2, "lost"), (2, "done"), (3, "done"), (4, "done")]
+    assert [(row["epoch"], row["status"]) for row in epochs] == [
+        (1, "done"),
+        (2, "lost"),
+        (2, "done"),
+        (3, "done"),
+        (4, "done"),
+    ]
     assert [row["cost"].quantize(Decimal("0.0001")) for row in epochs] == plain
     (run,) = view.sections["runs"]
     assert run["cost"] == sum(plain)
@@ -98,7 +114,12 @@ def test_epochs_a_restart_and_a_sweep(server: str, tmp_path: Path) -> None:
     costs = {row["name"]: row["cost"] for row in view.rows if row["kind"] == "run"}
     assert costs == {"llama": 504, "sweep": 8, "t1": 16, "t2": 12, "t3": 12}
     (sweep,) = view.sections["sweeps"]
-    assert (sweep["cost"], sweep["trials"], sweep["best_trial"], sweep["best_trial_cost"]) == (48, 3, "t2", 12)
+    assert (sweep["cost"], sweep["trials"], sweep["best_trial"], sweep["best_trial_cost"]) == (
+        48,
+        3,
+        "t2",
+        12,
+    )
     assert [row["run"] for row in view.sections["work_without_cost"]] == ["lost"]
     assert view.totals["allocated_cost"] == Decimal(23 * 24 + 13 * 4)
 
@@ -112,7 +133,11 @@ def test_credentials_and_failures_are_told(tmp_path: Path, monkeypatch: pytest.M
 
         def before(path: str, headers: dict[str, str]) -> tuple[int, dict[str, str]] | None:
             seen.append(headers.get("Authorization", ""))
-            return (status, {"Retry-After": "0"} if status == 429 else {}) if next(left, None) is not None else None
+            return (
+                (status, {"Retry-After": "0"} if status == 429 else {})
+                if next(left, None) is not None
+                else None
+            )
 
         state.before = before
 

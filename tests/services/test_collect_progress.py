@@ -57,10 +57,23 @@ def work_series() -> list[tuple[str, dict[str, str], int]]:
     """vLLM's series as (name, labels, rate a minute); two engines, two replicas of Prometheus."""
     series = []
     for engine in ("0", "1"):
-        base = {"engine": engine, "model_name": "Qwen/Qwen2.5", "namespace": "chat", "pod": "vllm-0", "instance": "10.0.0.9:8000"}
-        series += [("vllm:request_success_total", {**base, "finished_reason": reason}, rate) for reason, rate in REASONS.items()]
+        base = {
+            "engine": engine,
+            "model_name": "Qwen/Qwen2.5",
+            "namespace": "chat",
+            "pod": "vllm-0",
+            "instance": "10.0.0.9:8000",
+        }
+        series += [
+            ("vllm:request_success_total", {**base, "finished_reason": reason}, rate)
+            for reason, rate in REASONS.items()
+        ]
         series += [("vllm:prompt_tokens_total", base, 3000), ("vllm:generation_tokens_total", base, 700)]
-    return [(name, {**labels, "prometheus_replica": replica}, rate) for name, labels, rate in series for replica in ("a", "b")]
+    return [
+        (name, {**labels, "prometheus_replica": replica}, rate)
+        for name, labels, rate in series
+        for replica in ("a", "b")
+    ]
 
 
 def write(out: TextIO) -> None:
@@ -81,7 +94,9 @@ def write(out: TextIO) -> None:
                     out.write(f"{name}{{{shown}}} {counted(minute, rate)} {at(0) + minute * 60 + lag}\n")
     out.write("# TYPE my_epochs unknown\n")
     for minute in range(HOURS * 60):
-        out.write(f'my_epochs{{exported_namespace="train",exported_pod="run-a-0"}} {minute // 240} {at(0) + minute * 60}\n')
+        out.write(
+            f'my_epochs{{exported_namespace="train",exported_pod="run-a-0"}} {minute // 240} {at(0) + minute * 60}\n'
+        )
     out.write("# EOF\n")
 
 
@@ -91,41 +106,63 @@ def test_counters_and_epochs_of_a_real_prometheus(tmp_path: Path) -> None:
     prices.write_text(BOOK)
     with prometheus_over_text(write, tmp_path / "prometheus") as url:
         config = write_config(described(), tmp_path, prices, url, cluster="main")
-        config = config.model_copy(update={"units": [UnitSettings(name="mine", unit="epoch", metric="my_epochs")]})
+        config = config.model_copy(
+            update={"units": [UnitSettings(name="mine", unit="epoch", metric="my_epochs")]}
+        )
         store = Store(config.store)
         pipeline.collect(config, store, DAY)
         for source in config.prometheus:
             for _ in range(2):  # the second time replaces
                 result = collect_progress(source, store, mappings(config), DAY)
                 assert result.ok
-            assert set(result.metrics) == {"vllm-requests", "vllm-prompt-tokens", "vllm-generation-tokens", "mine"}
+            assert set(result.metrics) == {
+                "vllm-requests",
+                "vllm-prompt-tokens",
+                "vllm-generation-tokens",
+                "mine",
+            }
         with (tmp_path / "gpucost.toml").open("a") as file:
             file.write(
                 '[[units]]\nname = "answers"\nunit = "answer"\nquery = \'sum by (namespace, pod) (vllm:prompt_tokens_total)\'\n'
                 '[[units]]\nname = "mine"\nunit = "epoch"\nmetric = "my_epochs"\n'
                 '[[units]]\nname = "nothing"\nunit = "answer"\nmetric = "my_epoch"\n'
             )
-        words = ["--config", str(tmp_path / "gpucost.toml"), "-v", "--from", DAY.start.isoformat(), "--to", DAY.end.isoformat()]
+        words = [
+            "--config",
+            str(tmp_path / "gpucost.toml"),
+            "-v",
+            "--from",
+            DAY.start.isoformat(),
+            "--to",
+            DAY.end.isoformat(),
+        ]
         result = CliRunner().invoke(app, ["collect", "progress", *words])
         assert result.exit_code == 0, result.output
         assert "answers: " in result.stdout
-        assert "[[units]] 'nothing' matched no series in this period; the server has no metric my_epoch" in result.stderr
-        assert "fix: did you mean my_epochs?" in result.stderr and result.stderr.count("matched no series") == 1
+        assert (
+            "[[units]] 'nothing' matched no series in this period; the server has no metric my_epoch"
+            in result.stderr
+        )
+        assert (
+            "fix: did you mean my_epochs?" in result.stderr and result.stderr.count("matched no series") == 1
+        )
     # each engine counted up to the last look before the restart, and from it to the end
     minutes = counted(round(RESTART * 60) - 1, 1) + counted(HOURS * 60 - 1, 1)
     good = sum(rate for reason, rate in REASONS.items() if reason not in ("abort", "error"))
     (row,) = asked(config, store, units.requests, (0, HOURS)).rows
-    assert (row["amount"], row["failed"], row["model"]) == (2 * good * minutes, 2 * 4 * minutes, "Qwen/Qwen2.5")
+    assert (row["amount"], row["failed"], row["model"]) == (
+        2 * good * minutes,
+        2 * 4 * minutes,
+        "Qwen/Qwen2.5",
+    )
     assert row["cost"] == Decimal(4 * HOURS)
     assert float(row["cost_per_1000"]) == pytest.approx(4 * HOURS / (2 * good * minutes) * 1000)
     (row,) = asked(config, store, units.tokens, (0, HOURS)).rows
     assert (row["prompt_tokens"], row["generation_tokens"]) == (2 * 3000 * minutes, 2 * 700 * minutes)
     assert float(row["idle_cost"]) == pytest.approx(4 * HOURS / 2, abs=0.1)
-    assert [(row["epoch"], row["status"], row["cost"]) for row in asked(config, store, hours=(0, HOURS)).rows] == [
-        (1, "done", Decimal(96)),
-        (2, "done", Decimal(96)),
-        (3, "unfinished", Decimal(96)),
-    ]
+    assert [
+        (row["epoch"], row["status"], row["cost"]) for row in asked(config, store, hours=(0, HOURS)).rows
+    ] == [(1, "done", Decimal(96)), (2, "done", Decimal(96)), (3, "unfinished", Decimal(96))]
 
 
 # What else counts tokens, with the labels that it prints; those of a pod are the scrape's. By mapping, what a minute adds.
@@ -196,7 +233,10 @@ def test_what_other_engines_print(tmp_path: Path) -> None:
         if mapping:
             due[mapping] = due.get(mapping, 0) + 29 * rate
     assert {mapping: counted for mapping, _, _, counted in rows} == due
-    units_of = {f"{name}s": name.replace("-", "_") for name in ("prompt-token", "generation-token", "cached-token", "request")}
+    units_of = {
+        f"{name}s": name.replace("-", "_")
+        for name in ("prompt-token", "generation-token", "cached-token", "request")
+    }
     units_of |= {"prefill-seconds": "prefill_second", "decode-seconds": "decode_second"}
     for mapping, unit, is_failure, _ in rows:
         assert unit == next((of for name, of in units_of.items() if mapping.endswith(name)), unit)

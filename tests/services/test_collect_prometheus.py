@@ -66,7 +66,9 @@ def test_prometheus_gives_what_was_scraped(prometheus_server: Serve, tmp_path: P
     result = collect(fleet, prometheus_server(fleet), tmp_path / "http.duckdb", max_samples=20_000)
     assert result.ok and not result.not_collected
     config = write_config(fleet, tmp_path, tmp_path / "none.csv")
-    assert contents(Store(tmp_path / "http.duckdb")) == contents(load(fleet, list(filter(is_selected, scrape(fleet))), config))
+    assert contents(Store(tmp_path / "http.duckdb")) == contents(
+        load(fleet, list(filter(is_selected, scrape(fleet))), config)
+    )
 
 
 def is_selected(series: Series) -> bool:
@@ -89,7 +91,9 @@ def victoria(tmp_path: Path) -> Iterator[str]:
     require("victoria-metrics", package="victoria-metrics")
     port = free_port()
     where = [f"-storageDataPath={tmp_path / 'vm'}", f"-httpListenAddr=127.0.0.1:{port}"]
-    with listening(["victoria-metrics", *where, "-retentionPeriod=100y", "-loggerLevel=ERROR"], port, tmp_path / "log") as url:
+    with listening(
+        ["victoria-metrics", *where, "-retentionPeriod=100y", "-loggerLevel=ERROR"], port, tmp_path / "log"
+    ) as url:
         yield url
 
 

@@ -90,7 +90,9 @@ def aws_login(nobody_logged_in: None, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "test")
 
 
-def run(store: Store, aws: Aws | None = None, azure: Azure | None = None, now: datetime = NOW) -> dict[str, SpotResult]:
+def run(
+    store: Store, aws: Aws | None = None, azure: Azure | None = None, now: datetime = NOW
+) -> dict[str, SpotResult]:
     config = Config(aws=aws or Aws(), azure=azure or Azure(management_url="http://127.0.0.1:9"))
     return {result.source: result for result in collect_spot(config, store, now)}
 
@@ -124,8 +126,13 @@ def test_pages_and_throttling(aws_login: None, tmp_path: Path) -> None:
     ]
     first = forms[1]
     assert first["Filter.1.Name"] == ["instance-type"]
-    assert "p4d.24xlarge" in [values[0] for name, values in first.items() if name.startswith("Filter.1.Value")]
-    assert [first["ProductDescription.1"], first["ProductDescription.2"]] == [["Linux/UNIX"], ["Linux/UNIX (Amazon VPC)"]]
+    assert "p4d.24xlarge" in [
+        values[0] for name, values in first.items() if name.startswith("Filter.1.Value")
+    ]
+    assert [first["ProductDescription.1"], first["ProductDescription.2"]] == [
+        ["Linux/UNIX"],
+        ["Linux/UNIX (Amazon VPC)"],
+    ]
     assert first["StartTime"][0].startswith("2026-08-03T12:00:00")
     # a later run goes on less an overlap
     assert forms[-1]["StartTime"][0].startswith("2026-11-01T10:00:00")
@@ -145,7 +152,10 @@ def test_an_empty_region_is_noted_and_logged(aws_login: None, tmp_path: Path) ->
 
 FAILURES = {
     "us-west-2": (refusal(400, "RequestExpired", "Request has expired."), "RequestExpired"),
-    "us-west-1": (refusal(401, "AuthFailure", "AWS was not able to validate the provided access credentials"), "AuthFailure"),
+    "us-west-1": (
+        refusal(401, "AuthFailure", "AWS was not able to validate the provided access credentials"),
+        "AuthFailure",
+    ),
     "us-east-2": (refusal(403, "UnauthorizedOperation", "You are not authorized"), "UnauthorizedOperation"),
     "eu-west-1": ((200, page(item("2026-10-01T00:00:00.000Z", "9.1"))[1][:-80], {}), "half an answer"),
     "eu-west-2": (page(item("2026-10-01T00:00:00.000Z", "free")), "SpotPrice 'free' is no price"),
@@ -198,7 +208,9 @@ class Azures:
             lasts = str(int(time.time()) + 3600)
             return (
                 200,
-                json.dumps({"access_token": "t0ken", "expires_on": lasts, "resource": "r", "token_type": "Bearer"}),
+                json.dumps(
+                    {"access_token": "t0ken", "expires_on": lasts, "resource": "r", "token_type": "Bearer"}
+                ),
                 {"Content-Type": "application/json"},
             )
         assert path == "/providers/Microsoft.ResourceGraph/resources?api-version=2021-03-01"
@@ -208,7 +220,13 @@ class Azures:
 
 
 def graph(data: list[dict[str, Any]], total: int, token: str | None = None) -> Answer:
-    answer: dict[str, Any] = {"totalRecords": total, "count": len(data), "data": data, "facets": [], "resultTruncated": "false"}
+    answer: dict[str, Any] = {
+        "totalRecords": total,
+        "count": len(data),
+        "data": data,
+        "facets": [],
+        "resultTruncated": "false",
+    }
     if token:
         answer["$skipToken"] = token
     return 200, json.dumps(answer), {"Content-Type": "application/json"}
@@ -233,7 +251,9 @@ def test_azure_pages_and_throttling(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     azures.answers = [(429, "", {"Retry-After": "0"}), graph([one], 2, "more"), graph([two], 2)]
     store = Store(tmp_path / "s.duckdb")
     with azure_at(azures, monkeypatch) as url:
-        results = run(store, azure=Azure(management_url=url, subscriptions=["s-1"], regions=["eastus", "westeurope"]))
+        results = run(
+            store, azure=Azure(management_url=url, subscriptions=["s-1"], regions=["eastus", "westeurope"])
+        )
     assert results["azure"].error is None
     loaded = results["azure"].load
     assert loaded is not None
@@ -253,7 +273,13 @@ def test_azure_pages_and_throttling(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     ("answer", "message"),
     [
         (
-            (401, json.dumps({"error": {"code": "ExpiredAuthenticationToken", "message": "The access token expired"}}), {}),
+            (
+                401,
+                json.dumps(
+                    {"error": {"code": "ExpiredAuthenticationToken", "message": "The access token expired"}}
+                ),
+                {},
+            ),
             "expired",
         ),
         (graph([size("standard_nc24ads_a100_v4", "eastus", change("10-01", 1.5))], 5), "1 of 5 rows"),
@@ -261,7 +287,9 @@ def test_azure_pages_and_throttling(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         ((200, "{}", {}), "without data"),
     ],
 )
-def test_azure_refuses_or_answers_half(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, answer: Answer, message: str) -> None:
+def test_azure_refuses_or_answers_half(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, answer: Answer, message: str
+) -> None:
     azures = Azures()
     azures.answers = [answer]
     store = Store(tmp_path / "s.duckdb")

@@ -31,7 +31,9 @@ HOURS = 24
 PRICES = CASES / "two-clusters" / "prices.csv"
 QUICK = Retries(attempts=2, initial=0.05, longest=0.1, jitter=0.01)
 _COLLECT = collector.collect_prometheus
-Hidden = Callable[[Series, int], bool]  # whether a series' sample at an hour's number and fraction is not served yet
+Hidden = Callable[
+    [Series, int], bool
+]  # whether a series' sample at an hour's number and fraction is not served yet
 
 
 def fleet() -> Fleet:
@@ -138,7 +140,10 @@ def shown(*_: object) -> bool:
 #: A dead exporter whose samples come after all, who is always three hours late, and an agent that sends its backlog last: what
 #: is hidden, and at which hours a run collects the rest.
 LATE: dict[str, list[tuple[Hidden, tuple[float, ...]]]] = {
-    "exporter-for-two-hours": [(lambda series, hour: is_dcgm(series) and hour in (10, 11), (13.1,)), (shown, (16.2,))],
+    "exporter-for-two-hours": [
+        (lambda series, hour: is_dcgm(series) and hour in (10, 11), (13.1,)),
+        (shown, (16.2,)),
+    ],
     "job": [
         (lambda series, hour: is_dcgm(series) and hour >= 5, (8, 9.2, 10.4)),
         (lambda series, hour: is_dcgm(series) and hour >= 8, (11,)),

@@ -44,7 +44,13 @@ class Terminal:
 
     def __init__(self, shell: str, home: Path) -> None:
         path = f"{Path(sys.executable).parent}:{os.defpath}"
-        environment = {"HOME": str(home), "PATH": path, "TERM": "xterm", "LC_ALL": "C.UTF-8", "SHELL": f"/usr/bin/{shell}"}
+        environment = {
+            "HOME": str(home),
+            "PATH": path,
+            "TERM": "xterm",
+            "LC_ALL": "C.UTF-8",
+            "SHELL": f"/usr/bin/{shell}",
+        }
         self.pid, self.terminal = pty.fork()
         if self.pid == 0:
             os.chdir(home)

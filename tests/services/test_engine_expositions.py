@@ -27,7 +27,9 @@ from tests.replay.server import prometheus_over_text, require_prometheus
 
 pytestmark = pytest.mark.services
 
-FILES = {path.stem: path for path in sorted((Path(__file__).parents[1] / "replay" / "engines").glob("*.prom"))}
+FILES = {
+    path.stem: path for path in sorted((Path(__file__).parents[1] / "replay" / "engines").glob("*.prom"))
+}
 START = int(datetime(2026, 10, 1, tzinfo=UTC).timestamp())
 OPT, QWEN, LLAMA = "facebook/opt-125m", "Qwen/Qwen3-0.6B", "meta-llama/Llama-3.1-8B-Instruct"
 RAY = "neuralmagic/Meta-Llama-3.1-70B-Instruct-FP8"
@@ -94,7 +96,11 @@ def write(out: TextIO) -> None:
     for name in FILES:
         scrape(out, samples_of(name), name)
     for prefix in ("", "kserve_"):
-        samples = [sample._replace(name=prefix + sample.name) for sample in samples_of("dynamo-vllm") if "vllm:" in sample.name]
+        samples = [
+            sample._replace(name=prefix + sample.name)
+            for sample in samples_of("dynamo-vllm")
+            if "vllm:" in sample.name
+        ]
         scrape(out, samples, "kserve-llm", job=f"{prefix}vllm")
     out.write("# EOF\n")
 
@@ -142,7 +148,11 @@ def test_each_engine_is_counted_as_it_printed(name: str, collected: Collected) -
             "GROUP BY s.series_id, s.model, s.unit, s.is_failure) GROUP BY ALL",
             [f"{name}-0", name],
         ).fetchall()
-    due = {(*about, is_failure): amount for about, amounts in COUNTED[name].items() for is_failure, amount in enumerate(amounts)}
+    due = {
+        (*about, is_failure): amount
+        for about, amounts in COUNTED[name].items()
+        for is_failure, amount in enumerate(amounts)
+    }
     assert {(model, unit, int(failed)): amount for model, unit, failed, amount in rows} == due
 
 

@@ -20,7 +20,9 @@ from tests.replay.scrape import scrape
 
 pytestmark = [pytest.mark.services, pytest.mark.slow]
 
-READ = re.compile(r"kube_node_(labels|status_capacity)|kube_pod_(container_resource_requests|status_phase)|DCGM_FI_\w+")
+READ = re.compile(
+    r"kube_node_(labels|status_capacity)|kube_pod_(container_resource_requests|status_phase)|DCGM_FI_\w+"
+)
 # What is true of a fleet; a budget of a million a month is never burnt.
 FIRES = {
     "amd": set(),  # its activity is measured by nobody, and none is missing
@@ -54,8 +56,12 @@ def _series(fleet: Fleet) -> list[dict[str, str]]:
             continue
         values = ["_"] * count
         for at, value in zip(series.times, series.values, strict=True):
-            values[min(count - 1, round((at - start) / step))] = repr(float(value)) if value == value else "stale"
-        labels = ",".join(f"{name}={json.dumps(text)}" for name, text in series.labels.items() if name != "__name__")
+            values[min(count - 1, round((at - start) / step))] = (
+                repr(float(value)) if value == value else "stale"
+            )
+        labels = ",".join(
+            f"{name}={json.dumps(text)}" for name, text in series.labels.items() if name != "__name__"
+        )
         found.append({"series": f"{series.labels['__name__']}{{{labels}}}", "values": " ".join(values)})
     return found
 
@@ -75,10 +81,16 @@ def test_alerts_of_a_fleet_are_those_that_are_true(name: str, tmp_path: Path) ->
         for alert in set(re.findall(r"alert: (\S+)", alerts)) - {"GpucostCollectLate"}
         for at in range(70, minutes, 20)
     ]
-    case: dict[str, Any] = {"interval": f"{fleet['scrape']}s", "input_series": _series(fleet), "alert_rule_test": wanted}
+    case: dict[str, Any] = {
+        "interval": f"{fleet['scrape']}s",
+        "input_series": _series(fleet),
+        "alert_rule_test": wanted,
+    }
     tests = {"rule_files": ["recording.yml", "alerts.yml"], "evaluation_interval": "2m", "tests": [case]}
     (tmp_path / "tests.yml").write_text(json.dumps(tests))
-    done = subprocess.run(["promtool", "test", "rules", str(tmp_path / "tests.yml")], capture_output=True, text=True)
+    done = subprocess.run(
+        ["promtool", "test", "rules", str(tmp_path / "tests.yml")], capture_output=True, text=True
+    )
     said = done.stdout + done.stderr
     assert "err:" not in said, said
     if FIRES[name] is not None:

@@ -51,10 +51,7 @@ HOSTILE = Config(
     idle=Idle(threshold_percent=2.5),
     targets=Targets(spot_ratio=Decimal("0.5")),
     currency="CHF",
-    alerts=Alerts(
-        idle_ratio=Decimal("0.5"),
-        labels={"severity": "{{ boom", "owner": "a: b #\u2028"},
-    ),
+    alerts=Alerts(idle_ratio=Decimal("0.5"), labels={"severity": "{{ boom", "owner": "a: b #\u2028"}),
     budgets=[
         Budget(name='a {{ $x }} "b" \n: #', amount=Decimal("1e6")),
         Budget(name="x", team='{{ $x }} "quoted" \\ \n: # -', amount=Decimal("0.5")),
@@ -70,7 +67,10 @@ NODES = [
     'label_topology_kubernetes_io_region="us-east-1", label_eks_amazonaws_com_capacityType="SPOT"}',
     'kube_node_labels{node="rack-1"}',
 ]
-CAPACITY = [f'kube_node_status_capacity{{node="{node}", resource="nvidia_com_gpu"}}' for node in ("od", "sp", "rack-1")]
+CAPACITY = [
+    f'kube_node_status_capacity{{node="{node}", resource="nvidia_com_gpu"}}'
+    for node in ("od", "sp", "rack-1")
+]
 
 
 def _pod(name: str, node: str, gpus: int, phase: str = "Running") -> list[dict[str, str]]:
@@ -88,7 +88,10 @@ def _activity(pod: str, device: int, values: str, exported: bool = False) -> dic
         if exported
         else f'namespace="ml", pod="{pod}"'
     )
-    return {"series": f'DCGM_FI_DEV_GPU_UTIL{{{where}, UUID="GPU-{pod}-{device}", modelName="A100"}}', "values": values}
+    return {
+        "series": f'DCGM_FI_DEV_GPU_UTIL{{{where}, UUID="GPU-{pod}-{device}", modelName="A100"}}',
+        "values": values,
+    }
 
 
 FLEET = [
@@ -111,7 +114,11 @@ FLEET = [
 def _check(files: list[Path], *cases: dict[str, Any]) -> None:
     """promtool's unit tests of the rules in `files`."""
     file = files[0].with_name("tests.yml")
-    rules = {"rule_files": [str(rules) for rules in files], "evaluation_interval": cases[0]["interval"], "tests": list(cases)}
+    rules = {
+        "rule_files": [str(rules) for rules in files],
+        "evaluation_interval": cases[0]["interval"],
+        "tests": list(cases),
+    }
     file.write_text(yaml.safe_dump(rules, allow_unicode=True))
     done = subprocess.run(["promtool", "test", "rules", str(file)], capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
@@ -134,7 +141,11 @@ def test_promtool_accepts_the_rules(config: Config, tmp_path: Path) -> None:
 
 
 def _expected(expr: str, *samples: tuple[str, float], at: str = "100m") -> dict[str, Any]:
-    return {"expr": expr, "eval_time": at, "exp_samples": [{"labels": labels, "value": value} for labels, value in samples]}
+    return {
+        "expr": expr,
+        "eval_time": at,
+        "exp_samples": [{"labels": labels, "value": value} for labels, value in samples],
+    }
 
 
 def test_what_the_recording_rules_record(tmp_path: Path) -> None:
@@ -156,10 +167,18 @@ def test_what_the_recording_rules_record(tmp_path: Path) -> None:
         _expected("gpucost:namespace_gpus:idle", (f"gpucost:namespace_gpus:idle{ml}", 5)),
         _expected("gpucost:namespace_gpus:unmeasured", (f"gpucost:namespace_gpus:unmeasured{ml}", 1)),
         _expected("sum by (node) (gpucost:node_gpus:unallocated)", (od, 4), (sp, 5), (rack, 8)),
-        _expected("gpucost:namespace_cost:per_hour", (f"gpucost:namespace_cost:per_hour{ml}", 4 * 4 + 3 * 1.5)),
-        _expected("gpucost:namespace_idle_cost:per_hour", (f"gpucost:namespace_idle_cost:per_hour{ml}", 3 * 4 + 2 * 1.5)),
+        _expected(
+            "gpucost:namespace_cost:per_hour", (f"gpucost:namespace_cost:per_hour{ml}", 4 * 4 + 3 * 1.5)
+        ),
+        _expected(
+            "gpucost:namespace_idle_cost:per_hour",
+            (f"gpucost:namespace_idle_cost:per_hour{ml}", 3 * 4 + 2 * 1.5),
+        ),
         _expected("gpucost:cluster_cost:per_hour", ("gpucost:cluster_cost:per_hour", 32 + 12 + 9)),
-        _expected("gpucost:cluster_unallocated_cost:per_hour", ("gpucost:cluster_unallocated_cost:per_hour", 16 + 7.5 + 9)),
+        _expected(
+            "gpucost:cluster_unallocated_cost:per_hour",
+            ("gpucost:cluster_unallocated_cost:per_hour", 16 + 7.5 + 9),
+        ),
         _expected("round(gpucost:cluster_gpus:spot_ratio, 0.0001)", ("{}", round(3 / 7, 4))),
     ]
     case = {"interval": "1m", "input_series": FLEET, "promql_expr_test": tests}
@@ -196,22 +215,43 @@ def test_any_exporter_and_version_is_recorded_once_and_in_percent(tmp_path: Path
 
 # label and value, as exported, and the capacity type that they tell
 BOUGHT = [
-    ({"karpenter_sh_capacity_type": "reserved", "karpenter_k8s_aws_capacity_reservation_id": "cr-1"}, "reserved"),
-    ({"karpenter_sh_capacity_type": "on-demand", "karpenter_k8s_aws_capacity_reservation_id": "cr-1"}, "reserved"),
-    ({"karpenter_sh_capacity_type": "reserved", "karpenter_k8s_aws_capacity_reservation_type": "default"}, "reserved"),
+    (
+        {"karpenter_sh_capacity_type": "reserved", "karpenter_k8s_aws_capacity_reservation_id": "cr-1"},
+        "reserved",
+    ),
+    (
+        {"karpenter_sh_capacity_type": "on-demand", "karpenter_k8s_aws_capacity_reservation_id": "cr-1"},
+        "reserved",
+    ),
+    (
+        {"karpenter_sh_capacity_type": "reserved", "karpenter_k8s_aws_capacity_reservation_type": "default"},
+        "reserved",
+    ),
     ({"cloud_google_com_reservation_name": "mine"}, "reserved"),
     (
-        {"karpenter_sh_capacity_type": "reserved", "karpenter_k8s_aws_capacity_reservation_type": "capacity-block"},
+        {
+            "karpenter_sh_capacity_type": "reserved",
+            "karpenter_k8s_aws_capacity_reservation_type": "capacity-block",
+        },
         "capacity_block",
     ),
     (
-        {"karpenter_sh_capacity_type": "reserved", "eks_amazonaws_com_capacity_reservation_type": "capacity-block"},
+        {
+            "karpenter_sh_capacity_type": "reserved",
+            "eks_amazonaws_com_capacity_reservation_type": "capacity-block",
+        },
         "capacity_block",
     ),
     ({"eks_amazonaws_com_capacityType": "CAPACITY_BLOCK"}, "capacity_block"),
     ({"cloud_google_com_gke_flex_start": "true"}, "flex_start"),
-    ({"cloud_google_com_gke_flex_start": "true", "cloud_google_com_gke_provisioning": "standard"}, "flex_start"),
-    ({"cloud_google_com_gke_flex_start": "false", "cloud_google_com_gke_provisioning": "standard"}, "on_demand"),
+    (
+        {"cloud_google_com_gke_flex_start": "true", "cloud_google_com_gke_provisioning": "standard"},
+        "flex_start",
+    ),
+    (
+        {"cloud_google_com_gke_flex_start": "false", "cloud_google_com_gke_provisioning": "standard"},
+        "on_demand",
+    ),
     ({"cloud_google_com_gke_provisioning": "FLEX_START"}, "flex_start"),
     ({"cloud_google_com_gke_spot": "true", "cloud_google_com_reservation_name": "mine"}, "spot"),
     ({"karpenter_sh_capacity_type": "on-demand"}, "on_demand"),
@@ -225,27 +265,46 @@ def test_rules_and_inventory_tell_capacity_types_alike(tmp_path: Path) -> None:
     for number, (labels, _) in enumerate(BOUGHT):
         text = ", ".join(f'label_{name}="{value}"' for name, value in labels.items())
         series.append({"series": f'kube_node_labels{{node="n{number}", {text}}}', "values": "1x10"})
-        series.append({"series": f'kube_node_status_capacity{{node="n{number}", resource="nvidia_com_gpu"}}', "values": "1x10"})
-    samples = [(f'{{node="n{number}", capacity_type="{told}"}}', 1) for number, (_, told) in enumerate(BOUGHT)]
+        series.append(
+            {
+                "series": f'kube_node_status_capacity{{node="n{number}", resource="nvidia_com_gpu"}}',
+                "values": "1x10",
+            }
+        )
+    samples = [
+        (f'{{node="n{number}", capacity_type="{told}"}}', 1) for number, (_, told) in enumerate(BOUGHT)
+    ]
     tests = [_expected("sum by (node, capacity_type) (gpucost:node_gpus:capacity)", *samples, at="5m")]
     case = {"interval": "1m", "input_series": series, "promql_expr_test": tests}
     _check(files, case)
-    nodes = [node(f"n{number}", "p5.48xlarge", 0, 1, "", labels=_exported(labels)) for number, (labels, _) in enumerate(BOUGHT)]
+    nodes = [
+        node(f"n{number}", "p5.48xlarge", 0, 1, "", labels=_exported(labels))
+        for number, (labels, _) in enumerate(BOUGHT)
+    ]
     described = fleet(1, nodes, [], {})
-    with load(described, scrape(described), write_config(described, tmp_path, tmp_path / "prices.csv"), 1).write() as con:
+    with load(
+        described, scrape(described), write_config(described, tmp_path, tmp_path / "prices.csv"), 1
+    ).write() as con:
         inventory.stage(con, Config())
-        found = con.execute("SELECT capacity_type FROM nodes ORDER BY CAST(substr(node, 2) AS INTEGER)").fetchall()
+        found = con.execute(
+            "SELECT capacity_type FROM nodes ORDER BY CAST(substr(node, 2) AS INTEGER)"
+        ).fetchall()
     assert [told for (told,) in found] == [told for _, told in BOUGHT]
 
 
 def _exported(labels: dict[str, str]) -> dict[str, str | None]:
-    return {"label_karpenter_sh_capacity_type": None} | {f"label_{name}": value for name, value in labels.items()}
+    return {"label_karpenter_sh_capacity_type": None} | {
+        f"label_{name}": value for name, value in labels.items()
+    }
 
 
 def _long(series: list[dict[str, str]], samples: int) -> list[dict[str, str]]:
     """The same series over as many samples, without bursts."""
     return [
-        {"series": one["series"], "values": one["values"].replace("0x60 80x5 0x235", "0x300").replace("x300", f"x{samples}")}
+        {
+            "series": one["series"],
+            "values": one["values"].replace("0x60 80x5 0x235", "0x300").replace("x300", f"x{samples}"),
+        }
         for one in series
     ]
 
@@ -311,7 +370,9 @@ ALERTS: dict[str, tuple[Config, str, list[dict[str, str]], str]] = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", ["idle", *(pytest.param(name, marks=pytest.mark.slow) for name in ALERTS if name != "idle")])
+@pytest.mark.parametrize(
+    "name", ["idle", *(pytest.param(name, marks=pytest.mark.slow) for name in ALERTS if name != "idle")]
+)
 def test_alerts_fire_when_they_are_true(name: str, tmp_path: Path) -> None:
     """Their texts are frozen answers; which GPUs idle is in the records."""
     require("promtool", package="prometheus")
@@ -322,7 +383,9 @@ def test_alerts_fire_when_they_are_true(name: str, tmp_path: Path) -> None:
         expr = f'count by ({", ".join(labels)}) (ALERTS{{alertname="{alert}", alertstate="firing"}})'
         shown = "{" + ", ".join(f'{label}="{value}"' for label, value in labels.items()) + "}"
         tests.append(_expected(expr, *([(shown, 1)] if labels else []), at=at))
-    _check(_write(tmp_path, config), {"interval": interval, "input_series": series, "promql_expr_test": tests})
+    _check(
+        _write(tmp_path, config), {"interval": interval, "input_series": series, "promql_expr_test": tests}
+    )
 
 
 @pytest.mark.parametrize(("at", "count"), [("31m", 3), ("62m", 2), ("97m", 3)])
@@ -355,7 +418,9 @@ def test_prometheus_understands_every_expression_of_the_dashboard(config: Config
         for expr in found:
             asked = expr.replace("$cluster", ".*").replace("$namespace", "a|b")
             query = urllib.parse.urlencode({"query": asked})
-            with urllib.request.urlopen(f"http://127.0.0.1:{port}/api/v1/query?{query}", timeout=10) as answer:
+            with urllib.request.urlopen(
+                f"http://127.0.0.1:{port}/api/v1/query?{query}", timeout=10
+            ) as answer:
                 assert json.load(answer)["status"] == "success", expr
     finally:
         stop(process)

@@ -45,10 +45,14 @@ def exported(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, str]:
     path = tmp_path_factory.mktemp("scraped") / "store.duckdb"
     sample(hours=48).write(path)
     with Store(path).write() as con:
-        con.execute("INSERT INTO node_prices SELECT node_id, up_from_ms, up_to_ms, 24.48, 'price_book', NULL, NULL FROM nodes")
+        con.execute(
+            "INSERT INTO node_prices SELECT node_id, up_from_ms, up_to_ms, 24.48, 'price_book', NULL, NULL FROM nodes"
+        )
     with pytest.MonkeyPatch.context() as patched:
         alone(path.parent, patched)
-        metrics = CliRunner().invoke(app, ["export", "openmetrics", "--store", str(path), "--month", "2026-10"])
+        metrics = CliRunner().invoke(
+            app, ["export", "openmetrics", "--store", str(path), "--month", "2026-10"]
+        )
         rules = CliRunner().invoke(app, ["export", "recording-rules", "--store", str(path)])
     assert (metrics.exit_code, rules.exit_code) == (0, 0)
     return metrics.stdout, rules.stdout
@@ -59,7 +63,12 @@ def prometheus(exported: tuple[str, str], tmp_path_factory: pytest.TempPathFacto
     require("prometheus", package="prometheus")
     folder = tmp_path_factory.mktemp("prometheus")
     metrics, rules = exported
-    config = Config(budgets=[Budget(name="all", amount=Decimal(1)), Budget(name="research", team="research", amount=Decimal(1))])
+    config = Config(
+        budgets=[
+            Budget(name="all", amount=Decimal(1)),
+            Budget(name="research", team="research", amount=Decimal(1)),
+        ]
+    )
     (folder / "recording.yml").write_text(rules.replace("interval: 1m", "interval: 1s"))
     (folder / "alerts.yml").write_text(alerting_rules(config, date(2026, 10, 1)))
 
@@ -71,7 +80,11 @@ def prometheus(exported: tuple[str, str], tmp_path_factory: pytest.TempPathFacto
             self.wfile.write((CLUSTER + metrics).encode())
 
     with serving(Handler) as exporter:
-        scraped = {"job_name": "all", "honor_labels": True, "static_configs": [{"targets": [exporter.removeprefix("http://")]}]}
+        scraped = {
+            "job_name": "all",
+            "honor_labels": True,
+            "static_configs": [{"targets": [exporter.removeprefix("http://")]}],
+        }
         settings = {
             "global": {"scrape_interval": "1s", "evaluation_interval": "1s"},
             "rule_files": ["recording.yml", "alerts.yml"],
@@ -79,7 +92,11 @@ def prometheus(exported: tuple[str, str], tmp_path_factory: pytest.TempPathFacto
         }
         (folder / "prometheus.yml").write_text(json.dumps(settings))
         url = f"127.0.0.1:{free_port()}"
-        command = ["prometheus", f"--config.file={folder}/prometheus.yml", f"--storage.tsdb.path={folder}/data"]
+        command = [
+            "prometheus",
+            f"--config.file={folder}/prometheus.yml",
+            f"--storage.tsdb.path={folder}/data",
+        ]
         process = subprocess.Popen([*command, f"--web.listen-address={url}", "--log.level=error"])
         try:
             _wait_for(f"http://{url}", "gpucost:cluster_cost:per_hour")
@@ -114,7 +131,9 @@ def _wait_for(url: str, expr: str) -> None:
 
 def test_panels_of_the_dashboard_have_something_to_show(prometheus: str) -> None:
     empty = [
-        expr for expr in expressions(Config()) if not _ask(prometheus, expr.replace("$cluster", ".*").replace("$namespace", ".*"))
+        expr
+        for expr in expressions(Config())
+        if not _ask(prometheus, expr.replace("$cluster", ".*").replace("$namespace", ".*"))
     ]
     # no queues, and of DCGM's metrics only the activity
     assert all("kueue_" in expr or "DCGM_FI_DEV_FB_USED" in expr or "POWER" in expr for expr in empty), empty

@@ -27,7 +27,12 @@ from tests.replay.server import prometheus_over_text, require_prometheus
 
 HOURS = 48
 REQUESTS = "kube_pod_container_resource_(requests|limits)"
-FAMILIES = {"nodes": "kube_node_.*", "pods": "kube_pod_info", "phases": "kube_pod_status_phase", "requests": REQUESTS}
+FAMILIES = {
+    "nodes": "kube_node_.*",
+    "pods": "kube_pod_info",
+    "phases": "kube_pod_status_phase",
+    "requests": REQUESTS,
+}
 Gap = tuple[float, float, list[str]]
 
 
@@ -43,10 +48,22 @@ class Case:
 
 def scraped(pods: list[dict[str, Any]], nodes: list[dict[str, Any]] | None = None) -> list[Series]:
     """Return the series of pods on n0, beside a CPU node with a DaemonSet's pod."""
-    proxy = pod("proxy", "cpu", [], 0, HOURS, "kube-system", keep_until=at(HOURS), cpu=0.1, owner=["DaemonSet", "proxy"])
+    proxy = pod(
+        "proxy",
+        "cpu",
+        [],
+        0,
+        HOURS,
+        "kube-system",
+        keep_until=at(HOURS),
+        cpu=0.1,
+        owner=["DaemonSet", "proxy"],
+    )
     nodes = nodes or [node("n0", "g5.xlarge", 0, HOURS)]
     util = {"GPU-n0-0": [[one["from"], one["to"], 3] for one in pods]}
-    described = fleet(HOURS, [*nodes, node("cpu", "g5.xlarge", 0, HOURS, gpus=[])], [*pods, proxy], util, cluster_label=True)
+    described = fleet(
+        HOURS, [*nodes, node("cpu", "g5.xlarge", 0, HOURS, gpus=[])], [*pods, proxy], util, cluster_label=True
+    )
     return scrape(described, lean=True)
 
 
@@ -73,17 +90,31 @@ def cases() -> list[Case]:
     shards = relabel(scraped(notebook((3, 7))), "kube_pod_.*", {"instance": "10.4.0.2:8080"})
     return [
         Case("small-shard", shards, [], 4),
-        Case("dead-shard", drop(shards, "kube_pod_.*", hours=(5, 99)), [(5, end, ["nodes", "phases", "pods", "requests"])], 2),
+        Case(
+            "dead-shard",
+            drop(shards, "kube_pod_.*", hours=(5, 99)),
+            [(5, end, ["nodes", "phases", "pods", "requests"])],
+            2,
+        ),
         Case("dead-shard-of-two", dead_shard_of_two(), [(5, end, ["nodes", "pods"])], 7),
         Case("notebook", working, [], 32),
         Case("scaled-to-zero", scraped(notebook((0, 6), (24, 30)), came_back), [], 12),
         Case("namespace-deleted", scraped(notebook((1, 9)) + others), [], 46),
         Case("short-pauses", scraped(notebook((0, 1), (1.25, 2), (2.6, 3), (4.9, 6))), [], 3.25),
-        Case("one-namespace-from-the-start", drop(working, "kube_pod_.*", {"namespace": "kube-system"}), [], 32),
+        Case(
+            "one-namespace-from-the-start", drop(working, "kube_pod_.*", {"namespace": "kube-system"}), [], 32
+        ),
         Case("pods-dropped", drop(working, "kube_pod_info", hours=(12, 99)), [(12, end, ["pods"])], 7),
         Case("requests-dropped", drop(working, REQUESTS, hours=(12, 20)), [(12, 20, ["requests"])], 27),
-        Case("phases-dropped", drop(early, "kube_pod_status_phase", hours=(12, 99)), [(12, end, ["phases"])], 2),
-        Case("all-of-pods-lost", drop(early, "kube_pod_.*", hours=(12, 24)), [(12, 24, ["phases", "pods", "requests"])], 2),
+        Case(
+            "phases-dropped", drop(early, "kube_pod_status_phase", hours=(12, 99)), [(12, end, ["phases"])], 2
+        ),
+        Case(
+            "all-of-pods-lost",
+            drop(early, "kube_pod_.*", hours=(12, 24)),
+            [(12, 24, ["phases", "pods", "requests"])],
+            2,
+        ),
         Case(
             "another-namespace-alone",
             drop(working, "kube_pod_.*", {"namespace": "train"}, (12, 99)),
@@ -121,11 +152,14 @@ def check(name: str, collected: Collected, slack: float = 0.035) -> None:
             [name, at(0) * 1000, at(HOURS) * 1000],
         ).fetchall()
         held = con.execute(
-            "SELECT sum(allocated_gpu_ms) FROM cost_hourly JOIN nodes USING (node_id) WHERE cluster = $1", [name]
+            "SELECT sum(allocated_gpu_ms) FROM cost_hourly JOIN nodes USING (node_id) WHERE cluster = $1",
+            [name],
         ).fetchall()[0][0]
     gaps, hours = known[name].gaps, known[name].held
     # other objects are asked for every two minutes
-    assert [(families, kind) for *_, families, kind in rows] == [(families, "not_collected") for *_, families in gaps], rows
+    assert [(families, kind) for *_, families, kind in rows] == [
+        (families, "not_collected") for *_, families in gaps
+    ], rows
     found = [(ms / 1000 - at(0)) / 3600 for start, end, *_ in rows for ms in (start, end)]
     assert found == pytest.approx([hour for start, end, _ in gaps for hour in (start, end)], abs=0.035)
     assert held / MS_PER_HOUR == pytest.approx(hours, abs=slack)
@@ -142,12 +176,18 @@ def collected(tmp_path_factory: pytest.TempPathFactory) -> Callable[[bool], Coll
     """Collect the quick cases, or all the others."""
     known = cases()
     return cache(
-        lambda quick: collect(tmp_path_factory.mktemp("families"), [case for case in known if (case.name in QUICK) == quick])
+        lambda quick: collect(
+            tmp_path_factory.mktemp("families"), [case for case in known if (case.name in QUICK) == quick]
+        )
     )
 
 
 @pytest.mark.parametrize(
-    "name", [*QUICK, *(pytest.param(case.name, marks=pytest.mark.slow) for case in cases() if case.name not in QUICK)]
+    "name",
+    [
+        *QUICK,
+        *(pytest.param(case.name, marks=pytest.mark.slow) for case in cases() if case.name not in QUICK),
+    ],
 )
 def test_family_is_collected_while_the_server_has_samples_of_any_object(
     name: str, collected: Callable[[bool], Collected]

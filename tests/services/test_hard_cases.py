@@ -26,9 +26,14 @@ def scenes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, tuple
 def test_a_pod_of_a_node_that_was_never_seen_is_not_on_the_next_one_of_its_name() -> Scene:
     """The first node w ended at 02:00, its pod stayed listed; collected is from 03:00 on, when the second w was an hour old."""
     nodes = [node("w", "g6.12xlarge", 0, 2), node("w", "g6.12xlarge", 2, HOURS)]
-    pods = [pod("orphan", "w", [0, 1], 0.5, 2, uid="orphan", keep_until=at(4.5)), pod("b", "w", [2], 2.5, 5, uid="b")]
+    pods = [
+        pod("orphan", "w", [0, 1], 0.5, 2, uid="orphan", keep_until=at(4.5)),
+        pod("b", "w", [2], 2.5, 5, uid="b"),
+    ]
     described = fleet(HOURS, nodes, pods, busy("w", [2], 2, HOURS))
-    series = drop(scrape(described, lean=True), "kube_pod_status_phase|kube_pod_completion_time", {"pod": "orphan"})
+    series = drop(
+        scrape(described, lean=True), "kube_pod_status_phase|kube_pod_completion_time", {"pod": "orphan"}
+    )
     answers = yield (described, drop(series, ".*", hours=(-1, 3)))
     assert answers.total("allocated_gpu_hours") == near(2)
 
@@ -38,7 +43,12 @@ def test_slots_begin_in_the_middle_of_a_nodes_life() -> Scene:
     """Four replicas from 02:00 on: 00:30-01:30 was a whole GPU, 1 GPU-hour; 03:00-05:00 is a slot, 2 h / 4."""
     pods = [pod("a", "w", [0], 0.5, 1.5, uid="a"), pod("b", "w", [0], 3, 5, uid="b")]
     described = fleet(HOURS, [node("w", "g5.xlarge", 0, HOURS)], pods, busy("w", [0], 0, HOURS))
-    series = relabel(scrape(described, lean=True), "kube_node_labels", {"label_nvidia_com_gpu_replicas": "4"}, hours=(2, HOURS))
+    series = relabel(
+        scrape(described, lean=True),
+        "kube_node_labels",
+        {"label_nvidia_com_gpu_replicas": "4"},
+        hours=(2, HOURS),
+    )
     answers = yield (described, revalue(series, "kube_node_status_.*", 4, PLAIN, (2, HOURS)))
     assert answers.pod("a", "allocated_gpu_hours", "active_gpu_hours") == near(1, 1)
     assert answers.pod("b", "allocated_gpu_hours", "active_gpu_hours") == near(0.5, 0.5)
@@ -68,7 +78,10 @@ def test_an_exporter_still_names_the_last_pod_of_that_name() -> Scene:
     util = {**busy("w", [0], 0, 2), **busy("w", [1], 2, 5)}
     described = fleet(HOURS, [node("w", "g6.12xlarge", 0, HOURS)], pods, util, offset=10)
     stale = {"namespace": "train", "pod": "db-0", "container": "worker"}
-    answers = yield (described, relabel(scrape(described, lean=True), "DCGM_.*", stale, {"UUID": "GPU-w-0"}, (2, 2.01)))
+    answers = yield (
+        described,
+        relabel(scrape(described, lean=True), "DCGM_.*", stale, {"UUID": "GPU-w-0"}, (2, 2.01)),
+    )
     assert answers.pod("second", "allocated_gpu_hours", "active_gpu_hours", "idle_gpu_hours") == near(3, 3, 0)
 
 
@@ -80,7 +93,10 @@ def test_a_gpu_is_replaced_where_the_exporter_names_no_pods() -> Scene:
     described = fleet(HOURS, [node("w", "g6.12xlarge", 0, HOURS)], pods, busy("w", everything, 0, HOURS))
     nobody = {"namespace": None, "pod": None, "container": None}
     series = relabel(scrape(described, lean=True), "DCGM_.*", nobody)
-    answers = yield (described, relabel(series, "DCGM_.*", {"UUID": "GPU-w-new"}, {"UUID": "GPU-w-2"}, (2, HOURS)))
+    answers = yield (
+        described,
+        relabel(series, "DCGM_.*", {"UUID": "GPU-w-new"}, {"UUID": "GPU-w-2"}, (2, HOURS)),
+    )
     # a GPU that stands in for another at that very scrape is seen one scrape late, or the old one early
     assert answers.pod("a", "allocated_gpu_hours", "active_gpu_hours") == pytest.approx([8, 8], abs=0.07)
     assert answers.pod("b", "allocated_gpu_hours", "active_gpu_hours") == pytest.approx([11, 11], abs=0.07)
@@ -91,7 +107,9 @@ def test_claims_of_two_pods_of_one_name() -> Scene:
     """One after the other, on GPU 0 for 1 h and on GPU 1 for 2 h: each has its own, 1 and 2 GPU-hours."""
     pods = [pod("a", "w", [0], 0, 1, uid="first"), pod("a", "w", [1], 2, 4, uid="second")]
     described = fleet(HOURS, [node("w", "a2-highgpu-2g", 0, HOURS)], pods, busy("w", [0, 1], 0, HOURS))
-    series = relabel(drop(scrape(described, lean=True), REQUESTS), "DCGM_.*", {"dra_claim_name": "c"}, {"pod": "a"})
+    series = relabel(
+        drop(scrape(described, lean=True), REQUESTS), "DCGM_.*", {"dra_claim_name": "c"}, {"pod": "a"}
+    )
     answers = yield (described, series)
     assert answers.pod("first", "allocated_gpu_hours", "active_gpu_hours") == near(1, 1)
     assert answers.pod("second", "allocated_gpu_hours", "active_gpu_hours") == near(2, 2)
@@ -101,7 +119,12 @@ def test_claims_of_two_pods_of_one_name() -> Scene:
 def test_a_namespace_is_another_teams_for_ten_minutes() -> Scene:
     """Labels apply as of each hour: y from 01:55 to 02:05 pays the hour that begins in between, x the other four."""
     described = of_team("x")
-    series = relabel(scrape(described, lean=True), "kube_namespace_labels", {"label_team": "y"}, hours=(2 - 1 / 12, 2 + 1 / 12))
+    series = relabel(
+        scrape(described, lean=True),
+        "kube_namespace_labels",
+        {"label_team": "y"},
+        hours=(2 - 1 / 12, 2 + 1 / 12),
+    )
     answers = yield described, series
     assert answers.teams() == {"x": 4, "y": 1}
 
@@ -120,11 +143,17 @@ def of_two_teams() -> Fleet:
     (None, (2, 4)),
     (None, (2, HOURS)),
 )
-def test_labels_that_all_namespaces_lose_at_once_hold(changes: dict[str, str | None] | None, hours: tuple[float, float]) -> Scene:
+def test_labels_that_all_namespaces_lose_at_once_hold(
+    changes: dict[str, str | None] | None, hours: tuple[float, float]
+) -> Scene:
     """kube-state-metrics tells no labels for hours, or for good, also as another target; or nothing of namespaces."""
     described = of_two_teams()
     series, metric = scrape(described, lean=True), "kube_namespace_labels"
-    lost = drop(series, metric, hours=hours) if changes is None else relabel(series, metric, changes, hours=hours)
+    lost = (
+        drop(series, metric, hours=hours)
+        if changes is None
+        else relabel(series, metric, changes, hours=hours)
+    )
     answers = yield described, lost
     assert answers.teams() == {"x": 5, "y": 5}
 
@@ -132,7 +161,13 @@ def test_labels_that_all_namespaces_lose_at_once_hold(changes: dict[str, str | N
 @scene()
 def test_label_that_is_removed_from_one_namespace_is_gone() -> Scene:
     described = of_two_teams()
-    removed = relabel(scrape(described, lean=True), "kube_namespace_labels", {"label_team": None}, {"namespace": "serve"}, (2, 4))
+    removed = relabel(
+        scrape(described, lean=True),
+        "kube_namespace_labels",
+        {"label_team": None},
+        {"namespace": "serve"},
+        (2, 4),
+    )
     answers = yield described, removed
     assert answers.teams() == {"x": 5, "y": 3, "unassigned": 2}
 
@@ -166,7 +201,9 @@ def test_a_second_kube_state_metrics_exports_other_labels() -> Scene:
     """That one exporter leaves the team's label out takes it from nobody: x has all 5 hours."""
     described = of_team("x", ksm_replicas=2)
     other = {"label_team": None, "label_kubernetes_io_metadata_name": "train"}
-    series = relabel(scrape(described, lean=True), "kube_namespace_labels", other, {"instance": r"10\.4\.0\.31:8080"})
+    series = relabel(
+        scrape(described, lean=True), "kube_namespace_labels", other, {"instance": r"10\.4\.0\.31:8080"}
+    )
     answers = yield described, series
     assert answers.teams() == {"x": 5}
 
@@ -186,7 +223,9 @@ def test_four_of_five_samples_make_no_sense() -> Scene:
     assert answers.pod("a", "active_gpu_hours", "idle_gpu_hours", "unmeasured_gpu_hours") == near(1, 0, 4)
 
 
-GPU_LABELS = {f"label_nvidia_com_gpu_{name}": None for name in ("product", "count", "replicas", "sharing_strategy")}
+GPU_LABELS = {
+    f"label_nvidia_com_gpu_{name}": None for name in ("product", "count", "replicas", "sharing_strategy")
+}
 
 
 @scene()
@@ -194,16 +233,23 @@ def test_pods_are_bound_before_their_nodes_labels_are_scraped() -> Scene:
     """The slots of 02:00-04:00 are quarters, as the first labels say that tell of GPUs: 2 pods x 2 h / 4."""
     pods = [pod(name, "w", [0], 2, 4, uid=name) for name in ("a", "b")]
     described = fleet(HOURS, [node("w", "g5.xlarge", 1.9, HOURS, replicas=4)], pods, busy("w", [0], 0, HOURS))
-    answers = yield (described, relabel(scrape(described, lean=True), "kube_node_labels", GPU_LABELS, hours=(0, 2.2)))
+    answers = yield (
+        described,
+        relabel(scrape(described, lean=True), "kube_node_labels", GPU_LABELS, hours=(0, 2.2)),
+    )
     assert answers.pod("a", "allocated_gpu_hours", "active_gpu_hours") == near(0.5, 0.5)
-    assert answers.total("capacity_gpu_hours", "allocated_gpu_hours", "over_allocated_gpu_hours") == near(3.1, 1, 0)
+    assert answers.total("capacity_gpu_hours", "allocated_gpu_hours", "over_allocated_gpu_hours") == near(
+        3.1, 1, 0
+    )
 
 
 @scene()
 def test_a_node_loses_all_its_labels_for_good() -> Scene:
     """From 02:00 on kube_node_labels is not exported: the node stays what it was, a slot bound later is a quarter still."""
     pods = [pod("a", "w", [0], 3, 5, uid="a")]
-    described = fleet(HOURS, [node("w", "g5.xlarge", 0, HOURS, "spot", replicas=4)], pods, busy("w", [0], 0, HOURS))
+    described = fleet(
+        HOURS, [node("w", "g5.xlarge", 0, HOURS, "spot", replicas=4)], pods, busy("w", [0], 0, HOURS)
+    )
     answers = yield (described, drop(scrape(described, lean=True), "kube_node_labels", hours=(2, HOURS)))
     assert answers.pod("a", "allocated_gpu_hours", "spot_gpu_hours") == near(0.5, 0.5)
     assert answers.pod("a", "cost") == near(0.5 * 0.48)
@@ -213,7 +259,9 @@ def test_a_node_loses_all_its_labels_for_good() -> Scene:
 def test_a_team_label_is_not_scraped_for_an_hour() -> Scene:
     """x until 01:30, nothing until 02:30, then y: of the hours that begin in between the first label after decides."""
     described = of_team("x")
-    series = relabel(scrape(described, lean=True), "kube_namespace_labels", {"label_team": "y"}, hours=(2.5, HOURS))
+    series = relabel(
+        scrape(described, lean=True), "kube_namespace_labels", {"label_team": "y"}, hours=(2.5, HOURS)
+    )
     answers = yield described, drop(series, "kube_namespace_labels", hours=(1.5, 2.5))
     assert answers.teams() == {"x": 2, "y": 3}
 
@@ -224,7 +272,9 @@ def reused_name() -> Fleet:
         pod("db-0", "w", [0], 0, 2, uid="first", keep_until=at(2)),
         pod("db-0", "w", [1], 2.05, 5, uid="second"),
     ]
-    return fleet(HOURS, [node("w", "g6.12xlarge", 0, HOURS)], pods, {**busy("w", [0], 0, 2), **busy("w", [1], 2, 5)})
+    return fleet(
+        HOURS, [node("w", "g6.12xlarge", 0, HOURS)], pods, {**busy("w", [0], 0, 2), **busy("w", [1], 2, 5)}
+    )
 
 
 @scene(
@@ -303,7 +353,10 @@ def test_labels_that_tell_no_number_are_as_if_they_were_not_there(label: str) ->
         series = relabel(series, "kube_node_labels", {label: value}, {"node": f"w{i}"})
     answers = yield fleet(HOURS, nodes, pods, {}), series
     for i in range(len(ABSURD)):
-        assert answers.pod(f"p{i}", "allocated_gpu_hours", "cost") == [pytest.approx(5, abs=0.1), pytest.approx(6, abs=0.1)]
+        assert answers.pod(f"p{i}", "allocated_gpu_hours", "cost") == [
+            pytest.approx(5, abs=0.1),
+            pytest.approx(6, abs=0.1),
+        ]
 
 
 @scene(
@@ -328,7 +381,10 @@ def test_values_that_cannot_be_are_as_if_they_were_not_there(metric: str, value:
 
 @scene(
     ("kube_pod_status_phase", "up to 2.0 GPU-hours and 2.40 USD between 2026-03-10T02:00Z and "),
-    ("kube_pod_(status_phase|completion_time)", "up to 8.0 GPU-hours and 9.60 USD between 2026-03-10T00:00Z and "),
+    (
+        "kube_pod_(status_phase|completion_time)",
+        "up to 8.0 GPU-hours and 9.60 USD between 2026-03-10T00:00Z and ",
+    ),
     ("kube_pod_completion_time", None),
 )
 def test_phases_are_not_scraped(metrics: str, expected: str | None) -> Scene:
@@ -345,12 +401,23 @@ def test_phases_are_not_scraped(metrics: str, expected: str | None) -> Scene:
 @scene(
     ("kube_pod_owner", (0, HOURS), "has no kube_pod_owner: workloads show as single pods"),
     ("kube_pod_owner", (0, 2), "has no kube_pod_owner between 2026-03-10T00:00Z and 2026-03-10T02:00Z: "),
-    ("kube_node_labels", (3, HOURS), "between 2026-03-10T02:59Z and 2026-03-10T04:59Z: spot, instance type, region"),
+    (
+        "kube_node_labels",
+        (3, HOURS),
+        "between 2026-03-10T02:59Z and 2026-03-10T04:59Z: spot, instance type, region",
+    ),
     ("kube_pod_container_resource_.*", (0, HOURS), "no pod has ever asked for a GPU"),
     ("kube_.*", (0, HOURS), "holds no sample of kube-state-metrics"),
 )
-def test_what_is_not_exported_is_a_stored_warning(metric: str, hours: tuple[float, float], expected: str) -> Scene:
+def test_what_is_not_exported_is_a_stored_warning(
+    metric: str, hours: tuple[float, float], expected: str
+) -> Scene:
     """As `collect` says it, for the time that it concerns."""
-    described = fleet(HOURS, [node("w", "g6.12xlarge", 0, HOURS)], [pod("a", "w", [0], 0, 5, uid="a")], busy("w", [0], 0, HOURS))
+    described = fleet(
+        HOURS,
+        [node("w", "g6.12xlarge", 0, HOURS)],
+        [pod("a", "w", [0], 0, 5, uid="a")],
+        busy("w", [0], 0, HOURS),
+    )
     answers = yield described, drop(scrape(described), metric, hours=hours)
     assert len([message for (message,) in answers.query(_MESSAGES) if expected in message]) == 1

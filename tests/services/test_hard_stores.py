@@ -22,7 +22,9 @@ from tests.services.hard_scenes import HOURS, Answers, of_team, own_store
 def test_a_report_of_an_odd_period_leaves_other_reports_as_they_are(tmp_path: Path) -> None:
     """The label is y from 02:10 on, so y pays from 03:00 on, whether or not somebody asks for 02:15-04:00 before."""
     described = of_team("x")
-    series = relabel(scrape(described, lean=True), "kube_namespace_labels", {"label_team": "y"}, hours=(2 + 1 / 6, HOURS))
+    series = relabel(
+        scrape(described, lean=True), "kube_namespace_labels", {"label_team": "y"}, hours=(2 + 1 / 6, HOURS)
+    )
     config, store = own_store(tmp_path, described, series)
     for hours in ((2.25, 4), (0, HOURS)):
         pipeline.attribute(config, store, Period(*(datetime.fromtimestamp(at(h), UTC) for h in hours)))
@@ -33,7 +35,9 @@ def test_a_report_of_an_odd_period_leaves_other_reports_as_they_are(tmp_path: Pa
 @pytest.mark.slow
 def test_missing_activity_is_a_stored_warning(tmp_path: Path) -> None:
     """In a store of its own: of invalid samples it is known which server they are of, but not which cluster."""
-    described = fleet(HOURS, [node("w", "g6.12xlarge", 0, HOURS)], [pod("a", "w", [0], 0, 5)], busy("w", [0], 0, HOURS))
+    described = fleet(
+        HOURS, [node("w", "g6.12xlarge", 0, HOURS)], [pod("a", "w", [0], 0, 5)], busy("w", [0], 0, HOURS)
+    )
     config, store = own_store(tmp_path, described, drop(scrape(described), "DCGM_.*"))
     pipeline.attribute(config, store)
     (message,) = Answers(config, store).warnings("no_activity")
@@ -46,9 +50,14 @@ _FINGERPRINT = "SELECT fingerprint FROM attributed_days WHERE from_ms < $day ORD
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("before", "after"), [(120, 60), (60, 120)])
-def test_scraping_otherwise_from_the_third_day_on_leaves_the_first_as_it_was(tmp_path: Path, before: int, after: int) -> None:
+def test_scraping_otherwise_from_the_third_day_on_leaves_the_first_as_it_was(
+    tmp_path: Path, before: int, after: int
+) -> None:
     """Rows and fingerprint of the first day stay as they are, with a gap, a node and a pod that end in it."""
-    pods = [pod("a", "w", [0], 0.5, 20.01, uid="a", keep_until=at(20.01)), pod("b", "w", [1], 3.3, 70, uid="b")]
+    pods = [
+        pod("a", "w", [0], 0.5, 20.01, uid="a", keep_until=at(20.01)),
+        pod("b", "w", [1], 3.3, 70, uid="b"),
+    ]
     pods.append(pod("c", "v", [0], 1.2, 9.99, uid="c", timestamps=False))
     nodes = [node("w", "g6.12xlarge", 0, 72), node("v", "g6.12xlarge", 0, 10.01)]
     silent = [["w", at(5.1), at(5.4)], ["w", at(11.99), at(13.2)]]
@@ -62,7 +71,12 @@ def test_scraping_otherwise_from_the_third_day_on_leaves_the_first_as_it_was(tmp
     def attribute(store: Store) -> None:
         pipeline.attribute(config, store)
         with store.read() as con:
-            states.append([con.execute(query, {"day": at(24) * 1000}).fetchall() for query in (_FIRST_DAY, _FINGERPRINT)])
+            states.append(
+                [
+                    con.execute(query, {"day": at(24) * 1000}).fetchall()
+                    for query in (_FIRST_DAY, _FINGERPRINT)
+                ]
+            )
 
     load(described, series, config, after=attribute)
     assert len(states) == 3

@@ -64,7 +64,11 @@ def hostile(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("hostile")
     report = view(hostile_store(folder), by=("team", "namespace"))
     report = replace(report, coverage=replace(report.coverage, reconciliation=HOSTILE[0]))
-    every = view(folder / "hostile.duckdb", by=("workload", "team", "namespace", "cluster", "gpu_model"), with_series=False)
+    every = view(
+        folder / "hostile.duckdb",
+        by=("workload", "team", "namespace", "cluster", "gpu_model"),
+        with_series=False,
+    )
     table = next(one for one in every.sections if isinstance(one, Table))
     text = render(report, blocks=[searched(table), hostile_block()], pages=dict.fromkeys(HOSTILE[:2], "#no"))
     (folder / "page.html").write_text(text, encoding="utf-8")
@@ -77,7 +81,13 @@ def index(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("index")
     coverage = view(hostile_store(folder), by=("team",)).coverage
     teams = [*HOSTILE, *(f"team-{number:03}" for number in range(200 - len(HOSTILE)))]
-    figures = {"charge": 1234567.891, "cost": 1234567.891, "shared_cost": 12.0, "idle_cost": 3456.7, "allocated_gpu_hours": 7.0}
+    figures = {
+        "charge": 1234567.891,
+        "cost": 1234567.891,
+        "shared_cost": 12.0,
+        "idle_cost": 3456.7,
+        "allocated_gpu_hours": 7.0,
+    }
     figures |= {"estimated_cost": 12345.0, "efficiency": 0.5, "spot_ratio": 0.25}
     totals = figures | {"unallocated_cost": 5.0, "not_collected_cost": 7.0, "node_cost": 12.0}
     manifest = {
@@ -101,7 +111,9 @@ def index(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.parametrize("dark", [False, pytest.param(True, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("width", _WIDTHS)
 @pytest.mark.parametrize("which", ["page", "hostile", "index"])
-def test_text_fits_and_nothing_runs(browser: Browser, request: pytest.FixtureRequest, which: str, width: int, dark: bool) -> None:
+def test_text_fits_and_nothing_runs(
+    browser: Browser, request: pytest.FixtureRequest, which: str, width: int, dark: bool
+) -> None:
     browser.view(width, dark=dark)
     file: Path = request.getfixturevalue(which)
     browser.open(file)
@@ -154,7 +166,9 @@ _FOUND = 'document.querySelector("#search output").textContent'
 
 
 def _type(browser: Browser, of: str, value: str) -> None:
-    browser.value(f"var field = document.querySelector('#search [data-of=\"{of}\"]'); field.value = {json.dumps(value)}")
+    browser.value(
+        f"var field = document.querySelector('#search [data-of=\"{of}\"]'); field.value = {json.dumps(value)}"
+    )
     browser.value("field.dispatchEvent(new Event('input', {bubbles: true}))")
 
 
@@ -165,10 +179,16 @@ def test_long_tables_show_ten_rows_and_all_when_asked(browser: Browser, hostile:
     assert browser.value(f"{_SHOWN}.length") == 10
     rows = browser.value('document.querySelectorAll("#every-workload tbody:not(.sum) tr").length')
     browser.value('var button = document.querySelector("#workloads .more"); button.focus()')
-    assert browser.value("[button.textContent, button.getAttribute('aria-expanded')]") == [f"Show all {rows}", "false"]
+    assert browser.value("[button.textContent, button.getAttribute('aria-expanded')]") == [
+        f"Show all {rows}",
+        "false",
+    ]
     browser.press("Enter")
     assert browser.value(f"{_SHOWN}.length") == rows
-    assert browser.value("[button.textContent, button.getAttribute('aria-expanded')]") == ["Show the first 10", "true"]
+    assert browser.value("[button.textContent, button.getAttribute('aria-expanded')]") == [
+        "Show the first 10",
+        "true",
+    ]
     browser.press("Enter")
     browser.view(1280, media="print")
     assert browser.value(f"{_SHOWN}.length") == rows
@@ -184,14 +204,18 @@ def test_workloads_are_searched_and_what_is_found_adds_up(browser: Browser, host
 
     def found(wanted: Callable[[list[str]], bool]) -> str:
         some = [row for row in rows if wanted(row)]
-        hours, cost = (sum(Decimal(row[columns[title]] or 0) for row in some) for title in ("GPU-hours", "Cost"))
+        hours, cost = (
+            sum(Decimal(row[columns[title]] or 0) for row in some) for title in ("GPU-hours", "Cost")
+        )
         sums = f", {hours:,.1f} GPU-hours, ${cost:,.2f}" if some else ""
         return f"{len(some):,} of {len(rows):,} rows{sums}"
 
     assert browser.value(_FOUND) == found(lambda _: True)
     _type(browser, "workload", "TEAM-01")
     assert browser.value(_FOUND) == found(lambda row: "team-01" in row[columns["Workload"]])
-    assert not browser.value("[...document.querySelectorAll('#every-workload .sum')].some((one) => one.checkVisibility())")
+    assert not browser.value(
+        "[...document.querySelectorAll('#every-workload .sum')].some((one) => one.checkVisibility())"
+    )
     assert browser.value("location.hash") == "#workload=TEAM-01"
     _type(browser, "gpu", "H100")
     assert browser.value(f"{_SHOWN}.length") == 0
@@ -199,7 +223,9 @@ def test_workloads_are_searched_and_what_is_found_adds_up(browser: Browser, host
     assert browser.value(_FOUND) == found(lambda _: True)
     for name in (visible(HOSTILE[0]), visible(HOSTILE[8])):
         _type(browser, "", name)
-        assert browser.value(_FOUND) == found(lambda row, name=name: any(name.lower() in row[at].lower() for at in range(5)))
+        assert browser.value(_FOUND) == found(
+            lambda row, name=name: any(name.lower() in row[at].lower() for at in range(5))
+        )
     assert browser.value("window.hit") is None and browser.messages == []
 
 
@@ -211,9 +237,13 @@ def test_names_lead_to_their_workloads_and_to_pages_of_teams(browser: Browser, h
     browser.value(f"{links}.find((one) => one.textContent === 'team-042').click()")
     assert browser.value(_FOUND).startswith("1 of ")
     assert browser.value("document.querySelector('#search select').value") == "team-042"
-    browser.value("[...document.querySelectorAll('#every-workload td a')].find((one) => one.textContent === 'team-042')")
+    browser.value(
+        "[...document.querySelectorAll('#every-workload td a')].find((one) => one.textContent === 'team-042')"
+    )
     name = "Deployment/team-042"
-    browser.value(f"[...document.querySelectorAll('#every-workload th a')].find((one) => one.textContent === '{name}').click()")
+    browser.value(
+        f"[...document.querySelectorAll('#every-workload th a')].find((one) => one.textContent === '{name}').click()"
+    )
     assert browser.value("document.querySelector('#search input[data-of=workload]').value") == f'"{name}"'
     assert browser.value(_FOUND).startswith("1 of ")
     _type(browser, "workload", '"Deployment/team-04"')

@@ -44,14 +44,18 @@ class Place:
 
     def set(self, config: Config) -> Config:
         """The configuration that names the server."""
-        sections = {name: getattr(config, name).model_copy(update=values) for name, values in self.settings.items()}
+        sections = {
+            name: getattr(config, name).model_copy(update=values) for name, values in self.settings.items()
+        }
         return config.model_copy(update=sections)
 
 
 @pytest.fixture(scope="module")
 def moto(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     program, port = str(Path(sys.executable).with_name("moto_server")), free_port()
-    with listening([program, "-H", "127.0.0.1", "-p", str(port)], port, tmp_path_factory.mktemp("moto") / "log") as url:
+    with listening(
+        [program, "-H", "127.0.0.1", "-p", str(port)], port, tmp_path_factory.mktemp("moto") / "log"
+    ) as url:
         yield url
 
 
@@ -87,11 +91,16 @@ def place(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.Mo
     if request.param == "gs":
         server = request.getfixturevalue("gcs")
         bucket = buckets(server).create_bucket(Bucket=name)
-        return Place(f"gs://{name}/deep/lake", "gs://nowhere/lake", {"gcp": {"storage_endpoint": server}}, bucket)
+        return Place(
+            f"gs://{name}/deep/lake", "gs://nowhere/lake", {"gcp": {"storage_endpoint": server}}, bucket
+        )
     from azure.storage.blob import ContainerClient
 
     server = request.getfixturevalue("azurite")
-    monkeypatch.setenv(CONNECTION, f"DefaultEndpointsProtocol=http;AccountName={ACCOUNT};AccountKey={KEY};BlobEndpoint={server};")
+    monkeypatch.setenv(
+        CONNECTION,
+        f"DefaultEndpointsProtocol=http;AccountName={ACCOUNT};AccountKey={KEY};BlobEndpoint={server};",
+    )
     bucket = ContainerClient.from_connection_string(os.environ[CONNECTION], name)
     bucket.create_container()
     host = f"{ACCOUNT}.dfs.core.windows.net"
@@ -120,7 +129,9 @@ def test_export_attribute_and_read(place: Place, tmp_path: Path) -> None:
     assert attribute(config, place.url).days
     with opened(config, place.url) as seen:
         assert set(seen.query("SELECT DISTINCT cluster FROM nodes")[1]) == {(ODD,), (HIVE,)}
-        assert seen.query("SELECT sum(samples) FROM blocks")[1] == [(sum(samples(one) for one in (store, other)),)]
+        assert seen.query("SELECT sum(samples) FROM blocks")[1] == [
+            (sum(samples(one) for one in (store, other)),)
+        ]
     # without the manifest of one, the figures are those of the other's store
     lake.files.delete([lake.of(HIVE)[0].place])
     assert attribute(config, place.url).days == 0
@@ -137,13 +148,17 @@ def samples(store: Store) -> int:
 @pytest.mark.slow
 @pytest.mark.parametrize("place", ["s3", "gs"], indirect=True)
 def test_the_address_may_name_the_server(place: Place, tmp_path: Path) -> None:
-    server = next(url for section in place.settings.values() for url in section.values()).removeprefix("http://")
+    server = next(url for section in place.settings.values() for url in section.values()).removeprefix(
+        "http://"
+    )
     config, store = stored(tmp_path / "one")
     url = f"{place.url}?endpoint_override={server}&scheme=http"
     assert export(config, store, url).files
     assert attribute(config, url).days
     files = open_files(url, config)
-    assert files.url == place.url and not any(server.encode() in (files.read(name) or b"") for name in files.names("_gpucost"))
+    assert files.url == place.url and not any(
+        server.encode() in (files.read(name) or b"") for name in files.names("_gpucost")
+    )
 
 
 @pytest.mark.ci
@@ -156,7 +171,9 @@ def test_the_address_may_name_the_server(place: Place, tmp_path: Path) -> None:
     ],
     indirect=["place"],
 )
-def test_more_files_than_a_page_lists_markers_of_folders_and_neighbors(place: Place, count: int, tmp_path: Path) -> None:
+def test_more_files_than_a_page_lists_markers_of_folders_and_neighbors(
+    place: Place, count: int, tmp_path: Path
+) -> None:
     files = open_files(place.url, place.set(Config(store=tmp_path / "none.duckdb")))
     assert files.names() == [] and files.read("none") is None
     files.delete(["none"])
@@ -168,7 +185,9 @@ def test_more_files_than_a_page_lists_markers_of_folders_and_neighbors(place: Pl
         put(place, key, b"")
     put(place, "deep/lake2/raw/other.bin", b"x")
     assert files.names("raw") == files.names() == names
-    odd = "raw/t/" + manifest.partition("cluster", ODD) + "/" + manifest.partition("cluster", HIVE) + "/x y.bin"
+    odd = (
+        "raw/t/" + manifest.partition("cluster", ODD) + "/" + manifest.partition("cluster", HIVE) + "/x y.bin"
+    )
     files.write(odd, b"odd")
     assert odd in files.names("raw/t") and files.read(odd) == b"odd"
     files.delete([*names, odd])
@@ -221,7 +240,11 @@ def test_what_is_wrong_is_said(place: Place, tmp_path: Path) -> None:
     lake = manifest.read(files)
     table, file = next((name, found[0]) for name, found in lake.tables("main").items() if name == "states")
     content = files.read(file.name) or b""
-    for change, words in ((content[:-9], "is not what"), (bytes(len(content)), "is not what"), (None, "is missing")):
+    for change, words in (
+        (content[:-9], "is not what"),
+        (bytes(len(content)), "is not what"),
+        (None, "is missing"),
+    ):
         files.delete([file.name]) if change is None else files.write(file.name, change)
         with pytest.raises(steps.TaskError, match=f"^inventory, cluster=main: .*{words}") as failed:
             attribute(config, place.url)
@@ -250,7 +273,9 @@ def test_a_wrong_key_and_a_token_in_the_address_stay_secret(
 
 
 @pytest.mark.ci
-def test_leftovers_of_another_writer_stay(place: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_leftovers_of_another_writer_stay(
+    place: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     config, store = stored(tmp_path / "one")
     config = place.set(config)
     files = open_files(place.url, config)

@@ -61,8 +61,12 @@ def unequal(config: Config, store: Store, url: Path) -> list[str]:
 GROUPS = sorted((one for one in together() if len(one.cases) > 2), key=lambda one: len(one.cases))
 
 
-@pytest.mark.parametrize("group", [pytest.param(GROUPS[0], marks=pytest.mark.ci), *GROUPS[1:]], ids=range(len(GROUPS)))
-def test_figures_of_cases_are_those_of_the_store(group: Together, spark: SparkCluster, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "group", [pytest.param(GROUPS[0], marks=pytest.mark.ci), *GROUPS[1:]], ids=range(len(GROUPS))
+)
+def test_figures_of_cases_are_those_of_the_store(
+    group: Together, spark: SparkCluster, tmp_path: Path
+) -> None:
     config, store = stored_together(group, tmp_path)
     assert not unlike_the_store(spark, config, store, pairs=2_000)
 
@@ -122,7 +126,10 @@ class Interrupted:
 
     def markers(self) -> dict[str, str]:
         """What says of days that they are there."""
-        return {path.name: path.read_text() for path in (self.url / "_gpucost/attributed/attribute").rglob("*.json")}
+        return {
+            path.name: path.read_text()
+            for path in (self.url / "_gpucost/attributed/attribute").rglob("*.json")
+        }
 
     def check(self) -> None:
         """The figures are the store's, and every file is named by one marker."""
@@ -194,7 +201,9 @@ def test_a_file_that_is_missing_is_named_with_its_task(interrupted: Interrupted,
     # with another threshold all is attributed anew
     config.path.write_text(f"{text}\n[idle]\nthreshold_percent = 7\n")
     answer = spark.attribute(config, url)
-    assert answer["error"].startswith(f"inventory, cluster={cluster}: ") and str(path) in answer["error"], answer
+    assert answer["error"].startswith(f"inventory, cluster={cluster}: ") and str(path) in answer["error"], (
+        answer
+    )
     assert (url / "_gpucost/current.json").read_text() == current
     path.write_bytes(content)
     interrupted.check()

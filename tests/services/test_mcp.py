@@ -28,14 +28,18 @@ pytestmark = [pytest.mark.services, pytest.mark.slow]
 def config(tmp_path_factory: pytest.TempPathFactory) -> Path:
     from gpucost.demo.build import build, last_months
 
-    return build(tmp_path_factory.mktemp("demo"), last_months(datetime(2026, 11, 21, tzinfo=UTC)), lambda _: None).path
+    return build(
+        tmp_path_factory.mktemp("demo"), last_months(datetime(2026, 11, 21, tzinfo=UTC)), lambda _: None
+    ).path
 
 
 def talk(config: Path, asked: Callable[[ClientSession], Awaitable[Any]]) -> Any:
     """What `asked` makes of a session with a server of its own."""
 
     async def main() -> Any:
-        server = StdioServerParameters(command=sys.executable, args=["-m", "gpucost", "mcp", "--config", str(config)])
+        server = StdioServerParameters(
+            command=sys.executable, args=["-m", "gpucost", "mcp", "--config", str(config)]
+        )
         async with stdio_client(server) as (reading, writing), ClientSession(reading, writing) as session:
             await session.initialize()
             return await asked(session)
@@ -50,7 +54,9 @@ def printed(config: Path, *words: str) -> Any:
 def test_tools_say_what_they_take_and_only_read(config: Path) -> None:
     listed = {tool.name: tool for tool in talk(config, lambda session: session.list_tools()).tools}
     assert (
-        set(listed) == set(tools()) >= {"report", "waste", "findings", "prices", "whatif_spot", "whatif_schedule", "unit_tokens"}
+        set(listed)
+        == set(tools())
+        >= {"report", "waste", "findings", "prices", "whatif_spot", "whatif_schedule", "unit_tokens"}
     )
     for name, tool in listed.items():
         assert tool.annotations is not None and tool.annotations.read_only_hint, name
@@ -58,18 +64,39 @@ def test_tools_say_what_they_take_and_only_read(config: Path) -> None:
         Draft202012Validator.check_schema(tool.input_schema)
         taken = tool.input_schema["properties"]
         assert all(one["description"] for one in taken.values())
-        assert not set(taken) & {"config", "store", "lake", "output", "save", "trace", "file", "junit", "rules"}, name
+        assert not set(taken) & {
+            "config",
+            "store",
+            "lake",
+            "output",
+            "save",
+            "trace",
+            "file",
+            "junit",
+            "rules",
+        }, name
     assert listed["explain_team"].input_schema["required"] == ["name"]
-    assert listed["report"].input_schema["properties"]["share_unallocated"]["enum"] == ["proportional", "even"]
+    assert listed["report"].input_schema["properties"]["share_unallocated"]["enum"] == [
+        "proportional",
+        "even",
+    ]
 
 
 @pytest.mark.ci
 def test_answers_are_those_of_the_commands(config: Path) -> None:
     asked = [
-        ("report", {"month": "2026-10", "by": ["team", "gpu_model"]}, "report --month 2026-10 --by team,gpu_model"),
+        (
+            "report",
+            {"month": "2026-10", "by": ["team", "gpu_model"]},
+            "report --month 2026-10 --by team,gpu_model",
+        ),
         ("waste", {"from": "2026-10-01", "to": "2026-10-08"}, "waste --from 2026-10-01 --to 2026-10-08"),
         ("prices", {"name": "L40S"}, "prices L40S"),
-        ("whatif_schedule", {"month": "2026-10", "idle_minutes": 30}, "whatif schedule --month 2026-10 --idle-minutes 30"),
+        (
+            "whatif_schedule",
+            {"month": "2026-10", "idle_minutes": 30},
+            "whatif schedule --month 2026-10 --idle-minutes 30",
+        ),
         ("budget_check", {"month": "2026-10"}, "budget check --month 2026-10"),
     ]
 
@@ -82,7 +109,13 @@ def test_answers_are_those_of_the_commands(config: Path) -> None:
 
 
 def test_every_tool_takes_the_places_of_the_server(config: Path) -> None:
-    given = {"purchase_price": 250000, "gpus_per_node": 8, "gpu_watts": 700, "years": 4, "price_per_kwh": 0.12}
+    given = {
+        "purchase_price": 250000,
+        "gpus_per_node": 8,
+        "gpu_watts": 700,
+        "years": 4,
+        "price_per_kwh": 0.12,
+    }
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(config.parent)
         answer = use("prices_tco", dict(given), str(config), str(config.parent / "gpucost.duckdb"))
@@ -91,7 +124,9 @@ def test_every_tool_takes_the_places_of_the_server(config: Path) -> None:
 
 def test_long_answers_are_cut_and_say_so(config: Path) -> None:
     whole = printed(config, "diff", "2026-09", "2026-10")
-    answer = talk(config, lambda one: one.call_tool("diff", {"before": "2026-09", "after": "2026-10", "max_rows": 3}))
+    answer = talk(
+        config, lambda one: one.call_tool("diff", {"before": "2026-09", "after": "2026-10", "max_rows": 3})
+    )
     told = json.loads(answer.content[0].text)
     assert told["answer"]["workloads"] == whole["workloads"][:3]
     assert told["left_out"]["workloads"] == len(whole["workloads"]) - 3
@@ -121,7 +156,10 @@ def test_what_is_no_agents_to_choose_is_refused(config: Path, tmp_path: Path) ->
         assert answer.is_error, name
         assert message in answer.content[0].text
         assert visible(answer.content[0].text) == answer.content[0].text
-    assert sorted(path.name for path in config.parent.rglob("*")) == before and not (tmp_path / "out.md").exists()
+    assert (
+        sorted(path.name for path in config.parent.rglob("*")) == before
+        and not (tmp_path / "out.md").exists()
+    )
 
 
 def test_without_the_sdk_one_line_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -21,8 +21,15 @@ def test_it_runs_from_top_to_bottom(path: Path, tmp_path: Path) -> None:
     build(tmp_path, last_months(datetime(2026, 11, 21, tzinfo=UTC)), lambda _: None)
     notebook = nbformat.read(path, as_version=4)
     nbformat.validate(notebook)
-    assert not any(cell.get("outputs") for cell in notebook.cells), "outputs are not kept: they would go out of date"
+    assert not any(cell.get("outputs") for cell in notebook.cells), (
+        "outputs are not kept: they would go out of date"
+    )
     NotebookClient(notebook, timeout=120, resources={"metadata": {"path": str(tmp_path)}}).execute()
-    texts = [output["data"]["text/plain"] for cell in notebook.cells for output in cell.get("outputs", []) if "data" in output]
+    texts = [
+        output["data"]["text/plain"]
+        for cell in notebook.cells
+        for output in cell.get("outputs", [])
+        if "data" in output
+    ]
     assert len(texts) >= 8
     assert any("86,888.73 USD" in text for text in texts) and texts[-1].startswith("(3,")

@@ -114,7 +114,12 @@ def test_slack_gets_the_figures_of_the_report(slack: Web, store: Path) -> None:
     assert f"*Unallocated:* ${totals['unallocated_cost']:,.2f}" in text
     assert "<https://reports.example.com/?a=1&amp;b=2|The whole report>" in text
     assert all(len(block["text"]["text"]) <= 3000 for block in body["blocks"])
-    assert json.loads(notify(store, "slack", "--dry-run", "--link", "https://reports.example.com/?a=1&b=2").stdout) == body
+    assert (
+        json.loads(
+            notify(store, "slack", "--dry-run", "--link", "https://reports.example.com/?a=1&b=2").stdout
+        )
+        == body
+    )
 
 
 def test_the_last_month_is_the_one_that_is_over(slack: Web, store: Path) -> None:
@@ -148,7 +153,9 @@ def test_a_dry_run_shows_no_secret(store: Path, folder: Path, monkeypatch: pytes
         ([(302, "", {"Location": "http://127.0.0.1:9/elsewhere"})], 1, 1, "answered 302"),
     ],
 )
-def test_what_slack_may_answer(slack: Web, store: Path, answers: list[Any], requests: int, code: int, message: str) -> None:
+def test_what_slack_may_answer(
+    slack: Web, store: Path, answers: list[Any], requests: int, code: int, message: str
+) -> None:
     slack.answers = answers
     result = notify(store, "slack")
     assert result.exit_code == code, result.output
@@ -186,7 +193,9 @@ def test_wrong_settings_of_slack(store: Path, folder: Path, config: str, message
     assert "verysecret" not in result.output
 
 
-def test_a_webhook_gets_the_report_itself(web: Web, store: Path, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_webhook_gets_the_report_itself(
+    web: Web, store: Path, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (folder / "gpucost.toml").write_text(
         f'[notify]\nlink = "https://reports.example.com"\n[notify.webhook]\nurl = "{web.url}/hook"\n'
         'headers_env = { Authorization = "HOOK_AUTH" }\n'
@@ -218,14 +227,27 @@ def test_a_webhook_gets_the_report_itself(web: Web, store: Path, folder: Path, m
 @pytest.mark.slow
 def test_metrics_go_to_a_pushgateway(web: Web, store: Path) -> None:
     web.answers = [(202, "", {})]
-    result = run(store, "export", "openmetrics", "--month", "2026-10", "--pushgateway", f"{web.url}/", "--job", "gpu cost")
+    result = run(
+        store,
+        "export",
+        "openmetrics",
+        "--month",
+        "2026-10",
+        "--pushgateway",
+        f"{web.url}/",
+        "--job",
+        "gpu cost",
+    )
     assert result.exit_code == 0, result.output
     ((method, path, headers, raw),) = web.requests
     assert (method, path) == ("PUT", "/metrics/job/gpu%20cost")
     assert headers["Content-Type"].startswith("text/plain")
     assert raw.decode() == run(store, "export", "openmetrics", "--month", "2026-10").stdout
     web.answers = [(400, "bad", {})]
-    assert "answered 400: bad" in run(store, "export", "openmetrics", "--month", "2026-10", "--pushgateway", web.url).stderr
+    assert (
+        "answered 400: bad"
+        in run(store, "export", "openmetrics", "--month", "2026-10", "--pushgateway", web.url).stderr
+    )
     # twice does no harm here: a gateway that is slow is asked again
     web.hangs, web.requests = True, []
     assert run(store, "export", "openmetrics", "--month", "2026-10", "--pushgateway", web.url).exit_code == 1
@@ -240,7 +262,9 @@ class Mail:
     refuse_data: list[str] = field(default_factory=list)
     refuse_recipient: dict[str, str] = field(default_factory=dict)
 
-    async def handle_RCPT(self, _server: Any, _session: Any, envelope: Envelope, address: str, _options: Any) -> str:  # noqa: N802
+    async def handle_RCPT(  # noqa: N802
+        self, _server: Any, _session: Any, envelope: Envelope, address: str, _options: Any
+    ) -> str:
         if address in self.refuse_recipient:
             return self.refuse_recipient[address]
         envelope.rcpt_tos.append(address)
@@ -339,7 +363,10 @@ def test_refused_recipients(smtp: Mail, store: Path) -> None:
     assert "refused b@example.com; the others got the mail" in result.stderr
     assert len(smtp.mails) == 1
     smtp.refuse_recipient["a@example.com"] = "550 unknown"
-    assert "refused every recipient: a@example.com: unknown; b@example.com: unknown" in notify(store, "email").stderr
+    assert (
+        "refused every recipient: a@example.com: unknown; b@example.com: unknown"
+        in notify(store, "email").stderr
+    )
 
 
 @pytest.mark.parametrize(
@@ -355,7 +382,13 @@ def test_refused_recipients(smtp: Mail, store: Path) -> None:
     ],
 )
 def test_wrong_settings_of_mail(
-    smtp: Mail, store: Path, folder: Path, monkeypatch: pytest.MonkeyPatch, before: str, after: str, message: str
+    smtp: Mail,
+    store: Path,
+    folder: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    before: str,
+    after: str,
+    message: str,
 ) -> None:
     monkeypatch.setenv("WRONG_PASSWORD", "verysecret")
     file = folder / "gpucost.toml"
@@ -367,16 +400,21 @@ def test_wrong_settings_of_mail(
     assert not smtp.mails
 
 
-def test_a_dry_run_sends_nothing_and_needs_no_password(smtp: Mail, store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_dry_run_sends_nothing_and_needs_no_password(
+    smtp: Mail, store: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.delenv("SMTP_PASSWORD")
     result = notify(store, "email", "--dry-run")
     assert result.exit_code == 0
-    assert result.stdout.startswith("To: a@example.com, b@example.com\nFrom: gpucost@example.com\nSubject: Monthly GPU report")
+    assert result.stdout.startswith(
+        "To: a@example.com, b@example.com\nFrom: gpucost@example.com\nSubject: Monthly GPU report"
+    )
     assert not smtp.mails
 
 
 @pytest.mark.parametrize(
-    "words", [("--link", "javascript:alert(1)"), ("--link", "https://a b"), ("--month", "2026-1"), ("--top", "-1")]
+    "words",
+    [("--link", "javascript:alert(1)"), ("--link", "https://a b"), ("--month", "2026-1"), ("--top", "-1")],
 )
 def test_wrong_options(store: Path, words: tuple[str, ...]) -> None:
     assert CliRunner().invoke(app, ["notify", "slack", "--store", str(store), *words]).exit_code == 2

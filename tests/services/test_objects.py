@@ -123,7 +123,12 @@ def test_whole_file_is_fetched(broken: str, tmp_path: Path) -> None:
     ],
 )
 def test_tag_is_spelled_as_in_stores_of_earlier_versions(url: str, tag: str) -> None:
-    meta = {"path": "a/b.csv", "size": 5, "e_tag": f'"{MD5}"', "last_modified": datetime(2026, 1, 1, tzinfo=UTC)}
+    meta = {
+        "path": "a/b.csv",
+        "size": 5,
+        "e_tag": f'"{MD5}"',
+        "last_modified": datetime(2026, 1, 1, tzinfo=UTC),
+    }
     assert open_address(url, Config())[0]._entry(meta).tag == tag
 
 
@@ -134,8 +139,14 @@ def test_tag_is_spelled_as_in_stores_of_earlier_versions(url: str, tag: str) -> 
         ("s3://bucket/a/b/", "s3://bucket/a/b"),
         ("s3://bucket/a#b?endpoint_override=minio:9000&scheme=http", "s3://bucket/a#b"),
         ("gs://bucket/a", "gs://bucket/a"),
-        ("abfss://box@account.dfs.core.windows.net/a?sig=hunter2", "abfss://box@account.dfs.core.windows.net/a"),
-        ("https://account.blob.core.windows.net/box/a%20b?sv=1&sig=hunter2", "https://account.blob.core.windows.net/box/a b"),
+        (
+            "abfss://box@account.dfs.core.windows.net/a?sig=hunter2",
+            "abfss://box@account.dfs.core.windows.net/a",
+        ),
+        (
+            "https://account.blob.core.windows.net/box/a%20b?sv=1&sig=hunter2",
+            "https://account.blob.core.windows.net/box/a b",
+        ),
         ("http://127.0.0.1:10000/devstoreaccount1/box/a", "http://127.0.0.1:10000/devstoreaccount1/box/a"),
     ],
 )

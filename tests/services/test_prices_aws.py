@@ -117,7 +117,10 @@ def test_ec2_in_pages(cloud: Cloud, store: Store) -> None:
         more = "<nextToken>2</nextToken>" if number == 1 else ""
         page = f"<instanceTypeSet>{item(f'g6.page{number}')}</instanceTypeSet>{more}"
         space = "http://ec2.amazonaws.com/doc/2016-11-15/"
-        return Reply(200, f'<DescribeInstanceTypesResponse xmlns="{space}">{page}</DescribeInstanceTypesResponse>'.encode())
+        return Reply(
+            200,
+            f'<DescribeInstanceTypesResponse xmlns="{space}">{page}</DescribeInstanceTypesResponse>'.encode(),
+        )
 
     cloud.trick = trick
     assert collect(cloud, store).ok
@@ -144,13 +147,29 @@ XML = b"<Response><Errors><Error><Code>RequestExpired</Code><Message>Request has
     ("service", "number", "reply", "message"),
     [
         ("ec2", 1, Reply(400, XML), "the credentials have expired (DescribeInstanceTypes: RequestExpired)"),
-        ("pricing", 2, Reply(200, b'{"FormatVersion": "aws_v1", "PriceList": ["{'), "half an answer of get_products"),
+        (
+            "pricing",
+            2,
+            Reply(200, b'{"FormatVersion": "aws_v1", "PriceList": ["{'),
+            "half an answer of get_products",
+        ),
         ("pricing", 0, Reply(200, b'{"PriceList": ["{', cut=1000), "half an answer of get_products"),
-        ("savingsplans", 1, Reply(403, {"__type": "AccessDeniedException"}), "DescribeSavingsPlansOfferingRates is not allowed"),
+        (
+            "savingsplans",
+            1,
+            Reply(403, {"__type": "AccessDeniedException"}),
+            "DescribeSavingsPlansOfferingRates is not allowed",
+        ),
     ],
 )
 def test_a_failure_is_one_line_and_nothing_is_written(
-    cloud: Cloud, store: Store, first: tuple[Store, PriceResult], service: str, number: int, reply: Reply, message: str
+    cloud: Cloud,
+    store: Store,
+    first: tuple[Store, PriceResult],
+    service: str,
+    number: int,
+    reply: Reply,
+    message: str,
 ) -> None:
     """`number` is that of the question that is answered so; 0: all."""
     shutil.copy(first[0].path, store.path)
@@ -165,7 +184,10 @@ def test_regions_come_from_nodes_where_none_are_configured(cloud: Cloud, store: 
     with store.write() as con:
         for number, region in enumerate(("eu-west-1", "us-central1")):
             labels = {"label_topology_kubernetes_io_region": region}
-            con.execute("INSERT INTO series VALUES ($1, $1, 'prometheus', 'c', 'kube_node_labels', $2)", [number, labels])
+            con.execute(
+                "INSERT INTO series VALUES ($1, $1, 'prometheus', 'c', 'kube_node_labels', $2)",
+                [number, labels],
+            )
     result = collect(cloud, store)
     assert result.ok and result.regions == ("eu-west-1",)
 
@@ -175,11 +197,16 @@ def test_a_profile_that_does_not_exist(cloud: Cloud, store: Store) -> None:
     assert result.error is not None and "nobody" in result.error.message
 
 
-def test_without_credentials_the_public_lists_are_asked(store: Store, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_without_credentials_the_public_lists_are_asked(
+    store: Store, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_PROFILE"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
     monkeypatch.setattr(public, "_ATTEMPTS", 1)
-    check_failure(collected("aws", Config(aws=Aws(price_list_url="http://127.0.0.1:9")), store), "aws: cannot be reached")
+    check_failure(
+        collected("aws", Config(aws=Aws(price_list_url="http://127.0.0.1:9")), store),
+        "aws: cannot be reached",
+    )
     assert not store.exists

@@ -24,7 +24,9 @@ ITEMS = [
     azure_item(A100, "eastus", 3.5, effectiveStartDate="2024-01-01T00:00:00Z"),
     azure_item(A100, "eastus", 9.9, effectiveStartDate="2027-01-01T00:00:00Z"),
     azure_item(A100, "eastus", 1.1, skuName="NC24ads A100 v4 Spot", meterName="NC24ads A100 v4 Spot"),
-    azure_item(A100, "eastus", 0.7, skuName="NC24ads A100 v4 Low Priority", meterName="NC24ads A100 v4 Low Priority"),
+    azure_item(
+        A100, "eastus", 0.7, skuName="NC24ads A100 v4 Low Priority", meterName="NC24ads A100 v4 Low Priority"
+    ),
     azure_item(A100, "eastus", 4.777, productName="Virtual Machines NCads A100 v4 Series Windows"),
     azure_item(A100, "eastus", 4.8, productName="NCads A100 v4 Series Cloud Services"),
     azure_item(A100, "eastus", 3.0, type="DevTestConsumption"),
@@ -34,7 +36,13 @@ ITEMS = [
     azure_item("Standard_NP10s", "eastus", 1.65),
     azure_item("Standard_D2s_v3", "eastus", 0.096),
     azure_item("Standard_ND96isr_H100_v5", "westeurope", 98.32),
-    azure_item("Standard_ND96isr_H100_v5", "westeurope", 98.32, skuName="ND96isr H100 v5 Spot", meterName="ND96isr H100 v5 Spot"),
+    azure_item(
+        "Standard_ND96isr_H100_v5",
+        "westeurope",
+        98.32,
+        skuName="ND96isr H100 v5 Spot",
+        meterName="ND96isr H100 v5 Spot",
+    ),
     azure_item("Standard_ND96isr_H100_v5", "", 98.32),
 ]
 
@@ -46,7 +54,9 @@ def cloud() -> Iterator[Cloud]:
 
 
 def collect(cloud: Cloud, store: Store, *regions: str, currency: str = "USD") -> PriceResult:
-    return collected("azure", Config(azure=Azure(retail_prices_url=cloud.url), currency=currency), store, *regions)
+    return collected(
+        "azure", Config(azure=Azure(retail_prices_url=cloud.url), currency=currency), store, *regions
+    )
 
 
 def test_all_ways_to_buy_a_machine(cloud: Cloud, store: Store) -> None:
@@ -79,7 +89,9 @@ def test_one_region_in_the_currency_of_the_configuration(cloud: Cloud, store: St
     assert rows(store, "SELECT region, currency FROM list_prices") == [("westeurope", "EUR")]
 
 
-def test_throttling_waits_as_long_as_it_is_told(cloud: Cloud, store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_throttling_waits_as_long_as_it_is_told(
+    cloud: Cloud, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
     pauses: list[float] = []
     monkeypatch.setattr("tenacity.nap.time.sleep", pauses.append)
     busy = {2: Reply(429, {"error": {"code": "429"}}, {"Retry-After": "7"}), 4: Reply(503, b"")}
@@ -91,7 +103,10 @@ def test_throttling_waits_as_long_as_it_is_told(cloud: Cloud, store: Store, monk
 @pytest.mark.parametrize(
     ("reply", "message"),
     [
-        (Reply(200, {"Items": [{}] * 2, "Count": 100, "NextPageLink": None}), "azure: half an answer: items are missing"),
+        (
+            Reply(200, {"Items": [{}] * 2, "Count": 100, "NextPageLink": None}),
+            "azure: half an answer: items are missing",
+        ),
         (Reply(200, b'{"Items": [', cut=5000), "azure: half an answer, the connection broke off"),
         (Reply(401, b""), "azure: the list of retail prices refuses access (HTTP 401)"),
         (
@@ -110,17 +125,24 @@ def test_a_failure_in_the_middle_writes_nothing(
 
 
 def test_a_link_that_leads_back_is_not_followed_for_ever(cloud: Cloud, store: Store) -> None:
-    cloud.trick = lambda _service, _number: Reply(200, {"Items": [], "Count": 0, "NextPageLink": f"{cloud.url}?round"})
+    cloud.trick = lambda _service, _number: Reply(
+        200, {"Items": [], "Count": 0, "NextPageLink": f"{cloud.url}?round"}
+    )
     check_failure(collect(cloud, store), "azure: the retail prices have no end")
 
 
 def test_a_region_without_prices_fails_the_whole_provider(cloud: Cloud, store: Store) -> None:
-    check_failure(collect(cloud, store, "eastus", "marscentral"), "azure: there are no prices of GPU machines in marscentral")
+    check_failure(
+        collect(cloud, store, "eastus", "marscentral"),
+        "azure: there are no prices of GPU machines in marscentral",
+    )
     assert not store.exists
 
 
 def test_nobody_there(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(public, "_ATTEMPTS", 2)
-    result = collected("azure", Config(azure=Azure(retail_prices_url="http://127.0.0.1:9/api/retail/prices")), store)
+    result = collected(
+        "azure", Config(azure=Azure(retail_prices_url="http://127.0.0.1:9/api/retail/prices")), store
+    )
     check_failure(result, "azure: cannot be reached")
     assert len(str(result.error)) < 180

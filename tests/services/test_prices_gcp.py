@@ -22,10 +22,20 @@ A2 = [
     gcp_sku("Nvidia Tesla A100 80GB GPU running in Americas", "GPU", "3.93"),
     gcp_sku("Spot Preemptible A2 Instance Core running in Americas", "CPU", "0.015", usage="Preemptible"),
     gcp_sku("Spot Preemptible A2 Instance Ram running in Americas", "RAM", "0.002", usage="Preemptible"),
-    gcp_sku("Nvidia Tesla A100 GPU attached to Spot Preemptible VMs running in Americas", "GPU", "1.6", usage="Preemptible"),
+    gcp_sku(
+        "Nvidia Tesla A100 GPU attached to Spot Preemptible VMs running in Americas",
+        "GPU",
+        "1.6",
+        usage="Preemptible",
+    ),
     gcp_sku("Commitment v1: A2 Cpu in Americas for 1 Year", "CPU", "0.019915", usage="Commit1Yr"),
     gcp_sku("Commitment v1: A2 Ram in Americas for 1 Year", "RAM", "0.002669", usage="Commit1Yr"),
-    gcp_sku("Commitment v1: Nvidia Tesla A100 GPU running in Americas for 1 Year", "GPU", "1.848362", usage="Commit1Yr"),
+    gcp_sku(
+        "Commitment v1: Nvidia Tesla A100 GPU running in Americas for 1 Year",
+        "GPU",
+        "1.848362",
+        usage="Commit1Yr",
+    ),
 ]
 SSD = [
     # the first terabyte of what is no on-demand disk is free elsewhere: the tier that starts at 0 counts
@@ -40,7 +50,11 @@ MEGA = [
     gcp_sku("A3Plus Instance Ram running in Americas", "RAM", "0.002344"),
     gcp_sku("Nvidia H100 80GB Plus GPU running in Americas", "GPU", "10.344276"),
     gcp_sku("Reserved Nvidia H100 80GB Mega GPU in Americas in Calendar Mode", "GPU", "4.841121"),
-    gcp_sku("Nvidia H100 Mega 80GB GPU attached to DWS Defined Duration VMs running in Americas", "GPU", "4.423936"),
+    gcp_sku(
+        "Nvidia H100 Mega 80GB GPU attached to DWS Defined Duration VMs running in Americas",
+        "GPU",
+        "4.423936",
+    ),
 ]
 OTHERS = [
     gcp_sku("A4 Nvidia B200 (1 gpu slice) running in Americas", "GPU", "16.11"),
@@ -69,7 +83,9 @@ def collect(cloud: Cloud, store: Store, *regions: str) -> PriceResult:
 
 
 def price(store: Store, machine: str, option: str = "on_demand", term: int = 0) -> Decimal | None:
-    facts = rows(store, "SELECT region, instance_type, purchase_option, term_years, price_per_hour FROM list_prices")
+    facts = rows(
+        store, "SELECT region, instance_type, purchase_option, term_years, price_per_hour FROM list_prices"
+    )
     prices = [fact[4] for fact in facts if fact[:4] == (IOWA, machine, option, term)]
     assert len(prices) < 2
     return prices[0] if prices else None
@@ -81,11 +97,15 @@ def test_machines_are_composed_of_their_parts(cloud: Cloud, store: Store) -> Non
     assert result.regions == ("us-central1", "us-east1")
     # core, memory, GPU: as Google's own price of the machine
     assert price(store, "a2-highgpu-1g") == Decimal("3.673385")
-    assert price(store, "a2-highgpu-1g", "spot") == 12 * Decimal("0.015") + 85 * Decimal("0.002") + Decimal("1.6")
+    assert price(store, "a2-highgpu-1g", "spot") == 12 * Decimal("0.015") + 85 * Decimal("0.002") + Decimal(
+        "1.6"
+    )
     assert price(store, "a2-highgpu-1g", "cud", 1) == Decimal("2.314207")
     assert price(store, "a2-highgpu-1g", "cud", 3) is None
     # a machine of 16 GPUs shares one host
-    assert price(store, "a2-megagpu-16g") == 96 * Decimal("0.031611") + 1360 * Decimal("0.004237") + 16 * Decimal("2.933908")
+    assert price(store, "a2-megagpu-16g") == 96 * Decimal("0.031611") + 1360 * Decimal(
+        "0.004237"
+    ) + 16 * Decimal("2.933908")
     # bundled local SSD, sold by the month
     host = 12 * Decimal("0.031611") + 170 * Decimal("0.004237")
     assert price(store, "a2-ultragpu-1g") == round(host + Decimal("3.93") + 375 * Decimal("0.08") / 730, 12)
@@ -99,7 +119,9 @@ def test_machines_are_composed_of_their_parts(cloud: Cloud, store: Store) -> Non
     assert price(store, "a3-highgpu-8g") == round(plain, 12)
     # a slice covers its part of the machine
     assert price(store, "a4-highgpu-8g") == 8 * Decimal("16.11")
-    assert price(store, "a4-highgpu-8g", "spot") == 8 * Decimal("4.9542")  # filed as on demand, said to be spot
+    assert price(store, "a4-highgpu-8g", "spot") == 8 * Decimal(
+        "4.9542"
+    )  # filed as on demand, said to be spot
 
 
 @pytest.mark.shared
@@ -123,20 +145,31 @@ def test_throttling_is_waited_out(cloud: Cloud, store: Store) -> None:
 @pytest.mark.parametrize(
     ("code", "details", "message"),
     [
-        ("UNAUTHENTICATED", "Request had invalid credentials.", "gcp: the credentials have expired or are refused"),
+        (
+            "UNAUTHENTICATED",
+            "Request had invalid credentials.",
+            "gcp: the credentials have expired or are refused",
+        ),
         ("DATA_LOSS", "stream cut", "gcp: half an answer, or none"),
     ],
 )
-def test_a_failure_in_the_middle_writes_nothing(cloud: Cloud, store: Store, code: str, details: str, message: str) -> None:
+def test_a_failure_in_the_middle_writes_nothing(
+    cloud: Cloud, store: Store, code: str, details: str, message: str
+) -> None:
     import grpc
 
-    cloud.trick = lambda _service, number: Reply(getattr(grpc.StatusCode, code), details) if number == 4 else None
+    cloud.trick = lambda _service, number: (
+        Reply(getattr(grpc.StatusCode, code), details) if number == 4 else None
+    )
     check_failure(collect(cloud, store), message)
     assert not store.exists
 
 
 def test_a_region_without_prices_of_machines(cloud: Cloud, store: Store) -> None:
-    check_failure(collect(cloud, store, IOWA, "asia-northeast1"), "gcp: there are no prices of GPU machines in asia-northeast1")
+    check_failure(
+        collect(cloud, store, IOWA, "asia-northeast1"),
+        "gcp: there are no prices of GPU machines in asia-northeast1",
+    )
     assert not store.exists
 
 
@@ -144,7 +177,9 @@ def test_nobody_there(store: Store) -> None:
     check_failure(collected("gcp", Config(gcp=Gcp(endpoint="127.0.0.1:9")), store), "gcp: cannot be reached")
 
 
-def test_without_credentials_gcp_is_skipped(store: Store, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_without_credentials_gcp_is_skipped(
+    store: Store, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setenv("NO_GCE_CHECK", "true")
     monkeypatch.delenv("GOOGLE_APPLICATION_CREDENTIALS", raising=False)

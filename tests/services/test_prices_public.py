@@ -31,7 +31,14 @@ OFFERS = [
 ]
 PLANS = [
     plan("p5.48xlarge", EAST, "44.1"),
-    plan("p5.48xlarge", EAST, "41.2", years=3, payment="All Upfront", **{"Product Family": "EC2InstanceSavingsPlans"}),
+    plan(
+        "p5.48xlarge",
+        EAST,
+        "41.2",
+        years=3,
+        payment="All Upfront",
+        **{"Product Family": "EC2InstanceSavingsPlans"},
+    ),
     plan("p5.48xlarge", EAST, "9.9", DiscountedUsageType="UnusedBox:p5.48xlarge"),
     plan("p5.48xlarge", EAST, "9.8", DiscountedOperation="RunInstances:0010"),
     plan("p5.48xlarge", EAST, "9.7", DiscountedUsageType="DedicatedUsage:p5.48xlarge"),
@@ -53,9 +60,27 @@ PRODUCTS = [
     oci_product("B93113", 0.025), oci_product("B0", 100, kind="MONTH"),
 ]  # fmt: skip
 GPUS = [
-    {"id": "NVIDIA H100 80GB HBM3", "displayName": "H100 SXM", "memoryInGb": 80, "securePrice": 3.49, "communityPrice": 2.69},
-    {"id": "NVIDIA A100 80GB PCIe", "displayName": "A100 PCIe", "memoryInGb": 80, "securePrice": 1.59, "communityPrice": 1.19},
-    {"id": "AMD Instinct MI300X OAM", "displayName": "MI300X", "memoryInGb": 192, "securePrice": 2.19, "communityPrice": None},
+    {
+        "id": "NVIDIA H100 80GB HBM3",
+        "displayName": "H100 SXM",
+        "memoryInGb": 80,
+        "securePrice": 3.49,
+        "communityPrice": 2.69,
+    },
+    {
+        "id": "NVIDIA A100 80GB PCIe",
+        "displayName": "A100 PCIe",
+        "memoryInGb": 80,
+        "securePrice": 1.59,
+        "communityPrice": 1.19,
+    },
+    {
+        "id": "AMD Instinct MI300X OAM",
+        "displayName": "MI300X",
+        "memoryInGb": 192,
+        "securePrice": 2.19,
+        "communityPrice": None,
+    },
     {"id": "unknown", "displayName": "unknown", "memoryInGb": 0, "securePrice": 0, "communityPrice": 0},
 ]
 OFFERED = [
@@ -85,7 +110,9 @@ def cloud(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Cloud]:
         yield running
 
 
-def collect(cloud: Cloud, store: Store, provider: str, *, currency: str = "USD", now: datetime = NOW) -> PriceResult:
+def collect(
+    cloud: Cloud, store: Store, provider: str, *, currency: str = "USD", now: datetime = NOW
+) -> PriceResult:
     lists = PriceLists(oci=f"{cloud.url}/oci", runpod=f"{cloud.url}/graphql", vast=f"{cloud.url}/bundles/")
     config = Config(aws=Aws(price_list_url=cloud.url), price_lists=lists, currency=currency)
     return collected(provider, config, store, now=now)
@@ -109,7 +136,9 @@ def test_aws_without_a_login(cloud: Cloud, store: Store) -> None:
 
 def test_oci_has_one_price_everywhere(cloud: Cloud, store: Store) -> None:
     assert collect(cloud, store, "oci").ok
-    assert rows(store, "SELECT region, instance_type, purchase_option, price_per_hour FROM list_prices ORDER BY ALL") == [
+    assert rows(
+        store, "SELECT region, instance_type, purchase_option, price_per_hour FROM list_prices ORDER BY ALL"
+    ) == [
         ("", "BM.GPU.GB200.4", "on_demand", Decimal(64)),
         ("", "BM.GPU.H100.8", "on_demand", Decimal(80)),
         ("", "BM.GPU.MI455X.8", "on_demand", Decimal(72)),
@@ -123,9 +152,10 @@ def test_oci_has_one_price_everywhere(cloud: Cloud, store: Store) -> None:
         ("VM.GPU3.1", "V100-SXM2-16GB", 1),
     ]
     assert collect(cloud, store, "oci", currency="EUR", now=NOW.replace(day=22)).ok
-    assert rows(store, "SELECT price_per_hour FROM list_prices WHERE currency = 'EUR' AND instance_type = 'BM.GPU.H100.8'") == [
-        (Decimal(40),)
-    ]
+    assert rows(
+        store,
+        "SELECT price_per_hour FROM list_prices WHERE currency = 'EUR' AND instance_type = 'BM.GPU.H100.8'",
+    ) == [(Decimal(40),)]
 
 
 def test_gpu_clouds_price_a_gpu(cloud: Cloud, store: Store) -> None:
@@ -142,7 +172,9 @@ def test_gpu_clouds_price_a_gpu(cloud: Cloud, store: Store) -> None:
         ("vast", "1x_H100-SXM", "on_demand", Decimal("2.2")),
         ("vast", "1x_H100-SXM", "spot", Decimal(2)),
     ]
-    assert rows(store, "SELECT DISTINCT gpu_model FROM instance_types WHERE instance_type LIKE '%H100%'") == [("H100-80GB-HBM3",)]
+    assert rows(store, "SELECT DISTINCT gpu_model FROM instance_types WHERE instance_type LIKE '%H100%'") == [
+        ("H100-80GB-HBM3",)
+    ]
 
 
 def test_what_a_price_replaces(cloud: Cloud, store: Store) -> None:
@@ -165,11 +197,19 @@ def test_what_a_price_replaces(cloud: Cloud, store: Store) -> None:
 @pytest.mark.parametrize(
     ("provider", "reply", "message"),
     [
-        ("aws", Reply(200, b'"FormatVersion","v1.0"\n'), "aws: half an answer, cut off or no answer of the bulk price list"),
+        (
+            "aws",
+            Reply(200, b'"FormatVersion","v1.0"\n'),
+            "aws: half an answer, cut off or no answer of the bulk price list",
+        ),
         ("aws", Reply(200, b'"SKU","Unit"\n', cut=1000), "aws: half an answer, the connection broke off"),
         ("aws", Reply(404, b"<Error/>"), "aws: the bulk price list answered HTTP 404"),
         ("oci", Reply(200, {"items": []}), "oci: there are no prices of GPU shapes in USD"),
-        ("runpod", Reply(200, {"data": {"gpuTypes": [{"id": "x"}]}}), "runpod: the answer cannot be read: KeyError"),
+        (
+            "runpod",
+            Reply(200, {"data": {"gpuTypes": [{"id": "x"}]}}),
+            "runpod: the answer cannot be read: KeyError",
+        ),
         ("vast", Reply(200, {"offers": []}), "vast: half an answer: items are missing"),
     ],
 )

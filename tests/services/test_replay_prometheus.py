@@ -24,7 +24,9 @@ pytestmark = pytest.mark.services
 
 # The exact calculation holds all of them against their samples; what HTTP adds to that, some show.
 SOME = [
-    pytest.param(case, id=case.name, marks=[] if number == 32 else pytest.mark.slow if number % 8 else pytest.mark.ci)
+    pytest.param(
+        case, id=case.name, marks=[] if number == 32 else pytest.mark.slow if number % 8 else pytest.mark.ci
+    )
     for number, case in enumerate(all_cases())
 ]
 
@@ -50,7 +52,9 @@ def test_fleet_collected_over_http_gives_its_true_figures(
     for row in view.rows:
         if "by_day" in expected and row.kind == "allocated":
             figures = expected["by_day"][row.keys["day"]]
-            assert not differences(row.keys["day"] or "", {"cost": row.measures.cost}, figures, ("cost",), {"cost": 0.05})
+            assert not differences(
+                row.keys["day"] or "", {"cost": row.measures.cost}, figures, ("cost",), {"cost": 0.05}
+            )
     if "by_day" in expected:
         assert {row.keys["day"] for row in view.rows if row.kind == "allocated"} == set(expected["by_day"])
 

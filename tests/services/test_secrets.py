@@ -58,7 +58,9 @@ WAYS = {
         '[prometheus]\nurl = "{url}"\n[prometheus.basic_auth]\nusername = "me"\npassword{place}\n', PROMETHEUS
     ),
     "prometheus header": Way(
-        '[prometheus]\nurl = "{url}"\nheaders_env = {{ X-Key{place} }}\n', PROMETHEUS, ("header", "keyring header")
+        '[prometheus]\nurl = "{url}"\nheaders_env = {{ X-Key{place} }}\n',
+        PROMETHEUS,
+        ("header", "keyring header"),
     ),
     "mlflow token": Way('[mlflow]\nname = "mlflow"\nurl = "{url}"\ntoken{place}\n', MLFLOW),
     "mlflow token of its own": Way(
@@ -107,7 +109,10 @@ class Echo(Quiet):
         sent = f"{self.path} {dict(self.headers)} {self.rfile.read(length)[:500]!r}"
         self.heard.append(sent)
         status, body = {
-            "error": (400, json.dumps({"status": "error", "errorType": "bad", "error": sent, "message": sent})),
+            "error": (
+                400,
+                json.dumps({"status": "error", "errorType": "bad", "error": sent, "message": sent}),
+            ),
             "text": (401, sent),
             "nonsense": (200, sent),
             "redirect": (302, ""),
@@ -142,7 +147,9 @@ def check_nowhere(text: bytes, where: object) -> None:
 
 #: Each setting in one of its ways, by turns, and one command that needs no secret; with all ways and commands it is slow.
 QUICK = [
-    pytest.param(name, way.by[number % len(way.by)], ("error", "text", "redirect", "reason"), EVERYWHERE[:1], id=name)
+    pytest.param(
+        name, way.by[number % len(way.by)], ("error", "text", "redirect", "reason"), EVERYWHERE[:1], id=name
+    )
     for number, (name, way) in enumerate(WAYS.items())
 ]
 MANNERS = ("error", "text", "nonsense", "redirect", "reason", "gone")
@@ -207,11 +214,15 @@ def test_a_planted_secret_comes_out_nowhere(
             check_nowhere(path.read_bytes(), path)
 
 
-def test_an_unexpected_error_is_told_without_the_secret(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unexpected_error_is_told_without_the_secret(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("PLANTED", SECRET)
     monkeypatch.setattr(texts, "_SECRETS", set())
-    (tmp_path / "gpucost.toml").write_text('[prometheus]\nurl = "http://127.0.0.1:1"\nbearer_token_env = "PLANTED"\n')
+    (tmp_path / "gpucost.toml").write_text(
+        '[prometheus]\nurl = "http://127.0.0.1:1"\nbearer_token_env = "PLANTED"\n'
+    )
 
     def fail(source: object, store: object, *_: object, **__: object) -> None:
         from gpucost.collect.prometheus.client import session
@@ -229,7 +240,11 @@ def secret_settings() -> set[str]:
 
     def below(model: type, path: str) -> Iterator[str]:
         for name, one in model.model_fields.items():  # type: ignore[attr-defined]
-            inner = [part for part in (one.annotation, *getattr(one.annotation, "__args__", ())) if hasattr(part, "model_fields")]
+            inner = [
+                part
+                for part in (one.annotation, *getattr(one.annotation, "__args__", ()))
+                if hasattr(part, "model_fields")
+            ]
             if inner:
                 yield from below(inner[0], f"{path}{one.alias or name}.")
             elif name.endswith(("_env", "token_file", "password_file", "url_file")):
@@ -265,6 +280,8 @@ def test_a_keyring_that_holds_nothing_says_what_to_do(
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(keyring.core, "_keyring_backend", Kept())
     Kept.held = {("service", "two"): "one\ntwo"}
-    (tmp_path / "gpucost.toml").write_text(f'[prometheus]\nurl = "http://127.0.0.1:1"\nbearer_token_env = "{place}"\n')
+    (tmp_path / "gpucost.toml").write_text(
+        f'[prometheus]\nurl = "http://127.0.0.1:1"\nbearer_token_env = "{place}"\n'
+    )
     result = CliRunner().invoke(app, ["collect", "prometheus"])
     assert result.exit_code == 1 and said in result.stderr, result.output

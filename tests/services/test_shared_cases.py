@@ -35,9 +35,13 @@ def _case(case: Path) -> Any:
 def test_fleet_gives_its_figures(case: Path, tmp_path: Path) -> None:
     require_prometheus()
     data, port, fleet = tmp_path / "prometheus", free_port(), read_fleet(case)
-    subprocess.run([sys.executable, shared("replay/replay.py"), "load", case / "fleet.json", data], check=True)
+    subprocess.run(
+        [sys.executable, shared("replay/replay.py"), "load", case / "fleet.json", data], check=True
+    )
     server = start_prometheus(data, port)
-    config = write_config(fleet, tmp_path, case / "prices.csv", f"http://127.0.0.1:{port}", cluster=fleet["nodes"][0]["cluster"])
+    config = write_config(
+        fleet, tmp_path, case / "prices.csv", f"http://127.0.0.1:{port}", cluster=fleet["nodes"][0]["cluster"]
+    )
     span = ["--from", iso(from_ms(fleet["start"] * 1000)), "--to", iso(from_ms(fleet["end"] * 1000))]
 
     def run(*words: str) -> str:
@@ -51,12 +55,15 @@ def test_fleet_gives_its_figures(case: Path, tmp_path: Path) -> None:
         stop(server)
     report: dict[str, Any] = json.loads(run("report", "--by", "day,namespace", "--format", "json"))
     warnings = [str(warning) for warning in report["coverage"]["warnings"]]
-    assert [word for word in fleet.get("expect_warnings", []) if not any(word in warning for warning in warnings)] == []
+    assert [
+        word for word in fleet.get("expect_warnings", []) if not any(word in warning for warning in warnings)
+    ] == []
     store = Store(config.store)
     if any("uid" in rule[4] for rule in fleet.get("relabel", [])):  # names are all that is known of its pods
         with store.write() as con:
             con.executemany(
-                "UPDATE allocations SET uid = $1 WHERE pod = $2", [(pod["uid"], pod["name"]) for pod in fleet["pods"]]
+                "UPDATE allocations SET uid = $1 WHERE pod = $2",
+                [(pod["uid"], pod["name"]) for pod in fleet["pods"]],
             )
     check_figures(case, store)
     measures = (*HOURS, *MONEY)

@@ -59,11 +59,17 @@ def ask(folder: Path, *words: str) -> Any:
 def held(folder: Path, by: str) -> dict[str, float]:
     """GPU-seconds of the last two days and the next, by a dimension."""
     start, end = ((datetime.now(UTC) + timedelta(days=days)).strftime("%Y-%m-%d") for days in (-2, 1))
-    answer = json.loads(ask(folder, "report", "--from", start, "--to", end, "--by", by, "--format", "json").stdout)
-    return {row[by]: row["allocated_gpu_hours"] * 3600 for row in answer["rows"] if row["kind"] == "allocated"}
+    answer = json.loads(
+        ask(folder, "report", "--from", start, "--to", end, "--by", by, "--format", "json").stdout
+    )
+    return {
+        row[by]: row["allocated_gpu_hours"] * 3600 for row in answer["rows"] if row["kind"] == "allocated"
+    }
 
 
-def test_jobs_of_every_ending_are_what_slurm_bills(slurm: SlurmCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_jobs_of_every_ending_are_what_slurm_bills(
+    slurm: SlurmCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("SLURM_CONF", slurm.environment["SLURM_CONF"])
     (tmp_path / "gpucost.toml").write_text('store = "slurm.duckdb"\n[slurm]\nsacct = "sacct"\n')
     one, submit = ("-n1", "--gres=gpu:a100:1"), slurm.submit
@@ -115,18 +121,34 @@ def test_jobs_of_every_ending_are_what_slurm_bills(slurm: SlurmCluster, tmp_path
     assert [runs[0] for runs in (ended[requeued], ended[victim])] == ["REQUEUED", "PREEMPTED"]
     assert len(ended[requeued]) == len(ended[victim]) == 2
     expected: dict[str, float] = defaultdict(float)
-    shown = slurm.run("sacct", "-a", "-D", "-X", "-n", "-P", "--delimiter=\x1f", "-o", "Account,ElapsedRaw,AllocTRES,JobName")
+    shown = slurm.run(
+        "sacct",
+        "-a",
+        "-D",
+        "-X",
+        "-n",
+        "-P",
+        "--delimiter=\x1f",
+        "-o",
+        "Account,ElapsedRaw,AllocTRES,JobName",
+    )
     for record in shown.split("\n"):
         account, elapsed, tres, *_ = [*record.split("\x1f"), "", ""]
         gpus = dict(item.split("=") for item in tres.split(",") if "=" in item).get("gres/gpu", "0")
         expected[account] += float(elapsed or 0) * float(gpus)
     found = held(tmp_path, "namespace")
-    assert {name: round(value, 3) for name, value in found.items()} == {name: value for name, value in expected.items() if value}
+    assert {name: round(value, 3) for name, value in found.items()} == {
+        name: value for name, value in expected.items() if value
+    }
     names = held(tmp_path, "workload")
-    assert {"Job/sweep|of\npipes", "Job/it's un_typed é", "Job/two nodes", "Job/het"} <= set(names), sorted(names)
+    assert {"Job/sweep|of\npipes", "Job/it's un_typed é", "Job/two nodes", "Job/het"} <= set(names), sorted(
+        names
+    )
     assert held(tmp_path, "account").keys() == {"research", "product"}
     nodes = held(tmp_path, "node")
-    assert set(nodes) == {"n1", "n2"} and sum(nodes.values()) == pytest.approx(sum(expected.values()), abs=0.01)
+    assert set(nodes) == {"n1", "n2"} and sum(nodes.values()) == pytest.approx(
+        sum(expected.values()), abs=0.01
+    )
 
     checks = CliRunner().invoke(app, ["doctor", "--config", str(tmp_path / "gpucost.toml")]).output
     assert f"sacct: answers for {CLUSTER}" in checks, checks
@@ -149,7 +171,9 @@ def test_jobs_of_every_ending_are_what_slurm_bills(slurm: SlurmCluster, tmp_path
 
     # Slurm's own report knows complete hours alone: what was is put two hours back, and rolled up
     bill = slurm.rolled_up(hours=2)
-    assert {name: value for name, value in bill.items() if name in found} == {name: round(value) for name, value in found.items()}
+    assert {name: value for name, value in bill.items() if name in found} == {
+        name: round(value) for name, value in found.items()
+    }
     # the machines' idle and down time with it is what nodes cost
     later = tmp_path / "later"
     later.mkdir()

@@ -59,7 +59,9 @@ class Collected:
 
     def answer(self, *words: str, hours: tuple[float, float]) -> dict[str, Any]:
         """What a command answers of these hours; numbers with a point are decimals."""
-        answer: dict[str, Any] = json.loads(self.run(*words, "--format", "json", hours=hours).stdout, parse_float=Decimal)
+        answer: dict[str, Any] = json.loads(
+            self.run(*words, "--format", "json", hours=hours).stdout, parse_float=Decimal
+        )
         return answer
 
 
@@ -121,13 +123,17 @@ def test_figures_are_those_of_the_exact_calculation(name: str, basis: str, colle
     rows = {tuple(row[key] for key in KEY): row for row in answer["rows"]}
     assert rows.keys() == due.keys()
     for key, row in due.items():
-        assert {name: rows[key][name] for name in row} == {name: _exact(value) for name, value in row.items()}, key
+        assert {name: rows[key][name] for name in row} == {
+            name: _exact(value) for name, value in row.items()
+        }, key
     for row in (*answer["rows"], *answer["models"], answer["totals"]):
         parts = row["prompt_cost"] + row["generation_cost"] + row["unserved_cost"]
         assert parts == row["cost"] - (row["idle_cost"] if keeps_idle else 0)
     # nothing is lost: pods without work, work without pods
     assert answer["totals"]["cost"] == _exact(sum((row.cost for row in truth), Fraction(0)))
-    assert answer["totals"]["allocated_cost"] == _exact(sum((of.cost for of in bill.pods.values()), Fraction(0)))
+    assert answer["totals"]["allocated_cost"] == _exact(
+        sum((of.cost for of in bill.pods.values()), Fraction(0))
+    )
     assert [row["workload"] for row in answer["cost_without_work"]] == ["Deployment/silent"]
     lost: dict[str, int] = defaultdict(int)
     for work, _, amount in increases(works(), {}, at(hours[0]), at(hours[1]), at(0)):

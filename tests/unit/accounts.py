@@ -107,7 +107,10 @@ def accounts(
     """What answers each case, priced together: each has a node and a billing period of its own, and all days are the same."""
     nodes, months, end = [], [f"{2026 + number}-10" for number in range(len(cases))], START + 24 * MS_PER_HOUR
     for number, (case, month) in enumerate(zip(cases, months, strict=True), 1):
-        nodes.append(NODE | {"node_id": number, "node": f"n{number}", "machine_id": f"{NODE['machine_id']}{number:03x}"})
+        nodes.append(
+            NODE
+            | {"node_id": number, "node": f"n{number}", "machine_id": f"{NODE['machine_id']}{number:03x}"}
+        )
         for bill in case.bills:
             put(con, bill, f"{number:03x}", month)
     run(con, nodes, [], {"commitment_sharing": sharing, "fx": {"EUR": EUR}})
@@ -117,8 +120,14 @@ def accounts(
         con.execute("DELETE FROM cost_hourly")
         for number, case in enumerate(cases, 1):
             left = 1 - sum(case.held.values())
-            for kind, team, part in [*(("allocated", *one) for one in case.held.items()), ("unallocated", None, left)]:
-                con.execute(CELLS, {"kind": kind, "team": team, "part": part, "start": START, "end": end, "node": number})
+            for kind, team, part in [
+                *(("allocated", *one) for one in case.held.items()),
+                ("unallocated", None, left),
+            ]:
+                con.execute(
+                    CELLS,
+                    {"kind": kind, "team": team, "part": part, "start": START, "end": end, "node": number},
+                )
             case.change(con, {"key": f"{KEY}{number:03x}", "node": number, "start": START})
     return [partial(reconcile, con, month, "USD") for month in months]
 
@@ -136,7 +145,9 @@ FROM node_prices AS p, (SELECT unnest(range($start, $end, 3600000)) AS from_ms) 
 WHERE p.node_id = $node AND p.price_source = 'bill' AND p.from_ms <= h.from_ms AND h.from_ms < p.to_ms)"""
 
 
-def first_hour(cost: int, other: int, discount: int = 0) -> Callable[[duckdb.DuckDBPyConnection, dict[str, Any]], None]:
+def first_hour(
+    cost: int, other: int, discount: int = 0
+) -> Callable[[duckdb.DuckDBPyConnection, dict[str, Any]], None]:
     """A change: the machine's first hour costs this, others that, as if a discount or a fee had been placed there."""
 
     def change(con: duckdb.DuckDBPyConnection, of: dict[str, Any]) -> None:

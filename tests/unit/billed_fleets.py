@@ -26,7 +26,9 @@ def configured(fleet: Billed, lines: str) -> Billed:
 
 def whole(folder: Path) -> Billed:
     """A fleet whose bill covers it and nothing else, but for ten minutes before each machine was a node."""
-    signed = '[[coverage.accept]]\nfrom = 2026-03-01\nto = 2026-04-01\nwho = "Dana"\nwhy = "it ran for two days"\n'
+    signed = (
+        '[[coverage.accept]]\nfrom = 2026-03-01\nto = 2026-04-01\nwho = "Dana"\nwhy = "it ran for two days"\n'
+    )
     fleet = configured(Billed(folder, machines("p4de.24xlarge")), signed)
     fleet.bill(bill_files.aws_cur(charges(fleet.fleet, rate, booting=BOOTING)), "cur.csv", "aws")
     with profiled_stages() as fleet.stages:

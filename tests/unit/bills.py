@@ -129,14 +129,19 @@ class Bills:
         path.write_bytes(content.encode() if isinstance(content, str) else content)
         return path
 
-    def load(self, *paths: Path, provider: str | None = "aws", force: bool = False, currency: str | None = None) -> BillRun:
+    def load(
+        self, *paths: Path, provider: str | None = "aws", force: bool = False, currency: str | None = None
+    ) -> BillRun:
         trees = [LocalTree(path) for path in paths]
         with patch("gpucost.store.charges.write_details", _as_mapped if self.is_checked else write_details):
             return collect_bills(self.store, trees, provider, currency=currency, force=force)
 
     def refusals(self, contents: Mapping[str, str | bytes], provider: str | None = "aws") -> dict[str, str]:
         """What each file is refused with, when all are loaded in one run; of files with bad rows, their first bad row."""
-        paths = {str(self.write(f"{number:03}.csv", text)): name for number, (name, text) in enumerate(contents.items())}
+        paths = {
+            str(self.write(f"{number:03}.csv", text)): name
+            for number, (name, text) in enumerate(contents.items())
+        }
         bad_rows: dict[str, str] = {}
         unread = load._unread
 
@@ -151,7 +156,8 @@ class Bills:
         assert not self.store.exists
         messages = [error.message for error in errors]
         return {
-            name: bad_rows.get(path) or "; ".join(message for message in messages if path in message or len(paths) == 1)
+            name: bad_rows.get(path)
+            or "; ".join(message for message in messages if path in message or len(paths) == 1)
             for path, name in paths.items()
         }
 

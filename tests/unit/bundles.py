@@ -46,7 +46,10 @@ class Made:
 
     def copy(self, folder: Path) -> Made:
         (folder / "copy").mkdir()
-        out, store = copytree(self.out, folder / "out"), copyfile(self.store, folder / "copy" / "store.duckdb")
+        out, store = (
+            copytree(self.out, folder / "out"),
+            copyfile(self.store, folder / "copy" / "store.duckdb"),
+        )
         return Made(Path(store), Path(out), self.unsealed, self.options)
 
     def restored(self) -> Made:
@@ -67,12 +70,19 @@ def remembering() -> Iterator[dict[Any, Any]]:
     """Bundles and findings of a store and a configuration are made once; who clears what it yields has them made again."""
 
     def key(config: Config, store: Store, *more: object) -> tuple[object, ...]:
-        return (sha256(store.path.read_bytes()).digest(), config.model_dump_json(exclude={"store_settings"}), *more)
+        return (
+            sha256(store.path.read_bytes()).digest(),
+            config.model_dump_json(exclude={"store_settings"}),
+            *more,
+        )
 
     def built(config: Config, store: Store, ask: ChargebackQuery, folder: Path, *tell: Any) -> Bundle:
         of = key(config, store, ask._replace(now=min(ask.now, ask.period.end)))
         if of not in KNOWN:
-            KNOWN[of] = BUILD(config, store, ask, folder, *tell), {path.name: path.read_bytes() for path in folder.iterdir()}
+            KNOWN[of] = (
+                BUILD(config, store, ask, folder, *tell),
+                {path.name: path.read_bytes() for path in folder.iterdir()},
+            )
         bundle: Bundle = KNOWN[of][0]
         files: dict[str, bytes] = KNOWN[of][1]
         for name, content in files.items():
@@ -118,7 +128,9 @@ def restate(sealed: Made, folder: Path) -> Made:
         con.execute("UPDATE bills SET is_final = true")
         with cell_tables(con):
             for table in ("cost_hourly", "cost_daily"):
-                halves = ", ".join(f"{name} = {name} / 2" for name in ("cost", "idle_cost", "unallocated_cost"))
+                halves = ", ".join(
+                    f"{name} = {name} / 2" for name in ("cost", "idle_cost", "unallocated_cost")
+                )
                 con.execute(f"UPDATE {table} SET {halves}, estimated_cost = 0")  # noqa: S608 - names of our own
             for table in ("node_hourly", "node_daily"):
                 con.execute(f"UPDATE {table} SET node_cost = node_cost / 2, price_source = 'bill'")  # noqa: S608 - names of our own
@@ -126,11 +138,15 @@ def restate(sealed: Made, folder: Path) -> Made:
 
 
 def run(store: Path, out: Path, *options: str) -> Result:
-    return CliRunner().invoke(app, ["chargeback", "--month", "2026-10", "--out", str(out), "--store", str(store), *options])
+    return CliRunner().invoke(
+        app, ["chargeback", "--month", "2026-10", "--out", str(out), "--store", str(store), *options]
+    )
 
 
 def contents(folder: Path) -> dict[str, bytes]:
-    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+    return {
+        path.relative_to(folder).as_posix(): path.read_bytes() for path in folder.rglob("*") if path.is_file()
+    }
 
 
 def modes(folder: Path) -> set[tuple[bool, str]]:

@@ -63,7 +63,13 @@ class Question:
             data = ["ml"] if self.query == "label/namespace" else NAMES
         elif self.is_range:
             start, at = start or self.start, at or self.at
-            labels = {"__name__": re.split(r"[{[]", self.query)[0], "node": "n1", "UUID": "GPU-1", "namespace": "ml", "job": "j"}
+            labels = {
+                "__name__": re.split(r"[{[]", self.query)[0],
+                "node": "n1",
+                "UUID": "GPU-1",
+                "namespace": "ml",
+                "job": "j",
+            }
             values = [[t / 1000, "50"] for t in range(-(-start // 60_000) * 60_000, at + 1, 60_000)]
             data = {"resultType": "matrix", "result": [{"metric": labels, "values": values}]}
         return {"status": "success", "data": data, **more}
@@ -100,7 +106,9 @@ class Handler(Quiet, BaseHTTPRequestHandler):
         fake = self.fakes[self.path.split("/")[1]]
         fake.headers.append(dict(self.headers))
         label = re.search("/(label/[^/]+)/", self.path)
-        query, at = (label[1], 0) if label else (fields.get("query", ""), round(float(fields.get("time", 0)) * 1000))
+        query, at = (
+            (label[1], 0) if label else (fields.get("query", ""), round(float(fields.get("time", 0)) * 1000))
+        )
         if not label:
             fake.queries.append(query)
         length = re.fullmatch(r".*\[(\d+)ms\]", query)
@@ -147,7 +155,13 @@ EIGHT_HOURS = Period(from_ms(T0), from_ms(T0 + 8 * MS_PER_HOUR))
 
 
 def collect(
-    fake: Fake, folder: Path, hours: int | None = 8, *, now: datetime | None = None, tz: ZoneInfo | None = None, **settings: Any
+    fake: Fake,
+    folder: Path,
+    hours: int | None = 8,
+    *,
+    now: datetime | None = None,
+    tz: ZoneInfo | None = None,
+    **settings: Any,
 ) -> CollectResult:
     """Collects the first hours, or (None) what is due at `now`."""
     period = None if hours is None else Period(from_ms(T0), from_ms(T0 + hours * MS_PER_HOUR))

@@ -34,7 +34,9 @@ def described() -> dict[str, Any]:
         pod("short", "n1", [2], 30.25, 33.5, "serve"),
         pod("spot", "n2", [0, 1, 2], 6, 59, "train"),
     ]
-    return fleet(DAYS * 24, nodes, pods, busy("n1", [0], 1, DAYS * 24, 33) | busy("n2", [0], 6, 50, 71), scrape=300)
+    return fleet(
+        DAYS * 24, nodes, pods, busy("n1", [0], 1, DAYS * 24, 33) | busy("n2", [0], 6, 50, 71), scrape=300
+    )
 
 
 def daily_loads() -> list[Any]:
@@ -48,7 +50,9 @@ def configured(folder: Path, chosen: dict[str, Any]) -> Config:
     step = [f",,,p4de.24xlarge,on_demand,50.00,USD,{chosen['step']}"] if chosen["step"] else []
     (folder / "prices.csv").write_text("\n".join([HEADER, *BOOK, *step]) + "\n")
     teams = [{"name": name, "namespaces": [glob]} for name, glob in chosen["teams"]]
-    config = write_config(described() | {"timezone": chosen["timezone"], "teams": teams}, folder, folder / "prices.csv")
+    config = write_config(
+        described() | {"timezone": chosen["timezone"], "teams": teams}, folder, folder / "prices.csv"
+    )
     return config.model_copy(
         update={
             "idle": config.idle.model_copy(update={"threshold_percent": chosen["threshold"]}),

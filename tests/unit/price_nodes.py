@@ -75,9 +75,13 @@ def run(
         con.execute(f"INSERT INTO nodes ({names}) VALUES ({', '.join('$' + name for name in NODE)})", node)  # noqa: S608
     with TemporaryDirectory() as directory:
         book = Path(directory) / "prices.csv"
-        book.write_text("\n".join([HEADER, *(line + "," * (9 - line.count(",")) for line in lines)]), encoding="utf-8")
+        book.write_text(
+            "\n".join([HEADER, *(line + "," * (9 - line.count(",")) for line in lines)]), encoding="utf-8"
+        )
         price.stage(con, Config(prices=Prices(book=book, **(prices or {})), **config))
-    rows = con.execute("SELECT * EXCLUDE (purchase_option) FROM node_prices ORDER BY node_id, from_ms").fetchall()
+    rows = con.execute(
+        "SELECT * EXCLUDE (purchase_option) FROM node_prices ORDER BY node_id, from_ms"
+    ).fetchall()
     return [
         (node, (a - START) / MS_PER_HOUR, (b - START) / MS_PER_HOUR, value, source, day)
         for node, a, b, value, source, day in rows

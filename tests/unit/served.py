@@ -84,7 +84,9 @@ def told_of_requests() -> Told:
         for engine in ("0", "1"):
             for reason, rate in (("stop", 1000), ("length", 500), ("abort", 7)):
                 labels = {"engine": engine, "finished_reason": reason}
-                series = counter("request", name, "chat", model="qwen", labels=labels, is_failure=reason == "abort")
+                series = counter(
+                    "request", name, "chat", model="qwen", labels=labels, is_failure=reason == "abort"
+                )
                 told.append((series, [(0, 10), (12, 10 + rate), (23, 10 + 2 * rate)]))
     for name, points in (
         # the second replica is behind, misses the restart at 5 and comes back later
@@ -92,7 +94,10 @@ def told_of_requests() -> Told:
         ("b", [(0.01, 100), (2.01, 290), (4.01, 500), (6.01, 49), (9.01, 200)]),
     ):
         told.append((counter("request", "copies-0", "chat", labels={"prometheus_replica": name}), points))
-    for job in ("one", "two"):  # scraped by two jobs; it began within the collected time, so it counted from 0
+    for job in (
+        "one",
+        "two",
+    ):  # scraped by two jobs; it began within the collected time, so it counted from 0
         told.append((counter("request", "copies-1", "chat", labels={"job": job}), [(11.2, 30), (20, 130)]))
     for unit, model, amount in (("batch_item", "a", 100), ("batch_item", "b", 200), ("request", "a", 9)):
         told.append((counter(unit, "triton-0", "chat", model=model), [(0, 0), (8, amount)]))
@@ -108,9 +113,18 @@ def told_of_tokens() -> Told:
             series = counter(unit, f"{workload}-0", "chat", model="m")
             mapped = unit == "prompt_token" and workload in MAPPED
             told.append((series._replace(mapping=workload) if mapped else series, [(0, 0), (5, count)]))
-    for (name, model), count in {("mixed-0", "small"): 5, ("mixed-0", "tiny"): 2, ("big-0", "small"): 9}.items():
+    for (name, model), count in {
+        ("mixed-0", "small"): 5,
+        ("mixed-0", "tiny"): 2,
+        ("big-0", "small"): 9,
+    }.items():
         for unit, scale in (("prompt_token", 3), ("generation_token", 2)):
-            told.append((counter(unit, name, "chat", model=model), [(0, 0), (5, count * 1e6), (29, count * scale * 1e6)]))
+            told.append(
+                (
+                    counter(unit, name, "chat", model=model),
+                    [(0, 0), (5, count * 1e6), (29, count * scale * 1e6)],
+                )
+            )
     told.append((counter("prompt_token", "idle-0", "chat", model="m"), [(0, 0), (5, 100), (40, 100)]))
     for model, more in (("a", 7), ("b", 0)):
         points = [(0, 0), (5, 100), (12, 100), (20, 100 + more), (23, 100 + more)]
@@ -150,23 +164,36 @@ ODD: Days = [[(10**12, 0, 1, 7, 0), (3, 5, 0, 0, 9), (0, 0, 0, 0, 0)], [(0, 0, 7
 def odd_counts(days: Days, workload: str) -> Told:
     told: Told = []
     for model in range(max(map(len, days))):
-        for number, name in enumerate(("prompt_token", "cached_token", "generation_token", "prefill_second", "decode_second")):
+        for number, name in enumerate(
+            ("prompt_token", "cached_token", "generation_token", "prefill_second", "decode_second")
+        ):
             level, points = 0, [(0.0, 0.0)]
             for day, models in enumerate(days):
                 level += models[model][number] if model < len(models) else 0
                 points.append((day * 24 + 9.0, float(level)))
             mapping = workload if name == "prompt_token" else name
-            told.append((counter(name, f"{workload}-0", "chat", model=f"m{model}")._replace(mapping=mapping), points))
+            told.append(
+                (counter(name, f"{workload}-0", "chat", model=f"m{model}")._replace(mapping=mapping), points)
+            )
     return told
 
 
 def served_at(folder: Path) -> Served:
     """All scenes in one store, each on a node of its own."""
     alone = ("triton", "cached", "phase", "weighed", "quiet", "workers", "alike", "again", *CRASHES)
-    config, store = stored(on_nodes(PODS | {name: [(f"{name}-0", GPUS, 0, 24)] for name in alone}, 48), folder)
-    mapped = [UnitSettings(name=name, unit="prompt_token", metric="m", prompt_weight=weight) for name, weight in MAPPED.items()]
+    config, store = stored(
+        on_nodes(PODS | {name: [(f"{name}-0", GPUS, 0, 24)] for name in alone}, 48), folder
+    )
+    mapped = [
+        UnitSettings(name=name, unit="prompt_token", metric="m", prompt_weight=weight)
+        for name, weight in MAPPED.items()
+    ]
     config = config.model_copy(update={"units": mapped})
     put(store, [*told_of_requests(), *told_of_tokens(), *odd_counts(ODD, "odd")], 48)
     for last in (100, 100, 160):
-        put(store, [(counter("request", "again-0", "chat"), [(1, 0), (2, 40), (3, 40), (4, 40), (9, last)])], source="again")
+        put(
+            store,
+            [(counter("request", "again-0", "chat"), [(1, 0), (2, 40), (3, 40), (4, 40), (9, last)])],
+            source="again",
+        )
     return Served(config, store, folder)

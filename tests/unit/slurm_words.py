@@ -76,7 +76,10 @@ def step(run: Job, name: str, **more: Any) -> Job:
 
 
 def text(jobs: list[Job], mark: str = "|", end: str = "\n", fields: list[str] = FIELDS) -> str:
-    return end.join([mark.join(fields), *(mark.join(str(one.get(name, "")) for name in fields) for one in jobs)]) + end
+    return (
+        end.join([mark.join(fields), *(mark.join(str(one.get(name, "")) for name in fields) for one in jobs)])
+        + end
+    )
 
 
 def short(*rows: tuple[Any, ...], fields: list[str] = SHORT) -> str:
@@ -86,7 +89,9 @@ def short(*rows: tuple[Any, ...], fields: list[str] = SHORT) -> str:
 def down(*events: tuple[str, int, int, str]) -> str:
     """Events of nodes: name, seconds after T, state."""
     lines = "".join(f"hpc|{node}|{T + start}|{T + end}|{state}|why\n" for node, start, end, state in events)
-    return f"Cluster|NodeName|TimeStart|TimeEnd|State|Reason\nhpc||{T}|Unknown||Cluster Registered TRES\n{lines}"
+    return (
+        f"Cluster|NodeName|TimeStart|TimeEnd|State|Reason\nhpc||{T}|Unknown||Cluster Registered TRES\n{lines}"
+    )
 
 
 def dcgm(node: str, gpus: Mapping[str, tuple[float, Mapping[str, str]]]) -> list[Series]:
@@ -135,7 +140,9 @@ def scene(jobs: list[Job] | str, *facts: str, more: Iterable[list[Job] | str] = 
 class Clusters:
     """Clusters of one store, attributed at once."""
 
-    def __init__(self, folder: Path, scenes: Mapping[str, Scene], book: str = ALL_GPUS, settings: str = "") -> None:
+    def __init__(
+        self, folder: Path, scenes: Mapping[str, Scene], book: str = ALL_GPUS, settings: str = ""
+    ) -> None:
         self.names = {name: f"hpc{number}x" for number, name in enumerate(scenes)}
         (folder / "prices.csv").write_text(f"{HEADER}\n{book}\n")
         (folder / "gpucost.toml").write_text(f'store = "a.duckdb"\n[prices]\nbook = "prices.csv"\n{settings}')
@@ -147,7 +154,9 @@ class Clusters:
             with self.at_once():
                 for name, one in scenes.items():
                     for texts in one.loads[number : number + 1]:
-                        self.load(self.names[name], texts, one.periods[number] if one.periods else None, **one.form)
+                        self.load(
+                            self.names[name], texts, one.periods[number] if one.periods else None, **one.form
+                        )
         if series:
             nodes = [{"cluster": name, "name": "n1"} for name in self.names.values()]
             load_series(fleet(2, nodes, [], {}), series, self.config)
@@ -166,7 +175,13 @@ class Clusters:
         paths = [self.config.store.with_name(f"{cluster}-{number}") for number, _ in enumerate(texts)]
         for path, content in zip(paths, texts, strict=True):
             path.write_text(content.replace("hpc", cluster), encoding="utf-8")
-        import_files(self.store, paths, SacctFormat(**{"cluster": cluster, **form}), period, datetime(2026, 3, 20, tzinfo=UTC))
+        import_files(
+            self.store,
+            paths,
+            SacctFormat(**{"cluster": cluster, **form}),
+            period,
+            datetime(2026, 3, 20, tzinfo=UTC),
+        )
 
     def copy(self, settings: str) -> Clusters:
         """The same clusters in another store, with other settings."""
@@ -188,7 +203,9 @@ class Clusters:
 
     def view(self, by: str, *clusters: str, period: Period | None = None) -> ReportView:
         keys = tuple(by.split(","))
-        query = Query(period or days(10, 12), "", keys, clusters=clusters, with_sections=False, may_be_absent=True)
+        query = Query(
+            period or days(10, 12), "", keys, clusters=clusters, with_sections=False, may_be_absent=True
+        )
         return pipeline.report(self.config, self.store, query)
 
     def rows(self, name: str, by: str) -> list[Row]:
@@ -209,7 +226,9 @@ class Clusters:
 
     def warnings(self, name: str) -> dict[str, str]:
         """Message and fix by code, with the cluster called hpc."""
-        found = self.sql(name, "SELECT code, message || '; ' || coalesce(fix, '') FROM warnings WHERE cluster = $1")
+        found = self.sql(
+            name, "SELECT code, message || '; ' || coalesce(fix, '') FROM warnings WHERE cluster = $1"
+        )
         return {code: said.replace(self.names[name], "hpc") for code, said in found if code in WARNINGS}
 
     def sums(self, name: str) -> dict[str, float]:
@@ -232,4 +251,7 @@ class Clusters:
     def wasted(self, name: str) -> dict[str, float]:
         """GPU-hours by bucket of waste."""
         query = Query(days(10, 12), "", ("node",), clusters=(self.names[name],), with_sections=False)
-        return {one.bucket: one.gpu_hours for one in pipeline.waste_report(self.config, self.store, query)[1].buckets}
+        return {
+            one.bucket: one.gpu_hours
+            for one in pipeline.waste_report(self.config, self.store, query)[1].buckets
+        }

@@ -16,7 +16,11 @@ def at(day: str, hour: int = 0) -> datetime:
 
 
 def change(
-    when: str, price: str, zone: str = "us-east-1a", instance_type: str = "p3.2xlarge", product: str = "Linux/UNIX"
+    when: str,
+    price: str,
+    zone: str = "us-east-1a",
+    instance_type: str = "p3.2xlarge",
+    product: str = "Linux/UNIX",
 ) -> dict[str, Any]:
     return {
         "AvailabilityZone": zone, "InstanceType": instance_type, "ProductDescription": product, "SpotPrice": price,
@@ -34,7 +38,9 @@ def write(path: Path, *changes: dict[str, Any]) -> Path:
     return path
 
 
-def feed_line(when: str, usage: str = "USW2-SpotUsage:p3.2xlarge", *, operation: str = "RunInstances:SV001", **more: str) -> str:
+def feed_line(
+    when: str, usage: str = "USW2-SpotUsage:p3.2xlarge", *, operation: str = "RunInstances:SV001", **more: str
+) -> str:
     fields = {
         "instance": "i-0abc", "bid": "sir-1", "most": "3.060 USD", "market": "1.234 USD", "charge": "0.617 USD",
         "version": "1",

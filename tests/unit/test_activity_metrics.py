@@ -26,7 +26,9 @@ UTIL, ENGINE = "DCGM_FI_DEV_GPU_UTIL", "DCGM_FI_PROF_GR_ENGINE_ACTIVE"
 
 def busy(hours: float, start: float, end: float) -> Fleet:
     util = {"GPU-w-0": [[at(start), at(end), 77]]}
-    return fleet(hours, [node("w", "g6.12xlarge", 0, hours)], [pod("a", "w", [0], 0, hours)], util, scrape=300)
+    return fleet(
+        hours, [node("w", "g6.12xlarge", 0, hours)], [pod("a", "w", [0], 0, hours)], util, scrape=300
+    )
 
 
 def minutes(store: Store, hour: int) -> tuple[float, ...]:
@@ -48,18 +50,29 @@ def test_later_proof_corrects_a_day_that_no_load_touches_and_warns_until_then(tm
         with store.write() as con:
             load_window(con, parts[number])
         pipeline.attribute(config, store)
-        return store.query("SELECT code, message, fix FROM warnings WHERE starts_with(code, 'activity_scale')")[1]
+        return store.query(
+            "SELECT code, message, fix FROM warnings WHERE starts_with(code, 'activity_scale')"
+        )[1]
 
     ((code, message, fix),) = loaded(0)
     assert minutes(store, 2) == (0, 0, 60)
-    assert code == "activity_scale_unknown" and fix == "[activity] device_scale = 100 for a ratio, 1 for a percentage"
-    assert message.endswith("lies between 0 and 1: nothing proves a ratio or a percentage, so this time is unmeasured")
+    assert (
+        code == "activity_scale_unknown"
+        and fix == "[activity] device_scale = 100 for a ratio, 1 for a percentage"
+    )
+    assert message.endswith(
+        "lies between 0 and 1: nothing proves a ratio or a percentage, so this time is unmeasured"
+    )
     assert loaded(1) == []
     assert [minutes(store, hour) for hour in (2, 40, 55)] == [(0, 60, 0), (0, 60, 0), (60, 0, 0)]
 
 
 def test_metric_that_the_table_lacks_counts_alone() -> None:
-    names = [metric.metric for metric in activity_metrics(Activity(device_metric="my_gpu_busy")) if metric.part == "device"]
+    names = [
+        metric.metric
+        for metric in activity_metrics(Activity(device_metric="my_gpu_busy"))
+        if metric.part == "device"
+    ]
     assert names[0] == "my_gpu_busy" and not any(name.startswith("DCGM") for name in names)
 
 
@@ -80,9 +93,32 @@ def test_metric_that_the_table_lacks_measures_alone(tmp_path: Path) -> None:
 
 def test_table_has_both_names_of_each_version_and_names_labels_that_silences_know() -> None:
     rows = facts(ACTIVITY)
-    old = {row["measures"] for row in rows if row["exporter"] == "dcgm-exporter" and row["versions"] == "2.0 to 4.8"}
-    new = {row["measures"] for row in rows if row["exporter"] == "dcgm-exporter" and row["versions"] == "from 4.9"}
-    assert old == new == {"device_busy", "engine", "sm", "tensor", "memory_bandwidth", "memory_used", "power", "energy"}
-    assert {row["vendor"] for row in rows if row["measures"] == "device_busy"} == {"nvidia", "amd", "google", "aws", "habana"}
+    old = {
+        row["measures"]
+        for row in rows
+        if row["exporter"] == "dcgm-exporter" and row["versions"] == "2.0 to 4.8"
+    }
+    new = {
+        row["measures"]
+        for row in rows
+        if row["exporter"] == "dcgm-exporter" and row["versions"] == "from 4.9"
+    }
+    assert (
+        old
+        == new
+        == {"device_busy", "engine", "sm", "tensor", "memory_bandwidth", "memory_used", "power", "energy"}
+    )
+    assert {row["vendor"] for row in rows if row["measures"] == "device_busy"} == {
+        "nvidia",
+        "amd",
+        "google",
+        "aws",
+        "habana",
+    }
     statement = text("gpucost.store", "sql/silences")
-    assert [row["metric"] for row in rows for label in row["device"].split() if f"labels['{label}']" not in statement] == []
+    assert [
+        row["metric"]
+        for row in rows
+        for label in row["device"].split()
+        if f"labels['{label}']" not in statement
+    ] == []

@@ -17,11 +17,18 @@ NUMBERS = {"inventory": 5, "price": 4, "attribute": 3}
 def digest(stage: str) -> str:
     """Of the statements alone: comments and blanks make no figures."""
     folder = Path(str(files(f"gpucost.{stage}")))
-    texts = [(path.relative_to(folder).as_posix(), path.read_text()) for path in sorted(folder.rglob("*.sql"))]
-    words = [(name, " ".join(" ".join(line.partition("--")[0] for line in text.splitlines()).split())) for name, text in texts]
+    texts = [
+        (path.relative_to(folder).as_posix(), path.read_text()) for path in sorted(folder.rglob("*.sql"))
+    ]
+    words = [
+        (name, " ".join(" ".join(line.partition("--")[0] for line in text.splitlines()).split()))
+        for name, text in texts
+    ]
     return sha256(repr(words).encode()).hexdigest()[:16]
 
 
 def test_a_stage_that_makes_other_figures_has_another_number() -> None:
-    assert {stage: digest(stage) for stage in MADE_BY} == MADE_BY, "do the same inputs still make the same figures?"
+    assert {stage: digest(stage) for stage in MADE_BY} == MADE_BY, (
+        "do the same inputs still make the same figures?"
+    )
     assert ALGORITHM == NUMBERS

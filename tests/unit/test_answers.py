@@ -29,9 +29,15 @@ def parts(file: Path) -> dict[str, str]:
 def documents() -> dict[str, Any]:
     """JSON that names its schema, by file; but for what is too long to be frozen whole."""
     texts = {
-        f"{file.parent.name}/{file.name} {name}": text for file in FROZEN.glob("*/*.txt") for name, text in parts(file).items()
+        f"{file.parent.name}/{file.name} {name}": text
+        for file in FROZEN.glob("*/*.txt")
+        for name, text in parts(file).items()
     }
-    whole = {name: json.loads(text) for name, text in texts.items() if text.startswith("{\n") and "… " not in text[2000:2010]}
+    whole = {
+        name: json.loads(text)
+        for name, text in texts.items()
+        if text.startswith("{\n") and "… " not in text[2000:2010]
+    }
     return {name: document for name, document in whole.items() if "schema" in document}
 
 
@@ -46,9 +52,14 @@ def test_answers_are_as_their_schema_says(name: str) -> None:
     answers = [one for one in DOCUMENTS.values() if one["schema"] == f"gpucost.{name}/1"]
     assert answers
     for answer in answers:
-        assert [f"{list(error.absolute_path)}: {error.message}" for error in validator.iter_errors(answer)] == []
+        assert [
+            f"{list(error.absolute_path)}: {error.message}" for error in validator.iter_errors(answer)
+        ] == []
     for answer in answers[:1]:
-        assert not validator.is_valid(answer | {"surprise": 1}) or name in ("report", "prices.history")  # which may grow
+        assert not validator.is_valid(answer | {"surprise": 1}) or name in (
+            "report",
+            "prices.history",
+        )  # which may grow
         assert not validator.is_valid({key: value for key, value in answer.items() if key != "schema"})
 
 
@@ -62,7 +73,11 @@ def of_csv(text: str, column: str) -> object:
         return text == "true"
     if column == "DATE":
         return datetime.date.fromisoformat(text)
-    return datetime.datetime.fromisoformat(text) if column.startswith("TIMESTAMP") else pytest.approx(float(text), abs=1e-9)
+    return (
+        datetime.datetime.fromisoformat(text)
+        if column.startswith("TIMESTAMP")
+        else pytest.approx(float(text), abs=1e-9)
+    )
 
 
 PARQUET = [file for file in sorted(FROZEN.glob("*/*.parquet.txt")) if "answer.parquet" in parts(file)]
@@ -71,13 +86,22 @@ PARQUET = [file for file in sorted(FROZEN.glob("*/*.parquet.txt")) if "answer.pa
 @pytest.mark.parametrize("file", PARQUET, ids=lambda file: f"{file.parent.name} {file.name[:-12]}")
 def test_rows_of_csv_and_parquet_are_the_same(file: Path) -> None:
     head, *lines = parts(file)["answer.parquet"].splitlines()
-    names, kinds = zip(*re.findall(r"(.+?) ([A-Z]+(?:\(.*?\))?(?: WITH TIME ZONE)?)(?:, |$)", head), strict=True)
-    columns, *rows = csv.reader(io.StringIO(parts(file.with_name(file.name.replace("parquet", "csv")))["stdout"]))
+    names, kinds = zip(
+        *re.findall(r"(.+?) ([A-Z]+(?:\(.*?\))?(?: WITH TIME ZONE)?)(?:, |$)", head), strict=True
+    )
+    columns, *rows = csv.reader(
+        io.StringIO(parts(file.with_name(file.name.replace("parquet", "csv")))["stdout"])
+    )
     assert columns == [*names]
-    values = [eval(re.sub("<.*?>", "datetime.UTC", line), {"Decimal": float, "datetime": datetime}) for line in lines]  # noqa: S307 - goldens of our own
+    values = [
+        eval(re.sub("<.*?>", "datetime.UTC", line), {"Decimal": float, "datetime": datetime})  # noqa: S307 - goldens of our own
+        for line in lines
+    ]
     assert len(values) == len(rows)
     for row, told in zip(rows, values, strict=True):
-        assert [of_csv(*cell) for cell in zip(row, kinds, strict=True)] == [None if one == "" else one for one in told]
+        assert [of_csv(*cell) for cell in zip(row, kinds, strict=True)] == [
+            None if one == "" else one for one in told
+        ]
 
 
 def test_the_command_lists_and_prints_schemas() -> None:

@@ -50,7 +50,9 @@ KINDS = {"prompt": Decimal("2.5"), "cached": Decimal("1.25"), "generation": Deci
 Row = dict[str, Any]
 
 
-def charge(kind: str, millions: str, project: str = "", hour: float = 0, hours: float = 24, **more: Any) -> Row:
+def charge(
+    kind: str, millions: str, project: str = "", hour: float = 0, hours: float = 24, **more: Any
+) -> Row:
     """A row of token_charges: so many million tokens of OpenAI's."""
     start = DAY.replace(tzinfo=None) + timedelta(hours=hour)
     team = more.pop("team", None)
@@ -87,21 +89,30 @@ class Bought:
         self.con.execute("DELETE FROM token_charges")
         for number, row in enumerate(rows):
             row = row | {"source_file": "f.csv", "source_row": number}
-            self.con.execute(f"INSERT INTO token_charges BY NAME SELECT {', '.join(f'${name} AS {name}' for name in row)}", row)
+            self.con.execute(
+                f"INSERT INTO token_charges BY NAME SELECT {', '.join(f'${name} AS {name}' for name in row)}",
+                row,
+            )
 
-    def ask(self, period: Period, by: tuple[str, ...] = ("team",), config: Config | None = None) -> dict[str | None, Decimal]:
+    def ask(
+        self, period: Period, by: tuple[str, ...] = ("team",), config: Config | None = None
+    ) -> dict[str | None, Decimal]:
         """Costs by the first of these dimensions; the connection then holds the rest of the answer."""
         api_cost.prepare(self.con, config or Config(), period)
         cut(self.con, period, time_buckets(period, ZoneInfo("UTC"), by), by_day=False)
         api_cost.select(self.con, ())
-        return summed((row.keys[by[0]], row.own_cost) for row in api_cost.rows(self.con, by, each_team=False)[None])
+        return summed(
+            (row.keys[by[0]], row.own_cost) for row in api_cost.rows(self.con, by, each_team=False)[None]
+        )
 
     def models(self) -> list[Any]:
         return list(api_cost.models(self.con, each_team=False)[None])
 
     def notices(self) -> dict[str, str]:
         known = api_cost.known_to(self.con, WEEKS, NOW)
-        return {notice.code: notice.message for notice in api_cost.notices(self.con, Config(), WEEKS, NOW, known)}
+        return {
+            notice.code: notice.message for notice in api_cost.notices(self.con, Config(), WEEKS, NOW, known)
+        }
 
 
 def summed(costs: Iterable[tuple[Any, Decimal]]) -> dict[Any, Decimal]:
@@ -197,7 +208,10 @@ def test_whose_charges_are_and_which_count(bought: Bought, name: str) -> None:
 
 def test_money_of_other_currencies_needs_a_rate(bought: Bought) -> None:
     bought.fill([charge("generation", "1", billing_currency="EUR")])
-    with pytest.raises(PriceError, match=r"tokens of openai are priced in EUR: there is no rate from EUR to USD on 2026-03-10"):
+    with pytest.raises(
+        PriceError,
+        match=r"tokens of openai are priced in EUR: there is no rate from EUR to USD on 2026-03-10",
+    ):
         bought.ask(WEEKS)
 
 
@@ -210,7 +224,11 @@ def test_commitments_and_money_alone_have_no_tokens(bought: Bought) -> None:
     bought.fill([charge(kind, "1", tokens=None) for kind in ("prompt", "generation")])
     bought.ask(WEEKS)
     (model,) = bought.models()
-    assert (model.cost.api_cost, model.cost.prompt_tokens, model.cost.generation_tokens) == (Decimal("12.5"), None, None)
+    assert (model.cost.api_cost, model.cost.prompt_tokens, model.cost.generation_tokens) == (
+        Decimal("12.5"),
+        None,
+        None,
+    )
 
 
 _BILL = """INSERT INTO bills BY NAME SELECT $1 AS bill_id, $2 AS provider, 's' AS source, 'focus' AS format,
@@ -220,9 +238,16 @@ _BILL = """INSERT INTO bills BY NAME SELECT $1 AS bill_id, $2 AS provider, 's' A
 
 @pytest.mark.parametrize(
     ("is_final", "loaded", "known_to"),
-    [(False, "03-07", "03-06"), (True, "03-07", "04-01"), (False, "04-02", "03-06"), (False, "04-03", "04-01")],
+    [
+        (False, "03-07", "03-06"),
+        (True, "03-07", "04-01"),
+        (False, "04-02", "03-06"),
+        (False, "04-03", "04-01"),
+    ],
 )
-def test_what_is_bought_is_known_until_the_last_bill(bought: Bought, is_final: bool, loaded: str, known_to: str) -> None:
+def test_what_is_bought_is_known_until_the_last_bill(
+    bought: Bought, is_final: bool, loaded: str, known_to: str
+) -> None:
     """A bill is of all its month if it is final, or was loaded two days after it."""
     bought.con.execute(_BILL, [0, "openai", is_final, f"2026-{loaded}"])
     bought.con.execute(_BILL, [1, "groq", False, "2026-03-07"])
@@ -230,7 +255,9 @@ def test_what_is_bought_is_known_until_the_last_bill(bought: Bought, is_final: b
     # what is charged ahead says nothing of what was used; of groq nothing is known for two months
     old = charge("generation", "1", hour=-24 * 80, provider="groq")
     bought.fill([used, charge("commitment", "9", bill_id=0), old])
-    assert api_cost.known_to(bought.con, WEEKS, NOW) == {"openai": datetime.fromisoformat(f"2026-{known_to}T00:00Z")}
+    assert api_cost.known_to(bought.con, WEEKS, NOW) == {
+        "openai": datetime.fromisoformat(f"2026-{known_to}T00:00Z")
+    }
     bought.ask(WEEKS)
     late = "tokens of openai are known until 2026-03-06 00:00: no bill contains later ones"
     assert bought.notices().get("api_not_known") == (late if known_to == "03-06" else None)
@@ -243,7 +270,11 @@ ODD = [
     claude("generation", "0.7777777", hour=3.5, hours=1),
     claude("generation", "0.1", team="search", hour=5, hours=7),
     claude("cached", "1.0000001", hour=-216, hours=720),
-    *(bedrock("claude4.5sonnet", str(n), team, hour, 1) for hour in range(24) for team, n in (("a", 1), ("b", 3), ("c", 7))),
+    *(
+        bedrock("claude4.5sonnet", str(n), team, hour, 1)
+        for hour in range(24)
+        for team, n in (("a", 1), ("b", 3), ("c", 7))
+    ),
 ]
 
 
@@ -263,7 +294,9 @@ def test_adjoining_periods_and_finer_rows_add_up_to_the_whole(odd: Bought, cuts:
 
     whole = between(0, 24)
     edges = [0.0, *(round(cut * 3600) / 3600 for cut in cuts), 24.0]
-    parts = summed(item for one, other in pairwise(edges) if one < other for item in between(one, other).items())
+    parts = summed(
+        item for one, other in pairwise(edges) if one < other for item in between(one, other).items()
+    )
     assert parts == whole == between(0, 24, ("team", "hour"))
     assert set(whole) == {"a", "b", "c", "search"}
 
@@ -317,7 +350,9 @@ def ledger(tmp_path_factory: pytest.TempPathFactory) -> Ledger:
     made = Ledger(*stored(serving([("llm-0", [0, 1, 2, 3], 0, 24)]), folder))
     made.before = made.report()
     rows = [focus(*row, "search") for row in (("input", "10"), ("cached input", "4"), ("output", "2"))]
-    (folder / "openai.csv").write_text(csv_text([*rows, focus("input", "1.2345", "chat"), focus("output", "0.5")]))
+    (folder / "openai.csv").write_text(
+        csv_text([*rows, focus("input", "1.2345", "chat"), focus("output", "0.5")])
+    )
     assert not collect_bills(made.store, [LocalTree(folder / "openai.csv")], None).errors
     return made
 
@@ -332,12 +367,20 @@ def test_a_bill_of_tokens_stands_beside_gpus_and_in_no_gpu_hour(ledger: Ledger) 
         "search": Decimal(50), "unassigned": Decimal(5), "chat": Decimal("3.08625"),
     }  # fmt: skip
     search = rows["search"]
-    assert (search.prompt_tokens, search.cached_tokens, search.generation_tokens) == (14_000_000, 4_000_000, 2_000_000)
+    assert (search.prompt_tokens, search.cached_tokens, search.generation_tokens) == (
+        14_000_000,
+        4_000_000,
+        2_000_000,
+    )
     answer = to_dict(view)
     assert (answer["totals"]["api_cost"], answer["totals"]["node_cost"]) == (Decimal("58.08625"), Decimal(96))
     (one,) = [one for one in answer["bought"] if one["team"] == "search"]
     assert (one["model"], one["provider"], one["source"]) == ("gpt-4o-2024-08-06", "openai", "invoice")
-    assert (one["prompt_cost"], one["generation_cost"], one["cost_per_million_tokens"]) == (30, 20, Decimal("3.125"))
+    assert (one["prompt_cost"], one["generation_cost"], one["cost_per_million_tokens"]) == (
+        30,
+        20,
+        Decimal("3.125"),
+    )
     lines = list(csv.DictReader(to_csv(view).splitlines()))
     assert sum(Decimal(line["cost"]) for line in lines) == Decimal(96) + Decimal("58.08625")
     plain = partial(ledger.report, with_sections=False)
@@ -355,12 +398,21 @@ def test_a_chargeback_charges_tokens_beside_gpus(ledger: Ledger, tmp_path: Path)
     out = tmp_path / "out" / "2026-03"
     with replacing(out, lambda _: []) as folder:
         bundle = pipeline.chargeback(ledger.config, ledger.store, ask, folder)
-        manifest = write(bundle, manifest_of(bundle, ledger.config, {}, None), folder, dict.fromkeys((None, *bundle.teams), ()))
+        manifest = write(
+            bundle,
+            manifest_of(bundle, ledger.config, {}, None),
+            folder,
+            dict.fromkeys((None, *bundle.teams), ()),
+        )
     names = ("charge", "cost", "api_cost", "shared_cost")
     assert {team["team"]: tuple(team[name] for name in names) for team in manifest["teams"]} == {
         "chat": (99.08625, 96.0, 3.08625, 0.0), "search": (50.0, 0.0, 50.0, 0.0), "unassigned": (5.0, 0.0, 5.0, 0.0),
     }  # fmt: skip
-    assert [manifest["totals"][name] for name in ("charge", "api_cost", "shared_cost")] == [154.08625, 58.08625, 0]
+    assert [manifest["totals"][name] for name in ("charge", "api_cost", "shared_cost")] == [
+        154.08625,
+        58.08625,
+        0,
+    ]
     assert manifest["invoice"]["difference"] == 0
     assert not [reason for reason in manifest["reasons"] if "tokens" in reason]
     assert sum(Decimal(str(line["cost"])) for line in manifest["invoice"]["lines"]) == Decimal("58.08625")
@@ -371,7 +423,9 @@ def test_a_chargeback_charges_tokens_beside_gpus(ledger: Ledger, tmp_path: Path)
     }  # fmt: skip
     assert sum(Decimal(row["EffectiveCost"]) for row in rows) == Decimal("58.08625")
     with (out / "ledger.csv").open() as file:
-        charged = [Decimal(row["cost"]) for row in csv.DictReader(file) if row["kind"] in ("allocated", "api")]
+        charged = [
+            Decimal(row["cost"]) for row in csv.DictReader(file) if row["kind"] in ("allocated", "api")
+        ]
     assert sum(charged) == Decimal("154.08625")
     assert "Bought tokens" in (out / "teams" / "search.md").read_text()
 
@@ -387,7 +441,9 @@ def test_tokens_of_own_pods_and_bought_ones_stand_in_one_answer(ledger: Ledger) 
     assert "bought" not in ledger.tokens(namespaces=("chat",)).sections
 
 
-def test_days_after_the_last_bill_are_complete_only_for_teams_that_buy_nothing(ledger: Ledger, tmp_path: Path) -> None:
+def test_days_after_the_last_bill_are_complete_only_for_teams_that_buy_nothing(
+    ledger: Ledger, tmp_path: Path
+) -> None:
     shutil.copyfile(ledger.store.path, tmp_path / "store.duckdb")
     copy = Ledger(ledger.config, Store(tmp_path / "store.duckdb"))
     with copy.store.write() as con:

@@ -42,7 +42,11 @@ def _host(number: int, cost: str = "8", **changed: str) -> Row:
 
 
 def _on_host(number: int, size: str = "metal", **changed: str) -> Row:
-    return usage(UsageType=f"USE2-HostBoxUsage:g4dn.{size}", ResourceId=f"i-0aa{number}", **({"UnblendedCost": "0"} | changed))
+    return usage(
+        UsageType=f"USE2-HostBoxUsage:g4dn.{size}",
+        ResourceId=f"i-0aa{number}",
+        **({"UnblendedCost": "0"} | changed),
+    )
 
 
 def _returned(amount: str, usage_type: str = "ComputeSP:1yrAllUpfront") -> Row:
@@ -219,20 +223,27 @@ KINDS: list[tuple[str, Row]] = [
 @pytest.fixture(scope="module")
 def loaded(tmp_path_factory: pytest.TempPathFactory) -> tuple[BillRun, dict[str, list[dict[str, Any]]]]:
     """All cases in one file, and the charges of each."""
-    cases = {name: rows for name, (rows, _) in CASES.items()} | {"kinds": [usage(**changed) for _, changed in KINDS]}
+    cases = {name: rows for name, (rows, _) in CASES.items()} | {
+        "kinds": [usage(**changed) for _, changed in KINDS]
+    }
     bills = Bills(tmp_path_factory.mktemp("bills"))
     rows = [row for number, some in enumerate(cases.values()) for row in own_rows(some, number)]
     run = bills.load(bills.write("cur.csv", csv_text(rows)))
     assert not run.errors, run.errors
     charges = bills.charges()
     accounts = {own_text("111122223333", number): name for number, name in enumerate(cases)}
-    return run, {name: [one for one in charges if accounts[one["billing_account_id"]] == name] for name in cases}
+    return run, {
+        name: [one for one in charges if accounts[one["billing_account_id"]] == name] for name in cases
+    }
 
 
 @pytest.mark.parametrize("first", ["hours", pytest.param("fee", marks=pytest.mark.slow)])
 def test_a_capacity_block_paid_in_another_month_is_on_its_hours(bills: Bills, first: str) -> None:
     """In any order, and of the hours as they are told last; an hour that is in no bill yet keeps its part."""
-    paid = [row | {"bill/BillingPeriodStartDate": "2026-02-01T00:00:00Z"} for row in (_block("4", "Hrs"), usage(5))]
+    paid = [
+        row | {"bill/BillingPeriodStartDate": "2026-02-01T00:00:00Z"}
+        for row in (_block("4", "Hrs"), usage(5))
+    ]
     loads = {"fee": paid, "hours": [_in_block(10), _in_block(11), usage(6)]}
     for name in (first, *(name for name in loads if name != first)):
         run = bills.load(bills.write(f"{name}.csv", csv_text(loads[name])))
@@ -246,7 +257,9 @@ def test_a_capacity_block_paid_in_another_month_is_on_its_hours(bills: Bills, fi
     bills.load(bills.write("hours.csv", csv_text([*loads["hours"], _in_block(12)])))
     assert bills.store.query(costs)[1] == [("commitment_fee", 25), *[("instance", 25)] * 3]
     # Without its hours the fee is whole again, and hours without their fee have no price; whichever comes back, both are right.
-    whole = "SELECT kind, effective_cost::INT, cost_cause FROM charges WHERE billed_cost <> 32.77 ORDER BY ALL"
+    whole = (
+        "SELECT kind, effective_cost::INT, cost_cause FROM charges WHERE billed_cost <> 32.77 ORDER BY ALL"
+    )
     alone = {"hours": [("commitment_fee", 100, "same")], "fee": [("instance", 0, "zero_unexplained")] * 2}
     for name, charges in alone.items():
         bills.load(bills.write(f"{name}.csv", csv_text(loads[name][-1:])), force=True)
@@ -256,7 +269,9 @@ def test_a_capacity_block_paid_in_another_month_is_on_its_hours(bills: Bills, fi
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_what_line_items_cost_and_are(loaded: tuple[BillRun, dict[str, list[dict[str, Any]]]], name: str) -> None:
+def test_what_line_items_cost_and_are(
+    loaded: tuple[BillRun, dict[str, list[dict[str, Any]]]], name: str
+) -> None:
     charges = loaded[1][name]
     check_charges(charges, CASES[name][1])
     if "rounding" in name:
@@ -282,7 +297,11 @@ def test_only_the_compute_charge_of_a_machine_is_the_machine_and_what_is_odd_is_
 def test_both_spellings_of_columns_give_the_same_charges(bills: Bills) -> None:
     rows = [usage(), usage(11, LineItemType="DiscountedUsage", **{"reservation/EffectiveCost": "3"})]
     slashes = bills.aws(rows)
-    run = bills.load(bills.write("cur2.csv", csv_text([row | {"resource_tags": '{"user_team": "ml"}'} for row in snake(rows)])))
+    run = bills.load(
+        bills.write(
+            "cur2.csv", csv_text([row | {"resource_tags": '{"user_team": "ml"}'} for row in snake(rows)])
+        )
+    )
     assert [result.verdict for result in run.results] == ["replace"]
     names = [name for name in slashes[0] if name not in ("source_file", "bill_id", "tags")]
     assert [[charge[name] for name in names] for charge in slashes] == [
@@ -305,10 +324,19 @@ def test_parquet_with_the_types_that_data_exports_write(bills: Bills) -> None:
     words = pa.map_(pa.string(), pa.string())
     row: dict[str, Any] = {**snake([usage()])[0]}
     row |= {"line_item_usage_start_date": start, "line_item_usage_end_date": start + timedelta(hours=1)}
-    row |= {"bill_billing_period_start_date": datetime(2026, 3, 1, tzinfo=UTC), "line_item_unblended_cost": 1.81e-8}
+    row |= {
+        "bill_billing_period_start_date": datetime(2026, 3, 1, tzinfo=UTC),
+        "line_item_unblended_cost": 1.81e-8,
+    }
     row |= {"line_item_net_unblended_cost": None, "reservation_effective_cost": 0.0}
-    row |= {"resource_tags": [("user_team", "ml")], "product": [("region", "us-east-1"), ("product_name", "EC2")]}
-    types = {name: pa.timestamp("ms") for name in row if name.endswith("_date")} | {"resource_tags": words, "product": words}
+    row |= {
+        "resource_tags": [("user_team", "ml")],
+        "product": [("region", "us-east-1"), ("product_name", "EC2")],
+    }
+    types = {name: pa.timestamp("ms") for name in row if name.endswith("_date")} | {
+        "resource_tags": words,
+        "product": words,
+    }
     types |= {"line_item_net_unblended_cost": pa.float64()}
     table = pa.table({name: pa.array([value], types.get(name)) for name, value in row.items()})
     out = io.BytesIO()

@@ -16,7 +16,12 @@ from tests.unit.bills import Bills, check_charges, csv_text
 SUB = "/subscriptions/11111111-aaaa-bbbb-cccc-000000000001"
 SET = f"{SUB}/resourceGroups/MC_ml/providers/Microsoft.Compute/virtualMachineScaleSets/aks-gpu-1-vmss"
 KEY = f"{SET}/virtualMachines/3".lower()
-INFO = {"UsageType": "ComputeHR", "ServiceType": "Standard_NC24ads_A100_v4", "VMName": "aks-gpu-1-vmss_3", "VCPUs": 24}
+INFO = {
+    "UsageType": "ComputeHR",
+    "ServiceType": "Standard_NC24ads_A100_v4",
+    "VMName": "aks-gpu-1-vmss_3",
+    "VCPUs": 24,
+}
 
 
 def row(**changed: str) -> dict[str, str]:
@@ -53,8 +58,19 @@ def amortized() -> list[dict[str, str]]:
     return [
         row(CostInBillingCurrency="40", **COVERED),
         row(Date="03/06/2026", CostInBillingCurrency="88"),
-        row(Date="03/05/2026", ChargeType="UnusedReservation", CostInBillingCurrency="10", ResourceId="", **COVERED),
-        row(ChargeType="UnusedSavingsPlan", CostInBillingCurrency="2", PricingModel="SavingsPlan", benefitId="sp-1"),
+        row(
+            Date="03/05/2026",
+            ChargeType="UnusedReservation",
+            CostInBillingCurrency="10",
+            ResourceId="",
+            **COVERED,
+        ),
+        row(
+            ChargeType="UnusedSavingsPlan",
+            CostInBillingCurrency="2",
+            PricingModel="SavingsPlan",
+            benefitId="sp-1",
+        ),
     ]
 
 
@@ -83,13 +99,29 @@ OTHER_NAMES: list[Any] = [
     {"CostInBillingCurrency": "costInBillingCurrency", "Date": "date", "BillingCurrencyCode": "billingCurrency"}.get,
 ]  # fmt: skip
 FLEXIBLE = f"{SUB}/resourceGroups/MC_ml/providers/Microsoft.Compute/virtualMachines/"
-KEPT_FREE = f"{SUB}/resourceGroups/r/providers/Microsoft.Compute/capacityReservationGroups/g/capacityReservations/c"
+KEPT_FREE = (
+    f"{SUB}/resourceGroups/r/providers/Microsoft.Compute/capacityReservationGroups/g/capacityReservations/c"
+)
 NUMBERS = {"1234,5": "1234.5", "1.234,56": "1234.56", "1,234.56": "1234.56", "1E-05": "0.00001"}
-DAYS = ["3/5/2026", "2026-03-05T00:00:00Z", "05.03.2026", "03/05/2026", "2026-03-05", "2026-03-05 00:00:00", "20260305"]
+DAYS = [
+    "3/5/2026",
+    "2026-03-05T00:00:00Z",
+    "05.03.2026",
+    "03/05/2026",
+    "2026-03-05",
+    "2026-03-05 00:00:00",
+    "20260305",
+]
 KINDS = "storage network network instance instance instance refund tax support other reserved_unused instance"
 FIFTH = datetime(2026, 3, 5, tzinfo=UTC).replace(tzinfo=None)
 TAGS = '"team": "nlp","cost center": "7"'
-PRICED = {"InvoiceId": "G1", "PayGPrice": "4.5", "UnitPrice": "3.9", "PartNumber": "AAH-1", "PricingCurrency": "USD"}
+PRICED = {
+    "InvoiceId": "G1",
+    "PayGPrice": "4.5",
+    "UnitPrice": "3.9",
+    "PartNumber": "AAH-1",
+    "PricingCurrency": "USD",
+}
 #: Rows of a file, and what their charges say; of costs as text.
 CASES: dict[str, tuple[list[dict[str, str]], dict[str, list[Any]]]] = {
     "a machine of a scale set is named as Kubernetes names it": (
@@ -180,7 +212,10 @@ def loaded(tmp_path_factory: pytest.TempPathFactory) -> Loaded:
     paths = []
     for number, (rows, _) in enumerate(CASES.values(), 1):
         own = [
-            {name: str(number) if value == "4711" else value.replace("00000001", f"{number:08}") for name, value in one.items()}
+            {
+                name: str(number) if value == "4711" else value.replace("00000001", f"{number:08}")
+                for name, value in one.items()
+            }
             for one in rows
         ]
         mark = "\ufeff" if number % 2 else ""
@@ -200,7 +235,11 @@ def loaded(tmp_path_factory: pytest.TempPathFactory) -> Loaded:
 def test_what_rows_cost_and_are(loaded: Loaded, name: str) -> None:
     check_charges(loaded[1][name], CASES[name][1])
     if name == "kinds of charges":
-        assert [charge["pricing_category"] for charge in loaded[1][name][3:6]] == ["Standard", "Dynamic", "Dynamic"]
+        assert [charge["pricing_category"] for charge in loaded[1][name][3:6]] == [
+            "Standard",
+            "Dynamic",
+            "Dynamic",
+        ]
 
 
 def test_what_is_odd_is_told(loaded: Loaded) -> None:
@@ -211,14 +250,22 @@ def test_what_is_odd_is_told(loaded: Loaded) -> None:
 def test_row_that_cannot_be_read_is_refused(bills: Bills) -> None:
     changes = {"the start of the charge": {"Date": "31/12/2026", "BillingPeriodStartDate": ""}, "the billed cost":
                {"CostInBillingCurrency": "n/a"}, "the currency": {"BillingCurrencyCode": ""}}  # fmt: skip
-    refusals = bills.refusals({what: csv_text([row(), row(**changed)]) for what, changed in changes.items()}, "azure")
+    refusals = bills.refusals(
+        {what: csv_text([row(), row(**changed)]) for what, changed in changes.items()}, "azure"
+    )
     for what in changes:
         assert refusals[what].startswith(f"row 2: {what} is empty or cannot be read")
 
 
 @pytest.mark.parametrize(
     "order",
-    [*(pytest.param(one, marks=pytest.mark.slow) for one in ("together", "actual first", "amortized first")), "actual twice"],
+    [
+        *(
+            pytest.param(one, marks=pytest.mark.slow)
+            for one in ("together", "actual first", "amortized first")
+        ),
+        "actual twice",
+    ],
 )
 def test_actual_and_amortized_are_never_added(bills: Bills, order: str) -> None:
     """Amortized costs are the effective ones, actual costs add what was paid for commitments: whatever comes first."""
@@ -244,7 +291,8 @@ def test_actual_and_amortized_are_never_added(bills: Bills, order: str) -> None:
 def test_missing_amortized_cost_is_no_warning_where_one_command_loads_it(bills: Bills, month: str) -> None:
     """Also in two exports with manifests of their own; that of another month is missing still."""
     other = [
-        changed | {"Date": changed["Date"].replace("03/", f"{month}/"), "BillingPeriodStartDate": f"{month}/01/2026"}
+        changed
+        | {"Date": changed["Date"].replace("03/", f"{month}/"), "BillingPeriodStartDate": f"{month}/01/2026"}
         for changed in amortized()
     ]
     paths = bills.write("a.csv", csv_text(actual())), bills.write("b.csv", csv_text(other))
@@ -252,14 +300,17 @@ def test_missing_amortized_cost_is_no_warning_where_one_command_loads_it(bills: 
     assert not run.errors, run.errors
     assert ("actual_only" in {finding.code for finding in run.findings}) == (month == "04")
     assert "actual_only" not in {
-        finding.code for finding in bills.load(bills.write("c.csv", csv_text(amortized())), provider="azure").findings
+        finding.code
+        for finding in bills.load(bills.write("c.csv", csv_text(amortized())), provider="azure").findings
     }
 
 
 def test_actual_cost_of_days_that_are_not_amortized_yet_stays(bills: Bills) -> None:
     load(bills, amortized(), "b.csv")
     load(bills, [*actual(), row(Date="03/07/2026", CostInBillingCurrency="77")], "a.csv")
-    _, sums = bills.store.query("SELECT format, count(*), sum(effective_cost)::INT FROM charges GROUP BY 1 ORDER BY 1")
+    _, sums = bills.store.query(
+        "SELECT format, count(*), sum(effective_cost)::INT FROM charges GROUP BY 1 ORDER BY 1"
+    )
     assert sums == [("azure-actual", 2, 77), ("azure-amortized", 4, 140)]
 
 
@@ -279,8 +330,14 @@ def test_a_part_without_commitments_is_of_its_directorys_kind(bills: Bills) -> N
 
 
 def manifest(files: dict[str, bytes], submitted: str) -> str:
-    blobs = [{"blobName": name, "byteCount": len(content), "dataRowCount": 1} for name, content in files.items()]
-    said = {"runInfo": {"submittedTime": submitted, "startDate": "2026-03-01T00:00:00"}, "blobCount": len(blobs), "blobs": blobs}
+    blobs = [
+        {"blobName": name, "byteCount": len(content), "dataRowCount": 1} for name, content in files.items()
+    ]
+    said = {
+        "runInfo": {"submittedTime": submitted, "startDate": "2026-03-01T00:00:00"},
+        "blobCount": len(blobs),
+        "blobs": blobs,
+    }
     return json.dumps({"manifestVersion": "2024-04-01"} | said)
 
 
@@ -289,7 +346,9 @@ def delivered(bills: Bills, run: str, rows: list[dict[str, str]], *, cut: bool =
     below = f"exports/daily/20260301-20260331/{run}/guid"
     content = csv_text(rows).encode()
     bills.write(f"{below}/000001.csv", content[: len(content) // 2] if cut else content)
-    bills.write(f"{below}/manifest.json", manifest({f"{below}/000001.csv": content}, f"2026-03-{run[6:8]}T05:00:00Z"))
+    bills.write(
+        f"{below}/manifest.json", manifest({f"{below}/000001.csv": content}, f"2026-03-{run[6:8]}T05:00:00Z")
+    )
 
 
 def test_half_a_delivery_is_refused_and_the_last_run_of_a_month_holds(bills: Bills) -> None:
@@ -309,7 +368,8 @@ def test_half_a_delivery_is_refused_and_the_last_run_of_a_month_holds(bills: Bil
 def test_a_manifest_without_its_files_leaves_others_alone(bills: Bills) -> None:
     bills.write("cost.csv", csv_text([row()]))
     bills.write(
-        "manifest.json", manifest({"elsewhere/20260301-20260331/202603050500/g/000001.csv": b"x"}, "2026-03-05T00:00:00Z")
+        "manifest.json",
+        manifest({"elsewhere/20260301-20260331/202603050500/g/000001.csv": b"x"}, "2026-03-05T00:00:00Z"),
     )
     run = bills.load(bills.directory, provider="azure")
     assert "is not there" in run.errors[0].message
@@ -320,7 +380,15 @@ ANSWER = {
     "properties": {
         "columns": [
             {"name": name}
-            for name in ("Cost", "UsageDate", "ResourceId", "MeterCategory", "PricingModel", "Currency", "NewColumn")
+            for name in (
+                "Cost",
+                "UsageDate",
+                "ResourceId",
+                "MeterCategory",
+                "PricingModel",
+                "Currency",
+                "NewColumn",
+            )
         ],
         "rows": [
             [12.34, 20260305, SET, "Virtual Machines", "OnDemand", "EUR", "?"],
@@ -343,6 +411,10 @@ def test_a_saved_answer_of_the_query_api_loads_and_an_empty_one_says_so(bills: B
 
 
 def test_dollars_are_not_taken_for_the_currency_that_stands_beside_them(bills: Bills) -> None:
-    dollars = {("CostUSD" if name == "CostInBillingCurrency" else name): value for name, value in row().items()}
-    run = bills.load(bills.write("a.csv", csv_text([dollars | {"BillingCurrencyCode": "EUR"}])), provider="azure")
+    dollars = {
+        ("CostUSD" if name == "CostInBillingCurrency" else name): value for name, value in row().items()
+    }
+    run = bills.load(
+        bills.write("a.csv", csv_text([dollars | {"BillingCurrencyCode": "EUR"}])), provider="azure"
+    )
     assert "it is like an Azure cost export, but has no column cost" in run.errors[0].message

@@ -42,7 +42,9 @@ class Case:
 class Priced:
     """All cases in one store, each with accounts and machines of its own; those with net columns are loaded by themselves."""
 
-    def __init__(self, folder: Path, cases: Mapping[str, Case], nodes: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self, folder: Path, cases: Mapping[str, Case], nodes: Mapping[str, str] | None = None
+    ) -> None:
         self.numbers = {name: number for number, name in enumerate(cases)}
         self.bills = Bills(folder)
         files: dict[str, list[Row]] = {"plain.csv": [], "net.csv": []}
@@ -98,15 +100,22 @@ class Priced:
 
     def totals(self, name: str) -> tuple[Decimal, Decimal]:
         """The effective cost of all charges, and of the discounts that no machine's hour holds."""
-        [(total, discounts)] = [row[1:] for row in self.answer(name, "totals") if row[0] == self.own(name, PAYER)]
+        [(total, discounts)] = [
+            row[1:] for row in self.answer(name, "totals") if row[0] == self.own(name, PAYER)
+        ]
         return total, discounts - Decimal(str(sum(values[1] for values in self.costs(name).values())))
 
     def charges(self, name: str) -> list[dict[str, Any]]:
-        return [charge for charge in self.bills.charges() if charge["billing_account_id"] == self.own(name, PAYER)]
+        return [
+            charge for charge in self.bills.charges() if charge["billing_account_id"] == self.own(name, PAYER)
+        ]
 
     def check(self, name: str) -> None:
         case = self.cases[name]
-        costs = {key: (cost, off, 1, price[0] if price else cost) for key, (cost, off, *price) in case.costs.items()}
+        costs = {
+            key: (cost, off, 1, price[0] if price else cost)
+            for key, (cost, off, *price) in case.costs.items()
+        }
         assert self.costs(name) == costs
         if case.rest is not None:
             assert self.totals(name)[1] == Decimal(case.rest)
@@ -162,10 +171,18 @@ def invoice(discount: str | None) -> list[Row]:
         *(row for hour in range(8) for row in covered(hour, C, "19.19", UsageAccountId=OTHER)),
         *(plan_fee(hour, "25", "19.19") for hour in range(8)),
         *(
-            machine(hour, "i-0ddd", "0", LineItemType="DiscountedUsage", **(RESERVATION | {"reservation/EffectiveCost": "11"}))
+            machine(
+                hour,
+                "i-0ddd",
+                "0",
+                LineItemType="DiscountedUsage",
+                **(RESERVATION | {"reservation/EffectiveCost": "11"}),
+            )
             for hour in range(8)
         ),
-        machine(0, RI_ARN, "99", LineItemType="RIFee", **(RESERVATION | {"reservation/UnusedRecurringFee": "11"})),
+        machine(
+            0, RI_ARN, "99", LineItemType="RIFee", **(RESERVATION | {"reservation/UnusedRecurringFee": "11"})
+        ),
     ]
     if discount is None:
         return rows
@@ -175,7 +192,12 @@ def invoice(discount: str | None) -> list[Row]:
         if row["lineItem/LineItemType"] not in ("SavingsPlanCoveredUsage", "SavingsPlanNegation") and cost:
             taken = row | {"lineItem/LineItemType": "EdpDiscount", "lineItem/UnblendedCost": str(-cost / 10)}
             if discount == "spread":
-                blank = ("savingsPlan/SavingsPlanARN", "reservation/ReservationARN", "lineItem/ResourceId", "lineItem/UsageType")
+                blank = (
+                    "savingsPlan/SavingsPlanARN",
+                    "reservation/ReservationARN",
+                    "lineItem/ResourceId",
+                    "lineItem/UsageType",
+                )
                 taken |= dict.fromkeys(blank, "")
             discounts.append(taken)
     return rows + discounts
@@ -300,7 +322,9 @@ def test_a_rate_says_which_rows_it_is_of(discounted: Priced) -> None:
     name = "on a plan's fee lowers all that its ARN covers: savingsPlan/SavingsPlanARN"
     [rate] = [row for row in discounted.answer(name, "rates") if row[0] == discounted.own(name, SP_ARN)]
     file, _, rows_before = discounted.places[name].partition(":")
-    assert rate[1:4] == (40, -4, 1) and [row.rpartition("/")[2] for row in rate[4]] == [f"{file}:{int(rows_before) + 7}"]
+    assert rate[1:4] == (40, -4, 1) and [row.rpartition("/")[2] for row in rate[4]] == [
+        f"{file}:{int(rows_before) + 7}"
+    ]
 
 
 @pytest.mark.parametrize("sharing", ["pooled", "as_billed"])

@@ -11,7 +11,13 @@ import pyarrow.parquet as pq
 
 from tests.unit.bills import FOCUS_USAGE, Bills, csv_text
 
-NAMES = {"AWS": "aws", "Amazon Web Services": "aws", "Microsoft": "azure", "Google Cloud": "gcp", "Oracle": "oci"}
+NAMES = {
+    "AWS": "aws",
+    "Amazon Web Services": "aws",
+    "Microsoft": "azure",
+    "Google Cloud": "gcp",
+    "Oracle": "oci",
+}
 MACHINES = {
     "arn:aws:ec2:eu-west-1:2:instance/i-2d1026706d7e": "i-2d1026706d7e",
     "i-0ABC": "i-0abc",
@@ -92,7 +98,10 @@ COMMITMENTS: dict[str, list[tuple[dict[str, str], str]]] = {
         (BOUGHT | {"EffectiveCost": "0"}, "0"),
         (BOUGHT | {"EffectiveCost": "-4", "BilledCost": "-4", "ChargeClass": "Correction"}, "0"),
     ],
-    "returned in cash": [(BOUGHT, "4"), ({"ChargeCategory": "Adjustment", "EffectiveCost": "-4", "BilledCost": "-4"}, "-4")],
+    "returned in cash": [
+        (BOUGHT, "4"),
+        ({"ChargeCategory": "Adjustment", "EffectiveCost": "-4", "BilledCost": "-4"}, "-4"),
+    ],
     "/providers/microsoft.capacity/reservationorders/returned after use": [
         ({"EffectiveCost": "1.5"}, "1.5"),
         (BOUGHT, "0"),
@@ -138,7 +147,8 @@ def test_a_commitment_counts_once_in_effective_cost(bills: Bills) -> None:
 
 def test_snake_case_and_parquet_are_the_same_file(bills: Bills) -> None:
     snaked = {
-        "".join("_" + c.lower() if c.isupper() else c for c in name).lstrip("_"): value for name, value in FOCUS_USAGE.items()
+        "".join("_" + c.lower() if c.isupper() else c for c in name).lstrip("_"): value
+        for name, value in FOCUS_USAGE.items()
     }
     out = io.BytesIO()
     table = pa.Table.from_pylist([snaked | {"tags": {"team": "ml"}, "billed_cost": 4.0}])
@@ -154,6 +164,11 @@ def test_each_command_takes_its_providers_and_no_other_files_of_a_data_set(bills
     assert "is a FOCUS cost and usage file of nimbus gpu cloud" in run.errors[0].message
     assert run.errors[0].fix == "gpucost collect focus loads any provider's"
     both = [FOCUS_USAGE, FOCUS_USAGE | {"ProviderName": "AWS"}]
-    assert "holds charges of aws, nimbus gpu cloud" in bills.load(bills.write("both.csv", csv_text(both))).errors[0].message
-    run = bills.load(bills.write("c.csv", "ContractCommitmentId,ContractCommitmentCost\na,1\n"), provider=None)
+    assert (
+        "holds charges of aws, nimbus gpu cloud"
+        in bills.load(bills.write("both.csv", csv_text(both))).errors[0].message
+    )
+    run = bills.load(
+        bills.write("c.csv", "ContractCommitmentId,ContractCommitmentCost\na,1\n"), provider=None
+    )
     assert "contract commitment" in run.errors[0].message

@@ -16,12 +16,18 @@ from tests.unit.bills import Bills, check_charges, csv_text
 
 CORE, RAM = "A2 Instance Core running in Americas", "A2 Instance Ram running in Americas"
 GPU = "Nvidia Tesla A100 GPU running in Americas"
-VM = {"name": "gke-a100-1", "global_name": "//compute.googleapis.com/projects/77/zones/us-central1-c/instances/4711"}
+VM = {
+    "name": "gke-a100-1",
+    "global_name": "//compute.googleapis.com/projects/77/zones/us-central1-c/instances/4711",
+}
 
 
 def row(sku: str = CORE, cost: float = 0.36, hour: int = 0, **changed: Any) -> dict[str, Any]:
     """A row of the detailed export as BigQuery has it, of an a2-highgpu-1g (12 vCPUs) for an hour."""
-    units = {CORE: (43200.0, "seconds", 12.0, "hour"), RAM: (85 * 3600 * 2**30, "byte-seconds", 85.0, "gibibyte hour")}
+    units = {
+        CORE: (43200.0, "seconds", 12.0, "hour"),
+        RAM: (85 * 3600 * 2**30, "byte-seconds", 85.0, "gibibyte hour"),
+    }
     amount, unit, pricing, pricing_unit = units.get(sku, (3600.0, "seconds", 1.0, "hour"))
     made: dict[str, Any] = {
         "billing_account_id": "01AAAA-BBBBBB-CCCCCC",
@@ -36,7 +42,12 @@ def row(sku: str = CORE, cost: float = 0.36, hour: int = 0, **changed: Any) -> d
         "export_time": f"2026-03-05T{hour + 2:02}:10:00Z",
         "cost": cost,
         "currency": "USD",
-        "usage": {"amount": amount, "unit": unit, "amount_in_pricing_units": pricing, "pricing_unit": pricing_unit},
+        "usage": {
+            "amount": amount,
+            "unit": unit,
+            "amount_in_pricing_units": pricing,
+            "pricing_unit": pricing_unit,
+        },
         "credits": [],
         "invoice": {"month": "202603"},
         "cost_type": "regular",
@@ -54,8 +65,15 @@ def credit(kind: str, amount: float, name: str = "") -> dict[str, Any]:
 
 
 def fee(sku: str, cost: float, units: float, hour: int = 0, **changed: Any) -> dict[str, Any]:
-    usage = {"amount": units * 3600, "unit": "seconds", "amount_in_pricing_units": units, "pricing_unit": "hour"}
-    return row(sku, cost, hour, **({"usage": usage, "resource": None, "system_labels": [], "labels": []} | changed))
+    usage = {
+        "amount": units * 3600,
+        "unit": "seconds",
+        "amount_in_pricing_units": units,
+        "pricing_unit": "hour",
+    }
+    return row(
+        sku, cost, hour, **({"usage": usage, "resource": None, "system_labels": [], "labels": []} | changed)
+    )
 
 
 def load(bills: Bills, rows: list[dict[str, Any]], name: str = "export.json") -> list[dict[str, Any]]:
@@ -71,7 +89,9 @@ def flat(rows: list[dict[str, Any]], text: Any = repr) -> str:
     for one in rows:
         flattened.append(
             {
-                f"{key}.{inner}" if isinstance(value, dict) else key: text(item) if isinstance(item, list) else str(item)
+                f"{key}.{inner}" if isinstance(value, dict) else key: text(item)
+                if isinstance(item, list)
+                else str(item)
                 for key, value in one.items()
                 for inner, item in (value.items() if isinstance(value, dict) else [("", value)])
             }
@@ -81,7 +101,12 @@ def flat(rows: list[dict[str, Any]], text: Any = repr) -> str:
 
 def part(share: float, **changed: Any) -> dict[str, Any]:
     """A part of an hour of the cores."""
-    usage = {"amount": 43200 * share, "unit": "seconds", "amount_in_pricing_units": 12 * share, "pricing_unit": "hour"}
+    usage = {
+        "amount": 43200 * share,
+        "unit": "seconds",
+        "amount_in_pricing_units": 12 * share,
+        "pricing_unit": "hour",
+    }
     return row(CORE, 0.36 * share, usage=usage, **changed)
 
 
@@ -90,7 +115,9 @@ def resource_cud(amount: float) -> dict[str, Any]:
 
 
 def spend_cud(cost: float, hour: int) -> dict[str, Any]:
-    return row(CORE, cost, hour, credits=[credit("COMMITTED_USAGE_DISCOUNT_DOLLAR_BASE", -cost, "GCE Commitments")])
+    return row(
+        CORE, cost, hour, credits=[credit("COMMITTED_USAGE_DISCOUNT_DOLLAR_BASE", -cost, "GCE Commitments")]
+    )
 
 
 CPU_FEE = "Commitment v1: A2 Cpu in Americas for 1 Year"
@@ -229,11 +256,17 @@ def loaded(tmp_path_factory: pytest.TempPathFactory) -> Loaded:
         for one in CASES[name][0]
     ]
     bills = Bills(tmp_path_factory.mktemp("bills"))
-    run = bills.load(bills.write("export.json", "".join(json.dumps(one) + "\n" for one in rows)), provider="gcp", currency="EUR")
+    run = bills.load(
+        bills.write("export.json", "".join(json.dumps(one) + "\n" for one in rows)),
+        provider="gcp",
+        currency="EUR",
+    )
     assert not run.errors, run.errors
     charges = bills.charges()
     messages = [finding.message for finding in run.findings if finding.code == "fee_missing"]
-    return messages, {name: [one for one in charges if accounts[one["billing_account_id"]] == name] for name in CASES}
+    return messages, {
+        name: [one for one in charges if accounts[one["billing_account_id"]] == name] for name in CASES
+    }
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -248,26 +281,50 @@ def test_what_rows_cost_and_are(loaded: Loaded, name: str) -> None:
     if name == "new commitments on spend offset their fee":
         assert charges[name][0]["list_cost"] == 1
     if name == "what is no machine stays apart":
-        assert all((charge["instance_key"] is not None) == (charge["kind"] == "instance") for charge in charges[name])
+        assert all(
+            (charge["instance_key"] is not None) == (charge["kind"] == "instance") for charge in charges[name]
+        )
 
 
 def test_files_of_every_kind_hold_the_same(bills: Bills) -> None:
     """Nested records, flattened text in two spellings, Parquet and packed text, each of a billing account of its own."""
     trial = credit("PROMOTION", -5e-06, 'it\'s a "trial", 100 % \\ None')
-    rows = [row(GPU, 3.0, credits=[trial], labels=[{"key": "a", "value": "it's"}]), row(CORE, 0.36, credits=[])]
+    rows = [
+        row(GPU, 3.0, credits=[trial], labels=[{"key": "a", "value": "it's"}]),
+        row(CORE, 0.36, credits=[]),
+    ]
     out = io.BytesIO()
 
     def own(number: int) -> list[dict[str, Any]]:
-        return [one | {"billing_account_id": f"01AAAA-BBBBBB-{number:06}", "project": {"id": f"p-{number}"}} for one in rows]
+        return [
+            one | {"billing_account_id": f"01AAAA-BBBBBB-{number:06}", "project": {"id": f"p-{number}"}}
+            for one in rows
+        ]
 
     def lines(number: int) -> bytes:
         return "".join(json.dumps(one) + "\n" for one in own(number)).encode()
 
     pq.write_table(pa.Table.from_pylist(own(3)), out)
-    texts = [lines(0), flat(own(1)).encode(), flat(own(2), json.dumps).encode(), out.getvalue(), gzip.compress(lines(4))]
-    run = bills.load(*(bills.write(f"{number}.csv", text) for number, text in enumerate(texts)), provider="gcp")
+    texts = [
+        lines(0),
+        flat(own(1)).encode(),
+        flat(own(2), json.dumps).encode(),
+        out.getvalue(),
+        gzip.compress(lines(4)),
+    ]
+    run = bills.load(
+        *(bills.write(f"{number}.csv", text) for number, text in enumerate(texts)), provider="gcp"
+    )
     assert not run.errors, run.errors
-    others = ("source_file", "bill_id", "charge_key", "billing_account_id", "source", "sub_account_id", "instance_key")
+    others = (
+        "source_file",
+        "bill_id",
+        "charge_key",
+        "billing_account_id",
+        "source",
+        "sub_account_id",
+        "instance_key",
+    )
     charges = [{name: value for name, value in one.items() if name not in others} for one in bills.charges()]
     assert len(charges) == 10 and charges == charges[:2] * 5
     check_charges(charges[:2], {"billed_cost": ["2.999995", "0.36"], "effective_cost": ["3", "0.36"]})
@@ -277,15 +334,20 @@ def test_files_of_every_kind_hold_the_same(bills: Bills) -> None:
 def test_the_invoice_month_is_the_period_and_corrections_are_added(bills: Bills) -> None:
     first = [row(CORE, 0.36, hour) for hour in range(4)]
     load(bills, first, "day-1.json")
-    late = row(CORE, -0.06, 3, export_time="2026-03-09T00:00:00Z", usage={"amount": -7200.0, "unit": "seconds"})
+    late = row(
+        CORE, -0.06, 3, export_time="2026-03-09T00:00:00Z", usage={"amount": -7200.0, "unit": "seconds"}
+    )
     later = row(CORE, 0.36, 5, invoice={"month": "202604"})
     again = [one | {"export_time": "2026-03-20T00:00:00Z"} for one in first]
     load(bills, [*again, late, later], "days-1-5.json")
     source = "gcp/01AAAA-BBBBBB-CCCCCC"
-    assert bills.sums() == [(source, "2026-03", 5, pytest.approx(1.38), pytest.approx(1.38)), (source, "2026-04", 1, 0.36, 0.36)]
-    assert sum(charge["instance_hours"] for charge in bills.charges() if charge["billing_period"] == "2026-03") == pytest.approx(
-        23 / 6
-    )
+    assert bills.sums() == [
+        (source, "2026-03", 5, pytest.approx(1.38), pytest.approx(1.38)),
+        (source, "2026-04", 1, 0.36, 0.36),
+    ]
+    assert sum(
+        charge["instance_hours"] for charge in bills.charges() if charge["billing_period"] == "2026-03"
+    ) == pytest.approx(23 / 6)
 
 
 def test_unknown_columns_and_fields_that_come_late_are_read(bills: Bills) -> None:
@@ -310,7 +372,9 @@ def test_an_export_without_machines_says_so(bills: Bills) -> None:
 
 def test_nested_values_that_are_none_are_refused_in_words(bills: Bills) -> None:
     for changed in ({"credits": "{half"}, {"labels": "none"}):
-        assert "000.csv cannot be read" in bills.refusals({"file": json.dumps(row() | changed)}, "gcp")["file"]
+        assert (
+            "000.csv cannot be read" in bills.refusals({"file": json.dumps(row() | changed)}, "gcp")["file"]
+        )
     rows = {
         "a credit": json.dumps(row(credits=[{"type": "DISCOUNT", "amount": "soon"}])),
         "a cost": flat([row(), row(cost="soon")]),  # type: ignore[arg-type]

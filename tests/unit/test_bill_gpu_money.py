@@ -11,12 +11,20 @@ CR = "arn:aws:ec2:us-east-1:444455556666:capacity-reservation/cr-0{}"
 
 
 def auto(hour: int, **more: str) -> Row:
-    fee = {"ProductCode": "AmazonEKS", "UsageType": "USE1-EKS-Auto:p4d.24xlarge-management-hours", "UnblendedCost": "3.6"}
+    fee = {
+        "ProductCode": "AmazonEKS",
+        "UsageType": "USE1-EKS-Auto:p4d.24xlarge-management-hours",
+        "UnblendedCost": "3.6",
+    }
     return usage(hour, **(fee | {"ResourceId": f"arn:aws:ec2:us-east-1:444455556666:instance/{A}"} | more))
 
 
 def sagemaker(usage_type: str, hour: int = 10, **more: str) -> Row:
-    job = {"ProductCode": "AmazonSageMaker", "UnblendedCost": "60", "ResourceId": "arn:aws:sagemaker:us-east-1:1:training-job/x"}
+    job = {
+        "ProductCode": "AmazonSageMaker",
+        "UnblendedCost": "60",
+        "ResourceId": "arn:aws:sagemaker:us-east-1:1:training-job/x",
+    }
     return usage(hour, UsageType=usage_type, **(job | more))
 
 
@@ -86,17 +94,37 @@ CASES = {
 #: What GPUs without a node are: a kind, and a type of machine.
 NAMED = [
     (sagemaker("USE1-Train:ml.p5.48xlarge"), "managed", "p5.48xlarge"),
-    (sagemaker("USE1-Cluster:ml.p5.48xlarge", ResourceId="arn:aws:sagemaker:us-east-1:1:cluster/x"), "managed", "p5.48xlarge"),
+    (
+        sagemaker("USE1-Cluster:ml.p5.48xlarge", ResourceId="arn:aws:sagemaker:us-east-1:1:cluster/x"),
+        "managed",
+        "p5.48xlarge",
+    ),
     (sagemaker("USW2-Host:ml.g5.12xlarge"), "managed", "g5.12xlarge"),
     (sagemaker("USE1-Notebk:ml.g4dn.xlarge"), "managed", "g4dn.xlarge"),
-    (sagemaker("USE1-Studio:KernelGateway-ml.g4dn.xlarge", product_instance_type="ml.g4dn.xlarge"), "managed", "g4dn.xlarge"),
+    (
+        sagemaker("USE1-Studio:KernelGateway-ml.g4dn.xlarge", product_instance_type="ml.g4dn.xlarge"),
+        "managed",
+        "g4dn.xlarge",
+    ),
     (sagemaker("USE1-Train:ml.m5.xlarge"), "other", None),
     (sagemaker("USE1-Cluster:VolumeUsage.gp2"), "other", None),
     (auto(10, ResourceId="arn:aws:eks:us-east-1:1:cluster/x"), "managed", "p4d.24xlarge"),
     (auto(10, ResourceId="", UsageType="USE1-EKS-Auto:m5.metal-24xl-management-hours"), "other", None),
-    (usage(UsageType="USE1-UnusedBox:p5.48xlarge", ResourceId=CR.format(1)), "reserved_unused", "p5.48xlarge"),
-    (usage(UsageType="USE1-Reservation:p5.48xlarge", ResourceId=CR.format(1), UnblendedCost="0"), "other", None),
-    (usage(UsageType="USE1-DedicatedRes:p5.48xlarge", ResourceId=CR.format(1), UnblendedCost="0"), "other", None),
+    (
+        usage(UsageType="USE1-UnusedBox:p5.48xlarge", ResourceId=CR.format(1)),
+        "reserved_unused",
+        "p5.48xlarge",
+    ),
+    (
+        usage(UsageType="USE1-Reservation:p5.48xlarge", ResourceId=CR.format(1), UnblendedCost="0"),
+        "other",
+        None,
+    ),
+    (
+        usage(UsageType="USE1-DedicatedRes:p5.48xlarge", ResourceId=CR.format(1), UnblendedCost="0"),
+        "other",
+        None,
+    ),
 ]
 
 
@@ -104,7 +132,9 @@ NAMED = [
 def money(tmp_path_factory: pytest.TempPathFactory) -> Priced:
     named = {"named": Case([row for row, _, _ in NAMED], {})}
     node = f"aws:///use1-az4/sagemaker/cluster/hyperpod-tqci9uwuwqiz-{A}"
-    return Priced(tmp_path_factory.mktemp("bills"), CASES | named, {"a HyperPod machine that the bill names": node})
+    return Priced(
+        tmp_path_factory.mktemp("bills"), CASES | named, {"a HyperPod machine that the bill names": node}
+    )
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -114,7 +144,11 @@ def test_on_which_machine_it_is(money: Priced, name: str) -> None:
 
 def test_what_machines_are_and_gpus_without_a_node(money: Priced) -> None:
     for (row, kind, instance_type), charge in zip(NAMED, money.charges("named"), strict=True):
-        assert (charge["kind"], charge["instance_type"], charge["instance_key"]) == (kind, instance_type, None), row
+        assert (charge["kind"], charge["instance_type"], charge["instance_key"]) == (
+            kind,
+            instance_type,
+            None,
+        ), row
         assert (charge["instance_hours"] is None) == (kind != "reserved_unused")
     fee = next(
         one

@@ -32,14 +32,22 @@ def of_month(row: Row, month: str) -> Row:
 
 
 def _of(account: str) -> list[dict[str, str]]:
-    changed = {"bill/PayerAccountId": account, "lineItem/UsageAccountId": account, "lineItem/ResourceId": f"i-{account}"}
+    changed = {
+        "bill/PayerAccountId": account,
+        "lineItem/UsageAccountId": account,
+        "lineItem/ResourceId": f"i-{account}",
+    }
     return [row | changed for row in ROWS]
 
 
 def line(name: str, hour: int = 10, /, **changed: str) -> dict[str, str]:
     """A CUR row with a line item id, of an hour."""
     interval = f"2026-03-05T{hour:02}:00:00Z/2026-03-05T{hour + 1:02}:00:00Z"
-    return {"identity/LineItemId": name, "identity/TimeInterval": interval, "lineItem/BlendedCost": "1"} | usage(hour, **changed)
+    return {
+        "identity/LineItemId": name,
+        "identity/TimeInterval": interval,
+        "lineItem/BlendedCost": "1",
+    } | usage(hour, **changed)
 
 
 def covered(hour: int) -> list[Row]:
@@ -58,17 +66,28 @@ NAMELESS = [
     for hour in range(6)
     for team, cost in (("nlp", "30"), ("vision", "20"))
 ]
-OTHER_IDS = [row | {"identity/LineItemId": f"x{number}", "bill/InvoiceId": "INV1"} for number, row in enumerate(NAMELESS)]
+OTHER_IDS = [
+    row | {"identity/LineItemId": f"x{number}", "bill/InvoiceId": "INV1"}
+    for number, row in enumerate(NAMELESS)
+]
 MONTH = {"lineItem/UsageStartDate": "2026-03-01T00:00:00Z", "lineItem/UsageEndDate": "2026-04-01T00:00:00Z"}
 TAX = MONTH | {"lineItem/LineItemType": "Tax", "lineItem/ResourceId": "", "lineItem/UsageType": ""}
 CREDIT = line("credit", 1, LineItemType="Credit", ResourceId="", UnblendedCost="-50")
 RETYPED = [*LINES[:2], *covered(2), *LINES[3:5]]
 # Rows with a column that nobody reads.
-ONE = [line(f"a{number}", ResourceId=f"i-{number}") | {"lineItem/LegalEntity": "AWS Inc."} for number in range(11)]
-TWO = [line(f"b{number}", ResourceId=f"j-{number}") | {"lineItem/LegalEntity": "AWS Inc."} for number in range(10)]
+ONE = [
+    line(f"a{number}", ResourceId=f"i-{number}") | {"lineItem/LegalEntity": "AWS Inc."}
+    for number in range(11)
+]
+TWO = [
+    line(f"b{number}", ResourceId=f"j-{number}") | {"lineItem/LegalEntity": "AWS Inc."}
+    for number in range(10)
+]
 ELSEWHERE = ONE[0] | {"lineItem/LegalEntity": "AWS EMEA"}
 AN_HOUR = 32.77
-SHUFFLED = [line(f"id{hour}-{machine}", hour, ResourceId=f"i-{machine}") for hour in range(20) for machine in range(5)]
+SHUFFLED = [
+    line(f"id{hour}-{machine}", hour, ResourceId=f"i-{machine}") for hour in range(20) for machine in range(5)
+]
 random.Random(0).shuffle(SHUFFLED)
 #: What is loaded, what is loaded after it: whether that stands, how many charges there are then, and what they cost.
 SECOND: dict[str, tuple[list[Row], list[Row], Verdict, int, float]] = {
@@ -127,29 +146,36 @@ def test_what_becomes_of_a_bill_that_is_loaded_after_another(bills: Bills) -> No
     sums: dict[str, tuple[int, float]] = {}
     for source, _, count, cost, _ in bills.sums():
         sums[source] = sums.get(source, (0, 0.0))[0] + count, sums.get(source, (0, 0.0))[1] + cost
-    repeated = {name for name in SECOND if name in ("the columns that are read decide", "parts that share rows")}
+    repeated = {
+        name for name in SECOND if name in ("the columns that are read decide", "parts that share rows")
+    }
     for number, (name, (_, _, verdict_of, count, cost)) in enumerate(SECOND.items()):
         account = own_text("111122223333", number)
         result = results[account]
         assert (result.verdict, *sums[f"aws/{account}"]) == (verdict_of, count, pytest.approx(cost)), name
         assert result.repeated == (name in {*repeated, "parts without resource ids"}), name
         assert result.is_final is (name in ("a final month", "other ids")), name
-        message = (
-            f"1 row repeats a charge that the store has with another part of aws/{account} 2026-03, the same in every column"
-        )
+        part = f"another part of aws/{account} 2026-03"
+        message = f"1 row repeats a charge that the store has with {part}, the same in every column"
         assert any(finding.message.startswith(message) for finding in run.findings) == bool(result.repeated)
         messages = [error.message for error in run.errors if account in error.message]
         if verdict_of == "overlap":
-            assert "left out beside the bill in the store: each holds some of the other's charges" in messages[0], name
+            assert (
+                "left out beside the bill in the store: each holds some of the other's charges" in messages[0]
+            ), name
         else:
             assert len(messages) == (not result.loaded), name
     # The whole takes the place of parts, and an older file that of a final one if it is forced.
     names = list(SECOND)
     for name, rows, is_forced in (("parts", FINAL, False), ("not final after final", ROWS[:4], True)):
         number = names.index(name)
-        (result,) = bills.load(bills.write("d/3.csv", csv_text(own_rows(rows, number))), force=is_forced).results
+        (result,) = bills.load(
+            bills.write("d/3.csv", csv_text(own_rows(rows, number))), force=is_forced
+        ).results
         assert (result.verdict, result.is_final) == ("replace", not is_forced)
-        assert [row[2] for row in bills.sums() if row[0].endswith(own_text("111122223333", number))] == [len(rows)]
+        assert [row[2] for row in bills.sums() if row[0].endswith(own_text("111122223333", number))] == [
+            len(rows)
+        ]
 
 
 def test_of_files_in_one_directory_each_charge_counts_once(bills: Bills) -> None:
@@ -160,7 +186,10 @@ def test_of_files_in_one_directory_each_charge_counts_once(bills: Bills) -> None
     assert not run.errors, run.errors
     assert [row[2] for row in bills.sums()] == [count for _, count in TOGETHER.values()]
     superseded = [finding.message for finding in run.findings if finding.code == "superseded"]
-    assert len(superseded) == 7 and sum("d/1-5.csv holds the same bill" in message for message in superseded) == 5
+    assert (
+        len(superseded) == 7
+        and sum("d/1-5.csv holds the same bill" in message for message in superseded) == 5
+    )
     assert sum(finding.code == "same_file" for finding in run.findings) == 1
     (repeated,) = [finding.message for finding in run.findings if finding.code == "repeated_rows"]
     assert repeated.startswith("13 rows repeat charges of these files, the same in every column that is read")
@@ -177,7 +206,9 @@ def test_of_files_in_one_directory_each_charge_counts_once(bills: Bills) -> None
          "0.csv holds a bill that another file holds newer"),
     ],
 )  # fmt: skip
-def test_files_of_one_bill_that_nothing_tells_apart_are_refused(bills: Bills, files: list[list[Row]], message: str) -> None:
+def test_files_of_one_bill_that_nothing_tells_apart_are_refused(
+    bills: Bills, files: list[list[Row]], message: str
+) -> None:
     for number, rows in enumerate(files):
         bills.write(f"d/{number}.csv", csv_text(rows))
     (error,) = bills.load(bills.directory / "d").errors
@@ -211,10 +242,14 @@ def test_content_tells_what_a_file_is_not_its_name(bills: Bills) -> None:
         "semicolon": lambda text: text.replace(",", ";").encode(),
     }
     accounts = [f"77778888000{number}" for number in range(len(packed) + 1)]
-    contents = [pack(csv_text(_of(account))) for account, pack in zip(accounts, packed.values(), strict=False)]
+    contents = [
+        pack(csv_text(_of(account))) for account, pack in zip(accounts, packed.values(), strict=False)
+    ]
     contents.append(_parquet(_of(accounts[-1])))
     folder = "2026-03 [final] *?"  # read as a name, not as a pattern
-    run = bills.load(*(bills.write(f"{folder}/export-{number}.dat", content) for number, content in enumerate(contents)))
+    run = bills.load(
+        *(bills.write(f"{folder}/export-{number}.dat", content) for number, content in enumerate(contents))
+    )
     assert not run.errors, run.errors
     assert [row[0] for row in bills.sums()] == [f"aws/{account}" for account in accounts]
     assert [(row[2], row[3]) for row in bills.sums()] == [(6, pytest.approx(6 * 32.77))] * len(accounts)
@@ -233,7 +268,10 @@ BROKEN: list[tuple[bytes, str]] = [
     (csv_text(ROWS).encode("utf-16"), "no UTF-8 text"),
     (csv_text(ROWS).replace("\n", "\r\n").encode() + b"1,2,3\n", "line 8: 3 fields where the header has"),
     ("\n".join([*RAGGED[:3], RAGGED[3] + ",x", *RAGGED[4:], ""]).encode(), ".csv, line 4: "),
-    ("\n".join([*RAGGED[:3], RAGGED[3].rpartition(",")[0], *RAGGED[4:], ""]).encode(), "fields where the header has"),
+    (
+        "\n".join([*RAGGED[:3], RAGGED[3].rpartition(",")[0], *RAGGED[4:], ""]).encode(),
+        "fields where the header has",
+    ),
     (csv_text(ROWS).encode() + b'a"b,"c"d\n', "a quoted field does not end where it should"),
     (b'{"ResultsByTime": []}', "Cost Explorer"),
     (b'{"skus": [{}]}', "price list"),
@@ -268,7 +306,9 @@ def test_files_of_a_directory_that_are_passed_over_by_name_are_told(bills: Bills
     run = bills.load(bills.directory / "d")
     over = f"{bills.directory / 'd'}: 2 files are passed over by name: cur.csv.bak, export_00001"
     assert [finding.message for finding in run.findings] == [over]
-    assert "by its files' names" in run.errors[0].message and "named itself is read" in (run.errors[0].fix or "")
+    assert "by its files' names" in run.errors[0].message and "named itself is read" in (
+        run.errors[0].fix or ""
+    )
     bills.write("d/notes.csv", "a,b\n1,2\n")
     assert "none of the files read is a billing export" in bills.load(bills.directory / "d").errors[0].message
     assert not bills.load(bills.directory / "d/export_00001").errors and bills.sums()[0][2] == 6
@@ -277,7 +317,10 @@ def test_files_of_a_directory_that_are_passed_over_by_name_are_told(bills: Bills
 def test_an_export_of_another_command_in_a_directory_is_named_and_left_out(bills: Bills) -> None:
     bucket = _report(bills, {"one": ROWS}, live="one")
     alone = bills.load(bucket, provider="gcp")
-    assert "nothing was loaded" in alone.errors[0].message and "gpu-2.csv.gz is an AWS" in alone.findings[-1].message
+    assert (
+        "nothing was loaded" in alone.errors[0].message
+        and "gpu-2.csv.gz is an AWS" in alone.findings[-1].message
+    )
     bills.write("bucket/focus.csv", csv_text([FOCUS_USAGE]))
     beside = bills.load(bucket, provider=None)
     assert not beside.errors and [result.format for result in beside.results] == ["focus"]
@@ -297,7 +340,9 @@ def _report(bills: Bills, assemblies: dict[str, list[dict[str, str]]], live: str
             "billingPeriod": {"start": "20260301T000000.000Z", "end": "20260401T000000.000Z"},
             "reportKeys": keys,
         }
-        bills.write(f"bucket/exports/gpu/20260301-20260401/{assembly}/gpu-Manifest.json", json.dumps(manifest))
+        bills.write(
+            f"bucket/exports/gpu/20260301-20260401/{assembly}/gpu-Manifest.json", json.dumps(manifest)
+        )
         if assembly == live:
             bills.write("bucket/exports/gpu/20260301-20260401/gpu-Manifest.json", json.dumps(manifest))
     return bills.directory / "bucket"
@@ -322,9 +367,14 @@ def test_the_manifest_of_the_period_decides_which_files_count(bills: Bills) -> N
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("file", "message"),
-    [("new/gpu-2.csv.gz", "breaks off"), ("gpu-Manifest.json", "gpu-Manifest.json is a manifest that breaks off")],
+    [
+        ("new/gpu-2.csv.gz", "breaks off"),
+        ("gpu-Manifest.json", "gpu-Manifest.json is a manifest that breaks off"),
+    ],
 )
-def test_a_delivery_broken_off_is_refused_and_what_was_there_stays(bills: Bills, file: str, message: str) -> None:
+def test_a_delivery_broken_off_is_refused_and_what_was_there_stays(
+    bills: Bills, file: str, message: str
+) -> None:
     bills.load(_report(bills, {"old": ROWS}, "old"))
     part = _report(bills, {"old": ROWS, "new": FINAL}, "new") / "exports/gpu/20260301-20260401" / file
     part.write_bytes(part.read_bytes()[:-20])
@@ -336,11 +386,15 @@ def test_in_a_directory_of_several_providers_each_command_loads_its_own_alone(bi
     """What is wrong with another provider's export is no concern of a command."""
     path = _report(bills, {"new": ROWS}, "new")
     (path / "exports/gpu/20260301-20260401/new/gpu-2.csv.gz").unlink()
-    azure = {"blobs": [{"blobName": "exports/a/20260301-20260331/202604010000/1.csv"}, {"blobName": "cost.csv"}]}
+    azure = {
+        "blobs": [{"blobName": "exports/a/20260301-20260331/202604010000/1.csv"}, {"blobName": "cost.csv"}]
+    }
     bills.write("bucket/manifest.json", json.dumps(azure))
     bills.write("bucket/cost.csv", "Date,Cost,MeterCategory,ResourceId\n")
     bills.write("bucket/aws-focus.csv", csv_text([FOCUS_USAGE | {"ProviderName": "AWS"}]))
-    bills.write("bucket/aws-focus-again.csv", csv_text([FOCUS_USAGE | {"ProviderName": "AWS", "BilledCost": "5"}]))
+    bills.write(
+        "bucket/aws-focus-again.csv", csv_text([FOCUS_USAGE | {"ProviderName": "AWS", "BilledCost": "5"}])
+    )
     bills.write("bucket/gcp-focus.csv", csv_text([FOCUS_USAGE | {"ProviderName": "Google Cloud"}]))
     run = bills.load(path, provider="gcp")
     assert not run.errors, run.errors
@@ -373,11 +427,17 @@ def test_a_loose_copy_of_an_exports_bill_is_the_same_bill(bills: Bills) -> None:
     assert sum(row[2] for row in bills.sums()) == 6
 
 
-def test_a_file_is_for_its_command_and_replaces_the_bill_that_it_tells_in_another_format(bills: Bills) -> None:
+def test_a_file_is_for_its_command_and_replaces_the_bill_that_it_tells_in_another_format(
+    bills: Bills,
+) -> None:
     cur = bills.write("cur.csv", csv_text([usage(10)]))
     assert bills.load(cur, provider=None).errors[0].fix == "gpucost collect aws loads it"
     bills.load(cur)
-    focus = FOCUS_USAGE | {"ProviderName": "AWS", "BillingAccountId": "111122223333", "ResourceId": "i-0123456789abcdef0"}
+    focus = FOCUS_USAGE | {
+        "ProviderName": "AWS",
+        "BillingAccountId": "111122223333",
+        "ResourceId": "i-0123456789abcdef0",
+    }
     path = bills.write("focus.csv", csv_text([focus]))
     assert [result.verdict for result in bills.load(path, provider=None).results] == ["twice"]
     assert [result.verdict for result in bills.load(path, provider=None, force=True).results] == ["replace"]
@@ -386,7 +446,9 @@ def test_a_file_is_for_its_command_and_replaces_the_bill_that_it_tells_in_anothe
 
 @pytest.mark.slow
 def test_progress_is_told_in_bytes_and_nothing_of_the_reading_stays_in_the_store(bills: Bills) -> None:
-    path = bills.write("cur.csv", csv_text([line(f"id{n}", n % 24, ResourceId=f"i-{n}") for n in range(2000)]))
+    path = bills.write(
+        "cur.csv", csv_text([line(f"id{n}", n % 24, ResourceId=f"i-{n}") for n in range(2000)])
+    )
     seen: list[BillProgress] = []
     collect_bills(bills.store, [LocalTree(path)], "aws", progress=seen.append)
     assert seen[-1].done == seen[-1].total == path.stat().st_size
@@ -398,7 +460,13 @@ def test_progress_is_told_in_bytes_and_nothing_of_the_reading_stays_in_the_store
 
 
 def _telling(**changed: object) -> Telling:
-    base: dict[str, object] = {"source": "s", "is_whole": False, "is_final": None, "digest": "a", "charges": 100}
+    base: dict[str, object] = {
+        "source": "s",
+        "is_whole": False,
+        "is_final": None,
+        "digest": "a",
+        "charges": 100,
+    }
     base |= {"earliest": datetime(2026, 3, 1, tzinfo=UTC), "latest": datetime(2026, 3, 20, tzinfo=UTC)}
     return Telling(**(base | changed))  # type: ignore[arg-type]
 

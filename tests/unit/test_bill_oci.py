@@ -49,7 +49,10 @@ def focus(hour: int, quantity: str = "8", **changed: str) -> dict[str, str]:
 
 
 CORES = {"cost/skuUnitDescription": "OCPU Per Hour", "product/Description": "Compute - Standard - E4 - OCPU"}
-MEMORY = {"cost/skuUnitDescription": "Gigabyte Per Hour", "product/Description": "Compute - Standard - E4 - Memory"}
+MEMORY = {
+    "cost/skuUnitDescription": "Gigabyte Per Hour",
+    "product/Description": "Compute - Standard - E4 - Memory",
+}
 WINDOWS = {"cost/skuUnitDescription": "OCPU Per Hour", "product/Description": "Compute - Windows OS"}
 TAKEN = {
     "lineItem/isCorrection": "true", "lineItem/backreferenceNo": "V2.1", "lineItem/referenceNo": "V2.9", "cost/myCost": "-80",
@@ -103,7 +106,10 @@ def loaded(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[dict[str,
     charges: dict[str, list[dict[str, Any]]] = {name: [] for name in CASES}
     for charge in bills.charges():
         number = int(charge["billing_account_id"][2:])
-        alike = {name: charge[name] and charge[name].removesuffix(f"-{number}") for name in ("resource_id", "instance_key")}
+        alike = {
+            name: charge[name] and charge[name].removesuffix(f"-{number}")
+            for name in ("resource_id", "instance_key")
+        }
         charges[list(CASES)[number]].append(charge | alike)
     return charges
 

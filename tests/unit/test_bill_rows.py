@@ -59,7 +59,9 @@ def test_a_row_that_stands_in_a_file_twice_is_one_charge_and_one_that_differs_in
     sums = {row[0]: row[2] for row in bills.sums()}
     for number, (name, (_, count)) in enumerate(ROWS.items()):
         assert sums[f"aws/{own_text('111122223333', number)}"] == count, name
-    twice = [charge for charge in bills.charges() if charge["billing_account_id"] == own_text("111122223333", 0)]
+    twice = [
+        charge for charge in bills.charges() if charge["billing_account_id"] == own_text("111122223333", 0)
+    ]
     assert {charge["line_item_id"] for charge in twice} == {f"id{hour}" for hour in range(6)}
     # Another file that tells both again has them in common with it.
     number = len(ROWS) - 1
@@ -72,7 +74,12 @@ def test_files_of_a_manifest_count_a_row_once(bills: Bills) -> None:
     keys = [f"exports/gpu/20260301-20260401/one/gpu-{part}.csv" for part in (1, 2)]
     for key, rows in zip(keys, (LINES[:4], LINES[3:]), strict=True):
         bills.write(f"bucket/{key}", csv_text(rows))
-    manifest = {"bucket": "b", "reportName": "gpu", "billingPeriod": {"start": "20260301T000000.000Z"}, "reportKeys": keys}
+    manifest = {
+        "bucket": "b",
+        "reportName": "gpu",
+        "billingPeriod": {"start": "20260301T000000.000Z"},
+        "reportKeys": keys,
+    }
     bills.write("bucket/exports/gpu/20260301-20260401/gpu-Manifest.json", json.dumps(manifest))
     assert len(repeated(bills.load(bills.directory / "bucket"))) == 1 and bills.sums()[0][2] == 6
 
@@ -95,14 +102,18 @@ def test_the_configured_currency_is_an_iso_code() -> None:
         BillSettings(currency="euro")
 
 
-def test_a_file_without_charges_fails_where_it_is_named_and_is_listed_where_its_directory_is(bills: Bills) -> None:
+def test_a_file_without_charges_fails_where_it_is_named_and_is_listed_where_its_directory_is(
+    bills: Bills,
+) -> None:
     empty = bills.write("d/empty.csv", csv_text(LINES).splitlines()[0] + "\n")
     good = bills.write("d/good.csv", csv_text(LINES))
     run = bills.load(empty, good)
     assert [error.message for error in run.errors] == [f"{empty} has a header, but no charges"]
     assert bills.sums()[0][2] == 6
     run = bills.load(bills.directory / "d")
-    assert not run.errors and f"{empty} has a header, but no charges; not loaded" in [finding.message for finding in run.findings]
+    assert not run.errors and f"{empty} has a header, but no charges; not loaded" in [
+        finding.message for finding in run.findings
+    ]
 
 
 def test_a_named_file_that_another_one_supersedes_fails(bills: Bills) -> None:
@@ -120,15 +131,19 @@ def test_azure_ids_keep_their_case(bills: Bills) -> None:
     (seen,) = pipeline.reconcile(Config(), bills.store, "2026-03", ("node",)).unseen
     assert seen.name == vm
     # exports of one bill case ids in different ways
-    again = [row | {"ResourceId": vm.upper(), "CostInBillingCurrency": "80"}, azure.row(SubscriptionId="other")]
-    assert [result.verdict for result in bills.load(bills.write("b.csv", csv_text(again)), provider="azure").results] == [
-        "replace"
+    again = [
+        row | {"ResourceId": vm.upper(), "CostInBillingCurrency": "80"},
+        azure.row(SubscriptionId="other"),
     ]
+    assert [
+        result.verdict
+        for result in bills.load(bills.write("b.csv", csv_text(again)), provider="azure").results
+    ] == ["replace"]
     names = bills.store.query("SELECT machine_name(instance_key, resource_id) FROM charges")[1]
     assert set(names) == {(vm.upper(),), (f"{azure.SET}/virtualmachines/3",)}
-    assert bills.store.query("SELECT machine_name('i-1', NULL), machine_name('p/z/name', '//compute/instances/4711')")[1] == [
-        ("i-1", "p/z/name")
-    ]
+    assert bills.store.query(
+        "SELECT machine_name('i-1', NULL), machine_name('p/z/name', '//compute/instances/4711')"
+    )[1] == [("i-1", "p/z/name")]
 
 
 def test_rows_of_an_older_store_stay_when_they_are_parted() -> None:
@@ -147,20 +162,32 @@ def test_rows_of_an_older_store_stay_when_they_are_parted() -> None:
                 con.execute("CREATE TABLE before AS FROM bill_rows")
             con.execute(statements)
         assert not con.execute("FROM before EXCEPT ALL FROM bill_rows").fetchall()
-        assert con.execute("SELECT count(*) FROM bill_rows").fetchall() == con.execute("SELECT count(*) FROM before").fetchall()
+        assert (
+            con.execute("SELECT count(*) FROM bill_rows").fetchall()
+            == con.execute("SELECT count(*) FROM before").fetchall()
+        )
         assert con.execute("SELECT count(*) FROM bill_details").fetchall() == [(6,)]
 
 
 def test_pods_on_a_categorys_nodes_are_the_teams(tmp_path: Path) -> None:
     nodes = [node("n1", "p4de.24xlarge", 0, 4), node("n2", "p4de.24xlarge", 0, 4)]
-    pods = [pod("a", "n1", [0], 0.5, 3, "train"), pod("b", "n2", [0], 0.5, 3, "train"), pod("c", "n1", [1], 0.5, 3, "serve")]
+    pods = [
+        pod("a", "n1", [0], 0.5, 3, "train"),
+        pod("b", "n2", [0], 0.5, 3, "train"),
+        pod("c", "n1", [1], 0.5, 3, "serve"),
+    ]
     billed = Billed(tmp_path, fleet(4, nodes, pods, busy("n1", [0], 1, 3), scrape=900))
     told = list(charges(billed.fleet, lambda *_: ("on_demand", Decimal(20))))
     lines = bill_files.aws_cur(told, legacy=True).splitlines()
     machine = next(charge.instance_id for charge in told if charge.node["name"] == "n1")
     made = [line + (",Research" if machine in line else ",Serving") for line in lines[1:]]
     billed.bill("\n".join([lines[0] + ",costCategory/Department", *made]) + "\n", "cur.csv", "aws")
-    teams = [Team(name="nlp", cost_categories={"department": ["Research"]}), Team(name="front", namespaces=["serve"])]
+    teams = [
+        Team(name="nlp", cost_categories={"department": ["Research"]}),
+        Team(name="front", namespaces=["serve"]),
+    ]
     pipeline.attribute(billed.config.model_copy(update={"teams": teams}), billed.store)
-    found = billed.store.query("SELECT DISTINCT node, namespace, team FROM costs WHERE kind = 'allocated' ORDER BY ALL")[1]
+    found = billed.store.query(
+        "SELECT DISTINCT node, namespace, team FROM costs WHERE kind = 'allocated' ORDER BY ALL"
+    )[1]
     assert found == [("n1", "serve", "front"), ("n1", "train", "nlp"), ("n2", "train", "unassigned")]

@@ -71,7 +71,9 @@ def largest(con: DuckDBPyConnection, directory: Path, stage: str, params: dict[s
         return max([rows, *(most(child) for child in children)])
 
     sizes = []
-    for statement in duckdb.extract_statements((files("gpucost.price.bill") / f"{stage}.sql").read_text("utf-8")):
+    for statement in duckdb.extract_statements(
+        (files("gpucost.price.bill") / f"{stage}.sql").read_text("utf-8")
+    ):
         plan.unlink(missing_ok=True)
         con.execute(statement, {name: params[name] for name in statement.named_parameters})
         # of a view there is none
@@ -79,7 +81,9 @@ def largest(con: DuckDBPyConnection, directory: Path, stage: str, params: dict[s
     return max(sizes)
 
 
-@pytest.mark.parametrize(("of", "cost"), [("sku_description AS sku_description", -600), ("NULL AS sku_description", -30)])
+@pytest.mark.parametrize(
+    ("of", "cost"), [("sku_description AS sku_description", -600), ("NULL AS sku_description", -30)]
+)
 def test_discounts_of_many_kinds_of_usage(tmp_path: Path, of: str, cost: int) -> None:
     """On each kind in each account, and on each account."""
     with empty_store() as con:
@@ -87,7 +91,10 @@ def test_discounts_of_many_kinds_of_usage(tmp_path: Path, of: str, cost: int) ->
         rows = put(con, USAGE) + put(con, DISCOUNTS.format(of=of, usage=USAGE))
         for stage, params in STAGES.items():
             assert largest(con, tmp_path, stage, params) <= 3 * rows
-        assert con.execute("SELECT count(*), sum(discount_cost) FROM discount_rates").fetchone() == (600, cost)
+        assert con.execute("SELECT count(*), sum(discount_cost) FROM discount_rates").fetchone() == (
+            600,
+            cost,
+        )
 
 
 def test_discounts_of_a_day_on_machines(tmp_path: Path) -> None:
@@ -98,5 +105,7 @@ def test_discounts_of_a_day_on_machines(tmp_path: Path) -> None:
         rows = put(con, MACHINES) + put(con, DISCOUNTS.format(of=of, usage=MACHINES))
         run_stage(con, "gpucost.price.bill", "10_billed_nodes")
         assert largest(con, tmp_path, "15_billed_rows", {}) <= 3 * rows
-        found = con.execute("SELECT sum(discount_cost)::DOUBLE, max(to_ms - from_ms) FROM billed_rows").fetchone()
+        found = con.execute(
+            "SELECT sum(discount_cost)::DOUBLE, max(to_ms - from_ms) FROM billed_rows"
+        ).fetchone()
         assert found == (pytest.approx(-90), 3_600_000)

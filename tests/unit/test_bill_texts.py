@@ -184,7 +184,10 @@ def mixed_lines(first: str, other: str) -> str:
 
 BLANKS = ["", "NULL", "null", "None"]
 LOCAL = snake([row | {"lineItem/UnblendedCost": "1.234,50"} for row in hours("5/3/26", "6/3/26")])
-TYPED = {"line_item_unblended_cost": 1.234, "line_item_usage_start_date": datetime(2026, 3, 6, 10, tzinfo=UTC)}
+TYPED = {
+    "line_item_unblended_cost": 1.234,
+    "line_item_usage_start_date": datetime(2026, 3, 6, 10, tzinfo=UTC),
+}
 ENDS = {"line_item_usage_end_date": "2026-03-06T11:00Z"}
 TAGS = {
     "team": "before", "resourceTags/user_team": "nlp", "resourceTags/aws:createdBy": "eks", "accountTag/env": "prod",
@@ -200,7 +203,11 @@ OF_SET = {"ProviderName": "Microsoft", "ResourceId": SET, "ResourceType": "Virtu
 #: Details of a scale set's row in FOCUS, the machine that it is of, and its type.
 DETAILS: list[tuple[dict[str, str], str, str | None]] = [
     ({"x_SkuDetails": json.dumps(SKU)}, MACHINE, SKU["ServiceType"]),
-    ({"SkuPriceDetails": json.dumps({f"x_{key}": value for key, value in SKU.items()})}, MACHINE, SKU["ServiceType"]),
+    (
+        {"SkuPriceDetails": json.dumps({f"x_{key}": value for key, value in SKU.items()})},
+        MACHINE,
+        SKU["ServiceType"],
+    ),
     ({"SkuPriceDetails": '{"InstanceType": "X"}', "x_SkuDetails": json.dumps(SKU)}, MACHINE, "X"),
     ({"x_SkuDetails": '{"ServiceType": "", "VMName": ""}'}, SET.lower(), None),
 ]
@@ -275,7 +282,9 @@ class Read:
         bills = Bills(folder)
         self.charges: dict[str, Charges] = {}
         self.messages: dict[str, list[str]] = {}
-        cases: dict[str, tuple[str, Rows | str | bytes]] = {name: case[:2] for name, case in (DATES | ODD | OTHERS).items()}
+        cases: dict[str, tuple[str, Rows | str | bytes]] = {
+            name: case[:2] for name, case in (DATES | ODD | OTHERS).items()
+        }
         cases |= {name: ("aws", case[0]) for name, case in NUMBERS.items()}
         cases |= {name: ("aws", text) for name, text in MARKED.items()}
         self.numbers = {name: number for number, name in enumerate(cases)}
@@ -310,7 +319,10 @@ def own_content(content: Rows | str | bytes, provider: str, number: int) -> byte
     if provider == "aws":
         return csv_text(own_rows(content, number)).encode()
     account = "billing_account_id" if provider == "gcp" else "BillingAccountId"
-    rows = [{**row, account: f"{row[account]}-{number}"} if row.get(account, "").strip() else row for row in content]
+    rows = [
+        {**row, account: f"{row[account]}-{number}"} if row.get(account, "").strip() else row
+        for row in content
+    ]
     text = "".join(json.dumps(row) + "\n" for row in rows) if provider == "gcp" else csv_text(rows)
     resource, own = {
         "azure": (azure.SUB.rpartition("-")[2], f"{number:012}"), "focus": (FOCUS_USAGE["ResourceId"], f"vm-{number}")
@@ -332,7 +344,9 @@ def test_dates_are_read_as_the_file_settles(read: Read, name: str) -> None:
     days = sorted(charge["charge_period_start"].strftime("%Y-%m-%d") for charge in charges)
     assert (days[0], days[-1]) == (f"2026-{first}", f"2026-{last}")
     spans = {charge["charge_period_end"] - charge["charge_period_start"] for charge in charges}
-    assert {span.total_seconds() for span in spans} == {86400.0 if "azure" in charges[0]["provider"] else 3600.0}
+    assert {span.total_seconds() for span in spans} == {
+        86400.0 if "azure" in charges[0]["provider"] else 3600.0
+    }
 
 
 @pytest.mark.parametrize("name", NUMBERS)
@@ -351,7 +365,9 @@ def test_odd_rows_are_named_and_the_others_load(read: Read, name: str) -> None:
     assert len(read.charges[name]) == count
     if provider == "aws":
         message = own_text(message, read.numbers[name])
-    assert [text.replace(f"-{read.numbers[name]},", ",") for text in read.messages[name]] == ([message] if message else [])
+    assert [text.replace(f"-{read.numbers[name]},", ",") for text in read.messages[name]] == (
+        [message] if message else []
+    )
 
 
 @pytest.mark.parametrize("name", MARKED)
@@ -361,14 +377,18 @@ def test_invisible_marks_inside_a_text_make_no_other_account(read: Read, name: s
         "billing_account_id": [own_text("111122223333", number)] * 4, "billed_cost": ["32.77"] * 4,
         "instance_key": [own_text("i-0123456789abcdef0", number)] * 4, "billing_period": ["2026-03"] * 4,
     })  # fmt: skip
-    assert read.messages[name] == ([] if name.startswith("blanks") else ["byte order marks inside the text were left out"])
+    assert read.messages[name] == (
+        [] if name.startswith("blanks") else ["byte order marks inside the text were left out"]
+    )
 
 
 @pytest.mark.parametrize("name", OTHERS)
 def test_typed_and_nested_columns(read: Read, name: str) -> None:
     check_charges(read.charges[name], OTHERS[name][2])
     # rows are counted in each file, whatever its columns
-    assert [charge["source_row"] for charge in read.charges[name]] == list(range(1, len(read.charges[name]) + 1))
+    assert [charge["source_row"] for charge in read.charges[name]] == list(
+        range(1, len(read.charges[name]) + 1)
+    )
     assert not read.messages[name]
 
 
@@ -386,7 +406,9 @@ ALONE = ("an end before its start", "an end of another age", "hours below 0 that
 
 @pytest.mark.parametrize("names", [tuple(UNREADABLE), *((name,) for name in ALONE)], ids=["all", *ALONE])
 def test_row_that_cannot_be_read_is_refused(bills: Bills, names: Sequence[str]) -> None:
-    files = {name: csv_text(own_rows([usage(), usage(**UNREADABLE[name][0])], n)) for n, name in enumerate(names)}
+    files = {
+        name: csv_text(own_rows([usage(), usage(**UNREADABLE[name][0])], n)) for n, name in enumerate(names)
+    }
     refusals = bills.refusals(files)
     for name in names:
         assert refusals[name].startswith(f"row 2: {UNREADABLE[name][1]}"), name
@@ -397,21 +419,31 @@ def test_row_without_an_account_is_refused_if_its_file_has_several(bills: Bills)
     assert "some rows have no billing account" in bills.refusals({"several": csv_text(rows)})["several"]
 
 
-@pytest.mark.parametrize("known", formats.all_formats(), ids=lambda known: f"{known.name}-{known.required[-1]}")
+@pytest.mark.parametrize(
+    "known", formats.all_formats(), ids=lambda known: f"{known.name}-{known.required[-1]}"
+)
 def test_columns_that_sql_reads_as_times_and_numbers_are_declared(known: formats.Format) -> None:
     text = "".join(map(formats.sql_text, known.sql))
     numbers = (
-        set(re.findall(r"(?:bill_decimal|TRY_CAST)\((?:raw\.)?(\w+)(?: AS (?:DECIMAL|DOUBLE)[^:]*?)?\)", text))
+        set(
+            re.findall(r"(?:bill_decimal|TRY_CAST)\((?:raw\.)?(\w+)(?: AS (?:DECIMAL|DOUBLE)[^:]*?)?\)", text)
+        )
         & known.columns.keys()
     )
-    times = set(re.findall(r"(?:bill_moment|azure_day)\((?:raw\.)?\"?(\w+)\"?\)", text)) & known.columns.keys()
-    assert numbers - {"product", "tags", "x_cost_categories", "start_time", "end_time"} <= set(known.numbers.split())
+    times = (
+        set(re.findall(r"(?:bill_moment|azure_day)\((?:raw\.)?\"?(\w+)\"?\)", text)) & known.columns.keys()
+    )
+    assert numbers - {"product", "tags", "x_cost_categories", "start_time", "end_time"} <= set(
+        known.numbers.split()
+    )
     if known.name not in ("anthropic", "anthropic-console", "oci", "oci-focus"):
         assert times <= set(known.times)
 
 
 @pytest.mark.parametrize("kind", ["gz", "zip"])
-def test_packed_file_that_unpacks_without_end_is_refused(bills: Bills, monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
+def test_packed_file_that_unpacks_without_end_is_refused(
+    bills: Bills, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
     text = csv_text([usage(hour) for hour in range(20)] * 400).encode()
     out = io.BytesIO()
     with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as archive:

@@ -25,14 +25,21 @@ def line(name: str, hour: int, **changed: str) -> dict[str, Any]:
 
 
 def daily(day: int = 5, **changed: str) -> dict[str, Any]:
-    times = {"UsageStartDate": f"2026-03-{day:02}T00:00:00Z", "UsageEndDate": f"2026-03-{day + 1:02}T00:00:00Z"}
+    times = {
+        "UsageStartDate": f"2026-03-{day:02}T00:00:00Z",
+        "UsageEndDate": f"2026-03-{day + 1:02}T00:00:00Z",
+    }
     return line(f"D{day}", 0, **times | {"UsageAmount": "6", "UnblendedCost": "196.62"} | changed)
 
 
 HOURLY = [line(f"L{hour}", hour) for hour in range(6)]
 NAMELESS = [line(f"N{hour}", hour, ResourceId="") for hour in range(6)]
 SOFTWARE = {"ProductCode": "abcmarketplace", "UsageType": "SoftwareUsage:p4d.24xlarge"}
-PAYER = {"bill/PayerAccountId": "999988887777", "lineItem/UsageAccountId": "999988887777", "lineItem/ResourceId": "i-0ddd"}
+PAYER = {
+    "bill/PayerAccountId": "999988887777",
+    "lineItem/UsageAccountId": "999988887777",
+    "lineItem/ResourceId": "i-0ddd",
+}
 WEST = {"ResourceId": "", "AvailabilityZone": "us-west-2a"}
 FOCUS = FOCUS_USAGE | {
     "ProviderName": "AWS", "ChargePeriodStart": "2026-03-05T01:00:00Z", "ChargePeriodEnd": "2026-03-05T02:00:00Z",
@@ -40,7 +47,10 @@ FOCUS = FOCUS_USAGE | {
     "ResourceId": "arn:aws:ec2:us-east-1:444455556666:instance/i-0123456789abcdef0",
 }  # fmt: skip
 NEXT_DAY = {"ChargePeriodStart": "2026-03-06T10:00:00Z", "ChargePeriodEnd": "2026-03-06T11:00:00Z"}
-VM, DISK = azure.row(), azure.row(MeterCategory="Storage", MeterName="P30", ResourceId=f"{azure.SUB}/disks/d1")
+VM, DISK = (
+    azure.row(),
+    azure.row(MeterCategory="Storage", MeterName="P30", ResourceId=f"{azure.SUB}/disks/d1"),
+)
 TAGGED = {"Tags": '{"aks-managed-poolName": "gpu", "team": "a"}'}
 IN_FOCUS = FOCUS_USAGE | {
     "ProviderName": "Microsoft", "BillingAccountId": "/providers/4711", "SubAccountId": azure.SUB, "ResourceId": azure.SET,
@@ -59,13 +69,19 @@ def answer(*rows: dict[str, Any]) -> Rows:
         "SubscriptionId": "SubscriptionId", "ResourceLocation": "ResourceLocation", "MeterCategory": "MeterCategory",
         "Meter": "MeterName", "ChargeType": "ChargeType", "PricingModel": "PricingModel", "Currency": "BillingCurrencyCode",
     }  # fmt: skip
-    values = [[row[name].lower() if name == "ResourceId" else row[name] for name in names.values()] for row in rows]
+    values = [
+        [row[name].lower() if name == "ResourceId" else row[name] for name in names.values()] for row in rows
+    ]
     values = [[re.sub(r"^(..)/(..)/(20..)$", r"\3\1\2", value) for value in row] for row in values]
     columns = [{"name": name, "type": "String"} for name in names]
     return [{"id": "q", "properties": {"nextLink": None, "columns": columns, "rows": values}}]
 
 
-_BY_SERVICE = {"columns": [{"name": name} for name in ("PreTaxCost", "UsageDate", "ServiceName", "SubscriptionId", "Currency")]}
+_BY_SERVICE = {
+    "columns": [
+        {"name": name} for name in ("PreTaxCost", "UsageDate", "ServiceName", "SubscriptionId", "Currency")
+    ]
+}
 _COSTS = [[150, 20260305, "Virtual Machines", VM["SubscriptionId"], "USD"]]
 SERVICES: Rows = [{"id": "s", "properties": _BY_SERVICE | {"nextLink": None, "rows": _COSTS}}]
 
@@ -139,7 +155,11 @@ CASES: dict[str, dict[str, tuple[Rows, Rows, str, float]]] = {
         "promotions": (DETAILED, [gcp.row(cost=-0.1, cost_type="adjustment")], "", 0.62),
     },
 }  # fmt: skip
-COMMANDS: dict[str, tuple[str | None, str | None]] = {"focus": ("aws", None), "gcp": ("gcp", "gcp"), "azure": ("azure", "azure")}
+COMMANDS: dict[str, tuple[str | None, str | None]] = {
+    "focus": ("aws", None),
+    "gcp": ("gcp", "gcp"),
+    "azure": ("azure", "azure"),
+}
 
 
 def _text(rows: Rows, number: int) -> str:
@@ -150,7 +170,11 @@ def _text(rows: Rows, number: int) -> str:
         else "".join(json.dumps(row) + "\n" for row in rows)
     )
     text = text.replace("ML-Proj", f"ml-{number}")
-    text = re.sub(r"(11111111-aaaa-bbbb-cccc-000000000|01AAAA-BBBBBB-|\b4)(001|CCCCCC|711)\b", rf"\g<1>{number + 100}", text)
+    text = re.sub(
+        r"(11111111-aaaa-bbbb-cccc-000000000|01AAAA-BBBBBB-|\b4)(001|CCCCCC|711)\b",
+        rf"\g<1>{number + 100}",
+        text,
+    )
     return own_text(text, number)
 
 
@@ -158,7 +182,10 @@ def _load(bills: Bills, kind: str, step: int) -> list[str]:
     """Loads each case's files, first or second, and answers the messages of what is refused. Rows of AWS are one file."""
     files = [case[:2][step] for case in CASES[kind].values()]
     if kind in ("aws", "focus"):
-        bills.write(f"{step}/all.csv", csv_text([row for number, rows in enumerate(files) for row in own_rows(rows, number)]))
+        bills.write(
+            f"{step}/all.csv",
+            csv_text([row for number, rows in enumerate(files) for row in own_rows(rows, number)]),
+        )
         files = []
     for number, rows in enumerate(files):
         text = _text(rows, number)
@@ -198,7 +225,9 @@ TOGETHER = {
 @pytest.mark.parametrize(
     "name",
     [
-        pytest.param(name, marks=[pytest.mark.slow] if re.search("without|and an answer|and detailed", name) else [])
+        pytest.param(
+            name, marks=[pytest.mark.slow] if re.search("without|and an answer|and detailed", name) else []
+        )
         for name in TOGETHER
     ],
 )
@@ -208,13 +237,17 @@ def test_files_of_one_load_are_two_exports_or_parts_of_one(bills: Bills, name: s
         text = _text(rows, 0)
         bills.write(f"d/{number}.{'csv' if text[0] != '{' else 'json'}", text)
     run = bills.load(bills.directory / "d", provider=provider)
-    assert [error.message.partition("are billed twice, ")[2] for error in run.errors] == ([message] if message else [])
+    assert [error.message.partition("are billed twice, ")[2] for error in run.errors] == (
+        [message] if message else []
+    )
     assert bills.store.exists == (not message)
 
 
 def _warned(bills: Bills) -> list[tuple[object, ...]]:
     pipeline.attribute(Config(), bills.store)
-    return bills.store.query("SELECT subject, message, fix FROM warnings WHERE code = 'billed_twice' ORDER BY ALL")[1]
+    return bills.store.query(
+        "SELECT subject, message, fix FROM warnings WHERE code = 'billed_twice' ORDER BY ALL"
+    )[1]
 
 
 def test_store_with_two_views_of_a_month_reports_it_until_one_replaces_the_other(
@@ -224,8 +257,13 @@ def test_store_with_two_views_of_a_month_reports_it_until_one_replaces_the_other
     run = bills.load(bills.write("cost.csv", csv_text([VM, VM | {"MeterId": "m-2"}])), provider="azure")
     [finding] = run.findings
     assert not run.errors and finding.code == "billed_twice"
-    assert finding.message.endswith("virtualmachines/3 is billed for 48.0 hours a day, 2026-03-05: 176.30 USD")
-    files = [bills.write("hourly.csv", csv_text(HOURLY)), bills.write("daily.csv", csv_text([daily(), daily(6)]))]
+    assert finding.message.endswith(
+        "virtualmachines/3 is billed for 48.0 hours a day, 2026-03-05: 176.30 USD"
+    )
+    files = [
+        bills.write("hourly.csv", csv_text(HOURLY)),
+        bills.write("daily.csv", csv_text([daily(), daily(6)])),
+    ]
     with monkeypatch.context() as before:
         before.setattr(charges, "billed_twice", lambda *_, **__: [])
         for path in files:

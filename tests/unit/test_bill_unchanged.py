@@ -34,7 +34,11 @@ def opened(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 
 def _of(account: str) -> str:
-    changed = {"bill/PayerAccountId": account, "lineItem/UsageAccountId": account, "lineItem/ResourceId": f"i-{account}"}
+    changed = {
+        "bill/PayerAccountId": account,
+        "lineItem/UsageAccountId": account,
+        "lineItem/ResourceId": f"i-{account}",
+    }
     return csv_text([row | changed for row in ROWS])
 
 
@@ -72,7 +76,9 @@ def test_file_as_it_was_is_neither_read_nor_digested_again(
         timeless.setattr(
             opening.os,
             "fstat",
-            lambda number: SimpleNamespace(**{name: getattr(fstat(number), name) for name in names}, **without),
+            lambda number: SimpleNamespace(
+                **{name: getattr(fstat(number), name) for name in names}, **without
+            ),
         )
         load()
         path.write_text(csv_text(ROWS).replace("32.77,", "12.77,"))
@@ -82,7 +88,16 @@ def test_file_as_it_was_is_neither_read_nor_digested_again(
     monkeypatch.setattr(opening, "_AT_REST_NS", 10**18)
     again = load()
     assert again.verdict == "unchanged" and counts() == (2, 3)
-    fields = ("provider", "source", "format", "billing_account_id", "billing_period", "is_final", "rows", "amounts")
+    fields = (
+        "provider",
+        "source",
+        "format",
+        "billing_account_id",
+        "billing_period",
+        "is_final",
+        "rows",
+        "amounts",
+    )
     assert [getattr(again, name) for name in fields] == [getattr(first, name) for name in fields]
     monkeypatch.setattr(opening, "_AT_REST_NS", 0)
     assert [load().verdict, load().verdict] == ["unchanged"] * 2 and counts() == (2, 4)
@@ -138,12 +153,14 @@ def test_a_file_of_a_manifest_as_it_was_is_not_digested_again(bills: Bills, dige
 
 
 @pytest.mark.parametrize("name", ["march.csv", pytest.param("march.parquet", marks=pytest.mark.slow)])
-def test_a_file_that_is_replaced_while_it_is_read_is_not_loaded(bills: Bills, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+def test_a_file_that_is_replaced_while_it_is_read_is_not_loaded(
+    bills: Bills, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
     text = bills.write("rows.csv", csv_text(ROWS))
     path = bills.directory / name
-    duckdb.read_csv(str(text), all_varchar=True).write_parquet(str(path)) if name.endswith("parquet") else path.write_bytes(
-        text.read_bytes()
-    )
+    duckdb.read_csv(str(text), all_varchar=True).write_parquet(str(path)) if name.endswith(
+        "parquet"
+    ) else path.write_bytes(text.read_bytes())
     other = bills.directory / "other"
     other.write_bytes(path.read_bytes())
     replace = charges.replace

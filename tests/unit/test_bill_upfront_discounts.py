@@ -47,7 +47,9 @@ def charges(month: str, off: Mapping[str, Decimal], *, parts: bool) -> list[tupl
     hours, period = MONTHS[month], {"BillingPeriodStartDate": f"{month}-01T00:00:00Z"}
     bought = {"UsageAccountId": PAYER, "ResourceId": ""}
     reserved = bought | {"UsageType": "HeavyUsage:p4d.24xlarge"} | RESERVATION
-    planned = bought | {"ProductCode": "ComputeSavingsPlans", "UsageType": "ComputeSP:1yrPartialUpfront"} | PLAN
+    planned = (
+        bought | {"ProductCode": "ComputeSavingsPlans", "UsageType": "ComputeSP:1yrPartialUpfront"} | PLAN
+    )
     priced: list[tuple[Row, Decimal]] = []
 
     def add(columns: Mapping[str, Any], billed: Decimal, taken: Decimal = Decimal(0)) -> None:
@@ -88,7 +90,10 @@ def charges(month: str, off: Mapping[str, Decimal], *, parts: bool) -> list[tupl
         if share:
             p5 = {"ResourceId": "i-0ccc", "UsageAccountId": OTHER, "UsageType": "BoxUsage:p5.48xlarge"}
             machine = p5 | PLAN | span(month, hour)
-            paid = {"savingsPlan/SavingsPlanEffectiveCost": cost, "savingsPlan/NetSavingsPlanEffectiveCost": cost * kept["rest"]}
+            paid = {
+                "savingsPlan/SavingsPlanEffectiveCost": cost,
+                "savingsPlan/NetSavingsPlanEffectiveCost": cost * kept["rest"],
+            }
             add(machine | paid | {"LineItemType": "SavingsPlanCoveredUsage"}, Decimal(30))
             add(machine | {"LineItemType": "SavingsPlanNegation"}, Decimal(-30))
         fee_columns = {
@@ -101,7 +106,9 @@ def charges(month: str, off: Mapping[str, Decimal], *, parts: bool) -> list[tupl
             "savingsPlan/NetAmortizedUpfrontCommitmentForBillingPeriod": PLAN_UPFRONT * kept["rest"],
         }
         if not parts:
-            fee_columns = {name: value for name, value in fee_columns.items() if "ForBillingPeriod" not in name}
+            fee_columns = {
+                name: value for name, value in fee_columns.items() if "ForBillingPeriod" not in name
+            }
         add(planned | span(month, hour) | fee_columns, PLAN_RECURRING, PLAN_RECURRING * off["rest"])
     for cost, columns in (
         ("50", {"ResourceId": "i-0ddd"}),
@@ -123,14 +130,18 @@ def bill(month: str, way: str, off: Mapping[str, Decimal] = UNEVEN, *, parts: bo
     if way in ("net columns", "net columns, blank discounts"):
         return rows
     if way == "spread":
-        discounts = [row | dict.fromkeys((*RESERVATION, *PLAN, "lineItem/ResourceId"), "") for row in discounts]
+        discounts = [
+            row | dict.fromkeys((*RESERVATION, *PLAN, "lineItem/ResourceId"), "") for row in discounts
+        ]
         rows = [row for row, _ in priced] + discounts
     return [{name: value for name, value in row.items() if "/Net" not in name} for row in rows]
 
 
 MARCH: Row = {"BillingPeriodStartDate": "2026-03-01T00:00:00Z"}
 HEAVY: Row = {"UsageType": "HeavyUsage:p4d.24xlarge", "ResourceId": ""}
-FEE: Row = usage(0, **MARCH | RESERVATION | span("2026-03") | HEAVY | {"LineItemType": "Fee", "UnblendedCost": "8760"})
+FEE: Row = usage(
+    0, **MARCH | RESERVATION | span("2026-03") | HEAVY | {"LineItemType": "Fee", "UnblendedCost": "8760"}
+)
 EDP: Row = {"lineItem/LineItemType": "EdpDiscount"}
 COVERED: Row = usage(
     0,
@@ -200,7 +211,12 @@ class Loaded:
         for step in (0, 1):
             rows = {name: own_rows(loads[step], NUMBERS[name]) for name, loads in LOADS.items()}
             for net in (False, True):
-                of_load = [row for some in rows.values() for row in some if any("/Net" in column for column in row) == net]
+                of_load = [
+                    row
+                    for some in rows.values()
+                    for row in some
+                    if any("/Net" in column for column in row) == net
+                ]
                 self.bills.aws(of_load, f"{step} {net}.csv")
             with self.bills.store.write() as con:
                 price.stage(con, Config())
@@ -220,7 +236,9 @@ class Loaded:
                 con.execute(f"DELETE FROM {table} WHERE bill_id NOT IN (SELECT bill_id FROM bills)")  # noqa: S608
             price.load_fx_rates(con, Config())
             accounts |= {
-                month: reconcile(con, month, "USD") for month in MONTHS if not (isinstance(name, str) and month != "2026-03")
+                month: reconcile(con, month, "USD")
+                for month in MONTHS
+                if not (isinstance(name, str) and month != "2026-03")
             }
             raise InterruptedError  # nothing of that stays
         for account in accounts.values():
@@ -255,7 +273,9 @@ def agree(some: dict[str, Reconciliation], other: dict[str, Reconciliation]) -> 
         first, second = effective(some[month]), effective(other[month])
         assert first == {name: pytest.approx(second[name], abs=CENT / 2) for name in second}
         # of each machine, too
-        assert machines(some[month]) == {name: pytest.approx(cost) for name, cost in machines(other[month]).items()}
+        assert machines(some[month]) == {
+            name: pytest.approx(cost) for name, cost in machines(other[month]).items()
+        }
 
 
 @pytest.mark.parametrize("parts", [True, False], ids=["parts told", "parts worked out"])
@@ -268,7 +288,9 @@ def test_discount_rows_cost_what_net_columns_do(loaded: Loaded, backward: bool, 
     for month, hours in MONTHS.items():
         costs = effective(rows[month])
         assert "discounts" not in costs and "commitment_fees" not in costs
-        assert costs["unused_commitments"] == pytest.approx((hours - 3) * kept + plan * Decimal("1.5"), abs=CENT / 2)
+        assert costs["unused_commitments"] == pytest.approx(
+            (hours - 3) * kept + plan * Decimal("1.5"), abs=CENT / 2
+        )
         assert costs["unused_gpu_reservations"] == pytest.approx(55 * (1 - UNEVEN["rest"]))
         # bought by the payer, used in two accounts
         expected = {"i-0aaa": 2 * kept, "i-0bbb": kept, "i-0ccc": plan * Decimal("1.5")}
@@ -287,10 +309,17 @@ def test_over_the_months_of_a_fee_no_part_of_its_discount_is_lost(loaded: Loaded
         taken = effective(full[month])["all"] - effective(less[month])["all"]
         # the plan's hours are three in a month
         upfront = hours * UPFRONT * UNEVEN["upfront"] + 3 * PLAN_UPFRONT * UNEVEN["rest"]
-        recurring = hours * RECURRING * UNEVEN["recurring"] + (3 * PLAN_RECURRING + 50 + 55 + 3 + 7 + 2) * UNEVEN["rest"]
+        recurring = (
+            hours * RECURRING * UNEVEN["recurring"]
+            + (3 * PLAN_RECURRING + 50 + 55 + 3 + 7 + 2) * UNEVEN["rest"]
+        )
         assert taken == pytest.approx(upfront + recurring, abs=CENT / 2)
         invoices = [sum(i.billed_cost for i in one[month].invoices) for one in (full, less)]
-        bought = YEAR * (UPFRONT * UNEVEN["upfront"] + PLAN_UPFRONT * UNEVEN["rest"]) if month == min(MONTHS) else 0
+        bought = (
+            YEAR * (UPFRONT * UNEVEN["upfront"] + PLAN_UPFRONT * UNEVEN["rest"])
+            if month == min(MONTHS)
+            else 0
+        )
         assert invoices[0] - invoices[1] == bought + recurring
 
 
@@ -304,5 +333,9 @@ def test_fees_and_discounts_of_a_month_that_runs_or_whose_fee_is_not_there(loade
     correction = effective(loaded.account("beside a correction")["2026-03"])
     assert correction["all"] == 720 and not correction.get("discounts")
     (billed,) = (one for one in loaded.account("two families")["2026-03"].statements if one.basis == "billed")
-    assert billed.cost == 8760 - 200 and sum(row.cost for row in billed.classes) == billed.cost and billed.rows == 4
+    assert (
+        billed.cost == 8760 - 200
+        and sum(row.cost for row in billed.classes) == billed.cost
+        and billed.rows == 4
+    )
     assert sum(row.cost for row in billed.classes if row.name == "discounts") == -200

@@ -52,8 +52,19 @@ def _after(day: int) -> str:
 
 def anthropic(*days: int, more: bool = False, **changed: Any) -> dict[str, Any]:
     """A page of `/v1/organizations/cost_report`, by description and workspace."""
-    tokens = {"cost_type": "tokens", "context_window": "0-200k", "model": "claude-sonnet-4-20250514", "service_tier": "standard"}
-    search = {"cost_type": "web_search", "context_window": None, "model": None, "service_tier": None, "token_type": None}
+    tokens = {
+        "cost_type": "tokens",
+        "context_window": "0-200k",
+        "model": "claude-sonnet-4-20250514",
+        "service_tier": "standard",
+    }
+    search = {
+        "cost_type": "web_search",
+        "context_window": None,
+        "model": None,
+        "service_tier": None,
+        "token_type": None,
+    }
     results = [
         tokens | {"amount": "123.78912", "description": "Claude Sonnet 4 Usage - Input Tokens",
                   "token_type": "uncached_input_tokens"},
@@ -86,14 +97,25 @@ def _utc(month: int, day: int) -> datetime:
 
 def sums(bills: Bills) -> list[tuple[Any, ...]]:
     """Rows and cost by format."""
-    return bills.store.query("SELECT format, count(*), sum(effective_cost) FROM charges GROUP BY 1 ORDER BY 1")[1]
+    return bills.store.query(
+        "SELECT format, count(*), sum(effective_cost) FROM charges GROUP BY 1 ORDER BY 1"
+    )[1]
 
 
 def test_openai_answers(bills: Bills) -> None:
     run = collect(bills, ("costs.json", text(openai(1, 2), indent=2)))
     assert not run.errors and not run.findings
     first = bills.charges()[0]
-    names = ("provider", "source", "format", "billing_period", "billing_currency", "sub_account_id", "kind", "service_category")
+    names = (
+        "provider",
+        "source",
+        "format",
+        "billing_period",
+        "billing_currency",
+        "sub_account_id",
+        "kind",
+        "service_category",
+    )
     assert [first[name] for name in names] == [
         "openai",
         "openai",
@@ -115,15 +137,26 @@ def test_openai_answers(bills: Bills) -> None:
 
 #: The same pages, each of a project, as they may be kept.
 WAYS: dict[str, Callable[[str], list[str | bytes]]] = {
-    "array": lambda project: [text([openai(1, more=True, project_id=project), openai(2, project_id=project)])],
-    "lines": lambda project: [text(openai(1, more=True, project_id=project)) + "\n" + text(openai(2, project_id=project)) + "\n"],
-    "files": lambda project: [text(openai(1, more=True, project_id=project)), text(openai(2, project_id=project), indent=1)],
+    "array": lambda project: [
+        text([openai(1, more=True, project_id=project), openai(2, project_id=project)])
+    ],
+    "lines": lambda project: [
+        text(openai(1, more=True, project_id=project)) + "\n" + text(openai(2, project_id=project)) + "\n"
+    ],
+    "files": lambda project: [
+        text(openai(1, more=True, project_id=project)),
+        text(openai(2, project_id=project), indent=1),
+    ],
     "gzip": lambda project: [gzip.compress(text(openai(1, 2, project_id=project)).encode())],
 }
 
 
 def test_pages_are_kept_in_many_ways(bills: Bills) -> None:
-    files = [(f"{way}-{number}.json", page) for way, pages in WAYS.items() for number, page in enumerate(pages(way))]
+    files = [
+        (f"{way}-{number}.json", page)
+        for way, pages in WAYS.items()
+        for number, page in enumerate(pages(way))
+    ]
     run = collect(bills, *files)
     assert not run.errors and not run.findings
     by_project = "SELECT sub_account_id, count(*), sum(effective_cost) FROM charges GROUP BY 1 ORDER BY 1"
@@ -151,12 +184,18 @@ def test_costs_that_are_grouped_otherwise_would_count_twice(bills: Bills) -> Non
 
 
 def test_a_page_that_another_follows_is_not_all(bills: Bills) -> None:
-    assert [one.code for one in collect(bills, ("a.json", text(openai(1, more=True)))).findings] == ["more_pages"]
-    assert [one.code for one in collect(bills, ("b.json", text(anthropic(1, more=True)))).findings] == ["more_pages"]
+    assert [one.code for one in collect(bills, ("a.json", text(openai(1, more=True)))).findings] == [
+        "more_pages"
+    ]
+    assert [one.code for one in collect(bills, ("b.json", text(anthropic(1, more=True)))).findings] == [
+        "more_pages"
+    ]
 
 
 @pytest.mark.parametrize("vendor", [openai, pytest.param(anthropic, marks=pytest.mark.slow)])
-def test_a_last_page_of_days_without_costs_is_the_last(bills: Bills, vendor: Callable[..., Any], tmp_path: Path) -> None:
+def test_a_last_page_of_days_without_costs_is_the_last(
+    bills: Bills, vendor: Callable[..., Any], tmp_path: Path
+) -> None:
     last = vendor(2, 3)
     for bucket in last["data"]:
         bucket["results"] = []
@@ -173,7 +212,10 @@ def test_a_last_page_of_days_without_costs_is_the_last(bills: Bills, vendor: Cal
     assert [result.rows for result in run.results] == [count]
     # and where another page follows, it is said
     assert [
-        one.code for one in collect(bills, ("more.json", text([pages[0], last | {"has_more": True}])), force=True).findings
+        one.code
+        for one in collect(
+            bills, ("more.json", text([pages[0], last | {"has_more": True}])), force=True
+        ).findings
     ] == ["more_pages"]
     (error,) = collect(bills, ("empty.json", text(last))).errors
     assert "no charges" in error.message
@@ -182,7 +224,12 @@ def test_a_last_page_of_days_without_costs_is_the_last(bills: Bills, vendor: Cal
 def dashboard(day: int, cost: str, item: str = "", quantity: str = "", unit: str = "") -> dict[str, str]:
     """A row of the dashboard's export; a day without costs has no more than its times."""
     start = int(datetime(2026, 9, day, tzinfo=UTC).timestamp())
-    names = {"api_key_id": "key_1", "project_id": "proj_a", "organization_id": "org-1", "project_name": "Chat"}
+    names = {
+        "api_key_id": "key_1",
+        "project_id": "proj_a",
+        "organization_id": "org-1",
+        "project_name": "Chat",
+    }
     return {
         "start_time": str(start), "end_time": str(start + 86400), "start_time_iso": f"2026-09-{day:02}T00:00:00",
         "end_time_iso": f"2026-09-{day + 1:02}T00:00:00", "amount_value": cost, "amount_currency": "usd" if cost else "",
@@ -198,7 +245,9 @@ def test_openai_dashboard(bills: Bills) -> None:
             csv_text(
                 [
                     dashboard(1, ""),
-                    dashboard(2, "0.003835980000000000000000000000", "gpt-5-nano, input_tokens", "1000", "tokens"),
+                    dashboard(
+                        2, "0.003835980000000000000000000000", "gpt-5-nano, input_tokens", "1000", "tokens"
+                    ),
                     dashboard(2, "0.5", "assistants api | file search", "3"),
                 ]
             ),
@@ -207,8 +256,15 @@ def test_openai_dashboard(bills: Bills) -> None:
     assert not run.errors
     assert sums(bills) == [("openai-dashboard-items-projects-keys", 2, Decimal("0.50383598"))]
     first = bills.charges()[0]
-    assert (first["billing_account_id"], first["sub_account_name"], first["tags"]) == ("org-1", "Chat", {"api_key_id": "key_1"})
-    assert facts(token_rows(bills)) == [("openai", "gpt-5-nano", "prompt", 1000.0), ("openai", None, "other", None)]
+    assert (first["billing_account_id"], first["sub_account_name"], first["tags"]) == (
+        "org-1",
+        "Chat",
+        {"api_key_id": "key_1"},
+    )
+    assert facts(token_rows(bills)) == [
+        ("openai", "gpt-5-nano", "prompt", 1000.0),
+        ("openai", None, "other", None),
+    ]
 
 
 def test_anthropic_answers(bills: Bills) -> None:
@@ -272,11 +328,22 @@ def test_anthropic_console(bills: Bills) -> None:
 
 USAGE = {
     "openai": {
-        "data": [{"start_time": 1, "end_time": 2, "results": [{"input_tokens": 5, "output_tokens": 6, "num_model_requests": 1}]}],
+        "data": [
+            {
+                "start_time": 1,
+                "end_time": 2,
+                "results": [{"input_tokens": 5, "output_tokens": 6, "num_model_requests": 1}],
+            }
+        ],
         "has_more": False,
     },
     "anthropic": {
-        "data": [{"starting_at": "x", "results": [{"uncached_input_tokens": 5, "cache_creation": {"a": 1}, "output_tokens": 1}]}],
+        "data": [
+            {
+                "starting_at": "x",
+                "results": [{"uncached_input_tokens": 5, "cache_creation": {"a": 1}, "output_tokens": 1}],
+            }
+        ],
         "has_more": False,
     },
 }

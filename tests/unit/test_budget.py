@@ -83,7 +83,9 @@ def test_a_month_known_in_part_costs_at_least_that_and_one_known_is_no_forecast(
 
 
 def test_a_fleet_that_stopped_stays_off_and_one_that_grows_is_expected_to_grow() -> None:
-    stopped = {day: weekly(day) if day.day < 10 or day.month == 9 else D(0) for day in month_of(SEPTEMBER, 50)}
+    stopped = {
+        day: weekly(day) if day.day < 10 or day.month == 9 else D(0) for day in month_of(SEPTEMBER, 50)
+    }
     told = forecast(days(stopped, month_of(SEPTEMBER, 61)), FLEET, OCTOBER_DAYS)
     assert told.to_date == sum(weekly(day) for day in OCTOBER_DAYS[:9])
     assert told.expected - told.to_date < 20
@@ -154,7 +156,11 @@ MID_OCTOBER = datetime(2026, 10, 21, 6, 30, tzinfo=UTC)
 def october(store: Path, *by: str) -> ReportView:
     period = Period(*(datetime(2026, month, 1, tzinfo=UTC) for month in (10, 11)))
     with Store(store).read() as con:
-        return build(con, Config(), Query(period=period, period_name="October", by=by, now=MID_OCTOBER, with_sections=False))
+        return build(
+            con,
+            Config(),
+            Query(period=period, period_name="October", by=by, now=MID_OCTOBER, with_sections=False),
+        )
 
 
 def test_costs_by_day_add_up_to_the_report_and_today_is_not_complete(store: Path) -> None:
@@ -166,7 +172,9 @@ def test_costs_by_day_add_up_to_the_report_and_today_is_not_complete(store: Path
     assert found.first(CostSeries("team", "vision")) == date(2026, 10, 1)
 
 
-def test_days_before_anything_was_collected_are_unknown_and_those_without_nodes_cost_nothing(tmp_path: Path) -> None:
+def test_days_before_anything_was_collected_are_unknown_and_those_without_nodes_cost_nothing(
+    tmp_path: Path,
+) -> None:
     now = datetime(2026, 10, 7, tzinfo=UTC)
     for begun, known in ((0, OCTOBER_DAYS[:6]), (29, OCTOBER_DAYS[2:6])):
         fleet = sample(hours=48)
@@ -177,7 +185,9 @@ def test_days_before_anything_was_collected_are_unknown_and_those_without_nodes_
 
 
 def budgets(*rows: dict[str, object], **more: object) -> Config:
-    return Config.model_validate({"budgets": [{"name": f"b{index}", **row} for index, row in enumerate(rows)], **more})
+    return Config.model_validate(
+        {"budgets": [{"name": f"b{index}", **row} for index, row in enumerate(rows)], **more}
+    )
 
 
 def test_states_of_budgets_also_in_other_currencies(store: Path) -> None:
@@ -212,7 +222,9 @@ def idle(store: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = Path(copyfile(store, tmp_path_factory.mktemp("idle") / "idle.duckdb"))
     with Store(path).write() as con:
         con.execute("UPDATE collected SET to_ms = to_ms + 20 * 86400000::BIGINT")
-        con.execute("UPDATE coverage_gaps SET from_ms = from_ms + 20 * 86400000::BIGINT WHERE reason LIKE 'after %'")
+        con.execute(
+            "UPDATE coverage_gaps SET from_ms = from_ms + 20 * 86400000::BIGINT WHERE reason LIKE 'after %'"
+        )
     return path
 
 
@@ -220,7 +232,9 @@ def test_of_a_month_that_is_over_nothing_comes_near(idle: Path) -> None:
     by_day = days_of(october(idle, "team", "day"), UTC_ZONE, datetime(2026, 11, 3, tzinfo=UTC))
     assert by_day.complete == tuple(OCTOBER_DAYS)
     spent = sum(by_day.costs[FLEET].values())
-    states = check(budgets({"amount": spent}, {"amount": spent - 1}), october(idle, "team"), by_day, OCTOBER_DAYS)
+    states = check(
+        budgets({"amount": spent}, {"amount": spent - 1}), october(idle, "team"), by_day, OCTOBER_DAYS
+    )
     assert [state.status for state in states] == ["ok", "over"]
 
 
@@ -232,7 +246,12 @@ def test_targets_are_missed_met_or_unknown(store: Path) -> None:
     config = budgets(
         {"team": "research", "efficiency": just, "spot_ratio": 0, "idle_cost_share": 1},
         {"team": "research", "efficiency": just + D("0.000001"), "idle_cost_share": 0},
-        {"team": "vision", "efficiency": 0.8, "spot_ratio": 0.7, "idle_cost_share": 0.1},  # nothing measured, type unknown
+        {
+            "team": "vision",
+            "efficiency": 0.8,
+            "spot_ratio": 0.7,
+            "idle_cost_share": 0.1,
+        },  # nothing measured, type unknown
     )
     states = check(config, view, days_of(october(store, "team", "day"), UTC_ZONE, MID_OCTOBER), OCTOBER_DAYS)
     assert [[target.status for target in state.targets] for state in states] == [
@@ -248,16 +267,25 @@ def run(store: Path, *words: str) -> Result:
     return CliRunner().invoke(app, [*words, "--store", str(store)])
 
 
-def test_exit_codes_of_budget_check_and_a_team_that_is_not_there(store: Path, in_an_empty_folder: Path) -> None:
+def test_exit_codes_of_budget_check_and_a_team_that_is_not_there(
+    store: Path, in_an_empty_folder: Path
+) -> None:
     config = in_an_empty_folder / "gpucost.toml"
     assert run(store, "budget", "check").exit_code == 1
-    config.write_text('[[budgets]]\nname = "Fleet"\namount = 20000\n[[budgets]]\nname = "Eyes"\nteam = "visoin"\namount = 10\n')
+    config.write_text(
+        '[[budgets]]\nname = "Fleet"\namount = 20000\n[[budgets]]\nname = "Eyes"\nteam = "visoin"\namount = 10\n'
+    )
     result = run(store, "budget", "check", "--month", "2026-10")
     assert result.exit_code == 0
-    assert "budget Eyes: no team 'visoin' held GPUs or bought tokens in October 2026; there are vision, " in result.stderr
+    assert (
+        "budget Eyes: no team 'visoin' held GPUs or bought tokens in October 2026; there are vision, "
+        in result.stderr
+    )
     warned = run(store, "budget", "check", "--month", "2026-10", "--fail-on", "warn")
     assert warned.exit_code == 3 and "budget Fleet: " in warned.stderr
-    config.write_text('[[budgets]]\nname = "Fleet"\namount = 10\n[[budgets]]\nname = "Eyes"\nteam = "vision"\nefficiency = 0.8\n')
+    config.write_text(
+        '[[budgets]]\nname = "Fleet"\namount = 10\n[[budgets]]\nname = "Eyes"\nteam = "vision"\nefficiency = 0.8\n'
+    )
     over = run(store, "budget", "check", "--month", "2026-10", "--format", "json")
     assert over.exit_code == 3
     told = json.loads(over.stdout)
@@ -274,7 +302,9 @@ def test_months_and_days_of_the_time_zone(tmp_path: Path, in_an_empty_folder: Pa
     (in_an_empty_folder / "gpucost.toml").write_text('timezone = "Europe/Berlin"\n')
     berlin = ZoneInfo("Europe/Berlin")
     sample(hours=744).write(tmp_path / "berlin.duckdb", berlin)
-    told = json.loads(run(tmp_path / "berlin.duckdb", "forecast", "--month", "2026-10", "--format", "json").stdout)
+    told = json.loads(
+        run(tmp_path / "berlin.duckdb", "forecast", "--month", "2026-10", "--format", "json").stdout
+    )
     assert (told["from"], told["to"]) == ("2026-09-30T22:00:00Z", "2026-10-31T23:00:00Z")
     fleet = told["rows"][-1]
     # the first day lacks the two hours before the store begins
@@ -286,7 +316,9 @@ def test_months_and_days_of_the_time_zone(tmp_path: Path, in_an_empty_folder: Pa
 
 def test_a_month_without_nodes_costs_nothing(store: Path, idle: Path, in_an_empty_folder: Path) -> None:
     (in_an_empty_folder / "gpucost.toml").write_text('[[budgets]]\nname = "Fleet"\namount = 10\n')
-    told = json.loads(run(idle, "budget", "check", "--month", "2026-11", "--format", "json").stdout)["budgets"][0]
+    told = json.loads(run(idle, "budget", "check", "--month", "2026-11", "--format", "json").stdout)[
+        "budgets"
+    ][0]
     assert (told["status"], told["cost_to_date"]) == ("ok", 0)
     assert run(store, "budget", "check", "--month", "2026-11").exit_code == 1
 

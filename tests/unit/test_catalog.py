@@ -43,9 +43,25 @@ KEYS = {
     "activity_metrics.csv": "metric",
     "sources.csv": "source_id",
 }
-PURCHASE_OPTIONS = {"on_demand", "spot", "reserved", "savings_plan", "cud", "capacity_block", "flex_start", "calendar"}
+PURCHASE_OPTIONS = {
+    "on_demand",
+    "spot",
+    "reserved",
+    "savings_plan",
+    "cud",
+    "capacity_block",
+    "flex_start",
+    "calendar",
+}
 SORTED = {
-    *("prices.csv", "components.csv", "instances.csv", "not_sold_on_demand.csv", "interruption.csv", "interruptions.csv"),
+    *(
+        "prices.csv",
+        "components.csv",
+        "instances.csv",
+        "not_sold_on_demand.csv",
+        "interruption.csv",
+        "interruptions.csv",
+    ),
     *("sources.csv", "tokens.csv"),
 }
 NEWEST = date(2026, 11, 26)  # when the facts were gathered last
@@ -96,7 +112,12 @@ def test_prices_are_positive_and_dated(name: str) -> None:
 
 def test_every_row_names_a_source_that_is_known() -> None:
     sources = {row["source_id"]: row for row in rows("sources.csv")}
-    named = {row["source_id"] for name in KEYS if name not in {"sources.csv", "gpu_aliases.csv"} for row in rows(name)}
+    named = {
+        row["source_id"]
+        for name in KEYS
+        if name not in {"sources.csv", "gpu_aliases.csv"}
+        for row in rows(name)
+    }
     assert named == set(sources)
     assert all(row["title"] and row["location"] and row["licence"] for row in sources.values())
     assert all(date.fromisoformat(row["as_of"]) <= NEWEST for row in sources.values())
@@ -121,7 +142,9 @@ def test_every_row_names_a_source_that_is_known() -> None:
         ("", "gpu-h100-sxm_8gpu-128vcpu-1600gb", "spot", "", "17.2"),
     ],
 )
-def test_prices_that_are_known(region: str, instance_type: str, purchase_option: str, term_years: str, price: str) -> None:
+def test_prices_that_are_known(
+    region: str, instance_type: str, purchase_option: str, term_years: str, price: str
+) -> None:
     key = (region, instance_type, purchase_option, term_years)
     names = ("region", "instance_type", "purchase_option", "term_years")
     found = [row["price_per_hour"] for row in rows("prices.csv") if tuple(row[name] for name in names) == key]
@@ -138,14 +161,18 @@ def test_what_is_superseded_is_gone_and_a_spot_price_of_azure_no_placeholder() -
     assert not [key for key, found in newest.items() if len(found) > 1]
     places: dict[tuple[str, ...], set[bool]] = {}
     for row in rows("prices.csv"):
-        places.setdefault((row["provider"], row["instance_type"], row["purchase_option"]), set()).add(bool(row["region"]))
+        places.setdefault((row["provider"], row["instance_type"], row["purchase_option"]), set()).add(
+            bool(row["region"])
+        )
     assert all(len(found) == 1 for found in places.values())
     on_demand = {
         (row["region"], row["instance_type"]): Decimal(row["price_per_hour"])
         for row in rows("prices.csv")
         if row["provider"] == "azure" and row["purchase_option"] == "on_demand"
     }
-    spot = [row for row in rows("prices.csv") if row["provider"] == "azure" and row["purchase_option"] == "spot"]
+    spot = [
+        row for row in rows("prices.csv") if row["provider"] == "azure" and row["purchase_option"] == "spot"
+    ]
     assert len(spot) > 100
     for row in spot:
         assert Decimal(row["price_per_hour"]) < on_demand[row["region"], row["instance_type"]], row
@@ -153,7 +180,9 @@ def test_what_is_superseded_is_gone_and_a_spot_price_of_azure_no_placeholder() -
 
 @pytest.mark.parametrize("provider", ["aws", "gcp", "azure"])
 def test_regions_are_spelled_as_their_cloud_spells_them(provider: str) -> None:
-    assert all(is_region_of(provider, row["region"]) for row in rows("prices.csv") if row["provider"] == provider)
+    assert all(
+        is_region_of(provider, row["region"]) for row in rows("prices.csv") if row["provider"] == provider
+    )
 
 
 # dollars per GPU-hour between which anything that is sold lies: from the cheapest spot to on demand in the dearest region,
@@ -172,7 +201,9 @@ def test_a_gpu_hour_costs_what_such_a_gpu_costs_and_is_confirmed_before_it_is_st
         if row["currency"] != "USD":
             continue
         instance = holds[row["provider"], row["instance_type"]]
-        model = max((name for name in PLAUSIBLE if instance["gpu_model"].startswith(name)), key=len, default="")
+        model = max(
+            (name for name in PLAUSIBLE if instance["gpu_model"].startswith(name)), key=len, default=""
+        )
         low, high = PLAUSIBLE.get(model, (0.1, 6))
         assert low <= float(row["price_per_hour"]) / float(instance["gpu_count"]) <= high, row
     dates: dict[tuple[str, ...], list[date]] = {}
@@ -181,7 +212,12 @@ def test_a_gpu_hour_costs_what_such_a_gpu_costs_and_is_confirmed_before_it_is_st
         dates.setdefault(key, []).append(date.fromisoformat(row["price_as_of"]))
     several = [found for found in dates.values() if len(found) > 1]
     assert len(several) > 20
-    gaps = {(earlier, later) for found in several for earlier, later in pairwise(found) if (later - earlier).days > 90}
+    gaps = {
+        (earlier, later)
+        for found in several
+        for earlier, later in pairwise(found)
+        if (later - earlier).days > 90
+    }
     # the list of capacity blocks was seen no oftener
     assert gaps == {(date(2026, 3, 1), date(2026, 7, 22))}
 
@@ -190,17 +226,17 @@ def test_what_is_priced_is_known_or_sold_as_it_says() -> None:
     known = {(row["provider"], row["instance_type"]) for row in rows("instances.csv")}
     priced = {(row["provider"], row["instance_type"]) for row in rows("prices.csv")}
     assert priced <= known
-    assert known - priced == {
-        ("aws", "trn2u.48xlarge"),
-        ("gcp", "a3-edgegpu-8g"),
-        ("gcp", "a4x-highgpu-4g"),
-    }
+    assert known - priced == {("aws", "trn2u.48xlarge"), ("gcp", "a3-edgegpu-8g"), ("gcp", "a4x-highgpu-4g")}
     sold: dict[tuple[str, str], set[str]] = {}
     for row in rows("prices.csv"):
         sold.setdefault((row["provider"], row["instance_type"]), set()).add(row["purchase_option"])
     for row in rows("not_sold_on_demand.csv"):
         ways = row["sold_as"].split()
-        assert set(ways) <= PURCHASE_OPTIONS - {"on_demand"} and row["fact"] and date.fromisoformat(row["as_of"]) <= NEWEST, row
+        assert (
+            set(ways) <= PURCHASE_OPTIONS - {"on_demand"}
+            and row["fact"]
+            and date.fromisoformat(row["as_of"]) <= NEWEST
+        ), row
         # spot of the two is not in the catalog
         assert set(ways) - sold.get((row["provider"], row["instance_type"]), set()) <= {"spot"}, row
 
@@ -210,8 +246,13 @@ def test_interruptions_are_the_advisors_bands_and_measured_events_over_hours() -
     for row in rows("interruptions.csv"):
         assert row["measure"] in {"preemption", "availability_loss"} and row["gpu_model"] in models, row
         rate, low, high = (float(row[name]) for name in ("interruptions_per_instance_hour", "low", "high"))
-        assert 0 < low < rate < high and abs(rate - int(row["events"]) / float(row["instance_hours"])) < 0.002, row
-        assert date(2021, 1, 1) < date.fromisoformat(row["period_start"]) < NEWEST and float(row["period_days"]) > 0, row
+        assert (
+            0 < low < rate < high and abs(rate - int(row["events"]) / float(row["instance_hours"])) < 0.002
+        ), row
+        assert (
+            date(2021, 1, 1) < date.fromisoformat(row["period_start"]) < NEWEST
+            and float(row["period_days"]) > 0
+        ), row
     assert {row["family"] for row in rows("interruptions.csv")} == {"p2", "p3", "g4dn", "a2", "n1"}
     bands = {(row["band_low_percent"], row["band_high_percent"]) for row in rows("interruption.csv")}
     assert bands == {("0", "5"), ("5", "10"), ("10", "15"), ("15", "20"), ("20", "100")}
@@ -229,7 +270,9 @@ def test_models_have_one_name_everywhere_and_instances_hold_gpus() -> None:
     memory = {row["gpu_model"]: Decimal(row["memory_mib"] or 0) for row in rows("gpus.csv")}
     for row in rows("instances.csv"):
         assert 0 < Decimal(row["gpu_count"]) <= 16, row
-        assert all(Decimal(row[name]) > 0 for name in ("gpu_memory_mib", "vcpus", "memory_gib") if row[name]), row
+        assert all(
+            Decimal(row[name]) > 0 for name in ("gpu_memory_mib", "vcpus", "memory_gib") if row[name]
+        ), row
         assert row["local_ssd_gib"] == "" or int(row["local_ssd_gib"]) >= 0, row
         if row["gpu_memory_mib"]:
             # the driver keeps some of it
@@ -259,7 +302,9 @@ def test_gpus_say_what_is_known_of_them_and_mig_profiles_fit_them() -> None:
     assert {row["gpu_model"] for row in profiles} == {model for model, count in slices.items() if count}
 
 
-def test_the_loader_takes_in_every_row_and_the_day_of_the_price_cut_of_p5(con: duckdb.DuckDBPyConnection) -> None:
+def test_the_loader_takes_in_every_row_and_the_day_of_the_price_cut_of_p5(
+    con: duckdb.DuckDBPyConnection,
+) -> None:
     for table, name in ALL_TABLES.items():
         [(count,)] = con.table(table).count("*").fetchall()
         expected = {row["alias"] for row in rows(name)} if table == "gpu_aliases" else rows(name)
@@ -285,8 +330,12 @@ def test_the_loader_takes_in_every_row_and_the_day_of_the_price_cut_of_p5(con: d
         ("a2-megagpu-16g", "A100-SXM4-40GB", "16"),
     ],
 )
-def test_instances_that_are_met(con: duckdb.DuckDBPyConnection, instance_type: str, model: str, count: str) -> None:
-    found = con.execute("SELECT gpu_model, gpu_count FROM catalog_instances WHERE instance_type = ?", [instance_type]).fetchall()
+def test_instances_that_are_met(
+    con: duckdb.DuckDBPyConnection, instance_type: str, model: str, count: str
+) -> None:
+    found = con.execute(
+        "SELECT gpu_model, gpu_count FROM catalog_instances WHERE instance_type = ?", [instance_type]
+    ).fetchall()
     assert found == [(model, Decimal(count))]
 
 
@@ -372,12 +421,18 @@ SPELLINGS = {
 
 
 def test_a_models_own_name_is_one_of_its_spellings(con: duckdb.DuckDBPyConnection) -> None:
-    named = {model for spellings in (con.execute("SELECT gpu_model FROM gpu_models").fetchall(),) for (model,) in spellings}
+    named = {
+        model
+        for spellings in (con.execute("SELECT gpu_model FROM gpu_models").fetchall(),)
+        for (model,) in spellings
+    }
     assert {model for model in named if _model(con, model) != model} == set()
 
 
 def test_spellings_that_are_met(con: duckdb.DuckDBPyConnection) -> None:
-    found = {model: [name for name in names if _model(con, name) == model] for model, names in SPELLINGS.items()}
+    found = {
+        model: [name for name in names if _model(con, name) == model] for model, names in SPELLINGS.items()
+    }
     assert found == SPELLINGS
 
 

@@ -49,7 +49,12 @@ ANYWHERE = {
     "vast": "1x_H100-SXM", "oci": "BM.GPU.H100.8",
 }  # fmt: skip
 ASKED = [
-    *((name, region) for group in (AWS, GCP, AZURE) for name, regions in group.items() for region in regions.split()),
+    *(
+        (name, region)
+        for group in (AWS, GCP, AZURE)
+        for name, regions in group.items()
+        for region in regions.split()
+    ),
     *((name, "") for name in ANYWHERE.values()),
 ]
 QUERY, FX = PriceQuery(TODAY, "USD", 90), FxRates("USD", {})
@@ -61,7 +66,9 @@ def con() -> Iterator[duckdb.DuckDBPyConnection]:
     prepare = prices._prepare
     with scratch_store() as connection, pytest.MonkeyPatch.context() as patch:
         prepare(connection, QUERY)
-        patch.setattr(prices, "_prepare", lambda con, query: None if con is connection else prepare(con, query))
+        patch.setattr(
+            prices, "_prepare", lambda con, query: None if con is connection else prepare(con, query)
+        )
         yield connection
 
 
@@ -69,7 +76,10 @@ def test_what_people_rent_has_a_price_an_age_and_a_source(con: duckdb.DuckDBPyCo
     models = dict(con.execute("SELECT lower(instance_type), gpu_model FROM listed_instances").fetchall())
     wanted = {models[name.lower()] for name, _ in ASKED}
     rows = [row for gpu in wanted for row in listing(con, gpu, replace(QUERY, all_regions=True), FX).rows]
-    assert all(row.price_per_gpu_hour and row.price_per_gpu_hour > 0 and row.source and row.price_as_of <= TODAY for row in rows)
+    assert all(
+        row.price_per_gpu_hour and row.price_per_gpu_hour > 0 and row.source and row.price_as_of <= TODAY
+        for row in rows
+    )
     sold = {(row.instance_type, row.region or "", row.purchase_option) for row in rows}
     blocks = {"p5e.48xlarge", "p6-b200.48xlarge"}  # not sold on demand in every region
     assert [
@@ -92,7 +102,11 @@ BLOCKS = "p5e.48xlarge is not sold on demand by aws: sold as capacity blocks and
     ("name", "query", "words"),
     [
         ("p5e.48xlarge", {"purchase_options": ("on_demand",)}, BLOCKS),
-        ("p5e.48xlarge", {"purchase_options": ("on_demand",)}, "gpucost prices p5e.48xlarge lists what it is sold as"),
+        (
+            "p5e.48xlarge",
+            {"purchase_options": ("on_demand",)},
+            "gpucost prices p5e.48xlarge lists what it is sold as",
+        ),
         ("a4x-maxgpu-4g", {}, "not sold on demand by gcp: no price is public (absent from the price sheet"),
         ("nd gb300 v6", {}, "no SKU in the Retail Prices API"),
         ("p5e.48xlarge", {"regions": ("us-east-1",)}, "for the region us-east-1; there are"),
@@ -118,7 +132,9 @@ def test_the_command_says_how_it_is_sold(tmp_path: Path, monkeypatch: pytest.Mon
     assert "capacity block" in answer and BLOCKS in answer
 
 
-def test_what_has_a_price_on_demand_is_not_called_unsold_and_an_old_price_is_named(con: duckdb.DuckDBPyConnection) -> None:
+def test_what_has_a_price_on_demand_is_not_called_unsold_and_an_old_price_is_named(
+    con: duckdb.DuckDBPyConnection,
+) -> None:
     answer = listing(con, "a4-highgpu-8g", QUERY, FX)
     assert "on_demand" in {row.purchase_option for row in answer.rows}
     assert (
@@ -127,10 +143,19 @@ def test_what_has_a_price_on_demand_is_not_called_unsold_and_an_old_price_is_nam
         == ()
     )
     assert {
-        row.purchase_option for row in listing(con, "a3-megagpu-8g", replace(QUERY, purchase_options=("flex_start",)), FX).rows
+        row.purchase_option
+        for row in listing(con, "a3-megagpu-8g", replace(QUERY, purchase_options=("flex_start",)), FX).rows
     } == {"flex_start"}
     answer = listing(con, "p5.48xlarge", QUERY, FX)
-    assert answer.rows[0].is_stale and answer.cheapest_fresh is not None and not answer.cheapest_fresh.is_stale
+    assert (
+        answer.rows[0].is_stale and answer.cheapest_fresh is not None and not answer.cheapest_fresh.is_stale
+    )
     (remark,) = (words for words in listing_notes(answer) if words.startswith("the first price"))
-    assert "p5.48xlarge spot, is 357 days old; the cheapest that is not stale: p5.48xlarge reserved, 3 years" in remark
-    assert listing(con, "p5.48xlarge", replace(QUERY, purchase_options=("on_demand",)), FX).cheapest_fresh is None
+    assert (
+        "p5.48xlarge spot, is 357 days old; the cheapest that is not stale: p5.48xlarge reserved, 3 years"
+        in remark
+    )
+    assert (
+        listing(con, "p5.48xlarge", replace(QUERY, purchase_options=("on_demand",)), FX).cheapest_fresh
+        is None
+    )

@@ -12,9 +12,9 @@ from gpucost.price.tokens import seller, token_price, token_prices
 from tests.unit.test_catalog import NEWEST, rows
 
 UNITS = {
-    tuple(row[name] for name in ("region", "family", "component", "gpu_model", "purchase_option", "term_years")): Decimal(
-        row["price_per_hour"]
-    )
+    tuple(
+        row[name] for name in ("region", "family", "component", "gpu_model", "purchase_option", "term_years")
+    ): Decimal(row["price_per_hour"])
     for row in rows("components.csv")
 }
 INSTANCES = {row["instance_type"]: row for row in rows("instances.csv")}
@@ -55,7 +55,11 @@ def test_parts_add_up_to_the_machines_price() -> None:
     for row in rows("prices.csv"):
         instance_type = row["instance_type"]
         # a3-megagpu's GPUs are another product; older months had other prices
-        if row["provider"] != "gcp" or instance_type.startswith("a3-mega") or row["source_id"] != "cyclenerd-gcp":
+        if (
+            row["provider"] != "gcp"
+            or instance_type.startswith("a3-mega")
+            or row["source_id"] != "cyclenerd-gcp"
+        ):
             continue
         parts = parts_of(row["region"], instance_type, row["purchase_option"], row["term_years"])
         if parts is None:
@@ -93,7 +97,9 @@ def test_the_gpu_parts_share_of_a_machine(instance_type: str, share: str) -> Non
         (96, 1900, "32.77", "0.6617"),  # Standard_ND96amsr_A100_v4
     ],
 )
-def test_what_a_host_at_googles_list_leaves_for_the_gpus(vcpus: int, memory_gib: int, price: str, share: str) -> None:
+def test_what_a_host_at_googles_list_leaves_for_the_gpus(
+    vcpus: int, memory_gib: int, price: str, share: str
+) -> None:
     host = vcpus * UNITS["us-central1", "a2", "vcpu", "", "on_demand", ""]
     host += memory_gib * UNITS["us-central1", "a2", "memory_gib", "", "on_demand", ""]
     assert round(1 - host / Decimal(price), 4) == Decimal(share)
@@ -118,7 +124,19 @@ def test_prices_of_tokens_are_plain_positive_and_dated() -> None:
         assert date(2026, 1, 1) <= date.fromisoformat(row["price_as_of"]) <= NEWEST, row
         assert seller(row["provider"]) == row["provider"], row
     assert {row["provider"] for row in found} == {
-        *("anthropic", "aws", "azure", "cerebras", "cohere", "deepseek", "fireworks_ai", "gcp", "groq", "mistral", "moonshot"),
+        *(
+            "anthropic",
+            "aws",
+            "azure",
+            "cerebras",
+            "cohere",
+            "deepseek",
+            "fireworks_ai",
+            "gcp",
+            "groq",
+            "mistral",
+            "moonshot",
+        ),
         *("openai", "together_ai", "xai"),
     }
     assert 400 < len(found) < 700

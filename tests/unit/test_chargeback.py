@@ -41,9 +41,21 @@ def store(october: Path, tmp_path: Path) -> Path:
 
 def test_a_bundle_has_every_file_and_nobody_else_reads_it(sealed: Made) -> None:
     files = set(contents(sealed.folder))
-    teams = {f"teams/{team}.{kind}" for team in ("research", "product", "vision") for kind in ("md", "html", "csv", "json")}
+    teams = {
+        f"teams/{team}.{kind}"
+        for team in ("research", "product", "vision")
+        for kind in ("md", "html", "csv", "json")
+    }
     assert {name for name in files if name.startswith("teams/")} == teams
-    assert files > {"index.md", "index.html", "index.json", "ledger.csv", "ledger.parquet", "focus.csv", "focus.parquet"}
+    assert files > {
+        "index.md",
+        "index.html",
+        "index.json",
+        "ledger.csv",
+        "ledger.parquet",
+        "focus.csv",
+        "focus.parquet",
+    }
     assert {one["file"] for one in manifest(sealed)["files"]} == files - {"index.json"}
     assert [item.name for item in sealed.out.iterdir()] == ["2026-10"]
     assert modes(sealed.folder) == {(True, "700"), (False, "600")}
@@ -100,7 +112,10 @@ def test_every_file_holds_the_same_figures(sealed: Made, shared: Made, sharing: 
             assert "no bill of 2026-10 was collected, so nothing is reconciled" in text
         assert report["coverage"]["state"] == told["state"] == "estimate"
         assert report["coverage"]["reasons"] == told["reasons"]
-        assert report["coverage"]["reconciliation"] == "no bill of 2026-10 was collected, so nothing is reconciled"
+        assert (
+            report["coverage"]["reconciliation"]
+            == "no bill of 2026-10 was collected, so nothing is reconciled"
+        )
     assert any(team["charge"] > team["cost"] for team in told["teams"]) is bool(sharing)
     whole = json.loads((folder / "all-teams.json").read_text())["totals"]
     assert told["totals"]["node_cost"] == whole["node_cost"]
@@ -112,7 +127,8 @@ def test_every_file_holds_the_same_figures(sealed: Made, shared: Made, sharing: 
 def test_the_ledger_has_a_row_per_team_workload_day_model_and_capacity_type(sealed: Made) -> None:
     lines = list(csv.DictReader((sealed.folder / "ledger.csv").open()))
     keys = [
-        (line["kind"], line["team"], line["workload"], line["day"], line["gpu_model"], line["capacity_type"]) for line in lines
+        (line["kind"], line["team"], line["workload"], line["day"], line["gpu_model"], line["capacity_type"])
+        for line in lines
     ]
     assert len(set(keys)) == len(keys)
     assert ("allocated", "product", "Deployment/serve", "2026-10-01", "A100", "on_demand") in keys
@@ -132,7 +148,10 @@ def test_a_final_month_over_an_estimated_one_shows_the_adjustment(sealed: Made, 
     assert before["state"] == "estimate" and before["replaces"] is None
     assert (after["state"], after["reasons"]) == ("final", [])
     assert after["replaces"]["state"] == "estimate"
-    assert after["replaces"]["reasons"] == ["[teams] of the configuration", "bill of aws 2026-10: none before, 4 rows now"]
+    assert after["replaces"]["reasons"] == [
+        "[teams] of the configuration",
+        "bill of aws 2026-10: none before, 4 rows now",
+    ]
     changed = {one["team"]: one["adjustment"] for one in after["replaces"]["teams"]}
     assert changed == {
         team["team"]: pytest.approx(team["charge"] - was["charge"], abs=1e-8)
@@ -174,8 +193,15 @@ def incomplete(october: Path, tmp_path_factory: pytest.TempPathFactory) -> Made:
         con.execute("UPDATE coverage_gaps SET from_ms = $1 WHERE reason = 'after its last sample'", [end])
         con.execute("UPDATE cost_daily SET estimated_cost = cost / 4 WHERE kind = 'allocated'")
         bill(con, {"key": "i-1"}, period="2026-09", provider="gcp")
-        bill(con, {"kind": "commitment_fee", "key": None, "cost": "0"}, {"kind": "tax", "key": None, "cost": "7"})
-        change_bill_rows(con, "UPDATE bill_rows SET billed_cost = 50, charge_category = 'Purchase' WHERE kind = 'commitment_fee'")
+        bill(
+            con,
+            {"kind": "commitment_fee", "key": None, "cost": "0"},
+            {"kind": "tax", "key": None, "cost": "7"},
+        )
+        change_bill_rows(
+            con,
+            "UPDATE bill_rows SET billed_cost = 50, charge_category = 'Purchase' WHERE kind = 'commitment_fee'",
+        )
     (folder / "gpucost.toml").write_text('prometheus = []\n[azure]\nexports = ["somewhere"]\n')
     return make(store, folder, "--share-unallocated", "proportional", code=4)
 
@@ -278,7 +304,9 @@ def test_two_runs_do_not_write_at_once(store: Path, tmp_path: Path) -> None:
     assert result.exit_code == 1 and "another run is writing" in result.stderr
 
 
-def test_without_an_exchange_in_one_step_two_renames_do(bundle: Made, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_an_exchange_in_one_step_two_renames_do(
+    bundle: Made, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("gpucost.publish.chargeback._exchange", lambda *_: False)
     before = contents(bundle.folder)
     assert bundle.restored().run().exit_code == 0
@@ -296,7 +324,9 @@ def test_without_an_exchange_in_one_step_two_renames_do(bundle: Made, monkeypatc
     ],
 )
 def test_wrong_options(store: Path, tmp_path: Path, options: tuple[str, ...], code: int, said: str) -> None:
-    result = CliRunner().invoke(app, ["chargeback", "--out", str(tmp_path / "a/b"), "--store", str(store), *options])
+    result = CliRunner().invoke(
+        app, ["chargeback", "--out", str(tmp_path / "a/b"), "--store", str(store), *options]
+    )
     assert result.exit_code == code and said in result.stderr
     assert ("--collect collects what the store lacks" in result.stderr) is (code == 4)
     assert not (tmp_path / "a").exists()

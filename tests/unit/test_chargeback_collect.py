@@ -60,7 +60,10 @@ def wanting(store: Path) -> list[tuple[str, str]]:
     ],
 )
 def test_prices_are_wanting_where_nothing_better_is_there(
-    store: Path, spot: tuple[str, date | None], on_demand: tuple[str, date | None], sources: list[tuple[str, str]]
+    store: Path,
+    spot: tuple[str, date | None],
+    on_demand: tuple[str, date | None],
+    sources: list[tuple[str, str]],
 ) -> None:
     priced(store, spot, on_demand)
     assert wanting(store) == sources
@@ -84,15 +87,30 @@ class Clouds:
 
     def spot(self, *arguments: Any) -> list[SpotResult]:
         self.questions.append(("spot", list(arguments[4])))
-        return [SpotResult("aws us-east-1", skipped=NoCredentials("aws: no credentials found", "aws configure"))]
+        return [
+            SpotResult("aws us-east-1", skipped=NoCredentials("aws: no credentials found", "aws configure"))
+        ]
 
     def prices(self, *arguments: Any) -> list[PriceResult]:
         self.questions.append(("prices", list(arguments[2])))
-        return [PriceResult("aws", date(2026, 11, 3), error=SourceError("aws: cannot be reached", "check the network"))]
+        return [
+            PriceResult(
+                "aws", date(2026, 11, 3), error=SourceError("aws: cannot be reached", "check the network")
+            )
+        ]
 
 
 def chargeback(store: Path) -> Result:
-    words = ["chargeback", "--month", "2026-10", "--out", str(store.parent / "out"), "--store", str(store), "--collect"]
+    words = [
+        "chargeback",
+        "--month",
+        "2026-10",
+        "--out",
+        str(store.parent / "out"),
+        "--store",
+        str(store),
+        "--collect",
+    ]
     return CliRunner().invoke(app, words)
 
 

@@ -21,7 +21,17 @@ pytestmark = pytest.mark.usefixtures("in_an_empty_folder", "remembered")
 
 
 def verify(made: Made, *options: str) -> Result:
-    words = ["chargeback", "verify", "--month", "2026-10", "--out", str(made.out), "--store", str(made.store), *made.options]
+    words = [
+        "chargeback",
+        "verify",
+        "--month",
+        "2026-10",
+        "--out",
+        str(made.out),
+        "--store",
+        str(made.store),
+        *made.options,
+    ]
     return CliRunner().invoke(app, [*words, "--format", "json", *options])
 
 
@@ -38,16 +48,22 @@ def test_the_log_has_each_seal_and_a_restatement_with_its_reasons(restated: Made
 def test_the_figures_of_a_closed_month_are_made_again(bundle: Made) -> None:
     state = bundle.store.read_bytes(), contents(bundle.out)
     result = verify(bundle)
-    assert (result.exit_code, checks(result)) == (0, {"files": "ok", "log": "ok", "figures": "ok"}), result.output
+    assert (result.exit_code, checks(result)) == (0, {"files": "ok", "log": "ok", "figures": "ok"}), (
+        result.output
+    )
     assert "to the last digit" in result.stderr
     assert (bundle.store.read_bytes(), contents(bundle.out)) == state
     (bundle.out / "other.toml").write_text(TEAMS)
     result = verify(bundle, "--config", str(bundle.out / "other.toml"))
-    assert (result.exit_code, checks(result)["input"], checks(result)["figures"]) == (0, "changed", "ok"), result.output
+    assert (result.exit_code, checks(result)["input"], checks(result)["figures"]) == (0, "changed", "ok"), (
+        result.output
+    )
     assert "[teams] of the configuration" in result.stdout and "moved none" in result.stderr
 
 
-def test_figures_that_cannot_be_made_again_have_a_reason_if_there_is_one(bundle: Made, sealed: Made, restated: Made) -> None:
+def test_figures_that_cannot_be_made_again_have_a_reason_if_there_is_one(
+    bundle: Made, sealed: Made, restated: Made
+) -> None:
     with duckdb.connect(str(bundle.store)) as con, cell_tables(con):
         for table in ("cost_daily", "cost_hourly"):
             con.execute(f"UPDATE {table} SET cost = cost + 0.000000001 WHERE team = 'research'")  # noqa: S608 - names of our own
@@ -111,14 +127,20 @@ def test_a_bundle_that_was_changed_is_not_what_was_sealed(what: str, bundle: Mad
 
 def test_a_month_without_a_bundle_is_not_verified(october: Path, tmp_path: Path) -> None:
     result = verify(Made(october, tmp_path, october))
-    assert result.exit_code == 1 and "there is no bundle of 2026-10" in result.stderr and "gpucost chargeback" in result.stderr
+    assert (
+        result.exit_code == 1
+        and "there is no bundle of 2026-10" in result.stderr
+        and "gpucost chargeback" in result.stderr
+    )
 
 
 def test_figures_of_an_earlier_csv_are_those_of_today(tmp_path: Path) -> None:
     manifest = dict.fromkeys(chargeback._FIGURES)
     for ledger in ("team,cost\na;b,1\n", "team,estimated_api_cost,cost\na;b,0,1\n", 'team,cost\n"a;b",1\n'):
         (tmp_path / "ledger.csv").write_text(ledger)
-        assert chargeback.figures_as_now(tmp_path, manifest) == chargeback.figures_digest(manifest, 'team,cost\n"a;b",1\n')
+        assert chargeback.figures_as_now(tmp_path, manifest) == chargeback.figures_digest(
+            manifest, 'team,cost\n"a;b",1\n'
+        )
 
 
 def forge_page(folder: Path) -> None:

@@ -26,7 +26,9 @@ class Fake:
     """Stands in for the pipeline: remembers what it is asked, and answers with `results` and `errors`."""
 
     def __init__(self) -> None:
-        self.results: list[CollectResult] = [CollectResult("main", HOUR, windows=1, samples=1234, new_series=1)]
+        self.results: list[CollectResult] = [
+            CollectResult("main", HOUR, windows=1, samples=1234, new_series=1)
+        ]
         self.errors: list[GpucostError] = []
         self.config = Config()
         self.period: Period | None = None
@@ -59,7 +61,10 @@ def test_all_servers_and_no_period_by_default_or_those_that_are_named(fake: Fake
     out, err = collect()
     assert fake.period is None
     assert [server.source for server in fake.config.prometheus] == ["main", "http://b"]
-    assert out == "main: 1,234 samples of 2026-10-01T00:00:00Z .. 2026-10-01T01:00:00Z (1 window, 1 new series)\n"
+    assert (
+        out
+        == "main: 1,234 samples of 2026-10-01T00:00:00Z .. 2026-10-01T01:00:00Z (1 window, 1 new series)\n"
+    )
     assert err == ""
     collect("--from", "2026-10-01", "--to", "2026-11-01", "--source", "http://b")
     assert str(fake.period) == "2026-09-30T22:00:00Z .. 2026-10-31T23:00:00Z"
@@ -78,8 +83,15 @@ def test_the_summary_does_not_claim_what_failed(fake: Fake, monkeypatch: pytest.
 def test_what_is_missing_is_said_with_the_fix(fake: Fake) -> None:
     result = fake.results[0]
     result.resumed = 2
-    result.findings = [SourceFinding("warning", "metric_missing", "kube_pod_info is not exported", "scrape kube-state-metrics")]
-    result.dropped = [Dropped("DCGM_FI_DEV_GPU_UTIL", "sentinel", 3), Dropped("DCGM_FI_DEV_FB_USED", "sentinel", 4)]
+    result.findings = [
+        SourceFinding(
+            "warning", "metric_missing", "kube_pod_info is not exported", "scrape kube-state-metrics"
+        )
+    ]
+    result.dropped = [
+        Dropped("DCGM_FI_DEV_GPU_UTIL", "sentinel", 3),
+        Dropped("DCGM_FI_DEV_FB_USED", "sentinel", 4),
+    ]
     result.findings += [SourceFinding("warning", "gap", "kube-state-metrics was silent")] * 7
     out, err = collect()
     assert "went on after 2 windows" in out
@@ -146,5 +158,8 @@ def test_a_cloud_whose_libraries_are_not_installed_names_the_extra(
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("gpucost.clouds.find_spec", lambda _: None)
     answer = CliRunner().invoke(app, ["collect", *words.split()])
-    assert f"{cloud}: its libraries are not installed" in answer.stderr and f"pip install 'gpucost[{cloud}]'" in answer.stderr
+    assert (
+        f"{cloud}: its libraries are not installed" in answer.stderr
+        and f"pip install 'gpucost[{cloud}]'" in answer.stderr
+    )
     assert answer.exit_code == 1

@@ -22,7 +22,9 @@ fleet = stored(hours=48)
 
 @pytest.fixture
 def work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    for name in [name for name in os.environ if name.startswith(("GPUCOST_", "PROMETHEUS_", "KUBERNETES_", "XDG_"))]:
+    for name in [
+        name for name in os.environ if name.startswith(("GPUCOST_", "PROMETHEUS_", "KUBERNETES_", "XDG_"))
+    ]:
         monkeypatch.delenv(name)
     alone(tmp_path, monkeypatch)
     monkeypatch.delenv("XDG_CONFIG_HOME")
@@ -35,7 +37,10 @@ def one_load(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("one-load") / "gpucost.duckdb"
     with Store(path).write() as con:
         window = [1759276800000, 1759363200000]
-        con.execute("INSERT INTO loads VALUES (1, 1, 'prometheus', 'main', ?, ?, 42, 3, TIMESTAMP '2025-10-02 01:02:03')", window)
+        con.execute(
+            "INSERT INTO loads VALUES (1, 1, 'prometheus', 'main', ?, ?, 42, 3, TIMESTAMP '2025-10-02 01:02:03')",
+            window,
+        )
     return path
 
 
@@ -114,7 +119,18 @@ LOADED = {
         "duckdb pydantic rich",
     ),
 }
-HEAVY = {"boto3", "duckdb", "google", "jinja2", "numpy", "obstore", "pandas", "prometheus_api_client", "pydantic", "requests"}
+HEAVY = {
+    "boto3",
+    "duckdb",
+    "google",
+    "jinja2",
+    "numpy",
+    "obstore",
+    "pandas",
+    "prometheus_api_client",
+    "pydantic",
+    "requests",
+}
 HEAVY |= {"rich"}
 
 
@@ -128,15 +144,24 @@ def loaded_after(fleet: Path, *commands: str) -> list[set[str]]:
         "    try:\n        main()\n    except SystemExit:\n        pass\n    print('loaded', *sys.modules, file=sys.stderr)\n"
     )
     around = {**os.environ, "GPUCOST_STORE": str(fleet)}
-    ran = subprocess.run([sys.executable, "-c", code, commands[0]], check=True, capture_output=True, env=around, text=True)
+    ran = subprocess.run(
+        [sys.executable, "-c", code, commands[0]], check=True, capture_output=True, env=around, text=True
+    )
     return [{*line.split()[1:]} for line in ran.stderr.splitlines() if line.startswith("loaded ")]
 
 
-@pytest.mark.parametrize("words", ["--help", pytest.param("sql 'select 1'", marks=pytest.mark.slow), "report --month 2026-10"])
+@pytest.mark.parametrize(
+    "words", ["--help", pytest.param("sql 'select 1'", marks=pytest.mark.slow), "report --month 2026-10"]
+)
 def test_a_command_loads_what_it_uses(words: str, fleet: Path) -> None:
     # help after the other, which loads more, in the same process
-    helps = [f"{name} --help" for name in ("report", "chargeback", "waste", "forecast", "whatif spot", "collect aws")]
+    helps = [
+        f"{name} --help"
+        for name in ("report", "chargeback", "waste", "forecast", "whatif spot", "collect aws")
+    ]
     modules, *after_help = loaded_after(fleet, words, *(helps if words == "--help" else ()))
-    assert {name.removeprefix("gpucost.") for name in modules if name.startswith("gpucost.")} == {*LOADED[words][0].split()}
+    assert {name.removeprefix("gpucost.") for name in modules if name.startswith("gpucost.")} == {
+        *LOADED[words][0].split()
+    }
     assert modules & HEAVY == {*LOADED[words][1].split()}
     assert not set.union(set(), *after_help) & HEAVY - {"pydantic"}

@@ -72,14 +72,25 @@ def test_how_a_command_ends(raised: Callable[[], BaseException], code: int, said
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full")
 @pytest.mark.parametrize(
-    "words", ["--version", *(pytest.param(words, marks=pytest.mark.slow) for words in ("--help", "config show -q", "demo -q"))]
+    "words",
+    [
+        "--version",
+        *(pytest.param(words, marks=pytest.mark.slow) for words in ("--help", "config show -q", "demo -q")),
+    ],
 )
 def test_a_full_disk_behind_stdout_is_one_line(tmp_path: Path, words: str) -> None:
     with Path("/dev/full").open("w") as full:
         said = subprocess.run(
-            [sys.executable, "-m", "gpucost", *shlex.split(words)], stdout=full, stderr=subprocess.PIPE, cwd=tmp_path, check=False
+            [sys.executable, "-m", "gpucost", *shlex.split(words)],
+            stdout=full,
+            stderr=subprocess.PIPE,
+            cwd=tmp_path,
+            check=False,
         )
-    assert (said.returncode, said.stderr) == (1, b"error: cannot write to standard output: No space left on device\n")
+    assert (said.returncode, said.stderr) == (
+        1,
+        b"error: cannot write to standard output: No space left on device\n",
+    )
 
 
 def test_ctrl_c_while_the_program_is_read(tmp_path: Path) -> None:
@@ -103,7 +114,10 @@ def test_an_unexpected_error_is_one_line_and_a_traceback_only_on_request() -> No
 def test_a_file_that_fails_is_no_defect() -> None:
     code, _, said = run(lambda: FileNotFoundError(2, "No such file or directory", "/srv/a\x1b"))
     assert (code, said.splitlines()[0]) == (1, "error: /srv/a\\u001b: No such file or directory")
-    assert "unexpected" not in said and "Traceback" in run(lambda: PermissionError(13, "Permission denied", "/srv"), "-v")[2]
+    assert (
+        "unexpected" not in said
+        and "Traceback" in run(lambda: PermissionError(13, "Permission denied", "/srv"), "-v")[2]
+    )
 
 
 def test_a_reader_that_left_a_real_pipe(tmp_path: Path) -> None:
@@ -113,7 +127,9 @@ def test_a_reader_that_left_a_real_pipe(tmp_path: Path) -> None:
         "@handle_errors\ndef many() -> None:\n    for i in range(100_000): print(i)\n"
         "typer.run(many)\n"
     )
-    with subprocess.Popen([sys.executable, script], stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+    with subprocess.Popen(
+        [sys.executable, script], stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    ) as process:
         assert process.stdout
         assert process.stderr
         process.stdout.readline()
@@ -137,14 +153,22 @@ def written(format: RowFormat, directory: Path) -> str:
 def test_rows_in_every_format(tmp_path: Path) -> None:
     lines = written(RowFormat.table, tmp_path).splitlines()
     assert lines[0].split() == list(COLUMNS) and lines[3].startswith("two\\nlines")
-    assert lines[2].index("12.500000000") + len("12.500000000") == lines[0].index("cost") + len("cost")  # numbers on the right
+    assert lines[2].index("12.500000000") + len("12.500000000") == lines[0].index("cost") + len(
+        "cost"
+    )  # numbers on the right
     lines = written(RowFormat.markdown, tmp_path).splitlines()
     assert lines[1] == "| :-- | --: | :-- | :-- | --: |"
     assert lines[2].startswith("| a\\|b | 12.500000000 | 2026-10-01T00:00:00+00:00 |")
     head, *rows = csv.reader(io.StringIO(written(RowFormat.csv, tmp_path)))
     assert (head, rows[0][:2], rows[1][1]) == ([*COLUMNS], ["a|b", "12.500000000"], "")
     first, second = json.loads(written(RowFormat.json, tmp_path))
-    assert first == {"name": "a|b", "cost": 12.5, "at": "2026-10-01T00:00:00+00:00", "labels": {"x": ["y"]}, "share": None}
+    assert first == {
+        "name": "a|b",
+        "cost": 12.5,
+        "at": "2026-10-01T00:00:00+00:00",
+        "labels": {"x": ["y"]},
+        "share": None,
+    }
     assert second["cost"] is None
 
 
@@ -207,13 +231,17 @@ def test_rows_take_their_format_from_the_suffix_of_a_file(
     assert Path(next(word for word in words if word.startswith("rows."))).read_text().startswith(begins)
 
 
-def test_options_of_all_commands_may_stand_before_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_options_of_all_commands_may_stand_before_the_command(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
 
     def said(*words: str) -> str:
         return CliRunner().invoke(app, words).stderr
 
-    assert "no store at above.duckdb" in said("--store", "above.duckdb", "store", "info").replace(f"{tmp_path}/", "")
+    assert "no store at above.duckdb" in said("--store", "above.duckdb", "store", "info").replace(
+        f"{tmp_path}/", ""
+    )
     assert "own.duckdb" in said("--store", "above.duckdb", "store", "info", "--store", "own.duckdb")
     assert "config file: none" in said("config", "show") and said("-q", "config", "show") == ""
     assert "missing.toml" in said("--config", "missing.toml", "report")
@@ -229,7 +257,20 @@ def test_a_command_is_given_what_its_options_say(tmp_path: Path, monkeypatch: py
     def one(call: Call, top: int = 3) -> None:
         calls.append((call, top))
 
-    words = ["--team", "a", "--team", "b", "--from", "2026-10-01", "--to", "2026-10-02", "-o", "rows.md", "--top", "7"]
+    words = [
+        "--team",
+        "a",
+        "--team",
+        "b",
+        "--from",
+        "2026-10-01",
+        "--to",
+        "2026-10-02",
+        "-o",
+        "rows.md",
+        "--top",
+        "7",
+    ]
     assert CliRunner().invoke(program, words).exit_code == 0
     one(month="2026-10")
     (call, top), (direct, default) = calls
@@ -252,7 +293,16 @@ def test_a_terminal_is_told_what_takes_over_a_second(demo: Config, tmp_path: Pat
     script = "from gpucost.cli import output, main; output.Waiting._AFTER_SECONDS = 0; main.main()"
     terminal, ours = pty.openpty()
     # another threshold: everything is attributed anew
-    call = [sys.executable, "-c", script, "report", "--month", "2026-10", "--config", str(folder / "gpucost.toml")]
+    call = [
+        sys.executable,
+        "-c",
+        script,
+        "report",
+        "--month",
+        "2026-10",
+        "--config",
+        str(folder / "gpucost.toml"),
+    ]
     env = os.environ | {"GPUCOST_IDLE__THRESHOLD_PERCENT": "7", "TERM": "xterm"}
     done = subprocess.Popen(call, stdout=subprocess.PIPE, stderr=ours, env=env, text=True)
     os.close(ours)
@@ -265,4 +315,8 @@ def test_a_terminal_is_told_what_takes_over_a_second(demo: Config, tmp_path: Pat
     assert done.returncode == 0
     assert re.search(rb"attributing \d+ days: part 1 of \d+", told) and b"pricing every node" in told
     # the line is gone again, and data holds none of it
-    assert told.rstrip().endswith(b"\x1b[2K") and answer.startswith("Monthly GPU report") and "\x1b" not in answer
+    assert (
+        told.rstrip().endswith(b"\x1b[2K")
+        and answer.startswith("Monthly GPU report")
+        and "\x1b" not in answer
+    )

@@ -26,8 +26,26 @@ from gpucost.collect.prometheus.queries import (
     UNLISTED_REQUESTS,
     activity_fix,
 )
-from gpucost.config.model import AcceptedGap, ClusterHours, Config, CoverageSettings, Prices, PrometheusSource, Team, TeamLabels
-from gpucost.doctor import _DCGM, _IMAGES, Check, Status, check_coverage, check_prices, check_server, check_store
+from gpucost.config.model import (
+    AcceptedGap,
+    ClusterHours,
+    Config,
+    CoverageSettings,
+    Prices,
+    PrometheusSource,
+    Team,
+    TeamLabels,
+)
+from gpucost.doctor import (
+    _DCGM,
+    _IMAGES,
+    Check,
+    Status,
+    check_coverage,
+    check_prices,
+    check_server,
+    check_store,
+)
 from gpucost.errors import SourceError
 from gpucost.periods import label_name, to_ms
 from gpucost.store.connection import Store
@@ -71,9 +89,16 @@ class Server:
             return {"resultType": "vector", "result": [{"metric": {}, "value": [at.timestamp(), "1"]}]}
         if path == "query":
             counts = next((rows for part, rows in self.numbers.items() if part in params["query"]), {})
-            return {"result": [{"metric": {"cluster": name}, "value": [1, str(number)]} for name, number in counts.items()]}
+            return {
+                "result": [
+                    {"metric": {"cluster": name}, "value": [1, str(number)]}
+                    for name, number in counts.items()
+                ]
+            }
         if path == "stores" and "stores" in self.numbers:
-            return {"sidecar": [{"name": "a:10901", "lastError": None}, {"name": "b:10901", "lastError": "gone"}]}
+            return {
+                "sidecar": [{"name": "a:10901", "lastError": None}, {"name": "b:10901", "lastError": "gone"}]
+            }
         if path == "labels":
             self.looked.add(params["end"])
             return sorted(self.labels.get(params["match[]"], ()))
@@ -112,7 +137,9 @@ def test_a_healthy_server_and_one_that_does_not_answer() -> None:
         raise SourceError("nothing answers", "start it")
 
     checks = examine(down)
-    assert [(check.status, check.found, check.fix) for check in checks] == [(Status.fail, "nothing answers", "start it")]
+    assert [(check.status, check.found, check.fix) for check in checks] == [
+        (Status.fail, "nothing answers", "start it")
+    ]
 
 
 @pytest.mark.parametrize("need", NEEDS, ids=lambda need: str(need.metric))
@@ -124,7 +151,12 @@ def test_each_metric_that_is_missing_is_named(need: Any) -> None:
 MIG = "DCGM_FI_PROF_GR_ENGINE_ACTIVE"
 LACKS: list[tuple[Server, str, Status, str]] = [
     (Server(HEALTHY | {"kube_pod_info": {"pod", "uid"}}), "kube_pod_info", Status.fail, "has no label node"),
-    (Server(HEALTHY | {"kube_pod_info": {"pod", "node"}}), "kube_pod_info: uid", Status.warn, "has no label uid"),
+    (
+        Server(HEALTHY | {"kube_pod_info": {"pod", "node"}}),
+        "kube_pod_info: uid",
+        Status.warn,
+        "has no label uid",
+    ),
     (Server(HEALTHY, {GPU_REQUESTS: []}), REQUESTS, Status.warn, "no pod requested a GPU"),
     (Server(without(REQUESTS), {GPU_REQUESTS: []}), REQUESTS, Status.fail, "nobody holds a GPU"),
     (
@@ -133,10 +165,20 @@ LACKS: list[tuple[Server, str, Status, str]] = [
         Status.warn,
         "example_com_npu: no resource that gpucost knows",
     ),
-    (Server(HEALTHY | {"kube_node_labels": {"node"}}), "kube_node_labels", Status.fail, "no node label is exported"),
+    (
+        Server(HEALTHY | {"kube_node_labels": {"node"}}),
+        "kube_node_labels",
+        Status.fail,
+        "no node label is exported",
+    ),
     (Server(without(UTIL)), UTIL, Status.fail, "not there"),
     (Server(HEALTHY | {UTIL: {"UUID"}}), UTIL, Status.warn, "names no pod"),
-    (Server(HEALTHY | {UTIL: {"UUID", "pod"}}, {UTIL: ["dcgm-exporter-x1"]}), UTIL, Status.warn, "exporter's own pod"),
+    (
+        Server(HEALTHY | {UTIL: {"UUID", "pod"}}, {UTIL: ["dcgm-exporter-x1"]}),
+        UTIL,
+        Status.warn,
+        "exporter's own pod",
+    ),
     (Server(HEALTHY | {UTIL: {"GPU_I_ID", "exported_pod"}}), MIG, Status.warn, "not there"),
 ]
 
@@ -161,7 +203,10 @@ def test_versions_of_exporters_are_named_by_metrics_and_images() -> None:
     names = {"DCGM_FI_DEV_GPU_UTIL_RATIO": {"UUID", "exported_pod"}, "gpu_gfx_activity": {"gpu_id", "pod"}}
     images = {_IMAGES: ["nvcr.io/nvidia/k8s/dcgm-exporter:4.9.0"], "gpu_gfx_activity": ["train-0"]}
     checks = {check.subject: check.found for check in examine(Server(HEALTHY | names, images))}
-    assert checks["dcgm-exporter"] == "version 2.0 to 4.8 (DCGM_FI_DEV_GPU_UTIL); version from 4.9 (DCGM_FI_DEV_GPU_UTIL_RATIO)"
+    assert (
+        checks["dcgm-exporter"]
+        == "version 2.0 to 4.8 (DCGM_FI_DEV_GPU_UTIL); version from 4.9 (DCGM_FI_DEV_GPU_UTIL_RATIO)"
+    )
     assert checks["AMD device metrics exporter"] == "version 1.x (gpu_gfx_activity)"
     assert checks["exporters"] == "images nvcr.io/nvidia/k8s/dcgm-exporter:4.9.0"
     assert problems(Server(without(UTIL) | names, images)) == {}
@@ -191,7 +236,10 @@ def test_an_exporter_or_a_cluster_that_fell_silent_unless_it_is_declared() -> No
     assert len(server.looked) == 1
     since = NOW - timedelta(days=3)
     states = problems(Server(HEALTHY, until={"kube": {"": since}}))
-    assert list(states) == ["kube-state-metrics"] and "silent since 2026-10-29T00:0" in states["kube-state-metrics"].found
+    assert (
+        list(states) == ["kube-state-metrics"]
+        and "silent since 2026-10-29T00:0" in states["kube-state-metrics"].found
+    )
     activity = problems(Server(HEALTHY, until={UTIL: {"": since}}))
     assert list(activity) == [UTIL] and "unmeasured since then" in activity[UTIL].found
     none = problems(Server(HEALTHY, until={"kube": {}}))
@@ -207,12 +255,18 @@ def test_shards_and_servers_that_answer_in_part() -> None:
     assert problems(Server(HEALTHY, numbers=whole)) == {}
     lost = problems(Server(HEALTHY, numbers=whole | {heard: {"a": 2}}))["kube_state_metrics_total_shards"]
     assert lost.status is Status.fail and "2 of 3 shards" in lost.found
-    unknown = problems(Server(HEALTHY, numbers={targets: {"a": 3, "b": 1}}))["kube_state_metrics_total_shards"]
+    unknown = problems(Server(HEALTHY, numbers={targets: {"a": 3, "b": 1}}))[
+        "kube_state_metrics_total_shards"
+    ]
     assert unknown.status is Status.warn and "3 kube-state-metrics report pods of cluster a" in unknown.found
     ((subject, check),) = problems(Server(HEALTHY, numbers={"stores": {}})).items()
     assert subject == "stores" and "no answer from b:10901" in check.found
     accepted = PrometheusSource(name="main", partial_response="accept")
-    checks = [check for check in check_server(accepted, Config(), NOW, Server(HEALTHY)) if check.status is Status.warn]
+    checks = [
+        check
+        for check in check_server(accepted, Config(), NOW, Server(HEALTHY))
+        if check.status is Status.warn
+    ]
     assert [check.subject for check in checks] == ["partial_response"]
 
     def partial(path: str, params: Mapping[str, str]) -> Any:
@@ -220,10 +274,14 @@ def test_shards_and_servers_that_answer_in_part() -> None:
             raise SourceError("gave a partial answer", 'partial_response = "accept"')
         return Server(HEALTHY)(path, params)
 
-    assert [check.fix for check in examine(partial) if check.status is Status.fail] == ['partial_response = "accept"']
+    assert [check.fix for check in examine(partial) if check.status is Status.fail] == [
+        'partial_response = "accept"'
+    ]
 
 
-@pytest.mark.parametrize(("minutes", "text"), [(1, None), (-1, None), (5, "5 minutes ahead"), (-300, "300 minutes behind")])
+@pytest.mark.parametrize(
+    ("minutes", "text"), [(1, None), (-1, None), (5, "5 minutes ahead"), (-300, "300 minutes behind")]
+)
 def test_clocks_that_differ(minutes: int, text: str | None) -> None:
     checks = problems(Server(HEALTHY, clock=timedelta(minutes=minutes)))
     assert list(checks) == (["clock"] if text else [])
@@ -241,9 +299,13 @@ def test_what_labels_are_read_is_known() -> None:
     package = Path(__file__).parents[2] / "gpucost"
     files = [file for stage in ("inventory", "price") for file in (package / stage).glob("*.sql")]
     texts = [file.read_text() for file in files if file.stem != "43_workload_types"]
-    read = {name for text in texts for name in re.findall(r"labels\['(label_\w+)'\]", text)} - {"label_runai_gpu_group"}
+    read = {name for text in texts for name in re.findall(r"labels\['(label_\w+)'\]", text)} - {
+        "label_runai_gpu_group"
+    }
     # slots of MIG slices have a label for each profile
-    assert any("'label_' || regexp_replace(r.resource, '_shared$', '') || '_replicas'" in text for text in texts)
+    assert any(
+        "'label_' || regexp_replace(r.resource, '_shared$', '') || '_replicas'" in text for text in texts
+    )
     read.add("label_nvidia_com_mig_<profile>_replicas")
     assert read == {label for fact in NODE_FACTS for label in fact.labels}
     text = (Path(__file__).parents[2] / "gpucost" / "inventory" / "43_workload_types.sql").read_text()
@@ -252,7 +314,10 @@ def test_what_labels_are_read_is_known() -> None:
     silent = Server(HEALTHY | {POD_LABELS: {"uid", "label_my_team_name"}})
     (check,) = problems(silent, Config(team_labels=TeamLabels(pod="my-team/name"))).values()
     assert check.status is Status.warn and check.subject == "kube_pod_labels: workload type"
-    assert check.fix == f"kube-state-metrics --metric-labels-allowlist=pods=[my-team/name,{','.join(TYPE_LABELS)}]"
+    assert (
+        check.fix
+        == f"kube-state-metrics --metric-labels-allowlist=pods=[my-team/name,{','.join(TYPE_LABELS)}]"
+    )
 
 
 def test_the_connection_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -264,7 +329,9 @@ def test_the_connection_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_team_labels_that_the_config_asks_for() -> None:
     config = Config(team_labels=TeamLabels(pod="my-team/name", namespace="team"))
-    ((subject, check),) = problems(Server(HEALTHY | {"kube_namespace_labels": {"label_team"}}), config).items()
+    ((subject, check),) = problems(
+        Server(HEALTHY | {"kube_namespace_labels": {"label_team"}}), config
+    ).items()
     assert subject == "kube_pod_labels"
     assert check.fix == "kube-state-metrics --metric-labels-allowlist=pods=[my-team/name]"
     gathered = Config(teams=[Team(name="a", labels={"squad": ["x"]})])
@@ -278,7 +345,9 @@ def test_the_store(tmp_path: Path) -> None:
     with Store(config.store).write() as con:
         end = to_ms(NOW - timedelta(hours=1))
         window = [end - 3_600_000, end]
-        con.execute("INSERT INTO loads VALUES (1, 1, 'prometheus', 'main', ?, ?, 1, 0, now()::TIMESTAMP)", window)
+        con.execute(
+            "INSERT INTO loads VALUES (1, 1, 'prometheus', 'main', ?, ?, 1, 0, now()::TIMESTAMP)", window
+        )
     assert {check.status for check in check_store(config, NOW)} == {Status.ok}
     late = [check for check in check_store(config, NOW + timedelta(days=3)) if check.status is Status.warn]
     assert "3.0 days old" in late[0].found
@@ -334,9 +403,14 @@ def test_names_of_clusters_that_no_series_has(tmp_path: Path) -> None:
         return [(check.status, check.subject, check.found) for check in check_coverage(config)]
 
     gap = {"from": NOW, "to": NOW + timedelta(days=1), "who": "Dana", "why": "moved"}
-    signed = [AcceptedGap.model_validate(gap | cluster) for cluster in ({}, {"cluster": "mian"}, {"cluster": "main"})]
+    signed = [
+        AcceptedGap.model_validate(gap | cluster)
+        for cluster in ({}, {"cluster": "mian"}, {"cluster": "main"})
+    ]
     declared = [ClusterHours(name="prd", until=NOW), ClusterHours(name="prod", until=NOW)]
-    config = Config(store=tmp_path / "gpucost.duckdb", clusters=declared, coverage=CoverageSettings(accept=signed))
+    config = Config(
+        store=tmp_path / "gpucost.duckdb", clusters=declared, coverage=CoverageSettings(accept=signed)
+    )
     with Store(config.store).write():
         pass
     assert checks() == []
@@ -381,11 +455,17 @@ def test_how_old_the_prices_are_that_nodes_have(tmp_path: Path, monkeypatch: pyt
         f"prices 2 nodes at present, of {old:%Y-%m-%d} to {new:%Y-%m-%d}: up to 200 days old",
         "gpucost collect prices",
     )
-    assert checks["spot_history"] == (Status.ok, f"prices 1 node at present, of {new:%Y-%m-%d}: up to 30 days old", None)
+    assert checks["spot_history"] == (
+        Status.ok,
+        f"prices 1 node at present, of {new:%Y-%m-%d}: up to 30 days old",
+        None,
+    )
     assert checks["bill"][0] is Status.ok and "price_book" not in checks
 
 
-def test_the_command_ends_with_1_and_gives_a_fix_for_each_problem(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_command_ends_with_1_and_gives_a_fix_for_each_problem(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setenv("NO_COLOR", "1")

@@ -43,14 +43,18 @@ def filled(tmp_path_factory: pytest.TempPathFactory) -> Path:
     again = NODE | {"node_id": 3, "cluster": "dev"}
     with Store(path / "gpucost.duckdb").write() as con:
         for node in (NODE, spot, again, dgx):
-            con.execute(f"INSERT INTO nodes ({', '.join(NODE)}) VALUES ({', '.join('$' + name for name in NODE)})", node)  # noqa: S608
+            con.execute(
+                f"INSERT INTO nodes ({', '.join(NODE)}) VALUES ({', '.join('$' + name for name in NODE)})",  # noqa: S608
+                node,
+            )
         con.execute(
             "INSERT INTO spot_prices VALUES ('aws', 'us-east-1', 'us-east-1a', 'p4d.24xlarge', 'Linux/UNIX', '', $1, NULL, 7, "
             "'USD', 's')",
             [START],
         )
         con.execute(
-            "INSERT INTO warnings VALUES ('unpriced_node', NULL, 'A100-SXM4-40GB', $1, $2, 'm', 'do this')", [START, START * 2]
+            "INSERT INTO warnings VALUES ('unpriced_node', NULL, 'A100-SXM4-40GB', $1, $2, 'm', 'do this')",
+            [START, START * 2],
         )
     return path
 
@@ -100,7 +104,9 @@ def test_which_purchase_option_comes_first_is_said(folder: Path) -> None:
     book = [",,,p4d.24xlarge,reserved,10,EUR,,,", ",,,p4d.24xlarge,on_demand,20,EUR,,,"]
     (folder / "prices.csv").write_text("\n".join([HEADER, *book]))
     with Store(folder / "gpucost.duckdb").write() as con:
-        con.execute("UPDATE nodes SET capacity_type = CASE node WHEN 'n1' THEN 'reserved' ELSE 'flex_start' END")
+        con.execute(
+            "UPDATE nodes SET capacity_type = CASE node WHEN 'n1' THEN 'reserved' ELSE 'flex_start' END"
+        )
         for option, price in (("calendar", 8), ("flex_start", 6)):
             con.execute(
                 "INSERT INTO list_prices VALUES ('aws', 'us-east-1', '', 'p4d.24xlarge', ?, 0, '', '', ?, 'USD', NULL, "

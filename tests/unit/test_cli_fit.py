@@ -26,8 +26,15 @@ ROWS = (
 def table(width: int | None, weights: list[int]) -> list[str]:
     """The lines of the table below the page's title, and what is said of it."""
     units: tuple[Unit, ...] = ("price", "text", "text", "text", "text")
-    columns = tuple(Column(name, unit, 4, weight) for name, unit, weight in zip(COLUMNS, units, weights, strict=True))
-    page = Page(title="Prices", currency="USD", sections=(Table("", columns, tuple(map(Line, ROWS))),), whole_in="json")
+    columns = tuple(
+        Column(name, unit, 4, weight) for name, unit, weight in zip(COLUMNS, units, weights, strict=True)
+    )
+    page = Page(
+        title="Prices",
+        currency="USD",
+        sections=(Table("", columns, tuple(map(Line, ROWS))),),
+        whole_in="json",
+    )
     return render(page, width, color=False).splitlines()[2:]
 
 
@@ -69,9 +76,14 @@ PRICES: tuple[list[str], ...] = ([], ["H100"], ["a3-highgpu-8g", "--all-regions"
 
 @pytest.mark.parametrize(
     ("words", "width"),
-    [(PRICES[-1], 80), *(pytest.param(words, width, marks=pytest.mark.slow) for words in PRICES for width in (80, 120))],
+    [
+        (PRICES[-1], 80),
+        *(pytest.param(words, width, marks=pytest.mark.slow) for words in PRICES for width in (80, 120)),
+    ],
 )
-def test_prices_fit_the_terminal(words: list[str], width: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_prices_fit_the_terminal(
+    words: list[str], width: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     directory = own_catalog.write(tmp_path / "pricing")
     own_catalog.use(directory, monkeypatch)
     monkeypatch.setattr(command, "_today", lambda _: date(2026, 11, 21))

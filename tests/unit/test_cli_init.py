@@ -22,7 +22,9 @@ PAGES: dict[str, object] = {
 
 def serve(fake: Fake, pages: dict[str, object], status: int = 200) -> str:
     def page(question: Question) -> Reply:
-        data = next((data for path, data in pages.items() if question.path.partition("?")[0].endswith(path)), None)
+        data = next(
+            (data for path, data in pages.items() if question.path.partition("?")[0].endswith(path)), None
+        )
         return Reply(status if data else 404, {"status": "success", "data": data})
 
     fake.trick = page
@@ -62,13 +64,23 @@ def test_yes_takes_the_default_where_nothing_is_found(work: Path) -> None:
 
 
 def test_a_given_url_and_store_and_file(work: Path) -> None:
-    call("init", "--url", "https://prometheus.example.invalid/", "--store", 'odd "name".duckdb', "--config", "etc/costs.toml")
+    call(
+        "init",
+        "--url",
+        "https://prometheus.example.invalid/",
+        "--store",
+        'odd "name".duckdb',
+        "--config",
+        "etc/costs.toml",
+    )
     config = load_config(Path("etc/costs.toml"), environ={}, cwd=work)
     assert config.prometheus[0].url == "https://prometheus.example.invalid"
     assert config.store == work / "etc" / 'odd "name".duckdb'
 
 
-def test_a_server_that_wants_a_login_counts_as_found_and_something_else_does_not(work: Path, fake: Fake) -> None:
+def test_a_server_that_wants_a_login_counts_as_found_and_something_else_does_not(
+    work: Path, fake: Fake
+) -> None:
     assert "wants a login" in call("init", "--url", serve(fake, PAGES, 401))[1]
     assert discover.probe(serve(fake, {"/api/v1/query": "hello"})) is None
 

@@ -26,7 +26,15 @@ def table(view: UnitView, width: int | None = None, most: int | None = None) -> 
 
 def test_tables_of_units_keep_prices_the_dearest_rows_and_local_moments() -> None:
     ask = UnitQuery(MONTH, "October 2026", ZoneInfo("UTC"), "USD")
-    view = UnitView("s", "Cost per million tokens", ask, [TOKENS], {"cost": Decimal("2624.98")}, {}, {"rows": tuple(TOKENS)})
+    view = UnitView(
+        "s",
+        "Cost per million tokens",
+        ask,
+        [TOKENS],
+        {"cost": Decimal("2624.98")},
+        {},
+        {"rows": tuple(TOKENS)},
+    )
     narrow = table(view, 80)
     assert "Per million" in narrow and "$0.6837" in narrow and "3,012,918,480" not in narrow
     assert max(map(len, narrow.splitlines())) <= 80

@@ -34,7 +34,10 @@ LABELS = {"__name__": "m", "namespace": "ml", "pod": 'a"b\\', "note": "é☃\n",
 
 def matrix(*values: str, more: dict[str, Any] | None = None, indent: int | None = None) -> bytes:
     result = [
-        {"metric": {**LABELS, "pod": f"p-{n}"}, "values": [[AT + n + (i / 1000 or 0), v] for i, v in enumerate(values)]}
+        {
+            "metric": {**LABELS, "pod": f"p-{n}"},
+            "values": [[AT + n + (i / 1000 or 0), v] for i, v in enumerate(values)],
+        }
         for n in range(3)
     ]
     document = {"status": "success", **(more or {}), "data": {"resultType": "matrix", "result": result}}
@@ -43,7 +46,9 @@ def matrix(*values: str, more: dict[str, Any] | None = None, indent: int | None 
 
 ANSWERS = [
     matrix("0", "12", "99.5", "1700000"),
-    matrix("1700000000", "-1", "NaN", "+Inf", "1e-05", more={"isPartial": False, "infos": ["PromQL info: x"]}),
+    matrix(
+        "1700000000", "-1", "NaN", "+Inf", "1e-05", more={"isPartial": False, "infos": ["PromQL info: x"]}
+    ),
     matrix("1", more={"warnings": ["PromQL warning: x"]}, indent=1),
     matrix("1", "2")
     .replace(b'],"values"', b'],"histograms":[[1,{"count":"1"}]],"values"')
@@ -131,14 +136,18 @@ def test_http_that_is_none_is_an_error_in_words(fake: Fake, count: int) -> None:
     # a busy machine may take its time over what is whole
     hasty, patient = (
         PrometheusClient(
-            PrometheusSource(url=fake.url, timeout_seconds=timeout, max_response_seconds=timeout), Retries(attempts=1)
+            PrometheusSource(url=fake.url, timeout_seconds=timeout, max_response_seconds=timeout),
+            Retries(attempts=1),
         )
         for timeout in (2, 60)
     )
     whole = []
     for number, wire in enumerate(WIRES):
         texts = [wire, *mutations(wire, number, count)]
-        for ask in (lambda c: c.matrix("m", "m[60000ms]", (AT + 10) * 1000), lambda c: c.value("m", AT * 1000)):
+        for ask in (
+            lambda c: c.matrix("m", "m[60000ms]", (AT + 10) * 1000),
+            lambda c: c.value("m", AT * 1000),
+        ):
             left = iter(texts)
             for place in range(len(texts)):
                 try:
@@ -171,8 +180,16 @@ def test_a_client_answers_or_says_why_not(fake: Fake, count: int) -> None:
     asks: list[tuple[bytes, Callable[[], Any], Callable[[Any, bytes], bool]]] = [
         (ANSWERS[0], matrix_rows, lambda rows, text: repr(rows) == repr(slow_reading(text))),
         (VECTOR, lambda: client.value("m", AT * 1000), lambda value, _: isinstance(value, float | None)),
-        (NAMES, lambda: client.label_values("__name__", 0, 1), lambda names, _: isinstance(names, set | None)),
-        (VECTOR, lambda: client.get("query", {}), lambda data, text: repr(data) == repr(json.loads(text)["data"])),
+        (
+            NAMES,
+            lambda: client.label_values("__name__", 0, 1),
+            lambda names, _: isinstance(names, set | None),
+        ),
+        (
+            VECTOR,
+            lambda: client.get("query", {}),
+            lambda data, text: repr(data) == repr(json.loads(text)["data"]),
+        ),
     ]
     for number, (right, ask, fits) in enumerate(asks):
         texts = [right, *mutations(right, number, count)]
@@ -189,7 +206,13 @@ def test_a_client_answers_or_says_why_not(fake: Fake, count: int) -> None:
 
 EXPERIMENTS = b'{"experiments":[{"experiment_id":"1","name":"a"}]}'
 RUN = {
-    "info": {"run_id": "r", "run_name": "n", "status": "FINISHED", "start_time": AT * 1000, "end_time": AT * 1000 + 5000},
+    "info": {
+        "run_id": "r",
+        "run_name": "n",
+        "status": "FINISHED",
+        "start_time": AT * 1000,
+        "end_time": AT * 1000 + 5000,
+    },
     "data": {
         "tags": [{"key": "kubernetes.pod", "value": "p-0"}, {"key": "mlflow.parentRunId", "value": "q"}],
         "params": [{"key": "epochs", "value": "3"}],

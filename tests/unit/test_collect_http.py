@@ -42,12 +42,16 @@ def test_what_is_missing_is_named_with_the_fix(fake: Fake, tmp_path: Path) -> No
     assert result.ok and blocks(tmp_path) == FULL
     findings = {finding.code: finding for finding in result.findings}
     assert findings["missing_kube_node_labels"].fix == NODE_LABELS_FIX
-    assert findings["missing_kube_pod_owner"].message.endswith("has no kube_pod_owner: workloads show as single pods")
+    assert findings["missing_kube_pod_owner"].message.endswith(
+        "has no kube_pod_owner: workloads show as single pods"
+    )
     assert "missing_kube_pod_status_scheduled_time" in findings
     assert not {"missing_kube_pod_completion_time", "missing_kube_node_info"} & findings.keys()
 
 
-TOO_MANY = Reply(422, {"status": "error", "error": "query processing would load too many samples into memory"})
+TOO_MANY = Reply(
+    422, {"status": "error", "error": "query processing would load too many samples into memory"}
+)
 
 
 def one_shard(question: Question) -> Reply | None:
@@ -105,10 +109,14 @@ def test_passing_failures_are_retried(fake: Fake, tmp_path: Path) -> None:
 
 def test_a_window_that_fails_is_reported_and_the_others_go_on(fake: Fake, tmp_path: Path) -> None:
     disk = Reply(500, {"status": "error", "error": "disk on fire"})
-    fake.trick = lambda question: question.about() and question.start <= T0 + 3 * MS_PER_HOUR <= question.at and disk
+    fake.trick = lambda question: (
+        question.about() and question.start <= T0 + 3 * MS_PER_HOUR <= question.at and disk
+    )
     (failed,) = collect(fake, tmp_path, max_samples=1000).failed_windows
     assert "disk on fire" in failed.error and "tried 3 times" in failed.error
-    missing = {hour for hour in range(8) if failed.period.start_ms <= T0 + hour * MS_PER_HOUR < failed.period.end_ms}
+    missing = {
+        hour for hour in range(8) if failed.period.start_ms <= T0 + hour * MS_PER_HOUR < failed.period.end_ms
+    }
     assert 3 in missing and {hour for hour, _ in blocks(tmp_path)} == set(range(8)) - missing
     fake.trick = lambda _: None
     assert collect(fake, tmp_path, None, now=EIGHT_HOURS.end).ok
@@ -148,7 +156,10 @@ def test_who_cannot_be_reached(fake: Fake, tmp_path: Path, url: str, message: st
         (Reply(401, {}), "refuses the credentials"),
         (Reply(403, {}), "refuses the credentials"),
         (Reply(404, "404 page not found"), "is not there"),
-        (Reply(302, "", {"Location": "https://login.example/?state=secret"}), "redirects to https://login.example/ "),
+        (
+            Reply(302, "", {"Location": "https://login.example/?state=secret"}),
+            "redirects to https://login.example/ ",
+        ),
         (Reply(200, "<html>Sign in</html>"), "not Prometheus' JSON"),
         (Reply(200, {"hello": "world"}), "not Prometheus' JSON"),
         (Reply(400, {"status": "error", "error": "parse error"}), "HTTP 400: parse error"),
@@ -165,7 +176,9 @@ def test_refusals_are_one_clear_error(fake: Fake, tmp_path: Path, reply: Reply, 
     assert message in caught.value.message and len(fake.queries) == 1
 
 
-def test_credentials_are_sent_and_never_kept(fake: Fake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_credentials_are_sent_and_never_kept(
+    fake: Fake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     token = tmp_path / "token"
     token.write_text("s3cret-token\n")
     monkeypatch.setenv("EXTRA", "s3cret-header")
@@ -201,7 +214,10 @@ def test_a_server_without_the_exporters_gets_the_fix(fake: Fake, tmp_path: Path)
     names, vector = ("label/__name__", "label/namespace", "vector(1)"), {"resultType": "vector", "result": []}
     nothing = Reply(200, {"status": "success", "data": vector})
     fake.trick = lambda question: question.query not in names and (NOTHING if question.is_range else nothing)
-    assert [finding.fix for finding in collect(fake, tmp_path, 1).findings] == [KSM_FIX, activity_fix("DCGM_FI_DEV_GPU_UTIL")]
+    assert [finding.fix for finding in collect(fake, tmp_path, 1).findings] == [
+        KSM_FIX,
+        activity_fix("DCGM_FI_DEV_GPU_UTIL"),
+    ]
 
 
 def test_each_retry_is_logged_and_the_last_failure_has_a_fix(
@@ -211,7 +227,9 @@ def test_each_retry_is_logged_and_the_last_failure_has_a_fix(
     with pytest.raises(SourceError, match=r"HTTP 503: overloaded \(tried 3 times\)") as caught:
         collect(fake, tmp_path)
     assert caught.value.fix is not None
-    assert [record.levelname for record in caplog.records if record.name.startswith("gpucost")] == ["WARNING"] * 2
+    assert [record.levelname for record in caplog.records if record.name.startswith("gpucost")] == [
+        "WARNING"
+    ] * 2
     assert f"{fake.url} answered HTTP 503: overloaded: trying again in 0." in caplog.text
 
 
@@ -250,7 +268,9 @@ def test_a_server_is_waited_for_as_long_as_it_asks(fake: Fake) -> None:
             pauses.append(timeout)
             return False
 
-    client = PrometheusClient(PrometheusSource(url=fake.url), Retries(attempts=2, initial=0, longest=0, jitter=0))
+    client = PrometheusClient(
+        PrometheusSource(url=fake.url), Retries(attempts=2, initial=0, longest=0, jitter=0)
+    )
     client._stop = Impatient()
     with pytest.raises(SourceError, match="tried 2 times"):
         client.value("1", 0)
@@ -269,10 +289,23 @@ def test_ctrl_c_does_not_wait_for_a_silent_server(fake: Fake, tmp_path: Path) ->
 
     fake.trick = mute
     (tmp_path / "gpucost.toml").write_text(f'[prometheus]\nurl = "{fake.url}"\n')
-    command = [sys.executable, "-m", "gpucost", "collect", "prometheus", "--from", "2026-01-01", "--to", "2026-01-02", "--config"]
+    command = [
+        sys.executable,
+        "-m",
+        "gpucost",
+        "collect",
+        "prometheus",
+        "--from",
+        "2026-01-01",
+        "--to",
+        "2026-01-02",
+        "--config",
+    ]
     # a run started in the background hands on that SIGINT is ignored
     heard = functools.partial(signal.signal, signal.SIGINT, signal.SIG_DFL)
-    process = subprocess.Popen([*command, str(tmp_path / "gpucost.toml")], stderr=subprocess.PIPE, text=True, preexec_fn=heard)
+    process = subprocess.Popen(
+        [*command, str(tmp_path / "gpucost.toml")], stderr=subprocess.PIPE, text=True, preexec_fn=heard
+    )
     try:
         assert silent.wait(120)
         process.send_signal(signal.SIGINT)

@@ -21,12 +21,27 @@ from gpucost.collect.prometheus.queries import Selector, among, one_of
 from gpucost.config.model import PrometheusSource
 from gpucost.errors import SourceError
 from gpucost.periods import MS_PER_HOUR
-from tests.unit.fake_server import FULL, QUICK, T0, Fake, Question, Reply, Trick, blocks, collect, fake, fakes, query
+from tests.unit.fake_server import (
+    FULL,
+    QUICK,
+    T0,
+    Fake,
+    Question,
+    Reply,
+    Trick,
+    blocks,
+    collect,
+    fake,
+    fakes,
+    query,
+)
 
 __all__ = ["fake", "fakes"]  # fixtures
 
 ONCE = Retries(attempts=1)
-STORE_DOWN = "receive series from Addr: 10.0.0.7:10901: rpc error: code = Unavailable desc = connection refused"
+STORE_DOWN = (
+    "receive series from Addr: 10.0.0.7:10901: rpc error: code = Unavailable desc = connection refused"
+)
 Ask = Callable[[PrometheusClient], Any]
 ASKS: list[Ask] = [
     lambda client: client.matrix("m", "m[60000ms]", T0),
@@ -67,16 +82,24 @@ PARTIAL: list[dict[str, Any]] = [
 
 
 @pytest.mark.parametrize("ask", ASKS)
-def test_a_partial_answer_is_none_unless_it_is_accepted(ask: Ask, open_client: Open, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_partial_answer_is_none_unless_it_is_accepted(
+    ask: Ask, open_client: Open, caplog: pytest.LogCaptureFixture
+) -> None:
     for more in PARTIAL:
         message = r"partial answer.*\(tried 3 times\)"
-        with open_client(adding(**more), QUICK) as client, pytest.raises(SourceError, match=message) as caught:
+        with (
+            open_client(adding(**more), QUICK) as client,
+            pytest.raises(SourceError, match=message) as caught,
+        ):
             ask(client)
         assert 'partial_response = "accept"' in str(caught.value.fix)
     with open_client(adding(warnings=[STORE_DOWN]), partial_response="accept") as client:
         assert getattr(ask(client), "is_partial", True) and client.warnings == {STORE_DOWN}
     # annotations of Prometheus 3
-    more = {"warnings": ["PromQL warning: mixed floats and histograms"], "infos": ["PromQL info: might not be a counter"]}
+    more = {
+        "warnings": ["PromQL warning: mixed floats and histograms"],
+        "infos": ["PromQL info: might not be a counter"],
+    }
     with open_client(adding(**more)) as client:
         assert not getattr(ask(client), "is_partial", False) and not client.warnings
     assert "might not be a counter" in caplog.text
@@ -92,7 +115,9 @@ def test_a_partial_list_of_names_is_none(settings: dict[str, Any], open_client: 
 @pytest.mark.slow
 def test_windows_with_partial_answers_fail_and_are_collected_later(fake: Fake, tmp_path: Path) -> None:
     fake.trick = lambda question: (
-        question.about() and question.start <= T0 + 3 * MS_PER_HOUR and adding(warnings=[STORE_DOWN])(question)
+        question.about()
+        and question.start <= T0 + 3 * MS_PER_HOUR
+        and adding(warnings=[STORE_DOWN])(question)
     )
     result = collect(fake, tmp_path, max_samples=1000)
     assert result.failed_windows and "partial answer" in result.failed_windows[0].error
@@ -110,11 +135,17 @@ def test_servers_are_asked_not_to_answer_in_part(open_client: Open) -> None:
             client.label_values("namespace", T0, T0)
             client.matrix("m", f"m{{{one_of('pod', ['x' * 5000])}}}[60000ms]", T0)  # a form
     whole = [path for path in paths if "partial_response=false" in path and "deny_partial_response=1" in path]
-    assert len(paths) == 10 and whole == paths[:5] and all("max_source_resolution=0s" in path for path in paths)
+    assert (
+        len(paths) == 10 and whole == paths[:5] and all("max_source_resolution=0s" in path for path in paths)
+    )
 
 
-def test_parameters_that_a_server_refuses_are_left_out_and_samples_from_the_future_are_garbled(open_client: Open) -> None:
-    refusal = Reply(400, {"error": {"message": 'Unknown name "partial_response": Cannot bind query parameter.'}})
+def test_parameters_that_a_server_refuses_are_left_out_and_samples_from_the_future_are_garbled(
+    open_client: Open,
+) -> None:
+    refusal = Reply(
+        400, {"error": {"message": 'Unknown name "partial_response": Cannot bind query parameter.'}}
+    )
     with open_client(lambda question: "partial_response" in question.path and refusal, QUICK) as client:
         assert client.value("vector(1)", T0) == 60
     with (
@@ -127,9 +158,18 @@ def test_parameters_that_a_server_refuses_are_left_out_and_samples_from_the_futu
 @pytest.mark.parametrize(
     ("text", "error"),
     [
-        (f"expanding series: proxy Series(): rpc error: code = Aborted desc = {STORE_DOWN}", "partial answer"),
-        ("cannot fetch query results from vmstorage nodes: cannot perform search on vmstorage vm-1:8401", "partial answer"),
-        ("rpc error: code = ResourceExhausted desc = exceeded samples limit: limit 100 violated", "that much at once"),
+        (
+            f"expanding series: proxy Series(): rpc error: code = Aborted desc = {STORE_DOWN}",
+            "partial answer",
+        ),
+        (
+            "cannot fetch query results from vmstorage nodes: cannot perform search on vmstorage vm-1:8401",
+            "partial answer",
+        ),
+        (
+            "rpc error: code = ResourceExhausted desc = exceeded samples limit: limit 100 violated",
+            "that much at once",
+        ),
         ("query processing would load too many samples into memory in query execution", "that much at once"),
     ],
 )
@@ -161,16 +201,29 @@ def in_chunks(question: Question) -> bool:
     return True
 
 
-@pytest.mark.parametrize("status", [404, *(pytest.param(one, marks=pytest.mark.slow) for one in (400, 403, 405, 422, 501))])
-def test_a_server_that_answers_for_samples_alone_is_asked_for_them(status: int, fake: Fake, tmp_path: Path) -> None:
-    fake.trick = lambda question: Reply(status, {"error": "no such thing"}) if "query_range" in question.path else None
+@pytest.mark.parametrize(
+    "status", [404, *(pytest.param(one, marks=pytest.mark.slow) for one in (400, 403, 405, 422, 501))]
+)
+def test_a_server_that_answers_for_samples_alone_is_asked_for_them(
+    status: int, fake: Fake, tmp_path: Path
+) -> None:
+    fake.trick = lambda question: (
+        Reply(status, {"error": "no such thing"}) if "query_range" in question.path else None
+    )
     assert collect(fake, tmp_path).ok and blocks(tmp_path) == FULL
-    assert sum("_over_time(" in query and query.startswith("count_over_time(kube") for query in fake.queries) <= 3
+    assert (
+        sum("_over_time(" in query and query.startswith("count_over_time(kube") for query in fake.queries)
+        <= 3
+    )
 
 
 @pytest.mark.parametrize(
     ("trick", "ask"),
-    [(in_chunks, ASKS[0]), (in_one, ASKS[1]), *(pytest.param(in_one, ask, marks=pytest.mark.slow) for ask in ASKS[::2])],
+    [
+        (in_chunks, ASKS[0]),
+        (in_one, ASKS[1]),
+        *(pytest.param(in_one, ask, marks=pytest.mark.slow) for ask in ASKS[::2]),
+    ],
 )
 def test_a_bomb_of_gzip_takes_no_memory(trick: Trick, ask: Ask, open_client: Open) -> None:
     with open_client(trick) as client:
@@ -193,7 +246,10 @@ def test_an_answer_over_the_limit_is_asked_for_in_parts(fake: Fake, tmp_path: Pa
         answer = question.document()
         series = answer["data"]["result"][0]
         hours = (question.at - question.start) // MS_PER_HOUR + 1
-        more = [{**series, "metric": series["metric"] | {"more": "x" * 100_000 + str(n)}} for n in range(4 * hours)]
+        more = [
+            {**series, "metric": series["metric"] | {"more": "x" * 100_000 + str(n)}}
+            for n in range(4 * hours)
+        ]
         answer["data"]["result"] += more
         return Reply(200, answer)
 
@@ -208,7 +264,9 @@ def test_a_slow_drip_ends_in_time(ask: Ask, where: str, open_client: Open) -> No
     def drip(question: Question) -> bool:
         handler = question.handler
         status = "500 Broken" if where == "error" else "200 OK"
-        head = f"HTTP/1.1 {status}\r\nContent-Type: application/json\r\nContent-Length: 100000\r\n\r\n".encode()
+        head = (
+            f"HTTP/1.1 {status}\r\nContent-Type: application/json\r\nContent-Length: 100000\r\n\r\n".encode()
+        )
         if where != "head":
             handler.wfile.write(head)
         handler.close_connection = True
@@ -227,7 +285,9 @@ def test_a_slow_drip_ends_in_time(ask: Ask, where: str, open_client: Open) -> No
 
 
 @pytest.mark.parametrize("ask", ASKS)
-@pytest.mark.parametrize("beginning", [b'{"status":"error","error":"disk \\u001b[31mon fire","more":"', b"disk on fire "])
+@pytest.mark.parametrize(
+    "beginning", [b'{"status":"error","error":"disk \\u001b[31mon fire","more":"', b"disk on fire "]
+)
 def test_of_an_error_only_the_beginning_is_read(ask: Ask, beginning: bytes, open_client: Open) -> None:
     mib = 0
 
@@ -284,7 +344,11 @@ def test_series_that_come_twice_and_in_disorder_count_once(fakes: Callable[[], F
         answer = question.document()
         (series,) = answer["data"]["result"]
         order = np.random.default_rng(1).permutation(len(series["values"])).tolist()
-        answer["data"]["result"] = [series, {**series, "values": [series["values"][place] for place in order]}, series]
+        answer["data"]["result"] = [
+            series,
+            {**series, "values": [series["values"][place] for place in order]},
+            series,
+        ]
         return Reply(200, answer)
 
     stores = []

@@ -16,9 +16,13 @@ from gpucost.collect.prometheus.parse import Garbled, MatrixReader, TooMuch, sam
 from gpucost.store.metrics import ReadAnswer
 
 
-def body(result: list[dict[str, Any]], before: dict[str, Any] | None = None, after: dict[str, Any] | None = None) -> bytes:
+def body(
+    result: list[dict[str, Any]], before: dict[str, Any] | None = None, after: dict[str, Any] | None = None
+) -> bytes:
     data = {"resultType": "matrix", "result": result}
-    return json.dumps({"status": "success", **(before or {}), "data": data, **(after or {})}, separators=(",", ":")).encode()
+    return json.dumps(
+        {"status": "success", **(before or {}), "data": data, **(after or {})}, separators=(",", ":")
+    ).encode()
 
 
 def read(text: bytes, size: int = 1 << 20) -> ReadAnswer:
@@ -31,21 +35,55 @@ def read(text: bytes, size: int = 1 << 20) -> ReadAnswer:
 def flat(answer: ReadAnswer) -> list[tuple[dict[str, str], int, float]]:
     return [
         (dict(answer.series[i]), int(t), v)
-        for i, t, v in zip(answer.series_index.tolist(), answer.ts_ms.tolist(), answer.values.tolist(), strict=True)
+        for i, t, v in zip(
+            answer.series_index.tolist(), answer.ts_ms.tolist(), answer.values.tolist(), strict=True
+        )
     ]
 
 
 def plain(result: list[dict[str, Any]]) -> list[tuple[dict[str, str], int, float]]:
     return [
-        ({**item["metric"], "__name__": "m"}, round(t * 1000), float(v)) for item in result for t, v in item.get("values", [])
+        ({**item["metric"], "__name__": "m"}, round(t * 1000), float(v))
+        for item in result
+        for t, v in item.get("values", [])
     ]
 
 
-NASTY = ['a"b', "a\\", "]]},{", '{"metric":{', '"values":[[1,"2"]]', "[", "]]", "\n\t", "é☃𝄞", ",-1,", "{", ","]
-LABELS = st.dictionaries(st.sampled_from(["a", "values", "metric", "le"]), st.sampled_from(NASTY) | st.text(max_size=5))
-MOMENT = st.integers(1_500_000_000_000, 2_000_000_000_000).map(lambda ms: ms // 1000 if ms % 3 == 0 else ms / 1000)
+NASTY = [
+    'a"b',
+    "a\\",
+    "]]},{",
+    '{"metric":{',
+    '"values":[[1,"2"]]',
+    "[",
+    "]]",
+    "\n\t",
+    "é☃𝄞",
+    ",-1,",
+    "{",
+    ",",
+]
+LABELS = st.dictionaries(
+    st.sampled_from(["a", "values", "metric", "le"]), st.sampled_from(NASTY) | st.text(max_size=5)
+)
+MOMENT = st.integers(1_500_000_000_000, 2_000_000_000_000).map(
+    lambda ms: ms // 1000 if ms % 3 == 0 else ms / 1000
+)
 VALUE = st.sampled_from(
-    ["0", "1", "0.25", "100", "-1", "1e-05", "1.7e+09", "+Inf", "-Inf", "1700000000", "0.123456789", "12345.678"]
+    [
+        "0",
+        "1",
+        "0.25",
+        "100",
+        "-1",
+        "1e-05",
+        "1.7e+09",
+        "+Inf",
+        "-Inf",
+        "1700000000",
+        "0.123456789",
+        "12345.678",
+    ]
 )
 VALUES = st.lists(st.tuples(MOMENT, VALUE), min_size=1, max_size=5)
 SERIES = st.builds(lambda metric, values: {"metric": metric, "values": values}, LABELS, VALUES)
@@ -57,42 +95,66 @@ def test_reads_what_json_reads(result: list[dict[str, Any]], size: int) -> None:
     assert flat(read(body(result), size)) == plain(result)
 
 
-@given(values=st.lists(st.decimals(0, 99999, places=2).map(str) | st.integers(0, 99_999_999).map(str), min_size=1))
+@given(
+    values=st.lists(
+        st.decimals(0, 99999, places=2).map(str) | st.integers(0, 99_999_999).map(str), min_size=1
+    )
+)
 def test_quick_numbers_are_those_of_float(values: list[str]) -> None:
-    text = ",".join(f'[{1_700_000_000 + i}.{i % 1000:03d},"{v}"]' for i, v in enumerate(values))[1:-2].encode() + b'"'
+    text = (
+        ",".join(f'[{1_700_000_000 + i}.{i % 1000:03d},"{v}"]' for i, v in enumerate(values))[1:-2].encode()
+        + b'"'
+    )
     columns = samples(text)
     assert columns[1].tolist() == [float(v) for v in values]
     assert columns[0].tolist() == [(1_700_000_000 + i) * 1000 + i % 1000 for i in range(len(values))]
 
 
-@pytest.mark.parametrize("odd", ["NaN", "+Inf", "-1", "1e5", "123456789", "1.2.3", "", ".", "1:", "/5", "1 ", '1"x', '"1'])
+@pytest.mark.parametrize(
+    "odd", ["NaN", "+Inf", "-1", "1e5", "123456789", "1.2.3", "", ".", "1:", "/5", "1 ", '1"x', '"1']
+)
 def test_quick_numbers_refuse_other_shapes(odd: str) -> None:
-    for text in (f'1700000000.123,"{odd}"', f'1700000000,"1"],[1700000001,"{odd}"', f'1700000000,"{odd}"],[1700000001,"1"'):
+    for text in (
+        f'1700000000.123,"{odd}"',
+        f'1700000000,"1"],[1700000001,"{odd}"',
+        f'1700000000,"{odd}"],[1700000001,"1"',
+    ):
         assert samples(text.encode()) is None
 
 
 def test_nan_in_any_spelling_and_an_empty_answer() -> None:
     for spelling in ('"NaN"', "null"):
-        text = body([{"metric": {"a": "1"}, "values": [[1_700_000_000, "X"], [1_700_000_060.5, "2"]]}]).replace(
-            b'"X"', spelling.encode()
-        )
+        text = body(
+            [{"metric": {"a": "1"}, "values": [[1_700_000_000, "X"], [1_700_000_060.5, "2"]]}]
+        ).replace(b'"X"', spelling.encode())
         answer = read(text)
         assert math.isnan(answer.values[0]) and answer.values[1] == 2
         assert answer.ts_ms.tolist() == [1_700_000_000_000, 1_700_000_060_500]
     for text in (body([]), b'{"status":"success","data":{"resultType":"matrix","result":null}}'):
         answer = read(text)
-        assert not answer.series and answer.values.dtype == np.float64 and answer.series_index.dtype == np.int32
+        assert (
+            not answer.series and answer.values.dtype == np.float64 and answer.series_index.dtype == np.int32
+        )
 
 
-SERIES_OF_TWO: list[dict[str, Any]] = [{"metric": {"a": str(i)}, "values": [[1_700_000_000 + i, "1"]]} for i in range(2)]
+SERIES_OF_TWO: list[dict[str, Any]] = [
+    {"metric": {"a": str(i)}, "values": [[1_700_000_000 + i, "1"]]} for i in range(2)
+]
 
 
 def test_fields_around_the_data_and_names_as_asked() -> None:
     reader = MatrixReader("m")
-    text = body(SERIES_OF_TWO, {"isPartial": True}, {"warnings": ['a "]]}" b'], "infos": ["i"], "stats": {"seriesFetched": "2"}})
+    text = body(
+        SERIES_OF_TWO,
+        {"isPartial": True},
+        {"warnings": ['a "]]}" b'], "infos": ["i"], "stats": {"seriesFetched": "2"}},
+    )
     reader.feed(text)
     assert flat(reader.finish()) == plain(SERIES_OF_TWO)
-    assert reader.warnings == ['a "]]}" b', "i", "the server says that its answer is partial"] and reader.is_partial
+    assert (
+        reader.warnings == ['a "]]}" b', "i", "the server says that its answer is partial"]
+        and reader.is_partial
+    )
     text = body([{"metric": {"__name__": "dcgm_gpu_utilization"}, "values": [[1_700_000_000, "1"]]}])
     answers = []
     for _ in range(2):
@@ -109,12 +171,22 @@ def test_fields_around_the_data_and_names_as_asked() -> None:
         ({"isPartial": False, "warnings": [], "infos": None}, False),
         ({"infos": ["PromQL info: metric might not be a counter", "another"]}, False),
         ({"warnings": ["PromQL warning: a mix of histograms and floats", "PromQL info: x"]}, False),
-        ({"warnings": ["PromQL info: x", "receive series from Addr: 10.0.0.1:10901: rpc error: code = Unavailable"]}, True),
+        (
+            {
+                "warnings": [
+                    "PromQL info: x",
+                    "receive series from Addr: 10.0.0.1:10901: rpc error: code = Unavailable",
+                ]
+            },
+            True,
+        ),
         ({"warnings": ["No StoreAPIs matched for this query"]}, True),
         ({"isPartial": True}, True),
     ],
 )
-def test_an_answer_is_partial_when_more_than_its_query_is_warned_of(more: dict[str, Any], is_partial: bool) -> None:
+def test_an_answer_is_partial_when_more_than_its_query_is_warned_of(
+    more: dict[str, Any], is_partial: bool
+) -> None:
     for after in (None, more):
         reader = MatrixReader("m")
         reader.feed(body(SERIES_OF_TWO, None if after else more, after))
@@ -128,7 +200,10 @@ def test_more_than_can_be_meant_is_too_much() -> None:
         reader.feed(body(SERIES_OF_TWO))
         with nullcontext() if fits else pytest.raises(TooMuch, match="2 samples of 2 series"):
             reader.finish()
-    for opening in (b'{"status":"success","data":{"resultType":"matrix","result":[{"metric":{"a":"', b'{"a":"'):
+    for opening in (
+        b'{"status":"success","data":{"resultType":"matrix","result":[{"metric":{"a":"',
+        b'{"a":"',
+    ):
         reader = MatrixReader("m")
         reader.feed(opening)
         for _ in range(32):
@@ -153,7 +228,11 @@ def test_histograms_beside_values_are_left_out_and_a_body_cut_short_is_noticed()
 def test_answers_that_are_no_matrix() -> None:
     whole = body(SERIES_OF_TWO)
     moved = whole.replace(b'"result":', b'"other":{"result":').replace(b"]}}", b']},"result":[]}}')
-    texts = [b'{"status":"success","data":{"resultType":"vector","result":[]}}', b'{"status":"error","error":"x"}', b"[]"]
+    texts = [
+        b'{"status":"success","data":{"resultType":"vector","result":[]}}',
+        b'{"status":"error","error":"x"}',
+        b"[]",
+    ]
     changes = [
         (b'"a":"0"', b'"a":0'), (b'"a":"0"', b'"a":"\xff"'), (b'"a":"0"', b'"a":"\\ud800"'), (b'"values"', b'"vblues"'),
         (b"1700000000", b"0700000000"), (b"1700000000", b"-1"), (b"1700000000", b"1e300"), (b"1700000000", b"NaN"),

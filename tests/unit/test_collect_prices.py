@@ -16,7 +16,14 @@ from gpucost.collect.prices.base import gpu_model, is_region_of, known_types, on
 from gpucost.collect.prices.gcp import PriceUnit, family_of, unit_price
 from gpucost.errors import SourceError
 from gpucost.store.connection import Store
-from gpucost.store.prices import ComponentPrice, InstanceType, ListPrice, ProviderPrices, load_prices, node_regions
+from gpucost.store.prices import (
+    ComponentPrice,
+    InstanceType,
+    ListPrice,
+    ProviderPrices,
+    load_prices,
+    node_regions,
+)
 from tests.services.price_clouds import azure_item, gcp_sku
 from tests.services.price_clouds_aws import aws_product, aws_rate
 
@@ -67,7 +74,9 @@ NOW = datetime(2026, 11, 21, 9, tzinfo=UTC)
         ("Committed Use Discount Premium for E2 Instance Core running in Iowa", "CPU", "CmtCudPremium", None),
     ],
 )  # fmt: skip
-def test_what_a_sku_of_google_prices(description: str, group: str, usage: str, unit: PriceUnit | None) -> None:
+def test_what_a_sku_of_google_prices(
+    description: str, group: str, usage: str, unit: PriceUnit | None
+) -> None:
     from google.cloud.billing_v1.types import Sku
 
     measure = "GiBy.h" if " Ram " in description else ""
@@ -97,26 +106,39 @@ def test_units_tiers_and_free_skus_of_google() -> None:
 def test_of_several_prices_of_a_sku_of_google_the_newest_counts(order: int) -> None:
     from google.cloud.billing_v1.types import Sku
 
-    newer, older = (gcp_sku("Nvidia Tesla T4 GPU running in Americas", "GPU", price) for price in ("0.5", "0.9"))
+    newer, older = (
+        gcp_sku("Nvidia Tesla T4 GPU running in Americas", "GPU", price) for price in ("0.5", "0.9")
+    )
     (info,) = older["pricing_info"]
     info["effective_time"] = datetime(2025, 1, 1, tzinfo=UTC)
     newer["pricing_info"] = [*newer["pricing_info"], info][::order]
     price = unit_price(Sku(newer))
-    assert price is not None and (price.price_per_hour, price.effective_start) == (Decimal("0.5"), date(2026, 11, 20))
+    assert price is not None and (price.price_per_hour, price.effective_start) == (
+        Decimal("0.5"),
+        date(2026, 11, 20),
+    )
 
 
 def test_names_of_families_components_regions_and_machines() -> None:
-    assert [family_of(name) for name in ("a3-megagpu-8g", "a3-ultragpu-8g", "a3-highgpu-1g", "g2-standard-4")] == [
-        "a3plus",
-        "a3ultra",
-        "a3",
-        "g2",
-    ]
+    assert [
+        family_of(name) for name in ("a3-megagpu-8g", "a3-ultragpu-8g", "a3-highgpu-1g", "g2-standard-4")
+    ] == ["a3plus", "a3ultra", "a3", "g2"]
     units = {"a2/cpu": ("cpu", "a2"), "a2/memory_gib": ("memory_gib", "a2"), "gpu/L4": ("gpu", "L4")}
     assert [PriceUnit(*unit).component for unit in units.values()] == list(units)
     assert PriceUnit("local_ssd_gib", "").component == "local_ssd_gib"
-    spelled = {"us-east-1": "aws", "us-gov-west-1": "aws", "ap-southeast-7": "aws", "us-central1": "gcp", "africa-south1": "gcp"}
-    spelled |= {"northamerica-northeast1": "gcp", "eastus": "azure", "westus3": "azure", "germanywestcentral": "azure"}
+    spelled = {
+        "us-east-1": "aws",
+        "us-gov-west-1": "aws",
+        "ap-southeast-7": "aws",
+        "us-central1": "gcp",
+        "africa-south1": "gcp",
+    }
+    spelled |= {
+        "northamerica-northeast1": "gcp",
+        "eastus": "azure",
+        "westus3": "azure",
+        "germanywestcentral": "azure",
+    }
     for region, owner in spelled.items():
         assert [name for name in ("aws", "gcp", "azure") if is_region_of(name, region)] == [owner], region
     ultra = known_types("gcp")["a2-ultragpu-2g"]
@@ -133,7 +155,11 @@ def ec2(name: str, info: str, kind: str, **device: Any) -> InstanceType | None:
 def test_names_and_counts_that_ec2_gives_accelerators() -> None:
     part = {"Name": "L4", "Count": 0, "MemoryInfo": {"SizeInMiB": 2861}}
     partition = ec2("g6f.large", "GpuInfo", "Gpus", **part, LogicalGpuCount=1, GpuPartitionSize=0.125)
-    assert partition is not None and (partition.gpu_model, partition.gpu_count, partition.gpu_memory_mib) == ("L4", 0.125, 2861)
+    assert partition is not None and (partition.gpu_model, partition.gpu_count, partition.gpu_memory_mib) == (
+        "L4",
+        0.125,
+        2861,
+    )
     known = ec2("g6f.4xlarge", "GpuInfo", "Gpus", **part)
     assert known is not None and known.gpu_count == 0.5  # the catalog's
     by_memory = ec2("g99f.large", "GpuInfo", "Gpus", Name="L4", Count=0, MemoryInfo={"SizeInMiB": 5722})
@@ -156,15 +182,24 @@ def test_names_and_counts_that_ec2_gives_accelerators() -> None:
 
 
 def test_upfront_payments_are_spread_over_the_term_and_plans_have_rates() -> None:
-    terms = [("3yr", "standard", "Partial Upfront", "262800", "10.5"), ("1yr", "standard", "All Upfront", "8760", "0")]
+    terms = [
+        ("3yr", "standard", "Partial Upfront", "262800", "10.5"),
+        ("1yr", "standard", "All Upfront", "8760", "0"),
+    ]
     sold = aws_product("p5.48xlarge", "us-east-1", "55.04", terms)
-    product = json.dumps(sold | {"terms": sold["terms"] | {"FlatRate": {"x": {"effectiveDate": "2026-01-01T00:00:00Z"}}}})
-    prices = {price.term_years: price.price_per_hour for price in product_prices(product, "us-east-1", {"p5.48xlarge"}, DAY)}
+    product = json.dumps(
+        sold | {"terms": sold["terms"] | {"FlatRate": {"x": {"effectiveDate": "2026-01-01T00:00:00Z"}}}}
+    )
+    prices = {
+        price.term_years: price.price_per_hour
+        for price in product_prices(product, "us-east-1", {"p5.48xlarge"}, DAY)
+    }
     assert prices == {0: Decimal("55.04"), 3: Decimal("20.5"), 1: Decimal(1)}
     assert not list(product_prices(product, "us-east-1", {"p4d.24xlarge"}, DAY))
     assert not list(product_prices(product, "us-east-1", {"p5.48xlarge"}, date(2026, 10, 31)))  # not begun
     price = plan_price(
-        aws_rate("g5.xlarge", "us-east-1", "0.7", plan="EC2Instance", payment="All Upfront", years=3), {"g5.xlarge"}
+        aws_rate("g5.xlarge", "us-east-1", "0.7", plan="EC2Instance", payment="All Upfront", years=3),
+        {"g5.xlarge"},
     )
     assert (price.term_years, price.payment_option, price.offering) == (3, "all_upfront", "ec2_instance")
     assert plan_price(aws_rate("g5.xlarge", "us-east-1", "0.7", plan="SageMaker"), {"g5.xlarge"}) is None
@@ -173,21 +208,34 @@ def test_upfront_payments_are_spread_over_the_term_and_plans_have_rates() -> Non
 
 
 @pytest.mark.parametrize(
-    "broken", [{}, {"product": {}}, {"product": {"attributes": {"instanceType": "p5.48xlarge"}}, "terms": []}, [], 7]
+    "broken",
+    [{}, {"product": {}}, {"product": {"attributes": {"instanceType": "p5.48xlarge"}}, "terms": []}, [], 7],
 )
 def test_a_product_that_is_none(broken: Any) -> None:
     if isinstance(broken, dict) and "terms" in broken:
-        broken["product"]["attributes"] = aws_product("p5.48xlarge", "us-east-1", "1")["product"]["attributes"]
+        broken["product"]["attributes"] = aws_product("p5.48xlarge", "us-east-1", "1")["product"][
+            "attributes"
+        ]
     with pytest.raises(SourceError, match="cannot be read"):
         list(product_prices(json.dumps(broken), "us-east-1", {"p5.48xlarge"}, DAY))
 
 
 def test_items_of_azure_that_are_broken_or_placeholders() -> None:
     with pytest.raises(SourceError, match="cannot be read"):
-        list(item_prices(azure_item("Standard_NC6s_v3", "eastus", 1.0, type="Reservation", reservationTerm="soon"), DAY))
-    assert [p.purchase_option for p in item_prices(azure_item("Standard_NC6s_v3", "eastus", 1.0), DAY)] == ["on_demand"]
+        list(
+            item_prices(
+                azure_item("Standard_NC6s_v3", "eastus", 1.0, type="Reservation", reservationTerm="soon"), DAY
+            )
+        )
+    assert [p.purchase_option for p in item_prices(azure_item("Standard_NC6s_v3", "eastus", 1.0), DAY)] == [
+        "on_demand"
+    ]
     assert not list(item_prices(azure_item("Standard_NC6s_v3", "eastus", 0.0), DAY))
-    assert not list(item_prices(azure_item("Standard_NC6s_v3", "eastus", 1.0, effectiveEndDate="2026-11-01T00:00:00Z"), DAY))
+    assert not list(
+        item_prices(
+            azure_item("Standard_NC6s_v3", "eastus", 1.0, effectiveEndDate="2026-11-01T00:00:00Z"), DAY
+        )
+    )
 
     def spot(name: str, region: str, price: float) -> Any:
         return azure_item(name, region, price, skuName=f"{name} Spot", meterName=f"{name} Spot")
@@ -204,12 +252,22 @@ def test_items_of_azure_that_are_broken_or_placeholders() -> None:
 
 
 def list_price(price: str, **about: Any) -> ListPrice:
-    known = {"region": "r", "instance_type": "t", "purchase_option": "on_demand", "currency": "USD", "source": "test"}
+    known = {
+        "region": "r",
+        "instance_type": "t",
+        "purchase_option": "on_demand",
+        "currency": "USD",
+        "source": "test",
+    }
     return ListPrice(price_per_hour=Decimal(price), **{**known, **about})
 
 
 def test_of_several_prices_for_one_thing_the_newest_then_the_dearest_counts() -> None:
-    prices = [list_price("3", effective_start=date(2025, 1, 1)), list_price("1"), list_price("2", effective_start=DAY)]
+    prices = [
+        list_price("3", effective_start=date(2025, 1, 1)),
+        list_price("1"),
+        list_price("2", effective_start=DAY),
+    ]
     assert [price.price_per_hour for price in one_of_each(prices)] == [2]
     assert [price.price_per_hour for price in one_of_each([list_price("1"), list_price("2")])] == [2]
 
@@ -221,7 +279,9 @@ def test_facts_enter_the_store_once_a_day(tmp_path: Path) -> None:
     parts = [ComponentPrice("r", "gpu/L4", "spot", 0, Decimal("0.1"), "USD", "test")]
 
     def load(price: str, region: str = "r", day: int = 21) -> None:
-        answer = ProviderPrices("aws", [region], [list_price(price, region=region)], parts if region == "r" else [], types)
+        answer = ProviderPrices(
+            "aws", [region], [list_price(price, region=region)], parts if region == "r" else [], types
+        )
         load_prices(store, answer, NOW.replace(day=day))
 
     load("1.0000000000001")

@@ -21,7 +21,9 @@ DAY = date(2026, 11, 21)
 DONE = PriceResult("azure", DAY, ("eastus", "westus3"), prices=1234, priced_types=87)
 PARTS = PriceResult("gcp", DAY, tuple("abcde"), prices=10, priced_types=2, components=7)
 SKIPPED = PriceResult("aws", DAY, skipped=NoCredentials("aws: no credentials found", "aws configure"))
-FAILED = PriceResult("gcp", DAY, error=SourceError("gcp: half an answer", "gpucost collect prices --provider gcp"))
+FAILED = PriceResult(
+    "gcp", DAY, error=SourceError("gcp: half an answer", "gpucost collect prices --provider gcp")
+)
 
 
 class Fake:
@@ -79,7 +81,10 @@ def test_what_was_replaced_is_shown_largest_change_first(fake: Fake) -> None:
     assert out.splitlines()[1:] == [
         "azure: 12 replace another price, 200 confirm it, 1,022 are new",
         "  p5.48xlarge, on demand, us-east-1: 98.32 (2025-06-04) → 55.04 USD, -44.0%",
-        *["  g5.xlarge, savings plan, 3 years, no upfront, compute, us-east-1: 10 (2025-06-04) → 11 USD, +10.0%"] * 9,
+        *[
+            "  g5.xlarge, savings plan, 3 years, no upfront, compute, us-east-1: 10 (2025-06-04) → 11 USD, +10.0%"
+        ]
+        * 9,
         "  and 2 more, which -v shows",
     ]
     assert len(collect("-v")[0].splitlines()) == 14 and collect("-q")[0] == ""
@@ -99,11 +104,16 @@ def test_a_region_asks_the_cloud_that_has_it(fake: Fake) -> None:
 def test_what_is_skipped_and_what_fails(fake: Fake) -> None:
     fake.results = [SKIPPED, PARTS, DONE]
     out, err = collect()
-    assert "gcp: 10 prices of 2 instance types, 7 prices of their parts in 5 regions, as of 2026-11-21\n" in out
+    assert (
+        "gcp: 10 prices of 2 instance types, 7 prices of their parts in 5 regions, as of 2026-11-21\n" in out
+    )
     assert err == "aws: no credentials found; skipped (aws configure)\n"
     fake.results = [SKIPPED, FAILED, DONE]
     out, err = collect(code=1)
-    assert out.startswith("azure:") and "error: gcp: half an answer\nfix: gpucost collect prices --provider gcp\n" in err
+    assert (
+        out.startswith("azure:")
+        and "error: gcp: half an answer\nfix: gpucost collect prices --provider gcp\n" in err
+    )
     fake.results = [SKIPPED]
     _, err = collect("--provider", "aws", code=1)
     assert "error: no prices were collected" in err

@@ -17,7 +17,20 @@ from gpucost.config.model import Activity, Config, Idle, PrometheusSource
 from gpucost.periods import MS_PER_HOUR, Period, from_ms, iso
 from gpucost.store import runs
 from gpucost.store.connection import Store
-from tests.unit.fake_server import EIGHT_HOURS, FULL, NOTHING, QUICK, T0, Fake, Reply, blocks, collect, fake, fakes, query
+from tests.unit.fake_server import (
+    EIGHT_HOURS,
+    FULL,
+    NOTHING,
+    QUICK,
+    T0,
+    Fake,
+    Reply,
+    blocks,
+    collect,
+    fake,
+    fakes,
+    query,
+)
 
 __all__ = ["fake", "fakes"]  # fixtures
 
@@ -47,7 +60,9 @@ def test_a_killed_run_until_now_takes_its_last_hour_up_again(fake: Fake, tmp_pat
     store, source = Store(tmp_path / "s.duckdb"), PrometheusSource(url=fake.url)
     began = datetime.now(UTC).replace(microsecond=0)
     first, later = began - timedelta(hours=3), began + timedelta(minutes=70)
-    run = functools.partial(collect_prometheus, source, store, activity=Activity(), idle=Idle(), retries=QUICK)
+    run = functools.partial(
+        collect_prometheus, source, store, activity=Activity(), idle=Idle(), retries=QUICK
+    )
     run(period=Period(first, began), now=began)
     with store.write() as con:
         con.execute("UPDATE collect_runs SET finished_at = NULL")
@@ -69,18 +84,24 @@ def test_the_first_run_begins_with_the_month_and_the_next_with_an_overlap(fake: 
 def test_what_lies_before_the_oldest_data_is_not_collected(fake: Fake, tmp_path: Path) -> None:
     born = T0 + 5 * MS_PER_HOUR + 30 * 60_000
     first, now = from_ms(T0 + 5 * MS_PER_HOUR), from_ms(T0 + 9 * MS_PER_HOUR)
-    fake.trick = lambda question: question.is_range and Reply(200, question.document(max(question.start, born)))
+    fake.trick = lambda question: (
+        question.is_range and Reply(200, question.document(max(question.start, born)))
+    )
     result = collect(fake, tmp_path, max_samples=1000)
     assert str(result.not_collected) == str(Period(from_ms(T0), first))
     (lost,) = [finding for finding in result.findings if finding.code == "before_retention"]
     assert lost.message.endswith(f"has nothing before {iso(first)}; that time is lost")
     assert [finding.message for finding in collect(fake, tmp_path, 3).findings] == [lost.message]
     store = Store(tmp_path / "s.duckdb")
-    assert query(tmp_path, "SELECT min(from_ms), min(from_ms) FILTER (rows > 0) FROM loads") == [(T0, T0 + 5 * MS_PER_HOUR)]
+    assert query(tmp_path, "SELECT min(from_ms), min(from_ms) FILTER (rows > 0) FROM loads") == [
+        (T0, T0 + 5 * MS_PER_HOUR)
+    ]
     assert store.info().sources[0].start == first
     # what was found empty is not asked for again by a run without a period
     later = collect(fake, tmp_path, None, now=now, tz=ZoneInfo("UTC"))
-    assert str(later.asked) == str(Period(now.replace(day=1, hour=0), now))  # the month before that was never asked for
+    assert str(later.asked) == str(
+        Period(now.replace(day=1, hour=0), now)
+    )  # the month before that was never asked for
     again = collect(fake, tmp_path, None, now=now, tz=ZoneInfo("UTC"))
     assert str(again.asked) == str(Period(from_ms(T0 + 7 * MS_PER_HOUR), now)) and again.not_collected is None
     # and does not count as collected
@@ -93,7 +114,9 @@ def test_what_lies_before_the_oldest_data_is_not_collected(fake: Fake, tmp_path:
         runs.settle_clusters(con, fake.url, "cluster", "default")
         assert con.execute("SELECT last_load_id > 0 FROM attribution_state").fetchall() == [(True,)]
         runs.settle_clusters(con, fake.url, "cluster", "home")
-    assert query(tmp_path, "SELECT DISTINCT cluster FROM series UNION SELECT cluster FROM scrape_gaps") == [("home",)]
+    assert query(tmp_path, "SELECT DISTINCT cluster FROM series UNION SELECT cluster FROM scrape_gaps") == [
+        ("home",)
+    ]
     assert query(tmp_path, "SELECT last_load_id > 0 FROM attribution_state") != [(True,)]
 
 
@@ -103,7 +126,10 @@ def test_a_server_without_any_data_is_asked_for_all_of_it_again(fake: Fake, tmp_
     empty = collect(fake, tmp_path, None, now=now)
     assert empty.ok and query(tmp_path, "SELECT count(*) FROM loads") == [(0,)]
     # the server has the metrics at this moment: nothing is to be installed
-    assert [(finding.code, finding.fix) for finding in empty.findings] == [("no_kube_state_metrics", None), ("no_activity", None)]
+    assert [(finding.code, finding.fix) for finding in empty.findings] == [
+        ("no_kube_state_metrics", None),
+        ("no_activity", None),
+    ]
     fake.trick = lambda _: None
     result = collect(fake, tmp_path, None, now=now)
     assert result.asked == empty.asked and result.not_collected is None
@@ -115,16 +141,24 @@ def test_hours_of_partial_answers_are_marked_and_asked_for_again(fake: Fake, tmp
         return collect(fake, tmp_path, None, now=now, partial_response="accept", late_hours=24)
 
     def partial_hours() -> list[int]:
-        return [hour for (hour,) in query(tmp_path, "SELECT hour - 471936 FROM asked_hours WHERE is_partial ORDER BY hour")]
+        return [
+            hour
+            for (hour,) in query(
+                tmp_path, "SELECT hour - 471936 FROM asked_hours WHERE is_partial ORDER BY hour"
+            )
+        ]
 
     fake.trick = lambda question: (
-        question.is_range and Reply(200, question.document(at=min(question.at, T0 + 6 * MS_PER_HOUR), isPartial=True))
+        question.is_range
+        and Reply(200, question.document(at=min(question.at, T0 + 6 * MS_PER_HOUR), isPartial=True))
     )
     assert run(8).ok
     assert partial_hours()[-1] == 7 and len(partial_hours()) > 24
     fake.trick = lambda _: None
     whole = run(9)
-    assert whole.ok and whole.asked_again == 19  # and those since two hours before the newest sample, none that is too old
+    assert (
+        whole.ok and whole.asked_again == 19
+    )  # and those since two hours before the newest sample, none that is too old
     assert partial_hours()[-1] == -16
     assert [row for row in blocks(tmp_path) if 0 <= row[0] < 8] == FULL
     assert run(9.1).asked_again == 0

@@ -47,7 +47,9 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "names").write_text("subjectAltName=IP:127.0.0.1\n")
     for name in ("server", "client"):
         openssl(f"req -new {key} -subj /CN={name} -keyout {name}.key -out {name}.csr")
-        openssl(f"x509 -req -in {name}.csr -CA ca.pem -CAkey ca.key -CAcreateserial -days 2 -extfile names -out {name}.pem")
+        openssl(
+            f"x509 -req -in {name}.csr -CA ca.pem -CAkey ca.key -CAcreateserial -days 2 -extfile names -out {name}.pem"
+        )
     return folder
 
 
@@ -64,7 +66,10 @@ def urls(folder: Path) -> Iterator[dict[str, str]]:
     handler = type("Bound", (Handler,), {"fakes": {"tls": Fake(trick=answer)}})
     with ExitStack() as stack:
         names = ("anybody", "known clients", "plain")
-        yield {name: stack.enter_context(serving(handler, ctx)) for name, ctx in zip(names, [*contexts, None], strict=True)}
+        yield {
+            name: stack.enter_context(serving(handler, ctx))
+            for name, ctx in zip(names, [*contexts, None], strict=True)
+        }
 
 
 def samples(url: str, tls: Tls | None = None) -> list[float]:

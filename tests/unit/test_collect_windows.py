@@ -21,7 +21,9 @@ from gpucost.store.connection import Store
 from gpucost.store.runs import Span
 
 H = MS_PER_HOUR
-SPANS = st.lists(st.tuples(st.integers(0, 40), st.integers(0, 40)).map(lambda p: (min(p), max(p))), max_size=6)
+SPANS = st.lists(
+    st.tuples(st.integers(0, 40), st.integers(0, 40)).map(lambda p: (min(p), max(p))), max_size=6
+)
 
 
 def instants(spans: list[tuple[int, int]]) -> set[int]:
@@ -57,7 +59,10 @@ def test_nothing_is_loaded_past_the_newest_sample_and_no_clock_runs_behind_it() 
     assert merge(loaded) == [(0, 5 * H + 10)]
     assert default_spans(0, 7 * H, [(0, 12 * H)], loaded) == [(3 * H, 7 * H)]
     assert default_spans(10 * H, 20 * H, [], [(10 * H, 20 * H + 30)]) == [(18 * H, 20 * H)]
-    with pytest.raises(SourceError, match="the clock says 1970-01-01T19:00:00Z, but the store holds data up to 1970-01-01T20:29"):
+    with pytest.raises(
+        SourceError,
+        match="the clock says 1970-01-01T19:00:00Z, but the store holds data up to 1970-01-01T20:29",
+    ):
         default_spans(10 * H, 19 * H, [], [(10 * H, 20 * H + H // 2)])
 
 
@@ -69,7 +74,9 @@ def test_declared_hours_are_local_where_clocks_change() -> None:
     nights = ClusterHours(name="night", hours=["Mon-Fri 22:00-06:00"])
     on = [(days[0], days[0] + 6 * H), (days[0] + 22 * H, days[1] + 6 * H), (days[3] + 22 * H, days[4])]
     assert subtract([week], hours_off(nights, berlin, week)) == on
-    lived = ClusterHours.model_validate({"name": "old", "from": date(2026, 10, 24), "until": "2026-10-25T12:00"})
+    lived = ClusterHours.model_validate(
+        {"name": "old", "from": date(2026, 10, 24), "until": "2026-10-25T12:00"}
+    )
     assert subtract([week], hours_off(lived, berlin, week)) == [(days[1], days[2] + 13 * H)]
 
 
@@ -108,10 +115,16 @@ def test_selectors_ask_for_each_metric_once() -> None:
     # what no table lists is asked for, too
     assert any(text.startswith('kube_pod_container_resource_requests{resource!~"') for text in texts)
     split = [s.text(s.metric) for s in selectors(Activity(), "opencost")]
-    assert 'kube_pod_container_resource_requests{resource=~"cpu|memory"}' in split and len(set(split)) == len(texts) + 3
+    assert (
+        'kube_pod_container_resource_requests{resource=~"cpu|memory"}' in split
+        and len(set(split)) == len(texts) + 3
+    )
     same = Activity(device_metric="DCGM_FI_PROF_GR_ENGINE_ACTIVE", device_scale=100)
     nvidia = [s for s in selectors(same) if s.metric.startswith("DCGM")]
-    assert [s.text(s.metric) for s in nvidia] == ["DCGM_FI_PROF_GR_ENGINE_ACTIVE", "DCGM_FI_PROF_GR_ENGINE_UTIL_RATIO"]
+    assert [s.text(s.metric) for s in nvidia] == [
+        "DCGM_FI_PROF_GR_ENGINE_ACTIVE",
+        "DCGM_FI_PROF_GR_ENGINE_UTIL_RATIO",
+    ]
 
 
 def test_selectors_know_other_spellings_are_quoted_bounded_and_cut_into_shards() -> None:

@@ -40,13 +40,22 @@ NOW = datetime(2026, 3, 14, 12, tzinfo=UTC)
 
 
 def keeping(config: Config, days: int | None) -> Config:
-    return config.model_copy(update={"store_settings": StoreSettings(path=config.store, raw_retention_days=days)})
+    return config.model_copy(
+        update={"store_settings": StoreSettings(path=config.store, raw_retention_days=days)}
+    )
 
 
 def rows(store: Store) -> dict[str, list[tuple[Any, ...]]]:
     with store.read() as con:
-        tables = [name for (name,) in con.execute("SELECT table_name FROM duckdb_tables() WHERE NOT internal").fetchall()]
-        return {name: con.execute(f"FROM {name} ORDER BY ALL").fetchall() for name in tables if name != "compactions"}
+        tables = [
+            name
+            for (name,) in con.execute("SELECT table_name FROM duckdb_tables() WHERE NOT internal").fetchall()
+        ]
+        return {
+            name: con.execute(f"FROM {name} ORDER BY ALL").fetchall()
+            for name in tables
+            if name != "compactions"
+        }
 
 
 @pytest.fixture(scope="module")
@@ -62,7 +71,9 @@ def sealed(tmp_path: Path, sealed_file: Path) -> tuple[Config, Store]:
 
 
 @pytest.mark.ci
-def test_a_store_written_anew_holds_the_same_in_less_space(whole: tuple[Config, Store], loads: list[Any]) -> None:
+def test_a_store_written_anew_holds_the_same_in_less_space(
+    whole: tuple[Config, Store], loads: list[Any]
+) -> None:
     config, store = whole
     before = rows(store)
     store.path.chmod(0o640)
@@ -107,7 +118,9 @@ def test_figures_of_any_sealed_fleet_can_be_made_again(data: st.DataObject, flee
         assert figures(store) == figures(copy)
         ((dropped, kept),) = store.query("SELECT count(*) - count(vals), count(vals) FROM blocks")[1]
         event(f"lists dropped: {dropped > 0}, kept: {kept > 0}")
-        other = config.model_copy(update={"teams": [], "mig": config.mig.model_copy(update={"share": "max_compute_memory"})})
+        other = config.model_copy(
+            update={"teams": [], "mig": config.mig.model_copy(update={"share": "max_compute_memory"})}
+        )
         before, old_book = figures(store), book.read_text()
         book.write_text("\n".join([HEADER, *data.draw(books(fleet))]) + "\n")
         pipeline.attribute(other, copy)
@@ -129,7 +142,9 @@ def test_figures_of_any_sealed_fleet_can_be_made_again(data: st.DataObject, flee
 
 
 CHANGED = st.lists(
-    st.sampled_from([(name, value) for name in ("teams", "step", "mig_share") for value in CHANGES[name]]), min_size=1, max_size=3
+    st.sampled_from([(name, value) for name in ("teams", "step", "mig_share") for value in CHANGES[name]]),
+    min_size=1,
+    max_size=3,
 )
 
 
@@ -159,7 +174,8 @@ def test_figures_of_sealed_days_follow_teams_prices_and_shares_of_mig(
     sealed: tuple[Config, Store], whole: tuple[Config, Store], tmp_path: Path
 ) -> None:
     config = configured(
-        tmp_path / "a", FIRST | {"teams": CHANGES["teams"][2], "step": "2026-03-12", "mig_share": "max_compute_memory"}
+        tmp_path / "a",
+        FIRST | {"teams": CHANGES["teams"][2], "step": "2026-03-12", "mig_share": "max_compute_memory"},
     )
     _, store = sealed
     _, unsealed = whole
@@ -167,7 +183,10 @@ def test_figures_of_sealed_days_follow_teams_prices_and_shares_of_mig(
     for one in (store, unsealed):
         pipeline.attribute(config, one)
     assert figures(store) == figures(unsealed)
-    assert store.query("SELECT DISTINCT team FROM cost_daily WHERE team IS NOT NULL ORDER BY ALL")[1] == [("one",), ("two",)]
+    assert store.query("SELECT DISTINCT team FROM cost_daily WHERE team IS NOT NULL ORDER BY ALL")[1] == [
+        ("one",),
+        ("two",),
+    ]
 
 
 @pytest.mark.ci
@@ -185,7 +204,9 @@ def test_an_upgrade_that_figures_otherwise_can_read_sealed_days(
 
 
 @pytest.mark.ci
-def test_what_needs_samples_that_are_gone_is_refused_by_its_days(sealed: tuple[Config, Store], tmp_path: Path) -> None:
+def test_what_needs_samples_that_are_gone_is_refused_by_its_days(
+    sealed: tuple[Config, Store], tmp_path: Path
+) -> None:
     config, store = sealed
     before = figures(store)
     days = "the samples of 2026-03-10 to 2026-03-11 are gone"
@@ -228,7 +249,9 @@ def test_samples_that_come_again_are_kept_until_the_next_time(
 
 
 @pytest.mark.ci
-def test_a_run_that_fails_leaves_the_store_as_it_was(whole: tuple[Config, Store], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_run_that_fails_leaves_the_store_as_it_was(
+    whole: tuple[Config, Store], monkeypatch: pytest.MonkeyPatch
+) -> None:
     config, store = whole
     before = store.path.read_bytes()
     left = store.path.with_name(".gpucost-run-killed")
@@ -259,7 +282,9 @@ def test_a_large_store_is_compacted_once_when_a_month_has_closed(
     april = datetime(2026, 4, 2, tzinfo=UTC)
     assert pipeline.compact_closed_month(config, store, april) is None  # it is small
     monkeypatch.setattr(upkeep, "_LEAST_BYTES", 1)
-    assert pipeline.compact_closed_month(config, store, datetime(2026, 3, 31, 23, tzinfo=UTC)) is None  # its month runs
+    assert (
+        pipeline.compact_closed_month(config, store, datetime(2026, 3, 31, 23, tzinfo=UTC)) is None
+    )  # its month runs
     assert pipeline.compact_closed_month(config, store, april) is not None
     assert pipeline.compact_closed_month(config, store, april) is None
 
@@ -277,7 +302,10 @@ def test_a_store_that_cannot_be_compacted_is_a_warning_of_collect(
     monkeypatch.setattr("gpucost.cli.collect._print_run", lambda *_: None)
     words = ["collect", "prometheus", "-q", "--config", str(tmp_path / "c.toml"), "--store", str(store.path)]
     result = CliRunner().invoke(app, words)
-    assert "warning: the store was not compacted: cannot compact" in result.stderr and "has room for 1,000" in result.stderr
+    assert (
+        "warning: the store was not compacted: cannot compact" in result.stderr
+        and "has room for 1,000" in result.stderr
+    )
     assert result.exit_code == 0 and store.path.read_bytes() == before
 
 
@@ -313,9 +341,9 @@ def test_check_names_what_is_wrong(whole: tuple[Config, Store]) -> None:
         con.execute("DELETE FROM allocations")
     code, checks, error = check(store, "-q")
     assert code == 1 and "1 of 11 checks of the store" in error
-    assert [one["check"] for one in checks] == ["costs are of known nodes and pods"] and checks[0]["wrong_rows"] > 0 < len(
-        checks[0]["first"]
-    )
+    assert [one["check"] for one in checks] == ["costs are of known nodes and pods"] and checks[0][
+        "wrong_rows"
+    ] > 0 < len(checks[0]["first"])
 
 
 def test_check_reads_every_page(whole: tuple[Config, Store]) -> None:
@@ -344,7 +372,11 @@ def test_a_backup_takes_the_place_of_files_alone(whole: tuple[Config, Store], tm
     _, store = whole
     pipe, copy, log = (tmp_path / name for name in ("pipe", "copy.duckdb", "copy.duckdb.wal"))
     os.mkfifo(pipe)
-    for target, what in ((pipe, "no regular file"), (tmp_path, "a directory"), (store.path, "the store itself")):
+    for target, what in (
+        (pipe, "no regular file"),
+        (tmp_path, "a directory"),
+        (store.path, "the store itself"),
+    ):
         with pytest.raises(UsageError, match=f"is {what}"):
             upkeep.backup(store, target)
     log.write_bytes(b"what another store left")

@@ -37,8 +37,12 @@ LINES = (
 )
 
 
-@pytest.mark.parametrize(("line", "values"), [*LINES[:2], *(pytest.param(*one, marks=pytest.mark.slow) for one in LINES[2:])])
-def test_values_are_those_of_the_store_that_the_line_names(line: str, values: list[str], store: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("line", "values"), [*LINES[:2], *(pytest.param(*one, marks=pytest.mark.slow) for one in LINES[2:])]
+)
+def test_values_are_those_of_the_store_that_the_line_names(
+    line: str, values: list[str], store: Path, tmp_path: Path
+) -> None:
     assert offered(f"gpucost --store {store} {line}", tmp_path) == (values, "")
 
 
@@ -46,17 +50,39 @@ def test_values_are_those_of_the_store_that_the_config_names(store: Path, tmp_pa
     (tmp_path / "gpucost.toml").write_text(f'[store]\npath = "{os.path.relpath(store, tmp_path)}"\n')
     assert offered("gpucost waste --workload Job/", tmp_path) == (["Job/llama-finetune"], "")
     assert offered("gpucost report --team ", store.parent)[0] == []
-    assert offered("gpucost report --by team,work", store.parent)[0] == ["team,workload", "team,workload_type"]
+    assert offered("gpucost report --by team,work", store.parent)[0] == [
+        "team,workload",
+        "team,workload_type",
+    ]
 
 
 def test_names_that_a_shell_would_run_are_not_offered(store: Path, tmp_path: Path) -> None:
     copy = Path(shutil.copyfile(store, tmp_path / "gpucost.duckdb"))
-    names = ["$(touch x)", "`touch x`", "a;touch x", "a'b", 'a"b', "a\\b", "a\nb", "a\x1b[2Jb", "a|b", "a\u3164b", "*"]
+    names = [
+        "$(touch x)",
+        "`touch x`",
+        "a;touch x",
+        "a'b",
+        'a"b',
+        "a\\b",
+        "a\nb",
+        "a\x1b[2Jb",
+        "a|b",
+        "a\u3164b",
+        "*",
+    ]
     with duckdb.connect(str(copy)) as con:
         for name in names:
-            con.execute("INSERT INTO cost_runs BY NAME SELECT * REPLACE ($1 AS team) FROM cost_runs LIMIT 1", [name])
-        assert {name for (name,) in con.execute("SELECT DISTINCT team FROM cost_runs").fetchall()} > set(names)
-    assert offered(f"gpucost --store {copy} report --team ", tmp_path) == (["product", "research", "vision"], "")
+            con.execute(
+                "INSERT INTO cost_runs BY NAME SELECT * REPLACE ($1 AS team) FROM cost_runs LIMIT 1", [name]
+            )
+        assert {name for (name,) in con.execute("SELECT DISTINCT team FROM cost_runs").fetchall()} > set(
+            names
+        )
+    assert offered(f"gpucost --store {copy} report --team ", tmp_path) == (
+        ["product", "research", "vision"],
+        "",
+    )
 
 
 def test_what_takes_long_is_not_loaded(store: Path, tmp_path: Path) -> None:

@@ -75,7 +75,9 @@ def test_a_file_is_found_by_xdg_config_home_an_option_or_a_variable(home: Path) 
 
 @pytest.mark.parametrize("by_option", [True, False])
 def test_a_named_file_that_is_missing_says_where_it_was_looked_for(home: Path, by_option: bool) -> None:
-    named: dict[str, Any] = {"path": Path("none.toml")} if by_option else {"environ": {"GPUCOST_CONFIG": "none.toml"}}
+    named: dict[str, Any] = (
+        {"path": Path("none.toml")} if by_option else {"environ": {"GPUCOST_CONFIG": "none.toml"}}
+    )
     with pytest.raises(ConfigError) as caught:
         load(home, **named)
     assert str(home / "work" / "none.toml") in caught.value.message
@@ -98,7 +100,10 @@ def test_nested_variables(home: Path) -> None:
 
 
 def test_variables_of_others_and_empty_ones_count_as_unset(home: Path) -> None:
-    assert load(home, environ={"GPUCOST_PORT": "tcp://10.0.0.1:80", "GPUCOST_SERVICE_HOST": "10.0.0.1"}).currency == "USD"
+    assert (
+        load(home, environ={"GPUCOST_PORT": "tcp://10.0.0.1:80", "GPUCOST_SERVICE_HOST": "10.0.0.1"}).currency
+        == "USD"
+    )
     environ = {"GPUCOST_STORE": "", "GPUCOST_TIMEZONE": "", "GPUCOST_PROMETHEUS__URL": ""}
     assert load(home, 'timezone = "Asia/Tokyo"', environ) == load(home, 'timezone = "Asia/Tokyo"')
 
@@ -140,14 +145,18 @@ def test_removed_key_names_its_replacement(home: Path, text: str, words: str) ->
 
 
 def test_variable_for_a_removed_table_names_its_replacement(home: Path) -> None:
-    with pytest.raises(ConfigError, match="variable GPUCOST_GATEWAY__OWN is for a setting that was removed") as caught:
+    with pytest.raises(
+        ConfigError, match="variable GPUCOST_GATEWAY__OWN is for a setting that was removed"
+    ) as caught:
         load(home, environ={"GPUCOST_GATEWAY__OWN": '["llama"]'})
     assert caught.value.fix == "load the seller's bill: gpucost collect focus FILE"
 
 
 def test_relative_paths_lie_beside_the_file(home: Path) -> None:
     (home / "etc").mkdir()
-    (home / "etc" / "gpucost.toml").write_text('[prices]\nbook = "prices.csv"\n[prometheus]\nbearer_token_file = "~/token"')
+    (home / "etc" / "gpucost.toml").write_text(
+        '[prices]\nbook = "prices.csv"\n[prometheus]\nbearer_token_file = "~/token"'
+    )
     config = load(home, path=home / "etc")
     assert config.prices.book == home / "etc" / "prices.csv"
     assert config.store == home / "etc" / "gpucost.duckdb"
@@ -165,7 +174,9 @@ def test_every_path_of_the_model_is_resolved_and_nested_keys_and_lines_are_known
                 yield name
 
     assert set(paths(Config)) == PATH_KEYS
-    assert {"store.path", "prometheus.url", "prometheus.tls.ca_file", "teams.namespaces"} <= set(all_keys(Config))
+    assert {"store.path", "prometheus.url", "prometheus.tls.ca_file", "teams.namespaces"} <= set(
+        all_keys(Config)
+    )
     text = '# comment\na = 1\n[b.c]\n"d e".f = 2\n[[g]]\nh = 1\n[[g]]\n[g.i]\nj = 2  # x\n'
     tomllib.loads(text)
     assert line_numbers(text) == {
@@ -176,7 +187,9 @@ def test_every_path_of_the_model_is_resolved_and_nested_keys_and_lines_are_known
 
 def test_one_server_several_or_none_and_variables_that_mean_one(home: Path) -> None:
     assert [s.source for s in load(home, '[prometheus]\nurl = "http://a"').prometheus] == ["http://a"]
-    several = load(home, '[[prometheus]]\nurl = "http://a"\nname = "a"\n[[prometheus]]\nurl = "http://b"\ncluster = "b"')
+    several = load(
+        home, '[[prometheus]]\nurl = "http://a"\nname = "a"\n[[prometheus]]\nurl = "http://b"\ncluster = "b"'
+    )
     assert [(s.source, s.cluster) for s in several.prometheus] == [("a", None), ("http://b", "b")]
     assert load(home, "prometheus = []").prometheus == []
     by_variable = load(home, "prometheus = []", {"GPUCOST_PROMETHEUS__URL": "http://a"})
@@ -211,7 +224,10 @@ def test_removed_value_names_its_replacement(home: Path, environ: Environ) -> No
     ("file", "hint"),
     [
         ('[prometheus]\nbearer_token = "hunter2"', "bearer_token_file or bearer_token_env"),
-        ('[prometheus.basic_auth]\nusername = "me"\npassword = "hunter2"\npassword_env = "P"', "password_file or password_env"),
+        (
+            '[prometheus.basic_auth]\nusername = "me"\npassword = "hunter2"\npassword_env = "P"',
+            "password_file or password_env",
+        ),
         ('[prometheus]\nheaders = { Authorization = "hunter2" }', "headers_env"),
         ('[prometheus]\nheaders = { X-Api-Key = "hunter2" }', "headers_env"),
         ('[prometheus]\nurl = "http://me:hunter2@host"', "[prometheus.basic_auth]"),
@@ -230,7 +246,10 @@ def test_secrets_in_the_file_are_refused_and_not_shown(home: Path, file: str, hi
         ("timezone = Berlin", "not valid TOML"),
         ('path = "x"', "no such key"),
         ("[prometheus]\nthreshold_percent = 5", "did you mean idle.threshold_percent?"),
-        ('[[prometheus]]\nurl = "http://a"\n[[prometheus]]\nurl = "http://a/"', "two servers are called http://a"),
+        (
+            '[[prometheus]]\nurl = "http://a"\n[[prometheus]]\nurl = "http://a/"',
+            "two servers are called http://a",
+        ),
         ('[prometheus]\nbearer_token_env = "A"\nbearer_token_file = "b"', "one is enough"),
         ('[prometheus.tls]\nkey_file = "k"', "needs cert_file"),
         ('[[teams]]\nname = "a"', "needs namespaces, labels, cost_categories or api"),
@@ -256,13 +275,31 @@ _MOMENT = "should look like 2026-10-03 or 2026-10-03T06:00"
 @pytest.mark.parametrize(
     ("file", "expected"),
     [
-        (_CLUSTER + "from = 2026-12-01\nuntil = 2026-09-01", "clusters[0].until (FILE:4): should lie after from"),
-        (_CLUSTER + "from = 2026-09-01\nuntil = 2026-09-01T00:00:00", "clusters[0].until (FILE:4): should lie after from"),
-        (_SIGNED + "from = 2026-09-01T02:00:00Z\nto = 2026-09-01", "coverage.accept[0].to (FILE:5): should lie after from"),
-        (_SIGNED + 'from = "never"\nto = 2026-09-01', f"coverage.accept[0].from (FILE:4): {_MOMENT}, got 'never'"),
+        (
+            _CLUSTER + "from = 2026-12-01\nuntil = 2026-09-01",
+            "clusters[0].until (FILE:4): should lie after from",
+        ),
+        (
+            _CLUSTER + "from = 2026-09-01\nuntil = 2026-09-01T00:00:00",
+            "clusters[0].until (FILE:4): should lie after from",
+        ),
+        (
+            _SIGNED + "from = 2026-09-01T02:00:00Z\nto = 2026-09-01",
+            "coverage.accept[0].to (FILE:5): should lie after from",
+        ),
+        (
+            _SIGNED + 'from = "never"\nto = 2026-09-01',
+            f"coverage.accept[0].from (FILE:4): {_MOMENT}, got 'never'",
+        ),
         (_CLUSTER + "until = 07:00:00", f"clusters[0].until (FILE:3): {_MOMENT}"),
-        (_CLUSTER + "to = 2026-09-01", "clusters[0].to (FILE:3): no such key; did you mean clusters[0].until?"),
-        (_CLUSTER + "start = 2026-09-01", "clusters[0].start (FILE:3): no such key; did you mean clusters[0].from?"),
+        (
+            _CLUSTER + "to = 2026-09-01",
+            "clusters[0].to (FILE:3): no such key; did you mean clusters[0].until?",
+        ),
+        (
+            _CLUSTER + "start = 2026-09-01",
+            "clusters[0].start (FILE:3): no such key; did you mean clusters[0].from?",
+        ),
         (_CLUSTER + 'hours = "7-19"', f"clusters[0].hours (FILE:3): {_HOURS}"),
         (
             _CLUSTER + 'hours = ["24:00-07:00"]',
@@ -283,20 +320,36 @@ _MOMENT = "should look like 2026-10-03 or 2026-10-03T06:00"
             "hosts[0].capacity_type (FILE:3): should be 'on_demand', 'spot', 'reserved', 'capacity_block' or 'flex_start', "
             "got 'preemptible'",
         ),
-        ('[[hosts]]\ngpus = 0\nname = "a"', "hosts[0].gpus (FILE:2): should be greater than or equal to 1, got 0"),
+        (
+            '[[hosts]]\ngpus = 0\nname = "a"',
+            "hosts[0].gpus (FILE:2): should be greater than or equal to 1, got 0",
+        ),
         ('[[hosts]]\nuser_label = "user"', "hosts[0].name (FILE:1): is missing"),
-        ('[coverage]\nmax_bridge = "1d"', "coverage.max_bridge (FILE:2): should look like 90m or 2h, got '1d'"),
-        ('[coverage]\nmax_bridge = "9m"', "coverage.max_bridge (FILE:2): should lie between 10m and 24h, got '9m'"),
-        ('[coverage]\nmax_bridge = "25h"', "coverage.max_bridge (FILE:2): should lie between 10m and 24h, got '25h'"),
+        (
+            '[coverage]\nmax_bridge = "1d"',
+            "coverage.max_bridge (FILE:2): should look like 90m or 2h, got '1d'",
+        ),
+        (
+            '[coverage]\nmax_bridge = "9m"',
+            "coverage.max_bridge (FILE:2): should lie between 10m and 24h, got '9m'",
+        ),
+        (
+            '[coverage]\nmax_bridge = "25h"',
+            "coverage.max_bridge (FILE:2): should lie between 10m and 24h, got '25h'",
+        ),
     ],
 )
 def test_each_wrong_word_on_coverage_is_one_line(home: Path, file: str, expected: str) -> None:
-    assert refused(home, file).splitlines()[1:] == ["  " + expected.replace("FILE", str(home / "work" / "gpucost.toml"))]
+    assert refused(home, file).splitlines()[1:] == [
+        "  " + expected.replace("FILE", str(home / "work" / "gpucost.toml"))
+    ]
 
 
 def test_coverage_that_is_right_and_the_line_of_tables_on_one(home: Path) -> None:
     file = '[coverage]\nmax_bridge = "1440m"\n' + _SIGNED + 'from = "2026-09-01"\nto = 2026-09-01T00:00:01Z\n'
-    config = load(home, file + _CLUSTER + 'until = 2026-09-01\nhours = ["Mon-Fri 00:00-24:00", "Sat 20:00-06:00"]')
+    config = load(
+        home, file + _CLUSTER + 'until = 2026-09-01\nhours = ["Mon-Fri 00:00-24:00", "Sat 20:00-06:00"]'
+    )
     assert config.coverage.max_bridge_ms == 24 * 3_600_000
     assert [(start.hour, end.hour) for _, start, end in config.clusters[0].weekly()] == [(0, 0), (20, 6)]
     rows = {key: (value, origin) for key, value, origin in resolved(config)}
@@ -340,7 +393,12 @@ def test_config_show_and_messages_conceal_credentials(
 
 
 @pytest.mark.parametrize(
-    "file", ["[azure]\nretail_prices_url = 7", '[aws]\nexports = [["s3://me:hunter2@b"]]', "[engine.spark_options]\na = 712"]
+    "file",
+    [
+        "[azure]\nretail_prices_url = 7",
+        '[aws]\nexports = [["s3://me:hunter2@b"]]',
+        "[engine.spark_options]\na = 712",
+    ],
 )
 def test_wrong_settings_that_may_hold_a_secret_are_named_without_it(file: str, home: Path) -> None:
     assert "hunter2" not in refused(home, file) and "got" not in refused(home, file)
@@ -358,7 +416,9 @@ def test_a_directory_or_a_file_that_is_no_text_is_refused(home: Path) -> None:
 
 def test_resolved_says_where_each_value_comes_from_and_hides_headers(home: Path) -> None:
     file = 'currency = "EUR"\n[prometheus]\nheaders = { X-Team = "finops" }\nbearer_token_env = "TOKEN"\n'
-    config = load(home, file, {"GPUCOST_IDLE__THRESHOLD_PERCENT": "7", "TOKEN": "hunter2"}, store=Path("x.duckdb"))
+    config = load(
+        home, file, {"GPUCOST_IDLE__THRESHOLD_PERCENT": "7", "TOKEN": "hunter2"}, store=Path("x.duckdb")
+    )
     rows = {key: (value, origin) for key, value, origin in resolved(config)}
     where = home / "work" / "gpucost.toml"
     assert rows["currency"] == ('"EUR"', f"{where}:1")
@@ -392,4 +452,6 @@ def test_a_user_without_a_home_directory(home: Path, monkeypatch: pytest.MonkeyP
     assert _private_page().parent.is_dir()
     named = CliRunner().invoke(app, ["report", "--store", "~/x"])
     assert named.exit_code == 1
-    assert named.stderr.startswith("error: a path begins with ~, and this user has no home directory\nfix: set HOME")
+    assert named.stderr.startswith(
+        "error: a path begins with ~, and this user has no home directory\nfix: set HOME"
+    )

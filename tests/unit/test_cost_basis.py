@@ -62,7 +62,9 @@ def splits(tmp_path_factory: pytest.TempPathFactory) -> Splits:
             rows = con.execute(
                 "SELECT node, is_fallback, gpu_fraction, cpu_fraction FROM node_splits JOIN nodes USING (node_id)"
             ).fetchall()
-            warnings = con.execute("SELECT code, subject FROM warnings WHERE code = 'basis_fallback' ORDER BY ALL").fetchall()
+            warnings = con.execute(
+                "SELECT code, subject FROM warnings WHERE code = 'basis_fallback' ORDER BY ALL"
+            ).fetchall()
             results[basis] = {name: (is_fallback, gpu, cpu) for name, is_fallback, gpu, cpu in rows}, warnings
     return results
 
@@ -102,7 +104,12 @@ def listed(folder: Path, types: list[tuple[str, str]]) -> dict[str, tuple[Decima
 
 
 def test_the_page_shows_what_each_basis_does(tmp_path: Path, splits: Splits) -> None:
-    types = [("gcp", "a2-highgpu-1g"), ("gcp", "a3-highgpu-8g"), ("gcp", "g2-standard-4"), ("aws", "p5.48xlarge")]
+    types = [
+        ("gcp", "a2-highgpu-1g"),
+        ("gcp", "a3-highgpu-8g"),
+        ("gcp", "g2-standard-4"),
+        ("aws", "p5.48xlarge"),
+    ]
     lines = []
     for name, (price, gpus) in sorted(listed(tmp_path, types).items()):
         lines.append(f"| `{name}` | `node` | 100.0 % | | | ${price / gpus:.4f} |")

@@ -42,7 +42,10 @@ STEPS = Fleet(
 )  # fmt: skip
 SHARED = Fleet(
     (_node("a", "8"),),
-    (Pod("a", "Job/train", 4, 0, 10 * HOUR, team="vision", uid="1"), Pod("a", "Job/train", 2, 0, 10 * HOUR, team="nlp", uid="2")),
+    (
+        Pod("a", "Job/train", 4, 0, 10 * HOUR, team="vision", uid="1"),
+        Pod("a", "Job/train", 2, 0, 10 * HOUR, team="nlp", uid="2"),
+    ),
 )
 # Of the same names, at the same time; one without a pod, one without a node.
 HELD = Fleet((_node("a", "8"),), (Pod("a", "Job/train", 8, 0, 5 * HOUR, uid="1"),))
@@ -69,7 +72,10 @@ def test_fleets_cost_what_their_workloads_pay_and_do_not_mix(monkeypatch: pytest
 def test_declared_tables_are_filled_and_a_scratch_store_has_the_whole_schema() -> None:
     with scratch_store() as con:
         inventory.declare(con)
-        declared = {name for (name,) in con.execute("SELECT table_name FROM duckdb_tables() WHERE temporary").fetchall()}
+        declared = {
+            name
+            for (name,) in con.execute("SELECT table_name FROM duckdb_tables() WHERE temporary").fetchall()
+        }
     stages = [file.read_text("utf-8") for file in Path(inventory.__file__).parent.glob("*.sql")]
     filled = re.findall(r"^INSERT INTO (\w+) BY NAME$", "\n".join(stages), re.MULTILINE)
     assert {name for name in declared if not filled.count(name)} == {"settings"}
@@ -119,4 +125,8 @@ def test_positions_of_blocks() -> None:
         "none": [CostBlock(0, Decimal(1))],
     }
     result = answered(positions("USD", groups))
-    assert [(one.cost, one.gpu_hours, one.node_hours) for one in result.values()] == [(2005, 8000, 1000), (0, 0, 0), (0, 0, 0)]
+    assert [(one.cost, one.gpu_hours, one.node_hours) for one in result.values()] == [
+        (2005, 8000, 1000),
+        (0, 0, 0),
+        (0, 0, 0),
+    ]

@@ -31,14 +31,18 @@ from tests.golden.report_fleet import EVER, FAMILIES, HOUR, NOW, OCTOBER, OCTOBE
 DAY = 24 * HOUR
 D = Decimal
 pytestmark = pytest.mark.usefixtures("in_an_empty_folder")
-HOLE = "10.0 h of prod were not collected, 2026-10-03 02:00 to 2026-10-03 12:00: kube-state-metrics was silent"
+HOLE = (
+    "10.0 h of prod were not collected, 2026-10-03 02:00 to 2026-10-03 12:00: kube-state-metrics was silent"
+)
 MONTH = Period(datetime(2026, 10, 1, tzinfo=UTC), datetime(2026, 11, 1, tzinfo=UTC))
 
 
 def fleet(*collected: tuple[float, float], hours: int = 24) -> Fleet:
     """The sample fleet, collected from one hour of October to another."""
     case = sample(hours=hours)
-    case.rows["collected"] = [("prod", OCTOBER + int(start * HOUR), OCTOBER + int(end * HOUR)) for start, end in collected]
+    case.rows["collected"] = [
+        ("prod", OCTOBER + int(start * HOUR), OCTOBER + int(end * HOUR)) for start, end in collected
+    ]
     return case
 
 
@@ -93,7 +97,10 @@ def bridged() -> Fleet:
 def declared() -> Fleet:
     """A cluster is off since the 13th, and another since September."""
     case = fleet((0, 744))
-    case.rows["collected"] += [("night", OCTOBER, OCTOBER + 300 * HOUR), ("old", OCTOBER - 9 * DAY, OCTOBER - 8 * DAY)]
+    case.rows["collected"] += [
+        ("night", OCTOBER, OCTOBER + 300 * HOUR),
+        ("old", OCTOBER - 9 * DAY, OCTOBER - 8 * DAY),
+    ]
     case.gap(OCTOBER + 300 * HOUR, EVER[1], "off", cluster="night")
     case.gap(OCTOBER - 8 * DAY, EVER[1], "off", cluster="old")
     return case
@@ -145,7 +152,9 @@ VIEWS: list[tuple[Callable[[], Fleet], float, bool, list[str], dict[str, list[st
 
 
 @pytest.mark.parametrize(
-    ("case", "hours", "is_complete", "lines", "gaps", "warnings"), VIEWS, ids=[row[0].__name__ for row in VIEWS]
+    ("case", "hours", "is_complete", "lines", "gaps", "warnings"),
+    VIEWS,
+    ids=[row[0].__name__ for row in VIEWS],
 )
 def test_coverage_of_a_month(
     case: Callable[[], Fleet], hours: float, is_complete: bool, lines: list[str], gaps: dict[str, list[str]],
@@ -157,8 +166,12 @@ def test_coverage_of_a_month(
     payload = to_dict(view)["coverage"]
     kinds = ("not_collected", "bridged", "off", "partial")
     assert {kind: [gap["cluster"] for gap in payload[kind]] for kind in kinds if payload[kind]} == gaps
-    found = [(one.code, one.message) for one in view.coverage.warnings if one.code in ("not_collected", "partial")]
-    assert [(code, message[: len(words)]) for (code, message), (_, words) in zip(found, warnings, strict=True)] == warnings
+    found = [
+        (one.code, one.message) for one in view.coverage.warnings if one.code in ("not_collected", "partial")
+    ]
+    assert [
+        (code, message[: len(words)]) for (code, message), (_, words) in zip(found, warnings, strict=True)
+    ] == warnings
 
 
 def test_what_is_not_collected_says_how_to_collect_it_and_stands_in_json(tmp_path: Path) -> None:
@@ -176,7 +189,9 @@ def test_coverage_is_of_the_clusters_asked_for_and_a_running_period_of_those_tha
     case = declared()
     case.gap(*EVER, cluster="edge")
     running = view_of(case, tmp_path, period=Period(MONTH.start, MONTH.end + timedelta(days=30)))
-    assert running.coverage.collected_to == NOW - timedelta(days=2, hours=12)  # the end of prod, not of a cluster that is gone
+    assert running.coverage.collected_to == NOW - timedelta(
+        days=2, hours=12
+    )  # the end of prod, not of a cluster that is gone
     assert view_of(None, tmp_path, clusters=("prod",)).coverage.is_complete
 
 
@@ -207,9 +222,12 @@ def test_what_is_signed_ends_the_exit_code_and_names_who(tmp_path: Path) -> None
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("case", "code", "words"), [(a_hole, 4, HOLE), (signed, 0, "accepted by Dana, platform team: it was moved")]
+    ("case", "code", "words"),
+    [(a_hole, 4, HOLE), (signed, 0, "accepted by Dana, platform team: it was moved")],
 )
-def test_coverage_stands_on_every_page_of_a_chargeback(case: Callable[[], Fleet], code: int, words: str, tmp_path: Path) -> None:
+def test_coverage_stands_on_every_page_of_a_chargeback(
+    case: Callable[[], Fleet], code: int, words: str, tmp_path: Path
+) -> None:
     bundle = run(case(), tmp_path, "chargeback", "--month", "2026-10", "--out", str(tmp_path))
     assert (bundle.exit_code, f"2026-10 is incomplete: {words}" in bundle.stderr) == (code, code == 4)
     pages = [file for file in (tmp_path / "2026-10").rglob("*") if file.suffix in (".md", ".html")]
@@ -249,21 +267,30 @@ def test_at_most_five_gaps_are_noted(tmp_path: Path) -> None:
     ("words", "code", "message"),
     [
         ("2026-10 --format csv --strict", 4, "October 2026 is incomplete: 10.0 h of prod were not collected"),
-        pytest.param("2026-10 --format focus --strict", 4, "October 2026 is incomplete: 10.0 h", marks=pytest.mark.slow),
+        pytest.param(
+            "2026-10 --format focus --strict", 4, "October 2026 is incomplete: 10.0 h", marks=pytest.mark.slow
+        ),
         ("2026-09", 1, "there is no data for September 2026"),
         ("2026-09 --strict", 4, "September 2026 is incomplete: 720.0 h of prod were not collected"),
         pytest.param(
-            "2026-09 --strict --format focus", 4, "September 2026 is incomplete: 720.0 h of prod were not", marks=pytest.mark.slow
+            "2026-09 --strict --format focus",
+            4,
+            "September 2026 is incomplete: 720.0 h of prod were not",
+            marks=pytest.mark.slow,
         ),
         ("2099-01 --strict", 1, "there is no data for January 2099"),
     ],
 )
-def test_strict_is_of_every_format_and_of_months_without_any_data(words: str, code: int, message: str, holed: Path) -> None:
+def test_strict_is_of_every_format_and_of_months_without_any_data(
+    words: str, code: int, message: str, holed: Path
+) -> None:
     payload = ask(holed, "report", "--month", *words.split())
     assert (payload.exit_code, message in payload.stderr) == (code, True), payload.output
 
 
-def test_the_end_of_what_runs_may_be_ten_minutes_old_and_of_what_is_over_a_scrape_late(tmp_path: Path) -> None:
+def test_the_end_of_what_runs_may_be_ten_minutes_old_and_of_what_is_over_a_scrape_late(
+    tmp_path: Path,
+) -> None:
     """A collect that stopped minutes before the end of a period left them out of it."""
     case, last = fleet((0, 48)), MONTH.start + timedelta(hours=48)
     for minutes, missing in ((10, 0.0), (12, 0.2)):
@@ -273,10 +300,16 @@ def test_the_end_of_what_runs_may_be_ten_minutes_old_and_of_what_is_over_a_scrap
         assert not view.coverage.is_complete
         assert lines_of(view)["Collected"] == ["until 2026-10-03 00:00; the period is not over yet"]
         over = view_of(case, tmp_path, now=now, period=Period(MONTH.start, now))
-        assert (over.coverage.is_complete, over.coverage.not_collected_hours) == (False, round(minutes / 60, 9))
+        assert (over.coverage.is_complete, over.coverage.not_collected_hours) == (
+            False,
+            round(minutes / 60, 9),
+        )
     for seconds, is_complete in ((60, True), (61, False)):
         end = last + timedelta(seconds=seconds)
-        assert view_of(case, tmp_path, now=end, period=Period(MONTH.start, end)).coverage.is_complete is is_complete
+        assert (
+            view_of(case, tmp_path, now=end, period=Period(MONTH.start, end)).coverage.is_complete
+            is is_complete
+        )
 
 
 def test_an_hour_that_clocks_show_twice_has_its_offset(tmp_path: Path) -> None:
@@ -293,7 +326,10 @@ def test_an_hour_that_clocks_show_twice_has_its_offset(tmp_path: Path) -> None:
 
 def test_a_day_that_was_not_seen_in_full_is_no_zero_day(tmp_path: Path) -> None:
     case = sample(hours=240)
-    case.rows["collected"] = [("prod", OCTOBER, OCTOBER + 100 * HOUR), ("prod", OCTOBER + 110 * HOUR, OCTOBER_END)]
+    case.rows["collected"] = [
+        ("prod", OCTOBER, OCTOBER + 100 * HOUR),
+        ("prod", OCTOBER + 110 * HOUR, OCTOBER_END),
+    ]
     case.gap(OCTOBER + 100 * HOUR, OCTOBER + 110 * HOUR, by="Dana")
     case.gap(OCTOBER + 170 * HOUR, OCTOBER + 171 * HOUR, "partial")
     case.gap(OCTOBER + 195 * HOUR, OCTOBER + 196 * HOUR, "bridged")

@@ -41,7 +41,9 @@ def test_days_that_a_corrected_bill_no_longer_covers_cost_nothing(tmp_path: Path
         assert not collect_bills(store, [LocalTree(tmp_path / "cur.csv")], "aws", force=True).errors
         pipeline.attribute(config, store)
         assert not unpaid(store)
-        ((cost,),) = store.query("SELECT sum(cost + unallocated_cost + not_collected_cost)::DOUBLE FROM cost_hourly")[1]
+        ((cost,),) = store.query(
+            "SELECT sum(cost + unallocated_cost + not_collected_cost)::DOUBLE FROM cost_hourly"
+        )[1]
         assert cost == pytest.approx(21.96 * hours)
     for table in ("attributed_days", "node_runs", "cost_daily", "node_daily"):
         ((last,),) = store.query(f"SELECT max(from_ms) FROM {table}")[1]  # noqa: S608
@@ -60,7 +62,10 @@ def test_days_that_a_corrected_bill_no_longer_covers_cost_nothing(tmp_path: Path
 )
 @pytest.mark.parametrize("hours_at_one_price", [1, 7, 24])
 def test_nodes_that_share_a_bill_cost_no_more_than_it(
-    is_scale_set: bool, lives: tuple[tuple[int, float, int], ...], billed_hours: float, hours_at_one_price: int
+    is_scale_set: bool,
+    lives: tuple[tuple[int, float, int], ...],
+    billed_hours: float,
+    hours_at_one_price: int,
 ) -> None:
     hour = 3_600_000
     con = duckdb.connect()
@@ -78,15 +83,21 @@ def test_nodes_that_share_a_bill_cost_no_more_than_it(
     con.execute("INSERT INTO collected VALUES ('c', 0, $1), ('c', $2, $3)", [5 * hour, 15 * hour, 24 * hour])
     con.execute("INSERT INTO coverage_gaps VALUES ('c', $1, $2, 'not_collected')", [5 * hour, 15 * hour])
     for node_id, (begins, ends, priced_until) in enumerate(lives):
-        con.execute("INSERT INTO nodes VALUES ($1, 'c', $2, $3, 1, NULL)", [node_id, int(begins * hour), int(ends * hour)])
+        con.execute(
+            "INSERT INTO nodes VALUES ($1, 'c', $2, $3, 1, NULL)",
+            [node_id, int(begins * hour), int(ends * hour)],
+        )
         con.execute("INSERT INTO billed_nodes VALUES ('m', $1, $2)", [node_id, is_scale_set])
         for start in range(begins, priced_until, hours_at_one_price):
             end = min(start + hours_at_one_price, priced_until)
             con.execute(
-                "INSERT INTO node_prices VALUES ($1, $2, $3, $4, 'bill', NULL)", [node_id, start * hour, end * hour, start]
+                "INSERT INTO node_prices VALUES ($1, $2, $3, $4, 'bill', NULL)",
+                [node_id, start * hour, end * hour, start],
             )
     run_stage(con, "gpucost.attribute.days", "15_unseen_time")
-    parts = con.execute("SELECT node_id, from_ms, to_ms, price_per_hour, up_ratio FROM unseen_time ORDER BY ALL").fetchall()
+    parts = con.execute(
+        "SELECT node_id, from_ms, to_ms, price_per_hour, up_ratio FROM unseen_time ORDER BY ALL"
+    ).fetchall()
     unseen = sum((end - start) * ratio for _, start, end, _, ratio in parts) / hour
     seen = sum(min(ends, 5) - min(begins, 5) + max(ends, 15) - max(begins, 15) for begins, ends, _ in lives)
     in_gap = sum(min(until, 15) - max(begins, 5) for begins, _, until in lives)
@@ -94,10 +105,14 @@ def test_nodes_that_share_a_bill_cost_no_more_than_it(
     assert {ratio for *_, ratio in parts} == {parts[0][-1]}
     for node_id, (begins, _, until) in enumerate(lives):
         # each of its hours once, at the price that began last
-        pieces = [(start / hour, end / hour, price) for node, start, end, price, _ in parts if node == node_id]
+        pieces = [
+            (start / hour, end / hour, price) for node, start, end, price, _ in parts if node == node_id
+        ]
         at_hour = {int(start) + i: price for start, end, price in pieces for i in range(int(end - start))}
         expected = range(max(begins, 5), min(until, 15))
-        assert at_hour == {h: begins + (h - begins) // hours_at_one_price * hours_at_one_price for h in expected}
+        assert at_hour == {
+            h: begins + (h - begins) // hours_at_one_price * hours_at_one_price for h in expected
+        }
         assert sum(end - start for start, end, _ in pieces) == len(expected)
 
 

@@ -39,7 +39,10 @@ BILLED, ESTIMATED = months(BOTH)
 
 @pytest.mark.parametrize(
     ("now", "first_day"),
-    [(datetime(2026, 1, 1, tzinfo=UTC), (2025, 11, 1)), (datetime(2026, 3, 31, 23, tzinfo=UTC), (2026, 1, 1))],
+    [
+        (datetime(2026, 1, 1, tzinfo=UTC), (2025, 11, 1)),
+        (datetime(2026, 3, 31, 23, tzinfo=UTC), (2026, 1, 1)),
+    ],
 )
 def test_it_shows_the_last_two_complete_months(now: datetime, first_day: tuple[int, int, int]) -> None:
     period = last_months(now)
@@ -48,10 +51,14 @@ def test_it_shows_the_last_two_complete_months(now: datetime, first_day: tuple[i
     assert len(months(period)) == 2
 
 
-def test_a_period_always_gives_the_same_fleet_and_bill_with_what_a_finops_engineer_looks_for(tmp_path: Path) -> None:
+def test_a_period_always_gives_the_same_fleet_and_bill_with_what_a_finops_engineer_looks_for(
+    tmp_path: Path,
+) -> None:
     assert plan(BOTH) == plan(BOTH)
     with duckdb.connect() as con:
-        first, second = (con.read_parquet(str(bill.write(plan(BOTH), BILLED, _folder(tmp_path, name)))) for name in "ab")
+        first, second = (
+            con.read_parquet(str(bill.write(plan(BOTH), BILLED, _folder(tmp_path, name)))) for name in "ab"
+        )
         assert first.fetchall() == second.fetchall()
     fleet = plan(BOTH)
     pools = {node.pool for node in fleet.nodes}
@@ -59,7 +66,15 @@ def test_a_period_always_gives_the_same_fleet_and_bill_with_what_a_finops_engine
     assert {pool.capacity_type for pool in pools} == {"on_demand", "reserved", "spot"}
     assert any(pool.mig for pool in pools)
     assert any(pool.replicas > 1 for pool in pools)
-    assert {pod.profile for pod in fleet.pods} >= {"notebook", "forgotten", "serving", "sparse", "training", "narrow", "hung"}
+    assert {pod.profile for pod in fleet.pods} >= {
+        "notebook",
+        "forgotten",
+        "serving",
+        "sparse",
+        "training",
+        "narrow",
+        "hung",
+    }
     assert {pod.phase for pod in fleet.pods} == {"Running", "Succeeded", "Failed"}
 
 
@@ -69,7 +84,9 @@ def _folder(parent: Path, name: str) -> Path:
 
 
 # own nodes are on no bill
-@pytest.mark.parametrize(("month", "sources"), [(BILLED, {"bill", "price_book"}), (ESTIMATED, {"price_book"})])
+@pytest.mark.parametrize(
+    ("month", "sources"), [(BILLED, {"bill", "price_book"}), (ESTIMATED, {"price_book"})]
+)
 def test_its_report_is_worth_reading(demo: Config, month: Period, sources: set[str]) -> None:
     store = Store(demo.store)
     view = pipeline.report(demo, store, Query(period=month, period_name="a month", by=("team",)))
@@ -85,9 +102,20 @@ def test_its_report_is_worth_reading(demo: Config, month: Period, sources: set[s
 def test_its_bill_has_what_a_bill_has_and_every_cent_is_accounted_for(demo: Config) -> None:
     store = Store(demo.store)
     _, kinds = store.query("SELECT DISTINCT kind FROM charges")
-    assert {kind for (kind,) in kinds} >= {"instance", "storage", "network", "support", "tax", "credit", "refund", "other"}
+    assert {kind for (kind,) in kinds} >= {
+        "instance",
+        "storage",
+        "network",
+        "support",
+        "tax",
+        "credit",
+        "refund",
+        "other",
+    }
     assert {kind for (kind,) in kinds} >= {"commitment_fee", "commitment_unused", "reserved_unused"}
-    _, commitments = store.query("SELECT DISTINCT commitment_discount_type FROM charges WHERE kind = 'instance' ORDER BY ALL")
+    _, commitments = store.query(
+        "SELECT DISTINCT commitment_discount_type FROM charges WHERE kind = 'instance' ORDER BY ALL"
+    )
     assert commitments == [("Reserved Instance",), ("Savings Plan",), (None,)]
     _, ((spot, partial, discounts),) = store.query(
         "SELECT count(*) FILTER (pricing_category = 'Dynamic'), count(*) FILTER (instance_hours < 1), "
@@ -144,12 +172,23 @@ def test_its_slurm_cluster_has_what_slurm_has(demo: Config) -> None:
     """Every ending, arrays, a job on two nodes, closed and reserved time, waits of both partitions, and preemption."""
     store = Store(demo.store)
     states = {state for (state,) in store.query("SELECT DISTINCT state FROM slurm_runs")[1]}
-    assert states >= {"COMPLETED", "FAILED", "CANCELLED", "TIMEOUT", "OUT_OF_MEMORY", "PREEMPTED", "NODE_FAIL", "RUNNING"}
+    assert states >= {
+        "COMPLETED",
+        "FAILED",
+        "CANCELLED",
+        "TIMEOUT",
+        "OUT_OF_MEMORY",
+        "PREEMPTED",
+        "NODE_FAIL",
+        "RUNNING",
+    }
     _, ((arrays, wide, requeued),) = store.query(
         "SELECT count(DISTINCT array_job_id), count(*) FILTER (len(nodes) = 2), count(*) - count(DISTINCT job_id) FROM slurm_runs"
     )
     assert min(cast("int", arrays), cast("int", wide), cast("int", requeued)) > 0
-    queues = pipeline.read_attributed(demo, store, lambda con: slurm(con, ESTIMATED, 7 * 24 * MS_PER_HOUR, ())[0])
+    queues = pipeline.read_attributed(
+        demo, store, lambda con: slurm(con, ESTIMATED, 7 * 24 * MS_PER_HOUR, ())[0]
+    )
     waits = {(one.by, one.name): one for one in queues}
     assert {name for by, name in waits if by == "partition"} == {"gpu", "scavenge"}
     assert waits["partition", "scavenge"].preempted_cost > 0

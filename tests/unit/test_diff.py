@@ -103,7 +103,10 @@ def test_a_table_shows_all_parts_of_a_change_or_says_that_it_has_none(
     shown = run(store, "2026-10-01..2026-10-03", "2026-10-03..2026-10-06").stdout
     _, by_team, workloads = shown.partition("\nCoverage")[0].split("\n\n")[1:4]
     for table in (by_team, workloads):
-        head, said = table.splitlines()[1], " ".join(table.partition("Left out for lack of room: ")[2].split())
+        head, said = (
+            table.splitlines()[1],
+            " ".join(table.partition("Left out for lack of room: ")[2].split()),
+        )
         for group in (("Volume", "Gone", "Unallocated"), ("Before", "After")):
             assert len({name in head for name in group}) == 1
             assert all((name in said) != (name in head) for name in group)
@@ -140,7 +143,10 @@ def two_clusters(path: Path, lab_days: int = 10) -> Path:
             fleet.unseen(at, 1)
         if hour < lab_days * 24:
             fleet.cell(at, 2, [(2, "research", 1, 1.0, 1.0)])
-    fleet.rows["collected"] += [("prod", OCTOBER, OCTOBER + 192 * HOUR), ("lab", OCTOBER, OCTOBER + lab_days * 24 * HOUR)]
+    fleet.rows["collected"] += [
+        ("prod", OCTOBER, OCTOBER + 192 * HOUR),
+        ("lab", OCTOBER, OCTOBER + lab_days * 24 * HOUR),
+    ]
     fleet.write(path)
     return path
 
@@ -148,13 +154,22 @@ def two_clusters(path: Path, lab_days: int = 10) -> Path:
 @pytest.mark.parametrize("lab_days", [10, 7])
 def test_only_collected_days_count(tmp_path: Path, lab_days: int) -> None:
     path = two_clusters(tmp_path / "store.duckdb", lab_days)
-    result = run(path, "2026-10-01..2026-10-06", "2026-10-06..2026-10-11", "--by", "cluster", "--format", "json")
+    result = run(
+        path, "2026-10-01..2026-10-06", "2026-10-06..2026-10-11", "--by", "cluster", "--format", "json"
+    )
     told = json.loads(result.stdout)
     assert (told["before"]["days"], told["after"]["days"]) == (5.0, min(3.0, lab_days - 5))
     # what is billed of the time that was not collected is in the cost, and in no cost a day
     assert (told["before"]["cost"], told["after"]["cost"]) == (360.0, 72.0 + 24.0 + (lab_days - 5) * 48)
-    assert (told["before"]["cost_per_day"], told["after"]["cost_per_day"], told["cost_change_per_day"]) == (72.0, 72.0, 0.0)
-    rows = {(row["kind"], row["cluster"]): (row["cost_per_day_before"], row["cost_per_day_after"]) for row in told["rows"]}
+    assert (told["before"]["cost_per_day"], told["after"]["cost_per_day"], told["cost_change_per_day"]) == (
+        72.0,
+        72.0,
+        0.0,
+    )
+    rows = {
+        (row["kind"], row["cluster"]): (row["cost_per_day_before"], row["cost_per_day_after"])
+        for row in told["rows"]
+    }
     assert rows == {
         ("allocated", "prod"): (24.0, 24.0),
         ("allocated", "lab"): (48.0, 48.0),

@@ -25,7 +25,10 @@ with disk.workplace(Path(sys.argv[1])) as folder:
 
 
 def test_what_a_killed_run_left_is_removed_and_what_another_works_in_stays(tmp_path: Path) -> None:
-    runs = [subprocess.Popen([sys.executable, "-c", AT_WORK, str(tmp_path)], stdout=subprocess.PIPE, text=True) for _ in range(2)]
+    runs = [
+        subprocess.Popen([sys.executable, "-c", AT_WORK, str(tmp_path)], stdout=subprocess.PIPE, text=True)
+        for _ in range(2)
+    ]
     dead, alive = (Path(run.stdout.readline().strip()) for run in runs if run.stdout)
     runs[0].send_signal(signal.SIGKILL)
     runs[0].wait()

@@ -40,7 +40,9 @@ def _commands(text: str) -> list[str]:
     return re.findall(r"(?:^|/|&& |run: )gpucost ([a-z].*?)(?: && | \| | >> |'?$)", fenced, re.M)
 
 
-@pytest.mark.parametrize(("name", "page"), [("commands.md", doc_pages.commands_page), ("config.md", doc_pages.config_page)])
+@pytest.mark.parametrize(
+    ("name", "page"), [("commands.md", doc_pages.commands_page), ("config.md", doc_pages.config_page)]
+)
 def test_generated_pages_are_current(name: str, page: Any) -> None:
     written = (ROOT / "docs" / name).read_text(encoding="utf-8")
     assert written == page().rstrip("\n") + "\n", "run: python -m tests.doc_pages docs"
@@ -56,9 +58,13 @@ def test_every_command_of_recipes_can_be_parsed() -> None:
 
 
 def test_workflows_run_commands_that_there_are_and_share_one_store() -> None:
-    nightly, on_request = ([step for job in one["jobs"].values() for step in job["steps"]] for one in WORKFLOWS)
+    nightly, on_request = (
+        [step for job in one["jobs"].values() for step in job["steps"]] for one in WORKFLOWS
+    )
     lines = [line for step in (*nightly, *on_request) for line in step.get("run", "").splitlines()]
-    commands = [re.split(" >>? ", line.removeprefix("gpucost "))[0] for line in lines if line.startswith("gpucost ")]
+    commands = [
+        re.split(" >>? ", line.removeprefix("gpucost "))[0] for line in lines if line.startswith("gpucost ")
+    ]
     assert {line.split()[0] for line in commands} == {"collect", "report", "chargeback", "notify", "budget"}
     for line in commands:
         parse(shlex.split(line, comments=True))
@@ -73,8 +79,13 @@ def test_the_page_of_metrics_names_everything_that_is_collected_and_checked() ->
     collected = {selector.metric for selector in selectors(Config().activity)}
     assert {metric for metric in collected if f"`{metric}`" not in page} == set()
     assert {need.metric for need in NEEDS} <= collected
-    named = {re.sub(r"[^a-zA-Z0-9]", "_", f"label_{label}").lower() for label in re.findall(r"`([a-z0-9.-]+/[\w.<>-]+)`", page)}
-    wanted = {re.sub("[<>]", "_", label).lower() for fact in NODE_FACTS for label in fact.labels} - OTHER_SPELLINGS
+    named = {
+        re.sub(r"[^a-zA-Z0-9]", "_", f"label_{label}").lower()
+        for label in re.findall(r"`([a-z0-9.-]+/[\w.<>-]+)`", page)
+    }
+    wanted = {
+        re.sub("[<>]", "_", label).lower() for fact in NODE_FACTS for label in fact.labels
+    } - OTHER_SPELLINGS
     assert wanted - named == set()
 
 
@@ -82,9 +93,13 @@ def test_metrics_that_inventory_reads_are_collected_and_documented() -> None:
     """Each name in its SQL is one that is asked for, and each pattern of names is one of some that are."""
     page = (ROOT / "docs" / "metrics.md").read_text(encoding="utf-8")
     collected = {selector.metric for selector in selectors(Config().activity)}
-    texts = [re.sub(r"--[^\n]*", "", file.read_text()) for file in (ROOT / "gpucost" / "inventory").glob("*.sql")]
+    texts = [
+        re.sub(r"--[^\n]*", "", file.read_text()) for file in (ROOT / "gpucost" / "inventory").glob("*.sql")
+    ]
     read = {
-        name for text in texts for name in re.findall(r"'((?:kube|node_boot|actions|kueue|karpenter|DCGM)_[^' ]*[^'_ ])'", text)
+        name
+        for text in texts
+        for name in re.findall(r"'((?:kube|node_boot|actions|kueue|karpenter|DCGM)_[^' ]*[^'_ ])'", text)
     }
     assert len(read) > 20
     read.discard(FAMILY_SAMPLES)  # what a server has samples of, in the store's own words
@@ -106,13 +121,23 @@ def test_the_starting_file_mentions_every_key_and_its_commented_defaults_are_the
         defaults |= section.model_dump()
     given = tomllib.loads("\n".join(lines))
     assert given == {name: defaults[name] for name in given}
-    shown = tomllib.loads("\n".join(re.findall(r"^# (\w+ = .+)$", mlflow.partition("# [mlflow.tls]")[0], re.M)))
-    of_mlflow = {key: value for key, value in config.mlflow.model_dump().items() if value and key not in ("tls", "experiments")}
+    shown = tomllib.loads(
+        "\n".join(re.findall(r"^# (\w+ = .+)$", mlflow.partition("# [mlflow.tls]")[0], re.M))
+    )
+    of_mlflow = {
+        key: value
+        for key, value in config.mlflow.model_dump().items()
+        if value and key not in ("tls", "experiments")
+    }
     assert of_mlflow == {key: shown[key] for key in of_mlflow}
 
 
 def test_the_starting_file_loads_with_every_commented_key_in_force(tmp_path: Path) -> None:
-    text = STARTER.replace("@url@", "http://prometheus:9090").replace("@timezone@", "UTC").replace("@store@", "gpucost.duckdb")
+    text = (
+        STARTER.replace("@url@", "http://prometheus:9090")
+        .replace("@timezone@", "UTC")
+        .replace("@store@", "gpucost.duckdb")
+    )
     bare = re.sub(r"^# (?=\[|[a-z_]+ = )", "", text, flags=re.M)
     # one login is enough, and one way to give a password
     one_login = re.sub(r"^(bearer_token_env|bearer_token_file|password_env) = .*$", "", bare, flags=re.M)
@@ -133,7 +158,11 @@ def test_settings_that_the_page_of_monitoring_names_are_settings() -> None:
 
 def test_the_variables_of_the_workflow_are_settings(tmp_path: Path) -> None:
     names = WORKFLOWS[0]["jobs"]["collect"]["env"]
-    environ = {name: "http://x:1" if name.endswith("URL") else "NAME" for name in names if name.startswith("GPUCOST_")}
+    environ = {
+        name: "http://x:1" if name.endswith("URL") else "NAME"
+        for name in names
+        if name.startswith("GPUCOST_")
+    }
     config = load_config(environ=environ, cwd=tmp_path)
     assert config.notify.slack.webhook_url_env == "NAME"
     assert config.prometheus[0].bearer_token_env == "NAME"  # noqa: S105 - of a variable
@@ -161,12 +190,23 @@ def _long(base: str, first: str, more: str) -> str:
 
 def test_the_image_is_built_from_what_is_there_and_runs_without_root() -> None:
     lines = (ROOT / "Dockerfile").read_text(encoding="utf-8").splitlines()
-    copied = {word for line in lines if line.startswith("COPY ") and "--from" not in line for word in line.split()[1:-1]}
-    allowed = {line[1:] for line in (ROOT / ".dockerignore").read_text(encoding="utf-8").splitlines() if line.startswith("!")}
+    copied = {
+        word
+        for line in lines
+        if line.startswith("COPY ") and "--from" not in line
+        for word in line.split()[1:-1]
+    }
+    allowed = {
+        line[1:]
+        for line in (ROOT / ".dockerignore").read_text(encoding="utf-8").splitlines()
+        if line.startswith("!")
+    }
     assert copied == allowed
     assert all((ROOT / name).exists() for name in copied)
     environment = {name: value for line in lines for name, _, value in [line.strip(" \\").partition("=")]}
-    assert Path("/etc/gpucost/gpucost.toml") in places({"XDG_CONFIG_HOME": environment["XDG_CONFIG_HOME"]}, Path("/data"))
+    assert Path("/etc/gpucost/gpucost.toml") in places(
+        {"XDG_CONFIG_HOME": environment["XDG_CONFIG_HOME"]}, Path("/data")
+    )
     user = next(line for line in lines if line.startswith("USER "))
     uid, gid = user.removeprefix("USER ").split(":")
     for name in ("cronjob.yml.j2", "chart/templates/cronjob.yaml"):

@@ -134,7 +134,8 @@ ALL = [pytest.param(page, (), id=page.name, marks=pytest.mark.slow) for page in 
 
 
 @pytest.mark.parametrize(
-    ("page", "left_out"), [pytest.param(PAGES[0], HEAVY, id="what is quick of the README", marks=pytest.mark.ci), *ALL]
+    ("page", "left_out"),
+    [pytest.param(PAGES[0], HEAVY, id="what is quick of the README", marks=pytest.mark.ci), *ALL],
 )
 def test_examples_run_on_the_sample(page: Path, left_out: tuple[str, ...], sample: Path) -> None:
     failed = []
@@ -142,14 +143,19 @@ def test_examples_run_on_the_sample(page: Path, left_out: tuple[str, ...], sampl
         words, target = words_of(line)
         if not_run(line) or line.startswith(left_out):
             continue
-        rooted = [str(sample / word.lstrip("/").replace("/", "-")) if word.startswith("/") else word for word in words]
+        rooted = [
+            str(sample / word.lstrip("/").replace("/", "-")) if word.startswith("/") else word
+            for word in words
+        ]
         result = CliRunner().invoke(app, rooted)
         if target:
             Path(target).write_text(result.stdout, encoding="utf-8")
         expected = next((code for start, code in ENDS_WITH.items() if line.startswith(start)), 0)
         file = rooted[rooted.index("-o") + 1] if "-o" in rooted else None
         if result.exit_code != expected or (file and not Path(file).is_file()):
-            failed.append(f"gpucost {line}: {result.exit_code}, not {expected}: {result.stderr}{result.exception!r}")
+            failed.append(
+                f"gpucost {line}: {result.exit_code}, not {expected}: {result.stderr}{result.exception!r}"
+            )
     assert not failed, "\n".join(failed)
 
 
@@ -165,7 +171,9 @@ def test_what_is_not_run_is_in_the_docs() -> None:
     assert set(NOT_RUN) - used == set()
 
 
-@pytest.mark.parametrize("page", [page for page in PAGES if "```toml" in page.read_text()], ids=lambda page: page.name)
+@pytest.mark.parametrize(
+    "page", [page for page in PAGES if "```toml" in page.read_text()], ids=lambda page: page.name
+)
 def test_settings_in_the_docs_are_settings(page: Path, tmp_path: Path) -> None:
     for block in re.findall(r"```toml\n(.*?)```", page.read_text(encoding="utf-8"), re.S):
         file = tmp_path / "gpucost.toml"

@@ -87,7 +87,9 @@ def test_rows_of_the_bill_are_those_of_the_file_and_what_none_covers_is_an_estim
     assert machine.cost == node.node_cost
     # n2 ran ten minutes in its first hour before it was a node: they are billed, and no part of its cost
     later = next(node for node in explained(fleet, namespaces=("serve",)).nodes if node.node == "n2")
-    assert later.bill[0].cost is not None and round(later.bill[0].cost - later.node_cost, 6) == Decimal("3.66")
+    assert later.bill[0].cost is not None and round(later.bill[0].cost - later.node_cost, 6) == Decimal(
+        "3.66"
+    )
     answer = explained(fleet, namespaces=("batch",))
     assert answer.estimated_cost == answer.cost > 0
     assert [node.bill for node in answer.nodes] == [[]]
@@ -117,8 +119,12 @@ def test_as_text_and_as_json_with_the_pods_of_a_team(fleet: Billed, monkeypatch:
     answer = as_json(fleet, monkeypatch, "namespace", "serve", "--rows", "2")
     assert (answer["schema"], answer["namespace"]) == ("gpucost.explain.namespace/1", "serve")
     assert answer["cost"] == pytest.approx(sum(node["cost"] for node in answer["nodes"]))
-    assert {"from", "to", "price_per_hour", "price_source", "price_as_of"} == answer["nodes"][0]["prices"][0].keys()
-    assert {"from", "to", "source_file", "source_row", "effective_cost"} <= answer["nodes"][0]["bill"][0]["first_rows"][0].keys()
+    assert {"from", "to", "price_per_hour", "price_source", "price_as_of"} == answer["nodes"][0]["prices"][
+        0
+    ].keys()
+    assert {"from", "to", "source_file", "source_row", "effective_cost"} <= answer["nodes"][0]["bill"][0][
+        "first_rows"
+    ][0].keys()
     result = run(fleet, monkeypatch, "team", "serve", "--top", "1", "--rows", "1", columns=200)
     text = result.stdout
     assert result.exit_code == 0
@@ -137,7 +143,9 @@ def test_as_text_and_as_json_with_the_pods_of_a_team(fleet: Billed, monkeypatch:
     assert all(pod["devices"] for pod in answer["pods"])
 
 
-def test_one_day_and_each_price_of_a_node_whose_price_changes(fleet: Billed, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_one_day_and_each_price_of_a_node_whose_price_changes(
+    fleet: Billed, monkeypatch: pytest.MonkeyPatch
+) -> None:
     asked = {"2026-03-10": ("--month", "2026-03", "--day", "10"), "2026-03-11": ("--day", "2026-03-11")}
     days = {day: as_json(fleet, monkeypatch, "namespace", "train", *words) for day, words in asked.items()}
     month = as_json(fleet, monkeypatch, "namespace", "train", "--month", "2026-03")
@@ -148,7 +156,9 @@ def test_one_day_and_each_price_of_a_node_whose_price_changes(fleet: Billed, mon
     assert len(prices) > 1
     text = run(fleet, monkeypatch, "namespace", "serve", "--rows", str(len(prices))).stdout
     for price in prices:
-        assert re.search(rf"{price['from'][:10]} {price['from'][11:16]} +{price['to'][:10]} {price['to'][11:16]} ", text)
+        assert re.search(
+            rf"{price['from'][:10]} {price['from'][11:16]} +{price['to'][:10]} {price['to'][11:16]} ", text
+        )
     assert "more prices in turn" not in text
     assert (
         f"{len(prices)} more prices in turn: --rows {len(prices)}"
@@ -170,7 +180,9 @@ def test_a_workload_down_to_its_pods(fleet: Billed, monkeypatch: pytest.MonkeyPa
         assert pod["gpus"] * hours.total_seconds() / 3600 == pytest.approx(pod["allocated_gpu_hours"])
         measured = pod["active_gpu_hours"] + pod["idle_gpu_hours"] + pod["unmeasured_gpu_hours"]
         assert measured == pytest.approx(pod["allocated_gpu_hours"])
-    short = run(fleet, monkeypatch, "workload", name.rpartition("/")[2], "--namespace", space, "--month", "2026-03")
+    short = run(
+        fleet, monkeypatch, "workload", name.rpartition("/")[2], "--namespace", space, "--month", "2026-03"
+    )
     assert "By pod, and when it held which GPUs (UTC)" in short.stdout
     assert answer["pods"][0]["pod"][:10] in short.stdout
 
@@ -185,7 +197,11 @@ def test_a_workload_down_to_its_pods(fleet: Billed, monkeypatch: pytest.MonkeyPa
         (("namespace", "serve", "--month", "2026-13"), 2, "is no month"),
         (("namespace", "serve", "--month", "2025-01"), 1, "there is no data for January 2025"),
         (("namespace", "serve", "--cluster", "nowhere"), 1, "no cluster 'nowhere'"),
-        (("workload", "nothing"), 1, "no workload 'nothing' held GPUs in March 2026\nfix: name one that did: "),
+        (
+            ("workload", "nothing"),
+            1,
+            "no workload 'nothing' held GPUs in March 2026\nfix: name one that did: ",
+        ),
     ],
 )
 def test_what_cannot_be_explained_is_said(
@@ -212,7 +228,10 @@ def with_discounts(rows: list[dict[str, str]]) -> list[dict[str, str]]:
     taken = []
     for row in rows:
         kind = row["line_item_line_item_type"]
-        if kind in ("Usage", "SavingsPlanRecurringFee", "RIFee") and row["line_item_unblended_cost"] not in ("", "0"):
+        if kind in ("Usage", "SavingsPlanRecurringFee", "RIFee") and row["line_item_unblended_cost"] not in (
+            "",
+            "0",
+        ):
             is_spot = "SpotUsage" in row["line_item_usage_type"]
             less = {
                 "line_item_line_item_type": "EdpDiscount",
@@ -234,7 +253,9 @@ def test_ten_percent_off_the_bill_is_ten_percent_off_the_report_and_is_explained
     billed_fleet.bill(csv_text(with_discounts(rows)), "cur.csv", "aws")
     less = report.__wrapped__(billed_fleet, "node")
     assert without.node_totals is not None and less.node_totals is not None
-    assert float(less.node_totals.node_cost) == pytest.approx(float(without.node_totals.node_cost) * 0.9, abs=1e-6)
+    assert float(less.node_totals.node_cost) == pytest.approx(
+        float(without.node_totals.node_cost) * 0.9, abs=1e-6
+    )
     for before, after in zip(without.rows, less.rows, strict=True):
         assert float(after.measures.cost) == pytest.approx(float(before.measures.cost) * 0.9, abs=1e-6)
     answer = explained(billed_fleet, rows=2)
@@ -242,8 +263,13 @@ def test_ten_percent_off_the_bill_is_ten_percent_off_the_report_and_is_explained
     for node in answer.nodes:
         (machine,) = node.bill
         shown = sum((row.cost or NO_MONEY for row in machine.first_rows), NO_MONEY)
-        assert machine.more_cost is not None and shown + machine.more_cost + machine.discount_cost == machine.cost
-        assert machine.cost is not None and float(machine.discount_cost) == pytest.approx(float(machine.cost) / -9)
+        assert (
+            machine.more_cost is not None
+            and shown + machine.more_cost + machine.discount_cost == machine.cost
+        )
+        assert machine.cost is not None and float(machine.discount_cost) == pytest.approx(
+            float(machine.cost) / -9
+        )
         assert machine.discount_rows >= len(machine.first_discount_rows) > 0
         for named in machine.first_discount_rows:
             lines = (tmp_path / "cur.csv").read_text().splitlines()
@@ -251,11 +277,15 @@ def test_ten_percent_off_the_bill_is_ten_percent_off_the_report_and_is_explained
     text = run(billed_fleet, monkeypatch, "namespace", "batch", columns=200).stdout
     assert re.search(r"discounts in it: -\$\d+\.\d\d, by cur\.csv:\d+(, \d+)* and [\d,]+ more", text)
     assert "price/bill/14_discount_rates.sql" in text
-    step = json.loads(run(billed_fleet, monkeypatch, "node", "n3", "--at", "2026-03-10T12:00Z", "--format", "json").stdout)[
-        "steps"
-    ]
+    step = json.loads(
+        run(billed_fleet, monkeypatch, "node", "n3", "--at", "2026-03-10T12:00Z", "--format", "json").stdout
+    )["steps"]
     assert [part["step"] for part in step] == ["price", "bill discount"]
-    assert step[1]["factor"] == pytest.approx(0.9) and "before discounts" in step[0]["detail"] and "cur.csv:" in step[1]["detail"]
+    assert (
+        step[1]["factor"] == pytest.approx(0.9)
+        and "before discounts" in step[0]["detail"]
+        and "cur.csv:" in step[1]["detail"]
+    )
     assert step[1]["price_per_hour"] == pytest.approx(step[0]["price_per_hour"] * 0.9)
     for words in (("namespace", "batch"), ("node", "n3", "--at", "2026-03-10T12:00Z")):
         text = run(billed_fleet, monkeypatch, *words, columns=80).stdout

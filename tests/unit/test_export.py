@@ -52,33 +52,55 @@ def test_metrics_hold_the_figures_of_the_report_and_of_the_last_whole_day(store:
         assert _values(text, "gpucost_team_cost", **of) == [pytest.approx(row["cost"], abs=1e-9)]
         assert _values(text, "gpucost_team_idle_cost", **of) == [pytest.approx(row["idle_cost"], abs=1e-9)]
         for state in ("active", "idle", "unmeasured"):
-            assert _values(text, "gpucost_team_gpu_hours", state=state, **of) == [pytest.approx(row[f"{state}_gpu_hours"])]
+            assert _values(text, "gpucost_team_gpu_hours", state=state, **of) == [
+                pytest.approx(row[f"{state}_gpu_hours"])
+            ]
     totals = report["totals"]
     month = {"period": "month_to_date"}
     assert _values(text, "gpucost_fleet_cost", **month) == [pytest.approx(totals["node_cost"], abs=1e-9)]
-    assert sum(_values(text, "gpucost_unallocated_cost", **month)) == pytest.approx(totals["unallocated_cost"], abs=1e-6)
-    assert _values(text, "gpucost_gpu_price_per_hour", gpu_model="A100", capacity_type="spot", **month) == [pytest.approx(1.17)]
+    assert sum(_values(text, "gpucost_unallocated_cost", **month)) == pytest.approx(
+        totals["unallocated_cost"], abs=1e-6
+    )
+    assert _values(text, "gpucost_gpu_price_per_hour", gpu_model="A100", capacity_type="spot", **month) == [
+        pytest.approx(1.17)
+    ]
     second = datetime(2026, 10, 2, tzinfo=UTC).timestamp()
     # 60 hours of October were collected: two days and a half
     assert _values(text, "gpucost_period_start_timestamp_seconds", period="last_day") == [second]
-    assert _values(text, "gpucost_period_end_timestamp_seconds", period="month_to_date") == [second + 36 * 3600]
+    assert _values(text, "gpucost_period_end_timestamp_seconds", period="month_to_date") == [
+        second + 36 * 3600
+    ]
     assert _values(text, "gpucost_period_elapsed_ratio", period="month_to_date") == [pytest.approx(60 / 744)]
     report = json.loads(
-        run("report", "--store", str(store), "--from", "2026-10-02", "--to", "2026-10-03", "--format", "json").stdout
+        run(
+            "report", "--store", str(store), "--from", "2026-10-02", "--to", "2026-10-03", "--format", "json"
+        ).stdout
     )
-    assert _values(text, "gpucost_fleet_cost", period="last_day") == [pytest.approx(report["totals"]["node_cost"])]
+    assert _values(text, "gpucost_fleet_cost", period="last_day") == [
+        pytest.approx(report["totals"]["node_cost"])
+    ]
 
 
-def test_metrics_are_read_by_both_parsers_whatever_the_names_and_have_help_type_and_unit(store: Path, tmp_path: Path) -> None:
+def test_metrics_are_read_by_both_parsers_whatever_the_names_and_have_help_type_and_unit(
+    store: Path, tmp_path: Path
+) -> None:
     text = run("export", "openmetrics", "--store", str(store), "--month", "2026-10").stdout
     # and are written into a file in one step
     target = tmp_path / "gpucost.prom"
     target.write_text("old")
-    assert run("export", "openmetrics", "--store", str(store), "--month", "2026-10", "-o", str(target)).exit_code == 0
+    assert (
+        run("export", "openmetrics", "--store", str(store), "--month", "2026-10", "-o", str(target)).exit_code
+        == 0
+    )
     assert target.read_text() == text and [item.name for item in tmp_path.iterdir()] == ["gpucost.prom"]
     assert text.endswith("# EOF\n")
     for families in (list(text_families(text)), list(openmetrics_families(text))):
-        teams = {sample.labels["team"] for family in families for sample in family.samples if "team" in sample.labels}
+        teams = {
+            sample.labels["team"]
+            for family in families
+            for sample in family.samples
+            if "team" in sample.labels
+        }
         assert NAME in teams and "research" in teams
     lines = text.splitlines()
     assert len(lines) == len(set(lines))
@@ -96,9 +118,17 @@ def test_metrics_are_read_by_both_parsers_whatever_the_names_and_have_help_type_
         (("openmetrics", "--month", "2026-09"), 1, "there is no data for September 2026"),
         (("openmetrics", "--month", "2026-13"), 2, "is no month"),
         (("openmetrics", "-o", "x", "--pushgateway", "http://x"), 2, "exclude each other"),
-        (("openmetrics", "--month", "2026-10", "--pushgateway", "ftp://x"), 2, "--pushgateway takes a base URL"),
+        (
+            ("openmetrics", "--month", "2026-10", "--pushgateway", "ftp://x"),
+            2,
+            "--pushgateway takes a base URL",
+        ),
         (("openmetrics", "--month", "2026-10", "--pushgateway", "http://u:p@x"), 2, "without password"),
-        (("openmetrics", "--month", "2026-10", "--pushgateway", "http://127.0.0.1:9", "--job", "a/b"), 2, "no name of a job"),
+        (
+            ("openmetrics", "--month", "2026-10", "--pushgateway", "http://127.0.0.1:9", "--job", "a/b"),
+            2,
+            "no name of a job",
+        ),
     ],
 )
 def test_wrong_options_of_openmetrics(store: Path, words: tuple[str, ...], code: int, message: str) -> None:
@@ -113,7 +143,9 @@ def test_rules_hold_the_prices_of_the_store(store: Path) -> None:
     from gpucost.store.connection import Store
 
     with Store(with_prices).write() as con:
-        con.execute("INSERT INTO node_prices SELECT node_id, up_from_ms, up_to_ms, 24.48, 'price_book', NULL, NULL FROM nodes")
+        con.execute(
+            "INSERT INTO node_prices SELECT node_id, up_from_ms, up_to_ms, 24.48, 'price_book', NULL, NULL FROM nodes"
+        )
         con.execute("UPDATE nodes SET instance_type = NULL WHERE node IN ('a100-1', 'l4-new')")
         # one name in two clusters: rules cannot tell them apart, and must not contradict themselves
         con.execute("UPDATE nodes SET node = 'a100-1', cluster = 'other' WHERE node = 'l4-new'")
@@ -136,7 +168,9 @@ def test_rules_without_a_store_hold_the_prices_of_the_catalog() -> None:
     assert "on (instance_type, capacity_type)" in text
 
 
-def test_thresholds_of_the_config_stand_in_the_alerts_and_without_budgets_none_is_on_them(tmp_path: Path) -> None:
+def test_thresholds_of_the_config_stand_in_the_alerts_and_without_budgets_none_is_on_them(
+    tmp_path: Path,
+) -> None:
     assert "Budget" not in run("export", "alerts").stdout
     (tmp_path / "gpucost.toml").write_text(
         "prometheus = []\n[idle]\nthreshold_percent = 7.5\n[targets]\nspot_ratio = 0.6\n[alerts]\nidle_minutes = 45\n"
@@ -159,7 +193,9 @@ def test_thresholds_of_alerts_alone_win_over_those_of_reports(tmp_path: Path) ->
         "prometheus = []\n[idle]\nthreshold_percent = 7.5\n[targets]\nspot_ratio = 0.6\n"
         "[alerts]\nidle_percent = 2\nidle_ratio = 0.4\nidle_hours = 12\nspot_ratio = 0.3\n"
     )
-    rules = {rule["alert"]: rule for rule in yaml.safe_load(run("export", "alerts").stdout)["groups"][0]["rules"]}
+    rules = {
+        rule["alert"]: rule for rule in yaml.safe_load(run("export", "alerts").stdout)["groups"][0]["rules"]
+    }
     assert "[60m]) < 2\n" in rules["GpucostGpuIdle"]["expr"]
     assert "[12h:5m]) > 0.4\n" in rules["GpucostIdleShareHigh"]["expr"]
     assert "< 0.3\n" in rules["GpucostSpotShareLow"]["expr"]
@@ -202,9 +238,15 @@ def test_the_dashboard_is_what_the_models_of_grafana_read() -> None:
 def _lost(made: Any, read: Any, where: str) -> list[str]:
     """What of `made` is not in `read`, which may add defaults."""
     if isinstance(made, dict) and isinstance(read, dict):
-        return [path for name, value in made.items() for path in _lost(value, read.get(name), f"{where}/{name}")]
+        return [
+            path for name, value in made.items() for path in _lost(value, read.get(name), f"{where}/{name}")
+        ]
     if isinstance(made, list) and isinstance(read, list) and len(made) == len(read):
-        return [path for at, pair in enumerate(zip(made, read, strict=True)) for path in _lost(*pair, f"{where}/{at}")]
+        return [
+            path
+            for at, pair in enumerate(zip(made, read, strict=True))
+            for path in _lost(*pair, f"{where}/{at}")
+        ]
     return [] if made == read else [where]
 
 
@@ -250,7 +292,9 @@ def test_a_fleet_that_nobody_uses_has_its_figures(tmp_path: Path) -> None:
     assert result.exit_code == 0, result.output
     (unallocated, _) = _values(result.stdout, "gpucost_fleet_unallocated_cost")
     assert unallocated > 0
-    assert sum(_values(result.stdout, "gpucost_unallocated_cost", period="month_to_date")) == pytest.approx(unallocated)
+    assert sum(_values(result.stdout, "gpucost_unallocated_cost", period="month_to_date")) == pytest.approx(
+        unallocated
+    )
     assert _values(result.stdout, "gpucost_fleet_capacity_gpu_hours", period="month_to_date") == [21 * 48]
 
 
@@ -275,7 +319,9 @@ def test_every_panel_of_the_dashboard_has_its_place_and_its_query() -> None:
     assert "prefix:AED " in json.dumps(made)
 
 
-@pytest.mark.parametrize("text", ["plain", 'a"b\\', "a\nb\tc", "\u2028\u2029\x85\ufeff", "# not: a comment", "{{ x }}", "é 漢"])
+@pytest.mark.parametrize(
+    "text", ["plain", 'a"b\\', "a\nb\tc", "\u2028\u2029\x85\ufeff", "# not: a comment", "{{ x }}", "é 漢"]
+)
 def test_quoted_text_is_read_back_by_yaml(text: str) -> None:
     assert yaml.safe_load(f"key: {quoted(text)}")["key"] == text
 

@@ -51,7 +51,15 @@ def test_a_cronjob_runs_one_command_after_the_other_or_on_a_claim_that_is_there(
     assert mounts == {volume["name"] for volume in pod["volumes"]}
     assert pod["volumes"][0]["persistentVolumeClaim"]["claimName"] == claim["metadata"]["name"]
     (tmp_path / "gpucost.toml").write_text('timezone = "Europe/Berlin"\n')
-    (job,) = _manifest("--existing-claim", "--claim", "shared", "--schedule", "0 6 2 jan-MAR mon,*/2", "--service-account", "sa")
+    (job,) = _manifest(
+        "--existing-claim",
+        "--claim",
+        "shared",
+        "--schedule",
+        "0 6 2 jan-MAR mon,*/2",
+        "--service-account",
+        "sa",
+    )
     assert job["spec"]["timeZone"] == "Europe/Berlin"
     pod = job["spec"]["jobTemplate"]["spec"]["template"]["spec"]
     assert pod["serviceAccountName"] == "sa"
@@ -110,7 +118,10 @@ def test_the_chart_has_values_that_its_own_schema_takes(tmp_path: Path) -> None:
     for job in (*values["jobs"].values(), *yaml.safe_load(of_docs)["jobs"].values()):
         assert run("export", "cronjob", "--image", "a", *_runs(job)).exit_code == 0
     (tmp_path / "own.toml").write_text(values["config"])
-    assert load_config(tmp_path / "own.toml", environ={}).prometheus[0].url == "http://prometheus-operated.monitoring:9090"
+    assert (
+        load_config(tmp_path / "own.toml", environ={}).prometheus[0].url
+        == "http://prometheus-operated.monitoring:9090"
+    )
 
 
 def _runs(job: dict[str, Any]) -> list[str]:

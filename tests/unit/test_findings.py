@@ -39,10 +39,17 @@ def test_names_fit_globs_and_words_are_safe_for_a_shell() -> None:
     for glob in (*names, "Job/a-*", "Job/*", "*", "*-1", "Job/?-1", "Job/[ab]-1", "Pod/z*"):
         fitting = sorted(name for name in names if fnmatchcase(name, glob) or name == glob)
         assert Names(reversed(names)).fitting(glob) == fitting, glob
-    question = WhatIfQuery("schedule", "eu one", "n", ("Job/a-*",), (("--idle-minutes", "60"), ("--same-model", None)))
+    question = WhatIfQuery(
+        "schedule", "eu one", "n", ("Job/a-*",), (("--idle-minutes", "60"), ("--same-model", None))
+    )
     assert savings.period_words(Config(), MONTH) == ("--month", "2026-02")
     week = Period(MONTH.start + timedelta(days=7), MONTH.start + timedelta(days=14))
-    assert savings.period_words(Config(), week) == ("--from", "2026-02-08T00:00:00Z", "--to", "2026-02-15T00:00:00Z")
+    assert savings.period_words(Config(), week) == (
+        "--from",
+        "2026-02-08T00:00:00Z",
+        "--to",
+        "2026-02-15T00:00:00Z",
+    )
     words = question.words(("--month", "2026-02"))
     assert shlex.split(words) == [
         "gpucost", "whatif", "schedule", "--month", "2026-02", "--cluster", "eu one", "--namespace", "n", "--workload", "Job/a-*",
@@ -61,9 +68,15 @@ def _candidate(
     return Candidate(finding, frozenset(claims), questions)
 
 
-def _ranked(candidates: list[Candidate], saved: dict[WhatIfQuery, int], minimum: int = 50, months: int = 1) -> Findings:
-    answers = {question: WhatIfResult(question, Decimal(1000), Decimal(saving)) for question, saving in saved.items()}
-    return ranked(candidates, answers, months=Decimal(months), minimum=Decimal(minimum), period=("--month", "2026-02"))
+def _ranked(
+    candidates: list[Candidate], saved: dict[WhatIfQuery, int], minimum: int = 50, months: int = 1
+) -> Findings:
+    answers = {
+        question: WhatIfResult(question, Decimal(1000), Decimal(saving)) for question, saving in saved.items()
+    }
+    return ranked(
+        candidates, answers, months=Decimal(months), minimum=Decimal(minimum), period=("--month", "2026-02")
+    )
 
 
 def test_the_first_kind_in_line_takes_the_workload_and_a_small_one_leaves_it() -> None:
@@ -131,19 +144,34 @@ INJECTED = "web\n---\nkind: ClusterRoleBinding\nx: y"
 
 @pytest.mark.parametrize(
     ("name", "namespace"),
-    [("chat", INJECTED), (INJECTED, "web"), ("chat", "web # a"), ("chat", "web\n"), ("c: {d", "web"), ("chat", "we\u202eb")],
+    [
+        ("chat", INJECTED),
+        (INJECTED, "web"),
+        ("chat", "web # a"),
+        ("chat", "web\n"),
+        ("c: {d", "web"),
+        ("chat", "we\u202eb"),
+    ],
 )
 def test_names_that_kubernetes_does_not_allow_add_nothing_to_patches(name: str, namespace: str) -> None:
     assert patches.scaled_down(f"Deployment/{name}", namespace, "UTC", {}) is None
-    assert patches.smaller_request(f"Deployment/{name}", namespace, 4, 2) == patches.smaller_request("Job/a", "ml", 4, 2)
+    assert patches.smaller_request(f"Deployment/{name}", namespace, 4, 2) == patches.smaller_request(
+        "Job/a", "ml", 4, 2
+    )
 
 
 def test_names_that_yaml_reads_as_other_values_stay_names() -> None:
     for name, namespace in (("123", "true"), ("null", "1e3")):
         down = yaml.safe_load(patches.scaled_down(f"Deployment/{name}", namespace, "UTC", {}) or "")
         smaller = yaml.safe_load(patches.smaller_request(f"StatefulSet/{name}", namespace, 4, 2) or "")
-        assert (down["metadata"], down["spec"]["schedule"]) == ({"name": f"{name}-down", "namespace": namespace}, "0 20 * * *")
-        assert (smaller["metadata"], smaller["kind"]) == ({"name": name, "namespace": namespace}, "StatefulSet")
+        assert (down["metadata"], down["spec"]["schedule"]) == (
+            {"name": f"{name}-down", "namespace": namespace},
+            "0 20 * * *",
+        )
+        assert (smaller["metadata"], smaller["kind"]) == (
+            {"name": name, "namespace": namespace},
+            "StatefulSet",
+        )
 
 
 @pytest.mark.parametrize(
@@ -155,19 +183,32 @@ def test_names_that_yaml_reads_as_other_values_stay_names() -> None:
     ],
 )
 def test_office_hours_as_cron_has_them(hours: str, days: str, down: str, up: str) -> None:
-    text = patches.scaled_down("Deployment/chat", "web", "Europe/Berlin", {"--office-hours": hours, "--weekdays": days})
+    text = patches.scaled_down(
+        "Deployment/chat", "web", "Europe/Berlin", {"--office-hours": hours, "--weekdays": days}
+    )
     jobs = list(yaml.safe_load_all(text or ""))
-    assert [(job["metadata"]["name"], job["spec"]["schedule"]) for job in jobs] == [("chat-down", down), ("chat-up", up)]
+    assert [(job["metadata"]["name"], job["spec"]["schedule"]) for job in jobs] == [
+        ("chat-down", down),
+        ("chat-up", up),
+    ]
     assert {job["spec"]["timeZone"] for job in jobs} == {"Europe/Berlin"}
 
 
 def test_what_became_of_the_findings_before() -> None:
     def found(*worth: tuple[str, int]) -> list[Finding]:
-        return [replace(_candidate("data_stall", subject=name).finding, saving_per_month=Decimal(much)) for name, much in worth]
+        return [
+            replace(_candidate("data_stall", subject=name).finding, saving_per_month=Decimal(much))
+            for name, much in worth
+        ]
 
     changed = changes(found(("a", 10), ("b", 20), ("c", 30)), found(("b", 25), ("d", 5)), MONTH)
     told = [(one.status, one.subject, one.before_per_month, one.after_per_month) for one in changed.findings]
-    assert told == [("gone", "c", 30, None), ("gone", "a", 10, None), ("new", "d", None, 5), ("still", "b", 20, 25)]
+    assert told == [
+        ("gone", "c", 30, None),
+        ("gone", "a", 10, None),
+        ("new", "d", None, 5),
+        ("still", "b", 20, 25),
+    ]
 
 
 def _hours(active: Callable[[datetime], bool], tz: ZoneInfo) -> list[dict[str, float]]:
@@ -175,7 +216,9 @@ def _hours(active: Callable[[datetime], bool], tz: ZoneInfo) -> list[dict[str, f
     rows = []
     for hour in range(start, start + 24 * 14):
         local = datetime.fromtimestamp(hour * 3600, tz)
-        rows.append({"hour": hour, "active_gpu_ms": float(active(local)), "idle_gpu_ms": float(not active(local))})
+        rows.append(
+            {"hour": hour, "active_gpu_ms": float(active(local)), "idle_gpu_ms": float(not active(local))}
+        )
     return rows
 
 
@@ -191,6 +234,8 @@ def _hours(active: Callable[[datetime], bool], tz: ZoneInfo) -> list[dict[str, f
         (lambda at: at.hour != 3, None),
     ],
 )
-def test_hours_that_a_service_is_needed(active: Callable[[datetime], bool], expected: tuple[str, str] | None) -> None:
+def test_hours_that_a_service_is_needed(
+    active: Callable[[datetime], bool], expected: tuple[str, str] | None
+) -> None:
     tz = ZoneInfo("America/New_York")
     assert open_hours(_hours(active, tz), tz) == expected

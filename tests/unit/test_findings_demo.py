@@ -24,10 +24,7 @@ from gpucost.cli.whatif_commitments import StoredCommitments
 from gpucost.config.model import Config
 from gpucost.demo.build import build
 from gpucost.errors import GpucostError
-from gpucost.findings import (
-    Findings,
-    WhatIfQuery,
-)
+from gpucost.findings import Findings, WhatIfQuery
 from gpucost.inventory import load_activity
 from gpucost.periods import MS_PER_HOUR, Period
 from gpucost.report import Query
@@ -87,7 +84,10 @@ def test_the_demo_has_every_kind_of_waste_and_of_finding(findings: Findings, dem
     }  # fmt: skip
     assert [one.rank for one in findings.findings] == list(range(1, len(findings.findings) + 1))
     assert (*findings.savings, *findings.upper_bounds) == findings.findings
-    for several, total in ((findings.savings, findings.saving_per_month), (findings.upper_bounds, findings.at_most_per_month)):
+    for several, total in (
+        (findings.savings, findings.saving_per_month),
+        (findings.upper_bounds, findings.at_most_per_month),
+    ):
         amounts = [one.saving_per_month for one in several]
         assert amounts == sorted(amounts, reverse=True)
         assert min(amounts) >= 50
@@ -97,7 +97,9 @@ def test_the_demo_has_every_kind_of_waste_and_of_finding(findings: Findings, dem
     assert busy.measured == "DCGM_FI_DEV_GPU_UTIL, idle under 5 %; 100 % of the GPU-hours measured"
     query = Query(period=MONTH, period_name="February 2026", with_sections=False)
     _, waste = pipeline.waste_report(demo, Store(demo.store), query)
-    assert {row.bucket for row in waste.buckets if row.gpu_hours} == {bucket.name for bucket in BUCKETS} - {"cpu_memory"}
+    assert {row.bucket for row in waste.buckets if row.gpu_hours} == {bucket.name for bucket in BUCKETS} - {
+        "cpu_memory"
+    }
     assert waste.totals.cost == sum((row.cost for row in waste.buckets), Decimal(0))
 
 
@@ -118,7 +120,11 @@ def test_the_headline_of_spot_is_what_its_safe_jobs_save(demo: Config, run: Run)
     with Store(demo.store).read() as con:
         saving, could = spot_savings(con)
     assert saving > 5 < could
-    assert answer["saving"] == pytest.approx(saving, rel=1e-4) == pytest.approx(answer["saving_by_suitability"]["safe"], rel=1e-4)
+    assert (
+        answer["saving"]
+        == pytest.approx(saving, rel=1e-4)
+        == pytest.approx(answer["saving_by_suitability"]["safe"], rel=1e-4)
+    )
     assert answer["saving_by_suitability"]["needs_work"] == pytest.approx(could, rel=1e-4)
 
 
@@ -131,7 +137,9 @@ def test_no_workload_is_saved_twice_and_no_more_than_it_cost(fleet: Fleet, findi
             words = shlex.split(one.command)
             globs = [words[i + 1] for i, word in enumerate(words) if word == "--workload"]
             meant = {
-                (space, name) for space, name in names if space == one.namespace and any(_fits(name, glob) for glob in globs)
+                (space, name)
+                for space, name in names
+                if space == one.namespace and any(_fits(name, glob) for glob in globs)
             }
             assert meant
             assert not meant & seen
@@ -195,11 +203,17 @@ def test_commitments_are_looked_up_once(demo: Config, fleet: Fleet, monkeypatch:
     assert len(asked) == len(places)
 
 
-def test_the_command_lists_the_dearest_and_a_period_without_data_is_no_good_news(run: Run, findings: Findings) -> None:
-    whole = json.loads(run("findings", "--month", "2026-02", "--format", "json", "--team", "research", "--top", "2").stdout)
+def test_the_command_lists_the_dearest_and_a_period_without_data_is_no_good_news(
+    run: Run, findings: Findings
+) -> None:
+    whole = json.loads(
+        run("findings", "--month", "2026-02", "--format", "json", "--team", "research", "--top", "2").stdout
+    )
     assert whole["schema"] == "gpucost.findings/1"
     research = [one for one in findings.findings if one.team == "research"]
-    assert [one["command"] for one in (*whole["savings"], *whole["upper_bounds"])] == [one.command for one in research[:2]]
+    assert [one["command"] for one in (*whole["savings"], *whole["upper_bounds"])] == [
+        one.command for one in research[:2]
+    ]
     assert run("findings", "--minimum", "-1").exit_code == 2
     text = run("waste", "--month", "2026-02", "--top", "0", "--findings", "2").stdout
     assert "What to do about it" in text
@@ -256,7 +270,9 @@ def test_idle_stretches_against_a_plain_count(demo: Config) -> None:
             " FROM blocks AS b JOIN series AS s USING (series_id) WHERE s.metric = 'DCGM_FI_DEV_GPU_UTIL'"
         ).fetchall():
             at = offsets or [offset + index * (step or 0) for index in range(len(values))]
-            series[namespace, name] += [(hour * 3_600_000 + moment, value) for moment, value in zip(at, values, strict=True)]
+            series[namespace, name] += [
+                (hour * 3_600_000 + moment, value) for moment, value in zip(at, values, strict=True)
+            ]
     idle = {(row["uid"], row["from_ms"], row["to_ms"]) for row in rows}
     checked = 0
     for uid, namespace, name, begin, ended in held:
@@ -272,7 +288,9 @@ def test_idle_stretches_against_a_plain_count(demo: Config) -> None:
 def test_schedule_on_the_store(demo: Config, ask_week: Callable[[str], Any]) -> None:
     # by default notebooks alone are released
     default, short = ask_week("schedule"), ask_week("schedule --idle-minutes 30")
-    released = {row["workload"] for row in default["tables"]["Whom it touches"] if row["released_gpu_hours"] > 0}
+    released = {
+        row["workload"] for row in default["tables"]["Whom it touches"] if row["released_gpu_hours"] > 0
+    }
     assert {f"StatefulSet/jupyter-{name}" for name in ("alice", "bob", "chen")} <= released
     assert all(name.startswith("StatefulSet/jupyter-") for name in released)
     assert short["today"] == default["today"]
@@ -303,7 +321,12 @@ def test_the_headline_of_rightsize_is_what_its_unused_gpus_cost(demo: Config, fl
     nodes, saving = fleet.by_name, Decimal(0)
     for pod in fleet.pods:
         level, node = measured.get(pod.key), nodes[pod.place]
-        if node.capacity_type == "reserved" or level is None or not 0 < level.active_devices < pod.gpus or level.mean == 0:
+        if (
+            node.capacity_type == "reserved"
+            or level is None
+            or not 0 < level.active_devices < pod.gpus
+            or level.mean == 0
+        ):
             continue
         if level.devices < pod.gpus or level.measured_hours < 1 or not is_batch(pod):
             continue
@@ -326,7 +349,9 @@ def test_a_plan_on_the_store(ask_week: Callable[[str], Any], tmp_path: Path) -> 
     assert answer["scenario"]["cost"] == pytest.approx(answer["scenario"]["gpu_hours"])
 
 
-@pytest.mark.parametrize(("words", "name"), [("--month 2020-01", "2020-01"), ("--month 2026-02 --team nobody", "nobody")])
+@pytest.mark.parametrize(
+    ("words", "name"), [("--month 2020-01", "2020-01"), ("--month 2026-02 --team nobody", "nobody")]
+)
 def test_an_empty_period_is_told(run: Run, words: str, name: str) -> None:
     result = run("whatif", "schedule", *words.split())
     assert result.exit_code == 1 and name in result.output
@@ -337,7 +362,11 @@ def test_a_workload_is_known_by_its_name_and_an_unknown_one_brings_those_like_it
     fleets = [_used(demo, Scope(workloads=(name,))) for name in names]
     assert fleets[0].pods and fleets[0].pods == fleets[1].pods == fleets[2].pods
     for scope, message, fix in (
-        (Scope(workloads=("jupyter-alic",)), "no workload 'jupyter-alic' held GPUs", "StatefulSet/jupyter-alice"),
+        (
+            Scope(workloads=("jupyter-alic",)),
+            "no workload 'jupyter-alic' held GPUs",
+            "StatefulSet/jupyter-alice",
+        ),
         (Scope(workloads=names[:1], teams=("nobody",)), "no team 'nobody' held GPUs", ""),
     ):
         with pytest.raises(GpucostError, match=message) as error:

@@ -33,10 +33,7 @@ MANDATORY = {
     "ChargeCategory", "ChargeClass", "ChargeDescription", "ChargePeriodEnd", "ChargePeriodStart", "ContractedCost",
     "EffectiveCost", "InvoiceIssuerName", "ListCost", "PricingQuantity", "PricingUnit", "ServiceCategory", "ServiceName",
 }  # fmt: skip
-NAMED = {
-    "1.2": {"ProviderName", "PublisherName"},
-    "1.3": {"ServiceProviderName", "HostProviderName"},
-}
+NAMED = {"1.2": {"ProviderName", "PublisherName"}, "1.3": {"ServiceProviderName", "HostProviderName"}}
 # May not be null where the column is not.
 NEVER_NULL = (
     "BilledCost", "BillingAccountId", "BillingCurrency", "BillingPeriodEnd", "BillingPeriodStart", "ChargeCategory",
@@ -61,7 +58,11 @@ written = cache(save)  # of fleets that nobody changes
 @pytest.fixture(scope="module")
 def files(billed_fleet: Billed) -> dict[tuple[str, str], Path]:
     """The file of the whole fleet in each version and kind, of which one preparation is enough."""
-    made = {(version, kind): billed_fleet.folder / f"{version}.{kind}" for version in NAMED for kind in ("csv", "parquet")}
+    made = {
+        (version, kind): billed_fleet.folder / f"{version}.{kind}"
+        for version in NAMED
+        for kind in ("csv", "parquet")
+    }
 
     def saved(con: duckdb.DuckDBPyConnection) -> None:
         focus.prepare(con, billed_fleet.config, MONTH)
@@ -93,14 +94,20 @@ def told(billed_fleet: Billed, tmp_path_factory: pytest.TempPathFactory) -> Bill
     units = "consumed_unit = $units[1 + hour(charge_period_start) % len($units)], pricing_unit = 'Hrs'"
     with fleet.store.write() as con:
         for odd, change in ((0, TOLD), (1, UNTOLD)):
-            change_bill_rows(con, f"UPDATE bill_rows SET {change} WHERE hour(charge_period_start) % 2 = {odd}")  # noqa: S608
+            change_bill_rows(
+                con,
+                f"UPDATE bill_rows SET {change} WHERE hour(charge_period_start) % 2 = {odd}",  # noqa: S608
+            )
         change_bill_rows(con, f"UPDATE bill_rows SET {units}", {"units": list(UNITS)})  # noqa: S608
     return fleet
 
 
 @pytest.fixture(
     scope="module",
-    params=[pytest.param(name, marks=[] if name in ("cur2", "told") else [pytest.mark.slow]) for name in ("told", *FORMATS)],
+    params=[
+        pytest.param(name, marks=[] if name in ("cur2", "told") else [pytest.mark.slow])
+        for name in ("told", *FORMATS)
+    ],
 )
 def billed(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[str, Billed]:
     """The fleet with its bill, by the format of the export."""
@@ -133,7 +140,12 @@ def test_rows_add_up_to_their_charge_exactly_and_carry_its_name(billed: tuple[st
         origin = row[f"{PREFIX}origin_row"]
         sums[origin] = [before + row[column] for before, column in zip(sums[origin], AMOUNTS, strict=True)]
         _, _, _, _, _, _, resource, sku, account, region, tags = origins[origin]
-        assert (row["ResourceId"], row["SkuId"], row["SubAccountId"], row["RegionId"]) == (resource, sku, account, region)
+        assert (row["ResourceId"], row["SkuId"], row["SubAccountId"], row["RegionId"]) == (
+            resource,
+            sku,
+            account,
+            region,
+        )
         assert set(json.loads(row["Tags"])) >= set(tags or {})
     assert {key: [Decimal(str(value)) for value in amounts[:6]] for key, amounts in origins.items()} == sums
     account = pipeline.reconcile(fleet.config, fleet.store, MONTH)
@@ -141,7 +153,9 @@ def test_rows_add_up_to_their_charge_exactly_and_carry_its_name(billed: tuple[st
     assert (totals.charges, totals.estimated_rows) == (len(origins), 0)
 
 
-def test_only_commitments_save_on_what_was_agreed_and_spot_contracts_at_its_own_price(billed: tuple[str, Billed]) -> None:
+def test_only_commitments_save_on_what_was_agreed_and_spot_contracts_at_its_own_price(
+    billed: tuple[str, Billed],
+) -> None:
     name, fleet = billed
     found = rows(written(fleet)[1])
     spot = [row for row in found if row["PricingCategory"] == "Dynamic"]
@@ -150,7 +164,9 @@ def test_only_commitments_save_on_what_was_agreed_and_spot_contracts_at_its_own_
     for row in found:
         if name != "told" or row["ChargePeriodStart"].hour % 2:  # else what is agreed is made up
             saved[row["PricingCategory"]] += row["ContractedCost"] - row["EffectiveCost"]
-        assert abs(row["ContractedUnitPrice"] * row["PricingQuantity"] - row["ContractedCost"]) < Decimal("1e-9")
+        assert abs(row["ContractedUnitPrice"] * row["PricingQuantity"] - row["ContractedCost"]) < Decimal(
+            "1e-9"
+        )
         assert abs(row["ListUnitPrice"] * row["PricingQuantity"] - row["ListCost"]) < Decimal("1e-9")
     assert saved["Dynamic"] == saved["Standard"] == 0
     if name.startswith("cur"):
@@ -166,7 +182,11 @@ def test_what_the_bill_tells_comes_through(told: Billed) -> None:
         assert (row["InvoiceId"], row["SkuPriceId"], row["SkuMeter"]) == ("INV-1", "sku/price", "Machine")
         assert json.loads(row["SkuPriceDetails"]) == {"CoreCount": 96}
         assert (row["ListUnitPrice"], row["ContractedUnitPrice"]) == (Decimal("30.5"), Decimal("25.25"))
-        discount = (row["CommitmentDiscountName"], row["CommitmentDiscountQuantity"], row["CommitmentDiscountUnit"])
+        discount = (
+            row["CommitmentDiscountName"],
+            row["CommitmentDiscountQuantity"],
+            row["CommitmentDiscountUnit"],
+        )
         if row["CommitmentDiscountId"] is None:
             assert discount == (None, None, None)
         else:
@@ -178,7 +198,10 @@ def test_what_the_bill_tells_comes_through(told: Billed) -> None:
 
 def test_units_are_those_of_the_specification(told: Billed) -> None:
     expected = list(UNITS.values())
-    found = {(row["ConsumedUnit"], row["PricingUnit"], row["ChargePeriodStart"].hour) for row in rows(written(told)[1])}
+    found = {
+        (row["ConsumedUnit"], row["PricingUnit"], row["ChargePeriodStart"].hour)
+        for row in rows(written(told)[1])
+    }
     assert found == {(expected[hour % len(UNITS)], "Hours", hour) for _, _, hour in found}
     assert {unit for unit, _, _ in found} == set(expected)
 
@@ -195,7 +218,9 @@ MORE = """
 
 
 @pytest.mark.slow
-def test_discounts_and_fees_on_a_machine_are_split_as_its_hours_and_add_none(billed_fleet: Billed, tmp_path: Path) -> None:
+def test_discounts_and_fees_on_a_machine_are_split_as_its_hours_and_add_none(
+    billed_fleet: Billed, tmp_path: Path
+) -> None:
     hours = sum(row[f"{PREFIX}gpu_hours"] for row in rows(written(billed_fleet)[1]))
     fleet = copied(billed_fleet, tmp_path)
     more = {
@@ -206,14 +231,26 @@ def test_discounts_and_fees_on_a_machine_are_split_as_its_hours_and_add_none(bil
     with fleet.store.write() as con:
         for name, (kind, category, cost, monthly) in more.items():
             change_bill_rows(
-                con, MORE, {"name": name, "kind": kind, "category": category, "cost": Decimal(cost), "monthly": monthly}
+                con,
+                MORE,
+                {"name": name, "kind": kind, "category": category, "cost": Decimal(cost), "monthly": monthly},
             )
         # discounts are those of charges in the file, those that net costs hold too
         for name in ("traffic", "net"):
             change_bill_rows(
-                con, MORE, {"name": name, "kind": "discount", "category": "Credit", "cost": Decimal(-2), "monthly": False}
+                con,
+                MORE,
+                {
+                    "name": name,
+                    "kind": "discount",
+                    "category": "Credit",
+                    "cost": Decimal(-2),
+                    "monthly": False,
+                },
             )
-        change_bill_rows(con, "UPDATE bill_rows SET service_category = 'Networking' WHERE charge_description = 'traffic'")
+        change_bill_rows(
+            con, "UPDATE bill_rows SET service_category = 'Networking' WHERE charge_description = 'traffic'"
+        )
         change_bill_rows(con, "UPDATE bill_rows SET effective_cost = 0 WHERE charge_description = 'net'")
         counts = dict(con.execute("SELECT charge_description, count(*) FROM bill_rows GROUP BY 1").fetchall())
     found = rows(save(fleet)[1])
@@ -223,7 +260,11 @@ def test_discounts_and_fees_on_a_machine_are_split_as_its_hours_and_add_none(bil
     for name, (_, category, cost, _) in more.items():
         added = [row for row in found if row["ChargeDescription"] == name]
         assert len(added) > counts[name]
-        assert sum(row["EffectiveCost"] for row in added) == sum(row["BilledCost"] for row in added) == counts[name] * cost
+        assert (
+            sum(row["EffectiveCost"] for row in added)
+            == sum(row["BilledCost"] for row in added)
+            == counts[name] * cost
+        )
         assert {row[f"{PREFIX}kind"] for row in added} >= {"allocated", "unallocated"}
         # hours are counted where they are charged, and a discount is no price
         for column in ("ConsumedQuantity", "PricingQuantity", "ListUnitPrice", "ContractedUnitPrice"):
@@ -231,7 +272,9 @@ def test_discounts_and_fees_on_a_machine_are_split_as_its_hours_and_add_none(bil
 
 
 @pytest.mark.slow
-def test_what_was_written_loads_again_and_gives_the_same_money(billed: tuple[str, Billed], tmp_path: Path) -> None:
+def test_what_was_written_loads_again_and_gives_the_same_money(
+    billed: tuple[str, Billed], tmp_path: Path
+) -> None:
     """The same sums, and the same cost of each team where metrics are the same."""
     name, fleet = billed
     costs = by_team(fleet)
@@ -243,8 +286,15 @@ def test_what_was_written_loads_again_and_gives_the_same_money(billed: tuple[str
         run = collect_bills(again.store, [LocalTree(path)], None, force=True)
         assert not run.errors, run.errors
         billed_cost, effective, listed, contracted, count = again.store.query(sql)[1][0]
-        assert (billed_cost, effective, count) == (totals.billed_cost["USD"], totals.effective_cost["USD"], totals.billed_rows)
-        assert (listed, contracted) == (sum(row["ListCost"] for row in found), sum(row["ContractedCost"] for row in found))
+        assert (billed_cost, effective, count) == (
+            totals.billed_cost["USD"],
+            totals.effective_cost["USD"],
+            totals.billed_rows,
+        )
+        assert (listed, contracted) == (
+            sum(row["ListCost"] for row in found),
+            sum(row["ContractedCost"] for row in found),
+        )
     assert by_team(again) == costs, name
 
 
@@ -263,7 +313,9 @@ def test_shares_are_those_of_the_reconciliation(fleet_as_billed: Billed) -> None
         found[row[f"{PREFIX}kind"]] += row["EffectiveCost"]
     assert float(found["allocated"]) == pytest.approx(float(account.lines["attributed"]), abs=1e-6)
     assert float(found["unallocated"]) == pytest.approx(float(account.lines["unallocated"]), abs=1e-6)
-    assert float(found["outside_node_life"]) == pytest.approx(float(account.lines["outside_node_life"]), abs=1e-6)
+    assert float(found["outside_node_life"]) == pytest.approx(
+        float(account.lines["outside_node_life"]), abs=1e-6
+    )
 
 
 def test_tags_name_the_holder_and_what_nobody_held_is_a_row_of_its_own(
@@ -291,7 +343,10 @@ def _all() -> Any:
     from gpucost.periods import Period
     from gpucost.report import Query
 
-    return Query(period=Period(datetime(2026, 3, 1, tzinfo=UTC), datetime(2026, 4, 1, tzinfo=UTC)), period_name="March 2026")
+    return Query(
+        period=Period(datetime(2026, 3, 1, tzinfo=UTC), datetime(2026, 4, 1, tzinfo=UTC)),
+        period_name="March 2026",
+    )
 
 
 def test_what_no_bill_covers_is_an_estimate_that_bills_nothing(partly_billed: Billed) -> None:
@@ -302,11 +357,18 @@ def test_what_no_bill_covers_is_an_estimate_that_bills_nothing(partly_billed: Bi
     assert sum(row["EffectiveCost"] for row in estimates) == totals.estimated_cost
     assert {row["BilledCost"] for row in estimates} == {Decimal(0)}
     assert {row["ResourceName"] for row in estimates} == {"n3"}
-    assert all("stimate" in row["ChargeDescription"] and "No invoice" in row["InvoiceIssuerName"] for row in estimates)
+    assert all(
+        "stimate" in row["ChargeDescription"] and "No invoice" in row["InvoiceIssuerName"]
+        for row in estimates
+    )
 
 
 def test_billed_machines_that_no_metrics_saw_keep_their_whole_charge(partly_billed: Billed) -> None:
-    unseen = [row for row in rows(written(partly_billed, "1.3")[1]) if row[f"{PREFIX}kind"] == "instance_without_metrics"]
+    unseen = [
+        row
+        for row in rows(written(partly_billed, "1.3")[1])
+        if row[f"{PREFIX}kind"] == "instance_without_metrics"
+    ]
     whole = sum(charge.cost for charge in elsewhere(partly_billed) if charge.node["name"] == "elsewhere")
     assert sum(row["EffectiveCost"] for row in unseen) == whole
     assert {row["AllocatedMethodId"] for row in unseen} == {None}
@@ -332,7 +394,9 @@ def test_no_column_is_unknown_to_the_version(version: str) -> None:
     assert {name for name in columns_of(version) if not name.startswith("x_")} <= set(known)
 
 
-def test_since_1_3_tags_are_the_origins_and_the_ratios_add_up_to_1(files: dict[tuple[str, str], Path]) -> None:
+def test_since_1_3_tags_are_the_origins_and_the_ratios_add_up_to_1(
+    files: dict[tuple[str, str], Path],
+) -> None:
     ratios: dict[int, Decimal] = defaultdict(Decimal)
     for row in rows(files["1.3", "parquet"]):
         assert row["AllocatedMethodId"] == "gpucost-held-time"
@@ -359,4 +423,6 @@ def test_the_same_input_gives_the_same_bytes_and_a_month_without_any_is_an_error
     for version, kind in (("1.2", "parquet"), ("1.3", "csv")):
         assert save(billed_fleet, version, kind)[1].read_bytes() == files[version, kind].read_bytes()
     with pytest.raises(GpucostError, match="nothing of 2025-01 costs anything"):
-        pipeline.focus_file(billed_fleet.config, billed_fleet.store, "2025-01", "1.2", "csv", billed_fleet.folder / "none.csv")
+        pipeline.focus_file(
+            billed_fleet.config, billed_fleet.store, "2025-01", "1.2", "csv", billed_fleet.folder / "none.csv"
+        )

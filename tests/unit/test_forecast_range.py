@@ -22,7 +22,11 @@ MONTH = 30
 def _levels(kind: str, dice: random.Random, noise: float) -> list[float]:
     """The level of each day, and how far the day strays from it."""
     level, stray, found = 1.0, 0.0, []
-    growth, jump_at, jump = dice.choice([0.005, 0.01, 0.02]), dice.randrange(20, DAYS - 5), dice.choice([0.3, 0.5, 1.5, 2.5])
+    growth, jump_at, jump = (
+        dice.choice([0.005, 0.01, 0.02]),
+        dice.randrange(20, DAYS - 5),
+        dice.choice([0.3, 0.5, 1.5, 2.5]),
+    )
     jobs = [0.2] * (DAYS + 10)
     for day in range(DAYS):
         if dice.random() < 0.3:
@@ -46,7 +50,11 @@ def _levels(kind: str, dice: random.Random, noise: float) -> list[float]:
 
 def _fleet(kind: str, dice: random.Random) -> dict[date, Decimal]:
     first = date(2026, 1, 1) + timedelta(days=dice.randrange(365))
-    noise, size, weekend = dice.choice([0.03, 0.1, 0.2]), dice.choice([100, 1000, 20000]), dice.choice([0.4, 1.0])
+    noise, size, weekend = (
+        dice.choice([0.03, 0.1, 0.2]),
+        dice.choice([100, 1000, 20000]),
+        dice.choice([0.4, 1.0]),
+    )
     days = [first + timedelta(days=count) for count in range(DAYS)]
     costs = zip(days, _levels(kind, dice, noise), strict=True)
     return {
@@ -59,7 +67,9 @@ def _holds(fleet: dict[date, Decimal], known_days: int, back: int, is_kept: Call
     days = list(fleet)
     month = days[FIRST : FIRST + MONTH]
     known = {day: fleet[day] for day in days[FIRST - back : FIRST + known_days] if is_kept()}
-    told = forecast(Days(tuple(days[FIRST - back : FIRST + MONTH]), tuple(known), {FLEET: known}), FLEET, month)
+    told = forecast(
+        Days(tuple(days[FIRST - back : FIRST + MONTH]), tuple(known), {FLEET: known}), FLEET, month
+    )
     assert told.low is not None
     assert told.high is not None
     return told.low <= sum(fleet[day] for day in month) <= told.high
@@ -70,7 +80,14 @@ RANGES = [
     ("outliers", 28, 0.78, 0.98), ("alike", 28, 0.68, 0.92), ("grows", 28, 0.66, 0.94), ("shrinks", 28, 0.78, 0.99),
     ("walks", 28, 0.68, 0.90), ("jobs", 28, 0.70, 0.90), ("jumps", 28, 0.60, 0.92), ("stops", 28, 0.60, 0.92),
 ]  # fmt: skip
-UNUSUAL = [("walks", 0.01), ("jobs", 0.03), ("steady", 0.004), ("alike", 0.006), ("grows", 0.008), ("shrinks", 0.004)]
+UNUSUAL = [
+    ("walks", 0.01),
+    ("jobs", 0.03),
+    ("steady", 0.004),
+    ("alike", 0.006),
+    ("grows", 0.008),
+    ("shrinks", 0.004),
+]
 
 
 def few(cases: Sequence[tuple[Any, ...]], quick: int) -> list[Any]:
@@ -84,7 +101,9 @@ def test_four_in_five_months_end_within_the_range(kind: str, back: int, least: f
     found = []
     for known_days in (3, 8, 15, 25):
         fleets = [_fleet(kind, dice) for _ in range(50)]
-        hits = [_holds(fleet, known_days, back, lambda: kind != "gaps" or dice.random() > 0.2) for fleet in fleets]
+        hits = [
+            _holds(fleet, known_days, back, lambda: kind != "gaps" or dice.random() > 0.2) for fleet in fleets
+        ]
         found.append(sum(hits) / len(hits))
     assert least <= sum(found) / len(found) <= most, found
 
@@ -92,7 +111,12 @@ def test_four_in_five_months_end_within_the_range(kind: str, back: int, least: f
 def test_over_all_kinds_it_is_four_in_five() -> None:
     dice = random.Random(11)
     kinds = ("steady", "outliers", "alike", "grows", "shrinks", "walks", "jobs", "jumps", "stops")
-    hits = [_holds(_fleet(kind, dice), known, 28, lambda: True) for kind in kinds for known in (3, 8, 15, 25) for _ in range(15)]
+    hits = [
+        _holds(_fleet(kind, dice), known, 28, lambda: True)
+        for kind in kinds
+        for known in (3, 8, 15, 25)
+        for _ in range(15)
+    ]
     assert 0.76 <= sum(hits) / len(hits) <= 0.88
 
 
@@ -103,7 +127,9 @@ def test_a_day_like_others_is_rarely_called_unusual(kind: str, most: float) -> N
     for _ in range(60):
         fleet = _fleet(kind, dice)
         days = tuple(fleet)
-        told.append(len(anomalies(Days(days, days, {FLEET: fleet}), days[FIRST : FIRST + MONTH], Decimal(1), "USD")))
+        told.append(
+            len(anomalies(Days(days, days, {FLEET: fleet}), days[FIRST : FIRST + MONTH], Decimal(1), "USD"))
+        )
     assert sum(told) / (60 * MONTH) <= most
 
 
@@ -117,7 +143,8 @@ def test_a_day_that_stands_out_is_found() -> None:
             odd = days[dice.randrange(FIRST, FIRST + MONTH)]
             changed = fleet | {odd: fleet[odd] * factor}
             found[factor] += any(
-                one.day == odd for one in anomalies(Days(days, days, {FLEET: changed}), days[FIRST:], Decimal(1), "USD")
+                one.day == odd
+                for one in anomalies(Days(days, days, {FLEET: changed}), days[FIRST:], Decimal(1), "USD")
             )
     assert found[2] >= 48
     assert found[0] >= 57

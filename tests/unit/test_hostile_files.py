@@ -31,7 +31,13 @@ VALUES = {
     "long": "x" * 20_000,
 }
 CHARGES = list(charges(machines("p4de.24xlarge"), rate))[:3]
-PROGRESS = {"workload": "Job/a", "namespace": "n", "time": "2026-03-13T06:00:00Z", "unit": "epoch", "value": 1}
+PROGRESS = {
+    "workload": "Job/a",
+    "namespace": "n",
+    "time": "2026-03-13T06:00:00Z",
+    "unit": "epoch",
+    "value": 1,
+}
 CONFIG = 'prometheus = []\n[prices]\nbook = "prices.csv"\n'
 BOOK = "provider,region,zone,instance_type,purchase_option,price_per_hour,currency,effective_start\n"
 SACCT = """JobID|JobIDRaw|JobName|Cluster|Account|User|State|Submit|Start|End|ElapsedRaw|NodeList|AllocTRES
@@ -80,23 +86,39 @@ def told(value: str, kind: str, content: str) -> bytes:
     if kind == "csv":  # quotes are around the whole field
         field, rest = before.rpartition(",")[2], more[0]
         quoted = quoted.replace('"', f'"{field.rpartition(chr(10))[2]}', 1)
-        return (before[: len(before) - len(field.rpartition(chr(10))[2])] + quoted + rest).encode("utf-8", "surrogatepass")
+        return (before[: len(before) - len(field.rpartition(chr(10))[2])] + quoted + rest).encode(
+            "utf-8", "surrogatepass"
+        )
     return quoted.join([before, *more]).encode("utf-8", "surrogatepass")
 
 
 #: One of each kind of file is tried in every run of the tests, in one format.
 KINDS = list(
-    {words.rpartition(".")[2]: (words, content, table) for words, content, table in FILES if "doctor" not in words}.values()
+    {
+        words.rpartition(".")[2]: (words, content, table)
+        for words, content, table in FILES
+        if "doctor" not in words
+    }.values()
 )
-CASES = [("hidden", KINDS, ("table",)), *((value, FILES, ("table", "csv", "markdown", "json")) for value in VALUES)]
+CASES = [
+    ("hidden", KINDS, ("table",)),
+    *((value, FILES, ("table", "csv", "markdown", "json")) for value in VALUES),
+]
 
 
 @pytest.mark.parametrize(
     ("value", "files", "kinds"),
-    [pytest.param(*case, marks=[pytest.mark.slow] * bool(number), id=f"{case[0]}-{number}") for number, case in enumerate(CASES)],
+    [
+        pytest.param(*case, marks=[pytest.mark.slow] * bool(number), id=f"{case[0]}-{number}")
+        for number, case in enumerate(CASES)
+    ],
 )
 def test_what_files_hold_is_shown(
-    value: str, files: list[tuple[str, str, str | None]], kinds: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    value: str,
+    files: list[tuple[str, str, str | None]],
+    kinds: tuple[str, ...],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.chdir(tmp_path)
     for number, (words, content, table) in enumerate(files):

@@ -76,14 +76,20 @@ def test_bars_are_what_the_command_says_of_waste(run: Run, narrowed: tuple[str, 
 
 @pytest.mark.parametrize("narrowed", NARROWED)
 def test_unit_costs_are_those_of_the_commands(run: Run, narrowed: tuple[str, ...]) -> None:
-    found = {title: text for title, text in sections(run("report", "--format", "html", *narrowed)).items() if "Cost per" in title}
+    found = {
+        title: text
+        for title, text in sections(run("report", "--format", "html", *narrowed)).items()
+        if "Cost per" in title
+    }
     runs = sorted(told(run, "unit", "epoch", *narrowed)["runs"], key=lambda one: -one["cost"])
     lines = {"Cost per epoch": [f"{one['epochs_done']} ${one['mean_cost']:,.2f}" for one in runs[:10]]}
     models = told(run, "unit", "requests", *narrowed)["models"]
     lines["Cost per 1,000 requests"] = [f"{one['amount']:,.0f} {one['failed']:,.0f}" for one in models]
     lines["Cost per 1,000 requests"] += [f"${one['cost_per_1000']:,.4f}" for one in models]
     models = told(run, "unit", "tokens", *narrowed)["models"]
-    lines["Cost per million tokens"] = [f"${one['cost']:,.2f} ${one['cost_per_million_tokens']:,.4f}" for one in models]
+    lines["Cost per million tokens"] = [
+        f"${one['cost']:,.2f} ${one['cost_per_million_tokens']:,.4f}" for one in models
+    ]
     assert set(found) == {title for title, figures in lines.items() if figures}
     for title, text in found.items():
         assert all(line in text for line in lines[title])
@@ -108,10 +114,14 @@ def test_findings_are_those_of_the_command(run: Run) -> None:
     assert amounts == [("≤ " if one["is_bound"] else "", f"{one['saving_per_month']:,.2f}") for one in shown]
     for one in shown:
         assert f"{one['evidence']}." in text and (one["command"] or "") in text
-        assert f"Measured by {one['measured']}." in text and (one["patch"] is not None) <= ("What to apply" in text)
+        assert f"Measured by {one['measured']}." in text and (one["patch"] is not None) <= (
+            "What to apply" in text
+        )
     assert f"{len(listed) - 4} more: gpucost findings --month 2026-02" in text
     assert "What to do about it:" not in sections(page)["Where GPU time went"]
-    own = sections(run("report", "--format", "html", "--findings", "3", "--team", "product"))["What to do about it"]
+    own = sections(run("report", "--format", "html", "--findings", "3", "--team", "product"))[
+        "What to do about it"
+    ]
     product = told(run, "findings", "--team", "product")
     assert own.startswith(f"{len(product['savings']) + len(product['upper_bounds'])} findings.")
     assert "What to do about it" not in sections(run("report", "--format", "html"))

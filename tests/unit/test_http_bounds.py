@@ -73,7 +73,10 @@ class Server(Quiet):
     def linked(self, _: str) -> None:
         """A list whose next page, or whose file, is on another server."""
         file = f"@{self.other.removeprefix('http://')}/elsewhere.json"
-        page = {"NextPageLink": f"{self.other}/elsewhere", "regions": [{"regionCode": "r", "versionUrl": file}]}
+        page = {
+            "NextPageLink": f"{self.other}/elsewhere",
+            "regions": [{"regionCode": "r", "versionUrl": file}],
+        }
         self.begin()
         self.wfile.write(json.dumps({"Items": [], **page}).encode())
 

@@ -28,7 +28,11 @@ PAGE = Path(__file__).parents[2] / "docs" / "limits.md"
 @pytest.mark.parametrize("packed", [False, True])
 def test_a_file_that_is_read_as_a_whole(packed: bool, tmp_path: Path) -> None:
     path = tmp_path / "a.csv"
-    for size, is_read in ((inputs.SETTINGS, True), (inputs.SETTINGS + 1, False), (50 * inputs.SETTINGS, False)):
+    for size, is_read in (
+        (inputs.SETTINGS, True),
+        (inputs.SETTINGS + 1, False),
+        (50 * inputs.SETTINGS, False),
+    ):
         content = b"#" * size
         path.write_bytes(gzip.compress(content) if packed else content)
         if is_read:
@@ -85,8 +89,12 @@ def test_a_long_field_is_read_or_refused_in_a_sentence(size: int, tmp_path: Path
 def test_a_long_field_of_a_bill(tmp_path: Path) -> None:
     bills = Bills(tmp_path)
     for size, said in ((200_000, None), (3_000_000, "long.csv")):
-        run = bills.load(bills.write("long.csv", csv_text([usage(LineItemDescription="w" * size)])), force=True)
-        assert (not run.errors) if said is None else (len(run.errors) == 1 and said in run.errors[0].message), run.errors
+        run = bills.load(
+            bills.write("long.csv", csv_text([usage(LineItemDescription="w" * size)])), force=True
+        )
+        assert (
+            (not run.errors) if said is None else (len(run.errors) == 1 and said in run.errors[0].message)
+        ), run.errors
 
 
 def test_no_word_of_an_error_is_as_long_as_what_a_broken_file_holds() -> None:

@@ -49,7 +49,10 @@ def test_rows_and_figures_of_a_lake_are_those_of_the_store(grown_lake: GrownLake
 @pytest.mark.ci
 def test_a_load_of_the_fourth_day_is_written_and_attributed_alone(grown_lake: GrownLake) -> None:
     first, second = grown_lake.exports
-    days = [set(re.findall("cluster=main/day=([0-9-]+)", " ".join(file.name for file in one.files))) for one in (first, second)]
+    days = [
+        set(re.findall("cluster=main/day=([0-9-]+)", " ".join(file.name for file in one.files)))
+        for one in (first, second)
+    ]
     # runs of equal values go on where the third day ended
     assert days == [{"2026-03-10", "2026-03-11", "2026-03-12"}, {"2026-03-12", "2026-03-13"}]
     # two more partitions hold the bill
@@ -63,7 +66,9 @@ def test_a_load_of_the_fourth_day_is_written_and_attributed_alone(grown_lake: Gr
     assert "data that is newer than its figures" in "".join(grown_lake.notes)
     files = open_files(str(grown_lake.url), grown_lake.config)
     named = {file.name for one in manifest.read(files).manifests for file in one.files}
-    assert {str(path.relative_to(grown_lake.url)) for path in (grown_lake.url / "raw").rglob("*.parquet")} == named
+    assert {
+        str(path.relative_to(grown_lake.url)) for path in (grown_lake.url / "raw").rglob("*.parquet")
+    } == named
 
 
 @pytest.mark.ci
@@ -76,7 +81,9 @@ def test_what_is_exported_and_attributed_again_changes_nothing(grown_lake: Grown
 
 
 @pytest.mark.ci
-def test_a_file_that_is_gone_is_written_again_by_an_export_of_everything(grown_lake: GrownLake, tmp_path: Path) -> None:
+def test_a_file_that_is_gone_is_written_again_by_an_export_of_everything(
+    grown_lake: GrownLake, tmp_path: Path
+) -> None:
     lake = grown_lake.copy(tmp_path / "copy")
     lost = sorted((lake.url / "raw/states").rglob("*.parquet"))[0]
     lost.unlink()
@@ -143,7 +150,9 @@ COMMANDS = (
 
 
 @pytest.mark.ci
-@pytest.mark.parametrize("words", [*COMMANDS[:2], *(pytest.param(words, marks=pytest.mark.slow) for words in COMMANDS[2:])])
+@pytest.mark.parametrize(
+    "words", [*COMMANDS[:2], *(pytest.param(words, marks=pytest.mark.slow) for words in COMMANDS[2:])]
+)
 def test_commands_say_of_a_lake_what_they_say_of_the_store(words: str, grown_lake: GrownLake) -> None:
     call = [*words.split(), *called(grown_lake), "-q"]
     assert run(*call, "--lake", str(grown_lake.url)) == run(*call)
@@ -154,14 +163,25 @@ def test_commands_say_of_a_lake_what_they_say_of_the_store(words: str, grown_lak
 def test_a_month_before_and_after_all_data_is_said_as_of_a_store(month: str, grown_lake: GrownLake) -> None:
     call = ["report", "--month", month, "--format", "json", *called(grown_lake)]
     told = [CliRunner().invoke(app, [*call, *more]) for more in (["--lake", str(grown_lake.url)], [])]
-    assert told[0].exit_code == told[1].exit_code and told[0].exception.__class__ is told[1].exception.__class__
+    assert (
+        told[0].exit_code == told[1].exit_code and told[0].exception.__class__ is told[1].exception.__class__
+    )
     assert told[0].stdout == told[1].stdout
 
 
 @pytest.mark.slow
 def test_a_bundle_is_the_same_of_a_lake(grown_lake: GrownLake, tmp_path: Path) -> None:
     for name, more in (("store", []), ("lake", ["--lake", str(grown_lake.url)])):
-        words = ["chargeback", "--month", "2026-03", "--out", str(tmp_path / name), *called(grown_lake), "-q", *more]
+        words = [
+            "chargeback",
+            "--month",
+            "2026-03",
+            "--out",
+            str(tmp_path / name),
+            *called(grown_lake),
+            "-q",
+            *more,
+        ]
         run(*words, code=4)
     ledgers = [sorted((tmp_path / name).rglob("*.csv")) for name in ("store", "lake")]
     assert [one.name for one in ledgers[0]] == [one.name for one in ledgers[1]] != []
@@ -192,7 +212,10 @@ KNOWN = [str(date.fromordinal(date(2026, 5, 10).toordinal() + day)) for day in r
     ("asked", "read"),
     [
         (None, ("2026-08-01", "2026-10-06")),  # the newest three months
-        (("2026-09-01", "2026-09-03"), ("2026-07-31", "2026-09-02")),  # 31 days more, for comparisons, and one
+        (
+            ("2026-09-01", "2026-09-03"),
+            ("2026-07-31", "2026-09-02"),
+        ),  # 31 days more, for comparisons, and one
         (("2026-08-01", "2026-10-01"), ("2026-05-31", "2026-09-30")),  # as long again where that is more
         (("2026-06-01", "2026-07-01"), ("2026-05-10", "2026-06-30")),  # no more than there is
         (("2026-10-01", "2026-11-01"), ("2026-08-30", "2026-10-06")),
@@ -223,11 +246,15 @@ def test_days_that_are_not_read_are_not_free(grown_lake: GrownLake, monkeypatch:
 
 
 @pytest.mark.ci
-def test_figures_are_those_of_their_settings_and_a_failed_task_keeps_them(grown_lake: GrownLake, tmp_path: Path) -> None:
+def test_figures_are_those_of_their_settings_and_a_failed_task_keeps_them(
+    grown_lake: GrownLake, tmp_path: Path
+) -> None:
     lake = grown_lake.copy(tmp_path / "copy")
     current = lake.url / "_gpucost/current.json"
     before = current.read_bytes()
-    other = lake.config.model_copy(update={"idle": lake.config.idle.model_copy(update={"threshold_percent": 50})})
+    other = lake.config.model_copy(
+        update={"idle": lake.config.idle.model_copy(update={"threshold_percent": 50})}
+    )
     with pytest.raises(StoreError, match="another configuration"), opened(other, lake.url):
         pass
     sorted((lake.url / "raw/blocks").rglob("*.parquet"))[0].unlink()
@@ -240,7 +267,9 @@ def test_figures_are_those_of_their_settings_and_a_failed_task_keeps_them(grown_
 
 
 @pytest.mark.ci
-def test_a_lake_of_a_newer_version_a_broken_manifest_and_no_lake(grown_lake: GrownLake, tmp_path: Path) -> None:
+def test_a_lake_of_a_newer_version_a_broken_manifest_and_no_lake(
+    grown_lake: GrownLake, tmp_path: Path
+) -> None:
     with pytest.raises(NoDataError, match="there is no lake"):
         manifest.read(open_files(str(tmp_path / "none"), Config()))
     lake = grown_lake.copy(tmp_path / "copy")
@@ -280,13 +309,31 @@ def test_others_read_the_raw_layout(grown_lake: GrownLake) -> None:
 
 
 def test_every_table_of_a_store_is_raw_or_made_of_it() -> None:
-    own = {"schema_version", "seals", "collect_runs", "compactions", "cuts", "attribution_state", "attributed_days"}
+    own = {
+        "schema_version",
+        "seals",
+        "collect_runs",
+        "compactions",
+        "cuts",
+        "attribution_state",
+        "attributed_days",
+    }
     with scratch_store() as con:
-        tables = {name for (name,) in con.execute("SELECT table_name FROM duckdb_tables() WHERE NOT temporary").fetchall()}
+        tables = {
+            name
+            for (name,) in con.execute(
+                "SELECT table_name FROM duckdb_tables() WHERE NOT temporary"
+            ).fetchall()
+        }
     raw = {"bill_lines", "bill_details", *(table.name for table in RAW)} - {"bill_rows"}
-    assert tables - own - raw == {name.split("/")[1] for step in steps.STEPS.values() for name in step.writes} & tables
+    assert (
+        tables - own - raw
+        == {name.split("/")[1] for step in steps.STEPS.values() for name in step.writes} & tables
+    )
     for step in steps.STEPS.values():
-        assert {name.removeprefix("raw/") for name in step.reads if name.startswith("raw/")} <= {table.name for table in RAW}
+        assert {name.removeprefix("raw/") for name in step.reads if name.startswith("raw/")} <= {
+            table.name for table in RAW
+        }
 
 
 def test_docs_show_the_tables_and_the_steps() -> None:

@@ -39,7 +39,9 @@ def small(tmp_path: Path) -> Iterator[Path]:
     """A disk of 400 KB."""
     place = tmp_path / "small"
     place.mkdir()
-    if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=400k", "tmpfs", str(place)], capture_output=True).returncode:
+    if subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=400k", "tmpfs", str(place)], capture_output=True
+    ).returncode:
         pytest.skip("nothing may be mounted here")
     yield place
     subprocess.run(["umount", "--lazy", str(place)], check=True)
@@ -49,12 +51,18 @@ def small(tmp_path: Path) -> Iterator[Path]:
 def test_a_full_disk_and_one_that_cannot_be_written(small: Path, tmp_path: Path) -> None:
     config, store = stored(tmp_path / "one")
     (small / "other").write_bytes(bytes(98 * 4096))
-    for words, fix, free in (("No space left", "make room", lambda: (small / "other").unlink()), ("Read-only", "writable", None)):
+    for words, fix, free in (
+        ("No space left", "make room", lambda: (small / "other").unlink()),
+        ("Read-only", "writable", None),
+    ):
         with pytest.raises(StoreError, match=f"{small}/lake.*: {words}") as caught:
             export(config, store, small / "lake")
         assert fix in str(caught.value.fix)
         for one in manifest.load(open_files(str(small / "lake"), config)).manifests:
-            assert all(open_files(str(small / "lake"), config).is_whole(file) for file in one.days["2026-03-10"].values())
+            assert all(
+                open_files(str(small / "lake"), config).is_whole(file)
+                for file in one.days["2026-03-10"].values()
+            )
         if free:
             free()
             export(config, store, small / "lake")
@@ -114,26 +122,43 @@ def test_a_manifest_of_no_sense_is_named(files: LakeFiles) -> None:
     # numbers are numbers, and texts are texts
     changes = ((b"1,", b'"1",'), (b"1,", b"true,"), (b"2,", b"2.0,"), (b'"a"', b"5"), (b'"raw/x"', b"null"))
     wrong = [whole % file.replace(*one) for one in changes]
-    wrong += [whole.replace(b'"me"', b"7") % file, whole.replace(b"[1, 2]", b'["1", 2]') % file, b"[" * 100_000]
-    for content in (*wrong, b"{", b"[]", b'{"format": 1}', b'{"format": 1, "schema": 1, "days": []}', b"\xff"):
+    wrong += [
+        whole.replace(b'"me"', b"7") % file,
+        whole.replace(b"[1, 2]", b'["1", 2]') % file,
+        b"[" * 100_000,
+    ]
+    for content in (
+        *wrong,
+        b"{",
+        b"[]",
+        b'{"format": 1}',
+        b'{"format": 1, "schema": 1, "days": []}',
+        b"\xff",
+    ):
         files.write("_gpucost/manifests/cluster=prod/me.json", content)
         try:
             refused = str(manifest.read(files))
         except StoreError as error:
             refused = f"{error.message}; {error.fix}"
-        assert "cluster=prod/me.json is no manifest: " in refused and "delete that file" in refused, content[:200]
+        assert "cluster=prod/me.json is no manifest: " in refused and "delete that file" in refused, content[
+            :200
+        ]
     files.write("_gpucost/manifests/cluster=prod/me.json", b'{"format": 99}')
     with pytest.raises(StoreError, match="newer gpucost"):
         manifest.read(files)
 
 
 HARMS = pytest.mark.parametrize(
-    ("harm", "words"), [(Path.unlink, "missing"), (lambda path: path.write_bytes(b"PAR1"), "not what")], ids=["gone", "broken"]
+    ("harm", "words"),
+    [(Path.unlink, "missing"), (lambda path: path.write_bytes(b"PAR1"), "not what")],
+    ids=["gone", "broken"],
 )
 
 
 @HARMS
-def test_a_file_that_is_lost_is_named(harm: Callable[[Path], object], words: str, files: LakeFiles, tmp_path: Path) -> None:
+def test_a_file_that_is_lost_is_named(
+    harm: Callable[[Path], object], words: str, files: LakeFiles, tmp_path: Path
+) -> None:
     files.write("raw/x.parquet", b"rows")
     digest = sha256(b"rows").hexdigest()
     assert files.local("raw/x.parquet", tmp_path, 4, digest).read_bytes() == b"rows"
@@ -182,7 +207,9 @@ def test_an_export_that_is_killed_again_and_again_ends_as_one_that_never_was(
     lasts = time.monotonic() - began
     random.seed(17)
     for _ in range(6):
-        process = subprocess.Popen([sys.executable, "-c", _EXPORT, str(config.path), str(url)], stdout=subprocess.PIPE)
+        process = subprocess.Popen(
+            [sys.executable, "-c", _EXPORT, str(config.path), str(url)], stdout=subprocess.PIPE
+        )
         assert process.stdout and process.stdout.readline()
         time.sleep(random.uniform(0.1, 0.4 + lasts))
         process.send_signal(signal.SIGKILL)
@@ -200,5 +227,10 @@ def test_an_export_that_is_killed_again_and_again_ends_as_one_that_never_was(
         for lake in lakes
     ]  # fmt: skip
     assert days[0] == days[1]
-    named = {file.name for one in manifest.read(lakes[1]).manifests for tables in one.days.values() for file in tables.values()}
+    named = {
+        file.name
+        for one in manifest.read(lakes[1]).manifests
+        for tables in one.days.values()
+        for file in tables.values()
+    }
     assert set(lakes[1].names("raw")) == named and not lakes[1].names(PARTS)

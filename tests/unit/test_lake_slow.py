@@ -12,7 +12,16 @@ import pytest
 from gpucost import pipeline
 from gpucost.errors import GpucostError
 from gpucost.lake import attribution, steps
-from tests.lakes import GrownLake, attribute, differences, export, opened, stored, stored_together, unlike_the_store
+from tests.lakes import (
+    GrownLake,
+    attribute,
+    differences,
+    export,
+    opened,
+    stored,
+    stored_together,
+    unlike_the_store,
+)
 from tests.oracle.shared_cases import replayed, shared_cases
 from tests.oracle.test_exact import Together, name_of, together
 from tests.replay.fleet import read_fleet
@@ -59,14 +68,18 @@ def test_two_stores_of_two_clusters_report_what_each_reported_alone(tmp_path: Pa
 
 def test_figures_after_other_settings_are_those_of_the_store(grown_lake: GrownLake, tmp_path: Path) -> None:
     lake = grown_lake.copy(tmp_path / "copy")
-    other = lake.config.model_copy(update={"idle": lake.config.idle.model_copy(update={"threshold_percent": 50})})
+    other = lake.config.model_copy(
+        update={"idle": lake.config.idle.model_copy(update={"threshold_percent": 50})}
+    )
     pipeline.attribute(other, lake.store)
     attribute(other, lake.url)
     with opened(other, lake.url) as seen:
         assert not differences(lake.store.path, seen.path)
 
 
-@pytest.mark.parametrize("harm", [Path.unlink, lambda path: path.write_bytes(b"PAR1")], ids=["gone", "broken"])
+@pytest.mark.parametrize(
+    "harm", [Path.unlink, lambda path: path.write_bytes(b"PAR1")], ids=["gone", "broken"]
+)
 def test_figures_whose_file_is_lost_are_made_again(harm: Any, grown_lake: GrownLake, tmp_path: Path) -> None:
     lake = grown_lake.copy(tmp_path / "copy")
     harm(next((lake.url / "attributed/cost_runs").rglob("*.parquet")))

@@ -41,7 +41,9 @@ KEPT = Decimal("0.9")
 
 
 def statements(config: Path, month: str) -> dict[str, Any]:
-    result = CliRunner().invoke(app, ["reconcile", "--month", month, "--format", "json", "--config", str(config)])
+    result = CliRunner().invoke(
+        app, ["reconcile", "--month", month, "--format", "json", "--config", str(config)]
+    )
     assert result.exit_code == 0, result.output
     return {one["basis"]: one for one in json.loads(result.stdout, parse_float=Decimal)["statements"]}
 
@@ -75,13 +77,21 @@ def test_the_demos_bill(tmp_path: Path) -> None:
     config = load_config(tmp_path / "gpucost.toml", environ={})
     store = Store(config.store)
     assert not collect_bills(store, [LocalTree(tmp_path / "listed.parquet")], "aws").errors
-    view = pipeline.report(config, store, Query(period=FEBRUARY, period_name="February 2026", clusters=("demo",)))
-    assert view.node_totals is not None and {source.name for source in view.coverage.price_sources} == {"bill"}
+    view = pipeline.report(
+        config, store, Query(period=FEBRUARY, period_name="February 2026", clusters=("demo",))
+    )
+    assert view.node_totals is not None and {source.name for source in view.coverage.price_sources} == {
+        "bill"
+    }
     found, rows = statements(tmp_path / "gpucost.toml", "2026-02"), sum(count for *_, count in sums)
     billed, effective = found["billed"], found["effective"]
     check(billed, rows, invoice)
     # the month's part of the reservations' upfront fee, in the fee's place
-    count, upfront, hours = bill.TERMS["reserved_count"], Decimal(bill.TERMS["reserved_upfront"]), Decimal(28 * 24)
+    count, upfront, hours = (
+        bill.TERMS["reserved_count"],
+        Decimal(bill.TERMS["reserved_upfront"]),
+        Decimal(28 * 24),
+    )
     check(effective, rows, invoice - count * upfront + count * hours * upfront / 8760)
     fees = sum(by_type[name] for name in ("Fee", "RIFee", "SavingsPlanRecurringFee"))
     for names, cost in (
@@ -93,7 +103,13 @@ def test_the_demos_bill(tmp_path: Path) -> None:
         (["commitment_fees", "unused_commitments"], fees),
     ):
         assert of_class(billed, *names) == cost, names
-    machines = ("attributed", "unallocated", "outside_node_life", "instances_without_metrics", "other_machines")
+    machines = (
+        "attributed",
+        "unallocated",
+        "outside_node_life",
+        "instances_without_metrics",
+        "other_machines",
+    )
     assert all(of_class(billed, name) > 0 for name in (*machines, "storage", "network"))
     # on the first day one of the two reserved machines was not there yet
     assert 80 < of_class(effective, "unused_commitments") < 25 * Decimal("3.57")
@@ -102,9 +118,13 @@ def test_the_demos_bill(tmp_path: Path) -> None:
 
 def signed(fleet: Billed) -> Path:
     """A configuration for the fleet, whose two days are all that it ran."""
-    accepted = '[[coverage.accept]]\nfrom = 2026-03-01\nto = 2026-04-01\nwho = "Dana"\nwhy = "it ran for two days"\n'
+    accepted = (
+        '[[coverage.accept]]\nfrom = 2026-03-01\nto = 2026-04-01\nwho = "Dana"\nwhy = "it ran for two days"\n'
+    )
     config = fleet.folder / "gpucost.toml"
-    config.write_text(f'store = "{fleet.store.path}"\n[prices]\nbook = "{fleet.folder / "prices.csv"}"\n{accepted}')
+    config.write_text(
+        f'store = "{fleet.store.path}"\n[prices]\nbook = "{fleet.folder / "prices.csv"}"\n{accepted}'
+    )
     return config
 
 
@@ -117,11 +137,17 @@ def gpu_cost(fleet: Billed) -> Decimal:
 
 def _gcp(fleet: Billed, kept: Decimal = Decimal(1)) -> list[dict[str, Any]]:
     """Cores of one machine under a commitment that is a quarter idle, a reservation that nobody used, and the account's rest."""
-    rows = [json.loads(line, parse_float=Decimal) for line in bill_files.gcp_jsonl(charges(fleet.fleet, rate)).splitlines()]
+    rows = [
+        json.loads(line, parse_float=Decimal)
+        for line in bill_files.gcp_jsonl(charges(fleet.fleet, rate)).splitlines()
+    ]
     first = rows[0]
     rest: list[dict[str, Any]] = []
     for row in rows:
-        if "Instance Core" in row["sku"]["description"] and row["resource"]["name"] == rows[0]["resource"]["name"]:
+        if (
+            "Instance Core" in row["sku"]["description"]
+            and row["resource"]["name"] == rows[0]["resource"]["name"]
+        ):
             row["credits"] = [_credit("COMMITTED_USAGE_DISCOUNT", -row["cost"])]
             units = row["usage"]["amount_in_pricing_units"] / Decimal("0.75")
             rest.append(
@@ -140,10 +166,21 @@ def _gcp(fleet: Billed, kept: Decimal = Decimal(1)) -> list[dict[str, Any]]:
     bare: dict[str, Any] = first | {"credits": [], "resource": {}, "system_labels": []}
     support, goodwill = {"id": "S", "description": "Standard Support"}, {"type": "GOODWILL"}
     rest += [
-        bare | {"sku": _sku("Reserved Nvidia Tesla A100 GPU in Netherlands"), "cost": Decimal("61.5"), "system_labels": unused},
+        bare
+        | {
+            "sku": _sku("Reserved Nvidia Tesla A100 GPU in Netherlands"),
+            "cost": Decimal("61.5"),
+            "system_labels": unused,
+        },
         bare | {"sku": _sku("Standard"), "cost": Decimal("29"), "service": support},
         bare | {"sku": _sku("VAT"), "cost": Decimal("17.25"), "cost_type": "tax"},
-        bare | {"sku": _sku("Goodwill"), "cost": Decimal("-12"), "cost_type": "adjustment", "adjustment_info": goodwill},
+        bare
+        | {
+            "sku": _sku("Goodwill"),
+            "cost": Decimal("-12"),
+            "cost_type": "adjustment",
+            "adjustment_info": goodwill,
+        },
     ]
     told = rows + rest
     for row in told if kept != 1 else ():
@@ -164,7 +201,9 @@ def _credit(kind: str, amount: Decimal) -> dict[str, Any]:
 def _gcp_sums(rows: list[dict[str, Any]]) -> tuple[Decimal, Decimal]:
     """Billed and effective cost: a promotion lowers the bill, not what usage costs."""
     billed = sum((row["cost"] + sum(one["amount"] for one in row["credits"]) for row in rows), Decimal(0))
-    promotions = sum((one["amount"] for row in rows for one in row["credits"] if one["type"] == "PROMOTION"), Decimal(0))
+    promotions = sum(
+        (one["amount"] for row in rows for one in row["credits"] if one["type"] == "PROMOTION"), Decimal(0)
+    )
     return billed, billed - promotions
 
 
@@ -192,17 +231,31 @@ def test_googles_bill(tmp_path: Path) -> None:
 
 def _azure(fleet: Billed) -> tuple[list[dict[str, str]], list[dict[str, str]]]:
     """The actual and the amortized export: a reservation bought in the month, a refund, a credit, support and tax."""
-    amortized = list(csv.DictReader(io.StringIO(bill_files.azure_amortized(by_day(charges(fleet.fleet, rate))))))
+    amortized = list(
+        csv.DictReader(io.StringIO(bill_files.azure_amortized(by_day(charges(fleet.fleet, rate)))))
+    )
     actual = [
         row | ({"CostInBillingCurrency": "0"} if row["ReservationId"] else {})
         for row in amortized
         if row["ChargeType"] == "Usage"
     ]
-    bare = amortized[0] | {"ResourceId": "", "AdditionalInfo": "", "ReservationId": "", "PricingModel": "", "Quantity": "1"}
+    bare = amortized[0] | {
+        "ResourceId": "",
+        "AdditionalInfo": "",
+        "ReservationId": "",
+        "PricingModel": "",
+        "Quantity": "1",
+    }
     both = [
-        bare | {"ChargeType": "Refund", "MeterCategory": "Virtual Machines Licenses", "CostInBillingCurrency": "-4.40"},
+        bare
+        | {
+            "ChargeType": "Refund",
+            "MeterCategory": "Virtual Machines Licenses",
+            "CostInBillingCurrency": "-4.40",
+        },
         bare | {"ChargeType": "Credit", "MeterCategory": "Credit", "CostInBillingCurrency": "-25"},
-        bare | {"ChargeType": "Purchase", "MeterCategory": "Microsoft Support", "CostInBillingCurrency": "100"},
+        bare
+        | {"ChargeType": "Purchase", "MeterCategory": "Microsoft Support", "CostInBillingCurrency": "100"},
         bare | {"ChargeType": "Tax", "MeterCategory": "Tax", "CostInBillingCurrency": "31.07"},
     ]
     bought = {
@@ -218,7 +271,8 @@ def test_azures_bill(tmp_path: Path) -> None:
     fleet = Billed(tmp_path, machines("Standard_NC24ads_A100_v4"))
     actual, amortized = _azure(fleet)
     invoice, effective = (
-        sum((Decimal(row["CostInBillingCurrency"]) for row in rows), Decimal(0)) for rows in (actual, amortized)
+        sum((Decimal(row["CostInBillingCurrency"]) for row in rows), Decimal(0))
+        for rows in (actual, amortized)
     )
     fleet.bill(csv_text(amortized), "amortized.csv", "azure")
     fleet.bill(csv_text(actual), "actual.csv", "azure")

@@ -24,7 +24,9 @@ scene, scaled = Scenes(), Scenes()
 def look(config: Config, store: Store, cluster: str) -> Answer:
     """GPU-hours by pod, the report, and nodes with their capacity types."""
     with store.read() as con:
-        found = con.execute("SELECT node, capacity_type FROM nodes WHERE cluster = $1 ORDER BY ALL", [cluster]).fetchall()
+        found = con.execute(
+            "SELECT node, capacity_type FROM nodes WHERE cluster = $1 ORDER BY ALL", [cluster]
+        ).fetchall()
     return *answer(config, store, cluster), found
 
 
@@ -40,11 +42,15 @@ def scenes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, tuple
 def scaled_memory(scaling: float, hours: float, warned: int) -> Scene:
     """Three pods on GPU 0 of an L4 node for 4 h, each with 0.6 of its 24,576 MiB: 1.8 of what is there once."""
     held = [pod(f"part-{n}", "n", [0], 0, 4, asks={"nvidia_com_gpumem": 14746}) for n in range(3)]
-    described = fleet(HOURS, [node("n", "g6.12xlarge", 0, HOURS, offers={"nvidia_com_gpu": 40})], held, busy("n", [0], 0, 4))
+    described = fleet(
+        HOURS, [node("n", "g6.12xlarge", 0, HOURS, offers={"nvidia_com_gpu": 40})], held, busy("n", [0], 0, 4)
+    )
     figures, view, _ = yield described, scrape(described, lean=True), f"[hami]\nmemory_scaling = {scaling}\n"
     assert figures == pytest.approx({f"part-{n}": hours for n in range(3)}, abs=0.01)
     told = messages(view, "scaled_memory")
-    assert ["node n hold more memory" in text and "7.2 GPU-hours of 3 pods" in text for text in told] == [True] * warned
+    assert ["node n hold more memory" in text and "7.2 GPU-hours of 3 pods" in text for text in told] == [
+        True
+    ] * warned
     assert [note.fix for note in view.coverage.warnings if "memory_scaling" in (note.fix or "")] == [
         "set memory_scaling under [hami] in gpucost.toml to HAMi's deviceMemoryScaling"
     ] * warned
@@ -67,7 +73,9 @@ def test_cores_and_memory_of_one_gpu_may_add_up_to_more_than_it() -> Scene:
         pod(name, "n", [0], 0, 4, asks={"nvidia_com_gpucores": cores, "nvidia_com_gpumem_percentage": memory})
         for name, cores, memory in (("cores", 80, 20), ("memory", 20, 80))
     ]
-    described = fleet(HOURS, [node("n", "g6.12xlarge", 0, HOURS, offers={"nvidia_com_gpu": 40})], held, busy("n", [0], 0, 4))
+    described = fleet(
+        HOURS, [node("n", "g6.12xlarge", 0, HOURS, offers={"nvidia_com_gpu": 40})], held, busy("n", [0], 0, 4)
+    )
     figures, view, _ = yield described, scrape(described, lean=True)
     assert figures == pytest.approx({"cores": 3.2, "memory": 3.2}, abs=0.01)
     assert not messages(view, "scaled_memory")
@@ -77,13 +85,22 @@ LABELS = '[team_labels]\npod = "cost-center"\nnamespace = "team"\n'
 
 
 @scene(("cc-42", {"cc-42": 12}, LABELS), ("cc-7", {"cc-42": 6, "unassigned": 6}, ""))
-def test_a_label_in_conflict_with_itself_counts_where_it_agrees(other: str, expected: dict[str, float], settings: str) -> Scene:
+def test_a_label_in_conflict_with_itself_counts_where_it_agrees(
+    other: str, expected: dict[str, float], settings: str
+) -> Scene:
     """kube-state-metrics renames cost-center and cost_center of one pod; the namespace's label decides nothing then."""
     both = {"cost_center_conflict1": "cc-42", "cost_center_conflict2": other}
-    held = [pod("plain", "n", [0], 0, 6, labels={"cost_center": "cc-42"}), pod("both", "n", [1], 0, 6, labels=both)]
-    described = fleet(HOURS, [node("n", "g6.12xlarge", 0, HOURS)], held, {}, namespaces={"train": {"team": "all"}})
+    held = [
+        pod("plain", "n", [0], 0, 6, labels={"cost_center": "cc-42"}),
+        pod("both", "n", [1], 0, 6, labels=both),
+    ]
+    described = fleet(
+        HOURS, [node("n", "g6.12xlarge", 0, HOURS)], held, {}, namespaces={"train": {"team": "all"}}
+    )
     _, view, _ = yield described, scrape(described, lean=True), settings
-    held_by = {row.keys["team"]: row.measures.allocated_gpu_hours for row in view.rows if row.kind == "allocated"}
+    held_by = {
+        row.keys["team"]: row.measures.allocated_gpu_hours for row in view.rows if row.kind == "allocated"
+    }
     assert held_by == pytest.approx(expected)
     said = (
         "label_cost_center_conflict1 = cc-42 and label_cost_center_conflict2 = cc-7 on 1 pods of namespace train: "
@@ -104,7 +121,14 @@ def test_a_node_without_a_spot_label_is_on_demand_if_the_cluster_shows_one(
     providers: list[tuple[str, str]], unknown: bool
 ) -> Scene:
     nodes = [
-        node(f"n{number}", "g6.12xlarge", 0, HOURS, provider="gke" if name == "onprem" else name, capacity_type=capacity)
+        node(
+            f"n{number}",
+            "g6.12xlarge",
+            0,
+            HOURS,
+            provider="gke" if name == "onprem" else name,
+            capacity_type=capacity,
+        )
         | ({"provider_id": "metal"} if name == "onprem" else {})
         for number, (name, capacity) in enumerate(providers)
     ]
@@ -113,14 +137,21 @@ def test_a_node_without_a_spot_label_is_on_demand_if_the_cluster_shows_one(
     assert view.coverage.unknown_capacity_gpu_hours == (6 if unknown else 0)
     assert view.totals.spot_ratio == (None if unknown else 0)
     told = messages(view, "no_capacity_label")
-    assert [text.startswith("no node of cluster ") and " has a label" in text for text in told] == [True] * unknown
+    assert [text.startswith("no node of cluster ") and " has a label" in text for text in told] == [
+        True
+    ] * unknown
 
 
 @scene((True, "on_demand"), (False, "unknown"))
 def test_the_taint_of_aks_marks_spot_nodes(node_labels: bool, capacity: str) -> Scene:
     """n1 is tainted; n0 is on demand if labels are exported, since the cluster marks its spot nodes."""
-    nodes = [node(name, "g6.12xlarge", 0, HOURS, provider="aks", capacity_type="on_demand") for name in ("n0", "n1")]
-    described = fleet(HOURS, nodes, [pod("p", "n0", [0], 0, 6), pod("q", "n1", [0], 0, 3)], {}) | {"node_labels": node_labels}
+    nodes = [
+        node(name, "g6.12xlarge", 0, HOURS, provider="aks", capacity_type="on_demand")
+        for name in ("n0", "n1")
+    ]
+    described = fleet(HOURS, nodes, [pod("p", "n0", [0], 0, 6), pod("q", "n1", [0], 0, 3)], {}) | {
+        "node_labels": node_labels
+    }
     key = "kubernetes.azure.com/scalesetpriority"
     (selector,) = [one for one in selectors(Activity()) if one.metric == "kube_node_spec_taint"]
     assert selector.text(selector.metric) == f'kube_node_spec_taint{{key="{key}"}}'

@@ -14,7 +14,9 @@ from gpucost.texts import one_line, shortened
 
 def _message(lines: int, name: str = "team") -> Message:
     rows = tuple((f"{name}{index}", "$1,234.56", "$12.00 idle, 1.0 %") for index in range(lines))
-    return Message("A title", "a subtitle", (("Idle", "$1.00", "2 % of cost"),), "Cost by team", rows, "", (), None)
+    return Message(
+        "A title", "a subtitle", (("Idle", "$1.00", "2 % of cost"),), "Cost by team", rows, "", (), None
+    )
 
 
 @pytest.mark.parametrize("lines", [0, 1, 40, 100])

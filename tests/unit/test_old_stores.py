@@ -42,10 +42,14 @@ def figures(config: Config, store: Store) -> dict[str, list[tuple[Any, ...]]]:
     left_out = {"source_file", "bill_id", "batch_id", "detail_id", "source", "load_id"}
     told = {}
     for table in TABLES:
-        kept = ", ".join(f'"{name}"' for name in store.query(f"FROM {table} LIMIT 0")[0] if name not in left_out)
+        kept = ", ".join(
+            f'"{name}"' for name in store.query(f"FROM {table} LIMIT 0")[0] if name not in left_out
+        )
         rows = store.query(f"SELECT {kept} FROM {table} ORDER BY ALL")[1]  # noqa: S608
         # sums of milliseconds depend on their order
-        told[table] = [tuple(round(value, 3) if isinstance(value, float) else value for value in row) for row in rows]
+        told[table] = [
+            tuple(round(value, 3) if isinstance(value, float) else value for value in row) for row in rows
+        ]
     return told
 
 
@@ -131,7 +135,16 @@ def test_upgrade_copies_the_store_and_names_what_it_deletes(sealed: Path) -> Non
 
 @pytest.mark.slow
 def test_seal_of_a_closed_month_verifies_after_the_upgrade(sealed: Path) -> None:
-    words = ["chargeback", "verify", "--month", "2026-03", "--out", str(sealed / "bundles"), "--format", "json"]
+    words = [
+        "chargeback",
+        "verify",
+        "--month",
+        "2026-03",
+        "--out",
+        str(sealed / "bundles"),
+        "--format",
+        "json",
+    ]
     result = CliRunner().invoke(app, [*words, "--config", str(sealed / "gpucost.toml")])
     assert result.exit_code == 0, result.stderr
     checks = {row["check"]: row["result"] for row in json.loads(result.stdout)}
@@ -142,10 +155,15 @@ def test_seal_of_a_closed_month_verifies_after_the_upgrade(sealed: Path) -> None
 def test_store_without_room_for_a_copy_is_not_upgraded(sealed: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     store = sealed / "gpucost.duckdb"
     before = store.read_bytes()
-    monkeypatch.setattr("gpucost.store.connection.shutil.disk_usage", lambda _: shutil._ntuple_diskusage(10, 5, 5))
+    monkeypatch.setattr(
+        "gpucost.store.connection.shutil.disk_usage", lambda _: shutil._ntuple_diskusage(10, 5, 5)
+    )
     result = CliRunner().invoke(app, ["store", "info", "--store", str(store)])
     assert result.exit_code == 1
-    assert f"error: cannot copy the store {store} before its upgrade: it has {len(before):,} bytes" in result.stderr
+    assert (
+        f"error: cannot copy the store {store} before its upgrade: it has {len(before):,} bytes"
+        in result.stderr
+    )
     assert store.read_bytes() == before
     assert sorted(path.name for path in sealed.glob("gpucost.duckdb*")) == ["gpucost.duckdb"]
 

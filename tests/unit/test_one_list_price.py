@@ -66,7 +66,15 @@ def work(tmp_path_factory: pytest.TempPathFactory) -> Any:
     pricing = own_catalog.write(folder / "pricing")
     with (pricing / "prices.csv").open(encoding="utf-8", newline="") as file:
         header = next(csv.reader(file))
-    names = ("provider", "region", "zone", "instance_type", "purchase_option", "price_per_hour", "price_as_of")
+    names = (
+        "provider",
+        "region",
+        "zone",
+        "instance_type",
+        "purchase_option",
+        "price_per_hour",
+        "price_as_of",
+    )
     with (pricing / "prices.csv").open("w", encoding="utf-8", newline="") as file:
         writer = csv.DictWriter(file, header, restval="", lineterminator="\n")
         writer.writeheader()
@@ -113,7 +121,8 @@ def priced(work: Path, name: str) -> float:
     pipeline.attribute(config, store)
     with store.read() as con:
         [(price, source)] = con.execute(
-            "SELECT price_per_hour, price_source FROM node_prices JOIN nodes USING (node_id) WHERE node = ?", [name]
+            "SELECT price_per_hour, price_source FROM node_prices JOIN nodes USING (node_id) WHERE node = ?",
+            [name],
         ).fetchall()
     assert source == "catalog"
     return float(price)
@@ -131,7 +140,9 @@ def by_basis(work: Path) -> float:
     """What the host's cores and memory leave to GPUs tells the list price that the split began from."""
     shutil.copyfile(work / "gpucost.duckdb", work / "split.duckdb")
     text = (work / "gpucost.toml").read_text()
-    (work / "split.toml").write_text(text.replace('"node"', '"sku"').replace("gpucost.duckdb", "split.duckdb"))
+    (work / "split.toml").write_text(
+        text.replace('"node"', '"sku"').replace("gpucost.duckdb", "split.duckdb")
+    )
     split = load_config(work / "split.toml", environ={}, cwd=work)
     pipeline.attribute(split, Store(split.store))
     with Store(split.store).read() as con:
@@ -146,7 +157,9 @@ def offered(work: Path, kind: str, option: str) -> float:
     with store.read() as con:
         load_offers(con, config)
         [price] = [
-            o.price_per_gpu_hour * o.gpus for o in list_offers(con) if (o.instance_type, o.purchase_option) == (kind, option)
+            o.price_per_gpu_hour * o.gpus
+            for o in list_offers(con)
+            if (o.instance_type, o.purchase_option) == (kind, option)
         ]
     return float(price)
 
@@ -160,7 +173,9 @@ def rules(work: Path) -> dict[tuple[str, str], float]:
     bare = Store(work / "bare.duckdb")
     with bare.write() as con:
         con.executemany("INSERT INTO list_prices VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", rows)
-    prices = pipeline.rule_prices(config.model_copy(update={"store_settings": StoreSettings(path=bare.path)}), bare).prices
+    prices = pipeline.rule_prices(
+        config.model_copy(update={"store_settings": StoreSettings(path=bare.path)}), bare
+    ).prices
     return {(p.instance_type, p.capacity_type): float(p.per_hour) for p in prices}
 
 
@@ -172,21 +187,29 @@ OWN = ("--purchase-price", "280000", "--gpu-model", "H100", "--years", "4", "--p
     "ask",
     [
         pytest.param(lambda _: listed(P5, "on_demand"), id="prices"),
-        pytest.param(lambda _: answer("prices", "history", P5, *PERIOD)["on_demand_price_per_hour"], id="prices history"),
+        pytest.param(
+            lambda _: answer("prices", "history", P5, *PERIOD)["on_demand_price_per_hour"],
+            id="prices history",
+        ),
         pytest.param(lambda work: priced(work, "h"), id="price stage"),
         pytest.param(lambda work: priced(work, "r"), id="price stage, reserved"),
         pytest.param(explained, id="explain node"),
         pytest.param(by_basis, id="cost basis"),
         pytest.param(
-            lambda _: answer("whatif", "spot", *TO_P5, "--spot-price", "9", "--hours", "9")["on_demand_price"], id="spot"
+            lambda _: answer("whatif", "spot", *TO_P5, "--spot-price", "9", "--hours", "9")[
+                "on_demand_price"
+            ],
+            id="spot",
         ),
         pytest.param(
-            lambda _: answer("whatif", "reserve", "--nodes", "4", *TO_P5, "--commitment-discount", "1=30")["best"][0][
-                "on_demand_price_per_node_hour"
-            ],
+            lambda _: answer("whatif", "reserve", "--nodes", "4", *TO_P5, "--commitment-discount", "1=30")[
+                "best"
+            ][0]["on_demand_price_per_node_hour"],
             id="reserve",
         ),
-        pytest.param(lambda _: answer("whatif", "buy", *OWN, "--nodes", "8", *TO_P5)["cloud_price"], id="buy"),
+        pytest.param(
+            lambda _: answer("whatif", "buy", *OWN, "--nodes", "8", *TO_P5)["cloud_price"], id="buy"
+        ),
         pytest.param(lambda work: offered(work, P5, "on_demand"), id="rightsize"),
         pytest.param(lambda work: rules(work)[P5, "on_demand"], id="recording rules"),
         pytest.param(lambda work: rules(work)[P5, "reserved"], id="recording rules, reserved"),
@@ -202,7 +225,9 @@ def test_all_have_the_price_on_demand_that_has_begun(work: Path, ask: Callable[[
         pytest.param(lambda work: priced(work, "s"), id="price stage"),
         pytest.param(lambda _: listed(L4, "spot", "us-west-2c"), id="prices"),
         pytest.param(
-            lambda _: answer("whatif", "spot", "--instance-type", L4, "--region", "us-west-2", "--hours", "9")["spot_price"],
+            lambda _: answer(
+                "whatif", "spot", "--instance-type", L4, "--region", "us-west-2", "--hours", "9"
+            )["spot_price"],
             id="spot",
         ),
         pytest.param(lambda work: offered(work, L4, "spot"), id="rightsize"),
@@ -268,6 +293,11 @@ def test_next_months_price_of_a_zone_is_not_charged_today() -> None:
         ((("a", "10", "EUR"), ("b", "9", "EUR")), [(9, "EUR")]),
     ],
 )
-def test_the_median_of_zones_is_of_one_currency(zones: tuple[tuple[str, str, str], ...], median: list[tuple[int, str]]) -> None:
-    facts = [("r", zone, "x.large", "on_demand", price, currency, None, "2026-01-01") for zone, price, currency in zones]
+def test_the_median_of_zones_is_of_one_currency(
+    zones: tuple[tuple[str, str, str], ...], median: list[tuple[int, str]]
+) -> None:
+    facts = [
+        ("r", zone, "x.large", "on_demand", price, currency, None, "2026-01-01")
+        for zone, price, currency in zones
+    ]
     assert [(price, currency) for _, zone, price, currency, *_ in steps(*facts) if zone == "*"] == median

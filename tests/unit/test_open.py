@@ -31,21 +31,32 @@ def run(store: Path, *words: str) -> Result:
     return CliRunner().invoke(app, ["open", *OCTOBER, "--store", str(store), *words])
 
 
-def test_a_page_of_ones_own(store: Path, opened: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_page_of_ones_own(
+    store: Path, opened: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     page = tmp_path / "cache/gpucost/report.html"
     result = run(store)
     assert (result.exit_code, result.stdout, opened) == (0, f"{page}\n", [])
     assert page.stat().st_mode & 0o777 == 0o600 and page.parent.stat().st_mode & 0o777 == 0o700
-    assert page.read_text(encoding="utf-8") == call("report", *OCTOBER, "--format", "html", "--store", str(store))[0]
+    assert (
+        page.read_text(encoding="utf-8")
+        == call("report", *OCTOBER, "--format", "html", "--store", str(store))[0]
+    )
     monkeypatch.setattr("gpucost.cli.page.page", lambda *given: (given[3], ()))
     monkeypatch.setenv("DISPLAY", ":0")
     result = run(store, "--team", "research")
-    assert opened == [page.as_uri()] and "opened in your browser" in result.stderr and result.stdout == f"{page}\n"
+    assert (
+        opened == [page.as_uri()]
+        and "opened in your browser" in result.stderr
+        and result.stdout == f"{page}\n"
+    )
     assert "Monthly GPU report: research" in page.read_text(encoding="utf-8")
     assert page.stat().st_mode & 0o777 == 0o600
 
 
-def test_a_page_elsewhere(store: Path, opened: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_page_elsewhere(
+    store: Path, opened: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("gpucost.cli.page.page", lambda *given: (given[3], ()))
     monkeypatch.setenv("DISPLAY", ":0")
     # with shared costs, as the report has them

@@ -33,20 +33,37 @@ L4 = "g6.12xlarge"
 def told(metric: str, value: float = 1, **labels: str) -> Series:
     """A series of a sample every five minutes."""
     times = np.arange(at(0), at(H), 300, dtype=np.int64) * 1000
-    own = {"__name__": metric, "job": "kube-state-metrics", "instance": "10.4.0.30:8080", "cluster": "main", **labels}
+    own = {
+        "__name__": metric,
+        "job": "kube-state-metrics",
+        "instance": "10.4.0.30:8080",
+        "cluster": "main",
+        **labels,
+    }
     return Series(own, times, np.full(len(times), float(value)))
 
 
 def quota(namespace: str, resource: str) -> Series:
-    return told("kube_resourcequota", 8, namespace=namespace, resourcequota="q", resource=resource, type="hard")
+    return told(
+        "kube_resourcequota", 8, namespace=namespace, resourcequota="q", resource=resource, type="hard"
+    )
 
 
 def limit_range(namespace: str) -> Series:
-    return told("kube_limitrange", 2, namespace=namespace, resource="nvidia.com/gpu", type="Container", constraint="max")
+    return told(
+        "kube_limitrange",
+        2,
+        namespace=namespace,
+        resource="nvidia.com/gpu",
+        type="Container",
+        constraint="max",
+    )
 
 
 def asked(folder: Path, *words: str) -> Result:
-    return CliRunner().invoke(app, ["policy", "check", "--month", "2026-03", "--config", str(folder / "gpucost.toml"), *words])
+    return CliRunner().invoke(
+        app, ["policy", "check", "--month", "2026-03", "--config", str(folder / "gpucost.toml"), *words]
+    )
 
 
 def answer(folder: Path, *words: str) -> dict[str, Any]:
@@ -55,7 +72,13 @@ def answer(folder: Path, *words: str) -> dict[str, Any]:
     return found | {"exit_code": result.exit_code}
 
 
-def make(folder: Path, more: list[Series], priority: str | None, pods: list[dict[str, Any]], capacity: str = "on_demand") -> Path:
+def make(
+    folder: Path,
+    more: list[Series],
+    priority: str | None,
+    pods: list[dict[str, Any]],
+    capacity: str = "on_demand",
+) -> Path:
     there = fleet(H, [node("a", L4, 0, H, capacity)], pods, {"GPU-a-3": [[at(0), at(H), 0]]})
     series = scrape(there)
     for one in series:
@@ -92,7 +115,10 @@ def test_who_breaks_which_rule(broken: Path) -> None:
     found = answer(broken)
     rules = {rule["name"]: rule for rule in found["rules"]}
     told_of = ("namespace", "subject", "evidence")
-    who = {name: [tuple(one[key] for key in told_of) for one in rule["violations"]] for name, rule in rules.items()}
+    who = {
+        name: [tuple(one[key] for key in told_of) for one in rule["violations"]]
+        for name, rule in rules.items()
+    }
     assert who["batch-on-spot"] == [("jobs", "Job/embed-1", "batch work on demand")]
     assert {space for space, _, _ in who["gpu-quotas"]} == {"jobs", "main-prod", "ml"}
     assert {space for space, _, _ in who["gpu-limits-of-pods"]} == {"web", "main-prod", "ml"}
@@ -135,14 +161,21 @@ def test_a_fleet_that_keeps_every_rule(tmp_path: Path) -> None:
 
 def test_metrics_of_rules_are_collected() -> None:
     asked_for = {selector.metric for selector in selectors(Activity())}
-    assert {"kube_resourcequota", "kube_limitrange", "karpenter_nodepools_limit", "karpenter_nodepools_usage"} <= asked_for
+    assert {
+        "kube_resourcequota",
+        "kube_limitrange",
+        "karpenter_nodepools_limit",
+        "karpenter_nodepools_usage",
+    } <= asked_for
 
 
 @pytest.mark.slow
 def test_these_metrics_change_no_figure(broken: Path, tmp_path: Path) -> None:
     plain = make(tmp_path, [], None, PODS)
     words = ["report", "--month", "2026-03", "--by", "workload,node,day", "--format", "json", "--config"]
-    one, other = (CliRunner().invoke(app, [*words, str(folder / "gpucost.toml")]).stdout for folder in (broken, plain))
+    one, other = (
+        CliRunner().invoke(app, [*words, str(folder / "gpucost.toml")]).stdout for folder in (broken, plain)
+    )
     assert one == other and '"cost"' in one
 
 
@@ -165,7 +198,9 @@ def rules(tmp_path: Path) -> Path:
         ("[[rules]]", "[[rules]", "is no TOML"),
     ],
 )
-def test_what_is_wrong_with_a_file_is_said_with_its_line(rules: Path, old: str, new: str, message: str) -> None:
+def test_what_is_wrong_with_a_file_is_said_with_its_line(
+    rules: Path, old: str, new: str, message: str
+) -> None:
     text = rules.read_text()
     assert old in text
     rules.write_text(text.replace(old, new, 1))

@@ -23,7 +23,10 @@ BOOK = [",,,,on_demand,7,USD,", ",,,,spot,2,USD,"]
 VM = "azure:///subscriptions/S-1/resourceGroups/MC_ml/providers/Microsoft.Compute/virtualMachineScaleSets/aks-gpu-vmss/virtualMachines/{}"
 SET = VM.format("").removesuffix("/virtualMachines/").removeprefix("azure://")
 WHOLE_SET = {"key": SET, "length": 24, "type": "standard_nc24ads", "hours": 30.0, "cost": "90"}
-SET_NODES = (NODE | {"machine_id": VM.format(0)}, OTHER | {"machine_id": VM.format(1), "up_to_ms": START + 6 * MS_PER_HOUR})
+SET_NODES = (
+    NODE | {"machine_id": VM.format(0)},
+    OTHER | {"machine_id": VM.format(1), "up_to_ms": START + 6 * MS_PER_HOUR},
+)
 FIX = {"cost": "-2", "correction": "Correction", "pricing": None, "reservation": None}
 POOL = ({"cost": "4", "pricing": "Committed", "cause": "covered_usage"}, {"key": "i-0def", "cost": "10"},
         {"key": "i-unseen", "hours": 0.5, "cost": "1"})  # fmt: skip
@@ -33,7 +36,11 @@ Prices = dict[int, list[tuple[float, float, float]]]
 
 
 def node_of(from_hour: float, to_hour: float, **changed: Any) -> Row:
-    return NODE | {"up_from_ms": START + int(from_hour * MS_PER_HOUR), "up_to_ms": START + int(to_hour * MS_PER_HOUR)} | changed
+    return (
+        NODE
+        | {"up_from_ms": START + int(from_hour * MS_PER_HOUR), "up_to_ms": START + int(to_hour * MS_PER_HOUR)}
+        | changed
+    )
 
 
 @dataclass(frozen=True)
@@ -215,7 +222,11 @@ NUMBERS = {name: number for number, name in enumerate(CASES)}
 def own(name: str, text: str) -> str:
     """A machine's id in a case: no other case has it."""
     number = NUMBERS[name]
-    return re.sub(r"vmss(?=/|$)", rf"\g<0>{number}", text, flags=re.IGNORECASE) if "vmss" in text.lower() else f"{text}-{number}"
+    return (
+        re.sub(r"vmss(?=/|$)", rf"\g<0>{number}", text, flags=re.IGNORECASE)
+        if "vmss" in text.lower()
+        else f"{text}-{number}"
+    )
 
 
 class Priced:
@@ -229,9 +240,16 @@ class Priced:
             for name, case in CASES.items():
                 for rows, options in ((case.rows, case.options), *case.later):
                     account = {"account": f"{name} 4444"}
-                    bill(con, *(account | row | {"key": own(name, row.get("key", "i-0abc"))} for row in rows), **options)
+                    bill(
+                        con,
+                        *(account | row | {"key": own(name, row.get("key", "i-0abc"))} for row in rows),
+                        **options,
+                    )
                 for node in case.nodes:
-                    changed = {"node_id": NUMBERS[name] * 10 + node["node_id"], "node": f"{node['node']} {name}"}
+                    changed = {
+                        "node_id": NUMBERS[name] * 10 + node["node_id"],
+                        "node": f"{node['node']} {name}",
+                    }
                     changed |= {"machine_id": own(name, node["machine_id"])} if node["machine_id"] else {}
                     self.nodes.append(node | changed)
             change_bill_rows(con, "UPDATE bill_rows SET sku_description = 'Nvidia Tesla T4 GPU running in Americas' "
@@ -242,7 +260,10 @@ class Priced:
                 "$2 AS from_ms, '' AS message",
                 [[node["node"] for node in self.nodes if node["capacity_type"] == "unknown"], START],
             )
-            for sharing, prices in (("pooled", {}), ("as_billed", {"discounts": [Discount(percent=Decimal(30))]})):
+            for sharing, prices in (
+                ("pooled", {}),
+                ("as_billed", {"discounts": [Discount(percent=Decimal(30))]}),
+            ):
                 self.segments[sharing] = defaultdict(list)
                 for segment in run(con, self.nodes, BOOK, RATES | {"commitment_sharing": sharing} | prices):
                     self.segments[sharing][segment[0]].append(segment)
@@ -258,7 +279,11 @@ class Priced:
 
     def origin(self, name: str) -> set[str]:
         number = NUMBERS[name]
-        return {origin for node_id, origin in self.answers[CASES[name].sharing]["origins"] if node_id // 10 == number}
+        return {
+            origin
+            for node_id, origin in self.answers[CASES[name].sharing]["origins"]
+            if node_id // 10 == number
+        }
 
     def hours(self, name: str, key: str = "i-0abc") -> tuple[float, ...]:
         key = own(name, key)
@@ -276,15 +301,22 @@ def test_what_a_bill_prices(priced: Priced, name: str) -> None:
     case = CASES[name]
     for node in case.nodes:
         segments = priced.segments[case.sharing][NUMBERS[name] * 10 + node["node_id"]]
-        billed = [(start, end, float(value)) for _, start, end, value, source, _ in segments if source == "bill"]
+        billed = [
+            (start, end, float(value)) for _, start, end, value, source, _ in segments if source == "bill"
+        ]
         assert billed == case.prices.get(node["node_id"], [])
         # all other hours are as without a bill
         assert {source for *_, source, _ in segments} <= {"bill", "price_book"}
-        assert sum(end - start for _, start, end, *_ in segments) == (node["up_to_ms"] - node["up_from_ms"]) / MS_PER_HOUR
+        assert (
+            sum(end - start for _, start, end, *_ in segments)
+            == (node["up_to_ms"] - node["up_from_ms"]) / MS_PER_HOUR
+        )
 
 
 def test_segments_say_where_their_prices_are_from(priced: Priced) -> None:
-    assert [segment[1:] for segment in priced.segments["pooled"][NUMBERS["the hours that it covers"] * 10 + 1]] == [
+    assert [
+        segment[1:] for segment in priced.segments["pooled"][NUMBERS["the hours that it covers"] * 10 + 1]
+    ] == [
         (0, 3, Decimal(7), "price_book", None),
         (3, 5, Decimal(10), "bill", date(2026, 10, 1)),
         (5, 6, Decimal(12), "bill", date(2026, 10, 1)),
@@ -293,7 +325,9 @@ def test_segments_say_where_their_prices_are_from(priced: Priced) -> None:
     assert priced.origin("a scale set that is not split") == {
         "bill of azure, 2026-10, the scale set's cost spread over its nodes, spread over the day"
     }
-    assert priced.origin("a day is spread over the hours that it bills") == {"bill of aws, 2026-10, spread over the day"}
+    assert priced.origin("a day is spread over the hours that it bills") == {
+        "bill of aws, 2026-10, spread over the day"
+    }
 
 
 def test_machines_of_one_kind_share_commitments_or_keep_what_they_were_billed(priced: Priced) -> None:
@@ -307,7 +341,9 @@ def test_machines_of_one_kind_share_commitments_or_keep_what_they_were_billed(pr
 
 def test_hours_and_costs_of_machines(priced: Priced) -> None:
     for none in (None, 0.0):
-        hours, _, _, price = priced.hours(f"a bill without hours is of those that its node was up: {none}", "i-unseen")
+        hours, _, _, price = priced.hours(
+            f"a bill without hours is of those that its node was up: {none}", "i-unseen"
+        )
         assert (hours, price) == (24, 2)
     assert priced.hours("a later billing period corrects an hour")[:2] == (2, 16)
     gpus = "a machine with a GPU attached is one of GPUs"
@@ -322,10 +358,15 @@ def test_capacity_types_and_warnings(priced: Priced) -> None:
         assert (types[f"n1 {name}"], types[f"n2 {name}"]) == (name.split(": ")[1].split(",")[0], "unknown")
     assert types["n2 no other machine's price is a spot node's"] == "spot"
     warnings = priced.answers["pooled"]["warnings"]
-    assert {row[1] for row in warnings if row[0] == "unknown_capacity_type"} == {f"n2 {name}" for name in unknown}
+    assert {row[1] for row in warnings if row[0] == "unknown_capacity_type"} == {
+        f"n2 {name}" for name in unknown
+    }
     zeros = {row[1]: row[2:] for row in warnings if row[0] == "unexplained_zero"}
     types_without = {
-        row["type"] for case in CASES.values() for row in case.rows if row.get("type", "").startswith(("zero", "lack", "two"))
+        row["type"]
+        for case in CASES.values()
+        for row in case.rows
+        if row.get("type", "").startswith(("zero", "lack", "two"))
     }
     assert zeros.keys() == types_without
     for subject, (message, fix) in zeros.items():
@@ -334,7 +375,8 @@ def test_capacity_types_and_warnings(priced: Priced) -> None:
         assert subject.split()[-1] in fix or subject in ("zero same", "two")
     [(message, fix)] = [row[2:] for row in warnings if row[0] == "old_bill"]
     assert (
-        message.startswith("the bill of aws, 2020-01, was loaded by an earlier gpucost: ") and fix == "gpucost collect aws PATH"
+        message.startswith("the bill of aws, 2020-01, was loaded by an earlier gpucost: ")
+        and fix == "gpucost collect aws PATH"
     )
     assert not [row for row in priced.answers["as_billed"]["warnings"] if row[0] == "old_bill"]
 

@@ -38,11 +38,7 @@ def machines(kind: str, **more: Any) -> dict[str, Any]:
     """Three nodes over two days, one of them spot, two that come or go within an hour, and three namespaces on them."""
     shapes = {"p4de.24xlarge": 8, "a2-highgpu-2g": 2, "Standard_NC24ads_A100_v4": 1}
     last = shapes[kind] - 1
-    nodes = [
-        node("n1", kind, 0, 48),
-        node("n2", kind, 5.25, 30.75),
-        node("n3", kind, 2, 40.5, "spot"),
-    ]
+    nodes = [node("n1", kind, 0, 48), node("n2", kind, 5.25, 30.75), node("n3", kind, 2, 40.5, "spot")]
     pods = [
         pod("a", "n1", [0], 1, 30, "train"),
         pod("b", "n1", [last], 30, 47.5, "serve") if last else pod("b", "n1", [0], 30, 47.5, "serve"),
@@ -108,7 +104,9 @@ class Billed:
         assert all(result.loaded for result in run.results)
 
     def sharing(self, how: str) -> Config:
-        return self.config.model_copy(update={"prices": self.config.prices.model_copy(update={"commitment_sharing": how})})
+        return self.config.model_copy(
+            update={"prices": self.config.prices.model_copy(update={"commitment_sharing": how})}
+        )
 
     def check(self, told: list[Charge], *, pooled: bool = True) -> Fraction:
         """Holds the cost of every pod and of what nobody held against the exact one; returns the cost of all nodes."""
@@ -142,7 +140,9 @@ def fingerprints(store: Store) -> dict[int, int]:
     return {(start // 1000 - MORNING) // DAY: digest for start, digest in found}
 
 
-def test_hours_without_a_bill_are_estimates_until_it_arrives_and_only_their_days_are_restated(tmp_path: Path) -> None:
+def test_hours_without_a_bill_are_estimates_until_it_arrives_and_only_their_days_are_restated(
+    tmp_path: Path,
+) -> None:
     fleet = Billed(tmp_path, machines("p4de.24xlarge"))
     fleet.check([])
     assert set(fleet.sources()) == {"price_book"}
@@ -174,7 +174,9 @@ def corrected(text: str, factor: float) -> str:
         row = json.loads(line)
         row |= {"invoice": {"month": "202604"}, "export_time": "2026-04-02T05:00:00Z"}
         row["adjustment_info"] = {"type": "PRICE_CORRECTION", "mode": "COMPLETE_NEGATION_WITH_REMONETIZATION"}
-        usage = {key: -value if isinstance(value, int | float) else value for key, value in row["usage"].items()}
+        usage = {
+            key: -value if isinstance(value, int | float) else value for key, value in row["usage"].items()
+        }
         back = [{**credit, "amount": -credit["amount"]} for credit in row["credits"]]
         rows.append(row | {"cost": -row["cost"], "usage": usage, "credits": back})
         anew = [{**credit, "amount": credit["amount"] * factor} for credit in row["credits"]]

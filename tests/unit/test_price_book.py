@@ -43,9 +43,16 @@ def test_reads_every_field(tmp_path: Path) -> None:
 
 
 def test_byte_order_mark_line_endings_comments_and_blank_lines(tmp_path: Path) -> None:
-    text = f"\ufeff# our contract\r\n{HEADER}\r\n\r\n# A100\r\n,,,p4d.24xlarge,spot,12,usd,\r\n,,,,,,,\r\n\r\n"
+    text = (
+        f"\ufeff# our contract\r\n{HEADER}\r\n\r\n# A100\r\n,,,p4d.24xlarge,spot,12,usd,\r\n,,,,,,,\r\n\r\n"
+    )
     [row] = read(tmp_path, text)
-    assert (row.line, row.purchase_option, row.price_per_hour, row.effective_start[0]) == (5, "spot", Decimal(12), None)
+    assert (row.line, row.purchase_option, row.price_per_hour, row.effective_start[0]) == (
+        5,
+        "spot",
+        Decimal(12),
+        None,
+    )
 
 
 def test_columns_may_stand_in_any_order_and_most_may_be_missing(tmp_path: Path) -> None:
@@ -108,7 +115,10 @@ def test_a_bad_selector_is_refused(tmp_path: Path, selector: str) -> None:
     [
         ("", "is empty"),
         ("# nothing\n\n", "is empty"),
-        (HEADER.replace("price_per_hour", "price_hour") + "\n", r":1: price_hour: is no column .* did you mean price_per_hour\?"),
+        (
+            HEADER.replace("price_per_hour", "price_hour") + "\n",
+            r":1: price_hour: is no column .* did you mean price_per_hour\?",
+        ),
         ("instance_type,price_per_hour\na,1\n", ":1: currency: is missing in the header"),
         (HEADER + ",zone\n", ":1: zone: stands twice"),
         (HEADER.replace(",", ";") + "\n", ":1: provider;region"),

@@ -23,7 +23,9 @@ def config(tmp_path: Path, text: str | None = None, **fx: str) -> Config:
     path = tmp_path / "fx.csv"
     if text is not None:
         path.write_text(text)
-    return Config(prices=Prices(fx={k: Decimal(v) for k, v in fx.items()}, fx_rates=path if text is not None else None))
+    return Config(
+        prices=Prices(fx={k: Decimal(v) for k, v in fx.items()}, fx_rates=path if text is not None else None)
+    )
 
 
 def test_a_rate_holds_until_the_next_and_the_file_wins_from_its_first_date(tmp_path: Path) -> None:
@@ -34,7 +36,9 @@ def test_a_rate_holds_until_the_next_and_the_file_wins_from_its_first_date(tmp_p
     ]
     assert known.convert(Decimal(2), "USD", days[0], "a price") == 2
     assert known.convert(Decimal(2), "CHF", days[0], "a price") == Decimal("2.2")
-    with pytest.raises(PriceError, match=r"no rate from GBP to USD on 2026-10-02; .*fx\.csv begins on 2026-10-03") as caught:
+    with pytest.raises(
+        PriceError, match=r"no rate from GBP to USD on 2026-10-02; .*fx\.csv begins on 2026-10-03"
+    ) as caught:
         known.convert(Decimal(2), "GBP", days[1], "a price")
     assert "[prices] fx = { GBP = … }" in (caught.value.fix or "")
     with pytest.raises(PriceError, match="no rate from SEK to USD"):
@@ -70,7 +74,9 @@ def test_a_missing_file_and_a_rate_of_the_currency_itself_are_refused(tmp_path: 
         rates(config(tmp_path, USD="1"))
 
 
-def test_prices_are_cut_where_the_rate_of_a_local_day_changes(con: duckdb.DuckDBPyConnection, tmp_path: Path) -> None:
+def test_prices_are_cut_where_the_rate_of_a_local_day_changes(
+    con: duckdb.DuckDBPyConnection, tmp_path: Path
+) -> None:
     (tmp_path / "fx.csv").write_text(FX)
     settings = {"fx": {"EUR": "1.05"}, "fx_rates": tmp_path / "fx.csv"}
     node = NODE | {"up_to_ms": START + 72 * MS_PER_HOUR}
@@ -90,7 +96,9 @@ def test_a_currency_without_a_rate_is_an_error(con: duckdb.DuckDBPyConnection, t
     assert con.execute("SELECT count(*) FROM node_prices").fetchall() == [(0,)]
     # what does not win needs no rate
     assert steps(run(con, [NODE], [",,,,on_demand,5,EUR"], currency="EUR")) == [(0, 24, Decimal(5))]
-    assert steps(run(con, [NODE], [], {"fx": {"USD": "0.5"}}, currency="EUR")) == [(0, 24, Decimal("10.978821"))]
+    assert steps(run(con, [NODE], [], {"fx": {"USD": "0.5"}}, currency="EUR")) == [
+        (0, 24, Decimal("10.978821"))
+    ]
 
 
 BOOK = [",,,,on_demand,10,USD", ",,,,spot,5,USD"]
@@ -115,7 +123,10 @@ FAMILIES = [
 SPOT = {"capacity_type": "spot"}
 # A node, the discounts of its day, and its price.
 DISCOUNTED: list[tuple[dict[str, Any], list[dict[str, Any]], str]] = [
-    *(({"instance_type": kind}, [{"instance_family": family}], "7" if fits else "10") for family, kind, fits in FAMILIES),
+    *(
+        ({"instance_type": kind}, [{"instance_family": family}], "7" if fits else "10")
+        for family, kind, fits in FAMILIES
+    ),
     ({}, [{}, {"percent": "12.5"}], "6.125"),
     ({}, [{"provider": "AWS"}], "7"),
     ({}, [{"provider": "gcp"}], "10"),
@@ -131,14 +142,20 @@ DISCOUNTED: list[tuple[dict[str, Any], list[dict[str, Any]], str]] = [
 ]
 
 
-def test_what_is_left_out_matches_anything_and_all_that_match_multiply(con: duckdb.DuckDBPyConnection) -> None:
+def test_what_is_left_out_matches_anything_and_all_that_match_multiply(
+    con: duckdb.DuckDBPyConnection,
+) -> None:
     """A family ends where a word or number does."""
     nodes, discounts = [], []
     for day, (node, terms, _) in enumerate(DISCOUNTED):
         begins = START + day * 24 * MS_PER_HOUR
-        nodes.append(NODE | node | {"node_id": day, "up_from_ms": begins, "up_to_ms": begins + 24 * MS_PER_HOUR})
+        nodes.append(
+            NODE | node | {"node_id": day, "up_from_ms": begins, "up_to_ms": begins + 24 * MS_PER_HOUR}
+        )
         span = {"effective_start": DAY + timedelta(day), "effective_end": DAY + timedelta(day + 1)}
-        discounts += [{"percent": 30} | {name: moment.date() for name, moment in span.items()} | one for one in terms]
+        discounts += [
+            {"percent": 30} | {name: moment.date() for name, moment in span.items()} | one for one in terms
+        ]
     prices = [(node, value) for node, _, _, value, _, _ in run(con, nodes, BOOK, {"discounts": discounts})]
     assert prices == [(day, Decimal(price)) for day, (_, _, price) in enumerate(DISCOUNTED)]
 
@@ -148,10 +165,14 @@ def test_a_gpu_model_that_nobody_knows_is_refused(con: duckdb.DuckDBPyConnection
         run(con, [NODE], BOOK, {"discounts": [{"percent": 30}, {"percent": 30, "gpu_model": "H2000"}]})
     assert "H200" in (caught.value.fix or "")
     own = NODE | {"gpu_model": "H2000"}
-    assert steps(run(con, [own], BOOK, {"discounts": [{"percent": 30, "gpu_model": "H2000"}]})) == [(0, 24, Decimal(7))]
+    assert steps(run(con, [own], BOOK, {"discounts": [{"percent": 30, "gpu_model": "H2000"}]})) == [
+        (0, 24, Decimal(7))
+    ]
 
 
-def test_reserved_capacity_that_is_paid_on_demand_has_the_discounts_of_both(con: duckdb.DuckDBPyConnection) -> None:
+def test_reserved_capacity_that_is_paid_on_demand_has_the_discounts_of_both(
+    con: duckdb.DuckDBPyConnection,
+) -> None:
     lines = ("on_demand", "savings_plan", "reserved", "")
     reserved = NODE | {"capacity_type": "reserved", "up_to_ms": START + 96 * MS_PER_HOUR}
     nodes = [reserved | {"node_id": number, "instance_type": f"x{number}"} for number in range(len(lines))]
@@ -167,7 +188,9 @@ def test_reserved_capacity_that_is_paid_on_demand_has_the_discounts_of_both(con:
     segments = run(con, nodes, book, {"discounts": discounts})
     prices = {(node, start): value for node, start, _, value, _, _ in segments}
     first = {0: 7, 1: 7, 2: 10, 3: 10}
-    expected = {(node, start): price for node in first for start, price in ((0, first[node]), (24, 8), (48, 10))}
+    expected = {
+        (node, start): price for node in first for start, price in ((0, first[node]), (24, 8), (48, 10))
+    }
     assert prices == expected | {(9, 0): 7}
 
 

@@ -18,7 +18,9 @@ from tests.replay.load import load, write_config
 from tests.replay.scrape import scrape
 from tests.replay.work import stored, training
 
-COSTS = "SELECT node_id, allocation_id, from_ms, cost, idle_cost, unallocated_cost FROM cost_hourly ORDER BY ALL"
+COSTS = (
+    "SELECT node_id, allocation_id, from_ms, cost, idle_cost, unallocated_cost FROM cost_hourly ORDER BY ALL"
+)
 DAY = 24 * MS_PER_HOUR
 
 
@@ -32,20 +34,28 @@ def test_a_discount_is_off_every_cost_of_gpus(tmp_path: Path) -> None:
     config, store = stored(training([(0, 3), (4, 6)], hours=6), tmp_path)
     before = rows(store, COSTS)
     assert sum(row[3] for row in before) > 0 and sum(row[5] for row in before) > 0
-    discounts = [Discount(percent=Decimal("99.99"), effective_start=date(2026, 3, 10)), Discount(percent=Decimal(30))]
-    pipeline.attribute(config.model_copy(update={"prices": Prices(book=config.prices.book, discounts=discounts)}), store)
+    discounts = [
+        Discount(percent=Decimal("99.99"), effective_start=date(2026, 3, 10)),
+        Discount(percent=Decimal(30)),
+    ]
+    pipeline.attribute(
+        config.model_copy(update={"prices": Prices(book=config.prices.book, discounts=discounts)}), store
+    )
     after = rows(store, COSTS)
     assert [row[:3] for row in after] == [row[:3] for row in before]
     for full, reduced in zip(before, after, strict=True):
         assert all(
-            abs(part - value * Decimal("0.00007")) <= Decimal("1e-8") for value, part in zip(full[3:], reduced[3:], strict=True)
+            abs(part - value * Decimal("0.00007")) <= Decimal("1e-8")
+            for value, part in zip(full[3:], reduced[3:], strict=True)
         )
 
 
 def test_only_days_whose_prices_changed_are_attributed_again(tmp_path: Path) -> None:
     described = fleet(96, [node("n", "p4de.24xlarge", 0, 96, "spot")], [], {}, scrape=1800)
     (tmp_path / "prices.csv").write_text(f"{HEADER}\n")
-    config = write_config(described, tmp_path, tmp_path / "prices.csv").model_copy(update={"prices": Prices()})
+    config = write_config(described, tmp_path, tmp_path / "prices.csv").model_copy(
+        update={"prices": Prices()}
+    )
     store = load(described, scrape(described, lean=True), config)
     first = described["start"] * 1000
 
@@ -80,7 +90,9 @@ def test_only_days_whose_prices_changed_are_attributed_again(tmp_path: Path) -> 
     with store.write() as con:
         loaded(con, "prices")
     assert days() == after
-    config = config.model_copy(update={"prices": Prices(discounts=[Discount(percent=30, effective_start=date(2026, 3, 13))])})
+    config = config.model_copy(
+        update={"prices": Prices(discounts=[Discount(percent=30, effective_start=date(2026, 3, 13))])}
+    )
     last = days()
     assert [day for day in sorted(last) if last[day] != after[day]] == [3]
     assert rows(store, cost) == [(10 * 55 + 20 * 17 + 14 * 24,)]

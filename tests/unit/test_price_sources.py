@@ -18,9 +18,8 @@ from tests.unit.price_nodes import NODE, START, Segment, empty_store, run, steps
 SPOT = NODE | {"capacity_type": "spot"}
 DAY_MS = 24 * MS_PER_HOUR
 Row = dict[str, Any]
-HISTORY = (
-    "INSERT INTO spot_prices VALUES ('aws', $region, $zone, $type, $product, $instance_id, $at, $to_ms, $price, 'USD', $source)"
-)
+HISTORY = """INSERT INTO spot_prices
+VALUES ('aws', $region, $zone, $type, $product, $instance_id, $at, $to_ms, $price, 'USD', $source)"""
 LIST = (
     "INSERT INTO list_prices VALUES ('aws', $region, $zone, $type, $option, 0, '', '', $price, 'USD', $begins::DATE, "
     "$as_of::DATE, 'aws pricing get_products')"
@@ -29,7 +28,13 @@ LIST = (
 
 def change(hour: float, price: str, zone: str = "us-east-1a", **other: Any) -> Row:
     """A change of the spot price, `hour` hours from START."""
-    row = {"product": "Linux/UNIX", "instance_id": "", "to_ms": None, "source": "aws us-east-1", "region": "us-east-1"} | other
+    row = {
+        "product": "Linux/UNIX",
+        "instance_id": "",
+        "to_ms": None,
+        "source": "aws us-east-1",
+        "region": "us-east-1",
+    } | other
     return row | {"zone": zone, "at": START + round(hour * MS_PER_HOUR), "price": price}
 
 
@@ -68,7 +73,11 @@ WINDOWS = [change(-1, "9", product="Windows"), change(-1, "8", product="Red Hat 
 VPC = change(-1, "2", product="Linux/UNIX (Amazon VPC)")
 FOUR_DAYS = {"up_to_ms": START + 4 * DAY_MS}
 BEGUN = [listed("21", "2026-09-19"), listed("20", "2026-10-02"), listed("19", "2026-10-30", "2026-10-03")]
-PLACES = [listed("7", "2026-09-01", region=""), listed("6", "2026-09-01", zone="us-east-1b"), listed("5", "2026-09-01")]
+PLACES = [
+    listed("7", "2026-09-01", region=""),
+    listed("6", "2026-09-01", zone="us-east-1b"),
+    listed("5", "2026-09-01"),
+]
 CASES = {
     "a spot price holds until the next change": Case(
         SPOT, [(0, 12.25, "1"), (12.25, 24, "3")], [change(-30, "1"), change(12.25, "3"), change(13, "2", "us-east-1b")]
@@ -172,10 +181,16 @@ def test_the_last_price_is_carried_past_the_end_of_what_was_collected(con: duckd
 @pytest.mark.slow
 @settings(max_examples=15, deadline=None)
 @given(
-    st.lists(st.tuples(st.integers(-30, 30), st.sampled_from("abc"), st.integers(1, 9)), max_size=12, unique_by=lambda c: c[:2]),
+    st.lists(
+        st.tuples(st.integers(-30, 30), st.sampled_from("abc"), st.integers(1, 9)),
+        max_size=12,
+        unique_by=lambda c: c[:2],
+    ),
     st.sampled_from([None, "a", "b"]),
 )
-def test_spot_history_of_every_hour_is_that_of_plain_python(changes: list[tuple[int, str, int]], zone: str | None) -> None:
+def test_spot_history_of_every_hour_is_that_of_plain_python(
+    changes: list[tuple[int, str, int]], zone: str | None
+) -> None:
     with empty_store() as con:
         for hour, letter, price in changes:
             con.execute(HISTORY, change(hour, str(price), f"us-east-1{letter}") | {"type": "x9.large"})

@@ -141,7 +141,9 @@ def priced() -> dict[int, list[Segment]]:
                     [kind, option, price],
                 )
         segments = run(con, nodes, lines)
-    return {node["node_id"]: [segment for segment in segments if segment[0] == node["node_id"]] for node in nodes}
+    return {
+        node["node_id"]: [segment for segment in segments if segment[0] == node["node_id"]] for node in nodes
+    }
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -165,7 +167,11 @@ def test_the_order_of_what_is_specific(con: duckdb.DuckDBPyConnection) -> None:
     names = ("capacity_type", "provider", "region", "zone", "instance_type", "labels")
     facts = dict(zip(names, ("capacity_block", "gcp", "x", "x", "x", {}), strict=True))
     nodes = [NODE | facts]
-    for fact in (*({name: NODE[name]} for name in names[:-1]), {"labels": {"label_pool": "train"}}, {"labels": NODE["labels"]}):
+    for fact in (
+        *({name: NODE[name]} for name in names[:-1]),
+        {"labels": {"label_pool": "train"}},
+        {"labels": NODE["labels"]},
+    ):
         facts |= fact
         nodes.append(NODE | facts | {"node_id": len(nodes) + 1})
     assert steps(run(con, nodes, lines)) == [(0, 24, Decimal(price)) for price in range(1, len(lines) + 1)]
@@ -176,9 +182,23 @@ ZONE_ID = {"labels": {"label_topology_k8s_aws_zone_id": "use1-az4"}}
 LISTED: list[tuple[Row, str]] = [
     # the region is read from the zone
     ({"region": None, "zone": "us-east-1-atl-2a"}, "21.957642"),
-    ({"provider": "gcp", "region": None, "zone": "us-central1-a", "instance_type": "A2-highgpu-1g"}, "3.673385"),
-    ({"provider": "azure", "region": None, "zone": "eastus-1", "instance_type": "standard_nc24ads_a100_v4"}, "3.673"),
-    ({"provider": None, "region": None, "zone": "us-central1-f", "instance_type": "g2-standard-4"}, "0.706832255"),
+    (
+        {"provider": "gcp", "region": None, "zone": "us-central1-a", "instance_type": "A2-highgpu-1g"},
+        "3.673385",
+    ),
+    (
+        {
+            "provider": "azure",
+            "region": None,
+            "zone": "eastus-1",
+            "instance_type": "standard_nc24ads_a100_v4",
+        },
+        "3.673",
+    ),
+    (
+        {"provider": None, "region": None, "zone": "us-central1-f", "instance_type": "g2-standard-4"},
+        "0.706832255",
+    ),
     # spot is by zone; without the zone's id the lower median of 2.4655, 7.8799, 8.1203, 8.1915; g5.xlarge: of the region alone
     (SPOT | ZONE_ID, "8.1203"),
     (SPOT, "7.8799"),
@@ -191,7 +211,9 @@ LISTED: list[tuple[Row, str]] = [
 
 def test_list_prices_by_region_zone_and_capacity(con: duckdb.DuckDBPyConnection) -> None:
     result = run(con, [NODE | node | {"node_id": number} for number, (node, _) in enumerate(LISTED)], [])
-    expected = [(number, 0, 24, Decimal(price), "catalog") for number, (_, price) in enumerate(LISTED) if price]
+    expected = [
+        (number, 0, 24, Decimal(price), "catalog") for number, (_, price) in enumerate(LISTED) if price
+    ]
     assert [row[:5] for row in result] == expected
 
 
@@ -200,7 +222,9 @@ def test_two_selectors_that_tie_name_both_lines(con: duckdb.DuckDBPyConnection) 
         run(con, [NODE], [line.replace(",T,", ",,") for line in TIE])
 
 
-def test_an_unpriced_kind_of_node_is_said_once_with_the_line_that_mends_it(con: duckdb.DuckDBPyConnection) -> None:
+def test_an_unpriced_kind_of_node_is_said_once_with_the_line_that_mends_it(
+    con: duckdb.DuckDBPyConnection,
+) -> None:
     new = NODE | {"instance_type": "p9.48xlarge", "capacity_type": "unknown"}
     dgx = NODE | {
         "node_id": 3,
@@ -216,7 +240,10 @@ def test_an_unpriced_kind_of_node_is_said_once_with_the_line_that_mends_it(con: 
     ).fetchall()
     [(subject, message, fix), (_, _, second_fix)] = messages
     assert subject == "p9.48xlarge"
-    assert message == "2 nodes of p9.48xlarge (unknown, us-east-1) cost nothing here, because no price fits: 384.0 GPU-hours"
+    assert (
+        message
+        == "2 nodes of p9.48xlarge (unknown, us-east-1) cost nothing here, because no price fits: 384.0 GPU-hours"
+    )
     assert fix.endswith("the line aws,us-east-1,,p9.48xlarge,on_demand,PRICE,USD,")
     assert ",,,,on_demand,PRICE,USD,,nvidia.com/gpu.product=H100" in second_fix
     run(con, [new], [fix.rsplit(" ", 1)[1].replace("PRICE", "7")])
@@ -230,7 +257,10 @@ def test_an_old_list_price_is_said(con: duckdb.DuckDBPyConnection) -> None:
     run(con, [NODE | {"up_to_ms": later}, NODE | {"node_id": 2, "up_to_ms": later - 1}], [])
     [(code, subject, message)] = con.execute("SELECT code, subject, message FROM warnings").fetchall()
     assert (code, subject) == ("stale_price", "p4d.24xlarge")
-    assert message == "the list price of p4d.24xlarge (on_demand, us-east-1) is of 2026-09-19, 92 days before it was last used"
+    assert (
+        message
+        == "the list price of p4d.24xlarge (on_demand, us-east-1) is of 2026-09-19, 92 days before it was last used"
+    )
 
 
 def test_nothing_is_loaded_from_a_broken_book(con: duckdb.DuckDBPyConnection) -> None:
@@ -261,7 +291,9 @@ ROWS = st.lists(
 FIELDS = ("provider", "region", "zone", "instance_type")
 
 
-def plain_python(con: duckdb.DuckDBPyConnection, rows: list[tuple[Any, ...]], fleet: list[tuple[Any, ...]]) -> None:
+def plain_python(
+    con: duckdb.DuckDBPyConnection, rows: list[tuple[Any, ...]], fleet: list[tuple[Any, ...]]
+) -> None:
     lines = []
     for *fields, value, hour in rows:
         start = datetime.fromtimestamp(START / 1000 + int(hour) * 3600, UTC).isoformat() if hour else ""
@@ -269,7 +301,11 @@ def plain_python(con: duckdb.DuckDBPyConnection, rows: list[tuple[Any, ...]], fl
     nodes = [
         NODE
         | dict(zip((*FIELDS, "capacity_type"), node[:5], strict=True))
-        | {"node_id": number, "up_from_ms": START + node[5] * MS_PER_HOUR, "up_to_ms": START + node[6] * MS_PER_HOUR}
+        | {
+            "node_id": number,
+            "up_from_ms": START + node[5] * MS_PER_HOUR,
+            "up_to_ms": START + node[6] * MS_PER_HOUR,
+        }
         for number, node in enumerate(fleet)
     ]
     segments = run(con, nodes, lines)
@@ -327,7 +363,9 @@ def winner(rows: list[tuple[Any, ...]], node: dict[str, Any], hour: int) -> int 
         known = node | {"region": node["region"] or "us-east-1"}  # both zones lie there
         if any(text and text != (known[name] or "").lower() for name, text in given_fields.items()):
             continue
-        rank: list[int] = [bool(given_fields[name]) for name in ("instance_type", "zone", "region", "provider")]
+        rank: list[int] = [
+            bool(given_fields[name]) for name in ("instance_type", "zone", "region", "provider")
+        ]
         rank += [bool(option), fitting.get(option, 0)]
         if best is None or (rank, begins) > best[:2]:
             best = (rank, begins, row[5])

@@ -53,21 +53,56 @@ def fill(work: Path, *list_prices: tuple[Any, ...], spot: tuple[tuple[Any, ...],
 
 
 def on_demand(price: str, as_of: str, *, starts: str | None = None, currency: str = "USD") -> tuple[Any, ...]:
-    return ("aws", "us-east-1", "", "p5.48xlarge", "on_demand", 0, "", "", price, currency, starts, as_of, "asked")
+    return (
+        "aws",
+        "us-east-1",
+        "",
+        "p5.48xlarge",
+        "on_demand",
+        0,
+        "",
+        "",
+        price,
+        currency,
+        starts,
+        as_of,
+        "asked",
+    )
 
 
 def at(moment: str) -> int:
     return int(datetime.fromisoformat(moment).replace(tzinfo=UTC).timestamp() * 1000)
 
 
-def spot(zone: str, moment: str, price: str, product: str = "Linux/UNIX", instance: str = "") -> tuple[Any, ...]:
-    return ("aws", "us-east-1", zone, "p5.48xlarge", product, instance, at(moment), None, price, "USD", "history")
+def spot(
+    zone: str, moment: str, price: str, product: str = "Linux/UNIX", instance: str = ""
+) -> tuple[Any, ...]:
+    return (
+        "aws",
+        "us-east-1",
+        zone,
+        "p5.48xlarge",
+        product,
+        instance,
+        at(moment),
+        None,
+        price,
+        "USD",
+        "history",
+    )
 
 
 def test_an_instance_type_lists_the_cheapest_region_of_each_price() -> None:
     document = asked("p5.48xlarge")
     rows = [
-        (row["purchase_option"], row["region"], row["zone"], row["price_per_hour"], row["currency"], row["more_regions"])
+        (
+            row["purchase_option"],
+            row["region"],
+            row["zone"],
+            row["price_per_hour"],
+            row["currency"],
+            row["more_regions"],
+        )
         for row in document["rows"]
     ]
     assert rows == [
@@ -76,7 +111,11 @@ def test_an_instance_type_lists_the_cheapest_region_of_each_price() -> None:
         ("on_demand", "cn-north-1", None, 400, "CNY", 0),
     ]
     first = document["rows"][0]
-    assert (first["price_per_gpu_hour"], first["gpu_count"], first["spot_discount_percent"]) == (1.72, 8, 75.0)
+    assert (first["price_per_gpu_hour"], first["gpu_count"], first["spot_discount_percent"]) == (
+        1.72,
+        8,
+        75.0,
+    )
     assert (first["is_stale"], document["rows"][1]["is_stale"]) == (True, False)
     assert document["gpu_models"] == ["H100-80GB-HBM3"]
 
@@ -134,7 +173,9 @@ def test_the_newest_fact_wins_and_both_stay_visible(work: Path) -> None:
         on_demand("45", "2026-11-20", starts="2026-12-01"),
     )
     document = asked("p5.48xlarge", "--region", "us-east-1", "--purchase-option", "on_demand")
-    assert [(row["price_per_hour"], row["origin"], row["source"]) for row in document["rows"]] == [(50, "store", "asked")]
+    assert [(row["price_per_hour"], row["origin"], row["source"]) for row in document["rows"]] == [
+        (50, "store", "asked")
+    ]
     lost = [(row["price_per_hour"], row["origin"], row["status"]) for row in document["superseded"]]
     assert lost == [(45, "store", "upcoming"), (52, "store", "superseded"), (55.04, "catalog", "superseded")]
     shown = call("p5.48xlarge", "--region", "us-east-1", "--superseded", "-q")[0]
@@ -162,12 +203,25 @@ def test_a_reservation_that_was_collected_takes_the_place_of_the_catalogs(
     with (work / "pricing/prices.csv").open("a") as file:
         file.write("aws,us-east-1,,p5.48xlarge,reserved,1,no_upfront,20,USD,2026-01-21,test\n")
     kind = ("aws", "us-east-1", "", "p5.48xlarge", "reserved", 1, "no_upfront")
-    fill(work, *((*kind, name, 30 + at, "USD", None, "2026-11-20", "asked") for at, name in enumerate(offerings)))
+    fill(
+        work,
+        *((*kind, name, 30 + at, "USD", None, "2026-11-20", "asked") for at, name in enumerate(offerings)),
+    )
     rows = asked("p5.48xlarge", "--region", "us-east-1", "--purchase-option", "reserved")["rows"]
     assert [(row["price_per_hour"], row["offering"]) for row in rows] == current
     if len(offerings) == 1:
         return
-    words = ("--nodes", "4", "--instance-type", "p5.48xlarge", "--region", "us-east-1", "--format", "json", "-q")
+    words = (
+        "--nodes",
+        "4",
+        "--instance-type",
+        "p5.48xlarge",
+        "--region",
+        "us-east-1",
+        "--format",
+        "json",
+        "-q",
+    )
     answer = CliRunner().invoke(app, ["whatif", "reserve", *words])
     assert answer.exit_code == 0, answer.output
     [best] = json.loads(answer.stdout)["best"]
@@ -214,8 +268,24 @@ def test_other_currencies_are_converted_only_by_a_rate(work: Path) -> None:
 
 
 @pytest.mark.parametrize("columns", ["", pytest.param("80", marks=pytest.mark.slow)])
-def test_a_cheap_price_of_long_ago_says_its_age(work: Path, monkeypatch: pytest.MonkeyPatch, columns: str) -> None:
-    old = ("aws", "ap-south-1", "", "p5.48xlarge", "on_demand", 0, "", "", "3", "USD", None, "2021-03-01", "asked")
+def test_a_cheap_price_of_long_ago_says_its_age(
+    work: Path, monkeypatch: pytest.MonkeyPatch, columns: str
+) -> None:
+    old = (
+        "aws",
+        "ap-south-1",
+        "",
+        "p5.48xlarge",
+        "on_demand",
+        0,
+        "",
+        "",
+        "3",
+        "USD",
+        None,
+        "2021-03-01",
+        "asked",
+    )
     fill(work, old)
     monkeypatch.setenv("COLUMNS", columns)
     for words in (["H100", "--purchase-option", "on_demand"], []):

@@ -39,7 +39,12 @@ SEPTEMBER = ("--from", "2024-09-01", "--to", "2024-10-01")
 
 
 def test_the_mean_is_weighted_by_time_and_carried_over_the_edges(folder: Path) -> None:
-    changes = [change("2024-08-20", "1.0"), change("2024-09-11", "2.0"), change("2024-09-21", "4.0"), change("2024-10-05", "9.0")]
+    changes = [
+        change("2024-08-20", "1.0"),
+        change("2024-09-11", "2.0"),
+        change("2024-09-21", "4.0"),
+        change("2024-10-05", "9.0"),
+    ]
     run("collect", "spot", str(write(folder / "a.json", *changes)))
     answer = history("p3.2xlarge", "--zone", "us-east-1a", *SEPTEMBER)
     assert answer["schema"] == "gpucost.prices.history/1"
@@ -51,7 +56,11 @@ def test_the_mean_is_weighted_by_time_and_carried_over_the_edges(folder: Path) -
         {"from": "2024-09-11T00:00:00Z", "to": "2024-09-21T00:00:00Z", "price_per_hour": 2.0},
         {"from": "2024-09-21T00:00:00Z", "to": "2024-10-01T00:00:00Z", "price_per_hour": 4.0},
     ]
-    assert (answer["from"], answer["to"], answer["currency"]) == ("2024-09-01T00:00:00Z", "2024-10-01T00:00:00Z", "USD")
+    assert (answer["from"], answer["to"], answer["currency"]) == (
+        "2024-09-01T00:00:00Z",
+        "2024-10-01T00:00:00Z",
+        "USD",
+    )
     assert [zone["zone"] for zone in answer["zones"]] == ["us-east-1a"]
 
 
@@ -65,7 +74,11 @@ def test_a_price_told_again_is_no_change(folder: Path) -> None:
 def test_time_before_the_first_price_is_not_covered(folder: Path) -> None:
     run("collect", "spot", str(write(folder / "a.json", change("2024-09-16", "3.0"))))
     answer = history("p3.2xlarge", *SEPTEMBER)
-    assert (answer["covered_hours"], answer["not_covered_hours"], answer["mean_price_per_hour"]) == (360.0, 360.0, 3.0)
+    assert (answer["covered_hours"], answer["not_covered_hours"], answer["mean_price_per_hour"]) == (
+        360.0,
+        360.0,
+        3.0,
+    )
     assert any("no price is known for 360.0 h" in note for note in answer["notes"])
     before = history("p3.2xlarge", "--from", "2024-01-01", "--to", "2024-02-01")
     assert before["mean_price_per_hour"] is None
@@ -96,11 +109,17 @@ def test_spot_at_the_price_of_on_demand_is_a_price_and_no_discount(folder: Path)
     ]
     run("collect", "spot", str(write(folder / "a.json", *changes)))
     same = history("p3.2xlarge", "--zone", "us-east-1a", *SEPTEMBER)
-    assert (same["mean_price_per_hour"], same["on_demand_price_per_hour"], same["discount"]) == (3.06, 3.06, 0.0)
+    assert (same["mean_price_per_hour"], same["on_demand_price_per_hour"], same["discount"]) == (
+        3.06,
+        3.06,
+        0.0,
+    )
     assert same["notes"] == ["spot costs as much as on demand here: there is no discount"]
     assert same["on_demand_price_as_of"]
     result = CliRunner().invoke(app, ["prices", "history", "p3.2xlarge", "--zone", "us-east-1a", *SEPTEMBER])
-    assert "us-east-1a: spot costs as much as on demand here: there is no discount" in " ".join(result.stdout.split())
+    assert "us-east-1a: spot costs as much as on demand here: there is no discount" in " ".join(
+        result.stdout.split()
+    )
     half = history("p3.2xlarge", "--zone", "us-east-1b", *SEPTEMBER)
     assert half["discount"] == 0.35
     assert half["notes"] == ["at times spot cost as much as on demand here, and there was no discount"]

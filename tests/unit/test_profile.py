@@ -25,12 +25,19 @@ def test_the_first_report_tells_of_every_stage_and_the_second_only_of_its_own(
     monkeypatch.chdir(tmp_path)
     (tmp_path / "prices.csv").write_text("\n".join([HEADER, *BOOK]) + "\n")
     described = fleet(
-        4, [node("n1", "p4de.24xlarge", 0, 4)], [pod("trains", "n1", [0], 1, 4, "train")], busy("n1", [0], 1, 4, 50)
+        4,
+        [node("n1", "p4de.24xlarge", 0, 4)],
+        [pod("trains", "n1", [0], 1, 4, "train")],
+        busy("n1", [0], 1, 4, 50),
     )
     load(described, scrape(described, lean=True), write_config(described, tmp_path, tmp_path / "prices.csv"))
     first, first_err = call(*REPORT, "--profile")
     found = stages(first_err)
-    assert {"inventory/30_pods.sql", "price/50_node_prices.sql", "attribute/74_activity_hours.sql"} <= found.keys()
+    assert {
+        "inventory/30_pods.sql",
+        "price/50_node_prices.sql",
+        "attribute/74_activity_hours.sql",
+    } <= found.keys()
     runs, *_, rows = found["attribute/74_activity_hours.sql"]
     assert (runs, rows) == ("1", "3")
     assert "everything else" in first_err

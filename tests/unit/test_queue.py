@@ -39,7 +39,9 @@ def _load(path: Path, series: Sequence[tuple[dict[str, str], Points]], days: int
     answer = ReadAnswer(
         series=[labels for labels, _ in series],
         series_index=np.repeat(np.arange(len(series), dtype=np.int32), [len(points) for _, points in series]),
-        ts_ms=np.array([start + round(hour * MS_PER_HOUR) for _, points in series for hour, _ in points], dtype=np.int64),
+        ts_ms=np.array(
+            [start + round(hour * MS_PER_HOUR) for _, points in series for hour, _ in points], dtype=np.int64
+        ),
         values=np.array([value for _, points in series for _, value in points], dtype=np.float64),
     )
     with store.write() as con:
@@ -49,7 +51,9 @@ def _load(path: Path, series: Sequence[tuple[dict[str, str], Points]], days: int
     return store
 
 
-def _queues(path: Path, series: Sequence[tuple[dict[str, str], Points]], period: Period = DAY, days: int = 1) -> dict[str, Queue]:
+def _queues(
+    path: Path, series: Sequence[tuple[dict[str, str], Points]], period: Period = DAY, days: int = 1
+) -> dict[str, Queue]:
     with _load(path, series, days).read() as con:
         return {one.cluster_queue: one for one in queues(con, period)}
 
@@ -69,7 +73,12 @@ def test_use_is_weighted_by_time_and_borrowing_is_what_lies_above_the_quota(tmp_
     used = [*_hold(4, 0, 12), *_hold(12, 12, 18), *_hold(0, 18, 24)]
     found = _queues(tmp_path, [*_gauges("research", 8, used), *_gauges("product", 24, _hold(6), limit=2)])
     research, product = found["research"], found["product"]
-    assert (research.quota, research.used_average, research.used_max, research.used_p95) == (8, (4 * 12 + 12 * 6) / 24, 12, 12)
+    assert (research.quota, research.used_average, research.used_max, research.used_p95) == (
+        8,
+        (4 * 12 + 12 * 6) / 24,
+        12,
+        12,
+    )
     assert (research.borrowed_average, research.borrowed_max) == (4 * 6 / 24, 4)
     assert (research.borrowing_limit, research.is_borrowing_unlimited) == (None, True)
     assert (product.borrowing_limit, product.is_borrowing_unlimited, product.borrowed_max) == (2, False, 0)
@@ -78,7 +87,9 @@ def test_use_is_weighted_by_time_and_borrowing_is_what_lies_above_the_quota(tmp_
 
 
 def test_flavors_add_up_and_each_borrows_by_itself(tmp_path: Path) -> None:
-    found = _queues(tmp_path, [*_gauges("q", 4, _hold(6), limit=8), *_gauges("q", 10, _hold(2), limit=1, flavor="h100")])["q"]
+    found = _queues(
+        tmp_path, [*_gauges("q", 4, _hold(6), limit=8), *_gauges("q", 10, _hold(2), limit=1, flavor="h100")]
+    )["q"]
     assert (found.quota, found.used_average, found.borrowed_average, found.borrowing_limit) == (14, 8, 2, 9)
 
 
@@ -89,7 +100,13 @@ def test_replicas_count_once_and_the_leader_is_believed(tmp_path: Path) -> None:
         *_gauges("q", 8, _hold(6), replica_role="leader", prometheus_replica="b"),
         _series("kueue_pending_workloads", _hold(3), cluster_queue="q", status="active"),
         _series("kueue_pending_workloads", _hold(2), cluster_queue="q", status="inadmissible"),
-        _series("kueue_pending_workloads", _hold(2), cluster_queue="q", status="inadmissible", prometheus_replica="b"),
+        _series(
+            "kueue_pending_workloads",
+            _hold(2),
+            cluster_queue="q",
+            status="inadmissible",
+            prometheus_replica="b",
+        ),
     ]
     found = _queues(tmp_path, series)["q"]
     assert (found.quota, found.used_average, found.pending_average, found.pending_max) == (8, 6, 5, 5)
@@ -98,13 +115,19 @@ def test_replicas_count_once_and_the_leader_is_believed(tmp_path: Path) -> None:
 def test_waits_survive_resets_new_series_and_copies(tmp_path: Path) -> None:
     """A plain calculation beside it: what each process counted, from 0 where it was born under our eyes."""
 
-    def histogram(counts: Sequence[tuple[float, int, int]], **labels: str) -> list[tuple[dict[str, str], Points]]:
+    def histogram(
+        counts: Sequence[tuple[float, int, int]], **labels: str
+    ) -> list[tuple[dict[str, str], Points]]:
         """Of (hour, waits of 30 s, waits of 300 s) so far."""
         name, of = "kueue_admission_wait_time_seconds", {"cluster_queue": "q", **labels}
 
         def line(suffix: str, value: Any, **more: str) -> tuple[dict[str, str], Points]:
             hours = [hour for hour, _, _ in counts] + [24.0]
-            points = [p for (h, *seen), end in zip(counts, hours[1:], strict=True) for p in _hold(value(*seen), h, end)]
+            points = [
+                p
+                for (h, *seen), end in zip(counts, hours[1:], strict=True)
+                for p in _hold(value(*seen), h, end)
+            ]
             return _series(f"{name}_{suffix}", points, **of, **more)
 
         return [
@@ -143,7 +166,9 @@ def test_a_month_of_use_fades_by_half_in_two_days(tmp_path: Path) -> None:
     period = Period(DAY.start, datetime(2026, 10, 11, tzinfo=UTC))
     used = [*_hold(8, 0, 24 * 8), *_hold(0, 24 * 8, 24 * 10)]
     common = {"cluster_queue": "q", "resource": GPU, "flavor": "f"}
-    found = _queues(tmp_path, [_series("kueue_cluster_queue_resource_usage", used, **common)], period, days=10)["q"]
+    found = _queues(
+        tmp_path, [_series("kueue_cluster_queue_resource_usage", used, **common)], period, days=10
+    )["q"]
     whole, recent = 1 - 2 ** (-7 / 2), 1 - 2 ** (-2 / 2)
     assert found.recent_used == pytest.approx(8 * (whole - recent) / whole, rel=1e-6)
     assert found.used_average == pytest.approx(8 * 8 / 10)

@@ -57,7 +57,9 @@ def test_a_commitment_and_own_nodes_are_paid_for_their_term() -> None:
     words = "H100 --gpus 12 --days 7 --provider gcp --own own.toml --price 3 --price-per gpu"
     found = rows(*words.split())
     # 12 GPUs are two instances of 8; own nodes cost 350,400 / (4 × 8,760) = 10 an hour
-    assert [(row["purchase_option"], row["gpus"], round(row["cost"], 6), round(row["to_pay"], 6)) for row in found] == [
+    assert [
+        (row["purchase_option"], row["gpus"], round(row["cost"], 6), round(row["to_pay"], 6)) for row in found
+    ] == [
         ("given", 12, 12 * 168 * 3, 12 * 168 * 3),
         ("on_demand", 16, 29732.64, 29732.64),
         ("own", 16, 2 * 168 * 10, 2 * 4 * 8760 * 10),

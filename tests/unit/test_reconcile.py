@@ -38,7 +38,9 @@ accounted = cache(account)  # of fleets that nobody changes
 BY = ("day", "node", "team")
 
 
-def test_every_billed_cent_is_attributed_unallocated_or_outside_a_node_s_life(fleet_as_billed: Billed) -> None:
+def test_every_billed_cent_is_attributed_unallocated_or_outside_a_node_s_life(
+    fleet_as_billed: Billed,
+) -> None:
     """Each pod has the cost of an exact calculation, and time before a machine was a node is outside its life."""
     fleet = fleet_as_billed
     fleet_charges = list(charges(fleet.fleet, rate, BOOTING))
@@ -47,13 +49,19 @@ def test_every_billed_cent_is_attributed_unallocated_or_outside_a_node_s_life(fl
     result = accounted(fleet)
     billed = sum((charge.cost for charge in fleet_charges), Decimal(0))
     booted = billed - sum(charge.cost for charge in charges(fleet.fleet, rate))
-    held = sum(figures.cost for figures in by_pod(fleet.store, fleet.fleet["start"] * 1000, fleet.fleet["end"] * 1000).values())
+    held = sum(
+        figures.cost
+        for figures in by_pod(fleet.store, fleet.fleet["start"] * 1000, fleet.fleet["end"] * 1000).values()
+    )
     assert (result.problems, result.machines, result.unseen, result.unbilled) == ((), 3, (), ())
     assert abs(result.effective_cost - billed) < CENT
     assert abs(float(result.lines["attributed"]) - float(held)) < 1e-6
     assert booted > 5
     assert abs(result.lines["outside_node_life"] - booted) < CENT
-    assert abs(sum(result.lines[line] for line in ("attributed", "unallocated", "outside_node_life")) - billed) < CENT
+    assert (
+        abs(sum(result.lines[line] for line in ("attributed", "unallocated", "outside_node_life")) - billed)
+        < CENT
+    )
     assert result.lines["seen_beyond_billed_hours"] == 0
 
 
@@ -83,28 +91,40 @@ def test_every_billed_cent_of_any_format(name: str, tmp_path: Path) -> None:
     assert abs(result.lines["attributed"] + result.lines["unallocated"] - result.effective_cost) < CENT
 
 
-def test_machines_that_only_one_side_knows_and_those_billed_for_less_than_they_were_seen(tmp_path: Path) -> None:
+def test_machines_that_only_one_side_knows_and_those_billed_for_less_than_they_were_seen(
+    tmp_path: Path,
+) -> None:
     fleet = Billed(tmp_path, machines("p4de.24xlarge"))
     fleet_charges = [
-        replace(charge, seconds=charge.seconds // 2) if charge.start % 7200 and charge.node["name"] == "n1" else charge
+        replace(charge, seconds=charge.seconds // 2)
+        if charge.start % 7200 and charge.node["name"] == "n1"
+        else charge
         for charge in charges(fleet.fleet, rate)
     ]
     stranger = [
-        replace(charge, node=charge.node | {"name": "elsewhere"}) for charge in fleet_charges if charge.node["name"] == "n2"
+        replace(charge, node=charge.node | {"name": "elsewhere"})
+        for charge in fleet_charges
+        if charge.node["name"] == "n2"
     ]
     known = [charge for charge in fleet_charges if charge.node["name"] != "n2"]
     fleet.bill(bill_files.aws_cur(known + stranger), "cur.csv", "aws")
     fleet.config = fleet.sharing("as_billed")
     result = account(fleet, ("node",))
     assert result.problems == ()
-    assert [machine.cost for machine in result.unseen] == [pytest.approx(sum(charge.cost for charge in stranger), abs=CENT)]
-    assert result.lines["instances_without_metrics"] == pytest.approx(sum(charge.cost for charge in stranger), abs=CENT)
+    assert [machine.cost for machine in result.unseen] == [
+        pytest.approx(sum(charge.cost for charge in stranger), abs=CENT)
+    ]
+    assert result.lines["instances_without_metrics"] == pytest.approx(
+        sum(charge.cost for charge in stranger), abs=CENT
+    )
     assert [machine.name for machine in result.unbilled] == ["n2"]
     assert result.unbilled[0].cost > 0
     assert result.unbilled[0].hours == pytest.approx(result.unseen[0].hours, abs=0.1)
     assert {row.keys["node"] for row in result.rows if row.line == "attributed"} == {"n1", "n3"}
     assert result.lines["seen_beyond_billed_hours"] < 0
-    assert {row.keys["node"] for row in result.rows if row.line == "seen_beyond_billed_hours" and row.cost} == {"n1"}
+    assert {
+        row.keys["node"] for row in result.rows if row.line == "seen_beyond_billed_hours" and row.cost
+    } == {"n1"}
 
 
 STORAGE = """
@@ -121,7 +141,9 @@ FEE_MISSING = """
 """
 
 
-@pytest.mark.parametrize("name", ["cur2", *(pytest.param(name, marks=pytest.mark.slow) for name in ("gcp", "azure"))])
+@pytest.mark.parametrize(
+    "name", ["cur2", *(pytest.param(name, marks=pytest.mark.slow) for name in ("gcp", "azure"))]
+)
 def test_volumes_of_a_machine_stand_beside_and_hours_billed_in_part_keep_the_account_open(
     name: str, fleet_as_billed: Billed, tmp_path: Path
 ) -> None:
@@ -133,7 +155,9 @@ def test_volumes_of_a_machine_stand_beside_and_hours_billed_in_part_keep_the_acc
         for change in (FEE_MISSING, STORAGE)[name == "azure" :]:  # whose rows are of days
             change_bill_rows(con, change)
     result = account(fleet)
-    storage, storage_before = ({one.kind: one.cost for one in made.beside}["storage"] for made in (result, before))
+    storage, storage_before = (
+        {one.kind: one.cost for one in made.beside}["storage"] for made in (result, before)
+    )
     assert storage == storage_before + 2
     if name == "azure":
         assert result.problems == ()
@@ -152,7 +176,9 @@ def test_a_charge_across_local_midnight_has_one_rate(billed_fleet: Billed, tmp_p
     fleet = copied(billed_fleet, tmp_path)
     with fleet.store.write() as con:
         change_bill_rows(con, "UPDATE bill_rows SET billing_currency = 'EUR'")
-    (tmp_path / "fx.csv").write_text("date,currency,rate\n2026-03-10,EUR,1.5\n2026-03-11,EUR,3\n2026-03-12,EUR,7\n")
+    (tmp_path / "fx.csv").write_text(
+        "date,currency,rate\n2026-03-10,EUR,1.5\n2026-03-11,EUR,3\n2026-03-12,EUR,7\n"
+    )
     prices = fleet.config.prices.model_copy(update={"fx_rates": tmp_path / "fx.csv"})
     fleet.config = fleet.config.model_copy(update={"timezone": "Asia/Kolkata", "prices": prices})
     result = account(fleet)
@@ -185,35 +211,59 @@ def test_lines_by_any_dimension_add_up_to_the_same(by: tuple[str, ...], billed_f
 
 def test_what_bills_and_effective_cost_differ_by_has_a_cause(billed_fleet: Billed) -> None:
     result = accounted(billed_fleet)
-    covered = [cause for cause in result.causes if cause.cause == "covered_usage" and cause.kind == "instance"]
+    covered = [
+        cause for cause in result.causes if cause.cause == "covered_usage" and cause.kind == "instance"
+    ]
     assert sum(cause.effective_cost for cause in covered) == pytest.approx(
-        sum(charge.cost for charge in charges(billed_fleet.fleet, rate, BOOTING) if charge.is_covered), abs=CENT
+        sum(charge.cost for charge in charges(billed_fleet.fleet, rate, BOOTING) if charge.is_covered),
+        abs=CENT,
     )
     assert not any("has no cause" in problem for problem in result.problems)
 
 
 def run(fleet: Billed, *words: str) -> Any:
     return CliRunner().invoke(
-        app, ["reconcile", *words, "--config", str(fleet.folder / "gpucost.toml"), "--store", str(fleet.store.path)]
+        app,
+        [
+            "reconcile",
+            *words,
+            "--config",
+            str(fleet.folder / "gpucost.toml"),
+            "--store",
+            str(fleet.store.path),
+        ],
     )
 
 
-def test_every_format_has_the_invoice_and_effective_cost_by_class(billed_fleet: Billed, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_format_has_the_invoice_and_effective_cost_by_class(
+    billed_fleet: Billed, monkeypatch: pytest.MonkeyPatch
+) -> None:
     plain = billed_fleet
     monkeypatch.setattr(
-        pipeline, "reconcile", lambda _config, _store, _month, by: accounted(plain, by) if by else accounted(plain)
+        pipeline,
+        "reconcile",
+        lambda _config, _store, _month, by: accounted(plain, by) if by else accounted(plain),
     )
     monkeypatch.setenv("COLUMNS", "80")
     table = run(plain, "--month", MONTH, "--by", "day,node,team").stdout
     assert max(map(len, table.splitlines())) <= 80
     monkeypatch.delenv("COLUMNS")
     answer = json.loads(run(plain, "--month", MONTH, "--format", "json").stdout)
-    _, ((rows, billed, effective),) = plain.store.query("SELECT count(*), sum(billed_cost), sum(effective_cost) FROM charges")
+    _, ((rows, billed, effective),) = plain.store.query(
+        "SELECT count(*), sum(billed_cost), sum(effective_cost) FROM charges"
+    )
     billed_whole, effective_whole = answer["statements"]
     for one, cost in ((billed_whole, billed), (effective_whole, effective)):
-        assert (one["rows"], one["cost"], one["difference"], one["currency"]) == (rows, pytest.approx(float(cost)), 0, "USD")
+        assert (one["rows"], one["cost"], one["difference"], one["currency"]) == (
+            rows,
+            pytest.approx(float(cost)),
+            0,
+            "USD",
+        )
         assert sum(row["rows"] for row in one["classes"]) == rows
-        assert sum(Decimal(str(row["cost"])) for row in one["classes"]) == pytest.approx(cost, abs=Decimal("1e-9"))
+        assert sum(Decimal(str(row["cost"])) for row in one["classes"]) == pytest.approx(
+            cost, abs=Decimal("1e-9")
+        )
     of_machines = [row for row in effective_whole["classes"] if row["class"] in answer["lines"]]
     assert sum(row["cost"] for row in of_machines) == pytest.approx(answer["effective_cost"])
     assert {row["team"] for row in of_machines if row["class"] == "attributed"} == {"batch", "serve", "train"}
@@ -228,7 +278,10 @@ def test_every_format_has_the_invoice_and_effective_cost_by_class(billed_fleet: 
         assert "GPU machines of serve" in text and "commitments that nothing used" in text
         assert "machines of one kind" not in text
     lines = list(csv.DictReader(io.StringIO(run(plain, "--month", MONTH, "--format", "csv").stdout)))
-    assert [(line["basis"], line["class"], line["team"] or None, int(line["rows"]), float(line["cost"])) for line in lines] == [
+    assert [
+        (line["basis"], line["class"], line["team"] or None, int(line["rows"]), float(line["cost"]))
+        for line in lines
+    ] == [
         (one["basis"], row["class"], row["team"], row["rows"], row["cost"])
         for one in answer["statements"]
         for row in one["classes"]

@@ -17,7 +17,21 @@ from gpucost.engine import answer_rows
 from gpucost.errors import PriceError
 from gpucost.report.reconcile import CLASSES, ClassRow, Reconciliation, Statement, in_cents
 from tests.property.fleets import many
-from tests.unit.accounts import EUR, GONE, MONTH, P5, Bill, Case, D, accounts, check, first_hour, machine, of, put
+from tests.unit.accounts import (
+    EUR,
+    GONE,
+    MONTH,
+    P5,
+    Bill,
+    Case,
+    D,
+    accounts,
+    check,
+    first_hour,
+    machine,
+    of,
+    put,
+)
 from tests.unit.billed import KEY
 from tests.unit.price_nodes import empty_store
 
@@ -177,16 +191,16 @@ def test_statements_name_what_they_hold(answers: Answers) -> None:
 
 def test_each_payer_s_invoice_is_named_in_its_own_currency(answers: Answers) -> None:
     found = answers["payers"]()
-    assert [((i.account or "")[:4], i.invoice_id, i.currency, i.rows, i.billed_cost) for i in found.invoices] == [
-        ("1111", "A-1", "USD", 1, 10),
-        ("1111", "A-2", "USD", 1, 2),
-        ("2222", None, "EUR", 1, 5),
-    ]
+    assert [
+        ((i.account or "")[:4], i.invoice_id, i.currency, i.rows, i.billed_cost) for i in found.invoices
+    ] == [("1111", "A-1", "USD", 1, 10), ("1111", "A-2", "USD", 1, 2), ("2222", None, "EUR", 1, 5)]
 
 
 def test_bought_tokens_cost_what_their_rows_do_after_discounts(con: duckdb.DuckDBPyConnection) -> None:
     accounts(con, [CASES["tokens after discounts"]])[0]()
-    assert con.execute("SELECT list(cost ORDER BY cost) FROM token_charges").fetchall() == [([D("3.6"), D("5.4")],)]
+    assert con.execute("SELECT list(cost ORDER BY cost) FROM token_charges").fetchall() == [
+        ([D("3.6"), D("5.4")],)
+    ]
 
 
 def test_what_goes_to_no_class_is_named_and_keeps_the_account_open(answers: Answers) -> None:
@@ -197,13 +211,20 @@ def test_what_goes_to_no_class_is_named_and_keeps_the_account_open(answers: Answ
 
 def test_a_machine_in_a_currency_without_a_rate_is_an_error(answers: Answers) -> None:
     """Also of machines that no metrics saw, which are no node that a price is missing for."""
-    with pytest.raises(PriceError, match="has machines in CHF: there is no rate from CHF to USD on 2026-10-01"):
+    with pytest.raises(
+        PriceError, match="has machines in CHF: there is no rate from CHF to USD on 2026-10-01"
+    ):
         answers["a machine in a currency without a rate"]()
 
 
 @pytest.mark.parametrize(
     ("stated", "loaded_at", "is_final"),
-    [(None, "2026-10-20", False), (None, "2026-11-01", True), (False, "2026-12-01", False), (True, "2026-10-20", True)],
+    [
+        (None, "2026-10-20", False),
+        (None, "2026-11-01", True),
+        (False, "2026-12-01", False),
+        (True, "2026-10-20", True),
+    ],
 )
 def test_a_bill_that_does_not_say_is_not_final_while_its_month_runs(
     con: duckdb.DuckDBPyConnection, stated: bool | None, loaded_at: str, is_final: bool
@@ -287,9 +308,17 @@ def test_any_bill_is_accounted_for_to_the_last_row_and_cent(
     check(found, len(told))
     rates = {"USD": Decimal(1), "EUR": EUR}
     for one in found.statements:
-        own = [row for row in told if (row["currency"] if row["currency"] not in rates else "USD") == one.currency]
+        own = [
+            row
+            for row in told
+            if (row["currency"] if row["currency"] not in rates else "USD") == one.currency
+        ]
         cost = sum(
-            (row["billed" if one.basis == "billed" else "cost"] * rates.get(row["currency"], 1) for row in own), Decimal(0)
+            (
+                row["billed" if one.basis == "billed" else "cost"] * rates.get(row["currency"], 1)
+                for row in own
+            ),
+            Decimal(0),
         )
         assert one.cost == pytest.approx(cost, abs=Decimal("1e-9"))
         assert one.rows == len(own)

@@ -97,18 +97,24 @@ def test_days_are_redone_where_figures_are_worked_out_otherwise(
     assert runs == ["price"] * 2
 
 
-def test_work_that_is_loaded_changes_nothing(whole: tuple[Config, Store], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_work_that_is_loaded_changes_nothing(
+    whole: tuple[Config, Store], monkeypatch: pytest.MonkeyPatch
+) -> None:
     config, store = whole
     made_again: list[str] = []
     whole_stage = inventory.stage
-    monkeypatch.setattr(inventory, "stage", lambda *args: (made_again.append("inventory"), whole_stage(*args)))
+    monkeypatch.setattr(
+        inventory, "stage", lambda *args: (made_again.append("inventory"), whole_stage(*args))
+    )
     put(store, [])
     pipeline.attribute(config, store)
     assert not made_again
 
 
 ORDERS = st.lists(
-    st.sampled_from([(name, value) for name, values in CHANGES.items() for value in values]), min_size=1, max_size=4
+    st.sampled_from([(name, value) for name, values in CHANGES.items() for value in values]),
+    min_size=1,
+    max_size=4,
 )
 OTHERS = {"late": st.integers(0, DAYS - 1), "cut": st.sampled_from([None, 30.5])}
 
@@ -117,12 +123,18 @@ OTHERS = {"late": st.integers(0, DAYS - 1), "cut": st.sampled_from([None, 30.5])
 @settings(ONE, max_examples=4)
 @given(order=ORDERS, **OTHERS)
 def test_after_any_changes_figures_are_those_of_a_store_made_anew(
-    order: list[tuple[str, Any]], late: int, cut: float | None, loads: list[Any], tmp_path_factory: pytest.TempPathFactory
+    order: list[tuple[str, Any]],
+    late: int,
+    cut: float | None,
+    loads: list[Any],
+    tmp_path_factory: pytest.TempPathFactory,
 ) -> None:
     folder = tmp_path_factory.mktemp("changed")
     chosen = dict(FIRST)
     # a day that comes late, and a report that cuts an hour
-    config, store = made(folder / "a", chosen, [window for number, window in enumerate(loads) if number != late])
+    config, store = made(
+        folder / "a", chosen, [window for number, window in enumerate(loads) if number != late]
+    )
     period = Period(from_ms(at(cut) * 1000), from_ms(at(DAYS * 24) * 1000)) if cut else None
     for number, (name, value) in enumerate(order):
         chosen[name] = value
@@ -145,7 +157,9 @@ def test_sql_answers_for_the_configuration_it_is_called_with(
 
     def teams(config: Config) -> list[Any]:
         return (
-            api.query("SELECT DISTINCT team FROM daily_costs ORDER BY ALL", config=config.path, store=store.path)
+            api.query(
+                "SELECT DISTINCT team FROM daily_costs ORDER BY ALL", config=config.path, store=store.path
+            )
             .team.dropna()
             .tolist()
         )
@@ -160,4 +174,6 @@ def test_sql_answers_for_the_configuration_it_is_called_with(
 
     monkeypatch.setattr(pipeline, "_attribute", refused)
     assert teams(config) == ["two"]
-    assert notes == ["note: costs are those of the configuration that the store was attributed for last: cannot write the store"]
+    assert notes == [
+        "note: costs are those of the configuration that the store was attributed for last: cannot write the store"
+    ]

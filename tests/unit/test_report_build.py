@@ -74,52 +74,87 @@ def test_all_teams_add_up_to_what_the_nodes_cost(con: Connection) -> None:
     assert view.by == ("team",)
     assert [row.keys["team"] for row in view.rows] == ["product", "research", "vision", None]
     assert view.node_totals is not None
-    assert view.node_totals.node_cost == (Decimal("24.48") + Decimal("9.36") + Decimal("1.4") + Decimal("0.805")) * 96
+    assert (
+        view.node_totals.node_cost
+        == (Decimal("24.48") + Decimal("9.36") + Decimal("1.4") + Decimal("0.805")) * 96
+    )
     assert view.totals.cost + view.node_totals.unallocated_cost == view.node_totals.node_cost
     assert view.node_totals.capacity_gpu_hours == 21 * 96
-    assert view.totals.allocated_gpu_hours + view.node_totals.unallocated_gpu_hours == view.node_totals.capacity_gpu_hours
+    assert (
+        view.totals.allocated_gpu_hours + view.node_totals.unallocated_gpu_hours
+        == view.node_totals.capacity_gpu_hours
+    )
 
 
 FAST = ("team", "workload", "node", "day")
 
 
-@pytest.mark.parametrize("dimension", [pytest.param(one, marks=[pytest.mark.slow] * (one not in FAST)) for one in DIMENSIONS])
+@pytest.mark.parametrize(
+    "dimension", [pytest.param(one, marks=[pytest.mark.slow] * (one not in FAST)) for one in DIMENSIONS]
+)
 def test_rows_by_any_dimension_add_up_to_the_totals(con: Connection, dimension: str) -> None:
     view = ask(con, dimension, with_sections=False)
     held = [row for row in view.rows if row.kind == "allocated"]
     free = [row.unallocated for row in view.rows if row.unallocated]
     assert sum(row.measures.cost for row in held) == view.totals.cost
     assert sum(row.measures.idle_cost for row in held) == view.totals.idle_cost
-    assert sum(row.measures.allocated_gpu_hours for row in held) == pytest.approx(view.totals.allocated_gpu_hours)
+    assert sum(row.measures.allocated_gpu_hours for row in held) == pytest.approx(
+        view.totals.allocated_gpu_hours
+    )
     assert view.node_totals is not None
     assert sum(part.unallocated_cost for part in free) == view.node_totals.unallocated_cost
     named = [row.keys[dimension] is not None for row in view.rows if row.kind == "unallocated"]
     assert all(named) if dimension in (*NODE_DIMENSIONS, "month", "day", "hour") else not any(named)
-    assert [row.measures.cost for row in view.rows] == sorted((row.measures.cost for row in view.rows), reverse=True)
+    assert [row.measures.cost for row in view.rows] == sorted(
+        (row.measures.cost for row in view.rows), reverse=True
+    )
 
 
 def test_one_team_has_no_node_side(con: Connection) -> None:
     view = ask(con, teams=("research",))
     assert view.by == ("namespace",)
     assert [row.kind for row in view.rows] == ["allocated", "allocated"]
-    assert view.totals.cost == sum(row.measures.cost for row in ask(con).rows if row.keys["team"] == "research")
+    assert view.totals.cost == sum(
+        row.measures.cost for row in ask(con).rows if row.keys["team"] == "research"
+    )
     totals = to_dict(view)["totals"]
-    hours = [totals[f"{name}_gpu_hours"] for name in ("capacity", "unallocated", "unavailable", "over_allocated")]
+    hours = [
+        totals[f"{name}_gpu_hours"] for name in ("capacity", "unallocated", "unavailable", "over_allocated")
+    ]
     assert [*hours, totals["unallocated_cost"], totals["node_cost"]] == [None] * 6
 
 
 def test_ratios(con: Connection) -> None:
-    rows = {row.keys["workload"]: row.measures for row in ask(con, "workload").rows if row.kind == "allocated"}
+    rows = {
+        row.keys["workload"]: row.measures for row in ask(con, "workload").rows if row.kind == "allocated"
+    }
     alice, ocr, llama = rows["StatefulSet/jupyter-alice"], rows["Pod/ocr-1"], rows["Job/llama-finetune"]
-    assert (alice.efficiency, alice.measured_ratio, alice.avg_utilization, alice.spot_ratio) == (0.1, 1.0, 0.09, 0.0)
-    assert (ocr.efficiency, ocr.measured_ratio, ocr.avg_utilization, ocr.spot_ratio) == (None, 0.0, None, None)
-    assert (llama.efficiency, llama.measured_ratio, llama.avg_utilization, llama.spot_ratio) == (0.96, 0.95, 0.864, 1.0)
+    assert (alice.efficiency, alice.measured_ratio, alice.avg_utilization, alice.spot_ratio) == (
+        0.1,
+        1.0,
+        0.09,
+        0.0,
+    )
+    assert (ocr.efficiency, ocr.measured_ratio, ocr.avg_utilization, ocr.spot_ratio) == (
+        None,
+        0.0,
+        None,
+        None,
+    )
+    assert (llama.efficiency, llama.measured_ratio, llama.avg_utilization, llama.spot_ratio) == (
+        0.96,
+        0.95,
+        0.864,
+        1.0,
+    )
 
 
 def test_unknown_capacity_is_left_out_of_the_spot_ratio(con: Connection) -> None:
     view = ask(con)
     assert view.coverage.unknown_capacity_gpu_hours == 48
-    assert view.totals.spot_ratio == pytest.approx(view.totals.spot_gpu_hours / (view.totals.allocated_gpu_hours - 48), abs=1e-6)
+    assert view.totals.spot_ratio == pytest.approx(
+        view.totals.spot_gpu_hours / (view.totals.allocated_gpu_hours - 48), abs=1e-6
+    )
 
 
 def test_a_period_takes_its_own_cells_only(con: Connection) -> None:
@@ -182,7 +217,9 @@ def test_gpu_hours_times_price_is_cost(con: Connection) -> None:
     for line in consumed.lines[:-1]:
         _, hours, price, cost = line.cells
         assert isinstance(hours, float) and isinstance(price, Decimal) and isinstance(cost, Decimal)
-        assert Decimal(str(hours)) * round(price, consumed.columns[2].decimals) == pytest.approx(cost, rel=Decimal("1e-4"))
+        assert Decimal(str(hours)) * round(price, consumed.columns[2].decimals) == pytest.approx(
+            cost, rel=Decimal("1e-4")
+        )
 
 
 def test_workloads_that_idle_half_their_time_are_flagged(con: Connection) -> None:
@@ -194,7 +231,11 @@ def test_workloads_that_idle_half_their_time_are_flagged(con: Connection) -> Non
 
 def test_targets_are_unknown_where_too_little_was_measured(con: Connection) -> None:
     def status(team: str, config: Config | None = None) -> dict[str, str | None]:
-        waste = next(section for section in ask(con, teams=(team,), config=config).sections if isinstance(section, Figures))
+        waste = next(
+            section
+            for section in ask(con, teams=(team,), config=config).sections
+            if isinstance(section, Figures)
+        )
         return {figure.label: figure.status for figure in waste.figures if figure.target is not None}
 
     assert status("vision") == {"Efficiency": "unknown", "Spot ratio": "unknown"}
@@ -231,7 +272,10 @@ def test_uncollected_time_is_told_with_its_fix(con: Connection) -> None:
     assert not view.coverage.is_complete
     codes = [notice.code for notice in view.coverage.warnings]
     assert codes.count("not_collected") == 2
-    assert view.coverage.warnings[0].fix == "gpucost collect prometheus --from 2026-09-30T00:00 --to 2026-10-01T00:00"
+    assert (
+        view.coverage.warnings[0].fix
+        == "gpucost collect prometheus --from 2026-09-30T00:00 --to 2026-10-01T00:00"
+    )
     assert ask(con).coverage.is_complete
 
 
@@ -266,7 +310,11 @@ def test_an_empty_store(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("now", "name"),
-    [("2026-10-09T00:00Z", "October 2026 so far"), ("2026-11-03T00:00Z", "October 2026"), ("2026-01-01T00:00Z", "October 2026")],
+    [
+        ("2026-10-09T00:00Z", "October 2026 so far"),
+        ("2026-11-03T00:00Z", "October 2026"),
+        ("2026-01-01T00:00Z", "October 2026"),
+    ],
 )
 def test_default_period(con: Connection, now: str, name: str) -> None:
     period, given, why = default_period(con, Config().tz, datetime.fromisoformat(now))
@@ -282,7 +330,8 @@ def test_nodes_without_a_price_are_counted(odd: Connection) -> None:
 
 
 @pytest.mark.parametrize(
-    ("teams", "unpriced", "line"), [((), 4.0, "4.0 GPU-hours (50.0 %)"), (("ml",), 2.0, "2.0 GPU-hours (33.3 %)")]
+    ("teams", "unpriced", "line"),
+    [((), 4.0, "4.0 GPU-hours (50.0 %)"), (("ml",), 2.0, "2.0 GPU-hours (33.3 %)")],
 )
 def test_an_averaged_price_says_that_some_nodes_have_none(
     odd: Connection, teams: tuple[str, ...], unpriced: float, line: str
@@ -314,7 +363,8 @@ def test_a_team_hears_of_its_own_nodes_and_namespaces_only(tmp_path: Path) -> No
             "unassigned_namespace": f"ns-{team}",
         }
         fleet.rows["warnings"] += [
-            (code, "prod", subject, OCTOBER, OCTOBER + HOUR, f"{code} {team}", None) for code, subject in subjects.items()
+            (code, "prod", subject, OCTOBER, OCTOBER + HOUR, f"{code} {team}", None)
+            for code, subject in subjects.items()
         ]
     fleet.rows["warnings"] += [
         ("stale_price", None, "p4d", None, None, "of a kind that both have", None),
@@ -371,12 +421,23 @@ class Counted:
         return getattr(self.con, name)
 
 
-@pytest.mark.parametrize("share", [*(pytest.param(how, marks=pytest.mark.slow) for how in (None, "proportional")), "even"])
+@pytest.mark.parametrize(
+    "share", [*(pytest.param(how, marks=pytest.mark.slow) for how in (None, "proportional")), "even"]
+)
 def test_each_team_is_told_of_as_alone_in_as_many_queries_as_one(
     con: Connection, share: Literal["proportional", "even"] | None
 ) -> None:
-    con.execute("CREATE OR REPLACE TEMP TABLE fx_rates AS SELECT 'USD' AS currency, 0 AS from_ms, 0 AS to_ms, 1.0 AS rate")
-    query = Query(period=hours_of(0, 96), period_name="these days", now=NOW, top=1, with_series=True, share_unallocated=share)
+    con.execute(
+        "CREATE OR REPLACE TEMP TABLE fx_rates AS SELECT 'USD' AS currency, 0 AS from_ms, 0 AS to_ms, 1.0 AS rate"
+    )
+    query = Query(
+        period=hours_of(0, 96),
+        period_name="these days",
+        now=NOW,
+        top=1,
+        with_series=True,
+        share_unallocated=share,
+    )
     names = tuple(sorted(team for row in build(con, Config(), query).rows if (team := row.keys["team"])))
     assert len(names) > 2
     names = names[:2]

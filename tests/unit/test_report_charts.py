@@ -31,7 +31,9 @@ path = stored(hours=240)
 @pytest.fixture(scope="module")
 def view(path: Path) -> ReportView:
     with duckdb.connect(str(path), read_only=True) as con:
-        return build(con, Config(), Query(period=OCTOBER, period_name="October 2026", now=NOW, with_series=True))
+        return build(
+            con, Config(), Query(period=OCTOBER, period_name="October 2026", now=NOW, with_series=True)
+        )
 
 
 def test_heights_of_a_sparkline_are_shares_of_its_highest_value() -> None:
@@ -46,14 +48,19 @@ def test_moments_share_characters_evenly_where_there_are_more_of_them() -> None:
 
 
 @pytest.mark.parametrize(
-    ("share", "drawn"), [(0.0, "·" * 10), (0.26, "▇▇▇·······"), (1.0, "▇" * 10), (1.3, "▇" * 10), (-0.2, "·" * 10)]
+    ("share", "drawn"),
+    [(0.0, "·" * 10), (0.26, "▇▇▇·······"), (1.0, "▇" * 10), (1.3, "▇" * 10), (-0.2, "·" * 10)],
 )
 def test_a_meter_of_a_share(share: float, drawn: str) -> None:
     assert meter(share) == drawn
 
 
 def test_bars_are_as_long_as_costs_and_hatched_where_idle() -> None:
-    columns = (Column("Team", "text"), Column("Cost", "money", 2, bar="whole"), Column("Idle cost", "money", 2, bar="part"))
+    columns = (
+        Column("Team", "text"),
+        Column("Cost", "money", 2, bar="whole"),
+        Column("Idle cost", "money", 2, bar="part"),
+    )
     amounts = (("a", "40", "10"), ("b", "20", "20"), ("c", "0.1", "0"), ("d", "0", "0"))
     lines = [Line((name, Decimal(cost), Decimal(idle))) for name, cost, idle in amounts]
     table = Table("Cost", columns, (*lines, Line(("Total", Decimal("60.1"), Decimal(30)), is_sum=True)))
@@ -88,12 +95,16 @@ def test_charts_take_no_room_from_names_and_figures(view: ReportView) -> None:
 def test_parts_of_a_sum_are_all_shown_or_named_as_left_out(view: ReportView, width: int, shown: bool) -> None:
     parts = [Column(name, "money", 2, weight=1, group="parts") for name in PARTS]
     table = Table(
-        "Why", (Column("Team", "text"), Column("Change", "money", 2), *parts), (Line(("x" * 20, *[Decimal(10**6)] * 4)),)
+        "Why",
+        (Column("Team", "text"), Column("Change", "money", 2), *parts),
+        (Line(("x" * 20, *[Decimal(10**6)] * 4)),),
     )
     text = render(replace(view, sections=(table,)), width, color=False)
     head = next(line for line in text.splitlines() if "Change" in line)
     assert [name in head for name in PARTS] == [shown] * 3
-    assert ("Left out for lack of room: Price, Volume, Mix; --format markdown has all." in " ".join(text.split())) is not shown
+    assert (
+        "Left out for lack of room: Price, Volume, Mix; --format markdown has all." in " ".join(text.split())
+    ) is not shown
 
 
 class Terminal(io.BytesIO):
@@ -121,7 +132,13 @@ def at_a_terminal(in_an_empty_folder: Path, monkeypatch: pytest.MonkeyPatch) -> 
     ],
 )
 def test_a_terminal_gets_what_it_can_show(
-    path: Path, monkeypatch: pytest.MonkeyPatch, environ: dict[str, str], encoding: str, *, has_colors: bool, has_charts: bool
+    path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    environ: dict[str, str],
+    encoding: str,
+    *,
+    has_colors: bool,
+    has_charts: bool,
 ) -> None:
     for name, value in environ.items():
         monkeypatch.setenv(name, value)

@@ -46,10 +46,11 @@ def test_data_on_stdout_is_nothing_but_data(store: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "start"),
-    [("r.json", "{"), ("r", "GPU report"), ("r.html", "<!doctype html>\n")],
+    ("name", "start"), [("r.json", "{"), ("r", "GPU report"), ("r.html", "<!doctype html>\n")]
 )
-def test_a_file_is_written_in_the_format_of_its_suffix(store: Path, tmp_path: Path, name: str, start: str) -> None:
+def test_a_file_is_written_in_the_format_of_its_suffix(
+    store: Path, tmp_path: Path, name: str, start: str
+) -> None:
     result = run(store, "-o", str(tmp_path / name), *DAYS)
     assert result.exit_code == 0
     assert result.stdout == ""
@@ -60,8 +61,16 @@ def test_a_file_is_written_in_the_format_of_its_suffix(store: Path, tmp_path: Pa
 @pytest.mark.parametrize(
     ("options", "code", "message"),
     [
-        (("--strict", "--from", "2026-09-29", "--to", "2026-10-03"), 4, "2026-09-29 to 2026-10-02 is incomplete: 48.0 h of prod"),
-        (("--month", "2026-09"), 1, "the newest month with data is October 2026: gpucost report --month 2026-10"),
+        (
+            ("--strict", "--from", "2026-09-29", "--to", "2026-10-03"),
+            4,
+            "2026-09-29 to 2026-10-02 is incomplete: 48.0 h of prod",
+        ),
+        (
+            ("--month", "2026-09"),
+            1,
+            "the newest month with data is October 2026: gpucost report --month 2026-10",
+        ),
         (("--top", "-1", *DAYS), 2, "--top"),
         (("--share-unallocated", "evenly", *DAYS), 2, "--share-unallocated"),
         (("-o", "no/such/folder/r.md", *DAYS), 1, "cannot write no/such/folder/r.md"),
@@ -77,7 +86,9 @@ def test_exit_codes(store: Path, options: tuple[str, ...], code: int, message: s
     assert message in result.stderr
 
 
-def test_a_dash_is_stdout_as_wide_as_columns_say(store: Path, in_an_empty_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_dash_is_stdout_as_wide_as_columns_say(
+    store: Path, in_an_empty_folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("COLUMNS", "72")
     result = run(store, "-o", "-", "-q", *DAYS)
     assert max(map(len, result.stdout.splitlines())) <= 72
@@ -97,10 +108,13 @@ def test_the_summary_of_a_report_in_three_lines(store: Path) -> None:
     assert brief in whole and len(brief.splitlines()) == 3
     totals = json.loads(run(store, "--format", "json", *DAYS).stdout)["totals"]
     cost, idle, most = brief.splitlines()
-    assert cost.startswith(f"**GPU report: all teams, 2026-10-01 to 2026-10-02: ${totals['node_cost']:,.2f}; unallocated ")
+    assert cost.startswith(
+        f"**GPU report: all teams, 2026-10-01 to 2026-10-02: ${totals['node_cost']:,.2f}; unallocated "
+    )
     share = totals["idle_cost"] / totals["cost"]
     assert idle.startswith(
-        f"Idle ${totals['idle_cost']:,.2f}, {share:.1%}".replace("%", " %") + " of allocated cost; efficiency "
+        f"Idle ${totals['idle_cost']:,.2f}, {share:.1%}".replace("%", " %")
+        + " of allocated cost; efficiency "
     )
     assert most.startswith("Most: ") and "; collected " in most
     for words in (("--brief",), ("--brief", "--format", "html")):

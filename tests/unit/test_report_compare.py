@@ -64,14 +64,22 @@ def test_percent_of_nothing_is_unknown() -> None:
 
 def test_json_tells_of_every_row_and_the_changes_add_up(store: Path) -> None:
     # vision held its GPU on October 1 and 2 only
-    told = json.loads(run(store, "--from", "2026-10-02", "--to", "2026-10-04", "--by", "workload", "--format", "json").stdout)
+    told = json.loads(
+        run(
+            store, "--from", "2026-10-02", "--to", "2026-10-04", "--by", "workload", "--format", "json"
+        ).stdout
+    )
     assert told["from"] == iso(datetime(2026, 10, 2, tzinfo=UTC))
     assert told["totals"]["previous_node_cost"] is not None
     none = run(store, "--from", "2026-10-01", "--to", "2026-10-03")
     assert none.exit_code == 1
     assert "nothing to compare with: there is no data for 2026-09-29 to 2026-09-30" in none.stderr
     later = json.loads(run(store, *LATER, "--by", "workload", "--format", "json").stdout)
-    assert later["previous"] == {"name": "2026-10-01 to 2026-10-02", "from": "2026-10-01T00:00:00Z", "to": "2026-10-03T00:00:00Z"}
+    assert later["previous"] == {
+        "name": "2026-10-01 to 2026-10-02",
+        "from": "2026-10-01T00:00:00Z",
+        "to": "2026-10-03T00:00:00Z",
+    }
     gone = next(row for row in later["rows"] if row["workload"] == "Pod/ocr-1")
     assert (gone["cost"], gone["cost_change_percent"]) == (0, -100)
     assert gone["previous_cost"] == pytest.approx(0.805 * 48)
@@ -86,7 +94,9 @@ def test_a_period_before_that_was_collected_in_part_is_said_to_be(store: Path) -
     asked = ("--from", "2026-10-02T12:00", "--to", "2026-10-05", "--format", "json")
     warned = json.loads(run(store, *asked).stdout)["coverage"]["warnings"]
     (said,) = [one for one in warned if one["code"] == "not_collected_before"]
-    assert "of which 24.0 h of prod were not collected, 2026-09-30 00:00 to 2026-10-01 00:00" in said["message"]
+    assert (
+        "of which 24.0 h of prod were not collected, 2026-09-30 00:00 to 2026-10-01 00:00" in said["message"]
+    )
     whole = json.loads(run(store, *LATER, "--by", "workload", "--format", "json").stdout)
     assert not [one for one in whole["coverage"]["warnings"] if one["code"] == "not_collected_before"]
 
@@ -106,6 +116,8 @@ def test_one_team_is_compared_without_nodes(store: Path) -> None:
     assert told["totals"]["previous_node_cost"] is None
 
 
-@pytest.mark.parametrize("options", [("--waste",), ("--by", "team,day"), ("--format", "focus", "--month", "2026-10")])
+@pytest.mark.parametrize(
+    "options", [("--waste",), ("--by", "team,day"), ("--format", "focus", "--month", "2026-10")]
+)
 def test_what_has_nothing_beside_it(store: Path, options: tuple[str, ...]) -> None:
     assert run(store, *options).exit_code == 2

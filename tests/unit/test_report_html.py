@@ -68,7 +68,12 @@ def hostile(tmp_path_factory: pytest.TempPathFactory) -> str:
         intro=name,
         figures=(Figure(name, Decimal(3), "money", 0.5, name),),
         bars=(Bar(name, Decimal(2), "money", name), Bar("less", Decimal(-1), "money")),
-        table=Table(name, (Column(name, "text"), Column("Cost", "money", 2)), (Line((name, None), flag=name),), note=name),
+        table=Table(
+            name,
+            (Column(name, "text"), Column("Cost", "money", 2)),
+            (Line((name, None), flag=name),),
+            note=name,
+        ),
     )
     report = view(hostile_store(tmp_path_factory.mktemp("hostile")), by=("team", "namespace"))
     return render(replace(report, coverage=replace(report.coverage, reconciliation=name)), blocks=[block])
@@ -137,8 +142,13 @@ def test_every_figure_of_the_view_is_on_the_page(page: str, store: Path) -> None
 def test_a_narrowed_report_and_shared_costs(store: Path) -> None:
     assert ">Unallocated by weekday" not in render(view(store, teams=("research",)))
     shared = render(view(store, share_unallocated="proportional"))
-    assert shared.count("Cost by team before sharing, by day") > 1 and "before sharing" not in render(view(store))
-    place = re.search(r'before it is shared\. What each was charged is in the column Charged of <a href="#(part-\d)"', shared)
+    assert shared.count("Cost by team before sharing, by day") > 1 and "before sharing" not in render(
+        view(store)
+    )
+    place = re.search(
+        r'before it is shared\. What each was charged is in the column Charged of <a href="#(part-\d)"',
+        shared,
+    )
     assert place and ">Charged<" in shared.split(f'<section id="{place[1]}">')[1].split("</section>")[0]
 
 
@@ -170,9 +180,14 @@ def test_sparklines() -> None:
 
 
 def test_the_bill_of_the_month_is_told(store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    lines = dict.fromkeys(LINES, Decimal(0)) | {"attributed": Decimal("70.25"), "unallocated": Decimal("29.75")}
+    lines = dict.fromkeys(LINES, Decimal(0)) | {
+        "attributed": Decimal("70.25"),
+        "unallocated": Decimal("29.75"),
+    }
     costs: dict[Basis, Decimal] = {"billed": Decimal(1200), "effective": Decimal(110)}
-    whole = tuple(Statement.of(basis, "USD", 7, cost, [ClassRow("tax", None, 7, cost)]) for basis, cost in costs.items())
+    whole = tuple(
+        Statement.of(basis, "USD", 7, cost, [ClassRow("tax", None, 7, cost)]) for basis, cost in costs.items()
+    )
     account = Reconciliation(
         "2026-10", "USD", ("aws",), True, True, (), whole, (), Decimal(100), 744.0, 3, lines, Decimal(0),
         (), (), (), (), (), (), (), Decimal(100), Decimal(0),
@@ -180,7 +195,9 @@ def test_the_bill_of_the_month_is_told(store: Path, monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr("gpucost.pipeline.reconcile", lambda *_: account)
     report, query = view(store), october()
     assert reconciled(Config(), Store(store), query, report) is report
-    billed = replace(report, coverage=replace(report.coverage, price_sources=(PriceSource("bill", 1.0, None, None),)))
+    billed = replace(
+        report, coverage=replace(report.coverage, price_sources=(PriceSource("bill", 1.0, None, None),))
+    )
     told = reconciled(Config(), Store(store), query, billed)
     assert told.coverage.reconciliation == (
         "bill of aws (final, billing period 2026-10 UTC): 1,200.00 USD billed, 110.00 USD effective; "

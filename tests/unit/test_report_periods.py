@@ -44,20 +44,32 @@ def test_no_option_means_no_period() -> None:
     [
         ({"month": "2026-10"}, ("2026-09-30T22:00:00Z", "2026-10-31T23:00:00Z", "October 2026")),
         ({"month": "2026-11"}, ("2026-10-31T23:00:00Z", "2026-11-30T23:00:00Z", "November 2026 so far")),
-        ({"start": "2026-10-01", "end": "2026-11-01"}, ("2026-09-30T22:00:00Z", "2026-10-31T23:00:00Z", "October 2026")),
+        (
+            {"start": "2026-10-01", "end": "2026-11-01"},
+            ("2026-09-30T22:00:00Z", "2026-10-31T23:00:00Z", "October 2026"),
+        ),
         (
             {"start": "2026-10-24", "end": "2026-10-26"},
             ("2026-10-23T22:00:00Z", "2026-10-25T23:00:00Z", "2026-10-24 to 2026-10-25"),
         ),
-        ({"start": "2026-10-25", "end": "2026-10-26"}, ("2026-10-24T22:00:00Z", "2026-10-25T23:00:00Z", "2026-10-25")),
+        (
+            {"start": "2026-10-25", "end": "2026-10-26"},
+            ("2026-10-24T22:00:00Z", "2026-10-25T23:00:00Z", "2026-10-25"),
+        ),
         (
             {"start": "2026-10-01T06:30", "end": "2026-10-01T06:00Z"},
             ("2026-10-01T04:30:00Z", "2026-10-01T06:00:00Z", "2026-10-01 06:30 to 2026-10-01 08:00"),
         ),
-        ({"start": "2026-11-03"}, ("2026-11-02T23:00:00Z", "2026-11-03T13:00:00Z", "2026-11-03 00:00 to 2026-11-03 14:00")),
+        (
+            {"start": "2026-11-03"},
+            ("2026-11-02T23:00:00Z", "2026-11-03T13:00:00Z", "2026-11-03 00:00 to 2026-11-03 14:00"),
+        ),
         ({"last": "7d"}, ("2026-10-26T23:00:00Z", "2026-11-02T23:00:00Z", "2026-10-27 to 2026-11-02")),
         ({"last": "2w"}, ("2026-10-19T22:00:00Z", "2026-11-02T23:00:00Z", "2026-10-20 to 2026-11-02")),
-        ({"last": "24h"}, ("2026-11-02T12:00:00Z", "2026-11-03T12:00:00Z", "2026-11-02 13:00 to 2026-11-03 13:00")),
+        (
+            {"last": "24h"},
+            ("2026-11-02T12:00:00Z", "2026-11-03T12:00:00Z", "2026-11-02 13:00 to 2026-11-03 13:00"),
+        ),
     ],
 )
 def test_periods_follow_local_time(options: dict[str, str], expected: tuple[str, str, str]) -> None:
@@ -85,7 +97,9 @@ def test_skipped_midnight_is_the_first_instant_of_its_day() -> None:
     assert parse_instant("--from", "2018-11-04", SAO_PAULO) == local_midnight(day, SAO_PAULO)
 
 
-@pytest.mark.parametrize("tz", [UTC_ZONE, BERLIN, KOLKATA, SAO_PAULO, ZoneInfo("Australia/Lord_Howe"), ZoneInfo("Pacific/Apia")])
+@pytest.mark.parametrize(
+    "tz", [UTC_ZONE, BERLIN, KOLKATA, SAO_PAULO, ZoneInfo("Australia/Lord_Howe"), ZoneInfo("Pacific/Apia")]
+)
 @pytest.mark.parametrize("by", [(), ("month",), ("day",), ("hour", "team"), ("day", "month")])
 def test_slots_cover_the_period_without_gap(tz: ZoneInfo, by: tuple[str, ...]) -> None:
     start = datetime(2011, 12, 28, 5, 20, tzinfo=UTC)  # Apia skipped the 30th

@@ -47,7 +47,9 @@ def con(path: Path) -> Iterator[duckdb.DuckDBPyConnection]:
         yield connection
 
 
-def view(con: duckdb.DuckDBPyConnection, *by: str, config: Config | None = None, **options: Any) -> ReportView:
+def view(
+    con: duckdb.DuckDBPyConnection, *by: str, config: Config | None = None, **options: Any
+) -> ReportView:
     query = Query(period=OCTOBER, period_name="October 2026", by=by, now=NOW, with_series=True, **options)
     return build(con, config, query) if config else built(con, query)
 
@@ -65,10 +67,14 @@ def test_each_format_holds_the_same_figures(con: duckdb.DuckDBPyConnection, tmp_
     check_same_figures(con, view(con, "team"), "2026-10", tmp_path)
 
 
-@pytest.mark.parametrize("options", [{"teams": ("research",)}, {"share_unallocated": "even"}, {"config": SHARED}])
+@pytest.mark.parametrize(
+    "options", [{"teams": ("research",)}, {"share_unallocated": "even"}, {"config": SHARED}]
+)
 def test_reports_are_as_their_schema_says(con: duckdb.DuckDBPyConnection, options: dict[str, Any]) -> None:
     told = json.loads(to_json(view(con, "pod", "capacity_type", **options)))
-    jsonschema.Draft202012Validator(json.loads(schema_of("report")), format_checker=jsonschema.FormatChecker()).validate(told)
+    jsonschema.Draft202012Validator(
+        json.loads(schema_of("report")), format_checker=jsonschema.FormatChecker()
+    ).validate(told)
 
 
 def test_text_of_csv_starts_no_formula(tmp_path: Path) -> None:
@@ -87,16 +93,27 @@ def test_text_of_csv_starts_no_formula(tmp_path: Path) -> None:
     assert {row["pod"] for row in rows} == {"'\tpod"}
     assert {row["team"] for row in json.loads(to_json(report))["rows"]} == set(names)
     to_parquet(report, tmp_path / "r.parquet")
-    assert {team for (team,) in duckdb.read_parquet(str(tmp_path / "r.parquet")).select("team").fetchall()} == set(names)
-    assert render_rows(("=a", "b"), [("=x", Decimal("-1.5")), ("y", -2)], RowFormat.csv) == "'=a,b\n'=x,-1.5\ny,-2\n"
+    assert {
+        team for (team,) in duckdb.read_parquet(str(tmp_path / "r.parquet")).select("team").fetchall()
+    } == set(names)
+    assert (
+        render_rows(("=a", "b"), [("=x", Decimal("-1.5")), ("y", -2)], RowFormat.csv)
+        == "'=a,b\n'=x,-1.5\ny,-2\n"
+    )
 
 
 def test_long_tables_keep_their_order(tmp_path: Path) -> None:
     with duckdb.connect() as con:
-        con.execute("CREATE TEMP TABLE long AS SELECT range AS number, 'name-' || range AS name FROM range(150000)")
+        con.execute(
+            "CREATE TEMP TABLE long AS SELECT range AS number, 'name-' || range AS name FROM range(150000)"
+        )
         for kind in ("csv", "parquet"):
             save_table(con, "long", {"number": "number", "name": "name"}, kind, tmp_path / kind)
-            read = con.read_csv(str(tmp_path / kind)) if kind == "csv" else con.read_parquet(str(tmp_path / kind))
+            read = (
+                con.read_csv(str(tmp_path / kind))
+                if kind == "csv"
+                else con.read_parquet(str(tmp_path / kind))
+            )
             assert [number for (number,) in read.select("number").fetchall()] == list(range(150000))
 
 
@@ -127,12 +144,19 @@ def test_files_that_cannot_be_written_so(stored: Path, options: tuple[str, ...],
 
 
 def test_focus_file_in_parquet(stored: Path) -> None:
-    assert run(stored, "--month", "2026-10", "--format", "focus", "--focus-version", "1.3", "-o", "f.parquet").exit_code == 0
+    assert (
+        run(
+            stored, "--month", "2026-10", "--format", "focus", "--focus-version", "1.3", "-o", "f.parquet"
+        ).exit_code
+        == 0
+    )
     assert "AllocatedTags" in duckdb.read_parquet("f.parquet").columns
 
 
 @pytest.mark.slow
-def test_the_examples_of_the_docs_run(demo: Config, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_examples_of_the_docs_run(
+    demo: Config, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     page = (Path(__file__).parents[2] / "docs" / "api.md").read_text(encoding="utf-8")
     examples = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
     assert examples
@@ -146,19 +170,30 @@ def test_the_examples_of_the_docs_run(demo: Config, monkeypatch: pytest.MonkeyPa
 def test_views_of_the_store_add_up_to_the_report(con: duckdb.DuckDBPyConnection, name: str) -> None:
     totals = view(con, "team").totals
     answer = (
-        con.table(name).aggregate("sum(cost) AS cost, sum(idle_cost) AS idle_cost, sum(allocated_gpu_hours) AS hours").fetchall()
+        con.table(name)
+        .aggregate("sum(cost) AS cost, sum(idle_cost) AS idle_cost, sum(allocated_gpu_hours) AS hours")
+        .fetchall()
     )
     assert answer[0][:2] == (totals.cost, totals.idle_cost)
     assert answer[0][2] == pytest.approx(totals.allocated_gpu_hours)
 
 
 # docs/billing.md describes these
-BILLING = ("charges", "bill_rows", "machine_riders", "discounted_rows", "discounted_details", "effective_rows")
+BILLING = (
+    "charges",
+    "bill_rows",
+    "machine_riders",
+    "discounted_rows",
+    "discounted_details",
+    "effective_rows",
+)
 
 
 def test_columns_of_views_are_documented(con: duckdb.DuckDBPyConnection) -> None:
     page = (Path(__file__).parents[2] / "docs" / "store.md").read_text(encoding="utf-8")
-    views = con.execute("SELECT view_name FROM duckdb_views() WHERE NOT internal AND NOT temporary").fetchall()
+    views = con.execute(
+        "SELECT view_name FROM duckdb_views() WHERE NOT internal AND NOT temporary"
+    ).fetchall()
     assert {name for (name,) in views} >= {"charges", "costs", "daily_costs", "daily_node_costs"}
     for (name,) in views:
         assert f"`{name}`" in page, name

@@ -42,7 +42,11 @@ def con(store: Path) -> Iterator[duckdb.DuckDBPyConnection]:
 
 def view(con: duckdb.DuckDBPyConnection, config: Config | None = None, **options: Any) -> ReportView:
     period = options.pop("period", MONTH)
-    return build(con, config or Config(), Query(period=period, period_name="then", now=NOW, with_series=True, **options))
+    return build(
+        con,
+        config or Config(),
+        Query(period=period, period_name="then", now=NOW, with_series=True, **options),
+    )
 
 
 def series_of(report: ReportView) -> Series:
@@ -93,7 +97,11 @@ def test_who_is_told_apart(con: duckdb.DuckDBPyConnection, options: dict[str, An
 
 def test_trends_are_the_cost_of_their_line(con: duckdb.DuckDBPyConnection) -> None:
     report = view(con)
-    (top,) = (section for section in report.sections if isinstance(section, Table) and section.title == "Top consumers")
+    (top,) = (
+        section
+        for section in report.sections
+        if isinstance(section, Table) and section.title == "Top consumers"
+    )
     cost = [column.title for column in top.columns].index("Cost")
     assert top.lines
     for line in top.lines:
@@ -144,12 +152,19 @@ def test_an_hour_that_clocks_show_twice_is_named_with_its_offset() -> None:
     tz = ZoneInfo("Europe/Berlin")
     start = datetime(2026, 10, 25, tzinfo=tz)
     names = [one.name for one in moments_of(Period(start, start + timedelta(days=1)), tz, "hour")]
-    assert names[1:5] == ["2026-10-25 01:00", "2026-10-25 02:00 +0200", "2026-10-25 02:00 +0100", "2026-10-25 03:00"]
+    assert names[1:5] == [
+        "2026-10-25 01:00",
+        "2026-10-25 02:00 +0200",
+        "2026-10-25 02:00 +0100",
+        "2026-10-25 03:00",
+    ]
     assert len(set(names)) == 25
 
 
 def test_reports_for_programs_pay_nothing_for_charts(con: duckdb.DuckDBPyConnection) -> None:
     report = build(con, Config(), Query(period=MONTH, period_name="then", now=NOW))
     assert report.series is None
-    assert not any(line.trend for section in report.sections if isinstance(section, Table) for line in section.lines)
+    assert not any(
+        line.trend for section in report.sections if isinstance(section, Table) for line in section.lines
+    )
     assert MONTH.end_ms == OCTOBER_END

@@ -64,7 +64,11 @@ def con(tmp_path_factory: pytest.TempPathFactory) -> Iterator[duckdb.DuckDBPyCon
             {"hour": 3, "length": 0, "key": None, "kind": "reserved_unused", "hours": None, "cost": "1"},
             {"hour": 40, "key": None, "kind": "reserved_unused", "hours": None, "cost": "7"},
         )
-        bill(writing, {"key": None, "kind": "support", "hours": None, "cost": "5", "currency": "EUR"}, provider="nimbus")
+        bill(
+            writing,
+            {"key": None, "kind": "support", "hours": None, "cost": "5", "currency": "EUR"},
+            provider="nimbus",
+        )
         writing.execute("INSERT INTO billed_nodes VALUES ('i-1', 1, false)")
     with duckdb.connect(str(path), read_only=True) as connection:
         yield connection
@@ -86,7 +90,13 @@ def ask(
 ) -> ReportView:
     period = Period(*(datetime.fromtimestamp((OCTOBER + hour * HOUR) / 1000, UTC) for hour in span))
     query = Query(
-        period=period, period_name="a day", by=by, now=NOW, share_unallocated=share, with_sections=with_sections, **filters
+        period=period,
+        period_name="a day",
+        by=by,
+        now=NOW,
+        share_unallocated=share,
+        with_sections=with_sections,
+        **filters,
     )  # type: ignore[arg-type]
     config = Config(shared_costs=list(rules), prices=Prices(fx={"EUR": Decimal("1.1")} if fx is None else fx))
     price.load_fx_rates(con, config)
@@ -99,7 +109,11 @@ def plain_of(row: dict[str, Any]) -> dict[str, Any]:
 
 
 def shares(view: ReportView, key: str = "team") -> dict[str | None, Decimal | None]:
-    return {row.keys[key]: row.shared.unallocated_cost for row in view.rows if row.shared and row.kind == "allocated"}
+    return {
+        row.keys[key]: row.shared.unallocated_cost
+        for row in view.rows
+        if row.shared and row.kind == "allocated"
+    }
 
 
 def charges(view: ReportView, name: str) -> dict[str | None, Decimal]:
@@ -112,11 +126,15 @@ def test_nothing_is_shared_unless_asked_for(con: duckdb.DuckDBPyConnection) -> N
     view = ask(con)
     assert view.totals_shared is None
     assert not any(
-        "shared" in key or "remaining" in key for row in [*to_dict(view)["rows"], to_dict(view)["totals"]] for key in row
+        "shared" in key or "remaining" in key
+        for row in [*to_dict(view)["rows"], to_dict(view)["totals"]]
+        for key in row
     )
 
 
-def test_unallocated_cost_goes_to_who_used_such_gpus_in_that_cluster_by_cost(con: duckdb.DuckDBPyConnection) -> None:
+def test_unallocated_cost_goes_to_who_used_such_gpus_in_that_cluster_by_cost(
+    con: duckdb.DuckDBPyConnection,
+) -> None:
     # prod A100: 48 of node 1 + 72 of 4 GPUs x 12 h and 2 x 12 h free on node 2; research 96, ops 48 + 24, product 24
     free = 24 * 2 + 12 * 8 + 12 * 4
     assert shares(ask(con, share="proportional")) == {
@@ -127,7 +145,11 @@ def test_unallocated_cost_goes_to_who_used_such_gpus_in_that_cluster_by_cost(con
 
 
 def test_evenly_per_team(con: duckdb.DuckDBPyConnection) -> None:
-    assert shares(ask(con, share="even")) == {"research": Decimal(64), "ops": Decimal(64), "product": Decimal(64 + 48)}
+    assert shares(ask(con, share="even")) == {
+        "research": Decimal(64),
+        "ops": Decimal(64),
+        "product": Decimal(64 + 48),
+    }
 
 
 def test_a_pool_that_nobody_used_stays_unallocated(con: duckdb.DuckDBPyConnection) -> None:
@@ -138,7 +160,9 @@ def test_a_pool_that_nobody_used_stays_unallocated(con: duckdb.DuckDBPyConnectio
     assert free["A100"].shared.unallocated_cost == 0
     totals = to_dict(view)["totals"]
     assert totals["remaining_unallocated_cost"] == Decimal("16.8")
-    assert totals["shared_unallocated_cost"] + totals["remaining_unallocated_cost"] == totals["unallocated_cost"]
+    assert (
+        totals["shared_unallocated_cost"] + totals["remaining_unallocated_cost"] == totals["unallocated_cost"]
+    )
 
 
 RULES = (
@@ -158,17 +182,25 @@ SHOWN = ("gpu_model",)
     [
         *((dimension, "proportional") for dimension in SHOWN),
         ("hour", "even"),
-        *(pytest.param(one, "proportional", marks=pytest.mark.slow) for one in DIMENSIONS if one not in SHOWN),
+        *(
+            pytest.param(one, "proportional", marks=pytest.mark.slow)
+            for one in DIMENSIONS
+            if one not in SHOWN
+        ),
         pytest.param("pod", "even", marks=pytest.mark.slow),
     ],
 )
-def test_any_dimension_adds_up_to_the_same(con: duckdb.DuckDBPyConnection, dimension: str, share: str) -> None:
+def test_any_dimension_adds_up_to_the_same(
+    con: duckdb.DuckDBPyConnection, dimension: str, share: str
+) -> None:
     plain, view = ask(con, dimension), ask(con, dimension, rules=RULES, share=share)
     by_team = ask(con, "team", dimension, rules=RULES, share=share)
     totals = to_dict(view)["totals"]
     assert plain_of(totals) == to_dict(plain)["totals"]
     assert [row.measures for row in view.rows if row.kind != "shared"] == [row.measures for row in plain.rows]
-    assert totals["shared_unallocated_cost"] + totals["remaining_unallocated_cost"] == totals["unallocated_cost"]
+    assert (
+        totals["shared_unallocated_cost"] + totals["remaining_unallocated_cost"] == totals["unallocated_cost"]
+    )
     for rows in (view.rows, by_team.rows):
         told = [row.shared for row in rows if row.shared]
         assert sum(part.unallocated_cost or ZERO for part in told) == totals["shared_unallocated_cost"]
@@ -177,9 +209,14 @@ def test_any_dimension_adds_up_to_the_same(con: duckdb.DuckDBPyConnection, dimen
             assert sum(part.costs[name] for part in told) == totals["shared_costs"][name]
     teams = ask(con, rules=RULES, share=share)
     for row in teams.rows:
-        parts = [part for part in by_team.rows if part.kind == row.kind and part.keys["team"] == row.keys["team"]]
+        parts = [
+            part for part in by_team.rows if part.kind == row.kind and part.keys["team"] == row.keys["team"]
+        ]
         assert row.shared is not None
-        assert sum(part.shared.unallocated_cost or ZERO for part in parts if part.shared) == row.shared.unallocated_cost
+        assert (
+            sum(part.shared.unallocated_cost or ZERO for part in parts if part.shared)
+            == row.shared.unallocated_cost
+        )
         assert sum(part.shared.shared_cost for part in parts if part.shared) == row.shared.shared_cost
 
 
@@ -209,11 +246,16 @@ def test_volumes_and_traffic_are_a_machines_by_its_resource_or_the_name_of_its_d
         )
         con.execute("INSERT INTO billed_nodes VALUES ('p/z/vm', 1, false)")
         change_bill_rows(
-            con, "UPDATE bill_rows SET zone = 'z', sub_account_id = 'p', resource_name = 'vm', resource_id = '//x/VM/1'"
+            con,
+            "UPDATE bill_rows SET zone = 'z', sub_account_id = 'p', resource_name = 'vm', resource_id = '//x/VM/1'",
         )
         change_bill_rows(con, "UPDATE bill_rows SET resource_id = '//x/disks/2' WHERE source_row = 2")
-        change_bill_rows(con, "UPDATE bill_rows SET resource_id = '//x/vm/1', resource_name = 'other' WHERE source_row = 1")
-        change_bill_rows(con, "UPDATE bill_rows SET resource_id = '//x/vm/3', zone = 'y' WHERE source_row = 3")
+        change_bill_rows(
+            con, "UPDATE bill_rows SET resource_id = '//x/vm/1', resource_name = 'other' WHERE source_row = 1"
+        )
+        change_bill_rows(
+            con, "UPDATE bill_rows SET resource_id = '//x/vm/3', zone = 'y' WHERE source_row = 3"
+        )
         totals = to_dict(ask(con, rules=(rule("storage"), rule("network"))))["totals"]
     assert totals["shared_costs"] == {"storage": 2, "network": 1}
 
@@ -227,11 +269,16 @@ def test_periods_that_adjoin_add_up_to_the_charge(con: duckdb.DuckDBPyConnection
 
 def test_one_provider(con: duckdb.DuckDBPyConnection) -> None:
     asked = (rule("support", "of aws", provider="aws"), rule("support", "of nimbus", provider="nimbus"))
-    assert to_dict(ask(con, rules=asked))["totals"]["shared_costs"] == {"of aws": 5, "of nimbus": Decimal("5.5")}
+    assert to_dict(ask(con, rules=asked))["totals"]["shared_costs"] == {
+        "of aws": 5,
+        "of nimbus": Decimal("5.5"),
+    }
 
 
 def test_a_bill_without_a_rate_is_refused(con: duckdb.DuckDBPyConnection) -> None:
-    with pytest.raises(PriceError, match="shared cost support is billed in EUR: there is no rate from EUR to USD") as error:
+    with pytest.raises(
+        PriceError, match="shared cost support is billed in EUR: there is no rate from EUR to USD"
+    ) as error:
         ask(con, rules=(rule("support"),), fx={})
     assert "set [prices] fx = { EUR" in str(error.value.fix)
     assert ask(con, rules=(rule("storage"),), fx={}).totals_shared
@@ -258,7 +305,10 @@ def test_namespaces_without_anybody_else_keep_their_cost(con: duckdb.DuckDBPyCon
 
 
 def test_of_two_rules_the_first_takes_a_namespace(con: duckdb.DuckDBPyConnection) -> None:
-    rules = (rule("namespaces", "kube", namespaces=["kube-*"]), rule("namespaces", "all", namespaces=["*-system", "monitoring"]))
+    rules = (
+        rule("namespaces", "kube", namespaces=["kube-*"]),
+        rule("namespaces", "all", namespaces=["*-system", "monitoring"]),
+    )
     view = ask(con, "namespace", rules=rules)
     assert (charges(view, "kube")["kube-system"], charges(view, "all")["monitoring"]) == (-24, -48)
     assert "kube-system" not in charges(view, "all")
@@ -293,12 +343,17 @@ def test_a_narrowed_report_shows_the_part_of_the_whole(con: duckdb.DuckDBPyConne
 
 
 def test_a_rule_that_comes_to_nothing_is_said(con: duckdb.DuckDBPyConnection) -> None:
-    rules = (rule("storage", "of gcp", provider="gcp"), rule("namespaces", "none", namespaces=["no-such-*"]), rule("storage"))
+    rules = (
+        rule("storage", "of gcp", provider="gcp"),
+        rule("namespaces", "none", namespaces=["no-such-*"]),
+        rule("storage"),
+    )
     view = ask(con, rules=rules)
-    assert [notice.message.split(":")[0] for notice in view.coverage.warnings if notice.code == "shared_cost_empty"] == [
-        "shared cost of gcp came to nothing",
-        "shared cost none came to nothing",
-    ]
+    assert [
+        notice.message.split(":")[0]
+        for notice in view.coverage.warnings
+        if notice.code == "shared_cost_empty"
+    ] == ["shared cost of gcp came to nothing", "shared cost none came to nothing"]
 
 
 @pytest.mark.parametrize(
@@ -333,7 +388,8 @@ def test_a_discount_on_a_commitments_fee_is_off_what_nothing_used_of_it_too(tmp_
         unused = {"hour": 1, "key": None, "kind": "commitment_unused", "hours": None, "cost": "4"}
         bill(con, unused, unused | {"cost": "8"}, unused | {"cost": "1"})
         change_bill_rows(
-            con, "UPDATE bill_rows SET commitment_discount_id = if(source_row = 2, 'other', 'plan'), is_net = source_row = 1"
+            con,
+            "UPDATE bill_rows SET commitment_discount_id = if(source_row = 2, 'other', 'plan'), is_net = source_row = 1",
         )
         con.execute(
             "INSERT INTO discount_rates (rate_id, provider, billing_period, currency, commitment, discounted_cost, "

@@ -42,11 +42,19 @@ def test_the_readme_shows_what_is_printed(demo: Config, monkeypatch: pytest.Monk
 # the first needs no store
 @pytest.mark.parametrize(
     ("head", "command", "shown", "tail"),
-    [pytest.param(*block, marks=[pytest.mark.slow] if at else [], id=block[1]) for at, block in enumerate(SHOWN[WHATIF])],
+    [
+        pytest.param(*block, marks=[pytest.mark.slow] if at else [], id=block[1])
+        for at, block in enumerate(SHOWN[WHATIF])
+    ],
 )
 @pytest.mark.usefixtures("nowhere")
 def test_the_page_of_what_ifs_shows_what_is_printed(
-    request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, head: str, command: str, shown: str, tail: str
+    request: pytest.FixtureRequest,
+    monkeypatch: pytest.MonkeyPatch,
+    head: str,
+    command: str,
+    shown: str,
+    tail: str,
 ) -> None:
     monkeypatch.setenv("COLUMNS", "120")
     monkeypatch.setattr(Call, "now", datetime(2026, 11, 1, tzinfo=UTC))
@@ -65,6 +73,10 @@ def test_the_page_of_what_ifs_shows_the_example_plan(monkeypatch: pytest.MonkeyP
 
 def test_every_stage_is_explained() -> None:
     explained = (ROOT / "docs" / "attribution.md").read_text()
-    names = {path.stem for stage in ("inventory", "attribute") for path in (ROOT / "gpucost" / stage).rglob("*.sql")}
+    names = {
+        path.stem
+        for stage in ("inventory", "attribute")
+        for path in (ROOT / "gpucost" / stage).rglob("*.sql")
+    }
     assert names
     assert {name for name in names if not re.search(rf"`(days/|basis/)?{name}`", explained)} == set()

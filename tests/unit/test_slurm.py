@@ -54,7 +54,10 @@ ENDED = [
     job(3, 900, 1200, "n1", tres(1)),
 ]  # fmt: skip
 # `sacct --truncate` tells the part of a run that lies in the time asked for, and ends what still ran with it
-CUT = [job(1, 600, 1200, "n1", tres(1), Submit=T, State="RUNNING"), job(2, 600, 1200, "n1", tres(2), Submit=T)]
+CUT = [
+    job(1, 600, 1200, "n1", tres(1), Submit=T, State="RUNNING"),
+    job(2, 600, 1200, "n1", tres(2), Submit=T),
+]
 UNCUT = [job(1, 0, H, "n1", tres(1)), job(2, 0, 1800, "n1", tres(2))]
 
 PARTS = [
@@ -68,7 +71,9 @@ PARTS = [
 ]  # fmt: skip
 
 MAINTENANCE = f"ReservationName=m StartTime={T + H} EndTime={T + 2 * H} Nodes=n1 Flags=MAINT,SPEC_NODES Accounts=(null)\n"
-TREE = "Cluster|Account|User\nhpc|root|\nhpc| research|\nhpc|  nlp|\nhpc|   nlp|ann\nhpc|  cv|\nhpc| product|\n"
+TREE = (
+    "Cluster|Account|User\nhpc|root|\nhpc| research|\nhpc|  nlp|\nhpc|   nlp|ann\nhpc|  cv|\nhpc| product|\n"
+)
 SHAPES = {"5_0": 6, "5_1": 5, "9+0": 9, "9+1": 10}
 # two tasks and two parts of a heterogeneous job, one of them on two nodes; told with JobIDRaw and without
 TASKS = [
@@ -81,13 +86,20 @@ TASKS = [
 WAYS = {
     "all": short(*TASKS, fields=["JobID", "JobIDRaw", "Submit", *SHORT[1:]]),
     "no number": short(*((row[0], *row[2:]) for row in TASKS), fields=["JobID", "Submit", *SHORT[1:]]),
-    "no submission": short(*((*row[:2], *row[3:]) for row in TASKS), fields=["JobID", "JobIDRaw", *SHORT[1:]]),
+    "no submission": short(
+        *((*row[:2], *row[3:]) for row in TASKS), fields=["JobID", "JobIDRaw", *SHORT[1:]]
+    ),
     "neither": short(*((row[0], *row[3:]) for row in TASKS)),
 }
 ORDERS = [("neither",), *((a, b) for one in WAYS if one != "all" for a, b in ((one, "all"), ("all", one)))]
 ONE = short((1, "nlp", "COMPLETED", T, T + 60, "n1", tres(1)))
-RUNS_ON = short((1, "nlp", "RUNNING", T, "Unknown", "n1", tres(2)), (2, "cv", "COMPLETED", T, T + H, "n1", tres(1)))
-WAITS = short((1, "nlp", "PENDING", "Unknown", "Unknown", "None assigned", ""), (2, "cv", "COMPLETED", T, T + 60, "n1", tres(1)))
+RUNS_ON = short(
+    (1, "nlp", "RUNNING", T, "Unknown", "n1", tres(2)), (2, "cv", "COMPLETED", T, T + H, "n1", tres(1))
+)
+WAITS = short(
+    (1, "nlp", "PENDING", "Unknown", "Unknown", "None assigned", ""),
+    (2, "cv", "COMPLETED", T, T + 60, "n1", tres(1)),
+)
 
 # Submitted anew, after jobs of larger numbers, or two minutes before it may begin; job 5 was to begin later.
 REQUEUED = [{"Eligible": one["Submit"]} | one for one in (
@@ -119,10 +131,15 @@ def used(run: Job, total: str, average: str | None = None) -> Job:
 
 def gpuutil(total: float | None, average: float | None, *, none: bool = False) -> str:
     """Two GPUs for two hours, a step on both in the second hour, and one beside it of a shell that keeps none busy."""
-    said = ["" if one is None else f"cpu=00:01:00,gres/gpumem=9M,gres/gpuutil={one},mem=1M" for one in (total, average, 0)]
+    said = [
+        "" if one is None else f"cpu=00:01:00,gres/gpumem=9M,gres/gpuutil={one},mem=1M"
+        for one in (total, average, 0)
+    ]
     run = job(1, 0, 2 * H, "n1", tres(2, "a100"))
     late = step(job(1, H, 2 * H, "n1", tres(2, "a100")), "0")
-    return text([run, used(step(run, "batch"), "" if none else said[2]), used(late, said[0], said[1])], fields=USAGE)
+    return text(
+        [run, used(step(run, "batch"), "" if none else said[2]), used(late, said[0], said[1])], fields=USAGE
+    )
 
 
 #: A job of an hour on each model: its batch step's gpuutil and gpumem, beside an external step's zeros; and its mean. Zeros
@@ -143,7 +160,9 @@ def plugins() -> Scene:
         run = job(number, 0, H, name, tres(1, name))
         said = [f"cpu=1,gres/gpumem={m},gres/gpuutil={u},mem=1M" for u, m in ((util, memory), ("0", "0"))]
         jobs += [run, used(step(run, "batch"), said[0]), used(step(run, "extern"), said[1])]
-    nodes = "".join(f"NodeName={name} Gres=gpu:{name}:8 Partitions=gpu\n" for name in {row[0] for row in PLUGINS})
+    nodes = "".join(
+        f"NodeName={name} Gres=gpu:{name}:8 Partitions=gpu\n" for name in {row[0] for row in PLUGINS}
+    )
     figures = {str(n): (0, 0, 1, None) if mean is None else (float(mean > 0), float(mean == 0), 0, mean)
                for n, (*_, mean) in enumerate(PLUGINS, 1)}  # fmt: skip
     return scene(text(jobs, fields=USAGE), nodes, measured=figures)
@@ -157,7 +176,13 @@ def facts() -> Scene:
     names = ("account", "parent_account", "user")
     associations = [{"cluster": "hpc", **dict(zip(names, values, strict=True))} for values in accounts]
     number = {"set": True, "infinite": False, "number": 0.5}
-    told = {"cluster": "hpc", "shares_normalized": number, "usage": 7, "effective_usage": 0.25, "fairshare": {"factor": number}}
+    told = {
+        "cluster": "hpc",
+        "shares_normalized": number,
+        "usage": 7,
+        "effective_usage": 0.25,
+        "fairshare": {"factor": number},
+    }
     shares = [
         {**told, "name": "nlp", "parent": "root", "type": ["ASSOCIATION"]},
         {**told, "name": "ann", "parent": "nlp", "type": ["USER"]},
@@ -310,7 +335,9 @@ def test_slurm(name: str, clusters: Clusters) -> None:
         assert clusters.measured(name) == expected.measured
     warned = clusters.warnings(name)
     assert warned.keys() == expected.warned.keys()
-    assert [word for code, words in expected.warned.items() for word in words if word not in warned[code]] == []
+    assert [
+        word for code, words in expected.warned.items() for word in words if word not in warned[code]
+    ] == []
 
 
 @pytest.mark.parametrize("name", UNTRACKED)
@@ -341,8 +368,12 @@ def test_an_answer_without_jobs_is_one_and_what_nobody_asked_for_is_missing(clus
 
 def test_sinfo_and_json_of_shares_say_what_text_does(clusters: Clusters) -> None:
     name = "sinfo, and accounts and shares in JSON"
-    nodes = clusters.sql(name, "SELECT node, gres, partitions, features FROM slurm_nodes WHERE cluster = $1 ORDER BY ALL")
-    assert nodes[0] == ("n1", "gpu:a100:4", ["gpu", "debug"], ["fast", "new"]) and [row[0] for row in nodes] == ["n1", "n2", "n3"]
+    nodes = clusters.sql(
+        name, "SELECT node, gres, partitions, features FROM slurm_nodes WHERE cluster = $1 ORDER BY ALL"
+    )
+    assert nodes[0] == ("n1", "gpu:a100:4", ["gpu", "debug"], ["fast", "new"]) and [
+        row[0] for row in nodes
+    ] == ["n1", "n2", "n3"]
     columns = 'account, "user", norm_shares, effective_usage, fair_share'
     shares = clusters.sql(name, f"SELECT {columns} FROM slurm_shares WHERE cluster = $1 ORDER BY ALL")  # noqa: S608
     assert shares == [("nlp", "", 0.5, 0.25, None), ("nlp", "ann", 0.5, 0.25, 0.5)]

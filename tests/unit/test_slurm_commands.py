@@ -12,7 +12,20 @@ from gpucost.collect.slurm.live import Commands
 from gpucost.config.model import Config
 from gpucost.doctor import OK, check_slurm
 from tests.unit.command import call
-from tests.unit.slurm_words import ALL_GPUS, FIELDS, HEADER, NODES, SHORT, H, T, job, short, text, tres, waiting
+from tests.unit.slurm_words import (
+    ALL_GPUS,
+    FIELDS,
+    HEADER,
+    NODES,
+    SHORT,
+    H,
+    T,
+    job,
+    short,
+    text,
+    tres,
+    waiting,
+)
 
 DAY = ("--from", "2026-03-10", "--to", "2026-03-11")
 
@@ -48,14 +61,25 @@ def test_waits_dollars_and_fair_share() -> None:
     assert "nothing is new" in collect(jobs, NODES, shares, more=DAY)
     answer = json.loads(call("queue", *DAY, "--format", "json")[0])
     waits = {(one["by"], one["name"]): one for one in answer["slurm_waits"]}
-    assert set(waits) == {("partition", "gpu"), ("partition", "debug"), ("qos", "normal"), ("qos", "low"), ("account", "nlp")}
+    assert set(waits) == {
+        ("partition", "gpu"),
+        ("partition", "debug"),
+        ("qos", "normal"),
+        ("qos", "low"),
+        ("account", "nlp"),
+    }
     low = waits["qos", "low"]
     assert (low["started"], low["wait_p50_seconds"], low["preempted"]) == (1, 600, 1)
     # n1 is over-allocated for half an hour: six GPUs of four
     assert low["cost"] == low["preempted_cost"] == pytest.approx(3.6 * 0.5 * 4 * 2 / 6)
     assert waits["account", "nlp"]["wait_p95_seconds"] == pytest.approx(570)
     (account, user) = [one for one in answer["slurm_shares"] if one["account"] == "nlp"]
-    assert (account["user"], user["user"], user["fair_share"], account["cost_share"]) == (None, "ann", 0.25, 1.0)
+    assert (account["user"], user["user"], user["fair_share"], account["cost_share"]) == (
+        None,
+        "ann",
+        0.25,
+        1.0,
+    )
     assert account["cost"] == pytest.approx(waits["account", "nlp"]["cost"]) == pytest.approx(3.6 * 4)
     collect("Cluster|Account|User|ParentName\nhpc|root||\nhpc|nlp||root\n")
     answer = json.loads(call("queue", *DAY, "--format", "json")[0])
@@ -73,7 +97,9 @@ def test_what_is_said_of_files() -> None:
     assert "may be cut off" in collect(told[:-1], NODES)
     assert "may be cut off" not in collect(told, NODES)
     row = (2, "nlp", "COMPLETED", T, T + 60, "n1", tres(1))
-    assert "2 nodes" in collect(short(row).partition("\n")[2], NODES, more=("--fields", ",".join(SHORT), "--cluster", "hpc"))
+    assert "2 nodes" in collect(
+        short(row).partition("\n")[2], NODES, more=("--fields", ",".join(SHORT), "--cluster", "hpc")
+    )
     pending = (1, "nlp", "PENDING", "Unknown", "Unknown", "None assigned", "")
     assert "1 runs of jobs" in collect(short(pending, row), NODES, more=("--cluster", "hpc"))
 
@@ -92,7 +118,9 @@ def commands(folder: Path, **printed: str) -> str:
 
 
 def test_slurm_is_asked_a_day_at_a_time(folder: Path) -> None:
-    sacct = commands(folder / "bin", sacct=text([job(1, 0, H, "n1", tres(1))], "\x1f"), scontrol="ClusterName = hpc\n")
+    sacct = commands(
+        folder / "bin", sacct=text([job(1, 0, H, "n1", tres(1))], "\x1f"), scontrol="ClusterName = hpc\n"
+    )
     said, _ = call("collect", "slurm", "--sacct", sacct, "--from", "2026-03-10", "--to", "2026-03-12")
     assert "2 runs of jobs of hpc, 2026-03-10T00:00:00Z .. 2026-03-12T00:00:00Z" in said
     # what could not be asked for is named, and jobs are there all the same
@@ -106,12 +134,16 @@ def test_the_doctor_prints_the_commands_that_get_it_right(tmp_path: Path) -> Non
     sacct = commands(tmp_path / "bin", scontrol="ClusterName = hpc\n")
     answers, billed, placed = check_slurm(Config.model_validate({"slurm": {"sacct": sacct}}))
     assert answers.status == OK and "answers for hpc" in answers.found
-    assert billed.found.startswith("TZ=UTC SLURM_TIME_FORMAT=%s sacct -a -D -X ") and "--delimiter=$'\\x1f'" in billed.found
+    assert (
+        billed.found.startswith("TZ=UTC SLURM_TIME_FORMAT=%s sacct -a -D -X ")
+        and "--delimiter=$'\\x1f'" in billed.found
+    )
     assert placed.found == billed.found.replace(" -X", "")
 
 
 @pytest.mark.parametrize(
-    ("private", "level", "hides"), [("none", "", None), ("jobs,usage", "Operator", None), ("jobs", "None", "jobs")]
+    ("private", "level", "hides"),
+    [("none", "", None), ("jobs,usage", "Operator", None), ("jobs", "None", "jobs")],
 )
 def test_whether_slurm_shows_everybodys_jobs(private: str, level: str, hides: str | None) -> None:
     class Told(Commands):
@@ -132,8 +164,14 @@ def test_whether_slurm_shows_everybodys_jobs(private: str, level: str, hides: st
 def test_more_jobs_than_a_row_group_holds_are_all_there() -> None:
     """DuckDB 2.0 loses sight of 122,880 rows that were inserted into an empty table of the same transaction."""
     count = 130_000
-    jobs = "\n".join(f"{n}|nlp|COMPLETED|{T + n % 7000}|{T + n % 7000 + 60}|n{n % 50}|gres/gpu=1" for n in range(count))
+    jobs = "\n".join(
+        f"{n}|nlp|COMPLETED|{T + n % 7000}|{T + n % 7000 + 60}|n{n % 50}|gres/gpu=1" for n in range(count)
+    )
     collect(f"JobID|Account|State|Start|End|NodeList|AllocTRES\n{jobs}\n")
     answer = json.loads(call("report", *DAY, "--by", "namespace", "--format", "json")[0])
-    held = {row["namespace"]: row["allocated_gpu_hours"] * H for row in answer["rows"] if row["kind"] == "allocated"}
+    held = {
+        row["namespace"]: row["allocated_gpu_hours"] * H
+        for row in answer["rows"]
+        if row["kind"] == "allocated"
+    }
     assert held == pytest.approx({"nlp": count * 60})

@@ -47,7 +47,9 @@ def inside(number: int, told: str, owner: list[str] | None, worker: str | None, 
     place, name = f"k{number}-0", told.replace("NUMBER", str(number))
     pods = [pod("p", place, [4, 5], 0, 2, "web")]
     if worker:
-        pods.append(pod(worker.replace("NUMBER", str(number)), place, [0, 1, 2, 3], 0, 2, "slurm", owner=owner))
+        pods.append(
+            pod(worker.replace("NUMBER", str(number)), place, [0, 1, 2, 3], 0, 2, "slurm", owner=owner)
+        )
     series = scrape(fleet(2, [node(place, "p4d.24xlarge", 0, 2)], pods, {}))
     if proof == "hpc_job":
         series = relabel(series, "DCGM_.*", {"hpc_job": "1"}, {"UUID": f"GPU-{place}-0"})
@@ -56,17 +58,25 @@ def inside(number: int, told: str, owner: list[str] | None, worker: str | None, 
         series += relabel(dcgm(series), ".*", {"cluster": f"hpc{number}x"})
     jobs = [job(1, 900, 4500, name, tres(2, "a100")), job(2, 1800, 5400, name, tres(1, "a100"), Account="cv")]
     return Scene(
-        series, jobs, [f"NodeName={name} Gres=gpu:a100:4 Partitions=gpu State=IDLE\n", down((name, 6300, 7200, "DRAIN"))]
+        series,
+        jobs,
+        [f"NodeName={name} Gres=gpu:a100:4 Partitions=gpu State=IDLE\n", down((name, 6300, 7200, "DRAIN"))],
     )
 
 
-def alone(number: int, called: str, devices: list[int], namespace: str, told: str, gpus: int, *, other: bool = False) -> Scene:
+def alone(
+    number: int, called: str, devices: list[int], namespace: str, told: str, gpus: int, *, other: bool = False
+) -> Scene:
     """A Kubernetes node of 8 GPUs with a pod, and a node of Slurm with a job, for two hours; `other` has exporters of both."""
     place = f"k{number}-0"
     busy = {f"GPU-{place}-0": [[at(0), at(2), 70]]} if called == "1" else {}
-    series = scrape(fleet(2, [node(place, "p4d.24xlarge", 0, 2)], [pod(called, place, devices, 0, 2, namespace)], busy))
+    series = scrape(
+        fleet(2, [node(place, "p4d.24xlarge", 0, 2)], [pod(called, place, devices, 0, 2, namespace)], busy)
+    )
     moved = [*move(series, f"kube{number}x"), *(move(dcgm(series), f"hpc{number}x") if other else [])]
-    return Scene(moved, [job(1, 0, 2 * H, told, tres(1))], [f"NodeName={told} Gres=gpu:{gpus} Partitions=metal\n"])
+    return Scene(
+        moved, [job(1, 0, 2 * H, told, tres(1))], [f"NodeName={told} Gres=gpu:{gpus} Partitions=metal\n"]
+    )
 
 
 SCENES = {
@@ -106,7 +116,11 @@ def answer(clusters: Clusters, name: str, by: str) -> tuple[ReportView, NodeTota
 @pytest.mark.parametrize("name", INSIDE)
 def test_slurm_inside_kubernetes_counts_once(name: str, clusters: Clusters) -> None:
     view, totals = answer(clusters, name, "namespace,workload")
-    held = {tuple(row.keys.values()): row.measures.allocated_gpu_hours for row in view.rows if row.kind == "allocated"}
+    held = {
+        tuple(row.keys.values()): row.measures.allocated_gpu_hours
+        for row in view.rows
+        if row.kind == "allocated"
+    }
     assert held == pytest.approx({("web", "Pod/p"): 4, ("nlp", "Job/job-1"): 2, ("cv", "Job/job-2"): 1})
     assert totals.capacity_gpu_hours == pytest.approx(16)
     assert totals.node_cost == view.totals.cost + totals.unallocated_cost == 64
@@ -115,7 +129,9 @@ def test_slurm_inside_kubernetes_counts_once(name: str, clusters: Clusters) -> N
 
 
 @pytest.mark.parametrize(("name", "warned"), [("one name", True), ("one name, other GPUs", False)])
-def test_a_name_alone_makes_no_node_of_slurm_one_of_kubernetes(name: str, warned: bool, clusters: Clusters) -> None:
+def test_a_name_alone_makes_no_node_of_slurm_one_of_kubernetes(
+    name: str, warned: bool, clusters: Clusters
+) -> None:
     """Both have 8 GPUs: 2 h of $32 + $16. With exporters that measure other GPUs of each, nothing is in doubt."""
     view, totals = answer(clusters, name, "cluster,pod")
     rows = {str(row.keys["cluster"])[:3]: row.measures for row in view.rows if row.kind == "allocated"}
@@ -124,12 +140,17 @@ def test_a_name_alone_makes_no_node_of_slurm_one_of_kubernetes(name: str, warned
     assert rows["kub"].measured_ratio == 1 and (not warned or rows["hpc"].measured_ratio == 0)
     assert totals.node_cost == 96
     said = [one for one in view.coverage.warnings if one.code == "unproven_machine"]
-    assert [("32.00 USD" in one.message, "in_kubernetes" in (one.fix or "")) for one in said] == [(True, True)] * warned
+    assert [("32.00 USD" in one.message, "in_kubernetes" in (one.fix or "")) for one in said] == [
+        (True, True)
+    ] * warned
 
 
 def test_a_pod_with_the_name_of_a_node_of_slurm_pays(clusters: Clusters) -> None:
     """A pod called as a node of Slurm holds 2 of 8 GPUs for 2 h at $32: it pays $16."""
     view, totals = answer(clusters, "a pod of that name", "namespace")
-    assert {row.keys["namespace"]: row.measures.cost for row in view.rows if row.kind == "allocated"} == {"web": 16, "nlp": 4}
+    assert {row.keys["namespace"]: row.measures.cost for row in view.rows if row.kind == "allocated"} == {
+        "web": 16,
+        "nlp": 4,
+    }
     assert totals.node_cost == 64 + 16
     assert "unproven_machine" in {one.code for one in view.coverage.warnings}

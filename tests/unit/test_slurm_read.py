@@ -30,12 +30,25 @@ def read(folder: Path, content: str | bytes, **form: Any) -> tuple[dict[str, lis
 
 @pytest.mark.parametrize("mark", ["|", "\x1f", "\t", ";"])
 def test_names_hold_what_they_like(tmp_path: Path, mark: str) -> None:
-    for pattern in ("plain", "a{0}b", "{0}{0}", "two\nlines", "a{0}b\nc{0}d", "qu\"ote's", "ünï ✓", " spaces "):
+    for pattern in (
+        "plain",
+        "a{0}b",
+        "{0}{0}",
+        "two\nlines",
+        "a{0}b\nc{0}d",
+        "qu\"ote's",
+        "ünï ✓",
+        " spaces ",
+    ):
         name = pattern.format(mark)
         jobs = [job(n, 0, 60, "n1", tres(1), JobName=name if n == 2 else "other") for n in (1, 2, 3)]
         runs, notes = read(tmp_path, text(jobs, mark))
         repaired = 1 if mark in name or "\n" in name else 0
-        assert (runs["name"], runs["job_id"], notes.repaired) == (["other", name, "other"], [1, 2, 3], repaired)
+        assert (runs["name"], runs["job_id"], notes.repaired) == (
+            ["other", name, "other"],
+            [1, 2, 3],
+            repaired,
+        )
 
 
 def test_text_may_be_closed_by_delimiters_end_lines_as_windows_does_and_be_zipped(tmp_path: Path) -> None:
@@ -98,11 +111,16 @@ def test_local_times_count_in_a_zone_and_an_hour_that_comes_twice_is_refused(tmp
     assert runs["start_ms"] == [datetime(2026, 10, 24, 23, 30, tzinfo=UTC).timestamp() * 1000]
     with pytest.raises(DataError, match="line 2: from Start to End is an hour off Elapsed"):
         read(tmp_path, text([told]))
-    assert not read(tmp_path, text([job(1, 0, 60, "n1", tres(1), Start="2026-10-25T01:30:00+0200")]))[1].has_local_times
+    assert not read(tmp_path, text([job(1, 0, 60, "n1", tres(1), Start="2026-10-25T01:30:00+0200")]))[
+        1
+    ].has_local_times
 
 
 def test_lists_of_nodes() -> None:
-    assert expand_nodes("r[1-2]n[01-03,7],login") == [*(f"r{r}n{n}" for r in (1, 2) for n in ("01", "02", "03", "7")), "login"]
+    assert expand_nodes("r[1-2]n[01-03,7],login") == [
+        *(f"r{r}n{n}" for r in (1, 2) for n in ("01", "02", "03", "7")),
+        "login",
+    ]
     assert expand_nodes("None assigned") == expand_nodes("") == []
 
 
@@ -146,7 +164,9 @@ def test_json_says_what_text_does(tmp_path: Path, newer: bool) -> None:
     plain, _ = read(tmp_path, text(jobs))
     same = set(plain) - {"alloc_tres", "eligible_ms", "reason", "req_tres"}
     assert {name: told[name] for name in same} == {name: plain[name] for name in same}
-    assert [set(one.split(",")) for one in told["alloc_tres"]] == [set(one.split(",")) for one in plain["alloc_tres"]]
+    assert [set(one.split(",")) for one in told["alloc_tres"]] == [
+        set(one.split(",")) for one in plain["alloc_tres"]
+    ]
 
 
 @pytest.mark.parametrize(
@@ -158,7 +178,9 @@ def test_json_says_what_text_does(tmp_path: Path, newer: bool) -> None:
         ({"gpuutil": 0, "gpumem": 2**64 - 1}, {}, 0), ({}, {"gpuutil": 40}, 40), ({}, {"gpuutil": 150}, 75), ({}, {}, None),
     ],
 )  # fmt: skip
-def test_usage_in_json(tmp_path: Path, total: dict[str, Any], average: dict[str, Any], util: float | None) -> None:
+def test_usage_in_json(
+    tmp_path: Path, total: dict[str, Any], average: dict[str, Any], util: float | None
+) -> None:
     """Two GPUs: slurmrestd writes "infinite" as all bits set, as -1, or as a flag."""
     told = json.loads(_json([job(1, 0, 60, "n1", tres(2))], newer=True))
     (one,) = told["jobs"]

@@ -25,7 +25,11 @@ FORMS = [
 ]  # fmt: skip
 #: The JSON was asked for a second later: one job with two GPUs ran.
 LATER = {"dup_alloc.psv": 1481, "dup_steps.psv": 1481, "ALL_dup.psv": 1481, "dup.json": 1483}
-MONTHS = [("2016-12-01", "2017-02-01", 506.9128), ("2016-12-22", "2016-12-23", 33.4928), ("2016-12-24", "2016-12-25", 48.0)]
+MONTHS = [
+    ("2016-12-01", "2017-02-01", 506.9128),
+    ("2016-12-22", "2016-12-23", 33.4928),
+    ("2016-12-24", "2016-12-25", 48.0),
+]
 NODUP = ("final_nodup_alloc.psv", "nodes.txt")
 
 
@@ -37,7 +41,10 @@ def told(cluster: str, *paths: str) -> Scene:
 @pytest.fixture(scope="module")
 def clusters(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Clusters]:
     shared("slurm")
-    scenes = {",".join(names): told("testcluster", *(f"{SACCT}/{name}" for name in names)) for names in (*FORMS, NODUP)}
+    scenes = {
+        ",".join(names): told("testcluster", *(f"{SACCT}/{name}" for name in names))
+        for names in (*FORMS, NODUP)
+    }
     scenes |= {f"live {name}": told("fake", f"{LIVE}/sacct_{name}") for name in LATER}
     scenes["xdmod"] = told("phillips", f"{XDMOD}/phillips.log")
     scenes["xdmod"].form["fields"] = tuple(COLUMNS.split(","))
@@ -49,7 +56,11 @@ def held(clusters: Clusters, name: str, by: str, start: str, end: str) -> dict[s
     """GPU-seconds from day to day."""
     period = Period(*(datetime.fromisoformat(day).replace(tzinfo=UTC) for day in (start, end)))
     view = clusters.view(by, clusters.names[name], period=period)
-    return {row.keys[by]: round(row.measures.allocated_gpu_hours * 3600, 3) for row in view.rows if row.kind == "allocated"}
+    return {
+        row.keys[by]: round(row.measures.allocated_gpu_hours * 3600, 3)
+        for row in view.rows
+        if row.kind == "allocated"
+    }
 
 
 @pytest.mark.parametrize("names", FORMS)
@@ -75,5 +86,9 @@ def test_every_form_of_a_dump_gives_its_total(name: str, clusters: Clusters) -> 
 
 
 @pytest.mark.parametrize(("start", "end", "hours"), MONTHS)
-def test_a_dump_of_xdmod_gives_its_published_totals(start: str, end: str, hours: float, clusters: Clusters) -> None:
-    assert sum(held(clusters, "xdmod", "cluster", start, end).values()) / 3600 == pytest.approx(hours, abs=1e-4)
+def test_a_dump_of_xdmod_gives_its_published_totals(
+    start: str, end: str, hours: float, clusters: Clusters
+) -> None:
+    assert sum(held(clusters, "xdmod", "cluster", start, end).values()) / 3600 == pytest.approx(
+        hours, abs=1e-4
+    )

@@ -48,7 +48,9 @@ def told(seed: int) -> Scene:
     """Half of a history, and then all of it with a reservation of both accounts."""
     runs = history(seed)
     start, end = sorted(Random(seed).sample(range(0, 86400, 30), 2))
-    reserved = f"ReservationName=r StartTime={T + start} EndTime={T + end} Nodes=n[1-2] Flags=FLEX Accounts=cv,nlp\n"
+    reserved = (
+        f"ReservationName=r StartTime={T + start} EndTime={T + end} Nodes=n[1-2] Flags=FLEX Accounts=cv,nlp\n"
+    )
     return scene(runs[::2], NODES, reserved, more=[runs])
 
 
@@ -74,7 +76,13 @@ def test_what_a_reservation_keeps_free_is_a_row_of_its_own(stores: Both) -> None
         for row in clusters.rows("kept", "reservation,gpu_model") if row.unallocated
     }  # fmt: skip
     first, second = "A100-SXM4-40GB", "V100-SXM2-16GB"
-    expected = {("exam", first): EXAM, ("zoo", first): 2, ("zoo", second): 1, (None, first): 1 + 2, (None, second): 1}
+    expected = {
+        ("exam", first): EXAM,
+        ("zoo", first): 2,
+        ("zoo", second): 1,
+        (None, first): 1 + 2,
+        (None, second): 1,
+    }
     assert free == pytest.approx(expected)
     assert clusters.sums("kept")["unavailable_gpu_hours"] == pytest.approx(1)
     assert clusters.wasted("kept")["reserved"] == pytest.approx(EXAM + 3)
@@ -97,12 +105,18 @@ def adds_up(clusters: Clusters, charged: Clusters, seed: int) -> None:
         gpus = int(one["AllocTRES"].rpartition("gres/gpu=")[2].partition(",")[0])
         expected[one["Account"]] += gpus * one["ElapsedRaw"]
     sums = clusters.sums(name)
-    assert clusters.held(name, "namespace") == pytest.approx({key: value for key, value in expected.items() if value}, abs=0.01)
-    assert sums["allocated_gpu_hours"] + sums["unallocated_gpu_hours"] == pytest.approx(sums["capacity_gpu_hours"], abs=1e-6)
+    assert clusters.held(name, "namespace") == pytest.approx(
+        {key: value for key, value in expected.items() if value}, abs=0.01
+    )
+    assert sums["allocated_gpu_hours"] + sums["unallocated_gpu_hours"] == pytest.approx(
+        sums["capacity_gpu_hours"], abs=1e-6
+    )
     assert sums["node_cost"] == pytest.approx(sums["capacity_gpu_hours"] * 3.6, abs=1e-6)
     assert sums["over_allocated_gpu_hours"] == 0
     rows = clusters.rows(name, "reservation")
-    kept = sum(row.unallocated.unallocated_gpu_hours for row in rows if row.unallocated and row.keys["reservation"])
+    kept = sum(
+        row.unallocated.unallocated_gpu_hours for row in rows if row.unallocated and row.keys["reservation"]
+    )
     paid = {key: value + kept * H / 2 for key, value in expected.items() if value or kept}
     assert charged.held(name, "namespace") == pytest.approx(paid, abs=0.01)
     assert charged.sums(name)["node_cost"] == sums["node_cost"]

@@ -54,7 +54,9 @@ class Crashing:
 
 
 def test_a_task_that_ends_its_workers_is_named() -> None:
-    with pytest.raises(GpucostError, match=r"^price: Spark: Python worker exited unexpectedly \(crashed\)\.$"):
+    with pytest.raises(
+        GpucostError, match=r"^price: Spark: Python worker exited unexpectedly \(crashed\)\.$"
+    ):
         list(spark.run(Crashing(), str, ["inventory", "price"]))
 
 

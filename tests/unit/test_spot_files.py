@@ -45,7 +45,9 @@ def test_an_answer_becomes_rows_and_a_load(store: Store, tmp_path: Path) -> None
     assert set(rows(store, shown)) == {expected}
     with store.read() as con:
         loads = con.execute("SELECT kind, source, from_ms, to_ms, rows FROM loads").fetchall()
-    assert loads == [("spot", "history.json us-east-1", to_ms(at("2026-09-01")), to_ms(at("2026-09-03")) + 1, 3)]
+    assert loads == [
+        ("spot", "history.json us-east-1", to_ms(at("2026-09-01")), to_ms(at("2026-09-03")) + 1, 3)
+    ]
 
 
 @pytest.mark.parametrize(
@@ -108,7 +110,9 @@ def test_the_data_feed_with_tabs_and_with_spaces(store: Store, tmp_path: Path) -
     assert [counts(result) for result in results] == [(1, 0, 0), (1, 0, 0)]
     hour = 3_600_000
     start = to_ms(at("2026-09-01", 7)) + 13 * 60_000 + 47_000
-    columns = "region, zone, instance_type, product, instance_id, at_ms, to_ms, price_per_hour::DOUBLE, currency"
+    columns = (
+        "region, zone, instance_type, product, instance_id, at_ms, to_ms, price_per_hour::DOUBLE, currency"
+    )
     assert rows(store, columns) == [
         ("us-west-2", "", "p3.2xlarge", "Linux/UNIX", "i-0abc", start, start + hour, 2.001, "USD"),
         ("us-west-2", "", "p3.2xlarge", "Linux/UNIX", "i-0abc", start + hour, start + 2 * hour, 2.002, "USD"),
@@ -156,17 +160,28 @@ GOOD_LINE = feed_line("2026-09-01 07:00:00")
         (answer([*DAYS, change("2026-09-04", "-1")]), "row 4: SpotPrice '-1' is no price above zero"),
         (answer([*DAYS, change("2026-09-04", "0.000000")]), "row 4: SpotPrice '0.000000'"),
         (answer([*DAYS, change("2026-09-04", "NaN")]), "row 4: SpotPrice 'NaN'"),
-        (answer([*DAYS, change("2026-13-04", "1")]), "row 4: Timestamp '2026-13-04T00:00:00.000Z' is no moment"),
-        (answer([*DAYS, change("2026-09-04", "1", zone="moon")]), "row 4: AvailabilityZone 'moon' names no region"),
+        (
+            answer([*DAYS, change("2026-13-04", "1")]),
+            "row 4: Timestamp '2026-13-04T00:00:00.000Z' is no moment",
+        ),
+        (
+            answer([*DAYS, change("2026-09-04", "1", zone="moon")]),
+            "row 4: AvailabilityZone 'moon' names no region",
+        ),
         (answer([*DAYS, {"InstanceType": "p3.2xlarge"}]), "row 4: AvailabilityZone is missing"),
         (answer([*DAYS, 7]), 'row 4: "7" is no change of a price'),  # type: ignore[list-item]
         (FEED_HEAD + GOOD_LINE + "\n" + GOOD_LINE[:-30], "line 4: 9 fields are expected"),
         (FEED_HEAD + GOOD_LINE.replace("1.234", "free"), "line 3: MarketPrice 'free'"),
-        (FEED_HEAD + GOOD_LINE.replace("SpotUsage", "BoxUsage"), "line 3: UsageType 'USW2-BoxUsage:p3.2xlarge'"),
+        (
+            FEED_HEAD + GOOD_LINE.replace("SpotUsage", "BoxUsage"),
+            "line 3: UsageType 'USW2-BoxUsage:p3.2xlarge'",
+        ),
         (FEED_HEAD.replace("Charge ", "") + GOOD_LINE, "line 2: the fields are not"),
     ],
 )
-def test_nothing_is_loaded_where_one_file_cannot_be_used(store: Store, tmp_path: Path, text: str, message: str) -> None:
+def test_nothing_is_loaded_where_one_file_cannot_be_used(
+    store: Store, tmp_path: Path, text: str, message: str
+) -> None:
     write(tmp_path / "dir" / "1.json", *DAYS)
     (tmp_path / "dir" / "2.json").write_text(text)
     with pytest.raises(DataError) as caught:
@@ -195,7 +210,11 @@ def test_paths_that_hold_nothing(store: Store, tmp_path: Path) -> None:
 
 
 def test_a_zone_names_its_region() -> None:
-    for zone, region in (("us-east-1c", "us-east-1"), ("us-gov-west-1a", "us-gov-west-1"), ("us-west-2-lax-1a", "us-west-2")):
+    for zone, region in (
+        ("us-east-1c", "us-east-1"),
+        ("us-gov-west-1a", "us-gov-west-1"),
+        ("us-west-2-lax-1a", "us-west-2"),
+    ):
         assert region_of_zone(zone) == region
     for zone, region in (("us-east-1-wl1-bos-wlz-1", "us-east-1"), ("ap-southeast-4b", "ap-southeast-4")):
         assert region_of_zone(zone) == region

@@ -21,7 +21,9 @@ def checks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[Path]:
     own = schema.objects_digest
 
     def digest(con: duckdb.DuckDBPyConnection) -> str:
-        seen.append(Path(con.execute("SELECT path FROM duckdb_databases() WHERE path IS NOT NULL").fetchall()[0][0]))
+        seen.append(
+            Path(con.execute("SELECT path FROM duckdb_databases() WHERE path IS NOT NULL").fetchall()[0][0])
+        )
         return own(con)
 
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
@@ -90,7 +92,9 @@ def test_a_store_that_another_program_changed_is_refused(store: Store) -> None:
         opened(store)
 
 
-def test_a_home_that_cannot_be_written_is_no_error(store: Store, checks: list[Path], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_home_that_cannot_be_written_is_no_error(
+    store: Store, checks: list[Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", "/dev/null")
     opened(store)
     assert checks == [store.path]
@@ -98,7 +102,9 @@ def test_a_home_that_cannot_be_written_is_no_error(store: Store, checks: list[Pa
 
 def test_a_stage_without_input_is_skipped(monkeypatch: pytest.MonkeyPatch) -> None:
     """A header's `only with` names tables of which one has to have rows."""
-    statements = "-- reads: a, b\n-- writes: c\n-- invariant: none\n-- only with: a, b\nINSERT INTO c SELECT 1;"
+    statements = (
+        "-- reads: a, b\n-- writes: c\n-- invariant: none\n-- only with: a, b\nINSERT INTO c SELECT 1;"
+    )
     monkeypatch.setattr(engine, "text", lambda *_: statements)
     with duckdb.connect() as con:
         con.execute("CREATE TABLE a (i INT); CREATE TABLE b (i INT); CREATE TABLE c (i INT)")

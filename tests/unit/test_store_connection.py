@@ -33,7 +33,9 @@ with Store(Path(sys.argv[1])).write() as con:
 
 
 def hold(path: Path, seconds: float) -> subprocess.Popen[str]:
-    process = subprocess.Popen([sys.executable, "-c", HOLD, str(path), str(seconds)], stdout=subprocess.PIPE, text=True)
+    process = subprocess.Popen(
+        [sys.executable, "-c", HOLD, str(path), str(seconds)], stdout=subprocess.PIPE, text=True
+    )
     assert process.stdout is not None and process.stdout.readline() == "held\n"
     return process
 
@@ -79,13 +81,18 @@ def test_readers_cannot_write(store: Store) -> None:
 
 def test_who_holds_the_file_is_named_and_others_wait_until_it_is_free(store: Store) -> None:
     other = hold(store.path, 1)
-    with pytest.raises(StoreError, match=rf"in use by .*python.* \(PID {other.pid}\)"), Store(store.path, 0).write():
+    with (
+        pytest.raises(StoreError, match=rf"in use by .*python.* \(PID {other.pid}\)"),
+        Store(store.path, 0).write(),
+    ):
         pass
     assert store.query("SELECT count(*) FROM cuts")[1] == [(2,)]
     assert other.wait() == 0
 
 
-def test_a_file_that_was_replaced_while_a_writer_waited_is_not_written_to(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_that_was_replaced_while_a_writer_waited_is_not_written_to(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """`store compact` puts another file in the store's place, or a first writer that failed removes it, after one was opened."""
     connect, changes = duckdb.connect, ["compacted"]
 
@@ -113,11 +120,15 @@ def test_a_file_that_was_replaced_while_a_writer_waited_is_not_written_to(store:
     ["File locks are not supported for this file system, cannot open the file in read-write mode.", "No locks available.",
      "Function not implemented.", "Invalid argument."],
 )  # fmt: skip
-def test_a_file_system_without_locks_is_refused_at_once(reason: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_system_without_locks_is_refused_at_once(
+    reason: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """What DuckDB says where fcntl sets no lock: nobody holds the file, and there is nothing to wait for."""
 
     def refused(path: str, **_: Any) -> duckdb.DuckDBPyConnection:
-        raise duckdb.IOException(f'IO Error: Could not set lock on file "{path}": {reason} See also https://duckdb.org')
+        raise duckdb.IOException(
+            f'IO Error: Could not set lock on file "{path}": {reason} See also https://duckdb.org'
+        )
 
     monkeypatch.setattr(duckdb, "connect", refused)
     begun = time.monotonic()
@@ -202,7 +213,9 @@ def test_a_directory_that_cannot_be_written(store: Store) -> None:
     as_anybody = ["setpriv", "--bounding-set=-dac_override,-dac_read_search"] if os.geteuid() == 0 else []
     store.path.parent.chmod(0o555)
     try:
-        output = subprocess.check_output([*as_anybody, sys.executable, "-c", WRITE, str(store.path)], text=True)
+        output = subprocess.check_output(
+            [*as_anybody, sys.executable, "-c", WRITE, str(store.path)], text=True
+        )
     finally:
         store.path.parent.chmod(0o755)
     message, fix = output.splitlines()
@@ -237,7 +250,9 @@ SERIALIZED = """FROM json_execute_serialized_sql('{{"statements":[{{"node":{{"ty
      "WITH a AS (DELETE FROM cuts RETURNING at_ms) FROM a", SERIALIZED, SERIALIZED.replace("json", "JSON"),
      "SELECT (FROM query('FROM json_exec' || 'ute_serialized_sql(''{{}}'')'))"],
 )  # fmt: skip
-def test_statements_that_do_more_than_read_are_refused(only_read: Store, sql: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_statements_that_do_more_than_read_are_refused(
+    only_read: Store, sql: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     # a file that the connection could see, and its own
     catalog = only_read.path.with_name("prices.csv")
     monkeypatch.setattr(connection, "pricing_dir", lambda: only_read.path.parent)
@@ -260,7 +275,9 @@ def test_statements_that_read(only_read: Store, sql: str) -> None:
     assert only_read.query(sql)[1]
 
 
-@pytest.mark.parametrize("sql", [COPY, "WITH a AS (INSERT INTO cuts VALUES (1) RETURNING at_ms) FROM a UNION SELECT 1"])
+@pytest.mark.parametrize(
+    "sql", [COPY, "WITH a AS (INSERT INTO cuts VALUES (1) RETURNING at_ms) FROM a UNION SELECT 1"]
+)
 def test_writing_in_with_is_found_in_storage_of_any_version(sql: str) -> None:
     """DuckDB does not serialize it for the store's version, and does for later ones."""
     with duckdb.connect() as con:
@@ -272,7 +289,10 @@ def test_a_statement_sees_no_folder_and_ends_in_time(only_read: Store) -> None:
     ((folders,),) = only_read.query("SELECT current_setting('allowed_directories')")[1]
     assert folders == [f"{only_read.path}.tmp/"]
     long = "SELECT sleep_ms(20) FROM range(100)"
-    assert failure(Store(only_read.path, statement_seconds=0.1), long) == "the statement took longer than 0.1 s and was ended"
+    assert (
+        failure(Store(only_read.path, statement_seconds=0.1), long)
+        == "the statement took longer than 0.1 s and was ended"
+    )
 
 
 def test_a_store_of_a_newer_program_is_refused(store: Store) -> None:
@@ -292,7 +312,9 @@ def test_info_says_what_there_is(store: Store) -> None:
 
 
 @pytest.mark.parametrize("written", [b"", b"DU", b"\0" * 8 + b"DUCK" + b"\0" * 8180])
-def test_what_a_failed_start_left_is_removed(written: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_a_failed_start_left_is_removed(
+    written: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     store = Store(tmp_path / "new.duckdb")
 
     def fail(path: str, **_: object) -> None:

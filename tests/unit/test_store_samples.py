@@ -15,7 +15,15 @@ import pytest
 from gpucost.periods import MS_PER_HOUR
 from gpucost.store import metrics
 from gpucost.store.connection import Store
-from gpucost.store.metrics import Labels, LoadResult, ReadAnswer, SampleWindow, Threshold, load_window, series_key
+from gpucost.store.metrics import (
+    Labels,
+    LoadResult,
+    ReadAnswer,
+    SampleWindow,
+    Threshold,
+    load_window,
+    series_key,
+)
 from tests.unit.price_nodes import empty_store
 
 UTIL = "DCGM_FI_DEV_GPU_UTIL"
@@ -29,10 +37,14 @@ def answer(*series: tuple[dict[str, str], Points]) -> ReadAnswer:
     index = np.concatenate([np.full(len(points), i, np.int32) for i, (_, points) in enumerate(series)])
     flat = [point for _, points in series for point in points]
     times = np.array([t for t, _ in flat], np.int64)
-    return ReadAnswer([labels for labels, _ in series], index, times, np.array([v for _, v in flat], np.float64))
+    return ReadAnswer(
+        [labels for labels, _ in series], index, times, np.array([v for _, v in flat], np.float64)
+    )
 
 
-def load(con: Con, answers: list[ReadAnswer], hours: tuple[int, int] = (0, 4), idle: float = 5, source: str = "p") -> LoadResult:
+def load(
+    con: Con, answers: list[ReadAnswer], hours: tuple[int, int] = (0, 4), idle: float = 5, source: str = "p"
+) -> LoadResult:
     start, end = (T0 + hour * MS_PER_HOUR for hour in hours)
     window = SampleWindow(source, 1, start, end, "cluster", "home", {UTIL: Threshold(idle, 0, 100)}, answers)
     return load_window(con, window)
@@ -46,8 +58,13 @@ def node(name: str = "n1", **labels: str) -> dict[str, str]:
     return {"__name__": "kube_node_info", "node": name, "job": "ksm", "instance": "k:1", **labels}
 
 
-def every(step: int, hours: tuple[float, float], value: float = 1.0, offset: int = 15_000) -> list[tuple[int, float]]:
-    return [(T0 + t, value) for t in range(int(hours[0] * MS_PER_HOUR) + offset, int(hours[1] * MS_PER_HOUR), step)]
+def every(
+    step: int, hours: tuple[float, float], value: float = 1.0, offset: int = 15_000
+) -> list[tuple[int, float]]:
+    return [
+        (T0 + t, value)
+        for t in range(int(hours[0] * MS_PER_HOUR) + offset, int(hours[1] * MS_PER_HOUR), step)
+    ]
 
 
 def contents(con: Con) -> list[list[tuple[object, ...]]]:
@@ -138,7 +155,12 @@ def test_impossible_values_are_dropped_and_counted(con: Con) -> None:
     states = [(T0, 1.0), (T0 + MINUTE, float("nan")), (T0 + 2 * MINUTE, 1.7e9)]
     result = load(con, [answer((gpu(), points)), answer((node(), states))], (0, 1))
     assert result.rows == 4
-    assert result.dropped == {(UTIL, "nan"): 1, (UTIL, "sentinel"): 5, (UTIL, "out_of_range"): 3, ("kube_node_info", "nan"): 1}
+    assert result.dropped == {
+        (UTIL, "nan"): 1,
+        (UTIL, "sentinel"): 5,
+        (UTIL, "out_of_range"): 3,
+        ("kube_node_info", "nan"): 1,
+    }
     assert con.execute("SELECT vals FROM blocks").fetchall() == [([50.0, 60.0],)]
     load(con, [answer((gpu(), points[:3])), answer((node(), states))], (0, 1))
     dropped = "SELECT source, reason, samples FROM dropped_samples WHERE metric = $$DCGM_FI_DEV_GPU_UTIL$$ ORDER BY 2"
@@ -149,9 +171,23 @@ def test_impossible_values_are_dropped_and_counted(con: Con) -> None:
 
 
 def test_a_state_is_one_row_until_it_changes_or_falls_silent(con: Con) -> None:
-    load(con, [answer((node(), [(T0, 1.0), (T0 + 10 * MINUTE, 1.0), (T0 + 21 * MINUTE, 1.0), (T0 + 22 * MINUTE, 0.0)]))])
+    load(
+        con,
+        [
+            answer(
+                (
+                    node(),
+                    [(T0, 1.0), (T0 + 10 * MINUTE, 1.0), (T0 + 21 * MINUTE, 1.0), (T0 + 22 * MINUTE, 0.0)],
+                )
+            )
+        ],
+    )
     spans = con.execute("SELECT value, first_ms, last_ms FROM states ORDER BY first_ms").fetchall()
-    assert [(v, (a - T0) // MINUTE, (b - T0) // MINUTE) for v, a, b in spans] == [(1, 0, 10), (1, 21, 21), (0, 22, 22)]
+    assert [(v, (a - T0) // MINUTE, (b - T0) // MINUTE) for v, a, b in spans] == [
+        (1, 0, 10),
+        (1, 21, 21),
+        (0, 22, 22),
+    ]
 
 
 def test_an_answer_that_holds_less_takes_no_states_away(con: Con) -> None:
@@ -160,8 +196,14 @@ def test_an_answer_that_holds_less_takes_no_states_away(con: Con) -> None:
     load(con, [answer((node(), [*every(MINUTE, (0, 1)), *every(MINUTE, (2, 4))]))])
     assert contents(con) == before
     # of what it does hold it is right
-    load(con, [answer((node(), [*every(MINUTE, (0, 1)), *every(MINUTE, (2, 3), 0.0), *every(MINUTE, (3, 4))]))])
-    assert [row[0] for row in con.execute("SELECT value FROM states ORDER BY first_ms").fetchall()] == [1, 0, 1]
+    load(
+        con, [answer((node(), [*every(MINUTE, (0, 1)), *every(MINUTE, (2, 3), 0.0), *every(MINUTE, (3, 4))]))]
+    )
+    assert [row[0] for row in con.execute("SELECT value FROM states ORDER BY first_ms").fetchall()] == [
+        1,
+        0,
+        1,
+    ]
 
 
 def test_late_states_win_within_their_span(con: Con) -> None:
@@ -173,10 +215,18 @@ def test_late_states_win_within_their_span(con: Con) -> None:
 
 
 def test_clusters_come_from_the_label_or_the_default(con: Con) -> None:
-    result = load(con, [answer((node(), [(T0, 1.0)]), (node("n1", cluster="west"), [(T0 + 9, 1.0)]), (gpu(), [(T0, 1.0)]))])
+    result = load(
+        con,
+        [answer((node(), [(T0, 1.0)]), (node("n1", cluster="west"), [(T0 + 9, 1.0)]), (gpu(), [(T0, 1.0)]))],
+    )
     assert (result.rows, result.new_series, result.metrics[UTIL].samples) == (3, 3, 1)
-    assert (result.metrics["kube_node_info"].first_ms, result.metrics["kube_node_info"].last_ms) == (T0, T0 + 9)
-    assert con.execute("SELECT cluster, labels FROM series WHERE metric = 'kube_node_info' ORDER BY 1").fetchall() == [
+    assert (result.metrics["kube_node_info"].first_ms, result.metrics["kube_node_info"].last_ms) == (
+        T0,
+        T0 + 9,
+    )
+    assert con.execute(
+        "SELECT cluster, labels FROM series WHERE metric = 'kube_node_info' ORDER BY 1"
+    ).fetchall() == [
         ("home", {"instance": "k:1", "job": "ksm", "node": "n1"}),
         ("west", {"cluster": "west", "instance": "k:1", "job": "ksm", "node": "n1"}),
     ]
@@ -191,8 +241,13 @@ def test_sources_and_labels_tell_series_apart(con: Con) -> None:
 
 def test_scrape_gaps_are_lower_medians_by_target_and_hour(con: Con) -> None:
     slow, quick = node("n1"), node("n2", instance="k:2")
-    load(con, [answer((slow, every(MINUTE, (0, 2))), (quick, [*every(30_000, (0, 1)), *every(10_000, (1, 1.5))]))])
-    assert con.execute("SELECT cluster, job, instance, hour - 472222, gap_ms FROM scrape_gaps ORDER BY ALL").fetchall() == [
+    load(
+        con,
+        [answer((slow, every(MINUTE, (0, 2))), (quick, [*every(30_000, (0, 1)), *every(10_000, (1, 1.5))]))],
+    )
+    assert con.execute(
+        "SELECT cluster, job, instance, hour - 472222, gap_ms FROM scrape_gaps ORDER BY ALL"
+    ).fetchall() == [
         ("home", "ksm", "k:1", 0, 60_000),
         ("home", "ksm", "k:1", 1, 60_000),
         ("home", "ksm", "k:2", 0, 30_000),
@@ -206,9 +261,13 @@ def test_eight_bit_samples_take_less_than_a_byte(tmp_path: Path) -> None:
     gpus, hours = 400, 96
     count = hours * 60
     level = np.repeat(
-        np.where(rng.random((gpus, hours // 8)) < 0.4, 0, rng.integers(30, 100, (gpus, hours // 8))), 8 * 60, axis=1
+        np.where(rng.random((gpus, hours // 8)) < 0.4, 0, rng.integers(30, 100, (gpus, hours // 8))),
+        8 * 60,
+        axis=1,
     )
-    values = np.where(level == 0, 0, np.clip(level + rng.integers(-6, 7, (gpus, count)), 0, 100)).astype(np.float64)
+    values = np.where(level == 0, 0, np.clip(level + rng.integers(-6, 7, (gpus, count)), 0, 100)).astype(
+        np.float64
+    )
     times = T0 + 15_000 + np.arange(count) * MINUTE
     many = ReadAnswer(
         [gpu(f"GPU-{i}") for i in range(gpus)],
@@ -219,7 +278,9 @@ def test_eight_bit_samples_take_less_than_a_byte(tmp_path: Path) -> None:
     store = Store(tmp_path / "s.duckdb")
     with store.write() as con:
         load(con, [many], (0, hours))
-    used = store.query("SELECT count(DISTINCT block_id) * 262144 FROM pragma_storage_info('blocks') WHERE block_id >= 0")[1][0][0]
+    used = store.query(
+        "SELECT count(DISTINCT block_id) * 262144 FROM pragma_storage_info('blocks') WHERE block_id >= 0"
+    )[1][0][0]
     assert int(str(used)) / many.values.size <= 1.0
 
 

@@ -78,7 +78,9 @@ FOREIGN = {
 FAST = ("view costs", "table cuts", "macro sum", "schema more")
 
 
-@pytest.mark.parametrize("what", [one if one in FAST else pytest.param(one, marks=pytest.mark.slow) for one in FOREIGN])
+@pytest.mark.parametrize(
+    "what", [one if one in FAST else pytest.param(one, marks=pytest.mark.slow) for one in FOREIGN]
+)
 def test_a_store_runs_nothing_of_its_own(what: str, store: Store, tmp_path: Path) -> None:
     secret = tmp_path / "secret"
     secret.write_text("planted")

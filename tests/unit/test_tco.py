@@ -128,18 +128,29 @@ def answer_of(*words: str) -> dict[str, Any]:
 
 def test_a_file_and_options_over_it() -> None:
     document = answer_of("node.toml")
-    assert (document["price_per_hour"], document["price_per_gpu_hour"], document["price_per_utilized_gpu_hour"]) == (
-        11.26,
-        1.4075,
-        2.815,
-    )
+    assert (
+        document["price_per_hour"],
+        document["price_per_gpu_hour"],
+        document["price_per_utilized_gpu_hour"],
+    ) == (11.26, 1.4075, 2.815)
     assert document["inputs"]["gpu_model"] == "H100-80GB-HBM3"
     assert (document["not_given"], document["saved"]) == ([], None)
     assert answer_of("node.toml", "--price-per-kwh", "0.2")["price_per_hour"] == 11.86
 
 
 def test_options_alone_name_what_counts_as_nothing() -> None:
-    words = ("--purchase-price", "35040", "--gpus-per-node", "4", "--years", "4", "--price-per-kwh", "0", "--gpu-model", "L40S")
+    words = (
+        "--purchase-price",
+        "35040",
+        "--gpus-per-node",
+        "4",
+        "--years",
+        "4",
+        "--price-per-kwh",
+        "0",
+        "--gpu-model",
+        "L40S",
+    )
     out, _ = call(*words)
     assert "1.000000000" in out
     assert "rated 350 W of L40S" in out and "--gpu-watts" in out
@@ -193,7 +204,9 @@ def test_what_cannot_be_used_is_named(work: Path, words: tuple[str, ...], messag
 
 
 def test_save_writes_a_row_that_the_book_reads(work: Path) -> None:
-    _, err = call("node.toml", "--save", "--node-selector", "node-pool=dgx", "--effective-start", "2026-10-01")
+    _, err = call(
+        "node.toml", "--save", "--node-selector", "node-pool=dgx", "--effective-start", "2026-10-01"
+    )
     assert "as its last line" in err
     (row,) = read_book(work / "book.csv", "USD", UTC)
     assert (row.price_per_hour, row.per, row.purchase_option) == (Decimal("11.26"), "node", None)
@@ -212,9 +225,17 @@ def test_save_replaces_its_own_row_and_keeps_the_rest(work: Path) -> None:
     call("node.toml", "--save", "--node-selector", "pool=a", "--effective-start", "2026-10-01")
     call("node.toml", "--save", "--node-selector", "pool=a", "--effective-start", "2026-11-01")
     read = read_book(work / "book.csv", "USD", UTC)
-    assert [row.price_per_hour for row in read] == [3, 9, Decimal("11.26"), Decimal("11.26"), Decimal("11.26")]
+    assert [row.price_per_hour for row in read] == [
+        3,
+        9,
+        Decimal("11.26"),
+        Decimal("11.26"),
+        Decimal("11.26"),
+    ]
     assert (work / "book.csv").read_bytes().startswith(b"# contract 17\r\n")
-    assert (work / "book.csv").read_bytes().count(b"\n") == (work / "book.csv").read_bytes().count(b"\r\n") == 8
+    assert (
+        (work / "book.csv").read_bytes().count(b"\n") == (work / "book.csv").read_bytes().count(b"\r\n") == 8
+    )
 
 
 @pytest.mark.parametrize(
@@ -228,7 +249,9 @@ def test_save_replaces_its_own_row_and_keeps_the_rest(work: Path) -> None:
         (("--instance-type", "a"), 2, "needs --save"),
     ],
 )
-def test_save_refuses_what_the_book_could_not_hold(work: Path, words: tuple[str, ...], code: int, message: str) -> None:
+def test_save_refuses_what_the_book_could_not_hold(
+    work: Path, words: tuple[str, ...], code: int, message: str
+) -> None:
     assert message in call("node.toml", *words, code=code)[1]
     assert not (work / "book.csv").exists()
 
@@ -257,9 +280,9 @@ def test_save_needs_a_configured_book(work: Path) -> None:
     st.text("\ufeff", max_size=1),
     st.sampled_from(["\n", "\r\n"]),
     st.lists(st.sampled_from(["# note", "", "3,USD,a", '4,USD,"b"']), max_size=4, unique=True),
-    st.tuples(st.sampled_from(["a", "node-pool", "example.com/kind"]), st.text("Az9,\"' ._-", max_size=8)).map(
-        lambda pair: f"{pair[0]}={pair[1]}x"
-    ),
+    st.tuples(
+        st.sampled_from(["a", "node-pool", "example.com/kind"]), st.text("Az9,\"' ._-", max_size=8)
+    ).map(lambda pair: f"{pair[0]}={pair[1]}x"),
 )
 def test_any_book_with_an_entry_still_loads_and_keeps_its_lines(
     tmp_path_factory: pytest.TempPathFactory, mark: str, end: str, lines: list[str], selector: str
@@ -271,7 +294,11 @@ def test_any_book_with_an_entry_still_loads_and_keeps_its_lines(
     path = tmp_path_factory.getbasetemp() / "any.csv"
     path.write_bytes(after.encode())
     prices = [row.price_per_hour for row in read_book(path, "USD", UTC)]
-    assert replaced is None and sorted(prices)[0] == Decimal("2.5") and len(prices) == 1 + sum("USD" in line for line in lines)
+    assert (
+        replaced is None
+        and sorted(prices)[0] == Decimal("2.5")
+        and len(prices) == 1 + sum("USD" in line for line in lines)
+    )
     again, line = with_entry(after, replace(entry, price_per_hour=Decimal(7)), UTC)
     assert line == len(lines) + 2 and again == after.replace("2.5,USD", "7,USD")
     assert after.startswith(mark) and after.count(end) == len(lines) + 2

@@ -40,10 +40,14 @@ def served() -> dict[str, Any]:
             owner = ["Deployment", name.rsplit("-", 1)[0]]
             pods.append(pod(name, f"serve-{namespace}", gpus, start, end, namespace=namespace, owner=owner))
             util.update(busy(f"serve-{namespace}", gpus, start, (start + end) / 2))
-    return fleet(48, [node(f"serve-{namespace}", "g6.12xlarge", 0, 48) for namespace in PODS], pods, util, scrape=600)
+    return fleet(
+        48, [node(f"serve-{namespace}", "g6.12xlarge", 0, 48) for namespace in PODS], pods, util, scrape=600
+    )
 
 
-def engine(counts: dict[str, int], space: str, pod: str = "llm-0", tenant: str = "", day: int = 0, **labels: str) -> list[Any]:
+def engine(
+    counts: dict[str, int], space: str, pod: str = "llm-0", tenant: str = "", day: int = 0, **labels: str
+) -> list[Any]:
     """An engine's counters of a tenant: amounts by unit, at eight o'clock of a day."""
     return [
         (
@@ -81,18 +85,23 @@ def fleet_of_all(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Any
         yield config, store
 
 
-def by(both: tuple[Any, Any], namespace: str, *names: str, hours: float = 24, basis: str = "allocated") -> UnitView:
+def by(
+    both: tuple[Any, Any], namespace: str, *names: str, hours: float = 24, basis: str = "allocated"
+) -> UnitView:
     return asked(*both, partial(units.tokens, by=names, basis=basis), (0, hours), namespaces=(namespace,))
 
 
 def test_tenants_share_what_a_model_cost(fleet_of_all: tuple[Any, Any]) -> None:
     rows = {row["tenant"]: row for row in by(fleet_of_all, "share", "tenant").rows}
     # a quarter of 8 million and 2 million: half of $96 each
-    assert {name: (row["prompt_cost"], row["generation_cost"], row["cost"]) for name, row in rows.items()} == {
-        "a": (Decimal(36), Decimal(12), Decimal(48)),
-        "b": (Decimal(12), Decimal(36), Decimal(48)),
-    }
-    assert [rows["a"][f"{unit}_tokens"] for unit in ("prompt", "generation", "cached")] == [6_000_000, 500_000, None]
+    assert {
+        name: (row["prompt_cost"], row["generation_cost"], row["cost"]) for name, row in rows.items()
+    } == {"a": (Decimal(36), Decimal(12), Decimal(48)), "b": (Decimal(12), Decimal(36), Decimal(48))}
+    assert [rows["a"][f"{unit}_tokens"] for unit in ("prompt", "generation", "cached")] == [
+        6_000_000,
+        500_000,
+        None,
+    ]
     assert {row["cost_per_million_prompt_tokens"] for row in rows.values()} == {Decimal(6)}
     # without --by tenant nothing of it is worked out
     assert {row["tenant"] for row in by(fleet_of_all, "share", "model").rows} == {None}
@@ -108,13 +117,22 @@ def test_tokens_without_a_label_have_no_tenant(fleet_of_all: tuple[Any, Any]) ->
 
 
 def test_labels_are_of_their_workload(fleet_of_all: tuple[Any, Any]) -> None:
-    rows = {(row["workload"], row["tenant"]): row["cost"] for row in by(fleet_of_all, "workloads", "workload", "tenant").rows}
+    rows = {
+        (row["workload"], row["tenant"]): row["cost"]
+        for row in by(fleet_of_all, "workloads", "workload", "tenant").rows
+    }
     expected = {("llm", "x"): 24, ("llm", "y"): 24, ("other", None): 48}
-    assert rows == {(f"Deployment/{workload}", tenant): Decimal(cost) for (workload, tenant), cost in expected.items()}
+    assert rows == {
+        (f"Deployment/{workload}", tenant): Decimal(cost) for (workload, tenant), cost in expected.items()
+    }
 
 
-def test_cached_prompts_cost_nothing_and_days_without_tokens_go_as_the_period(fleet_of_all: tuple[Any, Any]) -> None:
-    rows = {(row["tenant"], row["day"]): row for row in by(fleet_of_all, "cached", "tenant", "day", hours=48).rows}
+def test_cached_prompts_cost_nothing_and_days_without_tokens_go_as_the_period(
+    fleet_of_all: tuple[Any, Any],
+) -> None:
+    rows = {
+        (row["tenant"], row["day"]): row for row in by(fleet_of_all, "cached", "tenant", "day", hours=48).rows
+    }
     costs = {key: row["cost"] for key, row in rows.items() if row["cost"]}
     assert costs == {("b", "2026-03-10"): Decimal(96), ("b", "2026-03-11"): Decimal(96)}
     assert rows["a", "2026-03-10"]["cached_tokens"] == pytest.approx(4_000_000, rel=1e-6)
@@ -133,10 +151,15 @@ def test_unserved_cost_has_no_tenant(fleet_of_all: tuple[Any, Any]) -> None:
     assert [(row["tenant"], row["unserved_cost"]) for row in rows if row["cost"]] == [(None, Decimal(96))]
 
 
-def test_pools_take_tenants_of_prompts_from_prefill_and_of_answers_from_decode(fleet_of_all: tuple[Any, Any]) -> None:
+def test_pools_take_tenants_of_prompts_from_prefill_and_of_answers_from_decode(
+    fleet_of_all: tuple[Any, Any],
+) -> None:
     config, store = fleet_of_all
     config = config.model_copy(update={"serving": Serving(prefill=["*-prefill"], decode=["*-decode"])})
-    rows = {row["tenant"]: (row["prompt_cost"], row["generation_cost"]) for row in by((config, store), "pools", "tenant").rows}
+    rows = {
+        row["tenant"]: (row["prompt_cost"], row["generation_cost"])
+        for row in by((config, store), "pools", "tenant").rows
+    }
     assert rows == {"x": (Decimal(18), Decimal(24)), "y": (Decimal(6), Decimal(48))}
 
 
@@ -147,7 +170,9 @@ def test_no_tenant_at_all_is_said(fleet_of_all: tuple[Any, Any]) -> None:
 
 
 counts = st.one_of(st.just(0), st.integers(1, 10**9))
-of_tenant = st.tuples(st.sampled_from(["a", "b", "c", ""]), st.integers(0, 1), counts, counts, st.one_of(st.none(), counts))
+of_tenant = st.tuples(
+    st.sampled_from(["a", "b", "c", ""]), st.integers(0, 1), counts, counts, st.one_of(st.none(), counts)
+)
 DRAWN = (st.lists(of_tenant, min_size=2, max_size=8), st.booleans(), st.sampled_from(["allocated", "used"]))
 
 
@@ -173,10 +198,14 @@ def test_tenants_sum_to_the_model_to_the_last_digit(engines: list[Any], labeled:
             assert sum((one[name] or Decimal(0) for one in mine), Decimal(0)) == (row[name] or 0), name
             assert all((one[name] or 0) >= 0 for one in mine), name
         for name in ("prompt_tokens", "generation_tokens", "cached_tokens", "allocated_gpu_hours"):
-            assert sum(one[name] or 0 for one in mine) == pytest.approx(row[name] or 0, rel=1e-6, abs=1e-5), name
+            assert sum(one[name] or 0 for one in mine) == pytest.approx(row[name] or 0, rel=1e-6, abs=1e-5), (
+                name
+            )
     assert sum(one["cost"] for one in tenants) == sum(row["cost"] for row in whole)
 
 
 test_many_more_tenants_sum_to_the_model = pytest.mark.slow(
-    settings(max_examples=10)(given(*DRAWN)(test_tenants_sum_to_the_model_to_the_last_digit.hypothesis.inner_test))  # type: ignore[attr-defined]
+    settings(max_examples=10)(
+        given(*DRAWN)(test_tenants_sum_to_the_model_to_the_last_digit.hypothesis.inner_test)
+    )  # type: ignore[attr-defined]
 )

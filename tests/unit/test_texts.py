@@ -107,7 +107,10 @@ def replaced() -> set[str]:
 
 def test_all_that_unicode_calls_hidden_is() -> None:
     shown = replaced()
-    assert {letter for letter in map(chr, range(0x110000)) if unicodedata.category(letter) in OBEYED} - {"\n", "\t"} <= shown
+    assert {letter for letter in map(chr, range(0x110000)) if unicodedata.category(letter) in OBEYED} - {
+        "\n",
+        "\t",
+    } <= shown
     # what else is ignored where it is shown, and what has no character yet
     assert {unicodedata.category(letter) for letter in shown} <= {*OBEYED, "Cn", "Lo", "Mn"}
     assert set("\u3164\ufe0f\U000e0fff\ufffe") <= shown
@@ -136,7 +139,10 @@ def test_passwords_in_addresses_of_servers_are_concealed(monkeypatch: pytest.Mon
     address = "http://me:hunter2@127.0.0.1:1/slurm"
     session(address, 1).close()
     session("http://127.0.0.1:9090/a@b", 1).close()
-    assert GpucostError(f"nothing answers at {address}").message == "nothing answers at http://me:***@127.0.0.1:1/slurm"
+    assert (
+        GpucostError(f"nothing answers at {address}").message
+        == "nothing answers at http://me:***@127.0.0.1:1/slurm"
+    )
     assert {"hunter2", "aHVudGVyMg=="} == texts._SECRETS
 
 
@@ -151,20 +157,26 @@ def test_csv_cells_with_a_separator_are_quoted(report: ReportView, tmp_path: Pat
     assert render_rows(("a;", "b"), [("c;d", 1)], RowFormat.csv) == '"a;",b\n"c;d",1\n'
     text = to_csv(report)
     split = [line for line in csv.reader(io.StringIO(text)) if ";" in "".join(line)]
-    assert split and all(f'"{cell.replace(chr(34), 2 * chr(34))}"' in text for line in split for cell in line if ";" in cell)
+    assert split and all(
+        f'"{cell.replace(chr(34), 2 * chr(34))}"' in text for line in split for cell in line if ";" in cell
+    )
 
 
 def test_line_ends_of_names_are_shown_in_text(capsys: pytest.CaptureFixture[str]) -> None:
     name, shown = "web\nTOTAL\t$1", "web\\nTOTAL\\t$1"
     table = Table(name, (Column(name, "text"),), (Line((name,), name),), name)
-    total = Table(name, (Column(name, "text"), Column("", "money")), (Line((name, Decimal(1))),), name, has_header=False)
+    total = Table(
+        name, (Column(name, "text"), Column("", "money")), (Line((name, Decimal(1))),), name, has_header=False
+    )
     item = Item(name, Decimal(1), "money", name, name, name, patch="kind: a\nname: b")
     figures, texts = Figures(name, (Figure(name, name, "text", 0.5, name),)), Texts(name, (name,), name)
     sections = (table, total, figures, texts, Items((item,), name))
     page = Page(title=name, subtitle=name, currency="USD", sections=sections)
     text = to_terminal(page, None, color=False)
     assert text.count(shown) >= 15 and "\nTOTAL" not in text and "kind: a\n     name: b" in text
-    assert "\nTOTAL" not in to_markdown(page) and "\nTOTAL" not in render_rows((name,), [(name,)], RowFormat.table)
+    assert "\nTOTAL" not in to_markdown(page) and "\nTOTAL" not in render_rows(
+        (name,), [(name,)], RowFormat.table
+    )
 
 
 MARKUP = "<b>bold</b> `x` | \u202e"
@@ -173,12 +185,20 @@ MARKUP = "<b>bold</b> `x` | \u202e"
 def test_no_kind_of_string_is_markup() -> None:
     data, text = Markup(MARKUP), str(MARKUP)  # noqa: S704 - as nobody should
     assert isinstance(data, str) and data.__html__() == text
-    assert to_markdown(page_of(data)) == to_markdown(page_of(text)) and "<b>" not in to_markdown(page_of(data))
+    assert to_markdown(page_of(data)) == to_markdown(page_of(text)) and "<b>" not in to_markdown(
+        page_of(data)
+    )
     for write in (as_text, as_html, as_slack):
         assert write(message_of(data)) == write(message_of(text))
-    slack = [block["text"]["text"] for block in as_slack(message_of(data))["blocks"] if block["text"]["type"] == "mrkdwn"]
+    slack = [
+        block["text"]["text"]
+        for block in as_slack(message_of(data))["blocks"]
+        if block["text"]["type"] == "mrkdwn"
+    ]
     assert "<b>" not in as_html(message_of(data)) + "".join(slack)
-    html = environment().from_string("{{ given.title }}{{ names[0] }}{% for name, _ in pairs.items() %}{{ name }}{% endfor %}")
+    html = environment().from_string(
+        "{{ given.title }}{{ names[0] }}{% for name, _ in pairs.items() %}{{ name }}{% endfor %}"
+    )
     values = {"given": page_of(data), "names": [data], "pairs": {data: 1}}
     assert html.render(values) == 3 * "&lt;b&gt;bold&lt;/b&gt; `x` | \\u202e"
 
@@ -193,7 +213,9 @@ def message_of(text: str) -> Message:
 
 
 def run(script: str, *words: str | bytes, **more: Any) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([sys.executable, "-c", script, *words], capture_output=True, text=True, timeout=60, **more)
+    return subprocess.run(
+        [sys.executable, "-c", script, *words], capture_output=True, text=True, timeout=60, **more
+    )
 
 
 def test_logs_and_tracebacks_show_hidden_characters() -> None:
@@ -221,7 +243,11 @@ nightly = pytest.mark.slow
 
 
 @pytest.mark.parametrize(
-    "command", ["report --config", *(pytest.param(one, marks=nightly) for one in ("report", "collect aws", "prices tco"))]
+    "command",
+    [
+        "report --config",
+        *(pytest.param(one, marks=nightly) for one in ("report", "collect aws", "prices tco")),
+    ],
 )
 def test_names_of_files_are_shown_in_errors(command: str, tmp_path: Path) -> None:
     odd = b"/\xff\x1b]0;x\x07\xe2\x80\xaex"
@@ -229,7 +255,9 @@ def test_names_of_files_are_shown_in_errors(command: str, tmp_path: Path) -> Non
     assert done.returncode and not hidden(done.stderr + done.stdout) and "\\u202e" in done.stderr, done.stderr
 
 
-@pytest.mark.parametrize("where", ["json", *(pytest.param(one, marks=nightly) for one in ("reason", "text", "header"))])
+@pytest.mark.parametrize(
+    "where", ["json", *(pytest.param(one, marks=nightly) for one in ("reason", "text", "header"))]
+)
 def test_words_of_servers_are_shown(where: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     said = HOSTILE.replace("\r", "").replace("\u2028", "").encode()
@@ -237,17 +265,29 @@ def test_words_of_servers_are_shown(where: str, tmp_path: Path, monkeypatch: pyt
     class Answering(Quiet):
         def do_GET(self) -> None:  # noqa: N802
             reason = said.decode().encode("utf-8").decode("latin-1") if where == "reason" else "No"
-            body = json.dumps({"status": "error", "error": HOSTILE, "message": HOSTILE, "errors": [{"error": HOSTILE}]}).encode()
+            body = json.dumps(
+                {"status": "error", "error": HOSTILE, "message": HOSTILE, "errors": [{"error": HOSTILE}]}
+            ).encode()
             self.wfile.write(f"HTTP/1.1 422 {reason}\r\n".encode("latin-1"))
             if where == "header":
-                self.wfile.writelines(name + b": " + said + b"\r\n" for name in (b"Content-Type", b"Server", b"WWW-Authenticate"))
+                self.wfile.writelines(
+                    name + b": " + said + b"\r\n"
+                    for name in (b"Content-Type", b"Server", b"WWW-Authenticate")
+                )
             answer = body if where == "json" else said
             self.wfile.write(b"Connection: close\r\nContent-Length: %d\r\n\r\n" % len(answer) + answer)
 
         do_POST = do_PUT = do_GET  # noqa: N815
 
     with serving(Answering) as url:
-        keys = ("[[prometheus]]\nurl", "[mlflow]\nurl", "[azure]\nretail_prices_url", "[price_lists]\noci", "runpod", "vast")
+        keys = (
+            "[[prometheus]]\nurl",
+            "[mlflow]\nurl",
+            "[azure]\nretail_prices_url",
+            "[price_lists]\noci",
+            "runpod",
+            "vast",
+        )
         (tmp_path / "gpucost.toml").write_text("".join(f'{key} = "{url}"\n' for key in keys))
         told = 0
         for words in (
@@ -285,8 +325,17 @@ def test_secret_that_is_part_of_a_name_is_concealed_in_messages_and_logs_only(
     with duckdb.connect() as con:
         con.execute("CREATE TABLE t AS SELECT $1 AS name", [name])
         save_table(con, "t", {"name": "name"}, "csv", tmp_path / "t.csv")
-    answers = [visible(name), harmless(name), readable_json([name]), render_rows(("a",), [(name,)], RowFormat.table)]
-    answers += [to_markdown(page_of(name)), to_terminal(page_of(name), None, color=False), as_text(message_of(name))]
+    answers = [
+        visible(name),
+        harmless(name),
+        readable_json([name]),
+        render_rows(("a",), [(name,)], RowFormat.table),
+    ]
+    answers += [
+        to_markdown(page_of(name)),
+        to_terminal(page_of(name), None, color=False),
+        as_text(message_of(name)),
+    ]
     answers += [(tmp_path / "t.csv").read_text()]
     for text in answers:
         assert "research" in text and "***" not in text
@@ -299,4 +348,7 @@ def test_secret_that_is_part_of_a_name_is_concealed_in_messages_and_logs_only(
     log.warning("kept %s", name)
     starred = "team ***-nlp"
     assert (str(error), error.message, excerpt(name)) == (f"no {starred}", f"no {starred}", starred)
-    assert capsys.readouterr().err == f"wrote {starred}\nerror: lost {starred}\nfix: fix {starred}\nkept {starred}\n"
+    assert (
+        capsys.readouterr().err
+        == f"wrote {starred}\nerror: lost {starred}\nfix: fix {starred}\nkept {starred}\n"
+    )

@@ -23,7 +23,9 @@ def token_rows(bills: Bills) -> list[dict[str, Any]]:
         return [dict(zip(names, row, strict=True)) for row in con.fetchall()]
 
 
-def bedrock(usage_type: str, quantity: str, cost: str, unit: str = "1K tokens", **changed: str) -> dict[str, str]:
+def bedrock(
+    usage_type: str, quantity: str, cost: str, unit: str = "1K tokens", **changed: str
+) -> dict[str, str]:
     """A CUR row of Amazon Bedrock."""
     return usage(
         ProductCode="AmazonBedrock", UsageType=usage_type, UsageAmount=quantity, UnblendedCost=cost, unit=unit, ResourceId="",
@@ -92,7 +94,11 @@ def test_amazon_bedrock(bills: Bills, spelled: Any) -> None:
         "USD",
         "2026-03",
     )
-    assert (first["sub_account_id"], first["billing_account_id"], first["source_row"]) == ("444455556666", "111122223333", 4)
+    assert (first["sub_account_id"], first["billing_account_id"], first["source_row"]) == (
+        "444455556666",
+        "111122223333",
+        4,
+    )
 
 
 _BILL = """
@@ -141,7 +147,9 @@ def test_bills_without_tokens_have_the_same_columns(con: DuckDBPyConnection) -> 
     described = con.execute("SELECT column_name, column_type FROM (DESCRIBE token_charges)").fetchall()
     con.execute("DELETE FROM bill_details WHERE service_code = 'AmazonBedrock'")
     assert not find_tokens(con)
-    assert con.execute("SELECT column_name, column_type FROM (DESCRIBE token_charges)").fetchall() == described
+    assert (
+        con.execute("SELECT column_name, column_type FROM (DESCRIBE token_charges)").fetchall() == described
+    )
     assert con.execute("FROM token_charges").fetchall() == []
 
 
@@ -183,7 +191,11 @@ GCP = [
 
 def test_google_cloud(bills: Bills) -> None:
     training = sku(
-        "Vertex AI", "Vertex AI: Training/Pipelines on N1 Predefined Instance Core running in Americas", 3600, 2, "seconds"
+        "Vertex AI",
+        "Vertex AI: Training/Pipelines on N1 Predefined Instance Core running in Americas",
+        3600,
+        2,
+        "seconds",
     )
     gcp.load(bills, [gcp.row(), training, *(row for row, *_ in GCP)])
     found = token_rows(bills)
@@ -231,7 +243,9 @@ def test_azure(bills: Bills) -> None:
     found = token_rows(bills)
     assert facts(found) == [tuple(expected) for _, *expected in AZURE]
     assert found[0]["resource_name"] == "chat"
-    assert sum(row["cost"] for row in found) == sum(Decimal(row["CostInBillingCurrency"]) for row, *_ in AZURE)
+    assert sum(row["cost"] for row in found) == sum(
+        Decimal(row["CostInBillingCurrency"]) for row, *_ in AZURE
+    )
 
 
 def tokens_of(provider: str, quantity: str, unit: str, cost: str, **changed: str) -> dict[str, str]:
@@ -286,7 +300,13 @@ FOCUS = [
 
 
 # A cloud may sell what another provides; a bill with invoices of several has no one issuer.
-ISSUERS = {"a": ["AWS"], "b": ["Anthropic"], "c": ["AWS", "Anthropic"], "d": [""], "e": ["Amazon Web Services, Inc."]}
+ISSUERS = {
+    "a": ["AWS"],
+    "b": ["Anthropic"],
+    "c": ["AWS", "Anthropic"],
+    "d": [""],
+    "e": ["Amazon Web Services, Inc."],
+}
 ISSUED = [
     tokens_of("Anthropic", "1", "Tokens", "1", BillingAccountId=account, InvoiceIssuerName=name)
     for account, names in ISSUERS.items()
@@ -301,7 +321,9 @@ def test_focus_and_who_issues_its_invoices(bills: Bills) -> None:
     assert not run.errors, run.errors
     found = token_rows(bills)
     assert facts(found[: -len(ISSUED)]) == [tuple(expected) for _, *expected in FOCUS]
-    assert sum(row["cost"] for row in found[: -len(ISSUED)]) == sum(Decimal(row["BilledCost"]) for row, *_ in FOCUS)
+    assert sum(row["cost"] for row in found[: -len(ISSUED)]) == sum(
+        Decimal(row["BilledCost"]) for row, *_ in FOCUS
+    )
     by_account = bills.store.query(
         "SELECT billing_account_id, issuer FROM bills WHERE length(billing_account_id) = 1 ORDER BY 1"
     )[1]

@@ -62,15 +62,22 @@ def test_the_price_of_a_day_is_the_newest_of_it_or_before() -> None:
         return str(found.output_price_per_million)
 
     # before the first that is known, the first
-    assert [of_output(at) for at in ("2020-01-01", "2024-05-13", "2026-11-24", "2026-11-25", "2030-01-01")] == [
-        *("15", "15", "15", "10", "10")
-    ]
+    assert [
+        of_output(at) for at in ("2020-01-01", "2024-05-13", "2026-11-24", "2026-11-25", "2030-01-01")
+    ] == [*("15", "15", "15", "10", "10")]
 
 
 def test_a_price_is_what_the_file_says() -> None:
     found = token_price("azure", "eu/gpt-4o", DAY)
     assert found == TokenPrice(
-        "azure", "eu/gpt-4o", Decimal("2.75"), Decimal("1.375"), Decimal(11), "USD", date(2026, 11, 25), "list"
+        "azure",
+        "eu/gpt-4o",
+        Decimal("2.75"),
+        Decimal("1.375"),
+        Decimal(11),
+        "USD",
+        date(2026, 11, 25),
+        "list",
     )
     assert str(found.output_price_per_million) == "11" and str(found.input_price_per_million) == "2.75"
 
@@ -104,7 +111,11 @@ def test_a_price_is_what_the_file_says() -> None:
         # makers before a name, and folders
         ("groq", "gpt-oss-120b", "groq openai/gpt-oss-120b"),
         ("fireworks", "meta-llama/Llama-70B", "fireworks_ai accounts/fireworks/models/llama-70b"),
-        ("fireworks_ai", "fireworks_ai/accounts/fireworks/models/llama-70b", "fireworks_ai accounts/fireworks/models/llama-70b"),
+        (
+            "fireworks_ai",
+            "fireworks_ai/accounts/fireworks/models/llama-70b",
+            "fireworks_ai accounts/fireworks/models/llama-70b",
+        ),
         # without a seller: who makes it, else the upper median of 0.8, 0.9 and 1.4
         (None, "gpt-4o", "openai gpt-4o"),
         (None, "claude-opus-5", "anthropic claude-opus-5"),
@@ -132,7 +143,9 @@ def test_of_several_sellers_the_upper_median_counts(work: Path) -> None:
 
 def test_of_two_names_of_one_seller_the_one_with_a_price_of_cached_input_counts(work: Path) -> None:
     with (work / "pricing" / "tokens.csv").open("a") as file:
-        file.write("aws,nova-lite-v1,1,,2,USD,2026-11-01,here\naws,amazon.nova-lite-v1:0,1,0.2,2,USD,2026-11-01,here\n")
+        file.write(
+            "aws,nova-lite-v1,1,,2,USD,2026-11-01,here\naws,amazon.nova-lite-v1:0,1,0.2,2,USD,2026-11-01,here\n"
+        )
     assert used("aws", "nova-lite") == ("aws", "amazon.nova-lite-v1:0")
 
 
@@ -185,11 +198,16 @@ def test_the_list_as_json_and_csv(monkeypatch: pytest.MonkeyPatch) -> None:
         HEADER.replace("source_id", "source"), "groq,openai/gpt-oss-120b,0.15,0.075,0.6,USD,2026-11-25,list",
     ]  # fmt: skip
     monkeypatch.setattr(command, "_today", lambda _: date(2027, 3, 1))
-    assert "1 of 1 prices are over 90 days old; a newer gpucost has newer ones" in tokens("--provider", "groq")[0]
+    assert (
+        "1 of 1 prices are over 90 days old; a newer gpucost has newer ones"
+        in tokens("--provider", "groq")[0]
+    )
 
 
 def test_a_name_without_a_price_is_told_what_there_is() -> None:
     _, err = tokens("--model", "gpt-4p", code=1)
     assert "no price of tokens of gpt-4p is known" in err and "did you mean openai/gpt-4o" in err
     _, err = tokens("--model", "gpt-4o", "--provider", "groq", code=1)
-    assert "no price of tokens of gpt-4o is known at groq" in err and "those who have it: azure, openai" in err
+    assert (
+        "no price of tokens of gpt-4o is known at groq" in err and "those who have it: azure, openai" in err
+    )

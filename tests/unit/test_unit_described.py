@@ -31,7 +31,11 @@ def price(words: str) -> dict[str, Any]:
 def test_what_is_described_has_its_price() -> None:
     tokens = price("tokens --gpus 8 --price-per-gpu-hour 2.5 --tokens-per-second 9000 --busy-percent 40")
     # 20 an hour for 9,000 × 3,600 × 0.4 tokens
-    assert (tokens["schema"], tokens["cost_per_hour"], tokens["per"]) == ("gpucost.unit.price/1", 20, 1_000_000)
+    assert (tokens["schema"], tokens["cost_per_hour"], tokens["per"]) == (
+        "gpucost.unit.price/1",
+        20,
+        1_000_000,
+    )
     assert tokens["cost"] == pytest.approx(20 / (9000 * 3600 * 0.4) * 1e6, abs=1e-9)
     requests = price("requests --gpus 2 --price-per-gpu-hour 1.2 --requests-per-second 15 --busy-percent 40")
     assert requests["cost"] == pytest.approx(2.4 / (15 * 3600 * 0.4) * 1000, abs=1e-9)
@@ -45,7 +49,10 @@ def test_what_is_described_has_its_price() -> None:
         ("tokens --gpus 8 --tokens-per-second 9000", "--price-per-gpu-hour and --busy-percent are missing"),
         ("epoch --hours-per-epoch 2", "--gpus and --price-per-gpu-hour are missing"),
         ("requests --gpus 8 --team x", "--gpus describes work by options, --team asks for that in the store"),
-        ("epoch --gpus 8 --month 2026-10", "--gpus describes work by options, a period asks for that in the store"),
+        (
+            "epoch --gpus 8 --month 2026-10",
+            "--gpus describes work by options, a period asks for that in the store",
+        ),
         ("tokens --tokens-per-second 0", "'0' is no number above 0"),
     ],
 )

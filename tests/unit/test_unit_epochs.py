@@ -113,7 +113,9 @@ def tell(store: Store) -> None:
                     cluster="", namespace="train", pod="", workload=f"Job/{job}", planned_epochs=0, metrics={},
                 )
             )  # fmt: skip
-            series = ProgressSeries("mlflow", "epoch", "gauge", (), "", "train", "", f"Job/{job}", run_id=name)
+            series = ProgressSeries(
+                "mlflow", "epoch", "gauge", (), "", "train", "", f"Job/{job}", run_id=name
+            )
             hours, reached = zip(*points, strict=True)
             batch.add(series, np.array([at(hour) * 1000 for hour in hours]), np.array(reached, dtype=float))
     with store.write() as con:
@@ -146,7 +148,11 @@ def told(tmp_path_factory: pytest.TempPathFactory) -> tuple[Config, Store]:
     folder = tmp_path_factory.mktemp("epochs")
     config, store = stored(fleet(24, nodes, pods, {}, scrape=600), folder)
     put(store, series)
-    put(store, [(counter("epoch", "", workload="Job/told-of-before-its-pods", run_id="early"), [(2, 0), (5, 3)])], source="other")
+    put(
+        store,
+        [(counter("epoch", "", workload="Job/told-of-before-its-pods", run_id="early"), [(2, 0), (5, 3)])],
+        source="other",
+    )
     path = folder / "epochs.csv"
     rows = "".join(f"Job/logged-as-0-1-2,2026-03-10T{4 * (n + 1):02}:00Z,epoch,{n}\n" for n in range(3))
     path.write_text(f"workload,time,unit,value\n{rows}")
@@ -165,7 +171,11 @@ def of(found: list[dict[str, Any]], workload: str) -> list[dict[str, Any]]:
 
 
 def epochs(rows: list[dict[str, Any]]) -> list[tuple[int, str, float]]:
-    return [(row["epoch"], row["status"], round(float(row["cost"]), 2)) for row in rows if row["epoch"] is not None]
+    return [
+        (row["epoch"], row["status"], round(float(row["cost"]), 2))
+        for row in rows
+        if row["epoch"] is not None
+    ]
 
 
 @pytest.mark.parametrize("name", [name for name, scene in SCENES.items() if scene.epochs or scene.runs])
@@ -176,9 +186,13 @@ def test_what_epochs_and_runs_cost(view: units.UnitView, name: str) -> None:
         assert epochs(rows) == scene.epochs
     for run, expected in scene.runs.items():
         (found,) = [one for one in runs if one["run"] == run or not run]
-        assert {key: found[key].quantize(CENT) if key.endswith("_cost") else found[key] for key in expected} == expected
+        assert {
+            key: found[key].quantize(CENT) if key.endswith("_cost") else found[key] for key in expected
+        } == expected
     # all that its pods cost, to the last digit
-    assert sum(row["cost"] for row in rows) == sum((Decimal(end - start) * 24 for start, end in scene.pods), Decimal(0))
+    assert sum(row["cost"] for row in rows) == sum(
+        (Decimal(end - start) * 24 for start, end in scene.pods), Decimal(0)
+    )
 
 
 def test_what_is_planned_has_a_forecast(told: tuple[Config, Store]) -> None:
@@ -193,7 +207,10 @@ def test_what_is_planned_has_a_forecast(told: tuple[Config, Store]) -> None:
 def test_ranks_are_one_run_and_each_job_of_a_cron_job_is_one(view: units.UnitView) -> None:
     (run,) = of(view.sections["runs"], "PyTorchJob/ddp")
     assert (run["epochs_done"], run["cost"]) == (2, 12 * 48)
-    assert [cost for _, status, cost in epochs(of(view.rows, "PyTorchJob/ddp")) if status == "done"] == [192, 192]
+    assert [cost for _, status, cost in epochs(of(view.rows, "PyTorchJob/ddp")) if status == "done"] == [
+        192,
+        192,
+    ]
     nights = of(view.sections["runs"], "CronJob/nightly")
     assert [(run["run"], run["epochs_done"], run["lost_epochs"]) for run in nights] == [
         ("nightly-29390000", 2, 0),
@@ -211,13 +228,18 @@ def test_work_without_cost_and_cost_without_work_are_listed(view: units.UnitView
     }
     unworked = {row["workload"]: row["cost"] for row in view.sections["cost_without_work"]}
     assert unworked == {"Job/silent": 480, "Job/told-of-once-before-its-pods": 8 * 24}
-    assert [row["cost"] for row in of(view.rows, "Job/told-of-before-its-pods") if row["epoch"] is None] == [8 * 24]
+    assert [row["cost"] for row in of(view.rows, "Job/told-of-before-its-pods") if row["epoch"] is None] == [
+        8 * 24
+    ]
     assert view.totals["allocated_cost"] == view.totals["cost"] + 480 + 8 * 24
 
 
 def test_runs_of_mlflow_are_experiments(told: tuple[Config, Store]) -> None:
     answer = asked(*told, units.experiments, workloads=(JOBS["killed, and another began"],))
-    assert {row["name"]: row["cost"] for row in answer.rows if row["kind"] == "run"} == {"first": 9 * 24, "again": 12 * 24}
+    assert {row["name"]: row["cost"] for row in answer.rows if row["kind"] == "run"} == {
+        "first": 9 * 24,
+        "again": 12 * 24,
+    }
 
 
 def test_a_run_is_not_ended_by_another_one_beside_it(view: units.UnitView) -> None:
@@ -227,7 +249,11 @@ def test_a_run_is_not_ended_by_another_one_beside_it(view: units.UnitView) -> No
 
 def test_a_part_of_the_period_and_filters(told: tuple[Config, Store]) -> None:
     rows = asked(*told, hours=(3, 10), workloads=("even",)).rows
-    assert [(row["epoch"], row["is_whole"], row["cost"]) for row in rows] == [(1, False, 24), (2, True, 96), (3, False, 48)]
+    assert [(row["epoch"], row["is_whole"], row["cost"]) for row in rows] == [
+        (1, False, 24),
+        (2, True, 96),
+        (3, False, 48),
+    ]
     refused: tuple[tuple[dict[str, Any], str], ...] = (
         ({"teams": ("nobody",)}, "no team 'nobody' held GPUs in the day"),
         ({"workloads": ("Job/run-b",)}, "no workload 'Job/run-b' held GPUs in the day"),
@@ -271,7 +297,10 @@ COUNTED = {
         [(0, "lost", 0, 40), (1, "lost", 40, 80), (0, "done", 80, 121), (1, "lost", 121, 130)],
     ),
     "a log of a single epoch": (log((40, 0), end=42), [(0, "done", 0, 40), (None, "outside", 40, 42)]),
-    "a fraction alone is an epoch under way": (log((35, 0.7), end=40, is_over=False), [(1, "unfinished", 0, 40)]),
+    "a fraction alone is an epoch under way": (
+        log((35, 0.7), end=40, is_over=False),
+        [(1, "unfinished", 0, 40)],
+    ),
 }
 # what a run logged as (moment, step, epoch), what that marks, where it ended, and its epochs
 LOGGED = {
@@ -306,5 +335,7 @@ def test_what_was_logged_is_epochs(
     entries: list[tuple[int, int, float]], marks: str, end: int, is_log: bool, expected: Epochs
 ) -> None:
     times, reached = levels(entries, marks)
-    run = Levels(tuple(zip(times, reached, strict=True)), 0, end, marks, from_zero=True, is_over=True, is_log=is_log)
+    run = Levels(
+        tuple(zip(times, reached, strict=True)), 0, end, marks, from_zero=True, is_over=True, is_log=is_log
+    )
     assert [(i.epoch, i.status, i.from_ms, i.to_ms) for i in intervals(run)] == expected

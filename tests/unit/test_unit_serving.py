@@ -37,7 +37,12 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Served:
 
 def test_engines_and_replicas_add_up_and_failures_do_not_count(served: Served) -> None:
     (row,) = served.rows("engines", units.requests)
-    assert (row["amount"], row["failed"], row["cost"], row["cost_per_1000"]) == (4 * 2 * 1500, 4 * 14, Decimal(96), Decimal(8))
+    assert (row["amount"], row["failed"], row["cost"], row["cost_per_1000"]) == (
+        4 * 2 * 1500,
+        4 * 14,
+        Decimal(96),
+        Decimal(8),
+    )
     assert float(row["idle_cost"]) == pytest.approx(48, abs=1)
 
 
@@ -48,15 +53,18 @@ def test_copies_resets_new_pods_and_missing_samples(served: Served) -> None:
 
 def test_models_of_one_workload_share_its_cost_by_their_work(served: Served) -> None:
     ask = partial(units.requests, unit="batch_item")
-    assert {row["model"]: row["cost"] for row in served.rows("triton", ask)} == {"a": Decimal(32), "b": Decimal(64)}
+    assert {row["model"]: row["cost"] for row in served.rows("triton", ask)} == {
+        "a": Decimal(32),
+        "b": Decimal(64),
+    }
     assert served.ask(ask).notes
 
 
 def test_days_without_work_cost_too(served: Served) -> None:
-    assert [(row["day"], row["cost"], row["cost_per_million_tokens"]) for row in served.rows("days", units.tokens, (0, 48))] == [
-        ("2026-03-10", Decimal(96), Decimal(24)),
-        ("2026-03-11", Decimal(96), None),
-    ]
+    assert [
+        (row["day"], row["cost"], row["cost_per_million_tokens"])
+        for row in served.rows("days", units.tokens, (0, 48))
+    ] == [("2026-03-10", Decimal(96), Decimal(24)), ("2026-03-11", Decimal(96), None)]
     models = served.ask(units.tokens, (0, 48)).sections["models"]
     (model,) = [row for row in models if row["workload"] == "Deployment/days"]
     # three million at a quarter each, and one: 3/7 and 4/7 of $192; a night without tokens is split as the rest
@@ -91,8 +99,13 @@ def test_pools_of_prefill_and_decode_are_one_and_each_phase_costs_its_pool(serve
     both = ("pool-prefill", "pool-decode")
     apart = served.ask(units.tokens, workloads=both)
     assert [row["workload"] for row in apart.rows] == ["Deployment/pool-decode", "Deployment/pool-prefill"]
-    assert "Deployment/pool-prefill and Deployment/pool-decode look like the pools of one model" in apart.notes[-1]
-    pooled = served.config.model_copy(update={"serving": Serving(prefill=["*-prefill"], decode=["Deployment/pool-decode"])})
+    assert (
+        "Deployment/pool-prefill and Deployment/pool-decode look like the pools of one model"
+        in apart.notes[-1]
+    )
+    pooled = served.config.model_copy(
+        update={"serving": Serving(prefill=["*-prefill"], decode=["Deployment/pool-decode"])}
+    )
     ask = partial(asked, pooled, served.store)
     view = ask(units.tokens, workloads=both)
     (row,) = view.rows
@@ -102,7 +115,9 @@ def test_pools_of_prefill_and_decode_are_one_and_each_phase_costs_its_pool(serve
         "cost_per_million_prompt_tokens": 3, "cost_per_million_generation_tokens": 72,
         "cache_saved_cost": 8,  # six million cost $24
     }  # fmt: skip
-    assert {name: row[name] for name in expected} == expected and not [note for note in view.notes if "pools" in note]
+    assert {name: row[name] for name in expected} == expected and not [
+        note for note in view.notes if "pools" in note
+    ]
     used = partial(units.tokens, basis="used")
     for pool, each in ((view, apart), (ask(used, workloads=both), served.ask(used, workloads=both))):
         for name in ("cost", "idle_cost", "allocated_cost", "cost_without_work"):
@@ -127,16 +142,21 @@ def test_rows_by_what_was_asked_for_add_up(served: Served) -> None:
 
 def test_models_that_served_nothing_have_a_cost_of_their_own(served: Served) -> None:
     (row,) = served.rows("idle", units.tokens, (24, 48))
-    assert (row["cost"], row["unserved_cost"], row["prompt_cost"], row["generation_cost"]) == (Decimal(96), Decimal(96), 0, 0)
+    assert (row["cost"], row["unserved_cost"], row["prompt_cost"], row["generation_cost"]) == (
+        Decimal(96),
+        Decimal(96),
+        0,
+        0,
+    )
     assert row["cost_per_million_tokens"] is None
 
 
 def test_hours_of_nothing_are_the_models_however_they_were_collected(served: Served) -> None:
     """Only changes are stored: a model is there in hours of which no value is."""
-    assert [(row["model"], row["cost"], row["unserved_cost"]) for row in served.rows("quiet", units.tokens, (10, 14))] == [
-        ("a", Decimal(8), Decimal(8)),
-        ("b", Decimal(8), Decimal(8)),
-    ]
+    assert [
+        (row["model"], row["cost"], row["unserved_cost"])
+        for row in served.rows("quiet", units.tokens, (10, 14))
+    ] == [("a", Decimal(8), Decimal(8)), ("b", Decimal(8), Decimal(8))]
     unworked = {row["workload"] for row in served.ask(units.tokens, (10, 14)).sections["cost_without_work"]}
     assert "Deployment/quiet" not in unworked and "Deployment/engines" in unworked
 
@@ -150,7 +170,12 @@ def check_parts(view: UnitView) -> None:
     for row in (*view.rows, *view.sections["models"], view.totals):
         parts = row["prompt_cost"] + row["generation_cost"] + row["unserved_cost"]
         assert parts == row["cost"] - (row["idle_cost"] if view.facts["basis"] == "used" else 0)
-        assert min(row["prompt_cost"], row["generation_cost"], row["unserved_cost"], row["cache_saved_cost"] or 0) >= 0
+        assert (
+            min(
+                row["prompt_cost"], row["generation_cost"], row["unserved_cost"], row["cache_saved_cost"] or 0
+            )
+            >= 0
+        )
         times = [row[f"request_time_{name}_cost"] for name in ("prompt", "generation")]
         assert times == [None, None] or sum(times) == parts
 
@@ -204,7 +229,10 @@ def check_trace(served: Served, rows: list[tuple[datetime, int, int]]) -> None:
 
 def test_requests_with_token_counts_from_a_file(served: Served) -> None:
     start = datetime.fromtimestamp(MORNING, UTC)
-    check_trace(served, [(start + timedelta(seconds=i * 0.7), 300 + i * 13 % 900, 20 + i * 7 % 300) for i in range(1000)])
+    check_trace(
+        served,
+        [(start + timedelta(seconds=i * 0.7), 300 + i * 13 % 900, 20 + i * 7 % 300) for i in range(1000)],
+    )
 
 
 @pytest.mark.slow
@@ -214,7 +242,11 @@ def test_the_azure_trace_of_2023(kind: str, tmp_path: Path) -> None:
     """Columns TIMESTAMP, ContextTokens, GeneratedTokens; moved to the fleet's day."""
     with shared(f"data/gpu/inference-azure-2023/data/AzureLLMInferenceTrace_{kind}.csv").open() as file:
         told = [
-            (datetime.fromisoformat(row["TIMESTAMP"]).replace(tzinfo=UTC), int(row["ContextTokens"]), int(row["GeneratedTokens"]))
+            (
+                datetime.fromisoformat(row["TIMESTAMP"]).replace(tzinfo=UTC),
+                int(row["ContextTokens"]),
+                int(row["GeneratedTokens"]),
+            )
             for row in csv.DictReader(file)
         ]
     first = min(moment for moment, _, _ in told)
@@ -231,13 +263,17 @@ def test_lines_of_json_local_times_and_plurals(served: Served) -> None:
         '"failed": true}\n',
     )
     rows = ("requests,2000", "prompt_tokens,3000000", "generation_tokens,1000000", "frames,7")
-    text = "workload,namespace,time,unit,value\n" + "".join(f"plurals,chat,2026-03-10T00:30Z,{row}\n" for row in rows)
+    text = "workload,namespace,time,unit,value\n" + "".join(
+        f"plurals,chat,2026-03-10T00:30Z,{row}\n" for row in rows
+    )
     assert served.load("work.csv", text).own_units == ("frames",)
     (row,) = served.rows("lines", units.requests, (0, 2))
     assert (row["amount"], row["failed"]) == (5, 2)
     # two hours at $4
     assert [row["cost_per_1000"] for row in served.rows("plurals", units.requests, (0, 2))] == [Decimal(4)]
-    assert [row["cost_per_million_tokens"] for row in served.rows("plurals", units.tokens, (0, 2))] == [Decimal(2)]
+    assert [row["cost_per_million_tokens"] for row in served.rows("plurals", units.tokens, (0, 2))] == [
+        Decimal(2)
+    ]
 
 
 @pytest.mark.parametrize(
@@ -280,10 +316,17 @@ def test_workers_with_levels_alike_are_left_out_and_named(served: Served) -> Non
     unworked = {row["workload"]: row["cost"] for row in view.sections["cost_without_work"]}
     assert unworked["Deployment/alike"] == Decimal(96)
     (note,) = [note for note in view.notes if "alike" in note]
-    assert note.startswith("test of chat/alike-0 counts several processes under one name; their levels cannot be told apart")
+    assert note.startswith(
+        "test of chat/alike-0 counts several processes under one name; their levels cannot be told apart"
+    )
     period = Period(datetime.fromtimestamp(at(0), UTC), datetime.fromtimestamp(at(24), UTC))
-    warnings = pipeline.report(served.config, served.store, Query(period, "the day", with_sections=False)).coverage.warnings
-    assert next(one.message for one in warnings if one.code == "counter_of_processes" and "alike" in one.message) in note
+    warnings = pipeline.report(
+        served.config, served.store, Query(period, "the day", with_sections=False)
+    ).coverage.warnings
+    assert (
+        next(one.message for one in warnings if one.code == "counter_of_processes" and "alike" in one.message)
+        in note
+    )
 
 
 @pytest.mark.parametrize("name", CRASHES)

@@ -64,7 +64,10 @@ FLEETS: dict[str, tuple[Fleet, dict[str, float]]] = {
     "active": (alone(4, one(0, 4, TRAIN), util=busy("a", [0], 0, 4)), {"active": 4}),
     "data_stall": (alone(4, one(0, 4, TRAIN)), {"data_stall": 4}),
     "data_stall_of_batch": (alone(4, one(0, 4, ["CronJob", "nightly"])), {"data_stall": 4}),
-    "failed_restarted": (fleet(5, [node("a", A10G, 0, 4)], [failed], busy("a", [0], 0, 4)), {"failed_restarted": 4}),
+    "failed_restarted": (
+        fleet(5, [node("a", A10G, 0, 4)], [failed], busy("a", [0], 0, 4)),
+        {"failed_restarted": 4},
+    ),
     "failed_while_stalled": (
         fleet(5, [node("a", A10G, 0, 4)], [failed], busy("a", [0], 0, 1)),
         {"failed_restarted": 1, "data_stall": 3},
@@ -74,7 +77,10 @@ FLEETS: dict[str, tuple[Fleet, dict[str, float]]] = {
         {"active": 4},
     ),
     "off_peak_idle": (alone(6, one(0, 6, SERVE)), {"off_peak_idle": 6}),
-    "off_peak_beside_a_peak": (alone(6, one(0, 6, SERVE), util=busy("a", [0], 1, 3, 100)), {"active": 2, "off_peak_idle": 4}),
+    "off_peak_beside_a_peak": (
+        alone(6, one(0, 6, SERVE), util=busy("a", [0], 1, 3, 100)),
+        {"active": 2, "off_peak_idle": 4},
+    ),
     # four GPUs at 30 % are 1.2 busy; at 70 % each, two do it
     "over_provisioned": (
         four(6, *replicas(4, 6), util=busy("a", [0, 1, 2, 3], 0, 6, 30)),
@@ -86,14 +92,18 @@ FLEETS: dict[str, tuple[Fleet, dict[str, float]]] = {
         {"active": 6, "off_peak_idle": 6, "over_provisioned": 12},
     ),
     # the peak needs all four, though for one hour only: nothing is over-provisioned
-    "off_peak_of_many": (four(6, *replicas(4, 6), util=busy("a", [0, 1, 2, 3], 0, 1, 100)), {"active": 4, "off_peak_idle": 20}),
+    "off_peak_of_many": (
+        four(6, *replicas(4, 6), util=busy("a", [0, 1, 2, 3], 0, 1, 100)),
+        {"active": 4, "off_peak_idle": 20},
+    ),
     "user_away": (alone(10, one(0, 10, SLEEP)), {"user_away": 10}),
     "forgotten": (
         alone(40, one(0, 40, SLEEP), util=busy("a", [0], 0, 2)) | SCRAPED_SELDOM,
         {"active": 2, "user_away": 24, "forgotten": 14},
     ),
     "not_forgotten_by_who_comes_back": (
-        alone(40, one(0, 40, SLEEP), util={"GPU-a-0": [[at(0), at(2), 50], [at(39), at(40), 50]]}) | SCRAPED_SELDOM,
+        alone(40, one(0, 40, SLEEP), util={"GPU-a-0": [[at(0), at(2), 50], [at(39), at(40), 50]]})
+        | SCRAPED_SELDOM,
         {"active": 3, "user_away": 37},
     ),
     "idle": (alone(4, one(0, 4, ["StatefulSet", "db"])), {"idle": 4}),
@@ -102,13 +112,19 @@ FLEETS: dict[str, tuple[Fleet, dict[str, float]]] = {
         alone(6, one(0, 6, SERVE, **{"from": at(2)}), util=busy("a", [0], 2, 6)),
         {"starting": 2, "active": 4},
     ),
-    "starting_unmeasured": (alone(6, one(0, 6, TRAIN, **{"from": at(2)}), dcgm=False), {"starting": 2, "unmeasured": 4}),
+    "starting_unmeasured": (
+        alone(6, one(0, 6, TRAIN, **{"from": at(2)}), dcgm=False),
+        {"starting": 2, "unmeasured": 4},
+    ),
     "unmeasured": (alone(4, one(0, 4, TRAIN), dcgm=False), {"unmeasured": 4}),
     "between_jobs": (
         alone(4, one(0, 2, TRAIN), one(2.5, 4, TRAIN, uid="again"), util=busy("a", [0], 0, 4)),
         {"active": 3.5, "between_jobs": 0.5},
     ),
-    "between_jobs_beside_one": (four(4, one(0, 4, TRAIN), util=busy("a", [0], 0, 4)), {"active": 4, "between_jobs": 12}),
+    "between_jobs_beside_one": (
+        four(4, one(0, 4, TRAIN), util=busy("a", [0], 0, 4)),
+        {"active": 4, "between_jobs": 12},
+    ),
     "empty_node": (alone(4), {"empty_node": 4}),
     "unavailable": (alone(4, cordoned=[[at(0), at(4)]]), {"unavailable": 4}),
     "broken": (four(4, allocatable=[[at(0), at(4), 3]]), {"unavailable": 4, "empty_node": 12}),
@@ -119,7 +135,9 @@ FLEETS: dict[str, tuple[Fleet, dict[str, float]]] = {
     ),
     # two are held, and the only one that waits asks for four
     "fragmentation_for_who_waits": (
-        four(6, one(0, 6, TRAIN), pod("u", "a", [1], 0, 6, owner=TRAIN), waiting, util=busy("a", [0, 1], 0, 6)),
+        four(
+            6, one(0, 6, TRAIN), pod("u", "a", [1], 0, 6, owner=TRAIN), waiting, util=busy("a", [0, 1], 0, 6)
+        ),
         {"active": 12, "fragmentation": 12},
     ),
     # slices of 1, 2 and 3 of 7 leave one over, on each of the eight GPUs
@@ -149,7 +167,10 @@ CLAIMS = fleet(
 RANKS = fleet(
     6,
     [node("a", L4, 0, 4)],
-    [pod("ddp-0", "a", [0], 0, 4, owner=TRAIN), pod("ddp-1", "a", [1], 0, 4, owner=TRAIN, end_phase="Failed")],
+    [
+        pod("ddp-0", "a", [0], 0, 4, owner=TRAIN),
+        pod("ddp-1", "a", [1], 0, 4, owner=TRAIN, end_phase="Failed"),
+    ],
     busy("a", [0, 1], 0, 4),
 )
 WIDE = four(
@@ -169,7 +190,9 @@ def everything(tmp_path_factory: pytest.TempPathFactory) -> Stored:
     folder = tmp_path_factory.mktemp("waste")
     prices = folder / "prices.csv"
     prices.write_text("\n".join([HEADER, *BOOK]) + "\n")
-    fleets = [cluster(name, told) for name, (told, _) in FLEETS.items()] + [cluster(name, told) for name, told in OTHERS.items()]
+    fleets = [cluster(name, told) for name, (told, _) in FLEETS.items()] + [
+        cluster(name, told) for name, told in OTHERS.items()
+    ]
     whole = max(fleets, key=lambda told: told["end"])
     config = write_config(whole, folder, prices)
     series = [one for told in fleets for one in move(scrape(told, lean=True), told["nodes"][0]["cluster"])]
@@ -194,7 +217,11 @@ def found(everything: Stored) -> Waste:
 
 
 def hours(found: Waste, name: str) -> dict[str, float]:
-    return {row.bucket: row.gpu_hours for row in found.rows if row.keys["cluster"] == name and (row.gpu_hours or row.cost)}
+    return {
+        row.bucket: row.gpu_hours
+        for row in found.rows
+        if row.keys["cluster"] == name and (row.gpu_hours or row.cost)
+    }
 
 
 @pytest.mark.parametrize("name", FLEETS)
@@ -203,7 +230,10 @@ def test_a_fleet_for_each_bucket(name: str, found: Waste) -> None:
     assert hours(found, name) == pytest.approx(expected, abs=1e-6)
     rate = Decimal(8) if name == "fragmentation_of_slices" else PRICE
     cost = {row.bucket: row.cost for row in found.rows if row.cost and row.keys["cluster"] == name}
-    assert cost == {bucket: pytest.approx(Decimal(str(time)) * rate, abs=Decimal("1e-6")) for bucket, time in expected.items()}
+    assert cost == {
+        bucket: pytest.approx(Decimal(str(time)) * rate, abs=Decimal("1e-6"))
+        for bucket, time in expected.items()
+    }
 
 
 def test_buckets_add_up_to_all_cost_and_time(everything: Stored) -> None:
@@ -212,7 +242,9 @@ def test_buckets_add_up_to_all_cost_and_time(everything: Stored) -> None:
 
 def test_limits_are_what_the_configuration_says(everything: Stored) -> None:
     config, store, period = everything
-    limits = config.model_copy(update={"waste": WasteSettings(forgotten_after="2h", empty_after="1d", target_utilization=1.0)})
+    limits = config.model_copy(
+        update={"waste": WasteSettings(forgotten_after="2h", empty_after="1d", target_utilization=1.0)}
+    )
     found = anatomy(limits, store, period, "cluster")
     assert hours(found, "short limits") == {"user_away": 2.0, "forgotten": 8.0}
     assert hours(found, "short limits of a node") == {"between_jobs": 4.0}
@@ -245,7 +277,11 @@ def test_work_is_lost_since_the_last_epoch_that_is_known(copied: Stored) -> None
     claims = counter("epoch", "p-0")._replace(cluster="claims")
     # the first rank counts the epochs of the others
     ranks = counter("epoch", "ddp-0")._replace(cluster="ranks")
-    put(store, [(claims, [(0.5, 0), (1, 1), (5, 2), (5.9, 2)]), (ranks, [(0.1, 0), (1, 1), (3, 2), (3.9, 2)])], 40)
+    put(
+        store,
+        [(claims, [(0.5, 0), (1, 1), (5, 2), (5.9, 2)]), (ranks, [(0.1, 0), (1, 1), (3, 2), (3.9, 2)])],
+        40,
+    )
     found = anatomy(*copied, "cluster")
     assert hours(found, "failed_restarted") == {"active": 3.0, "failed_restarted": 1.0}
     assert hours(found, "claims")["failed_restarted"] == 1.0
@@ -253,7 +289,11 @@ def test_work_is_lost_since_the_last_epoch_that_is_known(copied: Stored) -> None
     # a rank that counts for itself knows better
     own = counter("epoch", "ddp-1")._replace(cluster="ranks")
     put(store, [(own, [(0.1, 0), (1, 1), (3.9, 1)])], 40, source="other")
-    assert hours(anatomy(*copied, "cluster"), "ranks") == {"active": 5.0, "failed_restarted": 3.0, "between_jobs": 8.0}
+    assert hours(anatomy(*copied, "cluster"), "ranks") == {
+        "active": 5.0,
+        "failed_restarted": 3.0,
+        "between_jobs": 8.0,
+    }
     check_waste(*copied)
 
 
@@ -268,7 +308,9 @@ def test_the_first_entry_of_a_log_is_an_epoch_that_was_done(copied: Stored, tmp_
 def test_gpus_that_a_pod_of_several_never_used(everything: Stored) -> None:
     config, store, period = everything
     with store.read() as con:
-        told = waste.build(con, config, period, time_buckets(period, config.tz, ()), (), Filters(clusters=("wide",)))
+        told = waste.build(
+            con, config, period, time_buckets(period, config.tz, ()), (), Filters(clusters=("wide",))
+        )
     works = {work.namespace: work for work in told.workloads}
     wide, narrow = works["train"], works["other"]
     assert (wide.gpus_requested, wide.gpus_measured, wide.gpus_never_used) == (3, 3, 1)
@@ -284,8 +326,12 @@ def test_filters_and_dimensions(everything: Stored) -> None:
     config, store, period = everything
     by = ("workload_type", "namespace")
     with store.read() as con:
-        by_type = waste.build(con, config, period, time_buckets(period, config.tz, by), by, Filters(clusters=("named",)))
-    assert {(row.bucket, row.keys["workload_type"], row.keys["namespace"], row.gpu_hours) for row in by_type.rows} == {
+        by_type = waste.build(
+            con, config, period, time_buckets(period, config.tz, by), by, Filters(clusters=("named",))
+        )
+    assert {
+        (row.bucket, row.keys["workload_type"], row.keys["namespace"], row.gpu_hours) for row in by_type.rows
+    } == {
         ("active", "training", "train", 3.0),
         ("data_stall", "training", "train", 1.0),
         ("user_away", "development", "labs", 4.0),
@@ -311,7 +357,9 @@ def test_the_command_filters(everything: Stored) -> None:
     wrong = run(everything, "waste", "--workload", "nothing")
     assert wrong.exit_code == 1 and "no workload 'nothing' held GPUs" in wrong.stderr, wrong.output
     assert "name one that did: " in wrong.stderr
-    rows = csv.DictReader(io.StringIO(run(everything, "waste", "--by", "namespace", "--format", "csv").stdout))
+    rows = csv.DictReader(
+        io.StringIO(run(everything, "waste", "--by", "namespace", "--format", "csv").stdout)
+    )
     assert {(row["bucket"], row["namespace"], float(row["cost"])) for row in rows} == {
         ("active", "train", 3.6), ("data_stall", "train", 1.2), ("user_away", "labs", 4.8), ("between_jobs", "", 9.6)
     }  # fmt: skip
@@ -329,5 +377,7 @@ def test_a_report_with_waste(everything: Stored) -> None:
         "gpu_hours": 16.0, "cost": 19.2, "wasted_gpu_hours": 13.0, "wasted_cost": 15.6, "waste_ratio": 0.8125,
     }  # fmt: skip
     assert (report["schema"], waste_alone["schema"]) == ("gpucost.report/1", "gpucost.waste/1")
-    assert report["waste"] == {key: waste_alone[key] for key in ("by", "buckets", "rows", "totals", "workloads")}
+    assert report["waste"] == {
+        key: waste_alone[key] for key in ("by", "buckets", "rows", "totals", "workloads")
+    }
     assert report["waste"]["totals"]["cost"] == report["totals"]["node_cost"]

@@ -38,7 +38,12 @@ def place(price: str, provider: str = "aws", region: str = "us-west-2") -> Burst
 
 @pytest.mark.parametrize(
     ("price", "today", "is_worth_it", "cost"),
-    [("0.7", 800, True, 560), ("0.700001", 800, False, 800), ("0.5", 800, True, 400), ("0.5", 300, True, 300)],
+    [
+        ("0.7", 800, True, 560),
+        ("0.700001", 800, False, 800),
+        ("0.5", 800, True, 400),
+        ("0.5", 300, True, 300),
+    ],
 )
 def test_worth_it_at_seventy_percent_of_the_primary_and_less_than_today(
     price: str, today: int, is_worth_it: bool, cost: int
@@ -65,7 +70,9 @@ def test_data_and_waiting_are_counted() -> None:
     gb=st.integers(0, 5000),
     limit=st.floats(1, 100),
 )
-def test_nothing_costs_more_than_its_limit_or_less_with_more_data(prices: list[Decimal], gb: int, limit: float) -> None:
+def test_nothing_costs_more_than_its_limit_or_less_with_more_data(
+    prices: list[Decimal], gb: int, limit: float
+) -> None:
     places = [place(str(price), region=f"r{i}") for i, price in enumerate(prices)]
     answer, more = (moved(*places, egress_gb=Decimal(data), at_most_percent=limit) for data in (gb, gb + 100))
     assert 0 <= answer.saving <= answer.today.cost
@@ -83,13 +90,20 @@ def test_work_of_the_store_by_gpu_and_kind() -> None:
         for name, price, kind, model in (("s", 8, "spot", "A100"), ("o", 24, "on_demand", "A100"), ("t", 4, "on_demand", "T4"))
     )  # fmt: skip
     pods = tuple(Pod(one.name, "Job/x", 8, START, START + 10 * HOUR, uid=one.name) for one in nodes)
-    works, findings = answered(burst.works_of(Fleet(nodes, pods), {}, {"A100": [place("0.5"), HOME]}), plain_cost)
+    works, findings = answered(
+        burst.works_of(Fleet(nodes, pods), {}, {"A100": [place("0.5"), HOME]}), plain_cost
+    )
     # both are held against what spot costs there, and never against their own region
-    assert [(work.name, work.gpu_hours, work.today, work.primary.price_per_gpu_hour, work.places) for work in works] == [
+    assert [
+        (work.name, work.gpu_hours, work.today, work.primary.price_per_gpu_hour, work.places)
+        for work in works
+    ] == [
         ("A100 aws us-east-1 on demand", 80, 240, 1, (place("0.5"),)),
         ("A100 aws us-east-1 on spot", 80, 80, 1, (place("0.5"),)),
     ]
-    assert findings == ("T4 aws us-east-1 on demand: the primary's spot price is not known; 40.00 stays where it is.",)
+    assert findings == (
+        "T4 aws us-east-1 on demand: the primary's spot price is not known; 40.00 stays where it is.",
+    )
 
 
 def test_burst_of_options() -> None:
@@ -103,16 +117,21 @@ def test_burst_of_options() -> None:
 
 def test_places_of_the_catalog() -> None:
     answer = ask(
-        "burst", "--instance-type a2-highgpu-8g --region us-central1 --nodes 2 --hours 10 --to-provider gcp --wait-minutes 15"
+        "burst",
+        "--instance-type a2-highgpu-8g --region us-central1 --nodes 2 --hours 10 --to-provider gcp --wait-minutes 15",
     )
     assert answer["today"]["gpu_hours"] == 160
-    assert all(row["price_as_of"] and row["source"] and row["region"] != "us-central1" for row in answer["places"])
+    assert all(
+        row["price_as_of"] and row["source"] and row["region"] != "us-central1" for row in answer["places"]
+    )
     assert {row["provider"] for row in answer["places"]} == {"gcp"}
 
 
 def cached(*downloads: Downloads, **changes: Any) -> Answer:
     transfer = Transfer(Decimal(100), **changes)
-    return answered(egress.answer(downloads, transfer, hours=730, currency="USD", period="a test"), plain_cost)
+    return answered(
+        egress.answer(downloads, transfer, hours=730, currency="USD", period="a test"), plain_cost
+    )
 
 
 def test_hundred_gb_on_fifty_nodes_for_thirty_days() -> None:
@@ -120,7 +139,9 @@ def test_hundred_gb_on_fifty_nodes_for_thirty_days() -> None:
     assert (answer["today"]["cost"], answer["starts"], answer["downloaded_gb"]) == (13500, 1500, 150000)
     # once 100 GB at 0.09, and 100 GB kept for 720 of 730 hours at 0.30
     assert answer["scenario"]["cost"] == pytest.approx(9 + 30 * 720 / 730, abs=1e-6)
-    assert ask("egress", "--gb-per-start 100 --starts-per-day 50 --price-per-gb 0.09")["today"]["cost"] == 13500
+    assert (
+        ask("egress", "--gb-per-start 100 --starts-per-day 50 --price-per-gb 0.09")["today"]["cost"] == 13500
+    )
 
 
 def test_a_cache_is_for_what_pays() -> None:
@@ -154,6 +175,9 @@ def test_starts_are_pods_that_began_in_the_period() -> None:
         )
     )
     fleet = Fleet(nodes, pods)
-    assert starts_of(fleet, PERIOD, "workload") == (Downloads("default/Job/a", 2, 3.0), Downloads("other/Job/b", 1, 1.0))
+    assert starts_of(fleet, PERIOD, "workload") == (
+        Downloads("default/Job/a", 2, 3.0),
+        Downloads("other/Job/b", 1, 1.0),
+    )
     assert [one.name for one in starts_of(fleet, PERIOD, "namespace")] == ["default", "other"]
     assert [one.starts for one in starts_of(fleet, PERIOD, "all")] == [3]

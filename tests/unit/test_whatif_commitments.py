@@ -22,7 +22,16 @@ from gpucost.whatif.answer import Answer
 from gpucost.whatif.buy import Own, Purchase, cloud_usage
 from gpucost.whatif.curve import Curve, counted
 from gpucost.whatif.fleet import Fleet, Node, Pod, Price
-from gpucost.whatif.reserve import Existing, Family, ReservedUse, Terms, families_of, family_name, parse_terms, read_commitments
+from gpucost.whatif.reserve import (
+    Existing,
+    Family,
+    ReservedUse,
+    Terms,
+    families_of,
+    family_name,
+    parse_terms,
+    read_commitments,
+)
 from tests import own_catalog
 from tests.bill_table import change_bill_rows
 from tests.unit.whatif_costs import answered, ask, assert_refused, plain_cost
@@ -44,7 +53,9 @@ def offer(price: str, terms: Terms = ONE_YEAR) -> tuple[Terms, Price]:
     return terms, Price(Decimal(price), "option")
 
 
-def use(levels: list[float], *offers: tuple[Terms, Price], on_demand: str = "10", kind: str = "p5.48xlarge") -> ReservedUse:
+def use(
+    levels: list[float], *offers: tuple[Terms, Price], on_demand: str = "10", kind: str = "p5.48xlarge"
+) -> ReservedUse:
     return ReservedUse(kind, 8, Price(Decimal(on_demand), "option"), Curve.hourly(levels), dict(offers))
 
 
@@ -55,7 +66,9 @@ def committed(*uses: ReservedUse) -> Answer:
 
 def bought(curve: Curve, cloud: str = "10", own: Own = OWN, **options: Any) -> Answer:
     price, purchase = Price(Decimal(cloud), "option"), Purchase(**options)
-    return answered(buy.answer(own, price, curve, currency="USD", period="a test", purchase=purchase), plain_cost)
+    return answered(
+        buy.answer(own, price, curve, currency="USD", period="a test", purchase=purchase), plain_cost
+    )
 
 
 def cash(answer: Answer) -> tuple[tuple[Any, ...], ...]:
@@ -119,18 +132,24 @@ def test_eligible_spend_and_the_effective_savings_rate() -> None:
     family = Family("aws", "us-east-1", "p5", (there,))
     paid = {("aws", "us-east-1", "p5.48xlarge"): Decimal(15), reserve.NOTHING: Decimal(2)}
     existing = Existing(True, paid=paid, currency="USD")
-    figures = answered(reserve.answer((family,), existing, currency="USD", period="a test"), plain_cost).figures
+    figures = answered(
+        reserve.answer((family,), existing, currency="USD", period="a test"), plain_cost
+    ).figures
     assert figures["eligible_cost"] == 70
     assert (figures["covered_percent_today"], figures["covered_percent"]) == (pytest.approx(300 / 7), 100)
     assert figures["effective_savings_rate_percent_today"] == pytest.approx((70 - 40 - 17) / 70 * 100)
     assert figures["effective_savings_rate_percent"] == pytest.approx((70 - 24 - 17) / 70 * 100)
     for other in (NONE, replace(existing, currency="EUR")):
-        unknown = answered(reserve.answer((family,), other, currency="USD", period="a test"), plain_cost).figures
+        unknown = answered(
+            reserve.answer((family,), other, currency="USD", period="a test"), plain_cost
+        ).figures
         assert unknown["effective_savings_rate_percent"] is None
 
 
 # all upfront: 6 of 10 paid on day one, 60 % of the year; in part: 3 × 12 months upfront against 10 − 3 a month
-@pytest.mark.parametrize(("payment", "months"), [("no_upfront", 0.0), ("all_upfront", 7.2), ("partial_upfront", 36 / 7)])
+@pytest.mark.parametrize(
+    ("payment", "months"), [("no_upfront", 0.0), ("all_upfront", 7.2), ("partial_upfront", 36 / 7)]
+)
 def test_payback(payment: str, months: float) -> None:
     answer = committed(use([1.0] * 5, offer("6", Terms("reserved", 1, payment))))
     assert answer.figures["payback_months"] == pytest.approx(months, abs=1e-4)
@@ -140,7 +159,10 @@ def test_savings_plans_cover_a_familys_sizes_and_reservations_do_not() -> None:
     small = use([1, 0], offer("6"), offer("6", PLAN), kind="g5.12xlarge")
     answer = committed(small, use([0, 0.5], offer("12"), on_demand="20", kind="g5.24xlarge"))
     # one small instance's worth is in use in every hour, but no type is for more than half the time
-    assert {row["kind"]: row["instances"] for row in answer.figures["options"]} == {"savings_plan": 1, "reserved": 0}
+    assert {row["kind"]: row["instances"] for row in answer.figures["options"]} == {
+        "savings_plan": 1,
+        "reserved": 0,
+    }
     assert answer.scenario.cost == 12
     with pytest.raises(GpucostError, match="no price of a commitment"):
         committed(use([1.0]))
@@ -153,12 +175,20 @@ def test_terms_and_names_of_families() -> None:
         with pytest.raises(UsageError):
             parse_terms(wrong, "--x")
     names = ("p4d.24xlarge", "a2-highgpu-8g", "Standard_ND96isr_H100_v5", "Standard_NC24ads_A100_v4")
-    assert [family_name(name) for name in names] == ["p4d", "a2-highgpu", "Standard_NDisr_H100_v5", "Standard_NCads_A100_v4"]
+    assert [family_name(name) for name in names] == [
+        "p4d",
+        "a2-highgpu",
+        "Standard_NDisr_H100_v5",
+        "Standard_NCads_A100_v4",
+    ]
 
 
 def test_usage_is_on_demand_and_what_the_bill_covers_counts_first() -> None:
     # a price under a commitment is none on demand: it makes no list of what nodes cost, whatever the hour
-    prices = (Price(Decimal(10), "price_book"), Price(Decimal(2), "price_book", None, START + 6 * HOUR, is_committed=True))
+    prices = (
+        Price(Decimal(10), "price_book"),
+        Price(Decimal(2), "price_book", None, START + 6 * HOUR, is_committed=True),
+    )
     nodes = tuple(
         Node(f"n{index}", 8, START, START + hours * HOUR, prices, kind, provider="aws", region="us-east-1",
              instance_type="p5.48xlarge")
@@ -168,11 +198,20 @@ def test_usage_is_on_demand_and_what_the_bill_covers_counts_first() -> None:
     assert half_hours == Curve((1.0, 2.0, 0.0), (1.0, 1.0, 0.5))
     fleet = Fleet(nodes, (Pod("n0", "Job/a", 4, START, END),))
     there = Existing(True, (), {P5: counted([(START, END, 0.5)], START, END)})
-    for existing, is_narrowed, hours, covered in ((NONE, False, 36, 0), (there, False, 24, 12), (NONE, True, 12, 0)):
+    for existing, is_narrowed, hours, covered in (
+        (NONE, False, 36, 0),
+        (there, False, 24, 12),
+        (NONE, True, 12, 0),
+    ):
         listed = (Price(Decimal(11), "catalog"), dict([offer("6")]))
         (family,) = families_of(fleet, PERIOD, existing, lambda *_, of=listed: of, is_narrowed=is_narrowed)
         (one,) = family.uses
-        assert (family.provider, family.region, family.name, one.on_demand.per_node_hour) == ("aws", "us-east-1", "p5", 10)
+        assert (family.provider, family.region, family.name, one.on_demand.per_node_hour) == (
+            "aws",
+            "us-east-1",
+            "p5",
+            10,
+        )
         assert (one.curve.node_hours, one.covered_hours) == pytest.approx((hours, covered))
 
 
@@ -202,7 +241,11 @@ def test_existing_commitments_are_read_from_the_bill() -> None:
         october, later, much_later = (read_commitments(con, *span) for span in spans)
     (commitment,) = october.commitments
     # half of a charge of two days
-    assert (commitment.commitment_discount_id, commitment.covered_instance_hours, commitment.unused_cost) == ("ri-1", 24.0, 12)
+    assert (commitment.commitment_discount_id, commitment.covered_instance_hours, commitment.unused_cost) == (
+        "ri-1",
+        24.0,
+        12,
+    )
     assert october.is_bill_loaded and october.covered[P5].levels == (1.0,) * 24
     # a month without a bill: commitments go on as on the last day that is known
     assert (later.is_bill_loaded, later.month, later.covered[P5].levels) == (True, "2026-10", (1.0,) * 48)
@@ -211,7 +254,9 @@ def test_existing_commitments_are_read_from_the_bill() -> None:
 
 
 def test_commitments_of_options(tmp_path: Path) -> None:
-    answer = ask("reserve", "--nodes 8 --on-demand-price 32.77 --commitment-price 1=20 --commitment-discount 3=60")
+    answer = ask(
+        "reserve", "--nodes 8 --on-demand-price 32.77 --commitment-price 1=20 --commitment-discount 3=60"
+    )
     assert (answer["today"]["cost"], answer["saving_percent"]) == (191376.80, pytest.approx(60))
     assert [row["term_years"] for row in answer["options"]] == [1, 3]
     per_gpu = ask("reserve", "--nodes 1 --gpus 4 --on-demand-price 2 --price-per gpu --commitment-price 1=1")
@@ -227,7 +272,10 @@ def test_list_prices_of_an_instance() -> None:
     assert answer["today"]["gpu_hours"] == 2 * 8 * 730
     assert all(a["as_of"] for a in answer["assumptions"] if a["name"].startswith("a2-highgpu-8g"))
     place = "--nodes 1 --instance-type a2-highgpu-8g --region us-central1 --gpus-per-node 4"
-    assert ask("buy", f"{OPTIONS} {place}")["cloud_price"] == answer["best"][0]["on_demand_price_per_node_hour"] / 2
+    assert (
+        ask("buy", f"{OPTIONS} {place}")["cloud_price"]
+        == answer["best"][0]["on_demand_price_per_node_hour"] / 2
+    )
 
 
 # What is left of the price on demand, and of that of reservations.
@@ -240,7 +288,12 @@ DISCOUNTS: list[tuple[list[dict[str, Any]], int, int]] = [
     ([{"purchase_option": "reserved"}], 100, 70),
     # of other models, families and sources, and over by then
     (
-        [{"gpu_model": "T4G"}, {"instance_family": "g4"}, {"price_sources": ["price_book"]}, {"effective_end": "2026-10-01"}],
+        [
+            {"gpu_model": "T4G"},
+            {"instance_family": "g4"},
+            {"price_sources": ["price_book"]},
+            {"effective_end": "2026-10-01"},
+        ],
         100,
         100,
     ),
@@ -250,7 +303,9 @@ DISCOUNTS: list[tuple[list[dict[str, Any]], int, int]] = [
 def test_list_prices_have_the_discounts_of_nodes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     terms = (("on_demand", "", ""), ("reserved", "1", "no_upfront"))
     place = ("aws", "us-east-1", "", "g4dn.xlarge")
-    monkeypatch.setattr(own_catalog, "PRICES", [(*place, *term, "0.5", "USD", "2026-11-01") for term in terms])
+    monkeypatch.setattr(
+        own_catalog, "PRICES", [(*place, *term, "0.5", "USD", "2026-11-01") for term in terms]
+    )
     own_catalog.use(own_catalog.write(tmp_path / "pricing"), monkeypatch)
     store = Store(tmp_path / "s.duckdb")
     with store.write():
@@ -260,7 +315,9 @@ def test_list_prices_have_the_discounts_of_nodes(tmp_path: Path, monkeypatch: py
         config = Config(store=store.path, prices=Prices.model_validate({"discounts": discounts}))
         listed, offers = StoredCommitments(config, store, PERIOD).offers_of("aws", "us-east-1", "g4dn.xlarge")
         assert listed
-        return {"on_demand": listed.per_node_hour} | {terms.kind: price.per_node_hour for terms, price in offers.items()}
+        return {"on_demand": listed.per_node_hour} | {
+            terms.kind: price.per_node_hour for terms, price in offers.items()
+        }
 
     before = prices()
     for rules, *left in DISCOUNTS:

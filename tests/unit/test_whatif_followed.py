@@ -28,7 +28,8 @@ OCTOBER = Period(datetime(2026, 10, 1, tzinfo=UTC), datetime(2026, 11, 1, tzinfo
 
 def promised(demo: Config, words: str) -> dict[str, Any]:
     result = CliRunner().invoke(
-        app, ["whatif", *shlex.split(words), "--month", "2026-09", "--format", "json", "--config", str(demo.path)]
+        app,
+        ["whatif", *shlex.split(words), "--month", "2026-09", "--format", "json", "--config", str(demo.path)],
     )
     assert result.exit_code == 0, result.output
     answer: dict[str, Any] = json.loads(result.stdout)
@@ -65,9 +66,15 @@ def test_commitments(demo: Config) -> None:
 def test_spot(demo: Config) -> None:
     """Runs that September's answer calls safe move in October; each is played by itself, interrupted at random."""
     answer = promised(demo, "spot")
-    cases = {row["interruptions"]: row for row in answer["tables"]["What moves, by how often it is interrupted"]}
+    cases = {
+        row["interruptions"]: row for row in answer["tables"]["What moves, by how often it is interrupted"]
+    }
     given = {one["name"]: one["value"] for one in answer["assumptions"]}
-    rates = {name.removeprefix("interruptions of "): value for name, value in given.items() if name.startswith("interruptions")}
+    rates = {
+        name.removeprefix("interruptions of "): value
+        for name, value in given.items()
+        if name.startswith("interruptions")
+    }
     spot = {name.split()[2]: value for name, value in given.items() if name.startswith("price of")}
     restart = given["restart (provision, pull, load)"] / 60
     fleet = october(demo)
@@ -99,7 +106,9 @@ def test_spot(demo: Config) -> None:
     assert moved > 5
     # as many node-hours move as did in September, or about
     scale = before / sum(
-        row["today"] for row in answer["tables"]["Workloads on nodes that could move"] if row["suits spot"] == "safe"
+        row["today"]
+        for row in answer["tables"]["Workloads on nodes that could move"]
+        if row["suits spot"] == "safe"
     )
     assert cases["high"]["saving"] * scale <= before - after <= cases["low"]["saving"] * scale
     assert before - after == pytest.approx(answer["saving"] * scale, rel=0.4)

@@ -56,7 +56,9 @@ def test_the_example_to_the_cent(example: Path) -> None:
     example.write_text(undisturbed)
     answer = ask("plan", str(example))
     assert round(answer["saving_percent"], 1) == 81.1
-    assert [(line["category"], line["before"], line["after"]) for line in answer["tables"]["Before and after"]] == [
+    assert [
+        (line["category"], line["before"], line["after"]) for line in answer["tables"]["Before and after"]
+    ] == [
         ("inference", 87_600, 21_900),
         ("training", 14_400, 5_616),
         ("notebooks", 54_750, 2_135.25),
@@ -73,12 +75,20 @@ def test_the_example_to_the_cent(example: Path) -> None:
         ("ways = 4", "way = 4", r"line 31 in \[\[steps\]\] 1: unknown key 'way'"),
         ("pods = 25", "pods = 2.5", r"line 24 in \[\[groups\]\] 3: pods: should be a whole number, got 2.5"),
         ("pods = 25", 'pods = "25"', "pods: should be a number, got '25'"),
-        ("price_per_gpu_hour = 1.17", "price_per_gpu_hour = -1", "price_per_gpu_hour: should be greater than 0, got -1"),
+        (
+            "price_per_gpu_hour = 1.17",
+            "price_per_gpu_hour = -1",
+            "price_per_gpu_hour: should be greater than 0, got -1",
+        ),
         ("price_per_gpu_hour = 1.17", "price_per_gpu_hour = nan", "should be a finite number"),
         ("price_per_gpu_hour = 1.17\n", "", "spot needs price_per_gpu_hour"),
         ("active_percent = 10", "active_percent = 10\negress_gb = 5", "unknown key 'egress_gb'"),
         ("capacity_gpus = 16", "gb_per_start = 16", "needs both gb_per_start and price_per_gb"),
-        ("pods = 25", "pods = 25\ngb_per_start = 1\nprice_per_gb = 1", "starts never: gb_per_start needs runs_per_day"),
+        (
+            "pods = 25",
+            "pods = 25\ngb_per_start = 1\nprice_per_gb = 1",
+            "starts never: gb_per_start needs runs_per_day",
+        ),
         ('["training"]', '["trainings"]', "there is no group 'trainings'"),
         ('"schedule"', '"scheduel"', "'scheduel' is no change"),
         ("active_percent = 10", "active_percent = 10\nactive_hours_per_day = 3", "either active_percent or"),
@@ -112,9 +122,20 @@ def test_spot_pays_for_interruptions() -> None:
 
 
 def test_stored_groups_at_their_own_prices_and_no_pod_twice() -> None:
-    node = Node("n", 8, 0, 100 * H, (Price(Decimal(24), "price_book"), Price(Decimal(48), "price_book", from_ms=50 * H)))
-    one, two = Pod("n", "Job/a", 2, 0, 100 * H, uid="a", team="x"), Pod("n", "Job/b", 1, 0, 10 * H, uid="b", team="x")
-    context = Context("USD", {"x": Fleet((node,), (one, two)), "b": Fleet((node,), (two,))}, "October 2026", 744, 31)
+    node = Node(
+        "n",
+        8,
+        0,
+        100 * H,
+        (Price(Decimal(24), "price_book"), Price(Decimal(48), "price_book", from_ms=50 * H)),
+    )
+    one, two = (
+        Pod("n", "Job/a", 2, 0, 100 * H, uid="a", team="x"),
+        Pod("n", "Job/b", 1, 0, 10 * H, uid="b", team="x"),
+    )
+    context = Context(
+        "USD", {"x": Fleet((node,), (one, two)), "b": Fleet((node,), (two,))}, "October 2026", 744, 31
+    )
     groups = [Group(name="x", teams=["x"]), Group(name="b", workloads=["Job/b"])]
     result = answer_to(groups, Schedule(groups=["b", "x"], active_percent=50), context=context)
     assert result.today.cost == 6 * 50 + 12 * 50 + 3 * 10
@@ -142,7 +163,10 @@ step = st.one_of(
 
 
 @settings(max_examples=8, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(st.lists(group, min_size=3, max_size=3, unique_by=lambda g: g.name), st.lists(step, min_size=1, max_size=5))
+@given(
+    st.lists(group, min_size=3, max_size=3, unique_by=lambda g: g.name),
+    st.lists(step, min_size=1, max_size=5),
+)
 def test_a_plan_never_saves_more_than_today_costs(groups: list[Group], steps: list[Step]) -> None:
     result = answer_to(groups, *steps)
     assert result.saving <= result.today.cost
@@ -157,7 +181,11 @@ def test_interruptions_that_are_not_given_are_measured_ones() -> None:
     (rate,) = (one for one in result.assumptions if one.name.endswith("interruptions"))
     assert "measured traces" in rate.source
     # exact cost of exponential interruptions: 30 minutes of work, 2.5 to save it, 12 to go on
-    up = math.exp(float(rate.value) * 0.2) * math.expm1(float(rate.value) * 32.5 / 60) / (float(rate.value) * 0.5)
+    up = (
+        math.exp(float(rate.value) * 0.2)
+        * math.expm1(float(rate.value) * 32.5 / 60)
+        / (float(rate.value) * 0.5)
+    )
     assert float(result.scenario.cost) == pytest.approx(200 * up, rel=1e-6)
     assert case(result)[0]["risk"] == f"interrupted {rate.value:.3g} times a node-hour"
 
@@ -171,7 +199,8 @@ def case(answer: Answer) -> list[dict[str, Any]]:
 def test_a_commitment_takes_the_base_and_stays_when_use_goes() -> None:
     # 4 GPUs around the clock and 4 for half of 730 hours, at $3; committed at $2: worth it from two thirds of the hours on
     base, half = (
-        Group(name=name, gpus_per_pod=4, hours=h, price_per_gpu_hour=Decimal(3)) for name, h in (("b", 730), ("h", 365))
+        Group(name=name, gpus_per_pod=4, hours=h, price_per_gpu_hour=Decimal(3))
+        for name, h in (("b", 730), ("h", 365))
     )
     reserve = Reserve(groups=["b", "h"], price_per_gpu_hour=Decimal(2), term_years=3)
     result = answer_to([base, half], reserve)
@@ -184,7 +213,9 @@ def test_a_commitment_takes_the_base_and_stays_when_use_goes() -> None:
     reserve = reserve.model_copy(update={"groups": ["b"]})
     off = answer_to([base], reserve, Schedule(groups=["b"], active_percent=50))
     assert (off.today.cost, off.scenario.cost) == (8760, 5840)
-    moved = answer_to([base], reserve, Spot(groups=["b"], price_per_gpu_hour=Decimal(1), interruptions_per_hour=0))
+    moved = answer_to(
+        [base], reserve, Spot(groups=["b"], price_per_gpu_hour=Decimal(1), interruptions_per_hour=0)
+    )
     assert moved.scenario.cost == 5840 + 2920
     # bought after the change, it takes what is left
     after = answer_to([base], Rightsize(groups=["b"], price_per_gpu_hour=Decimal(3), gpus_per_pod=2), reserve)
@@ -195,7 +226,9 @@ def test_a_commitment_takes_the_base_and_stays_when_use_goes() -> None:
 def test_a_cache_and_a_burst_count_their_data() -> None:
     group = Group(name="t", runs_per_day=2, hours_per_run=5, price_per_gpu_hour=Decimal(3), gb_per_start=Decimal(50),
                   price_per_gb=Decimal("0.1"))  # fmt: skip
-    cache = Egress(groups=["t"], cache_price_per_gb_month=Decimal("0.3"), cache_read_price_per_gb=Decimal("0.01"))
+    cache = Egress(
+        groups=["t"], cache_price_per_gb_month=Decimal("0.3"), cache_read_price_per_gb=Decimal("0.01")
+    )
     result = answer_to([group], cache)
     assert result.today.cost == 60 * 5 * 3 + 60 * 5  # 60 runs of 50 GB
     assert result.scenario.cost == 900 + 5 + 15 + 30  # fetched once, kept for a month, read 60 times
@@ -213,7 +246,14 @@ def test_how_long_work_waits_before_and_after() -> None:
     faster = Rightsize(groups=["r"], price_per_gpu_hour=Decimal(6), time_factor=0.5)
     slower = Rightsize(groups=["r"], price_per_gpu_hour=Decimal(1), time_factor=2)
     half, full = (answer_to([group], step).tables[-1].lines[0] for step in (faster, slower))
-    assert half == ("r", 2, 50.0, 25.0, round(math.log((1 / 3) / 0.05) * 60, 1), round(math.log(0.1 / 0.05) * 0.5 / 1.5 * 60, 1))
+    assert half == (
+        "r",
+        2,
+        50.0,
+        25.0,
+        round(math.log((1 / 3) / 0.05) * 60, 1),
+        round(math.log(0.1 / 0.05) * 0.5 / 1.5 * 60, 1),
+    )
     assert full[3:] == (100.0, half[4], None)
     # stored pods in the order that they came: 2 + 2 GPUs are all there were; twice as long, the third pod waits for the second
     node = Node("n", 8, 0, 10 * H, (Price(Decimal(8), "price_book"),))
@@ -226,16 +266,23 @@ def test_how_long_work_waits_before_and_after() -> None:
 
 
 @given(
-    st.lists(st.tuples(st.integers(1, 8), st.integers(0, 99), st.integers(1, 99)), min_size=1, max_size=12), st.integers(1, 20)
+    st.lists(st.tuples(st.integers(1, 8), st.integers(0, 99), st.integers(1, 99)), min_size=1, max_size=12),
+    st.integers(1, 20),
 )
 def test_a_commitment_counts_no_gpu_hour_twice(pods: list[tuple[int, int, int]], gpus: int) -> None:
-    nodes = [Node(str(at), g, a * H, (a + n) * H, (Price(Decimal(g), "plan"),)) for at, (g, a, n) in enumerate(pods)]
+    nodes = [
+        Node(str(at), g, a * H, (a + n) * H, (Price(Decimal(g), "plan"),))
+        for at, (g, a, n) in enumerate(pods)
+    ]
     stage = Stage({"g": nodes}, {}, (Commitment(("g",), frozenset({(None, None)}), gpus, Decimal("0.5")),))
     paid = _paid(stage, Context("USD", {}, hours=200.0))["g"]
     hours = {
-        kind: sum(node.hours * node.gpus for node in paid if node.capacity_type == kind) for kind in ("reserved", "on_demand")
+        kind: sum(node.hours * node.gpus for node in paid if node.capacity_type == kind)
+        for kind in ("reserved", "on_demand")
     }
-    over = sum(max(0, sum(n.gpus for n in nodes if n.from_ms <= at * H < n.to_ms) - gpus) for at in range(200))
+    over = sum(
+        max(0, sum(n.gpus for n in nodes if n.from_ms <= at * H < n.to_ms) - gpus) for at in range(200)
+    )
     assert hours["reserved"] == pytest.approx(gpus * 200)
     assert hours["on_demand"] == pytest.approx(over)
     assert sum(node.mean_price * node.hours for node in paid) == pytest.approx(gpus * 100 + over)
@@ -243,7 +290,8 @@ def test_a_commitment_counts_no_gpu_hour_twice(pods: list[tuple[int, int, int]],
 
 def test_what_is_on_spot_already_is_not_moved_again() -> None:
     nodes = tuple(
-        Node(kind, 1, 0, 100 * H, (Price(Decimal(2), "price_book"),), kind) for kind in ("spot", "on_demand", "reserved")
+        Node(kind, 1, 0, 100 * H, (Price(Decimal(2), "price_book"),), kind)
+        for kind in ("spot", "on_demand", "reserved")
     )
     pods = tuple(Pod(node.name, "Job/a", 1, 0, 100 * H, uid=node.name) for node in nodes)
     context = Context("USD", {"x": Fleet(nodes, pods)}, "October 2026", 100, 4)

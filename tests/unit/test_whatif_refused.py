@@ -40,7 +40,10 @@ WRONG = {
         ("--spot-price 3 --place x=1 --at-most-percent 120", "at most 100"),
         ("--region us-east-1", "--region needs --instance-type"),
         ("--spot-price 3 --place x=1", "how much longer a start takes elsewhere is not told"),
-        ("--spot-price 3 --place x=1 --wait-minutes 5 --egress-gb 10", "what a GB costs that moves is not told"),
+        (
+            "--spot-price 3 --place x=1 --wait-minutes 5 --egress-gb 10",
+            "what a GB costs that moves is not told",
+        ),
         (
             "--spot-price 3 --place x=1 --wait-minutes 5 --egress-gb 10 --egress-price-per-gb 1 --delay-cost-per-hour 2",
             "--transfer-gbit-per-second tells it",
@@ -104,7 +107,10 @@ WRONG = {
     "selfhost": [
         ("--prompt-tokens-per-day 4B", "--generation-tokens-per-day is missing"),
         ("--prompt-tokens-per-day 0 --generation-tokens-per-day 0", "no token is ever used"),
-        ("--prompt-tokens-per-day many --generation-tokens-per-day 1", "--prompt-tokens-per-day many: it is no number of tokens"),
+        (
+            "--prompt-tokens-per-day many --generation-tokens-per-day 1",
+            "--prompt-tokens-per-day many: it is no number of tokens",
+        ),
         (PRICED, "how much busier the busiest hour of a day is than a mean one is not told"),
         (f"{TOKENS} --peak-factor 3", "the API's price is missing"),
         (f"{PRICED} --peak-factor 25", "at most 24"),
@@ -129,24 +135,13 @@ WRONG = {
     "plan": [("", "no plan is named"), ("plan.toml --example", "--example prints a plan")],
 }
 ABSENT = {
-    "reserve": [
-        (f"--nodes 4 {ON}", "no price of a commitment"),
-        ("", "there is no store"),
-    ],
-    "buy": [
-        ("none.toml --nodes 2", "cannot read none.toml"),
-        (OWN, "there is no store"),
-    ],
+    "reserve": [(f"--nodes 4 {ON}", "no price of a commitment"), ("", "there is no store")],
+    "buy": [("none.toml --nodes 2", "cannot read none.toml"), (OWN, "there is no store")],
     "burst": [("--instance-type p99.large", "no GPU or instance type is called"), ("", "there is no store")],
     "egress": [("--gb-per-start 1", "there is no store")],
-    "selfhost": [
-        ("", "there is no store"),
-    ],
+    "selfhost": [("", "there is no store")],
     "api": [("", "there is no store")],
-    "spot": [
-        (f"{BOTH} --trace none.json", "none.json"),
-        ("--team research", "no store"),
-    ],
+    "spot": [(f"{BOTH} --trace none.json", "none.json"), ("--team research", "no store")],
     "plan": [("none.toml", "cannot read none.toml")],
 }
 

@@ -66,13 +66,18 @@ def test_cost_per_unit_of_work_not_per_hour() -> None:
 
 
 def test_what_serves_keeps_its_hours_and_needs_fewer_gpus() -> None:
-    answer = ask("rightsize", f"{OFFER} --relative-speed 3 --serving --utilization-percent 60 --memory-per-gpu-mib 10000")
+    answer = ask(
+        "rightsize",
+        f"{OFFER} --relative-speed 3 --serving --utilization-percent 60 --memory-per-gpu-mib 10000",
+    )
     # 4 x 60 % x 1.1 / (3 x 0.8) = 1.1: two GPUs
     assert answer["scenario"]["gpus"] == 2 and answer["time_factor"] == 1
 
 
 def offer(model: str, price: str, gpus: int = 8) -> Offer:
-    return Offer("aws", "us-east-1", f"{model}-box", model, gpus, "on_demand", Decimal(price), "catalog", "2026-07-20")
+    return Offer(
+        "aws", "us-east-1", f"{model}-box", model, gpus, "on_demand", Decimal(price), "catalog", "2026-07-20"
+    )
 
 
 def test_time_factor_of_batch_and_of_what_serves() -> None:
@@ -149,14 +154,25 @@ def test_collected_prices_stand_beside_the_shipped_ones() -> None:
 
 
 def sized(
-    facts: Facts, pods: tuple[Pod, ...], levels: Levels, *offers: Offer, other_models: bool = False, node: Node = NODE
+    facts: Facts,
+    pods: tuple[Pod, ...],
+    levels: Levels,
+    *offers: Offer,
+    other_models: bool = False,
+    node: Node = NODE,
 ) -> Answer:
     usage, speeds = Usage(Fleet((node,), pods), "USD", "test", "all"), catalog_speeds(facts)
-    return answered(rightsize.answer(usage, Margins(), levels, facts, speeds, offers, other_models=other_models))
+    return answered(
+        rightsize.answer(usage, Margins(), levels, facts, speeds, offers, other_models=other_models)
+    )
 
 
 def test_gpus_never_used_are_given_back(facts: Facts) -> None:
-    answer = sized(facts, (Pod("n", "Job/wide", 4, 0, 10 * H, uid="a"),), {("default", "a"): Level(4, 2, 9.9, 0.45, 0.95, None)})
+    answer = sized(
+        facts,
+        (Pod("n", "Job/wide", 4, 0, 10 * H, uid="a"),),
+        {("default", "a"): Level(4, 2, 9.9, 0.45, 0.95, None)},
+    )
     assert answer.figures["workloads_with_unused_gpus"] == 1
     assert (answer.today.cost, answer.scenario.cost) == (120, 60)
     assert any("asks for 4 GPUs and never used more than 2" in finding for finding in answer.findings)
@@ -168,7 +184,10 @@ def test_a_cheaper_model_stands_below_the_saving_and_only_where_it_is_asked_for(
     assert sized(facts, pods, levels, offer(L4, "0.80")).tables == ()
     answer = sized(facts, pods, levels, offer(L4, "0.80"), other_models=True)
     other = answer.tables[-1]
-    assert other.title == "Other models, not counted above: an estimate by dense FP16 throughput and memory bandwidth"
+    assert (
+        other.title
+        == "Other models, not counted above: an estimate by dense FP16 throughput and memory bandwidth"
+    )
     assert other.lines[0][4:6] == (300, 80) and answer.figures["other_models_saving"] == 220
     dear = sized(facts, pods, levels, offer(L4, "8"), other_models=True)
     assert dear.figures["other_models_saving"] == dear.figures["saving_by_fewer_gpus"] == 0
@@ -198,7 +217,10 @@ def test_time_slices_stand_beside_the_saving(facts: Facts) -> None:
     levels = {pod.key: Level(1, 1, 100, 0.1, 0.3, 8000) for pod in pods}
     answer = sized(facts, pods, levels, node=node)
     assert (answer.saving, answer.figures["time_slices_saving"]) == (0, 80)
-    assert any("Time-slices for 4 pods on GPUs without MIG would save 80.00 more" in finding for finding in answer.findings)
+    assert any(
+        "Time-slices for 4 pods on GPUs without MIG would save 80.00 more" in finding
+        for finding in answer.findings
+    )
 
 
 MINUTE = 60_000
@@ -206,14 +228,32 @@ METRICS = load_config(None).activity
 PERIOD = Period(datetime.fromtimestamp(360_000, UTC), datetime.fromtimestamp(367_200, UTC))
 
 
-def _insert(con: Any, series: int, metric: str, labels: dict[str, str], hour: int, values: list[float], threshold: float) -> None:
+def _insert(
+    con: Any,
+    series: int,
+    metric: str,
+    labels: dict[str, str],
+    hour: int,
+    values: list[float],
+    threshold: float,
+) -> None:
     """An hour of one sample a minute."""
     if labels:
         con.execute("INSERT INTO series VALUES ($1, $1, 's', 'c', $2, $3)", [series, metric, labels])
     idle = sum(value < threshold for value in values[:-1])
     con.execute(
         "INSERT INTO blocks VALUES ($1, $2, $3, $4, $5, $6, 0, 60000, NULL, 60000, $7, $8, $9)",
-        [series, hour, len(values), sum(values), idle, threshold, (len(values) - 1) * MINUTE, values[-1], values],
+        [
+            series,
+            hour,
+            len(values),
+            sum(values),
+            idle,
+            threshold,
+            (len(values) - 1) * MINUTE,
+            values[-1],
+            values,
+        ],
     )
 
 
@@ -232,7 +272,15 @@ def pod() -> Iterator[Any]:
         two = [0.0 if minute >= 20 else 50.0 for minute in range(60)]
         _insert(con, 1, "DCGM_FI_DEV_GPU_UTIL", {**labels, "UUID": "g1"}, 100, one, 5)
         _insert(con, 2, "DCGM_FI_DEV_GPU_UTIL", {**labels, "UUID": "g2"}, 100, two, 5)
-        _insert(con, 3, "DCGM_FI_DEV_FB_USED", {**labels, "UUID": "g1"}, 100, [1000.0 + minute for minute in range(60)], 0)
+        _insert(
+            con,
+            3,
+            "DCGM_FI_DEV_FB_USED",
+            {**labels, "UUID": "g1"},
+            100,
+            [1000.0 + minute for minute in range(60)],
+            0,
+        )
         yield con
 
 
@@ -252,9 +300,21 @@ def test_a_sample_speaks_until_the_next_or_for_one_interval_where_that_is_far(po
         "INSERT INTO allocations BY NAME"
         " SELECT * REPLACE (2 AS allocation_id, 'q' AS pod, 'v' AS uid, 1 AS gpus, 1 AS units) FROM allocations"
     )
-    _insert(pod, 4, "DCGM_FI_DEV_GPU_UTIL", {"exported_namespace": "ns", "exported_pod": "q", "UUID": "g3"}, 100, [0.0] * 20, 5)
+    _insert(
+        pod,
+        4,
+        "DCGM_FI_DEV_GPU_UTIL",
+        {"exported_namespace": "ns", "exported_pod": "q", "UUID": "g3"},
+        100,
+        [0.0] * 20,
+        5,
+    )
     _insert(pod, 4, "DCGM_FI_DEV_GPU_UTIL", {}, 101, [0.0] * 60, 5)
-    spans = [(row["from_ms"] - 360_000_000, row["to_ms"] - 360_000_000) for row in _idle(pod, PERIOD, 0) if row["uid"] == "v"]
+    spans = [
+        (row["from_ms"] - 360_000_000, row["to_ms"] - 360_000_000)
+        for row in _idle(pod, PERIOD, 0)
+        if row["uid"] == "v"
+    ]
     assert [(start / MINUTE, end / MINUTE) for start, end in spans] == [(0, 20), (60, 120)]
 
 

@@ -68,7 +68,9 @@ def test_saved_beside_the_store_but_under_no_wrong_name(saved: Path, tmp_path: P
     assert sorted(file.name for file in saved.iterdir()) == ["demand.json", "spot.json"]
     assert json.loads((saved / "spot.json").read_text())["schema"] == "gpucost.whatif/1"
     # said before anything is computed
-    assert "--save cannot call an answer 'a/b'" in run(f"{BASE} --save a/b --store {tmp_path}/sub/x.duckdb", 2)
+    assert "--save cannot call an answer 'a/b'" in run(
+        f"{BASE} --save a/b --store {tmp_path}/sub/x.duckdb", 2
+    )
     assert not (tmp_path / "sub").exists()
 
 
@@ -78,7 +80,10 @@ def test_side_by_side(saved: Path) -> None:
     assert comparison["figures"]["today.cost"]["difference"] == 0
     assert {"name": "spot price", "a": "-", "b": "12.5 per node-hour"} in comparison["assumptions"]
     assert comparison["notes"] == []
-    for words in (*(f"spot --format {kind}" for kind in ("table", "markdown", "csv")), str(saved / "spot.json")):
+    for words in (
+        *(f"spot --format {kind}" for kind in ("table", "markdown", "csv")),
+        str(saved / "spot.json"),
+    ):
         assert "48648" in run(f"compare demand {words}").replace(",", "")
 
 
@@ -98,7 +103,10 @@ def test_other_periods_and_usage_are_noted(saved: Path, first: str, second: str,
 @pytest.mark.parametrize(
     ("text", "message", "code"),
     [
-        *((text, "odd.json", 1) for text in ("{}", "[1]", "no", '{"schema": "gpucost.whatif/1", "today": 3, "scenario": {}}')),
+        *(
+            (text, "odd.json", 1)
+            for text in ("{}", "[1]", "no", '{"schema": "gpucost.whatif/1", "today": 3, "scenario": {}}')
+        ),
         (None, "saved are demand, spot", 1),
         ("EUR", "in USD and EUR", 2),
     ],

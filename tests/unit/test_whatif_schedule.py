@@ -36,7 +36,9 @@ def whole(*pods: Pod) -> list[Piece]:
 GOLDEN = "--nodes 8 --on-demand-price 32.77 --active-hours-per-day 10 --days 30"
 
 
-@pytest.mark.parametrize(("more", "scenario", "percent"), [("", 78_648.00, 58.9), ("--spot-price 12.50", 30_000.00, 84.3)])
+@pytest.mark.parametrize(
+    ("more", "scenario", "percent"), [("", 78_648.00, 58.9), ("--spot-price 12.50", 30_000.00, 84.3)]
+)
 def test_scale_to_zero(more: str, scenario: float, percent: float) -> None:
     answer = ask("schedule", f"{GOLDEN} {more}")
     assert answer["today"]["cost"] == 191_376.80
@@ -55,7 +57,10 @@ def test_office_hours_are_local_and_clocks_change() -> None:
     # Friday to Monday over the end of summer time
     period = Period(datetime(2026, 10, 22, 22, tzinfo=UTC), datetime(2026, 10, 26, 23, tzinfo=UTC))
     spans = OfficeHours.parse("08:00-18:00", "mon-fri").spans(period, ZoneInfo("Europe/Berlin"))
-    assert [(datetime.fromtimestamp(begin / 1000, UTC).hour, (end - begin) / H) for begin, end in spans] == [(6, 10), (7, 10)]
+    assert [(datetime.fromtimestamp(begin / 1000, UTC).hour, (end - begin) / H) for begin, end in spans] == [
+        (6, 10),
+        (7, 10),
+    ]
     # past midnight
     period = Period(datetime(2026, 10, 24, tzinfo=UTC), datetime(2026, 10, 25, tzinfo=UTC))
     spans = OfficeHours.parse("22:00-06:00", "fri").spans(period, ZoneInfo("UTC"))
@@ -79,7 +84,9 @@ def test_office_hours_that_are_none(text: str) -> None:
         (Rules(office=((3 * H, 8 * H),)), "Deployment/api", [(3, 8, True)]),
     ],
 )
-def test_what_rules_leave_a_pod(rules: Rules, workload: str, expected: list[tuple[float, float, bool]]) -> None:
+def test_what_rules_leave_a_pod(
+    rules: Rules, workload: str, expected: list[tuple[float, float, bool]]
+) -> None:
     left = pieces(pod("a", 0, 10, workload=workload), rules, [(2 * H, 4 * H), (6 * H, 6 * H + 20 * MINUTE)])
     assert [(p.from_ms / H, p.to_ms / H, p.returns) for p in left] == expected
 
@@ -148,7 +155,9 @@ jobs = st.lists(st.tuples(st.integers(0, 80), st.integers(1, 20), st.integers(1,
 @settings(max_examples=60)
 @example([(45, 10, 2), (45, 10, 6), (55, 1, 1), (55, 1, 1)], 0, 1)
 @given(jobs, st.integers(0, 60), st.integers(0, 60))
-def test_no_node_ever_holds_more_than_it_has(described: list[tuple[int, int, int]], empty: int, provision: int) -> None:
+def test_no_node_ever_holds_more_than_it_has(
+    described: list[tuple[int, int, int]], empty: int, provision: int
+) -> None:
     pods: list[Pod] = []
     for number, (begin, length, gpus) in enumerate(described):
         end = min(begin + length, 100)
@@ -167,7 +176,10 @@ def test_no_node_ever_holds_more_than_it_has(described: list[tuple[int, int, int
 def test_days_beyond_a_month_are_all_of_them_today() -> None:
     year = ask("schedule", "--on-demand-price 98.32 --active-hours-per-day 24 --days 365")
     assert year["today"]["cost"] == 861_283.2 and year["saving"] == 0
-    assert ask("schedule", "--on-demand-price 1 --active-hours-per-day 1 --days 20")["today"]["node_hours"] == 730
+    assert (
+        ask("schedule", "--on-demand-price 1 --active-hours-per-day 1 --days 20")["today"]["node_hours"]
+        == 730
+    )
 
 
 def test_many_nodes_cost_as_many_times_one() -> None:

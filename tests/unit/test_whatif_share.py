@@ -16,7 +16,17 @@ from gpucost.whatif import share
 from gpucost.whatif.answer import Answer
 from gpucost.whatif.fleet import Costs, Fleet, Level, Levels, Node, Pod, Price, Usage
 from gpucost.whatif.gpu_specs import Facts
-from gpucost.whatif.share import Method, PackedPod, Sizing, layout_name, layouts, pack, peak, profile_for, slots
+from gpucost.whatif.share import (
+    Method,
+    PackedPod,
+    Sizing,
+    layout_name,
+    layouts,
+    pack,
+    peak,
+    profile_for,
+    slots,
+)
 from tests.unit.whatif_costs import answered, ask, stage_cost
 
 H = MS_PER_HOUR
@@ -31,7 +41,12 @@ pytestmark = pytest.mark.usefixtures("stages_together", "nowhere")
         ("--pods 40 --utilization-percent 15 --gpus-per-pod 1 --ways 4", 40, 10, 4),
         ("--pods 5 --utilization-percent 90", 5, 5, 1),
         # 3 x 9,900 of 32,768 MiB
-        (f"--pods 12 --utilization-percent 1 --ways 12 --gpu-model {A100} --memory-per-pod-mib 9000", 12, 4, 3),
+        (
+            f"--pods 12 --utilization-percent 1 --ways 12 --gpu-model {A100} --memory-per-pod-mib 9000",
+            12,
+            4,
+            3,
+        ),
     ],
 )
 def test_pods_on_gpus(words: str, today: int, needed: int, per_gpu: int) -> None:
@@ -42,7 +57,10 @@ def test_pods_on_gpus(words: str, today: int, needed: int, per_gpu: int) -> None
 
 
 def test_mig_slices_have_the_memory(facts: Facts) -> None:
-    answer = ask("share", f"--pods 12 --utilization-percent 5 --method mig --gpu-model {A100} --memory-per-pod-mib 4000")
+    answer = ask(
+        "share",
+        f"--pods 12 --utilization-percent 5 --method mig --gpu-model {A100} --memory-per-pod-mib 4000",
+    )
     # 4,400 MiB and a fifth free need 5,500: more than a 1g.5gb has
     assert answer["pods_per_gpu"] == 4
     model = facts.models[A100]
@@ -74,7 +92,9 @@ def test_a_packing_never_exceeds_a_gpu(pods: list[PackedPod], ways: int) -> None
             assert len(held) <= ways
             assert sum(item.memory_mib for item in held) <= 32_768
             assert sum(item.activity for item in held) <= 0.8 + 1e-6
-        assert gpu.from_ms == min(i.from_ms for i in gpu.items) and gpu.to_ms == max(i.to_ms for i in gpu.items)
+        assert gpu.from_ms == min(i.from_ms for i in gpu.items) and gpu.to_ms == max(
+            i.to_ms for i in gpu.items
+        )
     packed = [item.key for gpu in gpus for item in gpu.items]
     assert sorted(packed) == sorted(item.key for item in pods if fits([item]))
 
@@ -115,9 +135,13 @@ def test_first_fit_decreasing_and_peaks() -> None:
 
 def test_nodes_alike_fold_into_one_that_costs_their_sum() -> None:
     kinds = (("a", 1, "1.5"), ("b", 1, "1.5"), ("c", 1, "4"), ("d", 2, "1.5"))
-    nodes = tuple(Node(name, 1, 0, hours * H, (Price(Decimal(price), "option"),)) for name, hours, price in kinds)
+    nodes = tuple(
+        Node(name, 1, 0, hours * H, (Price(Decimal(price), "option"),)) for name, hours, price in kinds
+    )
     held = (("a", "w", 0.5), ("b", "w", 0.5), ("b", "x", 0.25))
-    pods = tuple(Pod(node, workload, gpus, 0, H, uid=str(number)) for number, (node, workload, gpus) in enumerate(held))
+    pods = tuple(
+        Pod(node, workload, gpus, 0, H, uid=str(number)) for number, (node, workload, gpus) in enumerate(held)
+    )
     folded = Fleet(nodes, pods).folded()
     costs = [(n.name, n.gpus, n.prices[0].per_node_hour) for n in folded.nodes]
     assert costs == [("a", 2, 3), ("c", 1, 4), ("d", 1, Decimal("1.5"))]
@@ -142,14 +166,19 @@ def test_many_described_gpus_are_costed_as_one_node(facts: Facts) -> None:
 def _fleet() -> tuple[Fleet, Levels]:
     node = Node("n", 8, 0, 100 * H, (Price(Decimal(24), "option"),), gpu_model=A100)
     pods = [Pod("n", "Deployment/api", 1, 0, 100 * H, uid=str(number), team="a") for number in range(4)]
-    pods += [Pod("n", "Deployment/busy", 1, 0, 100 * H, uid="busy", team="a"), Pod("n", "Job/big", 2, 0, 9 * H, uid="big")]
+    pods += [
+        Pod("n", "Deployment/busy", 1, 0, 100 * H, uid="busy", team="a"),
+        Pod("n", "Job/big", 2, 0, 9 * H, uid="big"),
+    ]
     levels = {("default", str(number)): Level(1, 1, 100, 0.05, 0.15, 4000) for number in range(4)}
     levels["default", "busy"] = Level(1, 1, 100, 0.5, 0.9, 4000)
     return Fleet((node,), tuple(pods)), levels
 
 
 def shared(facts: Facts, fleet: Fleet, levels: Levels, sizing: Sizing | None = None, **more: Any) -> Answer:
-    return answered(share.answer(Usage(fleet, "USD", "test", "all"), sizing or Sizing(), levels, facts, **more))
+    return answered(
+        share.answer(Usage(fleet, "USD", "test", "all"), sizing or Sizing(), levels, facts, **more)
+    )
 
 
 @pytest.mark.parametrize("method", list(Method))
@@ -163,7 +192,9 @@ def test_measured_pods_share(facts: Facts, method: Method) -> None:
 def test_what_keeps_pods_apart(facts: Facts) -> None:
     fleet, levels = _fleet()
     full = {key: Level(1, 1, 100, 0.05, 0.15, 12_000) for key in levels}
-    assert shared(facts, fleet, full).figures["gpus_needed"] == 3  # two of 13,200 MiB in 32,768, over five pods
+    assert (
+        shared(facts, fleet, full).figures["gpus_needed"] == 3
+    )  # two of 13,200 MiB in 32,768, over five pods
     teams = replace(fleet, pods=tuple(replace(pod, team=pod.uid) for pod in fleet.pods))
     assert shared(facts, teams, levels).saving == 0 < shared(facts, teams, levels, across_teams=True).saving
     # reserved nodes are paid anyway

@@ -63,7 +63,11 @@ def test_one_interruption_in_three_hours() -> None:
 def test_cost_is_price_times_hours(arguments: str, cost: float, node_hours: float) -> None:
     answer = ask_once(f"{arguments} --spot-price 1 --interruptions-per-hour 0")
     spot = node_hours * (16 if "gpu" in arguments else 1)
-    assert (answer["today"]["cost"], answer["today"]["node_hours"], answer["scenario"]["cost"]) == (cost, node_hours, spot)
+    assert (answer["today"]["cost"], answer["today"]["node_hours"], answer["scenario"]["cost"]) == (
+        cost,
+        node_hours,
+        spot,
+    )
 
 
 def test_a_nodes_price_is_not_a_gpus() -> None:
@@ -82,7 +86,9 @@ def test_a_nodes_price_is_not_a_gpus() -> None:
 def test_a_gang_is_interrupted_as_often_as_all_its_nodes() -> None:
     one, four = ask_once(EXAMPLE), ask_once(EXAMPLE + " --nodes 4")
     assert four["effective_price_first_order"] == pytest.approx(12 * (1 + 4 / 12), abs=1e-6)
-    assert four["break_even_interruptions_per_hour"] == pytest.approx(one["break_even_interruptions_per_hour"] / 4)
+    assert four["break_even_interruptions_per_hour"] == pytest.approx(
+        one["break_even_interruptions_per_hour"] / 4
+    )
 
 
 def test_a_checkpoint_that_fits_the_notice_saves_the_loss() -> None:
@@ -97,7 +103,9 @@ def test_waits_for_capacity_and_free_first_hours_cost_no_money() -> None:
     plain, waiting = ask_once(EXAMPLE), ask_once(EXAMPLE + " --capacity-wait-minutes 60 --first-hour-free")
     assert waiting["scenario"]["cost"] < plain["scenario"]["cost"]
     interruptions = plain["makespan_hours"]["expected_interruptions"]
-    assert waiting["makespan_hours"]["expected"] == pytest.approx(plain["makespan_hours"]["expected"] + interruptions, abs=1e-5)
+    assert waiting["makespan_hours"]["expected"] == pytest.approx(
+        plain["makespan_hours"]["expected"] + interruptions, abs=1e-5
+    )
 
 
 def test_the_reverse_swaps_sides() -> None:
@@ -122,7 +130,10 @@ def test_the_catalog_knows_prices_and_interruptions_of_an_instance_type() -> Non
     assert "pooled: none of aws p4d is known" in sources["interruptions"]["source"]
     assert 0.2 < answer["interruptions_per_hour"] < 0.3
     assert answer["today"]["gpu_hours"] == 8 * 730
-    assert "prices over 90 days old: p4d.24xlarge of 20" in answer["title"] and "old" not in ask_once(EXAMPLE)["title"]
+    assert (
+        "prices over 90 days old: p4d.24xlarge of 20" in answer["title"]
+        and "old" not in ask_once(EXAMPLE)["title"]
+    )
 
 
 def test_lines_take_the_width_of_the_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -131,7 +142,9 @@ def test_lines_take_the_width_of_the_terminal(monkeypatch: pytest.MonkeyPatch) -
         monkeypatch.setenv("COLUMNS", str(columns))
         text = CliRunner().invoke(app, words).stdout
         assert max(map(len, text.splitlines())) <= columns and "13.0000 by first order" in text
-    assert max(map(len, CliRunner().invoke(app, [*words, "--format", "markdown"]).stdout.splitlines())) > columns
+    assert (
+        max(map(len, CliRunner().invoke(app, [*words, "--format", "markdown"]).stdout.splitlines())) > columns
+    )
 
 
 HOUR = MS_PER_HOUR
@@ -146,13 +159,23 @@ def node(name: str, hours: int, price: str, capacity_type: str = "on_demand", gp
 
 
 def moved(
-    fleet: Fleet, market: Market | None = None, *, is_narrowed: bool = False, price: str | None = None, to: Target = Target.spot
+    fleet: Fleet,
+    market: Market | None = None,
+    *,
+    is_narrowed: bool = False,
+    price: str | None = None,
+    to: Target = Target.spot,
 ) -> Answer:
     amount = Price(Decimal(price), "option") if price else None
     usage = Usage(fleet, "USD", "a period", "a team", is_narrowed)
     query = SpotQuery(usage, market or Market("USD"), TYPICAL, amount)
     # --checkpoint-minutes is given: training goes on from its checkpoints
-    given = {"checkpoint_write_minutes": 0.0, "restart_minutes": 0.0, "notice_seconds": 0.0, "given": ("checkpoint_minutes",)}
+    given = {
+        "checkpoint_write_minutes": 0.0,
+        "restart_minutes": 0.0,
+        "notice_seconds": 0.0,
+        "given": ("checkpoint_minutes",),
+    }
     return answered(stored.answer(SpotOptions(to=to, **given), query))
 
 
@@ -165,22 +188,32 @@ def test_spot_steps_of_the_nodes_own_zone_times_what_interruptions_cost() -> Non
     assert answer.today.cost == 200
     assert float(answer.scenario.cost) == pytest.approx((4 * 6 + 6 * 9) * exact(Work(0.1, 0.5)), rel=1e-9)
     assert answer.figures["spot_price"] == pytest.approx(7.8)
-    assert answer.figures["effective_price_per_gpu_hour_exact"] == pytest.approx(7.8 * exact(Work(0.1, 0.5)) / 8, abs=1e-6)
+    assert answer.figures["effective_price_per_gpu_hour_exact"] == pytest.approx(
+        7.8 * exact(Work(0.1, 0.5)) / 8, abs=1e-6
+    )
 
 
 def test_a_price_of_the_option_comes_first_then_history_own_nodes_and_the_list() -> None:
     fleet = Fleet((node("a", 10, "20"),), (Pod("a", "Job/train", 8, 0, 10 * HOUR, uid="1"),))
-    listed = {("p4d.24xlarge", "spot"): [("aws", "us-east-1", "*", Price(Decimal(3), "catalog", "2025-01-01"))]}
+    listed = {
+        ("p4d.24xlarge", "spot"): [("aws", "us-east-1", "*", Price(Decimal(3), "catalog", "2025-01-01"))]
+    }
     own = {("p4d.24xlarge", "spot"): Decimal(4)}
-    history = {"p4d.24xlarge": [("aws", PriceChanges("us-east-1", "us-east-1a", (0,), (Decimal(5),), 100 * HOUR))]}
-    late = {"p4d.24xlarge": [("aws", PriceChanges("us-east-1", "us-east-1a", (1,), (Decimal(5),), 100 * HOUR))]}
+    history = {
+        "p4d.24xlarge": [("aws", PriceChanges("us-east-1", "us-east-1a", (0,), (Decimal(5),), 100 * HOUR))]
+    }
+    late = {
+        "p4d.24xlarge": [("aws", PriceChanges("us-east-1", "us-east-1a", (1,), (Decimal(5),), 100 * HOUR))]
+    }
     for market, price, expected in (
         (Market("USD", listed), None, 30),
         (Market("USD", listed, late, own), None, 40),  # history that begins too late prices nothing
         (Market("USD", listed, history, own), None, 50),
         (Market("USD", listed, history, own), "6", 60),
     ):
-        assert float(moved(fleet, market, price=price).scenario.cost) == pytest.approx(expected * exact(Work(0.1, 0.5)), rel=1e-9)
+        assert float(moved(fleet, market, price=price).scenario.cost) == pytest.approx(
+            expected * exact(Work(0.1, 0.5)), rel=1e-9
+        )
 
 
 def test_reserved_nodes_stay_and_the_reverse_takes_spot_nodes_back() -> None:
@@ -231,11 +264,17 @@ def test_only_what_suits_spot_is_in_the_headline() -> None:
     )
     answer = moved(Fleet((node("a", 10, "20"),), pods), price="10")
     dear = moved(Fleet((node("a", 10, "20"),), pods), price="19.9")
-    assert dear.saving == 0 and dear.figures["saving_by_suitability"]["not"] < 0  # costs more than on demand: nothing moves
+    assert (
+        dear.saving == 0 and dear.figures["saving_by_suitability"]["not"] < 0
+    )  # costs more than on demand: nothing moves
     savings, there = answer.figures["saving_by_suitability"], exact(Work(0.1, 0.5))
     assert answer.saving == savings["safe"]
     # per GPU of the eight; one is free, and nothing stretches its time
-    expected = {"safe": 3 * (25 - 12.5 * there), "needs_work": 25 - 12.5 * there, "not": 3 * (25 - 12.5 * there) + 12.5}
+    expected = {
+        "safe": 3 * (25 - 12.5 * there),
+        "needs_work": 25 - 12.5 * there,
+        "not": 3 * (25 - 12.5 * there) + 12.5,
+    }
     assert {name: float(saving) for name, saving in savings.items()} == pytest.approx(expected, rel=1e-9)
     left = next(table for table in answer.tables if table.title.startswith("Left on demand"))
     assert {str(line[3]).partition(":")[0] for line in left.lines if line[0] == "not"} == {
@@ -273,7 +312,9 @@ def test_what_is_known_of_checkpoints_makes_training_safe() -> None:
 
 
 def test_low_middle_and_high_are_three_lines_of_cost_and_time() -> None:
-    answer = ask_once("--instance-type p3.2xlarge --region us-east-1 --hours 100 --on-demand-price 3.06 --spot-price 1")
+    answer = ask_once(
+        "--instance-type p3.2xlarge --region us-east-1 --hours 100 --on-demand-price 3.06 --spot-price 1"
+    )
     low, middle, high = answer["tables"]["What moves, by how often it is interrupted"]
     # AWS' own V100 traces: all preemptions over all instance-hours, and the limits of the calmest and of the busiest
     assert (low["per node-hour"], high["per node-hour"]) == (0.0472, 0.9974)
@@ -290,7 +331,9 @@ def test_low_middle_and_high_are_three_lines_of_cost_and_time() -> None:
     assert [(one["low"], one["high"]) for one in answer["ranges"]][-1] == (low["cost"], high["cost"])
     # a gang of 32, interrupted as often as the busiest trace, never ends: no figure is made up
     gang = ask_once("--on-demand-price 32 --spot-price 12 --nodes 32")
-    assert [line["cost"] is None for line in gang["tables"]["What moves, by how often it is interrupted"]] == [False, False, True]
+    assert [
+        line["cost"] is None for line in gang["tables"]["What moves, by how often it is interrupted"]
+    ] == [False, False, True]
     assert any("never end" in finding for finding in gang["findings"]) and not gang["ranges"]
 
 
@@ -324,7 +367,9 @@ def test_list_price_of_a_zone_else_the_lower_median_of_its_regions() -> None:
     def price(amount: int) -> Price:
         return Price(Decimal(amount), "catalog", "2025-01-01")
 
-    rows = [("aws", "r1", f"z{amount}", price(amount)) for amount in (1, 2, 3, 4)] + [("aws", "r2", "", price(9))]
+    rows = [("aws", "r1", f"z{amount}", price(amount)) for amount in (1, 2, 3, 4)] + [
+        ("aws", "r2", "", price(9))
+    ]
     rows += [("aws", "r1", "*", price(2))]  # as list_prices.sql has it
     market = Market("USD", {("t", "spot"): rows})
     find = partial(market.list_price, option="spot")
@@ -350,7 +395,10 @@ ROW = {
 def priced(*segments: tuple[int, int, int]) -> Fleet:
     """A node of the store with these (from hour, to hour, price)."""
     keys = ("from_ms", "to_ms", "price_per_hour", "node_id", "price_source", "price_as_of", "is_committed")
-    values = ((start * HOUR, end * HOUR, Decimal(price), 1, "price_book", None, False) for start, end, price in segments)
+    values = (
+        (start * HOUR, end * HOUR, Decimal(price), 1, "price_book", None, False)
+        for start, end, price in segments
+    )
     return fleet_of([ROW], [dict(zip(keys, row, strict=True)) for row in values], [])
 
 
@@ -364,7 +412,9 @@ def priced(*segments: tuple[int, int, int]) -> Fleet:
         ([], 0, False),
     ],
 )
-def test_a_stretch_without_a_price_costs_nothing(segments: list[tuple[int, int, int]], cost: int, is_priced: bool) -> None:
+def test_a_stretch_without_a_price_costs_nothing(
+    segments: list[tuple[int, int, int]], cost: int, is_priced: bool
+) -> None:
     fleet = priced(*segments)
     assert (stage_cost(fleet).node_cost, fleet.nodes[0].is_priced) == (cost, is_priced)
 

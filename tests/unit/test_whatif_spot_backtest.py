@@ -96,7 +96,9 @@ def collect(path: str) -> None:
 
 
 def answered(arguments: str) -> dict[str, Any]:
-    answer = ask("spot", f"--backtest --restart-minutes 0 --checkpoint-write-minutes 0 --notice-seconds 0 {arguments}")
+    answer = ask(
+        "spot", f"--backtest --restart-minutes 0 --checkpoint-write-minutes 0 --notice-seconds 0 {arguments}"
+    )
     return answer | {"by": {row["strategy"]: row["cost"] for row in answer["strategies"]}}
 
 
@@ -104,7 +106,12 @@ def answered(arguments: str) -> dict[str, Any]:
 def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """A store of a short history in the working directory, which tests only read."""
     folder = tmp_path_factory.mktemp("history")
-    rows = (("2026-10-01", "1.0", "a"), ("2026-10-01", "1.2", "b"), ("2026-10-02", "1.5", "a"), ("2026-10-04", "1.25", "b"))
+    rows = (
+        ("2026-10-01", "1.0", "a"),
+        ("2026-10-01", "1.2", "b"),
+        ("2026-10-02", "1.5", "a"),
+        ("2026-10-04", "1.25", "b"),
+    )
     write(folder / "history.json", *(change(day, price, f"us-east-1{zone}") for day, price, zone in rows))
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
@@ -176,9 +183,14 @@ def test_real_history_against_a_plain_calculation(tmp_path: Path, monkeypatch: p
     )
     assert answer["jobs"] == 1
     end_ms = start_ms + hours * MS_PER_HOUR
-    moments = sorted({start_ms, end_ms} | {at for steps in zones.values() for at, _ in steps if start_ms < at < end_ms})
+    moments = sorted(
+        {start_ms, end_ms} | {at for steps in zones.values() for at, _ in steps if start_ms < at < end_ms}
+    )
     ways = {f"stay in {zone}": [steps] for zone, steps in zones.items()} | {SWITCHING: list(zones.values())}
     for way, lanes in ways.items():
-        cost = sum(min(Fraction(price_at(lane, at)) for lane in lanes) * (until - at) for at, until in pairwise(moments))
+        cost = sum(
+            min(Fraction(price_at(lane, at)) for lane in lanes) * (until - at)
+            for at, until in pairwise(moments)
+        )
         assert answer["by"][way] == pytest.approx(float(cost / MS_PER_HOUR), abs=2e-6), way
     assert answer["by"][ON_DEMAND] == pytest.approx(3.06 * hours)

@@ -148,9 +148,14 @@ def _walked(work: Work, hours: float, rng: random.Random) -> float:
     return (paid + sum(clock - at for at in born)) / work.nodes / done
 
 
-def test_free_first_hours_outweigh_endless_work_only_where_they_are_longer_than_what_must_get_through() -> None:
+def test_free_first_hours_outweigh_endless_work_only_where_they_are_longer_than_what_must_get_through() -> (
+    None
+):
     """Up hours grow by e^{nλ(r+c+w)}, paid ones fall by e^{-λ}."""
-    short, long = Work(1.0, 0.5, restart=0.2, first_hour_free=True), Work(1.0, 0.5, restart=0.2, nodes=2, first_hour_free=True)
+    short, long = (
+        Work(1.0, 0.5, restart=0.2, first_hour_free=True),
+        Work(1.0, 0.5, restart=0.2, nodes=2, first_hour_free=True),
+    )
     rates = [999.9, 1000.1, 1500.0, 5000.0]  # on either side of what a float holds of e^{0.7 λ}
     assert max(exact(replace(short, per_hour=rate)) for rate in rates) < 1e-100
     assert exact(replace(long, per_hour=5000.0)) == math.inf
@@ -161,10 +166,17 @@ def test_free_first_hours_outweigh_endless_work_only_where_they_are_longer_than_
 def test_where_free_first_hours_make_interruptions_pay_the_answer_says_so() -> None:
     rare, often = Work(0.05, 0.5, first_hour_free=True), Work(1.0, 0.5, first_hour_free=True)
     assert exact(replace(often, per_hour=1.1)) < exact(often)
-    assert free_first_hours(rare, 2.0, None) == free_first_hours(replace(often, first_hour_free=False), 2.0, None) == []
+    assert (
+        free_first_hours(rare, 2.0, None)
+        == free_first_hours(replace(often, first_hour_free=False), 2.0, None)
+        == []
+    )
     (sentence,) = free_first_hours(often, 2.0, None)
     assert "26.4 % of the time on spot" in sentence and "again" not in sentence
-    assert "spot costs less than on demand again" in free_first_hours(often, 1.01, break_even_exact(often, 1.01))[0]
+    assert (
+        "spot costs less than on demand again"
+        in free_first_hours(often, 1.01, break_even_exact(often, 1.01))[0]
+    )
 
 
 def test_measured_rates_are_of_the_family_or_the_model_at_that_provider_else_pooled() -> None:

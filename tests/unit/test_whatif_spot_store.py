@@ -84,8 +84,16 @@ def plain(zone: str) -> Scene:
         found.pods.append(pod(name, name, [0, 1, 2, 3], start + 0.1, last, "train", **more))
     found.nodes.append(node("kept", "g5.xlarge", 0, END, zone=zone))
     # two runs of a job: the second goes on from the epoch that the first had reached; those of another begin anew
-    runs = (("first", "resumed", 1), ("again", "resumed", 50), ("fresh", "anew", 100), ("fresh-2", "anew", 150))
-    found.pods.extend(pod(name, "kept", [0], start, start + 40, "train", owner=["PyTorchJob", job]) for name, job, start in runs)
+    runs = (
+        ("first", "resumed", 1),
+        ("again", "resumed", 50),
+        ("fresh", "anew", 100),
+        ("fresh-2", "anew", 150),
+    )
+    found.pods.extend(
+        pod(name, "kept", [0], start, start + 40, "train", owner=["PyTorchJob", job])
+        for name, job, start in runs
+    )
     return Scene(found, found.scraped(), LIVES, ENDED)
 
 
@@ -95,14 +103,26 @@ def handled(zone: str, heard_from: float) -> Scene:
 
     def action(start: float, value: float, **labels: str) -> Series:
         times = np.arange(at(start), at(END), 300, dtype=np.int64) * 1000
-        own = {"__name__": "actions_node_total", "job": "handler", "instance": "10.4.0.9:9092", "cluster": "main"}
+        own = {
+            "__name__": "actions_node_total",
+            "job": "handler",
+            "instance": "10.4.0.9:9092",
+            "cluster": "main",
+        }
         return Series({**own, **labels}, times, np.full(len(times), value))
 
     # 14 were taken, and another was drained for maintenance
     ends = [(one["to"] - at(0)) / 3600 - 1 / 60 for one in found.ended[:15]]
     events = ["spot-itn-1f"] * 14 + ["maintenance-event-2"]
     more = [action(heard_from, 0)] + [
-        action(end, 1, node_name=one["name"], node_event_id=what, node_action="cordon-and-drain", node_status="success")
+        action(
+            end,
+            1,
+            node_name=one["name"],
+            node_event_id=what,
+            node_action="cordon-and-drain",
+            node_status="success",
+        )
         for one, end, what in zip(found.ended, ends, events, strict=False)
         if end >= heard_from
     ]
@@ -123,9 +143,14 @@ def counted(zone: str, metric: str, reason: str) -> Scene:
         ticks = np.arange(ends[0], until)
         labels = {"reason": reason, "nodepool": "gpu", "capacity_type": "spot", "instance": instance}
         own = {"__name__": metric, "job": "karpenter", "cluster": "main", **labels}
-        return Series(own, (ticks * 300 + at(0)) * 1000, np.searchsorted(ends, ticks, side="right").astype(float))
+        return Series(
+            own, (ticks * 300 + at(0)) * 1000, np.searchsorted(ends, ticks, side="right").astype(float)
+        )
 
-    more = [counting(taken[:middle], taken[middle] - 1, "10.4.0.8:8080"), counting(taken[middle:], END * 12, "10.4.0.9:8080")]
+    more = [
+        counting(taken[:middle], taken[middle] - 1, "10.4.0.8:8080"),
+        counting(taken[middle:], END * 12, "10.4.0.9:8080"),
+    ]
     scraped = found.scraped()
     # the first three are of a node group that Karpenter does not know
     known = {one["name"] for one in found.nodes} - {one["name"] for one in found.ended[:3]}
@@ -139,7 +164,9 @@ SCENES: dict[str, Callable[[], Scene]] = {
     "main": lambda: plain("us-west-2b"),
     "heard": lambda: handled("us-west-2h", 0),
     "heard-late": lambda: handled("us-west-2i", 10),
-    "spot_interrupted": lambda: counted("us-west-2k", "karpenter_nodeclaims_disrupted_total", "spot_interrupted"),
+    "spot_interrupted": lambda: counted(
+        "us-west-2k", "karpenter_nodeclaims_disrupted_total", "spot_interrupted"
+    ),
     "interruption": lambda: counted("us-west-2l", "karpenter_nodeclaims_disrupted_total", "interruption"),
     "terminated": lambda: counted("us-west-2n", "karpenter_nodeclaims_terminated", "interruption"),
 }
@@ -161,7 +188,11 @@ def told(tmp_path_factory: pytest.TempPathFactory) -> tuple[Config, Store]:
     series = [one for name, scene in scenes().items() for one in move(scene.series, name)]
     store = load(described, series, config, hours_per_window=24 * 31)
     reached = (("first", 1, 0, 20), ("again", 50, 15, 40), ("fresh", 100, 0, 20), ("fresh-2", 150, 0, 20))
-    put(store, [(counter("epoch", name), [(hour + 1, low), (hour + 35, high)]) for name, hour, low, high in reached], END)
+    put(
+        store,
+        [(counter("epoch", name), [(hour + 1, low), (hour + 35, high)]) for name, hour, low, high in reached],
+        END,
+    )
     pipeline.attribute(config, store)
     return config, store
 
@@ -207,7 +238,9 @@ def test_few_ends_are_no_rate(told: tuple[Config, Store], ends: int, is_rate: bo
 
 def test_training_that_went_on_from_a_checkpoint_is_safe(told: tuple[Config, Store]) -> None:
     answer = ask("spot", f"--from 2026-03-10 --to 2026-03-18 --cluster main --config {told[0].path}")
-    suits = {row["workload"]: row["suits spot"] for row in answer["tables"]["Workloads on nodes that could move"]}
+    suits = {
+        row["workload"]: row["suits spot"] for row in answer["tables"]["Workloads on nodes that could move"]
+    }
     assert suits == {"PyTorchJob/resumed": "safe", "PyTorchJob/anew": "needs work"}
     assert "own spot nodes of g5" in json.dumps(answer["assumptions"])
     # two pods of 40 h at $1.20, then at $0.48 and as much longer as interruptions and checkpoints make it

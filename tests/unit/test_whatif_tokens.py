@@ -55,15 +55,23 @@ WORDS = f"{TOKENS} --peak-factor 1 {PRICES} {REPLICA} {NODE}"
 def own(per_second: float = 2500, **changes: Any) -> OwnServing:
     """One replica a node, of 9 million generated tokens an hour at a target of 1, $1 an hour."""
     plan = Replicas(**{"target_utilization": 1.0, "spare_replicas": 0} | changes.pop("plan", {}))
-    rest: dict[str, Any] = {"gpus": 8.0, "gpus_per_replica": 8, "on_demand": Price(Decimal(1), "test")} | changes
-    return OwnServing("node", throughput=Throughput(per_second, per_second, per_second, "test"), plan=plan, **rest)
+    rest: dict[str, Any] = {
+        "gpus": 8.0,
+        "gpus_per_replica": 8,
+        "on_demand": Price(Decimal(1), "test"),
+    } | changes
+    return OwnServing(
+        "node", throughput=Throughput(per_second, per_second, per_second, "test"), plan=plan, **rest
+    )
 
 
 def purchase(tokens: TokenHours, price: ApiPrice, percent: float | None = None, **more: Any) -> Purchase:
     return Purchase(tokens, price, Growth(percent, "test", DAY), "USD", "a test", DAY, **more)
 
 
-def hosted(tokens: TokenHours, serving: OwnServing, price: ApiPrice = PRICE, percent: float | None = None) -> Answer:
+def hosted(
+    tokens: TokenHours, serving: OwnServing, price: ApiPrice = PRICE, percent: float | None = None
+) -> Answer:
     return answered(selfhost(purchase(tokens, price, percent), serving), plain_cost)
 
 
@@ -91,12 +99,17 @@ def test_an_even_day_by_hand() -> None:
     assert always["cost_per_million_generation_tokens"] == pytest.approx(10 / 3.5, abs=1e-9)
     # $7,300 a month at 14/11 of a dollar per million
     assert answer["break_even_tokens_per_month"] == pytest.approx(7300 * 11 / 14 * MILLION, rel=1e-9)
-    assert answer["break_even_on"] is None and "--growth-percent-per-month" in answer["break_even_on_is_null_because"]
+    assert (
+        answer["break_even_on"] is None
+        and "--growth-percent-per-month" in answer["break_even_on_is_null_because"]
+    )
 
 
 def test_the_busiest_hour_decides_and_others_stand_beside_it() -> None:
     """A factor of 1.92 makes hour k of a day have k / 300 of its tokens."""
-    described = DescribedTokens(prompt_tokens_per_day="0", generation_tokens_per_day="300M", peak_factor=1.92, days=1)
+    described = DescribedTokens(
+        prompt_tokens_per_day="0", generation_tokens_per_day="300M", peak_factor=1.92, days=1
+    )
     tokens, name = described_tokens(described)
     assert name == "1 days" and tokens.generated == pytest.approx([hour * MILLION for hour in range(1, 25)])
     offers = {Terms("reserved", 1, "no_upfront"): Price(Decimal("0.6"), "test"), Terms("reserved", 3, "no_upfront"):
@@ -227,7 +240,9 @@ def test_list_prices_of_tokens() -> None:
     assert sources["gpt-4o (azure), generated tokens"].endswith("but for what options give")
     assert_refused("selfhost", f"{rest} --model gpt-4oo", "no price of the tokens of gpt-4oo is known")
     assert_refused(
-        "selfhost", f"{rest} --model gpt-4o --api-provider nobody", "no price of the tokens of gpt-4o at nobody is known"
+        "selfhost",
+        f"{rest} --model gpt-4o --api-provider nobody",
+        "no price of the tokens of gpt-4o at nobody is known",
     )
 
 
@@ -241,14 +256,19 @@ def test_prices_of_tokens_are_in_the_currency_of_the_configuration(tmp_path: Pat
 
 
 def test_operations_and_cached_tokens_are_counted_where_they_are_told() -> None:
-    plain, told = (ask("selfhost", f"{WORDS} {more}") for more in ("", "--operations-cost-per-month 1460 --cached-share 0.5"))
+    plain, told = (
+        ask("selfhost", f"{WORDS} {more}")
+        for more in ("", "--operations-cost-per-month 1460 --cached-share 0.5")
+    )
     # 720 hours of 730; half of the prompt tokens at a tenth
     assert told["scenario"]["cost"] == 7200 + 1440
     assert told["today"]["cost"] == 10080
     cached = ask("selfhost", f"{WORDS} --cached-share 0.5 --cached-input-price-per-million 0.1")
     assert cached["today"]["cost"] == 10080 - 3600 * 0.9
     assert any("--operations-cost-per-month" in text for text in plain["findings"])
-    assert not any("--operations-cost-per-month" in text or "--cached-share" in text for text in told["findings"])
+    assert not any(
+        "--operations-cost-per-month" in text or "--cached-share" in text for text in told["findings"]
+    )
 
 
 def test_the_lowest_throughput_counts_and_others_are_a_range() -> None:
@@ -290,12 +310,18 @@ def paced_hours(*pace_ms: float) -> list[PacedHour]:
         (60, 600, 600, "store, the busiest; none missed the target"),
     ],
 )
-def test_a_target_of_latency_takes_the_busiest_hours_that_held_it(most_ms: float, low: int, high: int, source: str) -> None:
+def test_a_target_of_latency_takes_the_busiest_hours_that_held_it(
+    most_ms: float, low: int, high: int, source: str
+) -> None:
     hours = paced_hours(10, 20, 30, 40, 60, 50)
     held = paced_throughput(list(reversed(hours)), most_ms, 2, "store")
-    assert (held.per_second, held.low, held.high) == pytest.approx((low * 2 / 3600, low * 2 / 3600, high * 2 / 3600))
+    assert (held.per_second, held.low, held.high) == pytest.approx(
+        (low * 2 / 3600, low * 2 / 3600, high * 2 / 3600)
+    )
     assert held.source == source
-    with pytest.raises(UsageError, match=r"took 10 ms in the calmest hours, over --time-per-output-token-ms 9"):
+    with pytest.raises(
+        UsageError, match=r"took 10 ms in the calmest hours, over --time-per-output-token-ms 9"
+    ):
         paced_throughput(hours, 9, 2, "store")
 
 
@@ -323,7 +349,9 @@ def test_counts() -> None:
 
 @given(factor=st.floats(1, 24))
 def test_a_described_day_has_its_tokens_and_its_busiest_hour(factor: float) -> None:
-    described = DescribedTokens(prompt_tokens_per_day="2400", generation_tokens_per_day="240", peak_factor=factor, days=2)
+    described = DescribedTokens(
+        prompt_tokens_per_day="2400", generation_tokens_per_day="240", peak_factor=factor, days=2
+    )
     tokens, _ = described_tokens(described)
     assert tokens.prompts == pytest.approx(4800) and tokens.generations == pytest.approx(480)
     assert max(tokens.prompt) == pytest.approx(100 * factor, rel=1e-6)
@@ -339,7 +367,11 @@ def test_list_prices_of_a_type_and_of_a_gpu() -> None:
     places = ask("selfhost", f"{rest} --gpu-model H200")
     costs = [row["cost"] for row in places["tables"]["the same nodes of other clouds, on demand, always on"]]
     # no assumption is the kindest: the upper median of what clouds ask, which of an even number is another than the lower one
-    assert costs == sorted(costs) and len(costs) % 2 == 0 and places["scenario"]["cost"] == costs[len(costs) // 2]
+    assert (
+        costs == sorted(costs)
+        and len(costs) % 2 == 0
+        and places["scenario"]["cost"] == costs[len(costs) // 2]
+    )
     assert (places["ranges"][0]["low"], places["ranges"][0]["high"]) == (costs[0], costs[-1])
 
 
@@ -349,7 +381,9 @@ def test_old_prices_are_in_the_title() -> None:
     assert "days old" not in hosted(generated(9), own()).title
 
 
-def bought(own: OwnCost, tokens: TokenHours, price: ApiPrice = PRICE, operations: Decimal = Decimal(0), **more: Any) -> Answer:
+def bought(
+    own: OwnCost, tokens: TokenHours, price: ApiPrice = PRICE, operations: Decimal = Decimal(0), **more: Any
+) -> Answer:
     return answered(api(own, purchase(tokens, price, **more), operations), plain_cost)
 
 
@@ -359,12 +393,16 @@ def test_api_by_hand() -> None:
     assert answer["today"]["gpu_hours"] == 2 * 8 * 720
     # $14,600 a month buy so many at 14/11
     assert answer["break_even_tokens_per_month"] == pytest.approx(14600 * 11 / 14 * MILLION, rel=1e-9)
-    assert answer["ways"][0]["cost_per_million_prompt_tokens"] == pytest.approx(14400 * 2.5 / 3.5 / 7200, abs=1e-9)
+    assert answer["ways"][0]["cost_per_million_prompt_tokens"] == pytest.approx(
+        14400 * 2.5 / 3.5 / 7200, abs=1e-9
+    )
     grown = bought(OwnCost((CostBlock(730, Decimal(1), 8),)), generated(*([0.25] * 730)), percent=100.0)
     # $4 a million: what is served today costs as much as $1 an hour, twice as much in a month at a growth of 100 %
     assert grown.figures["break_even_tokens_per_month"] == 182.5 * MILLION
     assert (
-        bought(OwnCost((CostBlock(730, Decimal(2), 8),)), generated(*([0.25] * 730)), percent=100.0).figures["break_even_on"]
+        bought(OwnCost((CostBlock(730, Decimal(2), 8),)), generated(*([0.25] * 730)), percent=100.0).figures[
+            "break_even_on"
+        ]
         == (DAY + timedelta(hours=730)).isoformat()
     )
 

@@ -49,7 +49,9 @@ POOLS = {
 @pytest.fixture(scope="module")
 def config(tmp_path_factory: pytest.TempPathFactory) -> Config:
     """One model, and tokens of a pod that is not known."""
-    config, store = stored(on_nodes({"serve": [("llm-0", [0, 1], 0, 24)]}, 24), tmp_path_factory.mktemp("model"))
+    config, store = stored(
+        on_nodes({"serve": [("llm-0", [0, 1], 0, 24)]}, 24), tmp_path_factory.mktemp("model")
+    )
     put(store, [(counter(unit, "llm-0", "chat", model="llama"), points) for unit, points in COUNTED.items()])
     away = counter("generation_token", "away-0", "edge", model="gpt-x", kind="event")
     put(store, [(away, [(2, 3 * MILLION), (4, MILLION)])], source="away")
@@ -65,9 +67,18 @@ def others(tmp_path_factory: pytest.TempPathFactory) -> Config:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(work, "BOOK", work.BOOK + ",,,g5.xlarge,savings_plan,1.00,USD,\n")
         config, store = stored(fleet(24, nodes, pods, {}, scrape=600), tmp_path_factory.mktemp("others"))
-    put(store, [(counter(unit, pod, "chat", model="m"), [(0, 0), (1.5, count)]) for (unit, pod), count in POOLS.items()])
+    put(
+        store,
+        [
+            (counter(unit, pod, "chat", model="m"), [(0, 0), (1.5, count)])
+            for (unit, pod), count in POOLS.items()
+        ],
+    )
     planned = {"prompt_token": 4 * MILLION, "generation_token": MILLION}
-    series = [(counter(unit, "plan-0", "chat", model="p"), [(0.0, 0.0), (5.0, count)]) for unit, count in planned.items()]
+    series = [
+        (counter(unit, "plan-0", "chat", model="p"), [(0.0, 0.0), (5.0, count)])
+        for unit, count in planned.items()
+    ]
     put(store, series, source="plan")
     assert config.path is not None
     with config.path.open("a") as text:
@@ -135,17 +146,25 @@ def test_throughput_of_the_store_for_described_tokens(config: Config) -> None:
 
 def test_a_target_of_latency_is_held_against_the_hours_of_the_store(config: Config, tmp_path: Path) -> None:
     config = copied(config, tmp_path)
-    words = f"{TOKENS} --peak-factor 1 {PRICES} {NODE} --throughput-of Deployment/llm --time-per-output-token-ms"
+    words = (
+        f"{TOKENS} --peak-factor 1 {PRICES} {NODE} --throughput-of Deployment/llm --time-per-output-token-ms"
+    )
     where = f"--config {config.path} --from 2026-03-10 --to 2026-03-11"
     assert_refused("selfhost", f"{where} {words} 30", "tells no time in decode")
     # 2 million tokens in 40,000 s, 4 million in 160,000 s, and a million in 20,000 s
     decoding = counter("decode_second", "llm-0", "chat", model="llama")
-    put(Store(config.store), [(decoding, [(0, 0), (1.5, 40_000), (2.5, 200_000), (20.5, 220_000)])], source="decoding")
+    put(
+        Store(config.store),
+        [(decoding, [(0, 0), (1.5, 40_000), (2.5, 200_000), (20.5, 220_000)])],
+        source="decoding",
+    )
     answer = of_store("selfhost", config, f"{words} 40.5")
     # the busiest hour did 4 million on two GPUs; 3.5 million an hour are needed
     assert (answer["replicas_at_peak"], answer["nodes"]) == (1, 1)
     stated = {one["name"]: one for one in answer["assumptions"]}
-    assert stated["time per generated token"]["value"] == 40.5 and stated["replicas are filled to"]["value"] == 1
+    assert (
+        stated["time per generated token"]["value"] == 40.5 and stated["replicas are filled to"]["value"] == 1
+    )
     assert "none missed the target" in stated["a full replica"]["source"]
     assert any("40.5 ms at most" in text for text in answer["time"])
     # the calmer two, of 2 million with prompts each, held it
@@ -174,13 +193,23 @@ def test_own_tokens_of_the_store_bought(config: Config) -> None:
 
 def test_own_cost_is_that_of_unit_tokens_and_committed_capacity_is_paid_anyway(others: Config) -> None:
     words = f"--config {others.path} --from 2026-03-10 --to 2026-03-11 --workload Deployment/plan"
-    told = json.loads(CliRunner().invoke(app, ["unit", "tokens", *words.split(), "--format", "json"]).stdout)["totals"]
+    told = json.loads(CliRunner().invoke(app, ["unit", "tokens", *words.split(), "--format", "json"]).stdout)[
+        "totals"
+    ]
     answer = ask("api", f"{words} {PRICES}")
-    assert (answer["today"]["cost"], answer["today"]["gpu_hours"]) == (told["cost"], told["allocated_gpu_hours"]) == (24, 24)
+    assert (
+        (answer["today"]["cost"], answer["today"]["gpu_hours"])
+        == (told["cost"], told["allocated_gpu_hours"])
+        == (24, 24)
+    )
     assert (answer["paid_anyway_cost"], answer["saving"]) == (24, -8)
     for name in ("prompt_tokens", "generation_tokens"):
         assert answer[name] == told[name]
-    for name in ("cost_per_million_tokens", "cost_per_million_prompt_tokens", "cost_per_million_generation_tokens"):
+    for name in (
+        "cost_per_million_tokens",
+        "cost_per_million_prompt_tokens",
+        "cost_per_million_generation_tokens",
+    ):
         assert answer["ways"][0][name] == pytest.approx(told[name], rel=1e-6)
 
 
@@ -188,8 +217,12 @@ def test_hours_that_midnight_cuts_are_whole(config: Config, tmp_path: Path) -> N
     config = copied(config, tmp_path)
     assert config.path
     text = config.path.read_text()
-    config.path.write_text('timezone = "Asia/Kolkata"\n' + "\n".join(row for row in text.splitlines() if "timezone" not in row))
-    answer = ask("api", f"--config {config.path} --from 2026-03-10 --to 2026-03-12 --workload Deployment/llm {PRICES}")
+    config.path.write_text(
+        'timezone = "Asia/Kolkata"\n' + "\n".join(row for row in text.splitlines() if "timezone" not in row)
+    )
+    answer = ask(
+        "api", f"--config {config.path} --from 2026-03-10 --to 2026-03-12 --workload Deployment/llm {PRICES}"
+    )
     # local days are half an hour off: the pod held its GPUs in 24 hours of UTC from 05:30 on
     assert (answer["today"]["cost"], answer["hours"], answer["prompt_tokens"]) == (48, 24, 12 * MILLION)
 
@@ -216,11 +249,20 @@ def test_a_name_is_a_glob_of_itself_alone(name: str) -> None:
 def test_growth_is_of_the_whole_months_of_the_store(
     millions: tuple[int, ...], percent: int | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    pools = {"cluster": "main", "namespace": "chat", "workload": "Deployment/llm-prefill + Deployment/llm-decode"}
+    pools = {
+        "cluster": "main",
+        "namespace": "chat",
+        "workload": "Deployment/llm-prefill + Deployment/llm-decode",
+    }
 
-    def hours(_run: Any, _model: str | None, scope: Scope, months: Period, bucket: str) -> list[dict[str, Any]]:
+    def hours(
+        _run: Any, _model: str | None, scope: Scope, months: Period, bucket: str
+    ) -> list[dict[str, Any]]:
         assert (scope, bucket) == (Scope(), "month")
-        assert (months.start, months.end) == (datetime(2026, 1, 1, tzinfo=UTC), datetime(2026, 7, 1, tzinfo=UTC))
+        assert (months.start, months.end) == (
+            datetime(2026, 1, 1, tzinfo=UTC),
+            datetime(2026, 7, 1, tzinfo=UTC),
+        )
         begins = [to_ms(datetime(2026, month, 1, tzinfo=UTC)) for month in range(3, 7)]
         counted = [
             {"from_ms": begin, **pools, "prompt_tokens": 0.4 * count, "generation_tokens": 0.6 * count}
@@ -233,7 +275,9 @@ def test_growth_is_of_the_whole_months_of_the_store(
     period = SimpleNamespace(end=datetime(2026, 7, 1, tzinfo=UTC))
     run: Any = SimpleNamespace(today=date(2026, 11, 5), tz=UTC, period=period)
     growth = whatif_tokens._growth(run, Api(), [pools])
-    assert growth.percent == (None if percent is None else pytest.approx(percent)) and growth.begins == date(2026, 7, 1)
+    assert growth.percent == (None if percent is None else pytest.approx(percent)) and growth.begins == date(
+        2026, 7, 1
+    )
     assert whatif_tokens._growth(run, Api(growth_percent_per_month=3.0), [pools]).percent == 3
 
 
@@ -241,7 +285,9 @@ def test_growth_is_of_the_whole_months_of_the_store(
     ("words", "message"),
     [
         (f"--model gpt-x {PRICES} {REPLICA} {NODE}", "no token of gpt-x is known"),
-        pytest.param(f"{PRICES} {NODE} --throughput-of Deployment/none", "Deployment/none", marks=pytest.mark.slow),
+        pytest.param(
+            f"{PRICES} {NODE} --throughput-of Deployment/none", "Deployment/none", marks=pytest.mark.slow
+        ),
         (f"{PRICES} {NODE}", "what a replica does is not told"),
     ],
 )

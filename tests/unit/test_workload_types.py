@@ -37,27 +37,51 @@ PODS: dict[str, tuple[str, dict[str, Any]]] = {
     "user-notebook": ("development", {}),
     "jupyter-ann": ("development", {"owner": ["StatefulSet", "jupyter-ann"]}),
     "ide": ("development", {"owner": ["ReplicaSet", "code-server-7f"]}),
-    "by-image": ("development", {"owner": ["StatefulSet", "ann"], "image": "quay.io/jupyter/pytorch-notebook:cuda12"}),
+    "by-image": (
+        "development",
+        {"owner": ["StatefulSet", "ann"], "image": "quay.io/jupyter/pytorch-notebook:cuda12"},
+    ),
     "by-kind": ("development", {"owner": ["Notebook", "ann"]}),
     "papermill": ("batch", {"owner": ["CronJob", "nightly-notebook"]}),
     "by-app": ("inference", {"owner": ["StatefulSet", "llm"], "labels": {"app_kubernetes_io_name": "vllm"}}),
-    "by-lws": ("inference", {"owner": ["StatefulSet", "llm-0"], "labels": {"leaderworkerset_sigs_k8s_io_name": "llm"}}),
-    "by-kserve": ("inference", {"owner": ["StatefulSet", "x"], "labels": {"serving_kserve_io_inferenceservice": "x"}}),
-    "by-kubeflow": ("training", {"owner": ["StatefulSet", "x"], "labels": {"training_kubeflow_org_job_name": "x"}}),
+    "by-lws": (
+        "inference",
+        {"owner": ["StatefulSet", "llm-0"], "labels": {"leaderworkerset_sigs_k8s_io_name": "llm"}},
+    ),
+    "by-kserve": (
+        "inference",
+        {"owner": ["StatefulSet", "x"], "labels": {"serving_kserve_io_inferenceservice": "x"}},
+    ),
+    "by-kubeflow": (
+        "training",
+        {"owner": ["StatefulSet", "x"], "labels": {"training_kubeflow_org_job_name": "x"}},
+    ),
     "by-trainer": (
         "training",
         {"owner": ["StatefulSet", "x"], "labels": {"trainer_kubeflow_org_trainjob_ancestor_step": "trainer"}},
     ),
-    "by-jobset": ("training", {"owner": ["Job", "embed-0"], "labels": {"jobset_sigs_k8s_io_jobset_name": "x"}}),
+    "by-jobset": (
+        "training",
+        {"owner": ["Job", "embed-0"], "labels": {"jobset_sigs_k8s_io_jobset_name": "x"}},
+    ),
     "ray": ("training", {"owner": ["RayCluster", "r"], "labels": {"ray_io_cluster": "r"}}),
-    "ray-serves": ("inference", {"owner": ["RayCluster", "r"], "labels": {"ray_io_cluster": "r", "ray_io_serve": "true"}}),
+    "ray-serves": (
+        "inference",
+        {"owner": ["RayCluster", "r"], "labels": {"ray_io_cluster": "r", "ray_io_serve": "true"}},
+    ),
     "ray-of-service": (
         "inference",
-        {"owner": ["RayCluster", "r"], "labels": {"ray_io_cluster": "r", "ray_io_originated_from_crd": "RayService"}},
+        {
+            "owner": ["RayCluster", "r"],
+            "labels": {"ray_io_cluster": "r", "ray_io_originated_from_crd": "RayService"},
+        },
     ),
     "by-own-label": ("batch", {"owner": WEB, "labels": {"gpucost_io_workload_type": "Batch"}}),
     "label-of-no-type": ("inference", {"owner": WEB, "labels": {"gpucost_io_workload_type": "web"}}),
-    "ruled-by-name": ("batch", {"owner": ["ReplicaSet", "scorer-1"], "labels": {"gpucost_io_workload_type": "training"}}),
+    "ruled-by-name": (
+        "batch",
+        {"owner": ["ReplicaSet", "scorer-1"], "labels": {"gpucost_io_workload_type": "training"}},
+    ),
     "ruled-by-label": ("other", {"owner": WEB, "labels": {"tier": "test"}}),
     "not-ruled": ("inference", {"owner": WEB, "labels": {"tier": "prod"}}),
 }
@@ -81,7 +105,9 @@ def types_of(tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, str], 
     view = pipeline.report(config, store, Query(period, "an hour", by=("workload_type",)))
     with store.read() as con:
         types = dict(
-            con.execute("SELECT pod, workload_type FROM allocations JOIN allocation_traits USING (allocation_id)").fetchall()
+            con.execute(
+                "SELECT pod, workload_type FROM allocations JOIN allocation_traits USING (allocation_id)"
+            ).fetchall()
         )
         kinds = dict(con.execute("SELECT pod, workload_kind FROM allocations").fetchall())
     assert kinds["torch"] == "PyTorchJob" and kinds["bare"] == "Pod"

@@ -43,7 +43,9 @@ def stage_cost(fleet: Fleet) -> Costs:
 
 def answered(scenario: Scenario[T], cost_of: Callable[[Fleet], Costs | None] = stage_cost) -> T:
     """What the scenario returns; the stages cost what `cost_of` cannot."""
-    return cost.evaluate(lambda fleets: [cost_of(fleet) or stage_cost(fleet) for fleet in fleets], [scenario])[0]
+    return cost.evaluate(
+        lambda fleets: [cost_of(fleet) or stage_cost(fleet) for fleet in fleets], [scenario]
+    )[0]
 
 
 @contextmanager
@@ -65,8 +67,17 @@ def stages_at_once() -> Iterator[None]:
     for config, known in by_zone.values():
         fleets = [*known][:: len(known) // 50 + 1]
         for plain, stages in zip((known[fleet] for fleet in fleets), run_stages(config, fleets), strict=True):
-            for name in ("node_cost", "cost", "unallocated_cost", "gpu_hours", "allocated_gpu_hours", "node_hours"):
-                assert float(getattr(plain, name)) == pytest.approx(float(getattr(stages, name)), rel=1e-9, abs=1e-5), name
+            for name in (
+                "node_cost",
+                "cost",
+                "unallocated_cost",
+                "gpu_hours",
+                "allocated_gpu_hours",
+                "node_hours",
+            ):
+                assert float(getattr(plain, name)) == pytest.approx(
+                    float(getattr(stages, name)), rel=1e-9, abs=1e-5
+                ), name
             by_workload, expected = (
                 {key: float(cost) for key, cost in one.by_workload.items() if cost} for one in (plain, stages)
             )

@@ -19,7 +19,9 @@ _CONSOLE = "usage_date_utc cost_usd list_price_usd workspace api_key api_key_id 
 def _format(name: str, title: str, times: tuple[str | None, ...], *required: str) -> Format:
     columns = spelled(_REPORT + _CONSOLE, {})
     numbers = "amount cost_usd list_price_usd"
-    return Format(name, title, ("anthropic",), columns, required, ("anthropic",), times=times, numbers=numbers)
+    return Format(
+        name, title, ("anthropic",), columns, required, ("anthropic",), times=times, numbers=numbers
+    )
 
 
 FORMATS = (

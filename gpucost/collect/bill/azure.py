@@ -144,7 +144,9 @@ class QueryTree(MonthsTree):
         try:
             text = retry(lambda: self._ask(client, month, link), attempts=8, longest_wait=self._longest_wait)
         except TransientError as error:
-            raise SourceError(f"{self.name}: {error}", "try again later: the API answers few questions a minute") from None
+            raise SourceError(
+                f"{self.name}: {error}", "try again later: the API answers few questions a minute"
+            ) from None
         if not text:
             return {"properties": {"columns": [], "rows": []}}
         try:
@@ -152,7 +154,9 @@ class QueryTree(MonthsTree):
         except ValueError:
             answer = None
         if not is_answer(answer):
-            raise SourceError(f"{self.name} answered what is no cost query answer", "check azure.management_url")
+            raise SourceError(
+                f"{self.name} answered what is no cost query answer", "check azure.management_url"
+            )
         return answer
 
     def _ask(self, client: CostManagementClient, month: str, link: str | None) -> str:
@@ -169,20 +173,26 @@ class QueryTree(MonthsTree):
         with azure_in_words(self.name):
             try:
                 if link is None:
-                    return str(client.query.usage(self._scope, body, cls=lambda got, _result, _headers: got.http_response.text()))  # type: ignore[call-overload]
+                    return str(client.query.usage(self._scope, body, cls=_text))  # type: ignore[call-overload]
                 # The answer's own link, with the same body; never to another host.
                 if not link.startswith(self._url + "/"):
-                    raise SourceError(f"{self.name}: the answer goes on at another server", "check azure.management_url")
+                    raise SourceError(
+                        f"{self.name}: the answer goes on at another server", "check azure.management_url"
+                    )
                 response = client.send_request(HttpRequest("POST", link, json=body))
                 if response.status_code != 200:
-                    raise (ClientAuthenticationError if response.status_code == 401 else HttpResponseError)(response=response)
+                    raise (ClientAuthenticationError if response.status_code == 401 else HttpResponseError)(
+                        response=response
+                    )
                 return response.text()
             except AzureError as error:
                 status = getattr(error, "status_code", None)
                 if status in PASSING:
                     headers = getattr(getattr(error, "response", None), "headers", None) or {}
                     wait = retry_after(headers)
-                    raise TransientError(f"throttled or failing, again and again: HTTP {status}", wait) from None
+                    raise TransientError(
+                        f"throttled or failing, again and again: HTTP {status}", wait
+                    ) from None
                 if isinstance(error, ServiceRequestError | ServiceResponseError):
                     raise TransientError(f"no answer: {line(error)}") from None
                 raise
@@ -202,6 +212,10 @@ class QueryTree(MonthsTree):
                 "grouping": [{"type": "Dimension", "name": name} for name in _DIMENSIONS.split()],
             },
         }
+
+
+def _text(got: Any, _result: Any, _headers: Any) -> str:
+    return str(got.http_response.text())
 
 
 class _Nobody:

@@ -23,7 +23,8 @@ _NUMBERS = """
 
 def _snake(name: str) -> str:
     return "".join(
-        ("_" if letter.isupper() and at and name[at - 1] != "_" else "") + letter.lower() for at, letter in enumerate(name)
+        ("_" if letter.isupper() and at and name[at - 1] != "_" else "") + letter.lower()
+        for at, letter in enumerate(name)
     )
 
 

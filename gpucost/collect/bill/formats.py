@@ -74,8 +74,13 @@ class Format:
         """What the mapping is: bills read by other rules are read again."""
         import hashlib
 
-        readers = (engine.text("gpucost.store", f"sql/{name}") for name in ("bill_macros", "bill_time_ways", "bill_number_ways"))
-        return hashlib.sha256("\n".join([FOCUS_PROVIDER, *readers, *map(sql_text, self.sql)]).encode()).hexdigest()
+        readers = (
+            engine.text("gpucost.store", f"sql/{name}")
+            for name in ("bill_macros", "bill_time_ways", "bill_number_ways")
+        )
+        return hashlib.sha256(
+            "\n".join([FOCUS_PROVIDER, *readers, *map(sql_text, self.sql)]).encode()
+        ).hexdigest()
 
 
 @record
@@ -144,7 +149,9 @@ def locate(known: Format, header: Sequence[str], name: str) -> Columns:
             spelled = [spelled[exact.index(column)]]
         if len(spelled) > 1:
             twice = " and ".join(header[position] for position in spelled)
-            raise DataError(f"{name}: two columns mean {column}: {twice}", "remove one of them from the export")
+            raise DataError(
+                f"{name}: two columns mean {column}: {twice}", "remove one of them from the export"
+            )
         positions[column] = spelled[0] if spelled else None
     return Columns(positions, maps)
 
@@ -159,7 +166,11 @@ _NO_BILLS = (
         "give the Cost and Usage Report: create a Data Export (CUR 2.0) in the AWS Billing console",
     ),
     (("SpotPriceHistory",), "an answer of the EC2 API with spot prices, not a bill", "gpucost collect spot"),
-    (("PriceList", "FormatVersion"), "an answer of the AWS price list API, not a bill", "gpucost collect prices"),
+    (
+        ("PriceList", "FormatVersion"),
+        "an answer of the AWS price list API, not a bill",
+        "gpucost collect prices",
+    ),
     (("files", "manifest", "run_id"), "the manifest of a FOCUS data set, not its charges", _COST_AND_USAGE),
     (
         ("ContractCommitmentId", "ContractCommitmentCost"),

@@ -72,7 +72,9 @@ FORMATS = (_format("service", "invoice"), _format("service_description", "invoic
 
 def _in_words(what: str) -> AbstractContextManager[None]:
     return google_in_words(
-        what, "try again later; nothing of it was loaded", ("", "see docs/billing-gcp.md for the roles that are needed")
+        what,
+        "try again later; nothing of it was loaded",
+        ("", "see docs/billing-gcp.md for the roles that are needed"),
     )
 
 
@@ -106,7 +108,8 @@ class BigQueryTree(MonthsTree):
         table = table.replace(":", ".", 1) if table.count(".") < 2 else table
         if not _TABLE.match(table):
             raise ConfigError(
-                f"{table} is no BigQuery table", "gcp.billing_table should read project.dataset.gcp_billing_export_resource_v1_…"
+                f"{table} is no BigQuery table",
+                "gcp.billing_table should read project.dataset.gcp_billing_export_resource_v1_…",
             )
         super().__init__(f"bigquery://{table}", months)
         self._table_name, self._max_gib, self._tell = table, max_gib, tell
@@ -198,4 +201,8 @@ def _partition_column(table: Table) -> str | None:
     if parts.field is None:
         return "_PARTITIONTIME"
     # By usage, a correction lies in the partition of the day it corrects, however old: all of them are read.
-    return parts.field if parts.field in ("export_time", "partition_date", "_PARTITIONTIME", "ingestion_time") else None
+    return (
+        parts.field
+        if parts.field in ("export_time", "partition_date", "_PARTITIONTIME", "ingestion_time")
+        else None
+    )

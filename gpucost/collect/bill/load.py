@@ -67,8 +67,12 @@ _FIRST_ROWS = """CREATE OR REPLACE TEMP VIEW raw AS
 FROM raw_rows
 SEMI JOIN (SELECT source_row - 1 AS file_row_number FROM first_rows) USING (file_row_number)"""
 _ALL_ROWS = "CREATE OR REPLACE TEMP VIEW raw AS FROM raw_rows"
-_IN_TWO_FILES = "SELECT 1 FROM raw WHERE row_digest IS NOT NULL GROUP BY row_digest HAVING count(*) > 1 LIMIT 1"
-_WITHOUT_ACCOUNT = "SELECT file FROM bills_by_file GROUP BY file, provider HAVING min(account) = '' AND max(account) > ''"
+_IN_TWO_FILES = (
+    "SELECT 1 FROM raw WHERE row_digest IS NOT NULL GROUP BY row_digest HAVING count(*) > 1 LIMIT 1"
+)
+_WITHOUT_ACCOUNT = (
+    "SELECT file FROM bills_by_file GROUP BY file, provider HAVING min(account) = '' AND max(account) > ''"
+)
 _ACTUAL_ONLY = """FROM charges
 WHERE format = 'azure-actual' AND commitment_discount_status = 'Used' AND cost_cause = 'zero_unexplained'
     AND list_contains($1, billing_period)
@@ -96,11 +100,15 @@ LIMIT 1"""
 def stage(con: duckdb.DuckDBPyConnection, known: Format, opened: RawFile, target: Path) -> Staged:
     """One file as text columns named as the format's SQL reads them. Raises DataError."""
     if opened.kind == "json":
-        raise DataError(f"{opened.name} is one JSON document", "give JSON lines: one object, one charge, per line")
+        raise DataError(
+            f"{opened.name} is one JSON document", "give JSON lines: one object, one charge, per line"
+        )
     header = list(opened.header)
     if opened.kind == "jsonl":
         # Lines leave out what is null: a column may be there for the first time far down.
-        header += [column for column, at in formats.locate(known, header, opened.name).columns.items() if at is None]
+        header += [
+            column for column, at in formats.locate(known, header, opened.name).columns.items() if at is None
+        ]
     where = formats.locate(known, header, opened.name)
     line_item = known.line_item if known.line_item and where.columns[known.line_item[0]] is not None else ()
     file = replace(
@@ -140,7 +148,14 @@ def write_rows(
         asks = con.extract_statements(_ODD)
         if known.has_findings:
             asks.append(statements.pop())
-        steps: list[duckdb.Statement | str] = [_REPEATED, _NOT_REPEATED, _ALL_ROWS, formats.FOCUS_PROVIDER, *statements, _READ]
+        steps: list[duckdb.Statement | str] = [
+            _REPEATED,
+            _NOT_REPEATED,
+            _ALL_ROWS,
+            formats.FOCUS_PROVIDER,
+            *statements,
+            _READ,
+        ]
         for step in steps:
             con.execute(step)
         charges.write_lines(con)
@@ -150,7 +165,10 @@ def write_rows(
         if not is_complete:
             raise _unread(con, known)
         if without := con.execute(_WITHOUT_ACCOUNT).fetchone():
-            raise DataError(f"{without[0]}: some rows have no billing account", "get the file again; nothing of it was loaded")
+            raise DataError(
+                f"{without[0]}: some rows have no billing account",
+                "get the file again; nothing of it was loaded",
+            )
     # What is written is read faster than it is mapped.
     con.execute("CREATE OR REPLACE TEMP VIEW charges_read AS FROM incoming")
     findings = [SourceFinding(*row) for ask in asks for row in con.execute(ask).fetchall()]
@@ -333,16 +351,26 @@ class _Run:
                 deliveries, rest = self._plan(tree)
                 sets += deliveries
                 loose += [(tree, entry) for entry in rest]
-        self.meter.total = sum(entry.size for _, _, files in sets for entry in files) + sum(entry.size for _, entry in loose)
-        for tree, delivery, entries in sorted(sets, key=lambda item: (item[1].source, item[1].billing_period)):
+        self.meter.total = sum(entry.size for _, _, files in sets for entry in files) + sum(
+            entry.size for _, entry in loose
+        )
+        for tree, delivery, entries in sorted(
+            sets, key=lambda item: (item[1].source, item[1].billing_period)
+        ):
             with self._caught(tree):
                 self._whole(tree, delivery, entries)
         self._loose(loose)
         if not self._has_actual_only():
             self.run.findings = [one for one in self.run.findings if one.code != "actual_only"]
-        if not self.run.results and not self.run.errors and all(one.code in _NOTHING for one in self.run.findings):
+        if (
+            not self.run.results
+            and not self.run.errors
+            and all(one.code in _NOTHING for one in self.run.findings)
+        ):
             self.run.errors.append(
-                DataError("nothing was loaded: none of the files read is a billing export with charges that this command takes")
+                DataError(
+                    "nothing was loaded: none of the files read is a billing export with charges that this command takes"
+                )
             )
 
     def _has_actual_only(self) -> bool:
@@ -350,7 +378,9 @@ class _Run:
         if all(one.code != "actual_only" for one in self.run.findings):
             return False
         with self.store.read() as con:
-            return bool(con.execute(_ACTUAL_ONLY, [[one.billing_period for one in self.run.results]]).fetchall())
+            return bool(
+                con.execute(_ACTUAL_ONLY, [[one.billing_period for one in self.run.results]]).fetchall()
+            )
 
     @contextmanager
     def _caught(self, tree: Tree | None = None, left: int = 0) -> Iterator[None]:
@@ -402,11 +432,17 @@ class _Run:
         for chosen in manifest.choose(manifests):
             with self._caught():
                 sets.append((tree, chosen, manifest.find(chosen, by_key, f"{tree.name}: {chosen.key}")))
-        loose = [one for one in others if not any(root in ("", ".") or one.key.startswith(f"{root}/") for root in roots)]
+        loose = [
+            one
+            for one in others
+            if not any(root in ("", ".") or one.key.startswith(f"{root}/") for root in roots)
+        ]
         named = {entry.key for _, _, files in sets for entry in files}
         left = [entry for entry in others if entry not in loose and entry.key not in named]
         if left:
-            self._find("note", "leftovers", f"{tree.name}: {len(left)} files that no manifest names do not count")
+            self._find(
+                "note", "leftovers", f"{tree.name}: {len(left)} files that no manifest names do not count"
+            )
         if not sets and not loose and not self.run.errors:
             raise DataError(
                 f"there is no billing export below {tree.name} by its files' names",
@@ -421,7 +457,9 @@ class _Run:
         loaded = self._loaded_whole(delivery, digests)
         if loaded is not None:
             self._keep_stamps(loaded, digests)
-            self._find("note", "unchanged", f"{delivery.source} {delivery.billing_period}: already loaded, unchanged")
+            self._find(
+                "note", "unchanged", f"{delivery.source} {delivery.billing_period}: already loaded, unchanged"
+            )
             self.meter.advance(sum(entry.size for entry in entries))
             return
         read: list[tuple[Format, Staged]] = []
@@ -431,11 +469,14 @@ class _Run:
         known = {kind.name: kind for kind, _ in read}
         if len(known) > 1:
             raise DataError(
-                f"{tree.name}: files of one manifest are of several formats: {', '.join(known)}", "get the export again"
+                f"{tree.name}: files of one manifest are of several formats: {', '.join(known)}",
+                "get the export again",
             )
         files = [(tree, entry) for entry in entries]
         named = {tree.name} if tree.is_file else set[str]()
-        self._write(_Group(read[0][0], [staged for _, staged in read], digests, files, named), delivery.source)
+        self._write(
+            _Group(read[0][0], [staged for _, staged in read], digests, files, named), delivery.source
+        )
 
     @contextmanager
     def _store(self, files: Sequence[tuple[Tree, Entry]]) -> Iterator[duckdb.DuckDBPyConnection]:
@@ -453,7 +494,9 @@ class _Run:
             for tree, entry in files:
                 if tree.state(entry) != self._states[tree, entry]:
                     what = f"{tree.shown(entry)} was written to or replaced while it was read"
-                    raise DataError(what, "run the command again once nothing writes to it; nothing of it was loaded")
+                    raise DataError(
+                        what, "run the command again once nothing writes to it; nothing of it was loaded"
+                    )
 
     def _content_digest(self, tree: Tree, entry: Entry) -> str:
         """The digest of a file's content: of a file on disk that is what it was when it was loaded, the one of then."""
@@ -481,7 +524,9 @@ class _Run:
             return None
         with self.store.read() as con:
             loaded = charges.loaded_digest(con, delivery.source, delivery.billing_period)
-        return loaded if any(self._digest(kind, digests) == loaded for kind in formats.all_formats()) else None
+        return (
+            loaded if any(self._digest(kind, digests) == loaded for kind in formats.all_formats()) else None
+        )
 
     def _loose(self, loose: list[tuple[Tree, Entry]]) -> None:
         files: dict[str, tuple[Tree, Entry]] = {}
@@ -546,7 +591,12 @@ class _Run:
 
     def _leave(self, count: int) -> None:
         if count > 0:
-            self._find("warning", "batch_left", f"{count:,} files beside it were not loaded either", "load them without it")
+            self._find(
+                "warning",
+                "batch_left",
+                f"{count:,} files beside it were not loaded either",
+                "load them without it",
+            )
 
     def _pass_over(self, tree: Tree, error: formats.NotThis) -> None:
         """What is no export for this command fails where it was named, and is told of where a directory was."""
@@ -562,7 +612,10 @@ class _Run:
         digest = self._digest(kind, group.digests)
         files = charges.BillFiles(kind.name, digest, source, file_digests, stamps)
         lost: dict[str, str] = {}
-        with self._store(group.files) as con, bill_files.values_in_words([file.name for file in group.staged]):
+        with (
+            self._store(group.files) as con,
+            bill_files.values_in_words([file.name for file in group.staged]),
+        ):
             if source:
                 findings = write_rows(con, kind, group.staged, files)
             else:
@@ -583,7 +636,12 @@ class _Run:
         self._tell(files, results, findings, is_named=bool(group.named))
 
     def _tell(
-        self, files: charges.BillFiles, results: list[BillResult], findings: Sequence[SourceFinding], *, is_named: bool
+        self,
+        files: charges.BillFiles,
+        results: list[BillResult],
+        findings: Sequence[SourceFinding],
+        *,
+        is_named: bool,
     ) -> None:
         """What became of the bills. What is left out fails where its file was named, and is told of where a directory was."""
         if not results:
@@ -609,8 +667,12 @@ class _Run:
                 self.run.errors.append(DataError(why, fix))
             elif is_named and not result.loaded and result.verdict != "unchanged":
                 fix = "nothing is to be done where that is right; --replace loads it nonetheless"
-                self.run.errors.append(DataError(f"{bill} was not loaded: {charges.KEPT[result.verdict]}", fix))
-            self.run.findings += repeated_rows(result.repeated, f"that the store has with another part of {bill}")
+                self.run.errors.append(
+                    DataError(f"{bill} was not loaded: {charges.KEPT[result.verdict]}", fix)
+                )
+            self.run.findings += repeated_rows(
+                result.repeated, f"that the store has with another part of {bill}"
+            )
 
     def _read(self, tree: Tree, entry: Entry) -> list[tuple[Format, Staged]]:
         """A file, or those in an archive, as text columns; what was fetched is kept only where it is read in its place."""
@@ -618,11 +680,21 @@ class _Run:
         directory.mkdir()
         files = []
         with self.meter.reading(self.con, tree.shown(entry), entry.size):
-            for file in opening.open_files(self.con, tree.fetch(entry, directory), tree.shown(entry), directory):
+            for file in opening.open_files(
+                self.con, tree.fetch(entry, directory), tree.shown(entry), directory
+            ):
                 if file.has_marks:
-                    self._find("note", "byte_order_marks", f"{file.name}: byte order marks inside the text were left out")
+                    self._find(
+                        "note",
+                        "byte_order_marks",
+                        f"{file.name}: byte order marks inside the text were left out",
+                    )
                 kind = formats.recognize(file.header, file.name)
-                if kind.command != "focus" if self.provider is None else kind.providers and self.provider not in kind.providers:
+                if (
+                    kind.command != "focus"
+                    if self.provider is None
+                    else kind.providers and self.provider not in kind.providers
+                ):
                     what = f"{file.name} is {kind.title}" + ("" if self.provider else ", no FOCUS file")
                     raise formats.NotThis(what, f"gpucost collect {kind.command} loads it")
                 staged = stage(self.con, kind, file, self.work / f"staged-{next(self._serial)}.parquet")
@@ -647,5 +719,7 @@ class _Run:
         parts = [known.name, known.rules_digest, self.currency or "", *sorted(digests)]
         return hashlib.sha256("\n".join(parts).encode()).hexdigest()
 
-    def _find(self, level: Literal["warning", "note"], code: str, message: str, fix: str | None = None) -> None:
+    def _find(
+        self, level: Literal["warning", "note"], code: str, message: str, fix: str | None = None
+    ) -> None:
         self.run.findings.append(SourceFinding(level, code, message, fix))

@@ -50,7 +50,9 @@ def parse(text: bytes, entry: Entry, name: str) -> tuple[str, Manifest] | None:
     except ValueError:
         if "manifest" not in PurePosixPath(entry.key).name.lower():
             return None
-        raise DataError(f"{name} is a manifest that breaks off", "get it again; nothing below it was loaded") from None
+        raise DataError(
+            f"{name} is a manifest that breaks off", "get it again; nothing below it was loaded"
+        ) from None
     if not isinstance(document, dict):
         return None
     if isinstance(document.get("blobs"), list):
@@ -69,7 +71,9 @@ def parse(text: bytes, entry: Entry, name: str) -> tuple[str, Manifest] | None:
         (month for file in files if (month := _named(file))), None
     )
     if period is None:
-        raise DataError(f"{name} is a manifest that does not say its billing period", "get the manifest again")
+        raise DataError(
+            f"{name} is a manifest that does not say its billing period", "get the manifest again"
+        )
     return "aws", Manifest(entry.key, _source(document, bucket, files), period, tuple(files))
 
 
@@ -82,7 +86,9 @@ def choose(manifests: list[Manifest]) -> list[Manifest]:
     for manifest in sorted(manifests, key=lambda manifest: (manifest.depth, manifest.key)):
         known = chosen.setdefault((manifest.source, manifest.billing_period), manifest)
         if manifest.delivered and known.delivered:
-            chosen[manifest.source, manifest.billing_period] = max(known, manifest, key=lambda one: one.delivered)
+            chosen[manifest.source, manifest.billing_period] = max(
+                known, manifest, key=lambda one: one.delivered
+            )
         elif known.depth == manifest.depth and known.files != manifest.files:
             raise DataError(
                 f"{known.key} and {manifest.key} are deliveries of the same export and period {manifest.billing_period}",
@@ -150,7 +156,9 @@ def _source(document: dict[str, Any], bucket: str, files: list[str]) -> str:
     """`s3://bucket/prefix/name`: where the export is delivered to, whatever month or delivery it is."""
     name = str(document.get("reportName") or document.get("exportArn") or "").rpartition("/")[2]
     parts = PurePosixPath(files[0]).parts[:-1] if files else ()
-    prefix = list(takewhile(lambda part: part != "data" and not _PERIOD.match(part) and not _RANGE.match(part), parts))
+    prefix = list(
+        takewhile(lambda part: part != "data" and not _PERIOD.match(part) and not _RANGE.match(part), parts)
+    )
     if name and not prefix:
         prefix.append(name)
     return "s3://" + "/".join([bucket or "unknown", *prefix])
@@ -168,7 +176,9 @@ def _of_azure(document: dict[str, Any], entry: Entry) -> Manifest | None:
     month = _month(run.get("startDate")) or _named(str(placed))
     if month is None:
         return None
-    folder = takewhile(lambda part: not _RANGE.match(part), (part for part in placed.parts if not _RUN.match(part)))
+    folder = takewhile(
+        lambda part: not _RANGE.match(part), (part for part in placed.parts if not _RUN.match(part))
+    )
     number = next((part for part in reversed(placed.parts) if _RUN.match(part)), None)
     container = str(_part(document, "deliveryConfig").get("containerUri") or "").rpartition("/")[2]
     return Manifest(

@@ -37,7 +37,9 @@ def is_answer(document: object) -> TypeGuard[dict[str, Any]]:
     """Whether a JSON document is an answer of the query API, as a page of it or a saved file."""
     properties = document.get("properties") if isinstance(document, dict) else None
     return (
-        isinstance(properties, dict) and isinstance(properties.get("columns"), list) and isinstance(properties.get("rows"), list)
+        isinstance(properties, dict)
+        and isinstance(properties.get("columns"), list)
+        and isinstance(properties.get("rows"), list)
     )
 
 
@@ -46,7 +48,10 @@ def records(answer: dict[str, Any]) -> list[dict[str, Any]]:
     names = [str(column.get("name")) for column in answer["properties"]["columns"]]
     rows = answer["properties"]["rows"]
     if any(len(row) != len(names) for row in rows):
-        raise DataError(f"a row of the answer has not {len(names)} fields, as it has columns", "ask again; nothing was loaded")
+        raise DataError(
+            f"a row of the answer has not {len(names)} fields, as it has columns",
+            "ask again; nothing was loaded",
+        )
     return [dict(zip(names, row, strict=True)) for row in rows]
 
 
@@ -65,13 +70,19 @@ def results(page: dict[str, Any]) -> Iterator[dict[str, Any]]:
     is no object.
     """
     for bucket in page["data"]:
-        around = {"has_more": page.get("has_more")} | {name: value for name, value in bucket.items() if name != "results"}
+        around = {"has_more": page.get("has_more")} | {
+            name: value for name, value in bucket.items() if name != "results"
+        }
         for result in bucket["results"] or [{}]:
             if not isinstance(result, dict):
                 raise DataError("a result of the answer is no object", "ask again; nothing was loaded")
             flat = dict(around)
             for name, value in result.items():
-                flat |= {f"{name}_{inner}": one for inner, one in value.items()} if isinstance(value, dict) else {name: value}
+                flat |= (
+                    {f"{name}_{inner}": one for inner, one in value.items()}
+                    if isinstance(value, dict)
+                    else {name: value}
+                )
             yield flat
 
 
@@ -101,7 +112,10 @@ def open_files(con: duckdb.DuckDBPyConnection, path: Path, name: str, directory:
         if not magic:
             raise DataError(f"{name} is empty", _AGAIN)
         if magic[:2] == b"PK":
-            return [_open(con, part, f"{name}:{member}", directory) for member, part in _unpacked(path, name, directory)]
+            return [
+                _open(con, part, f"{name}:{member}", directory)
+                for member, part in _unpacked(path, name, directory)
+            ]
     return [_open(con, path, name, directory)]
 
 
@@ -185,7 +199,9 @@ def _document(path: Path, name: str, directory: Path) -> RawFile:
         document = inputs.parse_json(text, parse_float=str)
     except ValueError as error:
         try:
-            document = [inputs.parse_json(line, parse_float=str) for line in text.splitlines() if line.strip()]
+            document = [
+                inputs.parse_json(line, parse_float=str) for line in text.splitlines() if line.strip()
+            ]
         except ValueError:
             raise DataError(f"{name} is no JSON: {error}", _AGAIN) from None
     if is_answer(document):
@@ -213,7 +229,9 @@ def _rows(rows: list[dict[str, Any]], path: Path, name: str, directory: Path) ->
 def _unpacked(path: Path, name: str, directory: Path) -> Iterator[tuple[str, Path]]:
     left = _most(path)
     with zipfile.ZipFile(path) as archive:
-        for number, member in enumerate(sorted(info.filename for info in archive.infolist() if not info.is_dir())):
+        for number, member in enumerate(
+            sorted(info.filename for info in archive.infolist() if not info.is_dir())
+        ):
             if not member.startswith("__MACOSX/"):
                 target = directory / f"{path.stem}-{number}{Path(member).suffix}"
                 with archive.open(member) as source:
@@ -232,7 +250,8 @@ def _copied(source: IO[bytes] | gzip.GzipFile, target: Path, name: str, limit: i
         for chunk in inputs.chunks(source):
             if (limit := limit - len(chunk)) < 0:
                 raise DataError(
-                    f"{name} unpacks to over a gibibyte, {_RATIO} times its size", "if it is a bill, unpack it and give its files"
+                    f"{name} unpacks to over a gibibyte, {_RATIO} times its size",
+                    "if it is a bill, unpack it and give its files",
                 )
             out.write(chunk)
     return target
@@ -249,7 +268,19 @@ def _in_words(name: str) -> Iterator[None]:
         raise DataError(f"cannot read {name}: {error.strerror or error}") from error
 
 
-ENDINGS = (".csv", ".parquet", ".json", ".jsonl", ".ndjson", ".csv.gz", ".csv.zip", ".json.gz", ".jsonl.gz", ".gz", ".zip")
+ENDINGS = (
+    ".csv",
+    ".parquet",
+    ".json",
+    ".jsonl",
+    ".ndjson",
+    ".csv.gz",
+    ".csv.zip",
+    ".json.gz",
+    ".jsonl.gz",
+    ".gz",
+    ".zip",
+)
 
 
 # Coarser than the steps of any file system's clock; samples of 64 KiB, the file's ends among them.
@@ -318,7 +349,9 @@ class BucketTree(Tree):
             with suppress(FileNotFoundError):
                 found, self.is_file = [self.bucket.head(self.prefix)], True
         if not found:
-            raise SourceError(f"there is nothing at {self.name}", "check the address: it names a folder, or one file")
+            raise SourceError(
+                f"there is nothing at {self.name}", "check the address: it names a folder, or one file"
+            )
         return [one for one in found if one.key.lower().endswith(ENDINGS)]
 
     def around(self) -> list[Entry]:
@@ -334,7 +367,10 @@ class BucketTree(Tree):
             fix = "run the command again; a key that begins with a slash cannot be read"
             raise SourceError(f"{self.shown(entry)} is not there any more", fix) from None
         if found != entry:
-            raise SourceError(f"{self.shown(entry)} is being replaced: its cloud delivers a new version", "run the command again")
+            raise SourceError(
+                f"{self.shown(entry)} is being replaced: its cloud delivers a new version",
+                "run the command again",
+            )
         return target
 
     def shown(self, entry: Entry) -> str:
@@ -354,7 +390,9 @@ class MonthsTree(Tree):
     def manifests(self) -> list[Manifest]:
         from gpucost.collect.bill.manifest import Manifest
 
-        return [Manifest(f"{month}.json", self.name, month, (month + self._ending,)) for month in self._months]
+        return [
+            Manifest(f"{month}.json", self.name, month, (month + self._ending,)) for month in self._months
+        ]
 
     def month(self, entry: Entry) -> str:
         """The month that a file is about."""
@@ -369,7 +407,9 @@ class LocalTree(Tree):
 
     def __init__(self, path: Path) -> None:
         if not path.exists():
-            raise UsageError(f"there is no {path}", "name a file or directory of the export, or an s3:// address")
+            raise UsageError(
+                f"there is no {path}", "name a file or directory of the export, or an s3:// address"
+            )
         self.is_file = path.is_file()
         self.name = str(path)
         self.root = path.parent if self.is_file else path
@@ -386,17 +426,28 @@ class LocalTree(Tree):
     def folders(self) -> set[Path]:
         # links may lead out of the root
         keys = [self._only] if self._only is not None else [key for key, _ in self._found()]
-        return {self.root, *((self.root / key).resolve().parent for key in keys if (self.root / key).is_symlink())}
+        return {
+            self.root,
+            *((self.root / key).resolve().parent for key in keys if (self.root / key).is_symlink()),
+        }
 
     def passed_over(self) -> list[str]:
         return [] if self.is_file else [key for key, _ in self._found() if not key.lower().endswith(ENDINGS)]
 
     def _found(self) -> list[tuple[str, int]]:
         try:
-            found = [(path.relative_to(self.root), path.stat().st_size) for path in self.root.rglob("*") if path.is_file()]
+            found = [
+                (path.relative_to(self.root), path.stat().st_size)
+                for path in self.root.rglob("*")
+                if path.is_file()
+            ]
         except OSError as error:
             raise SourceError(f"cannot read {self.root}: {error.strerror or error}") from None
-        return sorted((path.as_posix(), size) for path, size in found if not any(part.startswith(".") for part in path.parts))
+        return sorted(
+            (path.as_posix(), size)
+            for path, size in found
+            if not any(part.startswith(".") for part in path.parts)
+        )
 
     def fetch(self, entry: Entry, directory: Path) -> Path:  # noqa: ARG002  (it lies on disk already)
         return self.root / entry.key

@@ -101,7 +101,9 @@ def collect_prices(
                 tell(f"{provider}: {words}")
 
         result = partial(PriceResult, provider, now.date())
-        named, near = ([one for one in dict.fromkeys(some) if is_region_of(provider, one)] for some in (regions, seen))
+        named, near = (
+            [one for one in dict.fromkeys(some) if is_region_of(provider, one)] for some in (regions, seen)
+        )
         try:
             answer = PROVIDERS[provider](config, named, near, now.date(), say).fetch()
             say("writing")
@@ -135,5 +137,7 @@ def _compared(store: Store, answer: ProviderPrices) -> tuple[tuple[ReplacedPrice
         del columns["source"], columns["effective_start"]
         rows = answer_rows(con, __name__, "replaced_prices", {"provider": answer.provider, **columns})
     known = [ReplacedPrices(**row) for row in rows if row["old_price_per_hour"]]
-    changed = sorted((price for price in known if abs(price.change) >= _SAME), key=lambda price: -abs(price.change))
+    changed = sorted(
+        (price for price in known if abs(price.change) >= _SAME), key=lambda price: -abs(price.change)
+    )
     return tuple(changed), len(known) - len(changed)

@@ -104,13 +104,28 @@ def _term_prices(rows: Iterable[Row], region: str, day: date, source: str) -> It
             amount /= bought[1] * HOURS_PER_YEAR
         elif row["unit"] != "Hrs":
             raise ValueError(f"the unit {row['unit']}")
-        sums[row["sku"], row["offertermcode"], row["instancetype"], row["currency"], started, bought] += amount
+        sums[row["sku"], row["offertermcode"], row["instancetype"], row["currency"], started, bought] += (
+            amount
+        )
     for (_, _, name, currency, started, (option, years, payment, offering)), price in sums.items():
         if price > 0:
-            yield ListPrice(region, name, option, price, currency, source, years, payment, offering, effective_start=started)
+            yield ListPrice(
+                region,
+                name,
+                option,
+                price,
+                currency,
+                source,
+                years,
+                payment,
+                offering,
+                effective_start=started,
+            )
 
 
-def plan_price(rate: Mapping[str, Any], instance_types: Collection[str], source: str = RATES) -> ListPrice | None:
+def plan_price(
+    rate: Mapping[str, Any], instance_types: Collection[str], source: str = RATES
+) -> ListPrice | None:
     """The price of one rate of describe_savings_plans_offering_rates; None where it is of no plain Linux instance.
 
     The rate of a plan is what its commitment is charged per hour, so anything paid upfront is in it.
@@ -121,7 +136,9 @@ def plan_price(rate: Mapping[str, Any], instance_types: Collection[str], source:
         properties = {item["name"]: item["value"] for item in rate["properties"]}
         plan = _PLANS.get(offering["planType"])
         price = Decimal(str(rate["rate"]))
-        plain = rate["unit"] == "Hrs" and rate["operation"] == "RunInstances" and "BoxUsage" in rate["usageType"]
+        plain = (
+            rate["unit"] == "Hrs" and rate["operation"] == "RunInstances" and "BoxUsage" in rate["usageType"]
+        )
         # what stands unused in a reservation is charged under a usage of its own
         if not plain or "UnusedBox" in rate["usageType"] or plan is None or price <= 0:
             return None
@@ -143,7 +160,10 @@ def plan_price(rate: Mapping[str, Any], instance_types: Collection[str], source:
 BULK_PRODUCTS = "aws bulk price list"
 BULK_RATES = "aws bulk savings plans"
 
-_SERVERS = {"aws": "https://pricing.us-east-1.amazonaws.com", "cn": "https://pricing.cn-north-1.amazonaws.com.cn"}
+_SERVERS = {
+    "aws": "https://pricing.us-east-1.amazonaws.com",
+    "cn": "https://pricing.cn-north-1.amazonaws.com.cn",
+}
 _BULK_PLANS = {"ComputeSavingsPlans": "Compute", "EC2InstanceSavingsPlans": "EC2Instance"}
 # The attributes that is_plain asks for, by the names that columns have.
 _ATTRIBUTES = {name.lower(): name for name in (*WANTED, "regionCode", "instanceType", "marketoption")}
@@ -158,13 +178,17 @@ def bulk_product_prices(
         attributes = {name: row[column] for column, name in _ATTRIBUTES.items() if column in row}
         return row if is_plain(attributes, region, instance_types) else None
 
-    rows = public.rows(f"{server}/offers/v1.0/{_partition(region)}/AmazonEC2/current/{region}/index.csv", keep)
+    rows = public.rows(
+        f"{server}/offers/v1.0/{_partition(region)}/AmazonEC2/current/{region}/index.csv", keep
+    )
     with read_as(f"aws: the bulk price list of {region} cannot be read", AGAIN):
         once = {row["ratecode"]: row for row in rows}
         return list(_term_prices(once.values(), region, day, BULK_PRODUCTS))
 
 
-def plan_prices(public: PublicList, server: str, region: str, instance_types: Collection[str]) -> list[ListPrice]:
+def plan_prices(
+    public: PublicList, server: str, region: str, instance_types: Collection[str]
+) -> list[ListPrice]:
     """The Savings Plans prices of `instance_types` in a region; none where AWS has no plans there. Raises SourceError."""
     index = public.json(
         f"{server}/savingsPlan/v1.0/{_partition(region)}/AWSComputeSavingsPlan/current/region_index.json",
@@ -176,7 +200,9 @@ def plan_prices(public: PublicList, server: str, region: str, instance_types: Co
 
     def keep(row: Row) -> ListPrice | None:
         # instances of one's own hardware and unused reservations have usage types of their own
-        if row["discountedservicecode"] != "AmazonEC2" or not re.match(r"(.*-)?BoxUsage:", row["discountedusagetype"]):
+        if row["discountedservicecode"] != "AmazonEC2" or not re.match(
+            r"(.*-)?BoxUsage:", row["discountedusagetype"]
+        ):
             return None
         if row["discountedregioncode"] != region or row["productfamily"] not in _BULK_PLANS:
             return None
@@ -222,14 +248,18 @@ _PLACES = (
 
 def accelerated(described: Mapping[str, Any]) -> InstanceType | None:
     """One instance type of describe_instance_types; None where it holds no accelerator."""
-    devices = next((described[info][kind] for info, kind in _PLACES if described.get(info, {}).get(kind)), None)
+    devices = next(
+        (described[info][kind] for info, kind in _PLACES if described.get(info, {}).get(kind)), None
+    )
     if not devices:
         return None
     device, name = devices[0], described["InstanceType"]
     known = known_types("aws").get(name)
     memory = device.get("MemoryInfo", {}).get("SizeInMiB")
     # EC2 calls the A100 of 40 and of 80 GB the same
-    spellings = [device["Name"]] if memory is None else [f"{device['Name']}-{round(memory / 1024)}GB", device["Name"]]
+    spellings = (
+        [device["Name"]] if memory is None else [f"{device['Name']}-{round(memory / 1024)}GB", device["Name"]]
+    )
     model = known.gpu_model if known else gpu_model(*spellings)
     return InstanceType(
         instance_type=name,
@@ -249,7 +279,9 @@ def _count(name: str, devices: list[Mapping[str, Any]], model: str) -> float:
     """
     if count := sum(int(device.get("Count") or 0) for device in devices):
         return float(count)
-    if parts := sum(float(d.get("LogicalGpuCount") or 0) * float(d.get("GpuPartitionSize") or 0) for d in devices):
+    if parts := sum(
+        float(d.get("LogicalGpuCount") or 0) * float(d.get("GpuPartitionSize") or 0) for d in devices
+    ):
         return parts
     if known := known_types("aws").get(name):
         return float(known.gpu_count)
@@ -260,7 +292,9 @@ def _count(name: str, devices: list[Mapping[str, Any]], model: str) -> float:
 
 _ELSE = "us-east-1"
 _TYPES_PER_REQUEST = 50
-_PERMISSIONS = "pricing:GetProducts, savingsplans:DescribeSavingsPlansOfferingRates and ec2:DescribeInstanceTypes"
+_PERMISSIONS = (
+    "pricing:GetProducts, savingsplans:DescribeSavingsPlansOfferingRates and ec2:DescribeInstanceTypes"
+)
 _PAGES = 10_000  # no answer has as many: a server that repeats itself is left
 
 
@@ -282,7 +316,9 @@ class AwsPrices(PriceCollector):
                 self.tell(f"{region}: instance types")
                 types |= {item.instance_type: item for item in self._types(session, region)}
                 names = {*known_types("aws"), *types}
-                prices += _not_none([*self._products(session, region, names), *self._plans(session, region, names)], region)
+                prices += _not_none(
+                    [*self._products(session, region, names), *self._plans(session, region, names)], region
+                )
         return ProviderPrices("aws", regions, one_of_each(prices), instance_types=list(types.values()))
 
     def _public(self, regions: Sequence[str]) -> ProviderPrices:
@@ -299,13 +335,19 @@ class AwsPrices(PriceCollector):
         return ProviderPrices("aws", regions, one_of_each(prices))
 
     def _types(self, session: boto3.Session, region: str) -> Iterator[InstanceType]:
-        pages = aws_client(session, self.config.aws, "ec2", region).get_paginator("describe_instance_types").paginate()
+        pages = (
+            aws_client(session, self.config.aws, "ec2", region)
+            .get_paginator("describe_instance_types")
+            .paginate()
+        )
         for page in pages:
             for described in _part(page, "InstanceTypes", "describe_instance_types"):
                 if kind := accelerated(described):
                     yield kind
 
-    def _pages(self, what: str, ask: Callable[..., dict[str, Any]], token: str, endless: str) -> Iterator[dict[str, Any]]:
+    def _pages(
+        self, what: str, ask: Callable[..., dict[str, Any]], token: str, endless: str
+    ) -> Iterator[dict[str, Any]]:
         more: dict[str, str] = {}
         for page in range(1, _PAGES):
             self.tell(f"{what}, page {page}")
@@ -321,7 +363,9 @@ class AwsPrices(PriceCollector):
         wanted = {**WANTED, "regionCode": region}
         filters = [{"Type": "TERM_MATCH", "Field": name, "Value": value} for name, value in wanted.items()]
         ask = partial(client.get_products, ServiceCode="AmazonEC2", FormatVersion="aws_v1", Filters=filters)
-        for answer in self._pages(f"{region}: price list", ask, "NextToken", f"aws: the price list of {region} has no end"):
+        for answer in self._pages(
+            f"{region}: price list", ask, "NextToken", f"aws: the price list of {region} has no end"
+        ):
             for text in _part(answer, "PriceList", "get_products"):
                 yield from product_prices(text, region, names, self.day)
 

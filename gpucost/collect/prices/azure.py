@@ -9,7 +9,14 @@ from decimal import Decimal
 from functools import partial
 from typing import Any, ClassVar
 
-from gpucost.collect.prices.base import HOURS_PER_YEAR, PriceCollector, again, known_types, one_of_each, read_as
+from gpucost.collect.prices.base import (
+    HOURS_PER_YEAR,
+    PriceCollector,
+    again,
+    known_types,
+    one_of_each,
+    read_as,
+)
 from gpucost.collect.prices.public import PublicList
 from gpucost.errors import SourceError
 from gpucost.store.prices import ListPrice, ProviderPrices
@@ -30,28 +37,47 @@ def item_prices(item: Mapping[str, Any], day: date) -> Iterator[ListPrice]:
     with read_as("azure: an item of the retail prices cannot be read", again("azure")):
         name, region = item["armSkuName"], item["armRegionName"]
         words = " ".join((item["productName"], item["skuName"], item["meterName"]))
-        if not region or not (_FAMILIES.match(name) or name in known_types("azure")) or _OTHERWISE.search(words):
+        if (
+            not region
+            or not (_FAMILIES.match(name) or name in known_types("azure"))
+            or _OTHERWISE.search(words)
+        ):
             return
         started = datetime.fromisoformat(item["effectiveStartDate"]).date()
         ended = item.get("effectiveEndDate")
-        if started > day or (ended and datetime.fromisoformat(ended).date() <= day) or item.get("tierMinimumUnits"):
+        if (
+            started > day
+            or (ended and datetime.fromisoformat(ended).date() <= day)
+            or item.get("tierMinimumUnits")
+        ):
             return
         price = Decimal(item["retailPrice"])
         if price <= 0:
             return
         bought = partial(
-            ListPrice, region=region, instance_type=name, currency=item["currencyCode"], effective_start=started, source=SOURCE
+            ListPrice,
+            region=region,
+            instance_type=name,
+            currency=item["currencyCode"],
+            effective_start=started,
+            source=SOURCE,
         )
         if item["type"] == "Reservation":
             # the whole term's price, though unitOfMeasure says an hour; monthly payments come to the same
             term = _years(item["reservationTerm"])
-            yield bought(purchase_option="reserved", price_per_hour=price / (term * HOURS_PER_YEAR), term_years=term)
+            yield bought(
+                purchase_option="reserved", price_per_hour=price / (term * HOURS_PER_YEAR), term_years=term
+            )
         elif item["type"] == "Consumption" and item["unitOfMeasure"] == "1 Hour":
             spot = re.search(r"\bspot\b", f"{item['skuName']} {item['meterName']}", re.IGNORECASE)
             yield bought(purchase_option="spot" if spot else "on_demand", price_per_hour=price)
             for plan in item.get("savingsPlan") or ():
                 term = _years(plan["term"])
-                yield bought(purchase_option="savings_plan", price_per_hour=Decimal(plan["retailPrice"]), term_years=term)
+                yield bought(
+                    purchase_option="savings_plan",
+                    price_per_hour=Decimal(plan["retailPrice"]),
+                    term_years=term,
+                )
 
 
 def without_placeholders(prices: Sequence[ListPrice]) -> list[ListPrice]:
@@ -85,7 +111,9 @@ class AzurePrices(PriceCollector):
         setting, server = "[azure] retail_prices_url", self.config.azure.retail_prices_url
         public = PublicList(self.provider, "the list of retail prices", setting, server)
         for region in wanted or [""]:
-            in_region = [price for item in self._items(public, region) for price in item_prices(item, self.day)]
+            in_region = [
+                price for item in self._items(public, region) for price in item_prices(item, self.day)
+            ]
             if not in_region:
                 raise SourceError(
                     f"azure: there are no prices of GPU machines in {region or 'any region'}",
@@ -100,7 +128,11 @@ class AzurePrices(PriceCollector):
         if region:
             wanted += f" and armRegionName eq '{region}'"
         url: str | None = self.config.azure.retail_prices_url
-        params: dict[str, str] | None = {"api-version": API_VERSION, "currencyCode": self.config.currency, "$filter": wanted}
+        params: dict[str, str] | None = {
+            "api-version": API_VERSION,
+            "currencyCode": self.config.currency,
+            "$filter": wanted,
+        }
         turned: set[str] = set()
         while url:
             self.tell(f"{region or 'all regions'}: page {len(turned) + 1}")

@@ -109,7 +109,11 @@ class KnownType(BaseModel, frozen=True):
 @cache
 def known_types(provider: str) -> Mapping[str, KnownType]:
     """The catalog's instance types of a provider, by name."""
-    rows = [{name: text for name, text in row.items() if text} for row in facts("instances.csv") if row["provider"] == provider]
+    rows = [
+        {name: text for name, text in row.items() if text}
+        for row in facts("instances.csv")
+        if row["provider"] == provider
+    ]
     return {row["instance_type"]: KnownType.model_validate(row) for row in rows}
 
 

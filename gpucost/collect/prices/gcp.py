@@ -10,7 +10,15 @@ from decimal import Decimal
 from typing import TYPE_CHECKING, ClassVar
 
 from gpucost.clouds import GRPC_NO_LOGIN, google_in_words, google_login, is_loopback
-from gpucost.collect.prices.base import KnownType, PriceCollector, again, gpu_model, known_types, newest, one_of_each
+from gpucost.collect.prices.base import (
+    KnownType,
+    PriceCollector,
+    again,
+    gpu_model,
+    known_types,
+    newest,
+    one_of_each,
+)
 from gpucost.errors import SourceError
 from gpucost.records import record
 from gpucost.store.prices import ComponentPrice, ListPrice, ProviderPrices
@@ -78,11 +86,15 @@ def unit_price(sku: Sku) -> UnitPrice | None:
     if _OTHERWISE.search(words) or not sku.pricing_info:
         return None
     option, term = _bought(sku.category.usage_type, words)
-    named = _part(sku.category.resource_group, _PLACE.sub("", _SPOT.sub("", _COMMITMENT.sub("", words))).strip())
+    named = _part(
+        sku.category.resource_group, _PLACE.sub("", _SPOT.sub("", _COMMITMENT.sub("", words))).strip()
+    )
     if option is None or named is None:
         return None
     part, of = named
-    info = max(sku.pricing_info, key=lambda info: info.effective_time.timestamp() if info.effective_time else 0)
+    info = max(
+        sku.pricing_info, key=lambda info: info.effective_time.timestamp() if info.effective_time else 0
+    )
     priced = _per_hour(info.pricing_expression, part)
     if priced is None:
         return None
@@ -183,7 +195,9 @@ def component_prices(region: str, units: Mapping[PriceUnit, UnitPrice]) -> Itera
     for unit, price in units.items():
         if unit.part in ("gpu", "local_ssd_gib") or unit.of in families:
             bought = unit.purchase_option, unit.term_years
-            yield ComponentPrice(region, unit.component, *bought, price.price_per_hour, price.currency, SOURCE)
+            yield ComponentPrice(
+                region, unit.component, *bought, price.price_per_hour, price.currency, SOURCE
+            )
 
 
 def family_of(machine: str) -> str:
@@ -222,7 +236,9 @@ class GcpPrices(PriceCollector):
 
     def fetch(self) -> ProviderPrices:
         allowing = "gcloud services enable cloudbilling.googleapis.com"
-        with google_in_words(self.provider, _AGAIN, ("listing SKUs is ", allowing), "half an answer, or none: "):
+        with google_in_words(
+            self.provider, _AGAIN, ("listing SKUs is ", allowing), "half an answer, or none: "
+        ):
             units = by_region(self._units(self._client()))
         wanted = self.regions or self.config.gcp.regions
         prices = {region: one_of_each(machine_prices(region, of)) for region, of in units.items()}
@@ -246,9 +262,13 @@ class GcpPrices(PriceCollector):
         from google.api_core.retry import Retry
         from google.cloud.billing_v1 import ListSkusRequest
 
-        request = ListSkusRequest(parent=COMPUTE_ENGINE, currency_code=self.config.currency, page_size=_PAGE_SIZE)
+        request = ListSkusRequest(
+            parent=COMPUTE_ENGINE, currency_code=self.config.currency, page_size=_PAGE_SIZE
+        )
         # each page is tried again by itself
-        pages = client.list_skus(request=request, retry=Retry(_passing, initial=0.5, maximum=20, timeout=60), timeout=60).pages
+        pages = client.list_skus(
+            request=request, retry=Retry(_passing, initial=0.5, maximum=20, timeout=60), timeout=60
+        ).pages
         for number, page in enumerate(pages, start=1):
             self.tell(f"SKUs, page {number}")
             for sku in page.skus:
@@ -265,8 +285,12 @@ class GcpPrices(PriceCollector):
         if is_loopback(endpoint):
             import grpc
 
-            return CloudCatalogClient(transport=CloudCatalogGrpcTransport(channel=grpc.insecure_channel(endpoint)))
-        return CloudCatalogClient(credentials=credentials, client_options={"api_endpoint": endpoint} if endpoint else None)
+            return CloudCatalogClient(
+                transport=CloudCatalogGrpcTransport(channel=grpc.insecure_channel(endpoint))
+            )
+        return CloudCatalogClient(
+            credentials=credentials, client_options={"api_endpoint": endpoint} if endpoint else None
+        )
 
 
 def _passing(error: BaseException) -> bool:

@@ -64,7 +64,9 @@ class RunpodPrices(GpuPrices):
     provider = "runpod"
     source = "runpod graphql gpuTypes"
     what = ("the list of GPUs", "GPUs and their prices")
-    body: ClassVar = {"query": "query GpuTypes { gpuTypes { id displayName memoryInGb securePrice communityPrice } }"}
+    body: ClassVar = {
+        "query": "query GpuTypes { gpuTypes { id displayName memoryInGb securePrice communityPrice } }"
+    }
 
     @staticmethod
     def is_whole(answer: Any) -> bool:
@@ -85,7 +87,12 @@ class VastPrices(GpuPrices):
     provider = "vast"
     source = "vast.ai bundles, median"
     what = ("the list of offers", "offers of one GPU")
-    body: ClassVar = {"rentable": {"eq": True}, "rented": {"eq": False}, "num_gpus": {"eq": 1}, "limit": _VAST_OFFERS}
+    body: ClassVar = {
+        "rentable": {"eq": True},
+        "rented": {"eq": False},
+        "num_gpus": {"eq": 1},
+        "limit": _VAST_OFFERS,
+    }
 
     @staticmethod
     def is_whole(answer: Any) -> bool:
@@ -96,7 +103,9 @@ class VastPrices(GpuPrices):
         prices: dict[tuple[str, str], list[Decimal]] = defaultdict(list)
         for offer in answer["offers"]:
             if offer["num_gpus"] == 1:
-                model = gpu_model(f"{offer['gpu_name']} {round(offer['gpu_ram'] / 1024)}GB", offer["gpu_name"])
+                model = gpu_model(
+                    f"{offer['gpu_name']} {round(offer['gpu_ram'] / 1024)}GB", offer["gpu_name"]
+                )
                 for option, field in (("on_demand", "dph_base"), ("spot", "min_bid")):
                     if price := offer.get(field):
                         prices[model, option].append(Decimal(price))

@@ -28,12 +28,20 @@ class OciPrices(PriceCollector):
         public = PublicList(self.provider, "the cost estimator's list", "[price_lists] oci", server)
         self.tell("shapes and their prices")
         shapes, products = (
-            public.json(f"{server}/{name}.json", whole=lambda answer: isinstance(answer["items"], list))["items"]
+            public.json(f"{server}/{name}.json", whole=lambda answer: isinstance(answer["items"], list))[
+                "items"
+            ]
             for name in ("shapes", "products")
         )
         with read_as("oci: a shape or product of the cost estimator cannot be read", public.again):
-            per_gpu = {item["partNumber"]: price for item in products if (price := self._per_hour(item)) is not None}
-            with_gpus = [shape for shape in shapes if shape["gpuQty"] and not shape["hidden"] and shape["status"] == "ACTIVE"]
+            per_gpu = {
+                item["partNumber"]: price for item in products if (price := self._per_hour(item)) is not None
+            }
+            with_gpus = [
+                shape
+                for shape in shapes
+                if shape["gpuQty"] and not shape["hidden"] and shape["status"] == "ACTIVE"
+            ]
             prices = [price for shape in with_gpus for price in self._prices(shape, per_gpu)]
             priced = {price.instance_type for price in prices}
             types = [kind for kind in map(_instance_type, with_gpus) if kind.instance_type in priced]
@@ -50,7 +58,11 @@ class OciPrices(PriceCollector):
             return None
         for localized in product["currencyCodeLocalizations"]:
             if localized["currencyCode"] == self.config.currency:
-                prices = (Decimal(price["value"]) for price in localized["prices"] if price["model"] == "PAY_AS_YOU_GO")
+                prices = (
+                    Decimal(price["value"])
+                    for price in localized["prices"]
+                    if price["model"] == "PAY_AS_YOU_GO"
+                )
                 return max(prices, default=None)
         return None
 
@@ -60,7 +72,10 @@ class OciPrices(PriceCollector):
         price = sum((per_gpu.get(part, Decimal(0)) for part in parts), Decimal(0)) * int(shape["gpuQty"])
         if price <= 0:
             return
-        options = [("on_demand", price), *([("spot", price * _PREEMPTIBLE)] if shape["allowPreemptible"] else [])]
+        options = [
+            ("on_demand", price),
+            *([("spot", price * _PREEMPTIBLE)] if shape["allowPreemptible"] else []),
+        ]
         for option, per_hour in options:
             yield ListPrice("", _name(shape), option, per_hour, self.config.currency, SOURCE)
 

@@ -63,7 +63,9 @@ class PublicList:
                 parsed = inputs.parse_json(content, Decimal)
                 complete = whole(parsed)
             except (ValueError, KeyError, TypeError, ArithmeticError) as error:
-                raise TransientError(f"half an answer, cut off or no answer of {self._what} at all") from error
+                raise TransientError(
+                    f"half an answer, cut off or no answer of {self._what} at all"
+                ) from error
             if not complete:
                 raise TransientError("half an answer: items are missing from a page")
             return parsed
@@ -89,7 +91,9 @@ class PublicList:
                         elif (kept := keep(dict(zip(names, fields, strict=True)))) is not None:
                             rows.append(kept)
                 except (csv.Error, ValueError, UnicodeDecodeError) as error:
-                    raise TransientError(f"half an answer, or no answer of {self._what} at all: {_line(error)}") from error
+                    raise TransientError(
+                        f"half an answer, or no answer of {self._what} at all: {_line(error)}"
+                    ) from error
             if not names:
                 raise TransientError(f"half an answer, cut off or no answer of {self._what} at all")
             return rows
@@ -109,7 +113,9 @@ class PublicList:
     ) -> Iterator[requests.Response]:
         try:
             method = "GET" if body is None else "POST"
-            with self._session.request(method, url, params=params, json=body, timeout=(10, 60), stream=stream) as answer:
+            with self._session.request(
+                method, url, params=params, json=body, timeout=(10, 60), stream=stream
+            ) as answer:
                 if answer.status_code != 200:
                     raise http.refused(f"{self._provider}: {self._what}", answer, self._login, self.again)
                 yield answer
@@ -120,7 +126,9 @@ class PublicList:
         except (requests.ConnectionError, requests.Timeout) as error:
             raise TransientError(f"cannot be reached, or the connection broke off: {_line(error)}") from error
         except requests.RequestException as error:
-            raise SourceError(f"{self._provider}: {_line(error)}", f"{self._setting} says where {self._what} is") from error
+            raise SourceError(
+                f"{self._provider}: {_line(error)}", f"{self._setting} says where {self._what} is"
+            ) from error
 
 
 def _lines(answer: requests.Response) -> Iterator[str]:
@@ -140,6 +148,8 @@ def _bare(name: str) -> str:
 
 def _line(error: Exception) -> str:
     """What is at the bottom of a failure: requests wraps it in what urllib3 wrapped."""
-    while inner := getattr(error, "reason", None) or next((arg for arg in error.args if isinstance(arg, Exception)), None):
+    while inner := getattr(error, "reason", None) or next(
+        (arg for arg in error.args if isinstance(arg, Exception)), None
+    ):
         error = inner
     return excerpt(str(error), 200)

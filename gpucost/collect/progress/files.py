@@ -70,12 +70,16 @@ def _files(paths: list[Path]) -> Iterator[Path]:
                 if entry.suffix in SUFFIXES and entry.is_file() and not entry.name.startswith(".")
             )
             if not inside:
-                raise UsageError(f"{path} holds no {', '.join(SUFFIXES)} file", "name the files, or another directory")
+                raise UsageError(
+                    f"{path} holds no {', '.join(SUFFIXES)} file", "name the files, or another directory"
+                )
             yield from inside
         elif path.exists():
             yield path
         else:
-            raise UsageError(f"there is no {path}", "name a CSV or JSONL file of work, or a directory of them")
+            raise UsageError(
+                f"there is no {path}", "name a CSV or JSONL file of work, or a directory of them"
+            )
 
 
 def _read(path: Path, tz: ZoneInfo) -> tuple[ProgressBatch, tuple[int, int]]:
@@ -131,11 +135,15 @@ def _jsonl(path: Path, file: Any) -> Iterator[tuple[int, Mapping[str, Any]]]:
             raise DataError(f"{path}, line {number}: is no JSON object")
         missing = [name for name in NEEDED if name not in row]
         if missing:
-            raise DataError(f"{path}, line {number}: {missing[0]} is missing", f"it needs {', '.join(NEEDED)}")
+            raise DataError(
+                f"{path}, line {number}: {missing[0]} is missing", f"it needs {', '.join(NEEDED)}"
+            )
         yield number, row
 
 
-def _value(path: Path, number: int, row: Mapping[str, Any], tz: ZoneInfo) -> tuple[ProgressSeries, int, float]:
+def _value(
+    path: Path, number: int, row: Mapping[str, Any], tz: ZoneInfo
+) -> tuple[ProgressSeries, int, float]:
     def text(name: str) -> str:
         value = row.get(name)
         return "" if value is None else str(value).strip()

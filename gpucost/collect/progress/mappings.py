@@ -20,7 +20,16 @@ if TYPE_CHECKING:
 # Values of a tenant label that name no tenant.
 _UNKNOWN = (*bill_files.BLANK, "unknown", "-")
 # Units that gpucost unit answers about; requests --count shows any other.
-UNITS = ("epoch", "request", "prompt_token", "cached_token", "generation_token", "prefill_second", "decode_second", "batch_item")
+UNITS = (
+    "epoch",
+    "request",
+    "prompt_token",
+    "cached_token",
+    "generation_token",
+    "prefill_second",
+    "decode_second",
+    "batch_item",
+)
 
 
 def mappings(config: Config) -> list[UnitSettings]:
@@ -92,7 +101,9 @@ def levels(logged: Iterable[tuple[int, float, float]], marks: str) -> tuple[list
         if not math.isfinite(number):
             continue
         level = math.floor(number)
-        again = last is not None and (level < last[0] or (level == last[0] and step <= last[1] and at_ms > times[-1]))
+        again = last is not None and (
+            level < last[0] or (level == last[0] and step <= last[1] and at_ms > times[-1])
+        )
         if again and marks == "end":
             times.append(times[-1] + 1)
             reached.append(level - 1)

@@ -48,7 +48,9 @@ class MlflowClient:
         self._url = settings.url
         self._pause = pause
         self._seconds = settings.timeout_seconds
-        self._session = http.session(settings.url or "", _LONGEST_SECONDS, _LARGEST_BYTES, settings.tls, "mlflow")
+        self._session = http.session(
+            settings.url or "", _LONGEST_SECONDS, _LARGEST_BYTES, settings.tls, "mlflow"
+        )
         token = secret("mlflow", "token", settings.token_file, settings.token_env, SourceError)
         self._session.auth = partial(_log_in, token or from_environment("MLFLOW_TRACKING_TOKEN"))
 
@@ -135,7 +137,10 @@ def collect_mlflow(
     if period is None:
         with store.write() as con:
             loaded = log.loaded(con, KIND, settings.source)
-        start = max((end for _, end in loaded), default=month_start_ms(moment, timezone) + OVERLAP_MS) - OVERLAP_MS
+        start = (
+            max((end for _, end in loaded), default=month_start_ms(moment, timezone) + OVERLAP_MS)
+            - OVERLAP_MS
+        )
         period = Period(from_ms(min(start, to_ms(moment) - 1)), moment)
     client = MlflowClient(settings, pause)
     try:
@@ -159,7 +164,11 @@ def _read(client: MlflowClient, settings: Mlflow, period: Period) -> tuple[list[
         name = str(experiment.get("name", ""))
         if any(fnmatchcase(name, pattern) for pattern in wanted):
             began = f"attributes.start_time < {period.end_ms}"
-            query = {"experiment_ids": [str(experiment["experiment_id"])], "filter": began, "run_view_type": "ACTIVE_ONLY"}
+            query = {
+                "experiment_ids": [str(experiment["experiment_id"])],
+                "filter": began,
+                "run_view_type": "ACTIVE_ONLY",
+            }
             for item in client.pages("runs/search", query):
                 run = _run(item, name, settings)
                 if not run.ended_ms or run.ended_ms >= period.start_ms:
@@ -171,7 +180,9 @@ def _read(client: MlflowClient, settings: Mlflow, period: Period) -> tuple[list[
         metric = settings.epoch_metric if by_value else settings.step_metric
         if metric is None or metric not in run.metrics:
             continue
-        history = client.pages("metrics/get-history", {"run_id": run.run_id, "metric_key": metric}, is_get=True)
+        history = client.pages(
+            "metrics/get-history", {"run_id": run.run_id, "metric_key": metric}, is_get=True
+        )
         times, reached = levels(_logged(history, by_value=by_value), settings.marks)
         series = ProgressSeries(
             "mlflow", "epoch", "gauge", (("metric", metric),), run.cluster, run.namespace, run.pod, run.workload,

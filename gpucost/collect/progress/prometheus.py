@@ -35,7 +35,9 @@ class ProgressCollector(ServerCollector[list[tuple["UnitSettings", ReadAnswer]]]
 
     kind: ClassVar[str] = "progress"
 
-    def __init__(self, source: PrometheusSource, store: Store, client: PrometheusClient, units: list[UnitSettings]) -> None:
+    def __init__(
+        self, source: PrometheusSource, store: Store, client: PrometheusClient, units: list[UnitSettings]
+    ) -> None:
         super().__init__(source, store, client)
         self._units = units
 
@@ -51,7 +53,11 @@ class ProgressCollector(ServerCollector[list[tuple["UnitSettings", ReadAnswer]]]
         return [(unit, answer) for unit in self._units for answer in self._fetch(unit, span)]
 
     def write(
-        self, con: duckdb.DuckDBPyConnection, run_id: int, span: Span, batch: list[tuple[UnitSettings, ReadAnswer]]
+        self,
+        con: duckdb.DuckDBPyConnection,
+        run_id: int,
+        span: Span,
+        batch: list[tuple[UnitSettings, ReadAnswer]],
     ) -> LoadResult | None:
         """Replaces what the store has of this server's work in the window."""
         work = ProgressBatch()
@@ -65,7 +71,9 @@ class ProgressCollector(ServerCollector[list[tuple["UnitSettings", ReadAnswer]]]
                 cluster = labels.get(self._config.cluster_label) or self._config.cluster or "default"
                 work.add(series_of(unit, labels, cluster), answer.ts_ms[part], answer.values[part])
             if len(answer.ts_ms):
-                metrics[unit.name] = MetricSamples(len(answer.ts_ms), int(answer.ts_ms.min()), int(answer.ts_ms.max()))
+                metrics[unit.name] = MetricSamples(
+                    len(answer.ts_ms), int(answer.ts_ms.min()), int(answer.ts_ms.max())
+                )
         loaded = load_values(con, self.source, span, work)
         runs.log_load(con, run_id, self.kind, self.source, span, rows=loaded.values, dropped=loaded.dropped)
         dropped = {("progress", "nan"): loaded.dropped} if loaded.dropped else {}
@@ -75,10 +83,16 @@ class ProgressCollector(ServerCollector[list[tuple["UnitSettings", ReadAnswer]]]
         name = unit.metric or unit.name
 
         def query(length: int) -> str:
-            return f"{selector(unit)}[{length}ms]" if unit.query is None else f"({unit.query})[{length}ms:{_QUERY_STEP}]"
+            return (
+                f"{selector(unit)}[{length}ms]"
+                if unit.query is None
+                else f"({unit.query})[{length}ms:{_QUERY_STEP}]"
+            )
 
         def too_much(_: Span, error: TooMuch) -> list[ReadAnswer]:
-            raise SourceError(f"one hour of {name} is more than the server will answer: {error.message}", error.fix) from None
+            raise SourceError(
+                f"one hour of {name} is more than the server will answer: {error.message}", error.fix
+            ) from None
 
         return self._matrices(name, query, span, too_much)
 
@@ -125,11 +139,19 @@ def _without_series(
             message += f"; the server has no metric {unit.metric}"
             fix = did_you_mean(unit.metric, names, "check its metric")
         else:
-            fix = "check its query" if unit.query is not None else "check its match" if unit.match else "check its metric"
+            fix = (
+                "check its query"
+                if unit.query is not None
+                else "check its match"
+                if unit.match
+                else "check its metric"
+            )
         findings.append(SourceFinding("note", "unit_without_series", message, fix))
     if not findings and names is not None and not any(unit.query or unit.metric in names for unit in units):
         message = f"{source.url} has none of the metrics of work that gpucost knows"
         findings.append(
-            SourceFinding("note", "no_units", message, "name yours under [[units]] in gpucost.toml; see docs/units.md")
+            SourceFinding(
+                "note", "no_units", message, "name yours under [[units]] in gpucost.toml; see docs/units.md"
+            )
         )
     return findings

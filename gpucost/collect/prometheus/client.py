@@ -62,10 +62,14 @@ def session(source: PrometheusSource) -> requests.Session:
         headers[header] = from_variable("prometheus", f"headers_env.{header}", variable, SourceError)
     if source.tenant:
         headers["X-Scope-OrgID"] = source.tenant
-    if token := secret("prometheus", "bearer_token", source.bearer_token_file, source.bearer_token_env, SourceError):
+    if token := secret(
+        "prometheus", "bearer_token", source.bearer_token_file, source.bearer_token_env, SourceError
+    ):
         headers["Authorization"] = f"Bearer {token}"
     if basic := source.basic_auth:
-        password = secret("prometheus", "basic_auth.password", basic.password_file, basic.password_env, SourceError)
+        password = secret(
+            "prometheus", "basic_auth.password", basic.password_file, basic.password_env, SourceError
+        )
         connection.auth = (basic.username, password or "")
         conceal(f"{basic.username}:{password}")  # as the header has it
     return connection
@@ -196,7 +200,9 @@ class PrometheusClient:
 
         return self._retried(read)
 
-    def label_values(self, label: str, from_ms: int, to_ms: int, series: list[str] | None = None) -> set[str] | None:
+    def label_values(
+        self, label: str, from_ms: int, to_ms: int, series: list[str] | None = None
+    ) -> set[str] | None:
         """A label's values around a period, of some series or of all; None where the server does not tell, or not all of them."""
         params: dict[str, Any] = {"start": f"{from_ms / 1000:.3f}", "end": f"{to_ms / 1000:.3f}"}
         if series:
@@ -210,7 +216,9 @@ class PrometheusClient:
 
         try:
             return self._retried(read)
-        except SourceError:  # not every server has this endpoint; one that is gone will say so to the next question
+        except (
+            SourceError
+        ):  # not every server has this endpoint; one that is gone will say so to the next question
             return None
 
     def _take(self, response: requests.Response, *_: object, stream: bool = False, **__: object) -> None:
@@ -256,7 +264,12 @@ class PrometheusClient:
         limits = asdict(self._retries)
         try:
             # closing ends a pause
-            return http.retry(lambda: self._guarded(read, path), longest_wait=_LONGEST_RETRY_AFTER, stop=self._stop, **limits)
+            return http.retry(
+                lambda: self._guarded(read, path),
+                longest_wait=_LONGEST_RETRY_AFTER,
+                stop=self._stop,
+                **limits,
+            )
         except Down as error:
             raise SourceUnavailable(error.message, error.fix) from None
         except http.TransientError as error:
@@ -281,7 +294,9 @@ class PrometheusClient:
         except PrometheusApiClientException as error:
             raise self._refused(self._last.response, path) from error
         except ValueError as error:  # of a Location that is none, though none is followed
-            raise unreadable(self._source, Garbled("the answer holds something else than was asked for")) from error
+            raise unreadable(
+                self._source, Garbled("the answer holds something else than was asked for")
+            ) from error
 
 
 # What it means when a server fails to answer: ask for less, try again, or give up; and the setting that mends it.
@@ -319,8 +334,12 @@ def lost(source: PrometheusSource, error: Exception) -> SourceError | http.Trans
         return _no_handshake(url, reason.upper())
     is_connection = isinstance(error, requests.ConnectionError)
     if is_connection and "NameResolutionError" in reason:
-        return SourceUnavailable(f"cannot resolve host {urlsplit(url).hostname}", "correct url in [prometheus] of gpucost.toml")
-    if isinstance(error, requests.Timeout) or (is_connection and ("ReadTimeoutError" in reason or "Read timed out" in reason)):
+        return SourceUnavailable(
+            f"cannot resolve host {urlsplit(url).hostname}", "correct url in [prometheus] of gpucost.toml"
+        )
+    if isinstance(error, requests.Timeout) or (
+        is_connection and ("ReadTimeoutError" in reason or "Read timed out" in reason)
+    ):
         return http.TransientError(
             f"{url} did not answer within {source.timeout_seconds:g} s, or not in full in {source.max_response_seconds:g} s",
             fix="raise max_response_seconds or timeout_seconds, or lower max_samples, in [prometheus] of gpucost.toml",
@@ -348,7 +367,8 @@ def _no_handshake(url: str, reason: str) -> SourceError | http.TransientError:
     if "EOF" in reason:
         return http.TransientError(f"{url} closed the encrypted connection", fix=_LATER)
     return SourceError(
-        f"{url}: no encrypted connection can be made", "set url in [prometheus] of gpucost.toml: http, or another port?"
+        f"{url}: no encrypted connection can be made",
+        "set url in [prometheus] of gpucost.toml: http, or another port?",
     )
 
 
@@ -360,7 +380,9 @@ def unreadable(source: PrometheusSource, error: Exception) -> http.TransientErro
 def partial(source: PrometheusSource, warnings: list[str]) -> http.TransientError:
     """What an answer means of which the server says that it is not all that there is."""
     fix = 'see which of its stores are down; with partial_response = "accept" in [prometheus] such answers are loaded, and marked'
-    return http.TransientError(f"{source.url} gave a partial answer: {http.excerpt('; '.join(warnings))}", fix=fix)
+    return http.TransientError(
+        f"{source.url} gave a partial answer: {http.excerpt('; '.join(warnings))}", fix=fix
+    )
 
 
 def not_json(source: PrometheusSource) -> SourceError:
@@ -369,14 +391,18 @@ def not_json(source: PrometheusSource) -> SourceError:
     return SourceError(message, f"{_API}, with its credentials")
 
 
-def refused(source: PrometheusSource, response: requests.Response, path: str) -> SourceError | http.TransientError:
+def refused(
+    source: PrometheusSource, response: requests.Response, path: str
+) -> SourceError | http.TransientError:
     """What an answer other than 200 means for the question under /api/v1/`path`."""
     url, status = source.url, response.status_code
     text = http.reason(response)
     answered = f"{url} answered HTTP {status}" + (f": {text}" if text else "")
     if status in (301, 302, 303, 307, 308):
         where = http.excerpt(response.headers.get("Location", "elsewhere").split("?")[0])
-        return SourceUnavailable(f"{url} redirects to {where} (a login page?)", f"{_API} itself, with its credentials")
+        return SourceUnavailable(
+            f"{url} redirects to {where} (a login page?)", f"{_API} itself, with its credentials"
+        )
     if status in (401, 403):
         fix = "set bearer_token_file, basic_auth, headers_env or tenant in [prometheus] of gpucost.toml"
         return Unauthorized(f"{url} refuses the credentials (HTTP {status})", fix)
@@ -387,7 +413,9 @@ def refused(source: PrometheusSource, response: requests.Response, path: str) ->
     if status in (400, 422) and not too_much and any(phrase in text.lower() for phrase in _STORE_DOWN):
         return partial(source, [text])
     if status in (413, 422) or too_much:
-        return TooMuch(f"{url} will not answer that much at once (HTTP {status})" + (f": {text}" if text else ""))
+        return TooMuch(
+            f"{url} will not answer that much at once (HTTP {status})" + (f": {text}" if text else "")
+        )
     if status in (408, 429) or status >= 500:
         return http.TransientError(answered, http.retry_after(response.headers), _LATER)
     return SourceError(answered)

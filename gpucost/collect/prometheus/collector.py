@@ -112,16 +112,27 @@ class ServerCollector(Collector[Batch]):
         self._client = client
 
     def spans(
-        self, con: duckdb.DuckDBPyConnection, period: Period | None, moment: datetime, tz: ZoneInfo | None, newest_ms: int | None
+        self,
+        con: duckdb.DuckDBPyConnection,
+        period: Period | None,
+        moment: datetime,
+        tz: ZoneInfo | None,
+        newest_ms: int | None,
     ) -> list[Span]:
         """What a run collects: all of `period`, else the month so far (in `tz`) or what is missing since, up to `newest_ms`."""
         if period is not None:
             return whole_hours([(period.start_ms, period.end_ms)], to_ms(moment))
         so_far = until(runs.loaded(con, self.kind, self.source), newest_ms)
-        return default_spans(month_start_ms(moment, tz), to_ms(moment), runs.asked(con, self.kind, self.source), so_far)
+        return default_spans(
+            month_start_ms(moment, tz), to_ms(moment), runs.asked(con, self.kind, self.source), so_far
+        )
 
     def _matrices(
-        self, metric: str, query: Callable[[int], str], span: Span, too_much: Callable[[Span, TooMuch], list[ReadAnswer]]
+        self,
+        metric: str,
+        query: Callable[[int], str],
+        span: Span,
+        too_much: Callable[[Span, TooMuch], list[ReadAnswer]],
     ) -> list[ReadAnswer]:
         """What `query` of so many milliseconds answers, in parts where that is too much; `too_much` answers for an hour."""
         start, end = span
@@ -168,7 +179,10 @@ def open_client(
 
 def server_warnings(source: PrometheusSource, client: PrometheusClient) -> list[SourceFinding]:
     """What the server warned of in this run."""
-    return [SourceFinding("warning", "server_warning", f"{source.url}: {text}") for text in sorted(client.warnings)]
+    return [
+        SourceFinding("warning", "server_warning", f"{source.url}: {text}")
+        for text in sorted(client.warnings)
+    ]
 
 
 class PrometheusCollector(ServerCollector[list[ReadAnswer]]):
@@ -192,7 +206,9 @@ class PrometheusCollector(ServerCollector[list[ReadAnswer]]):
         self._thresholds = thresholds(activity, idle)
         self._activity = activity
         self._ambiguous = {
-            one.metric for one in activity_metrics(activity) if one.part == "device" and one.scale < 100 and not one.is_set
+            one.metric
+            for one in activity_metrics(activity)
+            if one.part == "device" and one.scale < 100 and not one.is_set
         }
         self._has_hosts = has_hosts
         self._names: set[str] | None = None
@@ -218,7 +234,10 @@ class PrometheusCollector(ServerCollector[list[ReadAnswer]]):
         now_ms, late_hours = self._now_ms, self._config.late_hours
         if self.newest_ms is None or not late_hours:
             return []
-        since, silent_at = now_ms - late_hours * MS_PER_HOUR, min(now_ms, self.newest_ms) - runs.SHORT_SILENCE_MS
+        since, silent_at = (
+            now_ms - late_hours * MS_PER_HOUR,
+            min(now_ms, self.newest_ms) - runs.SHORT_SILENCE_MS,
+        )
         with self.store.write() as con:
             late = late_spans(con, self.source, now_ms, late_hours, self.newest_ms)
             lagging = runs.lagging_targets(con, self.source, self._config.cluster_label, since, silent_at)
@@ -228,17 +247,24 @@ class PrometheusCollector(ServerCollector[list[ReadAnswer]]):
         """Does the server hold samples of these targets past the newest that is stored? Dead ones cost it next to nothing."""
         label = self._config.cluster_label
         scope: Scope = "cluster" if targets.metric.startswith("kube_") else "activity"
-        target = among(among(Selector(targets.metric, scope=scope), label, [targets.cluster]), "job", [targets.job])
+        target = among(
+            among(Selector(targets.metric, scope=scope), label, [targets.cluster]), "job", [targets.job]
+        )
         length = now_ms - targets.last_ms - 1
         for start in range(0, len(targets.instances), MOST_NAMES):
             one = among(target, "instance", targets.instances[start : start + MOST_NAMES])
-            sums = [f"(count(count_over_time({one.text(name)}[{length}ms])) or vector(0))" for name in one.spelled(None)]
+            sums = [
+                f"(count(count_over_time({one.text(name)}[{length}ms])) or vector(0))"
+                for name in one.spelled(None)
+            ]
             try:
                 if self._client.value(" + ".join(sums), now_ms):
                     return True
             except TooMuch:
                 return True
-            except SourceError:  # a server that cannot be asked so will say what it has of the hours that are asked for
+            except (
+                SourceError
+            ):  # a server that cannot be asked so will say what it has of the hours that are asked for
                 return False
         return False
 
@@ -247,9 +273,18 @@ class PrometheusCollector(ServerCollector[list[ReadAnswer]]):
         start, end = spans[0][0], spans[-1][1]
         self._names = self._client.label_values("__name__", start, end)
         if any(s.scope == "hosts" for s in self._selectors):
-            self._gpu_nodes = self._client.label_values("node", start, end, [GPU_CAPACITY.text(GPU_CAPACITY.metric)]) or set()
-        hosts = [among(s, "node", self._gpu_nodes) for s in self._selectors if s.scope == "hosts" and "pod" in s.metric]
-        requests = [s.text(s.metric) for s in [*(s for s in self._selectors if s.scope == "requests"), *hosts]]
+            self._gpu_nodes = (
+                self._client.label_values("node", start, end, [GPU_CAPACITY.text(GPU_CAPACITY.metric)])
+                or set()
+            )
+        hosts = [
+            among(s, "node", self._gpu_nodes)
+            for s in self._selectors
+            if s.scope == "hosts" and "pod" in s.metric
+        ]
+        requests = [
+            s.text(s.metric) for s in [*(s for s in self._selectors if s.scope == "requests"), *hosts]
+        ]
         self._namespaces = self._client.label_values("namespace", start, end, requests) or set()
         last = end // MS_PER_HOUR * MS_PER_HOUR
         tells_hours = self._scrapes((last - MS_PER_HOUR, last)) is not None
@@ -284,7 +319,11 @@ class PrometheusCollector(ServerCollector[list[ReadAnswer]]):
                     continue  # nobody asks for a GPU, so no pod matters
                 selector = among(selector, "namespace", namespaces)
             for name in selector.spelled(self._names):
-                hours = self._hours(selector, name, scrapes) if scrapes is not None and selector.constant else None
+                hours = (
+                    self._hours(selector, name, scrapes)
+                    if scrapes is not None and selector.constant
+                    else None
+                )
                 if hours is None:
                     part = self._fetch(selector, name, span)
                     answers += part
@@ -309,7 +348,12 @@ class PrometheusCollector(ServerCollector[list[ReadAnswer]]):
             return []
         for alike in compared(self._activity):
             several = [among(selector, "instance", between - above) for selector in alike]
-            answers = [answer for one in several for name in one.spelled(self._names) for answer in self._fetch(one, name, span)]
+            answers = [
+                answer
+                for one in several
+                for name in one.spelled(self._names)
+                for answer in self._fetch(one, name, span)
+            ]
             if any(len(answer.ts_ms) for answer in answers):
                 return answers
         return []
@@ -362,7 +406,9 @@ class PrometheusCollector(ServerCollector[list[ReadAnswer]]):
             return answer if is_by_hour(answer, span) and not answer.is_partial else None
         except TooMuch:
             return None
-        except SourceError:  # one that is gone will say so to the next question; some answer no others than for samples
+        except (
+            SourceError
+        ):  # one that is gone will say so to the next question; some answer no others than for samples
             if self._tells_hours:
                 self._tells_hours = False
                 self._resize(self._per_hour * _CONSTANT_SHARE)
@@ -391,7 +437,9 @@ class PrometheusCollector(ServerCollector[list[ReadAnswer]]):
         label = several[0][0].selector.shard_label
         every = set().union(*(names for _, names in several))
         if "" not in every and 0 < len(every) <= MOST_NAMES and len(several) > 1:
-            metrics = Selector("", (one_of("__name__", sorted(hours.name for hours, _ in several)),), shard_label=label)
+            metrics = Selector(
+                "", (one_of("__name__", sorted(hours.name for hours, _ in several)),), shard_label=label
+            )
             answers = self._fetch(among(metrics, label, every), "", span)
             for hours, _ in several:
                 hours.read(answers, hour)
@@ -400,7 +448,9 @@ class PrometheusCollector(ServerCollector[list[ReadAnswer]]):
             selector = hours.selector if "" in names else among(hours.selector, label, names)
             hours.read(self._fetch(selector, hours.name, span), hour)
 
-    def write(self, con: duckdb.DuckDBPyConnection, run_id: int, span: Span, batch: list[ReadAnswer]) -> LoadResult | None:
+    def write(
+        self, con: duckdb.DuckDBPyConnection, run_id: int, span: Span, batch: list[ReadAnswer]
+    ) -> LoadResult | None:
         """Loads one window up to the source's newest sample: what lies past it is not there yet, and is asked for again.
 
         An empty window waits for a later one that holds something, and is logged with it: it may lie past the newest
@@ -456,13 +506,19 @@ class PrometheusCollector(ServerCollector[list[ReadAnswer]]):
     def _fetch(self, selector: Selector, name: str, span: Span, *, sharded: bool = False) -> list[ReadAnswer]:
         def too_much(hour: Span, error: TooMuch) -> list[ReadAnswer]:
             if not sharded:
-                return [answer for shard in selector.shards() for answer in self._fetch(shard, name, hour, sharded=True)]
+                return [
+                    answer
+                    for shard in selector.shards()
+                    for answer in self._fetch(shard, name, hour, sharded=True)
+                ]
             raise SourceError(
                 f"one hour of {name} is more than the server will answer, even in sixteenths: {error.message}",
                 fix="raise the server's limit (Prometheus: --query.max-samples)",
             ) from None
 
-        return self._matrices(selector.metric, lambda length: f"{selector.text(name)}[{length}ms]", span, too_much)
+        return self._matrices(
+            selector.metric, lambda length: f"{selector.text(name)}[{length}ms]", span, too_much
+        )
 
     def find_others(self, result: CollectResult) -> None:
         """Load when the server has samples of families that are silent in what this run loaded: of CPU pods, of DaemonSets.
@@ -484,7 +540,9 @@ class PrometheusCollector(ServerCollector[list[ReadAnswer]]):
                 with self.store.write() as con:
                     load_presence(con, self._window(0, span, answers))
 
-    def _others(self, family: str, cluster: str, from_ms: int, to_ms: int, span: Span) -> Iterator[ReadAnswer]:
+    def _others(
+        self, family: str, cluster: str, from_ms: int, to_ms: int, span: Span
+    ) -> Iterator[ReadAnswer]:
         """The moments at which objects that are not collected have samples of a family, per target, in and around a silence."""
         label = self._config.cluster_label
         selector = among(OTHERS[family], label, [cluster])
@@ -503,9 +561,15 @@ class PrometheusCollector(ServerCollector[list[ReadAnswer]]):
             answer = self._client.by_step(FAMILY_SAMPLES, query, steps, _PRESENCE_STEP_MS)
         except TooMuch:
             parts = halves(span)
-            return [one for part in parts for one in self._moments(family, query, part)] if len(parts) > 1 else []
+            return (
+                [one for part in parts for one in self._moments(family, query, part)]
+                if len(parts) > 1
+                else []
+            )
         # A value is the moment of a sample; the same one answers for several steps.
-        rows = np.unique(np.stack((answer.series_index, np.rint(answer.values * 1000))), axis=1).astype(np.int64)
+        rows = np.unique(np.stack((answer.series_index, np.rint(answer.values * 1000))), axis=1).astype(
+            np.int64
+        )
         series = [{**labels, "family": family} for labels in answer.series]
         return [ReadAnswer(series, rows[0].astype(np.int32), rows[1], np.ones(rows.shape[1]))]
 
@@ -520,7 +584,8 @@ class PrometheusCollector(ServerCollector[list[ReadAnswer]]):
             result.gaps = [
                 MissingSpan(silence.cluster, period_of(silence[1:]), "no GPU was measured")
                 for silence in silences
-                if intersect([silence[1:]], result.spans) and silence.to_ms - silence.from_ms > runs.SHORT_SILENCE_MS
+                if intersect([silence[1:]], result.spans)
+                and silence.to_ms - silence.from_ms > runs.SHORT_SILENCE_MS
             ]
             if result.windows or not result.failed_windows:
                 # where [[hosts]] describes machines, the report says which of them it leaves out
@@ -563,9 +628,13 @@ class PrometheusCollector(ServerCollector[list[ReadAnswer]]):
             except SourceError:  # a server that does not say has it not
                 return False
 
-        def silent(code: str, message: str, at_other_times: str, lost: str, fix: str, *metrics: str) -> SourceFinding:
+        def silent(
+            code: str, message: str, at_other_times: str, lost: str, fix: str, *metrics: str
+        ) -> SourceFinding:
             is_there = any(map(ever, metrics)) or any(map(now, metrics))
-            return SourceFinding("warning", code, message + at_other_times * is_there + lost, None if is_there else fix)
+            return SourceFinding(
+                "warning", code, message + at_other_times * is_there + lost, None if is_there else fix
+            )
 
         if not any(metric.startswith("kube_") for metric in seen):
             message = f"{source} holds no sample of {KSM} in this period"
@@ -577,7 +646,9 @@ class PrometheusCollector(ServerCollector[list[ReadAnswer]]):
         if not seen.isdisjoint(names):
             return
         if spoiled := sorted({*names} & {dropped.metric for dropped in result.dropped}):
-            yield SourceFinding("warning", "activity_invalid", f"{source}: {' and '.join(spoiled)} held no valid sample")
+            yield SourceFinding(
+                "warning", "activity_invalid", f"{source}: {' and '.join(spoiled)} held no valid sample"
+            )
             return
         device, mig = self._activity.device_metric, self._activity.mig_metric
         message, times = f"{source} has neither {device} nor {mig}", " in this period, though at other times"
@@ -604,7 +675,9 @@ class PrometheusCollector(ServerCollector[list[ReadAnswer]]):
             times = {"start": f"{start / 1000:.3f}", "end": f"{end / 1000:.3f}", "step": f"{step // 1000}"}
             try:
                 answer = self._client.get("query_range", {"query": "count(kube_node_info)", **times})
-                last = max((round(float(row["values"][-1][0]) * 1000) for row in answer["result"]), default=last)
+                last = max(
+                    (round(float(row["values"][-1][0]) * 1000) for row in answer["result"]), default=last
+                )
             except (SourceError, KeyError, TypeError, ValueError, IndexError):
                 return last
             if last is None:
@@ -673,7 +746,11 @@ def _count(answers: list[ReadAnswer], span: Span) -> tuple[dict[int, int], int |
         if len(part.ts_ms):
             counts += np.bincount(part.ts_ms // MS_PER_HOUR - hours[0], part.weights, len(hours))
             moments += [int(part.ts_ms.min()), int(part.ts_ms.max())]
-    return dict(zip(hours, counts.astype(int).tolist(), strict=True)), min(moments, default=None), max(moments, default=None)
+    return (
+        dict(zip(hours, counts.astype(int).tolist(), strict=True)),
+        min(moments, default=None),
+        max(moments, default=None),
+    )
 
 
 def _instances(answers: Sequence[ReadAnswer], low: float, high: float) -> set[str]:

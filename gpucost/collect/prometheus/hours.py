@@ -149,7 +149,9 @@ def _starts(*columns: NDArray[np.int32] | NDArray[np.int64]) -> NDArray[np.intp]
 
 _ANY_NODE = "*"
 _ON_NODES = {"kube_pod_status_scheduled_time", "kube_pod_start_time", "kube_pod_container_info"}
-Life = tuple[int, str, str | None, int]  # target, object, its node (None: with or without one), hour of the window
+Life = tuple[
+    int, str, str | None, int
+]  # target, object, its node (None: with or without one), hour of the window
 
 
 class Hours:
@@ -181,7 +183,11 @@ class Hours:
         self._index, self._hour = answer.series_index.astype(np.int64), hours
         self._total, self._unit, self._value = answer.values, unit, value
         self._target = np.array([scrapes.target(labels) for labels in self.series], np.int64)[self._index]
-        self._moments, self._values, self._length = [scrapes.ts_ms], [np.empty(len(scrapes.ts_ms))], len(scrapes.ts_ms)
+        self._moments, self._values, self._length = (
+            [scrapes.ts_ms],
+            [np.empty(len(scrapes.ts_ms))],
+            len(scrapes.ts_ms),
+        )
         count = np.where(self._target >= 0, scrapes.count[self._target, hours], 0)
         self._is_whole = is_whole = (count > 0) & self._proves(slice(None), count)
         self._first = np.where(is_whole, scrapes.first[self._target, hours], -1)
@@ -197,7 +203,13 @@ class Hours:
         says_node = any("node" in labels for labels in self.series)
         is_bound = bool(self.series) and self.series[0]["__name__"] in _ON_NODES
         for row in np.flatnonzero(self._first < 0).tolist():
-            node = self.series[self._index[row]].get("node", "") if says_node else _ANY_NODE if is_bound else None
+            node = (
+                self.series[self._index[row]].get("node", "")
+                if says_node
+                else _ANY_NODE
+                if is_bound
+                else None
+            )
             for place in (None, node):
                 life = lives.get((int(self._target[row]), self._name(row), place, int(self._hour[row])))
                 if life is not None and self._proves(row, np.int64(len(life))):
@@ -214,7 +226,9 @@ class Hours:
     def read(self, answers: Sequence[ReadAnswer], hour: int | None = None) -> None:
         """Takes in raw samples: of unproven rows of an hour, or all that lie past the last whole hour."""
         if not self._number:
-            self._number = {series_key(self._source, labels): position for position, labels in enumerate(self.series)}
+            self._number = {
+                series_key(self._source, labels): position for position, labels in enumerate(self.series)
+            }
         rows = np.flatnonzero((self._first < 0) & (self._hour == hour))
         concerned = set(self._index[rows].tolist())
         for answer in answers:
@@ -231,7 +245,11 @@ class Hours:
                     self._number[key] = len(self.series)
                     self.series.append(labels)
                 position = self._number.get(key, -1)
-                if hours[start] >= self._hours if hour is None else position in concerned and hours[start] == hour:
+                if (
+                    hours[start] >= self._hours
+                    if hour is None
+                    else position in concerned and hours[start] == hour
+                ):
                     self._samples.append((position, int(hours[start]), at + start, end - start))
 
     def lives(self) -> dict[Life, NDArray[np.int64]]:
@@ -247,7 +265,9 @@ class Hours:
             name, node = self.series[position].get(self._label), self.series[position].get("node", "")
             if name and target.get(position, -1) >= 0:
                 for place in (None, node, _ANY_NODE) if node else (None, node):
-                    pieces.setdefault((target[position], name, place, hour), []).append(pool[first : first + count])
+                    pieces.setdefault((target[position], name, place, hour), []).append(
+                        pool[first : first + count]
+                    )
 
         for one in self._samples:
             put(*one)
@@ -284,7 +304,14 @@ class Hours:
         places = first[row] + nth + left_out
         values = np.where(is_raw[row], np.concatenate(self._values)[places], value[row])
         moments = np.concatenate(self._moments)[places]
-        return ReadAnswer(self.series, index[row].astype(np.int32), moments, values, self.is_partial, left_out.astype(np.int32))
+        return ReadAnswer(
+            self.series,
+            index[row].astype(np.int32),
+            moments,
+            values,
+            self.is_partial,
+            left_out.astype(np.int32),
+        )
 
     def _proves(self, rows: slice | int, count: NDArray[np.int64] | np.int64) -> NDArray[np.bool_]:
         """Whether rows have a sample at each of `count` moments, all of their value; sums of fractions are off by rounding."""

@@ -65,17 +65,23 @@ def _seconds(words: NDArray[np.uint64], at: NDArray[np.int64]) -> tuple[NDArray[
     return (_integer(head).astype(np.int64) * 100 + _integer(tail).astype(np.int64) % 100), valid
 
 
-def _values(word: NDArray[np.uint64], length: NDArray[np.int64]) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
+def _values(
+    word: NDArray[np.uint64], length: NDArray[np.int64]
+) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
     usual = (length > 0) & (length <= 8)
     size = np.where(usual, length, 1).astype(np.uint64)
     kept = word & _below(size)
     dotted = (kept ^ _DOTS) & _below(size) | ~_below(size)
-    dots = (dotted - _ONES) & ~dotted & _TOPS  # the lowest set bit marks the first dot (a zero byte of `dotted`)
+    dots = (
+        (dotted - _ONES) & ~dotted & _TOPS
+    )  # the lowest set bit marks the first dot (a zero byte of `dotted`)
     decimals = np.zeros(len(word), dtype=np.int64)
     if dots.any():
         has = dots != 0
         lowest = dots & (~dots + np.uint64(1))
-        place = np.where(has, (np.log2(np.maximum(lowest, 1).astype(np.float64)).astype(np.uint64) >> np.uint64(3)), size)
+        place = np.where(
+            has, (np.log2(np.maximum(lowest, 1).astype(np.float64)).astype(np.uint64) >> np.uint64(3)), size
+        )
         before = _below(place)
         kept = np.where(has, (kept & before) | ((kept >> np.uint64(8)) & ~before), kept)
         decimals = np.where(has, (size - place).astype(np.int64) - 1, 0)
@@ -94,7 +100,9 @@ def _below(count: NDArray[np.uint64]) -> NDArray[np.uint64]:
 
 
 def _digits(word: NDArray[np.uint64]) -> NDArray[np.bool_]:
-    both: NDArray[np.bool_] = ((word & _HIGH_NIBBLES) == _ZEROS) & (((word + _SIXES) & _HIGH_NIBBLES) == _ZEROS)
+    both: NDArray[np.bool_] = ((word & _HIGH_NIBBLES) == _ZEROS) & (
+        ((word + _SIXES) & _HIGH_NIBBLES) == _ZEROS
+    )
     return both
 
 
@@ -180,7 +188,9 @@ class MatrixReader:
         """The whole answer."""
         self._take_in()
         if self._head is None:
-            for item in self._series_of(whole_json(bytes(self._text))):  # empty, or laid out with spaces by some proxy
+            for item in self._series_of(
+                whole_json(bytes(self._text))
+            ):  # empty, or laid out with spaces by some proxy
                 self._take_slowly(item)
         else:
             closing = self._last()
@@ -255,13 +265,21 @@ class MatrixReader:
         self._parts.append((index, ts_ms, values))
         self._samples += len(ts_ms)
         if self._samples + _SERIES_WEIGHT * len(self._series) > self._most_samples:
-            raise TooMuch(f"the answer holds {self._samples:,} samples of {len(self._series):,} series, and more")
+            raise TooMuch(
+                f"the answer holds {self._samples:,} samples of {len(self._series):,} series, and more"
+            )
 
     def _take_slowly(self, item: object) -> None:
-        if not isinstance(item, dict) or not isinstance(item.get("metric"), dict) or not {"values", "histograms"} & item.keys():
+        if (
+            not isinstance(item, dict)
+            or not isinstance(item.get("metric"), dict)
+            or not {"values", "histograms"} & item.keys()
+        ):
             raise Garbled("the answer holds a series without labels or samples")
         pairs = item.get("values") or []
-        if not isinstance(pairs, list) or not all(isinstance(pair, list) and len(pair) == 2 for pair in pairs):
+        if not isinstance(pairs, list) or not all(
+            isinstance(pair, list) and len(pair) == 2 for pair in pairs
+        ):
             raise Garbled("the answer holds a sample that is none")
         labels = labels_of(self._metric, json.dumps(item["metric"]).encode())
         if pairs:
@@ -315,7 +333,9 @@ def _any_samples(text: bytes) -> tuple[NDArray[np.int64], NDArray[np.float64], N
     """The same as `samples` for numbers of any shape, more slowly."""
     if not _SAMPLES.fullmatch(text):
         raise Garbled("the answer holds a sample that is no number")
-    starts = np.concatenate((np.zeros(1, np.int64), np.flatnonzero(np.frombuffer(text, np.uint8) == ord("[")) + 1))
+    starts = np.concatenate(
+        (np.zeros(1, np.int64), np.flatnonzero(np.frombuffer(text, np.uint8) == ord("[")) + 1)
+    )
     plain = text.translate(None, b'[]"')
     if b"null" in plain:  # how some servers write NaN
         plain = plain.replace(b"null", b"nan")

@@ -9,7 +9,14 @@ from dataclasses import field, replace
 from importlib.resources import files
 from typing import TYPE_CHECKING, Literal
 
-from gpucost.catalog import ActivityMetric, accelerators, activity_metrics, claim_metrics, devices, other_resources
+from gpucost.catalog import (
+    ActivityMetric,
+    accelerators,
+    activity_metrics,
+    claim_metrics,
+    devices,
+    other_resources,
+)
 from gpucost.records import grouped, record
 
 if TYPE_CHECKING:
@@ -100,7 +107,9 @@ _PLACES = {"device": ('GPU_I_ID=""',), "mig": ('GPU_I_ID!=""',), "compared": ('G
 
 def activity_series(activity: Activity, *parts: str) -> list[tuple[ActivityMetric, Selector]]:
     """The metrics of these parts, and the series of each."""
-    several = grouped((metric.metric, metric) for metric in activity_metrics(activity) if metric.part in parts)
+    several = grouped(
+        (metric.metric, metric) for metric in activity_metrics(activity) if metric.part in parts
+    )
     found = []
     for name, (metric, *more) in several.items():
         matchers = (*(() if more else _PLACES.get(metric.part, ())), *filter(None, [metric.only]))
@@ -115,7 +124,11 @@ def _activity(activity: Activity) -> list[Selector]:
 
 def compared(activity: Activity) -> list[list[Selector]]:
     """What settles the unit of a device's metric: for each measure, the better first, its metrics."""
-    return list(grouped((metric.measures, selector) for metric, selector in activity_series(activity, "compared")).values())
+    return list(
+        grouped(
+            (metric.measures, selector) for metric, selector in activity_series(activity, "compared")
+        ).values()
+    )
 
 
 def activity_names(activity: Activity, *parts: str) -> list[str]:
@@ -224,8 +237,12 @@ NODE_FACTS = tuple(NodeFact(**fact) for fact in _METRICS["node_facts"])
 RESERVATIONS = f'{REQUESTS}{{namespace=~"kai-resource-reservation|runai-reservation"}}'
 ANNOTATIONS = "kube_pod_annotations"
 FRACTIONS = ("annotation_gpu_fraction", "annotation_gpu_memory")
-FRACTIONS_LOST = "whole GPUs are charged to the namespace of the reservations, not to the pods that share them"
-FRACTIONS_FIX = f"{KSM} --metric-annotations-allowlist=pods=[gpu-fraction,gpu-memory,gpu-fraction-num-devices]"
+FRACTIONS_LOST = (
+    "whole GPUs are charged to the namespace of the reservations, not to the pods that share them"
+)
+FRACTIONS_FIX = (
+    f"{KSM} --metric-annotations-allowlist=pods=[gpu-fraction,gpu-memory,gpu-fraction-num-devices]"
+)
 
 # What is lost where a metric is there but its labels are not, or where nothing of a kind is.
 NAMESPACE_LABELS_LOST = "teams cannot follow namespace labels"
@@ -240,7 +257,11 @@ def stored_needs(activity: Activity) -> list[tuple[str, str, str, str]]:
     return [
         *(("activity_name", name, "", "") for name in activity_names(activity, "device")),
         *(("mig_name", name, "", "") for name in activity_names(activity, "mig")),
-        *(("hint" if need.hint else "metric", need.metric, need.lost, need.fix) for need in NEEDS if need.always),
+        *(
+            ("hint" if need.hint else "metric", need.metric, need.lost, need.fix)
+            for need in NEEDS
+            if need.always
+        ),
         ("exporter", KSM, "nobody's hold on a GPU is known", KSM_FIX),
         ("labels", NODE_LABELS, NODE_LABELS_LOST, NODE_LABELS_FIX),
         ("team_labels", "kube_namespace_labels", NAMESPACE_LABELS_LOST, NAMESPACE_LABELS_FIX),

@@ -62,7 +62,9 @@ def import_files(
     """
     for path in paths:
         if not path.is_file():
-            raise UsageError(f"there is no file {path}", "name what sacct, scontrol, sacctmgr or sshare wrote")
+            raise UsageError(
+                f"there is no file {path}", "name what sacct, scontrol, sacctmgr or sshare wrote"
+            )
     results = [SlurmResult(str(path)) for path in paths]
     with store.write() as con:
         unnamed: list[Facts] = []
@@ -75,7 +77,11 @@ def import_files(
                 table, columns = facts
                 result.facts[table] = len(next(iter(columns.values()), ()))
                 unnamed.append(facts)
-            result.repaired, result.has_local_times, result.is_open = notes.repaired, notes.has_local_times, notes.is_open
+            result.repaired, result.has_local_times, result.is_open = (
+                notes.repaired,
+                notes.has_local_times,
+                notes.is_open,
+            )
         _load_facts(con, unnamed, form, results)
         changed = slurm.merge(con)
         for result in results:
@@ -87,7 +93,12 @@ def import_files(
 
 
 def collect(
-    store: Store, settings: Slurm, period: Period | None, tz: ZoneInfo, now: datetime, progress: Progress | None = None
+    store: Store,
+    settings: Slurm,
+    period: Period | None,
+    tz: ZoneInfo,
+    now: datetime,
+    progress: Progress | None = None,
 ) -> SlurmResult:
     """Ask Slurm for jobs, a day at a time, and for what else it knows.
 
@@ -138,7 +149,9 @@ def _told(ask: Callable[[], T | None], result: SlurmResult) -> T | None:
         return None
 
 
-def _load_other(store: Store, source: Slurmlike, form: SacctFormat, result: SlurmResult, now: datetime) -> None:
+def _load_other(
+    store: Store, source: Slurmlike, form: SacctFormat, result: SlurmResult, now: datetime
+) -> None:
     tables: list[Facts] = []
     for name, ask in source.facts():
         try:
@@ -168,7 +181,9 @@ def _facts(path: Path, form: SacctFormat, notes: Notes, seen_ms: int) -> Facts |
         head = start.partition(b"\n")[0].lower()
         if not start.startswith((b"{", b"JobId=")) and b"jobid" in head:
             return None
-        return read_facts(path.read_text(encoding="utf-8-sig", errors="replace"), str(path), form, notes, seen_ms)
+        return read_facts(
+            path.read_text(encoding="utf-8-sig", errors="replace"), str(path), form, notes, seen_ms
+        )
     except OSError as error:
         raise SourceError(f"cannot read {path}: {error.strerror}") from None
 
@@ -187,7 +202,12 @@ def _load_jobs(
         result.runs += len(columns["job_id"])
         result.steps += len(batch.steps["job_id"])
         for cluster, submit, start, end, elapsed in zip(
-            columns["cluster"], columns["submit_ms"], columns["start_ms"], columns["end_ms"], columns["elapsed_ms"], strict=True
+            columns["cluster"],
+            columns["submit_ms"],
+            columns["start_ms"],
+            columns["end_ms"],
+            columns["elapsed_ms"],
+            strict=True,
         ):
             first = submit if start is None else start
             last = end if end is not None else first + (elapsed or 0)
@@ -216,7 +236,9 @@ _RUNS_ON = """UPDATE incoming_slurm_runs SET elapsed_ms = greatest(0, $2 - start
 WHERE cluster = $1 AND start_ms IS NOT NULL AND end_ms IS NULL AND elapsed_ms IS NULL"""
 
 
-def _load_facts(con: DuckDBPyConnection, all_facts: Sequence[Facts], form: SacctFormat, results: Sequence[SlurmResult]) -> None:
+def _load_facts(
+    con: DuckDBPyConnection, all_facts: Sequence[Facts], form: SacctFormat, results: Sequence[SlurmResult]
+) -> None:
     """Rows that name no cluster are of the one that is given, or of the only one that jobs name."""
     if not all_facts:
         return
@@ -224,7 +246,10 @@ def _load_facts(con: DuckDBPyConnection, all_facts: Sequence[Facts], form: Sacct
     if form.cluster:
         clusters = {form.cluster}
     elif not clusters:
-        clusters = {name for (name,) in con.execute("SELECT DISTINCT source FROM loads WHERE kind = 'slurm'").fetchall()}
+        clusters = {
+            name
+            for (name,) in con.execute("SELECT DISTINCT source FROM loads WHERE kind = 'slurm'").fetchall()
+        }
     for table, columns in all_facts:
         if None in columns.get("cluster", ()):
             if len(clusters) != 1:

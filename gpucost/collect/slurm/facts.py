@@ -33,7 +33,9 @@ def read_facts(text: str, name: str, form: SacctFormat, notes: Notes, seen_ms: i
                     return table, _table(row for item in listed for row in told(item, seen_ms))
             return None
         if start.startswith("JobId="):
-            return "slurm_devices", _table(row for record in _unfolded(text, "JobId=") for row in _devices(record, clock, name))
+            return "slurm_devices", _table(
+                row for record in _unfolded(text, "JobId=") for row in _devices(record, clock, name)
+            )
         for mark, table, parsed in _LISTS:
             if start.startswith(mark):
                 rows = (dict(re.findall(r"(\w+)=(\S*)", line)) for line in _unfolded(text, mark))
@@ -71,7 +73,14 @@ def _names(text: str | None) -> list[str]:
 def _node(row: Mapping[str, str], _clock: _Clock, seen_ms: int, _name: str) -> Mapping[str, Any]:
     features = _names(row.get("ActiveFeatures") or row.get("AvailableFeatures"))
     kind = next(iter(_names(row.get("InstanceType"))), None)
-    return _described(row["NodeName"], seen_ms, ",".join(_names(row.get("Gres"))), _names(row.get("Partitions")), features, kind)
+    return _described(
+        row["NodeName"],
+        seen_ms,
+        ",".join(_names(row.get("Gres"))),
+        _names(row.get("Partitions")),
+        features,
+        kind,
+    )
 
 
 def _json_node(item: Mapping[str, Any], seen_ms: int) -> Iterable[Mapping[str, Any]]:
@@ -91,7 +100,9 @@ def _sinfo(text: str, name: str, seen_ms: int) -> Iterable[Mapping[str, Any]]:
         for node in expand_nodes(row["NODELIST"], name):
             features = _names(row.get("AVAIL_FEATURES") or row.get("ACTIVE_FEATURES"))
             _, partitions, _ = nodes.setdefault(node, (",".join(_names(row["GRES"])), [], features))
-            partitions += [one for one in [row.get("PARTITION", "").rstrip("*")] if one and one not in partitions]
+            partitions += [
+                one for one in [row.get("PARTITION", "").rstrip("*")] if one and one not in partitions
+            ]
     for node, (gres, partitions, features) in nodes.items():
         yield _described(node, seen_ms, gres, partitions, features, None)
 
@@ -144,7 +155,9 @@ def _json_reservation(item: Mapping[str, Any], _seen_ms: int) -> Iterable[Mappin
     }  # fmt: skip
 
 
-def _events(records: Iterable[Mapping[str, str]], clock: _Clock, _seen_ms: int) -> Iterable[Mapping[str, Any]]:
+def _events(
+    records: Iterable[Mapping[str, str]], clock: _Clock, _seen_ms: int
+) -> Iterable[Mapping[str, Any]]:
     for row in records:
         # those without a node tell of the cluster's size
         if row.get("NodeName"):
@@ -154,7 +167,9 @@ def _events(records: Iterable[Mapping[str, str]], clock: _Clock, _seen_ms: int) 
             }  # fmt: skip
 
 
-def _accounts(records: Iterable[Mapping[str, str]], _clock: _Clock, _seen_ms: int) -> Iterable[Mapping[str, Any]]:
+def _accounts(
+    records: Iterable[Mapping[str, str]], _clock: _Clock, _seen_ms: int
+) -> Iterable[Mapping[str, Any]]:
     path: list[tuple[int, str]] = []
     for row in records:
         if row.get("User"):
@@ -183,7 +198,9 @@ def _json_share(item: Mapping[str, Any], seen_ms: int) -> Iterable[Mapping[str, 
     }  # fmt: skip
 
 
-def _shares(records: Iterable[Mapping[str, str]], _clock: _Clock, seen_ms: int) -> Iterable[Mapping[str, Any]]:
+def _shares(
+    records: Iterable[Mapping[str, str]], _clock: _Clock, seen_ms: int
+) -> Iterable[Mapping[str, Any]]:
     def number(row: Mapping[str, str], name: str) -> float | None:
         text = row.get(name, "").strip()
         return float(text) if re.fullmatch(r"-?[0-9.]+(e[+-]?\d+)?", text) else None

@@ -17,7 +17,15 @@ from zoneinfo import ZoneInfo
 import requests
 
 from gpucost import http, inputs
-from gpucost.collect.slurm.sacct import DELIMITER, FIELDS, Batch, Notes, SacctFormat, read_answer, read_records
+from gpucost.collect.slurm.sacct import (
+    DELIMITER,
+    FIELDS,
+    Batch,
+    Notes,
+    SacctFormat,
+    read_answer,
+    read_records,
+)
 from gpucost.config.secrets import from_environment, secret
 from gpucost.errors import ConfigError, DataError, SourceError, UsageError
 from gpucost.periods import Period
@@ -62,7 +70,10 @@ class Commands:
 
     def _failed(self, program: str, said: str) -> SourceError:
         command = shlex.join([*self._before, f"{self._path}{program}"])
-        return SourceError(f"{command} failed: {http.excerpt(said) or 'it says nothing'}", f"{command} has to work in your shell")
+        return SourceError(
+            f"{command} failed: {http.excerpt(said) or 'it says nothing'}",
+            f"{command} has to work in your shell",
+        )
 
     def cluster(self) -> str | None:
         """The name in `scontrol show config`."""
@@ -82,24 +93,48 @@ class Commands:
         return None if level in ("Operator", "Administrator") or user == "root" else ", ".join(sorted(hides))
 
     def _plain(self, *words: str) -> str:
-        return subprocess.run([*self._before, *words], capture_output=True, timeout=_PATIENT, check=False, text=True).stdout  # noqa: S603
+        return subprocess.run(  # noqa: S603
+            [*self._before, *words], capture_output=True, timeout=_PATIENT, check=False, text=True
+        ).stdout
 
     def kept(self) -> timedelta | None:
         """How long slurmdbd keeps jobs: None where it keeps them, or does not say."""
-        match = re.search(r"^PurgeJobAfter\s*=\s*(\d+)\s*(hour|day|month)", self.run("sacctmgr", "show", "config"), re.MULTILINE)
-        return timedelta(hours=int(match[1]) * {"hour": 1, "day": 24, "month": 28 * 24}[match[2]]) if match else None
+        match = re.search(
+            r"^PurgeJobAfter\s*=\s*(\d+)\s*(hour|day|month)",
+            self.run("sacctmgr", "show", "config"),
+            re.MULTILINE,
+        )
+        return (
+            timedelta(hours=int(match[1]) * {"hour": 1, "day": 24, "month": 28 * 24}[match[2]])
+            if match
+            else None
+        )
 
     def jobs(self, period: Period, notes: Notes) -> Iterator[Batch]:
         """By sacct, steps among them: they tell what lay on which node."""
         known = {word.lower() for word in self.run("sacct", "--helpformat").split()}
         fields = [name for name in FIELDS if name.lower() in known]
-        start, end = (moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S") for moment in (period.start, period.end))
+        start, end = (
+            moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S") for moment in (period.start, period.end)
+        )
         words = self._words(
-            "sacct", "-a", "-D", "-S", start, "-E", end, "--parsable2", f"--delimiter={DELIMITER}", "-o", ",".join(fields)
+            "sacct",
+            "-a",
+            "-D",
+            "-S",
+            start,
+            "-E",
+            end,
+            "--parsable2",
+            f"--delimiter={DELIMITER}",
+            "-o",
+            ",".join(fields),
         )
         with TemporaryFile() as said:
             try:
-                process = subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=said)  # noqa: S603
+                process = subprocess.Popen(  # noqa: S603
+                    words, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=said
+                )
             except OSError as error:
                 raise self._failed("sacct", str(error)) from None
             with process:
@@ -116,7 +151,14 @@ class Commands:
             ("scontrol", "show", "node", "-o"),
             ("scontrol", "show", "reservation", "-o"),
             ("scontrol", "show", "job", "-d", "-o"),
-            ("sacctmgr", "-P", "show", "event", f"start={year}", "format=Cluster,NodeName,TimeStart,TimeEnd,State,Reason"),
+            (
+                "sacctmgr",
+                "-P",
+                "show",
+                "event",
+                f"start={year}",
+                "format=Cluster,NodeName,TimeStart,TimeEnd,State,Reason",
+            ),
             ("sacctmgr", "-P", "show", "assoc", "tree", "format=Cluster,Account,User,ParentName"),
             ("sshare", "-a", "-P", "-l"),
         ):
@@ -129,7 +171,9 @@ class Slurmrestd:
     def __init__(self, settings: Slurm) -> None:
         self.name = settings.slurmrestd or ""
         self._session = http.session(self.name, _SECONDS, inputs.ANSWER, settings.tls, "slurm")
-        if token := secret("slurm", "token", settings.token_file, settings.token_env) or from_environment("SLURM_JWT"):
+        if token := secret("slurm", "token", settings.token_file, settings.token_env) or from_environment(
+            "SLURM_JWT"
+        ):
             self._session.headers["X-SLURM-USER-TOKEN"] = token.removeprefix("SLURM_JWT=")
         if user := settings.user or os.environ.get("SLURM_USER_NAME") or os.environ.get("USER"):
             self._session.headers["X-SLURM-USER-NAME"] = user
@@ -147,28 +191,42 @@ class Slurmrestd:
         try:
             return inputs.parse_json(answer)
         except ValueError:
-            raise DataError(f"{url} answers with something that is no JSON", "slurmrestd in [slurm] is its base URL") from None
+            raise DataError(
+                f"{url} answers with something that is no JSON", "slurmrestd in [slurm] is its base URL"
+            ) from None
 
     def _once(self, url: str, query: dict[str, str]) -> bytes:
         try:
             response = self._session.get(url, params=query, timeout=(10, _SECONDS), allow_redirects=False)
         except requests.RequestException as error:
-            raise http.TransientError(f"nothing answers at {self.name}: {http.excerpt(str(error), 120)}") from None
+            raise http.TransientError(
+                f"nothing answers at {self.name}: {http.excerpt(str(error), 120)}"
+            ) from None
         if response.status_code != requests.codes.ok:
-            raise http.refused(url, response, "scontrol token lifespan=86400 makes one", "api_version in [slurm]")
+            raise http.refused(
+                url, response, "scontrol token lifespan=86400 makes one", "api_version in [slurm]"
+            )
         return response.content
 
     def _api(self) -> str:
         """The version of the interface: the newest that the server has, unless told."""
         if not self._filters:
             paths = self._get("openapi/v3").get("paths", {})
-            versions = {match[1]: path for path in paths if (match := re.fullmatch(r"/slurmdb/(v\d+\.\d+\.\d+)/jobs/?", path))}
+            versions = {
+                match[1]: path
+                for path in paths
+                if (match := re.fullmatch(r"/slurmdb/(v\d+\.\d+\.\d+)/jobs/?", path))
+            }
             if not versions or self._version not in (None, *versions):
                 has, known = f"{self.name} has no jobs of slurmdbd", ", ".join(sorted(versions))
                 if not versions:
                     raise SourceError(has, "start slurmrestd with its plugin openapi/slurmdbd")
-                raise SourceError(f"{has} in {self._version}", f"api_version in [slurm] is one of {known}, or left out")
-            self._version = self._version or max(versions, key=lambda version: [int(part) for part in version[1:].split(".")])
+                raise SourceError(
+                    f"{has} in {self._version}", f"api_version in [slurm] is one of {known}, or left out"
+                )
+            self._version = self._version or max(
+                versions, key=lambda version: [int(part) for part in version[1:].split(".")]
+            )
             self._paths = {path.strip("/") for path in paths}
             told = paths[versions[self._version]]["get"].get("parameters") or ()
             self._filters = {"start_time", "end_time", *(one.get("name", "") for one in told)}
@@ -179,7 +237,8 @@ class Slurmrestd:
         if self._cluster is None:
             meta = self._get(f"slurm/{self._api()}/ping").get("meta") or {}
             self._cluster = next(
-                (meta[key].get("cluster") for key in ("slurm", "Slurm") if isinstance(meta.get(key), dict)), None
+                (meta[key].get("cluster") for key in ("slurm", "Slurm") if isinstance(meta.get(key), dict)),
+                None,
             )
         return self._cluster
 

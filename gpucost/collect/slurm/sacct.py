@@ -96,11 +96,15 @@ def read_records(file: IO[bytes], name: str, form: SacctFormat, notes: Notes) ->
     if start == b"{":
         content = start + file.read(inputs.ANSWER)
         if len(content) > inputs.ANSWER:
-            raise DataError(f"{name} holds more than {inputs.ANSWER // inputs.MIB} MiB of JSON", "take fewer days")
+            raise DataError(
+                f"{name} holds more than {inputs.ANSWER // inputs.MIB} MiB of JSON", "take fewer days"
+            )
         try:
             answer = inputs.parse_json(content)
         except ValueError as error:
-            raise DataError(f"{name} is no whole JSON: {error}", "run the command again, and let it finish") from None
+            raise DataError(
+                f"{name} is no whole JSON: {error}", "run the command again, and let it finish"
+            ) from None
         yield from read_answer(answer, name, form)
     elif start:
         lines = (line.decode("utf-8", "replace") for line in _after(start, inputs.lines(file, name)))
@@ -144,7 +148,17 @@ _NEEDED = (
     ("JobID", "JobIDRaw"), ("State",), ("Start",), ("End", "Elapsed", "ElapsedRaw"), ("AllocTRES", "AllocGRES"), ("NodeList",),
 )  # fmt: skip
 _MARKS = (DELIMITER, "\x1e", "\t", "|", ";", ",")
-_UNENDED = ("RUNNING", "PENDING", "SUSPENDED", "COMPLETING", "CONFIGURING", "RESIZING", "REQUEUE_HOLD", "STOPPED", "SIGNALING")
+_UNENDED = (
+    "RUNNING",
+    "PENDING",
+    "SUSPENDED",
+    "COMPLETING",
+    "CONFIGURING",
+    "RESIZING",
+    "REQUEUE_HOLD",
+    "STOPPED",
+    "SIGNALING",
+)
 
 _GOING_ON = ("RUNNING", "SUSPENDED", "COMPLETING", "CONFIGURING", "STOPPED", "SIGNALING")
 
@@ -157,7 +171,10 @@ class _Text:
         self.clock = _Clock(form.timezone, notes)
 
     def error(self, line: int, message: str) -> DataError:
-        return DataError(f"{self.name}, line {line}: {message}", f"{sacct_command()} gives what is needed; --json does, too")
+        return DataError(
+            f"{self.name}, line {line}: {message}",
+            f"{sacct_command()} gives what is needed; --json does, too",
+        )
 
     def batches(self, lines: Iterable[str]) -> Iterator[Batch]:
         numbered = enumerate(self._ended(lines), start=1)
@@ -166,7 +183,9 @@ class _Text:
         # --parsable ends each record with the delimiter
         is_closed = has_header and first.endswith(delimiter)
         batch = Batch.empty()
-        records = self._records(columns, delimiter, is_closed, numbered if has_header else chain([(number, first)], numbered))
+        records = self._records(
+            columns, delimiter, is_closed, numbered if has_header else chain([(number, first)], numbered)
+        )
         for rows, (place, parts) in enumerate(records, start=1):
             if self.notes.is_open and _is_cut(columns[-1], parts[-1]):
                 raise self.error(place, f"the file ends within {parts[-1]!r}: it is cut off")
@@ -195,19 +214,28 @@ class _Text:
     def _columns(self, first: str) -> tuple[tuple[str, ...], str, bool]:
         """The fields, lower-cased, the delimiter, and whether the first line is a header."""
         found = self._delimiter(first) if self.form.delimiter is None else self.form.delimiter
-        names = tuple(re.sub(r"%-?\d+$", "", part).strip().lower().replace("_", "") for part in first.split(found))
+        names = tuple(
+            re.sub(r"%-?\d+$", "", part).strip().lower().replace("_", "") for part in first.split(found)
+        )
         has_header = bool({"jobid", "jobidraw"} & set(names))
         if has_header:
             columns = names[:-1] if names[-1] == "" else names
             if self.form.fields and tuple(one.lower() for one in self.form.fields) != columns:
                 raise self.error(
-                    1, f"the header names {len(columns)} fields, --fields names others: {', '.join(self.form.fields)}"
+                    1,
+                    f"the header names {len(columns)} fields, --fields names others: {', '.join(self.form.fields)}",
                 )
         elif self.form.fields:
             columns = tuple(one.strip().lower() for one in self.form.fields)
         else:
-            raise self.error(1, "there is no header, so that nothing tells which field is which: --fields lists them")
-        missing = [" or ".join(options) for options in _NEEDED if not {option.lower() for option in options} & set(columns)]
+            raise self.error(
+                1, "there is no header, so that nothing tells which field is which: --fields lists them"
+            )
+        missing = [
+            " or ".join(options)
+            for options in _NEEDED
+            if not {option.lower() for option in options} & set(columns)
+        ]
         if missing:
             raise self.error(1, f"there is no field {missing[0]}")
         return columns, found, has_header
@@ -217,12 +245,18 @@ class _Text:
     ) -> Iterator[tuple[int, list[str]]]:
         """Each record with its line: cut right where names hold the delimiter, put together where they hold new lines."""
         count = len(columns)
-        held: tuple[int, list[str]] | None = None  # the record before, as long as a line may go on with its last field
+        held: tuple[int, list[str]] | None = (
+            None  # the record before, as long as a line may go on with its last field
+        )
         pending, begun = "", 0
         for number, line in lines:
             if not pending:
                 parts = line.split(delimiter)
-                if len(parts) == count + 1 and parts[-1] == "" and (is_closed or self._begins(columns, parts[:-1])):
+                if (
+                    len(parts) == count + 1
+                    and parts[-1] == ""
+                    and (is_closed or self._begins(columns, parts[:-1]))
+                ):
                     parts.pop()
                 if len(parts) == count:
                     if held:
@@ -241,9 +275,13 @@ class _Text:
             if len(parts) < count:
                 pending = joined
                 continue
-            repaired = self._repaired(columns, parts[:-1] if is_closed and parts[-1] == "" else parts, delimiter)
+            repaired = self._repaired(
+                columns, parts[:-1] if is_closed and parts[-1] == "" else parts, delimiter
+            )
             if repaired is None:
-                raise self.error(begun, f"there are {len(parts)} fields for {count} columns, and no one way to cut them")
+                raise self.error(
+                    begun, f"there are {len(parts)} fields for {count} columns, and no one way to cut them"
+                )
             self.notes.repaired += 1
             if held:
                 yield held
@@ -252,7 +290,8 @@ class _Text:
             yield held
         if pending:
             raise self.error(
-                begun, f"there are {len(pending.split(delimiter))} fields for {count} columns: the record is cut off"
+                begun,
+                f"there are {len(pending.split(delimiter))} fields for {count} columns: the record is cut off",
             )
 
     @staticmethod
@@ -302,7 +341,10 @@ class _Text:
             # sacct's Elapsed leaves out what was suspended
             off = (end - start) / 1000 - elapsed - suspended
             if abs(abs(off) - 3600) < 1.5 and self.notes.has_local_times:
-                raise self.error(line, "from Start to End is an hour off Elapsed: the clocks changed, and these times are local")
+                raise self.error(
+                    line,
+                    "from Start to End is an hour off Elapsed: the clocks changed, and these times are local",
+                )
         if step:
             if start is not None and "gres/" in (tres or ""):
                 _append(batch.steps, (
@@ -406,7 +448,9 @@ def _usage(text: str | None) -> dict[str, float | None]:
 _USED_MEMORY = 1e-9
 
 
-def _gpu_util(tres: str | None, total: dict[str, float | None], average: dict[str, float | None]) -> float | None:
+def _gpu_util(
+    tres: str | None, total: dict[str, float | None], average: dict[str, float | None]
+) -> float | None:
     """The mean over a step's GPUs, 0 to 100, of what jobacct_gather says in percent of one GPU: `total` of all tasks, else each.
 
     A task's own figure is the sum over the GPUs that it keeps busy, of the total as of the average over tasks
@@ -530,7 +574,10 @@ def _add_job(batch: Batch, job: Mapping[str, Any], cluster: str | None) -> None:
             for name in ("total", "average")
         )
         end, util = _moment(step["time"].get("end")), _gpu_util(allocated, *busy)
-        _append(batch.steps, (name, job_id, str(label).rpartition(".")[2], began, end, list(listed), allocated, util))
+        _append(
+            batch.steps,
+            (name, job_id, str(label).rpartition(".")[2], began, end, list(listed), allocated, util),
+        )
 
 
 # Lists of nodes
@@ -545,7 +592,11 @@ def expand_nodes(text: str, where: str = "") -> list[str]:
     for piece in re.findall(r"(?:[^,\[\]]|\[[^\]]*\])+", text):
         names = [""]
         for fixed, ranges in re.findall(r"([^\[\]]+)|\[([^\]]*)\]", piece):
-            tails = [fixed] if fixed else [number for item in ranges.split(",") for number in _numbers(item, text, where)]
+            tails = (
+                [fixed]
+                if fixed
+                else [number for item in ranges.split(",") for number in _numbers(item, text, where)]
+            )
             names = [name + tail for name in names for tail in tails]
         hosts += names
     if not hosts or text.count("[") != text.count("]"):

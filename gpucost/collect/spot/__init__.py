@@ -56,12 +56,17 @@ def import_spot(store: Store, paths: list[Path]) -> list[SpotResult]:
     sets = [files.read_path(path) for path in paths]
     with store.write() as con:
         return [
-            SpotResult(read.name, spot_prices.load(con, read.prices), _period(read.prices), notes=read.notes) for read in sets
+            SpotResult(read.name, spot_prices.load(con, read.prices), _period(read.prices), notes=read.notes)
+            for read in sets
         ]
 
 
 def collect_spot(
-    config: Config, store: Store, now: datetime, progress: Progress | None = None, providers: Collection[str] = PROVIDERS
+    config: Config,
+    store: Store,
+    now: datetime,
+    progress: Progress | None = None,
+    providers: Collection[str] = PROVIDERS,
 ) -> Iterator[SpotResult]:
     """Collects spot prices of `providers`, and yields what each region or cloud came to as soon as it is stored.
 
@@ -93,7 +98,9 @@ def collect_spot(
         yield _stored(store, azure.SOURCE, partial(azure.fetch, config.azure, spellings), (None, now_ms))
 
 
-def _stored(store: Store, name: str, fetch: Callable[[], list[SpotPrice]], span: tuple[int | None, int]) -> SpotResult:
+def _stored(
+    store: Store, name: str, fetch: Callable[[], list[SpotPrice]], span: tuple[int | None, int]
+) -> SpotResult:
     try:
         prices = fetch()
     except GpucostError as error:
@@ -108,7 +115,9 @@ def _stored(store: Store, name: str, fetch: Callable[[], list[SpotPrice]], span:
 
 
 def _failed(name: str, error: GpucostError) -> SpotResult:
-    return SpotResult(name, skipped=error) if isinstance(error, NoCredentials) else SpotResult(name, error=error)
+    return (
+        SpotResult(name, skipped=error) if isinstance(error, NoCredentials) else SpotResult(name, error=error)
+    )
 
 
 def _span(loaded: list[Span], now_ms: int) -> Span:

@@ -22,7 +22,9 @@ _TYPES_AT_ONCE = 200
 _AGAIN = "gpucost collect spot"
 
 
-def fetch(session: boto3.Session, settings: Aws, types: list[str], region: str, span: Span) -> list[SpotPrice]:
+def fetch(
+    session: boto3.Session, settings: Aws, types: list[str], region: str, span: Span
+) -> list[SpotPrice]:
     """Changes of Linux prices of all accelerated types in [span), and those in force at its start.
 
     Raises SourceError where AWS refuses, does not answer, or answers what cannot be used.

@@ -26,7 +26,13 @@ _PRODUCT = "Linux/UNIX"
 _PATH = "/providers/Microsoft.ResourceGraph/resources?api-version=2021-03-01"
 _AGAIN = "gpucost collect spot asks again"
 # Where one of these is set, somebody meant to log in, and a refusal is an error.
-_MEANT = ("AZURE_CLIENT_ID", "AZURE_TENANT_ID", "AZURE_FEDERATED_TOKEN_FILE", "IDENTITY_ENDPOINT", "MSI_ENDPOINT")
+_MEANT = (
+    "AZURE_CLIENT_ID",
+    "AZURE_TENANT_ID",
+    "AZURE_FEDERATED_TOKEN_FILE",
+    "IDENTITY_ENDPOINT",
+    "MSI_ENDPOINT",
+)
 # Without the id, Resource Graph gives no token for the next page.
 _QUERY = """spotresources
 | where type =~ 'microsoft.compute/skuspotpricehistory/ostype/location'
@@ -61,12 +67,18 @@ def fetch(settings: Azure, types: dict[str, str]) -> list[SpotPrice]:
         if not page.get("$skipToken"):
             break
         options["$skipToken"] = page["$skipToken"]
-    if str(page.get("resultTruncated", "false")).lower() == "true" or len(rows) < int(page.get("totalRecords", len(rows))):
-        raise SourceError(f"Azure answered {len(rows):,} of {page.get('totalRecords')} rows; nothing was loaded", _AGAIN)
+    if str(page.get("resultTruncated", "false")).lower() == "true" or len(rows) < int(
+        page.get("totalRecords", len(rows))
+    ):
+        raise SourceError(
+            f"Azure answered {len(rows):,} of {page.get('totalRecords')} rows; nothing was loaded", _AGAIN
+        )
     try:
         return [price for row in rows for price in _prices(row, types)]
     except BadFact as error:
-        raise SourceError(f"Azure answered what cannot be used: {error}; nothing was loaded", _AGAIN) from None
+        raise SourceError(
+            f"Azure answered what cannot be used: {error}; nothing was loaded", _AGAIN
+        ) from None
 
 
 def _token(settings: Azure) -> str:

@@ -18,7 +18,17 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-FIELDS = ("Timestamp", "UsageType", "Operation", "InstanceID", "MyBidID", "MyMaxPrice", "MarketPrice", "Charge", "Version")
+FIELDS = (
+    "Timestamp",
+    "UsageType",
+    "Operation",
+    "InstanceID",
+    "MyBidID",
+    "MyMaxPrice",
+    "MarketPrice",
+    "Charge",
+    "Version",
+)
 _FEED_FIX = "fetch the file again from the bucket of the data feed"
 _HISTORY_FIX = "write it again with: aws ec2 describe-spot-price-history --output json"
 
@@ -33,12 +43,7 @@ _USAGE = re.compile(r"(?:([A-Z0-9]+)-)?SpotUsage(?::(\S+))?")
 
 # Codes behind "RunInstances:", with SV and three digits for spot left out. Source: AWS documentation, "Platform details
 # and usage operation values", 2026-11.
-_PRODUCTS = {
-    "": "Linux/UNIX",
-    "0002": "Windows",
-    "000g": "SUSE Linux",
-    "0010": "Red Hat Enterprise Linux",
-}
+_PRODUCTS = {"": "Linux/UNIX", "0002": "Windows", "000g": "SUSE Linux", "0010": "Red Hat Enterprise Linux"}
 
 
 def _feed(name: str, text: str, source: str) -> list[SpotPrice]:
@@ -98,7 +103,9 @@ def _history(name: str, text: str, source: str) -> tuple[list[SpotPrice], bool]:
             try:
                 prices.append(price_of_row(row, source))
             except BadFact as error:
-                raise DataError(f"{name}: row {len(prices) + 1}: {error}; nothing was loaded", _HISTORY_FIX) from None
+                raise DataError(
+                    f"{name}: row {len(prices) + 1}: {error}; nothing was loaded", _HISTORY_FIX
+                ) from None
     return prices, bool(answers) and answers[-1][1]
 
 
@@ -113,10 +120,16 @@ def _documents(name: str, text: str) -> Iterator[Any]:
             document, position = decoder.raw_decode(text, position)
         except json.JSONDecodeError as error:
             half = not text[error.pos :].strip() or error.msg.startswith("Unterminated")
-            why = f"it breaks off in line {error.lineno}" if half else f"line {error.lineno} is no JSON: {error.msg}"
+            why = (
+                f"it breaks off in line {error.lineno}"
+                if half
+                else f"line {error.lineno} is no JSON: {error.msg}"
+            )
             raise DataError(f"{name}: {why}; nothing was loaded", _HISTORY_FIX) from None
         except RecursionError:
-            raise DataError(f"{name} is nested too deeply for an answer; nothing was loaded", _HISTORY_FIX) from None
+            raise DataError(
+                f"{name} is nested too deeply for an answer; nothing was loaded", _HISTORY_FIX
+            ) from None
         yield document
 
 
@@ -151,9 +164,14 @@ class FileSet:
     @property
     def notes(self) -> list[str]:
         """What was left out, in sentences."""
-        notes = [f"{path} ends with a NextToken: further pages of that answer are not in it" for path in self.unfinished]
+        notes = [
+            f"{path} ends with a NextToken: further pages of that answer are not in it"
+            for path in self.unfinished
+        ]
         if self.passed_over:
-            names = ", ".join(path.name for path in self.passed_over[:5]) + (", …" if len(self.passed_over) > 5 else "")
+            names = ", ".join(path.name for path in self.passed_over[:5]) + (
+                ", …" if len(self.passed_over) > 5 else ""
+            )
             notes.insert(0, f"passed over what holds no spot prices: {names}")
         return notes
 
@@ -164,7 +182,9 @@ def read_path(path: Path) -> FileSet:
     Raises UsageError where there is no such path, SourceError where one cannot be read, DataError where one is broken.
     """
     if not path.exists():
-        raise UsageError(f"there is no file or directory {path}", "name the files or directories that hold spot prices")
+        raise UsageError(
+            f"there is no file or directory {path}", "name the files or directories that hold spot prices"
+        )
     result = FileSet(path.resolve().name)
     if not path.is_dir():
         _read_file(path, result, alone=True)
@@ -202,4 +222,6 @@ def _text(path: Path) -> str:
     try:
         return inputs.text(path, inputs.ANSWER)
     except OSError as error:
-        raise SourceError(f"{path} cannot be read: {error.strerror or error}", "make it readable, or name another file") from None
+        raise SourceError(
+            f"{path} cannot be read: {error.strerror or error}", "make it readable, or name another file"
+        ) from None

@@ -54,19 +54,21 @@ def columns_of(version: str) -> dict[str, str]:
     if version == "1.3":
         standard = sorted(f"{_COLUMNS} {_SINCE_1_3}".split())
         return dict(zip(standard, standard, strict=True)) | {"Tags": "OriginTags"} | own
-    return {name: name for name in _COLUMNS.split()} | own | {PREFIX + name: source for name, source in _SPLIT.items()}
+    return (
+        {name: name for name in _COLUMNS.split()}
+        | own
+        | {PREFIX + name: source for name, source in _SPLIT.items()}
+    )
 
 
 # Months of bills begin and end by the clocks of those who write them.
-_CHARGED = (
-    "SELECT epoch_ms(min(charge_period_start)), epoch_ms(max(charge_period_end)) FROM token_charges WHERE billing_period = $month"
-)
+_CHARGED = """SELECT epoch_ms(min(charge_period_start)), epoch_ms(max(charge_period_end))
+FROM token_charges WHERE billing_period = $month"""
 
 
 # Estimates are in the report's currency alone.
-_SUMS = (
-    "SELECT is_estimate, BillingCurrency, count(*), sum(BilledCost), sum(EffectiveCost) FROM focus_rows GROUP BY ALL ORDER BY ALL"
-)
+_SUMS = """SELECT is_estimate, BillingCurrency, count(*), sum(BilledCost), sum(EffectiveCost)
+FROM focus_rows GROUP BY ALL ORDER BY ALL"""
 
 
 class FocusTotals(NamedTuple):

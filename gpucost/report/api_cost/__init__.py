@@ -70,14 +70,22 @@ CREATE OR REPLACE TEMP TABLE api_team_globs (ordinal INTEGER, team VARCHAR, patt
 def _load_teams(con: DuckDBPyConnection, config: Config) -> None:
     labels = [label for label in (config.team_labels.pod, config.team_labels.namespace) if label] or ["team"]
     for statement in con.extract_statements(_TEAMS):
-        con.execute(statement, {"labels": [_plain(label) for label in labels]} if "$labels" in statement.query else {})
+        con.execute(
+            statement, {"labels": [_plain(label) for label in labels]} if "$labels" in statement.query else {}
+        )
     for ordinal, team in enumerate(config.teams):
         for key, values in team.labels.items():
             for value in values:
-                con.execute("INSERT INTO api_team_values VALUES ($1, $2, $3, $4)", [ordinal, team.name, _plain(key), value])
+                con.execute(
+                    "INSERT INTO api_team_values VALUES ($1, $2, $3, $4)",
+                    [ordinal, team.name, _plain(key), value],
+                )
         for key, values in team.cost_categories.items():
             for value in values:
-                con.execute("INSERT INTO api_team_categories VALUES ($1, $2, $3, $4)", [ordinal, team.name, _plain(key), value])
+                con.execute(
+                    "INSERT INTO api_team_categories VALUES ($1, $2, $3, $4)",
+                    [ordinal, team.name, _plain(key), value],
+                )
         for pattern in team.api:
             con.execute("INSERT INTO api_team_globs VALUES ($1, $2, $3)", [ordinal, team.name, pattern])
 
@@ -94,7 +102,9 @@ def _refuse_unconverted(con: DuckDBPyConnection, config: Config) -> None:
     if found is not None:
         provider, currency, at_ms = found
         day = from_ms(at_ms).astimezone(config.tz).date()
-        raise no_rate(f"tokens of {provider} are priced in {currency}", currency, config.currency, f" on {day}")
+        raise no_rate(
+            f"tokens of {provider} are priced in {currency}", currency, config.currency, f" on {day}"
+        )
 
 
 def rows(con: DuckDBPyConnection, by: tuple[str, ...], *, each_team: bool) -> dict[Part, list[Row]]:
@@ -167,7 +177,9 @@ def _cost(row: dict[str, Any]) -> ApiCost:
 def total(of_rows: Iterable[Row]) -> ApiCost:
     """The sum of rows of kind 'api'."""
     costs = [row.api for row in of_rows if row.api]
-    tokens = {name: [value for cost in costs if (value := getattr(cost, name)) is not None] for name in _TOKENS}
+    tokens = {
+        name: [value for cost in costs if (value := getattr(cost, name)) is not None] for name in _TOKENS
+    }
     return ApiCost(
         api_cost=sum((cost.api_cost for cost in costs), ZERO),
         commitment_cost=sum((cost.commitment_cost for cost in costs), ZERO),

@@ -218,7 +218,9 @@ class NodeExplained(Shape):
         winner = answer.candidates[0] if answer.candidates else None
         source = (winner.price_source, winner.price_as_of) if winner else ("none", None)
         prices = answer.price_per_hour, answer.price_per_gpu_hour, *source
-        return cls(answer.node, answer.at, answer.currency, *prices, answer.candidates, answer.steps, answer.fix)
+        return cls(
+            answer.node, answer.at, answer.currency, *prices, answer.candidates, answer.steps, answer.fix
+        )
 
 
 def explain_cost(
@@ -236,9 +238,13 @@ def explain_cost(
         _narrow(con, query, only)
     workloads = [WorkloadCost(**in_hours(row)) for row in answer_rows(con, __name__, "10_workloads")]
     if not workloads:
-        raise GpucostError(f"there is no data for {query.period_name}", "gpucost report shows the newest month with data")
+        raise GpucostError(
+            f"there is no data for {query.period_name}", "gpucost report shows the newest month with data"
+        )
     bounds = query.period.bounds
-    prices = grouped((row.pop("node_id"), NodePrice(**_with_instants(row))) for row in dicts(con.execute(_PRICES, bounds)))
+    prices = grouped(
+        (row.pop("node_id"), NodePrice(**_with_instants(row))) for row in dicts(con.execute(_PRICES, bounds))
+    )
     bills = _bills(con, bounds, most_rows)
     nodes = []
     for row in map(in_hours, answer_rows(con, __name__, "20_nodes")):
@@ -256,7 +262,9 @@ def explain_cost(
         estimated_cost=sum((row.estimated_cost for row in workloads), ZERO),
         workloads=workloads,
         nodes=nodes,
-        pods=[PodCost(**in_hours(_with_instants(row))) for row in answer_rows(con, __name__, "70_pods", bounds)],
+        pods=[
+            PodCost(**in_hours(_with_instants(row))) for row in answer_rows(con, __name__, "70_pods", bounds)
+        ],
     )
 
 
@@ -278,23 +286,32 @@ WHERE list_contains($workloads::VARCHAR[], workload) OR list_contains($workloads
 
 
 def _narrow(con: DuckDBPyConnection, query: Query, wanted: tuple[str, ...]) -> None:
-    rows = con.execute("SELECT DISTINCT workload FROM cost_rows WHERE kind = 'allocated' ORDER BY workload").fetchall()
+    rows = con.execute(
+        "SELECT DISTINCT workload FROM cost_rows WHERE kind = 'allocated' ORDER BY workload"
+    ).fetchall()
     names = [name for (name,) in rows]
     for name in wanted:
         if names and name not in names and name not in {workload.rpartition("/")[2] for workload in names}:
             near = ", ".join(nearest(name, names)[:8])
-            raise GpucostError(f"no workload {name!r} held GPUs {within(query.period_name)}", f"name one that did: {near}")
+            raise GpucostError(
+                f"no workload {name!r} held GPUs {within(query.period_name)}", f"name one that did: {near}"
+            )
     con.execute(_ONLY_WORKLOADS, {"workloads": list(wanted)})
 
 
 def _bills(con: DuckDBPyConnection, bounds: dict[str, int], most_rows: int) -> dict[int, list[BilledMachine]]:
     run_stage(con, __name__, "40_bill_rows", bounds)
-    con.execute("SELECT * EXCLUDE (machine, number) FROM explained_bill_rows WHERE number <= $1 ORDER BY number", [most_rows])
+    con.execute(
+        "SELECT * EXCLUDE (machine, number) FROM explained_bill_rows WHERE number <= $1 ORDER BY number",
+        [most_rows],
+    )
     first = grouped((row.pop("instance_key"), BillRow(**_with_instants(row))) for row in dicts(con))
     bills: dict[int, list[BilledMachine]] = defaultdict(list)
     for row in answer_rows(con, __name__, "50_billed_machines", bounds | {"most": most_rows}):
         node_id, key = row.pop("node_id"), row.pop("instance_key")
-        bills[node_id].append(BilledMachine(instance_key=row.pop("machine") or key, first_rows=first[key], **row))
+        bills[node_id].append(
+            BilledMachine(instance_key=row.pop("machine") or key, first_rows=first[key], **row)
+        )
     return bills
 
 

@@ -126,7 +126,9 @@ FROM (
 QUALIFY next_ms IS NOT NULL"""
 
 
-def queues(con: DuckDBPyConnection, period: Period, clusters: Sequence[str] = (), names: Sequence[str] = ()) -> list[Queue]:
+def queues(
+    con: DuckDBPyConnection, period: Period, clusters: Sequence[str] = (), names: Sequence[str] = ()
+) -> list[Queue]:
     """Every ClusterQueue that Kueue told of in the period, the fullest first. Works on a read-only connection."""
     since = period.end_ms - _RECENT_MS
     span = period.bounds
@@ -137,7 +139,9 @@ def queues(con: DuckDBPyConnection, period: Period, clusters: Sequence[str] = ()
     run_stage(con, __name__, "30_parts")
     run_stage(con, __name__, "50_sums", span | {"since_ms": since, "half_life_ms": _HALF_LIFE_MS})
     return [
-        Queue(waits=_waits(row.pop("admitted"), row.pop("waited_seconds"), row.pop("buckets")), **_rounded(row))
+        Queue(
+            waits=_waits(row.pop("admitted"), row.pop("waited_seconds"), row.pop("buckets")), **_rounded(row)
+        )
         for row in answer_rows(con, __name__, "60_queues", span | filters)
     ]
 
@@ -188,6 +192,8 @@ def quantile(buckets: Sequence[tuple[float, float]], share: float) -> float | No
         if count >= share * total:
             if math.isinf(upper):
                 return lower
-            return lower + (upper - lower) * ((share * total - below) / (count - below) if count > below else 1.0)
+            return lower + (upper - lower) * (
+                (share * total - below) / (count - below) if count > below else 1.0
+            )
         below, lower = count, upper
     return lower

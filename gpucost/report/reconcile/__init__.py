@@ -100,11 +100,14 @@ class Statement:
     classes: tuple[ClassRow, ...]
 
     @classmethod
-    def of(cls, basis: Basis, currency: str, rows: int, cost: Decimal, classes: Iterable[ClassRow]) -> Statement:
+    def of(
+        cls, basis: Basis, currency: str, rows: int, cost: Decimal, classes: Iterable[ClassRow]
+    ) -> Statement:
         """The statement of these classes in their order; under half a cent that is left over is a class of its own."""
         places = list(CLASSES)
         ordered = sorted(
-            (row for row in classes if row.rows or row.cost), key=lambda row: (places.index(row.name), -row.cost, row.team or "")
+            (row for row in classes if row.rows or row.cost),
+            key=lambda row: (places.index(row.name), -row.cost, row.team or ""),
         )
         left = cost - sum((row.cost for row in ordered), ZERO)
         if left and abs(left) < CENT:
@@ -132,7 +135,9 @@ def class_words(name: str, basis: Basis, team: str | None = None) -> str:
     return (_EFFECTIVE if basis == "effective" else {}).get(name, CLASSES[name])
 
 
-def in_cents(lines: Iterable[tuple[str, int | None, Decimal]], cost: Decimal) -> list[tuple[str, int | None, Decimal]]:
+def in_cents(
+    lines: Iterable[tuple[str, int | None, Decimal]], cost: Decimal
+) -> list[tuple[str, int | None, Decimal]]:
     """Lines of words, bill rows and cost, in cents that add up to those of `cost`: what rounding leaves is a line."""
     shown = [(words, rows, _cents(amount)) for words, rows, amount in lines]
     left = _cents(cost) - sum((amount for *_, amount in shown), ZERO)
@@ -231,7 +236,9 @@ class Reconciliation(Shape):
     def sentence(self) -> str:
         """The account in one line: what was billed, where it went, and what keeps it from being closed."""
         parts = " + ".join(
-            f"{cost:,.2f} {LINES[line]}" for line, cost in self.lines.items() if abs(cost) >= CENT or line == "attributed"
+            f"{cost:,.2f} {LINES[line]}"
+            for line, cost in self.lines.items()
+            if abs(cost) >= CENT or line == "attributed"
         )
         state = "final" if self.is_final else "not final"
         wholes = ", ".join(f"{one.cost:,.2f} {one.currency} {one.basis}" for one in self.statements)
@@ -242,17 +249,22 @@ class Reconciliation(Shape):
         )
 
 
-def problems_of(statements: Iterable[Statement], causes: Iterable[Cause], unexplained_hours: float) -> tuple[str, ...]:
+def problems_of(
+    statements: Iterable[Statement], causes: Iterable[Cause], unexplained_hours: float
+) -> tuple[str, ...]:
     """What went to no class, billed - effective of charges that name no cause for it, and hours billed without their cost."""
     unexplained: dict[str, Decimal] = {}
     for cause in causes:
         if cause.cause == "same" and cause.difference:
             unexplained[cause.currency] = unexplained.get(cause.currency, ZERO) + cause.difference
     found = [
-        f"{one.difference:,.2f} {one.currency} of {BASES[one.basis]} went to no class" for one in statements if one.difference
+        f"{one.difference:,.2f} {one.currency} of {BASES[one.basis]} went to no class"
+        for one in statements
+        if one.difference
     ]
     found += [
-        f"{amount:,.2f} {currency} between billed and effective cost has no cause" for currency, amount in unexplained.items()
+        f"{amount:,.2f} {currency} between billed and effective cost has no cause"
+        for currency, amount in unexplained.items()
     ]
     if unexplained_hours:
         hours = f"{unexplained_hours:,.1f} instance-hours"
@@ -304,7 +316,12 @@ def reconcile(con: DuckDBPyConnection, month: str, currency: str, by: tuple[str,
     if not causes:
         raise IncompleteError(*_no_bill(con, month))
     for billed, at_ms in con.execute(_WITHOUT_RATE, [month]).fetchall():
-        raise no_rate(f"the bill of {month} has machines in {billed}", billed, currency, f" on {from_ms(at_ms):%Y-%m-%d}")
+        raise no_rate(
+            f"the bill of {month} has machines in {billed}",
+            billed,
+            currency,
+            f" on {from_ms(at_ms):%Y-%m-%d}",
+        )
     sqlfiles.run(con, "machine_charges")
     charges.find_tokens(con)
     run_stage(con, __name__, "10_machine_hours", {"month": month})
@@ -318,7 +335,9 @@ def reconcile(con: DuckDBPyConnection, month: str, currency: str, by: tuple[str,
     named = {row["line"]: row["cost"] for row in sums}
     lines = {line: named.get(line, ZERO) for line in LINES}
     statements, is_final = tuple(_statements(con, currency)), all(row["is_final"] for row in causes)
-    explained = tuple(Cause(**{key: value for key, value in row.items() if key != "is_final"}) for row in causes)
+    explained = tuple(
+        Cause(**{key: value for key, value in row.items() if key != "is_final"}) for row in causes
+    )
     problems = problems_of(statements, explained, float(total["unexplained_hours"]))
     cost = total["effective_cost"]
     unbilled = tuple(Machine(**row) for row in answer_rows(con, __name__, "51_unbilled_nodes", period.bounds))
@@ -365,7 +384,12 @@ def _statements(con: DuckDBPyConnection, currency: str) -> Iterator[Statement]:
 
 
 def _no_bill(con: DuckDBPyConnection, month: str) -> tuple[str, str]:
-    months = [row[0] for row in con.execute("SELECT DISTINCT billing_period FROM bills ORDER BY ALL").fetchall()]
+    months = [
+        row[0] for row in con.execute("SELECT DISTINCT billing_period FROM bills ORDER BY ALL").fetchall()
+    ]
     if not months:
         return f"no bill of {month} was collected, nor any other", "gpucost collect aws|gcp|azure|focus PATH"
-    return f"no bill of {month} was collected; there are {', '.join(months)}", "gpucost collect aws|gcp|azure|focus PATH"
+    return (
+        f"no bill of {month} was collected; there are {', '.join(months)}",
+        "gpucost collect aws|gcp|azure|focus PATH",
+    )

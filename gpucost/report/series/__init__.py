@@ -35,10 +35,7 @@ def method(config: Config, query: Query) -> tuple[tuple[str, str], ...]:
         f"A node's price is split into GPU, CPU and memory ({config.prices.cost_basis}); CPU and memory are charged by request.",
     )
     steps = [
-        (
-            "Time",
-            f"Days and hours are local to {config.tz.key}; the end of a period is not part of it.",
-        ),
+        ("Time", f"Days and hours are local to {config.tz.key}; the end of a period is not part of it."),
         (
             "Allocated",
             "GPU-hours that pods held, from the moments that Kubernetes saw them, not from samples: a pod of two minutes counts.",
@@ -57,13 +54,26 @@ def method(config: Config, query: Query) -> tuple[tuple[str, str], ...]:
             "Cost",
             f"{basis} A node's holders, what nobody held and what nobody saw add up to the node's cost, exactly, in every hour.",
         ),
-        ("Efficiency", "Active ÷ (active + idle). Unmeasured time is in neither; Coverage says how much there was."),
+        (
+            "Efficiency",
+            "Active ÷ (active + idle). Unmeasured time is in neither; Coverage says how much there was.",
+        ),
         ("Spot ratio", "GPU-hours on spot nodes ÷ allocated GPU-hours of known capacity type."),
     ]
     if query.is_narrowed:
-        steps.append(("Unallocated", "GPUs that nobody held belong to no team or namespace, and are not in this report."))
+        steps.append(
+            (
+                "Unallocated",
+                "GPUs that nobody held belong to no team or namespace, and are not in this report.",
+            )
+        )
     else:
-        steps.append(("Unallocated", "GPUs of nodes that were up, held by nobody. Time that was not collected is not in it."))
+        steps.append(
+            (
+                "Unallocated",
+                "GPUs of nodes that were up, held by nobody. Time that was not collected is not in it.",
+            )
+        )
     return tuple(steps)
 
 
@@ -96,7 +106,12 @@ def moments_of(period: Period, tz: ZoneInfo, step: Step) -> list[Moment]:
     parts: list[list[TimeBucket]] = [[part] for part in time_buckets(period, tz, (step,))]
     if step == "week":
         days = time_buckets(period, tz, ("day",))
-        parts = [list(week) for _, week in groupby(days, key=lambda day: from_ms(day.from_ms).astimezone(tz).isocalendar()[:2])]
+        parts = [
+            list(week)
+            for _, week in groupby(
+                days, key=lambda day: from_ms(day.from_ms).astimezone(tz).isocalendar()[:2]
+            )
+        ]
     return [_moment(part[0], part[-1].to_ms, step, tz) for part in parts]
 
 
@@ -119,7 +134,10 @@ def _moment(part: TimeBucket, to_ms: int, step: Step, tz: ZoneInfo) -> Moment:
         name, short = part.month, f"{month} {local.year}"
     elif step == "hour":
         # with the offset from UTC where clocks show the hour twice
-        name, short = f"{local:%Y-%m-%d %H:%M}" if is_plain(local) else f"{local:%Y-%m-%d %H:%M %z}", f"{short} {local:%H:%M}"
+        name, short = (
+            f"{local:%Y-%m-%d %H:%M}" if is_plain(local) else f"{local:%Y-%m-%d %H:%M %z}",
+            f"{short} {local:%H:%M}",
+        )
     elif step == "week" and last.date() > local.date():
         name = f"{name} to {last:%Y-%m-%d}"
     return Moment(name, short, part.from_ms, to_ms)
@@ -146,7 +164,9 @@ SELECT unnest($from_ms::BIGINT[]) AS from_ms, unnest($to_ms::BIGINT[]) AS to_ms,
     unnest($weekday::INTEGER[]) AS weekday, unnest($hour::INTEGER[]) AS hour"""
 
 
-def read_series(con: DuckDBPyConnection, config: Config, query: Query, parts: Collection[Part]) -> dict[Part, Series]:
+def read_series(
+    con: DuckDBPyConnection, config: Config, query: Query, parts: Collection[Part]
+) -> dict[Part, Series]:
     """The query's period by moments, after report.rows.prepare; makes temporary tables, which `trends` reads."""
     step = step_of(query.period)
     moments = moments_of(query.period, config.tz, step)
@@ -157,7 +177,14 @@ def read_series(con: DuckDBPyConnection, config: Config, query: Query, parts: Co
     count = len(moments)
     each_team = {"each_team": None not in parts}
     stacks = [
-        (by, in_parts(answer_rows(con, __name__, "30_stack", {"by": by, "apart": apart, "most": _MOST_NAMES} | each_team)))
+        (
+            by,
+            in_parts(
+                answer_rows(
+                    con, __name__, "30_stack", {"by": by, "apart": apart, "most": _MOST_NAMES} | each_team
+                )
+            ),
+        )
         for by, apart in ((_holder(query), True), ("capacity_type", False), ("gpu_model", False))
     ]
     bands = in_parts(dicts(con.execute(_BANDS_BY_MOMENT, each_team)))
@@ -211,7 +238,11 @@ def _stack(answer: Iterable[dict[str, Any]], by: str, count: int) -> Stack:
         values = [ZERO] * count
         for row in rows:
             values[row["moment"]] = row["cost"]
-        title = {"others": f"{row['names']:,} others", "unallocated": "Unallocated", "not_collected": "Not collected"}.get(kind)
+        title = {
+            "others": f"{row['names']:,} others",
+            "unallocated": "Unallocated",
+            "not_collected": "Not collected",
+        }.get(kind)
         layers.append(_layer(kind, title or _name(by, name), values))
     return _summed(_TITLES.get(by, f"Cost by {by}"), "money", layers, count)
 
@@ -259,6 +290,7 @@ def _heat(answer: list[dict[str, Any]], query: Query) -> tuple[Heat, ...]:
 def _map(title: str, part: str, whole_title: str, answer: list[dict[str, Any]], whole: str) -> Heat:
     sums = {(row["weekday"], row["hour"]): (hours(row[part]), hours(row[whole])) for row in answer}
     parts, wholes = (
-        tuple(tuple(sums.get((weekday, hour), (0.0, 0.0))[at] for hour in range(24)) for weekday in range(7)) for at in (0, 1)
+        tuple(tuple(sums.get((weekday, hour), (0.0, 0.0))[at] for hour in range(24)) for weekday in range(7))
+        for at in (0, 1)
     )
     return Heat(title, part, whole_title, parts, wholes)

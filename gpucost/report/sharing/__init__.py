@@ -100,18 +100,27 @@ def with_shares(
     found: dict[Part, list[Row]] = {}
     for part, amounts in _amounts(con, by, parts).items():
         known = [
-            replace(row, shared=_shared(config, query, row.kind, amounts.pop((row.kind, *row.keys.values()), {})))
+            replace(
+                row, shared=_shared(config, query, row.kind, amounts.pop((row.kind, *row.keys.values()), {}))
+            )
             for row in rows.get(part, ())
         ]
         rest = sorted(amounts.items(), key=lambda item: [(key is None, key or "") for key in item[0]])
         found[part] = known + [
-            Row("shared", dict(zip(by, keys, strict=True)), NO_MEASURES, shared=_shared(config, query, kind, sums))
+            Row(
+                "shared",
+                dict(zip(by, keys, strict=True)),
+                NO_MEASURES,
+                shared=_shared(config, query, kind, sums),
+            )
             for (kind, *keys), sums in rest
         ]
     return found
 
 
-def total_shared(con: DuckDBPyConnection, config: Config, query: Query, parts: Collection[Part]) -> dict[Part, Shared]:
+def total_shared(
+    con: DuckDBPyConnection, config: Config, query: Query, parts: Collection[Part]
+) -> dict[Part, Shared]:
     """What was shared to everything that passes the filters."""
     found = {}
     for part, of_kinds in _amounts(con, (), parts).items():
@@ -136,7 +145,11 @@ def notices(con: DuckDBPyConnection, config: Config) -> list[Notice]:
     """The rules that share nothing: the bill of the period is not there yet, or a name fits nothing."""
     used = {row[0] for row in con.execute("SELECT DISTINCT rule FROM shared_cost_pools").fetchall()}
     return [
-        Notice("shared_cost_empty", f"shared cost {rule.name} came to nothing: {_NOTHING[rule.of]} in this period", None)
+        Notice(
+            "shared_cost_empty",
+            f"shared cost {rule.name} came to nothing: {_NOTHING[rule.of]} in this period",
+            None,
+        )
         for number, rule in enumerate(config.shared_costs, 1)
         if number not in used
     ]

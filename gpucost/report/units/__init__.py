@@ -5,7 +5,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from gpucost.report.units.query import UnitQuery, UnitView, prepare
-from gpucost.report.units.serving import DIMENSIONS, GENERATION, PROMPT, full_gpu, requests, token_hours, tokens
+from gpucost.report.units.serving import (
+    DIMENSIONS,
+    GENERATION,
+    PROMPT,
+    full_gpu,
+    requests,
+    token_hours,
+    tokens,
+)
 from gpucost.report.units.work import epochs, experiments
 
 if TYPE_CHECKING:

@@ -23,17 +23,32 @@ SELECT unnest($1::UBIGINT[]) AS identity, unnest($2::BIGINT[]) AS series_id, unn
     unnest($4::INTEGER[]) AS process"""
 
 
-def processes(con: DuckDBPyConnection, period: Period, clusters: Sequence[str], from_ms: int = 0) -> list[Notice]:
+def processes(
+    con: DuckDBPyConnection, period: Period, clusters: Sequence[str], from_ms: int = 0
+) -> list[Notice]:
     """Make unit_processes: of which process each value of such a counter is, or none. Warnings for counters of the period.
 
     Values before `from_ms` are not looked at."""
     rows, notices = [], []
     for row in answer_rows(con, PACKAGE, "35_processes", {"from_ms": from_ms, "to_ms": period.end_ms}):
         numbers = separated(row["levels"])
-        rows += [(row["identity"], row["series_id"], *value) for value in zip(row["at_ms"], numbers or (None,), strict=False)]
+        rows += [
+            (row["identity"], row["series_id"], *value)
+            for value in zip(row["at_ms"], numbers or (None,), strict=False)
+        ]
         if row["at_ms"][-1] >= period.start_ms and (not clusters or row["cluster"] in clusters):
-            how = f"{max(numbers) + 1} levels are added up" if numbers else "their levels cannot be told apart: left out"
-            notices.append(Notice("counter_of_processes", f"{row['name']} counts several processes under one name; {how}", _FIX))
+            how = (
+                f"{max(numbers) + 1} levels are added up"
+                if numbers
+                else "their levels cannot be told apart: left out"
+            )
+            notices.append(
+                Notice(
+                    "counter_of_processes",
+                    f"{row['name']} counts several processes under one name; {how}",
+                    _FIX,
+                )
+            )
     con.execute(_TABLE, list(zip(*rows, strict=True)) or [()] * 4)
     return notices
 
@@ -53,7 +68,9 @@ def separated(levels: Sequence[float]) -> list[int] | None:
             return None
     numbers, most, least = [], 0.0, float("inf")
     for value in levels:
-        (rise, number), *others = sorted((value - last, number) for number, last in enumerate(lasts) if last <= value)
+        (rise, number), *others = sorted(
+            (value - last, number) for number, last in enumerate(lasts) if last <= value
+        )
         most, least = max(most, rise), min([least, *(other for other, _ in others)])
         lasts[number] = value
         numbers.append(number)

@@ -186,7 +186,10 @@ def with_remainders(
     `known` are the places that rows tell of, where these name others.
     """
     known = {tuple(row[name] for name in PLACE) for row in view.rows} if known is None else known
-    rest = [in_hours(row) for row in dicts(con.execute(_WITHOUT_WORK, {"known": [list(place) for place in sorted(known)]}))]
+    rest = [
+        in_hours(row)
+        for row in dicts(con.execute(_WITHOUT_WORK, {"known": [list(place) for place in sorted(known)]}))
+    ]
     unknown = total(rest)
     view.totals |= {"cost_without_work": unknown, "allocated_cost": view.totals["cost"] + unknown}
     view.sections |= {"work_without_cost": [] if view.ask.is_narrowed else lost, "cost_without_work": rest}

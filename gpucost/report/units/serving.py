@@ -166,7 +166,13 @@ class Tokens(UnitAnswer):
 
 PROMPT, GENERATION, CACHED = "prompt_token", "generation_token", "cached_token"
 # What a token, or a second of a phase, weighs where cost is split by work. A prompt token's is a setting of its mapping.
-_WEIGHTS = {PROMPT: DEFAULT_PROMPT_WEIGHT, GENERATION: 1.0, CACHED: 0.0, "prefill_second": 0.0, "decode_second": 0.0}
+_WEIGHTS = {
+    PROMPT: DEFAULT_PROMPT_WEIGHT,
+    GENERATION: 1.0,
+    CACHED: 0.0,
+    "prefill_second": 0.0,
+    "decode_second": 0.0,
+}
 _MODEL = (*PLACE, "team", "model")
 #: What rows of tokens can be by.
 DIMENSIONS = (*_MODEL, "tenant", "day")
@@ -195,13 +201,17 @@ class _Measure:
 
     def figures(self, days: list[Item]) -> Item:
         """What was done and what it cost on several days together."""
-        allocated, active = (sum(day[f"{name}_gpu_hours"] for day in days) for name in ("allocated", "active"))
+        allocated, active = (
+            sum(day[f"{name}_gpu_hours"] for day in days) for name in ("allocated", "active")
+        )
         cost = total(days)
         parts: dict[str, Decimal | None] = {}
         for name in self.parts:
             known = [day for day in days if day[name] is not None]
             # of two models' times only one is no split of their cost
-            parts[name] = total(known, name) if known and (name not in _TIMES or len(known) == len(days)) else None
+            parts[name] = (
+                total(known, name) if known and (name not in _TIMES or len(known) == len(days)) else None
+            )
         if not days:
             parts |= dict.fromkeys(_PARTS, Decimal(0))
         of = {name: part or Decimal(0) for name, part in parts.items()} | {"cost": cost}
@@ -213,7 +223,9 @@ class _Measure:
             **parts,
             **{
                 column: per(
-                    sum((of[name] for name in costs), Decimal(0)), sum(_work(days, unit, "amounts") for unit in units), scale
+                    sum((of[name] for name in costs), Decimal(0)),
+                    sum(_work(days, unit, "amounts") for unit in units),
+                    scale,
                 )
                 for column, (costs, units, scale) in self.prices.items()
             },
@@ -223,14 +235,21 @@ class _Measure:
         }
 
 
-def requests(con: DuckDBPyConnection, ask: UnitQuery, unit: str = "request", *, is_prepared: bool = False) -> UnitView:
+def requests(
+    con: DuckDBPyConnection, ask: UnitQuery, unit: str = "request", *, is_prepared: bool = False
+) -> UnitView:
     """What 1,000 of `unit` cost, by workload, model and day; with what models cost while they did nothing.
 
     Raises UsageError for a unit that nothing was ever counted in.
     """
-    units = [row["unit"] for row in dicts(con.execute("SELECT DISTINCT unit FROM progress_series ORDER BY unit"))]
+    units = [
+        row["unit"] for row in dicts(con.execute("SELECT DISTINCT unit FROM progress_series ORDER BY unit"))
+    ]
     if unit != "request" and unit not in units:
-        raise UsageError(f"no work is known in the unit {unit!r}", f"--count takes one of: {', '.join(units) or 'none yet'}")
+        raise UsageError(
+            f"no work is known in the unit {unit!r}",
+            f"--count takes one of: {', '.join(units) or 'none yet'}",
+        )
     measure = _Measure(
         "unit.requests",
         f"Cost per 1,000 {unit.replace('_', ' ')}s",
@@ -245,7 +264,11 @@ _TOKENS = _Measure(
     "unit.tokens",
     "Cost per million tokens",
     tuple(_WEIGHTS),
-    {"prompt_tokens": ("amounts", PROMPT), "cached_tokens": ("amounts", CACHED), "generation_tokens": ("amounts", GENERATION)},
+    {
+        "prompt_tokens": ("amounts", PROMPT),
+        "cached_tokens": ("amounts", CACHED),
+        "generation_tokens": ("amounts", GENERATION),
+    },
     {
         "cost_per_million_tokens": (_PARTS, (PROMPT, GENERATION), 1_000_000),
         "cost_per_million_prompt_tokens": (("prompt_cost",), (PROMPT,), 1_000_000),
@@ -259,7 +282,12 @@ _TOKENS = _Measure(
 
 
 def tokens(
-    con: DuckDBPyConnection, ask: UnitQuery, basis: str = "allocated", by: tuple[str, ...] = (), *, is_prepared: bool = False
+    con: DuckDBPyConnection,
+    ask: UnitQuery,
+    basis: str = "allocated",
+    by: tuple[str, ...] = (),
+    *,
+    is_prepared: bool = False,
 ) -> UnitView:
     """What a million tokens cost, by workload, model and day; prompt tokens and generated ones share the cost by their weights.
 
@@ -278,7 +306,10 @@ def tokens(
 def _undeclared(models: list[Item]) -> list[str]:
     """Workloads of one model and namespace that are called as pools are."""
     for phases in _by(models, "cluster", "namespace", "model").values():
-        found = [next((row["workload"] for row in phases if word in row["workload"]), None) for word in ("prefill", "decode")]
+        found = [
+            next((row["workload"] for row in phases if word in row["workload"]), None)
+            for word in ("prefill", "decode")
+        ]
         if all(found):
             return [name for name in found if name]
     return []
@@ -354,7 +385,9 @@ def _work_done(con: DuckDBPyConnection, ask: UnitQuery, measure: _Measure) -> li
     return [f"{doubt.message}: {doubt.fix}" for doubt in doubts]
 
 
-def _count(con: DuckDBPyConnection, ask: UnitQuery, measure: _Measure, *, keeps_idle: bool = False) -> list[str]:
+def _count(
+    con: DuckDBPyConnection, ask: UnitQuery, measure: _Measure, *, keeps_idle: bool = False
+) -> list[str]:
     """Makes unit_work, unit_serving, and the measure's table where that is another. Returns notes about the counters."""
     doubts = _work_done(con, ask, measure)
     run_stage(con, PACKAGE, "60_serving")
@@ -378,7 +411,9 @@ def _serving(
     doubts = _count(con, ask, measure, keeps_idle=keeps_idle)
     days = _days(con, measure.table)
     days_of = _by(days, *_MODEL)
-    models = [dict(zip(_MODEL, model, strict=True)) | measure.figures(served) for model, served in days_of.items()]
+    models = [
+        dict(zip(_MODEL, model, strict=True)) | measure.figures(served) for model, served in days_of.items()
+    ]
     models.sort(key=lambda row: (-row["cost"], *(row[name] or "" for name in _MODEL)))
     parts = [name for name in measure.parts if any(day[name] for day in days)]
     figures = (*measure.counts, "cost", "idle_cost", *parts, *measure.prices)
@@ -387,11 +422,18 @@ def _serving(
         run_stage(con, PACKAGE, "67_tenants", {"keeps_idle": keeps_idle})
         parts_of_days = _days(con, "unit_tenants")
     rows: list[Item] = [
-        {name: served[0][name] if name in of else None for name in measure.dimensions} | measure.figures(served)
+        {name: served[0][name] if name in of else None for name in measure.dimensions}
+        | measure.figures(served)
         for served in _by(parts_of_days, *of).values()
     ]
     if by:
-        rows.sort(key=lambda row: (row["day"] or "", -row["cost"], *(row[name] or "" for name in measure.dimensions)))
+        rows.sort(
+            key=lambda row: (
+                row["day"] or "",
+                -row["cost"],
+                *(row[name] or "" for name in measure.dimensions),
+            )
+        )
     view = UnitView(
         measure.name,
         measure.title,
@@ -408,7 +450,9 @@ def _serving(
         doubts,
     )
     if len({tuple(day[name] for name in PLACE) for day in days}) < len(models):
-        view.notes.append("workloads that serve several models: each model's share of the cost is its share of the day's work")
+        view.notes.append(
+            "workloads that serve several models: each model's share of the cost is its share of the day's work"
+        )
     if "tenant" in by and days and not any(row["tenant"] for row in rows):
         view.notes.append(
             "no tenant is known: set [[units]] tenant_label to the label of the server that names them; see docs/units.md"
@@ -416,7 +460,10 @@ def _serving(
     if not days:
         names = " or ".join(unit.replace("_", " ") for unit in measure.units)
         view.notes.append(f"no {names} is known in this period: gpucost collect progress")
-    lost = [row | {name: plain(row[name]) for name in ("amount", "failed")} for row in dicts(con.execute(_WITHOUT_COST))]
+    lost = [
+        row | {name: plain(row[name]) for name in ("amount", "failed")}
+        for row in dicts(con.execute(_WITHOUT_COST))
+    ]
     counted = {unit for _, unit in measure.counts.values()}
     lost = [row for row in lost if row["unit"] in counted]
     known = con.execute("SELECT DISTINCT cluster, namespace, workload FROM unit_serving").fetchall()

@@ -84,7 +84,11 @@ def intervals(run: Levels) -> list[Interval]:
     points = [(at, math.floor(level)) for at, level in reached]
     points = [(min(max(at, run.from_ms), run.to_ms), level) for at, level in points]
     parts = _ended(points, run) if run.marks == "end" else _begun(points, run)
-    return [interval for interval in parts if interval.from_ms < interval.to_ms or interval.status in ("done", "lost")]
+    return [
+        interval
+        for interval in parts
+        if interval.from_ms < interval.to_ms or interval.status in ("done", "lost")
+    ]
 
 
 def _ended(points: list[tuple[int, int]], run: Levels) -> list[Interval]:
@@ -98,7 +102,9 @@ def _ended(points: list[tuple[int, int]], run: Levels) -> list[Interval]:
         elif level < done:
             parts = _lose(parts, level + 1)
             attempt += 1
-            if at_ms - before_ms <= _AT_ONCE_MS:  # a log does not tell when work began again: the epoch done again has that time
+            if (
+                at_ms - before_ms <= _AT_ONCE_MS
+            ):  # a log does not tell when work began again: the epoch done again has that time
                 done = level
                 continue
             parts.append(Interval(done + 1, "lost", attempt - 1, before_ms, at_ms))
@@ -107,7 +113,9 @@ def _ended(points: list[tuple[int, int]], run: Levels) -> list[Interval]:
         done, before_ms = level, at_ms
     parts.append(Interval(None, "outside", attempt, before_ms, run.to_ms))
     if run.reached and (run.failed or not run.is_over):
-        parts[-1] = replace(parts[-1], epoch=(0 if done is None else done) + 1, status="lost" if run.failed else "unfinished")
+        parts[-1] = replace(
+            parts[-1], epoch=(0 if done is None else done) + 1, status="lost" if run.failed else "unfinished"
+        )
     return parts
 
 
@@ -155,7 +163,9 @@ def _split(first: int, last: int, attempt: int, from_ms: int, to_ms: int) -> lis
 
 def _lose(parts: list[Interval], from_epoch: int) -> list[Interval]:
     return [
-        replace(part, status="lost") if part.status == "done" and part.epoch is not None and part.epoch >= from_epoch else part
+        replace(part, status="lost")
+        if part.status == "done" and part.epoch is not None and part.epoch >= from_epoch
+        else part
         for part in parts
     ]
 
@@ -237,7 +247,9 @@ class Epochs(UnitAnswer):
 _MONEY = Decimal("0.000000001")
 
 
-def epochs(con: DuckDBPyConnection, ask: UnitQuery, planned_epochs: int | None = None, *, is_prepared: bool = False) -> UnitView:
+def epochs(
+    con: DuckDBPyConnection, ask: UnitQuery, planned_epochs: int | None = None, *, is_prepared: bool = False
+) -> UnitView:
     """What each epoch of the period's runs cost, and per run its mean, trend, best, lost work and forecast.
 
     Per workload, the costs of its runs' intervals and of the time outside of runs sum to what it cost in the period, exactly.
@@ -258,7 +270,10 @@ def epochs(con: DuckDBPyConnection, ask: UnitQuery, planned_epochs: int | None =
             rows_of[number].append(_epoch_row(sums, ask, runs[number], part))
     # what the pods of these ran cost nothing
     lost += [row for number, run in enumerate(runs) if number not in rows_of for row in run["without_cost"]]
-    summaries = [_summary(runs[number]["planned_epochs"] or 0, rows, planned_epochs) for number, rows in rows_of.items()]
+    summaries = [
+        _summary(runs[number]["planned_epochs"] or 0, rows, planned_epochs)
+        for number, rows in rows_of.items()
+    ]
     rows = [row for of_run in rows_of.values() for row in of_run] + outside
     done = _of_status(rows, "done")
     view = UnitView(
@@ -299,7 +314,9 @@ def _runs(con: DuckDBPyConnection, ask: UnitQuery) -> tuple[list[Item], list[Ite
         run["without_cost"] = [row | {"since": moment(row["since"])}] if run["is_new"] else []
         if run["has_place"]:
             run["reached"] = tuple(zip(run["moments"], run["levels"], strict=True))
-            runs.append(run | {"parts": intervals(Levels(**{each.name: run[each.name] for each in fields(Levels)}))})
+            runs.append(
+                run | {"parts": intervals(Levels(**{each.name: run[each.name] for each in fields(Levels)}))}
+            )
         else:
             lost += run["without_cost"]
     names = Counter(run["name"] for run in runs)
@@ -311,9 +328,16 @@ def _runs(con: DuckDBPyConnection, ask: UnitQuery) -> tuple[list[Item], list[Ite
 
 def _epoch_row(sums: Item, ask: UnitQuery, run: Item | None = None, part: Interval | None = None) -> Item:
     """An interval of a run; without one, what a workload with runs cost while none of them ran."""
-    row: Item = {"run": None, "run_id": None, **{name: sums[name] for name in (*PLACE, "team")}, "epoch": None}
+    row: Item = {
+        "run": None,
+        "run_id": None,
+        **{name: sums[name] for name in (*PLACE, "team")},
+        "epoch": None,
+    }
     row |= {"status": "outside", **dict.fromkeys(("attempt", "from", "to", "duration_hours"))}
-    row |= {name: sums[name] for name in ("cost", "idle_cost", "allocated_gpu_hours", "active_gpu_hours")} | {"is_whole": True}
+    row |= {name: sums[name] for name in ("cost", "idle_cost", "allocated_gpu_hours", "active_gpu_hours")} | {
+        "is_whole": True
+    }
     if run is None or part is None:
         return row
     from_ms, to_ms = max(part.from_ms, ask.period.start_ms), min(part.to_ms, ask.period.end_ms)
@@ -373,7 +397,9 @@ def _forecast(plan: int, rows: list[Item], recent: list[Item]) -> Item:
     remaining = max(0, plan - reached)
     if remaining and not recent:
         return {"remaining_epochs": remaining}
-    cost, length = (remaining * _mean(recent), remaining * _mean_hours(recent)) if recent else (Decimal(0), 0.0)
+    cost, length = (
+        (remaining * _mean(recent), remaining * _mean_hours(recent)) if recent else (Decimal(0), 0.0)
+    )
     under_way = _of_status(rows, "unfinished")
     return {
         "remaining_epochs": remaining,
@@ -385,7 +411,10 @@ def _forecast(plan: int, rows: list[Item], recent: list[Item]) -> Item:
 def _halves(whole: list[Item]) -> tuple[list[Item], list[Item], str]:
     """The latest epochs, those before, and what parts them: the last restart, else the middle."""
     last = max((row["attempt"] for row in whole), default=1)
-    recent, before = [row for row in whole if row["attempt"] == last], [row for row in whole if row["attempt"] < last]
+    recent, before = (
+        [row for row in whole if row["attempt"] == last],
+        [row for row in whole if row["attempt"] < last],
+    )
     if before:
         return recent, before, "restart"
     half = len(whole) // 2
@@ -436,7 +465,9 @@ def _cut(con: DuckDBPyConnection, ask: UnitQuery, runs: list[Item]) -> list[tupl
     for run in runs:
         names_of[_place(run)].append(run["pods"])
     # a run is its whole workload, but where each has pods of its own
-    pods = [run["pods"] if all(names := names_of[_place(run)]) and len(set(names)) > 1 else "" for run in runs]
+    pods = [
+        run["pods"] if all(names := names_of[_place(run)]) and len(set(names)) > 1 else "" for run in runs
+    ]
     con.execute(
         _CLAIMS,
         {
@@ -546,7 +577,8 @@ def experiments(
     names = sorted({name for run in known for name in run["metrics"]})
     if metric and metric not in names:
         raise UsageError(
-            f"no run of the period has a metric {metric!r}", f"--metric takes one of: {', '.join(names) or 'none yet'}"
+            f"no run of the period has a metric {metric!r}",
+            f"--metric takes one of: {', '.join(names) or 'none yet'}",
         )
     runs = [run for run in known if run["workload"] is not None]
     for run in runs:
@@ -555,7 +587,12 @@ def experiments(
     run_stage(con, PACKAGE, "90_experiments")
     con.execute("FROM unit_experiments ORDER BY cost DESC, workload, name, run_id NULLS LAST, kind DESC")
     rows = [_experiment(in_hours(row)) for row in dicts(con)]
-    best = {"metric": metric, "losses": list(LOSSES), "sign": 1 if goal == "min" else -1, "is_narrowed": ask.is_narrowed}
+    best = {
+        "metric": metric,
+        "losses": list(LOSSES),
+        "sign": 1 if goal == "min" else -1,
+        "is_narrowed": ask.is_narrowed,
+    }
     sweeps = answer_rows(con, PACKAGE, "95_sweeps", best)
     view = UnitView(
         "unit.experiment",
@@ -588,4 +625,9 @@ def _experiment(row: Item) -> Item:
     from_ms, to_ms = row["from"], row["to"]
     length = hours(to_ms - from_ms) if from_ms is not None and to_ms else None
     price = per(row["cost"], row["active_gpu_hours"])
-    return row | {"from": moment(from_ms), "to": moment(to_ms), "hours": length, "cost_per_active_gpu_hour": price}
+    return row | {
+        "from": moment(from_ms),
+        "to": moment(to_ms),
+        "hours": length,
+        "cost_per_active_gpu_hour": price,
+    }

@@ -100,9 +100,12 @@ class WasteTotals:
     def of(cls, buckets: Sequence[BucketWaste]) -> WasteTotals:
         """The sums of all buckets."""
         hours, wasted_hours = (
-            round(sum(row.gpu_hours for row in buckets if row.is_waste or every), 9) for every in (True, False)
+            round(sum(row.gpu_hours for row in buckets if row.is_waste or every), 9)
+            for every in (True, False)
         )
-        cost, wasted = (sum((row.cost for row in buckets if row.is_waste or every), ZERO) for every in (True, False))
+        cost, wasted = (
+            sum((row.cost for row in buckets if row.is_waste or every), ZERO) for every in (True, False)
+        )
         return cls(hours, cost, wasted_hours, wasted, ratio(wasted, cost))
 
 
@@ -242,11 +245,22 @@ SELECT c.* FROM waste_cells AS c JOIN (FROM waste_days WHERE is_fine) AS d
 
 
 def prepare(
-    con: DuckDBPyConnection, config: Config, period: Period, time_buckets: Sequence[TimeBucket], filters: Filters
+    con: DuckDBPyConnection,
+    config: Config,
+    period: Period,
+    time_buckets: Sequence[TimeBucket],
+    filters: Filters,
 ) -> None:
     """Make the temporary table waste_rows: GPU time and cost by bucket, node, pod and time."""
-    cut(con, period, time_buckets, by_day=is_whole_days(period, config.tz) and not any(part.hour for part in time_buckets))
-    con.execute("SET VARIABLE waste_by_gpus = $by_gpus::BOOLEAN", {"by_gpus": config.prices.cost_basis == "node"})
+    cut(
+        con,
+        period,
+        time_buckets,
+        by_day=is_whole_days(period, config.tz) and not any(part.hour for part in time_buckets),
+    )
+    con.execute(
+        "SET VARIABLE waste_by_gpus = $by_gpus::BOOLEAN", {"by_gpus": config.prices.cost_basis == "node"}
+    )
     con.execute(_CELL_SLOTS)
     con.execute(_CELLS)
     run_stage(con, __name__, "20_pods", {"forgotten_after_ms": config.waste.forgotten_after_ms})
@@ -268,7 +282,10 @@ FROM (
 
 def _rows(con: DuckDBPyConnection, by: tuple[str, ...]) -> list[WasteRow]:
     sums = map(in_hours, dicts(con.execute(_BUCKETS, {"by": list(by)})))
-    rows = [WasteRow(row["bucket"], {name: row[name] for name in by}, row["gpu_hours"], row["cost"]) for row in sums]
+    rows = [
+        WasteRow(row["bucket"], {name: row[name] for name in by}, row["gpu_hours"], row["cost"])
+        for row in sums
+    ]
     return sorted(rows, key=_dearest_first)
 
 

@@ -19,7 +19,16 @@ from gpucost.periods import MS_PER_HOUR
 from gpucost.records import record
 from gpucost.whatif import flags, share
 from gpucost.whatif.answer import Answer, Assumption, Position, Rows, Value, stated, total
-from gpucost.whatif.flags import DEAREST, GPUS_PER_NODE, HOURS_PER_MONTH, Option, OptionGroup, PricePer, node_price, to_decimal
+from gpucost.whatif.flags import (
+    DEAREST,
+    GPUS_PER_NODE,
+    HOURS_PER_MONTH,
+    Option,
+    OptionGroup,
+    PricePer,
+    node_price,
+    to_decimal,
+)
 from gpucost.whatif.fleet import Fleet, Level, Levels, Node, Pod, Price, Scenario, Usage, is_batch, one_node
 from gpucost.whatif.gpu_specs import Facts, GpuModel
 
@@ -70,7 +79,14 @@ def fleet_offers(nodes: Iterable[Node]) -> list[Offer]:
     for node in nodes:
         if node.is_priced and node.gpu_model and node.capacity_type in PURCHASE and node.gpus >= 1:
             price, gpus = node.prices[-1], round(node.gpus)
-            kind = (node.provider, node.region, node.instance_type, node.gpu_model, gpus, PURCHASE[node.capacity_type])
+            kind = (
+                node.provider,
+                node.region,
+                node.instance_type,
+                node.gpu_model,
+                gpus,
+                PURCHASE[node.capacity_type],
+            )
             offers[kind] = Offer(*kind, round(price.per_node_hour / gpus, 12), price.source, price.as_of)
     return list(offers.values())
 
@@ -108,7 +124,10 @@ def catalog_speeds(facts: Facts) -> Speeds:
     return Speeds(
         {model.name: (tflops, bandwidth) for model, tflops, bandwidth in known if tflops and bandwidth},
         "catalog (smaller of TFLOPS and GB/s)",
-        max((model.as_of for model, tflops, bandwidth in known if tflops and bandwidth and model.as_of), default=None),
+        max(
+            (model.as_of for model, tflops, bandwidth in known if tflops and bandwidth and model.as_of),
+            default=None,
+        ),
     )
 
 
@@ -119,7 +138,10 @@ def read_speeds(path: Path, facts: Facts) -> Speeds:
         with io.StringIO(inputs.text(path), newline="") as file:
             reader = csv.DictReader(file, strict=True)
             if tuple(reader.fieldnames or ())[: len(_COLUMNS)] != _COLUMNS:
-                raise DataError(f"{path}, line 1: the columns are {', '.join(reader.fieldnames or ()) or 'missing'}", _HINT)
+                raise DataError(
+                    f"{path}, line 1: the columns are {', '.join(reader.fieldnames or ()) or 'missing'}",
+                    _HINT,
+                )
             for row in reader:
                 where = f"{path}, line {reader.line_num}"
                 try:
@@ -167,12 +189,19 @@ class Margins(OptionGroup):
 
     margin_percent: Annotated[
         float,
-        Option("Added to memory and activity measured. Default: 10.", says="added to memory and activity", unit="percent"),
+        Option(
+            "Added to memory and activity measured. Default: 10.",
+            says="added to memory and activity",
+            unit="percent",
+        ),
     ] = 10.0
     headroom_percent: Annotated[
         float,
         Option(
-            "Percent of the GPUs that serve to keep free. Default: 20.", most=90, says="kept free of what serves", unit="percent"
+            "Percent of the GPUs that serve to keep free. Default: 20.",
+            most=90,
+            says="kept free of what serves",
+            unit="percent",
         ),
     ] = 20.0
     max_slowdown: Annotated[
@@ -285,7 +314,11 @@ def shapes_of(fleet: Fleet) -> dict[MachineShape, list[Pod]]:
         node = nodes[pod.place]
         if has_whole_gpus(pod) and node.gpu_model and node.capacity_type in PURCHASE:
             place = (node.capacity_type, node.provider, node.region)
-            shapes[MachineShape(pod.cluster, pod.namespace, pod.workload, node.gpu_model, round(pod.gpus), *place)].append(pod)
+            shapes[
+                MachineShape(
+                    pod.cluster, pod.namespace, pod.workload, node.gpu_model, round(pod.gpus), *place
+                )
+            ].append(pod)
     return shapes
 
 
@@ -295,13 +328,17 @@ def load_of(shape: MachineShape, pods: Sequence[Pod], levels: Levels) -> Load | 
     if not measured:
         return None
     mean = sum(level.mean * span for span, level in measured) / sum(span for span, _ in measured)
-    long = [level for _, level in measured if level.measured_hours >= _LEAST_HOURS and level.devices >= shape.gpus]
+    long = [
+        level for _, level in measured if level.measured_hours >= _LEAST_HOURS and level.devices >= shape.gpus
+    ]
     used = max((level.active_devices for level in long), default=shape.gpus)
     memories = [level.high_memory_mib for _, level in measured if level.high_memory_mib is not None]
     share = mean * shape.gpus / used if used else 0.0
     high = max(level.high for _, level in measured)
     memory = max(memories) if len(memories) == len(measured) else None
-    return Load(shape.model, shape.gpus, min(used, shape.gpus), min(share, 1.0), high, memory, is_batch(pods[0]))
+    return Load(
+        shape.model, shape.gpus, min(used, shape.gpus), min(share, 1.0), high, memory, is_batch(pods[0])
+    )
 
 
 @record
@@ -349,13 +386,19 @@ def _side_by_side(fleet: Fleet, moves: Sequence[Move]) -> tuple[Fleet, Fleet]:
         price = Price(round(offer.price_per_gpu_hour * gpus, 9), offer.source, offer.as_of)
         for index, pod in enumerate(move.pods):
             name = f"{number}/{index}"
-            pod = replace(pod, cluster="moved", namespace="default", workload=str(number), node=name, uid=name)
+            pod = replace(
+                pod, cluster="moved", namespace="default", workload=str(number), node=name, uid=name
+            )
             node = by_name[move.pods[index].place].part(pod.gpus, pod, name, "moved")
             today.append((node, pod))
-            pod = replace(pod, gpus=float(gpus), to_ms=pod.from_ms + round(pod.length_ms * move.fit.time_factor))
+            pod = replace(
+                pod, gpus=float(gpus), to_ms=pod.from_ms + round(pod.length_ms * move.fit.time_factor)
+            )
             node = replace(node, gpus=pod.gpus, to_ms=pod.to_ms, prices=(price,), gpu_model=offer.gpu_model)
             then.append((node, pod))
-    before, after = (Fleet(tuple(node for node, _ in both), tuple(pod for _, pod in both)) for both in (today, then))
+    before, after = (
+        Fleet(tuple(node for node, _ in both), tuple(pod for _, pod in both)) for both in (today, then)
+    )
     return before, after
 
 
@@ -370,7 +413,9 @@ class DescribedLoad(OptionGroup):
     utilization_percent: Annotated[
         float, Option("How busy the GPUs are. Default: 100.", most=100, says="GPUs are busy", unit="percent")
     ] = 100.0
-    memory_per_gpu_mib: Annotated[float | None, Option("Memory that the work fills of each GPU.", above=True)] = None
+    memory_per_gpu_mib: Annotated[
+        float | None, Option("Memory that the work fills of each GPU.", above=True)
+    ] = None
     hours: Annotated[float, replace(flags.HOURS, says="hours of work")] = HOURS_PER_MONTH
     to_gpu_model: Annotated[str | None, Option("The GPUs to compare with.", "NAME")] = None
     to_price: Annotated[
@@ -384,7 +429,9 @@ class DescribedLoad(OptionGroup):
     serving: Annotated[bool, Option("The work runs all its hours, however fast the GPUs.")] = False
 
 
-def described(work: DescribedLoad, speeds: Speeds, facts: Facts, currency: str) -> tuple[Usage, Levels, Speeds, Offer]:
+def described(
+    work: DescribedLoad, speeds: Speeds, facts: Facts, currency: str
+) -> tuple[Usage, Levels, Speeds, Offer]:
     """The work that options describe on a node of its own, how busy it is, speeds, and the GPUs to compare with.
 
     Raises UsageError where a model or its speed is not known, or what decides is not told.
@@ -396,10 +443,14 @@ def described(work: DescribedLoad, speeds: Speeds, facts: Facts, currency: str) 
             "--gpu-model, --on-demand-price, --to-gpu-model and --to-price tell them",
         )
     if work.price_per is PricePer.node and to_gpus is None:
-        raise UsageError("how many GPUs a node of --to-price has is not told", "--to-gpus tells it, or --price-per gpu")
+        raise UsageError(
+            "how many GPUs a node of --to-price has is not told", "--to-gpus tells it, or --price-per gpu"
+        )
     model, other = facts.model(work.gpu_model), facts.model(work.to_gpu_model, "--to-gpu-model")
     if work.relative_speed is not None:
-        speeds = Speeds({model.name: (1.0,), other.name: (work.relative_speed,)}, "option", across_vendors=True)
+        speeds = Speeds(
+            {model.name: (1.0,), other.name: (work.relative_speed,)}, "option", across_vendors=True
+        )
     ratio = speeds.ratio(other.name, model.name)
     if ratio is None:
         raise UsageError(
@@ -410,17 +461,26 @@ def described(work: DescribedLoad, speeds: Speeds, facts: Facts, currency: str) 
         Assumption("price today", price, f"per {work.price_per}-hour", "option"),
         Assumption("price of the others", to_price, f"per {work.price_per}-hour", "option"),
         *stated(work, "utilization_percent", "hours"),
-        *(Assumption(f"memory of {one.name}", one.memory_mib, "MiB", "catalog", one.as_of) for one in (model, other)),
-        Assumption("speed of one GPU beside the other", round(ratio, 4), "times", speeds.source, speeds.as_of),
+        *(
+            Assumption(f"memory of {one.name}", one.memory_mib, "MiB", "catalog", one.as_of)
+            for one in (model, other)
+        ),
+        Assumption(
+            "speed of one GPU beside the other", round(ratio, 4), "times", speeds.source, speeds.as_of
+        ),
     )
     to_price = round(node_price(to_price, work.price_per, to_gpus or 1) / (to_gpus or 1), 12)
-    offer = Offer(None, None, None, other.name, to_gpus or GPUS_PER_NODE, "on_demand", to_price, "option", count=to_gpus)
+    offer = Offer(
+        None, None, None, other.name, to_gpus or GPUS_PER_NODE, "on_demand", to_price, "option", count=to_gpus
+    )
     today = Price(node_price(price, work.price_per, work.gpus), "option")
     kind = "Deployment" if work.serving else "Job"
     fleet = one_node(f"{kind}/work", work.gpus, work.hours, today, gpu_model=model.name)
     busy = work.utilization_percent / 100
     level = Level(work.gpus, work.gpus, _LEAST_HOURS, busy, busy, work.memory_per_gpu_mib)
-    usage = Usage(fleet, currency, f"{work.hours:g} hours", f"{work.gpus} x {model.name}", assumptions=assumptions)
+    usage = Usage(
+        fleet, currency, f"{work.hours:g} hours", f"{work.gpus} x {model.name}", assumptions=assumptions
+    )
     return usage, {pod.key: level for pod in fleet.pods}, speeds, offer
 
 
@@ -443,7 +503,9 @@ def answer(
     """
     fleet, is_described, currency = usage.fleet, usage.is_described, usage.currency
     shapes = shapes_of(fleet)
-    loads = {shape: load for shape, pods in shapes.items() if (load := load_of(shape, pods, levels)) is not None}
+    loads = {
+        shape: load for shape, pods in shapes.items() if (load := load_of(shape, pods, levels)) is not None
+    }
     if not loads:
         raise GpucostError(
             f"no pod of {usage.scope_name} with whole GPUs was measured in {usage.period_name}",
@@ -466,7 +528,11 @@ def answer(
                 yield Move(shape, tuple(shapes[shape]), load, best)
 
     moves = list(cheapest(lambda shape, offer: is_described or offer.gpu_model == shape.model))
-    others = list(cheapest(lambda shape, offer: offer.gpu_model != shape.model)) if other_models and not is_described else []
+    others = (
+        list(cheapest(lambda shape, offer: offer.gpu_model != shape.model))
+        if other_models and not is_described
+        else []
+    )
     if is_described and not moves:
         raise UsageError(
             f"no count up to {GPUS_PER_NODE} of {listed[0].gpu_model} has the memory and the speed for this work",
@@ -489,7 +555,9 @@ def answer(
     slices = sliced = None
     if has_memory and not is_described and any(pod.key in levels for pod in rest.pods):
         # what fits a slice of its GPU, as `whatif share --method mig` tells it
-        slices = yield from share.answer(usage._replace(fleet=rest), share.Sizing(method=share.Method.mig), levels, facts)
+        slices = yield from share.answer(
+            usage._replace(fleet=rest), share.Sizing(method=share.Method.mig), levels, facts
+        )
         scenario = replace(
             scenario,
             cost=scenario.cost - slices.saving,
@@ -497,18 +565,27 @@ def answer(
             node_hours=round(scenario.node_hours - slices.today.node_hours + slices.scenario.node_hours, 9),
         )
         # what MIG cannot cut may take turns, with nothing between the pods: no part of the saving
-        uncut = rest.only(lambda node: (model := facts.models.get(node.gpu_model or "")) is not None and not model.mig_slices)
+        uncut = rest.only(
+            lambda node: (
+                (model := facts.models.get(node.gpu_model or "")) is not None and not model.mig_slices
+            )
+        )
         if any(pod.key in levels for pod in uncut.pods):
             sliced = yield from share.answer(usage._replace(fleet=uncut), share.Sizing(), levels, facts)
     figures: dict[str, Value] = {
         "workloads_measured": _workloads(loads),
         "workloads_moved": _workloads(move.shape for move in moves),
-        "workloads_with_unused_gpus": _workloads(shape for shape, load in loads.items() if 0 < load.used < shape.gpus),
+        "workloads_with_unused_gpus": _workloads(
+            shape for shape, load in loads.items() if 0 < load.used < shape.gpus
+        ),
         "memory_measured": has_memory,
     }
     if not is_described:
         fewer = _saved(moves)
-        figures |= {"saving_by_fewer_gpus": fewer, "saving_by_mig_slices": slices.saving if slices else Decimal(0)}
+        figures |= {
+            "saving_by_fewer_gpus": fewer,
+            "saving_by_mig_slices": slices.saving if slices else Decimal(0),
+        }
         figures["time_slices_saving"] = sliced.saving if sliced else Decimal(0)
         figures["pods_on_mig_slices"] = slices.figures["pods_shared"] if slices else 0
     if other_models:
@@ -548,7 +625,9 @@ def answer(
             pods = sliced.figures["pods_shared"]
             what = f"Time-slices for {pods} pods on GPUs without MIG would save {sliced.saving:,.2f} more, not counted above"
             findings.append(f"{what}: nothing keeps the pods apart. gpucost whatif share tells which.")
-        findings += _findings(loads, fleet, has_memory=has_memory, across_vendors=speeds.across_vendors or not other_models)
+        findings += _findings(
+            loads, fleet, has_memory=has_memory, across_vendors=speeds.across_vendors or not other_models
+        )
     return Answer(
         kind="rightsize",
         title=f"{'Other' if is_described else 'Fewer or smaller'} GPUs for {usage.scope_name}{old(moves)}",
@@ -556,16 +635,15 @@ def answer(
         today=today,
         scenario=scenario,
         figures=figures,
-        assumptions=_assumptions(usage, margins, speeds if is_described or others else None, [*moves, *others]),
+        assumptions=_assumptions(
+            usage, margins, speeds if is_described or others else None, [*moves, *others]
+        ),
         break_even=(_break_even(usage, moves),),
         time=_time(moves, is_described=is_described),
         findings=tuple(findings),
         tables=(
             *_table("Per unit of work" if is_described else "Fewer GPUs of the same model", moves),
-            *_table(
-                f"Other models, not counted above{how}{old(others)}",
-                others,
-            ),
+            *_table(f"Other models, not counted above{how}{old(others)}", others),
         ),
     )
 
@@ -579,7 +657,17 @@ def _table(title: str, moves: Sequence[Move]) -> tuple[Rows, ...]:
     saved = _saved(moves)
     return Rows.top(
         title,
-        ("workload", "gpus_today", "gpus", "bought", "cost_today", "cost", "per_unit_today", "per_unit", "time_factor"),
+        (
+            "workload",
+            "gpus_today",
+            "gpus",
+            "bought",
+            "cost_today",
+            "cost",
+            "per_unit_today",
+            "per_unit",
+            "time_factor",
+        ),
         [
             (
                 move.shape.workload,
@@ -592,7 +680,9 @@ def _table(title: str, moves: Sequence[Move]) -> tuple[Rows, ...]:
                 move.per_work(move.cost, 4),
                 round(move.fit.time_factor, 3),
             )
-            for move in sorted(moves, key=lambda move: (round(move.cost, 2) - round(move.cost_today, 2), move.shape.workload))
+            for move in sorted(
+                moves, key=lambda move: (round(move.cost, 2) - round(move.cost_today, 2), move.shape.workload)
+            )
         ],
         "{} more workloads.",
         f"{f'Together they save {saved:,.2f}. ' if len(moves) > 1 else ''}per_unit: cost per active GPU-hour of today's model.",
@@ -606,18 +696,33 @@ def _workloads(shapes: Iterable[MachineShape]) -> int:
 def _unfit(margins: Margins, move: Move, facts: Facts) -> Iterator[str]:
     """What speaks against a count that was asked for."""
     load, gpus = move.load, move.fit.gpus
-    each, there = load.memory_mib or facts.models[load.model].memory_mib, facts.models[move.offer.gpu_model].memory_mib
+    each, there = (
+        load.memory_mib or facts.models[load.model].memory_mib,
+        facts.models[move.offer.gpu_model].memory_mib,
+    )
     if each and there and gpus * there < load.gpus * each:
-        filled = "that the work fills" if load.memory_mib else "of today's GPUs; --memory-per-gpu-mib tells what the work fills"
+        filled = (
+            "that the work fills"
+            if load.memory_mib
+            else "of today's GPUs; --memory-per-gpu-mib tells what the work fills"
+        )
         yield f"It may not fit: {gpus * there:,} MiB of memory in all, against {load.gpus * each:,.0f} MiB {filled}."
     if load.is_batch and move.fit.time_factor > margins.max_slowdown:
         yield f"It takes more than {margins.max_slowdown:g} times as long (--max-slowdown)."
 
 
-def _assumptions(usage: Usage, margins: Margins, speeds: Speeds | None, moves: Sequence[Move]) -> tuple[Assumption, ...]:
+def _assumptions(
+    usage: Usage, margins: Margins, speeds: Speeds | None, moves: Sequence[Move]
+) -> tuple[Assumption, ...]:
     batch = {move.load.is_batch for move in moves} if usage.is_described else {True, False}
-    limits = [name for name, of_batch in (("headroom_percent", False), ("max_slowdown", True)) if of_batch in batch]
-    offers = {(str(one.instance_type), one.purchase_option): one for one in (move.offer for move in moves) if one.instance_type}
+    limits = [
+        name for name, of_batch in (("headroom_percent", False), ("max_slowdown", True)) if of_batch in batch
+    ]
+    offers = {
+        (str(one.instance_type), one.purchase_option): one
+        for one in (move.offer for move in moves)
+        if one.instance_type
+    }
     of_models: tuple[Assumption, ...] = ()
     if speeds and not usage.is_described:
         source = "option" if speeds.across_vendors else "catalog"
@@ -628,7 +733,13 @@ def _assumptions(usage: Usage, margins: Margins, speeds: Speeds | None, moves: S
         *stated(margins, "margin_percent", *limits),
         *(usage.assumptions or (of_store,)),
         *(
-            Assumption(f"a GPU of {kind}, {option}", round(offer.price_per_gpu_hour, 4), "per hour", offer.source, offer.as_of)
+            Assumption(
+                f"a GPU of {kind}, {option}",
+                round(offer.price_per_gpu_hour, 4),
+                "per hour",
+                offer.source,
+                offer.as_of,
+            )
             for (kind, option), offer in sorted(offers.items(), key=lambda item: str(item[0]))
         ),
     )
@@ -651,13 +762,18 @@ def _time(moves: Sequence[Move], *, is_described: bool) -> tuple[str, ...]:
     caveats = (together,) if any(move.load.gpus > 1 or move.fit.gpus > 1 for move in moves) else ()
     factors = [move.fit.time_factor for move in moves if move.load.is_batch]
     if not factors:
-        return ("What does not end by itself runs as long as it did; requests take as long as one GPU's speed says.", *caveats)
+        return (
+            "What does not end by itself runs as long as it did; requests take as long as one GPU's speed says.",
+            *caveats,
+        )
     span = " to ".join(sorted({f"{factor:.2f}" for factor in (min(factors), max(factors))}, key=float))
     rest = "" if is_described else "; the rest runs as long as it did"
     return (f"Batch work takes {span} times as long{rest}.", *caveats)
 
 
-def _findings(loads: Mapping[MachineShape, Load], fleet: Fleet, *, has_memory: bool, across_vendors: bool) -> Iterator[str]:
+def _findings(
+    loads: Mapping[MachineShape, Load], fleet: Fleet, *, has_memory: bool, across_vendors: bool
+) -> Iterator[str]:
     partly = [(shape, load.used) for shape, load in loads.items() if 0 < load.used < shape.gpus]
     for shape, used in sorted(partly, key=lambda item: (item[1] - item[0].gpus, item[0].workload))[:20]:
         yield f"{shape.namespace}/{shape.workload} asks for {shape.gpus} GPUs and never used more than {used} of them."

@@ -64,7 +64,9 @@ _BATCH_KINDS = {
 SAFE, NEEDS_WORK, NOT = "safe", "needs_work", "not"
 _FREE = "GPUs that nobody held: better not there at all"
 _DEAR = "interrupted so often, it would cost as much as on demand, or more"
-_RERUN = "batch work: doing interrupted runs again would cost more than spot saves; with checkpoints it could move"
+_RERUN = (
+    "batch work: doing interrupted runs again would cost more than spot saves; with checkpoints it could move"
+)
 
 
 class Advice(NamedTuple):
@@ -82,12 +84,19 @@ def advise(workload: str, namespace: str = "", workload_type: str = "", checkpoi
     """
     kind, _, name = workload.partition("/")
     kind = kind.lower()
-    if workload_type == "development" or kind == "notebook" or _NOTEBOOK.search(name) or _NOTEBOOK.search(namespace):
+    if (
+        workload_type == "development"
+        or kind == "notebook"
+        or _NOTEBOOK.search(name)
+        or _NOTEBOOK.search(namespace)
+    ):
         return Advice(NOT, "a notebook: its state is lost when it is interrupted")
     if workload_type == "inference" or kind in _SERVING_KINDS:
         return Advice(NOT, "serving: requests fail while a replica is replaced")
     if kind in _BATCH_KINDS:
-        batch = next((why for pattern, why in _BATCH.items() if re.search(pattern, name, re.IGNORECASE)), None)
+        batch = next(
+            (why for pattern, why in _BATCH.items() if re.search(pattern, name, re.IGNORECASE)), None
+        )
         if batch or workload_type == "batch":
             if checkpoints:
                 return Advice(SAFE, f"batch work with checkpoints: {checkpoints}")
@@ -98,7 +107,9 @@ def advise(workload: str, namespace: str = "", workload_type: str = "", checkpoi
         return Advice(NEEDS_WORK, "training without known checkpoints: it would start over")
     if kind == "pod":
         return Advice(NEEDS_WORK, "a bare pod: nothing starts it again")
-    return Advice(NEEDS_WORK, f"gpucost does not know what a {kind or 'workload'} does when it is interrupted")
+    return Advice(
+        NEEDS_WORK, f"gpucost does not know what a {kind or 'workload'} does when it is interrupted"
+    )
 
 
 def suitability(options: SpotOptions, question: SpotQuery) -> dict[Workload, Advice]:
@@ -145,14 +156,24 @@ def break_even_sentences(
         return ("spot costs as much as on demand even if nothing is interrupted: there is no break-even",)
     gang = f", which stops all {nodes} at once" if nodes > 1 else ""
     hours = 1 / exact
-    span = f"{hours * 60:,.1f} minutes" if hours < 1 else f"{hours:,.1f} h" if hours < 48 else f"{hours / 24:,.1f} days"
-    message = f"spot costs as much as on demand at {exact:,.4g} interruptions per node-hour{gang}: one in {span}"
+    span = (
+        f"{hours * 60:,.1f} minutes"
+        if hours < 1
+        else f"{hours:,.1f} h"
+        if hours < 48
+        else f"{hours / 24:,.1f} days"
+    )
+    message = (
+        f"spot costs as much as on demand at {exact:,.4g} interruptions per node-hour{gang}: one in {span}"
+    )
     if rate:
         message += f", {exact / rate:,.1f} times what is assumed" if exact > rate else "; more are assumed"
     return (message, f"by first order at {first_order:,.4g}") if first_order is not None else (message,)
 
 
-def time_sentences(before: float, expected: float, optimum: float | None, unit: str, *, ends: bool) -> tuple[str, ...]:
+def time_sentences(
+    before: float, expected: float, optimum: float | None, unit: str, *, ends: bool
+) -> tuple[str, ...]:
     """What interruptions do to time, and the interval that would cost least; `ends`: the work is ever done."""
     longer = (expected / before - 1) * 100 if before else 0.0
     sentences = [f"{before:,.1f} {unit} of work take {expected:,.1f} {unit} on spot ({longer:.2f} % longer)"]
@@ -196,7 +217,12 @@ class Part:
         """The options as they hold for it: what starts over loses all of a run, and no notice helps it."""
         if not self.advice.starts_over:
             return self.asked
-        return replace(self.asked, checkpoint_minutes=self.run_hours * 60, checkpoint_write_minutes=0.0, notice_seconds=0.0)
+        return replace(
+            self.asked,
+            checkpoint_minutes=self.run_hours * 60,
+            checkpoint_write_minutes=0.0,
+            notice_seconds=0.0,
+        )
 
     def interrupted(self, per_hour: float | None) -> Part:
         """Return the same part with this rate."""
@@ -236,32 +262,58 @@ def answer(options: SpotOptions, question: SpotQuery) -> Scenario[Answer]:
     options = replace(options, to=Target.spot) if is_back else options
     to_spot = options.to is Target.spot
     if to_spot and options.kept_on_demand >= 1:
-        raise UsageError("--on-demand-share 1 keeps everything on demand: nothing would move", "give a part of 1, such as 0.3")
+        raise UsageError(
+            "--on-demand-share 1 keeps everything on demand: nothing would move",
+            "give a part of 1, such as 0.3",
+        )
     moved, stays = movable(options, question)
     names, pods = _labelled(moved, usage)
     before = Fleet(tuple(item.node for item in moved.values()), pods)
-    there = before.with_nodes(lambda node: replace(node, prices=moved[node.key].prices, capacity_type=options.to.capacity_type))
+    there = before.with_nodes(
+        lambda node: replace(node, prices=moved[node.key].prices, capacity_type=options.to.capacity_type)
+    )
     costs_today, costs_before, costs_there = yield [fleet, before, there]
     today = Position.of(costs_today, currency, fleet if usage.is_narrowed else None) * usage.times
 
-    gang_of, advices, hours_of, runs = gangs(fleet), suitability(options, question), _hours_by_part(moved), _run_hours(fleet)
+    gang_of, advices, hours_of, runs = (
+        gangs(fleet),
+        suitability(options, question),
+        _hours_by_part(moved),
+        _run_hours(fleet),
+    )
     parts = []
     for (owner, rate, provider), name in names.items():
         label, gang = (owner[0], "default", name), gang_of[owner] * usage.times
-        was, then = ((one.by_workload.get(label) or Decimal(0)) * usage.times for one in (costs_before, costs_there))
+        was, then = (
+            (one.by_workload.get(label) or Decimal(0)) * usage.times for one in (costs_before, costs_there)
+        )
         hours = hours_of[owner, rate, provider]
         part = Part(owner, rate, provider, advices[owner], gang, hours, was, then, options, runs[owner])
         cost = part.cost()
         if cost is None and not to_spot:
-            raise GpucostError("interrupted so often, this work would practically never end", "more checkpoints, or a lower rate")
-        if not is_described and to_spot and part.advice.suits != NOT and (cost is None or cost >= part.today > 0):
-            part = replace(part, advice=Advice(NEEDS_WORK, _RERUN) if part.advice.starts_over else Advice(NOT, _DEAR))
+            raise GpucostError(
+                "interrupted so often, this work would practically never end",
+                "more checkpoints, or a lower rate",
+            )
+        if (
+            not is_described
+            and to_spot
+            and part.advice.suits != NOT
+            and (cost is None or cost >= part.today > 0)
+        ):
+            part = replace(
+                part, advice=Advice(NEEDS_WORK, _RERUN) if part.advice.starts_over else Advice(NOT, _DEAR)
+            )
         parts.append(part)
     if not usage.is_narrowed and any(None in item.hours for item in moved.values()):
         was, then = (one.unallocated_cost * usage.times for one in (costs_before, costs_there))
         hours = sum(item.hours.get(None, 0.0) for item in moved.values())
         first = next(iter(moved.values()))
-        parts.append(Part(None, first.rate, None, Advice(NOT if to_spot else SAFE, _FREE), 1, hours, was, then, options))
+        parts.append(
+            Part(
+                None, first.rate, None, Advice(NOT if to_spot else SAFE, _FREE), 1, hours, was, then, options
+            )
+        )
     safe = [part for part in parts if part.advice.suits == SAFE]
     # where nothing suits spot, figures are those of what does not
     shown = [part for part in safe if part.owner] or [part for part in parts if part.owner] or parts
@@ -275,7 +327,10 @@ def answer(options: SpotOptions, question: SpotQuery) -> Scenario[Answer]:
     ratio = on_demand / ((1 - exposed) * on_demand + exposed * spot)
     even, even_first = (
         None if rate_there is None else rate_there / exposed
-        for rate_there in (formulas.break_even_exact(work, ratio), formulas.break_even_first_order(work, ratio))
+        for rate_there in (
+            formulas.break_even_exact(work, ratio),
+            formulas.break_even_first_order(work, ratio),
+        )
     )
     # hours on spot hold what interruptions lost already: the work itself is less
     useful = means.hours / gang / (1 if to_spot else formulas.stretch(work))
@@ -303,7 +358,9 @@ def answer(options: SpotOptions, question: SpotQuery) -> Scenario[Answer]:
         "optimal_checkpoint_minutes_daly": round(best.daly * 60, _DIGITS) if best else None,
         # per node: what an interruption loses, and what was saved since the one before
         "lost_per_interruption": round(spot * (work.lost + work.restart), _DIGITS),
-        "saved_between_interruptions": round((on_demand - spot) / work.gang_rate, _DIGITS) if work.gang_rate else None,
+        "saved_between_interruptions": round((on_demand - spot) / work.gang_rate, _DIGITS)
+        if work.gang_rate
+        else None,
         "makespan_hours": {
             "without_interruptions": useful,
             "expected": round(elapsed, _DIGITS),
@@ -326,10 +383,14 @@ def answer(options: SpotOptions, question: SpotQuery) -> Scenario[Answer]:
         if len(cases.lines) > 1:
             least, *_, most = (line[2] for line in cases.lines)
             if most is None:
-                findings.append("interrupted as often as the high end says, this work would practically never end")
+                findings.append(
+                    "interrupted as often as the high end says, this work would practically never end"
+                )
             else:
                 figure = "cost on spot" if is_described else "scenario cost"
-                ranges.append(Range(figure, least, most, currency, "between the ends of what is known of interruptions"))
+                ranges.append(
+                    Range(figure, least, most, currency, "between the ends of what is known of interruptions")
+                )
     if not is_described:
         savings, more = _by_workload(parts, usage)
         tables += more
@@ -354,7 +415,11 @@ def answer(options: SpotOptions, question: SpotQuery) -> Scenario[Answer]:
     owners = {part.owner for part in shown}
     used = [item for item in moved.values() if owners & item.hours.keys()]
     at = datetime.now(UTC) if is_described else from_ms(max(item.node.to_ms for item in used))
-    dated = ((item.node.instance_type or "nodes", price) for item in used for price in (*item.prices, *item.node.prices))
+    dated = (
+        (item.node.instance_type or "nodes", price)
+        for item in used
+        for price in (*item.prices, *item.node.prices)
+    )
     return Answer(
         kind="spot",
         title=title + old_prices(dated, at.date(), question.stale_after_days),
@@ -369,17 +434,18 @@ def answer(options: SpotOptions, question: SpotQuery) -> Scenario[Answer]:
             *_starting_over(shown),
         ),
         ranges=tuple(ranges),
-        break_even=break_even_sentences(even, even_first, per_hour, gang, is_cheaper=exact(replace(work, per_hour=0.0)) < ratio),
-        time=time_sentences(useful, elapsed, best.exact * 60 if best else None, unit, ends=formulas.stretch(work) < _ENDLESS),
+        break_even=break_even_sentences(
+            even, even_first, per_hour, gang, is_cheaper=exact(replace(work, per_hour=0.0)) < ratio
+        ),
+        time=time_sentences(
+            useful, elapsed, best.exact * 60 if best else None, unit, ends=formulas.stretch(work) < _ENDLESS
+        ),
         findings=tuple(findings),
         tables=tables,
     )
 
 
-_MORE = {
-    NEEDS_WORK: "with work, more could move",
-    NOT: "what should not move would save",
-}
+_MORE = {NEEDS_WORK: "with work, more could move", NOT: "what should not move would save"}
 
 
 def _moved_cost(today: Position, parts: Sequence[Part], formula: Formula = exact) -> Decimal | None:
@@ -406,7 +472,9 @@ def _starting_over(parts: Sequence[Part]) -> Iterator[Assumption]:
     over = [part for part in parts if part.advice.starts_over]
     if over:
         mean = sum(part.run_hours * part.hours for part in over) / sum(part.hours for part in over)
-        yield Assumption("without known checkpoints a run starts over: its length", round(mean, 2), "hours", "store, mean")
+        yield Assumption(
+            "without known checkpoints a run starts over: its length", round(mean, 2), "hours", "store, mean"
+        )
 
 
 def _hours_by_part(moved: Moves) -> dict[PartKey, float]:
@@ -434,7 +502,12 @@ class _Means(NamedTuple):
     def of(cls, moved: Moves, parts: Sequence[Part]) -> _Means:
         part_of = {part.owner: part for part in parts}
         to_spot = parts[0].asked.to is Target.spot
-        held = [(item, part_of[owner], time) for item in moved.values() for owner, time in item.hours.items() if owner in part_of]
+        held = [
+            (item, part_of[owner], time)
+            for item in moved.values()
+            for owner, time in item.hours.items()
+            if owner in part_of
+        ]
         hours = sum(time for _, _, time in held)
 
         def mean(value: Callable[[Moved], float]) -> float:
@@ -480,7 +553,10 @@ def _cases(options: SpotOptions, safe: Sequence[Part], today: Position) -> Rows:
     """What moves, at the low end, the middle and the high end of what is known of interruptions: its cost and its time."""
     ends = {"as given": safe}
     if all(part.rate.low is not None and part.rate.high is not None for part in safe):
-        low, high = [part.interrupted(part.rate.low) for part in safe], [part.interrupted(part.rate.high) for part in safe]
+        low, high = (
+            [part.interrupted(part.rate.low) for part in safe],
+            [part.interrupted(part.rate.high) for part in safe],
+        )
         ends = {"low": low, "middle": safe, "high": high}
     hours = sum(part.hours for part in safe)
     lines: list[Line] = []
@@ -500,9 +576,13 @@ def _cases(options: SpotOptions, safe: Sequence[Part], today: Position) -> Rows:
         if cost is None or up > hours * _ENDLESS:
             lines.append((name, rates / hours, None, None, None, None))
         else:
-            lines.append((name, rates / hours, cost, today.cost - cost, round(up, 1), round(longer / hours * 100, 2)))
+            lines.append(
+                (name, rates / hours, cost, today.cost - cost, round(up, 1), round(longer / hours * 100, 2))
+            )
     columns = ("interruptions", "per node-hour", "cost", "saving", "node-hours", "% longer")
-    return Rows("What moves, by how often it is interrupted", columns, tuple(lines), "Time holds waits for capacity.")
+    return Rows(
+        "What moves, by how often it is interrupted", columns, tuple(lines), "Time holds waits for capacity."
+    )
 
 
 def _by_workload(parts: Sequence[Part], usage: Usage) -> tuple[dict[str, Decimal], tuple[Rows, ...]]:
@@ -525,7 +605,9 @@ def _by_workload(parts: Sequence[Part], usage: Usage) -> tuple[dict[str, Decimal
     order = list(savings)
     below = [
         (advice.suits.replace("_", " "), round(today, 2), round(saving, 2), advice.why)
-        for advice, (today, saving) in sorted(left.items(), key=lambda item: (order.index(item[0].suits), -item[1][0], item[0]))
+        for advice, (today, saving) in sorted(
+            left.items(), key=lambda item: (order.index(item[0].suits), -item[1][0], item[0])
+        )
     ]
     lines: list[Line] = []
     for (_, namespace, workload, advice), (gang, today, after) in sorted(
@@ -556,7 +638,10 @@ def _rate_assumptions(moved: Sequence[Moved]) -> tuple[Assumption, ...]:
     rates = {(item.node.instance_type or "nodes", item.node.region): item.rate for item in moved}
     if len(set(rates.values())) == 1:
         return (rate_assumption(moved[0].rate),)
-    return tuple(rate_assumption(rate, f"interruptions of {name}") for (name, _), rate in sorted(rates.items(), key=str))
+    return tuple(
+        rate_assumption(rate, f"interruptions of {name}")
+        for (name, _), rate in sorted(rates.items(), key=str)
+    )
 
 
 @record
@@ -566,7 +651,9 @@ class Described(OptionGroup):
     on_demand_price: flags.OnDemandPrice | None = None
     spot_price: flags.SpotPrice | None = None
     price_per: flags.Per = PricePer.node
-    instance_type: Annotated[str | None, Option("Look prices, GPUs and interruptions of it up.", "TYPE")] = None
+    instance_type: Annotated[str | None, Option("Look prices, GPUs and interruptions of it up.", "TYPE")] = (
+        None
+    )
     region: Annotated[str | None, Option("Of --instance-type.", "REGION")] = None
     zone: Annotated[str | None, Option("Of --instance-type.", "ZONE")] = None
     nodes: flags.Nodes = 1
@@ -581,7 +668,9 @@ class Described(OptionGroup):
         if given is not None:
             return Price(node_price(given, self.price_per, gpus), "option")
         if market is None or place is None:
-            raise UsageError(f"{name} is missing", f"give {name}, or --instance-type and --region to look it up")
+            raise UsageError(
+                f"{name} is missing", f"give {name}, or --instance-type and --region to look it up"
+            )
         latest = market.latest_spot(place, to_ms(datetime.now(UTC))) if target is Target.spot else None
         if price := latest or market.list_price(place, target.capacity_type):
             return price
@@ -596,13 +685,17 @@ def find_place(con: DuckDBPyConnection, fleet: Described) -> tuple[Place, int]:
     """Where the instance type is bought, and its GPUs. Raises UsageError for a type that is not known."""
     provider, name, gpus = find_instance(con, fleet.instance_type or "")
     if gpus != int(gpus):
-        raise UsageError(f"{name} holds {gpus:g} of a GPU", "give prices and --gpus instead of --instance-type")
+        raise UsageError(
+            f"{name} holds {gpus:g} of a GPU", "give prices and --gpus instead of --instance-type"
+        )
     if fleet.gpus not in (None, gpus):
         raise UsageError(f"{name} has {gpus:g} GPUs, not {fleet.gpus}", "leave out --gpus")
     return Place(name, provider, fleet.region, fleet.zone), int(gpus)
 
 
-def described(con: DuckDBPyConnection, settings: Config, options: SpotOptions, fleet: Described, rate: Rate | None) -> SpotQuery:
+def described(
+    con: DuckDBPyConnection, settings: Config, options: SpotOptions, fleet: Described, rate: Rate | None
+) -> SpotQuery:
     """One of the nodes that options describe, moved to spot: its prices from options first, else of the store and the catalog.
 
     Raises UsageError where a price is missing, the checkpoint interval is longer than the job, or it would never end.
@@ -612,7 +705,9 @@ def described(con: DuckDBPyConnection, settings: Config, options: SpotOptions, f
         place, gpus = find_place(con, fleet)
         market = read_market(con, settings, [fleet.instance_type])
     elif fleet.region or fleet.zone:
-        raise UsageError("--region and --zone say where an --instance-type is", "give --instance-type, or leave them out")
+        raise UsageError(
+            "--region and --zone say where an --instance-type is", "give --instance-type, or leave them out"
+        )
     rate = rate or (market.rate(place) if market and place else measured_rate(None, "", None))
     prices = {target: fleet.price(target, gpus, market, place) for target in (Target.on_demand, Target.spot)}
     nodes, hours, unit = fleet.nodes, fleet.hours or HOURS_PER_MONTH, f"{settings.currency} per node-hour"
@@ -620,9 +715,14 @@ def described(con: DuckDBPyConnection, settings: Config, options: SpotOptions, f
     provider = place.provider if place else None
     if sum(weights(options, rate.per_hour, nodes, provider, exact)) > _ENDLESS_COST:
         raise UsageError(
-            "interrupted so often, this work would practically never end", "more checkpoints, or fewer interruptions per hour"
+            "interrupted so often, this work would practically never end",
+            "more checkpoints, or fewer interruptions per hour",
         )
-    name = f"{place.instance_type}{f' in {place.region}' if place.region else ''}" if place else "described nodes"
+    name = (
+        f"{place.instance_type}{f' in {place.region}' if place.region else ''}"
+        if place
+        else "described nodes"
+    )
     node = one_node("Job/work", gpus, hours, prices[Target.on_demand])
     if place:
         node = node.with_nodes(lambda one: replace(one, provider=provider, instance_type=place.instance_type))
@@ -637,5 +737,10 @@ def described(con: DuckDBPyConnection, settings: Config, options: SpotOptions, f
     amount = prices[Target.spot].per_node_hour / (gpus if fleet.price_per is PricePer.gpu else 1)
     there = replace(prices[Target.spot], per_node_hour=amount)
     return SpotQuery(
-        usage, Market(settings.currency), rate, there, fleet.price_per, stale_after_days=settings.prices.stale_after_days
+        usage,
+        Market(settings.currency),
+        rate,
+        there,
+        fleet.price_per,
+        stale_after_days=settings.prices.stale_after_days,
     )

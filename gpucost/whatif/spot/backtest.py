@@ -87,12 +87,17 @@ def replay(job: Job, move_hours: float, on_demand_share: float) -> dict[str, Tra
     if not covered:
         return {}
     for zone in covered:
-        runs[f"stay in {zone.zone or zone.region}"] = TrainingRun(tuple(zone.steps(job.start_ms, job.end_ms)), job.end_ms)
+        runs[f"stay in {zone.zone or zone.region}"] = TrainingRun(
+            tuple(zone.steps(job.start_ms, job.end_ms)), job.end_ms
+        )
     known = min(zone.known_until_ms for zone in covered)
     first = min(covered, key=lambda zone: (zone.steps(job.start_ms, job.start_ms + 1)[0][1], zone.zone))
     lanes = [tuple(zone.steps(job.start_ms, known)) for zone in covered]
     spot = tuple(first.steps(job.start_ms, first.known_until_ms))
-    switched = switching(lanes, job, move_hours, known), switching([spot, job.on_demand], job, move_hours, first.known_until_ms)
+    switched = (
+        switching(lanes, job, move_hours, known),
+        switching([spot, job.on_demand], job, move_hours, first.known_until_ms),
+    )
     runs |= {name: run for name, run in zip((SWITCHING, FALLBACK), switched, strict=True) if run is not None}
     # a mean node of a fleet of which a share is bought on demand and the rest in the zone that was cheapest at the start
     part = to_decimal(on_demand_share)
@@ -125,7 +130,9 @@ def _price_at(lane: Lane, at_ms: int) -> Decimal:
     return lane[max(bisect.bisect_right(lane, at_ms, key=lambda step: step[0]) - 1, 0)][1]
 
 
-_NO_RATE = Assumption("interruptions", 0, "per node-hour", "not counted without --interruptions-per-hour or --trace")
+_NO_RATE = Assumption(
+    "interruptions", 0, "per node-hour", "not counted without --interruptions-per-hour or --trace"
+)
 _MOST_STARTS = 120
 _CENTS = Decimal("0.000001")
 # the part on demand of the fleet that holds an anchor
@@ -144,7 +151,13 @@ class SpotReplay(NamedTuple):
 
 
 def job_starts(
-    place: Place, hours: float, nodes: int, gpus: float, on_demand: Decimal, market: Market, period: Period | None
+    place: Place,
+    hours: float,
+    nodes: int,
+    gpus: float,
+    on_demand: Decimal,
+    market: Market,
+    period: Period | None,
 ) -> tuple[tuple[Job, ...], Period]:
     """A job of `hours` started once a day over the history of the place's zones (of `period`, where one is named).
 
@@ -153,7 +166,8 @@ def job_starts(
     zones = market.zones(place)
     if not zones:
         raise GpucostError(
-            f"the store holds no spot prices of {place.instance_type}" + (f" in {place.region}" if place.region else ""),
+            f"the store holds no spot prices of {place.instance_type}"
+            + (f" in {place.region}" if place.region else ""),
             "gpucost collect spot pulls them, gpucost collect spot PATH loads files; gpucost prices history shows what is there",
         )
     if period:
@@ -171,7 +185,9 @@ def job_starts(
         )
     starts = range(begin, end - length + 1, MS_PER_DAY)
     step = -(-len(starts) // _MOST_STARTS)
-    jobs = (Job(start, hours, gpus, ((start, on_demand),), tuple(zones), gpus, nodes) for start in starts[::step])
+    jobs = (
+        Job(start, hours, gpus, ((start, on_demand),), tuple(zones), gpus, nodes) for start in starts[::step]
+    )
     return tuple(jobs), Period(from_ms(begin), from_ms(end))
 
 
@@ -211,7 +227,9 @@ def answer(options: SpotOptions, question: SpotReplay, rate: Rate | None, curren
     stretched = [replace(job, hours=job.hours * overhead) for job in question.jobs]
     replayed = [(job, bought) for job in stretched if (bought := replay(job, move, share))]
     if not replayed:
-        raise GpucostError("the spot price history is shorter than the job with its interruptions", "give fewer --hours")
+        raise GpucostError(
+            "the spot price history is shorter than the job with its interruptions", "give fewer --hours"
+        )
     for job, bought in replayed:
         # nothing interrupts on demand: its hours are those of the work
         end_ms = job.start_ms + round(job.hours / overhead * MS_PER_HOUR)
@@ -227,7 +245,9 @@ def answer(options: SpotOptions, question: SpotReplay, rate: Rate | None, curren
     def position(way: str) -> Position:
         hours = [(bought[way].end_ms - job.start_ms) / MS_PER_HOUR * job.nodes for job, bought in replayed]
         gpu_hours = sum(span * job.held_gpus for span, job in zip(hours, jobs, strict=True))
-        return Position(means[way], currency, round(gpu_hours / count, 6), round(sum(hours) / count, 6), {"strategy": way})
+        return Position(
+            means[way], currency, round(gpu_hours / count, 6), round(sum(hours) / count, 6), {"strategy": way}
+        )
 
     def hours_per_job(way: str) -> float:
         return sum(bought[way].end_ms - job.start_ms for job, bought in replayed) / MS_PER_HOUR / len(jobs)
@@ -240,14 +260,22 @@ def answer(options: SpotOptions, question: SpotReplay, rate: Rate | None, curren
     ranges: tuple[Range, ...] = ()
     if question.is_sample:
         columns += ["cost p5", "cost p95"]
-        lines = [(*line, *(_percentile(paid[str(line[0])], percent) for percent in (5, 95))) for line in lines]
+        lines = [
+            (*line, *(_percentile(paid[str(line[0])], percent) for percent in (5, 95))) for line in lines
+        ]
         low, high = (_percentile(paid[chosen], percent) for percent in (5, 95))
         ranges = (Range(f"cost, {chosen}", low, high, currency, f"5 % to 95 % of {len(jobs)} start times"),)
     break_even: tuple[str, ...] = ()
     if means[chosen]:
         ratio = float(today / means[chosen])
-        break_even = (f"on spot, work may take {ratio:.2f} times as long before it costs as much as on demand",)
-    findings = [f"the mean of {len(jobs)} start times is told" if question.is_sample else f"{len(jobs)} node(s) were replayed"]
+        break_even = (
+            f"on spot, work may take {ratio:.2f} times as long before it costs as much as on demand",
+        )
+    findings = [
+        f"the mean of {len(jobs)} start times is told"
+        if question.is_sample
+        else f"{len(jobs)} node(s) were replayed"
+    ]
     best = min(means, key=means.__getitem__)
     if best != chosen:
         findings.append(f"in hindsight {best!r} was cheapest; nobody knew that beforehand")
@@ -268,15 +296,27 @@ def answer(options: SpotOptions, question: SpotReplay, rate: Rate | None, curren
             "strategies": [dict(zip(keys, line, strict=True)) for line in lines],
         },
         assumptions=(
-            Assumption("on-demand price", first.on_demand[0][1], f"{currency} per node-hour", question.on_demand_source),
+            Assumption(
+                "on-demand price",
+                first.on_demand[0][1],
+                f"{currency} per node-hour",
+                question.on_demand_source,
+            ),
             Assumption("spot prices", len(first.zones), "zones", "spot price history of the store"),
-            Assumption("a move to another place", move * 60, "paid minutes", "--restart-minutes + --checkpoint-write-minutes"),
+            Assumption(
+                "a move to another place",
+                move * 60,
+                "paid minutes",
+                "--restart-minutes + --checkpoint-write-minutes",
+            ),
             Assumption("on-demand share of the anchor", share, "", "--on-demand-share"),
             *((rate_assumption(rate), *options.assumptions()) if rate else (_NO_RATE,)),
         ),
         ranges=ranges,
         break_even=break_even,
-        time=(f"{hours_per_job(ON_DEMAND):,.1f} h of work take {hours_per_job(chosen):,.1f} h by {chosen!r}",),
+        time=(
+            f"{hours_per_job(ON_DEMAND):,.1f} h of work take {hours_per_job(chosen):,.1f} h by {chosen!r}",
+        ),
         findings=tuple(findings),
         tables=(Rows("Ways of buying", tuple(columns), tuple(lines)),),
     )

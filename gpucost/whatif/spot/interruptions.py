@@ -67,12 +67,15 @@ def read_trace(path: Path) -> Trace:
     if _DATED.match(first) or _ELAPSED.match(first):
         return _counts(path, lines)
     raise DataError(
-        f"{path} is no trace of spot instances: its first line is {first[:60]!r}", "gpucost whatif spot --help lists the formats"
+        f"{path} is no trace of spot instances: its first line is {first[:60]!r}",
+        "gpucost whatif spot --help lists the formats",
     )
 
 
 def _files(folder: Path) -> Iterator[Path]:
-    for file in sorted(file for file in folder.rglob("*") if file.suffix.lower() in _SUFFIXES and file.is_file()):
+    for file in sorted(
+        file for file in folder.rglob("*") if file.suffix.lower() in _SUFFIXES and file.is_file()
+    ):
         plain = file.with_name(file.name.replace("_scaled", ""))
         if plain == file or not plain.exists():
             yield file
@@ -82,7 +85,9 @@ def _is_trace(path: Path) -> bool:
     lines = list(_lines(path).values())
     if lines and lines[0].lstrip().startswith("{"):
         return any('"gap_seconds"' in line for line in lines)
-    return bool(lines) and any(all(shape.match(line) for line in lines[:_LOOKED_AT]) for shape in (_EVENT, _DATED, _ELAPSED))
+    return bool(lines) and any(
+        all(shape.match(line) for line in lines[:_LOOKED_AT]) for shape in (_EVENT, _DATED, _ELAPSED)
+    )
 
 
 def _lines(path: Path) -> dict[int, str]:
@@ -189,7 +194,9 @@ def of_events(events: int, node_hours: float, source: str) -> Rate:
 
 def of_trace(trace: Trace) -> Rate:
     """Preemptions per node-hour of traces."""
-    counted = f"{trace.preemptions:,} preemptions in {trace.node_hours:,.1f} node-hours of {trace.files} file(s)"
+    counted = (
+        f"{trace.preemptions:,} preemptions in {trace.node_hours:,.1f} node-hours of {trace.files} file(s)"
+    )
     return of_events(trace.preemptions, trace.node_hours, f"traces: {counted}")
 
 
@@ -204,7 +211,11 @@ def measured_rate(provider: str | None, instance_type: str, gpu_model: str | Non
     The middle is all events over all instance-hours, `low` and `high` the limits of the calmest and of the busiest trace.
     """
     known, family = facts("interruptions.csv"), family_of(instance_type)
-    own = [row for row in known if row["provider"] == provider and (row["family"] == family or row["gpu_model"] == gpu_model)]
+    own = [
+        row
+        for row in known
+        if row["provider"] == provider and (row["family"] == family or row["gpu_model"] == gpu_model)
+    ]
     preemptions = [row for row in known if row["measure"] == "preemption"]
     rows = [row for row in own if row["measure"] == "preemption"] or own or preemptions
     events, hours = sum(int(row["events"]) for row in rows), sum(float(row["instance_hours"]) for row in rows)

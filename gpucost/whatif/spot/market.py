@@ -61,7 +61,10 @@ class PriceChanges:
         """(since when, price) of [start, end), the first one from `start_ms` on."""
         first = bisect.bisect_right(self.at_ms, start_ms) - 1
         last = bisect.bisect_left(self.at_ms, end_ms)
-        return [(max(at, start_ms), price) for at, price in zip(self.at_ms[first:last], self.prices[first:last], strict=True)]
+        return [
+            (max(at, start_ms), price)
+            for at, price in zip(self.at_ms[first:last], self.prices[first:last], strict=True)
+        ]
 
 
 @record
@@ -80,14 +83,20 @@ class Market:
 
         None where its region is not said and there are several.
         """
-        rows = [row for row in self.listed.get((place.instance_type.lower(), option), []) if place.provider in (None, row[0])]
+        rows = [
+            row
+            for row in self.listed.get((place.instance_type.lower(), option), [])
+            if place.provider in (None, row[0])
+        ]
         regions = {place.region.lower()} if place.region else {row[1] for row in rows}
         if len(regions) != 1:
             return None
         (region,) = regions
         known = {(row[1], row[2]): row[3] for row in reversed(rows)}
         zones = (place.zone_id, place.zone, "", "*")
-        return next((known[key] for key in (*((region, zone) for zone in zones), ("", "")) if key in known), None)
+        return next(
+            (known[key] for key in (*((region, zone) for zone in zones), ("", "")) if key in known), None
+        )
 
     def zones(self, place: Place) -> list[PriceChanges]:
         """The spot histories of the place, by zone: its own zone's alone where there is one, else all of its region's."""
@@ -106,7 +115,9 @@ class Market:
         known = [changes for changes in self.zones(place) if changes.covers(start_ms, end_ms)]
         if not known:
             return ()
-        chosen = _lower_median(known, key=lambda changes: (changes.steps(start_ms, end_ms)[0][1], changes.zone))
+        chosen = _lower_median(
+            known, key=lambda changes: (changes.steps(start_ms, end_ms)[0][1], changes.zone)
+        )
         return tuple(Price(price, chosen.source, None, at) for at, price in chosen.steps(start_ms, end_ms))
 
     def latest_spot(self, place: Place, now_ms: int) -> Price | None:
@@ -121,7 +132,9 @@ class Market:
         """How often the place's spot nodes are interrupted: own nodes of its family in its zone, in all zones, else traces."""
         family = family_of(place.instance_type)
         own = (self.own_rates.get((place.provider, family, zone)) for zone in (place.zone or "", ""))
-        return next((rate for rate in own if rate), None) or measured_rate(place.provider, place.instance_type, place.gpu_model)
+        return next((rate for rate in own if rate), None) or measured_rate(
+            place.provider, place.instance_type, place.gpu_model
+        )
 
 
 # What own nodes of an instance type cost per hour in the period, weighted by time.
@@ -160,7 +173,10 @@ def read_market(
     Spot prices hold for `stale_after_days` (of the config) after they were collected. Leaves price_offers on this connection.
     """
     load_offers(con, config)
-    currency, days = config.currency, config.prices.stale_after_days if stale_after_days is None else stale_after_days
+    currency, days = (
+        config.currency,
+        config.prices.stale_after_days if stale_after_days is None else stale_after_days,
+    )
     types: dict[str, object] = {"instance_types": sorted({name.lower() for name in instance_types})}
     run_stage(con, __package__, "market_changes", types | {"currency": currency})
     history: dict[str, list[tuple[str, PriceChanges]]] = defaultdict(list)
@@ -214,7 +230,9 @@ def find_instance(con: DuckDBPyConnection, name: str) -> tuple[str, str, float]:
     near = difflib.get_close_matches(name.lower(), sorted({row[1].lower() for row in rows}), n=3, cutoff=0.5)
     raise UsageError(
         f"no instance type {name!r} is known",
-        f"near it: {', '.join(near)}" if near else "gpucost prices lists instance types; or give prices and --gpus instead",
+        f"near it: {', '.join(near)}"
+        if near
+        else "gpucost prices lists instance types; or give prices and --gpus instead",
     )
 
 

@@ -31,7 +31,9 @@ def gangs(fleet: Fleet) -> dict[Workload, int]:
 
 
 def _most_at_once(pods: Iterable[Pod]) -> int:
-    events = sorted((at, change, pod.node) for pod in pods for at, change in ((pod.from_ms, 1), (pod.to_ms, -1)))
+    events = sorted(
+        (at, change, pod.node) for pod in pods for at, change in ((pod.from_ms, 1), (pod.to_ms, -1))
+    )
     held: dict[str, int] = defaultdict(int)
     nodes = most = 0
     for _, change, node in events:
@@ -72,7 +74,12 @@ class SpotOptions(OptionGroup):
 
     checkpoint_minutes: Annotated[
         float,
-        Option("Work between two checkpoints. Default: 30.", above=True, says="checkpoint interval", unit="minutes"),
+        Option(
+            "Work between two checkpoints. Default: 30.",
+            above=True,
+            says="checkpoint interval",
+            unit="minutes",
+        ),
     ] = 30.0
     checkpoint_write_minutes: Annotated[
         float,
@@ -108,11 +115,14 @@ class SpotOptions(OptionGroup):
         bool, Option("Instances interrupted in their first hour cost nothing (EC2).", is_rare=True)
     ] = False  # fmt: skip
     to: Annotated[
-        Target, Option("spot: on-demand usage moves to spot; on-demand: the reverse.", flag="--move-to", is_shown=True)
+        Target,
+        Option(
+            "spot: on-demand usage moves to spot; on-demand: the reverse.", flag="--move-to", is_shown=True
+        ),
     ] = Target.spot
-    backtest: Annotated[bool, Option("Replay a job (--instance-type, --hours), or real usage, over the store's spot prices.")] = (
-        False
-    )
+    backtest: Annotated[
+        bool, Option("Replay a job (--instance-type, --hours), or real usage, over the store's spot prices.")
+    ] = False
     on_demand_share: Annotated[
         float | None, Option("Part of the nodes that stays on demand. Default: 0; with --backtest 0.3.", most=1)
     ] = None  # fmt: skip
@@ -122,7 +132,9 @@ class SpotOptions(OptionGroup):
         minutes = (self.checkpoint_minutes, self.checkpoint_write_minutes, self.restart_minutes)
         checkpoint, write, restart = (each / 60 for each in minutes)
         notice = self.notice(provider)[0] / 3600
-        return Work(per_hour * self.exposed(nodes), checkpoint, write, restart, notice, nodes, self.first_hour_free)
+        return Work(
+            per_hour * self.exposed(nodes), checkpoint, write, restart, notice, nodes, self.first_hour_free
+        )
 
     def notice(self, provider: str | None) -> tuple[float, str]:
         """Seconds between notice and interruption, and where they are known from."""
@@ -156,9 +168,15 @@ class SpotOptions(OptionGroup):
         """All but the rate, each with where it comes from."""
         times = ("checkpoint_minutes", "checkpoint_write_minutes", "restart_minutes", "capacity_wait_minutes")
         notices = dict.fromkeys(self.notice(provider) for provider in providers)
-        more = [Assumption("notice of an interruption", seconds, "seconds", source) for seconds, source in notices]
+        more = [
+            Assumption("notice of an interruption", seconds, "seconds", source) for seconds, source in notices
+        ]
         if self.first_hour_free:
-            more.append(Assumption("instances interrupted in their first hour", 0, "price", "option --first-hour-free"))
+            more.append(
+                Assumption(
+                    "instances interrupted in their first hour", 0, "price", "option --first-hour-free"
+                )
+            )
         if self.on_demand_share is not None:
             more.append(Assumption("kept on demand", self.on_demand_share, "of the nodes", "option"))
         return (*stated(self, *times), *more)
@@ -220,7 +238,9 @@ def movable(options: SpotOptions, question: SpotQuery) -> tuple[Moves, Counter[s
     stays: Counter[str] = Counter()
     for node in usage.fleet.nodes:
         name = node.instance_type or "nodes without an instance type"
-        place = Place(node.instance_type or "", node.provider, node.region, node.zone, node.zone_id, node.gpu_model)
+        place = Place(
+            node.instance_type or "", node.provider, node.region, node.zone, node.zone_id, node.gpu_model
+        )
         if node.capacity_type == "unknown":
             stays["how they are bought is not known"] += 1
         elif node.capacity_type != wanted:
@@ -232,7 +252,9 @@ def movable(options: SpotOptions, question: SpotQuery) -> tuple[Moves, Counter[s
         else:
             gpu_ms = max(node.gpus * node.length_ms, sum(held[node.key].values()))
             per_gpu_ms = node.hours * usage.times / gpu_ms
-            hours: dict[Workload | None, float] = {owner: time * per_gpu_ms for owner, time in held[node.key].items()}
+            hours: dict[Workload | None, float] = {
+                owner: time * per_gpu_ms for owner, time in held[node.key].items()
+            }
             free = node.hours * usage.times - sum(hours.values())
             if free > 1e-9 and not usage.is_narrowed:
                 hours[None] = free
@@ -241,7 +263,9 @@ def movable(options: SpotOptions, question: SpotQuery) -> tuple[Moves, Counter[s
         raise GpucostError(
             f"no {wanted.replace('_', '-')} usage of {usage.scope_name} in {usage.period_name} can be moved: "
             + "; ".join(f"{count} node(s): {why}" for why, count in stays.items()),
-            "--spot-price gives a price; --month names another period" if target is Target.spot else "--month names a period",
+            "--spot-price gives a price; --month names another period"
+            if target is Target.spot
+            else "--month names a period",
         )
     return moved, stays
 
@@ -249,7 +273,12 @@ def movable(options: SpotOptions, question: SpotQuery) -> tuple[Moves, Counter[s
 def _target_prices(target: Target, question: SpotQuery, node: Node, place: Place) -> tuple[Price, ...]:
     """Prices of the node where it moves to: the option's, spot history, own nodes' of that kind, list price."""
     if question.price is not None:
-        return (replace(question.price, per_node_hour=node_price(question.price.per_node_hour, question.price_per, node.gpus)),)
+        return (
+            replace(
+                question.price,
+                per_node_hour=node_price(question.price.per_node_hour, question.price_per, node.gpus),
+            ),
+        )
     market = question.market
     if target is Target.spot and (steps := market.spot_steps(place, node.from_ms, node.to_ms)):
         return steps
@@ -260,7 +289,9 @@ def _target_prices(target: Target, question: SpotQuery, node: Node, place: Place
     return (listed,) if listed else ()
 
 
-def weights(options: SpotOptions, per_hour: float, gang: int, provider: str | None, formula: Formula) -> tuple[float, float]:
+def weights(
+    options: SpotOptions, per_hour: float, gang: int, provider: str | None, formula: Formula
+) -> tuple[float, float]:
     """What of the cost on demand, and of that on spot, an uninterrupted hour's work costs where a part is kept on demand.
 
     A gang's part on demand waits for those on spot, and is interrupted no more often than they are. Infinite: it never ends.

@@ -55,7 +55,9 @@ class Figures:
     doubt: int = 0
 
     def __add__(self, other: Figures) -> Figures:
-        sums = {f.name: getattr(self, f.name) + getattr(other, f.name) for f in fields(self) if f.name != "team"}
+        sums = {
+            f.name: getattr(self, f.name) + getattr(other, f.name) for f in fields(self) if f.name != "team"
+        }
         return Figures(team=other.team, **sums)
 
 
@@ -120,7 +122,8 @@ def _place(nodes: list[Node], exporters: list[DeviceSeries], told: list[State]) 
             ran = [
                 s
                 for s in bound
-                if (s.cluster, s.get("namespace"), s.get("pod")) == (device.cluster, device.namespace, device.pod)
+                if (s.cluster, s.get("namespace"), s.get("pod"))
+                == (device.cluster, device.namespace, device.pod)
                 and s.first <= device.last
                 and device.first <= s.end
             ]
@@ -152,7 +155,9 @@ class _NodeBill:
             low, high = max(since, cell_from), min(until, cell_to)
             moments = sorted({low, high, *(at for at in begins if low < at < high)})
             for start, end in itertools.pairwise(moments):
-                self._segment((cell_from, cell_to, self.node.cluster, self.node.name, self.node.since), start, end)
+                self._segment(
+                    (cell_from, cell_to, self.node.cluster, self.node.name, self.node.since), start, end
+                )
 
     def _segment(self, cell: CellKey, since: int, until: int) -> None:
         price = next((price for at, price in reversed(self.prices) if at <= since), Decimal(0))
@@ -162,7 +167,10 @@ class _NodeBill:
         capacity = self.node.gpus * (until - since)
         held = {pod: pod.gpus * (min(pod.until, until) - max(pod.since, since)) for pod in here}
         free = capacity - sum(billed.values(), Fraction(0))
-        shares: dict[Pod | None, Fraction] = {**{pod: billed[pod] / capacity for pod in here}, None: free / capacity}
+        shares: dict[Pod | None, Fraction] = {
+            **{pod: billed[pod] / capacity for pod in here},
+            None: free / capacity,
+        }
         costs, in_doubt = amounts(node_cost, shares)
         in_doubt += doubtful
         for pod in here:
@@ -193,7 +201,11 @@ class _NodeBill:
 
     def _stretches(self, here: list[Pod], since: int, until: int) -> tuple[dict[Pod, Fraction], Fraction]:
         """GPU-milliseconds that each pod pays for, and those that nobody could have held."""
-        edges = {since, until, *(edge for pod in here for edge in (pod.since, pod.until) if since < edge < until)}
+        edges = {
+            since,
+            until,
+            *(edge for pod in here for edge in (pod.since, pod.until) if since < edge < until),
+        }
         edges |= {edge for absence in self.absences for edge in absence[1:3] if since < edge < until}
         billed = dict.fromkeys(here, Fraction(0))
         unavailable = Fraction(0)
@@ -243,7 +255,11 @@ def _absences(node: Node) -> Iterator[tuple[str, int, int, Fraction]]:
     for state in node.states:
         if state.first >= node.until or state.end <= node.since:
             continue
-        unready = state.labels.get("condition") == "Ready" and state.labels.get("status") == "true" and state.value == 0
+        unready = (
+            state.labels.get("condition") == "Ready"
+            and state.labels.get("status") == "true"
+            and state.value == 0
+        )
         if (state.metric == "kube_node_spec_unschedulable" and state.value == 1) or (
             state.metric == "kube_node_status_condition" and unready
         ):
@@ -279,6 +295,9 @@ def amounts(cost: Decimal, shares: dict[Pod | None, Fraction]) -> tuple[dict[Pod
     doubt = sum(doubtful for _, doubtful in each.values())
     rest = cost - sum(costs.values(), Decimal(0))
     largest = max(shares.values())
-    first = min((pod for pod, share in shares.items() if share == largest), key=lambda pod: (pod is None, pod.uid if pod else ""))
+    first = min(
+        (pod for pod, share in shares.items() if share == largest),
+        key=lambda pod: (pod is None, pod.uid if pod else ""),
+    )
     costs[first] += rest
     return costs, doubt

@@ -23,7 +23,9 @@ def _rows(name: str) -> list[dict[str, str]]:
 def gpus_of(instance_type: str) -> Fraction | None:
     """How many GPUs an instance type has, as its cloud sells it."""
     counts = [
-        Fraction(row["gpu_count"]) for row in _rows("instances.csv") if row["instance_type"].lower() == instance_type.lower()
+        Fraction(row["gpu_count"])
+        for row in _rows("instances.csv")
+        if row["instance_type"].lower() == instance_type.lower()
     ]
     return max(counts, default=None)
 

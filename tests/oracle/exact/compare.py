@@ -36,7 +36,9 @@ def rules_of(fleet: Fleet, config: Config) -> Rules:
     """The rules that a described fleet is billed by."""
     assert config.prices.book is not None
     cuts = tuple(1000 * second for second in period_of(fleet))
-    return Rules(read_book(config.prices.book), fleet["nodes"][0]["cluster"], config.tz, fleet.get("teams", []), cuts)
+    return Rules(
+        read_book(config.prices.book), fleet["nodes"][0]["cluster"], config.tz, fleet.get("teams", []), cuts
+    )
 
 
 def unequal(fleet: Fleet, series: list[Series], config: Config, store: Store) -> list[str]:
@@ -64,7 +66,9 @@ def stored(store: Store) -> Bill:
             idle_cost,
             rest,
         ) in con.execute(_ROWS).fetchall():
-            hours = (Fraction(ms) for ms in (allocated, active, idle, unmeasured, utilization, free, unavailable))
+            hours = (
+                Fraction(ms) for ms in (allocated, active, idle, unmeasured, utilization, free, unavailable)
+            )
             # a pod whose share of a claim changed stands there once for each share
             bill.rows[_key(cell), uid] += Figures(team, *hours, cost, idle_cost, rest)
         for *cell, capacity, over, cost in con.execute(_NODES).fetchall():
@@ -84,12 +88,17 @@ def _differences(exact: Bill, said: Bill) -> Iterator[str]:
             yield from _unlike(f"{_named(cell)} {name}", getattr(one, name), getattr(other, name), NEAR)
         yield from _unlike(f"{_named(cell)} cost", one.cost, other.cost, one.doubt * NANO)
     for cell, uid in sorted({*exact.rows, *said.rows}, key=lambda key: (key[0], key[1] or "")):
-        figures, stored_figures = exact.rows.get((cell, uid), Figures()), said.rows.get((cell, uid), Figures())
+        figures, stored_figures = (
+            exact.rows.get((cell, uid), Figures()),
+            said.rows.get((cell, uid), Figures()),
+        )
         what = f"{_named(cell)} {uid or 'nobody'}"
         for name in _MEASURES:
             yield from _unlike(f"{what} {name}", getattr(figures, name), getattr(stored_figures, name), NEAR)
         for name in _MONEY:
-            yield from _unlike(f"{what} {name}", getattr(figures, name), getattr(stored_figures, name), figures.doubt * NANO)
+            yield from _unlike(
+                f"{what} {name}", getattr(figures, name), getattr(stored_figures, name), figures.doubt * NANO
+            )
         if figures.team != stored_figures.team:
             yield f"{what}: team is {stored_figures.team}, should be {figures.team}"
 

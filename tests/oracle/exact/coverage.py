@@ -23,7 +23,9 @@ def collected(told: list[State], exporters: list[DeviceSeries]) -> dict[str, lis
     known = set(seen)
     for device in exporters:
         if device.cluster not in known:
-            seen[device.cluster].append((device.first, device.last, device.first - (device.end - device.last), device.end))
+            seen[device.cluster].append(
+                (device.first, device.last, device.first - (device.end - device.last), device.end)
+            )
     return {cluster: _spans(sorted(runs)) for cluster, runs in seen.items()}
 
 

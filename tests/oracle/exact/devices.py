@@ -8,7 +8,17 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from fractions import Fraction
 
-from tests.oracle.exact.states import DEVICE, HOUR, MIG, SCALE, USUAL_INTERVAL, Samples, Target, hourly_gaps, lower_median
+from tests.oracle.exact.states import (
+    DEVICE,
+    HOUR,
+    MIG,
+    SCALE,
+    USUAL_INTERVAL,
+    Samples,
+    Target,
+    hourly_gaps,
+    lower_median,
+)
 
 HOSTS = ("Hostname", "hostname", "node", "kubernetes_node", "node_name")
 NODE_LABELS = ("node", "kubernetes_node", "node_name", "exported_node")
@@ -87,7 +97,9 @@ def device_series(everything: Iterable[Samples]) -> list[DeviceSeries]:
     told = []
     for samples in everything:
         labels = samples.labels
-        if labels["__name__"] == (MIG if labels.get("GPU_I_ID") else DEVICE) and (labels.get("UUID") or labels.get("uuid")):
+        if labels["__name__"] == (MIG if labels.get("GPU_I_ID") else DEVICE) and (
+            labels.get("UUID") or labels.get("uuid")
+        ):
             told.append(samples)
     scraped: dict[Target, dict[int, list[tuple[int, int]]]] = defaultdict(lambda: defaultdict(list))
     for samples in told:
@@ -100,7 +112,11 @@ def device_series(everything: Iterable[Samples]) -> list[DeviceSeries]:
         own = intervals.get(_target(samples), {})
         hours = {}
         for hour in sorted({time // HOUR for time in samples.times}):
-            others = [found[hour] for target, found in intervals.items() if target[:2] == samples.target[:2] and hour in found]
+            others = [
+                found[hour]
+                for target, found in intervals.items()
+                if target[:2] == samples.target[:2] and hour in found
+            ]
             few = min((gap for _, gap in scraped[_target(samples)][hour]), default=None)
             hours[hour] = own.get(hour) or lower_median(others) or few or USUAL_INTERVAL
         found.append(DeviceSeries(samples.labels, samples.cluster, samples.times, samples.values, hours))
@@ -151,7 +167,11 @@ class Speech:
         idles = {value: percent < threshold for value, percent in percents.items()}
         for time, following in zip(self.times, [*self.times[1:], None], strict=True):
             interval = intervals[time // HOUR]
-            speaks = following - time if following is not None and 2 * (following - time) <= 5 * interval else interval
+            speaks = (
+                following - time
+                if following is not None and 2 * (following - time) <= 5 * interval
+                else interval
+            )
             value = values[time]
             self.sums.append((idle_ms, measured_ms, activity))
             self.spoken.append(speaks)

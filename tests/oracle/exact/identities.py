@@ -18,7 +18,12 @@ def identified(told: list[State]) -> Iterator[State]:
     """The same states, those of pods without a uid with the uid that they are given, each once per pod that it speaks of."""
     nameless: dict[tuple[str, str | None, str | None], list[State]] = defaultdict(list)
     for state in told:
-        if state.metric.startswith("kube_pod_") and not state.get("uid") and state.get("namespace") and state.get("pod"):
+        if (
+            state.metric.startswith("kube_pod_")
+            and not state.get("uid")
+            and state.get("namespace")
+            and state.get("pod")
+        ):
             nameless[state.cluster, state.get("namespace"), state.get("pod")].append(state)
         else:
             yield state
@@ -29,12 +34,21 @@ def identified(told: list[State]) -> Iterator[State]:
                 first, last = max(state.first, since), min(state.last, until - 1)
                 if first <= last:
                     begin, end = first - (state.first - state.begin), last + (state.end - state.last)
-                    yield replace(state, labels={**state.labels, "uid": uid}, first=first, last=last, begin=begin, end=end)
+                    yield replace(
+                        state,
+                        labels={**state.labels, "uid": uid},
+                        first=first,
+                        last=last,
+                        begin=begin,
+                        end=end,
+                    )
 
 
 def _lives(states: list[State]) -> Iterator[tuple[int, int, str | None, int]]:
     """From, to, node and start of each pod of one name: a new one has another start, else another node, or follows a silence."""
-    infos = sorted((s for s in states if s.metric == "kube_pod_info" and s.get("node")), key=lambda s: s.first)
+    infos = sorted(
+        (s for s in states if s.metric == "kube_pod_info" and s.get("node")), key=lambda s: s.first
+    )
     dated: dict[int, tuple[int, int]] = {}
     metric = next((m for m in STARTS if any(s.metric == m for s in states)), None)
     if metric:

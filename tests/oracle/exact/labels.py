@@ -38,7 +38,9 @@ def spans(told: Iterable[State], *, of_node: bool = False) -> list[Span]:
     label's newest value counts. A node always carries labels, and a GPU node some that tell of its GPUs: sets without them
     are from before those were discovered, or from a while in which they were lost.
     """
-    sets = [(s.first, s.last + 1, {k: v for k, v in s.labels.items() if k.startswith("label_")}) for s in told]
+    sets = [
+        (s.first, s.last + 1, {k: v for k, v in s.labels.items() if k.startswith("label_")}) for s in told
+    ]
     edges = sorted({edge for one in sets for edge in one[:2]})
     stretches = []
     for since, until in itertools.pairwise(edges):

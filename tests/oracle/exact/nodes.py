@@ -21,7 +21,11 @@ DEVICES = re.compile(
 #: Virtual devices, with what says which part of them a container asks for: MiB and percent of memory, percent of cores.
 PARTS = {
     "nvidia_com_gpu": ("nvidia_com_gpumem", "nvidia_com_gpumem_percentage", "nvidia_com_gpucores"),
-    "volcano_sh_vgpu_number": ("volcano_sh_vgpu_memory", "volcano_sh_vgpu_memory_percentage", "volcano_sh_vgpu_cores"),
+    "volcano_sh_vgpu_number": (
+        "volcano_sh_vgpu_memory",
+        "volcano_sh_vgpu_memory_percentage",
+        "volcano_sh_vgpu_cores",
+    ),
 }
 #: Compute dies of a GPU from AMD over those of a partition.
 PARTITIONS = {"spx": 1, "dpx": 2, "tpx": 3, "qpx": 4, "cpx": 8}
@@ -43,7 +47,10 @@ RESERVATIONS = (
     "cloud_google_com_reservation_name",
     "karpenter_sh_capacity_reservation_id",
 )
-RESERVATION_TYPES = ("karpenter_k8s_aws_capacity_reservation_type", "eks_amazonaws_com_capacity_reservation_type")
+RESERVATION_TYPES = (
+    "karpenter_k8s_aws_capacity_reservation_type",
+    "eks_amazonaws_com_capacity_reservation_type",
+)
 PRODUCTS = (
     "nvidia_com_gpu_product",
     "cloud_google_com_gke_accelerator",
@@ -100,7 +107,10 @@ class Node:
     @property
     def capacity_type(self) -> str:
         bought = (self.label(*BOUGHT) or "").lower().replace("_", "-")
-        preemptible = "true" in (self.label("cloud_google_com_gke_spot"), self.label("cloud_google_com_gke_preemptible"))
+        preemptible = "true" in (
+            self.label("cloud_google_com_gke_spot"),
+            self.label("cloud_google_com_gke_preemptible"),
+        )
         if bought in SPOT or preemptible:
             return "spot"
         if "capacity-block" in (bought, *map(self.label, RESERVATION_TYPES)):
@@ -119,7 +129,9 @@ class Node:
             return "gcp"
         if scheme:
             return scheme
-        return next((name for name in ("azure", "aws") if any(c.startswith(PROVIDERS[name]) for c in carried)), None)
+        return next(
+            (name for name in ("azure", "aws") if any(c.startswith(PROVIDERS[name]) for c in carried)), None
+        )
 
     @property
     def product(self) -> str:
@@ -134,7 +146,11 @@ class Node:
 
     def memory_of_each(self, resource: str) -> Fraction | None:
         """MiB of a GPU: what the node offers of it, which shows how it is scaled, else what the model has."""
-        offered = [Fraction(s.value) for s in self.states if s.metric == "kube_node_status_capacity" and s.resource == resource]
+        offered = [
+            Fraction(s.value)
+            for s in self.states
+            if s.metric == "kube_node_status_capacity" and s.resource == resource
+        ]
         return max(offered) / self.gpus if offered else memory_of(self.product)
 
     @property
@@ -147,7 +163,11 @@ class Node:
         newest: dict[str, State] = {}
         low, high = max(self.since, since), min(self.until, until)
         for state in self.states:
-            is_offer = state.metric == "kube_node_status_capacity" and is_accelerator(state.resource) and state.value > 0
+            is_offer = (
+                state.metric == "kube_node_status_capacity"
+                and is_accelerator(state.resource)
+                and state.value > 0
+            )
             if is_offer and state.first < high and low <= state.last:
                 newest[state.resource] = max(newest.get(state.resource, state), state, key=lambda s: s.last)
         return {resource: Fraction(state.value) for resource, state in newest.items()}
@@ -169,8 +189,14 @@ class Node:
             replicas = _replicas(span.labels)
         renamed = any(name.endswith("_shared") for name in {*offered, *self.requested})
         can_be_shared = resource.startswith("nvidia_com_mig_") or resource == "nvidia_com_gpu"
-        is_virtual = resource in self.virtual or resource == "volcano_sh_vgpu_number" or self._is_like_hami(resource, span)
-        shared = resource.endswith("_shared") or (not renamed and can_be_shared and replicas > 1 and not is_virtual)
+        is_virtual = (
+            resource in self.virtual
+            or resource == "volcano_sh_vgpu_number"
+            or self._is_like_hami(resource, span)
+        )
+        shared = resource.endswith("_shared") or (
+            not renamed and can_be_shared and replicas > 1 and not is_virtual
+        )
         is_cut = profile is not None or part != 1
         outnumbers = not is_cut and not is_virtual and offered.get(resource, Fraction(0)) >= 2 * self.gpus
         if shared and replicas > 1:
@@ -185,13 +211,19 @@ class Node:
         """Whether units are virtual GPUs though no pod here asks for parts: as many to a GPU as where pods do, or ten."""
         near = [node for node in self.on_hami if resource in node.virtual]
         ratio = self.capacity(span.since, span.until).get(resource, Fraction(0)) / (self.gpus or 1)
-        strategies = ("label_nvidia_com_gpu_sharing_strategy", "label_cloud_google_com_gke_gpu_sharing_strategy")
+        strategies = (
+            "label_nvidia_com_gpu_sharing_strategy",
+            "label_cloud_google_com_gke_gpu_sharing_strategy",
+        )
         is_shared = (
             _replicas(span.labels) > 1
             or (_first(span.labels, PRODUCTS) or "").endswith("-SHARED")
             or next((span.labels[name] for name in strategies if name in span.labels), "none") != "none"
         )
-        ratios = {node.capacity(node.since, node.until).get(resource, Fraction(0)) / (node.gpus or 1) for node in near}
+        ratios = {
+            node.capacity(node.since, node.until).get(resource, Fraction(0)) / (node.gpus or 1)
+            for node in near
+        }
         return bool(near) and not is_shared and ratio >= 2 and ratio in {*ratios, 10}
 
     def _profile_of(self, resource: str, labels: Labels) -> str | None:
@@ -233,7 +265,8 @@ def _number(text: str | None) -> Fraction:
 
 def _replicas(labels: Labels) -> Fraction:
     return _number(
-        labels.get("label_nvidia_com_gpu_replicas") or labels.get("label_cloud_google_com_gke_max_shared_clients_per_gpu")
+        labels.get("label_nvidia_com_gpu_replicas")
+        or labels.get("label_cloud_google_com_gke_max_shared_clients_per_gpu")
     )
 
 
@@ -255,7 +288,11 @@ def lives(told: list[State], exporters: list[DeviceSeries]) -> list[Node]:
             if since < until:
                 mine = [s for s in infos if _machine(s) and s.first < until and since < s.end]
                 machine = _machine(max(mine, key=lambda s: s.end)) if mine else None
-                labeled = [s for s in states if s.metric == "kube_node_labels" and s.first < until and since <= s.last]
+                labeled = [
+                    s
+                    for s in states
+                    if s.metric == "kube_node_labels" and s.first < until and since <= s.last
+                ]
                 found.append(Node(cluster, name, machine, since, until, spans(labeled, of_node=True), states))
     known = {cluster for cluster, _ in seen}
     bare: dict[tuple[str, str], list[DeviceSeries]] = defaultdict(list)
@@ -271,7 +308,10 @@ def _created(created: dict[int, list[State]]) -> list[tuple[int, int]]:
     """From its creation to its last sample plus an interval, or to the creation of the next node of that name."""
     births = sorted(created)
     following = [*births[1:], 2**62]
-    return [(born, min(max(created[born], key=lambda s: s.last).end, ends)) for born, ends in zip(births, following, strict=True)]
+    return [
+        (born, min(max(created[born], key=lambda s: s.last).end, ends))
+        for born, ends in zip(births, following, strict=True)
+    ]
 
 
 def _undated(states: list[State], infos: list[State]) -> list[tuple[int, int]]:
@@ -279,9 +319,9 @@ def _undated(states: list[State], infos: list[State]) -> list[tuple[int, int]]:
     found: dict[str | None, list[int]] = {}
     for state in states:
         named = [s for s in infos if s.first < state.end and state.first < s.end]
-        for machine, since, until in [(_machine(s), max(s.first, state.first), min(s.end, state.end)) for s in named] or [
-            (None, state.first, state.end)
-        ]:
+        for machine, since, until in [
+            (_machine(s), max(s.first, state.first), min(s.end, state.end)) for s in named
+        ] or [(None, state.first, state.end)]:
             life = found.setdefault(machine, [since, until])
             found[machine] = [min(life[0], since), max(life[1], until)]
     return [(since, until) for since, until in found.values()]
@@ -302,7 +342,8 @@ def count_gpus(node: Node) -> Fraction:
         == (_profile_label(node.last_labels), strategy == "single")
     ]
     told = [
-        _number(_first(labels, ("nvidia_com_gpu_count", "cloud_google_com_gke_accelerator_count")) or "0") for labels in alike
+        _number(_first(labels, ("nvidia_com_gpu_count", "cloud_google_com_gke_accelerator_count")) or "0")
+        for labels in alike
     ]
     counted = max(told, default=Fraction(0))
     if profile is None and counted > 0:
@@ -326,9 +367,15 @@ def count_gpus(node: Node) -> Fraction:
     most: dict[str, Fraction] = {}
     for state in offered:
         most[state.resource] = max(Fraction(state.value), most.get(state.resource, Fraction(0)))
-    plain = [units for name, units in most.items() if "_mig_" not in name and name != CORES and _partition(name) == 1]
+    plain = [
+        units
+        for name, units in most.items()
+        if "_mig_" not in name and name != CORES and _partition(name) == 1
+    ]
     if plain:
-        parts = sum((units * _partition(name) for name, units in most.items() if _partition(name) != 1), Fraction(0))
+        parts = sum(
+            (units * _partition(name) for name, units in most.items() if _partition(name) != 1), Fraction(0)
+        )
         return (max(plain) + parts) / max(node.replicas, Fraction(1))
     return max((Fraction(s.value) for s in offered), default=Fraction(0))
 

@@ -138,8 +138,19 @@ def _claimed(claims: list[Pod]) -> list[Pod]:
             piece = Pod(pod.cluster, pod.namespace, pod.name, pod.uid, pod.node, since, until)
             for holders, device in mine:
                 sharers = sum(other.since <= since < other.until for other in holders)
-                _hold(piece, device.profile is not None, Fraction(1), _part(pod.node, device, {}) / sharers, sharers > 1)
-            same = found and found[-1].uid == pod.uid and found[-1].until == since and found[-1].kinds == piece.kinds
+                _hold(
+                    piece,
+                    device.profile is not None,
+                    Fraction(1),
+                    _part(pod.node, device, {}) / sharers,
+                    sharers > 1,
+                )
+            same = (
+                found
+                and found[-1].uid == pod.uid
+                and found[-1].until == since
+                and found[-1].kinds == piece.kinds
+            )
             if same:
                 found[-1].until = until
             elif piece.gpus:
@@ -170,7 +181,9 @@ def _asked(states: list[State]) -> dict[tuple[str, str | None, bool], Fraction]:
     return asked
 
 
-def _together(asked: dict[tuple[str, str | None, bool], Fraction], states: list[State]) -> dict[str, Fraction]:
+def _together(
+    asked: dict[tuple[str, str | None, bool], Fraction], states: list[State]
+) -> dict[str, Fraction]:
     sidecars = {
         s.get("container")
         for s in states
@@ -197,7 +210,10 @@ def _held(states: list[State]) -> tuple[int, int] | None:
     since = next(
         (
             at
-            for at in (_least(states, "kube_pod_status_scheduled_time"), _least(states, "kube_pod_start_time"))
+            for at in (
+                _least(states, "kube_pod_status_scheduled_time"),
+                _least(states, "kube_pod_start_time"),
+            )
             if at is not None
         ),
         None,
@@ -206,12 +222,18 @@ def _held(states: list[State]) -> tuple[int, int] | None:
         since = min((s.first for s in states if s.get("node")), default=None)
     if since is None:
         return None
-    over = [s for s in states if s.metric == "kube_pod_status_phase" and s.labels["phase"] in TERMINAL and s.value == 1]
+    over = [
+        s
+        for s in states
+        if s.metric == "kube_pod_status_phase" and s.labels["phase"] in TERMINAL and s.value == 1
+    ]
     if not over:
         until = max(states, key=lambda s: s.last).end
     else:
         until = min(s.first for s in over)
-        completed = max((round(s.value * 1000) for s in states if s.metric == "kube_pod_completion_time"), default=None)
+        completed = max(
+            (round(s.value * 1000) for s in states if s.metric == "kube_pod_completion_time"), default=None
+        )
         # reported for any container that ever ended: one that ended long before the pod did proves nothing
         if completed is not None and completed <= max(s.last for s in over):
             alive = _last_alive(states, over)
@@ -224,7 +246,11 @@ def _held(states: list[State]) -> tuple[int, int] | None:
 def _last_alive(states: list[State], over: list[State]) -> int | None:
     """The last scrape before the phase that it ended in; none where it was over before it was first seen."""
     phase = "Succeeded" if any(s.labels["phase"] == "Succeeded" for s in over) else "Failed"
-    before = [s.last for s in states if s.metric == "kube_pod_status_phase" and s.labels["phase"] == phase and s.value == 0]
+    before = [
+        s.last
+        for s in states
+        if s.metric == "kube_pod_status_phase" and s.labels["phase"] == phase and s.value == 0
+    ]
     return max(before, default=None)
 
 
@@ -274,7 +300,9 @@ def _assign(found: list[Pod]) -> None:
             total = sum(parts.values(), Fraction(0))
             for key, part in parts.items():
                 # slots lie on the devices known; whole devices and slices that no exporter names stay unmeasured
-                pod.devices[key] = part * (kind.gpus / total if kind.shared else min(Fraction(1), kind.gpus / total))
+                pod.devices[key] = part * (
+                    kind.gpus / total if kind.shared else min(Fraction(1), kind.gpus / total)
+                )
 
 
 def _alone(pod: Pod) -> list[DeviceSeries]:

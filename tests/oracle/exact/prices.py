@@ -48,17 +48,25 @@ def steps(book: list[Row], node: Node, zone: ZoneInfo) -> Steps:
     found = []
     for moment in sorted(set(begins.values())):
         held = [row for row in fitting if begins[id(row)] <= moment]
-        best = max(held, key=lambda row: (_specificity(row, facts), options[row["purchase_option"]], begins[id(row)]))
+        best = max(
+            held, key=lambda row: (_specificity(row, facts), options[row["purchase_option"]], begins[id(row)])
+        )
         whole = Decimal(best["price_per_hour"]) * (int(node.gpus) if best.get("per") == "gpu" else 1)
         found.append((moment, whole.quantize(NANO), _named(best, zone)))
     # a row that repeats the price before it begins nothing: money is rounded once for both
-    return [step[:2] for before, step in itertools.pairwise([None, *found]) if before is None or before[1:] != step[1:]]
+    return [
+        step[:2]
+        for before, step in itertools.pairwise([None, *found])
+        if before is None or before[1:] != step[1:]
+    ]
 
 
 def _named(row: Row, zone: ZoneInfo) -> tuple[str, date | None]:
     """What a bill's reader is told of a price: its purchase option and the day it is of."""
     begins = _begins(row["effective_start"], zone)
-    return row["purchase_option"], None if begins == EVER else datetime.fromtimestamp(begins / 1000, UTC).date()
+    return row["purchase_option"], None if begins == EVER else datetime.fromtimestamp(
+        begins / 1000, UTC
+    ).date()
 
 
 def _specificity(row: Row, facts: dict[str, str | None]) -> tuple[int, ...]:
@@ -68,7 +76,9 @@ def _specificity(row: Row, facts: dict[str, str | None]) -> tuple[int, ...]:
 def _fits(row: Row, facts: dict[str, str | None], node: Node) -> bool:
     if any(node.label(label) != value for label, value in _selector(row).items()):
         return False
-    return all(not row.get(fact) or row[fact].lower() == (value or "").lower() for fact, value in facts.items())
+    return all(
+        not row.get(fact) or row[fact].lower() == (value or "").lower() for fact, value in facts.items()
+    )
 
 
 def _selector(row: Row) -> dict[str, str]:

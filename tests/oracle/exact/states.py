@@ -16,7 +16,9 @@ HOUR = 3_600_000
 COVERED = 10 * 60_000
 #: DCGM's ways to say that there is no value.
 SENTINELS = (
-    {2147483632.0 + i for i in range(4)} | {140737488355328.0 + i for i in range(4)} | {4294967295.0, 9.223372036854776e18}
+    {2147483632.0 + i for i in range(4)}
+    | {140737488355328.0 + i for i in range(4)}
+    | {4294967295.0, 9.223372036854776e18}
 )
 #: Activity metrics, with what makes them a percentage; the first is that of whole devices, the second that of MIG instances.
 DEVICE, MIG = "DCGM_FI_DEV_GPU_UTIL", "DCGM_FI_PROF_GR_ENGINE_ACTIVE"
@@ -76,9 +78,15 @@ def valid(series: Iterable[Series], cluster: str) -> Iterator[Samples]:
         lowest, highest = (-LARGEST, LARGEST) if scale is None else (0, 100 / scale)
         times, values = one.times.tolist(), one.values.tolist()
         # what is not a number compares with none
-        kept = [(t, v) for t, v in zip(times, values, strict=True) if lowest <= v <= highest and v not in SENTINELS]
+        kept = [
+            (t, v)
+            for t, v in zip(times, values, strict=True)
+            if lowest <= v <= highest and v not in SENTINELS
+        ]
         if kept:
-            yield Samples(one.labels, one.labels.get("cluster") or cluster, [t for t, _ in kept], [v for _, v in kept])
+            yield Samples(
+                one.labels, one.labels.get("cluster") or cluster, [t for t, _ in kept], [v for _, v in kept]
+            )
 
 
 def lower_median(values: list[int]) -> int | None:
@@ -138,6 +146,8 @@ def states(everything: list[Samples]) -> list[State]:
                 end = time + intervals.at(samples.target, time)
                 first = samples.times[start]
                 begin = first - intervals.at(samples.target, first)
-                found.append(State(samples.labels, samples.cluster, samples.values[i], first, time, end, begin))
+                found.append(
+                    State(samples.labels, samples.cluster, samples.values[i], first, time, end, begin)
+                )
                 start = i + 1
     return found

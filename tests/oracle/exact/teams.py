@@ -22,7 +22,9 @@ class Teams:
             if state.metric == "kube_namespace_labels" and state.get("namespace"):
                 sets[state.cluster, str(state.get("namespace"))].append(state)
         self.labels: dict[tuple[str, str], list[Span]] = {key: spans(found) for key, found in sets.items()}
-        self.exported = {key[0] for key, found in self.labels.items() if any("label_team" in span.labels for span in found)}
+        self.exported = {
+            key[0] for key, found in self.labels.items() if any("label_team" in span.labels for span in found)
+        }
 
     def of(self, cluster: str, namespace: str, moment: int) -> str:
         """The team at the start of the hour that `moment` lies in; without any configuration a namespace is a team."""

@@ -70,7 +70,10 @@ BASES = [
         "memory for 2 h $9.856.",
         fleet(
             6,
-            [node("n", "g5.xlarge", 0, 6, "spot", **_G5), node("h", "p5.48xlarge", 0, 6, vcpus=192, memory_gib=2048)],
+            [
+                node("n", "g5.xlarge", 0, 6, "spot", **_G5),
+                node("h", "p5.48xlarge", 0, 6, vcpus=192, memory_gib=2048),
+            ],
             [
                 pod("t", "n", [0], 1, 5, cpu=2, memory_gib=8),
                 pod("u", "h", list(range(8)), 0, 2, cpu=96, memory_gib=512),
@@ -94,20 +97,20 @@ BASES = [
         "parts: g5.xlarge less a host like A2's, 81.6 % of $2 for the GPU alone, 2 h: $3.264.",
         fleet(
             6,
-            [
-                node("a", "a2-highgpu-2g", 0, 6, vcpus=24, memory_gib=160),
-                node("g", "g5.xlarge", 0, 6, **_G5),
-            ],
-            [
-                pod("x", "a", [1], 0, 4, cpu=12, memory_gib=80),
-                pod("y", "g", [0], 0, 2),
-            ],
+            [node("a", "a2-highgpu-2g", 0, 6, vcpus=24, memory_gib=160), node("g", "g5.xlarge", 0, 6, **_G5)],
+            [pod("x", "a", [1], 0, 4, cpu=12, memory_gib=80), pod("y", "g", [0], 0, 2)],
             busy("a", [1], 0, 4),
             cost_basis="sku",
             list_prices={"g5.xlarge": "1.00", "a2-highgpu-2g": "7.00"},
             unit_prices=_UNITS,
         ),
-        {"allocated_gpu_hours": "6", "idle_gpu_hours": "2", "cost": "10.264", "idle_cost": "3.264", "node_cost": "33"},
+        {
+            "allocated_gpu_hours": "6",
+            "idle_gpu_hours": "2",
+            "cost": "10.264",
+            "idle_cost": "3.264",
+            "node_cost": "33",
+        },
         ["gcp,,,a2-highgpu-2g,on_demand,3.50,USD,", ",,,g5.xlarge,on_demand,2.00,USD,"],
     ),
 ]

@@ -48,14 +48,7 @@ CLOCKS = [
     Case(
         "three-kube-state-metrics",
         f"Three kube-state-metrics say the same, and all fall silent for 50 minutes within the pods' lives. {_PLAIN_SUM}",
-        fleet(
-            8,
-            *_PLAIN,
-            ksm_replicas=3,
-            ksm_silent=[[at(3), at(3) + 3000]],
-            jitter=4,
-            offset=5,
-        ),
+        fleet(8, *_PLAIN, ksm_replicas=3, ksm_silent=[[at(3), at(3) + 3000]], jitter=4, offset=5),
         _PLAIN_HAND,
         BOOK,
     ),
@@ -92,13 +85,7 @@ CLOCKS = [
             5,
             [
                 node("w", "g6.12xlarge", 0, 5),
-                node(
-                    "m",
-                    "p5.48xlarge",
-                    0,
-                    5,
-                    mig={"GPU-m-3": [{"gi": 5, "profile": "2g.20gb"}]},
-                ),
+                node("m", "p5.48xlarge", 0, 5, mig={"GPU-m-3": [{"gi": 5, "profile": "2g.20gb"}]}),
             ],
             [
                 pod("run", "w", [0, 1, 2, 3], 0, 5),

@@ -84,12 +84,7 @@ EDGES = [
             ],
             busy("w", [0, 1], 0, 3),
         ),
-        {
-            "allocated_gpu_hours": "6",
-            "active_gpu_hours": "6",
-            "cost": "7.2",
-            "node_cost": "24",
-        },
+        {"allocated_gpu_hours": "6", "active_gpu_hours": "6", "cost": "7.2", "node_cost": "24"},
         BOOK,
     ),
     Case(
@@ -152,12 +147,7 @@ EDGES = [
             [pod("a", "g", [(1, 2)], 0, 3.5)],
             busy("g", [(1, 2)], 0, 4),
         ),
-        {
-            "allocated_gpu_hours": "1.5",
-            "active_gpu_hours": "1.5",
-            "cost": "6.3",
-            "node_cost": "29.4",
-        },
+        {"allocated_gpu_hours": "1.5", "active_gpu_hours": "1.5", "cost": "6.3", "node_cost": "29.4"},
         BOOK,
     ),
     Case(
@@ -172,12 +162,7 @@ EDGES = [
             scrape=15,
             ksm_scrapes=[15, 300],
         ),
-        {
-            "allocated_gpu_hours": "1.78",
-            "capacity_gpu_hours": "6.03",
-            "cost": "2.136",
-            "node_cost": "7.236",
-        },
+        {"allocated_gpu_hours": "1.78", "capacity_gpu_hours": "6.03", "cost": "2.136", "node_cost": "7.236"},
         BOOK,
     ),
     Case(

@@ -9,29 +9,10 @@ HOLDING = [
         "Allocated 10 + 18 = 28, cost 12 + 36 = 48; nodes 12 x 4.80 + 12 x 16 = 249.60.",
         fleet(
             12,
+            [node("w", "g6.12xlarge", 0, 12), node("s", "p4de.24xlarge", 0, 12, "spot")],
             [
-                node("w", "g6.12xlarge", 0, 12),
-                node("s", "p4de.24xlarge", 0, 12, "spot"),
-            ],
-            [
-                pod(
-                    "notebook",
-                    "w",
-                    [0],
-                    2,
-                    12,
-                    "labs",
-                    owner=["StatefulSet", "notebook"],
-                ),
-                pod(
-                    "tune-x7",
-                    "s",
-                    [1, 2, 5],
-                    1,
-                    7,
-                    owner=["Job", "tune"],
-                    labels={"app": "tune"},
-                ),
+                pod("notebook", "w", [0], 2, 12, "labs", owner=["StatefulSet", "notebook"]),
+                pod("tune-x7", "s", [1, 2, 5], 1, 7, owner=["Job", "tune"], labels={"app": "tune"}),
             ],
             {**busy("w", [0], 3, 7, 35), **busy("s", [1, 2, 5], 1, 7, 91)},
             namespaces={"labs": {"team": "research"}, "train": {"team": "product"}},
@@ -53,33 +34,12 @@ HOLDING = [
             10,
             [node("h", "p5.48xlarge", 0, 10)],
             [
-                pod(
-                    "db-0",
-                    "h",
-                    [0, 1, 2],
-                    0,
-                    4,
-                    uid="first",
-                    owner=["StatefulSet", "db"],
-                ),
-                pod(
-                    "db-0",
-                    "h",
-                    [0, 1, 2],
-                    6,
-                    9,
-                    uid="second",
-                    owner=["StatefulSet", "db"],
-                ),
+                pod("db-0", "h", [0, 1, 2], 0, 4, uid="first", owner=["StatefulSet", "db"]),
+                pod("db-0", "h", [0, 1, 2], 6, 9, uid="second", owner=["StatefulSet", "db"]),
             ],
             busy("h", [0, 1, 2], 0, 10),
         ),
-        {
-            "allocated_gpu_hours": "21",
-            "active_gpu_hours": "21",
-            "cost": "168",
-            "node_cost": "640",
-        },
+        {"allocated_gpu_hours": "21", "active_gpu_hours": "21", "cost": "168", "node_cost": "640"},
         BOOK,
     ),
     Case(
@@ -90,25 +50,9 @@ HOLDING = [
             3,
             [node("w", "g6.12xlarge", 0, 3)],
             [
+                pod("retry", "w", [2], 5 / 60, 20 / 60, uid="r1", end_phase="Failed", keep_until=at(24 / 60)),
                 pod(
-                    "retry",
-                    "w",
-                    [2],
-                    5 / 60,
-                    20 / 60,
-                    uid="r1",
-                    end_phase="Failed",
-                    keep_until=at(24 / 60),
-                ),
-                pod(
-                    "retry",
-                    "w",
-                    [2],
-                    24 / 60,
-                    41 / 60,
-                    uid="r2",
-                    end_phase="Failed",
-                    keep_until=at(45 / 60),
+                    "retry", "w", [2], 24 / 60, 41 / 60, uid="r2", end_phase="Failed", keep_until=at(45 / 60)
                 ),
                 pod("retry", "w", [2], 45 / 60, 2, uid="r3"),
             ],
@@ -130,26 +74,14 @@ HOLDING = [
             2,
             [node("q", "g5.xlarge", 0, 2)],
             [
-                pod(
-                    f"trial-{i}",
-                    "q",
-                    [0],
-                    (100 + 150 * i) / 3600,
-                    (170 + 150 * i) / 3600,
-                    "sweep",
-                )
+                pod(f"trial-{i}", "q", [0], (100 + 150 * i) / 3600, (170 + 150 * i) / 3600, "sweep")
                 for i in range(40)
             ],
             busy("q", [0], 0, 2, 88),
             scrape=15,
             offset=4,
         ),
-        {
-            "allocated_gpu_hours": "7/9",
-            "active_gpu_hours": "7/9",
-            "cost": "28/30",
-            "node_cost": "2.4",
-        },
+        {"allocated_gpu_hours": "7/9", "active_gpu_hours": "7/9", "cost": "28/30", "node_cost": "2.4"},
         BOOK,
     ),
     Case(
@@ -162,24 +94,11 @@ HOLDING = [
             [node("p", "p4de.24xlarge", 0, 8)],
             [
                 pod("done", "p", [0, 1], 0, 3, "batch", keep_until=at(8)),
-                pod(
-                    "crashed",
-                    "p",
-                    [2],
-                    1,
-                    3,
-                    "batch",
-                    end_phase="Failed",
-                    keep_until=at(8),
-                ),
+                pod("crashed", "p", [2], 1, 3, "batch", end_phase="Failed", keep_until=at(8)),
                 pod("waiting", None, [], 0, 8, "queue", count=8, keep_until=at(8)),
                 pod("pulling", "p", [3, 4], 2, 7, "pull", **{"from": at(3)}),
             ],
-            {
-                **busy("p", [0, 1], 0, 3),
-                **busy("p", [2], 1, 3),
-                **busy("p", [3, 4], 3, 7),
-            },
+            {**busy("p", [0, 1], 0, 3), **busy("p", [2], 1, 3), **busy("p", [3, 4], 3, 7)},
         ),
         {
             "allocated_gpu_hours": "18",
@@ -197,26 +116,10 @@ HOLDING = [
         fleet(
             6,
             [node("w", "g6.12xlarge", 0, 6)],
-            [
-                pod(
-                    "crashy",
-                    "w",
-                    [0, 3],
-                    0,
-                    6,
-                    "svc",
-                    restarts=[at(1.5), at(4) + 600],
-                    keep_until=at(6),
-                )
-            ],
+            [pod("crashy", "w", [0, 3], 0, 6, "svc", restarts=[at(1.5), at(4) + 600], keep_until=at(6))],
             busy("w", [0, 3], 0, 6, 40),
         ),
-        {
-            "allocated_gpu_hours": "12",
-            "active_gpu_hours": "12",
-            "cost": "14.4",
-            "node_cost": "28.8",
-        },
+        {"allocated_gpu_hours": "12", "active_gpu_hours": "12", "cost": "14.4", "node_cost": "28.8"},
         BOOK,
     ),
     Case(
@@ -246,10 +149,7 @@ HOLDING = [
                     [3, 4, 5, 6],
                     0,
                     2,
-                    containers=[
-                        {"name": "m", "count": 1},
-                        {"name": "i", "count": 4, "role": "init"},
-                    ],
+                    containers=[{"name": "m", "count": 1}, {"name": "i", "count": 4, "role": "init"}],
                 ),
                 pod(
                     "c",
@@ -257,10 +157,7 @@ HOLDING = [
                     [0, 7],
                     0,
                     2,
-                    containers=[
-                        {"name": "m", "count": 1},
-                        {"name": "s", "count": 1, "role": "sidecar"},
-                    ],
+                    containers=[{"name": "m", "count": 1}, {"name": "s", "count": 1, "role": "sidecar"}],
                 ),
             ],
             {**busy("p", [0, 1, 2, 3, 4, 5, 6], 0, 2), **busy("r", [0, 7], 0, 1)},
@@ -284,12 +181,7 @@ HOLDING = [
             [pod("bare", "w", [0, 1], 1, 3.5, keep_until=at(3.5), timestamps=False)],
             busy("w", [0, 1], 1, 3.5),
         ),
-        {
-            "allocated_gpu_hours": "5",
-            "active_gpu_hours": "5",
-            "cost": "6",
-            "node_cost": "24",
-        },
+        {"allocated_gpu_hours": "5", "active_gpu_hours": "5", "cost": "6", "node_cost": "24"},
         BOOK,
     ),
     Case(
@@ -301,15 +193,7 @@ HOLDING = [
             [node("w", "g6.12xlarge", 0, 4), node("x", "g6.12xlarge", 0, 4)],
             [
                 pod("api", "w", [1], 0, 1, uid="m1", keep_until=at(1)),
-                pod(
-                    "api",
-                    "x",
-                    [1],
-                    1,
-                    2 + 20 / 60,
-                    uid="m2",
-                    keep_until=at(2 + 20 / 60),
-                ),
+                pod("api", "x", [1], 1, 2 + 20 / 60, uid="m2", keep_until=at(2 + 20 / 60)),
                 pod("api", "w", [3], 2 + 20 / 60, 4, uid="m3", keep_until=at(4)),
             ],
             {**busy("w", [1], 0, 1), **busy("x", [1], 1, 2), **busy("w", [3], 3, 4)},
@@ -332,12 +216,7 @@ HOLDING = [
             [pod("old", "p", [6, 7], -29, 3, created=at(-29), keep_until=at(3))],
             busy("p", [6, 7], 0, 3),
         ),
-        {
-            "allocated_gpu_hours": "6",
-            "active_gpu_hours": "6",
-            "cost": "30",
-            "node_cost": "120",
-        },
+        {"allocated_gpu_hours": "6", "active_gpu_hours": "6", "cost": "30", "node_cost": "120"},
         BOOK,
     ),
     Case(

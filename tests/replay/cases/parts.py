@@ -9,7 +9,9 @@ _MEMORY = 24576  # MiB of an L4
 _GROUP = "5b1f4c52-one"
 
 
-def _part(name: str, number: int, part: str, hours: float, asks: dict[str, int], **more: Any) -> dict[str, Any]:
+def _part(
+    name: str, number: int, part: str, hours: float, asks: dict[str, int], **more: Any
+) -> dict[str, Any]:
     """A pod with one virtual GPU on a device, of which it holds a part."""
     devices = [{"uuid": f"GPU-h-{number}", "part": part}]
     return pod(name, "h", [number], 0, hours, devices=devices, asks=asks, **more)
@@ -52,7 +54,15 @@ PARTS = [
         "8 h = 2 GPU-hours, $2.40.",
         fleet(
             8,
-            [node("h", "g6.12xlarge", 0, 8, offers={"nvidia_com_gpu": 40, "nvidia_com_gpumem": 4 * 2 * _MEMORY})],
+            [
+                node(
+                    "h",
+                    "g6.12xlarge",
+                    0,
+                    8,
+                    offers={"nvidia_com_gpu": 40, "nvidia_com_gpumem": 4 * 2 * _MEMORY},
+                )
+            ],
             [_part("quarter", 2, "1/4", 8, {"nvidia_com_gpumem": 12288})],
             busy("h", [2], 0, 4),
         ),
@@ -75,7 +85,11 @@ PARTS = [
                     5,
                     devices=[{"uuid": f"GPU-h-{n}", "part": "8/15"} for n in range(3)],
                     containers=[
-                        {"name": "two", "count": 2, "asks": {"nvidia_com_gpucores": 30, "nvidia_com_gpumem": 3072}},
+                        {
+                            "name": "two",
+                            "count": 2,
+                            "asks": {"nvidia_com_gpucores": 30, "nvidia_com_gpumem": 3072},
+                        },
                         {"name": "one", "count": 1},
                     ],
                 ),
@@ -125,7 +139,15 @@ PARTS = [
         "2.5 x 4 h = 10 GPU-hours, $12.",
         fleet(
             4,
-            [node("h", "g6.12xlarge", 0, 4, offers={"nvidia_com_gpu": 0, "aliyun_com_gpu_mem": 92, "aliyun_com_gpu_count": 4})],
+            [
+                node(
+                    "h",
+                    "g6.12xlarge",
+                    0,
+                    4,
+                    offers={"nvidia_com_gpu": 0, "aliyun_com_gpu_mem": 92, "aliyun_com_gpu_count": 4},
+                )
+            ],
             [
                 _part("half", 0, "1/2", 4, {"aliyun_com_gpu_mem": 11.5}, count=0),
                 pod(
@@ -210,10 +232,19 @@ PARTS = [
                     shared_resource="amd_com_gpu",
                     dcgm=False,
                     offers={"amd_com_gpu": 6, "amd_com_cpx_nps4": 16},
-                ),
+                )
             ],
             [
-                pod("parts", "x", [], 0, 2, resource="amd_com_cpx_nps4", count=12, devices=[{"uuid": "GPU-x-0", "part": "3/2"}]),
+                pod(
+                    "parts",
+                    "x",
+                    [],
+                    0,
+                    2,
+                    resource="amd_com_cpx_nps4",
+                    count=12,
+                    devices=[{"uuid": "GPU-x-0", "part": "3/2"}],
+                ),
                 pod("whole", "x", [], 0, 2, resource="amd_com_gpu", count=1),
             ],
             {},
@@ -237,7 +268,7 @@ PARTS = [
                     dcgm=False,
                     gfd=False,
                     offers={"aws_amazon_com_neuroncore": 64, "aws_amazon_com_neurondevice": 16},
-                ),
+                )
             ],
             [
                 pod(

@@ -37,13 +37,7 @@ PLACES = [
         fleet(
             6,
             [
-                node(
-                    "r",
-                    "g6.12xlarge",
-                    0,
-                    6,
-                    labels={"label_billing_example_com_pool": "leased"},
-                ),
+                node("r", "g6.12xlarge", 0, 6, labels={"label_billing_example_com_pool": "leased"}),
                 node("w", "g6.12xlarge", 0, 6),
             ],
             [pod("a", "r", [0], 0, 6), pod("b", "w", [0], 0, 6)],
@@ -71,23 +65,8 @@ PLACES = [
                 node("y", "p4de.24xlarge", 2.75, 6, "spot"),
             ],
             [
-                pod(
-                    "ft-0",
-                    "x",
-                    list(range(8)),
-                    0.25,
-                    2 + 2 / 3,
-                    end_phase="Failed",
-                    owner=["Job", "ft"],
-                ),
-                pod(
-                    "ft-1",
-                    "y",
-                    list(range(8)),
-                    2 + 5 / 6,
-                    5 + 2 / 3,
-                    owner=["Job", "ft"],
-                ),
+                pod("ft-0", "x", list(range(8)), 0.25, 2 + 2 / 3, end_phase="Failed", owner=["Job", "ft"]),
+                pod("ft-1", "y", list(range(8)), 2 + 5 / 6, 5 + 2 / 3, owner=["Job", "ft"]),
             ],
             {**busy("x", list(range(8)), 0, 6), **busy("y", list(range(8)), 0, 6)},
         ),
@@ -113,14 +92,7 @@ PLACES = [
             ],
             [
                 pod("orphan", "n", [0, 1, 2, 3], 0, 3.5, keep_until=at(3.5)),
-                pod(
-                    "next",
-                    "n",
-                    [0, 1],
-                    3,
-                    5,
-                    devices=[{"uuid": "GPU-n2-0"}, {"uuid": "GPU-n2-1"}],
-                ),
+                pod("next", "n", [0, 1], 3, 5, devices=[{"uuid": "GPU-n2-0"}, {"uuid": "GPU-n2-1"}]),
             ],
             {**busy("n", [0, 1, 2, 3], 0, 2), **busy("n2", [0], 3, 5)},
         ),
@@ -140,22 +112,8 @@ PLACES = [
         fleet(
             4,
             [
-                node(
-                    "n",
-                    "p5.48xlarge",
-                    0,
-                    4,
-                    cluster="north",
-                    gpus=[f"GPU-north-{i}" for i in range(8)],
-                ),
-                node(
-                    "n",
-                    "g6.12xlarge",
-                    0,
-                    4,
-                    cluster="south",
-                    gpus=[f"GPU-south-{i}" for i in range(4)],
-                ),
+                node("n", "p5.48xlarge", 0, 4, cluster="north", gpus=[f"GPU-north-{i}" for i in range(8)]),
+                node("n", "g6.12xlarge", 0, 4, cluster="south", gpus=[f"GPU-south-{i}" for i in range(4)]),
             ],
             [
                 pod(
@@ -227,12 +185,7 @@ PLACES = [
             [pod("run", "k", list(range(8)), 1, 3, keep_until=at(3))],
             busy("k", list(range(8)), 1, 3),
         ),
-        {
-            "allocated_gpu_hours": "16",
-            "active_gpu_hours": "16",
-            "cost": "60",
-            "node_cost": "90",
-        },
+        {"allocated_gpu_hours": "16", "active_gpu_hours": "16", "cost": "60", "node_cost": "90"},
         [*BOOK, ",,,p5.48xlarge,capacity_block,30.00,USD,"],
     ),
     Case(
@@ -257,7 +210,14 @@ PLACES = [
                         "label_karpenter_k8s_aws_capacity_reservation_type": "capacity-block",
                     },
                 ),
-                node("f", "a2-highgpu-2g", 0, 2, "flex_start", labels={"label_cloud_google_com_gke_flex_start": "true"}),
+                node(
+                    "f",
+                    "a2-highgpu-2g",
+                    0,
+                    2,
+                    "flex_start",
+                    labels={"label_cloud_google_com_gke_flex_start": "true"},
+                ),
             ],
             [
                 pod(name, name, list(range(count)), 0, 2, keep_until=at(2))
@@ -265,12 +225,7 @@ PLACES = [
             ],
             {},
         ),
-        {
-            "allocated_gpu_hours": "44",
-            "spot_gpu_hours": "0",
-            "cost": "156.4",
-            "node_cost": "156.4",
-        },
+        {"allocated_gpu_hours": "44", "spot_gpu_hours": "0", "cost": "156.4", "node_cost": "156.4"},
         [
             *BOOK,
             ",,,g6.12xlarge,reserved,4.00,USD,",
@@ -290,12 +245,7 @@ PLACES = [
             busy("w", [0, 1], 0, 3),
             node_labels=False,
         ),
-        {
-            "allocated_gpu_hours": "6",
-            "cost": "15",
-            "spot_gpu_hours": "0",
-            "node_cost": "40",
-        },
+        {"allocated_gpu_hours": "6", "cost": "15", "spot_gpu_hours": "0", "node_cost": "40"},
         [*BOOK, ",,,,on_demand,10.00,USD,"],
     ),
     Case(
@@ -308,12 +258,7 @@ PLACES = [
             [pod("a", "w", [2], 0, 5, keep_until=at(5))],
             busy("w", [2], 0, 5),
         ),
-        {
-            "allocated_gpu_hours": "5",
-            "active_gpu_hours": "5",
-            "cost": "10",
-            "node_cost": "40",
-        },
+        {"allocated_gpu_hours": "5", "active_gpu_hours": "5", "cost": "10", "node_cost": "40"},
         [*BOOK, ",us-west-2,us-west-2b,g6.12xlarge,on_demand,8.00,USD,"],
     ),
     Case(
@@ -369,12 +314,7 @@ PLACES = [
             busy("w", [0], 12, 18),
             timezone="Asia/Kolkata",
         ),
-        {
-            "allocated_gpu_hours": "12",
-            "active_gpu_hours": "6",
-            "cost": "14.4",
-            "node_cost": "115.2",
-        },
+        {"allocated_gpu_hours": "12", "active_gpu_hours": "6", "cost": "14.4", "node_cost": "115.2"},
         BOOK,
         by_day={"2026-03-10": (at(0), at(18.5)), "2026-03-11": (at(18.5), at(24))},
     ),
@@ -385,10 +325,7 @@ PLACES = [
         fleet(
             6,
             [node("w", "g6.12xlarge", 0, 6)],
-            [
-                pod("a", "w", [0, 1], 0, 6, keep_until=at(6)),
-                pod("b", "w", [2], 2 + 1 / 3, 5),
-            ],
+            [pod("a", "w", [0, 1], 0, 6, keep_until=at(6)), pod("b", "w", [2], 2 + 1 / 3, 5)],
             {**busy("w", [0, 1], 0, 6), **busy("w", [2], 3, 5)},
             report=[at(1 + 1 / 3), at(3 + 5 / 6)],
         ),

@@ -21,31 +21,11 @@ SHARING = [
             14,
             [node("m", "p5.48xlarge", 0, 14, mig=_H100_CUT)],
             [
-                pod(
-                    "small",
-                    "m",
-                    [(0, 9)],
-                    0,
-                    14,
-                    "tiny",
-                    resource="nvidia_com_mig_1g_10gb",
-                ),
-                pod(
-                    "middle",
-                    "m",
-                    [(0, 1)],
-                    7,
-                    14,
-                    "mid",
-                    resource="nvidia_com_mig_3g_40gb",
-                ),
+                pod("small", "m", [(0, 9)], 0, 14, "tiny", resource="nvidia_com_mig_1g_10gb"),
+                pod("middle", "m", [(0, 1)], 7, 14, "mid", resource="nvidia_com_mig_3g_40gb"),
                 pod("whole", "m", [4], 0, 7, "big"),
             ],
-            {
-                **busy("m", [(0, 9)], 0, 14, 30),
-                **busy("m", [(0, 1)], 7, 14, 2),
-                **busy("m", [4], 0, 7, 99),
-            },
+            {**busy("m", [(0, 9)], 0, 14, 30), **busy("m", [(0, 1)], 7, 14, 2), **busy("m", [4], 0, 7, 99)},
         ),
         {
             "allocated_gpu_hours": "12",
@@ -73,10 +53,7 @@ SHARING = [
                     mig_single="1g.5gb",
                 )
             ],
-            [
-                pod("three", "g", [(0, 7), (0, 8), (1, 7)], 0, 7),
-                pod("one", "g", [(1, 13)], 0, 7, "labs"),
-            ],
+            [pod("three", "g", [(0, 7), (0, 8), (1, 7)], 0, 7), pod("one", "g", [(1, 13)], 0, 7, "labs")],
             {**busy("g", [(0, 7), (0, 8)], 0, 7, 45), **busy("g", [(1, 7)], 0, 7, 60)},
         ),
         {
@@ -105,10 +82,7 @@ SHARING = [
                     replicas=4,
                 )
             ],
-            [
-                pod("left", "g", [(0, 9)], 0, 14),
-                pod("right", "g", [(0, 9)], 0, 14, "labs"),
-            ],
+            [pod("left", "g", [(0, 9)], 0, 14), pod("right", "g", [(0, 9)], 0, 14, "labs")],
             busy("g", [(0, 9)], 0, 7, 20),
         ),
         {
@@ -137,23 +111,13 @@ SHARING = [
                     gke_partition="1g.5gb",
                     gke_accelerator="nvidia-tesla-a100",
                 ),
-                node(
-                    "c",
-                    "a2-highgpu-2g",
-                    0,
-                    6,
-                    gke_shared_clients=2,
-                    gke_accelerator="nvidia-tesla-a100",
-                ),
+                node("c", "a2-highgpu-2g", 0, 6, gke_shared_clients=2, gke_accelerator="nvidia-tesla-a100"),
             ],
             [
                 *(pod(f"part-{i}", "g", [(1, 7 + i)], 1, 5) for i in range(7)),
                 pod("client", "c", [0], 0, 6, "labs"),
             ],
-            {
-                **busy("g", [(1, 7 + i) for i in range(7)], 1, 5, 50),
-                **busy("c", [0], 0, 3),
-            },
+            {**busy("g", [(1, 7 + i) for i in range(7)], 1, 5, 50), **busy("c", [0], 0, 3)},
         ),
         {
             "allocated_gpu_hours": "7",
@@ -207,27 +171,12 @@ SHARING = [
         fleet(
             5,
             [
-                node(
-                    "t",
-                    "g5.xlarge",
-                    0,
-                    5,
-                    replicas=3,
-                    shared_resource="nvidia_com_gpu_shared",
-                ),
+                node("t", "g5.xlarge", 0, 5, replicas=3, shared_resource="nvidia_com_gpu_shared"),
                 node("w", "g6.12xlarge", 0, 5, replicas=5),
             ],
             [
                 *(
-                    pod(
-                        f"slot-{i}",
-                        "t",
-                        [0],
-                        0,
-                        5,
-                        "packed",
-                        resource="nvidia_com_gpu_shared",
-                    )
+                    pod(f"slot-{i}", "t", [0], 0, 5, "packed", resource="nvidia_com_gpu_shared")
                     for i in range(3)
                 ),
                 pod("chat-a", "w", [1], 0, 5, "chat"),
@@ -287,25 +236,11 @@ SHARING = [
         "amd.com/gpu is allocated and priced, its activity unmeasured: 2 of 8 MI300X x 3 h at $6.50 = 6 GPU-hours, $39.",
         fleet(
             3,
-            [
-                node(
-                    "x",
-                    "Standard_ND96isr_MI300X_v5",
-                    0,
-                    3,
-                    shared_resource="amd_com_gpu",
-                    dcgm=False,
-                ),
-            ],
+            [node("x", "Standard_ND96isr_MI300X_v5", 0, 3, shared_resource="amd_com_gpu", dcgm=False)],
             [pod("rocm", "x", [0, 1], 0, 3, resource="amd_com_gpu", devices=[])],
             {},
         ),
-        {
-            "allocated_gpu_hours": "6",
-            "unmeasured_gpu_hours": "6",
-            "cost": "39",
-            "node_cost": "156",
-        },
+        {"allocated_gpu_hours": "6", "unmeasured_gpu_hours": "6", "cost": "39", "node_cost": "156"},
         [*BOOK, "azure,,,Standard_ND96isr_MI300X_v5,on_demand,52.00,USD,"],
     ),
 ]

@@ -62,12 +62,7 @@ def at(hours: float) -> int:
 
 
 def node(
-    name: str,
-    instance_type: str,
-    start: float,
-    end: float,
-    capacity_type: str = "on_demand",
-    **more: Any,
+    name: str, instance_type: str, start: float, end: float, capacity_type: str = "on_demand", **more: Any
 ) -> dict[str, Any]:
     """A node that is up from hour `start` to hour `end`."""
     model, count, provider = SHAPES[instance_type]
@@ -100,7 +95,8 @@ def pod(
 ) -> dict[str, Any]:
     """A pod that holds devices of a node (their numbers, or (number, MIG instance)) from hour `start` to hour `end`."""
     listed = [
-        {"uuid": f"GPU-{where}-{d[0]}", "gi": d[1]} if isinstance(d, tuple) else {"uuid": f"GPU-{where}-{d}"} for d in numbers
+        {"uuid": f"GPU-{where}-{d[0]}", "gi": d[1]} if isinstance(d, tuple) else {"uuid": f"GPU-{where}-{d}"}
+        for d in numbers
     ]
     facts = {
         "cluster": "main",
@@ -120,26 +116,16 @@ def pod(
     return {**facts, **more}
 
 
-def busy(where: str, devices: list[Any], start: float, end: float, percent: float = 77) -> dict[str, list[list[float]]]:
+def busy(
+    where: str, devices: list[Any], start: float, end: float, percent: float = 77
+) -> dict[str, list[list[float]]]:
     """Utilization of some devices of a node over one span."""
     keys = [f"GPU-{where}-{d[0]}/{d[1]}" if isinstance(d, tuple) else f"GPU-{where}-{d}" for d in devices]
     return {key: [[at(start), at(end), percent]] for key in keys}
 
 
 def fleet(
-    end: float,
-    nodes: list[dict[str, Any]],
-    pods: list[dict[str, Any]],
-    util: dict[str, Any],
-    **more: Any,
+    end: float, nodes: list[dict[str, Any]], pods: list[dict[str, Any]], util: dict[str, Any], **more: Any
 ) -> dict[str, Any]:
     """A fleet from hour 0 to hour `end`, scraped every minute."""
-    return {
-        "start": at(0),
-        "end": at(end),
-        "scrape": 60,
-        "nodes": nodes,
-        "pods": pods,
-        "util": util,
-        **more,
-    }
+    return {"start": at(0), "end": at(end), "scrape": 60, "nodes": nodes, "pods": pods, "util": util, **more}
