@@ -19,7 +19,7 @@ demo: $(VENV)/.run  ## a sample fleet, from store to report; left in gpucost-dem
 test: $(VENV)/.dev servers  ## everything but what is slow
 	$(BIN)/python -m pytest -n auto --dist loadfile -p tests.touched -m "not slow and not bench" $(PYTEST_ARGS)
 
-nightly: $(VENV)/.dev servers  ## all that is slow, disturbances too: before a release; an hour and more
+nightly: $(VENV)/.dev servers  ## all that is slow, disturbances too: before a release; an hour or two
 	RANDOM_EXAMPLES=1 $(BIN)/python -m pytest -n auto --dist worksteal -m "slow and not bench" $(PYTEST_ARGS)
 
 mutants: $(VENV)/.dev  ## rules broken one by one, which the fast tests have to notice

@@ -9,10 +9,14 @@ from tests.fleets.activity import ENGINE, RATIO, UTIL, WHOLE, measured, to_ratio
 from tests.fleets.case import Edit, alone, case, drop, scale
 from tests.fleets.coverage import day, held
 from tests.fleets.hosts import paused
+from tests.fleets.shares import claiming, given
 from tests.replay.cases.words import at, busy, fleet, node, pod
 from tests.replay.scrape import scrape
 
-BRIDGES = '[coverage]\nmax_bridge = "20m"\n[hami]\ndefault_mem = 6144\n'
+BRIDGES = (
+    '[coverage]\nmax_bridge = "20m"\n[hami]\ndefault_mem = 6144\n'
+    '[team_labels]\npod = "crew"\n[[teams]]\nname = "all"\nnamespaces = ["*"]\n'
+)
 #: Four GPUs are held for a day of which ten hours were not seen; two of them are never used.
 UNSEEN = fleet(
     24, [node("n", "p4de.24xlarge", 0, 24)], [pod("train", "n", [0, 1, 2, 3], 0, 24)], busy("n", [0, 1], 0, 24),
@@ -26,6 +30,15 @@ BRIDGED = [
     held(
         "silences longer than max_bridge", day((5, 6), (10, 14)), "76 18 8", "760",
         gaps=("not_collected 5 6", "not_collected 10 14"),
+    ),
+    case(
+        "each pod is of the team that its own label names",
+        alone(
+            6, "g6.12xlarge", pod("a", "w", [0], 0, 4, labels={"crew": "red"}), pod("b", "w", [1], 2, 5, labels={"crew": "blue"}),
+        ), """
+        pod team | held
+        a   red  |    4
+        b   blue |    3""",
     ),
     case(
         "bare pods of HAMi hold the default memory",
@@ -62,6 +75,19 @@ SPLIT = [
     basis(
         "capacity and requests of cores and memory from 02h on", "a | 5.16 0\nb | 0.26 0\n- | 0 0.26",
         drop(".*", HOST, hours=(-math.inf, 2)), warnings=NEEDS,
+    ),
+    # of 0.90 for the GPU and 0.52 for cores and memory: a quarter of these of node n, and the GPU of node w
+    case(
+        "a claim leaves cores and memory to pods beside it",
+        fleet(
+            6, [node(name, "g5.xlarge", 0, 6, vcpus=4, memory_gib=16) for name in ("n", "w")],
+            [pod("b", "n", [], 0, 6, "labs", cpu=1, memory_gib=4), claiming("c", 0, 6)], {}, cost_basis="scad",
+        ), """
+        pod | cost unallocated_cost
+        b   | 0.78             0
+        c   |  5.4             0
+        -   |    0         10.86""",
+        given("shared", "gpu-0"),
     ),
     # percentages under the other name are found by their values
     measured(

@@ -151,13 +151,14 @@ def oci_shape(
 
 
 def oci_product(part: str, price: float, kind: str = "HOUR", model: str = "PAY_AS_YOU_GO") -> dict[str, Any]:
-    """A product of products.json."""
+    """A product of products.json; its first units are free."""
     currencies = (("EUR", price * 0.5), ("USD", price))
     return {
         "partNumber": part,
         "billingModel": "UCM",
         "pricetype": kind,
         "currencyCodeLocalizations": [
-            {"currencyCode": code, "prices": [{"model": model, "value": value}]} for code, value in currencies
+            {"currencyCode": code, "prices": [{"model": model, "value": tier} for tier in (0, value)]}
+            for code, value in currencies
         ],
     }

@@ -148,3 +148,12 @@ def test_a_day_that_stands_out_is_found() -> None:
             )
     assert found[2] >= 48
     assert found[0] >= 57
+
+
+def test_weekdays_that_were_never_seen_widen_the_range() -> None:
+    days = [date(2026, 6, 1) + timedelta(days=count) for count in range(12)]
+    known = {day: Decimal(100 + count % 2) for count, day in enumerate(days[:5])}  # from Monday to Friday
+    told = forecast(Days(tuple(days), tuple(known), {FLEET: known}), FLEET, days)
+    assert told.low is not None
+    assert told.high is not None
+    assert told.low < 12 * 100 < told.high

@@ -104,7 +104,9 @@ CASES = {
     },
     "of two selectors one fits": Case([{"labels": {"label_pool": "train"}}], TIE, always("5")),
     "of two selectors that tie a third is more specific": Case(
-        [{}], [*TIE, ",,us-east-1c,T,,7,USD,2026-10-01T03:00:00Z,,pool=train"], [[(0, 3, "5"), (3, 24, "7")]]
+        [{}],
+        [*TIE, *(f",,us-east-1c,T,,{price},USD,2026-10-01T{hour}:00:00Z,,pool=train" for price, hour in ((7, "03"), (8, "12")))],
+        [[(0, 3, "5"), (3, 12, "7"), (12, 24, "8")]],
     ),
     "touching segments of one price are one": Case(
         [{}], [f",,,T,on_demand,5,USD,2026-10-01T0{hour}:00:00Z" for hour in (0, 3, 6)], always("5")

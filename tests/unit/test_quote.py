@@ -70,6 +70,18 @@ def test_a_commitment_and_own_nodes_are_paid_for_their_term() -> None:
     assert cud["cost"] == cud["to_pay"] == pytest.approx(30000 * 38.864)
 
 
+@pytest.mark.parametrize(
+    ("gpus", "kind", "cost"), [(8, "gpu_8x_h100_sxm5", 23.92), (12, "gpu_1x_h100_pcie", 12 * 3.29)]
+)
+def test_of_a_models_instance_types_the_one_that_costs_least_is_told(
+    work: Path, gpus: int, kind: str, cost: float
+) -> None:
+    with (work / "pricing" / "prices.csv").open("a", encoding="utf-8") as file:
+        file.write("lambda,,,gpu_8x_h100_sxm5,on_demand,,,23.92,USD,2026-11-01,test\n")
+    (row,) = rows("H100", "--gpus", str(gpus), "--hours", "1", "--provider", "lambda")
+    assert (row["instance_type"], row["cost"]) == (kind, pytest.approx(cost))
+
+
 def test_a_price_of_ones_own_needs_no_list() -> None:
     (row,) = rows("--gpus", "16", "--days", "7", "--price", "3", "--price-per", "gpu")
     assert (row["cost"], row["price_per_hour"]) == (8064, 48)

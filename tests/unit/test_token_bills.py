@@ -141,6 +141,17 @@ def test_discounts_are_taken_off_what_they_are_of(con: DuckDBPyConnection) -> No
     ]
 
 
+@pytest.mark.parametrize(("provider", "is_one"), [("openai", True), ("anthropic", True), ("other", False)])
+def test_those_who_sell_tokens_alone_are_known_by_name(
+    con: DuckDBPyConnection, provider: str, is_one: bool
+) -> None:
+    con.execute(_BILL)
+    con.execute("UPDATE bills SET provider = $1", [provider])
+    con.execute("UPDATE bill_details SET consumed_unit = 'requests'")
+    find_tokens(con)
+    assert (con.execute("SELECT count(*) FROM token_services").fetchone() == (5,)) is is_one
+
+
 def test_bills_without_tokens_have_the_same_columns(con: DuckDBPyConnection) -> None:
     con.execute(_BILL)
     find_tokens(con)

@@ -20,7 +20,7 @@ from gpucost.collect.progress.files import import_files
 from gpucost.config.model import Config, WasteSettings
 from gpucost.periods import Period, time_buckets
 from gpucost.report import waste
-from gpucost.report.waste import Filters, Waste
+from gpucost.report.waste import Filters, Waste, WasteRow, _dearest_first
 from gpucost.store.connection import Store
 from tests.fleets.shares import allocated
 from tests.replay.cases.words import BOOK, HEADER, at, busy, fleet, node, pod
@@ -381,3 +381,8 @@ def test_a_report_with_waste(everything: Stored) -> None:
         key: waste_alone[key] for key in ("by", "buckets", "rows", "totals", "workloads")
     }
     assert report["waste"]["totals"]["cost"] == report["totals"]["node_cost"]
+
+
+def test_of_rows_that_cost_the_same_those_without_a_key_are_last() -> None:
+    rows = [WasteRow("idle", {"team": team}, Decimal(1), Decimal(2)) for team in (None, "vision", "ads")]
+    assert [row.keys["team"] for row in sorted(rows, key=_dearest_first)] == ["ads", "vision", None]
