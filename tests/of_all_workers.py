@@ -1,4 +1,4 @@
-"""Folders that the workers of pytest-xdist make once: the first to ask makes it, and each reads a copy of its own."""
+"""Folders that the workers of pytest-xdist make once: the first to ask makes it, the others find it."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from shutil import copytree
 import pytest
 
 
-def copied(factory: pytest.TempPathFactory, name: str, make: Callable[[Path], object]) -> Path:
-    """A copy of the folder that `make` fills, below this worker's own."""
+def made(factory: pytest.TempPathFactory, name: str, make: Callable[[Path], object]) -> Path:
+    """The folder that `make` fills; for who only reads or copies it."""
     base = factory.getbasetemp()
     place = (base.parent if os.environ.get("PYTEST_XDIST_WORKER") else base) / f"made-{name}"
     place.mkdir(exist_ok=True)
@@ -27,4 +27,9 @@ def copied(factory: pytest.TempPathFactory, name: str, make: Callable[[Path], ob
             (place / "touched.json").write_text(json.dumps(sorted(touched)))
     # which files of the package made it, for the record of the worker that did not
     touched |= set(json.loads((place / "touched.json").read_text()))
-    return Path(copytree(place / "made", factory.mktemp(name) / "copy"))
+    return place / "made"
+
+
+def copied(factory: pytest.TempPathFactory, name: str, make: Callable[[Path], object]) -> Path:
+    """A copy of that folder, below this worker's own."""
+    return Path(copytree(made(factory, name, make), factory.mktemp(name) / "copy"))

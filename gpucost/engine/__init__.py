@@ -89,12 +89,16 @@ def text(package: str, name: str) -> str:
 _parsed: dict[str, list[Statement]] = {}
 
 
+def parsed(con: DuckDBPyConnection, sql: str) -> list[Statement]:
+    """The statements of a static text, which is parsed once a process."""
+    if sql not in _parsed:
+        _parsed[sql] = con.extract_statements(sql)
+    return list(_parsed[sql])
+
+
 def _execute(con: DuckDBPyConnection, sql: str, params: dict[str, Any] | None) -> DuckDBPyConnection:
     """Like `con.execute`, but parse each text once. The last statement gets the parameters."""
-    statements = _parsed.get(sql)
-    if statements is None:
-        statements = _parsed[sql] = con.extract_statements(sql)
-    *first, last = statements
+    *first, last = parsed(con, sql)
     for statement in first:
         con.execute(statement)
     return con.execute(last, params)

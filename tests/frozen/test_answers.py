@@ -5,7 +5,6 @@ UPDATE_GOLDEN=1 writes the goldens anew. A change of presentation belongs into t
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
 import os
 import re
@@ -37,6 +36,7 @@ from tests.frozen.commands import (
 )
 from tests.frozen.fleets import FLEETS
 from tests.frozen.world import PRICING, standing_still
+from tests.of_all_workers import made
 
 GOLDEN = Path(__file__).parent / "answers"
 WIDTH = "100"
@@ -102,18 +102,8 @@ def fleets(world: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory) 
 
 @contextmanager
 def made_once(kind: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Fleet]]:
-    """The folders by fleet. What they are copied from is made once, by whichever process of pytest-xdist is first."""
-    base = tmp_path_factory.getbasetemp()
-    base = base.parent if "PYTEST_XDIST_WORKER" in os.environ else base
-    with (base / f"{kind}.lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        for name, make in FLEETS.items():
-            done = base / f"{kind}-{name}-is-made"
-            if not done.exists():
-                (base / f"{kind}-{name}").mkdir()
-                make(base / f"{kind}-{name}")
-                done.touch()
-    found = {name: Fleet(base / f"{kind}-{name}") for name in FLEETS}
+    """The folders by fleet; what they are copied from is made once."""
+    found = {name: Fleet(made(tmp_path_factory, f"{kind}-{name}", make)) for name, make in FLEETS.items()}
     yield found
     for fleet in found.values():
         fleet.remove()

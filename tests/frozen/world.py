@@ -45,6 +45,12 @@ def _changed(version: str) -> None:
     for module in _modules():
         if hasattr(module, "__version__"):
             module.__version__ = version
+    clear_caches()
+
+
+def clear_caches() -> None:
+    """Lets every module of the program forget what it has read."""
+    for module in _modules():
         for value in list(vars(module).values()):
             if hasattr(value, "cache_clear"):
                 value.cache_clear()

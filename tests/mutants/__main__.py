@@ -24,8 +24,9 @@ from tempfile import TemporaryDirectory
 
 import pytest
 
+from tests.frozen.world import clear_caches
 from tests.mutants import RECORD, ROOT
-from tests.mutants.attempt import Verdict, clear_caches, copy, fork
+from tests.mutants.attempt import Verdict, copy, fork
 from tests.mutants.rules import Change, changes
 
 HERE = Path(__file__).parent
@@ -172,6 +173,7 @@ class Trial:
 
     def pytest_runtestloop(self, session: pytest.Session) -> bool:
         items = {item.nodeid: item for item in session.items}
+        # a fork that drops a cached DuckDB connection waits for threads that it does not have
         clear_caches()
         queue, rest = os.pipe()
         os.write(rest, b"".join(number.to_bytes(4) for number in range(len(self.mutants))))

@@ -68,15 +68,6 @@ class _Outcome:
         return report
 
 
-def clear_caches() -> None:
-    """Drop what the package caches. A fork that drops a cached DuckDB connection waits for threads that it does not have."""
-    for name, module in list(sys.modules.items()):
-        if name.partition(".")[0] == "gpucost":
-            for value in list(vars(module).values()):
-                if hasattr(value, "cache_clear"):
-                    value.cache_clear()
-
-
 def fork(path: Path, text: str, tests: Sequence[pytest.Item]) -> Verdict | None:
     """The verdict over `path` with another text; None if a fork cannot see the change. Tests stop at the first that fails."""
     with tempfile.NamedTemporaryFile("r") as told:

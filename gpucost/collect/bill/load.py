@@ -13,7 +13,7 @@ from pathlib import Path
 from shutil import rmtree
 from typing import TYPE_CHECKING, Literal
 
-from gpucost import disk
+from gpucost import disk, engine
 from gpucost.catalog import load_catalog
 from gpucost.collect.base import SourceFinding
 from gpucost.collect.bill import formats, manifest, opening
@@ -144,8 +144,8 @@ def write_rows(
     if known.catalog:
         load_catalog(con)
     with bill_files.values_in_words([file.name for file in staged]):
-        statements = [text for name in known.sql for text in con.extract_statements(formats.sql_text(name))]
-        asks = con.extract_statements(_ODD)
+        statements = [text for name in known.sql for text in engine.parsed(con, formats.sql_text(name))]
+        asks = engine.parsed(con, _ODD)
         if known.has_findings:
             asks.append(statements.pop())
         steps: list[duckdb.Statement | str] = [

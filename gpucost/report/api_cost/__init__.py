@@ -13,7 +13,7 @@ from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 from zoneinfo import ZoneInfo
 
-from gpucost.engine import answer_rows, run_stage
+from gpucost.engine import answer_rows, parsed, run_stage
 from gpucost.periods import Period, from_ms, month_period, time_buckets
 from gpucost.price import load_fx_rates
 from gpucost.price.fx import no_rate
@@ -69,7 +69,7 @@ CREATE OR REPLACE TEMP TABLE api_team_globs (ordinal INTEGER, team VARCHAR, patt
 
 def _load_teams(con: DuckDBPyConnection, config: Config) -> None:
     labels = [label for label in (config.team_labels.pod, config.team_labels.namespace) if label] or ["team"]
-    for statement in con.extract_statements(_TEAMS):
+    for statement in parsed(con, _TEAMS):
         con.execute(
             statement, {"labels": [_plain(label) for label in labels]} if "$labels" in statement.query else {}
         )
