@@ -1,6 +1,8 @@
-"""gpucost from Python: what every command answers as data frames, for notebooks; see docs/api.md.
+"""gpucost from Python: every question as a method, with an answer that is a data frame, JSON or a page; see docs/api.md.
 
-Commands are functions here, with `_` between their words: `waste`, `whatif_spot`, `unit_epoch`.
+gpucost = Gpucost("gpucost.toml")
+gpucost.waste(month="2026-10", by="team").df()
+gpucost.whatif.spot(team="research").json()
 """
 
 from __future__ import annotations
@@ -11,19 +13,117 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from gpucost.errors import GpucostError
+from gpucost.errors import GpucostError, UsageError
+from gpucost.options import by_key
+from gpucost.questions import QUESTIONS, Question
+from gpucost.questions.request import Client, Request
+from gpucost.suggest import did_you_mean
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     import pandas as pd
 
-    from gpucost.cli.command import Call
+    from gpucost.render.view import Answer
 
-__all__ = ["GpucostError", "answer", "query", "report", "tables"]
+__all__ = ["Gpucost", "GpucostError", "answer", "query", "report", "tables"]
 
 Instant = str | date | datetime
 PathLike = str | os.PathLike[str]
+
+
+class Gpucost:
+    """The questions about one store: `gpucost.report(…)`, `gpucost.unit.epoch(…)`; `gpucost.QUESTIONS` lists them.
+
+    `config` and `store` are files, by default those that the command would use; `lake` is the address of a lake. Every method
+    takes the arguments and options of the command of its name, with `_` for `-`, `start` and `end` for --from and --to, a list
+    for an option that can be repeated, and True for a flag. It returns an Answer: `.df()`, `.tables()`, `.json()`, `.page()`.
+    Methods raise GpucostError, with a message and how to fix it.
+    """
+
+    def __init__(
+        self, config: PathLike | None = None, store: PathLike | None = None, *, lake: str | None = None
+    ) -> None:
+        self._request: dict[str, Any] = {
+            "config_file": Path(config) if config else None,
+            "store_file": Path(store) if store else None,
+            "lake": lake,
+        }
+
+    def ask(self, name: str, *arguments: Any, **options: Any) -> Answer:
+        """The answer to the question `name`, the words of its command: `ask("whatif spot", team="research")`."""
+        question = _question(name)
+        client = Client()
+        request = {**self._request, "client": client, "format": options.pop("format", "json")}
+        values = by_key(question.function, name, arguments, options)
+        return _with_notes(question.function(**question.arguments(values, **request)), client)
+
+    def query(self, sql: str) -> pd.DataFrame:
+        """The rows of one read-only SQL statement, as `gpucost sql` would print; docs/store.md describes tables and views.
+
+        Attributed tables are brought up to date first. Raises GpucostError if the statement is refused or fails.
+        """
+        import pandas as pd
+
+        columns, rows = Request(**self._request).attributed().query(sql)
+        return pd.DataFrame(rows, columns=columns)
+
+    def __getattr__(self, name: str) -> Any:
+        return _method(self, name)
+
+    def __dir__(self) -> list[str]:
+        return [*super().__dir__(), *(words.split()[0] for words in QUESTIONS)]
+
+
+class _Group:
+    """The questions whose names begin with the same word; one that is that word alone is called as the group is."""
+
+    def __init__(self, client: Gpucost, first: str) -> None:
+        self._client, self._first = client, first
+
+    def __call__(self, *arguments: Any, **options: Any) -> Answer:
+        return self._client.ask(self._first, *arguments, **options)
+
+    def __getattr__(self, name: str) -> Any:
+        return _method(self._client, f"{self._first}_{name}")
+
+    def __dir__(self) -> list[str]:
+        return [words.partition(" ")[2] for words in QUESTIONS if words.startswith(f"{self._first} ")]
+
+
+def _method(client: Gpucost, name: str) -> Any:
+    words = _words(name)
+    if any(one.startswith(f"{words} ") for one in QUESTIONS):
+        return _Group(client, words)
+    if words not in QUESTIONS:
+        raise AttributeError(f"Gpucost has no {name}: {', '.join(_names())}")
+    return partial(client.ask, words)
+
+
+def _words(name: str) -> str:
+    return next((words for words in QUESTIONS if words.replace(" ", "_") == name), name)
+
+
+def _names() -> list[str]:
+    return sorted(words.replace(" ", "_") for words in QUESTIONS)
+
+
+def _question(name: str) -> Question:
+    if name not in QUESTIONS:
+        raise UsageError(
+            f"{name!r} is no command that answers", did_you_mean(name, QUESTIONS, "gpucost --help lists them")
+        )
+    return QUESTIONS[name]
+
+
+def _with_notes(answer: Answer, client: Client) -> Answer:
+    from dataclasses import replace
+
+    if answer.failure:
+        raise answer.failure
+    for text in answer.notes:
+        client.note(text)
+    return replace(answer, notes=tuple(filter(None, client.notes)))
 
 
 def report(
@@ -47,97 +147,69 @@ def report(
 
     `df.attrs` holds `totals` and `coverage` as `--format json` prints them, `from` and `to` (ISO 8601, UTC), and `currency`.
     Attribution is brought up to date first, as by the command. `config` and `store` are files; by default those that the command
-    would use. Raises GpucostError, with a message and what mends it.
+    would use. Raises GpucostError, with a message and how to fix it.
     """
     import json
 
     import pandas as pd
 
-    from gpucost.render.data import flat_table, to_json
+    from gpucost.render.data import flat_table
+    from gpucost.render.view import ReportView
 
-    call = _call(
-        config,
-        store,
-        teams=_names(teams),
-        namespaces=_names(namespaces),
-        clusters=_names(clusters),
+    view = Gpucost(config, store).ask(
+        "report",
         month=month,
-        start=_text(start),
-        end=_text(end),
+        start=start,
+        end=end,
+        by=_list(by),
+        team=_list(teams),
+        namespace=_list(namespaces),
+        cluster=_list(clusters),
+        share_unallocated=share_unallocated,
     )
-    dimensions = tuple(by.split(",")) if isinstance(by, str) and by else tuple(by)
-    view = call.report(by=dimensions, with_sections=False, share_unallocated=share_unallocated)
+    assert isinstance(view, ReportView)  # noqa: S101 - what that question answers
     columns, rows = flat_table(view)
     frame = pd.DataFrame(rows, columns=list(columns))
     frame = frame.astype({name: "float64" for name, sql_type in columns.items() if sql_type != "VARCHAR"})
     # what the command prints, read back: plain numbers
-    answer = json.loads(to_json(view))
-    frame.attrs |= {key: answer[key] for key in ("totals", "coverage", "from", "to", "currency")}
+    printed = json.loads(view.json())
+    frame.attrs |= {key: printed[key] for key in ("totals", "coverage", "from", "to", "currency")}
     return frame
 
 
-def answer(command: str, *arguments: Any, **options: Any) -> pd.DataFrame:
-    """The main rows of what a command answers: `answer("waste", month="2026-10", by="team")`.
-
-    `arguments` and `options` are the command's own, as --help lists them: `_` for `-`, `start` and `end` for --from and --to, a
-    list for what may be repeated, True for a flag. Money is in floats, and nested values have dotted names. `df.attrs` holds what
-    stands beside the rows and is no table (period, currency, totals …), `messages`, and `exit_code`: 3 where a budget, a target
-    or a rule is missed. Raises GpucostError, with the command's message and what mends it.
-    """
-    import pandas as pd
-
-    from gpucost.cli import answers
-
-    asked = answers.ask(command, arguments, options)
-    named = answers.tables(asked.answer)
-    frame = pd.json_normalize(next(iter(named.values())))
-    if isinstance(asked.answer, dict):
-        frame.attrs |= {
-            name: value for name, value in asked.answer.items() if name not in named and name != "tables"
-        }
-    frame.attrs |= {"messages": list(asked.notes), "exit_code": asked.exit_code}
-    return frame
+def answer(
+    command: str,
+    *arguments: Any,
+    config: PathLike | None = None,
+    store: PathLike | None = None,
+    **options: Any,
+) -> pd.DataFrame:
+    """The main rows of an answer: `answer("waste", month="2026-10", by="team")` is `Gpucost().waste(…).df()`."""
+    return Gpucost(config, store).ask(command, *arguments, **options).df()
 
 
-def tables(command: str, *arguments: Any, **options: Any) -> dict[str, pd.DataFrame]:
-    """Every table of what a command answers, by its name, the one of `answer` first; called as `answer` is."""
-    import pandas as pd
-
-    from gpucost.cli import answers
-
-    asked = answers.ask(command, arguments, options)
-    return {name: pd.json_normalize(rows) for name, rows in answers.tables(asked.answer).items()}
-
-
-def __getattr__(name: str) -> Callable[..., pd.DataFrame]:
-    from gpucost.cli.answers import answering
-
-    commands = {words.replace(" ", "_"): words for words in answering()}
-    if name not in commands:
-        raise AttributeError(f"gpucost.api has no {name}: {', '.join(sorted({*commands, *__all__}))}")
-    return partial(answer, commands[name])
+def tables(
+    command: str,
+    *arguments: Any,
+    config: PathLike | None = None,
+    store: PathLike | None = None,
+    **options: Any,
+) -> dict[str, pd.DataFrame]:
+    """Every table of an answer by its name, the one of `answer` first; called as `answer` is."""
+    return Gpucost(config, store).ask(command, *arguments, **options).tables()
 
 
 def query(sql: str, *, config: PathLike | None = None, store: PathLike | None = None) -> pd.DataFrame:
-    """What one read-only SQL statement answers, as `gpucost sql` would: tables and views are described in docs/store.md.
-
-    Attributed tables are brought up to date first, as for a report. Raises GpucostError where the statement is refused or fails.
-    """
-    import pandas as pd
-
-    columns, rows = _call(config, store).attributed().query(sql)
-    return pd.DataFrame(rows, columns=columns)
+    """The rows of one read-only SQL statement: `Gpucost().query(sql)`."""
+    return Gpucost(config, store).query(sql)
 
 
-def _call(config: PathLike | None, store: PathLike | None, **options: Any) -> Call:
-    from gpucost.cli.command import Call
-
-    return Call(Path(config) if config else None, Path(store) if store else None, **options)
-
-
-def _names(names: Iterable[str]) -> tuple[str, ...]:
-    return (names,) if isinstance(names, str) else tuple(names)
+def __getattr__(name: str) -> Callable[..., pd.DataFrame]:
+    words = _words(name)
+    if words not in QUESTIONS:
+        raise AttributeError(f"gpucost.api has no {name}: {', '.join(sorted({*_names(), *__all__}))}")
+    return partial(answer, words)
 
 
-def _text(value: Instant | None) -> str | None:
-    return value.isoformat() if isinstance(value, date) else value
+def _list(names: str | Iterable[str]) -> list[str]:
+    return [names] if isinstance(names, str) else list(names)

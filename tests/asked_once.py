@@ -7,17 +7,17 @@ from typing import Any
 
 import pytest
 
-from gpucost.cli import waste
 from gpucost.config.model import Config
 from gpucost.findings import Findings
 from gpucost.periods import Period
+from gpucost.questions import findings as of_findings
 from gpucost.store.connection import Store
 
 
 def ask_findings_once(patch: pytest.MonkeyPatch) -> None:
     """Until `patch` ends, commands that show findings ask once for each store and period."""
     known: dict[tuple[Path, Period], Findings] = {}
-    ask = waste.read_findings
+    ask = of_findings.read_findings
 
     def cached(config: Config, store: Store, period: Period, tell: Any = None) -> Findings:
         key = (store.path, period)
@@ -25,4 +25,4 @@ def ask_findings_once(patch: pytest.MonkeyPatch) -> None:
             known[key] = ask(config, store, period)
         return known[key]
 
-    patch.setattr(waste, "read_findings", cached)
+    patch.setattr(of_findings, "read_findings", cached)

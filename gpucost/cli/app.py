@@ -13,9 +13,10 @@ from typer.core import CompletionItem, TyperCommand, TyperGroup  # type: ignore[
 from typer.exceptions import TyperException
 
 from gpucost import __version__
+from gpucost.options import EVERYWHERE, RARE, WHOSE, WRITTEN
+from gpucost.questions import QUESTIONS
 
 # Headings of the parts of a command's help; options of the command itself stand under Options.
-WHOSE, WRITTEN, RARE, EVERYWHERE = "Whose and when", "Output", "Rarely used", "Everywhere"
 PANELS = ("Arguments", "Options", WHOSE, WRITTEN, RARE, EVERYWHERE)
 
 
@@ -29,18 +30,26 @@ class CommandTable(dict[str, Any]):
     def __getitem__(self, name: str) -> Any:
         command = super().__getitem__(name)
         if command is None:
-            function = "_".join(part for part in (self._group, name) if part not in ("", DEFAULT)).replace(
-                "-", "_"
-            )
-            group = self._group or name
-            module = import_module(f"gpucost.cli.{MODULES.get(function) or MODULES.get(group, group)}")
+            function = self._function(name)
             program = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
-            program.command(name, cls=PanelCommand, hidden=name == DEFAULT)(getattr(module, function))
+            program.command(name, cls=PanelCommand, hidden=name == DEFAULT)(function)
             command = self[name] = typer.main.get_command(program)
             for one in command.params:
                 if one.param_type_name == "argument":  # its help would have Python's type behind its name
                     vars(one)["display_type_rich"] = lambda **_: None
         return command
+
+    def _function(self, name: str) -> Any:
+        """The command's own function if `gpucost.cli` has one, otherwise the one that a question of the registry makes."""
+        parts = [part for part in (self._group, name) if part not in ("", DEFAULT)]
+        function = "_".join(parts).replace("-", "_")
+        if " ".join(parts) in QUESTIONS and function not in MODULES:
+            from gpucost.cli.asking import question_command
+
+            return question_command(" ".join(parts))
+        group = self._group or name
+        module = import_module(f"gpucost.cli.{MODULES.get(function) or MODULES.get(group, group)}")
+        return getattr(module, function)
 
     def get(self, name: str, default: Any = None) -> Any:
         return self[name] if name in self else default  # noqa: SIM401  (it is what `get` is here)
@@ -178,7 +187,7 @@ class DefaultCommandGroup(CommandGroup):
 # The modules of commands and groups that lie in none of their name.
 MODULES = {
     **dict.fromkeys(("init", "demo", "doctor", "config", "store", "schema", "sql"), "setup"),
-    **dict.fromkeys(("queue", "findings"), "waste"),
+    "report": "report",
     **dict.fromkeys(("budget", "forecast", "anomalies"), "budgets"),
     **dict.fromkeys(("chargeback", "reconcile"), "bills"),
     **dict.fromkeys(("collect_aws", "collect_gcp", "collect_azure", "collect_focus"), "collect_bills"),
@@ -237,15 +246,7 @@ GROUPS: dict[str, tuple[str, dict[str, str]]] = {
             "workload": "A workload's cost, down to its pods and the rows of the bill.",
         },
     ),
-    "unit": (
-        "What an epoch, an experiment, a request or a token costs.",
-        {
-            "epoch": "Each epoch of a training run: cost, trend, losses, what is still to come.",
-            "experiment": "Experiments: tracked runs, sweeps, and jobs that no tracker knows.",
-            "requests": "1,000 requests, by model and day.",
-            "tokens": "A million tokens, by model and day.",
-        },
-    ),
+    "unit": ("What an epoch, an experiment, a request or a token costs.", {}),
     "prices": (
         "What a GPU costs where, and how that is known.",
         {
@@ -311,13 +312,9 @@ COMMANDS = {
     "init": "Write a commented gpucost.toml to start from.",
     "demo": "Try it out: two months of a sample fleet, metrics and bill.",
     "doctor": "Check the whole set-up, and say how to mend it.",
-    "report": "What GPUs cost, who used them, and how much sat idle.",
     "open": "The report as a page in your browser.",
-    "waste": "Where GPU time was wasted, each GPU-hour in one bucket.",
-    "queue": "Who waits for GPUs, in Kueue's queues and in Slurm.",
     "diff": "What changed between two periods, and why.",
     "sql": "Ask the store anything in SQL, read-only.",
-    "findings": "What to do about waste, dearest first.",
     "quote": "What so many GPUs cost for so long, bought each way.",
     "forecast": "What the month will come to, and within which range.",
     "mcp": "Read-only tools for agents (Model Context Protocol).",
@@ -332,6 +329,28 @@ TOPICS = {
     "Share": ("chargeback", "notify", "export", "mcp", "schema"),
     "Check": ("reconcile", "budget", "policy", "anomalies"),
 }
+
+
+def _rows(group: str, rows: Mapping[str, str]) -> dict[str, str]:
+    """The commands of a group with their lines in its help: `rows`, and the questions of the registry."""
+    found = dict(rows)
+    for words, question in QUESTIONS.items():
+        first, _, rest = words.partition(" ")
+        if not rest and first not in GROUPS and not group:
+            found[first] = question.summary
+        elif first == group:
+            found[rest or DEFAULT] = question.summary if rest else ""
+    return found
+
+
+def _topics() -> dict[str, list[str]]:
+    """The commands by what they are for; questions of the registry that are not named come last."""
+    topics = {topic: list(names) for topic, names in TOPICS.items()}
+    named = {name for names in TOPICS.values() for name in names}
+    for words, question in QUESTIONS.items():
+        if question.topic and words not in named:
+            topics[question.topic].append(words)
+    return topics
 
 
 def _group(
@@ -355,9 +374,11 @@ def _version(wanted: bool) -> None:
         raise typer.Exit
 
 
-app = _group("", "What your GPUs cost, who used them, and what you could do about it.", COMMANDS, TOPICS)
-for _name, (_help, _rows) in GROUPS.items():
-    app.add_typer(_group(_name, _help, _rows), name=_name)
+app = _group(
+    "", "What your GPUs cost, who used them, and what you could do about it.", _rows("", COMMANDS), _topics()
+)
+for _name, (_help, _own) in GROUPS.items():
+    app.add_typer(_group(_name, _help, _rows(_name, _own)), name=_name)
 
 
 @app.callback(

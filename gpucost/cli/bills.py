@@ -17,9 +17,10 @@ import typer
 
 from gpucost.cli.command import INTERRUPTED, Call, command, names_in, option, switch
 from gpucost.cli.output import print_error, write_page
-from gpucost.cli.report import FocusVersion, Sharing
+from gpucost.cli.report import FocusVersion
 from gpucost.errors import GpucostError, IncompleteError, StoreError, UsageError
 from gpucost.periods import Period, iso, parse_period
+from gpucost.questions.report import Sharing
 from gpucost.render.formatting import alike_gaps, figure_text, missing_text, signed_text
 from gpucost.render.view import (
     Document,
@@ -85,9 +86,9 @@ def chargeback(
       gpucost chargeback --month 2026-10 --out . --share-unallocated proportional --focus-version 1.3
     """
     from gpucost import pipeline
-    from gpucost.cli.page import bundle_blocks
-    from gpucost.cli.waste import read_findings
     from gpucost.publish.chargeback import ChargebackQuery, manifest_of, read, replacing, write
+    from gpucost.questions.findings import read_findings
+    from gpucost.questions.report.page import bundle_blocks
 
     settings, now = call.settings, call.now.replace(minute=0, second=0, microsecond=0)
     name, period, title = _month(call, now)
@@ -198,10 +199,10 @@ def chargeback_verify(
       gpucost chargeback verify --month 2026-10 --out /srv/chargeback --format json
     """
     from gpucost import disk, pipeline
-    from gpucost.cli.page import bundle_blocks
-    from gpucost.cli.waste import read_findings
     from gpucost.publish import seal
     from gpucost.publish.chargeback import ChargebackQuery, altered, figures_as_now, manifest_of, write
+    from gpucost.questions.findings import read_findings
+    from gpucost.questions.report.page import bundle_blocks
     from gpucost.store import log
 
     name, period, title = _month(call, call.now)
@@ -464,7 +465,7 @@ def reconcile(
             currency=account.currency,
             sections=tuple(_sections(account)),
             name="reconcile",
-            answer=account,
+            data=account,
             flat=_flat(account),
         )
     )

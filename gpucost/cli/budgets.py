@@ -86,7 +86,7 @@ def budget_check(
             sections=_tables(states, _BOUGHT if view.totals_api else None),
             coverage=view.coverage,
             name="budget",
-            answer=BudgetAnswer(
+            data=BudgetAnswer(
                 f"{month_days[0]:%Y-%m}", period, settings.currency, worst, states, view.coverage
             ),
             flat=(list(lines[0]), [list(line.values()) for line in lines]),
@@ -231,7 +231,7 @@ def forecast(call: Call) -> None:
             sections=(_forecast_table(rows, _BOUGHT if view.totals_api else ""),),
             coverage=view.coverage,
             name="forecast",
-            answer=whole,
+            data=whole,
             flat=([*columns, "currency"], [[*line, settings.currency] for line in lines]),
         )
     )
@@ -316,7 +316,7 @@ def anomalies(
             ),
             coverage=view.coverage,
             name="anomalies",
-            answer=AnomaliesAnswer(period, settings.currency, least, found, view.coverage),
+            data=AnomaliesAnswer(period, settings.currency, least, found, view.coverage),
             flat=as_table(found, columns_of(AnomalyRow)),
         )
     )

@@ -2,26 +2,22 @@
 
 from __future__ import annotations
 
-import atexit
 import functools
 import inspect
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, NoReturn, ParamSpec, TypeVar
 
 import typer
 
-from gpucost import disk
 from gpucost.cli.app import EVERYWHERE, WHOSE, WRITTEN
 from gpucost.cli.completion import stored
 from gpucost.cli.output import (
     drop_stdout,
-    is_gathered,
     note,
     output_file,
     plain,
@@ -29,34 +25,28 @@ from gpucost.cli.output import (
     put,
     to_stdout,
     waiting,
+    write_flat,
     write_output,
     write_page,
     write_rows,
 )
-from gpucost.errors import GpucostError, IncompleteError, NoDataError, UsageError
-from gpucost.periods import MS_PER_HOUR, parse_period
-from gpucost.render.rows import FLAT, RowFormat
+from gpucost.errors import GpucostError, UsageError
+from gpucost.periods import MS_PER_HOUR
+from gpucost.questions.request import Client, WorkloadRequest
+from gpucost.render.rows import RowFormat
 from gpucost.texts import one_line, visible
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from zoneinfo import ZoneInfo
 
     from rich.progress import TaskID
 
     from gpucost.collect.base import ProgressState
-    from gpucost.config.model import Config
-    from gpucost.periods import Period
-    from gpucost.render.view import Document, ReportView
-    from gpucost.report import Query
-    from gpucost.store.connection import Store
+    from gpucost.render.view import Answer
 
 
 # What an answer is compared with.
 Comparison = Literal["previous"]
-# What goes when the program ends.
-_ended = ExitStack()
-atexit.register(_ended.close)
 P = ParamSpec("P")
 R = TypeVar("R")
 
@@ -231,178 +221,21 @@ BriefFormat = Literal["table", "json"]
 brief_format = switch("--format", "How to write it.", WRITTEN)
 
 
-@dataclass(frozen=True)
-class Call:
-    """One call of a command: what the shared options say, and what is read where it is first asked for.
+class Terminal(Client):
+    """Notes go to stderr, and progress to a terminal; `quiet` wants neither, `verbose` lines in place of progress."""
 
-    `more` is what was given of options that only some commands share. Properties raise ConfigError, and UsageError for a period
-    that cannot be read.
-    """
-
-    config_file: Path | None = None
-    store_file: Path | None = None
-    quiet: bool = False
-    verbose: bool = False
-    teams: tuple[str, ...] = ()
-    namespaces: tuple[str, ...] = ()
-    clusters: tuple[str, ...] = ()
-    workloads: tuple[str, ...] = ()
-    month: str | None = None
-    start: str | None = None
-    end: str | None = None
-    last: str | None = None
-    format: RowFormat = RowFormat.table
-    target: Path | None = None
-    lake: str | None = None
-    with_samples: bool = True
-    more: Mapping[str, Any] = field(default_factory=dict)
-
-    @functools.cached_property
-    def configured(self) -> Config:
-        """The configuration as files, variables and options say it."""
-        from gpucost.config.load import load_config
-
-        return load_config(self.config_file, store=self.store_file)
-
-    @functools.cached_property
-    def settings(self) -> Config:
-        """The configuration in force: with --lake, a store of the lake's figures is in place of the configured one."""
-        return self._of_lake(self.lake) if self.lake else self.configured
-
-    @functools.cached_property
-    def store(self) -> Store:
-        """The store that the configuration names; nothing is opened yet."""
-        from gpucost.store.connection import Store
-
-        return Store.of(self.settings)
-
-    def _of_lake(self, url: str) -> Config:
-        from gpucost.lake.reading import open_store
-
-        folder = _ended.enter_context(disk.temporary())
-        period = self.named_period[0] if self.named_period else None
-        with self.status() as tell:
-            store, notes = open_store(
-                self.configured, url, folder, period, samples=self.with_samples, tell=tell
-            )
-        for text in notes:
-            note(f"note: {text}")
-        return self.configured.in_store(store.path)
-
-    @functools.cached_property
-    def now(self) -> datetime:
-        """The moment of the call."""
-        return datetime.now(UTC)
-
-    @property
-    def tz(self) -> ZoneInfo:
-        """The configured time zone."""
-        return self.configured.tz
-
-    @functools.cached_property
-    def named_period(self) -> tuple[Period, str] | None:
-        """The period that the options name, and its name for people; None where they name none."""
-        return parse_period(
-            self.tz, self.now, month=self.month, start=self.start, end=self.end, last=self.last
-        )
-
-    @functools.cached_property
-    def chosen(self) -> tuple[Period, str, str | None]:
-        """The period that the options name, else the current month so far, or the newest with data; its name, and why that one.
-
-        Raises GpucostError where the store holds nothing.
-        """
-        from gpucost.report import default_period
-
-        if self.named_period:
-            return *self.named_period, None
-        with self.store.read() as con:
-            return default_period(con, self.tz, self.now)
-
-    @property
-    def period(self) -> Period:
-        """The period that is chosen."""
-        return self.chosen[0]
-
-    @property
-    def period_name(self) -> str:
-        """Its name for people."""
-        return self.chosen[1]
-
-    @property
-    def scope_name(self) -> str:
-        """Whose usage is asked for, by name; empty where everybody's is."""
-        return ", ".join((*self.teams, *self.namespaces, *self.clusters))
-
-    def query(self, **more: Any) -> Query:
-        """The report's query that the options make, with `more` of its fields."""
-        from gpucost.report import Query
-
-        fields = {
-            "teams": self.teams,
-            "namespaces": self.namespaces,
-            "clusters": self.clusters,
-            "now": self.now,
-        }
-        if "period" not in more:
-            fields |= dict(zip(("period", "period_name", "period_note"), self.chosen, strict=True))
-        return Query(**{**fields, **more})
-
-    def report(self, **more: Any) -> ReportView:
-        """The report of that query. Raises GpucostError where there is none."""
-        from gpucost import pipeline
-
-        return pipeline.report(self.settings, self.store, self.query(**more))
-
-    def attributed(self) -> Store:
-        """The store, attributed for this configuration. If it cannot be, a note says what its costs are instead."""
-        from gpucost import pipeline
-
-        try:
-            pipeline.attribute(self.settings, self.store)
-        except GpucostError as error:
-            if self.store.exists:
-                self.note(
-                    f"note: costs are those of the configuration that the store was attributed for last: {error}"
-                )
-        return self.store
+    def __init__(self, *, quiet: bool = False, verbose: bool = False) -> None:
+        super().__init__()
+        self.quiet, self.verbose = quiet, verbose
 
     def note(self, text: str) -> None:
         """Say something beside the data, on stderr; nothing under -q."""
         note(text, quiet=self.quiet)
 
-    def say(self, text: str) -> None:
-        """Print what a command without an answer did; nothing under -q."""
-        if not self.quiet:
-            put(visible(text))
-
-    def write(self, text: str) -> None:
-        """Write the answer where -o says. Raises GpucostError where it cannot be written."""
-        write_output(text, self.target)
-
-    def write_rows(self, columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
-        """Write the rows as --format and -o say. Raises GpucostError where they cannot be written."""
-        write_rows(columns, rows, self.format, self.target)
-
-    def answer(self, document: Document) -> None:
-        """Write the document as --format and -o say, with a note where it went into a file.
-
-        Raises GpucostError where it cannot be written.
-        """
-        if self.format in FLAT:
-            self.write_rows(*document.flat)
-        elif self.format is RowFormat.json:
-            from gpucost.render.schema import to_json
-
-            self.write(to_json(document.answer, document.name))
-        else:
-            write_page(document, self.target, markdown=self.format is RowFormat.markdown)
-        self.note_written(document.title)
-
     @property
     def is_watched(self) -> bool:
-        """Whether a terminal is to show what is being done: -q wants nothing, -v lines, and Python the answer alone."""
-        return not (self.quiet or self.verbose or is_gathered()) and sys.stderr.isatty()
+        """Whether a terminal is to show what is being done."""
+        return not (self.quiet or self.verbose) and sys.stderr.isatty()
 
     @contextmanager
     def status(self) -> Iterator[Callable[[str], None]]:
@@ -418,6 +251,54 @@ class Call:
 
         with Console(stderr=True).status("") as line:
             yield lambda doing: line.update(plain(doing))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Call(WorkloadRequest):
+    """One call of a command: what the shared options say, where the answer goes, and `more` of what only some commands share."""
+
+    quiet: bool = False
+    verbose: bool = False
+    target: Path | None = None
+    more: Mapping[str, Any] = field(default_factory=dict)
+
+    def say(self, text: str) -> None:
+        """Print what a command without an answer did; nothing under -q."""
+        if not self.quiet:
+            put(visible(text))
+
+    def write(self, text: str) -> None:
+        """Write the answer where -o says. Raises GpucostError where it cannot be written."""
+        write_output(text, self.target)
+
+    def write_rows(self, columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
+        """Write the rows as --format and -o say. Raises GpucostError where they cannot be written."""
+        write_rows(columns, rows, RowFormat(self.format), self.target)
+
+    def answer(self, answer: Answer) -> None:
+        """Write the answer as --format and -o say, with a note where it went into a file.
+
+        Raises GpucostError where it cannot be written, and what the answer fails with once it is written.
+        """
+        if self.is_flat:
+            write_flat(answer, self.format, self.target)
+        elif self.format == "json":
+            self.write(answer.json())
+        elif self.format == "html":
+            self.write(answer.html())
+        else:
+            write_page(answer, self.target, markdown=self.format == "markdown")
+        self.conclude(answer)
+
+    def conclude(self, answer: Answer) -> None:
+        """Report what stands beside an answer that is written, and end as it says."""
+        self.note_written(answer.title)
+        for text in answer.notes:
+            self.note(text)
+        if answer.failure:
+            raise answer.failure
+        if answer.exit_code:
+            raise typer.Exit(answer.exit_code)
 
     @contextmanager
     def progress_bar(self) -> Iterator[Callable[[ProgressState], None] | None]:
@@ -528,7 +409,7 @@ def command(
 @contextmanager
 def _waiting(call: Call) -> Iterator[None]:
     """On a terminal, says what is being done while nothing is written."""
-    if not call.is_watched:
+    if not isinstance(call.client, Terminal) or not call.client.is_watched:
         yield
         return
     from gpucost import engine
@@ -589,6 +470,7 @@ def _call(given: dict[str, Any], more: dict[str, Any]) -> Call:
         "format": fields.get("format") or _SUFFIXES.get(suffix, RowFormat.table),
         "target": target,
         "more": more,
+        "client": Terminal(quiet=fields.get("quiet", False), verbose=fields.get("verbose", False)),
     }
     return Call(**fields)
 
@@ -596,14 +478,13 @@ def _call(given: dict[str, Any], more: dict[str, Any]) -> Call:
 def handle_errors(command: Callable[P, R]) -> Callable[P, R]:
     """Let `command` fail in words: one message and one fix on stderr, and the exit code that belongs to it.
 
-    Called from Python, it raises its errors instead. The command's own `verbose` argument, where it has one, shows the traceback
+    The command's own `verbose` argument, where it has one, shows the traceback
     of unexpected errors.
     """
 
     @functools.wraps(command)
     def run(*args: P.args, **kwargs: P.kwargs) -> R:
-        if not is_gathered():  # whoever calls from Python has set up logging as they like
-            _set_up_logging(verbose=bool(kwargs.get("verbose")), quiet=bool(kwargs.get("quiet")))
+        _set_up_logging(verbose=bool(kwargs.get("verbose")), quiet=bool(kwargs.get("quiet")))
         try:
             result = command(*args, **kwargs)
             with to_stdout():
@@ -616,8 +497,6 @@ def handle_errors(command: Callable[P, R]) -> Callable[P, R]:
         except (typer.Exit, typer.Abort, typer.BadParameter):
             raise
         except (Exception, KeyboardInterrupt) as error:
-            if is_gathered():
-                raise
             if _is_interrupt(error):
                 fail("interrupted; what was saved before is kept", None, INTERRUPTED)
             if isinstance(error, GpucostError):
@@ -679,56 +558,3 @@ def _set_up_logging(*, verbose: bool, quiet: bool) -> None:
     logging.getLogger().addHandler(logging.NullHandler())  # without a handler Python would print warnings
     store = logging.getLogger("gpucost.store")
     store.handlers = [] if quiet else [Shown()]
-
-
-_NOTED = 5
-
-
-def note_gaps(
-    config: Config, store: Store, period: Period, clusters: Sequence[str] = (), *, quiet: bool = False
-) -> None:
-    """Say what of an answer's period was not collected and nobody signed, a line each, of an attributed store."""
-    from gpucost.report.coverage import missed
-
-    if quiet:
-        return
-    with store.read() as con:
-        _, notices, _ = missed(con, period, datetime.now(UTC), config.tz, clusters)
-    for notice in notices[:_NOTED]:
-        note(f"note: {notice.message}")
-    if len(notices) > _NOTED:
-        note(f"note: and {len(notices) - _NOTED:,} more such times")
-
-
-@contextmanager
-def completeness(call: Call, query: Query, *, strict: bool) -> Iterator[None]:
-    """Ends what is answered within the block, under --strict, as the query's period demands.
-
-    Raises IncompleteError where a part of it was not collected and not signed, even if that leaves nothing to answer with, or is
-    still to come.
-    """
-    from gpucost.render.formatting import missing_text
-    from gpucost.report.coverage import missed
-
-    nothing = None
-    try:
-        yield
-    except NoDataError as error:
-        if not strict or query.period.end > call.now:
-            raise
-        nothing = error
-    if not strict:
-        return
-    with call.store.read() as con:
-        gaps, notices, is_running = missed(con, query.period, call.now, call.tz, query.clusters)
-    missing = missing_text(gaps)
-    if missing is not None:
-        fix = next((notice.fix for notice in notices), "gpucost collect prometheus")
-        raise IncompleteError(f"{query.period_name} is incomplete: {missing}", fix)
-    if is_running:
-        raise IncompleteError(
-            f"{query.period_name} is not over yet, so its figures are not final",
-            "leave out --strict for a report so far",
-        )
-    if nothing:
-        raise nothing

@@ -104,7 +104,7 @@ def document(view: ReportView, diff: Diff, whose: str, top: int) -> Document:
         sections=(_why(diff), _by_rows(diff), *((_workloads(diff, top),) if by_workload else ())),
         coverage=view.coverage,
         name="diff",
-        answer=diff,
+        data=diff,
         flat=table(diff.rows, ("kind", *diff.by, *figures, *daily, *PARTS, "currency")),
     )
 

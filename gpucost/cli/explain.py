@@ -129,7 +129,7 @@ def explain(call: Call, kind: str, name: str, namespace: str | None = None) -> N
         ),
         whole_in="json",
         name=f"explain.{kind}",
-        answer=shape(name, answer, decided),
+        data=shape(name, answer, decided),
         flat=((), ()),
     )
     replace(call, format=RowFormat(how)).answer(document)
@@ -416,7 +416,7 @@ def explain_node(
         sections=(Texts("What it is", facts), *_prices(answer)),
         whole_in="json",
         name="explain.node",
-        answer=NodeExplained.of(answer),
+        data=NodeExplained.of(answer),
         flat=((), ()),
     )
     replace(call, format=RowFormat(format)).answer(document)

@@ -42,18 +42,15 @@ def open(  # noqa: A001 - its name on the command line
       gpucost open --month 2026-10 --findings 10 --no-browser -o october.html
     """
     from gpucost import pipeline
-    from gpucost.cli.page import page
-    from gpucost.render.html import render
+    from gpucost.questions.report.page import page
 
     query = call.query(by=names_in(by), with_sections=True, with_series=True)
-    view, blocks = page(
-        call.settings, call.store, query, pipeline.report(call.settings, call.store, query), findings
-    )
+    view = page(call.settings, call.store, query, pipeline.report(call.settings, call.store, query), findings)
     path = (call.target or _private_page()).absolute()
     if not call.target:
         path.unlink(missing_ok=True)  # or its mode would stay
     with atomic_write(path, 0o666 if call.target else PRIVATE) as part:
-        part.write_text(render(view, blocks=blocks), encoding="utf-8")
+        part.write_text(view.html(), encoding="utf-8")
     # a browser of a terminal would take its place
     has_screen = sys.platform in ("darwin", "win32") or any(os.environ.get(name) for name in _SCREENS)
     if not no_browser and has_screen and webbrowser.open(path.as_uri()):

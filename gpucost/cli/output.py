@@ -7,8 +7,6 @@ import re
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
-from contextvars import ContextVar
-from dataclasses import dataclass, field
 from pathlib import Path
 from threading import Lock, Timer
 from typing import TYPE_CHECKING, Any
@@ -24,7 +22,7 @@ if TYPE_CHECKING:
     from rich.status import Status
     from rich.text import Text
 
-    from gpucost.render.view import Page
+    from gpucost.render.view import Answer, Page
 
 
 class Waiting:
@@ -83,33 +81,6 @@ def plain(doing: str) -> Text:
     return Text(one_line(doing))
 
 
-@dataclass(slots=True)
-class Gathered:
-    """What a command said, in order: to stdout, and beside it."""
-
-    texts: list[str] = field(default_factory=list)
-    notes: list[str] = field(default_factory=list)
-
-
-_gathered: ContextVar[Gathered | None] = ContextVar("gathered", default=None)
-
-
-@contextmanager
-def gathered() -> Iterator[Gathered]:
-    """While the block lasts, what is said in this thread goes there, not to the streams; commands raise what they fail with."""
-    said = Gathered()
-    token = _gathered.set(said)
-    try:
-        yield said
-    finally:
-        _gathered.reset(token)
-
-
-def is_gathered() -> bool:
-    """Whether this thread is in such a block."""
-    return _gathered.get() is not None
-
-
 @contextmanager
 def to_stdout() -> Iterator[None]:
     """Raises GpucostError where stdout takes no more of what the block writes, BrokenPipeError where its reader went away."""
@@ -123,9 +94,6 @@ def to_stdout() -> Iterator[None]:
 
 def put(text: str = "", *, nl: bool = True) -> None:
     """Write data to stdout, what it cannot spell replaced. Raises GpucostError where stdout takes no more."""
-    if said := _gathered.get():
-        said.texts.append(text + "\n" * nl)
-        return
     waiting.stop()
     encoding = sys.stdout.encoding or "utf-8"
     with to_stdout():
@@ -152,9 +120,6 @@ def note(text: str = "", *, quiet: bool = False) -> None:
     if quiet:
         return
     text = concealed(text)
-    if said := _gathered.get():
-        said.notes.append(text)
-        return
     waiting.stop()
     typer.echo(visible(text), err=True)
 
@@ -176,9 +141,6 @@ def write_text(text: str, output: Path) -> None:
 def print_error(message: str, fix: str | None) -> None:
     """What failed and what mends it, on stderr, in the words that every command uses."""
     message = concealed(message)
-    if said := _gathered.get():
-        said.notes.append(message)
-        return
     waiting.stop()
     is_plain = os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb" or not sys.stderr.isatty()
     # a name with a line end in it adds no fix of its own
@@ -206,6 +168,18 @@ def write_rows(
             save_parquet(columns, rows, part)
     else:
         write_output(render_rows(columns, rows, format), output)
+
+
+def write_flat(answer: Answer, format: str, output: Path | None) -> None:
+    """Write the main rows of an answer as CSV or Parquet to `output`, or to stdout where it is None.
+
+    Raises GpucostError where the file cannot be written, UsageError for Parquet without a file.
+    """
+    if format == "parquet":
+        with atomic_write(file_needed(output)) as part:
+            answer.save_parquet(part)
+    else:
+        write_output(answer.csv(), output)
 
 
 _NARROWEST = 60

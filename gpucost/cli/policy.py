@@ -106,7 +106,7 @@ def policy_check(
             sections=tuple(sections),
             coverage=answer.coverage,
             name="policy",
-            answer=answer,
+            data=answer,
             flat=(columns, [attrgetter(*columns)(one) for one in broken]),
         )
     )

@@ -199,7 +199,7 @@ def _listing_document(
         currency=answer.currency,
         sections=(Table.of("Prices", prices, columns),),
         name="prices",
-        answer=answer.printed() if isinstance(answer, Listing) else answer,
+        data=answer.printed() if isinstance(answer, Listing) else answer,
         flat=table(prices),
         whole_in="json",
     )
@@ -325,7 +325,7 @@ def _history_document(zones: list[ZoneHistory]) -> Document:
         currency=first.currency,
         sections=_one_zone(first) if len(zones) == 1 else (_zones_table(zones),),
         name="prices.history",
-        answer=PriceHistory(
+        data=PriceHistory(
             first.instance_type, first.start, first.end, first if len(zones) == 1 else None, zones
         ),
         flat=([columns[at] for at in shown], [[_flat(row[at]) for at in shown] for row in rows]),
@@ -481,7 +481,7 @@ def _tokens_document(answer: TokenPricesAnswer) -> Document:
         currency=rows[0].currency,
         sections=(Table.of("Prices per million tokens", rows, columns),),
         name="prices.tokens",
-        answer=answer,
+        data=answer,
         flat=table(rows),
         whole_in="json",
     )
@@ -615,7 +615,7 @@ def _tco_document(answer: Tco, saved: BookEntry | None) -> Document:
         currency=inputs.currency,
         sections=(Table.of("Price of an hour", parts, columns, is_sum=lambda part: part in sums),),
         name="tco",
-        answer=TcoAnswer(inputs.currency, answer, inputs.not_given, saved),
+        data=TcoAnswer(inputs.currency, answer, inputs.not_given, saved),
         flat=(
             ["part", f"{inputs.currency} per hour", "from"],
             [[part.name, part.price_per_hour, part.basis] for part in parts],

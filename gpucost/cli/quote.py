@@ -18,9 +18,10 @@ from gpucost.cli.prices import (
 )
 from gpucost.cli.whatif import number_parser, store_or_empty
 from gpucost.errors import UsageError
+from gpucost.options import Option
 from gpucost.render.schema import table
 from gpucost.render.view import Document, Figure, Figures, Table, figure, text
-from gpucost.whatif.flags import DEAREST, HOURS, HOURS_PER_MONTH, Option, PricePer
+from gpucost.whatif.flags import DEAREST, HOURS, HOURS_PER_MONTH, PricePer
 
 if TYPE_CHECKING:
     from gpucost.price.quote import Quote, Quoted
@@ -155,7 +156,7 @@ def _document(answer: Quote, what: str) -> Document:
         currency=answer.currency,
         sections=(Figures("Least to pay", tuple(figures)), Table.of("Ways to buy", answer.rows, columns)),
         name="quote",
-        answer=answer,
+        data=answer,
         flat=table(answer.rows),
         whole_in="json",
     )

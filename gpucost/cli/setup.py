@@ -18,7 +18,7 @@ import typer
 
 from gpucost import disk
 from gpucost.cli.command import BriefFormat, Call, argument, brief_format, command, option, switch
-from gpucost.cli.output import put, waiting
+from gpucost.cli.output import put, waiting, write_page
 from gpucost.errors import ConfigError, GpucostError, StoreError
 from gpucost.periods import iso, name_of
 from gpucost.render.rows import RowFormat, render_rows
@@ -115,12 +115,11 @@ def demo(
 
 def _report(config: Config, month: Period, *teams: str) -> None:
     from gpucost import pipeline
-    from gpucost.cli.report import write_report
     from gpucost.report import Query
     from gpucost.store.connection import Store
 
     query = Query(period=month, period_name=name_of(month, config.tz), teams=teams)
-    write_report(pipeline.report(config, Store.of(config), query), "table", None)
+    write_page(pipeline.report(config, Store.of(config), query), None, markdown=False)
 
 
 @command()

@@ -20,10 +20,10 @@ from gpucost.cli.app import RARE, WHOSE, WRITTEN
 from gpucost.cli.command import Call, command, note_gaps, option, parameters
 from gpucost.cli.output import write_page, write_text
 from gpucost.errors import GpucostError, UsageError
+from gpucost.options import Option, options_in, typed_option
 from gpucost.render.rows import FLAT, RowFormat
 from gpucost.render.view import Column, Figure, Figures, Line, Page, Table, Texts, Unit, figure, text
 from gpucost.texts import readable_json
-from gpucost.whatif.flags import Option, options_in, typed_option
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection

@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Annotated
 
 from gpucost.cli.whatif import ListPrices, WhatIfContext, list_prices, price, source_of, whatif_command
 from gpucost.errors import GpucostError, UsageError
+from gpucost.options import Option
 from gpucost.whatif.answer import Assumption
 from gpucost.whatif.burst import BurstPlace, BurstWork, DescribedWork, Moving, answer, works_of
-from gpucost.whatif.flags import GPUS_PER_NODE, Option, PricePer, node_price, to_decimal
+from gpucost.whatif.flags import GPUS_PER_NODE, PricePer, node_price, to_decimal
 
 if TYPE_CHECKING:
     from gpucost.price.listing import ListedPrice

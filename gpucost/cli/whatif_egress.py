@@ -9,10 +9,10 @@ from typing import Annotated
 
 from gpucost.cli.whatif import WhatIfContext, whatif_command
 from gpucost.errors import GpucostError, UsageError
+from gpucost.options import Option
 from gpucost.periods import MS_PER_HOUR
 from gpucost.whatif.answer import Assumption
 from gpucost.whatif.egress import DescribedStarts, Downloads, Transfer, answer, starts_of
-from gpucost.whatif.flags import Option
 
 
 class SameData(StrEnum):

@@ -12,10 +12,10 @@ import typer
 
 from gpucost.cli.whatif import SCOPE, WhatIfContext, capitalized, saved_answers, whatif_command
 from gpucost.errors import UsageError
+from gpucost.options import Option
 from gpucost.periods import MS_PER_HOUR
 from gpucost.render.view import Page, Table, Texts, figure, text
 from gpucost.texts import readable_json
-from gpucost.whatif.flags import Option
 
 
 @whatif_command(without=SCOPE)

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Annotated
 
 from gpucost.cli.whatif import WhatIfContext, whatif_command
-from gpucost.whatif.flags import Option
+from gpucost.options import Option
 from gpucost.whatif.fleet import levels
 from gpucost.whatif.gpu_specs import load_facts
 from gpucost.whatif.rightsize import (

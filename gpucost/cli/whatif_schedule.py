@@ -7,7 +7,7 @@ from typing import Annotated
 
 from gpucost.cli.whatif import WhatIfContext, flags_of, whatif_command
 from gpucost.errors import GpucostError
-from gpucost.whatif.flags import Option
+from gpucost.options import Option
 from gpucost.whatif.fleet import idle_stretches
 from gpucost.whatif.schedule import DescribedNodes, OfficeHours, Rules, answer, described, played
 

@@ -6,7 +6,7 @@ from typing import Annotated
 
 from gpucost.cli.whatif import WhatIfContext, whatif_command
 from gpucost.errors import UsageError
-from gpucost.whatif.flags import Option
+from gpucost.options import Option
 from gpucost.whatif.fleet import levels
 from gpucost.whatif.gpu_specs import load_facts
 from gpucost.whatif.share import DescribedPods, Sizing, answer, described

@@ -9,7 +9,8 @@ from typing import Annotated
 
 from gpucost.cli.whatif import WhatIfContext, store_or_empty, whatif_command
 from gpucost.errors import UsageError
-from gpucost.whatif.flags import Option, hours_needed
+from gpucost.options import Option
+from gpucost.whatif.flags import hours_needed
 from gpucost.whatif.fleet import Price, Usage
 from gpucost.whatif.spot import answer, backtest
 from gpucost.whatif.spot.answer import Described, find_place

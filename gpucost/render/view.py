@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import fields
 from datetime import date, datetime
 from decimal import Decimal
 from functools import partial
 from operator import attrgetter
-from typing import Any, ClassVar, Literal
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
+from gpucost.errors import GpucostError, UsageError
 from gpucost.periods import MS_PER_HOUR, Period
 from gpucost.records import keyed_record, record
 from gpucost.shapes import Shape, Summary
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from gpucost.render.html import Block
 
 Step = Literal["hour", "day", "week", "month"]
 LayerKind = Literal["named", "others", "unallocated", "not_collected", "active", "idle", "unmeasured"]
@@ -596,22 +604,98 @@ class Page:
 
 
 @keyed_record
-class Document(Page):
-    """A whole answer before any format: a page, `answer` for programs, of the schema `name`, and `flat`, its columns and rows."""
+class Answer(Page):
+    """A whole answer before any format: a page for people, `data` of the schema `name` for programs, and rows.
 
-    name: str
-    answer: object
-    flat: tuple[Sequence[str], Sequence[Sequence[Any]]]
+    `notes` are what to report besides it, `exit_code` is that of the command, and `failure` is what the command fails with after
+    the answer is written.
+    """
+
+    notes: tuple[str, ...] = ()
+    exit_code: int = 0
+    failure: GpucostError | None = None
+
+    def json(self) -> str:
+        """The answer as text of its JSON contract."""
+        raise NotImplementedError
+
+    def csv(self) -> str:
+        """The main rows as CSV."""
+        raise NotImplementedError
+
+    def save_parquet(self, path: Path) -> None:
+        """Write the main rows as Parquet."""
+        raise NotImplementedError
+
+    def page(self, format: Literal["text", "markdown", "html"] = "markdown") -> str:
+        """The page that people read."""
+        if format == "html":
+            return self.html()
+        if format == "markdown":
+            from gpucost.render.markdown import render
+
+            return render(self)
+        from gpucost.render.terminal import render as as_text
+
+        return as_text(self, None, color=False, charts=False)
+
+    def html(self) -> str:
+        """The page as HTML. Raises UsageError for an answer that has none."""
+        raise UsageError("this answer has no HTML page", "gpucost report has one")
+
+    def tables(self) -> dict[str, pd.DataFrame]:
+        """Every table of the answer by name, the main one first, as the JSON has it. Money is in floats."""
+        import pandas as pd
+
+        from gpucost.render.frames import tables
+
+        return {name: pd.json_normalize(rows) for name, rows in tables(json.loads(self.json())).items()}
+
+    def df(self) -> pd.DataFrame:
+        """The main rows. Nested values have dotted names, money is in floats.
+
+        `df.attrs` has the rest of the answer (period, currency, totals …), `messages` and `exit_code`.
+        """
+        from gpucost.render.frames import frame
+
+        return frame(json.loads(self.json()), self.notes, self.exit_code)
 
 
 @keyed_record
-class ReportView(Page, Summary):
+class Document(Answer):
+    """An answer: `data` for programs, of the schema `name`, and `flat`, its columns and rows."""
+
+    name: str
+    data: object
+    flat: tuple[Sequence[str], Sequence[Sequence[Any]]]
+
+    def json(self) -> str:
+        """The answer as text of the JSON contract gpucost.NAME/1."""
+        from gpucost.render.schema import to_json
+
+        return to_json(self.data, self.name)
+
+    def csv(self) -> str:
+        """The main rows as CSV."""
+        from gpucost.render.rows import RowFormat, render_rows
+
+        return render_rows(*self.flat, RowFormat.csv)
+
+    def save_parquet(self, path: Path) -> None:
+        """Write the main rows as Parquet."""
+        from gpucost.render.rows import save_parquet
+
+        save_parquet(*self.flat, path)
+
+
+@keyed_record
+class ReportView(Answer, Summary):
     """A whole report. `rows` and `totals` are what programs read, `sections` what people read; both hold the same figures.
 
     `sections` is empty and `series` None where the query asked for none. `totals_shared`, and `shared` of
     every row, are None where nothing is shared. `totals_api` is None where no tokens were bought, `bought` tells of those that
     were by team and model, and `api_known_to` is until when all of them are known. `waste`, where it was asked for, is what
-    programs read of it. `changes` are None where nothing is compared.
+    programs read of it. `changes` are None where nothing is compared. `blocks` stand on an HTML page after its sections.
     """
 
     period: Period
@@ -626,6 +710,31 @@ class ReportView(Page, Summary):
     api_known_to: datetime | None = None
     waste: dict[str, object] | None = None
     changes: Changes | None = None
+    blocks: tuple[Block, ...] = ()
+
+    def json(self) -> str:
+        """The answer as text of the JSON contract gpucost.report/1."""
+        from gpucost.render.data import to_json
+
+        return to_json(self)
+
+    def csv(self) -> str:
+        """The rows as CSV."""
+        from gpucost.render.data import to_csv
+
+        return to_csv(self)
+
+    def save_parquet(self, path: Path) -> None:
+        """Write the rows as Parquet."""
+        from gpucost.render.data import to_parquet
+
+        to_parquet(self, path)
+
+    def html(self) -> str:
+        """The page as HTML, which needs series."""
+        from gpucost.render.html import render
+
+        return render(self, blocks=self.blocks)
 
     @property
     def targets(self) -> list[Figure]:

@@ -8,9 +8,9 @@ from datetime import date
 from decimal import Decimal
 from typing import Any
 
+from gpucost.options import options_in
 from gpucost.periods import MS_PER_HOUR
 from gpucost.records import record
-from gpucost.whatif.flags import options_in
 from gpucost.whatif.fleet import Costs, Fleet, Price
 
 _LINES_SHOWN = 20

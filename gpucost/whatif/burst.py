@@ -9,12 +9,13 @@ from decimal import Decimal
 from typing import Annotated, NamedTuple
 
 from gpucost.errors import UsageError
+from gpucost.options import Option, OptionGroup
 from gpucost.periods import MS_PER_HOUR
 from gpucost.records import record
 from gpucost.whatif import flags
 from gpucost.whatif.answer import Answer, Assumption, Position, Rows, stated
 from gpucost.whatif.cost import CostBlock, charge, positions
-from gpucost.whatif.flags import HOURS_PER_MONTH, Option, OptionGroup, PricePer, to_decimal
+from gpucost.whatif.flags import HOURS_PER_MONTH, PricePer, to_decimal
 from gpucost.whatif.fleet import Fleet, Pod, Scenario
 
 _ROWS = 12

@@ -9,12 +9,13 @@ from decimal import Decimal
 from typing import Annotated, NamedTuple
 
 from gpucost.errors import GpucostError
+from gpucost.options import Option, OptionGroup
 from gpucost.periods import Period
 from gpucost.records import record
 from gpucost.whatif.answer import Answer, Assumption, Line, Position, Rows, priced, stated
 from gpucost.whatif.cost import CostBlock, base_and_rest, kept, positions
 from gpucost.whatif.curve import Curve, DescribedCurve, counted
-from gpucost.whatif.flags import HOURS_PER_MONTH, Option, OptionGroup, to_decimal
+from gpucost.whatif.flags import HOURS_PER_MONTH, to_decimal
 from gpucost.whatif.fleet import Fleet, Node, Pod, Price, Scenario
 
 _ROWS = 9

@@ -10,10 +10,11 @@ from pathlib import Path
 
 from gpucost import inputs
 from gpucost.errors import DataError, UsageError
+from gpucost.options import OptionGroup
 from gpucost.periods import MS_PER_HOUR
 from gpucost.records import record
 from gpucost.whatif import flags
-from gpucost.whatif.flags import DAYS, HOURS_PER_MONTH, OptionGroup, hours_needed
+from gpucost.whatif.flags import DAYS, HOURS_PER_MONTH, hours_needed
 
 # A node whose use comes this close to the break-even pays as much either way.
 _TIE = 1e-9

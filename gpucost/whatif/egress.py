@@ -8,12 +8,13 @@ from decimal import Decimal
 from typing import Annotated, NamedTuple
 
 from gpucost.errors import UsageError
+from gpucost.options import Option, OptionGroup
 from gpucost.periods import Period
 from gpucost.records import record
 from gpucost.whatif import flags
 from gpucost.whatif.answer import Answer, Assumption, Line, Position, Rows, Value, stated
 from gpucost.whatif.cost import CostBlock, charge, positions
-from gpucost.whatif.flags import DAYS, HOURS_PER_MONTH, Option, OptionGroup, to_decimal
+from gpucost.whatif.flags import DAYS, HOURS_PER_MONTH, to_decimal
 from gpucost.whatif.fleet import Fleet, PodKey, Scenario
 
 _GUESS = "default: a guess"

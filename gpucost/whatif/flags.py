@@ -1,16 +1,14 @@
-"""Fields of dataclasses as options of a command line, and those that several what-ifs have."""
+"""Options that several what-ifs have."""
 
 from __future__ import annotations
 
-from collections.abc import Collection
-from dataclasses import dataclass
 from decimal import Decimal
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any, get_args, get_type_hints
+from typing import Annotated
 
 from gpucost.errors import UsageError
-from gpucost.records import record
+from gpucost.options import Option
 
 HOURS_PER_MONTH = 730
 HOURS_PER_YEAR = 8760
@@ -33,47 +31,6 @@ def to_decimal(number: float) -> Decimal:
 def node_price(price: Decimal, per: PricePer, gpus: float) -> Decimal:
     """The price of a node with `gpus` GPUs, of a price per node or per GPU."""
     return price * to_decimal(gpus) if per is PricePer.gpu else price
-
-
-@record
-class Option:
-    """How a command line gives a field of a dataclass, and how an answer states it: `says` what it is, in `unit`.
-
-    A number lies between `least` (`above`: but is not that) and `most`. `flag` is the field's name, else. `is_shown`: help shows
-    the default. `is_rare`: help has it under what is rarely used. `source` is where the default comes from.
-    """
-
-    help: str
-    metavar: str | None = None
-    least: int = 0
-    most: int | None = None
-    above: bool = False
-    flag: str = ""
-    is_shown: bool = False
-    is_rare: bool = False
-    says: str = ""
-    unit: str = ""
-    source: str = "default"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OptionGroup:
-    """Fields that are options of a command; `given` are the names of those that are no defaults."""
-
-    given: Collection[str] = ()
-
-
-def typed_option(hint: Any) -> tuple[Any, Option | None]:
-    """The type and the Option of Annotated[type, Option], which may be that or None; any other type, and None."""
-    hint = hint if hasattr(hint, "__metadata__") else next(iter(get_args(hint)), hint)
-    how = next((part for part in getattr(hint, "__metadata__", ()) if isinstance(part, Option)), None)
-    return (get_args(hint)[0] if how else hint), how
-
-
-def options_in(kind: type) -> dict[str, Option]:
-    """The fields of a class that are options, by name, in order."""
-    hints = get_type_hints(kind, include_extras=True)
-    return {name: how for name, hint in hints.items() if (how := typed_option(hint)[1])}
 
 
 # What is longer, more or dearer is a slip of the keyboard.

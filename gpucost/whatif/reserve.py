@@ -13,6 +13,7 @@ from operator import add
 from typing import TYPE_CHECKING, Annotated, Any
 
 from gpucost.errors import GpucostError, UsageError
+from gpucost.options import Option, OptionGroup
 from gpucost.periods import MS_PER_HOUR, Period
 from gpucost.periods import from_ms as at
 from gpucost.records import record
@@ -20,7 +21,7 @@ from gpucost.whatif import flags
 from gpucost.whatif.answer import Answer, Assumption, Line, Position, Rows, Value, old_prices, priced, total
 from gpucost.whatif.cost import CostBlock, base_and_rest, kept, positions
 from gpucost.whatif.curve import Curve, DescribedCurve, counted
-from gpucost.whatif.flags import HOURS_PER_MONTH, HOURS_PER_YEAR, Option, OptionGroup, to_decimal
+from gpucost.whatif.flags import HOURS_PER_MONTH, HOURS_PER_YEAR, to_decimal
 from gpucost.whatif.fleet import Fleet, Node, Price, Scenario
 from gpucost.whatif.spot.formulas import bisected
 

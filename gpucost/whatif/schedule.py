@@ -11,6 +11,7 @@ from typing import Annotated, NamedTuple
 from zoneinfo import ZoneInfo
 
 from gpucost.errors import UsageError
+from gpucost.options import Option, OptionGroup
 from gpucost.periods import MS_PER_HOUR, Period, local_days, to_ms
 from gpucost.records import record
 from gpucost.whatif import flags
@@ -19,8 +20,6 @@ from gpucost.whatif.flags import (
     DAYS,
     GPUS_PER_NODE,
     HOURS_PER_MONTH,
-    Option,
-    OptionGroup,
     PricePer,
     days_counted,
     node_price,

@@ -10,11 +10,12 @@ from enum import StrEnum
 from typing import Annotated, Any, NamedTuple
 
 from gpucost.errors import GpucostError, UsageError
+from gpucost.options import Option, OptionGroup
 from gpucost.periods import MS_PER_HOUR
 from gpucost.records import record
 from gpucost.whatif import flags
 from gpucost.whatif.answer import Answer, Assumption, Line, Position, Rows, stated
-from gpucost.whatif.flags import GPUS_PER_NODE, HOURS_PER_MONTH, Option, OptionGroup, PricePer, node_price
+from gpucost.whatif.flags import GPUS_PER_NODE, HOURS_PER_MONTH, PricePer, node_price
 from gpucost.whatif.fleet import (
     PAID_ANYWAY,
     Fleet,

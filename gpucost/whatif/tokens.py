@@ -12,12 +12,13 @@ from typing import Annotated, Any, NamedTuple
 
 from gpucost.config.model import DEFAULT_PROMPT_WEIGHT
 from gpucost.errors import UsageError
+from gpucost.options import Option, OptionGroup
 from gpucost.records import record
 from gpucost.whatif import flags
 from gpucost.whatif.answer import Answer, Assumption, Position, Range, Rows, Value, old_prices, priced, stated
 from gpucost.whatif.cost import CostBlock, base_and_rest, charge, kept, positions
 from gpucost.whatif.curve import Curve
-from gpucost.whatif.flags import DAYS, HOURS_PER_MONTH, Option, OptionGroup, PricePer, to_decimal
+from gpucost.whatif.flags import DAYS, HOURS_PER_MONTH, PricePer, to_decimal
 from gpucost.whatif.fleet import Price, Scenario
 from gpucost.whatif.reserve import Offers, Pool, ReservedUse
 from gpucost.whatif.spot.formulas import bisected

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from gpucost.cli.page import searched
 from gpucost.publish.chargeback import to_html
+from gpucost.questions.report.page import searched
 from gpucost.render.html import render
 from gpucost.render.view import Table
 from gpucost.report.reconcile import CLASSES

@@ -16,12 +16,12 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from gpucost import pipeline
-from gpucost.cli import waste
 from gpucost.cli.app import app
 from gpucost.config.model import Config
 from gpucost.findings import Findings
 from gpucost.periods import Period
 from gpucost.publish.chargeback import Bundle, ChargebackQuery
+from gpucost.questions import findings as of_findings
 from gpucost.store.connection import Store
 from tests.cell_tables import cell_tables
 from tests.golden.report_fleet import alone
@@ -62,7 +62,7 @@ class Made:
 
 
 KNOWN: dict[Any, Any] = {}
-BUILD, READ_FINDINGS = pipeline.chargeback, waste.read_findings
+BUILD, READ_FINDINGS = pipeline.chargeback, of_findings.read_findings
 
 
 @contextmanager
@@ -98,7 +98,7 @@ def remembering() -> Iterator[dict[Any, Any]]:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(pipeline, "chargeback", built)
-        patch.setattr(waste, "read_findings", found)
+        patch.setattr(of_findings, "read_findings", found)
         yield KNOWN
 
 

@@ -6,8 +6,8 @@ from datetime import UTC, datetime
 from decimal import Decimal
 from zoneinfo import ZoneInfo
 
-from gpucost.cli.unit import document
 from gpucost.periods import Period
+from gpucost.questions.units import document
 from gpucost.render.rows import RowFormat, render_rows
 from gpucost.render.terminal import render
 from gpucost.report.units.query import UnitQuery, UnitView

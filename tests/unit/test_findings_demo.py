@@ -18,7 +18,6 @@ import yaml
 from typer.testing import CliRunner, Result
 
 from gpucost import pipeline, savings
-from gpucost.cli import waste
 from gpucost.cli.app import app
 from gpucost.cli.whatif_commitments import StoredCommitments
 from gpucost.config.model import Config
@@ -27,6 +26,7 @@ from gpucost.errors import GpucostError
 from gpucost.findings import Findings, WhatIfQuery
 from gpucost.inventory import load_activity
 from gpucost.periods import MS_PER_HOUR, Period
+from gpucost.questions import findings as of_findings
 from gpucost.report import Query
 from gpucost.report.waste import BUCKETS
 from gpucost.store.connection import Store
@@ -59,7 +59,7 @@ def _asked_once() -> Iterator[None]:
 
 @pytest.fixture(scope="module")
 def findings(demo: Config) -> Findings:
-    return waste.read_findings(demo, Store(demo.store), MONTH)
+    return of_findings.read_findings(demo, Store(demo.store), MONTH)
 
 
 @pytest.fixture(scope="module")
@@ -180,7 +180,7 @@ def test_commitments_are_asked_as_the_command_asks(demo: Config, run: Run) -> No
     question = WhatIfQuery("reserve", namespace="inference", workloads=("Deployment/chat-api",))
     fleet = _used(demo, Scope(namespaces=("inference",), workloads=question.workloads))
     known = StoredCommitments(demo, Store(demo.store), MONTH)
-    scenario = waste._commit(known, Usage(fleet, "USD", "", "", is_narrowed=True))
+    scenario = of_findings._commit(known, Usage(fleet, "USD", "", "", is_narrowed=True))
     (result,) = evaluate(partial(costs_of, demo), [scenario])
     assert result.saving > 0
     answer = _answer(run, question.words(("--month", "2026-02")))

@@ -42,7 +42,7 @@ def test_a_page_of_ones_own(
         page.read_text(encoding="utf-8")
         == call("report", *OCTOBER, "--format", "html", "--store", str(store))[0]
     )
-    monkeypatch.setattr("gpucost.cli.page.page", lambda *given: (given[3], ()))
+    monkeypatch.setattr("gpucost.questions.report.page.page", lambda *given: given[3])
     monkeypatch.setenv("DISPLAY", ":0")
     result = run(store, "--team", "research")
     assert (
@@ -57,7 +57,7 @@ def test_a_page_of_ones_own(
 def test_a_page_elsewhere(
     store: Path, opened: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("gpucost.cli.page.page", lambda *given: (given[3], ()))
+    monkeypatch.setattr("gpucost.questions.report.page.page", lambda *given: given[3])
     monkeypatch.setenv("DISPLAY", ":0")
     # with shared costs, as the report has them
     (tmp_path / "gpucost.toml").write_text(

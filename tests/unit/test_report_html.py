@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from gpucost.cli.page import reconciled
 from gpucost.config.model import Config
+from gpucost.questions.report.page import reconciled
 from gpucost.render.charts import spark, tick_texts, ticks
 from gpucost.render.html import Bar, Block, render
 from gpucost.render.view import Column, Figure, Line, PriceSource, Table

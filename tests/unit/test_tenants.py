@@ -13,8 +13,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gpucost.cli.unit import document
 from gpucost.config.model import Serving
+from gpucost.questions.units import document
 from gpucost.report import units
 from gpucost.report.units.query import UnitView
 from tests.replay.cases.words import busy, fleet, node, pod

@@ -15,20 +15,12 @@ from typing import TYPE_CHECKING, Annotated
 from gpucost import inputs
 from gpucost.engine import run_stage
 from gpucost.errors import DataError, GpucostError, UsageError
+from gpucost.options import Option, OptionGroup
 from gpucost.periods import MS_PER_HOUR
 from gpucost.records import record
 from gpucost.whatif import flags, share
 from gpucost.whatif.answer import Answer, Assumption, Position, Rows, Value, stated, total
-from gpucost.whatif.flags import (
-    DEAREST,
-    GPUS_PER_NODE,
-    HOURS_PER_MONTH,
-    Option,
-    OptionGroup,
-    PricePer,
-    node_price,
-    to_decimal,
-)
+from gpucost.whatif.flags import DEAREST, GPUS_PER_NODE, HOURS_PER_MONTH, PricePer, node_price, to_decimal
 from gpucost.whatif.fleet import Fleet, Level, Levels, Node, Pod, Price, Scenario, Usage, is_batch, one_node
 from gpucost.whatif.gpu_specs import Facts, GpuModel
 

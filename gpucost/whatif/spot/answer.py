@@ -12,12 +12,13 @@ from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 from gpucost.errors import GpucostError, UsageError
+from gpucost.options import Option, OptionGroup
 from gpucost.periods import MS_PER_HOUR, from_ms, to_ms
 from gpucost.records import record
 from gpucost.whatif import flags
 from gpucost.whatif.answer import Answer, Assumption, Line, Position, Range, Rows, Value, old_prices, priced
 from gpucost.whatif.cost import kept
-from gpucost.whatif.flags import GPUS_PER_NODE, HOURS_PER_MONTH, Option, OptionGroup, PricePer, node_price
+from gpucost.whatif.flags import GPUS_PER_NODE, HOURS_PER_MONTH, PricePer, node_price
 from gpucost.whatif.fleet import Fleet, Pod, Price, Scenario, Usage, Workload, one_node
 from gpucost.whatif.spot import formulas
 from gpucost.whatif.spot.formulas import Work, exact, expected_hours, paid_share

@@ -10,9 +10,10 @@ from enum import StrEnum
 from typing import Annotated, NamedTuple
 
 from gpucost.errors import GpucostError, UsageError
+from gpucost.options import RARE, Option, OptionGroup
 from gpucost.records import record
 from gpucost.whatif.answer import Assumption, stated
-from gpucost.whatif.flags import Option, OptionGroup, PricePer, node_price
+from gpucost.whatif.flags import PricePer, node_price
 from gpucost.whatif.fleet import Fleet, Node, NodeKey, Pod, Price, Usage, Workload
 from gpucost.whatif.spot.formulas import Work
 from gpucost.whatif.spot.interruptions import Rate
@@ -100,7 +101,7 @@ class SpotOptions(OptionGroup):
     notice_seconds: Annotated[
         float | None,
         Option(
-            "Notice of an interruption; a checkpoint that fits it saves the work. Default: 120 on AWS, else 30.", is_rare=True,
+            "Notice of an interruption; a checkpoint that fits it saves the work. Default: 120 on AWS, else 30.", panel=RARE,
         ),
     ] = None  # fmt: skip
     capacity_wait_minutes: Annotated[
@@ -112,7 +113,7 @@ class SpotOptions(OptionGroup):
         ),
     ] = 96.0  # fmt: skip
     first_hour_free: Annotated[
-        bool, Option("Instances interrupted in their first hour cost nothing (EC2).", is_rare=True)
+        bool, Option("Instances interrupted in their first hour cost nothing (EC2).", panel=RARE)
     ] = False  # fmt: skip
     to: Annotated[
         Target,

@@ -6,10 +6,11 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from gpucost import pipeline
-from gpucost.cli import waste as _findings
-from gpucost.cli.unit import unit_table, work_title
 from gpucost.errors import IncompleteError, PriceError
+from gpucost.options import Selection
 from gpucost.periods import is_month
+from gpucost.questions import findings as of_findings
+from gpucost.questions.units import unit_table, work_title
 from gpucost.render.formatting import figure_text
 from gpucost.render.html import Bar, Block
 from gpucost.report.waste import BUCKETS
@@ -94,22 +95,19 @@ def blocks(
     return tuple(block for block in found if block)
 
 
-def page(
-    config: Config, store: Store, query: Query, view: ReportView, findings: int
-) -> tuple[ReportView, tuple[Block, ...]]:
-    """What stands on a report's page: the view with where the month's bill went, and blocks, one of `findings` findings.
+def page(config: Config, store: Store, query: Query, view: ReportView, findings: int) -> ReportView:
+    """The view as an HTML page needs it: with where the month's bill went, and blocks, one of `findings` findings.
 
     No blocks where nobody held a GPU of those asked for.
     """
     view = reconciled(config, store, query, view)
     if query.is_narrowed and not view.totals.allocated_gpu_hours:
-        return view, ()
+        return view
     workloads, waste, units = pipeline.page_facts(config, store, query)
     advice = None
     if findings:
-        every = _findings.read_findings(config, store, query.period)
-        advice = _findings.narrowed(every, query.teams, query.namespaces, query.clusters)
-    return view, blocks(config, query.period, workloads, waste, units, advice, findings)
+        advice = of_findings.narrowed(of_findings.read_findings(config, store, query.period), query)
+    return replace(view, blocks=blocks(config, query.period, workloads, waste, units, advice, findings))
 
 
 def bundle_blocks(
@@ -122,7 +120,7 @@ def bundle_blocks(
     found: dict[str | None, tuple[Block, ...]] = {None: whole}
     for team in bundle.teams:
         units = [_of_team(view, team) for view in bundle.units]
-        own = _findings.narrowed(advice, [team], ()) if advice else None
+        own = of_findings.narrowed(advice, Selection(teams=(team,))) if advice else None
         found[team] = blocks(config, period, workloads[team], bundle.waste.of("team", team), units, own)
     return found
 
@@ -200,10 +198,10 @@ def _per_unit(view: UnitView, words: str) -> Block | None:
 def _advice(advice: Findings, currency: str, words: str, top: int) -> Block | None:
     if not advice.findings:
         return None
-    items = _findings.finding_items(advice.findings[:top], with_patches=True).items
+    items = of_findings.finding_items(advice.findings[:top], with_patches=True).items
     left = len(advice.findings) - len(items)
     note = f"{left:,} more: gpucost findings {words}" if left else None
-    return Block(_findings.TITLE, _findings.headline(advice, currency), items=items, note=note)
+    return Block(of_findings.TITLE, of_findings.headline(advice, currency), items=items, note=note)
 
 
 def _of_team(view: UnitView, team: str) -> UnitView:

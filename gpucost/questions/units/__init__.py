@@ -1,24 +1,22 @@
-"""What the commands of `gpucost unit` share: options, the period, and how an answer is written."""
+"""What an epoch, an experiment, a request or a token costs."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import fields
+from dataclasses import dataclass, fields
 from datetime import datetime
 from decimal import Decimal
 from enum import StrEnum
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
-from gpucost.cli.command import Call, command, names_in, note_gaps, option, parameters
-from gpucost.cli.whatif import number_parser
 from gpucost.errors import GpucostError, UsageError
+from gpucost.options import Names, Option, OptionGroup, options_in
 from gpucost.periods import iso
+from gpucost.questions.request import WorkloadRequest
 from gpucost.render.formatting import cell, figure_text
 from gpucost.render.view import Column, Document, Figure, Figures, Line, Table, Texts
-from gpucost.whatif.flags import DEAREST, Option
+from gpucost.whatif.flags import DEAREST
 
 if TYPE_CHECKING:
     from zoneinfo import ZoneInfo
@@ -84,64 +82,228 @@ _SECTIONS = {
     "work_without_cost": "Work without cost",
     "cost_without_work": "Cost without work",
 }
-_LAYOUT = "team namespace workload cluster period * written"
 
 
-def _number(flag: str, help: str, most: int = DEAREST) -> Any:
-    return option(flag, "NUMBER", help, parser=number_parser(Decimal, Option("", above=True, most=most)))
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Workers(OptionGroup):
+    """GPUs that work, described without a store."""
 
-
-# Work that is described needs no store.
-_WORKERS = parameters(
-    {
-        "gpus": (
-            Decimal | None,
-            _number("--gpus", "Without a store: GPUs that do the work, with --price-per-gpu-hour."),
+    gpus: Annotated[
+        Decimal | None,
+        Option(
+            "Without a store: GPUs that do the work, with --price-per-gpu-hour.",
+            "NUMBER",
+            above=True,
+            most=DEAREST,
         ),
-        "price_per_gpu_hour": (
-            Decimal | None,
-            _number("--price-per-gpu-hour", "Without a store: what one of them costs."),
+    ] = None
+    price_per_gpu_hour: Annotated[
+        Decimal | None, Option("Without a store: what one of them costs.", "NUMBER", above=True, most=DEAREST)
+    ] = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Servers(Workers):
+    """GPUs that serve, described without a store."""
+
+    busy_percent: Annotated[
+        Decimal | None,
+        Option(
+            "Without a store: share of the paid hours in which the rate is reached.",
+            "NUMBER",
+            above=True,
+            most=100,
         ),
-    }
-)
-_SERVERS = _WORKERS | parameters(
-    {
-        "busy_percent": (
-            Decimal | None,
-            _number(
-                "--busy-percent",
-                "Without a store: share of the paid hours in which the rate is reached.",
-                100,
-            ),
-        )
-    }
-)
+    ] = None
 
 
-def _is_described(
-    call: Call,
+class Goal(StrEnum):
+    """Which value of a metric is best."""
+
+    min = "min"
+    max = "max"
+
+
+class Basis(StrEnum):
+    """Which cost is split between tokens."""
+
+    allocated = "allocated"
+    used = "used"
+
+
+def unit_epoch(
+    request: WorkloadRequest,
+    workers: Workers,
+    planned_epochs: Annotated[
+        int | None, Option("Forecast the cost up to this many epochs.", "NUMBER", least=1)
+    ] = None,
+    each: Annotated[bool, Option("List every epoch, also where there are several runs.")] = False,
+    hours_per_epoch: Annotated[
+        Decimal | None,
+        Option("Without a store: how long an epoch takes.", "NUMBER", above=True, most=DEAREST),
+    ] = None,
+) -> Document:
+    """Show what each epoch of a training run cost, its mean, trend and best, what was lost, and what is still to come.
+
+    An epoch costs what its workload (all its pods) cost from one epoch to the next: idle time and restarts included. Epochs
+    that were done again after a failure are lost work. Without a period: the current month so far, or the newest with data.
+
+    \b
+    Examples:
+      gpucost unit epoch
+      gpucost unit epoch --workload Job/llama-sft-12 --planned-epochs 20
+      gpucost unit epoch --team research --month 2026-10 --each
+      gpucost unit epoch --last 7d --format json -o epochs.json
+      gpucost unit epoch --gpus 16 --price-per-gpu-hour 3 --hours-per-epoch 2.5 --planned-epochs 20
+    """
+    from gpucost.report import units
+
+    rate = hours_per_epoch and 1 / hours_per_epoch
+    if price := _described(request, "epoch", "--hours-per-epoch", rate, workers, planned_epochs):
+        return price
+    return answer(
+        request, lambda con, ask: units.epochs(con, ask, planned_epochs), with_rows=True if each else None
+    )
+
+
+def unit_experiment(
+    request: WorkloadRequest,
+    metric: Annotated[
+        str | None,
+        Option(
+            "Metric that names a sweep's best trial. Default: val_loss, eval_loss, loss or the like.", "NAME"
+        ),
+    ] = None,
+    goal: Annotated[Goal, Option("Which value of --metric is best.", is_shown=True)] = Goal.min,
+) -> Document:
+    """Show what experiments cost: runs of the experiment tracker, sweeps with their trials, and jobs that no tracker knows.
+
+    A run costs what its workload cost while it ran; runs at the same time share it evenly, and a sweep's own run is charged only
+    while no trial runs. Without a period: the current month so far, or the newest with data.
+
+    \b
+    Examples:
+      gpucost unit experiment
+      gpucost unit experiment --team research --month 2026-10
+      gpucost unit experiment --metric val_loss --goal min
+      gpucost unit experiment --namespace nlp-experiments --format csv -o experiments.csv
+    """
+    from gpucost.report import units
+
+    return answer(request, lambda con, ask: units.experiments(con, ask, metric, goal.value), most=30)
+
+
+def unit_requests(
+    request: WorkloadRequest,
+    workers: Servers,
+    count: Annotated[
+        str, Option("What is counted: request, batch_item, or a unit of [[units]].", "UNIT", is_shown=True)
+    ] = "request",
+    requests_per_second: Annotated[
+        Decimal | None, Option("Without a store: of all GPUs together.", "NUMBER", above=True, most=DEAREST)
+    ] = None,
+) -> Document:
+    """Show what 1,000 requests cost, by model and day, with what models cost while they were idle.
+
+    The whole cost of the workload that serves counts, also at night; failed requests are shown and not counted. Without a period:
+    the current month so far, or the newest with data.
+
+    \b
+    Examples:
+      gpucost unit requests
+      gpucost unit requests --namespace inference --last 7d
+      gpucost unit requests --count generation_token --month 2026-10 --format csv -o items.csv
+      gpucost unit requests --gpus 2 --price-per-gpu-hour 1.2 --requests-per-second 15 --busy-percent 40
+    """
+    from gpucost.report import units
+
+    rate = requests_per_second and requests_per_second * 3600
+    if price := _described(request, "request", "--requests-per-second", rate, workers):
+        return price
+    return answer(request, lambda con, ask: units.requests(con, ask, count))
+
+
+def unit_tokens(
+    request: WorkloadRequest,
+    workers: Servers,
+    basis: Annotated[
+        Basis, Option("Split the whole cost, or only what was used, with idle cost beside it.", is_shown=True)
+    ] = Basis.allocated,
+    by: Annotated[
+        Names,
+        Option(
+            "Rows by any of cluster, namespace, workload, team, model, tenant, day. Default: all but "
+            "tenant, and models.",
+            "A,B",
+            is_split=True,
+        ),
+    ] = (),
+    tokens_per_second: Annotated[
+        Decimal | None, Option("Without a store: of all GPUs together.", "NUMBER", above=True, most=DEAREST)
+    ] = None,
+) -> Document:
+    """Show what a million tokens cost, by model and day: of all tokens, of prompt tokens, and of generated ones.
+
+    Prompt and generated tokens share the cost, and their parts add up to it: a prompt token weighs a quarter of a generated one,
+    or what [[units]] prompt_weight says. The whole cost of the workload that serves counts, also at night; --basis used leaves
+    out what its idle GPUs cost. A list below shows bought tokens, at the cost on their bills. Without a period: the current month
+    so far, or the newest with data.
+
+    \b
+    Examples:
+      gpucost unit tokens
+      gpucost unit tokens --team platform --month 2026-10
+      gpucost unit tokens --by team,model
+      gpucost unit tokens --by tenant --month 2026-10
+      gpucost unit tokens --basis used --last 7d --format json -o tokens.json
+      gpucost unit tokens --gpus 8 --price-per-gpu-hour 2.5 --tokens-per-second 9000 --busy-percent 40
+    """
+    from gpucost.report import api_cost, units
+
+    of_store = [*(["--basis"] if basis is not Basis.allocated else []), *(["--by"] if by else [])]
+    rate = tokens_per_second and tokens_per_second * 3600
+    if price := _described(request, "token", "--tokens-per-second", rate, workers, of_store=of_store):
+        return price
+    dimensions = tuple(dict.fromkeys(by))
+    for name in dimensions:
+        if name not in units.DIMENSIONS:
+            raise UsageError(f"tokens have no {name!r}", f"--by takes any of {', '.join(units.DIMENSIONS)}")
+
+    def build(con: DuckDBPyConnection, ask: UnitQuery) -> UnitView:
+        view = units.tokens(con, ask, basis.value, dimensions)
+        api_cost.add_bought(con, request.settings, view)
+        return view
+
+    return answer(request, build)
+
+
+def _described(
+    request: WorkloadRequest,
     unit: str,
     flag: str,
     units_per_hour: Decimal | None,
+    workers: Workers,
     planned: int | None = None,
     *,
     of_store: Sequence[str] = (),
-) -> bool:
-    """Whether options describe the work, whose price is written then.
+) -> Document | None:
+    """The price of work that options describe; None if no option does.
 
     Raises UsageError where one is missing, or something asks for the store's, as the options `of_store` do.
     """
-    given = {
-        flag: units_per_hour,
-        **{f"--{name.replace('_', '-')}": value for name, value in call.more.items()},
-    }
+    more = {name: getattr(workers, name) for name in options_in(type(workers))}
+    given = {flag: units_per_hour, **{f"--{name.replace('_', '-')}": value for name, value in more.items()}}
     if all(value is None for value in given.values()):
-        return False
+        return None
     asked = [
-        *(f"--{name}" for name in ("team", "namespace", "workload", "cluster") if getattr(call, f"{name}s")),
+        *(
+            f"--{name}"
+            for name in ("team", "namespace", "workload", "cluster")
+            if getattr(request, f"{name}s")
+        ),
         *of_store,
     ]
-    if asked or call.named_period:
+    if asked or request.named_period:
         first = next(name for name, value in given.items() if value is not None)
         raise UsageError(
             f"{first} describes work by options, {(asked or ['a period'])[0]} asks for that in the store",
@@ -154,14 +316,13 @@ def _is_described(
         )
     from gpucost.report.units.described import DescribedWork, unit_price
 
-    more, rate = dict(call.more), units_per_hour or Decimal(0)
+    rate = units_per_hour or Decimal(0)
     busy = more.pop("busy_percent", None) or Decimal(100)
     price = unit_price(
         DescribedWork(unit, units_per_hour=rate, busy_percent=busy, planned=planned, **more),
-        call.settings.currency,
+        request.settings.currency,
     )
-    call.answer(_price_document(price))
-    return True
+    return _price_document(price)
 
 
 def _price_document(price: UnitPrice) -> Document:
@@ -188,30 +349,30 @@ def _price_document(price: UnitPrice) -> Document:
         currency=price.currency,
         sections=(Figures("Price", tuple(figures)),),
         name="unit.price",
-        answer=price,
+        data=price,
         flat=(list(row), [list(row.values())]),
         whole_in="json",
     )
 
 
 def answer(
-    call: Call,
+    request: WorkloadRequest,
     build: Callable[[DuckDBPyConnection, UnitQuery], UnitView],
     *,
     with_rows: bool | None = None,
     most: int | None = None,
-) -> None:
-    """Compute and write one answer. Raises GpucostError where the period holds nothing."""
+) -> Document:
+    """The answer that `build` computes. Raises GpucostError where the period holds nothing."""
     from gpucost import pipeline
     from gpucost.report.units.query import UnitQuery
 
-    settings, (period, name, _) = call.settings, call.chosen
-    whose = {name: getattr(call, name) for name in ("teams", "namespaces", "workloads", "clusters")}
-    view = pipeline.unit_costs(settings, call.store, UnitQuery.of(settings, period, name, **whose), build)
+    settings, (period, name, _) = request.settings, request.chosen
+    whose = {name: getattr(request, name) for name in ("teams", "namespaces", "workloads", "clusters")}
+    view = pipeline.unit_costs(settings, request.store, UnitQuery.of(settings, period, name, **whose), build)
     if not view.rows and not any(view.sections.values()):
         raise GpucostError(f"there is no data for {name}", "gpucost report shows the newest month with data")
-    note_gaps(settings, call.store, period, call.clusters, quiet=call.quiet)
-    call.answer(document(view, with_rows=with_rows, most=most))
+    request.note_gaps(request.clusters)
+    return document(view, with_rows=with_rows, most=most)
 
 
 def document(view: UnitView, *, with_rows: bool | None = None, most: int | None = None) -> Document:
@@ -254,7 +415,7 @@ def document(view: UnitView, *, with_rows: bool | None = None, most: int | None 
         currency=ask.currency,
         sections=(*tables, _totals(view), *([Texts("Notes", notes)] if notes else [])),
         name=view.name,
-        answer=span
+        data=span
         | view.facts
         | {"rows": view.rows, "totals": view.totals, **view.sections, "notes": view.notes},
         flat=(names, [[row[name] for name in names] for row in view.rows]),
@@ -325,177 +486,3 @@ def _local(name: str, tz: ZoneInfo, row: Item) -> Any:
     if isinstance(value, str) and name in ("from", "to", "since") and len(value) > len("2026-10-01"):
         return f"{datetime.fromisoformat(value).astimezone(tz):%Y-%m-%d %H:%M}"
     return value
-
-
-@command(f"{' '.join(_WORKERS)} {_LAYOUT}", more=_WORKERS)
-def unit_epoch(
-    call: Call,
-    planned_epochs: Annotated[
-        int | None, option("--planned-epochs", "NUMBER", "Forecast the cost up to this many epochs.", min=1)
-    ] = None,
-    each: Annotated[
-        bool, typer.Option("--each", help="List every epoch, also where there are several runs.")
-    ] = False,
-    hours_per_epoch: Annotated[
-        Decimal | None, _number("--hours-per-epoch", "Without a store: how long an epoch takes.")
-    ] = None,
-) -> None:
-    """Show what each epoch of a training run cost, its mean, trend and best, what was lost, and what is still to come.
-
-    An epoch costs what its workload (all its pods) cost from one epoch to the next: idle time and restarts included. Epochs
-    that were done again after a failure are lost work. Without a period: the current month so far, or the newest with data.
-
-    \b
-    Examples:
-      gpucost unit epoch
-      gpucost unit epoch --workload Job/llama-sft-12 --planned-epochs 20
-      gpucost unit epoch --team research --month 2026-10 --each
-      gpucost unit epoch --last 7d --format json -o epochs.json
-      gpucost unit epoch --gpus 16 --price-per-gpu-hour 3 --hours-per-epoch 2.5 --planned-epochs 20
-    """
-    from gpucost.report import units
-
-    if _is_described(
-        call, "epoch", "--hours-per-epoch", hours_per_epoch and 1 / hours_per_epoch, planned_epochs
-    ):
-        return
-    answer(call, lambda con, ask: units.epochs(con, ask, planned_epochs), with_rows=True if each else None)
-
-
-class Goal(StrEnum):
-    """Which value of a metric is best."""
-
-    min = "min"
-    max = "max"
-
-
-@command(_LAYOUT)
-def unit_experiment(
-    call: Call,
-    metric: Annotated[
-        str | None,
-        option(
-            "--metric",
-            "NAME",
-            "Metric that names a sweep's best trial. Default: val_loss, eval_loss, loss or the like.",
-        ),
-    ] = None,
-    goal: Annotated[Goal, typer.Option("--goal", help="Which value of --metric is best.")] = Goal.min,
-) -> None:
-    """Show what experiments cost: runs of the experiment tracker, sweeps with their trials, and jobs that no tracker knows.
-
-    A run costs what its workload cost while it ran; runs at the same time share it evenly, and a sweep's own run is charged only
-    while no trial runs. Without a period: the current month so far, or the newest with data.
-
-    \b
-    Examples:
-      gpucost unit experiment
-      gpucost unit experiment --team research --month 2026-10
-      gpucost unit experiment --metric val_loss --goal min
-      gpucost unit experiment --namespace nlp-experiments --format csv -o experiments.csv
-    """
-    from gpucost.report import units
-
-    answer(call, lambda con, ask: units.experiments(con, ask, metric, goal.value), most=30)
-
-
-@command(f"{' '.join(_SERVERS)} {_LAYOUT}", more=_SERVERS)
-def unit_requests(
-    call: Call,
-    count: Annotated[
-        str,
-        typer.Option(
-            "--count", metavar="UNIT", help="What is counted: request, batch_item, or a unit of [[units]]."
-        ),
-    ] = "request",
-    requests_per_second: Annotated[
-        Decimal | None, _number("--requests-per-second", "Without a store: of all GPUs together.")
-    ] = None,
-) -> None:
-    """Show what 1,000 requests cost, by model and day, with what models cost while they were idle.
-
-    The whole cost of the workload that serves counts, also at night; failed requests are shown and not counted. Without a period:
-    the current month so far, or the newest with data.
-
-    \b
-    Examples:
-      gpucost unit requests
-      gpucost unit requests --namespace inference --last 7d
-      gpucost unit requests --count generation_token --month 2026-10 --format csv -o items.csv
-      gpucost unit requests --gpus 2 --price-per-gpu-hour 1.2 --requests-per-second 15 --busy-percent 40
-    """
-    from gpucost.report import units
-
-    if _is_described(
-        call, "request", "--requests-per-second", requests_per_second and requests_per_second * 3600
-    ):
-        return
-    answer(call, lambda con, ask: units.requests(con, ask, count))
-
-
-class Basis(StrEnum):
-    """Which cost is split between tokens."""
-
-    allocated = "allocated"
-    used = "used"
-
-
-@command(f"{' '.join(_SERVERS)} {_LAYOUT}", more=_SERVERS)
-def unit_tokens(
-    call: Call,
-    basis: Annotated[
-        Basis,
-        typer.Option(
-            "--basis", help="Split the whole cost, or only what was used, with idle cost beside it."
-        ),
-    ] = Basis.allocated,
-    by: Annotated[
-        list[str] | None,
-        option(
-            "--by",
-            "A,B",
-            "Rows by any of cluster, namespace, workload, team, model, tenant, day. Default: all but tenant, and models.",
-        ),
-    ] = None,
-    tokens_per_second: Annotated[
-        Decimal | None, _number("--tokens-per-second", "Without a store: of all GPUs together.")
-    ] = None,
-) -> None:
-    """Show what a million tokens cost, by model and day: of all tokens, of prompt tokens, and of generated ones.
-
-    Prompt and generated tokens share the cost, and their parts add up to it: a prompt token weighs a quarter of a generated one,
-    or what [[units]] prompt_weight says. The whole cost of the workload that serves counts, also at night; --basis used leaves
-    out what its idle GPUs cost. A list below shows bought tokens, at the cost on their bills. Without a period: the current month
-    so far, or the newest with data.
-
-    \b
-    Examples:
-      gpucost unit tokens
-      gpucost unit tokens --team platform --month 2026-10
-      gpucost unit tokens --by team,model
-      gpucost unit tokens --by tenant --month 2026-10
-      gpucost unit tokens --basis used --last 7d --format json -o tokens.json
-      gpucost unit tokens --gpus 8 --price-per-gpu-hour 2.5 --tokens-per-second 9000 --busy-percent 40
-    """
-    from gpucost.report import api_cost, units
-
-    of_store = [*(["--basis"] if basis is not Basis.allocated else []), *(["--by"] if by else [])]
-    if _is_described(
-        call,
-        "token",
-        "--tokens-per-second",
-        tokens_per_second and tokens_per_second * 3600,
-        of_store=of_store,
-    ):
-        return
-    dimensions = tuple(dict.fromkeys(names_in(by)))
-    for name in dimensions:
-        if name not in units.DIMENSIONS:
-            raise UsageError(f"tokens have no {name!r}", f"--by takes any of {', '.join(units.DIMENSIONS)}")
-
-    def build(con: DuckDBPyConnection, ask: UnitQuery) -> UnitView:
-        view = units.tokens(con, ask, basis.value, dimensions)
-        api_cost.add_bought(con, call.settings, view)
-        return view
-
-    answer(call, build)

@@ -1,0 +1,165 @@
+"""Every question as a read-only tool for agents, over the Model Context Protocol; made from the registry."""
+
+from __future__ import annotations
+
+import inspect
+import json
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any
+
+from gpucost import __version__
+from gpucost.api import Gpucost
+from gpucost.errors import GpucostError, UsageError
+from gpucost.options import Parameter, parameters
+from gpucost.questions import QUESTIONS
+from gpucost.texts import readable_json, visible
+
+if TYPE_CHECKING:
+    from mcp import types
+    from mcp.server import Server
+
+# What names a file or an address: nothing but the store is read.
+_OUTSIDE = ("FILE", "PATH", "DIR", "URL")
+_NUMBERS: dict[Any, str] = {int: "integer", float: "number", Decimal: "number", bool: "boolean"}
+_MOST = 500
+_INSTRUCTIONS = (
+    "What GPUs cost, who used them and what was wasted, from the store of gpucost. Money is in the `currency` of the answer. Say "
+    "what `coverage` says: time that was not collected is not unused. A saving depends on the assumptions beside it."
+)
+
+
+def tools() -> dict[str, str]:
+    """The questions that are offered, by the names of their tools: those that read nothing but the store."""
+    return {words.replace(" ", "_"): words for words, one in QUESTIONS.items() if not one.reads_files}
+
+
+def parameters_of(words: str) -> dict[str, Parameter]:
+    """What a tool takes: the options and arguments of its question, but those that name a file or an address."""
+    found = {one.key: one for one in parameters(QUESTIONS[words].function)}
+    return {
+        key: one
+        for key, one in found.items()
+        if one.option.metavar not in _OUTSIDE and key not in ("save", "strict")
+    }
+
+
+def schema_of(words: str) -> dict[str, Any]:
+    """The JSON Schema of what a tool takes."""
+    known = parameters_of(words)
+    fields = {key: _field(key, one) for key, one in known.items()}
+    fields["max_rows"] = {
+        "type": "integer",
+        "minimum": 1,
+        "maximum": _MOST,
+        "default": 50,
+        "description": "Most rows of each list.",
+    }
+    required = [key for key, one in known.items() if one.is_required]
+    return {"type": "object", "properties": fields, "required": required, "additionalProperties": False}
+
+
+def _field(key: str, one: Parameter) -> dict[str, Any]:
+    kind = _NUMBERS.get(one.kind, "string")
+    field: dict[str, Any] = {"type": kind} | ({"enum": list(one.choices)} if one.choices else {})
+    if one.is_repeated:
+        field = {"type": "array", "items": field}
+    how = f" ({one.option.metavar})" if one.option.metavar and kind == "string" and not one.choices else ""
+    return field | {"description": f"{one.option.help or key}{how}"}
+
+
+def use(name: str, given: dict[str, Any], config: str | None, store: str | None) -> dict[str, Any]:
+    """The answer of a tool: the JSON of its question with lists cut to `max_rows`; `left_out` counts the rows cut from each.
+
+    Raises GpucostError, with the command's message.
+    """
+    if name not in tools():
+        raise UsageError(f"there is no tool {name!r}", f"tools are {', '.join(tools())}")
+    words = tools()[name]
+    known = parameters_of(words)
+    rows = given.pop("max_rows", 50)
+    if not isinstance(rows, int) or not 1 <= rows <= _MOST:
+        raise UsageError(f"max_rows is {rows!r}", f"it takes a number from 1 to {_MOST}")
+    if unknown := sorted(set(given) - set(known)):
+        raise UsageError(
+            f"{name} takes no {', '.join(unknown)}", f"it takes {', '.join((*known, 'max_rows'))}"
+        )
+    named = [key for key, one in known.items() if one.option.is_argument]
+    arguments = [given.pop(key) for key in named if given.get(key) is not None]
+    answer = Gpucost(config, store).ask(words, *arguments, **given)
+    left_out: dict[str, int] = {}
+    cut = _cut(json.loads(answer.json()), rows, "", left_out)
+    beside = {"left_out": left_out} if left_out else {}
+    return {"answer": cut, **beside, **({"notes": list(answer.notes)} if answer.notes else {})}
+
+
+def _cut(value: Any, most: int, path: str, left_out: dict[str, int]) -> Any:
+    if isinstance(value, dict):
+        return {key: _cut(inner, most, f"{path}.{key}".lstrip("."), left_out) for key, inner in value.items()}
+    if not isinstance(value, list):
+        return value
+    if len(value) > most:
+        left_out[path] = left_out.get(path, 0) + len(value) - most
+    return [_cut(inner, most, path, left_out) for inner in value[:most]]
+
+
+def serve(config: str | None, store: str | None) -> None:
+    """Serves the tools over stdin and stdout until the client goes. Raises GpucostError if the MCP SDK is missing."""
+    try:
+        import anyio
+        from mcp.server.stdio import stdio_server
+    except ImportError:
+        raise GpucostError(
+            "gpucost mcp needs the MCP SDK, which is not installed", "pip install 'gpucost[mcp]'"
+        ) from None
+    server = _server(config, store)
+
+    async def run() -> None:
+        async with stdio_server() as (reading, writing):
+            await server.run(reading, writing, server.create_initialization_options())
+
+    anyio.run(run)
+
+
+def _description(words: str) -> str:
+    """What the command's help says before its examples."""
+    text = inspect.getdoc(QUESTIONS[words].function) or ""
+    return " ".join(text.partition("\b")[0].split())
+
+
+def _server(config: str | None, store: str | None) -> Server[Any]:
+    import anyio.to_thread
+    from mcp import types
+    from mcp.server import Server
+
+    only_reads = types.ToolAnnotations(read_only_hint=True, idempotent_hint=True, open_world_hint=False)
+
+    async def list_tools(_: Any, __: Any) -> types.ListToolsResult:
+        offered = [
+            types.Tool(
+                name=name,
+                description=_description(words),
+                input_schema=schema_of(words),
+                annotations=only_reads,
+            )
+            for name, words in tools().items()
+        ]
+        return types.ListToolsResult(tools=offered)
+
+    async def call_tool(_: Any, asked: types.CallToolRequestParams) -> types.CallToolResult:
+        try:
+            answer = await anyio.to_thread.run_sync(
+                use, asked.name, dict(asked.arguments or {}), config, store
+            )
+        except GpucostError as error:
+            text = visible(error.message + (f"\nfix: {error.fix}" if error.fix else ""))
+            return types.CallToolResult(content=[types.TextContent(type="text", text=text)], is_error=True)
+        text = readable_json(answer)
+        return types.CallToolResult(content=[types.TextContent(type="text", text=text)])
+
+    return Server(
+        "gpucost",
+        version=__version__,
+        instructions=_INSTRUCTIONS,
+        on_list_tools=list_tools,
+        on_call_tool=call_tool,
+    )

@@ -1,0 +1,346 @@
+"""How options are declared: fields of dataclasses and parameters of functions, each annotated with an Option.
+
+The command line, the Python API and the MCP tools read the same declarations.
+"""
+
+from __future__ import annotations
+
+import inspect
+import math
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, is_dataclass
+from datetime import date
+from decimal import Decimal, InvalidOperation
+from enum import StrEnum
+from functools import cache
+from pathlib import Path
+from typing import Annotated, Any, Literal, TypeVar, get_args, get_origin, get_type_hints
+
+from gpucost.errors import UsageError
+from gpucost.records import record
+
+N = TypeVar("N", float, Decimal)
+
+# Headings in the help of a command; its own options have none.
+WHOSE, WRITTEN, RARE, EVERYWHERE = "Whose and when", "Output", "Rarely used", "Everywhere"
+# `from` is a word of Python's own
+_ALIASES = {"start": "from", "end": "to", "from_": "from"}
+
+
+@record
+class Option:
+    """How a command line gives a value, and how an answer states it: `says` what it is, in `unit`.
+
+    A number lies between `least` (`above`: but is not that) and `most`. `flag` is the field's name, else. `is_shown`: help shows
+    the default. `panel` is the heading in help. `source` is where the default comes from. `completes` names what a shell offers:
+    a name in the store, or `dimensions`. `is_split`: a text holds several values between commas. `is_argument`: it has no flag.
+    """
+
+    help: str
+    metavar: str | None = None
+    least: int = 0
+    most: int | None = None
+    above: bool = False
+    flag: str = ""
+    is_shown: bool = False
+    panel: str | None = None
+    says: str = ""
+    unit: str = ""
+    source: str = "default"
+    completes: str = ""
+    is_split: bool = False
+    is_argument: bool = False
+
+
+def count(help: str, least: int = 0, most: int | None = None) -> Option:
+    """An option that takes a number of things; help shows its default."""
+    return Option(help, "COUNT", least, most, is_shown=True)
+
+
+def argument(metavar: str, help: str) -> Option:
+    """A word without a flag before it."""
+    return Option(help, metavar, is_argument=True)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OptionGroup:
+    """Fields that are options of a command; `given` are the names of those that are no defaults."""
+
+    given: Collection[str] = ()
+
+
+Names = tuple[str, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ClusterOption:
+    """Some clusters; empty means all."""
+
+    clusters: Annotated[
+        Names,
+        Option("Only this cluster; repeatable.", "NAME", flag="--cluster", panel=WHOSE, completes="cluster"),
+    ] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Selection(ClusterOption):
+    """A part of the fleet. Empty fields take everything; values of one field are alternatives, fields add up."""
+
+    teams: Annotated[
+        Names, Option("Only this team; repeatable.", "NAME", flag="--team", panel=WHOSE, completes="team")
+    ] = ()
+    namespaces: Annotated[
+        Names,
+        Option(
+            "Only this namespace; repeatable.", "NAME", flag="--namespace", panel=WHOSE, completes="namespace"
+        ),
+    ] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class WorkloadSelection(Selection):
+    """A part of the fleet, down to workloads."""
+
+    workloads: Annotated[
+        Names,
+        Option(
+            "Only this workload, as Kind/name or by its name; repeatable.",
+            "NAME",
+            flag="--workload",
+            panel=WHOSE,
+            completes="workload",
+        ),
+    ] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class MonthOption:
+    """A calendar month."""
+
+    month: Annotated[
+        str | None,
+        Option("A whole month of the configured time zone.", "YYYY-MM", panel=WHOSE, completes="month"),
+    ] = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class PeriodOptions(MonthOption):
+    """A period: a month, the time between two instants, or the last complete days."""
+
+    start: Annotated[
+        str | None,
+        Option(
+            "Begin here: 2026-10-01 (local midnight), 2026-10-01T06:00 (local), 2026-10-01T06:00Z.",
+            "TIME",
+            flag="--from",
+            panel=WHOSE,
+        ),
+    ] = None
+    end: Annotated[
+        str | None, Option("End before this instant; without it, now.", "TIME", flag="--to", panel=WHOSE)
+    ] = None
+    last: Annotated[
+        str | None,
+        Option(
+            "The last complete days or weeks (7d, 2w), up to last midnight; hours (24h), up to the last full hour.",
+            "SPAN",
+            panel=WHOSE,
+        ),
+    ] = None
+
+
+@record
+class Parameter:
+    """An option or argument: the parameter `name`, or that field of the parameter `group`; `kind` is the type of one value."""
+
+    name: str
+    group: str
+    kind: Any
+    is_repeated: bool
+    default: Any
+    option: Option
+
+    @property
+    def flag(self) -> str:
+        """How it is typed: `--min-cost`."""
+        return flag_of(self.name, self.option)
+
+    @property
+    def key(self) -> str:
+        """How Python calls it: `min_cost`."""
+        return self.name if self.option.is_argument else self.flag.lstrip("-").replace("-", "_")
+
+    @property
+    def choices(self) -> tuple[str, ...]:
+        """The values that it may have, if it may only have some."""
+        if get_origin(self.kind) is Literal:
+            return get_args(self.kind)
+        is_enum = isinstance(self.kind, type) and issubclass(self.kind, StrEnum)
+        return tuple(one.value for one in self.kind) if is_enum else ()
+
+    @property
+    def is_required(self) -> bool:
+        return self.default is inspect.Parameter.empty
+
+
+def flag_of(name: str, option: Option) -> str:
+    """How the option of a field or parameter is typed."""
+    return option.flag or f"--{name.replace('_', '-')}"
+
+
+def typed_option(hint: Any) -> tuple[Any, Option | None]:
+    """The type and the Option of Annotated[type, Option], which may be that or None; any other type, and None."""
+    hint = hint if hasattr(hint, "__metadata__") else next(iter(get_args(hint)), hint)
+    how = next((part for part in getattr(hint, "__metadata__", ()) if isinstance(part, Option)), None)
+    return (get_args(hint)[0] if how else hint), how
+
+
+def options_in(kind: type) -> dict[str, Option]:
+    """The fields of a class that are options, by name, in order."""
+    hints = get_type_hints(kind, include_extras=True)
+    return {name: how for name, hint in hints.items() if (how := typed_option(hint)[1])}
+
+
+@cache
+def parameters(function: Callable[..., Any]) -> tuple[Parameter, ...]:
+    """The options of a function, in order: its parameters, and the fields of those parameters that are dataclasses."""
+    found: list[Parameter] = []
+    for one in inspect.signature(function, eval_str=True).parameters.values():
+        if is_dataclass(one.annotation):
+            found += _fields(one.annotation, one.name)
+        else:
+            found += _parameter(one, "")
+    return tuple(found)
+
+
+def _fields(kind: Any, group: str) -> list[Parameter]:
+    fields, hints = inspect.signature(kind).parameters, get_type_hints(kind, include_extras=True)
+    return [
+        parameter
+        for name in options_in(kind)
+        for parameter in _parameter(fields[name].replace(annotation=hints[name]), group)
+    ]
+
+
+def _parameter(one: inspect.Parameter, group: str) -> list[Parameter]:
+    kind, option = typed_option(one.annotation)
+    if option is None:
+        return []
+    is_repeated = get_origin(kind) is tuple
+    if get_origin(kind) is not Literal and get_args(kind):  # of several, or None
+        kind = get_args(kind)[0]
+    return [Parameter(one.name, group, kind, is_repeated, one.default, option)]
+
+
+def arguments(
+    function: Callable[..., Any], values: Mapping[str, Any], **groups: Mapping[str, Any]
+) -> dict[str, Any]:
+    """What to call the function with: `values` by their keys, and `groups`, fields of its dataclasses that are no options.
+
+    None and False stand for the default. Raises UsageError for a value that an option does not take.
+    """
+    given: dict[str, dict[str, Any]] = {"": {}}
+    for one in parameters(function):
+        value = values.get(one.key)
+        if value is not None and value is not False and value != ():
+            given.setdefault(one.group, {})[one.name] = parsed(one, value)
+    found = given[""]
+    for one in inspect.signature(function, eval_str=True).parameters.values():
+        if is_dataclass(one.annotation):
+            kind: Any = one.annotation
+            fields = given.get(one.name, {})
+            names = {"given": tuple(fields)} if issubclass(kind, OptionGroup) else {}
+            found[one.name] = kind(**fields, **names, **groups.get(one.name, {}))
+    return found
+
+
+def by_key(
+    function: Callable[..., Any], command: str, words: Collection[Any], options: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Arguments and options of the command as they are called in Python, by the keys of its parameters.
+
+    Raises UsageError for one that there is not, for one argument too many, or too few.
+    """
+    fix = f"gpucost {command} --help"
+    known = {one.key: one for one in parameters(function)}
+    positional = [one for one in known.values() if one.option.is_argument]
+    values: dict[str, Any] = {}
+    if len(words) > len(positional):
+        raise UsageError(f"{command} takes {len(positional)} arguments, and got {len(words)}", fix)
+    for one, word in zip(positional, words, strict=False):
+        values[one.key] = word
+    for name, value in options.items():
+        key = _ALIASES.get(name, name)
+        if key not in known:
+            raise UsageError(f"No such option: --{key.replace('_', '-')}", fix)
+        if value is True and known[key].kind is not bool:
+            raise UsageError(f"{name} takes a value, not True", fix)
+        values[key] = value
+    for one in positional:
+        if one.is_required and values.get(one.key) is None:
+            raise UsageError(f"Missing argument {one.option.metavar}", fix)
+    return values
+
+
+def parsed(one: Parameter, value: Any) -> Any:
+    """The value that an option has, from texts or values. Raises UsageError for one that it does not take."""
+    if not one.is_repeated:
+        return _parsed(one, value)
+    several = value if isinstance(value, list | tuple | set) else [value]
+    if one.option.is_split:
+        several = [part for text in several for part in str(text).split(",")]
+        several = [part.strip() for part in several if part.strip()]
+    return tuple(_parsed(one, part) for part in several)
+
+
+def _parsed(one: Parameter, value: Any) -> Any:
+    try:
+        return _of_kind(one, value)
+    except ValueError as error:
+        name = one.option.metavar if one.option.is_argument else one.flag
+        raise UsageError(f"Invalid value for {name}: {error}") from None
+
+
+def _of_kind(one: Parameter, value: Any) -> Any:
+    kind: Any = one.kind
+    if kind is bool:
+        return bool(value)
+    text = value.isoformat() if isinstance(value, date) else str(value)
+    if choices := one.choices:
+        if text not in choices:
+            raise ValueError(f"{text!r} is not one of {', '.join(choices)}")
+        return text if get_origin(kind) is Literal else kind(text)
+    if kind is int:
+        return _whole(text, one.option)
+    if kind in (float, Decimal):
+        return number(kind, one.option, text)
+    return Path(text) if kind is Path else text
+
+
+def _whole(text: str, how: Option) -> int:
+    try:
+        value = int(text)
+    except ValueError:
+        raise ValueError(f"{text!r} is not a valid integer") from None
+    if value < how.least or (how.most is not None and value > how.most):
+        raise ValueError(
+            f"{value} is not between {how.least} and {how.most}"
+            if how.most
+            else f"{value} is less than {how.least}"
+        )
+    return value
+
+
+def number(kind: type[N], how: Option, text: Any) -> N:
+    """A number that lies in the range of its Option; money stays exact. Raises ValueError for one that does not."""
+    try:
+        value = Decimal(str(text))
+    except InvalidOperation:
+        value = Decimal("NaN")
+    is_under = value.is_finite() and (value <= how.least if how.above else value < how.least)
+    if not value.is_finite() or is_under or (how.most is not None and value > how.most):
+        end = f" and at most {how.most:,}" if how.most is not None else ""
+        raise ValueError(f"{text!r} is no number {'above' if how.above else 'from'} {how.least}{end}")
+    if math.isinf(kind(value)):
+        raise ValueError(f"{text!r} is too large")
+    return kind(value)

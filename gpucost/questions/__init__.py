@@ -1,0 +1,71 @@
+"""Every question that gpucost answers, once: the command line, the Python API, MCP tools, schemas and docs are made from this."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from inspect import signature
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from gpucost.options import arguments
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from gpucost.render.view import Answer
+
+REPORT_FORMATS = ("table", "markdown", "html", "json", "csv", "parquet", "focus")
+FORMATS = ("table", "markdown", "csv", "json", "parquet")
+BRIEF_FORMATS = ("table", "json")
+
+
+class Question(NamedTuple):
+    """A question: the words of its command, the module with its function, and its line in the help of the program.
+
+    The function is called as the words are, with `_` between them. It takes a Request and options, and returns the answer.
+    `answer` is the class of its JSON, of the schema `schema`. `reads_files`: it can read other files than the store.
+    """
+
+    words: str
+    module: str
+    summary: str
+    answer: str
+    topic: str = ""
+    formats: tuple[str, ...] = FORMATS
+    takes_lake: bool = False
+    reads_files: bool = False
+    contract: str = ""
+
+    @property
+    def schema(self) -> str:
+        """The name of its JSON contract: gpucost.NAME/1."""
+        return self.contract or self.words.replace(" ", ".")
+
+    @property
+    def function(self) -> Callable[..., Answer]:
+        """The function that answers it; importing it may take a while."""
+        function: Callable[..., Answer] = getattr(
+            import_module(f"gpucost.questions.{self.module}"), self.words.replace(" ", "_")
+        )
+        return function
+
+    def arguments(self, values: Mapping[str, Any], **request: Any) -> dict[str, Any]:
+        """What to call its function with, from options by their keys and fields of the Request. Raises UsageError."""
+        function = self.function
+        return arguments(function, values, **{next(iter(signature(function).parameters)): request})
+
+
+_QUESTIONS = (
+    Question("report", "report", "What GPUs cost, who used them, and how much sat idle.", "gpucost.render.view:ReportView",
+             "See", REPORT_FORMATS, takes_lake=True),
+    Question("waste", "waste", "Where GPU time was wasted, each GPU-hour in one bucket.", "gpucost.findings:WasteAnswer",
+             "See", takes_lake=True),
+    Question("queue", "queue", "Who waits for GPUs, in Kueue's queues and in Slurm.", "gpucost.report.queue:Queues", "See"),
+    Question("findings", "findings", "What to do about waste, dearest first.", "gpucost.findings:FindingsAnswer", "Decide"),
+    Question("unit epoch", "units", "Each epoch of a training run: cost, trend, losses, what is still to come.",
+             "gpucost.report.units.work:Epochs"),
+    Question("unit experiment", "units", "Experiments: tracked runs, sweeps, and jobs that no tracker knows.",
+             "gpucost.report.units.work:Experiments"),
+    Question("unit requests", "units", "1,000 requests, by model and day.", "gpucost.report.units.serving:Requests"),
+    Question("unit tokens", "units", "A million tokens, by model and day.", "gpucost.report.units.serving:Tokens"),
+)  # fmt: skip
+QUESTIONS = {question.words: question for question in _QUESTIONS}

@@ -1,0 +1,216 @@
+"""What to do about waste: findings, the most expensive first, each with the command that shows its saving."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from decimal import Decimal
+from functools import partial
+from typing import TYPE_CHECKING, Annotated, Literal
+
+from gpucost.errors import GpucostError, StoreError
+from gpucost.options import Option, Selection
+from gpucost.questions.request import FleetRequest
+from gpucost.render.formatting import figure_text
+from gpucost.render.schema import columns_of, table
+from gpucost.render.view import Document, Item, Items, Section, Table, money, text
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from gpucost.cli.whatif_commitments import StoredCommitments
+    from gpucost.config.model import Config
+    from gpucost.findings import Finding, FindingChanges, Findings
+    from gpucost.periods import Period
+    from gpucost.report.query import Query
+    from gpucost.store.connection import Store
+    from gpucost.whatif.answer import Answer
+    from gpucost.whatif.fleet import Scenario, Usage
+
+# What an answer is compared with.
+Comparison = Literal["previous"]
+_WITHOUT_USERS = (
+    "SELECT message FROM warnings WHERE code = 'host_without_users' AND to_ms > $1 AND from_ms < $2"
+)
+
+
+def findings(
+    request: FleetRequest,
+    minimum: Annotated[
+        Decimal | None,
+        Option("Leave out what saves less a month. Default: [findings] minimum_per_month.", "MONEY"),
+    ] = None,
+    top: Annotated[int | None, Option("Only the dearest; without it all.", "COUNT", least=1)] = None,
+    show_patches: Annotated[
+        bool, Option("Also what to apply: Kubernetes YAML, where it is known.", flag="--patches")
+    ] = False,
+    compare: Annotated[
+        Comparison | None, Option("Also what became of the findings of the period before, as long.")
+    ] = None,
+) -> Document:
+    """Say what to do about waste, the dearest first: what, who, evidence, saving, and the command that shows it.
+
+    Savings come first, then upper bounds: what waste cost, or what could be saved once something else is done.
+    Each finding's saving is what its `gpucost whatif` command answers on the same store. No GPU-hour's waste is in two findings.
+    docs/findings.md tells the kinds, and the order in which they lay claim to GPU-hours.
+
+    Without a period: the current month so far, or the newest month with data.
+
+    \b
+    Examples:
+      gpucost findings
+      gpucost findings --month 2026-10 --top 5
+      gpucost findings --team research --minimum 500
+      gpucost findings --month 2026-10 --compare previous --patches
+      gpucost findings --last 30d --format json
+    """
+    from gpucost.findings import Finding, FindingsAnswer, changes
+    from gpucost.periods import name_of
+    from gpucost.report.changes import previous_period
+    from gpucost.report.query import newest_data
+    from gpucost.store.sqlfiles import column
+
+    settings = request.settings
+    if minimum is not None:
+        settings = settings.model_copy(
+            update={"findings": settings.findings.model_copy(update={"minimum_per_month": minimum})}
+        )
+    with request.status() as tell:
+        found = narrowed(read_findings(settings, request.store, request.period, tell), request)
+        changed = None
+        if compare:
+            with request.store.read() as con:
+                period = previous_period(
+                    request.period, newest_data(con) or request.period.end_ms, request.tz
+                )
+            try:
+                before = narrowed(read_findings(settings, request.store, period, tell), request)
+            except StoreError:
+                raise
+            except GpucostError as error:
+                raise GpucostError(
+                    f"there is nothing to compare with: {error.message}", "leave out --compare"
+                ) from None
+            changed = changes(before.findings, found.findings, period)
+    request.note_gaps(request.clusters)
+    with request.store.read() as con:
+        for message in column(con, _WITHOUT_USERS, [request.period.start_ms, request.period.end_ms]):
+            request.note(f"note: {message}")
+    shown, columns = found.findings[:top], columns_of(Finding)
+    lists = [tuple(one for one in shown if one.is_bound is is_bound) for is_bound in (False, True)]
+    sums = found.minimum_per_month, found.saving_per_month, found.at_most_per_month, found.passed_over
+    with_patches = show_patches or request.format == "markdown"
+    sections: list[Section] = [
+        finding_items(several, title, with_patches=with_patches)
+        for several, title in zip(lists, ("Savings", "Upper bounds"), strict=True)
+        if several
+    ]
+    if changed:
+        sections.append(_changes_table(changed, name_of(changed.period, request.tz)))
+    return Document(
+        title=f"Findings: {', '.join((*request.teams, *request.namespaces, *request.clusters, request.period_name))}",
+        subtitle=headline(found, settings.currency),
+        currency=settings.currency,
+        sections=tuple(sections),
+        name="findings",
+        data=FindingsAnswer(request.period, settings.currency, *sums, lists[0], lists[1], changed),
+        flat=(columns, table(shown, columns)[1]),
+    )
+
+
+TITLE = "What to do about it"
+
+
+def read_findings(
+    config: Config, store: Store, period: Period, tell: Callable[[str], None] = lambda _: None
+) -> Findings:
+    """The findings of a period, commitments asked of list prices, too; `tell` is called with what is being done."""
+    from gpucost import savings
+    from gpucost.cli.whatif_commitments import StoredCommitments
+
+    return savings.findings(
+        config, store, period, partial(_commit, StoredCommitments(config, store, period)), tell
+    )
+
+
+def narrowed(found: Findings, selection: Selection | Query) -> Findings:
+    """The findings about a part of the fleet, with the ranks that they have among all."""
+    teams, namespaces, clusters = selection.teams, selection.namespaces, selection.clusters
+    kept = tuple(
+        one
+        for one in found.findings
+        if (not teams or set((one.team or "").split(", ")) & set(teams))
+        and (not namespaces or one.namespace in namespaces)
+        and (not clusters or one.cluster in clusters)
+    )
+    return replace(
+        found, findings=kept, passed_over=0 if teams or namespaces or clusters else found.passed_over
+    )
+
+
+def _changes_table(changed: FindingChanges, name: str) -> Table:
+    """What is gone, new and still there since the period before."""
+    return Table.of(
+        f"Since {name}",
+        changed.findings,
+        (
+            text("status"),
+            text("title", "What"),
+            text("subject", "Who"),
+            text("namespace", weight=2),
+            money("before_per_month", "A month then"),
+            money("after_per_month", "Now"),
+        ),
+        note="Gone: done, or passed by itself.",
+    )
+
+
+def finding_items(findings: Sequence[Finding], title: str = "", *, with_patches: bool = False) -> Items:
+    """What each is worth a month, whose it is, its evidence, what to do, and the command that shows the saving."""
+
+    def whose(one: Finding) -> str:
+        owner = ", ".join(part for part in (one.namespace, f"team {one.team}" if one.team else "") if part)
+        return f" ({owner})" if owner else ""
+
+    return Items(
+        tuple(
+            Item(
+                f"{one.title}: {one.subject}{whose(one)}",
+                one.saving_per_month,
+                "money",
+                "a month",
+                f"{one.evidence}. {one.advice[:1].upper()}{one.advice[1:]}. Measured by {one.measured}.",
+                one.command,
+                one.is_bound,
+                one.rank,
+                one.patch if with_patches else None,
+            )
+            for one in findings
+        ),
+        title,
+    )
+
+
+def headline(findings: Findings, currency: str) -> str:
+    """How many there are, and what their commands show together."""
+    least, saving = (
+        figure_text(one, "money", currency, 2)
+        for one in (findings.minimum_per_month, findings.saving_per_month)
+    )
+    if not findings.findings:
+        return f"Nothing would save {least} a month or more ([findings] minimum_per_month)."
+    count, most = len(findings.findings), figure_text(findings.at_most_per_month, "money", currency, 2)
+    less = f"; {findings.passed_over} more under {least}" if findings.passed_over else ""
+    return (
+        f"{count} finding{'s' if count > 1 else ''}{less}. Their commands show {saving} "
+        f"a month; the upper bounds come to {most}: what waste cost, or what takes work first."
+    )
+
+
+def _commit(known: StoredCommitments, usage: Usage) -> Scenario[Answer]:
+    """`whatif reserve` about the usage."""
+    from gpucost.cli.whatif_commitments import stored_families
+    from gpucost.whatif.reserve import answer
+
+    families, existing, assumptions = stored_families(known, usage)
+    currency, period = known.settings.currency, usage.period_name
+    return (yield from answer(families, existing, currency=currency, period=period, assumptions=assumptions))

@@ -1,0 +1,186 @@
+"""Who waits for GPUs, and whose share of them is fair."""
+
+from __future__ import annotations
+
+import re
+from operator import attrgetter
+from typing import TYPE_CHECKING, Annotated, Any
+
+from gpucost.errors import GpucostError, UsageError
+from gpucost.options import Names, Option
+from gpucost.periods import MS_PER_HOUR
+from gpucost.questions.request import ClusterRequest
+from gpucost.render.schema import table
+from gpucost.render.view import Document, Shown, Table, count, figure, money, number, share, text
+
+if TYPE_CHECKING:
+    from gpucost.report.queue import SlurmShare, SlurmWait
+
+
+def queue(
+    request: ClusterRequest,
+    name: Annotated[Names, Option("Only this ClusterQueue; repeatable.", "NAME", flag="--queue")] = (),
+    half_life: Annotated[
+        str,
+        Option(
+            "How fast old dollars lose weight beside Slurm's fair share: 7d, 12h. Default: 7d, as Slurm's"
+            " own.",
+            "SPAN",
+        ),
+    ] = "7d",
+) -> Document:
+    """Show who waits for GPUs, and whose share of them is fair: Kueue's ClusterQueues, and Slurm's partitions and accounts.
+
+    Of Kueue: what ClusterQueues may use and do use, what they borrow, and how long workloads wait. Fair share is told over the
+    last 7 days of the period: a queue's share of its cohort's quota against its share of the use, what was used 2 days ago
+    counting half. docs/kueue.md has the formulas.
+
+    Of Slurm: how long jobs waited by partition, QOS and account, what they cost, what preemption threw away, and fair share as
+    sshare says it beside the dollars. docs/slurm.md says more.
+
+    Without a period: the current month so far, or the newest month with data.
+
+    \b
+    Examples:
+      gpucost queue
+      gpucost queue --last 7d
+      gpucost queue --month 2026-10 --queue research --format json
+    """
+    from gpucost import pipeline
+    from gpucost.report.queue import Queues, queues, slurm
+
+    period = request.period
+    with request.store.read() as con:
+        found = queues(con, period, request.clusters, name or ())
+    waits: list[SlurmWait] = []
+    shares: list[SlurmShare] = []
+    if not name:
+        half_life_ms = _half_life_ms(half_life)
+        waits, shares = pipeline.read_attributed(
+            request.settings,
+            request.store,
+            lambda con: slurm(con, period, half_life_ms, request.clusters),
+            period,
+        )
+    if not found and not waits:
+        what = "no such ClusterQueue" if name or request.clusters else "nothing"
+        raise GpucostError(
+            f"Kueue told of {what} in {request.period_name}",
+            "have Prometheus scrape Kueue's manager, and run gpucost collect prometheus; docs/kueue.md "
+            "says which metrics",
+        )
+    several = len({*(one.cluster for one in found), *(one.cluster for one in waits)}) > 1
+    cluster = [text("cluster")] if several else []
+    columns = (
+        *cluster,
+        text("cluster_queue", "Queue"),
+        text("cohort", weight=2),
+        text("resource", weight=1),
+        number("quota"),
+        number(
+            lambda one: "none" if one.is_borrowing_unlimited else one.borrowing_limit,
+            "Borrow limit",
+            weight=2,
+        ),
+        number("used_average", "In use"),
+        number("used_p95", "In use p95", weight=3),
+        number("used_max", "In use max", weight=2),
+        number("borrowed_average", "Borrowed"),
+        number("pending_average", "Pending"),
+        count("waits.admitted", "Admitted", weight=3),
+        _time("waits.wait_mean_seconds", "Wait"),
+        _time("waits.wait_p50_seconds", "Wait p50", weight=3),
+        _time("waits.wait_p95_seconds", "Wait p95", weight=2),
+        share("share_of_quota", "Share of quota", decimals=0),
+        share("share_of_use", "Share of use", decimals=0),
+    )
+    of_jobs = (
+        *cluster,
+        text("name"),
+        count("started"),
+        _time("wait_p50_seconds", "Wait p50"),
+        _time("wait_p95_seconds", "Wait p95"),
+        _time("eligible_wait_p95_seconds", "Once eligible p95", weight=2),
+        number("gpu_hours", "GPU-hours"),
+        money("cost"),
+        count("preempted", weight=2),
+        money("preempted_cost", "Lost to preemption", weight=1),
+    )
+    of_shares = (
+        *cluster,
+        text("account"),
+        text("user"),
+        share("norm_shares", "Granted", decimals=1),
+        share("effective_usage", "Used", decimals=1),
+        figure(lambda one: None if one.fair_share is None else f"{one.fair_share:.3f}", "Factor"),
+        money("cost"),
+        share("cost_share", "Share of cost", decimals=1),
+    )
+    titles = {"partition": "Jobs by partition", "qos": "Jobs by QOS", "account": "Jobs by account"}
+    last = next(reversed(titles))
+    return Document(
+        title=f"{'Queues' if waits else 'ClusterQueues'}: {request.period_name}",
+        currency=request.settings.currency,
+        sections=(
+            *([Table.of("Quota, use and waits", found, columns, note=_OF_QUEUES)] if found else []),
+            *(
+                Table.of(
+                    title,
+                    [one for one in waits if one.by == by],
+                    of_jobs,
+                    note=_OF_JOBS if by == last else None,
+                )
+                for by, title in titles.items()
+                if waits
+            ),
+            *(
+                [Table.of("Fair share, from sshare", shares, of_shares, note=_OF_SHARES.format(half_life))]
+                if shares
+                else []
+            ),
+        ),
+        name="queue",
+        data=Queues(period, found, waits or None, shares or None),
+        flat=table(found or waits),
+    )
+
+
+def _half_life_ms(span: str) -> int:
+    match = re.fullmatch(r"([1-9]\d{0,3})([hdw])", span)
+    if match is None:
+        raise UsageError(f"--half-life {span!r} is no span of time", "7d, 12h or 2w")
+    return int(match[1]) * {"h": 1, "d": 24, "w": 168}[match[2]] * MS_PER_HOUR
+
+
+_OF_QUEUES = (
+    "Averages over the period, in units of the resource. Wait: from creation to admission. The shares are"
+    " of the cohort's quota "
+    "and of its use in the last 7 days, use of 2 days ago counting half: a queue with more use than quota"
+    " lives on what others "
+    "lend."
+)
+_OF_JOBS = (
+    "Wait: from submission to start. Once eligible: without the time that dependencies and limits held a "
+    "job back. "
+    "Lost to preemption: what runs cost that were preempted."
+)
+_OF_SHARES = (
+    "Granted and used: of the siblings, as sshare gives them. The higher the factor, the sooner the next "
+    "job starts. "
+    "Share of cost: of the cluster's dollars, those of {} ago counting half."
+)
+
+
+def _time(name: str, title: str, weight: int = 0) -> Shown:
+    """A column of the seconds that `name` has, in the unit that suits them."""
+    read = attrgetter(name)
+
+    def shown(row: Any) -> str | None:
+        seconds: float | None = read(row)
+        if seconds is None:
+            return None
+        if seconds < 120:
+            return f"{seconds:.0f} s"
+        return f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"
+
+    return figure(shown, title, weight=weight)

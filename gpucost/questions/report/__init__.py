@@ -1,0 +1,154 @@
+"""What GPUs cost, by team or by any other dimension."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Annotated, Literal
+
+from gpucost.errors import IncompleteError, NoDataError, UsageError
+from gpucost.options import Names, Option, count
+from gpucost.questions.request import DIMENSION_NAMES, FleetRequest
+from gpucost.render.view import ReportView
+
+if TYPE_CHECKING:
+    from gpucost.report import Query
+
+# How unallocated cost is spread over the teams that used such GPUs.
+Sharing = Literal["proportional", "even"]
+# What an answer is compared with.
+Comparison = Literal["previous"]
+
+
+def report(
+    request: FleetRequest,
+    by: Annotated[
+        Names,
+        Option(
+            f"Rows by any of {DIMENSION_NAMES}. Default: team; with --team namespace; with --namespace "
+            f"workload.",
+            "A,B",
+            completes="dimensions",
+            is_split=True,
+        ),
+    ] = (),
+    share_unallocated: Annotated[
+        Sharing | None,
+        Option(
+            "Also spread what nobody held over the teams that used such GPUs in that cluster: by cost, or"
+            " evenly."
+        ),
+    ] = None,
+    compare: Annotated[
+        Comparison | None,
+        Option("Also how cost changed since the period before, as long; of a month, since the month before."),
+    ] = None,
+    top: Annotated[int, count("How many top consumers to list.")] = 10,
+    waste: Annotated[
+        bool, Option("Also the tables of gpucost waste: where GPU time was wasted and on what.")
+    ] = False,
+    findings: Annotated[
+        int,
+        count(
+            "On an HTML page, also so many of the dearest findings; asking what-ifs takes seconds, longer"
+            " on a large fleet."
+        ),
+    ] = 0,
+    strict: Annotated[
+        bool, Option("Exit with 4 after the report where its period was not collected in full.")
+    ] = False,
+) -> ReportView:
+    """Show what GPUs cost, who used them, and how much of it was idle.
+
+    Without a period: the current month so far, or the newest month with data.
+
+    \b
+    Examples:
+      gpucost report
+      gpucost report --team research --month 2026-10
+      gpucost report --last 7d --by team,gpu_model
+      gpucost report --month 2026-10 --share-unallocated proportional
+      gpucost report --month 2026-10 --compare previous
+      gpucost report --month 2026-10 -o october.html
+      gpucost report --month 2026-10 -o october.html --findings 10
+      gpucost report --month 2026-10 --waste
+      gpucost report --month 2026-10 --format markdown --brief
+      gpucost report --month 2026-10 --format focus -o october-focus.csv
+      gpucost report --namespace serving --by pod,day --format csv -o pods.csv
+    """
+    if findings and request.format != "html":
+        raise UsageError(
+            "--findings has a place on an HTML page only", "gpucost findings lists them in every other format"
+        )
+    request = replace(request, with_samples=waste or request.format == "html")
+    query = request.query(
+        by=by,
+        top=top,
+        with_sections=request.format in ("table", "markdown", "html"),
+        with_series=request.format == "html" or (request.format == "table" and request.is_drawn),
+        share_unallocated=share_unallocated,
+    )
+    if compare:
+        _check_comparison(query, waste=waste)
+    if waste and request.is_flat:
+        raise UsageError(
+            "--waste has no place in the columns of csv and parquet", "gpucost waste --format csv"
+        )
+    try:
+        view = _view(request, query, compare=compare, waste=waste)
+    except NoDataError as error:
+        if not strict or query.period.end > request.now:
+            raise
+        raise (incomplete(request, query) or error) from None
+    if request.format == "html":
+        from gpucost.questions.report.page import page
+
+        view = page(request.settings, request.store, query, view, findings)
+    return replace(
+        view,
+        notes=request.gap_notes(request.clusters) if request.is_flat else (),
+        failure=incomplete(request, query) if strict else None,
+    )
+
+
+def _check_comparison(query: Query, *, waste: bool) -> None:
+    if waste:
+        raise UsageError("--compare and --waste exclude each other", "give one of them")
+    if times := [name for name in query.by if name in ("month", "day", "hour")]:
+        raise UsageError(
+            f"rows by {times[0]} have none of the period before to compare with",
+            f"leave {times[0]} out of --by",
+        )
+
+
+def incomplete(request: FleetRequest, query: Query) -> IncompleteError | None:
+    """Why the query's period is incomplete: part of it was not collected and not accepted, or is still to come."""
+    from gpucost.render.formatting import missing_text
+    from gpucost.report.coverage import missed
+
+    with request.store.read() as con:
+        gaps, notices, is_running = missed(con, query.period, request.now, request.tz, query.clusters)
+    missing = missing_text(gaps)
+    if missing is not None:
+        fix = next((notice.fix for notice in notices), "gpucost collect prometheus")
+        return IncompleteError(f"{query.period_name} is incomplete: {missing}", fix)
+    if is_running:
+        return IncompleteError(
+            f"{query.period_name} is not over yet, so its figures are not final",
+            "leave out --strict for a report so far",
+        )
+    return None
+
+
+def _view(request: FleetRequest, query: Query, *, compare: str | None, waste: bool) -> ReportView:
+    from gpucost import pipeline
+
+    settings, store = request.settings, request.store
+    if compare:
+        from gpucost import comparisons
+
+        return comparisons.compared_report(settings, store, query)
+    if waste:
+        from gpucost.questions.waste import with_waste
+
+        return with_waste(*pipeline.waste_report(settings, store, query, top=query.top))
+    return pipeline.report(settings, store, query)

@@ -1,0 +1,239 @@
+"""What every question gets: the configuration, the store, the period, and the part of the fleet that it is about."""
+
+from __future__ import annotations
+
+import atexit
+import functools
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from gpucost import disk
+from gpucost.errors import GpucostError
+from gpucost.options import ClusterOption, MonthOption, PeriodOptions, Selection, WorkloadSelection
+from gpucost.periods import parse_period
+from gpucost.texts import concealed
+
+if TYPE_CHECKING:
+    from zoneinfo import ZoneInfo
+
+    from gpucost.config.model import Config
+    from gpucost.periods import Period
+    from gpucost.render.view import ReportView
+    from gpucost.report import Query
+    from gpucost.store.connection import Store
+
+# What goes when the program ends.
+_ended = ExitStack()
+atexit.register(_ended.close)
+_MOST_GAPS = 5
+DIMENSION_NAMES = (
+    "cluster, namespace, team, workload, workload_type, pod, uid, node, gpu_model, capacity_type, region, zone, month, day, "
+    "hour, and of Slurm account, user, partition, qos, reservation"
+)
+
+
+class Client:
+    """Takes what a question reports besides its answer. This one keeps the notes and shows no progress."""
+
+    def __init__(self) -> None:
+        self.notes: list[str] = []
+
+    def note(self, text: str) -> None:
+        """Report something besides the answer, without secrets."""
+        self.notes.append(concealed(text))
+
+    @contextmanager
+    def status(self) -> Iterator[Callable[[str], None]]:
+        """Yield what to call with what is being done."""
+        yield lambda _: None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Request:
+    """A question to answer, with everything that it reads; files are read when they are first needed.
+
+    `format` is how the answer will be written; a question may leave out what that format does not show. `is_drawn`: there is a
+    terminal that shows charts. Properties raise ConfigError.
+    """
+
+    config_file: Path | None = None
+    store_file: Path | None = None
+    lake: str | None = None
+    format: str = "json"
+    is_drawn: bool = False
+    with_samples: bool = True
+    client: Client = field(default_factory=Client)
+
+    @functools.cached_property
+    def configured(self) -> Config:
+        """The configuration from files, variables and options."""
+        from gpucost.config.load import load_config
+
+        return load_config(self.config_file, store=self.store_file)
+
+    @functools.cached_property
+    def settings(self) -> Config:
+        """The configuration in force. For a lake, the store of the lake's figures replaces the configured one."""
+        return self._of_lake(self.lake) if self.lake else self.configured
+
+    @functools.cached_property
+    def store(self) -> Store:
+        """The store that the configuration names, not opened yet."""
+        from gpucost.store.connection import Store
+
+        return Store.of(self.settings)
+
+    def _of_lake(self, url: str) -> Config:
+        from gpucost.lake.reading import open_store
+
+        folder = _ended.enter_context(disk.temporary())
+        period = self.named_period[0] if self.named_period else None
+        with self.status() as tell:
+            store, notes = open_store(
+                self.configured, url, folder, period, samples=self.with_samples, tell=tell
+            )
+        for text in notes:
+            self.note(f"note: {text}")
+        return self.configured.in_store(store.path)
+
+    @functools.cached_property
+    def now(self) -> datetime:
+        """The moment of the request."""
+        return datetime.now(UTC)
+
+    @property
+    def tz(self) -> ZoneInfo:
+        """The configured time zone."""
+        return self.configured.tz
+
+    @property
+    def named_period(self) -> tuple[Period, str] | None:
+        """The period that the options name, and its name for people; None if they name none."""
+        return None
+
+    @property
+    def is_flat(self) -> bool:
+        """Whether the answer will be rows of one table and nothing else."""
+        return self.format in ("csv", "parquet")
+
+    def attributed(self) -> Store:
+        """The store, attributed for this configuration. If that fails, a note says which costs it has instead."""
+        from gpucost import pipeline
+
+        try:
+            pipeline.attribute(self.settings, self.store)
+        except GpucostError as error:
+            if self.store.exists:
+                self.note(
+                    f"note: costs are those of the configuration that the store was attributed for last: {error}"
+                )
+        return self.store
+
+    def note(self, text: str) -> None:
+        """Report something besides the answer."""
+        self.client.note(text)
+
+    @contextmanager
+    def status(self) -> Iterator[Callable[[str], None]]:
+        """Yield what to call with what is being done."""
+        with self.client.status() as tell:
+            yield tell
+
+
+@dataclass(frozen=True, kw_only=True)
+class MonthRequest(MonthOption, Request):
+    """A question about a calendar month."""
+
+    @functools.cached_property
+    def named_period(self) -> tuple[Period, str] | None:
+        """The period that the options name, and its name for people; None if they name none."""
+        names = {name: getattr(self, name, None) for name in ("month", "start", "end", "last")}
+        return parse_period(self.tz, self.now, **names)
+
+    @functools.cached_property
+    def chosen(self) -> tuple[Period, str, str | None]:
+        """The period, its name, and why it was chosen: the named one, or the current month so far, or the newest with data.
+
+        Raises GpucostError if the store has no data, UsageError for a period that cannot be read.
+        """
+        from gpucost.report import default_period
+
+        if self.named_period:
+            return *self.named_period, None
+        with self.store.read() as con:
+            return default_period(con, self.tz, self.now)
+
+    @property
+    def period(self) -> Period:
+        """The period that is chosen."""
+        return self.chosen[0]
+
+    @property
+    def period_name(self) -> str:
+        """Its name for people."""
+        return self.chosen[1]
+
+    def gap_notes(self, clusters: tuple[str, ...] = (), period: Period | None = None) -> tuple[str, ...]:
+        """Notes on the times of the period that were not collected and that no one accepted, a line each."""
+        from gpucost.report.coverage import missed
+
+        with self.store.read() as con:
+            _, notices, _ = missed(con, period or self.period, self.now, self.settings.tz, clusters)
+        notes = [f"note: {notice.message}" for notice in notices[:_MOST_GAPS]]
+        if len(notices) > _MOST_GAPS:
+            notes.append(f"note: and {len(notices) - _MOST_GAPS:,} more such times")
+        return tuple(notes)
+
+    def note_gaps(self, clusters: tuple[str, ...] = (), period: Period | None = None) -> None:
+        """Report those notes."""
+        for text in self.gap_notes(clusters, period):
+            self.note(text)
+
+
+@dataclass(frozen=True, kw_only=True)
+class PeriodRequest(PeriodOptions, MonthRequest):
+    """A question about a period."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ClusterRequest(ClusterOption, PeriodRequest):
+    """A question about a period and some clusters."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class FleetRequest(Selection, PeriodRequest):
+    """A question about a period and a part of the fleet."""
+
+    @property
+    def scope_name(self) -> str:
+        """The part of the fleet by name; empty for all of it."""
+        return ", ".join((*self.teams, *self.namespaces, *self.clusters))
+
+    def query(self, **more: Any) -> Query:
+        """The report's query for the options, with `more` of its fields."""
+        from gpucost.report import Query
+
+        fields = {
+            "teams": self.teams,
+            "namespaces": self.namespaces,
+            "clusters": self.clusters,
+            "now": self.now,
+        }
+        if "period" not in more:
+            fields |= dict(zip(("period", "period_name", "period_note"), self.chosen, strict=True))
+        return Query(**{**fields, **more})
+
+    def report(self, **more: Any) -> ReportView:
+        """The report of that query. Raises GpucostError if there is none."""
+        from gpucost import pipeline
+
+        return pipeline.report(self.settings, self.store, self.query(**more))
+
+
+@dataclass(frozen=True, kw_only=True)
+class WorkloadRequest(WorkloadSelection, FleetRequest):
+    """A question about a period and a part of the fleet, down to workloads."""

@@ -1,0 +1,154 @@
+"""Where GPU time was wasted, by whom, and on what."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Annotated
+
+from gpucost.errors import UsageError
+from gpucost.options import Names, Option, count
+from gpucost.questions import findings as of_findings
+from gpucost.questions.request import DIMENSION_NAMES, WorkloadRequest
+from gpucost.render.schema import table, to_dict
+from gpucost.render.view import (
+    Document,
+    Line,
+    ReportView,
+    Table,
+    dimension,
+    money,
+    number,
+    ratio,
+    share,
+    text,
+)
+from gpucost.report.waste import BUCKETS, Waste, WorkloadWaste
+
+
+def waste(
+    request: WorkloadRequest,
+    by: Annotated[
+        Names, Option(f"Also by any of {DIMENSION_NAMES}.", "A,B", completes="dimensions", is_split=True)
+    ] = (),
+    top: Annotated[int, count("How many of the workloads that waste most to list.")] = 10,
+    findings: Annotated[int, count("Also list so many of the whole fleet's dearest findings.")] = 0,
+) -> Document:
+    """Show where GPU time was wasted: every held or paid GPU-hour in exactly one bucket.
+
+    Training that waits for data or was lost, serving off its peak or with replicas to spare, notebooks left running, images being
+    pulled, GPUs that nobody held and why. docs/waste.md defines each.
+
+    Without a period: the current month so far, or the newest month with data.
+
+    \b
+    Examples:
+      gpucost waste
+      gpucost waste --team research --month 2026-10
+      gpucost waste --last 7d --by team,workload_type
+      gpucost waste --workload Deployment/chat-api --format json
+      gpucost waste --month 2026-10 --findings 5
+    """
+    from gpucost import pipeline
+    from gpucost.findings import WasteAnswer
+
+    if findings and request.is_flat:
+        raise UsageError(
+            f"--findings has no place in the columns of {request.format}",
+            f"gpucost findings --format {request.format}",
+        )
+    query = request.query(by=tuple(dict.fromkeys(by)), top=0, with_sections=False)
+    view, found = pipeline.waste_report(request.settings, request.store, query, request.workloads, top)
+    advice = None
+    if findings:
+        with request.status() as tell:
+            advice = of_findings.read_findings(request.settings, request.store, request.period, tell)
+    shown = advice.findings[:findings] if advice else None
+    return Document(
+        title=f"GPU waste: {', '.join((*request.workloads, view.title.split(': ', 1)[1]))}",
+        subtitle=view.subtitle,
+        currency=view.currency,
+        sections=(
+            *waste_tables(found),
+            *([of_findings.finding_items(shown, of_findings.TITLE)] if shown else []),
+        ),
+        coverage=view.coverage,
+        name="waste",
+        data=WasteAnswer(
+            period=view.period, currency=view.currency, waste=found, findings=shown, coverage=view.coverage
+        ),
+        flat=table(found.rows if found.by else found.buckets, ("bucket", *found.by, "gpu_hours", "cost")),
+        notes=request.gap_notes(request.clusters) if request.is_flat else (),
+    )
+
+
+_BUCKETS = {bucket.name: bucket for bucket in BUCKETS}
+
+
+def with_waste(view: ReportView, waste: Waste) -> ReportView:
+    """The report with the anatomy of waste after its own sections, and for programs beside its rows."""
+    sections = (*view.sections, *waste_tables(waste)) if view.sections else ()
+    return replace(view, sections=sections, waste=to_dict(waste))
+
+
+def waste_tables(waste: Waste) -> tuple[Table, ...]:
+    """Where GPU time went, the same by the dimensions asked for, and the workloads that waste most."""
+    sums = waste.totals
+    anatomy = Table.of(
+        "Where GPU time went",
+        [row for row in waste.buckets if row.gpu_hours or row.cost],
+        (
+            text(lambda row: _BUCKETS[row.bucket].title, "Kind"),
+            text(lambda row: _BUCKETS[row.bucket].whose, "Of", weight=1),
+            text(lambda row: _BUCKETS[row.bucket].meaning, "What it is", weight=2),
+            number("gpu_hours", "GPU-hours"),
+            money("cost"),
+            share(lambda row: ratio(row.cost, sums.cost), "Share"),
+        ),
+        (
+            Line(("Wasted", "", "", sums.wasted_gpu_hours, sums.wasted_cost, sums.waste_ratio), is_sum=True),
+            Line(("Total", "", "", sums.gpu_hours, sums.cost, ratio(sums.cost, sums.cost)), is_sum=True),
+        ),
+        "Every GPU-hour stands in one line.",
+    )
+    found = [anatomy]
+    if waste.by:
+        kind = text(lambda row: _BUCKETS[row.bucket].title, "Kind")
+        title = f"By {' and '.join(key.replace('_', ' ') for key in waste.by)}"
+        found.append(
+            Table.of(
+                title,
+                waste.rows,
+                (*map(dimension, waste.by), kind, number("gpu_hours", "GPU-hours"), money("cost")),
+            )
+        )
+    if waste.workloads:
+        columns = [
+            text("workload"),
+            *([text("cluster")] if len({work.cluster for work in waste.workloads}) > 1 else []),
+            text("namespace"),
+            text("workload_type", "Type", weight=2),
+            money("cost", weight=1),
+            money("wasted_cost", "Wasted"),
+            share(lambda work: ratio(work.wasted_cost, work.cost), "Share", decimals=0, weight=2),
+            text(lambda work: _BUCKETS[work.bucket].title if work.bucket else "", "Most of it"),
+            share("utilization_p50", "Busy p50", decimals=0, weight=3),
+            share("utilization_p95", "Busy p95", decimals=0, weight=3),
+            text(
+                lambda work: (
+                    f"{work.gpus_never_used} of {work.gpus_measured}" if work.gpus_never_used else None
+                ),
+                "GPUs never used",
+                weight=3,
+            ),
+            text(_memory, "Memory used", weight=3),
+        ]
+        found.append(Table.of("Workloads that waste most", waste.workloads, columns))
+    return tuple(found)
+
+
+def _memory(work: WorkloadWaste) -> str | None:
+    """`31 of 80 GiB`."""
+    if work.memory_mib_p95 is None:
+        return None
+    whole = f" of {work.gpu_memory_mib / 1024:.0f}" if work.gpu_memory_mib else ""
+    return f"{work.memory_mib_p95 / 1024:.0f}{whole} GiB"
