@@ -119,9 +119,7 @@ def _question(name: str) -> Question:
 def _with_notes(answer: Answer, client: Client) -> Answer:
     from dataclasses import replace
 
-    if answer.failure:
-        raise answer.failure
-    for text in answer.notes:
+    for text in (*answer.notes, *(error.message for error in answer.errors)):
         client.note(text)
     return replace(answer, notes=tuple(filter(None, client.notes)))
 

@@ -205,11 +205,11 @@ def options_in(kind: type) -> dict[str, Option]:
 def parameters(function: Callable[..., Any]) -> tuple[Parameter, ...]:
     """The options of a function, in order: its parameters, and the fields of those parameters that are dataclasses."""
     found: list[Parameter] = []
-    for one in inspect.signature(function, eval_str=True).parameters.values():
-        if is_dataclass(one.annotation):
-            found += _fields(one.annotation, one.name)
+    for each in inspect.signature(function, eval_str=True).parameters.values():
+        if is_dataclass(each.annotation):
+            found += _fields(each.annotation, each.name)
         else:
-            found += _parameter(one, "")
+            found += _parameter(each, "")
     return tuple(found)
 
 
@@ -245,12 +245,12 @@ def arguments(
         if value is not None and value is not False and value != ():
             given.setdefault(one.group, {})[one.name] = parsed(one, value)
     found = given[""]
-    for one in inspect.signature(function, eval_str=True).parameters.values():
-        if is_dataclass(one.annotation):
-            kind: Any = one.annotation
-            fields = given.get(one.name, {})
+    for each in inspect.signature(function, eval_str=True).parameters.values():
+        if is_dataclass(each.annotation):
+            kind: Any = each.annotation
+            fields = given.get(each.name, {})
             names = {"given": tuple(fields)} if issubclass(kind, OptionGroup) else {}
-            found[one.name] = kind(**fields, **names, **groups.get(one.name, {}))
+            found[each.name] = kind(**fields, **names, **groups.get(each.name, {}))
     return found
 
 

@@ -188,8 +188,8 @@ class DefaultCommandGroup(CommandGroup):
 MODULES = {
     **dict.fromkeys(("init", "demo", "doctor", "config", "store", "schema", "sql"), "setup"),
     "report": "report",
-    **dict.fromkeys(("budget", "forecast", "anomalies"), "budgets"),
-    **dict.fromkeys(("chargeback", "reconcile"), "bills"),
+    "policy_check": "policy",
+    "chargeback": "bills",
     **dict.fromkeys(("collect_aws", "collect_gcp", "collect_azure", "collect_focus"), "collect_bills"),
     "collect_slurm": "collect_slurm",
     "whatif_spot": "whatif_spot",
@@ -292,35 +292,22 @@ GROUPS: dict[str, tuple[str, dict[str, str]]] = {
             "chart": "A Helm chart: jobs that collect and charge, and what they need.",
         },
     ),
-    "policy": (
-        "Rules that the fleet should keep.",
-        {
-            "check": "Hold the fleet against them; exit with 3 where one is broken.",
-            "rules": "Print the rules, to start from.",
-        },
-    ),
+    "policy": ("Rules that the fleet should keep.", {"rules": "Print the rules, to start from."}),
     "chargeback": (
         "A month's bundle for finance and teams.",
         {DEFAULT: "", "verify": "Make a sealed month's figures again, or say what changed."},
     ),
-    "budget": (
-        "Budgets and targets of teams and of the fleet.",
-        {"check": "Hold the month against them; exit with 3 where one is missed."},
-    ),
+    "budget": ("Budgets and targets of teams and of the fleet.", {}),
 }
 COMMANDS = {
     "init": "Write a commented gpucost.toml to start from.",
     "demo": "Try it out: two months of a sample fleet, metrics and bill.",
     "doctor": "Check the whole set-up, and say how to mend it.",
     "open": "The report as a page in your browser.",
-    "diff": "What changed between two periods, and why.",
     "sql": "Ask the store anything in SQL, read-only.",
     "quote": "What so many GPUs cost for so long, bought each way.",
-    "forecast": "What the month will come to, and within which range.",
     "mcp": "Read-only tools for agents (Model Context Protocol).",
     "schema": "The JSON Schema of an answer.",
-    "reconcile": "Where each billed dollar of a month went.",
-    "anomalies": "Days that broke their own pattern, and what did it.",
 }
 TOPICS = {
     "Set up": ("init", "demo", "collect", "doctor", "config", "store", "lake"),

@@ -8,20 +8,16 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import Annotated, Any, Literal
 
 import typer
 
-from gpucost.cli.app import WRITTEN
 from gpucost.cli.command import Call, command
 from gpucost.cli.completion import dimensions, stored
 from gpucost.cli.output import is_drawn
 from gpucost.errors import UsageError
-from gpucost.options import Parameter, number, parameters
+from gpucost.options import WRITTEN, Parameter, number, parameters
 from gpucost.questions import BRIEF_FORMATS, FORMATS, QUESTIONS, REPORT_FORMATS, Question
-
-if TYPE_CHECKING:
-    from gpucost.render.view import Answer
 
 _METAVARS = {float: "NUMBER", Decimal: "MONEY", int: "COUNT"}
 _SUFFIXES = {
@@ -47,7 +43,8 @@ class Ask:
         self.question = question
         self.arguments = question.arguments(values, **request)
 
-    def __call__(self) -> Answer:
+    def __call__(self) -> Any:
+        """The answer."""
         return self.question.function(**self.arguments)
 
 

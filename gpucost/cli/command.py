@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, NoReturn, ParamSpec, 
 
 import typer
 
-from gpucost.cli.app import EVERYWHERE, WHOSE, WRITTEN
 from gpucost.cli.completion import stored
 from gpucost.cli.output import (
     drop_stdout,
@@ -31,6 +30,7 @@ from gpucost.cli.output import (
     write_rows,
 )
 from gpucost.errors import GpucostError, UsageError
+from gpucost.options import EVERYWHERE, WHOSE, WRITTEN
 from gpucost.periods import MS_PER_HOUR
 from gpucost.questions.request import Client, WorkloadRequest
 from gpucost.render.rows import RowFormat
@@ -278,7 +278,7 @@ class Call(WorkloadRequest):
     def answer(self, answer: Answer) -> None:
         """Write the answer as --format and -o say, with a note where it went into a file.
 
-        Raises GpucostError where it cannot be written, and what the answer fails with once it is written.
+        Raises GpucostError where it cannot be written.
         """
         if self.is_flat:
             write_flat(answer, self.format, self.target)
@@ -295,8 +295,8 @@ class Call(WorkloadRequest):
         self.note_written(answer.title)
         for text in answer.notes:
             self.note(text)
-        if answer.failure:
-            raise answer.failure
+        for error in answer.errors:
+            print_error(error.message, error.fix)
         if answer.exit_code:
             raise typer.Exit(answer.exit_code)
 

@@ -2,119 +2,29 @@
 
 from __future__ import annotations
 
-from operator import attrgetter
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Annotated, Literal
+from typing import Annotated
 
-import typer
-
-from gpucost.cli.budgets import MISSED
-from gpucost.cli.command import Call, command, option, switch
-from gpucost.render.schema import to_dict
-from gpucost.render.view import Document, Table, count, money, number, text
-
-# lines of the table of who breaks rules
-_SHOWN = 40
+from gpucost.cli.asking import Ask, asking
+from gpucost.cli.command import Call, command, option
+from gpucost.cli.output import write_text
 
 
-# From which severity on a broken rule makes the command fail.
-FailOn = Literal["warning", "error", "never"]
-
-
-@command("* team namespace cluster period written")
+@asking("policy check")
 def policy_check(
     call: Call,
-    rules: Annotated[
-        Path | None, option("--rules", "FILE", "Rules in TOML, instead of those that gpucost has.")
-    ] = None,
+    ask: Ask,
     junit: Annotated[
         Path | None, option("--junit", "FILE", "Write JUnit XML here too, for a CI server.")
     ] = None,
-    fail_on: Annotated[
-        FailOn,
-        switch(
-            "--fail-on", "Exit with 3 where such a rule is broken; warning: where one cannot be checked, too."
-        ),
-    ] = "error",
 ) -> None:
-    """Hold the fleet against rules, and exit with 3 where one is broken.
-
-    Batch work on spot, quotas for GPUs, idle notebooks, limits of NodePools, priority classes, long training on demand:
-    docs/policy.md has all rules and what they can be set to. A rule that metrics tell nothing of is unknown, never kept.
-
-    Without a period: the current month so far, or the newest month with data.
-
-    \b
-    Examples:
-      gpucost policy check
-      gpucost policy check --last 7d --team research
-      gpucost policy rules > policy.toml && gpucost policy check --rules policy.toml --junit policy.xml
-    """
-    from gpucost import pipeline
-    from gpucost.cli.output import write_text
-    from gpucost.policy import BY, read_rules
+    """Write the answer, and the same as JUnit XML."""
     from gpucost.policy import junit as as_junit
 
-    asked = read_rules(rules)
-    answer = pipeline.policy(
-        call.settings, call.store, call.query(by=BY, with_sections=False, period_note=None), asked
-    )
-    broken = [
-        SimpleNamespace(rule=rule.name, severity=rule.severity, **to_dict(one))
-        for rule in answer.rules
-        for one in rule.violations
-    ]
-    columns = ["rule", "severity", "cluster", "namespace", "subject", "evidence", "gpu_hours", "cost"]
-    several = len({one.cluster for one in broken}) > 1
-    sections = [
-        Table.of(
-            "Rules",
-            answer.rules,
-            (
-                text("name", "Rule"),
-                text("severity", weight=2),
-                text("status"),
-                count("checked", weight=1),
-                count(lambda rule: len(rule.violations), "Broken by"),
-            ),
-        )
-    ]
-    if open_rules := [rule for rule in answer.rules if rule.status != "kept"]:
-        wanted = (text("name", "Rule"), text(lambda rule: rule.missing or rule.advice, "What to do"))
-        sections.append(Table.of("What to do", open_rules, wanted))
-    if broken:
-        shown = (
-            text("rule"),
-            *([text("cluster")] if several else []),
-            text("namespace", weight=1),
-            text("subject", "Who"),
-            text("evidence", weight=2),
-            number("gpu_hours", "GPU-hours"),
-            money("cost"),
-        )
-        more = f" And {len(broken) - _SHOWN:,} more: --format json has all." if len(broken) > _SHOWN else ""
-        note = f"GPU-hours and cost of the period, of what breaks the rule.{more}"
-        sections.append(Table.of("Broken", broken[:_SHOWN], shown, note=note))
+    answer = ask()
     if junit:
-        write_text(as_junit(answer), junit)
-    call.answer(
-        Document(
-            title=f"Policy: {call.period_name}",
-            subtitle=f"{answer.kept} kept, {answer.broken} broken, {answer.unknown} unknown",
-            currency=call.settings.currency,
-            sections=tuple(sections),
-            coverage=answer.coverage,
-            name="policy",
-            data=answer,
-            flat=(columns, [attrgetter(*columns)(one) for one in broken]),
-        )
-    )
-    counts = {"error": ("error",), "warning": ("error", "warning"), "never": ()}[fail_on]
-    if any(rule.status == "broken" and rule.severity in counts for rule in answer.rules) or (
-        fail_on == "warning" and answer.unknown
-    ):
-        raise typer.Exit(MISSED)
+        write_text(as_junit(answer.data), junit)
+    call.answer(answer)
 
 
 @command(without="config store")

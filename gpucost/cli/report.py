@@ -6,12 +6,12 @@ import shutil
 import sys
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from gpucost.cli.app import RARE
 from gpucost.cli.asking import Ask, asking
 from gpucost.cli.command import Call, switch
 from gpucost.cli.output import to_stdout, waiting, write_output
 from gpucost.disk import atomic_write
 from gpucost.errors import UsageError
+from gpucost.options import RARE
 from gpucost.questions.report import incomplete
 
 if TYPE_CHECKING:

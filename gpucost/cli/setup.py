@@ -289,10 +289,10 @@ def schema(
       gpucost schema report
       gpucost schema unit.epoch -o epoch.schema.json
     """
-    from gpucost.render.schema import ANSWERS
-    from gpucost.render.schema import schema as schema_of
+    from gpucost.questions import SCHEMAS
+    from gpucost.questions import schema as schema_of
 
-    text = "".join(f"{one}\n" for one in ANSWERS) if name is None else schema_of(name)
+    text = "".join(f"{each}\n" for each in SCHEMAS) if name is None else schema_of(name)
     call.deliver(text, "JSON Schema")
 
 

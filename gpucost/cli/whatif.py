@@ -16,11 +16,10 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar, get_args, get_origin,
 
 import typer
 
-from gpucost.cli.app import RARE, WHOSE, WRITTEN
 from gpucost.cli.command import Call, command, note_gaps, option, parameters
 from gpucost.cli.output import write_page, write_text
 from gpucost.errors import GpucostError, UsageError
-from gpucost.options import Option, options_in, typed_option
+from gpucost.options import RARE, WHOSE, WRITTEN, Option, options_in, typed_option
 from gpucost.render.rows import FLAT, RowFormat
 from gpucost.render.view import Column, Figure, Figures, Line, Page, Table, Texts, Unit, figure, text
 from gpucost.texts import readable_json

@@ -6,6 +6,7 @@ from importlib import import_module
 from inspect import signature
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from gpucost.errors import UsageError
 from gpucost.options import arguments
 
 if TYPE_CHECKING:
@@ -67,5 +68,34 @@ _QUESTIONS = (
              "gpucost.report.units.work:Experiments"),
     Question("unit requests", "units", "1,000 requests, by model and day.", "gpucost.report.units.serving:Requests"),
     Question("unit tokens", "units", "A million tokens, by model and day.", "gpucost.report.units.serving:Tokens"),
+    Question("budget check", "budget", "Hold the month against them; exit with 3 where one is missed.",
+             "gpucost.report.budget:BudgetAnswer", contract="budget"),
+    Question("forecast", "budget.forecast", "What the month will come to, and within which range.",
+             "gpucost.report.forecast:ForecastAnswer", "Decide"),
+    Question("anomalies", "budget.anomalies", "Days that broke their own pattern, and what did it.",
+             "gpucost.report.anomalies:AnomaliesAnswer", "Check"),
+    Question("policy check", "policy", "Hold the fleet against them; exit with 3 where one is broken.",
+             "gpucost.policy:PolicyAnswer", contract="policy"),
+    Question("reconcile", "reconcile", "Where each billed dollar of a month went.",
+             "gpucost.report.reconcile:Reconciliation", "Check"),
+    Question("diff", "diff", "What changed between two periods, and why.", "gpucost.report.diff:Diff", "See"),
 )  # fmt: skip
 QUESTIONS = {question.words: question for question in _QUESTIONS}
+#: The classes of all JSON answers that have a schema, by its name.
+SCHEMAS = {question.schema: question.answer for question in _QUESTIONS} | {
+    "store": "gpucost.store.schema:StoreInfo",
+    "chargeback": "gpucost.publish.chargeback:Index",
+    "unit.price": "gpucost.report.units.described:UnitPrice",
+}
+
+
+def schema(name: str) -> str:
+    """JSON Schema (draft 2020-12) of an answer, as JSON text. Raises UsageError if no answer has that name."""
+    from gpucost.render.schema import schema as schema_of
+
+    if name not in SCHEMAS:
+        raise UsageError(
+            f"there is no schema of {name!r}", f"gpucost schema takes one of: {', '.join(SCHEMAS)}"
+        )
+    module, _, answer = SCHEMAS[name].partition(":")
+    return schema_of(name, getattr(import_module(module), answer))

@@ -111,11 +111,6 @@ class Request:
         return self.configured.tz
 
     @property
-    def named_period(self) -> tuple[Period, str] | None:
-        """The period that the options name, and its name for people; None if they name none."""
-        return None
-
-    @property
     def is_flat(self) -> bool:
         """Whether the answer will be rows of one table and nothing else."""
         return self.format in ("csv", "parquet")
@@ -142,11 +137,6 @@ class Request:
         """Yield what to call with what is being done."""
         with self.client.status() as tell:
             yield tell
-
-
-@dataclass(frozen=True, kw_only=True)
-class MonthRequest(MonthOption, Request):
-    """A question about a calendar month."""
 
     @functools.cached_property
     def named_period(self) -> tuple[Period, str] | None:
@@ -177,6 +167,37 @@ class MonthRequest(MonthOption, Request):
         """Its name for people."""
         return self.chosen[1]
 
+    @property
+    def selection(self) -> Selection:
+        """The part of the fleet that it is about; all of it, unless options name one."""
+        return self if isinstance(self, Selection) else Selection(clusters=getattr(self, "clusters", ()))
+
+    @property
+    def scope_name(self) -> str:
+        """That part by name; empty for all of it."""
+        part = self.selection
+        return ", ".join((*part.teams, *part.namespaces, *part.clusters))
+
+    def query(self, **more: Any) -> Query:
+        """The report's query for the options, with `more` of its fields."""
+        from gpucost.report import Query
+
+        which = self.selection
+        fields: dict[str, Any] = {
+            "teams": which.teams,
+            "namespaces": which.namespaces,
+            "clusters": which.clusters,
+        }
+        if "period" not in more:
+            fields |= dict(zip(("period", "period_name", "period_note"), self.chosen, strict=True))
+        return Query(**{"now": self.now, **fields, **more})
+
+    def report(self, **more: Any) -> ReportView:
+        """The report of that query. Raises GpucostError if there is none."""
+        from gpucost import pipeline
+
+        return pipeline.report(self.settings, self.store, self.query(**more))
+
     def gap_notes(self, clusters: tuple[str, ...] = (), period: Period | None = None) -> tuple[str, ...]:
         """Notes on the times of the period that were not collected and that no one accepted, a line each."""
         from gpucost.report.coverage import missed
@@ -195,45 +216,30 @@ class MonthRequest(MonthOption, Request):
 
 
 @dataclass(frozen=True, kw_only=True)
-class PeriodRequest(PeriodOptions, MonthRequest):
+class MonthRequest(MonthOption, Request):
+    """A question about a calendar month."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class PeriodRequest(PeriodOptions, Request):
     """A question about a period."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class ClusterRequest(ClusterOption, PeriodRequest):
+class ClusterRequest(ClusterOption, PeriodOptions, Request):
     """A question about a period and some clusters."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class FleetRequest(Selection, PeriodRequest):
-    """A question about a period and a part of the fleet."""
-
-    @property
-    def scope_name(self) -> str:
-        """The part of the fleet by name; empty for all of it."""
-        return ", ".join((*self.teams, *self.namespaces, *self.clusters))
-
-    def query(self, **more: Any) -> Query:
-        """The report's query for the options, with `more` of its fields."""
-        from gpucost.report import Query
-
-        fields = {
-            "teams": self.teams,
-            "namespaces": self.namespaces,
-            "clusters": self.clusters,
-            "now": self.now,
-        }
-        if "period" not in more:
-            fields |= dict(zip(("period", "period_name", "period_note"), self.chosen, strict=True))
-        return Query(**{**fields, **more})
-
-    def report(self, **more: Any) -> ReportView:
-        """The report of that query. Raises GpucostError if there is none."""
-        from gpucost import pipeline
-
-        return pipeline.report(self.settings, self.store, self.query(**more))
+class SelectionRequest(Selection, Request):
+    """A question about a part of the fleet."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class WorkloadRequest(WorkloadSelection, FleetRequest):
+class FleetRequest(Selection, PeriodOptions, Request):
+    """A question about a period and a part of the fleet."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class WorkloadRequest(WorkloadSelection, PeriodOptions, Request):
     """A question about a period and a part of the fleet, down to workloads."""

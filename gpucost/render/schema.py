@@ -1,4 +1,4 @@
-"""JSON of answers and its JSON Schema: both from one TypeAdapter of the answer class; and the table of all answers."""
+"""JSON of answers and its JSON Schema: both from one TypeAdapter of the answer class."""
 
 from __future__ import annotations
 
@@ -7,14 +7,12 @@ from collections.abc import Mapping, Sequence
 from datetime import date, datetime
 from decimal import Decimal
 from functools import cache
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 from pydantic import TypeAdapter
 from pydantic.json_schema import GenerateJsonSchema
 
-from gpucost.errors import UsageError
 from gpucost.periods import iso
 from gpucost.shapes import KEYS, PENDING, renamed
 from gpucost.texts import readable_json
@@ -66,9 +64,10 @@ def columns_of(row: Any) -> list[str]:
     return list(_schema_of(_adapter(row))["properties"])
 
 
-def to_json(answer: Any, name: str) -> str:
-    """The answer as the JSON contract gpucost.NAME/1, of the table below. Raises TypeError for what has no place there."""
-    shown = _answer(name).dump_python(answer, by_alias=True, warnings=False)
+def to_json(answer: Any, name: str, shape: Any = None) -> str:
+    """The answer as the JSON contract gpucost.NAME/1; `shape` is its class, if it is a dict. Raises TypeError for odd values."""
+    kind: Any = shape or type(answer)
+    shown = _adapter(kind).dump_python(answer, by_alias=True, warnings=False)
     return json_text({"schema": f"gpucost.{name}/1", **shown})
 
 
@@ -90,49 +89,14 @@ def plain(value: object) -> object:
     raise TypeError(f"{type(value).__name__} has no place in an answer")
 
 
-#: Every answer that has a schema: the class that is its shape.
-ANSWERS = {
-    "report": "gpucost.render.view:ReportView",
-    "waste": "gpucost.findings:WasteAnswer",
-    "findings": "gpucost.findings:FindingsAnswer",
-    "queue": "gpucost.report.queue:Queues",
-    "diff": "gpucost.report.diff:Diff",
-    "policy": "gpucost.policy:PolicyAnswer",
-    "budget": "gpucost.report.budget:BudgetAnswer",
-    "forecast": "gpucost.report.forecast:ForecastAnswer",
-    "anomalies": "gpucost.report.anomalies:AnomaliesAnswer",
-    "reconcile": "gpucost.report.reconcile:Reconciliation",
-    "prices": "gpucost.price.listing:PricesAnswer",
-    "prices.history": "gpucost.price.history:PriceHistory",
-    "prices.tokens": "gpucost.price.tokens:TokenPricesAnswer",
-    "quote": "gpucost.price.quote:Quote",
-    "tco": "gpucost.price.onprem:TcoAnswer",
-    "store": "gpucost.store.schema:StoreInfo",
-    "chargeback": "gpucost.publish.chargeback:Index",
-    "explain.team": "gpucost.report.explained:TeamExplained",
-    "explain.namespace": "gpucost.report.explained:NamespaceExplained",
-    "explain.workload": "gpucost.report.explained:WorkloadExplained",
-    "explain.node": "gpucost.report.explained:NodeExplained",
-    "unit.epoch": "gpucost.report.units.work:Epochs",
-    "unit.experiment": "gpucost.report.units.work:Experiments",
-    "unit.requests": "gpucost.report.units.serving:Requests",
-    "unit.tokens": "gpucost.report.units.serving:Tokens",
-    "unit.price": "gpucost.report.units.described:UnitPrice",
-}
-
-
-def schema(name: str) -> str:
-    """JSON Schema (draft 2020-12) of an answer, as JSON text. Raises UsageError for a name that there is none of."""
-    if name not in ANSWERS:
-        raise UsageError(
-            f"there is no schema of {name!r}", f"gpucost schema takes one of: {', '.join(ANSWERS)}"
-        )
-    shape = _schema_of(_answer(name))
+def schema(name: str, shape: Any) -> str:
+    """JSON Schema (draft 2020-12) of the JSON contract gpucost.NAME/1, which `shape` is the class of, as JSON text."""
+    found = _schema_of(_adapter(shape))
     contract = f"gpucost.{name}/1"
-    shape["properties"] = {"schema": {"const": contract}} | shape["properties"]
-    shape["required"] = ["schema", *shape["required"]]
-    shape = {"$schema": "https://json-schema.org/draft/2020-12/schema"} | shape | {"title": contract}
-    return json.dumps(shape, indent=2, ensure_ascii=False) + "\n"
+    found["properties"] = {"schema": {"const": contract}} | found["properties"]
+    found["required"] = ["schema", *found["required"]]
+    found = {"$schema": "https://json-schema.org/draft/2020-12/schema"} | found | {"title": contract}
+    return json.dumps(found, indent=2, ensure_ascii=False) + "\n"
 
 
 def _schema_of(adapter: TypeAdapter[Any]) -> dict[str, Any]:
@@ -185,8 +149,3 @@ def _used(shape: dict[str, Any], defs: dict[str, Any]) -> dict[str, Any]:
     whole = json.dumps([shape, defs])
     used = {name: one for name, one in sorted(defs.items()) if json.dumps(f"#/$defs/{name}") in whole}
     return used if len(used) == len(defs) else _used(shape, used)
-
-
-def _answer(name: str) -> TypeAdapter[Any]:
-    module, _, answer = ANSWERS[name].partition(":")
-    return _adapter(getattr(import_module(module), answer))

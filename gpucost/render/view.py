@@ -607,13 +607,12 @@ class Page:
 class Answer(Page):
     """A whole answer before any format: a page for people, `data` of the schema `name` for programs, and rows.
 
-    `notes` are what to report besides it, `exit_code` is that of the command, and `failure` is what the command fails with after
-    the answer is written.
+    `notes` and `errors` are what to report besides it, after it is written; `exit_code` is that of the command.
     """
 
     notes: tuple[str, ...] = ()
     exit_code: int = 0
-    failure: GpucostError | None = None
+    errors: tuple[GpucostError, ...] = ()
 
     def json(self) -> str:
         """The answer as text of its JSON contract."""
@@ -663,17 +662,18 @@ class Answer(Page):
 
 @keyed_record
 class Document(Answer):
-    """An answer: `data` for programs, of the schema `name`, and `flat`, its columns and rows."""
+    """An answer: `data` for programs, of the schema `name` (`shape` is its class, if it is a dict), and columns and rows."""
 
     name: str
     data: object
+    shape: Any = None
     flat: tuple[Sequence[str], Sequence[Sequence[Any]]]
 
     def json(self) -> str:
         """The answer as text of the JSON contract gpucost.NAME/1."""
         from gpucost.render.schema import to_json
 
-        return to_json(self.data, self.name)
+        return to_json(self.data, self.name, self.shape)
 
     def csv(self) -> str:
         """The main rows as CSV."""

@@ -15,7 +15,7 @@ import pytest
 from typer.testing import CliRunner
 
 from gpucost.cli.app import app
-from gpucost.render.schema import ANSWERS, schema
+from gpucost.questions import SCHEMAS, schema
 
 FROZEN = Path(__file__).parents[1] / "frozen" / "answers"
 
@@ -44,7 +44,7 @@ def documents() -> dict[str, Any]:
 DOCUMENTS = documents()
 
 
-@pytest.mark.parametrize("name", ANSWERS)
+@pytest.mark.parametrize("name", SCHEMAS)
 def test_answers_are_as_their_schema_says(name: str) -> None:
     told = json.loads(schema(name))
     jsonschema.Draft202012Validator.check_schema(told)
@@ -110,8 +110,8 @@ def test_the_command_lists_and_prints_schemas() -> None:
         assert result.exit_code == code
         return result.output
 
-    assert asked().split() == [*ANSWERS]
-    for name in ANSWERS:
+    assert asked().split() == [*SCHEMAS]
+    for name in SCHEMAS:
         assert json.loads(asked(name))["title"] == f"gpucost.{name}/1"
     assert "takes one of: report," in asked("nothing", code=2)
 

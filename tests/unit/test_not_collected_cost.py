@@ -12,10 +12,10 @@ import pytest
 from jsonschema import Draft202012Validator
 
 from gpucost.publish.openmetrics import PeriodViews, openmetrics
+from gpucost.questions import schema as schema_of
 from gpucost.render.data import to_csv, to_json
 from gpucost.render.html import render as html
 from gpucost.render.markdown import render as markdown
-from gpucost.render.schema import schema as schema_of
 from gpucost.render.schema import to_dict
 from tests.golden.report_fleet import EVER, HOUR, OCTOBER, Fleet
 from tests.unit.test_coverage import MONTH, ask, fleet, view_of

@@ -11,7 +11,7 @@ import pytest
 from typer.testing import CliRunner
 
 from gpucost.cli.app import app
-from gpucost.render.schema import schema
+from gpucost.questions import schema
 from gpucost.store.connection import Store
 from tests.unit.spot import change, write
 

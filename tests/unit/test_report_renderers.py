@@ -23,9 +23,9 @@ from gpucost import price
 from gpucost.cli.app import app
 from gpucost.config.model import Config, SharedCost
 from gpucost.periods import month_period
+from gpucost.questions import schema as schema_of
 from gpucost.render.data import to_csv, to_json, to_parquet
 from gpucost.render.rows import RowFormat, render_rows
-from gpucost.render.schema import schema as schema_of
 from gpucost.render.view import ReportView
 from gpucost.report import Query, build
 from gpucost.store.table_files import save_table

@@ -103,10 +103,12 @@ def report(
         from gpucost.questions.report.page import page
 
         view = page(request.settings, request.store, query, view, findings)
+    missing = incomplete(request, query) if strict else None
     return replace(
         view,
         notes=request.gap_notes(request.clusters) if request.is_flat else (),
-        failure=incomplete(request, query) if strict else None,
+        errors=(missing,) if missing else (),
+        exit_code=missing.exit_code if missing else 0,
     )
 
 

@@ -16,6 +16,8 @@ from gpucost.periods import iso
 from gpucost.questions.request import WorkloadRequest
 from gpucost.render.formatting import cell, figure_text
 from gpucost.render.view import Column, Document, Figure, Figures, Line, Table, Texts
+from gpucost.report.units.serving import Requests, Tokens
+from gpucost.report.units.work import Epochs, Experiments
 from gpucost.whatif.flags import DEAREST
 
 if TYPE_CHECKING:
@@ -410,11 +412,18 @@ def document(view: UnitView, *, with_rows: bool | None = None, most: int | None 
             else []
         ),
     )
+    shapes = {
+        "unit.epoch": Epochs,
+        "unit.experiment": Experiments,
+        "unit.requests": Requests,
+        "unit.tokens": Tokens,
+    }
     return Document(
         title=f"{view.title}, {ask.period_name}",
         currency=ask.currency,
         sections=(*tables, _totals(view), *([Texts("Notes", notes)] if notes else [])),
         name=view.name,
+        shape=shapes[view.name],
         data=span
         | view.facts
         | {"rows": view.rows, "totals": view.totals, **view.sections, "notes": view.notes},

@@ -1,4 +1,4 @@
-"""`gpucost diff`: what changed between two periods, and why."""
+"""What changed between two periods, and why."""
 
 from __future__ import annotations
 
@@ -11,9 +11,10 @@ from operator import itemgetter
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Annotated
 
-from gpucost.cli.command import Call, argument, command, count_option, names_in, option
 from gpucost.errors import UsageError
+from gpucost.options import Names, Option, argument, count
 from gpucost.periods import parse_period
+from gpucost.questions.request import SelectionRequest
 from gpucost.render.schema import table
 from gpucost.render.view import Document, Line, ReportView, Shown, Table, Value, money, text
 from gpucost.report.diff import CELL, PARTS, Diff, DiffRow, Side
@@ -24,24 +25,23 @@ if TYPE_CHECKING:
     from gpucost.periods import Period
 
 
-@command("* team namespace cluster top written")
 def diff(
-    call: Call,
+    request: SelectionRequest,
     before: Annotated[
         str, argument("A", "The earlier period: a month (2026-09), a day (2026-09-05), or FROM..TO.")
     ],
     after: Annotated[str, argument("B", "The later period, the same way.")],
     by: Annotated[
-        list[str] | None,
-        option(
-            "--by",
+        Names,
+        Option(
+            "Rows by any of team, namespace, workload, cluster, gpu_model, capacity_type. Default: team; "
+            "with --team or --namespace workload.",
             "A,B",
-            "Rows by any of team, namespace, workload, cluster, gpu_model, capacity_type. Default: team; with --team or "
-            "--namespace workload.",
+            is_split=True,
         ),
-    ] = None,
-    top: Annotated[int, count_option("--top", "How many of the workloads that changed most to list.")] = 10,
-) -> None:
+    ] = (),
+    top: Annotated[int, count("How many of the workloads that changed most to list.")] = 10,
+) -> Document:
     """Show what changed between two periods and why: price, volume, mix, idle time, new and gone workloads, unallocated GPUs.
 
     The parts add up to the change, exactly; docs/diff.md has the arithmetic. TO is exclusive; periods of different length are
@@ -56,11 +56,11 @@ def diff(
     """
     from gpucost import comparisons
 
-    dimensions = chosen_dimensions(by, narrowed=bool(call.teams or call.namespaces))
-    spans = [parse_span(text, call.tz, call.now) for text in (before, after)]
-    queries = [call.query(period=period, period_name=name, with_sections=False) for period, name in spans]
-    view, found = comparisons.compare(call.settings, call.store, queries[0], queries[1], dimensions)
-    call.answer(document(view, found, call.scope_name or "all teams", top))
+    dimensions = chosen_dimensions(by, narrowed=bool(request.teams or request.namespaces))
+    spans = [parse_span(text, request.tz, request.now) for text in (before, after)]
+    queries = [request.query(period=period, period_name=name, with_sections=False) for period, name in spans]
+    view, found = comparisons.compare(request.settings, request.store, queries[0], queries[1], dimensions)
+    return document(view, found, request.scope_name or "all teams", top)
 
 
 _SHOWN = Decimal("0.005")
@@ -77,9 +77,9 @@ _WORDS = {
 }
 
 
-def chosen_dimensions(by: list[str] | None, *, narrowed: bool) -> tuple[str, ...]:
+def chosen_dimensions(by: Names, *, narrowed: bool) -> tuple[str, ...]:
     """The dimensions of --by, each once. Raises UsageError for one that periods are not compared by."""
-    names = tuple(dict.fromkeys(names_in(by)))
+    names = tuple(dict.fromkeys(by))
     for name in names:
         if name not in CELL:
             raise UsageError(f"periods are not compared by {name!r}", f"--by takes any of {', '.join(CELL)}")

@@ -1,0 +1,72 @@
+"""Costs by day, for budgets, forecasts and anomalies."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import date, timedelta
+from typing import TYPE_CHECKING
+
+from gpucost.errors import GpucostError, StoreError, UsageError
+from gpucost.periods import Period, local_midnight, name_of
+from gpucost.render.view import Notice
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from gpucost.questions.request import Request
+    from gpucost.render.view import ReportView
+    from gpucost.report.forecast import Days
+
+# What rows are called that are of no team.
+LEVELS = {"unallocated": "Unallocated", "fleet": "All GPU nodes"}
+BOUGHT = "Bought tokens are part of it, of teams and of all GPU nodes."
+_DAYS_SHOWN = 5
+
+
+def known_days(days: Days, wanted: Sequence[date]) -> str:
+    return f"{sum(day in days.complete for day in wanted)} of {len(wanted)} days are known"
+
+
+def chosen_month(request: Request) -> tuple[Period, str]:
+    """The month asked for, else the current one or the newest with data. Raises UsageError for one that has not begun."""
+    period, name, _ = request.chosen
+    if period.start > request.now:
+        raise UsageError(
+            f"{name} has not begun", "a forecast is of the current month; without --month it is taken"
+        )
+    return period, name
+
+
+def costs_by_day(
+    request: Request, period: Period, by: tuple[str, ...] = ("team", "day")
+) -> tuple[ReportView, Days]:
+    """Costs of the days of `period` and of eight weeks before it, by `by`, which ends with day; and a report for its coverage.
+
+    That is of `period` alone where any of it was collected: what lies before is no matter of its figures.
+    """
+    from gpucost.report.forecast import HISTORY_DAYS, days_of
+
+    tz, now, of_all = request.tz, request.now, {"teams": (), "with_sections": False, "may_be_idle": True}
+    first = period.start.astimezone(tz).date() - timedelta(days=HISTORY_DAYS + 7)
+    window = Period(local_midnight(first, tz), period.end)
+    view = request.report(period=window, period_name=name_of(window, tz), by=by, **of_all)
+    days = days_of(view, tz, now)
+    try:
+        view = request.report(period=period, period_name="", may_be_absent=True, **of_all)
+    except StoreError:
+        raise
+    except GpucostError:  # no data in it yet
+        pass
+    return _with_left_out(view, days, now.astimezone(tz).date()), days
+
+
+def _with_left_out(view: ReportView, days: Days, today: date) -> ReportView:
+    """The report with a word on the days that are over, and were not collected in full, since the first one that was."""
+    since = [day for day in days.all if days.complete and days.complete[0] < day < today]
+    left_out = [day for day in since if day not in set(days.complete)]
+    if not left_out:
+        return view
+    message = f"{len(left_out):,} of {len(since) + 1:,} days since {days.complete[0]} are left out: not collected in full"
+    named = f" ({', '.join(map(str, left_out[:_DAYS_SHOWN]))}{', …' if len(left_out) > _DAYS_SHOWN else ''})"
+    warnings = (*view.coverage.warnings, Notice("days_left_out", message + named, None))
+    return replace(view, coverage=replace(view.coverage, warnings=warnings))

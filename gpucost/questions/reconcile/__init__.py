@@ -1,0 +1,171 @@
+"""Where each billed dollar of a month went."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from operator import itemgetter
+from typing import TYPE_CHECKING, Annotated, Any
+
+from gpucost.errors import IncompleteError, UsageError
+from gpucost.options import Names, Option
+from gpucost.questions.request import Request
+from gpucost.render.formatting import alike_gaps, missing_text, signed_text
+from gpucost.render.view import Document, Line, Section, Table, Texts, amount, count, dimension, number, text
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    from gpucost.report.reconcile import Reconciliation
+
+_SHOWN = 10
+_TITLES = {
+    "billed": "The invoice: what is billed",
+    "effective": "Effective cost: fees of commitments spread over what they cover",
+}
+_SUMS = {"billed": "invoice", "effective": "effective cost"}
+
+
+def reconcile(
+    request: Request,
+    month: Annotated[str, Option("The provider's billing period.", "YYYY-MM")],
+    by: Annotated[Names, Option("Also line by line: any of day, node, team.", "LIST", is_split=True)] = (),
+) -> Document:
+    """Prove where each billed dollar of a month went.
+
+    Accounts, exact to the cent: the invoice, as billed, and effective cost, each row of the bills in one class: GPU machines by
+    team, unallocated, outside the nodes' lives or unseen by metrics; commitments, discounts, credits, tax and all that is no GPU.
+    And billed - effective cost = named lines. Nodes that no bill covers stand beside, at their estimate. Ends with 4 where
+    something is unexplained, no bill of that month was collected, or the month is over and metrics miss a part of it that nobody
+    accepted.
+
+    \b
+    Examples:
+      gpucost reconcile --month 2026-09
+      gpucost reconcile --month 2026-09 --by team,day --format csv -o october.csv
+    """
+    from gpucost import pipeline
+    from gpucost.report.reconcile import DIMENSIONS
+
+    if not re.fullmatch(r"\d{4}-(0[1-9]|1[0-2])", month):
+        raise UsageError(f"--month {month!r} is no month", "write it as 2026-10")
+    for name in by:
+        if name not in DIMENSIONS:
+            raise UsageError(f"--by knows no {name!r}", f"it takes any of: {', '.join(DIMENSIONS)}")
+    account = pipeline.reconcile(request.settings, request.store, month, by)
+    state = "final" if account.is_final else "not final yet"
+    errors = tuple(_errors(account, month, request.now))
+    return Document(
+        title=f"Reconciliation of {month}: {', '.join(account.providers)}, {state}",
+        currency=account.currency,
+        sections=tuple(_sections(account)),
+        name="reconcile",
+        data=account,
+        flat=_flat(account),
+        errors=errors,
+        exit_code=IncompleteError.exit_code if errors else 0,
+    )
+
+
+def _errors(account: Reconciliation, month: str, now: datetime) -> Iterator[IncompleteError]:
+    """Why the month is not reconciled, and why it is incomplete."""
+    if account.problems:
+        yield IncompleteError(
+            f"{month} is not reconciled: {'; '.join(account.problems)}",
+            "gpucost reconcile --format json has every line and cause",
+        )
+    missing = missing_text(account.not_collected) if month < f"{now:%Y-%m}" else None
+    if missing:
+        yield IncompleteError(f"{month} is incomplete: {missing}", "gpucost report says what mends it")
+
+
+def _flat(account: Reconciliation) -> tuple[Sequence[str], list[Sequence[Any]]]:
+    """The classes of the bills' rows, or by what was asked for the lines of GPU machines, as columns and rows."""
+    if account.by:
+        lines: list[Sequence[Any]] = [
+            (row.line, *row.keys.values(), row.cost, account.currency) for row in account.rows
+        ]
+        return ("line", *account.by, "cost", "currency"), lines
+    return ("basis", "class", "team", "rows", "cost", "currency"), [
+        (one.basis, row.name, row.team, row.rows, row.cost, one.currency)
+        for one in account.statements
+        for row in one.classes
+    ]
+
+
+def _sections(account: Reconciliation) -> Iterator[Section]:
+    """Amounts may be of several currencies: each column or line names its own."""
+    from gpucost.report.reconcile import CENT
+
+    costs = (amount("billed_cost", "Billed"), amount("effective_cost", "Effective"))
+    for one in account.statements:
+        sums = [Line(("not explained", None, one.difference))] if one.difference else []
+        sums.append(Line((_SUMS[one.basis], one.rows, one.cost), is_sum=True))
+        is_own = one.currency == account.currency
+        yield Table.of(
+            _TITLES[one.basis]
+            if is_own
+            else f"{_SUMS[one.basis].capitalize()} in {one.currency}: no rate to {account.currency}",
+            one.lines(),
+            (
+                text(itemgetter(0), "Class"),
+                count(itemgetter(1), "Bill rows"),
+                amount(itemgetter(2), one.currency),
+            ),
+            sums,
+            f"{account.machines:,} GPU instances over {account.instance_hours:,.1f} hours cost "
+            f"{account.effective_cost:,.2f} "
+            f"{one.currency} of it, {account.lines['attributed']:,.2f} attributed to teams. A bill row of "
+            f"several teams counts "
+            "where most of it went."
+            if is_own and one.basis == "effective"
+            else None,
+        )
+    if len(account.invoices) > 1:
+        whose = (
+            text("provider"),
+            text("account"),
+            text("invoice_id", "Invoice", weight=1),
+            count("rows", "Bill rows", weight=2),
+        )
+        yield Table.of("Invoices", account.invoices, (*whose, *costs, text("currency")))
+    if account.rows:
+        yield Table.of(
+            f"By {' and '.join(account.by)}",
+            [row for row in account.rows if abs(row.cost) >= CENT],
+            (text("line"), *map(dimension, account.by), amount("cost", account.currency)),
+        )
+    causes = [cause for cause in account.causes if cause.difference]
+    what = (text("provider", weight=2), text("kind"), text("cause"), count("rows", weight=3))
+    note = None if causes else "Every charge is effective as billed."
+    yield Table.of(
+        "Billed less effective cost, all charges",
+        causes,
+        (*what, *costs, amount("difference"), text("currency")),
+        note=note,
+    )
+    if account.beside:
+        yield Table.of(
+            "Of it, on GPU instances beside their hours",
+            account.beside,
+            (text("kind"), amount("cost"), text("currency")),
+        )
+    if account.not_collected:
+        texts = [signed_text(alike) for alike in alike_gaps(account.not_collected)]
+        yield Texts("Not collected", tuple(texts[:_SHOWN]), _more(texts))
+    for title, machines in (
+        ("Billed instances that no metrics saw", account.unseen),
+        ("Nodes that no bill covers, estimated", account.unbilled),
+    ):
+        if machines:
+            columns = (
+                text("name"),
+                text("instance_type", "Type"),
+                number("hours"),
+                amount("cost", account.currency),
+            )
+            yield Table.of(title, machines[:_SHOWN], columns, note=_more(machines))
+
+
+def _more(rows: Sequence[Any]) -> str | None:
+    return f"and {len(rows) - _SHOWN:,} more: --format json" if len(rows) > _SHOWN else None
