@@ -16,7 +16,6 @@ from gpucost.cli.command import (
     brief_format,
     command,
     count_option,
-    note_gaps,
     option,
     parameters,
 )
@@ -107,7 +106,7 @@ def explain(call: Call, kind: str, name: str, namespace: str | None = None) -> N
     answer = pipeline.explain_cost(
         call.settings, call.store, query, rows, (name,) if kind == "workload" else ()
     )
-    note_gaps(call.settings, call.store, query.period, query.clusters, quiet=call.quiet)
+    call.note_gaps(query.clusters, query.period)
     decided = [Stage(what, f"gpucost/{file}") for what, file in stages(answer)]
     shape = {"team": TeamExplained, "namespace": NamespaceExplained, "workload": WorkloadExplained}[kind]
     cost, final, estimated = (

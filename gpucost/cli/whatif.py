@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar, get_args, get_origin,
 
 import typer
 
-from gpucost.cli.command import Call, command, note_gaps, option, parameters
+from gpucost.cli.command import Call, command, option, parameters
 from gpucost.cli.output import write_page, write_text
 from gpucost.errors import GpucostError, UsageError
-from gpucost.options import RARE, WHOSE, WRITTEN, Option, options_in, typed_option
+from gpucost.options import WHOSE, WRITTEN, Option, options_in, typed_option
 from gpucost.render.rows import FLAT, RowFormat
 from gpucost.render.view import Column, Figure, Figures, Line, Page, Table, Texts, Unit, figure, text
 from gpucost.texts import readable_json
@@ -274,7 +274,7 @@ class WhatIfContext(Call):
         fleet = self.read(lambda con: read_fleet(con, period, scope))
         if scope.clusters not in self._noted:
             self._noted.add(scope.clusters)
-            note_gaps(self.settings, self.store, period, scope.clusters, quiet=self.quiet)
+            self.note_gaps(scope.clusters, period)
         unpriced = [node for node in fleet.nodes if not node.is_priced]
         if unpriced:
             types = sorted({node.instance_type or "no known instance type" for node in unpriced})
@@ -406,7 +406,7 @@ def _option(one: inspect.Parameter) -> inspect.Parameter:
     more: dict[str, Any] = {"min": how.least, "max": how.most} if value is int else {}
     if value in (float, Decimal):
         more = {"parser": number_parser(value, how)}
-    panel = RARE if how.is_rare else None
+    panel = how.panel
     given = typer.Option(flag, metavar=metavar, help=how.help, rich_help_panel=panel, **more)
     if how.is_shown or kind is bool:
         return one.replace(annotation=annotated[kind, given])
