@@ -61,12 +61,17 @@ class Gpucost:
     def query(self, sql: str) -> pd.DataFrame:
         """The rows of one read-only SQL statement, as `gpucost sql` would print; docs/store.md describes tables and views.
 
-        Attributed tables are brought up to date first. Raises GpucostError if the statement is refused or fails.
+        Attributed tables are brought up to date first; `df.attrs["messages"]` says so if they cannot be.
+
+        Raises GpucostError if the statement is refused or fails.
         """
         import pandas as pd
 
-        columns, rows = Request(**self._request).attributed().query(sql)
-        return pd.DataFrame(rows, columns=columns)
+        client = Client()
+        columns, rows = Request(**self._request, client=client).attributed().query(sql)
+        frame = pd.DataFrame(rows, columns=columns)
+        frame.attrs["messages"] = client.notes
+        return frame
 
     def __getattr__(self, name: str) -> Any:
         return _method(self, name)

@@ -14,6 +14,7 @@ from decimal import Decimal, InvalidOperation
 from enum import StrEnum
 from functools import cache
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Annotated, Any, Literal, TypeVar, get_args, get_origin, get_type_hints
 
 from gpucost.errors import UsageError
@@ -205,12 +206,22 @@ def options_in(kind: type) -> dict[str, Option]:
 def parameters(function: Callable[..., Any]) -> tuple[Parameter, ...]:
     """The options of a function, in order: its parameters, and the fields of those parameters that are dataclasses."""
     found: list[Parameter] = []
-    for each in inspect.signature(function, eval_str=True).parameters.values():
+    for each in _declared(function):
         if is_dataclass(each.annotation):
             found += _fields(each.annotation, each.name)
         else:
             found += _parameter(each, "")
     return tuple(found)
+
+
+def _declared(function: Callable[..., Any]) -> list[inspect.Parameter]:
+    """The function's parameters with their types. What it returns may be known to type checkers alone."""
+    texts = {name: text for name, text in function.__annotations__.items() if name != "return"}
+    space = vars(inspect.getmodule(function))
+    hints = get_type_hints(SimpleNamespace(__annotations__=texts), space, include_extras=True)
+    return [
+        one.replace(annotation=hints[one.name]) for one in inspect.signature(function).parameters.values()
+    ]
 
 
 def _fields(kind: Any, group: str) -> list[Parameter]:
@@ -245,7 +256,7 @@ def arguments(
         if value is not None and value is not False and value != ():
             given.setdefault(one.group, {})[one.name] = parsed(one, value)
     found = given[""]
-    for each in inspect.signature(function, eval_str=True).parameters.values():
+    for each in _declared(function):
         if is_dataclass(each.annotation):
             kind: Any = each.annotation
             fields = given.get(each.name, {})

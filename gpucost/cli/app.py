@@ -13,11 +13,7 @@ from typer.core import CompletionItem, TyperCommand, TyperGroup  # type: ignore[
 from typer.exceptions import TyperException
 
 from gpucost import __version__
-from gpucost.options import EVERYWHERE, RARE, WHOSE, WRITTEN
 from gpucost.questions import QUESTIONS
-
-# Headings of the parts of a command's help; options of the command itself stand under Options.
-PANELS = ("Arguments", "Options", WHOSE, WRITTEN, RARE, EVERYWHERE)
 
 
 class CommandTable(dict[str, Any]):
@@ -98,7 +94,10 @@ class PanelCommand(TextParams, TyperCommand):
     context_class = NamedContext
 
     def format_options(self, ctx: Any, formatter: Any) -> None:
-        panels: dict[str, list[tuple[str, str]]] = {panel: [] for panel in PANELS}
+        from gpucost.options import EVERYWHERE, RARE, WHOSE, WRITTEN
+
+        parts = ("Arguments", "Options", WHOSE, WRITTEN, RARE, EVERYWHERE)
+        panels: dict[str, list[tuple[str, str]]] = {part: [] for part in parts}
         for one in self.get_params(ctx):
             panel = (
                 "Arguments"
@@ -327,7 +326,8 @@ def _rows(group: str, rows: Mapping[str, str]) -> dict[str, str]:
             found[first] = question.summary
         elif first == group:
             found[rest or DEFAULT] = question.summary if rest else ""
-    return found
+    order = [name for names in _topics().values() for name in names]
+    return found if group else {name: found[name] for name in order if name in found}
 
 
 def _topics() -> dict[str, list[str]]:

@@ -141,7 +141,9 @@ def typer_parameter(one: Parameter) -> inspect.Parameter:
         declared = typer.Argument(metavar=metavar, help=how.help, show_default=False, **more)
     else:
         more |= {"show_default": how.is_shown or value is bool, "rich_help_panel": how.panel}
-        declared = typer.Option(one.flag, metavar=None if one.choices else metavar, help=how.help, **more)
+        declared = typer.Option(
+            one.flag, metavar=how.metavar if one.choices else metavar, help=how.help, **more
+        )
     parameter = inspect.Parameter(one.name, inspect.Parameter.KEYWORD_ONLY, default=one.default)
     if how.is_shown or value is bool or one.is_required:
         return parameter.replace(annotation=annotated[kind, declared])

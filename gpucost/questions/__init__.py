@@ -3,11 +3,7 @@
 from __future__ import annotations
 
 from importlib import import_module
-from inspect import signature
 from typing import TYPE_CHECKING, Any, NamedTuple
-
-from gpucost.errors import UsageError
-from gpucost.options import arguments
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -51,8 +47,10 @@ class Question(NamedTuple):
 
     def arguments(self, values: Mapping[str, Any], **request: Any) -> dict[str, Any]:
         """What to call its function with, from options by their keys and fields of the Request. Raises UsageError."""
+        from gpucost.options import arguments
+
         function = self.function
-        return arguments(function, values, **{next(iter(signature(function).parameters)): request})
+        return arguments(function, values, request=request)
 
 
 _QUESTIONS = (
@@ -91,6 +89,7 @@ SCHEMAS = {question.schema: question.answer for question in _QUESTIONS} | {
 
 def schema(name: str) -> str:
     """JSON Schema (draft 2020-12) of an answer, as JSON text. Raises UsageError if no answer has that name."""
+    from gpucost.errors import UsageError
     from gpucost.render.schema import schema as schema_of
 
     if name not in SCHEMAS:

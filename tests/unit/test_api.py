@@ -16,9 +16,9 @@ import pytest
 from typer.testing import CliRunner
 
 from gpucost import api
-from gpucost.cli import answers
 from gpucost.cli.app import app
 from gpucost.errors import GpucostError, UsageError
+from gpucost.render.frames import tables
 from tests.golden.report_fleet import stored
 
 # One command of each shape of answers; of those in OCTOBER_OF, October 2026, in a store filled by hand.
@@ -67,10 +67,10 @@ def test_frames_hold_what_the_command_says(name: str, small: Path, monkeypatch: 
     words = shlex.split(COMMANDS[name]) + (["--month", "2026-10"] if name in OCTOBER_OF else [])
     arguments, options = options_of(words)
     told = json.loads(run(*name.split(), *words, "--format", "json"))
-    answered = answers.ask(name, arguments, options)
-    monkeypatch.setattr(answers, "ask", lambda *_: answered)
+    answer = api.Gpucost().ask(name, *arguments, **options)
+    monkeypatch.setattr(api.Gpucost, "ask", lambda *_, **__: answer)
     frames = api.tables(name, *arguments, **options)
-    named = answers.tables(told)
+    named = tables(told)
     assert list(frames) == list(named)
     for table, rows in named.items():
         pd.testing.assert_frame_equal(frames[table], pd.json_normalize(rows))

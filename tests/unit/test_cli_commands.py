@@ -102,7 +102,7 @@ def test_sql_neither_writes_nor_reads_other_files(store: Path) -> None:
 
 # What a command has loaded when it is done: of gpucost by its parts, and of what takes long to import. Less is welcome.
 LOADED = {
-    "--help": ("cli cli.app cli.main", ""),
+    "--help": ("cli cli.app cli.main questions", ""),
     "sql 'select 1'": (
         "attribute catalog cli cli.app cli.command cli.completion cli.main cli.output cli.setup config config.files config.load "
         "config.model disk engine errors inputs periods pipeline price price.book price.discounts price.fx price.list_prices "
@@ -111,6 +111,7 @@ LOADED = {
     ),
     "report --month 2026-10": (
         "attribute catalog cli cli.app cli.command cli.completion cli.main cli.output cli.report "
+        "cli.asking options questions questions.report questions.request "
         "config config.files config.load config.model disk engine errors inputs periods pipeline price price.book "
         "price.discounts price.fx price.list_prices render render.formatting render.rows render.terminal render.view report "
         "report.build report.changes report.coverage report.query report.rows report.sections report.series report.sharing "

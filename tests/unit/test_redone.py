@@ -10,7 +10,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gpucost import api, attribute, inventory, pipeline, price
-from gpucost.cli.command import Call
 from gpucost.config.model import Config
 from gpucost.errors import StoreError
 from gpucost.periods import Period, from_ms
@@ -153,16 +152,13 @@ def test_sql_answers_for_the_configuration_it_is_called_with(
 ) -> None:
     config, store = whole
     notes: list[str] = []
-    monkeypatch.setattr(Call, "note", lambda _, text: notes.append(text))
 
     def teams(config: Config) -> list[Any]:
-        return (
-            api.query(
-                "SELECT DISTINCT team FROM daily_costs ORDER BY ALL", config=config.path, store=store.path
-            )
-            .team.dropna()
-            .tolist()
+        frame = api.query(
+            "SELECT DISTINCT team FROM daily_costs ORDER BY ALL", config=config.path, store=store.path
         )
+        notes.extend(frame.attrs["messages"])
+        return frame.team.dropna().tolist()
 
     other = configured(tmp_path / "b", FIRST | {"teams": (("two", "*"),)})
     first = ["one", "unassigned"]

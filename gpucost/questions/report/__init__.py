@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Annotated, Literal
 from gpucost.errors import IncompleteError, NoDataError, UsageError
 from gpucost.options import Names, Option, count
 from gpucost.questions.request import DIMENSION_NAMES, FleetRequest
-from gpucost.render.view import ReportView
 
 if TYPE_CHECKING:
+    from gpucost.render.view import ReportView
     from gpucost.report import Query
 
 # How unallocated cost is spread over the teams that used such GPUs.

@@ -423,7 +423,7 @@ def document(view: UnitView, *, with_rows: bool | None = None, most: int | None 
         currency=ask.currency,
         sections=(*tables, _totals(view), *([Texts("Notes", notes)] if notes else [])),
         name=view.name,
-        shape=shapes[view.name],
+        shape=shapes.get(view.name),
         data=span
         | view.facts
         | {"rows": view.rows, "totals": view.totals, **view.sections, "notes": view.notes},
