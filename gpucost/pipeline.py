@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, TypeVar
 
 from gpucost import attribute as attribution
 from gpucost import catalog, price
-from gpucost.errors import GpucostError, NoDataError, SourceError, StoreError
+from gpucost.errors import GpucostError, SourceError, StoreError
 from gpucost.periods import from_ms, local_midnight, month_period, to_ms
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable
     from datetime import datetime
     from pathlib import Path
 
@@ -21,21 +21,11 @@ if TYPE_CHECKING:
 
     from gpucost.collect.base import CollectResult, Progress
     from gpucost.config.model import Config
-    from gpucost.findings import Candidate
     from gpucost.periods import Period
-    from gpucost.policy import PolicyAnswer, Rule
     from gpucost.price.explain import NodePriceRow
-    from gpucost.publish.chargeback import Bundle, ChargebackQuery
-    from gpucost.publish.focus import FocusTotals
-    from gpucost.publish.rules import RulePrices
-    from gpucost.render.view import ReportView, Table
     from gpucost.report.explained import CostExplained
     from gpucost.report.query import Query
-    from gpucost.report.reconcile import Reconciliation
-    from gpucost.report.units.query import UnitQuery, UnitView
-    from gpucost.report.waste import Waste
     from gpucost.store.connection import Store
-    from gpucost.store.table_files import FileKind
     from gpucost.store.upkeep import Check
 
 _ATTEMPTS = 5
@@ -203,106 +193,6 @@ def read_attributed(
     )
 
 
-def report(
-    config: Config, store: Store, query: Query, earlier: ReportView | None = None, earlier_name: str = ""
-) -> ReportView:
-    """The report that `query` asks for; with `earlier`, how it changed since (gpucost.comparisons asks for both)."""
-    return read_attributed(
-        config, store, lambda con: _report(con, config, query, earlier, earlier_name), query.period
-    )
-
-
-def _report(
-    con: DuckDBPyConnection,
-    config: Config,
-    query: Query,
-    earlier: ReportView | None = None,
-    earlier_name: str = "",
-) -> ReportView:
-    from gpucost.report import build
-
-    _load_rates(con, config, query)
-    return build(con, config, query, earlier, earlier_name)
-
-
-def _load_rates(con: DuckDBPyConnection, config: Config, query: Query) -> None:
-    """Rates of exchange, where anything is shared: what bills say of it may have to be converted."""
-    if config.shared_costs or query.share_unallocated:
-        price.load_fx_rates(con, config)
-
-
-def _waste(
-    con: DuckDBPyConnection,
-    config: Config,
-    query: Query,
-    by: tuple[str, ...],
-    top: int,
-    workloads: tuple[str, ...] = (),
-) -> Waste:
-    from gpucost.periods import time_buckets
-    from gpucost.report.waste import Filters, build
-
-    filters = Filters(query.teams, query.namespaces, query.clusters, workloads)
-    return build(con, config, query.period, time_buckets(query.period, config.tz, by), by, filters, top)
-
-
-# What else is read from the attributed store, each by its own stage.
-
-
-def waste_report(
-    config: Config, store: Store, query: Query, workloads: tuple[str, ...] = (), top: int = 10
-) -> tuple[ReportView, Waste]:
-    """The report that `query` asks for, and the anatomy of waste by the same filters, of `workloads` where any are named."""
-
-    def read(con: DuckDBPyConnection) -> tuple[ReportView, Waste]:
-        return _report(con, config, query), _waste(con, config, query, query.by, top, workloads)
-
-    return read_attributed(config, store, read, query.period)
-
-
-def page_facts(config: Config, store: Store, query: Query) -> tuple[Table, Waste, tuple[UnitView, ...]]:
-    """What stands beside a report on its page, by the same filters: every workload, the anatomy of waste, and unit costs."""
-    from gpucost.report import workload_tables
-    from gpucost.report.units import known
-    from gpucost.report.units.query import UnitQuery
-
-    filters = {"teams": query.teams, "namespaces": query.namespaces, "clusters": query.clusters}
-    ask = UnitQuery.of(config, query.period, query.period_name, **filters)
-
-    def read(con: DuckDBPyConnection) -> tuple[Table, Waste, tuple[UnitView, ...]]:
-        _load_rates(con, config, query)
-        return (
-            workload_tables(con, config, query)[None],
-            _waste(con, config, query, (), top=0),
-            known(con, ask),
-        )
-
-    return read_attributed(config, store, read, query.period)
-
-
-def candidates(config: Config, store: Store, period: Period) -> list[Candidate]:
-    """Where money may be saved in `period`, with the what-ifs that say how much (gpucost.savings asks them)."""
-    from gpucost.findings import candidates as found
-    from gpucost.periods import time_buckets
-    from gpucost.report.waste import Filters, prepare
-
-    def built(con: DuckDBPyConnection) -> list[Candidate]:
-        prepare(con, config, period, time_buckets(period, config.tz, ()), Filters())
-        return found(con, config, period)
-
-    return read_attributed(config, store, built, period)
-
-
-def policy(config: Config, store: Store, query: Query, rules: Sequence[Rule]) -> PolicyAnswer:
-    """How each of the rules stands in the query's period; the query asks by gpucost.policy.BY."""
-    from gpucost.policy import check
-
-    def checked(con: DuckDBPyConnection) -> PolicyAnswer:
-        return check(con, config, query, _report(con, config, query), rules)
-
-    return read_attributed(config, store, checked, query.period)
-
-
 def explain_node(
     config: Config, store: Store, name: str, at: datetime | None, cluster: str | None
 ) -> NodePriceRow:
@@ -324,83 +214,6 @@ def explain_cost(
     return read_attributed(
         config, store, lambda con: explain(con, config, query, most_rows, workloads), query.period
     )
-
-
-def reconcile(config: Config, store: Store, month: str, by: tuple[str, ...] = ()) -> Reconciliation:
-    """Where the bill of `month` (`2026-10`) went, and what metrics miss of it. Raises IncompleteError where no bill is there."""
-    from dataclasses import replace
-    from datetime import UTC, date, datetime
-    from zoneinfo import ZoneInfo
-
-    from gpucost.render.view import MissingTime
-    from gpucost.report.coverage import gaps_of
-    from gpucost.report.reconcile import reconcile as account
-
-    def read(con: DuckDBPyConnection) -> Reconciliation:
-        period = month_period(date.fromisoformat(f"{month}-01"), ZoneInfo("UTC"))
-        gaps = gaps_of(con, period, datetime.now(UTC), config.tz)
-        price.load_fx_rates(con, config)
-        statement = account(con, month, config.currency, by)
-        return replace(statement, not_collected=tuple(gap for gap in gaps if isinstance(gap, MissingTime)))
-
-    return read_attributed(config, store, read)
-
-
-def chargeback(
-    config: Config,
-    store: Store,
-    ask: ChargebackQuery,
-    folder: Path,
-    tell: Callable[[str], None] = lambda _: None,
-) -> Bundle:
-    """The bundle of a month; its FOCUS files are written to `folder`. Raises GpucostError where the month holds no data."""
-    from gpucost.publish.chargeback import build
-
-    def built(con: DuckDBPyConnection) -> Bundle:
-        price.load_fx_rates(con, config)
-        return build(con, config, ask, folder, tell)
-
-    return read_attributed(config, store, built, ask.period, folder)
-
-
-def focus_file(
-    config: Config, store: Store, month: str, version: str, kind: FileKind, path: Path
-) -> FocusTotals:
-    """Writes the bill of `month` (`2026-10`), split among those who held its machines, as a FOCUS file.
-
-    Raises NoDataError where neither a bill nor metrics tell of any cost of that month.
-    """
-    from gpucost.publish import focus
-
-    def written(con: DuckDBPyConnection) -> FocusTotals:
-        totals = focus.prepare(con, config, month)
-        if not totals.billed_rows + totals.estimated_rows:
-            raise NoDataError(
-                f"nothing of {month} costs anything",
-                "gpucost store info says what was collected of which months",
-            )
-        focus.save(con, version, kind, path)
-        return totals
-
-    return read_attributed(config, store, written, None, path.parent)
-
-
-def rule_prices(config: Config, store: Store) -> RulePrices:
-    """What nodes cost an hour, for rules that cannot ask the store: what it says last, else list prices."""
-    from gpucost.publish.rules import listed_prices, stored_prices
-    from gpucost.store.connection import scratch_store
-
-    if store.exists and (prices := read_attributed(config, store, stored_prices)) is not None:
-        return prices
-    with store.read() if store.exists else scratch_store() as con:
-        return listed_prices(con, config)
-
-
-def unit_costs(
-    config: Config, store: Store, ask: UnitQuery, build: Callable[[DuckDBPyConnection, UnitQuery], UnitView]
-) -> UnitView:
-    """What a unit of work cost, as `build` (one of gpucost.report.units) tells, from an attribution that is up to date."""
-    return read_attributed(config, store, lambda con: build(con, ask), ask.period)
 
 
 # The number of a stage rises when it makes other figures of the same inputs than before: then it is run again, and days are

@@ -14,9 +14,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from gpucost.cli.command import INTERRUPTED, Call, command, option, switch
+from gpucost.cli.bill_runs import azure_queries, gcp_queries, run_bills
+from gpucost.cli.command import Call, FocusVersion, command, option, switch
 from gpucost.cli.output import print_error, write_page
-from gpucost.cli.report import FocusVersion
+from gpucost.cli.runs import collect_list_prices, collect_metrics, collect_spot_prices
 from gpucost.errors import GpucostError, IncompleteError, StoreError, UsageError
 from gpucost.periods import Period, iso, parse_period
 from gpucost.questions.report import Sharing
@@ -68,7 +69,7 @@ def chargeback(
       gpucost chargeback --month 2026-10 --out . --share-unallocated proportional --focus-version 1.3
     """
     from gpucost import pipeline
-    from gpucost.publish.chargeback import ChargebackQuery, manifest_of, read, replacing, write
+    from gpucost.publish.chargeback import ChargebackQuery, manifest_of, read, read_bundle, replacing, write
     from gpucost.questions.findings import read_findings
     from gpucost.questions.report.page import bundle_blocks
 
@@ -95,7 +96,7 @@ def chargeback(
     with call.status() as tell:
         tell("attributing every GPU-hour")
         with replacing(target, lambda old: _foreign(old, previous), settings.file_mode) as folder:
-            bundle = pipeline.chargeback(settings, call.store, ask, folder, tell)
+            bundle = read_bundle(settings, call.store, ask, folder, tell)
             advice = read_findings(settings, call.store, ask.period, tell)
             tell("writing the files")
             manifest = manifest_of(bundle, settings, pipeline.ALGORITHM, previous)
@@ -182,7 +183,14 @@ def chargeback_verify(
     """
     from gpucost import disk, pipeline
     from gpucost.publish import seal
-    from gpucost.publish.chargeback import ChargebackQuery, altered, figures_as_now, manifest_of, write
+    from gpucost.publish.chargeback import (
+        ChargebackQuery,
+        altered,
+        figures_as_now,
+        manifest_of,
+        read_bundle,
+        write,
+    )
     from gpucost.questions.findings import read_findings
     from gpucost.questions.report.page import bundle_blocks
     from gpucost.store import log
@@ -195,7 +203,7 @@ def chargeback_verify(
     )
     with call.status() as tell, disk.temporary() as folder:
         tell("making the figures again")
-        bundle = pipeline.chargeback(call.settings, call.store, ask, folder, tell)
+        bundle = read_bundle(call.settings, call.store, ask, folder, tell)
         now = manifest_of(bundle, call.settings, pipeline.ALGORITHM, None)
         changed = seal.changes(manifest["seal"], now["seal"])
         with call.store.read() as con:
@@ -327,36 +335,30 @@ def _money(value: float) -> Decimal:
 
 
 def collect_missing(call: Call, month: str, period: Period, now: datetime) -> int:
-    """Collect what the store lacks of the month; returns how many sources failed, each told on stderr.
+    """Collect what the store lacks of the month; returns how many sources failed, each reported on stderr.
 
     A cloud that nobody is logged in to is skipped, in one line, and is no failure.
     """
-    shared = {
-        "config": call.config_file,
-        "store": call.store_file,
-        "quiet": call.quiet,
-        "verbose": call.verbose,
-    }
-    # prices last: metrics and bills say whose are wanting
+    # prices last: metrics and bills decide whose prices are needed
     runs: list[Run] = [
-        *_metrics(call, period, now, shared),
-        *_bills(call, month, shared),
+        *_metrics(call, period, now),
+        *_bills(call, month),
         partial(_prices, call, period, now),
     ]
     failed = 0
     for run in runs:
         try:
             run()
+        except GpucostError as error:
+            print_error(error.message, error.fix)
+            failed += error.exit_code != IncompleteError.exit_code
         except typer.Exit as ended:
-            if ended.exit_code >= INTERRUPTED:
-                raise
             # what is incomplete, and not for want of asking, whoever reads the store will say
             failed += ended.exit_code != IncompleteError.exit_code
     return failed
 
 
-def _metrics(call: Call, period: Period, now: datetime, shared: dict[str, Any]) -> Iterator[Run]:
-    from gpucost.cli.collect import collect_prometheus
+def _metrics(call: Call, period: Period, now: datetime) -> Iterator[Run]:
     from gpucost.collect.base import uncollected
 
     if period.start >= now:
@@ -364,29 +366,24 @@ def _metrics(call: Call, period: Period, now: datetime, shared: dict[str, Any]) 
     due = Period(period.start, min(period.end, now))
     for source, gaps in uncollected(call.settings, call.store, due, now).items():
         for gap in gaps:
-            yield partial(
-                collect_prometheus, start=iso(gap.start), end=iso(gap.end), source=[source], **shared
-            )
+            yield partial(collect_metrics, call, [source], gap)
 
 
-def _bills(call: Call, month: str, shared: dict[str, Any]) -> Iterator[Run]:
-    from gpucost.cli.collect_bills import collect_aws, collect_azure, collect_focus, collect_gcp
-
-    settings, of_month = call.settings, {"month": [month]}
-    for source, collect, more in (
-        (settings.aws.exports, collect_aws, {}),
-        (settings.gcp.exports or settings.gcp.billing_table, collect_gcp, of_month),
-        (settings.azure.exports or settings.azure.cost_scope, collect_azure, of_month),
-        (settings.focus.exports, collect_focus, {}),
-    ):
-        if source:
-            yield partial(collect, **more, **shared)
+def _bills(call: Call, month: str) -> Iterator[Run]:
+    settings = call.settings
+    if settings.aws.exports:
+        yield partial(run_bills, call, "aws", None)
+    if settings.gcp.exports or settings.gcp.billing_table:
+        yield partial(run_bills, call, "gcp", None, others=lambda: gcp_queries(call, [month]))
+    if settings.azure.exports or settings.azure.cost_scope:
+        yield partial(run_bills, call, "azure", None, others=lambda: azure_queries(call, [month]))
+    if settings.focus.exports:
+        yield partial(run_bills, call, None, None)
 
 
 def _prices(call: Call, period: Period, now: datetime) -> None:
     """Of clouds whose nodes no bill and no price book prices: the spot history, and list prices that are old or not there."""
     from gpucost import pipeline, price
-    from gpucost.cli import collect
 
     if not call.store.exists:
         return
@@ -396,8 +393,8 @@ def _prices(call: Call, period: Period, now: datetime) -> None:
     )
     errors: list[GpucostError | None] = []
     if spot := [provider for what, provider in wanting if what == "spot"]:
-        errors += [one.error for one in collect.collect_spot_prices(call, spot)]
+        errors += [one.error for one in collect_spot_prices(call, spot)]
     if listed := [provider for what, provider in wanting if what == "prices"]:
-        errors += [one.error for one in collect.collect_list_prices(call, listed, ())]
+        errors += [one.error for one in collect_list_prices(call, listed, ())]
     if any(errors):
         raise typer.Exit(1)

@@ -2,35 +2,33 @@
 
 from __future__ import annotations
 
-import sys
-from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from enum import StrEnum
 from pathlib import Path
 from shlex import quote
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from gpucost.cli.command import Call, argument, command, option
-from gpucost.cli.output import note, print_error
-from gpucost.errors import ConfigError, GpucostError, IncompleteError, SourceError, StoreError, UsageError
+from gpucost.cli.output import print_error
+from gpucost.cli.runs import (
+    _print_progress,
+    _print_spot,
+    _tell_mlflow,
+    check_sources,
+    collect_list_prices,
+    collect_metrics,
+    collect_spot_prices,
+)
+from gpucost.errors import ConfigError, GpucostError, SourceError, UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    pass
 
-    from gpucost.collect.base import CollectResult
-    from gpucost.collect.prices import PriceResult, ReplacedPrices
-    from gpucost.collect.progress.mlflow import MlflowResult
-    from gpucost.collect.spot import SpotResult
-
-SHOWN_OF_A_KIND = 5
-# What even -q says, in one line each: time is missing.
-_LOUD = ("gap", "newest_sample")
 SourcesOption = Annotated[
     list[str] | None, option("--source", "NAME", "Only this server, by name or URL; repeatable.")
 ]
-_SIGN = "collect it from where it is, or declare it: [[clusters]] says when a cluster is off, [coverage] accept signs a gap"
 
 
 @command("start end *")
@@ -49,111 +47,8 @@ def collect_prometheus(call: Call, source: SourcesOption = None) -> None:
       gpucost collect prometheus --from 2026-10-01 --to 2026-11-01
       gpucost collect prometheus --source prod --from 2026-10-01T06:00Z
     """
-    from gpucost import pipeline
-
-    settings = call.settings
-    if not settings.prometheus:
-        raise ConfigError(
-            "no Prometheus is configured",
-            "add [prometheus] to gpucost.toml, or run gpucost init where there is none",
-        )
-    servers = {server.source: server for server in settings.prometheus}
-    _check_sources(source, servers)
-    if source:
-        settings = settings.model_copy(update={"prometheus": [servers[name] for name in source]})
     period = call.named_period[0] if call.named_period else None
-    with call.progress_bar() as progress:
-        results, errors = pipeline.collect(settings, call.store, period, progress)
-    for result in results:
-        _print_run(call, result)
-    for error in errors:
-        print_error(error.message, error.fix)
-    try:
-        if results and (sizes := pipeline.compact_closed_month(settings, call.store, call.now)):
-            from gpucost.cli.setup import size
-
-            call.note(
-                f"a month has closed: the store was compacted from {size(sizes[0])} to {size(sizes[1])}"
-            )
-    except StoreError as error:  # what was collected is in the store all the same
-        note(f"warning: the store was not compacted: {error.message}")
-    if errors or not all(result.ok for result in results):
-        raise typer.Exit(1)
-    if any(result.incomplete for result in results):
-        raise typer.Exit(IncompleteError.exit_code)
-
-
-def _check_sources(names: list[str] | None, known: Collection[str]) -> None:
-    """Raises UsageError for a name that is none of the `known` servers'."""
-    from gpucost.config.model import shown_url
-
-    for name in names or ():
-        if name not in known:
-            raise UsageError(
-                f"no server is called {shown_url(name)}", f"--source takes one of: {', '.join(known)}"
-            )
-
-
-def _print_run(call: Call, result: CollectResult) -> None:
-    """What a run came to: the summary on stdout, what is wrong or missing on stderr; of that only missing time under -q."""
-    failed = f", but {_count(len(result.failed_windows), 'window')} failed" if result.failed_windows else ""
-    call.say(
-        f"{result.source}: {result.samples:,} samples of {result.asked}{failed}"
-        f" ({_count(result.windows, 'window')}, {result.new_series:,} new series)"
-    )
-    if result.resumed:
-        call.say(f"  went on after {_count(result.resumed, 'window')} of a run that was ended")
-    if result.asked_again:
-        call.say(f"  asked again for {_count(result.asked_again, 'incomplete hour')}")
-    _print_metrics(call, result, "samples")
-    if call.quiet and not result.samples and result.ok:
-        note(f"warning: {result.source}: no sample of {result.asked}")
-    for reason in sorted({item.reason for item in result.dropped}):
-        metrics = {item.metric: item.samples for item in result.dropped if item.reason == reason}
-        call.note(f"  dropped {sum(metrics.values()):,} samples as {reason}: {', '.join(sorted(metrics))}")
-    note_findings(call, result.findings, SHOWN_OF_A_KIND, loud=_LOUD)
-    for missing in result.incomplete[:SHOWN_OF_A_KIND]:
-        print_error(f"{result.source}: lost for good: {missing}", None)
-    if result.incomplete:
-        more = len(result.incomplete) - SHOWN_OF_A_KIND
-        if more > 0:
-            note(f"and {more} more such times")
-        note(f"fix: {_SIGN}")
-    _print_failed(result)
-
-
-def _print_metrics(call: Call, result: CollectResult, what: str) -> None:
-    for metric, seen in sorted(result.metrics.items()) if call.verbose else ():
-        call.say(f"  {metric}: {seen.samples:,} {what}")
-
-
-def _print_failed(result: CollectResult) -> None:
-    for window in result.failed_windows:
-        print_error(f"{result.source}: {window.period} failed: {window.error}", window.command)
-
-
-def note_findings(
-    call: Call, findings: Iterable[Any], most: int = sys.maxsize, *, hint: str = "", loud: Sequence[str] = ()
-) -> None:
-    """Say what a run found, on stderr: so many of a kind, then how many more there are; under -q those of `loud` kinds alone."""
-    shown = Counter[str]()
-    for finding in findings:
-        shown[finding.code] += 1
-        if shown[finding.code] <= most:
-            is_loud = call.quiet and finding.code in loud
-            note(
-                f"{'' if is_loud else '  '}{finding.level}: {finding.message}",
-                quiet=call.quiet and not is_loud,
-            )
-            if finding.fix:
-                call.note(f"    fix: {finding.fix}")
-    for code, count in shown.items():
-        if count > most:
-            note(f"  and {count - most} more of {code}{hint}", quiet=call.quiet and code not in loud)
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+    collect_metrics(call, source, period)
 
 
 @command("* start end source")
@@ -216,7 +111,7 @@ def _ask(call: Call, names: list[str] | None) -> bool:
         raise ConfigError(
             "no server is configured", "add [prometheus] or [mlflow] to gpucost.toml, or name files"
         )
-    _check_sources(names, known)
+    check_sources(names, known)
     units = mappings(settings)
     complete = True
     for name in names or known:
@@ -232,30 +127,6 @@ def _ask(call: Call, names: list[str] | None) -> bool:
             print_error(error.message, error.fix)
             complete = False
     return complete
-
-
-def _print_progress(call: Call, result: CollectResult) -> None:
-    call.say(
-        f"{result.source}: {result.samples:,} values of {result.asked}, of {len(result.metrics)} metrics of work"
-    )
-    _print_metrics(call, result, "values")
-    for item in result.dropped:
-        call.note(f"  dropped {item.samples:,} values that are no number")
-    note_findings(call, result.findings)
-    _print_failed(result)
-
-
-def _tell_mlflow(call: Call, result: MlflowResult) -> None:
-    call.say(f"{result.source}: {result.runs:,} runs of {result.period}, {result.epochs:,} logged epochs")
-    if result.placed < result.runs:
-        call.note(
-            f"  note: {result.runs - result.placed:,} runs do not say where they ran\n"
-            "    fix: tag them with gpucost.namespace and gpucost.pod or gpucost.workload; see docs/units.md"
-        )
-
-
-SHOWN_REGIONS = 4
-SHOWN_REPLACED = 10
 
 
 class Provider(StrEnum):
@@ -306,17 +177,6 @@ def collect_prices(
         raise typer.Exit(1)
 
 
-def collect_list_prices(call: Call, providers: Sequence[str], regions: Sequence[str]) -> list[PriceResult]:
-    """Collect and print the list prices of `providers`; return what each came to."""
-    from gpucost.collect.prices import collect_prices as collect
-
-    with call.status() as tell:
-        results = collect(call.settings, call.store, providers, regions, call.now, tell)
-    for result in results:
-        _print_prices(call, result)
-    return results
-
-
 def _providers(named: Sequence[Provider], regions: Sequence[str]) -> list[str]:
     """Who is asked: those named, and with regions only those that have one of them. Raises UsageError for a region of none."""
     from gpucost.collect.prices import PROVIDERS
@@ -330,58 +190,6 @@ def _providers(named: Sequence[Provider], regions: Sequence[str]) -> list[str]:
                 "regions are spelled us-east-1 (aws), us-central1 (gcp), eastus (azure)",
             )
     return [name for name in asked if not regions or any(is_region_of(name, region) for region in regions)]
-
-
-def _print_prices(call: Call, result: PriceResult) -> None:
-    """For each cloud: what was written, and what it replaced, on stdout; what was skipped or failed on stderr."""
-    if _print_trouble(call, result):
-        return
-    parts = f", {result.components:,} prices of their parts" if result.components else ""
-    types = f"{result.priced_types:,} instance types{parts}{_regions(result.regions)}"
-    call.say(f"{result.provider}: {result.prices:,} prices of {types}, as of {result.as_of}")
-    replaced = result.replaced
-    new = result.prices - len(replaced) - result.unchanged
-    call.say(
-        f"{result.provider}: {len(replaced):,} replace another price, {result.unchanged:,} confirm it, {new:,} are new"
-    )
-    shown = replaced if call.verbose else replaced[:SHOWN_REPLACED]
-    for price in shown:
-        call.say(f"  {_replaced(price)}")
-    if more := len(replaced) - len(shown):
-        call.say(f"  and {more:,} more, which -v shows")
-
-
-def _print_trouble(call: Call, result: PriceResult | SpotResult) -> bool:
-    """Whether a cloud was skipped or failed, which is said."""
-    if result.skipped:
-        call.note(f"{result.skipped.message}; skipped ({result.skipped.fix})")
-    elif result.error:
-        print_error(result.error.message, result.error.fix)
-    return bool(result.skipped or result.error)
-
-
-def _replaced(price: ReplacedPrices) -> str:
-    """`p5.48xlarge, on demand, us-east-1: 98.32 (2025-06-04) → 55.04 USD, -44.0 %`."""
-    years = f"{price.term_years} year{'s' if price.term_years > 1 else ''}" if price.term_years else ""
-    words = (
-        price.instance_type,
-        price.purchase_option,
-        years,
-        price.payment_option,
-        price.offering,
-        price.region,
-    )
-    what = ", ".join(
-        word.replace("_", " ") if word != price.instance_type else word for word in words if word
-    )
-    old, new = (f"{amount.normalize():f}" for amount in (price.old_price_per_hour, price.new_price_per_hour))
-    return f"{what}: {old} ({price.old_price_as_of}) → {new} {price.currency}, {price.change:+.1%}"
-
-
-def _regions(names: Sequence[str]) -> str:
-    if not any(names):
-        return ""  # one price everywhere
-    return f" in {', '.join(names) if len(names) <= SHOWN_REGIONS else f'{len(names)} regions'}"
 
 
 @command("*")
@@ -422,29 +230,3 @@ def collect_spot(
         )
     if any(result.error for result in results):
         raise typer.Exit(1)
-
-
-def collect_spot_prices(call: Call, providers: Collection[str]) -> list[SpotResult]:
-    """Collect and tell the spot prices of `providers`; what each came to. A cloud nobody is logged in to is skipped."""
-    from gpucost.collect import spot
-
-    with call.status() as tell:
-        results = list(spot.collect_spot(call.settings, call.store, call.now, tell, providers))
-    for result in results:
-        _print_spot(call, result)
-    return results
-
-
-def _print_spot(call: Call, result: SpotResult) -> None:
-    """The summary on stdout, what is missing on stderr."""
-    if _print_trouble(call, result):
-        return
-    loaded = result.load
-    if loaded is not None:
-        when = f" of {result.period}" if result.period else ""
-        corrected = f", {loaded.corrected:,} corrected" if loaded.corrected else ""
-        call.say(
-            f"{result.source}: {loaded.rows:,} spot prices{when}: {loaded.new:,} new, {loaded.known:,} already known{corrected}"
-        )
-    for text in result.notes:
-        call.note(f"  note: {text}")

@@ -45,8 +45,8 @@ if TYPE_CHECKING:
     from gpucost.render.view import Answer
 
 
-# What an answer is compared with.
-Comparison = Literal["previous"]
+# The versions of FOCUS that files follow.
+FocusVersion = Literal["1.2", "1.3"]
 P = ParamSpec("P")
 R = TypeVar("R")
 

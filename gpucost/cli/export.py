@@ -267,9 +267,6 @@ def export_recording_rules(call: Call) -> None:
       gpucost export recording-rules -o gpucost-recording.yml
       gpucost export recording-rules --store gpucost.duckdb
     """
-    from gpucost import pipeline
-    from gpucost.publish.rules import recording_rules
+    from gpucost.publish.rules import recording_rules, rule_prices
 
-    call.deliver(
-        recording_rules(call.settings, pipeline.rule_prices(call.settings, call.store)), "recording rules"
-    )
+    call.deliver(recording_rules(call.settings, rule_prices(call.settings, call.store)), "recording rules")

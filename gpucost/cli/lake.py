@@ -43,14 +43,14 @@ def lake_export(
       gpucost lake export /mnt/lake
       gpucost lake export s3://finops/gpucost
     """
-    from gpucost.cli.setup import size
     from gpucost.lake.export import export
     from gpucost.lake.files import open_files
+    from gpucost.render.formatting import bytes_text
 
     files = open_files(lake_url(call, url), call.settings)
     with call.status() as tell:
         done = export(call.settings, call.store, files, everything=everything, tell=tell)
-    rows, written = sum(file.rows for file in done.files), size(sum(file.size for file in done.files))
+    rows, written = sum(file.rows for file in done.files), bytes_text(sum(file.size for file in done.files))
     call.say(
         f"{files.shown()}: {done.partitions:,} partitions written ({len(done.files):,} files, {rows:,} rows, {written}), "
         f"{done.unchanged:,} as they were"

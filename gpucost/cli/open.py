@@ -41,11 +41,11 @@ def open(  # noqa: A001 - its name on the command line
       gpucost open --team research --month 2026-10
       gpucost open --month 2026-10 --findings 10 --no-browser -o october.html
     """
-    from gpucost import pipeline
     from gpucost.questions.report.page import page
+    from gpucost.questions.report.reading import report
 
     query = call.query(by=names_in(by), with_sections=True, with_series=True)
-    view = page(call.settings, call.store, query, pipeline.report(call.settings, call.store, query), findings)
+    view = page(call.settings, call.store, query, report(call.settings, call.store, query), findings)
     path = (call.target or _private_page()).absolute()
     if not call.target:
         path.unlink(missing_ok=True)  # or its mode would stay

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import shutil
 import sys
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any
 
 from gpucost.cli.asking import Ask, asking
-from gpucost.cli.command import Call, switch
+from gpucost.cli.command import Call, FocusVersion, switch
 from gpucost.cli.output import to_stdout, waiting, write_output
 from gpucost.disk import atomic_write
 from gpucost.errors import UsageError
@@ -16,8 +16,6 @@ from gpucost.questions.report import incomplete
 
 if TYPE_CHECKING:
     from gpucost.questions.request import FleetRequest
-
-FocusVersion = Literal["1.2", "1.3"]
 
 
 @asking("report")
@@ -52,7 +50,8 @@ def write_focus(call: Call, version: str, request: FleetRequest, **options: Any)
 
     Raises UsageError without a month, and for a report that is narrowed: the file takes the place of whole charges.
     """
-    from gpucost import pipeline
+
+    from gpucost.publish.focus import focus_file
 
     config, month, target = request.settings, request.month, call.target
     if options.get("compare"):
@@ -69,9 +68,7 @@ def write_focus(call: Call, version: str, request: FleetRequest, **options: Any)
         )
     is_parquet = target is not None and target.suffix.lower() == ".parquet"
     with atomic_write(target) as part:
-        totals = pipeline.focus_file(
-            config, request.store, month, version, "parquet" if is_parquet else "csv", part
-        )
+        totals = focus_file(config, request.store, month, version, "parquet" if is_parquet else "csv", part)
         if target is None:
             waiting.stop()
             with to_stdout(), part.open("rb") as content:

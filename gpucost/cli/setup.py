@@ -21,6 +21,7 @@ from gpucost.cli.command import BriefFormat, Call, argument, brief_format, comma
 from gpucost.cli.output import put, waiting, write_page
 from gpucost.errors import ConfigError, GpucostError, StoreError
 from gpucost.periods import iso, name_of
+from gpucost.render.formatting import bytes_text
 from gpucost.render.rows import RowFormat, render_rows
 from gpucost.texts import readable_json, visible
 
@@ -114,12 +115,12 @@ def demo(
 
 
 def _report(config: Config, month: Period, *teams: str) -> None:
-    from gpucost import pipeline
+    from gpucost.questions.report.reading import report
     from gpucost.report import Query
     from gpucost.store.connection import Store
 
     query = Query(period=month, period_name=name_of(month, config.tz), teams=teams)
-    write_page(pipeline.report(config, Store.of(config), query), None, markdown=False)
+    write_page(report(config, Store.of(config), query), None, markdown=False)
 
 
 @command()
@@ -348,10 +349,10 @@ def store_info(call: Call) -> None:
     if call.format is not RowFormat.table:
         call.write_rows((*columns, "last_loaded_at"), sources)
         return
-    merged = f", and {size(answer.wal_size)} not yet merged" if answer.wal_size else ""
+    merged = f", and {bytes_text(answer.wal_size)} not yet merged" if answer.wal_size else ""
     text = (
         f"store    {visible(str(answer.path))}\n"
-        f"size     {size(answer.size)}{merged}\n"
+        f"size     {bytes_text(answer.size)}{merged}\n"
         f"version  schema {answer.schema_version}, file format {answer.storage_version}\n"
         f"holds    {answer.samples:,} activity samples in hour blocks, {answer.states:,} runs of constant state\n\n"
     )
@@ -384,7 +385,7 @@ def store_compact(call: Call) -> None:
     from gpucost import pipeline
 
     before, after = pipeline.compact(call.settings, call.store, call.now)
-    call.note(f"{call.store.path}: {size(before)} before, {size(after)} now")
+    call.note(f"{call.store.path}: {bytes_text(before)} before, {bytes_text(after)} now")
 
 
 @command()
@@ -402,7 +403,7 @@ def store_backup(
     from gpucost.store.upkeep import backup
 
     backup(call.store, target.expanduser())
-    call.note(f"{target}: {size(target.expanduser().stat().st_size)}")
+    call.note(f"{target}: {bytes_text(target.expanduser().stat().st_size)}")
 
 
 @command("written")
@@ -451,13 +452,3 @@ def store_check(call: Call) -> None:
             f"{len(wrong)} of {len(checks)} checks of the store {call.store.path} failed",
             "restore a copy, or collect into a new store",
         )
-
-
-def size(count: int) -> str:
-    """Bytes as people read them, in powers of 1024."""
-    amount = float(count)
-    for unit in ("B", "KiB", "MiB", "GiB"):
-        if amount < 1024:
-            return f"{amount:.0f} {unit}" if unit == "B" else f"{amount:.1f} {unit}"
-        amount /= 1024
-    return f"{amount:.1f} TiB"

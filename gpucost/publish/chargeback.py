@@ -20,9 +20,10 @@ from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
-from gpucost import disk
+from gpucost import disk, price
 from gpucost.errors import GpucostError, IncompleteError, StoreError
 from gpucost.periods import Period, time_buckets
+from gpucost.pipeline import read_attributed
 from gpucost.publish import focus, seal
 from gpucost.publish.seal import Seal
 from gpucost.records import grouped, record
@@ -54,6 +55,7 @@ if TYPE_CHECKING:
     from gpucost.report.reconcile import Reconciliation
     from gpucost.report.units.query import UnitView
     from gpucost.report.waste import Waste
+    from gpucost.store.connection import Store
 
 _NAMES = {"aws": "AWS", "gcp": "Google Cloud", "azure": "Azure", "focus": "FOCUS"}
 
@@ -148,6 +150,22 @@ class Bundle(NamedTuple):
     focus: FocusTotals
     state: State
     inputs: tuple[seal.SealedInput, ...]
+
+
+def read_bundle(
+    config: Config,
+    store: Store,
+    ask: ChargebackQuery,
+    folder: Path,
+    tell: Callable[[str], None] = lambda _: None,
+) -> Bundle:
+    """The bundle of a month; its FOCUS files are written to `folder`. Raises GpucostError where the month holds no data."""
+
+    def built(con: DuckDBPyConnection) -> Bundle:
+        price.load_fx_rates(con, config)
+        return build(con, config, ask, folder, tell)
+
+    return read_attributed(config, store, built, ask.period, folder)
 
 
 def build(

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from gpucost.collect.prometheus.queries import GPU_RESOURCES, activity_series
 from gpucost.engine import answer_rows
 from gpucost.errors import UsageError
+from gpucost.pipeline import read_attributed
 from gpucost.price import load_offers
 from gpucost.price.fx import budget_amount
 from gpucost.render.templates import fill, number
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
 
     from gpucost.config.model import Config
+    from gpucost.store.connection import Store
 
 
 _METRIC = re.compile(r"[a-zA-Z_:][a-zA-Z0-9_:]*")
@@ -123,3 +125,13 @@ def listed_prices(con: DuckDBPyConnection, config: Config) -> RulePrices:
     load_offers(con, config)
     prices = tuple(RulePrice(**row) for row in answer_rows(con, __package__, "listed_prices"))
     return RulePrices(prices, "list prices of the catalog, the median over regions: nothing is collected yet")
+
+
+def rule_prices(config: Config, store: Store) -> RulePrices:
+    """What nodes cost an hour, for rules that cannot ask the store: what it says last, else list prices."""
+    from gpucost.store.connection import scratch_store
+
+    if store.exists and (prices := read_attributed(config, store, stored_prices)) is not None:
+        return prices
+    with store.read() if store.exists else scratch_store() as con:
+        return listed_prices(con, config)

@@ -194,9 +194,9 @@ class Request:
 
     def report(self, **more: Any) -> ReportView:
         """The report of that query. Raises GpucostError if there is none."""
-        from gpucost import pipeline
+        from gpucost.questions.report.reading import report
 
-        return pipeline.report(self.settings, self.store, self.query(**more))
+        return report(self.settings, self.store, self.query(**more))
 
     def gap_notes(self, clusters: tuple[str, ...] = (), period: Period | None = None) -> tuple[str, ...]:
         """Notes on the times of the period that were not collected and that no one accepted, a line each."""

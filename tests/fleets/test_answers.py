@@ -11,9 +11,12 @@ from shutil import copyfile
 import duckdb
 import pytest
 
-from gpucost import inventory, pipeline, savings
+from gpucost import inventory, pipeline
 from gpucost.config.load import load_config
 from gpucost.periods import Period
+from gpucost.publish import focus
+from gpucost.questions.findings import savings
+from gpucost.questions.reconcile import reconciliation
 from gpucost.report import Query
 from gpucost.report.explained import CostExplained
 from gpucost.store.connection import Store
@@ -29,7 +32,7 @@ BILLED = "billed-hours-that-were-not-seen-cost-what-the-bill-says"
 def test_gpus_never_used_were_held_as_long_as_was_seen(fleets: Fleets) -> None:
     """Ten of 24 hours were not seen, and two of four GPUs that are held are never used."""
     figures = fleets("unseen")
-    findings = [candidate.finding for candidate in pipeline.candidates(figures.config, figures.store, DAY)]
+    findings = [candidate.finding for candidate in savings._candidates(figures.config, figures.store, DAY)]
     (one,) = [finding for finding in findings if finding.kind == "over_requested"]
     assert (one.waste_gpu_hours, one.gpu_hours) == (28, 56)
     assert one.saving == pytest.approx(one.cost / 2)
@@ -67,14 +70,14 @@ def test_a_bill_prices_hours_that_were_not_seen(fleets: Fleets) -> None:
 def test_the_account_of_the_bill_and_focus_agree_with_the_hours(fleets: Fleets, tmp_path: Path) -> None:
     figures = fleets("usual")
     ((missed,),) = figures.store.query("SELECT sum(not_collected_cost) FROM cost_hourly")[1]
-    account = pipeline.reconcile(figures.config, figures.store, "2026-03", ("node",))
+    account = reconciliation(figures.config, figures.store, "2026-03", ("node",))
     assert (
         account.lines["not_collected"]
         == missed
         == sum(row.cost for row in account.rows if row.line == "not_collected")
     )
     path = tmp_path / "focus.parquet"
-    pipeline.focus_file(figures.config, figures.store, "2026-03", "1.2", "parquet", path)
+    focus.focus_file(figures.config, figures.store, "2026-03", "1.2", "parquet", path)
     sums = f"SELECT x_gpucost_kind, sum(EffectiveCost)::DOUBLE FROM '{path}' GROUP BY ALL"  # noqa: S608
     costs = dict(duckdb.execute(sums).fetchall())
     assert costs["not_collected"] == pytest.approx(float(account.lines["not_collected"]), abs=1e-6)

@@ -14,6 +14,7 @@ import pytest
 from gpucost import pipeline
 from gpucost.collect.bill.load import collect_bills
 from gpucost.collect.bill.opening import LocalTree
+from gpucost.questions.reconcile import reconciliation
 from tests.replay.load import load, write_config
 from tests.replay.scrape import scrape
 from tests.shared import shared
@@ -157,7 +158,7 @@ def test_pods_cost_what_the_bill_says_and_every_cent_is_named(tmp_path: Path) ->
         truth = sum(share / GPUS * costs[places[pod]][hour] for hour, share in hours.items())
         assert abs(Decimal(str(said[pod])) - truth) < Decimal("0.005"), pod
     for month in ("2026-03", "2026-04"):
-        account = pipeline.reconcile(config, store, month)
+        account = reconciliation(config, store, month)
         assert abs(account.difference) < Decimal("0.005")
         assert not any("has no cause" in problem for problem in account.problems)
         assert account.lines["outside_node_life"] == 0

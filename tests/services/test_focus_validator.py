@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from gpucost import pipeline
+from gpucost.publish import focus
 from tests.bill_table import change_bill_rows
 from tests.replay import bill_files
 from tests.replay.billing import by_day, charges
@@ -71,7 +71,7 @@ def documented() -> set[str]:
 def failures(fleet: Billed, version: str) -> set[str]:
     """The rules that a file of this version fails, by the names of 1.2; without those that fail because rules below them do."""
     path = fleet.folder / "focus.parquet"
-    pipeline.focus_file(fleet.config, fleet.store, MONTH, version, "parquet", path)
+    focus.focus_file(fleet.config, fleet.store, MONTH, version, "parquet", path)
     command = [str(PROGRAM), "--block-download", "--applicability-criteria", "ALL", "--data-file", str(path)]
     if version == "1.3" and MODELS is not None:
         command += ["--validate-version", version, "--rule-set-path", MODELS]

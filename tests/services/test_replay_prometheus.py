@@ -11,6 +11,7 @@ import pytest
 
 from gpucost import pipeline
 from gpucost.periods import Period
+from gpucost.questions.report import reading
 from gpucost.report import Query
 from gpucost.store.connection import Store
 from tests.replay.check import check_figures
@@ -45,7 +46,7 @@ def test_fleet_collected_over_http_gives_its_true_figures(
     assert all(result.ok for result in results)
     period = _period(*period_of(fleet))
     by = ("day",) if "timezone" in fleet else ("namespace",)
-    view = pipeline.report(config, store, Query(period=period, period_name="the case", by=by))
+    view = reading.report(config, store, Query(period=period, period_name="the case", by=by))
     check_figures(case, store)
     check_waste(config, store, period)
     expected = read_expected(case)

@@ -15,12 +15,11 @@ import duckdb
 import pytest
 from typer.testing import CliRunner, Result
 
-from gpucost import pipeline
 from gpucost.cli.app import app
 from gpucost.config.model import Config
 from gpucost.findings import Findings
 from gpucost.periods import Period
-from gpucost.publish.chargeback import Bundle, ChargebackQuery
+from gpucost.publish.chargeback import Bundle, ChargebackQuery, read_bundle
 from gpucost.questions import findings as of_findings
 from gpucost.store.connection import Store
 from tests.cell_tables import cell_tables
@@ -62,7 +61,7 @@ class Made:
 
 
 KNOWN: dict[Any, Any] = {}
-BUILD, READ_FINDINGS = pipeline.chargeback, of_findings.read_findings
+BUILD, READ_FINDINGS = read_bundle, of_findings.read_findings
 
 
 @contextmanager
@@ -97,7 +96,7 @@ def remembering() -> Iterator[dict[Any, Any]]:
         return answer
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(pipeline, "chargeback", built)
+        patch.setattr("gpucost.publish.chargeback.read_bundle", built)
         patch.setattr(of_findings, "read_findings", found)
         yield KNOWN
 

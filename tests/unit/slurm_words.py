@@ -19,6 +19,8 @@ from gpucost.collect.slurm.collector import import_files
 from gpucost.collect.slurm.sacct import SacctFormat
 from gpucost.config.load import load_config
 from gpucost.periods import Period
+from gpucost.questions.report import reading
+from gpucost.questions.waste import waste_report
 from gpucost.render.view import ReportView, Row
 from gpucost.report import Query
 from gpucost.store import slurm
@@ -206,7 +208,7 @@ class Clusters:
         query = Query(
             period or days(10, 12), "", keys, clusters=clusters, with_sections=False, may_be_absent=True
         )
-        return pipeline.report(self.config, self.store, query)
+        return reading.report(self.config, self.store, query)
 
     def rows(self, name: str, by: str) -> list[Row]:
         """Of a cluster; a report of all is asked once."""
@@ -251,7 +253,4 @@ class Clusters:
     def wasted(self, name: str) -> dict[str, float]:
         """GPU-hours by bucket of waste."""
         query = Query(days(10, 12), "", ("node",), clusters=(self.names[name],), with_sections=False)
-        return {
-            one.bucket: one.gpu_hours
-            for one in pipeline.waste_report(self.config, self.store, query)[1].buckets
-        }
+        return {one.bucket: one.gpu_hours for one in waste_report(self.config, self.store, query)[1].buckets}

@@ -27,6 +27,8 @@ from gpucost.collect.bill.opening import LocalTree
 from gpucost.config.model import Config, Prices, Team
 from gpucost.errors import PriceError
 from gpucost.periods import Period, time_buckets
+from gpucost.publish.chargeback import read_bundle
+from gpucost.questions.report import reading
 from gpucost.render.data import to_csv, to_json
 from gpucost.render.schema import to_dict
 from gpucost.render.view import ReportView
@@ -332,7 +334,7 @@ class Ledger:
 
     def report(self, days: float = 1, **more: Any) -> ReportView:
         period = Period(DAY, DAY + timedelta(days=days))
-        return pipeline.report(self.config, self.store, Query(period, "the day", now=NOW, **more))
+        return reading.report(self.config, self.store, Query(period, "the day", now=NOW, **more))
 
     def tokens(self, **filters: Any) -> Any:
         def build(con: Any, ask: UnitQuery) -> Any:
@@ -341,7 +343,8 @@ class Ledger:
             return view
 
         ask = UnitQuery.of(self.config, Period(DAY, DAY + timedelta(days=1)), "the day")
-        return pipeline.unit_costs(self.config, self.store, replace(ask, **filters), build)
+        narrowed = replace(ask, **filters)
+        return pipeline.read_attributed(self.config, self.store, lambda con: build(con, narrowed), ask.period)
 
 
 @pytest.fixture(scope="module")
@@ -397,7 +400,7 @@ def test_a_chargeback_charges_tokens_beside_gpus(ledger: Ledger, tmp_path: Path)
     ask = ChargebackQuery("2026-03", month, "March 2026", datetime(2026, 5, 1, tzinfo=UTC))
     out = tmp_path / "out" / "2026-03"
     with replacing(out, lambda _: []) as folder:
-        bundle = pipeline.chargeback(ledger.config, ledger.store, ask, folder)
+        bundle = read_bundle(ledger.config, ledger.store, ask, folder)
         manifest = write(
             bundle,
             manifest_of(bundle, ledger.config, {}, None),

@@ -15,6 +15,7 @@ from gpucost import pipeline
 from gpucost.collect.bill.load import BillRun
 from gpucost.config.model import Bills as BillSettings
 from gpucost.config.model import Config, Team
+from gpucost.questions.reconcile import reconciliation
 from gpucost.store.schema import _migrations
 from tests.replay import bill_files
 from tests.replay.billing import charges
@@ -128,7 +129,7 @@ def test_azure_ids_keep_their_case(bills: Bills) -> None:
     row = azure.row(ResourceId=vm, AdditionalInfo=json.dumps({"ServiceType": "Standard_NC24ads_A100_v4"}))
     [charge] = azure.load(bills, [row])
     assert (charge["resource_id"], charge["instance_key"]) == (vm, vm.lower())
-    (seen,) = pipeline.reconcile(Config(), bills.store, "2026-03", ("node",)).unseen
+    (seen,) = reconciliation(Config(), bills.store, "2026-03", ("node",)).unseen
     assert seen.name == vm
     # exports of one bill case ids in different ways
     again = [

@@ -111,7 +111,7 @@ LOADED = {
     ),
     "report --month 2026-10": (
         "attribute catalog cli cli.app cli.command cli.completion cli.main cli.output cli.report "
-        "cli.asking options questions questions.report questions.request "
+        "cli.asking options questions questions.report questions.report.reading questions.request "
         "config config.files config.load config.model disk engine errors inputs periods pipeline price price.book "
         "price.discounts price.fx price.list_prices render render.formatting render.rows render.terminal render.view report "
         "report.build report.changes report.coverage report.query report.rows report.sections report.series report.sharing "

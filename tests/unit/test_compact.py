@@ -299,7 +299,7 @@ def test_a_store_that_cannot_be_compacted_is_a_warning_of_collect(
     monkeypatch.setattr(upkeep, "_LEAST_BYTES", 1)
     monkeypatch.setattr("shutil.disk_usage", lambda _: SimpleNamespace(free=1000))
     monkeypatch.setattr(pipeline, "collect", lambda *_: ([SimpleNamespace(ok=True, incomplete=[])], []))
-    monkeypatch.setattr("gpucost.cli.collect._print_run", lambda *_: None)
+    monkeypatch.setattr("gpucost.cli.runs._print_run", lambda *_: None)
     words = ["collect", "prometheus", "-q", "--config", str(tmp_path / "c.toml"), "--store", str(store.path)]
     result = CliRunner().invoke(app, words)
     assert (

@@ -26,6 +26,8 @@ from gpucost.demo.fleet import TEAMS, months, plan
 from gpucost.errors import UsageError
 from gpucost.periods import MS_PER_HOUR, Period
 from gpucost.publish.chargeback import LEDGER_BY
+from gpucost.questions.reconcile import reconciliation
+from gpucost.questions.report import reading
 from gpucost.render.view import ReportView
 from gpucost.report import Query
 from gpucost.report.queue import slurm
@@ -89,7 +91,7 @@ def _folder(parent: Path, name: str) -> Path:
 )
 def test_its_report_is_worth_reading(demo: Config, month: Period, sources: set[str]) -> None:
     store = Store(demo.store)
-    view = pipeline.report(demo, store, Query(period=month, period_name="a month", by=("team",)))
+    view = reading.report(demo, store, Query(period=month, period_name="a month", by=("team",)))
     assert {row.keys["team"] for row in view.rows if row.kind == "allocated"} == {*TEAMS, "unassigned"}
     assert 0.55 < view.totals.efficiency < 0.8
     assert 0.5 < view.totals.spot_ratio < 0.8
@@ -122,7 +124,7 @@ def test_its_bill_has_what_a_bill_has_and_every_cent_is_accounted_for(demo: Conf
         "count(*) FILTER (charge_description = 'enterprise discount' AND billed_cost < 0) FROM charges"
     )
     assert min(cast("int", spot), cast("int", partial), cast("int", discounts)) > 0
-    account = pipeline.reconcile(demo, Store(demo.store), "2026-09")
+    account = reconciliation(demo, Store(demo.store), "2026-09")
     assert account.problems == ()
     assert (account.is_final, account.not_collected) == (True, ())
     assert [machine.name for machine in account.unbilled] == ["gpu01", "gpu02", "gpu03"]
@@ -146,7 +148,7 @@ def test_one_ledger_over_kubernetes_and_slurm_adds_up(demo: Config) -> None:
 
     def view(*clusters: str, by: tuple[str, ...] = ("team",)) -> ReportView:
         query = Query(period=BILLED, period_name="", by=by, clusters=clusters, with_sections=False)
-        return pipeline.report(demo, store, query)
+        return reading.report(demo, store, query)
 
     charged, parts = defaultdict[str | None, Decimal](Decimal), defaultdict[str | None, Decimal](Decimal)
     ledger = [row for row in view(by=LEDGER_BY).rows if row.kind == "allocated"]
@@ -192,7 +194,7 @@ def test_its_slurm_cluster_has_what_slurm_has(demo: Config) -> None:
     waits = {(one.by, one.name): one for one in queues}
     assert {name for by, name in waits if by == "partition"} == {"gpu", "scavenge"}
     assert waits["partition", "scavenge"].preempted_cost > 0
-    view = pipeline.report(demo, store, Query(period=ESTIMATED, period_name="", clusters=("hpc",)))
+    view = reading.report(demo, store, Query(period=ESTIMATED, period_name="", clusters=("hpc",)))
     assert view.node_totals is not None and view.node_totals.unavailable_gpu_hours > 0
     assert view.node_totals.over_allocated_gpu_hours == 0
 

@@ -21,6 +21,7 @@ from gpucost import pipeline
 from gpucost.cli.app import app
 from gpucost.cli.explain import stages
 from gpucost.periods import Period
+from gpucost.questions.report import reading
 from gpucost.render import terminal
 from gpucost.render.view import ReportView
 from gpucost.report import Query
@@ -51,7 +52,7 @@ def explained(fleet: Billed, rows: int = 3, **filters: Any) -> CostExplained:
 
 @cache
 def report(fleet: Billed, *by: str, **options: Any) -> ReportView:
-    return pipeline.report(fleet.config, fleet.store, query(fleet, *by, **options))
+    return reading.report(fleet.config, fleet.store, query(fleet, *by, **options))
 
 
 @pytest.mark.parametrize("namespace", ["train", "serve", "batch"])

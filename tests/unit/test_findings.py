@@ -13,7 +13,6 @@ from zoneinfo import ZoneInfo
 import pytest
 import yaml
 
-from gpucost import savings
 from gpucost.config.model import Config
 from gpucost.findings import (
     Candidate,
@@ -29,6 +28,7 @@ from gpucost.findings import (
     ranked,
 )
 from gpucost.periods import MS_PER_HOUR, Period, to_ms
+from gpucost.questions.findings import savings
 from gpucost.render.templates import fill
 
 MONTH = Period(datetime(2026, 2, 1, tzinfo=UTC), datetime(2026, 3, 1, tzinfo=UTC))

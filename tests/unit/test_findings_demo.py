@@ -17,7 +17,7 @@ import pytest
 import yaml
 from typer.testing import CliRunner, Result
 
-from gpucost import pipeline, savings
+from gpucost import pipeline
 from gpucost.cli.app import app
 from gpucost.cli.whatif_commitments import StoredCommitments
 from gpucost.config.model import Config
@@ -27,6 +27,8 @@ from gpucost.findings import Findings, WhatIfQuery
 from gpucost.inventory import load_activity
 from gpucost.periods import MS_PER_HOUR, Period
 from gpucost.questions import findings as of_findings
+from gpucost.questions.findings import savings
+from gpucost.questions.waste import waste_report
 from gpucost.report import Query
 from gpucost.report.waste import BUCKETS
 from gpucost.store.connection import Store
@@ -96,7 +98,7 @@ def test_the_demo_has_every_kind_of_waste_and_of_finding(findings: Findings, dem
     busy = next(one for one in findings.findings if one.kind == "idle_notebook")
     assert busy.measured == "DCGM_FI_DEV_GPU_UTIL, idle under 5 %; 100 % of the GPU-hours measured"
     query = Query(period=MONTH, period_name="February 2026", with_sections=False)
-    _, waste = pipeline.waste_report(demo, Store(demo.store), query)
+    _, waste = waste_report(demo, Store(demo.store), query)
     assert {row.bucket for row in waste.buckets if row.gpu_hours} == {bucket.name for bucket in BUCKETS} - {
         "cpu_memory"
     }

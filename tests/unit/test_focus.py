@@ -19,6 +19,8 @@ from gpucost.collect.bill.opening import LocalTree
 from gpucost.errors import GpucostError
 from gpucost.publish import focus
 from gpucost.publish.focus import PREFIX, columns_of
+from gpucost.questions.reconcile import reconciliation
+from gpucost.questions.report import reading
 from tests.bill_table import change_bill_rows
 from tests.replay.billing import by_day, charges
 from tests.shared import shared
@@ -49,7 +51,7 @@ def rows(path: Path) -> list[dict[str, Any]]:
 
 def save(fleet: Billed, version: str = "1.2", kind: Any = "parquet") -> tuple[focus.FocusTotals, Path]:
     path = fleet.folder / f"out-{version}.{kind}"
-    return pipeline.focus_file(fleet.config, fleet.store, MONTH, version, kind, path), path
+    return focus.focus_file(fleet.config, fleet.store, MONTH, version, kind, path), path
 
 
 written = cache(save)  # of fleets that nobody changes
@@ -148,7 +150,7 @@ def test_rows_add_up_to_their_charge_exactly_and_carry_its_name(billed: tuple[st
         )
         assert set(json.loads(row["Tags"])) >= set(tags or {})
     assert {key: [Decimal(str(value)) for value in amounts[:6]] for key, amounts in origins.items()} == sums
-    account = pipeline.reconcile(fleet.config, fleet.store, MONTH)
+    account = reconciliation(fleet.config, fleet.store, MONTH)
     assert totals.effective_cost["USD"] == account.effective_cost
     assert (totals.charges, totals.estimated_rows) == (len(origins), 0)
 
@@ -299,7 +301,7 @@ def test_what_was_written_loads_again_and_gives_the_same_money(
 
 
 def by_team(fleet: Billed) -> dict[str | None, Decimal]:
-    view = pipeline.report(fleet.config, fleet.store, replace(_all(), by=("team",)))
+    view = reading.report(fleet.config, fleet.store, replace(_all(), by=("team",)))
     assert view.totals.estimated_cost == 0
     return {row.keys["team"]: row.measures.cost for row in view.rows if row.kind == "allocated"}
 
@@ -307,7 +309,7 @@ def by_team(fleet: Billed) -> dict[str | None, Decimal]:
 def test_shares_are_those_of_the_reconciliation(fleet_as_billed: Billed) -> None:
     """As the cloud assigned its discounts: then a holder's cost is a share of its own machine's charge."""
     path = save(fleet_as_billed)[1]
-    account = pipeline.reconcile(fleet_as_billed.config, fleet_as_billed.store, MONTH)
+    account = reconciliation(fleet_as_billed.config, fleet_as_billed.store, MONTH)
     found: dict[str, Decimal] = defaultdict(Decimal)
     for row in rows(path):
         found[row[f"{PREFIX}kind"]] += row["EffectiveCost"]
@@ -333,7 +335,7 @@ def test_tags_name_the_holder_and_what_nobody_held_is_a_row_of_its_own(
     free = [row for row in told if row[f"{PREFIX}kind"] in ("unallocated", "outside_node_life")]
     assert len(free) + len(held) == len(told)
     assert all(row[f"{PREFIX}team"] is None and row[f"{PREFIX}allocated_resource_id"] is None for row in free)
-    hours = pipeline.report(billed_fleet.config, billed_fleet.store, _all()).totals.allocated_gpu_hours
+    hours = reading.report(billed_fleet.config, billed_fleet.store, _all()).totals.allocated_gpu_hours
     assert sum(row[f"{PREFIX}gpu_hours"] for row in held) == pytest.approx(hours)
 
 
@@ -352,7 +354,7 @@ def _all() -> Any:
 def test_what_no_bill_covers_is_an_estimate_that_bills_nothing(partly_billed: Billed) -> None:
     totals, path = written(partly_billed, "1.3")
     estimates = [row for row in rows(path) if row[f"{PREFIX}is_estimate"]]
-    view = pipeline.report(partly_billed.config, partly_billed.store, _all())
+    view = reading.report(partly_billed.config, partly_billed.store, _all())
     assert totals.estimated_cost == view.totals.estimated_cost > 0
     assert sum(row["EffectiveCost"] for row in estimates) == totals.estimated_cost
     assert {row["BilledCost"] for row in estimates} == {Decimal(0)}
@@ -423,6 +425,6 @@ def test_the_same_input_gives_the_same_bytes_and_a_month_without_any_is_an_error
     for version, kind in (("1.2", "parquet"), ("1.3", "csv")):
         assert save(billed_fleet, version, kind)[1].read_bytes() == files[version, kind].read_bytes()
     with pytest.raises(GpucostError, match="nothing of 2025-01 costs anything"):
-        pipeline.focus_file(
+        focus.focus_file(
             billed_fleet.config, billed_fleet.store, "2025-01", "1.2", "csv", billed_fleet.folder / "none.csv"
         )

@@ -17,7 +17,6 @@ import duckdb
 import pytest
 from typer.testing import CliRunner
 
-from gpucost import pipeline
 from gpucost.cli.app import app
 from gpucost.collect.bill.load import collect_bills
 from gpucost.collect.bill.opening import LocalTree
@@ -26,6 +25,7 @@ from gpucost.demo import bill
 from gpucost.demo.build import build
 from gpucost.demo.fleet import plan
 from gpucost.periods import Period
+from gpucost.questions.report import reading
 from gpucost.report import Query
 from gpucost.store.connection import Store
 from tests.replay import bill_files
@@ -77,7 +77,7 @@ def test_the_demos_bill(tmp_path: Path) -> None:
     config = load_config(tmp_path / "gpucost.toml", environ={})
     store = Store(config.store)
     assert not collect_bills(store, [LocalTree(tmp_path / "listed.parquet")], "aws").errors
-    view = pipeline.report(
+    view = reading.report(
         config, store, Query(period=FEBRUARY, period_name="February 2026", clusters=("demo",))
     )
     assert view.node_totals is not None and {source.name for source in view.coverage.price_sources} == {
@@ -130,7 +130,7 @@ def signed(fleet: Billed) -> Path:
 
 def gpu_cost(fleet: Billed) -> Decimal:
     march = Period(datetime(2026, 3, 1, tzinfo=UTC), datetime(2026, 4, 1, tzinfo=UTC))
-    view = pipeline.report(fleet.config, fleet.store, Query(period=march, period_name="March 2026"))
+    view = reading.report(fleet.config, fleet.store, Query(period=march, period_name="March 2026"))
     assert view.node_totals is not None
     return view.node_totals.node_cost
 

@@ -20,6 +20,7 @@ from gpucost.config.load import load_config
 from gpucost.config.model import Config, StoreSettings
 from gpucost.price import load_offers, load_price_list
 from gpucost.price.explain import explain_node
+from gpucost.publish.rules import rule_prices
 from gpucost.store.connection import Store
 from gpucost.whatif.rightsize import list_offers
 from tests import own_catalog
@@ -173,7 +174,7 @@ def rules(work: Path) -> dict[tuple[str, str], float]:
     bare = Store(work / "bare.duckdb")
     with bare.write() as con:
         con.executemany("INSERT INTO list_prices VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", rows)
-    prices = pipeline.rule_prices(
+    prices = rule_prices(
         config.model_copy(update={"store_settings": StoreSettings(path=bare.path)}), bare
     ).prices
     return {(p.instance_type, p.capacity_type): float(p.per_hour) for p in prices}

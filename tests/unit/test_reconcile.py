@@ -16,8 +16,8 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from gpucost import pipeline
 from gpucost.cli.app import app
+from gpucost.questions.reconcile import reconciliation
 from gpucost.report.reconcile import Reconciliation
 from tests.bill_table import change_bill_rows
 from tests.replay import bill_files
@@ -33,7 +33,7 @@ def account(fleet: Billed, by: tuple[str, ...] = ()) -> Reconciliation:
     return RECONCILE(fleet.config, fleet.store, MONTH, by)
 
 
-RECONCILE = pipeline.reconcile
+RECONCILE = reconciliation
 accounted = cache(account)  # of fleets that nobody changes
 BY = ("day", "node", "team")
 
@@ -240,8 +240,7 @@ def test_every_format_has_the_invoice_and_effective_cost_by_class(
 ) -> None:
     plain = billed_fleet
     monkeypatch.setattr(
-        pipeline,
-        "reconcile",
+        "gpucost.questions.reconcile.reconciliation",
         lambda _config, _store, _month, by: accounted(plain, by) if by else accounted(plain),
     )
     monkeypatch.setenv("COLUMNS", "80")

@@ -192,7 +192,7 @@ def test_the_bill_of_the_month_is_told(store: Path, monkeypatch: pytest.MonkeyPa
         "2026-10", "USD", ("aws",), True, True, (), whole, (), Decimal(100), 744.0, 3, lines, Decimal(0),
         (), (), (), (), (), (), (), Decimal(100), Decimal(0),
     )  # fmt: skip
-    monkeypatch.setattr("gpucost.pipeline.reconcile", lambda *_: account)
+    monkeypatch.setattr("gpucost.questions.report.page.reconciliation", lambda *_: account)
     report, query = view(store), october()
     assert reconciled(Config(), Store(store), query, report) is report
     billed = replace(

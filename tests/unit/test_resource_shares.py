@@ -6,10 +6,10 @@ import csv
 import re
 from datetime import UTC, datetime
 
-from gpucost import pipeline
 from gpucost.catalog import accelerators, claim_metrics, devices, other_resources
 from gpucost.config.model import Config
 from gpucost.periods import Period
+from gpucost.questions.report import reading
 from gpucost.render.view import ReportView
 from gpucost.report import Query
 from gpucost.resources import pricing_dir
@@ -24,7 +24,7 @@ Answer = tuple[dict[str, float], ReportView]
 def answer(config: Config, store: Store, cluster: str) -> Answer:
     """GPU-hours by pod, and the report."""
     period = Period(*(datetime.fromtimestamp(at(hour), UTC) for hour in (0, HOURS)))
-    view = pipeline.report(config, store, Query(period=period, period_name="the day", clusters=(cluster,)))
+    view = reading.report(config, store, Query(period=period, period_name="the day", clusters=(cluster,)))
     assert not unpaid(store)
     figures = by_pod(store, at(0) * 1000, at(HOURS) * 1000, cluster)
     return {key[2]: float(f.allocated_gpu_hours) for key, f in figures.items() if f.allocated_gpu_hours}, view

@@ -15,11 +15,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gpucost import pipeline
 from gpucost.collect.progress.files import import_files
 from gpucost.config.model import DEFAULT_PROMPT_WEIGHT, Serving, UnitSettings
 from gpucost.errors import DataError, UsageError
 from gpucost.periods import Period
+from gpucost.questions.report import reading
 from gpucost.report import units
 from gpucost.report.query import Query
 from gpucost.report.units.query import UnitView
@@ -320,7 +320,7 @@ def test_workers_with_levels_alike_are_left_out_and_named(served: Served) -> Non
         "test of chat/alike-0 counts several processes under one name; their levels cannot be told apart"
     )
     period = Period(datetime.fromtimestamp(at(0), UTC), datetime.fromtimestamp(at(24), UTC))
-    warnings = pipeline.report(
+    warnings = reading.report(
         served.config, served.store, Query(period, "the day", with_sections=False)
     ).coverage.warnings
     assert (

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from gpucost import pipeline
 from gpucost.config.load import load_config
 from gpucost.config.model import Config, WorkloadTypeRule
 from gpucost.errors import ConfigError
 from gpucost.periods import Period
+from gpucost.questions.report import reading
 from gpucost.report import Query
 from tests.replay.cases.words import BOOK, HEADER, fleet, node, pod
 from tests.replay.load import load, write_config
@@ -102,7 +102,7 @@ def types_of(tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, str], 
     config: Config = write_config(described, folder, prices).model_copy(update={"workload_types": RULES})
     store = load(described, scrape(described, lean=True), config)
     period = Period(*(datetime.fromtimestamp(described[key], UTC) for key in ("start", "end")))
-    view = pipeline.report(config, store, Query(period, "an hour", by=("workload_type",)))
+    view = reading.report(config, store, Query(period, "an hour", by=("workload_type",)))
     with store.read() as con:
         types = dict(
             con.execute(

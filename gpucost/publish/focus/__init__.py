@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING, NamedTuple
 from zoneinfo import ZoneInfo
 
 from gpucost.engine import run_stage
+from gpucost.errors import NoDataError
 from gpucost.periods import Period, from_ms, month_period
+from gpucost.pipeline import read_attributed
 from gpucost.report import api_cost
 from gpucost.store.charges import find_tokens
 from gpucost.store.table_files import FileKind, save_table
@@ -19,6 +21,7 @@ if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
 
     from gpucost.config.model import Config
+    from gpucost.store.connection import Store
 
 DEFAULT_VERSION = "1.2"
 PREFIX = "x_gpucost_"
@@ -80,6 +83,27 @@ class FocusTotals(NamedTuple):
     billed_cost: dict[str, Decimal]
     effective_cost: dict[str, Decimal]
     estimated_cost: Decimal
+
+
+def focus_file(
+    config: Config, store: Store, month: str, version: str, kind: FileKind, path: Path
+) -> FocusTotals:
+    """Writes the bill of `month` (`2026-10`), split among those who held its machines, as a FOCUS file.
+
+    Raises NoDataError where neither a bill nor metrics tell of any cost of that month.
+    """
+
+    def written(con: DuckDBPyConnection) -> FocusTotals:
+        totals = prepare(con, config, month)
+        if not totals.billed_rows + totals.estimated_rows:
+            raise NoDataError(
+                f"nothing of {month} costs anything",
+                "gpucost store info says what was collected of which months",
+            )
+        save(con, version, kind, path)
+        return totals
+
+    return read_attributed(config, store, written, None, path.parent)
 
 
 def prepare(con: DuckDBPyConnection, config: Config, month: str) -> FocusTotals:

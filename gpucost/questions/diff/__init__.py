@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from datetime import date, datetime, timedelta
+from dataclasses import replace
+from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from functools import partial
 from operator import itemgetter
@@ -22,7 +23,10 @@ from gpucost.report.diff import CELL, PARTS, Diff, DiffRow, Side
 if TYPE_CHECKING:
     from zoneinfo import ZoneInfo
 
+    from gpucost.config.model import Config
     from gpucost.periods import Period
+    from gpucost.report.query import Query
+    from gpucost.store.connection import Store
 
 
 def diff(
@@ -54,13 +58,35 @@ def diff(
       gpucost diff 2026-10-01..2026-10-08 2026-10-08..2026-10-15 --team research
       gpucost diff 2026-10-05 2026-10-12 --format json
     """
-    from gpucost import comparisons
-
     dimensions = chosen_dimensions(by, narrowed=bool(request.teams or request.namespaces))
     spans = [parse_span(text, request.tz, request.now) for text in (before, after)]
     queries = [request.query(period=period, period_name=name, with_sections=False) for period, name in spans]
-    view, found = comparisons.compare(request.settings, request.store, queries[0], queries[1], dimensions)
+    view, found = compare(request.settings, request.store, queries[0], queries[1], dimensions)
     return document(view, found, request.scope_name or "all teams", top)
+
+
+def compare(
+    config: Config, store: Store, before: Query, after: Query, by: tuple[str, ...]
+) -> tuple[ReportView, Diff]:
+    """The later period's report, and what changed between the two and why, in rows by `by` (of gpucost.diff.CELL).
+
+    What was not collected of the earlier period is among the report's warnings, too.
+    """
+    from gpucost.questions.report.reading import report
+    from gpucost.report.changes import missed_before
+    from gpucost.report.diff import diff as between
+
+    first, second = (
+        report(config, store, replace(query, by=CELL, with_sections=False, may_be_absent=True))
+        for query in (before, after)
+    )
+    if not first.rows and not second.rows:
+        report(config, store, after)  # says what there is of that name
+    missed = missed_before(first, before.period_name)
+    shown = replace(second, coverage=replace(second.coverage, warnings=(*second.coverage.warnings, *missed)))
+    return shown, between(
+        first, second, by, (before.period_name, after.period_name), after.now or datetime.now(UTC)
+    )
 
 
 _SHOWN = Decimal("0.005")

@@ -124,8 +124,8 @@ def read_findings(
     config: Config, store: Store, period: Period, tell: Callable[[str], None] = lambda _: None
 ) -> Findings:
     """The findings of a period, commitments asked of list prices, too; `tell` is called with what is being done."""
-    from gpucost import savings
     from gpucost.cli.whatif_commitments import StoredCommitments
+    from gpucost.questions.findings import savings
 
     return savings.findings(
         config, store, period, partial(_commit, StoredCommitments(config, store, period)), tell

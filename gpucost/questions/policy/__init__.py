@@ -5,13 +5,25 @@ from __future__ import annotations
 from operator import attrgetter
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from gpucost.options import Option
+from gpucost.pipeline import read_attributed
 from gpucost.questions.budget import MISSED
+from gpucost.questions.report.reading import report_of
 from gpucost.questions.request import FleetRequest
 from gpucost.render.schema import to_dict
 from gpucost.render.view import Document, Table, count, money, number, text
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from duckdb import DuckDBPyConnection
+
+    from gpucost.config.model import Config
+    from gpucost.policy import PolicyAnswer, Rule
+    from gpucost.report import Query
+    from gpucost.store.connection import Store
 
 # lines of the table of who breaks rules
 _SHOWN = 40
@@ -43,11 +55,10 @@ def policy_check(
       gpucost policy check --last 7d --team research
       gpucost policy rules > policy.toml && gpucost policy check --rules policy.toml --junit policy.xml
     """
-    from gpucost import pipeline
     from gpucost.policy import BY, read_rules
 
     asked = read_rules(rules)
-    answer = pipeline.policy(
+    answer = policy(
         request.settings, request.store, request.query(by=BY, with_sections=False, period_note=None), asked
     )
     broken = [
@@ -100,3 +111,13 @@ def policy_check(
         flat=(columns, [attrgetter(*columns)(one) for one in broken]),
         exit_code=MISSED if is_failed else 0,
     )
+
+
+def policy(config: Config, store: Store, query: Query, rules: Sequence[Rule]) -> PolicyAnswer:
+    """How each of the rules stands in the query's period; the query asks by gpucost.policy.BY."""
+    from gpucost.policy import check
+
+    def checked(con: DuckDBPyConnection) -> PolicyAnswer:
+        return check(con, config, query, report_of(con, config, query), rules)
+
+    return read_attributed(config, store, checked, query.period)

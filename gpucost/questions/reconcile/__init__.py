@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from gpucost.errors import IncompleteError, UsageError
 from gpucost.options import Names, Option
+from gpucost.periods import month_period
+from gpucost.pipeline import read_attributed
 from gpucost.questions.request import Request
 from gpucost.render.formatting import alike_gaps, missing_text, signed_text
 from gpucost.render.view import Document, Line, Section, Table, Texts, amount, count, dimension, number, text
@@ -16,7 +18,11 @@ from gpucost.render.view import Document, Line, Section, Table, Texts, amount, c
 if TYPE_CHECKING:
     from datetime import datetime
 
+    from duckdb import DuckDBPyConnection
+
+    from gpucost.config.model import Config
     from gpucost.report.reconcile import Reconciliation
+    from gpucost.store.connection import Store
 
 _SHOWN = 10
 _TITLES = {
@@ -44,7 +50,6 @@ def reconcile(
       gpucost reconcile --month 2026-09
       gpucost reconcile --month 2026-09 --by team,day --format csv -o october.csv
     """
-    from gpucost import pipeline
     from gpucost.report.reconcile import DIMENSIONS
 
     if not re.fullmatch(r"\d{4}-(0[1-9]|1[0-2])", month):
@@ -52,7 +57,7 @@ def reconcile(
     for name in by:
         if name not in DIMENSIONS:
             raise UsageError(f"--by knows no {name!r}", f"it takes any of: {', '.join(DIMENSIONS)}")
-    account = pipeline.reconcile(request.settings, request.store, month, by)
+    account = reconciliation(request.settings, request.store, month, by)
     state = "final" if account.is_final else "not final yet"
     errors = tuple(_errors(account, month, request.now))
     return Document(
@@ -65,6 +70,28 @@ def reconcile(
         errors=errors,
         exit_code=IncompleteError.exit_code if errors else 0,
     )
+
+
+def reconciliation(config: Config, store: Store, month: str, by: tuple[str, ...] = ()) -> Reconciliation:
+    """Where the bill of `month` (`2026-10`) went, and what metrics miss of it. Raises IncompleteError where no bill is there."""
+    from dataclasses import replace
+    from datetime import UTC, date, datetime
+    from zoneinfo import ZoneInfo
+
+    from gpucost.render.view import MissingTime
+    from gpucost.report.coverage import gaps_of
+    from gpucost.report.reconcile import reconcile as account
+
+    def read(con: DuckDBPyConnection) -> Reconciliation:
+        period = month_period(date.fromisoformat(f"{month}-01"), ZoneInfo("UTC"))
+        gaps = gaps_of(con, period, datetime.now(UTC), config.tz)
+        from gpucost import price
+
+        price.load_fx_rates(con, config)
+        statement = account(con, month, config.currency, by)
+        return replace(statement, not_collected=tuple(gap for gap in gaps if isinstance(gap, MissingTime)))
+
+    return read_attributed(config, store, read)
 
 
 def _errors(account: Reconciliation, month: str, now: datetime) -> Iterator[IncompleteError]:

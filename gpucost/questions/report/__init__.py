@@ -142,15 +142,13 @@ def incomplete(request: FleetRequest, query: Query) -> IncompleteError | None:
 
 
 def _view(request: FleetRequest, query: Query, *, compare: str | None, waste: bool) -> ReportView:
-    from gpucost import pipeline
+    from gpucost.questions.report import reading
 
     settings, store = request.settings, request.store
     if compare:
-        from gpucost import comparisons
-
-        return comparisons.compared_report(settings, store, query)
+        return reading.compared_report(settings, store, query)
     if waste:
-        from gpucost.questions.waste import with_waste
+        from gpucost.questions.waste import waste_report, with_waste
 
-        return with_waste(*pipeline.waste_report(settings, store, query, top=query.top))
-    return pipeline.report(settings, store, query)
+        return with_waste(*waste_report(settings, store, query, top=query.top))
+    return reading.report(settings, store, query)

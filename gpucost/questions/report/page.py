@@ -5,19 +5,24 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from gpucost import pipeline
 from gpucost.errors import IncompleteError, PriceError
 from gpucost.options import Selection
 from gpucost.periods import is_month
+from gpucost.pipeline import read_attributed
 from gpucost.questions import findings as of_findings
+from gpucost.questions.findings.savings import period_words
+from gpucost.questions.reconcile import reconciliation
+from gpucost.questions.report.reading import load_rates
 from gpucost.questions.units import unit_table, work_title
+from gpucost.questions.waste import anatomy
 from gpucost.render.formatting import figure_text
 from gpucost.render.html import Bar, Block
 from gpucost.report.waste import BUCKETS
-from gpucost.savings import period_words
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+
+    from duckdb import DuckDBPyConnection
 
     from gpucost.config.model import Config
     from gpucost.findings import Findings
@@ -40,7 +45,7 @@ def reconciled(settings: Config, store: Store, query: Query, view: ReportView) -
         return view
     month = f"{query.period.start.astimezone(settings.tz):%Y-%m}"
     try:
-        sentence = pipeline.reconcile(settings, store, month).sentence
+        sentence = reconciliation(settings, store, month).sentence
     except (IncompleteError, PriceError):
         return view
     return replace(view, coverage=replace(view.coverage, reconciliation=sentence))
@@ -103,11 +108,31 @@ def page(config: Config, store: Store, query: Query, view: ReportView, findings:
     view = reconciled(config, store, query, view)
     if query.is_narrowed and not view.totals.allocated_gpu_hours:
         return view
-    workloads, waste, units = pipeline.page_facts(config, store, query)
+    workloads, waste, units = _facts(config, store, query)
     advice = None
     if findings:
         advice = of_findings.narrowed(of_findings.read_findings(config, store, query.period), query)
     return replace(view, blocks=blocks(config, query.period, workloads, waste, units, advice, findings))
+
+
+def _facts(config: Config, store: Store, query: Query) -> tuple[Table, Waste, tuple[UnitView, ...]]:
+    """What stands beside a report on its page, by the same filters: every workload, the anatomy of waste, and unit costs."""
+    from gpucost.report import workload_tables
+    from gpucost.report.units import known
+    from gpucost.report.units.query import UnitQuery
+
+    filters = {"teams": query.teams, "namespaces": query.namespaces, "clusters": query.clusters}
+    ask = UnitQuery.of(config, query.period, query.period_name, **filters)
+
+    def read(con: DuckDBPyConnection) -> tuple[Table, Waste, tuple[UnitView, ...]]:
+        load_rates(con, config, query)
+        return (
+            workload_tables(con, config, query)[None],
+            anatomy(con, config, query, (), top=0),
+            known(con, ask),
+        )
+
+    return read_attributed(config, store, read, query.period)
 
 
 def bundle_blocks(

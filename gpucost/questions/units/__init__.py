@@ -370,7 +370,8 @@ def answer(
 
     settings, (period, name, _) = request.settings, request.chosen
     whose = {name: getattr(request, name) for name in ("teams", "namespaces", "workloads", "clusters")}
-    view = pipeline.unit_costs(settings, request.store, UnitQuery.of(settings, period, name, **whose), build)
+    ask = UnitQuery.of(settings, period, name, **whose)
+    view = pipeline.read_attributed(settings, request.store, lambda con: build(con, ask), period)
     if not view.rows and not any(view.sections.values()):
         raise GpucostError(f"there is no data for {name}", "gpucost report shows the newest month with data")
     request.note_gaps(request.clusters)

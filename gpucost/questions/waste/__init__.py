@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 from gpucost.errors import UsageError
 from gpucost.options import Names, Option, count
+from gpucost.periods import time_buckets
+from gpucost.pipeline import read_attributed
 from gpucost.questions import findings as of_findings
+from gpucost.questions.report.reading import report_of
 from gpucost.questions.request import DIMENSION_NAMES, WorkloadRequest
 from gpucost.render.schema import table, to_dict
 from gpucost.render.view import (
@@ -22,7 +25,14 @@ from gpucost.render.view import (
     share,
     text,
 )
-from gpucost.report.waste import BUCKETS, Waste, WorkloadWaste
+from gpucost.report.waste import BUCKETS, Filters, Waste, WorkloadWaste, build
+
+if TYPE_CHECKING:
+    from duckdb import DuckDBPyConnection
+
+    from gpucost.config.model import Config
+    from gpucost.report import Query
+    from gpucost.store.connection import Store
 
 
 def waste(
@@ -48,7 +58,6 @@ def waste(
       gpucost waste --workload Deployment/chat-api --format json
       gpucost waste --month 2026-10 --findings 5
     """
-    from gpucost import pipeline
     from gpucost.findings import WasteAnswer
 
     if findings and request.is_flat:
@@ -57,7 +66,7 @@ def waste(
             f"gpucost findings --format {request.format}",
         )
     query = request.query(by=tuple(dict.fromkeys(by)), top=0, with_sections=False)
-    view, found = pipeline.waste_report(request.settings, request.store, query, request.workloads, top)
+    view, found = waste_report(request.settings, request.store, query, request.workloads, top)
     advice = None
     if findings:
         with request.status() as tell:
@@ -79,6 +88,31 @@ def waste(
         flat=table(found.rows if found.by else found.buckets, ("bucket", *found.by, "gpu_hours", "cost")),
         notes=request.gap_notes(request.clusters) if request.is_flat else (),
     )
+
+
+def waste_report(
+    config: Config, store: Store, query: Query, workloads: tuple[str, ...] = (), top: int = 10
+) -> tuple[ReportView, Waste]:
+    """The report that `query` asks for, and the anatomy of waste by the same filters, of `workloads` where any are named."""
+
+    def read(con: DuckDBPyConnection) -> tuple[ReportView, Waste]:
+        return report_of(con, config, query), anatomy(con, config, query, query.by, top, workloads)
+
+    return read_attributed(config, store, read, query.period)
+
+
+def anatomy(
+    con: DuckDBPyConnection,
+    config: Config,
+    query: Query,
+    by: tuple[str, ...],
+    top: int,
+    workloads: tuple[str, ...] = (),
+) -> Waste:
+    """The anatomy of waste in an attributed store that is open."""
+
+    filters = Filters(query.teams, query.namespaces, query.clusters, workloads)
+    return build(con, config, query.period, time_buckets(query.period, config.tz, by), by, filters, top)
 
 
 _BUCKETS = {bucket.name: bucket for bucket in BUCKETS}

@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
 
     from gpucost.config.model import Config
+    from gpucost.findings import Candidate
     from gpucost.store.connection import Store
 
 WhatIf = Callable[[WhatIfQuery], Scenario[Answer]]
@@ -184,7 +185,7 @@ def findings(
         return costs_of(config, fleets)
 
     tell("looking for waste")
-    candidates = pipeline.candidates(config, store, period)
+    candidates = _candidates(config, store, period)
     scenarios = _Scenarios(config, store, period)
     minimum = config.findings.minimum_per_month
     # no what-if saves more than what the workloads cost today
@@ -216,6 +217,19 @@ def findings(
     }
     months = _months(config, store, period, scenarios.fleet)
     return ranked(candidates, answers, months=months, minimum=minimum, period=period_words(config, period))
+
+
+def _candidates(config: Config, store: Store, period: Period) -> list[Candidate]:
+    """Where money may be saved in `period`, with the what-ifs that say how much."""
+    from gpucost.findings import candidates as found
+    from gpucost.periods import time_buckets
+    from gpucost.report.waste import Filters, prepare
+
+    def built(con: DuckDBPyConnection) -> list[Candidate]:
+        prepare(con, config, period, time_buckets(period, config.tz, ()), Filters())
+        return found(con, config, period)
+
+    return pipeline.read_attributed(config, store, built, period)
 
 
 def period_words(config: Config, period: Period) -> tuple[str, ...]:
