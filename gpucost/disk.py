@@ -182,3 +182,9 @@ def _umask() -> int:
         mask = os.umask(0o077)
         os.umask(mask)
         return mask
+
+
+def write_text(text: str, output: Path) -> None:
+    """Write `text` to the file `output`, as `atomic_write` does. Raises GpucostError where it cannot be written."""
+    with atomic_write(output) as part:
+        part.write_text(text, encoding="utf-8")

@@ -125,8 +125,8 @@ class MonthOption:
 
 
 @dataclass(frozen=True, kw_only=True)
-class PeriodOptions(MonthOption):
-    """A period: a month, the time between two instants, or the last complete days."""
+class SpanOptions:
+    """The time between two instants."""
 
     start: Annotated[
         str | None,
@@ -140,10 +140,17 @@ class PeriodOptions(MonthOption):
     end: Annotated[
         str | None, Option("End before this instant; without it, now.", "TIME", flag="--to", panel=WHOSE)
     ] = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class PeriodOptions(SpanOptions, MonthOption):
+    """A period: a month, the time between two instants, or the last complete days."""
+
     last: Annotated[
         str | None,
         Option(
-            "The last complete days or weeks (7d, 2w), up to last midnight; hours (24h), up to the last full hour.",
+            "The last complete days or weeks (7d, 2w), up to last midnight; hours (24h), up to the last "
+            "full hour.",
             "SPAN",
             panel=WHOSE,
         ),

@@ -22,9 +22,6 @@ if TYPE_CHECKING:
     from gpucost.collect.base import CollectResult, Progress
     from gpucost.config.model import Config
     from gpucost.periods import Period
-    from gpucost.price.explain import NodePriceRow
-    from gpucost.report.explained import CostExplained
-    from gpucost.report.query import Query
     from gpucost.store.connection import Store
     from gpucost.store.upkeep import Check
 
@@ -190,29 +187,6 @@ def read_attributed(
     raise StoreError(
         f"other runs keep attributing {store.path} with another configuration",
         "give each configuration a store of its own, or let the other runs end",
-    )
-
-
-def explain_node(
-    config: Config, store: Store, name: str, at: datetime | None, cluster: str | None
-) -> NodePriceRow:
-    """Why a node costs what it does at a moment, as `price.explain.explain_node` tells."""
-    from gpucost.price.explain import explain_node as explain
-
-    return read_attributed(config, store, lambda con: explain(con, config, name, at, cluster))
-
-
-def explain_cost(
-    config: Config, store: Store, query: Query, most_rows: int, workloads: tuple[str, ...] = ()
-) -> CostExplained:
-    """Where the cost of the query's teams and namespaces comes from, of `workloads` where any are named.
-
-    With the first `most_rows` of each machine's charges.
-    """
-    from gpucost.report.explained import explain_cost as explain
-
-    return read_attributed(
-        config, store, lambda con: explain(con, config, query, most_rows, workloads), query.period
     )
 
 

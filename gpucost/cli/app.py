@@ -236,25 +236,9 @@ GROUPS: dict[str, tuple[str, dict[str, str]]] = {
             "info": "What a lake holds, by cluster and writer.",
         },
     ),
-    "explain": (
-        "Where a figure comes from.",
-        {
-            "node": "What a node costs per hour at a moment, and why.",
-            "team": "A team's cost, down to the rows of the bill.",
-            "namespace": "A namespace's cost, down to the rows of the bill.",
-            "workload": "A workload's cost, down to its pods and the rows of the bill.",
-        },
-    ),
+    "explain": ("Where a figure comes from.", {}),
     "unit": ("What an epoch, an experiment, a request or a token costs.", {}),
-    "prices": (
-        "What a GPU costs where, and how that is known.",
-        {
-            DEFAULT: "",
-            "tco": "What an hour of an own node costs, part by part.",
-            "history": "How the spot price of an instance type moved.",
-            "tokens": "What a million tokens costs, of which model at whom.",
-        },
-    ),
+    "prices": ("What a GPU costs where, and how that is known.", {DEFAULT: ""}),
     "whatif": (
         "What a change would save.",
         {
@@ -304,7 +288,6 @@ COMMANDS = {
     "doctor": "Check the whole set-up, and say how to mend it.",
     "open": "The report as a page in your browser.",
     "sql": "Ask the store anything in SQL, read-only.",
-    "quote": "What so many GPUs cost for so long, bought each way.",
     "mcp": "Read-only tools for agents (Model Context Protocol).",
     "schema": "The JSON Schema of an answer.",
 }

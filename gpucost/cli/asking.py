@@ -91,7 +91,7 @@ def asking(words: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
             *(["output"] if question.formats != BRIEF_FORMATS else []),
             *(["lake"] if question.takes_lake else []),
         ]
-        return command(" ".join(("*", *shared)))(answered)
+        return command(" ".join(("*", *shared)), without="" if question.takes_store else "store")(answered)
 
     return decorate
 

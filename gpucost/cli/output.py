@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from gpucost.disk import atomic_write
+from gpucost.disk import atomic_write, write_text
 from gpucost.errors import GpucostError, UsageError
 from gpucost.render.rows import RowFormat, render_rows, save_parquet
 from gpucost.texts import concealed, one_line, visible
@@ -130,12 +130,6 @@ def write_output(text: str, output: Path | None) -> None:
         put(text, nl=False)
     else:
         write_text(text, output)
-
-
-def write_text(text: str, output: Path) -> None:
-    """Write `text` to the file `output`, as `atomic_write` does. Raises GpucostError where it cannot be written."""
-    with atomic_write(output) as part:
-        part.write_text(text, encoding="utf-8")
 
 
 def print_error(message: str, fix: str | None) -> None:

@@ -7,7 +7,7 @@ from typing import Annotated
 
 from gpucost.cli.asking import Ask, asking
 from gpucost.cli.command import Call, command, option
-from gpucost.cli.output import write_text
+from gpucost.disk import write_text
 
 
 @asking("policy check")

@@ -17,9 +17,11 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar, get_args, get_origin,
 import typer
 
 from gpucost.cli.command import Call, command, option, parameters
-from gpucost.cli.output import write_page, write_text
+from gpucost.cli.output import write_page
+from gpucost.disk import write_text
 from gpucost.errors import GpucostError, UsageError
 from gpucost.options import WHOSE, WRITTEN, Option, options_in, typed_option
+from gpucost.questions.request import store_or_empty
 from gpucost.render.rows import FLAT, RowFormat
 from gpucost.render.view import Column, Figure, Figures, Line, Page, Table, Texts, Unit, figure, text
 from gpucost.texts import readable_json
@@ -279,7 +281,8 @@ class WhatIfContext(Call):
         if unpriced:
             types = sorted({node.instance_type or "no known instance type" for node in unpriced})
             self.note(
-                f"{len(unpriced):,} of {len(fleet.nodes):,} nodes ({', '.join(types)}) have no known price for a part of the"
+                f"{len(unpriced):,} of {len(fleet.nodes):,} nodes ({', '.join(types)}) have no known price"
+                f" for a part of the"
                 " period, which counts as costing nothing: a price book or gpucost collect prices mends that"
             )
         return Usage(fleet, self.settings.currency, self.period_name, str(scope), scope.is_narrowed)
@@ -464,16 +467,6 @@ def price(flag: str, text: str, price: str, most: int | None = None) -> Decimal:
 # Prices of an instance type or GPU model in every region, cheapest GPU-hour first; in the config's currency alone. Raises
 # GpucostError where the name means nothing (it offers near ones) or nothing is known of it.
 ListPrices = Callable[..., "list[ListedPrice]"]
-
-
-@contextmanager
-def store_or_empty(settings: Config) -> Iterator[DuckDBPyConnection]:
-    """The store where there is one, else an empty one in memory: the catalog can be asked beside either."""
-    from gpucost.store.connection import Store, scratch_store
-
-    store = Store.of(settings)
-    with store.read() if store.exists else scratch_store() as con:
-        yield con
 
 
 @contextmanager

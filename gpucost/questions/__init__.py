@@ -29,6 +29,7 @@ class Question(NamedTuple):
     topic: str = ""
     formats: tuple[str, ...] = FORMATS
     takes_lake: bool = False
+    takes_store: bool = True
     reads_files: bool = False
     contract: str = ""
 
@@ -66,6 +67,22 @@ _QUESTIONS = (
              "gpucost.report.units.work:Experiments"),
     Question("unit requests", "units", "1,000 requests, by model and day.", "gpucost.report.units.serving:Requests"),
     Question("unit tokens", "units", "A million tokens, by model and day.", "gpucost.report.units.serving:Tokens"),
+    Question("explain node", "explain.node", "What a node costs per hour at a moment, and why.",
+             "gpucost.report.explained:NodeExplained", formats=BRIEF_FORMATS),
+    Question("explain team", "explain", "A team's cost, down to the rows of the bill.",
+             "gpucost.report.explained:TeamExplained", formats=BRIEF_FORMATS),
+    Question("explain namespace", "explain", "A namespace's cost, down to the rows of the bill.",
+             "gpucost.report.explained:NamespaceExplained", formats=BRIEF_FORMATS),
+    Question("explain workload", "explain", "A workload's cost, down to its pods and the rows of the bill.",
+             "gpucost.report.explained:WorkloadExplained", formats=BRIEF_FORMATS),
+    Question("prices", "prices", "What a GPU costs where, and how that is known.", "gpucost.price.listing:PricesAnswer"),
+    Question("prices tco", "prices.tco", "What an hour of an own node costs, part by part.", "gpucost.price.onprem:TcoAnswer",
+             takes_store=False, contract="tco"),
+    Question("prices history", "prices.history", "How the spot price of an instance type moved.",
+             "gpucost.price.history:PriceHistory"),
+    Question("prices tokens", "prices.tokens", "What a million tokens costs, of which model at whom.",
+             "gpucost.price.tokens:TokenPricesAnswer", takes_store=False),
+    Question("quote", "quote", "What so many GPUs cost for so long, bought each way.", "gpucost.price.quote:Quote", "Decide"),
     Question("budget check", "budget", "Hold the month against them; exit with 3 where one is missed.",
              "gpucost.report.budget:BudgetAnswer", contract="budget"),
     Question("forecast", "budget.forecast", "What the month will come to, and within which range.",

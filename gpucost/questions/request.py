@@ -4,25 +4,34 @@ from __future__ import annotations
 
 import atexit
 import functools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gpucost import disk
 from gpucost.errors import GpucostError
-from gpucost.options import ClusterOption, MonthOption, PeriodOptions, Selection, WorkloadSelection
+from gpucost.options import (
+    ClusterOption,
+    MonthOption,
+    PeriodOptions,
+    Selection,
+    SpanOptions,
+    WorkloadSelection,
+)
 from gpucost.periods import parse_period
 from gpucost.texts import concealed
 
 if TYPE_CHECKING:
     from zoneinfo import ZoneInfo
 
+    from duckdb import DuckDBPyConnection
+
     from gpucost.config.model import Config
     from gpucost.periods import Period
-    from gpucost.render.view import ReportView
+    from gpucost.render.view import Document, ReportView
     from gpucost.report import Query
     from gpucost.store.connection import Store
 
@@ -31,7 +40,8 @@ _ended = ExitStack()
 atexit.register(_ended.close)
 _MOST_GAPS = 5
 DIMENSION_NAMES = (
-    "cluster, namespace, team, workload, workload_type, pod, uid, node, gpu_model, capacity_type, region, zone, month, day, "
+    "cluster, namespace, team, workload, workload_type, pod, uid, node, gpu_model, capacity_type, region,"
+    " zone, month, day, "
     "hour, and of Slurm account, user, partition, qos, reservation"
 )
 
@@ -41,6 +51,7 @@ class Client:
 
     def __init__(self) -> None:
         self.notes: list[str] = []
+        self.quiet = False
 
     def note(self, text: str) -> None:
         """Report something besides the answer, without secrets."""
@@ -124,7 +135,8 @@ class Request:
         except GpucostError as error:
             if self.store.exists:
                 self.note(
-                    f"note: costs are those of the configuration that the store was attributed for last: {error}"
+                    f"note: costs are those of the configuration that the store was attributed for last: "
+                    f"{error}"
                 )
         return self.store
 
@@ -221,6 +233,11 @@ class MonthRequest(MonthOption, Request):
 
 
 @dataclass(frozen=True, kw_only=True)
+class SpanRequest(SpanOptions, Request):
+    """A question about the time between two instants."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class PeriodRequest(PeriodOptions, Request):
     """A question about a period."""
 
@@ -243,3 +260,25 @@ class FleetRequest(Selection, PeriodOptions, Request):
 @dataclass(frozen=True, kw_only=True)
 class WorkloadRequest(WorkloadSelection, PeriodOptions, Request):
     """A question about a period and a part of the fleet, down to workloads."""
+
+
+def with_notes(request: Request, document: Document, notes: Sequence[str]) -> Document:
+    """The document with notes as its last section, unless the client is quiet. For flat formats, notes are reported instead."""
+    from gpucost.render.view import Texts
+
+    below = (Texts("Notes", tuple(notes)),) if notes and not request.client.quiet else ()
+    return replace(
+        document,
+        sections=(*document.sections, *below),
+        notes=(*document.notes, *(notes if request.is_flat else ())),
+    )
+
+
+@contextmanager
+def store_or_empty(settings: Config) -> Iterator[DuckDBPyConnection]:
+    """The store if there is one, otherwise an empty one in memory: the catalog can be read from either."""
+    from gpucost.store.connection import Store, scratch_store
+
+    store = Store.of(settings)
+    with store.read() if store.exists else scratch_store() as con:
+        yield con

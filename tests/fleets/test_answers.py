@@ -11,10 +11,11 @@ from shutil import copyfile
 import duckdb
 import pytest
 
-from gpucost import inventory, pipeline
+from gpucost import inventory
 from gpucost.config.load import load_config
 from gpucost.periods import Period
 from gpucost.publish import focus
+from gpucost.questions.explain import explain_cost
 from gpucost.questions.findings import savings
 from gpucost.questions.reconcile import reconciliation
 from gpucost.report import Query
@@ -49,7 +50,7 @@ def test_a_month_is_as_many_hours_as_were_collected(fleets: Fleets) -> None:
 
 def explained(figures: Figures, cluster: str) -> CostExplained:
     query = Query(period=DAY, period_name="the day", namespaces=("train",), clusters=(cluster,))
-    return pipeline.explain_cost(figures.config, figures.store, query, 0)
+    return explain_cost(figures.config, figures.store, query, 0)
 
 
 def test_prices_are_of_the_hours_collected(fleets: Fleets) -> None:

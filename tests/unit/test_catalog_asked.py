@@ -11,7 +11,7 @@ from typing import Any
 import duckdb
 import pytest
 
-from gpucost.cli.prices import listing_notes
+from gpucost.questions.prices import listing_notes
 from gpucost.errors import GpucostError
 from gpucost.price import listing as prices
 from gpucost.price.fx import FxRates

@@ -25,8 +25,9 @@ from typer.testing import CliRunner
 
 from gpucost.cli.app import app, leaves
 from gpucost.cli.command import Call, command
-from gpucost.cli.output import write_rows, write_text
+from gpucost.cli.output import write_rows
 from gpucost.config.model import Config
+from gpucost.disk import write_text
 from gpucost.errors import IncompleteError, StoreError, UsageError
 from gpucost.render.rows import RowFormat
 

@@ -17,10 +17,9 @@ import pytest
 from typer.testing import CliRunner, Result
 
 import gpucost
-from gpucost import pipeline
 from gpucost.cli.app import app
-from gpucost.cli.explain import stages
 from gpucost.periods import Period
+from gpucost.questions.explain import explain_cost, stages
 from gpucost.questions.report import reading
 from gpucost.render import terminal
 from gpucost.render.view import ReportView
@@ -47,7 +46,7 @@ def query(fleet: Billed, *by: str, **options: Any) -> Query:
 
 @cache
 def explained(fleet: Billed, rows: int = 3, **filters: Any) -> CostExplained:
-    return pipeline.explain_cost(fleet.config, fleet.store, query(fleet, **filters), rows)
+    return explain_cost(fleet.config, fleet.store, query(fleet, **filters), rows)
 
 
 @cache

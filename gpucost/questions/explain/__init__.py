@@ -1,33 +1,27 @@
-"""What `gpucost explain team`, `namespace` and `workload` share: the period, and how the answer is written."""
+"""Where a team's, a namespace's or a workload's cost comes from, down to the rows of the bill."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass
 from datetime import date, timedelta
 from decimal import Decimal
 from operator import itemgetter
 from typing import TYPE_CHECKING, Annotated, Any
 
-from gpucost.cli.command import (
-    BriefFormat,
-    Call,
-    argument,
-    brief_format,
-    command,
-    count_option,
-    option,
-    parameters,
-)
 from gpucost.errors import UsageError
-from gpucost.periods import Period, iso, local_midnight, name_of, parse_instant
+from gpucost.options import Option, argument, count
+from gpucost.periods import Period, local_midnight, name_of, parse_instant
+from gpucost.pipeline import read_attributed
+from gpucost.questions.request import MonthRequest
 from gpucost.render.formatting import figure_text
-from gpucost.render.rows import RowFormat
 from gpucost.render.view import Document, Line, Section, Table, Texts, amount, figure, money, number, text
 
 if TYPE_CHECKING:
-    from gpucost.price.explain import NodePriceRow
+    from gpucost.config.model import Config
     from gpucost.report.explained import BilledMachine, CostExplained, NodeCost
+    from gpucost.report.query import Query
+    from gpucost.store.connection import Store
 
 # When a file has a part in an answer, what it decides, and the file in the package; docs/attribution.md, docs/pricing.md and
 # docs/cost-basis.md have the rules.
@@ -64,49 +58,91 @@ _CENT = Decimal("0.005")
 _WHOLE = "the node's cost"
 
 
-# Options of teams, namespaces and workloads.
-_OF_COST = parameters(
-    {
-        "day": (str | None, option("--day", "YYYY-MM-DD", "One local day, instead of a month.")),
-        "cluster": (str | None, option("--cluster", "NAME", "Only what ran in this cluster.")),
-        "top": (
-            int,
-            count_option(
-                "--top", "How many workloads, pods and nodes to list, the dearest first; JSON has all.", 1
-            ),
-            10,
-        ),
-        "rows": (
-            int,
-            count_option(
-                "--rows", "How many prices of each node, and rows of its bill, to list; JSON has all prices."
-            ),
-            5,
-        ),
-        "format": (BriefFormat, brief_format, "table"),
-    }
-)
+@dataclass(frozen=True, kw_only=True)
+class ExplainRequest(MonthRequest):
+    """A question about a month or a day of one team, namespace or workload."""
+
+    day: Annotated[str | None, Option("One local day, instead of a month.", "YYYY-MM-DD")] = None
+    cluster: Annotated[str | None, Option("Only what ran in this cluster.", "NAME")] = None
+    top: Annotated[
+        int, count("How many workloads, pods and nodes to list, the dearest first; JSON has all.", 1)
+    ] = 10
+    rows: Annotated[
+        int, count("How many prices of each node, and rows of its bill, to list; JSON has all prices.")
+    ] = 5
 
 
-def explain(call: Call, kind: str, name: str, namespace: str | None = None) -> None:
+def explain_team(
+    request: ExplainRequest, name: Annotated[str, argument("NAME", "The team, as reports call it.")]
+) -> Document:
+    """Say where a team's cost comes from, down to the rows of the bill.
+
+    What each of its workloads held on which node, who else paid for that node, the node's prices and where they are from, and the
+    charges behind those that are billed. Every sum is shown. Without a period: the month that gpucost report takes.
+
+    \b
+    Examples:
+      gpucost explain team research --month 2026-10
+      gpucost explain team research --day 2026-10-05 --rows 24
+      gpucost explain team research --month 2026-10 --format json
+    """
+    return _explained(request, "team", name)
+
+
+def explain_namespace(
+    request: ExplainRequest, name: Annotated[str, argument("NAME", "The namespace.")]
+) -> Document:
+    """Say where a namespace's cost comes from, down to the rows of the bill.
+
+    What each of its workloads held on which node, who else paid for that node, the node's prices and where they are from, and the
+    charges behind those that are billed. Every sum is shown. Without a period: the month that gpucost report takes.
+
+    \b
+    Examples:
+      gpucost explain namespace ml-research --month 2026-10
+      gpucost explain namespace ml-research --day 2026-10-05 --rows 24
+      gpucost explain namespace ml-research --month 2026-10 --format json
+    """
+    return _explained(request, "namespace", name)
+
+
+def explain_workload(
+    request: ExplainRequest,
+    name: Annotated[str, argument("NAME", "The workload, as Kind/name or by its name.")],
+    namespace: Annotated[str | None, Option("Only in this namespace.", "NAME")] = None,
+) -> Document:
+    """Say where a workload's cost comes from, down to its pods and the rows of the bill.
+
+    When which pod held how many GPUs of which node, on which devices, at what cost; who else paid for those nodes, their prices
+    and where they are from, and the charges behind those that are billed. Every sum is shown. Without a period: that
+    of gpucost report.
+
+    \b
+    Examples:
+      gpucost explain workload Deployment/chat-api --day 2026-10-05
+      gpucost explain workload chat-api --namespace inference --month 2026-10
+      gpucost explain workload Job/llama-sft-12 --month 2026-10 --format json
+    """
+    return _explained(request, "workload", name, namespace)
+
+
+def _explained(request: ExplainRequest, kind: str, name: str, namespace: str | None = None) -> Document:
     """Answer for the team, namespace or workload `name`, as `kind` says."""
-    from gpucost import pipeline
     from gpucost.report.explained import NamespaceExplained, Stage, TeamExplained, WorkloadExplained
 
-    day, cluster, top, rows, how = (call.more[name] for name in ("day", "cluster", "top", "rows", "format"))
-    period, period_name = _day(call, day) if day is not None else call.chosen[:2]
-    query = call.query(
+    period, period_name = _day(request, request.day) if request.day is not None else request.chosen[:2]
+    query = request.query(
         period=period,
         period_name=period_name,
         by=("namespace", "workload"),
         teams=(name,) if kind == "team" else (),
         namespaces=(name,) if kind == "namespace" else (namespace,) if namespace else (),
-        clusters=(cluster,) if cluster else (),
+        clusters=(request.cluster,) if request.cluster else (),
     )
-    answer = pipeline.explain_cost(
-        call.settings, call.store, query, rows, (name,) if kind == "workload" else ()
+    answer = explain_cost(
+        request.settings, request.store, query, request.rows, (name,) if kind == "workload" else ()
     )
-    call.note_gaps(query.clusters, query.period)
+    request.note_gaps(query.clusters, query.period)
     decided = [Stage(what, f"gpucost/{file}") for what, file in stages(answer)]
     shape = {"team": TeamExplained, "namespace": NamespaceExplained, "workload": WorkloadExplained}[kind]
     cost, final, estimated = (
@@ -114,16 +150,16 @@ def explain(call: Call, kind: str, name: str, namespace: str | None = None) -> N
         for amount in (answer.cost, answer.cost - answer.estimated_cost, answer.estimated_cost)
     )
     by_stage = Table.of("Made by, in this order", decided, (text("decides"), text("file", "SQL stage")))
-    document = Document(
+    return Document(
         title=f"{kind} {name}, {answer.period_name}: {cost} for {answer.allocated_gpu_hours:,.1f} GPU-hours",
         subtitle=f"{final} from bills, {estimated} estimated until its bill is collected"
         if answer.estimated_cost
         else "all of it from bills",
         currency=answer.currency,
         sections=(
-            _by_workload(answer, top),
-            _by_pod(answer, top),
-            *_by_node(name, answer, top, rows),
+            _by_workload(answer, request.top),
+            _by_pod(answer, request.top),
+            *_by_node(name, answer, request.top, request.rows),
             by_stage,
         ),
         whole_in="json",
@@ -131,21 +167,34 @@ def explain(call: Call, kind: str, name: str, namespace: str | None = None) -> N
         data=shape(name, answer, decided),
         flat=((), ()),
     )
-    replace(call, format=RowFormat(how)).answer(document)
 
 
-def _day(call: Call, day: str) -> tuple[Period, str]:
+def explain_cost(
+    config: Config, store: Store, query: Query, most_rows: int, workloads: tuple[str, ...] = ()
+) -> CostExplained:
+    """Where the cost of the query's teams and namespaces comes from, of `workloads` where any are named.
+
+    With the first `most_rows` of each machine's charges.
+    """
+    from gpucost.report.explained import explain_cost as explain
+
+    return read_attributed(
+        config, store, lambda con: explain(con, config, query, most_rows, workloads), query.period
+    )
+
+
+def _day(request: ExplainRequest, day: str) -> tuple[Period, str]:
     """Raises UsageError for a day that is none, or that is not of the month beside it."""
-    month = call.month
+    month = request.month
     try:
         chosen = date.fromisoformat(f"{month}-{int(day):02}" if month and day.isdecimal() else day)
     except ValueError:
         raise UsageError(f"--day {day!r} is no day", "for example --day 2026-10-05") from None
     if month and f"{chosen:%Y-%m}" != month:
         raise UsageError(f"--day {day} is not in {month}", "give one of --month and --day")
-    start = parse_instant("--day", f"{chosen}", call.tz)
-    period = Period(start, local_midnight(chosen + timedelta(days=1), call.tz))
-    return period, name_of(period, call.tz)
+    start = parse_instant("--day", f"{chosen}", request.tz)
+    period = Period(start, local_midnight(chosen + timedelta(days=1), request.tz))
+    return period, name_of(period, request.tz)
 
 
 def _by_workload(answer: CostExplained, top: int) -> Table:
@@ -349,147 +398,3 @@ def _price(price: Decimal, currency: str) -> str:
 
 def _exact(amount: Decimal) -> str:
     return f"{amount.normalize():,f}"
-
-
-@command("name month day cluster top rows format", more=_OF_COST)
-def explain_namespace(call: Call, name: Annotated[str, argument("NAME", "The namespace.")]) -> None:
-    """Say where a namespace's cost comes from, down to the rows of the bill.
-
-    What each of its workloads held on which node, who else paid for that node, the node's prices and where they are from, and the
-    charges behind those that are billed. Every sum is shown. Without a period: the month that gpucost report takes.
-
-    \b
-    Examples:
-      gpucost explain namespace ml-research --month 2026-10
-      gpucost explain namespace ml-research --day 2026-10-05 --rows 24
-      gpucost explain namespace ml-research --month 2026-10 --format json
-    """
-    explain(call, "namespace", name)
-
-
-@command()
-def explain_node(
-    call: Call,
-    name: Annotated[str, argument("NAME", "The node, as Kubernetes names it.")],
-    at: Annotated[
-        str | None,
-        option(
-            "--at",
-            "TIME",
-            "The moment: 2026-10-01 (local midnight), 2026-10-01T06:00 (local), 2026-10-01T06:00Z. "
-            "Default: the last at which the node was up.",
-        ),
-    ] = None,
-    cluster: Annotated[
-        str | None, option("--cluster", "NAME", "Its cluster, where several have such a node.")
-    ] = None,
-    format: Annotated[BriefFormat, brief_format] = "table",
-) -> None:
-    """Say what a node costs per hour at a moment, and why.
-
-    Lists every price that fits it in the order in which they count, and what currency rates and discounts make of the
-    first.
-
-    \b
-    Examples:
-      gpucost explain node gpu01
-      gpucost explain node gpu02 --at 2026-10-01T06:00Z --cluster hpc
-      gpucost explain node gpu02 --format json
-    """
-    from gpucost import pipeline
-    from gpucost.report.explained import NodeExplained
-
-    moment = parse_instant("--at", at, call.tz) if at is not None else None
-    answer = pipeline.explain_node(call.settings, call.store, name, moment, cluster)
-    node = answer.node
-    place = ", ".join(part for part in (node.provider, node.region, node.zone) if part)
-    facts = (
-        f"up {iso(node.up_from)} .. {iso(node.up_to)}",
-        f"at {iso(answer.at)}",
-        f"in {place or 'no known place'}",
-        f"is {node.instance_type or 'no known instance type'}, {node.capacity_type}, {node.gpu_count:g} x {node.gpu_model}",
-    )
-    document = Document(
-        title=f"Node {node.node} in cluster {node.cluster}",
-        currency=answer.currency,
-        sections=(Texts("What it is", facts), *_prices(answer)),
-        whole_in="json",
-        name="explain.node",
-        data=NodeExplained.of(answer),
-        flat=((), ()),
-    )
-    replace(call, format=RowFormat(format)).answer(document)
-
-
-def _prices(answer: NodePriceRow) -> Iterator[Section]:
-    """Every price that fits the node, and what is made of the first."""
-    from gpucost.price.explain import shown_price
-
-    if not answer.candidates:
-        yield Texts(
-            "Price",
-            (
-                "no price fits it then: it costs nothing in the figures",
-                *([f"fix: {answer.fix}"] if answer.fix else []),
-            ),
-        )
-        return
-    yield Table.of(
-        "Prices that fit it, the first one wins",
-        answer.candidates,
-        (
-            figure(lambda one: f"{one.price_per_hour.normalize():f}", "Price per hour"),
-            text("currency", weight=1),
-            text("price_source", "Source"),
-            text(lambda one: str(one.price_as_of or ""), "As of"),
-            text("origin"),
-            text("why"),
-        ),
-    )
-    steps = [
-        f"x {step.factor.normalize():f}  {step.detail}: {shown_price(step.price_per_hour)}"
-        for step in answer.steps[1:]
-    ]
-    if answer.price_per_hour is not None and answer.price_per_gpu_hour is not None:
-        per_gpu = shown_price(answer.price_per_gpu_hour)
-        steps.append(
-            f"{shown_price(answer.price_per_hour)} {answer.currency} per node-hour, {per_gpu} per GPU-hour"
-        )
-    yield Texts("Price", tuple(steps))
-
-
-@command("name month day cluster top rows format", more=_OF_COST)
-def explain_team(call: Call, name: Annotated[str, argument("NAME", "The team, as reports call it.")]) -> None:
-    """Say where a team's cost comes from, down to the rows of the bill.
-
-    What each of its workloads held on which node, who else paid for that node, the node's prices and where they are from, and the
-    charges behind those that are billed. Every sum is shown. Without a period: the month that gpucost report takes.
-
-    \b
-    Examples:
-      gpucost explain team research --month 2026-10
-      gpucost explain team research --day 2026-10-05 --rows 24
-      gpucost explain team research --month 2026-10 --format json
-    """
-    explain(call, "team", name)
-
-
-@command("name month day namespace cluster top rows format", more=_OF_COST)
-def explain_workload(
-    call: Call,
-    name: Annotated[str, argument("NAME", "The workload, as Kind/name or by its name.")],
-    namespace: Annotated[str | None, option("--namespace", "NAME", "Only in this namespace.")] = None,
-) -> None:
-    """Say where a workload's cost comes from, down to its pods and the rows of the bill.
-
-    When which pod held how many GPUs of which node, on which devices, at what cost; who else paid for those nodes, their prices
-    and where they are from, and the charges behind those that are billed. Every sum is shown. Without a period: that
-    of gpucost report.
-
-    \b
-    Examples:
-      gpucost explain workload Deployment/chat-api --day 2026-10-05
-      gpucost explain workload chat-api --namespace inference --month 2026-10
-      gpucost explain workload Job/llama-sft-12 --month 2026-10 --format json
-    """
-    explain(call, "workload", name, namespace)

@@ -1,24 +1,17 @@
-"""`gpucost quote`: what so many GPUs cost for so many hours."""
+"""What so many GPUs cost for so many hours."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
-from gpucost.cli.command import Call, command, option, switch
-from gpucost.cli.prices import (
-    GpuOrInstance,
-    Providers,
-    bought,
-    own_node,
-    place,
-    price_column,
-    write_with_notes,
-)
-from gpucost.cli.whatif import number_parser, store_or_empty
 from gpucost.errors import UsageError
-from gpucost.options import Option
+from gpucost.options import Names, Option
+from gpucost.questions.prices import GpuOrInstance, Providers, bought, place, price_column
+from gpucost.questions.prices.tco import own_node
+from gpucost.questions.request import Request, store_or_empty, with_notes
 from gpucost.render.schema import table
 from gpucost.render.view import Document, Figure, Figures, Table, figure, text
 from gpucost.whatif.flags import DEAREST, HOURS, HOURS_PER_MONTH, PricePer
@@ -30,41 +23,27 @@ if TYPE_CHECKING:
 _WAYS = {"cud": "Committed use", "given": "Your price", "own": "Own nodes"}
 
 
-def _amount(name: str, metavar: str, help: str, how: Option) -> Any:
-    return option(name, metavar, help, parser=number_parser(Decimal, how))
-
-
-@command("* written")
 def quote(
-    call: Call,
+    request: Request,
     name: GpuOrInstance = None,
-    count: Annotated[
-        int | None, option("--count", "COUNT", "Instances. Default: 1.", min=1, max=1_000_000)
-    ] = None,
-    gpus: Annotated[
-        int | None, option("--gpus", "COUNT", "GPUs, in whole instances.", min=1, max=10_000_000)
-    ] = None,
+    count: Annotated[int | None, Option("Instances. Default: 1.", "COUNT", least=1, most=1000000)] = None,
+    gpus: Annotated[int | None, Option("GPUs, in whole instances.", "COUNT", least=1, most=10000000)] = None,
     hours: Annotated[
-        Decimal | None, _amount("--hours", "HOURS", "How long. Default: 730, a month.", HOURS)
+        Decimal | None, replace(HOURS, help="How long. Default: 730, a month.", metavar="HOURS")
     ] = None,
     days: Annotated[
-        Decimal | None, _amount("--days", "DAYS", "How long, in days of 24 hours.", HOURS)
+        Decimal | None, replace(HOURS, help="How long, in days of 24 hours.", metavar="DAYS")
     ] = None,
-    provider: Providers = None,
-    region: Annotated[
-        list[str] | None, option("--region", "NAME", "Only this region; repeatable; may hold * and ?.")
-    ] = None,
+    provider: Providers = (),
+    region: Annotated[Names, Option("Only this region; repeatable; may hold * and ?.", "NAME")] = (),
     price: Annotated[
-        Decimal | None,
-        _amount("--price", "PRICE", "A price of your own, per hour.", Option("", above=True, most=DEAREST)),
+        Decimal | None, Option("A price of your own, per hour.", "PRICE", above=True, most=DEAREST)
     ] = None,
     price_per: Annotated[
-        PricePer, switch("--price-per", "What --price is per: a node or a GPU.")
+        PricePer, Option("What --price is per: a node or a GPU.", is_shown=True)
     ] = PricePer.node,
-    own: Annotated[
-        Path | None, option("--own", "FILE", "Own nodes, in a file that gpucost prices tco reads.")
-    ] = None,
-) -> None:
+    own: Annotated[Path | None, Option("Own nodes, in a file that gpucost prices tco reads.", "FILE")] = None,
+) -> Document:
     """Say what so many GPUs cost for so many hours, each way to buy them side by side.
 
     On demand, spot and commitments at today's list prices, as gpucost prices has them; your own price; own nodes. It needs no
@@ -82,7 +61,7 @@ def quote(
     from gpucost.price.listing import PriceQuery, listing
     from gpucost.price.quote import Quantity, Quote, given, listed, owned, ranked
 
-    settings = call.settings
+    settings = request.settings
     if name is None and price is None and own is None:
         raise UsageError(
             "what to quote is missing", "for example: gpucost quote p5.48xlarge --count 2 --hours 168"
@@ -95,13 +74,13 @@ def quote(
             raise UsageError(f"{one} and {other} both say how much is needed", "leave out one of them")
     need = Quantity(hours or (days * 24 if days else Decimal(HOURS_PER_MONTH)), count, gpus)
     day, currency, stale = (
-        call.now.astimezone(call.tz).date(),
+        request.now.astimezone(request.tz).date(),
         settings.currency,
         settings.prices.stale_after_days,
     )
     rows: list[Quoted] = []
     if name is not None:
-        query = PriceQuery(day, currency, stale, tuple(provider or ()), tuple(region or ()), all_regions=True)
+        query = PriceQuery(day, currency, stale, provider, region, all_regions=True)
         with store_or_empty(settings) as con:
             rows = listed(listing(con, name, query, rates(settings)), need)
     wanted = Decimal(gpus) if gpus is not None else next((row.gpus for row in rows if row.gpus), None)
@@ -119,7 +98,7 @@ def quote(
         rows.append(owned(own_node(own, {}, currency), wanted, need.hours))
     answer = Quote(day, currency, stale, name, need.hours, ranked(rows, currency))
     what = f"{wanted:f} GPUs" if wanted is not None else f"{count or 1} nodes"
-    write_with_notes(call, _document(answer, what), _notes(answer))
+    return with_notes(request, _document(answer, what), _notes(answer))
 
 
 def _document(answer: Quote, what: str) -> Document:
@@ -195,6 +174,7 @@ def _notes(answer: Quote) -> list[str]:
         )
     if others := sorted({row.currency for row in answer.rows} - {answer.currency}):
         notes.append(
-            f"prices in {', '.join(others)} stand last, unconverted: [prices] fx gives the rate to {answer.currency}"
+            f"prices in {', '.join(others)} stand last, unconverted: [prices] fx gives the rate to "
+            f"{answer.currency}"
         )
     return notes

@@ -1,0 +1,108 @@
+"""What a node costs per hour at a moment, and why."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Annotated
+
+from gpucost.options import Option, argument
+from gpucost.periods import iso, parse_instant
+from gpucost.pipeline import read_attributed
+from gpucost.questions.request import Request
+from gpucost.render.view import Document, Section, Table, Texts, figure, text
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    from gpucost.price.explain import NodePriceRow
+
+
+def explain_node(
+    request: Request,
+    name: Annotated[str, argument("NAME", "The node, as Kubernetes names it.")],
+    at: Annotated[
+        str | None,
+        Option(
+            "The moment: 2026-10-01 (local midnight), 2026-10-01T06:00 (local), 2026-10-01T06:00Z. "
+            "Default: the last at which the node was up.",
+            "TIME",
+        ),
+    ] = None,
+    cluster: Annotated[str | None, Option("Its cluster, where several have such a node.", "NAME")] = None,
+) -> Document:
+    """Say what a node costs per hour at a moment, and why.
+
+    Lists every price that fits it in the order in which they count, and what currency rates and discounts make of the
+    first.
+
+    \b
+    Examples:
+      gpucost explain node gpu01
+      gpucost explain node gpu02 --at 2026-10-01T06:00Z --cluster hpc
+      gpucost explain node gpu02 --format json
+    """
+    from gpucost.report.explained import NodeExplained
+
+    moment = parse_instant("--at", at, request.tz) if at is not None else None
+    answer = _why(request, name, moment, cluster)
+    node = answer.node
+    place = ", ".join(part for part in (node.provider, node.region, node.zone) if part)
+    facts = (
+        f"up {iso(node.up_from)} .. {iso(node.up_to)}",
+        f"at {iso(answer.at)}",
+        f"in {place or 'no known place'}",
+        f"is {node.instance_type or 'no known instance type'}, {node.capacity_type}, {node.gpu_count:g} x {node.gpu_model}",
+    )
+    return Document(
+        title=f"Node {node.node} in cluster {node.cluster}",
+        currency=answer.currency,
+        sections=(Texts("What it is", facts), *_prices(answer)),
+        whole_in="json",
+        name="explain.node",
+        data=NodeExplained.of(answer),
+        flat=((), ()),
+    )
+
+
+def _why(request: Request, name: str, at: datetime | None, cluster: str | None) -> NodePriceRow:
+    from gpucost.price.explain import explain_node as explain
+
+    config = request.settings
+    return read_attributed(config, request.store, lambda con: explain(con, config, name, at, cluster))
+
+
+def _prices(answer: NodePriceRow) -> Iterator[Section]:
+    """Every price that fits the node, and what is made of the first."""
+    from gpucost.price.explain import shown_price
+
+    if not answer.candidates:
+        yield Texts(
+            "Price",
+            (
+                "no price fits it then: it costs nothing in the figures",
+                *([f"fix: {answer.fix}"] if answer.fix else []),
+            ),
+        )
+        return
+    yield Table.of(
+        "Prices that fit it, the first one wins",
+        answer.candidates,
+        (
+            figure(lambda one: f"{one.price_per_hour.normalize():f}", "Price per hour"),
+            text("currency", weight=1),
+            text("price_source", "Source"),
+            text(lambda one: str(one.price_as_of or ""), "As of"),
+            text("origin"),
+            text("why"),
+        ),
+    )
+    steps = [
+        f"x {step.factor.normalize():f}  {step.detail}: {shown_price(step.price_per_hour)}"
+        for step in answer.steps[1:]
+    ]
+    if answer.price_per_hour is not None and answer.price_per_gpu_hour is not None:
+        per_gpu = shown_price(answer.price_per_gpu_hour)
+        steps.append(
+            f"{shown_price(answer.price_per_hour)} {answer.currency} per node-hour, {per_gpu} per GPU-hour"
+        )
+    yield Texts("Price", tuple(steps))

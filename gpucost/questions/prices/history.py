@@ -1,0 +1,169 @@
+"""How the spot price of an instance type moved."""
+
+from __future__ import annotations
+
+from datetime import date
+from decimal import Decimal
+from typing import TYPE_CHECKING, Annotated, Any
+
+from gpucost.options import Option, argument
+from gpucost.periods import iso, to_ms
+from gpucost.questions.prices import price_column
+from gpucost.questions.request import SpanRequest, with_notes
+from gpucost.render.formatting import figure_text
+from gpucost.render.schema import table
+from gpucost.render.view import Document, Figure, Figures, Section, Table, Texts, count, number, shown, text
+
+if TYPE_CHECKING:
+    from gpucost.price.history import ZoneHistory
+
+_LEVELS = "▁▂▃▄▅▆▇█"
+_STEPS_SHOWN = 20
+_LINE, _SHORT_LINE = 60, 12
+
+
+def prices_history(
+    request: SpanRequest,
+    instance: Annotated[str, argument("INSTANCE", "Instance type, such as p3.2xlarge.")],
+    zone: Annotated[str | None, Option("Only this zone.", "ZONE")] = None,
+    region: Annotated[str | None, Option("Only this region's zones.", "REGION")] = None,
+    product: Annotated[
+        str | None, Option("Such as Windows, as EC2 calls it; without it Linux.", "NAME")
+    ] = None,
+) -> Document:
+    """Show how the spot price of an instance type moved: mean weighted by time, lowest, highest, and each step.
+
+    Prices are those that gpucost collect spot stored. A price holds until the next change, also across the edges of the
+    period, but no longer than prices.stale_after_days after the end of what was collected. The mean is over the hours
+    whose price is known. Changes are counted where one known price gave way to another inside the period; a price that
+    is told again is none. CSV has one row for each zone; the steps are in JSON. Without a period: all that is known.
+
+    \b
+    Examples:
+      gpucost prices history p3.2xlarge --zone us-east-1c --from 2020-02-01 --to 2020-03-01
+      gpucost prices history p5.48xlarge --region us-east-1 --from 2026-10-01
+      gpucost prices history p3.2xlarge --zone us-east-1c --format json
+    """
+    from gpucost.price.history import HistoryQuery, history
+
+    period = request.named_period[0] if request.named_period else None
+    question = HistoryQuery(instance, zone, region, product, period, request.settings.prices.stale_after_days)
+    with request.store.read() as con:
+        zones = history(con, question, to_ms(request.now))
+    places: dict[str, list[str]] = {}
+    for zone_history in zones:
+        for note in zone_history.notes:
+            places.setdefault(note, []).append(zone_history.place)
+    return with_notes(
+        request, _history_document(zones), [f"{', '.join(where)}: {note}" for note, where in places.items()]
+    )
+
+
+def _history_document(zones: list[ZoneHistory]) -> Document:
+    from gpucost.price.history import PriceHistory
+
+    first, (columns, rows) = zones[0], table(zones)
+    shown = [at for at, name in enumerate(columns) if name not in ("steps", "notes")]
+    where = f" in {first.place}, {first.product}" if len(zones) == 1 else ""
+    return Document(
+        title=f"{first.instance_type}{where}, spot",
+        subtitle=f"{iso(first.start)} to {iso(first.end)}",
+        currency=first.currency,
+        sections=_one_zone(first) if len(zones) == 1 else (_zones_table(zones),),
+        name="prices.history",
+        data=PriceHistory(
+            first.instance_type, first.start, first.end, first if len(zones) == 1 else None, zones
+        ),
+        flat=([columns[at] for at in shown], [[_flat(row[at]) for at in shown] for row in rows]),
+        whole_in="json",
+    )
+
+
+def _flat(value: Any) -> Any:
+    """Days as text, and decimals without the zeros behind the sixth."""
+    if isinstance(value, Decimal):
+        rounded = value.quantize(Decimal("0.000001"))
+        return rounded if rounded == value else value.normalize()
+    return str(value) if isinstance(value, date) else value
+
+
+def _one_zone(zone: ZoneHistory) -> tuple[Section, ...]:
+    figures = []
+    if zone.mean_price_per_hour is not None:
+        figures = [
+            Figure(
+                "Mean per hour",
+                _per_hour(zone, zone.mean_price_per_hour),
+                "text",
+                note=f"over {zone.covered_hours:,.1f} h",
+            ),
+            Figure("Lowest", _per_hour(zone, zone.min_price_per_hour), "text"),
+            Figure("Highest", _per_hour(zone, zone.max_price_per_hour), "text"),
+            Figure("Changes", f"{zone.changes:,}", "text"),
+        ]
+    if zone.on_demand_price_per_hour is not None:
+        off = (
+            f", {figure_text(zone.discount, 'ratio', '', 1)} off"
+            if zone.discount is not None and zone.discount > 0
+            else ""
+        )
+        as_of = f"as of {zone.on_demand_price_as_of}{off}"
+        figures.append(
+            Figure("On demand", _per_hour(zone, zone.on_demand_price_per_hour), "text", note=as_of)
+        )
+    sections: list[Section] = [Figures("Price", tuple(figures))] if figures else []
+    if zone.steps:
+        more = len(zone.steps) > _STEPS_SHOWN
+        columns = (
+            text(lambda step: iso(step.start), "From"),
+            shown("price_per_hour", "Per hour", unit="price", decimals=6),
+        )
+        note = (
+            f"the last {_STEPS_SHOWN} of {len(zone.steps):,} steps; --format json has all" if more else None
+        )
+        sections += [
+            Texts("Over time", (_sparkline(zone, _LINE),)),
+            Table.of("Steps", zone.steps[-_STEPS_SHOWN:], columns, note=note),
+        ]
+    return tuple(sections)
+
+
+def _zones_table(zones: list[ZoneHistory]) -> Table:
+    columns = [
+        text("place", "Zone"),
+        price_column("mean_price_per_hour", "Mean", 6),
+        price_column("min_price_per_hour", "Lowest", 6),
+        price_column("max_price_per_hour", "Highest", 6),
+        count("changes", weight=2),
+        shown("discount", unit="ratio", weight=1),
+        text(lambda zone: _sparkline(zone, _SHORT_LINE), "Over time", weight=3),
+        text("product", weight=4),
+        price_column("on_demand_price_per_hour", "On demand", 6, weight=4),
+        number("covered_hours", "Hours known", weight=4),
+    ]
+    ranked = sorted(
+        zones,
+        key=lambda zone: (zone.mean_price_per_hour is None, zone.mean_price_per_hour or 0, zone.zone or ""),
+    )
+    return Table.of("Price per hour", ranked, columns)
+
+
+def _per_hour(zone: ZoneHistory, price: Decimal | None) -> str:
+    return figure_text(price, "price", zone.currency, 6)
+
+
+def _sparkline(zone: ZoneHistory, width: int) -> str:
+    """The price as `width` blocks, each the mean of its part of the period by time; a blank where no price is known."""
+    start, part_seconds = zone.start.timestamp(), (zone.end - zone.start).total_seconds() / width
+    covered, cost = [0.0] * width, [0.0] * width
+    for step in zone.steps:
+        first, last = ((at.timestamp() - start) / part_seconds for at in (step.start, step.end))
+        for index in range(max(0, int(first)), min(width, int(last) + 1)):
+            share = max(0.0, min(index + 1, last) - max(index, first))
+            covered[index] += share
+            cost[index] += share * float(step.price_per_hour)
+    parts = [paid / time if time else None for paid, time in zip(cost, covered, strict=True)]
+    known = [part for part in parts if part is not None]
+    low, high = min(known, default=0.0), max(known, default=0.0)
+    scale = (len(_LEVELS) - 1) / (high - low) if high - low >= 1e-9 else 0
+    return "".join(" " if part is None else _LEVELS[round((part - low) * scale)] for part in parts)

@@ -1,0 +1,76 @@
+"""What a million tokens costs, by model and seller."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+from gpucost.errors import GpucostError
+from gpucost.options import Names, Option
+from gpucost.questions.prices import price_column, today_in
+from gpucost.questions.request import Request, with_notes
+from gpucost.render.schema import table
+from gpucost.render.view import Document, Table, figure, text
+
+if TYPE_CHECKING:
+    from gpucost.price.tokens import TokenPricesAnswer
+
+
+def prices_tokens(
+    request: Request,
+    provider: Annotated[
+        Names, Option("Only this seller, such as openai, aws or gcp; repeatable.", "NAME")
+    ] = (),
+    model: Annotated[
+        str | None, Option("Only models of this name, or of this after a slash; may hold * and ?.", "GLOB")
+    ] = None,
+) -> Document:
+    """Say what a million tokens costs, of which model at whom: list prices of input, cached input and output.
+
+    Those of the catalog inside gpucost, each with its day and source, in the currency it is listed in. aws is Amazon Bedrock,
+    gcp Vertex AI and the Gemini API, azure Azure OpenAI and Foundry. Batch, priority and long-context prices are not in it, nor
+    what you negotiated.
+
+    \b
+    Examples:
+      gpucost prices tokens
+      gpucost prices tokens --provider openai --provider azure --model "gpt-5*"
+      gpucost prices tokens --model "*llama-3.3-70b*" --format json
+    """
+    from gpucost.price.tokens import TokenPricesAnswer, near_models, token_prices
+
+    settings = request.settings
+    today, days = today_in(settings.tz), settings.prices.stale_after_days
+    rows = token_prices(today, provider, model)
+    if not rows:
+        sellers = sorted({price.provider for price in token_prices(today, (), model)})
+        where = f" at {' or '.join(provider)}" if provider else ""
+        near = (
+            f"those who have it: {', '.join(sellers)}" if sellers else near_models(None, model or "", today)
+        )
+        raise GpucostError(f"no price of tokens of {model or 'any model'} is known{where}", near)
+    answer = TokenPricesAnswer(today, days, rows)
+    old = f"{answer.stale:,} of {len(rows):,} prices are over {days} days old; a newer gpucost has newer ones"
+    return with_notes(request, _tokens_document(answer), [old] if answer.stale else [])
+
+
+def _tokens_document(answer: TokenPricesAnswer) -> Document:
+    columns = [
+        text("provider"),
+        text("model"),
+        price_column("input_price_per_million", "Input"),
+        price_column("cached_input_price_per_million", "Cached input", weight=1),
+        price_column("output_price_per_million", "Output"),
+        figure(lambda row: str(row.price_as_of), "As of", weight=2),
+        text("source", weight=4),
+    ]
+    rows = answer.rows
+    return Document(
+        title="What a million tokens costs",
+        subtitle=f"list prices, {answer.today}",
+        currency=rows[0].currency,
+        sections=(Table.of("Prices per million tokens", rows, columns),),
+        name="prices.tokens",
+        data=answer,
+        flat=table(rows),
+        whole_in="json",
+    )
