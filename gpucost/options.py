@@ -260,8 +260,12 @@ def arguments(
     given: dict[str, dict[str, Any]] = {"": {}}
     for one in parameters(function):
         value = values.get(one.key)
-        if value is not None and value is not False and value != ():
-            given.setdefault(one.group, {})[one.name] = parsed(one, value)
+        if value is None or value is False or value == ():
+            continue
+        value = parsed(one, value)
+        # a default that help shows comes from the command line, too, if no one gave it
+        if not (one.option.is_shown and value == one.default):
+            given.setdefault(one.group, {})[one.name] = value
     found = given[""]
     for each in _declared(function):
         if is_dataclass(each.annotation):

@@ -191,15 +191,7 @@ MODULES = {
     "chargeback": "bills",
     **dict.fromkeys(("collect_aws", "collect_gcp", "collect_azure", "collect_focus"), "collect_bills"),
     "collect_slurm": "collect_slurm",
-    "whatif_spot": "whatif_spot",
-    "whatif_schedule": "whatif_schedule",
-    "whatif_share": "whatif_share",
-    "whatif_rightsize": "whatif_rightsize",
-    **dict.fromkeys(("whatif_plan", "whatif_compare"), "whatif_plan"),
-    **dict.fromkeys(("whatif_reserve", "whatif_buy"), "whatif_commitments"),
-    "whatif_egress": "whatif_egress",
-    "whatif_burst": "whatif_burst",
-    **dict.fromkeys(("whatif_selfhost", "whatif_api"), "whatif_tokens"),
+    "whatif_plan": "whatif",
 }
 # What each group is for, and its commands, with their lines in its help.
 GROUPS: dict[str, tuple[str, dict[str, str]]] = {
@@ -239,23 +231,7 @@ GROUPS: dict[str, tuple[str, dict[str, str]]] = {
     "explain": ("Where a figure comes from.", {}),
     "unit": ("What an epoch, an experiment, a request or a token costs.", {}),
     "prices": ("What a GPU costs where, and how that is known.", {DEFAULT: ""}),
-    "whatif": (
-        "What a change would save.",
-        {
-            "spot": "Move on-demand usage to spot, interruptions counted.",
-            "schedule": "Release idle GPUs, remove empty nodes, keep office hours.",
-            "share": "Let pods share GPUs: time slicing, MPS or MIG.",
-            "rightsize": "Fewer GPUs for the same work, a slice of one, or others.",
-            "plan": "Several changes together, none counted twice.",
-            "compare": "Two saved answers side by side.",
-            "reserve": "Commit: how many instances, for how long, paid how.",
-            "buy": "Own nodes beside the cloud: whether they pay, and from when on.",
-            "egress": "Cache what pods download at every start.",
-            "burst": "Move low-priority work to another region or cloud.",
-            "selfhost": "Serve a model on own GPUs instead of buying its tokens.",
-            "api": "Buy a model's tokens instead of serving it on own GPUs.",
-        },
-    ),
+    "whatif": ("What a change would save.", {}),
     "notify": (
         "Send the summary of a report to Slack, by mail or to a webhook.",
         {

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from decimal import Decimal
@@ -12,10 +13,11 @@ from typing import Annotated, Any, Literal
 
 import typer
 
-from gpucost.cli.command import Call, command
+from gpucost.cli.command import Call, command, option
 from gpucost.cli.completion import dimensions, stored
 from gpucost.cli.output import is_drawn
-from gpucost.errors import UsageError
+from gpucost.disk import write_text
+from gpucost.errors import GpucostError, UsageError
 from gpucost.options import WRITTEN, Parameter, number, parameters
 from gpucost.questions import BRIEF_FORMATS, FORMATS, QUESTIONS, REPORT_FORMATS, Question
 
@@ -48,13 +50,44 @@ class Ask:
         return self.question.function(**self.arguments)
 
 
+Save = Annotated[
+    str | None,
+    option("--save", "NAME", "Keep the answer beside the store, for gpucost whatif compare.", WRITTEN),
+]
+
+
 def question_command(words: str) -> Callable[..., None]:
     """The command that asks a question and writes its answer."""
 
     def write(call: Call, ask: Ask) -> None:
         call.answer(ask())
 
-    return asking(words)(write)
+    def keep(call: Call, ask: Ask, save: Save = None) -> None:
+        write_and_keep(call, ask, save)
+
+    return asking(words)(keep if QUESTIONS[words].is_scenario else write)
+
+
+def write_and_keep(call: Call, ask: Ask, name: str | None) -> None:
+    """Write an answer, and keep it under a name if there is one. Raises UsageError for a name that is no file's."""
+    if name is not None and not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}", name):
+        raise UsageError(
+            f"--save cannot call an answer {name!r}",
+            "letters, digits, dots, dashes and underscores make a name",
+        )
+    answer = ask()
+    if name is not None:
+        from gpucost.questions.whatif.request import saved_answers
+
+        folder = saved_answers(call.configured)
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise GpucostError(
+                f"cannot make {folder}: {error.strerror or error}", "--store names a store elsewhere"
+            ) from None
+        write_text(answer.json(), folder / f"{name}.json")
+    call.answer(answer)
 
 
 def asking(words: str) -> Callable[[Callable[..., None]], Callable[..., None]]:

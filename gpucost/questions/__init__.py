@@ -20,6 +20,7 @@ class Question(NamedTuple):
 
     The function is called as the words are, with `_` between them. It takes a Request and options, and returns the answer.
     `answer` is the class of its JSON, of the schema `schema`. `reads_files`: it can read other files than the store.
+    `is_scenario`: its answers can be kept, and compared later.
     """
 
     words: str
@@ -32,6 +33,7 @@ class Question(NamedTuple):
     takes_store: bool = True
     reads_files: bool = False
     contract: str = ""
+    is_scenario: bool = False
 
     @property
     def schema(self) -> str:
@@ -54,6 +56,7 @@ class Question(NamedTuple):
         return arguments(function, values, request=request)
 
 
+_WHAT_IF = "gpucost.questions.whatif.view:WhatIfAnswer"
 _QUESTIONS = (
     Question("report", "report", "What GPUs cost, who used them, and how much sat idle.", "gpucost.render.view:ReportView",
              "See", REPORT_FORMATS, takes_lake=True),
@@ -94,6 +97,30 @@ _QUESTIONS = (
     Question("reconcile", "reconcile", "Where each billed dollar of a month went.",
              "gpucost.report.reconcile:Reconciliation", "Check"),
     Question("diff", "diff", "What changed between two periods, and why.", "gpucost.report.diff:Diff", "See"),
+    Question("whatif spot", "whatif.spot", "Move on-demand usage to spot, interruptions counted.", _WHAT_IF,
+             contract="whatif", is_scenario=True),
+    Question("whatif schedule", "whatif.schedule", "Release idle GPUs, remove empty nodes, keep office hours.", _WHAT_IF,
+             contract="whatif", is_scenario=True),
+    Question("whatif share", "whatif.share", "Let pods share GPUs: time slicing, MPS or MIG.", _WHAT_IF,
+             contract="whatif", is_scenario=True),
+    Question("whatif rightsize", "whatif.rightsize", "Fewer GPUs for the same work, a slice of one, or others.", _WHAT_IF,
+             contract="whatif", is_scenario=True),
+    Question("whatif plan", "whatif.plan", "Several changes together, none counted twice.", _WHAT_IF,
+             contract="whatif", is_scenario=True, reads_files=True),
+    Question("whatif compare", "whatif.compare", "Two saved answers side by side.",
+             "gpucost.questions.whatif.view:ComparedAnswer", contract="whatif-compare", reads_files=True),
+    Question("whatif reserve", "whatif.commitments", "Commit: how many instances, for how long, paid how.", _WHAT_IF,
+             contract="whatif", is_scenario=True),
+    Question("whatif buy", "whatif.commitments", "Own nodes beside the cloud: whether they pay, and from when on.", _WHAT_IF,
+             contract="whatif", is_scenario=True),
+    Question("whatif egress", "whatif.egress", "Cache what pods download at every start.", _WHAT_IF,
+             contract="whatif", is_scenario=True),
+    Question("whatif burst", "whatif.burst", "Move low-priority work to another region or cloud.", _WHAT_IF,
+             contract="whatif", is_scenario=True),
+    Question("whatif selfhost", "whatif.tokens", "Serve a model on own GPUs instead of buying its tokens.", _WHAT_IF,
+             contract="whatif", is_scenario=True),
+    Question("whatif api", "whatif.tokens", "Buy a model's tokens instead of serving it on own GPUs.", _WHAT_IF,
+             contract="whatif", is_scenario=True),
 )  # fmt: skip
 QUESTIONS = {question.words: question for question in _QUESTIONS}
 #: The classes of all JSON answers that have a schema, by its name.

@@ -34,7 +34,7 @@ class _Schemas(GenerateJsonSchema):
         return super().dataclass_schema(schema) | {"additionalProperties": False}
 
     def typed_dict_schema(self, schema: Any) -> dict[str, Any]:
-        return super().typed_dict_schema(schema) | {"additionalProperties": False}
+        return {"additionalProperties": False} | super().typed_dict_schema(schema)
 
 
 @cache

@@ -76,7 +76,6 @@ def compare(names: tuple[str, str], answers: tuple[Mapping[str, Any], Mapping[st
     elif a.get("today.cost") != b.get("today.cost"):
         notes.append("Today's costs differ: the answers are not about the same usage.")
     return {
-        "schema": "gpucost.whatif-compare/1",
         "currency": currency,
         "a": first,
         "b": second,

@@ -11,11 +11,11 @@ from typing import Any
 import duckdb
 import pytest
 
-from gpucost.questions.prices import listing_notes
 from gpucost.errors import GpucostError
 from gpucost.price import listing as prices
 from gpucost.price.fx import FxRates
 from gpucost.price.listing import PriceQuery, listing
+from gpucost.questions.prices import listing_notes
 from gpucost.store.connection import scratch_store
 from tests.unit.command import call
 

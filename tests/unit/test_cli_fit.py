@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from gpucost.cli import prices as command
 from gpucost.cli.app import app
 from gpucost.cli.output import line_width
+from gpucost.questions import prices as command
 from gpucost.render.terminal import render
 from gpucost.render.view import Column, Line, Page, Table, Unit
 from tests import own_catalog
@@ -86,7 +86,7 @@ def test_prices_fit_the_terminal(
 ) -> None:
     directory = own_catalog.write(tmp_path / "pricing")
     own_catalog.use(directory, monkeypatch)
-    monkeypatch.setattr(command, "_today", lambda _: date(2026, 11, 21))
+    monkeypatch.setattr(command, "today_in", lambda _: date(2026, 11, 21))
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setenv("COLUMNS", str(width))
     monkeypatch.chdir(tmp_path)

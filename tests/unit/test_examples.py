@@ -16,9 +16,9 @@ import typer
 from typer.testing import CliRunner
 
 from gpucost.cli.app import DEFAULT, app
-from gpucost.cli.command import Call
 from gpucost.config.load import load_config
 from gpucost.config.model import Config
+from gpucost.questions.request import Request
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -116,7 +116,7 @@ def sample(demo: Config, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Pat
     monkeypatch.chdir(folder)
     for name in ("XDG_CONFIG_HOME", "XDG_CACHE_HOME", "HOME"):
         monkeypatch.setenv(name, str(tmp_path / "home"))
-    monkeypatch.setattr(Call, "now", datetime(2026, 11, 1, 12, tzinfo=UTC))
+    monkeypatch.setattr(Request, "now", datetime(2026, 11, 1, 12, tzinfo=UTC))
     return folder
 
 

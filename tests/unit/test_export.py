@@ -276,7 +276,7 @@ def test_month_without_data_yet_is_left_out(store: Path, monkeypatch: pytest.Mon
     november = datetime(2026, 11, 1, tzinfo=UTC)
     with Store(october).write() as con:
         con.execute("UPDATE collected SET to_ms = $1", [int(november.timestamp()) * 1000])
-    monkeypatch.setattr("gpucost.cli.command.Call.now", november.replace(hour=2))
+    monkeypatch.setattr("gpucost.questions.request.Request.now", november.replace(hour=2))
     result = run("export", "openmetrics", "--store", str(october))
     assert result.exit_code == 0, result.output
     assert "month_to_date is left out: there is no data for November 2026" in result.stderr

@@ -19,7 +19,6 @@ from typer.testing import CliRunner, Result
 
 from gpucost import pipeline
 from gpucost.cli.app import app
-from gpucost.cli.whatif_commitments import StoredCommitments
 from gpucost.config.model import Config
 from gpucost.demo.build import build
 from gpucost.errors import GpucostError
@@ -29,6 +28,7 @@ from gpucost.periods import MS_PER_HOUR, Period
 from gpucost.questions import findings as of_findings
 from gpucost.questions.findings import savings
 from gpucost.questions.waste import waste_report
+from gpucost.questions.whatif.commitments import StoredCommitments
 from gpucost.report import Query
 from gpucost.report.waste import BUCKETS
 from gpucost.store.connection import Store
@@ -196,7 +196,7 @@ def test_commitments_are_looked_up_once(demo: Config, fleet: Fleet, monkeypatch:
         asked.append(name)
         return []
 
-    monkeypatch.setattr("gpucost.cli.whatif_commitments.list_prices", lambda _: nullcontext(listed))
+    monkeypatch.setattr("gpucost.questions.whatif.commitments.list_prices", lambda _: nullcontext(listed))
     known = StoredCommitments(demo, Store(demo.store), MONTH)
     places = {(node.provider or "", node.region or "", node.instance_type or "") for node in fleet.nodes}
     for _ in range(3):

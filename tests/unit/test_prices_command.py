@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from gpucost.cli import prices as command
 from gpucost.cli.app import app
 from gpucost.price.listing import gpu_models_called, nearest, spelled
+from gpucost.questions import prices as command
 from gpucost.resources import pricing_dir
 from gpucost.store.connection import Store
 from tests import own_catalog
@@ -26,7 +26,7 @@ TODAY = date(2026, 11, 21)
 def work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     directory = own_catalog.write(tmp_path / "pricing")
     own_catalog.use(directory, monkeypatch)
-    monkeypatch.setattr(command, "_today", lambda _: TODAY)
+    monkeypatch.setattr(command, "today_in", lambda _: TODAY)
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.chdir(tmp_path)
     return tmp_path

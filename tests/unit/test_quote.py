@@ -10,8 +10,8 @@ import pytest
 from typer.testing import CliRunner
 
 from gpucost.cli.app import app
-from gpucost.cli.command import Call
 from gpucost.periods import from_ms
+from gpucost.questions.request import Request
 from tests import own_catalog
 from tests.unit.test_prices_command import at
 
@@ -22,7 +22,7 @@ OWN = 'currency = "USD"\npurchase_price = 350400\ngpus_per_node = 8\nyears = 4\n
 def work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     directory = own_catalog.write(tmp_path / "pricing")
     own_catalog.use(directory, monkeypatch)
-    monkeypatch.setattr(Call, "now", from_ms(at("2026-11-21")))
+    monkeypatch.setattr(Request, "now", from_ms(at("2026-11-21")))
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.chdir(tmp_path)
     (tmp_path / "own.toml").write_text(OWN)

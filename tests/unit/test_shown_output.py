@@ -12,8 +12,8 @@ import pytest
 from typer.testing import CliRunner
 
 from gpucost.cli.app import app
-from gpucost.cli.command import Call
 from gpucost.config.model import Config
+from gpucost.questions.request import Request
 
 ROOT = Path(__file__).parents[2]
 README, WHATIF = ROOT / "README.md", ROOT / "docs" / "whatif.md"
@@ -57,7 +57,7 @@ def test_the_page_of_what_ifs_shows_what_is_printed(
     tail: str,
 ) -> None:
     monkeypatch.setenv("COLUMNS", "120")
-    monkeypatch.setattr(Call, "now", datetime(2026, 11, 1, tzinfo=UTC))
+    monkeypatch.setattr(Request, "now", datetime(2026, 11, 1, tzinfo=UTC))
     where = [] if command == SHOWN[WHATIF][0][1] else ["--config", str(request.getfixturevalue("demo").path)]
     check(WHATIF, [*shlex.split(command), *where], head, shown, tail)
 

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from gpucost.cli import prices as command
 from gpucost.price.tokens import TokenPrice, near_models, token_price, token_prices
+from gpucost.questions import prices as command
 from tests import own_catalog
 from tests.unit.command import call
 
@@ -44,7 +44,7 @@ def work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     directory = own_catalog.write(tmp_path / "pricing")
     (directory / "tokens.csv").write_text(SHIPPED)
     own_catalog.use(directory, monkeypatch)
-    monkeypatch.setattr(command, "_today", lambda _: DAY)
+    monkeypatch.setattr(command, "today_in", lambda _: DAY)
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.chdir(tmp_path)
     return tmp_path
@@ -197,7 +197,7 @@ def test_the_list_as_json_and_csv(monkeypatch: pytest.MonkeyPatch) -> None:
     assert tokens("--provider", "groq", "--format", "csv")[0].splitlines() == [
         HEADER.replace("source_id", "source"), "groq,openai/gpt-oss-120b,0.15,0.075,0.6,USD,2026-11-25,list",
     ]  # fmt: skip
-    monkeypatch.setattr(command, "_today", lambda _: date(2027, 3, 1))
+    monkeypatch.setattr(command, "today_in", lambda _: date(2027, 3, 1))
     assert (
         "1 of 1 prices are over 90 days old; a newer gpucost has newer ones"
         in tokens("--provider", "groq")[0]

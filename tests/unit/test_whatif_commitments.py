@@ -12,10 +12,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gpucost.cli.whatif_commitments import StoredCommitments
 from gpucost.config.model import Config, Prices
 from gpucost.errors import GpucostError, UsageError
 from gpucost.periods import MS_PER_HOUR, Period
+from gpucost.questions.whatif.commitments import StoredCommitments
 from gpucost.store.connection import Store, scratch_store
 from gpucost.whatif import buy, reserve
 from gpucost.whatif.answer import Answer

@@ -14,9 +14,9 @@ from typer.testing import CliRunner
 
 from gpucost import pipeline
 from gpucost.cli.app import app
-from gpucost.cli.whatif_commitments import StoredCommitments
 from gpucost.config.model import Config
 from gpucost.periods import MS_PER_HOUR, Period
+from gpucost.questions.whatif.commitments import StoredCommitments
 from gpucost.store.connection import Store
 from gpucost.whatif.curve import counted
 from gpucost.whatif.fleet import Fleet, Scope, read_fleet

@@ -14,11 +14,11 @@ import duckdb
 import pytest
 from typer.testing import CliRunner
 
-from gpucost.cli import whatif_tokens
 from gpucost.cli.app import app
 from gpucost.config.load import load_config
 from gpucost.config.model import Config
 from gpucost.periods import Period, to_ms
+from gpucost.questions.whatif import tokens as whatif_tokens
 from gpucost.report import units
 from gpucost.store.connection import Store
 from gpucost.whatif.fleet import Scope, escaped_glob

@@ -17,10 +17,10 @@ from gpucost.render.view import Document, Item, Items, Section, Table, money, te
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from gpucost.cli.whatif_commitments import StoredCommitments
     from gpucost.config.model import Config
     from gpucost.findings import Finding, FindingChanges, Findings
     from gpucost.periods import Period
+    from gpucost.questions.whatif.commitments import StoredCommitments
     from gpucost.report.query import Query
     from gpucost.store.connection import Store
     from gpucost.whatif.answer import Answer
@@ -124,8 +124,8 @@ def read_findings(
     config: Config, store: Store, period: Period, tell: Callable[[str], None] = lambda _: None
 ) -> Findings:
     """The findings of a period, commitments asked of list prices, too; `tell` is called with what is being done."""
-    from gpucost.cli.whatif_commitments import StoredCommitments
     from gpucost.questions.findings import savings
+    from gpucost.questions.whatif.commitments import StoredCommitments
 
     return savings.findings(
         config, store, period, partial(_commit, StoredCommitments(config, store, period)), tell
@@ -208,7 +208,7 @@ def headline(findings: Findings, currency: str) -> str:
 
 def _commit(known: StoredCommitments, usage: Usage) -> Scenario[Answer]:
     """`whatif reserve` about the usage."""
-    from gpucost.cli.whatif_commitments import stored_families
+    from gpucost.questions.whatif.commitments import stored_families
     from gpucost.whatif.reserve import answer
 
     families, existing, assumptions = stored_families(known, usage)

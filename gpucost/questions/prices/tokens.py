@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from gpucost.errors import GpucostError
 from gpucost.options import Names, Option
-from gpucost.questions.prices import price_column, today_in
+from gpucost.questions import prices
 from gpucost.questions.request import Request, with_notes
 from gpucost.render.schema import table
 from gpucost.render.view import Document, Table, figure, text
@@ -39,7 +39,7 @@ def prices_tokens(
     from gpucost.price.tokens import TokenPricesAnswer, near_models, token_prices
 
     settings = request.settings
-    today, days = today_in(settings.tz), settings.prices.stale_after_days
+    today, days = prices.today_in(settings.tz), settings.prices.stale_after_days
     rows = token_prices(today, provider, model)
     if not rows:
         sellers = sorted({price.provider for price in token_prices(today, (), model)})
@@ -57,9 +57,9 @@ def _tokens_document(answer: TokenPricesAnswer) -> Document:
     columns = [
         text("provider"),
         text("model"),
-        price_column("input_price_per_million", "Input"),
-        price_column("cached_input_price_per_million", "Cached input", weight=1),
-        price_column("output_price_per_million", "Output"),
+        prices.price_column("input_price_per_million", "Input"),
+        prices.price_column("cached_input_price_per_million", "Cached input", weight=1),
+        prices.price_column("output_price_per_million", "Output"),
         figure(lambda row: str(row.price_as_of), "As of", weight=2),
         text("source", weight=4),
     ]

@@ -5,9 +5,11 @@ from __future__ import annotations
 from decimal import Decimal
 from typing import TYPE_CHECKING, Annotated
 
-from gpucost.cli.whatif import ListPrices, WhatIfContext, list_prices, price, source_of, whatif_command
 from gpucost.errors import GpucostError, UsageError
 from gpucost.options import Option
+from gpucost.questions.whatif.prices import ListPrices, list_prices, price, source_of
+from gpucost.questions.whatif.request import WhatIfRequest
+from gpucost.render.view import Document
 from gpucost.whatif.answer import Assumption
 from gpucost.whatif.burst import BurstPlace, BurstWork, DescribedWork, Moving, answer, works_of
 from gpucost.whatif.flags import GPUS_PER_NODE, PricePer, node_price, to_decimal
@@ -17,14 +19,12 @@ if TYPE_CHECKING:
     from gpucost.whatif.fleet import Fleet
 
 
-@whatif_command()
 def whatif_burst(
+    request: WhatIfRequest,
     described: DescribedWork,
-    to_provider: Annotated[tuple[str, ...], Option("Only places of this cloud; repeatable.", "NAME")],
     moving: Moving,
-    *,
-    run: WhatIfContext,
-) -> None:
+    to_provider: Annotated[tuple[str, ...], Option("Only places of this cloud; repeatable.", "NAME")] = (),
+) -> Document:
     """Say whether low-priority work is worth moving to another region or cloud.
 
     It is where its estimated cost there, data and waiting counted, is at most 70 % of what it costs at the primary's spot price.
@@ -38,23 +38,22 @@ def whatif_burst(
       gpucost whatif burst --spot-price 12 --nodes 4 --hours 100 --place "gcp us-east1=7.10" --wait-minutes 15 \\
         --egress-gb 500 --egress-price-per-gb 0.02
     """
-    providers = tuple(to_provider or ())
-    if run.is_described(described):
-        with list_prices(run.settings) as listed:
-            work = _described(described, listed, providers)
+    if request.is_described(described):
+        with list_prices(request.settings) as listed:
+            work = _described(described, listed, to_provider)
         works: tuple[BurstWork, ...] = (work,)
         findings: tuple[str, ...] = ()
         period_name = f"{described.nodes} nodes for {described.hours:g} hours"
         use = Assumption("work", period_name, "", "option")
     else:
-        usage = run.usage()
-        with list_prices(run.settings) as listed:
-            primaries, places = _places_of_fleet(listed, usage.fleet, providers)
-        works, findings = run.evaluate(works_of(usage.fleet, primaries, places))
+        usage = request.usage()
+        with list_prices(request.settings) as listed:
+            primaries, places = _places_of_fleet(listed, usage.fleet, to_provider)
+        works, findings = request.evaluate(works_of(usage.fleet, primaries, places))
         period_name = usage.period_name
         use = Assumption("work", usage.scope_name, "all its pods", "store", period_name)
-    currency = run.settings.currency
-    run.finish(
+    currency = request.settings.currency
+    return request.finish(
         answer(works, moving, currency=currency, period=period_name, assumptions=(use,), findings=findings)
     )
 

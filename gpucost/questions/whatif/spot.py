@@ -7,9 +7,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
-from gpucost.cli.whatif import WhatIfContext, store_or_empty, whatif_command
 from gpucost.errors import UsageError
 from gpucost.options import Option
+from gpucost.questions.request import store_or_empty
+from gpucost.questions.whatif.request import WhatIfRequest
+from gpucost.render.view import Document
 from gpucost.whatif.flags import hours_needed
 from gpucost.whatif.fleet import Price, Usage
 from gpucost.whatif.spot import answer, backtest
@@ -21,7 +23,7 @@ from gpucost.whatif.spot.moves import SpotOptions, SpotQuery, Target
 
 
 def chosen_rate(
-    run: WhatIfContext, interruptions_per_hour: float | None, traces: Sequence[Path] | None
+    request: WhatIfRequest, interruptions_per_hour: float | None, traces: Sequence[Path] | None
 ) -> Rate | None:
     """The rate that options give: the number, or what traces come to; None where neither is given."""
     if interruptions_per_hour is not None and traces:
@@ -32,11 +34,11 @@ def chosen_rate(
         return None
     trace = read_traces(traces)
     if trace.passed_over:
-        run.note(f"passed over what holds no trace: {', '.join(path.name for path in trace.passed_over)}")
+        request.note(f"passed over what holds no trace: {', '.join(path.name for path in trace.passed_over)}")
     return of_trace(trace)
 
 
-def job_replay(run: WhatIfContext, fleet: Described) -> SpotReplay:
+def job_replay(request: WhatIfRequest, fleet: Described) -> SpotReplay:
     """A job to start again and again over the history of its instance type. Raises GpucostError where something is not known."""
     if fleet.instance_type is None or fleet.hours is None:
         missing = "--instance-type" if fleet.instance_type is None else "--hours"
@@ -44,11 +46,11 @@ def job_replay(run: WhatIfContext, fleet: Described) -> SpotReplay:
             f"{missing} is missing: which job should be replayed?",
             f"give {missing}, or no options of a fleet at all",
         )
-    period = run.period if run.period_flags else None
-    with run.store.read() as con:
+    period = request.period if request.period_flags else None
+    with request.store.read() as con:
         place, gpus = find_place(con, fleet)
         # a replay ends with what was collected
-        market = read_market(con, run.settings, [fleet.instance_type], stale_after_days=0)
+        market = read_market(con, request.settings, [fleet.instance_type], stale_after_days=0)
     price = fleet.price(Target.on_demand, gpus, market, place)
     jobs, covered = job_starts(place, fleet.hours, fleet.nodes, gpus, price.per_node_hour, market, period)
     return SpotReplay(
@@ -60,9 +62,9 @@ def job_replay(run: WhatIfContext, fleet: Described) -> SpotReplay:
     )
 
 
-def usage_replay(run: WhatIfContext) -> SpotReplay:
+def usage_replay(request: WhatIfRequest) -> SpotReplay:
     """The real hours of a usage's on-demand nodes. Raises GpucostError where no spot price history covers any of them."""
-    usage, market = _usage(run)
+    usage, market = _usage(request)
     jobs, left_out = node_jobs(usage.fleet, market, is_narrowed=usage.is_narrowed)
     return SpotReplay(
         jobs=jobs,
@@ -74,17 +76,18 @@ def usage_replay(run: WhatIfContext) -> SpotReplay:
     )
 
 
-def _usage(run: WhatIfContext) -> tuple[Usage, Market]:
+def _usage(request: WhatIfRequest) -> tuple[Usage, Market]:
     """Usage in the store, and what is known of its instance types."""
-    usage = run.usage()
+    usage = request.usage()
     types = {node.instance_type for node in usage.fleet.nodes if node.instance_type}
-    with run.store.read() as con:
-        return usage, read_market(con, run.settings, types, run.period)
+    with request.store.read() as con:
+        return usage, read_market(con, request.settings, types, request.period)
 
 
-@whatif_command()
 def whatif_spot(
+    request: WhatIfRequest,
     fleet: Described,
+    options: SpotOptions,
     interruptions_per_hour: Annotated[
         float | None,
         Option(
@@ -95,10 +98,7 @@ def whatif_spot(
         tuple[Path, ...],
         Option("Estimate interruptions from traces: a file or directory; repeatable.", "PATH"),
     ] = (),
-    *,
-    options: SpotOptions,
-    run: WhatIfContext,
-) -> None:
+) -> Document:
     """Say what moving on-demand usage to spot would save, interruptions counted.
 
     With --on-demand-price, --instance-type, --nodes, --gpus or --hours: a calculator, no store needed. Without them: the usage
@@ -119,7 +119,7 @@ def whatif_spot(
       gpucost whatif spot --backtest --instance-type p3.2xlarge --region us-east-1 --hours 168
       gpucost whatif spot --trace traces/ --checkpoint-write-minutes 3 --format json
     """
-    rate = chosen_rate(run, interruptions_per_hour, trace)
+    rate = chosen_rate(request, interruptions_per_hour, trace)
     fleet = replace(fleet, hours=hours_needed(fleet.hours, fleet.active_hours_per_day, fleet.days))
     if options.backtest:
         if options.to is Target.on_demand:
@@ -130,15 +130,14 @@ def whatif_spot(
             raise UsageError(
                 "--backtest takes spot prices from the store's history", "leave out --spot-price"
             )
-        is_job = run.is_described(fleet, of_period=False)
-        replay = job_replay(run, fleet) if is_job else usage_replay(run)
-        run.finish(backtest.answer(options, replay, rate, run.settings.currency))
-        return
-    if run.is_described(fleet, but=("spot_price",)):
-        with store_or_empty(run.settings) as con:
-            question = answer.described(con, run.settings, options, fleet, rate)
+        is_job = request.is_described(fleet, of_period=False)
+        replay = job_replay(request, fleet) if is_job else usage_replay(request)
+        return request.finish(backtest.answer(options, replay, rate, request.settings.currency))
+    if request.is_described(fleet, but=("spot_price",)):
+        with store_or_empty(request.settings) as con:
+            question = answer.described(con, request.settings, options, fleet, rate)
     else:
-        (usage, market), settings = _usage(run), run.settings
+        (usage, market), settings = _usage(request), request.settings
         price = Price(fleet.spot_price, "option") if fleet.spot_price is not None else None
         question = SpotQuery(
             usage,
@@ -149,4 +148,4 @@ def whatif_spot(
             settings.spot.interruptible,
             settings.prices.stale_after_days,
         )
-    run.finish(answer.answer(options, question))
+    return request.finish(answer.answer(options, question))

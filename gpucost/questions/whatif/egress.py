@@ -7,10 +7,11 @@ from decimal import Decimal
 from enum import StrEnum
 from typing import Annotated
 
-from gpucost.cli.whatif import WhatIfContext, whatif_command
 from gpucost.errors import GpucostError, UsageError
 from gpucost.options import Option
 from gpucost.periods import MS_PER_HOUR
+from gpucost.questions.whatif.request import WhatIfRequest
+from gpucost.render.view import Document
 from gpucost.whatif.answer import Assumption
 from gpucost.whatif.egress import DescribedStarts, Downloads, Transfer, answer, starts_of
 
@@ -23,18 +24,16 @@ class SameData(StrEnum):
     all = "all"
 
 
-@whatif_command()
 def whatif_egress(
-    gb_per_start: Annotated[Decimal | None, Option("Downloaded by each pod start.", "GB", above=True)],
+    request: WhatIfRequest,
     described: DescribedStarts,
     transfer: Transfer,
+    gb_per_start: Annotated[Decimal | None, Option("Downloaded by each pod start.", "GB", above=True)] = None,
     same_data: Annotated[
         SameData,
         Option("Of the store's pods: who downloads the same data, and shares a copy.", is_shown=True),
     ] = SameData.workload,
-    *,
-    run: WhatIfContext,
-) -> None:
+) -> Document:
     """Say what downloads at every pod start cost, and what a shared cache would save.
 
     Starts are those of the store's pods, or described by options: --starts-per-day, or --nodes that each start once a day. The
@@ -54,7 +53,7 @@ def whatif_egress(
         raise UsageError(
             "--nodes and --starts-per-day both say how many starts there are", "leave out one of them"
         )
-    if run.is_described(described):
+    if request.is_described(described):
         per_day, days = described.per_day, described.days
         downloads: tuple[Downloads, ...] = (Downloads("the described starts", per_day * days),)
         hours, period_name = 24.0 * days, f"{days} days"
@@ -62,9 +61,12 @@ def whatif_egress(
             "starts", per_day, "per day", "option: each node once a day" if described.nodes else "option"
         )
     else:
-        usage = run.usage()
-        downloads = starts_of(usage.fleet, run.period, same_data.value)
-        hours, period_name = (run.period.end_ms - run.period.start_ms) / MS_PER_HOUR, usage.period_name
+        usage = request.usage()
+        downloads = starts_of(usage.fleet, request.period, same_data.value)
+        hours, period_name = (
+            (request.period.end_ms - request.period.start_ms) / MS_PER_HOUR,
+            usage.period_name,
+        )
         if not downloads:
             raise GpucostError(
                 f"no pod of {usage.scope_name} started in {period_name}",
@@ -77,7 +79,7 @@ def whatif_egress(
             "store",
             period_name,
         )
-    transfer, currency = replace(transfer, gb_per_start=gb_per_start), run.settings.currency
-    run.finish(
+    transfer, currency = replace(transfer, gb_per_start=gb_per_start), request.settings.currency
+    return request.finish(
         answer(downloads, transfer, hours=hours, currency=currency, period=period_name, assumptions=(starts,))
     )

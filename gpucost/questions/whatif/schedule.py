@@ -5,26 +5,25 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Annotated
 
-from gpucost.cli.whatif import WhatIfContext, flags_of, whatif_command
 from gpucost.errors import GpucostError
 from gpucost.options import Option
+from gpucost.questions.whatif.request import WhatIfRequest, flags_of
+from gpucost.render.view import Document
 from gpucost.whatif.fleet import idle_stretches
 from gpucost.whatif.schedule import DescribedNodes, OfficeHours, Rules, answer, described, played
 
 _NOTEBOOK_IDLE_MINUTES = 60.0
 
 
-@whatif_command()
 def whatif_schedule(
+    request: WhatIfRequest,
     nodes: DescribedNodes,
     rules: Rules,
     office_hours: Annotated[
         str | None, Option("Local hours outside of which all but batch work is off.", "HH:MM-HH:MM")
     ] = None,
     weekdays: Annotated[str, Option("Days with office hours.", "DAYS", is_shown=True)] = "mon-fri",
-    *,
-    run: WhatIfContext,
-) -> None:
+) -> Document:
     """Say what releasing idle GPUs, removing empty nodes or office hours would save, and who would wait.
 
     With prices, nodes always on against the hours that are needed. Without, the store's usage is replayed under the rules.
@@ -36,28 +35,27 @@ def whatif_schedule(
       gpucost whatif schedule --team research --notebook-idle-minutes 60
       gpucost whatif schedule --namespace sandbox --office-hours 08:00-18:00 --weekdays mon-fri
     """
-    settings = run.settings
+    settings = request.settings
     office = OfficeHours.parse(office_hours, weekdays) if office_hours is not None else None
-    if run.is_described(nodes, *flags_of(rules, but=("provision_minutes",))):
+    if request.is_described(nodes, *flags_of(rules, but=("provision_minutes",))):
         usage, then, even = described(nodes, rules, office, settings.currency)
-        run.finish(answer(usage, rules, then, {}, even))
-        return
+        return request.finish(answer(usage, rules, then, {}, even))
 
     # a cluster's nodes are whole, those too on which nothing ran: ask for all nodes and keep the cluster's
-    of_clusters = bool(run.clusters) and not (run.teams or run.namespaces or run.workloads)
-    usage = run.usage(replace(run.scope, clusters=()) if of_clusters else run.scope)
+    of_clusters = bool(request.clusters) and not (request.teams or request.namespaces or request.workloads)
+    usage = request.usage(replace(request.scope, clusters=()) if of_clusters else request.scope)
     if of_clusters:
-        scope = ", ".join(sorted(set(run.clusters)))
+        scope = ", ".join(sorted(set(request.clusters)))
         usage = usage._replace(
-            fleet=usage.fleet.only(lambda node: node.cluster in run.clusters), scope_name=scope
+            fleet=usage.fleet.only(lambda node: node.cluster in request.clusters), scope_name=scope
         )
         if not usage.fleet.nodes:
             raise GpucostError(
-                f"nothing in {run.period} was used in {scope}", "gpucost report --by cluster lists them"
+                f"nothing in {request.period} was used in {scope}", "gpucost report --by cluster lists them"
             )
     if not rules.patience_ms() and office is None:
         rules = replace(rules, notebook_idle_minutes=_NOTEBOOK_IDLE_MINUTES)
-    rules = replace(rules, office=tuple(office.spans(run.period, settings.tz)) if office else None)
+    rules = replace(rules, office=tuple(office.spans(request.period, settings.tz)) if office else None)
     at_least_ms = 0 if office else rules.patience_ms() or 0
-    idle = run.read(lambda con: idle_stretches(con, settings.activity, run.period, at_least_ms))
-    run.finish(answer(usage, rules, played(usage, rules, idle), idle))
+    idle = request.read(lambda con: idle_stretches(con, settings.activity, request.period, at_least_ms))
+    return request.finish(answer(usage, rules, played(usage, rules, idle), idle))

@@ -11,10 +11,13 @@ from decimal import Decimal
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
-from gpucost.cli.whatif import WhatIfContext, list_prices, source_of, store_or_empty, whatif_command
-from gpucost.cli.whatif_commitments import GivenOffers, given_terms, listed_type
 from gpucost.errors import GpucostError, UsageError
 from gpucost.periods import MS_PER_HOUR
+from gpucost.questions.request import store_or_empty
+from gpucost.questions.whatif.commitments import GivenOffers, given_terms, listed_type
+from gpucost.questions.whatif.prices import list_prices, source_of
+from gpucost.questions.whatif.request import WhatIfRequest
+from gpucost.render.view import Document
 from gpucost.whatif.answer import Assumption, total
 from gpucost.whatif.cost import CostBlock, charge, costs_of, kept
 from gpucost.whatif.flags import GPUS_PER_NODE, node_price, to_decimal
@@ -53,16 +56,14 @@ Hour = dict[str, Any]
 _MONTHS, _FEWEST = 6, 2
 
 
-@whatif_command()
 def whatif_selfhost(
+    request: WhatIfRequest,
     described: DescribedTokens,
     offer: Api,
     replicas: Replicas,
     own: OwnNodes,
     operations: Operations,
-    *,
-    run: WhatIfContext,
-) -> None:
+) -> Document:
     """Say whether a model's tokens, bought from an API today, cost less on own GPUs.
 
     Tokens are described by options, or those that own servers counted in the store, hour by hour. Bought, they cost what options
@@ -79,29 +80,27 @@ def whatif_selfhost(
         --throughput-of Deployment/chat-api --gpus-per-replica 1 --gpu-model H100
     """
     findings: list[str] = []
-    if run.is_described(described, of_period=replicas.throughput_of is None):
+    if request.is_described(described, of_period=replicas.throughput_of is None):
         tokens, period_name = described_tokens(described)
         purchase = _purchase(
-            run, offer, tokens, period_name, f"busiest hour {described.peak_factor:g} × the mean"
+            request, offer, tokens, period_name, f"busiest hour {described.peak_factor:g} × the mean"
         )
     else:
-        hours = _hours(run, offer.model)
-        tokens = _curve(run, hours, offer)
+        hours = _hours(request, offer.model)
+        tokens = _curve(request, hours, offer)
         span = f"{tokens.hours:,} hours, from their first to their last"
-        purchase = _purchase(run, offer, tokens, run.period_name, span, hours)
+        purchase = _purchase(request, offer, tokens, request.period_name, span, hours)
         findings = ["These tokens are made on own GPUs already: gpucost whatif api asks whether to buy them"]
-    run.finish(selfhost(purchase, _serving(run, own, replicas, tokens, operations), findings))
+    return request.finish(selfhost(purchase, _serving(request, own, replicas, tokens, operations), findings))
 
 
-@whatif_command()
 def whatif_api(
+    request: WhatIfRequest,
     described: DescribedTokens,
     nodes: DescribedServing,
     offer: Api,
     operations: Operations,
-    *,
-    run: WhatIfContext,
-) -> None:
+) -> Document:
     """Say whether tokens that own GPUs make would cost less bought from an API.
 
     Today is what the store's serving workloads cost (gpucost unit tokens), or nodes that options describe; the scenario is the
@@ -114,21 +113,21 @@ def whatif_api(
       gpucost whatif api --nodes 2 --on-demand-price 55 --prompt-tokens-per-day 4B --generation-tokens-per-day 800M \\
         --input-price-per-million 2.5 --output-price-per-million 10
     """
-    is_of_nodes = run.is_described(nodes)
-    if run.is_described(described) or is_of_nodes:
+    is_of_nodes = request.is_described(nodes)
+    if request.is_described(described) or is_of_nodes:
         tokens, period_name = described_tokens(described, is_even=True)
-        own = _described_cost(run, nodes, tokens)
-        purchase = _purchase(run, offer, tokens, period_name)
+        own = _described_cost(request, nodes, tokens)
+        purchase = _purchase(request, offer, tokens, period_name)
     else:
-        hours = _hours(run, offer.model)
-        tokens, own = _curve(run, hours, offer), _stored_cost(run, hours)
+        hours = _hours(request, offer.model)
+        tokens, own = _curve(request, hours, offer), _stored_cost(request, hours)
         workloads = ", ".join(sorted({row["workload"] for row in hours}))
-        purchase = _purchase(run, offer, tokens, run.period_name, workloads, hours)
-    run.finish(api(own, purchase, operations.operations_cost_per_month))
+        purchase = _purchase(request, offer, tokens, request.period_name, workloads, hours)
+    return request.finish(api(own, purchase, operations.operations_cost_per_month))
 
 
 def _purchase(
-    run: WhatIfContext,
+    request: WhatIfRequest,
     offer: Api,
     tokens: TokenHours,
     period_name: str,
@@ -136,26 +135,26 @@ def _purchase(
     hours: Sequence[Hour] = (),
 ) -> Purchase:
     """The tokens at an API's price; `hours` are rows of the store that they come from, if they do."""
-    growth = _growth(run, offer, hours)
+    growth = _growth(request, offer, hours)
     names = sorted({row["model"] for row in hours if row["model"]})
     use = Assumption("tokens", period_name, about, "option")
     if hours:
         use = Assumption("tokens", ", ".join(names), about, "store", period_name)
     return Purchase(
         tokens,
-        _api_price(run, offer, names),
+        _api_price(request, offer, names),
         growth,
-        run.settings.currency,
+        request.settings.currency,
         period_name,
-        run.today,
+        request.today,
         offer.cached_share,
         (use,),
-        run.settings.prices.stale_after_days,
+        request.settings.prices.stale_after_days,
     )
 
 
 def _hours(
-    run: WhatIfContext,
+    request: WhatIfRequest,
     model: str | None = None,
     scope: Scope | None = None,
     period: Period | None = None,
@@ -166,15 +165,17 @@ def _hours(
     from gpucost.report.units import token_hours
     from gpucost.report.units.query import UnitQuery
 
-    query = UnitQuery.of(run.settings, period or run.period, run.period_name, **asdict(scope or run.scope))
+    query = UnitQuery.of(
+        request.settings, period or request.period, request.period_name, **asdict(scope or request.scope)
+    )
     # cut at the ends of the period, as gpucost unit tokens reads it
     rows = pipeline.read_attributed(
-        run.settings, run.store, lambda con: token_hours(con, query, bucket), run.period
+        request.settings, request.store, lambda con: token_hours(con, query, bucket), request.period
     )
     return [row for row in rows if model is None or fnmatchcase((row["model"] or "").lower(), model.lower())]
 
 
-def _curve(run: WhatIfContext, rows: Sequence[Hour], offer: Api) -> TokenHours:
+def _curve(request: WhatIfRequest, rows: Sequence[Hour], offer: Api) -> TokenHours:
     """The tokens of these rows by hour, from the first hour with some, or with a cost, to the last. Raises GpucostError."""
     names = ("prompt_tokens", "generation_tokens", "cached_tokens")
     sums: dict[str, defaultdict[int, float]] = {name: defaultdict(float) for name in names}
@@ -189,29 +190,29 @@ def _curve(run: WhatIfContext, rows: Sequence[Hour], offer: Api) -> TokenHours:
     if not any(prompt + generated):
         of = f" of {offer.model}" if offer.model else ""
         raise GpucostError(
-            f"no token{of} is known in {run.period_name}",
+            f"no token{of} is known in {request.period_name}",
             "gpucost unit tokens lists models; gpucost collect progress collects them; or --prompt-tokens-per-day describes them",
         )
     is_counted = any(prompt) and any(row["cached_tokens"] is not None for row in rows)
     return TokenHours(prompt, generated, min(sum(cached) / sum(prompt), 1.0) if is_counted else None)
 
 
-def _growth(run: WhatIfContext, offer: Api, hours: Sequence[Hour] = ()) -> Growth:
+def _growth(request: WhatIfRequest, offer: Api, hours: Sequence[Hour] = ()) -> Growth:
     """The growth that an option gives, otherwise that of the workloads of these rows in the store's whole months before."""
-    today = run.today
-    begins = min(today, run.period.end.astimezone(run.tz).date()) if hours else today
+    today = request.today
+    begins = min(today, request.period.end.astimezone(request.tz).date()) if hours else today
     if offer.growth_percent_per_month is not None or not hours:
         return Growth(offer.growth_percent_per_month, "option", begins)
     from gpucost.periods import Period, from_ms, local_midnight
 
     last = _month(begins)
     first_day, last_day = (date(month // 12, month % 12 + 1, 1) for month in (last - _MONTHS, last))
-    months = Period(local_midnight(first_day, run.tz), local_midnight(last_day, run.tz))
+    months = Period(local_midnight(first_day, request.tz), local_midnight(last_day, request.tz))
     places = {_place(row) for row in hours}
     tokens: Counter[int] = Counter()
-    for row in _hours(run, offer.model, Scope(), months, "month"):
+    for row in _hours(request, offer.model, Scope(), months, "month"):
         if _place(row) in places:
-            tokens[_month(from_ms(row["from_ms"]).astimezone(run.tz))] += (
+            tokens[_month(from_ms(row["from_ms"]).astimezone(request.tz))] += (
                 row["prompt_tokens"] + row["generation_tokens"]
             )
     # they may have begun within the first one
@@ -232,7 +233,7 @@ def _month(day: date) -> int:
     return day.year * 12 + day.month - 1
 
 
-def _api_price(run: WhatIfContext, offer: Api, models: Sequence[str]) -> ApiPrice:
+def _api_price(request: WhatIfRequest, offer: Api, models: Sequence[str]) -> ApiPrice:
     """What options say, and the price list for what they do not. Raises UsageError where nothing says it."""
     given = (
         offer.input_price_per_million,
@@ -252,7 +253,7 @@ def _api_price(run: WhatIfContext, offer: Api, models: Sequence[str]) -> ApiPric
     from gpucost.price.fx import rates
     from gpucost.price.tokens import near_models, token_price
 
-    day = run.today
+    day = request.today
     listed = token_price(offer.api_provider, name, day)
     if listed is None:
         of = f" at {offer.api_provider}" if offer.api_provider else ""
@@ -261,7 +262,7 @@ def _api_price(run: WhatIfContext, offer: Api, models: Sequence[str]) -> ApiPric
             f"no price of the tokens of {name}{of} is known",
             f"{near}; or give --input-price-per-million and --output-price-per-million",
         )
-    fx = rates(run.settings)
+    fx = rates(request.settings)
 
     def own(option: Decimal | None, price: Decimal) -> Decimal:
         return (
@@ -293,11 +294,11 @@ class _Nodes(NamedTuple):
     places: tuple[tuple[str, Price], ...] = ()
 
 
-def _nodes(run: WhatIfContext, own: OwnNodes | DescribedServing) -> _Nodes:
+def _nodes(request: WhatIfRequest, own: OwnNodes | DescribedServing) -> _Nodes:
     """Of an instance type, or by options. Raises UsageError where no price is known."""
     if own.region and own.instance_type is None:
         raise UsageError("--region says where an --instance-type is", "give --instance-type, or leave it out")
-    listed = listed_type(run, own.instance_type, own.region)
+    listed = listed_type(request, own.instance_type, own.region)
     if listed.gpus and own.gpus not in (None, listed.gpus):
         raise UsageError(f"{own.instance_type} has {listed.gpus:g} GPUs, not {own.gpus}", "leave out --gpus")
     gpus = float(listed.gpus or own.gpus or GPUS_PER_NODE)
@@ -305,7 +306,7 @@ def _nodes(run: WhatIfContext, own: OwnNodes | DescribedServing) -> _Nodes:
     return _Nodes(own.instance_type or f"node of {gpus:g} GPUs", gpus, price, listed.offers)
 
 
-def _of_gpu(run: WhatIfContext, own: OwnNodes, gpus_per_replica: int) -> _Nodes:
+def _of_gpu(request: WhatIfRequest, own: OwnNodes, gpus_per_replica: int) -> _Nodes:
     """Of a GPU model: each cloud's cheapest place that has instances with a replica's GPUs, and the upper median of these.
 
     Raises UsageError where an option says otherwise, GpucostError where nothing is known of the GPU.
@@ -317,7 +318,7 @@ def _of_gpu(run: WhatIfContext, own: OwnNodes, gpus_per_replica: int) -> _Nodes:
                 f"{flag} and --gpu-model both say which nodes are meant", "leave out one of them"
             )
     gpus = float(own.gpus or GPUS_PER_NODE)
-    with list_prices(run.settings) as listed:
+    with list_prices(request.settings) as listed:
         rows = listed(own.gpu_model, purchase_options=("on_demand",))
     cheapest: dict[str, ListedPrice] = {}
     for row in rows:
@@ -340,12 +341,12 @@ def _of_gpu(run: WhatIfContext, own: OwnNodes, gpus_per_replica: int) -> _Nodes:
 
 
 def _serving(
-    run: WhatIfContext, own: OwnNodes, replicas: Replicas, tokens: TokenHours, operations: Operations
+    request: WhatIfRequest, own: OwnNodes, replicas: Replicas, tokens: TokenHours, operations: Operations
 ) -> OwnServing:
     """The replicas that options describe, or the store measured. Raises UsageError where something is not told."""
-    throughput, gpus_per_replica = _throughput(run, replicas, tokens)
-    nodes = _nodes(run, own) if own.gpu_model is None else _of_gpu(run, own, gpus_per_replica)
-    spot, rate = _spot(run, own, nodes.gpus)
+    throughput, gpus_per_replica = _throughput(request, replicas, tokens)
+    nodes = _nodes(request, own) if own.gpu_model is None else _of_gpu(request, own, gpus_per_replica)
+    spot, rate = _spot(request, own, nodes.gpus)
     given = GivenOffers(
         given_terms("--commitment-price", own.commitment_price),
         given_terms("--commitment-discount", own.commitment_discount, highest=99),
@@ -366,7 +367,7 @@ def _serving(
     )
 
 
-def _throughput(run: WhatIfContext, replicas: Replicas, tokens: TokenHours) -> tuple[Throughput, int]:
+def _throughput(request: WhatIfRequest, replicas: Replicas, tokens: TokenHours) -> tuple[Throughput, int]:
     """What a full replica does, and its GPUs. Raises UsageError where neither options nor the store say."""
     workload, gpus, target = (
         replicas.throughput_of,
@@ -394,7 +395,7 @@ def _throughput(run: WhatIfContext, replicas: Replicas, tokens: TokenHours) -> t
         )
     from gpucost.report.units import full_gpu
 
-    rows = [row for row in _hours(run, scope=Scope()) if workload in row["workload"].split(" + ")]
+    rows = [row for row in _hours(request, scope=Scope()) if workload in row["workload"].split(" + ")]
     hours = [
         PacedHour(
             replicas.prompt_weight * row["prompt_tokens"] + row["generation_tokens"], row["allocated_gpu_hours"],
@@ -405,7 +406,7 @@ def _throughput(run: WhatIfContext, replicas: Replicas, tokens: TokenHours) -> t
     full = full_gpu((one.work, one.gpu_hours) for one in hours)
     if full is None:
         raise GpucostError(
-            f"no token of {workload} is known in {run.period_name}", "gpucost unit tokens lists what is"
+            f"no token of {workload} is known in {request.period_name}", "gpucost unit tokens lists what is"
         )
     if gpus is None:
         # of a pool both phases count: a decode pod alone would have done what others computed of its prompts
@@ -413,7 +414,9 @@ def _throughput(run: WhatIfContext, replicas: Replicas, tokens: TokenHours) -> t
             raise UsageError(
                 "--gpus-per-replica is missing", "how many GPUs pods of prefill and of decode hold together"
             )
-        held = Counter(pod.gpus for pod in run.usage(Scope(workloads=(escaped_glob(workload),))).fleet.pods)
+        held = Counter(
+            pod.gpus for pod in request.usage(Scope(workloads=(escaped_glob(workload),))).fleet.pods
+        )
         (most, _), *_ = held.most_common(1)
         if most != int(most):
             raise UsageError(
@@ -428,17 +431,15 @@ def _throughput(run: WhatIfContext, replicas: Replicas, tokens: TokenHours) -> t
                 f"the time per generated token of {workload} is not known: its server tells no time in decode",
                 "leave out --time-per-output-token-ms; docs/units.md says which servers tell it",
             )
-        source = (
-            f"store: {workload}, {len(paced_hours):,} active hours of {run.period_name} with a time in decode"
-        )
+        source = f"store: {workload}, {len(paced_hours):,} active hours of {request.period_name} with a time in decode"
         return paced_throughput(paced_hours, target, gpus, source), gpus
     source = (
-        f"store: {workload}, {full.active_hours:,} active hours of {run.period_name}, the 95th percentile"
+        f"store: {workload}, {full.active_hours:,} active hours of {request.period_name}, the 95th percentile"
     )
     return measured_throughput(full.work, full.mean_work, gpus, source), gpus
 
 
-def _spot(run: WhatIfContext, own: OwnNodes, gpus: float) -> tuple[Price | None, Rate | None]:
+def _spot(request: WhatIfRequest, own: OwnNodes, gpus: float) -> tuple[Price | None, Rate | None]:
     """The spot price, and how often spot nodes are interrupted; None where it is not known."""
     from gpucost.periods import to_ms
     from gpucost.whatif.spot.market import Place, find_instance, read_market
@@ -448,37 +449,37 @@ def _spot(run: WhatIfContext, own: OwnNodes, gpus: float) -> tuple[Price | None,
     )
     rate = measured_rate(None, "", own.gpu_model)
     if own.instance_type is not None:
-        with store_or_empty(run.settings) as con:
+        with store_or_empty(request.settings) as con:
             provider, name, _ = find_instance(con, own.instance_type)
             place = Place(name, provider, own.region)
-            market = read_market(con, run.settings, [name])
-        price = price or market.latest_spot(place, to_ms(run.now)) or market.list_price(place, "spot")
+            market = read_market(con, request.settings, [name])
+        price = price or market.latest_spot(place, to_ms(request.now)) or market.list_price(place, "spot")
         rate = market.rate(place)
     if own.interruptions_per_hour is not None:
         rate = Rate(own.interruptions_per_hour, "option")
     return price, rate if price else None
 
 
-def _described_cost(run: WhatIfContext, nodes: DescribedServing, tokens: TokenHours) -> OwnCost:
+def _described_cost(request: WhatIfRequest, nodes: DescribedServing, tokens: TokenHours) -> OwnCost:
     """What nodes that options describe cost. Raises UsageError where they are not told."""
     if nodes.nodes is None:
         raise UsageError("--nodes is missing", "how many nodes serve these tokens today")
-    known = _nodes(run, nodes)
+    known = _nodes(request, nodes)
     block = CostBlock(float(nodes.nodes * tokens.hours), known.on_demand.per_node_hour, known.gpus)
     return OwnCost((block,), price=(known.name, known.on_demand))
 
 
-def _stored_cost(run: WhatIfContext, hours: Sequence[Hour]) -> OwnCost:
+def _stored_cost(request: WhatIfRequest, hours: Sequence[Hour]) -> OwnCost:
     """What the rows cost; the part of it on capacity that is paid anyway, as it is of all that their workloads hold."""
     cost = total(row["cost"] for row in hours)
     names = tuple({escaped_glob(part) for row in hours for part in row["workload"].split(" + ")})
     places = {(row["cluster"], row["namespace"]) for row in hours}
-    fleet = run.usage(Scope(workloads=names)).fleet
+    fleet = request.usage(Scope(workloads=names)).fleet
     fleet = replace(fleet, pods=tuple(pod for pod in fleet.pods if (pod.cluster, pod.namespace) in places))
     committed = fleet.only(
         lambda node: node.capacity_type in PAID_ANYWAY or any(price.is_committed for price in node.prices)
     )
-    whole, paid = (one.cost for one in costs_of(run.settings, (fleet, committed)))
+    whole, paid = (one.cost for one in costs_of(request.settings, (fleet, committed)))
     share = paid / whole if whole else Decimal(0)
     held = sum(row["allocated_gpu_hours"] for row in hours)
     return OwnCost((charge(cost),), round(held, 6), round(cost * share, 9))

@@ -6,8 +6,9 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Annotated
 
-from gpucost.cli.whatif import WhatIfContext, whatif_command
 from gpucost.options import Option
+from gpucost.questions.whatif.request import WhatIfRequest
+from gpucost.render.view import Document
 from gpucost.whatif.fleet import levels
 from gpucost.whatif.gpu_specs import load_facts
 from gpucost.whatif.rightsize import (
@@ -21,19 +22,17 @@ from gpucost.whatif.rightsize import (
 )
 
 
-@whatif_command()
 def whatif_rightsize(
+    request: WhatIfRequest,
     work: DescribedLoad,
+    margins: Margins,
     speeds: Annotated[
         Path | None, Option("CSV of gpu_model,relative_speed instead of the catalog's.", "FILE")
     ] = None,
     other_models: Annotated[
         bool, Option("Also other GPU models: a table of its own, no part of the saving.")
     ] = False,
-    *,
-    margins: Margins,
-    run: WhatIfContext,
-) -> None:
+) -> Document:
     """Say which workloads could do with fewer GPUs, or a MIG slice of one; with --other-models also with other GPUs.
 
     Without --gpu-model: every workload measured in the store, by its memory and activity (95th percentiles). Other models are
@@ -48,19 +47,21 @@ def whatif_rightsize(
     """
     from gpucost.price import load_offers
 
-    settings, facts = run.settings, load_facts()
+    settings, facts = request.settings, load_facts()
     measured_speeds = read_speeds(speeds, facts) if speeds is not None else catalog_speeds(facts)
-    if run.is_described(work, *(["--other-models"] if other_models else [])):
+    if request.is_described(work, *(["--other-models"] if other_models else [])):
         usage, measured, measured_speeds, offer = described(work, measured_speeds, facts, settings.currency)
         offers, stale_before = [offer], ""
     else:
-        usage = run.usage()
-        with run.store.read() as con:
+        usage = request.usage()
+        with request.store.read() as con:
             load_offers(con, settings)
             offers = list_offers(con)
-        measured = run.read(lambda con: levels(con, settings.activity, run.period))
-        stale_before = (run.period.end - timedelta(days=settings.prices.stale_after_days)).date().isoformat()
-    run.finish(
+        measured = request.read(lambda con: levels(con, settings.activity, request.period))
+        stale_before = (
+            (request.period.end - timedelta(days=settings.prices.stale_after_days)).date().isoformat()
+        )
+    return request.finish(
         answer(
             usage,
             margins,

@@ -10,11 +10,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 from gpucost.catalog import load_catalog
-from gpucost.cli.command import argument
-from gpucost.cli.prices import OWN_NODE, own_node
-from gpucost.cli.whatif import WhatIfContext, list_prices, price, price_of_region, source_of, whatif_command
 from gpucost.errors import GpucostError, UsageError
+from gpucost.options import argument
 from gpucost.price.discounts import left_of, load_discounts
+from gpucost.questions.prices.tco import OwnNode, own_node
+from gpucost.questions.whatif.prices import list_prices, price, price_of_region, source_of
+from gpucost.questions.whatif.request import WhatIfRequest
+from gpucost.render.view import Document
 from gpucost.whatif import buy, reserve
 from gpucost.whatif.answer import Assumption, total
 from gpucost.whatif.buy import DescribedCloud, Own, Purchase
@@ -47,17 +49,15 @@ if TYPE_CHECKING:
 _UPFRONT_PARTS = ("depreciation", "network")
 
 
-@whatif_command(more=OWN_NODE)
 def whatif_buy(
+    request: WhatIfRequest,
+    node: OwnNode,
+    described: DescribedCloud,
+    purchase: Purchase,
     file: Annotated[
         Path | None, argument("FILE", "TOML file of an own node, as gpucost prices tco takes it.")
     ] = None,
-    *,
-    described: DescribedCloud,
-    purchase: Purchase,
-    run: WhatIfContext,
-    **given: str | None,
-) -> None:
+) -> Document:
     """Say whether own nodes beside the cloud pay, how many, and from which month on.
 
     An own node is what gpucost prices tco takes: a file, options or both; with 8 GPUs where neither says. The cloud is the
@@ -71,8 +71,8 @@ def whatif_buy(
       gpucost whatif buy onprem.toml --curve nodes.csv --instance-type p5.48xlarge --region us-east-1 --lead-months 4
       gpucost whatif buy --purchase-price 280000 --gpu-model H100 --years 4 --price-per-kwh 0.12 --nodes 8 --on-demand-price 55
     """
-    settings, is_described = run.settings, run.is_described(described)
-    costs = own_node(file, given, settings.currency, gpus_per_node=str(GPUS_PER_NODE))
+    settings, is_described = request.settings, request.is_described(described)
+    costs = own_node(file, node.values, settings.currency, gpus_per_node=str(GPUS_PER_NODE))
     inputs, gpus = costs.inputs, float(costs.inputs.gpus_per_node)
     if inputs.currency != settings.currency:
         raise UsageError(
@@ -89,18 +89,18 @@ def whatif_buy(
         source=f"tco of {file.name}" if file else "tco of options",
     )
     if is_described:
-        (shape, period_name), cloud = described_curve(described), _described_price(run, described, gpus)
+        (shape, period_name), cloud = described_curve(described), _described_price(request, described, gpus)
         use = Assumption("usage", period_name, "nodes by hour", "option")
     else:
-        usage = run.usage()
+        usage = request.usage()
         model, period_name = inputs.gpu_model, usage.period_name
         if model is None:
             raise UsageError(
                 "--gpu-model is missing: which nodes of the store could be own ones",
                 "or describe them: --nodes",
             )
-        shape, cloud = run.evaluate(
-            buy.cloud_usage(usage.fleet, run.period, model, gpus, is_narrowed=usage.is_narrowed)
+        shape, cloud = request.evaluate(
+            buy.cloud_usage(usage.fleet, request.period, model, gpus, is_narrowed=usage.is_narrowed)
         )
         use = Assumption("usage", usage.scope_name, f"{model} nodes by hour", "store", period_name)
     assumptions = (
@@ -116,12 +116,14 @@ def whatif_buy(
         purchase=purchase,
         assumptions=assumptions,
     )
-    run.finish(result)
-    if inputs.not_given:
-        run.note(f"not given, and counted as nothing (pue as 1): {', '.join(inputs.not_given)}")
+    answer = request.finish(result)
+    if not inputs.not_given:
+        return answer
+    note = f"not given, and counted as nothing (pue as 1): {', '.join(inputs.not_given)}"
+    return replace(answer, notes=(note,))
 
 
-def _described_price(run: WhatIfContext, described: DescribedCloud, gpus: float) -> Price:
+def _described_price(request: WhatIfRequest, described: DescribedCloud, gpus: float) -> Price:
     """What the cloud asks for as many GPUs as an own node has: given, else listed. Raises UsageError where it is not known."""
     if described.on_demand_price is not None:
         return Price(node_price(described.on_demand_price, described.price_per, gpus), "option")
@@ -130,7 +132,7 @@ def _described_price(run: WhatIfContext, described: DescribedCloud, gpus: float)
             "the cloud's price is missing",
             "--on-demand-price, or --instance-type and --region for the list price",
         )
-    listed = listed_type(run, described.instance_type, described.region)
+    listed = listed_type(request, described.instance_type, described.region)
     if listed.on_demand is None or not listed.gpus:
         raise UsageError(
             f"no list price on demand of {described.instance_type} is known", "--on-demand-price gives it"
@@ -204,14 +206,14 @@ class ListedType(NamedTuple):
         return self.on_demand
 
 
-def listed_type(run: WhatIfContext, instance_type: str | None, region: str | None) -> ListedType:
+def listed_type(request: WhatIfRequest, instance_type: str | None, region: str | None) -> ListedType:
     """Of the one place that has them; nothing without a type.
 
     Raises UsageError where several places do, GpucostError where nothing is called so.
     """
     if not instance_type:
         return _listed(())
-    with list_prices(run.settings) as listed:
+    with list_prices(request.settings) as listed:
         rows = listed(instance_type, purchase_options=_PURCHASE_OPTIONS, regions=(region,) if region else ())
     places = {(row.provider, row.region or "") for row in rows}
     if len(places) < 2:
@@ -333,8 +335,7 @@ def stored_families(
     return families, existing, assumptions
 
 
-@whatif_command()
-def whatif_reserve(described: DescribedUse, considered: Considered, *, run: WhatIfContext) -> None:
+def whatif_reserve(request: WhatIfRequest, described: DescribedUse, considered: Considered) -> Document:
     """Say which commitment costs least: how many instances, for how long, paid how.
 
     From the hourly curve of instances in use on demand: the store's, by instance family and region, or one described by options.
@@ -354,33 +355,33 @@ def whatif_reserve(described: DescribedUse, considered: Considered, *, run: What
         given_terms("--commitment-discount", considered.commitment_discount, highest=99),
         described.price_per,
     )
-    if run.is_described(described):
-        family, period_name = _described_family(run, described, considered, given)
+    if request.is_described(described):
+        family, period_name = _described_family(request, described, considered, given)
         families: tuple[Family, ...] = (family,)
         existing = Existing(is_bill_loaded=False)
         assumptions: tuple[Assumption, ...] = (Assumption("usage", period_name, "nodes by hour", "option"),)
     else:
-        usage = run.usage()
+        usage = request.usage()
         period_name = usage.period_name
         families, existing, assumptions = stored_families(
-            StoredCommitments(run.settings, run.store, run.period), usage, considered, given
+            StoredCommitments(request.settings, request.store, request.period), usage, considered, given
         )
-    run.finish(
+    return request.finish(
         reserve.answer(
             families,
             existing,
-            currency=run.settings.currency,
+            currency=request.settings.currency,
             period=period_name,
             considered=considered,
             assumptions=assumptions,
-            bought_on=run.today,
-            stale_after_days=run.settings.prices.stale_after_days,
+            bought_on=request.today,
+            stale_after_days=request.settings.prices.stale_after_days,
         )
     )
 
 
 def _described_family(
-    run: WhatIfContext, described: DescribedUse, considered: Considered, given: GivenOffers
+    request: WhatIfRequest, described: DescribedUse, considered: Considered, given: GivenOffers
 ) -> tuple[Family, str]:
     """The nodes that options describe, with what could be committed; and the period. Raises UsageError without a price."""
     if max(len(considered.instance_type), len(considered.region)) > 1:
@@ -389,7 +390,7 @@ def _described_family(
         )
     kind, place = ((*names, "")[0] for names in (considered.instance_type, considered.region))
     curve, period_name = described_curve(described)
-    listed = listed_type(run, kind, place)
+    listed = listed_type(request, kind, place)
     gpus = float(described.gpus or listed.gpus or GPUS_PER_NODE)
     on_demand = listed.given_or_listed(described.on_demand_price, described.price_per, gpus)
     use = given.over(ReservedUse(kind or "node", gpus, on_demand, curve, listed.offers))

@@ -4,22 +4,21 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from gpucost.cli.whatif import WhatIfContext, whatif_command
 from gpucost.errors import UsageError
 from gpucost.options import Option
+from gpucost.questions.whatif.request import WhatIfRequest
+from gpucost.render.view import Document
 from gpucost.whatif.fleet import levels
 from gpucost.whatif.gpu_specs import load_facts
 from gpucost.whatif.share import DescribedPods, Sizing, answer, described
 
 
-@whatif_command()
 def whatif_share(
+    request: WhatIfRequest,
     sizing: Sizing,
-    across_teams: Annotated[bool, Option("Pods of several teams may share a GPU.")] = False,
-    *,
     pods: DescribedPods,
-    run: WhatIfContext,
-) -> None:
+    across_teams: Annotated[bool, Option("Pods of several teams may share a GPU.")] = False,
+) -> Document:
     """Say how many GPUs pods need when they share them, by time slicing, MPS or MIG, and what that saves.
 
     Without --pods: the store's pods with one GPU each, by the 95th percentile of what was measured of their workload.
@@ -32,14 +31,17 @@ def whatif_share(
       gpucost whatif share --month 2026-10 --method mps --ways 8
       gpucost whatif share --team platform --across-teams
     """
-    settings = run.settings
+    settings = request.settings
     if sizing.is_mig and "ways" in sizing.given:
         raise UsageError(
             "--ways is no option of MIG: its layouts say how many pods a GPU takes", "leave out --ways"
         )
     facts = load_facts()
-    if run.is_described(pods, *(["--across-teams"] if across_teams else [])):
+    if request.is_described(pods, *(["--across-teams"] if across_teams else [])):
         usage, measured = described(sizing, pods, facts, settings.currency)
     else:
-        usage, measured = run.usage(), run.read(lambda con: levels(con, settings.activity, run.period))
-    run.finish(answer(usage, sizing, measured, facts, across_teams=across_teams))
+        usage, measured = (
+            request.usage(),
+            request.read(lambda con: levels(con, settings.activity, request.period)),
+        )
+    return request.finish(answer(usage, sizing, measured, facts, across_teams=across_teams))

@@ -1,0 +1,159 @@
+"""What every what-if gets: usage in the store, or a fleet that options describe; and what scenarios cost."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Collection
+from dataclasses import dataclass, field
+from datetime import date, timedelta
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+
+from gpucost.errors import UsageError
+from gpucost.options import WHOSE, Names, Option, PeriodOptions, WorkloadSelection, flag_of, options_in
+from gpucost.questions.request import Request
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from duckdb import DuckDBPyConnection
+
+    from gpucost.config.model import Config
+    from gpucost.periods import Period
+    from gpucost.render.view import Document
+    from gpucost.whatif.answer import Answer
+    from gpucost.whatif.fleet import Scenario, Scope, Usage
+
+T = TypeVar("T")
+# The options that say whose usage it is.
+SCOPE = ("team", "namespace", "workload", "cluster")
+
+
+@dataclass(frozen=True, kw_only=True)
+class PatternSelection(WorkloadSelection):
+    """A part of the fleet, down to workloads, whose names may be patterns."""
+
+    workloads: Annotated[
+        Names,
+        Option(
+            "Only this workload's usage; `*` is anything; repeatable.",
+            "KIND/NAME",
+            flag="--workload",
+            panel=WHOSE,
+        ),
+    ] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlanRequest(PeriodOptions, Request):
+    """What-ifs over groups of workloads that a plan names. The period is the named one, or the last complete local month."""
+
+    _noted: set[tuple[str, ...]] = field(default_factory=set)
+
+    @functools.cached_property
+    def chosen(self) -> tuple[Period, str, str | None]:
+        from gpucost.periods import month_period, name_of
+
+        last_month = month_period(self.today.replace(day=1) - timedelta(days=1), self.tz)
+        return *(self.named_period or (last_month, name_of(last_month, self.tz))), None
+
+    @property
+    def today(self) -> date:
+        return self.now.astimezone(self.tz).date()
+
+    @property
+    def scope(self) -> Scope:
+        """Whose usage is asked for: everybody's."""
+        from gpucost.whatif.fleet import Scope
+
+        return Scope()
+
+    @property
+    def period_flags(self) -> list[str]:
+        """The options given that say when, as they are typed."""
+        values = {"--month": self.month, "--from": self.start, "--to": self.end, "--last": self.last}
+        return [name for name, value in values.items() if value is not None]
+
+    def evaluate(self, scenario: Scenario[T]) -> T:
+        """What the scenario returns; the attribution stages tell what its fleets cost under this configuration."""
+        from gpucost.whatif import cost
+
+        return cost.evaluate(functools.partial(cost.costs_of, self.settings), [scenario])[0]
+
+    def read(self, read: Callable[[DuckDBPyConnection], T]) -> T:
+        """What `read` makes of the store once it is attributed."""
+        from gpucost import pipeline
+
+        return pipeline.read_attributed(self.settings, self.store, read)
+
+    def usage(self, scope: Scope | None = None) -> Usage:
+        """The store's usage of the period; of `scope` instead of what was given.
+
+        Raises UsageError for a period that cannot be read, GpucostError where nothing was used by whom the options name.
+        """
+        from gpucost.whatif.fleet import Usage, read_fleet
+
+        scope, period = scope or self.scope, self.period
+        fleet = self.read(lambda con: read_fleet(con, period, scope))
+        if scope.clusters not in self._noted:
+            self._noted.add(scope.clusters)
+            self.note_gaps(scope.clusters, period)
+        unpriced = [node for node in fleet.nodes if not node.is_priced]
+        if unpriced:
+            types = sorted({node.instance_type or "no known instance type" for node in unpriced})
+            self.note(
+                f"{len(unpriced):,} of {len(fleet.nodes):,} nodes ({', '.join(types)}) have no known price"
+                f" for a part of the"
+                " period, which counts as costing nothing: a price book or gpucost collect prices mends that"
+            )
+        return Usage(fleet, self.settings.currency, self.period_name, str(scope), scope.is_narrowed)
+
+    def finish(self, scenario: Scenario[Answer]) -> Document:
+        """The scenario's answer. Raises GpucostError."""
+        from gpucost.questions.whatif.view import document
+
+        return document(self.evaluate(scenario))
+
+
+@dataclass(frozen=True, kw_only=True)
+class WhatIfRequest(PatternSelection, PlanRequest):
+    """A what-if about a part of the fleet, down to workloads, whose names may be patterns."""
+
+    @property
+    def scope(self) -> Scope:
+        """Whose usage is asked for."""
+        from gpucost.whatif.fleet import Scope
+
+        return Scope(self.teams, self.namespaces, self.workloads, self.clusters)
+
+    def is_described(
+        self, group: Any, *of_store: str, but: Collection[str] = (), of_period: bool = True
+    ) -> bool:
+        """Whether options of the group, others than those of `but`, describe the fleet, so that no store is needed.
+
+        `of_store` are those given besides that ask for the store's usage, as those of a scope do, and of a period if
+        `of_period`. Raises UsageError where both are.
+        """
+        described = flags_of(group, but)
+        of_scope = [f"--{name}" for name in SCOPE if getattr(self, f"{name}s")]
+        stored = [*of_scope, *(self.period_flags if of_period else ()), *of_store]
+        if described and stored:
+            raise UsageError(
+                f"{stored[0]} asks for usage in the store, {described[0]} describes a fleet by options",
+                f"leave out {' and '.join(stored if len(stored) <= len(described) else described)}",
+            )
+        return bool(described)
+
+
+def flags_of(group: Any, but: Collection[str] = ()) -> list[str]:
+    """The options of a group that were given, as they are typed, but for fields in `but` and those whose default help shows."""
+    known = options_in(type(group)).items()
+    return [
+        flag_of(name, how)
+        for name, how in known
+        if name in group.given and name not in but and not how.is_shown
+    ]
+
+
+def saved_answers(settings: Config) -> Path:
+    """The directory that answers are saved in, beside the store."""
+    return settings.store.parent / "whatif"
