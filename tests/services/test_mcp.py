@@ -18,7 +18,7 @@ from mcp.client.stdio import stdio_client
 from typer.testing import CliRunner
 
 from gpucost.cli.app import app
-from gpucost.cli.mcp import tools, use
+from gpucost.mcp import tools, use
 from gpucost.texts import visible
 
 pytestmark = [pytest.mark.services, pytest.mark.slow]
