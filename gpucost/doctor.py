@@ -48,8 +48,8 @@ from gpucost.config.load import load_config
 from gpucost.config.model import Config, PrometheusSource
 from gpucost.errors import ConfigError, GpucostError, SourceError
 from gpucost.periods import MS_PER_HOUR, from_ms, iso, label_name
+from gpucost.questions.report.coverage import TRACK_GPUS, UNTRACKED
 from gpucost.records import grouped, record
-from gpucost.report.coverage import TRACK_GPUS, UNTRACKED
 from gpucost.store.connection import Store
 
 

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from gpucost.config.model import Config
-from gpucost.findings import Findings
 from gpucost.periods import Period
 from gpucost.questions import findings as of_findings
+from gpucost.questions.findings.kinds import Findings
 from gpucost.store.connection import Store
 
 

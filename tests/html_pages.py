@@ -14,9 +14,10 @@ import duckdb
 from gpucost import price
 from gpucost.config.model import Config
 from gpucost.periods import month_period
+from gpucost.questions.report.build import build
+from gpucost.questions.report.query import Query
 from gpucost.render.html import Bar, Block, Item
 from gpucost.render.view import Column, Line, ReportView, Table
-from gpucost.report import Query, build
 from tests.golden.report_fleet import HOUR, NOW, OCTOBER, OCTOBER_END, Fleet, write_sample
 
 #: A page that let one of these out of its place would say so in `window.hit`, or with a dialog.

@@ -51,7 +51,7 @@ def stored(name: str) -> Callable[[typer.Context, str], list[str]]:
 
 def dimensions(incomplete: str) -> list[str]:
     """Completes the last name of a list between commas."""
-    from gpucost.report.query import DIMENSIONS
+    from gpucost.questions.report.query import DIMENSIONS
 
     before = incomplete[: incomplete.rfind(",") + 1]
     return [before + name for name in DIMENSIONS if name not in before.split(",")]

@@ -19,7 +19,7 @@ def policy_check(
     ] = None,
 ) -> None:
     """Write the answer, and the same as JUnit XML."""
-    from gpucost.policy import junit as as_junit
+    from gpucost.questions.policy.rules import junit as as_junit
 
     answer = ask()
     if junit:
@@ -35,6 +35,6 @@ def policy_rules(call: Call) -> None:
     Examples:
       gpucost policy rules > policy.toml
     """
-    from gpucost.policy import shipped_rules
+    from gpucost.questions.policy.rules import shipped_rules
 
     call.write(shipped_rules())

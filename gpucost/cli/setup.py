@@ -115,8 +115,8 @@ def demo(
 
 
 def _report(config: Config, month: Period, *teams: str) -> None:
+    from gpucost.questions.report.query import Query
     from gpucost.questions.report.reading import report
-    from gpucost.report import Query
     from gpucost.store.connection import Store
 
     query = Query(period=month, period_name=name_of(month, config.tz), teams=teams)

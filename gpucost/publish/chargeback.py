@@ -26,6 +26,14 @@ from gpucost.periods import Period, time_buckets
 from gpucost.pipeline import read_attributed
 from gpucost.publish import focus, seal
 from gpucost.publish.seal import Seal
+from gpucost.questions.reconcile.statement import CENT, Statement, class_words, in_cents, reconcile
+from gpucost.questions.report.build import build as build_report
+from gpucost.questions.report.build import build_each, workload_tables
+from gpucost.questions.report.query import Query
+from gpucost.questions.report.rows import NO_MEASURES, ZERO
+from gpucost.questions.units.query import UnitQuery
+from gpucost.questions.units.reading import known
+from gpucost.questions.waste.anatomy import build as dissect
 from gpucost.records import grouped, record
 from gpucost.render.data import to_csv, to_parquet
 from gpucost.render.data import to_json as report_json
@@ -36,13 +44,6 @@ from gpucost.render.markdown import environment as markdown_environment
 from gpucost.render.markdown import render as markdown
 from gpucost.render.schema import json_text, to_dict, to_json
 from gpucost.render.view import ApiCost, Coverage, ReportView, Row, Standing, Table
-from gpucost.report import Query, build_each, workload_tables
-from gpucost.report import build as build_report
-from gpucost.report.reconcile import CENT, Statement, class_words, in_cents, reconcile
-from gpucost.report.rows import NO_MEASURES, ZERO
-from gpucost.report.units import known
-from gpucost.report.units.query import UnitQuery
-from gpucost.report.waste import build as dissect
 from gpucost.resources import reports_dir
 from gpucost.shapes import Shape
 from gpucost.store.table_files import csv_text
@@ -52,9 +53,9 @@ if TYPE_CHECKING:
 
     from gpucost.config.model import Config
     from gpucost.publish.focus import FocusTotals
-    from gpucost.report.reconcile import Reconciliation
-    from gpucost.report.units.query import UnitView
-    from gpucost.report.waste import Waste
+    from gpucost.questions.reconcile.statement import Reconciliation
+    from gpucost.questions.units.query import UnitView
+    from gpucost.questions.waste.anatomy import Waste
     from gpucost.store.connection import Store
 
 _NAMES = {"aws": "AWS", "gcp": "Google Cloud", "azure": "Azure", "focus": "FOCUS"}

@@ -19,7 +19,7 @@ class Question(NamedTuple):
     """A question: the words of its command, the module with its function, and its line in the help of the program.
 
     The function is called as the words are, with `_` between them. It takes a Request and options, and returns the answer.
-    `answer` is the class of its JSON, of the schema `schema`. `reads_files`: it can read other files than the store.
+    `answer` is the class of its JSON, of this package if none is named. `reads_files`: it can read other files than the store.
     `is_scenario`: its answers can be kept, and compared later.
     """
 
@@ -44,7 +44,7 @@ class Question(NamedTuple):
     def function(self) -> Callable[..., Answer]:
         """The function that answers it; importing it may take a while."""
         function: Callable[..., Answer] = getattr(
-            import_module(f"gpucost.questions.{self.module}"), self.words.replace(" ", "_")
+            import_module(f"{__name__}.{self.module}"), self.words.replace(" ", "_")
         )
         return function
 
@@ -56,28 +56,28 @@ class Question(NamedTuple):
         return arguments(function, values, request=request)
 
 
-_WHAT_IF = "gpucost.questions.whatif.view:WhatIfAnswer"
+_WHAT_IF = "whatif.view:WhatIfAnswer"
 _QUESTIONS = (
     Question("report", "report", "What GPUs cost, who used them, and how much sat idle.", "gpucost.render.view:ReportView",
              "See", REPORT_FORMATS, takes_lake=True),
-    Question("waste", "waste", "Where GPU time was wasted, each GPU-hour in one bucket.", "gpucost.findings:WasteAnswer",
+    Question("waste", "waste", "Where GPU time was wasted, each GPU-hour in one bucket.", "findings.kinds:WasteAnswer",
              "See", takes_lake=True),
-    Question("queue", "queue", "Who waits for GPUs, in Kueue's queues and in Slurm.", "gpucost.report.queue:Queues", "See"),
-    Question("findings", "findings", "What to do about waste, dearest first.", "gpucost.findings:FindingsAnswer", "Decide"),
+    Question("queue", "queue", "Who waits for GPUs, in Kueue's queues and in Slurm.", "queue.waits:Queues", "See"),
+    Question("findings", "findings", "What to do about waste, dearest first.", "findings.kinds:FindingsAnswer", "Decide"),
     Question("unit epoch", "units", "Each epoch of a training run: cost, trend, losses, what is still to come.",
-             "gpucost.report.units.work:Epochs"),
+             "units.work:Epochs"),
     Question("unit experiment", "units", "Experiments: tracked runs, sweeps, and jobs that no tracker knows.",
-             "gpucost.report.units.work:Experiments"),
-    Question("unit requests", "units", "1,000 requests, by model and day.", "gpucost.report.units.serving:Requests"),
-    Question("unit tokens", "units", "A million tokens, by model and day.", "gpucost.report.units.serving:Tokens"),
+             "units.work:Experiments"),
+    Question("unit requests", "units", "1,000 requests, by model and day.", "units.serving:Requests"),
+    Question("unit tokens", "units", "A million tokens, by model and day.", "units.serving:Tokens"),
     Question("explain node", "explain.node", "What a node costs per hour at a moment, and why.",
-             "gpucost.report.explained:NodeExplained", formats=BRIEF_FORMATS),
+             "explain.costs:NodeExplained", formats=BRIEF_FORMATS),
     Question("explain team", "explain", "A team's cost, down to the rows of the bill.",
-             "gpucost.report.explained:TeamExplained", formats=BRIEF_FORMATS),
+             "explain.costs:TeamExplained", formats=BRIEF_FORMATS),
     Question("explain namespace", "explain", "A namespace's cost, down to the rows of the bill.",
-             "gpucost.report.explained:NamespaceExplained", formats=BRIEF_FORMATS),
+             "explain.costs:NamespaceExplained", formats=BRIEF_FORMATS),
     Question("explain workload", "explain", "A workload's cost, down to its pods and the rows of the bill.",
-             "gpucost.report.explained:WorkloadExplained", formats=BRIEF_FORMATS),
+             "explain.costs:WorkloadExplained", formats=BRIEF_FORMATS),
     Question("prices", "prices", "What a GPU costs where, and how that is known.", "gpucost.price.listing:PricesAnswer"),
     Question("prices tco", "prices.tco", "What an hour of an own node costs, part by part.", "gpucost.price.onprem:TcoAnswer",
              takes_store=False, contract="tco"),
@@ -87,16 +87,16 @@ _QUESTIONS = (
              "gpucost.price.tokens:TokenPricesAnswer", takes_store=False),
     Question("quote", "quote", "What so many GPUs cost for so long, bought each way.", "gpucost.price.quote:Quote", "Decide"),
     Question("budget check", "budget", "Hold the month against them; exit with 3 where one is missed.",
-             "gpucost.report.budget:BudgetAnswer", contract="budget"),
+             "budget.states:BudgetAnswer", contract="budget"),
     Question("forecast", "budget.forecast", "What the month will come to, and within which range.",
-             "gpucost.report.forecast:ForecastAnswer", "Decide"),
+             "budget.projection:ForecastAnswer", "Decide"),
     Question("anomalies", "budget.anomalies", "Days that broke their own pattern, and what did it.",
-             "gpucost.report.anomalies:AnomaliesAnswer", "Check"),
+             "budget.patterns:AnomaliesAnswer", "Check"),
     Question("policy check", "policy", "Hold the fleet against them; exit with 3 where one is broken.",
-             "gpucost.policy:PolicyAnswer", contract="policy"),
+             "policy.rules:PolicyAnswer", contract="policy"),
     Question("reconcile", "reconcile", "Where each billed dollar of a month went.",
-             "gpucost.report.reconcile:Reconciliation", "Check"),
-    Question("diff", "diff", "What changed between two periods, and why.", "gpucost.report.diff:Diff", "See"),
+             "reconcile.statement:Reconciliation", "Check"),
+    Question("diff", "diff", "What changed between two periods, and why.", "diff.parts:Diff", "See"),
     Question("whatif spot", "whatif.spot", "Move on-demand usage to spot, interruptions counted.", _WHAT_IF,
              contract="whatif", is_scenario=True),
     Question("whatif schedule", "whatif.schedule", "Release idle GPUs, remove empty nodes, keep office hours.", _WHAT_IF,
@@ -108,7 +108,7 @@ _QUESTIONS = (
     Question("whatif plan", "whatif.plan", "Several changes together, none counted twice.", _WHAT_IF,
              contract="whatif", is_scenario=True, reads_files=True),
     Question("whatif compare", "whatif.compare", "Two saved answers side by side.",
-             "gpucost.questions.whatif.view:ComparedAnswer", contract="whatif-compare", reads_files=True),
+             "whatif.view:ComparedAnswer", contract="whatif-compare", reads_files=True),
     Question("whatif reserve", "whatif.commitments", "Commit: how many instances, for how long, paid how.", _WHAT_IF,
              contract="whatif", is_scenario=True),
     Question("whatif buy", "whatif.commitments", "Own nodes beside the cloud: whether they pay, and from when on.", _WHAT_IF,
@@ -127,7 +127,7 @@ QUESTIONS = {question.words: question for question in _QUESTIONS}
 SCHEMAS = {question.schema: question.answer for question in _QUESTIONS} | {
     "store": "gpucost.store.schema:StoreInfo",
     "chargeback": "gpucost.publish.chargeback:Index",
-    "unit.price": "gpucost.report.units.described:UnitPrice",
+    "unit.price": "units.described:UnitPrice",
 }
 
 
@@ -141,4 +141,5 @@ def schema(name: str) -> str:
             f"there is no schema of {name!r}", f"gpucost schema takes one of: {', '.join(SCHEMAS)}"
         )
     module, _, answer = SCHEMAS[name].partition(":")
+    module = module if module.startswith("gpucost.") else f"{__name__}.{module}"
     return schema_of(name, getattr(import_module(module), answer))

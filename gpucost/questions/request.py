@@ -31,8 +31,8 @@ if TYPE_CHECKING:
 
     from gpucost.config.model import Config
     from gpucost.periods import Period
+    from gpucost.questions.report.query import Query
     from gpucost.render.view import Document, ReportView
-    from gpucost.report import Query
     from gpucost.store.connection import Store
 
 # What goes when the program ends.
@@ -162,7 +162,7 @@ class Request:
 
         Raises GpucostError if the store has no data, UsageError for a period that cannot be read.
         """
-        from gpucost.report import default_period
+        from gpucost.questions.report.query import default_period
 
         if self.named_period:
             return *self.named_period, None
@@ -192,7 +192,7 @@ class Request:
 
     def query(self, **more: Any) -> Query:
         """The report's query for the options, with `more` of its fields."""
-        from gpucost.report import Query
+        from gpucost.questions.report.query import Query
 
         which = self.selection
         fields: dict[str, Any] = {
@@ -212,7 +212,7 @@ class Request:
 
     def gap_notes(self, clusters: tuple[str, ...] = (), period: Period | None = None) -> tuple[str, ...]:
         """Notes on the times of the period that were not collected and that no one accepted, a line each."""
-        from gpucost.report.coverage import missed
+        from gpucost.questions.report.coverage import missed
 
         with self.store.read() as con:
             _, notices, _ = missed(con, period or self.period, self.now, self.settings.tz, clusters)

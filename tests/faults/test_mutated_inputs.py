@@ -24,10 +24,10 @@ from gpucost.collect.slurm.sacct import Notes, SacctFormat
 from gpucost.collect.spot.files import read_path
 from gpucost.config.load import load_config
 from gpucost.errors import GpucostError
-from gpucost.policy import read_rules, shipped_rules
 from gpucost.price.book import read_book
 from gpucost.price.fx import RATES
 from gpucost.price.onprem import read_file, read_inputs
+from gpucost.questions.policy.rules import read_rules, shipped_rules
 from gpucost.resources import pricing_dir
 from gpucost.store.connection import Store
 from gpucost.whatif.compare import read_answer

@@ -16,10 +16,10 @@ from gpucost.config.load import load_config
 from gpucost.periods import Period
 from gpucost.publish import focus
 from gpucost.questions.explain import explain_cost
+from gpucost.questions.explain.costs import CostExplained
 from gpucost.questions.findings import savings
 from gpucost.questions.reconcile import reconciliation
-from gpucost.report import Query
-from gpucost.report.explained import CostExplained
+from gpucost.questions.report.query import Query
 from gpucost.store.connection import Store
 from tests.fleets.figures import Figures
 from tests.replay.cases.words import at

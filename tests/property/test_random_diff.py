@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpucost.report.diff import Cell, Parts, Use, parts_of
+from gpucost.questions.diff.parts import Cell, Parts, Use, parts_of
 
 pytestmark = pytest.mark.slow
 

@@ -66,7 +66,7 @@ def test_every_cut_adds_up(
     ]
     marks = ", ".join("(?, ?, ?, ?, ?, ?, ?, ?, ?)" for _ in claims)
     con.execute(f"INSERT INTO report_claims VALUES {marks}", [value for claim in claims for value in claim])  # noqa: S608
-    run_stage(con, "gpucost.report.sharing", "60_pool_shares")
+    run_stage(con, "gpucost.questions.report.sharing", "60_pool_shares")
     rows = con.execute("SELECT pool, team, allocation_id, time_bucket, amount FROM pool_shares").fetchall()
     assert len(rows) == len(claims)
     for pool, (amount, split, told) in enumerate(pools):

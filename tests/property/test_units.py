@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 from gpucost.engine import run_stage
 from gpucost.periods import Period, from_ms
-from gpucost.report.units.processes import processes as find_processes
-from gpucost.report.units.work import Levels, intervals
+from gpucost.questions.units.processes import processes as find_processes
+from gpucost.questions.units.work import Levels, intervals
 from gpucost.store.connection import scratch_store
 from tests.replay.cases.words import at
 from tests.replay.work import asked, counter, put, stored, training
@@ -32,9 +32,9 @@ def test_increases_are_those_of_a_plain_calculation(
     with scratch_store() as con:
         expected = _told(con, processes, replicas=replicas)
         find_processes(con, Period(from_ms(0), from_ms(10**9)), ())
-        run_stage(con, "gpucost.report.units", "30_candidates")
+        run_stage(con, "gpucost.questions.units", "30_candidates")
         asked_for = {"units": ["request"], "from_ms": 0, "to_ms": 10**9}
-        run_stage(con, "gpucost.report.units", "40_increases", asked_for)
+        run_stage(con, "gpucost.questions.units", "40_increases", asked_for)
         assert con.execute("SELECT coalesce(sum(amount), 0) FROM unit_increases").fetchall() == [(expected,)]
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from gpucost.config.model import Config
 from gpucost.periods import MS_PER_HOUR, Period, time_buckets
-from gpucost.report import waste
+from gpucost.questions.waste import anatomy as waste
 from gpucost.store.connection import Store
 
 IDLE = ("data_stall", "off_peak_idle", "user_away", "forgotten", "idle")

@@ -13,8 +13,8 @@ import numpy as np
 from gpucost import pipeline
 from gpucost.config.model import Config
 from gpucost.periods import Period
-from gpucost.report import units
-from gpucost.report.units.query import UnitQuery, UnitView
+from gpucost.questions.units import reading as units
+from gpucost.questions.units.query import UnitQuery, UnitView
 from gpucost.store import runs
 from gpucost.store.connection import Store
 from gpucost.store.progress import ProgressBatch, ProgressSeries, load_values

@@ -15,7 +15,7 @@ from gpucost.collect.progress.mlflow import collect_mlflow
 from gpucost.config.model import Mlflow
 from gpucost.errors import SourceError
 from gpucost.periods import Period
-from gpucost.report import units
+from gpucost.questions.units import reading as units
 from gpucost.store.connection import Store
 from tests.replay.cases.words import at, busy, fleet, node, pod
 from tests.replay.work import asked, stored

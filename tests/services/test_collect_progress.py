@@ -20,7 +20,7 @@ from gpucost.collect.progress.mappings import mappings
 from gpucost.collect.progress.prometheus import collect_progress
 from gpucost.config.model import PrometheusSource, UnitSettings
 from gpucost.periods import Period
-from gpucost.report import units
+from gpucost.questions.units import reading as units
 from gpucost.store.connection import Store
 from tests.replay.cases.words import at, busy, fleet, node, pod
 from tests.replay.fleet import Fleet

@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 
 from gpucost.publish.chargeback import to_html
+from gpucost.questions.reconcile.statement import CLASSES
 from gpucost.questions.report.page import searched
 from gpucost.render.html import render
 from gpucost.render.view import Table
-from gpucost.report.reconcile import CLASSES
 from gpucost.texts import visible
 from tests.chromium import Browser, chromium
 from tests.html_pages import HOSTILE, hostile_block, hostile_store, sample_store, view

@@ -12,7 +12,7 @@ import pytest
 from gpucost import pipeline
 from gpucost.periods import Period
 from gpucost.questions.report import reading
-from gpucost.report import Query
+from gpucost.questions.report.query import Query
 from gpucost.store.connection import Store
 from tests.replay.check import check_figures
 from tests.replay.compare import differences

@@ -12,7 +12,7 @@ from typing import Any
 import duckdb
 
 from gpucost.periods import MS_PER_HOUR
-from gpucost.report.reconcile import BASES, CENT, Reconciliation, reconcile
+from gpucost.questions.reconcile.statement import BASES, CENT, Reconciliation, reconcile
 from tests.bill_table import bill_table
 from tests.cell_tables import cell_tables
 from tests.unit.billed import KEY

@@ -17,10 +17,10 @@ from typer.testing import CliRunner, Result
 
 from gpucost.cli.app import app
 from gpucost.config.model import Config
-from gpucost.findings import Findings
 from gpucost.periods import Period
 from gpucost.publish.chargeback import Bundle, ChargebackQuery, read_bundle
 from gpucost.questions import findings as of_findings
+from gpucost.questions.findings.kinds import Findings
 from gpucost.store.connection import Store
 from tests.cell_tables import cell_tables
 from tests.golden.report_fleet import alone

@@ -10,7 +10,7 @@ from typing import Any
 
 from gpucost.collect.progress.files import import_files
 from gpucost.config.model import Config, UnitSettings
-from gpucost.report.units.query import UnitView
+from gpucost.questions.units.query import UnitView
 from gpucost.store.connection import Store
 from gpucost.store.progress import ProgressSeries
 from tests.replay.cases.words import busy, fleet, node, pod

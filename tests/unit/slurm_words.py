@@ -20,9 +20,9 @@ from gpucost.collect.slurm.sacct import SacctFormat
 from gpucost.config.load import load_config
 from gpucost.periods import Period
 from gpucost.questions.report import reading
+from gpucost.questions.report.query import Query
 from gpucost.questions.waste import waste_report
 from gpucost.render.view import ReportView, Row
-from gpucost.report import Query
 from gpucost.store import slurm
 from gpucost.store.connection import Store
 from tests.oracle import Figures

@@ -28,14 +28,15 @@ from gpucost.config.model import Config, Prices, Team
 from gpucost.errors import PriceError
 from gpucost.periods import Period, time_buckets
 from gpucost.publish.chargeback import read_bundle
-from gpucost.questions.report import reading
+from gpucost.questions.budget.projection import CostSeries, days_of
+from gpucost.questions.report import api_cost, reading
+from gpucost.questions.report.query import Query
+from gpucost.questions.report.rows import cut
+from gpucost.questions.units import reading as units
+from gpucost.questions.units.query import UnitQuery
 from gpucost.render.data import to_csv, to_json
 from gpucost.render.schema import to_dict
 from gpucost.render.view import ReportView
-from gpucost.report import Query, api_cost, units
-from gpucost.report.forecast import CostSeries, days_of
-from gpucost.report.rows import cut
-from gpucost.report.units.query import UnitQuery
 from gpucost.store.charges import find_tokens
 from gpucost.store.connection import Store
 from tests.property.fleets import many

@@ -14,7 +14,7 @@ import pytest
 
 from gpucost import price
 from gpucost.config.model import Config
-from gpucost.report.reconcile import Reconciliation, reconcile
+from gpucost.questions.reconcile.statement import Reconciliation, reconcile
 from tests.unit.bills import Bills, own_rows, own_text, usage
 
 RESERVATION = {"reservation/ReservationARN": "arn:aws:ec2:us-east-1:111122223333:reserved-instances/bbbb"}

@@ -16,11 +16,12 @@ from gpucost.cli.app import app
 from gpucost.config.model import Config
 from gpucost.errors import PriceError
 from gpucost.periods import Period
+from gpucost.questions.budget.patterns import anomalies
+from gpucost.questions.budget.projection import CostSeries, Days, days_of, forecast
+from gpucost.questions.budget.states import check
+from gpucost.questions.report.build import build
+from gpucost.questions.report.query import Query
 from gpucost.render.view import ReportView
-from gpucost.report import Query, build
-from gpucost.report.anomalies import anomalies
-from gpucost.report.budget import check
-from gpucost.report.forecast import CostSeries, Days, days_of, forecast
 from gpucost.store.connection import Store
 from tests.golden.report_fleet import HOUR, OCTOBER, UTC_ZONE, sample, stored
 

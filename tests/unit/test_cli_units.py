@@ -8,9 +8,9 @@ from zoneinfo import ZoneInfo
 
 from gpucost.periods import Period
 from gpucost.questions.units import document
+from gpucost.questions.units.query import UnitQuery, UnitView
 from gpucost.render.rows import RowFormat, render_rows
 from gpucost.render.terminal import render
-from gpucost.report.units.query import UnitQuery, UnitView
 
 MONTH = Period(datetime(2026, 10, 1, tzinfo=UTC), datetime(2026, 11, 1, tzinfo=UTC))
 TOKENS = {

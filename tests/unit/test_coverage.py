@@ -17,14 +17,15 @@ from gpucost import price
 from gpucost.cli.app import app
 from gpucost.config.model import Config
 from gpucost.periods import Period
+from gpucost.questions.budget.projection import CostSeries, days_of
+from gpucost.questions.report.build import build
+from gpucost.questions.report.query import Query
 from gpucost.render.data import to_json
 from gpucost.render.formatting import coverage_lines
 from gpucost.render.html import render as html
 from gpucost.render.markdown import render as markdown
 from gpucost.render.schema import to_dict
 from gpucost.render.view import ReportView
-from gpucost.report import Query, build
-from gpucost.report.forecast import CostSeries, days_of
 from gpucost.store.connection import Store
 from tests.golden.report_fleet import EVER, FAMILIES, HOUR, NOW, OCTOBER, OCTOBER_END, UTC_ZONE, Fleet, sample
 

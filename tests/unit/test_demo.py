@@ -26,11 +26,11 @@ from gpucost.demo.fleet import TEAMS, months, plan
 from gpucost.errors import UsageError
 from gpucost.periods import MS_PER_HOUR, Period
 from gpucost.publish.chargeback import LEDGER_BY
+from gpucost.questions.queue.waits import slurm
 from gpucost.questions.reconcile import reconciliation
 from gpucost.questions.report import reading
+from gpucost.questions.report.query import Query
 from gpucost.render.view import ReportView
-from gpucost.report import Query
-from gpucost.report.queue import slurm
 from gpucost.store.connection import Store
 from gpucost.whatif.reserve import read_commitments
 from tests.replay.result import unpaid

@@ -12,7 +12,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from gpucost.cli.app import app
-from gpucost.report.diff import PARTS, Cell, Parts, Use, parts_of
+from gpucost.questions.diff.parts import PARTS, Cell, Parts, Use, parts_of
 from tests.golden.report_fleet import HOUR, OCTOBER, Fleet, stored
 
 pytestmark = pytest.mark.usefixtures("in_an_empty_folder")

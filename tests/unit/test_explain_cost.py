@@ -20,11 +20,11 @@ import gpucost
 from gpucost.cli.app import app
 from gpucost.periods import Period
 from gpucost.questions.explain import explain_cost, stages
+from gpucost.questions.explain.costs import CostExplained
 from gpucost.questions.report import reading
+from gpucost.questions.report.query import Query
 from gpucost.render import terminal
 from gpucost.render.view import ReportView
-from gpucost.report import Query
-from gpucost.report.explained import CostExplained
 from tests.replay import bill_files
 from tests.replay.billing import charges
 from tests.unit.bills import csv_text

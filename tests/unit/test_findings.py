@@ -14,7 +14,9 @@ import pytest
 import yaml
 
 from gpucost.config.model import Config
-from gpucost.findings import (
+from gpucost.periods import MS_PER_HOUR, Period, to_ms
+from gpucost.questions.findings import savings
+from gpucost.questions.findings.kinds import (
     Candidate,
     Claim,
     Finding,
@@ -27,8 +29,6 @@ from gpucost.findings import (
     patches,
     ranked,
 )
-from gpucost.periods import MS_PER_HOUR, Period, to_ms
-from gpucost.questions.findings import savings
 from gpucost.render.templates import fill
 
 MONTH = Period(datetime(2026, 2, 1, tzinfo=UTC), datetime(2026, 3, 1, tzinfo=UTC))

@@ -22,15 +22,15 @@ from gpucost.cli.app import app
 from gpucost.config.model import Config
 from gpucost.demo.build import build
 from gpucost.errors import GpucostError
-from gpucost.findings import Findings, WhatIfQuery
 from gpucost.inventory import load_activity
 from gpucost.periods import MS_PER_HOUR, Period
 from gpucost.questions import findings as of_findings
 from gpucost.questions.findings import savings
+from gpucost.questions.findings.kinds import Findings, WhatIfQuery
+from gpucost.questions.report.query import Query
 from gpucost.questions.waste import waste_report
+from gpucost.questions.waste.anatomy import BUCKETS
 from gpucost.questions.whatif.commitments import StoredCommitments
-from gpucost.report import Query
-from gpucost.report.waste import BUCKETS
 from gpucost.store.connection import Store
 from gpucost.store.usage import read_idle
 from gpucost.whatif.cost import costs_of, evaluate

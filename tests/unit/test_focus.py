@@ -343,7 +343,7 @@ def _all() -> Any:
     from datetime import UTC, datetime
 
     from gpucost.periods import Period
-    from gpucost.report import Query
+    from gpucost.questions.report.query import Query
 
     return Query(
         period=Period(datetime(2026, 3, 1, tzinfo=UTC), datetime(2026, 4, 1, tzinfo=UTC)),

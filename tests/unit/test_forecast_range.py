@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from gpucost.report.anomalies import anomalies
-from gpucost.report.forecast import CostSeries, Days, forecast
+from gpucost.questions.budget.patterns import anomalies
+from gpucost.questions.budget.projection import CostSeries, Days, forecast
 
 FLEET = CostSeries("fleet")
 DAYS, FIRST = 120, 60  # the month begins after sixty days

@@ -19,9 +19,9 @@ from gpucost.cli.app import app
 from gpucost.config.model import Config
 from gpucost.demo.build import build
 from gpucost.periods import Period
-from gpucost.report.units import known
-from gpucost.report.units.query import UnitQuery
-from gpucost.report.waste import BUCKETS
+from gpucost.questions.units.query import UnitQuery
+from gpucost.questions.units.reading import known
+from gpucost.questions.waste.anatomy import BUCKETS
 from tests.asked_once import ask_findings_once
 from tests.html_pages import october, sample_store
 

@@ -26,7 +26,7 @@ from gpucost.demo.build import build
 from gpucost.demo.fleet import plan
 from gpucost.periods import Period
 from gpucost.questions.report import reading
-from gpucost.report import Query
+from gpucost.questions.report.query import Query
 from gpucost.store.connection import Store
 from tests.replay import bill_files
 from tests.replay.billing import by_day, charges

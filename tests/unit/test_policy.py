@@ -14,7 +14,7 @@ from gpucost.cli.app import app
 from gpucost.collect.prometheus.queries import selectors
 from gpucost.config.model import Activity
 from gpucost.errors import DataError
-from gpucost.policy import read_rules, shipped_rules
+from gpucost.questions.policy.rules import read_rules, shipped_rules
 from tests.replay.cases.words import BOOK, HEADER, at, fleet, node, pod
 from tests.replay.load import load, write_config
 from tests.replay.scrape import scrape

@@ -45,11 +45,11 @@ def test_the_first_report_tells_of_every_stage_and_the_second_only_of_its_own(
     second, second_err = call("--profile", *REPORT)
     assert second == first
     assert not any(name.startswith(("inventory/", "price/", "attribute/")) for name in stages(second_err))
-    assert "report/30_rows.sql" in stages(second_err)
+    assert "questions/report/30_rows.sql" in stages(second_err)
     # nothing is measured without it or after it
     assert ".sql" not in call(*REPORT)[1]
     with engine.profiled() as costs:
         pass
     assert not costs
     # a command that fails tells what ran before
-    assert "report/20_cost_rows.sql" in stages(call(*REPORT, "--team", "nobody", "--profile", code=1)[1])
+    assert "questions/report/20_cost_rows.sql" in stages(call(*REPORT, "--team", "nobody", "--profile", code=1)[1])

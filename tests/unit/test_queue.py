@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from gpucost.periods import MS_PER_HOUR, Period
-from gpucost.report.queue import Queue, quantile, queues
+from gpucost.questions.queue.waits import Queue, quantile, queues
 from gpucost.store import runs
 from gpucost.store.connection import Store
 from gpucost.store.metrics import ReadAnswer, SampleWindow, load_window

@@ -18,7 +18,7 @@ from typer.testing import CliRunner
 
 from gpucost.cli.app import app
 from gpucost.questions.reconcile import reconciliation
-from gpucost.report.reconcile import Reconciliation
+from gpucost.questions.reconcile.statement import Reconciliation
 from tests.bill_table import change_bill_rows
 from tests.replay import bill_files
 from tests.replay.billing import Charge, by_day, charges

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from gpucost.engine import answer_rows
 from gpucost.errors import PriceError
-from gpucost.report.reconcile import CLASSES, ClassRow, Reconciliation, Statement, in_cents
+from gpucost.questions.reconcile.statement import CLASSES, ClassRow, Reconciliation, Statement, in_cents
 from tests.property.fleets import many
 from tests.unit.accounts import (
     EUR,
@@ -231,7 +231,7 @@ def test_a_bill_that_does_not_say_is_not_final_while_its_month_runs(
 ) -> None:
     put(con, Bill([machine()]))
     con.execute("UPDATE bills SET is_final = $1, loaded_at = $2", [stated, loaded_at])
-    (row,) = answer_rows(con, "gpucost.report.reconcile", "60_charges", {"month": MONTH})
+    (row,) = answer_rows(con, "gpucost.questions.reconcile", "60_charges", {"month": MONTH})
     assert row["is_final"] is is_final
 
 

@@ -18,13 +18,13 @@ from gpucost import engine
 from gpucost.config.model import Config, Targets
 from gpucost.errors import GpucostError, StoreError
 from gpucost.periods import Period
+from gpucost.questions.report.build import build, build_each
+from gpucost.questions.report.query import DIMENSIONS, NODE_DIMENSIONS, Query, default_period
+from gpucost.questions.report.sections import IDLE_FLAG
 from gpucost.render import markdown, terminal
 from gpucost.render.data import to_json
 from gpucost.render.schema import to_dict
 from gpucost.render.view import Figures, ReportView, Table
-from gpucost.report import DIMENSIONS, Query, build, build_each, default_period
-from gpucost.report.query import NODE_DIMENSIONS
-from gpucost.report.sections import IDLE_FLAG
 from tests.golden.report_fleet import HOUR, NOW, OCTOBER, Fleet, sample, stored
 
 Connection = duckdb.DuckDBPyConnection
@@ -262,7 +262,7 @@ def test_a_day_of_two_price_sources_counts_for_the_one_of_most_of_its_cost() -> 
         )
         engine.run_stage(con, "gpucost.store", "sql/filters")
         asked = {"teams": [], "namespaces": [], "clusters": [], "each_team": False}
-        rows = engine.answer_rows(con, "gpucost.report", "41_nodes_of_pods", asked)
+        rows = engine.answer_rows(con, "gpucost.questions.report", "41_nodes_of_pods", asked)
     assert [(row["source"], row["node_cost"]) for row in rows] == [("price_book", 5)]
 
 

@@ -16,9 +16,10 @@ import pytest
 from gpucost.cli.app import app
 from gpucost.config.model import Config
 from gpucost.periods import month_period
+from gpucost.questions.report.build import build
+from gpucost.questions.report.query import Query
 from gpucost.render.terminal import Charts, meter, render, sparkline, with_trends
 from gpucost.render.view import Column, Line, ReportView, Table
-from gpucost.report import Query, build
 from tests.golden.report_fleet import NOW, stored
 
 OCTOBER = month_period(date(2026, 10, 1), ZoneInfo("UTC"))

@@ -16,7 +16,7 @@ from typer.testing import CliRunner, Result
 
 from gpucost.cli.app import app
 from gpucost.periods import Period, iso, to_ms
-from gpucost.report.changes import change, previous_period
+from gpucost.questions.report.changes import change, previous_period
 from tests.golden.report_fleet import stored
 
 BERLIN = ZoneInfo("Europe/Berlin")

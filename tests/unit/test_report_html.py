@@ -13,11 +13,11 @@ from pathlib import Path
 import pytest
 
 from gpucost.config.model import Config
+from gpucost.questions.reconcile.statement import LINES, Basis, ClassRow, Reconciliation, Statement
 from gpucost.questions.report.page import reconciled
 from gpucost.render.charts import spark, tick_texts, ticks
 from gpucost.render.html import Bar, Block, render
 from gpucost.render.view import Column, Figure, Line, PriceSource, Table
-from gpucost.report.reconcile import LINES, Basis, ClassRow, Reconciliation, Statement
 from gpucost.store.connection import Store
 from gpucost.texts import shortened, visible
 from tests.golden.report_fleet import stored

@@ -24,10 +24,11 @@ from gpucost.cli.app import app
 from gpucost.config.model import Config, SharedCost
 from gpucost.periods import month_period
 from gpucost.questions import schema as schema_of
+from gpucost.questions.report.build import build
+from gpucost.questions.report.query import Query
 from gpucost.render.data import to_csv, to_json, to_parquet
 from gpucost.render.rows import RowFormat, render_rows
 from gpucost.render.view import ReportView
-from gpucost.report import Query, build
 from gpucost.store.table_files import save_table
 from tests.golden import report_fleet
 from tests.golden.report_fleet import NOW, Fleet

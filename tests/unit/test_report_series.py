@@ -14,9 +14,10 @@ import pytest
 
 from gpucost.config.model import Config
 from gpucost.periods import Period, month_period, to_ms
+from gpucost.questions.report.build import build
+from gpucost.questions.report.query import Query
+from gpucost.questions.report.series import local_hours, moments_of, step_of
 from gpucost.render.view import ReportView, Series, Table
-from gpucost.report import Query, build
-from gpucost.report.series import local_hours, moments_of, step_of
 from tests.golden.report_fleet import NOW, OCTOBER, OCTOBER_END, Fleet, stored
 
 MONTH = month_period(date(2026, 10, 1), ZoneInfo("UTC"))

@@ -16,10 +16,11 @@ from gpucost import price
 from gpucost.config.model import Config, Prices, SharedCost
 from gpucost.errors import ConfigError, GpucostError, PriceError
 from gpucost.periods import Period
+from gpucost.questions.report.build import build
+from gpucost.questions.report.query import DIMENSIONS, Query
 from gpucost.render import markdown, terminal
 from gpucost.render.schema import to_dict
 from gpucost.render.view import ReportView, Row
-from gpucost.report import DIMENSIONS, Query, build
 from tests.bill_table import change_bill_rows
 from tests.golden.report_fleet import HOUR, NOW, OCTOBER, Fleet
 from tests.unit.billed import bill, hours

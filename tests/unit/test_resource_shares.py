@@ -10,8 +10,8 @@ from gpucost.catalog import accelerators, claim_metrics, devices, other_resource
 from gpucost.config.model import Config
 from gpucost.periods import Period
 from gpucost.questions.report import reading
+from gpucost.questions.report.query import Query
 from gpucost.render.view import ReportView
-from gpucost.report import Query
 from gpucost.resources import pricing_dir
 from gpucost.store.connection import Store
 from tests.replay.cases.words import at

@@ -81,7 +81,9 @@ def test_bought_tokens_of_a_model_are_the_sum_of_their_rows() -> None:
             " 0 AS commitment_cost, cost AS prompt_cost, cost AS generation_cost, 10 * cost AS prompt_tokens,"
             " cost AS cached_tokens, 5 * cost AS generation_tokens FROM (VALUES (2), (3)) AS v(cost)"
         )
-        rows = list(answer_rows(con, "gpucost.report.api_cost", "70_api_models", {"each_team": False}))
+        rows = list(
+            answer_rows(con, "gpucost.questions.report.api_cost", "70_api_models", {"each_team": False})
+        )
     assert [(row["prompt_tokens"], row["cached_tokens"], row["generation_tokens"]) for row in rows] == [
         (50, 5, 25)
     ]

@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 
 from gpucost.config.model import Serving
 from gpucost.questions.units import document
-from gpucost.report import units
-from gpucost.report.units.query import UnitView
+from gpucost.questions.units import reading as units
+from gpucost.questions.units.query import UnitView
 from tests.replay.cases.words import busy, fleet, node, pod
 from tests.replay.work import asked, counter, put, stored
 

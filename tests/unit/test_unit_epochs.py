@@ -15,8 +15,8 @@ from gpucost.collect.progress.files import import_files
 from gpucost.collect.progress.mappings import levels
 from gpucost.config.model import Config
 from gpucost.errors import GpucostError
-from gpucost.report import units
-from gpucost.report.units.work import Levels, intervals
+from gpucost.questions.units import reading as units
+from gpucost.questions.units.work import Levels, intervals
 from gpucost.store.connection import Store
 from gpucost.store.progress import ProgressBatch, ProgressRun, ProgressSeries, load_runs
 from tests.replay.cases.words import at, fleet, node, pod

@@ -20,9 +20,9 @@ from gpucost.config.model import DEFAULT_PROMPT_WEIGHT, Serving, UnitSettings
 from gpucost.errors import DataError, UsageError
 from gpucost.periods import Period
 from gpucost.questions.report import reading
-from gpucost.report import units
-from gpucost.report.query import Query
-from gpucost.report.units.query import UnitView
+from gpucost.questions.report.query import Query
+from gpucost.questions.units import reading as units
+from gpucost.questions.units.query import UnitView
 from gpucost.store.connection import Store
 from tests.replay.cases.words import MORNING, at
 from tests.replay.work import asked, put, stored

@@ -19,8 +19,8 @@ from gpucost.cli.app import app
 from gpucost.collect.progress.files import import_files
 from gpucost.config.model import Config, WasteSettings
 from gpucost.periods import Period, time_buckets
-from gpucost.report import waste
-from gpucost.report.waste import Filters, Waste, WasteRow, _dearest_first
+from gpucost.questions.waste import anatomy as waste
+from gpucost.questions.waste.anatomy import Filters, Waste, WasteRow, _dearest_first
 from gpucost.store.connection import Store
 from tests.fleets.shares import allocated
 from tests.replay.cases.words import BOOK, HEADER, at, busy, fleet, node, pod

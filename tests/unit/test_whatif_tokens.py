@@ -13,7 +13,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from gpucost.errors import UsageError
-from gpucost.report import units
+from gpucost.questions.units import reading as units
 from gpucost.whatif.answer import Answer
 from gpucost.whatif.cost import CostBlock, charge
 from gpucost.whatif.fleet import Price

@@ -18,8 +18,8 @@ from gpucost.cli.app import app
 from gpucost.config.load import load_config
 from gpucost.config.model import Config
 from gpucost.periods import Period, to_ms
+from gpucost.questions.units import reading as units
 from gpucost.questions.whatif import tokens as whatif_tokens
-from gpucost.report import units
 from gpucost.store.connection import Store
 from gpucost.whatif.fleet import Scope, escaped_glob
 from gpucost.whatif.tokens import Api

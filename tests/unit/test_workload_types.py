@@ -13,7 +13,7 @@ from gpucost.config.model import Config, WorkloadTypeRule
 from gpucost.errors import ConfigError
 from gpucost.periods import Period
 from gpucost.questions.report import reading
-from gpucost.report import Query
+from gpucost.questions.report.query import Query
 from tests.replay.cases.words import BOOK, HEADER, fleet, node, pod
 from tests.replay.load import load, write_config
 from tests.replay.scrape import scrape

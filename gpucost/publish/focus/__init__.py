@@ -11,7 +11,7 @@ from gpucost.engine import run_stage
 from gpucost.errors import NoDataError
 from gpucost.periods import Period, from_ms, month_period
 from gpucost.pipeline import read_attributed
-from gpucost.report import api_cost
+from gpucost.questions.report import api_cost
 from gpucost.store.charges import find_tokens
 from gpucost.store.table_files import FileKind, save_table
 

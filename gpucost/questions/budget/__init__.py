@@ -8,16 +8,16 @@ from gpucost.errors import ConfigError
 from gpucost.options import Option
 from gpucost.periods import local_days
 from gpucost.questions.budget.days import BOUGHT, chosen_month, costs_by_day, known_days
+from gpucost.questions.report.query import nearest
 from gpucost.questions.request import MonthRequest
 from gpucost.render.schema import to_dict
 from gpucost.render.view import Document, Table, money, share, text
-from gpucost.report.query import nearest
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from gpucost.report.budget import BudgetState
-    from gpucost.report.forecast import Days
+    from gpucost.questions.budget.projection import Days
+    from gpucost.questions.budget.states import BudgetState
 
 MISSED = 3
 _RANKS = ("ok", "warn", "over")
@@ -47,7 +47,7 @@ def budget_check(
       gpucost budget check --month 2026-10 --fail-on warn
       gpucost budget check --format json -o budgets.json
     """
-    from gpucost.report.budget import BudgetAnswer, check
+    from gpucost.questions.budget.states import BudgetAnswer, check
 
     settings = request.settings
     if not settings.budgets:

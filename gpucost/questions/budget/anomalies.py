@@ -17,8 +17,8 @@ from gpucost.render.schema import table as as_table
 from gpucost.render.view import Document, Table, Texts, figure, money, text
 
 if TYPE_CHECKING:
-    from gpucost.report.anomalies import AnomalyRow
-    from gpucost.report.forecast import Days
+    from gpucost.questions.budget.patterns import AnomalyRow
+    from gpucost.questions.budget.projection import Days
 
 
 class LevelOption(StrEnum):
@@ -56,9 +56,9 @@ def anomalies(
       gpucost anomalies --month 2026-10 --level team --level workload
       gpucost anomalies --last 4w --min-cost 500 --format json
     """
+    from gpucost.questions.budget.patterns import AnomaliesAnswer, AnomalyRow
+    from gpucost.questions.budget.patterns import anomalies as unusual
     from gpucost.render.formatting import figure_text
-    from gpucost.report.anomalies import AnomaliesAnswer, AnomalyRow
-    from gpucost.report.anomalies import anomalies as unusual
 
     settings = request.settings
     period, name = request.named_period or chosen_month(request)
@@ -111,7 +111,7 @@ def _due_to(one: AnomalyRow) -> str:
 
 def _judgment(days: Days, chosen: Sequence[LevelOption] | None, least: str) -> Texts:
     """What was looked at, and when a day is unusual."""
-    from gpucost.report.anomalies import LEVEL_DAYS, SCORE
+    from gpucost.questions.budget.patterns import LEVEL_DAYS, SCORE
 
     counts: Counter[str] = Counter(series.level for series in days.costs)
     kinds = {

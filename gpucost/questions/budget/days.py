@@ -13,9 +13,9 @@ from gpucost.render.view import Notice
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from gpucost.questions.budget.projection import Days
     from gpucost.questions.request import Request
     from gpucost.render.view import ReportView
-    from gpucost.report.forecast import Days
 
 # What rows are called that are of no team.
 LEVELS = {"unallocated": "Unallocated", "fleet": "All GPU nodes"}
@@ -44,7 +44,7 @@ def costs_by_day(
 
     That is of `period` alone where any of it was collected: what lies before is no matter of its figures.
     """
-    from gpucost.report.forecast import HISTORY_DAYS, days_of
+    from gpucost.questions.budget.projection import HISTORY_DAYS, days_of
 
     tz, now, of_all = request.tz, request.now, {"teams": (), "with_sections": False, "may_be_idle": True}
     first = period.start.astimezone(tz).date() - timedelta(days=HISTORY_DAYS + 7)

@@ -8,13 +8,13 @@ from gpucost.errors import GpucostError
 from gpucost.options import WHOSE, Names, Option
 from gpucost.periods import local_days
 from gpucost.questions.budget.days import BOUGHT, LEVELS, chosen_month, costs_by_day, known_days
+from gpucost.questions.report.query import nearest
 from gpucost.questions.request import MonthRequest
 from gpucost.render.schema import table as as_table
 from gpucost.render.view import Document, Table, count, money, text
-from gpucost.report.query import nearest
 
 if TYPE_CHECKING:
-    from gpucost.report.forecast import Forecast
+    from gpucost.questions.budget.projection import Forecast
 
 _METHOD = (
     "Each day that is missing costs what the level of the last eight weeks and its weekday let expect. "
@@ -37,8 +37,14 @@ def forecast(
       gpucost forecast --month 2026-10 --team research
       gpucost forecast --format json
     """
-    from gpucost.report.forecast import HISTORY_DAYS, RANGE, CostSeries, ForecastAnswer, ForecastRow
-    from gpucost.report.forecast import forecast as foretell
+    from gpucost.questions.budget.projection import (
+        HISTORY_DAYS,
+        RANGE,
+        CostSeries,
+        ForecastAnswer,
+        ForecastRow,
+    )
+    from gpucost.questions.budget.projection import forecast as foretell
 
     settings = request.settings
     period, period_name = chosen_month(request)

@@ -15,17 +15,17 @@ from typing import TYPE_CHECKING, Annotated
 from gpucost.errors import UsageError
 from gpucost.options import Names, Option, argument, count
 from gpucost.periods import parse_period
+from gpucost.questions.diff.parts import CELL, PARTS, Diff, DiffRow, Side
 from gpucost.questions.request import SelectionRequest
 from gpucost.render.schema import table
 from gpucost.render.view import Document, Line, ReportView, Shown, Table, Value, money, text
-from gpucost.report.diff import CELL, PARTS, Diff, DiffRow, Side
 
 if TYPE_CHECKING:
     from zoneinfo import ZoneInfo
 
     from gpucost.config.model import Config
     from gpucost.periods import Period
-    from gpucost.report.query import Query
+    from gpucost.questions.report.query import Query
     from gpucost.store.connection import Store
 
 
@@ -72,9 +72,9 @@ def compare(
 
     What was not collected of the earlier period is among the report's warnings, too.
     """
+    from gpucost.questions.diff.parts import diff as between
+    from gpucost.questions.report.changes import missed_before
     from gpucost.questions.report.reading import report
-    from gpucost.report.changes import missed_before
-    from gpucost.report.diff import diff as between
 
     first, second = (
         report(config, store, replace(query, by=CELL, with_sections=False, may_be_absent=True))

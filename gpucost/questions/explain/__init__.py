@@ -19,8 +19,8 @@ from gpucost.render.view import Document, Line, Section, Table, Texts, amount, f
 
 if TYPE_CHECKING:
     from gpucost.config.model import Config
-    from gpucost.report.explained import BilledMachine, CostExplained, NodeCost
-    from gpucost.report.query import Query
+    from gpucost.questions.explain.costs import BilledMachine, CostExplained, NodeCost
+    from gpucost.questions.report.query import Query
     from gpucost.store.connection import Store
 
 # When a file has a part in an answer, what it decides, and the file in the package; docs/attribution.md, docs/pricing.md and
@@ -37,7 +37,7 @@ _STAGES = (
     ("always", "that share's cost", "attribute/51_allocated_costs.sql"),
     ("always", "the team, and equal hours as one", "attribute/60_cost_runs.sql"),
     ("always", "when they were active, idle or unmeasured", "attribute/74_activity_hours.sql"),
-    ("always", "the sums of this period", "report/20_cost_rows.sql"),
+    ("always", "the sums of this period", "questions/report/20_cost_rows.sql"),
 )
 
 
@@ -128,7 +128,7 @@ def explain_workload(
 
 def _explained(request: ExplainRequest, kind: str, name: str, namespace: str | None = None) -> Document:
     """Answer for the team, namespace or workload `name`, as `kind` says."""
-    from gpucost.report.explained import NamespaceExplained, Stage, TeamExplained, WorkloadExplained
+    from gpucost.questions.explain.costs import NamespaceExplained, Stage, TeamExplained, WorkloadExplained
 
     period, period_name = _day(request, request.day) if request.day is not None else request.chosen[:2]
     query = request.query(
@@ -176,7 +176,7 @@ def explain_cost(
 
     With the first `most_rows` of each machine's charges.
     """
-    from gpucost.report.explained import explain_cost as explain
+    from gpucost.questions.explain.costs import explain_cost as explain
 
     return read_attributed(
         config, store, lambda con: explain(con, config, query, most_rows, workloads), query.period

@@ -41,7 +41,7 @@ def explain_node(
       gpucost explain node gpu02 --at 2026-10-01T06:00Z --cluster hpc
       gpucost explain node gpu02 --format json
     """
-    from gpucost.report.explained import NodeExplained
+    from gpucost.questions.explain.costs import NodeExplained
 
     moment = parse_instant("--at", at, request.tz) if at is not None else None
     answer = _why(request, name, moment, cluster)

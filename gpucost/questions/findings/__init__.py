@@ -18,10 +18,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from gpucost.config.model import Config
-    from gpucost.findings import Finding, FindingChanges, Findings
     from gpucost.periods import Period
+    from gpucost.questions.findings.kinds import Finding, FindingChanges, Findings
+    from gpucost.questions.report.query import Query
     from gpucost.questions.whatif.commitments import StoredCommitments
-    from gpucost.report.query import Query
     from gpucost.store.connection import Store
     from gpucost.whatif.answer import Answer
     from gpucost.whatif.fleet import Scenario, Usage
@@ -63,10 +63,10 @@ def findings(
       gpucost findings --month 2026-10 --compare previous --patches
       gpucost findings --last 30d --format json
     """
-    from gpucost.findings import Finding, FindingsAnswer, changes
     from gpucost.periods import name_of
-    from gpucost.report.changes import previous_period
-    from gpucost.report.query import newest_data
+    from gpucost.questions.findings.kinds import Finding, FindingsAnswer, changes
+    from gpucost.questions.report.changes import previous_period
+    from gpucost.questions.report.query import newest_data
     from gpucost.store.sqlfiles import column
 
     settings = request.settings

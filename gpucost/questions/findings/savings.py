@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 from gpucost import pipeline
 from gpucost.errors import GpucostError
-from gpucost.findings import Findings, Names, WhatIfQuery, WhatIfResult, ranked
 from gpucost.periods import MS_PER_HOUR, Period, is_month, iso, name_of
+from gpucost.questions.findings.kinds import Findings, Names, WhatIfQuery, WhatIfResult, ranked
 from gpucost.whatif import rightsize, schedule, share
 from gpucost.whatif.answer import Answer
 from gpucost.whatif.cost import costs_of, evaluate
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
 
     from gpucost.config.model import Config
-    from gpucost.findings import Candidate
+    from gpucost.questions.findings.kinds import Candidate
     from gpucost.store.connection import Store
 
 WhatIf = Callable[[WhatIfQuery], Scenario[Answer]]
@@ -221,9 +221,9 @@ def findings(
 
 def _candidates(config: Config, store: Store, period: Period) -> list[Candidate]:
     """Where money may be saved in `period`, with the what-ifs that say how much."""
-    from gpucost.findings import candidates as found
     from gpucost.periods import time_buckets
-    from gpucost.report.waste import Filters, prepare
+    from gpucost.questions.findings.kinds import candidates as found
+    from gpucost.questions.waste.anatomy import Filters, prepare
 
     def built(con: DuckDBPyConnection) -> list[Candidate]:
         prepare(con, config, period, time_buckets(period, config.tz, ()), Filters())

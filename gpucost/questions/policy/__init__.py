@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
 
     from gpucost.config.model import Config
-    from gpucost.policy import PolicyAnswer, Rule
-    from gpucost.report import Query
+    from gpucost.questions.policy.rules import PolicyAnswer, Rule
+    from gpucost.questions.report.query import Query
     from gpucost.store.connection import Store
 
 # lines of the table of who breaks rules
@@ -55,7 +55,7 @@ def policy_check(
       gpucost policy check --last 7d --team research
       gpucost policy rules > policy.toml && gpucost policy check --rules policy.toml --junit policy.xml
     """
-    from gpucost.policy import BY, read_rules
+    from gpucost.questions.policy.rules import BY, read_rules
 
     asked = read_rules(rules)
     answer = policy(
@@ -114,8 +114,8 @@ def policy_check(
 
 
 def policy(config: Config, store: Store, query: Query, rules: Sequence[Rule]) -> PolicyAnswer:
-    """How each of the rules stands in the query's period; the query asks by gpucost.policy.BY."""
-    from gpucost.policy import check
+    """How each of the rules stands in the query's period; the query asks by gpucost.questions.policy.rules.BY."""
+    from gpucost.questions.policy.rules import check
 
     def checked(con: DuckDBPyConnection) -> PolicyAnswer:
         return check(con, config, query, report_of(con, config, query), rules)

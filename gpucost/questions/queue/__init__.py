@@ -14,7 +14,7 @@ from gpucost.render.schema import table
 from gpucost.render.view import Document, Shown, Table, count, figure, money, number, share, text
 
 if TYPE_CHECKING:
-    from gpucost.report.queue import SlurmShare, SlurmWait
+    from gpucost.questions.queue.waits import SlurmShare, SlurmWait
 
 
 def queue(
@@ -47,7 +47,7 @@ def queue(
       gpucost queue --month 2026-10 --queue research --format json
     """
     from gpucost import pipeline
-    from gpucost.report.queue import Queues, queues, slurm
+    from gpucost.questions.queue.waits import Queues, queues, slurm
 
     period = request.period
     with request.store.read() as con:

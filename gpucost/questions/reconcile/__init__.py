@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
 
     from gpucost.config.model import Config
-    from gpucost.report.reconcile import Reconciliation
+    from gpucost.questions.reconcile.statement import Reconciliation
     from gpucost.store.connection import Store
 
 _SHOWN = 10
@@ -50,7 +50,7 @@ def reconcile(
       gpucost reconcile --month 2026-09
       gpucost reconcile --month 2026-09 --by team,day --format csv -o october.csv
     """
-    from gpucost.report.reconcile import DIMENSIONS
+    from gpucost.questions.reconcile.statement import DIMENSIONS
 
     if not re.fullmatch(r"\d{4}-(0[1-9]|1[0-2])", month):
         raise UsageError(f"--month {month!r} is no month", "write it as 2026-10")
@@ -78,9 +78,9 @@ def reconciliation(config: Config, store: Store, month: str, by: tuple[str, ...]
     from datetime import UTC, date, datetime
     from zoneinfo import ZoneInfo
 
+    from gpucost.questions.reconcile.statement import reconcile as account
+    from gpucost.questions.report.coverage import gaps_of
     from gpucost.render.view import MissingTime
-    from gpucost.report.coverage import gaps_of
-    from gpucost.report.reconcile import reconcile as account
 
     def read(con: DuckDBPyConnection) -> Reconciliation:
         period = month_period(date.fromisoformat(f"{month}-01"), ZoneInfo("UTC"))
@@ -122,7 +122,7 @@ def _flat(account: Reconciliation) -> tuple[Sequence[str], list[Sequence[Any]]]:
 
 def _sections(account: Reconciliation) -> Iterator[Section]:
     """Amounts may be of several currencies: each column or line names its own."""
-    from gpucost.report.reconcile import CENT
+    from gpucost.questions.reconcile.statement import CENT
 
     costs = (amount("billed_cost", "Billed"), amount("effective_cost", "Effective"))
     for one in account.statements:

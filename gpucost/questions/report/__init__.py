@@ -10,8 +10,8 @@ from gpucost.options import Names, Option, count
 from gpucost.questions.request import DIMENSION_NAMES, FleetRequest
 
 if TYPE_CHECKING:
+    from gpucost.questions.report.query import Query
     from gpucost.render.view import ReportView
-    from gpucost.report import Query
 
 # How unallocated cost is spread over the teams that used such GPUs.
 Sharing = Literal["proportional", "even"]
@@ -124,8 +124,8 @@ def _check_comparison(query: Query, *, waste: bool) -> None:
 
 def incomplete(request: FleetRequest, query: Query) -> IncompleteError | None:
     """Why the query's period is incomplete: part of it was not collected and not accepted, or is still to come."""
+    from gpucost.questions.report.coverage import missed
     from gpucost.render.formatting import missing_text
-    from gpucost.report.coverage import missed
 
     with request.store.read() as con:
         gaps, notices, is_running = missed(con, query.period, request.now, request.tz, query.clusters)

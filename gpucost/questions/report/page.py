@@ -15,9 +15,9 @@ from gpucost.questions.reconcile import reconciliation
 from gpucost.questions.report.reading import load_rates
 from gpucost.questions.units import unit_table, work_title
 from gpucost.questions.waste import anatomy
+from gpucost.questions.waste.anatomy import BUCKETS
 from gpucost.render.formatting import figure_text
 from gpucost.render.html import Bar, Block
-from gpucost.report.waste import BUCKETS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -25,13 +25,13 @@ if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
 
     from gpucost.config.model import Config
-    from gpucost.findings import Findings
     from gpucost.periods import Period
     from gpucost.publish.chargeback import Bundle
+    from gpucost.questions.findings.kinds import Findings
+    from gpucost.questions.report.query import Query
+    from gpucost.questions.units.query import UnitView
+    from gpucost.questions.waste.anatomy import Waste
     from gpucost.render.view import LayerKind, ReportView, Table
-    from gpucost.report import Query
-    from gpucost.report.units.query import UnitView
-    from gpucost.report.waste import Waste
     from gpucost.store.connection import Store
 
 
@@ -117,9 +117,9 @@ def page(config: Config, store: Store, query: Query, view: ReportView, findings:
 
 def _facts(config: Config, store: Store, query: Query) -> tuple[Table, Waste, tuple[UnitView, ...]]:
     """What stands beside a report on its page, by the same filters: every workload, the anatomy of waste, and unit costs."""
-    from gpucost.report import workload_tables
-    from gpucost.report.units import known
-    from gpucost.report.units.query import UnitQuery
+    from gpucost.questions.report.build import workload_tables
+    from gpucost.questions.units.query import UnitQuery
+    from gpucost.questions.units.reading import known
 
     filters = {"teams": query.teams, "namespaces": query.namespaces, "clusters": query.clusters}
     ask = UnitQuery.of(config, query.period, query.period_name, **filters)

@@ -12,8 +12,8 @@ if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
 
     from gpucost.config.model import Config
+    from gpucost.questions.report.query import Query
     from gpucost.render.view import ReportView
-    from gpucost.report import Query
     from gpucost.store.connection import Store
 
 
@@ -34,7 +34,7 @@ def report_of(
     earlier_name: str = "",
 ) -> ReportView:
     """The report of an attributed store that is open."""
-    from gpucost.report import build
+    from gpucost.questions.report.build import build
 
     load_rates(con, config, query)
     return build(con, config, query, earlier, earlier_name)
@@ -54,8 +54,8 @@ def compared_report(config: Config, store: Store, query: Query) -> ReportView:
     Raises GpucostError where that period holds no data.
     """
     from gpucost.periods import name_of
-    from gpucost.report.changes import previous_period
-    from gpucost.report.query import newest_data
+    from gpucost.questions.report.changes import previous_period
+    from gpucost.questions.report.query import newest_data
 
     with store.read() as con:
         newest = newest_data(con)

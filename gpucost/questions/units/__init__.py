@@ -14,10 +14,10 @@ from gpucost.errors import GpucostError, UsageError
 from gpucost.options import Names, Option, OptionGroup, options_in
 from gpucost.periods import iso
 from gpucost.questions.request import WorkloadRequest
+from gpucost.questions.units.serving import Requests, Tokens
+from gpucost.questions.units.work import Epochs, Experiments
 from gpucost.render.formatting import cell, figure_text
 from gpucost.render.view import Column, Document, Figure, Figures, Line, Table, Texts
-from gpucost.report.units.serving import Requests, Tokens
-from gpucost.report.units.work import Epochs, Experiments
 from gpucost.whatif.flags import DEAREST
 
 if TYPE_CHECKING:
@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 
     from duckdb import DuckDBPyConnection
 
-    from gpucost.report.units.described import UnitPrice
-    from gpucost.report.units.query import Item, UnitQuery, UnitView
+    from gpucost.questions.units.described import UnitPrice
+    from gpucost.questions.units.query import Item, UnitQuery, UnitView
 
 _LISTED = 10  # rows that tables show of work without cost and cost without work
 # Words of keys as people read them; titles of columns that are short beside others, and what a narrow table may leave out, the
@@ -158,7 +158,7 @@ def unit_epoch(
       gpucost unit epoch --last 7d --format json -o epochs.json
       gpucost unit epoch --gpus 16 --price-per-gpu-hour 3 --hours-per-epoch 2.5 --planned-epochs 20
     """
-    from gpucost.report import units
+    from gpucost.questions.units import reading as units
 
     rate = hours_per_epoch and 1 / hours_per_epoch
     if price := _described(request, "epoch", "--hours-per-epoch", rate, workers, planned_epochs):
@@ -190,7 +190,7 @@ def unit_experiment(
       gpucost unit experiment --metric val_loss --goal min
       gpucost unit experiment --namespace nlp-experiments --format csv -o experiments.csv
     """
-    from gpucost.report import units
+    from gpucost.questions.units import reading as units
 
     return answer(request, lambda con, ask: units.experiments(con, ask, metric, goal.value), most=30)
 
@@ -217,7 +217,7 @@ def unit_requests(
       gpucost unit requests --count generation_token --month 2026-10 --format csv -o items.csv
       gpucost unit requests --gpus 2 --price-per-gpu-hour 1.2 --requests-per-second 15 --busy-percent 40
     """
-    from gpucost.report import units
+    from gpucost.questions.units import reading as units
 
     rate = requests_per_second and requests_per_second * 3600
     if price := _described(request, "request", "--requests-per-second", rate, workers):
@@ -260,7 +260,8 @@ def unit_tokens(
       gpucost unit tokens --basis used --last 7d --format json -o tokens.json
       gpucost unit tokens --gpus 8 --price-per-gpu-hour 2.5 --tokens-per-second 9000 --busy-percent 40
     """
-    from gpucost.report import api_cost, units
+    from gpucost.questions.report import api_cost
+    from gpucost.questions.units import reading as units
 
     of_store = [*(["--basis"] if basis is not Basis.allocated else []), *(["--by"] if by else [])]
     rate = tokens_per_second and tokens_per_second * 3600
@@ -316,7 +317,7 @@ def _described(
             f"{' and '.join(missing)} {'is' if len(missing) == 1 else 'are'} missing",
             "they describe the work together",
         )
-    from gpucost.report.units.described import DescribedWork, unit_price
+    from gpucost.questions.units.described import DescribedWork, unit_price
 
     rate = units_per_hour or Decimal(0)
     busy = more.pop("busy_percent", None) or Decimal(100)
@@ -366,7 +367,7 @@ def answer(
 ) -> Document:
     """The answer that `build` computes. Raises GpucostError where the period holds nothing."""
     from gpucost import pipeline
-    from gpucost.report.units.query import UnitQuery
+    from gpucost.questions.units.query import UnitQuery
 
     settings, (period, name, _) = request.settings, request.chosen
     whose = {name: getattr(request, name) for name in ("teams", "namespaces", "workloads", "clusters")}

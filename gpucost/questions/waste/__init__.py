@@ -12,6 +12,7 @@ from gpucost.pipeline import read_attributed
 from gpucost.questions import findings as of_findings
 from gpucost.questions.report.reading import report_of
 from gpucost.questions.request import DIMENSION_NAMES, WorkloadRequest
+from gpucost.questions.waste.anatomy import BUCKETS, Filters, Waste, WorkloadWaste, build
 from gpucost.render.schema import table, to_dict
 from gpucost.render.view import (
     Document,
@@ -25,13 +26,12 @@ from gpucost.render.view import (
     share,
     text,
 )
-from gpucost.report.waste import BUCKETS, Filters, Waste, WorkloadWaste, build
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
 
     from gpucost.config.model import Config
-    from gpucost.report import Query
+    from gpucost.questions.report.query import Query
     from gpucost.store.connection import Store
 
 
@@ -58,7 +58,7 @@ def waste(
       gpucost waste --workload Deployment/chat-api --format json
       gpucost waste --month 2026-10 --findings 5
     """
-    from gpucost.findings import WasteAnswer
+    from gpucost.questions.findings.kinds import WasteAnswer
 
     if findings and request.is_flat:
         raise UsageError(

@@ -162,8 +162,8 @@ def _hours(
 ) -> list[Hour]:
     """Read the tokens of own servers of the store by hour: of a model (a glob), and of a scope and period or those asked for."""
     from gpucost import pipeline
-    from gpucost.report.units import token_hours
-    from gpucost.report.units.query import UnitQuery
+    from gpucost.questions.units.query import UnitQuery
+    from gpucost.questions.units.reading import token_hours
 
     query = UnitQuery.of(
         request.settings, period or request.period, request.period_name, **asdict(scope or request.scope)
@@ -393,7 +393,7 @@ def _throughput(request: WhatIfRequest, replicas: Replicas, tokens: TokenHours) 
             "what a replica does is not told",
             "--replica-tokens-per-second gives it, as a load test says; --throughput-of Deployment/NAME measures it in the store",
         )
-    from gpucost.report.units import full_gpu
+    from gpucost.questions.units.reading import full_gpu
 
     rows = [row for row in _hours(request, scope=Scope()) if workload in row["workload"].split(" + ")]
     hours = [

@@ -1,0 +1,171 @@
+"""Days on which the fleet, a team or a workload cost more, or less, than its own pattern lets expect."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import date
+from decimal import Decimal
+from statistics import median
+from typing import Literal
+
+from gpucost.periods import Period
+from gpucost.questions.budget.projection import (
+    HISTORY_DAYS,
+    MAD_TO_SIGMA,
+    CostSeries,
+    Days,
+    Level,
+    as_money,
+    levels,
+    weekday_factors,
+)
+from gpucost.questions.report.rows import ZERO
+from gpucost.records import record
+from gpucost.render.view import Coverage
+from gpucost.shapes import Shape
+
+# Iglewicz, Hoaglin, "How to Detect and Handle Outliers" (ASQC, 1993): a modified z-score beyond 3.5 is an outlier.
+SCORE = 3.5
+LEVEL_DAYS = 14
+_LEAST_DAYS = 7
+# Costs that are the same every day have no spread; what is within a few percent of them is no news.
+_LEAST_SPREAD = 0.05
+# Where jobs come and go, most days are alike and a few are not: nine in ten days stray by less than 1.645 deviations.
+_MANY, _MANY_TO_SIGMA = 0.9, 1.645
+
+# Work that is meant to go on: where it costs less, it died or was scaled down. Other work ends by itself.
+_LASTING = frozenset(
+    {"CronJob", "DaemonSet", "Deployment", "InferenceService", "ReplicaSet", "Rollout", "StatefulSet"}
+)
+
+
+@record
+class AnomalyRow:
+    """A day that cost more or less than expected: `cost` = `expected_cost` + `excess_cost`, negative where it is less.
+
+    `score` is the excess in robust standard deviations, from `basis_days` days. `main_workload` broke its pattern most on the
+    day, in the same direction: None for workloads or where none tells.
+    """
+
+    level: Level
+    day: date
+    team: str | None
+    cluster: str | None
+    namespace: str | None
+    workload: str | None
+    direction: Literal["above", "below"]
+    cost: Decimal
+    expected_cost: Decimal
+    excess_cost: Decimal
+    score: float
+    basis_days: int
+    main_workload: str | None
+    main_workload_change: Decimal | None
+    currency: str
+
+
+@record
+class AnomaliesAnswer(Shape):
+    """What `gpucost anomalies` prints."""
+
+    period: Period
+    currency: str
+    min_cost: float
+    rows: list[AnomalyRow]
+    coverage: Coverage
+
+
+def anomalies(days: Days, wanted: Sequence[date], least: Decimal, currency: str) -> list[AnomalyRow]:
+    """The days of `wanted`, collected in full, on which something cost at least `least` more or less than expected.
+
+    Those with the most money come first. Expected is the median level of the LEVEL_DAYS complete days before times the weekday's
+    factor (docs/budgets.md); days stray by how far those before were from what was expected of them. What was there for less
+    than two weeks, or costs nothing on most days, has no pattern to break. GPUs that nobody held are told where they are more,
+    workloads where they are less only if they are meant to go on.
+    """
+    candidates = frozenset(wanted) & frozenset(days.complete)
+    unusual = [
+        anomaly
+        for series, costs in days.costs.items()
+        if max(costs.values(), default=ZERO) >= least
+        for anomaly in _judged(days, series, costs, candidates, currency)
+        if abs(anomaly.excess_cost) >= least and _is_news(anomaly)
+    ]
+    return sorted(unusual, key=_dearest_first)
+
+
+def _dearest_first(row: AnomalyRow) -> tuple[Decimal, date, str]:
+    return (
+        -abs(row.excess_cost),
+        row.day,
+        str((row.level, row.team, row.cluster, row.namespace, row.workload)),
+    )
+
+
+def _is_news(row: AnomalyRow) -> bool:
+    if row.direction == "above":
+        return True
+    return (
+        (row.workload or "").partition("/")[0] in _LASTING
+        if row.level == "workload"
+        else row.level != "unallocated"
+    )
+
+
+def _judged(
+    days: Days, series: CostSeries, costs: Mapping[date, Decimal], candidates: frozenset[date], currency: str
+) -> Iterator[AnomalyRow]:
+    begun = days.first(series)
+    _, cluster, namespace, workload = series.workload or (None,) * 4
+    known = {day: float(costs.get(day, ZERO)) for day in days.complete_of(series) if day >= begun}
+    factors = weekday_factors(known)
+    before: list[float] = []
+    strayed: list[float] = []
+    for day, level in levels(known, factors).items():
+        if len(before) >= _LEAST_DAYS:
+            usual = median(before[-LEVEL_DAYS:])
+            if day in candidates and usual > 0 and len(strayed) >= _LEAST_DAYS:
+                score = (level - usual) / max(_spread(strayed[-HISTORY_DAYS:]), _LEAST_SPREAD * usual)
+                if abs(score) > SCORE:
+                    cost, expected = costs.get(day, ZERO), as_money(usual * factors[day.weekday()])
+                    yield AnomalyRow(
+                        series.level,
+                        day,
+                        series.team,
+                        cluster,
+                        namespace,
+                        workload,
+                        "above" if score > 0 else "below",
+                        cost,
+                        expected,
+                        cost - expected,
+                        round(score, 6),
+                        min(len(before), HISTORY_DAYS),
+                        *_main_workload(days, series, day, 1 if score > 0 else -1),
+                        currency,
+                    )
+            strayed.append(level - usual)
+        before.append(level)
+
+
+def _spread(strayed: Sequence[float]) -> float:
+    sizes = sorted(map(abs, strayed))
+    return max(MAD_TO_SIGMA * median(sizes), sizes[int(_MANY * (len(sizes) - 1))] / _MANY_TO_SIGMA)
+
+
+def _main_workload(days: Days, series: CostSeries, day: date, sign: int) -> tuple[str | None, Decimal | None]:
+    """The workload of the team, or of the fleet, whose cost left the median of its LEVEL_DAYS before furthest, and how far."""
+    if series.workload:
+        return None, None
+    earlier = [known for known in days.complete if known < day][-LEVEL_DAYS:]
+    changes = [
+        (
+            other.workload[-1],
+            costs.get(day, ZERO) - Decimal(median(costs.get(known, ZERO) for known in earlier)),
+        )
+        for other, costs in days.costs.items()
+        if other.workload is not None
+        and (series.level == "fleet" or series == CostSeries("team", other.team))
+    ]
+    largest = max(changes, key=lambda change: change[1] * sign, default=None)
+    return largest if largest and largest[1] * sign > 0 else (None, None)

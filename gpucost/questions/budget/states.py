@@ -1,0 +1,145 @@
+"""Costs day by day: what a month will come to, what it may come to, and the days that break their pattern."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import date
+from decimal import Decimal
+from typing import TYPE_CHECKING, Annotated, Literal
+
+from pydantic import Field
+
+from gpucost.periods import Period
+from gpucost.price.fx import budget_amount
+from gpucost.questions.budget.projection import CostSeries, Days, Forecast, forecast
+from gpucost.questions.report.sections import unmeasured
+from gpucost.records import record
+from gpucost.render.view import Coverage, ratio
+from gpucost.shapes import Shape
+
+if TYPE_CHECKING:
+    from gpucost.config.model import Budget, Config
+    from gpucost.render.view import Measures, ReportView
+
+State = Literal["ok", "warn", "over"]
+_SIX = Decimal("0.000001")
+
+
+@record
+class TargetState:
+    """A target and what was reached: ratios 0-1, and why it cannot be told where it is unknown."""
+
+    name: Literal["efficiency", "spot_ratio", "idle_cost_share"]
+    limit: Annotated[float, Field(alias="target")]
+    value: float | None
+    status: Literal["met", "missed", "unknown"]
+    note: str | None
+
+
+@record
+class BudgetState(Shape):
+    """How a budget stands: `over` where more than `amount` is spent or a target is missed.
+
+    `warn` where that comes near in a month that is not over. `amount` is in `currency`, the report's, None where only targets are
+    given. `reasons` say why it is not ok, in words. `is_seen` False: the team held and bought nothing in the month.
+    """
+
+    name: str
+    team: str | None
+    status: State
+    amount: Decimal | None
+    amount_status: State | None
+    spent_percent: Decimal | None
+    forecast: Forecast
+    currency: str
+    reasons: tuple[str, ...]
+    targets: tuple[TargetState, ...]
+    is_seen: bool
+
+    FLAT = ("forecast",)
+    HIDDEN = ("is_seen",)
+
+
+@record
+class BudgetAnswer(Shape):
+    """What `gpucost budget check` prints; `status` is the worst of all."""
+
+    month: str
+    period: Period
+    currency: str
+    status: State
+    budgets: tuple[BudgetState, ...]
+    coverage: Coverage
+
+
+def check(config: Config, view: ReportView, days: Days, month: Sequence[date]) -> tuple[BudgetState, ...]:
+    """The state of every budget of the configuration, from the month's report by team and the costs by day.
+
+    Raises PriceError where a budget is in a currency without a rate.
+    """
+    return tuple(_state(config, budget, view, days, month) for budget in config.budgets)
+
+
+def _state(
+    config: Config, budget: Budget, view: ReportView, days: Days, month: Sequence[date]
+) -> BudgetState:
+    rows = [row for row in view.rows if row.keys["team"] == budget.team]
+    row = next((row for row in rows if row.kind == "allocated"), None)
+    measures = view.totals if budget.team is None else row.measures if row else None
+    expected = forecast(days, CostSeries("team", budget.team) if budget.team else CostSeries("fleet"), month)
+    amount = budget_amount(config, budget, month[0])
+    targets = _targets(config, budget, measures)
+    missed = [f"{target.name.replace('_', ' ')} is missed" for target in targets if target.status == "missed"]
+    spent = (expected.to_date / amount * 100).quantize(_SIX) if amount else None
+    is_late = amount is not None and expected.expected is not None and expected.expected > amount
+    money: State | None
+    money, reasons = None if amount is None else "ok", []
+    if amount is not None and expected.to_date > amount:
+        money, reasons = "over", ["more is spent than the budget"]
+    elif (
+        amount is not None
+        and expected.open_days
+        and (is_late or expected.to_date * 100 >= amount * budget.warn_at_percent)
+    ):
+        money, reasons = "warn", ["the forecast is beyond it" if is_late else f"{spent:.0f} % is spent"]
+    return BudgetState(
+        name=budget.name,
+        team=budget.team,
+        status="over" if missed else money or "ok",
+        amount=amount,
+        amount_status=money,
+        spent_percent=spent,
+        forecast=expected,
+        currency=config.currency,
+        reasons=(*reasons, *missed),
+        targets=targets,
+        is_seen=budget.team is None or bool(rows),
+    )
+
+
+def _targets(config: Config, budget: Budget, measures: Measures | None) -> tuple[TargetState, ...]:
+    efficiency = spot_ratio = idle_share = None
+    activity_unknown = spot_unknown = "held no GPUs"
+    if measures:
+        efficiency, spot_ratio = measures.efficiency, measures.spot_ratio
+        idle_share = ratio(measures.idle_cost, measures.cost)
+        activity_unknown = unmeasured(measures, config) or ""
+        spot_unknown = "no capacity type is known" if spot_ratio is None else ""
+    idle_unknown = activity_unknown or ("it cost nothing" if idle_share is None else "")
+    targets = []
+    for name, value, unknown in (
+        ("efficiency", efficiency, activity_unknown),
+        ("spot_ratio", spot_ratio, spot_unknown),
+        ("idle_cost_share", idle_share, idle_unknown),
+    ):
+        if getattr(budget, name) is None:
+            continue
+        limit, is_most = float(getattr(budget, name)), name == "idle_cost_share"
+        is_missed = value is not None and (value > limit if is_most else value < limit)
+        status = "missed" if is_missed else "met"
+        # what was not measured may be idle, too: a share that is too large already stays so
+        if (unknown or value is None) and not (is_missed and is_most):
+            status = "unknown"
+        reason = unknown or None if status == "unknown" else None
+        targets.append(TargetState(name, limit, value, status, reason))  # type: ignore[arg-type]
+    return tuple(targets)

@@ -1,0 +1,336 @@
+"""What changed between two periods, and why: price, volume, mix, idle, new and gone workloads, unallocated GPUs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import fields
+from decimal import ROUND_HALF_EVEN, Decimal, localcontext
+from typing import TYPE_CHECKING, Literal, Self, TypeVar
+
+from gpucost.periods import MS_PER_DAY, Period, to_ms
+from gpucost.questions.report.rows import MICRO, ZERO
+from gpucost.records import record
+from gpucost.render.view import Coverage
+from gpucost.shapes import Shape
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    from gpucost.render.view import ReportView
+
+_DIGITS = 60
+
+Item = tuple[str | None, ...]
+Pool = Literal["allocated", "unallocated", "not_collected"]
+Key = tuple[Pool, Item]
+
+
+@record
+class Cell:
+    """The smallest part that is compared: what one workload used of one kind of GPU.
+
+    `item` is the workload, or the pool of GPUs that nobody held, or saw, as `of` tells; `kind` the GPU: cluster, model, capacity
+    type.
+    """
+
+    item: Item
+    kind: Item
+    of: Pool = "allocated"
+
+
+class _Sums:
+    """Amounts that are added field by field."""
+
+    __slots__: tuple[str, ...] = ()
+
+    def __add__(self, other: Self) -> Self:
+        return type(self)(*(getattr(self, name) + getattr(other, name) for name in self.__slots__))
+
+
+@record
+class Use(_Sums):
+    """GPU-hours, those of them that were idle, what all of it cost, and what it cost a day that was collected."""
+
+    hours: Decimal = ZERO
+    idle_hours: Decimal = ZERO
+    cost: Decimal = ZERO
+    daily: Decimal = ZERO
+
+
+@record
+class Parts(_Sums):
+    """Why a cost changed, in money. They add up to the change, exactly."""
+
+    price: Decimal = ZERO
+    volume: Decimal = ZERO
+    idle: Decimal = ZERO
+    mix: Decimal = ZERO
+    new: Decimal = ZERO
+    gone: Decimal = ZERO
+    unallocated: Decimal = ZERO
+    not_collected: Decimal = ZERO
+    host: Decimal = ZERO
+
+    @property
+    def change(self) -> Decimal:
+        """The sum of the parts."""
+        return sum((getattr(self, name) for name in PARTS), ZERO)
+
+
+PARTS = tuple(field.name for field in fields(Parts))
+T = TypeVar("T", Use, Parts)
+
+
+def _summed(amounts: Mapping[Cell, T], key: Callable[[Cell], Key], zero: T) -> dict[Key, T]:
+    sums: dict[Key, T] = {}
+    for cell, amount in amounts.items():
+        sums[key(cell)] = sums.get(key(cell), zero) + amount
+    return sums
+
+
+def parts_of(before: Mapping[Cell, Use], after: Mapping[Cell, Use]) -> dict[Cell, Parts]:
+    """Per cell of either period why its cost changed: `after` cost - `before` cost = the sum of its parts.
+
+    Of a workload, and of the GPUs of a kind that nobody held, in both periods, with H its hours, I its idle hours, and per
+    kind of GPU h hours, c cost and p = c / h, of the earlier (0) and the later period (1):
+    idle = c0 (I1 - I0) / H0, volume = c0 (H1 - H0) / H0 - idle, mix = h1 p0 - c0 H1 / H0, price = c1 - h1 p0.
+    A kind of GPU that a workload had not used before has the p0 that all workloads together paid for it, else its own p1.
+    Workloads of only one period are new or gone, whole. Cost without GPU-hours is `host`. Of GPUs that nobody held, volume,
+    idle and mix are `unallocated`; what was billed while nobody saw who held them is `not_collected`, whole.
+    """
+    with localcontext() as context:
+        context.prec, context.rounding = _DIGITS, ROUND_HALF_EVEN
+        items0, items1 = (_summed(uses, lambda cell: (cell.of, cell.item), Use()) for uses in (before, after))
+        used = {cell: use for cell, use in before.items() if cell.of == "allocated" and use.hours}
+        fleet = {
+            kind: use.cost / use.hours
+            for (_, kind), use in _summed(used, lambda cell: (cell.of, cell.kind), Use()).items()
+        }
+        parts: dict[Cell, Parts] = {}
+        for cell in dict.fromkeys((*before, *after)):
+            whole0, whole1 = (items.get((cell.of, cell.item), Use()) for items in (items0, items1))
+            use0, use1 = before.get(cell, Use()), after.get(cell, Use())
+            if cell.of == "not_collected":
+                parts[cell] = Parts(not_collected=use1.cost - use0.cost)
+            elif cell.of == "unallocated":
+                # a pool is of one kind of GPU: there is nothing to mix
+                at_old_price = (
+                    _money(use1.hours * use0.cost / use0.hours) if use0.hours and use1.hours else use1.cost
+                )
+                parts[cell] = Parts(price=use1.cost - at_old_price, unallocated=at_old_price - use0.cost)
+            # what used and cost nothing was not there
+            elif whole0 == Use():
+                parts[cell] = Parts(new=use1.cost)
+            elif whole1 == Use():
+                parts[cell] = Parts(gone=-use0.cost)
+            elif not whole0.hours or not whole1.hours:
+                parts[cell] = Parts(host=use1.cost - use0.cost)
+            else:
+                parts[cell] = _held(use0, use1, whole0, whole1, fleet.get(cell.kind))
+    return parts
+
+
+def _held(use0: Use, use1: Use, whole0: Use, whole1: Use, fleet_price: Decimal | None) -> Parts:
+    host0, host1 = (ZERO if use.hours else use.cost for use in (use0, use1))
+    cost0, cost1 = use0.cost - host0, use1.cost - host1
+    # each step is rounded once and the next begins where it ended: so the parts add up to the last digit
+    at_volume = _money(cost0 * whole1.hours / whole0.hours)
+    idle = _money(cost0 * (whole1.idle_hours - whole0.idle_hours) / whole0.hours)
+    if use0.hours:
+        at_mix = _money(use1.hours * cost0 / use0.hours)
+    else:
+        at_mix = cost1 if fleet_price is None else _money(use1.hours * fleet_price)
+    return Parts(
+        price=cost1 - at_mix,
+        volume=at_volume - cost0 - idle,
+        idle=idle,
+        mix=at_mix - at_volume,
+        host=host1 - host0,
+    )
+
+
+def _money(amount: Decimal) -> Decimal:
+    return amount.quantize(MICRO)
+
+
+_WORKLOAD = ("team", "cluster", "namespace", "workload")
+_KIND = ("cluster", "gpu_model", "capacity_type")
+# By these dimensions a report is asked for to be compared.
+CELL = tuple(dict.fromkeys((*_WORKLOAD, *_KIND)))
+
+
+@record
+class Side(Shape):
+    """One of the two periods: its cost, where nothing narrows the comparison with that of GPUs that nobody held or saw.
+
+    `days` are those of 24 hours that were collected, of the cluster that has fewest. `cost_per_day` is the sum over clusters of
+    the cost of their collected time a day: what was billed of other time is not in it.
+    """
+
+    name: str
+    period: Period
+    days: float
+    gpu_hours: float
+    cost: Decimal
+    cost_per_day: Decimal | None
+    coverage: Coverage
+
+
+@record
+class DiffRow(Shape):
+    """One combination of dimension values: what it used before and after, and why its cost changed, in parts that add up to that.
+
+    Rows of kind 'unallocated' are of GPUs that nobody held, those of 'not_collected' of what was billed while nobody saw who did.
+    """
+
+    kind: Pool
+    keys: dict[str, str | None]
+    gpu_hours_before: float
+    gpu_hours_after: float
+    cost_before: Decimal
+    cost_after: Decimal
+    cost_change: Decimal
+    cost_per_day_before: Decimal | None
+    cost_per_day_after: Decimal | None
+    cost_per_day_change: Decimal | None
+    parts: Parts
+    currency: str
+
+    FLAT = ("keys", "parts")
+
+
+@record
+class Diff(Shape):
+    """What changed from `before` to `after`. Parts add up to changes, rows to the total, exactly.
+
+    `rows` by change, the largest in either direction first; `workloads` are the same by workload.
+    """
+
+    currency: str
+    by: tuple[str, ...]
+    before: Side
+    after: Side
+    cost_change: Decimal
+    cost_change_per_day: Decimal | None
+    parts: Parts
+    rows: tuple[DiffRow, ...]
+    workloads: tuple[DiffRow, ...]
+
+
+def diff(
+    before: ReportView, after: ReportView, by: tuple[str, ...], names: tuple[str, str], now: datetime
+) -> Diff:
+    """The change from one report to the other, both by CELL, in rows by the dimensions `by`, which are of CELL, too.
+
+    `names` are what people call the two periods. A period that is not over counts up to `now`.
+    """
+    days0, days1 = _days(before, now), _days(after, now)
+    uses = _uses(before, days0), _uses(after, days1)
+    parts = parts_of(*uses)
+    side0, side1 = _side(names[0], before, uses[0], days0), _side(names[1], after, uses[1], days1)
+    days = side0.days, side1.days
+    return Diff(
+        currency=after.currency,
+        by=by,
+        before=side0,
+        after=side1,
+        cost_change=side1.cost - side0.cost,
+        cost_change_per_day=_less(side1.cost_per_day, side0.cost_per_day),
+        parts=sum(parts.values(), Parts()),
+        rows=_rows(uses, parts, by, days, after.currency),
+        workloads=tuple(
+            row for row in _rows(uses, parts, _WORKLOAD, days, after.currency) if row.kind == "allocated"
+        ),
+    )
+
+
+def _less(after: Decimal | None, before: Decimal | None) -> Decimal | None:
+    return None if after is None or before is None else after - before
+
+
+def _days(view: ReportView, now: datetime) -> dict[str | None, float]:
+    """How many days of each cluster that has rows were collected."""
+    start = view.period.start_ms
+    whole = max(0, min(view.period.end_ms, to_ms(now)) - start)
+    times = dict.fromkeys((row.keys["cluster"] for row in view.rows), whole)
+    for gap in view.coverage.gaps:
+        if gap.kind == "not_collected" and gap.cluster in times:
+            times[gap.cluster] -= to_ms(gap.end) - to_ms(gap.start)
+    return {
+        cluster: round(max(0, time) / MS_PER_DAY, 9) for cluster, time in (times or {None: whole}).items()
+    }
+
+
+def _uses(view: ReportView, days: Mapping[str | None, float]) -> dict[Cell, Use]:
+    uses: dict[Cell, Use] = {}
+    for row in view.rows:
+        kind = tuple(row.keys[name] for name in _KIND)
+        if row.kind == "shared" or row.kind == "api":
+            continue
+        idle = 0.0
+        if row.unallocated:
+            item, hours = kind, row.unallocated.unallocated_gpu_hours
+        elif row.not_collected:
+            item, hours = kind, row.not_collected.not_collected_gpu_hours
+        else:
+            item = tuple(row.keys[name] for name in _WORKLOAD)
+            hours, idle = row.measures.allocated_gpu_hours, row.measures.idle_gpu_hours
+        collected = 0.0 if row.not_collected else days[row.keys["cluster"]]
+        daily = row.own_cost / Decimal(repr(collected)) if collected else ZERO
+        uses[Cell(item, kind, row.kind)] = Use(Decimal(repr(hours)), Decimal(repr(idle)), row.own_cost, daily)
+    return uses
+
+
+def _side(name: str, view: ReportView, uses: Mapping[Cell, Use], days: Mapping[str | None, float]) -> Side:
+    used, fewest = sum(uses.values(), Use()), min(filter(None, days.values()), default=0.0)
+    return Side(
+        name,
+        view.period,
+        fewest,
+        float(used.hours),
+        used.cost,
+        _money(used.daily) if fewest else None,
+        view.coverage,
+    )
+
+
+def _rows(
+    uses: tuple[dict[Cell, Use], dict[Cell, Use]],
+    parts: dict[Cell, Parts],
+    by: tuple[str, ...],
+    days: tuple[float, float],
+    currency: str,
+) -> tuple[DiffRow, ...]:
+    def key(cell: Cell) -> Key:
+        known = dict(zip(_KIND, cell.kind, strict=True))
+        if cell.of == "allocated":
+            known |= dict(zip(_WORKLOAD, cell.item, strict=True))
+        return (cell.of, tuple(known.get(name) for name in by))
+
+    before, after = (_summed(of_side, key, Use()) for of_side in uses)
+    rows = []
+    for (kind, item), part in _summed(parts, key, Parts()).items():
+        use0, use1 = before.get((kind, item), Use()), after.get((kind, item), Use())
+        daily0, daily1 = _money(use0.daily) if days[0] else None, _money(use1.daily) if days[1] else None
+        rows.append(
+            DiffRow(
+                kind=kind,
+                keys=dict(zip(by, item, strict=True)),
+                gpu_hours_before=float(use0.hours),
+                gpu_hours_after=float(use1.hours),
+                cost_before=use0.cost,
+                cost_after=use1.cost,
+                cost_change=use1.cost - use0.cost,
+                cost_per_day_before=daily0,
+                cost_per_day_after=daily1,
+                cost_per_day_change=_less(daily1, daily0),
+                parts=part,
+                currency=currency,
+            )
+        )
+    return tuple(
+        sorted(
+            rows,
+            key=lambda row: (-abs(row.cost_change), row.kind, [value or "" for value in row.keys.values()]),
+        )
+    )

@@ -1,0 +1,325 @@
+"""From the figure of a team, namespace or workload down to the rows of bills: pods, nodes, their prices, the charges behind."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from datetime import date, datetime
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any
+
+from gpucost.engine import answer_rows, dicts, run_stage
+from gpucost.errors import GpucostError
+from gpucost.inventory import load_activity
+from gpucost.periods import Period, from_ms, within
+from gpucost.price import explain
+from gpucost.questions.report.query import Query, nearest
+from gpucost.questions.report.rows import ZERO, check_names, in_hours, prepare
+from gpucost.records import grouped, record
+from gpucost.shapes import Shape
+from gpucost.store.usage import load_devices
+
+if TYPE_CHECKING:
+    from duckdb import DuckDBPyConnection
+
+    from gpucost.config.model import Config
+
+
+@record
+class WorkloadCost:
+    """What a workload held and cost on one node."""
+
+    cluster: str
+    namespace: str
+    workload: str
+    node: str
+    allocated_gpu_hours: float
+    cost: Decimal
+    estimated_cost: Decimal
+    price_sources: list[str]
+
+
+@record
+class PodCost(Shape):
+    """When a pod held GPUs of a node within the period, on which devices as far as metrics name them, and what that cost.
+
+    `devices` are UUIDs, of a MIG slice with /instance behind.
+    """
+
+    start: datetime
+    end: datetime
+    cluster: str
+    namespace: str
+    pod: str
+    uid: str
+    node: str
+    gpus: float
+    devices: list[str]
+    allocated_gpu_hours: float
+    active_gpu_hours: float
+    idle_gpu_hours: float
+    unmeasured_gpu_hours: float
+    cost: Decimal
+
+
+@record
+class NodePrice(Shape):
+    """A stretch of time at one price per hour of the whole node."""
+
+    start: datetime
+    end: datetime
+    price_per_hour: Decimal
+    price_source: str
+    price_as_of: date | None
+
+
+@record
+class BillRow(Shape):
+    """A charge: `effective_cost` in the bill's `currency`, `cost` in the report's."""
+
+    start: datetime
+    end: datetime
+    provider: str
+    billing_period: str
+    source_file: str
+    source_row: int
+    description: str | None
+    instance_hours: float | None
+    effective_cost: Decimal
+    currency: str
+    cost: Decimal | None
+
+
+@record
+class BilledMachine:
+    """What bills say of a node's machine in the charge periods that touch the period: all of it, and its first rows.
+
+    `pooled_cost` is what its hours come to at the price of the machines that it shares commitments with. `discount_cost`,
+    below 0 and part of `cost`, is what rows of discounts took off; `first_discount_rows` names the first as file:row.
+    `more_rows` are those besides the first rows; with these and `discount_cost`, `more_cost` adds up to `cost`.
+    """
+
+    instance_key: str
+    is_scale_set: bool
+    rows: int
+    instance_hours: float
+    cost: Decimal | None
+    pooled_cost: Decimal
+    discount_cost: Decimal
+    discount_rows: int
+    first_discount_rows: list[str]
+    first_rows: list[BillRow]
+    more_rows: int
+    more_cost: Decimal | None
+
+
+@record
+class NodeCost:
+    """A node and who pays for it: its parts add up to node_cost, and so do the sums by price source."""
+
+    cluster: str
+    node: str
+    machine_id: str | None
+    instance_type: str | None
+    capacity_type: str
+    gpu_model: str | None
+    gpu_count: float
+    allocated_gpu_hours: float
+    cost: Decimal
+    estimated_cost: Decimal
+    others_cost: Decimal
+    unallocated_cost: Decimal
+    not_collected_cost: Decimal
+    node_cost: Decimal
+    node_cost_by_price_source: dict[str, Decimal]
+    prices: list[NodePrice]
+    bill: list[BilledMachine]
+
+
+@record
+class CostExplained(Shape):
+    """The answer. Costs in `currency`, the dearest first; the workloads' add up to `cost`, and so do the nodes' and the pods'."""
+
+    period: Period
+    period_name: str
+    currency: str
+    cost_basis: str
+    allocated_gpu_hours: float
+    cost: Decimal
+    estimated_cost: Decimal
+    workloads: list[WorkloadCost]
+    nodes: list[NodeCost]
+    pods: list[PodCost]
+
+    HIDDEN = ("period_name",)
+
+
+@record
+class Stage:
+    """A file of the package, and what it decides."""
+
+    decides: str
+    file: str
+
+
+@record
+class TeamExplained(Shape):
+    """What `gpucost explain team` prints: whose cost it is, the answer, and the stages that made it."""
+
+    team: str
+    answer: CostExplained
+    stages: list[Stage]
+
+    FLAT = ("answer",)
+
+
+@record
+class NamespaceExplained(Shape):
+    """What `gpucost explain namespace` prints: whose cost it is, the answer, and the stages that made it."""
+
+    namespace: str
+    answer: CostExplained
+    stages: list[Stage]
+
+    FLAT = ("answer",)
+
+
+@record
+class WorkloadExplained(Shape):
+    """What `gpucost explain workload` prints: whose cost it is, the answer, and the stages that made it."""
+
+    workload: str
+    answer: CostExplained
+    stages: list[Stage]
+
+    FLAT = ("answer",)
+
+
+@record
+class NodeExplained(Shape):
+    """What `gpucost explain node` prints: the winner's price, and all that fit."""
+
+    node: explain.PricedNode
+    at: datetime
+    currency: str
+    price_per_hour: Decimal | None
+    price_per_gpu_hour: Decimal | None
+    price_source: str
+    price_as_of: date | None
+    candidates: tuple[explain.PriceCandidate, ...]
+    steps: tuple[explain.Step, ...]
+    fix: str | None
+
+    FLAT = ("node",)
+    HIDDEN = ("node_id",)
+
+    @classmethod
+    def of(cls, answer: explain.NodePriceRow) -> NodeExplained:
+        """The answer as it is printed."""
+        winner = answer.candidates[0] if answer.candidates else None
+        source = (winner.price_source, winner.price_as_of) if winner else ("none", None)
+        prices = answer.price_per_hour, answer.price_per_gpu_hour, *source
+        return cls(
+            answer.node, answer.at, answer.currency, *prices, answer.candidates, answer.steps, answer.fix
+        )
+
+
+def explain_cost(
+    con: DuckDBPyConnection, config: Config, query: Query, most_rows: int, only: tuple[str, ...] = ()
+) -> CostExplained:
+    """Where the cost of the query's teams and namespaces comes from; of a machine's charges the first `most_rows`.
+
+    `only`, workloads as Kind/name or by their names, narrows it to those.
+
+    Works on a read-only connection; makes temporary tables. Raises GpucostError where a filter names nothing there is.
+    """
+    prepare(con, query, config.tz)
+    check_names(con, query)
+    if only:
+        _narrow(con, query, only)
+    workloads = [
+        WorkloadCost(**in_hours(row)) for row in answer_rows(con, "gpucost.questions.explain", "10_workloads")
+    ]
+    if not workloads:
+        raise GpucostError(
+            f"there is no data for {query.period_name}", "gpucost report shows the newest month with data"
+        )
+    bounds = query.period.bounds
+    prices = grouped(
+        (row.pop("node_id"), NodePrice(**_with_instants(row))) for row in dicts(con.execute(_PRICES, bounds))
+    )
+    bills = _bills(con, bounds, most_rows)
+    nodes = []
+    for row in map(in_hours, answer_rows(con, "gpucost.questions.explain", "20_nodes")):
+        node_id = row.pop("node_id")
+        nodes.append(NodeCost(**row, prices=prices[node_id], bill=bills[node_id]))
+    load_activity(con, config.activity)
+    load_devices(con, query.period)
+    return CostExplained(
+        period=query.period,
+        period_name=query.period_name,
+        currency=config.currency,
+        cost_basis=config.prices.cost_basis,
+        allocated_gpu_hours=round(sum(row.allocated_gpu_hours for row in workloads), 9),
+        cost=sum((row.cost for row in workloads), ZERO),
+        estimated_cost=sum((row.estimated_cost for row in workloads), ZERO),
+        workloads=workloads,
+        nodes=nodes,
+        pods=[
+            PodCost(**in_hours(_with_instants(row)))
+            for row in answer_rows(con, "gpucost.questions.explain", "70_pods", bounds)
+        ],
+    )
+
+
+# The prices of the nodes that those asked for were on, where they count: in collected time, and a bill's beyond it.
+_PRICES = """
+SELECT p.node_id, greatest(p.from_ms, c.from_ms, $from_ms) AS from_ms, least(p.to_ms, c.to_ms, $to_ms) AS to_ms,
+    p.price_per_hour, p.price_source, p.price_as_of
+FROM node_prices AS p JOIN (
+    SELECT node_id, c.from_ms, least(c.to_ms, up_to_ms) AS to_ms, true AS seen FROM nodes JOIN collected AS c USING (cluster)
+    UNION ALL
+    SELECT node_id, from_ms, to_ms, false FROM nodes JOIN coverage_gaps USING (cluster) WHERE kind = 'not_collected'
+) AS c ON c.node_id = p.node_id AND (c.seen OR p.price_source = 'bill')
+    AND greatest(p.from_ms, c.from_ms, $from_ms) < least(p.to_ms, c.to_ms, $to_ms)
+SEMI JOIN (FROM cost_rows WHERE kind = 'allocated') AS f ON f.node_id = p.node_id ORDER BY p.node_id, p.from_ms, c.from_ms"""
+_ONLY_WORKLOADS = """
+CREATE OR REPLACE TEMP TABLE cost_rows AS
+SELECT * FROM cost_rows
+WHERE list_contains($workloads::VARCHAR[], workload) OR list_contains($workloads::VARCHAR[], split_part(workload, '/', -1))"""
+
+
+def _narrow(con: DuckDBPyConnection, query: Query, wanted: tuple[str, ...]) -> None:
+    rows = con.execute(
+        "SELECT DISTINCT workload FROM cost_rows WHERE kind = 'allocated' ORDER BY workload"
+    ).fetchall()
+    names = [name for (name,) in rows]
+    for name in wanted:
+        if names and name not in names and name not in {workload.rpartition("/")[2] for workload in names}:
+            near = ", ".join(nearest(name, names)[:8])
+            raise GpucostError(
+                f"no workload {name!r} held GPUs {within(query.period_name)}", f"name one that did: {near}"
+            )
+    con.execute(_ONLY_WORKLOADS, {"workloads": list(wanted)})
+
+
+def _bills(con: DuckDBPyConnection, bounds: dict[str, int], most_rows: int) -> dict[int, list[BilledMachine]]:
+    run_stage(con, "gpucost.questions.explain", "40_bill_rows", bounds)
+    con.execute(
+        "SELECT * EXCLUDE (machine, number) FROM explained_bill_rows WHERE number <= $1 ORDER BY number",
+        [most_rows],
+    )
+    first = grouped((row.pop("instance_key"), BillRow(**_with_instants(row))) for row in dicts(con))
+    bills: dict[int, list[BilledMachine]] = defaultdict(list)
+    for row in answer_rows(
+        con, "gpucost.questions.explain", "50_billed_machines", bounds | {"most": most_rows}
+    ):
+        node_id, key = row.pop("node_id"), row.pop("instance_key")
+        bills[node_id].append(
+            BilledMachine(instance_key=row.pop("machine") or key, first_rows=first[key], **row)
+        )
+    return bills
+
+
+def _with_instants(row: dict[str, Any]) -> dict[str, Any]:
+    start, end = from_ms(row.pop("from_ms")), from_ms(row.pop("to_ms"))
+    return row | {"start": start, "end": end}

@@ -1,0 +1,502 @@
+"""Rules that a fleet should keep, and who breaks them: of what the store knows of pods, nodes and quotas (docs/policy.md)."""
+
+from __future__ import annotations
+
+import tomllib
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from decimal import Decimal
+from fnmatch import fnmatchcase
+from importlib.resources import files
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, NamedTuple
+from xml.etree import ElementTree as ET
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from gpucost import inputs
+from gpucost.catalog import accelerators, other_resources
+from gpucost.config.load import line_numbers
+from gpucost.engine import answer_rows
+from gpucost.errors import DataError, StoreError
+from gpucost.inventory import load_activity
+from gpucost.periods import MS_PER_HOUR, Period
+from gpucost.questions.report.rows import ZERO
+from gpucost.records import grouped, record
+from gpucost.render.view import Coverage
+from gpucost.shapes import Shape
+from gpucost.store.usage import read_idle, read_usage
+from gpucost.suggest import did_you_mean
+from gpucost.texts import visible_parts
+
+if TYPE_CHECKING:
+    from duckdb import DuckDBPyConnection
+
+    from gpucost.config.model import Config
+    from gpucost.questions.report.query import Query
+    from gpucost.render.view import ReportView
+
+SHIPPED = "rules.toml"
+#: What a report is asked by for `check`.
+BY = ("cluster", "namespace", "workload", "workload_type", "capacity_type")
+_HINT = "gpucost policy rules prints rules with all that can be set"
+Row = Mapping[str, Any]
+_Globs = list[Annotated[str, Field(min_length=1)]]
+_Hours = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+
+
+@record
+class Violation(Shape):
+    """Who breaks a rule; GPU-hours and money of the period are of what breaks it, None where the rule is of no use of GPUs."""
+
+    cluster: str
+    namespace: str | None
+    subject: str
+    evidence: str
+    gpu_hours: float | None
+    cost: Decimal | None
+
+
+@record
+class RuleResult(Shape):
+    """How a rule stands: `kept`, `broken`, or `unknown` where metrics do not tell, with what is missing.
+
+    `checked` counts what it was held against: workloads, namespaces, pods or NodePools.
+    """
+
+    name: str
+    kind: str
+    severity: Literal["error", "warning"]
+    status: Literal["kept", "broken", "unknown"]
+    checked: int
+    advice: str
+    missing: str | None
+    violations: tuple[Violation, ...]
+
+
+@record
+class PolicyAnswer(Shape):
+    """What `gpucost policy check` prints."""
+
+    period: Period
+    currency: str
+    kept: int
+    broken: int
+    unknown: int
+    rules: tuple[RuleResult, ...]
+    coverage: Coverage
+
+
+class Facts(NamedTuple):
+    """What rules are held against. `rows` are a report's by BY, `pods` and `nodes` as the store's usage names them.
+
+    `told` are names by (kind, cluster), as facts.sql answers them; `idle_from` asks for stretches of at least so many hours in
+    which pods were idle.
+    """
+
+    rows: Sequence[tuple[Mapping[str, str | None], float, Decimal]]
+    pods: Sequence[Row]
+    nodes: Mapping[int, Row]
+    told: Mapping[tuple[str, str], frozenset[str]]
+    idle_from: Callable[[float], Sequence[Row]]
+
+
+# How much a rule was held against, and what breaks it.
+Checked = tuple[int, Sequence[Violation]]
+
+
+class _Unknown(Exception):
+    """The rule cannot be checked; says what is missing."""
+
+
+class _Rule(BaseModel):
+    """A rule of the file: no other keys than these."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    name: Annotated[str, Field(min_length=1)]
+    kind: str
+    severity: Literal["error", "warning"] = "error"
+    apart: Annotated[_Globs, Field(alias="except")] = []
+
+    advice: ClassVar[str]
+
+    def concerns(self, namespace: str | None) -> bool:
+        """Whether the rule holds for the namespace."""
+        return not _fits(namespace, self.apart)
+
+    def check(self, facts: Facts) -> Checked:
+        """Hold the rule against the facts. Raises _Unknown."""
+        raise NotImplementedError
+
+
+def _fits(name: str | None, globs: Sequence[str]) -> bool:
+    return any(fnmatchcase(name or "", glob) for glob in globs)
+
+
+class SpotForBatch(_Rule):
+    """Batch work outside production runs on spot."""
+
+    kind: Literal["spot_for_batch"]
+    production: _Globs = []
+    min_gpu_hours: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 0.0
+
+    advice = "give its pods a spot node selector, or move its namespace to `production`: gpucost whatif spot"
+
+    def check(self, facts: Facts) -> Checked:
+        batch = [
+            row
+            for row in facts.rows
+            if row[0]["workload_type"] == "batch"
+            and self.concerns(row[0]["namespace"])
+            and not _fits(row[0]["namespace"], self.production)
+        ]
+        return len({_owner(keys) for keys, _, _ in batch}), [
+            Violation(*_owner(keys), "batch work on demand", hours, cost)
+            for keys, hours, cost in batch
+            if keys["capacity_type"] == "on_demand" and hours > self.min_gpu_hours
+        ]
+
+
+class _OfNamespaces(_Rule):
+    """Every namespace that holds GPUs has an object of some kind."""
+
+    what: ClassVar[str]
+
+    def check(self, facts: Facts) -> Checked:
+        spaces = grouped(
+            (_owner(keys)[:2], (hours, cost))
+            for keys, hours, cost in facts.rows
+            if self.concerns(keys["namespace"])
+        )
+        clusters = {cluster for cluster, _ in spaces}
+        if silent := sorted(
+            cluster for cluster in clusters if (f"{self.kind}_told", cluster) not in facts.told
+        ):
+            metric = f"kube_{self.what.lower()}"
+            raise _Unknown(
+                f"{metric} tells of none in {', '.join(silent)}: there are none, or kube-state-metrics does not export it"
+            )
+        return len(spaces), [
+            Violation(
+                cluster,
+                namespace,
+                namespace,
+                f"no {self.what} names GPUs",
+                round(sum(hours for hours, _ in parts), 6),
+                sum((cost for _, cost in parts), ZERO),
+            )
+            for (cluster, namespace), parts in sorted(spaces.items())
+            if namespace not in facts.told.get((self.kind, cluster), ())
+        ]
+
+
+class Quota(_OfNamespaces):
+    """Every namespace that holds GPUs has a ResourceQuota for them."""
+
+    kind: Literal["quota"]
+
+    what = "ResourceQuota"
+    advice = "add a ResourceQuota with requests.nvidia.com/gpu"
+
+
+class LimitRange(_OfNamespaces):
+    """Every namespace that holds GPUs has a LimitRange for them."""
+
+    kind: Literal["limit_range"]
+
+    what = "LimitRange"
+    advice = "add a LimitRange with max nvidia.com/gpu of a Container"
+
+
+class IdleNotebooks(_Rule):
+    """A notebook is stopped after `hours` idle ones."""
+
+    kind: Literal["idle_notebooks"]
+    hours: _Hours
+
+    advice = (
+        "stop idle notebooks, as Kubeflow's culling or JupyterHub's idle culler does: gpucost whatif schedule"
+    )
+
+    def check(self, facts: Facts) -> Checked:
+        pods = {
+            (pod["cluster"], pod["uid"]): pod
+            for pod in facts.pods
+            if pod["workload_type"] == "development" and self.concerns(pod["namespace"])
+        }
+        try:
+            idle = [row for row in facts.idle_from(self.hours) if (row["cluster"], row["uid"]) in pods]
+        except StoreError as error:
+            raise _Unknown(str(error)) from None
+        longest: dict[tuple[str, str, str], list[float]] = defaultdict(lambda: [0.0, 0.0])
+        for row in idle:
+            pod, hours = pods[row["cluster"], row["uid"]], (row["to_ms"] - row["from_ms"]) / MS_PER_HOUR
+            sums = longest[pod["cluster"], pod["namespace"], pod["workload"]]
+            sums[:] = [max(sums[0], hours), sums[1] + hours * pod["gpus"]]
+        return len({_owner(pod) for pod in pods.values()}), [
+            Violation(
+                cluster,
+                namespace,
+                workload,
+                f"idle for {most:,.1f} h at a stretch",
+                round(gpu_hours, 6),
+                None,
+            )
+            for (cluster, namespace, workload), (most, gpu_hours) in sorted(longest.items())
+        ]
+
+
+class NodePoolLimits(_Rule):
+    """Karpenter's NodePools that have GPU nodes have limits."""
+
+    kind: Literal["node_pool_limits"]
+
+    advice = "set spec.limits of the NodePool, nvidia.com/gpu among them"
+
+    def check(self, facts: Facts) -> Checked:
+        pools: set[tuple[str, str]] = set()
+        for (kind, cluster), names in facts.told.items():
+            if kind == "node_pool":
+                pools |= {
+                    (cluster, name.partition(" ")[2])
+                    for name in names
+                    if int(name.partition(" ")[0]) in facts.nodes
+                }
+        if silent := sorted(
+            {cluster for cluster, _ in pools if ("node_pool_limit_told", cluster) not in facts.told}
+        ):
+            raise _Unknown(
+                f"the store has no karpenter_nodepools_limit of {', '.join(silent)}: have Prometheus scrape Karpenter"
+            )
+        return len(pools), [
+            Violation(cluster, None, f"NodePool/{pool}", "has GPU nodes, and no limits", None, None)
+            for cluster, pool in sorted(pools)
+            if pool not in facts.told.get(("node_pool_limit", cluster), ())
+        ]
+
+
+class PriorityClass(_Rule):
+    """Pods that hold GPUs have a priority class."""
+
+    kind: Literal["priority_class"]
+
+    advice = "set priorityClassName in its pod template, or a PriorityClass with globalDefault: true"
+
+    def check(self, facts: Facts) -> Checked:
+        pods = [pod for pod in facts.pods if self.concerns(pod["namespace"])]
+        if silent := sorted(
+            {pod["cluster"] for pod in pods if ("priority_class_told", pod["cluster"]) not in facts.told}
+        ):
+            raise _Unknown(
+                f"kube_pod_info tells no priority_class in {', '.join(silent)}: no pod has one, or it is dropped"
+            )
+        without: dict[tuple[str, str, str], float] = defaultdict(float)
+        for pod in pods:
+            if pod["uid"] not in facts.told["priority_class", pod["cluster"]]:
+                without[_owner(pod)] += pod["gpus"] * _hours(pod)
+        return len({_owner(pod) for pod in pods}), [
+            Violation(*owner, "its pods have no priority class", round(gpu_hours, 6), None)
+            for owner, gpu_hours in sorted(without.items())
+        ]
+
+
+class OnDemandTraining(_Rule):
+    """No training pod is on demand for longer than `hours`."""
+
+    kind: Literal["on_demand_training"]
+    hours: _Hours
+
+    advice = (
+        "let it write checkpoints and run on spot, or commit: gpucost whatif spot, gpucost whatif reserve"
+    )
+
+    def check(self, facts: Facts) -> Checked:
+        pods = [
+            pod
+            for pod in facts.pods
+            if pod["workload_type"] == "training"
+            and self.concerns(pod["namespace"])
+            and pod["node_id"] in facts.nodes
+        ]
+        longest: dict[tuple[str, str, str], float] = defaultdict(float)
+        for pod in pods:
+            if facts.nodes[pod["node_id"]]["capacity_type"] == "on_demand":
+                longest[_owner(pod)] = max(longest[_owner(pod)], _hours(pod))
+        money = {
+            _owner(keys): (hours, cost)
+            for keys, hours, cost in facts.rows
+            if keys["capacity_type"] == "on_demand"
+        }
+        return len({_owner(pod) for pod in pods}), [
+            Violation(*owner, f"a pod was on demand for {hours:,.1f} h", *money.get(owner, (None, None)))
+            for owner, hours in sorted(longest.items())
+            if hours > self.hours
+        ]
+
+
+Rule = SpotForBatch | Quota | LimitRange | IdleNotebooks | NodePoolLimits | PriorityClass | OnDemandTraining
+_KINDS: dict[str, type[_Rule]] = {
+    "spot_for_batch": SpotForBatch, "quota": Quota, "limit_range": LimitRange, "idle_notebooks": IdleNotebooks,
+    "node_pool_limits": NodePoolLimits, "priority_class": PriorityClass, "on_demand_training": OnDemandTraining,
+}  # fmt: skip
+
+
+class Rules(BaseModel):
+    """A file of rules."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    rules: Annotated[list[Annotated[Rule, Field(discriminator="kind")]], Field(min_length=1)]
+
+
+def _owner(row: Row) -> tuple[str, str, str]:
+    return str(row["cluster"]), str(row["namespace"]), str(row["workload"])
+
+
+def _hours(pod: Row) -> float:
+    return float(pod["held_to_ms"] - pod["held_from_ms"]) / MS_PER_HOUR
+
+
+def shipped_rules() -> str:
+    """The text of the rules that gpucost has."""
+    return (files(__package__ or "") / SHIPPED).read_text(encoding="utf-8")
+
+
+def read_rules(path: Path | None) -> tuple[Rule, ...]:
+    """The rules of a file, else the shipped ones. Raises DataError, naming file, line and key, and the nearest key there is."""
+    try:
+        text = inputs.text(path, inputs.SETTINGS) if path else shipped_rules()
+        rules = Rules.model_validate(inputs.toml(text)).rules
+    except (OSError, UnicodeDecodeError) as error:
+        raise DataError(f"cannot read {path}: {getattr(error, 'strerror', None) or error}", _HINT) from None
+    except tomllib.TOMLDecodeError as error:
+        raise DataError(f"{path} is no TOML: {error}", _HINT) from None
+    except ValidationError as error:
+        raise _wrong(path, text, error) from None
+    names = [rule.name for rule in rules]
+    if twice := next((name for at, name in enumerate(names) if name in names[:at]), None):
+        raise DataError(f"{path}: there are two rules called {twice!r}", "names tell rules apart")
+    return tuple(rules)
+
+
+def _wrong(path: Path | None, text: str, error: ValidationError) -> DataError:
+    """The first error; unknown keys before what is missing without them."""
+    detail = min(error.errors(include_url=False), key=lambda one: one["type"] != "extra_forbidden")
+    place = detail["loc"]
+    kind = str(place[2]) if len(place) > 2 else ""
+    table = _KINDS.get(kind)
+    loc = (*place[:2], *place[3:]) if table else place
+    key = str(loc[-1])
+    message, fix = detail["msg"].replace("Input should", "should"), _HINT
+    if detail["type"] == "extra_forbidden":
+        known = [field.alias or name for name, field in (table or Rules).model_fields.items()]
+        message, fix = (
+            f"unknown key {key!r}",
+            did_you_mean(key, known, f"there are {', '.join(known)}", cutoff=0.5, shown=repr),
+        )
+    elif detail["type"].startswith("union_tag"):
+        kind = str(detail.get("ctx", {}).get("tag", ""))
+        message = f"{kind!r} is no kind of rule" if kind else "a rule without a kind"
+        fix = did_you_mean(kind, _KINDS, f"there are {', '.join(_KINDS)}", cutoff=0.5, shown=repr)
+        loc = (*loc[:2], "kind")
+    elif detail["type"] == "missing":
+        message = f"{kind or 'it'} needs {key}"
+    else:
+        message = f"{key}: {message}, got {detail['input']!r}"
+    lines = line_numbers(text)
+    line = lines.get(loc[:3]) or lines.get(loc[:2])
+    return DataError(f"{path}{f', line {line}' if line else ''}: {message}", fix)
+
+
+def check(
+    con: DuckDBPyConnection, config: Config, query: Query, view: ReportView, rules: Sequence[Rule]
+) -> PolicyAnswer:
+    """How each rule stands in the query's period, of an attributed store. `view` is the report by BY of the same query."""
+    period = query.period
+    usage = read_usage(
+        con,
+        period.start_ms,
+        period.end_ms,
+        teams=query.teams,
+        namespaces=query.namespaces,
+        clusters=query.clusters,
+    )
+    patterns = {"accelerators": accelerators().lower(), "other_resources": other_resources().lower()}
+    told = grouped(
+        ((row["kind"], row["cluster"]), row["name"])
+        for row in answer_rows(con, "gpucost.questions.policy", "facts", period.bounds | patterns)
+    )
+    facts = Facts(
+        rows=[
+            (row.keys, row.measures.allocated_gpu_hours, row.measures.cost)
+            for row in view.rows
+            if row.kind == "allocated"
+        ],
+        pods=usage.pods,
+        nodes={node["node_id"]: node for node in usage.nodes},
+        told={key: frozenset(names) for key, names in told.items()},
+        idle_from=lambda hours: read_idle(con, period, round(hours * MS_PER_HOUR)),
+    )
+    load_activity(con, config.activity)
+    results = tuple(_checked(rule, facts) for rule in rules)
+    kept, broken, unknown = (
+        sum(one.status == status for one in results) for status in ("kept", "broken", "unknown")
+    )
+    return PolicyAnswer(period, config.currency, kept, broken, unknown, results, view.coverage)
+
+
+def _checked(rule: Rule, facts: Facts) -> RuleResult:
+    try:
+        checked, violations = rule.check(facts)
+    except _Unknown as reason:
+        return RuleResult(rule.name, rule.kind, rule.severity, "unknown", 0, rule.advice, str(reason), ())
+    dearest = tuple(sorted(violations, key=lambda one: -(one.cost or 0)))
+    return RuleResult(
+        rule.name,
+        rule.kind,
+        rule.severity,
+        "broken" if dearest else "kept",
+        checked,
+        rule.advice,
+        None,
+        dearest,
+    )
+
+
+def junit(answer: PolicyAnswer) -> str:
+    """The answer as JUnit XML, as CI servers read it: a test case a rule kept or unknown, and one for whoever breaks a rule."""
+    suites = ET.Element("testsuites", name="gpucost policy")
+    for rule in visible_parts(answer.rules):
+        cases = list(_cases(rule))
+        failures = sum(case.find("failure") is not None for case in cases)
+        skipped = sum(case.find("skipped") is not None for case in cases)
+        suite = ET.SubElement(
+            suites,
+            "testsuite",
+            name=rule.name,
+            tests=str(len(cases)),
+            failures=str(failures),
+            skipped=str(skipped),
+            errors="0",
+        )
+        suite.extend(cases)
+    ET.indent(suites)
+    return ET.tostring(suites, encoding="unicode", xml_declaration=True) + "\n"
+
+
+def _cases(rule: RuleResult) -> Iterator[Any]:
+    for one in rule.violations:
+        where = "/".join(part for part in (one.cluster, one.namespace, one.subject) if part)
+        case = ET.Element(
+            "testcase", classname=f"gpucost.questions.policy.rules.{rule.kind}", name=f"{rule.name}: {where}"
+        )
+        # a warning does not fail a build
+        kind = "failure" if rule.severity == "error" else "skipped"
+        ET.SubElement(case, kind, message=one.evidence).text = rule.advice
+        yield case
+    if not rule.violations:
+        case = ET.Element("testcase", classname=f"gpucost.questions.policy.rules.{rule.kind}", name=rule.name)
+        if rule.missing:
+            ET.SubElement(case, "skipped", message=rule.missing)
+        yield case

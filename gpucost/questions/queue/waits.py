@@ -1,0 +1,205 @@
+"""What Kueue says of ClusterQueues (docs/kueue.md), and Slurm of jobs (docs/slurm.md): waits, use, and whose share is fair."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any
+
+from gpucost.engine import answer_rows, run_stage
+from gpucost.periods import MS_PER_HOUR, Period
+from gpucost.records import record
+from gpucost.shapes import Shape
+from gpucost.store import sqlfiles
+
+if TYPE_CHECKING:
+    from duckdb import DuckDBPyConnection
+
+
+@record
+class Waits:
+    """How long workloads waited from creation to admission, in seconds; quantiles are read off a histogram, None without any."""
+
+    admitted: float
+    wait_mean_seconds: float | None
+    wait_p50_seconds: float | None
+    wait_p95_seconds: float | None
+
+
+@record
+class Queue(Shape):
+    """One ClusterQueue and GPU resource; units of the resource (GPUs, slices), averages over the time they are known for.
+
+    None: Kueue did not say (quotas and use need `enableClusterQueueResources`). `borrowing_limit` is None, too, where Kueue says
+    that there is none: then `is_borrowing_unlimited`. `recent_*` are of the last 7 days of the period, decayed by half in 2 days;
+    shares (0-1) are of the queue's cohort, or of all queues without one. Figures of the queue (pending, waits) stand in each of
+    its rows.
+    """
+
+    cluster: str
+    cluster_queue: str
+    cohort: str | None
+    resource: str | None
+    quota: float | None
+    borrowing_limit: float | None
+    is_borrowing_unlimited: bool
+    used_average: float | None
+    used_p95: float | None
+    used_max: float | None
+    borrowed_average: float | None
+    borrowed_max: float | None
+    pending_average: float | None
+    pending_max: float | None
+    recent_quota: float | None
+    recent_used: float | None
+    share_of_quota: float | None
+    share_of_use: float | None
+    waits: Waits
+
+    FLAT = ("waits",)
+
+
+@record
+class SlurmWait:
+    """Jobs with GPUs of a partition, a QOS or an account (`by`): waits of those that began in the period, in seconds.
+
+    `wait_*` from submission, `eligible_wait_*` from when they could have begun; None where none began. `preempted_cost` is what
+    runs cost that were preempted.
+    """
+
+    cluster: str
+    by: str
+    name: str
+    started: int
+    wait_p50_seconds: float | None
+    wait_p95_seconds: float | None
+    eligible_wait_p50_seconds: float | None
+    eligible_wait_p95_seconds: float | None
+    gpu_hours: float
+    cost: Decimal
+    preempted: int
+    preempted_cost: Decimal
+
+
+@record
+class SlurmShare:
+    """What sshare says of an account, or of a user in it, beside what its jobs cost; shares are 0-1.
+
+    `cost_share` is of the cluster's dollars, those of one half-life before the period's end counting half; None without any.
+    """
+
+    cluster: str
+    account: str
+    user: str | None
+    norm_shares: float | None
+    effective_usage: float | None
+    fair_share: float | None
+    cost: Decimal
+    cost_share: float | None
+
+
+@record
+class Queues(Shape):
+    """What the queues were in a period; of Slurm where the store knows one."""
+
+    period: Period
+    queues: list[Queue]
+    slurm_waits: list[SlurmWait] | None = None
+    slurm_shares: list[SlurmShare] | None = None
+
+
+_RECENT_MS = 7 * 24 * MS_PER_HOUR
+_HALF_LIFE_MS = 2 * 24 * MS_PER_HOUR
+
+
+# One row per (cluster, queue, resource, part) and moment at which one of its gauges begins or ends, and the next one. A table, as
+# every left side of an ASOF join.
+_EDGES = """
+CREATE OR REPLACE TEMP TABLE queue_edges AS
+SELECT *, lead(at_ms) OVER (PARTITION BY cluster, cluster_queue, resource, part ORDER BY at_ms) AS next_ms
+FROM (
+    SELECT cluster, cluster_queue, resource, part, from_ms AS at_ms FROM queue_runs
+    UNION
+    SELECT cluster, cluster_queue, resource, part, to_ms FROM queue_runs
+)
+QUALIFY next_ms IS NOT NULL"""
+
+
+def queues(
+    con: DuckDBPyConnection, period: Period, clusters: Sequence[str] = (), names: Sequence[str] = ()
+) -> list[Queue]:
+    """Every ClusterQueue that Kueue told of in the period, the fullest first. Works on a read-only connection."""
+    since = period.end_ms - _RECENT_MS
+    span = period.bounds
+    filters = {"clusters": list(clusters), "queues": list(names)}
+    sqlfiles.run(con, "filters")
+    run_stage(
+        con, "gpucost.questions.queue", "10_runs", span | filters | {"from_ms": min(since, period.start_ms)}
+    )
+    con.execute(_EDGES)
+    run_stage(con, "gpucost.questions.queue", "30_parts")
+    run_stage(
+        con, "gpucost.questions.queue", "50_sums", span | {"since_ms": since, "half_life_ms": _HALF_LIFE_MS}
+    )
+    return [
+        Queue(
+            waits=_waits(row.pop("admitted"), row.pop("waited_seconds"), row.pop("buckets")), **_rounded(row)
+        )
+        for row in answer_rows(con, "gpucost.questions.queue", "60_queues", span | filters)
+    ]
+
+
+def slurm(
+    con: DuckDBPyConnection, period: Period, half_life_ms: int, clusters: Sequence[str]
+) -> tuple[list[SlurmWait], list[SlurmShare]]:
+    """Waits and cost of Slurm's jobs, and what sshare said of accounts and users beside what they cost. Needs attributed tables.
+
+    Waits are by partition, QOS and account, each group's dearest first.
+    """
+    sqlfiles.run(con, "filters")
+    asked = period.bounds | {"clusters": list(clusters)}
+    waits = answer_rows(con, "gpucost.questions.queue", "70_slurm_waits", asked)
+    shares = answer_rows(
+        con, "gpucost.questions.queue", "80_slurm_shares", asked | {"half_life_ms": half_life_ms}
+    )
+    return [SlurmWait(**_rounded(row)) for row in waits], [SlurmShare(**_rounded(row)) for row in shares]
+
+
+def _waits(admitted: float | None, seconds: float | None, histogram: list[dict[str, float]] | None) -> Waits:
+    buckets = [(bucket["upper"], bucket["count"]) for bucket in histogram or ()]
+    mean = (seconds or 0.0) / admitted if admitted else None
+    return Waits(
+        **_rounded(
+            {
+                "admitted": admitted or 0.0,
+                "wait_mean_seconds": mean,
+                "wait_p50_seconds": quantile(buckets, 0.5),
+                "wait_p95_seconds": quantile(buckets, 0.95),
+            }
+        )
+    )
+
+
+def _rounded(row: dict[str, Any]) -> dict[str, Any]:
+    return {name: round(value, 6) if isinstance(value, float) else value for name, value in row.items()}
+
+
+def quantile(buckets: Sequence[tuple[float, float]], share: float) -> float | None:
+    """The value below which `share` of the observations lie, of (upper bound, count up to it) in order; None without any.
+
+    As Prometheus' histogram_quantile: observations lie evenly in their bucket, and those above the last bound at that bound.
+    """
+    total = buckets[-1][1] if buckets else 0.0
+    if total <= 0:
+        return None
+    below = lower = 0.0
+    for upper, count in buckets:
+        if count >= share * total:
+            if math.isinf(upper):
+                return lower
+            return lower + (upper - lower) * (
+                (share * total - below) / (count - below) if count > below else 1.0
+            )
+        below, lower = count, upper
+    return lower

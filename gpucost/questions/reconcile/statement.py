@@ -1,0 +1,396 @@
+"""Where each billed dollar went: the bill beside what was attributed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from datetime import date
+from decimal import Decimal
+from typing import TYPE_CHECKING, Annotated, Literal
+from zoneinfo import ZoneInfo
+
+from pydantic import Field
+
+from gpucost.catalog import load_catalog
+from gpucost.engine import answer_rows, dicts, run_stage
+from gpucost.errors import IncompleteError
+from gpucost.periods import from_ms, month_period
+from gpucost.price.fx import no_rate
+from gpucost.questions.report.rows import ZERO
+from gpucost.records import grouped, record
+from gpucost.render.view import MissingTime
+from gpucost.shapes import Shape
+from gpucost.store import charges, sqlfiles
+
+if TYPE_CHECKING:
+    from duckdb import DuckDBPyConnection
+
+DIMENSIONS = ("day", "node", "team")
+PACKAGE = "gpucost.questions.reconcile"
+CENT = Decimal("0.005")  # half a cent: what rounding to cents hides
+
+Basis = Literal["billed", "effective"]
+BASES: dict[Basis, str] = {"billed": "the invoice", "effective": "effective cost"}
+
+# Where money of GPU machines goes, in the order of the account, with what each line is.
+LINES = {
+    "attributed": "attributed to teams",
+    "unallocated": "unallocated: nobody held the GPUs",
+    "not_collected": "billed while nobody saw who held the GPUs",
+    "outside_node_life": "billed time outside the node's life",
+    "seen_beyond_billed_hours": "nodes seen longer than billed",
+    "instances_without_metrics": "billed instances that no metrics saw",
+    "billed_in_part": "billed without a part of the cost",
+    "shared_in_pool": "shared among machines of one kind",
+    "settled_in_other_periods": "settled in other billing periods",
+}
+
+
+# What of a bill is no machine with GPUs that has an id, in the order of a statement.
+OTHER_CLASSES = {
+    "gpu_without_id": "GPU machines that the bill gives no id",
+    "other_export": "GPU machines that another export tells, too",
+    "managed": "managed GPU services without a node",
+    "bought_tokens": "bought tokens",
+    "unused_gpu_reservations": "reserved GPU capacity that nothing used",
+    "unused_commitments": "commitments that nothing used",
+    "commitment_fees": "fees of commitments",
+    "covered_usage": "covered usage that savings plans take back",
+    "unused_reservations": "other reserved capacity that nothing used",
+    "other_machines": "machines without GPUs",
+    "storage": "storage",
+    "network": "network",
+    "support": "support",
+    "other_services": "other services",
+    "split": "containers' shares, which cost nothing",
+    "discounts": "discounts",
+    "credits": "credits",
+    "refunds": "refunds",
+    "tax": "tax",
+    "rounding": "rounding",
+}
+CLASSES = LINES | OTHER_CLASSES
+# Where the same class means less in effective cost than on an invoice.
+_EFFECTIVE = {
+    "commitment_fees": "fees of commitments, spread over what they cover",
+    "discounts": "discounts that are in no other class",
+}
+
+
+@record
+class ClassRow:
+    """What bill rows of one class come to; of `attributed`, those of one team."""
+
+    name: Annotated[str, Field(alias="class")]
+    team: str | None
+    rows: int
+    cost: Decimal
+
+
+@record
+class Statement:
+    """Everything that the billing period's bills have in one currency, by class: as billed, or as effective cost.
+
+    The classes' bill rows add up to `rows`; their costs and `difference`, what went to no class and should be 0, to `cost`.
+    """
+
+    basis: Basis
+    currency: str
+    rows: int
+    cost: Decimal
+    difference: Decimal
+    classes: tuple[ClassRow, ...]
+
+    @classmethod
+    def of(
+        cls, basis: Basis, currency: str, rows: int, cost: Decimal, classes: Iterable[ClassRow]
+    ) -> Statement:
+        """The statement of these classes in their order; under half a cent that is left over is a class of its own."""
+        places = list(CLASSES)
+        ordered = sorted(
+            (row for row in classes if row.rows or row.cost),
+            key=lambda row: (places.index(row.name), -row.cost, row.team or ""),
+        )
+        left = cost - sum((row.cost for row in ordered), ZERO)
+        if left and abs(left) < CENT:
+            ordered.append(ClassRow("rounding", None, 0, left))
+            left = ZERO
+        return cls(basis, currency, rows, cost, left, tuple(ordered))
+
+    def lines(self) -> list[tuple[str, int | None, Decimal]]:
+        """What a reader sees: classes with rows or money in words, their rows and their cost in cents.
+
+        With `difference` they add up to `cost` in cents; what rounding leaves is a line.
+        """
+        shown = [
+            (class_words(row.name, self.basis, row.team), row.rows, row.cost)
+            for row in self.classes
+            if row.name != "rounding" and (row.rows or abs(row.cost) >= CENT)
+        ]
+        return in_cents(shown, self.cost - self.difference)
+
+
+def class_words(name: str, basis: Basis, team: str | None = None) -> str:
+    """A class in words; those of one team, where `team` is told."""
+    if team is not None:
+        return f"GPU machines of {team}"
+    return (_EFFECTIVE if basis == "effective" else {}).get(name, CLASSES[name])
+
+
+def in_cents(
+    lines: Iterable[tuple[str, int | None, Decimal]], cost: Decimal
+) -> list[tuple[str, int | None, Decimal]]:
+    """Lines of words, bill rows and cost, in cents that add up to those of `cost`: what rounding leaves is a line."""
+    shown = [(words, rows, _cents(amount)) for words, rows, amount in lines]
+    left = _cents(cost) - sum((amount for *_, amount in shown), ZERO)
+    return [*shown, (CLASSES["rounding"], None, left)] if left else shown
+
+
+@record
+class Invoice:
+    """What one invoice of a provider comes to, in its own currency; None where the export does not name it."""
+
+    provider: str
+    account: str | None
+    invoice_id: str | None
+    currency: str
+    rows: int
+    billed_cost: Decimal
+    effective_cost: Decimal
+
+
+@record
+class LineRow(Shape):
+    """An amount of one line, by the dimensions asked for; None where the line knows no such dimension."""
+
+    line: str
+    keys: dict[str, str | None]
+    cost: Decimal
+
+
+@record
+class Cause:
+    """Why effective cost differs from billed cost; `difference` is billed - effective, in `currency`."""
+
+    provider: str
+    currency: str
+    kind: str
+    cause: str
+    rows: int
+    billed_cost: Decimal
+    effective_cost: Decimal
+    difference: Decimal
+
+
+@record
+class Beside:
+    """What charges of one kind beside the hours of GPU instances cost."""
+
+    kind: str
+    currency: str
+    cost: Decimal
+
+
+@record
+class Machine:
+    """A machine on one side of the account only: billed and not seen, or seen and not billed (then at its estimate)."""
+
+    name: str
+    instance_type: str | None
+    hours: float
+    cost: Decimal
+
+
+@record
+class Reconciliation(Shape):
+    """The account of one billing period. Money in `currency`, but for invoices, causes and `beside`, which are in the bill's.
+
+    `statements` say where every row of the bills went, billed first: in `currency`, and one for each of the bills' currencies
+    that has no rate to it. `effective_cost` is that of GPU instances = sum of `lines` + `difference`, which no line names.
+    `problems` are what keeps the account from being closed, a sentence each; none where every cent is named.
+    `not_collected` is what metrics miss of the period, as pipeline.reconcile tells.
+    """
+
+    month: str
+    currency: str
+    providers: tuple[str, ...]
+    is_final: bool
+    is_exact: bool
+    problems: tuple[str, ...]
+    statements: tuple[Statement, ...]
+    invoices: tuple[Invoice, ...]
+    effective_cost: Decimal
+    instance_hours: float
+    machines: Annotated[int, Field(alias="instances")]
+    lines: dict[str, Decimal]
+    difference: Decimal
+    by: tuple[str, ...]
+    rows: tuple[LineRow, ...]
+    causes: Annotated[tuple[Cause, ...], Field(alias="billed_minus_effective")]
+    beside: tuple[Beside, ...]
+    unseen: Annotated[tuple[Machine, ...], Field(alias="instances_without_metrics")]
+    unbilled: Annotated[tuple[Machine, ...], Field(alias="nodes_without_bill")]
+    not_collected: tuple[MissingTime, ...]
+    final_cost: Decimal
+    estimated_cost: Decimal
+
+    @property
+    def sentence(self) -> str:
+        """The account in one line: what was billed, where it went, and what keeps it from being closed."""
+        parts = " + ".join(
+            f"{cost:,.2f} {LINES[line]}"
+            for line, cost in self.lines.items()
+            if abs(cost) >= CENT or line == "attributed"
+        )
+        state = "final" if self.is_final else "not final"
+        wholes = ", ".join(f"{one.cost:,.2f} {one.currency} {one.basis}" for one in self.statements)
+        return (
+            f"bill of {', '.join(self.providers)} ({state}, billing period {self.month} UTC): {wholes}; "
+            f"{self.effective_cost:,.2f} {self.currency} for {self.machines:,} GPU machines = {parts}; "
+            f"{'; '.join(self.problems) or 'every cent is named'}"
+        )
+
+
+def problems_of(
+    statements: Iterable[Statement], causes: Iterable[Cause], unexplained_hours: float
+) -> tuple[str, ...]:
+    """What went to no class, billed - effective of charges that name no cause for it, and hours billed without their cost."""
+    unexplained: dict[str, Decimal] = {}
+    for cause in causes:
+        if cause.cause == "same" and cause.difference:
+            unexplained[cause.currency] = unexplained.get(cause.currency, ZERO) + cause.difference
+    found = [
+        f"{one.difference:,.2f} {one.currency} of {BASES[one.basis]} went to no class"
+        for one in statements
+        if one.difference
+    ]
+    found += [
+        f"{amount:,.2f} {currency} between billed and effective cost has no cause"
+        for currency, amount in unexplained.items()
+    ]
+    if unexplained_hours:
+        hours = f"{unexplained_hours:,.1f} instance-hours"
+        found.append(f"{hours} were billed without their cost, or a part of it, for no named reason")
+    return tuple(found)
+
+
+def _cents(amount: Decimal) -> Decimal:
+    return amount.quantize(Decimal("0.01")) + 0  # no -0.00
+
+
+# The first of the machines that are billed in a currency without a rate.
+_WITHOUT_RATE = """SELECT currency, min(from_ms) AS from_ms
+FROM billed_hours
+WHERE billing_period = $1 AND rate IS NULL
+GROUP BY currency
+ORDER BY from_ms, currency
+LIMIT 1"""
+_TOTAL = """SELECT coalesce(sum(effective_cost), 0) AS effective_cost, coalesce(sum(instance_hours), 0) AS instance_hours,
+    count(DISTINCT instance_key) AS machines, coalesce(sum(instance_hours) FILTER (is_unexplained), 0) AS unexplained_hours
+FROM machine_hours"""
+_TOTALS = """SELECT currency, sum(rows)::BIGINT AS rows, sum(billed_cost) AS billed_cost, sum(effective_cost) AS effective_cost
+FROM row_classes
+GROUP BY currency
+ORDER BY currency <> $1, currency"""
+# At their pool's price they add up to the line instances_without_metrics.
+_UNSEEN = """SELECT billed_name, any_value(instance_type), sum(instance_hours),
+    coalesce(sum((price_per_hour * instance_hours)::DECIMAL(38, 9)), 0) AS cost
+FROM machine_hours
+WHERE NOT has_node
+GROUP BY provider, billed_name
+ORDER BY cost DESC, billed_name"""
+# Nothing that is in the machines' cost, such as a discount, is in it.
+_BESIDE = """SELECT kind, billing_currency AS currency, sum(effective_cost) AS cost
+FROM machine_charges
+WHERE billing_period = $1 AND kind IN ('storage', 'network', 'other')
+GROUP BY ALL
+HAVING sum(effective_cost) <> 0
+ORDER BY ALL"""
+
+
+def reconcile(con: DuckDBPyConnection, month: str, currency: str, by: tuple[str, ...] = ()) -> Reconciliation:
+    """The account of the billing period `month` (`2026-10`), from an attribution that is up to date.
+
+    Works on a read-only connection that has the rates of price.load_fx_rates; makes temporary tables. Raises IncompleteError
+    where no bill of that month was collected, PriceError where a machine is billed in a currency that has no rate.
+    """
+    causes = answer_rows(con, PACKAGE, "60_charges", {"month": month})
+    if not causes:
+        raise IncompleteError(*_no_bill(con, month))
+    for billed, at_ms in con.execute(_WITHOUT_RATE, [month]).fetchall():
+        raise no_rate(
+            f"the bill of {month} has machines in {billed}",
+            billed,
+            currency,
+            f" on {from_ms(at_ms):%Y-%m-%d}",
+        )
+    sqlfiles.run(con, "machine_charges")
+    charges.find_tokens(con)
+    run_stage(con, PACKAGE, "10_machine_hours", {"month": month})
+    load_catalog(con)
+    run_stage(con, PACKAGE, "20_row_classes", {"month": month, "currency": currency})
+    for name in ("30_machine_parts", "35_machine_shares"):
+        run_stage(con, PACKAGE, name)
+    sums = answer_rows(con, PACKAGE, "40_lines", {"by": []})
+    (total,) = dicts(con.execute(_TOTAL))
+    period = month_period(date.fromisoformat(f"{month}-01"), ZoneInfo("UTC"))
+    named = {row["line"]: row["cost"] for row in sums}
+    lines = {line: named.get(line, ZERO) for line in LINES}
+    statements, is_final = tuple(_statements(con, currency)), all(row["is_final"] for row in causes)
+    explained = tuple(
+        Cause(**{key: value for key, value in row.items() if key != "is_final"}) for row in causes
+    )
+    problems = problems_of(statements, explained, float(total["unexplained_hours"]))
+    cost = total["effective_cost"]
+    unbilled = tuple(Machine(**row) for row in answer_rows(con, PACKAGE, "51_unbilled_nodes", period.bounds))
+    return Reconciliation(
+        month=month,
+        currency=currency,
+        providers=tuple(sorted({row["provider"] for row in causes})),
+        is_final=is_final,
+        is_exact=not problems,
+        problems=problems,
+        statements=statements,
+        invoices=tuple(Invoice(**row) for row in answer_rows(con, PACKAGE, "44_invoices", {"month": month})),
+        effective_cost=cost,
+        instance_hours=float(total["instance_hours"]),
+        machines=total["machines"],
+        lines=lines,
+        difference=cost - sum(lines.values(), ZERO),
+        by=by,
+        rows=tuple(
+            LineRow(row["line"], {key: row[key] for key in by}, row["cost"])
+            for row in answer_rows(con, PACKAGE, "40_lines", {"by": list(by)})
+        )
+        if by
+        else (),
+        causes=explained,
+        beside=tuple(Beside(*row) for row in con.execute(_BESIDE, [month]).fetchall()),
+        unseen=tuple(Machine(*row) for row in con.execute(_UNSEEN).fetchall()),
+        unbilled=unbilled,
+        not_collected=(),
+        final_cost=cost if is_final else ZERO,
+        estimated_cost=sum((machine.cost for machine in unbilled), ZERO),
+    )
+
+
+def _statements(con: DuckDBPyConnection, currency: str) -> Iterator[Statement]:
+    classes = grouped(
+        ((row["basis"], row["currency"]), ClassRow(row["class"], row["team"], row["rows"], row["cost"]))
+        for row in answer_rows(con, PACKAGE, "42_classes", {"currency": currency})
+    )
+    for whole in dicts(con.execute(_TOTALS, [currency])):
+        for basis in BASES:
+            own = classes[basis, whole["currency"]]
+            yield Statement.of(basis, whole["currency"], whole["rows"], whole[f"{basis}_cost"], own)
+
+
+def _no_bill(con: DuckDBPyConnection, month: str) -> tuple[str, str]:
+    months = [
+        row[0] for row in con.execute("SELECT DISTINCT billing_period FROM bills ORDER BY ALL").fetchall()
+    ]
+    if not months:
+        return f"no bill of {month} was collected, nor any other", "gpucost collect aws|gcp|azure|focus PATH"
+    return (
+        f"no bill of {month} was collected; there are {', '.join(months)}",
+        "gpucost collect aws|gcp|azure|focus PATH",
+    )

@@ -1,0 +1,261 @@
+"""Cost of bought tokens by team and model, from bills; see docs/tokens.md.
+
+A vendor's invoice and a cloud's bill can contain the same charge. It counts once, as on the invoice; the bill only names its
+owner. The numbered .sql files compute whole months (UTC) and cut them to the period at the end: adjoining periods add up.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any
+from zoneinfo import ZoneInfo
+
+from gpucost.engine import answer_rows, parsed, run_stage
+from gpucost.periods import Period, from_ms, month_period, time_buckets
+from gpucost.price import load_fx_rates
+from gpucost.price.fx import no_rate
+from gpucost.questions.report.rows import NO_MEASURES, ZERO, Part, cut, in_parts
+from gpucost.questions.units.query import UnitView, per, plain
+from gpucost.render.view import ApiCost, ApiModel, Notice, Row
+from gpucost.store.charges import find_tokens
+
+if TYPE_CHECKING:
+    from duckdb import DuckDBPyConnection
+
+    from gpucost.config.model import Config
+
+__all__ = ["add_bought", "known_to", "models", "notices", "prepare", "rows", "select", "teams", "total"]
+
+# A cloud's bill may exceed the invoices that replace its rows by this much without a notice.
+_TOLERANCE = Decimal("0.05")
+_CENT = Decimal("0.01")
+# A vendor's bill is a day or two behind; one of whom nothing is known for two months sells nothing any more.
+_LATE, _ACTIVE = timedelta(days=2), timedelta(days=62)
+_UTC = ZoneInfo("UTC")
+_TOKENS = ("prompt_tokens", "cached_tokens", "generation_tokens")
+
+
+def prepare(con: DuckDBPyConnection, config: Config, period: Period) -> None:
+    """Make the temporary tables api_charges and api_shares of the period's months, after `store.charges.find_tokens`.
+
+    Raises PriceError for tokens bought in a currency without a rate.
+    """
+    load_fx_rates(con, config)
+    run_stage(con, __name__, "05_macros")
+    _load_teams(con, config)
+    # whole months in UTC
+    first, last = (month_period(from_ms(ms).date(), _UTC) for ms in (period.start_ms, period.end_ms - 1))
+    run_stage(con, __name__, "10_api_charges", {"from_ms": first.start_ms, "to_ms": last.end_ms})
+    run_stage(con, __name__, "30_api_shares")
+    _refuse_unconverted(con, config)
+
+
+def select(con: DuckDBPyConnection, teams: Iterable[str]) -> None:
+    """Make the temporary table api_rows: what falls into the report's time_buckets, of some teams where any are named."""
+    run_stage(con, __name__, "50_api_rows", {"teams": list(teams)})
+
+
+# What the configuration says of teams, as charges may spell it.
+_TEAMS = """
+CREATE OR REPLACE TEMP TABLE api_team_labels AS
+SELECT unnest($labels::VARCHAR[]) AS label, unnest(range(len($labels::VARCHAR[]))) AS ordinal;
+CREATE OR REPLACE TEMP TABLE api_team_values (ordinal INTEGER, team VARCHAR, label VARCHAR, value VARCHAR);
+CREATE OR REPLACE TEMP TABLE api_team_categories (ordinal INTEGER, team VARCHAR, category VARCHAR, value VARCHAR);
+CREATE OR REPLACE TEMP TABLE api_team_globs (ordinal INTEGER, team VARCHAR, pattern VARCHAR)"""
+
+
+def _load_teams(con: DuckDBPyConnection, config: Config) -> None:
+    labels = [label for label in (config.team_labels.pod, config.team_labels.namespace) if label] or ["team"]
+    for statement in parsed(con, _TEAMS):
+        con.execute(
+            statement, {"labels": [_plain(label) for label in labels]} if "$labels" in statement.query else {}
+        )
+    for ordinal, team in enumerate(config.teams):
+        for key, values in team.labels.items():
+            for value in values:
+                con.execute(
+                    "INSERT INTO api_team_values VALUES ($1, $2, $3, $4)",
+                    [ordinal, team.name, _plain(key), value],
+                )
+        for key, values in team.cost_categories.items():
+            for value in values:
+                con.execute(
+                    "INSERT INTO api_team_categories VALUES ($1, $2, $3, $4)",
+                    [ordinal, team.name, _plain(key), value],
+                )
+        for pattern in team.api:
+            con.execute("INSERT INTO api_team_globs VALUES ($1, $2, $3)", [ordinal, team.name, pattern])
+
+
+def _plain(key: str) -> str:
+    """A label's name as those of tags are compared: deliveries differ in case and in what parts words."""
+    return re.sub(r"[\W_]+", "", key.lower())
+
+
+def _refuse_unconverted(con: DuckDBPyConnection, config: Config) -> None:
+    found = con.execute(
+        "SELECT provider, currency, min(start_ms) FROM api_shares WHERE without_rate > 0 GROUP BY ALL ORDER BY ALL LIMIT 1"
+    ).fetchone()
+    if found is not None:
+        provider, currency, at_ms = found
+        day = from_ms(at_ms).astimezone(config.tz).date()
+        raise no_rate(
+            f"tokens of {provider} are priced in {currency}", currency, config.currency, f" on {day}"
+        )
+
+
+def rows(con: DuckDBPyConnection, by: tuple[str, ...], *, each_team: bool) -> dict[Part, list[Row]]:
+    """The rows of kind 'api' by the dimensions of a report, the dearest first, of each team apart where that is asked for."""
+    found = in_parts(answer_rows(con, __name__, "60_api_sums", {"by": list(by), "each_team": each_team}))
+    return {
+        part: [Row("api", {name: row[name] for name in by}, NO_MEASURES, api=_cost(row)) for row in several]
+        for part, several in found.items()
+    }
+
+
+def models(con: DuckDBPyConnection, *, each_team: bool) -> dict[Part, tuple[ApiModel, ...]]:
+    """What each team bought of each model, from whom and by which source, the most expensive first."""
+    found = in_parts(answer_rows(con, __name__, "70_api_models", {"each_team": each_team}))
+    return {part: tuple(_model(row) for row in several) for part, several in found.items()}
+
+
+def _model(row: dict[str, Any]) -> ApiModel:
+    cost = _cost(row)
+    tokens = (cost.prompt_tokens or 0) + (cost.generation_tokens or 0)
+    return ApiModel(
+        **{name: row[name] for name in ("team", "provider", "model", "source")},
+        cost=cost,
+        prompt_cost=row["prompt_cost"],
+        generation_cost=row["generation_cost"],
+        cost_per_million_tokens=per(cost.api_cost, tokens, 1_000_000),
+    )
+
+
+def add_bought(con: DuckDBPyConnection, config: Config, view: UnitView) -> None:
+    """Adds to an answer on tokens those that were bought in its period, by its teams; none where it is of a part of the fleet."""
+    ask = view.ask
+    if ask.namespaces or ask.workloads or ask.clusters or not find_tokens(con):
+        return
+    prepare(con, config, ask.period)
+    cut(con, ask.period, time_buckets(ask.period, ask.tz, ()), by_day=False)
+    select(con, ask.teams)
+    now = datetime.now(UTC)
+    known = known_to(con, ask.period, now)
+    view.notes += [notice.message for notice in notices(con, config, ask.period, now, known)]
+    if bought := models(con, each_team=False).get(None):
+        view.sections["bought"] = [_item(one) for one in bought]
+        view.shown["bought"] = (
+            "team", "model", "provider", "prompt_tokens", "generation_tokens", "api_cost", "cost_per_million_tokens",
+            "cost_per_million_prompt_tokens", "cost_per_million_generation_tokens", "source",
+        )  # fmt: skip
+
+
+def _item(one: ApiModel) -> dict[str, Any]:
+    cost = one.cost
+    return {
+        **{name: getattr(one, name) for name in ("team", "provider", "model", "source")},
+        **{name: getattr(cost, name) for name in (*_TOKENS, "api_cost")},
+        "prompt_cost": one.prompt_cost,
+        "generation_cost": one.generation_cost,
+        "cost_per_million_tokens": one.cost_per_million_tokens,
+        "cost_per_million_prompt_tokens": per(one.prompt_cost, cost.prompt_tokens, 1_000_000),
+        "cost_per_million_generation_tokens": per(one.generation_cost, cost.generation_tokens, 1_000_000),
+    }
+
+
+def _cost(row: dict[str, Any]) -> ApiCost:
+    return ApiCost(
+        api_cost=row["api_cost"],
+        commitment_cost=row["commitment_cost"],
+        **{name: None if row[name] is None else plain(row[name]) for name in _TOKENS},
+    )
+
+
+def total(of_rows: Iterable[Row]) -> ApiCost:
+    """The sum of rows of kind 'api'."""
+    costs = [row.api for row in of_rows if row.api]
+    tokens = {
+        name: [value for cost in costs if (value := getattr(cost, name)) is not None] for name in _TOKENS
+    }
+    return ApiCost(
+        api_cost=sum((cost.api_cost for cost in costs), ZERO),
+        commitment_cost=sum((cost.commitment_cost for cost in costs), ZERO),
+        **{name: plain(sum(known, 0.0)) if known else None for name, known in tokens.items()},
+    )
+
+
+def teams(con: DuckDBPyConnection) -> set[str]:
+    """The teams that bought tokens in the months of the period, whatever the report is narrowed to."""
+    return {str(team) for (team,) in con.execute("SELECT DISTINCT team FROM api_shares").fetchall()}
+
+
+# A cloud's rows that a vendor's invoice takes the place of, where they come to more.
+_REPEATED_MORE = """
+WITH repeated AS (
+    SELECT provider AS seller, sum(cost) AS cost FROM api_charges WHERE is_repeated GROUP BY ALL
+),
+invoiced AS (
+    SELECT seller, sum(cost) AS cost FROM api_charges WHERE sold_vendor IS NOT NULL GROUP BY ALL
+)
+SELECT seller, i.cost, r.cost FROM repeated AS r JOIN invoiced AS i USING (seller) ORDER BY seller"""
+_UNASSIGNED = "SELECT sum(api_cost) FROM api_rows WHERE team = 'unassigned'"
+# Of all that was ever bought: a seller whose newest bill is missing has nothing in the months asked for. A commitment is charged
+# ahead, and says nothing of what was used; a bill that is final, or was loaded two days after its month, is of all of it.
+_KNOWN_TO = """
+WITH bill_ends AS (
+    SELECT bill_id, is_final, loaded_at, strptime(billing_period || '-01', '%Y-%m-%d') + INTERVAL 1 MONTH AS month_end FROM bills
+)
+SELECT t.provider, epoch_ms(greatest(
+    coalesce(max(t.charge_period_end) FILTER (t.token_kind <> 'commitment'), max(t.charge_period_end)),
+    max(b.month_end) FILTER (b.is_final OR b.loaded_at >= b.month_end + INTERVAL 2 DAY)))
+FROM token_charges AS t JOIN bill_ends AS b USING (bill_id) GROUP BY t.provider ORDER BY t.provider"""
+
+
+def known_to(con: DuckDBPyConnection, period: Period, now: datetime) -> dict[str, datetime]:
+    """Until when it is known what was bought, by seller; of those of whom anything was in two months before the period's end."""
+    end = min(period.end, now)
+    known = {seller: from_ms(ms) for seller, ms in con.execute(_KNOWN_TO).fetchall()}
+    return {seller: moment for seller, moment in known.items() if end - moment < _ACTIVE}
+
+
+def notices(
+    con: DuckDBPyConnection, config: Config, period: Period, now: datetime, known: Mapping[str, datetime]
+) -> list[Notice]:
+    """Warnings: sellers whose newest bill is missing, repeated charges that differ, cost without a team.
+
+    `known` is from `known_to`.
+    """
+    found = []
+    for seller, moment in known.items():
+        if min(period.end, now) - moment > _LATE:
+            found.append(
+                Notice(
+                    "api_not_known",
+                    f"tokens of {seller} are known until {moment.astimezone(config.tz):%Y-%m-%d %H:%M}:"
+                    " no bill contains later ones",
+                    f"collect the bill of {seller}",
+                )
+            )
+    for seller, cost, repeated in con.execute(_REPEATED_MORE).fetchall():
+        if repeated > cost * (1 + _TOLERANCE) + _CENT:
+            found.append(
+                Notice(
+                    "api_repeated_more",
+                    f"vendors' invoices that {seller} issues say {cost:,.2f} {config.currency}, and its own bill {repeated:,.2f}"
+                    " of the same vendors and time: the invoices count",
+                    "see that they are of all accounts",
+                )
+            )
+    ((unassigned,),) = con.execute(_UNASSIGNED).fetchall()
+    if unassigned:
+        found.append(
+            Notice(
+                "api_unassigned",
+                f"{unassigned:,.2f} {config.currency} of bought tokens belong to no team: shown as unassigned",
+                "tag them, or name their projects, accounts or keys in [[teams]] api",
+            )
+        )
+    return found

@@ -1,0 +1,237 @@
+"""Builds the view of a report from the attributed tables."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+from zoneinfo import ZoneInfo
+
+from gpucost.config.model import Config
+from gpucost.errors import GpucostError, NoDataError, StoreError
+from gpucost.periods import from_ms, is_month, month_name
+from gpucost.questions.report import sharing
+from gpucost.questions.report.changes import changes, missed_before, with_changes
+from gpucost.questions.report.coverage import UNTRACKED, Covered, coverage
+from gpucost.questions.report.query import Query, newest_data
+from gpucost.questions.report.rows import (
+    ALL,
+    KINDS,
+    Part,
+    check_names,
+    has_nodes,
+    node_totals,
+    prepare,
+    priced_nodes,
+    rows_by,
+    total,
+    unpriced_gpus,
+    unpriced_ms,
+    workload_counts,
+)
+from gpucost.questions.report.sections import bought, consumers, cost_by, gpu_hours, unallocated_gpus, waste
+from gpucost.questions.report.series import read_series, trends
+from gpucost.render.view import Figures, ReportView, Shared, Table
+from gpucost.store.charges import find_tokens
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from duckdb import DuckDBPyConnection
+
+
+_WORKLOAD = ("cluster", "namespace", "workload")
+
+
+def build(
+    con: DuckDBPyConnection,
+    config: Config,
+    query: Query,
+    earlier: ReportView | None = None,
+    earlier_name: str = "",
+) -> ReportView:
+    """The report on `query`, from the attributed costs of days or hours, nodes, allocations, collected and warnings.
+
+    With `earlier`, the same report on the period called `earlier_name`, rows and totals tell how they changed since.
+
+    Works on a read-only connection; makes temporary tables. Where anything is shared it reads bills, too, and the temporary table
+    fx_rates. Raises GpucostError where the period holds no data or a filter names nothing there is, StoreError where the store
+    holds no GPU nodes at all.
+    """
+    return _build(con, config, query, {None: query}, earlier, earlier_name)[None]
+
+
+def build_each(con: DuckDBPyConnection, config: Config, query: Query) -> dict[str, ReportView]:
+    """The reports on each of the query's teams by itself, as `build` tells of one, from one reading of all."""
+    alone: dict[Part, Query] = {team: replace(query, teams=(team,)) for team in query.teams}
+    return {str(team): view for team, view in _build(con, config, query, alone).items()} if alone else {}
+
+
+#: What the table of every workload tells apart.
+_EVERY_WORKLOAD = ("workload", "team", "namespace", "cluster", "gpu_model")
+
+
+def workload_tables(
+    con: DuckDBPyConnection, config: Config, query: Query, teams: Sequence[str] = ()
+) -> dict[str | None, Table]:
+    """Every workload with its team, namespace, cluster and GPU model, the dearest first: under None, and of each of `teams`."""
+    every = replace(query, by=_EVERY_WORKLOAD, with_sections=False, with_series=False)
+    views: dict[str | None, ReportView] = {None: build(con, config, every)}
+    views.update(build_each(con, config, replace(every, teams=tuple(teams))))
+    return {
+        team: cost_by(list(view.rows), view.by, view.totals, view.node_totals, view.totals_shared)
+        for team, view in views.items()
+    }
+
+
+def _build(
+    con: DuckDBPyConnection,
+    config: Config,
+    query: Query,
+    parts: dict[Part, Query],
+    earlier: ReportView | None = None,
+    earlier_name: str = "",
+) -> dict[Part, ReportView]:
+    """The reports on the parts of `query`: on all of it, called None, or on each of its teams."""
+    each_team = None not in parts
+    now = query.now or datetime.now(UTC)
+    prepare(con, query, config.tz)
+    is_shared = sharing.is_asked(config, query)
+    if is_shared:
+        sharing.share(con, config, query)
+    # bought tokens are of no namespace, nor of a cluster
+    has_api = not (query.namespaces or query.clusters) and find_tokens(con)
+    if has_api:
+        from gpucost.questions.report import api_cost  # most stores know of no tokens
+
+        api_cost.prepare(con, config, query.period)
+        api_cost.select(con, query.teams)
+    if (query.teams or query.namespaces or query.clusters) and not query.may_be_absent:
+        others = sharing.shared_teams(con) if is_shared else set()
+        check_names(con, query, others | api_cost.teams(con) if has_api else others)
+    nodes = priced_nodes(con, query, each_team=each_team)
+    bys = [((), ALL), (("gpu_model", "capacity_type"), ALL), (query.dimensions, ALL)]
+    # of what nobody held, what reservations kept free
+    bys += [(("gpu_model", "capacity_type", "reservation"), ALL)] if query.with_sections else []
+    bys += [(_WORKLOAD, query.top)] if query.with_sections else []
+    by_nothing, by_gpu, all_rows, *detailed = rows_by(con, bys, each_team=each_team)
+    sums = {part: total(by_nothing[part]) for part in parts}
+    shared: dict[Part, Shared] = {}
+    if is_shared:
+        shared = sharing.total_shared(con, config, query, parts)
+        all_rows = sharing.with_shares(con, config, query, query.dimensions, all_rows, parts)
+    api_rows = api_cost.rows(con, query.dimensions, each_team=each_team) if has_api else {}
+    models = api_cost.models(con, each_team=each_team) if has_api else {}
+    for part, of_part in api_rows.items():
+        all_rows[part] = sorted([*all_rows.get(part, []), *of_part], key=lambda row: KINDS.index(row.kind))
+    figures = {}
+    for part in parts:
+        unknown = sum(
+            row.measures.allocated_gpu_hours for row in by_gpu[part] if row.keys["capacity_type"] == "unknown"
+        )
+        figures[part] = Covered(sums[part][0], nodes[part], round(unknown, 9))
+    trusted = coverage(con, config, query, now, figures)
+    for part in parts:
+        is_known = (query.may_be_absent and has_nodes(con)) or (
+            query.may_be_idle and trusted[part].collected_to
+        )
+        is_known = is_known or any(UNTRACKED in gap.families for gap in trusted[part].gaps)
+        if not nodes[part] and not all_rows[part] and not is_known:
+            raise _no_data(con, query, config.tz)
+    series = read_series(con, config, query, parts) if query.with_series else {}
+    top: dict[Part, Table] = {}
+    unpriced: dict[Part, list[tuple[str | None, str]]] = {}
+    if query.with_sections:
+        by_workload = detailed[1]
+        dearest = {
+            part: [row for row in rows if row.kind == "allocated"] for part, rows in by_workload.items()
+        }
+        counts = workload_counts(con, each_team=each_team)
+        top = {part: consumers(dearest.get(part, []), counts[part], sums[part][0]) for part in parts}
+        for part, lines in (trends(con, dearest, series) if series else {}).items():
+            drawn = zip(top[part].lines, lines, strict=True)
+            top[part] = replace(top[part], lines=tuple(replace(line, trend=trend) for line, trend in drawn))
+        if any(unpriced_ms(nodes[part]) for part in parts):
+            unpriced = unpriced_gpus(con, query, each_team=each_team)
+    known_to = api_cost.known_to(con, query.period, now) if has_api else {}
+    notices = [
+        *(missed_before(earlier, earlier_name) if earlier else ()),
+        *(sharing.notices(con, config) if is_shared else ()),
+        *(api_cost.notices(con, config, query.period, now, known_to) if has_api else ()),
+    ]
+    views = {}
+    for part, asked in parts.items():
+        totals, unallocated, unseen = sums[part]
+        rows = all_rows[part]
+        whole = None if query.is_narrowed else node_totals(nodes[part], unallocated, unseen)
+        compared = changes(totals, whole, earlier, earlier_name) if earlier else None
+        if earlier:
+            rows = with_changes(rows, earlier.rows)
+        sections: list[Table | Figures] = []
+        if query.with_sections:
+            sections = [
+                gpu_hours(by_gpu[part], totals, unpriced.get(part, []) if unpriced_ms(nodes[part]) else [])
+            ]
+            if whole and whole.unallocated_gpu_hours:
+                sections.append(unallocated_gpus(detailed[0][part], whole))
+            sections += [waste(totals, whole, config), top[part]]
+            if models.get(part):
+                sections.append(bought(models[part]))
+            # of one team first what it used, wasted and on what; else, or with dimensions asked for by name, the rows
+            main = cost_by(rows, query.dimensions, totals, whole, shared.get(part), compared)
+            sections.insert(len(sections) if query.is_narrowed and not query.by else 0, main)
+        views[part] = ReportView(
+            title=_title(asked, config.tz),
+            subtitle=_subtitle(query, config.tz),
+            period=query.period,
+            currency=config.currency,
+            by=query.dimensions,
+            rows=tuple(rows),
+            totals=totals,
+            node_totals=whole,
+            coverage=replace(trusted[part], warnings=(*trusted[part].warnings, *notices)),
+            sections=tuple(sections),
+            totals_shared=shared.get(part),
+            totals_api=api_cost.total(api_rows[part]) if api_rows.get(part) else None,
+            bought=models.get(part, ()),
+            api_known_to=min(known_to.values(), default=None),
+            series=series.get(part),
+            changes=compared,
+        )
+    return views
+
+
+def _title(query: Query, tz: ZoneInfo) -> str:
+    whose = ", ".join(query.teams) or (
+        "namespaces " if len(query.namespaces) > 1 else "namespace "
+    ) + ", ".join(query.namespaces)
+    if not query.is_narrowed:
+        whose = "all teams"
+    elif query.teams and query.namespaces:
+        whose += f" in {', '.join(query.namespaces)}"
+    if query.clusters:
+        whose += f" on {', '.join(query.clusters)}"
+    kind = "Monthly GPU report" if is_month(query.period, tz) else "GPU report"
+    return f"{kind}: {whose}, {query.period_name}"
+
+
+def _subtitle(query: Query, tz: ZoneInfo) -> str:
+    start, end = query.period.start.astimezone(tz), query.period.end.astimezone(tz)
+    note = f"; {query.period_note}" if query.period_note else ""
+    return f"{start:%Y-%m-%d %H:%M} to {end:%Y-%m-%d %H:%M}, {tz.key}{note}"
+
+
+def _no_data(con: DuckDBPyConnection, query: Query, tz: ZoneInfo) -> GpucostError:
+    # A node is up, and seen, for one scrape interval after its last sample; that alone is no data of the next month.
+    seen = "SELECT least(max(up_to_ms), (SELECT max(to_ms) FROM collected), $1) FROM nodes"
+    newest = con.execute(seen, [newest_data(con)]).fetchone()
+    if newest is None or newest[0] is None:
+        return StoreError(
+            "the store holds no GPU nodes",
+            "gpucost doctor says which metrics are missing; gpucost collect prometheus loads them",
+        )
+    day = from_ms(int(newest[0]) - 1).astimezone(tz).date()
+    return NoDataError(
+        f"there is no data for {query.period_name}",
+        f"the newest month with data is {month_name(day)}: gpucost report --month {day:%Y-%m}",
+    )

@@ -1,0 +1,255 @@
+"""How far a report's figures can be trusted: what was measured, priced from where, and what is missing."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, NamedTuple
+from zoneinfo import ZoneInfo
+
+from gpucost.config.model import Config
+from gpucost.engine import answer_rows, dicts
+from gpucost.periods import MS_PER_DAY, MS_PER_HOUR, Period, from_ms, to_ms
+from gpucost.questions.report.query import Query
+from gpucost.questions.report.rows import (
+    BILL,
+    NO_PRICE,
+    PACKAGE,
+    ZERO,
+    Part,
+    PricedNodes,
+    in_parts,
+    unpriced_ms,
+)
+from gpucost.records import grouped, record
+from gpucost.render.formatting import alike_gaps, clusters_text, gap_text, local_text
+from gpucost.render.view import Coverage, Gap, Measures, MissingTime, Notice, PriceSource, hours, ratio
+
+if TYPE_CHECKING:
+    from duckdb import DuckDBPyConnection
+
+# A running period always lacks its last hours; that is worth a warning only after a missed daily collect.
+_LATE_AFTER = timedelta(hours=25)
+# What is collected begins and ends with a sample: up to here, the one before it may have been so, and the next of what runs.
+_EDGE_MS = 10 * 60_000
+# Nothing comes after the last sample of a period that is over: one scrape may have been late.
+_LATE_SCRAPE_MS = 60_000
+
+# What Slurm reports of no job while AccountingStorageTRES lacks it: to collect that time again is of no use.
+UNTRACKED, TRACK_GPUS = "gres/gpu", "add gres/gpu to AccountingStorageTRES in slurm.conf"
+
+# Collected and other time of the clusters asked for (none: all).
+_SPANS = """
+FROM (
+    FROM coverage_gaps
+    UNION ALL BY NAME SELECT cluster, from_ms, to_ms, 'collected' AS kind FROM collected
+)
+WHERE len($clusters::VARCHAR[]) = 0 OR list_contains($clusters::VARCHAR[], cluster)
+ORDER BY cluster, from_ms, to_ms, kind"""
+
+
+class Covered(NamedTuple):
+    """What is to be trusted of a part of a report."""
+
+    totals: Measures
+    nodes: list[PricedNodes]
+    unknown_capacity_gpu_hours: float
+
+
+def coverage(
+    con: DuckDBPyConnection, config: Config, query: Query, now: datetime, parts: Mapping[Part, Covered]
+) -> dict[Part, Coverage]:
+    """Coverage of the query's period. What lies after `now` and after the newest collected moment is not missing yet."""
+    seen = _seen(con, query.period, now, config.tz, query.clusters)
+    gap_notices, stored = _gap_notices(con, seen), _stored_notices(con, query, list(parts))
+    doubts = _processes(con, query)
+    partial = _partial_notices(gap for gap in seen.gaps if gap.kind == "partial" and not gap.families)
+    found = {}
+    for part, (totals, nodes, unknown_capacity_gpu_hours) in parts.items():
+        sources = _price_sources(nodes, now)
+        unpriced = unpriced_ms(nodes)
+        found[part] = Coverage(
+            measured_ratio=totals.measured_ratio,
+            price_sources=sources,
+            # what a bill says of its hours does not grow old
+            price_as_of=min(
+                (source.as_of for source in sources if source.as_of and source.name != BILL), default=None
+            ),
+            not_collected_hours=_most_hours(seen.missing),
+            bridged_hours=_most_hours(gap for gap in seen.gaps if gap.kind == "bridged"),
+            gaps=tuple(seen.gaps),
+            collected_to=seen.reached,
+            unknown_capacity_gpu_hours=unknown_capacity_gpu_hours,
+            unpriced_gpu_hours=hours(unpriced),
+            unpriced_ratio=ratio(unpriced, sum(node.capacity_gpu_ms for node in nodes)),
+            warnings=(*gap_notices, *partial, *stored[part], *doubts),
+            is_complete=not seen.is_running and not any(gap.is_missing for gap in seen.gaps),
+            cost_basis=config.prices.cost_basis,
+            billed_cost=sum((node.node_cost for node in nodes), ZERO) - totals.estimated_cost,
+            estimated_cost=totals.estimated_cost,
+        )
+    return found
+
+
+def _processes(con: DuckDBPyConnection, query: Query) -> list[Notice]:
+    if not con.execute("SELECT 1 FROM progress_series WHERE kind = 'counter' LIMIT 1").fetchall():
+        return []
+    from gpucost.questions.units.processes import processes
+
+    return processes(con, query.period, query.clusters, query.period.start_ms - MS_PER_DAY)
+
+
+def gaps_of(con: DuckDBPyConnection, period: Period, now: datetime, tz: ZoneInfo) -> list[Gap]:
+    """What of `period` was not seen, or seen in part, of any cluster, as far as it is due by `now`."""
+    return _seen(con, period, now, tz, ()).gaps
+
+
+def missed(
+    con: DuckDBPyConnection, period: Period, now: datetime, tz: ZoneInfo, clusters: Sequence[str] = ()
+) -> tuple[list[Gap], list[Notice], bool]:
+    """What was not collected of `period`, what a report warns of it, and whether the period is still running."""
+    seen = _seen(con, period, now, tz, clusters)
+    return [gap for gap in seen.gaps if gap.is_missing], _gap_notices(con, seen), seen.is_running
+
+
+@record
+class _Seen:
+    """What of a period, up to where it is `due`, is not simply collected, by time and cluster.
+
+    `reached` is where the known time of the cluster that lags most ends, of those of which any of the period was collected.
+    """
+
+    gaps: list[Gap]
+    reached: datetime | None
+    due: datetime
+    is_running: bool
+
+    @property
+    def missing(self) -> list[Gap]:
+        return [gap for gap in self.gaps if gap.kind == "not_collected"]
+
+
+def _seen(
+    con: DuckDBPyConnection, period: Period, now: datetime, tz: ZoneInfo, clusters: Sequence[str]
+) -> _Seen:
+    spans = dicts(con.execute(_SPANS, {"clusters": list(clusters)}))
+    newest = {span["cluster"]: span["to_ms"] for span in spans if span["kind"] == "collected"}
+    due = max(period.start_ms, min(period.end_ms, max([to_ms(now), *newest.values()])))
+    is_running = due < period.end_ms
+    gaps: list[Gap] = []
+    ends: dict[str, int] = {}
+    collected: set[str] = set()
+    for span in spans:
+        cluster, kind, begin, end = (
+            span["cluster"],
+            span["kind"],
+            max(span["from_ms"], period.start_ms),
+            min(span["to_ms"], due),
+        )
+        if begin >= end:
+            continue
+        if kind in ("collected", "off"):
+            ends[cluster] = max(end, ends.get(cluster, end))
+        if kind == "collected":
+            collected.add(cluster)
+            continue
+        edges = {0: _EDGE_MS, newest.get(cluster): _EDGE_MS if is_running else _LATE_SCRAPE_MS}
+        is_edge = kind == "not_collected" and end - begin <= edges.get(span["from_ms"], 0)
+        # a cluster that is off all the time, because it was taken down long ago, is no matter of the period
+        is_all_off = kind == "off" and (begin, end) == (period.start_ms, due)
+        if not is_edge and not is_all_off:
+            gaps.append(
+                (MissingTime if kind == "not_collected" else Gap)(
+                    **{
+                        name: span[name]
+                        for name in ("cluster", "kind", "reason", "accepted_by", "accepted_why")
+                    },
+                    start=from_ms(begin).astimezone(tz),
+                    end=from_ms(end).astimezone(tz),
+                    hours=hours(end - begin),
+                    families=tuple(span["families"]),
+                )
+            )
+    reached = min((from_ms(ends[cluster]).astimezone(tz) for cluster in collected), default=None)
+    return _Seen(
+        sorted(gaps, key=lambda gap: (gap.start, gap.cluster, gap.end)), reached, from_ms(due), is_running
+    )
+
+
+def _most_hours(gaps: Iterable[Gap]) -> float:
+    """Hours of the cluster that has most of them."""
+    sums: dict[str, float] = defaultdict(float)
+    for gap in gaps:
+        sums[gap.cluster] += gap.hours
+    return round(max(sums.values(), default=0.0), 9)
+
+
+def _price_sources(nodes: list[PricedNodes], now: datetime) -> tuple[PriceSource, ...]:
+    """Shares of node cost; where nothing cost anything, of GPU time. What has no price has no share."""
+    priced = [node for node in nodes if node.source != NO_PRICE or node.node_cost]
+    cost, time = sum(node.node_cost for node in priced), sum(node.capacity_gpu_ms for node in priced)
+    sources = (
+        PriceSource(
+            name=node.source,
+            share=(ratio(node.node_cost, cost) if cost else ratio(node.capacity_gpu_ms, time)) or 0.0,
+            as_of=node.as_of,
+            age_days=(now.date() - node.as_of).days if node.as_of else None,
+        )
+        for node in priced
+    )
+    return tuple(sorted(sources, key=lambda source: (-source.share, source.name)))
+
+
+_ACCOUNTED = "SELECT DISTINCT source FROM loads WHERE kind = 'slurm'"
+
+
+def _gap_notices(con: DuckDBPyConnection, seen: _Seen) -> list[Notice]:
+    """What nobody signed. A period that runs may lack its last hours."""
+    # from when on servers were asked, and from when on they had something: what lies between is forgotten for good
+    asked_ms, first_ms = con.execute(
+        "SELECT min(from_ms), min(from_ms) FILTER (rows + dropped > 0) FROM loads WHERE kind IN ('prometheus', 'slurm')"
+    ).fetchall()[0]
+    accounted = {cluster for (cluster,) in con.execute(_ACCOUNTED).fetchall()}
+    notices: list[Notice] = []
+    for alike in alike_gaps(gap for gap in seen.missing if not gap.accepted_by and not _is_late(gap, seen)):
+        text, start, end = gap_text(alike), alike[0].start, alike[0].end
+        if first_ms is not None and asked_ms <= to_ms(start) and to_ms(end) < first_ms + MS_PER_HOUR:
+            notices.append(
+                Notice(
+                    "not_collected", f"{text}; the server had nothing that old, and that time is lost", None
+                )
+            )
+        else:
+            source = "slurm" if alike[0].cluster in accounted else "prometheus"
+            fix = TRACK_GPUS if UNTRACKED in alike[0].families else _collect(start, end, source)
+            notices.append(Notice("not_collected", text, fix))
+    return notices
+
+
+def _is_late(gap: Gap, seen: _Seen) -> bool:
+    return seen.is_running and gap.end == seen.due and gap.end - gap.start < _LATE_AFTER
+
+
+def _partial_notices(gaps: Iterable[Gap]) -> list[Notice]:
+    """One per cluster: hours whose answers their server called partial, and that were accepted as they are."""
+    return [
+        Notice(
+            "partial",
+            f"{sum(gap.hours for gap in partial):,.1f} h of {clusters_text(partial[:1])} are incomplete, between "
+            f"{local_text(partial[0].start)} and {local_text(partial[-1].end)}: {partial[0].reason}",
+            _collect(partial[0].start, partial[-1].end),
+        )
+        for partial in grouped((gap.cluster, gap) for gap in gaps).values()
+    ]
+
+
+def _collect(start: datetime, end: datetime, source: str = "prometheus") -> str:
+    return f"gpucost collect {source} --from {local_text(start, 'T')} --to {local_text(end, 'T')}"
+
+
+def _stored_notices(con: DuckDBPyConnection, query: Query, parts: list[Part]) -> dict[Part, list[Notice]]:
+    period = {"from": query.period.start_ms, "to": query.period.end_ms}
+    whose = {"clusters": list(query.clusters), "narrowed": query.is_narrowed, "parts": parts}
+    answer = in_parts(answer_rows(con, PACKAGE, "60_warnings", period | whose))
+    return {part: [Notice(**row) for row in answer.get(part, ())] for part in parts}

@@ -1,0 +1,309 @@
+"""Reads the attributed tables: sums by dimension, as rows with the derived ratios."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence, Set
+from dataclasses import replace
+from datetime import date
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any
+from zoneinfo import ZoneInfo
+
+from gpucost.engine import answer_rows, dicts, run_stage
+from gpucost.errors import GpucostError
+from gpucost.periods import Period, TimeBucket, is_whole_days, time_buckets, within
+from gpucost.questions.report.query import Query, nearest
+from gpucost.records import grouped, record
+from gpucost.render.view import ApiCost, Measures, NodeTotals, NotCollected, Row, Unallocated, hours, ratio
+from gpucost.store import sqlfiles
+
+if TYPE_CHECKING:
+    from duckdb import DuckDBPyConnection
+
+PACKAGE = "gpucost.questions.report"
+_NAMES_SHOWN = 8
+NO_PRICE = "none"
+BILL = "bill"
+ZERO = Decimal(0)
+MICRO = Decimal("0.000000001")
+# in the order of rows
+KINDS = ("allocated", "unallocated", "not_collected", "api", "shared")
+ALL = 2**62
+
+
+@record
+class PricedNodes:
+    """What nodes priced from one source offered and cost, and the oldest day these prices are of."""
+
+    source: str
+    capacity_gpu_ms: float
+    over_allocated_gpu_ms: float
+    node_cost: Decimal
+    as_of: date | None
+
+
+def in_hours(row: Mapping[str, Any]) -> dict[str, Any]:
+    """A row with GPU-hours, to 9 decimals, where it has GPU-milliseconds: x_gpu_hours of x_gpu_ms."""
+    return {
+        name.replace("gpu_ms", "gpu_hours"): hours(value) if name.endswith("gpu_ms") else value
+        for name, value in row.items()
+    }
+
+
+def filters(query: Query) -> dict[str, Any]:
+    return {
+        "teams": list(query.teams),
+        "namespaces": list(query.namespaces),
+        "clusters": list(query.clusters),
+    }
+
+
+# The period cut at the local months, days or hours that are asked for.
+_TIME_BUCKETS = """
+CREATE OR REPLACE TEMP TABLE time_buckets AS
+SELECT unnest($from_ms::BIGINT[]) AS from_ms, unnest($to_ms::BIGINT[]) AS to_ms,
+    unnest($month::VARCHAR[]) AS month, unnest($day::VARCHAR[]) AS day, unnest($hour::VARCHAR[]) AS hour"""
+
+
+def cut(con: DuckDBPyConnection, period: Period, parts: Sequence[TimeBucket], *, by_day: bool) -> None:
+    """Make time_buckets of the period's parts, and say to the views where it lies, and whether sums of days will do."""
+    sqlfiles.run(con, "filters")
+    con.execute(
+        _TIME_BUCKETS,
+        {
+            name: [getattr(part, name) for part in parts]
+            for name in ("from_ms", "to_ms", "month", "day", "hour")
+        },
+    )
+    con.execute("SET VARIABLE report_from_ms = $at::BIGINT", {"at": period.start_ms})
+    con.execute("SET VARIABLE report_to_ms = $at::BIGINT", {"at": period.end_ms})
+    con.execute("SET VARIABLE report_by_day = $by_day::BOOLEAN", {"by_day": by_day})
+
+
+# The cells and nodes of the period (views: cells are many, and most reports read them once), by day where whole local days and
+# nothing finer are asked for: sums are the same.
+_COST_CELLS = """
+CREATE OR REPLACE TEMP VIEW report_cost_cells AS
+SELECT * FROM cost_daily
+WHERE getvariable('report_by_day') AND from_ms >= getvariable('report_from_ms') AND to_ms <= getvariable('report_to_ms')
+UNION ALL BY NAME
+FROM hourly_costs(getvariable('report_from_ms'), getvariable('report_to_ms')) WHERE NOT getvariable('report_by_day')"""
+_NODE_CELLS = """
+CREATE OR REPLACE TEMP VIEW report_node_cells AS
+SELECT * FROM node_daily
+WHERE getvariable('report_by_day') AND from_ms >= getvariable('report_from_ms') AND to_ms <= getvariable('report_to_ms')
+UNION ALL BY NAME
+FROM hourly_node_costs(getvariable('report_from_ms'), getvariable('report_to_ms')) WHERE NOT getvariable('report_by_day')"""
+
+
+def prepare(con: DuckDBPyConnection, query: Query, tz: ZoneInfo) -> None:
+    """Make the tables and views on the query's period: time_buckets, report_cost_cells, report_node_cells, cost_rows."""
+    by_day = is_whole_days(query.period, tz) and "hour" not in query.dimensions
+    cut(con, query.period, time_buckets(query.period, tz, query.dimensions), by_day=by_day)
+    con.execute(_COST_CELLS)
+    con.execute(_NODE_CELLS)
+    run_stage(con, PACKAGE, "20_cost_rows", filters(query) | {"by": list(query.dimensions)})
+
+
+# Of what a report is: a team, where each is told of by itself, else None.
+Part = str | None
+
+
+def in_parts(answer: Iterable[dict[str, Any]]) -> dict[Part, list[dict[str, Any]]]:
+    """Rows by their `part`, which they lose."""
+    return grouped((row.pop("part"), row) for row in answer)
+
+
+def rows_by(
+    con: DuckDBPyConnection, bys: Sequence[tuple[Sequence[str], int]], *, each_team: bool
+) -> list[dict[Part, list[Row]]]:
+    """The rows by each list of dimensions, at most as many as stands beside it.
+
+    Allocated ones by cost descending, then keys; then unallocated and not collected ones.
+    """
+    found: list[dict[Part, list[Row]]] = [defaultdict(list) for _ in bys]
+    asked = [[*by, *(["team"] if each_team else [])] for by, _ in bys]
+    for sums in answer_rows(con, PACKAGE, "30_rows", {"bys": asked, "most": [most for _, most in bys]}):
+        figures, kind, place = in_hours(sums), sums["kind"], sums["place"] - 1
+        found[place][sums["team"] if each_team else None].append(
+            Row(
+                kind=kind,
+                keys={name: sums[name] for name in bys[place][0]},
+                measures=_measures(sums, figures),
+                unallocated=Unallocated(*(figures[name] for name in _FREE))
+                if kind == "unallocated"
+                else None,
+                not_collected=NotCollected(*(figures[name] for name in _UNSEEN))
+                if kind == "not_collected"
+                else None,
+            )
+        )
+    for rows in (several for parts in found for several in parts.values()):
+        rows.sort(
+            key=lambda row: (
+                KINDS.index(row.kind),
+                -row.measures.cost,
+                [(key is None, key or "") for key in row.keys.values()],
+            )
+        )
+    return found
+
+
+_COUNTS = """
+SELECT CASE WHEN $each_team THEN team END AS part, count(DISTINCT (cluster, namespace, workload)) AS workloads,
+    count(DISTINCT cluster) AS clusters, count(DISTINCT namespace) AS namespaces
+FROM cost_rows WHERE kind = 'allocated' GROUP BY part"""
+
+
+def workload_counts(con: DuckDBPyConnection, *, each_team: bool) -> dict[Part, dict[str, int]]:
+    """How many workloads held GPUs, and in how many clusters and namespaces."""
+    counts: dict[Part, dict[str, int]] = defaultdict(lambda: {"workloads": 0, "clusters": 0, "namespaces": 0})
+    counts.update(
+        {
+            part: row
+            for part, (row,) in in_parts(dicts(con.execute(_COUNTS, {"each_team": each_team}))).items()
+        }
+    )
+    return counts
+
+
+def total(sums: Sequence[Row]) -> tuple[Measures, Unallocated, NotCollected]:
+    """The sums over everything that passes the filters, of rows by nothing; estimated cost is of all, as in the rows."""
+    measures = next((row.measures for row in sums if row.kind == "allocated"), NO_MEASURES)
+    return (
+        replace(measures, estimated_cost=sum((row.measures.estimated_cost for row in sums), ZERO)),
+        next((row.unallocated for row in sums if row.unallocated), ALL_HELD),
+        next((row.not_collected for row in sums if row.not_collected), ALL_COLLECTED),
+    )
+
+
+# By price source; node_cost over all of them is cost + unallocated_cost + not_collected_cost over cost_rows.
+_NODES = """
+SELECT NULL AS part, h.price_source AS source,
+    sum(h.capacity_gpu_ms::DECIMAL(38, 6))::DOUBLE AS capacity_gpu_ms,
+    sum(h.over_allocated_gpu_ms::DECIMAL(38, 6))::DOUBLE AS over_allocated_gpu_ms,
+    sum(h.node_cost) AS node_cost, min(h.price_as_of) AS as_of
+FROM report_node_cells AS h JOIN nodes AS n USING (node_id)
+WHERE passes($clusters, n.cluster)
+GROUP BY h.price_source
+ORDER BY h.price_source"""
+
+
+def priced_nodes(con: DuckDBPyConnection, query: Query, *, each_team: bool) -> dict[Part, list[PricedNodes]]:
+    """Capacity and cost of the nodes by price source: of all nodes, or of those that the pods asked for ran on."""
+    if query.is_narrowed:
+        run_stage(con, PACKAGE, "41_nodes_of_pods", filters(query) | {"each_team": each_team})
+    else:
+        con.execute(_NODES, {"clusters": list(query.clusters)})
+    return defaultdict(
+        list, {part: [PricedNodes(**row) for row in rows] for part, rows in in_parts(dicts(con)).items()}
+    )
+
+
+def node_totals(nodes: list[PricedNodes], unallocated: Unallocated, unseen: NotCollected) -> NodeTotals:
+    """What the nodes offered and cost, over all price sources."""
+    return NodeTotals(
+        capacity_gpu_hours=hours(sum(node.capacity_gpu_ms for node in nodes)),
+        unallocated_gpu_hours=unallocated.unallocated_gpu_hours,
+        unavailable_gpu_hours=unallocated.unavailable_gpu_hours,
+        unallocated_cost=unallocated.unallocated_cost,
+        over_allocated_gpu_hours=hours(sum(node.over_allocated_gpu_ms for node in nodes)),
+        not_collected_gpu_hours=unseen.not_collected_gpu_hours,
+        not_collected_cost=unseen.not_collected_cost,
+        node_cost=sum((node.node_cost for node in nodes), ZERO),
+    )
+
+
+def unpriced_ms(nodes: list[PricedNodes]) -> float:
+    """GPU-milliseconds of nodes that nothing prices."""
+    return sum(node.capacity_gpu_ms for node in nodes if node.source == NO_PRICE)
+
+
+_UNPRICED_GPUS = """
+SELECT DISTINCT CASE WHEN $each_team THEN c.team END AS part, n.gpu_model, n.capacity_type
+FROM report_cost_cells AS c
+JOIN report_node_cells AS h USING (node_id, from_ms)
+JOIN nodes AS n USING (node_id)
+JOIN allocations AS a ON a.allocation_id = c.allocation_id
+WHERE h.price_source = 'none' AND c.allocated_gpu_ms > 0
+    AND passes($clusters, n.cluster) AND passes($namespaces, a.namespace) AND passes($teams, c.team)"""
+
+
+def unpriced_gpus(
+    con: DuckDBPyConnection, query: Query, *, each_team: bool
+) -> dict[Part, list[tuple[str | None, str]]]:
+    """The GPU models and capacity types some of whose GPU-hours held have no price."""
+    answer = con.execute(_UNPRICED_GPUS, filters(query) | {"each_team": each_team}).fetchall()
+    return grouped((part, (model, capacity_type)) for part, model, capacity_type in answer)
+
+
+_SUMMED = (
+    "allocated_gpu_hours", "active_gpu_hours", "idle_gpu_hours", "unmeasured_gpu_hours", "spot_gpu_hours",
+    "cost", "idle_cost", "spot_cost", "estimated_cost",
+)  # fmt: skip
+_FREE = ("unallocated_gpu_hours", "unavailable_gpu_hours", "unallocated_cost")
+_UNSEEN = ("not_collected_gpu_hours", "not_collected_cost")
+
+
+def _measures(sums: Mapping[str, Any], figures: Mapping[str, Any]) -> Measures:
+    measured = sums["active_gpu_ms"] + sums["idle_gpu_ms"]
+    return Measures(
+        **{name: figures[name] for name in _SUMMED},
+        spot_ratio=ratio(sums["spot_gpu_ms"], sums["known_capacity_gpu_ms"]),
+        efficiency=ratio(sums["active_gpu_ms"], measured),
+        measured_ratio=ratio(measured, sums["allocated_gpu_ms"]),
+        avg_utilization=ratio(sums["utilization_gpu_ms"], measured),
+    )
+
+
+NO_MEASURES = Measures(0.0, 0.0, 0.0, 0.0, 0.0, ZERO, ZERO, ZERO, ZERO, None, None, None, None)
+ALL_HELD = Unallocated(0.0, 0.0, ZERO)
+ALL_COLLECTED = NotCollected(0.0, ZERO)
+NOTHING_BOUGHT = ApiCost(ZERO, ZERO, 0, None, 0)
+
+
+def has_nodes(con: DuckDBPyConnection) -> bool:
+    """Whether there were any nodes in the period, whatever the filters say."""
+    return bool(con.execute("FROM report_node_cells LIMIT 1").fetchall())
+
+
+# every combination of team, namespace and cluster there is in the period
+_NAMES = """
+SELECT DISTINCT c.team, a.namespace, n.cluster
+FROM (SELECT DISTINCT node_id, allocation_id, team FROM report_cost_cells) AS c
+JOIN nodes AS n USING (node_id)
+LEFT JOIN allocations AS a ON a.allocation_id = c.allocation_id"""
+
+
+def check_names(con: DuckDBPyConnection, query: Query, other_teams: Set[str] = frozenset()) -> None:
+    """Raises GpucostError where a filter names nothing there is; `other_teams` have no GPUs, but a share of costs."""
+    known = dicts(con.execute(_NAMES))
+    if not known:
+        return  # a period without data has its own message
+    for dimension, wanted in (
+        ("team", query.teams),
+        ("namespace", query.namespaces),
+        ("cluster", query.clusters),
+    ):
+        names = {row[dimension] for row in known} - {None} | (other_teams if dimension == "team" else set())
+        for name in wanted:
+            if name not in names:
+                message = f"no {dimension} {name!r} held GPUs {within(query.period_name)}"
+                raise GpucostError(message, _there_are(dimension, nearest(name, sorted(names))))
+    if not con.execute("FROM cost_rows LIMIT 1").fetchall() and other_teams.isdisjoint(query.teams):
+        raise GpucostError(
+            f"nothing {within(query.period_name)} passes all of these filters together",
+            "leave one of the filters out",
+        )
+
+
+def _there_are(dimension: str, names: list[str]) -> str:
+    if not names:
+        return f"no {dimension} did; gpucost doctor says what is missing"
+    more = (
+        f" and {len(names) - _NAMES_SHOWN} more: gpucost report --by {dimension}"
+        if len(names) > _NAMES_SHOWN
+        else ""
+    )
+    return f"name one that did: {', '.join(names[:_NAMES_SHOWN])}{more}"

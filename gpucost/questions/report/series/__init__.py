@@ -1,0 +1,296 @@
+"""Series: a report's period in steps, as charts draw it."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from datetime import timedelta
+from decimal import Decimal
+from itertools import groupby
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from zoneinfo import ZoneInfo
+
+from gpucost.config.model import Config
+from gpucost.engine import answer_rows, dicts, run_stage
+from gpucost.periods import MS_PER_HOUR, Period, TimeBucket, from_ms, is_whole_days, time_buckets
+from gpucost.questions.report.query import Query
+from gpucost.questions.report.rows import ZERO, Part, filters, in_parts
+from gpucost.records import grouped
+from gpucost.render.formatting import is_plain
+from gpucost.render.view import Heat, Layer, LayerKind, Moment, Row, Series, Stack, Step, hours
+
+if TYPE_CHECKING:
+    from duckdb import DuckDBPyConnection
+
+_BASES = {
+    "node": "A node's whole price rides on its GPUs, evenly.",
+    "sku": "A node's price is split by list prices of its parts; CPU and memory are charged by request.",
+}
+
+
+def method(config: Config, query: Query) -> tuple[tuple[str, str], ...]:
+    """What a reader must know to check the figures, as (what, how)."""
+    threshold = f"{config.idle.threshold_percent:g} %"
+    basis = _BASES.get(
+        config.prices.cost_basis,
+        f"A node's price is split into GPU, CPU and memory ({config.prices.cost_basis}); CPU and memory are charged by request.",
+    )
+    steps = [
+        ("Time", f"Days and hours are local to {config.tz.key}; the end of a period is not part of it."),
+        (
+            "Allocated",
+            "GPU-hours that pods held, from the moments that Kubernetes saw them, not from samples: a pod of two minutes counts.",
+        ),
+        (
+            "Active and idle",
+            f"Held GPUs are idle while they are measured below {threshold} activity ({config.activity.device_metric}; of MIG "
+            f"instances {config.activity.mig_metric}), active from there on, and unmeasured while there is no valid sample.",
+        ),
+        (
+            "Price",
+            "For each moment the best there is: the bill, the price book, the history of spot prices, list prices. "
+            "What no bill covers is an estimate.",
+        ),
+        (
+            "Cost",
+            f"{basis} A node's holders, what nobody held and what nobody saw add up to the node's cost, exactly, in every hour.",
+        ),
+        (
+            "Efficiency",
+            "Active ÷ (active + idle). Unmeasured time is in neither; Coverage says how much there was.",
+        ),
+        ("Spot ratio", "GPU-hours on spot nodes ÷ allocated GPU-hours of known capacity type."),
+    ]
+    if query.is_narrowed:
+        steps.append(
+            (
+                "Unallocated",
+                "GPUs that nobody held belong to no team or namespace, and are not in this report.",
+            )
+        )
+    else:
+        steps.append(
+            (
+                "Unallocated",
+                "GPUs of nodes that were up, held by nobody. Time that was not collected is not in it.",
+            )
+        )
+    return tuple(steps)
+
+
+_MOST_DAYS_BY: tuple[tuple[Step, int], ...] = (("hour", 3), ("day", 100), ("week", 750))
+_MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
+
+
+class LocalHour(NamedTuple):
+    """A part [from_ms, to_ms) of the period: the moment it belongs to, its weekday (Monday 0) and hour, both local.
+
+    Hours are cut where the store cuts its cells: at hours of UTC and local midnights. One of a zone half an hour off counts for
+    the local hour that it begins in.
+    """
+
+    from_ms: int
+    to_ms: int
+    moment: int
+    weekday: int
+    hour: int
+
+
+def step_of(period: Period) -> Step:
+    """The finest step of which a chart can show all."""
+    days = (period.end - period.start) / timedelta(days=1)
+    return next((step for step, most in _MOST_DAYS_BY if days <= most), "month")
+
+
+def moments_of(period: Period, tz: ZoneInfo, step: Step) -> list[Moment]:
+    """The period's steps in order, without gap or overlap; the first and last may be cut short by its ends."""
+    parts: list[list[TimeBucket]] = [[part] for part in time_buckets(period, tz, (step,))]
+    if step == "week":
+        days = time_buckets(period, tz, ("day",))
+        parts = [
+            list(week)
+            for _, week in groupby(
+                days, key=lambda day: from_ms(day.from_ms).astimezone(tz).isocalendar()[:2]
+            )
+        ]
+    return [_moment(part[0], part[-1].to_ms, step, tz) for part in parts]
+
+
+def local_hours(period: Period, tz: ZoneInfo, moments: list[Moment]) -> list[LocalHour]:
+    """Every hour of the period."""
+    hours: list[LocalHour] = []
+    at = 0
+    for part in time_buckets(period, tz, ("hour",)):
+        at += part.from_ms >= moments[at].to_ms
+        local = from_ms(part.from_ms).astimezone(tz)
+        hours.append(LocalHour(part.from_ms, part.to_ms, at, local.weekday(), local.hour))
+    return hours
+
+
+def _moment(part: TimeBucket, to_ms: int, step: Step, tz: ZoneInfo) -> Moment:
+    local, last = from_ms(part.from_ms).astimezone(tz), from_ms(to_ms - 1).astimezone(tz)
+    month = _MONTHS[local.month - 1]
+    name, short = f"{local:%Y-%m-%d}", f"{month} {local.day}"
+    if step == "month":
+        name, short = part.month, f"{month} {local.year}"
+    elif step == "hour":
+        # with the offset from UTC where clocks show the hour twice
+        name, short = (
+            f"{local:%Y-%m-%d %H:%M}" if is_plain(local) else f"{local:%Y-%m-%d %H:%M %z}",
+            f"{short} {local:%H:%M}",
+        )
+    elif step == "week" and last.date() > local.date():
+        name = f"{name} to {last:%Y-%m-%d}"
+    return Moment(name, short, part.from_ms, to_ms)
+
+
+# so many names stand alone in a chart: eyes tell about eight colors apart
+_MOST_NAMES = 7
+_HOLDERS = ("team", "namespace", "workload", "cluster")
+_MICRO = Decimal("0.000001")
+_TITLES = {"gpu_model": "Cost by GPU model", "capacity_type": "Cost by capacity type"}
+_UNKNOWN = {"gpu_model": "unknown GPU", "capacity_type": "capacity type unknown"}
+_BANDS: tuple[tuple[LayerKind, str], ...] = (
+    ("active", "Active"),
+    ("idle", "Idle"),
+    ("unmeasured", "Unmeasured"),
+    ("unallocated", "Unallocated"),
+)
+
+
+# The period cut at local hours, each with the moment of the chart that it belongs to.
+_HOURS = """
+CREATE OR REPLACE TEMP TABLE series_hours AS
+SELECT unnest($from_ms::BIGINT[]) AS from_ms, unnest($to_ms::BIGINT[]) AS to_ms, unnest($moment::INTEGER[]) AS moment,
+    unnest($weekday::INTEGER[]) AS weekday, unnest($hour::INTEGER[]) AS hour"""
+
+
+def read_series(
+    con: DuckDBPyConnection, config: Config, query: Query, parts: Collection[Part]
+) -> dict[Part, Series]:
+    """The query's period by moments, after report.rows.prepare; makes temporary tables, which `trends` reads."""
+    step = step_of(query.period)
+    moments = moments_of(query.period, config.tz, step)
+    hours_of = local_hours(query.period, config.tz, moments)
+    con.execute(_HOURS, {name: [getattr(hour, name) for hour in hours_of] for name in LocalHour._fields})
+    by_day = step != "hour" and is_whole_days(query.period, config.tz)
+    run_stage(con, __name__, "20_series_rows", filters(query) | {"by_day": by_day})
+    count = len(moments)
+    each_team = {"each_team": None not in parts}
+    stacks = [
+        (
+            by,
+            in_parts(
+                answer_rows(
+                    con, __name__, "30_stack", {"by": by, "apart": apart, "most": _MOST_NAMES} | each_team
+                )
+            ),
+        )
+        for by, apart in ((_holder(query), True), ("capacity_type", False), ("gpu_model", False))
+    ]
+    bands = in_parts(dicts(con.execute(_BANDS_BY_MOMENT, each_team)))
+    heat = in_parts(answer_rows(con, __name__, "50_heat", filters(query) | each_team))
+    return {
+        part: Series(
+            step=step,
+            moments=tuple(moments),
+            timezone=config.tz.key,
+            stacks=tuple(_stack(answer.get(part, []), by, count) for by, answer in stacks),
+            hours=_bands(bands.get(part, []), count),
+            heat=_heat(heat.get(part, []), query),
+            method=method(config, query),
+        )
+        for part in parts
+    }
+
+
+_TRENDS = """
+SELECT w.place, f.moment, sum(f.cost) AS cost
+FROM series_rows AS f
+JOIN (
+    SELECT unnest(range(len($workload::VARCHAR[]))) AS place, unnest($part::VARCHAR[]) AS part,
+        unnest($cluster::VARCHAR[]) AS cluster, unnest($namespace::VARCHAR[]) AS namespace,
+        unnest($workload::VARCHAR[]) AS workload
+) AS w USING (cluster, namespace, workload)
+WHERE f.kind = 'allocated' AND coalesce(f.team = w.part, w.part IS NULL)
+GROUP BY ALL ORDER BY ALL"""
+
+
+def trends(
+    con: DuckDBPyConnection, parts: Mapping[Part, Sequence[Row]], series: Mapping[Part, Series]
+) -> dict[Part, list[tuple[Decimal, ...]]]:
+    """Cost by moment of each row's workload; rows by cluster, namespace and workload."""
+    rows = [(part, row) for part, several in parts.items() for row in several]
+    costs = [[ZERO] * len(series[part].moments) for part, _ in rows]
+    names = {key: [row.keys[key] for _, row in rows] for key in ("cluster", "namespace", "workload")}
+    for place, moment, cost in con.execute(_TRENDS, names | {"part": [part for part, _ in rows]}).fetchall():
+        costs[place][moment] = cost
+    return grouped((part, tuple(values)) for (part, _), values in zip(rows, costs, strict=True))
+
+
+def _holder(query: Query) -> str:
+    """The first dimension asked for that says who held GPUs, else the one that the report would take by itself."""
+    return next((name for name in query.dimensions if name in _HOLDERS), query.usual)
+
+
+def _stack(answer: Iterable[dict[str, Any]], by: str, count: int) -> Stack:
+    layers = []
+    for (kind, name), rows in groupby(answer, key=lambda row: (row["kind"], row["name"])):
+        values = [ZERO] * count
+        for row in rows:
+            values[row["moment"]] = row["cost"]
+        title = {
+            "others": f"{row['names']:,} others",
+            "unallocated": "Unallocated",
+            "not_collected": "Not collected",
+        }.get(kind)
+        layers.append(_layer(kind, title or _name(by, name), values))
+    return _summed(_TITLES.get(by, f"Cost by {by}"), "money", layers, count)
+
+
+def _name(by: str, name: str | None) -> str:
+    if name is None or (by == "capacity_type" and name == "unknown"):
+        return _UNKNOWN.get(by, "unknown")
+    return name.replace("_", "-") if by == "capacity_type" else name
+
+
+_BANDS_BY_MOMENT = """
+SELECT CASE WHEN $each_team THEN team END AS part, moment,
+    sum(active_gpu_ms::DECIMAL(38, 6))::DOUBLE AS active, sum(idle_gpu_ms::DECIMAL(38, 6))::DOUBLE AS idle,
+    sum(unmeasured_gpu_ms::DECIMAL(38, 6))::DOUBLE AS unmeasured, sum(unallocated_gpu_ms::DECIMAL(38, 6))::DOUBLE AS unallocated
+FROM series_rows
+GROUP BY ALL
+ORDER BY ALL"""
+
+
+def _bands(answer: Iterable[dict[str, Any]], count: int) -> Stack:
+    values: dict[str, list[Decimal]] = {kind: [ZERO] * count for kind, _ in _BANDS}
+    for row in answer:
+        for kind, _ in _BANDS:
+            values[kind][row["moment"]] = Decimal(repr(row[kind] / MS_PER_HOUR)).quantize(_MICRO)
+    layers = [_layer(kind, name, values[kind]) for kind, name in _BANDS if any(values[kind])]
+    return _summed("GPU-hours: active, idle, unallocated", "hours", layers, count)
+
+
+def _layer(kind: LayerKind, name: str, values: list[Decimal]) -> Layer:
+    return Layer(name, kind, tuple(values), sum(values, ZERO))
+
+
+def _summed(title: str, unit: Literal["money", "hours"], layers: list[Layer], count: int) -> Stack:
+    totals = tuple(sum((layer.values[at] for layer in layers), ZERO) for at in range(count))
+    return Stack(title, unit, tuple(layers), totals, sum(totals, ZERO))
+
+
+def _heat(answer: list[dict[str, Any]], query: Query) -> tuple[Heat, ...]:
+    idle = _map("Idle by weekday and hour", "idle", "measured GPU-hours", answer, "measured")
+    if query.is_narrowed:
+        return (idle,)
+    return (idle, _map("Unallocated by weekday and hour", "unallocated", "GPU-hours", answer, "offered"))
+
+
+def _map(title: str, part: str, whole_title: str, answer: list[dict[str, Any]], whole: str) -> Heat:
+    sums = {(row["weekday"], row["hour"]): (hours(row[part]), hours(row[whole])) for row in answer}
+    parts, wholes = (
+        tuple(tuple(sums.get((weekday, hour), (0.0, 0.0))[at] for hour in range(24)) for weekday in range(7))
+        for at in (0, 1)
+    )
+    return Heat(title, part, whole_title, parts, wholes)

@@ -1,0 +1,194 @@
+"""Costs that nobody holds, shared among teams: unallocated GPUs, and what [[shared_costs]] names; see docs/shared-costs.md.
+
+All of it is computed over the whole fleet, whatever the report is narrowed to, in the numbered .sql files: what is to be shared
+(2x to 4x), and the cuts, exact to the last decimal, by team, then pod, then time (60).
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any
+
+from gpucost.engine import dicts, run_stage
+from gpucost.periods import from_ms
+from gpucost.price.fx import no_rate
+from gpucost.questions.report.query import Query
+from gpucost.questions.report.rows import NO_MEASURES, ZERO, Part, filters
+from gpucost.render.view import Notice, Row, Shared
+from gpucost.store import sqlfiles
+from gpucost.store.charges import find_tokens
+
+if TYPE_CHECKING:
+    from duckdb import DuckDBPyConnection
+
+    from gpucost.config.model import Config
+
+_NOTHING = {
+    "storage": "no storage of GPU nodes is billed",
+    "network": "no network cost of GPU nodes is billed",
+    "commitment_waste": "no unused commitment or reservation is billed",
+    "support": "no support is billed",
+    "namespaces": "no pods of these namespaces cost anything",
+}
+
+
+def is_asked(config: Config, query: Query) -> bool:
+    """Whether the report shares anything: an option of the query, or rules of the configuration."""
+    return query.share_unallocated is not None or bool(config.shared_costs)
+
+
+# The rules of [[shared_costs]], numbered in their order from 1; patterns is empty for rules on what is billed.
+_RULES = """
+CREATE OR REPLACE TEMP TABLE report_rules AS
+SELECT unnest($rule::INTEGER[]) AS rule, unnest($of::VARCHAR[]) AS of, unnest($split::VARCHAR[]) AS split,
+    unnest($owner::VARCHAR[]) AS owner, unnest($provider::VARCHAR[]) AS provider,
+    unnest($patterns::VARCHAR[][], max_depth := 1) AS patterns"""
+# One row per pool and use that takes a part of it: of unallocated cost those who held GPUs of its kind; shared namespaces take no
+# part of what is shared by rules.
+_CLAIMS = """
+CREATE OR REPLACE TEMP TABLE report_claims AS
+SELECT p.pool, p.split, p.amount, u.team, u.node_id, u.allocation_id, u.time_bucket, u.cost, u.gpu_ms
+FROM shared_cost_pools AS p JOIN pool_consumers AS u ON u.kind = 'allocated' AND p.rule IS NULL
+    AND (u.cluster, u.gpu_model, u.capacity_type) IS NOT DISTINCT FROM (p.cluster, p.gpu_model, p.capacity_type)
+UNION ALL
+SELECT p.pool, p.split, p.amount, u.team, u.node_id, u.allocation_id, u.time_bucket, u.cost, u.gpu_ms
+FROM shared_cost_pools AS p JOIN pool_consumers AS u ON u.kind = 'allocated' AND p.rule IS NOT NULL
+    AND u.source IS NULL AND coalesce(u.team = p.owner, p.owner IS NULL)"""
+
+
+def share(con: DuckDBPyConnection, config: Config, query: Query) -> None:
+    """Make the temporary table shared_rows, after those of `report.rows.prepare`.
+
+    Reads fx_rates, a temporary table that pricing makes (`price.load_fx_rates`). Raises PriceError for a bill in a
+    currency without a rate.
+    """
+    rules = config.shared_costs
+    con.execute(
+        _RULES,
+        {
+            "rule": list(range(1, len(rules) + 1)),
+            "of": [rule.of for rule in rules],
+            "split": [rule.split for rule in rules],
+            "owner": [rule.owner for rule in rules],
+            "provider": [rule.provider for rule in rules],
+            "patterns": [rule.namespaces for rule in rules],
+        },
+    )
+    run_stage(con, __name__, "20_pool_consumers")
+    sqlfiles.run(con, "machine_charges")
+    find_tokens(con)
+    run_stage(con, __name__, "30_billed_amounts", query.period.bounds)
+    _refuse_unconverted(con, config)
+    run_stage(con, __name__, "40_cost_pools", {"split_unallocated": query.share_unallocated})
+    con.execute(_CLAIMS)
+    run_stage(con, __name__, "60_pool_shares")
+    run_stage(con, __name__, "90_shared_rows", filters(query))
+
+
+def with_shares(
+    con: DuckDBPyConnection,
+    config: Config,
+    query: Query,
+    by: tuple[str, ...],
+    rows: Mapping[Part, Iterable[Row]],
+    parts: Collection[Part],
+) -> dict[Part, list[Row]]:
+    """`rows`, which are by the dimensions `by`, with what was shared to each; after them those of kind 'shared'."""
+    found: dict[Part, list[Row]] = {}
+    for part, amounts in _amounts(con, by, parts).items():
+        known = [
+            replace(
+                row, shared=_shared(config, query, row.kind, amounts.pop((row.kind, *row.keys.values()), {}))
+            )
+            for row in rows.get(part, ())
+        ]
+        rest = sorted(amounts.items(), key=lambda item: [(key is None, key or "") for key in item[0]])
+        found[part] = known + [
+            Row(
+                "shared",
+                dict(zip(by, keys, strict=True)),
+                NO_MEASURES,
+                shared=_shared(config, query, kind, sums),
+            )
+            for (kind, *keys), sums in rest
+        ]
+    return found
+
+
+def total_shared(
+    con: DuckDBPyConnection, config: Config, query: Query, parts: Collection[Part]
+) -> dict[Part, Shared]:
+    """What was shared to everything that passes the filters."""
+    found = {}
+    for part, of_kinds in _amounts(con, (), parts).items():
+        stays = of_kinds.get(("unallocated",), {}).pop(None, ZERO)
+        sums: dict[int | None, Decimal] = defaultdict(lambda: ZERO)
+        for amounts in of_kinds.values():
+            for rule, amount in amounts.items():
+                sums[rule] += amount
+        has_rest = query.share_unallocated is not None and not query.is_narrowed
+        whole = _shared(config, query, "", sums)
+        found[part] = replace(whole, remaining_unallocated_cost=stays if has_rest else None)
+    return found
+
+
+def shared_teams(con: DuckDBPyConnection) -> set[str]:
+    """Teams that something was shared to, whatever the report is narrowed to."""
+    rows = con.execute("SELECT team FROM pool_shares UNION SELECT owner FROM shared_cost_pools").fetchall()
+    return {str(row[0]) for row in rows if row[0] is not None}
+
+
+def notices(con: DuckDBPyConnection, config: Config) -> list[Notice]:
+    """The rules that share nothing: the bill of the period is not there yet, or a name fits nothing."""
+    used = {row[0] for row in con.execute("SELECT DISTINCT rule FROM shared_cost_pools").fetchall()}
+    return [
+        Notice(
+            "shared_cost_empty",
+            f"shared cost {rule.name} came to nothing: {_NOTHING[rule.of]} in this period",
+            None,
+        )
+        for number, rule in enumerate(config.shared_costs, 1)
+        if number not in used
+    ]
+
+
+_AMOUNTS = """
+SELECT kind, rule, unnest(keys), amount
+FROM (SELECT kind, rule, dimensions($by, f) AS keys, sum(amount) AS amount FROM shared_rows AS f GROUP BY ALL)
+ORDER BY ALL"""
+
+
+# By kind and keys, the amounts by the number of their rule.
+_Amounts = dict[tuple[Any, ...], dict[int | None, Decimal]]
+
+
+def _amounts(con: DuckDBPyConnection, by: Sequence[str], parts: Collection[Part]) -> dict[Part, _Amounts]:
+    amounts: dict[Part, _Amounts] = {part: defaultdict(dict) for part in parts}
+    each_team = None not in parts
+    for sums in dicts(con.execute(_AMOUNTS, {"by": [*by, *(["team"] if each_team else [])]})):
+        of_part = amounts[sums["team"] if each_team else None]
+        of_part[sums["kind"], *(sums[name] for name in by)][sums["rule"]] = sums["amount"]
+    return amounts
+
+
+def _shared(config: Config, query: Query, kind: str, sums: Mapping[int | None, Decimal]) -> Shared:
+    of_unallocated, is_free = sums.get(None, ZERO), kind == "unallocated"
+    is_shared = query.share_unallocated is not None
+    return Shared(
+        unallocated_cost=(ZERO if is_free else of_unallocated) if is_shared else None,
+        remaining_unallocated_cost=of_unallocated if is_shared and is_free else None,
+        costs={rule.name: sums.get(number, ZERO) for number, rule in enumerate(config.shared_costs, 1)},
+    )
+
+
+def _refuse_unconverted(con: DuckDBPyConnection, config: Config) -> None:
+    unconverted = con.execute(
+        "SELECT rule, currency, without_rate_ms FROM report_billed_amounts WHERE amount IS NULL ORDER BY ALL LIMIT 1"
+    ).fetchone()
+    if unconverted is not None:
+        number, currency, at_ms = unconverted
+        name, day = config.shared_costs[number - 1].name, from_ms(at_ms).astimezone(config.tz).date()
+        raise no_rate(f"shared cost {name} is billed in {currency}", currency, config.currency, f" on {day}")

@@ -1,0 +1,219 @@
+"""What a unit cost is asked for, and the temporary tables that every answer begins with."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any, Literal
+from zoneinfo import ZoneInfo
+
+from typing_extensions import TypedDict
+
+from gpucost.engine import dicts, run_stage
+from gpucost.periods import Period, from_ms, iso, time_buckets
+from gpucost.questions.report.rows import in_hours
+from gpucost.records import record
+from gpucost.store import sqlfiles
+from gpucost.store.usage import nothing_used
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from duckdb import DuckDBPyConnection
+
+    from gpucost.config.model import Config
+
+PACKAGE = "gpucost.questions.units"
+Item = dict[str, Any]
+PLACE = ("cluster", "namespace", "workload")
+
+# `from` is a word of Python's; moments are ISO 8601 in UTC
+Span = TypedDict("Span", {"from": str, "to": str})
+OpenSpan = TypedDict("OpenSpan", {"from": str | None, "to": str | None})
+
+
+class Located(TypedDict):
+    """Whose it is."""
+
+    cluster: str
+    namespace: str
+    workload: str
+    team: str
+
+
+class WorkWithoutCost(TypedDict):
+    """Work that no cost belongs to; `since` a day or a moment."""
+
+    workload: str | None
+    namespace: str | None
+    unit: str
+    amount: float
+    failed: float
+    since: str | None
+    source: str | None
+    why: str
+
+
+class ModelWithoutCost(WorkWithoutCost):
+    """The same of a model."""
+
+    model: str | None
+
+
+class CostWithoutWork(Located):
+    """Cost that no work of the unit asked for belongs to."""
+
+    cost: Decimal
+    idle_cost: Decimal
+    allocated_gpu_hours: float
+    has_other_work: bool
+
+
+class UnitTotals(TypedDict):
+    """`allocated_cost` is cost and cost_without_work."""
+
+    cost: Decimal
+    idle_cost: Decimal
+    cost_without_work: Decimal
+    allocated_cost: Decimal
+
+
+class UnitAnswer(Span):
+    """What all answers of `gpucost unit` have."""
+
+    currency: str
+    cost_without_work: list[CostWithoutWork]
+    notes: list[str]
+
+
+@record
+class UnitQuery:
+    """A period and filters; empty filters take everything. `currency` names the money of the store.
+
+    `prompt_weights` are what a prompt token weighs against a generated one, by mapping; else DEFAULT_PROMPT_WEIGHT. `prefill`
+    and `decode` are globs of the workloads that do these phases of models alone.
+    """
+
+    period: Period
+    period_name: str
+    tz: ZoneInfo
+    currency: str
+    teams: tuple[str, ...] = ()
+    namespaces: tuple[str, ...] = ()
+    workloads: tuple[str, ...] = ()
+    clusters: tuple[str, ...] = ()
+    prompt_weights: Mapping[str, float] = field(default_factory=dict)
+    prefill: tuple[str, ...] = ()
+    decode: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, config: Config, period: Period, period_name: str, **filters: tuple[str, ...]) -> UnitQuery:
+        """The same by a configuration."""
+        pools = {"prefill": tuple(config.serving.prefill), "decode": tuple(config.serving.decode)}
+        settings: dict[str, Any] = {**filters, **pools, "prompt_weights": config.prompt_weights}
+        return cls(period, period_name, config.tz, config.currency, **settings)
+
+    @property
+    def is_narrowed(self) -> bool:
+        """Whether only some workloads are asked for, so that work of unknown ones has no place in the answer."""
+        return bool(self.teams or self.namespaces or self.workloads or self.clusters)
+
+
+_DAYS = """
+CREATE OR REPLACE TEMP TABLE unit_days AS
+SELECT unnest($from_ms::BIGINT[]) AS from_ms, unnest($to_ms::BIGINT[]) AS to_ms, unnest($day::VARCHAR[]) AS day"""
+
+
+Bucket = Literal["day", "hour", "month"]
+
+
+def cut(con: DuckDBPyConnection, ask: UnitQuery, bucket: Bucket) -> None:
+    """Makes unit_days of the period's days; with another bucket each hour, or month, stands as a day."""
+    days = time_buckets(ask.period, ask.tz, (bucket,))
+    columns = {"from_ms": "from_ms", "to_ms": "to_ms", "day": bucket}
+    con.execute(_DAYS, {name: [getattr(day, of) for day in days] for name, of in columns.items()})
+
+
+def prepare(con: DuckDBPyConnection, ask: UnitQuery, bucket: Bucket = "day") -> None:
+    """Makes unit_days, unit_cells and unit_candidates for the period. Raises GpucostError where the filters leave nothing."""
+    sqlfiles.run(con, "filters")
+    cut(con, ask, bucket)
+    filters = {name: list(getattr(ask, name)) for name in ("teams", "namespaces", "workloads", "clusters")}
+    run_stage(con, PACKAGE, "20_cells", ask.period.bounds | filters)
+    if ask.is_narrowed and not con.execute("FROM unit_cells WHERE is_selected LIMIT 1").fetchall():
+        raise nothing_used(con, ask.period.start_ms, ask.period.end_ms, ask.period_name, **filters)
+    run_stage(con, PACKAGE, "30_candidates")
+
+
+@dataclass(slots=True)
+class UnitView:
+    """`rows` and the lists in `sections` are dicts of the same keys each; money is Decimal, moments are ISO 8601 in UTC.
+
+    `name` is that of the answer's schema. `shown` names the columns of tables for people: of the rows ("rows"), and of each
+    section. `facts` are what else the answer says.
+    """
+
+    name: str
+    title: str
+    ask: UnitQuery
+    rows: list[Item]
+    totals: Item
+    sections: dict[str, Any] = field(default_factory=dict)
+    shown: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
+    facts: Item = field(default_factory=dict)
+
+
+# What workloads cost of which no work is known, and whether other work than asked for is.
+_WITHOUT_WORK = """
+SELECT c.cluster, c.namespace, c.workload, string_agg(DISTINCT c.team, ', ' ORDER BY c.team) AS team, sum(c.cost) AS cost,
+    sum(c.idle_cost) AS idle_cost, sum(c.allocated_gpu_ms::DECIMAL(38, 9))::DOUBLE AS allocated_gpu_ms,
+    bool_or(o.workload IS NOT NULL) AS has_other_work
+FROM unit_cells AS c
+ANTI JOIN (SELECT k[1] AS cluster, k[2] AS namespace, k[3] AS workload FROM (SELECT unnest($known::VARCHAR[][]) AS k))
+    USING (cluster, namespace, workload)
+LEFT JOIN (SELECT DISTINCT cluster, namespace, workload FROM unit_candidates) AS o USING (cluster, namespace, workload)
+WHERE c.is_selected
+GROUP BY c.cluster, c.namespace, c.workload
+ORDER BY cost DESC, c.cluster, c.namespace, c.workload"""
+
+
+def with_remainders(
+    con: DuckDBPyConnection, view: UnitView, lost: list[Any], known: Iterable[tuple[str, ...]] | None = None
+) -> UnitView:
+    """The answer with `lost`, the work that no cost belongs to, and with the cost that none of its rows tells of.
+
+    `known` are the places that rows tell of, where these name others.
+    """
+    known = {tuple(row[name] for name in PLACE) for row in view.rows} if known is None else known
+    rest = [
+        in_hours(row)
+        for row in dicts(con.execute(_WITHOUT_WORK, {"known": [list(place) for place in sorted(known)]}))
+    ]
+    unknown = total(rest)
+    view.totals |= {"cost_without_work": unknown, "allocated_cost": view.totals["cost"] + unknown}
+    view.sections |= {"work_without_cost": [] if view.ask.is_narrowed else lost, "cost_without_work": rest}
+    view.shown["cost_without_work"] = ("namespace", "workload", "team", "cost", "idle_cost")
+    return view
+
+
+def total(rows: Iterable[Item], name: str = "cost") -> Decimal:
+    """The sum of money over rows."""
+    return sum((row[name] for row in rows), Decimal(0))
+
+
+def per(cost: Decimal, amount: float | Decimal | None, scale: int = 1) -> Decimal | None:
+    """`cost` ÷ `amount` × `scale`; None where nothing was done."""
+    if not amount:
+        return None
+    return (cost * scale / Decimal(str(amount))).quantize(Decimal("0.000000001"))
+
+
+def plain(work: float) -> float | int:
+    """Work as it is shown: whole numbers without a point."""
+    return int(work) if work.is_integer() else round(work, 6)
+
+
+def moment(ms: int | None) -> str | None:
+    """ISO 8601 of a moment in milliseconds."""
+    return None if ms is None else iso(from_ms(ms))

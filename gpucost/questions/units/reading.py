@@ -1,0 +1,42 @@
+"""Cost per unit of work: what workloads cost over what they did (progress_*). docs/units.md has the formulas."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from gpucost.questions.units.query import UnitQuery, UnitView, prepare
+from gpucost.questions.units.serving import (
+    DIMENSIONS,
+    GENERATION,
+    PROMPT,
+    full_gpu,
+    requests,
+    token_hours,
+    tokens,
+)
+from gpucost.questions.units.work import epochs, experiments
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from duckdb import DuckDBPyConnection
+
+__all__ = ["DIMENSIONS", "UnitView", "epochs", "experiments", "full_gpu", "requests", "token_hours", "tokens"]
+
+
+def known(con: DuckDBPyConnection, ask: UnitQuery) -> tuple[UnitView, ...]:
+    """What epochs, requests and tokens cost, each where work was done in the period by pods that cost something.
+
+    Cheap where no progress was ever collected. Raises GpucostError where the filters leave nothing.
+    """
+    units = {unit for (unit,) in con.execute("SELECT DISTINCT unit FROM progress_series").fetchall()}
+    builders: list[tuple[Callable[..., UnitView], set[str]]] = [
+        (epochs, {"epoch"}),
+        (requests, {"request"}),
+        (tokens, {PROMPT, GENERATION}),
+    ]
+    wanted = [build for build, its_units in builders if units & its_units]
+    if wanted:
+        prepare(con, ask)
+    views = (build(con, ask, is_prepared=True) for build in wanted)
+    return tuple(view for view in views if view.sections.get("runs") or view.sections.get("models"))

@@ -1,0 +1,486 @@
+"""Cost per 1,000 requests and per million tokens, by model and local day."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections import defaultdict
+from dataclasses import field
+from decimal import Decimal
+from itertools import accumulate
+from typing import TYPE_CHECKING, Any, NamedTuple, NotRequired
+
+from typing_extensions import TypedDict
+
+from gpucost.config.model import DEFAULT_PROMPT_WEIGHT
+from gpucost.engine import answer_rows, dicts, run_stage
+from gpucost.errors import UsageError
+from gpucost.questions.report.rows import in_hours
+from gpucost.questions.units.processes import processes
+from gpucost.questions.units.query import (
+    PACKAGE,
+    PLACE,
+    Bucket,
+    Item,
+    Located,
+    ModelWithoutCost,
+    UnitAnswer,
+    UnitQuery,
+    UnitTotals,
+    UnitView,
+    per,
+    plain,
+    prepare,
+    total,
+    with_remainders,
+)
+from gpucost.records import record
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from duckdb import DuckDBPyConnection
+
+
+class Served(TypedDict):
+    """What models cost that served something."""
+
+    cost: Decimal
+    idle_cost: Decimal
+    allocated_gpu_hours: float
+    active_gpu_hours: float
+    cost_per_active_gpu_hour: Decimal | None
+
+
+class RequestFigures(Served):
+    """And what was counted; failed ones are not."""
+
+    unit: str
+    amount: float
+    failed: float
+    cost_per_1000: Decimal | None
+
+
+class TokenFigures(Served):
+    """And the tokens.
+
+    `prompt_cost`, `generation_cost` and `unserved_cost` (of models that served nothing in the period) add up to `cost`, less
+    `idle_cost` where the basis is `used`. `cached_tokens` are among the prompt tokens, `cache_saved_cost` is what they would have
+    cost; null where no server counts them. The costs by `request_time` are of time in prefill and decode, null where that is not
+    exported.
+    """
+
+    prompt_tokens: float
+    cached_tokens: float | None
+    generation_tokens: float
+    prompt_cost: Decimal
+    generation_cost: Decimal
+    unserved_cost: Decimal
+    cache_saved_cost: Decimal | None
+    request_time_prompt_cost: Decimal | None
+    request_time_generation_cost: Decimal | None
+    cost_per_million_tokens: Decimal | None
+    cost_per_million_prompt_tokens: Decimal | None
+    cost_per_million_generation_tokens: Decimal | None
+
+
+class Model(Located):
+    """A model that a workload serves."""
+
+    model: str | None
+
+
+class RequestModel(Model, RequestFigures):
+    """Of a period."""
+
+
+class RequestDay(RequestModel):
+    """Of a local day."""
+
+    day: str
+
+
+class RequestTotals(UnitTotals, RequestFigures):
+    """Of all models."""
+
+
+class Requests(UnitAnswer):
+    """What `gpucost unit requests` prints."""
+
+    rows: list[RequestDay]
+    totals: RequestTotals
+    models: list[RequestModel]
+    work_without_cost: list[ModelWithoutCost]
+
+
+class TokenModel(Model, TokenFigures):
+    """Of a period."""
+
+
+class TokenRow(TokenFigures):
+    """Of a workload, its model and a local day, or of what `--by` names: the others are null, as is a tenant who is unknown."""
+
+    cluster: str | None
+    namespace: str | None
+    workload: str | None
+    team: str | None
+    model: str | None
+    tenant: str | None
+    day: str | None
+
+
+class TokenTotals(UnitTotals, TokenFigures):
+    """Of all models."""
+
+
+class BoughtTokens(TypedDict):
+    """What a team bought of a model, from whom, and in which `source`: `invoice` or `bill`; docs/tokens.md."""
+
+    team: str
+    provider: str
+    model: str | None
+    source: str
+    prompt_tokens: float | None
+    cached_tokens: float | None
+    generation_tokens: float | None
+    api_cost: Decimal
+    prompt_cost: Decimal
+    generation_cost: Decimal
+    cost_per_million_tokens: Decimal | None
+    cost_per_million_prompt_tokens: Decimal | None
+    cost_per_million_generation_tokens: Decimal | None
+
+
+class Tokens(UnitAnswer):
+    """What `gpucost unit tokens` prints; `basis` is `allocated`, or `used`: idle cost is in no token's price.
+
+    `bought` is present if bills contain bought tokens; they are in no row and total.
+    """
+
+    basis: str
+    rows: list[TokenRow]
+    totals: TokenTotals
+    models: list[TokenModel]
+    bought: NotRequired[list[BoughtTokens]]
+    work_without_cost: list[ModelWithoutCost]
+
+
+PROMPT, GENERATION, CACHED = "prompt_token", "generation_token", "cached_token"
+# What a token, or a second of a phase, weighs where cost is split by work. A prompt token's is a setting of its mapping.
+_WEIGHTS = {
+    PROMPT: DEFAULT_PROMPT_WEIGHT,
+    GENERATION: 1.0,
+    CACHED: 0.0,
+    "prefill_second": 0.0,
+    "decode_second": 0.0,
+}
+_MODEL = (*PLACE, "team", "model")
+#: What rows of tokens can be by.
+DIMENSIONS = (*_MODEL, "tenant", "day")
+
+_PARTS = ("prompt_cost", "generation_cost", "unserved_cost")
+_TIMES = ("request_time_prompt_cost", "request_time_generation_cost")
+
+
+@record
+class _Measure:
+    """How an answer counts work.
+
+    `counts` are columns of amounts or failures of a unit, `parts` of a table those of cost beside the whole. `prices` are columns
+    of a cost, made of the named parts, over units, with a scale.
+    """
+
+    name: str
+    title: str
+    units: tuple[str, ...]
+    counts: dict[str, tuple[str, str]]
+    prices: dict[str, tuple[tuple[str, ...], tuple[str, ...], int]]
+    weights: dict[str, float] = field(default_factory=dict)
+    table: str = "unit_serving"
+    parts: tuple[str, ...] = ()
+    dimensions: tuple[str, ...] = (*_MODEL, "day")
+
+    def figures(self, days: list[Item]) -> Item:
+        """What was done and what it cost on several days together."""
+        allocated, active = (
+            sum(day[f"{name}_gpu_hours"] for day in days) for name in ("allocated", "active")
+        )
+        cost = total(days)
+        parts: dict[str, Decimal | None] = {}
+        for name in self.parts:
+            known = [day for day in days if day[name] is not None]
+            # of two models' times only one is no split of their cost
+            parts[name] = (
+                total(known, name) if known and (name not in _TIMES or len(known) == len(days)) else None
+            )
+        if not days:
+            parts |= dict.fromkeys(_PARTS, Decimal(0))
+        of = {name: part or Decimal(0) for name, part in parts.items()} | {"cost": cost}
+        return {
+            **({"unit": self.units[0]} if len(self.units) == 1 else {}),
+            **{column: _counted(days, unit, kind) for column, (kind, unit) in self.counts.items()},
+            "cost": cost,
+            "idle_cost": total(days, "idle_cost"),
+            **parts,
+            **{
+                column: per(
+                    sum((of[name] for name in costs), Decimal(0)),
+                    sum(_work(days, unit, "amounts") for unit in units),
+                    scale,
+                )
+                for column, (costs, units, scale) in self.prices.items()
+            },
+            "allocated_gpu_hours": round(allocated, 9),
+            "active_gpu_hours": round(active, 9),
+            "cost_per_active_gpu_hour": per(cost, active),
+        }
+
+
+def requests(
+    con: DuckDBPyConnection, ask: UnitQuery, unit: str = "request", *, is_prepared: bool = False
+) -> UnitView:
+    """What 1,000 of `unit` cost, by workload, model and day; with what models cost while they did nothing.
+
+    Raises UsageError for a unit that nothing was ever counted in.
+    """
+    units = [
+        row["unit"] for row in dicts(con.execute("SELECT DISTINCT unit FROM progress_series ORDER BY unit"))
+    ]
+    if unit != "request" and unit not in units:
+        raise UsageError(
+            f"no work is known in the unit {unit!r}",
+            f"--count takes one of: {', '.join(units) or 'none yet'}",
+        )
+    measure = _Measure(
+        "unit.requests",
+        f"Cost per 1,000 {unit.replace('_', ' ')}s",
+        (unit,),
+        {"amount": ("amounts", unit), "failed": ("failures", unit)},
+        {"cost_per_1000": (("cost",), (unit,), 1000)},
+    )
+    return _serving(con, ask, measure, is_prepared=is_prepared)
+
+
+_TOKENS = _Measure(
+    "unit.tokens",
+    "Cost per million tokens",
+    tuple(_WEIGHTS),
+    {
+        "prompt_tokens": ("amounts", PROMPT),
+        "cached_tokens": ("amounts", CACHED),
+        "generation_tokens": ("amounts", GENERATION),
+    },
+    {
+        "cost_per_million_tokens": (_PARTS, (PROMPT, GENERATION), 1_000_000),
+        "cost_per_million_prompt_tokens": (("prompt_cost",), (PROMPT,), 1_000_000),
+        "cost_per_million_generation_tokens": (("generation_cost",), (GENERATION,), 1_000_000),
+    },
+    _WEIGHTS,
+    "unit_tokens",
+    (*_PARTS, "cache_saved_cost", *_TIMES),
+    DIMENSIONS,
+)
+
+
+def tokens(
+    con: DuckDBPyConnection,
+    ask: UnitQuery,
+    basis: str = "allocated",
+    by: tuple[str, ...] = (),
+    *,
+    is_prepared: bool = False,
+) -> UnitView:
+    """What a million tokens cost, by workload, model and day; prompt tokens and generated ones share the cost by their weights.
+
+    On the `used` basis what idle GPUs cost is in no price, and stands beside them. Rows are by any of DIMENSIONS where `by` names
+    some: days in order, and of each the dearest first.
+    """
+    view = _serving(con, ask, _TOKENS, is_prepared=is_prepared, keeps_idle=basis == "used", by=by)
+    view.facts["basis"] = basis
+    if not ask.prefill and (pools := _undeclared(view.sections["models"])):
+        view.notes.append(
+            f"{' and '.join(pools)} look like the pools of one model, whose prompts both count: [serving] joins them"
+        )
+    return view
+
+
+def _undeclared(models: list[Item]) -> list[str]:
+    """Workloads of one model and namespace that are called as pools are."""
+    for phases in _by(models, "cluster", "namespace", "model").values():
+        found = [
+            next((row["workload"] for row in phases if word in row["workload"]), None)
+            for word in ("prefill", "decode")
+        ]
+        if all(found):
+            return [name for name in found if name]
+    return []
+
+
+def _by(rows: list[Item], *names: str) -> dict[tuple[Any, ...], list[Item]]:
+    groups: dict[tuple[Any, ...], list[Item]] = defaultdict(list)
+    for row in rows:
+        groups[tuple(row[name] for name in names)].append(row)
+    return groups
+
+
+# The work that no cost of the period belongs to, with why: work on a day is either in unit_serving or here, filters apart.
+_WITHOUT_COST = """
+SELECT coalesce(w.workload, w.label) AS workload, w.namespace, nullif(w.model, '') AS model, w.unit, sum(w.amount) AS amount,
+    sum(w.failed) AS failed, min(w.day) AS since, w.source,
+    CASE WHEN w.workload IS NULL THEN 'no pod with GPUs is known by this name' ELSE 'its pods cost nothing on that day' END AS why
+FROM unit_work AS w
+WHERE w.workload IS NULL OR NOT EXISTS (
+    FROM unit_cells AS c WHERE c.cluster = w.cluster AND c.namespace = w.namespace AND c.workload = w.workload AND c.day = w.day)
+GROUP BY w.cluster, w.namespace, w.workload, w.label, w.model, w.unit, w.source
+HAVING sum(w.amount) + sum(w.failed) > 0
+ORDER BY w.cluster, w.namespace, 1, w.model, w.unit, w.source"""
+
+
+# of a sum of GPU-hours
+_ROUNDING = 1e-9
+
+
+class FullGpu(NamedTuple):
+    """What a GPU does in an hour that it is held, in generated tokens: a full one, and the mean of so many active hours."""
+
+    work: float
+    mean_work: float
+    active_hours: int
+
+
+def full_gpu(hours: Iterable[tuple[float, float]]) -> FullGpu | None:
+    """Of (work, GPU-hours held): the 95th percentile of work per GPU-hour, by GPU-hours of the hours that did some, else None."""
+    active = [(work, held) for work, held in hours if work and held]
+    if not active:
+        return None
+    ranked = sorted(active, key=lambda one: one[0] / one[1])
+    below = list(accumulate(held for _, held in ranked))
+    # the nearest rank: a rate that was seen, which 95 % of the GPU-hours do not pass
+    work, held = ranked[bisect_left(below, 0.95 * below[-1] * (1 - _ROUNDING))]
+    return FullGpu(work / held, sum(work for work, _ in active) / below[-1], len(active))
+
+
+def token_hours(con: DuckDBPyConnection, ask: UnitQuery, bucket: Bucket = "hour") -> list[Item]:
+    """The tokens of own servers in each hour, or other bucket, by workload and model, their cost, and the GPU-hours held.
+
+    `from_ms` is the begin of the bucket. `cached_tokens`, and the seconds that requests spent in decoding, are None if no
+    server counts them.
+    """
+    prepare(con, ask, bucket)
+    _count(con, ask, _TOKENS)
+    return answer_rows(con, PACKAGE, "66_token_hours")
+
+
+def _work_done(con: DuckDBPyConnection, ask: UnitQuery, measure: _Measure) -> list[str]:
+    """Makes unit_work. Returns notes about its counters."""
+    span = ask.period.bounds
+    doubts = processes(con, ask.period, ask.clusters)
+    run_stage(con, PACKAGE, "40_increases", {"units": list(measure.units), **span})
+    weights = {
+        "mappings": list(ask.prompt_weights) if measure.weights else [],
+        "weights": list(ask.prompt_weights.values()) if measure.weights else [],
+        "units": list(measure.units),
+        "unit_weights": [measure.weights.get(unit, 1.0) for unit in measure.units],
+    }
+    run_stage(con, PACKAGE, "50_work", {"from_ms": ask.period.start_ms, **weights})
+    return [f"{doubt.message}: {doubt.fix}" for doubt in doubts]
+
+
+def _count(
+    con: DuckDBPyConnection, ask: UnitQuery, measure: _Measure, *, keeps_idle: bool = False
+) -> list[str]:
+    """Makes unit_work, unit_serving, and the measure's table where that is another. Returns notes about the counters."""
+    doubts = _work_done(con, ask, measure)
+    run_stage(con, PACKAGE, "60_serving")
+    if measure.table == "unit_tokens":
+        pools = {"prefill": list(ask.prefill), "decode": list(ask.decode)}
+        run_stage(con, PACKAGE, "65_tokens", {"keeps_idle": keeps_idle, **pools})
+    return doubts
+
+
+def _serving(
+    con: DuckDBPyConnection,
+    ask: UnitQuery,
+    measure: _Measure,
+    *,
+    is_prepared: bool,
+    keeps_idle: bool = False,
+    by: tuple[str, ...] = (),
+) -> UnitView:
+    if not is_prepared:
+        prepare(con, ask)
+    doubts = _count(con, ask, measure, keeps_idle=keeps_idle)
+    days = _days(con, measure.table)
+    days_of = _by(days, *_MODEL)
+    models = [
+        dict(zip(_MODEL, model, strict=True)) | measure.figures(served) for model, served in days_of.items()
+    ]
+    models.sort(key=lambda row: (-row["cost"], *(row[name] or "" for name in _MODEL)))
+    parts = [name for name in measure.parts if any(day[name] for day in days)]
+    figures = (*measure.counts, "cost", "idle_cost", *parts, *measure.prices)
+    parts_of_days, of = days, by or measure.dimensions
+    if "tenant" in by:
+        run_stage(con, PACKAGE, "67_tenants", {"keeps_idle": keeps_idle})
+        parts_of_days = _days(con, "unit_tenants")
+    rows: list[Item] = [
+        {name: served[0][name] if name in of else None for name in measure.dimensions}
+        | measure.figures(served)
+        for served in _by(parts_of_days, *of).values()
+    ]
+    if by:
+        rows.sort(
+            key=lambda row: (
+                row["day"] or "",
+                -row["cost"],
+                *(row[name] or "" for name in measure.dimensions),
+            )
+        )
+    view = UnitView(
+        measure.name,
+        measure.title,
+        ask,
+        rows,
+        measure.figures(days),
+        {"models": models},
+        {
+            "rows": (*(by or ("namespace", "workload", "model", "day")), *figures),
+            # models in total stand beside what is by all of them
+            **({} if by else {"models": ("namespace", "workload", "model", *figures)}),
+            "work_without_cost": ("workload", "model", "unit", "amount", "since", "why"),
+        },
+        doubts,
+    )
+    if len({tuple(day[name] for name in PLACE) for day in days}) < len(models):
+        view.notes.append(
+            "workloads that serve several models: each model's share of the cost is its share of the day's work"
+        )
+    if "tenant" in by and days and not any(row["tenant"] for row in rows):
+        view.notes.append(
+            "no tenant is known: set [[units]] tenant_label to the label of the server that names them; see docs/units.md"
+        )
+    if not days:
+        names = " or ".join(unit.replace("_", " ") for unit in measure.units)
+        view.notes.append(f"no {names} is known in this period: gpucost collect progress")
+    lost = [
+        row | {name: plain(row[name]) for name in ("amount", "failed")}
+        for row in dicts(con.execute(_WITHOUT_COST))
+    ]
+    counted = {unit for _, unit in measure.counts.values()}
+    lost = [row for row in lost if row["unit"] in counted]
+    known = con.execute("SELECT DISTINCT cluster, namespace, workload FROM unit_serving").fetchall()
+    return with_remainders(con, view, lost, known)
+
+
+def _days(con: DuckDBPyConnection, table: str) -> list[Item]:
+    con.execute(f"FROM {table} ORDER BY day, cluster, namespace, workload, model")
+    return [in_hours({"tenant": None} | day | {"model": day["model"] or None}) for day in dicts(con)]
+
+
+def _work(days: list[Item], unit: str, kind: str) -> float:
+    return sum(((day[kind] or {}).get(unit, 0.0) for day in days), 0.0)
+
+
+def _counted(days: list[Item], unit: str, kind: str) -> float | int | None:
+    """Work as it is shown; what no server may count is null rather than none."""
+    if unit == CACHED and not any(unit in (day[kind] or {}) for day in days):
+        return None
+    return plain(_work(days, unit, kind))

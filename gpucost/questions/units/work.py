@@ -1,0 +1,633 @@
+"""What epochs and experiments cost: the cost of their workloads' pods over their own time, lost work apart."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter, defaultdict
+from dataclasses import fields, replace
+from decimal import Decimal
+from itertools import dropwhile
+from typing import TYPE_CHECKING, Literal
+
+from typing_extensions import TypedDict
+
+from gpucost.engine import answer_rows, dicts, run_stage
+from gpucost.errors import UsageError
+from gpucost.questions.report.rows import in_hours
+from gpucost.questions.units.query import (
+    PACKAGE,
+    PLACE,
+    Item,
+    Located,
+    ModelWithoutCost,
+    OpenSpan,
+    Span,
+    UnitAnswer,
+    UnitQuery,
+    UnitTotals,
+    UnitView,
+    WorkWithoutCost,
+    moment,
+    per,
+    prepare,
+    total,
+    with_remainders,
+)
+from gpucost.records import record
+from gpucost.render.view import hours
+
+if TYPE_CHECKING:
+    from duckdb import DuckDBPyConnection
+
+_AT_ONCE_MS = 1
+
+Status = Literal["done", "lost", "unfinished", "outside"]
+
+
+@record
+class Interval:
+    """A run's time [from_ms, to_ms). `epoch` is None outside of epochs. `attempt` counts restarts, from 1."""
+
+    epoch: int | None
+    status: Status
+    attempt: int
+    from_ms: int
+    to_ms: int
+
+
+@record
+class Levels:
+    """What is known of a run: `reached` are (moment, level), in order; it held GPUs in [from_ms, to_ms), and then `failed`.
+
+    `marks`: a level says that so many epochs are done ("end"), or that this one has begun ("begin"). `from_zero`: nothing was
+    done before `from_ms`. `is_over`: it will not go on after `to_ms`. `resumes`: levels fall to 0 at a restart, the work goes on.
+    `is_log`: the run wrote an entry per epoch itself; else its level was looked at now and then.
+    """
+
+    reached: tuple[tuple[int, float], ...]
+    from_ms: int
+    to_ms: int
+    marks: str
+    from_zero: bool
+    is_over: bool
+    resumes: bool = False
+    failed: bool = False
+    is_log: bool = False
+
+
+def intervals(run: Levels) -> list[Interval]:
+    """The run's time without gap or overlap. Epochs that a restart fell back behind are lost; the last entry of each stands."""
+    reached = _resumed(run.reached) if run.resumes else run.reached
+    if run.is_log and run.marks == "end" and reached and 0 < reached[0][1] < 1:
+        # the first epoch is under way, and began with the run
+        reached = list(dropwhile(lambda entry: entry[1] < 1, reached))
+    points = [(at, math.floor(level)) for at, level in reached]
+    points = [(min(max(at, run.from_ms), run.to_ms), level) for at, level in points]
+    parts = _ended(points, run) if run.marks == "end" else _begun(points, run)
+    return [
+        interval
+        for interval in parts
+        if interval.from_ms < interval.to_ms or interval.status in ("done", "lost")
+    ]
+
+
+def _ended(points: list[tuple[int, int]], run: Levels) -> list[Interval]:
+    parts: list[Interval] = []
+    attempt, before_ms, done = 1, run.from_ms, _done_before(points, run)
+    for at_ms, level in points:
+        if done is None or (done == 0 and level == 0 and not parts):
+            parts.append(Interval(None, "outside", attempt, before_ms, at_ms))
+        elif level > done:
+            parts += _split(done + 1, level, attempt, before_ms, at_ms)
+        elif level < done:
+            parts = _lose(parts, level + 1)
+            attempt += 1
+            if (
+                at_ms - before_ms <= _AT_ONCE_MS
+            ):  # a log does not tell when work began again: the epoch done again has that time
+                done = level
+                continue
+            parts.append(Interval(done + 1, "lost", attempt - 1, before_ms, at_ms))
+        else:
+            continue
+        done, before_ms = level, at_ms
+    parts.append(Interval(None, "outside", attempt, before_ms, run.to_ms))
+    if run.reached and (run.failed or not run.is_over):
+        parts[-1] = replace(
+            parts[-1], epoch=(0 if done is None else done) + 1, status="lost" if run.failed else "unfinished"
+        )
+    return parts
+
+
+def _done_before(points: list[tuple[int, int]], run: Levels) -> int | None:
+    """The number of the epoch before the first: 0, or -1 where a log counts from 0; None where that is not known.
+
+    A 0 in a log is the first epoch, done, unless it came at once: within half the time that the next epoch then took.
+    """
+    if not run.from_zero:
+        return None
+    if not (run.is_log and run.reached and run.reached[0][1] == 0):
+        return 0
+    zero_ms = points[0][0]
+    next_ms = next((at_ms for at_ms, level in points if level > 0), run.to_ms)
+    return -1 if 2 * (zero_ms - run.from_ms) >= next_ms - zero_ms else 0
+
+
+def _begun(points: list[tuple[int, int]], run: Levels) -> list[Interval]:
+    parts: list[Interval] = []
+    attempt, before_ms, current = 1, run.from_ms, None
+    for at_ms, level in points:
+        if current is None:
+            parts.append(Interval(None, "outside", attempt, before_ms, at_ms))
+        elif level > current:
+            parts += _split(current, level - 1, attempt, before_ms, at_ms)
+        elif level < current:
+            parts.append(Interval(current, "lost", attempt, before_ms, at_ms))
+            parts = _lose(parts, level)
+            attempt += 1
+        else:
+            continue
+        current, before_ms = level, at_ms
+    if current is None:
+        return [*parts, Interval(None, "outside", attempt, before_ms, run.to_ms)]
+    status: Status = "lost" if run.failed else "done" if run.is_over else "unfinished"
+    return [*parts, Interval(current, status, attempt, before_ms, run.to_ms)]
+
+
+def _split(first: int, last: int, attempt: int, from_ms: int, to_ms: int) -> list[Interval]:
+    """Epochs that were reached between two looks share the time evenly."""
+    count = last - first + 1
+    edges = [from_ms + (to_ms - from_ms) * i // count for i in range(count + 1)]
+    return [Interval(first + i, "done", attempt, edges[i], edges[i + 1]) for i in range(count)]
+
+
+def _lose(parts: list[Interval], from_epoch: int) -> list[Interval]:
+    return [
+        replace(part, status="lost")
+        if part.status == "done" and part.epoch is not None and part.epoch >= from_epoch
+        else part
+        for part in parts
+    ]
+
+
+def _resumed(reached: tuple[tuple[int, float], ...]) -> list[tuple[int, float]]:
+    """Levels that go on where they were before each fall."""
+    base, before, result = 0.0, 0.0, []
+    for at_ms, level in reached:
+        if level < before:
+            base += before
+        result.append((at_ms, base + level))
+        before = level
+    return result
+
+
+class EpochRow(Located, OpenSpan):
+    """What an epoch, or the time outside of runs, cost."""
+
+    run: str | None
+    run_id: str | None
+    epoch: int | None
+    status: Status
+    attempt: int | None
+    duration_hours: float | None
+    cost: Decimal
+    idle_cost: Decimal
+    allocated_gpu_hours: float
+    active_gpu_hours: float
+    is_whole: bool
+
+
+class RunRow(Located, Span):
+    """What a run cost, by epoch and in all; `trend_since`: a restart, or its middle."""
+
+    run: str
+    run_id: str | None
+    attempts: int
+    epochs_done: int
+    mean_cost: Decimal | None
+    mean_hours: float | None
+    cost_per_epoch_all_in: Decimal | None
+    best_epoch: int | None
+    best_cost: Decimal | None
+    trend_percent: float | None
+    trend_since: Literal["restart", "middle"] | None
+    lost_epochs: int
+    lost_cost: Decimal
+    unfinished_cost: Decimal
+    outside_cost: Decimal
+    cost: Decimal
+    idle_cost: Decimal
+    cost_per_useful_gpu_hour: Decimal | None
+    planned_epochs: int | None
+    remaining_epochs: int | None
+    forecast_cost: Decimal | None
+    forecast_hours: float | None
+
+
+class EpochTotals(UnitTotals):
+    """Of all runs."""
+
+    runs: int
+    epochs_done: int
+    lost_cost: Decimal
+    outside_cost: Decimal
+    mean_cost_per_epoch: Decimal | None
+    cost_per_useful_gpu_hour: Decimal | None
+
+
+class Epochs(UnitAnswer):
+    """What `gpucost unit epoch` prints."""
+
+    rows: list[EpochRow]
+    totals: EpochTotals
+    runs: list[RunRow]
+    work_without_cost: list[ModelWithoutCost]
+
+
+_MONEY = Decimal("0.000000001")
+
+
+def epochs(
+    con: DuckDBPyConnection, ask: UnitQuery, planned_epochs: int | None = None, *, is_prepared: bool = False
+) -> UnitView:
+    """What each epoch of the period's runs cost, and per run its mean, trend, best, lost work and forecast.
+
+    Per workload, the costs of its runs' intervals and of the time outside of runs sum to what it cost in the period, exactly.
+    `is_prepared`: `query.prepare` has run with this ask.
+    """
+    if not is_prepared:
+        prepare(con, ask)
+    run_stage(con, PACKAGE, "31_run_places", ask.period.bounds)
+    runs, lost = _runs(con, ask)
+    claims = _cut(con, ask, runs)
+    rows_of: dict[int, list[Item]] = defaultdict(list)
+    outside = []
+    for sums in map(in_hours, dicts(con.execute(_CLAIMED))):
+        if sums["claim_id"] is None:
+            outside.append(_epoch_row(sums, ask))
+        else:
+            number, part = claims[sums["claim_id"]]
+            rows_of[number].append(_epoch_row(sums, ask, runs[number], part))
+    # what the pods of these ran cost nothing
+    lost += [row for number, run in enumerate(runs) if number not in rows_of for row in run["without_cost"]]
+    summaries = [
+        _summary(runs[number]["planned_epochs"] or 0, rows, planned_epochs)
+        for number, rows in rows_of.items()
+    ]
+    rows = [row for of_run in rows_of.values() for row in of_run] + outside
+    done = _of_status(rows, "done")
+    view = UnitView(
+        "unit.epoch",
+        "Cost per epoch",
+        ask,
+        rows,
+        {
+            "runs": len(summaries),
+            "epochs_done": len(done),
+            "cost": total(rows),
+            "idle_cost": total(rows, "idle_cost"),
+            "lost_cost": total(_of_status(rows, "lost")),
+            "outside_cost": total(_of_status(rows, "outside")),
+            "mean_cost_per_epoch": per(total(done), len(done)),
+            "cost_per_useful_gpu_hour": per(total(rows), sum(row["active_gpu_hours"] for row in done)),
+        },
+        {"runs": summaries},
+        {
+            "rows": ("run", "epoch", "status", "from", "duration_hours", "cost", "idle_cost"),
+            "runs": (
+                "run", "epochs_done", "mean_cost", "trend_percent", "lost_cost", "cost", "planned_epochs", "forecast_cost",
+                "lost_epochs", "best_epoch", "best_cost",
+            ),
+            "work_without_cost": ("workload", "unit", "amount", "since", "why"),
+        },
+    )  # fmt: skip
+    if not summaries:
+        view.notes.append("no epochs are known in this period: gpucost collect progress")
+    return with_remainders(con, view, lost)
+
+
+def _runs(con: DuckDBPyConnection, ask: UnitQuery) -> tuple[list[Item], list[Item]]:
+    """The runs whose workloads are known, with their intervals, and the epochs of the others as rows of work without cost."""
+    runs, lost = [], []
+    for run in answer_rows(con, PACKAGE, "70_runs", ask.period.bounds):
+        row = run["without_cost"]
+        run["without_cost"] = [row | {"since": moment(row["since"])}] if run["is_new"] else []
+        if run["has_place"]:
+            run["reached"] = tuple(zip(run["moments"], run["levels"], strict=True))
+            runs.append(
+                run | {"parts": intervals(Levels(**{each.name: run[each.name] for each in fields(Levels)}))}
+            )
+        else:
+            lost += run["without_cost"]
+    names = Counter(run["name"] for run in runs)
+    for run in runs:
+        if run["run_id"] and names[run["name"]] > 1:
+            run["name"] = f"{run['name']} ({run['run_id'][:8]})"
+    return runs, lost
+
+
+def _epoch_row(sums: Item, ask: UnitQuery, run: Item | None = None, part: Interval | None = None) -> Item:
+    """An interval of a run; without one, what a workload with runs cost while none of them ran."""
+    row: Item = {
+        "run": None,
+        "run_id": None,
+        **{name: sums[name] for name in (*PLACE, "team")},
+        "epoch": None,
+    }
+    row |= {"status": "outside", **dict.fromkeys(("attempt", "from", "to", "duration_hours"))}
+    row |= {name: sums[name] for name in ("cost", "idle_cost", "allocated_gpu_hours", "active_gpu_hours")} | {
+        "is_whole": True
+    }
+    if run is None or part is None:
+        return row
+    from_ms, to_ms = max(part.from_ms, ask.period.start_ms), min(part.to_ms, ask.period.end_ms)
+    return row | {
+        "run": run["name"],
+        "run_id": run["run_id"] or None,
+        "epoch": part.epoch,
+        "status": part.status,
+        "attempt": part.attempt,
+        "from": moment(from_ms),
+        "to": moment(to_ms),
+        "duration_hours": hours(to_ms - from_ms),
+        "is_whole": (from_ms, to_ms) == (part.from_ms, part.to_ms),
+    }
+
+
+def _summary(planned: float, rows: list[Item], planned_epochs: int | None) -> Item:
+    """One run's figures, of its rows of epochs; formulas are in docs/units.md.
+
+    Means and the trend are of epochs that are done and lie in the period whole.
+    """
+    done, lost = _of_status(rows, "done"), _of_status(rows, "lost")
+    whole = sorted((row for row in done if row["is_whole"]), key=lambda row: (row["epoch"], row["from"]))
+    best = min(whole, key=lambda row: (row["cost"], row["epoch"]), default={"epoch": None, "cost": None})
+    recent, before, since = _halves(whole)
+    has_trend = bool(recent and total(before))
+    plan = planned_epochs or int(planned) or None
+    return {
+        **{name: rows[0][name] for name in ("run", "run_id", *PLACE, "team")},
+        "from": rows[0]["from"],
+        "to": rows[-1]["to"],
+        "attempts": max(row["attempt"] for row in rows),
+        "epochs_done": len(done),
+        "mean_cost": per(total(whole), len(whole)),
+        "mean_hours": round(_mean_hours(whole), 6) if whole else None,
+        "cost_per_epoch_all_in": per(total(rows), len(done)),
+        "best_epoch": best["epoch"],
+        "best_cost": best["cost"],
+        "trend_percent": round(float((_mean(recent) / _mean(before) - 1) * 100), 1) if has_trend else None,
+        "trend_since": since if has_trend else None,
+        "lost_epochs": len(lost),
+        "lost_cost": total(lost),
+        "unfinished_cost": total(_of_status(rows, "unfinished")),
+        "outside_cost": total(_of_status(rows, "outside")),
+        "cost": total(rows),
+        "idle_cost": total(rows, "idle_cost"),
+        "cost_per_useful_gpu_hour": per(total(rows), sum(row["active_gpu_hours"] for row in done)),
+        "planned_epochs": plan,
+        **dict.fromkeys(("remaining_epochs", "forecast_cost", "forecast_hours")),
+    } | (_forecast(plan, rows, recent) if plan else {})
+
+
+def _forecast(plan: int, rows: list[Item], recent: list[Item]) -> Item:
+    """The run goes on as its latest epochs did; what the epoch under way has cost already counts toward it."""
+    reached = max((row["epoch"] for row in _of_status(rows, "done")), default=0)
+    reached += any(row["epoch"] == 0 for row in rows)  # numbers begin with 0
+    remaining = max(0, plan - reached)
+    if remaining and not recent:
+        return {"remaining_epochs": remaining}
+    cost, length = (
+        (remaining * _mean(recent), remaining * _mean_hours(recent)) if recent else (Decimal(0), 0.0)
+    )
+    under_way = _of_status(rows, "unfinished")
+    return {
+        "remaining_epochs": remaining,
+        "forecast_cost": (total(rows) + max(Decimal(0), cost - total(under_way))).quantize(_MONEY),
+        "forecast_hours": round(max(0.0, length - sum(row["duration_hours"] for row in under_way)), 6),
+    }
+
+
+def _halves(whole: list[Item]) -> tuple[list[Item], list[Item], str]:
+    """The latest epochs, those before, and what parts them: the last restart, else the middle."""
+    last = max((row["attempt"] for row in whole), default=1)
+    recent, before = (
+        [row for row in whole if row["attempt"] == last],
+        [row for row in whole if row["attempt"] < last],
+    )
+    if before:
+        return recent, before, "restart"
+    half = len(whole) // 2
+    return whole[half:], whole[:half], "middle"
+
+
+def _of_status(rows: list[Item], status: Status) -> list[Item]:
+    return [row for row in rows if row["status"] == status]
+
+
+def _mean(rows: list[Item]) -> Decimal:
+    return total(rows) / len(rows)
+
+
+def _mean_hours(rows: list[Item]) -> float:
+    return float(sum(row["duration_hours"] for row in rows) / len(rows))
+
+
+# Which intervals ask for the cost of which pods; without names of pods, of all pods of the workload.
+_CLAIMS = """
+CREATE OR REPLACE TEMP TABLE unit_claims AS
+SELECT s.claim_id, s.depth, a.allocation_id, s.from_ms, s.to_ms
+FROM (
+    SELECT unnest($claim_id::INTEGER[]) AS claim_id, unnest($depth::INTEGER[]) AS depth, unnest($cluster::VARCHAR[]) AS cluster,
+        unnest($namespace::VARCHAR[]) AS namespace, unnest($workload::VARCHAR[]) AS workload, unnest($pods::VARCHAR[]) AS pods,
+        unnest($from_ms::BIGINT[]) AS from_ms, unnest($to_ms::BIGINT[]) AS to_ms
+) AS s JOIN allocations AS a USING (cluster, namespace, workload)
+WHERE (s.pods = '' OR list_contains(string_split(s.pods, ','), a.pod)) AND s.from_ms < s.to_ms"""
+# Per claim (null: what nothing claims) and workload its cost and GPU time.
+_CLAIMED = """
+SELECT claim_id, cluster, namespace, workload, string_agg(DISTINCT team, ', ' ORDER BY team) AS team,
+    sum(cost) AS cost, sum(idle_cost) AS idle_cost,
+    sum(allocated_gpu_ms::DECIMAL(38, 9))::DOUBLE AS allocated_gpu_ms, sum(active_gpu_ms::DECIMAL(38, 9))::DOUBLE AS active_gpu_ms
+FROM unit_pieces
+GROUP BY claim_id, cluster, namespace, workload
+ORDER BY claim_id, cluster, namespace, workload"""
+
+
+def _cut(con: DuckDBPyConnection, ask: UnitQuery, runs: list[Item]) -> list[tuple[int, Interval]]:
+    """Makes unit_pieces; claim i is an interval of the run whose number is beside it in the i-th element of the answer.
+
+    Of runs at the same time, only those in the most sweeps are charged.
+    """
+    claims = [(number, part) for number, run in enumerate(runs) for part in run["parts"]]
+    parents = {run["run_id"]: run["parent_id"] for run in runs}
+    depths = [_depth(run["run_id"], parents) for run in runs]
+    names_of: dict[tuple[str, ...], list[str]] = defaultdict(list)
+    for run in runs:
+        names_of[_place(run)].append(run["pods"])
+    # a run is its whole workload, but where each has pods of its own
+    pods = [
+        run["pods"] if all(names := names_of[_place(run)]) and len(set(names)) > 1 else "" for run in runs
+    ]
+    con.execute(
+        _CLAIMS,
+        {
+            **{name: [runs[number][name] for number, _ in claims] for name in PLACE},
+            "claim_id": list(range(len(claims))),
+            "depth": [depths[number] for number, _ in claims],
+            "pods": [pods[number] for number, _ in claims],
+            "from_ms": [max(part.from_ms, ask.period.start_ms) for _, part in claims],
+            "to_ms": [min(part.to_ms, ask.period.end_ms) for _, part in claims],
+        },
+    )
+    run_stage(con, PACKAGE, "85_pieces")
+    return claims
+
+
+def _place(row: Item) -> tuple[str, ...]:
+    return tuple(row[name] for name in PLACE)
+
+
+def _depth(run_id: str, parents: dict[str, str | None]) -> int:
+    """How many sweeps a run lies in."""
+    depth, seen = 0, {run_id}
+    while (run_id := parents.get(run_id) or "") in parents and run_id not in seen:
+        seen.add(run_id)
+        depth += 1
+    return depth
+
+
+class ExperimentRow(Located, OpenSpan):
+    """What an experiment cost: a run of the tracker, a job that it does not know, or the time of a workload outside its runs."""
+
+    kind: Literal["run", "job", "outside_runs"]
+    experiment: str | None
+    name: str
+    run_id: str | None
+    parent_id: str | None
+    status: str | None
+    hours: float | None
+    pods: int | None
+    cost: Decimal
+    idle_cost: Decimal
+    allocated_gpu_hours: float
+    active_gpu_hours: float
+    cost_per_active_gpu_hour: Decimal | None
+
+
+class Sweep(TypedDict):
+    """What a sweep cost, and its best trial by the last value of `metric`."""
+
+    sweep: str
+    run_id: str
+    experiment: str | None
+    trials: int
+    cost: Decimal
+    cost_outside_trials: Decimal
+    cost_per_trial: Decimal | None
+    metric: str | None
+    best_trial: str | None
+    best_run_id: str | None
+    best_value: float | None
+    best_trial_cost: Decimal | None
+
+
+class ExperimentTotals(UnitTotals):
+    """Of all experiments."""
+
+    experiments: int
+    cost_per_active_gpu_hour: Decimal | None
+
+
+class RunWithoutCost(WorkWithoutCost):
+    """Work without cost of a run."""
+
+    run: str
+    run_id: str
+
+
+class Experiments(UnitAnswer):
+    """What `gpucost unit experiment` prints."""
+
+    rows: list[ExperimentRow]
+    totals: ExperimentTotals
+    sweeps: list[Sweep]
+    work_without_cost: list[RunWithoutCost]
+
+
+# Metrics that name the best trial where none is asked for: the first that any trial has.
+LOSSES = ("val_loss", "eval_loss", "validation_loss", "test_loss", "loss", "train_loss")
+_RUNS_WITHOUT_COST = """
+SELECT label AS workload, namespace, name AS run, run_id, 'run' AS unit, 1 AS amount, 0 AS failed, started_ms AS since, source,
+    CASE WHEN workload IS NOT NULL THEN 'its workload cost nothing while it ran'
+        WHEN label IS NOT NULL THEN 'no pod with GPUs is known by this name' ELSE 'no tag says where it ran' END AS why
+FROM unit_run_places ANTI JOIN (SELECT unnest([run_id, parent_id]) AS run_id FROM unit_experiments) USING (run_id)
+ORDER BY started_ms, run_id"""
+
+
+def experiments(
+    con: DuckDBPyConnection, ask: UnitQuery, metric: str | None = None, goal: Literal["min", "max"] = "min"
+) -> UnitView:
+    """What each experiment of the period cost, and each sweep with its best trial by the last value of `metric`.
+
+    Raises UsageError for a metric that no run has.
+    """
+    prepare(con, ask)
+    run_stage(con, PACKAGE, "31_run_places", ask.period.bounds)
+    known = dicts(con.execute("SELECT * FROM unit_run_places ORDER BY started_ms, run_id"))
+    names = sorted({name for run in known for name in run["metrics"]})
+    if metric and metric not in names:
+        raise UsageError(
+            f"no run of the period has a metric {metric!r}",
+            f"--metric takes one of: {', '.join(names) or 'none yet'}",
+        )
+    runs = [run for run in known if run["workload"] is not None]
+    for run in runs:
+        run["parts"] = [Interval(None, "done", 1, run["started_ms"], run["ended_ms"] or ask.period.end_ms)]
+    _cut(con, ask, runs)
+    run_stage(con, PACKAGE, "90_experiments")
+    con.execute("FROM unit_experiments ORDER BY cost DESC, workload, name, run_id NULLS LAST, kind DESC")
+    rows = [_experiment(in_hours(row)) for row in dicts(con)]
+    best = {
+        "metric": metric,
+        "losses": list(LOSSES),
+        "sign": 1 if goal == "min" else -1,
+        "is_narrowed": ask.is_narrowed,
+    }
+    sweeps = answer_rows(con, PACKAGE, "95_sweeps", best)
+    view = UnitView(
+        "unit.experiment",
+        "Cost per experiment",
+        ask,
+        rows,
+        {
+            "experiments": sum(row["kind"] != "outside_runs" for row in rows),
+            "cost": total(rows),
+            "idle_cost": total(rows, "idle_cost"),
+            "cost_per_active_gpu_hour": per(total(rows), sum(row["active_gpu_hours"] for row in rows)),
+        },
+        {"sweeps": [sweep | {"cost_per_trial": per(sweep["cost"], sweep["trials"])} for sweep in sweeps]},
+        {
+            "rows": (
+                "kind", "experiment", "name", "namespace", "status", "hours", "cost", "idle_cost", "cost_per_active_gpu_hour",
+            ),
+            "sweeps": (
+                "sweep", "experiment", "trials", "cost", "cost_per_trial", "best_trial", "metric", "best_value",
+                "best_trial_cost",
+            ),
+            "work_without_cost": ("workload", "run", "unit", "since", "why"),
+        },
+    )  # fmt: skip
+    lost = dicts(con.execute(_RUNS_WITHOUT_COST))
+    return with_remainders(con, view, [row | {"since": moment(row["since"])} for row in lost])
+
+
+def _experiment(row: Item) -> Item:
+    from_ms, to_ms = row["from"], row["to"]
+    length = hours(to_ms - from_ms) if from_ms is not None and to_ms else None
+    price = per(row["cost"], row["active_gpu_hours"])
+    return row | {
+        "from": moment(from_ms),
+        "to": moment(to_ms),
+        "hours": length,
+        "cost_per_active_gpu_hour": price,
+    }

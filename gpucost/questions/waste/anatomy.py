@@ -1,0 +1,299 @@
+"""The anatomy of waste: every held or paid GPU-hour in exactly one bucket (docs/waste.md)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from gpucost.engine import answer_rows, dicts, run_stage
+from gpucost.inventory import load_activity
+from gpucost.periods import Period, TimeBucket, is_whole_days
+from gpucost.questions.report.rows import ZERO, cut, in_hours
+from gpucost.records import record
+from gpucost.render.view import ratio
+from gpucost.shapes import Shape
+from gpucost.store.usage import load_devices, nothing_used
+
+if TYPE_CHECKING:
+    from duckdb import DuckDBPyConnection
+
+    from gpucost.config.model import Config
+
+
+class Filters(NamedTuple):
+    """Empty filters take everything; values of one filter are alternatives, filters add up.
+
+    A workload is named `Kind/name`, or by its name alone.
+    """
+
+    teams: tuple[str, ...] = ()
+    namespaces: tuple[str, ...] = ()
+    clusters: tuple[str, ...] = ()
+    workloads: tuple[str, ...] = ()
+
+
+@record
+class Bucket:
+    """A kind of GPU time: whose it is, what people call it, what it means, and whether it is waste."""
+
+    name: str
+    whose: str
+    title: str
+    meaning: str
+    is_waste: bool = True
+
+
+BUCKETS = (
+    Bucket("active", "held", "Active", "at or above the idle threshold", is_waste=False),
+    Bucket("data_stall", "training, batch", "Data stalls", "idle while running"),
+    Bucket("failed_restarted", "training, batch", "Lost work", "of failed pods, since the last epoch known"),
+    Bucket("off_peak_idle", "inference", "Off-peak idle", "idle in replicas that the peak needs"),
+    Bucket("over_provisioned", "inference", "Over-provisioned", "replicas beyond what the peak needs"),
+    Bucket("user_away", "development", "User away", "idle until it is forgotten"),
+    Bucket("forgotten", "development", "Forgotten", "idle for long, until its end"),
+    Bucket("idle", "other", "Idle", "idle, of no known type"),
+    Bucket("starting", "held", "Starting", "bound, pulling images"),
+    Bucket("unmeasured", "held", "Unmeasured", "held, without a sample", is_waste=False),
+    Bucket("between_jobs", "unallocated", "Between jobs", "free on a node in use"),
+    Bucket("empty_node", "unallocated", "Empty nodes", "nobody on the node for long"),
+    Bucket("unavailable", "unallocated", "Unavailable", "not ready, cordoned, broken"),
+    Bucket("reserved", "unallocated", "Reserved", "kept free by a reservation of Slurm"),
+    Bucket("fragmentation", "unallocated", "Fragmentation", "free, but too little for a request"),
+    Bucket("cpu_memory", "no GPU", "Cores, memory", "charged without a GPU", is_waste=False),
+)
+WASTED = tuple(bucket.name for bucket in BUCKETS if bucket.is_waste)
+
+
+@record
+class WasteRow(Shape):
+    """The part of a bucket for one combination of dimension values; what only pods have is None where nobody held anything."""
+
+    bucket: str
+    keys: dict[str, str | None]
+    gpu_hours: float
+    cost: Decimal
+
+
+@record
+class BucketWaste:
+    """A bucket: `of` says whose time it is."""
+
+    bucket: str
+    of: str
+    is_waste: bool
+    gpu_hours: float
+    cost: Decimal
+
+
+@record
+class WasteTotals:
+    """All GPU-hours, held or not, and what they cost; of these the buckets that are waste, and their share of cost."""
+
+    gpu_hours: float
+    cost: Decimal
+    wasted_gpu_hours: float
+    wasted_cost: Decimal
+    waste_ratio: float | None
+
+    @classmethod
+    def of(cls, buckets: Sequence[BucketWaste]) -> WasteTotals:
+        """The sums of all buckets."""
+        hours, wasted_hours = (
+            round(sum(row.gpu_hours for row in buckets if row.is_waste or every), 9)
+            for every in (True, False)
+        )
+        cost, wasted = (
+            sum((row.cost for row in buckets if row.is_waste or every), ZERO) for every in (True, False)
+        )
+        return cls(hours, cost, wasted_hours, wasted, ratio(wasted, cost))
+
+
+@record
+class WorkloadWaste:
+    """What one workload wasted. `bucket` is its dearest kind of waste, None where it wasted nothing.
+
+    `gpus_requested` and `gpus_measured` count each of its pods' GPUs. `gpus_never_used`: of pods of several GPUs, those at 0 %
+    for as long as they were held; None where no GPU was heard. Percentiles of utilization (0-1) are of hours of its GPUs;
+    `memory_mib_p95` is None where used GPU memory was not collected; `gpu_memory_mib`
+    is a whole GPU's, None for slices and unknown models.
+    """
+
+    cluster: str
+    namespace: str
+    workload: str
+    workload_type: str
+    pods: int
+    gpu_hours: float
+    cost: Decimal
+    wasted_gpu_hours: float
+    wasted_cost: Decimal
+    bucket: str | None
+    gpus_requested: float
+    gpus_measured: int
+    gpus_never_used: int | None
+    utilization_p50: float | None
+    utilization_p95: float | None
+    memory_mib_p95: float | None
+    gpu_memory_mib: int | None
+
+
+@record
+class Waste:
+    """`buckets` are in the order of BUCKETS, all of them; they add up to what was asked for: of the whole fleet, what nodes cost.
+
+    `rows` are the same by `by`, the dearest first, empty where `by` is; `workloads` those that waste most.
+    """
+
+    by: tuple[str, ...]
+    buckets: tuple[BucketWaste, ...]
+    rows: tuple[WasteRow, ...]
+    totals: WasteTotals
+    workloads: tuple[WorkloadWaste, ...]
+
+    def of(self, dimension: str, name: str) -> Waste:
+        """The buckets of one value of the only dimension of `by`, those that there are; without workloads."""
+        rows = {row.bucket: row for row in self.rows if row.keys[dimension] == name}
+        buckets = tuple(_bucket(bucket, rows[bucket.name]) for bucket in BUCKETS if bucket.name in rows)
+        return Waste((), buckets, (), WasteTotals.of(buckets), ())
+
+
+def _bucket(bucket: Bucket, row: WasteRow | None) -> BucketWaste:
+    hours, cost = (row.gpu_hours, row.cost) if row else (0.0, ZERO)
+    return BucketWaste(bucket.name, bucket.whose, bucket.is_waste, hours, cost)
+
+
+def build(
+    con: DuckDBPyConnection,
+    config: Config,
+    period: Period,
+    time_buckets: Sequence[TimeBucket],
+    by: tuple[str, ...] = (),
+    filters: Filters | None = None,
+    top: int = 10,
+) -> Waste:
+    """The buckets of `period` (cut into `time_buckets`), by the dimensions `by`, and the `top` workloads that waste most.
+
+    Works on a read-only connection; makes temporary tables. What a serving workload needs is settled by its peak in the period,
+    whether a pod was forgotten by all that the store knows. Raises GpucostError where nothing passes the filters.
+    """
+    chosen = filters or Filters()
+    prepare(con, config, period, time_buckets, chosen)
+    buckets = {row.bucket: row for row in _rows(con, ())}
+    if not buckets:
+        raise nothing_used(con, period.start_ms, period.end_ms, str(period), **_lists(chosen))
+    load_activity(con, config.activity)
+    load_devices(con, period)
+    whole = tuple(_bucket(bucket, buckets.get(bucket.name)) for bucket in BUCKETS)
+    workloads = answer_rows(
+        con, "gpucost.questions.waste", "60_workloads", {"wasted": list(WASTED), "most": top}
+    )
+    return Waste(
+        by=by,
+        buckets=whole,
+        rows=tuple(_rows(con, by)) if by else (),
+        totals=WasteTotals.of(whole),
+        workloads=tuple(WorkloadWaste(**in_hours(_rounded(row))) for row in workloads),
+    )
+
+
+def _lists(filters: Filters) -> dict[str, list[str]]:
+    return {name: list(values) for name, values in filters._asdict().items()}
+
+
+def _rounded(row: dict[str, Any]) -> dict[str, Any]:
+    names = ("gpus_requested", "utilization_p50", "utilization_p95", "memory_mib_p95")
+    return row | {name: round(row[name], 6) for name in names if row[name] is not None}
+
+
+# The part of the period that each cell or day which begins at from_ms lies in.
+_CELL_SLOTS = """
+CREATE OR REPLACE TEMP TABLE waste_cell_buckets AS
+SELECT c.from_ms, s.from_ms AS time_bucket
+FROM (
+    SELECT from_ms FROM hourly_node_costs(getvariable('report_from_ms'), getvariable('report_to_ms'))
+    UNION
+    SELECT from_ms FROM node_daily WHERE from_ms >= getvariable('report_from_ms') AND to_ms <= getvariable('report_to_ms')
+) AS c
+JOIN time_buckets AS s ON c.from_ms >= s.from_ms AND c.from_ms < s.to_ms"""
+# The cells of the period (a view: they are many) with the part of the period that each lies in.
+_CELLS = """
+CREATE OR REPLACE TEMP VIEW waste_cells AS
+SELECT c.*, s.time_bucket
+FROM hourly_costs(getvariable('report_from_ms'), getvariable('report_to_ms')) AS c JOIN waste_cell_buckets AS s USING (from_ms)"""
+# One row per pod and local day of the period, empty where not whole days are asked for: whether its hours are to be looked at.
+# Hours of one day may differ in price: the day tells as much where its cost falls to idle time and to one other part.
+_DAYS = """
+CREATE OR REPLACE TEMP TABLE waste_days AS
+SELECT c.allocation_id, c.from_ms, c.to_ms, (NOT getvariable('waste_by_gpus') OR (c.unmeasured_gpu_ms > 0 AND c.active_gpu_ms > 0)
+    OR (c.from_ms < p.started_ms AND p.held_from_ms < p.started_ms)
+    OR (c.from_ms < p.forgotten_from_ms AND p.forgotten_from_ms < c.to_ms)
+    OR (c.from_ms < p.lost_from_ms AND p.lost_from_ms < c.to_ms)
+    OR (p.workload_type = 'inference'
+    AND (p.cluster, p.namespace, p.workload) IN (SELECT (cluster, namespace, workload) FROM waste_serving))) IS TRUE AS is_fine
+FROM cost_daily AS c JOIN waste_pods AS p USING (allocation_id)
+WHERE getvariable('report_by_day') AND c.kind = 'allocated'
+    AND c.from_ms >= getvariable('report_from_ms') AND c.to_ms <= getvariable('report_to_ms')"""
+# What pods held in the period (a view: they are many), by the day where that tells as much, by the hour elsewhere.
+_HELD_CELLS = """
+CREATE OR REPLACE TEMP VIEW waste_held_cells AS
+SELECT c.*, s.time_bucket FROM cost_daily AS c JOIN waste_cell_buckets AS s USING (from_ms)
+SEMI JOIN (FROM waste_days WHERE NOT is_fine) AS d ON d.allocation_id = c.allocation_id AND d.from_ms = c.from_ms
+UNION ALL BY NAME
+SELECT c.* FROM waste_cells AS c WHERE c.kind = 'allocated' AND NOT getvariable('report_by_day')
+UNION ALL BY NAME
+SELECT c.* FROM waste_cells AS c JOIN (FROM waste_days WHERE is_fine) AS d
+    ON d.allocation_id = c.allocation_id AND d.from_ms <= c.from_ms AND c.from_ms < d.to_ms WHERE getvariable('report_by_day')"""
+
+
+def prepare(
+    con: DuckDBPyConnection,
+    config: Config,
+    period: Period,
+    time_buckets: Sequence[TimeBucket],
+    filters: Filters,
+) -> None:
+    """Make the temporary table waste_rows: GPU time and cost by bucket, node, pod and time."""
+    cut(
+        con,
+        period,
+        time_buckets,
+        by_day=is_whole_days(period, config.tz) and not any(part.hour for part in time_buckets),
+    )
+    con.execute(
+        "SET VARIABLE waste_by_gpus = $by_gpus::BOOLEAN", {"by_gpus": config.prices.cost_basis == "node"}
+    )
+    con.execute(_CELL_SLOTS)
+    con.execute(_CELLS)
+    run_stage(
+        con, "gpucost.questions.waste", "20_pods", {"forgotten_after_ms": config.waste.forgotten_after_ms}
+    )
+    run_stage(
+        con, "gpucost.questions.waste", "23_serving", {"target_utilization": config.waste.target_utilization}
+    )
+    con.execute(_DAYS)
+    con.execute(_HELD_CELLS)
+    run_stage(con, "gpucost.questions.waste", "30_held")
+    run_stage(con, "gpucost.questions.waste", "40_free", {"empty_after_ms": config.waste.empty_after_ms})
+    run_stage(con, "gpucost.questions.waste", "50_waste_rows", _lists(filters))
+
+
+_BUCKETS = """
+SELECT bucket, unnest(keys), gpu_ms, cost
+FROM (
+    SELECT bucket, dimensions($by, f) AS keys, sum(gpu_ms::DECIMAL(38, 6))::DOUBLE AS gpu_ms, sum(cost)::DECIMAL(38, 9) AS cost
+    FROM waste_rows AS f GROUP BY ALL
+)"""
+
+
+def _rows(con: DuckDBPyConnection, by: tuple[str, ...]) -> list[WasteRow]:
+    sums = map(in_hours, dicts(con.execute(_BUCKETS, {"by": list(by)})))
+    rows = [
+        WasteRow(row["bucket"], {name: row[name] for name in by}, row["gpu_hours"], row["cost"])
+        for row in sums
+    ]
+    return sorted(rows, key=_dearest_first)
+
+
+def _dearest_first(row: WasteRow) -> tuple[Decimal, float, list[tuple[bool, str]], str]:
+    return -row.cost, -row.gpu_hours, [(key is None, key or "") for key in row.keys.values()], row.bucket
