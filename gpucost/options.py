@@ -35,6 +35,7 @@ class Option:
     A number lies between `least` (`above`: but is not that) and `most`. `flag` is the field's name, else. `is_shown`: help shows
     the default. `panel` is the heading in help. `source` is where the default comes from. `completes` names what a shell offers:
     a name in the store, or `dimensions`. `is_split`: a text holds several values between commas. `is_argument`: it has no flag.
+    `also` is a second flag.
     """
 
     help: str
@@ -51,6 +52,7 @@ class Option:
     completes: str = ""
     is_split: bool = False
     is_argument: bool = False
+    also: str = ""
 
 
 def count(help: str, least: int = 0, most: int | None = None) -> Option:
@@ -84,12 +86,18 @@ class ClusterOption:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Selection(ClusterOption):
-    """A part of the fleet. Empty fields take everything; values of one field are alternatives, fields add up."""
+class TeamOption:
+    """Some teams; empty means all."""
 
     teams: Annotated[
         Names, Option("Only this team; repeatable.", "NAME", flag="--team", panel=WHOSE, completes="team")
     ] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Selection(ClusterOption, TeamOption):
+    """A part of the fleet. Empty fields take everything; values of one field are alternatives, fields add up."""
+
     namespaces: Annotated[
         Names,
         Option(
@@ -157,6 +165,50 @@ class PeriodOptions(SpanOptions, MonthOption):
     ] = None
 
 
+@dataclass(frozen=True, kw_only=True)
+class TargetOption:
+    """Where an answer goes."""
+
+    target: Annotated[
+        Path | None,
+        Option("Write here instead of stdout.", "FILE", flag="--output", also="-o", panel=WRITTEN),
+    ] = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class LakeOption:
+    """A lake of Parquet files to read from."""
+
+    lake: Annotated[
+        str | None,
+        Option(
+            "A lake in place of the store: a folder, s3://…, gs://… or abfss://… (docs/lake.md).",
+            "URL",
+            panel=EVERYWHERE,
+        ),
+    ] = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Everywhere:
+    """Options of every command."""
+
+    config: Annotated[
+        Path | None,
+        Option("Config file; without it ./gpucost.toml, else the user's.", "FILE", panel=EVERYWHERE),
+    ] = None
+    store: Annotated[
+        Path | None, Option("Store file, instead of the one the config names.", "FILE", panel=EVERYWHERE)
+    ] = None
+    quiet: Annotated[
+        bool, Option("Only data and errors: no progress, no notes.", also="-q", panel=EVERYWHERE)
+    ] = False
+    verbose: Annotated[
+        bool, Option("Say more; show the traceback of unexpected errors.", also="-v", panel=EVERYWHERE)
+    ] = False
+    profile: Annotated[bool, Option("Show on stderr what each stage of SQL took.", panel=EVERYWHERE)] = False
+
+
 @record
 class Parameter:
     """An option or argument: the parameter `name`, or that field of the parameter `group`; `kind` is the type of one value."""
@@ -211,7 +263,9 @@ def options_in(kind: type) -> dict[str, Option]:
 
 @cache
 def parameters(function: Callable[..., Any]) -> tuple[Parameter, ...]:
-    """The options of a function, in order: its parameters, and the fields of those parameters that are dataclasses."""
+    """The options of a function or dataclass, in order: parameters, and fields of those that are dataclasses."""
+    if isinstance(function, type):
+        return tuple(_fields(function, ""))
     found: list[Parameter] = []
     for each in _declared(function):
         if is_dataclass(each.annotation):

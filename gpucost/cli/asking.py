@@ -2,23 +2,17 @@
 
 from __future__ import annotations
 
-import functools
-import inspect
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-import typer
-
-from gpucost.cli.command import Call, command, option
-from gpucost.cli.completion import dimensions, stored
+from gpucost.cli.command import Call, registered
 from gpucost.cli.output import is_drawn
 from gpucost.disk import write_text
 from gpucost.errors import GpucostError, UsageError
-from gpucost.options import WRITTEN, Parameter, number, parameters
+from gpucost.options import WRITTEN, LakeOption, Option, Parameter, TargetOption, parameters, parsed
 from gpucost.questions import BRIEF_FORMATS, FORMATS, QUESTIONS, REPORT_FORMATS, Question
 
 _METAVARS = {float: "NUMBER", Decimal: "MONEY", int: "COUNT"}
@@ -52,7 +46,9 @@ class Ask:
 
 Save = Annotated[
     str | None,
-    option("--save", "NAME", "Keep the answer beside the store, for gpucost whatif compare.", WRITTEN),
+    Option(
+        "Keep the answer beside the store, for gpucost whatif compare.", "NAME", flag="--save", panel=WRITTEN
+    ),
 ]
 
 
@@ -93,55 +89,33 @@ def write_and_keep(call: Call, ask: Ask, name: str | None) -> None:
 def asking(words: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """A command about the question `words`: called with the call, what asks the question, and options of its own."""
     question = QUESTIONS[words]
-    takes = parameters(question.function)
+    asked = parameters(question.function)
 
     def decorate(run: Callable[..., None]) -> Callable[..., None]:
-        own = list(inspect.signature(run, eval_str=True).parameters.values())[2:]
+        own = parameters(run)
+        shared = (*(parameters(LakeOption) if question.takes_lake else ()), *_written(question))
 
-        def answered(call: Call, **given: Any) -> None:
-            call = replace(call, format=given.pop("format") or _format_of(question, call.target))
-            mine = {one.name: given.pop(one.name) for one in own}
-            values = {one.key: given[one.name] for one in takes}
-            request = {
-                "config_file": call.config_file,
-                "store_file": call.store_file,
-                "lake": call.lake,
-                "client": call.client,
-                "format": call.format,
-                "is_drawn": is_drawn(call.target),
-            }
+        def answered(values: Mapping[str, Any], **place: Any) -> None:
+            target = values.get("output")
+            chosen = values["format"] or _format_of(question, target)
+            call = Call(**place, target=target, format=chosen, lake=values.get("lake"))
+            request = {name: place[name] for name in ("config_file", "store_file", "client")}
+            request |= {"lake": call.lake, "format": chosen, "is_drawn": is_drawn(target)}
+            mine = {one.name: parsed(one, values[one.key]) for one in own if values[one.key] is not None}
             run(call, Ask(question, values, request), **mine)
 
-        functools.update_wrapper(answered, question.function)
-        signature = [
-            inspect.Parameter("call", inspect.Parameter.POSITIONAL_ONLY),
-            *map(typer_parameter, takes),
-            *(one.replace(kind=inspect.Parameter.KEYWORD_ONLY) for one in own),
-            _format_option(question),
-        ]
-        answered.__signature__ = inspect.Signature(signature)  # type: ignore[attr-defined]
-        shared = [
-            *(["output"] if question.formats != BRIEF_FORMATS else []),
-            *(["lake"] if question.takes_lake else []),
-        ]
-        return command(" ".join(("*", *shared)), without="" if question.takes_store else "store")(answered)
+        without = "" if question.takes_store else "store"
+        return registered(answered, (*asked, *own, *shared), question.function, without=without)
 
     return decorate
 
 
-def _format_option(question: Question) -> inspect.Parameter:
-    choice: Any = Literal.__getitem__(question.formats)
-    annotated: Any = Annotated
+def _written(question: Question) -> tuple[Parameter, ...]:
     is_brief = question.formats == BRIEF_FORMATS
-    how = typer.Option(
-        "--format", help=_HELP.get(question.formats, _SHORT), show_default=is_brief, rich_help_panel=WRITTEN
-    )
-    return inspect.Parameter(
-        "format",
-        inspect.Parameter.KEYWORD_ONLY,
-        default="table" if is_brief else None,
-        annotation=annotated[choice if is_brief else choice | None, how],
-    )
+    kind: Any = Literal.__getitem__(question.formats)
+    how = Option(_HELP.get(question.formats, _SHORT), is_shown=is_brief, panel=WRITTEN)
+    formats = Parameter("format", "", kind, False, "table" if is_brief else None, how)
+    return (formats,) if is_brief else (formats, *parameters(TargetOption))
 
 
 def _format_of(question: Question, target: Path | None) -> str:
@@ -154,42 +128,3 @@ def _format_of(question: Question, target: Path | None) -> str:
         )
     meant = _SUFFIXES.get(suffix, "table")
     return meant if meant in question.formats else "table"
-
-
-def typer_parameter(one: Parameter) -> inspect.Parameter:
-    """An option as typer takes it. None stands for a default that help does not show."""
-    how, annotated, several = one.option, Annotated, list
-    value: Any = one.kind
-    more: dict[str, Any] = {}
-    if value is int:
-        more = {"min": how.least, "max": how.most}
-    elif value in (float, Decimal):
-        more = {"parser": number_parser(value, how)}
-    if how.completes:
-        more |= {"autocompletion": dimensions if how.completes == "dimensions" else stored(how.completes)}
-    kind: Any = several[value] if one.is_repeated else value
-    metavar = how.metavar or _METAVARS.get(value)
-    declared: Any
-    if how.is_argument:
-        declared = typer.Argument(metavar=metavar, help=how.help, show_default=False, **more)
-    else:
-        more |= {"show_default": how.is_shown or value is bool, "rich_help_panel": how.panel}
-        declared = typer.Option(
-            one.flag, metavar=how.metavar if one.choices else metavar, help=how.help, **more
-        )
-    parameter = inspect.Parameter(one.name, inspect.Parameter.KEYWORD_ONLY, default=one.default)
-    if how.is_shown or value is bool or one.is_required:
-        return parameter.replace(annotation=annotated[kind, declared])
-    return parameter.replace(default=None, annotation=annotated[kind | None, declared])
-
-
-def number_parser(kind: type[Any], how: Any) -> Callable[[Any], Any]:
-    """A parser of a number that lies where its Option says; money stays exact."""
-
-    def parse(text: Any) -> Any:
-        try:
-            return number(kind, how, text)
-        except ValueError as error:
-            raise typer.BadParameter(str(error)) from None
-
-    return parse

@@ -18,7 +18,7 @@ from gpucost.errors import UsageError
 from gpucost.texts import one_line
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
 
     from gpucost.collect.bill.gcp import BigQueryTree
     from gpucost.collect.bill.load import BillProgress, BillRun
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 def run_bills(
     call: Call,
     provider: str | None,
-    paths: list[str] | None,
+    paths: Sequence[str] = (),
     *,
     force: bool = False,
     others: Callable[[], list[Tree]] = list,
@@ -72,7 +72,7 @@ def tree_of(name: str, settings: Config) -> Tree:
     return LocalTree(Path(name).expanduser())
 
 
-def months_asked(months: list[str] | None, now: datetime) -> list[str]:
+def months_asked(months: Sequence[str], now: datetime) -> list[str]:
     """Billing periods to ask a service for: those named, else the last and the current one. Raises UsageError."""
     for month in months or ():
         if not re.fullmatch(r"\d{4}-(0[1-9]|1[0-2])", month):
@@ -153,14 +153,14 @@ def bigquery(call: Call, month: str, max_gib: float | None) -> BigQueryTree:
     )
 
 
-def gcp_queries(call: Call, months: list[str] | None, max_gib: float | None = None) -> list[Tree]:
+def gcp_queries(call: Call, months: Sequence[str], max_gib: float | None = None) -> list[Tree]:
     """A query of BigQuery for each month, by itself: one that is refused keeps none of the others."""
     if not call.settings.gcp.billing_table:
         return []
     return [bigquery(call, month, max_gib) for month in months_asked(months, call.now)]
 
 
-def azure_queries(call: Call, months: list[str] | None, cost_type: str = "amortized") -> list[Tree]:
+def azure_queries(call: Call, months: Sequence[str], cost_type: str = "amortized") -> list[Tree]:
     """A query of the Cost Management API for each month."""
     azure = call.settings.azure
     if not azure.cost_scope:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from datetime import timedelta
 from decimal import Decimal
 from functools import partial
@@ -15,10 +16,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from gpucost.cli.bill_runs import azure_queries, gcp_queries, run_bills
-from gpucost.cli.command import Call, FocusVersion, command, option, switch
+from gpucost.cli.command import Call, FocusVersion, RowsCall, command
 from gpucost.cli.output import print_error, write_page
 from gpucost.cli.runs import collect_list_prices, collect_metrics, collect_spot_prices
 from gpucost.errors import GpucostError, IncompleteError, StoreError, UsageError
+from gpucost.options import LakeOption, MonthOption, Option
 from gpucost.periods import Period, iso, parse_period
 from gpucost.questions.report import Sharing
 from gpucost.render.formatting import figure_text
@@ -30,26 +32,29 @@ if TYPE_CHECKING:
     Run = Callable[[], None]
 
 
-@command("out month * lake")
+@dataclass(frozen=True, kw_only=True)
+class ChargebackCall(MonthOption, LakeOption, Call):
+    """A command about the bundle of a month."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class VerifyCall(MonthOption, LakeOption, RowsCall):
+    """A command about the bundle of a month, which answers in rows."""
+
+
+@command()
 def chargeback(
-    call: Call,
-    out: Annotated[Path, option("--out", "DIR", "Where bundles lie: the month's goes to DIR/YYYY-MM.")],
+    call: ChargebackCall,
+    out: Annotated[Path, Option("Where bundles lie: the month's goes to DIR/YYYY-MM.", "DIR")],
     collect: Annotated[
-        bool,
-        switch(
-            "--collect", "First collect what the store lacks of the month: metrics, configured bills, prices."
-        ),
+        bool, Option("First collect what the store lacks of the month: metrics, configured bills, prices.")
     ] = False,
     share_unallocated: Annotated[
         Sharing | None,
-        option(
-            "--share-unallocated",
-            None,
-            "Also charge teams what nobody held of the GPUs they used: by cost, or evenly.",
-        ),
+        Option("Also charge teams what nobody held of the GPUs they used: by cost, or evenly."),
     ] = None,
     focus_version: Annotated[
-        FocusVersion, switch("--focus-version", "Version of FOCUS that the file follows.")
+        FocusVersion, Option("Version of FOCUS that the file follows.", is_shown=True)
     ] = "1.2",
 ) -> None:
     """Write a month's bundle: a report for every team, an index over all, the ledger and a FOCUS file.
@@ -148,7 +153,7 @@ def _digest(target: Path) -> str:
     return sha256((target / FILE).read_bytes()).hexdigest()
 
 
-def _sealed(call: Call, month: str, out: Path) -> tuple[Path, dict[str, Any]]:
+def _sealed(call: VerifyCall, month: str, out: Path) -> tuple[Path, dict[str, Any]]:
     """The bundle of a month and its manifest. Raises GpucostError where there is none, or it was not sealed."""
     from gpucost.publish.chargeback import FILE, is_whole, read
 
@@ -165,9 +170,9 @@ def _sealed(call: Call, month: str, out: Path) -> tuple[Path, dict[str, Any]]:
     return target, manifest
 
 
-@command("out month * written lake")
+@command()
 def chargeback_verify(
-    call: Call, out: Annotated[Path, option("--out", "DIR", "Where bundles lie: the month's is DIR/YYYY-MM.")]
+    call: VerifyCall, out: Annotated[Path, Option("Where bundles lie: the month's is DIR/YYYY-MM.", "DIR")]
 ) -> None:
     """Prove that a closed month's figures can be made again, to the last digit, or say which input changed since.
 
@@ -260,7 +265,7 @@ def _command(name: str, options: Mapping[str, object]) -> str:
     return f"gpucost {name} {shlex.join(given)}".rstrip()
 
 
-def _month(call: Call, now: datetime) -> tuple[str, Period, str]:
+def _month(call: ChargebackCall | VerifyCall, now: datetime) -> tuple[str, Period, str]:
     """The month asked for, else the last one that is over: `2026-10`, its period and its name.
 
     Raises UsageError for a month to come.
@@ -372,13 +377,13 @@ def _metrics(call: Call, period: Period, now: datetime) -> Iterator[Run]:
 def _bills(call: Call, month: str) -> Iterator[Run]:
     settings = call.settings
     if settings.aws.exports:
-        yield partial(run_bills, call, "aws", None)
+        yield partial(run_bills, call, "aws")
     if settings.gcp.exports or settings.gcp.billing_table:
-        yield partial(run_bills, call, "gcp", None, others=lambda: gcp_queries(call, [month]))
+        yield partial(run_bills, call, "gcp", others=lambda: gcp_queries(call, [month]))
     if settings.azure.exports or settings.azure.cost_scope:
-        yield partial(run_bills, call, "azure", None, others=lambda: azure_queries(call, [month]))
+        yield partial(run_bills, call, "azure", others=lambda: azure_queries(call, [month]))
     if settings.focus.exports:
-        yield partial(run_bills, call, None, None)
+        yield partial(run_bills, call, None)
 
 
 def _prices(call: Call, period: Period, now: datetime) -> None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from gpucost.cli.command import Call, argument, command, option
+from gpucost.cli.command import Call, SpanCall, command
 from gpucost.cli.output import print_error
 from gpucost.cli.runs import (
     _print_progress,
@@ -22,17 +22,18 @@ from gpucost.cli.runs import (
     collect_spot_prices,
 )
 from gpucost.errors import ConfigError, GpucostError, SourceError, UsageError
+from gpucost.options import Names, Option, argument
 
 if TYPE_CHECKING:
     pass
 
 SourcesOption = Annotated[
-    list[str] | None, option("--source", "NAME", "Only this server, by name or URL; repeatable.")
+    Names, Option("Only this server, by name or URL; repeatable.", "NAME", flag="--source")
 ]
 
 
-@command("start end *")
-def collect_prometheus(call: Call, source: SourcesOption = None) -> None:
+@command()
+def collect_prometheus(call: SpanCall, source: SourcesOption = ()) -> None:
     """Pull metrics of kube-state-metrics and dcgm-exporter into the store.
 
     Without a period: from the beginning of the current month at first, later from two hours before the last collected
@@ -51,14 +52,14 @@ def collect_prometheus(call: Call, source: SourcesOption = None) -> None:
     collect_metrics(call, source, period)
 
 
-@command("* start end source")
+@command()
 def collect_progress(
-    call: Call,
+    call: SpanCall,
     paths: Annotated[
-        list[Path] | None,
+        tuple[Path, ...],
         argument("PATH", "CSV or JSONL files, or directories. Default: collect from the servers."),
-    ] = None,
-    source: SourcesOption = None,
+    ] = (),
+    source: SourcesOption = (),
 ) -> None:
     """Pull what workloads did into the store: epochs, requests, tokens, or units of your own.
 
@@ -85,7 +86,7 @@ def collect_progress(
         raise typer.Exit(1)
 
 
-def _import(call: Call, paths: list[Path]) -> None:
+def _import(call: Call, paths: Sequence[Path]) -> None:
     from gpucost.collect.progress.files import import_files
 
     for result in import_files(call.store, paths, call.tz):
@@ -97,7 +98,7 @@ def _import(call: Call, paths: list[Path]) -> None:
             )
 
 
-def _ask(call: Call, names: list[str] | None) -> bool:
+def _ask(call: Call, names: Sequence[str]) -> bool:
     """Collects from all servers, or those called `names`; whether every one of them gave all of it."""
     from gpucost.collect.progress.mappings import mappings
     from gpucost.collect.progress.mlflow import collect_mlflow
@@ -140,17 +141,16 @@ class Provider(StrEnum):
     vast = "vast"
 
 
-@command("*")
+@command()
 def collect_prices(
     call: Call,
     provider: Annotated[
-        list[Provider] | None,
-        option("--provider", "NAME", "Only this one: aws, gcp, azure, oci, runpod or vast; repeatable."),
-    ] = None,
+        tuple[Provider, ...],
+        Option("Only this one: aws, gcp, azure, oci, runpod or vast; repeatable.", "NAME"),
+    ] = (),
     region: Annotated[
-        list[str] | None,
-        option("--region", "NAME", "Only this region, of the cloud that spells its regions so; repeatable."),
-    ] = None,
+        Names, Option("Only this region, of the cloud that spells its regions so; repeatable.", "NAME")
+    ] = (),
 ) -> None:
     """Refresh list prices from AWS, Google Cloud, Azure, OCI, RunPod and Vast.ai into the store.
 
@@ -192,12 +192,12 @@ def _providers(named: Sequence[Provider], regions: Sequence[str]) -> list[str]:
     return [name for name in asked if not regions or any(is_region_of(name, region) for region in regions)]
 
 
-@command("*")
+@command()
 def collect_spot(
     call: Call,
     paths: Annotated[
-        list[Path] | None, argument("PATH", "Files or directories; without any, the clouds are asked.")
-    ] = None,
+        tuple[Path, ...], argument("PATH", "Files or directories; without any, the clouds are asked.")
+    ] = (),
 ) -> None:
     """Pull the spot price history of GPU instances into the store, or load it from files.
 

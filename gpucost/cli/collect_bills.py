@@ -5,35 +5,36 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
 from gpucost.cli.bill_runs import azure_queries, bigquery, gcp_queries, months_asked, run_bills
-from gpucost.cli.command import Call, argument, command, option
+from gpucost.cli.command import Call, command
 from gpucost.errors import UsageError
+from gpucost.options import Names, Option, argument
 
 if TYPE_CHECKING:
     pass
 
 MonthsOption = Annotated[
-    list[str] | None,
-    option("--month", "YYYY-MM", "Billing period to ask for; repeatable; else the last and the current one."),
+    Names,
+    Option(
+        "Billing period to ask for; repeatable; else the last and the current one.", "YYYY-MM", flag="--month"
+    ),
 ]
 PathsArgument = Annotated[
-    list[str] | None,
+    Names,
     argument("[PATH]...", "Files, directories, or addresses of a bucket; else `exports` of the config."),
 ]
 ForceOption = Annotated[
     bool,
-    typer.Option(
-        "--replace",
-        "--force",
-        help="Put what is loaded in the place of the bill there, also if it is older, less, or another view.",
+    Option(
+        "Put what is loaded in the place of the bill there, also if it is older, less, or another view.",
+        flag="--replace",
+        also="--force",
     ),
 ]
 
 
-@command("*")
-def collect_aws(call: Call, paths: PathsArgument = None, force: ForceOption = False) -> None:
+@command()
+def collect_aws(call: Call, paths: PathsArgument = (), force: ForceOption = False) -> None:
     """Load AWS billing exports: Cost and Usage Reports (legacy and CUR 2.0), Data Exports, FOCUS.
 
     CSV and Parquet, packed or not, from files, directories or s3://bucket/prefix. Where a manifest is there, it decides
@@ -58,14 +59,13 @@ class CostType(StrEnum):
     actual = "actual"
 
 
-@command("*")
+@command()
 def collect_azure(
     call: Call,
-    paths: PathsArgument = None,
-    month: MonthsOption = None,
+    paths: PathsArgument = (),
+    month: MonthsOption = (),
     cost_type: Annotated[
-        CostType,
-        typer.Option("--cost-type", help="Costs to ask the query API for; of exports, their content tells."),
+        CostType, Option("Costs to ask the query API for; of exports, their content tells.", is_shown=True)
     ] = CostType.amortized,
     force: ForceOption = False,
 ) -> None:
@@ -86,18 +86,15 @@ def collect_azure(
     run_bills(call, "azure", paths, force=force, others=lambda: azure_queries(call, month, cost_type))
 
 
-@command("*")
+@command()
 def collect_gcp(
     call: Call,
-    paths: PathsArgument = None,
-    month: MonthsOption = None,
+    paths: PathsArgument = (),
+    month: MonthsOption = (),
     max_gib: Annotated[
-        float | None,
-        option("--max-gib", "NUMBER", "GiB that a month's query may read; else gcp.max_gib.", min=0.001),
+        float | None, Option("GiB that a month's query may read; else gcp.max_gib.", "NUMBER", above=True)
     ] = None,
-    estimate: Annotated[
-        bool, typer.Option("--estimate", help="Only tell what the queries would read.")
-    ] = False,
+    estimate: Annotated[bool, Option("Only tell what the queries would read.")] = False,
     force: ForceOption = False,
 ) -> None:
     """Load Google Cloud's detailed usage cost export, from BigQuery or from files.
@@ -123,8 +120,8 @@ def collect_gcp(
     run_bills(call, "gcp", paths, force=force, others=lambda: gcp_queries(call, month, max_gib))
 
 
-@command("*")
-def collect_focus(call: Call, paths: PathsArgument = None, force: ForceOption = False) -> None:
+@command()
+def collect_focus(call: Call, paths: PathsArgument = (), force: ForceOption = False) -> None:
     """Load FOCUS cost and usage files, 1.0 to 1.4, of any provider; OCI's cost reports; and OpenAI's and Anthropic's costs.
 
     CSV and Parquet, packed or not, columns spelled as in the specification or in snake case, and saved answers of the cost APIs

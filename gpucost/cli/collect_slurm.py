@@ -6,9 +6,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
-from gpucost.cli.command import Call, argument, command, option
+from gpucost.cli.command import Call, SpanCall, command
 from gpucost.cli.output import print_error
 from gpucost.errors import UsageError
+from gpucost.options import Option, argument
 
 if TYPE_CHECKING:
     from gpucost.collect.slurm.collector import SlurmResult
@@ -19,29 +20,21 @@ _SHOWN = {
 }  # fmt: skip
 
 
-@command("* start end")
+@command()
 def collect_slurm(
-    call: Call,
+    call: SpanCall,
     paths: Annotated[
-        list[Path] | None,
+        tuple[Path, ...],
         argument("[FILE]...", "What sacct, scontrol, sinfo, sacctmgr and sshare wrote; text may be gzipped."),
-    ] = None,
-    cluster: Annotated[
-        str | None, option("--cluster", "NAME", "The cluster, where a file names none.")
-    ] = None,
-    fields: Annotated[
-        str | None, option("--fields", "A,B,C", "The fields of files without a header.")
-    ] = None,
+    ] = (),
+    cluster: Annotated[str | None, Option("The cluster, where a file names none.", "NAME")] = None,
+    fields: Annotated[str | None, Option("The fields of files without a header.", "A,B,C")] = None,
     delimiter: Annotated[
-        str | None, option("--delimiter", "TEXT", "What stands between fields; else as in the header.")
+        str | None, Option("What stands between fields; else as in the header.", "TEXT")
     ] = None,
-    sacct: Annotated[str | None, option("--sacct", "COMMAND", 'Ask this command: "ssh login sacct".')] = None,
-    slurmrestd: Annotated[
-        str | None, option("--slurmrestd", "URL", "Ask slurmrestd there; SLURM_JWT is its token.")
-    ] = None,
-    timezone: Annotated[
-        str | None, option("--timezone", "ZONE", "Of times without an offset; UTC by default.")
-    ] = None,
+    sacct: Annotated[str | None, Option('Ask this command: "ssh login sacct".', "COMMAND")] = None,
+    slurmrestd: Annotated[str | None, Option("Ask slurmrestd there; SLURM_JWT is its token.", "URL")] = None,
+    timezone: Annotated[str | None, Option("Of times without an offset; UTC by default.", "ZONE")] = None,
 ) -> None:
     """Load what Slurm's accounting says of jobs, and what else it says of nodes and accounts.
 

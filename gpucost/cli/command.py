@@ -8,13 +8,12 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, NoReturn, ParamSpec, TypeVar
 
 import typer
 
-from gpucost.cli.completion import stored
 from gpucost.cli.output import (
     drop_stdout,
     note,
@@ -29,10 +28,20 @@ from gpucost.cli.output import (
     write_page,
     write_rows,
 )
+from gpucost.cli.parameters import typer_parameter
 from gpucost.errors import GpucostError, UsageError
-from gpucost.options import EVERYWHERE, WHOSE, WRITTEN
+from gpucost.options import (
+    WRITTEN,
+    Everywhere,
+    Option,
+    Parameter,
+    SpanOptions,
+    TargetOption,
+    arguments,
+    parameters,
+)
 from gpucost.periods import MS_PER_HOUR
-from gpucost.questions.request import Client, WorkloadRequest
+from gpucost.questions.request import Client, Request
 from gpucost.render.rows import RowFormat
 from gpucost.texts import one_line, visible
 
@@ -45,6 +54,9 @@ if TYPE_CHECKING:
     from gpucost.render.view import Answer
 
 
+_SUFFIXES = {".md": "markdown", ".csv": "csv", ".json": "json", ".parquet": "parquet"}
+# How an answer is written that has no rows of one kind.
+BriefFormat = Literal["table", "json"]
 # The versions of FOCUS that files follow.
 FocusVersion = Literal["1.2", "1.3"]
 P = ParamSpec("P")
@@ -54,171 +66,6 @@ INTERRUPTED = 130
 BROKEN_PIPE = 141
 # About as many characters as the words beside a bar take; a narrower terminal shows the bar and its percentage alone.
 _WORDS = 80
-
-
-def option(name: str, metavar: str | None, help: str, panel: str | None = None, **more: Any) -> Any:
-    """An option that takes a value, and has no default that help should show; `panel` is the part of help that it stands in.
-
-    A choice needs no `metavar`: help lists its values.
-    """
-    return typer.Option(name, metavar=metavar, help=help, show_default=False, rich_help_panel=panel, **more)
-
-
-def switch(name: str, help: str, panel: str | None = None) -> Any:
-    """A flag, or a choice with a default that help shows."""
-    return typer.Option(name, help=help, rich_help_panel=panel)
-
-
-def count_option(name: str, help: str, least: int = 0, most: int | None = None) -> Any:
-    """An option that takes a number of things; help shows its default."""
-    return typer.Option(name, metavar="COUNT", min=least, max=most, help=help)
-
-
-def argument(metavar: str, help: str) -> Any:
-    """A word without an option before it."""
-    return typer.Argument(metavar=metavar, help=help, show_default=False)
-
-
-def names_in(texts: list[str] | None) -> tuple[str, ...]:
-    """The names that an option has, which may be repeated and takes several between commas."""
-    return tuple(part.strip() for text in texts or () for part in text.split(",") if part.strip())
-
-
-# What an option holds that may be repeated.
-Texts = list[str] | None
-# Each option that commands share: its name as a parameter, its type, how it is typed and what help says of it.
-_SHARED: dict[str, tuple[Any, ...]] = {
-    **{
-        name: (
-            Texts,
-            option(f"--{name}", "NAME", f"Only this {name}; repeatable.", WHOSE, autocompletion=stored(name)),
-        )
-        for name in ("team", "namespace", "cluster")
-    },
-    "workload": (
-        Texts,
-        option(
-            "--workload",
-            "NAME",
-            "Only this workload, as Kind/name or by its name; repeatable.",
-            WHOSE,
-            autocompletion=stored("workload"),
-        ),
-    ),
-    "month": (
-        str | None,
-        option(
-            "--month",
-            "YYYY-MM",
-            "A whole month of the configured time zone.",
-            WHOSE,
-            autocompletion=stored("month"),
-        ),
-    ),
-    "start": (
-        str | None,
-        option(
-            "--from",
-            "TIME",
-            "Begin here: 2026-10-01 (local midnight), 2026-10-01T06:00 (local), 2026-10-01T06:00Z.",
-            WHOSE,
-        ),
-    ),
-    "end": (str | None, option("--to", "TIME", "End before this instant; without it, now.", WHOSE)),
-    "last": (
-        str | None,
-        option(
-            "--last",
-            "SPAN",
-            "The last complete days or weeks (7d, 2w), up to last midnight; hours (24h), up to the last full hour.",
-            WHOSE,
-        ),
-    ),
-    "format": (
-        RowFormat | None,
-        option(
-            "--format",
-            None,
-            "How to write it. Default: by the suffix of -o (.md, .csv, .json, .parquet), else table.",
-            WRITTEN,
-        ),
-    ),
-    "output": (
-        Path | None,
-        typer.Option(
-            "--output",
-            "-o",
-            metavar="FILE",
-            help="Write here instead of stdout.",
-            show_default=False,
-            rich_help_panel=WRITTEN,
-        ),
-    ),
-    "config": (
-        Path | None,
-        option("--config", "FILE", "Config file; without it ./gpucost.toml, else the user's.", EVERYWHERE),
-    ),
-    "store": (
-        Path | None,
-        option("--store", "FILE", "Store file, instead of the one the config names.", EVERYWHERE),
-    ),
-    "lake": (
-        str | None,
-        option(
-            "--lake",
-            "URL",
-            "A lake in place of the store: a folder, s3://…, gs://… or abfss://… (docs/lake.md).",
-            EVERYWHERE,
-        ),
-    ),
-    "quiet": (
-        bool,
-        typer.Option(
-            "--quiet", "-q", help="Only data and errors: no progress, no notes.", rich_help_panel=EVERYWHERE
-        ),
-        False,
-    ),
-    "verbose": (
-        bool,
-        typer.Option(
-            "--verbose",
-            "-v",
-            help="Say more; show the traceback of unexpected errors.",
-            rich_help_panel=EVERYWHERE,
-        ),
-        False,
-    ),
-    "profile": (bool, switch("--profile", "Show on stderr what each stage of SQL took.", EVERYWHERE), False),
-}
-
-
-def parameters(options: Mapping[str, tuple[Any, ...]]) -> dict[str, inspect.Parameter]:
-    """Options as parameters of a command, by name, out of their types, how they are typed, and their defaults, where not none."""
-    keyword = inspect.Parameter.KEYWORD_ONLY
-    return {
-        name: inspect.Parameter(
-            name, keyword, default=default[0] if default else None, annotation=Annotated[kind, how]
-        )
-        for name, (kind, how, *default) in options.items()
-    }
-
-
-SHARED = parameters(_SHARED)
-_WORDS_FOR = {"period": ("month", "start", "end", "last"), "written": ("format", "output")}
-_LAST = ("config", "store", "quiet", "verbose", "profile")
-# What options are called in a Call, where that is another name.
-_FIELDS = {"config": "config_file", "store": "store_file", "output": "target"}
-_SUFFIXES = {
-    ".md": RowFormat.markdown,
-    ".csv": RowFormat.csv,
-    ".json": RowFormat.json,
-    ".parquet": RowFormat.parquet,
-}
-
-
-# How an answer is written that has no rows of one kind.
-BriefFormat = Literal["table", "json"]
-brief_format = switch("--format", "How to write it.", WRITTEN)
 
 
 class Terminal(Client):
@@ -254,13 +101,19 @@ class Terminal(Client):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Call(WorkloadRequest):
-    """One call of a command: what the shared options say, where the answer goes, and `more` of what only some commands share."""
+class Call(Request):
+    """One call of a command: what it reads, and where its answer goes. Subclasses add options that several commands share."""
 
     quiet: bool = False
     verbose: bool = False
     target: Path | None = None
-    more: Mapping[str, Any] = field(default_factory=dict)
+    format: str = "table"
+
+    @property
+    def row_format(self) -> RowFormat:
+        """How rows are written: as --format says, otherwise by the suffix of -o."""
+        suffix = self.target.suffix.lower() if self.target else ""
+        return RowFormat(self.format or _SUFFIXES.get(suffix, "table"))
 
     def say(self, text: str) -> None:
         """Print what a command without an answer did; nothing under -q."""
@@ -273,7 +126,7 @@ class Call(WorkloadRequest):
 
     def write_rows(self, columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
         """Write the rows as --format and -o say. Raises GpucostError where they cannot be written."""
-        write_rows(columns, rows, RowFormat(self.format), self.target)
+        write_rows(columns, rows, self.row_format, self.target)
 
     def answer(self, answer: Answer) -> None:
         """Write the answer as --format and -o say, with a note where it went into a file.
@@ -353,63 +206,99 @@ class Call(WorkloadRequest):
             self.note(f"{title}: written to {self.target}")
 
 
-def command(
-    layout: str = "*", *, without: str = "", more: Mapping[str, inspect.Parameter] | None = None
-) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """A command: its first parameter, a Call, stands for the shared options that `layout` names.
+@dataclass(frozen=True, kw_only=True)
+class TargetCall(TargetOption, Call):
+    """A command whose answer can go into a file."""
 
-    `layout` has the options in the order of help: shared ones and those of `more`, `period` for --month to --last, `written` for
-    --format and -o, and of the command's own those that it names; `*` are its other ones, which else come last. --config,
-    --store, --quiet, --verbose and --profile follow by themselves, less those in `without`; they may stand before the command's
-    name, too.
+
+RowFormatOption = Annotated[
+    RowFormat | None,
+    Option(
+        "How to write it. Default: by the suffix of -o (.md, .csv, .json, .parquet), else table.",
+        flag="--format",
+        panel=WRITTEN,
+    ),
+]
+
+
+@dataclass(frozen=True, kw_only=True)
+class RowsCall(TargetOption, Call):
+    """A command that answers in rows."""
+
+    format: RowFormatOption = None  # type: ignore[assignment]
+
+
+@dataclass(frozen=True, kw_only=True)
+class BriefCall(Call):
+    """A command that answers in a table or in JSON."""
+
+    format: Annotated[BriefFormat, Option("How to write it.", is_shown=True, panel=WRITTEN)] = "table"
+
+
+@dataclass(frozen=True, kw_only=True)
+class SpanCall(SpanOptions, Call):
+    """A command about the time between two instants."""
+
+
+def command(*, without: str = "") -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """A command. Its parameters are its options: those with an Option, and the fields of dataclasses, such as a Call.
+
+    --config, --store, --quiet, --verbose and --profile follow by themselves, less those in `without`; they may stand before the
+    command's name, too.
     """
-    extra = more or {}
-    shared = {**SHARED, **extra}
 
     def decorate(function: Callable[..., None]) -> Callable[..., None]:
-        own = {
-            one.name: one for one in list(inspect.signature(function, eval_str=True).parameters.values())[1:]
-        }
-        named = [name for word in layout.split() for name in _WORDS_FOR.get(word, (word,))]
-        at = named.index("*") if "*" in named else len(named)
-        named[at : at + 1] = [name for name in own if name not in named]
-        named += [name for name in _LAST if name not in without.split() and name not in named]
-        used = [name for name in named if name not in own]
+        def run(values: Mapping[str, Any], **call: Any) -> None:
+            function(**arguments(function, values, call=call))
 
-        @handle_errors
-        def run(above: Mapping[str, Any], **given: Any) -> None:
-            for name in ("config", "store"):
-                if above.get(name) and name not in used:
-                    raise UsageError(f"this command takes no --{name}", f"leave --{name} out")
-            common = {name: given.pop(name, shared[name].default) for name in used}
-            others = {name: common.pop(name) for name in extra if name in common}
-            profile, call = common.pop("profile", False), _call(common, others)
-            with _profile() if profile else nullcontext(), _waiting(call):
-                function(call, **given)
-
-        @functools.wraps(function)
-        def called(context: typer.Context | None = None, **given: Any) -> None:
-            above = context.find_root().params if context else {}
-            run(above, **given | {name: given.get(name) or above.get(name) for name in _LAST if name in used})
-
-        parameters = [
-            inspect.Parameter("context", inspect.Parameter.POSITIONAL_OR_KEYWORD, annotation=typer.Context),
-            *(
-                (own[name] if name in own else shared[name]).replace(kind=inspect.Parameter.KEYWORD_ONLY)
-                for name in named
-            ),
-        ]
-        called.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
-        called.__annotations__ = {one.name: one.annotation for one in parameters}
-        return called
+        return registered(run, parameters(function), function, without=without)
 
     return decorate
 
 
+def registered(
+    run: Callable[..., None], takes: Sequence[Parameter], described: Callable[..., Any], *, without: str = ""
+) -> Callable[..., None]:
+    """A command for typer, which takes these options and has the help of `described`.
+
+    `run` is called with the values of options by their keys, and the fields of a Call.
+    """
+    everywhere = [one for one in parameters(Everywhere) if one.name not in without.split()]
+
+    @handle_errors
+    def answered(
+        above: Mapping[str, Any], values: dict[str, Any], verbose: bool, quiet: bool, **places: Any
+    ) -> None:
+        for name in ("config", "store"):
+            if above.get(name) and name in without.split():
+                raise UsageError(f"this command takes no --{name}", f"leave --{name} out")
+        if "output" in values:
+            values["output"] = output_file(values["output"])
+        terminal = Terminal(quiet=quiet, verbose=verbose)
+        call = {"client": terminal, "quiet": quiet, "verbose": verbose}
+        call |= {"config_file": places.get("config"), "store_file": places.get("store")}
+        with _profile() if places.get("profile") else nullcontext(), _waiting(terminal):
+            run(values, **call)
+
+    @functools.wraps(described)
+    def called(context: typer.Context | None = None, **given: Any) -> None:
+        above = context.find_root().params if context else {}
+        places = {one.name: given.get(one.name) or above.get(one.name) for one in everywhere}
+        values = {one.key: given.get(one.name) for one in takes}
+        answered(above=above, values=values, verbose=bool(places.pop("verbose", False)),
+                 quiet=bool(places.pop("quiet", False)), **places)  # fmt: skip
+
+    context = inspect.Parameter("context", inspect.Parameter.POSITIONAL_OR_KEYWORD, annotation=typer.Context)
+    typed = [context, *map(typer_parameter, (*takes, *everywhere))]
+    called.__signature__ = inspect.Signature(typed)  # type: ignore[attr-defined]
+    called.__annotations__ = {one.name: one.annotation for one in typed}
+    return called
+
+
 @contextmanager
-def _waiting(call: Call) -> Iterator[None]:
+def _waiting(terminal: Terminal) -> Iterator[None]:
     """On a terminal, says what is being done while nothing is written."""
-    if not isinstance(call.client, Terminal) or not call.client.is_watched:
+    if not terminal.is_watched:
         yield
         return
     from gpucost import engine
@@ -454,25 +343,6 @@ def _profile() -> Iterator[None]:
                     ("stage", "runs", "seconds", "share", "cpu_seconds", "rows"), rows, RowFormat.table
                 )
             )
-
-
-def _call(given: dict[str, Any], more: dict[str, Any]) -> Call:
-    """The call that shared options describe. Raises UsageError where -o names a directory."""
-    names = {
-        f"{name}s": tuple(given.pop(name) or ())
-        for name in ("team", "namespace", "cluster", "workload")
-        if name in given
-    }
-    fields = {_FIELDS.get(name, name): value for name, value in given.items()} | names
-    target = output_file(fields.get("target"))
-    suffix = target.suffix.lower() if target else ""
-    fields |= {
-        "format": fields.get("format") or _SUFFIXES.get(suffix, RowFormat.table),
-        "target": target,
-        "more": more,
-        "client": Terminal(quiet=fields.get("quiet", False), verbose=fields.get("verbose", False)),
-    }
-    return Call(**fields)
 
 
 def handle_errors(command: Callable[P, R]) -> Callable[P, R]:

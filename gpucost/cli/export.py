@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import shlex
+from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
-import typer
-
-from gpucost.cli.command import Call, command, option, parameters, switch
+from gpucost.cli.command import Call, TargetCall, command
 from gpucost.cli.output import write_output
 from gpucost.errors import GpucostError, NoDataError, UsageError
+from gpucost.options import MonthOption, Names, Option
 from gpucost.periods import Period, local_midnight, month_period, name_of
 
 if TYPE_CHECKING:
@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from gpucost.render.view import ReportView
 
 
-@command("output", without="store")
-def export_alerts(call: Call) -> None:
+@command(without="store")
+def export_alerts(call: TargetCall) -> None:
     """Print alerting rules for Prometheus, with the thresholds of [alerts], [idle] and [targets] and the amounts of [[budgets]].
 
     On-demand GPUs that idle or that nobody holds, Kueue queues that make people wait, a low spot ratio, a budget that will not
@@ -37,52 +37,41 @@ def export_alerts(call: Call) -> None:
     call.deliver(alerting_rules(call.settings, call.now.astimezone(call.tz).date()), "alerting rules")
 
 
-def _named(name: str, metavar: str, help: str) -> Any:
-    return typer.Option(name, metavar=metavar, help=help)
+@dataclass(frozen=True, kw_only=True)
+class ManifestCall(TargetCall):
+    """A command that describes a Kubernetes job."""
+
+    image: Annotated[str, Option("Image that the Dockerfile of gpucost makes.", "IMAGE", is_shown=True)]
+    name: Annotated[str, Option("Name of the CronJob.", "NAME", is_shown=True)] = "gpucost"
+    namespace: Annotated[str, Option("Namespace of everything.", "NAME", is_shown=True)] = "gpucost"
+    schedule: Annotated[str, Option("When it runs.", "CRON", is_shown=True)] = "30 2 * * *"
+    run: Annotated[
+        Names,
+        Option(
+            "What it runs, without gpucost in front; repeatable: one after the other. Default: collect prometheus.",
+            "COMMAND",
+        ),
+    ] = ()
+    claim: Annotated[
+        str, Option("Persistent volume claim that the store lies on.", "NAME", is_shown=True)
+    ] = "gpucost-data"
+    claim_size: Annotated[str, Option("How large a claim to make.", "SIZE", is_shown=True)] = "10Gi"
+    existing_claim: Annotated[bool, Option("The claim is there: make none.")] = False
+    storage_class: Annotated[str | None, Option("Storage class of the claim; else the default.", "NAME")] = (
+        None
+    )
+    config_map: Annotated[str, Option("Config map that holds gpucost.toml.", "NAME", is_shown=True)] = (
+        "gpucost-config"
+    )
+    secret: Annotated[str | None, Option("Secret whose keys become environment variables.", "NAME")] = None
+    service_account: Annotated[
+        str | None, Option("Service account, for a cloud's workload identity.", "NAME")
+    ] = None
+    memory: Annotated[str, Option("Memory that it asks for, and may use.", "SIZE", is_shown=True)] = "2Gi"
 
 
-_MANIFEST = parameters(
-    {
-        "image": (str, _named("--image", "IMAGE", "Image that the Dockerfile of gpucost makes."), ...),
-        "name": (str, _named("--name", "NAME", "Name of the CronJob."), "gpucost"),
-        "namespace": (str, _named("--namespace", "NAME", "Namespace of everything."), "gpucost"),
-        "schedule": (str, _named("--schedule", "CRON", "When it runs."), "30 2 * * *"),
-        "run": (
-            list[str] | None,
-            option(
-                "--run",
-                "COMMAND",
-                "What it runs, without gpucost in front; repeatable: one after the other. Default: collect prometheus.",
-            ),
-        ),
-        "claim": (
-            str,
-            _named("--claim", "NAME", "Persistent volume claim that the store lies on."),
-            "gpucost-data",
-        ),
-        "claim_size": (str, _named("--claim-size", "SIZE", "How large a claim to make."), "10Gi"),
-        "existing_claim": (bool, switch("--existing-claim", "The claim is there: make none."), False),
-        "storage_class": (
-            str | None,
-            option("--storage-class", "NAME", "Storage class of the claim; else the default."),
-        ),
-        "config_map": (
-            str,
-            _named("--config-map", "NAME", "Config map that holds gpucost.toml."),
-            "gpucost-config",
-        ),
-        "secret": (str | None, option("--secret", "NAME", "Secret whose keys become environment variables.")),
-        "service_account": (
-            str | None,
-            option("--service-account", "NAME", "Service account, for a cloud's workload identity."),
-        ),
-        "memory": (str, _named("--memory", "SIZE", "Memory that it asks for, and may use."), "2Gi"),
-    }
-)
-
-
-@command(f"{' '.join(_MANIFEST)} output", without="store", more=_MANIFEST)
-def export_cronjob(call: Call) -> None:
+@command(without="store")
+def export_cronjob(call: ManifestCall) -> None:
     """Print a Kubernetes CronJob, and the claim for its store.
 
     It runs without root, without capabilities, on a file system that cannot be written outside of the store and /tmp. The
@@ -96,16 +85,15 @@ def export_cronjob(call: Call) -> None:
     """
     from gpucost.publish.kubernetes import cronjob
 
-    runs = [_words(run) for run in call.more["run"] or ["collect prometheus"]]
-    call.deliver(cronjob(call.more, runs, call.settings.timezone), "manifest")
+    runs = [_words(run) for run in call.run or ["collect prometheus"]]
+    call.deliver(cronjob(vars(call), runs, call.settings.timezone), "manifest")
 
 
-@command("image out", without="store", more=_MANIFEST)
+@command(without="store")
 def export_chart(
     call: Call,
-    out: Annotated[
-        Path, option("--out", "DIR", "Directory of the chart; an earlier chart in it is written anew.")
-    ],
+    image: Annotated[str, Option("Image that the Dockerfile of gpucost makes.", "IMAGE", is_shown=True)],
+    out: Annotated[Path, Option("Directory of the chart; an earlier chart in it is written anew.", "DIR")],
 ) -> None:
     """Write a Helm chart: CronJobs that collect each night and charge each month, their config, the claim for their store.
 
@@ -120,7 +108,7 @@ def export_chart(
     """
     from gpucost.publish.kubernetes import chart
 
-    files = chart(call.more["image"], call.settings.timezone)
+    files = chart(image, call.settings.timezone)
     out = out.expanduser()
     earlier = out / "Chart.yaml"
     is_ours = (
@@ -168,8 +156,8 @@ def _words(run: str) -> list[str]:
     return words
 
 
-@command("output", without="store")
-def export_dashboard(call: Call) -> None:
+@command(without="store")
+def export_dashboard(call: TargetCall) -> None:
     """Print a Grafana dashboard: cost by team, GPUs by state, idle cost an hour, queues, devices.
 
     JSON to import, or to provision from a file. It reads the rules of `gpucost export recording-rules`, the metrics of
@@ -185,15 +173,16 @@ def export_dashboard(call: Call) -> None:
     call.deliver(dashboard(call.settings), "dashboard")
 
 
-@command("month output")
+@dataclass(frozen=True, kw_only=True)
+class MonthCall(MonthOption, TargetCall):
+    """A command about a month."""
+
+
+@command()
 def export_openmetrics(
-    call: Call,
-    pushgateway: Annotated[
-        str | None, option("--pushgateway", "URL", "Send to this Pushgateway instead of printing.")
-    ] = None,
-    job: Annotated[
-        str, typer.Option("--job", metavar="NAME", help="What the Pushgateway calls the metrics.")
-    ] = "gpucost",
+    call: MonthCall,
+    pushgateway: Annotated[str | None, Option("Send to this Pushgateway instead of printing.", "URL")] = None,
+    job: Annotated[str, Option("What the Pushgateway calls the metrics.", "NAME", is_shown=True)] = "gpucost",
 ) -> None:
     """Write what teams cost as metrics: the month so far, and the last day that was collected in full.
 
@@ -255,8 +244,8 @@ def _views(call: Call, name: str, period: Period, *, must_have_data: bool) -> li
     ]
 
 
-@command("output")
-def export_recording_rules(call: Call) -> None:
+@command()
+def export_recording_rules(call: TargetCall) -> None:
     """Print recording rules for Prometheus: GPUs by namespace and state, unallocated GPUs by node, and what they cost an hour.
 
     Prices are those that the nodes in the store had last; with an empty store, or none, the catalog's. Print them again when

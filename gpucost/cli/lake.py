@@ -6,10 +6,9 @@ from contextlib import nullcontext
 from enum import StrEnum
 from typing import Annotated
 
-import typer
-
-from gpucost.cli.command import Call, argument, command, option
+from gpucost.cli.command import Call, RowsCall, command
 from gpucost.errors import ConfigError
+from gpucost.options import Option, argument
 
 Url = Annotated[
     str | None,
@@ -24,12 +23,12 @@ class EngineName(StrEnum):
     spark = "spark"
 
 
-@command("*")
+@command()
 def lake_export(
     call: Call,
     url: Url = None,
     everything: Annotated[
-        bool, typer.Option("--all", help="Also check days without a new load, and replace broken files.")
+        bool, Option("Also check days without a new load, and replace broken files.", flag="--all")
     ] = False,
 ) -> None:
     """Write what the store holds into a lake: Parquet files by cluster and day.
@@ -57,13 +56,13 @@ def lake_export(
     )
 
 
-@command("*")
+@command()
 def lake_attribute(
     call: Call,
     url: Url = None,
     engine: Annotated[
         EngineName | None,
-        option("--engine", "local|spark", "In this process, or on a Spark cluster (default: [engine] name)."),
+        Option("In this process, or on a Spark cluster (default: [engine] name).", "local|spark"),
     ] = None,
 ) -> None:
     """Price and attribute a lake, by cluster and day; the figures equal those of a store.
@@ -90,8 +89,8 @@ def lake_attribute(
     )
 
 
-@command("* written")
-def lake_info(call: Call, url: Url = None) -> None:
+@command()
+def lake_info(call: RowsCall, url: Url = None) -> None:
     """Show what a lake holds: days, rows and bytes by cluster and writer.
 
     \b

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from gpucost.cli.command import Call, command, switch
+from gpucost.cli.command import Call, command
+from gpucost.options import Option
 
 
 @command()
 def mcp(
     call: Call,
-    list_tools: Annotated[bool, switch("--list", "Only list the tools, and what they take.")] = False,
+    list_tools: Annotated[bool, Option("Only list the tools, and what they take.", flag="--list")] = False,
 ) -> None:
     """Serve what gpucost knows to an agent: read-only tools over stdin and stdout (Model Context Protocol).
 

@@ -2,57 +2,55 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import timedelta
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
-from gpucost.cli.command import Call, command, count_option, option, parameters, switch
+from gpucost.cli.command import Call, command
 from gpucost.cli.output import put
 from gpucost.errors import UsageError
+from gpucost.options import Option, PeriodOptions, TeamOption, count
 from gpucost.texts import readable_json, visible
 
 if TYPE_CHECKING:
     from gpucost.publish.notify import Message
     from gpucost.render.view import ReportView
 
-# What all of them are asked with.
-_ABOUT = parameters(
-    {
-        "last_month": (
-            bool,
-            switch("--last-month", "The last month that is over, as gpucost chargeback takes it."),
-            False,
-        ),
-        "link": (str | None, option("--link", "URL", "Link to the whole report; else [notify] link.")),
-        "top": (int, count_option("--top", "How many teams, or a team's namespaces, to list.", most=100), 5),
-        "dry_run": (bool, switch("--dry-run", "Print what would be sent, and send nothing."), False),
-    }
-)
-_LAYOUT = "team period last_month link top dry_run"
+
+@dataclass(frozen=True, kw_only=True)
+class NotifyCall(TeamOption, PeriodOptions, Call):
+    """A command that sends the summary of a report."""
+
+    last_month: Annotated[bool, Option("The last month that is over, as gpucost chargeback takes it.")] = (
+        False
+    )
+    link: Annotated[str | None, Option("Link to the whole report; else [notify] link.", "URL")] = None
+    top: Annotated[int, count("How many teams, or a team's namespaces, to list.", most=100)] = 5
+    dry_run: Annotated[bool, Option("Print what would be sent, and send nothing.")] = False
 
 
-def summary(call: Call) -> tuple[Message, ReportView]:
+def summary(call: NotifyCall) -> tuple[Message, ReportView]:
     """The message, and the report it sums up: of the period that the options mean, else the one that gpucost report takes."""
     from gpucost.config.model import is_link
     from gpucost.publish.notify import message_of
 
-    link = call.more["link"]
+    link = call.link
     if link is not None and not is_link(link):
         raise UsageError(
             f"--link {link!r} is no link", "give a URL that begins with http:// or https://, without blanks"
         )
-    if call.more["last_month"]:
+    if call.last_month:
         if call.month or call.start or call.end or call.last:
             raise UsageError("--last-month and another period exclude each other", "give one of them")
         call = replace(
             call, month=f"{call.now.astimezone(call.tz).date().replace(day=1) - timedelta(days=1):%Y-%m}"
         )
     view = call.report()
-    return message_of(view, link or call.settings.notify.link, call.more["top"]), view
+    return message_of(view, link or call.settings.notify.link, call.top), view
 
 
-@command(_LAYOUT, more=_ABOUT)
-def notify_email(call: Call) -> None:
+@command()
+def notify_email(call: NotifyCall) -> None:
     """Send the summary of a report by mail.
 
     As text and as HTML. Server, addresses and the way to the password stand under [notify.email].
@@ -69,7 +67,7 @@ def notify_email(call: Call) -> None:
     server = call.settings.notify.email
     message, _ = summary(call)
     letter = mail(server, message.title, as_text(message), as_html(message))
-    if call.more["dry_run"]:
+    if call.dry_run:
         head = visible(f"To: {letter['To']}\nFrom: {letter['From']}\nSubject: {message.title}")
         put(f"{head}\n\n{as_text(message)}", nl=False)
         return
@@ -77,8 +75,8 @@ def notify_email(call: Call) -> None:
     call.note(f"{message.title}: sent to {letter['To']}")
 
 
-@command(_LAYOUT, more=_ABOUT)
-def notify_slack(call: Call) -> None:
+@command()
+def notify_slack(call: NotifyCall) -> None:
     """Send the summary of a report to Slack.
 
     The webhook's URL is a secret: [notify.slack] names the file or the variable that holds it.
@@ -94,15 +92,15 @@ def notify_slack(call: Call) -> None:
 
     message, _ = summary(call)
     body = as_slack(message)
-    if call.more["dry_run"]:
+    if call.dry_run:
         put(readable_json(body, indent=2))
         return
     send_to_slack(call.settings.notify.slack, body)
     call.note(f"{message.title}: sent to Slack")
 
 
-@command(_LAYOUT, more=_ABOUT)
-def notify_webhook(call: Call) -> None:
+@command()
+def notify_webhook(call: NotifyCall) -> None:
     """Send the summary of a report, and the report itself, to a server that takes JSON.
 
     The body holds schema, title, text, link, and report as `gpucost report --format json` writes it. The server, and secret
@@ -119,7 +117,7 @@ def notify_webhook(call: Call) -> None:
 
     message, view = summary(call)
     body = as_json(message, view)
-    if call.more["dry_run"]:
+    if call.dry_run:
         put(readable_json(body, indent=2))
         return
     send_to_webhook(call.settings.notify.webhook, body)

@@ -6,29 +6,34 @@ import os
 import sys
 import tempfile
 import webbrowser
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
-from gpucost.cli.command import Call, command, count_option, names_in, option, switch
+from gpucost.cli.command import TargetCall, command
 from gpucost.cli.output import note, put
 from gpucost.disk import PRIVATE, atomic_write
 from gpucost.errors import GpucostError
+from gpucost.options import Names, Option, PeriodOptions, Selection
 
 _SCREENS = ("DISPLAY", "WAYLAND_DISPLAY")
 
 
-@command("team namespace cluster period * output")
+@dataclass(frozen=True, kw_only=True)
+class PageCall(Selection, PeriodOptions, TargetCall):
+    """A command that makes a page."""
+
+
+@command()
 def open(  # noqa: A001 - its name on the command line
-    call: Call,
+    call: PageCall,
     by: Annotated[
-        list[str] | None, option("--by", "A,B", "Rows by these, as of gpucost report. Default: team.")
-    ] = None,
+        Names, Option("Rows by these, as of gpucost report. Default: team.", "A,B", is_split=True)
+    ] = (),
     findings: Annotated[
-        int, count_option("--findings", "Also so many of the dearest findings; takes seconds.")
+        int, Option("Also so many of the dearest findings; takes seconds.", "COUNT", is_shown=True)
     ] = 0,
-    no_browser: Annotated[
-        bool, switch("--no-browser", "Open nothing: make the page, and print its path.")
-    ] = False,
+    no_browser: Annotated[bool, Option("Open nothing: make the page, and print its path.")] = False,
 ) -> None:
     """Show the report as a page in your browser: charts, waste, every workload, with search.
 
@@ -44,7 +49,7 @@ def open(  # noqa: A001 - its name on the command line
     from gpucost.questions.report.page import page
     from gpucost.questions.report.reading import report
 
-    query = call.query(by=names_in(by), with_sections=True, with_series=True)
+    query = call.query(by=by, with_sections=True, with_series=True)
     view = page(call.settings, call.store, query, report(call.settings, call.store, query), findings)
     path = (call.target or _private_page()).absolute()
     if not call.target:

@@ -6,17 +6,16 @@ from pathlib import Path
 from typing import Annotated
 
 from gpucost.cli.asking import Ask, asking
-from gpucost.cli.command import Call, command, option
+from gpucost.cli.command import Call, command
 from gpucost.disk import write_text
+from gpucost.options import Option
 
 
 @asking("policy check")
 def policy_check(
     call: Call,
     ask: Ask,
-    junit: Annotated[
-        Path | None, option("--junit", "FILE", "Write JUnit XML here too, for a CI server.")
-    ] = None,
+    junit: Annotated[Path | None, Option("Write JUnit XML here too, for a CI server.", "FILE")] = None,
 ) -> None:
     """Write the answer, and the same as JUnit XML."""
     from gpucost.questions.policy.rules import junit as as_junit

@@ -7,11 +7,11 @@ import sys
 from typing import TYPE_CHECKING, Annotated, Any
 
 from gpucost.cli.asking import Ask, asking
-from gpucost.cli.command import Call, FocusVersion, switch
+from gpucost.cli.command import Call, FocusVersion
 from gpucost.cli.output import to_stdout, waiting, write_output
 from gpucost.disk import atomic_write
 from gpucost.errors import UsageError
-from gpucost.options import RARE
+from gpucost.options import RARE, Option
 from gpucost.questions.report import incomplete
 
 if TYPE_CHECKING:
@@ -23,10 +23,10 @@ def report(
     call: Call,
     ask: Ask,
     focus_version: Annotated[
-        FocusVersion, switch("--focus-version", "Version of FOCUS that --format focus follows.", RARE)
+        FocusVersion, Option("Version of FOCUS that --format focus follows.", is_shown=True, panel=RARE)
     ] = "1.2",
     brief: Annotated[
-        bool, switch("--brief", "Of Markdown only its summary: three lines, for a comment on a pull request.")
+        bool, Option("Of Markdown only its summary: three lines, for a comment on a pull request.")
     ] = False,
 ) -> None:
     """Write the report, its summary, or the month's bill as a FOCUS file."""

@@ -210,7 +210,7 @@ def _print_spot(call: Call, result: SpotResult) -> None:
         call.note(f"  note: {text}")
 
 
-def collect_metrics(call: Call, source: list[str] | None, period: Period | None) -> None:
+def collect_metrics(call: Call, source: Sequence[str], period: Period | None) -> None:
     """Collect from every Prometheus, or from those named. Ends the command with 1 or 4 if something is missing."""
     from gpucost import pipeline
 
@@ -245,7 +245,7 @@ def collect_metrics(call: Call, source: list[str] | None, period: Period | None)
         raise typer.Exit(IncompleteError.exit_code)
 
 
-def check_sources(names: list[str] | None, known: Collection[str]) -> None:
+def check_sources(names: Sequence[str], known: Collection[str]) -> None:
     """Raises UsageError for a name that is none of the `known` servers'."""
     from gpucost.config.model import shown_url
 

@@ -17,9 +17,10 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from gpucost import disk
-from gpucost.cli.command import BriefFormat, Call, argument, brief_format, command, option, switch
+from gpucost.cli.command import BriefCall, Call, RowsCall, TargetCall, command
 from gpucost.cli.output import put, waiting, write_page
 from gpucost.errors import ConfigError, GpucostError, StoreError
+from gpucost.options import Option, argument
 from gpucost.periods import iso, name_of
 from gpucost.render.formatting import bytes_text
 from gpucost.render.rows import RowFormat, render_rows
@@ -31,8 +32,8 @@ if TYPE_CHECKING:
     from gpucost.periods import Period
 
 
-@command("written")
-def config_show(call: Call) -> None:
+@command()
+def config_show(call: RowsCall) -> None:
     """Show every setting in force and where it comes from.
 
     Secrets are not read. Values of headers and of Spark's options, and logins and queries of URLs, are hidden.
@@ -86,8 +87,7 @@ def _path() -> str:
 def demo(
     call: Call,
     keep: Annotated[
-        Path | None,
-        option("--keep", "DIR", "Leave the store, the config, the bill and the price book in DIR."),
+        Path | None, Option("Leave the store, the config, the bill and the price book in DIR.", "DIR")
     ] = None,
 ) -> None:
     """Show two months of a sample fleet: metrics, Slurm's jobs and a bill loaded, priced, attributed and reported like your own.
@@ -124,7 +124,7 @@ def _report(config: Config, month: Period, *teams: str) -> None:
 
 
 @command()
-def doctor(call: Call, format: Annotated[BriefFormat, brief_format] = "table") -> None:
+def doctor(call: BriefCall) -> None:
     """Check the whole set-up, and say what mends it.
 
     Looks at config, store, each Prometheus, each metric and label that is needed, and prices, and gives one command or
@@ -142,13 +142,13 @@ def doctor(call: Call, format: Annotated[BriefFormat, brief_format] = "table") -
     area = ""
     for check in examine(call.config_file, call.store_file, call.now):
         checks.append(check)
-        if format == "table" and not (call.quiet and check.status is Status.ok):
+        if call.format == "table" and not (call.quiet and check.status is Status.ok):
             if check.area != area:
                 area = check.area
                 put(("\n" if len(checks) > 1 else "") + area)
             _print(check)
     count = {status: sum(check.status is status for check in checks) for status in Status}
-    if format == "json":
+    if call.format == "json":
         put(readable_json([asdict(check) for check in checks], indent=2))
     elif not call.quiet:
         put(f"\n{count[Status.ok]} ok, {count[Status.warn]} to look at, {count[Status.fail]} failed")
@@ -172,11 +172,9 @@ def _print(check: Check) -> None:
 @command()
 def init(
     call: Call,
-    url: Annotated[str | None, option("--url", "URL", "Prometheus' URL, instead of looking for one.")] = None,
-    yes: Annotated[
-        bool, typer.Option("--yes", "-y", help="Ask nothing; take what was found, else the defaults.")
-    ] = False,
-    force: Annotated[bool, switch("--force", "Overwrite the file.")] = False,
+    url: Annotated[str | None, Option("Prometheus' URL, instead of looking for one.", "URL")] = None,
+    yes: Annotated[bool, Option("Ask nothing; take what was found, else the defaults.", also="-y")] = False,
+    force: Annotated[bool, Option("Overwrite the file.")] = False,
 ) -> None:
     """Write a commented gpucost.toml to start from.
 
@@ -274,9 +272,9 @@ def _write(target: Path, answers: dict[str, str]) -> None:
         ) from None
 
 
-@command("* output", without="config store")
+@command(without="config store")
 def schema(
-    call: Call,
+    call: TargetCall,
     name: Annotated[str | None, argument("[NAME]", "Of which answer; without it, lists them.")] = None,
 ) -> None:
     """Print the JSON Schema of an answer in --format json, or list what there are schemas of.
@@ -297,9 +295,9 @@ def schema(
     call.deliver(text, "JSON Schema")
 
 
-@command("* written")
+@command()
 def sql(
-    call: Call,
+    call: RowsCall,
     statement: Annotated[str, argument("SQL", "One statement in DuckDB's dialect; - reads it from stdin.")],
 ) -> None:
     """Ask the store anything in SQL, read-only.
@@ -316,8 +314,8 @@ def sql(
     call.write_rows(*call.attributed().query(sys.stdin.read() if statement == "-" else statement))
 
 
-@command("written")
-def store_info(call: Call) -> None:
+@command()
+def store_info(call: RowsCall) -> None:
     """Say what the store holds, by source, period and size; as csv, parquet and markdown the sources alone.
 
     \b
@@ -343,10 +341,10 @@ def store_info(call: Call) -> None:
         for s in answer.sources
     ]
     columns = ("source", "kind", "from", "to", "loads", "samples", "dropped")
-    if call.format is RowFormat.json:
+    if call.row_format is RowFormat.json:
         call.write(to_json(answer, "store"))
         return
-    if call.format is not RowFormat.table:
+    if call.row_format is not RowFormat.table:
         call.write_rows((*columns, "last_loaded_at"), sources)
         return
     merged = f", and {bytes_text(answer.wal_size)} not yet merged" if answer.wal_size else ""
@@ -406,8 +404,8 @@ def store_backup(
     call.note(f"{target}: {bytes_text(target.expanduser().stat().st_size)}")
 
 
-@command("written")
-def store_log(call: Call) -> None:
+@command()
+def store_log(call: RowsCall) -> None:
     """Say what was done to the store, the first thing first: loads, seals of closed months and why their figures were restated,
     and what keeps it small.
 
@@ -425,8 +423,8 @@ def store_log(call: Call) -> None:
     )
 
 
-@command("written")
-def store_check(call: Call) -> None:
+@command()
+def store_check(call: RowsCall) -> None:
     """Read all of the store, and hold it against what has to hold: sums, order, references, and what days were attributed from.
 
     Ends with 1 where anything is wrong. -q shows only that.

@@ -6,15 +6,16 @@ from importlib.resources import files
 from typing import Annotated
 
 from gpucost.cli.asking import Ask, Save, asking, write_and_keep
-from gpucost.cli.command import Call, switch
+from gpucost.cli.command import Call
 from gpucost.errors import UsageError
+from gpucost.options import Option
 
 
 @asking("whatif plan")
 def whatif_plan(
     call: Call,
     ask: Ask,
-    example: Annotated[bool, switch("--example", "Print a plan to start from.")] = False,
+    example: Annotated[bool, Option("Print a plan to start from.")] = False,
     save: Save = None,
 ) -> None:
     """Write the plan's answer, or a plan to start from."""

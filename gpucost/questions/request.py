@@ -182,7 +182,9 @@ class Request:
     @property
     def selection(self) -> Selection:
         """The part of the fleet that it is about; all of it, unless options name one."""
-        return self if isinstance(self, Selection) else Selection(clusters=getattr(self, "clusters", ()))
+        if isinstance(self, Selection):
+            return self
+        return Selection(teams=getattr(self, "teams", ()), clusters=getattr(self, "clusters", ()))
 
     @property
     def scope_name(self) -> str:

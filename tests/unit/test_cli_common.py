@@ -14,6 +14,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from decimal import Decimal
 from pathlib import Path
@@ -24,11 +25,12 @@ import typer
 from typer.testing import CliRunner
 
 from gpucost.cli.app import app, leaves
-from gpucost.cli.command import Call, command
+from gpucost.cli.command import Call, RowsCall, command
 from gpucost.cli.output import write_rows
 from gpucost.config.model import Config
 from gpucost.disk import write_text
 from gpucost.errors import IncompleteError, StoreError, UsageError
+from gpucost.options import PeriodOptions, TeamOption, count
 from gpucost.render.rows import RowFormat
 
 
@@ -223,8 +225,8 @@ def test_rows_take_their_format_from_the_suffix_of_a_file(
     app = typer.Typer()
 
     @app.command()
-    @command("written")
-    def one(call: Call) -> None:
+    @command()
+    def one(call: RowsCall) -> None:
         call.write_rows(("a", "b"), [(1, 2)])
 
     result = CliRunner().invoke(app, words)
@@ -248,14 +250,19 @@ def test_options_of_all_commands_may_stand_before_the_command(
     assert "missing.toml" in said("--config", "missing.toml", "report")
 
 
+@dataclass(frozen=True, kw_only=True)
+class TeamCall(TeamOption, PeriodOptions, RowsCall):
+    pass
+
+
 def test_a_command_is_given_what_its_options_say(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    calls: list[tuple[Call, int]] = []
+    calls: list[tuple[TeamCall, int]] = []
     program = typer.Typer()
 
     @program.command()
-    @command("team period * written", without="store")
-    def one(call: Call, top: int = 3) -> None:
+    @command(without="store")
+    def one(call: TeamCall, top: Annotated[int, count("How many.")] = 3) -> None:
         calls.append((call, top))
 
     words = [
@@ -275,7 +282,7 @@ def test_a_command_is_given_what_its_options_say(tmp_path: Path, monkeypatch: py
     assert CliRunner().invoke(program, words).exit_code == 0
     one(month="2026-10")
     (call, top), (direct, default) = calls
-    assert (call.teams, call.format, call.target, top) == (("a", "b"), RowFormat.markdown, Path("rows.md"), 7)
+    assert (call.teams, call.row_format, call.target, top) == (("a", "b"), "markdown", Path("rows.md"), 7)
     assert call.period_name == "2026-10-01" and call.query().teams == ("a", "b")
     assert (direct.period_name, direct.teams, direct.target, default) == ("October 2026", (), None, 3)
     assert "--store" not in CliRunner().invoke(program, ["--help"]).output

@@ -52,4 +52,6 @@ def test_the_first_report_tells_of_every_stage_and_the_second_only_of_its_own(
         pass
     assert not costs
     # a command that fails tells what ran before
-    assert "questions/report/20_cost_rows.sql" in stages(call(*REPORT, "--team", "nobody", "--profile", code=1)[1])
+    assert "questions/report/20_cost_rows.sql" in stages(
+        call(*REPORT, "--team", "nobody", "--profile", code=1)[1]
+    )

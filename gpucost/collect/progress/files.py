@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -43,7 +43,7 @@ class FileResult:
     own_units: tuple[str, ...]
 
 
-def import_files(store: Store, paths: list[Path], tz: ZoneInfo) -> list[FileResult]:
+def import_files(store: Store, paths: Sequence[Path], tz: ZoneInfo) -> list[FileResult]:
     """Loads files of work, all of them or, if one cannot be used, none; a file replaces what it brought before.
 
     Raises UsageError for a path that does not exist, SourceError or DataError for a file that cannot be read or used.
@@ -61,7 +61,7 @@ def import_files(store: Store, paths: list[Path], tz: ZoneInfo) -> list[FileResu
     return results
 
 
-def _files(paths: list[Path]) -> Iterator[Path]:
+def _files(paths: Sequence[Path]) -> Iterator[Path]:
     for path in paths:
         if path.is_dir():
             inside = sorted(

@@ -17,7 +17,7 @@ from gpucost.store import prices as spot_prices
 from gpucost.store.prices import node_regions
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator
+    from collections.abc import Callable, Collection, Iterator, Sequence
     from datetime import datetime
     from pathlib import Path
 
@@ -48,7 +48,7 @@ class SpotResult:
     notes: list[str] = field(default_factory=list)
 
 
-def import_spot(store: Store, paths: list[Path]) -> list[SpotResult]:
+def import_spot(store: Store, paths: Sequence[Path]) -> list[SpotResult]:
     """Loads files of spot prices, all of them or, where one cannot be used, none.
 
     Raises UsageError where a path does not exist, SourceError or DataError where a file cannot be read or used.

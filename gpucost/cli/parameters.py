@@ -1,0 +1,55 @@
+"""Options as typer takes them."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from decimal import Decimal
+from typing import Annotated, Any
+
+import typer
+
+from gpucost.cli.completion import dimensions, stored
+from gpucost.options import Option, Parameter, number
+
+_METAVARS = {float: "NUMBER", Decimal: "MONEY", int: "COUNT"}
+
+
+def typer_parameter(one: Parameter) -> inspect.Parameter:
+    """An option as typer takes it. None stands for a default that help does not show."""
+    how, annotated, several = one.option, Annotated, list
+    value: Any = one.kind
+    more: dict[str, Any] = {}
+    if value is int:
+        more = {"min": how.least, "max": how.most}
+    elif value in (float, Decimal):
+        more = {"parser": number_parser(value, how)}
+    if how.completes:
+        more |= {"autocompletion": dimensions if how.completes == "dimensions" else stored(how.completes)}
+    kind: Any = several[value] if one.is_repeated else value
+    metavar = how.metavar or _METAVARS.get(value)
+    declared: Any
+    if how.is_argument:
+        declared = typer.Argument(metavar=metavar, help=how.help, show_default=False, **more)
+    else:
+        more |= {"show_default": how.is_shown or value is bool, "rich_help_panel": how.panel}
+        flags = [one.flag, how.also] if how.also else [one.flag]
+        declared = typer.Option(
+            *flags, metavar=how.metavar if one.choices else metavar, help=how.help, **more
+        )
+    parameter = inspect.Parameter(one.name, inspect.Parameter.KEYWORD_ONLY, default=one.default)
+    if how.is_shown or value is bool or one.is_required:
+        return parameter.replace(annotation=annotated[kind, declared])
+    return parameter.replace(default=None, annotation=annotated[kind | None, declared])
+
+
+def number_parser(kind: type[Any], how: Option) -> Callable[[Any], Any]:
+    """A parser of a number that lies where its Option says; money stays exact."""
+
+    def parse(text: Any) -> Any:
+        try:
+            return number(kind, how, text)
+        except ValueError as error:
+            raise typer.BadParameter(str(error)) from None
+
+    return parse
