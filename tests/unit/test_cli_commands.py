@@ -104,17 +104,19 @@ def test_sql_neither_writes_nor_reads_other_files(store: Path) -> None:
 LOADED = {
     "--help": ("cli cli.app cli.main questions", ""),
     "sql 'select 1'": (
-        "attribute catalog cli cli.app cli.command cli.completion cli.main cli.output cli.setup config config.files config.load "
+        "attribute catalog cli cli.app cli.command cli.completion cli.main cli.output cli.parameters cli.setup options questions "
+        "questions.request config config.files config.load "
         "config.model disk engine errors inputs periods pipeline price price.book price.discounts price.fx price.list_prices "
         "records render render.rows resources store store.bill_rules store.connection store.schema store.sqlfiles suggest texts",
         "duckdb pydantic",
     ),
     "report --month 2026-10": (
         "attribute catalog cli cli.app cli.command cli.completion cli.main cli.output cli.report "
-        "cli.asking options questions questions.report questions.report.reading questions.request "
+        "cli.asking cli.parameters options questions questions.report questions.report.reading questions.request "
         "config config.files config.load config.model disk engine errors inputs periods pipeline price price.book "
-        "price.discounts price.fx price.list_prices render render.formatting render.rows render.terminal render.view report "
-        "report.build report.changes report.coverage report.query report.rows report.sections report.series report.sharing "
+        "price.discounts price.fx price.list_prices render render.formatting render.rows render.terminal render.view "
+        "questions.report.build questions.report.changes questions.report.coverage questions.report.query questions.report.rows "
+        "questions.report.sections questions.report.series questions.report.sharing "
         "records resources shapes store store.bill_rules store.charges store.connection store.runs store.schema store.sqlfiles "
         "suggest texts",
         "duckdb pydantic rich",

@@ -14,7 +14,7 @@ from gpucost.questions.findings.savings import period_words
 from gpucost.questions.reconcile import reconciliation
 from gpucost.questions.report.reading import load_rates
 from gpucost.questions.units import unit_table, work_title
-from gpucost.questions.waste import anatomy
+from gpucost.questions.waste import waste_in
 from gpucost.questions.waste.anatomy import BUCKETS
 from gpucost.render.formatting import figure_text
 from gpucost.render.html import Bar, Block
@@ -128,7 +128,7 @@ def _facts(config: Config, store: Store, query: Query) -> tuple[Table, Waste, tu
         load_rates(con, config, query)
         return (
             workload_tables(con, config, query)[None],
-            anatomy(con, config, query, (), top=0),
+            waste_in(con, config, query, (), top=0),
             known(con, ask),
         )
 

@@ -96,12 +96,12 @@ def waste_report(
     """The report that `query` asks for, and the anatomy of waste by the same filters, of `workloads` where any are named."""
 
     def read(con: DuckDBPyConnection) -> tuple[ReportView, Waste]:
-        return report_of(con, config, query), anatomy(con, config, query, query.by, top, workloads)
+        return report_of(con, config, query), waste_in(con, config, query, query.by, top, workloads)
 
     return read_attributed(config, store, read, query.period)
 
 
-def anatomy(
+def waste_in(
     con: DuckDBPyConnection,
     config: Config,
     query: Query,
