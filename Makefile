@@ -30,6 +30,7 @@ lint: $(VENV)/.dev
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	$(BIN)/python -m tests.ratchets
 
 audit: $(VENV)/.release  ## the code by bandit, and known holes in what it needs, where that database answers
 	$(BIN)/bandit --quiet --configfile pyproject.toml --recursive gpucost

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from gpucost.engine import run_stage
 from gpucost.periods import Period, from_ms
-from gpucost.questions.units.processes import processes as find_processes
+from gpucost.questions.report.processes import processes as find_processes
 from gpucost.questions.units.work import Levels, intervals
 from gpucost.store.connection import scratch_store
 from tests.replay.cases.words import at

@@ -95,7 +95,7 @@ def coverage(
 def _processes(con: DuckDBPyConnection, query: Query) -> list[Notice]:
     if not con.execute("SELECT 1 FROM progress_series WHERE kind = 'counter' LIMIT 1").fetchall():
         return []
-    from gpucost.questions.units.processes import processes
+    from gpucost.questions.report.processes import processes
 
     return processes(con, query.period, query.clusters, query.period.start_ms - MS_PER_DAY)
 

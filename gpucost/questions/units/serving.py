@@ -14,8 +14,8 @@ from typing_extensions import TypedDict
 from gpucost.config.model import DEFAULT_PROMPT_WEIGHT
 from gpucost.engine import answer_rows, dicts, run_stage
 from gpucost.errors import UsageError
+from gpucost.questions.report.processes import processes
 from gpucost.questions.report.rows import in_hours
-from gpucost.questions.units.processes import processes
 from gpucost.questions.units.query import (
     PACKAGE,
     PLACE,

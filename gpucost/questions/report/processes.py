@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from gpucost.engine import answer_rows
-from gpucost.questions.units.query import PACKAGE
+from gpucost.questions.report.rows import PACKAGE
 from gpucost.render.view import Notice
 
 if TYPE_CHECKING:
