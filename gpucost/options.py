@@ -108,7 +108,7 @@ class Selection(ClusterOption, TeamOption):
 
 @dataclass(frozen=True, kw_only=True)
 class WorkloadSelection(Selection):
-    """A part of the fleet, down to workloads."""
+    """A part of the fleet, down to workloads and people."""
 
     workloads: Annotated[
         Names,
@@ -119,6 +119,10 @@ class WorkloadSelection(Selection):
             panel=WHOSE,
             completes="workload",
         ),
+    ] = ()
+    users: Annotated[
+        Names,
+        Option("Only this user of Slurm; repeatable.", "NAME", flag="--user", panel=WHOSE, completes="user"),
     ] = ()
 
 

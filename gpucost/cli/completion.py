@@ -16,6 +16,7 @@ _STORED = {
     "namespace": "SELECT DISTINCT namespace FROM allocations WHERE namespace <> '' ORDER BY ALL",
     "cluster": "SELECT DISTINCT cluster FROM nodes ORDER BY ALL",
     "workload": "SELECT DISTINCT workload FROM allocations ORDER BY ALL",
+    "user": 'SELECT DISTINCT "user" FROM allocations WHERE "user" IS NOT NULL ORDER BY ALL',
     "month": """SELECT DISTINCT strftime(make_timestamp((from_ms + to_ms) // 2 * 1000), '%Y-%m')
         FROM cost_daily WHERE kind = 'allocated' ORDER BY ALL DESC""",
 }

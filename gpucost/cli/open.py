@@ -14,13 +14,13 @@ from gpucost.cli.command import TargetCall, command
 from gpucost.cli.output import note, put
 from gpucost.disk import PRIVATE, atomic_write
 from gpucost.errors import GpucostError
-from gpucost.options import Names, Option, PeriodOptions, Selection
+from gpucost.options import Names, Option, PeriodOptions, WorkloadSelection
 
 _SCREENS = ("DISPLAY", "WAYLAND_DISPLAY")
 
 
 @dataclass(frozen=True, kw_only=True)
-class PageCall(Selection, PeriodOptions, TargetCall):
+class PageCall(WorkloadSelection, PeriodOptions, TargetCall):
     """A command that makes a page."""
 
 

@@ -15,7 +15,7 @@ from gpucost.options import RARE, Option
 from gpucost.questions.report import incomplete
 
 if TYPE_CHECKING:
-    from gpucost.questions.request import FleetRequest
+    from gpucost.questions.request import WorkloadRequest
 
 
 @asking("report")
@@ -45,7 +45,7 @@ def report(
         call.answer(answer)
 
 
-def write_focus(call: Call, version: str, request: FleetRequest, **options: Any) -> None:
+def write_focus(call: Call, version: str, request: WorkloadRequest, **options: Any) -> None:
     """The bill of a month as a FOCUS file, CSV or, by its suffix, Parquet; CSV to stdout where -o names no file.
 
     Raises UsageError without a month, and for a report that is narrowed: the file takes the place of whole charges.
@@ -62,8 +62,8 @@ def write_focus(call: Call, version: str, request: FleetRequest, **options: Any)
         raise UsageError("a FOCUS file is of one billing period", "add --month, for example --month 2026-10")
     if request.scope_name or options.get("by") or options.get("share_unallocated"):
         raise UsageError(
-            "--format focus takes no --team, --namespace, --cluster, --by or --share-unallocated: its rows take the place of "
-            "whole charges",
+            "--format focus takes no --team, --namespace, --cluster, --workload, --user, --by or --share-unallocated: its rows "
+            "take the place of whole charges",
             "its columns x_gpucost_team, x_gpucost_namespace and x_gpucost_cluster tell them apart",
         )
     is_parquet = target is not None and target.suffix.lower() == ".parquet"

@@ -39,6 +39,8 @@ if TYPE_CHECKING:
 _ended = ExitStack()
 atexit.register(_ended.close)
 _MOST_GAPS = 5
+# The fields that say which part of the fleet a question is about.
+_SELECTED = ("teams", "namespaces", "clusters", "workloads", "users")
 DIMENSION_NAMES = (
     "cluster, namespace, team, workload, workload_type, pod, uid, node, gpu_model, capacity_type, region,"
     " zone, month, day, "
@@ -180,28 +182,15 @@ class Request:
         return self.chosen[1]
 
     @property
-    def selection(self) -> Selection:
-        """The part of the fleet that it is about; all of it, unless options name one."""
-        if isinstance(self, Selection):
-            return self
-        return Selection(teams=getattr(self, "teams", ()), clusters=getattr(self, "clusters", ()))
-
-    @property
     def scope_name(self) -> str:
-        """That part by name; empty for all of it."""
-        part = self.selection
-        return ", ".join((*part.teams, *part.namespaces, *part.clusters))
+        """The part of the fleet that it is about, by name; empty for all of it."""
+        return ", ".join(text for name in _SELECTED for text in getattr(self, name, ()))
 
     def query(self, **more: Any) -> Query:
         """The report's query for the options, with `more` of its fields."""
         from gpucost.questions.report.query import Query
 
-        which = self.selection
-        fields: dict[str, Any] = {
-            "teams": which.teams,
-            "namespaces": which.namespaces,
-            "clusters": which.clusters,
-        }
+        fields: dict[str, Any] = {name: getattr(self, name, ()) for name in _SELECTED}
         if "period" not in more:
             fields |= dict(zip(("period", "period_name", "period_note"), self.chosen, strict=True))
         return Query(**{"now": self.now, **fields, **more})
@@ -250,8 +239,8 @@ class ClusterRequest(ClusterOption, PeriodOptions, Request):
 
 
 @dataclass(frozen=True, kw_only=True)
-class SelectionRequest(Selection, Request):
-    """A question about a part of the fleet."""
+class SelectionRequest(WorkloadSelection, Request):
+    """A question about a part of the fleet, down to workloads."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -58,9 +58,9 @@ def diff(
       gpucost diff 2026-10-01..2026-10-08 2026-10-08..2026-10-15 --team research
       gpucost diff 2026-10-05 2026-10-12 --format json
     """
-    dimensions = chosen_dimensions(by, narrowed=bool(request.teams or request.namespaces))
     spans = [parse_span(text, request.tz, request.now) for text in (before, after)]
     queries = [request.query(period=period, period_name=name, with_sections=False) for period, name in spans]
+    dimensions = chosen_dimensions(by, narrowed=queries[0].is_narrowed)
     view, found = compare(request.settings, request.store, queries[0], queries[1], dimensions)
     return document(view, found, request.scope_name or "all teams", top)
 

@@ -285,7 +285,7 @@ SEMI JOIN (FROM cost_rows WHERE kind = 'allocated') AS f ON f.node_id = p.node_i
 _ONLY_WORKLOADS = """
 CREATE OR REPLACE TEMP TABLE cost_rows AS
 SELECT * FROM cost_rows
-WHERE list_contains($workloads::VARCHAR[], workload) OR list_contains($workloads::VARCHAR[], split_part(workload, '/', -1))"""
+WHERE passes_workload($workloads, workload)"""
 
 
 def _narrow(con: DuckDBPyConnection, query: Query, wanted: tuple[str, ...]) -> None:

@@ -1,4 +1,4 @@
--- reads: report_cost_cells, nodes, allocations, allocation_traits, time_buckets; $by is the list of dimensions asked for; $teams, $namespaces, $clusters filter (empty: all)
+-- reads: report_cost_cells, nodes, allocations, allocation_traits, time_buckets; $by is the list of dimensions asked for; $teams, $namespaces, $clusters, $workloads, $users filter (empty: all)
 -- writes: cost_rows, one row per (kind, node, allocation, team, time_bucket) with the sums of every measure; dimensions that no table of the report needs are null
 -- invariant: sums over cost_rows are the sums over the cells of the period that pass the filters
 CREATE OR REPLACE TEMP TABLE cost_rows AS
@@ -56,4 +56,5 @@ JOIN nodes AS n USING (node_id)
 JOIN time_buckets AS s ON s.from_ms = f.time_bucket
 LEFT JOIN allocations AS a ON a.allocation_id = f.allocation_id
 LEFT JOIN allocation_traits AS t ON t.allocation_id = f.allocation_id
-WHERE passes($clusters, n.cluster) AND passes($namespaces, a.namespace) AND passes($teams, f.team);
+WHERE passes($clusters, n.cluster) AND passes($namespaces, a.namespace) AND passes($teams, f.team)
+    AND passes_workload($workloads, a.workload) AND passes($users, a."user");

@@ -1,4 +1,4 @@
--- reads: report_cost_cells, report_node_cells, nodes, allocations; $teams, $namespaces, $clusters filter (empty: all), $each_team: of each team by itself, which `part` names
+-- reads: report_cost_cells, report_node_cells, nodes, allocations; $teams, $namespaces, $clusters, $workloads, $users filter (empty: all), $each_team: of each team by itself, which `part` names
 -- writes: nothing; answers one row per price source of the nodes that the pods asked for ran on, weighed by what those pods cost
 -- invariant: node_cost over all sources is cost over cost_rows; capacity is the GPU time held, for want of a cost to weigh by
 SELECT
@@ -18,5 +18,6 @@ JOIN (
 JOIN nodes AS n USING (node_id)
 JOIN allocations AS a ON a.allocation_id = c.allocation_id
 WHERE passes($clusters, n.cluster) AND passes($namespaces, a.namespace) AND passes($teams, c.team)
+    AND passes_workload($workloads, a.workload) AND passes($users, a."user")
 GROUP BY part, h.price_source
 ORDER BY part, h.price_source;

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from gpucost.errors import IncompleteError, NoDataError, UsageError
 from gpucost.options import Names, Option, count
-from gpucost.questions.request import DIMENSION_NAMES, FleetRequest
+from gpucost.questions.request import DIMENSION_NAMES, WorkloadRequest
 
 if TYPE_CHECKING:
     from gpucost.questions.report.query import Query
@@ -20,7 +20,7 @@ Comparison = Literal["previous"]
 
 
 def report(
-    request: FleetRequest,
+    request: WorkloadRequest,
     by: Annotated[
         Names,
         Option(
@@ -122,7 +122,7 @@ def _check_comparison(query: Query, *, waste: bool) -> None:
         )
 
 
-def incomplete(request: FleetRequest, query: Query) -> IncompleteError | None:
+def incomplete(request: WorkloadRequest, query: Query) -> IncompleteError | None:
     """Why the query's period is incomplete: part of it was not collected and not accepted, or is still to come."""
     from gpucost.questions.report.coverage import missed
     from gpucost.render.formatting import missing_text
@@ -141,7 +141,7 @@ def incomplete(request: FleetRequest, query: Query) -> IncompleteError | None:
     return None
 
 
-def _view(request: FleetRequest, query: Query, *, compare: str | None, waste: bool) -> ReportView:
+def _view(request: WorkloadRequest, query: Query, *, compare: str | None, waste: bool) -> ReportView:
     from gpucost.questions.report import reading
 
     settings, store = request.settings, request.store
@@ -150,5 +150,5 @@ def _view(request: FleetRequest, query: Query, *, compare: str | None, waste: bo
     if waste:
         from gpucost.questions.waste import waste_report, with_waste
 
-        return with_waste(*waste_report(settings, store, query, top=query.top))
+        return with_waste(*waste_report(settings, store, query, query, query.top))
     return reading.report(settings, store, query)

@@ -99,14 +99,15 @@ def _build(
     is_shared = sharing.is_asked(config, query)
     if is_shared:
         sharing.share(con, config, query)
-    # bought tokens are of no namespace, nor of a cluster
-    has_api = not (query.namespaces or query.clusters) and find_tokens(con)
+    # bought tokens have a team and nothing else
+    of_teams = not any(names for dimension, names in query.filters.items() if dimension != "team")
+    has_api = of_teams and find_tokens(con)
     if has_api:
         from gpucost.questions.report import api_cost  # most stores know of no tokens
 
         api_cost.prepare(con, config, query.period)
         api_cost.select(con, query.teams)
-    if (query.teams or query.namespaces or query.clusters) and not query.may_be_absent:
+    if any(query.filters.values()) and not query.may_be_absent:
         others = sharing.shared_teams(con) if is_shared else set()
         check_names(con, query, others | api_cost.teams(con) if has_api else others)
     nodes = priced_nodes(con, query, each_team=each_team)
@@ -205,10 +206,13 @@ def _title(query: Query, tz: ZoneInfo) -> str:
     whose = ", ".join(query.teams) or (
         "namespaces " if len(query.namespaces) > 1 else "namespace "
     ) + ", ".join(query.namespaces)
-    if not query.is_narrowed:
+    if not (query.teams or query.namespaces):
         whose = "all teams"
     elif query.teams and query.namespaces:
         whose += f" in {', '.join(query.namespaces)}"
+    pods = (*query.workloads, *(f"user {name}" for name in query.users))
+    if pods:
+        whose = ", ".join(pods) + (f" of {whose}" if query.teams or query.namespaces else "")
     if query.clusters:
         whose += f" on {', '.join(query.clusters)}"
     kind = "Monthly GPU report" if is_month(query.period, tz) else "GPU report"

@@ -121,7 +121,7 @@ def _facts(config: Config, store: Store, query: Query) -> tuple[Table, Waste, tu
     from gpucost.questions.units.query import UnitQuery
     from gpucost.questions.units.reading import known
 
-    filters = {"teams": query.teams, "namespaces": query.namespaces, "clusters": query.clusters}
+    filters = {f"{dimension}s": names for dimension, names in query.filters.items()}
     ask = UnitQuery.of(config, query.period, query.period_name, **filters)
 
     def read(con: DuckDBPyConnection) -> tuple[Table, Waste, tuple[UnitView, ...]]:

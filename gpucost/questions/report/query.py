@@ -25,8 +25,8 @@ DIMENSIONS = (
 class Query:
     """A period and how to cut it. Empty filters take everything; values of one filter are alternatives, filters add up.
 
-    `by` empty means: by team; with `teams` by namespace; with `namespaces` by workload. `period_note` says how the period was
-    chosen, where the user named none. `now` is the moment up to which data can be expected, for tests; the clock by default.
+    `by` empty means: by team; with `teams` by namespace; with other filters of pods by workload. `period_note`: how the period
+    was chosen, where the user named none. `now` is the moment up to which data can be expected, for tests; the clock by default.
     Without `with_sections` only what programs read is computed; `with_series` adds what charts draw. `share_unallocated`
     says how unallocated cost is spread. With `may_be_absent` filters may name what held nothing in the period, as long as others
     did: what is compared need not have been there. With `may_be_idle` a period that was collected, and in which no node was up,
@@ -40,6 +40,8 @@ class Query:
     teams: tuple[str, ...] = ()
     namespaces: tuple[str, ...] = ()
     clusters: tuple[str, ...] = ()
+    workloads: tuple[str, ...] = ()
+    users: tuple[str, ...] = ()
     top: int = 10
     period_note: str | None = None
     now: datetime | None = None
@@ -73,12 +75,25 @@ class Query:
     @property
     def usual(self) -> str:
         """The dimension of the rows where none is asked for."""
-        return "workload" if self.namespaces else "namespace" if self.teams else "team"
+        if self.namespaces or self.workloads or self.users:
+            return "workload"
+        return "namespace" if self.teams else "team"
+
+    @property
+    def filters(self) -> dict[str, tuple[str, ...]]:
+        """The names that each dimension is narrowed to; empty means all."""
+        return {
+            "team": self.teams,
+            "namespace": self.namespaces,
+            "cluster": self.clusters,
+            "workload": self.workloads,
+            "user": self.users,
+        }
 
     @property
     def is_narrowed(self) -> bool:
         """Whether only some pods are asked for, so that what nobody held has no place in the answer."""
-        return bool(self.teams or self.namespaces)
+        return bool(self.teams or self.namespaces or self.workloads or self.users)
 
 
 def nearest(word: str, names: tuple[str, ...] | list[str]) -> list[str]:

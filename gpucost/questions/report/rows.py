@@ -52,11 +52,7 @@ def in_hours(row: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def filters(query: Query) -> dict[str, Any]:
-    return {
-        "teams": list(query.teams),
-        "namespaces": list(query.namespaces),
-        "clusters": list(query.clusters),
-    }
+    return {f"{dimension}s": list(names) for dimension, names in query.filters.items()}
 
 
 # The period cut at the local months, days or hours that are asked for.
@@ -268,9 +264,10 @@ def has_nodes(con: DuckDBPyConnection) -> bool:
     return bool(con.execute("FROM report_node_cells LIMIT 1").fetchall())
 
 
-# every combination of team, namespace and cluster there is in the period
+# every combination of team, namespace and cluster there is in the period, and of workload and user if one is named
 _NAMES = """
-SELECT DISTINCT c.team, a.namespace, n.cluster
+SELECT DISTINCT c.team, a.namespace, n.cluster,
+    CASE WHEN $of_workloads THEN a.workload END AS workload, CASE WHEN $of_users THEN a."user" END AS "user"
 FROM (SELECT DISTINCT node_id, allocation_id, team FROM report_cost_cells) AS c
 JOIN nodes AS n USING (node_id)
 LEFT JOIN allocations AS a ON a.allocation_id = c.allocation_id"""
@@ -278,17 +275,15 @@ LEFT JOIN allocations AS a ON a.allocation_id = c.allocation_id"""
 
 def check_names(con: DuckDBPyConnection, query: Query, other_teams: Set[str] = frozenset()) -> None:
     """Raises GpucostError where a filter names nothing there is; `other_teams` have no GPUs, but a share of costs."""
-    known = dicts(con.execute(_NAMES))
+    shown = {"of_workloads": bool(query.workloads), "of_users": bool(query.users)}
+    known = dicts(con.execute(_NAMES, shown))
     if not known:
         return  # a period without data has its own message
-    for dimension, wanted in (
-        ("team", query.teams),
-        ("namespace", query.namespaces),
-        ("cluster", query.clusters),
-    ):
+    for dimension, wanted in query.filters.items():
         names = {row[dimension] for row in known} - {None} | (other_teams if dimension == "team" else set())
+        bare = {name.partition("/")[2] for name in names} if dimension == "workload" else set()
         for name in wanted:
-            if name not in names:
+            if name not in names and name not in bare:
                 message = f"no {dimension} {name!r} held GPUs {within(query.period_name)}"
                 raise GpucostError(message, _there_are(dimension, nearest(name, sorted(names))))
     if not con.execute("FROM cost_rows LIMIT 1").fetchall() and other_teams.isdisjoint(query.teams):

@@ -1,4 +1,4 @@
--- reads: hourly_costs, allocations, allocation_traits, unit_days; $from_ms, $to_ms the period; $teams, $namespaces, $workloads, $clusters filter (empty: all)
+-- reads: hourly_costs, allocations, allocation_traits, unit_days; $from_ms, $to_ms the period; $teams, $namespaces, $workloads, $users, $clusters filter (empty: all)
 -- writes: unit_cells, the attributed cells of the period that pods held, with whom they belong to and whether they were asked for
 -- invariant: sum(cost) is what pods cost in the period; held_from_ms < held_to_ms: cost and hours accrue evenly between them
 CREATE OR REPLACE TEMP TABLE unit_cells AS
@@ -9,8 +9,7 @@ SELECT
     CASE WHEN least(c.to_ms, a.held_to_ms) > greatest(c.from_ms, a.held_from_ms) THEN least(c.to_ms, a.held_to_ms) ELSE c.to_ms END AS held_to_ms,
     c.allocated_gpu_ms, c.active_gpu_ms, c.idle_gpu_ms, c.unmeasured_gpu_ms, c.cost, c.idle_cost,
     passes($teams, c.team) AND passes($namespaces, a.namespace) AND passes($clusters, a.cluster)
-        AND (len($workloads::VARCHAR[]) = 0 OR list_contains($workloads::VARCHAR[], a.workload)
-            OR list_contains($workloads::VARCHAR[], split_part(a.workload, '/', 2))) AS is_selected
+        AND passes_workload($workloads, a.workload) AND passes($users, a."user") AS is_selected
 FROM hourly_costs($from_ms, $to_ms) AS c
 JOIN allocations AS a USING (allocation_id)
 LEFT JOIN allocation_traits AS t USING (allocation_id)

@@ -301,7 +301,7 @@ def _described(
     asked = [
         *(
             f"--{name}"
-            for name in ("team", "namespace", "workload", "cluster")
+            for name in ("team", "namespace", "workload", "user", "cluster")
             if getattr(request, f"{name}s")
         ),
         *of_store,
@@ -370,7 +370,9 @@ def answer(
     from gpucost.questions.units.query import UnitQuery
 
     settings, (period, name, _) = request.settings, request.chosen
-    whose = {name: getattr(request, name) for name in ("teams", "namespaces", "workloads", "clusters")}
+    whose = {
+        name: getattr(request, name) for name in ("teams", "namespaces", "workloads", "users", "clusters")
+    }
     ask = UnitQuery.of(settings, period, name, **whose)
     view = pipeline.read_attributed(settings, request.store, lambda con: build(con, ask), period)
     if not view.rows and not any(view.sections.values()):

@@ -102,6 +102,7 @@ class UnitQuery:
     namespaces: tuple[str, ...] = ()
     workloads: tuple[str, ...] = ()
     clusters: tuple[str, ...] = ()
+    users: tuple[str, ...] = ()
     prompt_weights: Mapping[str, float] = field(default_factory=dict)
     prefill: tuple[str, ...] = ()
     decode: tuple[str, ...] = ()
@@ -116,7 +117,7 @@ class UnitQuery:
     @property
     def is_narrowed(self) -> bool:
         """Whether only some workloads are asked for, so that work of unknown ones has no place in the answer."""
-        return bool(self.teams or self.namespaces or self.workloads or self.clusters)
+        return bool(self.teams or self.namespaces or self.workloads or self.clusters or self.users)
 
 
 _DAYS = """
@@ -138,7 +139,9 @@ def prepare(con: DuckDBPyConnection, ask: UnitQuery, bucket: Bucket = "day") -> 
     """Makes unit_days, unit_cells and unit_candidates for the period. Raises GpucostError where the filters leave nothing."""
     sqlfiles.run(con, "filters")
     cut(con, ask, bucket)
-    filters = {name: list(getattr(ask, name)) for name in ("teams", "namespaces", "workloads", "clusters")}
+    filters = {
+        name: list(getattr(ask, name)) for name in ("teams", "namespaces", "workloads", "users", "clusters")
+    }
     run_stage(con, PACKAGE, "20_cells", ask.period.bounds | filters)
     if ask.is_narrowed and not con.execute("FROM unit_cells WHERE is_selected LIMIT 1").fetchall():
         raise nothing_used(con, ask.period.start_ms, ask.period.end_ms, ask.period_name, **filters)

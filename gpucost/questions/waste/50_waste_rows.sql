@@ -1,4 +1,4 @@
--- reads: waste_held, waste_free, waste_cells, waste_pods, allocations, nodes, time_buckets; $teams, $namespaces, $clusters, $workloads filter (empty: all)
+-- reads: waste_held, waste_free, waste_cells, waste_pods, allocations, nodes, time_buckets; $teams, $namespaces, $clusters, $workloads, $users filter (empty: all)
 -- writes: waste_rows, one row per (bucket, node, allocation, team, time_bucket): its GPU time and cost, and every dimension
 -- invariant: without filters the costs of a node add up to what it cost, exactly; each bucket's definition stands in docs/waste.md
 CREATE OR REPLACE TEMP TABLE waste_rows AS
@@ -42,5 +42,4 @@ LEFT JOIN allocations AS a ON a.allocation_id = f.of_id
 -- a millisecond is what adding binary fractions may leave; money is never left out
 WHERE (f.part.gpu_ms >= 1 OR f.part.cost <> 0)
     AND passes($clusters, n.cluster) AND passes($namespaces, p.namespace) AND passes($teams, f.team)
-    AND (len($workloads::VARCHAR[]) = 0 OR list_contains($workloads::VARCHAR[], p.workload)
-        OR list_contains($workloads::VARCHAR[], split_part(p.workload, '/', 2)));
+    AND passes_workload($workloads, p.workload) AND passes($users, a."user");

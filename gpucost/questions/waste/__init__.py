@@ -11,6 +11,7 @@ from gpucost.periods import time_buckets
 from gpucost.pipeline import read_attributed
 from gpucost.questions import findings as of_findings
 from gpucost.questions.report.reading import report_of
+from gpucost.questions.report.rows import check_names
 from gpucost.questions.request import DIMENSION_NAMES, WorkloadRequest
 from gpucost.questions.waste.anatomy import BUCKETS, Filters, Waste, WorkloadWaste, build
 from gpucost.render.schema import table, to_dict
@@ -66,14 +67,16 @@ def waste(
             f"gpucost findings --format {request.format}",
         )
     query = request.query(by=tuple(dict.fromkeys(by)), top=0, with_sections=False)
-    view, found = waste_report(request.settings, request.store, query, request.workloads, top)
+    # coverage is that of all pods
+    whole = replace(query, workloads=(), users=())
+    view, found = waste_report(request.settings, request.store, whole, query, top)
     advice = None
     if findings:
         with request.status() as tell:
             advice = of_findings.read_findings(request.settings, request.store, request.period, tell)
     shown = advice.findings[:findings] if advice else None
     return Document(
-        title=f"GPU waste: {', '.join((*request.workloads, view.title.split(': ', 1)[1]))}",
+        title=f"GPU waste: {', '.join((*request.workloads, *request.users, view.title.split(': ', 1)[1]))}",
         subtitle=view.subtitle,
         currency=view.currency,
         sections=(
@@ -91,27 +94,22 @@ def waste(
 
 
 def waste_report(
-    config: Config, store: Store, query: Query, workloads: tuple[str, ...] = (), top: int = 10
+    config: Config, store: Store, query: Query, wasted: Query, top: int = 10
 ) -> tuple[ReportView, Waste]:
-    """The report that `query` asks for, and the anatomy of waste by the same filters, of `workloads` where any are named."""
+    """The report for `query`, and the anatomy of waste for `wasted`, of one reading."""
 
     def read(con: DuckDBPyConnection) -> tuple[ReportView, Waste]:
-        return report_of(con, config, query), waste_in(con, config, query, query.by, top, workloads)
+        view = report_of(con, config, query)
+        if wasted.workloads or wasted.users:
+            check_names(con, wasted)
+        return view, waste_in(con, config, wasted, wasted.by, top)
 
     return read_attributed(config, store, read, query.period)
 
 
-def waste_in(
-    con: DuckDBPyConnection,
-    config: Config,
-    query: Query,
-    by: tuple[str, ...],
-    top: int,
-    workloads: tuple[str, ...] = (),
-) -> Waste:
+def waste_in(con: DuckDBPyConnection, config: Config, query: Query, by: tuple[str, ...], top: int) -> Waste:
     """The anatomy of waste in an attributed store that is open."""
-
-    filters = Filters(query.teams, query.namespaces, query.clusters, workloads)
+    filters = Filters(query.teams, query.namespaces, query.clusters, query.workloads, query.users)
     return build(con, config, query.period, time_buckets(query.period, config.tz, by), by, filters, top)
 
 

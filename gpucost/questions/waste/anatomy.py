@@ -31,6 +31,7 @@ class Filters(NamedTuple):
     namespaces: tuple[str, ...] = ()
     clusters: tuple[str, ...] = ()
     workloads: tuple[str, ...] = ()
+    users: tuple[str, ...] = ()
 
 
 @record

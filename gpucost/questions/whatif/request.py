@@ -9,7 +9,7 @@ from datetime import date, timedelta
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 from gpucost.errors import UsageError
-from gpucost.options import WHOSE, Names, Option, PeriodOptions, WorkloadSelection, flag_of, options_in
+from gpucost.options import WHOSE, Names, Option, PeriodOptions, Selection, flag_of, options_in
 from gpucost.questions.request import Request
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ SCOPE = ("team", "namespace", "workload", "cluster")
 
 
 @dataclass(frozen=True, kw_only=True)
-class PatternSelection(WorkloadSelection):
+class PatternSelection(Selection):
     """A part of the fleet, down to workloads, whose names may be patterns."""
 
     workloads: Annotated[

@@ -1,4 +1,4 @@
--- reads: cost_daily or hourly_costs, nodes, allocations, series_hours; $by_day: whole local days, and no moment is shorter; $teams, $namespaces, $clusters filter (empty: all)
+-- reads: cost_daily or hourly_costs, nodes, allocations, series_hours; $by_day: whole local days, and no moment is shorter; $teams, $namespaces, $clusters, $workloads, $users filter (empty: all)
 -- writes: series_rows, one row per (moment, kind, place, holder) with the sums of time and money
 -- invariant: sums over series_rows are the sums over the cells of the period that pass the filters, as in cost_rows
 CREATE OR REPLACE TEMP TABLE series_rows AS
@@ -27,4 +27,5 @@ JOIN begun AS b USING (from_ms)
 JOIN nodes AS n USING (node_id)
 LEFT JOIN allocations AS a ON a.allocation_id = c.allocation_id
 WHERE passes($clusters, n.cluster) AND passes($namespaces, a.namespace) AND passes($teams, c.team)
+    AND passes_workload($workloads, a.workload) AND passes($users, a."user")
 GROUP BY ALL;

@@ -1,4 +1,4 @@
--- reads: hourly_costs, nodes, allocations, series_hours; $teams, $namespaces, $clusters filter (empty: all), $each_team: of each team by itself, which `part` names
+-- reads: hourly_costs, nodes, allocations, series_hours; $teams, $namespaces, $clusters, $workloads, $users filter (empty: all), $each_team: of each team by itself, which `part` names
 -- writes: nothing; answers GPU-milliseconds by local weekday and hour
 -- invariant: sums are those over series_rows
 WITH cells AS (
@@ -20,5 +20,6 @@ JOIN begun AS b USING (from_ms)
 JOIN nodes AS n USING (node_id)
 LEFT JOIN allocations AS a ON a.allocation_id = c.allocation_id
 WHERE passes($clusters, n.cluster) AND passes($namespaces, a.namespace) AND passes($teams, c.team)
+    AND passes_workload($workloads, a.workload) AND passes($users, a."user")
 GROUP BY ALL
 ORDER BY ALL;

@@ -1,4 +1,4 @@
--- reads: report_rules, shared_cost_pools, pool_consumers, pool_shares, nodes, allocations, allocation_traits, time_buckets; $teams, $namespaces, $clusters filter (empty: all)
+-- reads: report_rules, shared_cost_pools, pool_consumers, pool_shares, nodes, allocations, allocation_traits, time_buckets; $teams, $namespaces, $clusters, $workloads, $users filter (empty: all)
 -- writes: shared_rows, what was shared, by rule (null: unallocated cost); in rows of kind 'unallocated' what stays of it, in rows of kind 'shared' what went to a team that held nothing, or to nobody
 -- invariant: filters apart, over a rule's rows sum(amount) is the rule's amount from the bill, and 0 where it moves cost between namespaces; unallocated cost is what was shared of it and what stays
 CREATE OR REPLACE TEMP TABLE shared_rows AS
@@ -31,4 +31,5 @@ LEFT JOIN nodes AS n ON n.node_id = m.node_id
 LEFT JOIN allocations AS a ON a.allocation_id = m.allocation_id
 LEFT JOIN allocation_traits AS t ON t.allocation_id = m.allocation_id
 LEFT JOIN time_buckets AS s ON s.from_ms = m.time_bucket
-WHERE passes($clusters, n.cluster) AND passes($namespaces, a.namespace) AND passes($teams, m.team);
+WHERE passes($clusters, n.cluster) AND passes($namespaces, a.namespace) AND passes($teams, m.team)
+    AND passes_workload($workloads, a.workload) AND passes($users, a."user");

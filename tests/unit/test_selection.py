@@ -1,0 +1,65 @@
+"""Reports of some workloads and people: their rows of the report of all, to the last digit."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import UTC, datetime
+
+import pytest
+
+from gpucost.config.model import Config
+from gpucost.errors import GpucostError
+from gpucost.periods import Period
+from gpucost.questions.report import reading
+from gpucost.questions.report.query import Query
+from gpucost.questions.waste import waste_report
+from gpucost.store.connection import Store
+
+OCTOBER = Period(datetime(2026, 10, 1, tzinfo=UTC), datetime(2026, 11, 1, tzinfo=UTC))
+ALL = Query(OCTOBER, "October 2026", with_sections=False)
+
+
+@pytest.mark.parametrize(
+    ("by", "chosen"),
+    [
+        ("workload", {"workloads": ("Deployment/chat-api", "Job/debug")}),
+        ("user", {"users": ("priya", "mira")}),
+    ],
+)
+def test_a_report_of_some_has_their_rows(demo: Config, by: str, chosen: dict[str, tuple[str, ...]]) -> None:
+    store = Store(demo.store)
+    whole = reading.report(demo, store, replace(ALL, by=(by,)))
+    some = reading.report(demo, store, replace(ALL, by=(by,), **chosen))
+    (names,) = chosen.values()
+    theirs = [row for row in whole.rows if row.keys[by] in names and row.kind == "allocated"]
+    assert len(theirs) == 2 and list(some.rows) == theirs
+    assert some.totals.cost == sum(row.measures.cost for row in theirs)
+    # what nobody held is no part of it
+    assert some.node_totals is None
+    _, waste = waste_report(demo, store, ALL, replace(ALL, **chosen))
+    assert waste.totals.cost == some.totals.cost
+
+
+def test_a_workload_may_be_named_without_its_kind(demo: Config) -> None:
+    store = Store(demo.store)
+    named, bare = (
+        reading.report(demo, store, replace(ALL, workloads=(name,)))
+        for name in ("Deployment/chat-api", "chat-api")
+    )
+    assert named.rows == bare.rows and named.rows
+    assert [row.keys for row in bare.rows] == [{"workload": "Deployment/chat-api"}]
+
+
+@pytest.mark.parametrize(
+    ("chosen", "message"),
+    [
+        ({"workloads": ("chat",)}, "no workload 'chat' held GPUs in October 2026"),
+        ({"users": ("prija",)}, "no user 'prija' held GPUs in October 2026"),
+    ],
+)
+def test_a_name_of_nothing_is_an_error_with_near_names(
+    demo: Config, chosen: dict[str, tuple[str, ...]], message: str
+) -> None:
+    with pytest.raises(GpucostError, match=message) as raised:
+        reading.report(demo, Store(demo.store), replace(ALL, **chosen))
+    assert any(name in str(raised.value.fix) for name in ("chat-api", "priya"))
