@@ -81,6 +81,16 @@ def tables(con: duckdb.DuckDBPyConnection) -> Tables:
     return Tables(con)
 
 
+@pytest.fixture
+def inventory(tables: Tables) -> Tables:
+    """What inventory hands on, empty, where GPUs, cores and memory are charged by request."""
+    tables.know(accelerators="gpu", other_resources="cpu|memory", cost_basis="sku")
+    tables.con.execute("CREATE TEMP MACRO model_spelling(name) AS lower(name)")
+    tables.run("inventory/05_macros")
+    tables.run("inventory/interface")
+    return tables
+
+
 @pytest.fixture(scope="session")
 def billed_fleet(tmp_path_factory: pytest.TempPathFactory) -> Billed:
     """Three machines on one bill, for who only reads it."""

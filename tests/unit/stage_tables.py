@@ -18,9 +18,10 @@ class Tables:
     con: duckdb.DuckDBPyConnection
 
     def add(self, columns: str, *rows: str) -> None:
-        """Rows ("1, 'a'") of a table that stores keep ("nodes: node_id, node"); columns that are not named are null."""
+        """Rows ("1, 'a'") of a table that stores keep ("nodes: node_id, node"), or that is made; other columns are null."""
         name, _, columns = columns.partition(": ")
-        self.con.execute(f"CREATE TEMP TABLE IF NOT EXISTS {name} AS FROM main.{name} LIMIT 0")
+        if not self.rows(f"FROM duckdb_tables() WHERE temporary AND table_name = '{name}'"):
+            self.con.execute(f"CREATE TEMP TABLE {name} AS FROM main.{name} LIMIT 0")
         self._insert(f"{name} ({columns})", rows)
 
     def make(self, columns: str, *rows: str) -> None:
